@@ -1,0 +1,179 @@
+"""What a backend is (ggml-backend-impl.h): memory that tensors live in, and a way to run nodes.
+
+A backend package exports one function named in the entry-point group `ggml_py.backends`; it takes
+nothing
+and returns the list of its devices. Everything else follows from the three protocols below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.tensor import Tensor
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class Buffer(Protocol):
+    """A piece of device memory. Tensors point into it by (`tensor.buffer`, `tensor.offset`)."""
+
+    size: int
+    is_host: bool
+
+    def write(self, offset: int, data: Bytes) -> None:
+        """Copy bytes in."""
+
+    def read(self, offset: int, size: int) -> Bytes:
+        """Copy bytes out."""
+
+    def clear(self, value: int = 0) -> None:
+        """Fill with one byte value."""
+
+
+class Program(Protocol):
+    """Nodes ready to run, again and again, in the order they were compiled."""
+
+    def run(self) -> None:
+        """Run every node. Returns when all results are in memory; KeyboardInterrupt leaves it
+        reusable.
+        """
+
+
+@dataclass(slots=True)
+class CompileOptions:
+    """How nodes are to be compiled.
+
+    progress    called as progress(done, total, what) while kernels are being built
+    fuse        whether several nodes may be run by one kernel (False when every node's value is
+    wanted)
+    """
+
+    progress: Callable[[int, int, str], None] | None = None
+    fuse: bool = True
+
+
+@runtime_checkable
+class Device(Protocol):
+    """One device of a backend: allocates memory, says what it can run, and compiles nodes."""
+
+    name: str
+    description: str
+    kind: str  # "cpu", "gpu", "ref" or "null"
+    alignment: int
+
+    def memory(self) -> tuple[int, int]:
+        """(free, total) bytes."""
+
+    def alloc(self, size: int) -> Buffer:
+        """New zeroed memory; AllocError if there is none."""
+
+    def wrap(self, data: Bytes) -> Buffer | None:
+        """A read-only buffer on bytes the host already has (an mmap), or None if the device must
+        copy.
+        """
+
+    def why_not(self, node: Tensor) -> str:
+        """ "" if this device can run the node, else the reason."""
+
+    def can_read(self, buffer: Buffer) -> bool:
+        """Whether kernels of this device can use a tensor in that buffer as it is."""
+
+    def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
+        """Called once per weight after its bytes are in place, with the ops that will read it; the
+        device
+        may give it a layout of its own."""
+
+    def compile(self, nodes: list[Tensor], options: CompileOptions) -> Program:
+        """Freeze nodes into a program. All their tensors are allocated."""
+
+    def set_threads(self, n: int) -> None:
+        """Number of host threads, where that means something."""
+
+
+def tensor_bytes(t: Tensor) -> Bytes:
+    """The tensor's bytes, first to last element, copied to the host."""
+    assert t.buffer is not None, f"{t} is not allocated"
+    return t.buffer.read(t.offset, t.nbytes)
+
+
+_NUMPY: dict[str, Any] = {
+    "f32": np.float32, "f16": np.float16, "i8": np.int8, "i16": np.int16, "i32": np.int32,
+    "i64": np.int64, "f64": np.float64, "bf16": np.uint16,
+}  # fmt: skip
+
+
+def numpy_dtype(t: Tensor) -> Any:
+    """The NumPy type that holds one element (bf16 as its 16 bits), or None for a quantized type."""
+    return _NUMPY.get(t.type.name)
+
+
+def strided(t: Tensor, raw: Bytes) -> npt.NDArray[Any]:
+    """A NumPy view [ne3, ne2, ne1, ne0] of the tensor's bytes with its own strides (not for
+    quantized types).
+    """
+    dtype = np.dtype(numpy_dtype(t))
+    usable = raw[: raw.size // dtype.itemsize * dtype.itemsize].view(dtype)
+    return np.lib.stride_tricks.as_strided(usable, t.ne[::-1], t.nb[::-1])
+
+
+def set_tensor(t: Tensor, values: npt.NDArray[Any]) -> None:
+    """Write values (any array whose bytes are the tensor's, dense) into a contiguous tensor."""
+    assert t.buffer is not None, f"{t} is not allocated"
+    raw = np.ascontiguousarray(values).view(np.uint8).reshape(-1)
+    if raw.size != t.nbytes:
+        raise ValueError(f"{t} has {t.nbytes} bytes; got {raw.size}")
+    t.buffer.write(t.offset, raw)
+
+
+def get_tensor(t: Tensor) -> npt.NDArray[Any]:
+    """Values as a NumPy array [ne3, ne2, ne1, ne0]; bf16 as float32. For a quantized type, its raw
+    bytes.
+    """
+    raw = tensor_bytes(t)
+    if numpy_dtype(t) is None:
+        return raw
+    if t.is_empty():
+        return np.zeros(t.ne[::-1], numpy_dtype(t))
+    values = strided(t, raw)
+    if t.type.name == "bf16":
+        return (values.astype(np.uint32) << 16).view(np.float32)
+    return values.copy()
+
+
+@dataclass(slots=True)
+class HostBuffer:
+    """Plain host memory as a Buffer; `base` is the address of its first byte."""
+
+    data: Bytes
+    is_host: bool = True
+    size: int = field(init=False)
+    base: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = self.data.size
+        self.base = int(self.data.__array_interface__["data"][0])
+
+    def write(self, offset: int, data: Bytes) -> None:
+        self.data[offset : offset + data.size] = data
+
+    def read(self, offset: int, size: int) -> Bytes:
+        return self.data[offset : offset + size].copy()
+
+    def view(self, offset: int, size: int) -> Bytes:
+        """The bytes themselves, not a copy."""
+        return self.data[offset : offset + size]
+
+    def clear(self, value: int = 0) -> None:
+        self.data[:] = value
+
+
+def aligned_bytes(size: int, alignment: int = 64) -> Bytes:
+    """Zeroed host memory whose first byte is aligned; pages come from the OS on first touch."""
+    raw = np.zeros(size + alignment, np.uint8)
+    skip = -int(raw.__array_interface__["data"][0]) % alignment
+    return raw[skip : skip + size]

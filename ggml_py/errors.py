@@ -1,0 +1,64 @@
+"""The exception tree. Every error a user can cause is one of these; the message says what to do.
+
+GGMLError
+├── ShapeError         an op was given tensors that break its rule (shape, type or layout)
+├── UnsupportedOp      no backend at hand can run this node; the message has every backend's reason
+├── AllocError         memory for a graph could not be had
+├── BackendError       a backend is missing, did not load, or its device failed
+└── ModelError         a model file or a request that does not fit the model
+    ├── GGUFError          the bytes are not a GGUF file this reader can trust
+    ├── UnknownArchitecture
+    ├── HParamsError       a metadata key is missing or has a value that makes no sense
+    ├── WeightsError       tensors missing, unused or of a wrong shape, all told at once
+    ├── TokenizerError
+    └── ContextError       a prompt or batch that does not fit the context
+"""
+
+
+class GGMLError(Exception):
+    """Base of every error this project raises on purpose."""
+
+
+class ShapeError(GGMLError, ValueError):
+    """Tensors that break an op's rule: rule, tensors' names, ne and types are in the message."""
+
+
+class UnsupportedOp(GGMLError):
+    """No backend can run a node; the message lists who refused and why."""
+
+
+class AllocError(GGMLError, MemoryError):
+    """Memory for a graph, a cache or a weight could not be had."""
+
+
+class BackendError(GGMLError, RuntimeError):
+    """A backend is missing, failed to load, or its device failed."""
+
+
+class ModelError(GGMLError, ValueError):
+    """A model file, or a request to a model, that cannot be served."""
+
+
+class GGUFError(ModelError):
+    """The file is not a GGUF file that can be trusted: path, offset and reason are in the message.
+    """
+
+
+class UnknownArchitecture(ModelError):
+    """`general.architecture` names no known model; the message lists the known and the nearest."""
+
+
+class HParamsError(ModelError):
+    """A metadata key is missing, has the wrong type, or a value that makes no sense."""
+
+
+class WeightsError(ModelError):
+    """Tensors that are missing, unused or of a wrong shape, told in one message."""
+
+
+class TokenizerError(ModelError):
+    """The tokenizer's metadata is missing, broken or of an unknown kind."""
+
+
+class ContextError(ModelError):
+    """A batch, prompt or sequence operation that does not fit the context."""

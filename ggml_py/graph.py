@@ -1,0 +1,88 @@
+"""The graph: tensors in the order ggml would run them, with ggml's automatic names
+(ggml.c:ggml_build_forward_expand).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ggml_py.tensor import FLAG_COMPUTE, Tensor
+
+
+class Graph:
+    """Nodes (tensors an op makes) in execution order, and leafs (weights, caches, inputs) in order
+    of first visit.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[Tensor] = []
+        self.leafs: list[Tensor] = []
+        self._seen: set[int] = set()
+
+    def build_forward_expand(self, tensor: Tensor) -> Tensor:
+        """Append everything `tensor` needs, then itself: post-order over src[0..9], left to right.
+        """
+        first = len(self.nodes)
+        self._visit(tensor)
+        for t in reversed(self.nodes[first:]):
+            self._mark(t)
+        self._mark(tensor)
+        return tensor
+
+    def select(self, tensors: list[Tensor], index: int) -> Tensor:
+        """Insert all alternatives, mark only the chosen one for computing
+        (ggml_build_forward_select).
+        """
+        for t in tensors:
+            self._visit(t)
+        self._mark(tensors[index])
+        return tensors[index]
+
+    def _mark(self, tensor: Tensor) -> None:
+        stack = [tensor]
+        while stack:
+            t = stack.pop()
+            if t.op != "NONE" and not t.flags & FLAG_COMPUTE:
+                t.flags |= FLAG_COMPUTE
+                stack.extend(s for s in t.src if s is not None)
+
+    def _visit(self, root: Tensor) -> None:
+        seen = self._seen
+        if id(root) in seen:
+            return
+        seen.add(id(root))
+        stack: list[tuple[Tensor, Iterator[Tensor | None]]] = [(root, iter(root.src))]
+        while stack:
+            t, sources = stack[-1]
+            for s in sources:
+                if s is not None and id(s) not in seen:
+                    seen.add(id(s))
+                    stack.append((s, iter(s.src)))
+                    break
+            else:
+                stack.pop()
+                self._append(t)
+
+    def _append(self, t: Tensor) -> None:
+        if t.op == "NONE":
+            if not t.name:
+                t.name = f"leaf_{len(self.leafs)}"
+            self.leafs.append(t)
+        else:
+            if not t.name:
+                t.name = f"node_{len(self.nodes)}"
+            self.nodes.append(t)
+
+    def compute_nodes(self) -> list[Tensor]:
+        """Nodes that are to be run: marked, and not mere views."""
+        from ggml_py.ops.registry import OPS
+
+        views = {name for name, spec in OPS.items() if spec.view}
+        return [t for t in self.nodes if t.flags & FLAG_COMPUTE and t.op not in views]
+
+    def find(self, name: str) -> Tensor:
+        """The last node or leaf of that name; KeyError if there is none."""
+        for t in (*reversed(self.nodes), *self.leafs):
+            if t.name == name:
+                return t
+        raise KeyError(name)

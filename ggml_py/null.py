@@ -1,0 +1,76 @@
+"""A device without memory or kernels: plans graphs of any size, runs nothing. For planning and
+tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ggml_py.backend import Buffer, Bytes, CompileOptions
+from ggml_py.tensor import Tensor
+
+
+class NullBuffer:
+    """Counts bytes."""
+
+    is_host = False
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def write(self, offset: int, data: Bytes) -> None:
+        """Bytes go nowhere."""
+
+    def read(self, offset: int, size: int) -> Bytes:
+        return np.zeros(size, np.uint8)
+
+    def clear(self, value: int = 0) -> None:
+        """There is nothing to fill."""
+
+
+class NullProgram:
+    def __init__(self, nodes: list[Tensor]) -> None:
+        self.nodes = nodes
+
+    def run(self) -> None:
+        """Nothing is computed."""
+
+
+class NullDevice:
+    """Accepts every op."""
+
+    name = "null"
+    description = "no memory, no kernels"
+    kind = "null"
+    alignment = 64
+
+    def memory(self) -> tuple[int, int]:
+        return (0, 0)
+
+    def alloc(self, size: int) -> Buffer:
+        return NullBuffer(size)
+
+    def wrap(self, data: Bytes) -> Buffer | None:
+        return NullBuffer(data.size)
+
+    def why_not(self, node: Tensor) -> str:
+        return ""
+
+    def can_read(self, buffer: Buffer) -> bool:
+        return True
+
+    def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
+        """No layout of its own."""
+
+    def compile(self, nodes: list[Tensor], options: CompileOptions) -> NullProgram:
+        return NullProgram(nodes)
+
+    def set_threads(self, n: int) -> None:
+        """Nothing runs."""
+
+
+def devices() -> list[NullDevice]:
+    """Entry point."""
+    return [NullDevice()]

@@ -1,0 +1,67 @@
+"""Matrix products and triangular systems."""
+
+from __future__ import annotations
+
+from ggml_py.ops.registry import node, op, require
+from ggml_py.tensor import Tensor
+from ggml_py.types import F32, I32
+
+PREC = {"default": 0, "f32": 10}
+
+
+@op("MUL_MAT", "prec:i hint:i 4x src_prec:i")
+def mul_mat(a: Tensor, b: Tensor, prec: str = "default") -> Tensor:
+    """b times the transpose of a (ggml.c:ggml_mul_mat). a [k, n, A2, A3], b [k, m, B2, B3] -> F32
+    [n, m, B2, B3]
+
+    A2 divides B2 and A3 divides B3. b is rounded to what the weight type asks for (REFERENCE: ggml-
+    cpu's vec_dot_type).
+    """
+    fits = a.ne[0] == b.ne[0] and _divides(a.ne[2], b.ne[2]) and _divides(a.ne[3], b.ne[3])
+    require(fits, "mul_mat: a and b must have equal ne0, and a's ne2, ne3 must divide b's", a, b)
+    require(not a.is_transposed(), "mul_mat: a must not be transposed (use cont)", a)
+    return node("MUL_MAT", F32, (a.ne[1], *b.ne[1:]), a, b, params=(PREC[prec], 0, 0))
+
+
+@op("MUL_MAT_ID", "prec:i hint:i 4x src_prec:i")
+def mul_mat_id(as_: Tensor, b: Tensor, ids: Tensor) -> Tensor:
+    """Each token times its own matrices (ggml.c:ggml_mul_mat_id).
+
+    as_ [k, n, n_expert], b [k, 1 or n_used, T], ids I32 [n_used, T] -> F32 [n, n_used, T]
+    """
+    require(not as_.is_transposed(), "mul_mat_id: the matrices must not be transposed", as_)
+    require(as_.ne[3] == 1 and b.ne[3] == 1, "mul_mat_id: matrices and b must be 3-d", as_, b)
+    require(
+        ids.ne[2] == 1 and ids.ne[3] == 1 and ids.type is I32,
+        "mul_mat_id: ids must be a 2-d i32",
+        ids,
+    )
+    require(as_.ne[0] == b.ne[0], "mul_mat_id: matrices and b must have equal ne0", as_, b)
+    require(ids.ne[1] == b.ne[2], "mul_mat_id: ids must have a column per token of b", b, ids)
+    require(_divides(b.ne[1], ids.ne[0]), "mul_mat_id: b's ne1 must divide ids' ne0", b, ids)
+    return node("MUL_MAT_ID", F32, (as_.ne[1], ids.ne[0], b.ne[2]), as_, b, ids, params=(0, 0, 0))
+
+
+@op("SOLVE_TRI")
+def solve_tri(a: Tensor, b: Tensor) -> Tensor:
+    """X with A X = B, A lower triangular (ggml.c:ggml_solve_tri). a [n, n, B2, B3], b [k, n, B2,
+    B3] -> like b
+    """
+    require(a.type is F32 and b.type is F32, "solve_tri: both must be f32", a, b)
+    require(a.ne[0] == a.ne[1], "solve_tri: A must be square", a)
+    require(a.ne[1:] == b.ne[1:], "solve_tri: A and B must agree on rows and batch", a, b)
+    require(a.is_contiguous() and b.is_contiguous(), "solve_tri: both must be contiguous", a, b)
+    return node("SOLVE_TRI", F32, b.ne, a, b)
+
+
+@op("DIAG")
+def diag(a: Tensor) -> Tensor:
+    """Square matrices with a's rows on the diagonal (ggml.c:ggml_diag). a [n, 1, B2, B3] -> [n, n,
+    B2, B3]
+    """
+    require(a.ne[1] == 1, "diag: a must have one row per matrix", a)
+    return node("DIAG", a.type, (a.ne[0], a.ne[0], *a.ne[2:]), a)
+
+
+def _divides(n: int, m: int) -> bool:
+    return n != 0 and m % n == 0

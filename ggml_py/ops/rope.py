@@ -1,0 +1,60 @@
+"""Rotary position embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ggml_py.ops.registry import node, op, require
+from ggml_py.tensor import Tensor
+from ggml_py.types import F32, I32
+
+NORMAL, NEOX, MROPE, VISION, IMROPE = 0, 2, 8, 24, 40
+
+_PARAMS = (
+    "4x n_dims:i mode:i 4x n_ctx_orig:i freq_base:f freq_scale:f ext_factor:f attn_factor:f "
+    "beta_fast:f beta_slow:f section_t:i section_h:i section_w:i section_e:i n_offs:i"
+)
+
+
+@op("ROPE", _PARAMS, inplace=True)
+def rope_ext(
+    a: Tensor, pos: Tensor, freq_factors: Tensor | None, n_dims: int, mode: int, n_ctx_orig: int,
+    freq_base: float, freq_scale: float, ext_factor: float, attn_factor: float, beta_fast: float,
+    beta_slow: float, sections: Sequence[int] = (0, 0, 0, 0),
+) -> Tensor:  # fmt: skip
+    """Rotate pairs of channels by position-dependent angles (ggml.c:ggml_rope_ext).
+
+    a [d, H, T, B]; pos I32 [T], or [4 T] section by section for the multi-axis modes;
+    freq_factors F32 [>= n_dims / 2]. Pairs are (2i, 2i+1) in mode NORMAL, (i, i + n_dims/2)
+    otherwise; channels from n_dims on are copied. ext_factor, attn_factor and the betas are YaRN's
+    (arXiv 2309.00071).
+    """
+    per_token = 4 if mode & MROPE else 1
+    require(pos.type is I32 and pos.n_elements == pos.ne[0] == per_token * a.ne[2],
+            f"rope: pos must be i32 with {per_token} per token", a, pos)  # fmt: skip
+    require(
+        0 < n_dims <= a.ne[0] and n_dims % 2 == 0,
+        f"rope: n_dims = {n_dims} must be even and within a row",
+        a,
+    )
+    if freq_factors is not None:
+        require(freq_factors.type is F32 and freq_factors.ne[0] >= n_dims // 2,
+                "rope: freq_factors must be f32 with n_dims / 2 elements", freq_factors)  # fmt: skip
+    turns = tuple(sections)[:4] if mode & MROPE else (0, 0, 0, 0)
+    yarn = (ext_factor, attn_factor, beta_fast, beta_slow)
+    params = (n_dims, mode, n_ctx_orig, freq_base, freq_scale, *yarn, *turns, 0)
+    src = (a, pos) if freq_factors is None else (a, pos, freq_factors)
+    return node("ROPE", a.type, a.ne, *src, params=params)
+
+
+def rope_multi(
+    a: Tensor, pos: Tensor, freq_factors: Tensor | None, n_dims: int, sections: Sequence[int],
+    mode: int, n_ctx_orig: int, freq_base: float, freq_scale: float, ext_factor: float,
+    attn_factor: float, beta_fast: float, beta_slow: float,
+) -> Tensor:  # fmt: skip
+    """rope_ext with four position axes; `sections` says how many pairs each axis turns
+    (ggml.c:ggml_rope_multi).
+    """
+    yarn = (ext_factor, attn_factor, beta_fast, beta_slow)
+    base = (n_ctx_orig, freq_base, freq_scale)
+    return rope_ext(a, pos, freq_factors, n_dims, mode, *base, *yarn, sections)

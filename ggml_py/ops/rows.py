@@ -1,0 +1,77 @@
+"""Selecting, writing and ordering rows."""
+
+from __future__ import annotations
+
+from ggml_py.ops.registry import node, op, require, view_of
+from ggml_py.ops.shape import view_4d
+from ggml_py.tensor import Tensor
+from ggml_py.types import F16, F32, I32, I64
+
+ORDER = {"asc": 0, "desc": 1}
+
+
+@op("GET_ROWS")
+def get_rows(a: Tensor, ids: Tensor) -> Tensor:
+    """Rows of a, dequantized (ggml.c:ggml_get_rows). a [n, rows, B2, B3], ids I32 [r, B2, B3] ->
+    F32 [n, r, B2, B3]
+    """
+    require(a.ne[2] == ids.ne[1] and a.ne[3] == ids.ne[2] and ids.ne[3] == 1,
+            "get_rows: ids must be [r, a.ne2, a.ne3]", a, ids)  # fmt: skip
+    require(ids.type is I32, "get_rows: ids must be i32", ids)
+    return node("GET_ROWS", I32 if a.type is I32 else F32, (a.ne[0], *ids.ne[:3]), a, ids)
+
+
+@op("SET_ROWS")
+def set_rows(dst: Tensor, src: Tensor, idx: Tensor) -> Tensor:
+    """Write rows of src into dst at row numbers idx, converting to dst's type
+    (ggml.c:ggml_set_rows).
+
+    dst [n, rows, B2, B3], src F32|F16 [n, r, B2, B3], idx I64|I32 [r, b2, b3] repeated over B2, B3
+    """
+    require(
+        dst.ne[0] == src.ne[0] and dst.ne[2:] == src.ne[2:],
+        "set_rows: dst and src must agree but in rows",
+        dst,
+        src,
+    )
+    fits = (
+        src.ne[1] == idx.ne[0]
+        and src.ne[2] % idx.ne[1] == 0
+        and src.ne[3] % idx.ne[2] == 0
+        and idx.ne[3] == 1
+    )
+    require(fits, "set_rows: idx must be [src.ne1, divides src.ne2, divides src.ne3]", src, idx)
+    require(src.type in (F32, F16), "set_rows: src must be f32 or f16", src)
+    require(idx.type in (I64, I32), "set_rows: idx must be i64 or i32", idx)
+    require(
+        dst.has_contiguous_rows() and src.has_contiguous_rows(),
+        "set_rows: rows must be dense",
+        dst,
+        src,
+    )
+    return view_of("SET_ROWS", dst, src, idx, dst)
+
+
+@op("ARGSORT", "order:i")
+def argsort(a: Tensor, order: str) -> Tensor:
+    """Indices that sort each row, `order` asc or desc; ties in any order (ggml.c:ggml_argsort). ->
+    I32 like a
+    """
+    require(order in ORDER, f"argsort: order must be asc or desc, got {order!r}", a)
+    return node("ARGSORT", I32, a.ne, a, params=(ORDER[order],))
+
+
+def argsort_top_k(a: Tensor, k: int) -> Tensor:
+    """Indices of the k largest of each row, largest first (ggml.c:ggml_argsort_top_k). -> I32 view
+    [k, ...]
+    """
+    require(0 <= k <= a.ne[0], f"argsort_top_k: k = {k} is not within the row length {a.ne[0]}", a)
+    t = argsort(a, "desc")
+    return view_4d(t, k, *t.ne[1:], *t.nb[1:], 0)
+
+
+@op("TOP_K")
+def top_k(a: Tensor, k: int) -> Tensor:
+    """Indices of the k largest of each row, in no order (ggml.c:ggml_top_k). -> I32 [k, ...]"""
+    require(0 < k <= a.ne[0], f"top_k: k = {k} is not within the row length {a.ne[0]}", a)
+    return node("TOP_K", I32, (k, *a.ne[1:]), a)

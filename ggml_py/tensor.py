@@ -1,0 +1,172 @@
+"""The tensor: shape, strides, type, the op that makes it, and where its bytes are (ggml.h:struct
+ggml_tensor).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ggml_py.types import F32, GGMLType
+
+if TYPE_CHECKING:
+    from ggml_py.backend import Buffer
+
+MAX_DIMS = 4
+MAX_SRC = 10
+MAX_NAME = 63  # bytes; ggml keeps 64 with the terminating zero
+
+FLAG_INPUT = 1
+FLAG_OUTPUT = 2
+FLAG_COMPUTE = 16
+
+Shape = tuple[int, int, int, int]
+
+
+def shape4(ne: tuple[int, ...] | list[int]) -> Shape:
+    """ne padded with ones to ggml's four dimensions."""
+    n0, n1, n2, n3 = (*ne, 1, 1, 1, 1)[:MAX_DIMS]
+    return (n0, n1, n2, n3)
+
+
+def contiguous_strides(t: GGMLType, ne: Shape) -> Shape:
+    """Byte strides of a dense tensor (ggml_new_tensor_impl)."""
+    nb1 = t.type_size * (ne[0] // t.block_size)
+    nb2 = nb1 * ne[1]
+    return (t.type_size, nb1, nb2, nb2 * ne[2])
+
+
+def clip_name(name: str) -> str:
+    """name cut to what ggml keeps: 63 bytes."""
+    if len(name) <= MAX_NAME and name.isascii():
+        return name
+    return name.encode()[:MAX_NAME].decode(errors="ignore")
+
+
+class Tensor:
+    """A node or leaf of a graph. Lazy: it has bytes only after allocation (`buffer`, `offset`).
+
+    ne, nb      elements and byte strides, fastest dimension first
+    params      typed op parameters, in the order the op declares them (`param("eps")` by name)
+    view_src    the tensor whose bytes this one looks at (always the root), `view_offs` bytes in
+    layout      "" for ggml's own bytes, else the name a backend gave to its repacked form
+    """
+
+    __slots__ = (
+        "buffer", "flags", "layout", "name", "nb", "ne", "offset", "op", "params", "src",
+        "type", "view_offs", "view_src",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        type: GGMLType = F32,
+        ne: tuple[int, ...] = (1,),
+        op: str = "NONE",
+        src: tuple[Tensor | None, ...] = (),
+        params: tuple[Any, ...] = (),
+        name: str = "",
+        nb: Shape | None = None,
+        view_src: Tensor | None = None,
+        view_offs: int = 0,
+    ) -> None:
+        self.type = type
+        self.ne: Shape = ne if len(ne) == MAX_DIMS else shape4(ne)  # type: ignore[assignment]
+        self.nb: Shape = nb if nb is not None else contiguous_strides(type, self.ne)
+        self.op = op
+        self.src = src
+        self.params = params
+        self.name = clip_name(name)
+        self.flags = 0
+        self.view_src = view_src
+        self.view_offs = view_offs
+        self.buffer: Buffer | None = None
+        self.offset = 0
+        self.layout = ""
+        if view_src is not None and view_src.view_src is not None:
+            self.view_src = view_src.view_src
+            self.view_offs += view_src.view_offs
+
+    def set_name(self, name: str) -> Tensor:
+        self.name = clip_name(name)
+        return self
+
+    def param(self, field: str) -> Any:
+        """The op parameter of that name."""
+        from ggml_py.ops.registry import OPS
+
+        return self.params[OPS[self.op].fields.index(field)]
+
+    def op_params(self) -> bytes:
+        """The 64 raw bytes ggml would keep in `op_params`."""
+        from ggml_py.ops.registry import OPS
+
+        return OPS[self.op].pack(self.params) if self.params else bytes(64)
+
+    @property
+    def n_elements(self) -> int:
+        a, b, c, d = self.ne
+        return a * b * c * d
+
+    @property
+    def n_rows(self) -> int:
+        return self.ne[1] * self.ne[2] * self.ne[3]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes from the first to the last element, holes included (ggml_nbytes)."""
+        ne, nb = self.ne, self.nb
+        if 0 in ne:
+            return 0
+        outer = (ne[1] - 1) * nb[1] + (ne[2] - 1) * nb[2] + (ne[3] - 1) * nb[3]
+        if self.type.block_size == 1:
+            return self.type.type_size + (ne[0] - 1) * nb[0] + outer
+        return ne[0] * nb[0] // self.type.block_size + outer
+
+    def is_contiguous(self) -> bool:
+        return self.contiguous_from(0)
+
+    def contiguous_from(self, n: int) -> bool:
+        """Dense in dimensions above n; n=0: everywhere, n=1: rows may be apart
+        (ggml_is_contiguous_n).
+        """
+        ne, nb, t = self.ne, self.nb, self.type
+        if ne[0] != t.block_size and nb[0] != t.type_size:
+            return False
+        step = ne[0] // t.block_size * t.type_size
+        for i in (1, 2, 3):
+            if i > n:
+                if ne[i] != 1 and nb[i] != step:
+                    return False
+                step *= ne[i]
+            else:
+                step = ne[i] * nb[i]
+        return True
+
+    def has_contiguous_rows(self) -> bool:
+        return self.ne[0] == self.type.block_size or self.nb[0] == self.type.type_size
+
+    def is_transposed(self) -> bool:
+        return self.nb[0] > self.nb[1]
+
+    def is_permuted(self) -> bool:
+        return self.nb[0] > self.nb[1] or self.nb[1] > self.nb[2] or self.nb[2] > self.nb[3]
+
+    def is_empty(self) -> bool:
+        return 0 in self.ne
+
+    def same_shape(self, other: Tensor) -> bool:
+        return self.ne == other.ne
+
+    def can_repeat_to(self, other: Tensor) -> bool:
+        """Whether self tiles other a whole number of times in each dimension (ggml_can_repeat)."""
+        if self.is_empty():
+            return other.is_empty()
+        return all(o % s == 0 for s, o in zip(self.ne, other.ne, strict=True))
+
+    def is_view(self) -> bool:
+        return self.view_src is not None
+
+    def __str__(self) -> str:
+        return f"{self.name or self.op}[{', '.join(map(str, self.ne))}]:{self.type}"
+
+    def __repr__(self) -> str:
+        return f"<{self.op} {self}>"
