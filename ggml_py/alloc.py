@@ -10,14 +10,13 @@ from bisect import insort
 from dataclasses import dataclass, field
 
 from ggml_py.graph import Graph
-from ggml_py.ops.registry import OPS
+from ggml_py.opspec import OPS
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 
 
 @dataclass(slots=True)
 class Arena:
-    """One growing block of bytes: best fit over the free ranges, which are merged when they touch.
-    """
+    """One growing block of bytes: best fit over the free ranges, which are merged when they touch."""
 
     alignment: int = 64
     size: int = 0

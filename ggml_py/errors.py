@@ -40,8 +40,7 @@ class ModelError(GGMLError, ValueError):
 
 
 class GGUFError(ModelError):
-    """The file is not a GGUF file that can be trusted: path, offset and reason are in the message.
-    """
+    """The file is not a GGUF file that can be trusted: path, offset and reason are in the message."""
 
 
 class UnknownArchitecture(ModelError):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ggml_py.opspec import OPS
 from ggml_py.tensor import FLAG_COMPUTE, Tensor
 
 
@@ -20,8 +21,7 @@ class Graph:
         self._seen: set[int] = set()
 
     def build_forward_expand(self, tensor: Tensor) -> Tensor:
-        """Append everything `tensor` needs, then itself: post-order over src[0..9], left to right.
-        """
+        """Append everything `tensor` needs, then itself: post-order over src[0..9], left to right."""
         first = len(self.nodes)
         self._visit(tensor)
         for t in reversed(self.nodes[first:]):
@@ -75,7 +75,6 @@ class Graph:
 
     def compute_nodes(self) -> list[Tensor]:
         """Nodes that are to be run: marked, and not mere views."""
-        from ggml_py.ops.registry import OPS
 
         views = {name for name, spec in OPS.items() if spec.view}
         return [t for t in self.nodes if t.flags & FLAG_COMPUTE and t.op not in views]

@@ -4,6 +4,7 @@ is built.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ggml_py.backend import Device, Program
@@ -22,14 +23,22 @@ class Split:
 
 
 class Plan:
-    """What `Scheduler.plan` returns: run it as often as its inputs change."""
+    """What `Scheduler.plan` returns: run it as often as its inputs change.
 
-    def __init__(self, graph: Graph, splits: list[Split]) -> None:
+    watch  called with each node after it was computed, views included; the scheduler then makes
+           one split a node
+    """
+
+    def __init__(
+        self, graph: Graph, splits: list[Split], watch: Callable[[Tensor], None] | None = None
+    ) -> None:
         self.graph = graph
         self.splits = splits
+        self.watch = watch
 
     def run(self) -> None:
-        """Compute every node. KeyboardInterrupt may be raised between nodes; the plan stays usable.
+        """Compute every node. KeyboardInterrupt may be raised between nodes; the plan stays
+        usable.
         """
         for split in self.splits:
             for source, copy in split.inputs:
@@ -37,6 +46,9 @@ class Plan:
                 assert copy.buffer is not None
                 copy.buffer.write(copy.offset, source.buffer.read(source.offset, source.nbytes))
             split.program.run()
+            if self.watch is not None:
+                for node in split.nodes:
+                    self.watch(node)
 
     @property
     def n_splits(self) -> int:

@@ -6,23 +6,33 @@ One device per scheduler is served here; every node must be runnable on it, and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ggml_py.alloc import MemoryPlan, plan_memory
 from ggml_py.backend import Buffer, CompileOptions, Device
 from ggml_py.errors import UnsupportedOp
 from ggml_py.graph import Graph
 from ggml_py.kernels import describe
+from ggml_py.opspec import OPS
 from ggml_py.plan import Plan, Split
 from ggml_py.tensor import Tensor
 
 
 class Scheduler:
-    """Places graphs on devices and owns their compute buffers, which grow to the largest graph
-    seen.
+    """Places graphs on devices and owns their compute buffers, which grow to the largest graph.
+
+    watch  called with each node's tensor once its value is there; nodes then run one by one
     """
 
-    def __init__(self, devices: list[Device], options: CompileOptions | None = None) -> None:
+    def __init__(
+        self,
+        devices: list[Device],
+        options: CompileOptions | None = None,
+        watch: Callable[[Tensor], None] | None = None,
+    ) -> None:
         self.devices = devices
         self.options = options or CompileOptions()
+        self.watch = watch
         self._buffers: list[Buffer | None] = [None] * len(devices)
 
     def reserve(self, graph: Graph) -> list[int]:
@@ -46,9 +56,14 @@ class Scheduler:
         for t in graph.nodes:
             if t.view_src is not None:
                 t.buffer, t.offset = t.view_src.buffer, t.view_src.offset + t.view_offs
+        if self.watch is None:
+            return Plan(graph, [self._split(graph.compute_nodes())])
+        return Plan(graph, [self._split([t]) for t in graph.nodes], self.watch)
+
+    def _split(self, nodes: list[Tensor]) -> Split:
         device = self.devices[0]
-        nodes = graph.compute_nodes()
-        return Plan(graph, [Split(device, nodes, [], device.compile(nodes, self.options))])
+        computed = [t for t in nodes if not OPS[t.op].view]
+        return Split(device, nodes, [], device.compile(computed, self.options))
 
     def why_not(self, node: Tensor) -> str:
         """ "" if some device can run the node, else each device's reason."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ggml_py.opspec import OPS
 from ggml_py.types import F32, GGMLType
 
 if TYPE_CHECKING:
@@ -91,13 +92,11 @@ class Tensor:
 
     def param(self, field: str) -> Any:
         """The op parameter of that name."""
-        from ggml_py.ops.registry import OPS
 
         return self.params[OPS[self.op].fields.index(field)]
 
     def op_params(self) -> bytes:
         """The 64 raw bytes ggml would keep in `op_params`."""
-        from ggml_py.ops.registry import OPS
 
         return OPS[self.op].pack(self.params) if self.params else bytes(64)
 

@@ -1,0 +1,28 @@
+"""ggml_cpu: the CPU backend. Kernels are Numba functions on addresses, run natively node by node.
+
+`vocabulary` is a lazy module: kernel files name it freely, and Numba is imported only when a kernel
+is really compiled. A start that finds every kernel in the object cache never imports Numba.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import LazyLoader, find_spec, module_from_spec
+from types import ModuleType
+
+
+def _lazy(name: str) -> ModuleType:
+    """The module `name`, executed on the first access to one of its attributes."""
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = find_spec(name)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{name} is missing from the installation")
+    spec.loader = LazyLoader(spec.loader)
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+vocabulary = _lazy(f"{__name__}.vocabulary")

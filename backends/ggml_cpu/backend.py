@@ -1,0 +1,84 @@
+"""The CPU device: host memory, Numba kernels, a native executor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from ggml_cpu.executor import Executor
+from ggml_cpu.program import Program, Step
+from ggml_cpu.table import table
+from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, aligned_bytes
+from ggml_py.errors import AllocError
+from ggml_py.tensor import Tensor
+
+
+class CPUDevice:
+    """All cores of this machine."""
+
+    name = "cpu"
+    kind = "cpu"
+    alignment = 64
+
+    def __init__(self) -> None:
+        self._executor: Executor | None = None
+        self.n_threads = default_threads()
+        self.repack = True
+
+    @property
+    def description(self) -> str:
+        from ggml_cpu.target import CPU_NAME, LANES
+
+        return f"{CPU_NAME}, {32 * LANES}-bit vectors, {self.n_threads} threads"
+
+    @property
+    def executor(self) -> Executor:
+        if self._executor is None or self._executor.n_threads != self.n_threads:
+            self._executor = Executor(self.n_threads)
+        return self._executor
+
+    def memory(self) -> tuple[int, int]:
+        page = os.sysconf("SC_PAGE_SIZE")
+        return page * os.sysconf("SC_AVPHYS_PAGES"), page * os.sysconf("SC_PHYS_PAGES")
+
+    def alloc(self, size: int) -> Buffer:
+        try:
+            return HostBuffer(aligned_bytes(size, self.alignment))
+        except MemoryError as e:
+            raise AllocError(f"cpu: cannot allocate {size / 2**20:.1f} MiB of memory") from e
+
+    def wrap(self, data: Bytes) -> Buffer | None:
+        return HostBuffer(data)
+
+    def why_not(self, node: Tensor) -> str:
+        return table().why_not(node)
+
+    def can_read(self, buffer: Buffer) -> bool:
+        return buffer.is_host
+
+    def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
+        from ggml_cpu.repack import repack
+
+        if self.repack:
+            repack(weight, uses, self.executor)
+
+    def compile(self, nodes: list[Tensor], options: CompileOptions) -> Program:
+        from ggml_cpu.fusion import fuse
+
+        kernels = table()
+        steps = [Step(kernels.get(t), t, (t, *t.src)) for t in nodes if not t.is_empty()]
+        return Program(fuse(steps) if options.fuse else steps, self.executor, options)
+
+    def set_threads(self, n: int) -> None:
+        self.n_threads = max(1, n)
+
+
+def default_threads() -> int:
+    """Physical cores, as far as the affinity mask lets this process use them."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, usable // 2 if usable > 4 else usable)
+
+
+def devices() -> list[CPUDevice]:
+    """Entry point."""
+    return [CPUDevice()]

@@ -1,0 +1,250 @@
+"""Run programs natively on a pool of threads: no Python between one step and the next.
+
+A program is int64 [n, 2]: (kernel address, parameter block address). All threads run every step
+and meet at a barrier after it. Waiting threads spin, then yield, then sleep in Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.objcache import load_kernels
+
+# The control block, int64 words; words that different threads write are on different cache lines.
+GENERATION = 0  # runs started so far
+PROGRAM, STEPS, TIMES, QUIT = 16, 17, 18, 19
+ARRIVED = 32  # threads at the barrier
+PASSED = 48  # barriers passed so far
+SEEN = 64  # + 16 * ith: the generation thread ith ran last
+WORDS_PER_THREAD = 16
+
+PAUSES = 200  # spins before the core is offered to others; more cost much when cores are shared
+IDLE_NS = 20_000_000  # without work for this long, a worker goes to sleep
+
+
+@fn
+def barrier(control, nth):
+    """Wait until all threads are here."""
+    passed = v.atomic_load(control + 8 * PASSED)
+    if v.atomic_add(control + 8 * ARRIVED, 1) == nth - 1:
+        v.atomic_store(control + 8 * ARRIVED, 0)
+        v.atomic_store(control + 8 * PASSED, passed + 1)
+    else:
+        spins = 0
+        while v.atomic_load(control + 8 * PASSED) == passed:
+            v.pause()
+            spins += 1
+            if spins >= PAUSES:  # a thread we wait for may need this core
+                v.sched_yield()
+                spins = 0
+
+
+@fn
+def run_steps(control, ith, nth):
+    """One thread's part of the program in the control block."""
+    step = v.ld_i64(control + 8 * PROGRAM)
+    times = v.ld_i64(control + 8 * TIMES)
+    before = v.nanoseconds() if times != 0 else 0
+    for i in range(v.ld_i64(control + 8 * STEPS)):
+        v.call_kernel(v.ld_i64(step + 16 * i), v.ld_i64(step + 16 * i + 8), ith, nth)
+        if nth > 1:
+            barrier(control, nth)
+        if times != 0 and ith == 0:
+            after = v.nanoseconds()
+            v.st_i64(times + 8 * i, v.ld_i64(times + 8 * i) + after - before)
+            before = after
+
+
+@kernel(name="executor_launch")
+def launch(control, ith, nth):
+    """Thread 0: start a run and take part in it; returns when every step is done."""
+    v.atomic_add(control + 8 * GENERATION, 1)
+    run_steps(control, 0, nth)
+
+
+@kernel(name="executor_work")
+def work(control, ith, nth):
+    """Other threads: take part in runs until told to quit, or idle for IDLE_NS."""
+    seen = control + 8 * (SEEN + WORDS_PER_THREAD * ith)
+    spins = 0
+    idle_since = 0
+    while True:
+        generation = v.atomic_load(control + 8 * GENERATION)
+        if generation != v.ld_i64(seen):
+            v.st_i64(seen, generation)
+            if v.ld_i64(control + 8 * QUIT) != 0:
+                return
+            run_steps(control, ith, nth)
+            spins = 0
+            idle_since = 0
+        elif spins < PAUSES:
+            v.pause()
+            spins += 1
+        else:
+            v.sched_yield()
+            now = v.nanoseconds()
+            if idle_since == 0:
+                idle_since = now
+            elif now - idle_since > IDLE_NS:
+                return
+
+
+class _Natives:
+    """The two native functions of this file."""
+
+    def __init__(self) -> None:
+        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)
+        addresses = load_kernels([launch, work])
+        self.launch = kind(addresses[launch.name])
+        self.work = kind(addresses[work.name])
+
+
+class _Pool:
+    """Threads 1 .. n-1, and the control block they share with the caller, who is thread 0."""
+
+    def __init__(self, n_threads: int) -> None:
+        self.control = (ctypes.c_int64 * (SEEN + WORDS_PER_THREAD * n_threads))()
+        self.address = ctypes.addressof(self.control)
+        self.n_threads = n_threads
+        self.natives = _Natives()
+        self.renew_locks()
+        self.threads = [
+            threading.Thread(target=self._serve, args=(i,), name=f"ggml_cpu-{i}", daemon=True)
+            for i in range(1, n_threads)
+        ]
+        for thread in self.threads:
+            thread.start()
+
+    def renew_locks(self) -> None:
+        self.running = threading.Lock()
+        self.wake = threading.Condition(threading.Lock())  # guards the two below
+        self.busy = False
+        self.asleep = 0
+
+    def _serve(self, ith: int) -> None:
+        """A worker thread: native while there is work, asleep while there is none."""
+        while not self.control[QUIT]:
+            self.natives.work(self.address, ith, self.n_threads)
+            with self.wake:
+                self.asleep += 1
+                self.wake.wait_for(lambda: self.busy)
+                self.asleep -= 1
+
+    def run(self, program: int, steps: int, times: int) -> None:
+        """An interrupt may come between any two lines here; only `launch` starts the workers."""
+        with self.running:
+            self.control[PROGRAM] = program
+            self.control[STEPS] = steps
+            self.control[TIMES] = times
+            try:
+                self._keep_awake()
+                self.natives.launch(self.address, 0, self.n_threads)
+            finally:
+                self.busy = False
+
+    def _keep_awake(self) -> None:
+        """From now on no worker falls asleep, and those that did get up."""
+        with self.wake:
+            self.busy = True
+            if self.asleep:
+                self.wake.notify_all()
+
+    def stop(self) -> None:
+        """End the threads. `busy` stays set, so that none sleeps before it has seen QUIT."""
+        with self.running:
+            self.control[QUIT] = 1
+            self.control[GENERATION] += 1
+            self._keep_awake()
+            for thread in self.threads:
+                thread.join()
+
+    def forget_threads(self) -> None:
+        """After a fork: the child has neither the threads nor what they held."""
+        self.threads = []
+        self.renew_locks()
+
+
+class Executor:
+    """A pool of `n_threads` threads (the caller is one of them) that runs programs.
+
+    Calls from several Python threads are served one after the other. Threads are started at the
+    first run, and again in a forked child.
+    """
+
+    def __init__(self, n_threads: int) -> None:
+        if n_threads < 1:
+            raise ValueError(f"an executor needs at least 1 thread, not {n_threads}")
+        self._n_threads = n_threads
+        self._pool: _Pool | None = None
+        self._finish: Callable[[], object] | None = None
+        self._starting = threading.Lock()
+        _EXECUTORS.add(self)
+
+    @property
+    def n_threads(self) -> int:
+        return self._n_threads
+
+    @n_threads.setter
+    def n_threads(self, n: int) -> None:
+        if n < 1:
+            raise ValueError(f"an executor needs at least 1 thread, not {n}")
+        if n != self._n_threads:
+            self.close()
+            self._n_threads = n
+
+    def run(self, program: int, steps: int, profile: NDArray[np.int64] | None = None) -> None:
+        """Run `steps` steps of the program at address `program`; returns when all are done.
+
+        profile: int64 [steps]; the nanoseconds of each step are added to it.
+        """
+        if steps < 1:
+            return
+        times = 0
+        if profile is not None:
+            if profile.shape != (steps,) or profile.dtype != np.int64 or profile.strides != (8,):
+                raise ValueError(f"profile must be a dense int64 array of {steps} elements")
+            times = int(profile.ctypes.data)
+        (self._pool or self._start()).run(program, steps, times)
+
+    def _start(self) -> _Pool:
+        with self._starting:
+            if self._pool is None:
+                pool = _Pool(self._n_threads)
+                self._finish = weakref.finalize(self, pool.stop)
+                self._pool = pool
+            return self._pool
+
+    def close(self) -> None:
+        """End the threads; a later run starts new ones."""
+        with self._starting:
+            self._pool = None
+            if self._finish is not None:
+                self._finish()
+                self._finish = None
+
+    def _after_fork(self) -> None:
+        self._starting = threading.Lock()
+        if self._pool is not None:
+            self._pool.forget_threads()
+            self._pool = None
+
+
+_EXECUTORS: weakref.WeakSet[Executor] = weakref.WeakSet()
+
+
+def _after_fork_in_child() -> None:
+    for executor in list(_EXECUTORS):
+        executor._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,108 @@
+"""Declaring kernels: `@kernel` for what the executor calls, `@fn` for helpers they share.
+
+Nothing is compiled here, and Numba is not imported: a declaration only records the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+KernelFunction = Callable[[int, int, int], None]
+Helper = TypeVar("Helper", bound=Callable[..., Any])
+
+
+def accept(node: Any) -> str:
+    """A `when` that takes every node."""
+    return ""
+
+
+def no_scratch(node: Any, nth: int) -> tuple[int, int]:
+    """A `scratch` that needs none."""
+    return 0, 0
+
+
+def no_extra(node: Any) -> tuple[int, ...]:
+    """An `extra` that passes none."""
+    return ()
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """One native function `(p, ith, nth)`: block address, thread index, number of threads.
+
+    op: name of the ggml op it computes, or "" for a step that other kernels `prepare` with.
+    when: "" for a node it takes, else the reason why not ("needs f32 rows").
+    scratch: (bytes shared by all threads, bytes per thread) for a node and a number of threads.
+    prepare: kernels run before it on the same parameter block, a barrier between each.
+    extra: up to 8 integers for the parameter block, read with `v.extra(p, i)`.
+    reads: for a preparing kernel, the operands (0 dst, 1.. src) its scratch depends on: the next
+        node with the same ones may use the scratch as it is. Empty: it is always run again.
+    """
+
+    name: str
+    op: str
+    function: KernelFunction
+    when: Callable[[Any], str] = accept
+    scratch: Callable[[Any, int], tuple[int, int]] = no_scratch
+    prepare: tuple[Kernel, ...] = ()
+    extra: Callable[[Any], Sequence[int]] = no_extra
+    reads: tuple[int, ...] = ()
+
+    @property
+    def module(self) -> str:
+        """The module that declares it; importing that is all a compiling process needs."""
+        return self.function.__module__
+
+
+@dataclass
+class Registry:
+    """What has been declared so far: kernels by name, helpers in order."""
+
+    kernels: dict[str, Kernel] = field(default_factory=dict)
+    helpers: list[Callable[..., Any]] = field(default_factory=list)
+
+    def add(self, kernel: Kernel) -> Kernel:
+        known = self.kernels.get(kernel.name)
+        if known is not None and known.module != kernel.module:
+            raise ValueError(
+                f"kernel {kernel.name!r} is declared twice, in {known.module} and in "
+                f"{kernel.module}; give one of them another name="
+            )
+        self.kernels[kernel.name] = kernel
+        return kernel
+
+
+REGISTRY = Registry()
+
+
+def fn(function: Helper) -> Helper:
+    """Declare a helper that kernels may call; it is always inlined into them."""
+    REGISTRY.helpers.append(function)
+    return function
+
+
+def kernel(
+    op: str = "",
+    *,
+    when: Callable[[Any], str] = accept,
+    scratch: Callable[[Any, int], tuple[int, int]] = no_scratch,
+    prepare: Sequence[Kernel] = (),
+    extra: Callable[[Any], Sequence[int]] = no_extra,
+    reads: Sequence[int] = (),
+    name: str = "",
+) -> Callable[[KernelFunction], Kernel]:
+    """Declare a kernel for `op` (see `Kernel`). The name defaults to the function's.
+
+    Raises ValueError where another module has already taken the name.
+    """
+
+    def declare(function: KernelFunction) -> Kernel:
+        chosen = name or function.__name__
+        steps = tuple(prepare)
+        return REGISTRY.add(
+            Kernel(chosen, op, function, when, scratch, steps, extra, tuple(reads))
+        )
+
+    return declare

@@ -1,0 +1,111 @@
+"""Normalisation of rows."""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels.common import both, dense_rows, n_rows, row_at, types_are
+
+f32_rows = both(types_are("f32", "f32"), dense_rows)
+
+
+@fn
+def sum_of_squares(x, n):
+    """Sum of x[i]^2 in four vector accumulators, their lanes added in float64."""
+    s0 = v.f32(0.0)
+    s1 = v.f32(0.0)
+    i = 0
+    while i + 2 * v.LANES <= n:
+        a = v.f32_load(x + 4 * i)
+        b = v.f32_load(x + 4 * (i + v.LANES))
+        s0 = v.fma(a, a, s0)
+        s1 = v.fma(b, b, s1)
+        i += 2 * v.LANES
+    while i < n:
+        a = v.f32_load_n(x + 4 * i, n - i)
+        s0 = v.fma(a, a, s0)
+        i += v.LANES
+    return v.vsum64(s0) + v.vsum64(s1)
+
+
+@fn
+def sum_of(x, n):
+    s = v.f32(0.0)
+    for i in range(0, n, v.LANES):
+        s = s + v.f32_load_n(x + 4 * i, n - i)
+    return v.vsum64(s)
+
+
+@fn
+def scaled(d, x, factor, n):
+    """d = x * factor."""
+    i = 0
+    while i + v.LANES <= n:
+        v.store(d + 4 * i, v.f32_load(x + 4 * i) * factor)
+        i += v.LANES
+    if i < n:
+        v.store_n(d + 4 * i, v.f32_load_n(x + 4 * i, n - i) * factor, n - i)
+
+
+@kernel("RMS_NORM", when=f32_rows)
+def rms_norm_f32(p, ith, nth):
+    n = v.ne(p, 0, 0)
+    start, stop = v.split(n_rows(p, 0), ith, nth)
+    for r in range(start, stop):
+        x = row_at(p, 1, r)
+        mean = sum_of_squares(x, n) / n
+        scaled(row_at(p, 0, r), x, 1.0 / v.sqrtf(mean + v.op_f32(p, 0)), n)
+
+
+@kernel("L2_NORM", when=f32_rows)
+def l2_norm_f32(p, ith, nth):
+    n = v.ne(p, 0, 0)
+    start, stop = v.split(n_rows(p, 0), ith, nth)
+    for r in range(start, stop):
+        x = row_at(p, 1, r)
+        length = v.sqrtf(sum_of_squares(x, n))
+        scaled(row_at(p, 0, r), x, 1.0 / max(length, v.op_f32(p, 0)), n)
+
+
+@fn
+def centred(d, x, mean, n):
+    """d = x - mean; returns the sum of squares of that."""
+    s = v.f32(0.0)
+    for i in range(0, n, v.LANES):
+        y = v.f32_load_n(x + 4 * i, n - i) - mean
+        v.store_n(d + 4 * i, y, n - i)
+    for i in range(0, n, v.LANES):
+        y = v.f32_load_n(d + 4 * i, n - i)
+        s = v.fma(y, y, s)
+    return v.vsum64(s)
+
+
+@kernel("NORM", when=f32_rows)
+def norm_f32(p, ith, nth):
+    n = v.ne(p, 0, 0)
+    start, stop = v.split(n_rows(p, 0), ith, nth)
+    for r in range(start, stop):
+        x, d = row_at(p, 1, r), row_at(p, 0, r)
+        variance = centred(d, x, sum_of(x, n) / n, n) / n
+        scaled(d, d, 1.0 / v.sqrtf(variance + v.op_f32(p, 0)), n)
+
+
+@kernel("GROUP_NORM", when=both(types_are("f32", "f32"), dense_rows))
+def group_norm_f32(p, ith, nth):
+    n0, n1, n2, n3 = v.ne(p, 0, 0), v.ne(p, 0, 1), v.ne(p, 0, 2), v.ne(p, 0, 3)
+    n_groups = v.op_i32(p, 0)
+    per_group = (n2 + n_groups - 1) // n_groups
+    start, stop = v.split(n_groups * n3, ith, nth)
+    for u in range(start, stop):
+        first = u // n_groups * n2 * n1 + u % n_groups * per_group * n1
+        rows = (min(n2, (u % n_groups + 1) * per_group) - u % n_groups * per_group) * n1
+        total = 0.0
+        for r in range(first, first + rows):
+            total += sum_of(row_at(p, 1, r), n0)
+        mean = total / (n0 * rows)
+        squares = 0.0
+        for r in range(first, first + rows):
+            squares += centred(row_at(p, 0, r), row_at(p, 1, r), mean, n0)
+        factor = 1.0 / v.sqrtf(squares / (n0 * rows) + v.op_f32(p, 1))
+        for r in range(first, first + rows):
+            scaled(row_at(p, 0, r), row_at(p, 0, r), factor, n0)

@@ -1,0 +1,57 @@
+"""Sums and other reductions along rows."""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import kernel
+from ggml_cpu.kernels.common import both, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels.norm import sum_of
+
+f32_rows = both(types_are("f32", "f32"), dense_rows)
+
+
+@kernel("SUM_ROWS", when=f32_rows)
+def sum_rows_f32(p, ith, nth):
+    start, stop = v.split(n_rows(p, 0), ith, nth)
+    for r in range(start, stop):
+        v.st_f32(row_at(p, 0, r), sum_of(row_at(p, 1, r), v.ne(p, 1, 0)))
+
+
+@kernel("MEAN", when=f32_rows)
+def mean_f32(p, ith, nth):
+    start, stop = v.split(n_rows(p, 0), ith, nth)
+    for r in range(start, stop):
+        n = v.ne(p, 1, 0)
+        v.st_f32(row_at(p, 0, r), sum_of(row_at(p, 1, r), n) / n)
+
+
+@kernel("SUM", when=f32_rows)
+def sum_f32(p, ith, nth):
+    if ith == 0:
+        total = 0.0
+        for r in range(n_rows(p, 1)):
+            total += sum_of(row_at(p, 1, r), v.ne(p, 1, 0))
+        v.st_f32(v.data(p, 0), total)
+
+
+@kernel("CUMSUM", when=f32_rows)
+def cumsum_f32(p, ith, nth):
+    start, stop = v.split(n_rows(p, 0), ith, nth)
+    for r in range(start, stop):
+        d, x = row_at(p, 0, r), row_at(p, 1, r)
+        total = 0.0
+        for i in range(v.ne(p, 0, 0)):
+            total += v.ld_f32(x + 4 * i)
+            v.st_f32(d + 4 * i, total)
+
+
+@kernel("ARGMAX", when=both(types_are("i32", "f32"), dense_rows))
+def argmax_f32(p, ith, nth):
+    start, stop = v.split(n_rows(p, 1), ith, nth)
+    for r in range(start, stop):
+        x = row_at(p, 1, r)
+        best = 0
+        for i in range(1, v.ne(p, 1, 0)):
+            if v.ld_f32(x + 4 * i) > v.ld_f32(x + 4 * best):
+                best = i
+        v.st_i32(v.data(p, 0) + 4 * r, best)

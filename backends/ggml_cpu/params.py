@@ -1,0 +1,89 @@
+"""The parameter block: the one int64 array every kernel reads its node from.
+
+| words   | content                                                                     |
+|---------|-----------------------------------------------------------------------------|
+| 0       | address of the scratch shared by all threads                                |
+| 1, 2    | address of the thread-local scratch, bytes of it per thread                 |
+| 4..11   | op params: the node's 64 raw bytes                                          |
+| 12..19  | extra: up to 8 integers of the kernel's own                                 |
+| 20+9k.. | tensor k (0 dst, 1.. src): data address, ne[4], nb[4] in bytes; 0 if absent |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+SHARED = 0
+LOCAL = 1
+LOCAL_BYTES = 2
+OP_PARAMS = 4
+EXTRA = 12
+TENSORS = 20
+TENSOR_WORDS = 9
+NE = 1
+NB = 5
+MAX_SRC = 10
+MAX_EXTRA = 8
+OP_PARAMS_BYTES = 64
+WORDS = TENSORS + TENSOR_WORDS * (1 + MAX_SRC)
+
+Block = NDArray[np.int64]
+
+
+class View(NamedTuple):
+    """Where a tensor lies: data address, ne and nb in ggml order (ne[0] fastest, nb in bytes)."""
+
+    address: int
+    ne: Sequence[int]
+    nb: Sequence[int]
+
+
+def new_blocks(count: int) -> NDArray[np.int64]:
+    """Zeroed parameter blocks, int64 [count, WORDS]; row i lies at `block_address(blocks, i)`."""
+    return np.zeros((count, WORDS), np.int64)
+
+
+def block_address(blocks: NDArray[np.int64], i: int = 0) -> int:
+    """The address of row `i`, which kernels get as `p`."""
+    return int(blocks.ctypes.data) + 8 * WORDS * i
+
+
+def pack(
+    block: Block,
+    tensors: Sequence[View | None],
+    op_params: bytes = b"",
+    extra: Sequence[int] = (),
+) -> None:
+    """Fill one block: tensors are dst, src[0], src[1], ...; None stands for a missing source.
+
+    Scratch addresses are set apart, by `set_scratch`, since they depend on the number of threads.
+    Raises ValueError where the node does not fit the block.
+    """
+    if len(tensors) > 1 + MAX_SRC or len(extra) > MAX_EXTRA or len(op_params) > OP_PARAMS_BYTES:
+        raise ValueError(
+            f"a parameter block holds {MAX_SRC} sources, {MAX_EXTRA} extra integers and "
+            f"{OP_PARAMS_BYTES} bytes of op params; the node has {len(tensors) - 1}, "
+            f"{len(extra)} and {len(op_params)}"
+        )
+    block[:] = 0
+    raw = np.frombuffer(op_params.ljust(OP_PARAMS_BYTES, b"\0"), np.int64)
+    block[OP_PARAMS : OP_PARAMS + len(raw)] = raw
+    block[EXTRA : EXTRA + len(extra)] = extra
+    for k, tensor in enumerate(tensors):
+        if tensor is not None:
+            set_tensor(block, k, tensor)
+
+
+def set_tensor(block: Block, k: int, tensor: View) -> None:
+    """Put tensor k (0 dst, 1.. src) in the block."""
+    start = TENSORS + TENSOR_WORDS * k
+    block[start : start + TENSOR_WORDS] = (tensor.address, *tensor.ne, *tensor.nb)
+
+
+def set_scratch(block: Block, shared: int, local: int, local_bytes: int) -> None:
+    """Addresses of the shared scratch and of thread 0's local one, and its bytes per thread."""
+    block[SHARED], block[LOCAL], block[LOCAL_BYTES] = shared, local, local_bytes

@@ -1,0 +1,69 @@
+"""Rows to panels: the 32-bit words of LANES rows side by side, so that a vector holds one of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.target import LANES
+
+Function = Callable[..., Any]
+
+
+def interleaver(load: Function, load_n: Function, size: int, per_word: int = 1) -> Function:
+    """A function that interleaves rows of elements of `size` bytes, `per_word` of them in a word.
+
+    `load(address)` gives LANES words as an i32 vector, `load_n(address, n)` those of the first n
+    elements, zeros after them.
+    """
+    span = LANES * per_word
+
+    @fn
+    def interleave(src, stride, rows, n, dst, step):
+        """Word i of row r goes to dst + i * step + 4 * r; past the last row it is repeated."""
+        for first in range(0, n, span):
+            tile = v.i32_regs(LANES)
+            left = n - first
+            for r in range(LANES):
+                row = src + min(r, rows - 1) * stride + first * size
+                if left >= span:
+                    tile[r] = load(row)
+                else:
+                    tile[r] = load_n(row, left)
+            v.transpose(tile)
+            words = (min(left, span) + per_word - 1) // per_word
+            to = dst + first // per_word * step
+            for i in range(LANES):
+                if i < words:
+                    v.store(to + i * step, tile[i])
+
+    return interleave
+
+
+@fn
+def load_words(address):
+    return v.i32_load(address)
+
+
+@fn
+def load_words_n(address, n):
+    return v.i32_load_n(address, n)
+
+
+interleave_words = interleaver(load_words, load_words_n, 4)
+
+
+@fn
+def interleave_halves(src, stride, rows, dst):
+    """The 16-bit numbers at the start of LANES rows side by side."""
+    for r in range(LANES):
+        v.st_u16(dst + 2 * r, v.ld_u16(src + min(r, rows - 1) * stride))
+
+
+@fn
+def separate_words(panel, r, n, dst):
+    """The n words of row r of a panel of words, one after another again."""
+    for i in range(n):
+        v.st_i32(dst + 4 * i, v.ld_i32(panel + 4 * (i * LANES + r)))

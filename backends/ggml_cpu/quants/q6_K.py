@@ -1,0 +1,187 @@
+"""q6_K: blocks of 256, 6-bit values offset by 32, int8 scales per 16 (ggml-common.h:block_q6_K).
+
+In place, 210 bytes: low four bits u8 [128] | top two bits u8 [64] | scales i8 [16] | d f16
+Each half of 128 has 64 bytes of low bits (A, then B, of 32 bytes) and 32 of top bits (H); byte i
+of A and B holds values i and i + 64, i + 32 and i + 96; H has two bits for each of the four.
+Panel block: d f16 [LANES] | scales words [4][LANES] | per half and word i: A, B, H words [LANES]
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.quants.activations import Q8_K, Q8_K_BYTES, Q8_K_SCALE, Q8_K_SUM16
+from ggml_cpu.quants.interleave import interleave_halves, interleave_words
+from ggml_cpu.quants.weight import Weight, register
+from ggml_cpu.target import LANES
+from ggml_py.types import BY_NAME
+
+BYTES = 210
+TOP, SCALES, D = 128, 192, 208  # in place
+WORD = 4 * LANES
+PANEL_SCALES = 2 * LANES
+VALUES = PANEL_SCALES + 4 * WORD
+TRIPLE = 3 * WORD
+PANEL = BYTES * LANES
+AHEAD = 4096  # bytes to prefetch ahead, in place
+
+
+@fn
+def unpack(src, stride, rows, n, dst):
+    for _ in range(n // 256):
+        interleave_halves(src + D, stride, rows, dst)
+        interleave_words(src + SCALES, stride, rows, 4, dst + PANEL_SCALES, WORD)
+        for half in range(2):
+            to = dst + VALUES + 8 * TRIPLE * half
+            interleave_words(src + 64 * half, stride, rows, 8, to, TRIPLE)
+            interleave_words(src + 64 * half + 32, stride, rows, 8, to + WORD, TRIPLE)
+            interleave_words(src + TOP + 32 * half, stride, rows, 8, to + 2 * WORD, TRIPLE)
+        src += BYTES
+        dst += PANEL
+
+
+@fn
+def row(panel, r, n, dst):
+    for _ in range(n // 256):
+        v.st_u16(dst + D, v.ld_u16(panel + 2 * r))
+        for i in range(4):
+            v.st_i32(dst + SCALES + 4 * i, v.ld_i32(panel + PANEL_SCALES + WORD * i + 4 * r))
+        for i in range(16):
+            at = panel + VALUES + TRIPLE * i + 4 * r
+            low = dst + 64 * (i // 8) + 4 * (i % 8)
+            v.st_i32(low, v.ld_i32(at))
+            v.st_i32(low + 32, v.ld_i32(at + WORD))
+            v.st_i32(dst + TOP + 4 * i, v.ld_i32(at + 2 * WORD))
+        panel += PANEL
+        dst += BYTES
+
+
+@fn
+def scale_byte(words, i):
+    """Signed byte i of each word, as i32."""
+    return v.asr(words << (24 - 8 * i), 24)
+
+
+def tile(width):
+    @fn
+    def add_16(w, a, which, scale, sums):
+        """sums[t] += scale * dot over 16 values; `which` of the four in a triple of words."""
+        dots = v.i32_regs(width)
+        for i in range(4):
+            low = v.i32_load(w + TRIPLE * i + WORD * (which & 1))
+            top = v.i32_load(w + TRIPLE * i + 2 * WORD)
+            if which >= 2:
+                low = low >> 4
+            top = (top >> (2 * which)) << 4
+            values = v.as_i8((low & 0x0F0F0F0F) | (top & 0x30303030))
+            for t in range(width):
+                x = v.as_i8(v.i32_bcast(a + 4 * (width * i + t)))
+                dots[t] = v.dot4(dots[t], values, x)
+        for t in range(width):
+            sums[t] = sums[t] + dots[t] * scale
+
+    @fn
+    def offsets(w, a, sums):
+        """sums[t] -= 32 * scales * sums of column t."""
+        minus = v.i32_regs(width)
+        for i in range(4):
+            words = v.as_i16(v.i32_load(w + PANEL_SCALES + WORD * i))
+            even, odd = v.asr(words << 8, 8), v.asr(words, 8)
+            at = a + Q8_K_SUM16 * width + 8 * width * i
+            for t in range(width):
+                x = v.as_i16(v.i32_bcast(at + 4 * t))
+                y = v.as_i16(v.i32_bcast(at + 4 * (width + t)))
+                minus[t] = v.dot2(v.dot2(minus[t], even, x), odd, y)
+        for t in range(width):
+            sums[t] = sums[t] - (minus[t] << 5)
+
+    @fn
+    def multiply(w, a, steps, out):
+        for t in range(width):
+            v.store(out + WORD * t, v.f32(0.0))
+        for _ in range(steps):
+            sums = v.i32_regs(width)
+            for half in range(2):
+                for s in range(2):
+                    at = w + VALUES + TRIPLE * (8 * half + 4 * s)
+                    x = a + 4 * width * (32 * half + 4 * s)
+                    first = v.i32_load(w + PANEL_SCALES + 2 * WORD * half)
+                    second = v.i32_load(w + PANEL_SCALES + 2 * WORD * half + WORD)
+                    add_16(at, x, 0, scale_byte(first, s), sums)
+                    add_16(at, x + 32 * width, 1, scale_byte(first, s + 2), sums)
+                    add_16(at, x + 64 * width, 2, scale_byte(second, s), sums)
+                    add_16(at, x + 96 * width, 3, scale_byte(second, s + 2), sums)
+            offsets(w, a, sums)
+            d = v.f16_load(w)
+            for t in range(width):
+                scale = v.f32_bcast(a + Q8_K_SCALE * width + 4 * t)
+                so_far = v.f32_load(out + WORD * t)
+                v.store(out + WORD * t, v.fma(scale, v.to_f32(sums[t]) * d, so_far))
+            w += PANEL
+            a += Q8_K_BYTES * width
+
+    return multiply
+
+
+@fn
+def values_of(block, half):
+    """The first and the last 64 values of a half in place, 0..63."""
+    packed = v.i8x64_load(block + 64 * half)
+    top = v.as_i16(v.i8x32_load(block + TOP + 32 * half))
+    first = (packed & 15) | (v.as_i8(v.concat(top << 4, top << 2)) & 0x30)
+    return first, ((packed >> 4) & 15) | (v.as_i8(v.concat(top, top >> 2)) & 0x30)
+
+
+@fn
+def add_half(block, a, half, first_scales, last_scales, sums):
+    """sums + scale * dot over 128 values in place."""
+    first, last = values_of(block, half)
+    zero = v.i32x16(0)
+    sums = sums + v.dot4(zero, first, v.i8x64_load(a)) * v.repeat_each(first_scales, 4)
+    return sums + v.dot4(zero, last, v.i8x64_load(a + 64)) * v.repeat_each(last_scales, 4)
+
+
+@fn
+def dot(src, stride, rows, a, n, out):
+    total = v.f32x16(0.0)
+    less = v.f32x8(0.0)
+    for _ in range(n // 256):
+        for i in range(0, BYTES, 64):
+            v.prefetch_nta(src + AHEAD + i)
+        scales = v.i8x16_load(src + SCALES)
+        wide = v.to_i32(scales)
+        zero = v.i32x16(0)
+        sums = add_half(src, a, 0, v.quarter(wide, 0), v.quarter(wide, 1), zero)
+        sums = add_half(src, a + 128, 1, v.quarter(wide, 2), v.quarter(wide, 3), sums)
+        ordered = v.shuffle(v.to_i16(scales), 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15)
+        offset = v.dot2(v.i32x8(0), ordered, v.i16x16_load(a + Q8_K_SUM16))
+        scale = v.ld_f16(src + D) * v.ld_f32(a + Q8_K_SCALE)
+        total = v.fma(scale, v.to_f32(sums), total)
+        less = v.fma(scale, v.to_f32(offset), less)
+        src += BYTES
+        a += Q8_K_BYTES
+    v.st_f32(out, v.vsum(total) - v.float32(32) * v.vsum(less))
+
+
+@fn
+def put_value(dst, q, block, scale):
+    v.st_f32(dst, v.ld_f16(block + D) * v.float32(v.ld_i8(scale)) * v.float32(q - 32))
+
+
+@fn
+def dequantize(src, n, dst):
+    for _ in range(n // 256):
+        for half in range(2):
+            for i in range(32):
+                low, lower = v.ld_u8(src + 64 * half + i), v.ld_u8(src + 64 * half + 32 + i)
+                top = v.ld_u8(src + TOP + 32 * half + i)
+                to, s = dst + 512 * half + 4 * i, src + SCALES + 8 * half + i // 16
+                put_value(to, (low & 15) | (top & 3) << 4, src, s)
+                put_value(to + 128, (lower & 15) | (top >> 2 & 3) << 4, src, s + 2)
+                put_value(to + 256, low >> 4 | (top >> 4 & 3) << 4, src, s + 4)
+                put_value(to + 384, lower >> 4 | top >> 6 << 4, src, s + 6)
+        src += BYTES
+        dst += 1024
+
+
+register(Weight(BY_NAME["q6_K"], Q8_K, LANES, PANEL, unpack, tile, dot, 1, dequantize, row))

@@ -1,0 +1,52 @@
+"""C functions that compiled kernels may call; the loader binds each by name before it loads code."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+import llvmlite.binding as llvm
+
+# Scalar functions of the vocabulary: `v.expf(x)`, `v.powf(x, y)`.
+LIBM_UNARY = (
+    "expf", "exp2f", "expm1f", "logf", "log2f", "log10f", "log1pf",
+    "sinf", "cosf", "tanf", "asinf", "acosf", "atanf", "sinhf", "coshf", "tanhf", "erff", "erfcf",
+)  # fmt: skip
+LIBM_BINARY = ("powf", "atan2f", "fmodf", "hypotf")
+
+# What LLVM may call on its own: for lack of an instruction, or as a faster form of the above.
+_IMPLIED = (
+    "sqrtf", "floorf", "ceilf", "truncf", "rintf", "roundf", "nearbyintf", "fmaf", "fminf", "fmaxf",
+    "sqrt", "floor", "ceil", "trunc", "rint", "round", "fma", "fmod", "exp", "log", "pow", "sin",
+    "cos", "tanh", "ldexpf", "ldexp", "sincosf", "sincos", "memcpy", "memset", "memmove",
+)  # fmt: skip
+_OTHER = ("sched_yield", "timespec_get", "abort")
+
+EXTERNALS = frozenset((*LIBM_UNARY, *LIBM_BINARY, *_IMPLIED, *_OTHER))
+
+_WINDOWS_NAMES = {"sched_yield": "SwitchToThread", "timespec_get": "_timespec64_get"}
+_LIBRARIES = {
+    "linux": ("libm.so.6", None),
+    "win32": ("ucrtbase.dll", "kernel32.dll", "vcruntime140.dll"),
+}
+
+
+def symbol_of(kernel_name: str) -> str:
+    """The name under which an object file has a kernel's entry point."""
+    return f"ggml_cpu.{kernel_name}"
+
+
+def bind_externals() -> None:
+    """Tell LLVM's linker where the EXTERNALS are; those this platform lacks stay unbound."""
+    libraries = []
+    for name in _LIBRARIES.get(sys.platform, (None,)):
+        try:
+            libraries.append(ctypes.CDLL(name))
+        except OSError:
+            continue  # musl has libm inside libc
+    for name in EXTERNALS:
+        found = _WINDOWS_NAMES.get(name, name) if sys.platform == "win32" else name
+        library = next((lib for lib in libraries if hasattr(lib, found)), None)
+        if library is not None:
+            function = ctypes.cast(getattr(library, found), ctypes.c_void_p)
+            llvm.add_symbol(name, function.value)

@@ -1,0 +1,75 @@
+"""The SIMD vocabulary that kernels are written in. Importing it imports Numba.
+
+Vectors are ordinary Numba values with Python's operators; memory is int64 addresses. Names without
+a count are of native width (`LANES` f32 lanes), names with one are exact: `f32x16_load`. The same
+source serves AVX512, AVX2, NEON and any other CPU; only dot.py asks for features.
+"""
+
+from __future__ import annotations
+
+from numpy import float32, float64
+
+from ggml_cpu.target import I8_BIAS, LANES, TILE
+
+from . import lanes as _lanes
+from . import memory as _memory
+from . import operators as _operators
+from . import scalar as _scalar
+from . import tiles as _tiles
+from .atomic import (
+    atomic_add,
+    atomic_load,
+    atomic_store,
+    call_kernel,
+    nanoseconds,
+    pause,
+    sched_yield,
+)
+from .block import data, extra, local, nb, ne, op_f32, op_i32, shared, split, split_by
+from .dot import dot2, dot4, dot4_biased, dot4_i8, dotbf16, lookup16, scale_by_power_of_two
+from .functions import (
+    vexp,
+    vgelu,
+    vgelu_quick,
+    vlog,
+    vlog1p,
+    vsigmoid,
+    vsilu,
+    vsoftplus,
+    vtanh,
+)
+from .half import bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16
+from .lanes import (
+    asr,
+    bits_of_f32,
+    concat,
+    even,
+    evens,
+    f32_of_bits,
+    high,
+    iota,
+    lane,
+    low,
+    odd,
+    odds,
+    quarter,
+    repeat_all,
+    repeat_each,
+    reverse,
+    rotate,
+    select,
+    set_lane,
+    shuffle,
+    swap_pairs,
+    vall,
+    vany,
+    zip_high,
+    zip_low,
+)
+from .math import copysign, fma, vabs, vceil, vfloor, vmax, vmin, vround, vsqrt, vtrunc
+from .memory import prefetch, prefetch_nta, prefetch_write, store, store_n, store_nt
+from .reduce import vmaxval, vminval, vsum, vsum64
+from .transpose import transpose
+
+for _module in (_lanes, _memory, _scalar, _tiles):
+    globals().update(_module.WORDS)

@@ -1,0 +1,91 @@
+"""What threads share work with: atomic int64 words, waiting, the clock, calling a kernel by address."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba.core import cgutils, types
+
+from ggml_cpu.target import ARM64, X86
+
+from .vec import I32, I64, call, intrinsic, pointer
+
+
+@intrinsic
+def atomic_add(typing, addr, x):
+    """Add to the int64 at `addr`; returns what was there before."""
+
+    def emit(context, builder, sig, args):
+        return builder.atomic_rmw("add", pointer(builder, args[0], I64), args[1], "acq_rel")
+
+    return types.int64(types.int64, types.int64), emit
+
+
+@intrinsic
+def atomic_load(typing, addr):
+    """The int64 at `addr`; what its writer wrote before is visible afterwards."""
+
+    def emit(context, builder, sig, args):
+        return builder.load_atomic(pointer(builder, args[0], I64), "acquire", 8)
+
+    return types.int64(types.int64), emit
+
+
+@intrinsic
+def atomic_store(typing, addr, x):
+    """Set the int64 at `addr`, after everything written before."""
+
+    def emit(context, builder, sig, args):
+        builder.store_atomic(args[1], pointer(builder, args[0], I64), "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), emit
+
+
+@intrinsic
+def pause(typing):
+    """Tell the core that this is a waiting loop."""
+
+    def emit(context, builder, sig, args):
+        if X86:
+            call(builder, "llvm.x86.sse2.pause", ir.VoidType(), [])
+        elif ARM64:
+            call(builder, "llvm.aarch64.hint", ir.VoidType(), [I32(1)])
+        return context.get_dummy_value()
+
+    return types.void(), emit
+
+
+@intrinsic
+def sched_yield(typing):
+    """Let another thread have the core."""
+
+    def emit(context, builder, sig, args):
+        call(builder, "sched_yield", I32, [])
+        return context.get_dummy_value()
+
+    return types.void(), emit
+
+
+@intrinsic
+def nanoseconds(typing):
+    """The system clock, in ns."""
+
+    def emit(context, builder, sig, args):
+        seconds = cgutils.alloca_once(builder, ir.ArrayType(I64, 2))
+        call(builder, "timespec_get", I32, [seconds, I32(1)])
+        whole, part = (builder.load(builder.gep(seconds, [I32(0), I32(i)])) for i in (0, 1))
+        return builder.add(builder.mul(whole, I64(1_000_000_000)), part)
+
+    return types.int64(), emit
+
+
+@intrinsic
+def call_kernel(typing, function, p, ith, nth):
+    """Run the kernel at address `function`."""
+
+    def emit(context, builder, sig, args):
+        kind = ir.FunctionType(ir.VoidType(), [I64] * 3)
+        builder.call(pointer(builder, args[0], kind), args[1:])
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 4), emit

@@ -1,0 +1,116 @@
+"""exp, log, tanh and the functions made of them, on f32 vectors of any width.
+
+Polynomials are those of the Cephes library (single precision), on the usual reduced ranges.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .dot import scale_by_power_of_two
+from .lanes import WORDS, asr, select
+from .math import copysign, fma, vabs, vmax, vmin
+from .vec import inlined
+
+as_f32, as_i32, to_f32 = (WORDS[w] for w in ("as_f32", "as_i32", "to_f32"))
+
+LOG2_E = np.float32(1.4426950408889634)
+LN2_HIGH = np.float32(0.693359375)  # few bits, so that n * LN2_HIGH is exact
+LN2_LOW = np.float32(-2.12194440e-4)
+MAGIC = np.float32(12582912.0)  # 1.5 * 2**23: adding it rounds to an integer
+EXP_MAX, EXP_MIN = np.float32(89.0), np.float32(-104.0)  # beyond: inf, 0
+SQRT_HALF_BITS = 0x3F3504F3
+SMALLEST_NORMAL = np.float32(1.1754944e-38)
+TWO_23 = np.float32(8388608.0)
+INFINITY, NAN = np.float32(np.inf), np.float32(np.nan)
+
+
+@inlined
+def vexp(x):
+    """e**x within 2 ulp, subnormal results included; NaN stays, -inf -> 0, above 88.7 -> inf."""
+    x = vmax(EXP_MIN, vmin(EXP_MAX, x))
+    n = (x * LOG2_E + MAGIC) - MAGIC
+    r = fma(n, -LN2_HIGH, x)
+    r = fma(n, -LN2_LOW, r)
+    p = fma(r, 1.9875691500e-4, 1.3981999507e-3)
+    p = fma(p, r, 8.3334519073e-3)
+    p = fma(p, r, 4.1665795894e-2)
+    p = fma(p, r, 1.6666665459e-1)
+    p = fma(p, r, 5.0000001201e-1)
+    return scale_by_power_of_two(fma(p, r * r, r) + 1.0, n)
+
+
+@inlined
+def vlog(x):
+    """Natural logarithm within 2 ulp; 0 -> -inf, negative -> NaN, NaN and inf stay."""
+    tiny = x < SMALLEST_NORMAL
+    bits = as_i32(select(tiny, x * TWO_23, x))
+    exponent = asr(bits - SQRT_HALF_BITS, 23)
+    f = as_f32(bits - (exponent << 23)) - 1.0
+    e = to_f32(exponent) - select(tiny, 23.0, 0.0)
+    p = fma(f, 7.0376836292e-2, -1.1514610310e-1)
+    p = fma(p, f, 1.1676998740e-1)
+    p = fma(p, f, -1.2420140846e-1)
+    p = fma(p, f, 1.4249322787e-1)
+    p = fma(p, f, -1.6668057665e-1)
+    p = fma(p, f, 2.0000714765e-1)
+    p = fma(p, f, -2.4999993993e-1)
+    p = fma(p, f, 3.3333331174e-1)
+    z = f * f
+    y = fma(e, LN2_LOW, p * f * z) - z * 0.5
+    y = fma(e, LN2_HIGH, f + y)
+    y = select(x < INFINITY, y, x)
+    return select(x > 0.0, y, select(x == 0.0, -INFINITY, NAN))
+
+
+@inlined
+def vlog1p(x):
+    """log(1 + x), accurate near 0; -1 -> -inf, below -> NaN."""
+    u = x + 1.0
+    correction = (x - (u - 1.0)) / u
+    return vlog(u) + select((x > -1.0) & (x < 1e30), correction, 0.0)
+
+
+@inlined
+def vsoftplus(x):
+    """log(1 + e**x), and x itself above 20, as ggml has it."""
+    return select(x > 20.0, x, vlog1p(vexp(x)))
+
+
+@inlined
+def vsigmoid(x):
+    """1 / (1 + e**-x)."""
+    return 1.0 / (vexp(-x) + 1.0)
+
+
+@inlined
+def vsilu(x):
+    """x / (1 + e**-x)."""
+    return x / (vexp(-x) + 1.0)
+
+
+@inlined
+def vtanh(x):
+    """Hyperbolic tangent within 2 ulp."""
+    z = x * x
+    p = fma(z, -5.70498872745e-3, 2.06390887954e-2)
+    p = fma(p, z, -5.37397155531e-2)
+    p = fma(p, z, 1.33314422036e-1)
+    p = fma(p, z, -3.33332819422e-1)
+    near = fma(p * z, x, x)
+    a = vabs(x)
+    far = 1.0 - 2.0 / (vexp(a + a) + 1.0)
+    return select(a < 0.625, near, copysign(far, x))
+
+
+@inlined
+def vgelu(x):
+    """GELU by its tanh approximation (ggml's GGML_OP_UNARY GELU)."""
+    inner = x * 0.7978845608028654 * fma(x * x, 0.044715, 1.0)
+    return x * 0.5 * (vtanh(inner) + 1.0)
+
+
+@inlined
+def vgelu_quick(x):
+    """x * sigmoid(1.702 x)."""
+    return x / (vexp(x * -1.702) + 1.0)

@@ -1,0 +1,313 @@
+"""Making, converting, choosing and rearranging lanes.
+
+`f32(x)`, `f32x16(x)`: the scalar in every lane (native or exact width). Conversions keep the number
+of lanes: `to_f32 to_f64 to_i8 to_i16 to_i32 to_i64` (floats truncate toward zero, integers are
+sign-extended or cut), `zext_i16 zext_i32 zext_i64` (zero-extended). `as_f32 as_i8 ...` reread the
+same bits as other lanes.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba.core import types
+
+from .vec import (
+    BITS,
+    ELEMENTS,
+    I32,
+    I64,
+    Vec,
+    broadcast,
+    call,
+    common,
+    intrinsic,
+    is_scalar,
+    permute,
+    plain,
+    suffix,
+    vector_names,
+)
+
+WORDS: dict[str, object] = {}
+
+
+def _splat(vec: Vec):
+    @intrinsic
+    def fill(typing, x):
+        if not is_scalar(x):
+            return None
+
+        def emit(context, builder, sig, args):
+            return broadcast(context, builder, args[0], sig.args[0], vec)
+
+        return vec(plain(x)), emit
+
+    return fill
+
+
+def _convert(builder, value, source: Vec, target: Vec):
+    if source.is_float and target.is_float:
+        wider = target.bits > source.bits
+        return (builder.fpext if wider else builder.fptrunc)(value, target.ir)
+    if source.is_float:
+        return builder.fptosi(value, target.ir)
+    if target.is_float:
+        return builder.sitofp(value, target.ir)
+    return (builder.sext if target.bits > source.bits else builder.trunc)(value, target.ir)
+
+
+def _to(elem: str):
+    @intrinsic
+    def to(typing, x):
+        if not isinstance(x, Vec):
+            return None
+        result = x.with_elem(elem)
+
+        def emit(context, builder, sig, args):
+            return args[0] if x == result else _convert(builder, args[0], x, result)
+
+        return result(x), emit
+
+    return to
+
+
+def _zext(elem: str):
+    @intrinsic
+    def zext(typing, x):
+        if not isinstance(x, Vec) or x.is_float or x.bits >= BITS[elem]:
+            return None
+        result = x.with_elem(elem)
+
+        def emit(context, builder, sig, args):
+            return builder.zext(args[0], result.ir)
+
+        return result(x), emit
+
+    return zext
+
+
+def _as(elem: str):
+    @intrinsic
+    def reread(typing, x):
+        if not isinstance(x, Vec):
+            return None
+        result = Vec(elem, x.n * x.bits // BITS[elem])
+
+        def emit(context, builder, sig, args):
+            return builder.bitcast(args[0], result.ir)
+
+        return result(x), emit
+
+    return reread
+
+
+@intrinsic
+def select(typing, mask, a, b):
+    """Lane i is a[i] where mask[i] holds, else b[i]; a or b may be a scalar."""
+    if not (isinstance(mask, Vec) and mask.elem == "i1"):
+        return None
+    vec = common(a, b)
+    if vec is None and is_scalar(a) and is_scalar(b):
+        vec = Vec("f32", mask.n)
+    if vec is None or vec.n != mask.n:
+        return None
+
+    def emit(context, builder, sig, args):
+        x = broadcast(context, builder, args[1], sig.args[1], vec)
+        y = broadcast(context, builder, args[2], sig.args[2], vec)
+        return builder.select(args[0], x, y)
+
+    return vec(mask, plain(a), plain(b)), emit
+
+
+def _reduce_mask(name: str):
+    @intrinsic
+    def reduce(typing, mask):
+        if not (isinstance(mask, Vec) and mask.elem == "i1"):
+            return None
+
+        def emit(context, builder, sig, args):
+            full = f"llvm.vector.reduce.{name}.{suffix(mask.ir)}"
+            return call(builder, full, ELEMENTS["i1"], args)
+
+        return types.boolean(mask), emit
+
+    return reduce
+
+
+vany = _reduce_mask("or")
+vall = _reduce_mask("and")
+
+
+@intrinsic
+def iota(typing):
+    """The native i32 vector 0, 1, 2, ..."""
+    vec = dict(vector_names())["i32"]
+
+    def emit(context, builder, sig, args):
+        return ir.Constant(vec.ir, list(range(vec.n)))
+
+    return vec(), emit
+
+
+@intrinsic
+def lane(typing, x, i):
+    """Lane `i` as a scalar: float32, float64, or int64 (sign-extended)."""
+    if not isinstance(x, Vec):
+        return None
+
+    def emit(context, builder, sig, args):
+        one = builder.extract_element(args[0], args[1])
+        return builder.sext(one, I64) if not x.is_float and x.bits < 64 else one
+
+    return x.scalar(x, types.int64), emit
+
+
+@intrinsic
+def set_lane(typing, x, i, value):
+    """`x` with lane `i` replaced by the scalar."""
+    if not isinstance(x, Vec):
+        return None
+
+    def emit(context, builder, sig, args):
+        number = context.cast(builder, args[2], sig.args[2], x.scalar)
+        if not x.is_float and x.bits < 64:
+            number = builder.trunc(number, ELEMENTS[x.elem])
+        return builder.insert_element(args[0], number, args[1])
+
+    return x(x, types.int64, plain(value)), emit
+
+
+def _order(indices_of):
+    """A rearrangement of one vector; `indices_of(n)` lists the lanes taken."""
+
+    @intrinsic
+    def rearrange(typing, x):
+        if not isinstance(x, Vec):
+            return None
+        order = indices_of(x.n)
+        result = Vec(x.elem, len(order))
+
+        def emit(context, builder, sig, args):
+            return permute(builder, args[0], order)
+
+        return result(x), emit
+
+    return rearrange
+
+
+def _order2(indices_of):
+    """A rearrangement of two vectors; lanes of the second are numbered n, n + 1, ..."""
+
+    @intrinsic
+    def rearrange(typing, x, y):
+        if not isinstance(x, Vec) or x != y:
+            return None
+        order = indices_of(x.n)
+        result = Vec(x.elem, len(order))
+
+        def emit(context, builder, sig, args):
+            return permute(builder, args[0], order, args[1])
+
+        return result(x, y), emit
+
+    return rearrange
+
+
+def _order_by(indices_of):
+    """A rearrangement with a literal int; `indices_of(n, k)` lists the lanes taken."""
+
+    @intrinsic(prefer_literal=True)
+    def rearrange(typing, x, k):
+        if not isinstance(x, Vec) or not isinstance(k, types.IntegerLiteral):
+            return None
+        order = indices_of(x.n, k.literal_value)
+        result = Vec(x.elem, len(order))
+
+        def emit(context, builder, sig, args):
+            return permute(builder, args[0], order)
+
+        return result(x, k), emit
+
+    return rearrange
+
+
+def _interleaved(start: int):
+    def order(n: int) -> list[int]:
+        half = n // 2
+        first = start * half
+        return [i + side for i in range(first, first + half) for side in (0, n)]
+
+    return order
+
+
+low = _order(lambda n: list(range(n // 2)))
+high = _order(lambda n: list(range(n // 2, n)))
+even = _order(lambda n: list(range(0, n, 2)))
+odd = _order(lambda n: list(range(1, n, 2)))
+reverse = _order(lambda n: list(range(n))[::-1])
+swap_pairs = _order(lambda n: [i ^ 1 for i in range(n)])
+concat = _order2(lambda n: list(range(2 * n)))
+zip_low = _order2(_interleaved(0))
+zip_high = _order2(_interleaved(1))
+evens = _order2(lambda n: list(range(0, 2 * n, 2)))
+odds = _order2(lambda n: list(range(1, 2 * n, 2)))
+quarter = _order_by(lambda n, k: list(range(k * n // 4, (k + 1) * n // 4)))
+rotate = _order_by(lambda n, k: [(i + k) % n for i in range(n)])
+repeat_each = _order_by(lambda n, k: [i // k for i in range(n * k)])
+repeat_all = _order_by(lambda n, k: [i % n for i in range(n * k)])
+
+
+@intrinsic(prefer_literal=True)
+def shuffle(typing, x, *order):
+    """Lanes of `x` in the order of the literal ints that follow."""
+    if not isinstance(x, Vec) or not all(isinstance(k, types.IntegerLiteral) for k in order):
+        return None
+    picked = [k.literal_value for k in order]
+    result = Vec(x.elem, len(picked))
+
+    def emit(context, builder, sig, args):
+        return permute(builder, args[0], picked)
+
+    return result(x, *order), emit
+
+
+@intrinsic
+def asr(typing, x, count):
+    """Arithmetic shift right of an integer vector by a scalar or vector (`>>` is logical)."""
+    vec = common(x, count)
+    if vec is None or vec.is_float:
+        return None
+
+    def emit(context, builder, sig, args):
+        return builder.ashr(*(broadcast(context, builder, a, k, vec)
+                              for a, k in zip(args, sig.args, strict=True)))
+
+    return vec(plain(x), plain(count)), emit
+
+
+def _reread_scalar(source, target, source_ir, target_ir):
+    @intrinsic
+    def reread(typing, x):
+        def emit(context, builder, sig, args):
+            value = context.cast(builder, args[0], sig.args[0], source)
+            value = builder.trunc(value, source_ir) if value.type == I64 else value
+            value = builder.bitcast(value, target_ir)
+            return builder.sext(value, I64) if target is types.int64 else value
+
+        return target(plain(x)), emit
+
+    return reread
+
+
+f32_of_bits = _reread_scalar(types.int64, types.float32, I32, ir.FloatType())
+bits_of_f32 = _reread_scalar(types.float32, types.int64, ir.FloatType(), I32)
+
+
+for _name, _vec in vector_names():
+    WORDS[_name] = _splat(_vec)
+for _elem in ("i8", "i16", "i32", "i64", "f32", "f64"):
+    WORDS[f"to_{_elem}"] = _to(_elem)
+    WORDS[f"as_{_elem}"] = _as(_elem)
+for _elem in ("i16", "i32", "i64"):
+    WORDS[f"zext_{_elem}"] = _zext(_elem)

@@ -1,0 +1,255 @@
+"""Loads, stores, broadcasts and prefetch. Addresses are int64 bytes and need no alignment.
+
+Names are made for every element: `f32_load(addr)` (native width), `f32x16_load(addr)` (exact).
+`*_load_n(addr, n)` reads only the first n lanes (the others are 0), `*_store_n(addr, x, n)` writes
+only those: the last, partial vector of a row. f16 and bf16 are f32 in registers.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba.core import types
+
+from .half import bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16
+from .lanes import WORDS as LANES
+from .lanes import lane
+from .vec import (
+    COUNTS,
+    ELEMENTS,
+    I32,
+    I64,
+    Vec,
+    broadcast,
+    call,
+    constant,
+    inlined,
+    intrinsic,
+    native_count,
+    plain,
+    pointer,
+    splat,
+    suffix,
+    vector_names,
+)
+
+WORDS: dict[str, object] = {}
+f32x4, i16x4 = LANES["f32x4"], LANES["i16x4"]
+
+
+def _load(vec: Vec):
+    @intrinsic
+    def load(typing, addr):
+        def emit(context, builder, sig, args):
+            return builder.load(pointer(builder, args[0], vec.ir), align=1)
+
+        return vec(types.int64), emit
+
+    return load
+
+
+def _bcast(vec: Vec):
+    @intrinsic
+    def bcast(typing, addr):
+        def emit(context, builder, sig, args):
+            one = builder.load(pointer(builder, args[0], ELEMENTS[vec.elem]), align=1)
+            return splat(builder, one, vec.ir)
+
+        return vec(types.int64), emit
+
+    return bcast
+
+
+def _first(builder, n, vec: Vec):
+    """The mask of lanes below the int64 `n`."""
+    lanes = ir.Constant(ir.VectorType(I32, vec.n), list(range(vec.n)))
+    bound = splat(builder, builder.trunc(n, I32), lanes.type)
+    return builder.icmp_signed("<", lanes, bound)
+
+
+def _load_n(vec: Vec):
+    @intrinsic
+    def load_n(typing, addr, n):
+        def emit(context, builder, sig, args):
+            where = pointer(builder, args[0], vec.ir)
+            mask = _first(builder, args[1], vec)
+            zero = constant(vec.ir, 0.0 if vec.is_float else 0)
+            name = f"llvm.masked.load.{suffix(vec.ir)}.p0"
+            return call(builder, name, vec.ir, [where, I32(1), mask, zero])
+
+        return vec(types.int64, types.int64), emit
+
+    return load_n
+
+
+@intrinsic
+def store(typing, addr, x):
+    """Write the vector `x` at `addr`."""
+    if not isinstance(x, Vec):
+        return None
+
+    def emit(context, builder, sig, args):
+        builder.store(args[1], pointer(builder, args[0], args[1].type), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, x), emit
+
+
+@intrinsic
+def store_nt(typing, addr, x):
+    """Write `x` past the caches; `addr` is a multiple of the vector's size."""
+    if not isinstance(x, Vec):
+        return None
+
+    def emit(context, builder, sig, args):
+        where = pointer(builder, args[0], args[1].type)
+        written = builder.store(args[1], where, align=x.n * x.bits // 8)
+        written.set_metadata("nontemporal", builder.module.add_metadata([I32(1)]))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, x), emit
+
+
+@intrinsic
+def store_n(typing, addr, x, n):
+    """Write the first `n` lanes of `x` at `addr`."""
+    if not isinstance(x, Vec):
+        return None
+
+    def emit(context, builder, sig, args):
+        where = pointer(builder, args[0], x.ir)
+        mask = _first(builder, args[2], x)
+        name = f"llvm.masked.store.{suffix(x.ir)}.p0"
+        call(builder, name, ir.VoidType(), [args[1], where, I32(1), mask])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, x, types.int64), emit
+
+
+def _half(name: str, widen, narrow) -> None:
+    """Loads and stores of a 16-bit float type, converted to and from f32."""
+    native = Vec("i16", native_count("f32"))
+    for count, vec in [("", native), *((f"x{n}", Vec("i16", n)) for n in COUNTS)]:
+        WORDS[f"{name}{count}_load"] = _widened(_load(vec), widen)
+        WORDS[f"{name}{count}_load_n"] = _widened_n(_load_n(vec), widen)
+
+    @inlined
+    def half_store(addr, x):
+        store(addr, narrow(x))
+
+    @inlined
+    def half_store_n(addr, x, n):
+        store_n(addr, narrow(x), n)
+
+    @inlined
+    def half_ld(addr):
+        return lane(widen(i16x4(LD_U16(addr))), 0)
+
+    @inlined
+    def half_st(addr, x):
+        ST_U16(addr, lane(narrow(f32x4(x)), 0))
+
+    WORDS[f"ld_{name}"] = half_ld
+    WORDS[f"st_{name}"] = half_st
+    WORDS[f"{name}_store"] = half_store
+    WORDS[f"{name}_store_n"] = half_store_n
+
+
+def _widened(load, widen):
+    @inlined
+    def half_load(addr):
+        return widen(load(addr))
+
+    return half_load
+
+
+def _widened_n(load_n, widen):
+    @inlined
+    def half_load_n(addr, n):
+        return widen(load_n(addr, n))
+
+    return half_load_n
+
+
+def _gather(vec: Vec):
+    @intrinsic
+    def gather(typing, base, index):
+        """The elements base[index[i]], one a lane; `index` is an i32 vector."""
+        if not (isinstance(index, Vec) and index.elem == "i32"):
+            return None
+        result = Vec(vec.elem, index.n)
+
+        def emit(context, builder, sig, args):
+            wide = builder.sext(args[1], ir.VectorType(I64, index.n))
+            size = constant(wide.type, vec.bits // 8)
+            where = builder.add(splat(builder, args[0], wide.type), builder.mul(wide, size))
+            kind = ir.VectorType(result.ir.element.as_pointer(), index.n)
+            pointers = builder.inttoptr(where, kind)
+            mask = constant(ir.VectorType(ir.IntType(1), index.n), 1)
+            zero = constant(result.ir, 0.0 if vec.is_float else 0)
+            name = f"llvm.masked.gather.{suffix(result.ir)}.v{index.n}p0"
+            return call(builder, name, result.ir, [pointers, I32(1), mask, zero])
+
+        return result(types.int64, index), emit
+
+    return gather
+
+
+def _scalar(name: str, numba_type, ir_type, extend: str) -> None:
+    """`ld_<name>` and `st_<name>` of one number; integers are int64 in registers."""
+
+    @intrinsic
+    def ld(typing, addr):
+        def emit(context, builder, sig, args):
+            value = builder.load(pointer(builder, args[0], ir_type), align=1)
+            return getattr(builder, extend)(value, I64) if extend else value
+
+        return numba_type(types.int64), emit
+
+    @intrinsic
+    def st(typing, addr, x):
+        def emit(context, builder, sig, args):
+            value = context.cast(builder, args[1], sig.args[1], numba_type)
+            value = builder.trunc(value, ir_type) if extend else value
+            builder.store(value, pointer(builder, args[0], ir_type), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, plain(x)), emit
+
+    WORDS[f"ld_{name}"] = ld
+    WORDS[f"st_{name}"] = st
+
+
+def _prefetch(locality: int, write: int):
+    @intrinsic
+    def fetch(typing, addr):
+        def emit(context, builder, sig, args):
+            where = pointer(builder, args[0], ir.IntType(8))
+            hints = [I32(write), I32(locality), I32(1)]
+            call(builder, "llvm.prefetch.p0", ir.VoidType(), [where, *hints])
+            return context.get_dummy_value()
+
+        return types.void(types.int64), emit
+
+    return fetch
+
+
+for _name, _vec in vector_names():
+    WORDS[f"{_name}_load"] = _load(_vec)
+    WORDS[f"{_name}_load_n"] = _load_n(_vec)
+    WORDS[f"{_name}_bcast"] = _bcast(_vec)
+for _elem in ("f32", "i32", "i64", "f64"):
+    WORDS[f"{_elem}_gather"] = _gather(Vec(_elem, 1))
+    WORDS[f"{_elem}_store_n"] = store_n
+for _name, _bits in (("8", 8), ("16", 16), ("32", 32)):
+    _scalar(f"i{_name}", types.int64, ir.IntType(_bits), "sext")
+    _scalar(f"u{_name}", types.int64, ir.IntType(_bits), "zext")
+LD_U16, ST_U16 = WORDS["ld_u16"], WORDS["st_u16"]
+_half("f16", f16_to_f32, f32_to_f16)
+_half("bf16", bf16_to_f32, f32_to_bf16)
+_scalar("i64", types.int64, I64, "")
+_scalar("f32", types.float32, ir.FloatType(), "")
+_scalar("f64", types.float64, ir.DoubleType(), "")
+prefetch = _prefetch(3, 0)
+prefetch_nta = _prefetch(0, 0)
+prefetch_write = _prefetch(3, 1)
+

@@ -1,0 +1,127 @@
+"""Python's operators on vectors: `+ - * /`, `& | ^ ~ << >>`, comparisons (giving `i1` masks).
+
+A scalar operand is broadcast. `>>` is logical (see `asr`); integer comparisons are signed;
+float ones are false for NaN, except `!=`. `a * b + c` may be contracted to a fused multiply-add.
+"""
+
+from __future__ import annotations
+
+import operator
+
+from numba.core import types
+from numba.core.typing import signature
+from numba.core.typing.templates import AbstractTemplate, infer_global
+from numba.extending import lower_builtin
+
+from .vec import Vec, broadcast, common, constant, plain
+
+CONTRACT = ("contract",)
+
+INTEGER = {
+    operator.add: "add",
+    operator.sub: "sub",
+    operator.mul: "mul",
+    operator.and_: "and_",
+    operator.or_: "or_",
+    operator.xor: "xor",
+    operator.lshift: "shl",
+    operator.rshift: "lshr",
+}
+FLOAT = {
+    operator.add: "fadd",
+    operator.sub: "fsub",
+    operator.mul: "fmul",
+    operator.truediv: "fdiv",
+}
+COMPARE = {
+    operator.lt: "<",
+    operator.le: "<=",
+    operator.gt: ">",
+    operator.ge: ">=",
+    operator.eq: "==",
+    operator.ne: "!=",
+}
+IN_PLACE = {
+    operator.iadd: operator.add,
+    operator.isub: operator.sub,
+    operator.imul: operator.mul,
+    operator.itruediv: operator.truediv,
+    operator.iand: operator.and_,
+    operator.ior: operator.or_,
+    operator.ixor: operator.xor,
+    operator.ilshift: operator.lshift,
+    operator.irshift: operator.rshift,
+}
+
+
+def _arithmetic(op, builder, x, y, vec: Vec):
+    if vec.is_float:
+        return getattr(builder, FLOAT[op])(x, y, flags=CONTRACT)
+    return getattr(builder, INTEGER[op])(x, y)
+
+
+def _comparison(op, builder, x, y, vec: Vec):
+    if not vec.is_float:
+        return builder.icmp_signed(COMPARE[op], x, y)
+    if op is operator.ne:
+        return builder.fcmp_unordered("!=", x, y)
+    return builder.fcmp_ordered(COMPARE[op], x, y)
+
+
+def _result(op, vec: Vec) -> Vec | None:
+    if op in COMPARE:
+        return vec.with_elem("i1")
+    return vec if op in (FLOAT if vec.is_float else INTEGER) else None
+
+
+def _register(key, op):
+    """Teach Numba that `key` (an operator, perhaps the in-place form of `op`) takes vectors."""
+
+    class Template(AbstractTemplate):
+        def generic(self, args, kws):
+            vec = common(*args) if len(args) == 2 else None
+            result = vec and _result(op, vec)
+            return signature(result, *map(plain, args)) if result else None
+
+    Template.key = key
+    infer_global(key)(Template)
+    emit = _comparison if op in COMPARE else _arithmetic
+
+    def lower(context, builder, sig, args):
+        vec = common(*sig.args)
+        x, y = (broadcast(context, builder, a, k, vec) for a, k in zip(args, sig.args, strict=True))
+        return emit(op, builder, x, y, vec)
+
+    for left, right in ((Vec, Vec), (Vec, types.Number), (types.Number, Vec)):
+        lower_builtin(key, left, right)(lower)
+
+
+def _register_unary(key, emit):
+    class Template(AbstractTemplate):
+        def generic(self, args, kws):
+            if len(args) == 1 and isinstance(args[0], Vec):
+                return signature(args[0], args[0])
+            return None
+
+    Template.key = key
+    infer_global(key)(Template)
+
+    @lower_builtin(key, Vec)
+    def lower(context, builder, sig, args):
+        return emit(builder, args[0], sig.args[0])
+
+
+def _negate(builder, x, vec: Vec):
+    return builder.fneg(x) if vec.is_float else builder.sub(constant(vec.ir, 0), x)
+
+
+def _invert(builder, x, vec: Vec):
+    return builder.xor(x, constant(vec.ir, -1))
+
+
+for _op in {**INTEGER, **FLOAT, **COMPARE}:
+    _register(_op, _op)
+for _key, _op in IN_PLACE.items():
+    _register(_key, _op)
+_register_unary(operator.neg, _negate)
+_register_unary(operator.invert, _invert)

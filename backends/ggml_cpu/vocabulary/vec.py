@@ -1,0 +1,176 @@
+"""The vector type: a Numba type whose value is an LLVM vector, and the helpers that emit IR for it.
+
+Locals of this type live in registers. Element names: `i1` (masks) `i8 i16 i32 i64 f32 f64`.
+f16 and bf16 exist in memory only: loads widen them to f32, stores round (see memory.py).
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.extending import intrinsic, models, register_jitable, register_model
+
+from ggml_cpu.target import LANES
+
+ELEMENTS = {
+    "i1": ir.IntType(1),
+    "i8": ir.IntType(8),
+    "i16": ir.IntType(16),
+    "i32": ir.IntType(32),
+    "i64": ir.IntType(64),
+    "f32": ir.FloatType(),
+    "f64": ir.DoubleType(),
+}
+BITS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "f32": 32, "f64": 64}
+COUNTS = (2, 4, 8, 16, 32, 64, 128)
+I32 = ir.IntType(32)
+I64 = ir.IntType(64)
+
+# A vocabulary function written in the vocabulary itself.
+inlined = register_jitable(forceinline=True, error_model="numpy")
+
+
+class Vec(types.Type):
+    """`n` lanes of `elem`."""
+
+    def __init__(self, elem: str, n: int):
+        self.elem, self.n = elem, n
+        super().__init__(name=f"{elem}x{n}")
+
+    @property
+    def ir(self) -> ir.VectorType:
+        return ir.VectorType(ELEMENTS[self.elem], self.n)
+
+    @property
+    def bits(self) -> int:
+        return BITS[self.elem]
+
+    @property
+    def is_float(self) -> bool:
+        return self.elem[0] == "f"
+
+    @property
+    def scalar(self) -> types.Type:
+        """The Numba type of one lane taken out: float32, float64, or int64 for every integer."""
+        return {"f32": types.float32, "f64": types.float64}.get(self.elem, types.int64)
+
+    def with_elem(self, elem: str) -> Vec:
+        return Vec(elem, self.n)
+
+
+@register_model(Vec)
+class _VecModel(models.PrimitiveModel):
+    def __init__(self, manager, vec):
+        super().__init__(manager, vec, vec.ir)
+
+
+def native_count(elem: str) -> int:
+    """Lanes of a native vector: LANES for 32-bit elements, more of the narrower ones."""
+    return LANES * 32 // BITS[elem]
+
+
+def vector_names() -> list[tuple[str, Vec]]:
+    """(name, type) of every element: native under the plain name, exact as `f32x16`."""
+    named = []
+    for elem in ("i8", "i16", "i32", "i64", "f32", "f64"):
+        named.append((elem, Vec(elem, native_count(elem))))
+        named += [(f"{elem}x{n}", Vec(elem, n)) for n in COUNTS]
+    return named
+
+
+def indices(values) -> ir.Constant:
+    """A constant shuffle mask."""
+    values = list(values)
+    return ir.Constant(ir.VectorType(I32, len(values)), values)
+
+
+def constant(vec_ir: ir.VectorType, value) -> ir.Constant:
+    """The same constant in every lane."""
+    return ir.Constant(vec_ir, [value] * vec_ir.count)
+
+
+def undefined(vec_ir: ir.VectorType) -> ir.Constant:
+    return ir.Constant(vec_ir, ir.Undefined)
+
+
+def splat(builder, value, vec_ir: ir.VectorType):
+    """`value` in every lane."""
+    first = builder.insert_element(undefined(vec_ir), value, I32(0))
+    return builder.shuffle_vector(first, undefined(vec_ir), indices([0] * vec_ir.count))
+
+
+def permute(builder, a, values, b=None):
+    """Lanes of `a` (and `b`, numbered on) in the given order."""
+    return builder.shuffle_vector(a, undefined(a.type) if b is None else b, indices(values))
+
+
+def pieces(builder, vector, count: int) -> list:
+    """The vector cut into `count` equal parts."""
+    if count == 1:
+        return [vector]
+    n = vector.type.count // count
+    return [permute(builder, vector, range(i * n, i * n + n)) for i in range(count)]
+
+
+def joined(builder, parts: list):
+    """The inverse of `pieces`; the number of parts is a power of two."""
+    while len(parts) > 1:
+        n = parts[0].type.count * 2
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [permute(builder, low, range(n), high) for low, high in pairs]
+    return parts[0]
+
+
+def suffix(ir_type) -> str:
+    """How LLVM spells a type inside the name of an intrinsic: `v16f32`, `f32`."""
+    if isinstance(ir_type, ir.VectorType):
+        return f"v{ir_type.count}{suffix(ir_type.element)}"
+    return {"half": "f16", "float": "f32", "double": "f64"}.get(str(ir_type), str(ir_type))
+
+
+def call(builder, name: str, result, args, fastmath=()):
+    """A call of an external function or LLVM intrinsic."""
+    kind = ir.FunctionType(result, [a.type for a in args])
+    function = cgutils.get_or_insert_function(builder.module, kind, name)
+    return builder.call(function, args, fastmath=fastmath)
+
+
+def pointer(builder, address, ir_type):
+    return builder.inttoptr(address, ir_type.as_pointer())
+
+
+def is_scalar(kind) -> bool:
+    return isinstance(kind, (types.Integer, types.Float, types.Boolean))
+
+
+def broadcast(context, builder, value, kind, vec: Vec):
+    """A vector of type `vec` from a vector (unchanged) or from a scalar (in every lane)."""
+    if isinstance(kind, Vec):
+        return value
+    if vec.is_float:
+        scalar = context.cast(builder, value, kind, vec.scalar)
+    else:
+        wide = context.cast(builder, value, kind, types.int64)
+        scalar = builder.trunc(wide, ELEMENTS[vec.elem]) if vec.bits < 64 else wide
+    return splat(builder, scalar, vec.ir)
+
+
+def fits(kind, vec: Vec) -> bool:
+    """Whether an operand may stand next to a `vec`: the same vector, or a scalar to broadcast."""
+    if isinstance(kind, Vec):
+        return kind == vec
+    return is_scalar(kind) and (vec.is_float or not isinstance(kind, types.Float))
+
+
+def common(*kinds) -> Vec | None:
+    """The one vector type among the operands, or None where they do not agree."""
+    vec = next((k for k in kinds if isinstance(k, Vec)), None)
+    return vec if vec is not None and all(fits(k, vec) for k in kinds) else None
+
+
+def plain(kind):
+    """The type without its literal value."""
+    return types.unliteral(kind)
+
+
+__all__ = ["Vec", "inlined", "intrinsic"]

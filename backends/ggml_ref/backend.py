@@ -1,0 +1,82 @@
+"""The reference device: every op in float64 NumPy. Slow; others are compared with it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, aligned_bytes
+from ggml_py.errors import AllocError
+from ggml_py.tensor import Tensor
+from ggml_ref.ops import (
+    attention,
+    copy,
+    elementwise,
+    mask,
+    matrix,
+    norm,
+    recurrent,
+    reduce,
+    rope,
+    rows,
+)
+from ggml_ref.table import Step, table
+
+# Importing a family registers its ops.
+FAMILIES = (attention, copy, elementwise, mask, matrix, norm, recurrent, reduce, rope, rows)
+
+
+class RefProgram:
+    """A list of (function, node)."""
+
+    def __init__(self, steps: list[tuple[Step, Tensor]]) -> None:
+        self.steps = steps
+
+    def run(self) -> None:
+        with np.errstate(all="ignore"):
+            for step, node in self.steps:
+                step(node)
+
+
+class RefDevice:
+    """Plain host memory and the table of references."""
+
+    name = "ref"
+    description = "NumPy float64 reference"
+    kind = "ref"
+    alignment = 64
+
+    def memory(self) -> tuple[int, int]:
+        page = os.sysconf("SC_PAGE_SIZE")
+        return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
+
+    def alloc(self, size: int) -> Buffer:
+        try:
+            return HostBuffer(aligned_bytes(size, self.alignment))
+        except MemoryError as e:
+            raise AllocError(f"ref: no memory for a buffer of {size} bytes") from e
+
+    def wrap(self, data: Bytes) -> Buffer | None:
+        return HostBuffer(data)
+
+    def why_not(self, node: Tensor) -> str:
+        return table.why_not(node)
+
+    def can_read(self, buffer: Buffer) -> bool:
+        return isinstance(buffer, HostBuffer)
+
+    def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
+        """Weights stay as they are."""
+
+    def compile(self, nodes: list[Tensor], options: CompileOptions) -> RefProgram:
+        return RefProgram([(table.get(node), node) for node in nodes])
+
+    def set_threads(self, n: int) -> None:
+        """NumPy decides."""
+
+
+def devices() -> list[RefDevice]:
+    """Entry point."""
+    return [RefDevice()]

@@ -1,0 +1,62 @@
+"""References of ggml_py/ops/attention.py."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ggml_py.tensor import Tensor
+from ggml_ref.ops._shapes import stretch, tile
+from ggml_ref.table import table
+from ggml_ref.values import Values
+
+
+def slopes(n_head: int, max_bias: float) -> Values:
+    """ALiBi slope of each head, [n_head, 1, 1]; 1 without ALiBi (arXiv 2108.12409)."""
+    if max_bias <= 0:
+        return np.ones((n_head, 1, 1))
+    power = 2 ** int(np.log2(n_head))  # the largest power of two in n_head
+    head = np.arange(n_head)
+    halves = np.where(head < power, 2 * (head + 1), 2 * (head - power) + 1)
+    return (2.0 ** (-max_bias / 2 / power * halves))[:, None, None]
+
+
+def biased(scores: Values, mask: Values | None, max_bias: float) -> Values:
+    """scores [B, H, T, n_kv] plus slope * mask, whose batch and heads repeat."""
+    if mask is None:
+        return scores
+    n_batch, n_head, n_tokens, n_kv = scores.shape
+    mask = mask[:, :, :n_tokens, :n_kv]
+    return scores + slopes(n_head, max_bias) * tile(mask, (n_batch, n_head, n_tokens, n_kv))
+
+
+def weights(scores: Values, sinks: Values | None) -> Values:
+    """Softmax along the last axis; a head's sink joins the maximum and the sum only."""
+    top = scores.max(axis=-1, keepdims=True)
+    if sinks is None:
+        e = np.exp(scores - top)
+        return e / e.sum(axis=-1, keepdims=True)
+    sink = sinks.reshape(-1, 1, 1)
+    top = np.maximum(top, sink)
+    e = np.exp(scores - top)
+    return e / (e.sum(axis=-1, keepdims=True) + np.exp(sink - top))
+
+
+@table.op("SOFT_MAX")
+def soft_max(
+    node: Tensor, a: Values, mask: Values | None = None, sinks: Values | None = None
+) -> Values:
+    return weights(biased(node.param("scale") * a, mask, node.param("max_bias")), sinks)
+
+
+@table.op("FLASH_ATTN_EXT")
+def flash_attn_ext(
+    node: Tensor, q: Values, k: Values, v: Values, mask: Values | None, sinks: Values | None = None
+) -> Values:
+    n_head, cap = q.shape[1], node.param("softcap")
+    scores = node.param("scale") * (q @ stretch(k, 1, n_head).swapaxes(-1, -2))
+    if cap > 0:
+        scores = cap * np.tanh(scores / cap)
+    scores = biased(scores, mask, node.param("max_bias"))
+    p = weights(scores, sinks)
+    p = np.where((scores == -np.inf).all(axis=-1, keepdims=True), 0, p)  # a token that sees nothing
+    return (p @ stretch(v, 1, n_head)).swapaxes(1, 2)

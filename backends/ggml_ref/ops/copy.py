@@ -1,0 +1,57 @@
+"""References of ggml_py/ops/copy.py."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ggml_py.tensor import Tensor
+from ggml_ref.ops._shapes import tile
+from ggml_ref.table import table
+from ggml_ref.values import Values, copy, elements, load, store
+
+
+@table.step("CONT")
+@table.step("DUP")
+@table.step("CPY")
+def cpy(node: Tensor) -> None:
+    copy(node, node.src[0])
+
+
+@table.step("CONCAT")
+def concat(node: Tensor) -> None:
+    a, b = node.src
+    elements(node)[...] = np.concatenate([elements(a), elements(b)], axis=3 - node.param("dim"))
+
+
+@table.op("REPEAT")
+def repeat(node: Tensor, a: Values) -> Values:
+    return tile(a, node.ne[::-1])
+
+
+@table.op("PAD")
+def pad(node: Tensor, a: Values) -> Values:
+    widths = [(node.param(f"lp{i}"), node.param(f"rp{i}")) for i in (3, 2, 1, 0)]
+    return np.pad(a, widths, mode="wrap" if node.param("circular") else "constant")
+
+
+def window(node: Tensor) -> Tensor:
+    """The part of the result that SET and ACC write, as a tensor of b's shape."""
+    strides = (node.nb[0], node.param("nb1"), node.param("nb2"), node.param("nb3"))
+    part = Tensor(node.type, node.src[1].ne, nb=strides)
+    part.buffer, part.offset = node.buffer, node.offset + node.param("offset")
+    return part
+
+
+@table.step("SET")
+def set_(node: Tensor) -> None:
+    a, b = node.src
+    copy(node, a)
+    copy(window(node), b)
+
+
+@table.step("ACC")
+def acc(node: Tensor) -> None:
+    a, b = node.src
+    copy(node, a)
+    part = window(node)
+    store(part, load(part) + load(b))

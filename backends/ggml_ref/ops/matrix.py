@@ -1,0 +1,45 @@
+"""References of ggml_py/ops/matrix.py."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ggml_py.tensor import Tensor
+from ggml_ref.ops._shapes import stretch
+from ggml_ref.table import table
+from ggml_ref.values import Values, load, store
+
+
+@table.op("MUL_MAT")
+def mul_mat(node: Tensor, a: Values, b: Values) -> Values:
+    """The exact product with the dequantized weight: b is not rounded to the weight's type."""
+    if b.shape[:2] != (1, 1) and a.shape[:2] != (1, 1):
+        a = stretch(stretch(a, 0, b.shape[0]), 1, b.shape[1])
+    return b @ a.swapaxes(-1, -2)
+
+
+@table.step("MUL_MAT_ID")
+def mul_mat_id(node: Tensor) -> None:
+    """Only the experts that some token uses are read."""
+    experts, b, ids = node.src
+    x, chosen = load(b)[0], load(ids)[0, 0]  # [T, b.ne1, k], [T, n_used]
+    out = np.zeros((*chosen.shape, experts.ne[1]))
+    for expert in np.unique(chosen):
+        token, slot = np.nonzero(chosen == expert)
+        out[token, slot] = x[token, slot % x.shape[1]] @ load(experts, (0, expert)).T
+    store(node, out[None])
+
+
+@table.op("SOLVE_TRI")
+def solve_tri(node: Tensor, a: Values, b: Values) -> Values:
+    """Forward substitution, row by row."""
+    x = np.zeros_like(b)
+    for i in range(a.shape[-1]):
+        known = a[..., i : i + 1, :i] @ x[..., :i, :]
+        x[..., i, :] = (b[..., i, :] - known[..., 0, :]) / a[..., i, i, None]
+    return x
+
+
+@table.op("DIAG")
+def diag(node: Tensor, a: Values) -> Values:
+    return np.where(np.eye(a.shape[-1], dtype=bool), a, 0)

@@ -1,0 +1,39 @@
+"""References of ggml_py/ops/rows.py."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ggml_py.tensor import Tensor
+from ggml_ref.ops._shapes import tile
+from ggml_ref.table import table
+from ggml_ref.values import Values, load, store
+
+
+def _rows(ids: Values) -> tuple[Values, Values, Values]:
+    """Index (i3, i2, i1) of the rows ids [B3, B2, r] of each batch."""
+    i3, i2, _ = np.ogrid[tuple(slice(n) for n in ids.shape)]
+    return i3, i2, ids
+
+
+@table.step("GET_ROWS")
+def get_rows(node: Tensor) -> None:
+    a, ids = node.src
+    store(node, load(a, _rows(load(ids)[0])))
+
+
+@table.step("SET_ROWS")
+def set_rows(node: Tensor) -> None:
+    src, idx, _ = node.src
+    ids = tile(load(idx)[0], src.ne[:0:-1])
+    store(node, load(src), _rows(ids))
+
+
+@table.op("ARGSORT")
+def argsort(node: Tensor, a: Values) -> Values:
+    return np.argsort(-a if node.param("order") else a, axis=-1, kind="stable")
+
+
+@table.op("TOP_K")
+def top_k(node: Tensor, a: Values) -> Values:
+    return np.argsort(-a, axis=-1, kind="stable")[..., : node.ne[0]]

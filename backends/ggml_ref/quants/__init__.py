@@ -1,0 +1,38 @@
+"""What the bytes of a block type mean: one module a type, found by its name.
+
+A module has `dequantize(blocks: uint8[n, type_size]) -> float32[n, block_size]` and, where ggml has
+a reference quantization, `quantize(x: float[...]) -> bytes` (ggml-quants.c:quantize_row_*_ref).
+Arithmetic is float32 in ggml's order, so that bytes and values are ggml's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.types import GGMLType
+
+Dequantize = Callable[[npt.NDArray[np.uint8]], npt.NDArray[np.float32]]
+Quantize = Callable[[npt.NDArray[np.floating]], bytes]
+
+
+@cache
+def _module(name: str) -> ModuleType | None:
+    path = f"{__name__}.{name.lower()}"
+    return import_module(path) if find_spec(path) else None
+
+
+def dequantizer(type: GGMLType) -> Dequantize | None:
+    """The function from blocks to values, or None if this package does not know the type."""
+    return getattr(_module(type.name), "dequantize", None)
+
+
+def quantizer(type: GGMLType) -> Quantize | None:
+    """The function from values to blocks, or None if there is none."""
+    return getattr(_module(type.name), "quantize", None)

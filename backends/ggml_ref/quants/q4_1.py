@@ -1,0 +1,28 @@
+"""q4_1: 32 four-bit values with half scale and minimum, x = d·q + m."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_ref.quants import _blocks as block
+from ggml_ref.quants._blocks import F32, U8
+
+BLOCK = np.dtype([("d", "<f2"), ("m", "<f2"), ("q", "u1", 16)])
+
+
+def dequantize(blocks: U8) -> F32:
+    b = block.fields(blocks, BLOCK)
+    return block.float32(b["d"])[:, None] * block.low_high(b["q"]) + block.float32(b["m"])[:, None]
+
+
+def quantize(x: npt.NDArray[np.floating]) -> bytes:
+    x = block.groups(x, 32)
+    low = x.min(axis=1, keepdims=True)
+    d = (x.max(axis=1, keepdims=True) - low) / np.float32(15)
+    q = np.minimum(15, np.trunc((x - low) * block.inverse(d) + np.float32(0.5)))
+    out = np.empty(len(x), BLOCK)
+    out["d"] = block.half(d)[:, 0]
+    out["m"] = block.half(low)[:, 0]
+    out["q"] = block.pack_low_high(q)
+    return out.tobytes()

@@ -1,0 +1,24 @@
+"""q8_0: 32 int8 with one half scale, x = d·q."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_ref.quants._blocks import F32, U8, fields, float32, groups, half, inverse, round_away
+
+BLOCK = np.dtype([("d", "<f2"), ("q", "i1", 32)])
+
+
+def dequantize(blocks: U8) -> F32:
+    b = fields(blocks, BLOCK)
+    return float32(b["d"])[:, None] * b["q"]
+
+
+def quantize(x: npt.NDArray[np.floating]) -> bytes:
+    x = groups(x, 32)
+    d = np.abs(x).max(axis=1, keepdims=True) / np.float32(127)
+    out = np.empty(len(x), BLOCK)
+    out["d"] = half(d)[:, 0]
+    out["q"] = round_away(x * inverse(d))
+    return out.tobytes()

@@ -1,0 +1,50 @@
+"""The table of references: op -> what the op means, in NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ggml_py.kernels import KernelTable
+from ggml_py.tensor import Tensor
+from ggml_ref.values import load, store, unreadable, unwritable
+
+Step = Callable[[Tensor], None]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class RefTable(KernelTable[Step]):
+    def op(self, name: str) -> Callable[[Function], Function]:
+        """Register a pure function: it takes the node and its sources' values (float64 or int64
+        arrays [ne3, ne2, ne1, ne0]) and returns the result's, in the node's shape or flat."""
+
+        def register(function: Function) -> Function:
+            def step(node: Tensor) -> None:
+                sources = [None if s is None else load(s) for s in node.src]
+                store(node, function(node, *sources).reshape(node.ne[::-1]))
+
+            self.add(name, step, types_known)
+            return function
+
+        return register
+
+    def step(self, name: str) -> Callable[[Function], Function]:
+        """Register a function that reads and writes memory itself: the op touches only a part."""
+
+        def register(function: Function) -> Function:
+            self.add(name, function, types_known)
+            return function
+
+        return register
+
+
+def types_known(node: Tensor) -> str:
+    for t in node.src:
+        if t is not None and unreadable(t.type):
+            return f"no reference for the type {t.type}"
+        if t is not None and t.layout:
+            return f"{t} is in the layout {t.layout} of another backend"
+    return f"no reference quantization to {node.type}" if unwritable(node.type) else ""
+
+
+table = RefTable("ref")

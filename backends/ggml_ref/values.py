@@ -1,0 +1,68 @@
+"""Between a tensor's bytes and NumPy values, for every type and any strides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.tensor import Tensor
+from ggml_py.types import GGMLType
+from ggml_ref.quants import dequantizer, quantizer
+
+Values = npt.NDArray[Any]
+
+_PLAIN = {"f32": "<f4", "f64": "<f8", "i8": "i1", "i16": "<i2", "i32": "<i4", "i64": "<i8"}
+
+
+def elements(t: Tensor) -> Values:
+    """The tensor's memory: [ne3, ne2, ne1, ne0], or bytes [ne3, ne2, ne1, n_blocks, type_size]."""
+    assert t.buffer is not None, f"{t} is not allocated"
+    raw = t.buffer.view(t.offset, t.nbytes)
+    n0, *outer = t.ne
+    b0, *strides = t.nb
+    if t.type.name in _PLAIN:
+        return np.ndarray(t.ne[::-1], _PLAIN[t.type.name], raw, 0, t.nb[::-1])
+    shape = (*outer[::-1], n0 // t.type.block_size, t.type.type_size)
+    return np.ndarray(shape, np.uint8, raw, 0, (*strides[::-1], b0, 1))
+
+
+def load(t: Tensor, where: Any = ...) -> Values:
+    """Values as float64, or int64 of an integer type; `where` selects rows: (i3, i2, i1)."""
+    found = elements(t)[where]
+    if t.type.name in _PLAIN:
+        return found.astype(np.int64 if found.dtype.kind == "i" else np.float64)
+    dequantize = dequantizer(t.type)
+    assert dequantize is not None, t.type.name
+    values = dequantize(found.reshape(-1, t.type.type_size))
+    return values.astype(np.float64).reshape(*found.shape[:-2], t.ne[0])
+
+
+def store(t: Tensor, values: Values, where: Any = ...) -> None:
+    """Round values to the tensor's type and write them; floats become integers by truncation."""
+    target = elements(t)
+    if t.type.name in _PLAIN:
+        target[where] = values
+        return
+    quantize = quantizer(t.type)
+    assert quantize is not None, t.type.name
+    blocks = np.frombuffer(quantize(np.ascontiguousarray(values)), np.uint8)
+    target[where] = blocks.reshape(*values.shape[:-1], -1, t.type.type_size)
+
+
+def copy(dst: Tensor, src: Tensor) -> None:
+    """src's elements, in order, into dst's memory; the same bits if the types are the same."""
+    if dst.type is src.type:
+        target = elements(dst)
+        target[...] = elements(src).reshape(target.shape)
+    else:
+        store(dst, load(src).reshape(dst.ne[::-1]))
+
+
+def unreadable(type: GGMLType) -> bool:
+    return type.name not in _PLAIN and dequantizer(type) is None
+
+
+def unwritable(type: GGMLType) -> bool:
+    return type.name not in _PLAIN and quantizer(type) is None

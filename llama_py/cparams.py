@@ -1,0 +1,123 @@
+"""Context parameters: how a model is to be run, settled once per context (llama-cparams.h)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ggml_py.errors import ContextError
+from llama_py.batch import MAX_SEQ
+from llama_py.hparams import HParams
+
+N_CTX_STEP = 256  # cells; the context size is rounded up to whole steps
+
+
+@dataclass(frozen=True, slots=True)
+class CParams:
+    """What the graph depends on besides model and batch; names as llama-cparams.h.
+
+    n_ctx_seq          cells of one sequence; n_ctx of all together
+    n_rs_seq           snapshots of the recurrent state kept for rolling back
+    embeddings_nextn   also return the hidden state that feeds the NextN layer, of all tokens, or
+                       with embeddings_nextn_masked of the tokens that are outputs
+    fused_gdn_ar, fused_gdn_ch   gated delta net as one op, for one token and for many
+    """
+
+    n_ctx: int
+    n_ctx_seq: int
+    n_batch: int
+    n_ubatch: int
+    n_seq_max: int
+    n_rs_seq: int
+    rope_freq_base: float
+    rope_freq_scale: float
+    n_ctx_orig_yarn: int
+    yarn_ext_factor: float
+    yarn_attn_factor: float
+    yarn_beta_fast: float
+    yarn_beta_slow: float
+    causal_attn: bool
+    flash_attn: bool
+    kv_unified: bool
+    embeddings: bool = False
+    embeddings_nextn: bool = False
+    embeddings_nextn_masked: bool = False
+    fused_gdn_ar: bool = True
+    fused_gdn_ch: bool = True
+
+
+def make_cparams(
+    hparams: HParams,
+    *,
+    n_ctx: int = 0,
+    n_batch: int = 2048,
+    n_ubatch: int = 512,
+    n_seq_max: int = 1,
+    n_rs_seq: int = 0,
+    flash_attn: bool = True,
+    kv_unified: bool = False,
+    rope_freq_base: float = 0.0,
+    rope_freq_scale: float = 0.0,
+) -> CParams:
+    """Fill in what the caller left open from the model (llama-context.cpp:llama_context).
+
+    n_ctx 0 is the model's own context; rope_freq_base and rope_freq_scale 0 are the model's.
+    Raises ContextError for sizes that make no sense.
+    """
+    for name, value, least in (
+        ("n_ctx", n_ctx, 0), ("n_batch", n_batch, 1), ("n_ubatch", n_ubatch, 1),
+        ("n_seq_max", n_seq_max, 1), ("n_rs_seq", n_rs_seq, 0),
+    ):  # fmt: skip
+        if value < least:
+            raise ContextError(f"{name} is {value}; it must be at least {least}")
+    if n_seq_max > MAX_SEQ:
+        raise ContextError(f"n_seq_max is {n_seq_max}; it must be at most {MAX_SEQ}")
+    n_ctx = n_ctx or hparams.n_ctx_train
+    if hparams.causal_attn:
+        n_batch = min(n_batch, n_ctx)
+    n_ctx = _padded(n_ctx)
+    n_ctx_seq = n_ctx if kv_unified else _padded(n_ctx // n_seq_max)
+    scale = rope_freq_scale or hparams.rope_freq_scale_train
+    if hparams.rope_scaling_type == "none":
+        scale = 1.0
+    yarn = hparams.rope_scaling_type == "yarn"
+    attn_factor = _yarn_attn_factor(scale, hparams.rope_yarn_log_mul) if yarn else 1.0
+    return CParams(
+        n_ctx=n_ctx if kv_unified else n_ctx_seq * n_seq_max,
+        n_ctx_seq=n_ctx_seq,
+        n_batch=n_batch,
+        n_ubatch=min(n_batch, n_ubatch),
+        n_seq_max=n_seq_max,
+        n_rs_seq=n_rs_seq,
+        rope_freq_base=rope_freq_base or hparams.rope_freq_base_train,
+        rope_freq_scale=scale,
+        n_ctx_orig_yarn=hparams.n_ctx_orig_yarn or hparams.n_ctx_train,
+        yarn_ext_factor=1.0 if yarn else 0.0,
+        yarn_attn_factor=attn_factor * hparams.rope_attn_factor,
+        yarn_beta_fast=32.0,
+        yarn_beta_slow=1.0,
+        causal_attn=hparams.causal_attn,
+        flash_attn=flash_attn,
+        kv_unified=kv_unified,
+    )
+
+
+def _padded(n: int) -> int:
+    return -(-n // N_CTX_STEP) * N_CTX_STEP
+
+
+def _yarn_attn_factor(freq_scale: float, log_mul: float) -> float:
+    """The factor that makes ggml's YaRN scale attention as the model was trained with.
+
+    ggml multiplies by 1 + 0.1 ln(factor) itself, so that is divided out. In float32, as llama.cpp.
+    """
+    f32 = np.float32
+    factor = f32(1.0) / f32(freq_scale)
+    log = np.log(factor)
+
+    def mscale(mul: float) -> np.float32:
+        return f32(1.0) if factor <= 1 else f32(0.1) * f32(mul) * log + f32(1.0)
+
+    wanted = mscale(1.0) / mscale(log_mul) if log_mul else mscale(1.0)
+    return float(wanted * (f32(1.0) / (f32(1.0) + f32(0.1) * log)))

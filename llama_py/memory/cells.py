@@ -1,0 +1,187 @@
+"""What each cell of a KV cache holds: a position, and who sees it (llama-kv-cells.h)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from llama_py.batch import I32, Index
+
+Indices = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+END = 2**31 - 1  # one past any position
+
+
+def masked_swa(n_swa: int, swa_type: str, p0: I32, p1: int | I32) -> Bools:
+    """Whether a token at p1 is too far from a cell at p0 to see it (llama-hparams.h)."""
+    if swa_type == "standard":
+        return np.asarray(p1 - p0 >= n_swa)
+    if swa_type == "chunked":
+        return np.asarray(p0 < p1 // n_swa * n_swa)
+    if swa_type == "symmetric":
+        return np.asarray(abs(p1 - p0) > n_swa // 2)
+    return np.zeros(np.broadcast_shapes(np.shape(p0), np.shape(p1)), np.bool_)
+
+
+class KVCells:
+    """Cells of one stream, as arrays over the cells.
+
+    pos     position, -1 where the cell is empty
+    shift   what was added to pos since the keys were last rotated
+    seq     [n_seq_max, size] whether the sequence sees the cell
+    n_seq   how many sequences see it
+    xy      [2, size] column and row of an image patch (M-RoPE only)
+    """
+
+    def __init__(self, size: int, n_seq_max: int, with_xy: bool = False) -> None:
+        self.size = size
+        self.pos = np.full(size, -1, np.int32)
+        self.shift = np.zeros(size, np.int32)
+        self.seq = np.zeros((n_seq_max, size), np.bool_)
+        self.n_seq = np.zeros(size, np.int16)
+        self.xy = np.zeros((2, size), np.int32) if with_xy else None
+        self.reset()
+
+    def reset(self) -> None:
+        """Empty every cell."""
+        self.pos[:] = -1
+        self.shift[:] = 0
+        self.seq[:] = False
+        self.n_seq[:] = 0
+        self.used = 0
+        self.has_shift = False
+        self._max_p1: int | None = 0
+        self._range: dict[int, tuple[int, int]] = {}  # (pos_min, pos_max) of a sequence, if known
+
+    def copy(self) -> KVCells:
+        other = KVCells.__new__(KVCells)
+        other.__dict__.update(self.__dict__)
+        for name in ("pos", "shift", "seq", "n_seq"):
+            setattr(other, name, getattr(self, name).copy())
+        other.xy = None if self.xy is None else self.xy.copy()
+        other._range = dict(self._range)
+        return other
+
+    def forget_ranges(self) -> None:
+        """Position ranges of sequences may have changed."""
+        self._range.clear()
+
+    def used_max_p1(self) -> int:
+        """One past the last cell in use; 0 if none is."""
+        if self._max_p1 is None:
+            used = np.flatnonzero(self.pos >= 0)
+            self._max_p1 = int(used[-1]) + 1 if used.size else 0
+        return self._max_p1
+
+    def pos_range(self, seq_id: int) -> tuple[int, int]:
+        """Smallest and largest position of a sequence; (-1, -1) if it has none."""
+        found = self._range.get(seq_id)
+        if found is None:
+            pos = self.pos[self.seq[seq_id]]
+            found = (int(pos.min()), int(pos.max())) if pos.size else (-1, -1)
+            self._range[seq_id] = found
+        return found
+
+    def usable(self, n_swa: int, swa_type: str) -> Bools:
+        """Cells a token may take: empty, or held by one sequence that is past seeing it."""
+        free = self.pos < 0
+        if swa_type != "none":
+            single = self.n_seq == 1
+            for s in np.flatnonzero(self.seq.any(1)):
+                after = self.pos_range(int(s))[1] + 1
+                free |= single & self.seq[s] & masked_swa(n_swa, swa_type, self.pos, after)
+        return free
+
+    def place(self, cells: Indices, pos: I32, by_seq: Iterable[tuple[int, Index]]) -> None:
+        """Fill empty cells with positions; each sequence sees the cells of its tokens."""
+        self.pos[cells] = pos
+        self.used += cells.size
+        if self._max_p1 is not None:
+            self._max_p1 = max(self._max_p1, int(cells.max()) + 1)
+        for s, where in by_seq:
+            mine = cells[where]
+            self.seq[s, mine] = True
+            self.n_seq[mine] += 1
+            if s in self._range:
+                low, high = self._range[s]
+                first, last = int(pos[where].min()), int(pos[where].max())
+                self._range[s] = (first if low < 0 else min(low, first), max(high, last))
+
+    def _emptied(self, cells: Indices) -> None:
+        self.pos[cells] = -1
+        self.shift[cells] = 0
+        self.used -= cells.size
+        self._max_p1 = None
+
+    def rm(self, cells: Indices) -> None:
+        """Empty these cells; those already empty may be among them."""
+        cells = cells[self.pos[cells] >= 0]
+        for s in np.flatnonzero(self.seq[:, cells].any(1)):
+            self._range.pop(int(s), None)
+        self.seq[:, cells] = False
+        self.n_seq[cells] = 0
+        self._emptied(cells)
+
+    def pos_in(self, p0: int, p1: int) -> Bools:
+        """Cells in use with a position in [p0, p1)."""
+        return np.asarray((self.pos >= max(p0, 0)) & (self.pos < p1))
+
+    def seq_rm(self, seq_id: int, p0: int, p1: int) -> Indices:
+        """Take the sequence out of its cells in [p0, p1); returns the cells that became empty."""
+        if self.pos_range(seq_id)[1] < p0:
+            return np.empty(0, np.int64)
+        mine = np.flatnonzero(self.seq[seq_id] & self.pos_in(p0, p1))
+        self.seq[seq_id, mine] = False
+        self.n_seq[mine] -= 1
+        self._range.pop(seq_id, None)
+        freed: Indices = mine[self.n_seq[mine] == 0]
+        self._emptied(freed)
+        return freed
+
+    def seq_cp(self, src: int, dst: int, p0: int, p1: int) -> None:
+        """Let dst see the cells of src in [p0, p1)."""
+        new = np.flatnonzero(self.seq[src] & ~self.seq[dst] & self.pos_in(p0, p1))
+        self.seq[dst, new] = True
+        self.n_seq[new] += 1
+        self._range.pop(dst, None)
+
+    def seq_keep(self, seq_id: int) -> Indices:
+        """Empty the cells of all other sequences; returns them."""
+        kept = self.seq[seq_id].copy()
+        freed = np.flatnonzero((self.pos >= 0) & ~kept)
+        self.seq[:] = False
+        self.seq[seq_id] = kept
+        self.n_seq[:] = kept
+        self._range = {s: r for s, r in self._range.items() if s == seq_id}
+        self._emptied(freed)
+        return freed
+
+    def pos_add(self, seq_id: int, p0: int, p1: int, delta: int) -> Indices:
+        """Add delta to the positions of a sequence in [p0, p1); returns cells that fell below 0."""
+        mine = np.flatnonzero(self.seq[seq_id] & self.pos_in(p0, p1))
+        self.pos[mine] += delta
+        self.shift[mine] += delta
+        self._range.clear()
+        self.has_shift = self.has_shift or mine.size > 0
+        gone: Indices = mine[self.pos[mine] < 0]
+        self.seq[:, gone] = False
+        self.n_seq[gone] = 0
+        self._emptied(gone)
+        return gone
+
+    def pos_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
+        """Divide the positions of a sequence in [p0, p1) by d."""
+        mine = np.flatnonzero(self.seq[seq_id] & self.pos_in(p0, p1))
+        old = self.pos[mine]
+        self.pos[mine] = old // d
+        self.shift[mine] += self.pos[mine] - old
+        self._range.clear()
+        self.has_shift = self.has_shift or mine.size > 0
+
+    def reset_shift(self) -> None:
+        """The keys have been rotated."""
+        self.has_shift = False
+        self.shift[:] = 0

@@ -1,0 +1,229 @@
+"""The KV cache: tensors, cells, and a batch's way through them (llama-kv-cache.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ggml_py.backend import set_tensor
+from ggml_py.errors import ContextError
+from ggml_py.tensor import FLAG_INPUT, Tensor
+from ggml_py.types import F16, I64, GGMLType
+from llama_py.batch import BatchSplitter, UBatch
+from llama_py.memory.base import sizes_by_device
+from llama_py.memory.cells import Indices, KVCells, masked_swa
+from llama_py.memory.io import StateReader, StateWriter
+from llama_py.memory.kv_rot import Rotation
+from llama_py.memory.kv_slots import KVSlots, SlotInfo
+from llama_py.memory.kv_tensors import KVLayer, KVTensors
+from llama_py.memory.mask import MaskRule, kq_mask
+
+N_KV_STEP = 256  # n_kv grows in steps, so that graphs can be reused
+
+
+class KVCache(KVSlots):
+    """Keys and values of all tokens of all sequences (llama_kv_cache).
+
+    v_trans   V is stored transposed (needed when flash attention is off)
+    """
+
+    def __init__(
+        self, layers: Sequence[KVLayer], *, kv_size: int, n_seq_max: int, unified: bool,
+        type_k: GGMLType = F16, type_v: GGMLType = F16, v_trans: bool = False, n_pos: int = 1,
+        n_swa: int = 0, swa_type: str = "none",
+    ) -> None:  # fmt: skip
+        super().__init__(kv_size, n_seq_max, unified, n_pos, n_swa, swa_type)
+        self.tensors = KVTensors(layers, kv_size, self.n_stream, type_k, type_v, v_trans)
+        self.rotation = Rotation(layers, type_k, type_v)
+
+    def init_batch(
+        self, splitter: BatchSplitter, n_ubatch: int, embd_all: bool = False
+    ) -> KVCacheContext:
+        splitter.split_reset()
+        ubatches: list[UBatch] = []
+        while True:
+            if self.n_stream == 1:
+                ubatch = splitter.split_simple(n_ubatch)
+            else:
+                ubatch = splitter.split_equal(n_ubatch, sequential=True)
+            if ubatch is None:
+                return KVCacheContext(self, self.prepare(ubatches), ubatches)
+            ubatches.append(ubatch)
+
+    def init_full(self) -> KVCacheContext:
+        streams = list(range(self.n_stream))
+        return KVCacheContext(self, [SlotInfo(streams, [])], [])
+
+    def get_n_kv(self, place: SlotInfo) -> int:
+        """Cells that attention has to look at: all in use, in steps of 256."""
+        used = max(self.cells[stream].used_max_p1() for stream in place.strm)
+        return min(self.kv_size, max(N_KV_STEP, -(-used // N_KV_STEP) * N_KV_STEP))
+
+    def copy_stream(self, src: int, dst: int) -> None:
+        self.tensors.copy_stream(src, dst)
+
+    def clear(self, data: bool = True) -> None:
+        for cells in self.cells:
+            cells.reset()
+        self.heads = [0] * self.n_stream
+        if data:
+            for _, buffer in self.tensors.buffers:
+                buffer.clear()
+
+    def memory_breakdown(self) -> dict[str, int]:
+        return sizes_by_device(self.tensors.buffers)
+
+    def layout(self) -> str:
+        return self.tensors.layout()
+
+    def state_write(self, io: StateWriter, seq_id: int = -1, partial: bool = False) -> None:
+        streams = range(self.n_stream) if seq_id < 0 else [self.stream_of(seq_id)]
+        io.count(len(streams))
+        for stream in streams:
+            cells = self.cells[stream]
+            chosen = self._cells_to_save(cells, seq_id)
+            seqs = cells.seq if seq_id < 0 else cells.seq[seq_id : seq_id + 1]
+            io.array(cells.pos[chosen])
+            io.array(seqs[:, chosen])
+            if cells.xy is not None:
+                io.array(cells.xy[:, chosen])
+            if chosen.size:
+                self.tensors.write_cells(io, stream, chosen)
+
+    def _cells_to_save(self, cells: KVCells, seq_id: int) -> Indices:
+        if seq_id < 0:
+            return np.flatnonzero(cells.pos >= 0)
+        mine = cells.seq[seq_id].copy()
+        if self.swa_type != "none":
+            last = cells.pos_range(seq_id)[1]
+            mine &= ~masked_swa(self.n_swa, self.swa_type, cells.pos, last)
+        return np.flatnonzero(mine)
+
+    def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
+        streams = range(self.n_stream) if seq_id < 0 else [self.stream_of(seq_id)]
+        n = io.count()
+        if n != len(streams):
+            raise ContextError(f"the state has {n} KV streams, this context {len(streams)}")
+        if seq_id < 0:
+            self.clear()
+        else:
+            self.seq_rm(seq_id)
+        for stream in streams:
+            pos = io.array(np.int32)
+            n_seq = self.n_seq_max if seq_id < 0 else 1
+            seqs = io.array(np.bool_, n_seq * pos.size).reshape(n_seq, pos.size)
+            xy = io.array(np.int32, 2 * pos.size).reshape(2, -1) if self.n_pos >= 3 else None
+            if pos.size:
+                cells = self._find_cells(self.cells[stream], 0, pos.size)
+                self.tensors.read_cells(io, stream, cells)
+                self._restore(stream, cells, pos, seqs, seq_id)
+                if xy is not None:
+                    self.cells[stream].xy[:, cells] = xy  # type: ignore[index]
+
+    def _restore(
+        self, stream: int, cells: Indices, pos: np.ndarray, seqs: np.ndarray, seq_id: int
+    ) -> None:
+        by_seq = [
+            (s if seq_id < 0 else seq_id, np.flatnonzero(row))
+            for s, row in enumerate(seqs) if row.any()
+        ]  # fmt: skip
+        self.cells[stream].place(cells, pos, by_seq)
+
+
+class KVCacheContext:
+    """A batch's ubatches in a KV cache; while a graph is built and set, the current one's place."""
+
+    def __init__(self, kv: KVCache, places: list[SlotInfo], ubatches: list[UBatch]) -> None:
+        self.kv = kv
+        self.places = places
+        self.ubatches = ubatches
+        self._i = 0
+        self._n_kv = kv.kv_size
+
+    def next(self) -> bool:
+        self._i += 1
+        return self._i < len(self.ubatches)
+
+    def apply(self) -> None:
+        self.kv.apply_ubatch(self.place, self.get_ubatch())
+        self._n_kv = self.kv.get_n_kv(self.place)
+
+    def get_ubatch(self) -> UBatch:
+        return self.ubatches[self._i]
+
+    @property
+    def place(self) -> SlotInfo:
+        return self.places[self._i]
+
+    def get_n_kv(self) -> int:
+        return self._n_kv
+
+    def get_k(self, il: int) -> Tensor:
+        """[n_embd_head_k, n_head_kv, n_kv, n_stream]"""
+        return self.kv.tensors.get_k(il, self._n_kv, self.place.s0, self.place.n_stream)
+
+    def get_v(self, il: int) -> Tensor:
+        """[n_embd_head_v, n_head_kv, n_kv, n_stream]; without flash attention [n_kv, n_head_kv,
+        n_embd_head_v, n_stream]"""
+        return self.kv.tensors.get_v(il, self._n_kv, self.place.s0, self.place.n_stream)
+
+    def cpy_k(self, k_cur: Tensor, k_idxs: Tensor, il: int) -> Tensor:
+        return self.kv.tensors.cpy_k(k_cur, k_idxs, il)
+
+    def cpy_v(self, v_cur: Tensor, v_idxs: Tensor, il: int) -> Tensor:
+        return self.kv.tensors.cpy_v(v_cur, v_idxs, il)
+
+    def build_input_k_idxs(self, ubatch: UBatch) -> Tensor:
+        """I64 [n_tokens]: the row of each token."""
+        return _input("attn_inp_k_idxs", ubatch.n_tokens)
+
+    def build_input_v_idxs(self, ubatch: UBatch) -> Tensor:
+        """I64 [n_tokens], or [n_tokens * n_embd_v_gqa] with a transposed V."""
+        t = self.kv.tensors
+        return _input("attn_inp_v_idxs", ubatch.n_tokens * (t.n_embd_v_max if t.v_trans else 1))
+
+    def set_input_k_idxs(self, dst: Tensor, ubatch: UBatch) -> None:
+        set_tensor(dst, self._rows())
+
+    def set_input_v_idxs(self, dst: Tensor, ubatch: UBatch) -> None:
+        t = self.kv.tensors
+        if not t.v_trans:
+            set_tensor(dst, self._rows())
+            return
+        channels = np.arange(t.n_embd_v_max) * t.kv_size
+        parts = [
+            (stream * t.kv_size * t.n_embd_v_max + idx)[:, None] + channels
+            for stream, idx in zip(self.place.strm, self.place.idxs, strict=True)
+        ]
+        set_tensor(dst, np.concatenate(parts))
+
+    def _rows(self) -> Indices:
+        if len(self.place.strm) == 1 and self.place.strm[0] == 0:
+            return self.place.idxs[0]
+        pairs = zip(self.place.strm, self.place.idxs, strict=True)
+        return np.concatenate([stream * self.kv.kv_size + idx for stream, idx in pairs])
+
+    def set_input_kq_mask(self, dst: Tensor, ubatch: UBatch, causal: bool) -> None:
+        """[n_kv, n_tokens / n_stream, 1, n_stream], 0 or -inf."""
+        rule = MaskRule(causal, self.kv.n_swa, self.kv.swa_type)
+        streams = [self.kv.cells[s] for s in self.place.strm]
+        set_tensor(dst, kq_mask(rule, dst.type is F16, dst.ne[0], ubatch, streams))
+
+    def build_input_k_rot(self) -> Tensor | None:
+        return self.kv.rotation.build_input("attn_inp_k_rot", self.kv.rotation.n_k)
+
+    def build_input_v_rot(self) -> Tensor | None:
+        return self.kv.rotation.build_input("attn_inp_v_rot", self.kv.rotation.n_v)
+
+    def set_input_k_rot(self, dst: Tensor) -> None:
+        self.kv.rotation.set_input(dst)
+
+    def set_input_v_rot(self, dst: Tensor) -> None:
+        self.kv.rotation.set_input(dst)
+
+
+def _input(name: str, n: int) -> Tensor:
+    t = Tensor(I64, (n,), name=name)
+    t.flags |= FLAG_INPUT
+    return t

@@ -1,0 +1,206 @@
+"""Which cells of a KV cache tokens take, and what is done to sequences (llama-kv-cache.cpp)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ggml_py.errors import ContextError
+from llama_py.batch import UBatch
+from llama_py.memory.cells import END, Indices, KVCells
+
+
+def span(p0: int, p1: int) -> tuple[int, int]:
+    """A position range with its open ends filled in."""
+    return max(p0, 0), END if p1 < 0 else p1
+
+
+@dataclass(slots=True)
+class SlotInfo:
+    """Where a ubatch goes: token i of part s into cell idxs[s][i] of stream strm[s]."""
+
+    strm: list[int] = field(default_factory=list)
+    idxs: list[Indices] = field(default_factory=list)
+
+    @property
+    def s0(self) -> int:
+        return min(self.strm)
+
+    @property
+    def n_stream(self) -> int:
+        """Streams from the first to the last used."""
+        return max(self.strm) - min(self.strm) + 1
+
+
+class KVSlots:
+    """The cells of a KV cache, without their keys and values.
+
+    unified   all sequences share one stream of kv_size cells; else each has a stream of its own
+    n_swa, swa_type   how far back a token sees; cells out of sight of all to come are reused
+    """
+
+    def __init__(
+        self, kv_size: int, n_seq_max: int, unified: bool, n_pos: int = 1, n_swa: int = 0,
+        swa_type: str = "none",
+    ) -> None:  # fmt: skip
+        self.kv_size = kv_size
+        self.n_seq_max = n_seq_max
+        self.n_stream = 1 if unified else n_seq_max
+        self.n_pos = n_pos
+        self.n_swa = n_swa
+        self.swa_type = swa_type
+        self.cells = [KVCells(kv_size, n_seq_max, n_pos >= 3) for _ in range(self.n_stream)]
+        self.heads = [0] * self.n_stream
+
+    def copy_stream(self, src: int, dst: int) -> None:
+        """Copy what the cells of one stream hold over another's."""
+
+    def stream_of(self, seq_id: int) -> int:
+        if not 0 <= seq_id < self.n_seq_max:
+            raise ContextError(f"sequence {seq_id} is not in [0, {self.n_seq_max})")
+        return seq_id if self.n_stream > 1 else 0
+
+    def prepare(self, ubatches: list[UBatch]) -> list[SlotInfo]:
+        """Places for all ubatches, found as if each was applied; nothing is changed.
+
+        Raises ContextError if they do not all fit.
+        """
+        if len(ubatches) == 1:
+            return [self.find_slot(ubatches[0])]
+        saved = [c.copy() for c in self.cells], list(self.heads)
+        try:
+            places = []
+            for ubatch in ubatches:
+                places.append(self.find_slot(ubatch))
+                self.apply_ubatch(places[-1], ubatch)
+            return places
+        finally:
+            self.cells, self.heads = saved
+
+    def find_slot(self, ubatch: UBatch) -> SlotInfo:
+        """Free cells for every token, searched from the head on and then from the start."""
+        parts = len(ubatch.seq_id_unq) if self.n_stream > 1 else 1
+        n_tokens = ubatch.n_tokens // parts
+        place = SlotInfo()
+        for s in range(parts):
+            stream = self.stream_of(ubatch.seq_id_unq[s])
+            cells, head = self.cells[stream], self.heads[stream]
+            if head > cells.used + 2 * n_tokens:  # many free cells before the head: fill them first
+                head = 0
+            place.strm.append(stream)
+            place.idxs.append(self._find_cells(cells, head, n_tokens))
+        return place
+
+    def _find_cells(self, cells: KVCells, head: int, n: int) -> Indices:
+        end = head + n
+        if end <= cells.size and not (cells.pos[head:end] >= 0).any():
+            return np.arange(head, end)
+        usable = np.flatnonzero(cells.usable(self.n_swa, self.swa_type))
+        split = int(np.searchsorted(usable, head))
+        found = np.concatenate((usable[split:], usable[:split]))[:n]
+        if found.size < n:
+            raise ContextError(
+                f"{n} more tokens do not fit: the KV cache has {cells.size} cells and"
+                f" {cells.size - usable.size} are in use; use a larger n_ctx, or free cells with"
+                " seq_rm or clear"
+            )
+        return found
+
+    def apply_ubatch(self, place: SlotInfo, ubatch: UBatch) -> None:
+        """Put the ubatch's positions and sequences into its cells."""
+        pos = ubatch.pos[: ubatch.n_tokens]
+        n = ubatch.n_tokens // len(place.strm)
+        for s, (stream, idx) in enumerate(zip(place.strm, place.idxs, strict=True)):
+            cells = self.cells[stream]
+            part = slice(s * n, (s + 1) * n)
+            if self.swa_type != "none":
+                self._overwrite(cells, idx)
+            if self.n_stream == 1:
+                cells.place(idx, pos, ubatch.by_seq())
+            else:
+                cells.place(idx, pos[part], [(ubatch.seq_id_unq[s], slice(0, n))])
+            if cells.xy is not None:
+                cells.xy[0, idx] = ubatch.pos[2 * ubatch.n_tokens :][part]
+                cells.xy[1, idx] = ubatch.pos[ubatch.n_tokens :][part]
+            self.heads[stream] = int(idx[-1]) + 1
+
+    def _overwrite(self, cells: KVCells, idx: Indices) -> None:
+        """Empty cells that are about to be reused, and all earlier positions of their sequences:
+        what is kept of a sequence must have no gaps."""
+        for s in np.flatnonzero(cells.seq[:, idx].any(1)):
+            mine = idx[cells.seq[s, idx]]
+            cells.seq_rm(int(s), 0, int(cells.pos[mine].max()) + 1)
+
+    def discard(self, ubatch: UBatch) -> list[int]:
+        for s, where in ubatch.by_seq():
+            self.seq_rm(s, int(ubatch.pos[: ubatch.n_tokens][where].min()))
+        return []
+
+    def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
+        p0, p1 = span(p0, p1)
+        if seq_id < 0:
+            for stream, cells in enumerate(self.cells):
+                freed = np.flatnonzero(cells.pos_in(p0, p1))
+                cells.rm(freed)
+                self._lower_head(stream, freed)
+        else:
+            stream = self.stream_of(seq_id)
+            self._lower_head(stream, self.cells[stream].seq_rm(seq_id, p0, p1))
+        return True
+
+    def _lower_head(self, stream: int, freed: Indices) -> None:
+        if freed.size:
+            self.heads[stream] = min(self.heads[stream], int(freed[0]))
+
+    def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
+        from_stream, to_stream = self.stream_of(src), self.stream_of(dst)
+        if src == dst:
+            return
+        if from_stream == to_stream:
+            self.cells[from_stream].seq_cp(src, dst, *span(p0, p1))
+            return
+        if (p0 > 0 and p0 + 1 < self.kv_size) or (p1 > 0 and p1 + 1 < self.kv_size):
+            raise ContextError(
+                f"seq_cp of positions [{p0}, {p1}) needs kv_unified=True; without it only whole"
+                " sequences can be copied"
+            )
+        self.copy_stream(from_stream, to_stream)
+        copied = self.cells[from_stream].copy()
+        copied.seq[[src, dst]] = copied.seq[[dst, src]]
+        copied.forget_ranges()
+        self.cells[to_stream] = copied
+        self.heads[to_stream] = self.heads[from_stream]
+
+    def seq_keep(self, seq_id: int) -> None:
+        stream = self.stream_of(seq_id)
+        self._lower_head(stream, self.cells[stream].seq_keep(seq_id))
+
+    def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
+        stream = self.stream_of(seq_id)
+        self._check_shift("seq_add")
+        if delta:
+            gone = self.cells[stream].pos_add(seq_id, *span(p0, p1), delta)
+            self.heads[stream] = int(gone[0]) if gone.size else 0
+
+    def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
+        stream = self.stream_of(seq_id)
+        self._check_shift("seq_div")
+        if d < 1:
+            raise ContextError(f"seq_div: d must be at least 1, got {d}")
+        if d != 1:
+            self.cells[stream].pos_div(seq_id, *span(p0, p1), d)
+
+    def _check_shift(self, what: str) -> None:
+        if self.n_pos > 1:
+            raise ContextError(f"{what}: {self.n_pos} positions per token cannot be moved")
+
+    def has_shift(self) -> bool:
+        """Whether positions moved since the keys were last rotated."""
+        return any(cells.has_shift for cells in self.cells)
+
+    def seq_pos_min(self, seq_id: int) -> int:
+        return self.cells[self.stream_of(seq_id)].pos_range(seq_id)[0]
+
+    def seq_pos_max(self, seq_id: int) -> int:
+        return self.cells[self.stream_of(seq_id)].pos_range(seq_id)[1]

@@ -1,0 +1,173 @@
+"""The tensors of a KV cache, and how graphs read and write them (llama-kv-cache.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.backend import Buffer, Device
+from ggml_py.ops import cont, pad, reshape, set_rows, view_2d, view_4d
+from ggml_py.tensor import Tensor
+from ggml_py.types import GGMLType
+from llama_py.memory.base import allocate, read_part, write_part
+from llama_py.memory.cells import Indices
+from llama_py.memory.io import StateReader, StateWriter
+
+
+@dataclass(frozen=True, slots=True)
+class KVLayer:
+    """A layer that keeps keys and values; n_embd_head_v 0: values are the keys' beginning (MLA)."""
+
+    il: int
+    n_head_kv: int
+    n_embd_head_k: int
+    n_embd_head_v: int
+    device: Device
+
+    @property
+    def n_embd_k_gqa(self) -> int:
+        return self.n_embd_head_k * self.n_head_kv
+
+    @property
+    def n_embd_v_gqa(self) -> int:
+        return self.n_embd_head_v * self.n_head_kv
+
+
+class KVTensors:
+    """`cache_k_l%d` and `cache_v_l%d`, each [n_embd_gqa, kv_size, n_stream].
+
+    With `v_trans` (no flash attention) a stream of V holds [kv_size, n_embd_v_gqa] instead.
+    """
+
+    def __init__(
+        self, layers: Sequence[KVLayer], kv_size: int, n_stream: int, type_k: GGMLType,
+        type_v: GGMLType, v_trans: bool,
+    ) -> None:  # fmt: skip
+        self.layers = {layer.il: layer for layer in layers}
+        self.kv_size = kv_size
+        self.n_stream = n_stream
+        self.type_k = type_k
+        self.type_v = type_v
+        self.v_trans = v_trans
+        self.n_embd_v_max = max((layer.n_embd_v_gqa for layer in layers), default=0)
+        self.k: dict[int, Tensor] = {}
+        self.v: dict[int, Tensor] = {}
+        placed: list[tuple[Device, Tensor]] = []
+        for layer in layers:
+            k = Tensor(type_k, (layer.n_embd_k_gqa, kv_size, n_stream))
+            self.k[layer.il] = k.set_name(f"cache_k_l{layer.il}")
+            placed.append((layer.device, k))
+            if layer.n_embd_head_v:
+                # transposed rows are one element of all layers, so all need the widest
+                n_embd_v = self.n_embd_v_max if v_trans else layer.n_embd_v_gqa
+                v = Tensor(type_v, (n_embd_v, kv_size, n_stream))
+                self.v[layer.il] = v.set_name(f"cache_v_l{layer.il}")
+                placed.append((layer.device, v))
+        self.buffers: list[tuple[Device, Buffer]] = allocate("KV cache", placed)
+
+    def get_k(self, il: int, n_kv: int, s0: int, n_stream: int) -> Tensor:
+        """Keys of the first n_kv cells. [n_embd_head_k, n_head_kv, n_kv, n_stream]"""
+        k, layer = self.k[il], self.layers[il]
+        row = k.type.row_size
+        stream = row(layer.n_embd_k_gqa) * self.kv_size
+        return view_4d(
+            k, layer.n_embd_head_k, layer.n_head_kv, n_kv, n_stream,
+            row(layer.n_embd_head_k), row(layer.n_embd_k_gqa), stream, stream * s0,
+        )  # fmt: skip
+
+    def get_v(self, il: int, n_kv: int, s0: int, n_stream: int) -> Tensor:
+        """Values. [n_embd_head_v, n_head_kv, n_kv, n_stream], or [n_kv, n_head_kv, n_embd_head_v,
+        n_stream] with v_trans"""
+        v, layer = self.v[il], self.layers[il]
+        row = v.type.row_size
+        stream = row(v.ne[0] * self.kv_size)
+        if not self.v_trans:
+            return view_4d(
+                v, layer.n_embd_head_v, layer.n_head_kv, n_kv, n_stream,
+                row(layer.n_embd_head_v), row(v.ne[0]), stream, stream * s0,
+            )  # fmt: skip
+        return view_4d(
+            v, n_kv, layer.n_head_kv, layer.n_embd_head_v, n_stream,
+            row(self.kv_size * layer.n_embd_head_v), row(self.kv_size), stream, stream * s0,
+        )  # fmt: skip
+
+    def cpy_k(self, k_cur: Tensor, k_idxs: Tensor, il: int) -> Tensor:
+        """Store k_cur [n_embd_head, n_head_kv, n_tokens] in rows k_idxs, counted over streams."""
+        n_embd = k_cur.ne[0] * k_cur.ne[1]
+        rows = view_2d(k_cur, n_embd, k_cur.ne[2], k_cur.nb[2], 0)
+        return set_rows(self._all_streams(self.k[il]), rows, k_idxs)
+
+    def cpy_v(self, v_cur: Tensor, v_idxs: Tensor, il: int) -> Tensor:
+        """Store v_cur likewise; with v_trans every element is a row of its own."""
+        v = self.v[il]
+        n_embd, n_tokens = v_cur.ne[0] * v_cur.ne[1], v_cur.ne[2]
+        if not self.v_trans:
+            rows = view_2d(v_cur, n_embd, n_tokens, v_cur.nb[2], 0)
+            return set_rows(self._all_streams(v), rows, v_idxs)
+        dense = v_cur.nb[2] == v_cur.type.row_size(n_embd)
+        v_cur = reshape(v_cur, n_embd, n_tokens) if dense else cont(v_cur, n_embd, n_tokens)
+        if n_embd < v.ne[0]:
+            v_cur = pad(v_cur, v.ne[0] - n_embd, 0, 0, 0)
+        elements = reshape(v, 1, v.n_elements)
+        return set_rows(elements, reshape(v_cur, 1, v_cur.n_elements), v_idxs)
+
+    def _all_streams(self, t: Tensor) -> Tensor:
+        if self.n_stream == 1:
+            return t
+        return reshape(t, t.ne[0], self.kv_size * self.n_stream)
+
+    def copy_stream(self, src: int, dst: int) -> None:
+        """Copy all bytes of one stream over another."""
+        for t in (*self.k.values(), *self.v.values()):
+            write_part(t, dst * t.nb[2], read_part(t, src * t.nb[2], t.nb[2]))
+
+    def layout(self) -> str:
+        """What a saved state must agree on."""
+        rows = ",".join(
+            f"{il}:{layer.n_embd_k_gqa}+{layer.n_embd_v_gqa}" for il, layer in self.layers.items()
+        )
+        return f"kv {self.type_k} {self.type_v} {'transposed ' if self.v_trans else ''}[{rows}]"
+
+    def write_cells(self, io: StateWriter, stream: int, cells: Indices) -> None:
+        """The rows of these cells (ascending), all layers."""
+        by_row = self.k.values() if self.v_trans else (*self.k.values(), *self.v.values())
+        for t in by_row:
+            start = stream * t.nb[2]
+            parts = [read_part(t, start + a * t.nb[1], (b - a) * t.nb[1]) for a, b in runs(cells)]
+            io.blob(np.concatenate(parts))
+        if self.v_trans:
+            for t in self.v.values():
+                io.blob(np.ascontiguousarray(self._columns(t, stream)[:, cells]).reshape(-1))
+
+    def read_cells(self, io: StateReader, stream: int, cells: Indices) -> None:
+        """Put rows written by write_cells into these cells (ascending)."""
+        by_row = self.k.values() if self.v_trans else (*self.k.values(), *self.v.values())
+        for t in by_row:
+            data = io.blob(cells.size * t.nb[1])
+            at = 0
+            for a, b in runs(cells):
+                size = (b - a) * t.nb[1]
+                write_part(t, stream * t.nb[2] + a * t.nb[1], data[at : at + size])
+                at += size
+        if self.v_trans:
+            for t in self.v.values():
+                columns = self._columns(t, stream)
+                data = io.blob(cells.size * t.nb[1])
+                columns[:, cells] = data.reshape(t.ne[0], cells.size, -1)
+                write_part(t, stream * t.nb[2], columns.reshape(-1))
+
+    def _columns(self, v: Tensor, stream: int) -> npt.NDArray[np.uint8]:
+        """A stream of a transposed V as bytes [n_embd_v, kv_size, element size]."""
+        data = read_part(v, stream * v.nb[2], v.nb[2])
+        return data.reshape(v.ne[0], self.kv_size, v.type.type_size)
+
+
+def runs(cells: Indices) -> list[tuple[int, int]]:
+    """Ascending cells as ranges [from, to) of neighbours."""
+    if not cells.size:
+        return []
+    cuts = np.flatnonzero(np.diff(cells) != 1) + 1
+    return [(int(part[0]), int(part[-1]) + 1) for part in np.split(cells, cuts)]

@@ -1,0 +1,86 @@
+"""Which cells each token may attend to (llama_kv_cache::set_input_kq_mask)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from llama_py.batch import I32, UBatch
+from llama_py.memory.cells import Bools, KVCells, masked_swa
+
+_F16 = (np.uint16(0), np.uint16(0xFC00))  # 0 and -inf as bits
+_F32 = (np.float32(0), np.float32(-np.inf))
+
+
+@dataclass(frozen=True, slots=True)
+class MaskRule:
+    """What hides a cell of the same sequence from a token."""
+
+    causal: bool
+    n_swa: int
+    swa_type: str
+
+    def visible(self, cells: KVCells, which: Any, ubatch: UBatch, token: Any) -> Bools:
+        """Whether `token` (an index, or indices [n, 1]) sees the cells `which`, sequences aside."""
+        p0 = cells.pos[which]
+        p1 = ubatch.pos[token]
+        seen = p0 <= p1 if self.causal else p0 >= 0
+        if self.causal and ubatch.is_pos_2d and cells.xy is not None:
+            n = ubatch.n_tokens
+            seen &= ~((p0 == p1) & _after(cells.xy[:, which], ubatch.pos, token, n))
+        if self.swa_type != "none":
+            seen &= ~masked_swa(self.n_swa, self.swa_type, p0, p1)
+        return np.asarray(seen)
+
+
+def _after(xy: I32, pos: I32, token: Any, n: int) -> Bools:
+    """Whether an image patch comes after the token's in reading order (is_2d_gt)."""
+    x, y = pos[token + 2 * n], pos[token + n]
+    return np.asarray((xy[1] > y) | ((xy[1] == y) & (xy[0] > x)))
+
+
+def kq_mask(
+    rule: MaskRule, f16: bool, n_kv: int, ubatch: UBatch, streams: list[KVCells]
+) -> npt.NDArray[Any]:
+    """[n_stream, n_tokens / n_stream, n_kv]: 0 where the token sees the cell, else -inf.
+
+    streams   the cells that the ubatch's tokens look at, one per equal part of the ubatch
+    """
+    show, hide = _F16 if f16 else _F32
+    per_stream = ubatch.n_tokens // len(streams)
+    mask = np.empty((ubatch.n_tokens, n_kv), show.dtype)
+    for i, cells in enumerate(streams):
+        part = range(i * per_stream, (i + 1) * per_stream)
+        for seq_id, tokens in _by_first_seq(ubatch, part):
+            _fill(mask, rule, (show, hide), cells, seq_id, ubatch, tokens)
+    return mask.reshape(len(streams), per_stream, n_kv)
+
+
+def _by_first_seq(ubatch: UBatch, part: range) -> list[tuple[int, npt.NDArray[np.intp]]]:
+    if len(ubatch.seq_id_unq) == 1:
+        return [(ubatch.seq_id_unq[0], np.arange(part.start, part.stop))]
+    found: dict[int, list[int]] = {}
+    for i in part:
+        found.setdefault(ubatch.seq_id[i][0], []).append(i)
+    return [(s, np.array(i, np.intp)) for s, i in found.items()]
+
+
+def _fill(
+    mask: npt.NDArray[Any], rule: MaskRule, values: tuple[Any, Any], cells: KVCells, seq_id: int,
+    ubatch: UBatch, tokens: npt.NDArray[np.intp],
+) -> None:  # fmt: skip
+    """Rows of one sequence: all are the first token's, but for cells near the ubatch."""
+    show, hide = values
+    n_kv = mask.shape[1]
+    mine = cells.seq[seq_id, :n_kv]
+    first = int(tokens[np.argmin(ubatch.pos[tokens])]) if tokens.size > 1 else int(tokens[0])
+    row = np.where(mine & rule.visible(cells, slice(0, n_kv), ubatch, first), show, hide)
+    mask[tokens] = row
+    if tokens.size > 1:
+        near = cells.pos[:n_kv] >= ubatch.pos[first] - rule.n_swa
+        changing = np.flatnonzero(mine & near)
+        seen = rule.visible(cells, changing, ubatch, tokens[:, None])
+        mask[np.ix_(tokens, changing)] = np.where(seen, show, hide)

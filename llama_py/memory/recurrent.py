@@ -1,0 +1,185 @@
+"""Recurrent memory: one state per sequence, copied on write, with snapshots to roll back to
+(llama-memory-recurrent.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ggml_py.backend import Device
+from ggml_py.errors import ContextError
+from ggml_py.tensor import Tensor
+from ggml_py.types import F32
+from llama_py.batch import BatchSplitter, UBatch
+from llama_py.memory.base import allocate, read_part, sizes_by_device, write_part
+from llama_py.memory.cells import END
+from llama_py.memory.io import StateReader, StateWriter
+from llama_py.memory.recurrent_slots import RecurrentSlots
+
+
+class RecurrentMemory(RecurrentSlots):
+    """`cache_r_l%d` [n_embd_r, rows] and `cache_s_l%d` [n_embd_s, rows], F32, one row per sequence
+    (llama_memory_recurrent).
+
+    rows = size * (1 + n_rs_seq): group g of size rows holds the states of g tokens back. A ubatch
+    with T tokens of a sequence leaves T - 1 such states.
+    """
+
+    def __init__(
+        self, layers: Sequence[tuple[int, Device]], *, n_embd_r: int, n_embd_s: int, size: int,
+        n_rs_seq: int = 0,
+    ) -> None:  # fmt: skip
+        super().__init__(size, n_rs_seq)
+        self.r_l: dict[int, Tensor] = {}
+        self.s_l: dict[int, Tensor] = {}
+        rows = size * (1 + n_rs_seq)
+        placed: list[tuple[Device, Tensor]] = []
+        for il, device in layers:
+            self.r_l[il] = Tensor(F32, (n_embd_r, rows)).set_name(f"cache_r_l{il}")
+            self.s_l[il] = Tensor(F32, (n_embd_s, rows)).set_name(f"cache_s_l{il}")
+            placed += [(device, self.r_l[il]), (device, self.s_l[il])]
+        self.buffers = allocate("recurrent memory", placed)
+
+    def tensors(self) -> list[Tensor]:
+        return [*self.r_l.values(), *self.s_l.values()]
+
+    def clear(self, data: bool = True) -> None:
+        self.reset()
+        if data:
+            for _, buffer in self.buffers:
+                buffer.clear()
+
+    def init_batch(
+        self, splitter: BatchSplitter, n_ubatch: int, embd_all: bool = False
+    ) -> RecurrentContext:
+        ubatches = self.split(splitter, n_ubatch, embd_all, sequential=True)
+        self.prepare(ubatches)
+        return RecurrentContext(self, ubatches)
+
+    def init_full(self) -> RecurrentContext:
+        return RecurrentContext(self, [], full=True)
+
+    def split(
+        self, splitter: BatchSplitter, n_ubatch: int, embd_all: bool, sequential: bool
+    ) -> list[UBatch]:
+        """Ubatches of sequences of equal length; the tokens a rollback needs stay together."""
+        splitter.split_reset()
+        tail = self.n_rs_seq + 1 if self.n_rs_seq else 0
+        ubatches: list[UBatch] = []
+        while True:
+            if embd_all:
+                ubatch = splitter.split_seq(n_ubatch)
+            else:
+                ubatch = splitter.split_equal(n_ubatch, sequential, tail)
+            if ubatch is None:
+                return ubatches
+            ubatches.append(ubatch)
+
+    def apply_ubatch(self, ubatch: UBatch) -> None:
+        super().apply_ubatch(ubatch)
+        if self.rs_z >= 0:
+            self._zero_row(self.rs_z)
+
+    def _zero_row(self, row: int) -> None:
+        """The graph zeroes row rs_z by a product, which keeps NaN: so its bytes are cleared."""
+        for t in self.tensors():
+            write_part(t, row * t.nb[1], np.zeros(t.nb[1], np.uint8))
+
+    def memory_breakdown(self) -> dict[str, int]:
+        return sizes_by_device(self.buffers)
+
+    def layout(self) -> str:
+        layers = ",".join(map(str, self.r_l))
+        row = sum(t.ne[0] for t in (*self.r_l.values(), *self.s_l.values()))
+        return f"recurrent [{layers}] {row}"
+
+    def state_write(self, io: StateWriter, seq_id: int = -1, partial: bool = False) -> None:
+        chosen = [
+            i for i, c in enumerate(self.cells)
+            if c.seq_id and (seq_id < 0 or seq_id in c.seq_id)
+        ]  # fmt: skip
+        io.count(len(chosen))
+        for i in chosen:
+            cell = self.cells[i]
+            seqs = sorted(cell.seq_id) if seq_id < 0 else [seq_id]
+            io.count(cell.pos)
+            io.array(np.array(seqs, np.int32))
+            row = self.rs_idx[seqs[0]] * self.size + i
+            for t in self.tensors():
+                io.blob(read_part(t, row * t.nb[1], t.nb[1]))
+
+    def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
+        if seq_id < 0:
+            self.clear()
+        else:
+            self.seq_rm(seq_id)
+        for _ in range(io.count()):
+            pos = io.count()
+            seqs = [int(s) for s in io.array(np.int32)] if seq_id < 0 else [seq_id]
+            if seq_id >= 0:
+                io.array(np.int32, 1)
+            self._check_seqs([tuple(seqs)])
+            self._restore(io, pos, seqs)
+
+    def _restore(self, io: StateReader, pos: int, seqs: list[int]) -> None:
+        taken = [s for s in seqs if self.cells[s].tail >= 0]
+        if taken or not seqs or pos >= END:
+            raise ContextError(f"the state is broken: position {pos}, sequences {seqs} or {taken}")
+        i = self._next_empty(self.head)
+        for t in self.tensors():
+            write_part(t, i * t.nb[1], io.blob(t.nb[1]))
+        cell = self.cells[i]
+        cell.pos, cell.src, cell.n_back, cell.seq_id = pos, i, 0, set(seqs)
+        for s in seqs:
+            self.cells[s].tail = i
+            self.rs_idx[s] = 0
+        self.used += 1
+
+
+class RecurrentContext:
+    """A batch's ubatches in a recurrent memory (llama_memory_recurrent_context)."""
+
+    def __init__(
+        self, mem: RecurrentMemory, ubatches: list[UBatch], full: bool = False
+    ) -> None:
+        self.mem = mem
+        self.ubatches = ubatches
+        self.full = full
+        self._i = 0
+
+    def next(self) -> bool:
+        self._i += 1
+        return self._i < len(self.ubatches)
+
+    def apply(self) -> None:
+        self.mem.apply_ubatch(self.get_ubatch())
+
+    def get_ubatch(self) -> UBatch:
+        return self.ubatches[self._i]
+
+    def get_n_rs(self) -> int:
+        """States the graph reads: those of the ubatch, and those that have to move."""
+        return self.mem.size if self.full else self.mem.n
+
+    def get_head(self) -> int:
+        """The first row it writes."""
+        return 0 if self.full else self.mem.head
+
+    def get_rs_z(self) -> int:
+        """The row it zeroes, for states that start; -1 for none."""
+        return 0 if self.full else self.mem.rs_z
+
+    def get_size(self) -> int:
+        """Rows of a group."""
+        return self.mem.size
+
+    def get_r_l(self, il: int) -> Tensor:
+        return self.mem.r_l[il]
+
+    def get_s_l(self, il: int) -> Tensor:
+        return self.mem.s_l[il]
+
+    def s_copy(self, i: int) -> int:
+        """The row that state head + i is read from."""
+        return self.mem.rows[i]

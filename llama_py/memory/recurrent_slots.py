@@ -1,0 +1,262 @@
+"""Which states of a recurrent memory sequences have, and what is done to sequences
+(llama-memory-recurrent.cpp)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ggml_py.errors import ContextError
+from llama_py.batch import UBatch
+from llama_py.memory.cells import END
+from llama_py.memory.kv_slots import span
+
+
+@dataclass(slots=True)
+class Cell:
+    """A row of states, and (as entry i of the list of cells) where sequence i has its state.
+
+    pos     last position of the state, -1 if the cell is empty
+    src     row the state is in now: itself, or -1 if it must start from zero
+    src0    row the next graph reads it from
+    tail    the cell of the sequence whose id is this cell's index, -1 for none
+    n_back  how many tokens the state can be rolled back
+    seq_id  the sequences that share the state
+    """
+
+    pos: int = -1
+    src: int = -1
+    src0: int = -1
+    tail: int = -1
+    n_back: int = 0
+    seq_id: set[int] = field(default_factory=set)
+
+    def copy(self) -> Cell:
+        return Cell(self.pos, self.src, self.src0, self.tail, self.n_back, set(self.seq_id))
+
+
+class RecurrentSlots:
+    """The cells of a recurrent memory, without their states.
+
+    n_rs_seq    how many earlier states are kept of each sequence
+    head, n     the cells of the current ubatch; `rows` are the rows their states are read from
+    rs_z        the row that the graph zeroes for states that start; -1 for none
+    """
+
+    def __init__(self, size: int, n_rs_seq: int) -> None:
+        self.size = size
+        self.n_rs_seq = n_rs_seq
+        self.reset()
+
+    def reset(self) -> None:
+        """Empty every cell."""
+        self.cells = [Cell() for _ in range(self.size)]
+        self.rs_idx = [0] * self.size  # by sequence: tokens to go back when its state is next read
+        self.head = 0
+        self.used = 0
+        self.n = 0
+        self.rs_z = -1
+        self.rows: list[int] = []
+
+    def prepare(self, ubatches: list[UBatch]) -> None:
+        """Check that all ubatches find a place; nothing is changed. ContextError if not."""
+        saved = [c.copy() for c in self.cells], self.head, self.used, self.n, self.rs_z
+        try:
+            for ubatch in ubatches:
+                self.find_slot(ubatch)
+        finally:
+            self.cells, self.head, self.used, self.n, self.rs_z = saved
+
+    def find_slot(self, ubatch: UBatch) -> None:
+        """Move the ubatch's sequences into neighbouring cells [head, head + n), each alone in its
+        cell, and note where each state comes from."""
+        seqs = ubatch.seq_id[:: ubatch.n_seq_tokens]
+        self._check_seqs(seqs)
+        if self.head > self.used + 2 * len(seqs):
+            self.head = 0
+        self._unshare(seqs)
+        low, high = self._own_cells(seqs)
+        self._gather(seqs, low)
+        last = ubatch.pos[ubatch.n_seq_tokens - 1 : ubatch.n_tokens : ubatch.n_seq_tokens]
+        for s, ids in enumerate(seqs):
+            cell = self.cells[low + s]
+            cell.pos = int(last[s])
+            cell.n_back = min(ubatch.n_seq_tokens - 1, self.n_rs_seq)
+            cell.seq_id = set(ids)
+            for seq_id in ids:
+                self.cells[seq_id].tail = low + s
+        self._stage(low, high)
+        self.head = low
+        self.n = high - low + 1
+        self.used = sum(1 for c in self.cells if c.seq_id)
+
+    def _check_seqs(self, seqs: list[tuple[int, ...]]) -> None:
+        bad = [s for ids in seqs for s in ids if not 0 <= s < self.size]
+        if bad:
+            raise ContextError(
+                f"sequence {bad[0]} is not in [0, {self.size}); use a larger n_seq_max"
+            )
+
+    def _unshare(self, seqs: list[tuple[int, ...]]) -> None:
+        """Sequences that join another's tokens drop what they had."""
+        for ids in seqs:
+            for seq_id in ids[1:]:
+                self._leave(seq_id)
+
+    def _leave(self, seq_id: int) -> None:
+        """Take a sequence out of its cell."""
+        tail, self.cells[seq_id].tail = self.cells[seq_id].tail, -1
+        if tail >= 0:
+            cell = self.cells[tail]
+            cell.seq_id.discard(seq_id)
+            if not cell.seq_id:
+                self._empty(cell)
+
+    def _empty(self, cell: Cell) -> None:
+        if cell.pos >= 0:
+            self.used -= 1
+        cell.pos = cell.src = -1
+        cell.seq_id = set()
+
+    def _next_empty(self, start: int) -> int:
+        for i in range(self.size):
+            at = (start + i) % self.size
+            if not self.cells[at].seq_id:
+                return at
+        raise ContextError(f"all {self.size} recurrent states are in use; use a larger n_seq_max")
+
+    def _own_cells(self, seqs: list[tuple[int, ...]]) -> tuple[int, int]:
+        """Give each sequence a cell that it shares with nobody; the first and last of them."""
+        following = self.head
+        tails = []
+        for ids in seqs:
+            meta = self.cells[ids[0]]
+            if meta.tail < 0 or len(self.cells[meta.tail].seq_id) > 1:
+                following = self._next_empty(following)
+                cell = self.cells[following]
+                if meta.tail >= 0:
+                    shared = self.cells[meta.tail]
+                    cell.pos, cell.src = shared.pos, shared.src
+                    shared.seq_id.discard(ids[0])
+                cell.seq_id = {ids[0]}
+                meta.tail = following
+            tails.append(meta.tail)
+        return min(tails), max(tails)
+
+    def _gather(self, seqs: list[tuple[int, ...]], low: int) -> None:
+        """Swap cells so that the ubatch's sequences stand at low, low + 1, ... in its order."""
+        for s, ids in enumerate(seqs):
+            dst, src = low + s, self.cells[ids[0]].tail
+            if dst == src:
+                continue
+            a, b = self.cells[dst], self.cells[src]
+            a.pos, b.pos = b.pos, a.pos
+            a.src, b.src = b.src, a.src
+            a.seq_id, b.seq_id = b.seq_id, a.seq_id
+            a.n_back = b.n_back = 0  # snapshots stay behind
+            for c in self.cells:
+                if c.tail in (src, dst):
+                    c.tail = dst if c.tail == src else src
+
+    def _stage(self, low: int, high: int) -> None:
+        """Note the rows to read; states without one read row rs_z, which the graph zeroes."""
+        referenced = {c.src for c in self.cells}
+        span_ = range(low, high + 1)
+        self.rs_z = next((i for i in span_ if i not in referenced), -1)
+        for i in span_:
+            cell = self.cells[i]
+            cell.src0 = cell.src if cell.src >= 0 else self.rs_z
+            cell.src = i
+
+    def apply_ubatch(self, ubatch: UBatch) -> None:
+        """Take the ubatch's place: `rows` are those its states [head, head + n) are read from."""
+        self.find_slot(ubatch)
+        self.rows = []
+        for cell in self.cells[self.head : self.head + self.n]:
+            back = self.rs_idx[min(cell.seq_id)] if cell.seq_id else 0
+            self.rows.append(back * self.size + cell.src0)
+            for seq_id in cell.seq_id:
+                self.rs_idx[seq_id] = 0
+
+    def discard(self, ubatch: UBatch) -> list[int]:
+        """The states that the graph was writing or moving are gone: their sequences are removed."""
+        lost = set(ubatch.seq_id_unq)
+        for i, row in enumerate(self.rows):
+            cell = self.cells[self.head + i]
+            if i < ubatch.n_seqs or row != self.head + i:
+                lost |= cell.seq_id
+                cell.src = -1
+        for seq_id in lost:
+            self.seq_rm(seq_id)
+        return sorted(lost)
+
+    def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
+        p0, p1 = span(p0, p1)
+        if seq_id < 0:
+            if (p0, p1) != (0, END):
+                return p0 == p1
+            self.reset()
+            return True
+        self._check_seqs([(seq_id,)])
+        if (p0, p1) == (0, END):
+            self.rs_idx[seq_id] = 0
+        tail = self.cells[seq_id].tail
+        if tail < 0:
+            return True
+        cell = self.cells[tail]
+        if 0 < p0 <= cell.pos < p1:
+            return self._roll_back(seq_id, p0 - 1)
+        if p0 <= cell.pos < p1:
+            self._leave(seq_id)
+            self.head = min(self.head, tail) if not cell.seq_id else self.head
+        return True
+
+    def _roll_back(self, seq_id: int, pos: int) -> bool:
+        """Go back to a snapshot; a second time only after tokens were decoded from it."""
+        cell = self.cells[self.cells[seq_id].tail]
+        back = cell.pos - pos
+        if back > cell.n_back or len(cell.seq_id) > 1:
+            return False
+        self.rs_idx[seq_id] = back
+        cell.pos = pos
+        cell.n_back = 0
+        return True
+
+    def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
+        self._check_seqs([(src, dst)])
+        if src == dst:
+            return
+        self._leave(dst)
+        tail = self.cells[src].tail
+        if tail >= 0:
+            self.cells[tail].seq_id.add(dst)
+            self.cells[dst].tail = tail
+        self.rs_idx[dst] = self.rs_idx[src]
+
+    def seq_keep(self, seq_id: int) -> None:
+        self._check_seqs([(seq_id,)])
+        for other in range(self.size):
+            if other != seq_id:
+                self.seq_rm(other)
+
+    def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
+        cell = self._cell_in(seq_id, *span(p0, p1))
+        if cell is not None:
+            cell.pos += delta
+
+    def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
+        cell = self._cell_in(seq_id, *span(p0, p1))
+        if cell is not None:
+            cell.pos //= d
+
+    def _cell_in(self, seq_id: int, p0: int, p1: int) -> Cell | None:
+        self._check_seqs([(seq_id,)])
+        tail = self.cells[seq_id].tail
+        return self.cells[tail] if tail >= 0 and p0 <= self.cells[tail].pos < p1 else None
+
+    def seq_pos_min(self, seq_id: int) -> int:
+        return self.seq_pos_max(seq_id)
+
+    def seq_pos_max(self, seq_id: int) -> int:
+        self._check_seqs([(seq_id,)])
+        tail = self.cells[seq_id].tail
+        return self.cells[tail].pos if tail >= 0 else -1

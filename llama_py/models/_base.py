@@ -1,0 +1,88 @@
+"""What an architecture is: its hyperparameters, its tensors, its graph.
+
+A file of this folder defines one subclass of `Model` with `arch` set to what files call it in
+general.architecture; nothing else in the project knows the name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal
+
+from ggml_py.backend import Device
+from ggml_py.tensor import Tensor
+from llama_py.gguf_file import GGUFFile
+from llama_py.hparams import HParams
+from llama_py.inputs import GraphParams, GraphResult
+from llama_py.models._attention import Attention
+from llama_py.models._ffn import FeedForward
+from llama_py.models._graph import GraphContext
+from llama_py.models._recurrent import Recurrent
+from llama_py.weights import Layer, Linear, Progress, WeightLoader
+
+MemoryKind = Literal["kv", "recurrent", "hybrid"]
+
+
+class GraphBuilder(Attention, FeedForward, Recurrent):
+    """All the blocks that architectures share, named as in llama-graph.cpp."""
+
+
+class Model(ABC):
+    """Weights on a device, and how to build graphs that use them.
+
+    layers     one per layer that is run, then the NextN layers if they were loaded
+    memory     what a context keeps between ubatches
+    supports_rs_rollback  whether the recurrent state can be taken back a few tokens
+    n_params, n_bytes     of the loaded tensors
+    """
+
+    arch: ClassVar[str]
+    hparams_class: ClassVar[type[HParams]]
+    memory: ClassVar[MemoryKind] = "kv"
+    supports_rs_rollback: ClassVar[bool] = False
+
+    token_embd: Tensor  # [n_embd, n_vocab]
+    output_norm: Tensor  # [n_embd]
+    output: Linear  # [n_embd, n_vocab]
+
+    def __init__(
+        self,
+        file: GGUFFile,
+        device: Device,
+        *,
+        load_mtp: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        """Raises HParamsError and WeightsError before anything is allocated."""
+        self.hparams = self.hparams_class(file.metadata, self.arch)
+        self.device = device
+        self.load_mtp = load_mtp and self.hparams.n_layer_nextn > 0
+        weights = WeightLoader(file.tensors, str(file.path))
+        self.load_tensors(weights)
+        weights.finish()
+        weights.place(device, progress)
+        self.layers: list[Layer] = weights.layers
+        self.n_params = weights.n_params
+        self.n_bytes = weights.n_bytes
+
+    @abstractmethod
+    def load_tensors(self, w: WeightLoader) -> None:
+        """Declare every tensor of the file."""
+
+    @abstractmethod
+    def graph(self, params: GraphParams) -> GraphContext:
+        """The builder for params.gtype."""
+
+    def build(self, params: GraphParams) -> GraphResult:
+        """A new graph for one ubatch."""
+        builder = self.graph(params)
+        builder.build()
+        builder.res.set_outputs()
+        return builder.res
+
+    def load_embeddings(self, w: WeightLoader) -> None:
+        """Declare the tensors around the layers."""
+        n_embd, n_vocab = self.hparams.n_embd, self.hparams.n_vocab
+        self.token_embd = w.tensor("token_embd.weight", n_embd, n_vocab, use="GET_ROWS")
+        self.output_norm = w.tensor("output_norm.weight", n_embd, use="MUL")
+        self.output = w.output(n_embd, n_vocab)

@@ -1,0 +1,197 @@
+"""The gated delta net as ordinary ops, for devices without the fused one (delta-net-base.cpp).
+
+One token at a time it is the delta rule as written down; many tokens are cut into chunks, within
+which the rule is solved as a triangular system (arXiv 2412.06464).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ggml_py.ops import (
+    add,
+    cont,
+    cumsum,
+    diag,
+    exp,
+    fill,
+    mul,
+    mul_mat,
+    neg,
+    pad,
+    permute,
+    repeat,
+    repeat_4d,
+    reshape,
+    scale,
+    set_,
+    solve_tri,
+    sub,
+    sum_rows,
+    transpose,
+    tri,
+    view,
+)
+from ggml_py.tensor import Tensor
+from llama_py.models._graph import GraphContext, inv_sqrt
+
+CHUNK = 64  # tokens, one gate per head
+CHUNK_KDA = 16  # tokens, one gate per channel
+
+
+class _Chunks(NamedTuple):
+    """What the loop over chunks reads; CS tokens each, HB = heads * sequences."""
+
+    k_cd: Tensor  # [S, CS, n_chunks, HB] keys decayed from the start of the chunk
+    v_t: Tensor  # [CS, S, n_chunks, HB] values after the rule within the chunk
+    kq: Tensor  # [CS, CS, n_chunks, HB] decayed scores
+    q_g_exp: Tensor  # [S, CS, n_chunks, HB] queries decayed from the start of the chunk
+    kg_t: Tensor  # [CS, S, n_chunks, HB] keys decayed to the end of the chunk
+    g_last_exp: Tensor  # [1 or S, 1, n_chunks, HB] decay of the state over the chunk
+
+
+class UnfusedDeltaNet(GraphContext):
+    """build_delta_net_autoregressive and build_delta_net_chunking."""
+
+    def build_delta_net_autoregressive(
+        self, q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, s: Tensor, il: int
+    ) -> tuple[Tensor, Tensor]:
+        """One token: s *= exp(g); s += b (v - s k) k; o = s q / sqrt(S).
+
+        q, k [S, H, 1, B], v [S, H, 1, B], g [1 or S, H, 1, B], b [1, H, 1, B], s [S, S, H, B]
+        -> o [S, H, 1, B], s
+        """
+        _, n_head, _, n_seqs = v.ne
+        q = scale(q, inv_sqrt(q.ne[0]))
+        q, k, v = (permute(t, 0, 2, 1, 3) for t in (q, k, v))  # [S, 1, H, B]
+        for t, name in ((q, "q_in"), (k, "k_in"), (v, "v_in"), (b, "b_in"), (g, "g_in")):
+            self.cb(t, name, il)
+        g = reshape(g, 1, g.ne[0], n_head, n_seqs)
+        b = reshape(b, 1, 1, n_head, n_seqs)
+        s = mul(s, exp(g))
+        sk = sum_rows(mul(s, k))  # [1, S, H, B]
+        d = mul(sub(v, transpose(sk)), b)  # [S, 1, H, B]
+        s = self.cb(add(s, mul(repeat(k, s), transpose(d))), "dnet_add_ar_state", il)
+        o = sum_rows(mul(s, q))  # [1, S, H, B]
+        return permute(o, 2, 0, 1, 3), s
+
+    def build_delta_net_chunking(
+        self, q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, s: Tensor, il: int
+    ) -> tuple[Tensor, Tensor]:
+        """Many tokens, in chunks of CS. Shapes as in build_delta_net_autoregressive, T for 1."""
+        size, n_head, n_tokens, n_seqs = v.ne
+        kda = g.ne[:2] == q.ne[:2]
+        cs = CHUNK_KDA if kda else CHUNK
+        q, k, k_b, v_b, g = self._split_chunks(q, k, v, g, b, cs, il)
+        g_cs = self.cb(cumsum(cont(transpose(g))), "g_cs", il)  # [CS, 1 or S, n_chunks, HB]
+        scores = self._scores_kda if kda else self._scores
+        kb, kq = scores(q, k, k_b, g_cs, cs, il)
+        kq = self.cb(tri(kq, "lower_diag"), "kq", il)
+        attn = self._solve_chunk(kb, cs, il)
+        v = mul_mat(cont(transpose(v_b)), attn)  # [S, CS, n_chunks, HB]
+        chunks = self._decayed(q, k, k_b, attn, g_cs, kq, il)
+        s = self.cb(reshape(s, size, size, 1, n_head * n_seqs), "dnet_add_ch_state", il)
+        chunks = chunks._replace(v_t=cont(transpose(v)))
+        for chunk in range(v.ne[2]):
+            v, s = self._run_chunk(chunks, chunk, v, s, il)
+        padded = cs * v.ne[2]
+        strides = (size, size * padded, size * padded * n_head)
+        o = permute(view(v, (size, n_tokens, n_head, n_seqs), strides), 0, 2, 1, 3)
+        return o, self.cb(reshape(s, size, size, n_head, n_seqs), "output_state", il)
+
+    def _split_chunks(
+        self, q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, cs: int, il: int
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """q, k, k*b, v*b and g as [., CS, n_chunks, HB], padded with zeros."""
+        n_tokens = q.ne[2]
+        q = scale(q, inv_sqrt(q.ne[0]))
+        for t, name in ((q, "q_in"), (k, "k_in"), (v, "v_in"), (b, "b_in"), (g, "g_in")):
+            self.cb(t, name, il)
+        q, k, v, g, b = (permute(t, 0, 2, 1, 3) for t in (q, k, v, g, b))  # [., T, H, B]
+        missing = -n_tokens % cs
+        n_chunks = (n_tokens + missing) // cs
+        q, k, v, g, b = (pad(t, 0, missing, 0, 0) for t in (q, k, v, g, b))
+        v_b = self.cb(mul(v, b), "v_b", il)
+        k_b = self.cb(mul(k, b), "k_b", il)
+        q, k, k_b, v_b, g = (
+            reshape(t, t.ne[0], cs, n_chunks, t.ne[2] * t.ne[3]) for t in (q, k, k_b, v_b, g)
+        )
+        return q, k, k_b, v_b, g
+
+    def _decay_mask(self, g_cs_i: Tensor, g_cs_j: Tensor, il: int) -> Tensor:
+        """exp(g_j - g_i) for i <= j. The triangle is cut before exp, which could overflow above."""
+        mask = exp(tri(sub(g_cs_j, g_cs_i), "lower_diag"))
+        return self.cb(mask, "decay_mask", il)
+
+    def _scores(
+        self, q: Tensor, k: Tensor, k_b: Tensor, g_cs: Tensor, cs: int, il: int
+    ) -> tuple[Tensor, Tensor]:
+        """Decayed key and query scores, one gate per head. -> 2 x [CS, CS, n_chunks, HB]"""
+        n_chunks, hb = g_cs.ne[2:]
+        g_cs_j = repeat_4d(reshape(g_cs, 1, cs, n_chunks, hb), cs, cs, n_chunks, hb)
+        mask = self._decay_mask(g_cs, g_cs_j, il)
+        return mul(mul_mat(k, k_b), mask), mul(mul_mat(k, q), mask)
+
+    def _scores_kda(
+        self, q: Tensor, k: Tensor, k_b: Tensor, g_cs: Tensor, cs: int, il: int
+    ) -> tuple[Tensor, Tensor]:
+        """The same with a gate per channel: the decay goes into the keys before the product."""
+        size, n_chunks, hb = k.ne[0], k.ne[2], k.ne[3]
+        chb = n_chunks * hb
+        g_cs_i = reshape(g_cs, cs, 1, size, chb)
+        g_cs_j = repeat_4d(reshape(g_cs, 1, cs, size, chb), cs, cs, size, chb)
+        mask = self._decay_mask(g_cs_i, g_cs_j, il)
+        mask = cont(permute(mask, 2, 1, 0, 3), size, cs, cs, chb)  # [S, CS_j, CS_i, CHB]
+        k_b_i = reshape(k_b, size, cs, 1, chb)
+        k_j = reshape(k, size, 1, cs, chb)
+        q_i = reshape(q, size, cs, 1, chb)
+        decay_k, decay_q = mul(mask, k_b_i), mul(mask, q_i)
+        kb, kq = mul_mat(decay_k, k_j), mul_mat(decay_q, k_j)
+        kb, kq = (cont(transpose(reshape(t, cs, cs, n_chunks, hb))) for t in (kb, kq))
+        return kb, kq
+
+    def _solve_chunk(self, kb: Tensor, cs: int, il: int) -> Tensor:
+        """(1 + lower(kb))^-1, which applies the delta rule to a whole chunk. [CS, CS, ...]"""
+        attn = self.cb(tri(kb, "lower"), "attn", il)
+        identity = diag(fill(view(attn, (cs,)), 1.0))
+        lhs = self.cb(add(attn, identity), "dnet_add_ch_lhs", il)
+        attn = self.cb(neg(attn), "attn_pre_solve", il)
+        return self.cb(add(solve_tri(lhs, attn), identity), "dnet_add_ch_attn_solved", il)
+
+    def _decayed(
+        self, q: Tensor, k: Tensor, k_b: Tensor, attn: Tensor, g_cs: Tensor, kq: Tensor, il: int
+    ) -> _Chunks:
+        """Keys, queries and decay factors relative to the ends of their chunks; v_t is not set."""
+        g_exp = exp(g_cs)
+        kbg = self.cb(mul(cont(transpose(k_b)), g_exp), "k_beta_g_exp", il)
+        k_cd = self.cb(mul_mat(kbg, attn), "k_cumdecay", il)
+        q_g_exp = mul(q, cont(transpose(g_exp)))
+        g_last = view(g_cs, (1, *g_cs.ne[1:]), offset=g_cs.ne[0] - 1)
+        g_last = cont(self.cb(g_last, "g_last", il))
+        g_last_exp = self.cb(transpose(exp(g_last)), "g_last_exp_t", il)
+        g_diff = self.cb(neg(sub(g_cs, g_last)), "g_diff", il)
+        kg = self.cb(mul(k, cont(transpose(exp(g_diff)))), "key_gdiff", il)
+        kg_t = self.cb(cont(transpose(kg)), "key_gdiff_t", il)
+        return _Chunks(k_cd, kq, kq, q_g_exp, kg_t, g_last_exp)
+
+    def _run_chunk(
+        self, chunks: _Chunks, chunk: int, v: Tensor, s: Tensor, il: int
+    ) -> tuple[Tensor, Tensor]:
+        """Write the outputs of one chunk into v; the state after it."""
+        k_cd, v_t, kq, q_g_exp, kg_t = (_slice(t, chunk) for t in chunks[:5])
+        v_prime = self.cb(mul_mat(k_cd, s), "v_prime", il)  # [CS, S, 1, HB]
+        v_new = self.cb(sub(v_t, v_prime), "v_t_new", il)
+        v_attn = self.cb(mul_mat(v_new, kq), "v_attn", il)  # [S, CS, 1, HB]
+        inter = self.cb(mul_mat(s, q_g_exp), "attn_inter", il)
+        o = self.cb(add(inter, v_attn), "dnet_add_ch_attn_out", il)
+        v = set_(v, o, *v.nb[1:], chunk * v.nb[2], inplace=True)
+        kgv = mul_mat(kg_t, v_new)  # [S, S, 1, HB]
+        s = mul(s, _slice(chunks.g_last_exp, chunk))
+        return v, self.cb(add(s, kgv), "dnet_add_ch_state", il)
+
+
+def _slice(t: Tensor, chunk: int) -> Tensor:
+    """[x, y, n_chunks, HB] -> [x, y, 1, HB]"""
+    step = t.nb[2] // t.type.type_size
+    strides = tuple(nb // t.type.type_size for nb in t.nb[1:])
+    return view(t, (*t.ne[:2], 1, t.ne[3]), strides, chunk * step)

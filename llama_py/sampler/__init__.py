@@ -1,0 +1,12 @@
+"""From logits to the next token.
+
+    sampler = Sampler(SamplingParams(temp=0.7, seed=1), n_vocab)
+    id = sampler.sample(logits)
+    sampler.accept(id)
+"""
+
+from llama_py.sampler.chain import Sampler
+from llama_py.sampler.filters import Candidates
+from llama_py.sampler.params import SamplingParams
+
+__all__ = ["Candidates", "Sampler", "SamplingParams"]

@@ -1,0 +1,66 @@
+"""Token ids to text as they come, without broken characters and without stop strings."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+from typing import Protocol
+
+from ggml_py.errors import ModelError
+
+
+class Pieces(Protocol):
+    """What a stream needs of a tokenizer."""
+
+    def token_to_piece(self, id: int, special: bool = False) -> bytes: ...
+
+
+class TextStream:
+    """The text of a growing list of tokens, piece by piece.
+
+    `push` holds back the bytes of an unfinished character, and text that may begin a stop string;
+    `flush` gives what is held at the end. `stopped` is the stop string that was found: the text
+    ends before it, and all calls after that give "". How tokens cut the text does not change it.
+
+    Raises ModelError for an empty stop string.
+    """
+
+    def __init__(self, tokenizer: Pieces, stop: Sequence[str] = (), special: bool = False) -> None:
+        if isinstance(stop, str) or not all(stop):
+            raise ModelError(f"stop must be a list of strings that are not empty, it is {stop!r}")
+        self._tokenizer = tokenizer
+        self._stop = tuple(stop)
+        self._special = special
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held = ""
+        self.stopped: str | None = None
+
+    def push(self, id: int) -> str:
+        """The text that is certain with this token; bytes that are not UTF-8 are U+FFFD."""
+        return self._add(self._tokenizer.token_to_piece(id, self._special), final=False)
+
+    def flush(self) -> str:
+        """The rest: call it once, after the last token."""
+        return self._add(b"", final=True)
+
+    def _add(self, data: bytes, final: bool) -> str:
+        if self.stopped is not None:
+            return ""
+        text = self._held + self._decoder.decode(data, final)
+        found = [(at + len(s), at, s) for s in self._stop if (at := text.find(s)) >= 0]
+        if found:
+            # The one that is complete first, as if the text had come character by character.
+            _, at, self.stopped = min(found)
+            self._held = ""
+            return text[:at]
+        cut = len(text) if final else len(text) - self._may_start(text)
+        self._held = text[cut:]
+        return text[:cut]
+
+    def _may_start(self, text: str) -> int:
+        """The length of the longest end of `text` that is a beginning of a stop string."""
+        longest = max(map(len, self._stop), default=0)
+        for n in range(min(len(text), longest - 1), 0, -1):
+            if any(s.startswith(text[-n:]) for s in self._stop):
+                return n
+        return 0

@@ -1,0 +1,36 @@
+"""Files without a vocabulary: `tokenizer.ggml.model` = none, no_vocab, test (tiny test models)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ggml_py.errors import TokenizerError
+from llama_py.tokenizer.vocab import PREFIX, Defaults, Vocab, read_vocab
+
+_MAX_TOKENS = 1 << 20
+
+
+class NoText:
+    """Ids have names to show (`tok_5`), but no text can be cut into them."""
+
+    def __init__(self, meta: Mapping[str, Any]) -> None:
+        if PREFIX + "tokens" not in meta:
+            meta = {PREFIX + "tokens": [f"tok_{i}" for i in range(_vocab_size(meta))]}
+        self.vocab: Vocab = read_vocab(meta, Defaults())
+
+    def encode(self, text: str) -> list[int]:
+        raise TokenizerError(
+            "this model file has no vocabulary to read text with; use --tokens 1,2,3"
+        )
+
+    def piece(self, text: str) -> bytes:
+        return text.encode("utf-8", "surrogateescape")
+
+
+def _vocab_size(meta: Mapping[str, Any]) -> int:
+    key = f"{meta.get('general.architecture')}.vocab_size"
+    size = meta.get(key, 0)
+    if not isinstance(size, int) or not 0 <= size <= _MAX_TOKENS:
+        raise TokenizerError(f"{key} must be an integer in 0..{_MAX_TOKENS}, it is {size!r}")
+    return size

@@ -1,0 +1,189 @@
+"""Special tokens: which ones end a text, which are control tokens, and cutting them out of a text.
+
+Files give these facts only in part, so llama.cpp completes them by the tokens' texts
+(llama-vocab.cpp:impl::load); the tables below are its tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llama_py.tokenizer.vocab import PREFIX, TokenType, Vocab
+
+# A special id the file does not give is found by text, and the token found is a control token.
+_TEXTS_OF_NAME: Mapping[str, tuple[str, ...]] = {
+    "fim_pre": (
+        "<|fim_prefix|>",
+        "<fim-prefix>",
+        "<fim_prefix>",
+        "<｜fim▁begin｜>",
+        "<PRE>",
+        "▁<PRE>",
+        "<|code_prefix|>",
+        "<|prefix|>",
+    ),
+    "fim_suf": (
+        "<|fim_suffix|>",
+        "<fim-suffix>",
+        "<fim_suffix>",
+        "<｜fim▁hole｜>",
+        "<SUF>",
+        "▁<SUF>",
+        "<|code_suffix|>",
+        "<|suffix|>",
+    ),
+    "fim_mid": (
+        "<|fim_middle|>",
+        "<fim-middle>",
+        "<fim_middle>",
+        "<｜fim▁end｜>",
+        "<MID>",
+        "▁<MID>",
+        "<|code_middle|>",
+        "<|middle|>",
+    ),
+    "fim_pad": ("<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"),
+    "fim_rep": ("<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"),
+    "fim_sep": ("<|file_sep|>",),
+}
+
+# The ids of these names end generation, and so do tokens with these texts.
+_ENDING_NAMES = ("eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep")
+_ENDING_TEXTS = (
+    "<|eot_id|>",
+    "<|im_end|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<|flush|>",
+    "<|calls|>",
+    "<end_of_turn>",
+    "<|endoftext|>",
+    "</s>",
+    "<|eom_id|>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "<|end_of_text|>",
+    "<end_of_utterance>",
+    "<eos>",
+    "<turn|>",
+    "<|tool_response>",
+    "<｜end▁of▁sentence｜>",
+    "[e~[",
+)
+
+# The channel markers of gpt-oss are part of its answer, so they are shown.
+_SHOWN_TEXTS = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
+
+_SPECIAL_TYPES = (TokenType.CONTROL, TokenType.USER_DEFINED, TokenType.UNKNOWN)
+_C_SPACES = " \t\n\v\f\r"  # isspace
+
+
+def classify(vocab: Vocab) -> tuple[list[int], frozenset[int]]:
+    """The token types, completed, and the ids that end generation."""
+    types, named = list(vocab.types), dict(vocab.special_ids)
+    for name, texts in _TEXTS_OF_NAME.items():
+        found = _ids_of(vocab, texts)
+        if name not in named and found:
+            named[name] = found[0]
+            types[found[0]] = TokenType.CONTROL
+
+    ending = set(_ids_of(vocab, _ENDING_TEXTS))
+    for i in ending:
+        types[i] = TokenType.CONTROL
+    for i in _ids_of(vocab, _SHOWN_TEXTS):
+        types[i] = TokenType.USER_DEFINED
+    ending |= {named[name] for name in _ENDING_NAMES if name in named}
+    _spare_inner_ends(vocab, types, ending)
+    return types, frozenset(ending)
+
+
+def _ids_of(vocab: Vocab, texts: Sequence[str]) -> list[int]:
+    return [vocab.ids[text] for text in texts if text in vocab.ids]
+
+
+def _spare_inner_ends(vocab: Vocab, types: list[int], ending: set[int]) -> None:
+    """Two texts end generation in some models, and stand inside an answer in others."""
+    texts = {vocab.texts[i] for i in ending}
+    inner: dict[str, TokenType] = {}
+    if texts & {"<|call|>", "<|calls|>"} and texts & {"<|return|>", "<|flush|>"}:
+        inner["<|end|>"] = TokenType.USER_DEFINED
+    if texts & {"<|tool_response>", "<|plamo:eos|>"}:
+        inner["</s>"] = TokenType.NORMAL
+    for text in texts & inner.keys():
+        ending.remove(vocab.ids[text])
+        types[vocab.ids[text]] = inner[text]
+
+
+@dataclass(frozen=True)
+class Special:
+    """A token found in a text before all else; `lstrip`, `rstrip`: it eats the spaces beside it."""
+
+    id: int
+    text: str
+    type: int
+    lstrip: bool = False
+    rstrip: bool = False
+
+
+def special_tokens(meta: Mapping[str, Any], vocab: Vocab, types: Sequence[int]) -> list[Special]:
+    """All tokens to be found in texts, the longest (in UTF-8) first."""
+    lstripped, rstripped = _stripped(meta, vocab, types)
+    specials = [
+        Special(i, vocab.texts[i], type_, i in lstripped, i in rstripped)
+        for i, type_ in enumerate(types)
+        if type_ in _SPECIAL_TYPES
+    ]
+    return sorted(specials, key=lambda s: -len(s.text.encode("utf-8", "surrogatepass")))
+
+
+def _stripped(
+    meta: Mapping[str, Any], vocab: Vocab, types: Sequence[int]
+) -> tuple[set[int], set[int]]:
+    """The ids that strip to the left and to the right: known by the model's name only."""
+    name = str(meta.get("general.name", "")).lower()
+    if "phi-3" in name or "phi3" in name:
+        right = {i for i, type_ in enumerate(types) if type_ in _SPECIAL_TYPES}
+        right |= set(_ids_of(vocab, ("</s>",)))
+        return set(), right - set(_ids_of(vocab, ("<unk>", "<s>", "<|endoftext|>")))
+    if "modern-bert" in name:
+        return set(_ids_of(vocab, ("[MASK]",))), set()
+    if str(meta.get(PREFIX + "pre", "")).startswith("jina-v2-"):
+        return set(_ids_of(vocab, ("<mask>",))), set()
+    return set(), set()
+
+
+def partition(text: str, specials: Sequence[Special]) -> list[str | int]:
+    """Cut the special tokens out of a text: a list of ids and of the texts between them.
+
+    One token at a time over the whole text, in the order given, as
+    llama-vocab.cpp:tokenizer_st_partition.
+    """
+    parts: list[str | int] = [text] if text else []
+    for special in specials:
+        if special.text in text:
+            parts = [piece for part in parts for piece in _cut(part, special)]
+    return parts
+
+
+def _cut(part: str | int, special: Special) -> Iterator[str | int]:
+    if isinstance(part, int):
+        yield part
+        return
+    start = 0
+    while (at := part.find(special.text, start)) >= 0:
+        left = part[start:at]
+        if special.lstrip:
+            left = left.rstrip(_C_SPACES)
+        if left:
+            yield left
+        yield special.id
+        start = at + len(special.text)
+        while special.rstrip and part[start : start + 1] in tuple(_C_SPACES):
+            start += 1
+    if start < len(part):
+        yield part[start:]

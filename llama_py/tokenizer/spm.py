@@ -1,0 +1,84 @@
+"""SentencePiece merging by score with byte fallback (`tokenizer.ggml.model` = llama).
+
+As llama-vocab.cpp:llm_tokenizer_spm_session: any two neighbours whose texts together are a token
+may merge, also when one of them is no token itself; the best score goes first, of equals the
+leftmost. The `tokenizers` library ranks pairs of tokens only, so it cannot express this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from ggml_py.errors import TokenizerError
+from llama_py.tokenizer.vocab import Defaults, Vocab, read_vocab
+
+_SPACE = "\u2581"
+_DEFAULTS = Defaults(
+    add_bos=True, add_space_prefix=True, special_ids={"unk": 0, "bos": 1, "eos": 2}
+)
+
+
+class ScoredPieces:
+    """A space is U+2581 inside tokens; a character without a token becomes its bytes' tokens."""
+
+    def __init__(self, meta: Mapping[str, Any]) -> None:
+        self.vocab: Vocab = read_vocab(meta, _DEFAULTS)
+
+    def encode(self, text: str) -> list[int]:
+        ids = self.vocab.ids
+        out: list[int] = []
+        for symbol in self._merged(text.replace(" ", _SPACE)):
+            if symbol in ids:
+                out.append(ids[symbol])
+            else:
+                out += map(self._byte_id, symbol.encode("utf-8", "surrogateescape"))
+        return out
+
+    def piece(self, text: str) -> bytes:
+        """A normal token's bytes."""
+        return text.replace(_SPACE, " ").encode("utf-8", "surrogateescape")
+
+    def _merged(self, text: str) -> list[str]:
+        """The text cut into symbols. A symbol is known by its start; `end[i]` 0: merged away."""
+        ids, scores, n = self.vocab.ids, self.vocab.scores, len(text)
+        end = list(range(1, n + 1))
+        before = list(range(-1, n - 1))
+
+        def candidate(left: int, right: int) -> tuple[float, int, int, int] | None:
+            if left < 0 or right >= n:
+                return None
+            token = ids.get(text[left : end[right]])
+            return None if token is None else (-scores[token], left, right, end[right])
+
+        queue = [pair for i in range(n - 1) if (pair := candidate(i, i + 1))]
+        heapify(queue)
+        while queue:
+            _, left, right, stop = heappop(queue)
+            # Stale: one of the two has been merged since.
+            if end[left] != right or end[right] != stop:
+                continue
+            end[left], end[right] = stop, 0
+            if stop < n:
+                before[stop] = left
+            for pair in (candidate(before[left], left), candidate(left, stop)):
+                if pair:
+                    heappush(queue, pair)
+
+        symbols, i = [], 0
+        while i < n:
+            symbols.append(text[i : end[i]])
+            i = end[i]
+        return symbols
+
+    def _byte_id(self, byte: int) -> int:
+        ids = self.vocab.ids
+        for text in (f"<0x{byte:02X}>", chr(byte) if byte < 0x80 else ""):
+            if text in ids:
+                return ids[text]
+        if "unk" in self.vocab.special_ids:
+            return self.vocab.special_ids["unk"]
+        raise TokenizerError(
+            f"the vocabulary has no token <0x{byte:02X}>, and no unknown token to stand in for it"
+        )

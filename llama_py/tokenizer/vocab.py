@@ -1,0 +1,154 @@
+"""The vocabulary as the file's metadata tells it: texts, types, scores and the special ids."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from ggml_py.errors import TokenizerError
+
+log = logging.getLogger("llama_py")
+
+PREFIX = "tokenizer.ggml."
+
+# Our name and the key's: `tokenizer.ggml.<stem>_token_id`. The last three keys are deprecated.
+_SPECIAL_KEYS = (
+    ("bos", "bos"),
+    ("eos", "eos"),
+    ("eot", "eot"),
+    ("eom", "eom"),
+    ("unk", "unknown"),
+    ("sep", "seperator"),
+    ("pad", "padding"),
+    ("mask", "mask"),
+    ("fim_pre", "fim_pre"),
+    ("fim_suf", "fim_suf"),
+    ("fim_mid", "fim_mid"),
+    ("fim_pad", "fim_pad"),
+    ("fim_rep", "fim_rep"),
+    ("fim_sep", "fim_sep"),
+    ("fim_pre", "prefix"),
+    ("fim_suf", "suffix"),
+    ("fim_mid", "middle"),
+)
+
+
+class TokenType(IntEnum):
+    """`tokenizer.ggml.token_type` (llama.h:llama_token_type)."""
+
+    UNDEFINED = 0
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What holds for a tokenizer model where the file has no key (llama-vocab.cpp:impl::load)."""
+
+    add_bos: bool = False
+    add_space_prefix: bool = False
+    special_ids: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Vocab:
+    """Texts are str; bytes that are not UTF-8 are lone surrogates (`surrogateescape`).
+
+    `ids` is text to id. `special_ids` is name (`bos`, `eos`, `eot`, `unk`, `fim_pre`, ...) to id; a
+    name that neither the file nor the tokenizer model gives is absent.
+    """
+
+    texts: list[str]
+    types: list[int]
+    scores: list[float]
+    ids: dict[str, int]
+    special_ids: dict[str, int]
+    add_bos: bool
+    add_eos: bool
+    add_space_prefix: bool
+
+
+def read_vocab(meta: Mapping[str, Any], defaults: Defaults) -> Vocab:
+    """Raises TokenizerError for keys that are missing, too short, or contradict each other."""
+    texts = read_texts(meta)
+    ids = {text: i for i, text in enumerate(texts)}
+    if len(ids) != len(texts):
+        first = next(text for i, text in enumerate(texts) if ids[text] != i)
+        raise TokenizerError(
+            f"{PREFIX}tokens: {len(texts)} tokens, but only {len(ids)} different ones; {first!r} "
+            f"appears again; convert the model again"
+        )
+    vocab = Vocab(
+        texts=texts,
+        types=_numbers(meta, "token_type", len(texts), TokenType.NORMAL),
+        scores=_numbers(meta, "scores", len(texts), 0.0),
+        ids=ids,
+        special_ids=_read_special_ids(meta, len(texts), defaults.special_ids),
+        add_bos=bool(meta.get(PREFIX + "add_bos_token", defaults.add_bos)),
+        add_eos=bool(meta.get(PREFIX + "add_eos_token", False)),
+        add_space_prefix=defaults.add_space_prefix
+        and bool(meta.get(PREFIX + "add_space_prefix", True)),
+    )
+    for name, wanted in (("bos", vocab.add_bos), ("eos", vocab.add_eos)):
+        if wanted and name not in vocab.special_ids:
+            raise TokenizerError(
+                f"every text gets a {name.upper()} token, but {PREFIX}{name}_token_id is missing "
+                f"or out of range; set it, or set {PREFIX}add_{name}_token to false"
+            )
+    return vocab
+
+
+def read_texts(meta: Mapping[str, Any]) -> list[str]:
+    """The tokens' texts; an empty one gets llama.cpp's stand-in."""
+    texts = strings(meta, "tokens")
+    return [text or f"[EMPTY_{i}]" for i, text in enumerate(texts)]
+
+
+def strings(meta: Mapping[str, Any], name: str) -> list[str]:
+    """The list of strings under `tokenizer.ggml.<name>`."""
+    value = meta.get(PREFIX + name)
+    if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+        found = "missing" if value is None else f"a {type(value).__name__}"
+        raise TokenizerError(
+            f"{PREFIX}{name} must be a list of strings, it is {found}; convert the model again"
+        )
+    return value
+
+
+def _numbers(meta: Mapping[str, Any], name: str, n: int, default: float) -> list[Any]:
+    value = meta.get(PREFIX + name)
+    if value is None:
+        return [default] * n
+    array = np.asarray(value)
+    if array.ndim != 1 or array.dtype.kind not in "iuf" or array.size < n:
+        raise TokenizerError(
+            f"{PREFIX}{name} must be {n} numbers, one a token; it is {array.dtype} {array.shape}; "
+            f"convert the model again"
+        )
+    numbers: list[Any] = array[:n].tolist()
+    return numbers
+
+
+def _read_special_ids(
+    meta: Mapping[str, Any], n_vocab: int, defaults: Mapping[str, int]
+) -> dict[str, int]:
+    ids = {name: i for name, i in defaults.items() if i < n_vocab}
+    for name, stem in _SPECIAL_KEYS:
+        key = f"{PREFIX}{stem}_token_id"
+        value = meta.get(key)
+        if value is None:
+            continue
+        if isinstance(value, int) and 0 <= value < n_vocab:
+            ids[name] = value
+        else:
+            log.warning("%s is %r, outside 0..%d: ignored", key, value, n_vocab - 1)
+    return ids

@@ -1,0 +1,253 @@
+"""GGUF reader: values and tensors, against the `gguf` package and our own writer."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from pathlib import Path
+from typing import Any
+
+import gguf as gguf_package
+import numpy as np
+import pytest
+
+from ggml_py.errors import GGUFError
+from ggml_py.types import TYPES
+from llama_py import gguf_metadata
+from llama_py.gguf_file import GGUFFile
+from tests.gguf_writer import KINDS, SCALARS, Tensor, array, gguf, kv, string, u32, u64, write
+
+SHARED = Path(__file__).parents[3] / "shared"
+ARCH = kv("general.architecture", "str", "llama")
+
+EXTREMES: dict[str, list[Any]] = {
+    "bool": [True, False],
+    "f32": [0.0, -1.5, float(np.float32(3.4e38)), float("inf")],
+    "f64": [0.0, -1.5, 1.7e308, float("-inf")],
+} | {
+    f"{sign}{bits}": [0, 1, np.iinfo(dtype).min, np.iinfo(dtype).max]
+    for bits in (8, 16, 32, 64)
+    for sign, dtype in (("u", f"u{bits // 8}"), ("i", f"i{bits // 8}"))
+}
+
+
+def write_with_package(path: Path, kind: str, values: list[Any]) -> None:
+    writer = gguf_package.GGUFWriter(path, "llama")
+    value_type = gguf_package.GGUFValueType(KINDS[kind])
+    for i, value in enumerate(values):
+        writer.add_key_value(f"scalar.{i}", value, value_type)
+    array_type = gguf_package.GGUFValueType.ARRAY
+    writer.add_key_value("array", values, array_type, sub_type=value_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+
+
+@pytest.mark.parametrize("kind", SCALARS)
+def test_scalars_and_arrays_of_the_gguf_package(kind: str, tmp_path: Path) -> None:
+    values = [v if isinstance(v, (bool, float)) else int(v) for v in EXTREMES[kind]]
+    write_with_package(tmp_path / "m.gguf", kind, values)
+    with GGUFFile.open(tmp_path / "m.gguf") as file:
+        read = [file.metadata[f"scalar.{i}"] for i in range(len(values))]
+        items = file.metadata["array"]
+    assert read == values
+    assert [type(v) for v in read] == [type(v) for v in values]
+    assert isinstance(items, np.ndarray)
+    assert items.dtype == np.dtype(SCALARS[kind][1])
+    assert items.tolist() == values
+    assert items.flags.aligned and not items.flags.writeable
+
+
+def test_strings_of_the_gguf_package(tmp_path: Path) -> None:
+    texts = ["", "a", "naïve", "日本", "x" * 1000]
+    write_with_package(tmp_path / "m.gguf", "str", texts)
+    with GGUFFile.open(tmp_path / "m.gguf") as file:
+        assert [file.metadata[f"scalar.{i}"] for i in range(len(texts))] == texts
+        assert file.metadata["array"] == texts
+        assert next(iter(file.metadata)) == "general.architecture"
+
+
+def test_nested_arrays(tmp_path: Path) -> None:
+    inner = [array("u16", [1, 2, 3]), array("u16", []), array("u16", [4])]
+    names = array("arr", [array("str", ["a", "b"]), array("str", [])])
+    kvs = [kv("n", "arr", array("arr", inner)), kv("s", "arr", names), kv("last", "u8", 7)]
+    with GGUFFile.open(write(tmp_path, gguf(kvs))) as file:
+        assert [a.tolist() for a in file.metadata["n"]] == [[1, 2, 3], [], [4]]
+        assert file.metadata["s"] == [["a", "b"], []]
+        assert file.metadata["last"] == 7
+
+
+def test_strings_that_are_not_utf8_keep_their_bytes(tmp_path: Path) -> None:
+    tokens = [b"ok", b"\xff\xfe", b"\xe6\x97", b"\xed\xa0\x80", b"\x00"]
+    kvs = [kv("tokens", "arr", array("str", tokens)), kv("name", "str", tokens[1])]
+    with GGUFFile.open(write(tmp_path, gguf(kvs))) as file:
+        read = file.metadata["tokens"]
+        assert [t.encode("utf-8", "surrogateescape") for t in read] == tokens
+        assert file.metadata["name"].encode("utf-8", "surrogateescape") == tokens[1]
+
+
+def test_any_byte_but_zero_is_true(tmp_path: Path) -> None:
+    content = string("b") + u32(KINDS["bool"]) + b"\x02"
+    items = string("a") + u32(KINDS["arr"]) + u32(KINDS["bool"]) + u64(3) + b"\x00\x01\xff"
+    with GGUFFile.open(write(tmp_path, gguf([content, items]))) as file:
+        assert file.metadata["b"] is True
+        assert file.metadata["a"].tolist() == [False, True, True]
+
+
+def test_metadata_is_a_mapping(tmp_path: Path) -> None:
+    with GGUFFile.open(write(tmp_path, gguf([ARCH, kv("k", "u8", 1)]))) as file:
+        assert dict(file.metadata) == {"general.architecture": "llama", "k": 1}
+        assert len(file.metadata) == 2 and "k" in file.metadata
+        assert file.metadata.get("none") is None
+
+
+def test_arrays_are_decoded_on_use_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path, gguf([ARCH, kv("t", "arr", array("str", ["a", "b"]))]))
+    with GGUFFile.open(path) as file, monkeypatch.context() as patch:
+        patch.setattr(gguf_metadata, "_decode_strings", lambda *_: pytest.fail("decoded early"))
+        assert "t" in GGUFFile.open(path).metadata
+        patch.undo()
+        assert file.metadata["t"] is file.metadata["t"]
+
+
+def test_tensor_fields(tmp_path: Path) -> None:
+    first, second = bytes(range(24)), bytes(range(68))
+    content = gguf([ARCH], [Tensor("a", (3, 2), 0, first), Tensor("b", (32, 1, 2), 8, second)])
+    with GGUFFile.open(write(tmp_path, content)) as file:
+        a, b = file.tensors.values()
+    assert (a.name, a.type.name, a.ne, a.nbytes) == ("a", "f32", (3, 2, 1, 1), 24)
+    assert (b.name, b.type.name, b.ne, b.nbytes) == ("b", "q8_0", (32, 1, 2, 1), 68)
+    assert b.offset == a.offset + 32 == content.index(second, content.index(first) + 24)
+    assert (a.data.dtype, a.data.tobytes(), b.data.tobytes()) == (np.uint8, first, second)
+
+
+@pytest.mark.parametrize("type_id", TYPES)
+def test_every_type(type_id: int, tmp_path: Path) -> None:
+    block, size = TYPES[type_id].block_size, TYPES[type_id].type_size
+    tensor = Tensor("w", (2 * block, 3), type_id, bytes(6 * size))
+    with GGUFFile.open(write(tmp_path, gguf([ARCH], [tensor]))) as file:
+        assert file.tensors["w"].type is TYPES[type_id]
+        assert file.tensors["w"].nbytes == 6 * size
+
+
+def test_no_dimensions_is_one_element(tmp_path: Path) -> None:
+    with GGUFFile.open(write(tmp_path, gguf([ARCH], [Tensor("w", ())]))) as file:
+        assert file.tensors["w"].ne == (1, 1, 1, 1)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("alignment", [1, 8, 64, 4096])
+def test_versions_and_alignments(version: int, alignment: int, tmp_path: Path) -> None:
+    tensors = [Tensor("a", (3,), 24, b"abc"), Tensor("b", (5,), 24, b"defgh")]
+    kvs = [kv("general.alignment", "u32", alignment)]
+    content = gguf(kvs, tensors, alignment=alignment, version=version)
+    with GGUFFile.open(write(tmp_path, content)) as file:
+        assert file.version == version
+        assert file.tensors["b"].offset % alignment == 0
+        assert file.tensors["b"].data.tobytes() == b"defgh"
+
+
+def test_padding_of_the_last_tensor_may_be_missing(tmp_path: Path) -> None:
+    content = gguf([ARCH], [Tensor("a", (3,), 24, b"abc")])
+    with GGUFFile.open(write(tmp_path, content[:-29])) as file:
+        assert file.tensors["a"].data.tobytes() == b"abc"
+
+
+def test_views_are_read_only_and_outlive_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path, gguf([ARCH], [Tensor("w", (4,), 24, b"abcd")]))
+    file = GGUFFile.open(path)
+    data = file.tensors["w"].data
+    file.close()
+    file.close()
+    assert data.tobytes() == b"abcd"
+    with pytest.raises(ValueError, match="read-only"):
+        data[0] = 0
+    for name in ("metadata", "tensors", "architecture"):
+        with pytest.raises(GGUFError, match=r"m\.gguf: is closed; "):
+            getattr(file, name)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at /proc")
+def test_map_lives_as_long_as_its_views(tmp_path: Path) -> None:
+    def is_mapped() -> bool:
+        gc.collect()
+        return str(path) in Path("/proc/self/maps").read_text()
+
+    path = write(tmp_path, gguf([ARCH], [Tensor("w", (4,), 24, b"abcd")]))
+    with GGUFFile.open(path) as file:
+        data = file.tensors["w"].data[1:]
+    assert is_mapped()
+    del data
+    assert not is_mapped()
+
+
+def test_architecture(tmp_path: Path) -> None:
+    with GGUFFile.open(write(tmp_path, gguf([ARCH]))) as file:
+        assert file.architecture == "llama"
+    for kvs in ([], [kv("general.architecture", "u32", 1)]):
+        with (
+            GGUFFile.open(write(tmp_path, gguf(kvs))) as file,
+            pytest.raises(GGUFError, match=r"no text general\.architecture"),
+        ):
+            _ = file.architecture
+
+
+def plain(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+@pytest.mark.parametrize("folder", ["golden/models", "golden/shapes", "demo"])
+def test_same_as_the_gguf_package(folder: str) -> None:
+    paths = sorted((SHARED / folder).glob("*.gguf"))
+    if not paths:
+        pytest.skip(f"no {folder} beside the repository")
+    for path in paths:
+        theirs = gguf_package.GGUFReader(path)
+        ours = GGUFFile.open(path)
+        fields = {k: f for k, f in theirs.fields.items() if not k.startswith("GGUF.")}
+        assert list(ours.metadata) == list(fields), path
+        assert {k: plain(v) for k, v in ours.metadata.items()} == {
+            k: f.contents() for k, f in fields.items()
+        }, path
+        assert list(ours.tensors) == [t.name for t in theirs.tensors], path
+        for tensor in theirs.tensors:
+            info = ours.tensors[tensor.name]
+            ne = tuple(int(n) for n in tensor.shape)
+            assert (info.type.id, info.ne) == (tensor.tensor_type, ne + (1,) * (4 - len(ne)))
+            assert (info.offset, info.nbytes) == (tensor.data_offset, tensor.n_bytes)
+            assert np.array_equal(info.data, tensor.data.reshape(-1).view(np.uint8)), path
+
+
+@pytest.mark.parametrize("name", ["gpt-2", "llama-bpe", "llama-spm", "qwen35"])
+def test_vocabularies(name: str) -> None:
+    """The decoded tokens, encoded again, are the file's bytes; so are the other arrays."""
+    path = SHARED / "vocab" / f"ggml-vocab-{name}.gguf"
+    if not path.exists():
+        pytest.skip("no vocabularies beside the repository")
+    content = path.read_bytes()
+    with GGUFFile.open(path) as file:
+        arrays = {k: v for k, v in file.metadata.items() if isinstance(v, (list, np.ndarray))}
+    assert len(arrays["tokenizer.ggml.tokens"]) == len(arrays["tokenizer.ggml.token_type"]) > 30000
+    for key, items in arrays.items():
+        raw = b"".join(map(string, items)) if isinstance(items, list) else items.tobytes()
+        assert content.index(string(key)) == content.index(raw) - len(string(key)) - 16
+
+
+def test_vocabulary_of_248320_tokens(tmp_path: Path) -> None:
+    tokens = [f"tok{i}" for i in range(248_320)]
+    merges = [f"t ok{i}" for i in range(247_587)]
+    kvs = [
+        kv("tokenizer.ggml.tokens", "arr", array("str", tokens)),
+        kv("tokenizer.ggml.scores", "arr", array("f32", range(len(tokens)))),
+        kv("tokenizer.ggml.token_type", "arr", array("i32", [1] * len(tokens))),
+        kv("tokenizer.ggml.merges", "arr", array("str", merges)),
+        kv("tokenizer.ggml.eos_token_id", "u32", 248_046),
+    ]
+    with GGUFFile.open(write(tmp_path, gguf(kvs))) as file:
+        assert file.metadata["tokenizer.ggml.eos_token_id"] == 248_046
+        assert file.metadata["tokenizer.ggml.tokens"] == tokens
+        assert file.metadata["tokenizer.ggml.merges"] == merges
+        assert file.metadata["tokenizer.ggml.scores"][-1] == 248_319
+        assert file.metadata["tokenizer.ggml.token_type"].sum() == 248_320

@@ -1,0 +1,97 @@
+"""make_bench_model.py: files of random weights that are valid, sane and the same every time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+gguf = pytest.importorskip("gguf")
+
+import make_bench_model  # noqa: E402
+from bench_model import blocks, kimi_linear, mix, qwen3, qwen35moe, vocabulary  # noqa: E402
+from llama_py.gguf_file import GGUFFile  # noqa: E402
+
+Type = gguf.GGMLQuantizationType
+SMALL = [
+    replace(qwen3.SIZES["0.6b"], n_layer=2, n_embd=256, n_ff=512, n_head=2, n_head_kv=1),
+    replace(qwen35moe.SIZES["1b"], n_layer=4, n_embd=256, n_head=2, k_heads=1, v_heads=2),
+    replace(kimi_linear.SIZES["0.8b"], n_layer=4, n_embd=256, n_head=2, n_ff=512),
+]
+
+
+@pytest.mark.parametrize("kind", mix.BASE)
+@pytest.mark.parametrize("arch", SMALL, ids=lambda arch: arch.name)
+def test_file_is_read_back(tmp_path: Path, arch, kind: str) -> None:
+    path = tmp_path / "model.gguf"
+    make_bench_model.write(path, arch, kind, vocabulary.synthetic(1024), seed=1)
+    with GGUFFile.open(path) as file:
+        assert file.architecture == arch.name
+        assert file.metadata[f"{arch.name}.block_count"] == arch.n_layer
+        assert len(file.metadata[vocabulary.TOKENS]) == 1024
+        tensors = list(arch.tensors(1024))
+        assert list(file.tensors) == [t.name for t in tensors]
+        types = mix.Mix(kind, tensors, arch.n_layer)
+        for t in tensors:
+            stored = file.tensors[t.name]
+            assert stored.ne == t.ne + (1,) * (4 - len(t.ne))
+            weights = gguf.quants.dequantize(stored.data, types.type_of(t))
+            assert stored.type.id == types.type_of(t)
+            assert np.isfinite(weights).all()
+
+
+def test_same_seed_same_bytes(tmp_path: Path) -> None:
+    data = []
+    for i, seed in enumerate((1, 1, 2)):
+        path = tmp_path / f"{i}.gguf"
+        make_bench_model.write(path, SMALL[0], "Q4_K_M", vocabulary.synthetic(1024), seed)
+        data.append(path.read_bytes())
+    assert data[0] == data[1] != data[2]
+
+
+@pytest.mark.parametrize("dtype", [*blocks.SCALES, Type.F16], ids=lambda t: t.name)
+def test_weights_have_the_wanted_spread(dtype) -> None:
+    n, std = 2**20, 1 / 32
+    source = blocks.RandomMatrix(dtype, n, std, np.random.default_rng(3))
+    raw = np.concatenate([p.reshape(-1).view(np.uint8) for p in source.pieces()])
+    assert raw.nbytes == source.nbytes
+    weights = gguf.quants.dequantize(raw, dtype)
+    assert weights.size == n
+    assert weights.std() == pytest.approx(std, rel=0.06)  # the scales vary: sqrt(1 + 1 / 48)
+    assert abs(weights.mean()) < 0.15 * std  # Q4_0 has one value more below zero than above
+
+
+def test_medium_mix_is_that_of_llama_cpp() -> None:
+    """qwen3 0.6B, Q4_K_M: as llama-quantize reports them."""
+    arch = qwen3.SIZES["0.6b"]
+    tensors = list(arch.tensors(1024))
+    types = mix.Mix("Q4_K_M", tensors, arch.n_layer)
+    large = {t.name for t in tensors if types.type_of(t) is Type.Q6_K}
+    layers = [0, 1, 2, 5, 8, 11, 14, 17, 20, 23, 24, 25, 26, 27]
+    sensitive = {f"blk.{i}.{part}.weight" for i in layers for part in ("attn_v", "ffn_down")}
+    assert large == sensitive | {"token_embd.weight"}
+
+
+def test_rows_that_do_not_fit_a_block() -> None:
+    assert mix.fitting(Type.Q4_K, 512) is Type.Q4_K
+    assert mix.fitting(Type.Q4_K, 128) is Type.Q5_0
+    assert mix.fitting(Type.Q6_K, 384) is Type.Q8_0
+    assert mix.fitting(Type.Q4_0, 40) is Type.F16
+
+
+def test_vocabulary_is_copied_and_filled_up(tmp_path: Path) -> None:
+    path, keys = tmp_path / "model.gguf", vocabulary.synthetic(1000)
+    make_bench_model.write(path, SMALL[0], "Q8_0", keys, seed=1)
+    copy = vocabulary.copied(path, 1200)
+    assert copy.tokens[:1000] == keys.tokens
+    assert len(set(copy.tokens)) == len(copy.types) == 1200
+    assert copy.other == keys.other
+    with pytest.raises(ValueError, match="has 1000 tokens"):
+        vocabulary.copied(path, 999)
+
+
+def test_vocabulary_that_is_too_small() -> None:
+    with pytest.raises(ValueError, match="too few"):
+        vocabulary.synthetic(100)

@@ -1,0 +1,38 @@
+"""The text: what is trained on, what is held out, and random windows of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+TRAIN_PERCENT = 95
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A text cut in two; nothing of `held_out` is seen in training, by the tokenizer either."""
+
+    train: str
+    held_out: str
+
+
+def read(path: Path) -> Corpus:
+    """Cut the UTF-8 text at `path` after 95 %, moved on to the next empty line: whole speeches."""
+    text = path.read_text(encoding="utf-8")
+    gap = text.find("\n\n", len(text) * TRAIN_PERCENT // 100)
+    if gap < 0:
+        raise ValueError(f"{path}: no empty line in the last 5 % to cut at; give a longer text")
+    return Corpus(text[: gap + 2], text[gap + 2 :])
+
+
+def windows(ids: Tensor, batch: int, length: int, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Endless (inputs, targets), both [batch, length]: random windows and the same one token on."""
+    rng = torch.Generator().manual_seed(seed)
+    while True:
+        at = torch.randint(len(ids) - length, (batch,), generator=rng)
+        window = ids[at[:, None] + torch.arange(length + 1)]
+        yield window[:, :-1], window[:, 1:]

@@ -1,0 +1,8 @@
+"""test-backend-ops: every op on every backend, compared with the reference (llama.cpp's tool of that name).
+
+To add an op: one function in `cases/<family>.py` with the decorator `@case`.
+"""
+
+from llama_py_tools.test_backend_ops.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,154 @@
+"""A case: one op on tensors of given shapes. The same cases serve `test`, `perf`, `support` and pytest."""
+
+from __future__ import annotations
+
+import itertools
+import pkgutil
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.graph import Graph
+from ggml_py.ops import permute, view_4d
+from ggml_py.tensor import Tensor, shape4
+from ggml_py.types import F32, GGMLType
+
+Array = npt.NDArray[Any]
+Init = Callable[[np.random.Generator, tuple[int, ...]], Array]
+Bound = float | Callable[..., float]
+
+
+def uniform(low: float = -1.0, high: float = 1.0) -> Init:
+    return lambda rng, shape: rng.uniform(low, high, shape)
+
+
+def integers(low: int, high: int) -> Init:
+    """low .. high-1"""
+    return lambda rng, shape: rng.integers(low, high, shape)
+
+
+class Leaves:
+    """Makes a case's input tensors: `new(ne, type, init)`. Shapes are ggml's, fastest dimension first."""
+
+    def __init__(self) -> None:
+        self.inits: dict[Tensor, Init] = {}
+        self.weights: list[Tensor] = []
+
+    def __call__(
+        self, ne: tuple[int, ...], type: GGMLType = F32, init: Init | None = None
+    ) -> Tensor:
+        leaf = Tensor(type, tuple(ne))
+        self.inits[leaf] = init or uniform()
+        return leaf
+
+    def weight(self, ne: tuple[int, ...], type: GGMLType, init: Init | None = None) -> Tensor:
+        """An input that the device may give a layout of its own, as it does at model load."""
+        leaf = self(ne, type, init)
+        self.weights.append(leaf)
+        return leaf
+
+    def part(
+        self, ne: tuple[int, ...], type: GGMLType = F32, init: Init | None = None
+    ) -> Tensor:
+        """A window of a larger tensor: rows, planes and batches are apart, the first byte is inside."""
+        n0, n1, n2, n3 = shape4(ne)
+        parent = self((2 * n0, n1 + 1, n2 + 1, n3 + 1), type, init)
+        return view_4d(parent, n0, n1, n2, n3, *parent.nb[1:], parent.nb[1])
+
+    def permuted(
+        self, ne: tuple[int, ...], axes: tuple[int, ...], type: GGMLType = F32, init: Init | None = None
+    ) -> Tensor:
+        """A tensor of shape ne whose dimension axes[i] is dimension i in memory."""
+        full = shape4(ne)
+        return permute(self(tuple(full[i] for i in axes), type, init), *axes)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """build(new, **args) makes the op's sources with `new` and returns the op's result.
+
+    max_nmse   largest sum((a - b)^2) / sum(a^2) against the reference, or a function of args
+    compare    turns values into what is compared (e.g. sorted: an op that promises no order)
+    fused      the graph's nodes may be run by one kernel; only the last one's value is compared
+    perf       for `perf` mode only: large, and timed
+    flops      floating-point operations of one run, as a function of args; None: bytes count
+    """
+
+    op: str
+    build: Callable[..., Tensor]
+    args: dict[str, Any] = field(hash=False)
+    max_nmse: Bound = 1e-7
+    compare: Callable[[Array], Array] | None = None
+    fused: bool = False
+    perf: bool = False
+    flops: Callable[..., float] | None = None
+
+    @property
+    def vars(self) -> str:
+        return ",".join(f"{name}={_text(value)}" for name, value in self.args.items())
+
+    def __str__(self) -> str:
+        return f"{self.op}({self.vars})"
+
+    def seed(self, seed: int) -> list[int]:
+        """Inputs depend on the case and the seed, not on which other cases run."""
+        return [seed, zlib.crc32(str(self).encode())]
+
+    def bound(self) -> float:
+        return self.max_nmse(**self.args) if callable(self.max_nmse) else self.max_nmse
+
+    def graph(self) -> tuple[Graph, Leaves]:
+        """A fresh graph and its inputs; the last node is the op's result."""
+        new, graph = Leaves(), Graph()
+        graph.build_forward_expand(self.build(new, **self.args))
+        return graph, new
+
+
+CASES: list[Case] = []
+
+
+def case(
+    op: str,
+    *,
+    max_nmse: Bound = 1e-7,
+    compare: Callable[[Array], Array] | None = None,
+    fused: bool = False,
+    perf: bool = False,
+    flops: Callable[..., float] | None = None,
+    **grid: list[Any],
+) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
+    """Register a case for each combination of the grid's values. May be applied several times."""
+
+    def register(build: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        for values in itertools.product(*grid.values()):
+            args = dict(zip(grid, values, strict=True))
+            CASES.append(Case(op, build, args, max_nmse, compare, fused, perf, flops))
+        return build
+
+    return register
+
+
+@cache
+def all_cases() -> tuple[Case, ...]:
+    """Every case of every file in `cases/`, each once."""
+    from llama_py_tools.test_backend_ops import cases
+
+    for module in pkgutil.iter_modules(cases.__path__):
+        import_module(f"{cases.__name__}.{module.name}")
+    unique = {(str(c), c.fused, c.perf): c for c in sorted(CASES, key=lambda c: c.op)}
+    return tuple(unique.values())
+
+
+def _text(value: Any) -> str:
+    """As llama.cpp prints it: [1,2] for lists, 0 and 1 for booleans."""
+    if isinstance(value, (tuple, list)):
+        return f"[{','.join(map(_text, value))}]"
+    if isinstance(value, bool):
+        return str(int(value))
+    return f"{value:g}" if isinstance(value, float) else str(value)

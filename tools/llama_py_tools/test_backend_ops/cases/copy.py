@@ -1,0 +1,163 @@
+"""Cases of ggml_py/ops/copy.py."""
+
+from __future__ import annotations
+
+from math import prod
+
+from ggml_py import ops
+from ggml_py.tensor import Tensor
+from ggml_py.types import BY_NAME, F16, F32, I32, I64, GGMLType
+from llama_py_tools.test_backend_ops.case import Leaves, case, integers, uniform
+
+Shape = tuple[int, ...]
+BF16 = BY_NAME["bf16"]
+STORED = [BY_NAME[n] for n in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl")]
+PERMUTATIONS: list[Shape] = [(0, 1, 2, 3), (1, 0, 2, 3), (0, 2, 1, 3), (3, 1, 0, 2), (0, 3, 1, 2)]
+
+
+def quantization_bound(type: GGMLType, n: int) -> float:
+    """The error if one of n values is rounded to the next level (test-backend-ops.cpp)."""
+    if not type.is_quantized:
+        return 1e-7
+    step = {"q5_0": 1 / 16, "q5_1": 1 / 16, "q8_0": 1 / 64, "iq4_nl": 1 / 4}.get(type.name, 1 / 8)
+    return step**2 / (0.25 * max(n, 1))
+
+
+@case("CONT", max_nmse=0, type=[F32, F16, BF16, I32], ne=[(2, 1, 1, 1), (2, 3, 5, 7), (33, 5, 1, 1)], perm=PERMUTATIONS)
+@case("CONT", max_nmse=0, type=[F32], ne=[(65, 17, 3, 2), (257, 100, 1, 1), (5, 0, 3, 1)], perm=PERMUTATIONS[:3])
+def cont(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
+    return ops.cont(_permuted(new, ne, perm, type))
+
+
+@case("CONT", max_nmse=0, type=[F32, F16], ne=[(33, 5, 3, 2)], view=[True])
+def cont_view(new: Leaves, type: GGMLType, ne: Shape, view: bool) -> Tensor:
+    return ops.cont(new.part(ne, type))
+
+
+@case("CONT", max_nmse=0, ne=[(6, 5, 4, 3)], perm=[(0, 2, 1, 3), (1, 0, 2, 3)], to=[(30, 12), (3, 120)])
+def cont_shape(new: Leaves, ne: Shape, perm: Shape, to: Shape) -> Tensor:
+    return ops.cont(new.permuted(ne, perm), *to)
+
+
+@case("DUP", max_nmse=0, type=[F32, F16, I32], ne=[(10, 10, 20, 1), (33, 1, 1, 1)], perm=PERMUTATIONS[:3])
+def dup(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
+    return ops.dup(_permuted(new, ne, perm, type))
+
+
+def _permuted(new: Leaves, ne: Shape, perm: Shape, type: GGMLType) -> Tensor:
+    return new.permuted(ne, perm, type, uniform(-150, 150))
+
+
+def _cpy_bound(type_src: GGMLType, type_dst: GGMLType, ne: Shape, **_: object) -> float:
+    if type_src is type_dst:
+        return 0.0
+    return max(quantization_bound(type_dst, prod(ne)), 1e-6 if not type_dst.is_quantized else 0)
+
+
+@case("CPY", max_nmse=_cpy_bound, type_src=[F32, F16, BF16], type_dst=[F32, F16, BF16],
+      ne=[(33, 4, 3, 2)], permute_src=PERMUTATIONS[:3])  # fmt: skip
+@case("CPY", max_nmse=_cpy_bound, type_src=[F32], type_dst=STORED, ne=[(256, 4, 3, 2), (32, 1, 1, 1)],
+      permute_src=[(0, 1, 2, 3), (0, 2, 1, 3)])  # fmt: skip
+@case("CPY", max_nmse=_cpy_bound, type_src=STORED, type_dst=[F32], ne=[(256, 4, 3, 2)], permute_src=PERMUTATIONS[:1])
+@case("CPY", max_nmse=_cpy_bound, type_src=STORED, type_dst=STORED[:1], ne=[(64, 4, 1, 1)], permute_src=[])
+@case("CPY", max_nmse=0, type_src=[I32, I64], type_dst=[I32, I64], ne=[(33, 5, 1, 1)], permute_src=PERMUTATIONS[:2])
+@case("CPY", max_nmse=0, type_src=[F32], type_dst=[I32], ne=[(33, 5, 1, 1)], permute_src=PERMUTATIONS[:1])
+@case("CPY", max_nmse=0, type_src=[I32], type_dst=[F32], ne=[(33, 5, 1, 1)], permute_src=PERMUTATIONS[:1])
+def cpy(
+    new: Leaves, type_src: GGMLType, type_dst: GGMLType, ne: Shape, permute_src: Shape
+) -> Tensor:
+    return ops.cpy(_permuted(new, ne, permute_src, type_src), new(ne, type_dst))
+
+
+@case("CPY", max_nmse=0, type_src=[F32], ne=[(3, 8, 2, 1)], to=[(48,), (6, 8), (2, 4, 6)], view=[False, True])
+def cpy_shape(new: Leaves, type_src: GGMLType, ne: Shape, to: Shape, view: bool) -> Tensor:
+    """Element order is kept when shapes differ; with a view, the destination is a window."""
+    dst = new.part(to) if view else new(to)
+    return ops.cpy(new.permuted(ne, (1, 0, 2, 3), type_src), dst)
+
+
+@case("CPY", type_src=[F32], type_dst=[F16, BF16, I32], ne=[(33, 5, 1, 1)], cast=[True])
+@case("CPY", type_src=[F16], type_dst=[F32], ne=[(33, 5, 1, 1)], cast=[True])
+def cast(new: Leaves, type_src: GGMLType, type_dst: GGMLType, ne: Shape, cast: bool) -> Tensor:
+    return ops.cast(new(ne, type_src, uniform(-150, 150)), type_dst)
+
+
+@case("CONCAT", max_nmse=0, type=[F32, F16, I32], ne_a=[(11, 12, 13, 2)], ne_b_d=[7], dim=[0, 1, 2, 3], v=[0, 1, 2, 3])
+@case("CONCAT", max_nmse=0, type=[F32], ne_a=[(3, 257, 2, 1), (1, 1, 1, 1)], ne_b_d=[1, 33], dim=[0, 1], v=[0])
+@case("CONCAT", max_nmse=0, type=[F32], ne_a=[(3, 0, 2, 1)], ne_b_d=[2], dim=[1], v=[0])
+def concat(new: Leaves, type: GGMLType, ne_a: Shape, ne_b_d: int, dim: int, v: int) -> Tensor:
+    """v: bit 0: a is a window, bit 1: b is a window."""
+    ne_b = tuple(ne_b_d if i == dim else n for i, n in enumerate(ne_a))
+    init = integers(-100, 100) if type is I32 else None
+    a = (new.part if v & 1 else new)(ne_a, type, init)
+    b = (new.part if v & 2 else new)(ne_b, type, init)
+    return ops.concat(a, b, dim)
+
+
+@case("CONCAT", max_nmse=0, ne_a=[(3, 65, 2, 1)], n=[1, 5], transposed=[True])
+def concat_transposed(new: Leaves, ne_a: Shape, n: int, transposed: bool) -> Tensor:
+    """The convolution state and the transposed input of a recurrent layer."""
+    b = ops.transpose(new((ne_a[1], n, ne_a[2])))
+    return ops.concat(new(ne_a), b, 0)
+
+
+REPEATS: list[Shape] = [(1, 1, 1, 1), (2, 1, 1, 1), (1, 2, 1, 1), (1, 1, 2, 1), (1, 1, 1, 2), (3, 2, 2, 2)]
+
+
+@case("REPEAT", max_nmse=0, type=[F32], ne=[(10, 5, 4, 3), (1, 1, 33, 1)], nr=REPEATS)
+@case("REPEAT", max_nmse=0, type=[F16, I32], ne=[(10, 5, 4, 3)], nr=[(1, 1, 1, 2), (3, 2, 2, 2)])
+def repeat(new: Leaves, type: GGMLType, ne: Shape, nr: Shape) -> Tensor:
+    init = integers(-100, 100) if type is I32 else None
+    return ops.repeat_4d(new(ne, type, init), *(n * r for n, r in zip(ne, nr, strict=True)))
+
+
+@case("REPEAT", max_nmse=0, ne=[(1, 5, 4, 3)], nr=[(7, 1, 1, 1), (7, 2, 1, 1)], perm=[(0, 2, 1, 3), (1, 0, 2, 3)])
+def repeat_permuted(new: Leaves, ne: Shape, nr: Shape, perm: Shape) -> Tensor:
+    return ops.repeat_4d(new.permuted(ne, perm), *(n * r for n, r in zip(ne, nr, strict=True)))
+
+
+@case("PAD", max_nmse=0, ne_a=[(33, 5, 3, 2), (1, 1, 1, 1)],
+      pad=[(1, 0, 0, 0), (0, 3, 0, 0), (0, 0, 2, 0), (0, 0, 0, 8), (1, 2, 3, 4)], v=[False])  # fmt: skip
+@case("PAD", max_nmse=0, ne_a=[(33, 5, 3, 2)], pad=[(1, 2, 0, 1)], v=[True])
+def pad(new: Leaves, ne_a: Shape, pad: Shape, v: bool) -> Tensor:
+    return ops.pad(new.part(ne_a) if v else new(ne_a), *pad)
+
+
+@case("PAD", max_nmse=0, ne_a=[(33, 5, 3, 2)], pads=[(1, 1, 1, 1, 1, 1, 1, 1), (3, 0, 0, 2, 1, 0, 0, 1)])
+def pad_ext(new: Leaves, ne_a: Shape, pads: Shape) -> Tensor:
+    return ops.pad_ext(new(ne_a), *pads)
+
+
+WINDOWS: list[tuple[Shape, Shape]] = [
+    ((0, 0, 0, 0), (6, 5, 4, 3)),
+    ((1, 2, 0, 0), (4, 3, 4, 3)),
+    ((0, 0, 1, 0), (6, 5, 2, 3)),
+    ((0, 0, 0, 1), (6, 5, 4, 2)),
+    ((1, 1, 1, 1), (3, 2, 2, 2)),
+]
+
+
+def _window(a: Tensor, at: Shape) -> tuple[int, int, int, int]:
+    return (*a.nb[1:], sum(i * s for i, s in zip(at, a.nb, strict=True)))
+
+
+@case("SET", max_nmse=0, type=[F32, I32], ne=[(6, 5, 4, 3)], window=WINDOWS, inplace=[False, True])
+def set_(
+    new: Leaves, type: GGMLType, ne: Shape, window: tuple[Shape, Shape], inplace: bool
+) -> Tensor:
+    init = integers(-100, 100) if type is I32 else None
+    a, b = new(ne, type, init), new(window[1], type, init)
+    return ops.set_(a, b, *_window(a, window[0]), inplace)
+
+
+@case("ACC", ne=[(6, 5, 4, 3)], window=WINDOWS, inplace=[False, True])
+def acc(new: Leaves, ne: Shape, window: tuple[Shape, Shape], inplace: bool) -> Tensor:
+    a = new(ne)
+    return ops.acc(a, new(window[1]), *_window(a, window[0]), inplace)
+
+
+@case("ACC", ne=[(256, 17, 1, 1), (256, 17, 2, 3)], strided=["b_part", "b_permuted"])
+def acc_strided(new: Leaves, ne: Shape, strided: str) -> Tensor:
+    a, small = new(ne), (128, 9, ne[2], ne[3])
+    b = new.part(small) if strided == "b_part" else new.permuted(small, (1, 0, 2, 3))
+    return ops.acc(a, b, *_window(a, (64, 8, 0, 0)))

@@ -1,0 +1,155 @@
+"""Cases of ggml_py/ops/elementwise.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ggml_py import ops
+from ggml_py.tensor import Tensor
+from ggml_py.types import F16, F32, I32, GGMLType
+from llama_py_tools.test_backend_ops.case import Init, Leaves, case, integers, uniform
+
+Shape = tuple[int, ...]
+
+BINARY = {"ADD": ops.add, "SUB": ops.sub, "MUL": ops.mul, "DIV": ops.div}
+TILES = [(1, 1, 1, 1), (2, 1, 1, 1), (1, 2, 1, 1), (1, 1, 2, 1), (1, 1, 1, 2), (2, 2, 2, 2)]
+
+
+def _binary(name: str, build: Callable[..., Tensor]) -> None:
+    divisor = uniform(0.5, 1.5)
+
+    @case(name, type=[F32], ne=[(1, 1, 1, 1), (3, 1, 1, 1), (17, 5, 3, 2)], nr=TILES)
+    @case(name, type=[F16], ne=[(10, 5, 4, 3)], nr=TILES)
+    @case(name, type=[F32], ne=[(1, 1, 8, 1), (1, 65, 3, 2), (1, 1, 33, 5)], nr=[(257, 1, 1, 1)])
+    @case(name, type=[F32, F16], ne=[(63, 3, 1, 1), (100, 1, 2, 1)], nr=[(1, 7, 1, 3)])
+    @case(name, type=[F32], ne=[(0, 3, 1, 1), (5, 0, 1, 1)], nr=[(1, 1, 1, 1)])
+    def repeated(new: Leaves, type: GGMLType, ne: Shape, nr: Shape) -> Tensor:
+        shape = tuple(n * r for n, r in zip(ne, nr, strict=True))
+        return build(new(shape, type), new(ne, type, divisor))
+
+    @case(name, type=[F32, F16], ne=[(33, 5, 3, 2), (64, 4, 2, 1)], v=["a", "b", "both"])
+    def strided(new: Leaves, type: GGMLType, ne: Shape, v: str) -> Tensor:
+        a = new(ne, type) if v == "b" else new.part(ne, type)
+        b = new(ne, type, divisor) if v == "a" else new.part(ne, type, divisor)
+        return build(a, b)
+
+    @case(name, type_a=[F32], type_b=[F16], ne=[(33, 5, 3, 2)])
+    @case(name, type_a=[F16], type_b=[F32], ne=[(33, 5, 3, 2)])
+    def mixed(new: Leaves, type_a: GGMLType, type_b: GGMLType, ne: Shape) -> Tensor:
+        return build(new(ne, type_a), new(ne, type_b, divisor))
+
+    @case(name, type=[F32], ne=[(33, 5, 3, 2)], perm=[(0, 2, 1, 3), (1, 0, 2, 3)])
+    def permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
+        return build(new.permuted(ne, perm, type), new.permuted(ne, perm, type, divisor))
+
+    @case(name, type=[F32], ne=[(33, 5, 3, 2)], inplace=[True])
+    def inplace(new: Leaves, type: GGMLType, ne: Shape, inplace: bool) -> Tensor:
+        return build(new(ne, type), new(ne[:1], type, divisor), inplace=inplace)
+
+    @case(name, perf=True, type=[F32], ne=[(4096, 512, 1, 1)], nr=[(1, 1, 1, 1)])
+    @case(name, perf=True, type=[F32], ne=[(4096, 1, 1, 1)], nr=[(1, 1, 1, 1), (1, 512, 1, 1)])
+    def timed(new: Leaves, type: GGMLType, ne: Shape, nr: Shape) -> Tensor:
+        return repeated(new, type, ne, nr)
+
+
+for _name, _build in BINARY.items():
+    _binary(_name, _build)
+
+
+@case("ADD_ID", n_embd=[1, 17, 129], n_experts=[8], n_experts_used=[1, 4], n_token=[1, 3, 33])
+def add_id(
+    new: Leaves, n_embd: int, n_experts: int, n_experts_used: int, n_token: int
+) -> Tensor:
+    ids = new((n_experts_used, n_token), I32, integers(0, n_experts))
+    return ops.add_id(new((n_embd, n_experts_used, n_token)), new((n_embd, n_experts)), ids)
+
+
+@case("SCALE", type=[F32], ne=[(10, 10, 10, 10)], scale=[2.0], bias=[0.0, 1.0], inplace=[False, True])
+@case("SCALE", type=[F32], ne=[(1, 1, 1, 1), (257, 3, 1, 1)], scale=[-0.5], bias=[0.25])
+@case("SCALE", type=[F32], ne=[(0, 3, 1, 1), (5, 0, 1, 1)], scale=[2.0], bias=[1.0])
+@case("SCALE", perf=True, type=[F32], ne=[(4096, 512, 1, 1)], scale=[2.0], bias=[0.0])
+def scale(
+    new: Leaves, type: GGMLType, ne: Shape, scale: float, bias: float, inplace: bool = False
+) -> Tensor:
+    return ops.scale(new(ne, type), scale, bias, inplace)
+
+
+@case("CLAMP", type=[F32, F16], ne=[(1, 1, 1, 1), (7, 1, 5, 3), (257, 3, 1, 1)], min=[-0.5], max=[0.5])
+@case("CLAMP", type=[F32], ne=[(33, 5, 1, 1)], min=[6.103515625e-5], max=[float("inf")])
+def clamp(new: Leaves, type: GGMLType, ne: Shape, min: float, max: float) -> Tensor:
+    return ops.clamp(new(ne, type), min, max)
+
+
+WIDE = uniform(-25, 25)
+UNARY: dict[str, tuple[Callable[[Tensor], Tensor], Init]] = {
+    "ABS": (ops.abs, WIDE), "SGN": (ops.sgn, WIDE), "NEG": (ops.neg, WIDE), "STEP": (ops.step, WIDE),
+    "TANH": (ops.tanh, uniform(-8, 8)), "ELU": (ops.elu, uniform(-8, 8)), "RELU": (ops.relu, WIDE),
+    "SIGMOID": (ops.sigmoid, WIDE), "GELU": (ops.gelu, uniform(-8, 8)),
+    "GELU_QUICK": (ops.gelu_quick, uniform(-8, 8)), "GELU_ERF": (ops.gelu_erf, uniform(-8, 8)),
+    "SILU": (ops.silu, WIDE), "HARDSWISH": (ops.hardswish, WIDE), "HARDSIGMOID": (ops.hardsigmoid, WIDE),
+    "EXP": (ops.exp, uniform(-10, 10)), "EXPM1": (ops.expm1, uniform(-10, 10)),
+    "SOFTPLUS": (ops.softplus, WIDE), "FLOOR": (ops.floor, WIDE), "CEIL": (ops.ceil, WIDE),
+    "ROUND": (ops.round, WIDE), "TRUNC": (ops.trunc, WIDE), "SQR": (ops.sqr, WIDE),
+    "SQRT": (ops.sqrt, uniform(0, 100)), "LOG": (ops.log, uniform(0.01, 100)),
+    "SIN": (ops.sin, uniform(-6.5, 6.5)), "COS": (ops.cos, uniform(-6.5, 6.5)),
+}  # fmt: skip
+
+
+def _unary(name: str, build: Callable[[Tensor], Tensor], init: Init) -> None:
+    @case(name, type=[F32, F16], ne_a=[(128, 2, 2, 2), (5, 7, 11, 13)], v=[False, True])
+    @case(name, type=[F32], ne_a=[(1, 1, 1, 1), (3, 65, 1, 1), (257, 3, 1, 1), (5, 0, 1, 1)], v=[False])
+    @case(name, perf=True, type=[F32], ne_a=[(4096, 512, 1, 1)], v=[False])
+    def unary(new: Leaves, type: GGMLType, ne_a: Shape, v: bool) -> Tensor:
+        return build(new.part(ne_a, type, init) if v else new(ne_a, type, init))
+
+
+for _name, (_function, _init) in UNARY.items():
+    _unary(_name, _function, _init)
+
+
+def _extremes(name: str, build: Callable[[Tensor], Tensor]) -> None:
+    """Arguments at which a careless exponential overflows."""
+    values = (-150.0, -100.0, -89.0, -20.0, 0.0, 19.9, 20.1, 60.0, 89.0, 100.0, 150.0)
+
+    @case(name, type=[F32], ne_a=[(len(values), 3, 1, 1)], range=["extreme"])
+    def extreme(new: Leaves, type: GGMLType, ne_a: Shape, range: str) -> Tensor:
+        return build(new(ne_a, type, lambda rng, shape: rng.permutation(values * 3).reshape(shape)))
+
+
+for _name in ("SILU", "SIGMOID", "SOFTPLUS", "TANH", "EXP", "GELU", "GELU_QUICK"):
+    _extremes(_name, UNARY[_name][0])
+
+GATED = {
+    "REGLU": (ops.reglu, ops.reglu_split), "GEGLU": (ops.geglu, ops.geglu_split),
+    "SWIGLU": (ops.swiglu, ops.swiglu_split), "GEGLU_ERF": (ops.geglu_erf, ops.geglu_erf_split),
+    "GEGLU_QUICK": (ops.geglu_quick, ops.geglu_quick_split),
+}  # fmt: skip
+GATED_SHAPES: list[Shape] = [(128, 2, 2, 2), (34, 7, 3, 2), (2, 1, 1, 1), (514, 3, 1, 1), (6, 0, 1, 1)]
+GATE = uniform(-8, 8)
+
+
+def _gated(
+    name: str, halves: Callable[[Tensor, bool], Tensor], split: Callable[[Tensor, Tensor], Tensor]
+) -> None:
+    @case(name, type=[F32, F16], ne_a=GATED_SHAPES, v=[False], swapped=[False, True])
+    @case(name, type=[F32], ne_a=GATED_SHAPES[:2], v=[True], swapped=[False, True])
+    def one(new: Leaves, type: GGMLType, ne_a: Shape, v: bool, swapped: bool) -> Tensor:
+        return halves(new.part(ne_a, type, GATE) if v else new(ne_a, type, GATE), swapped)
+
+    @case(name, type=[F32, F16], ne_a=GATED_SHAPES, v=[False], split=[True])
+    @case(name, type=[F32], ne_a=GATED_SHAPES[:2], v=[True], split=[True])
+    @case(name, perf=True, type=[F32], ne_a=[(12288, 1, 1, 1), (12288, 512, 1, 1)], v=[False])
+    def two(new: Leaves, type: GGMLType, ne_a: Shape, v: bool, split: bool = True) -> Tensor:
+        both = [new.part(ne_a, type, GATE) if v else new(ne_a, type, GATE) for _ in "ab"]
+        return pair(both[0], both[1])
+
+    pair = split
+
+
+for _name, (_halves, _split) in GATED.items():
+    _gated(_name, _halves, _split)
+
+
+@case("SWIGLU_OAI", ne_a=[(128, 2, 2, 2), (5, 7, 3, 2), (257, 1, 1, 1)], alpha=[0.5, 1.702], limit=[2.0, 7.0])
+def swiglu_oai(new: Leaves, ne_a: Shape, alpha: float, limit: float) -> Tensor:
+    return ops.swiglu_oai(new(ne_a, F32, GATE), new(ne_a, F32, GATE), alpha, limit)

@@ -1,0 +1,42 @@
+"""Cases of ggml_py/ops/norm.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ggml_py import ops
+from ggml_py.tensor import Tensor
+from ggml_py.types import F32, GGMLType
+from llama_py_tools.test_backend_ops.case import Leaves, case, uniform
+
+Shape = tuple[int, ...]
+SIZES: list[Shape] = [(n, 5, 4, 3) for n in (1, 3, 17, 33, 63, 64, 65, 100, 257)]
+
+
+def _norm(name: str, build: Callable[[Tensor, float], Tensor]) -> None:
+    @case(name, type=[F32], ne=SIZES, v=[False, True], eps=[1e-6])
+    @case(name, type=[F32], ne=[(64, 5, 4, 3), (1025, 2, 1, 1)], v=[False, True], eps=[0.0, 1e-1])
+    @case(name, type=[F32], ne=[(64, 0, 1, 1)], v=[False], eps=[1e-6])
+    @case(name, perf=True, type=[F32], ne=[(4096, 1, 1, 1), (4096, 512, 1, 1)], v=[False], eps=[1e-6])
+    def norm(new: Leaves, type: GGMLType, ne: Shape, v: bool, eps: float) -> Tensor:
+        # Not centred on zero, so that a mean left out shows.
+        init = uniform(-1, 2)
+        return build(new.part(ne, type, init) if v else new(ne, type, init), eps)
+
+    @case(name, type=[F32], ne=[(33, 5, 4, 3)], perm=[(0, 2, 1, 3), (0, 3, 1, 2)], eps=[1e-6])
+    def permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape, eps: float) -> Tensor:
+        return build(new.permuted(ne, perm, type), eps)
+
+    @case(name, type=[F32], ne=[(65, 3, 1, 1)], scale=[1e-6, 1e6], eps=[1e-6])
+    def scaled(new: Leaves, type: GGMLType, ne: Shape, scale: float, eps: float) -> Tensor:
+        return build(new(ne, type, uniform(-scale, scale)), eps)
+
+
+for _name, _build in {"RMS_NORM": ops.rms_norm, "NORM": ops.norm, "L2_NORM": ops.l2_norm}.items():
+    _norm(_name, _build)
+
+
+@case("GROUP_NORM", type=[F32], ne=[(64, 64, 320, 1)], num_groups=[32], eps=[1e-6])
+@case("GROUP_NORM", type=[F32], ne=[(9, 9, 12, 2), (3, 1, 7, 1)], num_groups=[1, 3, 4], eps=[1e-6])
+def group_norm(new: Leaves, type: GGMLType, ne: Shape, num_groups: int, eps: float) -> Tensor:
+    return ops.group_norm(new(ne, type, uniform(-1, 2)), num_groups, eps)

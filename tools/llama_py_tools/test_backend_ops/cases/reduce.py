@@ -1,0 +1,57 @@
+"""Cases of ggml_py/ops/reduce.py."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ggml_py import ops
+from ggml_py.tensor import Tensor
+from ggml_py.types import F32, GGMLType
+from llama_py_tools.test_backend_ops.case import Array, Leaves, case
+
+Shape = tuple[int, ...]
+SIZES: list[Shape] = [(n, 5, 3, 2) for n in (1, 3, 17, 33, 63, 65, 100, 257)]
+
+
+def distinct(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Rows of shuffled, different values: no ties, so one right answer."""
+    row = np.arange(shape[-1]) - shape[-1] // 2
+    return rng.permuted(np.broadcast_to(row, shape).copy(), axis=-1)
+
+
+@case("SUM_ROWS", type=[F32], ne=SIZES, v=[False])
+@case("SUM_ROWS", type=[F32], ne=[(33, 5, 3, 2), (256, 1, 1, 1)], v=[True])
+@case("SUM_ROWS", type=[F32], ne=[(0, 3, 1, 1), (5, 0, 1, 1)], v=[False])
+def sum_rows(new: Leaves, type: GGMLType, ne: Shape, v: bool) -> Tensor:
+    return ops.sum_rows(new.part(ne, type) if v else new(ne, type))
+
+
+@case("SUM_ROWS", type=[F32], ne=[(11, 5, 6, 3)], perm=[(0, 2, 1, 3), (1, 0, 2, 3), (3, 2, 1, 0)])
+def sum_rows_permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
+    return ops.sum_rows(new.permuted(ne, perm, type))
+
+
+@case("SUM", type=[F32], ne=[(1, 1, 1, 1), (10, 5, 4, 3), (33, 1, 1, 1), (33, 1024, 1, 1)])
+def sum(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
+    return ops.sum(new(ne, type))
+
+
+@case("MEAN", type=[F32], ne=SIZES)
+def mean(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
+    return ops.mean(new(ne, type))
+
+
+@case("CUMSUM", type=[F32], ne=[*SIZES, (2048, 2, 1, 1), (5, 0, 1, 1)], v=[False])
+@case("CUMSUM", type=[F32], ne=[(33, 5, 3, 2)], v=[True])
+def cumsum(new: Leaves, type: GGMLType, ne: Shape, v: bool) -> Tensor:
+    return ops.cumsum(new.part(ne, type) if v else new(ne, type))
+
+
+@case("CUMSUM", type=[F32], ne=[(10, 5, 4, 3)], perm=[(1, 0, 2, 3)])
+def cumsum_permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
+    return ops.cumsum(new.permuted(ne, perm, type))
+
+
+@case("ARGMAX", max_nmse=0, type=[F32], ne=[(1, 1, 1, 1), (3, 33, 1, 1), (257, 5, 1, 1), (2000, 10, 1, 1)])
+def argmax(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
+    return ops.argmax(new(ne, type, distinct))

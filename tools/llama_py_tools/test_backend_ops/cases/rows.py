@@ -1,0 +1,84 @@
+"""Cases of ggml_py/ops/rows.py."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ggml_py import ops
+from ggml_py.tensor import Tensor
+from ggml_py.types import BY_NAME, F16, F32, I32, I64, GGMLType
+from llama_py_tools.test_backend_ops.case import Array, Init, Leaves, case, integers
+from llama_py_tools.test_backend_ops.cases.copy import quantization_bound
+from llama_py_tools.test_backend_ops.cases.reduce import distinct
+
+Shape = tuple[int, ...]
+PLAIN = [F32, F16, BY_NAME["bf16"]]
+BLOCKS = [BY_NAME[n] for n in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_K", "q5_K", "q6_K")]
+BLOCKS += [BY_NAME[n] for n in ("q2_K", "q3_K", "iq4_nl", "iq4_xs", "mxfp4")]
+STORED = [BY_NAME[n] for n in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl")]
+
+
+@case("GET_ROWS", type=PLAIN, n=[1, 17, 257], m=[5], r=[1, 4], be1=[1, 3], be2=[1], v=[False])
+@case("GET_ROWS", type=BLOCKS, n=[256, 768], m=[5], r=[4], be1=[1, 7], be2=[1], v=[False])
+@case("GET_ROWS", type=[F32, F16], n=[65], m=[5], r=[4], be1=[3], be2=[2], v=[False, True])
+@case("GET_ROWS", type=[F32, BLOCKS[0]], n=[256], m=[5], r=[0], be1=[1], be2=[1], v=[False])
+@case("GET_ROWS", type=[I32], n=[33], m=[5], r=[4], be1=[1], be2=[1], v=[False])
+@case("GET_ROWS", perf=True, type=[F32, BLOCKS[5]], n=[4096], m=[32000], r=[512], be1=[1], be2=[1], v=[False])
+def get_rows(
+    new: Leaves, type: GGMLType, n: int, m: int, r: int, be1: int, be2: int, v: bool
+) -> Tensor:
+    init = integers(-100, 100) if type is I32 else None
+    ids = new((2 * r if v else r, be1, be2), I32, integers(0, m))
+    if v:
+        ids = ops.view_3d(ids, r, be1, be2, ids.nb[1], ids.nb[2], 0)
+    return ops.get_rows(new((n, m, be1, be2), type, init), ids)
+
+
+def row_numbers(n_rows: int) -> Init:
+    """Different row numbers in each line: which of two writes to a row wins is not defined."""
+
+    def init(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        lines = [rng.permutation(n_rows)[: shape[-1]] for _ in range(int(np.prod(shape[:-1])))]
+        return np.array(lines).reshape(shape)
+
+    return init
+
+
+def _set_rows_bound(type: GGMLType, ne: Shape, nr23: Shape, **_: object) -> float:
+    return quantization_bound(type, ne[0] * ne[1] * ne[2] * nr23[0] * ne[3] * nr23[1])
+
+
+@case("SET_ROWS", type=[F32, F16, BY_NAME["bf16"]], type_idx=[I64], ne=[(1, 8, 1, 3), (33, 5, 3, 2)],
+      nr23=[(1, 1), (2, 3)], r=[1, 4], v=[False])  # fmt: skip
+@case("SET_ROWS", max_nmse=_set_rows_bound, type=STORED, type_idx=[I64], ne=[(256, 11, 2, 3), (32, 8, 1, 1)],
+      nr23=[(2, 1)], r=[1, 7], v=[False])  # fmt: skip
+@case("SET_ROWS", type=[F32, F16], type_idx=[I32], ne=[(65, 8, 1, 3)], nr23=[(1, 1)], r=[5], v=[False, True])
+@case("SET_ROWS", type=[F16], type_idx=[I64], ne=[(65, 8, 1, 1)], nr23=[(1, 1)], r=[0], v=[False])
+@case("SET_ROWS", type=[F16], type_idx=[I64], ne=[(1, 256, 1, 1)], nr23=[(1, 1)], r=[200], v=[False])
+def set_rows(
+    new: Leaves, type: GGMLType, type_idx: GGMLType, ne: Shape, nr23: Shape, r: int, v: bool
+) -> Tensor:
+    n0, n_rows, n2, n3 = ne[0], ne[1], ne[2] * nr23[0], ne[3] * nr23[1]
+    src = new.part((n0, r, n2, n3)) if v else new((n0, r, n2, n3))
+    idx = new((r, ne[2], ne[3]), type_idx, row_numbers(n_rows))
+    return ops.set_rows(new((n0, n_rows, n2, n3), type), src, idx)
+
+
+SORTED: list[Shape] = [(n, 3, 2, 1) for n in (1, 3, 16, 17, 33, 65, 100, 257, 1024)]
+
+
+@case("ARGSORT", max_nmse=0, type=[F32], ne=[*SORTED, (5, 0, 1, 1)], order=["asc", "desc"])
+@case("ARGSORT", perf=True, type=[F32], ne=[(128, 512, 1, 1)], order=["desc"])
+def argsort(new: Leaves, type: GGMLType, ne: Shape, order: str) -> Tensor:
+    return ops.argsort(new(ne, type, distinct), order)
+
+
+def in_any_order(ids: Array) -> Array:
+    return np.sort(ids, axis=-1)
+
+
+@case("TOP_K", max_nmse=0, compare=in_any_order, type=[F32], ne=SORTED, k=[1])
+@case("TOP_K", max_nmse=0, compare=in_any_order, type=[F32], ne=SORTED[3:], k=[3, 15])
+@case("TOP_K", max_nmse=0, compare=in_any_order, type=[F32], ne=[(40, 2, 1, 1)], k=[39, 40])
+def top_k(new: Leaves, type: GGMLType, ne: Shape, k: int) -> Tensor:
+    return ops.top_k(new(ne, type, distinct), k)

@@ -1,0 +1,210 @@
+"""Output of test-backend-ops: console lines as llama.cpp prints them, CSV, JSON and SQL."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from ggml_py.backend import Device
+from llama_py_tools.test_backend_ops.case import Case
+from llama_py_tools.test_backend_ops.run import Outcome, Status, Timing
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+@dataclass(slots=True)
+class Record:
+    """One case on one backend; the fields are llama.cpp's."""
+
+    backend_name: str
+    op_name: str
+    op_params: str
+    test_mode: str
+    supported: bool
+    passed: bool
+    error_message: str = ""
+    time_us: float = 0.0
+    flops: float = 0.0
+    bandwidth_gb_s: float = 0.0
+    memory_kb: int = 0
+    n_runs: int = 0
+    device_description: str = ""
+    backend_reg_name: str = ""
+    test_time: str = field(default_factory=_now)
+
+
+def record(
+    case: Case, device: Device, mode: str, outcome: Outcome, timing: Timing | None = None
+) -> Record:
+    r = Record(
+        backend_name=device.name,
+        op_name=case.op,
+        op_params=case.vars,
+        test_mode=mode,
+        supported=outcome.status is not Status.NOT_SUPPORTED,
+        passed=outcome.status is Status.OK,
+        error_message=outcome.reason.strip(),
+        device_description=device.description,
+        backend_reg_name=device.name.rstrip("0123456789"),
+    )
+    if timing is not None:
+        seconds = timing.time_us / 1e6
+        r.time_us, r.n_runs, r.memory_kb = timing.time_us, timing.n_runs, timing.nbytes // 1024
+        r.flops = timing.flops / seconds
+        r.bandwidth_gb_s = 0.0 if timing.flops else timing.nbytes / seconds / 2**30
+    return r
+
+
+class Report:
+    """The interface; only the console says anything about backends and totals."""
+
+    def start(self, n_devices: int) -> None:
+        """Called once, first."""
+
+    def device(self, index: int, n_devices: int, device: Device, skipped: str = "") -> None:
+        """A device is about to be tested, or is skipped for a reason."""
+
+    def record(self, r: Record) -> None:
+        """A case is done."""
+
+    def summary(self, device: Device, n_ok: int, n_run: int, failed: list[str]) -> None:
+        """A device is done (test mode)."""
+
+    def status(self, device: Device, ok: bool) -> None:
+        """A device is done."""
+
+    def finish(self, n_ok: int, n_devices: int) -> None:
+        """Called once, last."""
+
+
+class Console(Report):
+    def __init__(self) -> None:
+        self.colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+    def paint(self, text: str, code: int) -> str:
+        return f"\033[1;{code}m{text}\033[0m" if self.colour else text
+
+    def verdict(self, ok: bool, good: str = "OK", bad: str = "FAIL") -> str:
+        return self.paint(good, 32) if ok else self.paint(bad, 31)
+
+    def start(self, n_devices: int) -> None:
+        print(f"Testing {n_devices} devices\n")
+
+    def device(self, index: int, n_devices: int, device: Device, skipped: str = "") -> None:
+        print(f"Backend {index + 1}/{n_devices}: {device.name}")
+        if skipped:
+            print(f"  {skipped}")
+            return
+        free, total = device.memory()
+        print(f"  Device description: {device.description}")
+        print(f"  Device memory: {total >> 20} MB ({free >> 20} MB free)\n")
+
+    def record(self, r: Record) -> None:
+        text = {"test": self._test, "perf": self._perf, "support": self._support}[r.test_mode](r)
+        print(f"  {r.op_name}({r.op_params}): {text}", flush=True)
+
+    def _test(self, r: Record) -> str:
+        if not r.supported:
+            return f"not supported [{r.error_message}]"
+        return f"{r.error_message} {self.verdict(r.passed)}".lstrip()
+
+    def _support(self, r: Record) -> str:
+        why = "" if r.supported else f" [{r.error_message}]"
+        return self.verdict(r.supported, "SUPPORTED", "NOT SUPPORTED") + why
+
+    def _perf(self, r: Record) -> str:
+        if not r.supported:
+            return "not supported"
+        width = len(f"  {r.op_name}({r.op_params}): ")
+        pad = " " * (-(width + 5) % 8 + 5)
+        runs = f"{pad}    {r.n_runs:8d} runs - {r.time_us:8.2f} us/run - "
+        if r.flops:
+            speed = self.paint(_flops(r.flops) + "S", 34)
+            return f"{runs}{_flops(r.flops * r.time_us / 1e6)}/run - {speed}"
+        return f"{runs}{r.memory_kb:8d} kB/run - " + self.paint(f"{r.bandwidth_gb_s:7.2f} GB/s", 34)
+
+    def summary(self, device: Device, n_ok: int, n_run: int, failed: list[str]) -> None:
+        print(f"  {n_ok}/{n_run} tests passed")
+        if failed:
+            print("\nFailing tests:")
+            print("\n".join(f"  {name}" for name in failed))
+
+    def status(self, device: Device, ok: bool) -> None:
+        print(f"  Backend {device.name}: {self.verdict(ok)}")
+
+    def finish(self, n_ok: int, n_devices: int) -> None:
+        print(f"{n_ok}/{n_devices} backends passed")
+        print(self.verdict(n_ok == n_devices))
+
+
+def _flops(n: float) -> str:
+    for unit, size in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
+        if n >= size:
+            return f"{n / size:6.2f} {unit}FLOP"
+    return f"{n / 1e3:6.2f} kFLOP"
+
+
+CSV_FIELDS = (
+    "backend_name", "op_name", "op_params", "test_mode", "supported", "error_message",
+    "backend_reg_name",
+)  # fmt: skip
+
+
+def _plain(r: Record) -> dict[str, Any]:
+    """Booleans as 0 and 1; in support mode the message says yes or why not."""
+    row = asdict(r)
+    row.update(supported=int(r.supported), passed=int(r.passed))
+    if r.test_mode == "support" and r.supported:
+        row["error_message"] = "yes"
+    return row
+
+
+class Csv(Report):
+    def start(self, n_devices: int) -> None:
+        self.writer = csv.DictWriter(
+            sys.stdout,
+            CSV_FIELDS,
+            extrasaction="ignore",
+            quoting=csv.QUOTE_ALL,
+            lineterminator="\n",
+        )
+        self.writer.writeheader()
+
+    def record(self, r: Record) -> None:
+        self.writer.writerow(_plain(r))
+
+
+class Json(Report):
+    """One array, one object a line."""
+
+    separator = "[\n"
+
+    def record(self, r: Record) -> None:
+        print(f"{self.separator}{json.dumps(asdict(r))}", end="", flush=True)
+        self.separator = ",\n"
+
+    def finish(self, n_ok: int, n_devices: int) -> None:
+        print("[]" if self.separator == "[\n" else "\n]")
+
+
+class Sql(Report):
+    def start(self, n_devices: int) -> None:
+        kinds = {"str": "TEXT", "float": "REAL"}
+        columns = [f"  {f.name} {kinds.get(str(f.type), 'INTEGER')}" for f in fields(Record)]
+        print("CREATE TABLE IF NOT EXISTS test_backend_ops (")
+        print(",\n".join(columns) + "\n);\n")
+
+    def record(self, r: Record) -> None:
+        row = _plain(r)
+        values = ", ".join("'" + str(v).replace("'", "''") + "'" for v in row.values())
+        print(f"INSERT INTO test_backend_ops ({', '.join(row)}) VALUES ({values});")
+
+
+REPORTS: dict[str, type[Report]] = {"console": Console, "csv": Csv, "json": Json, "sql": Sql}

@@ -1,0 +1,237 @@
+"""Runs a case on a device and on the reference, and says what differs."""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ggml_py.backend import Buffer, Bytes, CompileOptions, Device, HostBuffer
+from ggml_py.graph import Graph
+from ggml_py.ops.registry import OPS
+from ggml_py.tensor import Tensor
+from ggml_ref.values import load, store
+from llama_py_tools.test_backend_ops.case import Array, Case, Leaves
+
+POISON = 0xFF  # as f32, f16 or bf16 these bytes are NaN; as integers -1
+GUARD = 4096  # bytes around every tensor that nobody may write
+PERF_SECONDS = 1.0
+
+
+class Status(enum.Enum):
+    OK = "OK"
+    FAIL = "FAIL"
+    NOT_SUPPORTED = "not supported"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """status, and why if it is not OK; the largest error seen."""
+
+    status: Status
+    reason: str = ""
+    error: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Microseconds a run, number of runs, bytes read and written by one run, and its flops."""
+
+    time_us: float
+    n_runs: int
+    nbytes: int
+    flops: float
+
+
+class Bench:
+    """A case's graph in the memory of one device: every tensor apart, guards between, all poisoned."""
+
+    def __init__(self, case: Case, device: Device) -> None:
+        self.case = case
+        self.device = device
+        self.graph, self.leaves = case.graph()
+        self.guards: list[tuple[int, int, Tensor | None]] = []
+        self.buffer = self._allocate()
+
+    def _allocate(self) -> Buffer:
+        owners = [t for t in (*self.graph.leafs, *self.graph.nodes) if t.view_src is None]
+        end, alignment = 0, max(self.device.alignment, 1)
+        before: Tensor | None = None
+        for t in owners:
+            t.offset = -(-(end + GUARD) // alignment) * alignment
+            self.guards.append((end, t.offset, before))
+            end, before = t.offset + t.nbytes, t
+        self.guards.append((end, end + GUARD, before))
+        buffer = self.device.alloc(end + GUARD)
+        buffer.clear(POISON)
+        for t in owners:
+            t.buffer = buffer
+        for t in self.graph.nodes:
+            if t.view_src is not None:
+                t.buffer, t.offset = buffer, t.view_src.offset + t.view_offs
+        return buffer
+
+    def why_not(self) -> str:
+        for t in self.graph.compute_nodes():
+            if reason := self.device.why_not(t):
+                return reason
+        return ""
+
+    def write(self, inputs: list[Bytes]) -> None:
+        """Put the inputs in place, and let the device prepare the weights."""
+        for leaf, data in zip(self.leaves.inits, inputs, strict=True):
+            self.buffer.write(leaf.offset, data)
+        for weight in self.leaves.weights:
+            uses = [t.op for t in self.graph.nodes if any(s is weight for s in t.src)]
+            self.device.prepare_weight(weight, uses)
+
+    def run(self) -> None:
+        nodes = self.graph.compute_nodes()
+        self.device.compile(nodes, CompileOptions(fuse=self.case.fused)).run()
+
+    def written_leaves(self) -> list[Tensor]:
+        """Inputs in whose memory a node's result lives."""
+        roots = [t.view_src for t in self.graph.compute_nodes() if t.view_src is not None]
+        return [leaf for leaf in self.leaves.inits if any(r is leaf for r in roots)]
+
+    def results(self) -> list[Tensor]:
+        """What is compared: each computed node, or only the last; then inputs that were written."""
+        nodes = self.graph.compute_nodes()
+        return [*(nodes[-1:] if self.case.fused else nodes), *self.written_leaves()]
+
+    def values(self, t: Tensor) -> Array:
+        """float64 or int64 [ne3, ne2, ne1, ne0]"""
+        assert t.buffer is not None
+        copy = Tensor(t.type, t.ne, nb=t.nb)
+        copy.buffer = HostBuffer(t.buffer.read(t.offset, t.nbytes))
+        return load(copy)
+
+    def bytes_of_inputs(self) -> list[Bytes]:
+        return [self.buffer.read(t.offset, t.nbytes) for t in self.leaves.inits]
+
+    def damage(self, before: list[Bytes]) -> str:
+        """ "" or which guard or input a kernel wrote to."""
+        for start, end, t in self.guards:
+            if (self.buffer.read(start, end - start) != POISON).any():
+                where = "before the first tensor" if t is None else f"after {_name(t)}"
+                return f"sentinel mismatch: written {where} "
+        written = self.written_leaves()
+        for t, old, new in zip(self.leaves.inits, before, self.bytes_of_inputs(), strict=True):
+            if not any(t is w for w in written) and (old != new).any():
+                return f"input modified: {_name(t)} "
+        return ""
+
+
+def draw_inputs(leaves: Leaves, seed: list[int]) -> list[Bytes]:
+    """The bytes of every input, in order; quantized types are quantized by the reference."""
+    rng = np.random.default_rng(seed)
+    drawn = []
+    for leaf, init in leaves.inits.items():
+        t = Tensor(leaf.type, leaf.ne)
+        t.buffer = HostBuffer(np.zeros(t.nbytes, np.uint8))
+        store(t, np.broadcast_to(init(rng, t.ne[::-1]), t.ne[::-1]))
+        drawn.append(t.buffer.data)
+    return drawn
+
+
+def evaluate(case: Case, device: Device, reference: Device, seed: int = 0) -> Outcome:
+    """Run on both and compare every value; a device that raises fails the case, not the run."""
+    expected, got = Bench(case, reference), Bench(case, device)
+    for bench in (got, expected):
+        if reason := bench.why_not():
+            return Outcome(Status.NOT_SUPPORTED, f"{bench.device.name}: {reason}")
+    inputs = draw_inputs(got.leaves, case.seed(seed))
+    expected.write(inputs)
+    expected.run()
+    try:
+        got.write(inputs)
+        before = got.bytes_of_inputs()
+        got.run()
+    except Exception as e:  # whatever a backend raises is this case's failure
+        return Outcome(Status.FAIL, f"{type(e).__name__}: {e} ")
+    if damage := got.damage(before):
+        return Outcome(Status.FAIL, damage)
+    return _compare(case, expected, got)
+
+
+def _compare(case: Case, expected: Bench, got: Bench) -> Outcome:
+    largest, bound = 0.0, case.bound()
+    for a, b in zip(expected.results(), got.results(), strict=True):
+        x, y = expected.values(a), got.values(b)
+        names = (expected.device.name, got.device.name)
+        if reason := _nonfinite(x, y, *names):
+            return Outcome(Status.FAIL, f"[{_name(a)}] {reason} ")
+        if case.compare is not None:
+            x, y = case.compare(x), case.compare(y)
+        error = nmse(x, y)
+        largest = max(largest, error)
+        if error > bound:
+            return Outcome(Status.FAIL, f"[{_name(a)}] ERR = {error:.9g} > {bound:.9g} ", error)
+    return Outcome(Status.OK, "", largest)
+
+
+def _nonfinite(x: Array, y: Array, name_x: str, name_y: str) -> str:
+    """NaN and infinity must be at the same places; what the reference leaves unwritten stays NaN."""
+    if x.size and np.isnan(x).all():
+        return f"NaN everywhere in {name_x}"
+    for what, a, b in (("NaN", np.isnan(x), np.isnan(y)), ("inf", _infinite(x), _infinite(y))):
+        if (a != b).any():
+            i = tuple(int(n) for n in np.argwhere(a != b)[0])
+            return f"{what} at index {list(i)} ({name_y}={y[i]:g} {name_x}={x[i]:g})"
+    return ""
+
+
+def _infinite(x: Array) -> Array:
+    """The sign where |x| is infinity or the largest float32, else 0."""
+    return np.where(np.abs(x) >= np.finfo(np.float32).max, np.sign(x), 0)
+
+
+def nmse(x: Array, y: Array) -> float:
+    """sum((x - y)^2) / sum(x^2) over the finite elements."""
+    finite = np.isfinite(x)
+    x, y = x[finite].astype(np.float64), y[finite].astype(np.float64)
+    error, size = ((x - y) ** 2).sum(), (x * x).sum()
+    if error == 0:
+        return 0.0
+    return float(error / size) if size else float("inf")
+
+
+def measure(case: Case, device: Device, seed: int = 0) -> Timing:
+    """Time the case's last node: repeated in one program, for at least a second."""
+    bench = Bench(case, device)
+    bench.write(draw_inputs(bench.leaves, case.seed(seed)))
+    bench.run()
+    nodes = bench.graph.compute_nodes()
+    timed = nodes if case.fused else nodes[-1:]
+    nbytes = sum(t.nbytes for t in {id(t): t for t in _touched(timed)}.values())
+    flops = case.flops(**case.args) if case.flops else 0.0
+    target = 8e9 / flops if flops else 8 * 2**30 / max(nbytes, 1)
+    repeat = int(min(1000, target)) + 1
+    program = device.compile(timed * repeat, CompileOptions(fuse=case.fused))
+    program.run()
+    spent, runs = 0.0, 0
+    while spent < PERF_SECONDS:
+        start = time.perf_counter()
+        program.run()
+        spent += time.perf_counter() - start
+        runs += repeat
+    return Timing(spent / runs * 1e6, runs, nbytes, flops)
+
+
+def _touched(nodes: list[Tensor]) -> Iterator[Tensor]:
+    for t in nodes:
+        yield t
+        yield from (s for s in t.src if s is not None)
+
+
+def why_not(case: Case, device: Device) -> str:
+    """ "" if the device can run every node of the case. Nothing is allocated."""
+    graph: Graph = case.graph()[0]
+    return next((why for t in graph.compute_nodes() if (why := device.why_not(t))), "")
+
+
+def _name(t: Tensor) -> str:
+    return t.name if t.op == "NONE" or t.op not in OPS else t.op

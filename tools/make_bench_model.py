@@ -1,0 +1,113 @@
+"""Write a GGUF file of realistic shape with random weights, for benchmarks.
+
+    python tools/make_bench_model.py --arch qwen3 --size 0.6b --type Q4_K_M --out FILE.gguf
+
+The same arguments give the same bytes. The text it generates is noise; speed, memory and the mix of
+types are those of a real model. --vocab takes the tokenizer of another GGUF file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import gguf
+import numpy as np
+from gguf import GGMLQuantizationType, GGUFValueType
+from numpy.typing import NDArray
+
+from bench_model import kimi_linear, qwen3, qwen35moe, vocabulary
+from bench_model.blocks import RandomMatrix
+from bench_model.mix import BASE, Mix
+from bench_model.spec import Architecture, TensorSpec, Value
+from bench_model.vocabulary import Vocabulary
+
+SIZES: dict[str, Mapping[str, Architecture]] = {
+    "qwen3": qwen3.SIZES,
+    "qwen35moe": qwen35moe.SIZES,
+    "kimi-linear": kimi_linear.SIZES,
+}
+N_VOCAB = 248320  # of the qwen35 family
+
+
+def write(path: Path, arch: Architecture, kind: str, vocab: Vocabulary, seed: int) -> None:
+    """Write `arch` with its matrices in the mix `kind`."""
+    tensors = list(arch.tensors(len(vocab.tokens)))
+    mix = Mix(kind, tensors, arch.n_layer)
+    writer = gguf.GGUFWriter(str(path), arch.name)
+    writer.add_name(f"random {arch.name}")
+    writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
+    writer.add_file_type(gguf.LlamaFileType[f"MOSTLY_{kind}"])
+    prefixed = {f"{arch.name}.{key}": value for key, value in arch.keys().items()}
+    for key, value in {**prefixed, **vocab.keys()}.items():
+        add_key(writer, key, value)
+    contents = []
+    for t in tensors:
+        dtype = mix.type_of(t)
+        contents.append(content(t, dtype, seed))
+        shape = t.ne[::-1]
+        writer.add_tensor_info(t.name, shape, np.dtype("f4"), contents[-1].nbytes, dtype)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    for data in contents:
+        writer.write_tensor_data(data)
+    writer.close()
+
+
+def content(
+    t: TensorSpec, dtype: GGMLQuantizationType, seed: int
+) -> NDArray[np.float32] | RandomMatrix:
+    """The data of one tensor, fixed by the arguments; a matrix is made when it is written."""
+    rng = np.random.default_rng([seed, zlib.crc32(t.name.encode())])
+    if t.values:
+        return t.values(rng, t.n_elements).astype(np.float32)
+    return RandomMatrix(dtype, t.n_elements, t.std, rng)
+
+
+def add_key(writer: gguf.GGUFWriter, key: str, value: Value) -> None:
+    """Add a metadata value; plain integers are unsigned in model files."""
+    kind = GGUFValueType.get_type(value)
+    writer.add_key_value(key, value, GGUFValueType.UINT32 if kind is GGUFValueType.INT32 else kind)
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    sizes = "; ".join(f"{arch}: {', '.join(known)}" for arch, known in SIZES.items())
+    parser.add_argument("--arch", required=True, choices=SIZES)
+    parser.add_argument("--size", help=f"default: the first of {sizes}")
+    parser.add_argument("--type", required=True, choices=BASE)
+    parser.add_argument("--out", required=True, type=Path)
+    parser.add_argument("--vocab", type=Path, help="GGUF file to copy the tokenizer from")
+    parser.add_argument("--n-vocab", type=int, default=N_VOCAB, help="default: %(default)s")
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args(arguments)
+    args.size = args.size or next(iter(SIZES[args.arch]))
+    if args.size not in SIZES[args.arch]:
+        parser.error(f"no size {args.size}; known: {sizes}")
+    return args
+
+
+def main() -> int:
+    args = parse()
+    arch = SIZES[args.arch][args.size]
+    try:
+        if args.vocab:
+            vocab = vocabulary.copied(args.vocab, args.n_vocab)
+        else:
+            vocab = vocabulary.synthetic(args.n_vocab)
+        write(args.out, arch, args.type, vocab, args.seed)
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(f"{args.out}: {args.out.stat().st_size / 2**20:.0f} MiB", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
