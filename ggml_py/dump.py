@@ -1,7 +1,7 @@
 """Graphs as data and as text: one record a node, to read, to keep, and to compare.
 
-A record has the keys of llama.cpp's node lists: dec (which graph of a run), i, name, op, type, ne, nb,
-offs (bytes into view_src), flags, view_src, params (op_params as 16 words), src.
+A record's keys: dec (which graph of a run), i, name, op, type, ne, nb, offs (bytes into view_src),
+flags, view_src, params (op_params as 16 words), src. Lists of llama.cpp's nodes have the same.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Graph inputs: leafs whose values are set before each run, and whether a built graph still fits
 (llama-graph.h).
 
-Each input knows its tensors, fills them from a ubatch (`set_input`), and says whether the tensors it
-made would be the same for other parameters (`can_reuse`); if so it takes over their memory context.
+Each input knows its tensors, fills them from a ubatch (`set_input`), and says whether the tensors
+it made would be the same for other parameters (`can_reuse`); if so it takes over their memory
+context.
 """
 
 from __future__ import annotations
@@ -144,6 +145,28 @@ class InputEmbd:
 
     def can_reuse(self, params: GraphParams) -> bool:
         return self.tokens.ne[0] == params.ubatch.n_tokens
+
+
+class InputEmbdH:
+    """Token ids, each with the hidden state before it, for a draft graph (llm_graph_input_embd_h).
+
+    tokens  I32 [n_tokens]; embd F32 [n_embd, n_tokens] in their place; h F32 [n_embd, n_tokens]
+    """
+
+    def __init__(self, n_embd: int, n_tokens: int) -> None:
+        self.tokens = new_input("", I32, n_tokens)
+        self.embd = new_input("", F32, n_embd, n_tokens)
+        self.h = new_input("mtp_h_input", F32, n_embd, n_tokens)
+
+    def set_input(self, ubatch: UBatch) -> None:
+        if ubatch.token is not None:
+            _write(self.tokens, ubatch.token)
+        if ubatch.embd is not None:
+            _write(self.embd, ubatch.embd)
+            _write(self.h, ubatch.embd)
+
+    def can_reuse(self, params: GraphParams) -> bool:
+        return self.h.ne[1] == params.ubatch.n_tokens
 
 
 class InputPos:

@@ -114,11 +114,13 @@ class WeightLoader:
         """
         if optional and not self.has(f"{stem}.weight"):
             return None
-        experts = ne[2:]
+        experts = len(ne) > 2
         linear = Linear(
             self.tensor(f"{stem}.weight", *ne, use="MUL_MAT_ID" if experts else "MUL_MAT")
         )
-        linear.scale = self._scale(stem, experts[0] if experts else 1, "REPEAT" if experts else "MUL")
+        linear.scale = (
+            self._scale(stem, ne[2], "REPEAT") if experts else self._scale(stem, 1, "MUL")
+        )
         if bias:
             use = "ADD_ID" if experts else "ADD"
             linear.bias = self.optional(f"{stem}.bias", *ne[1:], use=use)
@@ -197,7 +199,7 @@ class WeightLoader:
         return self.optional(f"{stem}.scale", n, use=use)
 
     def _tie(self, name: str, use: str) -> Tensor:
-        """A second tensor on the bytes of a declared one, which a device may lay out its own way."""
+        """A second tensor on the bytes of a declared one; a device may lay it out differently."""
         if name not in self._declared:
             return Tensor(F32, (1,), name=name)
         original, _ = self._declared[name]

@@ -6,10 +6,11 @@ import ctypes
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
+
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import View, block_address, new_blocks, pack, set_scratch
-from numpy.typing import NDArray
 
 Array = NDArray[np.generic]
 SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)

@@ -15,91 +15,22 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.driver import (
+    GENERATION,
+    PROGRAM,
+    QUIT,
+    SEEN,
+    STEPS,
+    TIMES,
+    WORDS_PER_THREAD,
+    launch,
+    work,
+)
 from ggml_cpu.objcache import load_kernels
-
-# The control block, int64 words; words that different threads write are on different cache lines.
-GENERATION = 0  # runs started so far
-PROGRAM, STEPS, TIMES, QUIT = 16, 17, 18, 19
-ARRIVED = 32  # threads at the barrier
-PASSED = 48  # barriers passed so far
-SEEN = 64  # + 16 * ith: the generation thread ith ran last
-WORDS_PER_THREAD = 16
-
-PAUSES = 200  # spins before the core is offered to others; more cost much when cores are shared
-IDLE_NS = 20_000_000  # without work for this long, a worker goes to sleep
-
-
-@fn
-def barrier(control, nth):
-    """Wait until all threads are here."""
-    passed = v.atomic_load(control + 8 * PASSED)
-    if v.atomic_add(control + 8 * ARRIVED, 1) == nth - 1:
-        v.atomic_store(control + 8 * ARRIVED, 0)
-        v.atomic_store(control + 8 * PASSED, passed + 1)
-    else:
-        spins = 0
-        while v.atomic_load(control + 8 * PASSED) == passed:
-            v.pause()
-            spins += 1
-            if spins >= PAUSES:  # a thread we wait for may need this core
-                v.sched_yield()
-                spins = 0
-
-
-@fn
-def run_steps(control, ith, nth):
-    """One thread's part of the program in the control block."""
-    step = v.ld_i64(control + 8 * PROGRAM)
-    times = v.ld_i64(control + 8 * TIMES)
-    before = v.nanoseconds() if times != 0 else 0
-    for i in range(v.ld_i64(control + 8 * STEPS)):
-        v.call_kernel(v.ld_i64(step + 16 * i), v.ld_i64(step + 16 * i + 8), ith, nth)
-        if nth > 1:
-            barrier(control, nth)
-        if times != 0 and ith == 0:
-            after = v.nanoseconds()
-            v.st_i64(times + 8 * i, v.ld_i64(times + 8 * i) + after - before)
-            before = after
-
-
-@kernel(name="executor_launch")
-def launch(control, ith, nth):
-    """Thread 0: start a run and take part in it; returns when every step is done."""
-    v.atomic_add(control + 8 * GENERATION, 1)
-    run_steps(control, 0, nth)
-
-
-@kernel(name="executor_work")
-def work(control, ith, nth):
-    """Other threads: take part in runs until told to quit, or idle for IDLE_NS."""
-    seen = control + 8 * (SEEN + WORDS_PER_THREAD * ith)
-    spins = 0
-    idle_since = 0
-    while True:
-        generation = v.atomic_load(control + 8 * GENERATION)
-        if generation != v.ld_i64(seen):
-            v.st_i64(seen, generation)
-            if v.ld_i64(control + 8 * QUIT) != 0:
-                return
-            run_steps(control, ith, nth)
-            spins = 0
-            idle_since = 0
-        elif spins < PAUSES:
-            v.pause()
-            spins += 1
-        else:
-            v.sched_yield()
-            now = v.nanoseconds()
-            if idle_since == 0:
-                idle_since = now
-            elif now - idle_since > IDLE_NS:
-                return
 
 
 class _Natives:
-    """The two native functions of this file."""
+    """The native side, driver.py."""
 
     def __init__(self) -> None:
         kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)

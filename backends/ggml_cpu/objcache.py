@@ -11,7 +11,8 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from ggml_cpu import store
-from ggml_cpu.compile import Progress, compile_kernels, machine
+from ggml_cpu.codegen import machine
+from ggml_cpu.compile import Progress, compile_kernels
 from ggml_cpu.kernel import REGISTRY, Kernel
 from ggml_cpu.symbols import bind_externals, symbol_of
 from ggml_py.errors import BackendError
@@ -71,4 +72,5 @@ def load_kernels(
 
     `progress(done, total, name)` reports compilation. Raises BackendError where one fails.
     """
-    return _LIBRARY.load([k if isinstance(k, Kernel) else REGISTRY.kernels[k] for k in kernels], progress)
+    declared = [k if isinstance(k, Kernel) else REGISTRY.kernels[k] for k in kernels]
+    return _LIBRARY.load(declared, progress)

@@ -29,7 +29,7 @@ from ggml_cpu.kernel import Kernel
 
 MAGIC = b"llama-py object\n"
 UNUSED_DAYS = 30
-_CORE = ("target.py", "params.py", "symbols.py", "compile.py", "vocabulary/*.py")
+_CORE = ("target.py", "params.py", "symbols.py", "codegen.py", "vocabulary/*.py")
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 

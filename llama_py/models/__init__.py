@@ -1,6 +1,6 @@
 """Architectures, one file each, found by name and imported when a model needs them.
 
-The file of architecture `kimi-linear` is kimi_linear.py. Files that start with `_` are shared parts.
+The file of an architecture is its name with `-` as `_`. Files that start with `_` are shared parts.
 """
 
 from __future__ import annotations

@@ -26,7 +26,6 @@ from llama_py.inputs import InputAttnKV
 from llama_py.models._graph import GraphContext
 from llama_py.weights import Layer, Linear
 
-
 HINT_HADAMARD = 1  # ggml.h:GGML_HINT_SRC0_IS_HADAMARD
 
 

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
 from ggml_py.backend import Device
+from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
 from llama_py.gguf_file import GGUFFile
 from llama_py.hparams import HParams
@@ -56,7 +57,7 @@ class Model(ABC):
         """Raises HParamsError and WeightsError before anything is allocated."""
         self.hparams = self.hparams_class(file.metadata, self.arch)
         self.device = device
-        self.load_mtp = load_mtp and self.hparams.n_layer_nextn > 0
+        self.load_mtp = load_mtp
         weights = WeightLoader(file.tensors, str(file.path))
         self.load_tensors(weights)
         weights.finish()
@@ -71,11 +72,23 @@ class Model(ABC):
 
     @abstractmethod
     def graph(self, params: GraphParams) -> GraphContext:
-        """The builder for params.gtype."""
+        """The builder of the trunk."""
+
+    def draft_graph(self, params: GraphParams) -> GraphContext:
+        """The builder of the NextN layer, which is the one after the trunk."""
+        raise ContextError(f"models of architecture {self.arch!r} cannot draft by themselves")
 
     def build(self, params: GraphParams) -> GraphResult:
-        """A new graph for one ubatch."""
-        builder = self.graph(params)
+        """A new graph for one ubatch. ContextError for a draft graph without its one layer."""
+        if params.gtype == "decoder_mtp":
+            builder = self.draft_graph(params)
+            if not self.load_mtp or self.hparams.n_layer_nextn != 1:
+                raise ContextError(
+                    f"drafting needs one NextN layer; the model has {self.hparams.n_layer_nextn}, "
+                    f"and load_mtp was {self.load_mtp}"
+                )
+        else:
+            builder = self.graph(params)
         builder.build()
         builder.res.set_outputs()
         return builder.res

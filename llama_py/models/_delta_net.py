@@ -31,7 +31,7 @@ class DeltaNet(Attention, FeedForward, Recurrent, UnfusedDeltaNet):
     """Blocks of linear attention layers."""
 
     def build_l2_norm(self, x: Tensor) -> Tensor:
-        """x / sqrt(sum(x^2) + eps) along rows, by way of the RMS norm (models.h:build_gdn_l2_norm)."""
+        """x / sqrt(sum(x^2) + eps) along rows, as an RMS norm (models.h:build_gdn_l2_norm)."""
         n = x.ne[0]
         eps = float(np.float32(self.hparams.f_norm_rms_eps) / np.float32(n))
         return scale(rms_norm(x, eps), inv_sqrt(n))

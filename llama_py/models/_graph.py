@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class GraphContext(ABC):
-    """Builds one graph. `self.expand(t)` fixes the order of execution, `self.cb(t, name, il)` names.
+    """Builds one graph. `expand(t)` fixes the order of execution, `cb(t, name, il)` gives names.
 
     Shapes in comments are in ggml's order; n_tokens is the ubatch's.
     """
@@ -86,9 +86,9 @@ class GraphContext(ABC):
         """Which tokens are outputs. -> I32 [n_outputs]"""
         return self.res.add_input(InputOutIds(self.n_outputs)).out_ids
 
-    def build_head(self, cur: Tensor) -> None:
-        """Logits of `cur` [n_embd, n_outputs], the end of the graph."""
-        logits = self.build_mm(self.model.output, cur)
+    def build_head(self, cur: Tensor, head: Linear | None = None) -> None:
+        """Logits of `cur` [n_embd, n_outputs] by a head of its own or the model's: the graph's end."""
+        logits = self.build_mm(head or self.model.output, cur)
         self.res.t_logits = self.expand(self.cb(logits, "result_output"))
 
 

@@ -184,8 +184,9 @@ class HybridGraph(DeltaNet):
         d, n_head, n_head_kv = hp.n_embd_head_k, hp.n_head(il), hp.n_head_kv(il)
         n_tokens, strides = self.n_tokens, (2 * d, 2 * d * n_head)
         q_gate, k, v = self.build_qkv(layer, cur, il, n_embd_head_q=2 * d, split_heads=False)
-        for t, name in ((q_gate, "Qcur_full"), (k, "Kcur"), (v, "Vcur")):
-            self.cb(t, name, il)
+        self.cb(q_gate, "Qcur_full", il)
+        self.cb(k, "Kcur", il)
+        self.cb(v, "Vcur", il)
         q = self.cb(view(q_gate, (d, n_head, n_tokens), strides), "Qcur_reshaped", il)
         q = self.cb(self.build_norm(q, layer.attn_q_norm, il), "Qcur_normed", il)
         k = self.build_norm(reshape(k, d, n_head_kv, n_tokens), layer.attn_k_norm, il)
@@ -235,8 +236,7 @@ class HybridGraph(DeltaNet):
         return Projections(qkv, z, beta, gate)
 
     def split_qkv(self, conv: Tensor, il: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The convolution's channels as normed queries and keys [S, H_k, T, B], values [S, H, T, B]
-        """
+        """[conv_dim, T, B] -> normed queries and keys [S, H_k, T, B], values [S, H, T, B]"""
         hp, size = self.hparams, self.hparams.ssm_d_state
         n_seq_tokens, n_seqs = self.ubatch.n_seq_tokens, self.ubatch.n_seqs
         strides = (size, hp.conv_dim, hp.conv_dim * n_seq_tokens)

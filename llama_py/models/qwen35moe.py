@@ -8,6 +8,7 @@ from ggml_py.tensor import Tensor
 from llama_py.hparams import ROPE_IMROPE, Keys
 from llama_py.inputs import GraphParams
 from llama_py.models._hybrid import HybridGraph, HybridHParams, HybridModel
+from llama_py.models._nextn import NextNGraph
 from llama_py.weights import LayerLoader
 
 
@@ -38,6 +39,9 @@ class Qwen35Moe(HybridModel):
     def graph(self, params: GraphParams) -> Qwen35MoeGraph:
         return Qwen35MoeGraph(self, params)
 
+    def draft_graph(self, params: GraphParams) -> Qwen35MoeDraft:
+        return Qwen35MoeDraft(self, params)
+
 
 class Qwen35MoeGraph(HybridGraph):
     model: Qwen35Moe
@@ -52,3 +56,7 @@ class Qwen35MoeGraph(HybridGraph):
         gate = self.cb(self.build_mm(layer.ffn_gate_inp_shexp, cur), "shared_expert_gate", il)
         gate = self.cb(sigmoid(gate), "shared_expert_gate_sigmoid", il)  # [1, n_tokens]
         return add(moe, self.cb(mul(shexp, gate), "ffn_shexp_gated", il))
+
+
+class Qwen35MoeDraft(NextNGraph, Qwen35MoeGraph):
+    model: Qwen35Moe

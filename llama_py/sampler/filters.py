@@ -32,7 +32,7 @@ class Candidates(NamedTuple):
 Filter: TypeAlias = Callable[[Candidates], Candidates]
 
 _BLOCK = 256  # large enough that the block maxima are few, small enough that they tell a lot
-_TOP_P_FIRST = 1024  # candidates sorted before all of them are
+_TOP_P_TRIES = (1024, 32768)  # how many candidates are sorted before all of them are
 
 
 def largest(values: NDArray[np.float32], k: int) -> NDArray[np.intp]:
@@ -66,7 +66,7 @@ def top_p(p: float) -> Filter | None:
 
     def keep(c: Candidates) -> Candidates:
         probabilities = c.probabilities()
-        for k in (_TOP_P_FIRST, c.ids.size):
+        for k in (*_TOP_P_TRIES, c.ids.size):
             best = largest(c.logits, k)
             n = int(np.searchsorted(np.cumsum(probabilities[best]), p)) + 1
             if n <= best.size:

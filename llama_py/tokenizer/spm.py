@@ -7,7 +7,9 @@ leftmost. The `tokenizers` library ranks pairs of tokens only, so it cannot expr
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import cached_property, lru_cache
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -15,6 +17,7 @@ from ggml_py.errors import TokenizerError
 from llama_py.tokenizer.vocab import Defaults, Vocab, read_vocab
 
 _SPACE = "\u2581"
+_WORD = re.compile(f"{_SPACE}*[^{_SPACE}]+|{_SPACE}+")
 _DEFAULTS = Defaults(
     add_bos=True, add_space_prefix=True, special_ids={"unk": 0, "bos": 1, "eos": 2}
 )
@@ -25,20 +28,31 @@ class ScoredPieces:
 
     def __init__(self, meta: Mapping[str, Any]) -> None:
         self.vocab: Vocab = read_vocab(meta, _DEFAULTS)
+        self._ids_of_word = lru_cache(maxsize=1 << 16)(self._encode_word)
 
     def encode(self, text: str) -> list[int]:
+        text = text.replace(" ", _SPACE)
+        words = _WORD.findall(text) if self._merges_stay_in_words else [text]
+        return [i for word in words for i in self._ids_of_word(word)]
+
+    def piece(self, text: str) -> bytes:
+        """A normal token's bytes."""
+        return text.replace(_SPACE, " ").encode("utf-8", "surrogateescape")
+
+    @cached_property
+    def _merges_stay_in_words(self) -> bool:
+        """Whether no token has a space after something else, so that words are independent."""
+        return not any(_SPACE in text.lstrip(_SPACE) for text in self.vocab.texts)
+
+    def _encode_word(self, word: str) -> list[int]:
         ids = self.vocab.ids
         out: list[int] = []
-        for symbol in self._merged(text.replace(" ", _SPACE)):
+        for symbol in self._merged(word):
             if symbol in ids:
                 out.append(ids[symbol])
             else:
                 out += map(self._byte_id, symbol.encode("utf-8", "surrogateescape"))
         return out
-
-    def piece(self, text: str) -> bytes:
-        """A normal token's bytes."""
-        return text.replace(_SPACE, " ").encode("utf-8", "surrogateescape")
 
     def _merged(self, text: str) -> list[str]:
         """The text cut into symbols. A symbol is known by its start; `end[i]` 0: merged away."""

@@ -1,4 +1,4 @@
-"""Every word of the vocabulary against NumPy, for this CPU and (in subprocesses) for lesser ones."""
+"""The vocabulary against NumPy, for this CPU and (in subprocesses) for lesser ones."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 
 import numpy as np
 import pytest
+
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.target import I8_BIAS, LANES, TILE
@@ -300,7 +301,7 @@ def test_libm():
 
 @kernel()
 def tails(p, ith, nth):
-    """Copies of the first n elements of src, as f32, f16, bf16, i8, i16, i32; then a plain store."""
+    """The first n elements of src, copied as f32, f16, bf16, i8, i16, i32; then a whole vector."""
     n = v.extra(p, 0)
     d, x = v.data(p, 0), v.data(p, 1)
     v.store_n(d, v.f32_load_n(x, n), n)
@@ -544,7 +545,8 @@ def dots(p, ith, nth):
 def test_dots(extreme):
     w, a = integers(np.int8, 50, 4 * LANES), np.maximum(integers(np.int8, 50, 4 * LANES), -127)
     if extreme:
-        w, a = np.where(w > 0, 127, -128).astype(np.int8), np.where(a > 0, 127, -127).astype(np.int8)
+        w = np.where(w > 0, 127, -128).astype(np.int8)
+        a = np.where(a > 0, 127, -127).astype(np.int8)
     acc = RNG.integers(-(2**20), 2**20, (50, LANES)).astype(i32)
     out = np.zeros((50, 5, LANES), i32)
     call(dots, out, w, a, acc)

@@ -5,6 +5,8 @@ a count are of native width (`LANES` f32 lanes), names with one are exact: `f32x
 source serves AVX512, AVX2, NEON and any other CPU; only dot.py asks for features.
 """
 
+# ruff: noqa: F401  (the names below are the vocabulary)
+
 from __future__ import annotations
 
 from numpy import float32, float64

@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from numba.core import types
 
-from ggml_cpu.params import EXTRA, LOCAL, LOCAL_BYTES, NB, NE, OP_PARAMS, SHARED, TENSORS, TENSOR_WORDS
+from ggml_cpu.params import (
+    EXTRA,
+    LOCAL,
+    LOCAL_BYTES,
+    NB,
+    NE,
+    OP_PARAMS,
+    SHARED,
+    TENSOR_WORDS,
+    TENSORS,
+)
 
 from .lanes import f32_of_bits
 from .vec import I32, I64, inlined, intrinsic, pointer

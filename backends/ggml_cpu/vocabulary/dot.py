@@ -218,8 +218,8 @@ def _bf16_halves(builder, v, floats):
 
 def _plain_dotbf16(builder, acc, x, y):
     name = f"llvm.fmuladd.{suffix(acc.type)}"
-    halves = zip(_bf16_halves(builder, x, acc.type), _bf16_halves(builder, y, acc.type), strict=True)
-    for a, b in halves:
+    left, right = (_bf16_halves(builder, v, acc.type) for v in (x, y))
+    for a, b in zip(left, right, strict=True):
         acc = call(builder, name, acc.type, [a, b, acc])
     return acc
 

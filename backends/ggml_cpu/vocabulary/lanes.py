@@ -269,7 +269,7 @@ def shuffle(typing, x, *order):
     def emit(context, builder, sig, args):
         return permute(builder, args[0], picked)
 
-    return result(x, *order), emit
+    return result(x, types.StarArgTuple.from_types(order)), emit
 
 
 @intrinsic

@@ -19,7 +19,6 @@ from .vec import (
     I32,
     I64,
     Vec,
-    broadcast,
     call,
     constant,
     inlined,

@@ -13,7 +13,7 @@ to_f64 = WORDS["to_f64"]
 
 @intrinsic
 def vsum(typing, x):
-    """The sum of the lanes: float32 or float64 (in any order), or int64 from an element-wide sum."""
+    """The sum of the lanes: float32 or float64 in any order, or int64 (summed at lane width)."""
     if not isinstance(x, Vec):
         return None
 

@@ -1,4 +1,4 @@
-"""test-backend-ops: every op on every backend, compared with the reference (llama.cpp's tool of that name).
+"""test-backend-ops: every op on every backend, compared with the reference.
 
 To add an op: one function in `cases/<family>.py` with the decorator `@case`.
 """

@@ -1,4 +1,4 @@
-"""A case: one op on tensors of given shapes. The same cases serve `test`, `perf`, `support` and pytest."""
+"""A case: one op on tensors of given shapes. `test`, `perf`, `support` and pytest share the cases."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def integers(low: int, high: int) -> Init:
 
 
 class Leaves:
-    """Makes a case's input tensors: `new(ne, type, init)`. Shapes are ggml's, fastest dimension first."""
+    """Makes a case's input tensors: `new(ne, type, init)`, ne as in ggml, fastest first."""
 
     def __init__(self) -> None:
         self.inits: dict[Tensor, Init] = {}
@@ -56,13 +56,17 @@ class Leaves:
     def part(
         self, ne: tuple[int, ...], type: GGMLType = F32, init: Init | None = None
     ) -> Tensor:
-        """A window of a larger tensor: rows, planes and batches are apart, the first byte is inside."""
+        """A window of a larger tensor: rows, planes and batches are apart."""
         n0, n1, n2, n3 = shape4(ne)
         parent = self((2 * n0, n1 + 1, n2 + 1, n3 + 1), type, init)
         return view_4d(parent, n0, n1, n2, n3, *parent.nb[1:], parent.nb[1])
 
     def permuted(
-        self, ne: tuple[int, ...], axes: tuple[int, ...], type: GGMLType = F32, init: Init | None = None
+        self,
+        ne: tuple[int, ...],
+        axes: tuple[int, ...],
+        type: GGMLType = F32,
+        init: Init | None = None,
     ) -> Tensor:
         """A tensor of shape ne whose dimension axes[i] is dimension i in memory."""
         full = shape4(ne)

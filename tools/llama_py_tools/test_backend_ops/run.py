@@ -47,7 +47,7 @@ class Timing:
 
 
 class Bench:
-    """A case's graph in the memory of one device: every tensor apart, guards between, all poisoned."""
+    """A case's graph in a device's memory: tensors apart, guards between, all poisoned."""
 
     def __init__(self, case: Case, device: Device) -> None:
         self.case = case

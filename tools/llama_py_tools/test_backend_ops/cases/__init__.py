@@ -1,1 +1,1 @@
-"""Cases, one file a family of ops, named as the files of ggml_py/ops. Every file here is found by itself."""
+"""Cases, one file a family of ops, named as in ggml_py/ops. A new file here is found by itself."""

@@ -23,8 +23,10 @@ def quantization_bound(type: GGMLType, n: int) -> float:
     return step**2 / (0.25 * max(n, 1))
 
 
-@case("CONT", max_nmse=0, type=[F32, F16, BF16, I32], ne=[(2, 1, 1, 1), (2, 3, 5, 7), (33, 5, 1, 1)], perm=PERMUTATIONS)
-@case("CONT", max_nmse=0, type=[F32], ne=[(65, 17, 3, 2), (257, 100, 1, 1), (5, 0, 3, 1)], perm=PERMUTATIONS[:3])
+@case("CONT", max_nmse=0, type=[F32, F16, BF16, I32],
+      ne=[(2, 1, 1, 1), (2, 3, 5, 7), (33, 5, 1, 1)], perm=PERMUTATIONS)  # fmt: skip
+@case("CONT", max_nmse=0, type=[F32], ne=[(65, 17, 3, 2), (257, 100, 1, 1), (5, 0, 3, 1)],
+      perm=PERMUTATIONS[:3])  # fmt: skip
 def cont(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
     return ops.cont(_permuted(new, ne, perm, type))
 
@@ -34,12 +36,14 @@ def cont_view(new: Leaves, type: GGMLType, ne: Shape, view: bool) -> Tensor:
     return ops.cont(new.part(ne, type))
 
 
-@case("CONT", max_nmse=0, ne=[(6, 5, 4, 3)], perm=[(0, 2, 1, 3), (1, 0, 2, 3)], to=[(30, 12), (3, 120)])
+@case("CONT", max_nmse=0, ne=[(6, 5, 4, 3)], perm=[(0, 2, 1, 3), (1, 0, 2, 3)],
+      to=[(30, 12), (3, 120)])  # fmt: skip
 def cont_shape(new: Leaves, ne: Shape, perm: Shape, to: Shape) -> Tensor:
     return ops.cont(new.permuted(ne, perm), *to)
 
 
-@case("DUP", max_nmse=0, type=[F32, F16, I32], ne=[(10, 10, 20, 1), (33, 1, 1, 1)], perm=PERMUTATIONS[:3])
+@case("DUP", max_nmse=0, type=[F32, F16, I32], ne=[(10, 10, 20, 1), (33, 1, 1, 1)],
+      perm=PERMUTATIONS[:3])  # fmt: skip
 def dup(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
     return ops.dup(_permuted(new, ne, perm, type))
 
@@ -58,18 +62,24 @@ def _cpy_bound(type_src: GGMLType, type_dst: GGMLType, ne: Shape, **_: object) -
       ne=[(33, 4, 3, 2)], permute_src=PERMUTATIONS[:3])  # fmt: skip
 @case("CPY", max_nmse=_cpy_bound, type_src=[F32], type_dst=STORED, ne=[(256, 4, 3, 2), (32, 1, 1, 1)],
       permute_src=[(0, 1, 2, 3), (0, 2, 1, 3)])  # fmt: skip
-@case("CPY", max_nmse=_cpy_bound, type_src=STORED, type_dst=[F32], ne=[(256, 4, 3, 2)], permute_src=PERMUTATIONS[:1])
-@case("CPY", max_nmse=_cpy_bound, type_src=STORED, type_dst=STORED[:1], ne=[(64, 4, 1, 1)], permute_src=[])
-@case("CPY", max_nmse=0, type_src=[I32, I64], type_dst=[I32, I64], ne=[(33, 5, 1, 1)], permute_src=PERMUTATIONS[:2])
-@case("CPY", max_nmse=0, type_src=[F32], type_dst=[I32], ne=[(33, 5, 1, 1)], permute_src=PERMUTATIONS[:1])
-@case("CPY", max_nmse=0, type_src=[I32], type_dst=[F32], ne=[(33, 5, 1, 1)], permute_src=PERMUTATIONS[:1])
+@case("CPY", max_nmse=_cpy_bound, type_src=STORED, type_dst=[F32], ne=[(256, 4, 3, 2)],
+      permute_src=PERMUTATIONS[:1])  # fmt: skip
+@case("CPY", max_nmse=_cpy_bound, type_src=STORED, type_dst=STORED[:1], ne=[(64, 4, 1, 1)],
+      permute_src=[])  # fmt: skip
+@case("CPY", max_nmse=0, type_src=[I32, I64], type_dst=[I32, I64], ne=[(33, 5, 1, 1)],
+      permute_src=PERMUTATIONS[:2])  # fmt: skip
+@case("CPY", max_nmse=0, type_src=[F32], type_dst=[I32], ne=[(33, 5, 1, 1)],
+      permute_src=PERMUTATIONS[:1])  # fmt: skip
+@case("CPY", max_nmse=0, type_src=[I32], type_dst=[F32], ne=[(33, 5, 1, 1)],
+      permute_src=PERMUTATIONS[:1])  # fmt: skip
 def cpy(
     new: Leaves, type_src: GGMLType, type_dst: GGMLType, ne: Shape, permute_src: Shape
 ) -> Tensor:
     return ops.cpy(_permuted(new, ne, permute_src, type_src), new(ne, type_dst))
 
 
-@case("CPY", max_nmse=0, type_src=[F32], ne=[(3, 8, 2, 1)], to=[(48,), (6, 8), (2, 4, 6)], view=[False, True])
+@case("CPY", max_nmse=0, type_src=[F32], ne=[(3, 8, 2, 1)], to=[(48,), (6, 8), (2, 4, 6)],
+      view=[False, True])  # fmt: skip
 def cpy_shape(new: Leaves, type_src: GGMLType, ne: Shape, to: Shape, view: bool) -> Tensor:
     """Element order is kept when shapes differ; with a view, the destination is a window."""
     dst = new.part(to) if view else new(to)
@@ -82,8 +92,10 @@ def cast(new: Leaves, type_src: GGMLType, type_dst: GGMLType, ne: Shape, cast: b
     return ops.cast(new(ne, type_src, uniform(-150, 150)), type_dst)
 
 
-@case("CONCAT", max_nmse=0, type=[F32, F16, I32], ne_a=[(11, 12, 13, 2)], ne_b_d=[7], dim=[0, 1, 2, 3], v=[0, 1, 2, 3])
-@case("CONCAT", max_nmse=0, type=[F32], ne_a=[(3, 257, 2, 1), (1, 1, 1, 1)], ne_b_d=[1, 33], dim=[0, 1], v=[0])
+@case("CONCAT", max_nmse=0, type=[F32, F16, I32], ne_a=[(11, 12, 13, 2)], ne_b_d=[7],
+      dim=[0, 1, 2, 3], v=[0, 1, 2, 3])  # fmt: skip
+@case("CONCAT", max_nmse=0, type=[F32], ne_a=[(3, 257, 2, 1), (1, 1, 1, 1)], ne_b_d=[1, 33],
+      dim=[0, 1], v=[0])  # fmt: skip
 @case("CONCAT", max_nmse=0, type=[F32], ne_a=[(3, 0, 2, 1)], ne_b_d=[2], dim=[1], v=[0])
 def concat(new: Leaves, type: GGMLType, ne_a: Shape, ne_b_d: int, dim: int, v: int) -> Tensor:
     """v: bit 0: a is a window, bit 1: b is a window."""
@@ -111,7 +123,8 @@ def repeat(new: Leaves, type: GGMLType, ne: Shape, nr: Shape) -> Tensor:
     return ops.repeat_4d(new(ne, type, init), *(n * r for n, r in zip(ne, nr, strict=True)))
 
 
-@case("REPEAT", max_nmse=0, ne=[(1, 5, 4, 3)], nr=[(7, 1, 1, 1), (7, 2, 1, 1)], perm=[(0, 2, 1, 3), (1, 0, 2, 3)])
+@case("REPEAT", max_nmse=0, ne=[(1, 5, 4, 3)], nr=[(7, 1, 1, 1), (7, 2, 1, 1)],
+      perm=[(0, 2, 1, 3), (1, 0, 2, 3)])  # fmt: skip
 def repeat_permuted(new: Leaves, ne: Shape, nr: Shape, perm: Shape) -> Tensor:
     return ops.repeat_4d(new.permuted(ne, perm), *(n * r for n, r in zip(ne, nr, strict=True)))
 
@@ -123,7 +136,8 @@ def pad(new: Leaves, ne_a: Shape, pad: Shape, v: bool) -> Tensor:
     return ops.pad(new.part(ne_a) if v else new(ne_a), *pad)
 
 
-@case("PAD", max_nmse=0, ne_a=[(33, 5, 3, 2)], pads=[(1, 1, 1, 1, 1, 1, 1, 1), (3, 0, 0, 2, 1, 0, 0, 1)])
+@case("PAD", max_nmse=0, ne_a=[(33, 5, 3, 2)],
+      pads=[(1, 1, 1, 1, 1, 1, 1, 1), (3, 0, 0, 2, 1, 0, 0, 1)])  # fmt: skip
 def pad_ext(new: Leaves, ne_a: Shape, pads: Shape) -> Tensor:
     return ops.pad_ext(new(ne_a), *pads)
 

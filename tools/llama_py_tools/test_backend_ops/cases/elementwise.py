@@ -64,7 +64,8 @@ def add_id(
     return ops.add_id(new((n_embd, n_experts_used, n_token)), new((n_embd, n_experts)), ids)
 
 
-@case("SCALE", type=[F32], ne=[(10, 10, 10, 10)], scale=[2.0], bias=[0.0, 1.0], inplace=[False, True])
+@case("SCALE", type=[F32], ne=[(10, 10, 10, 10)], scale=[2.0], bias=[0.0, 1.0],
+      inplace=[False, True])  # fmt: skip
 @case("SCALE", type=[F32], ne=[(1, 1, 1, 1), (257, 3, 1, 1)], scale=[-0.5], bias=[0.25])
 @case("SCALE", type=[F32], ne=[(0, 3, 1, 1), (5, 0, 1, 1)], scale=[2.0], bias=[1.0])
 @case("SCALE", perf=True, type=[F32], ne=[(4096, 512, 1, 1)], scale=[2.0], bias=[0.0])
@@ -74,7 +75,8 @@ def scale(
     return ops.scale(new(ne, type), scale, bias, inplace)
 
 
-@case("CLAMP", type=[F32, F16], ne=[(1, 1, 1, 1), (7, 1, 5, 3), (257, 3, 1, 1)], min=[-0.5], max=[0.5])
+@case("CLAMP", type=[F32, F16], ne=[(1, 1, 1, 1), (7, 1, 5, 3), (257, 3, 1, 1)], min=[-0.5],
+      max=[0.5])  # fmt: skip
 @case("CLAMP", type=[F32], ne=[(33, 5, 1, 1)], min=[6.103515625e-5], max=[float("inf")])
 def clamp(new: Leaves, type: GGMLType, ne: Shape, min: float, max: float) -> Tensor:
     return ops.clamp(new(ne, type), min, max)
@@ -97,7 +99,8 @@ UNARY: dict[str, tuple[Callable[[Tensor], Tensor], Init]] = {
 
 def _unary(name: str, build: Callable[[Tensor], Tensor], init: Init) -> None:
     @case(name, type=[F32, F16], ne_a=[(128, 2, 2, 2), (5, 7, 11, 13)], v=[False, True])
-    @case(name, type=[F32], ne_a=[(1, 1, 1, 1), (3, 65, 1, 1), (257, 3, 1, 1), (5, 0, 1, 1)], v=[False])
+    @case(name, type=[F32], ne_a=[(1, 1, 1, 1), (3, 65, 1, 1), (257, 3, 1, 1), (5, 0, 1, 1)],
+          v=[False])  # fmt: skip
     @case(name, perf=True, type=[F32], ne_a=[(4096, 512, 1, 1)], v=[False])
     def unary(new: Leaves, type: GGMLType, ne_a: Shape, v: bool) -> Tensor:
         return build(new.part(ne_a, type, init) if v else new(ne_a, type, init))
@@ -150,6 +153,7 @@ for _name, (_halves, _split) in GATED.items():
     _gated(_name, _halves, _split)
 
 
-@case("SWIGLU_OAI", ne_a=[(128, 2, 2, 2), (5, 7, 3, 2), (257, 1, 1, 1)], alpha=[0.5, 1.702], limit=[2.0, 7.0])
+@case("SWIGLU_OAI", ne_a=[(128, 2, 2, 2), (5, 7, 3, 2), (257, 1, 1, 1)], alpha=[0.5, 1.702],
+      limit=[2.0, 7.0])  # fmt: skip
 def swiglu_oai(new: Leaves, ne_a: Shape, alpha: float, limit: float) -> Tensor:
     return ops.swiglu_oai(new(ne_a, F32, GATE), new(ne_a, F32, GATE), alpha, limit)

@@ -16,12 +16,14 @@ def tri(new: Leaves, type: GGMLType, ne: Shape, tri_type: str) -> Tensor:
     return ops.tri(new(ne, type), tri_type)
 
 
-@case("FILL", type=[F32, F16], ne=[(1, 1, 1, 1), (33, 5, 3, 2), (257, 1, 1, 1)], c=[0.0, 2.0, -152.0])
+@case("FILL", type=[F32, F16], ne=[(1, 1, 1, 1), (33, 5, 3, 2), (257, 1, 1, 1)],
+      c=[0.0, 2.0, -152.0])  # fmt: skip
 @case("FILL", type=[F32], ne=[(33, 5, 3, 2)], c=[2.0], inplace=[True])
 def fill(new: Leaves, type: GGMLType, ne: Shape, c: float, inplace: bool = False) -> Tensor:
     return ops.fill(new(ne, type), c, inplace)
 
 
-@case("DIAG_MASK_INF", type=[F32], ne=[(10, 10, 1, 1), (10, 10, 3, 2), (33, 17, 2, 1)], n_past=[0, 5])
+@case("DIAG_MASK_INF", type=[F32], ne=[(10, 10, 1, 1), (10, 10, 3, 2), (33, 17, 2, 1)],
+      n_past=[0, 5])  # fmt: skip
 def diag_mask_inf(new: Leaves, type: GGMLType, ne: Shape, n_past: int) -> Tensor:
     return ops.diag_mask_inf(new(ne, type), n_past)

@@ -17,7 +17,8 @@ def _norm(name: str, build: Callable[[Tensor, float], Tensor]) -> None:
     @case(name, type=[F32], ne=SIZES, v=[False, True], eps=[1e-6])
     @case(name, type=[F32], ne=[(64, 5, 4, 3), (1025, 2, 1, 1)], v=[False, True], eps=[0.0, 1e-1])
     @case(name, type=[F32], ne=[(64, 0, 1, 1)], v=[False], eps=[1e-6])
-    @case(name, perf=True, type=[F32], ne=[(4096, 1, 1, 1), (4096, 512, 1, 1)], v=[False], eps=[1e-6])
+    @case(name, perf=True, type=[F32], ne=[(4096, 1, 1, 1), (4096, 512, 1, 1)], v=[False],
+          eps=[1e-6])  # fmt: skip
     def norm(new: Leaves, type: GGMLType, ne: Shape, v: bool, eps: float) -> Tensor:
         # Not centred on zero, so that a mean left out shows.
         init = uniform(-1, 2)

@@ -52,6 +52,7 @@ def cumsum_permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tens
     return ops.cumsum(new.permuted(ne, perm, type))
 
 
-@case("ARGMAX", max_nmse=0, type=[F32], ne=[(1, 1, 1, 1), (3, 33, 1, 1), (257, 5, 1, 1), (2000, 10, 1, 1)])
+@case("ARGMAX", max_nmse=0, type=[F32],
+      ne=[(1, 1, 1, 1), (3, 33, 1, 1), (257, 5, 1, 1), (2000, 10, 1, 1)])  # fmt: skip
 def argmax(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
     return ops.argmax(new(ne, type, distinct))

@@ -23,7 +23,8 @@ STORED = [BY_NAME[n] for n in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl")
 @case("GET_ROWS", type=[F32, F16], n=[65], m=[5], r=[4], be1=[3], be2=[2], v=[False, True])
 @case("GET_ROWS", type=[F32, BLOCKS[0]], n=[256], m=[5], r=[0], be1=[1], be2=[1], v=[False])
 @case("GET_ROWS", type=[I32], n=[33], m=[5], r=[4], be1=[1], be2=[1], v=[False])
-@case("GET_ROWS", perf=True, type=[F32, BLOCKS[5]], n=[4096], m=[32000], r=[512], be1=[1], be2=[1], v=[False])
+@case("GET_ROWS", perf=True, type=[F32, BLOCKS[5]], n=[4096], m=[32000], r=[512], be1=[1], be2=[1],
+      v=[False])  # fmt: skip
 def get_rows(
     new: Leaves, type: GGMLType, n: int, m: int, r: int, be1: int, be2: int, v: bool
 ) -> Tensor:
@@ -52,9 +53,11 @@ def _set_rows_bound(type: GGMLType, ne: Shape, nr23: Shape, **_: object) -> floa
       nr23=[(1, 1), (2, 3)], r=[1, 4], v=[False])  # fmt: skip
 @case("SET_ROWS", max_nmse=_set_rows_bound, type=STORED, type_idx=[I64], ne=[(256, 11, 2, 3), (32, 8, 1, 1)],
       nr23=[(2, 1)], r=[1, 7], v=[False])  # fmt: skip
-@case("SET_ROWS", type=[F32, F16], type_idx=[I32], ne=[(65, 8, 1, 3)], nr23=[(1, 1)], r=[5], v=[False, True])
+@case("SET_ROWS", type=[F32, F16], type_idx=[I32], ne=[(65, 8, 1, 3)], nr23=[(1, 1)], r=[5],
+      v=[False, True])  # fmt: skip
 @case("SET_ROWS", type=[F16], type_idx=[I64], ne=[(65, 8, 1, 1)], nr23=[(1, 1)], r=[0], v=[False])
-@case("SET_ROWS", type=[F16], type_idx=[I64], ne=[(1, 256, 1, 1)], nr23=[(1, 1)], r=[200], v=[False])
+@case("SET_ROWS", type=[F16], type_idx=[I64], ne=[(1, 256, 1, 1)], nr23=[(1, 1)], r=[200],
+      v=[False])  # fmt: skip
 def set_rows(
     new: Leaves, type: GGMLType, type_idx: GGMLType, ne: Shape, nr23: Shape, r: int, v: bool
 ) -> Tensor:

@@ -1,0 +1,27 @@
+"""bf16 weights; activations are rounded to bf16, sums are f32."""
+
+from __future__ import annotations
+
+from ggml_cpu import target
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.quants.activations import BF16, BF16_PAIRS
+from ggml_cpu.quants.floats import bf16_pairs_weight, f32_weight
+from ggml_cpu.quants.weight import register
+from ggml_py.types import BY_NAME
+
+
+@fn
+def load(address):
+    return v.bf16_load(address)
+
+
+@fn
+def load_n(address, n):
+    return v.bf16_load_n(address, n)
+
+
+if target.BF16:
+    register(bf16_pairs_weight(BY_NAME["bf16"], BF16_PAIRS))
+else:
+    register(f32_weight(BY_NAME["bf16"], BF16, load, load_n))

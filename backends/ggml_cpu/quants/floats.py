@@ -1,0 +1,169 @@
+"""What f32, f16 and bf16 share: panels of 2 * LANES rows of f32 (or of pairs of bf16) per call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.quants.activations import Activations
+from ggml_cpu.quants.interleave import interleaver
+from ggml_cpu.quants.weight import Weight
+from ggml_cpu.target import LANES
+from ggml_py.types import GGMLType
+
+Function = Callable[..., Any]
+WORD = 4 * LANES
+ROW = 2 * WORD  # bytes of a panel per step
+ROWS_AT_ONCE = 4  # rows in place that share a load of the column
+K_BLOCK = 512  # steps of a panel at a time: 64 KiB where a vector has 16 lanes
+
+
+def _tile(load: Function, spread: Function, multiply_add: Function) -> Callable[[int], Function]:
+    def tile(width):
+        @fn
+        def multiply(w, a, steps, out):
+            first = v.f32_regs(width)
+            second = v.f32_regs(width)
+            for _ in range(steps):
+                x, y = load(w), load(w + WORD)
+                for t in range(width):
+                    column = spread(a + 4 * t)
+                    first[t] = multiply_add(first[t], x, column)
+                    second[t] = multiply_add(second[t], y, column)
+                w += ROW
+                a += 4 * width
+            for t in range(width):
+                v.store(out + ROW * t, first[t])
+                v.store(out + ROW * t + WORD, second[t])
+
+        return multiply
+
+    return tile
+
+
+def _unpack(interleave: Function) -> Function:
+    @fn
+    def unpack(src, stride, rows, n, dst):
+        interleave(src, stride, min(rows, LANES), n, dst, ROW)
+        if rows > LANES:
+            interleave(src + LANES * stride, stride, rows - LANES, n, dst + WORD, ROW)
+
+    return unpack
+
+
+def _dot(
+    load: Function,
+    load_n: Function,
+    size: int,
+    column_load: Function,
+    column_load_n: Function,
+    column_size: int,
+    multiply_add: Function,
+    span: int,
+) -> Function:
+    @fn
+    def dot(src, stride, rows, a, n, out):
+        sums = v.f32_regs(ROWS_AT_ONCE)
+        whole = n // (2 * span) * (2 * span)
+        for i in range(0, whole, 2 * span):
+            x = column_load(a + i * column_size)
+            y = column_load(a + (i + span) * column_size)
+            for r in range(ROWS_AT_ONCE):
+                at = src + min(r, rows - 1) * stride + i * size
+                sums[r] = multiply_add(sums[r], load(at), x)
+                sums[r] = multiply_add(sums[r], load(at + span * size), y)
+        for i in range(whole, n, span):
+            x = column_load_n(a + i * column_size, n - i)
+            for r in range(ROWS_AT_ONCE):
+                at = src + min(r, rows - 1) * stride + i * size
+                sums[r] = multiply_add(sums[r], load_n(at, n - i), x)
+        for r in range(ROWS_AT_ONCE):
+            v.st_f32(out + 4 * r, v.vsum(sums[r]))
+
+    return dot
+
+
+@fn
+def load_f32(address):
+    return v.f32_load(address)
+
+
+@fn
+def load_f32_n(address, n):
+    return v.f32_load_n(address, n)
+
+
+@fn
+def spread_f32(address):
+    return v.f32_bcast(address)
+
+
+@fn
+def fma_f32(total, x, y):
+    return v.fma(x, y, total)
+
+
+def f32_weight(kind: GGMLType, activations: Activations, load: Function, load_n: Function) -> Weight:
+    """A type whose elements become f32: `load(address)`, `load_n(address, n)` give f32 vectors."""
+    size = kind.type_size
+
+    @fn
+    def words(address):
+        return v.as_i32(load(address))
+
+    @fn
+    def words_n(address, n):
+        return v.as_i32(load_n(address, n))
+
+    return Weight(
+        kind, activations, 2 * LANES, ROW,
+        unpack=_unpack(interleaver(words, words_n, size)),
+        tile=_tile(load_f32, spread_f32, fma_f32),
+        dot=_dot(load, load_n, size, load_f32, load_f32_n, 4, fma_f32, LANES),
+        dot_rows=ROWS_AT_ONCE, k_block=K_BLOCK,
+    )  # fmt: skip
+
+
+@fn
+def load_pairs(address):
+    return v.i16_load(address)
+
+
+@fn
+def load_pairs_n(address, n):
+    return v.i16_load_n(address, n)
+
+
+@fn
+def pair_words(address):
+    return v.as_i32(v.i16_load(address))
+
+
+@fn
+def pair_words_n(address, n):
+    return v.as_i32(v.i16_load_n(address, n))
+
+
+@fn
+def spread_pairs(address):
+    return v.as_i16(v.i32_bcast(address))
+
+
+@fn
+def dot_pairs(total, x, y):
+    return v.dotbf16(total, x, y)
+
+
+def bf16_pairs_weight(kind: GGMLType, activations: Activations) -> Weight:
+    """bf16 on a CPU that multiplies pairs of them."""
+    return Weight(
+        kind, activations, 2 * LANES, ROW,
+        unpack=_unpack(interleaver(pair_words, pair_words_n, 2, 2)),
+        tile=_tile(load_pairs, spread_pairs, dot_pairs),
+        dot=_dot(
+            load_pairs, load_pairs_n, 2, load_pairs, load_pairs_n, 2, dot_pairs, 2 * LANES
+        ),
+        dot_rows=ROWS_AT_ONCE, k_block=K_BLOCK,
+    )  # fmt: skip

@@ -1,0 +1,143 @@
+"""Cases of ggml_py/ops/matrix.py."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ggml_py import ops
+from ggml_py.tensor import Tensor
+from ggml_py.types import BY_NAME, F16, F32, I32, GGMLType
+from llama_py_tools.test_backend_ops.case import Array, Init, Leaves, case
+
+Shape = tuple[int, ...]
+TYPES = [BY_NAME[n] for n in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_K", "q5_K", "q6_K")]
+OTHERS = [BY_NAME[n] for n in ("q4_1", "q5_0", "q5_1", "iq4_nl", "q2_K", "q3_K", "iq4_xs", "mxfp4")]
+PLAIN = TYPES[:3]
+BLOCKS = TYPES[3:]
+HALF_BLOCKS = BLOCKS[:2]
+COLUMNS = [1, 2, 3, 5, 8, 9, 16, 33, 100]
+BATCHES = [((1, 1), (2, 1)), ((1, 1), (1, 2)), ((3, 1), (1, 1)), ((3, 2), (2, 2))]
+BOUND = 5e-4
+
+
+def flops(m: int, n: int, k: int, n_used: int = 1, **_: object) -> float:
+    return 2.0 * m * n * k * n_used
+
+
+@case("MUL_MAT", max_nmse=BOUND, type_a=TYPES, m=[17], n=COLUMNS, k=[256], prepared=[True])
+@case("MUL_MAT", max_nmse=BOUND, type_a=TYPES, m=[1, 16, 100], n=[1, 9], k=[768], prepared=[True])
+@case("MUL_MAT", max_nmse=BOUND, type_a=TYPES, m=[33], n=[1, 7], k=[4096], prepared=[True])
+@case("MUL_MAT", max_nmse=BOUND, type_a=TYPES, m=[65], n=[1, 2, 33], k=[512], prepared=[False])
+@case("MUL_MAT", max_nmse=BOUND, type_a=OTHERS, m=[17], n=[1, 3, 16], k=[256], prepared=[True])
+@case("MUL_MAT", max_nmse=BOUND, type_a=HALF_BLOCKS, m=[5, 16], n=[1, 9], k=[32, 96],
+      prepared=[True])  # fmt: skip
+@case("MUL_MAT", max_nmse=BOUND, type_a=PLAIN, m=[1, 3, 33], n=[1, 2, 17], k=[1, 3, 63, 65, 257],
+      prepared=[False])  # fmt: skip
+@case("MUL_MAT", max_nmse=BOUND, type_a=[F32, BLOCKS[0]], m=[5], n=[0], k=[64], prepared=[False])
+@case("MUL_MAT", perf=True, flops=flops, type_a=TYPES, m=[4096], n=[1, 512], k=[4096],
+      prepared=[True])  # fmt: skip
+def mul_mat(new: Leaves, type_a: GGMLType, m: int, n: int, k: int, prepared: bool) -> Tensor:
+    a = new.weight((k, m), type_a) if prepared else new((k, m), type_a)
+    return ops.mul_mat(a, new((k, n)))
+
+
+@case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16, BLOCKS[0]], m=[16, 5], n=[1, 8], k=[64],
+      bs_nr=BATCHES)  # fmt: skip
+def mul_mat_batch(
+    new: Leaves, type_a: GGMLType, m: int, n: int, k: int, bs_nr: tuple[Shape, Shape]
+) -> Tensor:
+    """Several matrices, each used by a group of b's (grouped heads)."""
+    (b2, b3), (r2, r3) = bs_nr
+    return ops.mul_mat(new((k, m, b2, b3), type_a), new((k, n, b2 * r2, b3 * r3)))
+
+
+@case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16], m=[17], n=[1, 9], k=[64, 65],
+      per=[(0, 2, 1, 3), (0, 3, 2, 1)])  # fmt: skip
+def mul_mat_permuted(
+    new: Leaves, type_a: GGMLType, m: int, n: int, k: int, per: Shape
+) -> Tensor:
+    """Attention without flash: both are heads laid out by token."""
+    a = new.permuted((k, m, 2, 3), per, type_a)
+    return ops.mul_mat(a, new.permuted((k, n, 4, 3), per))
+
+
+@case("MUL_MAT", max_nmse=BOUND, type_a=TYPES, m=[17], n=[1, 2, 9], k=[256], b_part=[True])
+def mul_mat_strided(
+    new: Leaves, type_a: GGMLType, m: int, n: int, k: int, b_part: bool
+) -> Tensor:
+    return ops.mul_mat(new.weight((k, m), type_a), new.part((k, n)))
+
+
+@case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16], type_b=[F16], m=[17], n=[1, 9], k=[65, 256])
+def mul_mat_half(
+    new: Leaves, type_a: GGMLType, type_b: GGMLType, m: int, n: int, k: int
+) -> Tensor:
+    return ops.mul_mat(new((k, m), type_a), new((k, n), type_b))
+
+
+@case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16], m=[17], n=[3], k=[65], transposed_b=[True])
+def mul_mat_transposed(
+    new: Leaves, type_a: GGMLType, m: int, n: int, k: int, transposed_b: bool
+) -> Tensor:
+    return ops.mul_mat(new((k, m), type_a), ops.transpose(new((n, k))))
+
+
+def expert_ids(n_mats: int) -> Init:
+    """Different experts for each token, as a router chooses them."""
+
+    def init(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        tokens = [rng.permutation(n_mats) for _ in range(shape[-2])]
+        return np.array(tokens)[:, : shape[-1]].reshape(shape)
+
+    return init
+
+
+@case("MUL_MAT_ID", max_nmse=BOUND, type_a=TYPES, n_mats=[4], n_used=[2], b=[False, True], m=[33],
+      n=[1, 2, 9, 33], k=[256], prepared=[True])  # fmt: skip
+@case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32, F16, BLOCKS[2]], n_mats=[8], n_used=[1, 4], b=[False, True],
+      m=[17], n=[1, 5, 129], k=[256], prepared=[False])  # fmt: skip
+@case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32], n_mats=[4], n_used=[2], b=[False], m=[17], n=[0, 5],
+      k=[65], prepared=[False])  # fmt: skip
+@case("MUL_MAT_ID", perf=True, flops=flops, type_a=[F16, BLOCKS[2]], n_mats=[64], n_used=[8], b=[False],
+      m=[768], n=[1, 512], k=[2048], prepared=[True])  # fmt: skip
+def mul_mat_id(
+    new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, b: bool, m: int, n: int, k: int,
+    prepared: bool,
+) -> Tensor:  # fmt: skip
+    """b: every chosen expert reads the same row of the token. The ids are a view of all experts' order."""
+    ids = new((n_mats, n), I32, expert_ids(n_mats))
+    ids = ops.view_2d(ids, n_used, n, ids.nb[1], 0)
+    as_ = (new.weight if prepared else new)((k, m, n_mats), type_a)
+    return ops.mul_mat_id(as_, new((k, 1 if b else n_used, n)), ids)
+
+
+@case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32, BLOCKS[0]], n_mats=[4], n_used=[3], m=[17], n=[5],
+      k=[64], same=[True])  # fmt: skip
+def mul_mat_id_same(
+    new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, m: int, n: int, k: int, same: bool
+) -> Tensor:
+    """All tokens choose one expert, several times."""
+    ids = new((n_used, n), I32, lambda rng, shape: np.full(shape, n_mats - 1))
+    return ops.mul_mat_id(new((k, m, n_mats), type_a), new((k, n_used, n)), ids)
+
+
+def lower_triangle(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Well conditioned; what is above the diagonal must not matter."""
+    n = shape[-1]
+    return rng.uniform(0.1, 1.0, shape) / n + np.where(np.eye(n, dtype=bool), rng.uniform(0.5, 2, shape), 0)
+
+
+@case("SOLVE_TRI", type=[F32],
+      ne_lhs=[(10, 10, 4, 3), (17, 17, 2, 4), (64, 64, 2, 2), (65, 65, 1, 3)],
+      n_rhs=[1, 3, 33, 64])  # fmt: skip
+@case("SOLVE_TRI", type=[F32], ne_lhs=[(1, 1, 5, 1), (3, 3, 1, 1), (128, 128, 2, 1)],
+      n_rhs=[1, 17, 100])  # fmt: skip
+@case("SOLVE_TRI", perf=True, type=[F32], ne_lhs=[(64, 64, 8, 32)], n_rhs=[64])
+def solve_tri(new: Leaves, type: GGMLType, ne_lhs: Shape, n_rhs: int) -> Tensor:
+    return ops.solve_tri(new(ne_lhs, type, lower_triangle), new((n_rhs, *ne_lhs[1:]), type))
+
+
+@case("DIAG", max_nmse=0, type=[F32], ne=[(1, 1, 1, 1), (10, 1, 4, 3), (65, 1, 3, 1)],
+      v=[False, True])  # fmt: skip
+def diag(new: Leaves, type: GGMLType, ne: Shape, v: bool) -> Tensor:
+    return ops.diag(new.part(ne, type) if v else new(ne, type))

@@ -1,0 +1,58 @@
+"""Cases of ggml_py/ops/rope.py."""
+
+from __future__ import annotations
+
+from ggml_py import ops
+from ggml_py.ops.rope import IMROPE, MROPE, NEOX, NORMAL, VISION
+from ggml_py.tensor import Tensor
+from ggml_py.types import F16, F32, I32, GGMLType
+from llama_py_tools.test_backend_ops.case import Leaves, case, integers, uniform
+
+Shape = tuple[int, ...]
+N_CTX = 512
+
+
+def _sections(mode: int, n_dims: int) -> Shape:
+    if mode == VISION:
+        return (n_dims // 2, n_dims // 2, 0, 0)
+    third = n_dims // 2 // 3
+    return (n_dims // 2 - 2 * third, third, third, 0)
+
+
+@case("ROPE", type=[F32, F16], ne_a=[(128, 3, 2, 1), (64, 1, 33, 1)], n_dims=[64],
+      mode=[NORMAL, NEOX])  # fmt: skip
+@case("ROPE", type=[F32], ne_a=[(80, 5, 3, 1), (6, 1, 1, 1), (34, 2, 17, 3)], n_dims=[6],
+      mode=[NORMAL, NEOX])  # fmt: skip
+@case("ROPE", type=[F32], ne_a=[(128, 3, 5, 1)], n_dims=[128], mode=[NORMAL, NEOX], ff=[True])
+@case("ROPE", type=[F32], ne_a=[(128, 3, 5, 1)], n_dims=[96, 128], mode=[NORMAL, NEOX],
+      fs=[1.0, 0.25], ef=[0.0, 0.7465], af=[1.0, 1.4245], ff=[False])  # fmt: skip
+@case("ROPE", type=[F32, F16], ne_a=[(128, 3, 5, 1)], n_dims=[128, 32], mode=[MROPE, IMROPE],
+      ff=[False, True])  # fmt: skip
+@case("ROPE", type=[F32], ne_a=[(128, 3, 5, 1)], n_dims=[128], mode=[MROPE, IMROPE], fs=[0.25],
+      ef=[0.7465])  # fmt: skip
+@case("ROPE", type=[F32], ne_a=[(80, 3, 5, 1)], n_dims=[40], mode=[VISION])
+@case("ROPE", type=[F32], ne_a=[(64, 4, 7, 2)], n_dims=[32], mode=[NORMAL, NEOX, IMROPE], v=[True])
+@case("ROPE", type=[F32], ne_a=[(64, 4, 0, 1)], n_dims=[32], mode=[NEOX])
+@case("ROPE", perf=True, type=[F32], ne_a=[(128, 32, 512, 1)], n_dims=[128], mode=[NORMAL, NEOX])
+def rope(
+    new: Leaves, type: GGMLType, ne_a: Shape, n_dims: int, mode: int, fs: float = 1.0, ef: float = 0.0,
+    af: float = 1.0, ff: bool = False, v: bool = False,
+) -> Tensor:  # fmt: skip
+    a = new.part(ne_a, type) if v else new(ne_a, type)
+    pos = new((ne_a[2] * (4 if mode & MROPE else 1),), I32, integers(0, N_CTX))
+    factors = new((n_dims // 2,), F32, uniform(0.9, 1.1)) if ff else None
+    common = (mode, N_CTX, 10000.0, fs, ef, af, 32.0, 1.0)
+    if mode & MROPE:
+        return ops.rope_multi(a, pos, factors, n_dims, _sections(mode, n_dims), *common)
+    return ops.rope_ext(a, pos, factors, n_dims, *common)
+
+
+@case("ROPE", ne_a=[(64, 4, 7, 1)], mode=[NORMAL, NEOX], part_of_heads=[True])
+def rope_view(new: Leaves, ne_a: Shape, mode: int, part_of_heads: bool) -> Tensor:
+    """The query part of a joint projection: heads are apart by more than their size."""
+    n0, n1, n2, _ = ne_a
+    joint = new((n0 * (n1 + 4), n2))
+    row = joint.type.row_size(n0)
+    a = ops.view_3d(joint, n0, n1, n2, row, joint.nb[1], 2 * row)
+    pos = new((n2,), I32, integers(0, N_CTX))
+    return ops.rope_ext(a, pos, None, n0, mode, 0, 1e6, 1.0, 0.0, 1.0, 32.0, 1.0)
