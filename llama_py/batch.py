@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, groupby
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ I32 = npt.NDArray[np.int32]
 F32 = npt.NDArray[np.float32]
 Index = slice | npt.NDArray[np.intp]
 SeqIds = tuple[int, ...]
+Outputs = Literal["last", "all", "none"]
 
 
 @dataclass(slots=True)
@@ -29,7 +30,7 @@ class Batch:
     pos      position of each token; None: each sequence goes on where it stands.
              M-RoPE embeddings may give [n_pos, n_tokens]
     seq_ids  the sequences each token belongs to; None: sequence 0
-    outputs  whether each token's logits are wanted; None: only the last token's
+    outputs  whether each token's logits are wanted; None: as decode is told
     """
 
     tokens: Sequence[int] | I32 | None = None
@@ -136,15 +137,18 @@ class BatchSplitter:
 
     def __init__(
         self, batch: Batch, *, n_vocab: int, n_embd: int, n_seq_max: int, n_pos: int = 1,
-        memory: Positions | None = None, output_all: bool = False,
+        memory: Positions | None = None, outputs: Outputs = "last", output_all: bool = False,
     ) -> None:  # fmt: skip
+        """outputs     which tokens are outputs if the batch does not say
+        output_all  all are, whatever the batch says
+        """
         self.n_pos = n_pos
         self._read_input(batch, n_vocab, n_embd)
         self._read_seq_ids(batch, n_seq_max)
         self._read_pos(batch, memory)
         self._check_pos(memory)
         self._check_sets(memory)
-        self._read_outputs(batch, output_all)
+        self._read_outputs(batch, "all" if output_all else outputs, output_all)
         self.split_reset()
 
     def _read_input(self, batch: Batch, n_vocab: int, n_embd: int) -> None:
@@ -185,9 +189,7 @@ class BatchSplitter:
                     " use a larger n_seq_max"
                 )
         if len(self._sets) == 1:
-            self._of_seq: dict[int, Index] = dict.fromkeys(
-                self.seq_id[0], slice(0, self.n_tokens)
-            )
+            self._of_seq: dict[int, Index] = dict.fromkeys(self.seq_id[0], slice(0, self.n_tokens))
         else:
             self._of_seq = _positions_of(self.seq_id)
 
@@ -260,15 +262,13 @@ class BatchSplitter:
                     f" they hold positions {list(ends[0])} and {list(ends[1])}"
                 )
 
-    def _read_outputs(self, batch: Batch, output_all: bool) -> None:
-        if output_all:
-            self.output = np.ones(self.n_tokens, np.bool_)
-        elif batch.outputs is None:
-            self.output = np.zeros(self.n_tokens, np.bool_)
-            self.output[-1] = True
-        else:
+    def _read_outputs(self, batch: Batch, outputs: Outputs, output_all: bool) -> None:
+        if batch.outputs is not None and not output_all:
             self._check_length("outputs", len(batch.outputs))
             self.output = np.asarray(batch.outputs, np.bool_)
+        else:
+            self.output = np.full(self.n_tokens, outputs == "all")
+            self.output[-1] = outputs != "none"
         self.n_outputs = int(np.count_nonzero(self.output))
 
     def split_reset(self) -> None:

@@ -6,7 +6,8 @@ import os
 from collections.abc import Sequence
 
 from ggml_cpu.executor import Executor
-from ggml_cpu.program import Program, Step
+from ggml_cpu.program import Program
+from ggml_cpu.step import Step
 from ggml_cpu.table import table
 from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, aligned_bytes
 from ggml_py.errors import AllocError
@@ -75,7 +76,8 @@ class CPUDevice:
 
 def default_threads() -> int:
     """Physical cores, as far as the affinity mask lets this process use them."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    affinity = getattr(os, "sched_getaffinity", None)
+    usable = len(affinity(0)) if affinity else os.cpu_count() or 1
     return max(1, usable // 2 if usable > 4 else usable)
 
 

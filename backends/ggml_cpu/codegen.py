@@ -16,21 +16,14 @@ from ggml_cpu.symbols import EXTERNALS, symbol_of
 from ggml_py.errors import BackendError
 
 
-class _Helpers:
-    """Helpers already made known to Numba in this process."""
-
-    registered = 0
-
-
 def _register_helpers() -> None:
     """Numba looks for new words once, before it compiles: load the vocabulary by then."""
     from numba.core.extending import register_jitable
 
     import ggml_cpu.vocabulary.vec  # noqa: F401  (wakes the lazy package)
 
-    for function in REGISTRY.helpers[_Helpers.registered :]:
+    for function in REGISTRY.new_helpers():
         register_jitable(forceinline=True, error_model="numpy")(function)
-    _Helpers.registered = len(REGISTRY.helpers)
 
 
 def _flags() -> Any:

@@ -58,7 +58,7 @@ class Kernel:
 
 @dataclass
 class Registry:
-    """What has been declared so far: kernels by name, helpers in order."""
+    """What has been declared so far: kernels by name, helpers that Numba does not know yet."""
 
     kernels: dict[str, Kernel] = field(default_factory=dict)
     helpers: list[Callable[..., Any]] = field(default_factory=list)
@@ -72,6 +72,11 @@ class Registry:
             )
         self.kernels[kernel.name] = kernel
         return kernel
+
+    def new_helpers(self) -> list[Callable[..., Any]]:
+        """Helpers declared since the last call."""
+        new, self.helpers = self.helpers, []
+        return new
 
 
 REGISTRY = Registry()

@@ -1,40 +1,22 @@
-"""Nodes frozen into a native program: (kernel address, parameter block address) per step."""
+"""Steps frozen into a native program: (kernel address, parameter block address) of each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from ggml_cpu.executor import Executor
-from ggml_cpu.kernel import Kernel
 from ggml_cpu.objcache import load_kernels
-from ggml_cpu.params import WORDS, View, new_blocks, pack, set_scratch
-from ggml_py.backend import Bytes, CompileOptions, HostBuffer, aligned_bytes
+from ggml_cpu.params import WORDS, new_blocks, pack, set_scratch
+from ggml_cpu.step import Step, view
+from ggml_py.backend import Bytes, CompileOptions, aligned_bytes
 from ggml_py.tensor import Tensor
 
 SLICE_SECONDS = 0.02  # Python gets control (Ctrl-C) about this often
 ALIGN = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One kernel run for one node; `operands` are what the kernel calls dst, src0, src1, ..."""
-
-    kernel: Kernel
-    node: Tensor
-    operands: tuple[Tensor | None, ...]
-
-
-def address(t: Tensor) -> int:
-    """Where the tensor's first byte is in this process."""
-    assert isinstance(t.buffer, HostBuffer), f"{t} is not in host memory"
-    return t.buffer.base + t.offset
-
-
-def view(t: Tensor | None) -> View | None:
-    return None if t is None else View(address(t), t.ne, t.nb)
 
 
 def round_up(n: int) -> int:
@@ -42,7 +24,7 @@ def round_up(n: int) -> int:
 
 
 class Program:
-    """Steps with their parameter blocks and scratch. Runs without Python between the nodes of a slice."""
+    """Steps with their parameter blocks and scratch; no Python between the nodes of a slice."""
 
     def __init__(self, steps: Sequence[Step], executor: Executor, options: CompileOptions) -> None:
         self.executor = executor
@@ -52,33 +34,35 @@ class Program:
         addresses = self._load(options)
         self._entries, self.labels, bounds = self._link(addresses)
         base = int(self._entries.ctypes.data)
-        self._slices = [(base + 16 * a, b - a) for a, b in zip(bounds, bounds[1:], strict=False)]
+        self._slices = [(base + 16 * a, b - a) for a, b in pairwise(bounds)]
 
     def _load(self, options: CompileOptions) -> dict[str, int]:
         kernels = {k.name: k for s in self.steps for k in (*s.kernel.prepare, s.kernel)}
         return load_kernels(list(kernels.values()), options.progress)
 
     def _place_scratch(self) -> Bytes:
-        """One block for all steps: prepared operands | other shared bytes | local bytes of each thread.
+        """One block for all steps: prepared operands | other shared bytes | each thread's own.
 
-        Prepared operands have a place of their own so that they survive until the next step that
+        Prepared operands have a place to themselves so that they survive until the next step that
         wants the same ones.
         """
         nth = self.executor.n_threads
-        needs = [s.kernel.scratch(s.node, nth) for s in self.steps]
-        prepared = max((n[0] for n, s in zip(needs, self.steps, strict=True) if s.kernel.prepare), default=0)
-        shared = max((n[0] for n, s in zip(needs, self.steps, strict=True) if not s.kernel.prepare), default=0)
-        local = round_up(max((n[1] for n in needs), default=0))
-        prepared, shared = round_up(prepared), round_up(shared)
+        needs = [(s.kernel.scratch(s.node, nth), bool(s.kernel.prepare)) for s in self.steps]
+        prepared = round_up(max((n[0] for n, first in needs if first), default=0))
+        shared = round_up(max((n[0] for n, first in needs if not first), default=0))
+        local = round_up(max((n[1] for n, _ in needs), default=0))
         scratch = aligned_bytes(prepared + shared + local * nth)
         base = int(scratch.ctypes.data)
         for block, step in zip(self._blocks, self.steps, strict=True):
-            pack(block, [view(t) for t in step.operands], step.node.op_params(), step.kernel.extra(step.node))
-            start = base if step.kernel.prepare else base + prepared
+            kernel = step.kernel
+            pack(block, [view(t) for t in step.operands], step.params(), kernel.extra(step.node))
+            start = base if kernel.prepare else base + prepared
             set_scratch(block, start, base + prepared + shared, local)
         return scratch
 
-    def _link(self, addresses: dict[str, int]) -> tuple[np.ndarray, list[Tensor], list[int]]:
+    def _link(
+        self, addresses: dict[str, int]
+    ) -> tuple[npt.NDArray[np.int64], list[Tensor], list[int]]:
         """Program entries, the node of each, and where slices start and end."""
         entries: list[tuple[int, int]] = []
         labels: list[Tensor] = []
@@ -120,7 +104,7 @@ def prepared_by(step: Step) -> tuple[object, ...]:
     kernels = step.kernel.prepare
     if not all(k.reads for k in kernels):
         return ()
-    params = step.node.op_params()
+    params = step.params()
     have = len(step.operands)
     return tuple(
         (k.name, params, *(id(step.operands[i]) for i in k.reads if i < have)) for k in kernels

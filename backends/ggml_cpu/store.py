@@ -30,6 +30,7 @@ from ggml_cpu.kernel import Kernel
 MAGIC = b"llama-py object\n"
 UNUSED_DAYS = 30
 _CORE = ("target.py", "params.py", "symbols.py", "codegen.py", "vocabulary/*.py")
+_FIXED = ("ggml_cpu.vocabulary", "numpy", "math")  # part of the environment
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 
@@ -45,6 +46,7 @@ def environment() -> str:
     return _digest(
         version("numba"),
         llvmlite.__version__,
+        version("numpy"),
         sys.version,
         target.TRIPLE,
         target.CPU_NAME,
@@ -104,10 +106,9 @@ class Fingerprints:
         return getattr(value, "__qualname__", type(value).__qualname__)
 
     def _module(self, module: ModuleType, names: list[str]) -> str:
-        """The name; for our own modules also the members that may be meant (not the vocabulary,
-        which belongs to the environment)."""
+        """The name, and the members that may be meant; fixed modules have none to follow."""
         name = _module_name(module)
-        if not name.startswith("ggml_cpu.") or name.startswith("ggml_cpu.vocabulary"):
+        if name.startswith(_FIXED):
             return name
         members = [self._value(vars(module)[n], names) for n in names if n in vars(module)]
         return repr((name, members))
@@ -175,8 +176,11 @@ def read(path: Path) -> bytes | None:
         return None
     start = len(MAGIC) + 32
     code = content[start:]
-    sound = content.startswith(MAGIC) and content[len(MAGIC) : start] == hashlib.sha256(code).digest()
-    return code if sound else None
+    return code if content[:start] == _header(code) else None
+
+
+def _header(code: bytes) -> bytes:
+    return MAGIC + hashlib.sha256(code).digest()
 
 
 def write(path: Path, code: bytes) -> None:
@@ -185,7 +189,7 @@ def write(path: Path, code: bytes) -> None:
     partial = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(MAGIC + hashlib.sha256(code).digest() + code)
+            file.write(_header(code) + code)
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)

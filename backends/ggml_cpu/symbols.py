@@ -1,4 +1,4 @@
-"""C functions that compiled kernels may call; the loader binds each by name before it loads code."""
+"""C functions that compiled kernels may call; the loader binds their names before it loads code."""
 
 from __future__ import annotations
 
@@ -36,14 +36,17 @@ def symbol_of(kernel_name: str) -> str:
     return f"ggml_cpu.{kernel_name}"
 
 
+def _library(name: str | None) -> ctypes.CDLL | None:
+    """A C library; None where it does not exist (musl has libm inside libc)."""
+    try:
+        return ctypes.CDLL(name)
+    except OSError:
+        return None
+
+
 def bind_externals() -> None:
     """Tell LLVM's linker where the EXTERNALS are; those this platform lacks stay unbound."""
-    libraries = []
-    for name in _LIBRARIES.get(sys.platform, (None,)):
-        try:
-            libraries.append(ctypes.CDLL(name))
-        except OSError:
-            continue  # musl has libm inside libc
+    libraries = [_library(name) for name in _LIBRARIES.get(sys.platform, (None,))]
     for name in EXTERNALS:
         found = _WINDOWS_NAMES.get(name, name) if sys.platform == "win32" else name
         library = next((lib for lib in libraries if hasattr(lib, found)), None)

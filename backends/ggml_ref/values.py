@@ -48,7 +48,7 @@ def store(t: Tensor, values: Values, where: Any = ...) -> None:
     quantize = quantizer(t.type)
     assert quantize is not None, t.type.name
     blocks = np.frombuffer(quantize(np.ascontiguousarray(values)), np.uint8)
-    target[where] = blocks.reshape(*values.shape[:-1], -1, t.type.type_size)
+    target[where] = blocks.reshape(*values.shape[:-1], *target.shape[-2:])
 
 
 def copy(dst: Tensor, src: Tensor) -> None:

@@ -140,9 +140,7 @@ class RecurrentMemory(RecurrentSlots):
 class RecurrentContext:
     """A batch's ubatches in a recurrent memory (llama_memory_recurrent_context)."""
 
-    def __init__(
-        self, mem: RecurrentMemory, ubatches: list[UBatch], full: bool = False
-    ) -> None:
+    def __init__(self, mem: RecurrentMemory, ubatches: list[UBatch], full: bool = False) -> None:
         self.mem = mem
         self.ubatches = ubatches
         self.full = full

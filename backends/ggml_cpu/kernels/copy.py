@@ -26,6 +26,17 @@ def element_at(p, k, i):
     return row_at(p, k, i // n0) + i % n0 * v.nb(p, k, 0)
 
 
+@fn
+def same_ne(p):
+    """Whether dst and src0 have the same shape."""
+    return (
+        v.ne(p, 0, 0) == v.ne(p, 1, 0)
+        and v.ne(p, 0, 1) == v.ne(p, 1, 1)
+        and v.ne(p, 0, 2) == v.ne(p, 1, 2)
+        and v.ne(p, 0, 3) == v.ne(p, 1, 3)
+    )
+
+
 def _copy(source, target):
     """CPY, CONT, DUP between two float types; elements are taken in order, shapes may differ."""
     load, load_n, ld, from_size = source.load, source.load_n, source.ld, source.size
@@ -72,12 +83,12 @@ def _copy(source, target):
     def copy(p, ith, nth):
         n = v.ne(p, 0, 0) * n_rows(p, 0)
         d0, s0 = v.ne(p, 0, 0), v.ne(p, 1, 0)
-        dense_d, dense_s = v.nb(p, 0, 0) == to_size or d0 == 1, v.nb(p, 1, 0) == from_size or s0 == 1
+        dense_d = v.nb(p, 0, 0) == to_size or d0 == 1
+        dense_s = v.nb(p, 1, 0) == from_size or s0 == 1
         inner = min(d0, s0)
         if dense_d and dense_s and inner > 1 and d0 % inner == 0 and s0 % inner == 0:
             rows_to_rows(p, ith, nth, n, inner)
-        elif dense_d and v.nb(p, 1, 1) == from_size and d0 == s0 and v.ne(p, 0, 1) == v.ne(p, 1, 1) \
-                and v.ne(p, 0, 2) == v.ne(p, 1, 2):
+        elif dense_d and v.nb(p, 1, 1) == from_size and same_ne(p):
             transposed(p, ith, nth)
         else:
             start, stop = v.split(n, ith, nth)

@@ -1,10 +1,9 @@
-"""Activations as the weight types want them: quantized or rounded, column by column into tiles.
+"""Activations as the weight types want them: quantized or rounded, in columns made of words.
 
-A column is a row of src1. In a tile of width T, block b of T columns lies at b * T * block bytes:
-first the values of all columns, four (or two, or one) along k side by side in a 32-bit word, word i
-of column t at 4 * (i * T + t); then the other fields of the block, each [T] likewise. A tile of
-width 1 is simply a column. Rounding is ggml's (ggml-quants.c:quantize_row_q8_K_ref,
-arch/x86/quants.c:quantize_row_q8_0).
+A column is a row of src1. It is a sequence of blocks, a block a sequence of 32-bit words: first the
+values, four (or two, or one) along k in a word, then the block's other fields. In a tile of T
+columns, word i of column t lies at 4 * (i * T + t); a tile of width 1 is simply a column.
+Rounding is ggml's (ggml-quants.c:quantize_row_q8_K_ref, arch/x86/quants.c:quantize_row_q8_0).
 """
 
 from __future__ import annotations
@@ -18,13 +17,14 @@ from ggml_cpu.kernel import fn
 from ggml_cpu.target import I8_BIAS
 
 UNIT = 256  # elements of a column that are packed at a time
+UNIT_BYTES = 1024  # of the widest format
 
 
 @dataclass(frozen=True)
 class Activations:
     """A format: `block_bytes` per `elements` of a column.
 
-    pack(x, n, to, width, t): n <= UNIT f32 values at x, as column t of the tile blocks at `to`.
+    pack(x, n, to): n <= UNIT f32 values at x, as the blocks of a column at `to`.
     """
 
     name: str
@@ -37,15 +37,17 @@ class Activations:
 
 
 @fn
-def quantize_16(x, scale, to, width, t):
-    """Round 16 values times `scale` to int8, four words of column t; returns their sum."""
+def spread(column, n_bytes, tile, width, t):
+    """Copy words of a column to the places of column t of a tile."""
+    for i in range(n_bytes // 4):
+        v.st_i32(tile + 4 * (i * width + t), v.ld_i32(column + 4 * i))
+
+
+@fn
+def quantize_16(x, scale, to):
+    """Round 16 values times `scale` to int8; returns their sum."""
     q = v.to_i32(v.vround(v.f32x16_load(x) * scale))
-    words = v.as_i32(v.to_i8(q))
-    if width == 1:
-        v.store(to, words)
-    else:
-        for i in range(4):
-            v.st_i32(to + 4 * (i * width + t), v.lane(words, i))
+    v.store(to, v.to_i8(q))
     return v.vsum(q)
 
 
@@ -66,70 +68,57 @@ def inverse(amax):
     return v.float32(0)
 
 
-# q8_0 block of 32, per column: i8 [32] | f32 scale | i32 -8 * sum | i32 -I8_BIAS * sum | unused 4
+# q8_0 block of 32: i8 [32] | f32 scale | i32 -8 * sum | i32 -I8_BIAS * sum | unused 4
 Q8_0_SCALE, Q8_0_SUM8, Q8_0_BIAS, Q8_0_BYTES = 32, 36, 40, 48
 
 
 @fn
-def pack_q8_0(x, n, to, width, t):
+def pack_q8_0(x, n, to):
     """Blocks of 32 with the scale rounded to f16, as ggml keeps it."""
     for _ in range(n // 32):
         amax = largest(x, 32)
         scale = inverse(amax)
-        total = quantize_16(x, scale, to, width, t)
-        total += quantize_16(x + 64, scale, to + 16 * width, width, t)
+        total = quantize_16(x, scale, to) + quantize_16(x + 64, scale, to + 16)
         half = v.f32_to_f16(v.f32x4(amax / v.float32(127)))
-        v.st_f32(to + Q8_0_SCALE * width + 4 * t, v.lane(v.f16_to_f32(half), 0))
-        v.st_i32(to + Q8_0_SUM8 * width + 4 * t, -8 * total)
-        v.st_i32(to + Q8_0_BIAS * width + 4 * t, -I8_BIAS * total)
+        v.st_f32(to + Q8_0_SCALE, v.lane(v.f16_to_f32(half), 0))
+        v.st_i32(to + Q8_0_SUM8, -8 * total)
+        v.st_i32(to + Q8_0_BIAS, -I8_BIAS * total)
         x += 128
-        to += Q8_0_BYTES * width
+        to += Q8_0_BYTES
 
 
-# q8_K block of 256, per column: i8 [256] | f32 scale | i16 sums of 32 [8] | i16 sums of 16 [16]
+# q8_K block of 256: i8 [256] | f32 scale | i16 sums of 32 [8] | i16 sums of 16 [16] | unused 12
 # The sums are in the order 0 2 1 3, 4 6 5 7, ...: so come the scales out of a word of four bytes.
 Q8_K_SCALE, Q8_K_SUM32, Q8_K_SUM16, Q8_K_BYTES = 256, 260, 276, 320
 
 
 @fn
-def put_sum(to, width, t, i, total):
-    """Store sum i among the pairs at `to`."""
-    pair = 2 * (i // 4) + (i & 1)
-    v.st_i16(to + 4 * (pair * width + t) + (i & 2), total)
+def put_sum(to, i, total):
+    """Store sum i in that order."""
+    v.st_i16(to + 8 * (i // 4) + 4 * (i & 1) + (i & 2), total)
 
 
 @fn
-def pack_q8_k(x, n, to, width, t):
+def pack_q8_k(x, n, to):
     """One block of 256."""
-    amax = largest(x, 256)
-    scale = inverse(amax)
+    scale = inverse(largest(x, 256))
     for i in range(8):
-        words = to + 32 * i * width
-        first = quantize_16(x + 128 * i, scale, words, width, t)
-        second = quantize_16(x + 128 * i + 64, scale, words + 16 * width, width, t)
-        put_sum(to + Q8_K_SUM16 * width, width, t, 2 * i, first)
-        put_sum(to + Q8_K_SUM16 * width, width, t, 2 * i + 1, second)
-        put_sum(to + Q8_K_SUM32 * width, width, t, i, first + second)
+        first = quantize_16(x + 128 * i, scale, to + 32 * i)
+        second = quantize_16(x + 128 * i + 64, scale, to + 32 * i + 16)
+        put_sum(to + Q8_K_SUM16, 2 * i, first)
+        put_sum(to + Q8_K_SUM16, 2 * i + 1, second)
+        put_sum(to + Q8_K_SUM32, i, first + second)
     d = v.float32(0)
     if scale > 0:
         d = v.float32(1) / scale
-    v.st_f32(to + Q8_K_SCALE * width + 4 * t, d)
+    v.st_f32(to + Q8_K_SCALE, d)
 
 
-def _float_packer(rounded):
-    """Elements are f32 words, after `rounded`."""
-
+def _f32_packer(rounded: Callable[..., Any]) -> Callable[..., Any]:
     @fn
-    def pack(x, n, to, width, t):
+    def pack(x, n, to):
         for i in range(0, n, v.LANES):
-            left = n - i
-            values = rounded(v.f32_load_n(x + 4 * i, left))
-            if width == 1:
-                v.store_n(to + 4 * i, values, left)
-            else:
-                for k in range(v.LANES):
-                    if k < left:
-                        v.st_f32(to + 4 * ((i + k) * width + t), v.lane(values, k))
+            v.store_n(to + 4 * i, rounded(v.f32_load_n(x + 4 * i, n - i)), n - i)
 
     return pack
 
@@ -150,20 +139,18 @@ def as_bf16(x):
 
 
 @fn
-def pack_bf16_pairs(x, n, to, width, t):
+def pack_bf16_pairs(x, n, to):
     """Pairs of bf16 in a word; an odd n ends with a zero."""
     for i in range(0, n, v.LANES):
-        left = n - i
-        halves = v.f32_to_bf16(v.f32_load_n(x + 4 * i, left))
-        words = v.as_i32(halves)
-        for k in range(v.LANES // 2):
-            if 2 * k < left:
-                v.st_i32(to + 4 * ((i // 2 + k) * width + t), v.lane(words, k))
+        halves = v.f32_to_bf16(v.f32_load_n(x + 4 * i, n - i))
+        v.store_n(to + 2 * i, halves, (n - i + 1) // 2 * 2)
 
 
 Q8_0 = Activations("q8_0", 32, Q8_0_BYTES, pack_q8_0)
 Q8_K = Activations("q8_K", 256, Q8_K_BYTES, pack_q8_k)
-F32 = Activations("f32", 1, 4, _float_packer(unchanged))
-F16 = Activations("f16", 1, 4, _float_packer(as_f16))
-BF16 = Activations("bf16", 1, 4, _float_packer(as_bf16))
+F32 = Activations("f32", 1, 4, _f32_packer(unchanged))
+F16 = Activations("f16", 1, 4, _f32_packer(as_f16))
+BF16 = Activations("bf16", 1, 4, _f32_packer(as_bf16))
 BF16_PAIRS = Activations("bf16_pairs", 2, 4, pack_bf16_pairs)
+
+FORMATS = (Q8_0, Q8_K, F32, F16, BF16, BF16_PAIRS)

@@ -1,4 +1,4 @@
-"""What threads share work with: atomic int64 words, waiting, the clock, calling a kernel by address."""
+"""What threads share work with: atomic int64 words, waiting, the clock, calls by address."""
 
 from __future__ import annotations
 

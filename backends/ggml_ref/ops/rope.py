@@ -52,7 +52,7 @@ def rope(node: Tensor, x: Values, pos: Values, freq_factors: Values | None = Non
     n_dims, mode, first = (node.param(p) for p in ("n_dims", "mode", "n_offs"))
     n_pairs = n_dims if mode == VISION else n_dims // 2
     axis, exponent = axes(node, n_pairs)
-    position = pos.reshape(-1, x.shape[1])[axis].T  # [T, n_pairs]
+    position = pos.reshape(4 if mode & MROPE else 1, x.shape[1])[axis].T  # [T, n_pairs]
     angle = position * node.param("freq_base") ** (-2.0 * exponent / n_dims)
     if freq_factors is not None:
         angle = angle / freq_factors[0, 0, 0, :n_pairs]

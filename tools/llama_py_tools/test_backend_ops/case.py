@@ -1,4 +1,4 @@
-"""A case: one op on tensors of given shapes. `test`, `perf`, `support` and pytest share the cases."""
+"""A case: one op on tensors of given shapes. All modes of the tool and pytest share the cases."""
 
 from __future__ import annotations
 
@@ -53,13 +53,16 @@ class Leaves:
         self.weights.append(leaf)
         return leaf
 
-    def part(
-        self, ne: tuple[int, ...], type: GGMLType = F32, init: Init | None = None
-    ) -> Tensor:
+    def part(self, ne: tuple[int, ...], type: GGMLType = F32, init: Init | None = None) -> Tensor:
         """A window of a larger tensor: rows, planes and batches are apart."""
         n0, n1, n2, n3 = shape4(ne)
         parent = self((2 * n0, n1 + 1, n2 + 1, n3 + 1), type, init)
         return view_4d(parent, n0, n1, n2, n3, *parent.nb[1:], parent.nb[1])
+
+    def apart(self, ne: tuple[int, ...], type: GGMLType = F32, init: Init | None = None) -> Tensor:
+        """Rows that are the first halves of longer rows; planes and batches follow each other."""
+        parent = self((2 * ne[0], *ne[1:]), type, init)
+        return view_4d(parent, *shape4(ne), *parent.nb[1:], 0)
 
     def permuted(
         self,

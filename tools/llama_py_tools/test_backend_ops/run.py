@@ -169,7 +169,8 @@ def _compare(case: Case, expected: Bench, got: Bench) -> Outcome:
         error = nmse(x, y)
         largest = max(largest, error)
         if error > bound:
-            return Outcome(Status.FAIL, f"[{_name(a)}] ERR = {error:.9g} > {bound:.9g} ", error)
+            why = f"[{_name(a)}] ERR = {error:.9g} > {bound:.9g} "
+            return Outcome(Status.FAIL, why, error)
     return Outcome(Status.OK, "", largest)
 
 

@@ -57,8 +57,10 @@ def soft_max_padded_mask(new: Leaves, ne: Shape, mask_rows: int) -> Tensor:
     return ops.soft_max_ext(new(ne), mask, 1.0, 0.0)
 
 
-def _heads(new: Leaves, d: int, n: int, n_head: int, n_seqs: int, type: GGMLType, layout: str) -> Tensor:
-    """[d, n, n_head, n_seqs], in memory as said: by head, by token, or a window of a larger cache."""
+def _heads(
+    new: Leaves, d: int, n: int, n_head: int, n_seqs: int, type: GGMLType, layout: str
+) -> Tensor:
+    """[d, n, n_head, n_seqs], in memory by head, by token, or a window of a larger cache."""
     ne = (d, n, n_head, n_seqs)
     if layout == "cache":
         cache = new((d * n_head, n + 3, n_seqs), type)
@@ -76,14 +78,15 @@ ONE: Shape = (1, 1)
       kv=[65], nb=[1, 9], mask=[False, True])  # fmt: skip
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[192, 576], hsv=[128, 512], nh=[1], nr23=[(4, 1)],
       kv=[65], nb=[1, 3], mask=[True])  # fmt: skip
-@case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[64], hsv=[0], nh=[2], nr23=[(2, 1)], kv=[113], nb=[1, 5],
-      mask=[True], sinks=[False, True], max_bias=[0.0, 8.0], logit_softcap=[0.0, 10.0])  # fmt: skip
-@case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[128], hsv=[0], nh=[2], nr23=[(2, 1)], kv=[96], nb=[1, 7],
-      mask=[True], type_K=[F32, BF16, Q8_0, Q4_0])  # fmt: skip
-@case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[64], hsv=[0], nh=[2], nr23=[(2, 1)], kv=[100], nb=[1, 7],
-      mask=[True], layout=["cache", "tokens"])  # fmt: skip
-@case("FLASH_ATTN_EXT", perf=True, hsk=[128], hsv=[0], nh=[8], nr23=[(4, 1)], kv=[4096], nb=[1, 512],
-      mask=[True])  # fmt: skip
+@case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[64], hsv=[0], nh=[2], nr23=[(2, 1)], kv=[113],
+      nb=[1, 5], mask=[True], sinks=[False, True], max_bias=[0.0, 8.0],
+      logit_softcap=[0.0, 10.0])  # fmt: skip
+@case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[128], hsv=[0], nh=[2], nr23=[(2, 1)], kv=[96],
+      nb=[1, 7], mask=[True], type_K=[F32, BF16, Q8_0, Q4_0])  # fmt: skip
+@case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[64], hsv=[0], nh=[2], nr23=[(2, 1)], kv=[100],
+      nb=[1, 7], mask=[True], layout=["cache", "tokens"])  # fmt: skip
+@case("FLASH_ATTN_EXT", perf=True, hsk=[128], hsv=[0], nh=[8], nr23=[(4, 1)], kv=[4096],
+      nb=[1, 512], mask=[True])  # fmt: skip
 def flash_attn_ext(
     new: Leaves, hsk: int, hsv: int, nh: int, nr23: Shape, kv: int, nb: int, mask: bool,
     sinks: bool = False, max_bias: float = 0.0, logit_softcap: float = 0.0, type_K: GGMLType = F16,

@@ -66,9 +66,7 @@ def ffn_swiglu(new: Leaves, type_a: GGMLType, m: int, n: int, k: int) -> Tensor:
 
 @case("TOPK_MOE", fused=True, n_expert=[8, 33], n_used=[1, 4], n_tokens=[1, 3, 17],
       with_norm=[False, True])  # fmt: skip
-def topk_moe(
-    new: Leaves, n_expert: int, n_used: int, n_tokens: int, with_norm: bool
-) -> Tensor:
+def topk_moe(new: Leaves, n_expert: int, n_used: int, n_tokens: int, with_norm: bool) -> Tensor:
     """The router: probabilities of the experts, and the weights of the chosen ones."""
     probs = ops.soft_max(new((n_expert, n_tokens), F32, uniform(-3, 3)))
     chosen = ops.argsort_top_k(probs, n_used)

@@ -53,25 +53,19 @@ def mul_mat_batch(
 
 @case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16], m=[17], n=[1, 9], k=[64, 65],
       per=[(0, 2, 1, 3), (0, 3, 2, 1)])  # fmt: skip
-def mul_mat_permuted(
-    new: Leaves, type_a: GGMLType, m: int, n: int, k: int, per: Shape
-) -> Tensor:
+def mul_mat_permuted(new: Leaves, type_a: GGMLType, m: int, n: int, k: int, per: Shape) -> Tensor:
     """Attention without flash: both are heads laid out by token."""
     a = new.permuted((k, m, 2, 3), per, type_a)
     return ops.mul_mat(a, new.permuted((k, n, 4, 3), per))
 
 
 @case("MUL_MAT", max_nmse=BOUND, type_a=TYPES, m=[17], n=[1, 2, 9], k=[256], b_part=[True])
-def mul_mat_strided(
-    new: Leaves, type_a: GGMLType, m: int, n: int, k: int, b_part: bool
-) -> Tensor:
+def mul_mat_strided(new: Leaves, type_a: GGMLType, m: int, n: int, k: int, b_part: bool) -> Tensor:
     return ops.mul_mat(new.weight((k, m), type_a), new.part((k, n)))
 
 
 @case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16], type_b=[F16], m=[17], n=[1, 9], k=[65, 256])
-def mul_mat_half(
-    new: Leaves, type_a: GGMLType, type_b: GGMLType, m: int, n: int, k: int
-) -> Tensor:
+def mul_mat_half(new: Leaves, type_a: GGMLType, type_b: GGMLType, m: int, n: int, k: int) -> Tensor:
     return ops.mul_mat(new((k, m), type_a), new((k, n), type_b))
 
 
@@ -86,25 +80,25 @@ def expert_ids(n_mats: int) -> Init:
     """Different experts for each token, as a router chooses them."""
 
     def init(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        tokens = [rng.permutation(n_mats) for _ in range(shape[-2])]
-        return np.array(tokens)[:, : shape[-1]].reshape(shape)
+        order = np.broadcast_to(np.arange(n_mats), (*shape[:-1], n_mats))
+        return rng.permuted(order, axis=-1)[..., : shape[-1]]
 
     return init
 
 
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=TYPES, n_mats=[4], n_used=[2], b=[False, True], m=[33],
       n=[1, 2, 9, 33], k=[256], prepared=[True])  # fmt: skip
-@case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32, F16, BLOCKS[2]], n_mats=[8], n_used=[1, 4], b=[False, True],
-      m=[17], n=[1, 5, 129], k=[256], prepared=[False])  # fmt: skip
-@case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32], n_mats=[4], n_used=[2], b=[False], m=[17], n=[0, 5],
-      k=[65], prepared=[False])  # fmt: skip
-@case("MUL_MAT_ID", perf=True, flops=flops, type_a=[F16, BLOCKS[2]], n_mats=[64], n_used=[8], b=[False],
-      m=[768], n=[1, 512], k=[2048], prepared=[True])  # fmt: skip
+@case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32, F16, BLOCKS[2]], n_mats=[8], n_used=[1, 4],
+      b=[False, True], m=[17], n=[1, 5, 129], k=[256], prepared=[False])  # fmt: skip
+@case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32], n_mats=[4], n_used=[2], b=[False], m=[17],
+      n=[0, 5], k=[65], prepared=[False])  # fmt: skip
+@case("MUL_MAT_ID", perf=True, flops=flops, type_a=[F16, BLOCKS[2]], n_mats=[64], n_used=[8],
+      b=[False], m=[768], n=[1, 512], k=[2048], prepared=[True])  # fmt: skip
 def mul_mat_id(
     new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, b: bool, m: int, n: int, k: int,
     prepared: bool,
 ) -> Tensor:  # fmt: skip
-    """b: every chosen expert reads the same row of the token. The ids are a view of all experts' order."""
+    """b: every chosen expert reads the same row of the token. The ids are part of a longer list."""
     ids = new((n_mats, n), I32, expert_ids(n_mats))
     ids = ops.view_2d(ids, n_used, n, ids.nb[1], 0)
     as_ = (new.weight if prepared else new)((k, m, n_mats), type_a)
@@ -124,7 +118,9 @@ def mul_mat_id_same(
 def lower_triangle(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """Well conditioned; what is above the diagonal must not matter."""
     n = shape[-1]
-    return rng.uniform(0.1, 1.0, shape) / n + np.where(np.eye(n, dtype=bool), rng.uniform(0.5, 2, shape), 0)
+    return rng.uniform(0.1, 1.0, shape) / n + np.where(
+        np.eye(n, dtype=bool), rng.uniform(0.5, 2, shape), 0
+    )
 
 
 @case("SOLVE_TRI", type=[F32],

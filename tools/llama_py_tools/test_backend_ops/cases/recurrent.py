@@ -30,8 +30,8 @@ def different_cells(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 @case("SSM_SCAN", max_nmse=2e-7, d_state=[16, 128], head_dim=[1], n_head=[33], n_group=[1],
       T=[1, 7], n_seqs=[1, 3])  # fmt: skip
-@case("SSM_SCAN", max_nmse=2e-7, d_state=[16, 65, 128], head_dim=[8, 33], n_head=[4], n_group=[1, 2], T=[1, 5],
-      n_seqs=[2])  # fmt: skip
+@case("SSM_SCAN", max_nmse=2e-7, d_state=[16, 65, 128], head_dim=[8, 33], n_head=[4],
+      n_group=[1, 2], T=[1, 5], n_seqs=[2])  # fmt: skip
 @case("SSM_SCAN", max_nmse=2e-7, d_state=[32], head_dim=[16], n_head=[4], n_group=[2], T=[5],
       n_seqs=[2], K=[2, 4])  # fmt: skip
 @case("SSM_SCAN", max_nmse=2e-7, d_state=[32], head_dim=[16], n_head=[4], n_group=[2], T=[5],
@@ -40,7 +40,7 @@ def ssm_scan(
     new: Leaves, d_state: int, head_dim: int, n_head: int, n_group: int, T: int, n_seqs: int,
     K: int = 1, v: bool = False,
 ) -> Tensor:  # fmt: skip
-    """head_dim 1: Mamba-1, a decay per state; else Mamba-2, one per head. v: x, b, c are parts of a row."""
+    """head_dim 1: Mamba-1, a decay per state; else Mamba-2. v: x, b and c are parts of one row."""
     s = new((d_state, head_dim, n_head, n_seqs + 2))
     dt = new((n_head, T, n_seqs))
     a = new((d_state if head_dim == 1 else 1, n_head), F32, uniform(-1, -0.01))
@@ -66,20 +66,20 @@ def _slice(joint: Tensor, ne: tuple[int, int], first: int) -> Tensor:
 GATE, VALUES = uniform(-20, -1e-4), uniform(-0.3, 5)
 
 
-@case("GATED_DELTA_NET", head_count=[4], head_size=[16, 32, 64, 128], n_seq_tokens=[1, 5], n_seqs=[1, 2],
-      v_repeat=[1, 2], kda=[False, True])  # fmt: skip
-@case("GATED_DELTA_NET", head_count=[2], head_size=[32, 64], n_seq_tokens=[63, 64, 65, 100, 129], n_seqs=[1, 2],
-      v_repeat=[2], kda=[False, True])  # fmt: skip
-@case("GATED_DELTA_NET", head_count=[3], head_size=[17, 48], n_seq_tokens=[1, 9], n_seqs=[1], v_repeat=[1],
-      kda=[False, True])  # fmt: skip
-@case("GATED_DELTA_NET", head_count=[4], head_size=[32], n_seq_tokens=[5, 65], n_seqs=[2], v_repeat=[1, 3],
-      permuted=[True], kda=[False, True])  # fmt: skip
-@case("GATED_DELTA_NET", head_count=[4], head_size=[32], n_seq_tokens=[1, 2, 4, 9], n_seqs=[1, 2], v_repeat=[2],
-      K=[2, 4], kda=[False, True])  # fmt: skip
-@case("GATED_DELTA_NET", head_count=[2], head_size=[64], n_seq_tokens=[1, 33], n_seqs=[1], v_repeat=[1],
-      slow=[True], kda=[False, True])  # fmt: skip
-@case("GATED_DELTA_NET", perf=True, head_count=[16], head_size=[128], n_seq_tokens=[1, 512], n_seqs=[1],
-      v_repeat=[2])  # fmt: skip
+@case("GATED_DELTA_NET", head_count=[4], head_size=[16, 32, 64, 128], n_seq_tokens=[1, 5],
+      n_seqs=[1, 2], v_repeat=[1, 2], kda=[False, True])  # fmt: skip
+@case("GATED_DELTA_NET", head_count=[2], head_size=[32, 64], n_seq_tokens=[63, 64, 65, 100, 129],
+      n_seqs=[1, 2], v_repeat=[2], kda=[False, True])  # fmt: skip
+@case("GATED_DELTA_NET", head_count=[3], head_size=[17, 48], n_seq_tokens=[1, 9], n_seqs=[1],
+      v_repeat=[1], kda=[False, True])  # fmt: skip
+@case("GATED_DELTA_NET", head_count=[4], head_size=[32], n_seq_tokens=[5, 65], n_seqs=[2],
+      v_repeat=[1, 3], permuted=[True], kda=[False, True])  # fmt: skip
+@case("GATED_DELTA_NET", head_count=[4], head_size=[32], n_seq_tokens=[1, 2, 4, 9], n_seqs=[1, 2],
+      v_repeat=[2], K=[2, 4], kda=[False, True])  # fmt: skip
+@case("GATED_DELTA_NET", head_count=[2], head_size=[64], n_seq_tokens=[1, 33], n_seqs=[1],
+      v_repeat=[1], slow=[True], kda=[False, True])  # fmt: skip
+@case("GATED_DELTA_NET", perf=True, head_count=[16], head_size=[128], n_seq_tokens=[1, 512],
+      n_seqs=[1], v_repeat=[2])  # fmt: skip
 def gated_delta_net(
     new: Leaves, head_count: int, head_size: int, n_seq_tokens: int, n_seqs: int, v_repeat: int,
     permuted: bool = False, kda: bool = False, K: int = 1, slow: bool = False,

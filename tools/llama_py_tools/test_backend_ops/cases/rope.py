@@ -35,8 +35,8 @@ def _sections(mode: int, n_dims: int) -> Shape:
 @case("ROPE", type=[F32], ne_a=[(64, 4, 0, 1)], n_dims=[32], mode=[NEOX])
 @case("ROPE", perf=True, type=[F32], ne_a=[(128, 32, 512, 1)], n_dims=[128], mode=[NORMAL, NEOX])
 def rope(
-    new: Leaves, type: GGMLType, ne_a: Shape, n_dims: int, mode: int, fs: float = 1.0, ef: float = 0.0,
-    af: float = 1.0, ff: bool = False, v: bool = False,
+    new: Leaves, type: GGMLType, ne_a: Shape, n_dims: int, mode: int, fs: float = 1.0,
+    ef: float = 0.0, af: float = 1.0, ff: bool = False, v: bool = False,
 ) -> Tensor:  # fmt: skip
     a = new.part(ne_a, type) if v else new(ne_a, type)
     pos = new((ne_a[2] * (4 if mode & MROPE else 1),), I32, integers(0, N_CTX))

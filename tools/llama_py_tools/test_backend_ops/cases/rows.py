@@ -39,8 +39,8 @@ def row_numbers(n_rows: int) -> Init:
     """Different row numbers in each line: which of two writes to a row wins is not defined."""
 
     def init(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        lines = [rng.permutation(n_rows)[: shape[-1]] for _ in range(int(np.prod(shape[:-1])))]
-        return np.array(lines).reshape(shape)
+        order = np.broadcast_to(np.arange(n_rows), (*shape[:-1], n_rows))
+        return rng.permuted(order, axis=-1)[..., : shape[-1]]
 
     return init
 
@@ -49,10 +49,10 @@ def _set_rows_bound(type: GGMLType, ne: Shape, nr23: Shape, **_: object) -> floa
     return quantization_bound(type, ne[0] * ne[1] * ne[2] * nr23[0] * ne[3] * nr23[1])
 
 
-@case("SET_ROWS", type=[F32, F16, BY_NAME["bf16"]], type_idx=[I64], ne=[(1, 8, 1, 3), (33, 5, 3, 2)],
-      nr23=[(1, 1), (2, 3)], r=[1, 4], v=[False])  # fmt: skip
-@case("SET_ROWS", max_nmse=_set_rows_bound, type=STORED, type_idx=[I64], ne=[(256, 11, 2, 3), (32, 8, 1, 1)],
-      nr23=[(2, 1)], r=[1, 7], v=[False])  # fmt: skip
+@case("SET_ROWS", type=[F32, F16, BY_NAME["bf16"]], type_idx=[I64],
+      ne=[(1, 8, 1, 3), (33, 5, 3, 2)], nr23=[(1, 1), (2, 3)], r=[1, 4], v=[False])  # fmt: skip
+@case("SET_ROWS", max_nmse=_set_rows_bound, type=STORED, type_idx=[I64],
+      ne=[(256, 11, 2, 3), (32, 8, 1, 1)], nr23=[(2, 1)], r=[1, 7], v=[False])  # fmt: skip
 @case("SET_ROWS", type=[F32, F16], type_idx=[I32], ne=[(65, 8, 1, 3)], nr23=[(1, 1)], r=[5],
       v=[False, True])  # fmt: skip
 @case("SET_ROWS", type=[F16], type_idx=[I64], ne=[(65, 8, 1, 1)], nr23=[(1, 1)], r=[0], v=[False])

@@ -1,0 +1,161 @@
+"""A matrix times packed columns: the loops that MUL_MAT and MUL_MAT_ID share.
+
+`Product` makes, for one weight type in one layout, functions of addresses only. Which columns and
+which rows are multiplied, and by which thread, is decided in matmul.py and matmul_id.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.quants.tiles import WIDTHS, tile_width
+from ggml_cpu.quants.weight import Weight
+from ggml_cpu.target import LANES, TILE
+
+Function = Callable[..., Any]
+GROUP_BYTES = 384 << 10  # panels that should stay in the L2 cache while all columns pass by
+SUM_BYTES = 4 * TILE * 2 * LANES  # the sums of one tile and one panel
+
+
+@fn
+def store_rows(sums, rows, out):
+    """`rows` (at least 1) sums to `out`."""
+    for i in range(0, rows, LANES):
+        if rows - i >= LANES:
+            v.store(out + 4 * i, v.f32_load(sums + 4 * i))
+        else:
+            v.store_n(out + 4 * i, v.f32_load(sums + 4 * i), rows - i)
+
+
+@fn
+def add_rows(sums, rows, out):
+    """`rows` sums added to those at `out`."""
+    for i in range(0, rows, LANES):
+        left = rows - i
+        v.store_n(out + 4 * i, v.f32_load(sums + 4 * i) + v.f32_load_n(out + 4 * i, left), left)
+
+
+def any_width(tile: Callable[[int], Function], widths: tuple[int, ...] = WIDTHS) -> Function:
+    """multiply(width, panel, columns, steps, out) for tiles of every width."""
+    width, *narrower = widths
+    run = tile(width)
+    if not narrower:
+
+        @fn
+        def multiply(w, panel, columns, steps, out):
+            run(panel, columns, steps, out)
+
+        return multiply
+
+    other = any_width(tile, tuple(narrower))
+
+    @fn
+    def multiply_or_other(w, panel, columns, steps, out):
+        if w == width:
+            run(panel, columns, steps, out)
+        else:
+            other(w, panel, columns, steps, out)
+
+    return multiply_or_other
+
+
+class Shape:
+    """Sizes of a weight type's panels and columns, as functions usable in and out of kernels."""
+
+    def __init__(self, weight: Weight) -> None:
+        rows, step, panel_bytes = weight.rows, weight.step, weight.panel_bytes
+        block_bytes, k_block = weight.activations.block_bytes, weight.k_block
+
+        @fn
+        def steps_of(k):
+            return (k + step - 1) // step
+
+        @fn
+        def column_bytes(k):
+            return (k + step - 1) // step * block_bytes
+
+        @fn
+        def panels_of(m):
+            return (m + rows - 1) // rows
+
+        @fn
+        def group_of(k):
+            """Panels to take at a time."""
+            return max(1, GROUP_BYTES // (min((k + step - 1) // step, k_block) * panel_bytes))
+
+        @fn
+        def group_bytes(k):
+            """Local scratch for a group of panels unpacked."""
+            steps = min((k + step - 1) // step, k_block)
+            return max(1, GROUP_BYTES // (steps * panel_bytes)) * steps * panel_bytes
+
+        self.steps_of, self.column_bytes, self.panels_of = steps_of, column_bytes, panels_of
+        self.group_of, self.group_bytes = group_of, group_bytes
+
+
+def matrix_at(weight: Weight, in_place: bool) -> Function:
+    """matrix(p, i2, i3): address of a matrix of src0."""
+    shape = Shape(weight)
+    steps_of, panels_of, panel_bytes = shape.steps_of, shape.panels_of, weight.panel_bytes
+
+    @fn
+    def in_rows(p, i2, i3):
+        return v.data(p, 1) + i2 * v.nb(p, 1, 2) + i3 * v.nb(p, 1, 3)
+
+    @fn
+    def in_panels(p, i2, i3):
+        size = steps_of(v.ne(p, 1, 0)) * panels_of(v.ne(p, 1, 1)) * panel_bytes
+        return v.data(p, 1) + (i3 * v.ne(p, 1, 2) + i2) * size
+
+    return in_rows if in_place else in_panels
+
+
+def tiles_product(weight: Weight, in_place: bool) -> Function:
+    """Panels first..last of a matrix times n columns packed in tiles; see the inner docstring."""
+    multiply = any_width(weight.tile)
+    unpack, rows, panel_bytes, k_block = weight.unpack, weight.rows, weight.panel_bytes, weight.k_block
+    step, block_bytes = weight.step, weight.activations.block_bytes
+    step_bytes = weight.type.row_size(weight.step)
+    steps_of, column_bytes = Shape(weight).steps_of, Shape(weight).column_bytes
+
+    @fn
+    def put(sums, m, n, row, c, more, out, stride, order):
+        """Sums of a panel and n columns, from column c on, to where those columns go."""
+        for t in range(n):
+            column = c + t
+            if order != 0:
+                column = v.ld_i32(order + 4 * column)
+            if more:
+                add_rows(sums + 4 * rows * t, min(rows, m - row), out + column * stride + 4 * row)
+            else:
+                store_rows(sums + 4 * rows * t, min(rows, m - row), out + column * stride + 4 * row)
+
+    @fn
+    def product(w, w_stride, k, m, first, last, a, n, out, stride, order, local):
+        """Column c is stored at out + c * stride, or order[c] * stride where `order` is not 0."""
+        steps = steps_of(k)
+        panels = local + SUM_BYTES
+        for s in range(0, steps, k_block):
+            count = min(steps - s, k_block)
+            if in_place:
+                for i in range(first, last):
+                    src = w + i * rows * w_stride + s * step_bytes
+                    to = panels + (i - first) * count * panel_bytes
+                    unpack(src, w_stride, min(rows, m - i * rows), min(k - s * step, count * step), to)
+            c = 0
+            while c < n:
+                width = tile_width(n - c)
+                tile = a + c * column_bytes(k) + s * block_bytes * width
+                for i in range(first, last):
+                    if in_place:
+                        panel = panels + (i - first) * count * panel_bytes
+                    else:
+                        panel = w + i * steps * panel_bytes
+                    multiply(width, panel, tile, count, local)
+                    put(local, m, min(width, n - c), i * rows, c, s > 0, out, stride, order)
+                c += width
+
+    return product

@@ -1,0 +1,33 @@
+"""The sums of LANES vectors at once, as the lanes of one vector."""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.target import LANES
+
+
+def _fold(count):
+    @fn
+    def fold(tile):
+        """2 * count vectors of partial sums to `count` of half as many each."""
+        for i in range(count):
+            x, y = tile[2 * i], tile[2 * i + 1]
+            tile[i] = v.evens(x, y) + v.odds(x, y)
+
+    return fold
+
+
+fold_1, fold_2, fold_4, fold_8 = (_fold(n) for n in (1, 2, 4, 8))
+
+
+@fn
+def lane_sums(tile):
+    """Lane i is the sum of tile[i]; the tile of LANES vectors is used up."""
+    if LANES == 16:
+        fold_8(tile)
+    if LANES >= 8:
+        fold_4(tile)
+    fold_2(tile)
+    fold_1(tile)
+    return tile[0]

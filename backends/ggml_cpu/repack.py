@@ -1,0 +1,79 @@
+"""Repacking weights at load: rows to panels of LANES rows, in the order kernels read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.executor import Executor
+from ggml_cpu.kernel import Kernel, kernel
+from ggml_cpu.kernels.products import Shape
+from ggml_cpu.objcache import load_kernels
+from ggml_cpu.params import View, block_address, new_blocks, pack, set_scratch
+from ggml_cpu.quants.weight import LAYOUT, Weight, weights
+from ggml_py.backend import HostBuffer, aligned_bytes
+from ggml_py.tensor import Tensor
+
+READERS = {"MUL_MAT", "MUL_MAT_ID", "GET_ROWS"}  # ops with kernels for repacked weights
+
+
+def _repack_kernel(weight: Weight) -> Kernel:
+    unpack, rows, panel_bytes = weight.unpack, weight.rows, weight.panel_bytes
+    shape = Shape(weight)
+    steps_of, panels_of = shape.steps_of, shape.panels_of
+
+    @kernel(name=f"repack_{weight.type.name}")
+    def repack_panels(p, ith, nth):
+        """src0 [k, m, n2, n3] in rows to dst in panels."""
+        k, m, n2 = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 1, 2)
+        panels, stride = panels_of(m), v.nb(p, 1, 1)
+        start, stop = v.split(panels * n2 * v.ne(p, 1, 3), ith, nth)
+        for u in range(start, stop):
+            i, row = u // panels, u % panels * rows
+            src = v.data(p, 1) + i % n2 * v.nb(p, 1, 2) + i // n2 * v.nb(p, 1, 3) + row * stride
+            to = v.data(p, 0) + u * steps_of(k) * panel_bytes
+            unpack(src, stride, min(rows, m - row), k, to)
+
+    return repack_panels
+
+
+REPACK: dict[str, Kernel] = {
+    name: _repack_kernel(weight) for name, weight in weights().items() if weight.repacked
+}
+
+
+def repacked_size(weight: Tensor) -> int:
+    """Bytes of the tensor in panels: its own, and those of the rows that fill the last panels."""
+    k, m, n2, n3 = weight.ne
+    return weights()[weight.type.name].panels_bytes(k, m) * n2 * n3
+
+
+def can_repack(weight: Tensor, uses: Sequence[str]) -> bool:
+    """Whether all ops that read the weight also read panels, and one of them gains by it."""
+    return (
+        weight.type.name in REPACK
+        and not weight.layout
+        and weight.view_src is None
+        and weight.is_contiguous()
+        and set(uses) <= READERS
+        and set(uses) != {"GET_ROWS"}
+        and bool(uses)
+    )
+
+
+def repack(weight: Tensor, uses: Sequence[str], executor: Executor) -> None:
+    """Give the weight a buffer of its own in panels, if that pays and its readers allow it."""
+    if not can_repack(weight, uses):
+        return
+    assert isinstance(weight.buffer, HostBuffer)
+    panels = HostBuffer(aligned_bytes(repacked_size(weight)))
+    step = REPACK[weight.type.name]
+    source = View(weight.buffer.base + weight.offset, weight.ne, weight.nb)
+    blocks = new_blocks(1)
+    pack(blocks[0], [View(panels.base, weight.ne, weight.nb), source])
+    set_scratch(blocks[0], 0, 0, 0)
+    entries = np.array([[load_kernels([step])[step.name], block_address(blocks)]], np.int64)
+    executor.run(int(entries.ctypes.data), 1)
+    weight.buffer, weight.offset, weight.layout = panels, 0, LAYOUT

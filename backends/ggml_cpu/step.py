@@ -1,0 +1,46 @@
+"""One kernel run for one node, and where its operands lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ggml_cpu.kernel import Kernel
+from ggml_cpu.params import View
+from ggml_py.backend import HostBuffer
+from ggml_py.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`operands` are what the kernel calls dst, src0, src1, ...; `op_params` where they are not
+    the node's own (a step that runs several nodes).
+    """
+
+    kernel: Kernel
+    node: Tensor
+    operands: tuple[Tensor | None, ...]
+    op_params: bytes = b""
+
+    def params(self) -> bytes:
+        return self.op_params or self.node.op_params()
+
+
+def address(t: Tensor) -> int:
+    """Where the tensor's first byte is in this process."""
+    assert isinstance(t.buffer, HostBuffer), f"{t} is not in host memory"
+    return t.buffer.base + t.offset
+
+
+def view(t: Tensor | None) -> View | None:
+    return None if t is None else View(address(t), t.ne, t.nb)
+
+
+def overlap(a: Tensor, b: Tensor) -> bool:
+    """Whether the bytes of two tensors have some in common."""
+    start_a, start_b = address(a), address(b)
+    return start_a < start_b + b.nbytes and start_b < start_a + a.nbytes
+
+
+def same_bytes(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors are the same elements at the same addresses."""
+    return address(a) == address(b) and a.ne == b.ne and a.nb == b.nb

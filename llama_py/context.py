@@ -1,0 +1,278 @@
+"""A model at work: batches in, logits out (llama-context.cpp)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from ggml_py.backend import CompileOptions
+from ggml_py.errors import ContextError
+from ggml_py.plan import Plan
+from ggml_py.sched import Scheduler
+from ggml_py.tensor import Tensor
+from ggml_py.types import BY_NAME, GGMLType
+from llama_py.batch import F32, I32, Batch, BatchSplitter, UBatch, ubatch_reserve
+from llama_py.batch import Outputs as WhichOutputs
+from llama_py.cparams import CParams, make_cparams
+from llama_py.inputs import GraphParams, GraphResult, GraphType
+from llama_py.memory import Memory, MemoryContext, create_memory
+from llama_py.models._base import Model
+from llama_py.outputs import Outputs
+from llama_py.tokenizer import Tokenizer
+
+log = logging.getLogger("llama_py")
+
+MAX_GRAPHS = 4  # built graphs that are kept for reuse
+
+
+@dataclass(frozen=True, slots=True)
+class ContextParams:
+    """How a context runs its model: the arguments of `Context`.
+
+    n_ctx        cells of all sequences together, None for what the model was trained with;
+                 rounded up to a multiple of 256 per sequence
+    n_ubatch     tokens that one graph computes at most
+    n_seq_max    how many sequences there may be
+    n_rs_seq     tokens a recurrent model can be rolled back (where the architecture supports it)
+    flash_attn   "auto": where the device can
+    type_k, type_v   types of the KV cache
+    kv_unified   sequences share all cells, instead of each having its own part
+    embeddings   also keep the last hidden state of each token, in `Context.embd`
+    fused_gdn    gated delta net as one op
+    mtp          run the NextN layers instead of the trunk
+    n_threads    None leaves the device's
+    progress     called as progress(done, total, what) while kernels are compiled
+    fuse         let the device run several nodes as one
+    watch        called with every node's tensor once its value is there; slow, and nothing is fused
+    """
+
+    n_ctx: int | None = None
+    n_batch: int = 2048
+    n_ubatch: int = 512
+    n_seq_max: int = 1
+    n_rs_seq: int = 0
+    flash_attn: bool | Literal["auto", "on", "off"] = "auto"
+    type_k: str = "f16"
+    type_v: str = "f16"
+    kv_unified: bool = False
+    embeddings: bool = False
+    fused_gdn: bool = True
+    mtp: bool = False
+    rope_freq_base: float = 0.0
+    rope_freq_scale: float = 0.0
+    n_threads: int | None = None
+    progress: Callable[[int, int, str], None] | None = None
+    fuse: bool = True
+    watch: Callable[[Tensor], None] | None = None
+
+
+class Context:
+    """The memory of a model's sequences, and the graphs that advance it.
+
+    embd      F32 [n_outputs, n_embd] of the last batch, with `embeddings`
+    h_nextn   F32 rows that seed the NextN layers, after `set_embeddings_nextn`
+    n_reused  how often a graph was used again
+    tokenizer the model's, for `stream`
+    on_graph  called with each graph, built or used again, and its ubatch before it is run
+    """
+
+    def __init__(self, model: Model, **options: Any) -> None:
+        """options are the fields of ContextParams.
+
+        Raises ContextError for sizes that make no sense, AllocError for too large ones.
+        """
+        self.model = model
+        self.params = p = ContextParams(**options)
+        self.cparams = _cparams(model, p)
+        self.gtype: GraphType = "decoder_mtp" if p.mtp else "decoder"
+        self.embd: F32 | None = None
+        self.h_nextn: F32 | None = None
+        self.n_reused = 0
+        self.tokenizer: Tokenizer | None = None
+        self.on_graph: Callable[[GraphResult, UBatch], None] | None = None
+        self._graphs: list[tuple[GraphResult, Plan]] = []
+        if p.n_threads is not None:
+            if p.n_threads < 1:
+                raise ContextError(f"n_threads is {p.n_threads}; it must be at least 1")
+            model.device.set_threads(p.n_threads)
+        how = CompileOptions(p.progress, p.fuse and p.watch is None)
+        self._sched = Scheduler([model.device], how, p.watch)
+        self.memory = self._create_memory()
+        if p.flash_attn == "auto" and not self._can_run():
+            log.info("flash attention is off: %s cannot run it", model.device.name)
+            self.cparams = replace(self.cparams, flash_attn=False)
+            self.memory = self._create_memory()
+        self._reserve()
+
+    @property
+    def n_ctx(self) -> int:
+        return self.cparams.n_ctx
+
+    @property
+    def n_vocab(self) -> int:
+        return self.model.hparams.n_vocab
+
+    def _create_memory(self) -> Memory:
+        p, m = self.params, self.model
+        types = _cache_type("type_k", p.type_k), _cache_type("type_v", p.type_v)
+        if types[1].block_size > 1 and not self.cparams.flash_attn:
+            raise ContextError(f"type_v = {p.type_v} needs flash attention; use f16 or flash_attn")
+        return create_memory(m.memory, m.hparams, self.cparams, m.device, *types, mtp=p.mtp)
+
+    def decode(self, tokens: Sequence[int] | I32 | Batch, logits: WhichOutputs = "last") -> F32:
+        """Advance the sequences of a batch. -> F32 [n, n_vocab], the rows in the batch's order
+
+        tokens   ids that continue sequence 0, or a Batch
+        logits   of which tokens, unless the batch says itself
+
+        Raises ContextError, before anything is computed, for a batch that is malformed or does not
+        fit. If the computation is interrupted, the sequences stand where the last complete ubatch
+        left them; those of a recurrent model are empty.
+        """
+        splitter = self._checked(tokens, logits)
+        mctx = self.memory.init_batch(splitter, self.cparams.n_ubatch, self.cparams.embeddings)
+        cparams = self.cparams
+        outputs = Outputs(splitter, cparams.embeddings_nextn_masked)
+        while True:
+            ubatch = mctx.get_ubatch()
+            try:
+                res = self._process_ubatch(ubatch, mctx)
+            except BaseException:
+                self._discard(ubatch)
+                raise
+            outputs.add(res, ubatch, cparams.embeddings, cparams.embeddings_nextn)
+            if not mctx.next():
+                break
+        self.embd = outputs.embd.values
+        self.h_nextn = outputs.h_nextn.values
+        return outputs.logits.get(self.n_vocab)
+
+    def clear(self) -> None:
+        """Forget all sequences."""
+        self.memory.clear()
+
+    def set_embeddings_nextn(self, value: bool, masked: bool = False) -> None:
+        """Whether decode also gives `h_nextn`: a row per token, or with `masked` per output."""
+        self.cparams = replace(
+            self.cparams, embeddings_nextn=value, embeddings_nextn_masked=value and masked
+        )
+
+    def memory_breakdown(self) -> dict[str, dict[str, int]]:
+        """Bytes by device and use: model, context (memory), compute."""
+        device = self.model.device.name
+        use = {device: {"model": self.model.n_bytes, "context": 0, "compute": 0}}
+        for name, size in self.memory.memory_breakdown().items():
+            use[name]["context"] = size
+        use[device]["compute"] = sum(self._sched.compute_sizes())
+        return use
+
+    def _checked(self, tokens: Sequence[int] | I32 | Batch, logits: WhichOutputs) -> BatchSplitter:
+        batch = tokens if isinstance(tokens, Batch) else Batch(tokens)
+        if logits not in ("last", "all", "none"):
+            raise ContextError(f'logits must be "last", "all" or "none", not {logits!r}')
+        hp, cp = self.model.hparams, self.cparams
+        splitter = BatchSplitter(
+            batch, n_vocab=hp.n_vocab, n_embd=hp.n_embd, n_seq_max=cp.n_seq_max,
+            n_pos=hp.n_pos_per_embd, memory=self.memory, outputs=logits,
+            output_all=cp.embeddings,
+        )  # fmt: skip
+        if not cp.causal_attn and splitter.n_tokens > cp.n_ubatch:
+            raise ContextError(
+                f"a model that attends in both directions needs the batch in one piece:"
+                f" {splitter.n_tokens} tokens, n_ubatch = {cp.n_ubatch}"
+            )
+        return splitter
+
+    def _process_ubatch(self, ubatch: UBatch, mctx: MemoryContext) -> GraphResult:
+        mctx.apply()
+        n_outputs = int(np.count_nonzero(ubatch.output))
+        params = self._graph_params(ubatch, mctx, n_outputs)
+        res, plan = self._reusable(params) or self._build(params)
+        res.set_inputs(ubatch)
+        if self.on_graph is not None:
+            self.on_graph(res, ubatch)
+        plan.run()
+        return res
+
+    def _graph_params(self, ubatch: UBatch, mctx: MemoryContext, n_outputs: int) -> GraphParams:
+        return GraphParams(self.model.hparams, self.cparams, ubatch, mctx, n_outputs, self.gtype)
+
+    def _reusable(self, params: GraphParams) -> tuple[GraphResult, Plan] | None:
+        for i, built in enumerate(self._graphs):
+            if built[0].can_reuse(params):
+                if i:
+                    self._graphs.insert(0, self._graphs.pop(i))
+                self.n_reused += 1
+                return built
+        return None
+
+    def _build(self, params: GraphParams) -> tuple[GraphResult, Plan]:
+        res = self.model.build(params)
+        log.debug("graph of %d tokens: %d nodes", params.ubatch.n_tokens, len(res.graph.nodes))
+        built = res, self._sched.plan(res.graph)
+        self._graphs = [built, *self._graphs[: MAX_GRAPHS - 1]]
+        return built
+
+    def _discard(self, ubatch: UBatch) -> None:
+        lost = self.memory.discard(ubatch)
+        if lost:
+            log.warning("interrupted: sequences %s had to be removed from the memory", lost)
+
+    def _full_graph(self, n_tokens: int, n_seqs: int, n_outputs: int) -> GraphResult:
+        """The largest graph for so many tokens: as if the memory were full."""
+        n_seq_tokens = -(-n_tokens // n_seqs)
+        ubatch = ubatch_reserve(n_seq_tokens, n_seqs, self.model.hparams.n_pos_per_embd)
+        return self.model.build(self._graph_params(ubatch, self.memory.init_full(), n_outputs))
+
+    def _can_run(self) -> bool:
+        graph = self._full_graph(self.cparams.n_seq_max, self.cparams.n_seq_max, 1).graph
+        return not any(self._sched.why_not(t) for t in graph.compute_nodes())
+
+    def _reserve(self) -> None:
+        """Compute buffers for the largest graphs, so that decode allocates nothing."""
+        n_seqs = self.cparams.n_seq_max
+        n_tokens = min(self.cparams.n_ctx, self.cparams.n_ubatch)
+        # one sequence alone can need more than all together: some inputs grow with its length
+        for tokens, seqs in dict.fromkeys([(n_tokens, n_seqs), (n_tokens, 1), (n_seqs, n_seqs)]):
+            res = self._full_graph(tokens, seqs, tokens)
+            self._sched.reserve(res.graph)
+            log.debug("reserve: %d tokens, %d nodes", tokens, len(res.graph.nodes))
+        sizes = ", ".join(f"{size / 2**20:.2f} MiB" for size in self._sched.compute_sizes())
+        log.info("%s compute buffer size = %s", self.model.device.name, sizes)
+
+
+def _cache_type(name: str, value: str) -> GGMLType:
+    found = BY_NAME.get(value)
+    if found is None:
+        raise ContextError(f"{name} = {value!r} is no type; known are {', '.join(BY_NAME)}")
+    return found
+
+
+def _cparams(model: Model, p: ContextParams) -> CParams:
+    if p.n_ctx is not None and p.n_ctx <= 0:
+        raise ContextError(f"n_ctx is {p.n_ctx}; it must be at least 1, or None for the model's")
+    if p.flash_attn not in (True, False, "auto", "on", "off"):
+        raise ContextError(f'flash_attn must be "auto", "on" or "off", not {p.flash_attn!r}')
+    if p.mtp and not model.load_mtp:
+        raise ContextError("mtp needs a model with NextN layers, loaded with load_mtp=True")
+    n_rs_seq = p.n_rs_seq
+    if n_rs_seq > 0 and not model.supports_rs_rollback:
+        log.debug("n_rs_seq = %d is not supported by %s; using 0", n_rs_seq, model.arch)
+        n_rs_seq = 0
+    cparams = make_cparams(
+        model.hparams, n_ctx=p.n_ctx or 0, n_batch=p.n_batch, n_ubatch=p.n_ubatch,
+        n_seq_max=p.n_seq_max, n_rs_seq=n_rs_seq, flash_attn=p.flash_attn not in (False, "off"),
+        kv_unified=p.kv_unified, rope_freq_base=p.rope_freq_base,
+        rope_freq_scale=p.rope_freq_scale,
+    )  # fmt: skip
+    if n_rs_seq and cparams.n_ubatch <= n_rs_seq + 1:
+        raise ContextError(
+            f"n_ubatch = {cparams.n_ubatch} must be above n_rs_seq + 1 = {n_rs_seq + 1}"
+        )
+    return replace(
+        cparams, embeddings=p.embeddings, fused_gdn_ar=p.fused_gdn, fused_gdn_ch=p.fused_gdn
+    )

@@ -1,0 +1,128 @@
+"""From a prompt to text, token by token, with timings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import Literal, Protocol
+
+import numpy as np
+
+from ggml_py.errors import ContextError
+from llama_py.batch import F32
+from llama_py.context import Context
+from llama_py.text_stream import TextStream
+from llama_py.tokenizer import Tokenizer
+
+FinishReason = Literal["stop", "length", "eos"]
+
+
+class Chooser(Protocol):
+    """What picks the next token (`llama_py.sampler.Sampler`)."""
+
+    def sample(self, logits: F32) -> int: ...
+
+    def accept(self, id: int) -> None: ...
+
+
+class Greedy:
+    """Always the most likely token."""
+
+    def sample(self, logits: F32) -> int:
+        return int(np.argmax(logits))
+
+    def accept(self, id: int) -> None:
+        """Nothing depends on what came before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of text, and how far and how fast the answer has come.
+
+    text           may be empty: part of a character, or of what may become a stop string
+    token          None if no token could be generated
+    prompt_tokens, prompt_seconds   the prompt's
+    gen_tokens, gen_seconds         the answer's so far; the caller's own time is not counted
+    finish_reason  on the last piece: a stop string, no room or max_tokens, or the model's end token
+    """
+
+    text: str
+    token: int | None
+    prompt_tokens: int
+    prompt_seconds: float
+    gen_tokens: int
+    gen_seconds: float
+    finish_reason: FinishReason | None = None
+
+    @property
+    def prompt_rate(self) -> float:
+        """Prompt tokens per second."""
+        return self.prompt_tokens / self.prompt_seconds if self.prompt_seconds else 0.0
+
+    @property
+    def gen_rate(self) -> float:
+        """Generated tokens per second. The first comes out of the prompt, so it does not count."""
+        return max(self.gen_tokens - 1, 0) / self.gen_seconds if self.gen_seconds else 0.0
+
+
+def stream(
+    ctx: Context, prompt: str | Sequence[int], *, max_tokens: int = -1,
+    sampler: Chooser | None = None, stop: Sequence[str] = (), special: bool = False,
+) -> Iterator[Piece]:  # fmt: skip
+    """Continue sequence 0 with a prompt and yield the answer as it is made.
+
+    max_tokens  -1: until the end token, or until the context is full
+    sampler     None: greedy
+    stop        texts that end the answer; they are not part of it
+    special     show the texts of control tokens
+
+    The last token of the answer is not in the memory yet: the next prompt should begin with it.
+    Raises ContextError if the prompt does not fit.
+    """
+    tokenizer = ctx.tokenizer
+    if tokenizer is None:
+        raise ContextError("stream needs a context with a tokenizer; make it with Model.context")
+    text = TextStream(tokenizer, stop, special)
+    ids = _prompt_ids(ctx, prompt, tokenizer)
+    choose = sampler or Greedy()
+    start = perf_counter()
+    logits = ctx.decode(ids)[-1]
+    piece = Piece("", None, len(ids), perf_counter() - start, 0, 0.0)
+    for id in ids:
+        choose.accept(id)
+    room = ctx.cparams.n_ctx_seq - ctx.memory.seq_pos_max(0)  # the last one needs no cell
+    n_max = room if max_tokens < 0 else min(max_tokens, room)
+    if n_max < 1:
+        yield replace(piece, finish_reason="length")
+    for n in range(1, n_max + 1):
+        start = perf_counter()
+        if piece.token is not None:
+            logits = ctx.decode([piece.token])[0]
+        id = choose.sample(logits)
+        choose.accept(id)
+        spent = piece.gen_seconds + perf_counter() - start
+        shown, reason = _shown(text, id, tokenizer.is_eog(id), n == n_max)
+        piece = replace(
+            piece, text=shown, token=id, gen_tokens=n, gen_seconds=spent, finish_reason=reason
+        )
+        yield piece
+        if reason is not None:
+            return
+
+
+def _shown(text: TextStream, id: int, ends: bool, last: bool) -> tuple[str, FinishReason | None]:
+    """The text that a token makes certain, and why it is the last one if it is."""
+    shown = "" if ends else text.push(id)
+    if text.stopped is None and (ends or last):
+        shown += text.flush()
+    if text.stopped is not None:
+        return shown, "stop"
+    return shown, "eos" if ends else "length" if last else None
+
+
+def _prompt_ids(ctx: Context, prompt: str | Sequence[int], tokenizer: Tokenizer) -> list[int]:
+    if not isinstance(prompt, str):
+        return [int(id) for id in prompt]
+    fresh = ctx.memory.seq_pos_max(0) < 0
+    return tokenizer.tokenize(prompt, add_special=fresh)

@@ -1,0 +1,62 @@
+"""A model file ready to be used: weights on a device, tokenizer, and contexts made from them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ggml_py.registry import device as find_device
+from llama_py.chat import ChatTemplate
+from llama_py.context import Context
+from llama_py.gguf_file import GGUFFile
+from llama_py.hparams import HParams
+from llama_py.models import load_model
+from llama_py.tokenizer import Tokenizer
+from llama_py.weights import Progress
+
+
+class Model:
+    """A loaded GGUF model. Made by `llama_py.load`.
+
+    file   the open file: its metadata and tensors
+    arch_model   the weights and graphs, of the class its architecture has in `llama_py.models`
+    """
+
+    def __init__(
+        self, path: str | Path, device: str = "cpu", *, load_mtp: bool = False,
+        progress: Progress | None = None,
+    ) -> None:  # fmt: skip
+        self.file = GGUFFile.open(path)
+        self.device = find_device(device)
+        self.arch_model = load_model(self.file, self.device, load_mtp=load_mtp, progress=progress)
+
+    @property
+    def arch(self) -> str:
+        return self.arch_model.arch
+
+    @property
+    def hparams(self) -> HParams:
+        return self.arch_model.hparams
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        return Tokenizer.from_metadata(self.file.metadata)
+
+    @cached_property
+    def chat_template(self) -> ChatTemplate | None:
+        """The file's own template; None if it has none."""
+        t = self.tokenizer
+        if t.chat_template is None:
+            return None
+        bos, eos = ("" if id is None else t.vocab.texts[id] for id in (t.bos, t.eos))
+        return ChatTemplate(t.chat_template, bos, eos)
+
+    def context(self, n_ctx: int | None = None, **options: Any) -> Context:
+        """A context of n_ctx cells; options are the fields of `llama_py.ContextParams`."""
+        ctx = Context(self.arch_model, n_ctx=n_ctx, **options)
+        ctx.tokenizer = self.tokenizer
+        return ctx
+
+    def __repr__(self) -> str:
+        return f"<Model {self.arch} {self.file.path} on {self.device.name}>"

@@ -1,0 +1,64 @@
+"""What a decode gives back: rows of the graph's results, put into the batch's order."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.tensor import Tensor
+from llama_py.batch import F32, BatchSplitter, UBatch
+from llama_py.inputs import GraphResult
+
+
+def read_rows(t: Tensor, n: int) -> F32:
+    """The first n rows of an F32 result [n_row, *]. -> [n, n_row]"""
+    assert t.buffer is not None
+    raw = t.buffer.read(t.offset, n * t.nb[1])
+    return raw.view(np.float32).reshape(n, t.ne[0])
+
+
+class Rows:
+    """Rows that come ubatch by ubatch, each to its place among `n`."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+        self.values: F32 | None = None
+
+    def put(self, place: npt.NDArray[np.intp], rows: F32) -> None:
+        in_order = place.size == self.n and bool((place[1:] > place[:-1]).all())
+        if self.values is None and in_order:
+            self.values = rows
+            return
+        if self.values is None:
+            self.values = np.empty((self.n, rows.shape[1]), np.float32)
+        self.values[place] = rows
+
+    def get(self, width: int) -> F32:
+        return np.empty((0, width), np.float32) if self.values is None else self.values
+
+
+class Outputs:
+    """Collects the logits, and where wanted the embeddings, of a batch (llama_context::decode).
+
+    logits, embd  one row per output of the batch, in the batch's order
+    h_nextn       one row per token, or with `nextn_masked` per output
+    """
+
+    def __init__(self, batch: BatchSplitter, nextn_masked: bool) -> None:
+        self.logits = Rows(batch.n_outputs)
+        self.embd = Rows(batch.n_outputs)
+        self.h_nextn = Rows(batch.n_outputs if nextn_masked else batch.n_tokens)
+        self._rank = np.cumsum(batch.output) - 1  # the row of a token that is an output
+        self._masked = nextn_masked
+
+    def add(self, res: GraphResult, ubatch: UBatch, embd: bool, nextn: bool) -> None:
+        """Read what the graph has just computed for a ubatch."""
+        place = self._rank[ubatch.batch_idxs[ubatch.output]]
+        if place.size and res.t_logits is not None:
+            self.logits.put(place, read_rows(res.t_logits, place.size))
+        if embd and place.size and res.t_embd is not None:
+            self.embd.put(place, read_rows(res.t_embd, place.size))
+        if nextn and res.t_h_nextn is not None:
+            where = place if self._masked else ubatch.batch_idxs
+            if where.size:
+                self.h_nextn.put(where, read_rows(res.t_h_nextn, where.size))

@@ -1,0 +1,245 @@
+"""The executor: every step once per thread, in order, whatever happens around it."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.driver import IDLE_NS
+from ggml_cpu.executor import Executor
+from ggml_cpu.kernel import kernel
+from ggml_cpu.objcache import load_kernels
+
+THREADS = (1, 2, 3, 5)
+
+
+@kernel()
+def count_step(p, ith, nth):
+    """Add 1; the total shows how many threads were here."""
+    v.atomic_add(p, 1)
+
+
+@kernel()
+def spread(p, ith, nth):
+    """dst[i] = 1 + an element of src that another thread wrote one step before."""
+    n, src, dst = v.ld_i64(p), v.ld_i64(p + 8), v.ld_i64(p + 16)
+    start, stop = v.split(n, ith, nth)
+    for i in range(start, stop):
+        v.st_i64(dst + 8 * i, v.ld_i64(src + 8 * ((i * 7 + 3) % n)) + 1)
+
+
+@kernel()
+def note_thread(p, ith, nth):
+    v.st_i64(p + 8 * ith, nth)
+
+
+def address(a: np.ndarray) -> int:
+    return int(a.ctypes.data)
+
+
+def program(*steps: tuple[object, np.ndarray]) -> np.ndarray:
+    addresses = load_kernels([k for k, _ in steps])
+    return np.array([(addresses[k.name], address(p)) for k, p in steps], np.int64)
+
+
+def run_counts(executor: Executor, steps: int = 100) -> int:
+    words = np.zeros(16, np.int64)
+    entries = program((count_step, words))
+    entries = np.repeat(entries, steps, 0)
+    executor.run(address(entries), steps)
+    return int(words[0])
+
+
+@pytest.fixture(params=THREADS)
+def executor(request):
+    made = Executor(request.param)
+    yield made
+    made.close()
+
+
+def test_every_thread_runs_every_step(executor):
+    assert run_counts(executor) == 100 * executor.n_threads
+
+
+def test_thread_numbers(executor):
+    words = np.zeros(8, np.int64)
+    entries = program((note_thread, words))
+    executor.run(address(entries), 1)
+    n = executor.n_threads
+    assert words.tolist() == [n] * n + [0] * (8 - n)
+
+
+def test_steps_see_what_earlier_steps_wrote(executor):
+    """A chain of permuted copies between two arrays; one thread too early gives wrong numbers."""
+    n, steps = 997, 300
+    a, b = np.arange(n), np.zeros(n, np.int64)
+    want = a.copy()
+    for _ in range(steps):
+        want = want[(np.arange(n) * 7 + 3) % n] + 1
+    there = np.array([n, address(a), address(b)], np.int64)
+    back = np.array([n, address(b), address(a)], np.int64)
+    entries = np.tile(program((spread, there), (spread, back)), (steps // 2, 1))
+    executor.run(address(entries), steps)
+    np.testing.assert_array_equal(a, want)
+
+
+def test_part_of_a_program(executor):
+    words = np.zeros(16, np.int64)
+    entries = np.repeat(program((count_step, words)), 10, 0)
+    executor.run(address(entries) + 16 * 4, 3)
+    assert words[0] == 3 * executor.n_threads
+    executor.run(address(entries), 0)
+    assert words[0] == 3 * executor.n_threads
+
+
+def test_profile(executor):
+    words, ns = np.zeros(16, np.int64), np.full(50, -5, np.int64)
+    entries = np.repeat(program((count_step, words)), 50, 0)
+    before = time.perf_counter_ns()
+    executor.run(address(entries), 50, profile=ns)
+    passed = time.perf_counter_ns() - before
+    assert words[0] == 50 * executor.n_threads
+    assert (ns >= -5).all() and 0 < (ns + 5).sum() <= passed + 10**6
+
+
+def test_profile_must_fit(executor):
+    with pytest.raises(ValueError, match="3 elements"):
+        executor.run(0, 3, profile=np.zeros(2, np.int64))
+
+
+def test_wakes_from_sleep(executor):
+    assert run_counts(executor) == 100 * executor.n_threads
+    time.sleep(3 * IDLE_NS / 1e9)
+    pool = executor._pool
+    deadline = time.monotonic() + 20
+    while pool.asleep < executor.n_threads - 1 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert pool.asleep == executor.n_threads - 1
+    for _ in range(5):
+        assert run_counts(executor, 7) == 7 * executor.n_threads
+
+
+def test_change_of_threads():
+    executor = Executor(2)
+    assert run_counts(executor) == 200
+    executor.n_threads = 4
+    assert run_counts(executor) == 400
+    executor.n_threads = 1
+    assert run_counts(executor) == 100
+    for wrong in (0, -1):
+        with pytest.raises(ValueError, match="at least 1"):
+            executor.n_threads = wrong
+    with pytest.raises(ValueError, match="at least 1"):
+        Executor(0)
+
+
+def test_two_executors():
+    one, two = Executor(2), Executor(3)
+    for _ in range(20):
+        assert run_counts(one, 3) == 6
+        assert run_counts(two, 3) == 9
+    one.close()
+    assert run_counts(two) == 300
+    assert run_counts(one) == 200
+    one.close()
+    two.close()
+
+
+def test_calls_from_several_threads(executor):
+    totals = []
+
+    def caller():
+        totals.extend(run_counts(executor, 20) for _ in range(20))
+
+    callers = [threading.Thread(target=caller) for _ in range(4)]
+    for c in callers:
+        c.start()
+    for c in callers:
+        c.join()
+    assert totals == [20 * executor.n_threads] * 80
+
+
+def test_dropped_executor_ends_its_threads():
+    executor = Executor(3)
+    run_counts(executor)
+    threads = executor._pool.threads
+    assert all(t.is_alive() for t in threads)
+    del executor
+    gc.collect()
+    for t in threads:
+        t.join(20)
+    assert not any(t.is_alive() for t in threads)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_fork():
+    executor = Executor(2)
+    assert run_counts(executor) == 200
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if run_counts(executor) == 200 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert run_counts(executor) == 200
+    executor.close()
+
+
+def script(body: str) -> subprocess.CompletedProcess[str]:
+    """Run Python that has `executor` and `run_counts` of this file at hand."""
+    head = (
+        "import importlib.util, os, signal, sys, threading, time\n"
+        f"spec = importlib.util.spec_from_file_location({__name__!r}, {__file__!r})\n"
+        f"here = sys.modules[{__name__!r}] = importlib.util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(here)\n"
+        "run_counts = here.run_counts\n"
+        "executor = here.Executor(2)\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", head + body], capture_output=True, text=True, timeout=120
+    )
+
+
+@pytest.mark.parametrize("rest", ["", "time.sleep(0.2)", "sys.exit(3)", "raise SystemExit(3)"])
+def test_exit_does_not_hang(rest):
+    done = script(f"run_counts(executor)\n{rest}\n")
+    assert done.returncode == (3 if "3" in rest else 0), done.stderr
+    assert done.stderr == ""
+
+
+def test_interrupts_leave_the_pool_in_order():
+    """KeyboardInterrupt at many moments of a long series of runs."""
+    done = script(
+        "armed = []\n"
+        "def interrupt(*_):\n"
+        "    if armed:\n"
+        "        armed.clear()\n"
+        "        raise KeyboardInterrupt\n"
+        "signal.signal(signal.SIGINT, interrupt)\n"
+        "def nag():\n"
+        "    for _ in range(60):\n"
+        "        time.sleep(0.005)\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "thread = threading.Thread(target=nag)\n"
+        "run_counts(executor)\n"
+        "thread.start()\n"
+        "seen = 0\n"
+        "while thread.is_alive():\n"
+        "    try:\n"
+        "        armed.append(1)\n"
+        "        while thread.is_alive():\n"
+        "            assert run_counts(executor, 5) == 10\n"
+        "        armed.clear()\n"
+        "    except KeyboardInterrupt:\n"
+        "        seen += 1\n"
+        "assert run_counts(executor) == 200\n"
+        "print(seen > 0)\n"
+    )
+    assert done.stdout == "True\n", done.stdout + done.stderr

@@ -1,0 +1,263 @@
+"""The object cache: what is compiled when, what survives, and what errors say."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from ggml_cpu import store
+
+FAMILY = """
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn, kernel
+import helpers_of_demo as helpers
+
+SCALE = 3
+
+@fn
+def scaled(x):
+    return x * SCALE
+
+@kernel()
+def uses_constant(p, ith, nth):
+    v.st_i64(p, scaled(v.ld_i64(p)))
+
+@kernel()
+def uses_module(p, ith, nth):
+    v.st_i64(p, helpers.plus(v.ld_i64(p)))
+
+def made(k):
+    @kernel(name=f"made_{k}")
+    def product(p, ith, nth):
+        v.st_i64(p, v.ld_i64(p) * k)
+
+for k in (5, 7):
+    made(k)
+"""
+HELPERS = """
+from ggml_cpu.kernel import fn
+
+@fn
+def plus(x):
+    return x + 100
+"""
+MAIN = """
+import json, sys, ctypes, warnings
+import numpy as np
+import demo_family
+from ggml_cpu.kernel import REGISTRY
+from ggml_cpu.objcache import load_kernels
+
+compiled = []
+names = sys.argv[1].split(",")
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    addresses = load_kernels(names, lambda done, total, name: compiled.append([done, total, name]))
+results = []
+for name in names:
+    word = np.array([10], np.int64)
+    ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)(addresses[name])(word.ctypes.data, 0, 1)
+    results.append(int(word[0]))
+print(json.dumps({
+    "compiled": compiled, "results": results, "numba": "numba" in sys.modules,
+    "warnings": [str(w.message) for w in caught],
+}))
+"""
+ALL = ["uses_constant", "uses_module", "made_5", "made_7"]
+RESULTS = [30, 110, 50, 70]
+
+
+class Demo:
+    """A small kernel family in a directory of its own, run by fresh interpreters."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self.cache = path / "cache"
+        self.write(FAMILY, HELPERS)
+
+    def write(self, family: str, helpers: str = HELPERS) -> None:
+        (self.path / "demo_family.py").write_text(family)
+        (self.path / "helpers_of_demo.py").write_text(helpers)
+
+    def start(self, *names: str, **environment: str) -> subprocess.Popen[str]:
+        path = os.pathsep.join([str(self.path), os.environ.get("PYTHONPATH", "")])
+        settings = {"PYTHONPATH": path, "LLAMA_PY_CACHE": str(self.cache), **environment}
+        settings["PYTHONDONTWRITEBYTECODE"] = "1"  # its stamp misses two edits in one second
+        return subprocess.Popen(
+            [sys.executable, "-c", MAIN, ",".join(names)],
+            env={**os.environ, **settings},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *names: str, **environment: str) -> dict:
+        out, err = (process := self.start(*names, **environment)).communicate(timeout=300)
+        assert process.returncode == 0, err
+        return json.loads(out)
+
+    def fail(self, *names: str) -> str:
+        _, err = (process := self.start(*names)).communicate(timeout=300)
+        assert process.returncode == 1
+        return err
+
+    def objects(self) -> list[Path]:
+        return sorted(self.cache.glob("cpu/*/*.o"))
+
+
+@pytest.fixture
+def demo(tmp_path):
+    return Demo(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def warm(tmp_path_factory):
+    """A demo whose kernels are all compiled; tests that change it make the change undone."""
+    made = Demo(tmp_path_factory.mktemp("warm"))
+    made.first = made.run(*ALL)
+    return made
+
+
+def test_cold_then_warm(warm):
+    done = warm.first["compiled"]
+    assert [d[:2] for d in done] == [[1, 4], [2, 4], [3, 4], [4, 4]]
+    assert sorted(d[2] for d in done) == sorted(ALL)
+    assert warm.first["results"] == RESULTS
+    again = warm.run(*ALL)
+    assert again["compiled"] == [] and again["results"] == RESULTS
+
+
+def test_numba_is_not_imported(warm):
+    """Neither by a warm start nor by the process that has others compile."""
+    assert not warm.first["numba"]
+    assert not warm.run(*ALL)["numba"]
+
+
+@pytest.mark.parametrize(
+    ("family", "helpers", "changed"),
+    [
+        (FAMILY.replace("SCALE = 3", "SCALE = 4"), HELPERS, {"uses_constant": 40}),
+        (FAMILY, HELPERS.replace("100", "200"), {"uses_module": 210}),
+        (FAMILY.replace("(5, 7)", "(5, 8)"), HELPERS, {"made_8": 80}),
+        (FAMILY.replace("SCALE = 3", "# a comment\n\nSCALE = 3"), HELPERS, {}),
+    ],
+    ids=["constant", "other module", "closure", "comment"],
+)
+def test_only_what_changed_is_compiled(warm, family, helpers, changed):
+    names = [n for n in ALL if n != "made_7" or "made_8" not in changed]
+    names += [n for n in changed if n not in names]
+    warm.write(family, helpers)
+    try:
+        result = warm.run(*names)
+    finally:
+        warm.write(FAMILY)
+    assert sorted(d[2] for d in result["compiled"]) == sorted(changed)
+    want = dict(zip(ALL, RESULTS, strict=True)) | changed
+    assert result["results"] == [want[n] for n in names]
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "bit", "text"])
+def test_damaged_object_is_compiled_again(warm, damage):
+    path = next(o for o in warm.objects() if o.name.startswith("made_5"))
+    whole = path.read_bytes()
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 1
+    path.write_bytes({"empty": b"", "cut": whole[:-7], "bit": flipped, "text": b"hello"}[damage])
+    result = warm.run(*ALL)
+    assert [d[2] for d in result["compiled"]] == ["made_5"]
+    assert result["results"] == RESULTS
+    assert path.read_bytes() == whole
+
+
+def test_other_cpu_has_other_objects(warm):
+    before = warm.objects()
+    result = warm.run("made_5", NUMBA_CPU_NAME="x86-64", NUMBA_CPU_FEATURES="+sse2")
+    assert [d[2] for d in result["compiled"]] == ["made_5"] and result["results"] == [50]
+    assert len({o.parent for o in warm.objects()}) == 2
+    assert set(before) < set(warm.objects())
+
+
+def test_several_processes_at_once(demo):
+    processes = [demo.start(*ALL) for _ in range(3)]
+    for process in processes:
+        out, err = process.communicate(timeout=300)
+        assert process.returncode == 0, err
+        assert json.loads(out)["results"] == RESULTS
+    assert len(demo.objects()) == 4
+    assert not list(demo.cache.glob("cpu/*/*.part"))
+
+
+def test_unwritable_directory(demo):
+    demo.cache.write_text("a file where the cache should be")
+    result = demo.run("made_5")
+    assert result["results"] == [50]
+    assert len(result["warnings"]) == 1 and "LLAMA_PY_CACHE" in result["warnings"][0]
+
+
+def test_error_names_kernel_and_reason(demo):
+    demo.write(FAMILY + "@kernel()\ndef wrong(p, ith, nth):\n    v.no_such_word(p)\n")
+    err = demo.fail("made_5", "wrong")
+    assert "BackendError: kernel wrong (demo_family)" in err and "no_such_word" in err
+    assert demo.run("made_5")["results"] == [50]
+
+
+def test_error_of_what_kernels_may_not_do(demo):
+    demo.write(FAMILY + "@kernel()\ndef talks(p, ith, nth):\n    print(p)\n")
+    assert "BackendError: kernel talks" in demo.fail("talks")
+
+
+def test_error_where_the_compiler_dies(demo):
+    """The child is the interpreter whose first argument is the JSON list of its sys.path."""
+    dies = """
+    import os, sys
+    if len(sys.argv) > 1 and sys.argv[1].startswith("["):
+        sys.stderr.write("last words")
+        sys.stderr.flush()
+        os._exit(9)
+    """
+    demo.write(textwrap.dedent(dies) + FAMILY)
+    err = demo.fail("made_5")
+    assert "BackendError: kernel made_5: the compiling process died. last words" in err
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+def test_interrupt_ends_the_compilers(demo):
+    slow = "import sys, time\nif sys.argv[1].startswith('['):\n    time.sleep(100)\n"
+    demo.write(slow + FAMILY)
+    process = demo.start(*ALL)
+    compilers = []
+    while process.poll() is None and not compilers:
+        compilers = children_of(process.pid)
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert "KeyboardInterrupt" in err
+    assert compilers and not any(Path(f"/proc/{pid}").exists() for pid in compilers)
+
+
+def children_of(pid: int) -> list[str]:
+    listed = Path(f"/proc/{pid}/task/{pid}/children")
+    return listed.read_text().split() if listed.exists() else []
+
+
+def test_old_environments_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setenv("LLAMA_PY_CACHE", str(tmp_path))
+    day = 86400
+    for name, age in (("old", store.UNUSED_DAYS + 1), ("recent", store.UNUSED_DAYS - 1)):
+        path = tmp_path / "cpu" / name
+        path.mkdir(parents=True)
+        (path / "x.o").write_bytes(b"x")
+        os.utime(path, (time.time() - age * day,) * 2)
+    used = store.directory()
+    assert sorted(p.name for p in (tmp_path / "cpu").iterdir()) == sorted(["recent", used.name])
+    os.utime(used, (0, 0))
+    store.directory()
+    assert time.time() - used.stat().st_mtime < day  # a start counts as use

@@ -1,0 +1,144 @@
+"""Models without weights, and the graphs a run would build, for tests that look at nodes only."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ggml_py.backend import Device
+from ggml_py.null import NullDevice
+from ggml_py.types import BY_NAME
+from llama_py.batch import Batch, BatchSplitter
+from llama_py.cparams import CParams, make_cparams
+from llama_py.gguf_file import TensorInfo
+from llama_py.inputs import GraphParams, GraphResult
+from llama_py.memory.hybrid import HybridMemory
+from llama_py.memory.kv import KVCache
+from llama_py.memory.kv_tensors import KVLayer
+from llama_py.memory.recurrent import RecurrentMemory
+from llama_py.models import load_model
+from llama_py.models._base import Model
+
+DATA = Path(__file__).parent / "data" / "graphs"
+# Where the whole reference data is, if it is at hand; some of it is also in DATA.
+GOLDEN = Path(__file__).parents[2] / "shared" / "golden"
+
+Shapes = Mapping[str, Sequence[int]]
+
+
+def read_json(name: str) -> Any:
+    with gzip.open(DATA / name, "rt") as file:
+        return json.load(file)
+
+
+def read_nodes(path: Path) -> list[dict[str, Any]]:
+    with gzip.open(path, "rt") as file:
+        return [json.loads(line) for line in file]
+
+
+def info(name: str, ne: Sequence[int], type: str = "f32") -> TensorInfo:
+    """A tensor of a file; its bytes are there in name only."""
+    ne4 = (*ne, 1, 1, 1, 1)[:4]
+    t = BY_NAME[type]
+    nbytes = t.row_size(ne4[0]) * ne4[1] * ne4[2] * ne4[3]
+    return TensorInfo(name, t, ne4, 0, nbytes, np.broadcast_to(np.uint8(0), nbytes))
+
+
+def file_of(metadata: Mapping[str, Any], shapes: Shapes) -> Any:
+    """What `load_model` needs of a GGUFFile."""
+    return SimpleNamespace(
+        path="tiny.gguf",
+        metadata=dict(metadata),
+        architecture=metadata["general.architecture"],
+        tensors={name: info(name, ne) for name, ne in shapes.items()},
+    )
+
+
+def recorded(name: str) -> tuple[dict[str, Any], dict[str, list[int]]]:
+    """Metadata and tensor shapes of a model in DATA."""
+    model = read_json(f"{name}.model.json.gz")
+    return model["metadata"], {k: ne for k, (_, ne) in model["tensors"].items()}
+
+
+def load(name: str, **options: Any) -> Model:
+    return load_model(file_of(*recorded(name)), NullDevice(), **options)
+
+
+def memory_for(model: Model, cparams: CParams, device: Device | None = None) -> Any:
+    """The memory a context would make."""
+    hp, dev = model.hparams, device or NullDevice()
+    attends = [il for il in range(hp.n_layer) if not hp.is_recr(il)]
+    kv = kv_cache(model, cparams, attends, dev)
+    if model.memory == "kv":
+        return kv
+    recurrent = [(il, dev) for il in range(hp.n_layer) if hp.is_recr(il)]
+    return HybridMemory(
+        kv,
+        RecurrentMemory(
+            recurrent,
+            n_embd_r=hp.n_embd_r,
+            n_embd_s=hp.n_embd_s,
+            size=cparams.n_seq_max,
+            n_rs_seq=cparams.n_rs_seq,
+        ),
+    )
+
+
+def kv_cache(model: Model, cparams: CParams, layers: Sequence[int], device: Device) -> KVCache:
+    hp = model.hparams
+    return KVCache(
+        [
+            KVLayer(il, hp.n_head_kv(il), hp.n_embd_head_k, hp.n_embd_head_v, device)
+            for il in layers
+        ],
+        kv_size=cparams.n_ctx_seq,
+        n_seq_max=cparams.n_seq_max,
+        unified=cparams.kv_unified,
+        v_trans=not cparams.flash_attn,
+        n_pos=hp.n_pos_per_embd,
+    )
+
+
+def params_for(
+    model: Model, memory: Any, batch: Batch, cparams: CParams
+) -> Iterator[GraphParams]:
+    """What each ubatch of a batch is built from, the memory being in its state."""
+    splitter = BatchSplitter(
+        batch,
+        n_vocab=model.hparams.n_vocab,
+        n_embd=model.hparams.n_embd,
+        n_seq_max=cparams.n_seq_max,
+        n_pos=model.hparams.n_pos_per_embd,
+        memory=memory,
+    )
+    ctx = memory.init_batch(splitter, cparams.n_ubatch)
+    while True:
+        ctx.apply()
+        ubatch = ctx.get_ubatch()
+        yield GraphParams(model.hparams, cparams, ubatch, ctx, int(ubatch.output.sum()))
+        if not ctx.next():
+            return
+
+
+def run(
+    model: Model, n_prompt: int, *, fused: bool = True, n_rs_seq: int = 0, flash_attn: bool = True
+) -> list[GraphResult]:
+    """The graphs of a prompt and of one more token."""
+    cparams = make_cparams(
+        model.hparams, n_ctx=256, n_ubatch=256, n_rs_seq=n_rs_seq, flash_attn=flash_attn
+    )
+    cparams = replace(cparams, fused_gdn_ar=fused, fused_gdn_ch=fused)
+    memory = memory_for(model, cparams)
+    batches = (Batch(tokens=[1] * n_prompt), Batch(tokens=[1]))
+    return [
+        model.build(params)
+        for batch in batches
+        for params in params_for(model, memory, batch, cparams)
+    ]

@@ -1,0 +1,270 @@
+"""Tokenizers, on llama.cpp's own test vectors and on small vocabularies."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ggml_py.errors import TokenizerError
+from llama_py.gguf_file import GGUFFile
+from llama_py.tokenizer import Tokenizer, TokenType
+from llama_py.tokenizer.pre import PRE_TOKENIZERS
+from text_vocab import bpe, bpe_meta, characters, spm
+
+NORMAL, CONTROL, USER_DEFINED = TokenType.NORMAL, TokenType.CONTROL, TokenType.USER_DEFINED
+
+VOCABS = Path(__file__).resolve().parents[3] / "shared" / "vocab"
+FILES = sorted(VOCABS.glob("*.gguf"))
+NEEDS_FILES = pytest.mark.skipif(not FILES, reason=f"no vocabulary files in {VOCABS}")
+
+
+def pieces(tokenizer: Tokenizer, text: str, **how: bool) -> list[str]:
+    how = {"add_special": False, **how}
+    return [tokenizer.vocab.texts[i] for i in tokenizer.tokenize(text, **how)]
+
+
+@NEEDS_FILES
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_vectors_of_llama_cpp(path: Path) -> None:
+    tokenizer = Tokenizer.from_metadata(GGUFFile.open(path).metadata)
+    texts = path.with_suffix(".gguf.inp").read_bytes().decode()
+    lines = path.with_suffix(".gguf.out").read_text().splitlines()
+    *texts, after_last = texts.split("\n__ggml_vocab_test__\n")
+    assert after_last == "" and len(texts) == len(lines) > 40
+    for text, line in zip(texts, lines, strict=True):
+        ids = tokenizer.tokenize(text, add_special=False, parse_special=False)
+        assert ids == [int(i) for i in line.split()], repr(text)
+        assert tokenizer.detokenize(ids) == text
+
+
+# What is cut where. One line for each way of cutting; "|" marks a cut.
+CUTS = {
+    "default": "I|'|m| HelloWorld|'|s| |123|45| x|=|y|;| 你好a|\t \n | z|…|🙂| e|́| ",
+    "gpt-2": "I|'m| HelloWorld|'s| 12345| x|=|y|;| 你好a|\t \n | z|…🙂| e|́| ",
+    "llama-bpe": "I|'m| HelloWorld|'s| |123|45| x|=y|;| 你好a|\t \n| | z|…🙂| e|́| ",
+    "qwen2": "I|'m| HelloWorld|'s| |1|2|3|4|5| x|=y|;| 你好a|\t \n| | z|…🙂| e|́| ",
+    "qwen35": "I|'m| HelloWorld|'s| |1|2|3|4|5| x|=y|;| 你好a|\t \n| | z|…🙂| é| ",
+    "tekken": "I|'m| Hello|World|'s| |1|2|3|4|5| x|=y|;| 你好a|\t \n| | z|…🙂| e|́| ",
+    "gpt-4o": "I'm| Hello|World's| |123|45| x|=y|;| 你好a|\t \n| | z|…🙂| e|́| ",
+    "kimi-k2": "I'm| HelloWorld's| |123|45| x|=y|;| |你好|a|\t \n| | z|…🙂| e|́| ",
+    "smollm": "I|'m| HelloWorld|'s| |1|2|3|4|5| x|=|y|;| 你好a|\t \n | z|…🙂| e|́| ",
+    "deepseek-llm": "I|'|m| HelloWorld|'|s| |12345| x|=|y|;| |你好|a|\t |\n| | z|…|🙂| e|́| ",
+    "deepseek-coder": "I|'|m| HelloWorld|'|s| |1|2|3|4|5| x|=|y|;| |你好|a|\t |\n| | z|…|🙂| e|́ ",
+    "deepseek-v3": "I|'m| HelloWorld|'s| |123|45| x|=y|;| |你好|a|\t \n| | z|…🙂| é| ",
+    "falcon": "I|'|m| HelloWorld|'|s| |123|45| x|=|y|;| 你好a|\t \n | z|…|🙂| e|́| ",
+}
+
+
+@pytest.mark.parametrize("pre", PRE_TOKENIZERS)
+def test_every_pre_tokenizer_cuts_as_written_here(pre: str) -> None:
+    ways = [w for w in CUTS if PRE_TOKENIZERS[w].patterns == PRE_TOKENIZERS[pre].patterns]
+    assert len(ways) == 1, f"CUTS needs a line for {pre}"
+    cuts = CUTS[ways[0]].split("|")
+    text = "".join(cuts)
+    spans = [span for _, span in PRE_TOKENIZERS[pre].build().pre_tokenize_str(text)]
+    assert [text[a:b] for a, b in spans] == cuts
+
+
+def test_merges_go_by_rank_then_from_the_left() -> None:
+    tokenizer = bpe("b c", "a b", "ab c", "c c")
+    assert pieces(tokenizer, "abc") == ["a", "bc"]
+    assert pieces(tokenizer, "abab") == ["ab", "ab"]
+    assert pieces(tokenizer, "ccc") == ["cc", "c"]
+
+
+def test_a_whole_word_goes_before_merges_only_where_the_pre_tokenizer_says_so() -> None:
+    assert pieces(bpe("b c", "a b", "ab c", pre="llama-bpe", bos_token_id=0), "abc") == ["abc"]
+    assert pieces(bpe("b c", "a b", "ab c", pre="qwen2"), "abc") == ["a", "bc"]
+
+
+def test_the_first_of_equal_merges_counts() -> None:
+    meta = bpe_meta("a b", "b c")
+    meta["tokenizer.ggml.merges"] += ["a b"]
+    assert pieces(Tokenizer.from_metadata(meta), "abc") == ["ab", "c"]
+
+
+@given(st.text())
+def test_bpe_round_trip(text: str) -> None:
+    tokenizer = ROUND_TRIP
+    assert tokenizer.detokenize(tokenizer.tokenize(text, False, False)) == text
+
+
+ROUND_TRIP = bpe("Ġ a", "a b", pre="qwen35")
+
+
+def test_a_byte_without_a_token_is_dropped_and_does_not_join_its_neighbours() -> None:
+    meta = bpe_meta("a b")
+    meta["tokenizer.ggml.tokens"] = [*characters()[: ord("x")], *characters()[ord("x") + 1 :], "ab"]
+    tokenizer = Tokenizer.from_metadata(meta)
+    assert pieces(tokenizer, "axb ab") == ["a", "b", "Ġ", "ab"]
+
+
+def test_merges_that_cannot_be_used_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    meta = bpe_meta("a b")
+    meta["tokenizer.ggml.merges"] += ["no-space", "q nowhere"]
+    with caplog.at_level(logging.WARNING, "llama_py"):
+        assert pieces(Tokenizer.from_metadata(meta), "ab") == ["ab"]
+    assert "2 merges" in caplog.text
+
+
+def test_bytes_that_are_not_utf8() -> None:
+    assert bpe().detokenize(bpe().tokenize("a\udcffb")) == "a�b"
+    tokenizer = spm({"▁": -1.0, "a": -1.0})
+    ids = tokenizer.tokenize("\udcffa", add_special=False)
+    assert b"".join(map(tokenizer.token_bytes, ids)) == b" \xffa"
+    assert tokenizer.detokenize(ids) == "�a"
+
+
+def test_spm_merges_by_score_then_from_the_left() -> None:
+    scored = dict.fromkeys("abc", -9.0) | {"ab": -2.0, "bc": -1.0, "aa": -3.0}
+    tokenizer = spm(scored, add_space_prefix=False)
+    assert pieces(tokenizer, "abc") == ["a", "bc"]
+    assert pieces(tokenizer, "aaa") == ["aa", "a"]
+
+
+def test_spm_merges_what_is_no_token_itself() -> None:
+    """`né` is reached from `é`, which is no token; HF's BPE would give bytes."""
+    tokenizer = spm({"n": -1.0, "né": -2.0}, add_space_prefix=False)
+    assert pieces(tokenizer, "néé") == ["né", "<0xC3>", "<0xA9>"]
+
+
+def test_spm_space_prefix_and_words() -> None:
+    tokenizer = spm({"▁": -1.0, "a": -1.0, "▁a": -0.5, "▁▁": -0.4}, {"<x>": USER_DEFINED})
+    assert pieces(tokenizer, "a") == ["▁a"]
+    assert pieces(tokenizer, "a  a") == ["▁a", "▁▁", "a"]
+    assert pieces(tokenizer, "a<x>a") == ["▁a", "<x>", "▁a"]
+    assert pieces(tokenizer, "") == []
+    assert tokenizer.detokenize(tokenizer.tokenize("a  a")) == "a  a"
+
+
+def test_spm_with_spaces_inside_tokens() -> None:
+    """`a▁` crosses the words into which a text may be cut when no token does."""
+    tokenizer = spm({"▁": -3.0, "a": -3.0, "▁a": -2.0, "a▁": -1.0}, add_space_prefix=False)
+    assert pieces(tokenizer, "a a") == ["a▁", "a"]
+
+
+def test_spm_without_byte_tokens_uses_the_unknown_token() -> None:
+    meta = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": ["<unk>", "a"],
+        "tokenizer.ggml.add_bos_token": False,
+    }
+    tokenizer = Tokenizer.from_metadata(meta)
+    assert tokenizer.tokenize("aé") == [0, 0, 0, 1, 0, 0]  # the bytes of ▁ and of é
+
+
+def test_special_tokens_in_a_text() -> None:
+    tokenizer = bpe(special={"<|c|>": CONTROL, "<u>": USER_DEFINED, "<u>+": USER_DEFINED})
+    assert pieces(tokenizer, "<u>+<|c|>") == ["<u>+", "<|c|>"]
+    assert pieces(tokenizer, "<u><|c|>", parse_special=False) == ["<u>", *"<|c|>"]
+    assert tokenizer.detokenize(tokenizer.tokenize("a<|c|><u>")) == "a<u>"
+    assert tokenizer.detokenize(tokenizer.tokenize("a<|c|><u>"), special=True) == "a<|c|><u>"
+    control = tokenizer.tokenize("<|c|>")[0]
+    assert tokenizer.is_control(control) and tokenizer.token_to_piece(control) == b""
+    assert tokenizer.token_bytes(control) == b"<|c|>"
+
+
+def test_bos_and_eos() -> None:
+    special = {"<s>": CONTROL, "</s>": CONTROL}
+    ids = {"bos_token_id": 256, "eos_token_id": 257}
+    plain = bpe(special=special, **ids)
+    assert (plain.bos, plain.eos, plain.add_bos) == (256, 257, False)
+    assert plain.tokenize("a") == [97]
+    both = bpe(special=special, add_bos_token=True, add_eos_token=True, **ids)
+    assert both.tokenize("a") == [256, 97, 257]
+    assert both.tokenize("a", add_special=False) == [97]
+    assert both.detokenize(both.tokenize("a")) == "a"
+    assert bpe(special=special, pre="llama-bpe", **ids).tokenize("") == [256]
+    assert spm({"▁a": 0.0}).tokenize("a") == [1, 259]
+
+
+@pytest.mark.parametrize("name,stripped", [("Phi-3-mini", True), ("other", False)])
+def test_tokens_that_eat_the_space_after_them(name: str, stripped: bool) -> None:
+    meta = bpe_meta(special={"<|c|>": CONTROL}) | {"general.name": name}
+    tokenizer = Tokenizer.from_metadata(meta)
+    assert tokenizer.tokenize("<|c|> \n a") == ([256, 97] if stripped else [256, 32, 10, 32, 97])
+
+
+def test_what_ends_generation() -> None:
+    texts = ["<|im_end|>", "<|eot_id|>", "<|fim_pad|>", "<odd>", "plain"]
+    tokenizer = bpe(special=dict.fromkeys(texts, NORMAL), eos_token_id=259)
+    assert tokenizer.eog == {256, 257, 258, 259}
+    assert tokenizer.is_eog(256) and not tokenizer.is_eog(260) and not tokenizer.is_eog(10**9)
+    assert tokenizer.is_control(256) and not tokenizer.is_control(259)
+
+
+def test_ends_that_stand_inside_an_answer() -> None:
+    harmony = bpe(special=dict.fromkeys(["<|end|>", "<|return|>", "<|call|>"], CONTROL))
+    assert harmony.eog == {257, 258} and not harmony.is_control(256)
+    phi = bpe(special={"<|end|>": CONTROL})
+    assert phi.eog == {256}
+
+
+def test_fill_in_the_middle_tokens_are_control_tokens_unless_the_file_names_others() -> None:
+    assert bpe(special={"<|fim_prefix|>": USER_DEFINED}).is_control(256)
+    named = bpe(special={"<|fim_prefix|>": USER_DEFINED}, fim_pre_token_id=1)
+    assert not named.is_control(256)
+
+
+@pytest.mark.parametrize("model", ["test", "none", "no_vocab"])
+def test_files_without_a_vocabulary(model: str) -> None:
+    meta = {
+        "tokenizer.ggml.model": model,
+        "general.architecture": "llama",
+        "llama.vocab_size": 5,
+    }
+    tokenizer = Tokenizer.from_metadata(meta)
+    assert tokenizer.vocab_size == 5 and not tokenizer.is_eog(0)
+    assert tokenizer.detokenize([4]) == "tok_4"
+    with pytest.raises(TokenizerError, match=r"no vocabulary.*--tokens"):
+        tokenizer.tokenize("Hello")
+    with pytest.raises(TokenizerError, match="vocab_size"):
+        Tokenizer.from_metadata(meta | {"llama.vocab_size": 10**12})
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "model": ({"model": "bert"}, r"'bert'.*known: gpt2, llama"),
+    "no model": ({"model": None}, "model is 'None'"),
+    "pre": ({"pre": "qwen3"}, r"'qwen3'.*known: .*qwen2.*nearest: qwen"),
+    "no pre": ({"pre": None}, r"pre is 'None'"),
+    "no merges": ({"merges": None}, "merges must be a list of strings, it is missing"),
+    "tokens": ({"tokens": 3}, "tokens must be a list of strings, it is a int"),
+    "equal tokens": ({"tokens": ["a", "b", "a"]}, "2 different ones; 'a' appears again"),
+    "few types": ({"token_type": [1]}, "token_type must be 256 numbers"),
+    "types": ({"token_type": ["x"] * 256}, "token_type must be 256 numbers"),
+    "no bos": ({"add_bos_token": True}, "bos_token_id is missing"),
+    "bos": ({"add_bos_token": True, "bos_token_id": 999}, "bos_token_id is missing or out of range"),
+}
+
+
+@pytest.mark.parametrize("keys,message", BAD.values(), ids=BAD)
+def test_bad_metadata(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(TokenizerError, match=message):
+        bpe(**keys)
+
+
+def test_ids_outside_the_vocabulary() -> None:
+    for id in (-1, 256):
+        with pytest.raises(TokenizerError, match=rf"token {id} is outside the vocabulary, 0..255"):
+            bpe().token_to_piece(id)
+
+
+def test_empty_tokens_have_the_stand_in_of_llama_cpp() -> None:
+    assert bpe(special={"": CONTROL}).vocab.texts[256] == "[EMPTY_256]"
+
+
+def test_importing_and_opening_do_not_load_the_library() -> None:
+    code = (
+        "import sys; from llama_py.tokenizer import Tokenizer;"
+        "Tokenizer.from_metadata({'tokenizer.ggml.model': 'gpt2', 'tokenizer.ggml.pre': 'gpt-2',"
+        " 'tokenizer.ggml.tokens': ['a'], 'tokenizer.ggml.merges': []});"
+        "sys.exit('tokenizers' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

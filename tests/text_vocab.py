@@ -1,0 +1,49 @@
+"""Metadata of small vocabularies, as it comes from a GGUF file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llama_py.tokenizer import Tokenizer, TokenType
+
+Types = dict[str, TokenType]
+
+
+def characters() -> list[str]:
+    """GPT-2's character for each byte, from its definition: https://github.com/openai/gpt-2."""
+    shown = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), 256)]
+    hidden = [b for b in range(256) if b not in shown]
+    return [chr(b) if b in shown else chr(256 + hidden.index(b)) for b in range(256)]
+
+
+def bpe(*pairs: str, special: Types | None = None, **keys: Any) -> Tokenizer:
+    """Ids 0..255 are bytes, then the results of the merges `pairs`, then `special`."""
+    return Tokenizer.from_metadata(bpe_meta(*pairs, special=special, **keys))
+
+
+def bpe_meta(*pairs: str, special: Types | None = None, **keys: Any) -> dict[str, Any]:
+    tokens = characters() + [pair.replace(" ", "") for pair in pairs]
+    types = [TokenType.NORMAL] * len(tokens) + list((special or {}).values())
+    meta = {
+        "model": "gpt2",
+        "pre": "gpt-2",
+        "tokens": tokens + list(special or {}),
+        "token_type": types,
+        "merges": list(pairs),
+        **keys,
+    }
+    return {f"tokenizer.ggml.{k}": v for k, v in meta.items() if v is not None}
+
+
+def spm(scored: dict[str, float], special: Types | None = None, **keys: Any) -> Tokenizer:
+    """<unk>, <s>, </s>, the 256 bytes, then `scored`, then `special`."""
+    tokens = ["<unk>", "<s>", "</s>", *(f"<0x{b:02X}>" for b in range(256)), *scored]
+    types = [2, 3, 3, *[TokenType.BYTE] * 256, *[TokenType.NORMAL] * len(scored)]
+    meta = {
+        "model": "llama",
+        "tokens": tokens + list(special or {}),
+        "token_type": types + list((special or {}).values()),
+        "scores": [0.0] * 259 + list(scored.values()) + [0.0] * len(special or {}),
+        **keys,
+    }
+    return Tokenizer.from_metadata({f"tokenizer.ggml.{k}": v for k, v in meta.items()})
