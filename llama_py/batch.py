@@ -131,8 +131,8 @@ def _ints(what: str, values: Any, low: int, high: int) -> npt.NDArray[Any]:
 class BatchSplitter:
     """A checked batch, and the ways to cut it into ubatches (llama_batch_allocr).
 
-    Raises ContextError for an empty batch, a token or sequence id out of range, positions that do
-    not go on where `memory` stands, and sequence sets that no ubatch could hold.
+    Raises ContextError for an empty batch, a token or sequence id out of range, and positions that
+    do not go on where `memory` stands.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class BatchSplitter:
         self._read_seq_ids(batch, n_seq_max)
         self._read_pos(batch, memory)
         self._check_pos(memory)
-        self._check_sets(memory)
+        self._check_coupled(memory)
         self._read_outputs(batch, "all" if output_all else outputs, output_all)
         self.split_reset()
 
@@ -241,17 +241,9 @@ class BatchSplitter:
                 f" {rule}; got {first} (remove positions with seq_rm, or give no pos)"
             )
 
-    def _check_sets(self, memory: Positions | None) -> None:
-        """Tokens of several sequences: sets must nest, coupled sequences must be equal so far."""
+    def _check_coupled(self, memory: Positions | None) -> None:
+        """Sequences that share tokens of this batch must have been equal so far."""
         self.has_cpl = any(len(ids) > 1 for ids in self._sets)
-        if not self.has_cpl:
-            return
-        common: dict[int, int] = {}
-        for ids in self.seq_id:
-            for s in ids:
-                common[s] = common.get(s, -1) & self._sets[ids]
-                if not common[s]:
-                    raise ContextError(f"sequence {s} belongs to incompatible sequence sets")
         if memory is None:
             return
         for a, b in ((ids[0], s) for ids in self._sets for s in ids[1:]):

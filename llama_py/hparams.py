@@ -292,7 +292,8 @@ class HParams:
         self.n_rot = keys.uint("rope.dimension_count", self.n_embd_head_k)
         if self.n_rot % 2:
             raise keys.error("rope.dimension_count", "it must be even")
-        if self.rope_type != ROPE_NONE and not 0 < self.n_rot <= self.n_embd_head_k:
+        turns = self.rope_type != ROPE_NONE and self.n_embd_head_k > 0
+        if turns and not 0 < self.n_rot <= self.n_embd_head_k:
             raise keys.error(
                 "rope.dimension_count", f"it must be from 2 to the head size {self.n_embd_head_k}"
             )

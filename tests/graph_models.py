@@ -12,17 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ggml_py.backend import Device
 from ggml_py.null import NullDevice
-from ggml_py.types import BY_NAME
+from ggml_py.types import BY_NAME, F16
 from llama_py.batch import Batch, BatchSplitter
 from llama_py.cparams import CParams, make_cparams
 from llama_py.gguf_file import TensorInfo
 from llama_py.inputs import GraphParams, GraphResult
-from llama_py.memory.hybrid import HybridMemory
-from llama_py.memory.kv import KVCache
-from llama_py.memory.kv_tensors import KVLayer
-from llama_py.memory.recurrent import RecurrentMemory
+from llama_py.memory import create_memory
 from llama_py.models import load_model
 from llama_py.models._base import Model
 
@@ -71,45 +67,13 @@ def load(name: str, **options: Any) -> Model:
     return load_model(file_of(*recorded(name)), NullDevice(), **options)
 
 
-def memory_for(model: Model, cparams: CParams, device: Device | None = None) -> Any:
+def memory_for(model: Model, cparams: CParams, mtp: bool = False) -> Any:
     """The memory a context would make."""
-    hp, dev = model.hparams, device or NullDevice()
-    attends = [il for il in range(hp.n_layer) if not hp.is_recr(il)]
-    kv = kv_cache(model, cparams, attends, dev)
-    if model.memory == "kv":
-        return kv
-    recurrent = [(il, dev) for il in range(hp.n_layer) if hp.is_recr(il)]
-    return HybridMemory(
-        kv,
-        RecurrentMemory(
-            recurrent,
-            n_embd_r=hp.n_embd_r,
-            n_embd_s=hp.n_embd_s,
-            size=cparams.n_seq_max,
-            n_rs_seq=cparams.n_rs_seq,
-        ),
-    )
+    return create_memory(model.memory, model.hparams, cparams, NullDevice(), F16, F16, mtp)
 
 
-def kv_cache(model: Model, cparams: CParams, layers: Sequence[int], device: Device) -> KVCache:
-    hp = model.hparams
-    return KVCache(
-        [
-            KVLayer(il, hp.n_head_kv(il), hp.n_embd_head_k, hp.n_embd_head_v, device)
-            for il in layers
-        ],
-        kv_size=cparams.n_ctx_seq,
-        n_seq_max=cparams.n_seq_max,
-        unified=cparams.kv_unified,
-        v_trans=not cparams.flash_attn,
-        n_pos=hp.n_pos_per_embd,
-    )
-
-
-def params_for(
-    model: Model, memory: Any, batch: Batch, cparams: CParams
-) -> Iterator[GraphParams]:
-    """What each ubatch of a batch is built from, the memory being in its state."""
+def params_for(model: Model, memory: Any, batch: Batch, cparams: CParams) -> Iterator[GraphParams]:
+    """What each ubatch of a batch is built from; good until the next one is asked for."""
     splitter = BatchSplitter(
         batch,
         n_vocab=model.hparams.n_vocab,

@@ -90,8 +90,11 @@ def optimized(kernel: Kernel) -> Any:
     for item in (*module.functions, *module.global_variables):
         if not item.is_declaration and item.name != entry:
             item.linkage = "internal"
+    generator = machine()
+    module.triple = target.TRIPLE
+    module.data_layout = str(generator.target_data)
     module.verify()
-    builder = llvm.create_pass_builder(machine(), llvm.create_pipeline_tuning_options(3))
+    builder = llvm.create_pass_builder(generator, llvm.create_pipeline_tuning_options(3))
     builder.getModulePassManager().run(module, builder)
     _refuse_unknown_calls(kernel, module)
     return module

@@ -22,6 +22,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import llvmlite
+import numpy as np
 import platformdirs
 
 from ggml_cpu import target
@@ -97,8 +98,10 @@ class Fingerprints:
     def _value(self, value: Any, names: list[str]) -> str:
         if isinstance(value, ModuleType):
             return self._module(value, names)
-        if isinstance(value, _PLAIN) or type(value).__module__ == "numpy":
+        if isinstance(value, (*_PLAIN, np.generic)):
             return repr(value)
+        if isinstance(value, np.ndarray):
+            return _digest(repr(value.dtype), repr(value.shape), value.tobytes().hex())
         if isinstance(value, tuple):
             return repr([self._value(item, names) for item in value])
         if isinstance(value, FunctionType):

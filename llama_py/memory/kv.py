@@ -10,9 +10,9 @@ from ggml_py.backend import set_tensor
 from ggml_py.errors import ContextError
 from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import F16, I64, GGMLType
-from llama_py.batch import BatchSplitter, UBatch
+from llama_py.batch import I32, BatchSplitter, Index, UBatch
 from llama_py.memory.base import sizes_by_device
-from llama_py.memory.cells import Indices, KVCells, masked_swa
+from llama_py.memory.cells import Bools, Indices, KVCells, masked_swa
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv_rot import Rotation
 from llama_py.memory.kv_slots import KVSlots, SlotInfo
@@ -115,20 +115,28 @@ class KVCache(KVSlots):
             seqs = io.array(np.bool_, n_seq * pos.size).reshape(n_seq, pos.size)
             xy = io.array(np.int32, 2 * pos.size).reshape(2, -1) if self.n_pos >= 3 else None
             if pos.size:
-                cells = self._find_cells(self.cells[stream], 0, pos.size)
-                self.tensors.read_cells(io, stream, cells)
-                self._restore(stream, cells, pos, seqs, seq_id)
-                if xy is not None:
-                    self.cells[stream].xy[:, cells] = xy  # type: ignore[index]
+                self._restore(io, stream, seq_id, pos, seqs, xy)
 
     def _restore(
-        self, stream: int, cells: Indices, pos: np.ndarray, seqs: np.ndarray, seq_id: int
+        self, io: StateReader, stream: int, seq_id: int, pos: I32, seqs: Bools, xy: I32 | None
     ) -> None:
-        by_seq = [
+        idxs = self.find_cells(stream, pos.size)
+        if idxs is None:
+            raise ContextError(
+                f"the state has {pos.size} cells, more than are free in this context of"
+                f" {self.kv_size}; use a larger n_ctx, or clear"
+            )
+        idxs = np.sort(idxs)  # the order rows are written in
+        self.tensors.read_cells(io, stream, idxs)
+        by_seq: list[tuple[int, Index]] = [
             (s if seq_id < 0 else seq_id, np.flatnonzero(row))
-            for s, row in enumerate(seqs) if row.any()
-        ]  # fmt: skip
-        self.cells[stream].place(cells, pos, by_seq)
+            for s, row in enumerate(seqs)
+            if row.any()
+        ]
+        cells = self.cells[stream]
+        cells.place(idxs, pos, by_seq)
+        if cells.xy is not None and xy is not None:
+            cells.xy[:, idxs] = xy
 
 
 class KVCacheContext:

@@ -67,45 +67,57 @@ class KVSlots:
         Raises ContextError if they do not all fit.
         """
         if len(ubatches) == 1:
-            return [self.find_slot(ubatches[0])]
+            return [self._place_for(ubatches[0], ubatches)]
         saved = [c.copy() for c in self.cells], list(self.heads)
         try:
             places = []
             for ubatch in ubatches:
-                places.append(self.find_slot(ubatch))
+                places.append(self._place_for(ubatch, ubatches))
                 self.apply_ubatch(places[-1], ubatch)
             return places
         finally:
             self.cells, self.heads = saved
 
-    def find_slot(self, ubatch: UBatch) -> SlotInfo:
-        """Free cells for every token, searched from the head on and then from the start."""
+    def _place_for(self, ubatch: UBatch, batch: list[UBatch]) -> SlotInfo:
+        place = self.find_slot(ubatch)
+        if place is None:
+            n_tokens = sum(u.n_tokens for u in batch)
+            used = max(cells.used for cells in self.cells)
+            each = " for each sequence" if self.n_stream > 1 else ""
+            raise ContextError(
+                f"a batch of {n_tokens} tokens does not fit the context: the KV cache has"
+                f" {self.kv_size} cells{each}, {used} in use by then; use a larger n_ctx, a shorter"
+                " prompt, or free cells with seq_rm or clear"
+            )
+        return place
+
+    def find_slot(self, ubatch: UBatch) -> SlotInfo | None:
+        """Free cells for every token, searched from the head on and then from the start; None if
+        there are too few."""
         parts = len(ubatch.seq_id_unq) if self.n_stream > 1 else 1
         n_tokens = ubatch.n_tokens // parts
         place = SlotInfo()
         for s in range(parts):
             stream = self.stream_of(ubatch.seq_id_unq[s])
-            cells, head = self.cells[stream], self.heads[stream]
-            if head > cells.used + 2 * n_tokens:  # many free cells before the head: fill them first
-                head = 0
+            idxs = self.find_cells(stream, n_tokens)
+            if idxs is None:
+                return None
             place.strm.append(stream)
-            place.idxs.append(self._find_cells(cells, head, n_tokens))
+            place.idxs.append(idxs)
         return place
 
-    def _find_cells(self, cells: KVCells, head: int, n: int) -> Indices:
+    def find_cells(self, stream: int, n: int) -> Indices | None:
+        """n cells of a stream that may be written to."""
+        cells, head = self.cells[stream], self.heads[stream]
+        if head > cells.used + 2 * n:  # many free cells before the head: fill them first
+            head = 0
         end = head + n
         if end <= cells.size and not (cells.pos[head:end] >= 0).any():
             return np.arange(head, end)
         usable = np.flatnonzero(cells.usable(self.n_swa, self.swa_type))
         split = int(np.searchsorted(usable, head))
-        found = np.concatenate((usable[split:], usable[:split]))[:n]
-        if found.size < n:
-            raise ContextError(
-                f"{n} more tokens do not fit: the KV cache has {cells.size} cells and"
-                f" {cells.size - usable.size} are in use; use a larger n_ctx, or free cells with"
-                " seq_rm or clear"
-            )
-        return found
+        found: Indices = np.concatenate((usable[split:], usable[:split]))[:n]
+        return found if found.size == n else None
 
     def apply_ubatch(self, place: SlotInfo, ubatch: UBatch) -> None:
         """Put the ubatch's positions and sequences into its cells."""

@@ -27,12 +27,12 @@ class MaskRule:
         """Whether `token` (an index, or indices [n, 1]) sees the cells `which`, sequences aside."""
         p0 = cells.pos[which]
         p1 = ubatch.pos[token]
-        seen = p0 <= p1 if self.causal else p0 >= 0
+        seen = p0 <= p1 if self.causal else np.broadcast_to(True, np.broadcast(p0, p1).shape)
         if self.causal and ubatch.is_pos_2d and cells.xy is not None:
             n = ubatch.n_tokens
-            seen &= ~((p0 == p1) & _after(cells.xy[:, which], ubatch.pos, token, n))
+            seen = seen & ~((p0 == p1) & _after(cells.xy[:, which], ubatch.pos, token, n))
         if self.swa_type != "none":
-            seen &= ~masked_swa(self.n_swa, self.swa_type, p0, p1)
+            seen = seen & ~masked_swa(self.n_swa, self.swa_type, p0, p1)
         return np.asarray(seen)
 
 

@@ -93,9 +93,9 @@ class Model(ABC):
         builder.res.set_outputs()
         return builder.res
 
-    def load_embeddings(self, w: WeightLoader) -> None:
+    def load_embeddings(self, w: WeightLoader, output_bias: bool = False) -> None:
         """Declare the tensors around the layers."""
         n_embd, n_vocab = self.hparams.n_embd, self.hparams.n_vocab
         self.token_embd = w.tensor("token_embd.weight", n_embd, n_vocab, use="GET_ROWS")
         self.output_norm = w.tensor("output_norm.weight", n_embd, use="MUL")
-        self.output = w.output(n_embd, n_vocab)
+        self.output = w.output(n_embd, n_vocab, bias=output_bias)

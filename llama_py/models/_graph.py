@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ggml_py.ops import get_rows, mul, mul_mat, mul_mat_id, repeat_4d, reshape, rms_norm
+from ggml_py.ops import add, get_rows, mul, mul_mat, mul_mat_id, repeat_4d, reshape, rms_norm
 from ggml_py.tensor import Tensor
 from llama_py.inputs import GraphParams, GraphResult, InputEmbd, InputOutIds, InputPos
 from llama_py.weights import Linear
@@ -87,8 +87,11 @@ class GraphContext(ABC):
         return self.res.add_input(InputOutIds(self.n_outputs)).out_ids
 
     def build_head(self, cur: Tensor, head: Linear | None = None) -> None:
-        """Logits of `cur` [n_embd, n_outputs] by a head of its own or the model's: the graph's end."""
-        logits = self.build_mm(head or self.model.output, cur)
+        """The graph's end: logits of `cur` [n_embd, n_outputs], by its own head or the model's."""
+        head = head or self.model.output
+        logits = self.build_mm(head, cur)
+        if head.bias is not None:
+            logits = add(logits, head.bias)
         self.res.t_logits = self.expand(self.cb(logits, "result_output"))
 
 

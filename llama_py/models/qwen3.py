@@ -9,7 +9,7 @@ from llama_py.models._attention import QKV
 from llama_py.models._base import Model
 from llama_py.models._decoder import Decoder
 from llama_py.models._graph import inv_sqrt
-from llama_py.weights import WeightLoader
+from llama_py.weights import LayerLoader, WeightLoader
 
 
 class Qwen3HParams(HParams):
@@ -27,21 +27,28 @@ class Qwen3(Model):
     hparams: Qwen3HParams
 
     def load_tensors(self, w: WeightLoader) -> None:
-        hp, n_embd, n_embd_head = self.hparams, self.hparams.n_embd, self.hparams.n_embd_head_k
         self.load_embeddings(w)
-        w.optional("cls.output.weight", n_embd, hp.n_cls_out, use="MUL_MAT")  # rerankers
-        for il in range(hp.n_layer):
-            n_embd_q, n_ff = n_embd_head * hp.n_head(il), hp.n_ff(il)
+        w.optional("cls.output.weight", self.hparams.n_embd, self.hparams.n_cls_out, use="MUL_MAT")
+        for il in range(self.hparams.n_layer):
             t = w.layer(il)
-            t.norm("attn_norm", n_embd)
-            t.qkv(n_embd, n_embd_q, hp.n_embd_k_gqa(il), hp.n_embd_v_gqa(il))
-            t.matrix("attn_output", n_embd_q, n_embd)
-            t.norm("attn_k_norm", n_embd_head)
-            t.norm("attn_q_norm", n_embd_head)
-            t.norm("ffn_norm", n_embd)
-            t.matrix("ffn_gate", n_embd, n_ff)
-            t.matrix("ffn_down", n_ff, n_embd)
-            t.matrix("ffn_up", n_embd, n_ff)
+            self.load_attention(t, il)
+            self.load_feed_forward(t, il)
+
+    def load_attention(self, t: LayerLoader, il: int) -> None:
+        hp, n_embd, n_embd_head = self.hparams, self.hparams.n_embd, self.hparams.n_embd_head_k
+        n_embd_q = n_embd_head * hp.n_head(il)
+        t.norm("attn_norm", n_embd)
+        t.qkv(n_embd, n_embd_q, hp.n_embd_k_gqa(il), hp.n_embd_v_gqa(il))
+        t.matrix("attn_output", n_embd_q, n_embd)
+        t.norm("attn_k_norm", n_embd_head)
+        t.norm("attn_q_norm", n_embd_head)
+
+    def load_feed_forward(self, t: LayerLoader, il: int) -> None:
+        n_embd, n_ff = self.hparams.n_embd, self.hparams.n_ff(il)
+        t.norm("ffn_norm", n_embd)
+        t.matrix("ffn_gate", n_embd, n_ff)
+        t.matrix("ffn_down", n_ff, n_embd)
+        t.matrix("ffn_up", n_embd, n_ff)
 
     def graph(self, params: GraphParams) -> Qwen3Graph:
         return Qwen3Graph(self, params)

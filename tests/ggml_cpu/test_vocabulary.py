@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -420,6 +421,23 @@ def test_gathers():
     same(out[2 * LANES :].view(np.int64), table.view(np.int64)[index])
 
 
+SQUARES = (np.arange(300) ** 2).astype(i32).tobytes()
+
+
+@kernel()
+def table_words(p, ith, nth):
+    for i in range(v.ne(p, 1, 0)):
+        x = v.ld_i32(v.data(p, 1) + 4 * i)
+        v.st_i32(v.data(p, 0) + 4 * i, v.ld_i32(v.table(SQUARES) + 4 * x))
+
+
+def test_table():
+    x = RNG.permutation(300).astype(i32)
+    out = np.zeros_like(x)
+    call(table_words, out, x)
+    same(out, x * x)
+
+
 # ---- lanes and conversions
 
 
@@ -617,6 +635,23 @@ def test_tiles():
 
 
 @kernel()
+def transposed(p, ith, nth):
+    tile = v.f32_regs(LANES)
+    for t in range(v.LANES):
+        tile[t] = v.f32_load(v.data(p, 1) + t * v.nb(p, 1, 1))
+    v.transpose(tile)
+    for t in range(v.LANES):
+        v.store(v.data(p, 0) + t * v.nb(p, 0, 1), tile[t])
+
+
+def test_transpose():
+    x = floats(LANES)
+    out = np.zeros_like(x)
+    call(transposed, out, x)
+    same(out, x.T)
+
+
+@kernel()
 def block_words(p, ith, nth):
     d = v.data(p, 0) + ith * v.nb(p, 0, 1)
     for i in range(4):
@@ -667,3 +702,36 @@ def test_other_cpu(name):
         timeout=600,
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+NEON = """
+import llvmlite.binding as llvm
+from ggml_cpu import target
+
+settings = dict(
+    X86=False, ARM64=True, NEON_DOT=True, FMA=True, HALF=True, AVX512=False, AVX2=False, VNNI=False,
+    BF16=False, LANES=4, TILE=8, I8_BIAS=0, CPU_NAME="neoverse-n1", TRIPLE="aarch64-linux-gnu",
+    FEATURES={"neon": True, "dotprod": True, "fullfp16": True},
+)
+for name, value in settings.items():
+    setattr(target, name, value)
+llvm.initialize_all_targets()
+llvm.initialize_all_asmprinters()
+from ggml_cpu.codegen import assembly
+from tests.ggml_cpu import test_vocabulary as words
+
+for kernel, wanted in ((words.dots, "sdot"), (words.half_words, "fcvtl"), (words.lookups, "tbl"),
+                       (words.KERNELS["exp"], "fmla")):
+    code = assembly(kernel)
+    assert wanted in code and "\\tbl\\t" not in code, code  # bl: a call of something outside
+"""
+
+
+@pytest.mark.skipif("NUMBA_CPU_NAME" in os.environ, reason="already a chosen CPU")
+def test_arm_code():
+    """Compiled for ARM (not run): the instructions are there, and nothing calls a library."""
+    root = Path(__file__).parents[2]
+    run = subprocess.run(
+        [sys.executable, "-c", NEON], cwd=root, capture_output=True, text=True, timeout=600
+    )
+    assert run.returncode == 0, run.stderr

@@ -1,19 +1,34 @@
-"""Graphs are llama.cpp's, node for node: names, ops, shapes, strides, offsets, flags, parameters."""
+"""Graphs are llama.cpp's, node for node: names, ops, shapes, strides, flags, parameters."""
 
 from __future__ import annotations
 
+import ast
 import gzip
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from graph_models import (
+
+from ggml_py.backend import HostBuffer, aligned_bytes, get_tensor
+from ggml_py.dump import diff, records
+from ggml_py.errors import ContextError, UnknownArchitecture
+from ggml_py.graph import Graph
+from ggml_py.null import NullDevice
+from ggml_py.sched import Scheduler
+from ggml_py.tensor import FLAG_OUTPUT, Tensor
+from llama_py.batch import Batch
+from llama_py.cparams import CParams, make_cparams
+from llama_py.gguf_file import GGUFFile
+from llama_py.inputs import GraphParams, GraphResult, InputOutIds, InputPos, InputRS
+from llama_py.models import known_architectures, load_model, model_class
+from llama_py.models._base import Model
+from tests.graph_models import (
     DATA,
     GOLDEN,
     file_of,
-    kv_cache,
     load,
     memory_for,
     params_for,
@@ -21,20 +36,6 @@ from graph_models import (
     recorded,
     run,
 )
-
-from ggml_py.backend import get_tensor
-from ggml_py.dump import diff, records
-from ggml_py.errors import ContextError, UnknownArchitecture
-from ggml_py.graph import Graph
-from ggml_py.null import NullDevice
-from ggml_py.sched import Scheduler
-from ggml_py.tensor import FLAG_OUTPUT
-from llama_py.batch import Batch
-from llama_py.cparams import make_cparams
-from llama_py.gguf_file import GGUFFile
-from llama_py.inputs import GraphParams, GraphResult, InputOutIds, InputPos
-from llama_py.models import known_architectures, load_model, model_class
-from llama_py.models._base import Model
 
 RECORDED = ["llama-dense", "llama-moe", "qwen3-dense", "qwen35moe-moe"]
 
@@ -72,6 +73,11 @@ def test_nodes_equal_all_the_reference_data(nodes: str, model: str, kind: str) -
     assert diff(nodes_of(ours), read_nodes(GOLDEN / "nodes" / nodes)) is None
 
 
+def build_one(model: Model, batch: Batch, cparams: CParams) -> GraphResult:
+    """The graph of a batch's first ubatch in an empty memory."""
+    return model.build(next(params_for(model, memory_for(model, cparams), batch, cparams)))
+
+
 def eval_callback_lines(graph: Graph) -> list[str]:
     """Nodes as llama-eval-callback prints them: two sources, no strides."""
     lines = []
@@ -107,7 +113,7 @@ def with_nextn() -> Model:
 
 def draft_params(model: Model, n_tokens: int) -> GraphParams:
     cparams = make_cparams(model.hparams, n_ctx=256)
-    memory = kv_cache(model, cparams, [model.hparams.n_layer], NullDevice())
+    memory = memory_for(model, cparams, mtp=True)
     hidden = np.zeros((n_tokens, model.hparams.n_embd), np.float32)
     batch = Batch(tokens=[1] * n_tokens, embd=hidden)
     params = next(params_for(model, memory, batch, cparams))
@@ -121,7 +127,9 @@ def test_draft_graph_equals_the_recorded_one() -> None:
 
 
 def test_trunk_with_snapshots_equals_the_recorded_one() -> None:
-    ours = run(with_nextn(), 2, n_rs_seq=3)[0]
+    model = with_nextn()
+    cparams = make_cparams(model.hparams, n_ctx=256, n_rs_seq=3)
+    ours = build_one(model, Batch([1, 2], outputs=[False, False]), cparams)
     lines = recorded_lines("qwen35moe-trunk-rs3.nodes.gz")
     assert len(lines) == 196
     assert eval_callback_lines(ours.graph) == lines
@@ -139,8 +147,7 @@ def test_masked_nextn_selects_rows_before_the_last_feed_forward() -> None:
     model = load("qwen35moe-moe")
     cparams = make_cparams(model.hparams, n_ctx=256)
     cparams = replace(cparams, embeddings_nextn=True, embeddings_nextn_masked=True)
-    params = next(params_for(model, memory_for(model, cparams), Batch([1, 2, 3]), cparams))
-    result = model.build(params)
+    result = build_one(model, Batch([1, 2, 3]), cparams)
     assert result.t_h_nextn is result.t_embd
     assert result.graph.find("attn_residual-1").ne[1] == 1  # only the last token goes on
     assert result.graph.find("attn_pregate-1").ne[1] == 3
@@ -150,8 +157,7 @@ def test_masked_nextn_selects_rows_before_the_last_feed_forward() -> None:
 def test_no_outputs_at_all_can_be_planned(name: str) -> None:
     model = load(name)
     cparams = make_cparams(model.hparams, n_ctx=256)
-    batch = Batch([1, 2, 3], outputs=[False] * 3)
-    result = model.build(next(params_for(model, memory_for(model, cparams), batch, cparams)))
+    result = build_one(model, Batch([1, 2, 3], outputs=[False] * 3), cparams)
     assert result.t_logits is not None
     assert result.t_logits.ne == (128, 0, 1, 1)
     Scheduler([NullDevice()]).plan(result.graph).run()
@@ -163,58 +169,116 @@ def test_two_sequences_have_streams_unless_unified(name: str, unified: bool) -> 
     model = load(name)
     cparams = make_cparams(model.hparams, n_ctx=512, n_seq_max=2, kv_unified=unified)
     batch = Batch([1, 2, 3, 4], seq_ids=[(0,), (0,), (1,), (1,)], outputs=[True] * 4)
-    params = list(params_for(model, memory_for(model, cparams), batch, cparams))
-    assert len(params) == 1
-    graph = model.build(params[0]).graph
+    graph = build_one(model, batch, cparams).graph
     mask = graph.find("attn_inp_kq_mask")
     assert mask.ne == ((256, 4, 1, 1) if unified else (256, 2, 1, 2))
     assert graph.find("result_output").ne[1] == 4
 
 
+class Decoding:
+    """Parameters of one batch after the other, as a context would have them."""
+
+    def __init__(self, name: str) -> None:
+        self.model = load(name)
+        self.cparams = make_cparams(self.model.hparams, n_ctx=1024, n_seq_max=2)
+        self.memory = memory_for(self.model, self.cparams)
+
+    def params(self, batch: Batch) -> GraphParams:
+        return next(params_for(self.model, self.memory, batch, self.cparams))
+
+    def build(self, batch: Batch) -> GraphResult:
+        return self.model.build(self.params(batch))
+
+    def fits(self, result: GraphResult, batch: Batch) -> bool:
+        return result.can_reuse(self.params(batch))
+
+
+def writes(graph: Graph, cache: str) -> list[Tensor]:
+    """The copies into a cache, in order, that copy anything."""
+    nodes = (t for t in graph.nodes if t.op == "CPY" and not t.is_empty())
+    return [t for t in nodes if t.view_src is not None and t.view_src.name == cache]
+
+
+@pytest.mark.parametrize(("n_tokens", "starts"), [(4, [2, 3, 4]), (1, [0, 0, 1])])
+def test_states_are_read_from_and_written_to_their_cells(n_tokens: int, starts: list[int]) -> None:
+    d = Decoding("qwen35moe-moe")
+    d.cparams = make_cparams(d.model.hparams, n_ctx=1024, n_seq_max=3, n_rs_seq=2)
+    d.memory = memory_for(d.model, d.cparams)
+    d.build(Batch([1]))
+    graph = d.build(Batch([1] * n_tokens, seq_ids=[(1,)] * n_tokens)).graph  # cell 1 of 3, new
+    row_r, row_s = 4 * d.model.hparams.n_embd_r, 4 * d.model.hparams.n_embd_s
+    conv = writes(graph, "cache_r_l0")
+    assert [t.view_offs // row_r for t in conv] == [7, 4, 1]  # two tokens back, one, now
+    assert [t.src[0].view_offs // 4 for t in conv if t.src[0]] == starts
+    (state,) = writes(graph, "cache_s_l0")
+    assert (state.view_offs, state.nb[2]) == (row_s, 3 * row_s)
+    assert state.ne[2] == min(n_tokens, 3)
+    cleared = [t for t in graph.nodes if t.op == "SCALE" and t.view_src is not None]
+    assert [t.view_offs for t in cleared] == [row_r, row_s]
+
+
+def test_without_snapshots_one_state_is_written() -> None:
+    d = Decoding("qwen35moe-moe")
+    d.build(Batch([1]))
+    graph = d.build(Batch([1, 1], seq_ids=[(1,), (1,)])).graph
+    for cache, size in (("r", d.model.hparams.n_embd_r), ("s", d.model.hparams.n_embd_s)):
+        (written,) = writes(graph, f"cache_{cache}_l0")
+        assert (written.ne, written.view_offs) == ((size, 1, 1, 1), 4 * size)
+
+
 class TestReuse:
-    model = load("qwen35moe-moe")
-    cparams = make_cparams(model.hparams, n_ctx=512, n_seq_max=2)
+    """A graph serves for the next batch exactly if that would build the same one."""
 
-    def built(self, *batches: Batch) -> tuple[GraphResult, list[GraphParams]]:
-        """The graph of the first batch; the parameters of those after it."""
-        memory = memory_for(self.model, self.cparams)
-        params = [
-            p for batch in batches for p in params_for(self.model, memory, batch, self.cparams)
-        ]
-        return self.model.build(params[0]), params[1:]
+    def test_next_token_fits_and_binds_its_memory(self) -> None:
+        d = Decoding("qwen35moe-moe")
+        d.build(Batch([1, 2]))
+        result = d.build(Batch([3]))
+        params = d.params(Batch([4]))
+        assert result.can_reuse(params)
+        hybrid = result.inputs[1]
+        assert hybrid.attn.mctx is params.mctx.get_attn()  # type: ignore[attr-defined]
+        assert hybrid.recr.mctx is params.mctx.get_recr()  # type: ignore[attr-defined]
 
-    def test_next_token_fits_once_the_state_is_not_new(self) -> None:
-        prompt, token = Batch([1, 2]), Batch([3])
-        result, (first, second) = self.built(prompt, token, token)
-        assert not result.can_reuse(first)  # another number of tokens
-        result = self.model.build(first)
-        assert result.can_reuse(second)
-        assert result.inputs[1].attn.mctx is second.mctx.get_attn()  # type: ignore[attr-defined]
+    def test_not_after_a_graph_that_clears_a_state(self) -> None:
+        d = Decoding("qwen35moe-moe")
+        assert not d.fits(d.build(Batch([1])), Batch([2]))
 
-    def test_not_when_the_first_graph_clears_a_state(self) -> None:
-        result, (second,) = self.built(Batch([1]), Batch([2]))
-        assert not result.can_reuse(second)  # rs_z: the first clears its state
-
-    def test_not_with_another_number_of_outputs(self) -> None:
-        batches = (Batch([1, 2]), Batch([3, 4]), Batch([3, 4], outputs=[True, True]))
-        _, (second, third) = self.built(*batches)
-        assert not self.model.build(second).can_reuse(third)
+    def test_not_with_another_number_of_tokens_or_outputs(self) -> None:
+        d = Decoding("llama-dense")
+        result = d.build(Batch([1, 2]))
+        assert not d.fits(result, Batch([1]))
+        assert not d.fits(result, Batch([1, 2], outputs=[True, True]))
+        assert d.fits(result, Batch([1, 2], outputs=[True, False]))
 
     def test_not_for_another_sequence(self) -> None:
-        one, other = Batch([1]), Batch([1], seq_ids=[(1,)])
-        _, (second, third) = self.built(one, Batch([2]), other)
-        assert not self.model.build(second).can_reuse(third)
+        d = Decoding("llama-dense")
+        result = d.build(Batch([1]))
+        assert d.fits(result, Batch([1]))
+        assert not d.fits(result, Batch([1], seq_ids=[(1,)]))
+
+    @pytest.mark.parametrize("change", ["get_n_rs", "get_head", "get_rs_z"])
+    def test_not_when_states_are_in_other_cells(self, change: str) -> None:
+        params = Decoding("qwen35moe-moe").params(Batch([1]))
+        recr = params.mctx.get_recr()
+        inp = InputRS(params, recr)
+        assert inp.rebind(params, recr)
+        moved = {name: getattr(recr, name) for name in ("get_n_rs", "get_head", "get_rs_z")}
+        moved[change] = lambda: getattr(recr, change)() + 1
+        assert not inp.rebind(params, SimpleNamespace(**moved))  # type: ignore[arg-type]
 
     def test_not_when_more_cells_are_seen(self) -> None:
-        model = load("llama-dense")
-        cparams = make_cparams(model.hparams, n_ctx=512)
-        memory = memory_for(model, cparams)
-        results, params = [], []
-        for batch in (Batch([1] * 254), Batch([1]), Batch([1]), Batch([1])):
-            params += params_for(model, memory, batch, cparams)
-            results.append(model.build(params[-1]))
-        assert results[1].can_reuse(params[2])  # 255 and 256 of 256 cells
-        assert not results[1].can_reuse(params[3])  # 257 of 512
+        d = Decoding("llama-dense")
+        d.build(Batch([1] * 254))
+        result = d.build(Batch([1]))
+        assert d.fits(result, Batch([1]))  # 256 of 256 cells
+        assert not d.fits(result, Batch([1]))  # 257 of 512
+
+    def test_not_for_the_draft_graph(self) -> None:
+        model = with_nextn()
+        params = draft_params(model, 2)
+        result = model.build(params)
+        assert result.can_reuse(params)
+        assert not result.can_reuse(replace(params, gtype="decoder"))
 
 
 class TestInputs:
@@ -229,14 +293,9 @@ class TestInputs:
         assert get_tensor(inp.out_ids).ravel().tolist() == [0, 2]
 
     @staticmethod
-    def set(inp, tensor, batch: Batch) -> None:
-        from ggml_py.backend import HostBuffer, aligned_bytes
-
-        model = load("qwen35moe-moe")
-        cparams = make_cparams(model.hparams, n_ctx=256)
-        params = next(params_for(model, memory_for(model, cparams), batch, cparams))
+    def set(inp: InputPos | InputOutIds, tensor: Tensor, batch: Batch) -> None:
         tensor.buffer = HostBuffer(aligned_bytes(tensor.nbytes))
-        inp.set_input(params.ubatch)
+        inp.set_input(Decoding("qwen35moe-moe").params(batch).ubatch)
 
     def test_what_no_node_reads_is_not_set(self) -> None:
         model = with_nextn()
@@ -262,15 +321,19 @@ def test_unknown_architecture_lists_the_known_and_the_nearest() -> None:
             model_class(name)
 
 
-@pytest.mark.parametrize("arch", known_architectures())
-def test_architecture_is_named_in_its_own_file_only(arch: str) -> None:
-    assert model_class(arch).arch == arch
+def strings_of(path: Path) -> set[str]:
+    """All string constants of a source file."""
+    tree = ast.parse(path.read_text())
+    return {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and str is type(n.value)}
+
+
+def test_architectures_are_named_in_their_own_files_only() -> None:
     root = Path(__file__).parents[2]
-    mentions = [
-        path
-        for package in ("ggml_py", "llama_py", "backends")
-        for path in (root / package).rglob("*.py")
-        if re.search(rf"""["']{re.escape(arch)}["']""", path.read_text())
-    ]
-    own = root / "llama_py" / "models" / f"{arch.replace('-', '_')}.py"
-    assert [m for m in mentions if m != own] == []
+    own = {arch: f"{arch.replace('-', '_')}.py" for arch in known_architectures()}
+    for package in ("ggml_py", "llama_py", "backends"):
+        for path in (root / package).rglob("*.py"):
+            if path.parent.name == "tokenizer":  # kinds of vocabulary have the same names
+                continue
+            named = strings_of(path) & own.keys()
+            assert all(own[arch] == path.name for arch in named), (path, named)
+    assert all(model_class(arch).arch == arch for arch in own)

@@ -5,25 +5,28 @@ from __future__ import annotations
 import ctypes
 import random
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from gguf_writer import array, gguf, kv, write
 from llama_py.gguf_file import GGUFFile
-from llama_py.sampler import Sampler, SamplingParams
+from llama_py.sampler import Candidates, filters
+from llama_py.sampler.penalties import Penalties
 from llama_py.tokenizer import Tokenizer, TokenType
 from llama_py.tokenizer.pre import PRE_TOKENIZERS
-from text_vocab import bpe_meta, characters
+from tests.gguf_writer import array, gguf, kv, write
+from tests.text_vocab import bpe_meta, characters
 
 pytestmark = pytest.mark.parity
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 FILES = [*sorted((SHARED / "vocab").glob("*.gguf")), *sorted((SHARED / "demo").glob("demo.gguf"))]
-NEEDS_FILES = pytest.mark.skipif(not FILES, reason=f"no vocabulary files in {SHARED}")
+
+# One name for each way of cutting.
+WAYS = {pre.patterns: name for name, pre in PRE_TOKENIZERS.items()}.values()
 
 ALPHABETS = (
     "abcdefghijklmnopqrstuvwxyz  ",
@@ -36,17 +39,6 @@ ALPHABETS = (
 )
 
 
-def random_texts(n: int) -> Iterator[str]:
-    rng = random.Random(1)
-    for _ in range(n):
-        few = rng.sample(ALPHABETS, 3)
-        yield "".join(rng.choice(rng.choice(few)) for _ in range(rng.randint(0, 50)))
-    for _ in range(n):
-        points = [chr(rng.randrange(1, 0x110000)) for _ in range(30)]
-        # Newer code points are in one Unicode table and not in the other.
-        yield "".join(c for c in points if unicodedata.category(c) not in ("Cn", "Cs"))
-
-
 @pytest.fixture(scope="module")
 def llama_cpp() -> Any:
     module = pytest.importorskip("llama_cpp")
@@ -54,62 +46,157 @@ def llama_cpp() -> Any:
     return module
 
 
-LlamaTokenize = Callable[[str, bool, bool], list[int]]
+def random_texts(n: int) -> Iterator[str]:
+    rng = random.Random(1)
+    for _ in range(n):
+        few = rng.sample(ALPHABETS, 3)
+        yield "".join(rng.choice(rng.choice(few)) for _ in range(rng.randint(0, 50)))
+        # Long known code points only: the newest are in one Unicode table and not in the other.
+        points = [chr(rng.randrange(1, 0x30000)) for _ in range(60)]
+        known = unicodedata.ucd_3_2_0.category
+        yield "".join(c for c in points if known(c) not in ("Cn", "Cs"))
 
 
-def open_in_llama_cpp(llama_cpp: Any, path: Path) -> LlamaTokenize:
-    params = llama_cpp.llama_model_default_params()
-    params.vocab_only = True
-    vocab = llama_cpp.llama_model_get_vocab(
-        llama_cpp.llama_model_load_from_file(str(path).encode(), params)
-    )
+class LlamaCpp:
+    """The vocabulary of a file as llama.cpp reads it."""
 
-    def tokenize(text: str, add_special: bool, parse_special: bool) -> list[int]:
+    def __init__(self, lib: Any, path: Path) -> None:
+        params = lib.llama_model_default_params()
+        params.vocab_only = True
+        self.lib = lib
+        self.model = lib.llama_model_load_from_file(str(path).encode(), params)
+        assert self.model, f"llama.cpp does not open {path}"
+        self.vocab = lib.llama_model_get_vocab(self.model)
+
+    def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
         data = text.encode()
-        buffer = (ctypes.c_int32 * (2 * len(data) + 16))()
-        n = llama_cpp.llama_tokenize(
-            vocab, data, len(data), buffer, len(buffer), add_special, parse_special
+        out = (ctypes.c_int32 * (2 * len(data) + 16))()
+        n = self.lib.llama_tokenize(
+            self.vocab, data, len(data), out, len(out), add_special, parse_special
         )
-        return list(buffer[:n])
+        return list(out[:n])
 
-    return tokenize
+    def piece(self, id: int, special: bool) -> bytes:
+        out = ctypes.create_string_buffer(1024)
+        n = self.lib.llama_token_to_piece(self.vocab, id, out, len(out), 0, special)
+        return out.raw[:n]
+
+    def is_eog(self, id: int) -> bool:
+        return bool(self.lib.llama_vocab_is_eog(self.vocab, id))
 
 
-def assert_same_as_llama_cpp(llama_cpp: Any, path: Path, n_texts: int) -> None:
-    ours = Tokenizer.from_metadata(GGUFFile.open(path).metadata)
-    theirs = open_in_llama_cpp(llama_cpp, path)
-    specials = [t for t, type_ in zip(ours.vocab.texts, ours.types, strict=True) if type_ == CONTROL]
-    for text in random_texts(n_texts):
-        text += random.Random(text).choice([*specials[:50], ""]) + " x"
+def assert_same_ids(lib: Any, path: Path) -> None:
+    ours, theirs = Tokenizer.from_metadata(GGUFFile.open(path).metadata), LlamaCpp(lib, path)
+    control = [i for i, type_ in enumerate(ours.types) if type_ == TokenType.CONTROL][:50]
+    rng = random.Random(2)
+    for text in random_texts(300):
+        text += rng.choice(["", *(ours.vocab.texts[i] for i in control)]) + " x"
         for how in ((False, False), (True, True)):
-            assert ours.tokenize(text, *how) == theirs(text, *how), repr(text)
+            assert ours.tokenize(text, *how) == theirs.tokenize(text, *how), repr(text)
 
 
-@pytest.mark.parity
-@NEEDS_FILES
+@pytest.mark.skipif(not FILES, reason=f"no vocabulary files in {SHARED}")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_same_ids_as_llama_cpp(llama_cpp: Any, path: Path) -> None:
-    assert_same_as_llama_cpp(llama_cpp, path, n_texts=300)
+def test_ids(llama_cpp: Any, path: Path) -> None:
+    assert_same_ids(llama_cpp, path)
 
 
-@pytest.mark.parity
-@pytest.mark.parametrize("pre", CUTS)
-def test_same_cuts_as_llama_cpp(llama_cpp: Any, pre: str, tmp_path: Path) -> None:
+@pytest.mark.skipif(not FILES, reason=f"no vocabulary files in {SHARED}")
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_pieces_and_ends(llama_cpp: Any, path: Path) -> None:
+    ours = Tokenizer.from_metadata(GGUFFile.open(path).metadata)
+    theirs = LlamaCpp(llama_cpp, path)
+    every_few = range(0, ours.vocab_size, 7)
+    for i in {*every_few, *range(300), *range(ours.vocab_size - 400, ours.vocab_size)}:
+        assert ours.token_to_piece(i) == theirs.piece(i, False)
+        assert ours.token_bytes(i) == theirs.piece(i, True)
+        assert ours.is_eog(i) == theirs.is_eog(i)
+
+
+@pytest.mark.parametrize("pre", WAYS)
+def test_cuts(llama_cpp: Any, pre: str, tmp_path: Path) -> None:
     """With a merge for any two bytes, a cut is hard to miss."""
-    gguf = pytest.importorskip("gguf")
     pairs = [f"{a} {b}" for a in characters() for b in characters()]
     random.Random(0).shuffle(pairs)
-    meta = bpe_meta(*pairs)
-    writer = gguf.GGUFWriter(tmp_path / "vocab.gguf", "llama")
-    for key in ("context_length", "embedding_length", "block_count", "attention.head_count"):
-        writer.add_uint32(f"llama.{key}", 1)
-    writer.add_float32("llama.attention.layer_norm_rms_epsilon", 1e-5)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre(pre)
-    writer.add_token_list(meta["tokenizer.ggml.tokens"])
-    writer.add_token_merges(pairs)
-    writer.add_bos_token_id(0)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
-    assert_same_as_llama_cpp(llama_cpp, tmp_path / "vocab.gguf", n_texts=300)
+    meta = bpe_meta(*pairs, special={"<s>": TokenType.CONTROL})
+    integers = dict.fromkeys(("context_length", "embedding_length", "block_count"), 1)
+    content = gguf(
+        [
+            kv("general.architecture", "str", "llama"),
+            *(kv(f"llama.{name}", "u32", n) for name, n in integers.items()),
+            kv("llama.attention.head_count", "u32", 1),
+            kv("llama.attention.layer_norm_rms_epsilon", "f32", 1e-5),
+            kv("tokenizer.ggml.model", "str", "gpt2"),
+            kv("tokenizer.ggml.pre", "str", pre),
+            kv("tokenizer.ggml.tokens", "arr", array("str", meta["tokenizer.ggml.tokens"])),
+            kv("tokenizer.ggml.token_type", "arr", array("i32", meta["tokenizer.ggml.token_type"])),
+            kv("tokenizer.ggml.merges", "arr", array("str", pairs)),
+            kv("tokenizer.ggml.bos_token_id", "u32", 256 + len(pairs)),
+            kv("tokenizer.ggml.eos_token_id", "u32", 256 + len(pairs)),
+        ]
+    )
+    assert_same_ids(llama_cpp, write(tmp_path, content))
+
+
+FILTERS: dict[str, Any] = {
+    "top_k": lambda lib: ([filters.top_k(17)], [lib.llama_sampler_init_top_k(17)]),
+    "top_p": lambda lib: ([filters.top_p(0.7)], [lib.llama_sampler_init_top_p(0.7, 0)]),
+    "min_p": lambda lib: ([filters.min_p(0.1)], [lib.llama_sampler_init_min_p(0.1, 0)]),
+    "typical": lambda lib: ([filters.typical_p(0.6)], [lib.llama_sampler_init_typical(0.6, 0)]),
+    "top_n_sigma": lambda lib: (
+        [filters.top_n_sigma(1.5)],
+        [lib.llama_sampler_init_top_n_sigma(1.5)],
+    ),
+    "xtc": lambda lib: (
+        [filters.xtc(1.0, 0.02, lambda: 0.0)],
+        [lib.llama_sampler_init_xtc(1.0, 0.02, 0, 1)],
+    ),
+    "temperature": lambda lib: ([filters.temperature(0.7)], [lib.llama_sampler_init_temp(0.7)]),
+    "default chain": lambda lib: (
+        [filters.top_k(40), filters.top_p(0.95), filters.min_p(0.05), filters.temperature(0.8)],
+        [
+            lib.llama_sampler_init_top_k(40),
+            lib.llama_sampler_init_top_p(0.95, 0),
+            lib.llama_sampler_init_min_p(0.05, 0),
+            lib.llama_sampler_init_temp(0.8),
+        ],
+    ),
+}
+
+
+def apply_llama_cpp(lib: Any, logits: np.ndarray, samplers: list[Any]) -> dict[int, float]:
+    data = [lib.llama_token_data(i, float(x), 0.0) for i, x in enumerate(logits)]
+    items = (lib.llama_token_data * len(data))(*data)
+    candidates = lib.llama_token_data_array(items, len(data), -1, False)
+    for sampler in samplers:
+        lib.llama_sampler_apply(sampler, ctypes.byref(candidates))
+    left = (candidates.data[i] for i in range(candidates.size))
+    return {item.id: item.logit for item in left if item.logit > -np.inf}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+@pytest.mark.parametrize("n", [5, 1000, 5000])
+def test_filters(llama_cpp: Any, name: str, n: int) -> None:
+    ours, theirs = FILTERS[name](llama_cpp)
+    for seed in range(5):
+        logits = np.random.default_rng(seed).normal(0, 3, n).astype(np.float32)
+        c = Candidates(np.arange(n), logits)
+        for keep in ours:
+            c = keep(c)
+        expected = apply_llama_cpp(llama_cpp, logits, theirs)
+        assert set(c.ids.tolist()) == set(expected)
+        np.testing.assert_allclose(c.logits, [expected[i] for i in c.ids.tolist()], rtol=1e-6)
+
+
+def test_penalties(llama_cpp: Any) -> None:
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0, 3, 100).astype(np.float32)
+    ours, theirs = (
+        Penalties(64, 1.3, 0.2, 0.4),
+        llama_cpp.llama_sampler_init_penalties(100, 64, 1.3, 0.2, 0.4),
+    )
+    for id in rng.integers(0, 40, 90).tolist():
+        ours.accept(id)
+        llama_cpp.llama_sampler_accept(theirs, id)
+    expected = apply_llama_cpp(llama_cpp, logits, [theirs])
+    np.testing.assert_allclose(ours.apply(logits), list(expected.values()), rtol=1e-6)

@@ -16,7 +16,7 @@ from ggml_py.errors import TokenizerError
 from llama_py.gguf_file import GGUFFile
 from llama_py.tokenizer import Tokenizer, TokenType
 from llama_py.tokenizer.pre import PRE_TOKENIZERS
-from text_vocab import bpe, bpe_meta, characters, spm
+from tests.text_vocab import bpe, bpe_meta, characters, spm
 
 NORMAL, CONTROL, USER_DEFINED = TokenType.NORMAL, TokenType.CONTROL, TokenType.USER_DEFINED
 
@@ -189,7 +189,8 @@ def test_bos_and_eos() -> None:
 def test_tokens_that_eat_the_space_after_them(name: str, stripped: bool) -> None:
     meta = bpe_meta(special={"<|c|>": CONTROL}) | {"general.name": name}
     tokenizer = Tokenizer.from_metadata(meta)
-    assert tokenizer.tokenize("<|c|> \n a") == ([256, 97] if stripped else [256, 32, 10, 32, 97])
+    ids = tokenizer.tokenize("<|c|> \n a")
+    assert ids == ([256, 97] if stripped else [256, *b" \n a"])
 
 
 def test_what_ends_generation() -> None:
@@ -240,7 +241,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "few types": ({"token_type": [1]}, "token_type must be 256 numbers"),
     "types": ({"token_type": ["x"] * 256}, "token_type must be 256 numbers"),
     "no bos": ({"add_bos_token": True}, "bos_token_id is missing"),
-    "bos": ({"add_bos_token": True, "bos_token_id": 999}, "bos_token_id is missing or out of range"),
+    "bos": ({"add_bos_token": True, "bos_token_id": 999}, "bos_token_id .* out of range"),
 }
 
 

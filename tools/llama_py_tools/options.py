@@ -1,105 +1,206 @@
-"""Command-line options: one dataclass field is a flag, an environment variable, a default and a help text."""
+"""Command-line options: a dataclass field is a flag, an environment variable, a default and a help.
+
+    @dataclass(frozen=True)
+    class Options:
+        n_ctx: int = option(0, "-c --ctx-size", "context size in tokens (0: the model's own)")
+
+    add(parser, Options, "context")       # -c N, --ctx-size N, LLAMA_ARG_CTX_SIZE=N
+    options = collect(Options, parser.parse_args())
+
+Nothing here imports NumPy or a backend, so `--help` is quick.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_TRUE = {"1", "on", "true", "yes", "enabled"}
+_FALSE = {"0", "off", "false", "no", "disabled"}
+
 
 def option(default: Any, flags: str, help: str, **more: Any) -> Any:
-    """A field with its flags; `more` goes to argparse (choices, metavar, type, nargs)."""
+    """A field with its flags. `more` may have:
+
+    metavar  what stands for the value in the help
+    parse    text -> value (default: the type of the default); ValueError says what is wrong
+    repeat   the flag may be given again; the field is the tuple of values
+    off      flags that make a bool False
+    env      the variable's name after LLAMA_ARG_, where llama.cpp's differs from the longest flag
+    """
     return field(default=default, metadata={"flags": tuple(flags.split()), "help": help, **more})
+
+
+def truth(text: str) -> bool:
+    """`on`, `1`, `true`, ... or `off`, `0`, `false`, ..."""
+    word = text.lower()
+    if word not in _TRUE | _FALSE:
+        raise ValueError(f"expected on or off, got {text!r}")
+    return word in _TRUE
+
+
+def on_off_auto(text: str) -> str:
+    """As llama.cpp takes -fa: also 1 and 0."""
+    if text.lower() in ("auto", "-1"):
+        return "auto"
+    try:
+        return "on" if truth(text) else "off"
+    except ValueError:
+        raise ValueError(f"expected on, off or auto, got {text!r}") from None
+
+
+def token_list(text: str) -> tuple[int, ...]:
+    """`1,2,3` as numbers."""
+    try:
+        return tuple(int(t) for t in text.split(","))
+    except ValueError:
+        raise ValueError(f"expected token ids like 1,2,3; got {text!r}") from None
 
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """Which model, and where it runs."""
+    """Which model."""
 
     model: str = option(
         "", "-m --model", "GGUF file (default: the bundled demo model)", metavar="FILE"
     )
+
+
+@dataclass(frozen=True)
+class DeviceOptions:
+    """Where the model runs."""
+
     device: str = option(
         "cpu", "-dev --device", "device to run on (see --list-devices)", metavar="NAME"
     )
-    threads: int = option(0, "-t --threads", "threads (0: one per core)", metavar="N")
+    threads: int = option(0, "-t --threads", "threads (0: one per core)")
     n_gpu_layers: int = option(
-        -1,
-        "-ngl --gpu-layers --n-gpu-layers",
-        "layers to keep on a GPU device (-1: as many as fit)",
-        metavar="N",
+        -1, "-ngl --gpu-layers --n-gpu-layers", "layers to keep on a GPU (-1: as many as fit)"
     )
     override_tensor: str = option(
-        "",
-        "-ot --override-tensor",
-        "tensors whose name matches go to that device",
+        "", "-ot --override-tensor", "tensors whose name matches go there",
         metavar="REGEX=DEVICE,...",
-    )
-    no_repack: bool = option(
-        False, "--no-repack", "leave weights as they lie in the file (less memory, slower)"
-    )
+    )  # fmt: skip
+    repack: bool = option(
+        True, "--repack", "lay weights out anew for speed; off: use them as the file has them",
+        off="-nr --no-repack",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class ContextOptions:
     """How much is remembered, and how the work is cut."""
 
-    n_ctx: int = option(
-        0, "-c --ctx-size", "context size in tokens (0: the model's own)", metavar="N"
-    )
-    n_batch: int = option(2048, "-b --batch-size", "tokens of one logical batch", metavar="N")
-    n_ubatch: int = option(512, "-ub --ubatch-size", "tokens computed at once", metavar="N")
+    n_ctx: int = option(0, "-c --ctx-size", "context size in tokens (0: the model's own)")
+    n_batch: int = option(2048, "-b --batch-size", "tokens of one logical batch", env="BATCH")
+    n_ubatch: int = option(512, "-ub --ubatch-size", "tokens computed at once", env="UBATCH")
     flash_attn: str = option(
-        "auto", "-fa --flash-attn", "fused attention", choices=("on", "off", "auto")
+        "auto", "-fa --flash-attn", "fused attention", parse=on_off_auto, metavar="on|off|auto"
     )
     type_k: str = option("f16", "-ctk --cache-type-k", "type of the K cache", metavar="TYPE")
     type_v: str = option("f16", "-ctv --cache-type-v", "type of the V cache", metavar="TYPE")
 
 
+@dataclass(frozen=True)
+class TokenOptions:
+    """What a debugging tool feeds to the model."""
+
+    prompt: str = option("", "-p --prompt", "text to run", metavar="TEXT")
+    tokens: tuple[int, ...] = option(
+        (), "--tokens", "token ids to run instead of a text", parse=token_list, metavar="1,2,3"
+    )
+    decode: int = option(0, "--decode", "then so many tokens, one by one, chosen greedily")
+
+
+@dataclass(frozen=True)
+class CommonOptions:
+    """What every command takes."""
+
+    verbose: bool = option(False, "-v --verbose", "log everything, and show where errors come from")
+
+
 def add(parser: argparse.ArgumentParser, kind: type, title: str) -> None:
-    """Add every field of the dataclass as an option group."""
+    """Add every field of the dataclass that has flags, as an option group."""
     group = parser.add_argument_group(title)
     for f in fields(kind):
-        if "flags" in f.metadata:
-            group.add_argument(*f.metadata["flags"], **_arguments(f))
+        if "flags" not in f.metadata:
+            continue
+        default = None if f.default is MISSING else f.default
+        if isinstance(default, bool) or "off" in f.metadata:
+            _add_switch(group, f)
+        else:
+            _add_value(group, f, default)
 
 
-def _arguments(f: Field[Any]) -> dict[str, Any]:
-    """What argparse needs to know of a field."""
-    flags = f.metadata["flags"]
-    env = "LLAMA_ARG_" + max(flags, key=len).lstrip("-").replace("-", "_").upper()
-    default = f.default if f.default is not MISSING else None
-    more = {k: f.metadata[k] for k in ("choices", "metavar", "nargs") if k in f.metadata}
-    help = f"{f.metadata['help']} [{env}]".replace("%", "%%")
-    if isinstance(default, bool):
-        return {"dest": f.name, "action": "store_true", "help": help, "default": env in os.environ}
-    if "parse" in f.metadata:
-        return {
-            "dest": f.name,
-            "action": "append",
-            "type": f.metadata["parse"],
-            "help": help,
-            "metavar": "ID±BIAS",
-        }
-    if "choices" not in more and "metavar" not in more:
-        more["metavar"] = "N"
-    return {
-        "dest": f.name,
-        "type": type(default),
-        "default": os.environ.get(env, default),
-        "help": help,
-        **more,
-    }
+def _add_switch(group: argparse._ArgumentGroup, f: Field[Any]) -> None:
+    on, off = f.metadata["flags"], tuple(f.metadata.get("off", "").split())
+    name = _env(on or tuple(flag.replace("no-", "") for flag in off), f)
+    try:
+        default = truth(os.environ[name]) if name in os.environ else None
+    except ValueError as e:
+        raise SystemExit(f"error: {name}: {e}") from None
+    for flags, value in ((on, True), (off, False)):
+        if flags:
+            first = flags is on or not on
+            help = f"{f.metadata['help']} [{name}]" if first else f"the opposite of {on[-1]}"
+            group.add_argument(
+                *flags, dest=f.name, action="store_const", const=value, default=default, help=help
+            )
+
+
+def _add_value(group: argparse._ArgumentGroup, f: Field[Any], default: Any) -> None:
+    flags, name = f.metadata["flags"], _env(f.metadata["flags"], f)
+    repeat = f.metadata.get("repeat", default is None)
+    given = os.environ.get(name)
+    tail = "" if default in (None, "", ()) else f" (default: {default})"
+    group.add_argument(
+        *flags,
+        dest=f.name,
+        type=_converter(f, default),
+        action="append" if repeat else "store",
+        default=[_converter(f, default)(given)] if repeat and given is not None else given,
+        metavar=f.metadata.get("metavar", "N"),
+        help=f"{f.metadata['help']}{tail} [{name}]".replace("%", "%%"),
+    )
+
+
+def _env(flags: tuple[str, ...], f: Field[Any]) -> str:
+    name = f.metadata.get("env", max(flags, key=len).lstrip("-"))
+    return "LLAMA_ARG_" + name.replace("-", "_").upper()
+
+
+def _converter(f: Field[Any], default: Any) -> Callable[[str], Any]:
+    """Text to the field's value, with one plain sentence for argparse where it is wrong."""
+    parse = f.metadata.get("parse", str if default is None else type(default))
+    interval = f.metadata.get("interval")
+
+    def convert(text: str) -> Any:
+        try:
+            value = parse(text)
+        except ValueError as e:
+            noun = {int: "an integer", float: "a number"}.get(parse)
+            why = f"expected {noun}, got {text!r}" if noun else str(e)
+            raise argparse.ArgumentTypeError(why) from None
+        if interval is not None and not interval.holds(value):
+            raise argparse.ArgumentTypeError(f"must be in {interval}, got {text}")
+        return value
+
+    return convert
 
 
 def collect(kind: type[T], args: argparse.Namespace) -> T:
-    """The dataclass filled from parsed arguments; fields left alone keep their defaults."""
-    values = {
-        f.name: getattr(args, f.name)
-        for f in fields(kind)
-        if getattr(args, f.name, None) is not None
-    }  # type: ignore[arg-type]
+    """The dataclass filled from parsed arguments; what was not given keeps its default."""
+    values = {}
+    for f in fields(kind):  # type: ignore[arg-type]
+        value = getattr(args, f.name, None)
+        if value is None or "flags" not in f.metadata:
+            continue
+        if isinstance(value, list):
+            value = dict(value) if f.default is MISSING else tuple(value)
+        values[f.name] = value
     return kind(**values)

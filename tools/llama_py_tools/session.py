@@ -1,129 +1,161 @@
-"""What every command shares: opening a model, progress and errors on stderr, exit codes."""
+"""What every command shares: opening a model, exit codes, errors on stderr."""
 
 from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llama_py_tools.options import ContextOptions, ModelOptions, collect
+from llama_py_tools.options import (
+    ContextOptions,
+    DeviceOptions,
+    ModelOptions,
+    TokenOptions,
+    collect,
+)
+from llama_py_tools.progress import Progress
 
 if TYPE_CHECKING:
     from llama_py import Context, Model
 
-EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
+EXIT_OK, EXIT_FAILURE, EXIT_INTERRUPTED = 0, 1, 130
+
+log = logging.getLogger("llama_py")
 
 
-def run(main: Callable[[argparse.Namespace], int | None], args: argparse.Namespace) -> None:
-    """Run a command and exit: 0 done, 1 with one line `error: ...`, 130 after Ctrl-C."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        format="%(message)s",
-        level=logging.DEBUG if getattr(args, "verbose", False) else logging.WARNING,
-    )
+def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Namespace) -> int:
+    """Run a command: 0 done, 1 with one line `error: ...`, 130 after Ctrl-C."""
+    _open_streams()
+    verbose = bool(getattr(args, "verbose", False))
+    level = logging.DEBUG if verbose else logging.WARNING
+    logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING, force=True)
+    log.setLevel(level)
     try:
-        code = main(args) or 0
-        sys.stdout.flush()
+        code = command(args) or EXIT_OK
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
-        code = EXIT_INTERRUPTED
-    except BrokenPipeError:
-        sys.stderr.close()
-        code = EXIT_FAILURE
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # the reader has left: there is nobody to tell
+        _drop_stdout()
+        return EXIT_FAILURE
     except Exception as e:
-        code = report(e, args)
-    sys.exit(code)
+        _report(e, verbose)
+        return EXIT_FAILURE
 
 
-def report(e: Exception, args: argparse.Namespace) -> int:
-    """One line for what a user can cause; a traceback only with --verbose or for a defect of ours."""
+def _open_streams() -> None:
+    """stderr that can be written to, stdout that takes any bytes of a text (surrogateescape)."""
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+
+
+def _drop_stdout() -> None:
+    """What is still buffered goes nowhere, so that the interpreter's last flush cannot fail."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError, AttributeError):  # stdout is closed, or no file
+        return
+
+
+def _report(e: Exception, verbose: bool) -> None:
+    """One line; with --verbose the traceback before it."""
     from ggml_py.errors import GGMLError
 
-    if getattr(args, "verbose", False) or not isinstance(e, (GGMLError, OSError, ValueError)):
-        logging.getLogger("llama_py").error("", exc_info=e)
-    print(f"error: {' '.join(str(e).split())}", file=sys.stderr)
-    return EXIT_FAILURE
+    if verbose:
+        log.error("", exc_info=e)
+    text = " ".join(str(e).split())
+    if isinstance(e, MemoryError) and not text:
+        text = "out of memory"
+    if not isinstance(e, (GGMLError, OSError, MemoryError)):
+        text = f"{type(e).__name__}: {text} (a defect; --verbose shows where)"
+    print(f"error: {text}", file=sys.stderr)
+    if isinstance(e, OSError):  # perhaps stdout itself, such as a full disk
+        _drop_stdout()
 
 
-class Progress:
-    """A bar on stderr that appears only when the work takes longer than `after` seconds."""
-
-    def __init__(self, title: str, after: float = 0.3) -> None:
-        self.title = title
-        self.after = after
-        self._bar: Any = None
-
-    def __call__(self, done: int, total: int, what: str = "") -> None:
-        if self._bar is None:
-            from tqdm import tqdm
-
-            form = "{desc}: {percentage:3.0f}% |{bar:24}| {n_fmt}/{total_fmt} {postfix}"
-            self._bar = tqdm(
-                total=total,
-                desc=self.title,
-                file=sys.stderr,
-                delay=self.after,
-                leave=False,
-                bar_format=form,
-            )
-        self._bar.total = total
-        self._bar.set_postfix_str(what[-40:], refresh=False)
-        self._bar.update(done - self._bar.n)
-        if done >= total:
-            self.close()
-
-    def close(self) -> None:
-        if self._bar is not None:
-            self._bar.close()
-            self._bar = None
+def write(text: str) -> None:
+    """Text to stdout at once."""
+    print(text, end="", flush=True)
 
 
-def model_path(options: ModelOptions) -> str:
-    """The file asked for, or the bundled demo model."""
-    if options.model:
-        return options.model
-    from importlib.resources import files
-
-    return str(files("llama_py.data") / "demo.gguf")
+def tell(text: str) -> None:
+    """A line for the user, on stderr."""
+    print(text, file=sys.stderr, flush=True)
 
 
-def open_model(args: argparse.Namespace) -> Model:
-    """Load the model the options name, with a progress bar."""
+def demo_model() -> str:
+    """The path of the bundled demo model."""
     import llama_py
 
-    options = collect(ModelOptions, args)
+    return str(Path(llama_py.__file__).parent / "data" / "demo.gguf")
+
+
+def open_model(args: argparse.Namespace, device: str = "") -> Model:
+    """Load the model that the options name, with a progress bar."""
+    import llama_py
+    from ggml_py import registry
+
+    options = collect(DeviceOptions, args)
     warn_about_devices(options)
-    return llama_py.load(
-        model_path(options),
-        device=options.device,
-        n_threads=options.threads or None,
-        repack=not options.no_repack,
-        progress=Progress("loading"),
-    )
+    found = registry.device(device or options.device)
+    found.repack = options.repack
+    if options.threads > 0:
+        found.set_threads(options.threads)
+    path = collect(ModelOptions, args).model or demo_model()
+    return llama_py.load(path, found.name, progress=Progress("loading"))
 
 
-def warn_about_devices(options: ModelOptions) -> None:
-    if options.n_gpu_layers > 0 and options.device in ("cpu", "ref"):
-        print(f"warning: -ngl has no effect on device {options.device}", file=sys.stderr)
+def warn_about_devices(options: DeviceOptions) -> None:
+    """Placement by layer or tensor needs a second device; say what has no effect."""
+    from ggml_py.errors import BackendError
+
+    if options.n_gpu_layers > 0:
+        tell(f"warning: -ngl has no effect on device {options.device}")
     for rule in filter(None, options.override_tensor.split(",")):
         _, sep, device = rule.rpartition("=")
         if not sep or device.lower() != options.device:
-            from ggml_py.errors import BackendError
-
             raise BackendError(
                 f"-ot {rule}: expected REGEX=DEVICE with a device in use: {options.device}"
             )
 
 
 def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context:
-    """A context as the options ask for."""
+    """A context as the options ask for; `more` are fields of ContextParams that override them."""
     o = collect(ContextOptions, args)
     values: dict[str, Any] = {
-        "n_ctx": o.n_ctx, "n_batch": o.n_batch, "n_ubatch": o.n_ubatch, "flash_attn": o.flash_attn,
-        "type_k": o.type_k, "type_v": o.type_v, "progress": Progress("compiling kernels"),
+        "n_ctx": o.n_ctx or None, "n_batch": o.n_batch, "n_ubatch": o.n_ubatch,
+        "flash_attn": o.flash_attn, "type_k": o.type_k, "type_v": o.type_v,
+        "progress": Progress("compiling kernels"),
     }  # fmt: skip
     return model.context(**{**values, **more})
+
+
+def input_tokens(args: argparse.Namespace, model: Model) -> list[int]:
+    """The tokens of -p or --tokens; of the demo model, its own beginning if neither is given."""
+    from ggml_py.errors import ContextError
+
+    o = collect(TokenOptions, args)
+    if o.tokens:
+        return list(o.tokens)
+    if not o.prompt and collect(ModelOptions, args).model:
+        raise ContextError("there is nothing to run; give -p TEXT or --tokens 1,2,3")
+    return model.tokenizer.tokenize(o.prompt or DEMO_PROMPT)
+
+
+DEMO_PROMPT = "ROMEO:"
+
+
+def enough_context(args: argparse.Namespace, n_tokens: int) -> int:
+    """-c, or just enough cells: graphs then are those of the smallest context."""
+    return collect(ContextOptions, args).n_ctx or n_tokens
 
 
 def list_devices() -> None:
@@ -138,7 +170,7 @@ def list_devices() -> None:
                 size = f" ({total >> 20} MiB, {free >> 20} MiB free)" if total else ""
                 print(f"{d.name}: {d.description}{size}")
         except BackendError as e:
-            print(f"{backend}: {e}", file=sys.stderr)
+            tell(f"{backend}: {e}")
 
 
 def list_archs() -> None:
@@ -147,11 +179,3 @@ def list_archs() -> None:
 
     for name in known_architectures():
         print(name)
-
-
-def token_list(text: str) -> list[int]:
-    """`1,2,3` as numbers."""
-    try:
-        return [int(t) for t in text.replace(" ", "").split(",") if t]
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"expected token ids like 1,2,3; got {text!r}") from None

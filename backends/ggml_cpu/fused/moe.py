@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.fusion import Window, rewrite, root
 from ggml_cpu.kernel import kernel
 from ggml_cpu.kernels.common import CHUNK, chunks_of
 from ggml_cpu.step import Step
+from ggml_cpu.window import Window, rewrite, root
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 
@@ -35,7 +35,7 @@ def chain_of_adds(w: Window, i: int) -> list[int]:
     """The steps that add up the experts of the product of step i, in order; [] if they do not."""
     product = w.step(i).node
     n, n_used, n_tokens, _ = product.ne
-    users = w.readers.get(id(product), [])
+    users = w.readers_of(product)
     total: Tensor | None = None
     for e, j in enumerate(users, 1):
         add = w.step(j).node if w.op(j) == "ADD" else None

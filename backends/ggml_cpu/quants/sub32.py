@@ -65,24 +65,23 @@ def _minima(width):
             minima[t] = v.dot2(minima[t], pair, v.as_i16(v.i32_bcast(sums + 4 * t)))
 
     @fn
-    def minima(w, a):
-        total = v.i32_regs(width)
+    def add_all(w, a, minima):
+        """minima[t] += all minima of the block times the sums of column t."""
         s1 = v.i32_load(w + 2 * WORD)
         first = s1 & SIX_BITS
         second = later(s1, v.i32_load(w + 3 * WORD) >> 4)
         sums = a + Q8_K_SUM32 * width
-        add(total, even_bytes(first), sums)
-        add(total, even_bytes(first >> 8), sums + 4 * width)
-        add(total, even_bytes(second), sums + 8 * width)
-        add(total, even_bytes(second >> 8), sums + 12 * width)
-        return total
+        add(minima, even_bytes(first), sums)
+        add(minima, even_bytes(first >> 8), sums + 4 * width)
+        add(minima, even_bytes(second), sums + 8 * width)
+        add(minima, even_bytes(second >> 8), sums + 12 * width)
 
-    return minima
+    return add_all
 
 
 def _tile(pair_of: Function, panel_bytes: int) -> Callable[[int], Function]:
     def tile(width):
-        minima_sums = _minima(width)
+        add_minima = _minima(width)
 
         @fn
         def add_half(w, a, half, scales, sums):
@@ -112,7 +111,8 @@ def _tile(pair_of: Function, panel_bytes: int) -> Callable[[int], Function]:
                 s0 = v.i32_load(w + WORD)
                 add_half(w, a, 0, s0 & SIX_BITS, sums)
                 add_half(w, a, 1, later(s0, v.i32_load(w + 3 * WORD)), sums)
-                minima = minima_sums(w, a)
+                minima = v.i32_regs(width)
+                add_minima(w, a, minima)
                 both = v.i32_load(w)
                 d = v.f16_to_f32(v.to_i16(both))
                 dmin = v.f16_to_f32(v.to_i16(both >> 16))

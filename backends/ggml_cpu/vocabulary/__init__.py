@@ -69,7 +69,7 @@ from .lanes import (
     zip_low,
 )
 from .math import copysign, fma, vabs, vceil, vfloor, vmax, vmin, vround, vsqrt, vtrunc
-from .memory import prefetch, prefetch_nta, prefetch_write, store, store_n, store_nt
+from .memory import prefetch, prefetch_nta, prefetch_write, store, store_n, store_nt, table
 from .reduce import vmaxval, vminval, vsum, vsum64
 from .transpose import transpose
 

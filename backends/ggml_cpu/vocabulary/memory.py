@@ -8,7 +8,7 @@ only those: the last, partial vector of a row. f16 and bf16 are f32 in registers
 from __future__ import annotations
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 
 from .half import bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16
 from .lanes import WORDS as LANES
@@ -216,6 +216,19 @@ def _scalar(name: str, numba_type, ir_type, extend: str) -> None:
 
     WORDS[f"ld_{name}"] = ld
     WORDS[f"st_{name}"] = st
+
+
+@intrinsic
+def table(typing, data):
+    """The address of a constant `bytes` object: a lookup table inside the compiled code."""
+    if not isinstance(data, types.Bytes):
+        return None
+
+    def emit(context, builder, sig, args):
+        stored = cgutils.create_struct_proxy(data)(context, builder, value=args[0])
+        return builder.ptrtoint(stored.data, I64)
+
+    return types.int64(data), emit
 
 
 def _prefetch(locality: int, write: int):

@@ -77,3 +77,30 @@ def with_minimum(
         scale, minimum = np.where(better, scale2, scale), np.where(better, minimum2, minimum)
     scale, minimum = np.where(flat, np.float32(0), scale), np.where(flat, low, minimum)
     return scale, -minimum, np.where(flat, 0, q).astype(np.uint8)
+
+
+def refined(x: F32, n_max: int) -> tuple[F32, U]:
+    """As symmetric, but values are moved one by one while that helps (make_q3_quants)."""
+    top = extreme(x)
+    zero = np.abs(top) < TINY
+    weight = x * x
+    q = np.rint(np.float32(-n_max) / np.where(zero, np.float32(1), top) * x)
+    q = np.clip(q, -n_max, n_max - 1)
+    xq, qq = ordered_sum(weight * x * q)[..., 0], ordered_sum(weight * q * q)[..., 0]
+    active = ~zero[..., 0]
+    for _ in range(5):
+        changed = np.zeros_like(active)
+        for i in range(x.shape[-1]):
+            xi, wi, qi = x[..., i], weight[..., i], q[..., i]
+            rest_xq, rest_qq = xq - wi * xi * qi, qq - wi * qi * qi
+            usable = rest_xq > 0
+            new = np.clip(np.rint(xi * rest_qq / np.where(usable, rest_xq, 1)), -n_max, n_max - 1)
+            new_xq, new_qq = rest_xq + wi * xi * new, rest_qq + wi * new * new
+            better = active & usable & (new != qi) & (new_qq > 0)
+            better &= new_xq * new_xq * qq > xq * xq * new_qq
+            q[..., i] = np.where(better, new, qi)
+            xq, qq = np.where(better, new_xq, xq), np.where(better, new_qq, qq)
+            changed |= better
+        active = active & changed
+    scale = np.where(qq > 0, xq / np.where(qq > 0, qq, 1), np.float32(0))[..., None]
+    return np.where(zero, np.float32(0), scale), np.where(zero, 0, q + n_max).astype(np.uint8)

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from ggml_py.backend import Device
@@ -19,10 +20,19 @@ def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
-@dataclass(slots=True)
+def _version() -> str:
+    try:
+        return version("llama-py")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+@dataclass(slots=True, kw_only=True)
 class Record:
     """One case on one backend; the fields are llama.cpp's."""
 
+    test_time: str = field(default_factory=_now)
+    build_commit: str = field(default_factory=_version)
     backend_name: str
     op_name: str
     op_params: str
@@ -37,7 +47,6 @@ class Record:
     n_runs: int = 0
     device_description: str = ""
     backend_reg_name: str = ""
-    test_time: str = field(default_factory=_now)
 
 
 def record(

@@ -175,7 +175,7 @@ def _compare(case: Case, expected: Bench, got: Bench) -> Outcome:
 
 
 def _nonfinite(x: Array, y: Array, name_x: str, name_y: str) -> str:
-    """NaN and infinity must be at the same places; what the reference leaves unwritten stays NaN."""
+    """NaN and infinity must be at the same places; what the reference does not write stays NaN."""
     if x.size and np.isnan(x).all():
         return f"NaN everywhere in {name_x}"
     for what, a, b in (("NaN", np.isnan(x), np.isnan(y)), ("inf", _infinite(x), _infinite(y))):

@@ -1,0 +1,235 @@
+"""What the two ways to compute FLASH_ATTN_EXT share: work units, masks, online softmax, merging.
+
+All query heads that read the same key head, of all tokens, are rows of one matrix: row r is token
+r // G, head r % G of the group of G heads. A unit of work is some rows of one such matrix times a
+part of the keys; where the keys are cut into several parts, their results are merged in a last step.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.kernels.soft_max import MINUS_INFINITY
+from ggml_cpu.target import LANES
+
+KEYS = 64  # keys at a time
+WORD = 4 * LANES  # bytes of a vector
+MIN_KEYS = 256  # fewest keys worth a part of their own
+EXACT_TOKENS = 64  # from so many tokens on, ggml no longer rounds queries to the type of the keys
+Q, K, V, MASK, SINKS = 1, 2, 3, 4, 5
+
+
+@fn
+def padded(n):
+    """n rounded up to whole vectors."""
+    return (n + LANES - 1) // LANES * LANES
+
+
+@fn
+def group_size(p):
+    """Query heads that read the same key head."""
+    return v.ne(p, Q, 2) // v.ne(p, K, 2)
+
+
+@fn
+def mask_at(p, pair, r):
+    """Address of the mask of row r, 0 without a mask; pair = key head + n_head_kv * batch."""
+    if v.data(p, MASK) == 0:
+        return 0
+    group, n_head_kv = group_size(p), v.ne(p, K, 2)
+    head = pair % n_head_kv * group + r % group
+    i2, i3 = head % v.ne(p, MASK, 2), pair // n_head_kv % v.ne(p, MASK, 3)
+    shift = r // group * v.nb(p, MASK, 1) + i2 * v.nb(p, MASK, 2) + i3 * v.nb(p, MASK, 3)
+    return v.data(p, MASK) + shift
+
+
+@fn
+def any_visible(mask, n):
+    """Whether one of n f16 mask elements is above -inf."""
+    i = 0
+    while i + 2 * LANES <= n:
+        if v.vany(v.i16_load(mask + 2 * i) != -1024):
+            return True
+        i += 2 * LANES
+    while i < n:
+        if v.ld_i16(mask + 2 * i) != -1024:
+            return True
+        i += 1
+    return False
+
+
+@fn
+def rows_see(p, pair, first, count, key, n):
+    """Whether one of the rows sees one of the n keys."""
+    if v.data(p, MASK) == 0:
+        return True
+    group = 1 if v.ne(p, MASK, 2) > 1 else group_size(p)
+    r = first
+    while r < first + count:
+        if any_visible(mask_at(p, pair, r) + 2 * key, n):
+            return True
+        r = (r // group + 1) * group
+    return False
+
+
+@fn
+def load_query(p, pair, r, i):
+    """LANES elements of row r from element i on; zeros past the end."""
+    group, n_head_kv = group_size(p), v.ne(p, K, 2)
+    head = pair % n_head_kv * group + r % group
+    at = r // group * v.nb(p, Q, 1) + head * v.nb(p, Q, 2) + pair // n_head_kv * v.nb(p, Q, 3)
+    return v.f32_load_n(v.data(p, Q) + at + 4 * i, v.ne(p, Q, 0) - i)
+
+
+@fn
+def scores_scale(p):
+    """What products of queries and keys are multiplied by (before the cap, which divides)."""
+    scale, cap = v.op_f32(p, 0), v.op_f32(p, 2)
+    return scale if cap == 0.0 else scale / cap
+
+
+@fn
+def head_of(p, pair, r):
+    """The query head of row r."""
+    group = group_size(p)
+    return pair % v.ne(p, K, 2) * group + r % group
+
+
+@fn
+def keys_at(p, k, pair, key):
+    """Address of a row of keys (k = K) or values (k = V)."""
+    n_head_kv = v.ne(p, K, 2)
+    shift = key * v.nb(p, k, 1) + pair % n_head_kv * v.nb(p, k, 2) + pair // n_head_kv * v.nb(p, k, 3)
+    return v.data(p, k) + shift
+
+
+@fn
+def add_bias(x, n, mask, slope, cap):
+    """Cap the KEYS scores x, add slope * mask; all from n on become -inf. Returns their maximum."""
+    top = v.f32(MINUS_INFINITY)
+    for i in range(0, KEYS, LANES):
+        s = v.f32_load(x + 4 * i)
+        if cap != 0.0:
+            s = v.vtanh(s) * cap
+        if mask != 0:
+            s = s + v.f16_load_n(mask + 2 * i, n - i) * slope
+        s = v.select(v.iota() < n - i, s, MINUS_INFINITY)
+        v.store(x + 4 * i, s)
+        top = v.vmax(s, top)
+    return v.vmaxval(top)
+
+
+@fn
+def weigh(x, n, mask, slope, cap, state):
+    """Scores x [KEYS] to weights exp(score - maximum), in place, 0 from n on.
+
+    `state`: maximum and sum of the weights so far, brought up to date, then the factor by which
+    sums of weighted values must be multiplied to fit the new maximum.
+    """
+    before = v.ld_f32(state)
+    top = max(before, add_bias(x, n, mask, slope, cap))
+    base = top if top > MINUS_INFINITY else v.float32(0.0)
+    total = v.f32(0.0)
+    for i in range(0, KEYS, LANES):
+        e = v.vexp(v.f32_load(x + 4 * i) - base)
+        v.store(x + 4 * i, e)
+        total = total + e
+    factor = v.float32(1.0)
+    if top > before:
+        factor = v.lane(v.vexp(v.f32(before - base)), 0)
+    v.st_f32(state, top)
+    v.st_f32(state + 4, v.ld_f32(state + 4) * factor + v.vsum(total))
+    v.st_f32(state + 8, factor)
+
+
+@fn
+def clear_state(state):
+    """Nothing seen yet."""
+    v.st_f32(state, MINUS_INFINITY)
+    v.st_f32(state + 4, 0.0)
+
+
+@fn
+def partial_at(p, pair, r, part, parts):
+    """Where a part of the keys leaves maximum, sum and weighted values of row r."""
+    rows = v.ne(p, Q, 1) * group_size(p)
+    return v.shared(p) + WORD + ((pair * rows + r) * parts + part) * (WORD + 4 * padded(v.ne(p, V, 0)))
+
+
+def partial_bytes(node, parts):
+    """Shared scratch: a counter of units, then all partial results."""
+    q, values = node.src[0], node.src[2]
+    return WORD + q.n_rows * parts * (WORD + 4 * padded(values.ne[0])) if parts > 1 else WORD
+
+
+@fn
+def result_factor(p, head, top, total):
+    """What sums of weighted values are multiplied by in the end; a sink joins the total here."""
+    if v.data(p, SINKS) != 0:
+        sink = v.ld_f32(v.data(p, SINKS) + 4 * head)
+        above = max(sink, top)
+        scale = v.expf(top - above)
+        return scale / (total * scale + v.expf(sink - above))
+    return v.float32(0.0) if total == 0.0 else v.float32(1.0 / total)
+
+
+@fn
+def result_at(p, pair, r):
+    """Address of row r of the result."""
+    n_head_kv = v.ne(p, K, 2)
+    shift = r // group_size(p) * v.nb(p, 0, 2) + pair // n_head_kv * v.nb(p, 0, 3)
+    return v.data(p, 0) + head_of(p, pair, r) * v.nb(p, 0, 1) + shift
+
+
+@fn
+def finish_row(p, pair, r, part, parts, state, sums, step):
+    """Store a row whose keys have all been seen; `sums`: its vectors, `step` bytes apart."""
+    n = v.ne(p, 0, 0)
+    top, total = v.ld_f32(state), v.ld_f32(state + 4)
+    factor = v.float32(1.0)
+    to = result_at(p, pair, r)
+    if parts > 1:
+        to = partial_at(p, pair, r, part, parts)
+        v.st_f32(to, top)
+        v.st_f32(to + 4, total)
+        to += WORD
+    else:
+        factor = result_factor(p, head_of(p, pair, r), top, total)
+    for i in range(0, n, LANES):
+        v.store_n(to + 4 * i, v.f32_load(sums) * factor, n - i)
+        sums += step
+
+
+@fn
+def merge_row(p, pair, r, parts):
+    """The result of row r from those of the parts of the keys."""
+    n = v.ne(p, 0, 0)
+    size = WORD + 4 * padded(n)
+    first = partial_at(p, pair, r, 0, parts)
+    top = v.float32(MINUS_INFINITY)
+    for i in range(parts):
+        top = max(top, v.ld_f32(first + i * size))
+    base = top if top > MINUS_INFINITY else v.float32(0.0)
+    total = v.float32(0.0)
+    for i in range(parts):
+        weight = v.expf(v.ld_f32(first + i * size) - base)
+        v.st_f32(first + i * size, weight)
+        total += weight * v.ld_f32(first + i * size + 4)
+    factor = result_factor(p, head_of(p, pair, r), top, total)
+    to = result_at(p, pair, r)
+    for c in range(0, n, LANES):
+        s = v.f32(0.0)
+        for i in range(parts):
+            at = first + i * size
+            s = v.fma(v.f32_load(at + WORD + 4 * c), v.f32_bcast(at), s)
+        v.store_n(to + 4 * c, s * factor, n - c)
+
+
+@fn
+def merge_parts(p, parts, ith, nth):
+    """All rows, if the keys were cut into several parts."""
+    if parts > 1:
+        rows = v.ne(p, Q, 1) * group_size(p)
+        start, stop = v.split(rows * v.ne(p, K, 2) * v.ne(p, K, 3), ith, nth)
+        for u in range(start, stop):
+            merge_row(p, u // rows, u % rows, parts)

@@ -1,0 +1,230 @@
+"""Hyperparameters: every key that is missing or makes no sense is told by name and value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ggml_py.errors import ContextError, HParamsError
+from llama_py.cparams import make_cparams
+from llama_py.hparams import HParams, Keys
+from llama_py.models import model_class
+from tests.graph_models import recorded
+
+
+def read(name: str, **changes: Any) -> HParams:
+    """Hyperparameters of a recorded model; `None` removes a key, `__` in a name is a dot."""
+    metadata, _ = recorded(name)
+    arch = metadata["general.architecture"]
+    for key, value in changes.items():
+        full_key = f"{arch}.{key.replace('__', '.')}"
+        metadata.pop(full_key, None)
+        if value is not None:
+            metadata[full_key] = value
+    return model_class(arch).hparams_class(metadata, arch)
+
+
+def refusal(name: str, **changes: Any) -> str:
+    with pytest.raises(HParamsError) as caught:
+        read(name, **changes)
+    return str(caught.value)
+
+
+def test_values_of_a_hybrid_model() -> None:
+    hp = read("qwen35moe-moe")
+    assert (hp.n_layer, hp.n_layer_all, hp.n_embd, hp.n_vocab) == (2, 2, 256, 128)
+    assert (hp.n_head(), hp.n_head_kv(), hp.n_embd_head_k, hp.n_rot) == (2, 2, 128, 128)
+    assert (hp.n_embd_k_gqa(), hp.n_embd_v_gqa()) == (256, 256)
+    assert (hp.n_expert, hp.n_expert_used(), hp.n_ff()) == (2, 2, 384)
+    assert [hp.is_recr(il) for il in range(2)] == [True, False]
+    assert (hp.n_embd_r, hp.n_embd_s) == (3 * 768, 128 * 256)
+    assert hp.rope_sections == (32, 32, 32, 32)
+    assert hp.n_pos_per_embd == 4
+
+
+def test_defaults_of_optional_keys() -> None:
+    hp = read(
+        "llama-dense",
+        attention__head_count_kv=None,
+        attention__key_length=None,
+        attention__value_length=None,
+        rope__dimension_count=None,
+        rope__freq_base=None,
+        rope__scaling__factor=None,
+        rope__scaling__original_context_length=None,
+        attention__causal=None,
+    )
+    assert (hp.n_head_kv(), hp.n_embd_head_k, hp.n_embd_head_v, hp.n_rot) == (2, 128, 128, 128)
+    assert (hp.rope_freq_base_train, hp.rope_freq_scale_train) == (10000.0, 1.0)
+    assert (hp.n_ctx_orig_yarn, hp.causal_attn) == (256, True)
+
+
+def test_one_number_or_one_per_layer() -> None:
+    hp = read("llama-dense", feed_forward_length=np.array([384, 512], np.int32))
+    assert (hp.n_ff(0), hp.n_ff(1)) == (384, 512)
+    message = refusal("llama-dense", feed_forward_length=np.array([1, 2, 3]))
+    assert message == "llama.feed_forward_length is [1, 2, 3]; it must have 2 items, not 3"
+
+
+def test_every_fourth_layer_attends_unless_told_otherwise() -> None:
+    hp = read("qwen35moe-moe", attention__recurrent_layers=None, block_count=8)
+    assert [hp.is_recr(il) for il in range(8)] == [True, True, True, False] * 2
+    changes = {"block_count": 6, "full_attention_interval": 2, "nextn_predict_layers": 1}
+    hp = read("qwen35moe-moe", attention__recurrent_layers=None, **changes)
+    assert [hp.is_recr(il) for il in range(6)] == [True, False, True, False, True, False]
+    assert hp.n_layer == 5
+
+
+def test_tokens_of_the_tokenizer_count_before_vocab_size() -> None:
+    metadata, _ = recorded("llama-dense")
+    metadata["tokenizer.ggml.tokens"] = ["a", "b", "c"]
+    assert model_class("llama").hparams_class(metadata, "llama").n_vocab == 3
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["context_length", "embedding_length", "block_count", "vocab_size",
+     "attention.layer_norm_rms_epsilon"],
+)  # fmt: skip
+def test_missing_key_is_named(key: str) -> None:
+    message = refusal("llama-dense", **{key.replace(".", "__"): None})
+    assert f"no key llama.{key}," in message
+    assert "'llama'" in message
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank",
+     "ssm.group_count", "rope.dimension_sections"],
+)  # fmt: skip
+def test_missing_key_of_an_architecture_is_named(key: str) -> None:
+    assert f"qwen35moe.{key}," in refusal("qwen35moe-moe", **{key.replace(".", "__"): None})
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("block_count", 0, "from 1 to 512"),
+        ("block_count", 2**31, "from 1 to 512"),
+        ("block_count", -1, "a whole number from 0"),
+        ("block_count", 2.0, "a whole number from 0"),
+        ("block_count", True, "a whole number from 0"),
+        ("block_count", "two", "a whole number from 0"),
+        ("nextn_predict_layers", 2, "less than block_count = 2"),
+        ("context_length", 0, "at least 1"),
+        ("embedding_length", 0, "at least 1"),
+        ("embedding_length", 2**32, "a whole number from 0"),
+        ("attention.head_count", 0, "at least 1"),
+        ("attention.head_count_kv", 3, "divide head_count = 2"),
+        ("attention.key_length", 0, "at least 1"),
+        ("attention.value_length", 64, "key_length = 128"),
+        ("attention.layer_norm_rms_epsilon", -1.0, "not be negative"),
+        ("attention.layer_norm_rms_epsilon", float("nan"), "a finite number"),
+        ("attention.layer_norm_rms_epsilon", "small", "a finite number"),
+        ("attention.causal", 2, "true or false"),
+        ("rope.dimension_count", 64, "head size 128"),
+        ("rope.dimension_count", 7, "even"),
+        ("rope.dimension_count", 0, "from 2 to the head size 128"),
+        ("rope.freq_base", 0.0, "positive"),
+        ("rope.freq_base", float("inf"), "a finite number"),
+        ("rope.scaling.type", "cubic", "known are: none, linear, yarn, longrope"),
+        ("rope.scaling.type", 1, "a text"),
+        ("rope.scaling.factor", -2.0, "not be negative"),
+        ("expert_count", 4096, "at most 1024"),
+        ("expert_count", 4, "from 1 to expert_count = 4"),
+        ("expert_used_count", 1, "0: no experts"),
+    ],
+)
+def test_senseless_value_is_told(key: str, value: Any, why: str) -> None:
+    message = refusal("llama-dense", **{key.replace(".", "__"): value})
+    assert message.startswith("llama.")
+    assert why in message
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("expert_count", 0, "0: no experts"),
+        ("expert_used_count", 3, "from 1 to expert_count = 2"),
+        ("expert_group_count", 3, "divide expert_count = 2"),
+        ("expert_group_count", 2, "from 1 to expert_group_count - 1 = 1"),
+        ("ssm.group_count", 0, "at least 1"),
+        ("ssm.group_count", 3, "divide time_step_rank 2"),
+        ("ssm.inner_size", 100, "state_size times time_step_rank"),
+        ("rope.dimension_sections", [0, 0, 0, 0], "sum must be from 1 to 128"),
+        ("rope.dimension_sections", [1, 2], "4 items, not 2"),
+        ("attention.recurrent_layers", [1, 7], "each item must be true or false"),
+    ],
+)
+def test_senseless_value_of_an_architecture_is_told(key: str, value: Any, why: str) -> None:
+    assert why in refusal("qwen35moe-moe", **{key.replace(".", "__"): value})
+
+
+def test_head_count_must_divide_when_head_sizes_are_not_given() -> None:
+    changes = {"attention__key_length": None, "attention__head_count": 3}
+    message = refusal("llama-dense", attention__head_count_kv=None, **changes)
+    assert "llama.attention.head_count is 3; it must divide embedding_length = 256" in message
+
+
+def test_zero_interval_is_refused() -> None:
+    changes = {"attention__recurrent_layers": None, "full_attention_interval": 0}
+    assert "at least 1" in refusal("qwen35moe-moe", **changes)
+
+
+def test_lying_counts_allocate_nothing() -> None:
+    for key in ("block_count", "nextn_predict_layers", "expert_count"):
+        refusal("llama-dense", **{key: 2**32 - 1})
+    for key in ("embedding_length", "feed_forward_length", "vocab_size", "context_length"):
+        read("llama-dense", **{key: 2**32 - 1})  # the tensors will tell
+
+
+def test_long_values_are_cut_in_messages() -> None:
+    message = refusal("llama-dense", feed_forward_length=list(range(1000)))
+    assert len(message) < 200
+
+
+def test_getters_take_numpy_scalars_as_arrays_hold_them() -> None:
+    keys = Keys({"a.n": np.uint32(3), "a.f": np.float32(0.5), "a.b": np.bool_(True)}, "a")
+    assert (keys.uint("n"), keys.number("f"), keys.flag("b")) == (3, 0.5, True)
+
+
+class TestContextParameters:
+    hp = read("llama-dense")
+
+    def test_sizes_are_rounded_up_to_whole_steps(self) -> None:
+        cp = make_cparams(self.hp, n_ctx=300, n_batch=4096)
+        assert (cp.n_ctx, cp.n_ctx_seq, cp.n_batch, cp.n_ubatch) == (512, 512, 300, 300)
+        cp = make_cparams(self.hp, n_ctx=300, n_seq_max=2)
+        assert (cp.n_ctx, cp.n_ctx_seq) == (512, 256)
+        cp = make_cparams(self.hp, n_ctx=300, n_seq_max=2, kv_unified=True)
+        assert (cp.n_ctx, cp.n_ctx_seq) == (512, 512)
+
+    def test_model_decides_what_is_left_open(self) -> None:
+        cp = make_cparams(self.hp)
+        assert (cp.n_ctx, cp.rope_freq_base, cp.rope_freq_scale) == (256, 10000.0, 1.0)
+        assert make_cparams(self.hp, rope_freq_base=5.0, rope_freq_scale=0.5).rope_freq_scale == 0.5
+        scaled = read("llama-dense", rope__scaling__factor=4.0)
+        assert make_cparams(scaled).rope_freq_scale == 0.25
+        unscaled = read("llama-dense", rope__scaling__factor=4.0, rope__scaling__type="none")
+        assert make_cparams(unscaled).rope_freq_scale == 1.0
+
+    def test_yarn_leaves_the_kernel_its_own_factor(self) -> None:
+        hp = read("llama-dense", rope__scaling__factor=4.0, rope__scaling__type="yarn")
+        cp = make_cparams(hp)
+        assert cp.yarn_ext_factor == 1.0
+        assert cp.yarn_attn_factor == pytest.approx(1.0, rel=1e-6)
+        hp.rope_yarn_log_mul = 0.5
+        mscale = (0.1 * np.log(4) + 1) / (0.05 * np.log(4) + 1)
+        wanted = mscale / (1 + 0.1 * np.log(4))
+        assert make_cparams(hp).yarn_attn_factor == pytest.approx(wanted, rel=1e-6)
+
+    @pytest.mark.parametrize(
+        "sizes", [{"n_ctx": -1}, {"n_batch": 0}, {"n_ubatch": 0}, {"n_seq_max": 0},
+                  {"n_seq_max": 257}, {"n_rs_seq": -1}],
+    )  # fmt: skip
+    def test_senseless_size_is_told(self, sizes: dict[str, int]) -> None:
+        ((name, value),) = sizes.items()
+        with pytest.raises(ContextError, match=f"{name} is {value}; it must be at"):
+            make_cparams(self.hp, **sizes)

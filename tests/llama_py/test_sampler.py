@@ -1,0 +1,271 @@
+"""The sampler: each filter on numbers that can be worked out by hand, then the chain."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from ggml_py.errors import ModelError
+from llama_py.sampler import Candidates, Sampler, SamplingParams
+from llama_py.sampler.filters import (
+    Filter,
+    largest,
+    min_p,
+    temperature,
+    top_k,
+    top_n_sigma,
+    top_p,
+    typical_p,
+    xtc,
+)
+from llama_py.sampler.params import parse_logit_bias
+
+# Probabilities of ids 0..3; as logits, and in an order that is not sorted.
+PROBABILITIES = [0.1, 0.5, 0.05, 0.35]
+
+
+def candidates(probabilities: list[float] = PROBABILITIES) -> Candidates:
+    return Candidates(np.arange(len(probabilities)), logits(probabilities))
+
+
+def logits(probabilities: list[float]) -> NDArray[np.float32]:
+    with np.errstate(divide="ignore"):
+        return np.log(np.array(probabilities, np.float32))
+
+
+def kept(keep: Filter | None, c: Candidates | None = None) -> list[int]:
+    assert keep is not None
+    return sorted(keep(c or candidates()).ids.tolist())
+
+
+def chain_of(n_vocab: int = 4, **params: Any) -> Sampler:
+    return Sampler(SamplingParams(**{"seed": 1, **params}), n_vocab)
+
+
+def draws(sampler: Sampler, values: NDArray[np.float32], n: int) -> list[int]:
+    return [sampler.sample(values) for _ in range(n)]
+
+
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=1500), st.integers(1, 50))
+def test_largest_is_a_stable_sort(values: list[int], k: int) -> None:
+    array = np.array(values, np.float32)
+    np.testing.assert_array_equal(largest(array, k), np.argsort(-array, kind="stable")[:k])
+
+
+def test_largest_of_a_large_vocabulary() -> None:
+    array = np.random.default_rng(0).normal(size=248_320).astype(np.float32)
+    array[1000:] = np.where(array[1000:] > 2, -np.inf, array[1000:])
+    for k in (1, 40, 969, 971, 248_319):
+        np.testing.assert_array_equal(largest(array, k), np.argsort(-array, kind="stable")[:k])
+
+
+def test_top_k() -> None:
+    assert kept(top_k(2)) == [1, 3]
+    assert kept(top_k(9)) == [0, 1, 2, 3]
+    assert top_k(0) is None
+
+
+def test_top_p() -> None:
+    assert kept(top_p(0.4)) == [1]
+    assert kept(top_p(0.6)) == [1, 3]
+    assert kept(top_p(0.86)) == [0, 1, 3]
+    assert kept(top_p(0.0)) == [1]
+    assert top_p(1.0) is None
+
+
+def test_top_p_looks_further_when_the_likeliest_are_not_enough() -> None:
+    c = candidates([1 / 5000] * 5000)
+    assert kept(top_p(0.4999), c) == list(range(2500))
+
+
+def test_min_p() -> None:
+    assert kept(min_p(0.2)) == [0, 1, 3]
+    assert kept(min_p(0.21)) == [1, 3]
+    assert kept(min_p(1.0)) == [1]
+    assert min_p(0.0) is None
+
+
+def test_typical_p() -> None:
+    """Surprises are 2.30, 0.69, 3.00, 1.05 and the entropy 1.09: nearest are 3, 1, 0, 2."""
+    assert kept(typical_p(0.3)) == [3]
+    assert kept(typical_p(0.4)) == [1, 3]
+    assert kept(typical_p(0.9)) == [0, 1, 3]
+    assert kept(typical_p(0.3), candidates([0.0, 1.0])) == [1]
+    assert typical_p(1.0) is None
+
+
+def test_top_n_sigma() -> None:
+    values = np.array([0, 2, 4, 10, -np.inf], np.float32)  # mean 4, deviation 3.74
+    c = Candidates(np.arange(5), values)
+    assert kept(top_n_sigma(1.0), c) == [3]
+    assert kept(top_n_sigma(2.0), c) == [2, 3]
+    assert top_n_sigma(-1.0) is None
+
+
+def test_xtc() -> None:
+    assert kept(xtc(0.5, 0.3, lambda: 0.4)) == [0, 2, 3]
+    assert kept(xtc(0.5, 0.09, lambda: 0.4)) == [0, 2]
+    assert kept(xtc(0.5, 0.3, lambda: 0.6)) == [0, 1, 2, 3]
+    assert kept(xtc(0.5, 0.5, lambda: 0.4), candidates([0.4, 0.3, 0.3])) == [0, 1, 2]
+    assert xtc(0.0, 0.1, lambda: 0.0) is None
+    assert xtc(1.0, 0.51, lambda: 0.0) is None
+
+
+def test_temperature() -> None:
+    keep = temperature(0.5)
+    assert keep is not None
+    np.testing.assert_allclose(keep(candidates()).logits, 2 * candidates().logits)
+
+
+def test_the_defaults_are_those_of_llama_cpp() -> None:
+    p = SamplingParams()
+    assert (p.temp, p.top_k, p.top_p, p.min_p, p.typical_p) == (0.8, 40, 0.95, 0.05, 1.0)
+    assert (p.top_n_sigma, p.xtc_probability, p.xtc_threshold) == (-1.0, 0.0, 0.1)
+    assert (p.repeat_last_n, p.repeat_penalty) == (64, 1.0)
+    assert (p.frequency_penalty, p.presence_penalty, p.logit_bias) == (0.0, 0.0, {})
+
+
+def test_the_chain_in_llama_cpps_order() -> None:
+    """top_k leaves 0.5 0.35 0.1; of these top_p 0.85 leaves two; before top_k it would be three."""
+    assert kept_by(chain_of(top_k=3, top_p=0.89, min_p=0.0)) == [1, 3]
+    assert kept_by(chain_of(top_k=0, top_p=0.89, min_p=0.0)) == [0, 1, 3]
+    assert kept_by(chain_of(top_k=0, top_p=1.0, min_p=0.6)) == [1, 3]
+
+
+def kept_by(sampler: Sampler) -> list[int]:
+    return sorted(sampler.candidates(logits(PROBABILITIES)).ids.tolist())
+
+
+def test_draws_follow_the_probabilities() -> None:
+    sampler = chain_of(temp=1.0, top_k=0, top_p=1.0, min_p=0.0)
+    counts = np.bincount(draws(sampler, logits(PROBABILITIES), 4000), minlength=4)
+    np.testing.assert_allclose(counts / 4000, PROBABILITIES, atol=0.03)
+
+
+def test_a_forbidden_token_is_never_drawn() -> None:
+    sampler = chain_of(temp=1.0, top_k=0, top_p=1.0, min_p=0.0)
+    assert set(draws(sampler, logits([0.0, 0.5, 0.0, 0.5]), 200)) == {1, 3}
+
+
+@pytest.mark.parametrize("params", [{}, {"typical_p": 0.99}, {"top_k": 0, "xtc_threshold": 0.4}])
+@pytest.mark.parametrize("temp", [0.0, -1.0])
+def test_greedy_takes_the_first_of_the_best(temp: float, params: dict[str, Any]) -> None:
+    values = np.array([1, 5, 5, 0, 5], np.float32)
+    assert chain_of(5, temp=temp, **params).sample(values) == 1
+
+
+def test_greedy_without_the_top_choices() -> None:
+    sampler = chain_of(temp=0.0, xtc_probability=1.0, xtc_threshold=0.3)
+    assert sampler.sample(logits(PROBABILITIES)) == 3
+
+
+def test_the_same_seed_draws_the_same() -> None:
+    values = np.zeros(1000, np.float32)
+    first, second, other = (chain_of(1000, seed=seed) for seed in (5, 5, 6))
+    expected = draws(first, values, 20)
+    assert draws(second, values, 20) == expected
+    assert draws(other, values, 20) != expected
+    first.reset()
+    assert draws(first, values, 20) == expected
+
+
+def test_a_random_seed_is_told() -> None:
+    values = np.zeros(1000, np.float32)
+    first, second = chain_of(1000, seed=-1), chain_of(1000, seed=-1)
+    assert first.seed != second.seed
+    assert draws(chain_of(1000, seed=first.seed), values, 9) == draws(first, values, 9)
+
+
+def test_clones_go_on_from_the_same_state() -> None:
+    values = np.zeros(1000, np.float32)
+    sampler = chain_of(1000, repeat_penalty=2.0, seed=-1)
+    sampler.accept(3)
+    sampler.sample(values)
+    clone = sampler.clone()
+    assert draws(clone, values, 9) == draws(sampler, values, 9)
+    clone.reset()
+    sampler.accept(4)
+    assert draws(clone, values, 9) == draws(chain_of(1000, seed=sampler.seed), values, 9)
+
+
+def test_penalties() -> None:
+    sampler = chain_of(
+        temp=1.0,
+        top_k=0,
+        top_p=1.0,
+        min_p=0.0,
+        repeat_last_n=3,
+        repeat_penalty=2.0,
+        frequency_penalty=0.5,
+        presence_penalty=0.25,
+    )
+    values = np.array([4, -4, 1, 0], np.float32)
+    for id in (3, 0, 1, 0):  # 3 is forgotten
+        sampler.accept(id)
+    left = sampler.candidates(values)
+    np.testing.assert_allclose(left.logits, [2 - 1.0 - 0.25, -8 - 0.5 - 0.25, 1, 0])
+    np.testing.assert_array_equal(values, [4, -4, 1, 0])
+    sampler.reset()
+    np.testing.assert_array_equal(sampler.candidates(values).logits, values)
+
+
+def test_logit_bias() -> None:
+    values = np.array([1, 2, 3, 0], np.float32)
+    sampler = chain_of(temp=0.0, logit_bias={2: -math.inf, 0: 1.5})
+    assert sampler.sample(values) == 0
+    np.testing.assert_array_equal(values, [1, 2, 3, 0])
+
+
+def test_parse_logit_bias() -> None:
+    assert parse_logit_bias("15043+1.5") == (15043, 1.5)
+    assert parse_logit_bias("7-inf") == (7, -math.inf)
+    for text in ("", "7", "7=1", "7+x", "-7+1", "7+-1e"):
+        with pytest.raises(ModelError, match="15043"):
+            parse_logit_bias(text)
+
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"top_p": 1.5}, r"top_p must be a number in \[0, 1\], it is 1.5"),
+    ({"min_p": -0.1}, r"min_p must be a number in \[0, 1\], it is -0.1"),
+    ({"temp": math.nan}, r"temp must be a number in \(-inf, inf\), it is nan"),
+    ({"temp": "hot"}, "temp must be a number"),
+    ({"top_k": 1.5}, "top_k must be an integer"),
+    ({"top_k": True}, "top_k must be an integer"),
+    ({"seed": 2**32}, "seed must be an integer in .*4294967295"),
+    ({"repeat_penalty": 0}, r"repeat_penalty must be a number in \(0, inf\), it is 0"),
+    ({"repeat_last_n": -1}, "repeat_last_n must be an integer"),
+    ({"frequency_penalty": math.inf}, "frequency_penalty must be"),
+    ({"logit_bias": {1: math.nan}}, "logit_bias of token 1"),
+]
+
+
+@pytest.mark.parametrize("params,message", BAD)
+def test_bad_settings(params: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        SamplingParams(**params)
+
+
+def test_bad_requests() -> None:
+    with pytest.raises(ModelError, match=r"token 4 is outside the vocabulary, 0..3"):
+        chain_of(4, logit_bias={4: 1.0})
+    with pytest.raises(ModelError, match=r"shape \(4,\), they have \(5,\)"):
+        chain_of(4).sample(np.zeros(5, np.float32))
+    with pytest.raises(ModelError, match="token -1 is outside"):
+        chain_of(4).accept(-1)
+    for values in ([0, math.nan, 0, 0], [math.inf, 0, 0, 0], [-math.inf] * 4):
+        with pytest.raises(ModelError, match="nothing to sample from"):
+            chain_of(4).sample(np.array(values, np.float32))
+
+
+def test_a_command_line_can_be_made_of_the_fields() -> None:
+    flags = [flag for f in fields(SamplingParams) for flag in f.metadata["flags"]]
+    assert len(set(flags)) == len(flags) and all(flag.startswith("-") for flag in flags)
+    assert {"--temp", "--top-k", "--top-p", "--min-p", "-s", "--repeat-penalty"} <= set(flags)
+    assert all(f.metadata["help"] for f in fields(SamplingParams))

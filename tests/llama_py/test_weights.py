@@ -1,0 +1,290 @@
+"""Weights: declarations against the file, everything told at once; placing on a device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ggml_py.backend import Bytes, HostBuffer, aligned_bytes
+from ggml_py.errors import HParamsError, WeightsError
+from ggml_py.null import NullDevice
+from ggml_py.tensor import Tensor
+from llama_py.gguf_file import TensorInfo
+from llama_py.models import load_model
+from llama_py.weights import WeightLoader
+from tests.graph_models import file_of, info, recorded
+
+FILE = {"a.weight": (4, 3), "a.bias": (3,), "a.scale": (1,), "norm.weight": (4,)}
+
+
+class RecordingDevice(NullDevice):
+    """Remembers what it is asked to prepare; without `can_wrap` bytes must be copied."""
+
+    def __init__(self, can_wrap: bool = True) -> None:
+        self.can_wrap = can_wrap
+        self.prepared: list[tuple[Tensor, tuple[str, ...]]] = []
+
+    def wrap(self, data: Bytes) -> HostBuffer | None:
+        return HostBuffer(data) if self.can_wrap else None
+
+    def alloc(self, size: int) -> HostBuffer:
+        return HostBuffer(aligned_bytes(size))
+
+    def prepare_weight(self, weight: Tensor, uses: Any) -> None:
+        assert weight.buffer is not None
+        self.prepared.append((weight, tuple(uses)))
+
+    def uses(self, name: str) -> list[tuple[str, ...]]:
+        return [uses for t, uses in self.prepared if t.name == name]
+
+
+def loader(shapes: dict[str, tuple[int, ...]]) -> WeightLoader:
+    return WeightLoader({name: info(name, ne) for name, ne in shapes.items()}, "m.gguf")
+
+
+def refusal(w: WeightLoader) -> str:
+    with pytest.raises(WeightsError) as caught:
+        w.finish()
+    message = str(caught.value)
+    assert message.startswith("m.gguf: tensors do not fit the model: ")
+    assert "\n" not in message
+    return message
+
+
+def test_all_problems_are_told_in_one_error() -> None:
+    w = loader(FILE)
+    w.tensor("a.weight", 4, 5, use="MUL_MAT")
+    w.tensor("b.weight", 4, use="MUL")
+    w.tensor("c.weight", 4, use="MUL")
+    w.optional("d.weight", 4, use="MUL")
+    message = refusal(w)
+    assert "2 missing: b.weight, c.weight" in message
+    assert "3 unused: a.bias, a.scale, norm.weight" in message
+    assert "1 misshapen: tensor 'a.weight' has wrong shape; expected 4, 5, got 4, 3" in message
+
+
+def test_long_lists_are_cut_after_ten() -> None:
+    w = loader({f"t{i}": (1,) for i in range(25)})
+    for i in range(300):
+        w.tensor(f"missing{i}", 1, use="MUL")
+    message = refusal(w)
+    assert "300 missing: missing0, " in message
+    assert "missing9, and 290 more" in message
+    assert "25 unused: t0, " in message
+    assert len(message) < 600
+
+
+@pytest.mark.parametrize("ne", [(4, 3), (4, 3, 1), (4, 3, 1, 1)])
+def test_ones_at_the_end_of_a_shape_do_not_matter(ne: tuple[int, ...]) -> None:
+    w = loader({"a.weight": (4, 3)})
+    w.tensor("a.weight", *ne, use="MUL_MAT")
+    w.finish()
+
+
+@pytest.mark.parametrize("ne", [(4,), (3, 4), (4, 3, 2), (4, 1, 3)])
+def test_other_shapes_do(ne: tuple[int, ...]) -> None:
+    w = loader({"a.weight": (4, 3)})
+    w.optional("a.weight", *ne, use="MUL_MAT")
+    shown = ", ".join(map(str, ne))
+    assert f"tensor 'a.weight' has wrong shape; expected {shown}, got 4, 3" in refusal(w)
+
+
+def test_linear_brings_what_comes_with_it() -> None:
+    w = loader({**FILE, "a.input_scale": (1,)})
+    a = w.linear("a", (4, 3), bias=True)
+    w.tensor("norm.weight", 4, use="MUL")
+    w.finish()
+    assert a is not None
+    assert [t.name for t in (a.weight, a.bias, a.scale) if t] == ["a.weight", "a.bias", "a.scale"]
+
+
+def test_bias_of_a_model_without_biases_is_unused() -> None:
+    w = loader(FILE)
+    w.linear("a", (4, 3))
+    w.tensor("norm.weight", 4, use="MUL")
+    assert "1 unused: a.bias" in refusal(w)
+
+
+def test_experts_have_a_scale_each() -> None:
+    w = loader({"e.weight": (4, 3, 2), "e.scale": (2,), "e.bias": (3, 2)})
+    e = w.linear("e", (4, 3, 2), bias=True)
+    w.finish()
+    assert e is not None and e.scale is not None and e.scale.ne[0] == 2
+
+
+def test_optional_linear() -> None:
+    w = loader({})
+    assert w.linear("a", (4, 3), optional=True) is None
+    assert w.linear("b", (4, 3)) is not None  # a stand-in
+    assert "1 missing: b.weight" in refusal(w)
+
+
+def test_layer_names_weights_as_the_file_does() -> None:
+    w = loader(
+        {"blk.7.attn_q.weight": (4, 3), "blk.7.ssm_a": (3,), "blk.7.nextn.enorm.weight": (4,)}
+    )
+    t = w.layer(7)
+    t.matrix("attn_q", 4, 3)
+    t.tensor("ssm_a", 3, use="MUL")
+    t.norm("nextn.enorm", 4)
+    t.norm("attn_norm", 4, optional=True)
+    w.finish()
+    (layer,) = w.layers
+    assert layer.attn_q.weight.name == "blk.7.attn_q.weight"
+    assert layer.ssm_a.name == "blk.7.ssm_a"
+    assert layer.nextn_enorm.name == "blk.7.nextn.enorm.weight"
+    assert layer.attn_norm is None
+    assert layer.get("attn_k") is None
+    with pytest.raises(AttributeError, match="layer 7 declares no weight 'attn_k'; it has: attn_q"):
+        _ = layer.attn_k
+
+
+QKV = {"blk.0.attn_q": 4, "blk.0.attn_k": 2, "blk.0.attn_v": 2}
+
+
+def qkv_loader(shapes: dict[str, tuple[int, ...]]) -> WeightLoader:
+    w = loader(shapes)
+    w.layer(0).qkv(8, 4, 2, 2)
+    return w
+
+
+def test_query_key_value_in_three_matrices() -> None:
+    w = qkv_loader({f"{k}.weight": (8, n) for k, n in QKV.items()} | {"blk.0.attn_k.bias": (2,)})
+    w.finish()
+    (layer,) = w.layers
+    assert layer.attn_qkv is None
+    assert layer.attn_k.bias is not None and layer.attn_q.bias is None
+
+
+def test_query_key_value_in_one_matrix() -> None:
+    w = qkv_loader({"blk.0.attn_qkv.weight": (8, 8), "blk.0.attn_qkv.bias": (8,)})
+    w.finish()
+    assert w.layers[0].attn_qkv.bias is not None
+    old = {f"{k}.bias": (n,) for k, n in QKV.items()}
+    w = qkv_loader({"blk.0.attn_qkv.weight": (8, 8), **old})
+    w.finish()
+    assert w.layers[0].attn_qkv.bias is None
+    assert w.layers[0].attn_q.name == "blk.0.attn_q.bias"
+
+
+def test_query_key_value_missing() -> None:
+    assert "3 missing: blk.0.attn_q.weight, blk.0.attn_k.weight" in refusal(qkv_loader({}))
+
+
+def test_gate_and_up_of_experts_in_one_tensor_or_two() -> None:
+    w = loader({"blk.0.ffn_gate_up_exps.weight": (8, 6, 2)})
+    w.layer(0).gate_up_exps(8, 3, 2)
+    w.finish()
+    assert w.layers[0].ffn_gate_up_exps is not None
+    w = loader({f"blk.0.ffn_{k}_exps.weight": (8, 3, 2) for k in ("gate", "up")})
+    w.layer(0).gate_up_exps(8, 3, 2)
+    w.finish()
+    assert w.layers[0].ffn_gate_up_exps is None
+    assert w.layers[0].ffn_gate_exps.weight.ne == (8, 3, 2, 1)
+
+
+def test_bytes_are_the_files_own_where_the_device_can_read_them() -> None:
+    data = np.arange(16, dtype=np.float32).view(np.uint8)
+    infos = {"a": TensorInfo("a", info("a", (16,)).type, (16, 1, 1, 1), 0, 64, data)}
+    for can_wrap in (True, False):
+        w = WeightLoader(infos, "m.gguf")
+        t = w.tensor("a", 16, use="MUL")
+        w.finish()
+        w.place(RecordingDevice(can_wrap))
+        assert isinstance(t.buffer, HostBuffer)
+        assert np.shares_memory(t.buffer.data, data) == can_wrap
+        assert bytes(t.buffer.read(t.offset, 64)) == data.tobytes()
+
+
+def test_device_is_told_how_weights_are_used_and_progress_is_made() -> None:
+    w = loader({"a.weight": (4, 3, 2), "a.scale": (2,), "b": (5,)})
+    w.linear("a", (4, 3, 2))
+    for _ in range(2):
+        w.tensor("b", 5, use="MUL")
+    w.tensor("b", 5, use="ADD")
+    w.finish()
+    steps: list[tuple[int, int, str]] = []
+    device = RecordingDevice()
+    w.place(device, lambda *step: steps.append(step))
+    assert device.uses("a.weight") == [("MUL_MAT_ID",)]
+    assert device.uses("a.scale") == [("REPEAT",)]
+    assert device.uses("b") == [("MUL", "ADD")]
+    assert steps == [(96, 124, "a.weight"), (104, 124, "a.scale"), (124, 124, "b")]
+    assert (w.n_params, w.n_bytes) == (31, 124)
+
+
+def load(name: str, change: dict[str, Any] | None = None, **options: Any) -> Any:
+    metadata, shapes = recorded(name)
+    for key, ne in (change or {}).items():
+        shapes.pop(key, None)
+        if ne is not None:
+            shapes[key] = ne
+    device = RecordingDevice()
+    return load_model(file_of(metadata, shapes), device, **options), device
+
+
+def test_tied_head_is_a_second_tensor_on_the_same_bytes() -> None:
+    model, device = load("llama-dense", {"output.weight": None})
+    head, embd = model.output.weight, model.token_embd
+    assert head is not embd
+    assert (head.name, head.ne, head.buffer) == ("token_embd.weight", embd.ne, embd.buffer)
+    assert sorted(device.uses("token_embd.weight")) == [("GET_ROWS",), ("MUL_MAT",)]
+
+
+def test_head_of_its_own() -> None:
+    model, device = load("llama-dense")
+    assert model.output.weight.name == "output.weight"
+    assert device.uses("output.weight") == [("MUL_MAT",)]
+    assert device.uses("token_embd.weight") == [("GET_ROWS",)]
+
+
+def test_nothing_is_placed_when_tensors_do_not_fit() -> None:
+    metadata, shapes = recorded("qwen35moe-moe")
+    shapes["stray"] = [1]
+    shapes["blk.0.ssm_a"] = [3]
+    del shapes["blk.1.attn_q_norm.weight"]
+    device = RecordingDevice()
+    with pytest.raises(WeightsError) as caught:
+        load_model(file_of(metadata, shapes), device)
+    message = str(caught.value)
+    assert "1 missing: blk.1.attn_q_norm.weight; 1 unused: stray; 1 misshapen" in message
+    assert "tensor 'blk.0.ssm_a' has wrong shape; expected 2, got 3" in message
+    assert device.prepared == []
+
+
+@pytest.mark.parametrize("key", ["embedding_length", "feed_forward_length", "vocab_size"])
+def test_sizes_that_lie_are_told_by_the_tensors(key: str) -> None:
+    metadata, shapes = recorded("llama-dense")
+    metadata[f"llama.{key}"] = 2**32 - 1
+    with pytest.raises(WeightsError, match="has wrong shape; expected"):
+        load_model(file_of(metadata, shapes), RecordingDevice())
+
+
+def test_layers_that_are_not_there_are_told() -> None:
+    metadata, shapes = recorded("llama-dense")
+    metadata["llama.block_count"] = 512
+    with pytest.raises(WeightsError, match=r"4590 missing: blk\.2\.attn_norm\.weight, "):
+        load_model(file_of(metadata, shapes), RecordingDevice())
+    metadata["llama.block_count"] = 2**31
+    with pytest.raises(HParamsError, match=r"llama\.block_count is 2147483648"):
+        load_model(file_of(metadata, shapes), RecordingDevice())
+
+
+def nextn_model(load_mtp: bool) -> Any:
+    """The recorded model whose second layer is said to be a NextN layer."""
+    metadata, shapes = recorded("qwen35moe-moe")
+    metadata["qwen35moe.nextn_predict_layers"] = 1
+    shapes |= {"blk.1.nextn.eh_proj.weight": [512, 256]}
+    shapes |= {f"blk.1.nextn.{k}.weight": [256] for k in ("enorm", "hnorm")}
+    return load_model(file_of(metadata, shapes), RecordingDevice(), load_mtp=load_mtp)
+
+
+def test_nextn_layers_are_loaded_when_asked_for() -> None:
+    assert len(nextn_model(load_mtp=False).layers) == 1
+    model = nextn_model(load_mtp=True)
+    assert len(model.layers) == 2
+    assert model.layers[1].nextn_eh_proj.weight.ne == (512, 256, 1, 1)
+    assert model.layers[1].nextn_embed_tokens is None
+    assert model.n_params > nextn_model(load_mtp=False).n_params

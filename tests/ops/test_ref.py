@@ -1,0 +1,329 @@
+"""The reference against closed forms and other people's code."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ggml_py import ops
+from ggml_py.backend import HostBuffer, get_tensor, set_tensor
+from ggml_py.graph import Graph
+from ggml_py.ops.rope import IMROPE, MROPE, NEOX, NORMAL
+from ggml_py.sched import Scheduler
+from ggml_py.tensor import Tensor
+from ggml_py.types import BY_NAME, F16, F32, I32, I64, TYPES
+from ggml_ref.backend import RefDevice
+from ggml_ref.quants import dequantizer, quantizer
+from ggml_ref.values import elements, load, store
+
+RNG = np.random.default_rng(5)
+Array = np.ndarray[Any, Any]
+
+
+def leaf(values: Any, type: Any = F32) -> Tensor:
+    """A tensor with these values (NumPy shape: slowest dimension first)."""
+    array = np.asarray(values)
+    t = Tensor(type, array.shape[::-1])
+    t.buffer = HostBuffer(np.zeros(t.nbytes, np.uint8))
+    store(t, array.reshape(t.ne[::-1]))
+    return t
+
+
+def compute(t: Tensor) -> Array:
+    """The node's values, leading dimensions of 1 dropped."""
+    graph = Graph()
+    graph.build_forward_expand(t)
+    Scheduler([RefDevice()]).plan(graph).run()
+    values = get_tensor(t)
+    return values.reshape(values.shape[next((i for i in range(3) if values.shape[i] != 1), 3) :])
+
+
+def test_add_repeats_b() -> None:
+    a = leaf(np.arange(6).reshape(2, 3))
+    assert compute(ops.add(a, leaf([10, 20, 30]))).tolist() == [[10, 21, 32], [13, 24, 35]]
+
+
+def test_mul_mat_is_b_times_a_transposed() -> None:
+    a, b = RNG.normal(size=(2, 5, 8)), RNG.normal(size=(4, 3, 8))
+    got = compute(ops.mul_mat(leaf(a), leaf(b)))
+    for head in range(4):  # two consecutive heads of b share one of a
+        np.testing.assert_allclose(got[head], b[head] @ a[head // 2].T, rtol=1e-5)
+
+
+def test_mul_mat_id_chooses_matrices() -> None:
+    experts, x = RNG.normal(size=(3, 4, 8)), RNG.normal(size=(2, 1, 8))
+    got = compute(ops.mul_mat_id(leaf(experts), leaf(x), leaf([[2, 0], [1, 1]], I32)))
+    np.testing.assert_allclose(got[0, 0], experts[2] @ x[0, 0], rtol=1e-5)
+    np.testing.assert_allclose(got[0, 1], experts[0] @ x[0, 0], rtol=1e-5)
+    np.testing.assert_allclose(got[1, 1], experts[1] @ x[1, 0], rtol=1e-5)
+
+
+def test_rms_norm() -> None:
+    assert compute(ops.rms_norm(leaf([3, 4]), 0.0)) == pytest.approx(np.array([3, 4]) / 12.5**0.5)
+
+
+def test_norms_of_zeros_need_eps() -> None:
+    zeros = leaf([0.0, 0.0])
+    for build in (ops.rms_norm, ops.norm, ops.l2_norm):
+        assert compute(build(zeros, 1e-6)).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("build", "x", "y"),
+    [
+        (ops.silu, 1.0, 1 / (1 + math.exp(-1))),
+        (ops.softplus, 21.0, 21.0),
+        (ops.softplus, 0.0, math.log(2)),
+        (ops.gelu_erf, 1.0, 0.5 * (1 + math.erf(1 / math.sqrt(2)))),
+        (ops.gelu, 1.0, 0.841192),
+        (ops.round, -2.5, -3.0),
+        (ops.sgn, -0.5, -1.0),
+        (ops.hardswish, 1.0, 4 / 6),
+        (ops.elu, -1.0, math.expm1(-1)),
+    ],
+)
+def test_unary(build: Any, x: float, y: float) -> None:
+    assert compute(build(leaf([x])))[0] == pytest.approx(y, rel=1e-5)
+
+
+def test_soft_max_with_mask_and_sink() -> None:
+    mask = leaf([0, -np.inf, 0])
+    got = compute(ops.soft_max_ext(leaf([1.0, 5.0, 1.0]), mask, 1.0, 0.0, leaf([1.0])))
+    np.testing.assert_allclose(got, [1 / 3, 0, 1 / 3], rtol=1e-6)
+
+
+def test_alibi_slopes_of_twelve_heads() -> None:
+    mask = leaf(np.full((1, 1, 1, 2), [0.0, -1.0]))
+    got = compute(ops.soft_max_ext(leaf(np.zeros((12, 1, 2))), mask, 1.0, 8.0))[:, 0]
+    slope = np.log(got[:, 0] / got[:, 1])
+    np.testing.assert_allclose(slope[:8], 2.0 ** -np.arange(1, 9), rtol=1e-4)
+    np.testing.assert_allclose(slope[8:], 2.0 ** -np.arange(0.5, 4), rtol=1e-4)
+
+
+def test_flash_attention_is_attention() -> None:
+    q, k, v = (RNG.normal(size=(h, n, 16)) for h, n in ((4, 3), (2, 7), (2, 7)))
+    mask = leaf(np.triu(np.full((3, 7), -np.inf), 5), F16)
+    got = compute(ops.flash_attn_ext(leaf(q), leaf(k), leaf(v), mask, 0.25))
+    parts = []
+    for head in range(4):
+        scores = compute(ops.mul_mat(leaf(k[head // 2]), leaf(q[head])))
+        p = compute(ops.soft_max_ext(leaf(scores), mask, 0.25, 0.0))
+        parts.append(p @ v[head // 2])
+    np.testing.assert_allclose(got, np.stack(parts, axis=1), atol=1e-5)
+
+
+def rope(x: Array, pos: list[int], mode: int, **more: Any) -> Array:
+    args = (mode, 0, 10000.0, 1.0, 0.0, 1.0, 32.0, 1.0)
+    t = ops.rope_ext(leaf(x), leaf(pos, I32), None, x.shape[-1], *args, **more)
+    return compute(t).reshape(x.shape)
+
+
+@pytest.mark.parametrize("mode", [NORMAL, NEOX])
+def test_rope_scores_depend_on_distance(mode: int) -> None:
+    q, k = RNG.normal(size=(2, 1, 1, 64))
+    near = rope(q, [7], mode) * rope(k, [4], mode)
+    far = rope(q, [107], mode) * rope(k, [104], mode)
+    assert near.sum() == pytest.approx(far.sum(), rel=1e-4)
+
+
+def test_rope_rotates_the_first_pair_by_the_position() -> None:
+    x = np.zeros((1, 1, 8))
+    x[..., 0] = 1
+    normal, neox = rope(x, [2], NORMAL).ravel(), rope(x, [2], NEOX).ravel()
+    assert (normal[0], normal[1]) == pytest.approx((math.cos(2), math.sin(2)))
+    assert (neox[0], neox[4]) == pytest.approx((math.cos(2), math.sin(2)))
+
+
+@pytest.mark.parametrize("mode", [MROPE, IMROPE])
+def test_multi_axis_rope_of_text_is_neox(mode: int) -> None:
+    """Text has the same position on the first three axes."""
+    x = RNG.normal(size=(3, 2, 64))
+    sections = (11, 11, 10, 0)
+    got = rope(x, [5, 6, 7] * 3 + [0] * 3, mode, sections=sections)
+    np.testing.assert_allclose(got, rope(x, [5, 6, 7], NEOX), rtol=1e-6)
+
+
+def test_gated_delta_net_without_gate_is_linear_attention() -> None:
+    """g = 0, orthonormal keys and beta = 1: the state is the sum of v k^T."""
+    size = 4
+    k = np.eye(size)[None, :, None]  # [B, T, H, S]
+    v, q = RNG.normal(size=(2, 1, size, 1, size))
+    zeros, ones = np.zeros((1, size, 1, 1)), np.ones((1, size, 1, 1))
+    state = np.zeros((1, 1, size, size))
+    out = compute(ops.gated_delta_net(*(leaf(t) for t in (q, k, v, zeros, ones, state))))
+    outputs, last = out[:size], out[size:]
+    np.testing.assert_allclose(last, v[0, :, 0].T @ k[0, :, 0], rtol=1e-6)
+    causal = np.tril(q[0, :, 0] @ k[0, :, 0].T)
+    np.testing.assert_allclose(outputs, causal @ v[0, :, 0] / size**0.5, rtol=1e-5)
+
+
+def test_gated_delta_net_in_two_parts_is_the_whole() -> None:
+    t, size = 6, 8
+    q, k, v = RNG.normal(size=(3, 1, t, 2, size)) * 0.3
+    g, beta = -RNG.random((1, t, 2, 1)), RNG.random((1, t, 2, 1))
+    state = RNG.normal(size=(1, 2, size, size))
+
+    def run(first: int, last: int, s: Array) -> tuple[Array, Array]:
+        parts = (leaf(x[:, first:last]) for x in (q, k, v, g, beta))
+        out = compute(ops.gated_delta_net(*parts, leaf(s)))
+        n = last - first
+        return out[:n], out[n:].reshape(state.shape)
+
+    whole, end = run(0, t, state)
+    one, middle = run(0, 4, state)
+    two, end_of_two = run(4, t, middle)
+    np.testing.assert_allclose(np.concatenate([one, two]), whole, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(end_of_two, end, rtol=1e-4, atol=1e-6)
+
+
+def test_ssm_scan_of_a_constant_input() -> None:
+    """dt = softplus(x) = 1, A = -1, B = C = x = 1: s = 1 + e^-1 + e^-2 ..."""
+    one, t = math.log(math.e - 1), 4
+    got = compute(
+        ops.ssm_scan(
+            leaf(np.zeros((1, 1, 1, 1))), leaf(np.ones((1, t, 1, 1))), leaf(np.full((1, t, 1), one)),
+            leaf([[-1.0]]), leaf(np.ones((1, t, 1, 1))), leaf(np.ones((1, t, 1, 1))), leaf([0], I32),
+        )
+    )  # fmt: skip
+    expected = np.cumsum(np.exp(-np.arange(t)))
+    np.testing.assert_allclose(got, [*expected, expected[-1]], rtol=1e-6)
+
+
+def test_ssm_conv_is_a_correlation() -> None:
+    sx, c = RNG.normal(size=(3, 10)), RNG.normal(size=(3, 4))
+    got = compute(ops.ssm_conv(leaf(sx), leaf(c)))
+    for channel in range(3):
+        np.testing.assert_allclose(
+            got[:, channel], np.correlate(sx[channel], c[channel]), rtol=1e-5
+        )
+
+
+def test_solve_tri_solves_and_ignores_the_upper_triangle() -> None:
+    a, x = RNG.uniform(0.5, 1, (5, 5)), RNG.normal(size=(5, 2))
+    got = compute(ops.solve_tri(leaf(a), leaf(np.tril(a) @ x)))
+    np.testing.assert_allclose(got, x, rtol=1e-4)
+
+
+def test_set_rows_leaves_other_rows_alone() -> None:
+    cache, before = leaf(RNG.normal(size=(4, 32)), BY_NAME["q8_0"]), None
+    before = elements(cache).copy()
+    compute(ops.set_rows(cache, leaf(np.ones((1, 32))), leaf([2], I64)))
+    after = elements(cache)
+    assert (after[0, 0, [0, 1, 3]] == before[0, 0, [0, 1, 3]]).all()
+    np.testing.assert_allclose(load(cache)[0, 0, 2], 1, rtol=1e-3)
+
+
+def test_cpy_of_blocks_keeps_their_bytes() -> None:
+    a = leaf(RNG.normal(size=(2, 64)), BY_NAME["q4_0"])
+    b = leaf(np.zeros((2, 64)), BY_NAME["q4_0"])
+    compute(ops.cpy(a, b))
+    assert (elements(a) == elements(b)).all()
+
+
+def test_cast_to_integers_truncates() -> None:
+    assert compute(ops.cast(leaf([1.9, -1.9, 0.5]), I32)).tolist() == [1, -1, 0]
+
+
+def test_acc_honours_all_dimensions() -> None:
+    a, b = leaf(np.zeros((3, 2, 2, 2))), leaf(np.ones((2, 1, 1, 1)))
+    got = compute(ops.acc(a, b, *a.nb[1:], a.nb[3] + a.nb[0]))
+    assert np.argwhere(got).tolist() == [[1, 0, 0, 1], [2, 0, 0, 1]]
+
+
+def test_a_type_without_reference_is_refused_with_the_reason() -> None:
+    weight = Tensor(BY_NAME["iq3_s"], (256, 4), name="w")
+    assert "iq3_s" in RefDevice().why_not(ops.mul_mat(weight, Tensor(F32, (256, 1))))
+
+
+KNOWN = [t for t in TYPES.values() if dequantizer(t) is not None and t.name != "q8_K"]
+BLOCKS = [t for t in KNOWN if quantizer(t) is not None and t.name != "q8_1"]
+
+
+@pytest.mark.parametrize("type", KNOWN, ids=str)
+def test_dequantize_equals_gguf(type: Any) -> None:
+    gguf = pytest.importorskip("gguf")
+    qtype = getattr(gguf.GGMLQuantizationType, type.name.upper(), None)
+    raw = RNG.integers(0, 256, (50, type.type_size), np.uint8)
+    if type.name == "f16":
+        expected = raw.view(np.float16).astype(np.float32)
+    else:
+        try:
+            with np.errstate(all="ignore"):
+                expected = gguf.dequantize(raw, qtype)
+        except (NotImplementedError, KeyError, AttributeError):
+            pytest.skip(f"gguf does not dequantize {type}")
+    with np.errstate(all="ignore"):
+        got = dequantizer(type)(raw)
+    np.testing.assert_array_equal(got, expected.reshape(got.shape))
+
+
+@pytest.mark.parametrize("type", BLOCKS, ids=str)
+def test_quantize_equals_gguf(type: Any) -> None:
+    gguf = pytest.importorskip("gguf")
+    qtype = getattr(gguf.GGMLQuantizationType, type.name.upper(), None)
+    x = RNG.normal(size=(8, 256)).astype(np.float32)
+    x[0] = 0
+    x[1] = np.abs(x[1])
+    try:
+        expected = gguf.quantize(x, qtype)
+    except (NotImplementedError, AttributeError):
+        pytest.skip(f"gguf does not quantize {type}")
+    assert quantizer(type)(x) == expected.tobytes()
+
+
+# Root mean square error of a normal variable, from below and above.
+ERRORS = {
+    "f16": (1e-4, 4e-4), "bf16": (1e-3, 3e-3), "q8_0": (0.003, 0.008), "q6_K": (0.01, 0.025),
+    "q5_K": (0.025, 0.045), "q5_1": (0.03, 0.045), "q5_0": (0.03, 0.06), "q4_K": (0.05, 0.08),
+    "iq4_xs": (0.06, 0.09), "iq4_nl": (0.06, 0.1), "q4_1": (0.06, 0.1), "q4_0": (0.07, 0.11),
+    "mxfp4": (0.08, 0.15), "q3_K": (0.1, 0.17), "q2_K": (0.2, 0.35),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_quantization_error_is_what_the_bits_allow(name: str) -> None:
+    x = np.random.default_rng(0).normal(size=(64, 256)).astype(np.float32)
+    t = BY_NAME[name]
+    raw = np.frombuffer(quantizer(t)(x), np.uint8).reshape(-1, t.type_size)
+    error = np.sqrt(((dequantizer(t)(raw).reshape(x.shape) - x) ** 2).mean())
+    low, high = ERRORS[name]
+    assert low < error < high
+
+
+@pytest.mark.parametrize("name", ["q4_K", "q5_K", "q6_K", "q3_K", "q2_K", "iq4_xs", "q1_0", "q2_0"])
+def test_quantizing_again_changes_little(name: str) -> None:
+    x = np.random.default_rng(1).normal(size=(4, 256)).astype(np.float32)
+    t = BY_NAME[name]
+
+    def there_and_back(values: Array) -> Array:
+        raw = np.frombuffer(quantizer(t)(values), np.uint8).reshape(-1, t.type_size)
+        return dequantizer(t)(raw).reshape(x.shape)
+
+    once = there_and_back(x)
+    np.testing.assert_allclose(there_and_back(once), once, atol=0.15 * np.abs(once).max())
+
+
+def test_tq1_0_known_block() -> None:
+    """243 = 3^5 combinations in a byte: 0xFF..: all digits 2, so all values d."""
+    raw = np.zeros((1, 54), np.uint8)
+    raw[0, :52] = 255
+    raw[0, 52:] = np.frombuffer(np.float16(0.5).tobytes(), np.uint8)
+    assert (dequantizer(BY_NAME["tq1_0"])(raw) == 0.5).all()
+
+
+def test_strided_views_of_every_type_are_read_in_place() -> None:
+    for t in (F32, F16, BY_NAME["bf16"], BY_NAME["q8_0"]):
+        a = leaf(RNG.normal(size=(3, 4, 32)), t)
+        part = ops.permute(ops.view_3d(a, 32, 2, 3, a.nb[1], a.nb[2], a.nb[1]), 0, 2, 1, 3)
+        got = compute(ops.cont(part) if t.block_size == 1 else ops.cast(part, F32))
+        np.testing.assert_array_equal(got, load(a)[0, :, 1:3].swapaxes(0, 1).astype(np.float32))
+
+
+def test_set_and_get_tensor_round_trip() -> None:
+    t = Tensor(F32, (3, 2))
+    t.buffer = RefDevice().alloc(24)
+    set_tensor(t, np.arange(6, dtype=np.float32))
+    assert get_tensor(t).ravel().tolist() == [0, 1, 2, 3, 4, 5]

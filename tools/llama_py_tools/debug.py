@@ -1,0 +1,144 @@
+"""llama-py-debug: the values of a model's nodes, and its logits.
+
+Nodes are printed in llama-eval-callback's format, unless only --save-logits or --save-tensors are
+wanted; --tensor-filter always prints the nodes it lets through. With nothing to print or save of
+nodes the model runs at full speed, kernels fused.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llama_py_tools import session
+from llama_py_tools.options import (
+    CommonOptions,
+    ContextOptions,
+    DeviceOptions,
+    ModelOptions,
+    TokenOptions,
+    add,
+    collect,
+    option,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from ggml_py.tensor import Tensor
+    from llama_py import Context
+
+
+def regex(text: str) -> re.Pattern[str]:
+    """As llama-debug: the pattern must match at the start of the name."""
+    try:
+        return re.compile(text)
+    except re.error as e:
+        raise ValueError(f"no regular expression: {text!r}: {e}") from None
+
+
+@dataclass(frozen=True)
+class DebugOptions:
+    """What is printed and saved."""
+
+    tensor_filter: tuple[re.Pattern[str], ...] = option(
+        (), "--tensor-filter", "only nodes whose name begins with a match; may be repeated",
+        metavar="REGEX", parse=regex, repeat=True,
+    )  # fmt: skip
+    save_tensors: str = option(
+        "", "--save-tensors", "write the nodes as <graph>-<node>-<name>.npy", metavar="DIR"
+    )
+    save_logits: str = option(
+        "", "--save-logits", "write float32 [n_rows, n_vocab]: the last prompt token's row, then"
+        " those of --decode", metavar="FILE.npy",
+    )  # fmt: skip
+    all_logits: bool = option(False, "--all-logits", "rows of all prompt tokens")
+
+    @property
+    def prints(self) -> bool:
+        return bool(self.tensor_filter) or not (self.save_logits or self.save_tensors)
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(
+        prog="llama-py-debug", description=__doc__, allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    for kind, title in (
+        (CommonOptions, "general"), (ModelOptions, "model"), (TokenOptions, "input"),
+        (DebugOptions, "output"), (ContextOptions, "context"), (DeviceOptions, "device"),
+    ):  # fmt: skip
+        add(p, kind, title)
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0 done, 1 error, 2 wrong usage, 130 interrupted."""
+    return session.run(_command, parser().parse_args(argv))
+
+
+def _command(args: argparse.Namespace) -> None:
+    options = collect(DebugOptions, args)
+    n_decode = collect(TokenOptions, args).decode
+    model = session.open_model(args)
+    ids = session.input_tokens(args, model)
+    nodes = Nodes(options)
+    ctx = session.open_context(
+        args, model, n_ctx=session.enough_context(args, len(ids) + n_decode),
+        watch=nodes if options.prints or options.save_tensors else None,
+    )  # fmt: skip
+    ctx.on_graph = nodes.next_graph
+    logits = decode_greedily(ctx, ids, n_decode, options.all_logits)
+    if options.save_logits:
+        import numpy as np
+
+        with Path(options.save_logits).open("wb") as file:
+            np.save(file, logits)
+
+
+def decode_greedily(
+    ctx: Context, ids: Sequence[int], n_decode: int, all_logits: bool
+) -> npt.NDArray[np.float32]:
+    """Logits of the prompt, all or the last, then of n_decode tokens. -> [n_rows, n_vocab]"""
+    import numpy as np
+
+    rows = [ctx.decode(ids, logits="all" if all_logits else "last")]
+    for _ in range(n_decode):
+        rows.append(ctx.decode([int(np.argmax(rows[-1][-1]))]))
+    return np.concatenate(rows)
+
+
+class Nodes:
+    """Called with every node of every graph: prints it, saves it."""
+
+    def __init__(self, options: DebugOptions) -> None:
+        self.options = options
+        self.graph = -1
+        self.index = 0
+        if options.save_tensors:
+            Path(options.save_tensors).mkdir(parents=True, exist_ok=True)
+
+    def next_graph(self, *_: object) -> None:
+        self.graph, self.index = self.graph + 1, 0
+
+    def __call__(self, t: Tensor) -> None:
+        i, self.index = self.index, self.index + 1
+        patterns = self.options.tensor_filter
+        if patterns and not any(p.match(t.name) for p in patterns):
+            return
+        from llama_py_tools.node_text import heading, value_lines, values_of
+
+        values = values_of(t)
+        if self.options.prints:
+            lines = [heading(t), *(value_lines(values) if values is not None else ())]
+            session.write("\n".join(lines) + "\n")
+        if self.options.save_tensors and values is not None:
+            import numpy as np
+
+            name = re.sub(r"[^\w.-]+", "_", t.name)
+            np.save(Path(self.options.save_tensors) / f"{self.graph}-{i:05d}-{name}.npy", values)

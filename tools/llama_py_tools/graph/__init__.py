@@ -1,0 +1,5 @@
+"""llama-py-graph: a model's graphs as text, JSON, DOT or HTML, and the difference of two."""
+
+from llama_py_tools.graph.main import main
+
+__all__ = ["main"]

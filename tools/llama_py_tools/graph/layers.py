@@ -1,0 +1,40 @@
+"""Nodes of a graph in groups: one a layer, and what lies between."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from ggml_py.dump import layer_of
+from ggml_py.graph import Graph
+from ggml_py.tensor import Tensor
+
+Group = tuple[str, list[tuple[int, Tensor]]]  # title, nodes with their index
+
+
+def groups(graph: Graph) -> list[Group]:
+    """Runs of nodes of one layer. A node without a layer belongs to the one it stands in."""
+    layers = [layer_of(t) for t in graph.nodes]
+    before = _carried(layers)
+    after = _carried(layers[::-1])[::-1]
+    found = [a if a == b else None for a, b in zip(before, after, strict=True)]
+    items = zip(found, enumerate(graph.nodes), strict=True)
+    return [
+        ("outside of layers" if layer is None else f"layer {layer}", [node for _, node in run])
+        for layer, run in groupby(items, key=lambda item: item[0])
+    ]
+
+
+def _carried(layers: list[int | None]) -> list[int | None]:
+    """Each None replaced by the last layer before it, if there is one."""
+    out: list[int | None] = []
+    for layer in layers:
+        out.append(layer if layer is not None or not out else out[-1])
+    return out
+
+
+def shape(t: Tensor) -> str:
+    """`f32 [64, 4]`: the type, and ne without the ones at its end."""
+    ne = list(t.ne)
+    while len(ne) > 1 and ne[-1] == 1:
+        ne.pop()
+    return f"{t.type.name} {ne}"

@@ -1,0 +1,194 @@
+"""Command line of llama-py-graph. Graphs are planned on the null device: nothing is computed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from llama_py_tools import session
+from llama_py_tools.options import (
+    CommonOptions,
+    ContextOptions,
+    ModelOptions,
+    TokenOptions,
+    add,
+    collect,
+    option,
+)
+
+if TYPE_CHECKING:
+    from ggml_py.dump import Record
+    from ggml_py.graph import Graph
+
+FORMATS = ("text", "json", "dot", "html")
+PEERS = ("llama.cpp",)
+
+
+def _one_of(*known: str) -> object:
+    def parse(text: str) -> str:
+        if text not in known:
+            raise ValueError(f"expected {' or '.join(known)}, got {text!r}")
+        return text
+
+    return parse
+
+
+@dataclass(frozen=True)
+class DumpOptions:
+    """How graphs are written."""
+
+    format: str = option(
+        "text", "--format", "json: one line a node, to compare; dot: for Graphviz; html: to read",
+        parse=_one_of(*FORMATS), metavar="|".join(FORMATS),
+    )  # fmt: skip
+    output: str = option("", "-o --output", "write there instead of stdout", metavar="FILE")
+
+
+@dataclass(frozen=True)
+class DiffOptions:
+    """What a graph is compared with."""
+
+    against: str = option(
+        "", "--against", "compare with the graph another program builds for -m and the tokens",
+        parse=_one_of(*PEERS), metavar=PEERS[0],
+    )  # fmt: skip
+
+
+def parser() -> argparse.ArgumentParser:
+    p = argparse.ArgumentParser(prog="llama-py-graph", description=__doc__, allow_abbrev=False)
+    commands = p.add_subparsers(dest="command", required=True, metavar="dump|diff")
+    dump = commands.add_parser("dump", help="write the graphs of a prompt", allow_abbrev=False)
+    _add_source(dump)
+    add(dump, DumpOptions, "output")
+    diff = commands.add_parser(
+        "diff", help="first difference of two JSON dumps: exit 0 equal, 1 different",
+        allow_abbrev=False,
+    )  # fmt: skip
+    diff.add_argument("files", nargs="*", metavar="FILE", help="dumps (.jsonl, .jsonl.gz)")
+    _add_source(diff)
+    add(diff, DiffOptions, "comparison")
+    return p
+
+
+def _add_source(p: argparse.ArgumentParser) -> None:
+    for kind, title in (
+        (CommonOptions, "general"), (ModelOptions, "model"), (TokenOptions, "input"),
+        (ContextOptions, "context"),
+    ):  # fmt: skip
+        add(p, kind, title)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0 done or equal, 1 different or error, 2 wrong usage, 130 interrupted."""
+    p = parser()
+    args = p.parse_args(argv)
+    if args.command == "diff":
+        n_files, against = len(args.files), collect(DiffOptions, args).against
+        if n_files != (1 if against else 2) and not (against and not n_files):
+            p.error("diff takes two files, or --against llama.cpp and at most one file")
+    return session.run(_dump if args.command == "dump" else _diff, args)
+
+
+def _dump(args: argparse.Namespace) -> None:
+    o = collect(DumpOptions, args)
+    graphs = build_graphs(args)
+    with _output(o.output) as file:
+        for text in render(o.format, graphs, collect(ModelOptions, args).model or "demo"):
+            file.write(text)
+
+
+def render(format: str, graphs: Sequence[Graph], title: str) -> Iterable[str]:
+    """The text of the graphs, in pieces."""
+    from ggml_py.dump import dump_json, dump_text
+
+    if format == "json":
+        return (line + "\n" for dec, g in enumerate(graphs) for line in dump_json(g, dec))
+    if format == "dot":
+        from llama_py_tools.graph.dot import dot
+
+        return dot(graphs)
+    if format == "html":
+        from llama_py_tools.graph.html import html
+
+        return html(graphs, title)
+    return (f"graph {dec}: {len(g.nodes)} nodes\n{dump_text(g)}\n" for dec, g in enumerate(graphs))
+
+
+@contextmanager
+def _output(path: str) -> Iterator[IO[str]]:
+    if not path:
+        yield sys.stdout
+        return
+    with Path(path).open("w", encoding="utf-8", errors="surrogateescape") as file:
+        yield file
+
+
+def build_graphs(args: argparse.Namespace) -> list[Graph]:
+    """The graphs of the prompt, then of each decoded token, in the order they would be run."""
+    model = session.open_model(args, device="null")
+    ids, n_decode = session.input_tokens(args, model), collect(TokenOptions, args).decode
+    n_ctx = session.enough_context(args, len(ids) + n_decode)
+    ctx = session.open_context(args, model, n_ctx=n_ctx)
+    graphs: list[Graph] = []
+    ctx.on_graph = lambda res, _: graphs.append(res.graph)
+    ctx.decode(ids)
+    for _ in range(n_decode):
+        ctx.decode([0])
+    return graphs
+
+
+def _diff(args: argparse.Namespace) -> int:
+    from ggml_py.dump import diff
+
+    nodes = [read_records(path) for path in args.files]
+    if collect(DiffOptions, args).against:
+        nodes = nodes or [own_records(args)]
+        nodes.append(peer_records(args))
+    found = diff(*nodes)
+    if found is not None:
+        print(f"{found} (graph {nodes[0][min(found.index, len(nodes[0]) - 1)]['dec']})")
+        return session.EXIT_FAILURE
+    print(f"equal: {len(nodes[0])} nodes")
+    return session.EXIT_OK
+
+
+def read_records(path: str) -> list[Record]:
+    """The nodes of a JSON dump, also a gzipped one. GGMLError if it is something else."""
+    import gzip
+    import json
+
+    from ggml_py.errors import GGMLError
+
+    raw = Path(path).read_bytes()
+    try:
+        text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+        records = [json.loads(line) for line in text.splitlines() if line.strip()]
+    except (ValueError, EOFError, OSError) as e:
+        raise GGMLError(f"{path}: no JSON dump (llama-py-graph dump --format json): {e}") from e
+    if not records or not all(isinstance(r, dict) and {"name", "dec"} <= r.keys() for r in records):
+        raise GGMLError(f"{path}: its lines are not nodes (llama-py-graph dump --format json)")
+    return records
+
+
+def own_records(args: argparse.Namespace) -> list[Record]:
+    from ggml_py.dump import records
+
+    return [r for dec, graph in enumerate(build_graphs(args)) for r in records(graph, dec)]
+
+
+def peer_records(args: argparse.Namespace) -> list[Record]:
+    """The nodes that llama.cpp runs for the same input."""
+    from llama_py_tools.graph.peer import records
+
+    model = session.open_model(args, device="null")
+    ids = session.input_tokens(args, model)
+    o, n_decode = collect(ContextOptions, args), collect(TokenOptions, args).decode
+    return records(
+        str(model.file.path), ids, n_decode, n_ctx=o.n_ctx or len(ids) + n_decode,
+        n_batch=o.n_batch, n_ubatch=o.n_ubatch, flash_attn=o.flash_attn,
+    )  # fmt: skip
