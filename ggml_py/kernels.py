@@ -52,10 +52,23 @@ class KernelTable(Generic[K]):
             if not reason:
                 return ""
             reasons.append(reason)
-        return "; ".join(dict.fromkeys(reasons))
+        return one_sentence(reasons)
 
     def ops(self) -> list[str]:
         return sorted(self._table)
+
+
+def one_sentence(reasons: list[str], most: int = 4) -> str:
+    """Reasons of the form `needs A; got X` told once per X, at most `most` alternatives each."""
+    needs: dict[str, list[str]] = {}
+    for reason in dict.fromkeys(reasons):
+        need, _, got = reason.partition("; got ")
+        needs.setdefault(got, []).append(need)
+    told = []
+    for got, alternatives in needs.items():
+        more = f" or {len(alternatives) - most} others" if len(alternatives) > most else ""
+        told.append(" or ".join(alternatives[:most]) + more + (f"; got {got}" if got else ""))
+    return "; ".join(told)
 
 
 def describe(node: Tensor) -> str:

@@ -184,7 +184,7 @@ def test_a_random_seed_is_told() -> None:
 
 
 def test_clones_go_on_from_the_same_state() -> None:
-    values = np.zeros(1000, np.float32)
+    values = np.ones(1000, np.float32)
     sampler = chain_of(1000, repeat_penalty=2.0, seed=-1)
     sampler.accept(3)
     sampler.sample(values)
@@ -192,6 +192,8 @@ def test_clones_go_on_from_the_same_state() -> None:
     assert draws(clone, values, 9) == draws(sampler, values, 9)
     clone.reset()
     sampler.accept(4)
+    assert {3, 4} <= set(clone.candidates(values).ids.tolist())
+    assert not {3, 4} & set(sampler.candidates(values).ids.tolist())
     assert draws(clone, values, 9) == draws(chain_of(1000, seed=sampler.seed), values, 9)
 
 
