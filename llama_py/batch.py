@@ -18,7 +18,7 @@ I32 = npt.NDArray[np.int32]
 F32 = npt.NDArray[np.float32]
 Index = slice | npt.NDArray[np.intp]
 SeqIds = tuple[int, ...]
-Outputs = Literal["last", "all", "none"]
+Wanted = Literal["last", "all", "none"]
 
 
 @dataclass(slots=True)
@@ -137,7 +137,7 @@ class BatchSplitter:
 
     def __init__(
         self, batch: Batch, *, n_vocab: int, n_embd: int, n_seq_max: int, n_pos: int = 1,
-        memory: Positions | None = None, outputs: Outputs = "last", output_all: bool = False,
+        memory: Positions | None = None, outputs: Wanted = "last", output_all: bool = False,
     ) -> None:  # fmt: skip
         """outputs     which tokens are outputs if the batch does not say
         output_all  all are, whatever the batch says
@@ -254,7 +254,7 @@ class BatchSplitter:
                     f" they hold positions {list(ends[0])} and {list(ends[1])}"
                 )
 
-    def _read_outputs(self, batch: Batch, outputs: Outputs, output_all: bool) -> None:
+    def _read_outputs(self, batch: Batch, outputs: Wanted, output_all: bool) -> None:
         if batch.outputs is not None and not output_all:
             self._check_length("outputs", len(batch.outputs))
             self.output = np.asarray(batch.outputs, np.bool_)

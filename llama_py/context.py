@@ -15,11 +15,11 @@ from ggml_py.plan import Plan
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, GGMLType
-from llama_py.batch import F32, I32, Batch, BatchSplitter, UBatch, ubatch_reserve
-from llama_py.batch import Outputs as WhichOutputs
-from llama_py.cparams import CParams, make_cparams
+from llama_py.batch import F32, I32, Batch, BatchSplitter, UBatch, Wanted, ubatch_reserve
+from llama_py.cparams import DELTA_NET_FORMS, CParams, DeltaNetForm, make_cparams
 from llama_py.inputs import GraphParams, GraphResult, GraphType
 from llama_py.memory import Memory, MemoryContext, create_memory
+from llama_py.memory.k_shift import HasRopeFactors, shift_keys
 from llama_py.models._base import Model
 from llama_py.outputs import Outputs
 from llama_py.tokenizer import Tokenizer
@@ -42,7 +42,8 @@ class ContextParams:
     type_k, type_v   types of the KV cache
     kv_unified   sequences share all cells, instead of each having its own part
     embeddings   also keep the last hidden state of each token, in `Context.embd`
-    fused_gdn    gated delta net as one op
+    delta_net    how gated delta nets are computed, one of cparams.DELTA_NET_FORMS; "auto": fused
+                 where the device can
     mtp          run the NextN layers instead of the trunk
     n_threads    None leaves the device's
     progress     called as progress(done, total, what) while kernels are compiled
@@ -60,7 +61,7 @@ class ContextParams:
     type_v: str = "f16"
     kv_unified: bool = False
     embeddings: bool = False
-    fused_gdn: bool = True
+    delta_net: DeltaNetForm | Literal["auto"] = "auto"
     mtp: bool = False
     rope_freq_base: float = 0.0
     rope_freq_scale: float = 0.0
@@ -102,10 +103,7 @@ class Context:
         how = CompileOptions(p.progress, p.fuse and p.watch is None)
         self._sched = Scheduler([model.device], how, p.watch)
         self.memory = self._create_memory()
-        if p.flash_attn == "auto" and not self._can_run():
-            log.info("flash attention is off: %s cannot run it", model.device.name)
-            self.cparams = replace(self.cparams, flash_attn=False)
-            self.memory = self._create_memory()
+        self._resolve_fused_ops()
         self._reserve()
 
     @property
@@ -123,7 +121,7 @@ class Context:
             raise ContextError(f"type_v = {p.type_v} needs flash attention; use f16 or flash_attn")
         return create_memory(m.memory, m.hparams, self.cparams, m.device, *types, mtp=p.mtp)
 
-    def decode(self, tokens: Sequence[int] | I32 | Batch, logits: WhichOutputs = "last") -> F32:
+    def decode(self, tokens: Sequence[int] | I32 | Batch, logits: Wanted = "last") -> F32:
         """Advance the sequences of a batch. -> F32 [n, n_vocab], the rows in the batch's order
 
         tokens   ids that continue sequence 0, or a Batch
@@ -134,6 +132,7 @@ class Context:
         left them; those of a recurrent model are empty.
         """
         splitter = self._checked(tokens, logits)
+        self._apply_shift()
         mctx = self.memory.init_batch(splitter, self.cparams.n_ubatch, self.cparams.embeddings)
         cparams = self.cparams
         outputs = Outputs(splitter, cparams.embeddings_nextn_masked)
@@ -170,7 +169,7 @@ class Context:
         use[device]["compute"] = sum(self._sched.compute_sizes())
         return use
 
-    def _checked(self, tokens: Sequence[int] | I32 | Batch, logits: WhichOutputs) -> BatchSplitter:
+    def _checked(self, tokens: Sequence[int] | I32 | Batch, logits: Wanted) -> BatchSplitter:
         batch = tokens if isinstance(tokens, Batch) else Batch(tokens)
         if logits not in ("last", "all", "none"):
             raise ContextError(f'logits must be "last", "all" or "none", not {logits!r}')
@@ -186,6 +185,16 @@ class Context:
                 f" {splitter.n_tokens} tokens, n_ubatch = {cp.n_ubatch}"
             )
         return splitter
+
+    def _apply_shift(self) -> None:
+        """Rotate the cached keys whose positions were moved since."""
+        model, cparams = self.model, self.cparams
+        for kv in self.memory.kv_caches():
+            if kv.has_shift():
+                factors = None
+                if isinstance(model, HasRopeFactors):
+                    factors = model.rope_factors(cparams.n_ctx_seq)
+                shift_keys(kv, model.hparams, cparams, factors, model.device)
 
     def _process_ubatch(self, ubatch: UBatch, mctx: MemoryContext) -> GraphResult:
         mctx.apply()
@@ -226,11 +235,23 @@ class Context:
         """The largest graph for so many tokens: as if the memory were full."""
         n_seq_tokens = -(-n_tokens // n_seqs)
         ubatch = ubatch_reserve(n_seq_tokens, n_seqs, self.model.hparams.n_pos_per_embd)
-        return self.model.build(self._graph_params(ubatch, self.memory.init_full(), n_outputs))
+        return self.model.build(
+            self._graph_params(ubatch, self.memory.init_full(n_seqs), n_outputs)
+        )
 
-    def _can_run(self) -> bool:
-        graph = self._full_graph(self.cparams.n_seq_max, self.cparams.n_seq_max, 1).graph
-        return not any(self._sched.why_not(t) for t in graph.compute_nodes())
+    def _resolve_fused_ops(self) -> None:
+        """Where the caller left it open, do without the fused ops that the device cannot run."""
+        n_seqs, p = self.cparams.n_seq_max, self.params
+        fused = self._full_graph(n_seqs, n_seqs, n_seqs).fused
+        refused = {what for what, nodes in fused.items() if any(map(self._sched.why_not, nodes))}
+        if "flash_attn" in refused and p.flash_attn == "auto":
+            self.cparams = replace(self.cparams, flash_attn=False)
+            self.memory = self._create_memory()
+        if "delta_net" in refused and p.delta_net == "auto" and not self.cparams.n_rs_seq:
+            self.cparams = replace(self.cparams, delta_net="chunked")
+        if refused:
+            what = ", ".join(sorted(refused))
+            log.warning("%s cannot run these as one op: %s", self.model.device.name, what)
 
     def _reserve(self) -> None:
         """Compute buffers for the largest graphs, so that decode allocates nothing."""
@@ -257,6 +278,10 @@ def _cparams(model: Model, p: ContextParams) -> CParams:
         raise ContextError(f"n_ctx is {p.n_ctx}; it must be at least 1, or None for the model's")
     if p.flash_attn not in (True, False, "auto", "on", "off"):
         raise ContextError(f'flash_attn must be "auto", "on" or "off", not {p.flash_attn!r}')
+    if p.delta_net != "auto" and p.delta_net not in DELTA_NET_FORMS:
+        raise ContextError(
+            f"delta_net is {p.delta_net!r}; it must be auto or one of {', '.join(DELTA_NET_FORMS)}"
+        )
     if p.mtp and not model.load_mtp:
         raise ContextError("mtp needs a model with NextN layers, loaded with load_mtp=True")
     n_rs_seq = p.n_rs_seq
@@ -274,5 +299,7 @@ def _cparams(model: Model, p: ContextParams) -> CParams:
             f"n_ubatch = {cparams.n_ubatch} must be above n_rs_seq + 1 = {n_rs_seq + 1}"
         )
     return replace(
-        cparams, embeddings=p.embeddings, fused_gdn_ar=p.fused_gdn, fused_gdn_ch=p.fused_gdn
+        cparams,
+        embeddings=p.embeddings,
+        delta_net="fused" if p.delta_net == "auto" else p.delta_net,
     )

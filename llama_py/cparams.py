@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 
 from ggml_py.errors import ContextError
 from llama_py.batch import MAX_SEQ
 from llama_py.hparams import HParams
+
+# fused: as one op. Else one token is computed by the rule as written down, and many
+#   autoregressive: each by that rule;
+#   chunked: in chunks, each a triangular system (arXiv 2412.06464);
+#   blocks: in chunks of 64 with one gate per head or channel, whose scores are 4 x 4 blocks.
+DeltaNetForm = Literal["fused", "autoregressive", "chunked", "blocks"]
+DELTA_NET_FORMS: tuple[DeltaNetForm, ...] = get_args(DeltaNetForm)
 
 N_CTX_STEP = 256  # cells; the context size is rounded up to whole steps
 
@@ -21,7 +29,7 @@ class CParams:
     n_rs_seq           snapshots of the recurrent state kept for rolling back
     embeddings_nextn   also return the hidden state that feeds the NextN layer, of all tokens, or
                        with embeddings_nextn_masked of the tokens that are outputs
-    fused_gdn_ar, fused_gdn_ch   gated delta net as one op, for one token and for many
+    delta_net          how gated delta nets are computed, one of DELTA_NET_FORMS
     """
 
     n_ctx: int
@@ -43,8 +51,7 @@ class CParams:
     embeddings: bool = False
     embeddings_nextn: bool = False
     embeddings_nextn_masked: bool = False
-    fused_gdn_ar: bool = True
-    fused_gdn_ch: bool = True
+    delta_net: DeltaNetForm = "fused"
 
 
 def make_cparams(
@@ -82,7 +89,7 @@ def make_cparams(
     if hparams.rope_scaling_type == "none":
         scale = 1.0
     yarn = hparams.rope_scaling_type == "yarn"
-    attn_factor = _yarn_attn_factor(scale, hparams.rope_yarn_log_mul) if yarn else 1.0
+    attn_factor = _yarn_attn_factor(scale, hparams) if yarn else 1.0
     return CParams(
         n_ctx=n_ctx if kv_unified else n_ctx_seq * n_seq_max,
         n_ctx_seq=n_ctx_seq,
@@ -107,7 +114,7 @@ def _padded(n: int) -> int:
     return -(-n // N_CTX_STEP) * N_CTX_STEP
 
 
-def _yarn_attn_factor(freq_scale: float, log_mul: float) -> float:
+def _yarn_attn_factor(freq_scale: float, hparams: HParams) -> float:
     """The factor that makes ggml's YaRN scale attention as the model was trained with.
 
     ggml multiplies by 1 + 0.1 ln(factor) itself, so that is divided out. In float32, as llama.cpp.
@@ -119,5 +126,6 @@ def _yarn_attn_factor(freq_scale: float, log_mul: float) -> float:
     def mscale(mul: float) -> np.float32:
         return f32(1.0) if factor <= 1 else f32(0.1) * f32(mul) * log + f32(1.0)
 
-    wanted = mscale(1.0) / mscale(log_mul) if log_mul else mscale(1.0)
+    log_mul = hparams.rope_yarn_log_mul
+    wanted = mscale(hparams.rope_yarn_mscale) / (mscale(log_mul) if log_mul else f32(1.0))
     return float(wanted * (f32(1.0) / (f32(1.0) + f32(0.1) * log)))

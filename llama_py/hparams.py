@@ -138,6 +138,8 @@ class HParams:
     n_rot       channels of a head that RoPE turns
     rope_type   ggml's RoPE mode; ROPE_NONE if positions are not encoded
     n_embd_r, n_embd_s   floats of convolution state and of recurrent state, per recurrent layer
+    n_swa       how many tokens, itself included, a layer with is_swa sees
+    rope_offset channels of a cached key before those that RoPE turns
     """
 
     rope_type: ClassVar[int] = ROPE_NONE
@@ -149,12 +151,18 @@ class HParams:
         self.n_embd_s = 0
         self.rope_sections: tuple[int, ...] = (0, 0, 0, 0)
         self.attn_logit_softcap = 0.0
+        self.final_logit_softcap = 0.0
         self.max_alibi_bias = 0.0
+        self.n_swa = 0
+        self.rope_offset = 0
+        self.rope_freq_base_train_swa = 10000.0
+        self.rope_freq_scale_train_swa = 1.0
         self._load_sizes(keys)
         self._load_experts(keys)
         self._load_heads(keys)
         self._load_rope(keys)
         self.recurrent_layers = (False,) * self.n_layer_all
+        self.swa_layers = (False,) * self.n_layer_all
         self.load(keys)
 
     def load(self, keys: Keys) -> None:
@@ -182,6 +190,28 @@ class HParams:
         self.n_ff_exp = keys.uints("expert_feed_forward_length", self.n_layer_all, 0)[0]
         self.n_ff_exp = self.n_ff_exp or n_ff // n_used
         self.n_ff_shexp = keys.uint("expert_shared_feed_forward_length", 0) or n_ff
+
+    def load_swa(self, keys: Keys, n_pattern: int) -> None:
+        """Read the attention window and which layers have it: all but every n_pattern-th, unless
+        the file says otherwise."""
+        self.n_swa = keys.uint("attention.sliding_window", 0)
+        if self.n_swa == 0:
+            return
+        for key, size in (
+            ("attention.key_length", self.n_embd_head_k),
+            ("attention.value_length", self.n_embd_head_v),
+            ("rope.dimension_count", self.n_rot),
+        ):
+            if keys.uint(f"{key}_swa", size) != size:
+                raise keys.error(f"{key}_swa", f"it must be {key} = {size}")
+        self.rope_freq_base_train_swa = keys.number("rope.freq_base_swa", 10000.0)
+        n, key = self.n_layer, "attention.sliding_window_pattern"
+        if keys.count(f"{keys.arch}.{key}"):
+            self.swa_layers = keys.flags(key, self.n_layer_all)
+            return
+        every = keys.uint(key, n_pattern)
+        trunk = tuple(every == 0 or il % every < every - 1 for il in range(n))
+        self.swa_layers = trunk + self.swa_layers[n:]
 
     def need_one_head_size(self, keys: Keys) -> None:
         """Refuse a model without attention heads, or whose keys and values differ in size."""
@@ -215,6 +245,15 @@ class HParams:
     def is_recr(self, il: int) -> bool:
         """Whether layer il keeps a recurrent state instead of keys and values."""
         return self.recurrent_layers[il]
+
+    def is_swa(self, il: int) -> bool:
+        """Whether layer il sees only the last n_swa tokens."""
+        return self.swa_layers[il]
+
+    def kv_heads(self, il: int) -> tuple[int, int, int]:
+        """Heads, key size and value size that layer il caches of a token; value size 0 when the
+        values are the beginning of the keys."""
+        return self._n_head_kv[il], self.n_embd_head_k, self.n_embd_head_v
 
     @property
     def n_pos_per_embd(self) -> int:
@@ -311,3 +350,4 @@ class HParams:
         self.n_ctx_orig_yarn = keys.uint("rope.scaling.original_context_length", self.n_ctx_train)
         self.rope_attn_factor = keys.number("rope.scaling.attn_factor", 1.0)
         self.rope_yarn_log_mul = 0.0
+        self.rope_yarn_mscale = 1.0

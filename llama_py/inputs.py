@@ -8,8 +8,9 @@ context.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -86,6 +87,7 @@ class GraphResult:
     t_logits   [n_vocab, n_outputs]
     t_embd     [n_embd, n_outputs] what the head is applied to
     t_h_nextn  [n_embd, n_tokens or n_outputs] what seeds the NextN layer, where there is one
+    fused      nodes that could be other ones, by the field of CParams that decides
     """
 
     def __init__(self, params: GraphParams) -> None:
@@ -95,6 +97,7 @@ class GraphResult:
         self.t_logits: Tensor | None = None
         self.t_embd: Tensor | None = None
         self.t_h_nextn: Tensor | None = None
+        self.fused: defaultdict[str, list[Tensor]] = defaultdict(list)
 
     def add_input(self, inp: Input) -> Input:
         self.inputs.append(inp)
@@ -187,6 +190,25 @@ class InputPos:
         return self.pos.ne[0] == params.ubatch.n_tokens * self.n_pos
 
 
+class InputAttnTemp:
+    """A factor on the queries that grows slowly with the position (llm_graph_input_attn_temp).
+
+    1 + scale * ln(1 + floor(pos / length)); attn_scale F32 [1, 1, n_tokens]
+    """
+
+    def __init__(self, length: int, scale: float, n_tokens: int) -> None:
+        self.length = length
+        self.scale = scale
+        self.attn_scale = new_input("inp_attn_scale", F32, 1, 1, n_tokens)
+
+    def set_input(self, ubatch: UBatch) -> None:
+        steps = np.floor(ubatch.pos[: ubatch.n_tokens] / self.length)
+        _write(self.attn_scale, (np.log(steps + 1) * self.scale + 1).astype(np.float32))
+
+    def can_reuse(self, params: GraphParams) -> bool:
+        return self.attn_scale.ne[2] == params.ubatch.n_tokens
+
+
 class InputOutIds:
     """Which tokens of the ubatch are outputs (llm_graph_input_out_ids)."""
 
@@ -234,30 +256,20 @@ class RecurrentContext(Protocol):
     def s_copy(self, i: int) -> int: ...
 
 
-class InputAttnKV:
-    """Where keys and values are written, and the mask of what is seen (llm_graph_input_attn_kv)."""
+class InputAttnK:
+    """Where keys are written, and the mask of what is seen (llm_graph_input_attn_k)."""
 
     def __init__(self, params: GraphParams, mctx: KVContext) -> None:
-        ubatch, cparams = params.ubatch, params.cparams
         self.mctx = mctx
-        self.causal = cparams.causal_attn
-        self.k_idxs = mctx.build_input_k_idxs(ubatch)  # I64 [n_tokens]
-        self.v_idxs = mctx.build_input_v_idxs(ubatch)  # I64 [n_tokens] or one per element
-        mask_type = F16 if cparams.flash_attn else F32  # flash attention takes no other
+        self.causal = params.cparams.causal_attn
+        self.k_idxs = mctx.build_input_k_idxs(params.ubatch)  # I64 [n_tokens]
+        mask_type = F16 if params.cparams.flash_attn else F32  # flash attention takes no other
         self.kq_mask = new_input("attn_inp_kq_mask", mask_type, *_mask_ne(params, mctx))
-        self.k_rot = mctx.build_input_k_rot()  # rotations of heads, for quantized caches
-        self.v_rot = mctx.build_input_v_rot()
 
     def set_input(self, ubatch: UBatch) -> None:
-        if self.kq_mask.buffer is None:  # no layer attends
-            return
-        self.mctx.set_input_k_idxs(self.k_idxs, ubatch)
-        self.mctx.set_input_v_idxs(self.v_idxs, ubatch)
-        self.mctx.set_input_kq_mask(self.kq_mask, ubatch, self.causal)
-        if self.k_rot is not None:
-            self.mctx.set_input_k_rot(self.k_rot)
-        if self.v_rot is not None:
-            self.mctx.set_input_v_rot(self.v_rot)
+        if self.kq_mask.buffer is not None:  # else no layer attends
+            self.mctx.set_input_k_idxs(self.k_idxs, ubatch)
+            self.mctx.set_input_kq_mask(self.kq_mask, ubatch, self.causal)
 
     def can_reuse(self, params: GraphParams) -> bool:
         return self.rebind(params, params.mctx)
@@ -267,6 +279,43 @@ class InputAttnKV:
         self.mctx = mctx
         fits = self.k_idxs.ne[0] == params.ubatch.n_tokens
         return fits and self.kq_mask.ne == _mask_ne(params, mctx)
+
+
+class InputAttnKV(InputAttnK):
+    """And where values are written (llm_graph_input_attn_kv)."""
+
+    def __init__(self, params: GraphParams, mctx: KVContext) -> None:
+        super().__init__(params, mctx)
+        self.v_idxs = mctx.build_input_v_idxs(params.ubatch)  # I64 [n_tokens], or one per element
+        self.k_rot = mctx.build_input_k_rot()  # rotations of heads, for quantized caches
+        self.v_rot = mctx.build_input_v_rot()
+
+    def set_input(self, ubatch: UBatch) -> None:
+        super().set_input(ubatch)
+        if self.kq_mask.buffer is None:
+            return
+        self.mctx.set_input_v_idxs(self.v_idxs, ubatch)
+        if self.k_rot is not None:
+            self.mctx.set_input_k_rot(self.k_rot)
+        if self.v_rot is not None:
+            self.mctx.set_input_v_rot(self.v_rot)
+
+
+class InputAttnKVISWA:
+    """The same twice: for layers that see all tokens, and for those with a window
+    (llm_graph_input_attn_kv_iswa)."""
+
+    def __init__(self, params: GraphParams, mctx: Any) -> None:
+        self.base = InputAttnKV(params, mctx.get_base())
+        self.swa = InputAttnKV(params, mctx.get_swa())
+
+    def set_input(self, ubatch: UBatch) -> None:
+        self.base.set_input(ubatch)
+        self.swa.set_input(ubatch)
+
+    def can_reuse(self, params: GraphParams) -> bool:
+        fits = self.base.rebind(params, params.mctx.get_base())
+        return self.swa.rebind(params, params.mctx.get_swa()) and fits
 
 
 def _mask_ne(params: GraphParams, mctx: KVContext) -> tuple[int, int, int, int]:
@@ -308,10 +357,13 @@ class InputRS:
         )
 
 
-class InputMemHybrid:
+AttnInput = TypeVar("AttnInput", bound=InputAttnK)
+
+
+class InputMemHybrid(Generic[AttnInput]):
     """Inputs of a model that has both kinds of memory (llm_graph_input_mem_hybrid)."""
 
-    def __init__(self, attn: InputAttnKV, recr: InputRS) -> None:
+    def __init__(self, attn: AttnInput, recr: InputRS) -> None:
         self.attn = attn
         self.recr = recr
 

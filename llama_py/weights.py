@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ggml_py.backend import Device
 from ggml_py.errors import WeightsError
@@ -28,6 +28,7 @@ from llama_py.gguf_file import TensorInfo
 _MAX_LISTED = 10
 
 Progress = Callable[[int, int, str], None]
+Bias = Literal[False, True, "needed"]
 
 
 @dataclass(slots=True)
@@ -106,24 +107,28 @@ class WeightLoader:
         return t
 
     def linear(
-        self, stem: str, ne: tuple[int, ...], *, bias: bool = False, optional: bool = False
-    ) -> Linear | None:
+        self, stem: str, ne: tuple[int, ...], *, use: str = "", bias: Bias = False,
+        scaled: bool = True, optional: bool = False,
+    ) -> Linear | None:  # fmt: skip
         """`stem`.weight with `stem`.scale and, if the model knows one, `stem`.bias where there.
 
-        ne [n_in, n_out] is read by MUL_MAT, [n_in, n_out, n_expert] by MUL_MAT_ID.
+        use      the op that reads it: MUL_MAT for ne [n_in, n_out], MUL_MAT_ID with a third, n_expert
+        bias     "needed": it must be there
+        scaled   False: the scale is left out, as llama.cpp does in some of its graphs
         """
         if optional and not self.has(f"{stem}.weight"):
             return None
         experts = len(ne) > 2
-        linear = Linear(
-            self.tensor(f"{stem}.weight", *ne, use="MUL_MAT_ID" if experts else "MUL_MAT")
-        )
-        linear.scale = (
-            self._scale(stem, ne[2], "REPEAT") if experts else self._scale(stem, 1, "MUL")
-        )
+        use = use or ("MUL_MAT_ID" if experts else "MUL_MAT")
+        linear = Linear(self.tensor(f"{stem}.weight", *ne, use=use))
+        if scaled:
+            scale = (ne[2], "REPEAT") if experts else (1, "MUL")
+            linear.scale = self._scale(stem, *scale)
+        else:
+            self._skip(f"{stem}.scale", f"{stem}.input_scale")
         if bias:
-            use = "ADD_ID" if experts else "ADD"
-            linear.bias = self.optional(f"{stem}.bias", *ne[1:], use=use)
+            declare = self.tensor if bias == "needed" else self.optional
+            linear.bias = declare(f"{stem}.bias", *ne[1:], use="ADD_ID" if experts else "ADD")
         return linear
 
     def output(self, n_embd: int, n_vocab: int, bias: bool = False) -> Linear:
@@ -192,10 +197,12 @@ class WeightLoader:
         """Elements of the declared tensors."""
         return sum(math.prod(self.infos[name].ne) for name in self._declared)
 
+    def _skip(self, *names: str) -> None:
+        self._skipped.update(name for name in names if self.has(name))
+
     def _scale(self, stem: str, n: int, use: str) -> Tensor | None:
         # The scale of activations is for kernels that quantize them; no graph reads it.
-        if self.has(f"{stem}.input_scale"):
-            self._skipped.add(f"{stem}.input_scale")
+        self._skip(f"{stem}.input_scale")
         return self.optional(f"{stem}.scale", n, use=use)
 
     def _tie(self, name: str, use: str) -> Tensor:
@@ -232,36 +239,54 @@ class LayerLoader:
         """The weight that a normalised row is multiplied with."""
         self.tensor(f"{stem}.weight", n, use="MUL", optional=optional)
 
-    def matrix(self, stem: str, *ne: int, bias: bool = False, optional: bool = False) -> None:
+    def matrix(
+        self, stem: str, *ne: int, use: str = "", bias: Bias = False, scaled: bool = True,
+        optional: bool = False,
+    ) -> None:  # fmt: skip
         """A Linear: ne [n_in, n_out], of experts [n_in, n_out, n_expert]."""
         name = self.prefix + stem
-        self._set(stem, self.loader.linear(name, ne, bias=bias, optional=optional))
+        linear = self.loader.linear(
+            name, ne, use=use, bias=bias, scaled=scaled, optional=optional
+        )
+        self._set(stem, linear)
 
-    def qkv(self, n_embd: int, n_q: int, n_k: int, n_v: int) -> None:
+    def gated_ffn(
+        self, n_embd: int, n_ff: int, kind: str = "", *, scaled: bool = True, optional: bool = False
+    ) -> None:
+        """ffn_gate, ffn_up and ffn_down, of kind "", or "_shexp" for experts that see every token.
+
+        optional   all three may be missing, but no single one
+        """
+        optional = optional and not self.has(f"ffn_up{kind}.weight")
+        self.matrix(f"ffn_gate{kind}", n_embd, n_ff, scaled=scaled, optional=optional)
+        self.matrix(f"ffn_up{kind}", n_embd, n_ff, scaled=scaled, optional=optional)
+        self.matrix(f"ffn_down{kind}", n_ff, n_embd, scaled=scaled, optional=optional)
+
+    def qkv(self, n_embd: int, n_q: int, n_k: int, n_v: int, *, scaled: bool = True) -> None:
         """Query, key and value projections: attn_qkv, or attn_q, attn_k and attn_v; biases optional
         (llama-model.cpp:create_tensor_qkv)."""
         sizes = {"attn_q": n_q, "attn_k": n_k, "attn_v": n_v}
         fused = self.has("attn_qkv.weight")
         self._set("attn_qkv", None)
         if fused:
-            self.matrix("attn_qkv", n_embd, n_q + n_k + n_v, bias=True)
+            self.matrix("attn_qkv", n_embd, n_q + n_k + n_v, bias=True, scaled=scaled)
         for stem, n in sizes.items():
             if fused and not self.has("attn_qkv.bias"):
                 # Old files have one matrix but three biases.
                 self.tensor(f"{stem}.bias", n, use="CONCAT", optional=True)
             elif not fused:
-                self.matrix(stem, n_embd, n, bias=True)
+                self.matrix(stem, n_embd, n, bias=True, scaled=scaled)
 
-    def gate_up_exps(self, n_embd: int, n_ff: int, n_expert: int) -> None:
+    def gate_up_exps(self, n_embd: int, n_ff: int, n_expert: int, *, scaled: bool = True) -> None:
         """Gate and up projections of the experts, in one tensor or in two
         (llama-model.cpp:create_tensor_gate_up_exps)."""
         merged = self.has("ffn_gate_up_exps.weight")
         self._set("ffn_gate_up_exps", None)
         if merged:
-            self.matrix("ffn_gate_up_exps", n_embd, 2 * n_ff, n_expert)
+            self.matrix("ffn_gate_up_exps", n_embd, 2 * n_ff, n_expert, scaled=scaled)
         else:
-            self.matrix("ffn_gate_exps", n_embd, n_ff, n_expert)
-            self.matrix("ffn_up_exps", n_embd, n_ff, n_expert)
+            self.matrix("ffn_gate_exps", n_embd, n_ff, n_expert, scaled=scaled)
+            self.matrix("ffn_up_exps", n_embd, n_ff, n_expert, scaled=scaled)
 
     def _set(self, stem: str, value: Tensor | Linear | None) -> None:
         setattr(self.values, stem.replace(".", "_"), value)

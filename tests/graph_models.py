@@ -15,7 +15,7 @@ import numpy as np
 from ggml_py.null import NullDevice
 from ggml_py.types import BY_NAME, F16
 from llama_py.batch import Batch, BatchSplitter
-from llama_py.cparams import CParams, make_cparams
+from llama_py.cparams import CParams, DeltaNetForm, make_cparams
 from llama_py.gguf_file import TensorInfo
 from llama_py.inputs import GraphParams, GraphResult
 from llama_py.memory import create_memory
@@ -92,13 +92,14 @@ def params_for(model: Model, memory: Any, batch: Batch, cparams: CParams) -> Ite
 
 
 def run(
-    model: Model, n_prompt: int, *, fused: bool = True, n_rs_seq: int = 0, flash_attn: bool = True
-) -> list[GraphResult]:
+    model: Model, n_prompt: int, *, delta_net: DeltaNetForm = "fused", n_rs_seq: int = 0,
+    flash_attn: bool = True,
+) -> list[GraphResult]:  # fmt: skip
     """The graphs of a prompt and of one more token."""
     cparams = make_cparams(
         model.hparams, n_ctx=256, n_ubatch=256, n_rs_seq=n_rs_seq, flash_attn=flash_attn
     )
-    cparams = replace(cparams, fused_gdn_ar=fused, fused_gdn_ch=fused)
+    cparams = replace(cparams, delta_net=delta_net)
     memory = memory_for(model, cparams)
     batches = (Batch(tokens=[1] * n_prompt), Batch(tokens=[1]))
     return [

@@ -5,6 +5,8 @@ Numba is imported when the first kernel is compiled. To look at the result: `opt
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -36,6 +38,18 @@ def _flags() -> Any:
     return flags
 
 
+@contextmanager
+def _unoptimised() -> Iterator[None]:
+    """Numba optimises every helper by itself; ours are inlined and optimised once, as a whole."""
+    config: Any = import_module("numba.core.config")
+    level = config.OPT
+    config.OPT = type(level)(0)
+    try:
+        yield
+    finally:
+        config.OPT = level
+
+
 def _lower(kernel: Kernel) -> Any:
     """The kernel as one LLVM module: a C function that calls what Numba made of the Python one."""
     from llvmlite import ir
@@ -48,7 +62,7 @@ def _lower(kernel: Kernel) -> Any:
     lowering.refresh()
     arguments = (types.int64,) * 3
     word = ir.IntType(64)
-    with global_compiler_lock:
+    with global_compiler_lock, _unoptimised():
         compiled = import_module("numba.core.compiler").compile_extra(
             typing, lowering, kernel.function, arguments, types.void, _flags(), {}
         )

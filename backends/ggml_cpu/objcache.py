@@ -51,6 +51,7 @@ def _objects(kernels: dict[str, Kernel], progress: Progress | None) -> dict[str,
     found = {file: store.read(directory / file) for file in kernels}
     missing = [kernels[file] for file, code in found.items() if code is None]
     if missing:
+        directory = store.writable_directory()
         compile_kernels(missing, directory, progress)
         found |= {file: store.read(directory / file) for file in map(store.file_name, missing)}
     lost = [kernels[file].name for file, code in found.items() if code is None]

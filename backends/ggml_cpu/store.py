@@ -7,6 +7,7 @@ recompiles exactly the kernels it changes. `LLAMA_PY_CACHE` puts the cache elsew
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -15,6 +16,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -138,19 +140,26 @@ def _temporary() -> tempfile.TemporaryDirectory[str]:
 
 
 def directory() -> Path:
-    """This environment's directory, made if need be; a temporary one where that is not possible."""
+    """This environment's directory, which need not exist; marked as used today."""
     path = _root() / "cpu" / environment()
+    with suppress(OSError):
+        os.utime(path)
+    return path
+
+
+def writable_directory() -> Path:
+    """The same, made if need be; a temporary one where nothing can be written there."""
+    path = directory()
     try:
         if not path.is_dir():
-            path.mkdir(parents=True)
+            path.mkdir(parents=True, exist_ok=True)
             _remove_unused(path.parent)
-        os.utime(path)
         if not os.access(path, os.W_OK):
-            raise PermissionError(f"{path} is not writable")
+            raise PermissionError(errno.EACCES, "no permission to write")
     except OSError as error:
         warnings.warn(
-            f"compiled kernels cannot be kept in {path} ({error.strerror or error}); every start "
-            "will compile them again. Set LLAMA_PY_CACHE to a writable directory",
+            f"compiled kernels cannot be kept in {path} ({error.strerror}); every start will "
+            "compile them again. Set LLAMA_PY_CACHE to a writable directory",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -162,8 +171,9 @@ def _remove_unused(parent: Path) -> None:
     """Delete the directories of environments not used for UNUSED_DAYS."""
     oldest = time.time() - UNUSED_DAYS * 86400
     for path in parent.iterdir():
-        if path.is_dir() and path.stat().st_mtime < oldest:
-            shutil.rmtree(path, ignore_errors=True)
+        with suppress(OSError):  # another process may be doing the same
+            if path.stat().st_mtime < oldest:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def file_name(kernel: Kernel) -> str:

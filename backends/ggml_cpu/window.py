@@ -72,30 +72,45 @@ class Window:
         return users[0] if len(users) == 1 and self.private(i, users) else -1
 
     def merge(
-        self, members: Sequence[int], at: int, step: Step, aliases: Sequence[Tensor] = ()
+        self,
+        members: Sequence[int],
+        at: int,
+        step: Step,
+        *,
+        aliases: Sequence[Tensor] = (),
+        writes: Sequence[Tensor] = (),
+        in_place: Sequence[Tensor] = (),
     ) -> bool:
         """Run `step` in the place of `at` instead of the members, if that changes no result.
 
-        It does not if no other step from the first member on writes what the new one reads or
-        reads what it writes, and its result is apart from its operands, or exactly one of them,
-        or at the same address as one of `aliases` (the kernel can work in place there). Members
-        whose results others still read are kept.
+        aliases   operands the result may share the address of
+        writes    operands that are also written, earlier than their own step did
+        in_place  operands that may overlap what is written: the kernel takes care
+
+        Nothing changes if no other step from the first member on writes what the new one reads,
+        none up to the last member touches what is written early, and results are apart from the
+        operands or exactly one of them. Members whose results others still read are kept.
         """
         first, last = min(members), max(members)
-        others = [s for i, s in enumerate(self.steps[first:last], first) if s and i not in members]
-        sources = [t for t in step.operands[1:] if t is not None and not t.is_empty()]
+        others = [(i, s) for i in range(first, last) if (s := self.steps[i]) and i not in members]
         dst = step.operands[0]
         assert dst is not None
-        if any(overlap(o.node, t) for o in others for t in (dst, *sources)):
-            return False
-        if any(overlap(s, dst) for o in others for s in o.node.src if s is not None and s.buffer):
-            return False
-        for t in sources:
+        sources = [t for t in step.operands[1:] if t is not None and not t.is_empty()]
+        read = [t for t in sources if not any(t is w for w in writes)]
+        for i, o in others:
+            touched = [t for t in (o.node, *o.node.src) if t is not None and t.buffer is not None]
+            if i < at and any(overlap(o.node, t) for t in read):
+                return False
+            if i > at and any(overlap(t, w) for t in touched for w in (*writes, dst)):
+                return False
+        for t in read:
             exact = same_bytes(dst, t) or (t in aliases and address(t) == address(dst))
             if overlap(dst, t) and not exact:
                 return False
+            if t not in in_place and any(overlap(w, t) for w in writes):
+                return False
         for i in members:
-            if i == at or self.private(i, members):
+            if i == at or i > at or self.private(i, members):
                 self.steps[i] = None
         self.steps[at] = step
         for t in sources:

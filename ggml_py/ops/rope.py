@@ -20,21 +20,22 @@ _PARAMS = (
 def rope_ext(
     a: Tensor, pos: Tensor, freq_factors: Tensor | None, n_dims: int, mode: int, n_ctx_orig: int,
     freq_base: float, freq_scale: float, ext_factor: float, attn_factor: float, beta_fast: float,
-    beta_slow: float, sections: Sequence[int] = (0, 0, 0, 0),
+    beta_slow: float, sections: Sequence[int] = (0, 0, 0, 0), n_offs: int = 0,
 ) -> Tensor:  # fmt: skip
     """Rotate pairs of channels by position-dependent angles (ggml.c:ggml_rope_ext).
 
     a [d, H, T, B]; pos I32 [T], or [4 T] section by section for the multi-axis modes;
     freq_factors F32 [>= n_dims / 2]. Pairs are (2i, 2i+1) in mode NORMAL, (i, i + n_dims/2)
-    otherwise; channels from n_dims on are copied. ext_factor, attn_factor and the betas are YaRN's
+    otherwise, counted from channel n_offs (ggml.c:ggml_rope_set_offset); the channels outside of
+    these n_dims are copied. ext_factor, attn_factor and the betas are YaRN's
     (arXiv 2309.00071).
     """
     per_token = 4 if mode & MROPE else 1
     require(pos.type is I32 and pos.n_elements == pos.ne[0] == per_token * a.ne[2],
             f"rope: pos must be i32 with {per_token} per token", a, pos)  # fmt: skip
     require(
-        0 < n_dims <= a.ne[0] and n_dims % 2 == 0,
-        f"rope: n_dims = {n_dims} must be even and within a row",
+        0 < n_dims <= a.ne[0] - n_offs and n_dims % 2 == 0 and n_offs >= 0,
+        f"rope: n_dims = {n_dims} must be even and, from n_offs = {n_offs} on, within a row",
         a,
     )
     if freq_factors is not None:
@@ -42,7 +43,7 @@ def rope_ext(
                 "rope: freq_factors must be f32 with n_dims / 2 elements", freq_factors)  # fmt: skip
     turns = tuple(sections)[:4] if mode & MROPE else (0, 0, 0, 0)
     yarn = (ext_factor, attn_factor, beta_fast, beta_slow)
-    params = (n_dims, mode, n_ctx_orig, freq_base, freq_scale, *yarn, *turns, 0)
+    params = (n_dims, mode, n_ctx_orig, freq_base, freq_scale, *yarn, *turns, n_offs)
     src = (a, pos) if freq_factors is None else (a, pos, freq_factors)
     return node("ROPE", a.type, a.ne, *src, params=params)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ggml_py.backend import Buffer, Bytes, Device
 from ggml_py.errors import AllocError
 from ggml_py.tensor import Tensor
 from llama_py.batch import BatchSplitter, UBatch
 from llama_py.memory.io import StateReader, StateWriter
+
+if TYPE_CHECKING:
+    from llama_py.memory.kv import KVCache
 
 
 class MemoryContext(Protocol):
@@ -37,8 +40,9 @@ class Memory(Protocol):
     ) -> MemoryContext:
         """Split a batch and find a place for all of it; ContextError and no change if none."""
 
-    def init_full(self) -> MemoryContext:
-        """As if the memory were full: for graphs that are only measured."""
+    def init_full(self, n_seqs: int | None = None) -> MemoryContext:
+        """As if the memory were full, for graphs of n_seqs sequences (None: all) that are only
+        measured."""
 
     def discard(self, ubatch: UBatch) -> list[int]:
         """Forget a ubatch that was applied but not computed. Returns the sequences that had to be
@@ -67,6 +71,9 @@ class Memory(Protocol):
 
     def seq_pos_max(self, seq_id: int) -> int:
         """Largest position of a sequence; -1 if it is empty."""
+
+    def kv_caches(self) -> list[KVCache]:
+        """The attention caches it has."""
 
     def memory_breakdown(self) -> dict[str, int]:
         """Bytes by device name."""

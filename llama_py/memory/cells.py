@@ -15,17 +15,6 @@ Bools = npt.NDArray[np.bool_]
 END = 2**31 - 1  # one past any position
 
 
-def masked_swa(n_swa: int, swa_type: str, p0: I32, p1: int | I32) -> Bools:
-    """Whether a token at p1 is too far from a cell at p0 to see it (llama-hparams.h)."""
-    if swa_type == "standard":
-        return np.asarray(p1 - p0 >= n_swa)
-    if swa_type == "chunked":
-        return np.asarray(p0 < p1 // n_swa * n_swa)
-    if swa_type == "symmetric":
-        return np.asarray(abs(p1 - p0) > n_swa // 2)
-    return np.zeros(np.broadcast_shapes(np.shape(p0), np.shape(p1)), np.bool_)
-
-
 class KVCells:
     """Cells of one stream, as arrays over the cells.
 
@@ -85,14 +74,14 @@ class KVCells:
             self._range[seq_id] = found
         return found
 
-    def usable(self, n_swa: int, swa_type: str) -> Bools:
-        """Cells a token may take: empty, or held by one sequence that is past seeing it."""
+    def usable(self, n_swa: int) -> Bools:
+        """Cells a token may take: empty, or held by one sequence whose window is past it."""
         free = self.pos < 0
-        if swa_type != "none":
+        if n_swa:
             single = self.n_seq == 1
             for s in np.flatnonzero(self.seq.any(1)):
-                after = self.pos_range(int(s))[1] + 1
-                free |= single & self.seq[s] & masked_swa(n_swa, swa_type, self.pos, after)
+                following = self.pos_range(int(s))[1] + 1
+                free |= single & self.seq[s] & (following - self.pos >= n_swa)
         return free
 
     def place(self, cells: Indices, pos: I32, by_seq: Iterable[tuple[int, Index]]) -> None:

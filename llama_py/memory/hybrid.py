@@ -6,7 +6,6 @@ from ggml_py.errors import ContextError
 from llama_py.batch import BatchSplitter, UBatch
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv import KVCache, KVCacheContext
-from llama_py.memory.kv_slots import SlotInfo
 from llama_py.memory.recurrent import RecurrentContext, RecurrentMemory
 
 
@@ -23,10 +22,11 @@ class HybridMemory:
         unified = self.attn.n_stream == 1
         ubatches = self.recr.split(splitter, n_ubatch, embd_all, sequential=not unified)
         self.recr.prepare(ubatches)
-        return HybridContext(self, self.attn.prepare(ubatches), ubatches)
+        attn = KVCacheContext(self.attn, self.attn.prepare(ubatches), ubatches)
+        return HybridContext(attn, RecurrentContext(self.recr, ubatches))
 
-    def init_full(self) -> HybridContext:
-        return HybridContext(self, [], [], full=True)
+    def init_full(self, n_seqs: int | None = None) -> HybridContext:
+        return HybridContext(self.attn.init_full(n_seqs), self.recr.init_full(n_seqs))
 
     def discard(self, ubatch: UBatch) -> list[int]:
         lost = self.recr.discard(ubatch)
@@ -64,6 +64,9 @@ class HybridMemory:
     def seq_pos_max(self, seq_id: int) -> int:
         return min(self.attn.seq_pos_max(seq_id), self.recr.seq_pos_max(seq_id))
 
+    def kv_caches(self) -> list[KVCache]:
+        return [self.attn]
+
     def memory_breakdown(self) -> dict[str, int]:
         sizes = self.attn.memory_breakdown()
         for name, size in self.recr.memory_breakdown().items():
@@ -92,16 +95,9 @@ class HybridMemory:
 class HybridContext:
     """A batch's ubatches in both memories (llama_memory_hybrid_context)."""
 
-    def __init__(
-        self, mem: HybridMemory, places: list[SlotInfo], ubatches: list[UBatch],
-        full: bool = False,
-    ) -> None:  # fmt: skip
-        if full:
-            self.attn = mem.attn.init_full()
-            self.recr = mem.recr.init_full()
-        else:
-            self.attn = KVCacheContext(mem.attn, places, ubatches)
-            self.recr = RecurrentContext(mem.recr, ubatches)
+    def __init__(self, attn: KVCacheContext, recr: RecurrentContext) -> None:
+        self.attn = attn
+        self.recr = recr
 
     def next(self) -> bool:
         self.attn.next()

@@ -12,7 +12,7 @@ from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import F16, I64, GGMLType
 from llama_py.batch import I32, BatchSplitter, Index, UBatch
 from llama_py.memory.base import sizes_by_device
-from llama_py.memory.cells import Bools, Indices, KVCells, masked_swa
+from llama_py.memory.cells import Bools, Indices, KVCells
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv_rot import Rotation
 from llama_py.memory.kv_slots import KVSlots, SlotInfo
@@ -31,10 +31,12 @@ class KVCache(KVSlots):
     def __init__(
         self, layers: Sequence[KVLayer], *, kv_size: int, n_seq_max: int, unified: bool,
         type_k: GGMLType = F16, type_v: GGMLType = F16, v_trans: bool = False, n_pos: int = 1,
-        n_swa: int = 0, swa_type: str = "none",
+        n_swa: int = 0,
     ) -> None:  # fmt: skip
-        super().__init__(kv_size, n_seq_max, unified, n_pos, n_swa, swa_type)
-        self.tensors = KVTensors(layers, kv_size, self.n_stream, type_k, type_v, v_trans)
+        # tensors first: they are refused if they are too large for the device
+        n_stream = 1 if unified else n_seq_max
+        self.tensors = KVTensors(layers, kv_size, n_stream, type_k, type_v, v_trans)
+        super().__init__(kv_size, n_seq_max, unified, n_pos, n_swa)
         self.rotation = Rotation(layers, type_k, type_v)
 
     def init_batch(
@@ -51,8 +53,8 @@ class KVCache(KVSlots):
                 return KVCacheContext(self, self.prepare(ubatches), ubatches)
             ubatches.append(ubatch)
 
-    def init_full(self) -> KVCacheContext:
-        streams = list(range(self.n_stream))
+    def init_full(self, n_seqs: int | None = None) -> KVCacheContext:
+        streams = list(range(min(self.n_stream, n_seqs or self.n_stream)))
         return KVCacheContext(self, [SlotInfo(streams, [])], [])
 
     def get_n_kv(self, place: SlotInfo) -> int:
@@ -63,6 +65,11 @@ class KVCache(KVSlots):
     def copy_stream(self, src: int, dst: int) -> None:
         self.tensors.copy_stream(src, dst)
 
+    def check_shift(self, what: str) -> None:
+        super().check_shift(what)
+        if self.tensors.type_k.block_size > 1:
+            raise ContextError(f"{what}: {self.tensors.type_k} keys cannot be moved; use f16")
+
     def clear(self, data: bool = True) -> None:
         for cells in self.cells:
             cells.reset()
@@ -70,6 +77,9 @@ class KVCache(KVSlots):
         if data:
             for _, buffer in self.tensors.buffers:
                 buffer.clear()
+
+    def kv_caches(self) -> list[KVCache]:
+        return [self]
 
     def memory_breakdown(self) -> dict[str, int]:
         return sizes_by_device(self.tensors.buffers)
@@ -95,9 +105,8 @@ class KVCache(KVSlots):
         if seq_id < 0:
             return np.flatnonzero(cells.pos >= 0)
         mine = cells.seq[seq_id].copy()
-        if self.swa_type != "none":
-            last = cells.pos_range(seq_id)[1]
-            mine &= ~masked_swa(self.n_swa, self.swa_type, cells.pos, last)
+        if self.n_swa:
+            mine &= cells.pos_range(seq_id)[1] - cells.pos < self.n_swa
         return np.flatnonzero(mine)
 
     def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
@@ -214,7 +223,7 @@ class KVCacheContext:
 
     def set_input_kq_mask(self, dst: Tensor, ubatch: UBatch, causal: bool) -> None:
         """[n_kv, n_tokens / n_stream, 1, n_stream], 0 or -inf."""
-        rule = MaskRule(causal, self.kv.n_swa, self.kv.swa_type)
+        rule = MaskRule(causal, self.kv.n_swa)
         streams = [self.kv.cells[s] for s in self.place.strm]
         set_tensor(dst, kq_mask(rule, dst.type is F16, dst.ne[0], ubatch, streams))
 

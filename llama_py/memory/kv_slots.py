@@ -37,19 +37,17 @@ class KVSlots:
     """The cells of a KV cache, without their keys and values.
 
     unified   all sequences share one stream of kv_size cells; else each has a stream of its own
-    n_swa, swa_type   how far back a token sees; cells out of sight of all to come are reused
+    n_swa     how far back a token sees, 0 for all; cells out of sight of all to come are reused
     """
 
     def __init__(
         self, kv_size: int, n_seq_max: int, unified: bool, n_pos: int = 1, n_swa: int = 0,
-        swa_type: str = "none",
     ) -> None:  # fmt: skip
         self.kv_size = kv_size
         self.n_seq_max = n_seq_max
         self.n_stream = 1 if unified else n_seq_max
         self.n_pos = n_pos
         self.n_swa = n_swa
-        self.swa_type = swa_type
         self.cells = [KVCells(kv_size, n_seq_max, n_pos >= 3) for _ in range(self.n_stream)]
         self.heads = [0] * self.n_stream
 
@@ -114,7 +112,7 @@ class KVSlots:
         end = head + n
         if end <= cells.size and not (cells.pos[head:end] >= 0).any():
             return np.arange(head, end)
-        usable = np.flatnonzero(cells.usable(self.n_swa, self.swa_type))
+        usable = np.flatnonzero(cells.usable(self.n_swa))
         split = int(np.searchsorted(usable, head))
         found: Indices = np.concatenate((usable[split:], usable[:split]))[:n]
         return found if found.size == n else None
@@ -126,7 +124,7 @@ class KVSlots:
         for s, (stream, idx) in enumerate(zip(place.strm, place.idxs, strict=True)):
             cells = self.cells[stream]
             part = slice(s * n, (s + 1) * n)
-            if self.swa_type != "none":
+            if self.n_swa:
                 self._overwrite(cells, idx)
             if self.n_stream == 1:
                 cells.place(idx, pos, ubatch.by_seq())
@@ -185,25 +183,30 @@ class KVSlots:
         self.heads[to_stream] = self.heads[from_stream]
 
     def seq_keep(self, seq_id: int) -> None:
-        stream = self.stream_of(seq_id)
-        self._lower_head(stream, self.cells[stream].seq_keep(seq_id))
+        mine = self.stream_of(seq_id)
+        self._lower_head(mine, self.cells[mine].seq_keep(seq_id))
+        for stream, cells in enumerate(self.cells):
+            if stream != mine:
+                cells.reset()
+                self.heads[stream] = 0
 
     def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
         stream = self.stream_of(seq_id)
-        self._check_shift("seq_add")
+        self.check_shift("seq_add")
         if delta:
             gone = self.cells[stream].pos_add(seq_id, *span(p0, p1), delta)
             self.heads[stream] = int(gone[0]) if gone.size else 0
 
     def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
         stream = self.stream_of(seq_id)
-        self._check_shift("seq_div")
+        self.check_shift("seq_div")
         if d < 1:
             raise ContextError(f"seq_div: d must be at least 1, got {d}")
         if d != 1:
             self.cells[stream].pos_div(seq_id, *span(p0, p1), d)
 
-    def _check_shift(self, what: str) -> None:
+    def check_shift(self, what: str) -> None:
+        """ContextError if positions cannot be moved."""
         if self.n_pos > 1:
             raise ContextError(f"{what}: {self.n_pos} positions per token cannot be moved")
 

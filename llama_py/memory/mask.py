@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llama_py.batch import I32, UBatch
-from llama_py.memory.cells import Bools, KVCells, masked_swa
+from llama_py.memory.cells import Bools, KVCells
 
 _F16 = (np.uint16(0), np.uint16(0xFC00))  # 0 and -inf as bits
 _F32 = (np.float32(0), np.float32(-np.inf))
@@ -17,11 +17,11 @@ _F32 = (np.float32(0), np.float32(-np.inf))
 
 @dataclass(frozen=True, slots=True)
 class MaskRule:
-    """What hides a cell of the same sequence from a token."""
+    """What hides a cell of the same sequence from a token: later positions, and with n_swa those
+    so far back."""
 
     causal: bool
     n_swa: int
-    swa_type: str
 
     def visible(self, cells: KVCells, which: Any, ubatch: UBatch, token: Any) -> Bools:
         """Whether `token` (an index, or indices [n, 1]) sees the cells `which`, sequences aside."""
@@ -31,8 +31,8 @@ class MaskRule:
         if self.causal and ubatch.is_pos_2d and cells.xy is not None:
             n = ubatch.n_tokens
             seen = seen & ~((p0 == p1) & _after(cells.xy[:, which], ubatch.pos, token, n))
-        if self.swa_type != "none":
-            seen = seen & ~masked_swa(self.n_swa, self.swa_type, p0, p1)
+        if self.n_swa:
+            seen = seen & (p1 - p0 < self.n_swa)
         return np.asarray(seen)
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +17,9 @@ from llama_py.memory.base import allocate, read_part, sizes_by_device, write_par
 from llama_py.memory.cells import END
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.recurrent_slots import RecurrentSlots
+
+if TYPE_CHECKING:
+    from llama_py.memory.kv import KVCache
 
 
 class RecurrentMemory(RecurrentSlots):
@@ -57,7 +61,7 @@ class RecurrentMemory(RecurrentSlots):
         self.prepare(ubatches)
         return RecurrentContext(self, ubatches)
 
-    def init_full(self) -> RecurrentContext:
+    def init_full(self, n_seqs: int | None = None) -> RecurrentContext:
         return RecurrentContext(self, [], full=True)
 
     def split(
@@ -85,6 +89,9 @@ class RecurrentMemory(RecurrentSlots):
         """The graph zeroes row rs_z by a product, which keeps NaN: so its bytes are cleared."""
         for t in self.tensors():
             write_part(t, row * t.nb[1], np.zeros(t.nb[1], np.uint8))
+
+    def kv_caches(self) -> list[KVCache]:
+        return []
 
     def memory_breakdown(self) -> dict[str, int]:
         return sizes_by_device(self.buffers)

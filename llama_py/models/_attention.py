@@ -19,10 +19,11 @@ from ggml_py.ops import (
     tanh,
     transpose,
     view,
+    view_4d,
 )
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32
-from llama_py.inputs import InputAttnKV
+from llama_py.inputs import InputAttnK, InputAttnKV, InputAttnKVISWA
 from llama_py.models._graph import GraphContext
 from llama_py.weights import Layer, Linear
 
@@ -44,15 +45,33 @@ class Attention(GraphContext):
     def build_attn_inp_kv(self) -> InputAttnKV:
         return self.res.add_input(InputAttnKV(self.params, self.mctx))
 
+    def build_attn_inp_k(self) -> InputAttnK:
+        return self.res.add_input(InputAttnK(self.params, self.mctx))
+
+    def build_attn_inp_kv_iswa(self) -> InputAttnKVISWA:
+        return self.res.add_input(InputAttnKVISWA(self.params, self.mctx))
+
     def build_rope(
-        self, cur: Tensor, inp_pos: Tensor, freq_factors: Tensor | None = None
+        self,
+        cur: Tensor,
+        inp_pos: Tensor,
+        freq_factors: Tensor | None = None,
+        *,
+        swa: bool = False,
+        offset: int = 0,
     ) -> Tensor:
-        """Rotate the first n_rot channels of each head by its token's position. [d, H, n_tokens]"""
+        """Rotate n_rot channels of each head, from `offset` on, by its token's position.
+
+        swa  at the frequencies of layers with a window. [d, H, n_tokens] -> the same
+        """
         hp, cp = self.hparams, self.cparams
+        freq = cp.rope_freq_base, cp.rope_freq_scale
+        if swa:
+            freq = hp.rope_freq_base_train_swa, hp.rope_freq_scale_train_swa
         return rope_ext(
-            cur, inp_pos, freq_factors, hp.n_rot, hp.rope_type, cp.n_ctx_orig_yarn,
-            cp.rope_freq_base, cp.rope_freq_scale, cp.yarn_ext_factor, cp.yarn_attn_factor,
-            cp.yarn_beta_fast, cp.yarn_beta_slow, hp.rope_sections,
+            cur, inp_pos, freq_factors, hp.n_rot, hp.rope_type, cp.n_ctx_orig_yarn, *freq,
+            cp.yarn_ext_factor, cp.yarn_attn_factor, cp.yarn_beta_fast, cp.yarn_beta_slow,
+            hp.rope_sections, offset,
         )  # fmt: skip
 
     def build_qkv(
@@ -124,7 +143,7 @@ class Attention(GraphContext):
 
     def build_attn(
         self,
-        inp: InputAttnKV,
+        inp: InputAttnKV | InputAttnKVISWA,
         wo: Linear | None,
         qkv: QKV,
         il: int,
@@ -136,14 +155,14 @@ class Attention(GraphContext):
 
         -> [n_embd, n_tokens], without wo [d_v * n_head, n_tokens]
         """
+        k_first = isinstance(inp, InputAttnKVISWA)
+        if isinstance(inp, InputAttnKVISWA):
+            inp = inp.swa if self.hparams.is_swa(il) else inp.base
         if inp.k_rot is not None:
             qkv = qkv._replace(q=rotate(qkv.q, inp.k_rot), k=rotate(qkv.k, inp.k_rot))
         if inp.v_rot is not None:
             qkv = qkv._replace(v=rotate(qkv.v, inp.v_rot))
-        # Together, so that nothing else comes between; k last, next to where it is stored.
-        self.expand(qkv.q)
-        self.expand(qkv.v)
-        self.expand(qkv.k)
+        self._expand_together(qkv, k_first)
         self.expand(inp.mctx.cpy_k(qkv.k, inp.k_idxs, il))
         self.expand(inp.mctx.cpy_v(qkv.v, inp.v_idxs, il))
         k, v = inp.mctx.get_k(il), inp.mctx.get_v(il)
@@ -151,11 +170,37 @@ class Attention(GraphContext):
         self.cb(cur, "kqv_out", il)
         if inp.v_rot is not None:
             cur = rotate(cur, inp.v_rot)  # its own inverse
-        if wo is not None:
-            cur = self.build_mm(wo, cur)
-            if wo.bias is not None:
-                cur = add(cur, wo.bias)
-        return cur
+        return self._project(wo, cur)
+
+    def build_attn_k(
+        self,
+        inp: InputAttnK,
+        wo: Linear | None,
+        qkv: QKV,
+        il: int,
+        *,
+        kq_scale: float,
+        v_mla: Tensor,
+    ) -> Tensor:
+        """build_attn with a cache of keys only: the values are their first d_v channels, which
+        v_mla unpacks (see build_attn_mha)."""
+        self._expand_together(qkv)
+        self.expand(inp.mctx.cpy_k(qkv.k, inp.k_idxs, il))
+        k = inp.mctx.get_k(il)
+        v = view_4d(k, qkv.v.ne[0], *k.ne[1:], *k.nb[1:], 0)
+        cur = self.build_attn_mha(qkv.q, k, v, inp.kq_mask, il, kq_scale=kq_scale, v_mla=v_mla)
+        return self._project(wo, self.cb(cur, "kqv_out", il))
+
+    def _expand_together(self, qkv: QKV, k_first: bool = False) -> None:
+        """Nothing else comes between; k is last, next to where it is stored, unless k_first."""
+        for t in (qkv.q, qkv.k, qkv.v) if k_first else (qkv.q, qkv.v, qkv.k):
+            self.expand(t)
+
+    def _project(self, wo: Linear | None, cur: Tensor) -> Tensor:
+        if wo is None:
+            return cur
+        cur = self.build_mm(wo, cur)
+        return cur if wo.bias is None else add(cur, wo.bias)
 
     def build_attn_mha(
         self,
@@ -197,6 +242,7 @@ class Attention(GraphContext):
         cur = flash_attn_ext(
             q, k, v, mask, kq_scale, hp.max_alibi_bias, hp.attn_logit_softcap, sinks, "f32"
         )  # [d_v, n_head, n_tokens, n_stream]
+        self.res.fused["flash_attn"].append(cur)
         if v_mla is not None:
             cur = mul_mat(v_mla, permute(cur, 0, 2, 1, 3))
             cur = cont(permute(self.cb(cur, "fattn_mla", il), 0, 2, 1, 3))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 from ggml_py.ops import add, get_rows
 from ggml_py.tensor import Tensor
-from llama_py.inputs import InputAttnKV
 from llama_py.models._base import GraphBuilder, Model
 
 
@@ -19,7 +19,7 @@ class Decoder(GraphBuilder):
         layers = self.model.layers
         cur = self.build_inp_embd(self.model.token_embd)  # [n_embd, n_tokens]
         inp_pos = self.build_inp_pos()
-        inp_attn = self.build_attn_inp_kv()
+        inp_attn = self.build_attn_inp()
         inp_out_ids = self.build_inp_out_ids()
         for il in range(self.n_layer):
             residual = cur
@@ -34,8 +34,12 @@ class Decoder(GraphBuilder):
         self.res.t_embd = self.cb(self.build_norm(cur, self.model.output_norm), "result_norm")
         self.build_head(self.res.t_embd)  # [n_vocab, n_outputs]
 
+    def build_attn_inp(self) -> Any:
+        """What `attention` gets as inp."""
+        return self.build_attn_inp_kv()
+
     @abstractmethod
-    def attention(self, cur: Tensor, inp: InputAttnKV, inp_pos: Tensor, il: int) -> Tensor:
+    def attention(self, cur: Tensor, inp: Any, inp_pos: Tensor, il: int) -> Tensor:
         """[n_embd, n_tokens] -> the same"""
 
     @abstractmethod

@@ -82,6 +82,7 @@ class DeltaNet(Attention, FeedForward, Recurrent, UnfusedDeltaNet):
             self.expand(cpy(new_state, cells))
             return output
         result = gated_delta_net(q, k, v, g, b, s, n_slots)
+        self.res.fused["delta_net"].append(result)
         output = self.cb(view(result, v.ne, _dense(v)), "attn_output", il)
         # Slot i, the state i tokens back, goes to rollback group i; only n_written are there.
         n_written = min(v.ne[2], n_slots)
@@ -96,13 +97,10 @@ class DeltaNet(Attention, FeedForward, Recurrent, UnfusedDeltaNet):
         self, q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, s: Tensor, il: int
     ) -> tuple[Tensor, Tensor]:
         """-> outputs [S, H, T, B], new state [S, S, H, B], by the fused op or by its parts."""
-        if q.ne[2] == 1:
-            fused, parts = self.cparams.fused_gdn_ar, self.build_delta_net_autoregressive
-        else:
-            fused, parts = self.cparams.fused_gdn_ch, self.build_delta_net_chunking
-        if not fused:
-            return parts(q, k, v, g, b, s, il)
+        if self.cparams.delta_net != "fused":
+            return self.build_delta_net_unfused(q, k, v, g, b, s, il)
         result = gated_delta_net(q, k, v, g, b, s)
+        self.res.fused["delta_net"].append(result)
         output = view(result, v.ne, _dense(v))
         return output, view(result, s.ne, _dense(s), offset=v.n_elements)
 

@@ -1,7 +1,8 @@
 """The gated delta net as ordinary ops, for devices without the fused one (delta-net-base.cpp).
 
 One token at a time it is the delta rule as written down; many tokens are cut into chunks, within
-which the rule is solved as a triangular system (arXiv 2412.06464).
+which the rule is solved as a triangular system (arXiv 2412.06464), unless it is to be applied to
+each of them (`delta_net` of CParams).
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from ggml_py.ops import (
     pad,
     permute,
     repeat,
-    repeat_4d,
     reshape,
     scale,
     set_,
@@ -33,7 +33,8 @@ from ggml_py.ops import (
     view,
 )
 from ggml_py.tensor import Tensor
-from llama_py.models._graph import GraphContext, inv_sqrt
+from llama_py.models._delta_net_scores import DeltaNetScores
+from llama_py.models._graph import inv_sqrt
 
 CHUNK = 64  # tokens, one gate per head
 CHUNK_KDA = 16  # tokens, one gate per channel
@@ -50,8 +51,32 @@ class _Chunks(NamedTuple):
     g_last_exp: Tensor  # [1 or S, 1, n_chunks, HB] decay of the state over the chunk
 
 
-class UnfusedDeltaNet(GraphContext):
+class UnfusedDeltaNet(DeltaNetScores):
     """build_delta_net_autoregressive and build_delta_net_chunking."""
+
+    def build_delta_net_unfused(
+        self, q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, s: Tensor, il: int
+    ) -> tuple[Tensor, Tensor]:
+        """-> outputs [S, H, T, B], new state [S, S, H, B]"""
+        if q.ne[2] == 1:
+            return self.build_delta_net_autoregressive(q, k, v, g, b, s, il)
+        if self.cparams.delta_net == "autoregressive":
+            return self._token_by_token(q, k, v, g, b, s, il)
+        return self.build_delta_net_chunking(q, k, v, g, b, s, il)
+
+    def _token_by_token(
+        self, q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, s: Tensor, il: int
+    ) -> tuple[Tensor, Tensor]:
+        """build_delta_net_autoregressive for each of many tokens."""
+        out = cont(v)
+        for t in range(v.ne[2]):
+            one = (
+                cont(view(x, (*x.ne[:2], 1, x.ne[3]), offset=t * (x.nb[2] // x.nb[0])))
+                for x in (q, k, v, g, b)
+            )
+            o, s = self.build_delta_net_autoregressive(*one, s, il)
+            out = set_(out, o, *out.nb[1:], t * out.nb[2], inplace=True)
+        return out, s
 
     def build_delta_net_autoregressive(
         self, q: Tensor, k: Tensor, v: Tensor, g: Tensor, b: Tensor, s: Tensor, il: int
@@ -81,11 +106,12 @@ class UnfusedDeltaNet(GraphContext):
         """Many tokens, in chunks of CS. Shapes as in build_delta_net_autoregressive, T for 1."""
         size, n_head, n_tokens, n_seqs = v.ne
         kda = g.ne[:2] == q.ne[:2]
-        cs = CHUNK_KDA if kda else CHUNK
+        blocks = self.cparams.delta_net == "blocks"
+        cs = CHUNK_KDA if kda and not blocks else CHUNK
         q, k, k_b, v_b, g = self._split_chunks(q, k, v, g, b, cs, il)
         g_cs = self.cb(cumsum(cont(transpose(g))), "g_cs", il)  # [CS, 1 or S, n_chunks, HB]
-        scores = self._scores_kda if kda else self._scores
-        kb, kq = scores(q, k, k_b, g_cs, cs, il)
+        scores = self._scores_blocks if blocks else self._scores_kda if kda else self._scores
+        kb, kq = scores(q, k, k_b, g_cs, il)
         kq = self.cb(tri(kq, "lower_diag"), "kq", il)
         attn = self._solve_chunk(kb, cs, il)
         v = mul_mat(cont(transpose(v_b)), attn)  # [S, CS, n_chunks, HB]
@@ -117,38 +143,6 @@ class UnfusedDeltaNet(GraphContext):
             reshape(t, t.ne[0], cs, n_chunks, t.ne[2] * t.ne[3]) for t in (q, k, k_b, v_b, g)
         )
         return q, k, k_b, v_b, g
-
-    def _decay_mask(self, g_cs_i: Tensor, g_cs_j: Tensor, il: int) -> Tensor:
-        """exp(g_j - g_i) for i <= j. The triangle is cut before exp, which could overflow above."""
-        mask = exp(tri(sub(g_cs_j, g_cs_i), "lower_diag"))
-        return self.cb(mask, "decay_mask", il)
-
-    def _scores(
-        self, q: Tensor, k: Tensor, k_b: Tensor, g_cs: Tensor, cs: int, il: int
-    ) -> tuple[Tensor, Tensor]:
-        """Decayed key and query scores, one gate per head. -> 2 x [CS, CS, n_chunks, HB]"""
-        n_chunks, hb = g_cs.ne[2:]
-        g_cs_j = repeat_4d(reshape(g_cs, 1, cs, n_chunks, hb), cs, cs, n_chunks, hb)
-        mask = self._decay_mask(g_cs, g_cs_j, il)
-        return mul(mul_mat(k, k_b), mask), mul(mul_mat(k, q), mask)
-
-    def _scores_kda(
-        self, q: Tensor, k: Tensor, k_b: Tensor, g_cs: Tensor, cs: int, il: int
-    ) -> tuple[Tensor, Tensor]:
-        """The same with a gate per channel: the decay goes into the keys before the product."""
-        size, n_chunks, hb = k.ne[0], k.ne[2], k.ne[3]
-        chb = n_chunks * hb
-        g_cs_i = reshape(g_cs, cs, 1, size, chb)
-        g_cs_j = repeat_4d(reshape(g_cs, 1, cs, size, chb), cs, cs, size, chb)
-        mask = self._decay_mask(g_cs_i, g_cs_j, il)
-        mask = cont(permute(mask, 2, 1, 0, 3), size, cs, cs, chb)  # [S, CS_j, CS_i, CHB]
-        k_b_i = reshape(k_b, size, cs, 1, chb)
-        k_j = reshape(k, size, 1, cs, chb)
-        q_i = reshape(q, size, cs, 1, chb)
-        decay_k, decay_q = mul(mask, k_b_i), mul(mask, q_i)
-        kb, kq = mul_mat(decay_k, k_j), mul_mat(decay_q, k_j)
-        kb, kq = (cont(transpose(reshape(t, cs, cs, n_chunks, hb))) for t in (kb, kq))
-        return kb, kq
 
     def _solve_chunk(self, kb: Tensor, cs: int, il: int) -> Tensor:
         """(1 + lower(kb))^-1, which applies the delta rule to a whole chunk. [CS, CS, ...]"""

@@ -111,15 +111,19 @@ class FeedForward(GraphContext):
         norm_w: bool = True,
         w_scale: float = 0.0,
         act: Activation = SILU,
+        logits: Tensor | None = None,
     ) -> Tensor:
         """The weighted sum of each token's experts. [n_embd, n_tokens] -> the same
 
         gating   how the router's logits become probabilities, one of GATING
         norm_w   weights of the chosen experts are made to sum to one
         w_scale  then multiplied by this, unless it is 0 or 1
+        logits   [n_expert, n_tokens] of the router, if it does not see `cur`
         """
         n_embd, n_tokens = cur.ne[:2]
-        probs, selected = self._select_experts(cur, layer, il, gating)
+        if logits is None:
+            logits = self._router(cur, layer, il)
+        probs, selected = self._select_experts(logits, layer, il, gating)
         weights = self._expert_weights(probs, selected, il, gating, norm_w, w_scale)
         self.expand(weights)
         cur = reshape(cur, n_embd, 1, n_tokens)
@@ -128,14 +132,18 @@ class FeedForward(GraphContext):
         experts = self.cb(mul(experts, weights), "ffn_moe_weighted", il)
         return self._sum_experts(self.expand(experts), il)
 
-    def _select_experts(
-        self, cur: Tensor, layer: Layer, il: int, gating: str
-    ) -> tuple[Tensor, Tensor]:
-        """-> probabilities [n_expert, n_tokens], chosen experts I32 [n_used, n_tokens]"""
+    def _router(self, cur: Tensor, layer: Layer, il: int) -> Tensor:
+        """[n_embd, n_tokens] -> [n_expert, n_tokens]"""
         router: Linear = layer.ffn_gate_inp
         logits = self.cb(self.build_mm(router, cur), "ffn_moe_logits", il)
         if router.bias is not None:
             logits = self.cb(add(logits, router.bias), "ffn_moe_logits_biased", il)
+        return logits
+
+    def _select_experts(
+        self, logits: Tensor, layer: Layer, il: int, gating: str
+    ) -> tuple[Tensor, Tensor]:
+        """-> probabilities [n_expert, n_tokens], chosen experts I32 [n_used, n_tokens]"""
         probs = self.cb(GATING[gating](logits), "ffn_moe_probs", il)
         selection = probs
         bias = layer.get("exp_probs_b")  # decides who is chosen, not how much it weighs

@@ -4,11 +4,23 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ggml_py.ops import add, get_rows, mul, mul_mat, mul_mat_id, repeat_4d, reshape, rms_norm
+from ggml_py.ops import (
+    add,
+    get_rows,
+    mul,
+    mul_mat,
+    mul_mat_id,
+    repeat_4d,
+    reshape,
+    rms_norm,
+    scale,
+    tanh,
+)
 from ggml_py.tensor import Tensor
 from llama_py.inputs import GraphParams, GraphResult, InputEmbd, InputOutIds, InputPos
 from llama_py.weights import Linear
@@ -21,7 +33,11 @@ class GraphContext(ABC):
     """Builds one graph. `expand(t)` fixes the order of execution, `cb(t, name, il)` gives names.
 
     Shapes in comments are in ggml's order; n_tokens is the ubatch's.
+    names   what tensors of shared blocks are called in this graph, where it is something else;
+            "" leaves a tensor to its automatic name
     """
+
+    names: Mapping[str, str] = {}
 
     def __init__(self, model: Model, params: GraphParams) -> None:
         hparams = params.hparams
@@ -45,7 +61,9 @@ class GraphContext(ABC):
 
     def cb(self, t: Tensor, name: str, il: int = -1) -> Tensor:
         """Name a tensor as llama.cpp does, and return it."""
-        t.name = f"{name}-{il}" if il >= 0 else name
+        name = self.names.get(name, name)
+        if name:
+            t.name = f"{name}-{il}" if il >= 0 else name
         return t
 
     def build_mm(self, w: Linear, cur: Tensor) -> Tensor:
@@ -62,9 +80,9 @@ class GraphContext(ABC):
         if w.scale is None:
             return res
         n_expert = w.scale.ne[0]
-        scale = reshape(w.scale, 1, n_expert, 1)
-        scale = repeat_4d(scale, 1, n_expert, cur.ne[2], 1)
-        return mul(res, get_rows(scale, ids))
+        scales = reshape(w.scale, 1, n_expert, 1)
+        scales = repeat_4d(scales, 1, n_expert, cur.ne[2], 1)
+        return mul(res, get_rows(scales, ids))
 
     def build_norm(self, cur: Tensor, weight: Tensor | None, il: int = -1) -> Tensor:
         """RMS norm of each row, times the weight. cur [n, ...], weight [n]"""
@@ -92,6 +110,8 @@ class GraphContext(ABC):
         logits = self.build_mm(head, cur)
         if head.bias is not None:
             logits = add(logits, head.bias)
+        if cap := self.hparams.final_logit_softcap:
+            logits = scale(tanh(scale(logits, 1.0 / cap)), cap)
         self.res.t_logits = self.expand(self.cb(logits, "result_output"))
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from ggml_py.ops import (
@@ -143,6 +144,7 @@ class Projections(NamedTuple):
 class HybridGraph(DeltaNet):
     model: HybridModel
     hparams: HybridHParams
+    names: Mapping[str, str] = {"gate_view": ""}
 
     def build(self) -> None:
         layers = self.model.layers
@@ -187,12 +189,13 @@ class HybridGraph(DeltaNet):
         self.cb(q_gate, "Qcur_full", il)
         self.cb(k, "Kcur", il)
         self.cb(v, "Vcur", il)
+        q_gate = self.joint_heads(q_gate, 2 * d, n_head)
         q = self.cb(view(q_gate, (d, n_head, n_tokens), strides), "Qcur_reshaped", il)
         q = self.cb(self.build_norm(q, layer.attn_q_norm, il), "Qcur_normed", il)
         k = self.build_norm(reshape(k, d, n_head_kv, n_tokens), layer.attn_k_norm, il)
         self.cb(k, "Kcur_normed", il)
-        gate = cont(view(q_gate, (d, n_head, n_tokens), strides, offset=d), d * n_head, n_tokens)
-        self.cb(gate, "gate_reshaped", il)
+        gate = self.cb(view(q_gate, (d, n_head, n_tokens), strides, offset=d), "gate_view", il)
+        gate = self.cb(cont(gate, d * n_head, n_tokens), "gate_reshaped", il)
         q = self.cb(self.build_rope(q, inp_pos), "Qcur", il)
         k = self.cb(self.build_rope(k, inp_pos), "Kcur", il)
         v = self.cb(reshape(v, d, n_head_kv, n_tokens), "Vcur", il)
@@ -200,6 +203,10 @@ class HybridGraph(DeltaNet):
         self.cb(cur, "attn_pregate", il)  # [d * n_head, n_tokens]
         cur = self.cb(mul(cur, self.cb(sigmoid(gate), "gate_sigmoid", il)), "attn_gated", il)
         return self.cb(self.build_mm(layer.attn_output, cur), "attn_output", il)
+
+    def joint_heads(self, q_gate: Tensor, n_embd_head: int, n_head: int) -> Tensor:
+        """What queries and gates are views of. [n_embd_head * n_head, n_tokens]"""
+        return q_gate
 
     def linear_attention(self, cur: Tensor, inp: InputRS, il: int) -> Tensor:
         """Short convolution, gated delta rule, gated norm. [n_embd, n_tokens] -> the same"""
@@ -255,7 +262,7 @@ class HybridGraph(DeltaNet):
 
         [S, H_k, T, B] -> [S, H, T, B]; value head h uses key head h mod H_k
         """
-        cp, n_head = self.cparams, self.hparams.ssm_dt_rank
-        if x.ne[1] == n_head or (cp.fused_gdn_ar and cp.fused_gdn_ch):
+        n_head = self.hparams.ssm_dt_rank
+        if x.ne[1] == n_head or self.cparams.delta_net == "fused":
             return x
         return repeat_4d(x, x.ne[0], n_head, x.ne[2], x.ne[3])

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from ggml_py.ops import add, concat, get_rows
 from ggml_py.tensor import Tensor
 from llama_py.inputs import InputEmbdH
@@ -17,6 +20,7 @@ NAMES = {
     "Kcur": "",
     "Kcur_normed": "mtp_Kcur_normed",
     "Vcur": "mtp_Vcur",
+    "gate_view": "",
     "gate_reshaped": "mtp_gate",
     "attn_pregate": "mtp_attn_pregate",
     "gate_sigmoid": "",
@@ -31,7 +35,13 @@ NAMES = {
 
 
 class NextNGraph(HybridGraph):
-    """A mix-in for an architecture's trunk graph: its blocks, for the one layer after the trunk."""
+    """A mix-in for an architecture's trunk graph: its blocks, for the one layer after the trunk.
+
+    selects_early   outputs are selected right after attention, not before the head
+    """
+
+    names: Mapping[str, str] = NAMES
+    selects_early: ClassVar[bool] = False
 
     def build(self) -> None:
         il = self.n_layer
@@ -52,6 +62,8 @@ class NextNGraph(HybridGraph):
         residual = self.cb(self.build_mm(layer.nextn_eh_proj, cur), "mtp_eh_proj", il)
         cur = self.cb(self.build_norm(residual, layer.attn_norm, il), "mtp_attn_norm", il)
         cur = self.attention(cur, inp_attn, inp_pos, il)
+        if self.selects_early:
+            cur, residual = get_rows(cur, inp_out_ids), get_rows(residual, inp_out_ids)
         residual = self.cb(add(cur, residual), "mtp_attn_residual", il)
         cur = self.build_norm(residual, layer.post_attention_norm, il)
         cur = self.feed_forward(self.cb(cur, "mtp_attn_post_norm", il), il)
@@ -59,11 +71,11 @@ class NextNGraph(HybridGraph):
         head_norm = layer.nextn_shared_head_norm
         cur = self.build_norm(cur, self.model.output_norm if head_norm is None else head_norm)
         self.res.t_h_nextn = self.cb(cur, "h_nextn")
-        cur = self.cb(get_rows(cur, inp_out_ids), "mtp_shared_head_norm")
+        if not self.selects_early:
+            cur = self.cb(get_rows(cur, inp_out_ids), "mtp_shared_head_norm")
         self.build_head(cur, layer.nextn_shared_head_head)  # [n_vocab, n_outputs]
 
     def cb(self, t: Tensor, name: str, il: int = -1) -> Tensor:
         if name == "Vcur" and t.op != "RESHAPE":  # the trunk names it twice
             return t
-        name = NAMES.get(name, name)
-        return super().cb(t, name, il) if name else t
+        return super().cb(t, name, il)

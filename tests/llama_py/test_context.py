@@ -15,12 +15,12 @@ from llama_py import state
 from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.inputs import GraphResult
-from llama_py.memory import HybridMemory
+from llama_py.memory import HybridMemory, KVCache
 from tests.live_models import N_VOCAB, live, nmse, tokens
 
 MODELS = ["llama-dense", "qwen35moe-moe"]
 CLOSE = 1e-6  # one order of operations against another, with an F16 cache
-PROMPT = tokens(23)
+PROMPT = tokens(17)
 
 
 @pytest.fixture(params=MODELS)
@@ -41,7 +41,7 @@ def expected() -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize(
     "options",
     [{}, {"n_ubatch": 8}, {"flash_attn": "off"}, {"type_k": "f32", "type_v": "f32"},
-     {"n_seq_max": 3}, {"n_seq_max": 3, "kv_unified": True}, {"fused_gdn": False}],
+     {"n_seq_max": 3}, {"n_seq_max": 3, "kv_unified": True}, {"delta_net": "chunked"}],
 )  # fmt: skip
 def test_options_do_not_change_the_logits(
     name: str, options: dict[str, Any], expected: Any
@@ -93,7 +93,7 @@ def test_sequences_do_not_see_each_other(
 
 def test_outputs_are_in_the_order_of_the_batch(name: str, expected: Any) -> None:
     ctx = context(name, n_seq_max=2, n_ubatch=8)
-    want = [3, 20, 22]
+    want = [3, 15, 16]
     outputs = [i in want for i in range(len(PROMPT))]
     found = ctx.decode(Batch(PROMPT, seq_ids=[[1]] * len(PROMPT), outputs=outputs))
     assert nmse(expected[name][want], found) < CLOSE
@@ -192,7 +192,7 @@ def test_what_is_refused_changes_nothing(name: str, expected: Any) -> None:
         ([], "the batch is empty"),
         ([N_VOCAB], rf"tokens\[0\] = {N_VOCAB} is not in \[0, {N_VOCAB}\)"),
         (Batch([1], seq_ids=[[1]]), "larger n_seq_max"),
-        (Batch([1], pos=[12]), "position 10; got 12"),
+        (Batch([1], pos=[3]), r"ends at position 9 .* got 3"),
         (tokens(247), r"247 tokens does not fit .* 256 cells.* n_ctx"),
         (tokens(100_000), "100000 tokens does not fit"),
     ):
@@ -217,6 +217,7 @@ def test_what_is_refused_changes_nothing(name: str, expected: Any) -> None:
         ({"type_v": "q8_0", "flash_attn": "off"}, "needs flash attention"),
         ({"flash_attn": "maybe"}, "flash_attn must be"),
         ({"mtp": True}, "load_mtp=True"),
+        ({"delta_net": "magic"}, "one of fused, "),
         ({"n_rs_seq": 31, "n_ubatch": 32}, "n_ubatch = 32 must be above n_rs_seq"),
     ],
 )
@@ -373,6 +374,31 @@ def test_a_checkpoint_returns_to_an_earlier_state() -> None:
     state.load(ctx, saved, 0, partial=True)
     assert ctx.memory.seq_rm(0, len(PROMPT))
     assert (ctx.decode([3]) == ref.decode([3])).all()
+
+
+@pytest.mark.parametrize("move", ["seq_add", "seq_div"])
+def test_moved_keys_are_rotated(move: str) -> None:
+    """In the first layer a key depends on its token and position only."""
+    moved, other = (context("llama-dense", type_k="f32") for _ in range(2))
+    if move == "seq_add":
+        moved.decode([*PROMPT[:5], 1, 2, 3, 4])
+        moved.memory.seq_rm(0, 0, 5)
+        moved.memory.seq_add(0, 5, -1, -5)
+        other.decode([1, 2, 3, 4, 5])
+    else:
+        moved.decode([1, 6, 2, 7, 3, 8, 4])
+        moved.memory.seq_div(0, 0, -1, 2)
+        other.decode([1, 2, 3, 4, 5])
+    moved.decode([5])
+    keys = []
+    for ctx in (moved, other):
+        kv = ctx.memory
+        assert isinstance(kv, KVCache)
+        pos = kv.cells[0].pos.tolist()
+        k = get_tensor(kv.tensors.k[0])[0, 0]
+        keys.append(np.stack([k[pos.index(p)] for p in range(4)]))  # the first cell of each
+    assert np.abs(keys[1]).max() > 0.5
+    assert np.allclose(keys[0], keys[1], atol=1e-4)
 
 
 def test_results_are_the_callers_own() -> None:

@@ -14,6 +14,7 @@ from ggml_py.types import BY_NAME, F16, F32, I64
 from llama_py.batch import Batch, BatchSplitter
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv import KVCache, KVCacheContext
+from llama_py.memory.kv_iswa import KVCacheISWA
 from llama_py.memory.kv_rot import hadamard
 from llama_py.memory.kv_tensors import KVLayer, runs
 from tests.host_device import HostDevice
@@ -167,6 +168,9 @@ def test_positions_can_move() -> None:
     assert kv.cells[0].shift.tolist()[:4] == [0, 3, 0, 3]
     with pytest.raises(ContextError, match="seq_add: 4 positions per token"):
         cache(n_pos=4).seq_add(0, 0, -1, 1)
+    with pytest.raises(ContextError, match="seq_add: q8_0 keys"):
+        layers = [KVLayer(0, 1, 32, 32, DEVICE)]
+        cache(layers=layers, type_k=BY_NAME["q8_0"]).seq_add(0, 0, -1, 1)
     with pytest.raises(ContextError, match="d must be at least 1, got 0"):
         kv.seq_div(0, 0, -1, 0)
 
@@ -208,7 +212,7 @@ def seen(kv: KVCache, pos: int, seq: int, cell: int, causal: bool, stream: int) 
     p0 = int(c.pos[cell])
     if p0 < 0 or not c.seq[seq, cell] or (causal and p0 > pos):
         return False
-    return not (kv.swa_type == "standard" and pos - p0 >= kv.n_swa)
+    return not (kv.n_swa and pos - p0 >= kv.n_swa)
 
 
 @pytest.mark.parametrize("type", [F16, F32])
@@ -216,8 +220,7 @@ def seen(kv: KVCache, pos: int, seq: int, cell: int, causal: bool, stream: int) 
 @pytest.mark.parametrize("n_swa", [0, 3])
 @pytest.mark.parametrize("unified", [True, False])
 def test_mask(type: Any, causal: bool, n_swa: int, unified: bool) -> None:
-    swa = {"n_swa": n_swa, "swa_type": "standard" if n_swa else "none"}
-    kv = cache(32, n_seq_max=2, unified=unified, **swa)
+    kv = cache(32, n_seq_max=2, unified=unified, n_swa=n_swa)
     put(kv, [0, 1] * 5)
     if unified:
         kv.seq_cp(0, 1, 2, 4)
@@ -252,27 +255,66 @@ def test_image_patches_see_those_before_them() -> None:
     assert (get_tensor(mask)[0, 0, :, :4] == 0).tolist() == np.tri(4, dtype=bool).tolist()
 
 
-@pytest.mark.parametrize(
-    ("swa_type", "kept"), [("standard", [5, 6, 7]), ("chunked", [6, 7]), ("symmetric", [6, 7])]
-)
-def test_cells_out_of_the_window_are_overwritten(swa_type: str, kept: list[int]) -> None:
-    kv = cache(4, n_swa=3, swa_type=swa_type)
+def test_cells_out_of_the_window_are_overwritten() -> None:
+    kv = cache(4, n_swa=3)
     for _ in range(8):
         put(kv, [0])
         check(kv)
-    assert sorted(p for p in kv.cells[0].pos.tolist() if p in kept) == kept
-    assert kv.cells[0].used <= 4
-    assert kv.seq_pos_max(0) == 7
+    assert sorted(kv.cells[0].pos.tolist()) == [4, 5, 6, 7]
 
 
 def test_a_window_has_no_gaps() -> None:
-    kv = cache(8, n_swa=2, swa_type="standard")
+    kv = cache(8, n_swa=2)
     put(kv, [0] * 6)
     kv.heads = [3]  # overwrites position 3 before 0 to 2
     put(kv, [0] * 3)
     pos = sorted(p for p in kv.cells[0].pos.tolist() if p >= 0)
     assert pos == list(range(pos[0], 9))
     check(kv)
+
+
+def two(unified: bool = True) -> KVCacheISWA:
+    return KVCacheISWA(cache(64, 2, unified), cache(8, 2, unified, n_swa=3))
+
+
+def feed(kv: KVCacheISWA, seqs: list[int], n_ubatch: int = 4) -> None:
+    b = Batch(tokens=[1] * len(seqs), seq_ids=[[s] for s in seqs])
+    ctx = kv.init_batch(BatchSplitter(b, n_vocab=8, n_embd=4, n_seq_max=2, memory=kv), n_ubatch)
+    while True:
+        ctx.apply()
+        assert ctx.get_base().get_ubatch() is ctx.get_swa().get_ubatch() is ctx.get_ubatch()
+        if not ctx.next():
+            return
+
+
+@pytest.mark.parametrize("unified", [True, False])
+def test_two_caches_hold_all_and_the_window(unified: bool) -> None:
+    kv = two(unified)
+    feed(kv, [0, 1] * 10)
+    for s in range(2):
+        assert (kv.base.seq_pos_min(s), kv.base.seq_pos_max(s)) == (0, 9)
+        assert kv.seq_pos_max(s) == 9
+        assert 0 < kv.seq_pos_min(s) <= 7  # at least the window
+    assert kv.seq_rm(0, 9, -1)
+    assert (kv.base.seq_pos_max(0), kv.swa.seq_pos_max(0)) == (8, 8)
+    kv.seq_keep(1)
+    assert (kv.base.seq_pos_max(0), kv.seq_pos_max(1)) == (-1, 9)
+    assert len(kv.kv_caches()) == 2
+    kv.clear()
+    assert kv.seq_pos_max(1) == -1
+
+
+def test_two_caches_are_saved_together() -> None:
+    kv, other = two(), two()
+    feed(kv, [0] * 12)
+    io = StateWriter()
+    kv.state_write(io, 0)
+    other.state_read(StateReader(io.bytes()), 1)
+    assert (other.base.seq_pos_min(1), other.seq_pos_max(1)) == (0, 11)
+    assert other.swa.seq_pos_min(1) == 9  # what the window does not reach is not saved
+    assert kv.layout() != kv.base.layout()
+    with pytest.raises(ContextError, match="attention windows cannot move"):
+        kv.seq_add(0, 0, -1, 1)
 
 
 def index(ctx: KVCacheContext, which: str, n: int) -> list[int]:

@@ -10,9 +10,11 @@ from collections import defaultdict
 import pytest
 
 from ggml_py import registry
+from ggml_py.backend import Device
 from ggml_py.ops.registry import OPS
-from llama_py_tools.test_backend_ops.case import Case, all_cases
-from llama_py_tools.test_backend_ops.run import Status, evaluate, why_not
+from llama_py_tools.test_backend_ops.case import Case
+from llama_py_tools.test_backend_ops.cases import all_cases
+from llama_py_tools.test_backend_ops.run import Status, evaluate, warm_up, why_not
 
 CASES_PER_OP = 12
 BACKENDS = [name for name in registry.backend_names() if name not in ("ref", "null")]
@@ -31,10 +33,18 @@ def some_cases() -> list[Case]:
     return chosen
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.fixture(scope="module", params=BACKENDS)
+def devices(request: pytest.FixtureRequest) -> tuple[Device, ...]:
+    """A backend's devices, with the kernels of all cases built."""
+    found = registry.devices(request.param)
+    for device in found:
+        warm_up(some_cases(), device)
+    return found
+
+
 @pytest.mark.parametrize("case", some_cases(), ids=str)
-def test_case(case: Case, backend: str) -> None:
-    for device in registry.devices(backend):
+def test_case(case: Case, devices: tuple[Device, ...]) -> None:
+    for device in devices:
         outcome = evaluate(case, device, registry.device("ref"))
         if outcome.status is Status.NOT_SUPPORTED:
             pytest.skip(outcome.reason)
@@ -43,7 +53,7 @@ def test_case(case: Case, backend: str) -> None:
 
 def test_every_op_has_a_case() -> None:
     computed = {name for name, spec in OPS.items() if not spec.view}
-    assert computed <= {c.op for c in all_cases()}
+    assert sorted(computed - {c.op for c in all_cases()}) == []
 
 
 @pytest.mark.parametrize("backend", ["cpu", "ref"])
@@ -52,4 +62,4 @@ def test_every_op_is_supported(backend: str) -> None:
     (device,) = registry.devices(backend)
     runs = {c.op for c in all_cases() if c.op in OPS and not why_not(c, device)}
     computed = {name for name, spec in OPS.items() if not spec.view}
-    assert not computed - runs
+    assert sorted(computed - runs) == []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from llama_py_tools import session
 
 if TYPE_CHECKING:
-    from llama_py_tools.cli import Run
+    from llama_py_tools.generation import Run
 
 HELP = "commands: /clear forgets the conversation, /exit (or Ctrl-D) ends it"
 
@@ -66,18 +66,17 @@ class Conversation:
         """One question and its answer. On a terminal Ctrl-C ends the answer only."""
         self.messages.append({"role": "user", "content": line})
         ids = self.prompt()
-        generated: list[int] = []
         try:
-            generated = self.run.answer(ids)
+            self.run.answer(ids)
         except KeyboardInterrupt:
             if not self.terminal or self.single_turn:
                 raise
-            generated = self.run.generated
+            self.run.summary.pending = None
+        generated = self.run.generated
         self.memory = (self.memory + ids + generated)[: self.run.ctx.memory.seq_pos_max(0) + 1]
         answer = self.run.model.tokenizer.detokenize(generated)
         self.messages.append({"role": "assistant", "content": answer})
-        if not self.run.ends_line:
-            session.write("\n")
+        self.run.end_line()
 
     def prompt(self) -> list[int]:
         """The tokens of the conversation that the memory does not have; it loses what differs."""
@@ -92,5 +91,6 @@ class Conversation:
             ctx.clear()  # a recurrent state cannot be taken back
             same = 0
         self.memory = self.memory[:same]
-        self.run.summary.n_reused = same
+        self.run.summary.n_reused += same
+        session.check_length(ctx, ids)
         return ids[same:]

@@ -66,7 +66,8 @@ class DebugOptions:
 
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
-        prog="llama-py-debug", description=__doc__, allow_abbrev=False,
+        prog="llama-py-debug", usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [options]",
+        description=__doc__, allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     for kind, title in (

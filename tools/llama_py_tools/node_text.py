@@ -19,9 +19,8 @@ def heading(t: Tensor) -> str:
     first, second = (*t.src, None, None)[:2]
     a = f"{first.name}{{{_ne(first)}}}" if first is not None else "{}"
     b = f"{second.name}{{{_ne(second)}}}" if second is not None else ""
-    return (
-        f"common_debug_cb_eval: {t.name:>24} = ({t.type.name}) {t.op:>10}({a}, {b}}}) = {{{_ne(t)}}}"
-    )
+    what = f"{t.name:>24} = ({t.type.name}) {t.op:>10}"
+    return f"common_debug_cb_eval: {what}({a}, {b}}}) = {{{_ne(t)}}}"
 
 
 def values_of(t: Tensor) -> npt.NDArray[np.float32] | None:
@@ -31,8 +30,8 @@ def values_of(t: Tensor) -> npt.NDArray[np.float32] | None:
 
 def value_lines(values: npt.NDArray[np.float32]) -> Iterator[str]:
     """The values, three at each end of a dimension, and for each i3 the sum of all of them."""
-    # ggml adds them one after the other in float32; np.sum does not
-    total = float(np.add.accumulate(values.reshape(-1), dtype=np.float32)[-1]) if values.size else 0.0
+    # llama.cpp adds them one after the other in float32; np.sum does not
+    total = np.add.accumulate(values.reshape(-1), dtype=np.float32)[-1] if values.size else 0.0
     for block in values:
         yield f"{INDENT}["
         for plane in _edges(block):

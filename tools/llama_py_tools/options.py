@@ -30,6 +30,7 @@ def option(default: Any, flags: str, help: str, **more: Any) -> Any:
     metavar  what stands for the value in the help
     parse    text -> value (default: the type of the default); ValueError says what is wrong
     repeat   the flag may be given again; the field is the tuple of values
+    extend   the same, where `parse` gives several values
     off      flags that make a bool False
     env      the variable's name after LLAMA_ARG_, where llama.cpp's differs from the longest flag
     """
@@ -132,18 +133,20 @@ def add(parser: argparse.ArgumentParser, kind: type, title: str) -> None:
             continue
         default = None if f.default is MISSING else f.default
         if isinstance(default, bool) or "off" in f.metadata:
-            _add_switch(group, f)
+            _add_switch(parser, group, f)
         else:
             _add_value(group, f, default)
 
 
-def _add_switch(group: argparse._ArgumentGroup, f: Field[Any]) -> None:
+def _add_switch(
+    parser: argparse.ArgumentParser, group: argparse._ArgumentGroup, f: Field[Any]
+) -> None:
     on, off = f.metadata["flags"], tuple(f.metadata.get("off", "").split())
     name = _env(on or tuple(flag.replace("no-", "") for flag in off), f)
     try:
         default = truth(os.environ[name]) if name in os.environ else None
     except ValueError as e:
-        raise SystemExit(f"error: {name}: {e}") from None
+        parser.error(f"{name}: {e}")
     for flags, value in ((on, True), (off, False)):
         if flags:
             first = flags is on or not on
@@ -155,18 +158,42 @@ def _add_switch(group: argparse._ArgumentGroup, f: Field[Any]) -> None:
 
 def _add_value(group: argparse._ArgumentGroup, f: Field[Any], default: Any) -> None:
     flags, name = f.metadata["flags"], _env(f.metadata["flags"], f)
-    repeat = f.metadata.get("repeat", default is None)
-    given = os.environ.get(name)
-    tail = "" if default in (None, "", ()) else f" (default: {default})"
+    tail = "" if default in (None, "", ()) else f" (default: {_shown(default)})"
     group.add_argument(
         *flags,
         dest=f.name,
         type=_converter(f, default),
-        action="append" if repeat else "store",
-        default=[_converter(f, default)(given)] if repeat and given is not None else given,
+        action=_action(f),
+        default=os.environ.get(name),
         metavar=f.metadata.get("metavar", "N"),
         help=f"{f.metadata['help']}{tail} [{name}]".replace("%", "%%"),
     )
+
+
+def _action(f: Field[Any]) -> Any:
+    if f.metadata.get("extend"):
+        return _Extend
+    return _Append if f.metadata.get("repeat") or f.default is MISSING else "store"
+
+
+class _Append(argparse.Action):
+    """Collect values; the environment's, a default, is replaced by the first that is given."""
+
+    def __call__(self, parser: Any, args: Any, value: Any, flag: Any = None) -> None:
+        found = getattr(args, self.dest)
+        setattr(args, self.dest, [*(found if isinstance(found, list) else ()), *self.items(value)])
+
+    def items(self, value: Any) -> tuple[Any, ...]:
+        return (value,)
+
+
+class _Extend(_Append):
+    def items(self, value: Any) -> tuple[Any, ...]:
+        return tuple(value)
+
+
+def _shown(default: Any) -> str:
+    return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
 
 
 def _env(flags: tuple[str, ...], f: Field[Any]) -> str:
@@ -200,7 +227,11 @@ def collect(kind: type[T], args: argparse.Namespace) -> T:
         value = getattr(args, f.name, None)
         if value is None or "flags" not in f.metadata:
             continue
-        if isinstance(value, list):
-            value = dict(value) if f.default is MISSING else tuple(value)
+        if f.metadata.get("repeat") or f.default is MISSING:
+            value = tuple(value) if isinstance(value, list) else (value,)
+        if f.default is MISSING:
+            value = dict(value)
+        elif isinstance(value, list):
+            value = tuple(value)
         values[f.name] = value
     return kind(**values)

@@ -1,4 +1,4 @@
-"""Progress on stderr: a bar on a terminal, now and then a line elsewhere, nothing for short work."""
+"""Progress on stderr: a bar on a terminal, sometimes a line elsewhere, nothing for short work."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ class Progress:
             self._start, self._next = now, now + self.after
         if done >= total:
             self.close()
-        elif self._bar is not None:
-            self._draw(done, total, what)
-        elif now >= self._next and self.terminal:
+        elif self._bar is not None or (self.terminal and now >= self._next):
             self._draw(done, total, what)
         elif now >= self._next:
             self._next = now + self.EVERY

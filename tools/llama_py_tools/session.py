@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import io
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,9 +32,8 @@ def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Name
     """Run a command: 0 done, 1 with one line `error: ...`, 130 after Ctrl-C."""
     _open_streams()
     verbose = bool(getattr(args, "verbose", False))
-    level = logging.DEBUG if verbose else logging.WARNING
-    logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.WARNING, force=True)
-    log.setLevel(level)
+    log.handlers[:] = [logging.StreamHandler(sys.stderr)]
+    log.setLevel(logging.DEBUG if verbose else logging.WARNING)
     try:
         code = command(args) or EXIT_OK
         if sys.stdout is not None:
@@ -50,11 +50,12 @@ def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Name
 
 
 def _open_streams() -> None:
-    """stderr that can be written to, stdout that takes any bytes of a text (surrogateescape)."""
+    """stderr that can be written to; stdin and stdout that take any bytes (surrogateescape)."""
     if sys.stderr is None:
-        sys.stderr = Path(os.devnull).open("w")
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  until the process ends
+    for stream in (sys.stdin, sys.stdout):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
 
 
 def _drop_stdout() -> None:
@@ -158,6 +159,18 @@ def enough_context(args: argparse.Namespace, n_tokens: int) -> int:
     return collect(ContextOptions, args).n_ctx or n_tokens
 
 
+def check_length(ctx: Context, ids: Sequence[int]) -> None:
+    """ContextError, before anything is shown, if the prompt leaves no room."""
+    from ggml_py.errors import ContextError
+
+    n_ctx = ctx.cparams.n_ctx_seq
+    if len(ids) > n_ctx:
+        raise ContextError(
+            f"the prompt has {len(ids)} tokens, but the context {n_ctx}; give a larger -c"
+            f" (the model was trained with {ctx.model.hparams.n_ctx_train}) or a shorter prompt"
+        )
+
+
 def list_devices() -> None:
     """Every device of every installed backend, one a line."""
     from ggml_py import registry
@@ -165,12 +178,14 @@ def list_devices() -> None:
 
     for backend in registry.backend_names():
         try:
-            for d in registry.devices(backend):
-                free, total = d.memory()
-                size = f" ({total >> 20} MiB, {free >> 20} MiB free)" if total else ""
-                print(f"{d.name}: {d.description}{size}")
+            devices = registry.devices(backend)
         except BackendError as e:
             tell(f"{backend}: {e}")
+            continue
+        for d in devices:
+            free, total = d.memory()
+            size = f" ({total >> 20} MiB, {free >> 20} MiB free)" if total else ""
+            print(f"{d.name}: {d.description}{size}")
 
 
 def list_archs() -> None:

@@ -44,41 +44,38 @@ def mask_at(p, pair, r):
 
 
 @fn
-def any_visible(mask, n):
-    """Whether one of n f16 mask elements is above -inf."""
-    i = 0
-    while i + 2 * LANES <= n:
-        if v.vany(v.i16_load(mask + 2 * i) != -1024):
-            return True
-        i += 2 * LANES
-    while i < n:
-        if v.ld_i16(mask + 2 * i) != -1024:
-            return True
-        i += 1
-    return False
+def last_visible(mask, n):
+    """How many of n keys to look at: up to the last vector with one above -inf in the f16 mask."""
+    i = (n - 1) // LANES * LANES
+    while i >= 0:
+        if v.vmaxval(v.select(v.iota() < n - i, v.f16_load_n(mask + 2 * i, n - i), MINUS_INFINITY)) > MINUS_INFINITY:
+            return min(n, i + LANES)
+        i -= LANES
+    return 0
 
 
 @fn
-def rows_see(p, pair, first, count, key, n):
-    """Whether one of the rows sees one of the n keys."""
+def keys_seen(p, pair, first, count, key, n):
+    """How many of n keys the rows have to look at: all that follow are hidden from all of them."""
     if v.data(p, MASK) == 0:
-        return True
+        return n
+    seen = 0
     group = 1 if v.ne(p, MASK, 2) > 1 else group_size(p)
     r = first
-    while r < first + count:
-        if any_visible(mask_at(p, pair, r) + 2 * key, n):
-            return True
+    while r < first + count and seen < n:
+        at = mask_at(p, pair, r) + 2 * key
+        seen = max(seen, last_visible(at, n))
+        v.prefetch(at + count // group * v.nb(p, MASK, 1))
+        v.prefetch(at + count // group * v.nb(p, MASK, 1) + 64)
         r = (r // group + 1) * group
-    return False
+    return seen
 
 
 @fn
-def load_query(p, pair, r, i):
-    """LANES elements of row r from element i on; zeros past the end."""
-    group, n_head_kv = group_size(p), v.ne(p, K, 2)
-    head = pair % n_head_kv * group + r % group
-    at = r // group * v.nb(p, Q, 1) + head * v.nb(p, Q, 2) + pair // n_head_kv * v.nb(p, Q, 3)
-    return v.f32_load_n(v.data(p, Q) + at + 4 * i, v.ne(p, Q, 0) - i)
+def query_at(p, pair, r):
+    """Address of row r."""
+    shift = r // group_size(p) * v.nb(p, Q, 1) + pair // v.ne(p, K, 2) * v.nb(p, Q, 3)
+    return v.data(p, Q) + head_of(p, pair, r) * v.nb(p, Q, 2) + shift
 
 
 @fn
@@ -105,9 +102,9 @@ def keys_at(p, k, pair, key):
 
 @fn
 def add_bias(x, n, mask, slope, cap):
-    """Cap the KEYS scores x, add slope * mask; all from n on become -inf. Returns their maximum."""
+    """Cap n scores x, add slope * mask; those past the last become -inf. Returns their maximum."""
     top = v.f32(MINUS_INFINITY)
-    for i in range(0, KEYS, LANES):
+    for i in range(0, n, LANES):
         s = v.f32_load(x + 4 * i)
         if cap != 0.0:
             s = v.vtanh(s) * cap
@@ -121,7 +118,7 @@ def add_bias(x, n, mask, slope, cap):
 
 @fn
 def weigh(x, n, mask, slope, cap, state):
-    """Scores x [KEYS] to weights exp(score - maximum), in place, 0 from n on.
+    """n scores x to weights exp(score - maximum), in place; zeros fill up the last vector.
 
     `state`: maximum and sum of the weights so far, brought up to date, then the factor by which
     sums of weighted values must be multiplied to fit the new maximum.
@@ -130,7 +127,7 @@ def weigh(x, n, mask, slope, cap, state):
     top = max(before, add_bias(x, n, mask, slope, cap))
     base = top if top > MINUS_INFINITY else v.float32(0.0)
     total = v.f32(0.0)
-    for i in range(0, KEYS, LANES):
+    for i in range(0, n, LANES):
         e = v.vexp(v.f32_load(x + 4 * i) - base)
         v.store(x + 4 * i, e)
         total = total + e

@@ -18,12 +18,12 @@ from ggml_cpu.kernels.flash_parts import (
     group_size,
     head_of,
     keys_at,
-    load_query,
+    keys_seen,
     mask_at,
     merge_parts,
     padded,
     partial_bytes,
-    rows_see,
+    query_at,
     scores_scale,
     weigh,
 )
@@ -33,7 +33,6 @@ from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
 FEW = 8  # rows up to which it pays not to convert keys and values first
-COLUMNS = 4  # vectors of values summed at a time
 STATE = 16  # bytes of a row's state: maximum, sum, factor, ALiBi slope
 
 
@@ -81,29 +80,31 @@ def _dots(element, rows):
 def _values(element, rows):
     """Weighted sums of values for `rows` rows."""
     load, load_n, size = element.load, element.load_n, element.size
+    columns = max(1, min(4, LANES // rows))
+    span, count = columns * LANES, rows * columns
 
     @fn
     def add_values(values, stride, n, weights, state, out, out_step, dv):
         """out[r] = out[r] * factor[r] + sum of weights[r][key] * values[key] over n keys."""
         i = 0
-        while i + COLUMNS * LANES <= dv:
-            sums = v.f32_regs(rows * COLUMNS)
+        while i + span <= dv:
+            sums = v.f32_regs(count)
             for r in range(rows):
                 factor = v.f32_bcast(state + STATE * r + 8)
-                for j in range(COLUMNS):
-                    sums[r * COLUMNS + j] = v.f32_load(out + r * out_step + 4 * i + j * WORD) * factor
+                for j in range(columns):
+                    sums[r * columns + j] = v.f32_load(out + r * out_step + 4 * i + j * WORD) * factor
             at = values + i * size
             for key in range(n):
-                for j in range(COLUMNS):
+                for j in range(columns):
                     x = load(at + j * LANES * size)
                     for r in range(rows):
-                        t = r * COLUMNS + j
+                        t = r * columns + j
                         sums[t] = v.fma(x, v.f32_bcast(weights + 4 * (r * KEYS + key)), sums[t])
                 at += stride
             for r in range(rows):
-                for j in range(COLUMNS):
-                    v.store(out + r * out_step + 4 * i + j * WORD, sums[r * COLUMNS + j])
-            i += COLUMNS * LANES
+                for j in range(columns):
+                    v.store(out + r * out_step + 4 * i + j * WORD, sums[r * columns + j])
+            i += span
         while i < dv:
             for r in range(rows):
                 s = v.f32_load(out + r * out_step + 4 * i) * v.f32_bcast(state + STATE * r + 8)
@@ -140,9 +141,10 @@ def _flash(k_element, v_element):
         """Queries, rounded to the type of the keys as ggml does, times the scale."""
         scale = scores_scale(p)
         for r in range(rows):
+            at = query_at(p, pair, r)
             for i in range(0, d, LANES):
                 to = q + r * q_step + 4 * i
-                x = load_query(p, pair, r, i)
+                x = v.f32_load_n(at + 4 * i, d - i)
                 if v.ne(p, Q, 1) < EXACT_TOKENS:
                     store(to, x)
                     x = load(to)
@@ -199,8 +201,8 @@ def _flash(k_element, v_element):
         start(p, pair, rows, state, sums, step)
         first, stop = v.split_by(n_kv, KEYS, part, parts)
         for key in range(first, stop, KEYS):
-            n = min(KEYS, stop - key)
-            if rows_see(p, pair, 0, rows, key, n):
+            n = keys_seen(p, pair, 0, rows, key, min(KEYS, stop - key))
+            if n > 0:
                 all_dots(p, pair, key, n, q, q_step, d, weights, rows)
                 for r in range(rows):
                     mask, at = mask_at(p, pair, r), state + STATE * r

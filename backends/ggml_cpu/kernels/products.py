@@ -38,28 +38,26 @@ def add_rows(sums, rows, out):
         v.store_n(out + 4 * i, v.f32_load(sums + 4 * i) + v.f32_load_n(out + 4 * i, left), left)
 
 
-def any_width(tile: Callable[[int], Function], widths: tuple[int, ...] = WIDTHS) -> Function:
+def any_width(tile: Callable[[int], Function]) -> Function:
     """multiply(width, panel, columns, steps, out) for tiles of every width."""
-    width, *narrower = widths
-    run = tile(width)
-    if not narrower:
-
-        @fn
-        def multiply(w, panel, columns, steps, out):
-            run(panel, columns, steps, out)
-
-        return multiply
-
-    other = any_width(tile, tuple(narrower))
+    tiles = {width: tile(width) for width in WIDTHS}
+    full, four, two, one = tiles[TILE], tiles[4], tiles[2], tiles[1]
+    eight = tiles.get(8, full)
 
     @fn
-    def multiply_or_other(w, panel, columns, steps, out):
-        if w == width:
-            run(panel, columns, steps, out)
+    def multiply(width, panel, columns, steps, out):
+        if width == TILE:
+            full(panel, columns, steps, out)
+        elif width == 8:
+            eight(panel, columns, steps, out)
+        elif width == 4:
+            four(panel, columns, steps, out)
+        elif width == 2:
+            two(panel, columns, steps, out)
         else:
-            other(w, panel, columns, steps, out)
+            one(panel, columns, steps, out)
 
-    return multiply_or_other
+    return multiply
 
 
 class Shape:

@@ -16,9 +16,9 @@ VALUES = 4 * WORD
 
 
 @fn
-def pair_of(w, j, i):
-    packed = v.i8_load(w + VALUES + WORD * (8 * j + i))
-    return packed & 15, (packed >> 4) & 15
+def value_of(w, j, high, i):
+    packed = v.i32_load(w + VALUES + WORD * (8 * j + i))
+    return v.as_i8(packed >> (4 * high)) & 15
 
 
 @fn
@@ -27,4 +27,4 @@ def quads_of(block, half):
     return packed & 15, (packed >> 4) & 15
 
 
-register(weight(BY_NAME["q4_K"], pair_of, quads_of))
+register(weight(BY_NAME["q4_K"], value_of, quads_of))

@@ -17,11 +17,10 @@ VALUES = 12 * WORD
 
 
 @fn
-def pair_of(w, j, i):
-    packed = v.i8_load(w + VALUES + WORD * (8 * j + i))
-    fifth = v.i32_load(w + FIFTH + WORD * i) >> (2 * j)
-    low = (packed & 15) | (v.as_i8(fifth << 4) & 16)
-    return low, ((packed >> 4) & 15) | (v.as_i8(fifth << 3) & 16)
+def value_of(w, j, high, i):
+    packed = v.i32_load(w + VALUES + WORD * (8 * j + i))
+    fifth = (v.i32_load(w + FIFTH + WORD * i) >> (2 * j)) << (4 - high)
+    return (v.as_i8(packed >> (4 * high)) & 15) | (v.as_i8(fifth) & 16)
 
 
 @fn
@@ -33,4 +32,4 @@ def quads_of(block, half):
     return low, ((packed >> 4) & 15) | (v.as_i8(fifth << 3) & 16)
 
 
-register(weight(BY_NAME["q5_K"], pair_of, quads_of))
+register(weight(BY_NAME["q5_K"], value_of, quads_of))

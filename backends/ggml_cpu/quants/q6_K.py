@@ -65,14 +65,12 @@ def scale_byte(words, i):
 def tile(width):
     @fn
     def add_16(w, a, which, scale, sums):
-        """sums[t] += scale * dot over 16 values; `which` of the four in a triple of words."""
+        """sums[t] += scale * dot over 16 values: those of A, B, A, B with top bits 2 * which."""
         dots = v.i32_regs(width)
         for i in range(4):
-            low = v.i32_load(w + TRIPLE * i + WORD * (which & 1))
-            top = v.i32_load(w + TRIPLE * i + 2 * WORD)
-            if which >= 2:
-                low = low >> 4
-            top = (top >> (2 * which)) << 4
+            at = w + TRIPLE * i
+            low = v.i32_load(at + which % 2 * WORD) >> (which // 2 * 4)
+            top = (v.i32_load(at + 2 * WORD) >> (2 * which)) << 4
             values = v.as_i8((low & 0x0F0F0F0F) | (top & 0x30303030))
             for t in range(width):
                 x = v.as_i8(v.i32_bcast(a + 4 * (width * i + t)))
@@ -101,16 +99,16 @@ def tile(width):
             v.store(out + WORD * t, v.f32(0.0))
         for _ in range(steps):
             sums = v.i32_regs(width)
-            for half in range(2):
-                for s in range(2):
-                    at = w + VALUES + TRIPLE * (8 * half + 4 * s)
-                    x = a + 4 * width * (32 * half + 4 * s)
-                    first = v.i32_load(w + PANEL_SCALES + 2 * WORD * half)
-                    second = v.i32_load(w + PANEL_SCALES + 2 * WORD * half + WORD)
-                    add_16(at, x, 0, scale_byte(first, s), sums)
-                    add_16(at, x + 32 * width, 1, scale_byte(first, s + 2), sums)
-                    add_16(at, x + 64 * width, 2, scale_byte(second, s), sums)
-                    add_16(at, x + 96 * width, 3, scale_byte(second, s + 2), sums)
+            for i in range(4):
+                half, s = i // 2, i % 2
+                scales = w + PANEL_SCALES + 2 * WORD * half
+                first, second = v.i32_load(scales), v.i32_load(scales + WORD)
+                values = w + VALUES + TRIPLE * (8 * half + 4 * s)
+                x = a + 4 * width * (32 * half + 4 * s)
+                add_16(values, x, 0, scale_byte(first, s), sums)
+                add_16(values, x + 32 * width, 1, scale_byte(first, s + 2), sums)
+                add_16(values, x + 64 * width, 2, scale_byte(second, s), sums)
+                add_16(values, x + 96 * width, 3, scale_byte(second, s + 2), sums)
             offsets(w, a, sums)
             d = v.f16_load(w)
             for t in range(width):

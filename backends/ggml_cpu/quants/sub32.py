@@ -57,50 +57,19 @@ def even_bytes(words):
     return v.as_i16(words & 0x00FF00FF)
 
 
-def _minima(width):
-    @fn
-    def add(minima, pair, sums):
-        """minima[t] += minima of two sub-blocks times the sums of column t over them."""
-        for t in range(width):
-            minima[t] = v.dot2(minima[t], pair, v.as_i16(v.i32_bcast(sums + 4 * t)))
-
-    @fn
-    def add_all(w, a, minima):
-        """minima[t] += all minima of the block times the sums of column t."""
-        s1 = v.i32_load(w + 2 * WORD)
-        first = s1 & SIX_BITS
-        second = later(s1, v.i32_load(w + 3 * WORD) >> 4)
-        sums = a + Q8_K_SUM32 * width
-        add(minima, even_bytes(first), sums)
-        add(minima, even_bytes(first >> 8), sums + 4 * width)
-        add(minima, even_bytes(second), sums + 8 * width)
-        add(minima, even_bytes(second >> 8), sums + 12 * width)
-
-    return add_all
-
-
-def _tile(pair_of: Function, panel_bytes: int) -> Callable[[int], Function]:
+def _tile(value_of: Function, panel_bytes: int) -> Callable[[int], Function]:
     def tile(width):
-        add_minima = _minima(width)
-
         @fn
-        def add_half(w, a, half, scales, sums):
-            """sums[t] += scale * dot over four sub-blocks, 128 values."""
-            for j in range(2):
-                low_dots = v.i32_regs(width)
-                high_dots = v.i32_regs(width)
-                for i in range(8):
-                    low, high = pair_of(w, 2 * half + j, i)
-                    at = a + 4 * width * (32 * half + 16 * j + i)
-                    for t in range(width):
-                        x = v.as_i8(v.i32_bcast(at + 4 * t))
-                        y = v.as_i8(v.i32_bcast(at + 32 * width + 4 * t))
-                        low_dots[t] = v.dot4(low_dots[t], low, x)
-                        high_dots[t] = v.dot4(high_dots[t], high, y)
-                low_scale = (scales >> (16 * j)) & 255
-                high_scale = (scales >> (16 * j + 8)) & 255
+        def add_32(w, a, j, high, scale, sums):
+            """sums[t] += scale * dot over the low or the high values of chunk j."""
+            dots = v.i32_regs(width)
+            for i in range(8):
+                values = value_of(w, j, high, i)
+                at = a + 4 * width * (16 * j + 8 * high + i)
                 for t in range(width):
-                    sums[t] = sums[t] + low_dots[t] * low_scale + high_dots[t] * high_scale
+                    dots[t] = v.dot4(dots[t], values, v.as_i8(v.i32_bcast(at + 4 * t)))
+            for t in range(width):
+                sums[t] = sums[t] + dots[t] * scale
 
         @fn
         def multiply(w, a, steps, out):
@@ -108,11 +77,22 @@ def _tile(pair_of: Function, panel_bytes: int) -> Callable[[int], Function]:
                 v.store(out + WORD * t, v.f32(0.0))
             for _ in range(steps):
                 sums = v.i32_regs(width)
-                s0 = v.i32_load(w + WORD)
-                add_half(w, a, 0, s0 & SIX_BITS, sums)
-                add_half(w, a, 1, later(s0, v.i32_load(w + 3 * WORD)), sums)
+                s0, s1, s2 = v.i32_load(w + WORD), v.i32_load(w + 2 * WORD), v.i32_load(w + 3 * WORD)
+                scales = s0 & SIX_BITS
+                for j in range(4):
+                    if j == 2:
+                        scales = later(s0, s2)
+                    add_32(w, a, j, 0, scales & 255, sums)
+                    add_32(w, a, j, 1, (scales >> 8) & 255, sums)
+                    scales = scales >> 16
                 minima = v.i32_regs(width)
-                add_minima(w, a, minima)
+                first, second = s1 & SIX_BITS, later(s1, s2 >> 4)
+                for i in range(4):
+                    pair = even_bytes((first if i < 2 else second) >> (8 * (i % 2)))
+                    at = a + Q8_K_SUM32 * width + 4 * width * i
+                    for t in range(width):
+                        x = v.as_i16(v.i32_bcast(at + 4 * t))
+                        minima[t] = v.dot2(minima[t], pair, x)
                 both = v.i32_load(w)
                 d = v.f16_to_f32(v.to_i16(both))
                 dmin = v.f16_to_f32(v.to_i16(both >> 16))
@@ -187,10 +167,10 @@ def _dequantize(quads_of: Function, size: int) -> Function:
     return dequantize
 
 
-def weight(kind: GGMLType, pair_of: Function, quads_of: Function) -> Weight:
+def weight(kind: GGMLType, value_of: Function, quads_of: Function) -> Weight:
     """A weight type of this family.
 
-    pair_of(w, j, i): from a panel, word i of the 32 low and of the 32 high values of 64-chunk j.
+    value_of(w, j, high, i): from a panel, word i of the 32 low or high values of 64-chunk j.
     quads_of(block, half): from a block in place, the values of sub-blocks 0, 2 and of 1, 3 of a half.
     """
     size = kind.type_size
@@ -211,6 +191,6 @@ def weight(kind: GGMLType, pair_of: Function, quads_of: Function) -> Weight:
             dst += size
 
     return Weight(
-        kind, Q8_K, LANES, size * LANES, unpack, _tile(pair_of, size * LANES),
+        kind, Q8_K, LANES, size * LANES, unpack, _tile(value_of, size * LANES),
         _dot(quads_of, size), 1, _dequantize(quads_of, size), row,
     )  # fmt: skip

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from llvmlite import ir
 from numba.core import cgutils, types
-from numba.core.extending import intrinsic, models, register_jitable, register_model
+from numba.core.extending import intrinsic as intrinsic
+from numba.core.extending import models, register_jitable, register_model
 
 from ggml_cpu.target import LANES
 
@@ -171,6 +172,3 @@ def common(*kinds) -> Vec | None:
 def plain(kind):
     """The type without its literal value."""
     return types.unliteral(kind)
-
-
-__all__ = ["Vec", "inlined", "intrinsic"]

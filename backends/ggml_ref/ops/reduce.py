@@ -32,3 +32,8 @@ def cumsum(node: Tensor, a: Values) -> Values:
 @table.op("ARGMAX")
 def argmax(node: Tensor, a: Values) -> Values:
     return np.argmax(a, axis=-1)
+
+
+@table.op("DSV4_HC_PRE")
+def dsv4_hc_pre(node: Tensor, x: Values, weights: Values) -> Values:
+    return node.param("scale") * np.einsum("tsn,ts->tn", x[0], weights[0, 0])

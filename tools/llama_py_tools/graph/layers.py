@@ -12,8 +12,8 @@ Group = tuple[str, list[tuple[int, Tensor]]]  # title, nodes with their index
 
 
 def groups(graph: Graph) -> list[Group]:
-    """Runs of nodes of one layer. A node without a layer belongs to the one it stands in."""
-    layers = [layer_of(t) for t in graph.nodes]
+    """Runs of nodes of one layer. A node whose name tells none belongs to the one it stands in."""
+    layers = [layer_of(Tensor(name=t.name)) for t in graph.nodes]  # sources may be of another layer
     before = _carried(layers)
     after = _carried(layers[::-1])[::-1]
     found = [a if a == b else None for a, b in zip(before, after, strict=True)]

@@ -62,12 +62,15 @@ class DiffOptions:
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(prog="llama-py-graph", description=__doc__, allow_abbrev=False)
     commands = p.add_subparsers(dest="command", required=True, metavar="dump|diff")
-    dump = commands.add_parser("dump", help="write the graphs of a prompt", allow_abbrev=False)
+    dump = commands.add_parser(
+        "dump", help="write the graphs of a prompt", allow_abbrev=False,
+        usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [--decode K] [options]",
+    )  # fmt: skip
     _add_source(dump)
     add(dump, DumpOptions, "output")
     diff = commands.add_parser(
         "diff", help="first difference of two JSON dumps: exit 0 equal, 1 different",
-        allow_abbrev=False,
+        allow_abbrev=False, usage="%(prog)s A B | [A] --against llama.cpp -m FILE [options]",
     )  # fmt: skip
     diff.add_argument("files", nargs="*", metavar="FILE", help="dumps (.jsonl, .jsonl.gz)")
     _add_source(diff)

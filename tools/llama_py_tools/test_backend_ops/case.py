@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import pkgutil
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -139,17 +136,6 @@ def case(
         return build
 
     return register
-
-
-@cache
-def all_cases() -> tuple[Case, ...]:
-    """Every case of every file in `cases/`, each once."""
-    from llama_py_tools.test_backend_ops import cases
-
-    for module in pkgutil.iter_modules(cases.__path__):
-        import_module(f"{cases.__name__}.{module.name}")
-    unique = {(str(c), c.fused, c.perf): c for c in sorted(CASES, key=lambda c: c.op)}
-    return tuple(unique.values())
 
 
 def _text(value: Any) -> str:

@@ -6,6 +6,7 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def list_ops() -> int:
 
 def show_coverage() -> int:
     from ggml_py.ops.registry import OPS
-    from llama_py_tools.test_backend_ops.case import all_cases
+    from llama_py_tools.test_backend_ops.cases import all_cases
 
     tested = {c.op for c in all_cases()}
     computed = {name for name, spec in OPS.items() if not spec.view}
@@ -104,7 +105,7 @@ def matches(entry: str, case: Case) -> bool:
 def select(ops: str | None, params: str | None, perf: bool) -> list[Case]:
     """The cases that pass both filters; GGMLError if there is none."""
     from ggml_py.errors import GGMLError
-    from llama_py_tools.test_backend_ops.case import all_cases
+    from llama_py_tools.test_backend_ops.cases import all_cases
 
     chosen = [c for c in all_cases() if c.perf == perf]
     if ops is not None:
@@ -165,9 +166,11 @@ def run_device(mode: str, device: Device, cases: list[Case], seed: int, report: 
 def run_tests(device: Device, cases: list[Case], seed: int, report: Report) -> bool:
     from ggml_py import registry
     from llama_py_tools.test_backend_ops.report import record
-    from llama_py_tools.test_backend_ops.run import Status, evaluate
+    from llama_py_tools.test_backend_ops.run import Status, evaluate, warm_up
 
     reference = registry.device("ref")
+    with suppress(Exception):  # the case at fault will say what is wrong
+        warm_up(cases, device, show_progress if sys.stderr.isatty() else None)
     n_run, failed = 0, []
     for case in cases:
         outcome = evaluate(case, device, reference, seed)
@@ -177,6 +180,12 @@ def run_tests(device: Device, cases: list[Case], seed: int, report: Report) -> b
             failed.append(str(case))
     report.summary(device, n_run - len(failed), n_run, failed)
     return not failed
+
+
+def show_progress(done: int, total: int, what: str) -> None:
+    print(f"\r\033[Kcompiling {done}/{total} {what}", end="", file=sys.stderr, flush=True)
+    if done == total:
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
 def report_one(mode: str, device: Device, case: Case, seed: int, report: Report) -> None:

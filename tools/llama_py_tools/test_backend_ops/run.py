@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,7 +113,7 @@ class Bench:
         return [self.buffer.read(t.offset, t.nbytes) for t in self.leaves.inits]
 
     def damage(self, before: list[Bytes]) -> str:
-        """ "" or which guard or input a kernel wrote to."""
+        """Which guard or input a kernel wrote to; empty if none."""
         for start, end, t in self.guards:
             if (self.buffer.read(start, end - start) != POISON).any():
                 where = "before the first tensor" if t is None else f"after {_name(t)}"
@@ -200,6 +200,18 @@ def nmse(x: Array, y: Array) -> float:
     return float(error / size) if size else float("inf")
 
 
+def warm_up(
+    cases: Iterable[Case], device: Device, progress: Callable[[int, int, str], None] | None = None
+) -> None:
+    """Compile all cases' nodes at once: a backend that builds kernels does so in parallel."""
+    benches = [Bench(case, device) for case in cases]
+    ready = [b for b in benches if not b.why_not()]
+    for bench in ready:
+        bench.write(draw_inputs(bench.leaves, bench.case.seed(0)))
+    nodes = [t for b in ready for t in b.graph.compute_nodes()]
+    device.compile(nodes, CompileOptions(progress, fuse=False))
+
+
 def measure(case: Case, device: Device, seed: int = 0) -> Timing:
     """Time the case's last node: repeated in one program, for at least a second."""
     bench = Bench(case, device)
@@ -229,7 +241,7 @@ def _touched(nodes: list[Tensor]) -> Iterator[Tensor]:
 
 
 def why_not(case: Case, device: Device) -> str:
-    """ "" if the device can run every node of the case. Nothing is allocated."""
+    """Why the device cannot run some node of the case; empty if it can. Nothing is allocated."""
     graph: Graph = case.graph()[0]
     return next((why for t in graph.compute_nodes() if (why := device.why_not(t))), "")
 

@@ -1,1 +1,18 @@
 """Cases, one file a family of ops, named as in ggml_py/ops. A new file here is found by itself."""
+
+from __future__ import annotations
+
+import pkgutil
+from functools import cache
+from importlib import import_module
+
+from llama_py_tools.test_backend_ops.case import CASES, Case
+
+
+@cache
+def all_cases() -> tuple[Case, ...]:
+    """Every case of every file, each once, in the order of the ops' names."""
+    for module in pkgutil.iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")
+    unique = {(str(c), c.fused, c.perf): c for c in sorted(CASES, key=lambda c: c.op)}
+    return tuple(unique.values())

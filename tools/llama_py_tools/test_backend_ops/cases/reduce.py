@@ -56,3 +56,10 @@ def cumsum_permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tens
       ne=[(1, 1, 1, 1), (3, 33, 1, 1), (257, 5, 1, 1), (2000, 10, 1, 1)])  # fmt: skip
 def argmax(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
     return ops.argmax(new(ne, type, distinct))
+
+
+@case("DSV4_HC_PRE", n_embd=[1, 31, 257], n_hc=[1, 4], n_tokens=[1, 17], v=[False])
+@case("DSV4_HC_PRE", n_embd=[31], n_hc=[4], n_tokens=[17], v=[True])
+def dsv4_hc_pre(new: Leaves, n_embd: int, n_hc: int, n_tokens: int, v: bool) -> Tensor:
+    ne = (n_embd, n_hc, n_tokens)
+    return ops.dsv4_hc_pre(new.part(ne) if v else new(ne), new((n_hc, n_tokens)))

@@ -47,6 +47,15 @@ def rope(
     return ops.rope_ext(a, pos, factors, n_dims, *common)
 
 
+@case("ROPE", ne_a=[(128, 3, 5, 1)], n_dims=[64], mode=[NORMAL, NEOX], n_offs=[2, 32, 64])
+@case("ROPE", ne_a=[(6, 2, 3, 1)], n_dims=[2], mode=[NORMAL, NEOX], n_offs=[4])
+def rope_offset(new: Leaves, ne_a: Shape, n_dims: int, mode: int, n_offs: int) -> Tensor:
+    """The rotated channels are in the middle or at the end of a head."""
+    pos = new((ne_a[2],), I32, integers(0, N_CTX))
+    common = (mode, 0, 1e4, 1.0, 0.0, 1.0, 32.0, 1.0)
+    return ops.rope_ext(new(ne_a), pos, None, n_dims, *common, n_offs=n_offs)
+
+
 @case("ROPE", ne_a=[(64, 4, 7, 1)], mode=[NORMAL, NEOX], part_of_heads=[True])
 def rope_view(new: Leaves, ne_a: Shape, mode: int, part_of_heads: bool) -> Tensor:
     """The query part of a joint projection: heads are apart by more than their size."""

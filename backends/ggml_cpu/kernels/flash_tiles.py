@@ -1,0 +1,257 @@
+"""FLASH_ATTN_EXT for many tokens: tiles of TILE query rows times KEYS keys, all in f32.
+
+A unit's keys and values become panels once and serve all its tiles; tiles that see none of the
+keys are passed over, which halves the work of a causal mask. Threads take units one by one.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels.flash_parts import (
+    EXACT_TOKENS,
+    KEYS,
+    MIN_KEYS,
+    WORD,
+    K,
+    Q,
+    V,
+    clear_state,
+    finish_row,
+    group_size,
+    head_of,
+    keys_at,
+    keys_seen,
+    mask_at,
+    merge_parts,
+    padded,
+    partial_bytes,
+    query_at,
+    scores_scale,
+    weigh,
+)
+from ggml_cpu.kernels.flash_sources import FLOAT_SOURCES, QUANTIZED_SOURCES, Source
+from ggml_cpu.kernels.soft_max import slope_of
+from ggml_cpu.quants.interleave import interleave_words
+from ggml_cpu.target import LANES, TILE
+from ggml_py.tensor import Tensor
+
+MIN_TILES, MAX_TILES = 4, 16  # tiles of a unit
+UNIT_BYTES = 1 << 18  # for a unit's queries and sums: they stay in the L2 cache
+UNITS = 4  # per thread, for balance
+STATE = 16  # bytes of a row's state: maximum, sum, factor, ALiBi slope
+COLUMN = 4 * TILE  # bytes of one element of a tile's rows
+PANEL = KEYS * WORD  # bytes of LANES columns of values
+SUMS = TILE * WORD  # bytes of LANES columns of a tile's sums
+
+
+@fn
+def tiles_per_unit(rows, pairs, d, dv, nth):
+    """Tiles of a unit: few enough for the cache and for all threads to have work."""
+    tiles = (rows + TILE - 1) // TILE
+    most = max(MIN_TILES, min(MAX_TILES, UNIT_BYTES // (COLUMN * (d + dv))))
+    wanted = (pairs * tiles + UNITS * nth - 1) // (UNITS * nth)
+    return min(tiles, most, max(MIN_TILES, wanted))
+
+
+@fn
+def parts_of(units, n_kv, nth):
+    """Parts of the keys, where there are too few units for all threads."""
+    if nth == 1 or units >= UNITS * nth:
+        return 1
+    return max(1, min(UNITS * nth // units, n_kv // MIN_KEYS))
+
+
+@fn
+def shape_of(p, nth):
+    """(tiles per unit, blocks of rows, parts of the keys)."""
+    rows, pairs = v.ne(p, Q, 1) * group_size(p), v.ne(p, K, 2) * v.ne(p, K, 3)
+    tiles = tiles_per_unit(rows, pairs, v.ne(p, Q, 0), padded(v.ne(p, V, 0)), nth)
+    blocks = (rows + tiles * TILE - 1) // (tiles * TILE)
+    return tiles, blocks, parts_of(pairs * blocks, v.ne(p, K, 1), nth)
+
+
+def scratch(node: Tensor, nth: int) -> tuple[int, int]:
+    q, k, values = node.src[:3]
+    d, dv = padded(q.ne[0]), padded(values.ne[0])
+    rows, pairs = q.ne[1] * (q.ne[2] // k.ne[2]), k.ne[2] * k.ne[3]
+    tiles = tiles_per_unit(rows, pairs, q.ne[0], dv, nth)
+    blocks = -(-rows // (tiles * TILE))
+    parts = parts_of(pairs * blocks, k.ne[1], nth)
+    unit = tiles * (COLUMN * (q.ne[0] + dv) + TILE * STATE)
+    spare = LANES * 4 * max(d, dv)
+    return partial_bytes(node, parts), unit + 4 * KEYS * (d + dv + TILE) + spare + WORD
+
+
+@fn
+def multiply_keys(keys, q, d, out):
+    """out[t][key] = <q[t], key> for one panel of keys."""
+    sums = v.f32_tile()
+    for _ in range(d):
+        x = v.f32_load(keys)
+        for t in range(TILE):
+            sums[t] = v.fma(x, v.f32_bcast(q + 4 * t), sums[t])
+        keys += WORD
+        q += COLUMN
+    for t in range(TILE):
+        v.store(out + 4 * KEYS * t, sums[t])
+
+
+@fn
+def add_values(values, weights, n, state, out):
+    """out[t] = out[t] * factor[t] + sum of weights[t][key] * values[key], for one panel."""
+    sums = v.f32_tile()
+    for t in range(TILE):
+        sums[t] = v.f32_load(out + WORD * t) * v.f32_bcast(state + STATE * t + 8)
+    for _ in range(n):
+        x = v.f32_load(values)
+        for t in range(TILE):
+            sums[t] = v.fma(x, v.f32_bcast(weights + 4 * KEYS * t), sums[t])
+        values += WORD
+        weights += 4
+    for t in range(TILE):
+        v.store(out + WORD * t, sums[t])
+
+
+@fn
+def start_tile(p, pair, first, count, sums, state):
+    """Zero sums; the state of rows past the last stays harmless."""
+    for i in range(0, padded(v.ne(p, V, 0)) * COLUMN, WORD):
+        v.store(sums + i, v.f32(0.0))
+    for t in range(TILE):
+        clear_state(state + STATE * t)
+        v.st_f32(state + STATE * t + 8, 0.0)
+        head = head_of(p, pair, first + min(t, count - 1))
+        v.st_f32(state + STATE * t + 12, slope_of(head, v.ne(p, Q, 2), v.op_f32(p, 1)))
+
+
+@fn
+def weigh_tile(p, pair, first, count, key, n, weights, state):
+    cap = v.op_f32(p, 2)
+    for t in range(count):
+        mask = mask_at(p, pair, first + t)
+        mask = mask + 2 * key if mask != 0 else 0
+        at = state + STATE * t
+        weigh(weights + 4 * KEYS * t, n, mask, v.ld_f32(at + 12), cap, at)
+
+
+@fn
+def prefetch_rows(at, stride, size):
+    """Fetch KEYS rows of `size` bytes."""
+    for j in range(KEYS):
+        for i in range(0, size, 64):
+            v.prefetch(at + j * stride + i)
+
+
+@kernel()
+def flash_start(p, ith, nth):
+    """No unit is taken yet."""
+    if ith == 0:
+        v.atomic_store(v.shared(p), 0)
+
+
+def _flash(k_source: Source, v_source: Source) -> None:
+    k_panel, k_size = k_source.panel, k_source.size
+    v_row, v_size, rounded = v_source.row, v_source.size, k_source.rounded
+
+    @fn
+    def load_tile(p, pair, first, count, q, spare):
+        """Queries of a tile, [d][TILE], times the scale; the last one fills empty places."""
+        d, scale, exact = v.ne(p, Q, 0), scores_scale(p), v.ne(p, Q, 1) >= EXACT_TOKENS
+        for start in range(0, TILE, LANES):
+            rows = max(1, min(LANES, count - start))
+            for j in range(rows):
+                at = query_at(p, pair, first + min(start + j, count - 1))
+                for i in range(0, d, LANES):
+                    x = v.f32_load_n(at + 4 * i, d - i)
+                    to = spare + 4 * (j * padded(d) + i)
+                    v.store(to, (x if exact else rounded(x, to)) * scale)
+            interleave_words(spare, 4 * padded(d), rows, d, q + 4 * start, COLUMN)
+
+    @fn
+    def load_keys(p, pair, key, n, keys, values, spare):
+        """n keys and values as panels: keys [d][LANES], values [KEYS][LANES]."""
+        d, dv = v.ne(p, K, 0), v.ne(p, V, 0)
+        for j in range(0, n, LANES):
+            src = keys_at(p, K, pair, key + j)
+            k_panel(src, v.nb(p, K, 1), min(LANES, n - j), d, keys + j * 4 * d, spare)
+        for j in range(n):
+            v_row(keys_at(p, V, pair, key + j), dv, values + j * WORD, PANEL, spare)
+        prefetch_rows(keys_at(p, K, pair, key + KEYS), v.nb(p, K, 1), d * k_size)
+        prefetch_rows(keys_at(p, V, pair, key + KEYS), v.nb(p, V, 1), dv * v_size)
+
+    @fn
+    def run_tile(p, pair, first, count, key, n, q, keys, values, weights, state, sums):
+        d = v.ne(p, K, 0)
+        for j in range(0, n, LANES):
+            multiply_keys(keys + j * 4 * d, q, d, weights + 4 * j)
+        weigh_tile(p, pair, first, count, key, n, weights, state)
+        for c in range(0, v.ne(p, V, 0), LANES):
+            add_values(values + c * 4 * KEYS, weights, n, state, sums + c * COLUMN)
+
+    @fn
+    def unit(p, ith, pair, block, tiles, part, parts):
+        d, dv, n_kv = v.ne(p, Q, 0), padded(v.ne(p, V, 0)), v.ne(p, K, 1)
+        rows = v.ne(p, Q, 1) * group_size(p)
+        first = block * tiles * TILE
+        n_tiles = min(tiles, (rows - first + TILE - 1) // TILE)
+        keys = v.local(p, ith)
+        values = keys + 4 * KEYS * padded(d)
+        weights = values + 4 * KEYS * dv
+        sums = weights + 4 * KEYS * TILE
+        spare = sums + tiles * COLUMN * dv
+        state = spare + LANES * 4 * max(padded(d), dv)
+        q = state + tiles * TILE * STATE
+        for i in range(n_tiles):
+            r = first + i * TILE
+            count = min(TILE, rows - r)
+            load_tile(p, pair, r, count, q + i * d * COLUMN, spare)
+            start_tile(p, pair, r, count, sums + i * dv * COLUMN, state + i * TILE * STATE)
+        begin, end = v.split_by(n_kv, KEYS, part, parts)
+        for key in range(begin, end, KEYS):
+            loaded = False
+            for i in range(n_tiles):
+                r = first + i * TILE
+                count = min(TILE, rows - r)
+                n = keys_seen(p, pair, r, count, key, min(KEYS, end - key))
+                if n > 0:
+                    if not loaded:
+                        load_keys(p, pair, key, min(KEYS, end - key), keys, values, spare)
+                        loaded = True
+                    s, o = state + i * TILE * STATE, sums + i * dv * COLUMN
+                    at = q + i * d * COLUMN
+                    run_tile(p, pair, r, count, key, n, at, keys, values, weights, s, o)
+        for r in range(first, min(rows, first + tiles * TILE)):
+            i, t = (r - first) // TILE, (r - first) % TILE
+            at = sums + i * dv * COLUMN + t * WORD
+            finish_row(p, pair, r, part, parts, state + STATE * (r - first), at, SUMS)
+
+    name = f"flash_attn_tiles_{k_source.name}_{v_source.name}"
+
+    @kernel(name=f"{name}_parts")
+    def flash_parts(p, ith, nth):
+        tiles, blocks, parts = shape_of(p, nth)
+        pairs = v.ne(p, K, 2) * v.ne(p, K, 3)
+        u = v.atomic_add(v.shared(p), 1)
+        while u < pairs * parts * blocks:
+            block = blocks - 1 - u // (pairs * parts)  # the last rows see most of the keys
+            unit(p, ith, u // parts % pairs, block, tiles, u % parts, parts)
+            u = v.atomic_add(v.shared(p), 1)
+
+    def when(node: Tensor) -> str:
+        k, values = node.src[1:3]
+        if (k.type.name, values.type.name) != (k_source.name, v_source.name):
+            return f"needs {k_source.name} keys and {v_source.name} values; got {k}, {values}"
+        return ""
+
+    @kernel(
+        "FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_start, flash_parts), name=name
+    )
+    def flash(p, ith, nth):
+        merge_parts(p, shape_of(p, nth)[2], ith, nth)
+
+
+for _k, _v in product((*FLOAT_SOURCES, *QUANTIZED_SOURCES), repeat=2):
+    _flash(_k, _v)

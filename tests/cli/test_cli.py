@@ -1,0 +1,143 @@
+"""llama-py-cli in this process: prompts, stop strings, chat."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+import llama_py
+from llama_py.context import Context
+from llama_py_tools import cli, session
+from llama_py_tools.escapes import unescape
+from tests.commands import DEMO, demo_with_template, tiny_model
+
+QUICK = ["-dev", "ref", "-c", "256", "--temp", "0"]
+TEMPLATE = (
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}ROMEO:{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def chat_model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(demo_with_template(tmp_path_factory.mktemp("chat"), TEMPLATE))
+
+
+@pytest.fixture
+def prompts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What each call of decode with more than one token was given, as text."""
+    given: list[str] = []
+    tokenizer = llama_py.load(DEMO, "null").tokenizer
+    decode = Context.decode
+
+    def note(self: Context, tokens: list[int], logits: str = "last") -> object:
+        if len(tokens) > 1:
+            given.append(tokenizer.detokenize(tokens))
+        return decode(self, tokens, logits)
+
+    monkeypatch.setattr(Context, "decode", note)
+    return given
+
+
+def test_escapes() -> None:
+    assert unescape(r"a\nb\t\\\"\'\q\x41\x4g\x") == "a\nb\t\\\"'\\qA\\x4g\\x"
+    assert unescape("\\xc3\\xa9\\") == "é\\"
+    assert unescape("\\xff\udcfe") == "\udcff\udcfe"
+
+
+def test_escapes_can_be_turned_off(prompts: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*QUICK, "-n", "0", "-p", r"O\nO O"]) == 0
+    assert cli.main([*QUICK, "-n", "0", "-p", r"O\nO O", "--no-escape"]) == 0
+    assert prompts == ["O\nO O", r"O\nO O"]
+    assert capsys.readouterr().out == "O\nO O\nO\\nO O\n"
+
+
+def test_stop_strings(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*QUICK, "-n", "12"]) == 0
+    whole = capsys.readouterr().out.rstrip("\n")
+    stop = whole.split()[-1]
+    assert cli.main([*QUICK, "-n", "12", "-r", "never", "-r", stop]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.rstrip("\n") == whole[: whole.index(stop)].rstrip("\n")
+    assert shown.err.endswith("stop: stop\n")
+
+
+def test_ignore_eos_forbids_every_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+    stream = llama_py.stream
+
+    def note(ctx: Context, ids: list[int], **how: object) -> object:
+        seen.append(how["sampler"].params.logit_bias)  # type: ignore[attr-defined]
+        return stream(ctx, ids, **how)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(llama_py, "stream", note)
+    assert cli.main([*QUICK, "-n", "1", "--ignore-eos", "-l", "5+1"]) == 0
+    eog = llama_py.load(DEMO, "null").tokenizer.eog
+    assert eog
+    assert seen == [{5: 1.0} | dict.fromkeys(eog, float("-inf"))]
+
+
+def test_a_model_without_vocabulary_cannot_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(tiny_model(tmp_path))
+    assert cli.main(["-m", path, "-dev", "ref", "-p", "hello"]) == 1
+    assert capsys.readouterr().err.startswith("error: this model file has no vocabulary")
+    assert cli.main(["-m", path, "-dev", "ref"]) == 1
+    assert "no BOS token; give -p TEXT" in capsys.readouterr().err
+
+
+def test_prompt_and_file_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["-p", "a", "-f", "b"])
+    assert caught.value.code == 2
+    assert "either -p or -f" in capsys.readouterr().err
+
+
+def test_a_conversation(
+    chat_model: str, prompts: list[str], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    lines = "Speak!\n\nAgain!\n/clear\nOnce more!\n/exit\nnever\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+    assert cli.main([*QUICK, "-m", chat_model, "-cnv", "-sys", "Be brief.", "-n", "2"]) == 0
+    shown = capsys.readouterr()
+    answers = shown.out.splitlines()
+    start = "system: Be brief.\nuser: "
+    assert prompts[0] == f"{start}Speak!\nROMEO:"
+    told = "".join(prompts[:2])
+    assert told.startswith(f"{start}Speak!\nROMEO:")
+    assert told.endswith("\nuser: Again!\nROMEO:")
+    assert prompts[-1] == f"{start}Once more!\nROMEO:"
+    assert "never" not in "".join(prompts)
+    assert len(answers) >= 3
+    assert "| generated 6 tokens" in shown.err
+
+
+def test_one_turn(chat_model: str, prompts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("not read\n"))
+    assert cli.main([*QUICK, "-m", chat_model, "-st", "-p", "Speak!", "-n", "2"]) == 0
+    assert prompts == ["user: Speak!\nROMEO:"]
+    monkeypatch.setattr("sys.stdin", None)
+    assert cli.main([*QUICK, "-m", chat_model, "-cnv", "-n", "2"]) == 0
+    assert len(prompts) == 1
+
+
+def test_chat_needs_a_template(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*QUICK, "-cnv"]) == 1
+    assert "no chat template" in capsys.readouterr().err
+
+
+def test_a_defect_is_one_line_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr(session, "list_archs", fail)
+    assert cli.main(["--list-archs"]) == 1
+    assert capsys.readouterr().err == "error: KeyError: 'x' (a defect; --verbose shows where)\n"
+    monkeypatch.setattr(session, "list_archs", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
+    assert cli.main(["--list-archs"]) == 130

@@ -1,0 +1,173 @@
+"""llama-py-debug: node values in llama-eval-callback's format, and logits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import llama_py
+from ggml_py import ops
+from ggml_py.graph import Graph
+from ggml_py.registry import device
+from ggml_py.sched import Scheduler
+from ggml_py.tensor import Tensor
+from ggml_py.types import BY_NAME, F32
+from llama_py_tools import debug
+from llama_py_tools.node_text import heading, value_lines, values_of
+from tests.commands import run, tiny_model
+
+TOKENS = "5,9,2"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(tiny_model(tmp_path_factory.mktemp("debug")))
+
+
+def expected_logits(model: str, n_decode: int) -> np.ndarray:
+    """All rows of the prompt, then of the greedy tokens."""
+    ctx = llama_py.load(model, "ref").context(256)
+    rows = list(ctx.decode([5, 9, 2], logits="all"))
+    for _ in range(n_decode):
+        rows.append(ctx.decode([int(np.argmax(rows[-1]))])[0])
+    return np.array(rows)
+
+
+def test_headings() -> None:
+    a, b = Tensor(F32, (4, 2), name="a"), Tensor(F32, (4,), name="b")
+    product = ops.mul(a, b).set_name("attn_norm-0")
+    assert heading(product) == (
+        "common_debug_cb_eval:              attn_norm-0 = (f32)        MUL"
+        "(a{4, 2, 1, 1}, b{4, 1, 1, 1}}) = {4, 2, 1, 1}"
+    )
+    assert heading(ops.silu(a).set_name("x")) == (
+        "common_debug_cb_eval:                        x = (f32)       SILU"
+        "(a{4, 2, 1, 1}, }) = {4, 2, 1, 1}"
+    )
+
+
+def test_values_are_cut_above_six() -> None:
+    values = np.arange(7 * 2, dtype=np.float32).reshape(1, 1, 2, 7)
+    assert list(value_lines(values)) == [
+        "    [",
+        "        [",
+        "            [      0.0000,       1.0000,       2.0000,    ...,       4.0000,"
+        "       5.0000,       6.0000  ],",
+        "            [      7.0000,       8.0000,       9.0000,    ...,      11.0000,"
+        "      12.0000,      13.0000  ],",
+        "        ],",
+        "    ]",
+        "    sum = 91.000000",
+    ]
+
+
+def test_rows_and_planes_are_cut_too() -> None:
+    lines = list(value_lines(np.ones((2, 8, 7, 1), np.float32)))
+    assert lines.count("    sum = 112.000000") == 2
+    assert lines.count("        ..., ") == 2
+    assert lines.count("            ..., ") == 2 * 6
+    assert lines.count("            [      1.0000  ],") == 2 * 6 * 6
+
+
+def test_six_are_shown_whole_and_none_too() -> None:
+    six = list(value_lines(np.full((1, 1, 1, 6), -np.inf, np.float32)))
+    assert six[2] == "            [" + ", ".join(["        -inf"] * 6) + "  ],"
+    nothing = np.zeros((1, 1, 0, 4), np.float32)
+    assert list(value_lines(nothing)) == [
+        "    [", "        [", "        ],", "    ]", "    sum = 0.000000",
+    ]  # fmt: skip
+
+
+def test_the_sum_is_added_up_in_order() -> None:
+    values = np.array([2**24, 1, 1, 1], np.float32).reshape(1, 1, 1, 4)
+    assert list(value_lines(values))[-1] == "    sum = 16777216.000000"
+
+
+def test_every_node_is_printed(model: str) -> None:
+    done = run("llama-py-debug", "-dev", "ref", "-m", model, "--tokens", TOKENS, "--decode", "1")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [x for x in done.stdout.splitlines() if x.startswith("common_debug_cb_eval:")]
+    assert len(lines) == 2 * 96
+    assert lines[95].split()[1] == "result_output"
+    assert lines[95].endswith("= {128, 1, 1, 1}")
+    logits = expected_logits(model, 1)
+    blocks = done.stdout.split("result_output = ")[1:]
+    for block, row in zip(blocks, logits[2:], strict=True):
+        first = [float(x) for x in block.splitlines()[3].split("[")[1].split(",")[:3]]
+        assert first == pytest.approx(row[:3], abs=1e-4)
+
+
+def test_logits(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = expected_logits(model, 2)
+    common = ["-dev", "ref", "-m", model, "--tokens", TOKENS, "--decode", "2", "--save-logits"]
+    assert debug.main([*common, str(tmp_path / "all.npy"), "--all-logits"]) == 0
+    assert debug.main([*common, str(tmp_path / "last")]) == 0
+    assert capsys.readouterr().out == ""
+    found = np.load(tmp_path / "all.npy")
+    assert found.dtype == np.float32
+    assert np.array_equal(found, expected)
+    assert np.allclose(np.load(tmp_path / "last"), expected[2:], rtol=1e-5, atol=1e-6)
+
+
+def test_a_filter_prints_beside_saved_logits(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    args = [
+        "-dev",
+        "ref",
+        "-m",
+        model,
+        "--tokens",
+        TOKENS,
+        "--save-logits",
+        str(tmp_path / "l.npy"),
+    ]
+    assert debug.main([*args, "--tensor-filter", "attn_norm-1", "--tensor-filter", "result_"]) == 0
+    lines = [x for x in capsys.readouterr().out.splitlines() if "common_debug_cb_eval" in x]
+    assert [x.split()[1] for x in lines] == ["attn_norm-1", "result_norm", "result_output"]
+    assert (tmp_path / "l.npy").exists()
+
+
+def test_saved_tensors(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    args = ["-dev", "ref", "-m", model, "--tokens", TOKENS, "--save-tensors", str(tmp_path / "t")]
+    assert debug.main([*args, "--decode", "1", "--tensor-filter", "result_output"]) == 0
+    assert "common_debug_cb_eval" in capsys.readouterr().out
+    prompt, token = sorted((tmp_path / "t").iterdir())
+    assert prompt.name == "0-00095-result_output.npy"
+    assert token.name == "1-00095-result_output.npy"
+    assert np.load(token).shape == (1, 1, 1, 128)
+    assert np.allclose(np.load(prompt)[0, 0], expected_logits(model, 0)[2:], atol=1e-5)
+
+
+def test_views_are_read_with_their_strides() -> None:
+    seen: dict[str, np.ndarray] = {}
+    a = Tensor(F32, (3, 2), name="a")
+    flipped = ops.transpose(ops.scale(a, 2.0)).set_name("flipped")
+    graph = Graph()
+    graph.build_forward_expand(ops.cont(flipped).set_name("dense"))
+
+    def watch(t: Tensor) -> None:
+        values = values_of(t)
+        assert values is not None
+        seen[t.name] = values
+
+    plan = Scheduler([device("ref")], watch=watch).plan(graph)
+    assert a.buffer is not None
+    a.buffer.write(a.offset, np.arange(6, dtype=np.float32).view(np.uint8))
+    plan.run()
+    assert np.array_equal(seen["flipped"], 2 * np.arange(6.0).reshape(1, 1, 2, 3).swapaxes(2, 3))
+    assert np.array_equal(seen["flipped"], seen["dense"])
+
+
+def test_quantized_nodes_have_no_values() -> None:
+    assert values_of(Tensor(BY_NAME["q8_0"], (32,))) is None
+
+
+def test_there_must_be_something_to_run(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert debug.main(["-dev", "ref", "-m", model]) == 1
+    assert "give -p TEXT or --tokens" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        debug.main(["--tensor-filter", "("])
+    assert "no regular expression" in capsys.readouterr().err

@@ -1,0 +1,172 @@
+"""llama-py-graph: dumps in four formats, and differences."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from llama_py_tools.graph import main
+from tests.commands import run, tiny_model
+from tests.graph_models import DATA, GOLDEN
+
+RECORDED = ["llama-dense", "llama-moe", "qwen3-dense", "qwen35moe-moe"]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("graph")
+    return {name: str(tiny_model(folder, name)) for name in RECORDED}
+
+
+def dump(model: str, *args: str) -> int:
+    return main(["dump", "-m", model, "--tokens", "1,2", "--decode", "1", *args])
+
+
+@pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("fa", ["on", "off"])
+def test_a_dump_is_llama_cpps_line_for_line(
+    name: str, fa: str, models: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert dump(models[name], "-fa", fa, "--format", "json") == 0
+    with gzip.open(DATA / f"{name}.fa-{fa}.jsonl.gz", "rt") as file:
+        assert capsys.readouterr().out == file.read()
+
+
+@pytest.mark.skipif(not GOLDEN.exists(), reason="the golden models are not beside this checkout")
+@pytest.mark.parametrize("name", RECORDED)
+def test_golden_files(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dump(str(GOLDEN / "shapes" / f"{name}.gguf"), "--format", "json") == 0
+    with gzip.open(GOLDEN / "nodes" / f"{name}.fa-on.jsonl.gz", "rt") as file:
+        assert capsys.readouterr().out == file.read()
+
+
+def test_diff_as_a_process(models: dict[str, str], tmp_path: Path) -> None:
+    ours, recorded = tmp_path / "ours.jsonl", DATA / "llama-dense.fa-on.jsonl.gz"
+    other = DATA / "llama-dense.fa-off.jsonl.gz"
+    assert dump(models["llama-dense"], "--format", "json", "-o", str(ours)) == 0
+    same = run("llama-py-graph", "diff", str(ours), str(recorded))
+    assert (same.returncode, same.stdout, same.stderr) == (0, "equal: 192 nodes\n", "")
+    parts = run("llama-py-graph", "diff", str(ours), str(other))
+    assert (parts.returncode, parts.stderr) == (1, "")
+    assert parts.stdout == (
+        "node 19 'Vcur-0 (view)': name: 'Vcur-0 (view)' != 'Vcur-0 (reshaped)' (graph 0)\n"
+    )
+
+
+def test_diff_finds_a_field_and_a_length(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with gzip.open(DATA / "llama-dense.fa-on.jsonl.gz", "rt") as file:
+        lines = file.read().splitlines()
+    node = json.loads(lines[150])
+    node["params"][1] += 1
+    changed = [*lines[:150], json.dumps(node), *lines[151:]]
+    a, b, c = (tmp_path / name for name in ("a", "b", "c"))
+    for path, content in ((a, lines), (b, changed), (c, lines[:-1])):
+        path.write_text("\n".join(content))
+    assert main(["diff", str(a), str(b)]) == 1
+    out = capsys.readouterr().out
+    assert f"{node['name']!r}: params: " in out
+    assert "(graph 1)" in out
+    assert main(["diff", str(a), str(c)]) == 1
+    assert "number of nodes: 192 != 191" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "says"), [(b"hello", "no JSON dump"), (b"[1]\n", "not nodes"), (b"", "not nodes"),
+                          (b"\x1f\x8bcut", "no JSON dump")]
+)  # fmt: skip
+def test_files_that_are_no_dumps(
+    content: bytes, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x").write_bytes(content)
+    assert main(["diff", str(tmp_path / "x"), str(tmp_path / "x")]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("error: ")
+    assert says in shown.err
+
+
+def test_text(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert dump(models["llama-dense"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "graph 0: 96 nodes"
+    assert "graph 1: 96 nodes" in lines
+    assert {"layer 0", "layer 1"} <= set(lines)
+    assert any("attn_norm-0 = MUL(norm-0[256, 2, 1, 1], " in line for line in lines)
+
+
+def test_dot(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert dump(models["llama-dense"], "--format", "dot") == 0
+    text = capsys.readouterr().out
+    assert text.startswith("digraph {")
+    assert text.count("{") == text.count("}")
+    assert text.count('label="layer 0"') == text.count('label="layer 1"') == 2
+    declared = set(re.findall(r"^\s+([nl]\d+_\d+) \[", text, re.M))
+    edges = re.findall(r"^\s+(\w+) -> (\w+);", text, re.M)
+    assert len(declared) > 200
+    assert {end for edge in edges for end in edge} <= declared
+
+
+class Page(HTMLParser):
+    """Ids, links, and whether every element that must be closed is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.outside: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.ids += [found["id"]] if found.get("id") else []  # type: ignore[list-item]
+        self.links += [found["href"]] if tag == "a" else []  # type: ignore[list-item]
+        self.outside += [v for k, v in attrs if k in ("src", "href") and v and v[0] != "#"]
+        if tag in ("details", "table", "summary", "script", "style", "tr"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if self.open and self.open[-1] == tag:
+            self.open.pop()
+
+
+def test_html(models: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "g.html"
+    assert dump(models["qwen35moe-moe"], "--format", "html", "-o", str(path)) == 0
+    text = path.read_text()
+    page = Page()
+    page.feed(text)
+    assert page.open == []
+    assert page.outside == []
+    assert len(page.ids) == len(set(page.ids)) == 2 * 187 + 1
+    assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
+    assert text.count("<summary>layer 1:") == 2
+    assert "eps=" in text
+
+
+def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    for args in (["diff", "a"], ["dump", "--format", "png"], ["diff", "--against", "ggml"], []):
+        with pytest.raises(SystemExit) as caught:
+            main(args)
+        assert caught.value.code == 2
+    assert "llama.cpp" in capsys.readouterr().err
+
+
+def test_against_llama_cpp(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    """With the real one the graphs are equal; without it there is a clear error."""
+    model = models["llama-dense"]
+    code = main(["diff", "--against", "llama.cpp", "-m", model, "--tokens", "1,2", "--decode", "1"])
+    shown = capsys.readouterr()
+    try:
+        import llama_cpp  # noqa: F401
+    except ImportError:
+        assert code == 1
+        assert "needs llama-cpp-python" in shown.err
+    else:
+        assert (code, shown.out) == (0, "equal: 192 nodes\n")

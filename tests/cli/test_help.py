@@ -1,0 +1,43 @@
+"""--help must be there at once: no array library, backend, tokenizer or template engine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.commands import SCRIPTS, clean_environment, run
+
+COMMANDS = ["llama-py-cli", "llama-py-debug", "llama-py-graph", "llama-py-bench"]
+SLOW = {"numpy", "numba", "llvmlite", "ggml_cpu", "ggml_ref", "tokenizers", "jinja2", "tqdm"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_imports_nothing_slow(command: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", str(SCRIPTS / command), "--help"],
+        capture_output=True, text=True, timeout=60, env=clean_environment(),
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"usage: {command}")
+    lines = done.stderr.splitlines()
+    imported = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time")}
+    assert "argparse" in imported
+    assert not SLOW & imported
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_wrong_usage_exits_2(command: str) -> None:
+    done = run(command, "--no-such-flag")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "error: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_lists() -> None:
+    archs = run("llama-py-cli", "--list-archs")
+    assert archs.returncode == 0
+    assert "qwen35moe" in archs.stdout.splitlines()
+    devices = run("llama-py-cli", "--list-devices")
+    assert {line.split(":")[0] for line in devices.stdout.splitlines()} >= {"cpu", "null", "ref"}

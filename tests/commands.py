@@ -1,0 +1,90 @@
+"""The console scripts as users start them, and small model files to start them on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.gguf_writer import Tensor, array, gguf, kv, u64
+from tests.graph_models import recorded
+from tests.live_models import values
+
+SCRIPTS = Path(sysconfig.get_path("scripts"))
+DEMO = Path(__file__).parents[1] / "llama_py" / "data" / "demo.gguf"
+HEAD = 24  # bytes of a GGUF file before its first key-value
+
+
+def clean_environment() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if not k.startswith("LLAMA_ARG_")}
+
+
+def run(name: str, *args: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    """A console script, run to its end."""
+    return subprocess.run(
+        [str(SCRIPTS / name), *args], capture_output=True, text=True, timeout=120,
+        env=clean_environment(), **{"stdin": subprocess.DEVNULL, **more},
+    )  # fmt: skip
+
+
+def start(name: str, *args: str) -> subprocess.Popen[str]:
+    """A console script that is still running."""
+    return subprocess.Popen(
+        [str(SCRIPTS / name), *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env=clean_environment(),
+    )  # fmt: skip
+
+
+def refused(done: subprocess.CompletedProcess[str]) -> str:
+    """The error of a command that failed as it should: one line on stderr, nothing on stdout."""
+    assert (done.returncode, done.stdout) == (1, ""), done
+    line, rest = done.stderr.split("\n", 1)
+    assert line.startswith("error: ") and rest == "", done.stderr
+    return line.removeprefix("error: ")
+
+
+def tiny_model(folder: Path, name: str = "llama-dense") -> Path:
+    """A model of tests/data/graphs as a file, with random weights and no vocabulary."""
+    metadata, shapes = recorded(name)
+    rng = np.random.default_rng(7)
+    tensors = [
+        Tensor(key, ne, 0, values(key, (*ne, 1, 1, 1, 1)[:4], rng).tobytes())
+        for key, ne in shapes.items()
+    ]
+    metadata = {**metadata, "tokenizer.ggml.model": "test"}
+    path = folder / f"{name}.gguf"
+    path.write_bytes(gguf([_kv(key, value) for key, value in metadata.items()], tensors))
+    return path
+
+
+def _kv(key: str, value: Any) -> bytes:
+    if isinstance(value, list):
+        kind = _kind(value[0]) if value else "u32"
+        return kv(key, "arr", array(kind, value))
+    return kv(key, _kind(value), value)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        return "i32" if value < 0 else "u32"
+    return "f32" if isinstance(value, float) else "str"
+
+
+def demo_with_template(folder: Path, template: str) -> Path:
+    """The demo model with a chat template."""
+    raw = DEMO.read_bytes()
+    entry = b"-"
+    while len(entry) % 32:  # what follows must stay aligned
+        template += "{##}" if "#" not in template else ""
+        template = template.replace("{#", "{# ")
+        entry = kv("tokenizer.chat_template", "str", template)
+    n_kv = int.from_bytes(raw[HEAD - 8 : HEAD], "little")
+    path = folder / "chat.gguf"
+    path.write_bytes(raw[: HEAD - 8] + u64(n_kv + 1) + entry + raw[HEAD:])
+    return path

@@ -1,0 +1,145 @@
+"""The generation loop: what it yields, why it ends, and what the memory holds afterwards."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import pytest
+
+import llama_py
+from ggml_py.errors import ContextError
+from llama_py.context import Context
+from llama_py.generate import Greedy, Piece
+from tests.live_models import live
+
+PROMPT = "First Citizen:\n"
+
+
+@cache
+def demo(device: str) -> llama_py.Model:
+    return llama_py.load(str(resources.files("llama_py.data") / "demo.gguf"), device)
+
+
+def answer(ctx: Context, prompt: Any = PROMPT, **options: Any) -> list[Piece]:
+    return list(llama_py.stream(ctx, prompt, **options))
+
+
+def greedy(n: int) -> list[int]:
+    """The n most likely tokens after PROMPT, by decode alone."""
+    ctx = demo("ref").context(n_ctx=256)
+    logits = ctx.decode(demo("ref").tokenizer.tokenize(PROMPT))
+    ids = [int(np.argmax(logits))]
+    while len(ids) < n:
+        ids.append(int(np.argmax(ctx.decode(ids[-1:]))))
+    return ids
+
+
+class Fixed:
+    """Says what it is told, whatever the logits."""
+
+    def __init__(self, ids: list[int]) -> None:
+        self.ids = list(ids)
+        self.accepted: list[int] = []
+
+    def sample(self, logits: Any) -> int:
+        return self.ids.pop(0)
+
+    def accept(self, id: int) -> None:
+        self.accepted.append(id)
+
+
+def test_a_stream_is_the_greedy_continuation() -> None:
+    tokenizer = demo("ref").tokenizer
+    ctx = demo("ref").context(n_ctx=256)
+    pieces = answer(ctx, max_tokens=5)
+    assert [p.token for p in pieces] == greedy(5)
+    assert "".join(p.text for p in pieces) == tokenizer.detokenize(greedy(5))
+    assert [p.finish_reason for p in pieces] == [None] * 4 + ["length"]
+    assert [p.gen_tokens for p in pieces] == [1, 2, 3, 4, 5]
+    last = pieces[-1]
+    assert last.prompt_tokens == len(tokenizer.tokenize(PROMPT))
+    assert last.prompt_seconds > 0
+    assert last.gen_seconds >= pieces[0].gen_seconds
+    assert ctx.memory.seq_pos_max(0) == last.prompt_tokens + 3  # all but the last
+    assert last.prompt_rate > 0 < last.gen_rate
+
+
+def test_a_stop_string_ends_the_answer_before_it() -> None:
+    ctx = demo("ref").context(n_ctx=256)
+    text = demo("ref").tokenizer.detokenize(greedy(5))
+    word = text.split()[1]
+    pieces = answer(ctx, max_tokens=20, stop=[word])
+    assert "".join(p.text for p in pieces) == text[: text.index(word)]
+    assert pieces[-1].finish_reason == "stop"
+
+
+def test_the_end_token_ends_the_answer() -> None:
+    tokenizer = demo("null").tokenizer
+    eos = next(iter(tokenizer.eog))
+    sampler = Fixed([65, 66, eos, 67])
+    pieces = answer(demo("null").context(n_ctx=256), [5, 6], sampler=sampler)
+    assert [p.token for p in pieces] == [65, 66, eos]
+    assert pieces[-1].finish_reason == "eos"
+    assert "".join(p.text for p in pieces) == tokenizer.detokenize([65, 66])
+    assert sampler.accepted == [5, 6, 65, 66, eos]
+
+
+def test_a_full_context_ends_the_answer() -> None:
+    ctx = demo("null").context(n_ctx=256)
+    pieces = answer(ctx, [1] * 250, sampler=Fixed([7] * 20))
+    assert len(pieces) == 7  # six more cells, and the last token needs none
+    assert pieces[-1].finish_reason == "length"
+    with pytest.raises(ContextError, match="does not fit"):
+        answer(demo("null").context(n_ctx=256), [1] * 257)
+
+
+def test_a_prompt_alone() -> None:
+    ctx = demo("null").context(n_ctx=256)
+    (piece,) = answer(ctx, [1, 2], max_tokens=0)
+    assert (piece.token, piece.finish_reason, piece.gen_tokens) == (None, "length", 0)
+    assert ctx.memory.seq_pos_max(0) == 1
+
+
+def test_a_second_prompt_goes_on() -> None:
+    ctx = demo("null").context(n_ctx=256)
+    answer(ctx, [1, 2], max_tokens=3)
+    answer(ctx, [3], max_tokens=1)
+    assert ctx.memory.seq_pos_max(0) == 4
+
+
+def test_greedy_takes_the_largest() -> None:
+    assert Greedy().sample(np.array([0, 3, 2], np.float32)) == 1
+
+
+def test_a_stream_needs_a_tokenizer() -> None:
+    with pytest.raises(ContextError, match="tokenizer"):
+        answer(Context(live("llama-dense"), n_ctx=256))
+
+
+def test_the_model_knows_its_parts() -> None:
+    model = demo("null")
+    assert model.arch == "qwen35moe"
+    assert model.hparams.n_layer == 4
+    assert model.file.architecture == model.arch
+    assert "qwen35moe" in repr(model)
+
+
+def test_importing_the_package_is_cheap() -> None:
+    code = (
+        "import sys, llama_py; assert callable(llama_py.load); "
+        "print([m for m in sys.modules if m.split('.')[0] in ('numpy', 'numba', 'ggml_py')])"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+def test_every_public_name_is_there() -> None:
+    for name in llama_py.__all__:
+        assert getattr(llama_py, name)
+    with pytest.raises(AttributeError, match="no attribute 'lod'"):
+        llama_py.lod  # noqa: B018

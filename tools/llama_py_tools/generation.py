@@ -1,0 +1,181 @@
+"""A loaded model that answers on stdout, and what is told about it on stderr afterwards."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from llama_py.sampler.params import SamplingParams
+from llama_py_tools import session
+from llama_py_tools.escapes import ENCODING, unescape
+from llama_py_tools.options import collect, option
+from llama_py_tools.progress import Progress
+
+if TYPE_CHECKING:
+    from llama_py import Context, Model, Piece, Sampler
+    from llama_py.batch import UBatch
+    from llama_py.inputs import GraphResult
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """What is generated, and how it is shown."""
+
+    prompt: str | None = option(None, "-p --prompt", "text to continue", metavar="TEXT")
+    file: str = option("", "-f --file", "read the prompt from a file (-: stdin)", metavar="FILE")
+    n_predict: int = option(
+        -1, "-n --predict --n-predict", "tokens to generate (-1: to the end, or a full context)"
+    )
+    reverse_prompt: tuple[str, ...] = option(
+        (), "-r --reverse-prompt", "stop at this text; may be repeated", metavar="TEXT",
+        parse=str, repeat=True,
+    )  # fmt: skip
+    display_prompt: bool = option(
+        True, "--display-prompt", "show the prompt before its continuation",
+        off="--no-display-prompt",
+    )  # fmt: skip
+    escape: bool = option(True, "-e --escape", r"read \n, \t, \\, \x41 in texts", off="--no-escape")
+    special: bool = option(False, "-sp --special", "show special tokens")
+    ignore_eos: bool = option(False, "--ignore-eos", "do not stop where the model would")
+
+
+class Summary:
+    """How long everything took, told on stderr at the end, also of an interrupted run."""
+
+    def __init__(self, load_seconds: float, model: str) -> None:
+        self.load_seconds, self.model = load_seconds, model
+        self.answers: list[Piece] = []  # the last piece of each answer, so far
+        self.n_reused = 0
+        self.pending: tuple[int, float] | None = None  # prompt tokens, and when they were started
+
+    def __enter__(self) -> None:
+        """Only the end matters."""
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None or kind is KeyboardInterrupt:
+            session.tell(self.text("interrupted" if kind else ""))
+
+    def text(self, reason: str = "") -> str:
+        """Two lines. `reason`: why it ended, if the model did not say."""
+        parts = []
+        if self.answers:
+            parts = [self._prompt(), self._generated()]
+        if self.pending is not None:
+            n, start = self.pending
+            parts.append(f"prompt of {n} tokens given up after {perf_counter() - start:.2f} s")
+        reason = reason or (self.answers[-1].finish_reason if self.answers else "") or "no input"
+        load = f"load {self.load_seconds:.2f} s"
+        return f"\n{load} | {self.model}\n{' | '.join([*parts, f'stop: {reason}'])}"
+
+    def _prompt(self) -> str:
+        n = sum(p.prompt_tokens for p in self.answers)
+        seconds = sum(p.prompt_seconds for p in self.answers)
+        reused = f" ({self.n_reused} reused)" if self.n_reused else ""
+        return f"prompt {n} tokens{reused}, {_rate(n, seconds)}"
+
+    def _generated(self) -> str:
+        n = sum(p.gen_tokens for p in self.answers)
+        counted = sum(max(p.gen_tokens - 1, 0) for p in self.answers)  # the first: the prompt's
+        return f"generated {n} tokens, {_rate(counted, sum(p.gen_seconds for p in self.answers))}"
+
+
+def _rate(n: int, seconds: float) -> str:
+    return f"{n / seconds if seconds else 0.0:.2f} t/s"
+
+
+class Run:
+    """A loaded model, its context and sampler, and where its text goes.
+
+    generated  the tokens of the last answer, so far
+    """
+
+    def __init__(self, args: argparse.Namespace, options: TextOptions) -> None:
+        start = perf_counter()
+        self.options = options
+        self.model: Model = session.open_model(args)
+        self.ctx: Context = session.open_context(args, self.model)
+        self.sampler = self._make_sampler(collect(SamplingParams, args))
+        stop = (unescape(s) if options.escape else s for s in options.reverse_prompt)
+        self.stop = [s for s in stop if s]
+        self.generated: list[int] = []
+        self.summary = Summary(perf_counter() - start, describe(self.model, self.ctx))
+        self._line_open = False
+
+    def _make_sampler(self, params: SamplingParams) -> Sampler:
+        from llama_py.sampler import Sampler
+
+        if self.options.ignore_eos:
+            never = dict.fromkeys(self.model.tokenizer.eog, -math.inf)
+            params = replace(params, logit_bias={**params.logit_bias, **never})
+        sampler = Sampler(params, self.ctx.n_vocab)
+        session.log.info("seed %d", sampler.seed)
+        return sampler
+
+    def write(self, text: str) -> None:
+        if text:
+            session.write(text)
+            self._line_open = not text.endswith("\n")
+
+    def end_line(self) -> None:
+        if self._line_open:
+            self.write("\n")
+
+    def echo(self, ids: Sequence[int]) -> None:
+        """Show a prompt's tokens as llama-completion does."""
+        tokenizer = self.model.tokenizer
+        data = b"".join(tokenizer.token_to_piece(id, self.options.special) for id in ids)
+        self.write(data.decode(*ENCODING))
+
+    def answer(self, ids: Sequence[int], echo: bool = False) -> None:
+        """Continue with the tokens, writing text as it comes."""
+        from llama_py import stream
+
+        summary = self.summary
+        summary.pending = len(ids), perf_counter()
+        if echo:
+            self.echo(ids)
+        self.ctx.on_graph = PromptProgress(len(ids))
+        self.generated = []
+        for piece in stream(
+            self.ctx, ids, max_tokens=max(self.options.n_predict, -1), sampler=self.sampler,
+            stop=self.stop, special=self.options.special,
+        ):  # fmt: skip
+            if summary.pending is not None:
+                summary.pending, self.ctx.on_graph = None, None
+                summary.answers.append(piece)
+            summary.answers[-1] = piece
+            if piece.token is not None:
+                self.generated.append(piece.token)
+            self.write(piece.text)
+
+
+class PromptProgress:
+    """Counts the tokens of a prompt as its graphs are started."""
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.done = 0
+        self.progress = Progress("prompt", after=1.0)
+
+    def __call__(self, res: GraphResult, ubatch: UBatch) -> None:
+        self.progress(self.done, self.total + 1)
+        self.done += ubatch.n_tokens
+        if self.done >= self.total:
+            self.progress.close()
+
+
+def describe(model: Model, ctx: Context) -> str:
+    """`qwen35moe, 4 layers on cpu, 7.1 MiB | context 1024, 0.5 MiB | compute 3.2 MiB`"""
+    use = ctx.memory_breakdown()
+
+    def mib(what: str) -> str:
+        return f"{sum(sizes[what] for sizes in use.values()) / 2**20:.2f} MiB"
+
+    return (
+        f"{model.arch}, {model.hparams.n_layer} layers on {model.device.name}, {mib('model')}"
+        f" | context {ctx.n_ctx}, {mib('context')} | compute {mib('compute')}"
+    )
