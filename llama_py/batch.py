@@ -75,11 +75,6 @@ class UBatch:
     def n_seq_id(self) -> list[int]:
         return [len(s) for s in self.seq_id]
 
-    @property
-    def is_pos_2d(self) -> bool:
-        """M-RoPE: sections 1 and 2 of `pos` are the row and column of an image patch."""
-        return self.n_pos >= 3
-
     def by_seq(self) -> list[tuple[int, Index]]:
         """Each sequence with the indices of its tokens."""
         if self._by_seq is None:

@@ -35,7 +35,7 @@ class ContextParams:
 
     n_ctx        cells of all sequences together, None for what the model was trained with;
                  rounded up to a multiple of 256 per sequence
-    n_ubatch     tokens that one graph computes at most
+    n_ubatch     tokens that one graph computes at most; also at most n_batch
     n_seq_max    how many sequences there may be
     n_rs_seq     tokens a recurrent model can be rolled back (where the architecture supports it)
     flash_attn   "auto": where the device can

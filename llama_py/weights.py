@@ -112,7 +112,7 @@ class WeightLoader:
     ) -> Linear | None:  # fmt: skip
         """`stem`.weight with `stem`.scale and, if the model knows one, `stem`.bias where there.
 
-        use      the op that reads it: MUL_MAT for ne [n_in, n_out], MUL_MAT_ID with a third, n_expert
+        use      the op that reads it, if not MUL_MAT, or MUL_MAT_ID for [n_in, n_out, n_expert]
         bias     "needed": it must be there
         scaled   False: the scale is left out, as llama.cpp does in some of its graphs
         """
@@ -245,9 +245,7 @@ class LayerLoader:
     ) -> None:  # fmt: skip
         """A Linear: ne [n_in, n_out], of experts [n_in, n_out, n_expert]."""
         name = self.prefix + stem
-        linear = self.loader.linear(
-            name, ne, use=use, bias=bias, scaled=scaled, optional=optional
-        )
+        linear = self.loader.linear(name, ne, use=use, bias=bias, scaled=scaled, optional=optional)
         self._set(stem, linear)
 
     def gated_ffn(

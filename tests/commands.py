@@ -20,7 +20,9 @@ HEAD = 24  # bytes of a GGUF file before its first key-value
 
 
 def clean_environment() -> dict[str, str]:
-    return {k: v for k, v in os.environ.items() if not k.startswith("LLAMA_ARG_")}
+    """Nothing that changes defaults, and stdout buffered as users have it."""
+    ours = ("LLAMA_ARG_", "PYTHONUNBUFFERED")
+    return {k: v for k, v in os.environ.items() if not k.startswith(ours)}
 
 
 def run(name: str, *args: str, **more: Any) -> subprocess.CompletedProcess[str]:

@@ -11,8 +11,9 @@ import numpy.typing as npt
 from llama_py.batch import I32, UBatch
 from llama_py.memory.cells import Bools, KVCells
 
-_F16 = (np.uint16(0), np.uint16(0xFC00))  # 0 and -inf as bits
-_F32 = (np.float32(0), np.float32(-np.inf))
+# -inf as bits; shown cells are 0, so that a mask is (hidden * bits)
+_HIDE_F16 = np.uint16(0xFC00)
+_HIDE_F32 = np.uint32(0xFF800000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class MaskRule:
         p0 = cells.pos[which]
         p1 = ubatch.pos[token]
         seen = p0 <= p1 if self.causal else np.broadcast_to(True, np.broadcast(p0, p1).shape)
-        if self.causal and ubatch.is_pos_2d and cells.xy is not None:
+        if self.causal and ubatch.token is None and cells.xy is not None:
             n = ubatch.n_tokens
             seen = seen & ~((p0 == p1) & _after(cells.xy[:, which], ubatch.pos, token, n))
         if self.n_swa:
@@ -45,17 +46,17 @@ def _after(xy: I32, pos: I32, token: Any, n: int) -> Bools:
 def kq_mask(
     rule: MaskRule, f16: bool, n_kv: int, ubatch: UBatch, streams: list[KVCells]
 ) -> npt.NDArray[Any]:
-    """[n_stream, n_tokens / n_stream, n_kv]: 0 where the token sees the cell, else -inf.
+    """[n_stream, n_tokens / n_stream, n_kv]: 0 where the token sees the cell, else -inf, as bits.
 
     streams   the cells that the ubatch's tokens look at, one per equal part of the ubatch
     """
-    show, hide = _F16 if f16 else _F32
+    hide = _HIDE_F16 if f16 else _HIDE_F32
     per_stream = ubatch.n_tokens // len(streams)
-    mask = np.empty((ubatch.n_tokens, n_kv), show.dtype)
+    mask = np.empty((ubatch.n_tokens, n_kv), hide.dtype)
     for i, cells in enumerate(streams):
         part = range(i * per_stream, (i + 1) * per_stream)
         for seq_id, tokens in _by_first_seq(ubatch, part):
-            _fill(mask, rule, (show, hide), cells, seq_id, ubatch, tokens)
+            _fill(mask, rule, hide, cells, seq_id, ubatch, tokens)
     return mask.reshape(len(streams), per_stream, n_kv)
 
 
@@ -69,18 +70,18 @@ def _by_first_seq(ubatch: UBatch, part: range) -> list[tuple[int, npt.NDArray[np
 
 
 def _fill(
-    mask: npt.NDArray[Any], rule: MaskRule, values: tuple[Any, Any], cells: KVCells, seq_id: int,
+    mask: npt.NDArray[Any], rule: MaskRule, hide: Any, cells: KVCells, seq_id: int,
     ubatch: UBatch, tokens: npt.NDArray[np.intp],
 ) -> None:  # fmt: skip
     """Rows of one sequence: all are the first token's, but for cells near the ubatch."""
-    show, hide = values
     n_kv = mask.shape[1]
     mine = cells.seq[seq_id, :n_kv]
     first = int(tokens[np.argmin(ubatch.pos[tokens])]) if tokens.size > 1 else int(tokens[0])
-    row = np.where(mine & rule.visible(cells, slice(0, n_kv), ubatch, first), show, hide)
-    mask[tokens] = row
+    seen = mine & rule.visible(cells, slice(0, n_kv), ubatch, first)
+    np.multiply(~seen, hide, out=mask[first])
     if tokens.size > 1:
+        mask[tokens] = mask[first]
         near = cells.pos[:n_kv] >= ubatch.pos[first] - rule.n_swa
         changing = np.flatnonzero(mine & near)
         seen = rule.visible(cells, changing, ubatch, tokens[:, None])
-        mask[np.ix_(tokens, changing)] = np.where(seen, show, hide)
+        mask[np.ix_(tokens, changing)] = ~seen * hide

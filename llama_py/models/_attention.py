@@ -48,7 +48,10 @@ class Attention(GraphContext):
     def build_attn_inp_k(self) -> InputAttnK:
         return self.res.add_input(InputAttnK(self.params, self.mctx))
 
-    def build_attn_inp_kv_iswa(self) -> InputAttnKVISWA:
+    def build_attn_inp_kv_iswa(self) -> InputAttnKV | InputAttnKVISWA:
+        """Of two caches, if there is a layer with a window."""
+        if not any(self.hparams.swa_layers):
+            return self.build_attn_inp_kv()
         return self.res.add_input(InputAttnKVISWA(self.params, self.mctx))
 
     def build_rope(

@@ -70,11 +70,8 @@ class UnfusedDeltaNet(DeltaNetScores):
         """build_delta_net_autoregressive for each of many tokens."""
         out = cont(v)
         for t in range(v.ne[2]):
-            one = (
-                cont(view(x, (*x.ne[:2], 1, x.ne[3]), offset=t * (x.nb[2] // x.nb[0])))
-                for x in (q, k, v, g, b)
-            )
-            o, s = self.build_delta_net_autoregressive(*one, s, il)
+            q_t, k_t, v_t, g_t, b_t = (_token(x, t) for x in (q, k, v, g, b))
+            o, s = self.build_delta_net_autoregressive(q_t, k_t, v_t, g_t, b_t, s, il)
             out = set_(out, o, *out.nb[1:], t * out.nb[2], inplace=True)
         return out, s
 
@@ -182,6 +179,11 @@ class UnfusedDeltaNet(DeltaNetScores):
         kgv = mul_mat(kg_t, v_new)  # [S, S, 1, HB]
         s = mul(s, _slice(chunks.g_last_exp, chunk))
         return v, self.cb(add(s, kgv), "dnet_add_ch_state", il)
+
+
+def _token(x: Tensor, t: int) -> Tensor:
+    """[., H, T, B] -> [., H, 1, B], dense"""
+    return cont(view(x, (*x.ne[:2], 1, x.ne[3]), offset=t * (x.nb[2] // x.nb[0])))
 
 
 def _slice(t: Tensor, chunk: int) -> Tensor:

@@ -122,7 +122,7 @@ class FeedForward(GraphContext):
         """
         n_embd, n_tokens = cur.ne[:2]
         if logits is None:
-            logits = self._router(cur, layer, il)
+            logits = self.build_router(cur, layer, il)
         probs, selected = self._select_experts(logits, layer, il, gating)
         weights = self._expert_weights(probs, selected, il, gating, norm_w, w_scale)
         self.expand(weights)
@@ -132,7 +132,7 @@ class FeedForward(GraphContext):
         experts = self.cb(mul(experts, weights), "ffn_moe_weighted", il)
         return self._sum_experts(self.expand(experts), il)
 
-    def _router(self, cur: Tensor, layer: Layer, il: int) -> Tensor:
+    def build_router(self, cur: Tensor, layer: Layer, il: int) -> Tensor:
         """[n_embd, n_tokens] -> [n_expert, n_tokens]"""
         router: Linear = layer.ffn_gate_inp
         logits = self.cb(self.build_mm(router, cur), "ffn_moe_logits", il)

@@ -144,7 +144,7 @@ class Projections(NamedTuple):
 class HybridGraph(DeltaNet):
     model: HybridModel
     hparams: HybridHParams
-    names: Mapping[str, str] = {"gate_view": ""}
+    names: Mapping[str, str] = {"Kcur_full": "Kcur", "Vcur_full": "Vcur", "gate_view": ""}
 
     def build(self) -> None:
         layers = self.model.layers
@@ -186,9 +186,8 @@ class HybridGraph(DeltaNet):
         d, n_head, n_head_kv = hp.n_embd_head_k, hp.n_head(il), hp.n_head_kv(il)
         n_tokens, strides = self.n_tokens, (2 * d, 2 * d * n_head)
         q_gate, k, v = self.build_qkv(layer, cur, il, n_embd_head_q=2 * d, split_heads=False)
-        self.cb(q_gate, "Qcur_full", il)
-        self.cb(k, "Kcur", il)
-        self.cb(v, "Vcur", il)
+        for t, name in ((q_gate, "Qcur_full"), (k, "Kcur_full"), (v, "Vcur_full")):
+            self.cb(t, name, il)
         q_gate = self.joint_heads(q_gate, 2 * d, n_head)
         q = self.cb(view(q_gate, (d, n_head, n_tokens), strides), "Qcur_reshaped", il)
         q = self.cb(self.build_norm(q, layer.attn_q_norm, il), "Qcur_normed", il)

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from ggml_py.ops import add, concat, get_rows
-from ggml_py.tensor import Tensor
 from llama_py.inputs import InputEmbdH
 from llama_py.models._hybrid import HybridGraph
 
 # Trunk names of what the draft graph calls otherwise; "" leaves a tensor to its automatic name.
 NAMES = {
     "Qcur_full": "mtp_Qcur_full",
+    "Kcur_full": "",
+    "Vcur_full": "",
     "Qcur_reshaped": "",
     "Qcur_normed": "mtp_Qcur_normed",
     "Qcur": "",
@@ -74,8 +75,3 @@ class NextNGraph(HybridGraph):
         if not self.selects_early:
             cur = self.cb(get_rows(cur, inp_out_ids), "mtp_shared_head_norm")
         self.build_head(cur, layer.nextn_shared_head_head)  # [n_vocab, n_outputs]
-
-    def cb(self, t: Tensor, name: str, il: int = -1) -> Tensor:
-        if name == "Vcur" and t.op != "RESHAPE":  # the trunk names it twice
-            return t
-        return super().cb(t, name, il)

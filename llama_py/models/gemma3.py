@@ -65,7 +65,7 @@ class Gemma3Graph(GraphBuilder):
         factor = self.n_embd**0.5 if self.ubatch.token is not None else 1.0
         cur = self.cb(scale(embd, factor), "inp_scaled")
         inp_pos = self.build_inp_pos()
-        inp = self.build_attn_inp_kv_iswa() if self.hparams.n_swa else self.build_attn_inp_kv()
+        inp = self.build_attn_inp_kv_iswa()
         inp_out_ids = self.build_inp_out_ids()
         for il, layer in enumerate(layers):
             residual = cur

@@ -6,7 +6,7 @@ from __future__ import annotations
 from ggml_py.ops import add, get_rows
 from ggml_py.tensor import Tensor
 from llama_py.hparams import ROPE_NEOX, HParams, Keys
-from llama_py.inputs import GraphParams, InputAttnKVISWA
+from llama_py.inputs import GraphParams, InputAttnKV, InputAttnKVISWA
 from llama_py.models._attention import QKV
 from llama_py.models._base import GraphBuilder, Model
 from llama_py.models._ffn import SWIGLU_OAI
@@ -93,7 +93,9 @@ class GptOssGraph(GraphBuilder):
         self.res.t_embd = self.cb(self.build_norm(cur, self.model.output_norm), "result_norm")
         self.build_head(self.res.t_embd)  # [n_vocab, n_outputs]
 
-    def attention(self, cur: Tensor, inp: InputAttnKVISWA, inp_pos: Tensor, il: int) -> Tensor:
+    def attention(
+        self, cur: Tensor, inp: InputAttnKV | InputAttnKVISWA, inp_pos: Tensor, il: int
+    ) -> Tensor:
         """[n_embd, n_tokens] -> the same"""
         layer, swa = self.model.layers[il], self.hparams.is_swa(il)
         q, k, v = self.build_qkv(layer, cur, il)

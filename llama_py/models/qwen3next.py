@@ -7,27 +7,22 @@ from collections.abc import Mapping
 
 from ggml_py.ops import add, concat, cont, mul, repeat_4d, reshape, sigmoid, softplus, view
 from ggml_py.tensor import Tensor
-from llama_py.hparams import ROPE_NEOX, Keys
+from llama_py.hparams import ROPE_NEOX
 from llama_py.inputs import GraphParams
-from llama_py.models._hybrid import HybridHParams, Projections
+from llama_py.models._hybrid import Projections
+from llama_py.models._hybrid_moe import HybridMoeGraph, HybridMoeHParams, HybridMoeModel
 from llama_py.models._nextn import NAMES, NextNGraph
-from llama_py.models.qwen35moe import Qwen35Moe, Qwen35MoeGraph
 from llama_py.weights import LayerLoader
 
 
-class Qwen3NextHParams(HybridHParams):
+class Qwen3NextHParams(HybridMoeHParams):
     rope_type = ROPE_NEOX
 
-    def load(self, keys: Keys) -> None:
-        super().load(keys)
-        self.load_expert_sizes(keys)
 
-
-class Qwen3Next(Qwen35Moe):
+class Qwen3Next(HybridMoeModel):
     arch = "qwen3next"
     hparams_class = Qwen3NextHParams
     supports_rs_rollback = False
-    hparams: Qwen3NextHParams
 
     def load_linear_attention(self, t: LayerLoader) -> None:
         """As llama.cpp, without the scales of these matrices, but for old files' ssm_in."""
@@ -50,9 +45,10 @@ class Qwen3Next(Qwen35Moe):
         return Qwen3NextDraft(self, params)
 
 
-class Qwen3NextGraph(Qwen35MoeGraph):
+class Qwen3NextGraph(HybridMoeGraph):
     model: Qwen3Next
     names: Mapping[str, str] = {
+        **HybridMoeGraph.names,
         "model.input_embed": "model.embed_tokens",
         "Qcur_reshaped": "Qcur_view",
         "gate_view": "gate",

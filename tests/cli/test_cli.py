@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import llama_py
 from llama_py.context import Context
 from llama_py_tools import cli, session
+from llama_py_tools.chat import Conversation
 from llama_py_tools.escapes import unescape
 from tests.commands import DEMO, demo_with_template, tiny_model
 
 QUICK = ["-dev", "ref", "-c", "256", "--temp", "0"]
 TEMPLATE = (
-    "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
-    "{% if add_generation_prompt %}ROMEO:{% endif %}"
+    "{% for m in messages %}{{ 'ROMEO' if m.role == 'assistant' else m.role }}:{{ m.content }}\n"
+    "{% endfor %}{% if add_generation_prompt %}ROMEO:{% endif %}"
 )
 
 
@@ -105,24 +108,53 @@ def test_a_conversation(
     assert cli.main([*QUICK, "-m", chat_model, "-cnv", "-sys", "Be brief.", "-n", "2"]) == 0
     shown = capsys.readouterr()
     answers = shown.out.splitlines()
-    start = "system: Be brief.\nuser: "
+    start = "system:Be brief.\nuser:"
     assert prompts[0] == f"{start}Speak!\nROMEO:"
-    told = "".join(prompts[:2])
-    assert told.startswith(f"{start}Speak!\nROMEO:")
-    assert told.endswith("\nuser: Again!\nROMEO:")
-    assert prompts[-1] == f"{start}Once more!\nROMEO:"
-    assert "never" not in "".join(prompts)
-    assert len(answers) >= 3
+    told = f"{prompts[0]}{answers[0]}\nuser:Again!\nROMEO:"
+    assert told.endswith(prompts[1])  # the memory has the rest, but for the answer's last token
+    assert len(prompts[0]) < len(told) - len(prompts[1]) < len(prompts[0] + answers[0])
+    assert prompts[2:] == [f"{start}Once more!\nROMEO:"]
+    assert len(answers) == 3
+    assert " reused), " in shown.err
     assert "| generated 6 tokens" in shown.err
 
 
 def test_one_turn(chat_model: str, prompts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("not read\n"))
     assert cli.main([*QUICK, "-m", chat_model, "-st", "-p", "Speak!", "-n", "2"]) == 0
-    assert prompts == ["user: Speak!\nROMEO:"]
+    assert prompts == ["user:Speak!\nROMEO:"]
     monkeypatch.setattr("sys.stdin", None)
     assert cli.main([*QUICK, "-m", chat_model, "-cnv", "-n", "2"]) == 0
     assert len(prompts) == 1
+
+
+@pytest.mark.parametrize("removable", [True, False])
+def test_what_differs_is_removed_from_the_memory(removable: bool) -> None:
+    done: list[object] = []
+
+    def seq_rm(*positions: int) -> bool:
+        done.append(positions)
+        return removable
+
+    run: Any = SimpleNamespace(
+        ctx=SimpleNamespace(
+            memory=SimpleNamespace(seq_rm=seq_rm), clear=lambda: done.append("clear"),
+            cparams=SimpleNamespace(n_ctx_seq=99),
+        ),
+        model=SimpleNamespace(
+            chat_template=SimpleNamespace(bos="", render=lambda _: "abxy"),
+            tokenizer=SimpleNamespace(tokenize=lambda text, add_special: [*text.encode()]),
+        ),
+        summary=SimpleNamespace(n_reused=0),
+    )  # fmt: skip
+    conversation = Conversation(run, "", False)
+    conversation.memory = [*b"abcd"]
+    if removable:
+        assert (bytes(conversation.prompt()), bytes(conversation.memory)) == (b"xy", b"ab")
+        assert (done, run.summary.n_reused) == ([(0, 2, -1)], 2)
+    else:
+        assert (bytes(conversation.prompt()), bytes(conversation.memory)) == (b"abxy", b"")
+        assert (done, run.summary.n_reused) == ([(0, 2, -1), "clear"], 0)
 
 
 def test_chat_needs_a_template(capsys: pytest.CaptureFixture[str]) -> None:

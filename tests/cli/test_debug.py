@@ -81,7 +81,7 @@ def test_six_are_shown_whole_and_none_too() -> None:
 
 
 def test_the_sum_is_added_up_in_order() -> None:
-    values = np.array([2**24, 1, 1, 1], np.float32).reshape(1, 1, 1, 4)
+    values = np.array([2**24, *[1] * 15], np.float32).reshape(1, 1, 1, 16)
     assert list(value_lines(values))[-1] == "    sum = 16777216.000000"
 
 

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 from llama_py_tools.graph import main
+from llama_py_tools.graph.dot import quoted
+from llama_py_tools.graph.layers import groups
+from tests import graph_models
 from tests.commands import run, tiny_model
 from tests.graph_models import DATA, GOLDEN
 
@@ -101,6 +104,16 @@ def test_text(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> Non
     assert any("attn_norm-0 = MUL(norm-0[256, 2, 1, 1], " in line for line in lines)
 
 
+def test_layers() -> None:
+    graph = graph_models.run(graph_models.load("llama-dense"), 2)[0].graph
+    found = groups(graph)
+    outside = "outside of layers"
+    assert [title for title, _ in found] == [outside, "layer 0", "layer 1", outside]
+    assert [i for _, nodes in found for i, _ in nodes] == list(range(96))
+    assert [t.name for _, t in found[0][1]] == ["embd"]
+    assert [t.name for _, t in found[3][1]] == ["norm", "result_norm", "result_output"]
+
+
 def test_dot(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert dump(models["llama-dense"], "--format", "dot") == 0
     text = capsys.readouterr().out
@@ -111,6 +124,7 @@ def test_dot(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None
     edges = re.findall(r"^\s+(\w+) -> (\w+);", text, re.M)
     assert len(declared) > 200
     assert {end for edge in edges for end in edge} <= declared
+    assert quoted('a"b\\c\nd') == r'"a\"b\\c\nd"'
 
 
 class Page(HTMLParser):
@@ -147,6 +161,7 @@ def test_html(models: dict[str, str], tmp_path: Path) -> None:
     assert len(page.ids) == len(set(page.ids)) == 2 * 187 + 1
     assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
     assert text.count("<summary>layer 1:") == 2
+    assert "<td>norm-1<td>RMS_NORM<td>f32 [256, 2]<td>" in text
     assert "eps=" in text
 
 

@@ -140,7 +140,6 @@ def test_text_positions_repeat_over_the_axes() -> None:
     u = splitter(Batch([5, 6]), n_pos=4, memory=At(s0=2)).split_simple(2)
     assert u is not None
     assert u.pos.tolist() == [3, 4] * 4
-    assert u.is_pos_2d
 
 
 def test_the_last_token_is_the_output_unless_told() -> None:

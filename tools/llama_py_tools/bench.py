@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llama_py_tools import session
 from llama_py_tools.options import CommonOptions, add, collect, on_off_auto, option, truth
@@ -71,7 +71,7 @@ def format_name(text: str) -> str:
     return text
 
 
-def _several(default: object, flags: str, help: str, **more: object) -> object:
+def _several(default: Any, flags: str, help: str, **more: Any) -> Any:
     return option((default,), flags, help, extend=True, **{"parse": int_ranges, **more})
 
 
@@ -150,13 +150,11 @@ def combinations(o: BenchOptions) -> list[Test]:
     kinds = [(n, 0) for n in o.n_prompt if n > 0] + [(0, n) for n in o.n_gen if n > 0]
     kinds += [pg for pg in o.pg if sum(pg) > 0]
     threads = [n if n > 0 else _cores() for n in o.threads]
-    return [
-        Test(*how, *kind)
-        for *how, kind in product(
-            o.model, o.n_gpu_layers, o.device, o.no_repack, o.n_batch, o.n_ubatch, o.type_k,
-            o.type_v, o.flash_attn, threads, o.n_depth, kinds,
-        )
-    ]  # fmt: skip
+    values: Iterator[Any] = product(
+        o.model, o.n_gpu_layers, o.device, o.no_repack, o.n_batch, o.n_ubatch, o.type_k, o.type_v,
+        o.flash_attn, threads, o.n_depth, kinds,
+    )  # fmt: skip
+    return [Test(*how, *kind) for *how, kind in values]
 
 
 def _cores() -> int:
@@ -208,7 +206,7 @@ def run_tests(options: BenchOptions) -> Iterator[Result]:
     for i, test in enumerate(todo):
         if test.weights != loaded or model is None:
             model, loaded = None, test.weights
-            model = open_model(test)
+            model = session.load(test.model, test.device, test.threads, not test.no_repack)
         ctx = model.context(
             test.n_prompt + test.n_gen + test.n_depth, n_batch=test.n_batch,
             n_ubatch=test.n_ubatch, flash_attn=test.flash_attn, type_k=test.type_k,
@@ -217,18 +215,6 @@ def run_tests(options: BenchOptions) -> Iterator[Result]:
         says = f"benchmark {i + 1}/{len(todo)}" if options.progress else ""
         samples = Measure(ctx, model, test, says).samples(options.repetitions, options.warmup)
         yield result(test, model, ctx, samples)
-
-
-def open_model(test: Test) -> Model:
-    """As session.open_model does it, for a test."""
-    import llama_py
-    from ggml_py import registry
-
-    device = registry.device(test.device)
-    device.repack = not test.no_repack
-    device.set_threads(test.threads)
-    path = test.model or session.demo_model()
-    return llama_py.load(path, device.name, progress=Progress("loading"))
 
 
 class Measure:

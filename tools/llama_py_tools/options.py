@@ -197,7 +197,7 @@ def _shown(default: Any) -> str:
 
 
 def _env(flags: tuple[str, ...], f: Field[Any]) -> str:
-    name = f.metadata.get("env", max(flags, key=len).lstrip("-"))
+    name: str = f.metadata.get("env", max(flags, key=len).lstrip("-"))
     return "LLAMA_ARG_" + name.replace("-", "_").upper()
 
 

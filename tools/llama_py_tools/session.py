@@ -101,17 +101,22 @@ def demo_model() -> str:
 
 def open_model(args: argparse.Namespace, device: str = "") -> Model:
     """Load the model that the options name, with a progress bar."""
+    options = collect(DeviceOptions, args)
+    warn_about_devices(options)
+    path = collect(ModelOptions, args).model
+    return load(path, device or options.device, options.threads, options.repack)
+
+
+def load(path: str, device: str, threads: int, repack: bool) -> Model:
+    """A model, or the demo model, on a device that is first set up. Only a CPU can repack."""
     import llama_py
     from ggml_py import registry
 
-    options = collect(DeviceOptions, args)
-    warn_about_devices(options)
-    found = registry.device(device or options.device)
-    found.repack = options.repack
-    if options.threads > 0:
-        found.set_threads(options.threads)
-    path = collect(ModelOptions, args).model or demo_model()
-    return llama_py.load(path, found.name, progress=Progress("loading"))
+    found: Any = registry.device(device)
+    found.repack = repack
+    if threads > 0:
+        found.set_threads(threads)
+    return llama_py.load(path or demo_model(), found.name, progress=Progress("loading"))
 
 
 def warn_about_devices(options: DeviceOptions) -> None:

@@ -32,6 +32,7 @@ from ggml_cpu.kernels.sums import lane_sums
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
+AHEAD = 32  # keys ahead that are fetched from memory
 FEW = 8  # rows up to which it pays not to convert keys and values first
 STATE = 16  # bytes of a row's state: maximum, sum, factor, ALiBi slope
 
@@ -54,6 +55,9 @@ def _dots(element, rows):
     def dots(keys, stride, n, q, q_step, d, out):
         """out[r][key] = <q[r], keys[key]> for n keys; out has KEYS places a row."""
         for first in range(0, n, at_once):
+            for j in range(at_once):
+                for i in range(0, d * size, 64):
+                    v.prefetch(keys + (first + j + AHEAD) * stride + i)
             sums = v.f32_regs(LANES)
             whole = d // LANES * LANES
             for i in range(0, whole, LANES):
@@ -95,6 +99,8 @@ def _values(element, rows):
                     sums[r * columns + j] = v.f32_load(out + r * out_step + 4 * i + j * WORD) * factor
             at = values + i * size
             for key in range(n):
+                for j in range(0, span * size, 64):
+                    v.prefetch(at + AHEAD * stride + j)
                 for j in range(columns):
                     x = load(at + j * LANES * size)
                     for r in range(rows):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ FORMATS = ("text", "json", "dot", "html")
 PEERS = ("llama.cpp",)
 
 
-def _one_of(*known: str) -> object:
+def _one_of(*known: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in known:
             raise ValueError(f"expected {' or '.join(known)}, got {text!r}")

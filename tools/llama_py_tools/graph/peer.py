@@ -125,4 +125,4 @@ class Recorder:
 
 
 def _name(t: GGMLTensor) -> str:
-    return t.name.decode(errors="ignore")
+    return bytes(t.name).decode(errors="ignore")

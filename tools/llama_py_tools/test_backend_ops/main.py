@@ -6,7 +6,6 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -169,8 +168,7 @@ def run_tests(device: Device, cases: list[Case], seed: int, report: Report) -> b
     from llama_py_tools.test_backend_ops.run import Status, evaluate, warm_up
 
     reference = registry.device("ref")
-    with suppress(Exception):  # the case at fault will say what is wrong
-        warm_up(cases, device, show_progress if sys.stderr.isatty() else None)
+    warm_up(cases, device, show_progress if sys.stderr.isatty() else None)
     n_run, failed = 0, []
     for case in cases:
         outcome = evaluate(case, device, reference, seed)

@@ -1,0 +1,120 @@
+"""MUL_MAT_ID: every token times the matrices of the experts chosen for it.
+
+src0 [k, m, experts], src1 [k, 1 or n_used, tokens], src2 ids i32 [n_used, tokens]. One token: each
+chosen expert's rows times its column. Several: tokens are grouped by expert (experts.py), then each
+expert is multiplied as in matmul.py. Threads take parts of equal work, of whole experts if they can.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels.columns import LOCAL, ROWS
+from ggml_cpu.kernels.experts import EXPERTS, expert_of, lists_bytes, local_bytes, shared_bytes
+from ggml_cpu.kernels.matmul import refusal, source_kind
+from ggml_cpu.kernels.products import SUM_BYTES, Shape, matrix_at, store_rows, tiles_product
+from ggml_cpu.quants.tiles import padded
+from ggml_cpu.quants.weight import LAYOUT, Weight, weights
+from ggml_py.tensor import Tensor
+
+
+def _one_token(weight: Weight, in_place: bool) -> None:
+    """Rows of the chosen experts times one column each."""
+    layout, suffix = ("", "row") if in_place else (LAYOUT, "panel")
+    at_once = weight.dot_rows if in_place else weight.rows
+    dot, multiply, panel_bytes = weight.dot, weight.tile(1), weight.panel_bytes
+    shape, matrix = Shape(weight), matrix_at(weight, in_place)
+    steps_of, column_bytes = shape.steps_of, shape.column_bytes
+
+    def when(node: Tensor) -> str:
+        if node.src[1].ne[2] > 1:
+            return f"needs one token; got {node.src[1].ne[2]}"
+        return refusal(weight, layout, node)
+
+    def scratch(node: Tensor, nth: int) -> tuple[int, int]:
+        b = node.src[1]
+        return b.ne[1] * weight.activations.column_bytes(b.ne[0]), max(LOCAL, SUM_BYTES)
+
+    @kernel(
+        "MUL_MAT_ID", when=when, scratch=scratch, prepare=(ROWS[weight.activations],),
+        extra=source_kind, name=f"mul_mat_id_{weight.type.name}_{suffix}",
+    )  # fmt: skip
+    def mul_mat_id_one(p, ith, nth):
+        k, m, stride, sums = v.ne(p, 1, 0), v.ne(p, 1, 1), v.nb(p, 1, 1), v.local(p, ith)
+        pieces = (m + at_once - 1) // at_once
+        start, stop = v.split(pieces * v.ne(p, 3, 0), ith, nth)
+        for u in range(start, stop):
+            entry, i = u // pieces, u % pieces
+            w = matrix(p, expert_of(p, entry), 0)
+            column = v.shared(p) + entry % v.ne(p, 2, 1) * column_bytes(k)
+            rows = min(at_once, m - i * at_once)
+            if in_place:
+                dot(w + i * at_once * stride, stride, rows, column, k, sums)
+            else:
+                multiply(w + i * steps_of(k) * panel_bytes, column, steps_of(k), sums)
+            store_rows(sums, rows, v.data(p, 0) + entry * v.nb(p, 0, 1) + 4 * i * at_once)
+
+
+@fn
+def total_columns(groups):
+    """Columns of all groups: what the last, empty one says."""
+    while v.ld_i32(groups + 8) > 0:
+        groups += 16
+    return v.ld_i32(groups + 12)
+
+
+@fn
+def first_panel(unit, start, width, panels):
+    """The first panel of a group whose work begins at `unit` or later.
+
+    Work is counted in panels times columns; the group has `width` columns and begins at `start`.
+    """
+    return min(panels, (max(0, unit - start) + width - 1) // width)
+
+
+def _grouped(weight: Weight, in_place: bool) -> None:
+    """Experts times the columns of the tokens that chose them."""
+    layout, suffix = ("", "tiles") if in_place else (LAYOUT, "panels")
+    product, matrix = tiles_product(weight, in_place), matrix_at(weight, in_place)
+    shape = Shape(weight)
+    panels_of, column_bytes, group_of = shape.panels_of, shape.column_bytes, shape.group_of
+
+    def when(node: Tensor) -> str:
+        return refusal(weight, layout, node)
+
+    def scratch(node: Tensor, nth: int) -> tuple[int, int]:
+        local = SUM_BYTES + (shape.group_bytes(node.src[0].ne[0]) if in_place else 0)
+        return shared_bytes(node, weight.activations), max(local_bytes(node), local)
+
+    @kernel(
+        "MUL_MAT_ID", when=when, scratch=scratch, prepare=(EXPERTS[weight.activations],),
+        extra=source_kind, name=f"mul_mat_id_{weight.type.name}_{suffix}",
+    )  # fmt: skip
+    def mul_mat_id_grouped(p, ith, nth):
+        k, m, entries = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 3, 0) * v.ne(p, 3, 1)
+        group, panels, local = v.shared(p), panels_of(m), v.local(p, ith)
+        order = group + 16 * (entries + 1)
+        columns = group + lists_bytes(entries)
+        start, stop = v.split(total_columns(group) * panels, ith, nth)
+        while v.ld_i32(group + 8) > 0:
+            n, column = v.ld_i32(group + 8), v.ld_i32(group + 12)
+            first = first_panel(start, column * panels, padded(n), panels)
+            end = first_panel(stop, column * panels, padded(n), panels)
+            w = matrix(p, v.ld_i32(group), 0)
+            a, names = columns + column * column_bytes(k), order + 4 * v.ld_i32(group + 4)
+            while first < end:
+                last = min(end, first + group_of(k))
+                product(
+                    w, v.nb(p, 1, 1), k, m, first, last, a, n,
+                    v.data(p, 0), v.nb(p, 0, 1), names, local,
+                )  # fmt: skip
+                first = last
+            group += 16
+
+
+for _weight in weights().values():
+    _one_token(_weight, in_place=True)
+    _grouped(_weight, in_place=True)
+    if _weight.repacked:
+        _one_token(_weight, in_place=False)
+        _grouped(_weight, in_place=False)

@@ -1,0 +1,189 @@
+"""MUL_MAT: every weight type and layout, odd sizes, strides and broadcasts.
+
+Expected values are float64 products of the weights' own values with activations rounded in NumPy
+as the type asks for: what is left is the order of additions.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ggml_cpu.quants.tiles import GRAIN, WIDTHS, padded, tile_of, tile_width
+from ggml_cpu.quants.weight import LAYOUT, weights
+from ggml_py import ops
+from ggml_py.errors import UnsupportedOp
+from tests.products import TABLE, Run, error, leaf, repacked, rounded, values
+
+TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_K", "q5_K", "q6_K")
+QUANTIZED = TYPES[3:]
+FLOATS = TYPES[:3]
+EXACT = 1e-11
+
+
+def random(*shape: int) -> np.ndarray:
+    seed = np.random.SeedSequence(shape)
+    return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+def product(a, b) -> np.ndarray:
+    """What MUL_MAT(a, b) should give, [ne3, ne2, n, m]."""
+    w = values(a).astype(np.float64)
+    x = rounded(weights()[a.type.name].activations.name, values(b))
+    repeats = [x.shape[0] // w.shape[0], x.shape[1] // w.shape[1]]
+    return x @ w.repeat(repeats[0], 0).repeat(repeats[1], 1).swapaxes(2, 3)
+
+
+def check(a, b, n_threads: int = 2, layout: str = "") -> None:
+    expected = product(a, b)
+    weight = repacked(a) if layout else a
+    assert weight.layout == layout
+    run = Run(ops.mul_mat(weight, b), n_threads)
+    assert error(run(), expected) < EXACT, f"{run.kernel.name} on {n_threads} threads"
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("m", [1, 3, 16, 17, 100])
+def test_sizes(kind: str, m: int) -> None:
+    k = {1: 256, 3: 512, 16: 768, 17: 1280, 100: 256}[m]
+    a = leaf(kind, random(m, k))
+    for n in (1, 2, 3, 8, 9, 13, 25):
+        for layout in ("", LAYOUT) if kind in QUANTIZED else ("",):
+            check(a, leaf("f32", random(n, k)), 1 + n % 3, layout)
+
+
+@pytest.mark.parametrize("kind", ("q8_0", "q4_0"))
+def test_odd_number_of_blocks(kind: str) -> None:
+    """k a multiple of 32, but not of 64 or of 256."""
+    for k in (32, 96, 288):
+        a = leaf(kind, random(21, k))
+        for n in (1, 2, 7):
+            check(a, leaf("f32", random(n, k)), layout="")
+            check(a, leaf("f32", random(n, k)), layout=LAYOUT)
+
+
+@pytest.mark.parametrize("kind", FLOATS)
+@pytest.mark.parametrize("k", [1, 2, 5, 15, 33, 127, 1027])
+def test_any_k(kind: str, k: int) -> None:
+    """The end of the last row is the end of the memory: nothing past it may count."""
+    a = leaf(kind, random(19, k))
+    for n in (1, 4, 5, 11):
+        check(a, leaf("f32", random(n, k)))
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_broadcast_of_matrices(kind: str) -> None:
+    for layout in ("", LAYOUT) if kind in QUANTIZED else ("",):
+        a = leaf(kind, random(2, 3, 37, 256))
+        for n in (1, 6):
+            check(a, leaf("f32", random(4, 6, n, 256)), 2, layout)
+
+
+@pytest.mark.parametrize("kind", ("f32", "f16", "bf16"))
+def test_strided_weights(kind: str) -> None:
+    """Heads of a cache: rows of one head lie apart, as do the heads; and a window of rows."""
+    cache = leaf(kind, random(50, 4, 64))  # [head_dim, head, cell]
+    heads = ops.permute(ops.view(cache, (64, 4, 29), (64, 256), 256 * 3), 0, 2, 1, 3)
+    for n in (1, 3, 9):
+        check(heads, leaf("f32", random(8, n, 64)), 3)
+
+
+@pytest.mark.parametrize("kind", ("q8_0", "q4_0"))
+def test_strided_quantized_weights(kind: str) -> None:
+    cache = leaf(kind, random(50, 4, 64))
+    heads = ops.permute(ops.view(cache, (64, 4, 29), (64, 256), 256 * 3), 0, 2, 1, 3)
+    for n in (1, 3, 9):
+        check(heads, leaf("f32", random(8, n, 64)), 3)
+
+
+@pytest.mark.parametrize("kind", ("f32", "q8_0", "q4_K"))
+def test_strided_activations(kind: str) -> None:
+    a = leaf(kind, random(40, 256))
+    permuted = ops.permute(leaf("f32", random(7, 3, 256)), 0, 2, 1, 3)
+    check(a, permuted)
+    wide = leaf("f32", random(9, 300))
+    check(a, ops.view(wide, (256, 9), (300,), 11))
+    check(a, ops.view(wide, (256, 2), (300,), 11))
+    columns = ops.transpose(leaf("f32", random(256, 5)))
+    check(a, columns)
+
+
+@pytest.mark.parametrize("kind", ("f32", "f16", "bf16", "q4_0"))
+@pytest.mark.parametrize("source", ("f16", "bf16"))
+def test_16_bit_activations(kind: str, source: str) -> None:
+    a = leaf(kind, random(33, 96))
+    for n in (1, 6):
+        check(a, leaf(source, random(n, 96)))
+
+
+@pytest.mark.parametrize("kind", ("f32", "q4_K"))
+def test_few_rows_many_columns(kind: str) -> None:
+    """Fewer panels than threads: columns are divided too."""
+    check(leaf(kind, random(5, 256)), leaf("f32", random(61, 256)), 3)
+
+
+def test_more_panels_than_a_group_and_more_steps_than_a_block() -> None:
+    check(leaf("f32", random(700, 1100)), leaf("f32", random(14, 1100)), 2)
+    check(leaf("q8_0", random(300, 4096)), leaf("f32", random(13, 4096)), 2)
+
+
+@pytest.mark.parametrize("kind", ("q8_0", "q6_K"))
+def test_zero_and_tiny_activations(kind: str) -> None:
+    x = random(9, 512)
+    x[0] = 0
+    x[1, :256] = 0
+    x[2] *= 1e-30
+    a = leaf(kind, random(20, 512))
+    check(a, leaf("f32", x))
+    result = Run(ops.mul_mat(a, leaf("f32", x[:1])))()
+    assert (result == 0).all()
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_threads_do_not_change_the_result(kind: str) -> None:
+    a, b = leaf(kind, random(83, 256)), leaf("f32", random(15, 256))
+    results = [Run(ops.mul_mat(a, b), n)() for n in (1, 2, 3)]
+    assert all((r == results[0]).all() for r in results)
+
+
+@pytest.mark.parametrize("n", [1, 3, 12])
+def test_prepared_activations_serve_the_next_weight(n: int) -> None:
+    """q, k, v: the second product may skip preparing if it reads the same operand."""
+    b = leaf("f32", random(n, 512))
+    weight = leaf("q6_K", random(33, 512))
+    first = Run(ops.mul_mat(repacked(leaf("q4_K", random(48, 512))), b))
+    second = Run(ops.mul_mat(repacked(weight), b))
+    assert first.kernel.prepare == second.kernel.prepare
+    assert all(k.reads == (2,) for k in first.kernel.prepare)
+    expected = second()
+    first()
+    size = first.kernel.scratch(first.node, 2)[0]
+    assert size == second.kernel.scratch(second.node, 2)[0]
+    assert (first.scratch[:size] == second.scratch[:size]).all()
+    assert error(expected, product(weight, b)) < EXACT
+
+
+def test_refusals_say_what_is_missing() -> None:
+    b = leaf("f32", random(2, 256))
+    unknown = leaf("q4_1", random(4, 256))
+    assert "needs q4_0 weights; got q4_1" in TABLE.why_not(ops.mul_mat(unknown, b))
+    ids = leaf("i32", random(2, 256))
+    assert "needs f32, f16 or bf16 activations" in TABLE.why_not(
+        ops.mul_mat(leaf("q8_0", random(4, 256)), ids)
+    )
+    a = ops.permute(leaf("f32", random(3, 4, 256)), 1, 2, 0, 3)
+    with pytest.raises(UnsupportedOp, match="adjacent elements"):
+        TABLE.get(ops.mul_mat(ops.permute(a, 2, 1, 0, 3), leaf("f32", random(2, 3))))
+
+
+def test_tiles_cover_every_column_once() -> None:
+    for n in range(1, 100):
+        c, places = 0, 0
+        while c < n:
+            width = tile_width(n - c)
+            assert width in WIDTHS
+            for i in range(c, min(n, c + width)):
+                assert tile_of(i, n) == (c, width)
+            c += width
+            places += width
+        assert n <= places <= padded(n) < n + GRAIN
