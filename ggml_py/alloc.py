@@ -16,7 +16,9 @@ from ggml_py.tensor import FLAG_OUTPUT, Tensor
 
 @dataclass(slots=True)
 class Arena:
-    """One growing block of bytes: best fit over the free ranges, which are merged when they touch."""
+    """One growing block of bytes: best fit over the free ranges, which are merged when they
+    touch.
+    """
 
     alignment: int = 64
     size: int = 0

@@ -40,7 +40,9 @@ class ModelError(GGMLError, ValueError):
 
 
 class GGUFError(ModelError):
-    """The file is not a GGUF file that can be trusted: path, offset and reason are in the message."""
+    """The file is not a GGUF file that can be trusted: path, offset and reason are in the
+    message.
+    """
 
 
 class UnknownArchitecture(ModelError):

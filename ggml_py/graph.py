@@ -21,7 +21,9 @@ class Graph:
         self._seen: set[int] = set()
 
     def build_forward_expand(self, tensor: Tensor) -> Tensor:
-        """Append everything `tensor` needs, then itself: post-order over src[0..9], left to right."""
+        """Append everything `tensor` needs, then itself: post-order over src[0..9], left to
+        right.
+        """
         first = len(self.nodes)
         self._visit(tensor)
         for t in reversed(self.nodes[first:]):

@@ -1,4 +1,6 @@
-"""Backends by entry point: listed without importing them, loaded on use, failures reported by name."""
+"""Backends by entry point: listed without importing them, loaded on use, failures reported by
+name.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from ggml_py.types import F32
 from llama_py.gguf_file import TensorInfo
 from llama_py.models import load_model
 from llama_py.models._base import Model
-from tests.graph_models import recorded
+from tests.graph_models import Shapes, recorded
 
 N_VOCAB = 128
 
@@ -31,24 +32,39 @@ def values(name: str, ne: tuple[int, ...], rng: np.random.Generator) -> NDArray[
     return x.astype(np.float32)
 
 
-def tensor(name: str, ne: list[int], rng: np.random.Generator) -> TensorInfo:
-    ne4 = (*ne, 1, 1, 1, 1)[:4]
-    data = values(name, ne4, rng).view(np.uint8)
-    return TensorInfo(name, F32, ne4, 0, data.size, data)
+Arrays = dict[str, NDArray[np.float32]]
+
+
+def weights(shapes: Shapes) -> Arrays:
+    """Values for tensors of these shapes (ggml's order); arrays have them reversed."""
+    rng = np.random.default_rng(7)
+    return {
+        name: values(name, (*ne, 1, 1, 1, 1)[:4], rng).reshape((*ne, 1, 1, 1, 1)[3::-1])
+        for name, ne in shapes.items()
+    }
+
+
+def model_of(metadata: Mapping[str, Any], arrays: Arrays, on: str = "ref", **options: Any) -> Model:
+    """A model of these weights on a device."""
+
+    def info(name: str, array: NDArray[np.float32]) -> TensorInfo:
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        return TensorInfo(name, F32, (*array.shape[::-1], 1, 1, 1, 1)[:4], 0, data.size, data)
+
+    file: Any = SimpleNamespace(
+        path="live.gguf",
+        metadata=dict(metadata),
+        architecture=metadata["general.architecture"],
+        tensors={name: info(name, array) for name, array in arrays.items()},
+    )
+    return load_model(file, device(on), **options)
 
 
 @cache
 def live(name: str, on: str = "ref") -> Model:
     """The model `name` of tests/data/graphs on a device, the same weights each time."""
     metadata, shapes = recorded(name)
-    rng = np.random.default_rng(7)
-    file: Any = SimpleNamespace(
-        path=f"{name}.gguf",
-        metadata=metadata,
-        architecture=metadata["general.architecture"],
-        tensors={k: tensor(k, ne, rng) for k, ne in shapes.items()},
-    )
-    return load_model(file, device(on))
+    return model_of(metadata, weights(shapes), on)
 
 
 def tokens(n: int, seed: int = 0) -> list[int]:

@@ -98,7 +98,9 @@ def _window(
 def set_(
     a: Tensor, b: Tensor, nb1: int, nb2: int, nb3: int, offset: int, inplace: bool = False
 ) -> Tensor:
-    """a with b written into the window of byte strides nb1..nb3 at byte `offset` (ggml.c:ggml_set)."""
+    """a with b written into the window of byte strides nb1..nb3 at byte `offset`
+    (ggml.c:ggml_set).
+    """
     require(a.type is b.type, "set: both must have the same type", a, b)
     return _window("SET", a, b, nb1, nb2, nb3, offset, inplace)
 
@@ -107,7 +109,9 @@ def set_(
 def acc(
     a: Tensor, b: Tensor, nb1: int, nb2: int, nb3: int, offset: int, inplace: bool = False
 ) -> Tensor:
-    """a with b added into the window of byte strides nb1..nb3 at byte `offset` (ggml.c:ggml_acc)."""
+    """a with b added into the window of byte strides nb1..nb3 at byte `offset`
+    (ggml.c:ggml_acc).
+    """
     require(a.is_contiguous(), "acc: a must be contiguous", a, b)
     require(a.type is F32 and b.type is F32, "acc: both must be f32", a, b)
     return _window("ACC", a, b, nb1, nb2, nb3, offset, inplace)

@@ -31,6 +31,8 @@ def view_of(
     params: tuple[Any, ...] = (),
     name: str | None = None,
 ) -> Tensor:
-    """A result that lives in the bytes of `base` (ggml_view_tensor): in-place ops, CPY, SET_ROWS."""
+    """A result that lives in the bytes of `base` (ggml_view_tensor): in-place ops, CPY,
+    SET_ROWS.
+    """
     label = f"{base.name} (view)" if name is None else name
     return Tensor(base.type, base.ne, op, src, params, label, base.nb, base, 0)

@@ -49,11 +49,19 @@ def moe(x: Tensor, w: Tensor) -> Tensor:
     return total
 
 
+def norm_and_weight(x: Tensor, w: Tensor) -> Tensor:
+    return ops.mul(ops.rms_norm(ops.neg(x), 1e-5), w)
+
+
+def norm_and_factor(x: Tensor) -> Tensor:
+    return ops.scale(ops.rms_norm(x, 1e-5), 0.25)
+
+
 CASES: dict[str, tuple[Build, dict[str, tuple[int, ...]], int]] = {
-    "norm and weight": (lambda x, w: ops.mul(ops.rms_norm(ops.neg(x), 1e-5), w), {"x": (33, 5), "w": (33,)}, 2),
-    "norm and factor": (lambda x: ops.scale(ops.rms_norm(x, 1e-5), 0.25), {"x": (64, 7)}, 1),
+    "norm and weight": (norm_and_weight, {"x": (33, 5), "w": (33,)}, 2),
+    "norm and factor": (norm_and_factor, {"x": (64, 7)}, 1),
     "sum of experts": (moe, {"x": (50, 4, 9), "w": (1, 4, 9)}, 2),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)

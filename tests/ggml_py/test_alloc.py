@@ -72,7 +72,9 @@ def test_empty_tensors_are_legal() -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_random_graphs_keep_live_bytes(seed: int) -> None:
-    """Replay each plan and check that no node's bytes overlap those of a tensor still to be read."""
+    """Replay each plan and check that no node's bytes overlap those of a tensor still to be
+    read.
+    """
     rng = random.Random(seed)
     tensors = [leaf(rng.choice((4, 8, 16)), 4) for _ in range(3)]
     for _ in range(60):

@@ -1,4 +1,6 @@
-"""Logits of the golden models against the real llama.cpp's, and against themselves in other batches."""
+"""Logits of the golden models against the real llama.cpp's, and against themselves in other
+batches.
+"""
 
 from __future__ import annotations
 
