@@ -288,6 +288,10 @@ def _cparams(model: Model, p: ContextParams) -> CParams:
     if n_rs_seq > 0 and not model.supports_rs_rollback:
         log.debug("n_rs_seq = %d is not supported by %s; using 0", n_rs_seq, model.arch)
         n_rs_seq = 0
+    if n_rs_seq > 0 and p.delta_net not in ("auto", "fused"):
+        raise ContextError(
+            f"n_rs_seq = {n_rs_seq} needs delta_net fused: {p.delta_net} keeps no earlier states"
+        )
     cparams = make_cparams(
         model.hparams, n_ctx=p.n_ctx or 0, n_batch=p.n_batch, n_ubatch=p.n_ubatch,
         n_seq_max=p.n_seq_max, n_rs_seq=n_rs_seq, flash_attn=p.flash_attn not in (False, "off"),

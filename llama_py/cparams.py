@@ -12,9 +12,9 @@ from llama_py.batch import MAX_SEQ
 from llama_py.hparams import HParams
 
 # fused: as one op. Else one token is computed by the rule as written down, and many
-#   autoregressive: each by that rule;
+#   autoregressive: each by that rule, so that graphs grow with n_ubatch;
 #   chunked: in chunks, each a triangular system (arXiv 2412.06464);
-#   blocks: in chunks of 64 with one gate per head or channel, whose scores are 4 x 4 blocks.
+#   blocks: in chunks of 64, whatever the gates, whose scores are put together of 4 x 4 blocks.
 DeltaNetForm = Literal["fused", "autoregressive", "chunked", "blocks"]
 DELTA_NET_FORMS: tuple[DeltaNetForm, ...] = get_args(DeltaNetForm)
 

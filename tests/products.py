@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggml_cpu.executor import Executor
-from ggml_cpu.kernels import matmul, matmul_id, rows, rows_quantized
 from ggml_cpu.kernel import REGISTRY, Kernel
+from ggml_cpu.kernels import matmul, matmul_id, rows, rows_quantized
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import View, block_address, new_blocks, pack, set_scratch
 from ggml_cpu.repack import repack

@@ -79,13 +79,13 @@ class Window:
         *,
         aliases: Sequence[Tensor] = (),
         writes: Sequence[Tensor] = (),
-        in_place: Sequence[Tensor] = (),
+        staged: Sequence[Tensor] = (),
     ) -> bool:
         """Run `step` in the place of `at` instead of the members, if that changes no result.
 
         aliases   operands the result may share the address of
         writes    operands that are also written, earlier than their own step did
-        in_place  operands that may overlap what is written: the kernel takes care
+        staged    operands that a preparing kernel copies before anything is written
 
         Nothing changes if no other step from the first member on writes what the new one reads,
         none up to the last member touches what is written early, and results are apart from the
@@ -103,11 +103,11 @@ class Window:
                 return False
             if i > at and any(overlap(t, w) for t in touched for w in (*writes, dst)):
                 return False
-        for t in read:
-            exact = same_bytes(dst, t) or (t in aliases and address(t) == address(dst))
-            if overlap(dst, t) and not exact:
-                return False
-            if t not in in_place and any(overlap(w, t) for w in writes):
+        for t in (t for t in read if not any(t is x for x in staged)):
+            exact = same_bytes(dst, t) or (
+                any(t is x for x in aliases) and address(t) == address(dst)
+            )
+            if (overlap(dst, t) and not exact) or any(overlap(w, t) for w in writes):
                 return False
         for i in members:
             if i == at or i > at or self.private(i, members):

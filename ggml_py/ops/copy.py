@@ -86,8 +86,8 @@ def _window(
     require(b.n_elements <= a.n_elements, f"{op.lower()}: b must not be larger than a", a, b)
     strides = (a.nb[0], nb1, nb2, nb3)
     reach = offset + a.nb[0] + sum((n - 1) * s for n, s in zip(b.ne, strides, strict=True))
-    require(b.is_empty() or (offset >= 0 and reach <= a.nbytes),
-            f"{op.lower()}: the window ends at byte {reach}, outside a's {a.nbytes}", a, b)  # fmt: skip
+    inside = b.is_empty() or (offset >= 0 and reach <= a.nbytes)
+    require(inside, f"{op.lower()}: the window ends at byte {reach} of {a.nbytes}", a, b)
     params = (nb1, nb2, nb3, offset, int(inplace))
     if inplace:
         return view_of(op, a, a, b, params=params)

@@ -39,8 +39,8 @@ def rope_ext(
         a,
     )
     if freq_factors is not None:
-        require(freq_factors.type is F32 and freq_factors.ne[0] >= n_dims // 2,
-                "rope: freq_factors must be f32 with n_dims / 2 elements", freq_factors)  # fmt: skip
+        fits = freq_factors.type is F32 and freq_factors.ne[0] >= n_dims // 2
+        require(fits, "rope: freq_factors must be f32 with n_dims / 2 elements", freq_factors)
     turns = tuple(sections)[:4] if mode & MROPE else (0, 0, 0, 0)
     yarn = (ext_factor, attn_factor, beta_fast, beta_slow)
     params = (n_dims, mode, n_ctx_orig, freq_base, freq_scale, *yarn, *turns, n_offs)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ggml_py.backend import Device
+from ggml_py.errors import ContextError
 from ggml_py.types import GGMLType
 from llama_py.cparams import N_CTX_STEP, CParams
 from llama_py.hparams import HParams
@@ -61,8 +62,14 @@ class _KV:
     def cache(self, layers: Sequence[int], kv_size: int = 0, n_swa: int = 0) -> KVCache:
         """kv_size 0: a cell for each position; n_swa 0: no window."""
         hp, cp = self.hparams, self.cparams
+        kept = [KVLayer(il, *hp.kv_heads(il), self.device) for il in layers]
+        if self.type_k is not self.type_v and any(not layer.n_embd_head_v for layer in kept):
+            raise ContextError(
+                f"type_k = {self.type_k} and type_v = {self.type_v} must be the same: this model's"
+                " values are part of its keys"
+            )
         return KVCache(
-            [KVLayer(il, *hp.kv_heads(il), self.device) for il in layers],
+            kept,
             kv_size=kv_size or cp.n_ctx_seq, n_seq_max=cp.n_seq_max, unified=cp.kv_unified,
             type_k=self.type_k, type_v=self.type_v, v_trans=not cp.flash_attn,
             n_pos=hp.n_pos_per_embd, n_swa=n_swa,

@@ -9,6 +9,7 @@ from ggml_py.errors import ContextError
 from llama_py.batch import BatchSplitter, UBatch
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv import KVCache, KVCacheContext
+from llama_py.memory.kv_slots import span
 
 
 class KVCacheISWA:
@@ -46,7 +47,17 @@ class KVCacheISWA:
         self.swa.clear(data)
 
     def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
+        seqs = range(self.base.n_seq_max) if seq_id < 0 else [seq_id]
+        if not all(self._can_go_back(s, *span(p0, p1)) for s in seqs):
+            return False
         return self.base.seq_rm(seq_id, p0, p1) and self.swa.seq_rm(seq_id, p0, p1)
+
+    def _can_go_back(self, seq_id: int, p0: int, p1: int) -> bool:
+        """Whether the window of a token at p0 is still kept, if the sequence will go on there."""
+        if p0 == 0 or not p0 <= self.base.seq_pos_max(seq_id) < p1:
+            return True
+        first = max(self.base.seq_pos_min(seq_id), p0 - self.swa.n_swa + 1)
+        return 0 <= self.swa.seq_pos_min(seq_id) <= first
 
     def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
         self.base.seq_cp(src, dst, p0, p1)

@@ -80,6 +80,9 @@ class UnfusedDeltaNet(DeltaNetScores):
     ) -> tuple[Tensor, Tensor]:
         """One token: s *= exp(g); s += b (v - s k) k; o = s q / sqrt(S).
 
+        A gate per channel decays keys. llama.cpp lays it along the values here, unlike in chunks and
+        in the fused op, which it always uses.
+
         q, k [S, H, 1, B], v [S, H, 1, B], g [1 or S, H, 1, B], b [1, H, 1, B], s [S, S, H, B]
         -> o [S, H, 1, B], s
         """
@@ -88,7 +91,7 @@ class UnfusedDeltaNet(DeltaNetScores):
         q, k, v = (permute(t, 0, 2, 1, 3) for t in (q, k, v))  # [S, 1, H, B]
         for t, name in ((q, "q_in"), (k, "k_in"), (v, "v_in"), (b, "b_in"), (g, "g_in")):
             self.cb(t, name, il)
-        g = reshape(g, 1, g.ne[0], n_head, n_seqs)
+        g = reshape(g, g.ne[0], 1, n_head, n_seqs)
         b = reshape(b, 1, 1, n_head, n_seqs)
         s = mul(s, exp(g))
         sk = sum_rows(mul(s, k))  # [1, S, H, B]

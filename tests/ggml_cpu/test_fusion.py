@@ -82,3 +82,21 @@ def test_a_result_with_two_readers_stays() -> None:
     merged, n_merged = compute(build, {"x": (32, 3), "w": (32,)}, fuse=True)
     assert n_plain == n_merged == 3
     assert np.array_equal(plain, merged)
+
+
+@pytest.mark.parametrize("n_tokens", [1, 2, 5, 40])
+def test_a_hybrid_model_is_the_same_with_and_without(n_tokens: int) -> None:
+    """Convolutions, delta nets, norms and experts of the demo model, over a prompt and a step."""
+    from importlib.resources import files
+
+    import llama_py
+
+    model = llama_py.load(str(files("llama_py.data") / "demo.gguf"))
+    prompt = [7 * i % 2000 for i in range(1, n_tokens + 1)]
+    found = []
+    for fuse in (False, True):
+        ctx = model.context(n_ctx=256, fuse=fuse)
+        found.append([ctx.decode(prompt, logits="all"), ctx.decode([11]), ctx.decode([12, 13])])
+    for plain, merged in zip(*found, strict=True):
+        error = ((plain - merged) ** 2).sum() / (plain**2).sum()
+        assert error < 1e-6

@@ -166,14 +166,15 @@ def test_prepared_activations_serve_the_next_weight(n: int) -> None:
 def test_refusals_say_what_is_missing() -> None:
     b = leaf("f32", random(2, 256))
     unknown = leaf("q4_1", random(4, 256))
-    assert "needs q4_0 weights; got q4_1" in TABLE.why_not(ops.mul_mat(unknown, b))
+    why = TABLE.why_not(ops.mul_mat(unknown, b))
+    assert "q4_0 weights" in why and "got q4_1" in why
     ids = leaf("i32", random(2, 256))
     assert "needs f32, f16 or bf16 activations" in TABLE.why_not(
         ops.mul_mat(leaf("q8_0", random(4, 256)), ids)
     )
-    a = ops.permute(leaf("f32", random(3, 4, 256)), 1, 2, 0, 3)
+    apart = ops.permute(leaf("f32", random(16, 8, 2)), 2, 0, 1, 3)
     with pytest.raises(UnsupportedOp, match="adjacent elements"):
-        TABLE.get(ops.mul_mat(ops.permute(a, 2, 1, 0, 3), leaf("f32", random(2, 3))))
+        TABLE.get(ops.mul_mat(apart, leaf("f32", random(2, 3, 8))))
 
 
 def test_tiles_cover_every_column_once() -> None:

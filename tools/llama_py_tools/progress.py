@@ -41,12 +41,12 @@ class Progress:
         if self._bar is None:
             from tqdm import tqdm  # takes as long to import as everything else here
 
-            form = "{desc}: {percentage:3.0f}% |{bar:24}| {postfix}"
+            form = "{desc}: {percentage:3.0f}% |{bar:24}| {unit}"
             self._bar = tqdm(
                 total=total, desc=self.title, file=sys.stderr, leave=False, bar_format=form
             )
         self._bar.total = total
-        self._bar.set_postfix_str(what[-40:], refresh=False)
+        self._bar.unit = what[-40:]
         self._bar.update(done - self._bar.n)
 
     def close(self) -> None:

@@ -14,26 +14,43 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 
 CHANNELS = 256  # a thread's piece: its rows of inputs and weights stay in the L1 cache
-
-
-def local_rows(node: Tensor, nth: int) -> tuple[int, int]:
-    """Weights and earlier inputs of a piece, channel fastest; d_conv is at most MAX_CONV."""
-    return 0, 4 * CHANNELS * 2 * MAX_CONV
-
-
 MAX_CONV = 16
 
 
-@fn
-def transposed(src, stride, n_rows, n, dst):
-    """dst[j][c] = src[c * stride + j], rows of CHANNELS."""
-    for j in range(n_rows):
-        for c in range(n):
-            v.st_f32(dst + 4 * (j * CHANNELS + c), v.ld_f32(src + c * stride + 4 * j))
+def padded(n: int) -> int:
+    """Channels of a table's row."""
+    return -(-n // CHANNELS) * CHANNELS
+
+
+def tables_bytes(node: Tensor, nth: int) -> tuple[int, int]:
+    """Weights, and the earlier inputs of every sequence, channel fastest."""
+    n_channels, _, n_seqs, _ = node.ne
+    return 4 * padded(n_channels) * MAX_CONV * (1 + n_seqs), 0
 
 
 @fn
-def conv_at(t, d_conv, c, n, x, x_stride, state, w):
+def transposed(src, stride, n_rows, start, stop, dst, width):
+    """dst[j][c] = src[c * stride + j], rows of `width`."""
+    for c in range(start, stop):
+        for j in range(n_rows):
+            v.st_f32(dst + 4 * (j * width + c), v.ld_f32(src + c * stride + 4 * j))
+
+
+@kernel()
+def conv_tables(p, ith, nth):
+    """Weights [d_conv][C], then the state [d_conv - 1][C] of each sequence, to shared scratch."""
+    n_channels, d_conv = v.ne(p, 0, 0), v.ne(p, 3, 0)
+    width = v.extra(p, 0)
+    start, stop = v.split(n_channels, ith, nth)
+    transposed(v.data(p, 3), v.nb(p, 3, 1), d_conv, start, stop, v.shared(p), width)
+    for b in range(v.ne(p, 0, 2)):
+        to = v.shared(p) + 4 * width * (d_conv + b * (d_conv - 1))
+        source = v.data(p, 1) + b * v.nb(p, 1, 2)
+        transposed(source, v.nb(p, 1, 1), d_conv - 1, start, stop, to, width)
+
+
+@fn
+def conv_at(t, d_conv, c, n, x, x_stride, state, w, width):
     """sum_j input[t + j] * w[j] of the channels from c on; inputs before time 0 are the state."""
     y = v.f32(0.0)
     for j in range(d_conv):
@@ -41,35 +58,50 @@ def conv_at(t, d_conv, c, n, x, x_stride, state, w):
         if u >= 0:
             z = v.f32_load_n(x + u * x_stride + 4 * c, n - c)
         else:
-            z = v.f32_load_n(state + 4 * ((u + d_conv - 1) * CHANNELS + c), n - c)
-        y = v.fma(z, v.f32_load_n(w + 4 * (j * CHANNELS + c), n - c), y)
+            z = v.f32_load(state + 4 * ((u + d_conv - 1) * width + c))
+        y = v.fma(z, v.f32_load(w + 4 * (j * width + c)), y)
     return y
 
 
-@kernel(scratch=local_rows)
+@fn
+def conv4_at(c, x, x_stride, w, width):
+    """The same for four taps, all of them inputs: x is the first of them."""
+    y = v.f32_load(x + 4 * c) * v.f32_load(w + 4 * c)
+    y = v.fma(v.f32_load(x + x_stride + 4 * c), v.f32_load(w + 4 * (width + c)), y)
+    y = v.fma(v.f32_load(x + 2 * x_stride + 4 * c), v.f32_load(w + 4 * (2 * width + c)), y)
+    return v.fma(v.f32_load(x + 3 * x_stride + 4 * c), v.f32_load(w + 4 * (3 * width + c)), y)
+
+
+@kernel(
+    prepare=(conv_tables,), scratch=tables_bytes, extra=lambda node: (padded(node.ne[0]),)
+)  # fmt: skip
 def conv_silu(p, ith, nth):
     """dst [C, T, B] = silu(conv(src0 [d_conv - 1, C, B] before src1 [T, C, B], src2 [d_conv, C])).
 
     Time runs backwards, so dst may be the memory of src1.
     """
     n_channels, n_tokens, d_conv = v.ne(p, 0, 0), v.ne(p, 0, 1), v.ne(p, 3, 0)
+    width, x_stride = v.extra(p, 0), v.nb(p, 2, 0)
     pieces = (n_channels + CHANNELS - 1) // CHANNELS
-    w = v.local(p, ith)
-    state = w + 4 * CHANNELS * d_conv
     start, stop = v.split(pieces * v.ne(p, 0, 2), ith, nth)
     for i in range(start, stop):
         first, b = i % pieces * CHANNELS, i // pieces
         n = min(CHANNELS, n_channels - first)
-        transposed(v.data(p, 3) + first * v.nb(p, 3, 1), v.nb(p, 3, 1), d_conv, n, w)
-        s = v.data(p, 1) + b * v.nb(p, 1, 2) + first * v.nb(p, 1, 1)
-        transposed(s, v.nb(p, 1, 1), d_conv - 1, n, state)
+        w = v.shared(p) + 4 * first
+        state = w + 4 * width * (d_conv + b * (d_conv - 1))
         x = v.data(p, 2) + b * v.nb(p, 2, 2) + 4 * first
         y = v.data(p, 0) + b * v.nb(p, 0, 2) + 4 * first
         for k in range(n_tokens):
             t = n_tokens - 1 - k
-            for c in range(0, n, v.LANES):
-                z = conv_at(t, d_conv, c, n, x, v.nb(p, 2, 0), state, w)
-                v.store_n(y + t * v.nb(p, 0, 1) + 4 * c, v.vsilu(z), n - c)
+            out = y + t * v.nb(p, 0, 1)
+            if d_conv == 4 and t >= 3 and n == CHANNELS:
+                for c in range(0, CHANNELS, v.LANES):
+                    z = conv4_at(c, x + (t - 3) * x_stride, x_stride, w, width)
+                    v.store(out + 4 * c, v.vsilu(z))
+            else:
+                for c in range(0, n, v.LANES):
+                    z = conv_at(t, d_conv, c, n, x, x_stride, state, w, width)
+                    v.store_n(out + 4 * c, v.vsilu(z), n - c)
 
 
 @kernel()
@@ -128,5 +160,5 @@ def merge_conv(w: Window, i: int, copy: int, conv: int, state: Tensor, x: Tensor
     if not result.is_contiguous() or w.step(i).node.ne[0] != state.ne[0] + x.ne[0]:
         return
     forward = Step(conv_silu, result, (result, state, x, weight), b"\0")
-    if w.merge((i, conv, last), last, forward, aliases=(x,)):
+    if w.merge((i, conv, last), last, forward, aliases=(x,), staged=(state, weight)):
         w.merge((i, copy), copy, Step(conv_state, kept, (kept, state, x), b"\0"))

@@ -5,13 +5,27 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import kernel
 from ggml_cpu.kernels.common import CHUNK, chunks_of
+from ggml_cpu.kernels.copy import copy_bytes
 from ggml_cpu.step import Step
 from ggml_cpu.window import Window, rewrite, root
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 
+MAX_USED = 64  # experts of a token
+
+
+def weights_bytes(node: Tensor, nth: int) -> tuple[int, int]:
+    """A copy of the weights; MAX_USED a token are reserved."""
+    return 4 * MAX_USED * node.ne[1], 0
+
 
 @kernel()
+def copy_weights(p, ith, nth):
+    if ith == 0:
+        copy_bytes(v.shared(p), v.data(p, 2), 4 * v.ne(p, 2, 1) * v.ne(p, 2, 2))
+
+
+@kernel(prepare=(copy_weights,), scratch=weights_bytes)
 def weighted_sum(p, ith, nth):
     """dst[:, t] = sum_e src0[:, e, t] * src1[0, e, t]."""
     n, n_used = v.ne(p, 0, 0), v.ne(p, 1, 1)
@@ -19,14 +33,14 @@ def weighted_sum(p, ith, nth):
     start, stop = v.split(v.ne(p, 0, 1) * pieces, ith, nth)
     for u in range(start, stop):
         t, c = u // pieces, u % pieces * CHUNK
-        x, w = v.data(p, 1) + t * v.nb(p, 1, 2), v.data(p, 2) + t * v.nb(p, 2, 2)
+        x, w = v.data(p, 1) + t * v.nb(p, 1, 2), v.shared(p) + 4 * t * n_used
         d = v.data(p, 0) + t * v.nb(p, 0, 1)
         end = min(n, c + CHUNK)
         while c < end:
             y = v.f32_load_n(x + 4 * c, end - c) * v.ld_f32(w)
             for e in range(1, n_used):
                 z = v.f32_load_n(x + e * v.nb(p, 1, 1) + 4 * c, end - c)
-                y = y + z * v.ld_f32(w + e * v.nb(p, 2, 1))
+                y = y + z * v.ld_f32(w + 4 * e)
             v.store_n(d + 4 * c, y, end - c)
             c += v.LANES
 
@@ -62,9 +76,12 @@ def expert_sum(w: Window, i: int) -> None:
     x, weights = product.src[0], product.src[1]
     if x is None or weights is None or weights.ne != (1, *product.ne[1:]) or product.ne[3] != 1:
         return
-    if product.ne[1] < 2 or any(t.type is not F32 or not t.is_contiguous() for t in (x, weights)):
+    if not 2 <= product.ne[1] <= MAX_USED or any(
+        t.type is not F32 or not t.is_contiguous() for t in (x, weights)
+    ):
         return
     adds = chain_of_adds(w, i)
     if adds and w.private(i, adds):
         total = w.step(adds[-1]).node
-        w.merge((i, *adds), adds[-1], Step(weighted_sum, total, (total, x, weights), b"\0"))
+        step = Step(weighted_sum, total, (total, x, weights), b"\0")
+        w.merge((i, *adds), adds[-1], step, staged=(weights,))

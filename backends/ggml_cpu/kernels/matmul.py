@@ -67,11 +67,11 @@ def _rows(weight: Weight, dense: bool = False) -> None:
 
     def when(node: Tensor) -> str:
         b = node.src[1]
-        if b.ne[1] > FEW:
-            return f"needs at most {FEW} columns; got {b.ne[1]}"
+        if why := refusal(weight, "", node):
+            return why
         if dense and not (b.type.name == "f32" and b.is_contiguous()):
             return f"needs dense f32 columns; got {b}"
-        return refusal(weight, "", node)
+        return "" if b.ne[1] <= FEW else f"needs at most {FEW} columns; got {b.ne[1]}"
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
         b = node.src[1]
@@ -109,9 +109,8 @@ def _panel(weight: Weight) -> None:
     steps_of, panels_of, column_bytes = shape.steps_of, shape.panels_of, shape.column_bytes
 
     def when(node: Tensor) -> str:
-        if node.src[1].ne[1] > 1:
-            return f"needs one column; got {node.src[1].ne[1]}"
-        return refusal(weight, LAYOUT, node)
+        n = node.src[1].ne[1]
+        return refusal(weight, LAYOUT, node) or ("" if n == 1 else f"needs one column; got {n}")
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
         b = node.src[1]

@@ -1,8 +1,9 @@
 """MUL_MAT_ID: every token times the matrices of the experts chosen for it.
 
-src0 [k, m, experts], src1 [k, 1 or n_used, tokens], src2 ids i32 [n_used, tokens]. One token: each
-chosen expert's rows times its column. Several: tokens are grouped by expert (experts.py), then each
-expert is multiplied as in matmul.py. Threads take parts of equal work, of whole experts if they can.
+src0 [k, m, experts], src1 [k, 1 or n_used, tokens], src2 ids i32 [n_used, tokens].
+One token: each chosen expert's rows times its column. Several: tokens are grouped by expert
+(experts.py), then each expert is multiplied as in matmul.py. Threads take contiguous parts of
+equal work.
 """
 
 from __future__ import annotations
@@ -27,9 +28,8 @@ def _one_token(weight: Weight, in_place: bool) -> None:
     steps_of, column_bytes = shape.steps_of, shape.column_bytes
 
     def when(node: Tensor) -> str:
-        if node.src[1].ne[2] > 1:
-            return f"needs one token; got {node.src[1].ne[2]}"
-        return refusal(weight, layout, node)
+        n = node.src[1].ne[2]
+        return refusal(weight, layout, node) or ("" if n == 1 else f"needs one token; got {n}")
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
         b = node.src[1]

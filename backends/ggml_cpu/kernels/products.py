@@ -113,8 +113,8 @@ def matrix_at(weight: Weight, in_place: bool) -> Function:
 
 def tiles_product(weight: Weight, in_place: bool) -> Function:
     """Panels first..last of a matrix times n columns packed in tiles; see the inner docstring."""
-    multiply = any_width(weight.tile)
-    unpack, rows, panel_bytes, k_block = weight.unpack, weight.rows, weight.panel_bytes, weight.k_block
+    multiply, unpack, rows = any_width(weight.tile), weight.unpack, weight.rows
+    panel_bytes, k_block = weight.panel_bytes, weight.k_block
     step, block_bytes = weight.step, weight.activations.block_bytes
     step_bytes = weight.type.row_size(weight.step)
     steps_of, column_bytes = Shape(weight).steps_of, Shape(weight).column_bytes
@@ -139,10 +139,11 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
         for s in range(0, steps, k_block):
             count = min(steps - s, k_block)
             if in_place:
+                length = min(k - s * step, count * step)
                 for i in range(first, last):
                     src = w + i * rows * w_stride + s * step_bytes
                     to = panels + (i - first) * count * panel_bytes
-                    unpack(src, w_stride, min(rows, m - i * rows), min(k - s * step, count * step), to)
+                    unpack(src, w_stride, min(rows, m - i * rows), length, to)
             c = 0
             while c < n:
                 width = tile_width(n - c)

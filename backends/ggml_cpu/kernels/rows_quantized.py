@@ -39,7 +39,8 @@ def _in_place(weight: Weight) -> None:
 def _repacked(weight: Weight) -> None:
     """A row is gathered from its panel first."""
     dequantize, gather, rows = weight.dequantize, weight.row, weight.rows
-    panel_bytes, steps_of, matrix = weight.panel_bytes, Shape(weight).steps_of, matrix_at(weight, False)
+    panel_bytes, steps_of = weight.panel_bytes, Shape(weight).steps_of
+    matrix = matrix_at(weight, in_place=False)
 
     def when(node: Tensor) -> str:
         return _refusal(weight, LAYOUT, node)

@@ -105,7 +105,9 @@ def fma_f32(total, x, y):
     return v.fma(x, y, total)
 
 
-def f32_weight(kind: GGMLType, activations: Activations, load: Function, load_n: Function) -> Weight:
+def f32_weight(
+    kind: GGMLType, activations: Activations, load: Function, load_n: Function
+) -> Weight:
     """A type whose elements become f32: `load(address)`, `load_n(address, n)` give f32 vectors."""
     size = kind.type_size
 

@@ -1,4 +1,4 @@
-"""Rows to panels: the 32-bit words of LANES rows side by side, so that a vector holds one of each."""
+"""Rows to panels: 32-bit words of LANES rows side by side, so that a vector holds one of each."""
 
 from __future__ import annotations
 

@@ -77,7 +77,8 @@ def _tile(value_of: Function, panel_bytes: int) -> Callable[[int], Function]:
                 v.store(out + WORD * t, v.f32(0.0))
             for _ in range(steps):
                 sums = v.i32_regs(width)
-                s0, s1, s2 = v.i32_load(w + WORD), v.i32_load(w + 2 * WORD), v.i32_load(w + 3 * WORD)
+                s0, s1 = v.i32_load(w + WORD), v.i32_load(w + 2 * WORD)
+                s2 = v.i32_load(w + 3 * WORD)
                 scales = s0 & SIX_BITS
                 for j in range(4):
                     if j == 2:
@@ -171,7 +172,7 @@ def weight(kind: GGMLType, value_of: Function, quads_of: Function) -> Weight:
     """A weight type of this family.
 
     value_of(w, j, high, i): from a panel, word i of the 32 low or high values of 64-chunk j.
-    quads_of(block, half): from a block in place, the values of sub-blocks 0, 2 and of 1, 3 of a half.
+    quads_of(block, half): from a block in place, sub-blocks 0, 2 and sub-blocks 1, 3 of a half.
     """
     size = kind.type_size
     words = size // 4

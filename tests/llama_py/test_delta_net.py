@@ -1,0 +1,121 @@
+"""The forms of the gated delta net compute the same."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ggml_py.backend import get_tensor, set_tensor
+from ggml_py.graph import Graph
+from ggml_py.ops import cont
+from ggml_py.registry import device
+from ggml_py.sched import Scheduler
+from ggml_py.tensor import FLAG_OUTPUT, Tensor
+from ggml_py.types import F32
+from llama_py.context import Context
+from llama_py.cparams import DELTA_NET_FORMS
+from llama_py.models._delta_net import DeltaNet
+from tests.graph_models import load, run
+from tests.live_models import live, nmse, tokens
+
+UNFUSED = [form for form in DELTA_NET_FORMS if form != "fused"]
+S, H, B = 16, 2, 2  # size of a head, heads, sequences
+
+
+class Net(DeltaNet):
+    """Only the delta net of a graph."""
+
+    def __init__(self, form: str) -> None:
+        self.cparams: Any = SimpleNamespace(delta_net=form)
+        self.res: Any = SimpleNamespace(fused={"delta_net": []})
+
+    def build(self) -> None:
+        """There is nothing around it."""
+
+
+Inputs = dict[str, NDArray[np.float32]]
+
+
+def inputs(n_tokens: int, per_channel: bool, gate: tuple[float, float], seed: int = 1) -> Inputs:
+    """Normed queries and keys, log decays uniform in `gate`."""
+    rng = np.random.default_rng(seed)
+    q, k, v = rng.standard_normal((3, B, n_tokens, H, S))
+    q, k = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in (q, k))
+    g = rng.uniform(*gate, (B, n_tokens, H, S if per_channel else 1))
+    b = rng.uniform(0, 1, (B, n_tokens, H, 1))
+    s = rng.standard_normal((B, H, S, S))
+    values = {"q": q, "k": k, "v": v, "g": g, "b": b, "s": s}
+    return {name: x.astype(np.float32) for name, x in values.items()}
+
+
+def compute(form: str, values: Inputs) -> NDArray[np.float32]:
+    """Outputs and the new state, one after the other."""
+    leafs = {name: Tensor(F32, x.shape[::-1], name=name) for name, x in values.items()}
+    results = [cont(t) for t in Net(form).build_delta_net(*leafs.values(), il=0)]
+    graph = Graph()
+    for t in (*leafs.values(), *results):
+        t.flags |= FLAG_OUTPUT
+        graph.build_forward_expand(t)
+    plan = Scheduler([device("ref")]).plan(graph)
+    for name, t in leafs.items():
+        set_tensor(t, values[name])
+    plan.run()
+    return np.concatenate([get_tensor(t).ravel() for t in results])
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize("n_tokens", [1, 2, 15, 16, 17, 63, 64, 65, 150])
+def test_all_forms_are_the_delta_rule(n_tokens: int, per_channel: bool) -> None:
+    values = inputs(n_tokens, per_channel, (-0.5, -1e-4))
+    expected = compute("fused", values)
+    for form in UNFUSED:
+        assert nmse(expected, compute(form, values)) <= 1e-9, form
+
+
+@pytest.mark.parametrize("form", UNFUSED)
+@pytest.mark.parametrize("per_channel", [False, True])
+@pytest.mark.parametrize("gate", [(-20.0, -1e-4), (-100.0, -90.0)])
+def test_gates_that_close_do_not_overflow(
+    form: str, per_channel: bool, gate: tuple[float, float]
+) -> None:
+    values = inputs(130, per_channel, gate)
+    found = compute(form, values)
+    assert np.isfinite(found).all()
+    assert nmse(compute("fused", values), found) <= 1e-9
+
+
+def biggest(name: str, form: Any) -> int:
+    return max(t.nbytes for t in run(load(name), 64, delta_net=form)[0].graph.nodes)
+
+
+def test_blocks_keep_the_masks_of_channels_small() -> None:
+    """[16, 16, S] for each block on the diagonal, not [64, 64, S]; and no more in all than chunks
+    of 16 need."""
+    assert biggest("kimi-linear-moe", "blocks") == biggest("kimi-linear-moe", "chunked")
+
+
+def test_blocks_are_put_together_by_set() -> None:
+    ops = [t.op for t in run(load("kimi-linear-moe"), 64, delta_net="blocks")[0].graph.nodes]
+    assert ops.count("SET") == 2 * (3 + 6) + 1  # diagonal and below, of two scores; the output
+
+
+@pytest.mark.parametrize("form", UNFUSED)
+@pytest.mark.parametrize("name", ["qwen35moe-moe", "qwen3next-moe", "kimi-linear-moe"])
+def test_forms_give_a_model_the_same_logits(name: str, form: Any) -> None:
+    def logits(form: Any) -> Any:
+        ctx = Context(
+            live(name), n_ctx=256, n_ubatch=19, type_k="f32", type_v="f32", delta_net=form
+        )
+        return np.concatenate([ctx.decode(batch, logits="all") for batch in (tokens(19), [1])])
+
+    assert nmse(logits("fused"), logits(form)) <= 1e-9
+
+
+@pytest.mark.parametrize("form", UNFUSED)
+def test_forms_do_without_the_fused_op(form: Any) -> None:
+    graphs = run(load("qwen35moe-moe"), 19, delta_net=form)
+    assert "GATED_DELTA_NET" not in {t.op for result in graphs for t in result.graph.nodes}
