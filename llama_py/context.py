@@ -229,7 +229,7 @@ class Context:
     def _discard(self, ubatch: UBatch) -> None:
         lost = self.memory.discard(ubatch)
         if lost:
-            log.warning("interrupted: sequences %s had to be removed from the memory", lost)
+            log.info("interrupted: sequences %s had to be removed from the memory", lost)
 
     def _full_graph(self, n_tokens: int, n_seqs: int, n_outputs: int) -> GraphResult:
         """The largest graph for so many tokens: as if the memory were full."""

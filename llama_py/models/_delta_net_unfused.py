@@ -80,8 +80,8 @@ class UnfusedDeltaNet(DeltaNetScores):
     ) -> tuple[Tensor, Tensor]:
         """One token: s *= exp(g); s += b (v - s k) k; o = s q / sqrt(S).
 
-        A gate per channel decays keys. llama.cpp lays it along the values here, unlike in chunks and
-        in the fused op, which it always uses.
+        A gate per channel decays keys. llama.cpp lays it along the values here, unlike in chunks
+        and in the fused op, which is what it really uses.
 
         q, k [S, H, 1, B], v [S, H, 1, B], g [1 or S, H, 1, B], b [1, H, 1, B], s [S, S, H, B]
         -> o [S, H, 1, B], s

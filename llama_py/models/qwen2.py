@@ -8,7 +8,7 @@ from llama_py.inputs import GraphParams, InputAttnKV
 from llama_py.models._base import Model
 from llama_py.models._decoder import Decoder
 from llama_py.models._graph import inv_sqrt
-from llama_py.weights import Linear, WeightLoader
+from llama_py.weights import WeightLoader
 
 
 class Qwen2HParams(HParams):
@@ -27,15 +27,12 @@ class Qwen2(Model):
         hp, n_embd = self.hparams, self.hparams.n_embd
         self.load_embeddings(w, output_bias=True)
         for il in range(hp.n_layer):
-            n_embd_q, n_ff = hp.n_embd_head_k * hp.n_head(il), hp.n_ff(il)
-            t = w.layer(il)
+            t, n_embd_q = w.layer(il), hp.n_embd_head_k * hp.n_head(il)
             t.norm("attn_norm", n_embd)
             t.qkv(n_embd, n_embd_q, hp.n_embd_k_gqa(il), hp.n_embd_v_gqa(il))
             t.matrix("attn_output", n_embd_q, n_embd)
             t.norm("ffn_norm", n_embd)
-            t.matrix("ffn_gate", n_embd, n_ff)
-            t.matrix("ffn_down", n_ff, n_embd)
-            t.matrix("ffn_up", n_embd, n_ff)
+            t.gated_ffn(n_embd, hp.n_ff(il), scaled=False)
 
     def graph(self, params: GraphParams) -> Qwen2Graph:
         return Qwen2Graph(self, params)
@@ -53,6 +50,5 @@ class Qwen2Graph(Decoder):
 
     def feed_forward(self, cur: Tensor, il: int) -> Tensor:
         layer = self.model.layers[il]
-        # As in llama.cpp, scales of these matrices are not applied.
-        up, gate, down = (Linear(w.weight) for w in (layer.ffn_up, layer.ffn_gate, layer.ffn_down))
-        return self.cb(self.build_ffn(cur, il, up=up, gate=gate, down=down), "ffn_out", il)
+        cur = self.build_ffn(cur, il, up=layer.ffn_up, gate=layer.ffn_gate, down=layer.ffn_down)
+        return self.cb(cur, "ffn_out", il)

@@ -44,11 +44,8 @@ class Qwen3(Model):
         t.norm("attn_q_norm", n_embd_head)
 
     def load_feed_forward(self, t: LayerLoader, il: int) -> None:
-        n_embd, n_ff = self.hparams.n_embd, self.hparams.n_ff(il)
-        t.norm("ffn_norm", n_embd)
-        t.matrix("ffn_gate", n_embd, n_ff)
-        t.matrix("ffn_down", n_ff, n_embd)
-        t.matrix("ffn_up", n_embd, n_ff)
+        t.norm("ffn_norm", self.hparams.n_embd)
+        t.gated_ffn(self.hparams.n_embd, self.hparams.n_ff(il))
 
     def graph(self, params: GraphParams) -> Qwen3Graph:
         return Qwen3Graph(self, params)

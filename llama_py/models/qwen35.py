@@ -23,10 +23,7 @@ class Qwen35(HybridModel):
     hparams_class = Qwen35HParams
 
     def load_feed_forward(self, t: LayerLoader, il: int) -> None:
-        n_embd, n_ff = self.hparams.n_embd, self.hparams.n_ff(il)
-        t.matrix("ffn_gate", n_embd, n_ff)
-        t.matrix("ffn_down", n_ff, n_embd)
-        t.matrix("ffn_up", n_embd, n_ff)
+        t.gated_ffn(self.hparams.n_embd, self.hparams.n_ff(il))
 
     def graph(self, params: GraphParams) -> Qwen35Graph:
         return Qwen35Graph(self, params)

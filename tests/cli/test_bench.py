@@ -48,9 +48,9 @@ def test_what_is_decoded(
         return decode(self, tokens, logits)
 
     monkeypatch.setattr(Context, "decode", note)
-    measured(capsys, model, "-p", "0", "-n", "0", "-pg", "5,2", "-d", "3", "-b", "4")
-    warm_up = [(0, 4), (4, 1), (5, 1)]
-    work = [(3, 4), (7, 1), (8, 1), (9, 1)]
+    measured(capsys, model, "-p", "0", "-n", "0", "-pg", "5,3", "-d", "3", "-b", "4")
+    warm_up = [(0, 4), (4, 1), (5, 1), (6, 1)]
+    work = [(3, 4), (7, 1), (8, 1), (9, 1), (10, 1)]
     assert seen == [*warm_up, (0, 3), *work, *work]  # the second run starts from a saved state
     seen.clear()
     measured(capsys, model, "-p", "5", "-n", "0", "--no-warmup")

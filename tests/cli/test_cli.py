@@ -128,26 +128,51 @@ def test_one_turn(chat_model: str, prompts: list[str], monkeypatch: pytest.Monke
     assert len(prompts) == 1
 
 
-@pytest.mark.parametrize("removable", [True, False])
-def test_what_differs_is_removed_from_the_memory(removable: bool) -> None:
-    done: list[object] = []
+def fake_run(done: list[object], removable: bool = True) -> Any:
+    """A run whose tokens are bytes and whose memory takes note of what is asked of it."""
 
     def seq_rm(*positions: int) -> bool:
         done.append(positions)
         return removable
 
-    run: Any = SimpleNamespace(
+    def interrupted(ids: list[int]) -> None:
+        raise KeyboardInterrupt
+
+    memory = SimpleNamespace(seq_rm=seq_rm, seq_pos_max=lambda _: 4)
+    return SimpleNamespace(
         ctx=SimpleNamespace(
-            memory=SimpleNamespace(seq_rm=seq_rm), clear=lambda: done.append("clear"),
+            memory=memory, clear=lambda: done.append("clear"),
             cparams=SimpleNamespace(n_ctx_seq=99),
         ),
         model=SimpleNamespace(
             chat_template=SimpleNamespace(bos="", render=lambda _: "abxy"),
-            tokenizer=SimpleNamespace(tokenize=lambda text, add_special: [*text.encode()]),
+            tokenizer=SimpleNamespace(
+                tokenize=lambda text, add_special: [*text.encode()],
+                detokenize=lambda ids: bytes(ids).decode(),
+            ),
         ),
-        summary=SimpleNamespace(n_reused=0),
+        summary=SimpleNamespace(n_reused=0, pending=(1, 0.0)),
+        answer=interrupted, generated=[*b"zw"], end_line=lambda: None,
     )  # fmt: skip
-    conversation = Conversation(run, "", False)
+
+
+def test_ctrl_c_on_a_terminal_ends_the_answer_only() -> None:
+    conversation = Conversation(fake_run([]), "", single_turn=False)
+    with pytest.raises(KeyboardInterrupt):
+        conversation.turn("a")
+    conversation = Conversation(fake_run([]), "", single_turn=False)
+    conversation.terminal = True
+    conversation.turn("a")
+    assert conversation.messages[-1] == {"role": "assistant", "content": "zw"}
+    assert bytes(conversation.memory) == b"abxyz"  # what was computed: positions 0 to 4
+    assert conversation.run.summary.pending is None
+
+
+@pytest.mark.parametrize("removable", [True, False])
+def test_what_differs_is_removed_from_the_memory(removable: bool) -> None:
+    done: list[object] = []
+    run = fake_run(done, removable)
+    conversation = Conversation(run, "", single_turn=False)
     conversation.memory = [*b"abcd"]
     if removable:
         assert (bytes(conversation.prompt()), bytes(conversation.memory)) == (b"xy", b"ab")

@@ -48,7 +48,7 @@ def test_one_token(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("tokens", [2, 13, 57])
+@pytest.mark.parametrize("tokens", [2, 4, 13, 57])
 def test_several_tokens(kind: str, tokens: int) -> None:
     a = leaf(kind, random(6, 37, 256))
     for slots in (1, 2, 4):
@@ -114,4 +114,4 @@ def test_what_is_repacked() -> None:
     assert repacked(a, "GET_ROWS").layout == ""
     assert repacked(a, "MUL_MAT", "CPY").layout == ""
     assert repacked(leaf("f16", random(20, 256)), "MUL_MAT").layout == ""
-    assert repacked(leaf("q4_1", random(20, 256)), "MUL_MAT").layout == ""
+    assert repacked(leaf("iq4_nl", random(20, 256)), "MUL_MAT").layout == ""

@@ -12,7 +12,10 @@ import pytest
 import llama_py
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
-MODELS = ["llama-dense", "llama-moe", "qwen35moe-moe", "qwen35moe-moe-gqa", "qwen35moe-mtp"]
+MODELS = [
+    "llama-dense", "llama-moe", "qwen35-dense-gqa", "qwen35moe-moe", "qwen35moe-moe-gqa",
+    "qwen35moe-mtp", "qwen3next-moe-gqa", "kimi-linear-moe",
+]  # fmt: skip
 
 pytestmark = pytest.mark.skipif(
     not GOLDEN.exists(), reason="the golden data of the real llama.cpp is not beside this checkout"

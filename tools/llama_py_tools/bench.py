@@ -235,7 +235,7 @@ class Measure:
             self.tell("warmup")
             self.clear()
             self.prompt(self.test.n_prompt)
-            self.generate(min(self.test.n_gen, 1))
+            self.generate(min(self.test.n_gen, 2))  # the second token has a graph of its own
         return [self.once(i, repetitions) for i in range(repetitions)]
 
     def once(self, i: int, repetitions: int) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -67,7 +68,9 @@ class Summary:
         if self.pending is not None:
             n, start = self.pending
             parts.append(f"prompt of {n} tokens given up after {perf_counter() - start:.2f} s")
-        reason = reason or (self.answers[-1].finish_reason if self.answers else "") or "no input"
+        reason = (
+            reason or (self.answers[-1].finish_reason if self.answers else "") or "end of input"
+        )
         load = f"load {self.load_seconds:.2f} s"
         return f"\n{load} | {self.model}\n{' | '.join([*parts, f'stop: {reason}'])}"
 
@@ -96,14 +99,15 @@ class Run:
     def __init__(self, args: argparse.Namespace, options: TextOptions) -> None:
         start = perf_counter()
         self.options = options
+        self._line_open = False
         self.model: Model = session.open_model(args)
-        self.ctx: Context = session.open_context(args, self.model)
+        compiling = Progress("compiling kernels", before=self.end_line_shown)
+        self.ctx: Context = session.open_context(args, self.model, progress=compiling)
         self.sampler = self._make_sampler(collect(SamplingParams, args))
         stop = (unescape(s) if options.escape else s for s in options.reverse_prompt)
         self.stop = [s for s in stop if s]
         self.generated: list[int] = []
         self.summary = Summary(perf_counter() - start, describe(self.model, self.ctx))
-        self._line_open = False
 
     def _make_sampler(self, params: SamplingParams) -> Sampler:
         from llama_py.sampler import Sampler
@@ -124,6 +128,11 @@ class Run:
         if self._line_open:
             self.write("\n")
 
+    def end_line_shown(self) -> None:
+        """Text on a terminal is not to be drawn over."""
+        if self._line_open and sys.stdout.isatty():
+            session.tell("")
+
     def echo(self, ids: Sequence[int]) -> None:
         """Show a prompt's tokens as llama-completion does."""
         tokenizer = self.model.tokenizer
@@ -134,38 +143,48 @@ class Run:
         """Continue with the tokens, writing text as it comes."""
         from llama_py import stream
 
-        summary = self.summary
-        summary.pending = len(ids), perf_counter()
-        if echo:
-            self.echo(ids)
-        self.ctx.on_graph = PromptProgress(len(ids))
+        self.summary.pending = len(ids), perf_counter()
         self.generated = []
-        for piece in stream(
+        self.ctx.on_graph = progress = PromptProgress(ids, self.echo if echo else None)
+        pieces = stream(
             self.ctx, ids, max_tokens=max(self.options.n_predict, -1), sampler=self.sampler,
             stop=self.stop, special=self.options.special,
-        ):  # fmt: skip
-            if summary.pending is not None:
-                summary.pending, self.ctx.on_graph = None, None
-                summary.answers.append(piece)
-            summary.answers[-1] = piece
-            if piece.token is not None:
-                self.generated.append(piece.token)
-            self.write(piece.text)
+        )  # fmt: skip
+        try:
+            for piece in pieces:
+                self._take(piece)
+        finally:
+            progress.close()
+
+    def _take(self, piece: Piece) -> None:
+        if self.summary.pending is not None:  # the first: the prompt is done
+            self.summary.pending, self.ctx.on_graph = None, None
+            self.summary.answers.append(piece)
+        self.summary.answers[-1] = piece
+        if piece.token is not None:
+            self.generated.append(piece.token)
+        self.write(piece.text)
 
 
 class PromptProgress:
-    """Counts the tokens of a prompt as its graphs are started."""
+    """Counts the tokens of a prompt as its graphs are run; echoes it before the last one."""
 
-    def __init__(self, total: int) -> None:
-        self.total = total
+    def __init__(
+        self, ids: Sequence[int], echo: Callable[[Sequence[int]], None] | None = None
+    ) -> None:
+        self.ids = ids
+        self.echo = echo
         self.done = 0
         self.progress = Progress("prompt", after=1.0)
+        self.close = self.progress.close
 
     def __call__(self, res: GraphResult, ubatch: UBatch) -> None:
-        self.progress(self.done, self.total + 1)
+        self.progress(self.done, len(self.ids) + 1)
         self.done += ubatch.n_tokens
-        if self.done >= self.total:
-            self.progress.close()
+        if self.done >= len(self.ids):
+            self.close()
+            if self.echo is not None:  # not earlier: the bar would be drawn over it
+                self.echo(self.ids)
 
 
 def describe(model: Model, ctx: Context) -> str:

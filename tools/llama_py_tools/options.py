@@ -105,6 +105,10 @@ class ContextOptions:
     )
     type_k: str = option("f16", "-ctk --cache-type-k", "type of the K cache", metavar="TYPE")
     type_v: str = option("f16", "-ctv --cache-type-v", "type of the V cache", metavar="TYPE")
+    delta_net: str = option(
+        "auto", "--delta-net", "how gated delta nets are computed",
+        metavar="auto|fused|autoregressive|chunked|blocks",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

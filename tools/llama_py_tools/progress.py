@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
@@ -10,15 +11,18 @@ from typing import Any
 class Progress:
     """Called as progress(done, total, what); says nothing before `after` seconds have passed.
 
-    On a terminal a bar is drawn. Elsewhere there is a line after `QUIET` seconds, and then one
-    every `EVERY` seconds.
+    On a terminal a bar is drawn, after a call of `before`. Elsewhere there is a line after `QUIET`
+    seconds, and then one every `EVERY` seconds.
     """
 
     QUIET = 2.0
     EVERY = 10.0
 
-    def __init__(self, title: str, after: float = 0.5) -> None:
+    def __init__(
+        self, title: str, after: float = 0.5, before: Callable[[], None] = lambda: None
+    ) -> None:
         self.title = title
+        self.before = before
         self.terminal = sys.stderr.isatty()
         self.after = after if self.terminal else max(after, self.QUIET)
         self._start = 0.0
@@ -41,9 +45,10 @@ class Progress:
         if self._bar is None:
             from tqdm import tqdm  # takes as long to import as everything else here
 
+            self.before()
             form = "{desc}: {percentage:3.0f}% |{bar:24}| {unit}"
             self._bar = tqdm(
-                total=total, desc=self.title, file=sys.stderr, leave=False, bar_format=form
+                total=total, desc=self.title, unit="", file=sys.stderr, leave=False, bar_format=form
             )
         self._bar.total = total
         self._bar.unit = what[-40:]

@@ -139,7 +139,7 @@ def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context
     values: dict[str, Any] = {
         "n_ctx": o.n_ctx or None, "n_batch": o.n_batch, "n_ubatch": o.n_ubatch,
         "flash_attn": o.flash_attn, "type_k": o.type_k, "type_v": o.type_v,
-        "progress": Progress("compiling kernels"),
+        "delta_net": o.delta_net, "progress": Progress("compiling kernels"),
     }  # fmt: skip
     return model.context(**{**values, **more})
 

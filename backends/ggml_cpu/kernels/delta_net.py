@@ -62,8 +62,8 @@ def scratch(node: Tensor, nth: int) -> tuple[int, int]:
 @fn
 def key_at(p, k, head, seq, t):
     """Address of a row of q or k: value head h uses key head h mod H_k."""
-    i3 = seq // (v.ne(p, V, 3) // v.ne(p, k, 3))
-    return v.data(p, k) + head % v.ne(p, k, 1) * v.nb(p, k, 1) + t * v.nb(p, k, 2) + i3 * v.nb(p, k, 3)
+    i1, i3 = head % v.ne(p, k, 1), seq // (v.ne(p, V, 3) // v.ne(p, k, 3))
+    return v.data(p, k) + i1 * v.nb(p, k, 1) + t * v.nb(p, k, 2) + i3 * v.nb(p, k, 3)
 
 
 @fn
@@ -323,7 +323,8 @@ def gated_delta_net_f32(p, ith, nth):
     size, n_head, n_tokens = v.ne(p, V, 0), v.ne(p, V, 1), v.ne(p, V, 2)
     heads = n_head * v.ne(p, V, 3)
     parts = parts_of(heads, size, nth)
-    n_chunks = max(0, n_tokens - v.op_i32(p, 0) + 1) // CHUNK
+    n_slots = v.op_i32(p, 0)
+    n_chunks = max(0, n_tokens - n_slots if n_slots > 1 else n_tokens) // CHUNK
     if size > MAX_SIZE or n_chunks < MIN_CHUNKS:
         n_chunks = 0
     begin, end = v.split(heads * parts, ith, nth)

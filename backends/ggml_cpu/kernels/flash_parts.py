@@ -2,21 +2,35 @@
 
 All query heads that read the same key head, of all tokens, are rows of one matrix: row r is token
 r // G, head r % G of the group of G heads. A unit of work is some rows of one such matrix times a
-part of the keys; where the keys are cut into several parts, their results are merged in a last step.
+part of the keys; what several parts of the keys give is merged in a last step.
 """
 
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
-from ggml_cpu.kernels.soft_max import MINUS_INFINITY
+from ggml_cpu.kernels.soft_max import MINUS_INFINITY, slope_of
 from ggml_cpu.target import LANES
+from ggml_py.tensor import Tensor
 
 KEYS = 64  # keys at a time
+STATE = 16  # bytes of a row's state, f32 each:
+TOP, TOTAL, FACTOR, SLOPE = 0, 4, 8, 12  # maximum, sum of weights, see `weigh`, ALiBi slope
 WORD = 4 * LANES  # bytes of a vector
 MIN_KEYS = 256  # fewest keys worth a part of their own
 EXACT_TOKENS = 64  # from so many tokens on, ggml no longer rounds queries to the type of the keys
 Q, K, V, MASK, SINKS = 1, 2, 3, 4, 5
+
+
+def refusal(node: Tensor, keys: str, values: str) -> str:
+    """Why a kernel for these types of keys and values cannot run the node; "" if it can."""
+    q, k, v_ = node.src[:3]
+    if (q.type.name, k.type.name, v_.type.name) != ("f32", keys, values):
+        return f"needs f32 queries, {keys} keys and {values} values; got {q}, {k}, {v_}"
+    for t in (q, k, v_):
+        if not t.has_contiguous_rows():
+            return f"needs dense rows; {t} has elements {t.nb[0]} bytes apart"
+    return ""
 
 
 @fn
@@ -48,7 +62,8 @@ def last_visible(mask, n):
     """How many of n keys to look at: up to the last vector with one above -inf in the f16 mask."""
     i = (n - 1) // LANES * LANES
     while i >= 0:
-        if v.vmaxval(v.select(v.iota() < n - i, v.f16_load_n(mask + 2 * i, n - i), MINUS_INFINITY)) > MINUS_INFINITY:
+        bias = v.select(v.iota() < n - i, v.f16_load_n(mask + 2 * i, n - i), MINUS_INFINITY)
+        if v.vany(bias > MINUS_INFINITY):
             return min(n, i + LANES)
         i -= LANES
     return 0
@@ -96,8 +111,8 @@ def head_of(p, pair, r):
 def keys_at(p, k, pair, key):
     """Address of a row of keys (k = K) or values (k = V)."""
     n_head_kv = v.ne(p, K, 2)
-    shift = key * v.nb(p, k, 1) + pair % n_head_kv * v.nb(p, k, 2) + pair // n_head_kv * v.nb(p, k, 3)
-    return v.data(p, k) + shift
+    head = pair % n_head_kv * v.nb(p, k, 2) + pair // n_head_kv * v.nb(p, k, 3)
+    return v.data(p, k) + key * v.nb(p, k, 1) + head
 
 
 @fn
@@ -117,14 +132,14 @@ def add_bias(x, n, mask, slope, cap):
 
 
 @fn
-def weigh(x, n, mask, slope, cap, state):
+def weigh(x, n, mask, cap, state):
     """n scores x to weights exp(score - maximum), in place; zeros fill up the last vector.
 
-    `state`: maximum and sum of the weights so far, brought up to date, then the factor by which
-    sums of weighted values must be multiplied to fit the new maximum.
+    Maximum and sum of the state are brought up to date; its factor is what sums of values weighted
+    so far must be multiplied by to fit the new maximum.
     """
-    before = v.ld_f32(state)
-    top = max(before, add_bias(x, n, mask, slope, cap))
+    before = v.ld_f32(state + TOP)
+    top = max(before, add_bias(x, n, mask, v.ld_f32(state + SLOPE), cap))
     base = top if top > MINUS_INFINITY else v.float32(0.0)
     total = v.f32(0.0)
     for i in range(0, n, LANES):
@@ -134,26 +149,37 @@ def weigh(x, n, mask, slope, cap, state):
     factor = v.float32(1.0)
     if top > before:
         factor = v.lane(v.vexp(v.f32(before - base)), 0)
-    v.st_f32(state, top)
-    v.st_f32(state + 4, v.ld_f32(state + 4) * factor + v.vsum(total))
-    v.st_f32(state + 8, factor)
+    v.st_f32(state + TOP, top)
+    v.st_f32(state + TOTAL, v.ld_f32(state + TOTAL) * factor + v.vsum(total))
+    v.st_f32(state + FACTOR, factor)
 
 
 @fn
-def clear_state(state):
-    """Nothing seen yet."""
-    v.st_f32(state, MINUS_INFINITY)
-    v.st_f32(state + 4, 0.0)
+def weigh_row(p, pair, r, key, n, x, state):
+    """`weigh` for row r and the n keys from `key` on."""
+    mask = mask_at(p, pair, r)
+    weigh(x, n, mask + 2 * key if mask != 0 else 0, v.op_f32(p, 2), state)
+
+
+@fn
+def start_row(p, pair, r, state, sums, step):
+    """Nothing seen yet; `sums`: the row's vectors, `step` bytes apart."""
+    v.st_f32(state + TOP, MINUS_INFINITY)
+    v.st_f32(state + TOTAL, 0.0)
+    v.st_f32(state + FACTOR, 0.0)
+    v.st_f32(state + SLOPE, slope_of(head_of(p, pair, r), v.ne(p, Q, 2), v.op_f32(p, 1)))
+    for i in range(0, v.ne(p, V, 0), LANES):
+        v.store(sums + i // LANES * step, v.f32(0.0))
 
 
 @fn
 def partial_at(p, pair, r, part, parts):
     """Where a part of the keys leaves maximum, sum and weighted values of row r."""
-    rows = v.ne(p, Q, 1) * group_size(p)
-    return v.shared(p) + WORD + ((pair * rows + r) * parts + part) * (WORD + 4 * padded(v.ne(p, V, 0)))
+    rows, size = v.ne(p, Q, 1) * group_size(p), WORD + 4 * padded(v.ne(p, V, 0))
+    return v.shared(p) + WORD + ((pair * rows + r) * parts + part) * size
 
 
-def partial_bytes(node, parts):
+def partial_bytes(node: Tensor, parts: int) -> int:
     """Shared scratch: a counter of units, then all partial results."""
     q, values = node.src[0], node.src[2]
     return WORD + q.n_rows * parts * (WORD + 4 * padded(values.ne[0])) if parts > 1 else WORD
@@ -182,7 +208,7 @@ def result_at(p, pair, r):
 def finish_row(p, pair, r, part, parts, state, sums, step):
     """Store a row whose keys have all been seen; `sums`: its vectors, `step` bytes apart."""
     n = v.ne(p, 0, 0)
-    top, total = v.ld_f32(state), v.ld_f32(state + 4)
+    top, total = v.ld_f32(state + TOP), v.ld_f32(state + TOTAL)
     factor = v.float32(1.0)
     to = result_at(p, pair, r)
     if parts > 1:

@@ -1,40 +1,42 @@
-"""FLASH_ATTN_EXT for few tokens: every key and value is read once, where it is, for all its rows."""
+"""FLASH_ATTN_EXT for few tokens: keys and values are read once, where they are, for all rows."""
 
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.common import FLOATS
+from ggml_cpu.kernels.common import FLOATS, Element
 from ggml_cpu.kernels.flash_parts import (
     EXACT_TOKENS,
+    FACTOR,
     KEYS,
     MIN_KEYS,
+    STATE,
     WORD,
     K,
     Q,
     V,
-    clear_state,
     finish_row,
     group_size,
-    head_of,
     keys_at,
     keys_seen,
-    mask_at,
     merge_parts,
     padded,
     partial_bytes,
     query_at,
+    refusal,
     scores_scale,
-    weigh,
+    start_row,
+    weigh_row,
 )
-from ggml_cpu.kernels.soft_max import slope_of
 from ggml_cpu.kernels.sums import lane_sums
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
-AHEAD = 32  # keys ahead that are fetched from memory
 FEW = 8  # rows up to which it pays not to convert keys and values first
-STATE = 16  # bytes of a row's state: maximum, sum, factor, ALiBi slope
+AHEAD = 32  # keys ahead that are fetched from memory
+# Local scratch: the states of FEW rows, KEYS scores a row, then queries, then sums of values.
+SCORES = FEW * STATE
+QUERIES = SCORES + FEW * 4 * KEYS
 
 
 @fn
@@ -46,33 +48,54 @@ def parts_of(pairs, n_kv, nth):
     return max(1, min(nth // a, n_kv // MIN_KEYS))
 
 
-def _dots(element, rows):
+def scratch(node: Tensor, nth: int) -> tuple[int, int]:
+    q, k, values = node.src[:3]
+    parts = parts_of(k.ne[2] * k.ne[3], k.ne[1], nth)
+    local = QUERIES + FEW * 4 * (padded(q.ne[0]) + padded(values.ne[0]))
+    return partial_bytes(node, parts), local
+
+
+@fn
+def query_row(local, r, d):
+    return local + QUERIES + r * 4 * padded(d)
+
+
+@fn
+def sum_row(local, r, d, dv):
+    return local + QUERIES + FEW * 4 * padded(d) + r * 4 * padded(dv)
+
+
+def _dots(element: Element, rows: int):
     """Products of `rows` queries with LANES // rows keys at a time."""
     load, load_n, size = element.load, element.load_n, element.size
     at_once = max(1, LANES // rows)
 
     @fn
-    def dots(keys, stride, n, q, q_step, d, out):
-        """out[r][key] = <q[r], keys[key]> for n keys; out has KEYS places a row."""
+    def prefetch_keys(at, stride, d):
+        for j in range(at_once):
+            for i in range(0, d * size, 64):
+                v.prefetch(at + j * stride + i)
+
+    @fn
+    def dots(local, first_row, src, stride, n, d, dv):
+        """Scores of n keys for the rows from first_row on."""
+        q, out = query_row(local, first_row, d), local + SCORES + first_row * 4 * KEYS
+        step, whole = 4 * padded(d), d // LANES * LANES
         for first in range(0, n, at_once):
-            for j in range(at_once):
-                for i in range(0, d * size, 64):
-                    v.prefetch(keys + (first + j + AHEAD) * stride + i)
+            prefetch_keys(src + (first + AHEAD) * stride, stride, d)
             sums = v.f32_regs(LANES)
-            whole = d // LANES * LANES
             for i in range(0, whole, LANES):
                 for j in range(at_once):
-                    x = load(keys + min(first + j, n - 1) * stride + i * size)
+                    x = load(src + min(first + j, n - 1) * stride + i * size)
                     for r in range(rows):
                         t = r * at_once + j
-                        sums[t] = v.fma(x, v.f32_load(q + r * q_step + 4 * i), sums[t])
+                        sums[t] = v.fma(x, v.f32_load(q + r * step + 4 * i), sums[t])
             if whole < d:
                 for j in range(at_once):
-                    at = keys + min(first + j, n - 1) * stride + whole * size
-                    x = load_n(at, d - whole)
+                    x = load_n(src + min(first + j, n - 1) * stride + whole * size, d - whole)
                     for r in range(rows):
                         t = r * at_once + j
-                        sums[t] = v.fma(x, v.f32_load(q + r * q_step + 4 * whole), sums[t])
+                        sums[t] = v.fma(x, v.f32_load(q + r * step + 4 * whole), sums[t])
             found = lane_sums(sums)
             for r in range(rows):
                 for j in range(at_once):
@@ -81,142 +104,121 @@ def _dots(element, rows):
     return dots
 
 
-def _values(element, rows):
-    """Weighted sums of values for `rows` rows."""
+def _values(element: Element, rows: int):
+    """Weighted sums of values for `rows` rows, a few vectors at a time."""
     load, load_n, size = element.load, element.load_n, element.size
     columns = max(1, min(4, LANES // rows))
     span, count = columns * LANES, rows * columns
 
     @fn
-    def add_values(values, stride, n, weights, state, out, out_step, dv):
-        """out[r] = out[r] * factor[r] + sum of weights[r][key] * values[key] over n keys."""
+    def add_columns(weights, state, src, stride, n, out, step):
+        """out[r] = out[r] * factor[r] + sum of weights[r][key] * src[key], for `span` columns."""
+        sums = v.f32_regs(count)
+        for r in range(rows):
+            factor = v.f32_bcast(state + STATE * r + FACTOR)
+            for j in range(columns):
+                sums[r * columns + j] = v.f32_load(out + r * step + j * WORD) * factor
+        for _ in range(n):
+            for j in range(0, span * size, 64):
+                v.prefetch(src + AHEAD * stride + j)
+            for j in range(columns):
+                x = load(src + j * LANES * size)
+                for r in range(rows):
+                    t = r * columns + j
+                    sums[t] = v.fma(x, v.f32_bcast(weights + r * 4 * KEYS), sums[t])
+            src += stride
+            weights += 4
+        for r in range(rows):
+            for j in range(columns):
+                v.store(out + r * step + j * WORD, sums[r * columns + j])
+
+    @fn
+    def add_rest(weights, state, src, stride, n, out, left):
+        """As add_columns for one row and one vector, `left` columns of which exist."""
+        s = v.f32_load(out) * v.f32_bcast(state + FACTOR)
+        for key in range(n):
+            s = v.fma(load_n(src + key * stride, left), v.f32_bcast(weights + 4 * key), s)
+        v.store(out, s)
+
+    @fn
+    def add_values(local, first_row, src, stride, n, d, dv):
+        """Add n weighted values to the sums of the rows from first_row on."""
+        state, weights = local + first_row * STATE, local + SCORES + first_row * 4 * KEYS
+        out, step = sum_row(local, first_row, d, dv), 4 * padded(dv)
         i = 0
         while i + span <= dv:
-            sums = v.f32_regs(count)
-            for r in range(rows):
-                factor = v.f32_bcast(state + STATE * r + 8)
-                for j in range(columns):
-                    sums[r * columns + j] = v.f32_load(out + r * out_step + 4 * i + j * WORD) * factor
-            at = values + i * size
-            for key in range(n):
-                for j in range(0, span * size, 64):
-                    v.prefetch(at + AHEAD * stride + j)
-                for j in range(columns):
-                    x = load(at + j * LANES * size)
-                    for r in range(rows):
-                        t = r * columns + j
-                        sums[t] = v.fma(x, v.f32_bcast(weights + 4 * (r * KEYS + key)), sums[t])
-                at += stride
-            for r in range(rows):
-                for j in range(columns):
-                    v.store(out + r * out_step + 4 * i + j * WORD, sums[r * columns + j])
+            add_columns(weights, state, src + i * size, stride, n, out + 4 * i, step)
             i += span
         while i < dv:
             for r in range(rows):
-                s = v.f32_load(out + r * out_step + 4 * i) * v.f32_bcast(state + STATE * r + 8)
-                for key in range(n):
-                    x = load_n(values + key * stride + i * size, dv - i)
-                    s = v.fma(x, v.f32_bcast(weights + 4 * (r * KEYS + key)), s)
-                v.store(out + r * out_step + 4 * i, s)
+                w, s, o = weights + r * 4 * KEYS, state + r * STATE, out + r * step + 4 * i
+                add_rest(w, s, src + i * size, stride, n, o, dv - i)
             i += LANES
 
     return add_values
 
 
-def local_bytes(node: Tensor) -> int:
-    q, values = node.src[0], node.src[2]
-    return FEW * (4 * padded(q.ne[0]) + 4 * padded(values.ne[0]) + 4 * KEYS + STATE)
-
-
-def n_parts(node: Tensor, nth: int) -> int:
-    k = node.src[1]
-    return parts_of(k.ne[2] * k.ne[3], k.ne[1], nth)
-
-
-def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-    return partial_bytes(node, n_parts(node, nth)), local_bytes(node)
-
-
-def _flash(k_element, v_element):
-    dots_1, dots_2, dots_4 = (_dots(k_element, n) for n in (1, 2, 4))
-    add_1, add_2, add_4 = (_values(v_element, n) for n in (1, 2, 4))
-    store, load = k_element.store, k_element.load
+def _by_fours(make, element: Element):
+    """Rows in fours, then two, then one."""
+    by_1, by_2, by_4 = (make(element, n) for n in (1, 2, 4))
 
     @fn
-    def load_queries(p, pair, rows, d, q, q_step):
+    def run(local, rows, src, stride, n, d, dv):
+        r = 0
+        while r + 4 <= rows:
+            by_4(local, r, src, stride, n, d, dv)
+            r += 4
+        if r + 2 <= rows:
+            by_2(local, r, src, stride, n, d, dv)
+            r += 2
+        if r < rows:
+            by_1(local, r, src, stride, n, d, dv)
+
+    return run
+
+
+def _load_queries(element: Element):
+    store, load = element.store, element.load
+
+    @fn
+    def load_queries(p, pair, rows, local):
         """Queries, rounded to the type of the keys as ggml does, times the scale."""
-        scale = scores_scale(p)
+        d, scale = v.ne(p, Q, 0), scores_scale(p)
         for r in range(rows):
-            at = query_at(p, pair, r)
+            at, to = query_at(p, pair, r), query_row(local, r, d)
             for i in range(0, d, LANES):
-                to = q + r * q_step + 4 * i
                 x = v.f32_load_n(at + 4 * i, d - i)
                 if v.ne(p, Q, 1) < EXACT_TOKENS:
-                    store(to, x)
-                    x = load(to)
-                v.store(to, x * scale)
+                    store(to + 4 * i, x)
+                    x = load(to + 4 * i)
+                v.store(to + 4 * i, x * scale)
+
+    return load_queries
+
+
+def _flash(k_element: Element, v_element: Element) -> None:
+    load_queries = _load_queries(k_element)
+    all_dots, all_values = _by_fours(_dots, k_element), _by_fours(_values, v_element)
 
     @fn
-    def all_dots(p, pair, key, n, q, q_step, d, out, rows):
-        keys, stride = keys_at(p, K, pair, key), v.nb(p, K, 1)
-        r = 0
-        while r + 4 <= rows:
-            dots_4(keys, stride, n, q + r * q_step, q_step, d, out + 4 * KEYS * r)
-            r += 4
-        if r + 2 <= rows:
-            dots_2(keys, stride, n, q + r * q_step, q_step, d, out + 4 * KEYS * r)
-            r += 2
-        if r < rows:
-            dots_1(keys, stride, n, q + r * q_step, q_step, d, out + 4 * KEYS * r)
-
-    @fn
-    def all_values(p, pair, key, n, weights, state, sums, step, rows):
-        values, stride, dv = keys_at(p, V, pair, key), v.nb(p, V, 1), v.ne(p, V, 0)
-        r = 0
-        while r + 4 <= rows:
-            w, s, o = weights + 4 * KEYS * r, state + STATE * r, sums + r * step
-            add_4(values, stride, n, w, s, o, step, dv)
-            r += 4
-        if r + 2 <= rows:
-            w, s, o = weights + 4 * KEYS * r, state + STATE * r, sums + r * step
-            add_2(values, stride, n, w, s, o, step, dv)
-            r += 2
-        if r < rows:
-            w, s, o = weights + 4 * KEYS * r, state + STATE * r, sums + r * step
-            add_1(values, stride, n, w, s, o, step, dv)
-
-    @fn
-    def start(p, pair, rows, state, sums, step):
-        for r in range(rows):
-            clear_state(state + STATE * r)
-            slope = slope_of(head_of(p, pair, r), v.ne(p, Q, 2), v.op_f32(p, 1))
-            v.st_f32(state + STATE * r + 12, slope)
-            for i in range(0, step, WORD):
-                v.store(sums + r * step + i, v.f32(0.0))
-
-    @fn
-    def unit(p, ith, pair, part, parts):
+    def unit(p, local, pair, part, parts):
         """All rows of a key head times one part of the keys."""
-        d, n_kv, rows = v.ne(p, Q, 0), v.ne(p, K, 1), v.ne(p, Q, 1) * group_size(p)
-        q_step, step = 4 * padded(d), 4 * padded(v.ne(p, V, 0))
-        q = v.local(p, ith)
-        sums = q + rows * q_step
-        weights = sums + rows * step
-        state = weights + rows * 4 * KEYS
-        load_queries(p, pair, rows, d, q, q_step)
-        start(p, pair, rows, state, sums, step)
-        first, stop = v.split_by(n_kv, KEYS, part, parts)
+        d, dv, rows = v.ne(p, Q, 0), v.ne(p, V, 0), v.ne(p, Q, 1) * group_size(p)
+        load_queries(p, pair, rows, local)
+        for r in range(rows):
+            start_row(p, pair, r, local + r * STATE, sum_row(local, r, d, dv), WORD)
+        first, stop = v.split_by(v.ne(p, K, 1), KEYS, part, parts)
         for key in range(first, stop, KEYS):
             n = keys_seen(p, pair, 0, rows, key, min(KEYS, stop - key))
             if n > 0:
-                all_dots(p, pair, key, n, q, q_step, d, weights, rows)
+                all_dots(local, rows, keys_at(p, K, pair, key), v.nb(p, K, 1), n, d, dv)
                 for r in range(rows):
-                    mask, at = mask_at(p, pair, r), state + STATE * r
-                    mask = mask + 2 * key if mask != 0 else 0
-                    weigh(weights + 4 * KEYS * r, n, mask, v.ld_f32(at + 12), v.op_f32(p, 2), at)
-                all_values(p, pair, key, n, weights, state, sums, step, rows)
+                    x = local + SCORES + r * 4 * KEYS
+                    weigh_row(p, pair, r, key, n, x, local + r * STATE)
+                all_values(local, rows, keys_at(p, V, pair, key), v.nb(p, V, 1), n, d, dv)
         for r in range(rows):
-            finish_row(p, pair, r, part, parts, state + STATE * r, sums + r * step, WORD)
+            sums = sum_row(local, r, d, dv)
+            finish_row(p, pair, r, part, parts, local + r * STATE, sums, WORD)
 
     name = f"flash_attn_rows_{k_element.name}_{v_element.name}"
 
@@ -226,16 +228,13 @@ def _flash(k_element, v_element):
         parts = parts_of(pairs, v.ne(p, K, 1), nth)
         begin, end = v.split(pairs * parts, ith, nth)
         for u in range(begin, end):
-            unit(p, ith, u // parts, u % parts, parts)
+            unit(p, v.local(p, ith), u // parts, u % parts, parts)
 
     def when(node: Tensor) -> str:
-        q, k, values = node.src[:3]
-        rows = q.ne[1] * q.ne[2] // k.ne[2]
+        rows = node.src[0].ne[1] * node.src[0].ne[2] // node.src[1].ne[2]
         if rows > FEW:
             return f"needs at most {FEW} query rows a key head; got {rows}"
-        if (k.type.name, values.type.name) != (k_element.name, v_element.name):
-            return f"needs {k_element.name} keys and {v_element.name} values; got {k}, {values}"
-        return ""
+        return refusal(node, k_element.name, v_element.name)
 
     @kernel("FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_parts,), name=name)
     def flash(p, ith, nth):

@@ -12,28 +12,28 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels.flash_parts import (
     EXACT_TOKENS,
+    FACTOR,
     KEYS,
     MIN_KEYS,
+    STATE,
     WORD,
     K,
     Q,
     V,
-    clear_state,
     finish_row,
     group_size,
-    head_of,
     keys_at,
     keys_seen,
-    mask_at,
     merge_parts,
     padded,
     partial_bytes,
     query_at,
+    refusal,
     scores_scale,
-    weigh,
+    start_row,
+    weigh_row,
 )
 from ggml_cpu.kernels.flash_sources import FLOAT_SOURCES, QUANTIZED_SOURCES, Source
-from ggml_cpu.kernels.soft_max import slope_of
 from ggml_cpu.quants.interleave import interleave_words
 from ggml_cpu.target import LANES, TILE
 from ggml_py.tensor import Tensor
@@ -41,7 +41,6 @@ from ggml_py.tensor import Tensor
 MIN_TILES, MAX_TILES = 4, 16  # tiles of a unit
 UNIT_BYTES = 1 << 18  # for a unit's queries and sums: they stay in the L2 cache
 UNITS = 4  # per thread, for balance
-STATE = 16  # bytes of a row's state: maximum, sum, factor, ALiBi slope
 COLUMN = 4 * TILE  # bytes of one element of a tile's rows
 PANEL = KEYS * WORD  # bytes of LANES columns of values
 SUMS = TILE * WORD  # bytes of LANES columns of a tile's sums
@@ -104,7 +103,7 @@ def add_values(values, weights, n, state, out):
     """out[t] = out[t] * factor[t] + sum of weights[t][key] * values[key], for one panel."""
     sums = v.f32_tile()
     for t in range(TILE):
-        sums[t] = v.f32_load(out + WORD * t) * v.f32_bcast(state + STATE * t + 8)
+        sums[t] = v.f32_load(out + WORD * t) * v.f32_bcast(state + STATE * t + FACTOR)
     for _ in range(n):
         x = v.f32_load(values)
         for t in range(TILE):
@@ -113,28 +112,6 @@ def add_values(values, weights, n, state, out):
         weights += 4
     for t in range(TILE):
         v.store(out + WORD * t, sums[t])
-
-
-@fn
-def start_tile(p, pair, first, count, sums, state):
-    """Zero sums; the state of rows past the last stays harmless."""
-    for i in range(0, padded(v.ne(p, V, 0)) * COLUMN, WORD):
-        v.store(sums + i, v.f32(0.0))
-    for t in range(TILE):
-        clear_state(state + STATE * t)
-        v.st_f32(state + STATE * t + 8, 0.0)
-        head = head_of(p, pair, first + min(t, count - 1))
-        v.st_f32(state + STATE * t + 12, slope_of(head, v.ne(p, Q, 2), v.op_f32(p, 1)))
-
-
-@fn
-def weigh_tile(p, pair, first, count, key, n, weights, state):
-    cap = v.op_f32(p, 2)
-    for t in range(count):
-        mask = mask_at(p, pair, first + t)
-        mask = mask + 2 * key if mask != 0 else 0
-        at = state + STATE * t
-        weigh(weights + 4 * KEYS * t, n, mask, v.ld_f32(at + 12), cap, at)
 
 
 @fn
@@ -152,9 +129,8 @@ def flash_start(p, ith, nth):
         v.atomic_store(v.shared(p), 0)
 
 
-def _flash(k_source: Source, v_source: Source) -> None:
-    k_panel, k_size = k_source.panel, k_source.size
-    v_row, v_size, rounded = v_source.row, v_source.size, k_source.rounded
+def _load_tile(source: Source):
+    rounded = source.rounded
 
     @fn
     def load_tile(p, pair, first, count, q, spare):
@@ -170,6 +146,13 @@ def _flash(k_source: Source, v_source: Source) -> None:
                     v.store(to, (x if exact else rounded(x, to)) * scale)
             interleave_words(spare, 4 * padded(d), rows, d, q + 4 * start, COLUMN)
 
+    return load_tile
+
+
+def _load_keys(k_source: Source, v_source: Source):
+    k_panel, k_size = k_source.panel, k_source.size
+    v_row, v_size = v_source.row, v_source.size
+
     @fn
     def load_keys(p, pair, key, n, keys, values, spare):
         """n keys and values as panels: keys [d][LANES], values [KEYS][LANES]."""
@@ -182,69 +165,81 @@ def _flash(k_source: Source, v_source: Source) -> None:
         prefetch_rows(keys_at(p, K, pair, key + KEYS), v.nb(p, K, 1), d * k_size)
         prefetch_rows(keys_at(p, V, pair, key + KEYS), v.nb(p, V, 1), dv * v_size)
 
-    @fn
-    def run_tile(p, pair, first, count, key, n, q, keys, values, weights, state, sums):
-        d = v.ne(p, K, 0)
-        for j in range(0, n, LANES):
-            multiply_keys(keys + j * 4 * d, q, d, weights + 4 * j)
-        weigh_tile(p, pair, first, count, key, n, weights, state)
-        for c in range(0, v.ne(p, V, 0), LANES):
-            add_values(values + c * 4 * KEYS, weights, n, state, sums + c * COLUMN)
+    return load_keys
+
+
+@fn
+def run_tile(p, pair, first, count, key, n, q, keys, values, weights, state, sums):
+    """A tile's rows times n keys and values."""
+    d = v.ne(p, K, 0)
+    for j in range(0, n, LANES):
+        multiply_keys(keys + j * 4 * d, q, d, weights + 4 * j)
+    for t in range(count):
+        weigh_row(p, pair, first + t, key, n, weights + t * 4 * KEYS, state + t * STATE)
+    for c in range(0, v.ne(p, V, 0), LANES):
+        add_values(values + c * 4 * KEYS, weights, n, state, sums + c * COLUMN)
+
+
+def _unit(k_source: Source, v_source: Source):
+    load_tile, load_keys = _load_tile(k_source), _load_keys(k_source, v_source)
 
     @fn
-    def unit(p, ith, pair, block, tiles, part, parts):
-        d, dv, n_kv = v.ne(p, Q, 0), padded(v.ne(p, V, 0)), v.ne(p, K, 1)
-        rows = v.ne(p, Q, 1) * group_size(p)
-        first = block * tiles * TILE
-        n_tiles = min(tiles, (rows - first + TILE - 1) // TILE)
-        keys = v.local(p, ith)
-        values = keys + 4 * KEYS * padded(d)
+    def unit(p, local, pair, first, n_rows, begin, end, part, parts):
+        """The rows first .. first + n_rows times the keys begin .. end."""
+        d, dv = v.ne(p, Q, 0), padded(v.ne(p, V, 0))
+        keys, values = local, local + 4 * KEYS * padded(d)
         weights = values + 4 * KEYS * dv
-        sums = weights + 4 * KEYS * TILE
-        spare = sums + tiles * COLUMN * dv
-        state = spare + LANES * 4 * max(padded(d), dv)
-        q = state + tiles * TILE * STATE
-        for i in range(n_tiles):
-            r = first + i * TILE
-            count = min(TILE, rows - r)
-            load_tile(p, pair, r, count, q + i * d * COLUMN, spare)
-            start_tile(p, pair, r, count, sums + i * dv * COLUMN, state + i * TILE * STATE)
-        begin, end = v.split_by(n_kv, KEYS, part, parts)
+        spare = weights + 4 * KEYS * TILE
+        tiles = spare + 4 * LANES * max(padded(d), dv)
+        size = TILE * STATE + COLUMN * (dv + d)  # of a tile: states, sums, queries
+        for r in range(0, n_rows, TILE):
+            state = tiles + r // TILE * size
+            sums = state + TILE * STATE
+            count = min(TILE, n_rows - r)
+            for t in range(TILE):
+                row = first + r + min(t, count - 1)
+                start_row(p, pair, row, state + t * STATE, sums + t * WORD, SUMS)
+            load_tile(p, pair, first + r, count, sums + COLUMN * dv, spare)
         for key in range(begin, end, KEYS):
             loaded = False
-            for i in range(n_tiles):
-                r = first + i * TILE
-                count = min(TILE, rows - r)
-                n = keys_seen(p, pair, r, count, key, min(KEYS, end - key))
+            for r in range(0, n_rows, TILE):
+                count = min(TILE, n_rows - r)
+                n = keys_seen(p, pair, first + r, count, key, min(KEYS, end - key))
                 if n > 0:
                     if not loaded:
                         load_keys(p, pair, key, min(KEYS, end - key), keys, values, spare)
                         loaded = True
-                    s, o = state + i * TILE * STATE, sums + i * dv * COLUMN
-                    at = q + i * d * COLUMN
-                    run_tile(p, pair, r, count, key, n, at, keys, values, weights, s, o)
-        for r in range(first, min(rows, first + tiles * TILE)):
-            i, t = (r - first) // TILE, (r - first) % TILE
-            at = sums + i * dv * COLUMN + t * WORD
-            finish_row(p, pair, r, part, parts, state + STATE * (r - first), at, SUMS)
+                    state = tiles + r // TILE * size
+                    s = state + TILE * STATE
+                    q = s + COLUMN * dv
+                    run_tile(p, pair, first + r, count, key, n, q, keys, values, weights, state, s)
+        for r in range(n_rows):
+            state = tiles + r // TILE * size
+            at = state + TILE * STATE + r % TILE * WORD
+            finish_row(p, pair, first + r, part, parts, state + r % TILE * STATE, at, SUMS)
 
+    return unit
+
+
+def _flash(k_source: Source, v_source: Source) -> None:
+    unit = _unit(k_source, v_source)
     name = f"flash_attn_tiles_{k_source.name}_{v_source.name}"
 
     @kernel(name=f"{name}_parts")
     def flash_parts(p, ith, nth):
         tiles, blocks, parts = shape_of(p, nth)
-        pairs = v.ne(p, K, 2) * v.ne(p, K, 3)
+        rows, pairs = v.ne(p, Q, 1) * group_size(p), v.ne(p, K, 2) * v.ne(p, K, 3)
         u = v.atomic_add(v.shared(p), 1)
         while u < pairs * parts * blocks:
             block = blocks - 1 - u // (pairs * parts)  # the last rows see most of the keys
-            unit(p, ith, u // parts % pairs, block, tiles, u % parts, parts)
+            first = block * tiles * TILE
+            begin, end = v.split_by(v.ne(p, K, 1), KEYS, u % parts, parts)
+            n_rows, pair = min(tiles * TILE, rows - first), u // parts % pairs
+            unit(p, v.local(p, ith), pair, first, n_rows, begin, end, u % parts, parts)
             u = v.atomic_add(v.shared(p), 1)
 
     def when(node: Tensor) -> str:
-        k, values = node.src[1:3]
-        if (k.type.name, values.type.name) != (k_source.name, v_source.name):
-            return f"needs {k_source.name} keys and {v_source.name} values; got {k}, {values}"
-        return ""
+        return refusal(node, k_source.name, v_source.name)
 
     @kernel(
         "FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_start, flash_parts), name=name

@@ -1,9 +1,9 @@
 """MUL_MAT_ID: every token times the matrices of the experts chosen for it.
 
 src0 [k, m, experts], src1 [k, 1 or n_used, tokens], src2 ids i32 [n_used, tokens].
-One token: each chosen expert's rows times its column. Several: tokens are grouped by expert
-(experts.py), then each expert is multiplied as in matmul.py. Threads take contiguous parts of
-equal work.
+One token (or a few, in place): each chosen expert's rows times its column. More: tokens are
+grouped by expert (experts.py), then each expert is multiplied as in matmul.py. Threads take
+contiguous parts of equal work.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels.columns import LOCAL, ROWS
 from ggml_cpu.kernels.experts import EXPERTS, expert_of, lists_bytes, local_bytes, shared_bytes
-from ggml_cpu.kernels.matmul import refusal, source_kind
+from ggml_cpu.kernels.matmul import FEW, refusal, source_kind
 from ggml_cpu.kernels.products import SUM_BYTES, Shape, matrix_at, store_rows, tiles_product
 from ggml_cpu.quants.tiles import padded
 from ggml_cpu.quants.weight import LAYOUT, Weight, weights
 from ggml_py.tensor import Tensor
 
 
-def _one_token(weight: Weight, in_place: bool) -> None:
+def _few_tokens(weight: Weight, in_place: bool) -> None:
     """Rows of the chosen experts times one column each."""
-    layout, suffix = ("", "row") if in_place else (LAYOUT, "panel")
+    layout, suffix, limit = ("", "rows", FEW) if in_place else (LAYOUT, "panel", 1)
     at_once = weight.dot_rows if in_place else weight.rows
     dot, multiply, panel_bytes = weight.dot, weight.tile(1), weight.panel_bytes
     shape, matrix = Shape(weight), matrix_at(weight, in_place)
@@ -29,24 +29,26 @@ def _one_token(weight: Weight, in_place: bool) -> None:
 
     def when(node: Tensor) -> str:
         n = node.src[1].ne[2]
-        return refusal(weight, layout, node) or ("" if n == 1 else f"needs one token; got {n}")
+        if why := refusal(weight, layout, node):
+            return why
+        return "" if n <= limit else f"needs at most {limit} tokens; got {n}"
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
         b = node.src[1]
-        return b.ne[1] * weight.activations.column_bytes(b.ne[0]), max(LOCAL, SUM_BYTES)
+        return b.n_rows * weight.activations.column_bytes(b.ne[0]), max(LOCAL, SUM_BYTES)
 
     @kernel(
         "MUL_MAT_ID", when=when, scratch=scratch, prepare=(ROWS[weight.activations],),
         extra=source_kind, name=f"mul_mat_id_{weight.type.name}_{suffix}",
     )  # fmt: skip
-    def mul_mat_id_one(p, ith, nth):
+    def mul_mat_id_few(p, ith, nth):
         k, m, stride, sums = v.ne(p, 1, 0), v.ne(p, 1, 1), v.nb(p, 1, 1), v.local(p, ith)
-        pieces = (m + at_once - 1) // at_once
-        start, stop = v.split(pieces * v.ne(p, 3, 0), ith, nth)
+        pieces, slots, used = (m + at_once - 1) // at_once, v.ne(p, 2, 1), v.ne(p, 3, 0)
+        start, stop = v.split(pieces * used * v.ne(p, 3, 1), ith, nth)
         for u in range(start, stop):
             entry, i = u // pieces, u % pieces
             w = matrix(p, expert_of(p, entry), 0)
-            column = v.shared(p) + entry % v.ne(p, 2, 1) * column_bytes(k)
+            column = v.shared(p) + (entry // used * slots + entry % slots) * column_bytes(k)
             rows = min(at_once, m - i * at_once)
             if in_place:
                 dot(w + i * at_once * stride, stride, rows, column, k, sums)
@@ -113,8 +115,8 @@ def _grouped(weight: Weight, in_place: bool) -> None:
 
 
 for _weight in weights().values():
-    _one_token(_weight, in_place=True)
+    _few_tokens(_weight, in_place=True)
     _grouped(_weight, in_place=True)
     if _weight.repacked:
-        _one_token(_weight, in_place=False)
+        _few_tokens(_weight, in_place=False)
         _grouped(_weight, in_place=False)

@@ -135,24 +135,25 @@ def _rope(element):
     def rope(p, ith, nth):
         n, n_dims, mode, pairs = v.ne(p, 0, 0), v.op_i32(p, 1), v.op_i32(p, 2), n_pairs(p)
         half = n_dims if mode == VISION else pairs
+        first, end = v.op_i32(p, 15) * size, (v.op_i32(p, 15) + 2 * pairs) * size
         start, stop = v.split(n_rows(p, 0), ith, nth)
         for r in range(start, stop):
             d, x = row_at(p, 0, r), row_at(p, 1, r)
             table = v.shared(p) + 8 * pairs * (r // v.ne(p, 0, 1) % v.ne(p, 0, 2))
             if mode & (NEOX | MROPE):
-                rotate_halves(d, x, table, pairs, half * size)
+                rotate_halves(d + first, x + first, table, pairs, half * size)
             else:
                 for i in range(pairs):
-                    rotate_one(d + 2 * i * size, x + 2 * i * size, table + 8 * i, size)
-            if d != x and 2 * pairs < n:
-                copy_bytes(d + 2 * pairs * size, x + 2 * pairs * size, (n - 2 * pairs) * size)
+                    at = first + 2 * i * size
+                    rotate_one(d + at, x + at, table + 8 * i, size)
+            if d != x and end - first < n * size:
+                copy_bytes(d, x, first)
+                copy_bytes(d + end, x + end, n * size - end)
 
 
 def dense_result(node):
-    """The rows of both tensors are dense and no channel offset is asked for."""
+    """The rows of both tensors are dense."""
     x = node.src[0]
-    if node.param("n_offs"):
-        return "needs n_offs = 0"
     return "" if x.nb[0] == x.type.type_size else f"needs dense rows; got {x}"
 
 

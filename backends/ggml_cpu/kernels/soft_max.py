@@ -69,7 +69,9 @@ def _soft_max(element):
         i2, i3 = head % v.ne(p, 2, 2), batch % v.ne(p, 2, 3)
         return v.data(p, 2) + t * v.nb(p, 2, 1) + i2 * v.nb(p, 2, 2) + i3 * v.nb(p, 2, 3)
 
-    @kernel("SOFT_MAX", when=both(mask_is(element.name), dense_rows), name=f"soft_max_{element.name}")
+    accepted = both(mask_is(element.name), dense_rows)
+
+    @kernel("SOFT_MAX", when=accepted, name=f"soft_max_{element.name}")
     def soft_max(p, ith, nth):
         n, n_tokens, n_head = v.ne(p, 0, 0), v.ne(p, 0, 1), v.ne(p, 0, 2)
         scale, max_bias = v.op_f32(p, 0), v.op_f32(p, 1)

@@ -3,7 +3,8 @@
 A column is a row of src1. It is a sequence of blocks, a block a sequence of 32-bit words: first the
 values, four (or two, or one) along k in a word, then the block's other fields. In a tile of T
 columns, word i of column t lies at 4 * (i * T + t); a tile of width 1 is simply a column.
-Rounding is ggml's (ggml-quants.c:quantize_row_q8_K_ref, arch/x86/quants.c:quantize_row_q8_0).
+Rounding is ggml's (ggml-quants.c:quantize_row_q8_K_ref, arch/x86/quants.c:quantize_row_q8_0,
+quantize_row_q8_1).
 """
 
 from __future__ import annotations
@@ -68,19 +69,27 @@ def inverse(amax):
     return v.float32(0)
 
 
-# q8_0 block of 32: i8 [32] | f32 scale | i32 -8 * sum | i32 -I8_BIAS * sum | unused 4
-Q8_0_SCALE, Q8_0_SUM8, Q8_0_BIAS, Q8_0_BYTES = 32, 36, 40, 48
+@fn
+def as_f16(x):
+    return v.f16_to_f32(v.f32_to_f16(x))
+
+
+# q8_0 block of 32: i8 [32] | f32 scale | i32 -8 * sum | i32 -I8_BIAS * sum | f32 scale * sum
+# With the last, which is for weights that have a minimum, it is ggml's q8_1 as well.
+Q8_0_SCALE, Q8_0_SUM8, Q8_0_BIAS, Q8_0_SUM, Q8_0_BYTES = 32, 36, 40, 44, 48
 
 
 @fn
 def pack_q8_0(x, n, to):
-    """Blocks of 32 with the scale rounded to f16, as ggml keeps it."""
+    """Blocks of 32; the scale and scale * sum are rounded to f16, as ggml keeps them."""
     for _ in range(n // 32):
         amax = largest(x, 32)
         scale = inverse(amax)
         total = quantize_16(x, scale, to) + quantize_16(x + 64, scale, to + 16)
-        half = v.f32_to_f16(v.f32x4(amax / v.float32(127)))
-        v.st_f32(to + Q8_0_SCALE, v.lane(v.f16_to_f32(half), 0))
+        d = amax / v.float32(127)
+        fields = as_f16(v.set_lane(v.f32x4(d), 1, d * v.float32(total)))
+        v.st_f32(to + Q8_0_SCALE, v.lane(fields, 0))
+        v.st_f32(to + Q8_0_SUM, v.lane(fields, 1))
         v.st_i32(to + Q8_0_SUM8, -8 * total)
         v.st_i32(to + Q8_0_BIAS, -I8_BIAS * total)
         x += 128
@@ -126,11 +135,6 @@ def _f32_packer(rounded: Callable[..., Any]) -> Callable[..., Any]:
 @fn
 def unchanged(x):
     return x
-
-
-@fn
-def as_f16(x):
-    return v.f16_to_f32(v.f32_to_f16(x))
 
 
 @fn

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ggml_cpu.kernel import fn
 from ggml_cpu.target import TILE
 
-WIDTHS: tuple[int, ...] = tuple(dict.fromkeys(w for w in (TILE, 8, 4, 2, 1) if w <= TILE))
+WIDTHS = (TILE, 4, 2, 1)
 FULL: int = {12: 10, 8: 7}.get(TILE, TILE)  # columns from which a full tile is the cheapest
 GRAIN = 4  # the widths of n columns never add up to more than n rounded up to this
 
@@ -20,8 +20,6 @@ def tile_width(n):
     """Width of the tile to take when n columns are left."""
     if n >= FULL:
         return TILE
-    if n >= 7:
-        return 8
     if n >= 3:
         return 4
     return n

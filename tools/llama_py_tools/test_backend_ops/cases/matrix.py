@@ -15,6 +15,7 @@ OTHERS = [BY_NAME[n] for n in ("q4_1", "q5_0", "q5_1", "iq4_nl", "q2_K", "q3_K",
 PLAIN = TYPES[:3]
 BLOCKS = TYPES[3:]
 HALF_BLOCKS = BLOCKS[:2]
+FALLBACKS = OTHERS[:3]  # of q4_K and q5_K files, for rows that are no multiple of 256
 COLUMNS = [1, 2, 3, 5, 8, 9, 16, 33, 100]
 BATCHES = [((1, 1), (2, 1)), ((1, 1), (1, 2)), ((3, 1), (1, 1)), ((3, 2), (2, 2))]
 BOUND = 5e-4
@@ -29,8 +30,10 @@ def flops(m: int, n: int, k: int, n_used: int = 1, **_: object) -> float:
 @case("MUL_MAT", max_nmse=BOUND, type_a=TYPES, m=[33], n=[1, 7], k=[4096], prepared=[True])
 @case("MUL_MAT", max_nmse=BOUND, type_a=TYPES, m=[65], n=[1, 2, 33], k=[512], prepared=[False])
 @case("MUL_MAT", max_nmse=BOUND, type_a=OTHERS, m=[17], n=[1, 3, 16], k=[256], prepared=[True])
-@case("MUL_MAT", max_nmse=BOUND, type_a=HALF_BLOCKS, m=[5, 16], n=[1, 9], k=[32, 96],
+@case("MUL_MAT", max_nmse=BOUND, type_a=HALF_BLOCKS + FALLBACKS, m=[5, 16], n=[1, 9], k=[32, 96],
       prepared=[True])  # fmt: skip
+@case("MUL_MAT", max_nmse=BOUND, type_a=FALLBACKS, m=[17], n=[1, 2, 9, 33], k=[96, 384],
+      prepared=[False])  # fmt: skip
 @case("MUL_MAT", max_nmse=BOUND, type_a=PLAIN, m=[1, 3, 33], n=[1, 2, 17], k=[1, 3, 63, 65, 257],
       prepared=[False])  # fmt: skip
 @case("MUL_MAT", max_nmse=BOUND, type_a=[F32, BLOCKS[0]], m=[5], n=[0], k=[64], prepared=[False])
@@ -90,6 +93,8 @@ def expert_ids(n_mats: int) -> Init:
       n=[1, 2, 9, 33], k=[256], prepared=[True])  # fmt: skip
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32, F16, BLOCKS[2]], n_mats=[8], n_used=[1, 4],
       b=[False, True], m=[17], n=[1, 5, 129], k=[256], prepared=[False])  # fmt: skip
+@case("MUL_MAT_ID", max_nmse=BOUND, type_a=FALLBACKS, n_mats=[4], n_used=[2], b=[False], m=[33],
+      n=[1, 9, 33], k=[96], prepared=[False, True])  # fmt: skip
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32], n_mats=[4], n_used=[2], b=[False], m=[17],
       n=[0, 5], k=[65], prepared=[False])  # fmt: skip
 @case("MUL_MAT_ID", perf=True, flops=flops, type_a=[F16, BLOCKS[2]], n_mats=[64], n_used=[8],

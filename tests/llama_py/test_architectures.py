@@ -1,0 +1,328 @@
+"""Architectures against the real llama.cpp's logits, against themselves, and with weights in other
+forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ggml_py.errors import ContextError, HParamsError, WeightsError
+from llama_py.batch import Batch
+from llama_py.context import Context
+from llama_py.cparams import make_cparams
+from llama_py.models._base import Model
+from tests.graph_models import DATA, recorded
+from tests.live_models import Arrays, live, model_of, nmse, tokens, weights
+
+LOGITS = DATA / "llama-cpp-logits.npz"  # of `live` models; see the README beside it
+NAMES = sorted(np.load(LOGITS).files)
+NEW = [n for n in NAMES if n not in ("llama-dense", "llama-moe", "qwen3-dense", "qwen35moe-moe")]
+# Nothing is rounded on the way (flash attention would round the cache to F16).
+EXACT: dict[str, Any] = {
+    "n_ctx": 256, "n_ubatch": 64, "type_k": "f32", "type_v": "f32", "flash_attn": "off"
+}  # fmt: skip
+PROMPT = tokens(13)
+
+
+def logits(model: Model, **options: Any) -> NDArray[np.float32]:
+    return Context(model, **{**EXACT, **options}).decode(PROMPT, logits="all")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_logits_are_those_of_llama_cpp(name: str) -> None:
+    ctx = Context(live(name), **EXACT)
+    ids = tokens(50, seed=3)
+    found = ctx.decode(ids[:44], logits="all")[[0, 40, 43]]
+    last = [ctx.decode([token]) for token in ids[44:]][-1]
+    # llama.cpp's GELU is a table of F16 values
+    close = 1e-6 if name.startswith("gemma") else 1e-9
+    assert nmse(np.load(LOGITS)[name], np.concatenate([found, last])) < close
+
+
+@pytest.mark.parametrize("name", NEW)
+class TestEveryWayOfFeeding:
+    def test_split_into_ubatches(self, name: str) -> None:
+        model = live(name)
+        assert nmse(logits(model), logits(model, n_ubatch=5)) < 1e-9
+
+    def test_token_by_token(self, name: str) -> None:
+        model = live(name)
+        ctx = Context(model, **EXACT)
+        found = np.concatenate([ctx.decode([token]) for token in PROMPT])
+        assert nmse(logits(model), found) < 1e-9
+        assert ctx.n_reused >= len(PROMPT) - 2
+
+    @pytest.mark.parametrize("unified", [False, True])
+    def test_sequences_together(self, name: str, unified: bool) -> None:
+        model, n = live(name), len(PROMPT)
+        ctx = Context(model, **{**EXACT, "n_ctx": 512}, n_seq_max=3, kv_unified=unified)
+        other = tokens(n, seed=5)
+        seqs = [(s,) for s in (0, 2) for _ in range(n - 1)]
+        ctx.decode(Batch(PROMPT[:-1] + other[:-1], seq_ids=seqs), logits="none")
+        both = [PROMPT[-1], other[-1]]
+        found = ctx.decode(Batch(both, seq_ids=[(0,), (2,)]), logits="all")
+        assert nmse(logits(model)[-1], found[0]) < 1e-9
+        assert nmse(found[0], found[1]) > 1e-3
+
+
+Change = Callable[[dict[str, Any], Arrays], None]
+
+
+def changed(name: str, *changes: Change) -> tuple[dict[str, Any], Arrays]:
+    """A live model's metadata and weights, changed."""
+    metadata, shapes = recorded(name)
+    arrays = weights(shapes)
+    for change in changes:
+        change(metadata, arrays)
+    return metadata, arrays
+
+
+def take(arrays: Arrays, stem: str) -> NDArray[np.float32]:
+    """A matrix out of a model's weights, with its scales."""
+    for name in [name for name in arrays if name.startswith(f"{stem}.") and "scale" in name]:
+        del arrays[name]
+    return arrays.pop(f"{stem}.weight")
+
+
+def random(*shape: int) -> NDArray[np.float32]:
+    """A matrix [n_out, n_in] that keeps the size of what it is multiplied with."""
+    rng = np.random.default_rng(11)
+    return (rng.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)
+
+
+def two_heads(metadata: dict[str, Any], arrays: Arrays) -> None:
+    """Latent attention with two heads in layer 0; the delta net of layer 1 keeps its one."""
+    arch, p = metadata["general.architecture"], "blk.0."
+    metadata[f"{arch}.attention.head_count"] = 2
+    metadata[f"{arch}.block_count"] = 1
+    metadata[f"{arch}.attention.head_count_kv"] = 1
+    for name in [name for name in arrays if name.startswith("blk.1.")]:
+        del arrays[name]
+    q = "attn_q_b" if f"{p}attn_q_b.weight" in arrays else "attn_q"
+    n_in = arrays[f"{p}{q}.weight"].shape[-1]
+    arrays[f"{p}{q}.weight"] = 3 * random(2 * 192, n_in)
+    arrays[f"{p}attn_k_b.weight"] = 3 * random(2, 512, 128)
+    arrays[f"{p}attn_v_b.weight"] = 3 * random(2, 128, 512)
+    arrays[f"{p}attn_output.weight"] = 3 * random(128, 2 * 128)
+    if f"{p}attn_gate.weight" in arrays:
+        arrays[f"{p}attn_gate.weight"] = 3 * random(2 * 128, 128)
+
+
+def unsplit(metadata: dict[str, Any], arrays: Arrays) -> None:
+    """attn_k_b and attn_v_b in one matrix, as older files have them."""
+    k, v = (take(arrays, f"blk.0.attn_{part}_b") for part in "kv")
+    parts = [np.concatenate([k[h].T, v[h]]) for h in range(len(k))]
+    arrays["blk.0.attn_kv_b.weight"] = np.concatenate(parts)
+
+
+def compressed_queries(metadata: dict[str, Any], arrays: Arrays) -> None:
+    """attn_q made of two matrices with a norm between."""
+    arch = metadata["general.architecture"]
+    metadata[f"{arch}.attention.q_lora_rank"] = 32
+    n_q, n_embd = take(arrays, "blk.0.attn_q").shape[-2:]
+    arrays["blk.0.attn_q_a.weight"] = random(32, n_embd)
+    arrays["blk.0.attn_q_a_norm.weight"] = np.ones(32, np.float32)
+    arrays["blk.0.attn_q_b.weight"] = 3 * random(n_q, 32)
+
+
+class TestLatentAttention:
+    @pytest.mark.parametrize("flash_attn", ["on", "off"])
+    @pytest.mark.parametrize("name", ["deepseek2-moe", "kimi-linear-moe", "kimi-k3-moe"])
+    def test_unpacked_keys_give_the_same_as_latent_ones(self, name: str, flash_attn: str) -> None:
+        latent = logits(model_of(*changed(name, two_heads)), flash_attn=flash_attn)
+        model = model_of(*changed(name, two_heads, unsplit))
+        assert model.hparams.kv_heads(0) == (2, 192, 128)
+        # flash attention sees F16 keys, which are other numbers here
+        close = 1e-9 if flash_attn == "off" else 1e-4
+        assert nmse(latent, logits(model, flash_attn=flash_attn)) < close
+
+    def test_latent_keys_have_no_values_beside_them(self) -> None:
+        ctx = Context(live("deepseek2-moe"), n_ctx=256)
+        (kv,) = ctx.memory.kv_caches()
+        assert kv.tensors.k[0].ne[0] == 512 + 64
+        assert not kv.tensors.v
+        with pytest.raises(ContextError, match="type_k = q8_0 and type_v = f16 must be the same"):
+            Context(live("deepseek2-moe"), n_ctx=256, type_k="q8_0")
+
+    def test_kimi_with_compressed_queries(self) -> None:
+        changes = (two_heads, compressed_queries)
+        latent = logits(model_of(*changed("kimi-linear-moe", *changes)))
+        unpacked = model_of(*changed("kimi-linear-moe", *changes, unsplit))
+        assert nmse(latent, logits(unpacked)) < 1e-9
+        assert nmse(latent, logits(model_of(*changed("kimi-linear-moe", two_heads)))) > 1e-3
+
+    def test_queries_grow_with_the_position(self) -> None:
+        """attention.temperature_scale of the larger Mistrals."""
+        metadata, arrays = changed("deepseek2-moe")
+        metadata["deepseek2.attention.temperature_scale"] = 0.5
+        metadata["deepseek2.attention.temperature_length"] = 8
+        plain, found = logits(live("deepseek2-moe")), logits(model_of(metadata, arrays))
+        assert nmse(plain[:8], found[:8]) < 1e-12
+        assert nmse(plain[8:], found[8:]) > 1e-6
+
+    @pytest.mark.parametrize(("log_mul", "factor"), [(0.1, 1.0), (0.0707, 1.0), (0.0, 1.3689)])
+    def test_yarn_factor(self, log_mul: float, factor: float) -> None:
+        """With factor 40 ggml multiplies by 1 + 0.1 ln 40 = 1.3689, which only models without a
+        multiplier want."""
+        metadata, _ = recorded("deepseek2-moe")
+        metadata |= {
+            "deepseek2.rope.scaling.type": "yarn",
+            "deepseek2.rope.scaling.factor": 40.0,
+            "deepseek2.rope.scaling.yarn_log_multiplier": log_mul,
+        }
+        hparams = type(live("deepseek2-moe").hparams)(metadata, "deepseek2")
+        found = make_cparams(hparams, n_ctx=256).yarn_attn_factor
+        assert found * (1 + 0.1 * np.log(40)) == pytest.approx(factor, rel=1e-4)
+
+
+class TestKimi:
+    def test_merged_projections(self) -> None:
+        metadata, arrays = changed("kimi-linear-moe")
+        parts = [take(arrays, f"blk.1.attn_{part}") for part in "qkv"]
+        arrays["blk.1.attn_qkv.weight"] = np.concatenate(parts, axis=-2)
+        assert nmse(logits(live("kimi-linear-moe")), logits(model_of(metadata, arrays))) < 1e-12
+
+    def test_without_shared_experts(self) -> None:
+        metadata, arrays = changed("kimi-linear-moe")
+        for name in [name for name in arrays if "_shexp." in name]:
+            del arrays[name]
+        found = logits(model_of(metadata, arrays))
+        assert np.isfinite(found).all()
+        assert nmse(logits(live("kimi-linear-moe")), found) > 1e-4
+
+    def test_one_shared_matrix_alone_is_missing_others(self) -> None:
+        metadata, arrays = changed("kimi-linear-moe")
+        del arrays["blk.1.ffn_down_shexp.weight"]
+        with pytest.raises(WeightsError, match=r"1 missing: blk\.1\.ffn_down_shexp"):
+            model_of(metadata, arrays)
+
+    @pytest.mark.parametrize("shape", [(1, 128, 1, 4), (128, 1, 4)])
+    def test_convolutions_may_have_three_dimensions_or_four(self, shape: tuple[int, ...]) -> None:
+        metadata, arrays = changed("kimi-linear-moe")
+        name = "blk.1.ssm_conv1d_q.weight"
+        arrays[name] = arrays[name].reshape(shape)
+        arrays["blk.1.ssm_a"] = arrays["blk.1.ssm_a"].reshape(1, 1)
+        assert nmse(logits(live("kimi-linear-moe")), logits(model_of(metadata, arrays))) < 1e-12
+        arrays[name] = arrays[name].reshape(64, 8)
+        with pytest.raises(WeightsError, match=r"ssm_conv1d_q.*wrong shape"):
+            model_of(metadata, arrays)
+
+    def test_k3_goes_back_a_few_tokens(self) -> None:
+        ctx = Context(live("kimi-k3-moe"), **EXACT, n_rs_seq=3)
+        expected = ctx.decode(PROMPT, logits="all")
+        assert ctx.memory.seq_rm(0, len(PROMPT) - 2)
+        found = ctx.decode(PROMPT[-2:], logits="all")
+        assert nmse(expected[-2:], found) < 1e-9
+        with pytest.raises(ContextError, match="needs delta_net fused"):
+            Context(live("kimi-k3-moe"), **EXACT, n_rs_seq=3, delta_net="chunked")
+
+    def test_k3_mixes_what_every_layer_banked(self) -> None:
+        metadata, arrays = changed("kimi-k3-moe")
+        metadata["kimi-k3.attn_res.block_size"] = 1
+        model = model_of(metadata, arrays)
+        assert nmse(logits(live("kimi-k3-moe")), logits(model)) > 1e-4
+        assert nmse(logits(model), logits(model, n_ubatch=4)) < 1e-9
+
+
+def four_value_heads(metadata: dict[str, Any], arrays: Arrays) -> None:
+    """Of Qwen3-Next's layer 0: H = 4 of size 64, two for each key head."""
+    metadata["qwen3next.ssm.state_size"] = 64
+    metadata["qwen3next.ssm.time_step_rank"] = 4
+    p = "blk.0."
+    take(arrays, f"{p}ssm_in")
+    arrays[f"{p}attn_qkv.weight"] = 3 * random(512, 256)
+    arrays[f"{p}ssm_conv1d.weight"] = random(512, 4)
+    arrays[f"{p}ssm_ba.weight"] = 3 * random(8, 256)
+    arrays[f"{p}ssm_norm.weight"] = np.ones(64, np.float32)
+    arrays[f"{p}ssm_a"] = -np.linspace(0.05, 0.4, 4, dtype=np.float32)
+    arrays[f"{p}ssm_dt.bias"] = np.linspace(-1, 1, 4, dtype=np.float32)
+
+
+def mixed_projection(metadata: dict[str, Any], arrays: Arrays) -> None:
+    """attn_qkv and attn_gate in one matrix, key head by key head, as older files have them."""
+    qkv, gate = (take(arrays, f"blk.0.attn_{part}").reshape(-1, 256) for part in ("qkv", "gate"))
+    q, k, v = qkv[:128], qkv[128:256], qkv[256:]
+    heads = [np.split(x, 2) for x in (q, k, v, gate)]
+    arrays["blk.0.ssm_in.weight"] = np.concatenate([part[h] for h in range(2) for part in heads])
+
+
+def test_qwen3next_with_one_input_matrix() -> None:
+    split = model_of(*changed("qwen3next-moe", four_value_heads))
+    mixed = model_of(*changed("qwen3next-moe", four_value_heads, mixed_projection))
+    expected = logits(split)
+    assert nmse(expected, logits(mixed)) < 1e-12
+    assert nmse(expected, logits(mixed, delta_net="chunked")) < 1e-9
+
+
+class TestWindows:
+    """Gemma 3 with a window of 4 in both of its layers: a token sees 7 tokens in all."""
+
+    @staticmethod
+    def model(pattern: list[int]) -> Model:
+        metadata, arrays = changed("gemma3-dense")
+        metadata["gemma3.attention.sliding_window"] = 4
+        metadata["gemma3.attention.sliding_window_pattern"] = pattern
+        return model_of(metadata, arrays)
+
+    def test_a_token_sees_its_window_only(self) -> None:
+        model = self.model([1, 1])
+        expected = logits(model)[-1]
+        for i, seen in ((len(PROMPT) - 8, False), (len(PROMPT) - 7, True)):
+            ids = list(PROMPT)
+            ids[i] = (ids[i] + 1) % 128
+            found = Context(model, **EXACT).decode(ids)[0]
+            assert (nmse(expected, found) > 1e-12) == seen
+
+    def test_cells_out_of_sight_are_used_again(self) -> None:
+        model, ids = self.model([1, 0]), tokens(300)
+        options = {**EXACT, "n_ctx": 512}
+        ctx = Context(model, **options)
+        base, swa = ctx.memory.kv_caches()
+        assert (base.kv_size, swa.kv_size) == (512, 256)
+        found = ctx.decode(ids)
+        assert swa.seq_pos_min(0) > 0
+        assert nmse(Context(model, **{**options, "n_ubatch": 512}).decode(ids), found) < 1e-9
+
+    def test_going_back_needs_the_window(self) -> None:
+        ctx = Context(self.model([1, 0]), **{**EXACT, "n_ctx": 512})
+        ctx.decode(tokens(300))
+        assert not ctx.memory.seq_rm(0, 20)
+        assert ctx.memory.seq_pos_max(0) == 299
+        assert ctx.memory.seq_rm(0, 298)
+        assert ctx.memory.seq_rm(0)
+
+    def test_no_layer_with_a_window_needs_one_cache(self) -> None:
+        ctx = Context(self.model([0, 0]), **EXACT)
+        assert len(ctx.memory.kv_caches()) == 1
+        ctx.decode(PROMPT)
+
+
+BAD: list[tuple[str, dict[str, Any], str]] = [
+    ("kimi-linear-moe", {"expert_gating_func": 0}, "expert_gating_func is 0; it must be from 1"),
+    ("kimi-linear-moe", {"expert_gating_func": 5}, "expert_gating_func is 5; it must be from 1"),
+    ("kimi-linear-moe", {"kda.head_dim": 0}, "kda.head_dim is 0; it must be at least 1"),
+    ("kimi-k3-moe", {"activation.situ_beta": 0.0}, "situ_beta is 0.0; it must be positive"),
+    ("deepseek2-moe", {"attention.kv_lora_rank": 0}, "kv_lora_rank is 0; it must be at least 1"),
+    ("deepseek2-moe", {"rope.dimension_count": 192}, "dimension_count is 192; it must be from 2"),
+    ("deepseek2-moe", {"expert_count": 0, "expert_used_count": 0}, "expert_count is 0; it must be"),
+    ("deepseek2-moe", {"attention.temperature_scale": 0.1}, "temperature_length is 0; it must be"),
+    ("gemma3-dense", {"attention.key_length_swa": 64}, "key_length_swa is 64; it must be"),
+    ("gpt-oss-moe", {"attention.sliding_window": 0}, "sliding_window is 0; it must be at least 1"),
+    ("gpt-oss-moe", {"rope.dimension_count": 64}, "dimension_count is 64; it must be the head"),
+    ("mamba-dense", {"ssm.inner_size": 256}, "inner_size is 256; it must be twice 256"),
+    ("mamba2-dense", {"ssm.group_count": 3}, "group_count is 3; it must divide"),
+    ("mamba2-dense", {"ssm.state_size": 0}, "state_size is 0; it must be at least 1"),
+]
+
+
+@pytest.mark.parametrize(("name", "keys", "message"), BAD)
+def test_values_without_sense_are_refused(name: str, keys: dict[str, Any], message: str) -> None:
+    metadata, arrays = changed(name)
+    arch = metadata["general.architecture"]
+    metadata |= {f"{arch}.{key}": value for key, value in keys.items()}
+    with pytest.raises(HParamsError, match=message):
+        model_of(metadata, arrays)
