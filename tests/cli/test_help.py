@@ -14,16 +14,16 @@ SLOW = {"numpy", "numba", "llvmlite", "ggml_cpu", "ggml_ref", "tokenizers", "jin
 
 
 def imported_by(command: str, *args: str) -> tuple[str, set[str]]:
-    """What a command writes, and the modules it imports."""
+    """What a command writes, and the packages it imports."""
     done = subprocess.run(
         [sys.executable, "-X", "importtime", str(SCRIPTS / command), *args],
         capture_output=True, text=True, timeout=600, env=clean_environment(),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-1000:]
     lines = done.stderr.splitlines()
-    found = {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time")}
-    assert "argparse" in found
-    return done.stdout, found
+    modules = [line.rpartition("|")[2].strip() for line in lines if line.startswith("import time")]
+    assert "argparse" in modules
+    return done.stdout, {name.partition(".")[0] for name in modules}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -36,7 +36,7 @@ def test_help_imports_nothing_slow(command: str) -> None:
 def test_a_run_imports_no_compiler_templates_or_bars() -> None:
     shown, imported = imported_by("llama-py-cli", "-n", "1")
     assert shown.startswith("ROMEO:")
-    assert "ggml_cpu.executor" in imported
+    assert "ggml_cpu" in imported
     assert not {"numba", "jinja2", "tqdm", "ggml_ref"} & imported
 
 

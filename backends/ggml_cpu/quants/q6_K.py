@@ -69,7 +69,7 @@ def tile(width):
         dots = v.i32_regs(width)
         for i in range(4):
             at = w + TRIPLE * i
-            low = v.i32_load(at + which % 2 * WORD) >> (which // 2 * 4)
+            low = v.i32_load(at + (which & 1) * WORD) >> ((which & 2) << 1)
             top = (v.i32_load(at + 2 * WORD) >> (2 * which)) << 4
             values = v.as_i8((low & 0x0F0F0F0F) | (top & 0x30303030))
             for t in range(width):
@@ -100,7 +100,7 @@ def tile(width):
         for _ in range(steps):
             sums = v.i32_regs(width)
             for i in range(4):
-                half, s = i // 2, i % 2
+                half, s = i >> 1, i & 1
                 scales = w + PANEL_SCALES + 2 * WORD * half
                 first, second = v.i32_load(scales), v.i32_load(scales + WORD)
                 values = w + VALUES + TRIPLE * (8 * half + 4 * s)
