@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import FunctionType
 from typing import IO, Any
 
 from ggml_cpu import store
@@ -46,13 +47,27 @@ def compile_kernels(
         done += 1
         if progress is not None:
             progress(done, total, kernel.name)
-    there = [k for k in kernels if k not in here]
+    there = sorted((k for k in kernels if k not in here), key=_size, reverse=True)
     if there:
         with _Children(there, directory) as children:
             for name in children.finished():
                 done += 1
                 if progress is not None:
                     progress(done, total, name)
+
+
+def _size(kernel: Kernel) -> int:
+    """Bytes of bytecode a kernel reaches: the large ones start first, none is left for the end."""
+    found: set[FunctionType] = set()
+    wanted: list[Any] = [kernel.function]
+    while wanted:
+        function = wanted.pop()
+        if isinstance(function, FunctionType) and function not in found:
+            found.add(function)
+            names, known = function.__code__.co_names, function.__globals__
+            wanted += [known[name] for name in names if name in known]
+            wanted += [cell.cell_contents for cell in function.__closure__ or ()]
+    return sum(len(function.__code__.co_code) for function in found)
 
 
 def _source(module: str) -> str:
