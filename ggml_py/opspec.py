@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -19,6 +19,7 @@ class OpSpec:
     layout      how they are packed into ggml's 64 bytes of op_params
     inplace     the result may take over the bytes of a dying source of equal layout
     view        the result is only another look at its source: nothing is computed
+    writes      numbers of the sources that the op changes besides making its result
     """
 
     name: str
@@ -27,6 +28,7 @@ class OpSpec:
     layout: struct.Struct
     inplace: bool
     view: bool
+    writes: tuple[int, ...] = ()
 
     def pack(self, params: tuple[Any, ...]) -> bytes:
         return self.layout.pack(*params).ljust(OP_PARAMS_SIZE, b"\0")
@@ -36,7 +38,12 @@ OPS: dict[str, OpSpec] = {}
 
 
 def op(
-    name: str, params: str = "", *, inplace: bool = False, view: bool = False
+    name: str,
+    params: str = "",
+    *,
+    inplace: bool = False,
+    view: bool = False,
+    writes: Iterable[int] = (),
 ) -> Callable[[Builder], Builder]:
     """Declare an op. `params` lists fields as `name:code` with struct codes (`i` int32, `f`
     float32, `q` int64), `4x` for an unused word: `op("SCALE", "scale:f bias:f")`.
@@ -49,7 +56,7 @@ def op(
         if name in OPS:
             where = f"{OPS[name].builder.__module__} and {builder.__module__}"
             raise ValueError(f"op {name} is declared twice: {where}")
-        OPS[name] = OpSpec(name, builder, fields, layout, inplace, view)
+        OPS[name] = OpSpec(name, builder, fields, layout, inplace, view, tuple(writes))
         return builder
 
     return register

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 from collections.abc import Sequence
+from importlib import import_module
 
 import numpy as np
 
+import ggml_ref.ops
 from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, aligned_bytes
 from ggml_py.errors import AllocError
 from ggml_py.tensor import Tensor
-from ggml_ref.ops import (
-    attention,
-    copy,
-    elementwise,
-    mask,
-    matrix,
-    norm,
-    recurrent,
-    reduce,
-    rope,
-    rows,
-)
 from ggml_ref.table import Step, table
 
 # Importing a family registers its ops.
-FAMILIES = (attention, copy, elementwise, mask, matrix, norm, recurrent, reduce, rope, rows)
+for _family in pkgutil.iter_modules(ggml_ref.ops.__path__):
+    import_module(f"ggml_ref.ops.{_family.name}")
 
 
 class RefProgram:

@@ -1,13 +1,31 @@
 """Op builders, named as ggml's without the prefix. Families are in the files beside this one."""
 
+from ggml_py.ops.activation import *  # noqa: F403
 from ggml_py.ops.attention import *  # noqa: F403
+from ggml_py.ops.backward import *  # noqa: F403
+from ggml_py.ops.collective import *  # noqa: F403
+from ggml_py.ops.conv import *  # noqa: F403
+from ggml_py.ops.conv_state import *  # noqa: F403
+from ggml_py.ops.conv_transpose import *  # noqa: F403
 from ggml_py.ops.copy import *  # noqa: F403
+from ggml_py.ops.delta_rule import *  # noqa: F403
 from ggml_py.ops.elementwise import *  # noqa: F403
+from ggml_py.ops.gating import *  # noqa: F403
+from ggml_py.ops.hyper_connections import *  # noqa: F403
+from ggml_py.ops.indexer import *  # noqa: F403
+from ggml_py.ops.linear_attention import *  # noqa: F403
 from ggml_py.ops.mask import *  # noqa: F403
 from ggml_py.ops.matrix import *  # noqa: F403
 from ggml_py.ops.norm import *  # noqa: F403
+from ggml_py.ops.optimizer import *  # noqa: F403
+from ggml_py.ops.pool import *  # noqa: F403
 from ggml_py.ops.recurrent import *  # noqa: F403
 from ggml_py.ops.reduce import *  # noqa: F403
 from ggml_py.ops.rope import *  # noqa: F403
 from ggml_py.ops.rows import *  # noqa: F403
+from ggml_py.ops.sequence import *  # noqa: F403
 from ggml_py.ops.shape import *  # noqa: F403
+from ggml_py.ops.training import *  # noqa: F403
+from ggml_py.ops.upscale import *  # noqa: F403
+from ggml_py.ops.window import *  # noqa: F403
+from ggml_py.ops.wrap import *  # noqa: F403

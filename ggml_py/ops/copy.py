@@ -50,6 +50,16 @@ def concat(a: Tensor, b: Tensor, dim: int) -> Tensor:
     return node("CONCAT", a.type, ne, a, b, params=(dim,))
 
 
+def concat_inplace(a: Tensor, b: Tensor, result: Tensor, dim: int) -> Tensor:
+    """As concat, written into `result`, which has the type and shape of the outcome; a may already
+    be where it belongs (ik_llama.cpp ggml.c:ggml_concat_inplace). -> a view of result
+    """
+    t = concat(a, b, dim)
+    fits = t.ne == result.ne and t.type is result.type
+    require(fits, f"concat_inplace: result must be {t.type} {list(t.ne)}", a, b, result)
+    return view_of("CONCAT", result, a, b, result, params=(dim,))
+
+
 @op("REPEAT")
 def repeat_4d(a: Tensor, ne0: int, ne1: int, ne2: int, ne3: int) -> Tensor:
     """Tile a to [ne0, ne1, ne2, ne3], each a multiple of a's (ggml.c:ggml_repeat_4d)."""

@@ -115,7 +115,8 @@ round = _unary("ROUND", 20, "Nearest integer, halves away from zero")
 trunc = _unary("TRUNC", 21, "Integer part")
 
 
-def _glu(name: str, kind: int, a: Tensor, b: Tensor | None, swapped: bool, *more: float) -> Tensor:
+def glu(name: str, kind: int, a: Tensor, b: Tensor | None, swapped: bool, *more: float) -> Tensor:
+    """A gated linear unit: gate a and value b, or the halves of a's rows (ggml.c:ggml_glu)."""
     low = name.lower()
     require(a.contiguous_from(1), f"{low}: rows must be dense", a)
     ne = a.ne
@@ -134,10 +135,10 @@ def _gated(
     """The one-tensor form (gate and value are the halves of each row) and the two-tensor form."""
 
     def halves(a: Tensor, swapped: bool = False) -> Tensor:
-        return _glu(name, kind, a, None, swapped)
+        return glu(name, kind, a, None, swapped)
 
     def split(a: Tensor, b: Tensor) -> Tensor:
-        return _glu(name, kind, a, b, False)
+        return glu(name, kind, a, b, False)
 
     halves.__name__, halves.__doc__ = name.lower(), f"{doc} [2n, ...] -> [n, ...]"
     split.__name__, split.__doc__ = f"{name.lower()}_split", f"{doc} a gate, b value, both [n, ...]"
@@ -156,4 +157,4 @@ def swiglu_oai(a: Tensor, b: Tensor, alpha: float, limit: float) -> Tensor:
     """g * sigmoid(alpha g) * (u + 1) with g = min(a, limit), u = clamp(b, -limit, limit)
     (ggml.c:ggml_swiglu_oai).
     """
-    return _glu("SWIGLU_OAI", 3, a, b, False, alpha, limit)
+    return glu("SWIGLU_OAI", 3, a, b, False, alpha, limit)

@@ -35,3 +35,9 @@ def fill(a: Tensor, value: float, inplace: bool = False) -> Tensor:
 def diag_mask_inf(a: Tensor, n_past: int) -> Tensor:
     """a with -inf where column > n_past + row (ggml.c:ggml_diag_mask_inf)."""
     return node("DIAG_MASK_INF", a.type, a.ne, a, params=(n_past,))
+
+
+@op("DIAG_MASK_ZERO", "n_past:i", inplace=True)
+def diag_mask_zero(a: Tensor, n_past: int) -> Tensor:
+    """a with 0 where column > n_past + row (ggml.c:ggml_diag_mask_zero)."""
+    return node("DIAG_MASK_ZERO", a.type, a.ne, a, params=(n_past,))

@@ -7,6 +7,7 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I32
 
 PREC = {"default": 0, "f32": 10}
+HADAMARD = 1  # ggml.h:GGML_HINT_SRC0_IS_HADAMARD
 
 
 @op("MUL_MAT", "prec:i hint:i 4x src_prec:i")
@@ -17,10 +18,21 @@ def mul_mat(a: Tensor, b: Tensor, prec: str = "default") -> Tensor:
     A2 divides B2 and A3 divides B3. b is rounded to what the weight type asks for (REFERENCE: ggml-
     cpu's vec_dot_type).
     """
-    fits = a.ne[0] == b.ne[0] and _divides(a.ne[2], b.ne[2]) and _divides(a.ne[3], b.ne[3])
+    fits = a.ne[0] == b.ne[0] and divides(a.ne[2], b.ne[2]) and divides(a.ne[3], b.ne[3])
     require(fits, "mul_mat: a and b must have equal ne0, and a's ne2, ne3 must divide b's", a, b)
     require(not a.is_transposed(), "mul_mat: a must not be transposed (use cont)", a)
     return node("MUL_MAT", F32, (a.ne[1], *b.ne[1:]), a, b, params=(PREC[prec], 0, 0))
+
+
+def mul_mat_hadamard(a: Tensor, b: Tensor) -> Tensor:
+    """mul_mat(a, b) where a is known to be the Hadamard matrix [n, n] over sqrt(n) in the natural
+    order: a[i, j] < 0 where i & j has an odd number of ones (ggml.c:ggml_mul_mat_set_hint).
+    """
+    t = mul_mat(a, b)
+    square = a.ne == (a.ne[0], a.ne[0], 1, 1) and a.type is F32
+    require(square, "mul_mat_hadamard: a must be a square f32 matrix", a)
+    t.params = (PREC["default"], HADAMARD, 0)
+    return t
 
 
 @op("MUL_MAT_ID", "prec:i hint:i 4x src_prec:i")
@@ -38,7 +50,7 @@ def mul_mat_id(as_: Tensor, b: Tensor, ids: Tensor) -> Tensor:
     )
     require(as_.ne[0] == b.ne[0], "mul_mat_id: matrices and b must have equal ne0", as_, b)
     require(ids.ne[1] == b.ne[2], "mul_mat_id: ids must have a column per token of b", b, ids)
-    require(_divides(b.ne[1], ids.ne[0]), "mul_mat_id: b's ne1 must divide ids' ne0", b, ids)
+    require(divides(b.ne[1], ids.ne[0]), "mul_mat_id: b's ne1 must divide ids' ne0", b, ids)
     return node("MUL_MAT_ID", F32, (as_.ne[1], ids.ne[0], b.ne[2]), as_, b, ids, params=(0, 0, 0))
 
 
@@ -63,5 +75,5 @@ def diag(a: Tensor) -> Tensor:
     return node("DIAG", a.type, (a.ne[0], a.ne[0], *a.ne[2:]), a)
 
 
-def _divides(n: int, m: int) -> bool:
+def divides(n: int, m: int) -> bool:
     return n != 0 and m % n == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggml_py.ops.registry import node, op, require
-from ggml_py.tensor import Tensor
+from ggml_py.tensor import MAX_DIMS, Tensor
 from ggml_py.types import F32, I32
 
 
@@ -25,11 +25,12 @@ def mean(a: Tensor) -> Tensor:
     return node("MEAN", F32, (1, *a.ne[1:]), a)
 
 
-@op("CUMSUM")
-def cumsum(a: Tensor) -> Tensor:
-    """Running sum along dimension 0 (ggml.c:ggml_cumsum)."""
+@op("CUMSUM", "axis:i")
+def cumsum(a: Tensor, axis: int = 0) -> Tensor:
+    """Running sum along dimension `axis`; ggml knows dimension 0 only (ggml.c:ggml_cumsum)."""
     require(a.type is F32, "cumsum: a must be f32", a)
-    return node("CUMSUM", a.type, a.ne, a)
+    require(0 <= axis < MAX_DIMS, f"cumsum: axis must be 0..3, got {axis}", a)
+    return node("CUMSUM", a.type, a.ne, a, params=(axis,))
 
 
 @op("ARGMAX")

@@ -48,6 +48,22 @@ def rope_ext(
     return node("ROPE", a.type, a.ne, *src, params=params)
 
 
+@op("ROPE_BACK", _PARAMS, inplace=True)
+def rope_ext_back(
+    a: Tensor, pos: Tensor, freq_factors: Tensor | None, n_dims: int, mode: int, n_ctx_orig: int,
+    freq_base: float, freq_scale: float, ext_factor: float, attn_factor: float, beta_fast: float,
+    beta_slow: float, sections: Sequence[int] = (0, 0, 0, 0), n_offs: int = 0,
+) -> Tensor:  # fmt: skip
+    """rope_ext with the angles negated: its gradient, from that of its result
+    (ggml.c:ggml_rope_ext_back, ggml_rope_multi_back).
+    """
+    yarn = (ext_factor, attn_factor, beta_fast, beta_slow)
+    base = (n_dims, mode, n_ctx_orig, freq_base, freq_scale)
+    t = rope_ext(a, pos, freq_factors, *base, *yarn, sections, n_offs)
+    t.op = "ROPE_BACK"
+    return t
+
+
 def rope_multi(
     a: Tensor, pos: Tensor, freq_factors: Tensor | None, n_dims: int, sections: Sequence[int],
     mode: int, n_ctx_orig: int, freq_base: float, freq_scale: float, ext_factor: float,

@@ -107,8 +107,8 @@ def test_parts_of_the_keys_are_merged(group, n_threads):
 @pytest.mark.parametrize(
     "kind, values, bound",
     [
-        ("f32", "f32", EXACT), ("bf16", "bf16", 1e-4), ("f16", "f32", EXACT),
-        ("q8_0", "q8_0", EXACT), ("q4_0", "f16", EXACT), ("f16", "q8_0", EXACT),
+        ("f32", "f32", EXACT), ("bf16", "bf16", 1e-4), ("q8_0", "q8_0", EXACT),
+        ("q4_0", "f16", EXACT),
     ],
 )  # fmt: skip
 def test_types(kind, values, bound, n_tokens):
@@ -134,7 +134,7 @@ def test_slopes_caps_and_sinks(n_tokens, bias, cap, sunk):
     q, k, v = inputs(32, 32, 6, 3, n_tokens, 90)
     mask = np.where(causal(n_tokens, 90) < 0, -np.inf, -np.abs(normal(n_tokens, 90))).astype(f16)
     sinks = 3 * normal(6) if sunk else None
-    node = attention(3 * q, k, v, mask, bias=bias, cap=cap, sinks=sinks)
+    node = attention(4 * q, k, v, mask, bias=bias, cap=cap, sinks=sinks)
     assert nmse(run(node), meaning(node)) < EXACT
 
 
@@ -192,7 +192,7 @@ def test_prompt_is_token_by_token():
 
 def test_large_scores():
     q, k, v = inputs(64, 64, 4, 2, 1, 100)
-    node = attention(100 * q, k, v)
+    node = attention(128 * q, k, v)
     assert nmse(run(node), meaning(node)) < 1e-8
 
 

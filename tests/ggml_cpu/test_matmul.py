@@ -18,6 +18,7 @@ from tests.products import TABLE, Run, error, leaf, repacked, rounded, values
 TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_K", "q5_K", "q6_K")
 QUANTIZED = TYPES[3:]
 FLOATS = TYPES[:3]
+MANY = 67  # columns for which rows of floats, too, become panels
 EXACT = 1e-11
 
 
@@ -47,7 +48,7 @@ def check(a, b, n_threads: int = 2, layout: str = "") -> None:
 def test_sizes(kind: str, m: int) -> None:
     k = {1: 256, 3: 512, 16: 768, 17: 1280, 100: 256}[m]
     a = leaf(kind, random(m, k))
-    for n in (1, 2, 3, 8, 9, 13, 25):
+    for n in (1, 2, 3, 8, 9, 13, 25, *((MANY,) if kind in FLOATS else ())):
         for layout in ("", LAYOUT) if kind in QUANTIZED else ("",):
             check(a, leaf("f32", random(n, k)), 1 + n % 3, layout)
 
@@ -67,7 +68,7 @@ def test_odd_number_of_blocks(kind: str) -> None:
 def test_any_k(kind: str, k: int) -> None:
     """The end of the last row is the end of the memory: nothing past it may count."""
     a = leaf(kind, random(19, k))
-    for n in (1, 4, 5, 11):
+    for n in (1, 4, 5, MANY):
         check(a, leaf("f32", random(n, k)))
 
 
@@ -75,7 +76,7 @@ def test_any_k(kind: str, k: int) -> None:
 def test_broadcast_of_matrices(kind: str) -> None:
     for layout in ("", LAYOUT) if kind in QUANTIZED else ("",):
         a = leaf(kind, random(2, 3, 37, 256))
-        for n in (1, 6):
+        for n in (1, 6, *((MANY,) if kind in FLOATS else ())):
             check(a, leaf("f32", random(4, 6, n, 256)), 2, layout)
 
 
@@ -84,7 +85,7 @@ def test_strided_weights(kind: str) -> None:
     """Heads of a cache: rows of one head lie apart, as do the heads; and a window of rows."""
     cache = leaf(kind, random(50, 4, 64))  # [head_dim, head, cell]
     heads = ops.permute(ops.view(cache, (64, 4, 29), (64, 256), 256 * 3), 0, 2, 1, 3)
-    for n in (1, 3, 9):
+    for n in (1, 3, 9, MANY):
         check(heads, leaf("f32", random(8, n, 64)), 3)
 
 
@@ -119,11 +120,11 @@ def test_16_bit_activations(kind: str, source: str) -> None:
 @pytest.mark.parametrize("kind", ("f32", "q4_K"))
 def test_few_rows_many_columns(kind: str) -> None:
     """Fewer panels than threads: columns are divided too."""
-    check(leaf(kind, random(5, 256)), leaf("f32", random(61, 256)), 3)
+    check(leaf(kind, random(5, 256)), leaf("f32", random(MANY, 256)), 3)
 
 
 def test_more_panels_than_a_group_and_more_steps_than_a_block() -> None:
-    check(leaf("f32", random(700, 1100)), leaf("f32", random(14, 1100)), 2)
+    check(leaf("f32", random(700, 1100)), leaf("f32", random(MANY, 1100)), 2)
     check(leaf("q8_0", random(300, 4096)), leaf("f32", random(13, 4096)), 2)
 
 
@@ -141,9 +142,10 @@ def test_zero_and_tiny_activations(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_threads_do_not_change_the_result(kind: str) -> None:
-    a, b = leaf(kind, random(83, 256)), leaf("f32", random(15, 256))
-    results = [Run(ops.mul_mat(a, b), n)() for n in (1, 2, 3)]
-    assert all((r == results[0]).all() for r in results)
+    for n in (15, MANY):
+        a, b = leaf(kind, random(83, 256)), leaf("f32", random(n, 256))
+        results = [Run(ops.mul_mat(a, b), n)() for n in (1, 2, 3)]
+        assert all((r == results[0]).all() for r in results)
 
 
 @pytest.mark.parametrize("n", [1, 3, 12])

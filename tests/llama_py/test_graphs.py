@@ -38,8 +38,9 @@ from tests.graph_models import (
 )
 
 RECORDED = [
-    "llama-dense", "llama-moe", "qwen3-dense", "qwen35moe-moe", "qwen3next-moe", "kimi-linear-moe",
-    "kimi-k3-moe", "deepseek2-moe", "mamba-dense", "mamba2-dense", "gemma3-dense", "gpt-oss-moe",
+    "llama-dense", "llama-moe", "qwen2-dense", "qwen3-dense", "qwen3moe-moe", "qwen35-dense",
+    "qwen35moe-moe", "qwen3next-moe", "kimi-linear-moe", "kimi-k3-moe", "deepseek2-moe",
+    "mamba-dense", "mamba2-dense", "gemma3-dense", "gpt-oss-moe",
 ]  # fmt: skip
 
 

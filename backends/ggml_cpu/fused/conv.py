@@ -133,7 +133,9 @@ def is_tail(t: Tensor | None, joined: Tensor) -> bool:
 def short_conv(w: Window, i: int) -> None:
     joined = w.step(i).node
     state, x = joined.src[0], joined.src[1]
-    if state is None or x is None or joined.param("dim") != 0 or joined.type is not F32:
+    if joined.view_src is not None or joined.type is not F32 or joined.param("dim") != 0:
+        return
+    if state is None or x is None:
         return
     if x.nb[1] != 4 or state.nb[0] != 4 or joined.ne[3] != 1 or not x.ne[0]:
         return

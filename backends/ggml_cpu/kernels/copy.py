@@ -139,6 +139,20 @@ for _name, _size in (("i8", 1), ("i16", 2), ("i32", 4), ("i64", 8)):
     _copy_words(_name, _size)
 
 
+@kernel("CPY", when=types_are("i64", "i32"))
+def cpy_i32_i64(p, ith, nth):
+    start, stop = v.split(v.ne(p, 0, 0) * n_rows(p, 0), ith, nth)
+    for i in range(start, stop):
+        v.st_i64(element_at(p, 0, i), v.ld_i32(element_at(p, 1, i)))
+
+
+@kernel("CPY", when=types_are("i32", "i64"))
+def cpy_i64_i32(p, ith, nth):
+    start, stop = v.split(v.ne(p, 0, 0) * n_rows(p, 0), ith, nth)
+    for i in range(start, stop):
+        v.st_i32(element_at(p, 0, i), v.ld_i64(element_at(p, 1, i)))
+
+
 @kernel("CPY", when=types_are("i32", "f32"))
 def cpy_f32_i32(p, ith, nth):
     start, stop = v.split(v.ne(p, 0, 0) * n_rows(p, 0), ith, nth)

@@ -8,26 +8,28 @@ part of the keys; what several parts of the keys give is merged in a last step.
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels.flash_sources import WORD, Source
 from ggml_cpu.kernels.soft_max import MINUS_INFINITY, slope_of
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
 KEYS = 64  # keys at a time
+# Extra: blocks of rows, then what `kinds_of` tells.
+BLOCKS, K_KIND, V_KIND, K_BYTES, V_BYTES = 0, 1, 2, 3, 4
 STATE = 16  # bytes of a row's state, f32 each:
 TOP, TOTAL, FACTOR, SLOPE = 0, 4, 8, 12  # maximum, sum of weights, see `weigh`, ALiBi slope
-WORD = 4 * LANES  # bytes of a vector
 MIN_KEYS = 256  # fewest keys worth a part of their own
 EXACT_TOKENS = 64  # from so many tokens on, ggml no longer rounds queries to the type of the keys
 Q, K, V, MASK, SINKS = 1, 2, 3, 4, 5
 
 
-def refusal(node: Tensor, keys: str, values: str) -> str:
+def refusal(node: Tensor, source: Source) -> str:
     """Why a kernel for these types of keys and values cannot run the node; "" if it can."""
-    q, k, v_ = node.src[:3]
-    if (q.type.name, k.type.name, v_.type.name) != ("f32", keys, values):
-        return f"needs f32 queries, {keys} keys and {values} values; got {q}, {k}, {v_}"
-    for t in (q, k, v_):
+    q, k, values = node.src[:3]
+    if q.type.name != "f32" or not source.accepts(k.type.name, values.type.name):
+        return f"needs f32 queries, {source.name} keys and values; got {q}, {k}, {values}"
+    for t in (q, k, values):
         if not t.has_contiguous_rows():
             return f"needs dense rows; {t} has elements {t.nb[0]} bytes apart"
     return ""
@@ -172,17 +174,41 @@ def start_row(p, pair, r, state, sums, step):
         v.store(sums + i // LANES * step, v.f32(0.0))
 
 
+# ---- scratch shared by the threads: units taken, parts done of each block of rows, partial results
+
+
+def shared_bytes(node: Tensor, blocks: int, parts: int) -> int:
+    q, values = node.src[0], node.src[2]
+    row = WORD + 4 * padded(values.ne[0]) if parts > 1 else 0
+    return 8 * padded(1 + blocks) + q.n_rows * parts * row
+
+
+@kernel()
+def flash_start(p, ith, nth):
+    """No unit is taken, no part done."""
+    if ith == 0:
+        for i in range(1 + v.extra(p, BLOCKS)):
+            v.st_i64(v.shared(p) + 8 * i, 0)
+
+
+@fn
+def next_unit(p):
+    """The number of a unit that no other thread has."""
+    return v.atomic_add(v.shared(p), 1)
+
+
+@fn
+def is_last(p, block, parts):
+    """Whether this was the last part of a block of rows to be done."""
+    return v.atomic_add(v.shared(p) + 8 * (1 + block), 1) == parts - 1
+
+
 @fn
 def partial_at(p, pair, r, part, parts):
     """Where a part of the keys leaves maximum, sum and weighted values of row r."""
     rows, size = v.ne(p, Q, 1) * group_size(p), WORD + 4 * padded(v.ne(p, V, 0))
-    return v.shared(p) + WORD + ((pair * rows + r) * parts + part) * size
-
-
-def partial_bytes(node: Tensor, parts: int) -> int:
-    """Shared scratch: a counter of units, then all partial results."""
-    q, values = node.src[0], node.src[2]
-    return WORD + q.n_rows * parts * (WORD + 4 * padded(values.ne[0])) if parts > 1 else WORD
+    first = v.shared(p) + 8 * padded(1 + v.extra(p, BLOCKS))
+    return first + ((pair * rows + r) * parts + part) * size
 
 
 @fn
@@ -249,10 +275,8 @@ def merge_row(p, pair, r, parts):
 
 
 @fn
-def merge_parts(p, parts, ith, nth):
-    """All rows, if the keys were cut into several parts."""
-    if parts > 1:
-        rows = v.ne(p, Q, 1) * group_size(p)
-        start, stop = v.split(rows * v.ne(p, K, 2) * v.ne(p, K, 3), ith, nth)
-        for u in range(start, stop):
-            merge_row(p, u // rows, u % rows, parts)
+def merge_parts(p, pair, first, n_rows, block, parts):
+    """Merge a block of rows if all its parts are done."""
+    if parts > 1 and is_last(p, block, parts):
+        for r in range(first, first + n_rows):
+            merge_row(p, pair, r, parts)

@@ -1,74 +1,105 @@
-"""FLASH_ATTN_EXT for few tokens: keys and values are read once, where they are, for all rows."""
+"""FLASH_ATTN_EXT for few tokens: keys and values are read once, where they are, for all rows.
+
+A thread goes through KEYS cells of the cache for one key head after another, so that it reads the
+cache in order although the heads of a cell lie side by side.
+"""
 
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.common import FLOATS, Element
+from ggml_cpu.kernels.common import Element
 from ggml_cpu.kernels.flash_parts import (
     EXACT_TOKENS,
     FACTOR,
+    K_KIND,
     KEYS,
     MIN_KEYS,
     STATE,
-    WORD,
+    V_KIND,
     K,
     Q,
     V,
     finish_row,
+    flash_start,
     group_size,
     keys_at,
     keys_seen,
     merge_parts,
     padded,
-    partial_bytes,
     query_at,
     refusal,
     scores_scale,
+    shared_bytes,
     start_row,
     weigh_row,
 )
+from ggml_cpu.kernels.flash_sources import SOURCES, WORD, Source, kinds_of
 from ggml_cpu.kernels.sums import lane_sums
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
-FEW = 8  # rows up to which it pays not to convert keys and values first
-AHEAD = 32  # keys ahead that are fetched from memory
-# Local scratch: the states of FEW rows, KEYS scores a row, then queries, then sums of values.
-SCORES = FEW * STATE
-QUERIES = SCORES + FEW * 4 * KEYS
+FEW = 64  # rows up to which it pays not to convert keys and values first
+SCORES = FEW * 4 * KEYS  # bytes of the scores, which come first in the local scratch
 
 
 @fn
 def parts_of(pairs, n_kv, nth):
-    """Parts of the keys, so that threads get equal numbers of (pair, part)."""
+    """Parts of the keys, so that threads get equal numbers of (part, pair)."""
     a, b = pairs, nth
     while b > 0:
         a, b = b, a % b
     return max(1, min(nth // a, n_kv // MIN_KEYS))
 
 
+@fn
+def even(rows):
+    """Places for the rows: they are taken in fours or twos."""
+    return (rows + 1) // 2 * 2
+
+
+@fn
+def pair_bytes(rows, d, dv):
+    """Local scratch for a pair: states of the rows, queries, sums of values."""
+    return even(rows) * (STATE + 4 * padded(d) + 4 * padded(dv))
+
+
+@fn
+def pair_at(p, local, rows, i):
+    """Pairs come after the scores and room for KEYS rows of f32."""
+    d, dv = v.ne(p, Q, 0), v.ne(p, V, 0)
+    return local + SCORES + 4 * KEYS * max(d, dv) + i * pair_bytes(rows, d, dv)
+
+
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
     q, k, values = node.src[:3]
-    parts = parts_of(k.ne[2] * k.ne[3], k.ne[1], nth)
-    local = QUERIES + FEW * 4 * (padded(q.ne[0]) + padded(values.ne[0]))
-    return partial_bytes(node, parts), local
+    pairs, rows = k.ne[2] * k.ne[3], q.ne[1] * q.ne[2] // k.ne[2]
+    parts = parts_of(pairs, k.ne[1], nth)
+    at_once = min(pairs, -(-pairs * parts // nth))
+    spare = 4 * KEYS * max(q.ne[0], values.ne[0])
+    local = SCORES + spare + at_once * pair_bytes(rows, q.ne[0], values.ne[0])
+    return shared_bytes(node, pairs, parts), local
+
+
+def extra(node: Tensor) -> tuple[int, ...]:
+    k = node.src[1]
+    return (k.ne[2] * k.ne[3], *kinds_of(node))
 
 
 @fn
-def query_row(local, r, d):
-    return local + QUERIES + r * 4 * padded(d)
+def query_row(at, rows, r, d):
+    return at + even(rows) * STATE + r * 4 * padded(d)
 
 
 @fn
-def sum_row(local, r, d, dv):
-    return local + QUERIES + FEW * 4 * padded(d) + r * 4 * padded(dv)
+def sum_row(at, rows, r, d, dv):
+    return query_row(at, rows, even(rows), d) + r * 4 * padded(dv)
 
 
 def _dots(element: Element, rows: int):
     """Products of `rows` queries with LANES // rows keys at a time."""
     load, load_n, size = element.load, element.load_n, element.size
-    at_once = max(1, LANES // rows)
+    at_once = LANES // rows
 
     @fn
     def prefetch_keys(at, stride, d):
@@ -77,12 +108,11 @@ def _dots(element: Element, rows: int):
                 v.prefetch(at + j * stride + i)
 
     @fn
-    def dots(local, first_row, src, stride, n, d, dv):
-        """Scores of n keys for the rows from first_row on."""
-        q, out = query_row(local, first_row, d), local + SCORES + first_row * 4 * KEYS
+    def dots(q, src, ahead, stride, n, d, out):
+        """Scores of n keys; the keys at `ahead` are fetched meanwhile."""
         step, whole = 4 * padded(d), d // LANES * LANES
         for first in range(0, n, at_once):
-            prefetch_keys(src + (first + AHEAD) * stride, stride, d)
+            prefetch_keys(ahead + first * stride, stride, d)
             sums = v.f32_regs(LANES)
             for i in range(0, whole, LANES):
                 for j in range(at_once):
@@ -107,27 +137,26 @@ def _dots(element: Element, rows: int):
 def _values(element: Element, rows: int):
     """Weighted sums of values for `rows` rows, a few vectors at a time."""
     load, load_n, size = element.load, element.load_n, element.size
-    columns = max(1, min(4, LANES // rows))
+    columns = min(4, LANES // rows)
     span, count = columns * LANES, rows * columns
 
     @fn
-    def add_columns(weights, state, src, stride, n, out, step):
+    def add_columns(weights, state, src, ahead, stride, n, out, step):
         """out[r] = out[r] * factor[r] + sum of weights[r][key] * src[key], for `span` columns."""
         sums = v.f32_regs(count)
         for r in range(rows):
             factor = v.f32_bcast(state + STATE * r + FACTOR)
             for j in range(columns):
                 sums[r * columns + j] = v.f32_load(out + r * step + j * WORD) * factor
-        for _ in range(n):
+        for key in range(n):
+            at = src + key * stride
             for j in range(0, span * size, 64):
-                v.prefetch(src + AHEAD * stride + j)
+                v.prefetch(ahead + key * stride + j)
             for j in range(columns):
-                x = load(src + j * LANES * size)
+                x = load(at + j * LANES * size)
                 for r in range(rows):
                     t = r * columns + j
-                    sums[t] = v.fma(x, v.f32_bcast(weights + r * 4 * KEYS), sums[t])
-            src += stride
-            weights += 4
+                    sums[t] = v.fma(x, v.f32_bcast(weights + 4 * (r * KEYS + key)), sums[t])
         for r in range(rows):
             for j in range(columns):
                 v.store(out + r * step + j * WORD, sums[r * columns + j])
@@ -141,13 +170,12 @@ def _values(element: Element, rows: int):
         v.store(out, s)
 
     @fn
-    def add_values(local, first_row, src, stride, n, d, dv):
-        """Add n weighted values to the sums of the rows from first_row on."""
-        state, weights = local + first_row * STATE, local + SCORES + first_row * 4 * KEYS
-        out, step = sum_row(local, first_row, d, dv), 4 * padded(dv)
-        i = 0
+    def add_values(weights, state, src, ahead, stride, n, dv, out):
+        """Add n weighted values to the sums; the values at `ahead` are fetched meanwhile."""
+        step, i = 4 * padded(dv), 0
         while i + span <= dv:
-            add_columns(weights, state, src + i * size, stride, n, out + 4 * i, step)
+            to, shift = out + 4 * i, i * size
+            add_columns(weights, state, src + shift, ahead + shift, stride, n, to, step)
             i += span
         while i < dv:
             for r in range(rows):
@@ -158,89 +186,132 @@ def _values(element: Element, rows: int):
     return add_values
 
 
-def _by_fours(make, element: Element):
-    """Rows in fours, then two, then one."""
-    by_1, by_2, by_4 = (make(element, n) for n in (1, 2, 4))
+def _all_dots(element: Element):
+    dots_2, dots_4 = _dots(element, 2), _dots(element, 4)
 
     @fn
-    def run(local, rows, src, stride, n, d, dv):
+    def all_dots(rows, q, src, ahead, stride, n, d, out):
+        """Rows in fours, then two; the last may be one too many."""
         r = 0
-        while r + 4 <= rows:
-            by_4(local, r, src, stride, n, d, dv)
+        while rows - r > 2:
+            dots_4(q + r * 4 * padded(d), src, ahead, stride, n, d, out + r * 4 * KEYS)
             r += 4
-        if r + 2 <= rows:
-            by_2(local, r, src, stride, n, d, dv)
-            r += 2
         if r < rows:
-            by_1(local, r, src, stride, n, d, dv)
+            dots_2(q + r * 4 * padded(d), src, ahead, stride, n, d, out + r * 4 * KEYS)
 
-    return run
+    return all_dots
 
 
-def _load_queries(element: Element):
-    store, load = element.store, element.load
+def _all_values(element: Element):
+    add_2, add_4 = _values(element, 2), _values(element, 4)
 
     @fn
-    def load_queries(p, pair, rows, local):
-        """Queries, rounded to the type of the keys as ggml does, times the scale."""
-        d, scale = v.ne(p, Q, 0), scores_scale(p)
-        for r in range(rows):
-            at, to = query_at(p, pair, r), query_row(local, r, d)
+    def all_values(rows, weights, state, src, ahead, stride, n, dv, out):
+        """Rows in fours, then two; the last may be one too many."""
+        r = 0
+        while rows - r > 2:
+            w, s, o = weights + r * 4 * KEYS, state + r * STATE, out + r * 4 * padded(dv)
+            add_4(w, s, src, ahead, stride, n, dv, o)
+            r += 4
+        if r < rows:
+            w, s, o = weights + r * 4 * KEYS, state + r * STATE, out + r * 4 * padded(dv)
+            add_2(w, s, src, ahead, stride, n, dv, o)
+
+    return all_values
+
+
+def _start_pair(source: Source):
+    rounded = source.rounded
+
+    @fn
+    def start_pair(p, pair, rows, at):
+        """Nothing seen; queries rounded to the type of the keys as ggml does, times the scale.
+
+        The last row fills an empty place.
+        """
+        d, dv, scale = v.ne(p, Q, 0), v.ne(p, V, 0), scores_scale(p)
+        for r in range(even(rows)):
+            row = min(r, rows - 1)
+            start_row(p, pair, row, at + r * STATE, sum_row(at, rows, r, d, dv), WORD)
+            q, to = query_at(p, pair, row), query_row(at, rows, r, d)
             for i in range(0, d, LANES):
-                x = v.f32_load_n(at + 4 * i, d - i)
+                x = v.f32_load_n(q + 4 * i, d - i)
                 if v.ne(p, Q, 1) < EXACT_TOKENS:
-                    store(to + 4 * i, x)
-                    x = load(to + 4 * i)
+                    x = rounded(v.extra(p, K_KIND), x, to + 4 * i)
                 v.store(to + 4 * i, x * scale)
 
-    return load_queries
+    return start_pair
 
 
-def _flash(k_element: Element, v_element: Element) -> None:
-    load_queries = _load_queries(k_element)
-    all_dots, all_values = _by_fours(_dots, k_element), _by_fours(_values, v_element)
+def _run_tile(source: Source):
+    all_dots, all_values = _all_dots(source.element), _all_values(source.element)
+    place, step_of = source.place, source.step
 
     @fn
-    def unit(p, local, pair, part, parts):
-        """All rows of a key head times one part of the keys."""
-        d, dv, rows = v.ne(p, Q, 0), v.ne(p, V, 0), v.ne(p, Q, 1) * group_size(p)
-        load_queries(p, pair, rows, local)
+    def run_tile(p, pair, key, n, next_pair, next_key, rows, at, scores, spare):
+        """A pair's rows times n keys and values; the next ones are fetched meanwhile."""
+        d, dv = v.ne(p, Q, 0), v.ne(p, V, 0)
+        src, stride = keys_at(p, K, pair, key), v.nb(p, K, 1)
+        ahead = keys_at(p, K, next_pair, next_key)
+        src = place(v.extra(p, K_KIND), src, stride, n, d, spare)
+        all_dots(rows, query_row(at, rows, 0, d), src, ahead, step_of(stride, d), n, d, scores)
         for r in range(rows):
-            start_row(p, pair, r, local + r * STATE, sum_row(local, r, d, dv), WORD)
-        first, stop = v.split_by(v.ne(p, K, 1), KEYS, part, parts)
-        for key in range(first, stop, KEYS):
-            n = keys_seen(p, pair, 0, rows, key, min(KEYS, stop - key))
-            if n > 0:
-                all_dots(local, rows, keys_at(p, K, pair, key), v.nb(p, K, 1), n, d, dv)
-                for r in range(rows):
-                    x = local + SCORES + r * 4 * KEYS
-                    weigh_row(p, pair, r, key, n, x, local + r * STATE)
-                all_values(local, rows, keys_at(p, V, pair, key), v.nb(p, V, 1), n, d, dv)
-        for r in range(rows):
-            sums = sum_row(local, r, d, dv)
-            finish_row(p, pair, r, part, parts, local + r * STATE, sums, WORD)
+            weigh_row(p, pair, r, key, n, scores + r * 4 * KEYS, at + r * STATE)
+        src, stride = keys_at(p, V, pair, key), v.nb(p, V, 1)
+        ahead = keys_at(p, V, next_pair, next_key)
+        src = place(v.extra(p, V_KIND), src, stride, n, dv, spare)
+        to = sum_row(at, rows, 0, d, dv)
+        all_values(rows, scores, at, src, ahead, step_of(stride, dv), n, dv, to)
 
-    name = f"flash_attn_rows_{k_element.name}_{v_element.name}"
+    return run_tile
 
-    @kernel(name=f"{name}_parts")
-    def flash_parts(p, ith, nth):
-        pairs = v.ne(p, K, 2) * v.ne(p, K, 3)
-        parts = parts_of(pairs, v.ne(p, K, 1), nth)
-        begin, end = v.split(pairs * parts, ith, nth)
-        for u in range(begin, end):
-            unit(p, v.local(p, ith), u // parts, u % parts, parts)
+
+def _flash(source: Source) -> None:
+    start_pair, run_tile = _start_pair(source), _run_tile(source)
+
+    @fn
+    def run_pairs(p, first, count, begin, end, rows, local):
+        """Pairs first .. first + count times the keys begin .. end, a tile of each in turn."""
+        spare, pairs = local + SCORES, pair_at(p, local, rows, 0)
+        size = pair_at(p, local, rows, 1) - pairs
+        for i in range(count):
+            start_pair(p, first + i, rows, pairs + i * size)
+        for key in range(begin, end, KEYS):
+            for i in range(count):
+                n = keys_seen(p, first + i, 0, rows, key, min(KEYS, end - key))
+                if n > 0:
+                    after = (i + 1) % count
+                    next_key = key + KEYS if after == 0 else key
+                    at = pairs + i * size
+                    run_tile(p, first + i, key, n, first + after, next_key, rows, at, local, spare)
 
     def when(node: Tensor) -> str:
         rows = node.src[0].ne[1] * node.src[0].ne[2] // node.src[1].ne[2]
         if rows > FEW:
             return f"needs at most {FEW} query rows a key head; got {rows}"
-        return refusal(node, k_element.name, v_element.name)
+        return refusal(node, source)
 
-    @kernel("FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_parts,), name=name)
-    def flash(p, ith, nth):
-        merge_parts(p, parts_of(v.ne(p, K, 2) * v.ne(p, K, 3), v.ne(p, K, 1), nth), ith, nth)
+    @kernel(
+        "FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_start,), extra=extra,
+        name=f"flash_attn_rows_{source.name}",
+    )  # fmt: skip
+    def flash_attn_rows(p, ith, nth):
+        pairs, rows = v.ne(p, K, 2) * v.ne(p, K, 3), v.ne(p, Q, 1) * group_size(p)
+        parts, local = parts_of(pairs, v.ne(p, K, 1), nth), v.local(p, ith)
+        u, stop = v.split(pairs * parts, ith, nth)
+        while u < stop:
+            part, first = u // pairs, u % pairs
+            count = min(stop - u, pairs - first)
+            begin, end = v.split_by(v.ne(p, K, 1), KEYS, part, parts)
+            run_pairs(p, first, count, begin, end, rows, local)
+            for i in range(count):
+                for r in range(rows):
+                    at = pair_at(p, local, rows, i)
+                    sums = sum_row(at, rows, r, v.ne(p, Q, 0), v.ne(p, V, 0))
+                    finish_row(p, first + i, r, part, parts, at + r * STATE, sums, WORD)
+                merge_parts(p, first + i, 0, rows, first + i, parts)
+            u += count
 
 
-for _k in FLOATS:
-    for _v in FLOATS:
-        _flash(_k, _v)
+for _source in SOURCES:
+    _flash(_source)

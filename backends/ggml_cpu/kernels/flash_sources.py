@@ -1,4 +1,8 @@
-"""Types of keys and values: how rows of them become panels of f32."""
+"""Types of keys and values: how the kernels for attention read them.
+
+f32, f16 and bf16 are read where they are, by kernels of their own. Every other pair of types shares
+one kernel, which turns rows into f32 first and chooses at run time how.
+"""
 
 from __future__ import annotations
 
@@ -6,30 +10,40 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import formats
 from ggml_cpu.kernel import fn
-from ggml_cpu.kernels.common import FLOATS, Element
+from ggml_cpu.kernels.common import BF16, F16, F32, FLOATS, Element
 from ggml_cpu.quants.interleave import interleave_words, interleaver
-from ggml_cpu.quants.weight import Weight, weights
 from ggml_cpu.target import LANES
+from ggml_py.tensor import Tensor
 
+Function = Callable[..., Any]
 WORD = 4 * LANES  # bytes of a vector
+MOST = 64  # longest block of a type that makes sense for a cache
 
 
 class Source(NamedTuple):
-    """One type of keys or values.
+    """How keys and values of some types are read; `kind` says which, where there are several.
 
-    size    bytes of an element
-    panel   panel(src, stride, rows, n, dst, spare): up to LANES rows of n elements side by side,
-            f32 [n][LANES]; rows past the last repeat it. spare: room for LANES rows of f32
-    row     row(src, n, dst, step, spare): one row as f32 vectors, `step` bytes apart
-    rounded rounded(x, spare): an f32 vector rounded to the type; as it is for quantized types
+    accepts  accepts(name of the keys' type, of the values' type)
+    element  how the rows that `place` gives are read
+    place    place(kind, src, stride, rows, n, spare): address of rows of n elements; they may have
+             been moved to spare
+    step     step(stride, n): bytes between rows there
+    panel    panel(kind, src, stride, rows, n, dst, spare): up to LANES rows side by side, f32
+             [n][LANES]; rows past the last repeat it
+    row      row(kind, src, n, dst, step, spare): a row as f32 vectors, `step` bytes apart
+    rounded  rounded(kind, x, spare): an f32 vector rounded to the type; as it is if quantized
     """
 
     name: str
-    size: float
-    panel: Callable[..., Any]
-    row: Callable[..., Any]
-    rounded: Callable[..., Any]
+    accepts: Callable[[str, str], bool]
+    element: Element
+    place: Function
+    step: Function
+    panel: Function
+    row: Function
+    rounded: Function
 
 
 def _float(element: Element) -> Source:
@@ -46,44 +60,116 @@ def _float(element: Element) -> Source:
     interleave = interleaver(words, words_n, size)
 
     @fn
-    def panel(src, stride, rows, n, dst, spare):
+    def place(kind, src, stride, rows, n, spare):
+        return src
+
+    @fn
+    def step_of(stride, n):
+        return stride
+
+    @fn
+    def panel(kind, src, stride, rows, n, dst, spare):
         interleave(src, stride, rows, n, dst, WORD)
 
     @fn
-    def row(src, n, dst, step, spare):
+    def row(kind, src, n, dst, step, spare):
         for i in range(0, n, LANES):
             v.store(dst + i // LANES * step, load_n(src + i * size, n - i))
 
     @fn
-    def rounded(x, spare):
+    def rounded(kind, x, spare):
         store(spare, x)
         return load(spare)
 
-    return Source(element.name, size, panel, row, rounded)
+    def accepts(keys: str, values: str) -> bool:
+        return keys == values == element.name
+
+    return Source(element.name, accepts, element, place, step_of, panel, row, rounded)
 
 
-def _quantized(weight: Weight) -> Source:
-    dequantize = weight.dequantize
-    size = weight.type.type_size / weight.type.block_size
+def _to_f32(element: Element) -> Function:
+    load_n, size = element.load_n, element.size
 
     @fn
-    def panel(src, stride, rows, n, dst, spare):
+    def convert(src, n, dst):
+        for i in range(0, n, LANES):
+            v.store_n(dst + 4 * i, load_n(src + i * size, n - i), n - i)
+
+    return convert
+
+
+def _choice(kind: int, convert: Function, otherwise: Function) -> Function:
+    @fn
+    def choose(asked, src, n, dst):
+        if asked == kind:
+            convert(src, n, dst)
+        else:
+            otherwise(asked, src, n, dst)
+
+    return choose
+
+
+@fn
+def nothing(asked, src, n, dst):
+    pass
+
+
+CONVERSIONS: dict[str, Function] = {e.name: _to_f32(e) for e in FLOATS}
+CONVERSIONS |= {
+    name: f.dequantize
+    for name, f in formats().items()
+    if f.quantize is not None and f.type.block_size <= MOST
+}
+KINDS = list(CONVERSIONS)
+F16_KIND, BF16_KIND = KINDS.index(F16.name), KINDS.index(BF16.name)
+
+
+def kinds_of(node: Tensor) -> tuple[int, int, int, int]:
+    """Kinds of keys and values, bytes of their rows."""
+    k, values = node.src[1:3]
+    found = (KINDS.index(t.type.name) for t in (k, values))
+    return (*found, k.type.row_size(k.ne[0]), values.type.row_size(values.ne[0]))
+
+
+def _mixed() -> Source:
+    convert: Function = nothing
+    for i, one in enumerate(CONVERSIONS.values()):
+        convert = _choice(i, one, convert)
+
+    @fn
+    def place(kind, src, stride, rows, n, spare):
         for r in range(rows):
-            dequantize(src + r * stride, n, spare + 4 * n * r)
-        interleave_words(spare, 4 * n, rows, n, dst, WORD)
+            convert(kind, src + r * stride, n, spare + 4 * n * r)
+        return spare
 
     @fn
-    def row(src, n, dst, step, spare):
-        dequantize(src, n, spare)
+    def step_of(stride, n):
+        return 4 * n
+
+    @fn
+    def panel(kind, src, stride, rows, n, dst, spare):
+        interleave_words(place(kind, src, stride, rows, n, spare), 4 * n, rows, n, dst, WORD)
+
+    @fn
+    def row(kind, src, n, dst, step, spare):
+        convert(kind, src, n, spare)
         for i in range(0, n, LANES):
             v.store(dst + i // LANES * step, v.f32_load_n(spare + 4 * i, n - i))
 
     @fn
-    def rounded(x, spare):
+    def rounded(kind, x, spare):
+        if kind == F16_KIND:
+            v.f16_store(spare, x)
+            x = v.f16_load(spare)
+        elif kind == BF16_KIND:
+            v.bf16_store(spare, x)
+            x = v.bf16_load(spare)
         return x
 
-    return Source(weight.type.name, size, panel, row, rounded)
+    def accepts(keys: str, values: str) -> bool:
+        return keys in CONVERSIONS and values in CONVERSIONS
+
+    return Source("mixed", accepts, F32, place, step_of, panel, row, rounded)
 
 
-FLOAT_SOURCES = tuple(_float(e) for e in FLOATS)
-QUANTIZED_SOURCES = tuple(_quantized(w) for w in weights().values() if w.dequantize is not None)
+SOURCES = (*(_float(e) for e in FLOATS), _mixed())

@@ -6,34 +6,37 @@ keys are passed over, which halves the work of a causal mask. Threads take units
 
 from __future__ import annotations
 
-from itertools import product
-
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels.flash_parts import (
     EXACT_TOKENS,
     FACTOR,
+    K_BYTES,
+    K_KIND,
     KEYS,
     MIN_KEYS,
     STATE,
-    WORD,
+    V_BYTES,
+    V_KIND,
     K,
     Q,
     V,
     finish_row,
+    flash_start,
     group_size,
     keys_at,
     keys_seen,
     merge_parts,
+    next_unit,
     padded,
-    partial_bytes,
     query_at,
     refusal,
     scores_scale,
+    shared_bytes,
     start_row,
     weigh_row,
 )
-from ggml_cpu.kernels.flash_sources import FLOAT_SOURCES, QUANTIZED_SOURCES, Source
+from ggml_cpu.kernels.flash_sources import SOURCES, WORD, Source, kinds_of
 from ggml_cpu.quants.interleave import interleave_words
 from ggml_cpu.target import LANES, TILE
 from ggml_py.tensor import Tensor
@@ -72,16 +75,26 @@ def shape_of(p, nth):
     return tiles, blocks, parts_of(pairs * blocks, v.ne(p, K, 1), nth)
 
 
+def most_blocks(node: Tensor) -> int:
+    """Blocks of rows if each were one tile."""
+    q, k = node.src[:2]
+    rows = q.ne[1] * (q.ne[2] // k.ne[2])
+    return k.ne[2] * k.ne[3] * -(-rows // TILE)
+
+
+def extra(node: Tensor) -> tuple[int, ...]:
+    return (most_blocks(node), *kinds_of(node))
+
+
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
     q, k, values = node.src[:3]
     d, dv = padded(q.ne[0]), padded(values.ne[0])
     rows, pairs = q.ne[1] * (q.ne[2] // k.ne[2]), k.ne[2] * k.ne[3]
     tiles = tiles_per_unit(rows, pairs, q.ne[0], dv, nth)
-    blocks = -(-rows // (tiles * TILE))
-    parts = parts_of(pairs * blocks, k.ne[1], nth)
+    parts = parts_of(pairs * -(-rows // (tiles * TILE)), k.ne[1], nth)
     unit = tiles * (COLUMN * (q.ne[0] + dv) + TILE * STATE)
-    spare = LANES * 4 * max(d, dv)
-    return partial_bytes(node, parts), unit + 4 * KEYS * (d + dv + TILE) + spare + WORD
+    local = unit + 4 * KEYS * (d + dv + TILE) + LANES * 4 * max(d, dv) + WORD
+    return shared_bytes(node, most_blocks(node), parts), local
 
 
 @fn
@@ -122,13 +135,6 @@ def prefetch_rows(at, stride, size):
             v.prefetch(at + j * stride + i)
 
 
-@kernel()
-def flash_start(p, ith, nth):
-    """No unit is taken yet."""
-    if ith == 0:
-        v.atomic_store(v.shared(p), 0)
-
-
 def _load_tile(source: Source):
     rounded = source.rounded
 
@@ -136,6 +142,7 @@ def _load_tile(source: Source):
     def load_tile(p, pair, first, count, q, spare):
         """Queries of a tile, [d][TILE], times the scale; the last one fills empty places."""
         d, scale, exact = v.ne(p, Q, 0), scores_scale(p), v.ne(p, Q, 1) >= EXACT_TOKENS
+        kind = v.extra(p, K_KIND)
         for start in range(0, TILE, LANES):
             rows = max(1, min(LANES, count - start))
             for j in range(rows):
@@ -143,27 +150,27 @@ def _load_tile(source: Source):
                 for i in range(0, d, LANES):
                     x = v.f32_load_n(at + 4 * i, d - i)
                     to = spare + 4 * (j * padded(d) + i)
-                    v.store(to, (x if exact else rounded(x, to)) * scale)
+                    v.store(to, (x if exact else rounded(kind, x, to)) * scale)
             interleave_words(spare, 4 * padded(d), rows, d, q + 4 * start, COLUMN)
 
     return load_tile
 
 
-def _load_keys(k_source: Source, v_source: Source):
-    k_panel, k_size = k_source.panel, k_source.size
-    v_row, v_size = v_source.row, v_source.size
+def _load_keys(source: Source):
+    panel, row = source.panel, source.row
 
     @fn
     def load_keys(p, pair, key, n, keys, values, spare):
         """n keys and values as panels: keys [d][LANES], values [KEYS][LANES]."""
         d, dv = v.ne(p, K, 0), v.ne(p, V, 0)
         for j in range(0, n, LANES):
-            src = keys_at(p, K, pair, key + j)
-            k_panel(src, v.nb(p, K, 1), min(LANES, n - j), d, keys + j * 4 * d, spare)
+            src, to, rows = keys_at(p, K, pair, key + j), keys + j * 4 * d, min(LANES, n - j)
+            panel(v.extra(p, K_KIND), src, v.nb(p, K, 1), rows, d, to, spare)
         for j in range(n):
-            v_row(keys_at(p, V, pair, key + j), dv, values + j * WORD, PANEL, spare)
-        prefetch_rows(keys_at(p, K, pair, key + KEYS), v.nb(p, K, 1), d * k_size)
-        prefetch_rows(keys_at(p, V, pair, key + KEYS), v.nb(p, V, 1), dv * v_size)
+            src, to = keys_at(p, V, pair, key + j), values + j * WORD
+            row(v.extra(p, V_KIND), src, dv, to, PANEL, spare)
+        prefetch_rows(keys_at(p, K, pair, key + KEYS), v.nb(p, K, 1), v.extra(p, K_BYTES))
+        prefetch_rows(keys_at(p, V, pair, key + KEYS), v.nb(p, V, 1), v.extra(p, V_BYTES))
 
     return load_keys
 
@@ -180,8 +187,8 @@ def run_tile(p, pair, first, count, key, n, q, keys, values, weights, state, sum
         add_values(values + c * 4 * KEYS, weights, n, state, sums + c * COLUMN)
 
 
-def _unit(k_source: Source, v_source: Source):
-    load_tile, load_keys = _load_tile(k_source), _load_keys(k_source, v_source)
+def _unit(source: Source):
+    load_tile, load_keys = _load_tile(source), _load_keys(source)
 
     @fn
     def unit(p, local, pair, first, n_rows, begin, end, part, parts):
@@ -221,32 +228,30 @@ def _unit(k_source: Source, v_source: Source):
     return unit
 
 
-def _flash(k_source: Source, v_source: Source) -> None:
-    unit = _unit(k_source, v_source)
-    name = f"flash_attn_tiles_{k_source.name}_{v_source.name}"
-
-    @kernel(name=f"{name}_parts")
-    def flash_parts(p, ith, nth):
-        tiles, blocks, parts = shape_of(p, nth)
-        rows, pairs = v.ne(p, Q, 1) * group_size(p), v.ne(p, K, 2) * v.ne(p, K, 3)
-        u = v.atomic_add(v.shared(p), 1)
-        while u < pairs * parts * blocks:
-            block = blocks - 1 - u // (pairs * parts)  # the last rows see most of the keys
-            first = block * tiles * TILE
-            begin, end = v.split_by(v.ne(p, K, 1), KEYS, u % parts, parts)
-            n_rows, pair = min(tiles * TILE, rows - first), u // parts % pairs
-            unit(p, v.local(p, ith), pair, first, n_rows, begin, end, u % parts, parts)
-            u = v.atomic_add(v.shared(p), 1)
+def _flash(source: Source) -> None:
+    unit = _unit(source)
 
     def when(node: Tensor) -> str:
-        return refusal(node, k_source.name, v_source.name)
+        return refusal(node, source)
 
     @kernel(
-        "FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_start, flash_parts), name=name
-    )
-    def flash(p, ith, nth):
-        merge_parts(p, shape_of(p, nth)[2], ith, nth)
+        "FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_start,), extra=extra,
+        name=f"flash_attn_tiles_{source.name}",
+    )  # fmt: skip
+    def flash_attn_tiles(p, ith, nth):
+        tiles, blocks, parts = shape_of(p, nth)
+        rows, pairs = v.ne(p, Q, 1) * group_size(p), v.ne(p, K, 2) * v.ne(p, K, 3)
+        u = next_unit(p)
+        while u < pairs * parts * blocks:
+            block = blocks - 1 - u // (pairs * parts)  # the last rows see most of the keys
+            pair, part = u // parts % pairs, u % parts
+            first = block * tiles * TILE
+            n_rows = min(tiles * TILE, rows - first)
+            begin, end = v.split_by(v.ne(p, K, 1), KEYS, part, parts)
+            unit(p, v.local(p, ith), pair, first, n_rows, begin, end, part, parts)
+            merge_parts(p, pair, first, n_rows, pair * blocks + block, parts)
+            u = next_unit(p)
 
 
-for _k, _v in product((*FLOAT_SOURCES, *QUANTIZED_SOURCES), repeat=2):
-    _flash(_k, _v)
+for _source in SOURCES:
+    _flash(_source)

@@ -9,8 +9,7 @@ from ggml_cpu.kernels.common import F16, F32, both, dense_rows, n_rows, row_at, 
 
 @kernel("TRI", when=both(types_are("f32", "f32"), dense_rows))
 def tri_f32(p, ith, nth):
-    """Row i keeps columns [low, high): kind is 0 upper with its diagonal, 1 upper, 2 and 3 lower.
-    """
+    """Row i keeps columns [low, high): kind is 0 upper with its diagonal, 1 upper, 2 and 3 lower."""
     n, kind = v.ne(p, 0, 0), v.op_i32(p, 0)
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
@@ -43,12 +42,17 @@ for _e in (F32, F16):
     _fill(_e)
 
 
-@kernel("DIAG_MASK_INF", when=both(types_are("f32", "f32"), dense_rows))
-def diag_mask_inf_f32(p, ith, nth):
-    n, n_past = v.ne(p, 0, 0), v.op_i32(p, 0)
-    start, stop = v.split(n_rows(p, 0), ith, nth)
-    for r in range(start, stop):
-        d, x, last = row_at(p, 0, r), row_at(p, 1, r), n_past + r % v.ne(p, 0, 1)
-        for c in range(0, n, v.LANES):
-            y = v.f32_load_n(x + 4 * c, n - c)
-            v.store_n(d + 4 * c, v.select(v.iota() + c > last, -v.f32(1.0) / 0.0, y), n - c)
+def _diag_mask(op, value):
+    @kernel(op, when=both(types_are("f32", "f32"), dense_rows), name=f"{op.lower()}_f32")
+    def diag_mask(p, ith, nth):
+        n, n_past = v.ne(p, 0, 0), v.op_i32(p, 0)
+        start, stop = v.split(n_rows(p, 0), ith, nth)
+        for r in range(start, stop):
+            d, x, last = row_at(p, 0, r), row_at(p, 1, r), n_past + r % v.ne(p, 0, 1)
+            for c in range(0, n, v.LANES):
+                y = v.f32_load_n(x + 4 * c, n - c)
+                v.store_n(d + 4 * c, v.select(v.iota() + c > last, value, y), n - c)
+
+
+_diag_mask("DIAG_MASK_INF", float("-inf"))
+_diag_mask("DIAG_MASK_ZERO", 0.0)

@@ -12,6 +12,9 @@ take contiguous parts of all rows of all matrices.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels.columns import KINDS, LOCAL, ROWS, TILES
@@ -21,7 +24,8 @@ from ggml_cpu.quants.weight import LAYOUT, Weight, weights
 from ggml_cpu.target import TILE
 from ggml_py.tensor import Tensor
 
-FEW = 4  # columns up to which rows in place are not worth turning into panels
+Function = Callable[..., Any]
+FEW, FEW_SHARED = 4, 64  # of `few_columns`: each column alone, columns sharing a load of the rows
 PARTS = 4  # pieces of work per thread below which columns are divided as well
 
 
@@ -36,6 +40,35 @@ def refusal(weight: Weight, layout: str, node: Tensor) -> str:
     if not a.has_contiguous_rows():
         return f"needs rows of adjacent elements; {a} has strides {a.nb}"
     return "" if node.is_contiguous() else f"needs a dense result; {node} has strides {node.nb}"
+
+
+def few_columns(weight: Weight) -> int:
+    """Columns up to which rows in place are not worth turning into panels."""
+    return FEW if weight.dots is None else FEW_SHARED
+
+
+def rows_product(weight: Weight) -> Function:
+    """`weight.dots`, or what stands in for it."""
+    dot, dots = weight.dot, weight.dots
+
+    @fn
+    def one_column(src, stride, rows, a, apart, columns, n, out):
+        dot(src, stride, rows, a, n, out)
+
+    @fn
+    def several_columns(src, stride, rows, a, apart, columns, n, out):
+        if columns == 1:
+            dot(src, stride, rows, a, n, out)
+        else:
+            dots(src, stride, rows, a, apart, columns, n, out)
+
+    return one_column if dots is None else several_columns
+
+
+@fn
+def copy_rows(sums, rows, out):
+    for i in range(rows):
+        v.st_f32(out + 4 * i, v.ld_f32(sums + 4 * i))
 
 
 def source_kind(node: Tensor) -> tuple[int]:
@@ -60,7 +93,8 @@ def columns_of(part, parts, n):
 
 def _rows(weight: Weight, dense: bool = False) -> None:
     """Weights in place times a few columns; `dense`: src1 is f32 and used as it is."""
-    name, dot, at_once = weight.type.name, weight.dot, weight.dot_rows
+    name, at_once, columns_at_once = weight.type.name, weight.dot_rows, weight.dot_columns
+    multiply, limit = rows_product(weight), few_columns(weight)
     prepared = ROWS[weight.activations]
     shape, matrix = Shape(weight), matrix_at(weight, in_place=True)
     column_bytes = shape.column_bytes
@@ -71,7 +105,7 @@ def _rows(weight: Weight, dense: bool = False) -> None:
             return why
         if dense and not (b.type.name == "f32" and b.is_contiguous()):
             return f"needs dense f32 columns; got {b}"
-        return "" if b.ne[1] <= FEW else f"needs at most {FEW} columns; got {b.ne[1]}"
+        return "" if b.ne[1] <= limit else f"needs at most {limit} columns; got {b.ne[1]}"
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
         b = node.src[1]
@@ -94,11 +128,13 @@ def _rows(weight: Weight, dense: bool = False) -> None:
             i, r = u // pieces, u % pieces * at_once
             w = matrix(p, i % a2, i // a2 // repeat3) + r * stride
             count = min(at_once, m - r)
-            for c in range(n * i, n * i + n):
-                dot(w, stride, count, columns + c * column_bytes(k), k, sums)
-                out = v.data(p, 0) + c * v.nb(p, 0, 1) + 4 * r
-                for j in range(count):
-                    v.st_f32(out + 4 * j, v.ld_f32(sums + 4 * j))
+            a, apart = columns + n * i * column_bytes(k), column_bytes(k)
+            for c in range(0, n, columns_at_once):
+                width = min(columns_at_once, n - c)
+                multiply(w, stride, count, a + c * apart, apart, width, k, sums)
+                for j in range(width):
+                    out = v.data(p, 0) + (n * i + c + j) * v.nb(p, 0, 1) + 4 * r
+                    copy_rows(sums + 4 * at_once * j, count, out)
 
 
 def _panel(weight: Weight) -> None:

@@ -16,7 +16,7 @@ from ggml_cpu.quants.weight import Weight
 from ggml_cpu.target import LANES, TILE
 
 Function = Callable[..., Any]
-GROUP_BYTES = 384 << 10  # panels that should stay in the L2 cache while all columns pass by
+GROUP_BYTES = 192 << 10  # panels that stay in the L2 cache while all columns pass by
 SUM_BYTES = 4 * TILE * 2 * LANES  # the sums of one tile and one panel
 
 

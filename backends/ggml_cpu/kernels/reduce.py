@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import kernel
+from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels.common import both, dense_rows, n_rows, row_at, types_are
 from ggml_cpu.kernels.norm import sum_of
 
 f32_rows = both(types_are("f32", "f32"), dense_rows)
+
+
+@fn
+def place_along(p, r, axis):
+    """Index of row r of dst in dimension `axis`, one of 1, 2, 3."""
+    n1, n2 = v.ne(p, 0, 1), v.ne(p, 0, 2)
+    if axis == 1:
+        return r % n1
+    return r // n1 % n2 if axis == 2 else r // (n1 * n2)
 
 
 @kernel("SUM_ROWS", when=f32_rows)
@@ -34,7 +43,11 @@ def sum_f32(p, ith, nth):
         v.st_f32(v.data(p, 0), total)
 
 
-@kernel("CUMSUM", when=f32_rows)
+def along_rows(node):
+    return "" if node.param("axis") == 0 else "sums along rows only"
+
+
+@kernel("CUMSUM", when=both(f32_rows, along_rows))
 def cumsum_f32(p, ith, nth):
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
@@ -43,6 +56,25 @@ def cumsum_f32(p, ith, nth):
         for i in range(v.ne(p, 0, 0)):
             total += v.ld_f32(x + 4 * i)
             v.st_f32(d + 4 * i, total)
+
+
+@kernel("CUMSUM", when=f32_rows)
+def cumsum_axis_f32(p, ith, nth):
+    """A thread takes vectors of a row's elements through all rows along the axis."""
+    axis, n = v.op_i32(p, 0), v.ne(p, 0, 0)
+    length, blocks = v.ne(p, 0, axis), (n + v.LANES - 1) // v.LANES
+    step_d, step_x = v.nb(p, 0, axis), v.nb(p, 1, axis)
+    start, stop = v.split(n_rows(p, 0) * blocks, ith, nth)
+    for u in range(start, stop):
+        r, c = u // blocks, u % blocks * v.LANES
+        if place_along(p, r, axis) == 0:
+            d, x = row_at(p, 0, r) + 4 * c, row_at(p, 1, r) + 4 * c
+            low = v.to_f64(v.low(v.f32(0.0)))
+            high = low
+            for i in range(length):
+                y = v.f32_load_n(x + i * step_x, n - c)
+                low, high = low + v.to_f64(v.low(y)), high + v.to_f64(v.high(y))
+                v.store_n(d + i * step_d, v.concat(v.to_f32(low), v.to_f32(high)), n - c)
 
 
 @kernel("ARGMAX", when=both(types_are("i32", "f32"), dense_rows))

@@ -56,8 +56,8 @@ def power_of(p, pair):
 
 
 @fn
-def store_angle(p, table, pair, theta):
-    """cos and sin of one pair, with the frequency factors and YaRN's interpolation."""
+def store_angle(p, table, pair, theta, sign):
+    """cos and sin of one pair turned by `sign`, with frequency factors and YaRN's interpolation."""
     if v.data(p, 3) != 0:
         theta = theta / v.ld_f32(v.data(p, 3) + 4 * pair)
     n_dims, n_ctx_orig, base = v.op_i32(p, 1), v.op_i32(p, 4), v.op_f32(p, 5)
@@ -72,11 +72,11 @@ def store_angle(p, table, pair, theta):
         angle = angle * (1.0 - ramp) + theta * ramp
         magnitude = magnitude * (1.0 + 0.1 * v.logf(1.0 / freq_scale))
     v.st_f32(table + 8 * pair, v.cosf(angle) * magnitude)
-    v.st_f32(table + 8 * pair + 4, v.sinf(angle) * magnitude)
+    v.st_f32(table + 8 * pair + 4, v.sinf(angle) * magnitude * sign)
 
 
-@kernel(reads=(2, 3))
-def rope_table(p, ith, nth):
+@fn
+def make_table(p, sign, ith, nth):
     """(cos, sin) of every pair of every token, f32 [2, pairs, T] in the shared scratch."""
     pairs, n_tokens = n_pairs(p), v.ne(p, 1, 2)
     many = v.op_i32(p, 2) & MROPE
@@ -90,8 +90,18 @@ def rope_table(p, ith, nth):
             position = v.ld_i32(v.data(p, 2) + 4 * (t + axis * n_tokens))
             if power_of(p, pair) == 0:
                 factor = v.float32(1.0)
-            store_angle(p, table, pair, v.float32(position * factor))
+            store_angle(p, table, pair, v.float32(position * factor), sign)
             factor = v.float32(factor * theta_scale)
+
+
+@kernel(reads=(2, 3))
+def rope_table(p, ith, nth):
+    make_table(p, v.float32(1.0), ith, nth)
+
+
+@kernel(reads=(2, 3))
+def rope_back_table(p, ith, nth):
+    make_table(p, v.float32(-1.0), ith, nth)
 
 
 def table_bytes(node, nth):
@@ -125,13 +135,6 @@ def _rope(element):
             rotate_one(d + i * size, x + i * size, table + 8 * i, distance)
             i += 1
 
-    @kernel(
-        "ROPE",
-        when=both(types_are(element.name, element.name), dense_result),
-        prepare=(rope_table,),
-        scratch=table_bytes,
-        name=f"rope_{element.name}",
-    )
     def rope(p, ith, nth):
         n, n_dims, mode, pairs = v.ne(p, 0, 0), v.op_i32(p, 1), v.op_i32(p, 2), n_pairs(p)
         half = n_dims if mode == VISION else pairs
@@ -149,6 +152,15 @@ def _rope(element):
             if d != x and end - first < n * size:
                 copy_bytes(d, x, first)
                 copy_bytes(d + end, x + end, n * size - end)
+
+    for op, step in (("ROPE", rope_table), ("ROPE_BACK", rope_back_table)):
+        kernel(
+            op,
+            when=both(types_are(element.name, element.name), dense_result),
+            prepare=(step,),
+            scratch=table_bytes,
+            name=f"{op.lower()}_{element.name}",
+        )(rope)
 
 
 def dense_result(node):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import Format, formats
 from ggml_cpu.kernel import kernel
 from ggml_cpu.kernels.common import n_rows, row_at
 from ggml_cpu.kernels.products import Shape, matrix_at
@@ -11,7 +12,7 @@ from ggml_cpu.quants.weight import LAYOUT, Weight, weights
 from ggml_py.tensor import Tensor
 
 
-def _refusal(weight: Weight, layout: str, node: Tensor) -> str:
+def _refusal(weight: Weight | Format, layout: str, node: Tensor) -> str:
     a, ids = node.src[0], node.src[1]
     if a.type is not weight.type or a.layout != layout:
         where = f" in layout {layout}" if layout else ""
@@ -23,7 +24,7 @@ def _refusal(weight: Weight, layout: str, node: Tensor) -> str:
     return ""
 
 
-def _in_place(weight: Weight) -> None:
+def _in_place(weight: Format) -> None:
     dequantize = weight.dequantize
 
     def when(node: Tensor) -> str:
@@ -64,7 +65,8 @@ def _repacked(weight: Weight) -> None:
             dequantize(buffer, n, row_at(p, 0, r))
 
 
+for _format in formats().values():
+    _in_place(_format)
 for _weight in weights().values():
     if _weight.dequantize is not None:
-        _in_place(_weight)
         _repacked(_weight)

@@ -10,13 +10,15 @@ from ggml_cpu.kernel import fn
 from ggml_cpu.quants.activations import Activations
 from ggml_cpu.quants.interleave import interleaver
 from ggml_cpu.quants.weight import Weight
-from ggml_cpu.target import LANES
+from ggml_cpu.target import LANES, TILE
 from ggml_py.types import GGMLType
 
 Function = Callable[..., Any]
 WORD = 4 * LANES
 ROW = 2 * WORD  # bytes of a panel per step
 ROWS_AT_ONCE = 4  # rows in place that share a load of the column
+COLUMNS_AT_ONCE = TILE // 3  # columns that share a load of the rows
+BOTH = ROWS_AT_ONCE * COLUMNS_AT_ONCE
 K_BLOCK = 512  # steps of a panel at a time: 64 KiB where a vector has 16 lanes
 
 
@@ -51,6 +53,42 @@ def _unpack(interleave: Function) -> Function:
             interleave(src + LANES * stride, stride, rows - LANES, n, dst + WORD, ROW)
 
     return unpack
+
+
+def _dots(
+    load: Function,
+    load_n: Function,
+    size: int,
+    column_load: Function,
+    column_load_n: Function,
+    column_size: int,
+    multiply_add: Function,
+    span: int,
+) -> Function:
+    @fn
+    def dots(src, stride, rows, a, apart, columns, n, out):
+        """ROWS_AT_ONCE * COLUMNS_AT_ONCE products; rows and columns past the last repeat it."""
+        sums = v.f32_regs(BOTH)
+        whole = n // span * span
+        for i in range(0, whole, span):
+            for c in range(COLUMNS_AT_ONCE):
+                x = column_load(a + min(c, columns - 1) * apart + i * column_size)
+                for r in range(ROWS_AT_ONCE):
+                    j = c * ROWS_AT_ONCE + r
+                    w = load(src + min(r, rows - 1) * stride + i * size)
+                    sums[j] = multiply_add(sums[j], w, x)
+        if whole < n:
+            left = n - whole
+            for c in range(COLUMNS_AT_ONCE):
+                x = column_load_n(a + min(c, columns - 1) * apart + whole * column_size, left)
+                for r in range(ROWS_AT_ONCE):
+                    j = c * ROWS_AT_ONCE + r
+                    w = load_n(src + min(r, rows - 1) * stride + whole * size, left)
+                    sums[j] = multiply_add(sums[j], w, x)
+        for j in range(BOTH):
+            v.st_f32(out + 4 * j, v.vsum(sums[j]))
+
+    return dots
 
 
 def _dot(
@@ -124,7 +162,8 @@ def f32_weight(
         unpack=_unpack(interleaver(words, words_n, size)),
         tile=_tile(load_f32, spread_f32, fma_f32),
         dot=_dot(load, load_n, size, load_f32, load_f32_n, 4, fma_f32, LANES),
-        dot_rows=ROWS_AT_ONCE, k_block=K_BLOCK,
+        dots=_dots(load, load_n, size, load_f32, load_f32_n, 4, fma_f32, LANES),
+        dot_rows=ROWS_AT_ONCE, dot_columns=COLUMNS_AT_ONCE, k_block=K_BLOCK,
     )  # fmt: skip
 
 
@@ -167,5 +206,8 @@ def bf16_pairs_weight(kind: GGMLType, activations: Activations) -> Weight:
         dot=_dot(
             load_pairs, load_pairs_n, 2, load_pairs, load_pairs_n, 2, dot_pairs, 2 * LANES
         ),
-        dot_rows=ROWS_AT_ONCE, k_block=K_BLOCK,
+        dots=_dots(
+            load_pairs, load_pairs_n, 2, load_pairs, load_pairs_n, 2, dot_pairs, 2 * LANES
+        ),
+        dot_rows=ROWS_AT_ONCE, dot_columns=COLUMNS_AT_ONCE, k_block=K_BLOCK,
     )  # fmt: skip

@@ -30,6 +30,9 @@ class Weight:
     tile          tile(width) -> multiply(panel, columns, steps, out): `out` f32 [width][rows]
     dot           dot(src, stride, rows, column, n, out): up to `dot_rows` rows in place times one
                   column, into `out` f32 [rows]
+    dots          dots(src, stride, rows, column, apart, columns, n, out): the same with up to
+                  `dot_columns` columns, `apart` bytes from one to the next, into `out` f32
+                  [dot_columns][dot_rows]; None where `dot` is as good
     dequantize    dequantize(src, n, dst): one row in place to f32; None for the float types
     repacked      whether weights are worth repacking at load: their panels are as small as rows
     row           row(panel, r, n, dst): row r of a panel back in place; None if not `repacked`
@@ -46,6 +49,8 @@ class Weight:
     dot_rows: int = 1
     dequantize: Function | None = None
     row: Function | None = None
+    dots: Function | None = None
+    dot_columns: int = 1
     k_block: int = BLOCKS
 
     @property

@@ -19,7 +19,7 @@ def cpy(node: Tensor) -> None:
 
 @table.step("CONCAT")
 def concat(node: Tensor) -> None:
-    a, b = node.src
+    a, b = node.src[:2]
     elements(node)[...] = np.concatenate([elements(a), elements(b)], axis=3 - node.param("dim"))
 
 

@@ -32,3 +32,9 @@ def fill(node: Tensor, a: Values) -> Values:
 def diag_mask_inf(node: Tensor, a: Values) -> Values:
     row, column = np.indices(a.shape[-2:])
     return np.where(column > node.param("n_past") + row, -np.inf, a)
+
+
+@table.op("DIAG_MASK_ZERO")
+def diag_mask_zero(node: Tensor, a: Values) -> Values:
+    row, column = np.indices(a.shape[-2:])
+    return np.where(column > node.param("n_past") + row, 0, a)

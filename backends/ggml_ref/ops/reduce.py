@@ -26,7 +26,7 @@ def mean(node: Tensor, a: Values) -> Values:
 
 @table.op("CUMSUM")
 def cumsum(node: Tensor, a: Values) -> Values:
-    return np.cumsum(a, axis=-1)
+    return np.cumsum(a, axis=3 - node.param("axis"))
 
 
 @table.op("ARGMAX")

@@ -48,6 +48,7 @@ def yarn(node: Tensor, angle: Values) -> tuple[Values, float]:
 
 
 @table.op("ROPE")
+@table.op("ROPE_BACK")
 def rope(node: Tensor, x: Values, pos: Values, freq_factors: Values | None = None) -> Values:
     n_dims, mode, first = (node.param(p) for p in ("n_dims", "mode", "n_offs"))
     n_pairs = n_dims if mode == VISION else n_dims // 2
@@ -57,6 +58,8 @@ def rope(node: Tensor, x: Values, pos: Values, freq_factors: Values | None = Non
     if freq_factors is not None:
         angle = angle / freq_factors[0, 0, 0, :n_pairs]
     angle, magnitude = yarn(node, angle)
+    if node.op == "ROPE_BACK":
+        angle = -angle
     cos, sin = magnitude * np.cos(angle)[:, None], magnitude * np.sin(angle)[:, None]
     i = np.arange(n_pairs)
     i, j = (2 * i, 2 * i + 1) if mode == NORMAL else (i, i + n_pairs)

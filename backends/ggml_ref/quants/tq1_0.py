@@ -6,6 +6,7 @@ A byte is a fraction of 256 in base 3: multiplied by 3^n modulo 256, its leading
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from ggml_ref.quants import _blocks as block
 from ggml_ref.quants._blocks import F32, U8
@@ -24,3 +25,21 @@ def dequantize(blocks: U8) -> F32:
     b = block.fields(blocks, BLOCK)
     parts = [digits(b["q"][:, :32], 5), digits(b["q"][:, 32:], 5), digits(b["high"], 4)]
     return block.float32(b["d"])[:, None] * np.concatenate(parts, axis=1)
+
+
+def fractions(q: U8, n: int) -> U8:
+    """The inverse of digits, [..., n * m] values 0, 1, 2 -> [..., m] bytes, rounded upwards."""
+    weights = (3 ** np.arange(4, 4 - n, -1))[:, None]
+    number = (q.reshape(len(q), n, -1) * weights).sum(axis=1)
+    return ((number * 256 + 242) // 243).astype(np.uint8)
+
+
+def quantize(x: npt.NDArray[np.floating]) -> bytes:
+    x = block.groups(x, 256)
+    d = np.abs(x).max(axis=1, keepdims=True)
+    q = (block.round_away(x * block.inverse(d)) + 1).astype(np.uint8)
+    out = np.empty(len(x), BLOCK)
+    out["d"] = block.half(d)[:, 0]
+    out["q"] = np.concatenate([fractions(q[:, :160], 5), fractions(q[:, 160:240], 5)], axis=1)
+    out["high"] = fractions(q[:, 240:], 4)
+    return out.tobytes()

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ggml_py.dump import Record
 from ggml_py.errors import GGMLError
 
 FLASH_ATTN = {"auto": -1, "off": 0, "on": 1}
+CACHE_TYPES = {"f32": 0, "f16": 1}
+DTYPES = {"f32": np.float32, "f16": np.float16, "i32": np.int32, "i64": np.int64}
 
 
 class GGMLTensor(ctypes.Structure):
@@ -32,74 +37,113 @@ GGMLTensor._fields_ = [
 ]
 
 
+Values = NDArray[np.float32]  # [ne3, ne2, ne1, ne0]
+Watch = Callable[[Record, Callable[[], Values | None]], None]
+
+
 def records(path: str, ids: Sequence[int], n_decode: int, **context: Any) -> list[Record]:
     """The nodes of a prompt's graphs, then of n_decode single tokens (their ids do not matter).
 
     context  n_ctx, n_batch, n_ubatch and flash_attn ("auto", "on", "off")
     Raises GGMLError if llama-cpp-python is missing, or llama.cpp refuses.
     """
+    found: list[Record] = []
+    context["n_batch"] = max(context["n_batch"], len(ids))
+    with Peer(path, watch=lambda record, _: found.append(record), **context) as peer:
+        for tokens in (ids, *([0] for _ in range(n_decode))):
+            peer.decode(tokens)
+    return found
+
+
+class Peer:
+    """A model in llama.cpp on the CPU, to be used in a `with` statement.
+
+    cache  type of keys and values, "f16" or "f32"
+    watch  called with each node it has computed, and what reads the node's values, at once or
+           never; None of a quantized type
+    Raises GGMLError if llama-cpp-python is missing, or llama.cpp refuses.
+    """
+
+    def __init__(
+        self, path: str, *, n_ctx: int, n_batch: int, n_ubatch: int, flash_attn: str = "auto",
+        cache: str = "f16", n_threads: int = 0, watch: Watch | None = None,
+    ) -> None:  # fmt: skip
+        self.api = api = _llama_cpp()
+        self._log = api.llama_log_callback(lambda *_: None)
+        api.llama_log_set(self._log, None)
+        api.llama_backend_init()
+        model_params = api.llama_model_default_params()
+        model_params.n_gpu_layers = 0
+        params = api.llama_context_default_params()
+        params.n_ctx, params.n_batch, params.n_ubatch = n_ctx, n_batch, n_ubatch
+        params.flash_attn_type = FLASH_ATTN[flash_attn]
+        params.type_k = params.type_v = CACHE_TYPES[cache]
+        if n_threads:
+            params.n_threads = params.n_threads_batch = n_threads
+        if watch is not None:
+            self._recorder = Recorder(api, watch)
+            params.cb_eval = self._recorder.callback
+        self._model = api.llama_model_load_from_file(path.encode(), model_params)
+        if not self._model:
+            raise GGMLError(f"llama.cpp cannot load {path}")
+        self.ctx = api.llama_init_from_model(self._model, params)
+        if not self.ctx:
+            api.llama_model_free(self._model)
+            raise GGMLError(f"llama.cpp cannot make a context of {n_ctx} tokens for {path}")
+        self.n_vocab: int = api.llama_vocab_n_tokens(api.llama_model_get_vocab(self._model))
+
+    def __enter__(self) -> Peer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.api.llama_free(self.ctx)
+        self.api.llama_model_free(self._model)
+
+    def decode(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+        """Go on with these tokens. -> the logits of the last one, [n_vocab]"""
+        ids = (self.api.llama_token * len(tokens))(*tokens)
+        code = self.api.llama_decode(self.ctx, self.api.llama_batch_get_one(ids, len(tokens)))
+        if code:
+            what = f"{len(tokens)} tokens: llama_decode gave {code}"
+            raise GGMLError(f"llama.cpp cannot decode {what}")
+        logits = self.api.llama_get_logits_ith(self.ctx, -1)
+        return np.ctypeslib.as_array(logits, (self.n_vocab,)).copy()
+
+
+def _llama_cpp() -> Any:
     try:
         import llama_cpp
     except ImportError as e:
         raise GGMLError(
             f"--against llama.cpp needs llama-cpp-python (pip install llama-cpp-python): {e}"
         ) from e
-    recorder = Recorder(llama_cpp)
-    log = llama_cpp.llama_log_callback(lambda *_: None)
-    llama_cpp.llama_log_set(log, None)
-    llama_cpp.llama_backend_init()
-    model = llama_cpp.llama_model_load_from_file(path.encode(), _model_params(llama_cpp))
-    if not model:
-        raise GGMLError(f"llama.cpp cannot load {path}")
-    params = llama_cpp.llama_context_default_params()
-    params.n_ctx, params.n_ubatch = context["n_ctx"], context["n_ubatch"]
-    params.n_batch = max(context["n_batch"], len(ids))
-    params.flash_attn_type = FLASH_ATTN[context["flash_attn"]]
-    params.cb_eval = recorder.callback
-    ctx = llama_cpp.llama_init_from_model(model, params)
-    try:
-        for tokens in (ids, *([0] for _ in range(n_decode))):
-            _decode(llama_cpp, ctx, tokens)
-    finally:
-        llama_cpp.llama_free(ctx)
-        llama_cpp.llama_model_free(model)
-    return recorder.records
-
-
-def _model_params(llama_cpp: Any) -> Any:
-    params = llama_cpp.llama_model_default_params()
-    params.n_gpu_layers = 0
-    return params
-
-
-def _decode(llama_cpp: Any, ctx: Any, tokens: Sequence[int]) -> None:
-    array = (llama_cpp.llama_token * len(tokens))(*tokens)
-    code = llama_cpp.llama_decode(ctx, llama_cpp.llama_batch_get_one(array, len(tokens)))
-    if code:
-        raise GGMLError(f"llama.cpp cannot decode {len(tokens)} tokens: llama_decode gave {code}")
+    return llama_cpp
 
 
 class Recorder:
-    """Turns each node that llama.cpp computes into a record."""
+    """Turns each node that llama.cpp computes into a record, and reads its values."""
 
-    def __init__(self, llama_cpp: Any) -> None:
+    def __init__(self, llama_cpp: Any, watch: Watch) -> None:
         from llama_cpp._ggml import libggml
 
-        self.records: list[Record] = []
         self.callback = llama_cpp.llama_cpp.ggml_backend_sched_eval_callback(self._node)
         self._op_desc, self._type_name = libggml.ggml_op_desc, libggml.ggml_type_name
         for function in (self._op_desc, self._type_name):
             function.restype = ctypes.c_char_p
         self._op_desc.argtypes = [ctypes.POINTER(GGMLTensor)]
         self._type_name.argtypes = [ctypes.c_int]
+        self._watch = watch
+        self._first = ""
         self._graph, self._index = -1, 0
 
     def _node(self, address: int, ask: bool, _: Any) -> bool:
         if not ask:
             t = ctypes.cast(address, ctypes.POINTER(GGMLTensor))[0]
-            if not self.records or _name(t) == self.records[0]["name"]:
+            self._first = self._first or _name(t)
+            if _name(t) == self._first:
                 self._graph, self._index = self._graph + 1, 0
-            self.records.append(self._record(t))
+            record = self._record(t)
+            self._watch(record, lambda: _values(t, record["type"]))
             self._index += 1
         return True
 
@@ -126,3 +170,16 @@ class Recorder:
 
 def _name(t: GGMLTensor) -> str:
     return bytes(t.name).decode(errors="ignore")
+
+
+def _values(t: GGMLTensor, kind: str) -> Values | None:
+    """A copy of the node's values."""
+    dtype = DTYPES.get(kind)
+    if dtype is None:
+        return None
+    shape, strides = list(t.ne)[::-1], list(t.nb)[::-1]
+    if not np.prod(shape):
+        return np.empty(shape, np.float32)
+    size = sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
+    raw = (ctypes.c_char * (size + np.dtype(dtype).itemsize)).from_address(t.data)
+    return np.ndarray(shape, dtype, raw, strides=strides).astype(np.float32)

@@ -94,8 +94,10 @@ class Bench:
         self.device.compile(nodes, CompileOptions(fuse=self.case.fused)).run()
 
     def written_leaves(self) -> list[Tensor]:
-        """Inputs in whose memory a node's result lives."""
-        roots = [t.view_src for t in self.graph.compute_nodes() if t.view_src is not None]
+        """Inputs in whose memory a node's result lives, and those that its op changes too."""
+        nodes = self.graph.compute_nodes()
+        roots = [t.view_src for t in nodes if t.view_src is not None]
+        roots += [t.src[i] for t in nodes for i in OPS[t.op].writes if i < len(t.src)]
         return [leaf for leaf in self.leaves.inits if any(r is leaf for r in roots)]
 
     def results(self) -> list[Tensor]:

@@ -12,6 +12,8 @@ from llama_py_tools.test_backend_ops.case import Leaves, case, integers, uniform
 Shape = tuple[int, ...]
 BF16 = BY_NAME["bf16"]
 STORED = [BY_NAME[n] for n in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl")]
+READABLE = [BY_NAME[n] for n in ("q4_K", "q5_K", "q6_K", "q2_K", "q3_K", "iq4_xs", "mxfp4")]
+READABLE += [BY_NAME[n] for n in ("nvfp4", "q8_1", "q8_K", "tq1_0", "tq2_0", "q1_0", "q2_0")]
 PERMUTATIONS: list[Shape] = [(0, 1, 2, 3), (1, 0, 2, 3), (0, 2, 1, 3), (3, 1, 0, 2), (0, 3, 1, 2)]
 
 
@@ -64,6 +66,10 @@ def _cpy_bound(type_src: GGMLType, type_dst: GGMLType, ne: Shape, **_: object) -
       ne=[(256, 4, 3, 2), (32, 1, 1, 1)], permute_src=[(0, 1, 2, 3), (0, 2, 1, 3)])  # fmt: skip
 @case("CPY", max_nmse=_cpy_bound, type_src=STORED, type_dst=[F32], ne=[(256, 4, 3, 2)],
       permute_src=PERMUTATIONS[:1])  # fmt: skip
+@case("CPY", max_nmse=_cpy_bound, type_src=READABLE, type_dst=[F32], ne=[(256, 4, 3, 2)],
+      permute_src=PERMUTATIONS[:1])  # fmt: skip
+@case("CPY", max_nmse=_cpy_bound, type_src=[F32], type_dst=STORED, ne=[(64, 5, 3, 2)],
+      permute_src=[(1, 0, 2, 3), (3, 1, 0, 2)])  # fmt: skip
 @case("CPY", max_nmse=0, type_src=[I32, I64], type_dst=[I32, I64], ne=[(33, 5, 1, 1)],
       permute_src=PERMUTATIONS[:2])  # fmt: skip
 @case("CPY", max_nmse=0, type_src=[F32], type_dst=[I32], ne=[(33, 5, 1, 1)],
@@ -80,6 +86,15 @@ def cpy(
 def cpy_blocks(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
     """Blocks are moved, not rounded again."""
     return ops.cpy(new(ne, type), new(ne, type))
+
+
+@case("CPY", max_nmse=0, type=STORED, ne=[(64, 4, 3, 1)], ne_dst=[(32, 24), (96, 8)],
+      max_dst=[True])  # fmt: skip
+def cpy_block_shape(
+    new: Leaves, type: GGMLType, ne: Shape, ne_dst: Shape, max_dst: bool
+) -> Tensor:
+    """Blocks to rows of f32 of another length."""
+    return ops.cpy(new(ne, type), new(ne_dst))
 
 
 @case("CPY", max_nmse=0, type_src=[F32], ne=[(3, 8, 2, 1)], to=[(48,), (6, 8), (2, 4, 6)],
@@ -108,6 +123,30 @@ def concat(new: Leaves, type: GGMLType, ne_a: Shape, ne_b_d: int, dim: int, v: i
     a = (new.part if v & 1 else new)(ne_a, type, init)
     b = (new.part if v & 2 else new)(ne_b, type, init)
     return ops.concat(a, b, dim)
+
+
+@case("CONCAT_INPLACE", max_nmse=0, type=[F32, F16, I32], ne_a=[(11, 12, 13, 2)], ne_b_d=[7],
+      dim=[0, 1, 2, 3], v=[False, True])  # fmt: skip
+def concat_inplace(
+    new: Leaves, type: GGMLType, ne_a: Shape, ne_b_d: int, dim: int, v: bool
+) -> Tensor:
+    """v: the result is a window."""
+    init = integers(-100, 100) if type is I32 else None
+    ne_b = tuple(ne_b_d if i == dim else n for i, n in enumerate(ne_a))
+    ne = tuple(n + (ne_b_d if i == dim else 0) for i, n in enumerate(ne_a))
+    result = (new.part if v else new)(ne, type, init)
+    return ops.concat_inplace(new(ne_a, type, init), new(ne_b, type, init), result, dim)
+
+
+@case("CONCAT_INPLACE", max_nmse=0, ne=[(11, 12, 3, 2)], n=[1, 5], dim=[1, 3], there=[True])
+def concat_there(new: Leaves, ne: Shape, n: int, dim: int, there: bool) -> Tensor:
+    """a is the beginning of the result already."""
+    result = new(ne)
+    ne_a = tuple(m - n * (i == dim) if m > n else 1 for i, m in enumerate(ne))
+    ne_a = tuple(a if i == dim else m for i, (a, m) in enumerate(zip(ne_a, ne, strict=True)))
+    ne_b = tuple(m - a if i == dim else m for i, (a, m) in enumerate(zip(ne_a, ne, strict=True)))
+    a = ops.view_4d(result, *ne_a, *result.nb[1:], 0)
+    return ops.concat_inplace(a, new(ne_b), result, dim)
 
 
 @case("CONCAT", max_nmse=0, ne_a=[(3, 65, 2, 1)], n=[1, 5], transposed=[True])

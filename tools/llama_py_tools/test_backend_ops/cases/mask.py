@@ -23,6 +23,12 @@ def fill(new: Leaves, type: GGMLType, ne: Shape, c: float, inplace: bool = False
     return ops.fill(new(ne, type), c, inplace)
 
 
+@case("DIAG_MASK_ZERO", type=[F32], ne=[(10, 10, 1, 1), (10, 10, 3, 2), (33, 17, 2, 1)],
+      n_past=[0, 5])  # fmt: skip
+def diag_mask_zero(new: Leaves, type: GGMLType, ne: Shape, n_past: int) -> Tensor:
+    return ops.diag_mask_zero(new(ne, type), n_past)
+
+
 @case("DIAG_MASK_INF", type=[F32], ne=[(10, 10, 1, 1), (10, 10, 3, 2), (33, 17, 2, 1)],
       n_past=[0, 5])  # fmt: skip
 def diag_mask_inf(new: Leaves, type: GGMLType, ne: Shape, n_past: int) -> Tensor:

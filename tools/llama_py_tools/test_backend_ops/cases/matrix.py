@@ -44,6 +44,24 @@ def mul_mat(new: Leaves, type_a: GGMLType, m: int, n: int, k: int, prepared: boo
     return ops.mul_mat(a, new((k, n)))
 
 
+def hadamard(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Signs by the parity of common ones in the numbers of row and column, over sqrt(n)."""
+    n = shape[-1]
+    common = np.arange(n)[:, None] & np.arange(n)
+    return np.where(np.bitwise_count(common) % 2, -1, 1) / np.sqrt(n)
+
+
+@case("MUL_MAT_HADAMARD", max_nmse=BOUND, type_b=[F32, F16], n=[32, 64, 128, 256, 512, 1024, 2048],
+      m=[1, 7], bs=[(1, 1)])  # fmt: skip
+@case("MUL_MAT_HADAMARD", max_nmse=BOUND, type_b=[F32, F16], n=[2, 4, 128], m=[4, 32], bs=[(2, 3)])
+@case("MUL_MAT_HADAMARD", max_nmse=BOUND, type_b=[F32], n=[8192], m=[1], bs=[(1, 1)])
+@case("MUL_MAT_HADAMARD", max_nmse=BOUND, type_b=[F32, F16], n=[256], m=[512], bs=[(1, 1)])
+def mul_mat_hadamard(
+    new: Leaves, type_b: GGMLType, n: int, m: int, bs: tuple[int, int]
+) -> Tensor:
+    return ops.mul_mat_hadamard(new((n, n), F32, hadamard), new((n, m, *bs), type_b))
+
+
 @case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16, BLOCKS[0]], m=[16, 5], n=[1, 8], k=[64],
       bs_nr=BATCHES)  # fmt: skip
 def mul_mat_batch(

@@ -52,6 +52,13 @@ def cumsum_permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tens
     return ops.cumsum(new.permuted(ne, perm, type))
 
 
+@case("CUMSUM", ne=[(33, 5, 3, 2), (1, 7, 1, 1), (257, 100, 2, 1)], axis=[1, 2, 3])
+@case("CUMSUM", ne=[(33, 5, 3, 2)], axis=[1, 2, 3], v=[True])
+@case("CUMSUM", ne=[(5, 0, 1, 1)], axis=[1])
+def cumsum_axis(new: Leaves, ne: Shape, axis: int, v: bool = False) -> Tensor:
+    return ops.cumsum((new.part if v else new)(ne), axis)
+
+
 @case("ARGMAX", max_nmse=0, type=[F32],
       ne=[(1, 1, 1, 1), (3, 33, 1, 1), (257, 5, 1, 1), (2000, 10, 1, 1)])  # fmt: skip
 def argmax(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:

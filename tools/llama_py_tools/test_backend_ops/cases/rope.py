@@ -47,6 +47,23 @@ def rope(
     return ops.rope_ext(a, pos, factors, n_dims, *common)
 
 
+@case("ROPE_BACK", type=[F32, F16], ne_a=[(128, 3, 5, 1)], n_dims=[64, 128], mode=[NORMAL, NEOX],
+      fs=[1.0, 0.25], ef=[0.0, 0.7465], ff=[False, True])  # fmt: skip
+@case("ROPE_BACK", type=[F32], ne_a=[(128, 12, 2, 1)], n_dims=[128, 32], mode=[MROPE, IMROPE])
+@case("ROPE_BACK", type=[F32], ne_a=[(80, 16, 2, 1)], n_dims=[40], mode=[VISION])
+@case("ROPE_BACK", type=[F32], ne_a=[(64, 4, 7, 2)], n_dims=[32], mode=[NORMAL, NEOX], v=[True])
+def rope_back(
+    new: Leaves, type: GGMLType, ne_a: Shape, n_dims: int, mode: int, fs: float = 1.0,
+    ef: float = 0.0, ff: bool = False, v: bool = False,
+) -> Tensor:  # fmt: skip
+    a = (new.part if v else new)(ne_a, type)
+    pos = new((ne_a[2] * (4 if mode & MROPE else 1),), I32, integers(0, N_CTX))
+    factors = new((n_dims // 2,), F32, uniform(0.9, 1.1)) if ff else None
+    sections = _sections(mode, n_dims) if mode & MROPE else (0, 0, 0, 0)
+    yarn = (fs, ef, 1.4245, 32.0, 1.0)
+    return ops.rope_ext_back(a, pos, factors, n_dims, mode, N_CTX, 10000.0, *yarn, sections)
+
+
 @case("ROPE", ne_a=[(128, 3, 5, 1)], n_dims=[64], mode=[NORMAL, NEOX], n_offs=[2, 32, 64])
 @case("ROPE", ne_a=[(6, 2, 3, 1)], n_dims=[2], mode=[NORMAL, NEOX], n_offs=[4])
 def rope_offset(new: Leaves, ne_a: Shape, n_dims: int, mode: int, n_offs: int) -> Tensor:

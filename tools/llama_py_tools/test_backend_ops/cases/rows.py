@@ -14,7 +14,8 @@ from llama_py_tools.test_backend_ops.cases.reduce import distinct
 Shape = tuple[int, ...]
 PLAIN = [F32, F16, BY_NAME["bf16"]]
 BLOCKS = [BY_NAME[n] for n in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_K", "q5_K", "q6_K")]
-BLOCKS += [BY_NAME[n] for n in ("q2_K", "q3_K", "iq4_nl", "iq4_xs", "mxfp4")]
+BLOCKS += [BY_NAME[n] for n in ("q2_K", "q3_K", "iq4_nl", "iq4_xs", "mxfp4", "nvfp4", "q8_1")]
+BLOCKS += [BY_NAME[n] for n in ("q8_K", "tq1_0", "tq2_0", "q1_0", "q2_0")]
 STORED = [BY_NAME[n] for n in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl")]
 
 
@@ -53,6 +54,8 @@ def _set_rows_bound(type: GGMLType, ne: Shape, nr23: Shape, **_: object) -> floa
       ne=[(1, 8, 1, 3), (33, 5, 3, 2)], nr23=[(1, 1), (2, 3)], r=[1, 4], v=[False])  # fmt: skip
 @case("SET_ROWS", max_nmse=_set_rows_bound, type=STORED, type_idx=[I64],
       ne=[(256, 11, 2, 3), (32, 8, 1, 1)], nr23=[(2, 1)], r=[1, 7], v=[False])  # fmt: skip
+@case("SET_ROWS", max_nmse=_set_rows_bound, type=STORED, type_idx=[I32], ne=[(64, 8, 1, 3)],
+      nr23=[(2, 1)], r=[5], v=[False, True])  # fmt: skip
 @case("SET_ROWS", type=[F32, F16], type_idx=[I32], ne=[(65, 8, 1, 3)], nr23=[(1, 1)], r=[5],
       v=[False, True])  # fmt: skip
 @case("SET_ROWS", type=[F16], type_idx=[I64], ne=[(65, 8, 1, 1)], nr23=[(1, 1)], r=[0], v=[False])

@@ -1,0 +1,77 @@
+"""REDUCE: the sum of tensors, written to all of them."""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import formats
+from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels.common import FLOATS, n_rows
+from ggml_cpu.kernels.copy import copy_bytes
+from ggml_py.tensor import Tensor
+
+
+@fn
+def is_added(p, k):
+    """Whether part k is there and not a mere receiver."""
+    return v.data(p, k) != 0 and (v.op_i32(p, 4) >> (k - 1)) & 1 == 0
+
+
+def _of_type(name):
+    def when(node: Tensor) -> str:
+        return "" if node.type.name == name else f"needs {name} parts"
+
+    return when
+
+
+def _reduce(element):
+    load_n, store_n, size = element.load_n, element.store_n, element.size
+
+    @kernel("REDUCE", when=_of_type(element.name), name=f"reduce_{element.name}")
+    def reduce(p, ith, nth):
+        n_parts = v.op_i32(p, 1)
+        start, stop = v.split_by(v.ne(p, 0, 0) * n_rows(p, 0), v.LANES, ith, nth)
+        for i in range(start, stop, v.LANES):
+            total = v.f32(0.0)
+            for k in range(1, n_parts + 1):
+                if is_added(p, k):
+                    total = total + load_n(v.data(p, k) + i * size, stop - i)
+            for k in range(1, n_parts + 1):
+                if v.data(p, k) != 0:
+                    store_n(v.data(p, k) + i * size, total, stop - i)
+
+
+for _e in FLOATS:
+    _reduce(_e)
+
+
+def _reduce_blocks(format):
+    dequantize, quantize = format.dequantize, format.quantize
+    elements, size, name = format.type.block_size, format.type.type_size, format.type.name
+
+    @kernel(
+        "REDUCE",
+        when=_of_type(name),
+        scratch=lambda node, nth: (0, 8 * elements),
+        name=f"reduce_{name}",
+    )
+    def reduce(p, ith, nth):
+        """Block by block: the sum and one dequantized part in the thread's scratch."""
+        n_parts, total, part = v.op_i32(p, 1), v.local(p, ith), v.local(p, ith) + 4 * elements
+        start, stop = v.split(v.ne(p, 0, 0) // elements * n_rows(p, 0), ith, nth)
+        for i in range(start, stop):
+            for c in range(0, elements, v.LANES):
+                v.store_n(total + 4 * c, v.f32(0.0), elements - c)
+            for k in range(1, n_parts + 1):
+                if is_added(p, k):
+                    dequantize(v.data(p, k) + i * size, elements, part)
+                    for c in range(0, elements, v.LANES):
+                        rest = elements - c
+                        y = v.f32_load_n(total + 4 * c, rest) + v.f32_load_n(part + 4 * c, rest)
+                        v.store_n(total + 4 * c, y, rest)
+            quantize(total, elements, part)
+            for k in range(1, n_parts + 1):
+                if v.data(p, k) != 0:
+                    copy_bytes(v.data(p, k) + i * size, part, size)
+
+
+_reduce_blocks(formats()["q8_0"])

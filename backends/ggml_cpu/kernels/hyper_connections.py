@@ -1,0 +1,60 @@
+"""DSV4_HC_COMB and DSV4_HC_POST: mixing the residual streams of DeepSeek-V4."""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels.common import both, dense_rows, types_are
+
+
+@fn
+def soft_max_row(mixes, base, scale, eps):
+    """Four weights of one stream, plus eps."""
+    x = v.f32x4_load(mixes) * scale + v.f32x4_load(base)
+    e = v.vexp(x - v.vmaxval(x))
+    return e / v.vsum(e) + eps
+
+
+@kernel("DSV4_HC_COMB", when=both(types_are("f32", "f32", "f32", "f32"), dense_rows))
+def dsv4_hc_comb_f32(p, ith, nth):
+    """A vector holds what one stream gives to the four."""
+    eps, n_iter = v.op_f32(p, 0), v.op_i32(p, 1)
+    scale, base = v.ld_f32(v.data(p, 2) + 8), v.data(p, 3) + 32
+    start, stop = v.split(v.ne(p, 1, 1), ith, nth)
+    for t in range(start, stop):
+        x, d = v.data(p, 1) + t * v.nb(p, 1, 1) + 32, v.data(p, 0) + t * v.nb(p, 0, 2)
+        r0 = soft_max_row(x, base, scale, eps)
+        r1 = soft_max_row(x + 16, base + 16, scale, eps)
+        r2 = soft_max_row(x + 32, base + 32, scale, eps)
+        r3 = soft_max_row(x + 48, base + 48, scale, eps)
+        for i in range(n_iter):
+            if i > 0:
+                r0, r1 = r0 / (v.vsum(r0) + eps), r1 / (v.vsum(r1) + eps)
+                r2, r3 = r2 / (v.vsum(r2) + eps), r3 / (v.vsum(r3) + eps)
+            sums = r0 + r1 + r2 + r3 + eps
+            r0, r1, r2, r3 = r0 / sums, r1 / sums, r2 / sums, r3 / sums
+        v.store(d, r0)
+        v.store(d + 16, r1)
+        v.store(d + 32, r2)
+        v.store(d + 48, r3)
+
+
+@kernel("DSV4_HC_POST", when=both(types_are(*["f32"] * 4), dense_rows))
+def dsv4_hc_post_f32(p, ith, nth):
+    n, n_streams = v.ne(p, 0, 0), v.ne(p, 0, 1)
+    start, stop = v.split(n_streams * v.ne(p, 0, 2), ith, nth)
+    for u in range(start, stop):
+        to, t = u % n_streams, u // n_streams
+        x, residual = v.data(p, 1) + t * v.nb(p, 1, 1), v.data(p, 2) + t * v.nb(p, 2, 2)
+        post = v.f32_bcast(v.data(p, 3) + 4 * to + t * v.nb(p, 3, 1))
+        comb = v.data(p, 4) + 4 * to + t * v.nb(p, 4, 2)
+        d = v.data(p, 0) + to * v.nb(p, 0, 1) + t * v.nb(p, 0, 2)
+        for i in range(0, n, v.LANES):
+            y = v.f32_load_n(x + 4 * i, n - i) * post
+            if v.data(p, 4) == 0:
+                y = y + v.f32_load_n(residual + to * v.nb(p, 2, 1) + 4 * i, n - i)
+            else:
+                for s in range(n_streams):
+                    stream = v.f32_load_n(residual + s * v.nb(p, 2, 1) + 4 * i, n - i)
+                    y = v.fma(stream, v.f32_bcast(comb + s * v.nb(p, 4, 1)), y)
+            v.store_n(d + 4 * i, y, n - i)

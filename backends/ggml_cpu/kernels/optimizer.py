@@ -1,0 +1,101 @@
+"""The loss of a language model and the steps of optimizers."""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels.common import both, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels.soft_max import exponentials
+from ggml_py.tensor import Tensor
+
+MINUS_INFINITY = float("-inf")
+
+
+@fn
+def copied_top(d, x, n):
+    """Copy a row; returns its maximum."""
+    top = v.f32(MINUS_INFINITY)
+    for i in range(0, n, v.LANES):
+        y = v.f32_load_n(x + 4 * i, n - i)
+        v.store_n(d + 4 * i, y, n - i)
+        top = v.vmax(v.select(v.iota() < n - i, y, MINUS_INFINITY), top)
+    return v.vmaxval(top)
+
+
+def losses_scratch(node: Tensor, nth: int) -> tuple[int, int]:
+    """Shared: the loss of each row. Per thread: a row."""
+    a = node.src[0]
+    return 8 * a.n_rows, 4 * a.ne[0]
+
+
+@kernel()
+def row_losses(p, ith, nth):
+    """sum(labels * (log(sum(exp(x - top))) - (x - top))) of each row, float64."""
+    n, spare = v.ne(p, 1, 0), v.local(p, ith)
+    start, stop = v.split(n_rows(p, 1), ith, nth)
+    for r in range(start, stop):
+        x, labels = row_at(p, 1, r), row_at(p, 2, r)
+        top = copied_top(spare, x, n)
+        whole = v.logf(exponentials(spare, n, top)) + top
+        total = v.f32(0.0)
+        for i in range(0, n, v.LANES):
+            loss = v.f32(v.float32(whole)) - v.f32_load_n(x + 4 * i, n - i)
+            total = v.fma(v.f32_load_n(labels + 4 * i, n - i), loss, total)
+        v.st_f64(v.shared(p) + 8 * r, v.vsum64(total))
+
+
+@kernel(
+    "CROSS_ENTROPY_LOSS",
+    when=both(types_are("f32", "f32", "f32"), dense_rows),
+    scratch=losses_scratch,
+    prepare=(row_losses,),
+)
+def cross_entropy_loss_f32(p, ith, nth):
+    if ith == 0:
+        total, rows = 0.0, n_rows(p, 1)
+        for r in range(rows):
+            total += v.ld_f64(v.shared(p) + 8 * r)
+        v.st_f32(v.data(p, 0), total / rows)
+
+
+@kernel("CROSS_ENTROPY_LOSS_BACK", when=both(types_are(*["f32"] * 4), dense_rows))
+def cross_entropy_loss_back_f32(p, ith, nth):
+    n, grad = v.ne(p, 0, 0), v.ld_f32(v.data(p, 1)) / n_rows(p, 0)
+    start, stop = v.split(n_rows(p, 0), ith, nth)
+    for r in range(start, stop):
+        d, labels = row_at(p, 0, r), row_at(p, 3, r)
+        top = copied_top(d, row_at(p, 2, r), n)
+        factor = v.float32(1.0 / exponentials(d, n, top))
+        for i in range(0, n, v.LANES):
+            y = v.f32_load_n(d + 4 * i, n - i) * factor - v.f32_load_n(labels + 4 * i, n - i)
+            v.store_n(d + 4 * i, y * v.float32(grad), n - i)
+
+
+@kernel("OPT_STEP_ADAMW", when=types_are(*["f32"] * 6))
+def opt_step_adamw_f32(p, ith, nth):
+    """All tensors are dense: one range of elements for each thread."""
+    at = v.data(p, 5)
+    rate, beta1, beta2, eps = v.ld_f32(at), v.ld_f32(at + 4), v.ld_f32(at + 8), v.ld_f32(at + 12)
+    keep = v.float32(1.0) - rate * v.ld_f32(at + 16)
+    scale1, scale2 = v.ld_f32(at + 20), v.ld_f32(at + 24)
+    start, stop = v.split_by(v.ne(p, 0, 0) * n_rows(p, 0), v.LANES, ith, nth)
+    for i in range(start, stop, v.LANES):
+        n, w = stop - i, v.data(p, 0) + 4 * i
+        g = v.f32_load_n(v.data(p, 2) + 4 * i, n)
+        m = v.f32_load_n(v.data(p, 3) + 4 * i, n) * beta1 + g * (v.float32(1.0) - beta1)
+        s = v.f32_load_n(v.data(p, 4) + 4 * i, n) * beta2 + g * g * (v.float32(1.0) - beta2)
+        step = m * (scale1 * rate) / (v.vsqrt(s * scale2) + eps)
+        v.store_n(v.data(p, 3) + 4 * i, m, n)
+        v.store_n(v.data(p, 4) + 4 * i, s, n)
+        v.store_n(w, v.f32_load_n(w, n) * keep - step, n)
+
+
+@kernel("OPT_STEP_SGD", when=types_are(*["f32"] * 4))
+def opt_step_sgd_f32(p, ith, nth):
+    rate = v.ld_f32(v.data(p, 3))
+    keep = v.float32(1.0) - rate * v.ld_f32(v.data(p, 3) + 4)
+    start, stop = v.split_by(v.ne(p, 0, 0) * n_rows(p, 0), v.LANES, ith, nth)
+    for i in range(start, stop, v.LANES):
+        n, w = stop - i, v.data(p, 0) + 4 * i
+        g = v.f32_load_n(v.data(p, 2) + 4 * i, n)
+        v.store_n(w, v.f32_load_n(w, n) * keep - g * rate, n)

@@ -1,0 +1,151 @@
+"""Resizing: a few weighted pixels of the source for each pixel of the result."""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels.common import n_rows, row_at, types_are
+from ggml_py.tensor import Tensor
+
+NEAREST, BILINEAR, BICUBIC, KIND, ALIGN_CORNERS, ANTIALIAS = 0, 1, 2, 0xFF, 1 << 8, 1 << 9
+CUBIC = -0.75
+
+
+def n_taps(node: Tensor) -> int:
+    """Source pixels that one pixel of the result may need along a dimension."""
+    mode = node.param("mode")
+    if mode & ANTIALIAS:
+        shrink = max(a / b for a, b in zip(node.src[0].ne[:2], node.ne[:2], strict=True))
+        return 2 * int(max(1, shrink)) + 3
+    return {NEAREST: 1, BILINEAR: 2, BICUBIC: 4}[mode & KIND]
+
+
+def upscale_scratch(node: Tensor, nth: int) -> tuple[int, int]:
+    """Shared: for each column, then each row, its first source pixel and n_taps weights."""
+    return (node.ne[0] + node.ne[1]) * 4 * (1 + n_taps(node)), 4 * node.src[0].ne[0]
+
+
+@fn
+def near(x):
+    """Weight of a pixel at most 1 away (Keys)."""
+    return v.float32(((CUBIC + 2.0) * x - (CUBIC + 3.0)) * x * x + 1.0)
+
+
+@fn
+def far(x):
+    """Weight of a pixel 1 to 2 away."""
+    return v.float32(((CUBIC * x - 5.0 * CUBIC) * x + 8.0 * CUBIC) * x - 4.0 * CUBIC)
+
+
+@fn
+def triangle_taps(to, n, x, size, shrink):
+    """Antialiased: pixels within `shrink` of x, the nearer the heavier, weights adding up to 1."""
+    half = v.float32(0.5)
+    first = max(0, int(x + half - shrink + half))
+    last = min(size, int(x + half + shrink + half))
+    v.st_i32(to, first)
+    total = v.float32(0.0)
+    for t in range(n):
+        w = v.float32(0.0)
+        if first + t < last:
+            away = v.fabsf(v.float32(first + t) - x) / shrink
+            w = max(v.float32(1.0) - away, v.float32(0.0))
+        v.st_f32(to + 4 + 4 * t, w)
+        total += w
+    for t in range(n):
+        v.st_f32(to + 4 + 4 * t, v.ld_f32(to + 4 + 4 * t) / total)
+
+
+@fn
+def find_taps(to, n, mode, i, n_out, n_in):
+    """The source pixels of pixel i along one dimension."""
+    half = v.float32(0.5)
+    scale = v.float32(n_out) / v.float32(n_in)
+    if mode & ALIGN_CORNERS:
+        half = v.float32(0.0)
+        if n_out > 1 and n_in > 1:
+            scale = v.float32(n_out - 1) / v.float32(n_in - 1)
+    kind = mode & KIND
+    x = (v.float32(i) + half) / scale - half
+    first = int(v.floorf(x))
+    part = x - v.float32(first)
+    if kind == NEAREST:
+        v.st_i32(to, int(v.float32(i) / scale))
+        v.st_f32(to + 4, v.float32(1.0))
+    elif mode & ANTIALIAS:
+        triangle_taps(to, n, x, n_in, max(v.float32(1.0), v.float32(1.0) / scale))
+    elif kind == BILINEAR:
+        v.st_i32(to, first)
+        v.st_f32(to + 4, v.float32(1.0) - part)
+        v.st_f32(to + 8, part)
+    else:
+        v.st_i32(to, first - 1)
+        v.st_f32(to + 4, far(part + v.float32(1.0)))
+        v.st_f32(to + 8, near(part))
+        v.st_f32(to + 12, near(v.float32(1.0) - part))
+        v.st_f32(to + 16, far(v.float32(2.0) - part))
+
+
+@kernel()
+def upscale_taps(p, ith, nth):
+    n0, n, mode = v.ne(p, 0, 0), v.extra(p, 0), v.op_i32(p, 0)
+    start, stop = v.split(n0 + v.ne(p, 0, 1), ith, nth)
+    for i in range(start, stop):
+        to = v.shared(p) + i * 4 * (1 + n)
+        if i < n0:
+            find_taps(to, n, mode, i, n0, v.ne(p, 1, 0))
+        else:
+            find_taps(to, n, mode, i - n0, v.ne(p, 0, 1), v.ne(p, 1, 1))
+
+
+@fn
+def plane_of(i, n_out, n_in):
+    return int(v.float32(i) / (v.float32(n_out) / v.float32(n_in)))
+
+
+@fn
+def blend_rows(p, plane, taps, n, to):
+    """to = the weighted sum of the source rows of one row of the result."""
+    width, height, b0 = v.ne(p, 1, 0), v.ne(p, 1, 1), v.nb(p, 1, 0)
+    for i in range(0, width, v.LANES):
+        v.store_n(to + 4 * i, v.f32(0.0), width - i)
+    for t in range(n):
+        w = v.ld_f32(taps + 4 + 4 * t)
+        if w != v.float32(0.0):
+            row = plane + min(max(v.ld_i32(taps) + t, 0), height - 1) * v.nb(p, 1, 1)
+            if b0 == 4:
+                for i in range(0, width, v.LANES):
+                    y = v.f32_load_n(row + 4 * i, width - i) * w
+                    v.store_n(to + 4 * i, y + v.f32_load_n(to + 4 * i, width - i), width - i)
+            else:
+                for i in range(width):
+                    v.st_f32(to + 4 * i, v.ld_f32(to + 4 * i) + w * v.ld_f32(row + i * b0))
+
+
+@kernel(
+    "UPSCALE", when=types_are("f32", "f32"), scratch=upscale_scratch, prepare=(upscale_taps,),
+    extra=lambda node: (n_taps(node),),
+)  # fmt: skip
+def upscale_f32(p, ith, nth):
+    """For each row, rows are blended first, then columns of that."""
+    n0, n1, n2, n3 = v.ne(p, 0, 0), v.ne(p, 0, 1), v.ne(p, 0, 2), v.ne(p, 0, 3)
+    n, size, last, blended = (
+        v.extra(p, 0),
+        4 * (1 + v.extra(p, 0)),
+        v.ne(p, 1, 0) - 1,
+        v.local(p, ith),
+    )
+    start, stop = v.split(n_rows(p, 0), ith, nth)
+    for r in range(start, stop):
+        i2 = plane_of(r // n1 % n2, n2, v.ne(p, 1, 2))
+        i3 = plane_of(r // (n1 * n2), n3, v.ne(p, 1, 3))
+        plane = v.data(p, 1) + i2 * v.nb(p, 1, 2) + i3 * v.nb(p, 1, 3)
+        blend_rows(p, plane, v.shared(p) + (n0 + r % n1) * size, n, blended)
+        d = row_at(p, 0, r)
+        for i in range(n0):
+            taps = v.shared(p) + i * size
+            first, total = v.ld_i32(taps), v.float32(0.0)
+            for t in range(n):
+                at = min(max(first + t, 0), last)
+                total += v.ld_f32(taps + 4 + 4 * t) * v.ld_f32(blended + 4 * at)
+            v.st_f32(d + 4 * i, total)

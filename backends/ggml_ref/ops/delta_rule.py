@@ -1,0 +1,42 @@
+"""Reference of ggml_py/ops/delta_rule.py."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ggml_py.ops.delta_rule import REPEAT
+from ggml_py.tensor import Tensor
+from ggml_ref.ops._shapes import stretch, tile
+from ggml_ref.table import table
+from ggml_ref.values import Values, elements, load
+
+LARGEST = 1e6
+
+
+def _for_heads(node: Tensor, x: Values, n_head: int) -> Values:
+    """[B, H_k, T, S] -> [B, H, T, S]"""
+    if node.param("repeat") == REPEAT["groups"]:
+        return stretch(x, 1, n_head)
+    return tile(x, (x.shape[0], n_head, *x.shape[2:]))
+
+
+@table.step("DELTA_NET")
+def delta_net(node: Tensor) -> None:
+    q, k, v, g, beta, state = (load(t) for t in node.src[:6])
+    n_seqs, n_head, n_tokens, size = v.shape
+    q, k = (_for_heads(node, x, n_head) for x in (q, k))
+    q, beta = q / np.sqrt(size), 1 / (1 + np.exp(-beta))
+    decay = np.exp(np.minimum(g, 50))  # [B, H, S or 1, T]
+    state = state.reshape(n_seqs, n_head, size, size)  # [B, H, key, value]
+    outputs, states = np.zeros((n_seqs, n_tokens, n_head, size)), []
+    for t in range(n_tokens):
+        state = decay[..., t, None] * state
+        delta = beta[:, :, t] * (v[:, :, t] - np.einsum("bhij,bhi->bhj", state, k[:, :, t]))
+        state = state + k[:, :, t, :, None] * delta[:, :, None]
+        outputs[:, t] = np.einsum("bhij,bhi->bhj", state, q[:, :, t])
+        state = np.clip(state, -LARGEST, LARGEST)
+        states.append(state)
+    elements(node).reshape(-1)[:] = np.concatenate([outputs.reshape(-1), state.reshape(-1)])
+    if len(node.src) > 6 and n_tokens > 1:
+        kept = np.concatenate([s.reshape(-1) for s in states[:-1]])
+        elements(node.src[6]).reshape(-1)[: kept.size] = kept

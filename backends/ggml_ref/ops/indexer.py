@@ -1,0 +1,17 @@
+"""Reference of ggml_py/ops/indexer.py."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ggml_py.tensor import Tensor
+from ggml_ref.ops._shapes import tile
+from ggml_ref.table import table
+from ggml_ref.values import Values
+
+
+@table.op("LIGHTNING_INDEXER")
+def lightning_indexer(node: Tensor, q: Values, k: Values, weights: Values, mask: Values) -> Values:
+    scores = np.maximum(q @ k[:, :, 0].swapaxes(1, 2)[:, None], 0)  # [B, T, H, n_kv]
+    total = (weights[:, 0, :, None] @ scores)[:, :, 0]
+    return total + tile(mask[:, 0], total.shape)

@@ -1,0 +1,66 @@
+"""References of ggml_py/ops/linear_attention.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ggml_py.tensor import Tensor
+from ggml_ref.table import table
+from ggml_ref.values import Values
+
+Step = Callable[..., tuple[Values, Values]]
+
+
+def _scan(step: Step, state: Values, *tokens: Values) -> Values:
+    """Outputs [S * H, T], then states, flat. step(M [B, H, S, S], rows [B, H, S]...) -> o, M"""
+    n_seqs = state.shape[-2]
+    n_tokens, n_head, size = tokens[0].shape[1:]
+    rows = [x.reshape(n_seqs, n_tokens // n_seqs, n_head, size) for x in tokens]
+    state = state.reshape(n_seqs, n_head, size, size)
+    outputs = np.zeros(rows[0].shape)
+    for t in range(outputs.shape[1]):
+        outputs[:, t], state = step(state, *(x[:, t] for x in rows))
+    return np.concatenate([outputs.reshape(-1), state.reshape(-1)])
+
+
+@table.op("RWKV_WKV6")
+def rwkv_wkv6(
+    node: Tensor, k: Values, v: Values, r: Values, tf: Values, td: Values, state: Values
+) -> Values:
+    first = tf.reshape(k.shape[2:])[..., None]
+
+    def step(m: Values, k: Values, v: Values, r: Values, td: Values) -> tuple[Values, Values]:
+        kv = k[..., :, None] * v[..., None, :]
+        return np.einsum("bhi,bhij->bhj", r, first * kv + m), td[..., None] * m + kv
+
+    return _scan(step, state, k, v, r, td)
+
+
+@table.op("RWKV_WKV7")
+def rwkv_wkv7(
+    node: Tensor, r: Values, w: Values, k: Values, v: Values, a: Values, b: Values, state: Values
+) -> Values:
+    def step(
+        m: Values, r: Values, w: Values, k: Values, v: Values, a: Values, b: Values
+    ) -> tuple[Values, Values]:
+        removed = np.einsum("bhij,bhj->bhi", m, a)
+        m = m * w[..., None, :] + v[..., None] * k[..., None, :]
+        m = m + removed[..., None] * b[..., None, :]
+        return np.einsum("bhij,bhj->bhi", m, r), m
+
+    return _scan(step, state, r, w, k, v, a, b)
+
+
+@table.op("GATED_LINEAR_ATTN")
+def gated_linear_attn(
+    node: Tensor, k: Values, v: Values, q: Values, g: Values, state: Values
+) -> Values:
+    scale = node.param("scale")
+
+    def step(m: Values, k: Values, v: Values, q: Values, g: Values) -> tuple[Values, Values]:
+        m = g[..., None] * m + k[..., :, None] * v[..., None, :]
+        return scale * np.einsum("bhi,bhij->bhj", q, m), m
+
+    return _scan(step, state, k, v, q, g)

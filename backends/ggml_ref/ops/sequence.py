@@ -1,0 +1,23 @@
+"""References of ggml_py/ops/sequence.py."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ggml_py.tensor import Tensor
+from ggml_ref.table import table
+from ggml_ref.values import Values
+
+
+@table.op("ARANGE")
+def arange(node: Tensor) -> Values:
+    return node.param("start") + node.param("step") * np.arange(node.ne[0])
+
+
+@table.op("TIMESTEP_EMBEDDING")
+def timestep_embedding(node: Tensor, a: Values) -> Values:
+    half = node.param("dim") // 2
+    frequencies = node.param("max_period") ** (-np.arange(half) / max(half, 1))
+    angles = a[0, 0, 0, :, None] * frequencies
+    odd = np.zeros((a.shape[-1], node.param("dim") % 2))
+    return np.concatenate([np.cos(angles), np.sin(angles), odd], axis=1)

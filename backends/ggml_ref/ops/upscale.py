@@ -1,0 +1,61 @@
+"""Reference of ggml_py/ops/upscale.py: a resampling matrix along each dimension."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ggml_py.ops.upscale import ALIGN_CORNERS, ANTIALIAS
+from ggml_py.tensor import Tensor
+from ggml_ref.table import table
+from ggml_ref.values import Values
+
+F = np.float32  # places are computed as ggml does: at the edge between two pixels it matters
+CUBIC = -0.75
+
+
+def cubic(x: Values) -> Values:
+    """The weight of a pixel x away (Keys, a = -0.75)."""
+    x = np.abs(x)
+    near = ((CUBIC + 2) * x - (CUBIC + 3)) * x * x + 1
+    far = ((CUBIC * x - 5 * CUBIC) * x + 8 * CUBIC) * x - 4 * CUBIC
+    return np.where(x <= 1, near, np.where(x < 2, far, 0))
+
+
+def triangle(x: Values) -> Values:
+    return np.maximum(1 - np.abs(x), 0)
+
+
+def nearest(n_out: int, n_in: int, scale: np.float32) -> Values:
+    """[n_out, n_in]"""
+    return np.eye(n_in)[(np.arange(n_out, dtype=F) / scale).astype(int)]
+
+
+def matrix(n_out: int, n_in: int, mode: int) -> Values:
+    """[n_out, n_in]: how much of each pixel goes into each pixel of the result."""
+    scale, half = F(n_out) / F(n_in), F(0.5)
+    if mode & ALIGN_CORNERS:
+        half = F(0)
+        scale = F(n_out - 1) / F(n_in - 1) if n_out > 1 and n_in > 1 else scale
+    kind = mode & 0xFF
+    if kind == 0:
+        return nearest(n_out, n_in, scale)
+    x = (np.arange(n_out, dtype=F) + half) / scale - half
+    if mode & ANTIALIAS:
+        support = np.maximum(F(1), F(1) / scale)
+        weights = triangle((np.arange(n_in) - x[:, None].astype(float)) / support)
+        return weights / weights.sum(-1, keepdims=True)
+    reach = 3
+    pixels = np.arange(-reach, n_in + reach)
+    weights = (cubic if kind == 2 else triangle)(pixels - x[:, None].astype(float))
+    weights[:, reach] += weights[:, :reach].sum(-1)  # beyond the edge the edge pixel repeats
+    weights[:, -reach - 1] += weights[:, -reach:].sum(-1)
+    return weights[:, reach:-reach]
+
+
+@table.op("UPSCALE")
+def upscale(node: Tensor, a: Values) -> Values:
+    n3, n2, n1, n0 = a.shape
+    mode, (m0, m1, m2, m3) = node.param("mode"), node.ne
+    for axis, n, m in ((0, n3, m3), (1, n2, m2)):
+        a = a.take(nearest(m, n, F(m) / F(n)).argmax(-1), axis)
+    return matrix(m1, n1, mode) @ a @ matrix(m0, n0, mode).T

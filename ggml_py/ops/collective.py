@@ -1,0 +1,35 @@
+"""Ops over the parts that several devices hold of one tensor (ik_llama.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ggml_py.ops.registry import op, require, view_of
+from ggml_py.tensor import MAX_SRC, Tensor
+from ggml_py.types import BY_NAME
+
+TYPES = [BY_NAME[n] for n in ("f32", "f16", "bf16", "q8_0")]
+ADD = 2  # ggml.h:GGML_OP_ADD, the only way to reduce
+
+
+@op("REDUCE", "how:i n:i n_have:i off:i receivers:i", writes=range(MAX_SRC))
+def all_reduce(parts: Sequence[Tensor | None], receivers: Sequence[int] = ()) -> Tensor:
+    """The sum of the parts, which afterwards is in every one of them (ik_llama.cpp
+    ggml.c:ggml_reduce). None: a device without a part. Parts whose numbers are in `receivers` are
+    not added, they only get the sum. All of one type and shape. -> a view of the last part
+    """
+    have = [t for t in parts if t is not None]
+    count = f"reduce: needs 2 to {MAX_SRC} parts, got {len(have)} of {len(parts)}"
+    require(len(have) >= 2 and len(parts) <= MAX_SRC, count, *have)
+    alike = all(t.type is have[0].type and t.ne == have[0].ne for t in have)
+    require(alike, "reduce: all parts must have one type and shape", *have)
+    known = have[0].type in TYPES and all(t.is_contiguous() for t in have)
+    require(known, "reduce: parts must be contiguous f32, f16, bf16 or q8_0", *have)
+    inside = all(0 <= i < len(parts) and parts[i] is not None for i in receivers)
+    require(
+        inside and len(set(receivers)) < len(have),
+        f"reduce: receivers {list(receivers)} must be some of the parts, not all",
+        *have,
+    )
+    params = (ADD, len(parts), len(have), 0, sum(1 << i for i in set(receivers)))
+    return view_of("REDUCE", have[-1], *parts, params=params)

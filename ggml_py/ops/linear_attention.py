@@ -1,0 +1,79 @@
+"""Linear attention with a matrix per head as state: RWKV 6 and 7, gated linear attention."""
+
+from __future__ import annotations
+
+from ggml_py.ops.registry import node, op, require
+from ggml_py.tensor import Tensor
+from ggml_py.types import F32
+
+
+def _recurrence(
+    name: str, tokens: tuple[Tensor, ...], *src: Tensor, params: tuple[float, ...] = ()
+) -> Tensor:
+    """The node: `tokens` are all [S, H, T], the last source is the state."""
+    size, n_head, n_tokens, batch = tokens[0].ne
+    state = src[-1]
+    n_seqs = state.ne[1]
+    label = name.lower()
+    require(
+        all(t.type is F32 and t.is_contiguous() for t in src),
+        f"{label}: all sources must be contiguous f32",
+        *src,
+    )
+    require(
+        batch == 1 and all(t.ne == tokens[0].ne for t in tokens),
+        f"{label}: what is given for each token must be [S, H, T]",
+        *tokens,
+    )
+    require(
+        n_seqs > 0 and n_tokens % n_seqs == 0,
+        f"{label}: the {n_tokens} tokens must be shared equally by the {n_seqs} sequences",
+        state,
+    )
+    require(
+        state.n_elements == size * size * n_head * n_seqs,
+        f"{label}: the state must be [S * S * H, n_seqs]",
+        state,
+    )
+    ne = (size * n_head, n_tokens + size * n_seqs)
+    return node(name, F32, ne, *src, params=params)
+
+
+@op("RWKV_WKV6")
+def rwkv_wkv6(k: Tensor, v: Tensor, r: Tensor, tf: Tensor, td: Tensor, state: Tensor) -> Tensor:
+    """The time mixing of RWKV-6 (ggml.c:ggml_rwkv_wkv6, arXiv 2404.05892).
+
+    k, v, r, td [S, H, T], tf [S, H], state [S * S * H, n_seqs]; sequences have T / n_seqs tokens
+    -> [S * H, T + S * n_seqs]: outputs [S, H, T], then the states [S, S, H, n_seqs], value index
+    fast. Per token: o = r (tf * k v^T + M); M = td * M + k v^T.
+    """
+    require(tf.n_elements == k.ne[0] * k.ne[1], "rwkv_wkv6: tf must be [S, H]", tf, k)
+    return _recurrence("RWKV_WKV6", (k, v, r, td), k, v, r, tf, td, state)
+
+
+@op("RWKV_WKV7")
+def rwkv_wkv7(
+    r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor
+) -> Tensor:
+    """The time mixing of RWKV-7 (ggml.c:ggml_rwkv_wkv7, arXiv 2503.14456).
+
+    r, w, k, v, a, b [S, H, T], state [S * S * H, n_seqs]; sequences have T / n_seqs tokens
+    -> [S * H, T + S * n_seqs]: outputs [S, H, T], then the states [S, S, H, n_seqs], key index
+    fast. Per token: M[i] = w * M[i] + v[i] k + <a, M[i]> b; o[i] = <M[i], r>.
+    """
+    rows = (k, r, w, v, a, b)
+    return _recurrence("RWKV_WKV7", rows, r, w, k, v, a, b, state)
+
+
+@op("GATED_LINEAR_ATTN", "scale:f")
+def gated_linear_attn(
+    k: Tensor, v: Tensor, q: Tensor, g: Tensor, state: Tensor, scale: float
+) -> Tensor:
+    """Gated linear attention (ggml.c:ggml_gated_linear_attn, arXiv 2312.06635).
+
+    k, v, q, g [S, H, T], state [S * S * H, n_seqs]; sequences have T / n_seqs tokens
+    -> [S * H, T + S * n_seqs]: outputs [S, H, T], then the states [S, S, H, n_seqs], value index
+    fast. Per token: M = g * M + k v^T; o = scale * q M.
+    """
+    rows = (k, v, q, g)
+    return _recurrence("GATED_LINEAR_ATTN", rows, *rows, state, params=(scale,))

@@ -1,0 +1,138 @@
+"""Sequences side by side on the CPU: what one gets does not depend on the others, on how its tokens
+are cut into batches, or on what a slot held before.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import llama_py
+from ggml_py.backend import set_tensor
+from llama_py.batch import Batch
+from llama_py.context import Context
+from llama_py.memory import HybridMemory, RecurrentMemory
+from llama_py.models._base import Model
+from tests.graph_models import DATA, recorded
+from tests.live_models import model_of, nmse, tokens, weights
+
+NAMES = sorted(path.name.removesuffix(".model.json.gz") for path in DATA.glob("*.model.json.gz"))
+LENGTHS = [1, 15, 16, 17, 63, 64, 65, 128, 150]
+IDS = tokens(LENGTHS[-1])
+# NMSE of logits: with F32 caches, with F16 ones, and what is more in models that magnify roundings.
+CLOSE, CLOSE_F16 = 1e-11, 1e-7
+LOOSER = {"kimi-k3-moe": 1e-10, "mamba-dense": 1e-10}
+LOOSER_F16 = {"kimi-k3-moe": 1e-5, "kimi-linear-moe": 1e-6, "deepseek2-moe": 1e-6}
+EXACT: dict[str, Any] = {"type_k": "f32", "type_v": "f32", "flash_attn": "off"}
+N_SEQS = 8
+
+
+@cache
+def gentle(name: str) -> Model:
+    """A live model without the sharp attention that makes more of every rounding."""
+    metadata, shapes = recorded(name)
+    arrays = weights(shapes)
+    for key, array in arrays.items():
+        if "attn" in key and "norm" not in key and array.shape[-2] > 1:
+            array /= 3
+    return model_of(metadata, arrays, "cpu")
+
+
+def context(name: str, **options: Any) -> Context:
+    return Context(gentle(name), **{"n_ctx": 256, "n_ubatch": 256, **options})
+
+
+def interleaved(name: str, **options: Any) -> NDArray[np.float32]:
+    """Logits of IDS as sequence 1 of four, in pieces of all of them; the others are shorter."""
+    ctx = context(name, **{**options, "n_ctx": 1024, "n_seq_max": 4})
+    seqs = {0: tokens(140, seed=5), 1: IDS, 2: tokens(70, seed=6), 3: tokens(101, seed=7)}
+    rows = []
+    for start in range(0, len(IDS), 50):
+        parts = {s: ids[start : start + 50] for s, ids in seqs.items()}
+        turns = [(s, part[i]) for i in range(50) for s, part in parts.items() if i < len(part)]
+        batch = Batch([t for _, t in turns], seq_ids=[(s,) for s, _ in turns])
+        found = ctx.decode(batch, logits="all")
+        rows.append(found[[i for i, (s, _) in enumerate(turns) if s == 1]])
+    return np.concatenate(rows)
+
+
+def check(name: str, close: float, options: dict[str, Any], ubatches: list[int]) -> None:
+    one = context(name, **options)
+    whole = one.decode(IDS, logits="all")
+    for n in LENGTHS[:-1]:
+        one.clear()
+        assert nmse(whole[:n], one.decode(IDS[:n], logits="all")) <= close, f"{n} tokens"
+    for n_ubatch in ubatches:
+        found = context(name, **{**options, "n_ubatch": n_ubatch}).decode(IDS, logits="all")
+        assert nmse(whole, found) <= close, f"ubatches of {n_ubatch}"
+    assert nmse(whole, interleaved(name, **options)) <= close, "interleaved"
+    one.clear()
+    single = np.concatenate([one.decode([token]) for token in IDS])
+    assert nmse(whole, single) <= close, "token by token"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_depends_on_how_tokens_are_fed(name: str) -> None:
+    check(name, LOOSER.get(name, CLOSE), EXACT, [1, 7, 16, 64])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nor_with_caches_that_round(name: str) -> None:
+    check(name, LOOSER_F16.get(name, CLOSE_F16), {}, [7, 64])
+
+
+def answers(ctx: Context, prompt: list[int], n: int) -> set[tuple[int, ...]]:
+    """The different greedy continuations of a prompt, decoded N_SEQS times side by side."""
+    seqs = range(N_SEQS)
+    seq_ids = [(s,) for s in seqs for _ in prompt]
+    last = [i % len(prompt) == len(prompt) - 1 for i in range(len(seq_ids))]
+    logits = ctx.decode(Batch(prompt * N_SEQS, seq_ids=seq_ids, outputs=last))
+    found = []
+    for _ in range(n):
+        found.append([int(row.argmax()) for row in logits])
+        batch = Batch(found[-1], seq_ids=[(s,) for s in seqs], outputs=[True] * N_SEQS)
+        logits = ctx.decode(batch)
+    return set(zip(*found, strict=True))
+
+
+def spoil(ctx: Context) -> None:
+    """Free all slots, whose recurrent states are then NaN."""
+    mem = ctx.memory
+    recr = mem.recr if isinstance(mem, HybridMemory) else mem
+    if isinstance(recr, RecurrentMemory):
+        for t in recr.tensors():
+            set_tensor(t, np.full(t.ne[::-1], np.nan, np.float32))
+    for s in range(N_SEQS):
+        assert mem.seq_rm(s)
+
+
+def check_parallel(ctx: Context, prompt: list[int], n: int) -> None:
+    (first,) = answers(ctx, prompt, n)
+    spoil(ctx)
+    (again,) = answers(ctx, prompt, n)
+    assert again == first
+    spoil(ctx)
+    ctx.decode(Batch(prompt[:3] * 2, seq_ids=[(s,) for s in (5, 2) for _ in range(3)]))
+    for s in (5, 2):
+        assert ctx.memory.seq_rm(s)
+    assert answers(ctx, prompt, n) == {first}
+
+
+@pytest.mark.parametrize("delta_net", ["fused", "chunked"])
+def test_eight_identical_prompts_have_one_answer(delta_net: str) -> None:
+    model = llama_py.load(str(resources.files("llama_py.data") / "demo.gguf"))
+    ctx = model.context(N_SEQS * 256, n_seq_max=N_SEQS, delta_net=delta_net)
+    prompt = model.tokenizer.tokenize("First Citizen:\nBefore we proceed any further, hear me")
+    check_parallel(ctx, prompt, 24)
+    (found,) = answers(model.context(N_SEQS * 256, n_seq_max=N_SEQS), prompt, 24)
+    assert len(set(found)) > 5
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_eight_identical_prompts_of_every_architecture(name: str) -> None:
+    check_parallel(context(name, n_ctx=N_SEQS * 256, n_seq_max=N_SEQS), IDS[:19], 5)

@@ -1,0 +1,236 @@
+"""Cases of ggml_py/ops/conv.py.
+
+llama.cpp crosses every stride with every padding and dilation (2051 cases of IM2COL_3D, 3144 of
+CONV_2D). Here each value meets each other value of at least one other parameter.
+"""
+
+from __future__ import annotations
+
+from ggml_py import ops
+from ggml_py.tensor import Tensor
+from ggml_py.types import BY_NAME, F16, F32, GGMLType
+from llama_py_tools.test_backend_ops.case import Leaves, case
+
+Shape = tuple[int, ...]
+BF16 = BY_NAME["bf16"]
+UNITS: Shape = (1, 1, 1, 1, 1, 1)
+# s0 s1 p0 p1 d0 d1
+PLANES: list[Shape] = [
+    (s0, s1, p0, p1, d0, d1)
+    for s0, s1 in ((1, 3), (3, 1), (3, 3)) for p0, p1 in ((0, 3), (3, 0), (3, 3))
+    for d0, d1 in ((1, 3), (3, 1), (1, 1))
+]  # fmt: skip
+
+
+def _part(new: Leaves, ne: Shape, type: GGMLType, apart: bool) -> Tensor:
+    """Channels and batches are apart: what ggml's IM2COL honours."""
+    if not apart:
+        return new(ne, type)
+    parent = new((ne[0], ne[1], ne[2] + 1, ne[3] + 1), type)
+    return ops.view_4d(parent, *ne, *parent.nb[1:], 0)
+
+
+@case("IM2COL", type_input=[F32], type_kernel=[F32, F16], dst_type=[F32, F16],
+      ne_input=[(10, 10, 3, 1)], ne_kernel=[(3, 3, 3, 1)], p=[UNITS], is_2D=[True])  # fmt: skip
+@case("IM2COL", type_input=[F16], type_kernel=[F16], dst_type=[F16, F32],
+      ne_input=[(10, 10, 3, 2)], ne_kernel=[(3, 3, 3, 1)], p=[UNITS], is_2D=[True])  # fmt: skip
+@case("IM2COL", type_input=[F32], type_kernel=[F32], dst_type=[F32], ne_input=[(20, 20, 2, 2)],
+      ne_kernel=[(3, 3, 2, 2)], p=[UNITS, *PLANES], is_2D=[True], apart=[False, True])  # fmt: skip
+@case("IM2COL", type_input=[F32], type_kernel=[F32], dst_type=[F32], ne_input=[(20, 2, 2, 1)],
+      ne_kernel=[(3, 2, 2, 1)], is_2D=[False],
+      p=[(s, 0, p, 0, d, 0) for s in (1, 3) for p in (0, 3) for d in (1, 3)])  # fmt: skip
+@case("IM2COL", type_input=[F32], type_kernel=[F16], dst_type=[F32, F16],
+      ne_input=[(3000, 128, 1, 1)], ne_kernel=[(3, 128, 1280, 1)], p=[(1, 0, 1, 0, 1, 0)],
+      is_2D=[False])  # fmt: skip
+@case("IM2COL", type_input=[F32], type_kernel=[F16], dst_type=[F16], p=[UNITS], is_2D=[True],
+      ne_input=[(12, 12, 2, 32), (12, 12, 2, 1024)], ne_kernel=[(3, 3, 2, 32)])  # fmt: skip
+@case("IM2COL", type_input=[F32], type_kernel=[F16], dst_type=[F16], ne_input=[(5, 5, 1, 32)],
+      ne_kernel=[(3, 4, 1, 32)], p=[(1, 1, 0, 0, 1, 1)], is_2D=[True])  # fmt: skip
+@case("IM2COL", type_input=[F32], type_kernel=[F32], dst_type=[F32], ne_input=[(2, 2, 1536, 29)],
+      ne_kernel=[(2, 2, 1536, 4096)], p=[(1, 1, 0, 0, 1, 1)], is_2D=[True])  # fmt: skip
+@case("IM2COL", type_input=[F32], type_kernel=[F16], dst_type=[F16], ne_input=[(70, 68, 2, 1)],
+      ne_kernel=[(32, 33, 2, 1), (33, 34, 2, 1)], p=[UNITS], is_2D=[True])  # fmt: skip
+@case("IM2COL", perf=True, type_input=[F32], type_kernel=[F16], dst_type=[F32],
+      ne_input=[(256, 256, 256, 1)], ne_kernel=[(3, 3, 256, 1)], p=[UNITS],
+      is_2D=[True])  # fmt: skip
+def im2col(
+    new: Leaves, type_input: GGMLType, type_kernel: GGMLType, dst_type: GGMLType, ne_input: Shape,
+    ne_kernel: Shape, p: Shape, is_2D: bool, apart: bool = False,
+) -> Tensor:  # fmt: skip
+    a, b = new(ne_kernel, type_kernel), _part(new, ne_input, type_input, apart)
+    return ops.im2col(a, b, *p, is_2D, dst_type)  # type: ignore[call-arg]
+
+
+ONES = (1, 1, 1)
+
+
+@case("IM2COL_3D", type_kernel=[F32, F16], dst_type=[F32, F16], ne_input=[(10, 10, 10, 9)], IC=[3],
+      s=[ONES], p=[ONES], d=[ONES])  # fmt: skip
+@case("IM2COL_3D", type_kernel=[F32], dst_type=[F32], ne_input=[(20, 20, 10, 3)], IC=[1, 3],
+      s=[ONES, (3, 1, 1), (1, 3, 1), (1, 1, 3)], p=[(0, 3, 0), (3, 0, 3)],
+      d=[(1, 1, 3), (3, 1, 1), (1, 3, 1)], v=[False])  # fmt: skip
+@case("IM2COL_3D", type_kernel=[F32], dst_type=[F32], ne_input=[(20, 20, 10, 3)], IC=[1],
+      s=[(1, 3, 1), (3, 3, 3)], p=[(0, 3, 0), (3, 3, 3)], d=[ONES, (3, 3, 3)],
+      v=[True])  # fmt: skip
+def im2col_3d(
+    new: Leaves, type_kernel: GGMLType, dst_type: GGMLType, ne_input: Shape, IC: int,
+    s: ops.Triple, p: ops.Triple, d: ops.Triple, v: bool = False,
+) -> Tensor:  # fmt: skip
+    b = new(ne_input)
+    if v:
+        b = ops.view_4d(b, *(n - 2 for n in b.ne), *b.nb[1:], 0)  # type: ignore[call-arg]
+    return ops.im2col_3d(new((3, 3, 3, 3), type_kernel), b, IC, s, p, d, dst_type)
+
+
+def _inner_channels(t: Tensor) -> Tensor:
+    """The same tensor with dimension 2 (of an image) innermost in memory."""
+    return ops.permute(ops.cont(ops.permute(t, 1, 2, 0, 3)), 2, 0, 1, 3)
+
+
+def _inner_last(t: Tensor) -> Tensor:
+    """The same kernel with dimension 3 innermost in memory, then 2."""
+    return ops.permute(ops.cont(ops.permute(t, 2, 3, 1, 0)), 3, 2, 0, 1)
+
+
+def _flops_2d(ne_input: Shape, ne_kernel: Shape, **_: object) -> float:
+    """At stride 1 and full padding."""
+    places = ne_input[0] * ne_input[1] * ne_input[3]
+    return 2.0 * places * ne_kernel[0] * ne_kernel[1] * ne_kernel[2] * ne_kernel[3]
+
+
+SMALL = [
+    ((w, h, c, 2), (kw, kh, c, oc))
+    for w, h in ((1, 133), (141, 1), (141, 31)) for kw, kh in ((1, 3), (2, 2), (3, 1), (11, 3))
+    for c, oc in ((1, 12), (25, 1), (7, 33))
+]  # fmt: skip
+
+
+def _fits(ne_input: Shape, ne_kernel: Shape, p: Shape) -> bool:
+    return all(
+        ne_input[i] + 2 * p[2 + i] - p[4 + i] * (ne_kernel[i] - 1) - 1 > -p[i] for i in (0, 1)
+    )
+
+
+def _conv_2d(
+    new: Leaves, ne_input: Shape, ne_kernel: Shape, type_kernel: GGMLType, p: Shape, cwhn: bool,
+    kernel_offset: int = 0,
+) -> Tensor:  # fmt: skip
+    b = new(ne_input)
+    kw, kh, c, oc = ne_kernel
+    a = new((kw * kh * c * oc + kernel_offset,), type_kernel)
+    a = ops.view_4d(a, kw, kh, c, oc, *Tensor(type_kernel, ne_kernel).nb[1:],
+                    kernel_offset * type_kernel.type_size)  # fmt: skip
+    if cwhn:
+        a, b = _inner_last(a), _inner_channels(b)
+    return ops.conv_2d_direct(a, b, *p)  # type: ignore[call-arg]
+
+
+for _input, _kernel in SMALL:
+    for _p in ((1, 5, 5, 2, 2, 4), (3, 5, 5, 5, 2, 4)):
+        if _fits(_input, _kernel, _p):
+            case("CONV_2D", ne_input=[_input], ne_kernel=[_kernel], type_kernel=[F32, F16], p=[_p],
+                 cwhn=[False, True])(_conv_2d)  # fmt: skip
+for _input, _kernel, _p in (
+    ((19, 17, 8, 2), (3, 3, 8, 65), UNITS), ((19, 17, 16, 3), (3, 3, 16, 33), (2, 3, 4, 2, 2, 1)),
+    ((13, 11, 16, 3), (1, 1, 16, 33), (1, 1, 0, 0, 1, 1)), ((64, 64, 48, 1), (3, 3, 48, 96), UNITS),
+):  # fmt: skip
+    case("CONV_2D", ne_input=[_input], ne_kernel=[_kernel], type_kernel=[F32, F16, BF16], p=[_p],
+         cwhn=[False, True])(_conv_2d)  # fmt: skip
+case("CONV_2D", ne_input=[(19, 17, 8, 2)], ne_kernel=[(3, 3, 8, 17)], type_kernel=[F32, F16],
+     p=[UNITS], cwhn=[False], kernel_offset=[1])(_conv_2d)  # fmt: skip
+case("CONV_2D", perf=True, flops=_flops_2d, ne_input=[(256, 256, 192, 1)],
+     ne_kernel=[(3, 3, 192, 96)], type_kernel=[F32, F16], p=[UNITS],
+     cwhn=[False, True])(_conv_2d)  # fmt: skip
+
+
+@case("CONV_2D_DW", ne_input=[(17, 34, 9, 1)], ne_kernel=[(3, 3, 1, 9)], type_kernel=[F32, F16],
+      stride=[1], padding=[0], dilation=[1], cwhn=[False, True])  # fmt: skip
+@case("CONV_2D_DW", ne_input=[(32, 8, 64, 1)], ne_kernel=[(3, 3, 1, 64)], type_kernel=[F32, F16],
+      stride=[2], padding=[1], dilation=[1], cwhn=[False, True])  # fmt: skip
+@case("CONV_2D_DW", ne_input=[(33, 12, 35, 3)], ne_kernel=[(5, 2, 1, 35)], type_kernel=[F32, F16],
+      stride=[1, 3], padding=[0, 4], dilation=[1, 2], cwhn=[False, True])  # fmt: skip
+@case("CONV_2D_DW", perf=True, ne_input=[(112, 112, 32, 1)], ne_kernel=[(3, 3, 1, 32)],
+      type_kernel=[F32], stride=[1], padding=[1], dilation=[1], cwhn=[False, True])  # fmt: skip
+def conv_2d_dw(
+    new: Leaves, ne_input: Shape, ne_kernel: Shape, type_kernel: GGMLType, stride: int,
+    padding: int, dilation: int, cwhn: bool,
+) -> Tensor:  # fmt: skip
+    a, b = new(ne_kernel, type_kernel), new(ne_input)
+    if cwhn:
+        a, b = _inner_last(a), _inner_channels(b)
+    return ops.conv_2d_dw_direct(a, b, stride, stride, padding, padding, dilation, dilation)
+
+
+@case("CONV_2D_DW", ne_input=[(17, 9, 5, 2)], type_kernel=[F32, F16], v=["image", "kernel"])
+def conv_2d_dw_strided(new: Leaves, ne_input: Shape, type_kernel: GGMLType, v: str) -> Tensor:
+    """Only one of the two has its channels inside, or planes are apart."""
+    a = new((3, 3, 1, ne_input[2]), type_kernel)
+    if v == "kernel":
+        a, b = _inner_last(a), new.part(ne_input)
+    else:
+        b = _inner_channels(new(ne_input))
+    return ops.conv_2d_dw_direct(a, b, 1, 2, 1, 1, 1, 1)
+
+
+@case("CONV_3D", N=[1, 2], IC=[1, 3], OC=[1, 4], size=[(20, 12, 8)], kernel=[(3, 3, 3)], s=[ONES],
+      p=[(0, 0, 0), ONES], d=[ONES, (2, 2, 2)], type_kernel=[F32, F16])  # fmt: skip
+@case("CONV_3D", N=[1, 2], IC=[1, 3], OC=[4], size=[(20, 12, 8)], kernel=[(3, 3, 3), (5, 1, 3)],
+      s=[(2, 2, 2), (2, 1, 1)], p=[(2, 0, 1)], d=[(1, 1, 2)], type_kernel=[F32, F16])  # fmt: skip
+@case("CONV_3D", N=[1], IC=[4], OC=[8], size=[(8, 8, 8)], kernel=[(1, 1, 1)], s=[ONES],
+      p=[(0, 0, 0)], d=[ONES], type_kernel=[F32, F16])  # fmt: skip
+@case("CONV_3D", N=[2], IC=[8], OC=[65], size=[(9, 11, 5)], kernel=[(3, 3, 3)], s=[ONES],
+      p=[ONES], d=[ONES], type_kernel=[F32, F16, BF16], kernel_offset=[0, 1])  # fmt: skip
+@case("CONV_3D", N=[2], IC=[5], OC=[17], size=[(13, 9, 7)], kernel=[(4, 3, 2)], s=[(2, 1, 3)],
+      p=[(3, 2, 2)], d=[(2, 1, 2)], type_kernel=[F32, F16])  # fmt: skip
+@case("CONV_3D", N=[3], IC=[16], OC=[33], size=[(9, 7, 3)], kernel=[(1, 1, 1), (1, 1, 3)],
+      s=[(1, 1, 2)], p=[(0, 0, 2)], d=[(1, 1, 2)], type_kernel=[F32, F16])  # fmt: skip
+@case("CONV_3D", N=[2], IC=[3], OC=[7], size=[(1, 2, 1)], kernel=[(1, 1, 1)], s=[ONES],
+      p=[(3, 4, 2)], d=[ONES], type_kernel=[F32, F16])  # fmt: skip
+def conv_3d(
+    new: Leaves, N: int, IC: int, OC: int, size: ops.Triple, kernel: ops.Triple, s: ops.Triple,
+    p: ops.Triple, d: ops.Triple, type_kernel: GGMLType, kernel_offset: int = 0,
+) -> Tensor:  # fmt: skip
+    ne = (*kernel, IC * OC)
+    a = new((ne[0] * ne[1] * ne[2] * ne[3] + kernel_offset,), type_kernel)
+    a = ops.view_4d(a, *ne, *Tensor(type_kernel, ne).nb[1:], kernel_offset * type_kernel.type_size)
+    return ops.conv_3d_direct(a, new((*size, IC * N)), s, p, d, IC, N, OC)
+
+
+# The forms through IM2COL and MUL_MAT: whole graphs, so that views between the two are tried.
+
+
+@case("CONV_1D", max_nmse=5e-4, ne_input=[(97, 33, 3)], ne_kernel=[(5, 33, 17)],
+      type_kernel=[F32, F16], p=[(1, 0, 1), (2, 2, 2)])  # fmt: skip
+def conv_1d(
+    new: Leaves, ne_input: Shape, ne_kernel: Shape, type_kernel: GGMLType, p: ops.Triple
+) -> Tensor:
+    return ops.conv_1d(new(ne_kernel, type_kernel), new(ne_input), *p)
+
+
+@case("CONV_1D_DW", max_nmse=5e-4, ne_input=[(64, 16)], ne_kernel=[(3, 1, 16)],
+      type_kernel=[F32, F16, BF16], p=[(1, 0, 1)])  # fmt: skip
+@case("CONV_1D_DW", max_nmse=5e-4, ne_input=[(64, 16)], ne_kernel=[(7, 1, 16)],
+      type_kernel=[F32, F16, BF16], p=[(1, 3, 1)])  # fmt: skip
+@case("CONV_1D_DW", max_nmse=5e-4, ne_input=[(97, 33)], ne_kernel=[(5, 1, 33)],
+      type_kernel=[F32, F16, BF16], p=[(2, 2, 2)])  # fmt: skip
+def conv_1d_dw(
+    new: Leaves, ne_input: Shape, ne_kernel: Shape, type_kernel: GGMLType, p: ops.Triple
+) -> Tensor:
+    return ops.conv_1d_dw(new(ne_kernel, type_kernel), new(ne_input), *p)
+
+
+@case("CONV_2D_COLUMNS", max_nmse=5e-4, ne_input=[(19, 17, 8, 2)], ne_kernel=[(3, 2, 8, 33)],
+      type_kernel=[F32, F16], dw=[False])  # fmt: skip
+@case("CONV_2D_COLUMNS", max_nmse=5e-4, ne_input=[(19, 17, 8, 2)], ne_kernel=[(3, 2, 1, 8)],
+      type_kernel=[F32, F16], dw=[True])  # fmt: skip
+def conv_2d_columns(
+    new: Leaves, ne_input: Shape, ne_kernel: Shape, type_kernel: GGMLType, dw: bool
+) -> Tensor:
+    conv = ops.conv_2d_dw if dw else ops.conv_2d
+    return conv(new(ne_kernel, type_kernel), new(ne_input), 1, 2, 1, 0, 2, 1)
+
+
+@case("CONV_3D_COLUMNS", max_nmse=5e-4, IC=[3], OC=[5], N=[2], type_kernel=[F32, F16])
+def conv_3d_columns(new: Leaves, IC: int, OC: int, N: int, type_kernel: GGMLType) -> Tensor:
+    a, b = new((3, 2, 3, IC * OC), type_kernel), new((9, 11, 7, IC * N))
+    return ops.conv_3d(a, b, IC, (1, 2, 1), ONES, (2, 1, 1))

@@ -1,0 +1,29 @@
+"""Cases of ggml_py/ops/hyper_connections.py."""
+
+from __future__ import annotations
+
+from ggml_py import ops
+from ggml_py.ops.hyper_connections import MIXES, STREAMS
+from ggml_py.tensor import Tensor
+from llama_py_tools.test_backend_ops.case import Leaves, case
+
+
+@case("DSV4_HC_COMB", n_tokens=[1, 17, 257], n_iter=[1, 4, 8, 20])
+@case("DSV4_HC_COMB", n_tokens=[0, 512, 2048], n_iter=[20])
+@case("DSV4_HC_COMB", n_tokens=[5], n_iter=[3], v=[True])
+def dsv4_hc_comb(new: Leaves, n_tokens: int, n_iter: int, v: bool = False) -> Tensor:
+    mixes = (new.part if v else new)((MIXES, n_tokens))
+    return ops.dsv4_hc_comb(mixes, new((3,)), new((MIXES,)), 1e-6, n_iter)
+
+
+@case("DSV4_HC_POST", n_embd=[1, 31, 128], n_tokens=[1, 17, 257], identity=[False, True])
+@case("DSV4_HC_POST", n_embd=[2560, 4096], n_tokens=[21], identity=[False, True])
+@case("DSV4_HC_POST", n_embd=[31], n_tokens=[17], identity=[False, True], v=[True])
+@case("DSV4_HC_POST", n_embd=[31], n_tokens=[17], identity=[False], hc=[1, 2, 7])
+def dsv4_hc_post(
+    new: Leaves, n_embd: int, n_tokens: int, identity: bool, v: bool = False, hc: int = STREAMS
+) -> Tensor:
+    make = new.part if v else new
+    x, residual = make((n_embd, n_tokens)), make((n_embd, hc, n_tokens))
+    comb = None if identity else make((hc, hc, n_tokens))
+    return ops.dsv4_hc_post(x, residual, make((hc, n_tokens)), comb)
