@@ -19,6 +19,7 @@ class OpSpec:
     layout      how they are packed into ggml's 64 bytes of op_params
     inplace     the result may take over the bytes of a dying source of equal layout
     view        the result is only another look at its source: nothing is computed
+    at_weights  it is to run where its weight is; False where that one is too small to decide
     """
 
     name: str
@@ -27,6 +28,7 @@ class OpSpec:
     layout: struct.Struct
     inplace: bool
     view: bool
+    at_weights: bool = True
 
     def pack(self, params: tuple[Any, ...]) -> bytes:
         return self.layout.pack(*params).ljust(OP_PARAMS_SIZE, b"\0")
@@ -36,8 +38,9 @@ OPS: dict[str, OpSpec] = {}
 
 
 def op(
-    name: str, params: str = "", *, inplace: bool = False, view: bool = False
-) -> Callable[[Builder], Builder]:
+    name: str, params: str = "", *, inplace: bool = False, view: bool = False,
+    at_weights: bool = True,
+) -> Callable[[Builder], Builder]:  # fmt: skip
     """Declare an op. `params` lists fields as `name:code` with struct codes (`i` int32, `f`
     float32, `q` int64), `4x` for an unused word: `op("SCALE", "scale:f bias:f")`.
     """
@@ -49,7 +52,7 @@ def op(
         if name in OPS:
             where = f"{OPS[name].builder.__module__} and {builder.__module__}"
             raise ValueError(f"op {name} is declared twice: {where}")
-        OPS[name] = OpSpec(name, builder, fields, layout, inplace, view)
+        OPS[name] = OpSpec(name, builder, fields, layout, inplace, view, at_weights)
         return builder
 
     return register

@@ -171,3 +171,20 @@ def test_there_must_be_something_to_run(model: str, capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit):
         debug.main(["--tensor-filter", "("])
     assert "no regular expression" in capsys.readouterr().err
+
+
+def test_several_devices_and_the_check(model: str, tmp_path: Path) -> None:
+    file = tmp_path / "logits.npy"
+    done = run(
+        "llama-py-debug", "-v", "-m", model, "--tokens", TOKENS, "--save-logits", str(file),
+        "-dev", "ref,cpu", "-ngl", "2", "-ot", "ffn_down=cpu", "-nkvo", "--check", "ref",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "load_tensors: offloaded 2/3 layers to GPU" in done.stderr
+    assert "cpu compute buffer size" in done.stderr
+    np.testing.assert_allclose(np.load(file), expected_logits(model, 0)[-1:], atol=2e-3)
+
+
+def test_a_device_that_is_not_in_use_is_told(model: str) -> None:
+    done = run("llama-py-debug", "-m", model, "--tokens", "1", "-ot", "exps=vulkan0")
+    assert "exps=vulkan0: expected REGEX=DEVICE with a device in use: cpu" in done.stderr
