@@ -16,7 +16,9 @@ from itertools import accumulate
 from ggml_py.backend import Device
 from ggml_py.errors import BackendError
 from ggml_py.ops import get_rows, mul_mat, mul_mat_id
+from ggml_py.registry import backend_names
 from ggml_py.registry import device as find_device
+from ggml_py.registry import devices as find_devices
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I32
 
@@ -30,9 +32,12 @@ Override = tuple[re.Pattern[str], Device]
 def devices_in_use(wanted: str | Device | Sequence[str | Device]) -> tuple[Device, ...]:
     """Devices by name, or as they are; `cpu` is added behind a GPU, which needs a host.
 
-    Raises BackendError for an unknown name, or one that is there twice.
+    `auto` is every GPU there is, and the CPU. Raises BackendError for an unknown name, or one that
+    is there twice.
     """
     several = wanted if isinstance(wanted, (list, tuple)) else (wanted,)
+    if several in (("auto",), ["auto"]):
+        several = (*_gpus(), "cpu")
     found = [find_device(d) if isinstance(d, str) else d for d in several]
     if not found:
         raise BackendError("no device was given; name at least one, such as cpu")
@@ -42,6 +47,19 @@ def devices_in_use(wanted: str | Device | Sequence[str | Device]) -> tuple[Devic
     if len(set(names)) < len(names):
         raise BackendError(f"a device is given twice: {', '.join(names)}")
     return tuple(found)
+
+
+def _gpus() -> list[Device]:
+    """The GPUs of all installed backends; one that does not load is told and left out."""
+    return [d for name in backend_names() for d in _loaded(name) if d.kind == "gpu"]
+
+
+def _loaded(backend: str) -> Sequence[Device]:
+    try:
+        return find_devices(backend)
+    except BackendError as e:
+        log.warning("%s", e)
+        return ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import pytest
 from ggml_py.errors import BackendError
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F32
+from llama_py import placement
 from llama_py.context import Context
 from llama_py.placement import Placement, devices_in_use, overrides
 from tests.devices import TestDevice
@@ -19,8 +20,8 @@ from tests.live_models import model_of, weights
 A, B, HOST = TestDevice("a"), TestDevice("b"), TestDevice("host")
 
 
-def names(placement: Placement, n_layer: int = 4) -> str:
-    return " ".join(d.name for d in placement.layers(n_layer))
+def names(place: Placement, n_layer: int = 4) -> str:
+    return " ".join(d.name for d in place.layers(n_layer))
 
 
 @pytest.mark.parametrize(
@@ -57,9 +58,9 @@ def test_one_device_has_everything() -> None:
 
 
 def home(name: str, *uses: str, type: str = "f32", **options: Any) -> str:
-    placement = Placement((A, B, HOST), tensor_split=(1, 1), **options)
+    place = Placement((A, B, HOST), tensor_split=(1, 1), **options)
     t = Tensor(BY_NAME[type], (256, 8, 2), name=name)
-    return placement.device_of(placement.layers(4))(t, uses or ("MUL_MAT",)).name
+    return place.device_of(place.layers(4))(t, uses or ("MUL_MAT",)).name
 
 
 def test_weights_go_with_their_layer() -> None:
@@ -96,8 +97,8 @@ def test_a_weight_that_the_device_cannot_use_stays_on_the_host(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     picky = TestDevice("picky", "MUL_MAT")
-    placement = Placement((picky, HOST))
-    choose = placement.device_of(placement.layers(1))
+    place = Placement((picky, HOST))
+    choose = place.device_of(place.layers(1))
     t = Tensor(F32, (4, 4), name="blk.0.attn_q.weight")
     with caplog.at_level(logging.INFO, "llama_py"):
         assert choose(t, ("MUL_MAT",)) is HOST
@@ -115,6 +116,25 @@ def test_devices_by_name() -> None:
         devices_in_use(["ref", "ref"])
     with pytest.raises(BackendError, match="no device was given"):
         devices_in_use([])
+
+
+def test_auto_is_what_loads_and_else_the_cpu(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    gpu = TestDevice("g")
+    gpu.kind = "gpu"
+
+    def find(backend: str) -> tuple[TestDevice, ...]:
+        if backend == "broken":
+            raise BackendError("backend 'broken' failed to load: no ICD")
+        return (gpu,) if backend == "good" else (A,)
+
+    monkeypatch.setattr(placement, "backend_names", lambda: ["broken", "good", "other"])
+    monkeypatch.setattr(placement, "find_devices", find)
+    assert [d.name for d in devices_in_use("auto")] == ["g", "cpu"]
+    assert caplog.messages == ["backend 'broken' failed to load: no ICD"]
+    monkeypatch.setattr(placement, "backend_names", lambda: ["other"])
+    assert [d.name for d in devices_in_use(["auto"])] == ["cpu"]
 
 
 def test_a_tied_head_has_bytes_of_its_own_on_another_device() -> None:

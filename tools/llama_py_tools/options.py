@@ -99,8 +99,8 @@ class DeviceOptions:
     """Where the model runs."""
 
     device: str = option(
-        "cpu", "-dev --device", "devices to run on, the last of several being the host (see"
-        " --list-devices)", metavar="NAME,...",
+        "cpu", "-dev --device", "devices to run on, the last of several being the host; auto:"
+        " every GPU (see --list-devices)", metavar="NAME,...",
     )  # fmt: skip
     threads: int = option(0, "-t --threads", "threads (0: one per core)")
     n_gpu_layers: int = option(

@@ -114,9 +114,10 @@ def open_model(args: argparse.Namespace, device: str = "") -> Model:
 def load(path: str, device: str, threads: int, repack: bool, **options: Any) -> Model:
     """A model, or the demo model, on devices that are first set up. Only a CPU can repack.
 
-    options are those of `llama_py.Model`.
+    options are those of `llama_py.Model`. With `auto`, a GPU that fails leaves it to the CPU.
     """
     import llama_py
+    from ggml_py.errors import AllocError, BackendError
     from llama_py.placement import devices_in_use
 
     devices = devices_in_use([name.lower() for name in re.split("[,/]", device)])
@@ -127,7 +128,13 @@ def load(path: str, device: str, threads: int, repack: bool, **options: Any) -> 
             d.set_threads(threads)
     if len(devices) == 1 and options.get("n_gpu_layers", -1) > 0:
         tell(f"warning: -ngl has no effect on device {device}")
-    return llama_py.load(path or demo_model(), devices, progress=Progress("loading"), **options)
+    try:
+        return llama_py.load(path or demo_model(), devices, progress=Progress("loading"), **options)
+    except (AllocError, BackendError) as e:
+        if device.lower() != "auto" or len(devices) == 1:
+            raise
+        tell(f"warning: {e}; running on the CPU instead")
+        return load(path, "cpu", threads, repack)
 
 
 def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context:
