@@ -91,7 +91,7 @@ class _Planner:
 
     def run(self) -> MemoryPlan:
         for leaf in self.graph.leafs:
-            self.place(leaf)
+            self.place(leaf, owned=False)  # keep their bytes: a reused graph sets them again
         for node in self.graph.nodes:
             if node.view_src is not None:
                 self.use(node.view_src).views += 1
@@ -99,18 +99,18 @@ class _Planner:
                 if s is not None:
                     self.use(s).children += 1
         for node in self.graph.nodes:
-            self.place(node)
+            self.place(node, owned=True)
             for s in node.src:
                 if s is not None:
                     self.release(s)
         return MemoryPlan(self.placed, [a.size for a in self.arenas])
 
-    def place(self, t: Tensor) -> None:
+    def place(self, t: Tensor, owned: bool) -> None:
         u = self.use(t)
         if t.buffer is not None or t.view_src is not None or u.offset >= 0:
             return
         index = self.arena_of.get(id(t), 0)
-        u.owned = t.op != "NONE"  # graph inputs keep their bytes: a reused graph sets them again
+        u.owned = owned
         u.offset = self.inherit(t, index)
         if u.offset < 0:
             u.offset = self.arenas[index].take(t.nbytes)

@@ -20,6 +20,7 @@ class OpSpec:
     inplace     the result may take over the bytes of a dying source of equal layout
     view        the result is only another look at its source: nothing is computed
     writes      numbers of the sources that the op changes besides making its result
+    at_weights  it is to run where its weight is; False where that one is too small to decide
     """
 
     name: str
@@ -29,6 +30,7 @@ class OpSpec:
     inplace: bool
     view: bool
     writes: tuple[int, ...] = ()
+    at_weights: bool = True
 
     def pack(self, params: tuple[Any, ...]) -> bytes:
         return self.layout.pack(*params).ljust(OP_PARAMS_SIZE, b"\0")
@@ -44,6 +46,7 @@ def op(
     inplace: bool = False,
     view: bool = False,
     writes: Iterable[int] = (),
+    at_weights: bool = True,
 ) -> Callable[[Builder], Builder]:
     """Declare an op. `params` lists fields as `name:code` with struct codes (`i` int32, `f`
     float32, `q` int64), `4x` for an unused word: `op("SCALE", "scale:f bias:f")`.
@@ -56,7 +59,9 @@ def op(
         if name in OPS:
             where = f"{OPS[name].builder.__module__} and {builder.__module__}"
             raise ValueError(f"op {name} is declared twice: {where}")
-        OPS[name] = OpSpec(name, builder, fields, layout, inplace, view, tuple(writes))
+        OPS[name] = OpSpec(
+            name, builder, fields, layout, inplace, view, tuple(writes), at_weights
+        )
         return builder
 
     return register

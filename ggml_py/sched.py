@@ -1,27 +1,48 @@
 """The scheduler: which device runs which node, memory for the graph, and the frozen plan (ggml-
 backend.cpp).
 
-One device per scheduler is served here; every node must be runnable on it, and a refusal says why.
+With one device nothing is assigned or copied. With several, the first is preferred, and the last is
+the host, which has the inputs and runs what the others refuse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
 
 from ggml_py.alloc import MemoryPlan, plan_memory
-from ggml_py.backend import Buffer, CompileOptions, Device
+from ggml_py.assign import Assignment, Devices, is_view
+from ggml_py.backend import Buffer, CompileOptions, Device, Program
+from ggml_py.check import Checker
 from ggml_py.errors import UnsupportedOp
 from ggml_py.graph import Graph
 from ggml_py.kernels import describe
-from ggml_py.opspec import OPS
 from ggml_py.plan import Plan, Split
-from ggml_py.tensor import Tensor
+from ggml_py.split import Part, Splitter
+from ggml_py.tensor import FLAG_COMPUTE, Tensor
+
+log = logging.getLogger("llama_py")
+
+Pins = Iterable[tuple[Tensor, Device]]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A graph cut into parts, and the offsets of its tensors."""
+
+    parts: list[Part]
+    memory: MemoryPlan
+    undo: Callable[[], None]
 
 
 class Scheduler:
     """Places graphs on devices and owns their compute buffers, which grow to the largest graph.
 
-    watch  called with each node's tensor once its value is there; nodes then run one by one
+    watch     called with each node's tensor once its value is there; nodes then run one by one
+    check     compares each node with another device's result; nodes then run one by one
+    n_splits  of the graph that was planned or reserved last
     """
 
     def __init__(
@@ -29,41 +50,46 @@ class Scheduler:
         devices: list[Device],
         options: CompileOptions | None = None,
         watch: Callable[[Tensor], None] | None = None,
+        check: Checker | None = None,
     ) -> None:
         self.devices = devices
         self.options = options or CompileOptions()
         self.watch = watch
+        self.check = check
+        self.n_splits = 0
         self._buffers: list[Buffer | None] = [None] * len(devices)
+        self._told: set[tuple[str, str]] = set()
 
-    def reserve(self, graph: Graph) -> list[int]:
+    def reserve(self, graph: Graph, pins: Pins = ()) -> list[int]:
         """Make the compute buffers large enough for this graph; returns their sizes in bytes, by
-        device.
+        device. The graph stays as it is.
         """
-        memory = self._plan_memory(graph)
-        for i, size in enumerate(memory.sizes):
-            self._buffer(i, size)
+        layout = self._lay_out(graph, pins)
+        layout.undo()
+        for i, size in enumerate(layout.memory.sizes):
+            if size:
+                self._buffer(i, size)
         return self.compute_sizes()
 
     def compute_sizes(self) -> list[int]:
         return [0 if b is None else b.size for b in self._buffers]
 
-    def plan(self, graph: Graph) -> Plan:
-        """Assign, allocate and compile. UnsupportedOp tells each node no device can run."""
-        self._check(graph)
-        memory = self._plan_memory(graph)
+    def plan(self, graph: Graph, pins: Pins = ()) -> Plan:
+        """Assign, allocate and compile. UnsupportedOp tells each node no device can run.
+
+        pins  nodes that are to run on a certain device, if it can run them
+
+        With several devices, nodes come to read copies of what is on another device.
+        """
+        layout = self._lay_out(graph, pins)
+        memory = layout.memory
         for tensor, arena, offset in memory.placed:
             tensor.buffer, tensor.offset = self._buffer(arena, memory.sizes[arena]), offset
         for t in graph.nodes:
             if t.view_src is not None:
                 t.buffer, t.offset = t.view_src.buffer, t.view_src.offset + t.view_offs
-        if self.watch is None:
-            return Plan(graph, [self._split(graph.compute_nodes())])
-        return Plan(graph, [self._split([t]) for t in graph.nodes], self.watch)
-
-    def _split(self, nodes: list[Tensor]) -> Split:
-        device = self.devices[0]
-        computed = [t for t in nodes if not OPS[t.op].view]
-        return Split(device, nodes, [], device.compile(computed, self.options))
+        splits = [split for part in layout.parts for split in self._splits(part)]
+        return Plan(graph, splits, self.watch)
 
     def why_not(self, node: Tensor) -> str:
         """ "" if some device can run the node, else each device's reason."""
@@ -75,18 +101,73 @@ class Scheduler:
             reasons.append(f"{d.name}: {reason}")
         return "; ".join(reasons)
 
-    def _check(self, graph: Graph) -> None:
-        refused = [(t, why) for t in graph.compute_nodes() if (why := self.why_not(t))]
-        if refused:
-            lines = [f"{t.name}: {describe(t)}: {why}" for t, why in refused[:5]]
-            more = f" (and {len(refused) - 5} more)" if len(refused) > 5 else ""
-            raise UnsupportedOp("no device can run " + "; ".join(lines) + more)
+    def _lay_out(self, graph: Graph, pins: Pins) -> Layout:
+        alignments = tuple(d.alignment for d in self.devices)
+        if len(self.devices) == 1:
+            _refuse((t, self.why_not(t)) for t in graph.compute_nodes())
+            self.n_splits = 1
+            memory = plan_memory(graph, None, alignments)
+            return Layout([Part(0, graph.nodes)], memory, lambda: None)
+        assignment = self._assign(graph, pins)
+        splitter = Splitter(graph, assignment)
+        memory = plan_memory(splitter.with_copies(), splitter.arena_of, alignments)
+        self.n_splits = len(splitter.parts)
+        return Layout(splitter.parts, memory, splitter.undo)
 
-    def _plan_memory(self, graph: Graph) -> MemoryPlan:
-        return plan_memory(graph, None, tuple(d.alignment for d in self.devices))
+    def _assign(self, graph: Graph, pins: Pins) -> Assignment:
+        devices = Devices(self.devices, self._samples)
+        index = {id(d): i for i, d in enumerate(self.devices)}
+        allowed = [(t, index[id(d)]) for t, d in pins if not d.why_not(t)]
+        assignment = Assignment(graph, devices, allowed)
+        computed = graph.compute_nodes()
+        _refuse((t, devices.refusals(t)) for t in computed if assignment.of(t) < 0)
+        for t in computed:
+            self._tell(t, assignment)
+        return assignment
+
+    def _tell(self, node: Tensor, assignment: Assignment) -> None:
+        """Log, once for an op, that a device left it to another, and why."""
+        chosen = assignment.of(node)
+        for i, reason in assignment.devices.refused.get(id(node), ()):
+            refuser = self.devices[i].name
+            if i < chosen and (node.op, refuser) not in self._told:
+                self._told.add((node.op, refuser))
+                name = self.devices[chosen].name
+                log.info("%s runs on %s: %s cannot: %s", node.op, name, refuser, reason)
+
+    def _splits(self, part: Part) -> list[Split]:
+        if self.watch is None and self.check is None:
+            return [self._split(part.device, part.nodes, part.inputs)]
+        splits = [self._split(part.device, [t], []) for t in part.nodes]
+        splits[0].inputs.extend(part.inputs)
+        return splits
+
+    def _split(
+        self, index: int, nodes: list[Tensor], inputs: list[tuple[Tensor, Tensor]]
+    ) -> Split:  # fmt: skip
+        device = self.devices[index]
+        computed = [t for t in nodes if t.flags & FLAG_COMPUTE and not is_view(t)]
+        program: Program = device.compile(computed, self.options)
+        if self.check is not None and computed:
+            program = self.check.checked(program, computed[0], device.name)
+        return Split(device, nodes, inputs, program)
+
+    @cached_property
+    def _samples(self) -> list[Buffer]:
+        """A little memory of each device, to ask the others whether they can read such."""
+        return [d.alloc(d.alignment) for d in self.devices]
 
     def _buffer(self, index: int, size: int) -> Buffer:
         buffer = self._buffers[index]
         if buffer is None or buffer.size < size:
             buffer = self._buffers[index] = self.devices[index].alloc(size)
         return buffer
+
+
+def _refuse(nodes: Iterable[tuple[Tensor, str]]) -> None:
+    """UnsupportedOp for the nodes that have a reason."""
+    refused = [(t, why) for t, why in nodes if why]
+    if refused:
+        lines = [f"{t.name}: {describe(t)}: {why}" for t, why in refused[:5]]
+        more = f" (and {len(refused) - 5} more)" if len(refused) > 5 else ""
+        raise UnsupportedOp("no device can run " + "; ".join(lines) + more)

@@ -19,6 +19,7 @@ MAX_NAME = 63  # bytes; ggml keeps 64 with the terminating zero
 FLAG_INPUT = 1
 FLAG_OUTPUT = 2
 FLAG_COMPUTE = 16
+FLAG_WEIGHT = 32  # a leaf that decides where its readers run (ggml: its buffer's usage)
 
 Shape = tuple[int, int, int, int]
 

@@ -33,8 +33,10 @@ _HOME = {
 }  # fmt: skip
 
 
-def load(path: str, device: str = "cpu", **options: Any) -> Model:
-    """A model on a device (`cpu`, `ref`, ...); options are those of `llama_py.Model`.
+def load(path: str, device: Any = "cpu", **options: Any) -> Model:
+    """A model on a device (`cpu`, `ref`, ...), or on a list of them.
+
+    options are those of `llama_py.Model`.
 
     Raises GGUFError, UnknownArchitecture, HParamsError, WeightsError, or BackendError.
     """

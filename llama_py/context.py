@@ -9,9 +9,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ggml_py.backend import CompileOptions
+from ggml_py.backend import Bytes, CompileOptions, Device
+from ggml_py.check import Checker
 from ggml_py.errors import ContextError
 from ggml_py.plan import Plan
+from ggml_py.registry import device as find_device
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, GGMLType
@@ -48,6 +50,9 @@ class ContextParams:
     n_threads    None leaves the device's
     progress     called as progress(done, total, what) while kernels are compiled
     fuse         let the device run several nodes as one
+    offload_kqv  keep the memory of a layer on its device; False: all on the host
+    check        name of a device that computes every node too; CheckFailed at the first whose
+                 values differ too much; slow
     watch        called with every node's tensor once its value is there; slow, and nothing is fused
     """
 
@@ -68,6 +73,8 @@ class ContextParams:
     n_threads: int | None = None
     progress: Callable[[int, int, str], None] | None = None
     fuse: bool = True
+    offload_kqv: bool = True
+    check: str | None = None
     watch: Callable[[Tensor], None] | None = None
 
 
@@ -77,6 +84,7 @@ class Context:
     embd      F32 [n_outputs, n_embd] of the last batch, with `embeddings`
     h_nextn   F32 rows that seed the NextN layers, after `set_embeddings_nextn`
     n_reused  how often a graph was used again
+    checker   counts the nodes that `check` compared
     tokenizer the model's, for `stream`
     on_graph  called with each graph, built or used again, and its ubatch before it is run
     """
@@ -99,12 +107,19 @@ class Context:
         if p.n_threads is not None:
             if p.n_threads < 1:
                 raise ContextError(f"n_threads is {p.n_threads}; it must be at least 1")
-            model.device.set_threads(p.n_threads)
-        how = CompileOptions(p.progress, p.fuse and p.watch is None)
-        self._sched = Scheduler([model.device], how, p.watch)
+            for device in self.devices:
+                device.set_threads(p.n_threads)
+        how = CompileOptions(p.progress, p.fuse and p.watch is None and not p.check)
+        self.checker = _checker(model, p.check) if p.check else None
+        self._sched = Scheduler(list(self.devices), how, p.watch, self.checker)
         self.memory = self._create_memory()
         self._resolve_fused_ops()
         self._reserve()
+
+    @property
+    def devices(self) -> Sequence[Device]:
+        """Those in use; the last is the host."""
+        return self.model.placement.devices
 
     @property
     def n_ctx(self) -> int:
@@ -119,7 +134,13 @@ class Context:
         types = _cache_type("type_k", p.type_k), _cache_type("type_v", p.type_v)
         if types[1].block_size > 1 and not self.cparams.flash_attn:
             raise ContextError(f"type_v = {p.type_v} needs flash attention; use f16 or flash_attn")
-        return create_memory(m.memory, m.hparams, self.cparams, m.device, *types, mtp=p.mtp)
+        return create_memory(
+            m.memory, m.hparams, self.cparams, self._memory_device, *types, mtp=p.mtp
+        )
+
+    def _memory_device(self, il: int) -> Device:
+        model = self.model
+        return model.layer_devices[il] if self.cparams.offload_kqv else model.placement.host
 
     def decode(self, tokens: Sequence[int] | I32 | Batch, logits: Wanted = "last") -> F32:
         """Advance the sequences of a batch. -> F32 [n, n_vocab], the rows in the batch's order
@@ -162,12 +183,11 @@ class Context:
 
     def memory_breakdown(self) -> dict[str, dict[str, int]]:
         """Bytes by device and use: model, context (memory), compute."""
-        device = self.model.device.name
-        use = {device: {"model": self.model.n_bytes, "context": 0, "compute": 0}}
-        for name, size in self.memory.memory_breakdown().items():
-            use[name]["context"] = size
-        use[device]["compute"] = sum(self._sched.compute_sizes())
-        return use
+        model, memory = self.model.sizes, self.memory.memory_breakdown()
+        return {
+            d.name: {"model": model.get(d.name, 0), "context": memory.get(d.name, 0), "compute": n}
+            for d, n in zip(self.devices, self._sched.compute_sizes(), strict=True)
+        }
 
     def _checked(self, tokens: Sequence[int] | I32 | Batch, logits: Wanted) -> BatchSplitter:
         batch = tokens if isinstance(tokens, Batch) else Batch(tokens)
@@ -194,7 +214,7 @@ class Context:
                 factors = None
                 if isinstance(model, HasRopeFactors):
                     factors = model.rope_factors(cparams.n_ctx_seq)
-                shift_keys(kv, model.hparams, cparams, factors, model.device)
+                shift_keys(kv, model.hparams, cparams, factors, self.devices)
 
     def _process_ubatch(self, ubatch: UBatch, mctx: MemoryContext) -> GraphResult:
         mctx.apply()
@@ -222,7 +242,7 @@ class Context:
     def _build(self, params: GraphParams) -> tuple[GraphResult, Plan]:
         res = self.model.build(params)
         log.debug("graph of %d tokens: %d nodes", params.ubatch.n_tokens, len(res.graph.nodes))
-        built = res, self._sched.plan(res.graph)
+        built = res, self._sched.plan(res.graph, self._pins(res))
         self._graphs = [built, *self._graphs[: MAX_GRAPHS - 1]]
         return built
 
@@ -243,27 +263,60 @@ class Context:
         """Where the caller left it open, do without the fused ops that the device cannot run."""
         n_seqs, p = self.cparams.n_seq_max, self.params
         fused = self._full_graph(n_seqs, n_seqs, n_seqs).fused
-        refused = {what for what, nodes in fused.items() if any(map(self._sched.why_not, nodes))}
+        refused = {
+            what: f"{d.name}: {why}"
+            for d in dict.fromkeys(self.model.layer_devices[:-1])
+            for what, nodes in fused.items()
+            for why in filter(None, map(d.why_not, nodes))
+        }
         if "flash_attn" in refused and p.flash_attn == "auto":
             self.cparams = replace(self.cparams, flash_attn=False)
             self.memory = self._create_memory()
         if "delta_net" in refused and p.delta_net == "auto" and not self.cparams.n_rs_seq:
             self.cparams = replace(self.cparams, delta_net="chunked")
-        if refused:
-            what = ", ".join(sorted(refused))
-            log.warning("%s cannot run these as one op: %s", self.model.device.name, what)
+        for what, why in refused.items():
+            log.warning("%s cannot be one op: %s", what, why)
+
+    def _pins(self, res: GraphResult) -> list[tuple[Tensor, Device]]:
+        """Nodes whose device is not left to the scheduler (llama_context::graph_get_cb)."""
+        model = self.model
+        pins = [(t, model.placement.host) for t in res.on_host]
+        n_layers = len(model.layer_devices)
+        full_offload = model.placement.n_offloaded(n_layers - 1) == n_layers
+        if full_offload or res.params.ubatch.n_tokens < 32:
+            pins += [(t, model.layer_devices[il]) for t, il in res.in_layer]
+        return pins
 
     def _reserve(self) -> None:
         """Compute buffers for the largest graphs, so that decode allocates nothing."""
         n_seqs = self.cparams.n_seq_max
         n_tokens = min(self.cparams.n_ctx, self.cparams.n_ubatch)
+        graphs: dict[int, tuple[int, int]] = {}  # (nodes, splits) by tokens
         # one sequence alone can need more than all together: some inputs grow with its length
         for tokens, seqs in dict.fromkeys([(n_tokens, n_seqs), (n_tokens, 1), (n_seqs, n_seqs)]):
             res = self._full_graph(tokens, seqs, tokens)
-            self._sched.reserve(res.graph)
-            log.debug("reserve: %d tokens, %d nodes", tokens, len(res.graph.nodes))
-        sizes = ", ".join(f"{size / 2**20:.2f} MiB" for size in self._sched.compute_sizes())
-        log.info("%s compute buffer size = %s", self.model.device.name, sizes)
+            self._sched.reserve(res.graph, self._pins(res))
+            graphs[tokens] = len(res.graph.nodes), self._sched.n_splits
+        for device, size in zip(self.devices, self._sched.compute_sizes(), strict=True):
+            log.info(
+                "sched_reserve: %10s compute buffer size = %8.2f MiB", device.name, size / 2**20
+            )
+        for what, counts in zip(
+            ("nodes", "splits"), zip(*graphs.values(), strict=True), strict=True
+        ):
+            same = len(set(counts)) == 1
+            each = ", ".join(f"{n} (with bs={bs})" for bs, n in zip(graphs, counts, strict=True))
+            log.info("sched_reserve: graph %s = %s", what, counts[0] if same else each)
+
+
+def _checker(model: Model, device: str) -> Checker:
+    """Checks nodes on the device of that name, where weights have the bytes of the file."""
+
+    def plain(name: str) -> Bytes | None:
+        info = model.infos.get(name)
+        return None if info is None else info.data
+
+    return Checker(find_device(device), plain)
 
 
 def _cache_type(name: str, value: str) -> GGMLType:
@@ -305,5 +358,6 @@ def _cparams(model: Model, p: ContextParams) -> CParams:
     return replace(
         cparams,
         embeddings=p.embeddings,
+        offload_kqv=p.offload_kqv,
         delta_net="fused" if p.delta_net == "auto" else p.delta_net,
     )

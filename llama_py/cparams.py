@@ -29,6 +29,7 @@ class CParams:
     n_rs_seq           snapshots of the recurrent state kept for rolling back
     embeddings_nextn   also return the hidden state that feeds the NextN layer, of all tokens, or
                        with embeddings_nextn_masked of the tokens that are outputs
+    offload_kqv        caches are on the devices of their layers, not on the host
     delta_net          how gated delta nets are computed, one of DELTA_NET_FORMS
     """
 
@@ -51,6 +52,7 @@ class CParams:
     embeddings: bool = False
     embeddings_nextn: bool = False
     embeddings_nextn_masked: bool = False
+    offload_kqv: bool = True
     delta_net: DeltaNetForm = "fused"
 
 

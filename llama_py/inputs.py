@@ -87,6 +87,8 @@ class GraphResult:
     t_logits   [n_vocab, n_outputs]
     t_embd     [n_embd, n_outputs] what the head is applied to
     t_h_nextn  [n_embd, n_tokens or n_outputs] what seeds the NextN layer, where there is one
+    in_layer   nodes that are to run where this layer is, so that its device does not change early
+    on_host    nodes that are to run on the host
     fused      nodes that could be other ones, by the field of CParams that decides
     """
 
@@ -97,6 +99,8 @@ class GraphResult:
         self.t_logits: Tensor | None = None
         self.t_embd: Tensor | None = None
         self.t_h_nextn: Tensor | None = None
+        self.in_layer: list[tuple[Tensor, int]] = []
+        self.on_host: list[Tensor] = []
         self.fused: defaultdict[str, list[Tensor]] = defaultdict(list)
 
     def add_input(self, inp: Input) -> Input:

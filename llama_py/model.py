@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from ggml_py.registry import device as find_device
+from ggml_py.backend import Device
 from llama_py.chat import ChatTemplate
 from llama_py.context import Context
 from llama_py.gguf_file import GGUFFile
 from llama_py.hparams import HParams
 from llama_py.models import load_model
+from llama_py.placement import Placement, devices_in_use, overrides
 from llama_py.tokenizer import Tokenizer
 from llama_py.weights import Progress
 
@@ -24,12 +26,32 @@ class Model:
     """
 
     def __init__(
-        self, path: str | Path, device: str = "cpu", *, load_mtp: bool = False,
+        self, path: str | Path, device: str | Device | Sequence[str | Device] = "cpu", *,
+        n_gpu_layers: int = -1, tensor_overrides: Mapping[str, str] | None = None,
+        n_cpu_moe: int = 0, tensor_split: Sequence[float] = (), load_mtp: bool = False,
         progress: Progress | None = None,
     ) -> None:  # fmt: skip
+        """device: one or several; with several, the last is the host (see llama_py.placement).
+
+        n_gpu_layers      layers that the others have, the output being one; -1: all
+        tensor_overrides  device name by regular expression of weights' names
+        n_cpu_moe         the experts of so many layers, from the first, stay on the host
+        tensor_split      how the layers are shared by the others; default: by free memory
+        """
         self.file = GGUFFile.open(path)
-        self.device = find_device(device)
-        self.arch_model = load_model(self.file, self.device, load_mtp=load_mtp, progress=progress)
+        devices = devices_in_use(device)
+        rules = overrides(tensor_overrides or {}, n_cpu_moe, devices)
+        where = Placement(devices, n_gpu_layers, rules, tuple(tensor_split))
+        self.arch_model = load_model(self.file, where, load_mtp=load_mtp, progress=progress)
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Those in use; the last is the host."""
+        return self.arch_model.placement.devices
+
+    @property
+    def device_names(self) -> str:
+        return ",".join(d.name for d in self.devices)
 
     @property
     def arch(self) -> str:
@@ -59,4 +81,4 @@ class Model:
         return ctx
 
     def __repr__(self) -> str:
-        return f"<Model {self.arch} {self.file.path} on {self.device.name}>"
+        return f"<Model {self.arch} {self.file.path} on {self.device_names}>"

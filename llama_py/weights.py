@@ -7,7 +7,7 @@
         t.norm("attn_norm", n_embd)                                # layer.attn_norm, a Tensor
         t.matrix("attn_output", n_embd, n_embd, bias=True)         # layer.attn_output, a Linear
     w.finish()             # every missing, unused and misshapen tensor in one WeightsError
-    w.place(device)
+    w.place(lambda weight, uses: device)
 
 Shapes are in ggml's order, ne[0] first. Nothing is allocated before `finish` has passed.
 """
@@ -15,19 +15,20 @@ Shapes are in ggml's order, ne[0] first. Nothing is allocated before `finish` ha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ggml_py.backend import Device
 from ggml_py.errors import WeightsError
-from ggml_py.tensor import Tensor, shape4
+from ggml_py.tensor import FLAG_WEIGHT, Tensor, shape4
 from ggml_py.types import F32
 from llama_py.gguf_file import TensorInfo
 
 _MAX_LISTED = 10
 
 Progress = Callable[[int, int, str], None]
+DeviceOf = Callable[[Tensor, Sequence[str]], Device]
 Bias = Literal[False, True, "needed"]
 
 
@@ -63,12 +64,16 @@ class Layer:
 
 
 class WeightLoader:
-    """Collects declarations, checks them against the file, and places what was declared."""
+    """Collects declarations, checks them against the file, and places what was declared.
+
+    sizes  bytes of weights by the name of the device they were placed on
+    """
 
     def __init__(self, infos: Mapping[str, TensorInfo], where: str) -> None:
         self.infos = infos
         self.where = where
         self.layers: list[Layer] = []
+        self.sizes: dict[str, int] = {}
         self._declared: dict[str, tuple[Tensor, list[str]]] = {}
         self._tied: list[tuple[Tensor, Tensor, str]] = []
         self._skipped: set[str] = set()
@@ -172,20 +177,40 @@ class WeightLoader:
                 f"convert the model again, or use the version this file was made for"
             )
 
-    def place(self, device: Device, progress: Progress | None = None) -> None:
-        """Give every declared tensor its bytes: the file's own where the device can read them."""
+    def place(self, device_of: DeviceOf, progress: Progress | None = None) -> None:
+        """Give every declared tensor its bytes: the file's own where the device can read them.
+
+        device_of   the device for a weight, by the ops that read it
+        """
         total, done = self.n_bytes, 0
-        for name, (t, _) in self._declared.items():
-            _place(t, self.infos[name], device)
-        for copy, original, _ in self._tied:
-            copy.buffer, copy.offset = original.buffer, original.offset
+        declared = [(t, tuple(dict.fromkeys(uses))) for t, uses in self._declared.values()]
+        where = {id(t): device_of(t, uses) for t, uses in declared}
+        for t, _ in declared:
+            self._put(t, where[id(t)])
+        for copy, original, use in self._tied:
+            device = where[id(copy)] = device_of(copy, (use,))
+            if device is where[id(original)]:
+                copy.buffer, copy.offset = original.buffer, original.offset
+                copy.flags |= FLAG_WEIGHT
+            else:
+                self._put(copy, device)
         for copy, _, use in self._tied:
-            device.prepare_weight(copy, (use,))
-        for name, (t, uses) in self._declared.items():
-            device.prepare_weight(t, tuple(dict.fromkeys(uses)))
-            done += self.infos[name].nbytes
+            where[id(copy)].prepare_weight(copy, (use,))
+        for t, uses in declared:
+            where[id(t)].prepare_weight(t, uses)
+            done += self.infos[t.name].nbytes
             if progress is not None:
-                progress(done, total, name)
+                progress(done, total, t.name)
+
+    def _put(self, t: Tensor, device: Device) -> None:
+        info = self.infos[t.name]
+        buffer = device.wrap(info.data)
+        if buffer is None:
+            buffer = device.alloc(info.nbytes)
+            buffer.write(0, info.data)
+        t.buffer, t.offset = buffer, 0
+        t.flags |= FLAG_WEIGHT
+        self.sizes[device.name] = self.sizes.get(device.name, 0) + info.nbytes
 
     @property
     def n_bytes(self) -> int:
@@ -288,14 +313,6 @@ class LayerLoader:
 
     def _set(self, stem: str, value: Tensor | Linear | None) -> None:
         setattr(self.values, stem.replace(".", "_"), value)
-
-
-def _place(t: Tensor, info: TensorInfo, device: Device) -> None:
-    buffer = device.wrap(info.data)
-    if buffer is None:
-        buffer = device.alloc(info.nbytes)
-        buffer.write(0, info.data)
-    t.buffer, t.offset = buffer, 0
 
 
 def _shape(ne: Iterable[int]) -> str:

@@ -69,7 +69,9 @@ def load(name: str, **options: Any) -> Model:
 
 def memory_for(model: Model, cparams: CParams, mtp: bool = False) -> Any:
     """The memory a context would make."""
-    return create_memory(model.memory, model.hparams, cparams, NullDevice(), F16, F16, mtp)
+    return create_memory(
+        model.memory, model.hparams, cparams, lambda _: NullDevice(), F16, F16, mtp
+    )
 
 
 def params_for(model: Model, memory: Any, batch: Batch, cparams: CParams) -> Iterator[GraphParams]:

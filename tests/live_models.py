@@ -15,6 +15,7 @@ from ggml_py.types import F32
 from llama_py.gguf_file import TensorInfo
 from llama_py.models import load_model
 from llama_py.models._base import Model
+from llama_py.placement import Placement
 from tests.graph_models import Shapes, recorded
 
 N_VOCAB = 128
@@ -44,8 +45,10 @@ def weights(shapes: Shapes) -> Arrays:
     }
 
 
-def model_of(metadata: Mapping[str, Any], arrays: Arrays, on: str = "ref", **options: Any) -> Model:
-    """A model of these weights on a device."""
+def model_of(
+    metadata: Mapping[str, Any], arrays: Arrays, on: str | Placement = "ref", **options: Any
+) -> Model:
+    """A model of these weights on a device, or on several."""
 
     def info(name: str, array: NDArray[np.float32]) -> TensorInfo:
         data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
@@ -57,7 +60,7 @@ def model_of(metadata: Mapping[str, Any], arrays: Arrays, on: str = "ref", **opt
         architecture=metadata["general.architecture"],
         tensors={name: info(name, array) for name, array in arrays.items()},
     )
-    return load_model(file, device(on), **options)
+    return load_model(file, device(on) if isinstance(on, str) else on, **options)
 
 
 @cache

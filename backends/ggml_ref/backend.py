@@ -32,13 +32,23 @@ class RefProgram:
                 step(node)
 
 
-class RefDevice:
-    """Plain host memory and the table of references."""
+class RefBuffer(HostBuffer):
+    """Host memory that counts as this device's own, so that a graph split with others copies."""
 
-    name = "ref"
+    def __init__(self, data: Bytes, owner: RefDevice) -> None:
+        super().__init__(data, is_host=False)
+        self.owner = owner
+
+
+class RefDevice:
+    """Plain host memory and the table of references; several may be made, by other names."""
+
     description = "NumPy float64 reference"
     kind = "ref"
     alignment = 64
+
+    def __init__(self, name: str = "ref") -> None:
+        self.name = name
 
     def memory(self) -> tuple[int, int]:
         page = os.sysconf("SC_PAGE_SIZE")
@@ -46,18 +56,18 @@ class RefDevice:
 
     def alloc(self, size: int) -> Buffer:
         try:
-            return HostBuffer(aligned_bytes(size, self.alignment))
+            return RefBuffer(aligned_bytes(size, self.alignment), self)
         except MemoryError as e:
-            raise AllocError(f"ref: no memory for a buffer of {size} bytes") from e
+            raise AllocError(f"{self.name}: no memory for a buffer of {size} bytes") from e
 
     def wrap(self, data: Bytes) -> Buffer | None:
-        return HostBuffer(data)
+        return RefBuffer(data, self)
 
     def why_not(self, node: Tensor) -> str:
         return table.why_not(node)
 
     def can_read(self, buffer: Buffer) -> bool:
-        return isinstance(buffer, HostBuffer)
+        return isinstance(buffer, RefBuffer) and buffer.owner is self
 
     def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
         """Weights stay as they are."""

@@ -41,7 +41,7 @@ def soft_max(a: Tensor) -> Tensor:
     return soft_max_ext(a, None, 1.0, 0.0)
 
 
-@op("FLASH_ATTN_EXT", "scale:f max_bias:f softcap:f prec:i n_kv_max:i")
+@op("FLASH_ATTN_EXT", "scale:f max_bias:f softcap:f prec:i n_kv_max:i", at_weights=False)
 def flash_attn_ext(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, max_bias: float = 0.0,
     softcap: float = 0.0, sinks: Tensor | None = None, prec: str = "default",

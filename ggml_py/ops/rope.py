@@ -16,7 +16,7 @@ _PARAMS = (
 )
 
 
-@op("ROPE", _PARAMS, inplace=True)
+@op("ROPE", _PARAMS, inplace=True, at_weights=False)
 def rope_ext(
     a: Tensor, pos: Tensor, freq_factors: Tensor | None, n_dims: int, mode: int, n_ctx_orig: int,
     freq_base: float, freq_scale: float, ext_factor: float, attn_factor: float, beta_fast: float,

@@ -30,6 +30,9 @@ def add1(a: Tensor, b: Tensor, inplace: bool = False) -> Tensor:
 
 @op("COUNT_EQUAL")
 def count_equal(a: Tensor, b: Tensor) -> Tensor:
-    """How many elements of a and b are equal (ggml.c:ggml_count_equal). -> I64 [1]"""
+    """How many elements of a and b are equal (ggml.c:ggml_count_equal). -> I64 [1]
+
+    Of every row; ggml-cpu takes wrong ones where there are more than two dimensions.
+    """
     require(a.same_shape(b), "count_equal: both must have the same shape", a, b)
     return node("COUNT_EQUAL", I64, (1,), a, b)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ggml_py.backend import Device
@@ -22,17 +22,20 @@ __all__ = [
     "create_memory",
 ]  # fmt: skip
 
+DeviceOf = Callable[[int], Device]
+
 
 def create_memory(
-    kind: str, hparams: HParams, cparams: CParams, device: Device, type_k: GGMLType,
+    kind: str, hparams: HParams, cparams: CParams, device_of: DeviceOf, type_k: GGMLType,
     type_v: GGMLType, mtp: bool = False,
 ) -> Memory:  # fmt: skip
     """The memory of a context (llama_model::create_memory).
 
     kind   "kv", "recurrent" or "hybrid" (layers with is_recr are recurrent, the others attend)
+    device_of   the device that has the memory of a layer
     mtp    for the NextN layers instead of the trunk: they only attend
     """
-    kv = _KV(hparams, cparams, device, type_k, type_v)
+    kv = _KV(hparams, cparams, device_of, type_k, type_v)
     if mtp:
         return kv.cache(range(hparams.n_layer, hparams.n_layer_all))
     layers = range(hparams.n_layer)
@@ -41,8 +44,8 @@ def create_memory(
         return kv.two_caches(layers, windowed) if windowed else kv.cache(layers)
     recurrent = [il for il in layers if kind == "recurrent" or hparams.is_recr(il)]
     recr = RecurrentMemory(
-        [(il, device) for il in recurrent], n_embd_r=hparams.n_embd_r, n_embd_s=hparams.n_embd_s,
-        size=cparams.n_seq_max, n_rs_seq=cparams.n_rs_seq,
+        [(il, device_of(il)) for il in recurrent], n_embd_r=hparams.n_embd_r,
+        n_embd_s=hparams.n_embd_s, size=cparams.n_seq_max, n_rs_seq=cparams.n_rs_seq,
     )  # fmt: skip
     if kind == "recurrent":
         return recr
@@ -55,14 +58,14 @@ class _KV:
 
     hparams: HParams
     cparams: CParams
-    device: Device
+    device_of: DeviceOf
     type_k: GGMLType
     type_v: GGMLType
 
     def cache(self, layers: Sequence[int], kv_size: int = 0, n_swa: int = 0) -> KVCache:
         """kv_size 0: a cell for each position; n_swa 0: no window."""
         hp, cp = self.hparams, self.cparams
-        kept = [KVLayer(il, *hp.kv_heads(il), self.device) for il in layers]
+        kept = [KVLayer(il, *hp.kv_heads(il), self.device_of(il)) for il in layers]
         if self.type_k is not self.type_v and any(not layer.n_embd_head_v for layer in kept):
             raise ContextError(
                 f"type_k = {self.type_k} and type_v = {self.type_v} must be the same: this model's"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,6 +14,8 @@ from llama_py.memory.io import StateReader, StateWriter
 
 if TYPE_CHECKING:
     from llama_py.memory.kv import KVCache
+
+log = logging.getLogger("llama_py")
 
 
 class MemoryContext(Protocol):
@@ -107,6 +110,7 @@ def allocate(what: str, placed: Sequence[tuple[Device, Tensor]]) -> list[tuple[D
         for t in mine:
             t.buffer = buffer
         buffers.append((device, buffer))
+        log.info("%s: %10s buffer size = %8.2f MiB", what, device.name, size / 2**20)
     return buffers
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -27,8 +28,9 @@ class HasRopeFactors(Protocol):
 
 
 def shift_keys(
-    kv: KVCache, hparams: HParams, cparams: CParams, factors: Tensor | None, device: Device
-) -> None:
+    kv: KVCache, hparams: HParams, cparams: CParams, factors: Tensor | None,
+    devices: Sequence[Device],
+) -> None:  # fmt: skip
     """Rotate every key by what its cell was moved; `factors` are those of the model's RoPE."""
     if hparams.rope_type != ROPE_NONE:
         shift = Tensor(I32, (kv.kv_size * kv.n_stream,))
@@ -38,7 +40,7 @@ def shift_keys(
             keys = _rotated_part(kv, il, hparams)
             turned = _turn(cast(keys, F32), shift, factors, hparams, cparams, hparams.is_swa(il))
             graph.build_forward_expand(cpy(turned, keys))
-        plan = Scheduler([device]).plan(graph)
+        plan = Scheduler(list(devices)).plan(graph)
         set_tensor(shift, np.concatenate([cells.shift for cells in kv.cells]))
         plan.run()
     for cells in kv.cells:

@@ -13,19 +13,21 @@ from ggml_py.backend import Device
 from ggml_py.errors import UnknownArchitecture
 from llama_py.gguf_file import GGUFFile
 from llama_py.models._base import Model
+from llama_py.placement import Placement
 from llama_py.weights import Progress
 
 
 def load_model(
-    file: GGUFFile, device: Device, *, load_mtp: bool = False, progress: Progress | None = None
-) -> Model:
-    """The model of a file with its weights on a device.
+    file: GGUFFile, where: Device | Placement, *, load_mtp: bool = False,
+    progress: Progress | None = None,
+) -> Model:  # fmt: skip
+    """The model of a file with its weights on a device, or on several.
 
     load_mtp  also load the NextN layers, which draft tokens ahead
     progress  called as progress(done, total, tensor name), in bytes
     Raises UnknownArchitecture, HParamsError or WeightsError.
     """
-    return model_class(file.architecture)(file, device, load_mtp=load_mtp, progress=progress)
+    return model_class(file.architecture)(file, where, load_mtp=load_mtp, progress=progress)
 
 
 def known_architectures() -> list[str]:

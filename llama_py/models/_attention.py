@@ -269,7 +269,10 @@ class Attention(GraphContext):
         if v_mla is not None:
             kqv = self.cb(mul_mat(v_mla, kqv), "kqv_mla", il)
         cur = permute(kqv, 0, 2, 1, 3)
-        return cont(cur, cur.ne[0] * cur.ne[1], cur.ne[2] * cur.ne[3])
+        cur = cont(cur, cur.ne[0] * cur.ne[1], cur.ne[2] * cur.ne[3])
+        if not self.cparams.offload_kqv:
+            self.res.on_host.append(cur)
+        return cur
 
 
 def rotate(cur: Tensor, rot: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ general.architecture; nothing else in the project knows the name.
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from typing import ClassVar, Literal
 
@@ -19,7 +20,10 @@ from llama_py.models._attention import Attention
 from llama_py.models._ffn import FeedForward
 from llama_py.models._graph import GraphContext
 from llama_py.models._recurrent import Recurrent
+from llama_py.placement import Placement
 from llama_py.weights import Layer, Linear, Progress, WeightLoader
+
+log = logging.getLogger("llama_py")
 
 MemoryKind = Literal["kv", "recurrent", "hybrid"]
 
@@ -29,11 +33,13 @@ class GraphBuilder(Attention, FeedForward, Recurrent):
 
 
 class Model(ABC):
-    """Weights on a device, and how to build graphs that use them.
+    """Weights on devices, and how to build graphs that use them.
 
     layers     one per layer that is run, then the NextN layers if they were loaded
     memory     what a context keeps between ubatches
     supports_rs_rollback  whether the recurrent state can be taken back a few tokens
+    placement  the devices in use; layer_devices: that of each layer, at the end of the output
+    sizes      bytes of weights by device name
     n_params, n_bytes     of the loaded tensors
     """
 
@@ -49,22 +55,36 @@ class Model(ABC):
     def __init__(
         self,
         file: GGUFFile,
-        device: Device,
+        where: Device | Placement,
         *,
         load_mtp: bool = False,
         progress: Progress | None = None,
     ) -> None:
         """Raises HParamsError and WeightsError before anything is allocated."""
         self.hparams = self.hparams_class(file.metadata, self.arch)
-        self.device = device
+        self.placement = where if isinstance(where, Placement) else Placement((where,))
+        self.layer_devices = self.placement.layers(self.hparams.n_layer_all)
         self.load_mtp = load_mtp
         weights = WeightLoader(file.tensors, str(file.path))
         self.load_tensors(weights)
         weights.finish()
-        weights.place(device, progress)
+        weights.place(self.placement.device_of(self.layer_devices), progress)
+        self.infos = file.tensors
+        self.sizes = weights.sizes
         self.layers: list[Layer] = weights.layers
         self.n_params = weights.n_params
         self.n_bytes = weights.n_bytes
+        self._log_load()
+
+    def _log_load(self) -> None:
+        n, n_all = self.placement.n_offloaded(self.hparams.n_layer_all), len(self.layer_devices)
+        if self.placement.offload:
+            if n:
+                log.info("load_tensors: offloading output layer to GPU")
+            log.info("load_tensors: offloading %d repeating layers to GPU", max(n - 1, 0))
+            log.info("load_tensors: offloaded %d/%d layers to GPU", n, n_all)
+        for name, size in self.sizes.items():
+            log.info("load_tensors: %12s model buffer size = %8.2f MiB", name, size / 2**20)
 
     @abstractmethod
     def load_tensors(self, w: WeightLoader) -> None:

@@ -61,6 +61,8 @@ class GraphContext(ABC):
 
     def cb(self, t: Tensor, name: str, il: int = -1) -> Tensor:
         """Name a tensor as llama.cpp does, and return it."""
+        if name == "norm" and il >= 0:
+            self.res.in_layer.append((t, il))
         name = self.names.get(name, name)
         if name:
             t.name = f"{name}-{il}" if il >= 0 else name

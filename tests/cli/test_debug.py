@@ -9,14 +9,17 @@ import pytest
 
 import llama_py
 from ggml_py import ops
+from ggml_py.errors import AllocError
 from ggml_py.graph import Graph
 from ggml_py.registry import device
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F32
-from llama_py_tools import debug
+from llama_py import placement
+from llama_py_tools import debug, session
 from llama_py_tools.node_text import heading, value_lines, values_of
 from tests.commands import run, tiny_model
+from tests.devices import TestDevice
 
 TOKENS = "5,9,2"
 
@@ -171,3 +174,36 @@ def test_there_must_be_something_to_run(model: str, capsys: pytest.CaptureFixtur
     with pytest.raises(SystemExit):
         debug.main(["--tensor-filter", "("])
     assert "no regular expression" in capsys.readouterr().err
+
+
+def test_several_devices_and_the_check(model: str, tmp_path: Path) -> None:
+    file = tmp_path / "logits.npy"
+    done = run(
+        "llama-py-debug", "-v", "-m", model, "--tokens", TOKENS, "--save-logits", str(file),
+        "-dev", "ref,cpu", "-ngl", "2", "-ot", "ffn_down=cpu", "-nkvo", "--check", "ref",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "load_tensors: offloaded 2/3 layers to GPU" in done.stderr
+    assert "cpu compute buffer size" in done.stderr
+    np.testing.assert_allclose(np.load(file), expected_logits(model, 0)[-1:], atol=2e-3)
+
+
+def test_a_device_that_is_not_in_use_is_told(model: str) -> None:
+    done = run("llama-py-debug", "-m", model, "--tokens", "1", "-ot", "exps=vulkan0")
+    assert "exps=vulkan0: expected REGEX=DEVICE with a device in use: cpu" in done.stderr
+
+
+def test_with_auto_a_gpu_that_fails_leaves_it_to_the_cpu(
+    model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Full(TestDevice):
+        def wrap(self, data: object) -> None:
+            raise AllocError("gpu: out of memory while uploading")
+
+    gpu = Full("gpu")
+    gpu.kind = "gpu"
+    monkeypatch.setattr(placement, "_gpus", lambda: [gpu])
+    loaded = session.load(model, "auto", 1, True)
+    assert loaded.device_names == "cpu"
+    told = capsys.readouterr().err
+    assert "warning: gpu: out of memory while uploading; running on the CPU instead" in told

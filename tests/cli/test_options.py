@@ -124,3 +124,26 @@ def test_ranges() -> None:
 def test_wrong_texts(parse: Any, text: str) -> None:
     with pytest.raises(ValueError):
         parse(text)
+
+
+def test_device_options() -> None:
+    assert parse(DeviceOptions) == DeviceOptions()
+    found = parse(
+        DeviceOptions, "-dev", "ref,cpu", "-ngl", "all", "-ot", "exps=cpu,attn_q=ref", "-ot",
+        "a=b=cpu", "-ncmoe", "3", "-ts", "3,1",
+    )  # fmt: skip
+    assert found.n_gpu_layers == -1
+    assert found.override_tensor == (("exps", "cpu"), ("attn_q", "ref"), ("a=b", "cpu"))
+    assert (found.n_cpu_moe, found.tensor_split) == (3, (3.0, 1.0))
+    assert not parse(ContextOptions, "--no-kv-offload").kv_offload
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [(["-ot", "exps"], "expected REGEX=DEVICE"), (["-ts", "1,x"], "expected shares like 3,1"),
+     (["-ngl", "many"], "'many'")],
+)  # fmt: skip
+def test_wrong_device_options(
+    flags: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert says in usage_error(capsys, DeviceOptions, *flags)

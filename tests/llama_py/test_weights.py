@@ -192,7 +192,8 @@ def test_bytes_are_the_files_own_where_the_device_can_read_them() -> None:
         w = WeightLoader(infos, "m.gguf")
         t = w.tensor("a", 16, use="MUL")
         w.finish()
-        w.place(RecordingDevice(can_wrap))
+        device = RecordingDevice(can_wrap)
+        w.place(lambda *_, device=device: device)
         assert isinstance(t.buffer, HostBuffer)
         assert np.shares_memory(t.buffer.data, data) == can_wrap
         assert bytes(t.buffer.read(t.offset, 64)) == data.tobytes()
@@ -207,7 +208,7 @@ def test_device_is_told_how_weights_are_used_and_progress_is_made() -> None:
     w.finish()
     steps: list[tuple[int, int, str]] = []
     device = RecordingDevice()
-    w.place(device, lambda *step: steps.append(step))
+    w.place(lambda *_: device, lambda *step: steps.append(step))
     assert device.uses("a.weight") == [("MUL_MAT_ID",)]
     assert device.uses("a.scale") == [("REPEAT",)]
     assert device.uses("b") == [("MUL", "ADD")]

@@ -107,8 +107,9 @@ class BenchOptions:
         "auto", "-fa --flash-attn", "fused attention", parse=flash_attns, metavar="on|off|auto"
     )
     device: tuple[str, ...] = _several(
-        "cpu", "-dev --device", "devices, one after the other", parse=words, metavar="NAME"
-    )
+        "cpu", "-dev --device", "devices, one after the other; those of one model as a/b",
+        parse=words, metavar="NAME",
+    )  # fmt: skip
     no_repack: tuple[bool, ...] = _several(
         False, "-nr --no-repack", "leave weights as the file has them", parse=switches,
         metavar="0|1",
@@ -206,7 +207,10 @@ def run_tests(options: BenchOptions) -> Iterator[Result]:
     for i, test in enumerate(todo):
         if test.weights != loaded or model is None:
             model, loaded = None, test.weights
-            model = session.load(test.model, test.device, test.threads, not test.no_repack)
+            model = session.load(
+                test.model, test.device, test.threads, not test.no_repack,
+                n_gpu_layers=test.n_gpu_layers,
+            )  # fmt: skip
         ctx = model.context(
             test.n_prompt + test.n_gen + test.n_depth, n_batch=test.n_batch,
             n_ubatch=test.n_ubatch, flash_attn=test.flash_attn, type_k=test.type_k,

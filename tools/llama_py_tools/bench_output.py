@@ -65,13 +65,13 @@ def result(test: Test, model: Model, ctx: Context, samples: list[int]) -> Result
     use = ctx.memory_breakdown().values()
     return Result(
         version=llama_py.__version__, cpu_info=cpu_info(),
-        backends=model.device.name.rstrip("0123456789").upper(),
+        backends="+".join(d.name.rstrip("0123456789").upper() for d in model.devices),
         model_filename=test.model or "demo",
         model_type=model_type(model), model_size=sum(t.nbytes for t in tensors),
         model_n_params=sum(n_elements(t.ne) for t in tensors), n_batch=test.n_batch,
         n_ubatch=test.n_ubatch, n_threads=test.threads, type_k=test.type_k, type_v=test.type_v,
         n_gpu_layers=test.n_gpu_layers, flash_attn=FLASH_ATTN[test.flash_attn],
-        devices=model.device.name, repack=not test.no_repack,
+        devices=model.device_names.replace(",", "/"), repack=not test.no_repack,
         compute_size=sum(u["compute"] for u in use), n_prompt=test.n_prompt, n_gen=test.n_gen,
         n_depth=test.n_depth, test_time=time.strftime("%FT%TZ", time.gmtime()),
         avg_ns=round(statistics.mean(samples)), stddev_ns=round(_stdev(samples)),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from llama_py_tools import session
 from llama_py_tools.options import (
+    CheckOptions,
     CommonOptions,
     ContextOptions,
     DeviceOptions,
@@ -73,6 +74,7 @@ def parser() -> argparse.ArgumentParser:
     for kind, title in (
         (CommonOptions, "general"), (ModelOptions, "model"), (TokenOptions, "input"),
         (DebugOptions, "output"), (ContextOptions, "context"), (DeviceOptions, "device"),
+        (CheckOptions, "check"),
     ):  # fmt: skip
         add(p, kind, title)
     return p

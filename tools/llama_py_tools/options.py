@@ -63,6 +63,28 @@ def token_list(text: str) -> tuple[int, ...]:
         raise ValueError(f"expected token ids like 1,2,3; got {text!r}") from None
 
 
+def layer_count(text: str) -> int:
+    """A number, or as llama.cpp `auto` and `all`, which are -1."""
+    return -1 if text in ("auto", "all") else int(text)
+
+
+def tensor_rules(text: str) -> tuple[tuple[str, str], ...]:
+    """`exps=cpu,attn=opencl0` as pairs."""
+    rules = tuple(rule.rpartition("=")[::2] for rule in text.split(",") if rule)
+    for regex, device in rules:
+        if not (regex and device):
+            raise ValueError(f"expected REGEX=DEVICE,...; got {text!r}")
+    return rules
+
+
+def shares(text: str) -> tuple[float, ...]:
+    """`3,1` as numbers."""
+    try:
+        return tuple(float(part) for part in text.replace("/", ",").split(","))
+    except ValueError:
+        raise ValueError(f"expected shares like 3,1; got {text!r}") from None
+
+
 @dataclass(frozen=True)
 class ModelOptions:
     """Which model."""
@@ -77,15 +99,24 @@ class DeviceOptions:
     """Where the model runs."""
 
     device: str = option(
-        "cpu", "-dev --device", "device to run on (see --list-devices)", metavar="NAME"
-    )
+        "cpu", "-dev --device", "devices to run on, the last of several being the host; auto:"
+        " every GPU (see --list-devices)", metavar="NAME,...",
+    )  # fmt: skip
     threads: int = option(0, "-t --threads", "threads (0: one per core)")
     n_gpu_layers: int = option(
-        -1, "-ngl --gpu-layers --n-gpu-layers", "layers to keep on a GPU (-1: as many as fit)"
+        -1, "-ngl --gpu-layers --n-gpu-layers", "layers to keep on other devices than the host,"
+        " from the output on (-1 or all: all)", parse=layer_count, metavar="N|all",
+    )  # fmt: skip
+    override_tensor: tuple[tuple[str, str], ...] = option(
+        (), "-ot --override-tensor", "weights whose name matches go there", parse=tensor_rules,
+        metavar="REGEX=DEVICE,...", extend=True,
+    )  # fmt: skip
+    n_cpu_moe: int = option(
+        0, "-ncmoe --n-cpu-moe", "layers, from the first, whose experts stay on the host"
     )
-    override_tensor: str = option(
-        "", "-ot --override-tensor", "tensors whose name matches go there",
-        metavar="REGEX=DEVICE,...",
+    tensor_split: tuple[float, ...] = option(
+        (), "-ts --tensor-split", "shares of the layers by device (default: by free memory)",
+        parse=shares, metavar="N,N,...",
     )  # fmt: skip
     repack: bool = option(
         True, "--repack", "lay weights out anew for speed; off: use them as the file has them",
@@ -105,9 +136,23 @@ class ContextOptions:
     )
     type_k: str = option("f16", "-ctk --cache-type-k", "type of the K cache", metavar="TYPE")
     type_v: str = option("f16", "-ctv --cache-type-v", "type of the V cache", metavar="TYPE")
+    kv_offload: bool = option(
+        True, "-kvo --kv-offload", "keep the memory of a layer on its device; off: on the host",
+        off="-nkvo --no-kv-offload",
+    )  # fmt: skip
     delta_net: str = option(
         "auto", "--delta-net", "how gated delta nets are computed",
         metavar="auto|fused|autoregressive|chunked|blocks",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """Finding the node that goes wrong."""
+
+    check: str = option(
+        "", "--check", "compute every node on this device too, and stop at the first that differs",
+        metavar="ref|cpu",
     )  # fmt: skip
 
 

@@ -6,12 +6,14 @@ import argparse
 import io
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llama_py_tools.options import (
+    CheckOptions,
     ContextOptions,
     DeviceOptions,
     ModelOptions,
@@ -101,36 +103,38 @@ def demo_model() -> str:
 
 def open_model(args: argparse.Namespace, device: str = "") -> Model:
     """Load the model that the options name, with a progress bar."""
-    options = collect(DeviceOptions, args)
-    warn_about_devices(options)
-    path = collect(ModelOptions, args).model
-    return load(path, device or options.device, options.threads, options.repack)
+    o = collect(DeviceOptions, args)
+    return load(
+        collect(ModelOptions, args).model, device or o.device, o.threads, o.repack,
+        n_gpu_layers=o.n_gpu_layers, tensor_overrides=dict(o.override_tensor),
+        n_cpu_moe=o.n_cpu_moe, tensor_split=o.tensor_split,
+    )  # fmt: skip
 
 
-def load(path: str, device: str, threads: int, repack: bool) -> Model:
-    """A model, or the demo model, on a device that is first set up. Only a CPU can repack."""
+def load(path: str, device: str, threads: int, repack: bool, **options: Any) -> Model:
+    """A model, or the demo model, on devices that are first set up. Only a CPU can repack.
+
+    options are those of `llama_py.Model`. With `auto`, a GPU that fails leaves it to the CPU.
+    """
     import llama_py
-    from ggml_py import registry
+    from ggml_py.errors import AllocError, BackendError
+    from llama_py.placement import devices_in_use
 
-    found: Any = registry.device(device)
-    found.repack = repack
-    if threads > 0:
-        found.set_threads(threads)
-    return llama_py.load(path or demo_model(), found.name, progress=Progress("loading"))
-
-
-def warn_about_devices(options: DeviceOptions) -> None:
-    """Placement by layer or tensor needs a second device; say what has no effect."""
-    from ggml_py.errors import BackendError
-
-    if options.n_gpu_layers > 0:
-        tell(f"warning: -ngl has no effect on device {options.device}")
-    for rule in filter(None, options.override_tensor.split(",")):
-        _, sep, device = rule.rpartition("=")
-        if not sep or device.lower() != options.device:
-            raise BackendError(
-                f"-ot {rule}: expected REGEX=DEVICE with a device in use: {options.device}"
-            )
+    devices = devices_in_use([name.lower() for name in re.split("[,/]", device)])
+    for d in devices:
+        found: Any = d
+        found.repack = repack
+        if threads > 0:
+            d.set_threads(threads)
+    if len(devices) == 1 and options.get("n_gpu_layers", -1) > 0:
+        tell(f"warning: -ngl has no effect on device {device}")
+    try:
+        return llama_py.load(path or demo_model(), devices, progress=Progress("loading"), **options)
+    except (AllocError, BackendError) as e:
+        if device.lower() != "auto" or len(devices) == 1:
+            raise
+        tell(f"warning: {e}; running on the CPU instead")
+        return load(path, "cpu", threads, repack)
 
 
 def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context:
@@ -139,7 +143,9 @@ def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context
     values: dict[str, Any] = {
         "n_ctx": o.n_ctx or None, "n_batch": o.n_batch, "n_ubatch": o.n_ubatch,
         "flash_attn": o.flash_attn, "type_k": o.type_k, "type_v": o.type_v,
-        "delta_net": o.delta_net, "progress": Progress("compiling kernels"),
+        "delta_net": o.delta_net, "offload_kqv": o.kv_offload,
+        "check": collect(CheckOptions, args).check or None,
+        "progress": Progress("compiling kernels"),
     }  # fmt: skip
     return model.context(**{**values, **more})
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels.common import FLOATS, Element, both, dense_rows, n_rows, row_at, types_are
-from ggml_cpu.kernels.elementwise import expm1, gated, silu
+from ggml_cpu.kernels.elementwise import expm1, silu
 
 
 @fn
@@ -20,7 +23,7 @@ def xielu(p, x):
     return v.select(x > 0.0, positive, negative) + x * v.op_f32(p, 3)
 
 
-def _activation(op: str, apply, element: Element) -> None:
+def _activation(op: str, apply: Callable[..., Any], element: Element) -> None:
     """dst = apply(p, src0) for one float type."""
     load_n, store_n, size = element.load_n, element.store_n, element.size
     when = both(types_are(element.name, element.name), dense_rows)
@@ -35,13 +38,23 @@ def _activation(op: str, apply, element: Element) -> None:
                 store_n(d + i * size, apply(p, load_n(x + i * size, n - i)), n - i)
 
 
-@fn
-def swiglu_clamp(p, g, x):
-    limit = v.op_f32(p, 3)
-    return silu(v.vmin(g, limit)) * v.vmin(v.vmax(x, -limit), limit)
+def _swiglu_clamp(element: Element) -> None:
+    load_n, store_n, size = element.load_n, element.store_n, element.size
+    when = both(types_are(element.name, element.name, element.name), dense_rows)
+
+    @kernel("SWIGLU_CLAMP", when=when, name=f"swiglu_clamp_{element.name}")
+    def swiglu_clamp(p, ith, nth):
+        n, limit = v.ne(p, 0, 0), v.op_f32(p, 3)
+        start, stop = v.split(n_rows(p, 0), ith, nth)
+        for r in range(start, stop):
+            d, g, x = row_at(p, 0, r), row_at(p, 1, r), row_at(p, 2, r)
+            for i in range(0, n, v.LANES):
+                gate = silu(v.vmin(load_n(g + i * size, n - i), limit))
+                y = v.vmin(v.vmax(load_n(x + i * size, n - i), -limit), limit)
+                store_n(d + i * size, gate * y, n - i)
 
 
 for _element in FLOATS:
     _activation("LEAKY_RELU", leaky_relu, _element)
     _activation("XIELU", xielu, _element)
-    gated("SWIGLU_CLAMP", swiglu_clamp, _element)
+    _swiglu_clamp(_element)

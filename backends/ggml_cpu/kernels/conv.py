@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels.common import BF16, F16, F32, Element, both
@@ -10,7 +12,7 @@ from ggml_cpu.target import LANES, TILE
 from ggml_py.tensor import Tensor
 
 
-def types_beside_kernel(result: str, image: str):
+def types_beside_kernel(result: str, image: str) -> Callable[[Tensor], str]:
     """Accept these types; the kernel's elements are not read, so its type does not matter."""
 
     def when(node: Tensor) -> str:
@@ -79,7 +81,7 @@ def float_image(node: Tensor) -> str:
     return types_beside_kernel("f32", "f32")(node)
 
 
-def typed(element: Element):
+def typed(element: Element) -> Callable[[Tensor], str]:
     def when(node: Tensor) -> str:
         t = node.src[0].type
         return "" if t.name == element.name else f"needs a kernel of {element.name}; got {t}"

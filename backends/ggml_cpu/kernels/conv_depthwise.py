@@ -24,15 +24,15 @@ def taps_inside(place, n_in, k, s, p, d):
 
 
 @fn
-def axpy(d, x, step, w, n):
-    """d += w * x for n elements of x `step` bytes apart."""
+def axpy(d, d_step, x, x_step, w, n):
+    """d += w * x for n elements, so many bytes apart."""
     i = 0
-    if step == 4:
+    if d_step == 4 and x_step == 4:
         while i + v.LANES <= n:
             v.store(d + 4 * i, v.fma(v.f32_load(x + 4 * i), v.f32(w), v.f32_load(d + 4 * i)))
             i += v.LANES
     while i < n:
-        v.st_f32(d + 4 * i, v.ld_f32(d + 4 * i) + w * v.ld_f32(x + i * step))
+        v.st_f32(d + i * d_step, v.ld_f32(d + i * d_step) + w * v.ld_f32(x + i * x_step))
         i += 1
 
 
@@ -64,20 +64,20 @@ def _depthwise(element: Element) -> None:
                         total = v.fma(w, v.f32_load_n(at, c - i), total)
                 v.store_n(d + 4 * i, total, c - i)
 
-    @kernel("CONV_2D_DW", when=both(types, rows_inside), name=f"conv_2d_dw_{element.name}")
+    @kernel("CONV_2D_DW", when=types, name=f"conv_2d_dw_{element.name}")
     def rows(p, ith, nth):
         """A row of the result at a time, tap by tap."""
         ow, oh, c = v.ne(p, 0, 0), v.ne(p, 0, 1), v.ne(p, 0, 2)
         sx, px, dx = v.op_i32(p, 0), v.op_i32(p, 2), v.op_i32(p, 4)
         sy, py, dy = v.op_i32(p, 1), v.op_i32(p, 3), v.op_i32(p, 5)
-        w, step = v.ne(p, 2, 0), sx * v.nb(p, 2, 0)
+        w, b0, step = v.ne(p, 2, 0), v.nb(p, 0, 0), sx * v.nb(p, 2, 0)
         start, stop = v.split(oh * c * v.ne(p, 0, 3), ith, nth)
         for u in range(start, stop):
             y, i, n = u % oh, u // oh % c, u // (oh * c)
             d = v.data(p, 0) + y * v.nb(p, 0, 1) + i * v.nb(p, 0, 2) + n * v.nb(p, 0, 3)
             image = v.data(p, 2) + i * v.nb(p, 2, 2) + n * v.nb(p, 2, 3)
-            for x in range(0, ow, v.LANES):
-                v.store_n(d + 4 * x, v.f32(0.0), ow - x)
+            for x in range(ow):
+                v.st_f32(d + x * b0, v.float32(0.0))
             y0, y1 = taps_inside(y, v.ne(p, 2, 1), v.ne(p, 1, 1), sy, py, dy)
             for ky in range(y0, y1):
                 row = image + (y * sy + ky * dy - py) * v.nb(p, 2, 1)
@@ -87,11 +87,8 @@ def _depthwise(element: Element) -> None:
                     first = max(0, (sx - 1 - shift) // sx)
                     last = min(ow, (w - 1 - shift) // sx + 1)
                     at = row + (first * sx + shift) * v.nb(p, 2, 0)
-                    axpy(d + 4 * first, at, step, ld(taps + kx * v.nb(p, 1, 0)), last - first)
-
-
-def rows_inside(node: Tensor) -> str:
-    return "" if node.nb[0] == 4 or node.ne[0] == 1 else "needs a result with dense rows"
+                    tap = ld(taps + kx * v.nb(p, 1, 0))
+                    axpy(d + first * b0, b0, at, step, tap, last - first)
 
 
 for _element in (F32, F16):

@@ -279,7 +279,7 @@ for _op, _apply in (
         _unary(_op, _apply, _e)
 
 
-def gated(op, act, element):
+def _glu(op, act, element):
     """dst = act(gate) * value; gate and value are src0 and src1, or the halves of src0's rows."""
     load, load_n, size = element.load, element.load_n, element.size
     store, store_n = element.store, element.store_n
@@ -350,7 +350,7 @@ for _op, _act in (
     ("GEGLU_QUICK", geglu_quick), ("SWIGLU_OAI", swiglu_oai),
 ):  # fmt: skip
     for _e in FLOATS:
-        gated(_op, _act, _e)
+        _glu(_op, _act, _e)
 
 
 @kernel("SCALE", when=both(types_are("f32", "f32"), dense_rows))

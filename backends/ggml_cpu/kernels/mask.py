@@ -9,7 +9,8 @@ from ggml_cpu.kernels.common import F16, F32, both, dense_rows, n_rows, row_at, 
 
 @kernel("TRI", when=both(types_are("f32", "f32"), dense_rows))
 def tri_f32(p, ith, nth):
-    """Row i keeps columns [low, high): kind is 0 upper with its diagonal, 1 upper, 2 and 3 lower."""
+    """Row i keeps columns [low, high): kind is 0 upper with its diagonal, 1 upper, 2 and 3 lower.
+    """
     n, kind = v.ne(p, 0, 0), v.op_i32(p, 0)
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):

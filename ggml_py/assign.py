@@ -1,0 +1,211 @@
+"""Which device runs which node (ggml-backend.cpp:ggml_backend_sched_split_graph, passes 1 to 4).
+
+Devices are numbers, the preferred one first; the last is the host: it has the graph's inputs, and
+runs what no other can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ggml_py.backend import Buffer, Device
+from ggml_py.errors import BackendError
+from ggml_py.graph import Graph
+from ggml_py.opspec import OPS
+from ggml_py.tensor import FLAG_INPUT, FLAG_WEIGHT, Tensor
+
+NOWHERE = -1
+
+
+def is_view(t: Tensor) -> bool:
+    """Whether nothing is computed for it."""
+    return t.op == "NONE" or OPS[t.op].view
+
+
+def sources(node: Tensor) -> Iterable[Tensor]:
+    return (s for s in node.src if s is not None)
+
+
+def home(t: Tensor) -> Buffer | None:
+    """The buffer a tensor, or what it looks at, already has."""
+    return t.buffer if t.view_src is None else t.view_src.buffer
+
+
+class Devices:
+    """What devices can run and read.
+
+    compute  a buffer of each, such as it computes in
+    refused  by id of a node: (device, reason) of those that were asked and cannot run it
+    """
+
+    def __init__(self, devices: Sequence[Device], compute: Sequence[Buffer]) -> None:
+        self.all = devices
+        self.host = len(devices) - 1
+        self.refused: dict[int, list[tuple[int, str]]] = {}
+        self._reads = [[d.can_read(b) for b in compute] for d in devices]
+        self._why: dict[tuple[int, int], str] = {}
+
+    def reads(self, reader: int, owner: int) -> bool:
+        """Whether a device can use what another one computed as it is."""
+        return reader == owner or self._reads[reader][owner]
+
+    def why_not(self, device: int, node: Tensor) -> str:
+        """ "" if the device can run the node; it always can look at what it has."""
+        if is_view(node):
+            return ""
+        key = (device, id(node))
+        if key not in self._why:
+            reason = self._foreign(device, node) or self.all[device].why_not(node)
+            self._why[key] = reason
+            if reason:
+                self.refused.setdefault(id(node), []).append((device, reason))
+        return self._why[key]
+
+    def _foreign(self, device: int, node: Tensor) -> str:
+        for s in sources(node):
+            if s.layout and s.buffer is not None and not self.all[device].can_read(s.buffer):
+                return f"{s} is in the layout {s.layout} of another device"
+        return ""
+
+    def runs(self, device: int, node: Tensor) -> bool:
+        return not self.why_not(device, node)
+
+    def reader(self, buffer: Buffer, node: Tensor) -> int:
+        """The first device that can read the buffer and run the node, or NOWHERE."""
+        for i, d in enumerate(self.all):
+            if d.can_read(buffer) and self.runs(i, node):
+                return i
+        return NOWHERE
+
+    def refusals(self, node: Tensor) -> str:
+        """What each device that was asked said, for messages."""
+        refused = self.refused.get(id(node), ())
+        return "; ".join(f"{self.all[i].name}: {why}" for i, why in refused)
+
+    def owner_name(self, buffer: Buffer) -> str:
+        """The devices that can read a buffer, for messages."""
+        names = [d.name for d in self.all if d.can_read(buffer)]
+        return "/".join(names) or type(buffer).__name__
+
+
+class Assignment:
+    """The device of every tensor of a graph.
+
+    pins  nodes whose device is already decided
+    Raises BackendError for a node that must write where no device can.
+    """
+
+    def __init__(
+        self, graph: Graph, devices: Devices, pins: Iterable[tuple[Tensor, int]] = ()
+    ) -> None:
+        self.devices = devices
+        self._of = {id(t): i for t, i in pins}
+        self._nodes = [t for t in graph.nodes if not is_view(t)]
+        for t in (*graph.leafs, *graph.nodes):
+            if id(t) not in self._of:
+                self._set(t, self._from_memory(t))
+        self._expand()
+        for node in self._nodes:
+            self._improve(node)
+        for node in graph.nodes:
+            self._complete(node)
+
+    def of(self, t: Tensor) -> int:
+        """The device of a tensor; NOWHERE for a node that no device can run."""
+        return self._of.get(id(t), NOWHERE)
+
+    def can_read(self, device: int, t: Tensor) -> bool:
+        """Whether a device can use a tensor where it is, or will be."""
+        buffer = home(t)
+        if buffer is not None:
+            return self.devices.all[device].can_read(buffer)
+        owner = self.of(t)
+        if owner == NOWHERE and t.view_src is not None:
+            owner = self.of(t.view_src)
+        return owner != NOWHERE and self.devices.reads(device, owner)
+
+    def _set(self, t: Tensor, device: int) -> None:
+        if device != NOWHERE:
+            self._of[id(t)] = device
+
+    def _from_memory(self, t: Tensor) -> int:
+        """Pass 1: where it is, where inputs are, or where its weight is."""
+        buffer, devices = home(t), self.devices
+        if buffer is not None:
+            found = devices.reader(buffer, t)
+            if found == NOWHERE:
+                raise BackendError(_stuck(t, buffer, devices))
+            return found
+        if t.flags & FLAG_INPUT:
+            return devices.host
+        if t.op != "NONE" and OPS[t.op].at_weights:
+            for s in sources(t):
+                if s.flags & FLAG_WEIGHT and s.buffer is not None:
+                    return devices.reader(s.buffer, t)
+        return NOWHERE
+
+    def _expand(self) -> None:
+        """Pass 2: neighbours run together, first with devices other than the host."""
+        for without in (self.devices.host, NOWHERE):
+            self._spread(self._nodes, without)
+            self._spread(reversed(self._nodes), without)
+
+    def _spread(self, nodes: Iterable[Tensor], without: int) -> None:
+        current = NOWHERE
+        for node in nodes:
+            own = self.of(node)
+            if own != NOWHERE:
+                current = NOWHERE if own == without else own
+            elif current != NOWHERE and self.devices.runs(current, node):
+                self._set(node, current)
+
+    def _improve(self, node: Tensor) -> None:
+        """Pass 3: up to a preferred device on the same memory; the rest where most sources are."""
+        own = self.of(node)
+        if own == NOWHERE:
+            able = [i for i in range(len(self.devices.all)) if self.devices.runs(i, node)]
+            if able:
+                self._set(node, max(able, key=lambda i: self._n_at_hand(node, i)))
+            return
+        for i in range(own):
+            same = self.devices.reads(i, own) and self.devices.reads(own, i)
+            if same and all(self.can_read(i, s) for s in sources(node)):
+                if not self.devices.runs(i, node):
+                    continue
+                self._set(node, i)
+                return
+
+    def _n_at_hand(self, node: Tensor, device: int) -> int:
+        return sum(self.can_read(device, s) for s in sources(node))
+
+    def _complete(self, node: Tensor) -> None:
+        """Pass 4: views where their source is, other sources where they are first read."""
+        root = node.view_src
+        if root is not None and (is_view(node) or root.buffer is None):
+            self._stay_with(node, root)
+        for s in sources(node):
+            if self.of(s) == NOWHERE:
+                known = NOWHERE if s.view_src is None else self.of(s.view_src)
+                self._set(s, self.of(node) if known == NOWHERE else known)
+        if is_view(node) and self.of(node) == NOWHERE:
+            self._set(node, self.devices.host)
+
+    def _stay_with(self, node: Tensor, root: Tensor) -> None:
+        """What looks at, or writes into, memory must be on a device that has that memory."""
+        at = self.of(root)
+        if at == NOWHERE:
+            self._set(root, self.of(node))
+        elif self.of(node) == NOWHERE or not self.devices.reads(self.of(node), at):
+            self._set(node, at)
+            if not self.devices.runs(at, node):
+                raise BackendError(_stuck(node, None, self.devices, at))
+
+
+def _stuck(t: Tensor, buffer: Buffer | None, devices: Devices, at: int = NOWHERE) -> str:
+    """ggml's words for it, and why."""
+    where = devices.all[at].name if buffer is None else devices.owner_name(buffer)
+    why = devices.refusals(t) or "no device in use can read that buffer"
+    return (
+        f"pre-allocated tensor ({t.name}) in a buffer ({where}) that cannot run the operation"
+        f" ({t.op}): {why}; keep it on another device"
+    )

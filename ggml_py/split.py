@@ -1,0 +1,96 @@
+"""A graph in parts that one device each runs, and the copies between them
+(ggml-backend.cpp:ggml_backend_sched_split_graph, pass 5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ggml_py.assign import Assignment, is_view, sources
+from ggml_py.graph import Graph
+from ggml_py.opspec import OPS
+from ggml_py.tensor import FLAG_WEIGHT, Tensor
+
+
+@dataclass(slots=True)
+class Part:
+    """Consecutive nodes of one device; inputs (source, copy) are copied to it before they run."""
+
+    device: int
+    nodes: list[Tensor] = field(default_factory=list)
+    inputs: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+
+
+class Splitter:
+    """Cuts a graph where the device changes, and lets nodes read copies of what is elsewhere.
+
+    parts      in the order they run
+    arena_of   device by id, of all tensors and copies
+    """
+
+    def __init__(self, graph: Graph, assignment: Assignment) -> None:
+        self.graph = graph
+        self.assignment = assignment
+        self.names = [d.name for d in assignment.devices.all]
+        self.arena_of = {id(t): assignment.of(t) for t in (*graph.leafs, *graph.nodes)}
+        self._copies: dict[tuple[int, int], Tensor] = {}
+        self._replaced: list[tuple[Tensor, tuple[Tensor | None, ...]]] = []
+        self.parts = [Part(next((self._of(t) for t in graph.nodes if not is_view(t)), 0))]
+        for node in graph.nodes:
+            self._append(node)
+
+    def with_copies(self) -> Graph:
+        """The graph for the allocator: copies are made where their part begins."""
+        whole = Graph()
+        whole.leafs = self.graph.leafs
+        for part in self.parts:
+            whole.nodes += [copy for _, copy in part.inputs] + part.nodes
+        return whole
+
+    def undo(self) -> None:
+        """Let the nodes read their own sources again."""
+        for node, src in self._replaced:
+            node.src = src
+
+    def _of(self, t: Tensor) -> int:
+        return self.assignment.of(t)
+
+    def _append(self, node: Tensor) -> None:
+        part = self.parts[-1]
+        if not is_view(node):
+            device = self._of(node)
+            if device != part.device or (part.inputs and self._brings_weight(node, device)):
+                part = Part(device)
+                self.parts.append(part)
+            self._localize(node, part)
+        part.nodes.append(node)
+
+    def _elsewhere(self, t: Tensor, device: int) -> bool:
+        return self._of(t) != device and not self.assignment.can_read(device, t)
+
+    def _brings_weight(self, node: Tensor, device: int) -> bool:
+        """A copied weight begins a part, so that the memory of earlier ones can be reused."""
+        return OPS[node.op].at_weights and any(
+            s.flags & FLAG_WEIGHT and self._elsewhere(s, device) for s in sources(node)
+        )
+
+    def _localize(self, node: Tensor, part: Part) -> None:
+        src = tuple(
+            self._copy(s, part) if s is not None and self._elsewhere(s, part.device) else s
+            for s in node.src
+        )
+        if any(a is not b for a, b in zip(src, node.src, strict=True)):
+            self._replaced.append((node, node.src))
+            node.src = src
+
+    def _copy(self, source: Tensor, part: Part) -> Tensor:
+        key = (id(source), part.device)
+        copy = self._copies.get(key)
+        if copy is None:
+            # a device has one copy of a tensor, however many of its parts read it
+            name = f"{self.names[part.device]}#{source.name}#0"
+            copy = Tensor(source.type, source.ne, src=(source,), name=name, nb=source.nb)
+            self._copies[key] = copy
+            self.arena_of[id(copy)] = part.device
+            part.inputs.append((source, copy))
+        return copy

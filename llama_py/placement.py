@@ -1,0 +1,183 @@
+"""Which device has which weight, layer and cache (llama-model.cpp:load_tensors).
+
+Devices are those to offload to, in order, and at the end the host: it keeps the token embeddings,
+the layers that are not offloaded, and runs what the others cannot.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from ggml_py.backend import Device
+from ggml_py.errors import BackendError
+from ggml_py.ops import get_rows, mul_mat, mul_mat_id
+from ggml_py.registry import backend_names
+from ggml_py.registry import device as find_device
+from ggml_py.registry import devices as find_devices
+from ggml_py.tensor import Tensor
+from ggml_py.types import F32, I32
+
+log = logging.getLogger("llama_py")
+
+EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
+
+Override = tuple[re.Pattern[str], Device]
+
+
+def devices_in_use(wanted: str | Device | Sequence[str | Device]) -> tuple[Device, ...]:
+    """Devices by name, or as they are; `cpu` is added behind a GPU, which needs a host.
+
+    `auto` is every GPU there is, and the CPU. Raises BackendError for an unknown name, or one that
+    is there twice.
+    """
+    several = wanted if isinstance(wanted, (list, tuple)) else (wanted,)
+    if several in (("auto",), ["auto"]):
+        several = (*_gpus(), "cpu")
+    found = [find_device(d) if isinstance(d, str) else d for d in several]
+    if not found:
+        raise BackendError("no device was given; name at least one, such as cpu")
+    if found[-1].kind == "gpu":
+        found.append(find_device("cpu"))
+    names = [d.name for d in found]
+    if len(set(names)) < len(names):
+        raise BackendError(f"a device is given twice: {', '.join(names)}")
+    return tuple(found)
+
+
+def _gpus() -> list[Device]:
+    """The GPUs of all installed backends; one that does not load is told and left out."""
+    return [d for name in backend_names() for d in _loaded(name) if d.kind == "gpu"]
+
+
+def _loaded(backend: str) -> Sequence[Device]:
+    try:
+        return find_devices(backend)
+    except BackendError as e:
+        log.warning("%s", e)
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the parts of a model go.
+
+    devices       those to offload to, then the host; one alone has everything
+    n_gpu_layers  how many layers are offloaded, counted from the output, which is one; -1: all
+    overrides     weights whose name has a match go there; the first that matches counts
+    tensor_split  shares of the offloaded layers by device; empty: by free memory
+    """
+
+    devices: tuple[Device, ...]
+    n_gpu_layers: int = -1
+    overrides: tuple[Override, ...] = ()
+    tensor_split: tuple[float, ...] = ()
+
+    @property
+    def host(self) -> Device:
+        return self.devices[-1]
+
+    @property
+    def offload(self) -> tuple[Device, ...]:
+        return self.devices[:-1]
+
+    def n_offloaded(self, n_layer_all: int) -> int:
+        """Layers on other devices than the host; the output counts as one."""
+        if not self.offload:
+            return 0
+        most = n_layer_all + 1
+        return most if self.n_gpu_layers < 0 else min(self.n_gpu_layers, most)
+
+    def layers(self, n_layer_all: int) -> list[Device]:
+        """The device of each layer, and at the end that of the output."""
+        n = self.n_offloaded(n_layer_all)
+        limits = self._limits()
+        kept = [self.host] * (n_layer_all + 1 - n)
+        return kept + [self.offload[bisect_right(limits, i / n)] for i in range(n)]
+
+    def _limits(self) -> list[float]:
+        """Where the share of each device ends, as a part of the offloaded layers."""
+        shares: Sequence[float] = self.tensor_split
+        if not any(shares):
+            shares = [d.memory()[0] or self.host.memory()[0] or 1 for d in self.offload]
+        if len(shares) != len(self.offload) or min(shares, default=0) < 0:
+            raise BackendError(
+                f"tensor_split {list(shares)} must be {len(self.offload)} shares, one per device:"
+                f" {', '.join(d.name for d in self.offload)}"
+            )
+        ends = list(accumulate(shares))
+        return [end / ends[-1] for end in ends[:-1]]
+
+    def device_of(self, layers: Sequence[Device]) -> Callable[[Tensor, Sequence[str]], Device]:
+        """A function that gives the device of a weight, by the ops that read it.
+
+        layers  as `layers` gave them
+        """
+
+        def choose(t: Tensor, uses: Sequence[str]) -> Device:
+            for pattern, device in self.overrides:
+                if pattern.search(t.name):
+                    return device
+            device = _by_name(t, uses, layers, self.host)
+            return device if device is self.host else self._able(device, t, uses)
+
+        return choose
+
+    def _able(self, device: Device, t: Tensor, uses: Sequence[str]) -> Device:
+        """The device, or the host if that one could not use the weight."""
+        for use in uses:
+            probe = _PROBES.get(use)
+            reason = device.why_not(probe(t)) if probe is not None else ""
+            if reason:
+                log.info("%s stays on %s: %s: %s", t.name, self.host.name, device.name, reason)
+                return self.host
+        return device
+
+
+def _by_name(t: Tensor, uses: Sequence[str], layers: Sequence[Device], host: Device) -> Device:
+    if t.name.startswith("blk."):
+        return layers[int(t.name.split(".")[1])]
+    if t.name.startswith("token_embd"):
+        return host if "MUL_MAT" not in uses else layers[-1]
+    return layers[-1] if t.name.startswith("output") else layers[0]
+
+
+def _experts(t: Tensor) -> Tensor:
+    return mul_mat_id(t, Tensor(F32, (t.ne[0], 1, 8)), Tensor(I32, (1, 8)))
+
+
+# Nodes that read a weight in the way that its type may forbid.
+_PROBES: dict[str, Callable[[Tensor], Tensor]] = {
+    "MUL_MAT": lambda t: mul_mat(t, Tensor(F32, (t.ne[0], 8, *t.ne[2:]))),
+    "MUL_MAT_ID": _experts,
+    "GET_ROWS": lambda t: get_rows(t, Tensor(I32, (8,))),
+}
+
+
+def overrides(
+    rules: Mapping[str, str] | Iterable[tuple[str, str]], n_cpu_moe: int, devices: Sequence[Device]
+) -> tuple[Override, ...]:
+    """Rules (regular expression, device name), and the experts of the first layers on the host.
+
+    Raises BackendError for a device that is not in use, or what is no regular expression.
+    """
+    found: list[Override] = []
+    by_name = {d.name.lower(): d for d in devices}
+    pairs = rules.items() if isinstance(rules, Mapping) else rules
+    for text, name in pairs:
+        device = by_name.get(name.lower())
+        if device is None:
+            raise BackendError(
+                f"-ot {text}={name}: expected REGEX=DEVICE with a device in use:"
+                f" {', '.join(by_name)}"
+            )
+        try:
+            found.append((re.compile(text), device))
+        except re.error as e:
+            raise BackendError(f"-ot {text}={name}: no regular expression: {e}") from None
+    found += [(re.compile(rf"blk\.{i}{EXPERTS}"), devices[-1]) for i in range(n_cpu_moe)]
+    return tuple(found)
