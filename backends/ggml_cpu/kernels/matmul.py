@@ -19,6 +19,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels.columns import KINDS, LOCAL, ROWS, TILES
 from ggml_cpu.kernels.products import SUM_BYTES, Shape, matrix_at, store_rows, tiles_product
+from ggml_cpu.quants.activations import F32
 from ggml_cpu.quants.tiles import padded
 from ggml_cpu.quants.weight import LAYOUT, Weight, weights
 from ggml_cpu.target import TILE
@@ -216,7 +217,7 @@ def _tiles(weight: Weight, in_place: bool) -> None:
 
 
 for _weight in weights().values():
-    if _weight.type.name == "f32":
+    if _weight.activations is F32:
         _rows(_weight, dense=True)
     _rows(_weight)
     _tiles(_weight, in_place=True)

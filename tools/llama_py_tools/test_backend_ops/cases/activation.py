@@ -16,7 +16,8 @@ def _bound(type: GGMLType, **_: object) -> float:
 
 
 @case("LEAKY_RELU", max_nmse=_bound, type=FLOATS,
-      ne_a=[(10, 5, 4, 3), (7, 1, 5, 3), (257, 3, 1, 1)], negative_slope=[0.1], inplace=[False, True])  # fmt: skip
+      ne_a=[(10, 5, 4, 3), (7, 1, 5, 3), (257, 3, 1, 1)], negative_slope=[0.1],
+      inplace=[False, True])  # fmt: skip
 @case("LEAKY_RELU", max_nmse=_bound, type=[F32], ne_a=[(33, 5, 2, 2), (5, 0, 1, 1)],
       negative_slope=[-0.5, 0.0], v=[True])  # fmt: skip
 @case("LEAKY_RELU", perf=True, type=[F32], ne_a=[(17408, 512, 1, 1)], negative_slope=[0.1])
