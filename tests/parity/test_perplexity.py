@@ -47,7 +47,7 @@ def test_perplexity_of_the_demo_model(n_ctx: int) -> None:
     model = llama_py.load(str(DEMO))
     ids = model.tokenizer.tokenize(text(), parse_special=False)
     expected = Estimate()
-    with Peer(str(DEMO), n_ctx=n_ctx, n_batch=n_ctx, n_ubatch=n_ctx, n_threads=2) as peer:
+    with Peer(str(DEMO), n_ctx=n_ctx, n_batch=n_ctx, n_ubatch=n_ctx, n_threads=1) as peer:
         for i in range(len(ids) // n_ctx):
             expected.add(their_losses(peer, ids[i * n_ctx : (i + 1) * n_ctx]))
     for form in ("fused", "chunked", "blocks"):

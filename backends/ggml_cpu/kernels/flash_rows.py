@@ -34,7 +34,7 @@ from ggml_cpu.kernels.flash_parts import (
     start_row,
     weigh_row,
 )
-from ggml_cpu.kernels.flash_sources import SOURCES, WORD, Source, kinds_of
+from ggml_cpu.kernels.flash_sources import SOURCES, WORD, Function, Source, kinds_of
 from ggml_cpu.kernels.sums import lane_sums
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
@@ -96,7 +96,7 @@ def sum_row(at, rows, r, d, dv):
     return query_row(at, rows, even(rows), d) + r * 4 * padded(dv)
 
 
-def _dots(element: Element, rows: int):
+def _dots(element: Element, rows: int) -> Function:
     """Products of `rows` queries with LANES // rows keys at a time."""
     load, load_n, size = element.load, element.load_n, element.size
     at_once = LANES // rows
@@ -134,7 +134,7 @@ def _dots(element: Element, rows: int):
     return dots
 
 
-def _values(element: Element, rows: int):
+def _values(element: Element, rows: int) -> Function:
     """Weighted sums of values for `rows` rows, a few vectors at a time."""
     load, load_n, size = element.load, element.load_n, element.size
     columns = min(4, LANES // rows)
@@ -186,7 +186,7 @@ def _values(element: Element, rows: int):
     return add_values
 
 
-def _all_dots(element: Element):
+def _all_dots(element: Element) -> Function:
     dots_2, dots_4 = _dots(element, 2), _dots(element, 4)
 
     @fn
@@ -202,7 +202,7 @@ def _all_dots(element: Element):
     return all_dots
 
 
-def _all_values(element: Element):
+def _all_values(element: Element) -> Function:
     add_2, add_4 = _values(element, 2), _values(element, 4)
 
     @fn
@@ -220,7 +220,7 @@ def _all_values(element: Element):
     return all_values
 
 
-def _start_pair(source: Source):
+def _start_pair(source: Source) -> Function:
     rounded = source.rounded
 
     @fn
@@ -243,7 +243,7 @@ def _start_pair(source: Source):
     return start_pair
 
 
-def _run_tile(source: Source):
+def _run_tile(source: Source) -> Function:
     all_dots, all_values = _all_dots(source.element), _all_values(source.element)
     place, step_of = source.place, source.step
 

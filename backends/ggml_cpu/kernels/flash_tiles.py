@@ -36,7 +36,7 @@ from ggml_cpu.kernels.flash_parts import (
     start_row,
     weigh_row,
 )
-from ggml_cpu.kernels.flash_sources import SOURCES, WORD, Source, kinds_of
+from ggml_cpu.kernels.flash_sources import SOURCES, WORD, Function, Source, kinds_of
 from ggml_cpu.quants.interleave import interleave_words
 from ggml_cpu.target import LANES, TILE
 from ggml_py.tensor import Tensor
@@ -135,7 +135,7 @@ def prefetch_rows(at, stride, size):
             v.prefetch(at + j * stride + i)
 
 
-def _load_tile(source: Source):
+def _load_tile(source: Source) -> Function:
     rounded = source.rounded
 
     @fn
@@ -156,7 +156,7 @@ def _load_tile(source: Source):
     return load_tile
 
 
-def _load_keys(source: Source):
+def _load_keys(source: Source) -> Function:
     panel, row = source.panel, source.row
 
     @fn
@@ -187,7 +187,7 @@ def run_tile(p, pair, first, count, key, n, q, keys, values, weights, state, sum
         add_values(values + c * 4 * KEYS, weights, n, state, sums + c * COLUMN)
 
 
-def _unit(source: Source):
+def _unit(source: Source) -> Function:
     load_tile, load_keys = _load_tile(source), _load_keys(source)
 
     @fn

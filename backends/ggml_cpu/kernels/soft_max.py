@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.common import F16, F32, both, dense_rows, n_rows, row_at
+from ggml_cpu.kernels.common import F16, F32, Element, both, dense_rows, n_rows, row_at
 from ggml_py.tensor import Tensor
 
 MINUS_INFINITY = float("-inf")
@@ -47,7 +49,7 @@ def multiply(x, n, factor):
         v.store_n(x + 4 * i, v.f32_load_n(x + 4 * i, n - i) * factor, n - i)
 
 
-def _soft_max(element):
+def _soft_max(element: Element) -> None:
     load_n, size = element.load_n, element.size
 
     @fn
@@ -90,7 +92,7 @@ def _soft_max(element):
             multiply(d, n, 1.0 / total)
 
 
-def mask_is(name: str):
+def mask_is(name: str) -> Callable[[Tensor], str]:
     """Accept f32 scores with a mask of that type; one without a mask goes to f32."""
 
     def when(node: Tensor) -> str:

@@ -7,12 +7,17 @@ stay in the L1 cache.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels.common import types_are
 from ggml_cpu.kernels.sums import lane_sums
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
+
+Function = Callable[..., Any]
 
 S, X, DT, A, B, C, IDS = 1, 2, 3, 4, 5, 6, 7
 WORD = 4 * LANES  # bytes of a vector
@@ -75,7 +80,7 @@ def read_token(p, seq, t, row, rows, local):
         v.store(local + DECAY, v.f32_gather(steps + decays_after(p), heads))
 
 
-def _scan_rows(count):
+def _scan_rows(count: int) -> Function:
     @fn
     def scan_rows(b, c, n, old, new, local, sums):
         """One token of `count` rows with a decay each; their products with c by lanes to `sums`."""
