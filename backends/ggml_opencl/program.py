@@ -45,9 +45,7 @@ class OpenCLProgram:
 
         try:
             for bound in self.runs:
-                cl.enqueue_nd_range_kernel(
-                    self.queue, bound.kernel, bound.global_size, (WG, 1, 1)
-                )
+                cl.enqueue_nd_range_kernel(self.queue, bound.kernel, bound.global_size, (WG, 1, 1))
             self.queue.finish()
         except cl.Error as e:
             raise BackendError(f"{self.queue.device.name} failed while it ran: {e}") from e
@@ -91,14 +89,18 @@ class Builder:
     def _bind(self, run: Launch) -> Bound:
         import pyopencl as cl
 
-        kernel = cl.Kernel(self._programs[key(run)], run.kernel)
         arguments: list[object] = []
         for t in run.tensors:
             assert t.buffer is not None, f"{t} is not allocated"
-            arguments += (t.buffer.memory, shape_bytes(t))  # type: ignore[attr-defined]
+            arguments += (t.buffer.memory, shape_bytes(t))
         for value in run.scalars:
             arguments.append(np.int32(value) if isinstance(value, int) else np.float32(value))
-        kernel.set_args(*arguments)
+        try:
+            kernel = cl.Kernel(self._programs[key(run)], run.kernel)
+            kernel.set_args(*arguments)
+        except cl.Error as e:
+            where = f"{run.kernel} of {run.family}.cl"
+            raise BackendError(f"{self.queue.device.name} cannot set up {where}: {e}") from e
         x, y, z = run.groups
         return Bound(kernel, (x * WG, y, z))
 
