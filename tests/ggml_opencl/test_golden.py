@@ -51,3 +51,11 @@ def test_other_ways_give_the_same(name: str, device: Any) -> None:
     for more in ({"n_ubatch": 7}, {"flash_attn": False}):
         logits = context(name, device, **more).decode(gold["tokens"], logits="all")
         assert nmse(gold["logits"], logits) <= 1e-5
+
+
+@pytest.mark.parametrize("path", sorted((GOLDEN / "shapes").glob("*.gguf")), ids=lambda p: p.stem)
+def test_every_architecture_runs_wholly_on_the_device(path: Path, device: Any) -> None:
+    """A prompt and a step; a node that the device refuses would raise. Weights are zero."""
+    ctx = llama_py.load(path, device.name).context(n_ctx=256, n_batch=64, n_ubatch=64)
+    for tokens in ([1, 2, 3, 4, 5], [6]):
+        assert np.isfinite(ctx.decode(tokens, logits="all")).all()
