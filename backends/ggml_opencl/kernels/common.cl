@@ -41,13 +41,20 @@ static inline void store_bf16(global uchar *p, float v) {
 }
 
 // Groups of 32 values of a dense row of n: what products and rows of quantized types are made of.
+#define SIZE(T) CAT(size_, T)
 #define DENSE(T, size) \
+    enum { size_##T = size }; \
     static inline float element_##T(const global uchar *row, uint i) { \
         return load_##T(row + (size) * i); \
     } \
     static inline void group_##T(const global uchar *row, uint g, uint n, float *x) { \
+        row += (size) * 32 * g; \
+        if (32 * g + 32 <= n) { \
+            for (uint j = 0; j < 32; j++) x[j] = load_##T(row + (size) * j); \
+            return; \
+        } \
         for (uint j = 0; j < 32; j++) { \
-            x[j] = 32 * g + j < n ? load_##T(row + (size) * (32 * g + j)) : 0.0f; \
+            x[j] = 32 * g + j < n ? load_##T(row + (size) * j) : 0.0f; \
         } \
     }
 
