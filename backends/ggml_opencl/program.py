@@ -54,7 +54,8 @@ class OpenCLProgram:
 class Builder:
     """The programs of one device, by family, types and macros.
 
-    pyopencl keeps the compiled binaries on disk, by device, source and options.
+    The binaries stay on disk, by device, source and options: the driver's cache (PoCL, NVIDIA), or
+    pyopencl's where the driver has none.
     """
 
     def __init__(self, queue: cl.CommandQueue) -> None:
