@@ -124,11 +124,25 @@ def find_devices(name: str | None) -> list[Device]:
     from ggml_py.errors import BackendError
 
     names = registry.backend_names()
-    if name is None or name in names:
-        return [d for n in ([name] if name else names) for d in registry.devices(n)]
+    if name is None:
+        return [d for n in names for d in installed_devices(n)]
+    if name in names:
+        return list(registry.devices(name))
     if name.rstrip("0123456789") in names:
         return [registry.device(name)]
     raise BackendError(f"no backend named {name!r}; installed: {', '.join(names) or 'none'}")
+
+
+def installed_devices(backend: str) -> Sequence[Device]:
+    """The devices of a backend that was not asked for by name: none, and why, if it cannot load."""
+    from ggml_py import registry
+    from ggml_py.errors import BackendError
+
+    try:
+        return registry.devices(backend)
+    except BackendError as e:
+        print(f"{backend}: {e}", file=sys.stderr)
+        return []
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,0 +1,60 @@
+"""Device memory as a Buffer. Kernels get the whole buffer and a byte offset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ggml_py.backend import Bytes
+from ggml_py.errors import AllocError
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+SMALLEST = 16  # bytes; OpenCL has no empty buffers
+
+
+class OpenCLBuffer:
+    """Zeroed memory of one device; reads and writes wait for what was queued before."""
+
+    is_host = False
+
+    def __init__(self, queue: cl.CommandQueue, size: int) -> None:
+        import pyopencl as cl
+
+        self.size = size
+        self.queue = queue
+        most = queue.device.max_mem_alloc_size
+        if size > most:
+            raise AllocError(f"{queue.device.name} has no buffers of {size} bytes, at most {most}")
+        try:
+            flags = cl.mem_flags.READ_WRITE
+            self.memory = cl.Buffer(queue.context, flags, max(size, SMALLEST))
+            self.clear()
+        except cl.Error as e:
+            raise AllocError(
+                f"{queue.device.name} has no memory for a buffer of {size} bytes: {e}"
+            ) from e
+
+    def write(self, offset: int, data: Bytes) -> None:
+        import pyopencl as cl
+
+        if data.size:
+            host = np.ascontiguousarray(data)
+            cl.enqueue_copy(self.queue, self.memory, host, dst_offset=offset, is_blocking=True)
+
+    def read(self, offset: int, size: int) -> Bytes:
+        import pyopencl as cl
+
+        out = np.empty(size, np.uint8)
+        if size:
+            cl.enqueue_copy(self.queue, out, self.memory, src_offset=offset, is_blocking=True)
+        return out
+
+    def clear(self, value: int = 0) -> None:
+        import pyopencl as cl
+
+        if self.size:
+            pattern = np.uint8(value)
+            cl.enqueue_fill_buffer(self.queue, self.memory, pattern, 0, self.size).wait()

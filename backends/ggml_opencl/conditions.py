@@ -1,0 +1,70 @@
+"""Conditions on nodes; each returns "" or a sentence `needs A; got X`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ggml_opencl.kernels import quantized_types
+from ggml_py.kernels import When
+from ggml_py.tensor import Tensor
+
+FLOATS = ("f32", "f16")
+READABLE = ("f32", "f16", "bf16")
+
+
+def every(*conditions: When) -> When:
+    """The first reason of any of them."""
+
+    def check(node: Tensor) -> str:
+        return next((reason for when in conditions if (reason := when(node))), "")
+
+    return check
+
+
+def operand(node: Tensor, index: int) -> Tensor | None:
+    """A source, or the result for index -1."""
+    if index < 0:
+        return node
+    return node.src[index] if index < len(node.src) else None
+
+
+def typed(index: int, *names: str) -> When:
+    """A source (-1: the result), if there is one, has one of these types."""
+
+    def check(node: Tensor) -> str:
+        t = operand(node, index)
+        if t is None or t.type.name in names:
+            return ""
+        what = "a result" if index < 0 else f"a source {index}"
+        return f"needs {what} of {', '.join(names)}; got {t}"
+
+    return check
+
+
+def all_typed(indices: Iterable[int], *names: str) -> When:
+    return every(*(typed(i, *names) for i in indices))
+
+
+def dense_rows(*indices: int) -> When:
+    def check(node: Tensor) -> str:
+        for i in indices:
+            t = operand(node, i)
+            if t is not None and not t.has_contiguous_rows():
+                return f"needs dense rows; got {t} with elements {t.nb[0]} bytes apart"
+        return ""
+
+    return check
+
+
+def quantized(index: int) -> When:
+    """A source is of a quantized type that kernels can read."""
+
+    def check(node: Tensor) -> str:
+        t = operand(node, index)
+        assert t is not None
+        if t.type.name in quantized_types():
+            return ""
+        known = ", ".join(sorted(quantized_types()))
+        return f"needs a source {index} of {known}; got {t}"
+
+    return check

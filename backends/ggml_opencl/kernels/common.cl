@@ -1,0 +1,116 @@
+// What every kernel uses. A tensor is a buffer `x` and its shape `x_`; TENSOR(x) declares both.
+// T0, T1, ... are the element types of a kernel's tensors, in order. All groups have WG items.
+
+#define WG 64
+#define KERNEL kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+
+typedef struct {
+    int ne[4];
+    long nb[4];
+    long offset;
+} tensor_t;
+
+#define TENSOR(x) global uchar *x, const tensor_t x##_
+#define AT(x, i) at(x, &x##_, i)
+#define CAT2(a, b) a##b
+#define CAT(a, b) CAT2(a, b)
+#define LOAD(T, p) CAT(load_, T)(p)
+#define STORE(T, p, v) CAT(store_, T)(p, v)
+#define ELEMENT(T, row, i) CAT(element_, T)(row, i)
+#define GROUP(T, row, g, n, x) CAT(group_, T)(row, g, n, x)
+
+#define PLAIN(T, C) \
+    static inline C load_##T(const global uchar *p) { return *(const global C *)p; } \
+    static inline void store_##T(global uchar *p, C v) { *(global C *)p = v; }
+
+PLAIN(f32, float)
+PLAIN(i8, char)
+PLAIN(i16, short)
+PLAIN(i32, int)
+PLAIN(i64, long)
+
+static inline float load_f16(const global uchar *p) { return vload_half(0, (const global half *)p); }
+static inline void store_f16(global uchar *p, float v) { vstore_half_rte(v, 0, (global half *)p); }
+static inline float load_bf16(const global uchar *p) {
+    return as_float((uint)(*(const global ushort *)p) << 16);
+}
+static inline void store_bf16(global uchar *p, float v) {
+    const uint bits = as_uint(v);
+    const uint up = isnan(v) ? bits | (64u << 16) : bits + 0x7fff + ((bits >> 16) & 1);
+    *(global ushort *)p = (ushort)(up >> 16);
+}
+
+// Groups of 32 values of a dense row of n: what products and rows of quantized types are made of.
+#define SIZE(T) CAT(size_, T)
+#define DENSE(T, size) \
+    enum { size_##T = size }; \
+    static inline float element_##T(const global uchar *row, uint i) { \
+        return load_##T(row + (size) * i); \
+    } \
+    static inline void group_##T(const global uchar *row, uint g, uint n, float *x) { \
+        row += (size) * 32 * g; \
+        if (32 * g + 32 <= n) { \
+            for (uint j = 0; j < 32; j++) x[j] = load_##T(row + (size) * j); \
+            return; \
+        } \
+        for (uint j = 0; j < 32; j++) { \
+            x[j] = 32 * g + j < n ? load_##T(row + (size) * j) : 0.0f; \
+        } \
+    }
+
+DENSE(f32, 4)
+DENSE(f16, 2)
+DENSE(bf16, 2)
+
+static inline uint count(const tensor_t *t) {
+    return (uint)t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];
+}
+
+// The place of flat element i, fastest dimension first.
+static inline uint4 unflatten(const tensor_t *t, uint i) {
+    uint4 at;
+    at.x = i % t->ne[0], i /= t->ne[0];
+    at.y = i % t->ne[1], i /= t->ne[1];
+    at.z = i % t->ne[2];
+    at.w = i / t->ne[2];
+    return at;
+}
+
+// A smaller tensor repeated as a whole.
+static inline uint4 repeated(const tensor_t *t, uint4 i) {
+    return (uint4)(i.x % t->ne[0], i.y % t->ne[1], i.z % t->ne[2], i.w % t->ne[3]);
+}
+
+static inline global uchar *at(global uchar *base, const tensor_t *t, uint4 i) {
+    return base + t->offset + i.x * t->nb[0] + i.y * t->nb[1] + i.z * t->nb[2] + i.w * t->nb[3];
+}
+
+// Row number r of a tensor: its element 0.
+static inline uint4 row_of(const tensor_t *t, uint r) {
+    return (uint4)(0, r % t->ne[1], r / t->ne[1] % t->ne[2], r / t->ne[1] / t->ne[2]);
+}
+
+// The sum of v over the group's items, for each of them. `shared` has WG places.
+static inline float group_sum(float v, local float *shared) {
+    const uint item = get_local_id(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    shared[item] = v;
+    for (uint half_ = WG / 2; half_ > 0; half_ /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (item < half_) shared[item] += shared[item + half_];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return shared[0];
+}
+
+static inline float group_max(float v, local float *shared) {
+    const uint item = get_local_id(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    shared[item] = v;
+    for (uint half_ = WG / 2; half_ > 0; half_ /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (item < half_) shared[item] = fmax(shared[item], shared[item + half_]);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return shared[0];
+}

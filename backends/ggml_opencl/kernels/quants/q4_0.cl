@@ -1,0 +1,15 @@
+// 32 four-bit values around 8 with one half scale: x = d (q - 8); low nibbles first.
+static inline float element_q4_0(const global uchar *row, uint i) {
+    const global uchar *b = row + 18 * (i / 32);
+    const uint j = i % 32;
+    return load_f16(b) * ((b[2 + j % 16] >> (j / 16 * 4) & 15) - 8);
+}
+
+static inline void group_q4_0(const global uchar *row, uint g, uint n, float *x) {
+    const global uchar *b = row + 18 * g;
+    const float d = load_f16(b);
+    for (uint j = 0; j < 16; j++) {
+        x[j] = d * ((b[2 + j] & 15) - 8);
+        x[j + 16] = d * ((b[2 + j] >> 4) - 8);
+    }
+}

@@ -1,0 +1,12 @@
+// q4_K with a fifth bit apart: bit k of high[j] belongs to value j of group k.
+static inline void group_q5_K(const global uchar *row, uint g, uint n, float *x) {
+    const global uchar *b = row + 176 * (g / 8), *s = b + 4, *high = b + 16;
+    const global uchar *q = b + 48 + g % 8 / 2 * 32;
+    const uint k = g % 8, shift = k % 2 * 4;
+    const int scale = k < 4 ? s[k] & 63 : (s[k + 4] & 15) | (s[k - 4] >> 6) << 4;
+    const int low = k < 4 ? s[k + 4] & 63 : (s[k + 4] >> 4) | (s[k] >> 6) << 4;
+    const float d = load_f16(b) * scale, m = load_f16(b + 2) * low;
+    for (uint j = 0; j < 32; j++) {
+        x[j] = d * ((q[j] >> shift & 15) | (high[j] >> k & 1) << 4) - m;
+    }
+}

@@ -1,0 +1,11 @@
+// 32 signed bytes with one half scale: x = d q.
+static inline float element_q8_0(const global uchar *row, uint i) {
+    const global uchar *b = row + 34 * (i / 32);
+    return load_f16(b) * ((const global char *)b)[2 + i % 32];
+}
+
+static inline void group_q8_0(const global uchar *row, uint g, uint n, float *x) {
+    const global uchar *b = row + 34 * g;
+    const float d = load_f16(b);
+    for (uint j = 0; j < 32; j++) x[j] = d * ((const global char *)b)[2 + j];
+}

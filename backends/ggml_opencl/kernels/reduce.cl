@@ -1,0 +1,78 @@
+// Sums and other reductions along rows: one group a row.
+
+#define EACH(j, n) for (uint j = get_local_id(0); j < (n); j += WG)
+
+KERNEL sum_rows(TENSOR(a), TENSOR(dst), const float scale) {
+    local float shared[WG];
+    const uint4 row = row_of(&a_, get_group_id(0));
+    const global uchar *x = AT(a, row);
+    float sum = 0;
+    EACH(j, a_.ne[0]) sum += load_f32(x + j * a_.nb[0]);
+    sum = group_sum(sum, shared);
+    if (get_local_id(0) == 0) store_f32(AT(dst, row), scale * sum);
+}
+
+KERNEL sum(TENSOR(a), TENSOR(dst)) {
+    local float shared[WG];
+    float sum = 0;
+    EACH(j, count(&a_)) sum += load_f32(AT(a, unflatten(&a_, j)));
+    sum = group_sum(sum, shared);
+    if (get_local_id(0) == 0) store_f32(AT(dst, (uint4)(0)), sum);
+}
+
+// Running sums: WG elements at a time by doubling distances, then the sum of all before.
+KERNEL cumsum(TENSOR(a), TENSOR(dst)) {
+    local float shared[WG];
+    const uint4 row = row_of(&a_, get_group_id(0));
+    const global uchar *x = AT(a, row);
+    global uchar *y = AT(dst, row);
+    const uint item = get_local_id(0);
+    float before = 0;
+    for (uint start = 0; start < a_.ne[0]; start += WG) {
+        const uint j = start + item;
+        barrier(CLK_LOCAL_MEM_FENCE);
+        shared[item] = j < a_.ne[0] ? load_f32(x + j * a_.nb[0]) : 0.0f;
+        for (uint d = 1; d < WG; d *= 2) {
+            barrier(CLK_LOCAL_MEM_FENCE);
+            const float left = item >= d ? shared[item - d] : 0.0f;
+            barrier(CLK_LOCAL_MEM_FENCE);
+            shared[item] += left;
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (j < a_.ne[0]) store_f32(y + j * dst_.nb[0], before + shared[item]);
+        before += shared[WG - 1];
+    }
+}
+
+// The first of the largest.
+KERNEL argmax(TENSOR(a), TENSOR(dst)) {
+    local float best[WG];
+    local int where[WG];
+    const uint item = get_local_id(0);
+    const global uchar *x = AT(a, row_of(&a_, get_group_id(0)));
+    best[item] = -INFINITY;
+    where[item] = 0;
+    EACH(j, a_.ne[0]) {
+        const float v = load_f32(x + j * a_.nb[0]);
+        if (v > best[item]) best[item] = v, where[item] = j;
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    if (item > 0) return;
+    for (uint j = 1; j < WG; j++) {
+        const bool earlier = best[j] == best[0] && where[j] < where[0];
+        if (best[j] > best[0] || earlier) best[0] = best[j], where[0] = where[j];
+    }
+    store_i32(AT(dst, ((uint4)(get_group_id(0), 0, 0, 0))), where[0]);
+}
+
+// x [n, streams, T], weights [streams, T] -> [n, T]
+KERNEL dsv4_hc_pre(TENSOR(x), TENSOR(weights), TENSOR(dst), const float scale) {
+    if (get_global_id(0) >= count(&dst_)) return;
+    const uint4 i = unflatten(&dst_, get_global_id(0));
+    float sum = 0;
+    for (uint s = 0; s < x_.ne[1]; s++) {
+        const float w = load_f32(AT(weights, ((uint4)(s, i.y, 0, 0))));
+        sum += w * load_f32(AT(x, ((uint4)(i.x, s, i.y, 0))));
+    }
+    store_f32(AT(dst, i), scale * sum);
+}

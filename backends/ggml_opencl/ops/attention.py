@@ -1,0 +1,43 @@
+"""Launchers of ggml_py/ops/attention.py."""
+
+from __future__ import annotations
+
+from ggml_opencl.conditions import FLOATS, READABLE, all_typed, dense_rows, every, typed
+from ggml_opencl.table import Launch, defines, sources, table
+from ggml_py.tensor import Tensor
+
+CACHED = (*READABLE, "q8_0", "q4_0")
+
+
+def power_of_two(n_head: int) -> int:
+    """The largest in n_head."""
+    return 1 << (max(n_head, 1).bit_length() - 1)
+
+
+@table.op("SOFT_MAX", every(all_typed((0, -1, 2), "f32"), typed(1, *FLOATS)))
+def soft_max(node: Tensor) -> list[Launch]:
+    a, mask, sinks = sources(node, 3)
+    assert a is not None
+    given = defines(SOFT_MAX=1, MASK=int(mask is not None), SINKS=int(sinks is not None))
+    tensors = (a, a if mask is None else mask, a if sinks is None else sinks, node)
+    scalars = (float(node.param("scale")), float(node.param("max_bias")), power_of_two(a.ne[2]))
+    return [Launch("attention", "soft_max", tensors, (a.n_rows, 1, 1), scalars, given)]
+
+
+FLASH = every(typed(0, *FLOATS), typed(1, *CACHED), typed(2, *CACHED), dense_rows(1, 2))
+
+
+@table.op("FLASH_ATTN_EXT", FLASH)
+def flash_attn_ext(node: Tensor) -> list[Launch]:
+    q, k, v, mask, sinks = sources(node, 5)
+    assert q is not None
+    assert k is not None
+    assert v is not None
+    given = defines(
+        FLASH=1, DK=k.ne[0], DV=v.ne[0], MASK=int(mask is not None), SINKS=int(sinks is not None)
+    )
+    tensors = (q, k, v, q if mask is None else mask, q if sinks is None else sinks, node)
+    scale, bias, cap = (float(node.param(p)) for p in ("scale", "max_bias", "softcap"))
+    scalars = (scale, bias, cap, power_of_two(q.ne[2]))
+    groups = (q.ne[1], q.ne[2], q.ne[3])
+    return [Launch("attention", "flash_attn_ext", tensors, groups, scalars, given)]

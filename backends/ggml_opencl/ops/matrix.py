@@ -1,0 +1,50 @@
+"""Launchers of ggml_py/ops/matrix.py."""
+
+from __future__ import annotations
+
+from ggml_opencl.conditions import FLOATS, READABLE, all_typed, dense_rows, every, typed
+from ggml_opencl.kernels import quantized_types
+from ggml_opencl.table import Launch, items, table
+from ggml_py.tensor import Tensor
+
+ROWS = 4  # of a group in mul_mat_columns and mul_mat_id
+TILE = 32  # rows and columns of a group in mul_mat_tile
+FEW = 4  # columns, up to which each is a product of its own
+
+
+def weights(node: Tensor) -> str:
+    return typed(0, *READABLE, *sorted(quantized_types()))(node)
+
+
+PRODUCT = every(weights, typed(1, *FLOATS), dense_rows(0))
+
+
+@table.op("MUL_MAT", PRODUCT)
+def mul_mat(node: Tensor) -> list[Launch]:
+    a, b = node.src
+    n, m, batch = node.ne[0], node.ne[1], node.ne[2] * node.ne[3]
+    if m <= FEW:
+        groups = (-(-n // ROWS), m, batch)
+        return [Launch("matrix", "mul_mat_columns", (a, b, node), groups)]
+    groups = (-(-n // TILE), -(-m // TILE), batch)
+    return [Launch("matrix", "mul_mat_tile", (a, b, node), groups)]
+
+
+@table.op("MUL_MAT_ID", PRODUCT)
+def mul_mat_id(node: Tensor) -> list[Launch]:
+    a, b, ids = node.src
+    groups = (-(-node.ne[0] // ROWS), node.ne[1], node.ne[2])
+    types = (a.type.name, b.type.name, "f32")
+    return [Launch("matrix", "mul_mat_id", (a, b, node, ids), groups, types=types)]
+
+
+@table.op("SOLVE_TRI", all_typed((0, 1, -1), "f32"))
+def solve_tri(node: Tensor) -> list[Launch]:
+    a, b = node.src
+    n = items(b.ne[0] * b.ne[2] * b.ne[3])
+    return [Launch("triangular", "solve_tri", (a, b, node), n)]
+
+
+@table.op("DIAG", all_typed((0, -1), "f32"))
+def diag(node: Tensor) -> list[Launch]:
+    return [Launch("triangular", "diag", (node.src[0], node), items(node.n_elements))]

@@ -1,0 +1,29 @@
+"""Launchers of ggml_py/ops/norm.py."""
+
+from __future__ import annotations
+
+from ggml_opencl.conditions import all_typed, dense_rows, every
+from ggml_opencl.table import Launch, table
+from ggml_py.tensor import Tensor
+
+DENSE_F32 = every(all_typed((0, -1), "f32"), dense_rows(0, -1))
+
+
+def _by_row(op: str) -> None:
+    @table.op(op, DENSE_F32)
+    def launch(node: Tensor) -> list[Launch]:
+        groups, eps = (node.n_rows, 1, 1), float(node.param("eps"))
+        return [Launch("norm", op.lower(), (node.src[0], node), groups, (eps,))]
+
+
+for _op in ("RMS_NORM", "NORM", "L2_NORM"):
+    _by_row(_op)
+
+
+@table.op("GROUP_NORM", all_typed((0, -1), "f32"))
+def group_norm(node: Tensor) -> list[Launch]:
+    channels = node.ne[2]
+    size = -(-channels // node.param("n_groups"))
+    groups = (-(-channels // size), node.ne[3], 1)
+    scalars = (size, float(node.param("eps")))
+    return [Launch("norm", "group_norm", (node.src[0], node), groups, scalars)]

@@ -1,0 +1,47 @@
+"""Launchers of ggml_py/ops/reduce.py."""
+
+from __future__ import annotations
+
+from ggml_opencl.conditions import all_typed, every, typed
+from ggml_opencl.table import Launch, items, table
+from ggml_py.tensor import Tensor
+
+F32 = all_typed((0, -1), "f32")
+
+
+def by_row(kernel: str, node: Tensor, *scalars: float) -> list[Launch]:
+    groups = (node.src[0].n_rows, 1, 1)
+    return [Launch("reduce", kernel, (node.src[0], node), groups, scalars)]
+
+
+@table.op("SUM_ROWS", F32)
+def sum_rows(node: Tensor) -> list[Launch]:
+    return by_row("sum_rows", node, 1.0)
+
+
+@table.op("MEAN", F32)
+def mean(node: Tensor) -> list[Launch]:
+    return by_row("sum_rows", node, 1.0 / node.src[0].ne[0])
+
+
+@table.op("SUM", F32)
+def sum(node: Tensor) -> list[Launch]:
+    return [Launch("reduce", "sum", (node.src[0], node), (1, 1, 1))]
+
+
+@table.op("CUMSUM", F32)
+def cumsum(node: Tensor) -> list[Launch]:
+    return by_row("cumsum", node)
+
+
+@table.op("ARGMAX", every(typed(0, "f32"), typed(-1, "i32")))
+def argmax(node: Tensor) -> list[Launch]:
+    return by_row("argmax", node)
+
+
+@table.op("DSV4_HC_PRE", all_typed((0, 1, -1), "f32"))
+def dsv4_hc_pre(node: Tensor) -> list[Launch]:
+    x, weights = node.src
+    scale = float(node.param("scale"))
+    n = items(node.n_elements)
+    return [Launch("reduce", "dsv4_hc_pre", (x, weights, node), n, (scale,))]

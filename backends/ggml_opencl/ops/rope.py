@@ -1,0 +1,44 @@
+"""Launcher of ggml_py/ops/rope.py."""
+
+from __future__ import annotations
+
+import math
+
+from ggml_opencl.conditions import FLOATS, all_typed
+from ggml_opencl.table import Launch, defines, items, sources, table
+from ggml_py.ops.rope import NORMAL, VISION
+from ggml_py.tensor import Tensor
+
+
+def yarn(node: Tensor) -> tuple[float, float, float]:
+    """Magnitude, and the pairs between which frequencies are blended (arXiv 2309.00071)."""
+    if node.param("ext_factor") == 0:
+        return node.param("attn_factor"), 0.0, 0.0
+    n_dims, base = node.param("n_dims"), node.param("freq_base")
+
+    def dim(n_rotations: float) -> float:
+        turns = node.param("n_ctx_orig") / (n_rotations * 2 * math.pi)
+        return float(n_dims * math.log(turns) / (2 * math.log(base)))
+
+    low = max(0, math.floor(dim(node.param("beta_fast"))))
+    high = min(n_dims - 1, math.ceil(dim(node.param("beta_slow"))))
+    magnitude = node.param("attn_factor") * (1 - 0.1 * math.log(node.param("freq_scale")))
+    return magnitude, float(low), float(high)
+
+
+@table.op("ROPE", all_typed((0, -1), *FLOATS))
+def rope(node: Tensor) -> list[Launch]:
+    a, pos, factors = sources(node, 3)
+    assert a is not None
+    assert pos is not None
+    n_dims, mode = node.param("n_dims"), node.param("mode")
+    n_pairs = n_dims if mode == VISION else n_dims // 2
+    apart, step = (1, 2) if mode == NORMAL else (n_pairs, 1)
+    scalars: list[int | float] = [n_dims, mode, n_pairs, node.param("n_offs"), apart, step]
+    scalars.append(math.log(node.param("freq_base")))
+    scalars += [float(node.param("freq_scale")), float(node.param("ext_factor")), *yarn(node)]
+    scalars += [node.param(f"section_{c}") for c in "thwe"]
+    given = defines(FACTORS=int(factors is not None))
+    tensors = (a, pos, pos if factors is None else factors, node)
+    n = items((a.ne[0] - n_pairs) * a.n_rows)
+    return [Launch("rope", "rope", tensors, n, tuple(scalars), given)]

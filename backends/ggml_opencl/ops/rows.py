@@ -1,0 +1,53 @@
+"""Launchers of ggml_py/ops/rows.py."""
+
+from __future__ import annotations
+
+from ggml_opencl.conditions import FLOATS, READABLE, every, quantized, typed
+from ggml_opencl.table import Launch, defines, items, table
+from ggml_py.tensor import Tensor
+
+PLAIN_ROWS = defines(PLAIN_ROWS=1)
+GROUPED_ROWS = defines(GROUPED_ROWS=1)
+ORDERED = defines(ORDERED=1)
+LONGEST_SORT = 1 << 15  # an element is compared with all others
+
+
+@table.op("GET_ROWS", typed(0, *READABLE, "i32"))
+def get_rows(node: Tensor) -> list[Launch]:
+    a, ids = node.src
+    return [Launch("rows", "get_rows", (a, ids, node), items(node.n_elements), (), PLAIN_ROWS)]
+
+
+@table.op("GET_ROWS", quantized(0))
+def get_groups(node: Tensor) -> list[Launch]:
+    a, ids = node.src
+    n = items(node.n_elements // 32)
+    return [Launch("rows", "get_groups", (a, ids, node), n, (), GROUPED_ROWS)]
+
+
+@table.op("SET_ROWS", every(typed(0, *FLOATS), typed(-1, *READABLE)))
+def set_rows(node: Tensor) -> list[Launch]:
+    src, ids, _ = node.src
+    return [Launch("rows", "set_rows", (src, ids, node), items(src.n_elements), (), PLAIN_ROWS)]
+
+
+def sortable(node: Tensor) -> str:
+    a = node.src[0]
+    if a.type.name != "f32":
+        return f"needs f32; got {a}"
+    return "" if a.ne[0] <= LONGEST_SORT else f"needs rows of at most {LONGEST_SORT}; got {a}"
+
+
+@table.op("ARGSORT", sortable)
+def argsort(node: Tensor) -> list[Launch]:
+    return ranks(node, node.param("order"))
+
+
+@table.op("TOP_K", sortable)
+def top_k(node: Tensor) -> list[Launch]:
+    return ranks(node, 1)
+
+
+def ranks(node: Tensor, descending: int) -> list[Launch]:
+    a = node.src[0]
+    return [Launch("rows", "argsort", (a, node), items(a.n_elements), (descending,), ORDERED)]

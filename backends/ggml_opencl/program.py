@@ -1,0 +1,121 @@
+"""From launches to a program that runs: kernels built once a device, arguments bound once."""
+
+from __future__ import annotations
+
+import struct
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ggml_opencl.kernels import source
+from ggml_opencl.table import WG, Launch
+from ggml_py.backend import CompileOptions
+from ggml_py.errors import BackendError
+from ggml_py.tensor import Tensor
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+TENSOR = struct.Struct("<4i4qq")  # tensor_t of common.cl: ne, nb, offset
+OPTIONS = ("-cl-std=CL1.2",)
+
+ProgramKey = tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A kernel with its arguments."""
+
+    kernel: cl.Kernel
+    global_size: tuple[int, ...]
+
+
+class OpenCLProgram:
+    """Kernel runs in order, on one in-order queue."""
+
+    def __init__(self, queue: cl.CommandQueue, runs: list[Bound]) -> None:
+        self.queue = queue
+        self.runs = runs
+
+    def run(self) -> None:
+        import pyopencl as cl
+
+        try:
+            for bound in self.runs:
+                cl.enqueue_nd_range_kernel(self.queue, bound.kernel, bound.global_size, (WG, 1, 1))
+            self.queue.finish()
+        except cl.Error as e:
+            raise BackendError(f"{self.queue.device.name} failed while it ran: {e}") from e
+
+
+class Builder:
+    """The programs of one device, by family, types and macros.
+
+    The binaries stay on disk, by device, source and options: the driver's cache (PoCL, NVIDIA), or
+    pyopencl's where the driver has none.
+    """
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self.queue = queue
+        self._programs: dict[ProgramKey, cl.Program] = {}
+
+    def program(self, launches: Iterable[Launch], options: CompileOptions) -> OpenCLProgram:
+        runs = list(launches)
+        missing = {k: run for run in runs if (k := key(run)) not in self._programs}
+        for done, (k, run) in enumerate(missing.items()):
+            if options.progress is not None:
+                options.progress(done, len(missing), f"{run.family} {' '.join(k[1])}")
+            self._programs[k] = self._build(k)
+        return OpenCLProgram(self.queue, [self._bind(run) for run in runs])
+
+    def _build(self, k: ProgramKey) -> cl.Program:
+        import pyopencl as cl
+
+        family, types, macros = k
+        named = [f"-DT{i}={name}" for i, name in enumerate(types)]
+        flags = [*OPTIONS, *named, *(f"-D{name}={value}" for name, value in macros)]
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", cl.CompilerWarning)
+                return cl.Program(self.queue.context, source(family, types)).build(flags)
+        except cl.Error as e:
+            what = f"{family}.cl ({' '.join(flags)})"
+            raise BackendError(
+                f"{self.queue.device.name} cannot build {what}: {first_error(str(e))}"
+            ) from e
+
+    def _bind(self, run: Launch) -> Bound:
+        import pyopencl as cl
+
+        arguments: list[object] = []
+        for t in run.tensors:
+            assert t.buffer is not None, f"{t} is not allocated"
+            arguments += (t.buffer.memory, shape_bytes(t))
+        for value in run.scalars:
+            arguments.append(np.int32(value) if isinstance(value, int) else np.float32(value))
+        try:
+            kernel = cl.Kernel(self._programs[key(run)], run.kernel)
+            kernel.set_args(*arguments)
+        except cl.Error as e:
+            where = f"{run.kernel} of {run.family}.cl"
+            raise BackendError(f"{self.queue.device.name} cannot set up {where}: {e}") from e
+        x, y, z = run.groups
+        return Bound(kernel, (x * WG, y, z))
+
+
+def key(run: Launch) -> ProgramKey:
+    return run.family, run.type_names(), run.defines
+
+
+def shape_bytes(t: Tensor) -> bytes:
+    """tensor_t of common.cl."""
+    return TENSOR.pack(*t.ne, *t.nb, t.offset)
+
+
+def first_error(log: str) -> str:
+    """The compiler's first error, or the log's first line."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    return next((line for line in lines if "error:" in line), lines[0] if lines else "no log")

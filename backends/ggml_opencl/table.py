@@ -1,0 +1,75 @@
+"""The table of launchers: op -> the kernel runs that compute it. Nothing here needs OpenCL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ggml_py.kernels import KernelTable, When, always
+from ggml_py.tensor import Tensor
+
+WG = 64  # items of a work group, everywhere; common.cl has the same
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One run of one kernel.
+
+    family, kernel   the .cl file and the function in it
+    tensors          its tensor arguments, in order
+    groups           number of work groups of WG items in each dimension
+    scalars          its other arguments: int as int32, float as float32
+    defines          macros of the program, besides T0, T1, ..: the types of the tensors
+    types            their names, where they are to be read as something else
+    """
+
+    family: str
+    kernel: str
+    tensors: tuple[Tensor, ...]
+    groups: tuple[int, int, int]
+    scalars: tuple[int | float, ...] = ()
+    defines: tuple[tuple[str, int], ...] = ()
+    types: tuple[str, ...] = ()
+
+    def type_names(self) -> tuple[str, ...]:
+        return self.types or tuple(t.type.name for t in self.tensors)
+
+    def is_empty(self) -> bool:
+        return 0 in self.groups
+
+
+Launcher = Callable[[Tensor], list[Launch]]
+Decorated = TypeVar("Decorated", bound=Launcher)
+
+
+class OpenCLTable(KernelTable[Launcher]):
+    def op(self, name: str, when: When = always) -> Callable[[Decorated], Decorated]:
+        """Register a launcher for an op."""
+
+        def register(launcher: Decorated) -> Decorated:
+            self.add(name, launcher, when)
+            return launcher
+
+        return register
+
+    def launches(self, node: Tensor) -> list[Launch]:
+        """The kernel runs of a node, those with nothing to do left out."""
+        return [run for run in self.get(node)(node) if not run.is_empty()]
+
+
+table = OpenCLTable("opencl")
+
+
+def items(n: int) -> tuple[int, int, int]:
+    """Groups for n items in one dimension."""
+    return (-(-n // WG), 1, 1)
+
+
+def defines(**values: int) -> tuple[tuple[str, int], ...]:
+    return tuple(values.items())
+
+
+def sources(node: Tensor, n: int) -> list[Tensor | None]:
+    """The first n sources, None where the node has none."""
+    return [*node.src, *(None,) * n][:n]

@@ -1,0 +1,101 @@
+"""The device itself: memory, compiling, failures in one line."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ggml_opencl.backend
+from ggml_opencl.table import Launch
+from ggml_py import ops, registry
+from ggml_py.backend import CompileOptions, Device, set_tensor, tensor_bytes
+from ggml_py.errors import AllocError, BackendError, UnsupportedOp
+from ggml_py.graph import Graph
+from ggml_py.sched import Scheduler
+from ggml_py.tensor import FLAG_INPUT, Tensor
+from ggml_py.types import BY_NAME, F32
+
+
+def test_protocol_and_names(device: Any) -> None:
+    assert isinstance(device, Device)
+    assert device.name == "opencl0"
+    assert registry.device("opencl0") is device
+    free, total = device.memory()
+    assert 0 < free <= total
+    assert device.wrap(np.zeros(64, np.uint8)) is None
+
+
+def test_buffer(device: Any) -> None:
+    buffer = device.alloc(100)
+    assert device.can_read(buffer)
+    assert not buffer.read(0, 100).any()
+    buffer.write(10, np.arange(5, dtype=np.uint8))
+    assert list(buffer.read(9, 7)) == [0, 0, 1, 2, 3, 4, 0]
+    buffer.clear(7)
+    assert (buffer.read(0, 100) == 7).all()
+    assert device.alloc(0).read(0, 0).size == 0
+
+
+def test_memory_that_is_not_there(device: Any) -> None:
+    with pytest.raises(AllocError, match="no buffers of"):
+        device.alloc(1 << 60)
+
+
+def test_plan_runs_again_with_new_inputs(device: Any) -> None:
+    x = Tensor(F32, (5,), name="x")
+    x.flags |= FLAG_INPUT
+    graph = Graph()
+    y = graph.build_forward_expand(ops.add(ops.scale(x, 2.0), x))
+    plan = Scheduler([device]).plan(graph)
+    for start in (0, 10):
+        values = np.arange(start, start + 5, dtype=np.float32)
+        set_tensor(x, values)
+        plan.run()
+        assert (tensor_bytes(y).view(np.float32) == 3 * values).all()
+
+
+def test_unsupported_node_is_named(device: Any) -> None:
+    graph = Graph()
+    w = Tensor(BY_NAME["q2_K"], (256, 4), name="w")
+    graph.build_forward_expand(ops.mul_mat(w, Tensor(F32, (256, 1), name="x")))
+    with pytest.raises(UnsupportedOp, match="opencl0: needs a source 0 of"):
+        Scheduler([device]).plan(graph)
+
+
+def test_kernel_that_does_not_compile(device: Any) -> None:
+    broken = Launch("copy", "cpy", (), (1, 1, 1), types=("no_such_type", "f32"))
+    with pytest.raises(BackendError, match=r"cannot build copy\.cl") as raised:
+        device.builder.program([broken], CompileOptions())
+    assert "\n" not in str(raised.value)
+
+
+def test_programs_are_built_once(device: Any) -> None:
+    x = Tensor(F32, (3,))
+    x.buffer = device.alloc(12)
+    y = ops.sqr(x)
+    y.buffer = device.alloc(12)
+    built: list[str] = []
+    options = CompileOptions(progress=lambda done, total, what: built.append(what))
+    device.compile([y], options)
+    built.clear()
+    device.compile([y], options)
+    assert built == []
+
+
+def test_without_pyopencl(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyopencl", None)
+    with pytest.raises(BackendError, match="needs pyopencl: pip install"):
+        ggml_opencl.backend.devices()
+
+
+def test_without_a_platform(monkeypatch: pytest.MonkeyPatch) -> None:
+    cl = pytest.importorskip("pyopencl")
+
+    def none() -> list[Any]:
+        raise cl.LogicError("clGetPlatformIDs failed: PLATFORM_NOT_FOUND_KHR")
+
+    monkeypatch.setattr(cl, "get_platforms", none)
+    assert ggml_opencl.backend.devices() == []

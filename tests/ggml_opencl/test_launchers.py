@@ -1,0 +1,93 @@
+"""Launchers, sources and reasons: what needs no OpenCL at all."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+
+import pytest
+
+from ggml_opencl.kernels import quantized_types, source
+from ggml_opencl.ops import FAMILIES, matrix
+from ggml_opencl.program import TENSOR, first_error, shape_bytes
+from ggml_opencl.table import WG, Launch, table
+from ggml_py import ops
+from ggml_py.tensor import Tensor
+from ggml_py.types import BY_NAME, F16, F32
+
+Q4_K = BY_NAME["q4_K"]
+
+
+def test_import_is_light() -> None:
+    """Listing backends must not load pyopencl."""
+    code = "import sys, ggml_opencl, ggml_opencl.backend; sys.exit('pyopencl' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_families_have_the_names_of_the_builders() -> None:
+    for family in FAMILIES:
+        assert importlib.util.find_spec(family.__name__.replace("ggml_opencl", "ggml_py"))
+
+
+@pytest.mark.parametrize("name", ["WG", "LANES", "TILE"])
+def test_sizes_agree_with_the_kernels(name: str) -> None:
+    text = source("matrix", ("f32",))
+    (value,) = re.findall(rf"^#define {name} (\d+)", text, re.M)
+    expected = {"WG": WG, "LANES": WG // matrix.ROWS, "TILE": matrix.TILE}
+    assert int(value) == expected[name]
+
+
+def test_source_has_only_the_types_in_use() -> None:
+    text = source("matrix", ("q4_K", "f32"))
+    assert "group_q4_K(" in text
+    assert "group_q6_K(" not in text
+    assert {"q8_0", "q4_0", "q4_K", "q5_K", "q6_K", "mxfp4", "iq4_xs"} <= quantized_types()
+
+
+def test_one_column_and_many() -> None:
+    a = Tensor(Q4_K, (256, 33))
+    (one,) = table.launches(ops.mul_mat(a, Tensor(F32, (256, 1))))
+    (many,) = table.launches(ops.mul_mat(a, Tensor(F32, (256, 40))))
+    assert (one.kernel, one.groups) == ("mul_mat_columns", (9, 1, 1))
+    assert (many.kernel, many.groups) == ("mul_mat_tile", (2, 2, 1))
+    assert many.type_names() == ("q4_K", "f32", "f32")
+
+
+def test_nothing_to_do_is_left_out() -> None:
+    dst, ids = Tensor(F16, (8, 4)), Tensor(BY_NAME["i64"], (0,))
+    assert table.launches(ops.set_rows(dst, Tensor(F32, (8, 0)), ids)) == []
+
+
+def test_in_place_windows_copy_nothing() -> None:
+    a, b = Tensor(F32, (6, 5)), Tensor(F32, (2, 2))
+
+    def kernels(inplace: bool) -> list[str]:
+        node = ops.acc(a, b, a.nb[1], a.nb[2], a.nb[3], 0, inplace)
+        return [run.kernel for run in table.launches(node)]
+
+    assert kernels(False) == ["cpy", "add"]
+    assert kernels(True) == ["add"]
+
+
+def test_reasons() -> None:
+    longest = ops.argsort(Tensor(F32, (1 << 16,), name="x"), "asc")
+    assert "rows of at most 32768; got x" in table.why_not(longest)
+    q2 = ops.mul_mat(Tensor(BY_NAME["q2_K"], (256, 4), name="w"), Tensor(F32, (256, 1)))
+    assert re.search(r"needs a source 0 of .*q4_K.*; got w\[256, 4, 1, 1\]:q2_K", table.why_not(q2))
+    turned = ops.permute(Tensor(F16, (4, 64, 2), name="k"), 1, 0, 2, 3)
+    blind = ops.flash_attn_ext(Tensor(F32, (64, 1, 2)), turned, turned, None, 1.0)
+    assert "needs dense rows" in table.why_not(blind)
+
+
+def test_tensors_are_passed_as_the_kernels_declare_them() -> None:
+    t = Tensor(F32, (3, 4, 5, 6))
+    t.offset = 64
+    assert TENSOR.unpack(shape_bytes(t)) == (3, 4, 5, 6, 4, 12, 48, 240, 64)
+    assert Launch("copy", "cpy", (t,), (0, 1, 1)).is_empty()
+
+
+def test_first_error() -> None:
+    assert first_error("Build failed\n\n x.cl:3: error: no\n more") == "x.cl:3: error: no"
+    assert first_error("") == "no log"
