@@ -122,20 +122,22 @@ def _rows(weight: Weight, dense: bool = False) -> None:
         a2, n = v.ne(p, 1, 2), v.ne(p, 2, 1) * (v.ne(p, 2, 2) // v.ne(p, 1, 2))
         repeat3 = v.ne(p, 2, 3) // v.ne(p, 1, 3)
         columns = v.data(p, 2) if dense else v.shared(p)
-        sums = v.local(p, ith)
+        apart, step, sums = column_bytes(k), v.nb(p, 0, 1), v.local(p, ith)
         pieces = (m + at_once - 1) // at_once
         start, stop = v.split(pieces * a2 * v.ne(p, 2, 3), ith, nth)
-        for u in range(start, stop):
-            i, r = u // pieces, u % pieces * at_once
-            w = matrix(p, i % a2, i // a2 // repeat3) + r * stride
-            count = min(at_once, m - r)
-            a, apart = columns + n * i * column_bytes(k), column_bytes(k)
-            for c in range(0, n, columns_at_once):
-                width = min(columns_at_once, n - c)
-                multiply(w, stride, count, a + c * apart, apart, width, k, sums)
-                for j in range(width):
-                    out = v.data(p, 0) + (n * i + c + j) * v.nb(p, 0, 1) + 4 * r
-                    copy_rows(sums + 4 * at_once * j, count, out)
+        while start < stop:
+            i, first = start // pieces, start % pieces
+            last = min(pieces, first + stop - start)
+            start += last - first
+            w = matrix(p, i % a2, i // a2 // repeat3)
+            a, out = columns + n * i * apart, v.data(p, 0) + n * i * step
+            for r in range(first * at_once, min(m, last * at_once), at_once):
+                count = min(at_once, m - r)
+                for c in range(0, n, columns_at_once):
+                    width = min(columns_at_once, n - c)
+                    multiply(w + r * stride, stride, count, a + c * apart, apart, width, k, sums)
+                    for j in range(width):
+                        copy_rows(sums + 4 * at_once * j, count, out + (c + j) * step + 4 * r)
 
 
 def _panel(weight: Weight) -> None:
@@ -162,14 +164,18 @@ def _panel(weight: Weight) -> None:
         a2, n = v.ne(p, 1, 2), v.ne(p, 2, 2) // v.ne(p, 1, 2)
         repeat3 = v.ne(p, 2, 3) // v.ne(p, 1, 3)
         steps, panels, sums = steps_of(k), panels_of(m), v.local(p, ith)
+        apart, step = column_bytes(k), v.nb(p, 0, 1)
         start, stop = v.split(panels * a2 * v.ne(p, 2, 3), ith, nth)
-        for u in range(start, stop):
-            i, j = u // panels, u % panels
-            w = matrix(p, i % a2, i // a2 // repeat3) + j * steps * panel_bytes
-            for c in range(n * i, n * i + n):
-                multiply(w, v.shared(p) + c * column_bytes(k), steps, sums)
-                out = v.data(p, 0) + c * v.nb(p, 0, 1) + 4 * j * rows
-                store_rows(sums, min(rows, m - j * rows), out)
+        while start < stop:
+            i, first = start // panels, start % panels
+            last = min(panels, first + stop - start)
+            start += last - first
+            w = matrix(p, i % a2, i // a2 // repeat3)
+            a, out = v.shared(p) + n * i * apart, v.data(p, 0) + n * i * step
+            for j in range(first, last):
+                for c in range(n):
+                    multiply(w + j * steps * panel_bytes, a + c * apart, steps, sums)
+                    store_rows(sums, min(rows, m - j * rows), out + c * step + 4 * j * rows)
 
 
 def _tiles(weight: Weight, in_place: bool) -> None:

@@ -45,16 +45,19 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
         k, m, stride, sums = v.ne(p, 1, 0), v.ne(p, 1, 1), v.nb(p, 1, 1), v.local(p, ith)
         pieces, slots, used = (m + at_once - 1) // at_once, v.ne(p, 2, 1), v.ne(p, 3, 0)
         start, stop = v.split(pieces * used * v.ne(p, 3, 1), ith, nth)
-        for u in range(start, stop):
-            entry, i = u // pieces, u % pieces
-            w = matrix(p, expert_of(p, entry), 0)
+        while start < stop:
+            entry, first = start // pieces, start % pieces
+            last = min(pieces, first + stop - start)
+            start += last - first
+            w, out = matrix(p, expert_of(p, entry), 0), v.data(p, 0) + entry * v.nb(p, 0, 1)
             column = v.shared(p) + (entry // used * slots + entry % slots) * column_bytes(k)
-            rows = min(at_once, m - i * at_once)
-            if in_place:
-                dot(w + i * at_once * stride, stride, rows, column, k, sums)
-            else:
-                multiply(w + i * steps_of(k) * panel_bytes, column, steps_of(k), sums)
-            store_rows(sums, rows, v.data(p, 0) + entry * v.nb(p, 0, 1) + 4 * i * at_once)
+            for i in range(first, last):
+                rows = min(at_once, m - i * at_once)
+                if in_place:
+                    dot(w + i * at_once * stride, stride, rows, column, k, sums)
+                else:
+                    multiply(w + i * steps_of(k) * panel_bytes, column, steps_of(k), sums)
+                store_rows(sums, rows, out + 4 * i * at_once)
 
 
 @fn

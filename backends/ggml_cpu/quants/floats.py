@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
@@ -18,7 +18,8 @@ WORD = 4 * LANES
 ROW = 2 * WORD  # bytes of a panel per step
 ROWS_AT_ONCE = 4  # rows in place that share a load of the column
 COLUMNS_AT_ONCE = TILE // 3  # columns that share a load of the rows
-BOTH = ROWS_AT_ONCE * COLUMNS_AT_ONCE
+CHAINS = 4  # independent sums of one row
+NEAR = 16 << 10  # bytes of a column that stays in the L1 cache while rows pass by
 K_BLOCK = 512  # steps of a panel at a time: 64 KiB where a vector has 16 lanes
 
 
@@ -55,23 +56,37 @@ def _unpack(interleave: Function) -> Function:
     return unpack
 
 
-def _dots(
-    load: Function,
-    load_n: Function,
-    size: int,
-    column_load: Function,
-    column_load_n: Function,
-    column_size: int,
-    multiply_add: Function,
-    span: int,
-) -> Function:
+class Operands(NamedTuple):
+    """How rows in place and columns are read for dot products.
+
+    load, load_n, size                       a vector of a row, its first n elements; element bytes
+    column_load, column_load_n, column_size  of a column
+    multiply_add                             multiply_add(sum, row, column)
+    span                                     elements in a vector
+    """
+
+    load: Function
+    load_n: Function
+    size: int
+    column_load: Function
+    column_load_n: Function
+    column_size: int
+    multiply_add: Function
+    span: int
+
+
+def _dots(operands: Operands, at_once: int) -> Function:
+    """Products of ROWS_AT_ONCE rows and `at_once` columns."""
+    load, load_n, size, column_load, column_load_n, column_size, multiply_add, span = operands
+    both = ROWS_AT_ONCE * at_once
+
     @fn
     def dots(src, stride, rows, a, apart, columns, n, out):
-        """ROWS_AT_ONCE * COLUMNS_AT_ONCE products; rows and columns past the last repeat it."""
-        sums = v.f32_regs(BOTH)
+        """Rows and columns past the last repeat it."""
+        sums = v.f32_regs(both)
         whole = n // span * span
         for i in range(0, whole, span):
-            for c in range(COLUMNS_AT_ONCE):
+            for c in range(at_once):
                 x = column_load(a + min(c, columns - 1) * apart + i * column_size)
                 for r in range(ROWS_AT_ONCE):
                     j = c * ROWS_AT_ONCE + r
@@ -79,46 +94,46 @@ def _dots(
                     sums[j] = multiply_add(sums[j], w, x)
         if whole < n:
             left = n - whole
-            for c in range(COLUMNS_AT_ONCE):
+            for c in range(at_once):
                 x = column_load_n(a + min(c, columns - 1) * apart + whole * column_size, left)
                 for r in range(ROWS_AT_ONCE):
                     j = c * ROWS_AT_ONCE + r
                     w = load_n(src + min(r, rows - 1) * stride + whole * size, left)
                     sums[j] = multiply_add(sums[j], w, x)
-        for j in range(BOTH):
+        for j in range(both):
             v.st_f32(out + 4 * j, v.vsum(sums[j]))
 
     return dots
 
 
-def _dot(
-    load: Function,
-    load_n: Function,
-    size: int,
-    column_load: Function,
-    column_load_n: Function,
-    column_size: int,
-    multiply_add: Function,
-    span: int,
-) -> Function:
+def _dot(operands: Operands) -> Function:
+    """One column: row after row while it stays in the L1 cache, else several rows a pass."""
+    load, load_n, size, column_load, column_load_n, column_size, multiply_add, span = operands
+    several_rows = _dots(operands, 1)
+    stretch = CHAINS * span
+
     @fn
-    def dot(src, stride, rows, a, n, out):
-        sums = v.f32_regs(ROWS_AT_ONCE)
-        whole = n // (2 * span) * (2 * span)
-        for i in range(0, whole, 2 * span):
-            x = column_load(a + i * column_size)
-            y = column_load(a + (i + span) * column_size)
-            for r in range(ROWS_AT_ONCE):
-                at = src + min(r, rows - 1) * stride + i * size
-                sums[r] = multiply_add(sums[r], load(at), x)
-                sums[r] = multiply_add(sums[r], load(at + span * size), y)
+    def one_row(src, a, n):
+        sums = v.f32_regs(CHAINS)
+        whole = n // stretch * stretch
+        for i in range(0, whole, stretch):
+            for c in range(CHAINS):
+                j = i + c * span
+                x = column_load(a + j * column_size)
+                sums[c] = multiply_add(sums[c], load(src + j * size), x)
+        total = (sums[0] + sums[1]) + (sums[2] + sums[3])
         for i in range(whole, n, span):
             x = column_load_n(a + i * column_size, n - i)
-            for r in range(ROWS_AT_ONCE):
-                at = src + min(r, rows - 1) * stride + i * size
-                sums[r] = multiply_add(sums[r], load_n(at, n - i), x)
-        for r in range(ROWS_AT_ONCE):
-            v.st_f32(out + 4 * r, v.vsum(sums[r]))
+            total = multiply_add(total, load_n(src + i * size, n - i), x)
+        return v.vsum(total)
+
+    @fn
+    def dot(src, stride, rows, a, n, out):
+        if n * column_size <= NEAR:
+            for r in range(rows):
+                v.st_f32(out + 4 * r, one_row(src + r * stride, a, n))
+        else:
+            several_rows(src, stride, rows, a, 0, 1, n, out)
 
     return dot
 
@@ -148,6 +163,7 @@ def f32_weight(
 ) -> Weight:
     """A type whose elements become f32: `load(address)`, `load_n(address, n)` give f32 vectors."""
     size = kind.type_size
+    operands = Operands(load, load_n, size, load_f32, load_f32_n, 4, fma_f32, LANES)
 
     @fn
     def words(address):
@@ -161,8 +177,8 @@ def f32_weight(
         kind, activations, 2 * LANES, ROW,
         unpack=_unpack(interleaver(words, words_n, size)),
         tile=_tile(load_f32, spread_f32, fma_f32),
-        dot=_dot(load, load_n, size, load_f32, load_f32_n, 4, fma_f32, LANES),
-        dots=_dots(load, load_n, size, load_f32, load_f32_n, 4, fma_f32, LANES),
+        dot=_dot(operands),
+        dots=_dots(operands, COLUMNS_AT_ONCE),
         dot_rows=ROWS_AT_ONCE, dot_columns=COLUMNS_AT_ONCE, k_block=K_BLOCK,
     )  # fmt: skip
 
@@ -199,15 +215,14 @@ def dot_pairs(total, x, y):
 
 def bf16_pairs_weight(kind: GGMLType, activations: Activations) -> Weight:
     """bf16 on a CPU that multiplies pairs of them."""
+    operands = Operands(
+        load_pairs, load_pairs_n, 2, load_pairs, load_pairs_n, 2, dot_pairs, 2 * LANES
+    )
     return Weight(
         kind, activations, 2 * LANES, ROW,
         unpack=_unpack(interleaver(pair_words, pair_words_n, 2, 2)),
         tile=_tile(load_pairs, spread_pairs, dot_pairs),
-        dot=_dot(
-            load_pairs, load_pairs_n, 2, load_pairs, load_pairs_n, 2, dot_pairs, 2 * LANES
-        ),
-        dots=_dots(
-            load_pairs, load_pairs_n, 2, load_pairs, load_pairs_n, 2, dot_pairs, 2 * LANES
-        ),
+        dot=_dot(operands),
+        dots=_dots(operands, COLUMNS_AT_ONCE),
         dot_rows=ROWS_AT_ONCE, dot_columns=COLUMNS_AT_ONCE, k_block=K_BLOCK,
     )  # fmt: skip

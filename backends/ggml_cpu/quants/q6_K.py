@@ -3,7 +3,8 @@
 In place, 210 bytes: low four bits u8 [128] | top two bits u8 [64] | scales i8 [16] | d f16
 Each half of 128 has 64 bytes of low bits (A, then B, of 32 bytes) and 32 of top bits (H); byte i
 of A and B holds values i and i + 64, i + 32 and i + 96; H has two bits for each of the four.
-Panel block: d f16 [LANES] | scales words [4][LANES] | per half and word i: A, B, H words [LANES]
+Panel block: d f16 [LANES] | scales words [4][LANES] | four parts of 16 bytes of A, B and H, two for
+each half: words A H A H A H A H B B B B [LANES]. So each line is first read after the one before.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ TOP, SCALES, D = 128, 192, 208  # in place
 WORD = 4 * LANES
 PANEL_SCALES = 2 * LANES
 VALUES = PANEL_SCALES + 4 * WORD
-TRIPLE = 3 * WORD
+PART = 12 * WORD
+SECOND = 8 * WORD  # where B starts in a part
 PANEL = BYTES * LANES
 AHEAD = 4096  # bytes to prefetch ahead, in place
 
@@ -31,11 +33,11 @@ def unpack(src, stride, rows, n, dst):
     for _ in range(n // 256):
         interleave_halves(src + D, stride, rows, dst)
         interleave_words(src + SCALES, stride, rows, 4, dst + PANEL_SCALES, WORD)
-        for half in range(2):
-            to = dst + VALUES + 8 * TRIPLE * half
-            interleave_words(src + 64 * half, stride, rows, 8, to, TRIPLE)
-            interleave_words(src + 64 * half + 32, stride, rows, 8, to + WORD, TRIPLE)
-            interleave_words(src + TOP + 32 * half, stride, rows, 8, to + 2 * WORD, TRIPLE)
+        for i in range(4):
+            low, to = src + 64 * (i >> 1) + 16 * (i & 1), dst + VALUES + PART * i
+            interleave_words(low, stride, rows, 4, to, 2 * WORD)
+            interleave_words(src + TOP + 16 * i, stride, rows, 4, to + WORD, 2 * WORD)
+            interleave_words(low + 32, stride, rows, 4, to + SECOND, WORD)
         src += BYTES
         dst += PANEL
 
@@ -47,11 +49,11 @@ def row(panel, r, n, dst):
         for i in range(4):
             v.st_i32(dst + SCALES + 4 * i, v.ld_i32(panel + PANEL_SCALES + WORD * i + 4 * r))
         for i in range(16):
-            at = panel + VALUES + TRIPLE * i + 4 * r
-            low = dst + 64 * (i // 8) + 4 * (i % 8)
+            part = panel + VALUES + PART * (i // 4) + 4 * r
+            at, low = part + 2 * WORD * (i % 4), dst + 64 * (i // 8) + 4 * (i % 8)
             v.st_i32(low, v.ld_i32(at))
-            v.st_i32(low + 32, v.ld_i32(at + WORD))
-            v.st_i32(dst + TOP + 4 * i, v.ld_i32(at + 2 * WORD))
+            v.st_i32(dst + TOP + 4 * i, v.ld_i32(at + WORD))
+            v.st_i32(low + 32, v.ld_i32(part + SECOND + WORD * (i % 4)))
         panel += PANEL
         dst += BYTES
 
@@ -68,9 +70,11 @@ def tile(width):
         """sums[t] += scale * dot over 16 values: those of A, B, A, B with top bits 2 * which."""
         dots = v.i32_regs(width)
         for i in range(4):
-            at = w + TRIPLE * i
-            low = v.i32_load(at + (which & 1) * WORD) >> ((which & 2) << 1)
-            top = (v.i32_load(at + 2 * WORD) >> (2 * which)) << 4
+            at = w + 2 * WORD * i
+            if which & 1:
+                at = w + SECOND + WORD * i
+            low = v.i32_load(at) >> ((which & 2) << 1)
+            top = (v.i32_load(w + 2 * WORD * i + WORD) >> (2 * which)) << 4
             values = v.as_i8((low & 0x0F0F0F0F) | (top & 0x30303030))
             for t in range(width):
                 x = v.as_i8(v.i32_bcast(a + 4 * (width * i + t)))
@@ -103,7 +107,7 @@ def tile(width):
                 half, s = i >> 1, i & 1
                 scales = w + PANEL_SCALES + 2 * WORD * half
                 first, second = v.i32_load(scales), v.i32_load(scales + WORD)
-                values = w + VALUES + TRIPLE * (8 * half + 4 * s)
+                values = w + VALUES + PART * i
                 x = a + 4 * width * (32 * half + 4 * s)
                 add_16(values, x, 0, scale_byte(first, s), sums)
                 add_16(values, x + 32 * width, 1, scale_byte(first, s + 2), sums)

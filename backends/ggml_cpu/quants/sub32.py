@@ -77,8 +77,8 @@ def _tile(value_of: Function, panel_bytes: int) -> Callable[[int], Function]:
                 v.store(out + WORD * t, v.f32(0.0))
             for _ in range(steps):
                 sums = v.i32_regs(width)
-                s0, s1 = v.i32_load(w + WORD), v.i32_load(w + 2 * WORD)
-                s2 = v.i32_load(w + 3 * WORD)
+                both, s0 = v.i32_load(w), v.i32_load(w + WORD)
+                s1, s2 = v.i32_load(w + 2 * WORD), v.i32_load(w + 3 * WORD)
                 scales = s0 & SIX_BITS
                 for j in range(4):
                     if j == 2:
@@ -94,7 +94,6 @@ def _tile(value_of: Function, panel_bytes: int) -> Callable[[int], Function]:
                     for t in range(width):
                         x = v.as_i16(v.i32_bcast(at + 4 * t))
                         minima[t] = v.dot2(minima[t], pair, x)
-                both = v.i32_load(w)
                 d = v.f16_to_f32(v.to_i16(both))
                 dmin = v.f16_to_f32(v.to_i16(both >> 16))
                 for t in range(width):
