@@ -261,7 +261,9 @@ def test_a_printed_case_is_a_filter_for_itself() -> None:
 
 def test_filters() -> None:
     assert {c.op for c in main.select("ADD", None, False)} == {"ADD"}
-    assert {c.op for c in main.select("^MUL_MAT", None, False)} == {"MUL_MAT", "MUL_MAT_ID"}
+    products = {c.op for c in main.select("^MUL_MAT", None, False)}
+    assert {"MUL_MAT", "MUL_MAT_ID"} <= products
+    assert all(op.startswith("MUL_MAT") for op in products)
     assert all("n=9" in c.vars for c in main.select("MUL_MAT", r"\bn=9\b", False))
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels.sums import lane_sums
+from ggml_cpu.kernels.units import PER_THREAD, UNITS_BYTES, next_unit, start_units
 from ggml_cpu.quants.interleave import interleave_words
 from ggml_cpu.target import LANES, TILE
 from ggml_py.tensor import Tensor
@@ -45,18 +46,18 @@ def padded(n):
 
 @fn
 def parts_of(heads, size, nth):
-    """Into how many parts the rows of a head are cut, so that threads get equal shares."""
-    a, b = heads, nth
-    while b > 0:
-        a, b = b, a % b
-    return max(1, min(nth // a, (size + LANES - 1) // LANES))
+    """Into how many parts the rows of a head are cut, so that all threads find work."""
+    if nth == 1:
+        return 1
+    wanted = (PER_THREAD * nth + heads - 1) // heads
+    return max(1, min(wanted, (size + LANES - 1) // LANES))
 
 
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
     """Per thread: the transposed state and the tables, or the vectors of one token."""
     size = node.src[2].ne[0]
     chunked = 4 * size * padded(size) + CHUNKS * TABLES + 3 * STRIDE if size <= MAX_SIZE else 0
-    return 0, max(chunked, 12 * padded(size))
+    return UNITS_BYTES, max(chunked, 12 * padded(size))
 
 
 @fn
@@ -318,7 +319,7 @@ def run_chunks(p, head, seq, first, stop, n_chunks, m):
         store_rows(at, size, rows, target + 4 * row * size)
 
 
-@kernel("GATED_DELTA_NET", scratch=scratch)
+@kernel("GATED_DELTA_NET", scratch=scratch, prepare=(start_units,))
 def gated_delta_net_f32(p, ith, nth):
     size, n_head, n_tokens = v.ne(p, V, 0), v.ne(p, V, 1), v.ne(p, V, 2)
     heads = n_head * v.ne(p, V, 3)
@@ -327,10 +328,11 @@ def gated_delta_net_f32(p, ith, nth):
     n_chunks = max(0, n_tokens - n_slots if n_slots > 1 else n_tokens) // CHUNK
     if size > MAX_SIZE or n_chunks < MIN_CHUNKS:
         n_chunks = 0
-    begin, end = v.split(heads * parts, ith, nth)
-    for u in range(begin, end):
+    u = next_unit(p)
+    while u < heads * parts:
         head, seq = u // parts % n_head, u // (parts * n_head)
         first, stop = v.split_by(size, LANES, u % parts, parts)
         if n_chunks > 0:
             run_chunks(p, head, seq, first, stop, n_chunks, v.local(p, ith))
         run_tokens(p, head, seq, first, stop, n_chunks * CHUNK, v.local(p, ith))
+        u = next_unit(p)

@@ -192,12 +192,6 @@ def flash_start(p, ith, nth):
 
 
 @fn
-def next_unit(p):
-    """The number of a unit that no other thread has."""
-    return v.atomic_add(v.shared(p), 1)
-
-
-@fn
 def is_last(p, block, parts):
     """Whether this was the last part of a block of rows to be done."""
     return v.atomic_add(v.shared(p) + 8 * (1 + block), 1) == parts - 1

@@ -27,7 +27,6 @@ from ggml_cpu.kernels.flash_parts import (
     keys_at,
     keys_seen,
     merge_parts,
-    next_unit,
     padded,
     query_at,
     refusal,
@@ -37,13 +36,13 @@ from ggml_cpu.kernels.flash_parts import (
     weigh_row,
 )
 from ggml_cpu.kernels.flash_sources import SOURCES, WORD, Function, Source, kinds_of
+from ggml_cpu.kernels.units import PER_THREAD, next_unit
 from ggml_cpu.quants.interleave import interleave_words
 from ggml_cpu.target import LANES, TILE
 from ggml_py.tensor import Tensor
 
 MIN_TILES, MAX_TILES = 4, 16  # tiles of a unit
 UNIT_BYTES = 1 << 18  # for a unit's queries and sums: they stay in the L2 cache
-UNITS = 4  # per thread, for balance
 COLUMN = 4 * TILE  # bytes of one element of a tile's rows
 PANEL = KEYS * WORD  # bytes of LANES columns of values
 SUMS = TILE * WORD  # bytes of LANES columns of a tile's sums
@@ -54,16 +53,16 @@ def tiles_per_unit(rows, pairs, d, dv, nth):
     """Tiles of a unit: few enough for the cache and for all threads to have work."""
     tiles = (rows + TILE - 1) // TILE
     most = max(MIN_TILES, min(MAX_TILES, UNIT_BYTES // (COLUMN * (d + dv))))
-    wanted = (pairs * tiles + UNITS * nth - 1) // (UNITS * nth)
+    wanted = (pairs * tiles + PER_THREAD * nth - 1) // (PER_THREAD * nth)
     return min(tiles, most, max(MIN_TILES, wanted))
 
 
 @fn
 def parts_of(units, n_kv, nth):
     """Parts of the keys, where there are too few units for all threads."""
-    if nth == 1 or units >= UNITS * nth:
+    if nth == 1 or units >= PER_THREAD * nth:
         return 1
-    return max(1, min(UNITS * nth // units, n_kv // MIN_KEYS))
+    return max(1, min(PER_THREAD * nth // units, n_kv // MIN_KEYS))
 
 
 @fn
