@@ -204,6 +204,7 @@ def test_conv_of_a_part_of_longer_rows():
 AVX2 = "+sse2,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+movbe,+popcnt"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="x86 only")
 @pytest.mark.skipif("NUMBA_CPU_NAME" in os.environ, reason="already a chosen CPU")
 def test_other_cpu():

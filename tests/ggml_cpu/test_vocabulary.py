@@ -288,6 +288,7 @@ AVX2 = "+sse2,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+mo
 TARGETS = {"haswell": AVX2, "x86-64": "+sse2"}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="x86 only")
 @pytest.mark.skipif("NUMBA_CPU_NAME" in os.environ, reason="already a chosen CPU")
 @pytest.mark.parametrize("name", TARGETS)
