@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sysconfig
 from pathlib import Path
@@ -37,8 +38,13 @@ def start(name: str, *args: str) -> subprocess.Popen[str]:
     """A console script that is still running."""
     return subprocess.Popen(
         [str(SCRIPTS / name), *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, env=clean_environment(),
+        stderr=subprocess.PIPE, text=True, env=clean_environment(), preexec_fn=heed_interrupts,
     )  # fmt: skip
+
+
+def heed_interrupts() -> None:
+    """In the child: SIGINT ends it, also where the tests run in a background job."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def refused(done: subprocess.CompletedProcess[str]) -> str:
