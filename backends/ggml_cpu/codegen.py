@@ -5,81 +5,14 @@ Numba is imported when the first kernel is compiled. To look at the result: `opt
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from ggml_cpu import target
-from ggml_cpu.kernel import REGISTRY, Kernel
+from ggml_cpu.kernel import Kernel
 from ggml_cpu.symbols import EXTERNALS, symbol_of
 from ggml_py.errors import BackendError
-
-
-def _register_helpers() -> None:
-    """Numba looks for new words once, before it compiles: load the vocabulary by then."""
-    from numba.core.extending import register_jitable
-
-    import ggml_cpu.vocabulary.vec  # noqa: F401  (wakes the lazy package)
-
-    for function in REGISTRY.new_helpers():
-        register_jitable(forceinline=True, error_model="numpy")(function)
-
-
-def _flags() -> Any:
-    """Numba's options: a bare function without Python objects, memory manager or exceptions."""
-    flags = import_module("numba.core.compiler").Flags()
-    on = ("no_cpython_wrapper", "no_cfunc_wrapper", "no_compile", "forceinline")
-    options = dict.fromkeys(on, True) | {"nrt": False, "error_model": "numpy"}
-    for name, value in options.items():
-        setattr(flags, name, value)
-    return flags
-
-
-@contextmanager
-def _unoptimised() -> Iterator[None]:
-    """Numba optimises every helper by itself; ours are inlined and optimised once, as a whole."""
-    config: Any = import_module("numba.core.config")
-    level = config.OPT
-    config.OPT = type(level)(0)
-    try:
-        yield
-    finally:
-        config.OPT = level
-
-
-def _lower(kernel: Kernel) -> Any:
-    """The kernel as one LLVM module: a C function that calls what Numba made of the Python one."""
-    from llvmlite import ir
-    from numba.core import types
-    from numba.core.compiler_lock import global_compiler_lock
-    from numba.core.registry import cpu_target
-
-    typing, lowering = cpu_target.typing_context, cpu_target.target_context
-    typing.refresh()
-    lowering.refresh()
-    arguments = (types.int64,) * 3
-    word = ir.IntType(64)
-    with global_compiler_lock, _unoptimised():
-        compiled = import_module("numba.core.compiler").compile_extra(
-            typing, lowering, kernel.function, arguments, types.void, _flags(), {}
-        )
-        library = compiled.library
-        outer = library.create_ir_module(symbol_of(kernel.name))
-        entry = ir.Function(
-            outer, ir.FunctionType(ir.VoidType(), [word] * 3), symbol_of(kernel.name)
-        )
-        builder = ir.IRBuilder(entry.append_basic_block())
-        inner = lowering.declare_function(outer, compiled.fndesc)
-        lowering.call_conv.call_function(builder, inner, types.void, arguments, entry.args)
-        builder.ret_void()
-        library.add_ir_module(outer)
-        module = library._final_module
-        for needed in library._linking_libraries:
-            module.link_in(needed._get_module_for_linking(), preserve=True)
-    return module
 
 
 def machine() -> Any:
@@ -98,8 +31,9 @@ def machine() -> Any:
 
 def optimized(kernel: Kernel) -> Any:
     """The kernel's LLVM module, everything inlined and optimised (`str()` of it is readable IR)."""
-    _register_helpers()
-    module = _lower(kernel)
+    from ggml_cpu.frontend import lower
+
+    module = lower(kernel)
     entry = symbol_of(kernel.name)
     for item in (*module.functions, *module.global_variables):
         if not item.is_declaration and item.name != entry:
