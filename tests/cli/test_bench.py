@@ -113,3 +113,12 @@ def test_errors(model: str, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as caught:
             bench.main(["-m", model, *wrong])
         assert caught.value.code == 2
+
+
+def test_delta_net_forms(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = json.loads(
+        measured(capsys, model, "-p", "4", "-n", "0", "--delta-net", "fused,chunked", "-o", "json")
+    )
+    assert [row["delta_net"] for row in rows] == ["fused", "chunked"]
+    assert bench.main(["-m", model, "-dev", "ref", "--delta-net", "unknown"]) == 1
+    assert "delta_net is 'unknown'" in capsys.readouterr().err

@@ -109,5 +109,9 @@ class KimiLinear(Architecture):
 SIZES = {
     "0.8b": KimiLinear(
         n_layer=16, n_embd=1024, n_head=8, n_expert=16, n_used=2, n_ff=6144, n_ff_expert=256
-    )
+    ),
+    # The width and heads of the published 48B model in four layers: what its delta nets cost.
+    "wide": KimiLinear(
+        n_layer=4, n_embd=2304, n_head=32, n_expert=16, n_used=4, n_ff=4096, n_ff_expert=512
+    ),
 }

@@ -106,6 +106,10 @@ class BenchOptions:
     flash_attn: tuple[str, ...] = _several(
         "auto", "-fa --flash-attn", "fused attention", parse=flash_attns, metavar="on|off|auto"
     )
+    delta_net: tuple[str, ...] = _several(
+        "auto", "--delta-net", "how gated delta nets are computed", parse=words,
+        metavar="auto|fused|autoregressive|chunked|blocks",
+    )  # fmt: skip
     device: tuple[str, ...] = _several(
         "cpu", "-dev --device", "devices, one after the other; those of one model as a/b",
         parse=words, metavar="NAME",
@@ -135,6 +139,7 @@ class Test:
     type_k: str
     type_v: str
     flash_attn: str
+    delta_net: str
     threads: int
     n_depth: int
     n_prompt: int
@@ -153,7 +158,7 @@ def combinations(o: BenchOptions) -> list[Test]:
     threads = [n if n > 0 else _cores() for n in o.threads]
     values: Iterator[Any] = product(
         o.model, o.n_gpu_layers, o.device, o.no_repack, o.n_batch, o.n_ubatch, o.type_k, o.type_v,
-        o.flash_attn, threads, o.n_depth, kinds,
+        o.flash_attn, o.delta_net, threads, o.n_depth, kinds,
     )  # fmt: skip
     return [Test(*how, *kind) for *how, kind in values]
 
@@ -214,7 +219,8 @@ def run_tests(options: BenchOptions) -> Iterator[Result]:
         ctx = model.context(
             test.n_prompt + test.n_gen + test.n_depth, n_batch=test.n_batch,
             n_ubatch=test.n_ubatch, flash_attn=test.flash_attn, type_k=test.type_k,
-            type_v=test.type_v, n_threads=test.threads, progress=Progress("compiling kernels"),
+            type_v=test.type_v, delta_net=test.delta_net, n_threads=test.threads,
+            progress=Progress("compiling kernels"),
         )  # fmt: skip
         says = f"benchmark {i + 1}/{len(todo)}" if options.progress else ""
         samples = Measure(ctx, model, test, says).samples(options.repetitions, options.warmup)

@@ -36,6 +36,7 @@ class Result:
     type_v: str
     n_gpu_layers: int
     flash_attn: int
+    delta_net: str
     devices: str
     repack: bool
     compute_size: int
@@ -71,9 +72,10 @@ def result(test: Test, model: Model, ctx: Context, samples: list[int]) -> Result
         model_n_params=sum(n_elements(t.ne) for t in tensors), n_batch=test.n_batch,
         n_ubatch=test.n_ubatch, n_threads=test.threads, type_k=test.type_k, type_v=test.type_v,
         n_gpu_layers=test.n_gpu_layers, flash_attn=FLASH_ATTN[test.flash_attn],
-        devices=model.device_names.replace(",", "/"), repack=not test.no_repack,
-        compute_size=sum(u["compute"] for u in use), n_prompt=test.n_prompt, n_gen=test.n_gen,
-        n_depth=test.n_depth, test_time=time.strftime("%FT%TZ", time.gmtime()),
+        delta_net=test.delta_net, devices=model.device_names.replace(",", "/"),
+        repack=not test.no_repack, compute_size=sum(u["compute"] for u in use),
+        n_prompt=test.n_prompt, n_gen=test.n_gen, n_depth=test.n_depth,
+        test_time=time.strftime("%FT%TZ", time.gmtime()),
         avg_ns=round(statistics.mean(samples)), stddev_ns=round(_stdev(samples)),
         avg_ts=statistics.mean(rates), stddev_ts=_stdev(rates), samples_ns=samples,
         samples_ts=rates,
@@ -197,7 +199,8 @@ COLUMNS_MD = (
     Column("n_gpu_layers", "ngl", 3, "n_gpu_layers"), Column("n_batch", "n_batch", 7, "n_batch"),
     Column("n_ubatch", "n_ubatch", 8, "n_ubatch"), Column("type_k", "type_k", 6, "type_k"),
     Column("type_v", "type_v", 6, "type_v"), Column("flash_attn", "fa", 3, "flash_attn"),
-    Column("devices", "dev", -12, "device"), Column("repack", "rpk", 3, "no_repack"),
+    Column("delta_net", "delta net", -14, "delta_net"), Column("devices", "dev", -12, "device"),
+    Column("repack", "rpk", 3, "no_repack"),
     Column("compute", "compute", 12), Column("test", "test", 15), Column("rate", "t/s", 20),
 )  # fmt: skip
 
