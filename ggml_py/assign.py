@@ -6,6 +6,7 @@ runs what no other can.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from ggml_py.backend import Buffer, Device
@@ -15,6 +16,7 @@ from ggml_py.opspec import OPS
 from ggml_py.tensor import FLAG_INPUT, FLAG_WEIGHT, Tensor
 
 NOWHERE = -1
+MIN_OFFLOADED_BATCH = 32  # as ggml's CUDA and Vulkan backends
 
 
 def is_view(t: Tensor) -> bool:
@@ -69,6 +71,18 @@ class Devices:
 
     def runs(self, device: int, node: Tensor) -> bool:
         return not self.why_not(device, node)
+
+    def beside(self, weight: Buffer, node: Tensor) -> int:
+        """Where a node runs for the sake of its weight: on the first device that can read it; but a
+        GPU rather has the weight of a large batch copied than leave it to the host (op_offload).
+        """
+        found = self.reader(weight, node)
+        if found != self.host or not weight.is_host:
+            return found
+        if math.prod(node.ne[i] for i in OPS[node.op].batch) < MIN_OFFLOADED_BATCH:
+            return found
+        gpus = (i for i, d in enumerate(self.all) if d.kind == "gpu" and self.runs(i, node))
+        return next(gpus, found)
 
     def reader(self, buffer: Buffer, node: Tensor) -> int:
         """The first device that can read the buffer and run the node, or NOWHERE."""
@@ -141,7 +155,7 @@ class Assignment:
         if t.op != "NONE" and OPS[t.op].at_weights:
             for s in sources(t):
                 if s.flags & FLAG_WEIGHT and s.buffer is not None:
-                    return devices.reader(s.buffer, t)
+                    return devices.beside(s.buffer, t)
         return NOWHERE
 
     def _expand(self) -> None:

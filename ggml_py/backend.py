@@ -63,7 +63,7 @@ class Device(Protocol):
 
     name: str
     description: str
-    kind: str  # "cpu", "gpu", "ref" or "null"
+    kind: str  # "cpu", "gpu", "accel" (works beside the CPU), "ref" or "null"
     alignment: int
 
     def memory(self) -> tuple[int, int]:
@@ -93,6 +93,40 @@ class Device(Protocol):
 
     def set_threads(self, n: int) -> None:
         """Number of host threads, where that means something."""
+
+
+class Event(Protocol):
+    """A moment in what a device does."""
+
+    def wait(self) -> object:
+        """Return when the device has come that far."""
+
+
+@runtime_checkable
+class AsyncDevice(Protocol):
+    """A device that works on while the host does something else; to read its memory is to wait for
+    all that was started before.
+    """
+
+    def send(self, target: Tensor, data: Bytes, after: Event | None) -> None:
+        """Copy bytes into a tensor, not before `after`. What is started next sees them."""
+
+    def start(self, program: Program) -> Event:
+        """Run a program; the event is its end."""
+
+
+@runtime_checkable
+class BuildsAhead(Protocol):
+    """A device that can build the kernels of nodes before these have memory."""
+
+    def build(self, nodes: list[Tensor], options: CompileOptions) -> None:
+        """Build what `compile` will need; BackendError for what does not compile."""
+
+
+def move(source: Tensor, target: Tensor) -> None:
+    """Copy the bytes of a tensor into another one, which may be on another device."""
+    assert target.buffer is not None, f"{target} is not allocated"
+    target.buffer.write(target.offset, tensor_bytes(source))
 
 
 def tensor_bytes(t: Tensor) -> Bytes:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 Builder = TypeVar("Builder", bound=Callable[..., Any])
 OP_PARAMS_SIZE = 64
+ROWS = (1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class OpSpec:
     view        the result is only another look at its source: nothing is computed
     writes      numbers of the sources that the op changes besides making its result
     at_weights  it is to run where its weight is; False where that one is too small to decide
+    batch       the dimensions of its result whose product is the size of its batch
     """
 
     name: str
@@ -31,6 +33,7 @@ class OpSpec:
     view: bool
     writes: tuple[int, ...] = ()
     at_weights: bool = True
+    batch: tuple[int, ...] = ROWS
 
     def pack(self, params: tuple[Any, ...]) -> bytes:
         return self.layout.pack(*params).ljust(OP_PARAMS_SIZE, b"\0")
@@ -47,6 +50,7 @@ def op(
     view: bool = False,
     writes: Iterable[int] = (),
     at_weights: bool = True,
+    batch: tuple[int, ...] = ROWS,
 ) -> Callable[[Builder], Builder]:
     """Declare an op. `params` lists fields as `name:code` with struct codes (`i` int32, `f`
     float32, `q` int64), `4x` for an unused word: `op("SCALE", "scale:f bias:f")`.
@@ -60,7 +64,7 @@ def op(
             where = f"{OPS[name].builder.__module__} and {builder.__module__}"
             raise ValueError(f"op {name} is declared twice: {where}")
         OPS[name] = OpSpec(
-            name, builder, fields, layout, inplace, view, tuple(writes), at_weights
+            name, builder, fields, layout, inplace, view, tuple(writes), at_weights, batch
         )
         return builder
 

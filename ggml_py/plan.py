@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ggml_py.backend import Device, Program
+from ggml_py.backend import Device, Program, move
 from ggml_py.graph import Graph
 from ggml_py.tensor import Tensor
 
@@ -20,6 +20,11 @@ class Split:
     nodes: list[Tensor]
     inputs: list[tuple[Tensor, Tensor]]
     program: Program
+
+    def run(self) -> None:
+        for source, copy in self.inputs:
+            move(source, copy)
+        self.program.run()
 
 
 class Plan:
@@ -41,11 +46,7 @@ class Plan:
         usable.
         """
         for split in self.splits:
-            for source, copy in split.inputs:
-                assert source.buffer is not None
-                assert copy.buffer is not None
-                copy.buffer.write(copy.offset, source.buffer.read(source.offset, source.nbytes))
-            split.program.run()
+            split.run()
             if self.watch is not None:
                 for node in split.nodes:
                     self.watch(node)

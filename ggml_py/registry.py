@@ -4,11 +4,14 @@ name.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from ggml_py.backend import Device
 from ggml_py.errors import BackendError
+from ggml_py.tensor import Tensor
 
 GROUP = "ggml_py.backends"
 
@@ -56,6 +59,18 @@ def device(name: str) -> Device:
     raise BackendError(
         f"no device named {name!r}; installed backends: {', '.join(backend_names())}"
     )
+
+
+def why_not(backend: str) -> Callable[[Tensor], str] | None:
+    """What any device of a backend would answer, where that is known without one: the function
+    `why_not` beside its entry point. None if it has no such function or cannot be imported.
+    """
+    ep = _entry_points().get(backend)
+    try:
+        entry = ep.load() if ep is not None else None
+    except Exception:  # whatever a broken plug-in raises
+        return None
+    return getattr(sys.modules.get(getattr(entry, "__module__", "")), "why_not", None)
 
 
 def refresh() -> None:

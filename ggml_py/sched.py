@@ -14,11 +14,12 @@ from functools import cached_property
 
 from ggml_py.alloc import MemoryPlan, plan_memory
 from ggml_py.assign import Assignment, Devices, is_view
-from ggml_py.backend import Buffer, CompileOptions, Device, Program
+from ggml_py.backend import AsyncDevice, Buffer, BuildsAhead, CompileOptions, Device, Program
 from ggml_py.check import Checker
 from ggml_py.errors import UnsupportedOp
 from ggml_py.graph import Graph
 from ggml_py.kernels import describe
+from ggml_py.pipeline import MAX_COPIES, Pipeline, PipelinedPlan
 from ggml_py.plan import Plan, Split
 from ggml_py.split import Part, Splitter
 from ggml_py.tensor import FLAG_COMPUTE, Tensor
@@ -42,6 +43,8 @@ class Scheduler:
 
     watch     called with each node's tensor once its value is there; nodes then run one by one
     check     compares each node with another device's result; nodes then run one by one
+    parallel  let several graphs be in flight, where all devices but the host can work by themselves
+    n_copies  of what a graph is given and of what passes between devices: one without `parallel`
     n_splits  of the graph that was planned or reserved last
     """
 
@@ -51,28 +54,43 @@ class Scheduler:
         options: CompileOptions | None = None,
         watch: Callable[[Tensor], None] | None = None,
         check: Checker | None = None,
+        parallel: bool = False,
     ) -> None:
         self.devices = devices
         self.options = options or CompileOptions()
         self.watch = watch
         self.check = check
         self.n_splits = 0
-        self._buffers: list[Buffer | None] = [None] * len(devices)
+        able = all(isinstance(d, AsyncDevice) for d in devices[:-1])
+        alone = len(devices) == 1 or watch is not None or check is not None
+        self._pipeline = Pipeline() if parallel and able and not alone else None
+        self.n_copies = MAX_COPIES if self._pipeline else 1
+        self._buffers: dict[int, Buffer] = {}  # by arena, see Splitter
         self._told: set[tuple[str, str]] = set()
 
     def reserve(self, graph: Graph, pins: Pins = ()) -> list[int]:
         """Make the compute buffers large enough for this graph; returns their sizes in bytes, by
-        device. The graph stays as it is.
+        device. The graph stays as it is. BackendError if kernels of it cannot be built.
         """
-        layout = self._lay_out(graph, pins)
+        layout = self._lay_out(graph, pins, 0)
         layout.undo()
-        for i, size in enumerate(layout.memory.sizes):
-            if size:
-                self._buffer(i, size)
+        for part in layout.parts:
+            device = self.devices[part.device]
+            if isinstance(device, BuildsAhead):
+                device.build(_computed(part.nodes), self.options)
+        n = len(self.devices)
+        for arena, size in enumerate(layout.memory.sizes):
+            copies = self.n_copies if arena >= n else 1
+            for number in range(copies if size else 0):
+                self._buffer(arena + n * number, size)
         return self.compute_sizes()
 
     def compute_sizes(self) -> list[int]:
-        return [0 if b is None else b.size for b in self._buffers]
+        """Bytes of the compute buffers, by device."""
+        sizes = [0] * len(self.devices)
+        for arena, buffer in self._buffers.items():
+            sizes[arena % len(sizes)] += buffer.size
+        return sizes
 
     def plan(self, graph: Graph, pins: Pins = ()) -> Plan:
         """Assign, allocate and compile. UnsupportedOp tells each node no device can run.
@@ -81,7 +99,8 @@ class Scheduler:
 
         With several devices, nodes come to read copies of what is on another device.
         """
-        layout = self._lay_out(graph, pins)
+        number = self._pipeline.next_copy() if self._pipeline else 0
+        layout = self._lay_out(graph, pins, number)
         memory = layout.memory
         for tensor, arena, offset in memory.placed:
             tensor.buffer, tensor.offset = self._buffer(arena, memory.sizes[arena]), offset
@@ -89,6 +108,8 @@ class Scheduler:
             if t.view_src is not None:
                 t.buffer, t.offset = t.view_src.buffer, t.view_src.offset + t.view_offs
         splits = [split for part in layout.parts for split in self._splits(part)]
+        if self._pipeline is not None:
+            return PipelinedPlan(graph, splits, self._pipeline, number)
         return Plan(graph, splits, self.watch)
 
     def why_not(self, node: Tensor) -> str:
@@ -101,7 +122,8 @@ class Scheduler:
             reasons.append(f"{d.name}: {reason}")
         return "; ".join(reasons)
 
-    def _lay_out(self, graph: Graph, pins: Pins) -> Layout:
+    def _lay_out(self, graph: Graph, pins: Pins, number: int) -> Layout:
+        """number   of the copies in a pipeline"""
         alignments = tuple(d.alignment for d in self.devices)
         if len(self.devices) == 1:
             _refuse((t, self.why_not(t)) for t in graph.compute_nodes())
@@ -109,8 +131,9 @@ class Scheduler:
             memory = plan_memory(graph, None, alignments)
             return Layout([Part(0, graph.nodes)], memory, lambda: None)
         assignment = self._assign(graph, pins)
-        splitter = Splitter(graph, assignment)
-        memory = plan_memory(splitter.with_copies(), splitter.arena_of, alignments)
+        splitter = Splitter(graph, assignment, number if self._pipeline else None)
+        arenas = alignments * (1 + self.n_copies)
+        memory = plan_memory(splitter.with_copies(), splitter.arena_of, arenas)
         self.n_splits = len(splitter.parts)
         return Layout(splitter.parts, memory, splitter.undo)
 
@@ -146,7 +169,7 @@ class Scheduler:
         self, index: int, nodes: list[Tensor], inputs: list[tuple[Tensor, Tensor]]
     ) -> Split:  # fmt: skip
         device = self.devices[index]
-        computed = [t for t in nodes if t.flags & FLAG_COMPUTE and not is_view(t)]
+        computed = _computed(nodes)
         program: Program = device.compile(computed, self.options)
         if self.check is not None and computed:
             program = self.check.checked(program, computed[0], device.name)
@@ -157,11 +180,16 @@ class Scheduler:
         """A little memory of each device, to ask the others whether they can read such."""
         return [d.alloc(d.alignment) for d in self.devices]
 
-    def _buffer(self, index: int, size: int) -> Buffer:
-        buffer = self._buffers[index]
+    def _buffer(self, arena: int, size: int) -> Buffer:
+        buffer = self._buffers.get(arena)
         if buffer is None or buffer.size < size:
-            buffer = self._buffers[index] = self.devices[index].alloc(size)
+            device = self.devices[arena % len(self.devices)]
+            buffer = self._buffers[arena] = device.alloc(size)
         return buffer
+
+
+def _computed(nodes: list[Tensor]) -> list[Tensor]:
+    return [t for t in nodes if t.flags & FLAG_COMPUTE and not is_view(t)]
 
 
 def _refuse(nodes: Iterable[tuple[Tensor, str]]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ggml_py.assign import Assignment, is_view, sources
 from ggml_py.graph import Graph
 from ggml_py.opspec import OPS
-from ggml_py.tensor import FLAG_WEIGHT, Tensor
+from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, FLAG_WEIGHT, Tensor
 
 
 @dataclass(slots=True)
@@ -25,14 +25,21 @@ class Splitter:
     """Cuts a graph where the device changes, and lets nodes read copies of what is elsewhere.
 
     parts      in the order they run
-    arena_of   device by id, of all tensors and copies
+    arena_of   device by id, of all tensors and copies; inputs and copies of a pipeline have arenas
+               of their own: device + n_devices * (1 + number of the copy)
+
+    copy   number of the graph's copies in a pipeline; None without one
     """
 
-    def __init__(self, graph: Graph, assignment: Assignment) -> None:
+    def __init__(self, graph: Graph, assignment: Assignment, copy: int | None = None) -> None:
         self.graph = graph
         self.assignment = assignment
         self.names = [d.name for d in assignment.devices.all]
+        self.number = copy
         self.arena_of = {id(t): assignment.of(t) for t in (*graph.leafs, *graph.nodes)}
+        for t in graph.leafs:
+            if t.flags & FLAG_INPUT:
+                self.arena_of[id(t)] = self._arena_of_copies(assignment.of(t))
         self._copies: dict[tuple[int, int], Tensor] = {}
         self._replaced: list[tuple[Tensor, tuple[Tensor | None, ...]]] = []
         self.parts = [Part(next((self._of(t) for t in graph.nodes if not is_view(t)), 0))]
@@ -83,14 +90,19 @@ class Splitter:
             self._replaced.append((node, node.src))
             node.src = src
 
+    def _arena_of_copies(self, device: int) -> int:
+        return device if self.number is None else device + len(self.names) * (1 + self.number)
+
     def _copy(self, source: Tensor, part: Part) -> Tensor:
         key = (id(source), part.device)
         copy = self._copies.get(key)
         if copy is None:
             # a device has one copy of a tensor, however many of its parts read it
-            name = f"{self.names[part.device]}#{source.name}#0"
+            name = f"{self.names[part.device]}#{source.name}#{self.number or 0}"
             copy = Tensor(source.type, source.ne, src=(source,), name=name, nb=source.nb)
+            if self.number is not None:  # the device may still read it when the next one is sent
+                copy.flags |= FLAG_INPUT | FLAG_OUTPUT
             self._copies[key] = copy
-            self.arena_of[id(copy)] = part.device
+            self.arena_of[id(copy)] = self._arena_of_copies(part.device)
             part.inputs.append((source, copy))
         return copy

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ggml_opencl.buffers import OpenCLBuffer
+from ggml_opencl.buffers import OpenCLBuffer, failing
 from ggml_opencl.ops import FAMILIES
 from ggml_opencl.program import Builder, OpenCLProgram
-from ggml_opencl.table import table
+from ggml_opencl.table import Launch, table
 from ggml_py.backend import Buffer, Bytes, CompileOptions
 from ggml_py.errors import BackendError
 from ggml_py.tensor import Tensor
@@ -20,26 +19,38 @@ if TYPE_CHECKING:
 
 __all__ = ["FAMILIES", "OpenCLDevice", "devices"]
 
-log = logging.getLogger("llama_py")
+NO_DEVICE = (
+    "there is no OpenCL device: install the driver of your GPU, or one that runs on the CPU:"
+    " pip install 'llama-py[pocl]'"
+)
 
 
 class OpenCLDevice:
-    """One device with its context and one in-order queue."""
+    """One device with its context, an in-order queue for programs, and one for what is sent to it
+    meanwhile.
+    """
 
     alignment = 128
 
-    def __init__(self, index: int, device: cl.Device) -> None:
+    def __init__(self, name: str, device: cl.Device) -> None:
         import pyopencl as cl
 
-        self.name = f"opencl{index}"
+        self.name = name
         self.description = f"{device.name.strip()} ({device.platform.name.strip()})"
-        self.kind = "cpu" if device.type & cl.device_type.CPU else "gpu"
+        self.kind = "accel" if device.type & cl.device_type.CPU else "gpu"
         try:
-            self.queue = cl.CommandQueue(cl.Context([device]))
+            context = cl.Context([device])
+            self.queue, self.arrivals = cl.CommandQueue(context), cl.CommandQueue(context)
         except cl.Error as e:
             raise BackendError(f"{self.description} cannot be opened: {e}") from e
         self.builder = Builder(self.queue)
         self._total = int(device.global_mem_size)
+        self._sent: list[cl.Event] = []
+        self._in_flight: list[tuple[cl.Event, list[cl.Event]]] = []
+
+    def again(self, name: str) -> OpenCLDevice:
+        """The same device opened once more, with memory of its own."""
+        return OpenCLDevice(name, self.queue.device)
 
     def memory(self) -> tuple[int, int]:
         """OpenCL tells only the total; a device that shares the host's memory has what is free."""
@@ -56,7 +67,7 @@ class OpenCLDevice:
         return None
 
     def why_not(self, node: Tensor) -> str:
-        return table.why_not(node)
+        return why_not(node)
 
     def can_read(self, buffer: Buffer) -> bool:
         return isinstance(buffer, OpenCLBuffer) and buffer.queue is self.queue
@@ -64,16 +75,59 @@ class OpenCLDevice:
     def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
         """Weights stay as they are."""
 
+    def build(self, nodes: list[Tensor], options: CompileOptions) -> None:
+        self.builder.build(_launches(nodes), options)
+
     def compile(self, nodes: list[Tensor], options: CompileOptions) -> OpenCLProgram:
-        launches = [run for node in nodes if not node.is_empty() for run in table.launches(node)]
-        return self.builder.program(launches, options)
+        return self.builder.program(_launches(nodes), options)
+
+    def send(self, target: Tensor, data: Bytes, after: cl.Event | None) -> None:
+        import pyopencl as cl
+
+        assert isinstance(target.buffer, OpenCLBuffer), f"{target} is not on {self.name}"
+        wait_for = [] if after is None else [after]
+        with failing(f"{self.name} cannot be sent {target}"):
+            sent = cl.enqueue_copy(
+                self.arrivals, target.buffer.memory, data, dst_offset=target.offset,
+                wait_for=wait_for, is_blocking=False,
+            )  # fmt: skip
+        self._sent.append(sent)
+
+    def start(self, program: OpenCLProgram) -> cl.Event:
+        import pyopencl as cl
+
+        with failing(f"{self.name} failed while it ran"):
+            if self._sent:
+                self.arrivals.flush()
+                cl.enqueue_barrier(self.queue, wait_for=self._sent)
+            program.enqueue()
+            done = cl.enqueue_marker(self.queue)
+            self.queue.flush()
+        # events of what was sent keep its bytes alive, and wait when they are dropped
+        self._in_flight = [pair for pair in self._in_flight if not _is_over(pair[0])]
+        self._in_flight.append((done, self._sent))
+        self._sent = []
+        return done
 
     def set_threads(self, n: int) -> None:
         """The OpenCL runtime decides."""
 
 
+def _launches(nodes: list[Tensor]) -> list[Launch]:
+    return [run for node in nodes if not node.is_empty() for run in table.launches(node)]
+
+
+def _is_over(event: cl.Event) -> bool:
+    return bool(event.command_execution_status <= 0)  # complete, or an error
+
+
+def why_not(node: Tensor) -> str:
+    """As every device answers: it is the kernels that count. Needs no OpenCL."""
+    return table.why_not(node)
+
+
 def devices() -> list[OpenCLDevice]:
-    """Entry point. BackendError without pyopencl; an empty list without any OpenCL platform."""
+    """Entry point. BackendError without pyopencl, or without any OpenCL device."""
     try:
         import pyopencl as cl
     except ImportError as e:
@@ -83,6 +137,7 @@ def devices() -> list[OpenCLDevice]:
     try:
         found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
     except cl.Error as e:
-        log.info("no OpenCL device: %s; 'llama-py[pocl]' brings one that runs on the CPU", e)
-        return []
-    return [OpenCLDevice(i, device) for i, device in enumerate(found)]
+        raise BackendError(f"{NO_DEVICE} ({e})") from e
+    if not found:
+        raise BackendError(NO_DEVICE)
+    return [OpenCLDevice(f"opencl{i}", device) for i, device in enumerate(found)]

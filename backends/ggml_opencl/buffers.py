@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ggml_py.backend import Bytes
-from ggml_py.errors import AllocError
+from ggml_py.errors import AllocError, BackendError
 
 if TYPE_CHECKING:
     import pyopencl as cl
 
 SMALLEST = 16  # bytes; OpenCL has no empty buffers
+
+
+@contextmanager
+def failing(what: str) -> Iterator[None]:
+    """BackendError for what OpenCL raises inside."""
+    import pyopencl as cl
+
+    try:
+        yield
+    except cl.Error as e:
+        raise BackendError(f"{what}: {e}") from e
 
 
 class OpenCLBuffer:
@@ -42,14 +55,16 @@ class OpenCLBuffer:
 
         if data.size:
             host = np.ascontiguousarray(data)
-            cl.enqueue_copy(self.queue, self.memory, host, dst_offset=offset, is_blocking=True)
+            with failing(f"{self.queue.device.name} cannot be sent {data.size} bytes"):
+                cl.enqueue_copy(self.queue, self.memory, host, dst_offset=offset, is_blocking=True)
 
     def read(self, offset: int, size: int) -> Bytes:
         import pyopencl as cl
 
         out = np.empty(size, np.uint8)
         if size:
-            cl.enqueue_copy(self.queue, out, self.memory, src_offset=offset, is_blocking=True)
+            with failing(f"{self.queue.device.name} failed before {size} bytes were read"):
+                cl.enqueue_copy(self.queue, out, self.memory, src_offset=offset, is_blocking=True)
         return out
 
     def clear(self, value: int = 0) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ggml_opencl.kernels import quantized_types
+from ggml_opencl.kernels import quantized_types, types_with
 from ggml_py.kernels import When
 from ggml_py.tensor import Tensor
 
@@ -54,6 +54,11 @@ def dense_rows(*indices: int) -> When:
         return ""
 
     return check
+
+
+def quantizable(node: Tensor) -> str:
+    """The result is of a quantized type that kernels can make."""
+    return typed(-1, *types_with("quantize"))(node)
 
 
 def quantized(index: int) -> When:

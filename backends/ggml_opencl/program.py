@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import struct
 import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ggml_opencl.buffers import failing
 from ggml_opencl.kernels import source
 from ggml_opencl.table import WG, Launch
 from ggml_py.backend import CompileOptions
@@ -41,14 +41,16 @@ class OpenCLProgram:
         self.runs = runs
 
     def run(self) -> None:
+        with failing(f"{self.queue.device.name} failed while it ran"):
+            self.enqueue()
+            self.queue.finish()
+
+    def enqueue(self) -> None:
+        """Let the device run it behind what it already has to do."""
         import pyopencl as cl
 
-        try:
-            for bound in self.runs:
-                cl.enqueue_nd_range_kernel(self.queue, bound.kernel, bound.global_size, (WG, 1, 1))
-            self.queue.finish()
-        except cl.Error as e:
-            raise BackendError(f"{self.queue.device.name} failed while it ran: {e}") from e
+        for bound in self.runs:
+            cl.enqueue_nd_range_kernel(self.queue, bound.kernel, bound.global_size, (WG, 1, 1))
 
 
 class Builder:
@@ -62,14 +64,18 @@ class Builder:
         self.queue = queue
         self._programs: dict[ProgramKey, cl.Program] = {}
 
-    def program(self, launches: Iterable[Launch], options: CompileOptions) -> OpenCLProgram:
-        runs = list(launches)
+    def program(self, runs: list[Launch], options: CompileOptions) -> OpenCLProgram:
+        """Ready to run; all tensors have memory."""
+        self.build(runs, options)
+        return OpenCLProgram(self.queue, [self._bind(run) for run in runs])
+
+    def build(self, runs: list[Launch], options: CompileOptions) -> None:
+        """What is not there yet. BackendError for what does not compile."""
         missing = {k: run for run in runs if (k := key(run)) not in self._programs}
         for done, (k, run) in enumerate(missing.items()):
             if options.progress is not None:
                 options.progress(done, len(missing), f"{run.family} {' '.join(k[1])}")
             self._programs[k] = self._build(k)
-        return OpenCLProgram(self.queue, [self._bind(run) for run in runs])
 
     def _build(self, k: ProgramKey) -> cl.Program:
         import pyopencl as cl

@@ -64,9 +64,10 @@ def concat_inplace(a: Tensor, b: Tensor, result: Tensor, dim: int) -> Tensor:
 def repeat_4d(a: Tensor, ne0: int, ne1: int, ne2: int, ne3: int) -> Tensor:
     """Tile a to [ne0, ne1, ne2, ne3], each a multiple of a's (ggml.c:ggml_repeat_4d)."""
     ne = (ne0, ne1, ne2, ne3)
-    fits = a.is_empty() or all(n % m == 0 for n, m in zip(ne, a.ne, strict=True))
+    t = node("REPEAT", a.type, ne, a)
+    fits = min(ne) >= 0 and a.can_repeat_to(t)
     require(fits, f"repeat: {list(ne)} must be a multiple of the source in each dimension", a)
-    return node("REPEAT", a.type, ne, a)
+    return t
 
 
 def repeat(a: Tensor, b: Tensor) -> Tensor:
@@ -94,14 +95,26 @@ def _window(
     op: str, a: Tensor, b: Tensor, nb1: int, nb2: int, nb3: int, offset: int, inplace: bool
 ) -> Tensor:
     require(b.n_elements <= a.n_elements, f"{op.lower()}: b must not be larger than a", a, b)
-    strides = (a.nb[0], nb1, nb2, nb3)
-    reach = offset + a.nb[0] + sum((n - 1) * s for n, s in zip(b.ne, strides, strict=True))
-    inside = b.is_empty() or (offset >= 0 and reach <= a.nbytes)
-    require(inside, f"{op.lower()}: the window ends at byte {reach} of {a.nbytes}", a, b)
     params = (nb1, nb2, nb3, offset, int(inplace))
     if inplace:
-        return view_of(op, a, a, b, params=params)
-    return node(op, a.type, a.ne, a, b, params=params)
+        t = view_of(op, a, a, b, params=params)
+    else:
+        t = node(op, a.type, a.ne, a, b, params=params)
+    window = (t.nb[0], nb1, nb2, nb3)
+    require(
+        min(*window, offset) >= 0,
+        f"{op.lower()}: strides {window} and offset {offset} must not be negative",
+        a,
+        b,
+    )
+    reach = offset + t.type.type_size + sum((n - 1) * s for n, s in zip(b.ne, window, strict=True))
+    require(
+        b.is_empty() or reach <= t.nbytes,
+        f"{op.lower()}: the window ends at byte {reach} of {t.nbytes}",
+        a,
+        b,
+    )
+    return t
 
 
 @op("SET", "nb1:i nb2:i nb3:i offset:i inplace:i")

@@ -10,7 +10,7 @@ PREC = {"default": 0, "f32": 10}
 HADAMARD = 1  # ggml.h:GGML_HINT_SRC0_IS_HADAMARD
 
 
-@op("MUL_MAT", "prec:i hint:i 4x src_prec:i")
+@op("MUL_MAT", "prec:i hint:i 4x src_prec:i", batch=(1,))
 def mul_mat(a: Tensor, b: Tensor, prec: str = "default") -> Tensor:
     """b times the transpose of a (ggml.c:ggml_mul_mat). a [k, n, A2, A3], b [k, m, B2, B3] -> F32
     [n, m, B2, B3]
@@ -35,7 +35,7 @@ def mul_mat_hadamard(a: Tensor, b: Tensor) -> Tensor:
     return t
 
 
-@op("MUL_MAT_ID", "prec:i hint:i 4x src_prec:i")
+@op("MUL_MAT_ID", "prec:i hint:i 4x src_prec:i", batch=(2,))
 def mul_mat_id(as_: Tensor, b: Tensor, ids: Tensor) -> Tensor:
     """Each token times its own matrices (ggml.c:ggml_mul_mat_id).
 

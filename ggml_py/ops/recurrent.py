@@ -89,7 +89,8 @@ def gated_delta_net(
     B] (key index fast)
     -> [S * H, T * B + n_snapshots * S * B]: outputs [S, H, T, B], then states [S, S, H, B], newest
     first; only
-    min(T, n_snapshots) of them are written. Value head h uses key head h mod H_k.
+    min(T, n_snapshots) of them are written (T = 0: one, `state` itself). Value head h uses key head
+    h mod H_k.
     Per token: M *= exp(g); M[j] += beta * (v[j] - <M[j], k>) * k; o[j] = <M[j], q> / sqrt(S).
     """
     require(

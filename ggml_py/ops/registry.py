@@ -21,7 +21,17 @@ def node(
     op: str, type: GGMLType, ne: tuple[int, ...], *src: Tensor | None, params: tuple[Any, ...] = ()
 ) -> Tensor:
     """A new dense result of an op."""
-    return Tensor(type, ne, op, src, params)
+    t = Tensor(type, ne, op, src, params)
+    whole_blocks(t)
+    return t
+
+
+def whole_blocks(t: Tensor) -> None:
+    """Raise ShapeError if a row is not a whole number of its type's blocks (ggml_row_size)."""
+    n = t.type.block_size
+    if n > 1:
+        rule = f"{t.op.lower()}: a row of {t.type} has blocks of {n} elements"
+        require(t.ne[0] % n == 0, rule, t)
 
 
 def view_of(

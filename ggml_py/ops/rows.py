@@ -10,7 +10,7 @@ from ggml_py.types import F16, F32, I32, I64
 ORDER = {"asc": 0, "desc": 1}
 
 
-@op("GET_ROWS")
+@op("GET_ROWS", batch=())
 def get_rows(a: Tensor, ids: Tensor) -> Tensor:
     """Rows of a, dequantized (ggml.c:ggml_get_rows). a [n, rows, B2, B3], ids I32 [r, B2, B3] ->
     F32 [n, r, B2, B3]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_py.ops.registry import op, require
+from ggml_py.ops.registry import op, require, whole_blocks
 from ggml_py.tensor import MAX_DIMS, Shape, Tensor, contiguous_strides, shape4
 
 
@@ -10,8 +10,14 @@ def _view(a: Tensor, ne: tuple[int, ...], nb: Shape, offset: int) -> Tensor:
     t = Tensor(a.type, shape4(ne), "VIEW", (a,), (offset,), f"{a.name} (view)", nb, a, offset)
     root = a if a.view_src is None else a.view_src
     end = t.view_offs + t.nbytes
-    inside = min(t.ne) >= 0 and offset >= 0 and (t.is_empty() or end <= root.nbytes)
+    require(
+        min(t.ne) >= 0 and min(nb) >= 0 and offset >= 0,
+        f"view: {list(t.ne)} with strides {list(nb)} at byte {offset}: none may be negative",
+        a,
+    )
+    inside = t.is_empty() or end <= root.nbytes
     require(inside, f"view: {list(t.ne)} ends at byte {end} of {root.nbytes}", a)
+    whole_blocks(t)
     return t
 
 
@@ -69,7 +75,9 @@ def reshape(a: Tensor, *ne: int) -> Tensor:
         f"reshape: {list(ne)} has another number of elements",
         a,
     )
-    return Tensor(a.type, ne4, "RESHAPE", (a,), (), f"{a.name} (reshaped)", None, a, 0)
+    t = Tensor(a.type, ne4, "RESHAPE", (a,), (), f"{a.name} (reshaped)", None, a, 0)
+    whole_blocks(t)
+    return t
 
 
 @op("PERMUTE", "axis0:i axis1:i axis2:i axis3:i", view=True)

@@ -98,4 +98,8 @@ def test_without_a_platform(monkeypatch: pytest.MonkeyPatch) -> None:
         raise cl.LogicError("clGetPlatformIDs failed: PLATFORM_NOT_FOUND_KHR")
 
     monkeypatch.setattr(cl, "get_platforms", none)
-    assert ggml_opencl.backend.devices() == []
+    with pytest.raises(BackendError, match=r"no OpenCL device: .*PLATFORM_NOT_FOUND"):
+        ggml_opencl.backend.devices()
+    monkeypatch.setattr(cl, "get_platforms", list)
+    with pytest.raises(BackendError, match="no OpenCL device: install"):
+        ggml_opencl.backend.devices()

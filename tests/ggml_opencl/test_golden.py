@@ -1,7 +1,8 @@
-"""Logits of the golden models on an OpenCL device against the real llama.cpp's."""
+"""Golden models on OpenCL devices: the real llama.cpp's logits, however the graph is split."""
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -9,53 +10,133 @@ import numpy as np
 import pytest
 
 import llama_py
+from ggml_py.registry import device as find_device
+from llama_py.context import Context
+from llama_py.gguf_file import GGUFFile
+from llama_py.models import load_model
+from llama_py.placement import Placement
+from tests.live_models import nmse
+from tests.splits import count_splits
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 MODELS = [
     "llama-dense", "llama-moe", "qwen35-dense-gqa", "qwen35moe-moe", "qwen35moe-moe-gqa",
     "qwen35moe-mtp", "qwen3next-moe-gqa", "kimi-linear-moe",
 ]  # fmt: skip
+SOME = ["llama-dense", "qwen35moe-moe-gqa", "kimi-linear-moe"]
+SIZES = {"n_ctx": 256, "n_batch": 64, "n_ubatch": 64}
+BOUND = 1e-5
 
 pytestmark = pytest.mark.skipif(
     not GOLDEN.exists(), reason="the golden data of the real llama.cpp is not beside this checkout"
 )
 
 
-def nmse(expected: np.ndarray, found: np.ndarray) -> float:
-    expected, found = expected.astype(np.float64), found.astype(np.float64)
-    return float(((expected - found) ** 2).sum() / (expected**2).sum())
+def alone(path: Path, device: Any, **more: Any) -> Context:
+    """On nothing but this device: a node that it refuses raises."""
+    model = load_model(GGUFFile.open(path), Placement((device,)))
+    return Context(model, **{**SIZES, **more})
 
 
-def context(name: str, device: Any, **more: object) -> llama_py.Context:
-    model = llama_py.load(GOLDEN / "models" / f"{name}.gguf", device.name)
-    return model.context(**{"n_ctx": 256, "n_batch": 64, "n_ubatch": 64, **more})
+def context(name: str, devices: Any, how: dict[str, Any], **more: Any) -> Context:
+    model = llama_py.load(GOLDEN / "models" / f"{name}.gguf", devices, **how)
+    return model.context(**{**SIZES, **more})
+
+
+def check(name: str, ctx: Context, n_steps: int | None = None) -> list[int]:
+    """Logits of the prompt and of greedy steps after it; returns the number of splits of each kind
+    of graph, which is also that of an independent count.
+    """
+    gold = np.load(GOLDEN / "logits" / f"{name}.npz")
+    splits: dict[int, int] = {}
+
+    def count(res: Any, ubatch: Any) -> None:
+        n = ctx._graphs[0][1].n_splits
+        assert n == count_splits(res.graph, ctx.devices)
+        splits[ubatch.n_tokens] = n
+
+    ctx.on_graph = count
+    logits = ctx.decode(gold["tokens"], logits="all")
+    assert nmse(gold["logits"].astype(np.float64), logits) <= BOUND
+    last = logits[-1]
+    for token, expected in list(zip(gold["greedy"], gold["greedy_logits"], strict=True))[:n_steps]:
+        assert int(last.argmax()) == token
+        last = ctx.decode([int(token)])[0]
+        assert nmse(expected.astype(np.float64), last) <= BOUND
+    return sorted(set(splits.values()))
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_batch_and_greedy_steps(name: str, device: Any) -> None:
-    gold = np.load(GOLDEN / "logits" / f"{name}.npz")
-    ctx = context(name, device)
-    logits = ctx.decode(gold["tokens"], logits="all")
-    assert nmse(gold["logits"], logits) <= 1e-5
-    last = logits[-1]
-    for token, expected in zip(gold["greedy"], gold["greedy_logits"], strict=True):
-        assert int(last.argmax()) == token
-        last = ctx.decode([int(token)])[0]
-        assert nmse(expected, last) <= 1e-5
+def test_alone(name: str, device: Any) -> None:
+    ctx = alone(GOLDEN / "models" / f"{name}.gguf", device)
+    assert check(name, ctx) == [1]
 
 
-@pytest.mark.parametrize("name", ["llama-dense", "qwen35moe-moe-gqa", "kimi-linear-moe"])
+# By hand, after ggml's passes. The host has the embeddings and runs GET_ROWS: one split. What
+# follows is bound to one device or lies between its nodes: a second one. Experts on the host take
+# gate, up and down, with what lies between these, out of each such layer: two more a layer.
+PLACES: dict[str, tuple[dict[str, Any], int, int]] = {
+    "all": ({"n_gpu_layers": 99}, 2, 0),
+    "head": ({"n_gpu_layers": 1}, 2, 0),
+    "experts": ({"tensor_overrides": {"exps": "cpu"}}, 2, 2),
+}
+MOE_LAYERS = {
+    "llama-dense": 0, "llama-moe": 2, "qwen35-dense-gqa": 0, "qwen35moe-moe": 2,
+    "qwen35moe-moe-gqa": 2, "qwen35moe-mtp": 4, "qwen3next-moe-gqa": 2, "kimi-linear-moe": 1,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("name", MODELS)
+def test_split_with_the_cpu(name: str, place: str, device: Any) -> None:
+    how, n, more = PLACES[place]
+    ctx = context(name, [device, "cpu"], how)
+    assert check(name, ctx, n_steps=2) == [n + more * MOE_LAYERS[name]]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_two_devices(name: str, two: tuple[Any, Any]) -> None:
+    """Ubatches follow one another through both; each begins on the host: three splits."""
+    ctx = context(name, [*two, "cpu"], {"tensor_split": (1, 2)}, n_ubatch=16)
+    assert ctx._sched.n_copies == 4
+    assert check(name, ctx, n_steps=2) == [3]
+    use = ctx.memory_breakdown()
+    assert all(use[d.name]["model"] and use[d.name]["context"] for d in two)
+
+
+@pytest.mark.parametrize("name", SOME)
 def test_other_ways_give_the_same(name: str, device: Any) -> None:
-    """Small micro-batches, and attention with a score matrix."""
+    """Small micro-batches, attention with a score matrix, memory on the host."""
+    ways: list[dict[str, Any]] = [{"n_ubatch": 7}, {"flash_attn": False}, {"offload_kqv": False}]
     gold = np.load(GOLDEN / "logits" / f"{name}.npz")
-    for more in ({"n_ubatch": 7}, {"flash_attn": False}):
-        logits = context(name, device, **more).decode(gold["tokens"], logits="all")
-        assert nmse(gold["logits"], logits) <= 1e-5
+    for way in ways:
+        logits = context(name, [device, "cpu"], {}, **way).decode(gold["tokens"], logits="all")
+        assert nmse(gold["logits"].astype(np.float64), logits) <= BOUND
 
 
-@pytest.mark.parametrize("path", sorted((GOLDEN / "shapes").glob("*.gguf")), ids=lambda p: p.stem)
-def test_every_architecture_runs_wholly_on_the_device(path: Path, device: Any) -> None:
-    """A prompt and a step; a node that the device refuses would raise. Weights are zero."""
-    ctx = llama_py.load(path, device.name).context(n_ctx=256, n_batch=64, n_ubatch=64)
-    for tokens in ([1, 2, 3, 4, 5], [6]):
-        assert np.isfinite(ctx.decode(tokens, logits="all")).all()
+@pytest.mark.parametrize("types", [("q8_0", "q8_0"), ("q4_0", "q4_0"), ("q5_1", "iq4_nl")])
+def test_a_quantized_cache(types: tuple[str, str], device: Any) -> None:
+    """As the reference with the same cache."""
+    k, v = types
+    found = []
+    for where in (device, find_device("ref")):
+        ctx = alone(GOLDEN / "models" / "llama-dense.gguf", where, type_k=k, type_v=v)
+        first = ctx.decode([1, 2, 3, 4, 5, 6], logits="all")
+        found.append(np.concatenate([first, ctx.decode([7])]).astype(np.float64))
+    assert nmse(found[1], found[0]) <= 1e-5
+
+
+def test_the_load_log(device: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "llama_py"):
+        context("llama-dense", [device, device, "cpu"], {"tensor_split": (1, 2)})
+    told = "\n".join(caplog.messages)
+    for line in (
+        "load_tensors: offloaded 3/3 layers to GPU",
+        "load_tensors:      opencl0 model buffer size =",
+        "load_tensors:    opencl0.2 model buffer size =",
+        "llama_kv_cache:  opencl0.2 KV buffer size =     0.25 MiB",
+        " opencl0.2 compute buffer size =",
+        "sched_reserve: graph splits = 3",
+        ", sched copies = 4",
+    ):
+        assert line in told, line

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from ggml_opencl.kernels import quantized_types, source
+from ggml_opencl.kernels import quantized_types, source, types_with
 from ggml_opencl.ops import FAMILIES, matrix
 from ggml_opencl.program import TENSOR, first_error, shape_bytes
 from ggml_opencl.table import WG, Launch, table
@@ -31,11 +31,12 @@ def test_families_have_the_names_of_the_builders() -> None:
         assert importlib.util.find_spec(family.__name__.replace("ggml_opencl", "ggml_py"))
 
 
-@pytest.mark.parametrize("name", ["WG", "LANES", "TILE"])
+@pytest.mark.parametrize("name", ["WG", "LANES", "TILE", "HIGH"])
 def test_sizes_agree_with_the_kernels(name: str) -> None:
     text = source("matrix", ("f32",))
     (value,) = re.findall(rf"^#define {name} (\d+)", text, re.M)
-    expected = {"WG": WG, "LANES": WG // matrix.ROWS, "TILE": matrix.TILE}
+    lanes = WG // matrix.ROWS
+    expected = {"WG": WG, "LANES": lanes, "TILE": matrix.TILE, "HIGH": matrix.HIGH}
     assert int(value) == expected[name]
 
 
@@ -51,8 +52,25 @@ def test_one_column_and_many() -> None:
     (one,) = table.launches(ops.mul_mat(a, Tensor(F32, (256, 1))))
     (many,) = table.launches(ops.mul_mat(a, Tensor(F32, (256, 40))))
     assert (one.kernel, one.groups) == ("mul_mat_columns", (9, 1, 1))
-    assert (many.kernel, many.groups) == ("mul_mat_tile", (2, 2, 1))
+    assert (many.kernel, many.groups) == ("mul_mat_tile", (1, 2, 1))
     assert many.type_names() == ("q4_K", "f32", "f32")
+
+
+def test_few_tokens_and_many_for_experts() -> None:
+    experts = Tensor(Q4_K, (256, 65, 8))
+
+    def launch(n_tokens: int) -> Launch:
+        b, ids = Tensor(F32, (256, 1, n_tokens)), Tensor(BY_NAME["i32"], (2, n_tokens))
+        (run,) = table.launches(ops.mul_mat_id(experts, b, ids))
+        return run
+
+    assert (launch(16).kernel, launch(16).groups) == ("mul_mat_id", (17, 2, 16))
+    assert (launch(17).kernel, launch(17).groups) == ("mul_mat_id_tile", (2, 8, 1))
+
+
+def test_types_are_read_and_made_where_there_is_a_function() -> None:
+    made = {"q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl"}
+    assert set(types_with("quantize")) == set(types_with("element")) == made
 
 
 def test_nothing_to_do_is_left_out() -> None:

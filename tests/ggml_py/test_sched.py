@@ -17,7 +17,7 @@ from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggml_py.types import F32, I32
 from ggml_ref.backend import RefDevice
-from tests.devices import TestDevice, given, random, weight
+from tests.devices import MainMemoryDevice, TestDevice, given, random, weight
 
 GPU, HOST = TestDevice("gpu"), TestDevice("host")
 
@@ -250,6 +250,38 @@ def test_watch_sees_every_node_on_every_device() -> None:
     set_tensor(x, random(x, 1))
     planned.run()
     assert seen == ["MUL", "MUL"]
+
+
+@pytest.mark.parametrize(
+    ("n", "gpu_kind", "where_it_runs"),
+    [(31, "gpu", [["host", "MUL_MAT", "MUL_MAT"]]),
+     (32, "gpu", [["gpu", "MUL_MAT"], ["gpu", "MUL_MAT"]]),
+     (32, "accel", [["host", "MUL_MAT", "MUL_MAT"]])],
+)  # fmt: skip
+def test_a_gpu_has_the_weights_of_large_batches_copied(
+    n: int, gpu_kind: str, where_it_runs: list[list[str]]
+) -> None:
+    """Each copied weight has a split of its own, so that they can share memory."""
+    gpu, host = TestDevice("gpu"), MainMemoryDevice("host")
+    gpu.kind = gpu_kind
+    x, a, b = given(4, n, name="x"), weight(host, 4, 4, name="a"), weight(host, 4, 3, name="b")
+    y = ops.mul_mat(b, ops.mul_mat(a, x))
+    planned = plan(y, gpu, host)
+    assert where(planned) == where_it_runs
+    if len(where_it_runs) == 2:
+        assert copies(planned) == [["gpu#a#0", "gpu#x#0"], ["gpu#b#0"]]
+    set_tensor(x, random(x, 3))
+    planned.run()
+    expected = get_tensor(x)[0, 0] @ get_tensor(a)[0, 0].T @ get_tensor(b)[0, 0].T
+    np.testing.assert_allclose(get_tensor(y)[0, 0], expected, rtol=1e-4)
+
+
+def test_rows_of_a_table_are_taken_where_it_is() -> None:
+    gpu, host = TestDevice("gpu"), MainMemoryDevice("host")
+    gpu.kind = "gpu"
+    ids = Tensor(I32, (64,))
+    ids.flags |= FLAG_INPUT
+    assert where(plan(ops.get_rows(weight(host, 4, 8), ids), gpu, host)) == [["host", "GET_ROWS"]]
 
 
 # (a, b, makes a weight) -> a tensor of a's shape

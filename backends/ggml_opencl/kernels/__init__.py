@@ -17,6 +17,18 @@ def quantized_types() -> frozenset[str]:
 
 
 @cache
+def types_with(function: str) -> tuple[str, ...]:
+    """Those of them whose file has this function: `element`, which reads one value, or `quantize`,
+    which makes a block of 32.
+    """
+
+    def has(name: str) -> bool:
+        return f" {function}_{name}(" in (_HERE / "quants" / f"{name}.cl").read_text("utf-8")
+
+    return tuple(filter(has, sorted(quantized_types())))
+
+
+@cache
 def source(family: str, types: tuple[str, ...]) -> str:
     """A family's program text, with the quantized types among `types`."""
     quants = sorted(quantized_types() & set(types))

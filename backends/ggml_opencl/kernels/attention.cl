@@ -100,7 +100,7 @@ KERNEL flash_attn_ext(TENSOR(q), TENSOR(k), TENSOR(v), TENSOR(mask), TENSOR(sink
     sum = sum * shrink + exp(sink - higher);
 #endif
     for (uint i = 0, d = item; d < DV; i++, d += WG) {
-        store_f32(AT(dst, ((uint4)(d, head, token, seq))), sum > 0 ? own[i] * shrink / sum : 0.0f);
+        store_f32(AT(dst, ((uint4)(d, head, token, seq))), sum == 0 ? 0.0f : own[i] * shrink / sum);
     }
 }
 #endif

@@ -18,6 +18,7 @@ typedef struct {
 #define STORE(T, p, v) CAT(store_, T)(p, v)
 #define ELEMENT(T, row, i) CAT(element_, T)(row, i)
 #define GROUP(T, row, g, n, x) CAT(group_, T)(row, g, n, x)
+#define QUANTIZE(T, x, block) CAT(quantize_, T)(x, block)
 
 #define PLAIN(T, C) \
     static inline C load_##T(const global uchar *p) { return *(const global C *)p; } \
@@ -29,7 +30,18 @@ PLAIN(i16, short)
 PLAIN(i32, int)
 PLAIN(i64, long)
 
+#if defined(cl_khr_fp16)
 static inline float load_f16(const global uchar *p) { return vload_half(0, (const global half *)p); }
+#else
+// From the bits: where the device knows no halves, vload_half is slow.
+static inline float load_f16(const global uchar *p) {
+    const uint h = *(const global ushort *)p, size = h & 0x7fff;
+    const uint power = size < 0x7c00 ? 112 : 224; // to be added to the exponent; infinity and NaN
+    const float normal = as_float((size << 13) + (power << 23));
+    const float tiny = as_float(size | 0x3f000000) - 0.5f; // 0.5 + size / 2^24, less 0.5
+    return as_float(as_uint(size < 0x400 ? tiny : normal) | (h & 0x8000) << 16);
+}
+#endif
 static inline void store_f16(global uchar *p, float v) { vstore_half_rte(v, 0, (global half *)p); }
 static inline float load_bf16(const global uchar *p) {
     return as_float((uint)(*(const global ushort *)p) << 16);
@@ -61,6 +73,20 @@ static inline void store_bf16(global uchar *p, float v) {
 DENSE(f32, 4)
 DENSE(f16, 2)
 DENSE(bf16, 2)
+
+// Of 32 values: the first of largest magnitude.
+static inline float extreme(const float *x) {
+    float top = x[0];
+    for (uint j = 1; j < 32; j++) top = fabs(x[j]) > fabs(top) ? x[j] : top;
+    return top;
+}
+
+// Of 32 values: the distance from the smallest to the largest one.
+static inline float range(const float *x, float *low) {
+    float high = *low = x[0];
+    for (uint j = 1; j < 32; j++) high = fmax(high, x[j]), *low = fmin(*low, x[j]);
+    return high - *low;
+}
 
 static inline uint count(const tensor_t *t) {
     return (uint)t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];

@@ -62,6 +62,9 @@ KERNEL gated_delta_net(TENSOR(q), TENSOR(k), TENSOR(v), TENSOR(g), TENSOR(beta),
     }
     global float *out = (global float *)(dst + dst_.offset);
     global float *saved = out + count(&v_) + S * (j + S * (head + n_head * seq));
+    if (n_tokens == 0 && inside) {
+        for (uint i = 0; i < S; i++) saved[i] = row[i];
+    }
     for (uint t = 0; t < n_tokens; t++) {
         barrier(CLK_LOCAL_MEM_FENCE);
         EACH(i, S) {

@@ -42,6 +42,32 @@ KERNEL dequantize(TENSOR(a), TENSOR(dst)) {
 }
 #endif
 
+#if defined(SET_BLOCKS)
+// As set_rows; an item makes one block of 32 values.
+KERNEL set_blocks(TENSOR(src), TENSOR(ids), TENSOR(dst)) {
+    const uint groups = src_.ne[0] / 32, g = get_global_id(0) % groups;
+    if (get_global_id(0) >= count(&src_) / 32) return;
+    const uint4 i = row_of(&src_, get_global_id(0) / groups);
+    const long row = LOAD(T1, AT(ids, repeated(&ids_, ((uint4)(i.y, i.z, i.w, 0)))));
+    if (row < 0 || row >= dst_.ne[1]) return;
+    float x[32];
+    for (uint j = 0; j < 32; j++) x[j] = LOAD(T0, AT(src, i + (uint4)(32 * g + j, 0, 0, 0)));
+    QUANTIZE(T2, x, AT(dst, ((uint4)(0, (uint)row, i.z, i.w))) + BLOCK * g);
+}
+#endif
+
+#if defined(MAKE_BLOCKS)
+// All values in order, from a of any shape, into dense rows of blocks.
+KERNEL quantize(TENSOR(a), TENSOR(dst)) {
+    const uint groups = dst_.ne[0] / 32, g = get_global_id(0) % groups;
+    if (get_global_id(0) >= count(&dst_) / 32) return;
+    const uint r = get_global_id(0) / groups, first = r * dst_.ne[0] + 32 * g;
+    float x[32];
+    for (uint j = 0; j < 32; j++) x[j] = LOAD(T0, AT(a, unflatten(&a_, first + j)));
+    QUANTIZE(T1, x, AT(dst, row_of(&dst_, r)) + BLOCK * g);
+}
+#endif
+
 #if defined(ORDERED)
 // Integers in the order of floats: total, also with NaN.
 static inline int key(const global uchar *p) {

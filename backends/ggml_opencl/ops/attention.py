@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from ggml_opencl.conditions import FLOATS, READABLE, all_typed, dense_rows, every, typed
+from ggml_opencl.kernels import types_with
 from ggml_opencl.table import Launch, defines, sources, table
 from ggml_py.tensor import Tensor
-
-CACHED = (*READABLE, "q8_0", "q4_0")
 
 
 def power_of_two(n_head: int) -> int:
@@ -24,7 +23,11 @@ def soft_max(node: Tensor) -> list[Launch]:
     return [Launch("attention", "soft_max", tensors, (a.n_rows, 1, 1), scalars, given)]
 
 
-FLASH = every(typed(0, *FLOATS), typed(1, *CACHED), typed(2, *CACHED), dense_rows(1, 2))
+def cached(node: Tensor) -> str:
+    return all_typed((1, 2), *READABLE, *types_with("element"))(node)
+
+
+FLASH = every(typed(0, *FLOATS), cached, dense_rows(1, 2))
 
 
 @table.op("FLASH_ATTN_EXT", FLASH)

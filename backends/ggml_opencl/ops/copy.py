@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import READABLE, all_typed, every, quantized, typed
+from ggml_opencl.conditions import (
+    READABLE,
+    all_typed,
+    dense_rows,
+    every,
+    quantizable,
+    quantized,
+    typed,
+)
 from ggml_opencl.ops.elementwise import binary
-from ggml_opencl.table import Launch, items, table
+from ggml_opencl.table import Launch, defines, items, table
 from ggml_py.tensor import Shape, Tensor
 from ggml_py.types import I8
 
@@ -64,16 +72,23 @@ def dequantizes(node: Tensor) -> list[Launch]:
     return [Launch("rows", "dequantize", (a, node), items(n), (), grouped)]
 
 
+def quantizes(node: Tensor) -> list[Launch]:
+    a, n = node.src[0], node.n_elements // 32
+    given = defines(MAKE_BLOCKS=1, BLOCK=node.type.type_size)
+    return [Launch("rows", "quantize", (a, node), items(n), (), given)]
+
+
 for _op in ("CONT", "DUP", "CPY"):
     table.add(_op, copies, same_type)
     table.add(_op, copies_blocks, same_blocks)
     table.add(_op, converts, all_typed((0, -1), *CONVERTIBLE))
     table.add(_op, dequantizes, every(quantized(0), typed(-1, *READABLE)))
+    table.add(_op, quantizes, every(typed(0, *READABLE), quantizable, dense_rows(-1)))
 
 
 @table.op("CONCAT", same_type)
 def concat(node: Tensor) -> list[Launch]:
-    a, b = node.src
+    a, b = node.src[:2]  # a third one is where they are to go
     start = [0, 0, 0, 0]
     start[node.param("dim")] = a.ne[node.param("dim")]
     return [

@@ -8,7 +8,7 @@ from ggml_opencl.table import Launch, items, table
 from ggml_py.tensor import Tensor
 
 ROWS = 4  # of a group in mul_mat_columns and mul_mat_id
-TILE = 32  # rows and columns of a group in mul_mat_tile
+HIGH, TILE = 64, 32  # rows and columns of a group in mul_mat_tile and mul_mat_id_tile
 FEW = 4  # columns, up to which each is a product of its own
 
 
@@ -26,16 +26,19 @@ def mul_mat(node: Tensor) -> list[Launch]:
     if m <= FEW:
         groups = (-(-n // ROWS), m, batch)
         return [Launch("matrix", "mul_mat_columns", (a, b, node), groups)]
-    groups = (-(-n // TILE), -(-m // TILE), batch)
+    groups = (-(-n // HIGH), -(-m // TILE), batch)
     return [Launch("matrix", "mul_mat_tile", (a, b, node), groups)]
 
 
 @table.op("MUL_MAT_ID", PRODUCT)
 def mul_mat_id(node: Tensor) -> list[Launch]:
     a, b, ids = node.src
+    tensors, types = (a, b, node, ids), (a.type.name, b.type.name, "f32")
+    if node.ne[1] * node.ne[2] > FEW * a.ne[2]:
+        groups = (-(-node.ne[0] // HIGH), a.ne[2], 1)
+        return [Launch("matrix", "mul_mat_id_tile", tensors, groups, types=types)]
     groups = (-(-node.ne[0] // ROWS), node.ne[1], node.ne[2])
-    types = (a.type.name, b.type.name, "f32")
-    return [Launch("matrix", "mul_mat_id", (a, b, node, ids), groups, types=types)]
+    return [Launch("matrix", "mul_mat_id", tensors, groups, types=types)]
 
 
 @table.op("SOLVE_TRI", all_typed((0, 1, -1), "f32"))

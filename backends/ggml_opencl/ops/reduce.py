@@ -31,7 +31,17 @@ def sum(node: Tensor) -> list[Launch]:
 
 @table.op("CUMSUM", F32)
 def cumsum(node: Tensor) -> list[Launch]:
-    return by_row("cumsum", node)
+    a, dst = (along(t, node.param("axis")) for t in (node.src[0], node))
+    return [Launch("reduce", "cumsum", (a, dst), (a.n_rows, 1, 1))]
+
+
+def along(t: Tensor, axis: int) -> Tensor:
+    """The same elements with this dimension as the first."""
+    ne, nb = list(t.ne), list(t.nb)
+    ne[0], ne[axis], nb[0], nb[axis] = ne[axis], ne[0], nb[axis], nb[0]
+    turned = Tensor(t.type, tuple(ne), nb=tuple(nb))
+    turned.buffer, turned.offset = t.buffer, t.offset
+    return turned
 
 
 @table.op("ARGMAX", every(typed(0, "f32"), typed(-1, "i32")))

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import FLOATS, READABLE, every, quantized, typed
+from ggml_opencl.conditions import (
+    FLOATS,
+    READABLE,
+    dense_rows,
+    every,
+    quantizable,
+    quantized,
+    typed,
+)
 from ggml_opencl.table import Launch, defines, items, table
 from ggml_py.tensor import Tensor
 
@@ -29,6 +37,13 @@ def get_groups(node: Tensor) -> list[Launch]:
 def set_rows(node: Tensor) -> list[Launch]:
     src, ids, _ = node.src
     return [Launch("rows", "set_rows", (src, ids, node), items(src.n_elements), (), PLAIN_ROWS)]
+
+
+@table.op("SET_ROWS", every(typed(0, *FLOATS), quantizable, dense_rows(-1)))
+def set_blocks(node: Tensor) -> list[Launch]:
+    src, ids, _ = node.src
+    n, given = items(src.n_elements // 32), defines(SET_BLOCKS=1, BLOCK=node.type.type_size)
+    return [Launch("rows", "set_blocks", (src, ids, node), n, (), given)]
 
 
 def sortable(node: Tensor) -> str:

@@ -13,3 +13,13 @@ static inline void group_q4_0(const global uchar *row, uint g, uint n, float *x)
         x[j + 16] = d * ((b[2 + j] >> 4) - 8);
     }
 }
+
+static inline void quantize_q4_0(const float *x, global uchar *b) {
+    const float d = extreme(x) / -8, id = d == 0 ? 0 : 1 / d;
+    store_f16(b, d);
+    for (uint j = 0; j < 16; j++) {
+        const uchar low = min(15, (int)(x[j] * id + 8.5f));
+        const uchar high = min(15, (int)(x[j + 16] * id + 8.5f));
+        b[2 + j] = low | high << 4;
+    }
+}

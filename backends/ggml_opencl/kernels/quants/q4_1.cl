@@ -7,3 +7,21 @@ static inline void group_q4_1(const global uchar *row, uint g, uint n, float *x)
         x[j + 16] = d * (b[4 + j] >> 4) + m;
     }
 }
+
+static inline float element_q4_1(const global uchar *row, uint i) {
+    const global uchar *b = row + 20 * (i / 32);
+    const uint j = i % 32;
+    return load_f16(b) * (b[4 + j % 16] >> (j / 16 * 4) & 15) + load_f16(b + 2);
+}
+
+static inline void quantize_q4_1(const float *x, global uchar *b) {
+    float m, d = range(x, &m) / 15;
+    const float id = d == 0 ? 0 : 1 / d;
+    store_f16(b, d);
+    store_f16(b + 2, m);
+    for (uint j = 0; j < 16; j++) {
+        const uchar low = min(15, (int)((x[j] - m) * id + 0.5f));
+        const uchar high = min(15, (int)((x[j + 16] - m) * id + 0.5f));
+        b[4 + j] = low | high << 4;
+    }
+}

@@ -1,0 +1,57 @@
+"""Several graphs in flight on several devices, each with its own copies of inputs and of what
+passes between devices (ggml-backend.cpp:ggml_backend_sched_compute_splits with `parallel`).
+"""
+
+from __future__ import annotations
+
+from ggml_py.backend import AsyncDevice, Event, tensor_bytes
+from ggml_py.graph import Graph
+from ggml_py.plan import Plan, Split
+
+MAX_COPIES = 4  # GGML_SCHED_MAX_COPIES
+
+
+class Pipeline:
+    """Starts splits without waiting for their end.
+
+    While a device runs its part of one graph, the one before it can run the next graph. Copies with
+    the same number share memory, so a device must have run what reads them before they are sent
+    again.
+    """
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._done: dict[tuple[str, int], Event] = {}
+
+    def next_copy(self) -> int:
+        """The number of the copies that the next graph has."""
+        number, self._next = self._next, (self._next + 1) % MAX_COPIES
+        return number
+
+    def start(self, split: Split, number: int) -> None:
+        """Send its inputs and run it; a device that cannot work by itself runs it to the end."""
+        device = split.device
+        if not isinstance(device, AsyncDevice):
+            split.run()
+            return
+        read = self._done.get((device.name, number))
+        for source, copy in split.inputs:
+            device.send(copy, tensor_bytes(source), read)
+        self._done[device.name, number] = device.start(split.program)
+
+
+class PipelinedPlan(Plan):
+    """A plan whose `run` does not wait for its last splits; to read its results is to wait. Its
+    inputs may be set again at once: what is sent was read before.
+
+    number  of its copies
+    """
+
+    def __init__(self, graph: Graph, splits: list[Split], pipeline: Pipeline, number: int) -> None:
+        super().__init__(graph, splits)
+        self.pipeline = pipeline
+        self.number = number
+
+    def run(self) -> None:
+        for split in self.splits:
+            self.pipeline.start(split, self.number)

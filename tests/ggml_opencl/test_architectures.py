@@ -1,0 +1,53 @@
+"""Every architecture's tiny live model on OpenCL devices against the reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ggml_py.backend import Device
+from ggml_py.registry import device as find_device
+from llama_py.context import Context
+from llama_py.placement import Placement, overrides
+from tests.graph_models import DATA, recorded
+from tests.live_models import live, model_of, nmse, tokens, weights
+from tests.splits import count_splits
+
+NAMES = sorted(path.name.removesuffix(".model.json.gz") for path in DATA.glob("*.model.json.gz"))
+SIZES = {"n_ctx": 256, "n_ubatch": 16}
+
+
+def run(ctx: Context) -> np.ndarray:
+    """Logits of three ubatches and of a step after them."""
+    ids = tokens(41)
+    return np.concatenate([ctx.decode(ids[:40], logits="all"), ctx.decode(ids[40:])])
+
+
+def split(name: str, where: Placement) -> np.ndarray:
+    """With one device only, a node that it refuses raises."""
+    metadata, shapes = recorded(name)
+    ctx = Context(model_of(metadata, weights(shapes), where), **SIZES)
+
+    def count(res: Any, _: Any) -> None:
+        n = ctx._graphs[0][1].n_splits
+        assert n == count_splits(res.graph, ctx.devices)
+        assert (n > 1) == (len(ctx.devices) > 1)
+
+    ctx.on_graph = count
+    return run(ctx)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_logits(name: str, device: Any) -> None:
+    cpu = find_device("cpu")
+    pair: tuple[Device, ...] = (device, cpu)
+    experts = overrides({"exps": "cpu"}, 0, pair)
+    twice = (device, device.again("opencl0.2"), cpu)
+    expected = run(Context(live(name), **SIZES)).astype(np.float64)
+    for where in (
+        Placement((device,)), Placement(pair), Placement(pair, 1), Placement(pair, -1, experts),
+        Placement(twice, tensor_split=(1, 1)),
+    ):  # fmt: skip
+        assert nmse(expected, split(name, where)) <= 1e-5, where

@@ -1,0 +1,145 @@
+"""What goes wrong with a device: one line and exit 1 if it was asked for, else the CPU does it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ggml_opencl.backend
+from ggml_py import registry
+from ggml_py.errors import BackendError
+from llama_py import placement
+from llama_py_tools import cli
+
+GENERATE = ["-p", "ROMEO:", "-n", "2", "--temp", "0", "-c", "256"]
+
+
+@pytest.fixture(autouse=True)
+def as_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`auto` takes the device; what a test breaks is not kept for others."""
+    registry.devices.cache_clear()
+    try:
+        found = registry.devices("opencl")
+    except BackendError as e:
+        pytest.skip(str(e))
+    monkeypatch.setattr(found[0], "kind", "gpu")
+    monkeypatch.setattr(placement, "backend_names", lambda: ["opencl"])
+
+
+@pytest.fixture(autouse=True)
+def afterwards() -> Any:
+    yield
+    registry.devices.cache_clear()
+
+
+def no_platform(monkeypatch: pytest.MonkeyPatch) -> str:
+    import pyopencl as cl
+
+    def none() -> list[Any]:
+        raise cl.LogicError("clGetPlatformIDs failed: PLATFORM_NOT_FOUND_KHR")
+
+    registry.devices.cache_clear()
+    monkeypatch.setattr(cl, "get_platforms", none)
+    return "there is no OpenCL device: install the driver of your GPU"
+
+
+def broken_kernel(monkeypatch: pytest.MonkeyPatch) -> str:
+    sources = ggml_opencl.program.source
+
+    def source(family: str, types: tuple[str, ...]) -> str:
+        return sources(family, types) + ("no such thing;" if family == "norm" else "")
+
+    monkeypatch.setattr(ggml_opencl.program, "source", source)
+    return "cannot build norm.cl"
+
+
+def full_while_uploading(monkeypatch: pytest.MonkeyPatch) -> str:
+    return full_after(monkeypatch, 3)
+
+
+def full_later(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The weights fit, the context does not."""
+    return full_after(monkeypatch, 40)
+
+
+def full_after(monkeypatch: pytest.MonkeyPatch, n: int) -> str:
+    import pyopencl as cl
+
+    made, buffer = [0], cl.Buffer
+
+    def allocate(*args: Any, **more: Any) -> Any:
+        made[0] += 1
+        if made[0] > n:
+            raise cl.MemoryError("create_buffer failed: MEM_OBJECT_ALLOCATION_FAILURE")
+        return buffer(*args, **more)
+
+    monkeypatch.setattr(cl, "Buffer", allocate)
+    return "has no memory for a buffer of"
+
+
+def upload_fails(monkeypatch: pytest.MonkeyPatch) -> str:
+    import pyopencl as cl
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise cl.RuntimeError("enqueue_copy failed: OUT_OF_RESOURCES")
+
+    monkeypatch.setattr(cl, "enqueue_copy", refuse)
+    return "cannot be sent"
+
+
+FAULTS = [no_platform, broken_kernel, full_while_uploading, full_later, upload_fails]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_device_asked_for_by_name(
+    fault: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reason = fault(monkeypatch)
+    assert cli.main(["-dev", "opencl", *GENERATE]) == 1
+    shown = capsys.readouterr()
+    errors = [line for line in shown.err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert reason in errors[0]
+    assert shown.out == ""
+    assert "Traceback" not in shown.err
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_auto_leaves_it_to_the_cpu(
+    fault: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["-dev", "cpu", *GENERATE]) == 0
+    expected = capsys.readouterr().out
+    reason = fault(monkeypatch)
+    assert cli.main(["-dev", "auto", *GENERATE]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == expected
+    assert reason in shown.err
+    assert " layers on cpu, " in shown.err
+
+
+def test_what_fails_while_it_runs(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyopencl as cl
+
+    buffer = device.alloc(64)
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise cl.RuntimeError("clEnqueueReadBuffer failed: OUT_OF_RESOURCES")
+
+    monkeypatch.setattr(cl, "enqueue_copy", fail)
+    with pytest.raises(BackendError, match=r"failed before 64 bytes were read: .*RESOURCES"):
+        buffer.read(0, 64)
+    with pytest.raises(BackendError, match="cannot be sent 4 bytes"):
+        buffer.write(0, np.zeros(4, np.uint8))
+
+
+def test_the_list_of_devices_says_why_there_is_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reason = no_platform(monkeypatch)
+    assert cli.main(["--list-devices"]) == 0
+    shown = capsys.readouterr()
+    assert "cpu: " in shown.out
+    assert f"opencl: {reason}" in shown.err
