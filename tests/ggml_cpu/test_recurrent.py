@@ -63,6 +63,16 @@ def test_delta_net(size, n_tokens, channels):
     assert nmse(run(node), meaning(node)) < EXACT
 
 
+@pytest.mark.parametrize("size, n_threads", [(17, 1), (64, 1), (64, 5)])
+@pytest.mark.parametrize("n_snapshots", [1, 3])
+def test_without_tokens_the_state_stays(size, n_threads, n_snapshots):
+    d = Delta(size, 0, n_seqs=2)
+    outputs, states = d.split(run(d.node(n_snapshots=n_snapshots), n_threads), 0)
+    assert outputs.size == 0
+    np.testing.assert_array_equal(states[0], d.state)
+    assert np.isnan(states[1:]).all()
+
+
 @pytest.mark.parametrize("n_tokens", [1, 40])
 def test_delta_net_of_wide_heads(n_tokens):
     node = Delta(MAX_SIZE + 24, n_tokens, n_head=1).node()

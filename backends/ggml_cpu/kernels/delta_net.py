@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels.copy import copy_bytes
 from ggml_cpu.kernels.sums import lane_sums
 from ggml_cpu.kernels.units import PER_THREAD, UNITS_BYTES, next_unit, start_units
 from ggml_cpu.quants.interleave import interleave_words
@@ -319,6 +320,14 @@ def run_chunks(p, head, seq, first, stop, n_chunks, m):
         store_rows(at, size, rows, target + 4 * row * size)
 
 
+@fn
+def keep_rows(p, head, seq, first, stop):
+    """Without tokens the state stays as it is."""
+    row = 4 * v.ne(p, V, 0)
+    old, new = source_at(p, head, seq), snapshot_at(p, 0, head, seq)
+    copy_bytes(new + first * row, old + first * row, (stop - first) * row)
+
+
 @kernel("GATED_DELTA_NET", scratch=scratch, prepare=(start_units,))
 def gated_delta_net_f32(p, ith, nth):
     size, n_head, n_tokens = v.ne(p, V, 0), v.ne(p, V, 1), v.ne(p, V, 2)
@@ -332,6 +341,8 @@ def gated_delta_net_f32(p, ith, nth):
     while u < heads * parts:
         head, seq = u // parts % n_head, u // (parts * n_head)
         first, stop = v.split_by(size, LANES, u % parts, parts)
+        if n_tokens == 0:
+            keep_rows(p, head, seq, first, stop)
         if n_chunks > 0:
             run_chunks(p, head, seq, first, stop, n_chunks, v.local(p, ith))
         run_tokens(p, head, seq, first, stop, n_chunks * CHUNK, v.local(p, ith))

@@ -20,7 +20,6 @@ BLOCKS, K_KIND, V_KIND, K_BYTES, V_BYTES = 0, 1, 2, 3, 4
 STATE = 16  # bytes of a row's state, f32 each:
 TOP, TOTAL, FACTOR, SLOPE = 0, 4, 8, 12  # maximum, sum of weights, see `weigh`, ALiBi slope
 MIN_KEYS = 256  # fewest keys worth a part of their own
-EXACT_TOKENS = 64  # from so many tokens on, ggml no longer rounds queries to the type of the keys
 Q, K, V, MASK, SINKS = 1, 2, 3, 4, 5
 
 
@@ -126,7 +125,8 @@ def add_bias(x, n, mask, slope, cap):
         if cap != 0.0:
             s = v.vtanh(s) * cap
         if mask != 0:
-            s = s + v.f16_load_n(mask + 2 * i, n - i) * slope
+            bias = v.f16_load_n(mask + 2 * i, n - i) * slope
+            s = v.select(bias == MINUS_INFINITY, MINUS_INFINITY, s + bias)  # whatever the key holds
         s = v.select(v.iota() < n - i, s, MINUS_INFINITY)
         v.store(x + 4 * i, s)
         top = v.vmax(s, top)
@@ -172,6 +172,21 @@ def start_row(p, pair, r, state, sums, step):
     v.st_f32(state + SLOPE, slope_of(head_of(p, pair, r), v.ne(p, Q, 2), v.op_f32(p, 1)))
     for i in range(0, v.ne(p, V, 0), LANES):
         v.store(sums + i // LANES * step, v.f32(0.0))
+
+
+@fn
+def is_spoilt(p, sums, step):
+    """Whether a row's sums hold NaN or infinity that may come from a cell hidden by the mask.
+
+    Hidden values are added with weight 0, which is right unless they are not finite: an old cell of
+    another sequence may hold anything. Such rows are computed again without the hidden cells.
+    """
+    if v.data(p, MASK) == 0:
+        return False
+    bad = v.f32(0.0)
+    for i in range(0, v.ne(p, V, 0), LANES):
+        bad = v.fma(v.f32_load(sums + i // LANES * step), 0.0, bad)
+    return v.vany(bad != 0.0)
 
 
 # ---- scratch shared by the threads: units taken, parts done of each block of rows, partial results

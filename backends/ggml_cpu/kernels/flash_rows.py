@@ -10,7 +10,6 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels.common import Element
 from ggml_cpu.kernels.flash_parts import (
-    EXACT_TOKENS,
     FACTOR,
     K_KIND,
     KEYS,
@@ -23,6 +22,7 @@ from ggml_cpu.kernels.flash_parts import (
     finish_row,
     flash_start,
     group_size,
+    is_spoilt,
     keys_at,
     keys_seen,
     merge_parts,
@@ -186,6 +186,25 @@ def _values(element: Element, rows: int) -> Function:
     return add_values
 
 
+def _seen_values(element: Element) -> Function:
+    load_n, size = element.load_n, element.size
+
+    @fn
+    def seen_values(rows, weights, state, src, stride, n, dv, out):
+        """As all_values, but what has no weight is left out: it may be NaN."""
+        for r in range(rows):
+            for i in range(0, dv, LANES):
+                to = out + 4 * (r * padded(dv) + i)
+                s = v.f32_load(to) * v.f32_bcast(state + STATE * r + FACTOR)
+                for key in range(n):
+                    weight = v.ld_f32(weights + 4 * (r * KEYS + key))
+                    if weight != 0.0:
+                        s = v.fma(load_n(src + key * stride + i * size, dv - i), weight, s)
+                v.store(to, s)
+
+    return seen_values
+
+
 def _all_dots(element: Element) -> Function:
     dots_2, dots_4 = _dots(element, 2), _dots(element, 4)
 
@@ -220,35 +239,29 @@ def _all_values(element: Element) -> Function:
     return all_values
 
 
-def _start_pair(source: Source) -> Function:
-    rounded = source.rounded
+@fn
+def start_pair(p, pair, rows, at):
+    """Nothing seen; queries times the scale. The last row fills an empty place.
 
-    @fn
-    def start_pair(p, pair, rows, at):
-        """Nothing seen; queries rounded to the type of the keys as ggml does, times the scale.
-
-        The last row fills an empty place.
-        """
-        d, dv, scale = v.ne(p, Q, 0), v.ne(p, V, 0), scores_scale(p)
-        for r in range(even(rows)):
-            row = min(r, rows - 1)
-            start_row(p, pair, row, at + r * STATE, sum_row(at, rows, r, d, dv), WORD)
-            q, to = query_at(p, pair, row), query_row(at, rows, r, d)
-            for i in range(0, d, LANES):
-                x = v.f32_load_n(q + 4 * i, d - i)
-                if v.ne(p, Q, 1) < EXACT_TOKENS:
-                    x = rounded(v.extra(p, K_KIND), x, to + 4 * i)
-                v.store(to + 4 * i, x * scale)
-
-    return start_pair
+    ggml rounds the queries of few tokens to the type of the keys. Here they are what they are for
+    many tokens, so that results do not depend on how a prompt is cut.
+    """
+    d, dv, scale = v.ne(p, Q, 0), v.ne(p, V, 0), scores_scale(p)
+    for r in range(even(rows)):
+        row = min(r, rows - 1)
+        start_row(p, pair, row, at + r * STATE, sum_row(at, rows, r, d, dv), WORD)
+        q, to = query_at(p, pair, row), query_row(at, rows, r, d)
+        for i in range(0, d, LANES):
+            v.store(to + 4 * i, v.f32_load_n(q + 4 * i, d - i) * scale)
 
 
 def _run_tile(source: Source) -> Function:
     all_dots, all_values = _all_dots(source.element), _all_values(source.element)
+    seen_values = _seen_values(source.element)
     place, step_of = source.place, source.step
 
     @fn
-    def run_tile(p, pair, key, n, next_pair, next_key, rows, at, scores, spare):
+    def run_tile(p, pair, key, n, next_pair, next_key, rows, at, scores, spare, careful):
         """A pair's rows times n keys and values; the next ones are fetched meanwhile."""
         d, dv = v.ne(p, Q, 0), v.ne(p, V, 0)
         src, stride = keys_at(p, K, pair, key), v.nb(p, K, 1)
@@ -260,19 +273,22 @@ def _run_tile(source: Source) -> Function:
         src, stride = keys_at(p, V, pair, key), v.nb(p, V, 1)
         ahead = keys_at(p, V, next_pair, next_key)
         src = place(v.extra(p, V_KIND), src, stride, n, dv, spare)
-        to = sum_row(at, rows, 0, d, dv)
-        all_values(rows, scores, at, src, ahead, step_of(stride, dv), n, dv, to)
+        to, step = sum_row(at, rows, 0, d, dv), step_of(stride, dv)
+        if careful:
+            seen_values(rows, scores, at, src, step, n, dv, to)
+        else:
+            all_values(rows, scores, at, src, ahead, step, n, dv, to)
 
     return run_tile
 
 
 def _flash(source: Source) -> None:
-    start_pair, run_tile = _start_pair(source), _run_tile(source)
+    run_tile = _run_tile(source)
 
     @fn
-    def run_pairs(p, first, count, begin, end, rows, local):
+    def run_pairs(p, first, count, begin, end, rows, local, careful):
         """Pairs first .. first + count times the keys begin .. end, a tile of each in turn."""
-        spare, pairs = local + SCORES, pair_at(p, local, rows, 0)
+        spare, pairs, scores = local + SCORES, pair_at(p, local, rows, 0), local
         size = pair_at(p, local, rows, 1) - pairs
         for i in range(count):
             start_pair(p, first + i, rows, pairs + i * size)
@@ -281,9 +297,18 @@ def _flash(source: Source) -> None:
                 n = keys_seen(p, first + i, 0, rows, key, min(KEYS, end - key))
                 if n > 0:
                     after = (i + 1) % count
-                    next_key = key + KEYS if after == 0 else key
-                    at = pairs + i * size
-                    run_tile(p, first + i, key, n, first + after, next_key, rows, at, local, spare)
+                    next_key, after = key + KEYS if after == 0 else key, first + after
+                    at, pair = pairs + i * size, first + i
+                    run_tile(p, pair, key, n, after, next_key, rows, at, scores, spare, careful)
+
+    @fn
+    def any_spoilt(p, count, rows, local):
+        for i in range(count):
+            for r in range(rows):
+                at = pair_at(p, local, rows, i)
+                if is_spoilt(p, sum_row(at, rows, r, v.ne(p, Q, 0), v.ne(p, V, 0)), WORD):
+                    return True
+        return False
 
     def when(node: Tensor) -> str:
         rows = node.src[0].ne[1] * node.src[0].ne[2] // node.src[1].ne[2]
@@ -303,7 +328,9 @@ def _flash(source: Source) -> None:
             part, first = u // pairs, u % pairs
             count = min(stop - u, pairs - first)
             begin, end = v.split_by(v.ne(p, K, 1), KEYS, part, parts)
-            run_pairs(p, first, count, begin, end, rows, local)
+            run_pairs(p, first, count, begin, end, rows, local, False)
+            if any_spoilt(p, count, rows, local):
+                run_pairs(p, first, count, begin, end, rows, local, True)
             for i in range(count):
                 for r in range(rows):
                     at = pair_at(p, local, rows, i)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import formats
 from ggml_cpu.kernel import fn
-from ggml_cpu.kernels.common import BF16, F16, F32, FLOATS, Element
+from ggml_cpu.kernels.common import F32, FLOATS, Element
 from ggml_cpu.quants.interleave import interleave_words, interleaver
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
@@ -33,7 +33,6 @@ class Source(NamedTuple):
     panel    panel(kind, src, stride, rows, n, dst, spare): up to LANES rows side by side, f32
              [n][LANES]; rows past the last repeat it
     row      row(kind, src, n, dst, step, spare): a row as f32 vectors, `step` bytes apart
-    rounded  rounded(kind, x, spare): an f32 vector rounded to the type; as it is if quantized
     """
 
     name: str
@@ -43,11 +42,10 @@ class Source(NamedTuple):
     step: Function
     panel: Function
     row: Function
-    rounded: Function
 
 
 def _float(element: Element) -> Source:
-    load, load_n, store, size = element.load, element.load_n, element.store, element.size
+    load, load_n, size = element.load, element.load_n, element.size
 
     @fn
     def words(address):
@@ -76,15 +74,10 @@ def _float(element: Element) -> Source:
         for i in range(0, n, LANES):
             v.store(dst + i // LANES * step, load_n(src + i * size, n - i))
 
-    @fn
-    def rounded(kind, x, spare):
-        store(spare, x)
-        return load(spare)
-
     def accepts(keys: str, values: str) -> bool:
         return keys == values == element.name
 
-    return Source(element.name, accepts, element, place, step_of, panel, row, rounded)
+    return Source(element.name, accepts, element, place, step_of, panel, row)
 
 
 def _to_f32(element: Element) -> Function:
@@ -121,7 +114,6 @@ CONVERSIONS |= {
     if f.quantize is not None and f.type.block_size <= MOST
 }
 KINDS = list(CONVERSIONS)
-F16_KIND, BF16_KIND = KINDS.index(F16.name), KINDS.index(BF16.name)
 
 
 def kinds_of(node: Tensor) -> tuple[int, int, int, int]:
@@ -156,20 +148,10 @@ def _mixed() -> Source:
         for i in range(0, n, LANES):
             v.store(dst + i // LANES * step, v.f32_load_n(spare + 4 * i, n - i))
 
-    @fn
-    def rounded(kind, x, spare):
-        if kind == F16_KIND:
-            v.f16_store(spare, x)
-            x = v.f16_load(spare)
-        elif kind == BF16_KIND:
-            v.bf16_store(spare, x)
-            x = v.bf16_load(spare)
-        return x
-
     def accepts(keys: str, values: str) -> bool:
         return keys in CONVERSIONS and values in CONVERSIONS
 
-    return Source("mixed", accepts, F32, place, step_of, panel, row, rounded)
+    return Source("mixed", accepts, F32, place, step_of, panel, row)
 
 
 SOURCES = (*(_float(e) for e in FLOATS), _mixed())

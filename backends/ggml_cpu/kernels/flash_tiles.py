@@ -9,7 +9,6 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels.flash_parts import (
-    EXACT_TOKENS,
     FACTOR,
     K_BYTES,
     K_KIND,
@@ -24,6 +23,7 @@ from ggml_cpu.kernels.flash_parts import (
     finish_row,
     flash_start,
     group_size,
+    is_spoilt,
     keys_at,
     keys_seen,
     merge_parts,
@@ -127,6 +127,18 @@ def add_values(values, weights, n, state, out):
 
 
 @fn
+def add_seen_values(values, weights, n, state, out):
+    """As add_values, but what has no weight is left out: it may be NaN."""
+    for t in range(TILE):
+        s = v.f32_load(out + WORD * t) * v.f32_bcast(state + STATE * t + FACTOR)
+        for key in range(n):
+            weight = v.ld_f32(weights + 4 * (KEYS * t + key))
+            if weight != 0.0:
+                s = v.fma(v.f32_load(values + WORD * key), weight, s)
+        v.store(out + WORD * t, s)
+
+
+@fn
 def prefetch_rows(at, stride, size):
     """Fetch KEYS rows of `size` bytes."""
     for j in range(KEYS):
@@ -134,25 +146,18 @@ def prefetch_rows(at, stride, size):
             v.prefetch(at + j * stride + i)
 
 
-def _load_tile(source: Source) -> Function:
-    rounded = source.rounded
-
-    @fn
-    def load_tile(p, pair, first, count, q, spare):
-        """Queries of a tile, [d][TILE], times the scale; the last one fills empty places."""
-        d, scale, exact = v.ne(p, Q, 0), scores_scale(p), v.ne(p, Q, 1) >= EXACT_TOKENS
-        kind = v.extra(p, K_KIND)
-        for start in range(0, TILE, LANES):
-            rows = max(1, min(LANES, count - start))
-            for j in range(rows):
-                at = query_at(p, pair, first + min(start + j, count - 1))
-                for i in range(0, d, LANES):
-                    x = v.f32_load_n(at + 4 * i, d - i)
-                    to = spare + 4 * (j * padded(d) + i)
-                    v.store(to, (x if exact else rounded(kind, x, to)) * scale)
-            interleave_words(spare, 4 * padded(d), rows, d, q + 4 * start, COLUMN)
-
-    return load_tile
+@fn
+def load_tile(p, pair, first, count, q, spare):
+    """Queries of a tile, [d][TILE], times the scale; the last one fills empty places."""
+    d, scale = v.ne(p, Q, 0), scores_scale(p)
+    for start in range(0, TILE, LANES):
+        rows = max(1, min(LANES, count - start))
+        for j in range(rows):
+            at = query_at(p, pair, first + min(start + j, count - 1))
+            for i in range(0, d, LANES):
+                x = v.f32_load_n(at + 4 * i, d - i)
+                v.store(spare + 4 * (j * padded(d) + i), x * scale)
+        interleave_words(spare, 4 * padded(d), rows, d, q + 4 * start, COLUMN)
 
 
 def _load_keys(source: Source) -> Function:
@@ -175,7 +180,7 @@ def _load_keys(source: Source) -> Function:
 
 
 @fn
-def run_tile(p, pair, first, count, key, n, q, keys, values, weights, state, sums):
+def run_tile(p, pair, first, count, key, n, q, keys, values, weights, state, sums, careful):
     """A tile's rows times n keys and values."""
     d = v.ne(p, K, 0)
     for j in range(0, n, LANES):
@@ -183,24 +188,38 @@ def run_tile(p, pair, first, count, key, n, q, keys, values, weights, state, sum
     for t in range(count):
         weigh_row(p, pair, first + t, key, n, weights + t * 4 * KEYS, state + t * STATE)
     for c in range(0, v.ne(p, V, 0), LANES):
-        add_values(values + c * 4 * KEYS, weights, n, state, sums + c * COLUMN)
+        if careful:
+            add_seen_values(values + c * 4 * KEYS, weights, n, state, sums + c * COLUMN)
+        else:
+            add_values(values + c * 4 * KEYS, weights, n, state, sums + c * COLUMN)
+
+
+@fn
+def states_at(p, local, r):
+    """Where the tile of row r of a unit has its states; then come its sums and its queries."""
+    d, dv = v.ne(p, Q, 0), padded(v.ne(p, V, 0))
+    tiles = local + 4 * KEYS * (padded(d) + dv + TILE) + 4 * LANES * max(padded(d), dv)
+    return tiles + r // TILE * (TILE * STATE + COLUMN * (dv + d))
+
+
+@fn
+def sums_at(p, local, r):
+    """The sums of row r of a unit: vectors SUMS bytes apart."""
+    return states_at(p, local, r) + TILE * STATE + r % TILE * WORD
 
 
 def _unit(source: Source) -> Function:
-    load_tile, load_keys = _load_tile(source), _load_keys(source)
+    load_keys = _load_keys(source)
 
     @fn
-    def unit(p, local, pair, first, n_rows, begin, end, part, parts):
+    def run_keys(p, local, pair, first, n_rows, begin, end, careful):
         """The rows first .. first + n_rows times the keys begin .. end."""
         d, dv = v.ne(p, Q, 0), padded(v.ne(p, V, 0))
         keys, values = local, local + 4 * KEYS * padded(d)
         weights = values + 4 * KEYS * dv
         spare = weights + 4 * KEYS * TILE
-        tiles = spare + 4 * LANES * max(padded(d), dv)
-        size = TILE * STATE + COLUMN * (dv + d)  # of a tile: states, sums, queries
         for r in range(0, n_rows, TILE):
-            state = tiles + r // TILE * size
-            sums = state + TILE * STATE
+            state, sums = states_at(p, local, r), sums_at(p, local, r)
             count = min(TILE, n_rows - r)
             for t in range(TILE):
                 row = first + r + min(t, count - 1)
@@ -215,14 +234,28 @@ def _unit(source: Source) -> Function:
                     if not loaded:
                         load_keys(p, pair, key, min(KEYS, end - key), keys, values, spare)
                         loaded = True
-                    state = tiles + r // TILE * size
-                    s = state + TILE * STATE
+                    row, state, s = first + r, states_at(p, local, r), sums_at(p, local, r)
                     q = s + COLUMN * dv
-                    run_tile(p, pair, first + r, count, key, n, q, keys, values, weights, state, s)
+                    run_tile(
+                        p, pair, row, count, key, n, q, keys, values, weights, state, s, careful
+                    )
+
+    @fn
+    def any_spoilt(p, local, n_rows):
+        r = 0
+        while r < n_rows and not is_spoilt(p, sums_at(p, local, r), SUMS):
+            r += 1
+        return r < n_rows
+
+    @fn
+    def unit(p, local, pair, first, n_rows, begin, end, part, parts):
+        """The rows' results, or their share of them if the keys are in several parts."""
+        run_keys(p, local, pair, first, n_rows, begin, end, False)
+        if any_spoilt(p, local, n_rows):
+            run_keys(p, local, pair, first, n_rows, begin, end, True)
         for r in range(n_rows):
-            state = tiles + r // TILE * size
-            at = state + TILE * STATE + r % TILE * WORD
-            finish_row(p, pair, first + r, part, parts, state + r % TILE * STATE, at, SUMS)
+            state = states_at(p, local, r) + r % TILE * STATE
+            finish_row(p, pair, first + r, part, parts, state, sums_at(p, local, r), SUMS)
 
     return unit
 

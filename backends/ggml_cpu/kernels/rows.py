@@ -21,6 +21,14 @@ from ggml_cpu.kernels.copy import copy_bytes
 RUN = 16  # rows of a merge sort's first, insertion-sorted runs
 
 
+def rows_dense(node):
+    """dst and src0 have dense rows; the index may have any strides."""
+    for t in (node, node.src[0]):
+        if not t.has_contiguous_rows():
+            return f"needs dense rows; {t} has elements {t.nb[0]} bytes apart"
+    return ""
+
+
 @fn
 def source_row(p, r):
     """Address of the row of src0 that row r of dst is taken from."""
@@ -36,7 +44,7 @@ def _get_rows(element):
 
     @kernel(
         "GET_ROWS",
-        when=both(types_are("f32", element.name, "i32"), dense_rows),
+        when=both(types_are("f32", element.name, "i32"), rows_dense),
         name=f"get_rows_{element.name}",
     )
     def get_rows(p, ith, nth):
@@ -58,7 +66,7 @@ for _e in FLOATS:
     _get_rows(_e)
 
 
-@kernel("GET_ROWS", when=both(types_are("i32", "i32", "i32"), dense_rows))
+@kernel("GET_ROWS", when=both(types_are("i32", "i32", "i32"), rows_dense))
 def get_rows_i32(p, ith, nth):
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
@@ -76,14 +84,6 @@ def target_row(p, r, size_of_index):
     if size_of_index == 8:
         row = v.ld_i64(slot)
     return v.data(p, 0) + row * v.nb(p, 0, 1) + i2 * v.nb(p, 0, 2) + i3 * v.nb(p, 0, 3)
-
-
-def rows_dense(node):
-    """dst and src0 have dense rows; the index may have any strides."""
-    for t in (node, node.src[0]):
-        if t.nb[0] != t.type.type_size:
-            return f"needs dense rows; {t} has elements {t.nb[0]} bytes apart"
-    return ""
 
 
 def _set_rows(source, target, index, index_size):

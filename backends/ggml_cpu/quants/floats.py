@@ -20,26 +20,36 @@ ROWS_AT_ONCE = 4  # rows in place that share a load of the column
 COLUMNS_AT_ONCE = TILE // 3  # columns that share a load of the rows
 CHAINS = 4  # independent sums of one row
 NEAR = 16 << 10  # bytes of a column that stays in the L1 cache while rows pass by
+SPAN = 64  # steps that are added up by themselves: one long sum would round much more
 K_BLOCK = 512  # steps of a panel at a time: 64 KiB where a vector has 16 lanes
+
+
+@fn
+def add_to(at, more, x):
+    """Store x, or with `more` add it to what is there."""
+    if more:
+        x = x + v.f32_load(at)
+    v.store(at, x)
 
 
 def _tile(load: Function, spread: Function, multiply_add: Function) -> Callable[[int], Function]:
     def tile(width):
         @fn
         def multiply(w, a, steps, out):
-            first = v.f32_regs(width)
-            second = v.f32_regs(width)
-            for _ in range(steps):
-                x, y = load(w), load(w + WORD)
+            for s in range(0, steps, SPAN):
+                first = v.f32_regs(width)
+                second = v.f32_regs(width)
+                for _ in range(min(SPAN, steps - s)):
+                    x, y = load(w), load(w + WORD)
+                    for t in range(width):
+                        column = spread(a + 4 * t)
+                        first[t] = multiply_add(first[t], x, column)
+                        second[t] = multiply_add(second[t], y, column)
+                    w += ROW
+                    a += 4 * width
                 for t in range(width):
-                    column = spread(a + 4 * t)
-                    first[t] = multiply_add(first[t], x, column)
-                    second[t] = multiply_add(second[t], y, column)
-                w += ROW
-                a += 4 * width
-            for t in range(width):
-                v.store(out + ROW * t, first[t])
-                v.store(out + ROW * t + WORD, second[t])
+                    add_to(out + ROW * t, s > 0, first[t])
+                    add_to(out + ROW * t + WORD, s > 0, second[t])
 
         return multiply
 

@@ -48,6 +48,16 @@ def soft_max(
     return weights(biased(node.param("scale") * a, mask, node.param("max_bias")), sinks)
 
 
+def weighted(p: Values, v: Values) -> Values:
+    """p @ v, where what has weight 0 does not count, be it infinite or NaN."""
+    finite = np.isfinite(v)
+    total = p @ np.where(finite, v, 0)
+    for cell in np.flatnonzero(~finite.all(axis=(0, 1, 3))):
+        weight, value = p[..., cell, None], np.where(finite, 0, v)[:, :, None, cell]
+        total += np.where((weight == 0) | (value == 0), 0, weight * value)
+    return total
+
+
 @table.op("FLASH_ATTN_EXT")
 def flash_attn_ext(
     node: Tensor, q: Values, k: Values, v: Values, mask: Values | None, sinks: Values | None = None
@@ -56,7 +66,8 @@ def flash_attn_ext(
     scores = node.param("scale") * (q @ stretch(k, 1, n_head).swapaxes(-1, -2))
     if cap > 0:
         scores = cap * np.tanh(scores / cap)
-    scores = biased(scores, mask, node.param("max_bias"))
+    bias = biased(np.zeros(scores.shape), mask, node.param("max_bias"))
+    scores = np.where(bias == -np.inf, -np.inf, scores + bias)  # whatever a hidden key holds
     p = weights(scores, sinks)
     p = np.where((scores == -np.inf).all(axis=-1, keepdims=True), 0, p)  # a token that sees nothing
-    return (p @ stretch(v, 1, n_head)).swapaxes(1, 2)
+    return weighted(p, stretch(v, 1, n_head)).swapaxes(1, 2)
