@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from ggml_py.sched import Scheduler
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, GGMLType
 from llama_py.batch import F32, I32, Batch, BatchSplitter, UBatch, Wanted, ubatch_reserve
+from llama_py.control_vector import ControlVector
 from llama_py.cparams import DELTA_NET_FORMS, CParams, DeltaNetForm, make_cparams
 from llama_py.inputs import GraphParams, GraphResult, GraphType
 from llama_py.memory import Memory, MemoryContext, create_memory
@@ -85,7 +87,7 @@ class Context:
     h_nextn   F32 rows that seed the NextN layers, after `set_embeddings_nextn`
     n_reused  how often a graph was used again
     checker   counts the nodes that `check` compared
-    tokenizer the model's, for `stream`
+    find_tokenizer  gives the model's tokenizer, for `stream`; None without a model file
     on_graph  called with each graph, built or used again, and its ubatch before it is run
     """
 
@@ -101,7 +103,8 @@ class Context:
         self.embd: F32 | None = None
         self.h_nextn: F32 | None = None
         self.n_reused = 0
-        self.tokenizer: Tokenizer | None = None
+        self._cvec: ControlVector | None = None
+        self.find_tokenizer: Callable[[], Tokenizer] | None = None
         self.on_graph: Callable[[GraphResult, UBatch], None] | None = None
         self._graphs: list[tuple[GraphResult, Plan]] = []
         if p.n_threads is not None:
@@ -111,7 +114,9 @@ class Context:
                 device.set_threads(p.n_threads)
         how = CompileOptions(p.progress, p.fuse and p.watch is None and not p.check)
         self.checker = _checker(model, p.check) if p.check else None
-        self._sched = Scheduler(list(self.devices), how, p.watch, self.checker)
+        self._sched = Scheduler(
+            list(self.devices), how, p.watch, self.checker, _several_in_flight(model, p)
+        )
         self.memory = self._create_memory()
         self._resolve_fused_ops()
         self._reserve()
@@ -181,6 +186,14 @@ class Context:
             self.cparams, embeddings_nextn=value, embeddings_nextn_masked=value and masked
         )
 
+    def set_control_vector(self, directions: F32 | None, layers: range | None = None) -> None:
+        """From now on add directions [n, n_embd], layer 1's first, to the results of layers (None:
+        of all); without directions no longer. ContextError for another n_embd."""
+        hp, devices = self.model.hparams, self.model.layer_devices
+        self._cvec = None
+        if directions is not None:
+            self._cvec = ControlVector(directions, devices[: hp.n_layer], hp.n_embd, layers)
+
     def memory_breakdown(self) -> dict[str, dict[str, int]]:
         """Bytes by device and use: model, context (memory), compute."""
         model, memory = self.model.sizes, self.memory.memory_breakdown()
@@ -228,7 +241,9 @@ class Context:
         return res
 
     def _graph_params(self, ubatch: UBatch, mctx: MemoryContext, n_outputs: int) -> GraphParams:
-        return GraphParams(self.model.hparams, self.cparams, ubatch, mctx, n_outputs, self.gtype)
+        return GraphParams(
+            self.model.hparams, self.cparams, ubatch, mctx, n_outputs, self.gtype, self._cvec
+        )
 
     def _reusable(self, params: GraphParams) -> tuple[GraphResult, Plan] | None:
         for i, built in enumerate(self._graphs):
@@ -289,6 +304,7 @@ class Context:
 
     def _reserve(self) -> None:
         """Compute buffers for the largest graphs, so that decode allocates nothing."""
+        start = perf_counter()
         n_seqs = self.cparams.n_seq_max
         n_tokens = min(self.cparams.n_ctx, self.cparams.n_ubatch)
         graphs: dict[int, tuple[int, int]] = {}  # (nodes, splits) by tokens
@@ -307,6 +323,19 @@ class Context:
             same = len(set(counts)) == 1
             each = ", ".join(f"{n} (with bs={bs})" for bs, n in zip(graphs, counts, strict=True))
             log.info("sched_reserve: graph %s = %s", what, counts[0] if same else each)
+        log.info(
+            "sched_reserve: reserve took %.2f ms, sched copies = %d",
+            (perf_counter() - start) * 1e3, self._sched.n_copies,
+        )  # fmt: skip
+
+
+def _several_in_flight(model: Model, p: ContextParams) -> bool:
+    """Whether ubatches may follow one another through the devices (llama_context::llama_context);
+    it takes memory, and works only where nothing has to go back to the host.
+    """
+    place, n_layers = model.placement, len(model.layer_devices)
+    everything = place.n_offloaded(n_layers - 1) == n_layers and not place.overrides
+    return len(place.offload) > 1 and everything and p.offload_kqv
 
 
 def _checker(model: Model, device: str) -> Checker:

@@ -80,9 +80,9 @@ def stream(
     The last token of the answer is not in the memory yet: the next prompt should begin with it.
     Raises ContextError if the prompt does not fit.
     """
-    tokenizer = ctx.tokenizer
-    if tokenizer is None:
+    if ctx.find_tokenizer is None:
         raise ContextError("stream needs a context with a tokenizer; make it with Model.context")
+    tokenizer = ctx.find_tokenizer()
     text = TextStream(tokenizer, stop, special)
     ids = _prompt_ids(ctx, prompt, tokenizer)
     choose = sampler or Greedy()

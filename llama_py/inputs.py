@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ from llama_py.batch import UBatch
 from llama_py.cparams import CParams
 from llama_py.hparams import HParams
 
+if TYPE_CHECKING:
+    from llama_py.control_vector import ControlVector
+
 GraphType = Literal["decoder", "decoder_mtp"]
 
 
@@ -34,6 +37,7 @@ class GraphParams:
     mctx       the memory's context for this ubatch: of the kind the model's memory is
     n_outputs  tokens of the ubatch whose logits are wanted
     gtype      the trunk, or the NextN draft graph
+    cvec       what is added to the layers' results
     """
 
     hparams: HParams
@@ -42,6 +46,7 @@ class GraphParams:
     mctx: Any
     n_outputs: int
     gtype: GraphType = "decoder"
+    cvec: ControlVector | None = None
 
     def allow_reuse(self, other: GraphParams) -> bool:
         """Whether graphs of both would have the same nodes, as far as the inputs do not decide."""
@@ -49,6 +54,7 @@ class GraphParams:
             same_shape(self.ubatch, other.ubatch)
             and self.n_outputs == other.n_outputs
             and self.gtype == other.gtype
+            and self.cvec is other.cvec
             and self.cparams == other.cparams
             and self.hparams is other.hparams
         )

@@ -77,7 +77,7 @@ class Model:
     def context(self, n_ctx: int | None = None, **options: Any) -> Context:
         """A context of n_ctx cells; options are the fields of `llama_py.ContextParams`."""
         ctx = Context(self.arch_model, n_ctx=n_ctx, **options)
-        ctx.tokenizer = self.tokenizer
+        ctx.find_tokenizer = lambda: self.tokenizer  # a file may be run without
         return ctx
 
     def __repr__(self) -> str:

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Protocol, runtime_checkable
 
 from ggml_py.backend import Device
 from ggml_py.errors import BackendError
@@ -29,11 +30,19 @@ EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 Override = tuple[re.Pattern[str], Device]
 
 
-def devices_in_use(wanted: str | Device | Sequence[str | Device]) -> tuple[Device, ...]:
-    """Devices by name, or as they are; `cpu` is added behind a GPU, which needs a host.
+@runtime_checkable
+class Reopens(Protocol):
+    """A device that can be used as if there were several, each with memory of its own."""
 
-    `auto` is every GPU there is, and the CPU. Raises BackendError for an unknown name, or one that
-    is there twice.
+    def again(self, name: str) -> Device:
+        """Another one, of that name."""
+
+
+def devices_in_use(wanted: str | Device | Sequence[str | Device]) -> tuple[Device, ...]:
+    """Devices by name, or as they are; `cpu` is added behind one that needs a host.
+
+    `auto` is every GPU there is, and the CPU. One that is there twice is opened twice, if it can
+    be: `opencl0,opencl0` are opencl0 and opencl0.2. Raises BackendError for an unknown name.
     """
     several = wanted if isinstance(wanted, (list, tuple)) else (wanted,)
     if several in (("auto",), ["auto"]):
@@ -41,12 +50,20 @@ def devices_in_use(wanted: str | Device | Sequence[str | Device]) -> tuple[Devic
     found = [find_device(d) if isinstance(d, str) else d for d in several]
     if not found:
         raise BackendError("no device was given; name at least one, such as cpu")
-    if found[-1].kind == "gpu":
+    if found[-1].kind in ("gpu", "accel"):
         found.append(find_device("cpu"))
+    found = [_opened_again(d, found[:i].count(d)) for i, d in enumerate(found)]
     names = [d.name for d in found]
     if len(set(names)) < len(names):
         raise BackendError(f"a device is given twice: {', '.join(names)}")
     return tuple(found)
+
+
+def _opened_again(device: Device, n_before: int) -> Device:
+    """A device of its own, with `.2` behind the name, for one that is named a second time."""
+    if n_before and isinstance(device, Reopens):
+        return device.again(f"{device.name}.{n_before + 1}")
+    return device
 
 
 def _gpus() -> list[Device]:

@@ -83,18 +83,19 @@ class WeightLoader:
     def has(self, name: str) -> bool:
         return name in self.infos
 
-    def tensor(self, name: str, *ne: int, use: str) -> Tensor:
-        """A tensor that must be there; `use` names the op that reads it.
+    def tensor(self, name: str, *ne: int, use: str, other: tuple[int, ...] = ()) -> Tensor:
+        """A tensor that must be there; `use` names the op that reads it, `other` is another shape
+        that it may have.
 
         The answer is a stand-in when it is missing or misshapen: `finish` will raise.
         """
-        found = self.optional(name, *ne, use=use)
+        found = self.optional(name, *ne, use=use, other=other)
         if found is None:
             self._missing.append(name)
             return Tensor(F32, (1,), name=name)
         return found
 
-    def optional(self, name: str, *ne: int, use: str) -> Tensor | None:
+    def optional(self, name: str, *ne: int, use: str, other: tuple[int, ...] = ()) -> Tensor | None:
         """A tensor that may be missing. Naming one again gives the same tensor another use."""
         info = self.infos.get(name)
         if info is None:
@@ -103,7 +104,7 @@ class WeightLoader:
             t, uses = self._declared[name]
             uses.append(use)
             return t
-        if tuple(info.ne) != shape4(ne):
+        if tuple(info.ne) not in (shape4(ne), shape4(other or ne)):
             self._misshapen.append(
                 f"tensor {name!r} has wrong shape; expected {_shape(ne)}, got {_shape(info.ne)}"
             )
@@ -254,11 +255,13 @@ class LayerLoader:
     def has(self, name: str) -> bool:
         return self.loader.has(self.prefix + name)
 
-    def tensor(self, name: str, *ne: int, use: str, optional: bool = False) -> None:
+    def tensor(
+        self, name: str, *ne: int, use: str, optional: bool = False, other: tuple[int, ...] = ()
+    ) -> None:
         """A tensor read by op `use`, by its whole name: `ssm_a`, `ssm_dt.bias`."""
         declare = self.loader.optional if optional else self.loader.tensor
         stem = name.removesuffix(".weight").removesuffix(".bias")
-        self._set(stem, declare(self.prefix + name, *ne, use=use))
+        self._set(stem, declare(self.prefix + name, *ne, use=use, other=other))
 
     def norm(self, stem: str, n: int, optional: bool = False) -> None:
         """The weight that a normalised row is multiplied with."""

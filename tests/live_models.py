@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ggml_py.registry import device
 from ggml_py.types import F32
+from llama_py.context import Context
 from llama_py.gguf_file import TensorInfo
 from llama_py.models import load_model
 from llama_py.models._base import Model
@@ -28,8 +29,8 @@ def values(name: str, ne: tuple[int, ...], rng: np.random.Generator) -> NDArray[
         x = 1 + 0.1 * x
     elif name.endswith("ssm_a"):
         x = -np.exp(0.5 * x - 2)
-    elif ne[1] > 1:
-        x = x / np.sqrt(ne[0]) * (3 if "ssm" in name or "attn" in name else 1)
+    elif ne[1] > 1 or name.endswith(".weight"):
+        x = x / np.sqrt(ne[0]) * (3 if "ssm" in name else 2 if "attn" in name else 1)
     return x.astype(np.float32)
 
 
@@ -70,6 +71,31 @@ def live(name: str, on: str = "ref") -> Model:
     return model_of(metadata, weights(shapes), on)
 
 
+Change = Callable[[dict[str, Any], Arrays], None]
+
+
+def changed(name: str, *changes: Change) -> tuple[dict[str, Any], Arrays]:
+    """A live model's metadata and weights, changed."""
+    metadata, shapes = recorded(name)
+    arrays = weights(shapes)
+    for change in changes:
+        change(metadata, arrays)
+    return metadata, arrays
+
+
+def take(arrays: Arrays, stem: str) -> NDArray[np.float32]:
+    """A matrix out of a model's weights, with its scales."""
+    for name in [name for name in arrays if name.startswith(f"{stem}.") and "scale" in name]:
+        del arrays[name]
+    return arrays.pop(f"{stem}.weight")
+
+
+def random(*shape: int) -> NDArray[np.float32]:
+    """A matrix [n_out, n_in] that keeps the size of what it is multiplied with."""
+    rng = np.random.default_rng(11)
+    return (rng.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)
+
+
 def tokens(n: int, seed: int = 0) -> list[int]:
     """n random token ids."""
     return [int(t) for t in np.random.default_rng(seed).integers(0, N_VOCAB, n)]
@@ -78,3 +104,15 @@ def tokens(n: int, seed: int = 0) -> list[int]:
 def nmse(expected: NDArray[Any], found: NDArray[Any]) -> float:
     """Mean squared error over mean square."""
     return float(np.square(expected - found).sum() / np.square(expected).sum())
+
+
+# Nothing is rounded on the way (flash attention would round the cache to F16).
+EXACT: dict[str, Any] = {
+    "n_ctx": 256, "n_ubatch": 64, "type_k": "f32", "type_v": "f32", "flash_attn": "off"
+}  # fmt: skip
+PROMPT = tokens(13)
+
+
+def logits(model: Model, **options: Any) -> NDArray[np.float32]:
+    """Those of PROMPT. -> [13, n_vocab]"""
+    return Context(model, **{**EXACT, **options}).decode(PROMPT, logits="all")

@@ -91,8 +91,13 @@ class Memory(Protocol):
         """Replace sequences by written ones; ContextError if they do not fit."""
 
 
-def allocate(what: str, placed: Sequence[tuple[Device, Tensor]]) -> list[tuple[Device, Buffer]]:
-    """Zeroed memory for tensors, one buffer a device; AllocError if a device has too little."""
+def allocate(
+    what: str, told_as: str, placed: Sequence[tuple[Device, Tensor]]
+) -> list[tuple[Device, Buffer]]:
+    """Zeroed memory for tensors, one buffer a device; AllocError if a device has too little.
+
+    told_as   how a line of the log begins, with a place for the device
+    """
     buffers: list[tuple[Device, Buffer]] = []
     for device in dict.fromkeys(d for d, _ in placed):
         mine = [t for d, t in placed if d is device]
@@ -110,8 +115,13 @@ def allocate(what: str, placed: Sequence[tuple[Device, Tensor]]) -> list[tuple[D
         for t in mine:
             t.buffer = buffer
         buffers.append((device, buffer))
-        log.info("%s: %10s buffer size = %8.2f MiB", what, device.name, size / 2**20)
+        log.info(f"{told_as} buffer size = %8.2f MiB", device.name, size / 2**20)
     return buffers
+
+
+def mib(tensors: Iterable[Tensor]) -> float:
+    """Their size in MiB."""
+    return sum(t.nbytes for t in tensors) / 2**20
 
 
 def sizes_by_device(buffers: Iterable[tuple[Device, Buffer]]) -> dict[str, int]:

@@ -11,7 +11,7 @@ from ggml_py.errors import ContextError
 from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import F16, I64, GGMLType
 from llama_py.batch import I32, BatchSplitter, Index, UBatch
-from llama_py.memory.base import sizes_by_device
+from llama_py.memory.base import log, mib, sizes_by_device
 from llama_py.memory.cells import Bools, Indices, KVCells
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv_rot import Rotation
@@ -37,6 +37,12 @@ class KVCache(KVSlots):
         n_stream = 1 if unified else n_seq_max
         self.tensors = KVTensors(layers, kv_size, n_stream, type_k, type_v, v_trans)
         super().__init__(kv_size, n_seq_max, unified, n_pos, n_swa)
+        k, v = (mib(d.values()) for d in (self.tensors.k, self.tensors.v))
+        log.info(
+            "llama_kv_cache: size = %7.2f MiB (%6d cells, %3d layers, %2d/%d seqs), K (%s): %7.2f"
+            " MiB, V (%s): %7.2f MiB", k + v, kv_size, len(layers), n_seq_max, n_stream,
+            type_k.name, k, type_v.name, v,
+        )  # fmt: skip
         self.rotation = Rotation(layers, type_k, type_v)
 
     def init_batch(
@@ -64,6 +70,11 @@ class KVCache(KVSlots):
 
     def copy_stream(self, src: int, dst: int) -> None:
         self.tensors.copy_stream(src, dst)
+
+    def wipe(self, stream: int, cells: Indices) -> None:
+        """Without flash attention hidden cells are read and get weight 0, so NaN must not stay."""
+        if self.tensors.v_trans and cells.size:
+            self.tensors.zero_cells(stream, cells)
 
     def check_shift(self, what: str) -> None:
         super().check_shift(what)

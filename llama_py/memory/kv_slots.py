@@ -54,6 +54,9 @@ class KVSlots:
     def copy_stream(self, src: int, dst: int) -> None:
         """Copy what the cells of one stream hold over another's."""
 
+    def wipe(self, stream: int, cells: Indices) -> None:
+        """These cells (ascending) are free now: nothing that they held may reach another token."""
+
     def stream_of(self, seq_id: int) -> int:
         if not 0 <= seq_id < self.n_seq_max:
             raise ContextError(f"sequence {seq_id} is not in [0, {self.n_seq_max})")
@@ -149,14 +152,17 @@ class KVSlots:
 
     def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
         p0, p1 = span(p0, p1)
-        if seq_id < 0:
-            for stream, cells in enumerate(self.cells):
+        streams = range(self.n_stream) if seq_id < 0 else [self.stream_of(seq_id)]
+        for stream in streams:
+            cells = self.cells[stream]
+            if seq_id < 0:
                 freed = np.flatnonzero(cells.pos_in(p0, p1))
                 cells.rm(freed)
-                self._lower_head(stream, freed)
-        else:
-            stream = self.stream_of(seq_id)
-            self._lower_head(stream, self.cells[stream].seq_rm(seq_id, p0, p1))
+            else:
+                freed = cells.seq_rm(seq_id, p0, p1)
+            self._lower_head(stream, freed)
+            if (p0, p1) == (0, END):  # a rollback is left alone: its cells are soon written again
+                self.wipe(stream, freed)
         return True
 
     def _lower_head(self, stream: int, freed: Indices) -> None:
@@ -184,9 +190,12 @@ class KVSlots:
 
     def seq_keep(self, seq_id: int) -> None:
         mine = self.stream_of(seq_id)
-        self._lower_head(mine, self.cells[mine].seq_keep(seq_id))
+        freed = self.cells[mine].seq_keep(seq_id)
+        self._lower_head(mine, freed)
+        self.wipe(mine, freed)
         for stream, cells in enumerate(self.cells):
             if stream != mine:
+                self.wipe(stream, np.flatnonzero(cells.pos >= 0))
                 cells.reset()
                 self.heads[stream] = 0
 

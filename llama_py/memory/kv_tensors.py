@@ -66,7 +66,8 @@ class KVTensors:
                 v = Tensor(type_v, (n_embd_v, kv_size, n_stream))
                 self.v[layer.il] = v.set_name(f"cache_v_l{layer.il}")
                 placed.append((layer.device, v))
-        self.buffers: list[tuple[Device, Buffer]] = allocate("KV cache", placed)
+        told_as = "llama_kv_cache: %10s KV"
+        self.buffers: list[tuple[Device, Buffer]] = allocate("KV cache", told_as, placed)
 
     def get_k(self, il: int, n_kv: int, s0: int, n_stream: int) -> Tensor:
         """Keys of the first n_kv cells. [n_embd_head_k, n_head_kv, n_kv, n_stream]"""
@@ -157,6 +158,19 @@ class KVTensors:
                 columns = self._columns(t, stream)
                 data = io.blob(cells.size * t.nb[1])
                 columns[:, cells] = data.reshape(t.ne[0], cells.size, -1)
+                write_part(t, stream * t.nb[2], columns.reshape(-1))
+
+    def zero_cells(self, stream: int, cells: Indices) -> None:
+        """Zero these cells (ascending), all layers."""
+        by_row = self.k.values() if self.v_trans else (*self.k.values(), *self.v.values())
+        for t in by_row:
+            for a, b in runs(cells):
+                zeros = np.zeros((b - a) * t.nb[1], np.uint8)
+                write_part(t, stream * t.nb[2] + a * t.nb[1], zeros)
+        if self.v_trans:
+            for t in self.v.values():
+                columns = self._columns(t, stream)
+                columns[:, cells] = 0
                 write_part(t, stream * t.nb[2], columns.reshape(-1))
 
     def _columns(self, v: Tensor, stream: int) -> npt.NDArray[np.uint8]:

@@ -13,7 +13,7 @@ from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py.batch import BatchSplitter, UBatch
-from llama_py.memory.base import allocate, read_part, sizes_by_device, write_part
+from llama_py.memory.base import allocate, log, mib, read_part, sizes_by_device, write_part
 from llama_py.memory.cells import END
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.recurrent_slots import RecurrentSlots
@@ -43,7 +43,14 @@ class RecurrentMemory(RecurrentSlots):
             self.r_l[il] = Tensor(F32, (n_embd_r, rows)).set_name(f"cache_r_l{il}")
             self.s_l[il] = Tensor(F32, (n_embd_s, rows)).set_name(f"cache_s_l{il}")
             placed += [(device, self.r_l[il]), (device, self.s_l[il])]
-        self.buffers = allocate("recurrent memory", placed)
+        told_as = "llama_memory_recurrent: %10s RS"
+        self.buffers = allocate("recurrent memory", told_as, placed)
+        r, s = (mib(d.values()) for d in (self.r_l, self.s_l))
+        log.info(
+            "llama_memory_recurrent: size = %7.2f MiB (%6d cells, %3d layers, %2d seqs %2d rs_seq),"
+            " R (f32): %7.2f MiB, S (f32): %7.2f MiB", r + s, size, len(layers), size, n_rs_seq,
+            r, s,
+        )  # fmt: skip
 
     def tensors(self) -> list[Tensor]:
         return [*self.r_l.values(), *self.s_l.values()]

@@ -30,7 +30,7 @@ class Decoder(GraphBuilder):
                 residual = get_rows(residual, inp_out_ids)
             ffn_inp = self.cb(add(cur, residual), "ffn_inp", il)
             cur = self.cb(self.build_norm(ffn_inp, layers[il].ffn_norm, il), "ffn_norm", il)
-            cur = self.cb(add(self.feed_forward(cur, il), ffn_inp), "l_out", il)
+            cur = self.layer_out(add(self.feed_forward(cur, il), ffn_inp), il)
         self.res.t_embd = self.cb(self.build_norm(cur, self.model.output_norm), "result_norm")
         self.build_head(self.res.t_embd)  # [n_vocab, n_outputs]
 

@@ -35,9 +35,11 @@ class GraphContext(ABC):
     Shapes in comments are in ggml's order; n_tokens is the ubatch's.
     names   what tensors of shared blocks are called in this graph, where it is something else;
             "" leaves a tensor to its automatic name
+    layer_sum  what a layer's result is called before a control vector is added
     """
 
     names: Mapping[str, str] = {}
+    layer_sum = ""
 
     def __init__(self, model: Model, params: GraphParams) -> None:
         hparams = params.hparams
@@ -90,6 +92,12 @@ class GraphContext(ABC):
         """RMS norm of each row, times the weight. cur [n, ...], weight [n]"""
         cur = rms_norm(cur, self.hparams.f_norm_rms_eps)
         return cur if weight is None else mul(self.cb(cur, "norm", il), weight)
+
+    def layer_out(self, cur: Tensor, il: int) -> Tensor:
+        """A layer's result, moved by the control vector if there is one (build_cvec)."""
+        if self.params.cvec is not None:
+            cur = self.params.cvec.apply_to(self.cb(cur, self.layer_sum, il), il)
+        return self.cb(cur, "l_out", il)
 
     def build_inp_embd(self, tok_embd: Tensor) -> Tensor:
         """Embeddings of the tokens, or those that the batch brought. -> [n_embd, n_tokens]"""

@@ -167,7 +167,7 @@ class HybridGraph(DeltaNet):
             residual = self.cb(add(cur, residual), "attn_residual", il)
             cur = self.build_norm(residual, layers[il].post_attention_norm, il)
             cur = self.feed_forward(self.cb(cur, "attn_post_norm", il), il)
-            cur = self.cb(add(self.cb(cur, "ffn_out", il), residual), "l_out", il)
+            cur = self.layer_out(add(self.cb(cur, "ffn_out", il), residual), il)
         # The normed state feeds the head, and the NextN layer of a draft context.
         cur = self.cb(self.build_norm(cur, self.model.output_norm), "h_nextn")
         self.res.t_h_nextn = cur
@@ -230,9 +230,7 @@ class HybridGraph(DeltaNet):
         """[n_embd, n_tokens] -> the inputs of the delta net"""
         layer, n_head = self.model.layers[il], self.hparams.ssm_dt_rank
         per_seq = (self.ubatch.n_seq_tokens, self.ubatch.n_seqs)
-        qkv = self.build_mm(layer.attn_qkv, cur)
-        qkv = self.cb(reshape(qkv, qkv.ne[0], *per_seq), "linear_attn_qkv_mixed", il)
-        z = self.cb(self.build_mm(layer.attn_gate, cur), "z", il)
+        qkv, z = self.build_qkvz(cur, il)
         beta = reshape(self.build_mm(layer.ssm_beta, cur), 1, n_head, *per_seq)
         beta = self.cb(sigmoid(self.cb(beta, "beta", il)), "beta_sigmoid", il)
         alpha = reshape(self.build_mm(layer.ssm_alpha, cur), n_head, *per_seq)
@@ -240,6 +238,13 @@ class HybridGraph(DeltaNet):
         gate = mul(self.cb(softplus(alpha), "a_softplus", il), layer.ssm_a)
         gate = reshape(self.cb(gate, "gate", il), 1, n_head, *per_seq)
         return Projections(qkv, z, beta, gate)
+
+    def build_qkvz(self, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
+        """-> input of the convolution [conv_dim, T, B], z [value_dim, n_tokens]"""
+        layer, per_seq = self.model.layers[il], (self.ubatch.n_seq_tokens, self.ubatch.n_seqs)
+        qkv = self.build_mm(layer.attn_qkv, cur)
+        qkv = self.cb(reshape(qkv, qkv.ne[0], *per_seq), "linear_attn_qkv_mixed", il)
+        return qkv, self.cb(self.build_mm(layer.attn_gate, cur), "z", il)
 
     def split_qkv(self, conv: Tensor, il: int) -> tuple[Tensor, Tensor, Tensor]:
         """[conv_dim, T, B] -> normed queries and keys [S, H_k, T, B], values [S, H, T, B]"""

@@ -30,6 +30,7 @@ class HybridMoeModel(HybridModel):
 
 class HybridMoeGraph(HybridGraph):
     model: HybridMoeModel
+    layer_sum = "post_moe"
 
     def feed_forward(self, cur: Tensor, il: int) -> Tensor:
         layer = self.model.layers[il]

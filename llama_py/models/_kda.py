@@ -61,7 +61,8 @@ class KDAModel(MLAModel):
         hp, n_embd, n_inner = self.hparams, self.hparams.n_embd, self.hparams.kda_d_inner
         n_head, size = hp.n_head(), hp.n_embd_head_kda
         for part in "qkv":
-            t.tensor(f"ssm_conv1d_{part}.weight", hp.ssm_d_conv, 1, n_inner, use="SSM_CONV")
+            name, flat = f"ssm_conv1d_{part}.weight", (hp.ssm_d_conv, n_inner)
+            t.tensor(name, hp.ssm_d_conv, 1, n_inner, use="SSM_CONV", other=flat)
         t.qkv(n_embd, n_inner, n_inner, n_inner, scaled=False)
         t.matrix("ssm_f_a", n_embd, size, scaled=False)
         t.matrix("ssm_f_b", size, n_inner, scaled=False)

@@ -73,7 +73,7 @@ class SSMGraph(GraphBuilder):
             if il == self.n_layer - 1:  # only outputs go on
                 cur = get_rows(cur, inp_out_ids)
                 residual = get_rows(residual, inp_out_ids)
-            cur = self.cb(add(cur, residual), "l_out", il)
+            cur = self.layer_out(add(cur, residual), il)
         self.res.t_embd = self.cb(self.build_norm(cur, self.model.output_norm), "result_norm")
         self.build_head(self.res.t_embd)  # [n_vocab, n_outputs]
 

@@ -81,7 +81,7 @@ class Gemma3Graph(GraphBuilder):
                 cur, il, up=layer.ffn_up, gate=layer.ffn_gate, down=layer.ffn_down, act=GELU
             )
             cur = self.build_norm(self.cb(cur, "ffn_out", il), layer.post_ffw_norm)
-            cur = self.cb(add(self.cb(cur, "ffn_post_norm", il), residual), "l_out", il)
+            cur = self.layer_out(add(self.cb(cur, "ffn_post_norm", il), residual), il)
         self.res.t_embd = self.cb(self.build_norm(cur, self.model.output_norm), "result_norm")
         self.build_head(self.res.t_embd)  # [n_vocab, n_outputs]
 

@@ -86,7 +86,7 @@ class GptOssGraph(GraphBuilder):
                 self.cb(cur, "attn_post_norm", il), layer, il, gating="softmax_weight",
                 norm_w=False, act=SWIGLU_OAI,
             )  # fmt: skip
-            cur = self.cb(add(cur, residual), "l_out", il)
+            cur = self.layer_out(add(cur, residual), il)
         self.res.t_h_nextn = cur
         if not masked:
             cur = get_rows(cur, inp_out_ids)

@@ -133,7 +133,7 @@ class KimiK3Graph(KDA):
             stream = self.cb(cur if bank else add(stream, cur), "prefix_sum_attn", il)
             cur = self.mix(stream, layer.get("ffn_res_score"), il)
             cur = self.cb(self.build_norm(cur, layer.ffn_norm, il), "ffn_norm", il)
-            stream = self.cb(add(stream, self.feed_forward(cur, il)), "l_out", il)
+            stream = self.layer_out(add(stream, self.feed_forward(cur, il)), il)
         cur = get_rows(self.mix(stream, self.model.output_res_score), inp_out_ids)
         self.res.t_embd = self.cb(self.build_norm(cur, self.model.output_norm), "result_norm")
         self.build_head(self.res.t_embd)  # [n_vocab, n_outputs]

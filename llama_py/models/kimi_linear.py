@@ -77,7 +77,7 @@ class KimiLinearGraph(KDA):
                 residual = get_rows(residual, inp_out_ids)
             residual = self.cb(add(cur, residual), "ffn_inp", il)
             cur = self.cb(self.build_norm(residual, layer.ffn_norm, il), "ffn_norm", il)
-            cur = self.cb(add(self.feed_forward(cur, il), residual), "l_out", il)
+            cur = self.layer_out(add(self.feed_forward(cur, il), residual), il)
         self.res.t_embd = self.cb(self.build_norm(cur, self.model.output_norm), "result_norm")
         self.build_head(self.res.t_embd)  # [n_vocab, n_outputs]
 

@@ -70,6 +70,7 @@ class Llama(Model):
 
 class LlamaGraph(Decoder):
     model: Llama
+    layer_sum = "ffn_out"
 
     def attention(self, cur: Tensor, inp: InputAttnKV, inp_pos: Tensor, il: int) -> Tensor:
         layer = self.model.layers[il]

@@ -33,6 +33,8 @@ class Qwen35(HybridModel):
 
 
 class Qwen35Graph(HybridGraph):
+    layer_sum = "post_ffn"
+
     def feed_forward(self, cur: Tensor, il: int) -> Tensor:
         layer = self.model.layers[il]
         return self.build_ffn(cur, il, up=layer.ffn_up, gate=layer.ffn_gate, down=layer.ffn_down)

@@ -25,7 +25,8 @@ class Qwen3Next(HybridMoeModel):
     supports_rs_rollback = False
 
     def load_linear_attention(self, t: LayerLoader) -> None:
-        """As llama.cpp, without the scales of these matrices, but for old files' ssm_in."""
+        """As llama.cpp, without the scales of these matrices. Betas and alphas may also be in two
+        matrices, as ik_llama.cpp has it."""
         hp, n_embd, n_head = self.hparams, self.hparams.n_embd, self.hparams.ssm_dt_rank
         old = t.has("ssm_in.weight") and not t.has("attn_qkv.weight")
         t.matrix("ssm_in", n_embd, hp.conv_dim + hp.value_dim, scaled=False, optional=True)
@@ -34,7 +35,10 @@ class Qwen3Next(HybridMoeModel):
         t.tensor("ssm_conv1d.weight", hp.ssm_d_conv, hp.conv_dim, use="SSM_CONV")
         t.tensor("ssm_dt.bias", n_head, use="ADD")
         t.tensor("ssm_a", n_head, use="MUL")
-        t.matrix("ssm_ba", n_embd, 2 * n_head, scaled=False)
+        separate = t.has("ssm_beta.weight") and t.has("ssm_alpha.weight")
+        t.matrix("ssm_ba", n_embd, 2 * n_head, scaled=False, optional=separate)
+        t.matrix("ssm_beta", n_embd, n_head, scaled=False, optional=not separate)
+        t.matrix("ssm_alpha", n_embd, n_head, scaled=False, optional=not separate)
         t.norm("ssm_norm", hp.ssm_d_state)
         t.matrix("ssm_out", hp.value_dim, n_embd, scaled=False)
 
@@ -59,6 +63,8 @@ class Qwen3NextGraph(HybridMoeGraph):
         return reshape(q_gate, n_embd_head, n_head, self.n_tokens, 1)
 
     def projections(self, cur: Tensor, il: int) -> Projections:
+        if self.model.layers[il].ssm_ba is None:
+            return super().projections(cur, il)
         layer, hp, n_head = self.model.layers[il], self.hparams, self.hparams.ssm_dt_rank
         per_seq = (self.ubatch.n_seq_tokens, self.ubatch.n_seqs)
         qkv, z = self.build_qkvz(cur, il)
@@ -75,13 +81,10 @@ class Qwen3NextGraph(HybridMoeGraph):
         return Projections(qkv, z, beta, gate)
 
     def build_qkvz(self, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
-        """-> input of the convolution [conv_dim, T, B], z [value_dim, n_tokens] or 4-d"""
-        layer, per_seq = self.model.layers[il], (self.ubatch.n_seq_tokens, self.ubatch.n_seqs)
-        if layer.attn_qkv is None:
+        """As for the other hybrids; z may have four dimensions."""
+        if self.model.layers[il].attn_qkv is None:
             return self._mixed_qkvz(cur, il)
-        qkv = self.build_mm(layer.attn_qkv, cur)
-        qkv = self.cb(reshape(qkv, qkv.ne[0], *per_seq), "linear_attn_qkv_mixed", il)
-        return qkv, self.cb(self.build_mm(layer.attn_gate, cur), "z", il)
+        return super().build_qkvz(cur, il)
 
     def _mixed_qkvz(self, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
         """From old files' ssm_in: of each key head its query, key, and its value heads' values and

@@ -20,6 +20,8 @@ from llama_py_tools import debug, session
 from llama_py_tools.node_text import heading, value_lines, values_of
 from tests.commands import run, tiny_model
 from tests.devices import TestDevice
+from tests.gguf_writer import Tensor as GGUFTensor
+from tests.gguf_writer import gguf, kv
 
 TOKENS = "5,9,2"
 
@@ -166,6 +168,33 @@ def test_views_are_read_with_their_strides() -> None:
 
 def test_quantized_nodes_have_no_values() -> None:
     assert values_of(Tensor(BY_NAME["q8_0"], (32,))) is None
+
+
+def test_tokens_need_no_tokenizer(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known, other = (kv("tokenizer.ggml.model", "str", name) for name in ("test", "wxyz"))
+    path, args = tmp_path / "other.gguf", ["--save-logits", str(tmp_path / "l.npy"), "-dev", "ref"]
+    path.write_bytes(Path(model).read_bytes().replace(known, other))
+    assert debug.main(["-m", str(path), "--tokens", TOKENS, *args]) == 0
+    assert np.array_equal(np.load(tmp_path / "l.npy"), expected_logits(model, 0)[-1:])
+    assert debug.main(["-m", str(path), "-p", "text", *args]) == 1
+    assert "tokenizer.ggml.model is 'wxyz', which is not known" in capsys.readouterr().err
+
+
+def test_control_vectors(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = tmp_path / "v.gguf", str(tmp_path / "l.npy")
+    direction = np.linspace(-1, 1, 256, dtype=np.float32)
+    path.write_bytes(gguf([], [GGUFTensor("direction.1", [256], 0, direction.tobytes())]))
+    common, found = ["-m", model, "--tokens", TOKENS, "--save-logits", out, "-dev", "ref"], {}
+    for given in ("", f"--control-vector={path}", f"--control-vector-scaled={path}:0.5,{path}:.5"):
+        assert debug.main([*common, *filter(None, [given])]) == 0
+        found[given] = np.load(out)
+    none, whole, halves = found.values()
+    assert np.abs(whole - none).max() > 1e-3
+    assert np.array_equal(whole, halves)
+    assert debug.main([*common, "--control-vector", model]) == 1
+    assert "those of a control vector are direction.1" in capsys.readouterr().err
 
 
 def test_there_must_be_something_to_run(model: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,12 +3,10 @@ forms."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from ggml_py.errors import ContextError, HParamsError, WeightsError
 from llama_py.batch import Batch
@@ -16,20 +14,23 @@ from llama_py.context import Context
 from llama_py.cparams import make_cparams
 from llama_py.models._base import Model
 from tests.graph_models import DATA, recorded
-from tests.live_models import Arrays, live, model_of, nmse, tokens, weights
+from tests.live_models import (
+    EXACT,
+    PROMPT,
+    Arrays,
+    changed,
+    live,
+    logits,
+    model_of,
+    nmse,
+    random,
+    take,
+    tokens,
+)
 
 LOGITS = DATA / "llama-cpp-logits.npz"  # of `live` models; see the README beside it
 NAMES = sorted(np.load(LOGITS).files)
 NEW = [n for n in NAMES if n not in ("llama-dense", "llama-moe", "qwen3-dense", "qwen35moe-moe")]
-# Nothing is rounded on the way (flash attention would round the cache to F16).
-EXACT: dict[str, Any] = {
-    "n_ctx": 256, "n_ubatch": 64, "type_k": "f32", "type_v": "f32", "flash_attn": "off"
-}  # fmt: skip
-PROMPT = tokens(13)
-
-
-def logits(model: Model, **options: Any) -> NDArray[np.float32]:
-    return Context(model, **{**EXACT, **options}).decode(PROMPT, logits="all")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -67,31 +68,6 @@ class TestEveryWayOfFeeding:
         found = ctx.decode(Batch(both, seq_ids=[(0,), (2,)]), logits="all")
         assert nmse(logits(model)[-1], found[0]) < 1e-9
         assert nmse(found[0], found[1]) > 1e-3
-
-
-Change = Callable[[dict[str, Any], Arrays], None]
-
-
-def changed(name: str, *changes: Change) -> tuple[dict[str, Any], Arrays]:
-    """A live model's metadata and weights, changed."""
-    metadata, shapes = recorded(name)
-    arrays = weights(shapes)
-    for change in changes:
-        change(metadata, arrays)
-    return metadata, arrays
-
-
-def take(arrays: Arrays, stem: str) -> NDArray[np.float32]:
-    """A matrix out of a model's weights, with its scales."""
-    for name in [name for name in arrays if name.startswith(f"{stem}.") and "scale" in name]:
-        del arrays[name]
-    return arrays.pop(f"{stem}.weight")
-
-
-def random(*shape: int) -> NDArray[np.float32]:
-    """A matrix [n_out, n_in] that keeps the size of what it is multiplied with."""
-    rng = np.random.default_rng(11)
-    return (rng.standard_normal(shape) / np.sqrt(shape[-1])).astype(np.float32)
 
 
 def two_heads(metadata: dict[str, Any], arrays: Arrays) -> None:
@@ -200,17 +176,6 @@ class TestKimi:
         with pytest.raises(WeightsError, match=r"1 missing: blk\.1\.ffn_down_shexp"):
             model_of(metadata, arrays)
 
-    @pytest.mark.parametrize("shape", [(1, 128, 1, 4), (128, 1, 4)])
-    def test_convolutions_may_have_three_dimensions_or_four(self, shape: tuple[int, ...]) -> None:
-        metadata, arrays = changed("kimi-linear-moe")
-        name = "blk.1.ssm_conv1d_q.weight"
-        arrays[name] = arrays[name].reshape(shape)
-        arrays["blk.1.ssm_a"] = arrays["blk.1.ssm_a"].reshape(1, 1)
-        assert nmse(logits(live("kimi-linear-moe")), logits(model_of(metadata, arrays))) < 1e-12
-        arrays[name] = arrays[name].reshape(64, 8)
-        with pytest.raises(WeightsError, match=r"ssm_conv1d_q.*wrong shape"):
-            model_of(metadata, arrays)
-
     def test_k3_goes_back_a_few_tokens(self) -> None:
         ctx = Context(live("kimi-k3-moe"), **EXACT, n_rs_seq=3)
         expected = ctx.decode(PROMPT, logits="all")
@@ -226,36 +191,6 @@ class TestKimi:
         model = model_of(metadata, arrays)
         assert nmse(logits(live("kimi-k3-moe")), logits(model)) > 1e-4
         assert nmse(logits(model), logits(model, n_ubatch=4)) < 1e-9
-
-
-def four_value_heads(metadata: dict[str, Any], arrays: Arrays) -> None:
-    """Of Qwen3-Next's layer 0: H = 4 of size 64, two for each key head."""
-    metadata["qwen3next.ssm.state_size"] = 64
-    metadata["qwen3next.ssm.time_step_rank"] = 4
-    p = "blk.0."
-    take(arrays, f"{p}ssm_in")
-    arrays[f"{p}attn_qkv.weight"] = 3 * random(512, 256)
-    arrays[f"{p}ssm_conv1d.weight"] = random(512, 4)
-    arrays[f"{p}ssm_ba.weight"] = 3 * random(8, 256)
-    arrays[f"{p}ssm_norm.weight"] = np.ones(64, np.float32)
-    arrays[f"{p}ssm_a"] = -np.linspace(0.05, 0.4, 4, dtype=np.float32)
-    arrays[f"{p}ssm_dt.bias"] = np.linspace(-1, 1, 4, dtype=np.float32)
-
-
-def mixed_projection(metadata: dict[str, Any], arrays: Arrays) -> None:
-    """attn_qkv and attn_gate in one matrix, key head by key head, as older files have them."""
-    qkv, gate = (take(arrays, f"blk.0.attn_{part}").reshape(-1, 256) for part in ("qkv", "gate"))
-    q, k, v = qkv[:128], qkv[128:256], qkv[256:]
-    heads = [np.split(x, 2) for x in (q, k, v, gate)]
-    arrays["blk.0.ssm_in.weight"] = np.concatenate([part[h] for h in range(2) for part in heads])
-
-
-def test_qwen3next_with_one_input_matrix() -> None:
-    split = model_of(*changed("qwen3next-moe", four_value_heads))
-    mixed = model_of(*changed("qwen3next-moe", four_value_heads, mixed_projection))
-    expected = logits(split)
-    assert nmse(expected, logits(mixed)) < 1e-12
-    assert nmse(expected, logits(mixed, delta_net="chunked")) < 1e-9
 
 
 class TestWindows:

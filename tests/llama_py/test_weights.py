@@ -234,6 +234,19 @@ def test_tied_head_is_a_second_tensor_on_the_same_bytes() -> None:
     assert sorted(device.uses("token_embd.weight")) == [("GET_ROWS",), ("MUL_MAT",)]
 
 
+def test_head_has_a_scale_in_one_type_only() -> None:
+    shapes = {"output.weight": (64, 8), "output.scale": (1,)}
+    for kind, scaled in (("nvfp4", True), ("f32", False)):
+        infos = {name: info(name, ne, kind if ne[1:] else "f32") for name, ne in shapes.items()}
+        w = WeightLoader(infos, "m.gguf")
+        head = w.output(64, 8)
+        assert (head.scale is not None) == scaled
+        if scaled:
+            w.finish()
+        else:
+            assert "1 unused: output.scale" in refusal(w)
+
+
 def test_head_of_its_own() -> None:
     model, device = load("llama-dense")
     assert model.output.weight.name == "output.weight"

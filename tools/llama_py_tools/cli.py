@@ -14,6 +14,7 @@ from llama_py_tools import session
 from llama_py_tools.escapes import ENCODING, unescape
 from llama_py_tools.generation import Run, TextOptions
 from llama_py_tools.options import (
+    CheckOptions,
     CommonOptions,
     ContextOptions,
     DeviceOptions,
@@ -67,6 +68,7 @@ def parser() -> argparse.ArgumentParser:
     add(p, SamplingParams, "sampling")
     add(p, ContextOptions, "context")
     add(p, DeviceOptions, "device")
+    add(p, CheckOptions, "check")
     return p
 
 

@@ -195,6 +195,6 @@ def describe(model: Model, ctx: Context) -> str:
         return f"{sum(sizes[what] for sizes in use.values()) / 2**20:.2f} MiB"
 
     return (
-        f"{model.arch}, {model.hparams.n_layer} layers on {model.device_names}, {mib('model')}"
+        f"{model.arch}, {model.hparams.n_layer} layers on {','.join(use)}, {mib('model')}"
         f" | context {ctx.n_ctx}, {mib('context')} | compute {mib('compute')}"
     )

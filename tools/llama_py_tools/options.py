@@ -85,6 +85,20 @@ def shares(text: str) -> tuple[float, ...]:
         raise ValueError(f"expected shares like 3,1; got {text!r}") from None
 
 
+def plain_files(text: str) -> tuple[tuple[str, float], ...]:
+    """`a.gguf,b.gguf` as pairs with the factor 1."""
+    return tuple((path, 1.0) for path in text.split(","))
+
+
+def scaled_files(text: str) -> tuple[tuple[str, float], ...]:
+    """`a.gguf:0.5,b.gguf:-1` as pairs."""
+    parts = [file.rpartition(":") for file in text.split(",")]
+    try:
+        return tuple((path, float(factor)) for path, _, factor in parts)
+    except ValueError:
+        raise ValueError(f"expected FILE:SCALE,...; got {text!r}") from None
+
+
 @dataclass(frozen=True)
 class ModelOptions:
     """Which model."""
@@ -143,6 +157,14 @@ class ContextOptions:
     delta_net: str = option(
         "auto", "--delta-net", "how gated delta nets are computed",
         metavar="auto|fused|autoregressive|chunked|blocks",
+    )  # fmt: skip
+    control_vector: tuple[tuple[str, float], ...] = option(
+        (), "--control-vector", "add the directions of these files to the layers' results",
+        parse=plain_files, metavar="FILE,...", extend=True,
+    )  # fmt: skip
+    control_vector_scaled: tuple[tuple[str, float], ...] = option(
+        (), "--control-vector-scaled", "the same, each file times its factor", parse=scaled_files,
+        metavar="FILE:SCALE,...", extend=True,
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from llama_py_tools.options import (
 from llama_py_tools.progress import Progress
 
 if TYPE_CHECKING:
+    from ggml_py.backend import Device
     from llama_py import Context, Model
 
 EXIT_OK, EXIT_FAILURE, EXIT_INTERRUPTED = 0, 1, 130
@@ -131,15 +132,25 @@ def load(path: str, device: str, threads: int, repack: bool, **options: Any) -> 
     try:
         return llama_py.load(path or demo_model(), devices, progress=Progress("loading"), **options)
     except (AllocError, BackendError) as e:
-        if device.lower() != "auto" or len(devices) == 1:
+        if not _may_do_without(device, devices):
             raise
         tell(f"warning: {e}; running on the CPU instead")
         return load(path, "cpu", threads, repack)
 
 
+def _may_do_without(device: str, devices: Sequence[Device]) -> bool:
+    """Whether the GPUs in use were not asked for by name, so that the CPU may do it alone."""
+    return device.lower() == "auto" and len(devices) > 1
+
+
 def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context:
-    """A context as the options ask for; `more` are fields of ContextParams that override them."""
-    o = collect(ContextOptions, args)
+    """A context as the options ask for; `more` are fields of ContextParams that override them.
+
+    With `auto`, a GPU that fails leaves it to the CPU.
+    """
+    from ggml_py.errors import AllocError, BackendError
+
+    o, where = collect(ContextOptions, args), collect(DeviceOptions, args)
     values: dict[str, Any] = {
         "n_ctx": o.n_ctx or None, "n_batch": o.n_batch, "n_ubatch": o.n_ubatch,
         "flash_attn": o.flash_attn, "type_k": o.type_k, "type_v": o.type_v,
@@ -147,7 +158,24 @@ def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context
         "check": collect(CheckOptions, args).check or None,
         "progress": Progress("compiling kernels"),
     }  # fmt: skip
-    return model.context(**{**values, **more})
+    try:
+        return _steered(model.context(**{**values, **more}), o)
+    except (AllocError, BackendError) as e:
+        if not _may_do_without(where.device, model.devices):
+            raise
+        tell(f"warning: {e}; running on the CPU instead")
+        path = collect(ModelOptions, args).model
+        return open_context(args, load(path, "cpu", where.threads, where.repack), **more)
+
+
+def _steered(ctx: Context, options: ContextOptions) -> Context:
+    """The context with the control vectors that the options name."""
+    files = (*options.control_vector, *options.control_vector_scaled)
+    if files:
+        from llama_py.control_vector import load_directions
+
+        ctx.set_control_vector(load_directions(files))
+    return ctx
 
 
 def input_tokens(args: argparse.Namespace, model: Model) -> list[int]:

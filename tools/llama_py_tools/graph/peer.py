@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -69,8 +70,7 @@ class Peer:
         cache: str = "f16", n_threads: int = 0, watch: Watch | None = None,
     ) -> None:  # fmt: skip
         self.api = api = _llama_cpp()
-        self._log = api.llama_log_callback(lambda *_: None)
-        api.llama_log_set(self._log, None)
+        api.llama_log_set(_no_log(api), None)
         api.llama_backend_init()
         model_params = api.llama_model_default_params()
         model_params.n_gpu_layers = 0
@@ -118,6 +118,12 @@ def _llama_cpp() -> Any:
             f"--against llama.cpp needs llama-cpp-python (pip install llama-cpp-python): {e}"
         ) from e
     return llama_cpp
+
+
+@cache
+def _no_log(llama_cpp: Any) -> Any:
+    """A callback that drops what it is told; llama.cpp keeps it, so it is never freed."""
+    return llama_cpp.llama_log_callback(lambda *_: None)
 
 
 class Recorder:

@@ -1,0 +1,94 @@
+"""Control vectors: directions out of files, and what they do to a layer's result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ggml_py.errors import ContextError, GGUFError
+from llama_py.context import Context
+from llama_py.control_vector import load_directions
+from tests.gguf_writer import Tensor, gguf
+from tests.graph_models import DATA
+from tests.live_models import EXACT, PROMPT, live, nmse
+
+NAMES = sorted(path.name.removesuffix(".model.json.gz") for path in DATA.glob("*.model.json.gz"))
+
+
+def file(path: Path, **tensors: list[float]) -> Path:
+    """A file with tensors, `__` in a name being a dot."""
+    rows = [(k.replace("__", "."), np.array(v, np.float32)) for k, v in tensors.items()]
+    path.write_bytes(gguf([], [Tensor(k, [v.size], 0, v.tobytes()) for k, v in rows]))
+    return path
+
+
+def test_directions_of_files_are_added_up(tmp_path: Path) -> None:
+    a = file(tmp_path / "a", direction__1=[1, 2], direction__3=[5, 6])
+    b = file(tmp_path / "b", direction__2=[1, 1], direction__3=[1, 1])
+    found = load_directions([(a, 1.0), (b, -2.0)])
+    assert found.tolist() == [[1, 2], [-2, -2], [3, 4]]
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    for number, (tensors, message) in enumerate(
+        (
+            ({"direction__0": [1.0]}, r"tensor 'direction.0'; those of a control vector are"),
+            ({"direction__x": [1.0]}, r"tensor 'direction.x'"),
+            ({"direction__99999": [1.0]}, r"tensor 'direction.99999'"),
+            ({"output": [1.0]}, r"tensor 'output'"),
+            ({"direction__1": [1.0], "direction__2": [1.0, 2.0]}, "has 2 elements, others 1"),
+            ({}, r"no tensors direction\.1"),
+        )
+    ):
+        with pytest.raises(GGUFError, match=message):
+            load_directions([(file(tmp_path / str(number), **tensors), 1.0)])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_direction_is_added_to_the_result_of_its_layer(name: str) -> None:
+    seen: list[str] = []
+    ctx = Context(live(name, "cpu"), **EXACT, embeddings=True)
+    plain, direction = ctx.decode(PROMPT), np.linspace(-1, 1, ctx.model.hparams.n_embd)
+    directions = direction.astype(np.float32)[None]
+    ctx.set_control_vector(directions)
+    ctx.on_graph = lambda res, _: seen.extend(
+        t.src[1].name for t in res.graph.nodes if t.name == "l_out-1" and t.src[1] is not None
+    )
+    ctx.clear()
+    moved = ctx.decode(PROMPT)
+    assert seen == ["direction.1"]
+    assert nmse(plain, moved) > 1e-12  # otherwise the same, bit for bit
+    ctx.clear()
+    ctx.set_control_vector(0 * directions)
+    assert (ctx.decode(PROMPT) == plain).all()
+    for off in (None, directions):
+        ctx.clear()
+        ctx.set_control_vector(off, range(2, 9))  # there is no such layer
+        assert (ctx.decode(PROMPT) == plain).all()
+
+
+def test_a_direction_moves_the_stream_by_itself() -> None:
+    """The last layer's result, which is only normed afterwards."""
+    results = []
+    ctx = Context(live("llama-dense"), **EXACT, watch=lambda t: t.name == "l_out-1" and keep(t))
+    directions = np.linspace(-1, 1, 256).astype(np.float32)[None]
+
+    def keep(t: object) -> None:
+        from llama_py_tools.node_text import values_of
+
+        results.append(values_of(t))  # type: ignore[arg-type]
+
+    for d in (None, directions):
+        ctx.clear()
+        ctx.set_control_vector(d)
+        ctx.decode(PROMPT)
+    np.testing.assert_allclose(results[1] - results[0], directions[None, None], atol=1e-5)
+
+
+def test_sizes_must_fit_the_model() -> None:
+    ctx = Context(live("llama-dense"), n_ctx=256)
+    for shape in ((1, 255), (256,)):
+        with pytest.raises(ContextError, match=r"must be \[n_layer - 1, 256\]"):
+            ctx.set_control_vector(np.zeros(shape, np.float32))

@@ -1,0 +1,245 @@
+"""The same weights as files have them in other forms: the logits do not change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ggml_py.errors import WeightsError
+from llama_py.weights import Linear
+from tests.graph_models import DATA, recorded
+from tests.live_models import (
+    Arrays,
+    Change,
+    changed,
+    live,
+    logits,
+    model_of,
+    nmse,
+    random,
+    take,
+)
+
+NAMES = sorted(path.name.removesuffix(".model.json.gz") for path in DATA.glob("*.model.json.gz"))
+SAME = 1e-12
+
+
+def layers_with(tensors: Iterable[str], name: str) -> list[str]:
+    """Prefixes `blk.N.` of the layers that have a tensor."""
+    return [key.removesuffix(name) for key in tensors if key.endswith(f".{name}")]
+
+
+def with_tensor(name: str) -> list[str]:
+    return [n for n in NAMES if layers_with(recorded(n)[1], name)]
+
+
+def run(name: str, *changes: Change, **options: Any) -> NDArray[np.float32]:
+    return logits(model_of(*changed(name, *changes)), **options)
+
+
+def no_scales(metadata: dict[str, Any], arrays: Arrays) -> None:
+    """attn_q, attn_k and attn_v without the scales that one matrix could not have."""
+    for key in [key for key in arrays if key.endswith("scale") and "attn_" in key]:
+        del arrays[key]
+
+
+def one_matrix(metadata: dict[str, Any], arrays: Arrays) -> None:
+    """Queries, keys and values of a layer in attn_qkv, the biases as they were."""
+    for p in layers_with(arrays, "attn_k.weight"):
+        parts = [take(arrays, f"{p}attn_{x}") for x in "qkv"]
+        arrays[f"{p}attn_qkv.weight"] = np.concatenate(parts, axis=-2)
+
+
+def one_bias(metadata: dict[str, Any], arrays: Arrays) -> None:
+    for p in layers_with(arrays, "attn_k.bias"):
+        parts = [arrays.pop(f"{p}attn_{x}.bias") for x in "qkv"]
+        arrays[f"{p}attn_qkv.bias"] = np.concatenate(parts, axis=-1)
+
+
+@pytest.mark.parametrize("name", with_tensor("attn_k.weight"))
+def test_queries_keys_and_values_in_one_matrix(name: str) -> None:
+    expected = run(name, no_scales)
+    assert nmse(expected, run(name, no_scales, one_matrix)) < SAME
+    assert nmse(expected, run(name, no_scales, one_matrix, one_bias)) < SAME
+
+
+def two_matrices(metadata: dict[str, Any], arrays: Arrays) -> None:
+    """Gates and ups of the experts apart."""
+    for p in layers_with(arrays, "ffn_gate_up_exps.weight"):
+        gate, up = np.split(take(arrays, f"{p}ffn_gate_up_exps"), 2, axis=-2)
+        arrays |= {f"{p}ffn_gate_exps.weight": gate, f"{p}ffn_up_exps.weight": up}
+
+
+@pytest.mark.parametrize("name", with_tensor("ffn_gate_up_exps.weight"))
+def test_gates_and_ups_of_experts_in_two_matrices(name: str) -> None:
+    assert nmse(run(name), run(name, two_matrices)) < SAME
+
+
+def own_head(metadata: dict[str, Any], arrays: Arrays) -> None:
+    arrays["output.weight"] = arrays["token_embd.weight"].copy()
+
+
+def tied_head(metadata: dict[str, Any], arrays: Arrays) -> None:
+    del arrays["output.weight"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_head_that_is_the_embeddings(name: str) -> None:
+    assert nmse(run(name, own_head), run(name, tied_head)) < SAME
+
+
+def fold_scales(name: str) -> Change:
+    """Every scale that the model reads multiplied into its matrix, and into the bias of a dense
+    feed-forward, which comes before it."""
+
+    def change(metadata: dict[str, Any], arrays: Arrays) -> None:
+        for layer in live(name).layers:
+            for linear in vars(layer).values():
+                if isinstance(linear, Linear) and linear.scale is not None:
+                    scale = arrays.pop(linear.scale.name).reshape(1, -1, 1, 1)
+                    arrays[linear.weight.name] = scale * arrays[linear.weight.name]
+                    if linear.bias is not None and ".ffn_" in linear.bias.name and scale.size == 1:
+                        arrays[linear.bias.name] = scale * arrays[linear.bias.name]
+
+    return change
+
+
+def unscaled(metadata: dict[str, Any], arrays: Arrays) -> None:
+    for key in [key for key in arrays if key.endswith("scale")]:
+        del arrays[key]
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "kimi-k3-moe"])  # has no use for them
+def test_scales_multiply_what_their_matrix_gives(name: str) -> None:
+    expected = run(name)
+    assert nmse(expected, run(name, fold_scales(name))) < SAME
+    assert nmse(expected, run(name, unscaled)) > 1e-6
+
+
+def shared_keys(metadata: dict[str, Any], arrays: Arrays) -> None:
+    """Layer 1's heads have the keys and values of the first."""
+    for x in "kv":
+        for key in (f"blk.1.attn_{x}.weight", f"blk.1.attn_{x}.bias"):
+            if key in arrays:
+                axis = -2 if key.endswith("weight") else -1
+                first = np.split(arrays[key], 2, axis=axis)[0]
+                arrays[key] = np.concatenate([first, first], axis=axis)
+
+
+def heads_by_layer(metadata: dict[str, Any], arrays: Arrays) -> None:
+    """Layer 1 with that one head of keys and values, and two more of queries, which lead
+    nowhere."""
+    metadata |= {"llama.attention.head_count": [2, 4], "llama.attention.head_count_kv": [2, 1]}
+    for x in "kv":
+        for key in (f"blk.1.attn_{x}.weight", f"blk.1.attn_{x}.bias"):
+            if key in arrays:
+                axis = -2 if key.endswith("weight") else -1
+                arrays[key] = np.split(arrays[key], 2, axis=axis)[0]
+    q, out = (arrays[f"blk.1.attn_{x}.weight"].reshape(256, 256) for x in ("q", "output"))
+    arrays["blk.1.attn_q.weight"] = np.concatenate([q, random(256, 256)])
+    arrays["blk.1.attn_output.weight"] = np.concatenate([out, np.zeros_like(out)], axis=1)
+    if "blk.1.attn_q.bias" in arrays:
+        bias = arrays["blk.1.attn_q.bias"].ravel()
+        arrays["blk.1.attn_q.bias"] = np.concatenate([bias, bias])
+
+
+@pytest.mark.parametrize("flash_attn", ["on", "off"])
+def test_each_layer_may_have_its_own_number_of_heads(flash_attn: str) -> None:
+    options = {"flash_attn": flash_attn}
+    expected = run("llama-dense", shared_keys, **options)
+    found = run("llama-dense", shared_keys, heads_by_layer, **options)
+    assert nmse(expected, found) < SAME
+    assert nmse(expected, run("llama-dense", **options)) > 1e-6
+
+
+def spread_heads(order: list[int]) -> Change:
+    """A delta net in layer 0 with four value heads of size 64, and a key head for each of
+    `order`: of two, which one it is."""
+    heads = random(4, 64, 256)  # of queries, then of keys
+    convs = random(4, 64, 4)
+
+    def change(metadata: dict[str, Any], arrays: Arrays) -> None:
+        arch, p = metadata["general.architecture"], "blk.0."
+        metadata[f"{arch}.ssm.state_size"] = 64
+        metadata[f"{arch}.ssm.time_step_rank"] = 4
+        metadata[f"{arch}.ssm.group_count"] = len(order)
+        for stem in ("ssm_in", "ssm_ba", "ssm_beta", "ssm_alpha", "attn_qkv"):
+            if f"{p}{stem}.weight" in arrays:
+                take(arrays, f"{p}{stem}")
+        q, k = (x[order].reshape(-1, 256) for x in (heads[:2], heads[2:]))
+        arrays[f"{p}attn_qkv.weight"] = 3 * np.concatenate([q, k, random(256, 256)])
+        q, k = (x[order].reshape(-1, 4) for x in (convs[:2], convs[2:]))
+        arrays[f"{p}ssm_conv1d.weight"] = np.concatenate([q, k, random(256, 4)])
+        arrays[f"{p}ssm_beta.weight"], arrays[f"{p}ssm_alpha.weight"] = 3 * random(2, 4, 256)
+        arrays[f"{p}ssm_norm.weight"] = np.ones(64, np.float32)
+        arrays[f"{p}ssm_a"] = -np.linspace(0.05, 0.4, 4, dtype=np.float32)
+        arrays[f"{p}ssm_dt.bias"] = np.linspace(-1, 1, 4, dtype=np.float32)
+
+    return change
+
+
+@pytest.mark.parametrize("delta_net", ["fused", "chunked", "autoregressive"])
+@pytest.mark.parametrize(
+    ("name", "order"),
+    [("qwen35-dense", [0, 1, 0, 1]), ("qwen35moe-moe", [0, 1, 0, 1]),
+     ("qwen3next-moe", [0, 0, 1, 1])],
+)  # fmt: skip
+def test_value_heads_share_key_heads(name: str, order: list[int], delta_net: str) -> None:
+    """In turn, or with Qwen3-Next in a row."""
+    found = run(name, spread_heads([0, 1]), delta_net=delta_net)
+    assert nmse(run(name, spread_heads(order), delta_net=delta_net), found) < 1e-10
+    assert nmse(run(name, spread_heads([0, 1, 1, 0]), delta_net=delta_net), found) > 1e-6
+
+
+def joined_gates(metadata: dict[str, Any], arrays: Arrays) -> None:
+    """ssm_beta and ssm_alpha in one matrix: of each key head its betas, then its alphas."""
+    b, a = (take(arrays, f"blk.0.ssm_{x}").reshape(2, 2, 256) for x in ("beta", "alpha"))
+    arrays["blk.0.ssm_ba.weight"] = np.concatenate([b, a], axis=1).reshape(8, 256)
+
+
+def joined_projections(metadata: dict[str, Any], arrays: Arrays) -> None:
+    """attn_qkv and attn_gate in one matrix, key head by key head, as older files have them."""
+    qkv, gate = (take(arrays, f"blk.0.attn_{part}").reshape(-1, 256) for part in ("qkv", "gate"))
+    q, k, v = qkv[:128], qkv[128:256], qkv[256:]
+    heads = [np.split(x, 2) for x in (q, k, v, gate)]
+    arrays["blk.0.ssm_in.weight"] = np.concatenate([part[h] for h in range(2) for part in heads])
+
+
+@pytest.mark.parametrize("delta_net", ["fused", "chunked"])
+def test_qwen3next_with_one_matrix_or_two(delta_net: str) -> None:
+    four = spread_heads([0, 1])
+    expected = run("qwen3next-moe", four)
+    for changes in ([joined_gates], [joined_projections], [joined_gates, joined_projections]):
+        found = run("qwen3next-moe", four, *changes, delta_net=delta_net)
+        assert nmse(expected, found) < (SAME if delta_net == "fused" else 1e-9)
+
+
+def test_qwen3next_needs_both_gates() -> None:
+    metadata, arrays = changed("qwen3next-moe", spread_heads([0, 1]))
+    take(arrays, "blk.0.ssm_alpha")
+    with pytest.raises(WeightsError, match=r"1 missing: blk\.0\.ssm_ba\.weight"):
+        model_of(metadata, arrays)
+
+
+@pytest.mark.parametrize("shape", [(1, 128, 1, 4), (128, 1, 4), (128, 4)])
+def test_kimis_convolutions_may_have_two_dimensions_to_four(shape: tuple[int, ...]) -> None:
+    def change(metadata: dict[str, Any], arrays: Arrays) -> None:
+        for part in "qkv":
+            name = f"blk.1.ssm_conv1d_{part}.weight"
+            arrays[name] = arrays[name].reshape(shape)
+        arrays["blk.1.ssm_a"] = arrays["blk.1.ssm_a"].reshape(1, 1)
+
+    assert nmse(run("kimi-linear-moe"), run("kimi-linear-moe", change)) < SAME
+
+
+def test_other_shapes_of_a_convolution_are_refused() -> None:
+    metadata, arrays = changed("kimi-linear-moe")
+    name = "blk.1.ssm_conv1d_q.weight"
+    for shape in ((64, 8), (4, 128), (128, 4, 1)):
+        arrays[name] = arrays[name].reshape(shape)
+        with pytest.raises(WeightsError, match=r"ssm_conv1d_q.*wrong shape"):
+            model_of(metadata, arrays)

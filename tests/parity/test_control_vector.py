@@ -1,0 +1,52 @@
+"""Control vectors beside the real llama.cpp: the same nodes, the same logits."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import llama_py
+from ggml_py.dump import Record, diff, records
+from llama_py_tools.graph.peer import Peer
+from tests.commands import tiny_model
+from tests.graph_models import DATA
+from tests.live_models import nmse, tokens
+
+pytest.importorskip("llama_cpp", reason="needs llama-cpp-python: pip install '.[parity]'")
+pytestmark = pytest.mark.parity
+
+NAMES = sorted(path.name.removesuffix(".model.json.gz") for path in DATA.glob("*.model.json.gz"))
+OPTIONS: dict[str, Any] = {"n_ctx": 256, "n_batch": 64, "n_ubatch": 64, "flash_attn": "off"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nodes_and_logits(name: str, tmp_path: Path) -> None:
+    path, nodes = str(tiny_model(tmp_path, name)), list[Record]()
+    ctx = llama_py.load(path).context(**OPTIONS, type_k="f32", type_v="f32")
+    n_embd = ctx.model.hparams.n_embd
+    data = np.random.default_rng(3).standard_normal((1, n_embd)).astype(np.float32)
+    ctx.set_control_vector(data)
+    ctx.on_graph = lambda res, _: nodes.extend(records(res.graph, 0))
+    found = ctx.decode(tokens(20))[0]
+    theirs: list[Record] = []
+    watch: Any = lambda record, _: theirs.append(record)  # noqa: E731
+    with Peer(path, cache="f32", n_threads=1, watch=watch, **OPTIONS) as peer:
+        values = data.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+        assert peer.api.llama_set_adapter_cvec(peer.ctx, values, data.size, n_embd, 1, 1) == 0
+        expected = peer.decode(tokens(20))
+    assert str(diff(without_data(nodes), without_data(theirs)) or "") == ""
+    # llama.cpp's GELU is a table of F16 values
+    assert nmse(expected, found) <= (1e-6 if name.startswith("gemma") else 1e-8)
+
+
+def without_data(nodes: list[Record]) -> list[Record]:
+    """The direction itself is called by its number among the leafs there."""
+    for node in nodes:
+        for src in node["src"]:
+            if src["k"] == 1 and node["name"] == "l_out-1":
+                src["name"] = ""
+    return nodes
