@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
-from ggml_py.backend import Buffer, CompileOptions, set_tensor
+from ggml_py.backend import (
+    Buffer,
+    Bytes,
+    CompileOptions,
+    HostBuffer,
+    Program,
+    aligned_bytes,
+    set_tensor,
+)
 from ggml_py.tensor import FLAG_INPUT, FLAG_WEIGHT, Tensor
 from ggml_py.types import F32
 from ggml_ref.backend import RefBuffer, RefDevice, RefProgram
@@ -40,6 +50,75 @@ class WrongDevice(TestDevice):
         program = super().compile(nodes, options)
         program.steps += [(_spoil, t) for t in nodes if t.op == self.op]
         return program
+
+
+class MainMemoryDevice(TestDevice):
+    """Its memory is the host's own, which others may copy weights from."""
+
+    def alloc(self, size: int) -> Buffer:
+        return HostBuffer(aligned_bytes(size))
+
+    def can_read(self, buffer: Buffer) -> bool:
+        return isinstance(buffer, HostBuffer) and buffer.is_host
+
+
+class Moment:
+    """The end of a program of a LazyDevice, and what may happen from then on."""
+
+    def __init__(self, device: LazyDevice) -> None:
+        self.device = device
+        self.over = False
+        self.then: list[Callable[[], None]] = []
+
+    def wait(self) -> None:
+        self.device.work(self)
+
+
+class LazyDevice(TestDevice):
+    """Takes what it is sent as early as it may, and runs programs as late as it can: when somebody
+    waits for one, or reads its memory.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.waiting: list[tuple[Program, Moment]] = []
+        self.at_work = False
+
+    def alloc(self, size: int) -> Buffer:
+        return LazyBuffer(aligned_bytes(size), self)
+
+    def send(self, target: Tensor, data: Bytes, after: Moment | None) -> None:
+        def arrive() -> None:
+            assert target.buffer is not None
+            target.buffer.write(target.offset, data)
+
+        if after is None or after.over:
+            arrive()
+        else:
+            after.then.append(arrive)
+
+    def start(self, program: Program) -> Moment:
+        self.waiting.append((program, Moment(self)))
+        return self.waiting[-1][1]
+
+    def work(self, until: Moment | None = None) -> None:
+        self.at_work = True
+        while self.waiting and not (until and until.over):
+            program, moment = self.waiting.pop(0)
+            program.run()
+            moment.over = True
+            for happen in moment.then:
+                happen()
+        self.at_work = False
+
+
+class LazyBuffer(RefBuffer):
+    owner: LazyDevice
+
+    def read(self, offset: int, size: int) -> Bytes:
+        if not self.owner.at_work:
+            self.owner.work()
+        return super().read(offset, size)
 
 
 def _spoil(t: Tensor) -> None:

@@ -193,6 +193,10 @@ def test_control_vectors(model: str, tmp_path: Path, capsys: pytest.CaptureFixtu
     none, whole, halves = found.values()
     assert np.abs(whole - none).max() > 1e-3
     assert np.array_equal(whole, halves)
+    some = ["--control-vector", str(path), "--control-vector-layer-range"]
+    for layers, expected in ((["1", "1"], whole), (["2", "3"], none)):
+        assert debug.main([*common, *some, *layers]) == 0
+        assert np.array_equal(np.load(out), expected)
     assert debug.main([*common, "--control-vector", model]) == 1
     assert "those of a control vector are direction.1" in capsys.readouterr().err
 

@@ -68,7 +68,7 @@ def test_unsupported_node_is_named(device: Any) -> None:
 def test_kernel_that_does_not_compile(device: Any) -> None:
     broken = Launch("copy", "cpy", (), (1, 1, 1), types=("no_such_type", "f32"))
     with pytest.raises(BackendError, match=r"cannot build copy\.cl") as raised:
-        device.builder.program([broken], CompileOptions())
+        device.builder.build([broken], CompileOptions())
     assert "\n" not in str(raised.value)
 
 
@@ -103,3 +103,21 @@ def test_without_a_platform(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cl, "get_platforms", list)
     with pytest.raises(BackendError, match="no OpenCL device: install"):
         ggml_opencl.backend.devices()
+
+
+def test_profiling(device: Any) -> None:
+    """Times of every kernel, in order, only while they are asked for; the results are the same."""
+    x = Tensor(F32, (5000,), name="x")
+    x.flags |= FLAG_INPUT
+    graph = Graph()
+    y = graph.build_forward_expand(ops.add(ops.scale(x, 2.0), x))
+    plan = Scheduler([device]).plan(graph)
+    set_tensor(x, np.ones(5000, np.float32))
+    with device.profiling() as times:
+        plan.run()
+    assert [(t.node.op, t.kernel) for t in times] == [("SCALE", "op_scale"), ("ADD", "add")]
+    first, second = times
+    assert 0 < first.start < first.end <= second.start < second.end
+    assert (tensor_bytes(y).view(np.float32) == 3).all()
+    plan.run()
+    assert len(times) == 2

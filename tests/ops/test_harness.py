@@ -6,11 +6,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ggml_py.backend import CompileOptions
+from ggml_py.ops.registry import OPS
 from ggml_py.tensor import Tensor
 from ggml_ref.backend import RefDevice, RefProgram
 from ggml_ref.ops.copy import window
@@ -19,6 +21,7 @@ from ggml_ref.values import copy, elements, load, store
 from llama_py_tools.test_backend_ops import main as main_function
 from llama_py_tools.test_backend_ops.case import Case
 from llama_py_tools.test_backend_ops.cases import all_cases
+from llama_py_tools.test_backend_ops.filters import select, split_filter
 from llama_py_tools.test_backend_ops.report import record
 from llama_py_tools.test_backend_ops.run import Outcome, Status, evaluate, nmse
 
@@ -75,6 +78,27 @@ def solve_tri_without_diagonal(node: Tensor) -> None:
     a[..., np.arange(a.shape[-1]), np.arange(a.shape[-1])] = 1
     right(node)
     a[...] = saved
+
+
+def with_params(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Step:
+    """The op with some of its parameters misread."""
+
+    def step(node: Tensor) -> None:
+        saved, fields = node.params, OPS[node.op].fields
+        named = dict(zip(fields, saved, strict=True))
+        node.params = tuple((named | change(named)).values())
+        right(node)
+        node.params = saved
+
+    return step
+
+
+def sections_swapped(params: dict[str, Any]) -> dict[str, Any]:
+    return {"section_t": params["section_h"], "section_h": params["section_t"]}
+
+
+def eps_tenfold(params: dict[str, Any]) -> dict[str, Any]:
+    return {"eps": 10 * params["eps"]}
 
 
 def last_element_unwritten(node: Tensor) -> None:
@@ -161,6 +185,9 @@ def whole_cache_rewritten(node: Tensor) -> None:
     [
         ("ACC", acc_without_dimension_3, "ERR", "inplace=0"),
         ("SOLVE_TRI", solve_tri_without_diagonal, "ERR", ""),
+        ("ROPE", with_params(sections_swapped), "ERR", "mode=8"),
+        ("ROPE", with_params(sections_swapped), "ERR", "mode=40"),
+        ("L2_NORM", with_params(eps_tenfold), "ERR", ""),
         ("MUL", last_element_unwritten, "NaN", ""),
         ("CONT", last_element_unwritten, "ERR", "type=i32"),
         ("ABS", past_the_end, "sentinel mismatch: written after", ""),
@@ -255,16 +282,16 @@ def test_nmse() -> None:
 
 def test_a_printed_case_is_a_filter_for_itself() -> None:
     for case in all_cases()[::97]:
-        assert main.split_filter(f"ADD,{case}") == ["ADD", str(case)]
-        assert [str(c) for c in main.select(str(case), None, case.perf)] == [str(case)]
+        assert split_filter(f"ADD,{case}") == ["ADD", str(case)]
+        assert [str(c) for c in select(str(case), None, case.perf)] == [str(case)]
 
 
 def test_filters() -> None:
-    assert {c.op for c in main.select("ADD", None, False)} == {"ADD"}
-    products = {c.op for c in main.select("^MUL_MAT", None, False)}
+    assert {c.op for c in select("ADD", None, False)} == {"ADD"}
+    products = {c.op for c in select("^MUL_MAT", None, False)}
     assert {"MUL_MAT", "MUL_MAT_ID"} <= products
     assert all(op.startswith("MUL_MAT") for op in products)
-    assert all("n=9" in c.vars for c in main.select("MUL_MAT", r"\bn=9\b", False))
+    assert all("n=9" in c.vars for c in select("MUL_MAT", r"\bn=9\b", False))
 
 
 @pytest.mark.parametrize("output", ["console", "csv", "json", "sql"])
@@ -272,15 +299,15 @@ def test_exit_codes(
     output: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     args = ["-o", "NEG", "--output", output]
-    monkeypatch.setattr(main, "find_devices", lambda name: [FaultyDevice()])
+    monkeypatch.setattr(main, "find_devices", lambda *_: [FaultyDevice()])
     assert main_function(args) == 0
-    monkeypatch.setattr(main, "find_devices", lambda name: [FaultyDevice("NEG", scaled_by(2))])
+    monkeypatch.setattr(main, "find_devices", lambda *_: [FaultyDevice("NEG", scaled_by(2))])
     assert main_function(args) == 1
     assert "NEG" in capsys.readouterr().out
 
 
 def test_console_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(main, "find_devices", lambda name: [FaultyDevice("ABS")])
+    monkeypatch.setattr(main, "find_devices", lambda *_: [FaultyDevice("ABS")])
     main_function(["-o", "ABS,NEG", "-p", r"f32,ne_a=\[1,"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "Testing 1 devices"

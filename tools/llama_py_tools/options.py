@@ -31,6 +31,7 @@ def option(default: Any, flags: str, help: str, **more: Any) -> Any:
     parse    text -> value (default: the type of the default); ValueError says what is wrong
     repeat   the flag may be given again; the field is the tuple of values
     extend   the same, where `parse` gives several values
+    nargs    how many values the flag takes; such a flag has no variable
     off      flags that make a bool False
     env      the variable's name after LLAMA_ARG_, where llama.cpp's differs from the longest flag
     """
@@ -166,6 +167,10 @@ class ContextOptions:
         (), "--control-vector-scaled", "the same, each file times its factor", parse=scaled_files,
         metavar="FILE:SCALE,...", extend=True,
     )  # fmt: skip
+    control_vector_layer_range: tuple[int, ...] = option(
+        (), "--control-vector-layer-range", "only to the results of layers START to END",
+        parse=int, metavar=("START", "END"), nargs=2,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -230,14 +235,17 @@ def _add_switch(
 def _add_value(group: argparse._ArgumentGroup, f: Field[Any], default: Any) -> None:
     flags, name = f.metadata["flags"], _env(f.metadata["flags"], f)
     tail = "" if default in (None, "", ()) else f" (default: {_shown(default)})"
+    nargs = f.metadata.get("nargs")
+    tail += "" if nargs else f" [{name}]"
     group.add_argument(
         *flags,
         dest=f.name,
         type=_converter(f, default),
         action=_action(f),
-        default=os.environ.get(name),
+        default=None if nargs else os.environ.get(name),
+        nargs=nargs,
         metavar=f.metadata.get("metavar", "N"),
-        help=f"{f.metadata['help']}{tail} [{name}]".replace("%", "%%"),
+        help=f"{f.metadata['help']}{tail}".replace("%", "%%"),
     )
 
 

@@ -173,8 +173,10 @@ def _steered(ctx: Context, options: ContextOptions) -> Context:
     files = (*options.control_vector, *options.control_vector_scaled)
     if files:
         from llama_py.control_vector import load_directions
+        from llama_py.hparams import MAX_LAYERS
 
-        ctx.set_control_vector(load_directions(files))
+        start, end = options.control_vector_layer_range or (1, MAX_LAYERS)
+        ctx.set_control_vector(load_directions(files), range(start, end + 1))
     return ctx
 
 

@@ -95,7 +95,7 @@ class Case:
 
     @property
     def vars(self) -> str:
-        return ",".join(f"{name}={_text(value)}" for name, value in self.args.items())
+        return ",".join(f"{name}={text_of(value)}" for name, value in self.args.items())
 
     def __str__(self) -> str:
         return f"{self.op}({self.vars})"
@@ -138,10 +138,10 @@ def case(
     return register
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
     """As llama.cpp prints it: [1,2] for lists, 0 and 1 for booleans."""
     if isinstance(value, (tuple, list)):
-        return f"[{','.join(map(_text, value))}]"
+        return f"[{','.join(map(text_of, value))}]"
     if isinstance(value, bool):
         return str(int(value))
     return f"{value:g}" if isinstance(value, float) else str(value)

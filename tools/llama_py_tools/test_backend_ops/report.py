@@ -13,7 +13,9 @@ from typing import Any
 
 from ggml_py.backend import Device
 from llama_py_tools.test_backend_ops.case import Case
+from llama_py_tools.test_backend_ops.markdown import table
 from llama_py_tools.test_backend_ops.run import Outcome, Status, Timing
+from llama_py_tools.test_backend_ops.totals import Totals
 
 
 def _now() -> str:
@@ -58,7 +60,7 @@ def record(
         op_params=case.vars,
         test_mode=mode,
         supported=outcome.status is not Status.NOT_SUPPORTED,
-        passed=outcome.status is Status.OK,
+        passed=outcome.status in (Status.OK, Status.KNOWN),
         error_message=outcome.reason.strip(),
         device_description=device.description,
         backend_reg_name=device.name.rstrip("0123456789"),
@@ -83,7 +85,7 @@ class Report:
     def record(self, r: Record) -> None:
         """A case is done."""
 
-    def summary(self, device: Device, n_ok: int, n_run: int, failed: list[str]) -> None:
+    def summary(self, totals: Totals) -> None:
         """A device is done (test mode)."""
 
     def status(self, device: Device, ok: bool) -> None:
@@ -139,11 +141,17 @@ class Console(Report):
             return f"{runs}{_flops(r.flops * r.time_us / 1e6)}/run - {speed}"
         return f"{runs}{r.memory_kb:8d} kB/run - " + self.paint(f"{r.bandwidth_gb_s:7.2f} GB/s", 34)
 
-    def summary(self, device: Device, n_ok: int, n_run: int, failed: list[str]) -> None:
-        print(f"  {n_ok}/{n_run} tests passed")
-        if failed:
-            print("\nFailing tests:")
-            print("\n".join(f"  {name}" for name in failed))
+    def summary(self, totals: Totals) -> None:
+        print(f"  {totals.coverage()}")
+        print(f"  {totals.n_passed}/{len(totals.compared)} tests passed")
+        for title, lines in (
+            ("Known differences", totals.differences()),
+            ("Failing tests", [str(case) for case in totals.failed]),
+            ("To repeat them", totals.commands()),
+        ):
+            if lines:
+                print(f"\n{title}:")
+                print("\n".join(f"  {line}" for line in lines))
 
     def status(self, device: Device, ok: bool) -> None:
         print(f"  Backend {device.name}: {self.verdict(ok)}")
@@ -216,4 +224,20 @@ class Sql(Report):
         print(f"INSERT INTO test_backend_ops ({', '.join(row)}) VALUES ({values});")
 
 
-REPORTS: dict[str, type[Report]] = {"console": Console, "csv": Csv, "json": Json, "sql": Sql}
+class Markdown(Report):
+    """docs/ops.md: by backend, which cases of an op it takes."""
+
+    def __init__(self) -> None:
+        self.answers: dict[tuple[str, str], dict[str, bool]] = {}
+
+    def record(self, r: Record) -> None:
+        key = r.op_name, r.backend_reg_name
+        self.answers.setdefault(key, {})[r.op_params] = r.supported
+
+    def finish(self, n_ok: int, n_devices: int) -> None:
+        print(table(self.answers), end="")
+
+
+REPORTS: dict[str, type[Report]] = {
+    "console": Console, "csv": Csv, "json": Json, "sql": Sql, "markdown": Markdown
+}  # fmt: skip

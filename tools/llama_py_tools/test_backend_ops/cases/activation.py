@@ -6,6 +6,7 @@ from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, GGMLType
 from llama_py_tools.test_backend_ops.case import Leaves, case, uniform
+from llama_py_tools.test_backend_ops.differences import IGNORES_STRIDES, differs_from_ggml
 
 Shape = tuple[int, ...]
 FLOATS = [F32, F16, BY_NAME["bf16"]]
@@ -41,3 +42,6 @@ def swiglu_clamp(new: Leaves, type: GGMLType, ne_a: Shape, v: bool, limit: float
     init = uniform(-4, 12)
     a, b = ((new.apart if v else new)(ne_a, type, init) for _ in "ab")
     return ops.swiglu_clamp(a, b, limit)
+
+
+differs_from_ggml("LEAKY_RELU", IGNORES_STRIDES, v=[True])

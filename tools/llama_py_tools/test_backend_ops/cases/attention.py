@@ -122,3 +122,26 @@ def flash_attn_blind(new: Leaves, kv: int, nb: int, hidden: str) -> Tensor:
 
     q, k, v = new((64, nb, 2)), new((64, kv, 2), F16), new((64, kv, 2), F16)
     return ops.flash_attn_ext(q, k, v, new((kv, nb), F16, init), 0.125)
+
+
+@case("FLASH_ATTN_EXT", max_nmse=5e-4, kv=[33, 300], nb=[1, 5, 40], type_K=[F16, F32],
+      hidden=["nan"])  # fmt: skip
+def flash_attn_hidden_nan(
+    new: Leaves, kv: int, nb: int, type_K: GGMLType, hidden: str
+) -> Tensor:
+    """What a hidden cell holds does not matter; the token that does see one gets NaN."""
+
+    def cells(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        x = rng.uniform(-1, 1, shape)
+        x[..., 1::3, :] = np.nan
+        return x
+
+    def mask(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        x = rng.uniform(-1, 1, shape)
+        x[..., 1::3] = -np.inf
+        x[..., 2:3, 1] = 0
+        return x
+
+    q = new((64, nb, 4))
+    k, v = (new((64, kv, 2), type_K, cells) for _ in "kv")
+    return ops.flash_attn_ext(q, k, v, new((kv, nb), F16, mask), 0.125)

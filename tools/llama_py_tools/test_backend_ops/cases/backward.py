@@ -6,6 +6,7 @@ from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I32, GGMLType
 from llama_py_tools.test_backend_ops.case import Leaves, case, integers
+from llama_py_tools.test_backend_ops.differences import IGNORES_STRIDES, differs_from_ggml
 
 Shape = tuple[int, ...]
 
@@ -57,3 +58,6 @@ def get_rows_back(new: Leaves, type: GGMLType, n: int, m: int, r: int, v: bool) 
 def repeat_back(new: Leaves, type: GGMLType, ne: Shape, nr: Shape, v: bool) -> Tensor:
     grad = (new.part if v else new)(tuple(n * r for n, r in zip(ne, nr, strict=True)), type)
     return ops.repeat_back(grad, Tensor(type, ne))
+
+
+differs_from_ggml("SILU_BACK", IGNORES_STRIDES, v=[True])

@@ -6,6 +6,7 @@ from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, GGMLType
 from llama_py_tools.test_backend_ops.case import Leaves, case
+from llama_py_tools.test_backend_ops.differences import differs_from_ggml
 
 Shape = tuple[int, ...]
 
@@ -56,3 +57,8 @@ SIGNALS: list[Shape] = [
 def col2im_1d(new: Leaves, type: GGMLType, signal: Shape) -> Tensor:
     k, oc, n, s0, p0 = signal
     return ops.col2im_1d(new((k * oc, n), type), s0, oc, p0)
+
+
+differs_from_ggml("CONV_TRANSPOSE_1D", "rounds its input to f16 too", type_kernel=[F16], L=[3])
+differs_from_ggml("CONV_TRANSPOSE_2D", "rounds its input to f16 too", type_kernel=[F16],
+                  ne_input=[(3, 2, 3, 1)])  # fmt: skip

@@ -8,6 +8,7 @@ from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, I32, I64, GGMLType
 from llama_py_tools.test_backend_ops.case import Leaves, case, integers, uniform
+from llama_py_tools.test_backend_ops.differences import crashes_ggml
 
 Shape = tuple[int, ...]
 BF16 = BY_NAME["bf16"]
@@ -226,3 +227,7 @@ def acc_strided(new: Leaves, ne: Shape, strided: str) -> Tensor:
     a, small = new(ne), (128, 9, ne[2], ne[3])
     b = new.part(small) if strided == "b_part" else new.permuted(small, (1, 0, 2, 3))
     return ops.acc(a, b, *_window(a, (64, 8, 0, 0)))
+
+
+crashes_ggml("CPY", "has no function that decodes them, and calls it all the same",
+             type_src=[BY_NAME["q8_1"], BY_NAME["q8_K"]])  # fmt: skip

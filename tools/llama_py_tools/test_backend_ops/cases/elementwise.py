@@ -8,6 +8,7 @@ from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32, I32, GGMLType
 from llama_py_tools.test_backend_ops.case import Init, Leaves, case, integers, uniform
+from llama_py_tools.test_backend_ops.differences import differs_from_ggml
 
 Shape = tuple[int, ...]
 
@@ -163,3 +164,11 @@ for _name, (_halves, _split) in GATED.items():
       limit=[2.0, 7.0])  # fmt: skip
 def swiglu_oai(new: Leaves, ne_a: Shape, alpha: float, limit: float) -> Tensor:
     return ops.swiglu_oai(new(ne_a, F32, TAIL), new(ne_a, F32, TAIL), alpha, limit)
+
+
+for _name, _shape in {"GELU": (1, 1, 1, 1), "GELU_QUICK": (1, 1, 1, 1), "GEGLU": (2, 1, 1, 1),
+                      "GEGLU_QUICK": (2, 1, 1, 1)}.items():  # fmt: skip
+    differs_from_ggml(
+        _name, "takes it from a table of f16 values: one alone shows the rounding", ne_a=[_shape]
+    )
+differs_from_ggml("SOFTPLUS", "computes log(1 + exp(x)): 0 for x < -17", ne_a=[(1, 1, 1, 1)])

@@ -7,7 +7,7 @@ import numpy as np
 from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, I32, GGMLType
-from llama_py_tools.test_backend_ops.case import Array, Init, Leaves, case
+from llama_py_tools.test_backend_ops.case import Array, Init, Leaves, case, uniform
 
 Shape = tuple[int, ...]
 TYPES = [BY_NAME[n] for n in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_K", "q5_K", "q6_K")]
@@ -40,8 +40,10 @@ def flops(m: int, n: int, k: int, n_used: int = 1, **_: object) -> float:
 @case("MUL_MAT", perf=True, flops=flops, type_a=TYPES, m=[4096], n=[1, 512], k=[4096],
       prepared=[True])  # fmt: skip
 def mul_mat(new: Leaves, type_a: GGMLType, m: int, n: int, k: int, prepared: bool) -> Tensor:
-    a = new.weight((k, m), type_a) if prepared else new((k, m), type_a)
-    return ops.mul_mat(a, new((k, n)))
+    # A sum that happens to be near zero has no relative precision: few of them must not cancel.
+    init = uniform(0, 1) if m * n < 6 else None
+    a = (new.weight if prepared else new)((k, m), type_a, init)
+    return ops.mul_mat(a, new((k, n), F32, init))
 
 
 def hadamard(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:

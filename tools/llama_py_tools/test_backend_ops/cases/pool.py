@@ -6,6 +6,7 @@ from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32, GGMLType
 from llama_py_tools.test_backend_ops.case import Leaves, case
+from llama_py_tools.test_backend_ops.differences import IGNORES_STRIDES, differs_from_ggml
 
 Shape = tuple[int, ...]
 
@@ -35,3 +36,7 @@ def pool_2d(
 ) -> Tensor:  # fmt: skip
     a = (new.part if v else new)(ne_input, type_input)
     return ops.pool_2d(a, pool_type, k0, k1, s0, s1, p0, p1)
+
+
+differs_from_ggml("POOL_1D", IGNORES_STRIDES, v=[True])
+differs_from_ggml("POOL_2D", IGNORES_STRIDES, v=[True])

@@ -78,6 +78,8 @@ GATE, VALUES = uniform(-20, -1e-4), uniform(-0.3, 5)
       v_repeat=[2], K=[2, 4], kda=[False, True])  # fmt: skip
 @case("GATED_DELTA_NET", head_count=[2], head_size=[64], n_seq_tokens=[1, 33], n_seqs=[1],
       v_repeat=[1], slow=[True], kda=[False, True])  # fmt: skip
+@case("GATED_DELTA_NET", head_count=[2], head_size=[32], n_seq_tokens=[0], n_seqs=[1, 2],
+      v_repeat=[2], kda=[False, True])  # fmt: skip
 @case("GATED_DELTA_NET", perf=True, head_count=[16], head_size=[128], n_seq_tokens=[1, 512],
       n_seqs=[1], v_repeat=[2])  # fmt: skip
 def gated_delta_net(

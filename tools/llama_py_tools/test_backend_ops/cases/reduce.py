@@ -8,6 +8,7 @@ from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, GGMLType
 from llama_py_tools.test_backend_ops.case import Array, Leaves, case
+from llama_py_tools.test_backend_ops.differences import differs_from_ggml
 
 Shape = tuple[int, ...]
 SIZES: list[Shape] = [(n, 5, 3, 2) for n in (1, 3, 17, 33, 63, 65, 100, 257)]
@@ -70,3 +71,6 @@ def argmax(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
 def dsv4_hc_pre(new: Leaves, n_embd: int, n_hc: int, n_tokens: int, v: bool) -> Tensor:
     ne = (n_embd, n_hc, n_tokens)
     return ops.dsv4_hc_pre(new.part(ne) if v else new(ne), new((n_hc, n_tokens)))
+
+
+differs_from_ggml("CUMSUM", "adds along dimension 0 only", axis=[1, 2, 3])

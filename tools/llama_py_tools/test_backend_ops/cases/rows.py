@@ -10,6 +10,7 @@ from ggml_py.types import BY_NAME, F16, F32, I32, I64, GGMLType
 from llama_py_tools.test_backend_ops.case import Array, Init, Leaves, case, integers
 from llama_py_tools.test_backend_ops.cases.copy import quantization_bound
 from llama_py_tools.test_backend_ops.cases.reduce import distinct
+from llama_py_tools.test_backend_ops.differences import crashes_ggml
 
 Shape = tuple[int, ...]
 PLAIN = [F32, F16, BY_NAME["bf16"]]
@@ -88,3 +89,7 @@ def in_any_order(ids: Array) -> Array:
 @case("TOP_K", max_nmse=0, compare=in_any_order, type=[F32], ne=[(40, 2, 1, 1)], k=[39, 40])
 def top_k(new: Leaves, type: GGMLType, ne: Shape, k: int) -> Tensor:
     return ops.top_k(new(ne, type, distinct), k)
+
+
+crashes_ggml("GET_ROWS", "has no function that decodes them, and calls it all the same",
+             type=[BY_NAME["q8_1"]])  # fmt: skip

@@ -6,6 +6,7 @@ from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16
 from llama_py_tools.test_backend_ops.case import Leaves, case
+from llama_py_tools.test_backend_ops.differences import IGNORES_STRIDES, differs_from_ggml
 
 Shape = tuple[int, ...]
 
@@ -44,3 +45,7 @@ def add_rel_pos(
     a = new((size * size, queries[0] * queries[1], batch))
     pw, ph = (new((size, *queries, batch)) for _ in "wh")
     return ops.add_rel_pos(a, pw, ph, inplace)
+
+
+for _name in ("WIN_PART", "WIN_UNPART", "GET_REL_POS"):
+    differs_from_ggml(_name, IGNORES_STRIDES, v=[True])

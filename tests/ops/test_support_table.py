@@ -1,0 +1,75 @@
+"""docs/ops.md: what each backend computes, made by a command, never by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ggml_py import registry
+from ggml_py.errors import BackendError
+from ggml_py.tensor import Tensor
+from llama_py_tools.test_backend_ops import main
+from llama_py_tools.test_backend_ops.markdown import table
+
+COMMAND = ["support", "--output", "markdown"]
+DOCUMENT = Path(__file__).parents[2] / "docs" / "ops.md"
+
+
+def test_document_is_up_to_date(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours = ["cpu", "null", "opencl", "ref"]  # whatever else is installed here
+    monkeypatch.setattr(registry, "backend_names", lambda: ours)
+    assert main(COMMAND) == 0
+    fresh = capsys.readouterr().out
+    stale = f"run: test-backend-ops {' '.join(COMMAND)} > docs/ops.md"
+    assert DOCUMENT.read_text() == fresh, stale
+
+
+def test_a_share_is_told_only_where_it_is_one() -> None:
+    answers = {
+        ("ABS", "cpu"): {"a": True, "b": True},
+        ("ABS", "gpu"): {"a": True, "b": False},
+        ("ADD", "cpu"): {"a": False},
+    }
+    lines = table(answers).splitlines()
+    start = lines.index("| op | cpu | gpu |")
+    assert lines[start + 2 : start + 4] == ["| ABS | yes | 1 of 2 |", "| ADD | - | - |"]
+
+
+def test_a_backend_answers_without_a_device(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def no_device(backend: str) -> None:
+        raise BackendError(f"{backend}: no driver")
+
+    monkeypatch.setattr(registry, "devices", no_device)
+    assert main(["support", "-b", "opencl", "-o", "NEG,DELTA_NET", "--output", "csv"]) == 0
+    out, err = capsys.readouterr()
+    assert '"opencl","NEG","type=f32,ne_a=[128,2,2,2],v=0","support","1","yes","opencl"' in out
+    assert "no kernel for DELTA_NET" in out
+    assert err == ""
+
+
+def test_without_a_device_nothing_is_tested(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    devices = registry.devices
+    monkeypatch.setattr(registry, "devices", lambda b: () if b == "opencl" else devices(b))
+    assert main(["-b", "opencl", "-o", "NEG"]) == 1
+    assert capsys.readouterr().err == "error: the backend opencl has no device on this machine\n"
+
+
+def test_what_a_backend_can_tell_without_a_device() -> None:
+    why_not = registry.why_not("opencl")
+    assert why_not is not None
+    assert why_not(Tensor(op="DELTA_NET")) == "no kernel for DELTA_NET"
+    assert registry.why_not("ref") is None
+    assert registry.why_not("nowhere") is None
+
+
+def test_markdown_is_for_support(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["--output", "markdown"])
+    assert "support mode" in capsys.readouterr().err

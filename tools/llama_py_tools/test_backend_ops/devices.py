@@ -1,0 +1,49 @@
+"""Which devices are tested: the option -b. Backends are imported only when one is looked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ggml_py.backend import Device
+
+
+def find_devices(name: str | None, mode: str = "test") -> list[Device]:
+    """All devices of all installed backends, or those of one; BackendError if it has none.
+
+    In support mode a backend that tells what it can run without a device is one itself.
+    """
+    from ggml_py import registry
+    from ggml_py.errors import BackendError
+
+    names = registry.backend_names()
+    if name is None:
+        return [d for n in names for d in _devices_of(n, mode)]
+    if name in names:
+        found = _devices_of(name, mode) if mode == "support" else registry.devices(name)
+        if not found:
+            raise BackendError(f"the backend {name} has no device on this machine")
+        return list(found)
+    if name.rstrip("0123456789") in names:
+        return [registry.device(name)]
+    raise BackendError(f"no backend named {name!r}; installed: {', '.join(names) or 'none'}")
+
+
+def _devices_of(backend: str, mode: str) -> Sequence[Device]:
+    """A backend's devices; none, and why, if it was not asked for by name and cannot load."""
+    from ggml_py import registry
+    from ggml_py.errors import BackendError
+
+    try:
+        if found := registry.devices(backend):
+            return found
+    except BackendError as e:
+        if mode != "support":
+            print(f"{backend}: {e}", file=sys.stderr)
+    if mode == "support" and (why_not := registry.why_not(backend)):
+        from llama_py_tools.test_backend_ops.absent import AbsentDevice
+
+        return [AbsentDevice(backend, why_not)]
+    return []

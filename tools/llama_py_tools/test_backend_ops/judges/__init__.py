@@ -1,0 +1,17 @@
+"""Whom a backend is compared with: the reference, our CPU backend, or the real ggml."""
+
+from __future__ import annotations
+
+from ggml_py import registry
+from ggml_py.backend import Device
+
+JUDGES = ("ref", "cpu", "ggml")
+
+
+def judge(name: str) -> Device:
+    """The judge's device; BackendError if it is not there."""
+    if name != "ggml":
+        return registry.device(name)
+    from llama_py_tools.test_backend_ops.judges.device import GgmlDevice
+
+    return GgmlDevice()

@@ -1,0 +1,116 @@
+"""Numbered jobs in several processes: answers in order, and a process that dies is an answer."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from ggml_py.errors import BackendError
+
+Job = Callable[[int], Any]
+Start = Callable[[], Job]
+
+
+@dataclass(frozen=True, slots=True)
+class Died:
+    """What is answered for a job that took its process along."""
+
+    how: str
+
+
+class Worker:
+    """A process that does one job at a time; `job` is the one it is at, None before the first."""
+
+    def __init__(self, start: Start) -> None:
+        context = get_context("spawn")  # a fork would take over threads and locks half way
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, start), daemon=True)
+        self.job: int | None = None
+        with _interrupts_ignored():
+            self.process.start()
+        theirs.close()
+
+    def take(self, job: int) -> None:
+        self.job = job
+        self.connection.send(job)
+
+    def answer(self) -> Any:
+        """Of the job it was at; None if it has only started."""
+        try:
+            return self.connection.recv()
+        except (EOFError, ConnectionError):
+            self.process.join()
+        how = _told(self.process.exitcode)
+        if self.job is None:
+            raise BackendError(f"a process for tests did not start: {how}")
+        return Died(how)
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+def in_order(start: Start, n_jobs: int, n_processes: int) -> Iterator[Any]:
+    """Answers of jobs 0, 1, .., n_jobs-1, as soon as those before are known.
+
+    Each process calls `start` once and does its jobs with what that returns. Both travel by pickle.
+    """
+    workers = [Worker(start) for _ in range(min(n_processes, n_jobs))]
+    answers: dict[int, Any] = {}
+    n_given = n_told = 0
+    try:
+        while n_told < n_jobs:
+            ready = wait([w.connection for w in workers if w.job is not None or n_given < n_jobs])
+            for i, worker in enumerate(workers):
+                if worker.connection not in ready:
+                    continue
+                answer = worker.answer()
+                if worker.job is not None:
+                    answers[worker.job] = answer
+                    worker.job = None
+                if isinstance(answer, Died):
+                    worker.stop()
+                    workers[i] = Worker(start)
+                elif n_given < n_jobs:
+                    worker.take(n_given)
+                    n_given += 1
+            while n_told in answers:
+                yield answers.pop(n_told)
+                n_told += 1
+    finally:
+        for worker in workers:
+            worker.stop()
+
+
+def _serve(connection: Connection, start: Start) -> None:
+    """The process's side: a greeting, then an answer for each job until nobody asks."""
+    job = start()
+    connection.send(None)
+    while True:
+        try:
+            number = connection.recv()
+        except EOFError:
+            return
+        connection.send(job(number))
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Ctrl-C goes to all processes of a terminal; these leave it to their parent."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _told(exitcode: int | None) -> str:
+    if exitcode is None or exitcode >= 0:
+        return f"exit code {exitcode}"
+    return f"signal {signal.Signals(-exitcode).name}"

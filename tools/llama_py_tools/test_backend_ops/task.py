@@ -1,0 +1,46 @@
+"""A test run as other processes do it: they find device, judge and cases by what they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from threadpoolctl import threadpool_limits
+
+from ggml_py import registry
+from llama_py_tools.test_backend_ops.filters import select
+from llama_py_tools.test_backend_ops.judges import judge
+from llama_py_tools.test_backend_ops.pool import Died, in_order
+from llama_py_tools.test_backend_ops.run import Outcome, Status, evaluate
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Names of device and judge, the filters, seed and host threads of the command line."""
+
+    device: str
+    against: str
+    ops: str | None
+    params: str | None
+    seed: int
+    threads: int | None
+
+    def __call__(self) -> Callable[[int], Outcome]:
+        """Called once in each process: what evaluates case i."""
+        threadpool_limits(limits=1)  # NumPy's: the processes share the cores already
+        device, against = registry.device(self.device), judge(self.against)
+        if self.threads:
+            device.set_threads(self.threads)
+        cases = select(self.ops, self.params, perf=False)
+        return lambda i: evaluate(cases[i], device, against, self.seed)
+
+
+def in_processes(
+    task: Callable[[], Callable[[int], Outcome]], n_cases: int, n_processes: int
+) -> Iterator[Outcome]:
+    """The outcome of each case, in order; a case that kills its process has failed."""
+    for answer in in_order(task, n_cases, n_processes):
+        if isinstance(answer, Died):
+            yield Outcome(Status.FAIL, f"the process died: {answer.how} ")
+        else:
+            yield answer
