@@ -8,6 +8,7 @@ and returns the list of its devices. Everything else follows from the three prot
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -121,6 +122,24 @@ class BuildsAhead(Protocol):
 
     def build(self, nodes: list[Tensor], options: CompileOptions) -> None:
         """Build what `compile` will need; BackendError for what does not compile."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """One run of one kernel for a node, from start to end in nanoseconds of the device's clock."""
+
+    node: Tensor
+    kernel: str
+    start: int
+    end: int
+
+
+@runtime_checkable
+class Profiles(Protocol):
+    """A device that can tell how long its kernels take."""
+
+    def profiling(self) -> AbstractContextManager[list[KernelTime]]:
+        """A context; the kernels that run in it are added to its list."""
 
 
 def move(source: Tensor, target: Tensor) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from ggml_opencl.buffers import OpenCLBuffer, failing
 from ggml_opencl.ops import FAMILIES
-from ggml_opencl.program import Builder, OpenCLProgram
-from ggml_opencl.table import Launch, table
-from ggml_py.backend import Buffer, Bytes, CompileOptions
+from ggml_opencl.program import Builder, OpenCLProgram, launches
+from ggml_opencl.table import table
+from ggml_py.backend import Buffer, Bytes, CompileOptions, KernelTime
 from ggml_py.errors import BackendError
 from ggml_py.tensor import Tensor
 
@@ -76,10 +77,10 @@ class OpenCLDevice:
         """Weights stay as they are."""
 
     def build(self, nodes: list[Tensor], options: CompileOptions) -> None:
-        self.builder.build(_launches(nodes), options)
+        self.builder.build(launches(nodes), options)
 
     def compile(self, nodes: list[Tensor], options: CompileOptions) -> OpenCLProgram:
-        return self.builder.program(_launches(nodes), options)
+        return self.builder.program(nodes, options)
 
     def send(self, target: Tensor, data: Bytes, after: cl.Event | None) -> None:
         import pyopencl as cl
@@ -109,12 +110,14 @@ class OpenCLDevice:
         self._sent = []
         return done
 
+    def profiling(self) -> AbstractContextManager[list[KernelTime]]:
+        """Times of the kernels that run meanwhile, from the device's events. Programs then run one
+        after the other, on a queue that keeps times.
+        """
+        return self.builder.profiler.times()
+
     def set_threads(self, n: int) -> None:
         """The OpenCL runtime decides."""
-
-
-def _launches(nodes: list[Tensor]) -> list[Launch]:
-    return [run for node in nodes if not node.is_empty() for run in table.launches(node)]
 
 
 def _is_over(event: cl.Event) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import struct
 import warnings
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ggml_opencl.buffers import failing
 from ggml_opencl.kernels import source
-from ggml_opencl.table import WG, Launch
+from ggml_opencl.profiler import Bound, Profiler
+from ggml_opencl.table import WG, Launch, table
 from ggml_py.backend import CompileOptions
 from ggml_py.errors import BackendError
 from ggml_py.tensor import Tensor
@@ -25,19 +25,12 @@ OPTIONS = ("-cl-std=CL1.2",)
 ProgramKey = tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A kernel with its arguments."""
-
-    kernel: cl.Kernel
-    global_size: tuple[int, ...]
-
-
 class OpenCLProgram:
     """Kernel runs in order, on one in-order queue."""
 
-    def __init__(self, queue: cl.CommandQueue, runs: list[Bound]) -> None:
-        self.queue = queue
+    def __init__(self, profiler: Profiler, runs: list[Bound]) -> None:
+        self.profiler = profiler
+        self.queue = profiler.queue
         self.runs = runs
 
     def run(self) -> None:
@@ -47,10 +40,11 @@ class OpenCLProgram:
 
     def enqueue(self) -> None:
         """Let the device run it behind what it already has to do."""
-        import pyopencl as cl
-
+        if self.profiler.is_on:
+            self.profiler.run(self.runs)
+            return
         for bound in self.runs:
-            cl.enqueue_nd_range_kernel(self.queue, bound.kernel, bound.global_size, (WG, 1, 1))
+            bound.enqueue(self.queue)
 
 
 class Builder:
@@ -62,12 +56,14 @@ class Builder:
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self.queue = queue
+        self.profiler = Profiler(queue)
         self._programs: dict[ProgramKey, cl.Program] = {}
 
-    def program(self, runs: list[Launch], options: CompileOptions) -> OpenCLProgram:
+    def program(self, nodes: list[Tensor], options: CompileOptions) -> OpenCLProgram:
         """Ready to run; all tensors have memory."""
-        self.build(runs, options)
-        return OpenCLProgram(self.queue, [self._bind(run) for run in runs])
+        runs = [(node, run) for node in nodes for run in launches([node])]
+        self.build([run for _, run in runs], options)
+        return OpenCLProgram(self.profiler, [self._bind(node, run) for node, run in runs])
 
     def build(self, runs: list[Launch], options: CompileOptions) -> None:
         """What is not there yet. BackendError for what does not compile."""
@@ -93,7 +89,7 @@ class Builder:
                 f"{self.queue.device.name} cannot build {what}: {first_error(str(e))}"
             ) from e
 
-    def _bind(self, run: Launch) -> Bound:
+    def _bind(self, node: Tensor, run: Launch) -> Bound:
         import pyopencl as cl
 
         arguments: list[object] = []
@@ -109,7 +105,11 @@ class Builder:
             where = f"{run.kernel} of {run.family}.cl"
             raise BackendError(f"{self.queue.device.name} cannot set up {where}: {e}") from e
         x, y, z = run.groups
-        return Bound(kernel, (x * WG, y, z))
+        return Bound(kernel, (x * WG, y, z), node)
+
+
+def launches(nodes: list[Tensor]) -> list[Launch]:
+    return [run for node in nodes if not node.is_empty() for run in table.launches(node)]
 
 
 def key(run: Launch) -> ProgramKey:

@@ -19,8 +19,8 @@ KERNEL fill(TENSOR(dst), const float value) {
     STORE(T0, AT(dst, unflatten(&dst_, get_global_id(0))), value);
 }
 
-KERNEL diag_mask_inf(TENSOR(a), TENSOR(dst), const int n_past) {
+KERNEL diag_mask(TENSOR(a), TENSOR(dst), const int n_past, const float masked) {
     if (get_global_id(0) >= count(&dst_)) return;
     const uint4 i = unflatten(&dst_, get_global_id(0));
-    STORE(T1, AT(dst, i), i.x > n_past + i.y ? -INFINITY : LOAD(T0, AT(a, i)));
+    STORE(T1, AT(dst, i), i.x > n_past + i.y ? masked : LOAD(T0, AT(a, i)));
 }

@@ -1,4 +1,5 @@
 // Rotary position embedding. One item a pair of channels, or a channel that is only copied.
+// DIRECTION is -1 for turning back.
 
 #define MROPE 8
 #define VISION 24
@@ -45,7 +46,7 @@ KERNEL rope(TENSOR(a), TENSOR(pos), TENSOR(factors), TENSOR(dst), const int n_di
     const float ramp = 1.0f - clamp((unit - low) / fmax(0.001f, high - low), 0.0f, 1.0f);
     const float mix = ramp * ext_factor;
     angle = freq_scale * angle * (1.0f - mix) + angle * mix;
-    const float c = magnitude * cos(angle), s = magnitude * sin(angle);
+    const float c = magnitude * cos(angle), s = DIRECTION * magnitude * sin(angle);
     const uint i = first + step * unit, j = i + apart;
     const float u = LOAD(T0, x + i * a_.nb[0]), v = LOAD(T0, x + j * a_.nb[0]);
     STORE(T3, y + i * dst_.nb[0], u * c - v * s);

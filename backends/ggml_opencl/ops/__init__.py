@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 from ggml_opencl.ops import (
+    activation,
     attention,
+    backward,
+    conv,
+    conv_state,
+    conv_transpose,
     copy,
+    delta_rule,
     elementwise,
+    gating,
+    hyper_connections,
+    indexer,
+    linear_attention,
     mask,
     matrix,
     norm,
+    optimizer,
+    pool,
     recurrent,
     reduce,
     rope,
     rows,
+    sequence,
+    training,
+    upscale,
+    window,
+    wrap,
 )
 
-FAMILIES = (attention, copy, elementwise, mask, matrix, norm, recurrent, reduce, rope, rows)
+FAMILIES = (
+    activation, attention, backward, conv, conv_state, conv_transpose, copy, delta_rule,
+    elementwise, gating, hyper_connections, indexer, linear_attention, mask, matrix, norm,
+    optimizer, pool, recurrent, reduce, rope, rows, sequence, training, upscale, window, wrap,
+)  # fmt: skip

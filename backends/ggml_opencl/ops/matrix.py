@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import FLOATS, READABLE, all_typed, dense_rows, every, typed
+from ggml_opencl.conditions import READABLE, all_typed, dense_rows, every, typed
 from ggml_opencl.kernels import quantized_types
 from ggml_opencl.table import Launch, items, table
 from ggml_py.tensor import Tensor
@@ -16,7 +16,7 @@ def weights(node: Tensor) -> str:
     return typed(0, *READABLE, *sorted(quantized_types()))(node)
 
 
-PRODUCT = every(weights, typed(1, *FLOATS), dense_rows(0))
+PRODUCT = every(weights, typed(1, *READABLE), dense_rows(0))
 
 
 @table.op("MUL_MAT", PRODUCT)

@@ -1,4 +1,4 @@
-"""Launcher of ggml_py/ops/rope.py."""
+"""Launchers of ggml_py/ops/rope.py."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ def yarn(node: Tensor) -> tuple[float, float, float]:
     return magnitude, float(low), float(high)
 
 
-@table.op("ROPE", all_typed((0, -1), *FLOATS))
-def rope(node: Tensor) -> list[Launch]:
+def rotation(node: Tensor, direction: int) -> list[Launch]:
     a, pos, factors = sources(node, 3)
     assert a is not None
     assert pos is not None
@@ -38,7 +37,17 @@ def rope(node: Tensor) -> list[Launch]:
     scalars.append(math.log(node.param("freq_base")))
     scalars += [float(node.param("freq_scale")), float(node.param("ext_factor")), *yarn(node)]
     scalars += [node.param(f"section_{c}") for c in "thwe"]
-    given = defines(FACTORS=int(factors is not None))
+    given = defines(FACTORS=int(factors is not None), DIRECTION=direction)
     tensors = (a, pos, pos if factors is None else factors, node)
     n = items((a.ne[0] - n_pairs) * a.n_rows)
     return [Launch("rope", "rope", tensors, n, tuple(scalars), given)]
+
+
+@table.op("ROPE", all_typed((0, -1), *FLOATS))
+def rope(node: Tensor) -> list[Launch]:
+    return rotation(node, 1)
+
+
+@table.op("ROPE_BACK", all_typed((0, -1), *FLOATS))
+def rope_back(node: Tensor) -> list[Launch]:
+    return rotation(node, -1)

@@ -1,0 +1,38 @@
+"""Launchers of ggml_py/ops/linear_attention.py."""
+
+from __future__ import annotations
+
+from ggml_opencl.conditions import all_typed, every
+from ggml_opencl.ops.recurrent import LARGEST_STATE, small_state
+from ggml_opencl.table import WG, Launch, defines, table
+from ggml_py.tensor import Tensor
+
+
+def small_heads(node: Tensor) -> str:
+    size = node.src[0].ne[0]
+    return "" if size <= LARGEST_STATE else small_state(size, "row")
+
+
+SMALL_F32 = every(all_typed((*range(7), -1), "f32"), small_heads)
+
+
+def _launch(kernel: str, node: Tensor, variant: str, *scalars: float) -> list[Launch]:
+    size, n_head = node.src[0].ne[:2]
+    groups = (-(-size // WG), n_head, node.src[-1].ne[1])
+    given = defines(**{variant: 1}, S=size)
+    return [Launch("linear_attention", kernel, (*node.src, node), groups, scalars, given)]
+
+
+@table.op("RWKV_WKV6", SMALL_F32)
+def rwkv_wkv6(node: Tensor) -> list[Launch]:
+    return _launch("rwkv_wkv6", node, "RWKV6")
+
+
+@table.op("RWKV_WKV7", SMALL_F32)
+def rwkv_wkv7(node: Tensor) -> list[Launch]:
+    return _launch("rwkv_wkv7", node, "RWKV7")
+
+
+@table.op("GATED_LINEAR_ATTN", SMALL_F32)
+def gated_linear_attn(node: Tensor) -> list[Launch]:
+    return _launch("gated_linear_attn", node, "GATED", float(node.param("scale")))

@@ -1,0 +1,30 @@
+"""Launchers of ggml_py/ops/optimizer.py. Shapes and types are as the builders have checked them."""
+
+from __future__ import annotations
+
+from ggml_opencl.table import Launch, defines, items, table
+from ggml_py.tensor import Tensor
+
+
+def _launch(kernel: str, node: Tensor, groups: tuple[int, int, int], what: str) -> list[Launch]:
+    return [Launch("optimizer", kernel, (*node.src, node), groups, (), defines(**{what: 1}))]
+
+
+@table.op("CROSS_ENTROPY_LOSS")
+def cross_entropy_loss(node: Tensor) -> list[Launch]:
+    return _launch("cross_entropy_loss", node, (1, 1, 1), "LOSSES")
+
+
+@table.op("CROSS_ENTROPY_LOSS_BACK")
+def cross_entropy_loss_back(node: Tensor) -> list[Launch]:
+    return _launch("cross_entropy_loss_back", node, (node.n_rows, 1, 1), "LOSSES")
+
+
+@table.op("OPT_STEP_ADAMW")
+def opt_step_adamw(node: Tensor) -> list[Launch]:
+    return _launch("opt_step_adamw", node, items(node.n_elements), "STEPS")
+
+
+@table.op("OPT_STEP_SGD")
+def opt_step_sgd(node: Tensor) -> list[Launch]:
+    return _launch("opt_step_sgd", node, items(node.n_elements), "STEPS")
