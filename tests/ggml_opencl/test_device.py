@@ -11,12 +11,14 @@ import pytest
 import ggml_opencl.backend
 from ggml_opencl.table import Launch
 from ggml_py import ops, registry
-from ggml_py.backend import CompileOptions, Device, set_tensor, tensor_bytes
+from ggml_py.backend import CompileOptions, Device, KernelTime, set_tensor, tensor_bytes
 from ggml_py.errors import AllocError, BackendError, UnsupportedOp
 from ggml_py.graph import Graph
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import BY_NAME, F32
+from llama_py_tools.test_backend_ops import run as harness
+from llama_py_tools.test_backend_ops.cases import all_cases
 
 
 def test_protocol_and_names(device: Any) -> None:
@@ -59,7 +61,7 @@ def test_plan_runs_again_with_new_inputs(device: Any) -> None:
 
 def test_unsupported_node_is_named(device: Any) -> None:
     graph = Graph()
-    w = Tensor(BY_NAME["q2_K"], (256, 4), name="w")
+    w = Tensor(BY_NAME["iq2_xs"], (256, 4), name="w")
     graph.build_forward_expand(ops.mul_mat(w, Tensor(F32, (256, 1), name="x")))
     with pytest.raises(UnsupportedOp, match="opencl0: needs a source 0 of"):
         Scheduler([device]).plan(graph)
@@ -121,3 +123,18 @@ def test_profiling(device: Any) -> None:
     assert (tensor_bytes(y).view(np.float32) == 3).all()
     plan.run()
     assert len(times) == 2
+
+
+def test_perf_counts_the_time_of_the_kernels(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the device's clock, here one microsecond each, not by the host's."""
+    profiler = device.builder.profiler
+    timed = profiler.run
+
+    def in_a_microsecond(runs: Any) -> None:
+        timed(runs)
+        profiler._times[:] = [KernelTime(t.node, t.kernel, 0, 1000) for t in profiler._times]
+
+    monkeypatch.setattr(profiler, "run", in_a_microsecond)
+    monkeypatch.setattr(harness, "PERF_SECONDS", 0.0)
+    (case,) = (c for c in all_cases() if str(c) == "ABS(type=f32,ne_a=[3,65,1,1],v=0)")
+    assert harness.measure(case, device).time_us == pytest.approx(1)

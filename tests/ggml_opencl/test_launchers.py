@@ -89,11 +89,42 @@ def test_in_place_windows_copy_nothing() -> None:
     assert kernels(True) == ["add"]
 
 
+def test_signals_are_images_with_a_height_of_one() -> None:
+    kernel, signal = Tensor(F16, (3, 5, 7)), Tensor(F32, (11, 5, 2))
+    (run,) = table.launches(ops.im2col(kernel, signal, 2, 9, 1, 9, 1, 9, False, F16))
+    b, rows = run.tensors
+    assert (b.ne, b.nb) == ((11, 1, 5, 2), (4, 44, 44, 220))
+    assert rows.ne == (15, 6, 1, 2)
+    assert run.scalars == (3, 1, 2, 0, 1, 0, 1, 0)  # what is of the height counts for nothing
+
+
+def test_antialias_widens_only_what_shrinks() -> None:
+    a = Tensor(F32, (8, 4))
+    (run,) = table.launches(ops.interpolate(a, 2, 12, 1, 1, "bilinear", antialias=True))
+    assert run.scalars == (0.25, 3.0, 1.0, 1.0, 0.5, 0, 1, 4.0, 1.0)
+    (run,) = table.launches(ops.interpolate(a, 2, 12, 1, 1, "bicubic", align_corners=True))
+    assert run.scalars[0] == pytest.approx(1 / 7)
+    assert run.scalars[4:] == (0.0, 1, 0, 1.0, 1.0)
+
+
+def test_only_mask_values_tell_the_masks_apart() -> None:
+    a = Tensor(F32, (4, 4))
+    (inf,), (zero,) = (table.launches(f(a, 1)) for f in (ops.diag_mask_inf, ops.diag_mask_zero))
+    assert (inf.kernel, inf.scalars) == ("diag_mask", (1, float("-inf")))
+    assert (zero.kernel, zero.scalars) == ("diag_mask", (1, 0.0))
+
+
 def test_reasons() -> None:
     longest = ops.argsort(Tensor(F32, (1 << 16,), name="x"), "asc")
     assert "rows of at most 32768; got x" in table.why_not(longest)
-    q2 = ops.mul_mat(Tensor(BY_NAME["q2_K"], (256, 4), name="w"), Tensor(F32, (256, 1)))
-    assert re.search(r"needs a source 0 of .*q4_K.*; got w\[256, 4, 1, 1\]:q2_K", table.why_not(q2))
+    iq2 = ops.mul_mat(Tensor(BY_NAME["iq2_xs"], (256, 4), name="w"), Tensor(F32, (256, 1)))
+    assert re.search(r"a source 0 of .*q4_K.*; got w\[256, 4, 1, 1\]:iq2_xs", table.why_not(iq2))
+    wide = Tensor(F32, (512, 1, 1))
+    large = ops.gated_linear_attn(wide, wide, wide, wide, Tensor(F32, (512 * 512, 1)), 1.0)
+    assert "states of at most 256 per row; got 512" in table.why_not(large)
+    key, query = Tensor(F16, (1024, 1, 2)), Tensor(F32, (1024, 1, 1))
+    long = ops.lightning_indexer(query, key, Tensor(F32, (1, 1)), Tensor(F16, (2, 1)))
+    assert "keys of at most 512 values" in table.why_not(long)
     turned = ops.permute(Tensor(F16, (4, 64, 2), name="k"), 1, 0, 2, 3)
     blind = ops.flash_attn_ext(Tensor(F32, (64, 1, 2)), turned, turned, None, 1.0)
     assert "needs dense rows" in table.why_not(blind)

@@ -8,8 +8,8 @@ KERNEL arange(TENSOR(dst), const float start, const float step) {
 #endif
 
 #if defined(EMBEDDINGS)
-// a [n] -> [dim, n]: cosines, then sines, of a times falling frequencies; `rate` is the logarithm of
-// one frequency over the next.
+// a [n] -> [dim, n]: cosines, then sines, of a times falling frequencies; `rate` is the logarithm
+// of one frequency over the next.
 KERNEL timestep_embedding(TENSOR(a), TENSOR(dst), const float rate) {
     if (get_global_id(0) >= count(&dst_)) return;
     const uint4 i = unflatten(&dst_, get_global_id(0));

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import FLOATS, all_typed, every, typed
+from ggml_opencl.conditions import FLOATS, READABLE, all_typed, every, typed
 from ggml_opencl.table import Launch, defines, items, table
 from ggml_py.tensor import Tensor
 
@@ -16,7 +16,7 @@ def binary(kernel: str, a: Tensor, b: Tensor, dst: Tensor) -> Launch:
 
 
 def _binary(op: str) -> None:
-    @table.op(op, all_typed((0, 1, -1), *FLOATS))
+    @table.op(op, all_typed((0, 1, -1), *READABLE))
     def launch(node: Tensor) -> list[Launch]:
         return [binary(op.lower(), node.src[0], node.src[1], node)]
 

@@ -1,0 +1,6 @@
+// 128 signs with one scale.
+static inline void group_q1_0(const global uchar *row, uint g, uint n, float *x) {
+    const global uchar *b = row + 18 * (g / 4), *q = b + 2 + 4 * (g % 4);
+    const float d = load_f16(b);
+    for (uint j = 0; j < 32; j++) x[j] = q[j / 8] >> (j % 8) & 1 ? d : -d;
+}

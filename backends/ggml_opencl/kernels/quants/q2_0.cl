@@ -1,0 +1,6 @@
+// 64 values -1, 0, 1 or 2 times one scale.
+static inline void group_q2_0(const global uchar *row, uint g, uint n, float *x) {
+    const global uchar *b = row + 18 * (g / 2), *q = b + 2 + 8 * (g % 2);
+    const float d = load_f16(b);
+    for (uint j = 0; j < 32; j++) x[j] = d * ((q[j / 4] >> (j % 4 * 2) & 3) - 1);
+}
