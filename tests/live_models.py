@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggml_py.registry import device
-from ggml_py.types import F32
+from ggml_py.types import F32, GGMLType
+from ggml_ref.quants import quantizer
 from llama_py.context import Context
 from llama_py.gguf_file import TensorInfo
 from llama_py.models import load_model
@@ -47,13 +48,21 @@ def weights(shapes: Shapes) -> Arrays:
 
 
 def model_of(
-    metadata: Mapping[str, Any], arrays: Arrays, on: str | Placement = "ref", **options: Any
+    metadata: Mapping[str, Any],
+    arrays: Arrays,
+    on: str | Placement = "ref",
+    types: Mapping[str, GGMLType] | None = None,
+    **options: Any,
 ) -> Model:
-    """A model of these weights on a device, or on several."""
+    """A model of these weights on a device, or on several; f32 but for those in `types`."""
+    quantized = types or {}
 
     def info(name: str, array: NDArray[np.float32]) -> TensorInfo:
-        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        return TensorInfo(name, F32, (*array.shape[::-1], 1, 1, 1, 1)[:4], 0, data.size, data)
+        type = quantized.get(name, F32)
+        flat = np.ascontiguousarray(array).reshape(-1)
+        data = np.frombuffer(quantizer(type)(flat), np.uint8) if type is not F32 else flat
+        data = data.view(np.uint8)
+        return TensorInfo(name, type, (*array.shape[::-1], 1, 1, 1, 1)[:4], 0, data.size, data)
 
     file: Any = SimpleNamespace(
         path="live.gguf",

@@ -15,7 +15,7 @@ from ggml_py import ops
 from ggml_py.errors import UnsupportedOp
 from tests.products import TABLE, Run, error, leaf, repacked, rounded, values
 
-TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_K", "q5_K", "q6_K")
+TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K")
 QUANTIZED = TYPES[3:]
 FLOATS = TYPES[:3]
 MANY = 67  # columns for which rows of floats, too, become panels
@@ -128,7 +128,7 @@ def test_more_panels_than_a_group_and_more_steps_than_a_block() -> None:
     check(leaf("q8_0", random(300, 4096)), leaf("f32", random(13, 4096)), 2)
 
 
-@pytest.mark.parametrize("kind", ("q8_0", "q6_K"))
+@pytest.mark.parametrize("kind", ("q8_0", "q2_K", "q3_K", "q6_K"))
 def test_zero_and_tiny_activations(kind: str) -> None:
     x = random(9, 512)
     x[0] = 0
@@ -167,9 +167,9 @@ def test_prepared_activations_serve_the_next_weight(n: int) -> None:
 
 def test_refusals_say_what_is_missing() -> None:
     b = leaf("f32", random(2, 256))
-    unknown = leaf("iq4_nl", random(4, 256))
+    unknown = leaf("tq2_0", random(4, 256))
     why = TABLE.why_not(ops.mul_mat(unknown, b))
-    assert "q4_0 weights" in why and "got iq4_nl" in why
+    assert "needs bf16 weights" in why and "got tq2_0" in why
     ids = leaf("i32", random(2, 256))
     assert "needs f32, f16 or bf16 activations" in TABLE.why_not(
         ops.mul_mat(leaf("q8_0", random(4, 256)), ids)

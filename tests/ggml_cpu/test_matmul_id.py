@@ -9,9 +9,9 @@ from ggml_cpu.quants.weight import LAYOUT, weights
 from ggml_py import ops
 from tests.products import Run, error, leaf, repacked, rounded, values
 
-TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_K", "q5_K", "q6_K")
+TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K")
 QUANTIZED = TYPES[3:]
-SOME = ("f32", "bf16", "q8_0", "q4_K", "q6_K")
+SOME = ("f32", "bf16", "q8_0", "q3_K", "q4_K", "q6_K")
 SPARE = 3  # ids lie in rows that are longer than the experts used, as a top-k view has them
 EXACT = 1e-11
 
@@ -115,4 +115,4 @@ def test_what_is_repacked() -> None:
     assert repacked(a, "GET_ROWS").layout == ""
     assert repacked(a, "MUL_MAT", "CPY").layout == ""
     assert repacked(leaf("f16", random(20, 256)), "MUL_MAT").layout == ""
-    assert repacked(leaf("iq4_nl", random(20, 256)), "MUL_MAT").layout == ""
+    assert repacked(leaf("tq2_0", random(20, 256)), "MUL_MAT").layout == ""

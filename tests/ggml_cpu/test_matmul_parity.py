@@ -19,7 +19,8 @@ from ggml_py.tensor import Tensor
 from tests.products import Run, leaf, repacked
 
 pytestmark = pytest.mark.parity
-TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_K", "q5_K", "q6_K")
+TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K")
+TYPES += ("iq4_nl", "mxfp4", "iq4_xs")
 CLOSE = 5e-6  # of the largest value; only the order of additions differs
 Address, Size, Long = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64
 
@@ -105,7 +106,7 @@ def test_mul_mat(ggml: Ggml, kind: str, n: int) -> None:
         assert difference(ops.mul_mat(panels, b), theirs) < CLOSE
 
 
-@pytest.mark.parametrize("kind", ("f32", "q8_0", "q4_K", "q6_K"))
+@pytest.mark.parametrize("kind", ("f32", "q8_0", "q2_K", "q3_K", "q4_K", "q6_K", "mxfp4"))
 @pytest.mark.parametrize("tokens", [1, 40])
 def test_mul_mat_id(ggml: Ggml, kind: str, tokens: int) -> None:
     a, b = leaf(kind, random(8, 70, 512)), leaf("f32", random(tokens, 1, 512))

@@ -5,19 +5,11 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.rounding import extreme, inverse, store_nibbles
-from ggml_cpu.blocks.uneven import FIRST, TABLE, level_at, nearest_level, store_levels
+from ggml_cpu.blocks.uneven import FIRST, level_at, nearest_level
 from ggml_cpu.kernel import fn
 
 BYTES = 18
 TINY = 1e-15  # smaller blocks are zero
-
-
-@fn
-def dequantize(src, n, dst):
-    for _ in range(n // 32):
-        store_levels(src + 2, v.table(TABLE), v.ld_f16(src), dst)
-        src += BYTES
-        dst += 128
 
 
 @fn
@@ -46,4 +38,4 @@ def quantize(src, n, dst):
         dst += BYTES
 
 
-register("iq4_nl", dequantize=dequantize, quantize=quantize)
+register("iq4_nl", quantize=quantize)

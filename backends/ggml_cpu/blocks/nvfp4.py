@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import register
-from ggml_cpu.blocks.fp4 import LEVELS
 from ggml_cpu.kernel import fn
+from ggml_cpu.quants.levels import DOUBLED_FP4, table_of
 
 BYTES = 36
+LEVELS = table_of(DOUBLED_FP4)
 
 
 @fn

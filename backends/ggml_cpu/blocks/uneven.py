@@ -1,4 +1,4 @@
-"""The 16 unevenly spaced levels of iq4_nl and iq4_xs (ggml-common.h:kvalues_iq4nl)."""
+"""Quantizing to the 16 unevenly spaced levels of iq4_nl."""
 
 from __future__ import annotations
 
@@ -6,20 +6,11 @@ import numpy as np
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
+from ggml_cpu.quants.levels import UNEVEN, table_of
 
-LEVELS = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113]
-FIRST = float(LEVELS[0])
-TABLE = np.array(LEVELS, np.int8).tobytes()
-HALFWAY = ((np.array(LEVELS[1:]) + np.array(LEVELS[:-1])) / 2).astype(np.float32).tobytes()
-
-
-@fn
-def store_levels(src, table, scale, dst):
-    """16 bytes of nibbles to 32 levels times `scale`, low nibbles first."""
-    levels, packed = v.i8x16_load(table), v.i8x16_load(src)
-    low, high = v.lookup16(levels, packed & 15), v.lookup16(levels, (packed >> 4) & 15)
-    v.store(dst, v.to_f32(v.to_i32(low)) * scale)
-    v.store(dst + 64, v.to_f32(v.to_i32(high)) * scale)
+FIRST = float(UNEVEN[0])
+TABLE = table_of(UNEVEN)
+HALFWAY = ((np.array(UNEVEN[1:]) + np.array(UNEVEN[:-1])) / 2).astype(np.float32).tobytes()
 
 
 @fn

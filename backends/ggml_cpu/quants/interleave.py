@@ -8,6 +8,7 @@ from typing import Any
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
 from ggml_cpu.target import LANES
+from ggml_py.types import GGMLType
 
 Function = Callable[..., Any]
 
@@ -67,3 +68,24 @@ def separate_words(panel, r, n, dst):
     """The n words of row r of a panel of words, one after another again."""
     for i in range(n):
         v.st_i32(dst + 4 * i, v.ld_i32(panel + 4 * (i * LANES + r)))
+
+
+def word_by_word(kind: GGMLType) -> tuple[Function, Function]:
+    """`unpack` and `row` of a Weight whose panels keep the words of a block in their order."""
+    size, elements, words = kind.type_size, kind.block_size, kind.type_size // 4
+
+    @fn
+    def unpack(src, stride, rows, n, dst):
+        for _ in range(n // elements):
+            interleave_words(src, stride, rows, words, dst, 4 * LANES)
+            src += size
+            dst += size * LANES
+
+    @fn
+    def row(panel, r, n, dst):
+        for _ in range(n // elements):
+            separate_words(panel, r, words, dst)
+            panel += size * LANES
+            dst += size
+
+    return unpack, row

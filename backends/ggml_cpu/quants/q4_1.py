@@ -15,15 +15,13 @@ from typing import Any
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.activations import Q8_0, Q8_0_BYTES, Q8_0_SCALE, Q8_0_SUM
-from ggml_cpu.quants.interleave import interleave_words, separate_words
+from ggml_cpu.quants.interleave import word_by_word
 from ggml_cpu.quants.weight import Weight, register
 from ggml_cpu.target import LANES
 from ggml_py.types import BY_NAME, GGMLType
 
 Function = Callable[..., Any]
-BYTES = 20
 WORD = 4 * LANES
-PANEL = BYTES * LANES
 AHEAD = 4096  # bytes to prefetch ahead, in place
 
 
@@ -118,22 +116,6 @@ def weight(
 
 
 @fn
-def unpack(src, stride, rows, n, dst):
-    for _ in range(n // 32):
-        interleave_words(src, stride, rows, 5, dst, WORD)
-        src += BYTES
-        dst += PANEL
-
-
-@fn
-def row(panel, r, n, dst):
-    for _ in range(n // 32):
-        separate_words(panel, r, 5, dst)
-        panel += PANEL
-        dst += BYTES
-
-
-@fn
 def nibbles_of(w, i):
     packed = v.i8_load(w + WORD * (1 + i))
     return packed & 15, (packed >> 4) & 15
@@ -145,4 +127,5 @@ def values_of(block):
     return v.concat(packed & 15, (packed >> 4) & 15)
 
 
-register(weight(BY_NAME["q4_1"], nibbles_of, values_of, unpack, row))
+Q4_1 = BY_NAME["q4_1"]
+register(weight(Q4_1, nibbles_of, values_of, *word_by_word(Q4_1)))

@@ -13,6 +13,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.activations import Q8_K, Q8_K_BYTES, Q8_K_SCALE, Q8_K_SUM16
 from ggml_cpu.quants.interleave import interleave_halves, interleave_words
+from ggml_cpu.quants.sub16 import group_sums, scale_byte
 from ggml_cpu.quants.weight import Weight, register
 from ggml_cpu.target import LANES
 from ggml_py.types import BY_NAME
@@ -58,13 +59,9 @@ def row(panel, r, n, dst):
         dst += BYTES
 
 
-@fn
-def scale_byte(words, i):
-    """Signed byte i of each word, as i32."""
-    return v.asr(words << (24 - 8 * i), 24)
-
-
 def tile(width):
+    subtract = group_sums(width)
+
     @fn
     def add_16(w, a, which, scale, sums):
         """sums[t] += scale * dot over 16 values: those of A, B, A, B with top bits 2 * which."""
@@ -87,13 +84,7 @@ def tile(width):
         """sums[t] -= 32 * scales * sums of column t."""
         minus = v.i32_regs(width)
         for i in range(4):
-            words = v.as_i16(v.i32_load(w + PANEL_SCALES + WORD * i))
-            even, odd = v.asr(words << 8, 8), v.asr(words, 8)
-            at = a + Q8_K_SUM16 * width + 8 * width * i
-            for t in range(width):
-                x = v.as_i16(v.i32_bcast(at + 4 * t))
-                y = v.as_i16(v.i32_bcast(at + 4 * (width + t)))
-                minus[t] = v.dot2(v.dot2(minus[t], even, x), odd, y)
+            subtract(v.i32_load(w + PANEL_SCALES + WORD * i), a, i, minus)
         for t in range(width):
             sums[t] = sums[t] - (minus[t] << 5)
 

@@ -15,7 +15,7 @@ from typing import Any
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.activations import Q8_K, Q8_K_BYTES, Q8_K_SCALE, Q8_K_SUM32
-from ggml_cpu.quants.interleave import interleave_words, separate_words
+from ggml_cpu.quants.interleave import word_by_word
 from ggml_cpu.quants.weight import Weight
 from ggml_cpu.target import LANES
 from ggml_py.types import GGMLType
@@ -174,22 +174,7 @@ def weight(kind: GGMLType, value_of: Function, quads_of: Function) -> Weight:
     quads_of(block, half): from a block in place, sub-blocks 0, 2 and sub-blocks 1, 3 of a half.
     """
     size = kind.type_size
-    words = size // 4
-
-    @fn
-    def unpack(src, stride, rows, n, dst):
-        for _ in range(n // 256):
-            interleave_words(src, stride, rows, words, dst, WORD)
-            src += size
-            dst += size * LANES
-
-    @fn
-    def row(panel, r, n, dst):
-        for _ in range(n // 256):
-            separate_words(panel, r, words, dst)
-            panel += size * LANES
-            dst += size
-
+    unpack, row = word_by_word(kind)
     return Weight(
         kind, Q8_K, LANES, size * LANES, unpack, _tile(value_of, size * LANES),
         _dot(quads_of, size), 1, _dequantize(quads_of, size), row,

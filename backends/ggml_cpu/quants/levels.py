@@ -1,0 +1,30 @@
+"""Nibbles that are indices of 16 levels (ggml-common.h:kvalues_iq4nl, kvalues_mxfp4)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+
+# Those of iq4_nl and iq4_xs; and the four-bit floats (e2m1), doubled so that they are integers.
+UNEVEN = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+DOUBLED_FP4 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+
+
+def table_of(levels: tuple[int, ...]) -> bytes:
+    return np.array(levels, np.int8).tobytes()
+
+
+@fn
+def both_levels(levels, packed):
+    """Levels of the low and of the high nibbles."""
+    return v.lookup16(levels, packed & 15), v.lookup16(levels, (packed >> 4) & 15)
+
+
+@fn
+def store_levels(src, table, scale, dst):
+    """16 bytes of nibbles to 32 levels times `scale`, low nibbles first."""
+    low, high = both_levels(v.i8x16_load(table), v.i8x16_load(src))
+    v.store(dst, v.to_f32(v.to_i32(low)) * scale)
+    v.store(dst + 64, v.to_f32(v.to_i32(high)) * scale)

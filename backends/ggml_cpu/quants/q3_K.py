@@ -1,0 +1,120 @@
+"""q3_K: 3-bit values in the groups of sub16.py (ggml-common.h:block_q3_K).
+
+In place, 110 bytes: third bits u8 [32] | low two bits u8 [64] | scales, 12 bytes | d f16. Bit
+4 * half + j of byte i of the third bits is of value 32 * j + i of a half. Values are offset by 4,
+so a minimum is four times its scale, and dmin is d.
+
+The 12 bytes are three words s0 s1 s2 of four bytes: s0 and s1 have the low four bits of scales
+0..3 and 4..7, above them those of 8..11 and 12..15; s2 the top two bits of scale 4 * i + c in byte
+c at 2 * i. Scales are offset by 32.
+
+Panel block: words s0 s1 s2 [3][LANES] | third bits and the low bits of the first half by turns
+[8][2][LANES] | those of the second half [8][LANES] | d f16 [LANES]
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.quants.interleave import interleave_halves, interleave_words
+from ggml_cpu.quants.sub16 import WORD, weight
+from ggml_cpu.quants.weight import register
+from ggml_cpu.target import LANES
+from ggml_py.types import BY_NAME
+
+BYTES = 110
+LOW, SCALES, D = 32, 96, 108  # in place
+FIRST, SECOND, PANEL_D = 3 * WORD, 19 * WORD, 27 * WORD
+PANEL = BYTES * LANES
+FOUR_BITS, TWO_BITS, THIRD_BIT = 0x0F0F0F0F, 0x03030303, 0x04040404
+
+
+@fn
+def unpack(src, stride, rows, n, dst):
+    for _ in range(n // 256):
+        interleave_words(src + SCALES, stride, rows, 3, dst, WORD)
+        interleave_words(src, stride, rows, 8, dst + FIRST, 2 * WORD)
+        interleave_words(src + LOW, stride, rows, 8, dst + FIRST + WORD, 2 * WORD)
+        interleave_words(src + LOW + 32, stride, rows, 8, dst + SECOND, WORD)
+        interleave_halves(src + D, stride, rows, dst + PANEL_D)
+        src += BYTES
+        dst += PANEL
+
+
+@fn
+def row(panel, r, n, dst):
+    for _ in range(n // 256):
+        w = panel + 4 * r
+        for i in range(8):
+            v.st_i32(dst + 4 * i, v.ld_i32(w + FIRST + 2 * WORD * i))
+            v.st_i32(dst + LOW + 4 * i, v.ld_i32(w + FIRST + 2 * WORD * i + WORD))
+            v.st_i32(dst + LOW + 32 + 4 * i, v.ld_i32(w + SECOND + WORD * i))
+        for i in range(3):
+            v.st_i32(dst + SCALES + 4 * i, v.ld_i32(w + WORD * i))
+        v.st_u16(dst + D, v.ld_u16(panel + PANEL_D + 2 * r))
+        panel += PANEL
+        dst += BYTES
+
+
+@fn
+def word_of(w, half, j, i):
+    first = w + FIRST + 2 * WORD * i
+    low = v.i32_load(w + SECOND + WORD * i if half else first + WORD)
+    third = (v.i32_load(first) >> (4 * half + j)) << 2
+    return ((low >> (2 * j)) & TWO_BITS) | (third & THIRD_BIT)
+
+
+@fn
+def six_bits(low, top, i):
+    """Scales 4 * i to 4 * i + 3, one a byte, from the word that has their low bits and from s2."""
+    return ((low >> (4 * (i >> 1))) & FOUR_BITS) | (((top >> (2 * i)) & TWO_BITS) << 4)
+
+
+@fn
+def with_minima(scales):
+    """Scales as signed bytes, and the minima that go with them."""
+    centred = scales - 32
+    return centred, centred << 2
+
+
+@fn
+def scale_words(w, i):
+    words = six_bits(v.i32_load(w + WORD * (i & 1)), v.i32_load(w + 2 * WORD), i)
+    scales, minima = with_minima(v.as_i8(words))
+    return v.as_i32(scales), v.as_i32(minima)
+
+
+@fn
+def factors(w):
+    d = v.f16_load(w + PANEL_D)
+    return d, d
+
+
+@fn
+def values_of(block, j):
+    bits = v.as_i16(v.i8x32_load(block))
+    third = (v.as_i8(v.concat(bits, bits >> 4)) >> j) << 2
+    return ((v.i8x64_load(block + LOW) >> (2 * j)) & 3) | (third & 4)
+
+
+@fn
+def scales_of(block):
+    s0, s1, s2 = (v.ld_u32(block + SCALES), v.ld_u32(block + SCALES + 4),
+                  v.ld_u32(block + SCALES + 8))  # fmt: skip
+    first = six_bits(s0, s2, 0) | six_bits(s1, s2, 1) << 32
+    last = six_bits(s0, s2, 2) | six_bits(s1, s2, 3) << 32
+    return with_minima(v.as_i8(v.set_lane(v.i64x2(first), 1, last)))
+
+
+@fn
+def factors_of(block):
+    d = v.ld_f16(block + D)
+    return d, d
+
+
+register(
+    weight(
+        BY_NAME["q3_K"], unpack, row, word_of, scale_words, factors, values_of, scales_of,
+        factors_of,
+    )
+)  # fmt: skip

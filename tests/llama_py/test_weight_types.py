@@ -1,0 +1,57 @@
+"""A model with weights that are four-bit levels computes what their values in f32 would."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ggml_cpu.quants.weight import LAYOUT
+from ggml_py.types import BY_NAME, GGMLType
+from ggml_ref.quants import dequantizer, quantizer
+from llama_py.context import Context
+from llama_py.models._base import Model
+from llama_py.weights import Linear
+from tests.live_models import EXACT, PROMPT, Arrays, changed, model_of, nmse
+
+CLOSE = 1e-3  # activations are rounded to eight bits; the weights' own rounding gives 0.05
+
+
+def matrices(arrays: Arrays, type: GGMLType) -> list[str]:
+    """Names of the tensors that a file may have in a type."""
+    return [
+        name
+        for name, x in arrays.items()
+        if name.endswith(".weight") and x.shape[-2] > 1 and x.shape[-1] % type.block_size == 0
+    ]
+
+
+def rounded(x: NDArray[np.float32], type: GGMLType) -> NDArray[np.float32]:
+    """The values that blocks of this type have for x."""
+    quantize, dequantize = quantizer(type), dequantizer(type)
+    assert quantize and dequantize
+    blocks = np.frombuffer(quantize(x.reshape(-1)), np.uint8)
+    return dequantize(blocks.reshape(-1, type.type_size)).reshape(x.shape)
+
+
+def decoded(model: Model) -> NDArray[np.float32]:
+    """Logits of the prompt at once, then of three tokens, one at a time."""
+    ctx = Context(model, **EXACT)
+    parts = [ctx.decode(PROMPT, logits="all"), *(ctx.decode([token]) for token in PROMPT[:3])]
+    return np.concatenate([part.reshape(-1, part.shape[-1]) for part in parts])
+
+
+@pytest.mark.parametrize("kind", ["iq4_nl", "iq4_xs", "mxfp4"])
+def test_weights_of_four_bit_levels(kind: str) -> None:
+    """In experts, attention and the head; and as embeddings."""
+    type = BY_NAME[kind]
+    metadata, arrays = changed("gpt-oss-moe")
+    names = matrices(arrays, type)
+    model = model_of(metadata, arrays, "cpu", dict.fromkeys(names, type))
+    linears = [x for layer in model.layers for x in vars(layer).values() if isinstance(x, Linear)]
+    panels = {x.weight.name for x in linears if x.weight.layout == LAYOUT}
+    assert {"blk.0.attn_q.weight", "blk.0.ffn_up_exps.weight"} <= panels
+    for name in names:
+        arrays[name] = rounded(arrays[name], type)
+    expected = decoded(model_of(metadata, arrays, "cpu"))
+    assert nmse(expected, decoded(model)) < CLOSE
