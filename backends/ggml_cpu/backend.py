@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from ggml_cpu.dense import steps_for, why_not
 from ggml_cpu.executor import Executor
 from ggml_cpu.program import Program
-from ggml_cpu.step import Step
-from ggml_cpu.table import table
 from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, aligned_bytes
 from ggml_py.errors import AllocError
 from ggml_py.tensor import Tensor
@@ -52,7 +51,7 @@ class CPUDevice:
         return HostBuffer(data)
 
     def why_not(self, node: Tensor) -> str:
-        return table().why_not(node)
+        return why_not(node)
 
     def can_read(self, buffer: Buffer) -> bool:
         return buffer.is_host
@@ -66,8 +65,7 @@ class CPUDevice:
     def compile(self, nodes: list[Tensor], options: CompileOptions) -> Program:
         from ggml_cpu.fusion import fuse
 
-        kernels = table()
-        steps = [Step(kernels.get(t), t, (t, *t.src)) for t in nodes if not t.is_empty()]
+        steps = [step for t in nodes if not t.is_empty() for step in steps_for(t)]
         return Program(fuse(steps) if options.fuse else steps, self.executor, options)
 
     def set_threads(self, n: int) -> None:

@@ -60,6 +60,11 @@ def test_every_op_has_a_case() -> None:
     assert sorted(computed - {c.op for c in all_cases()}) == []
 
 
+def test_every_op_has_a_timed_case() -> None:
+    computed = {name for name, spec in OPS.items() if not spec.view}
+    assert sorted(computed - {c.op for c in all_cases() if c.perf}) == []
+
+
 @pytest.mark.parametrize("backend", ["cpu", "ref"])
 def test_every_op_is_supported(backend: str) -> None:
     """A case that is skipped proves nothing, so of each op some case must run."""

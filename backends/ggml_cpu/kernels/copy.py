@@ -200,7 +200,7 @@ ROWS = 16  # rows a thread takes at a time
 def concat_part(p, k, shift, ith, nth):
     size = v.extra(p, 0)
     n0, n1, n2, n3 = v.ne(p, k, 0), v.ne(p, k, 1), v.ne(p, k, 2), v.ne(p, k, 3)
-    b0, b1 = v.nb(p, k, 0), v.nb(p, k, 1)
+    b0, b1, d0 = v.nb(p, k, 0), v.nb(p, k, 1), v.nb(p, 0, 0)
     blocks = (n1 + ROWS - 1) // ROWS
     start, stop = v.split(blocks * n2 * n3, ith, nth)
     for u in range(start, stop):
@@ -209,15 +209,15 @@ def concat_part(p, k, shift, ith, nth):
         d = v.data(p, 0) + shift + first * v.nb(p, 0, 1) + i2 * v.nb(p, 0, 2) + i3 * v.nb(p, 0, 3)
         s = v.data(p, k) + first * b1 + i2 * v.nb(p, k, 2) + i3 * v.nb(p, k, 3)
         rows = min(ROWS, n1 - first)
-        if b0 == size:
+        if b0 == size and d0 == size:
             for r in range(rows):
                 copy_bytes(d + r * v.nb(p, 0, 1), s + r * b1, n0 * size)
-        elif size == 4 and b1 == 4:
+        elif size == 4 and b1 == 4 and d0 == 4:
             transpose_words(d, v.nb(p, 0, 1), s, b0, n0, rows)
         else:
             for r in range(rows):
                 for i in range(n0):
-                    copy_bytes(d + r * v.nb(p, 0, 1) + i * size, s + r * b1 + i * b0, size)
+                    copy_bytes(d + r * v.nb(p, 0, 1) + i * d0, s + r * b1 + i * b0, size)
 
 
 @kernel("REPEAT", when=both(sizes_1_to_8, dense_rows), extra=lambda node: (node.type.type_size,))

@@ -30,6 +30,7 @@ from llama_py_tools.test_backend_ops.differences import known_difference
 POISON = 0xFF  # as f32, f16 or bf16 these bytes are NaN; as integers -1
 GUARD = 4096  # bytes around every tensor that nobody may write
 PERF_SECONDS = 1.0
+DRAWN_ROWS = 256  # of blocks, for timing
 
 
 class Status(enum.Enum):
@@ -147,15 +148,19 @@ class Bench:
         return ""
 
 
-def draw_inputs(leaves: Leaves, seed: list[int]) -> list[Bytes]:
-    """The bytes of every input, in order; quantized types are quantized by the reference."""
+def draw_inputs(leaves: Leaves, seed: list[int], most: int | None = None) -> list[Bytes]:
+    """The bytes of every input, in order; quantized types are quantized by the reference.
+
+    most    rows of blocks that are drawn, then repeated: enough where values do not matter
+    """
     rng = np.random.default_rng(seed)
     drawn = []
     for leaf, init in leaves.inits.items():
-        t = Tensor(leaf.type, leaf.ne)
+        blocks = most is not None and leaf.type.is_quantized
+        t = Tensor(leaf.type, (leaf.ne[0], min(leaf.n_rows, most or 0)) if blocks else leaf.ne)
         t.buffer = HostBuffer(np.zeros(t.nbytes, np.uint8))
         store(t, np.broadcast_to(init(rng, t.ne[::-1]), t.ne[::-1]))
-        drawn.append(t.buffer.data)
+        drawn.append(np.resize(t.buffer.data, leaf.nbytes) if blocks else t.buffer.data)
     return drawn
 
 
@@ -257,16 +262,16 @@ def measure(case: Case, device: Device, seed: int = 0) -> Timing:
     Of a device that profiles, it is the time of its kernels.
     """
     bench = Bench(case, device)
-    bench.write(draw_inputs(bench.leaves, case.seed(seed)))
+    bench.write(draw_inputs(bench.leaves, case.seed(seed), DRAWN_ROWS))
     bench.run()
     nodes = bench.graph.compute_nodes()
     timed = nodes if case.fused else nodes[-1:]
     nbytes = sum(t.nbytes for t in {id(t): t for t in _touched(timed)}.values())
     flops = case.flops(**case.args) if case.flops else 0.0
-    target = 8e9 / flops if flops else 8 * 2**30 / max(nbytes, 1)
-    repeat = int(min(1000, target)) + 1
+    once = device.compile(timed, CompileOptions(fuse=case.fused))
+    once.run()
+    repeat = int(min(1000, PERF_SECONDS / max(_seconds(once, device), 1e-6))) + 1
     program = device.compile(timed * repeat, CompileOptions(fuse=case.fused))
-    program.run()
     spent, runs, end = 0.0, 0, time.perf_counter() + PERF_SECONDS
     while runs == 0 or time.perf_counter() < end:
         spent += _seconds(program, device)

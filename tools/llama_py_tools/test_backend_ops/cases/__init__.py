@@ -7,12 +7,14 @@ from functools import cache
 from importlib import import_module
 
 from llama_py_tools.test_backend_ops.case import CASES, Case
+from llama_py_tools.test_backend_ops.gaps import cases_with_gaps
 
 
 @cache
 def all_cases() -> tuple[Case, ...]:
-    """Every case of every file, each once, in the order of the ops' names."""
+    """Every case of every file, each once, and some with gaps; in the order of the ops' names."""
     for module in pkgutil.iter_modules(__path__):
         import_module(f"{__name__}.{module.name}")
     unique = {(str(c), c.fused, c.perf): c for c in sorted(CASES, key=lambda c: c.op)}
-    return tuple(unique.values())
+    cases = [*unique.values(), *cases_with_gaps(unique.values())]
+    return tuple(sorted(cases, key=lambda c: c.op))

@@ -31,6 +31,7 @@ def leaky_relu(
 
 @case("XIELU", max_nmse=_bound, type=FLOATS, ne=[(10, 5, 4, 3), (512, 16, 1, 1)])
 @case("XIELU", max_nmse=_bound, type=[F32], ne=[(33, 5, 2, 2)], range=[8.0], v=[False, True])
+@case("XIELU", perf=True, type=[F32], ne=[(14336, 512, 1, 1)])
 def xielu(new: Leaves, type: GGMLType, ne: Shape, range: float = 1.0, v: bool = False) -> Tensor:
     a = (new.part if v else new)(ne, type, uniform(-range, range))
     return ops.xielu(a, alpha_n=4.0, alpha_p=20.0, beta=0.5, eps=1e-7)
@@ -38,6 +39,7 @@ def xielu(new: Leaves, type: GGMLType, ne: Shape, range: float = 1.0, v: bool = 
 
 @case("SWIGLU_CLAMP", max_nmse=_bound, type=FLOATS, ne_a=[(128, 2, 2, 2), (257, 3, 1, 1)],
       v=[False, True], limit=[2.0, 10.0])  # fmt: skip
+@case("SWIGLU_CLAMP", perf=True, type=[F32], ne_a=[(12288, 512, 1, 1)], v=[False], limit=[7.0])
 def swiglu_clamp(new: Leaves, type: GGMLType, ne_a: Shape, v: bool, limit: float) -> Tensor:
     init = uniform(-4, 12)
     a, b = ((new.apart if v else new)(ne_a, type, init) for _ in "ab")

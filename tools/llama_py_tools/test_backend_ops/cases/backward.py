@@ -15,6 +15,7 @@ Shape = tuple[int, ...]
       eps=[0.0, 1e-6, 1e-4, 1e-1, 1.0])  # fmt: skip
 @case("RMS_NORM_BACK", type=[F32], ne=[(33, 5, 4, 3), (3, 3, 1, 1), (8, 0, 1, 1)], eps=[1e-6],
       v=[False, True])  # fmt: skip
+@case("RMS_NORM_BACK", perf=True, type=[F32], ne=[(4096, 512, 1, 1)], eps=[1e-6])
 def rms_norm_back(
     new: Leaves, type: GGMLType, ne: Shape, eps: float, v: bool = False
 ) -> Tensor:
@@ -23,6 +24,7 @@ def rms_norm_back(
 
 
 @case("SILU_BACK", type=[F32], ne=[(64, 5, 4, 3), (33, 3, 1, 1)], v=[False, True])
+@case("SILU_BACK", perf=True, type=[F32], ne=[(4096, 512, 1, 1)], v=[False])
 def silu_back(new: Leaves, type: GGMLType, ne: Shape, v: bool) -> Tensor:
     make = new.part if v else new
     return ops.silu_back(make(ne, type), make(ne, type))
@@ -36,6 +38,7 @@ def silu_back(new: Leaves, type: GGMLType, ne: Shape, v: bool) -> Tensor:
       scale=[0.1], max_bias=[0.0])  # fmt: skip
 @case("SOFT_MAX_BACK", max_nmse=1e-6, type=[F32], ne=[(33, 5, 2, 3)], scale=[0.1], max_bias=[0.0],
       v=[True])  # fmt: skip
+@case("SOFT_MAX_BACK", perf=True, type=[F32], ne=[(512, 512, 8, 1)], scale=[0.1], max_bias=[0.0])
 def soft_max_back(
     new: Leaves, type: GGMLType, ne: Shape, scale: float, max_bias: float, v: bool = False
 ) -> Tensor:
@@ -46,6 +49,7 @@ def soft_max_back(
 @case("GET_ROWS_BACK", type=[F32], n=[1, 33, 256], m=[5, 8], r=[1, 2, 4, 33], v=[False, True])
 @case("GET_ROWS_BACK", type=[F32], n=[1], m=[70000], r=[4], v=[False])
 @case("GET_ROWS_BACK", type=[F32], n=[33], m=[5], r=[0], v=[False])
+@case("GET_ROWS_BACK", perf=True, type=[F32], n=[4096], m=[2048], r=[512], v=[False])
 def get_rows_back(new: Leaves, type: GGMLType, n: int, m: int, r: int, v: bool) -> Tensor:
     """More rows than there are: some are added to several times. v: rows of the gradient apart."""
     grad = (new.part if v else new)((n, r), type)
@@ -55,9 +59,11 @@ def get_rows_back(new: Leaves, type: GGMLType, n: int, m: int, r: int, v: bool) 
 @case("REPEAT_BACK", type=[F32], ne=[(8, 6, 4, 2), (33, 1, 3, 1)],
       nr=[(1, 1, 1, 1), (2, 1, 1, 1), (1, 2, 1, 1), (1, 1, 2, 1), (1, 1, 1, 2), (3, 2, 2, 2)],
       v=[False, True])  # fmt: skip
+@case("REPEAT_BACK", perf=True, type=[F32], ne=[(4096, 1, 1, 1)], nr=[(1, 512, 1, 1)], v=[False])
 def repeat_back(new: Leaves, type: GGMLType, ne: Shape, nr: Shape, v: bool) -> Tensor:
     grad = (new.part if v else new)(tuple(n * r for n, r in zip(ne, nr, strict=True)), type)
     return ops.repeat_back(grad, Tensor(type, ne))
 
 
 differs_from_ggml("SILU_BACK", IGNORES_STRIDES, v=[True])
+differs_from_ggml("SILU_BACK", IGNORES_STRIDES, gaps=[0, 1])

@@ -24,6 +24,7 @@ def _bound(type: GGMLType, ne: Shape, **_: object) -> float:
       parts=["11", "0101", "1100"], receivers=[()])  # fmt: skip
 @case("REDUCE", max_nmse=_bound, type=TYPES, ne=[(64, 3, 1, 1)], parts=["1111", "1011"],
       receivers=[(0,), (2, 3)])  # fmt: skip
+@case("REDUCE", perf=True, type=TYPES, ne=[(4096, 512, 1, 1)], parts=["11"], receivers=[()])
 def all_reduce(
     new: Leaves, type: GGMLType, ne: Shape, parts: str, receivers: tuple[int, ...]
 ) -> Tensor:

@@ -6,10 +6,13 @@ CONV_2D). Here each value meets each other value of at least one other parameter
 
 from __future__ import annotations
 
+from math import prod
+
 from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, GGMLType
 from llama_py_tools.test_backend_ops.case import Leaves, case
+from llama_py_tools.test_backend_ops.differences import differs_from_ggml
 
 Shape = tuple[int, ...]
 BF16 = BY_NAME["bf16"]
@@ -72,6 +75,8 @@ ONES = (1, 1, 1)
 @case("IM2COL_3D", type_kernel=[F32], dst_type=[F32], ne_input=[(20, 20, 10, 3)], IC=[1],
       s=[(1, 3, 1), (3, 3, 3)], p=[(0, 3, 0), (3, 3, 3)], d=[ONES, (3, 3, 3)],
       v=[True])  # fmt: skip
+@case("IM2COL_3D", perf=True, type_kernel=[F16], dst_type=[F16], ne_input=[(32, 32, 8, 12)], IC=[3],
+      s=[ONES], p=[ONES], d=[ONES])  # fmt: skip
 def im2col_3d(
     new: Leaves, type_kernel: GGMLType, dst_type: GGMLType, ne_input: Shape, IC: int,
     s: ops.Triple, p: ops.Triple, d: ops.Triple, v: bool = False,
@@ -172,6 +177,13 @@ def conv_2d_dw_strided(new: Leaves, ne_input: Shape, type_kernel: GGMLType, v: s
     return ops.conv_2d_dw_direct(a, b, 1, 2, 1, 1, 1, 1)
 
 
+def _flops_3d(
+    size: ops.Triple, kernel: ops.Triple, IC: int, OC: int, N: int, **_: object
+) -> float:
+    """At stride 1 and full padding."""
+    return 2.0 * prod(size) * prod(kernel) * IC * OC * N
+
+
 @case("CONV_3D", N=[1, 2], IC=[1, 3], OC=[1, 4], size=[(20, 12, 8)], kernel=[(3, 3, 3)], s=[ONES],
       p=[(0, 0, 0), ONES], d=[ONES, (2, 2, 2)], type_kernel=[F32, F16])  # fmt: skip
 @case("CONV_3D", N=[1, 2], IC=[1, 3], OC=[4], size=[(20, 12, 8)], kernel=[(3, 3, 3), (5, 1, 3)],
@@ -186,6 +198,8 @@ def conv_2d_dw_strided(new: Leaves, ne_input: Shape, type_kernel: GGMLType, v: s
       s=[(1, 1, 2)], p=[(0, 0, 2)], d=[(1, 1, 2)], type_kernel=[F32, F16])  # fmt: skip
 @case("CONV_3D", N=[2], IC=[3], OC=[7], size=[(1, 2, 1)], kernel=[(1, 1, 1)], s=[ONES],
       p=[(3, 4, 2)], d=[ONES], type_kernel=[F32, F16])  # fmt: skip
+@case("CONV_3D", perf=True, flops=_flops_3d, N=[1], IC=[16], OC=[32], size=[(32, 32, 8)],
+      kernel=[(3, 3, 3)], s=[ONES], p=[ONES], d=[ONES], type_kernel=[F32, F16])  # fmt: skip
 def conv_3d(
     new: Leaves, N: int, IC: int, OC: int, size: ops.Triple, kernel: ops.Triple, s: ops.Triple,
     p: ops.Triple, d: ops.Triple, type_kernel: GGMLType, kernel_offset: int = 0,
@@ -234,3 +248,6 @@ def conv_2d_columns(
 def conv_3d_columns(new: Leaves, IC: int, OC: int, N: int, type_kernel: GGMLType) -> Tensor:
     a, b = new((3, 2, 3, IC * OC), type_kernel), new((9, 11, 7, IC * N))
     return ops.conv_3d(a, b, IC, (1, 2, 1), ONES, (2, 1, 1))
+
+
+differs_from_ggml("CONV_2D_DW", "takes the kernel to be contiguous", gaps=[0])

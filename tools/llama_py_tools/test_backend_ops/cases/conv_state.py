@@ -22,6 +22,7 @@ def sequences(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 @case("SSM_CONV_SEQ", d_conv=[4], n_channels=[33], T=[1, 5], n_seqs=[1], saved=[True])
 @case("SSM_CONV_SEQ", d_conv=[4], n_channels=[33], T=[5], n_seqs=[1, 4], v=[True])
 @case("SSM_CONV_SEQ", d_conv=[4], n_channels=[33], T=[0], n_seqs=[2])
+@case("SSM_CONV_SEQ", perf=True, d_conv=[4], n_channels=[8192], T=[1, 512], n_seqs=[4])
 def ssm_conv_seq(
     new: Leaves, d_conv: int, n_channels: int, T: int, n_seqs: int, saved: bool = False,
     v: bool = False,

@@ -30,6 +30,7 @@ def quantization_bound(type: GGMLType, n: int) -> float:
       ne=[(2, 1, 1, 1), (2, 3, 5, 7), (33, 5, 1, 1)], perm=PERMUTATIONS)  # fmt: skip
 @case("CONT", max_nmse=0, type=[F32], ne=[(65, 17, 3, 2), (257, 100, 1, 1), (5, 0, 3, 1)],
       perm=PERMUTATIONS[:3])  # fmt: skip
+@case("CONT", perf=True, type=[F32], ne=[(128, 512, 32, 1)], perm=[(0, 2, 1, 3), (1, 0, 2, 3)])
 def cont(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
     return ops.cont(_permuted(new, ne, perm, type))
 
@@ -47,6 +48,7 @@ def cont_shape(new: Leaves, ne: Shape, perm: Shape, to: Shape) -> Tensor:
 
 @case("DUP", max_nmse=0, type=[F32, F16, I32], ne=[(10, 10, 20, 1), (33, 1, 1, 1)],
       perm=PERMUTATIONS[:3])  # fmt: skip
+@case("DUP", perf=True, type=[F32], ne=[(4096, 512, 1, 1)], perm=PERMUTATIONS[:1])
 def dup(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
     return ops.dup(_permuted(new, ne, perm, type))
 
@@ -76,6 +78,8 @@ def _cpy_bound(type_src: GGMLType, type_dst: GGMLType, ne: Shape, **_: object) -
 @case("CPY", max_nmse=0, type_src=[F32], type_dst=[I32], ne=[(33, 5, 1, 1)],
       permute_src=PERMUTATIONS[:1])  # fmt: skip
 @case("CPY", max_nmse=0, type_src=[I32], type_dst=[F32], ne=[(33, 5, 1, 1)],
+      permute_src=PERMUTATIONS[:1])  # fmt: skip
+@case("CPY", perf=True, type_src=[F32], type_dst=[F32, F16, STORED[4]], ne=[(4096, 512, 1, 1)],
       permute_src=PERMUTATIONS[:1])  # fmt: skip
 def cpy(
     new: Leaves, type_src: GGMLType, type_dst: GGMLType, ne: Shape, permute_src: Shape
@@ -117,6 +121,7 @@ def cast(new: Leaves, type_src: GGMLType, type_dst: GGMLType, ne: Shape, cast: b
 @case("CONCAT", max_nmse=0, type=[F32], ne_a=[(3, 257, 2, 1), (1, 1, 1, 1)], ne_b_d=[1, 33],
       dim=[0, 1], v=[0])  # fmt: skip
 @case("CONCAT", max_nmse=0, type=[F32], ne_a=[(3, 0, 2, 1)], ne_b_d=[2], dim=[1], v=[0])
+@case("CONCAT", perf=True, type=[F32], ne_a=[(4096, 512, 1, 1)], ne_b_d=[512], dim=[0, 1], v=[0])
 def concat(new: Leaves, type: GGMLType, ne_a: Shape, ne_b_d: int, dim: int, v: int) -> Tensor:
     """v: bit 0: a is a window, bit 1: b is a window."""
     ne_b = tuple(ne_b_d if i == dim else n for i, n in enumerate(ne_a))
@@ -128,6 +133,8 @@ def concat(new: Leaves, type: GGMLType, ne_a: Shape, ne_b_d: int, dim: int, v: i
 
 @case("CONCAT_INPLACE", max_nmse=0, type=[F32, F16, I32], ne_a=[(11, 12, 13, 2)], ne_b_d=[7],
       dim=[0, 1, 2, 3], v=[False, True])  # fmt: skip
+@case("CONCAT_INPLACE", perf=True, type=[F32], ne_a=[(4096, 512, 1, 1)], ne_b_d=[512], dim=[1],
+      v=[False])  # fmt: skip
 def concat_inplace(
     new: Leaves, type: GGMLType, ne_a: Shape, ne_b_d: int, dim: int, v: bool
 ) -> Tensor:
@@ -169,6 +176,7 @@ REPEATS: list[Shape] = [
 
 @case("REPEAT", max_nmse=0, type=[F32], ne=[(10, 5, 4, 3), (1, 1, 33, 1)], nr=REPEATS)
 @case("REPEAT", max_nmse=0, type=[F16, I32], ne=[(10, 5, 4, 3)], nr=[(1, 1, 1, 2), (3, 2, 2, 2)])
+@case("REPEAT", perf=True, type=[F32], ne=[(128, 1, 8, 512)], nr=[(1, 4, 1, 1)])
 def repeat(new: Leaves, type: GGMLType, ne: Shape, nr: Shape) -> Tensor:
     init = integers(-100, 100) if type is I32 else None
     return ops.repeat_4d(new(ne, type, init), *(n * r for n, r in zip(ne, nr, strict=True)))
@@ -184,6 +192,7 @@ def repeat_permuted(new: Leaves, ne: Shape, nr: Shape, perm: Shape) -> Tensor:
       pad=[(1, 0, 0, 0), (0, 3, 0, 0), (0, 0, 2, 0), (0, 0, 0, 8), (1, 2, 3, 4)],
       v=[False])  # fmt: skip
 @case("PAD", max_nmse=0, ne_a=[(33, 5, 3, 2)], pad=[(1, 2, 0, 1)], v=[True])
+@case("PAD", perf=True, ne_a=[(4096, 500, 1, 1)], pad=[(0, 12, 0, 0)], v=[False])
 def pad(new: Leaves, ne_a: Shape, pad: Shape, v: bool) -> Tensor:
     return ops.pad(new.part(ne_a) if v else new(ne_a), *pad)
 
@@ -202,12 +211,15 @@ WINDOWS: list[tuple[Shape, Shape]] = [
     ((1, 1, 1, 1), (3, 2, 2, 2)),
 ]
 
+MIDDLE = ((0, 128, 0, 0), (4096, 256, 1, 1))
+
 
 def _window(a: Tensor, at: Shape) -> tuple[int, int, int, int]:
     return (*a.nb[1:], sum(i * s for i, s in zip(at, a.nb, strict=True)))
 
 
 @case("SET", max_nmse=0, type=[F32, I32], ne=[(6, 5, 4, 3)], window=WINDOWS, inplace=[False, True])
+@case("SET", perf=True, type=[F32], ne=[(4096, 512, 1, 1)], window=[MIDDLE], inplace=[False])
 def set_(
     new: Leaves, type: GGMLType, ne: Shape, window: tuple[Shape, Shape], inplace: bool
 ) -> Tensor:
@@ -217,6 +229,7 @@ def set_(
 
 
 @case("ACC", ne=[(6, 5, 4, 3)], window=WINDOWS, inplace=[False, True])
+@case("ACC", perf=True, ne=[(4096, 512, 1, 1)], window=[MIDDLE], inplace=[False])
 def acc(new: Leaves, ne: Shape, window: tuple[Shape, Shape], inplace: bool) -> Tensor:
     a = new(ne)
     return ops.acc(a, new(window[1]), *_window(a, window[0]), inplace)

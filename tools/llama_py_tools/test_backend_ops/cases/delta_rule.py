@@ -18,6 +18,7 @@ GATE = uniform(-4, 0.1)
       kda=[False, True], saved=[True])  # fmt: skip
 @case("DELTA_NET", S=[32], heads=[(2, 4)], T=[5], n_seqs=[2], repeat=["groups"], kda=[False, True],
       v=[True])  # fmt: skip
+@case("DELTA_NET", perf=True, S=[128], heads=[(16, 32)], T=[1, 64], n_seqs=[1], repeat=["groups"])
 def delta_net(
     new: Leaves, S: int, heads: tuple[int, int], T: int, n_seqs: int, repeat: str,
     kda: bool = False, saved: bool = False, v: bool = False,

@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 from ggml_py import ops
 from ggml_py.tensor import Tensor
-from ggml_py.types import F16, F32, I32, GGMLType
+from ggml_py.types import BY_NAME, F16, F32, I32, GGMLType
 from llama_py_tools.test_backend_ops.case import Init, Leaves, case, integers, uniform
 from llama_py_tools.test_backend_ops.differences import differs_from_ggml
 
 Shape = tuple[int, ...]
 
+BF16 = BY_NAME["bf16"]
 BINARY = {"ADD": ops.add, "SUB": ops.sub, "MUL": ops.mul, "DIV": ops.div}
 TILES = [(1, 1, 1, 1), (2, 1, 1, 1), (1, 2, 1, 1), (1, 1, 2, 1), (1, 1, 1, 2), (2, 2, 2, 2)]
 
@@ -34,7 +35,7 @@ def _binary(name: str, build: Callable[..., Tensor]) -> None:
         b = new(ne, type, divisor) if v == "a" else new.part(ne, type, divisor)
         return build(a, b)
 
-    @case(name, type_a=[F32], type_b=[F16], ne=[(33, 5, 3, 2)])
+    @case(name, type_a=[F32], type_b=[F16, BF16], ne=[(33, 5, 3, 2)])
     @case(name, type_a=[F16], type_b=[F32], ne=[(33, 5, 3, 2)])
     def mixed(new: Leaves, type_a: GGMLType, type_b: GGMLType, ne: Shape) -> Tensor:
         return build(new(ne, type_a), new(ne, type_b, divisor))
@@ -58,6 +59,7 @@ for _name, _build in BINARY.items():
 
 
 @case("ADD_ID", n_embd=[1, 17, 129], n_experts=[8], n_experts_used=[1, 4], n_token=[1, 3, 33])
+@case("ADD_ID", perf=True, n_embd=[2880], n_experts=[32], n_experts_used=[4], n_token=[512])
 def add_id(new: Leaves, n_embd: int, n_experts: int, n_experts_used: int, n_token: int) -> Tensor:
     ids = new((n_experts_used, n_token), I32, integers(0, n_experts))
     return ops.add_id(new((n_embd, n_experts_used, n_token)), new((n_embd, n_experts)), ids)
@@ -77,6 +79,7 @@ def scale(
 @case("CLAMP", type=[F32, F16], ne=[(1, 1, 1, 1), (7, 1, 5, 3), (257, 3, 1, 1)], min=[-0.5],
       max=[0.5])  # fmt: skip
 @case("CLAMP", type=[F32], ne=[(33, 5, 1, 1)], min=[6.103515625e-5], max=[float("inf")])
+@case("CLAMP", perf=True, type=[F32], ne=[(4096, 512, 1, 1)], min=[-0.5], max=[0.5])
 def clamp(new: Leaves, type: GGMLType, ne: Shape, min: float, max: float) -> Tensor:
     return ops.clamp(new(ne, type), min, max)
 
@@ -162,6 +165,7 @@ for _name, (_halves, _split) in GATED.items():
 
 @case("SWIGLU_OAI", ne_a=[(128, 2, 2, 2), (5, 7, 3, 2), (257, 1, 1, 1)], alpha=[0.5, 1.702],
       limit=[2.0, 7.0])  # fmt: skip
+@case("SWIGLU_OAI", perf=True, ne_a=[(2880, 2048, 1, 1)], alpha=[1.702], limit=[7.0])
 def swiglu_oai(new: Leaves, ne_a: Shape, alpha: float, limit: float) -> Tensor:
     return ops.swiglu_oai(new(ne_a, F32, TAIL), new(ne_a, F32, TAIL), alpha, limit)
 

@@ -14,6 +14,7 @@ SIZES: list[Shape] = [(1, 3, 1, 1), (33, 5, 3, 2), (4099, 2, 1, 1)]
 @case("FUSED_MUL_UNARY", kind=["gelu", "relu", "silu"], ne=SIZES[1:2], limit=[0.0], inplace=[True])
 @case("FUSED_MUL_UNARY", kind=["gelu", "relu", "silu"], ne=SIZES[1:2], limit=[0.0], v=[True])
 @case("FUSED_MUL_UNARY", kind=["silu", "sigmoid"], ne=SIZES[1:], limit=[0.0, 0.75], one=[True])
+@case("FUSED_MUL_UNARY", perf=True, kind=["silu"], ne=[(12288, 512, 1, 1)], limit=[0.0])
 def fused_mul_unary(
     new: Leaves, kind: str, ne: Shape, limit: float, inplace: bool = False, v: bool = False,
     one: bool = False,

@@ -11,6 +11,7 @@ from llama_py_tools.test_backend_ops.case import Leaves, case
 @case("DSV4_HC_COMB", n_tokens=[1, 17, 257], n_iter=[1, 4, 8, 20])
 @case("DSV4_HC_COMB", n_tokens=[0, 512, 2048], n_iter=[20])
 @case("DSV4_HC_COMB", n_tokens=[5], n_iter=[3], v=[True])
+@case("DSV4_HC_COMB", perf=True, n_tokens=[512], n_iter=[20])
 def dsv4_hc_comb(new: Leaves, n_tokens: int, n_iter: int, v: bool = False) -> Tensor:
     mixes = (new.part if v else new)((MIXES, n_tokens))
     return ops.dsv4_hc_comb(mixes, new((3,)), new((MIXES,)), 1e-6, n_iter)
@@ -20,6 +21,7 @@ def dsv4_hc_comb(new: Leaves, n_tokens: int, n_iter: int, v: bool = False) -> Te
 @case("DSV4_HC_POST", n_embd=[2560, 4096], n_tokens=[21], identity=[False, True])
 @case("DSV4_HC_POST", n_embd=[31], n_tokens=[17], identity=[False, True], v=[True])
 @case("DSV4_HC_POST", n_embd=[31], n_tokens=[17], identity=[False], hc=[1, 2, 7])
+@case("DSV4_HC_POST", perf=True, n_embd=[4096], n_tokens=[512], identity=[False])
 def dsv4_hc_post(
     new: Leaves, n_embd: int, n_tokens: int, identity: bool, v: bool = False, hc: int = STREAMS
 ) -> Tensor:

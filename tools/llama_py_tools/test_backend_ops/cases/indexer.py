@@ -18,6 +18,10 @@ def causal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return np.where(rng.random(shape) < 0.25, -np.inf, rng.uniform(-1, 1, shape))
 
 
+def _flops(hsk: int, nh: int, kv: int, nb: int, **_: object) -> float:
+    return 2.0 * hsk * nh * kv * nb
+
+
 @case("LIGHTNING_INDEXER", max_nmse=1e-6, type_K=KEYS, hsk=[128], nh=[32, 64], kv=[256], nb=[1],
       streams=[(1, 1), (4, 4), (4, 1)])  # fmt: skip
 @case("LIGHTNING_INDEXER", max_nmse=1e-6, type_K=KEYS, hsk=[128], nh=[64],
@@ -28,6 +32,8 @@ def causal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
       nb=[512], streams=[(1, 1)])  # fmt: skip
 @case("LIGHTNING_INDEXER", max_nmse=1e-6, type_K=[F32, F16, KEYS[3]], hsk=[64], nh=[4],
       kv=[33], nb=[3], streams=[(2, 1)], v=[True])  # fmt: skip
+@case("LIGHTNING_INDEXER", perf=True, flops=_flops, type_K=[F16, KEYS[3]], hsk=[128], nh=[64],
+      kv=[4096], nb=[1, 16], streams=[(1, 1)])  # fmt: skip
 def lightning_indexer(
     new: Leaves, type_K: GGMLType, hsk: int, nh: int, kv: int, nb: int, streams: tuple[int, int],
     v: bool = False,

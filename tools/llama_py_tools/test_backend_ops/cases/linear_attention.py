@@ -13,6 +13,7 @@ DECAY = uniform(0.1, 1)
 
 @case("RWKV_WKV6", head_count=[32], head_size=[64], tokens=[(1, 1), (32, 1), (32, 4), (128, 4)])
 @case("RWKV_WKV6", head_count=[3], head_size=[16, 33], tokens=TOKENS)
+@case("RWKV_WKV6", perf=True, head_count=[32], head_size=[64], tokens=[(1, 1), (128, 1)])
 def rwkv_wkv6(new: Leaves, head_count: int, head_size: int, tokens: tuple[int, int]) -> Tensor:
     ne = (head_size, head_count, tokens[0])
     k, v, r, td = new(ne), new(ne), new(ne), new(ne, init=DECAY)
@@ -23,6 +24,7 @@ def rwkv_wkv6(new: Leaves, head_count: int, head_size: int, tokens: tuple[int, i
 @case("RWKV_WKV7", head_count=[32], head_size=[64],
       tokens=[(1, 1), (4, 4), (32, 1), (32, 4), (128, 4)])  # fmt: skip
 @case("RWKV_WKV7", head_count=[3], head_size=[16, 33], tokens=TOKENS)
+@case("RWKV_WKV7", perf=True, head_count=[32], head_size=[64], tokens=[(1, 1), (128, 1)])
 def rwkv_wkv7(new: Leaves, head_count: int, head_size: int, tokens: tuple[int, int]) -> Tensor:
     ne = (head_size, head_count, tokens[0])
     r, w, k, v = new(ne), new(ne, init=DECAY), new(ne), new(ne)
@@ -34,6 +36,8 @@ def rwkv_wkv7(new: Leaves, head_count: int, head_size: int, tokens: tuple[int, i
 @case("GATED_LINEAR_ATTN", head_count=[32], head_size=[64],
       tokens=[(1, 1), (32, 1), (32, 4), (128, 4)], scale=[0.125])  # fmt: skip
 @case("GATED_LINEAR_ATTN", head_count=[3], head_size=[16, 33], tokens=TOKENS, scale=[1.0, 0.3])
+@case("GATED_LINEAR_ATTN", perf=True, head_count=[32], head_size=[64], tokens=[(1, 1), (128, 1)],
+      scale=[0.125])  # fmt: skip
 def gated_linear_attn(
     new: Leaves, head_count: int, head_size: int, tokens: tuple[int, int], scale: float
 ) -> Tensor:

@@ -8,6 +8,7 @@ from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, I32, GGMLType
 from llama_py_tools.test_backend_ops.case import Array, Init, Leaves, case, uniform
+from llama_py_tools.test_backend_ops.differences import differs_from_ggml
 
 Shape = tuple[int, ...]
 TYPES = [BY_NAME[n] for n in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_K", "q5_K", "q6_K")]
@@ -15,7 +16,9 @@ OTHERS = [BY_NAME[n] for n in ("q4_1", "q5_0", "q5_1", "iq4_nl", "q2_K", "q3_K",
 PLAIN = TYPES[:3]
 BLOCKS = TYPES[3:]
 HALF_BLOCKS = BLOCKS[:2]
+RARE = OTHERS[3:]  # of files of two to four bits
 FALLBACKS = OTHERS[:3]  # of q4_K and q5_K files, for rows that are no multiple of 256
+SMALL = FALLBACKS + [BY_NAME[n] for n in ("iq4_nl", "mxfp4")]  # blocks of 32
 COLUMNS = [1, 2, 3, 5, 8, 9, 16, 33, 100]
 BATCHES = [((1, 1), (2, 1)), ((1, 1), (1, 2)), ((3, 1), (1, 1)), ((3, 2), (2, 2))]
 BOUND = 5e-4
@@ -30,14 +33,16 @@ def flops(m: int, n: int, k: int, n_used: int = 1, **_: object) -> float:
 @case("MUL_MAT", max_nmse=BOUND, type_a=TYPES, m=[33], n=[1, 7], k=[4096], prepared=[True])
 @case("MUL_MAT", max_nmse=BOUND, type_a=TYPES, m=[65], n=[1, 2, 33], k=[512], prepared=[False])
 @case("MUL_MAT", max_nmse=BOUND, type_a=OTHERS, m=[17], n=[1, 3, 16], k=[256], prepared=[True])
-@case("MUL_MAT", max_nmse=BOUND, type_a=HALF_BLOCKS + FALLBACKS, m=[5, 16], n=[1, 9], k=[32, 96],
+@case("MUL_MAT", max_nmse=BOUND, type_a=RARE, m=[1, 65], n=[1, 2, 33], k=[768],
+      prepared=[False, True])  # fmt: skip
+@case("MUL_MAT", max_nmse=BOUND, type_a=HALF_BLOCKS + SMALL, m=[5, 16], n=[1, 9], k=[32, 96],
       prepared=[True])  # fmt: skip
-@case("MUL_MAT", max_nmse=BOUND, type_a=FALLBACKS, m=[17], n=[1, 2, 9, 33], k=[96, 384],
+@case("MUL_MAT", max_nmse=BOUND, type_a=SMALL, m=[17], n=[1, 2, 9, 33], k=[96, 384],
       prepared=[False])  # fmt: skip
 @case("MUL_MAT", max_nmse=BOUND, type_a=PLAIN, m=[1, 3, 33], n=[1, 2, 17], k=[1, 3, 63, 65, 257],
       prepared=[False])  # fmt: skip
 @case("MUL_MAT", max_nmse=BOUND, type_a=[F32, BLOCKS[0]], m=[5], n=[0], k=[64], prepared=[False])
-@case("MUL_MAT", perf=True, flops=flops, type_a=TYPES, m=[4096], n=[1, 512], k=[4096],
+@case("MUL_MAT", perf=True, flops=flops, type_a=TYPES + RARE, m=[4096], n=[1, 512], k=[4096],
       prepared=[True])  # fmt: skip
 def mul_mat(new: Leaves, type_a: GGMLType, m: int, n: int, k: int, prepared: bool) -> Tensor:
     # A sum that happens to be near zero has no relative precision: few of them must not cancel.
@@ -113,7 +118,9 @@ def expert_ids(n_mats: int) -> Init:
       n=[1, 2, 9, 33], k=[256], prepared=[True])  # fmt: skip
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32, F16, BLOCKS[2]], n_mats=[8], n_used=[1, 4],
       b=[False, True], m=[17], n=[1, 5, 129], k=[256], prepared=[False])  # fmt: skip
-@case("MUL_MAT_ID", max_nmse=BOUND, type_a=FALLBACKS, n_mats=[4], n_used=[2], b=[False], m=[33],
+@case("MUL_MAT_ID", max_nmse=BOUND, type_a=RARE, n_mats=[4], n_used=[2], b=[False], m=[33],
+      n=[1, 9, 33], k=[256], prepared=[False, True])  # fmt: skip
+@case("MUL_MAT_ID", max_nmse=BOUND, type_a=SMALL, n_mats=[4], n_used=[2], b=[False], m=[33],
       n=[1, 9, 33], k=[96], prepared=[False, True])  # fmt: skip
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32], n_mats=[4], n_used=[2], b=[False], m=[17],
       n=[0, 5], k=[65], prepared=[False])  # fmt: skip
@@ -160,5 +167,9 @@ def solve_tri(new: Leaves, type: GGMLType, ne_lhs: Shape, n_rhs: int) -> Tensor:
 
 @case("DIAG", max_nmse=0, type=[F32], ne=[(1, 1, 1, 1), (10, 1, 4, 3), (65, 1, 3, 1)],
       v=[False, True])  # fmt: skip
+@case("DIAG", perf=True, type=[F32], ne=[(64, 1, 32, 16)], v=[False])
 def diag(new: Leaves, type: GGMLType, ne: Shape, v: bool) -> Tensor:
     return ops.diag(new.part(ne, type) if v else new(ne, type))
+
+
+differs_from_ggml("MUL_MAT_HADAMARD", "takes src1 to be contiguous", gaps=[1])

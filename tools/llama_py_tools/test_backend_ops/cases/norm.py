@@ -41,6 +41,7 @@ for _name, _build in {"RMS_NORM": ops.rms_norm, "NORM": ops.norm, "L2_NORM": ops
 @case("GROUP_NORM", type=[F32], ne=[(9, 9, 1280, 1)], num_groups=[32], eps=[1e-6])
 @case("GROUP_NORM", type=[F32], ne=[(9, 9, 12, 2), (3, 1, 7, 1)], num_groups=[1, 3, 4], eps=[1e-6])
 @case("GROUP_NORM", type=[F32], ne=[(17, 5, 6, 3)], num_groups=[1, 2, 6], eps=[1e-6], v=[True])
+@case("GROUP_NORM", perf=True, type=[F32], ne=[(64, 64, 320, 1)], num_groups=[32], eps=[1e-6])
 def group_norm(
     new: Leaves, type: GGMLType, ne: Shape, num_groups: int, eps: float, v: bool = False
 ) -> Tensor:

@@ -18,6 +18,8 @@ Shape = tuple[int, ...]
       s0=[2], p0=[1], v=[False, True])  # fmt: skip
 @case("POOL_1D", pool_type=["avg"], type_input=[F32], ne_input=[(11, 5, 3, 2)], k0=[3], s0=[2],
       p0=[1], v=[True])  # fmt: skip
+@case("POOL_1D", perf=True, pool_type=["avg"], type_input=[F32], ne_input=[(4096, 512, 1, 1)],
+      k0=[2], s0=[2], p0=[0])  # fmt: skip
 def pool_1d(
     new: Leaves, pool_type: str, type_input: GGMLType, ne_input: Shape, k0: int, s0: int, p0: int,
     v: bool = False,
@@ -30,6 +32,8 @@ def pool_1d(
       k1=[1, 3], s0=[1, 2], s1=[1, 2], p0=[0, 1], p1=[0, 1])  # fmt: skip
 @case("POOL_2D", pool_type=["avg", "max"], type_input=[F32, F16], ne_input=[(13, 7, 3, 2)], k0=[4],
       k1=[3], s0=[3], s1=[2], p0=[0.5, 2.0], p1=[1.0], v=[False, True])  # fmt: skip
+@case("POOL_2D", perf=True, pool_type=["avg"], type_input=[F32], ne_input=[(256, 256, 32, 1)],
+      k0=[2], k1=[2], s0=[2], s1=[2], p0=[0], p1=[0])  # fmt: skip
 def pool_2d(
     new: Leaves, pool_type: str, type_input: GGMLType, ne_input: Shape, k0: int, k1: int, s0: int,
     s1: int, p0: float, p1: float, v: bool = False,
@@ -40,3 +44,4 @@ def pool_2d(
 
 differs_from_ggml("POOL_1D", IGNORES_STRIDES, v=[True])
 differs_from_ggml("POOL_2D", IGNORES_STRIDES, v=[True])
+differs_from_ggml("POOL_2D", IGNORES_STRIDES, gaps=[0])

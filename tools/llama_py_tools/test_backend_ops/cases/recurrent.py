@@ -36,6 +36,8 @@ def different_cells(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
       n_seqs=[2], K=[2, 4])  # fmt: skip
 @case("SSM_SCAN", max_nmse=2e-7, d_state=[32], head_dim=[16], n_head=[4], n_group=[2], T=[5],
       n_seqs=[2], v=[True])  # fmt: skip
+@case("SSM_SCAN", perf=True, d_state=[128], head_dim=[64], n_head=[48], n_group=[1], T=[1, 128],
+      n_seqs=[1])  # fmt: skip
 def ssm_scan(
     new: Leaves, d_state: int, head_dim: int, n_head: int, n_group: int, T: int, n_seqs: int,
     K: int = 1, v: bool = False,

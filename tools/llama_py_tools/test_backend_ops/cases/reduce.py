@@ -8,7 +8,7 @@ from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, GGMLType
 from llama_py_tools.test_backend_ops.case import Array, Leaves, case
-from llama_py_tools.test_backend_ops.differences import differs_from_ggml
+from llama_py_tools.test_backend_ops.differences import IGNORES_STRIDES, differs_from_ggml
 
 Shape = tuple[int, ...]
 SIZES: list[Shape] = [(n, 5, 3, 2) for n in (1, 3, 17, 33, 63, 65, 100, 257)]
@@ -23,6 +23,7 @@ def distinct(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 @case("SUM_ROWS", type=[F32], ne=SIZES, v=[False])
 @case("SUM_ROWS", type=[F32], ne=[(33, 5, 3, 2), (256, 1, 1, 1)], v=[True])
 @case("SUM_ROWS", type=[F32], ne=[(0, 3, 1, 1), (5, 0, 1, 1)], v=[False])
+@case("SUM_ROWS", perf=True, type=[F32], ne=[(4096, 512, 1, 1)], v=[False])
 def sum_rows(new: Leaves, type: GGMLType, ne: Shape, v: bool) -> Tensor:
     return ops.sum_rows(new.part(ne, type) if v else new(ne, type))
 
@@ -33,17 +34,20 @@ def sum_rows_permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Te
 
 
 @case("SUM", type=[F32], ne=[(1, 1, 1, 1), (10, 5, 4, 3), (33, 1, 1, 1), (33, 1024, 1, 1)])
+@case("SUM", perf=True, type=[F32], ne=[(4096, 512, 1, 1)])
 def sum(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
     return ops.sum(new(ne, type))
 
 
 @case("MEAN", type=[F32], ne=SIZES)
+@case("MEAN", perf=True, type=[F32], ne=[(4096, 512, 1, 1)])
 def mean(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
     return ops.mean(new(ne, type))
 
 
 @case("CUMSUM", type=[F32], ne=[*SIZES, (2048, 2, 1, 1), (5, 0, 1, 1)], v=[False])
 @case("CUMSUM", type=[F32], ne=[(33, 5, 3, 2)], v=[True])
+@case("CUMSUM", perf=True, type=[F32], ne=[(4096, 512, 1, 1)], v=[False])
 def cumsum(new: Leaves, type: GGMLType, ne: Shape, v: bool) -> Tensor:
     return ops.cumsum(new.part(ne, type) if v else new(ne, type))
 
@@ -56,21 +60,26 @@ def cumsum_permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tens
 @case("CUMSUM", ne=[(33, 5, 3, 2), (1, 7, 1, 1), (257, 100, 2, 1)], axis=[1, 2, 3])
 @case("CUMSUM", ne=[(33, 5, 3, 2)], axis=[1, 2, 3], v=[True])
 @case("CUMSUM", ne=[(5, 0, 1, 1)], axis=[1])
+@case("CUMSUM", perf=True, ne=[(4096, 512, 1, 1)], axis=[1])
 def cumsum_axis(new: Leaves, ne: Shape, axis: int, v: bool = False) -> Tensor:
     return ops.cumsum((new.part if v else new)(ne), axis)
 
 
 @case("ARGMAX", max_nmse=0, type=[F32],
       ne=[(1, 1, 1, 1), (3, 33, 1, 1), (257, 5, 1, 1), (2000, 10, 1, 1)])  # fmt: skip
+@case("ARGMAX", perf=True, type=[F32], ne=[(32000, 64, 1, 1)])
 def argmax(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
     return ops.argmax(new(ne, type, distinct))
 
 
 @case("DSV4_HC_PRE", n_embd=[1, 31, 257], n_hc=[1, 4], n_tokens=[1, 17], v=[False])
 @case("DSV4_HC_PRE", n_embd=[31], n_hc=[4], n_tokens=[17], v=[True])
+@case("DSV4_HC_PRE", perf=True, n_embd=[4096], n_hc=[4], n_tokens=[512], v=[False])
 def dsv4_hc_pre(new: Leaves, n_embd: int, n_hc: int, n_tokens: int, v: bool) -> Tensor:
     ne = (n_embd, n_hc, n_tokens)
     return ops.dsv4_hc_pre(new.part(ne) if v else new(ne), new((n_hc, n_tokens)))
 
 
 differs_from_ggml("CUMSUM", "adds along dimension 0 only", axis=[1, 2, 3])
+for _name in ("ARGMAX", "MEAN", "SUM"):
+    differs_from_ggml(_name, IGNORES_STRIDES, gaps=[0])

@@ -52,6 +52,8 @@ def rope(
 @case("ROPE_BACK", type=[F32], ne_a=[(128, 12, 2, 1)], n_dims=[128, 32], mode=[MROPE, IMROPE])
 @case("ROPE_BACK", type=[F32], ne_a=[(80, 16, 2, 1)], n_dims=[40], mode=[VISION])
 @case("ROPE_BACK", type=[F32], ne_a=[(64, 4, 7, 2)], n_dims=[32], mode=[NORMAL, NEOX], v=[True])
+@case("ROPE_BACK", perf=True, type=[F32], ne_a=[(128, 32, 512, 1)], n_dims=[128],
+      mode=[NORMAL, NEOX])  # fmt: skip
 def rope_back(
     new: Leaves, type: GGMLType, ne_a: Shape, n_dims: int, mode: int, fs: float = 1.0,
     ef: float = 0.0, ff: bool = False, v: bool = False,

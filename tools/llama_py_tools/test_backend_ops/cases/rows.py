@@ -10,7 +10,11 @@ from ggml_py.types import BY_NAME, F16, F32, I32, I64, GGMLType
 from llama_py_tools.test_backend_ops.case import Array, Init, Leaves, case, integers
 from llama_py_tools.test_backend_ops.cases.copy import quantization_bound
 from llama_py_tools.test_backend_ops.cases.reduce import distinct
-from llama_py_tools.test_backend_ops.differences import crashes_ggml
+from llama_py_tools.test_backend_ops.differences import (
+    IGNORES_STRIDES,
+    crashes_ggml,
+    differs_from_ggml,
+)
 
 Shape = tuple[int, ...]
 PLAIN = [F32, F16, BY_NAME["bf16"]]
@@ -62,6 +66,8 @@ def _set_rows_bound(type: GGMLType, ne: Shape, nr23: Shape, **_: object) -> floa
 @case("SET_ROWS", type=[F16], type_idx=[I64], ne=[(65, 8, 1, 1)], nr23=[(1, 1)], r=[0], v=[False])
 @case("SET_ROWS", type=[F16], type_idx=[I64], ne=[(1, 256, 1, 1)], nr23=[(1, 1)], r=[200],
       v=[False])  # fmt: skip
+@case("SET_ROWS", perf=True, type=[F16, STORED[4]], type_idx=[I64], ne=[(1024, 4096, 1, 1)],
+      nr23=[(1, 1)], r=[1, 512], v=[False])  # fmt: skip
 def set_rows(
     new: Leaves, type: GGMLType, type_idx: GGMLType, ne: Shape, nr23: Shape, r: int, v: bool
 ) -> Tensor:
@@ -87,9 +93,13 @@ def in_any_order(ids: Array) -> Array:
 @case("TOP_K", max_nmse=0, compare=in_any_order, type=[F32], ne=SORTED, k=[1])
 @case("TOP_K", max_nmse=0, compare=in_any_order, type=[F32], ne=SORTED[3:], k=[3, 15])
 @case("TOP_K", max_nmse=0, compare=in_any_order, type=[F32], ne=[(40, 2, 1, 1)], k=[39, 40])
+@case("TOP_K", perf=True, type=[F32], ne=[(128, 512, 1, 1)], k=[8])
 def top_k(new: Leaves, type: GGMLType, ne: Shape, k: int) -> Tensor:
     return ops.top_k(new(ne, type, distinct), k)
 
 
 crashes_ggml("GET_ROWS", "has no function that decodes them, and calls it all the same",
              type=[BY_NAME["q8_1"]])  # fmt: skip
+for _name in ("ARGSORT", "TOP_K"):
+    differs_from_ggml(_name, IGNORES_STRIDES, gaps=[0])
+differs_from_ggml("GET_ROWS", "takes the row numbers to be contiguous", gaps=[1])

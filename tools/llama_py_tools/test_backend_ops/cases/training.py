@@ -42,6 +42,7 @@ def _bound(type_a: GGMLType, **_: object) -> float:
 @case("ADD1", max_nmse=_bound, type_a=[BF16], type_b=[BF16, F32], ne=[(33, 5, 4, 3)])
 @case("ADD1", max_nmse=_bound, type_a=[F32], type_b=[F32], ne=[(33, 5, 1, 1), (5, 0, 1, 1)],
       inplace=[True])  # fmt: skip
+@case("ADD1", perf=True, type_a=[F32], type_b=[F32], ne=[(4096, 512, 1, 1)])
 def add1(
     new: Leaves, type_a: GGMLType, type_b: GGMLType, ne: Shape, v: bool = False,
     inplace: bool = False,
@@ -61,6 +62,7 @@ def count_equal(new: Leaves, ne: Shape) -> Tensor:
 
 
 @case("COUNT_EQUAL", max_nmse=0, ne=[(33, 5, 4, 3), (1, 1, 1, 1)], v=["", "part", "permuted"])
+@case("COUNT_EQUAL", perf=True, ne=[(4096, 512, 1, 1)], v=[""])
 def count_equal_strided(new: Leaves, ne: Shape, v: str) -> Tensor:
     few = integers(0, 3)
     if v == "permuted":
@@ -70,3 +72,4 @@ def count_equal_strided(new: Leaves, ne: Shape, v: str) -> Tensor:
 
 differs_from_ggml("COUNT_EQUAL", "computes wrong row numbers in tensors with a dimension 3",
                   ne=[(33, 5, 4, 3)])  # fmt: skip
+differs_from_ggml("COUNT_EQUAL", "takes the source of ARGMAX to be contiguous", gaps=[0, 1])

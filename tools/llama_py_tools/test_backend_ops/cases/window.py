@@ -13,12 +13,14 @@ Shape = tuple[int, ...]
 
 @case("WIN_PART", max_nmse=0, ne=[(32, 14, 14), (33, 20, 11), (1, 3, 5)], w=[1, 7, 14])
 @case("WIN_PART", max_nmse=0, ne=[(33, 20, 11)], w=[7], v=[True])
+@case("WIN_PART", perf=True, ne=[(768, 64, 64)], w=[14])
 def win_part(new: Leaves, ne: Shape, w: int, v: bool = False) -> Tensor:
     return ops.win_part((new.part if v else new)(ne), w)
 
 
 @case("WIN_UNPART", max_nmse=0, n=[33], size=[(14, 14), (20, 11), (3, 5)], w=[1, 7, 14])
 @case("WIN_UNPART", max_nmse=0, n=[33], size=[(20, 11)], w=[7], v=[True])
+@case("WIN_UNPART", perf=True, n=[768], size=[(64, 64)], w=[14])
 def win_unpart(new: Leaves, n: int, size: Shape, w: int, v: bool = False) -> Tensor:
     width, height = size
     windows = -(-width // w) * -(-height // w)
@@ -32,6 +34,7 @@ def win_round_trip(new: Leaves, ne: Shape, w: int, round_trip: bool) -> Tensor:
 
 @case("GET_REL_POS", max_nmse=0, n_embd=[1, 33, 64], size=[1, 2, 14])
 @case("GET_REL_POS", max_nmse=0, n_embd=[33], size=[14], v=[True])
+@case("GET_REL_POS", perf=True, n_embd=[64], size=[64])
 def get_rel_pos(new: Leaves, n_embd: int, size: int, v: bool = False) -> Tensor:
     a = (new.apart if v else new)((n_embd, 2 * size - 1), F16)
     return ops.get_rel_pos(a, size, size)
@@ -39,6 +42,7 @@ def get_rel_pos(new: Leaves, n_embd: int, size: int, v: bool = False) -> Tensor:
 
 @case("ADD_REL_POS", size=[1, 2, 14, 33], queries=[(1, 1), (5, 3)], batch=[1, 3],
       inplace=[False, True])  # fmt: skip
+@case("ADD_REL_POS", perf=True, size=[14], queries=[(14, 14)], batch=[300], inplace=[False])
 def add_rel_pos(
     new: Leaves, size: int, queries: tuple[int, int], batch: int, inplace: bool
 ) -> Tensor:

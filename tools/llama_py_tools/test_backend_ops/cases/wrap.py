@@ -32,6 +32,7 @@ def pad_ext(new: Leaves, ne_a: Shape, pads: Shape, tfrm: int, circular: bool) ->
 
 @case("PAD_REFLECT_1D", max_nmse=0, ne_a=[(512, 34, 2, 1), (300, 38, 4, 1)], pad_0=[10], pad_1=[9])
 @case("PAD_REFLECT_1D", max_nmse=0, ne_a=[(7, 3, 2, 2)], pad_0=[0, 6], pad_1=[0, 6])
+@case("PAD_REFLECT_1D", perf=True, ne_a=[(4096, 512, 1, 1)], pad_0=[10], pad_1=[9])
 def pad_reflect_1d(new: Leaves, ne_a: Shape, pad_0: int, pad_1: int) -> Tensor:
     return ops.pad_reflect_1d(new(ne_a), pad_0, pad_1)
 
@@ -39,6 +40,7 @@ def pad_reflect_1d(new: Leaves, ne_a: Shape, pad_0: int, pad_1: int) -> Tensor:
 @case("ROLL", max_nmse=0, shifts=[(3, -2, 1, -1), (-9, 4, -3, 2), (0, 0, 0, 0)],
       permute=[False])  # fmt: skip
 @case("ROLL", max_nmse=0, shifts=[(3, -2, 1, -1)], permute=[True])
-def roll(new: Leaves, shifts: Shape, permute: bool) -> Tensor:
-    a = new((10, 5, 4, 3))
+@case("ROLL", perf=True, shifts=[(3, -2, 0, 0)], permute=[False], ne=[(4096, 512, 1, 1)])
+def roll(new: Leaves, shifts: Shape, permute: bool, ne: Shape = (10, 5, 4, 3)) -> Tensor:
+    a = new(ne)
     return ops.roll(ops.permute(a, 0, 2, 1, 3) if permute else a, *shifts)  # type: ignore[call-arg]

@@ -1,0 +1,52 @@
+"""Sources with gaps between the elements of a row: kernels that want them side by side get a copy.
+
+The copy is a step of its own, so dense sources cost nothing and a kernel knows only one form.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu.kernel import Kernel
+from ggml_cpu.step import Step
+from ggml_cpu.table import table
+from ggml_py.backend import HostBuffer, aligned_bytes
+from ggml_py.ops.registry import OPS
+from ggml_py.tensor import Tensor
+
+
+def dense_copy(node: Tensor, i: int) -> Tensor | None:
+    """CONT of source i if it has gaps within rows, is only read, and can be copied; else None."""
+    source = node.src[i]
+    if source is None or source.has_contiguous_rows() or i in OPS[node.op].writes:
+        return None
+    if node.view_src is not None and node.view_src is (source.view_src or source):
+        return None
+    copy = Tensor(source.type, source.ne, "CONT", (source,))
+    return None if table().find(copy) is None else copy
+
+
+def with_copies(node: Tensor) -> tuple[Kernel, tuple[Tensor | None, ...]] | None:
+    """A kernel for the node if it had dense copies of its sources, and those sources."""
+    src = tuple(dense_copy(node, i) or s for i, s in enumerate(node.src))
+    like = Tensor(node.type, node.ne, node.op, src, node.params, nb=node.nb)
+    kernel = table().find(like)
+    return None if kernel is None else (kernel, src)
+
+
+def why_not(node: Tensor) -> str:
+    """ "" if the node can be run, with copies where they are needed; else the reasons."""
+    reason = table().why_not(node)
+    return reason if reason and with_copies(node) is None else ""
+
+
+def steps_for(node: Tensor) -> list[Step]:
+    """The node's step, after those that copy its sources. Raises UnsupportedOp."""
+    found = with_copies(node) if table().find(node) is None else None
+    if found is None:
+        return [Step(table().get(node), node, (node, *node.src))]
+    kernel, src = found
+    copies = [s for s, old in zip(src, node.src, strict=True) if s is not None and s is not old]
+    for copy in copies:
+        copy.buffer = HostBuffer(aligned_bytes(copy.nbytes))
+    # With op_params of their own these steps are no one's to merge: merging looks at node.src.
+    steps = [Step(table().get(c), c, (c, *c.src), c.op_params()) for c in copies]
+    return [*steps, Step(kernel, node, (node, *src), node.op_params())]
