@@ -6,16 +6,12 @@ from typing import Any
 
 import pytest
 
-from ggml_py import registry
-from ggml_py.errors import BackendError
+from tests.installed import devices_or_skip
 
 
 @pytest.fixture(scope="session")
 def device() -> Any:
-    try:
-        return registry.devices("opencl")[0]
-    except BackendError as e:
-        pytest.skip(str(e))
+    return devices_or_skip("opencl")[0]
 
 
 @pytest.fixture(scope="session", params=["opened twice", "partitioned"])

@@ -12,6 +12,7 @@ from ggml_py import registry
 from ggml_py.errors import BackendError
 from llama_py import placement
 from llama_py_tools import cli
+from tests.installed import devices_or_skip
 
 GENERATE = ["-p", "ROMEO:", "-n", "2", "--temp", "0", "-c", "256"]
 
@@ -20,10 +21,7 @@ GENERATE = ["-p", "ROMEO:", "-n", "2", "--temp", "0", "-c", "256"]
 def as_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """`auto` takes the device; what a test breaks is not kept for others."""
     registry.devices.cache_clear()
-    try:
-        found = registry.devices("opencl")
-    except BackendError as e:
-        pytest.skip(str(e))
+    found = devices_or_skip("opencl")
     monkeypatch.setattr(found[0], "kind", "gpu")
     monkeypatch.setattr(placement, "backend_names", lambda: ["opencl"])
 
