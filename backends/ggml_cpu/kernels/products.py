@@ -113,7 +113,7 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
     multiply, unpack, rows = any_width(weight.tile), weight.unpack, weight.rows
     panel_bytes, k_block = weight.panel_bytes, weight.k_block
     step, block_bytes = weight.step, weight.activations.block_bytes
-    step_bytes = weight.type.row_size(weight.step)
+    block_size, type_size = weight.type.block_size, weight.type.type_size
     steps_of, column_bytes = Shape(weight).steps_of, Shape(weight).column_bytes
 
     @fn
@@ -138,7 +138,7 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
             if in_place:
                 length = min(k - s * step, count * step)
                 for i in range(first, last):
-                    src = w + i * rows * w_stride + s * step_bytes
+                    src = w + i * rows * w_stride + s * step // block_size * type_size
                     to = panels + (i - first) * count * panel_bytes
                     unpack(src, w_stride, min(rows, m - i * rows), length, to)
             c = 0

@@ -25,7 +25,8 @@ class Weight:
     A panel is `rows` rows, cut along k into steps of `step` elements, `panel_bytes` each, in the
     order in which `tile` reads them. All functions are `@fn`.
 
-    activations   what the other operand is rounded to, and how it is packed; its block is a step
+    activations   what the other operand is rounded to, and how it is packed; its block is a step,
+                  which may be a part of a block of weights
     unpack        unpack(src, stride, rows, n, dst): panel of up to `rows` rows of n elements
     tile          tile(width) -> multiply(panel, columns, steps, out): `out` f32 [width][rows]
     dot           dot(src, stride, rows, column, n, out): up to `dot_rows` rows in place times one
@@ -36,7 +37,7 @@ class Weight:
     dequantize    dequantize(src, n, dst): one row in place to f32; None for the float types
     repacked      whether weights are worth repacking at load: their panels are as small as rows
     row           row(panel, r, n, dst): row r of a panel back in place; None if not `repacked`
-    k_block       steps of a panel to unpack and multiply at a time
+    k_block       steps of a panel to unpack and multiply at a time, in whole blocks
     """
 
     type: GGMLType

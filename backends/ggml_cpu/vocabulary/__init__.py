@@ -52,6 +52,8 @@ from .lanes import (
     iota,
     lane,
     low,
+    mask16,
+    mask64,
     odd,
     odds,
     quarter,

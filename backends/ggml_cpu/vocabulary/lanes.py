@@ -120,6 +120,23 @@ def select(typing, mask, a, b):
     return vec(mask, plain(a), plain(b)), emit
 
 
+def _mask(n: int):
+    @intrinsic
+    def mask(typing, bits):
+        """Lane i holds where bit i of the int64 is set."""
+
+        def emit(context, builder, sig, args):
+            some = args[0] if n == 64 else builder.trunc(args[0], ir.IntType(n))
+            return builder.bitcast(some, Vec("i1", n).ir)
+
+        return Vec("i1", n)(types.int64), emit
+
+    return mask
+
+
+mask16, mask64 = _mask(16), _mask(64)
+
+
 def _reduce_mask(name: str):
     @intrinsic
     def reduce(typing, mask):

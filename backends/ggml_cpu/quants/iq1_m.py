@@ -1,0 +1,51 @@
+"""iq1_m: points of a codebook of 2048, shifted up or down, 56 bytes (ggml-common.h:block_iq1_m).
+
+Low bytes of the numbers of points u8 [32] | nibbles [32], the top three bits of a number and
+whether the shift is down | for each 64 values a u16: scales of 16 values, three bits each, and four
+bits of d, an f16. A value is d * (2 * scale + 1) * (its place in the point + 1/8 or - 1/8); see
+shifted.py.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.quants.codebook import half_word, points_of
+from ggml_cpu.quants.shifted import OFFSET, POINTS
+from ggml_cpu.quants.unpacked import Decoder, weight
+from ggml_cpu.quants.weight import register
+from ggml_py.types import BY_NAME
+
+TOPS, SCALES = 32, 48
+FIELDS = np.arange(0, 12, 3, dtype=np.int32).tobytes()
+
+
+@fn
+def number(block, j, i):
+    pairs = v.zext_i32(v.i8x4_load(block + TOPS + 4 * j))
+    tops = v.as_i16((pairs | pairs << 12) & 0x000F000F)
+    return half_word(v.zext_i16(v.i8x8_load(block + 8 * j)) | tops << 8, i)
+
+
+bytes_of = points_of(POINTS, number)
+
+
+@fn
+def d_of(block):
+    """The four nibbles on top of the four words of scales."""
+    words = block + SCALES
+    low = v.ld_u16(words) >> 12 | (v.ld_u16(words + 2) >> 12) << 4
+    bits = low | (v.ld_u16(words + 4) >> 12) << 8 | (v.ld_u16(words + 6) >> 12) << 12
+    return v.lane(v.f16_to_f32(v.i16x4(bits)), 0)
+
+
+@fn
+def scales_of(block, j):
+    word = v.i32x4(v.ld_u16(block + SCALES + 2 * j))
+    steps = (word >> v.i32x4_load(v.table(FIELDS))) & 7
+    return v.to_f32((steps << 1) + 1) * (d_of(block) * v.float32(0.125))
+
+
+register(weight(Decoder(BY_NAME["iq1_m"], 16, bytes_of, scales_of, offset=OFFSET)))

@@ -1,0 +1,43 @@
+"""iq1_s: points of a codebook of 2048, shifted up or down, 50 bytes (ggml-common.h:block_iq1_s).
+
+d f16 | low bytes of the numbers of points u8 [32] | for each 32 values a u16: the top three bits of
+four numbers, a scale of three bits, and whether the shift is down. A value is d * (2 * scale + 1) *
+(its place in the point + 1/8 or - 1/8); see shifted.py.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.quants.codebook import half_word, odd_scales, points_of
+from ggml_cpu.quants.shifted import OFFSET, POINTS
+from ggml_cpu.quants.unpacked import Decoder, weight
+from ggml_cpu.quants.weight import register
+from ggml_py.types import BY_NAME
+
+TOPS = 34
+FACTORS = np.array([512, 64, 8, 1] * 2, np.int16).tobytes()  # bring the top bits to one place
+
+
+@fn
+def number(block, j, i):
+    both = v.as_i16(v.i32x2(v.ld_u32(block + TOPS + 4 * j)))
+    tops = v.shuffle(both, 0, 0, 0, 0, 1, 1, 1, 1)
+    aligned = tops * v.i16x8_load(v.table(FACTORS)) & 0x0E00
+    low = v.zext_i16(v.i8x8_load(block + 2 + 8 * j))
+    return half_word(low | aligned >> 1 | (tops >> 4) & 0x0800, i)
+
+
+bytes_of = points_of(POINTS, number)
+
+
+@fn
+def scales_of(block, j):
+    tops = block + TOPS + 4 * j
+    d = v.ld_f16(block) * v.float32(0.125)
+    return odd_scales(d, (v.ld_u16(tops) >> 12) & 7, (v.ld_u16(tops + 2) >> 12) & 7)
+
+
+register(weight(Decoder(BY_NAME["iq1_s"], 32, bytes_of, scales_of, offset=OFFSET)))

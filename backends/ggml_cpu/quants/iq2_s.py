@@ -1,0 +1,44 @@
+"""iq2_s: points of a codebook of 1024 with signs, 82 bytes (ggml-common.h:block_iq2_s).
+
+d f16 | low bytes of the numbers of points u8 [32] | signs u8 [32] | top two bits of the numbers,
+four to a byte [8] | scales of 16 values, nibbles [8]. A value is d / 8 * (2 * scale + 1) * its
+place in the point.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.quants.codebook import four_odd_scales, half_word, points_of
+from ggml_cpu.quants.unpacked import Decoder, weight
+from ggml_cpu.quants.weight import register
+from ggml_py.grids import grid
+from ggml_py.types import BY_NAME
+
+SIGNS, TOPS, SCALES = 34, 66, 74
+FACTORS = np.array([256, 64, 16, 4] * 2, np.int16).tobytes()  # bring the top bits to one place
+
+
+@fn
+def number(block, j, i):
+    tops = v.shuffle(v.zext_i16(v.i8x2_load(block + TOPS + 2 * j)), 0, 0, 0, 0, 1, 1, 1, 1)
+    aligned = tops * v.i16x8_load(v.table(FACTORS)) & 0x0300
+    return half_word(v.zext_i16(v.i8x8_load(block + 2 + 8 * j)) | aligned, i)
+
+
+@fn
+def signs_of(block, j):
+    return v.ld_i64(block + SIGNS + 8 * j)
+
+
+bytes_of = points_of(grid("iq2_s"), number)
+
+
+@fn
+def scales_of(block, j):
+    return four_odd_scales(v.ld_f16(block) * v.float32(0.125), v.ld_u16(block + SCALES + 2 * j))
+
+
+register(weight(Decoder(BY_NAME["iq2_s"], 16, bytes_of, scales_of, signs_of)))

@@ -1,0 +1,37 @@
+"""iq2_xs: points of a codebook of 512 with signs, 74 bytes (ggml-common.h:block_iq2_xs).
+
+d f16 | for each 8 values the number of a point, 9 bits, and above it seven signs u16 [32] | scales
+of 16 values, nibbles [8]. A value is d / 8 * (2 * scale + 1) * its place in the point.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.quants.codebook import four_odd_scales, points_of, signs_of_sevens
+from ggml_cpu.quants.unpacked import Decoder, weight
+from ggml_cpu.quants.weight import register
+from ggml_py.grids import grid
+from ggml_py.types import BY_NAME
+
+
+@fn
+def number(block, j, i):
+    return v.ld_u16(block + 2 + 16 * j + 2 * i) & 511
+
+
+@fn
+def signs_of(block, j):
+    sevens = v.to_i8(v.i16x8_load(block + 2 + 16 * j) >> 9)
+    return signs_of_sevens(v.lane(v.as_i64(sevens), 0))
+
+
+bytes_of = points_of(grid("iq2_xs"), number)
+
+
+@fn
+def scales_of(block, j):
+    return four_odd_scales(v.ld_f16(block) * v.float32(0.125), v.ld_u16(block + 66 + 2 * j))
+
+
+register(weight(Decoder(BY_NAME["iq2_xs"], 16, bytes_of, scales_of, signs_of)))

@@ -1,0 +1,39 @@
+"""iq2_xxs: points of a codebook of 256 with signs, 66 bytes (ggml-common.h:block_iq2_xxs).
+
+d f16 | for each 32 values: numbers of four points u8 [4], u32 with their signs, seven bits each,
+and a scale of four bits above them. A value is d / 8 * (2 * scale + 1) * its place in the point.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.quants.codebook import odd_scales, points_of, signs_of_words
+from ggml_cpu.quants.unpacked import Decoder, weight
+from ggml_cpu.quants.weight import register
+from ggml_py.grids import grid
+from ggml_py.types import BY_NAME
+
+
+@fn
+def number(block, j, i):
+    return v.ld_u8(block + 2 + 16 * j + 8 * (i // 4) + i % 4)
+
+
+@fn
+def signs_of(block, j):
+    q = block + 2 + 16 * j
+    return signs_of_words(v.ld_u32(q + 4) | v.ld_u32(q + 12) << 32)
+
+
+bytes_of = points_of(grid("iq2_xxs"), number)
+
+
+@fn
+def scales_of(block, j):
+    words = block + 6 + 16 * j
+    d = v.ld_f16(block) * v.float32(0.125)
+    return odd_scales(d, v.ld_u32(words) >> 28, v.ld_u32(words + 8) >> 28)
+
+
+register(weight(Decoder(BY_NAME["iq2_xxs"], 32, bytes_of, scales_of, signs_of)))

@@ -1,0 +1,41 @@
+"""iq3_xxs: points of a codebook of 256 with signs, 98 bytes (ggml-common.h:block_iq3_xxs).
+
+d f16 | numbers of points of four values u8 [64] | for each 32 values a u32: signs of eight values,
+seven bits each, and a scale of four bits above them. A value is d / 4 * (2 * scale + 1) * its place
+in the point.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.quants.codebook import odd_scales, points_of, signs_of_words
+from ggml_cpu.quants.unpacked import Decoder, weight
+from ggml_cpu.quants.weight import register
+from ggml_py.grids import grid
+from ggml_py.types import BY_NAME
+
+SIGNS = 66
+
+
+@fn
+def number(block, j, i):
+    return v.ld_u8(block + 2 + 16 * j + i)
+
+
+@fn
+def signs_of(block, j):
+    return signs_of_words(v.ld_i64(block + SIGNS + 8 * j))
+
+
+bytes_of = points_of(grid("iq3_xxs"), number)
+
+
+@fn
+def scales_of(block, j):
+    words = block + SIGNS + 8 * j
+    d = v.ld_f16(block) * v.float32(0.25)
+    return odd_scales(d, v.ld_u32(words) >> 28, v.ld_u32(words + 4) >> 28)
+
+
+register(weight(Decoder(BY_NAME["iq3_xxs"], 32, bytes_of, scales_of, signs_of)))
