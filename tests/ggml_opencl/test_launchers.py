@@ -114,6 +114,14 @@ def test_only_mask_values_tell_the_masks_apart() -> None:
     assert (zero.kernel, zero.scalars) == ("diag_mask", (1, 0.0))
 
 
+def test_parts_that_are_not_there_are_no_arguments() -> None:
+    a, b, c = (Tensor(F16, (32, 3), name=name) for name in "abc")
+    (run,) = table.launches(ops.all_reduce([None, a, None, b, c], receivers=[3]))
+    assert run.tensors == (a, b, c, *(c,) * 7)
+    assert run.scalars == (3, 0b010)  # of three parts, the second one is only written
+    assert (run.groups, run.type_names()) == ((2, 1, 1), ("f16",))
+
+
 def test_reasons() -> None:
     longest = ops.argsort(Tensor(F32, (1 << 16,), name="x"), "asc")
     assert "rows of at most 32768; got x" in table.why_not(longest)
