@@ -16,7 +16,7 @@ from ggml_py.errors import AllocError, BackendError, UnsupportedOp
 from ggml_py.graph import Graph
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT, Tensor
-from ggml_py.types import BY_NAME, F32
+from ggml_py.types import F32, GGMLType
 from llama_py_tools.test_backend_ops import run as harness
 from llama_py_tools.test_backend_ops.cases import all_cases
 
@@ -61,7 +61,7 @@ def test_plan_runs_again_with_new_inputs(device: Any) -> None:
 
 def test_unsupported_node_is_named(device: Any) -> None:
     graph = Graph()
-    w = Tensor(BY_NAME["iq2_xs"], (256, 4), name="w")
+    w = Tensor(GGMLType(99, "q9_9", 256, 100), (256, 4), name="w")
     graph.build_forward_expand(ops.mul_mat(w, Tensor(F32, (256, 1), name="x")))
     with pytest.raises(UnsupportedOp, match="opencl0: needs a source 0 of"):
         Scheduler([device]).plan(graph)

@@ -15,7 +15,7 @@ from ggml_opencl.program import TENSOR, first_error, shape_bytes
 from ggml_opencl.table import WG, Launch, table
 from ggml_py import ops
 from ggml_py.tensor import Tensor
-from ggml_py.types import BY_NAME, F16, F32
+from ggml_py.types import BY_NAME, F16, F32, GGMLType
 
 Q4_K = BY_NAME["q4_K"]
 
@@ -114,11 +114,20 @@ def test_only_mask_values_tell_the_masks_apart() -> None:
     assert (zero.kernel, zero.scalars) == ("diag_mask", (1, 0.0))
 
 
+def test_parts_that_are_not_there_are_no_arguments() -> None:
+    a, b, c = (Tensor(F16, (32, 3), name=name) for name in "abc")
+    (run,) = table.launches(ops.all_reduce([None, a, None, b, c], receivers=[3]))
+    assert run.tensors == (a, b, c, *(c,) * 7)
+    assert run.scalars == (3, 0b010)  # of three parts, the second one is only written
+    assert (run.groups, run.type_names()) == ((2, 1, 1), ("f16",))
+
+
 def test_reasons() -> None:
     longest = ops.argsort(Tensor(F32, (1 << 16,), name="x"), "asc")
     assert "rows of at most 32768; got x" in table.why_not(longest)
-    iq2 = ops.mul_mat(Tensor(BY_NAME["iq2_xs"], (256, 4), name="w"), Tensor(F32, (256, 1)))
-    assert re.search(r"a source 0 of .*q4_K.*; got w\[256, 4, 1, 1\]:iq2_xs", table.why_not(iq2))
+    unknown = Tensor(GGMLType(99, "q9_9", 256, 100), (256, 4), name="w")
+    reason = table.why_not(ops.mul_mat(unknown, Tensor(F32, (256, 1))))
+    assert re.search(r"a source 0 of .*q4_K.*; got w\[256, 4, 1, 1\]:q9_9", reason)
     wide = Tensor(F32, (512, 1, 1))
     large = ops.gated_linear_attn(wide, wide, wide, wide, Tensor(F32, (512 * 512, 1)), 1.0)
     assert "states of at most 256 per row; got 512" in table.why_not(large)

@@ -15,7 +15,7 @@ from ggml_py.graph import Graph
 from ggml_py.ops.rope import IMROPE, MROPE, NEOX, NORMAL
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import Tensor
-from ggml_py.types import BY_NAME, F16, F32, I32, I64, TYPES
+from ggml_py.types import BY_NAME, F16, F32, I32, I64, TYPES, GGMLType
 from ggml_ref.backend import RefDevice
 from ggml_ref.quants import dequantizer, quantizer
 from ggml_ref.values import elements, load, store
@@ -236,8 +236,8 @@ def test_acc_honours_all_dimensions() -> None:
 
 
 def test_a_type_without_reference_is_refused_with_the_reason() -> None:
-    weight = Tensor(BY_NAME["iq3_s"], (256, 4), name="w")
-    assert "iq3_s" in RefDevice().why_not(ops.mul_mat(weight, Tensor(F32, (256, 1))))
+    weight = Tensor(GGMLType(99, "q9_9", 256, 100), (256, 4), name="w")
+    assert "q9_9" in RefDevice().why_not(ops.mul_mat(weight, Tensor(F32, (256, 1))))
 
 
 KNOWN = [t for t in TYPES.values() if dequantizer(t) is not None and t.name != "q8_K"]
@@ -284,12 +284,44 @@ def test_quantize_equals_ggml(name: str) -> None:
     assert hashlib.sha256(raw).hexdigest()[:12] == GGML[name]
 
 
+# The same of what is not quantized as by ggml (see quants/_grid.py).
+OURS = {
+    "iq1_s": "25c7310f2b8b", "iq1_m": "ee92d93ec208", "iq2_xxs": "a9afda6eae3d",
+    "iq2_xs": "57795e54a202", "iq2_s": "2b32c3bdb085", "iq3_xxs": "e37ffd49dce1",
+    "iq3_s": "9fe47e42a469",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_quantize_gives_the_same_bytes_everywhere(name: str) -> None:
+    raw = quantizer(BY_NAME[name])(noise(64 * 256))
+    assert hashlib.sha256(raw).hexdigest()[:12] == OURS[name]
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_quantize_uses_all_bits(name: str) -> None:
+    """Every bit of a block is 0 in one and 1 in another, but for the sign and the exponent of d."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(256, 16, 16)) * rng.random((256, 16, 1))
+    raw = np.frombuffer(quantizer(BY_NAME[name])(x), np.uint8).reshape(256, -1)
+    ones = np.unpackbits(raw, axis=1).sum(axis=0)
+    assert ((ones == 0) | (ones == 256)).sum() <= 6
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_zeros_are_quantized_as_zeros(name: str) -> None:
+    raw = np.frombuffer(quantizer(BY_NAME[name])(np.zeros(512)), np.uint8).reshape(2, -1)
+    assert not dequantizer(BY_NAME[name])(raw).any()
+
+
 # Root mean square error of a normal variable, from below and above.
 ERRORS = {
     "f16": (1e-4, 4e-4), "bf16": (1e-3, 3e-3), "q8_0": (0.003, 0.008), "q6_K": (0.01, 0.025),
     "q5_K": (0.025, 0.045), "q5_1": (0.03, 0.045), "q5_0": (0.03, 0.06), "q4_K": (0.05, 0.08),
     "iq4_xs": (0.06, 0.09), "iq4_nl": (0.06, 0.1), "q4_1": (0.06, 0.1), "q4_0": (0.07, 0.11),
     "mxfp4": (0.08, 0.15), "q3_K": (0.1, 0.17), "q2_K": (0.2, 0.35),
+    "iq3_s": (0.1, 0.14), "iq3_xxs": (0.14, 0.19), "iq2_s": (0.2, 0.25), "iq2_xs": (0.25, 0.3),
+    "iq2_xxs": (0.3, 0.34), "iq1_m": (0.35, 0.43), "iq1_s": (0.4, 0.47),
 }  # fmt: skip
 
 
@@ -303,7 +335,10 @@ def test_quantization_error_is_what_the_bits_allow(name: str) -> None:
     assert low < error < high
 
 
-@pytest.mark.parametrize("name", ["q4_K", "q5_K", "q6_K", "q3_K", "q2_K", "iq4_xs", "q1_0", "q2_0"])
+STABLE = ["q4_K", "q5_K", "q6_K", "q3_K", "q2_K", "iq4_xs", "q1_0", "q2_0", "iq2_s", "iq3_s"]
+
+
+@pytest.mark.parametrize("name", STABLE)
 def test_quantizing_again_changes_little(name: str) -> None:
     x = np.random.default_rng(1).normal(size=(4, 256)).astype(np.float32)
     t = BY_NAME[name]

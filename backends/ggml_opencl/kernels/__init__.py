@@ -1,12 +1,20 @@
-"""The kernels' source: one .cl file a family, one a quantization type, and what all of them use."""
+"""The kernels' source: one .cl file a family, one a quantization type, and what all of them use.
+
+A line GRID(name) stands for a codebook of `ggml_py.grids`.
+"""
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
+from ggml_py.grids import grid
+
 _HERE: Traversable = files(__name__)
+_GRID = re.compile(r"^GRID\((\w+)\)$", re.M)
+_INTEGERS = {4: "uint", 8: "ulong"}
 
 
 @cache
@@ -33,4 +41,14 @@ def source(family: str, types: tuple[str, ...]) -> str:
     """A family's program text, with the quantized types among `types`."""
     quants = sorted(quantized_types() & set(types))
     parts = ["common.cl", *(f"quants/{name}.cl" for name in quants), f"{family}.cl"]
-    return "\n".join((_HERE / part).read_text("utf-8") for part in parts)
+    text = "\n".join((_HERE / part).read_text("utf-8") for part in parts)
+    return _GRID.sub(lambda line: constants(line[1]), text)
+
+
+def constants(name: str) -> str:
+    """A codebook as `grid_name`: a point is an integer, whose lowest byte is the first value."""
+    points = grid(name)
+    length = points.shape[1]
+    numbers = ", ".join(map(hex, points.view(f"<u{length}").ravel()))
+    table = f"constant {_INTEGERS[length]} grid_{name}[] = {{{numbers}}};"
+    return f"#ifndef GRID_{name}\n#define GRID_{name}\n{table}\n#endif"

@@ -30,17 +30,17 @@ PLAIN(i16, short)
 PLAIN(i32, int)
 PLAIN(i64, long)
 
-#if defined(cl_khr_fp16)
-static inline float load_f16(const global uchar *p) { return vload_half(0, (const global half *)p); }
-#else
-// From the bits: where the device knows no halves, vload_half is slow.
-static inline float load_f16(const global uchar *p) {
-    const uint h = *(const global ushort *)p, size = h & 0x7fff;
+static inline float half_of(uint h) { // from its bits
+    const uint size = h & 0x7fff;
     const uint power = size < 0x7c00 ? 112 : 224; // to be added to the exponent; infinity and NaN
     const float normal = as_float((size << 13) + (power << 23));
     const float tiny = as_float(size | 0x3f000000) - 0.5f; // 0.5 + size / 2^24, less 0.5
     return as_float(as_uint(size < 0x400 ? tiny : normal) | (h & 0x8000) << 16);
 }
+#if defined(cl_khr_fp16)
+static inline float load_f16(const global uchar *p) { return vload_half(0, (const global half *)p); }
+#else // There vload_half is slow.
+static inline float load_f16(const global uchar *p) { return half_of(*(const global ushort *)p); }
 #endif
 static inline void store_f16(global uchar *p, float v) { vstore_half_rte(v, 0, (global half *)p); }
 static inline float load_bf16(const global uchar *p) {
@@ -86,6 +86,18 @@ static inline float range(const float *x, float *low) {
     float high = *low = x[0];
     for (uint j = 1; j < 32; j++) high = fmax(high, x[j]), *low = fmin(*low, x[j]);
     return high - *low;
+}
+
+// Little-endian integers at any address.
+static inline uint bits16(const global uchar *p) { return p[0] | p[1] << 8; }
+static inline uint bits32(const global uchar *p) { return bits16(p) | bits16(p + 2) << 16; }
+
+// Eight signs of seven: the last one makes the number of ones even.
+static inline uint even(uint signs) { return signs | (popcount(signs) & 1) << 7; }
+
+// Value i is negative where bit i is 1.
+static inline float8 with_signs(float8 x, uint signs) {
+    return select(x, -x, ((int8)(signs) & (int8)(1, 2, 4, 8, 16, 32, 64, 128)) != 0);
 }
 
 static inline uint count(const tensor_t *t) {

@@ -6,6 +6,7 @@ from ggml_opencl.ops import (
     activation,
     attention,
     backward,
+    collective,
     conv,
     conv_state,
     conv_transpose,
@@ -33,7 +34,7 @@ from ggml_opencl.ops import (
 )
 
 FAMILIES = (
-    activation, attention, backward, conv, conv_state, conv_transpose, copy, delta_rule,
+    activation, attention, backward, collective, conv, conv_state, conv_transpose, copy, delta_rule,
     elementwise, gating, hyper_connections, indexer, linear_attention, mask, matrix, norm,
     optimizer, pool, recurrent, reduce, rope, rows, sequence, training, upscale, window, wrap,
 )  # fmt: skip

@@ -1,0 +1,126 @@
+"""What the iq1, iq2 and iq3 types share: values are points of a codebook times a group's scale.
+
+ggml quantizes these types with importance weights and lists of neighbours; bytes here are not
+its own. A group's scale is the best of a few by squared error; then every point is the nearest one.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.grids import grid
+from ggml_ref.quants import _blocks as block
+from ggml_ref.quants._blocks import F32, U8
+
+Indices = npt.NDArray[np.intp]
+
+EVEN = np.array([s | s.bit_count() % 2 << 7 for s in range(128)], np.uint8)
+"""Eight signs of seven: the last one makes the number of minuses even (ksigns_iq2xs)."""
+
+DELTA = np.array([0.125, -0.125], np.float32)  # of iq1: what is added to all values of a point
+
+FRACTION = 256  # Searches see steps of 1/256, so that float32 sums are exact, in any order.
+PIECE = 1 << 21  # distances computed at a time
+RATIOS = (0.9, 1.0, 1.15, 1.3)  # largest value / largest level: the first guesses of a scale
+
+
+@cache
+def points(name: str) -> F32:
+    """A codebook as float32 [number of points, length]."""
+    return block.float32(grid(name))
+
+
+def shifted_points(delta: np.float32) -> F32:
+    """Eight times the iq1 codebook with a delta: integers."""
+    return 8 * (points("iq1_s") + delta)
+
+
+def signs(bits: U8) -> F32:
+    """Bytes [...] of eight signs, the first one lowest, as 1 or -1 [..., 8]."""
+    return 1 - 2 * block.float32(np.unpackbits(bits[..., None], axis=-1, bitorder="little"))
+
+
+def signed(x: F32, even: bool) -> tuple[F32, U8]:
+    """Magnitudes of x [..., 8] and their signs as bytes [...].
+
+    If the number of minuses must be even, the value of the smallest magnitude may get the wrong
+    sign; its magnitude is then negative.
+    """
+    minus, size = x < 0, np.abs(x)
+    if even:
+        wrong = np.arange(8) == size.argmin(axis=-1)[..., None]
+        wrong &= minus.sum(axis=-1, keepdims=True) % 2 == 1
+        minus, size = minus ^ wrong, np.where(wrong, -size, size)
+    return size, np.packbits(minus, axis=-1, bitorder="little")[..., 0]
+
+
+def nearest(codebook: F32, x: F32) -> Indices:
+    """Index [...] of the point next to x [..., length]; the first of equals.
+
+    The point p of largest x·p - p²/2.
+    """
+    n, length = codebook.shape
+    limit = 2 * np.abs(codebook).max()
+    fine = np.rint(np.clip(x, -limit, limit).reshape(-1, length) * np.float32(FRACTION))
+    half_squares = np.float32(FRACTION / 2) * (codebook * codebook).sum(axis=1)
+    out = np.empty(len(fine), np.intp)
+    step = PIECE // n
+    for i in range(0, len(fine), step):
+        out[i : i + step] = (fine[i : i + step] @ codebook.T - half_squares).argmax(axis=1)
+    return out.reshape(x.shape[:-1])
+
+
+def over_group(x: F32) -> F32:
+    """Sum of the values of a group, [..., points, length] -> [..., 1, 1]."""
+    return block.ordered_sum(x.reshape(*x.shape[:-2], 1, -1))
+
+
+def fit(codebook: F32, x: F32, ratios: tuple[float, ...] = RATIOS) -> tuple[F32, F32]:
+    """Scales [..., 1, 1] of groups x [..., points, length], and by how much they lessen x².
+
+    Every guess is refitted by least squares to the points it leads to; the best one wins.
+    """
+    largest = np.abs(x).max(axis=(-2, -1), keepdims=True) / codebook.max()
+    scale = gain = np.zeros_like(largest)
+    for ratio in ratios:
+        q = codebook[nearest(codebook, x * block.inverse(largest / np.float32(ratio)))]
+        xq, qq = over_group(x * q), over_group(q * q)
+        better = (xq > 0) & (xq * xq > gain * qq)
+        scale, gain = np.where(better, xq / qq, scale), np.where(better, xq * xq / qq, gain)
+    return scale, gain
+
+
+def in_steps(scale: F32, n: int, unit: int) -> tuple[npt.NDArray[np.float16], U8, F32]:
+    """Scales [n_blocks, groups] as d / unit · (2·step + 1): d [n_blocks], steps below n, and the
+    scales that these are.
+    """
+    base = scale.max(axis=1, keepdims=True) / np.float32(2 * n - 1)
+    d = block.half(base * unit)
+    base = block.float32(d) / np.float32(unit)
+    step = np.clip(np.rint((scale * block.inverse(base) - 1) / 2), 0, n - 1)
+    return d[:, 0], step.astype(np.uint8), base * (2 * step + 1)
+
+
+def encode(codebook: F32, x: F32, n: int, unit: int) -> tuple[npt.NDArray[np.float16], U8, Indices]:
+    """d, steps and indices of groups x [n_blocks, groups, points, length] (see in_steps)."""
+    scale, _ = fit(codebook, x)
+    d, step, scale = in_steps(scale[..., 0, 0], n, unit)
+    return d, step, nearest(codebook, x * block.inverse(scale)[..., None, None])
+
+
+def half_steps(d: npt.NDArray[np.float16], step: npt.NDArray[np.integer], factor: float) -> F32:
+    """Scales d · (step + 1/2) · factor of the groups [n_blocks, groups], in ggml's order."""
+    scale: F32 = block.float32(d)[:, None] * (np.float32(0.5) + block.float32(step))
+    return scale * np.float32(factor)
+
+
+def pairs(bytes: U8) -> U8:
+    """Nibbles of bytes [n, k] in order, the low one first: [n, 2k]."""
+    return np.stack([bytes & 15, bytes >> 4], axis=-1).reshape(len(bytes), -1)
+
+
+def pack_pairs(nibbles: U8) -> U8:
+    return nibbles[:, ::2] | nibbles[:, 1::2] << 4
