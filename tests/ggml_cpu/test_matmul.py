@@ -167,9 +167,9 @@ def test_prepared_activations_serve_the_next_weight(n: int) -> None:
 
 def test_refusals_say_what_is_missing() -> None:
     b = leaf("f32", random(2, 256))
-    unknown = leaf("tq2_0", random(4, 256))
+    unknown = leaf("q8_1", random(4, 256))
     why = TABLE.why_not(ops.mul_mat(unknown, b))
-    assert "needs bf16 weights" in why and "got tq2_0" in why
+    assert "needs bf16 weights" in why and "got q8_1" in why
     ids = leaf("i32", random(2, 256))
     assert "needs f32, f16 or bf16 activations" in TABLE.why_not(
         ops.mul_mat(leaf("q8_0", random(4, 256)), ids)

@@ -115,4 +115,4 @@ def test_what_is_repacked() -> None:
     assert repacked(a, "GET_ROWS").layout == ""
     assert repacked(a, "MUL_MAT", "CPY").layout == ""
     assert repacked(leaf("f16", random(20, 256)), "MUL_MAT").layout == ""
-    assert repacked(leaf("tq2_0", random(20, 256)), "MUL_MAT").layout == ""
+    assert repacked(leaf("iq2_xs", random(20, 256)), "MUL_MAT").layout == ""

@@ -18,6 +18,8 @@ BLOCKS = TYPES[3:]
 HALF_BLOCKS = BLOCKS[:2]
 RARE = OTHERS[3:]  # of files of two to four bits
 FALLBACKS = OTHERS[:3]  # of q4_K and q5_K files, for rows that are no multiple of 256
+BITS = [BY_NAME[n] for n in ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s")]
+BITS += [BY_NAME[n] for n in ("tq1_0", "tq2_0", "q1_0", "q2_0", "nvfp4")]  # values unpack to bytes
 SMALL = FALLBACKS + [BY_NAME[n] for n in ("iq4_nl", "mxfp4")]  # blocks of 32
 COLUMNS = [1, 2, 3, 5, 8, 9, 16, 33, 100]
 BATCHES = [((1, 1), (2, 1)), ((1, 1), (1, 2)), ((3, 1), (1, 1)), ((3, 2), (2, 2))]
@@ -35,6 +37,8 @@ def flops(m: int, n: int, k: int, n_used: int = 1, **_: object) -> float:
 @case("MUL_MAT", max_nmse=BOUND, type_a=OTHERS, m=[17], n=[1, 3, 16], k=[256], prepared=[True])
 @case("MUL_MAT", max_nmse=BOUND, type_a=RARE, m=[1, 65], n=[1, 2, 33], k=[768],
       prepared=[False, True])  # fmt: skip
+@case("MUL_MAT", max_nmse=BOUND, type_a=BITS, m=[17], n=[1, 3, 16], k=[256], prepared=[True])
+@case("MUL_MAT", max_nmse=BOUND, type_a=BITS, m=[1, 65], n=[1, 33], k=[768], prepared=[False])
 @case("MUL_MAT", max_nmse=BOUND, type_a=HALF_BLOCKS + SMALL, m=[5, 16], n=[1, 9], k=[32, 96],
       prepared=[True])  # fmt: skip
 @case("MUL_MAT", max_nmse=BOUND, type_a=SMALL, m=[17], n=[1, 2, 9, 33], k=[96, 384],
@@ -42,7 +46,7 @@ def flops(m: int, n: int, k: int, n_used: int = 1, **_: object) -> float:
 @case("MUL_MAT", max_nmse=BOUND, type_a=PLAIN, m=[1, 3, 33], n=[1, 2, 17], k=[1, 3, 63, 65, 257],
       prepared=[False])  # fmt: skip
 @case("MUL_MAT", max_nmse=BOUND, type_a=[F32, BLOCKS[0]], m=[5], n=[0], k=[64], prepared=[False])
-@case("MUL_MAT", perf=True, flops=flops, type_a=TYPES + RARE, m=[4096], n=[1, 512], k=[4096],
+@case("MUL_MAT", perf=True, flops=flops, type_a=TYPES + RARE + BITS, m=[4096], n=[1, 512], k=[4096],
       prepared=[True])  # fmt: skip
 def mul_mat(new: Leaves, type_a: GGMLType, m: int, n: int, k: int, prepared: bool) -> Tensor:
     # A sum that happens to be near zero has no relative precision: few of them must not cancel.
@@ -120,6 +124,8 @@ def expert_ids(n_mats: int) -> Init:
       b=[False, True], m=[17], n=[1, 5, 129], k=[256], prepared=[False])  # fmt: skip
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=RARE, n_mats=[4], n_used=[2], b=[False], m=[33],
       n=[1, 9, 33], k=[256], prepared=[False, True])  # fmt: skip
+@case("MUL_MAT_ID", max_nmse=BOUND, type_a=BITS, n_mats=[4], n_used=[2], b=[False], m=[33],
+      n=[1, 33], k=[256], prepared=[True])  # fmt: skip
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=SMALL, n_mats=[4], n_used=[2], b=[False], m=[33],
       n=[1, 9, 33], k=[96], prepared=[False, True])  # fmt: skip
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32], n_mats=[4], n_used=[2], b=[False], m=[17],

@@ -21,6 +21,7 @@ PLAIN = [F32, F16, BY_NAME["bf16"]]
 BLOCKS = [BY_NAME[n] for n in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_K", "q5_K", "q6_K")]
 BLOCKS += [BY_NAME[n] for n in ("q2_K", "q3_K", "iq4_nl", "iq4_xs", "mxfp4", "nvfp4", "q8_1")]
 BLOCKS += [BY_NAME[n] for n in ("q8_K", "tq1_0", "tq2_0", "q1_0", "q2_0")]
+BLOCKS += [BY_NAME[n] for n in ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s")]
 STORED = [BY_NAME[n] for n in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl")]
 
 

@@ -1,0 +1,115 @@
+"""The types of `ggml_cpu/quants/unpacked.py`: products and rows, with any bits of a block."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ggml_cpu.quants.activations import Q8_0_PAIRS
+from ggml_cpu.quants.weight import weights
+from ggml_py import ops
+from ggml_py.backend import HostBuffer
+from ggml_py.tensor import Tensor
+from ggml_py.types import BY_NAME
+from tests.products import Floats, Run, error, leaf, place, repacked, rounded, values
+
+KINDS = tuple(name for name, w in weights().items() if w.activations is Q8_0_PAIRS)
+EXACT = 1e-11
+SCALE_AT = {"tq1_0": 52, "tq2_0": 64}
+
+
+def random(*shape: int) -> Floats:
+    return np.random.default_rng(shape).standard_normal(shape, np.float32)
+
+
+def set_scales(kind: str, blocks: NDArray[np.uint8]) -> None:
+    """Scales that are not extreme: the f16 of a block, wherever a type has it."""
+    shape = blocks.shape[:-1]
+    scale = np.random.default_rng(1).uniform(-1, 1, shape).astype(np.float16).view(np.uint16)
+    if kind == "iq1_m":
+        for i in range(4):
+            top = (scale >> 4 * i & 15).astype(np.uint8)
+            blocks[..., 49 + 2 * i] = blocks[..., 49 + 2 * i] & 15 | top << 4
+    elif kind != "nvfp4":
+        at = SCALE_AT.get(kind, 0)
+        blocks[..., at : at + 2] = scale[..., None].view(np.uint8)
+
+
+def any_bits(kind: str, k: int, *shape: int) -> Tensor:
+    """A leaf [k, ...] of random bytes: every point of a codebook, every sign, every scale."""
+    t = Tensor(BY_NAME[kind], (k, *shape[::-1]))
+    size = (*shape, k // t.type.block_size, t.type.type_size)
+    blocks = np.random.default_rng(k).integers(0, 256, size, np.uint8)
+    set_scales(kind, blocks)
+    return place(t, blocks)
+
+
+def product(a: Tensor, x: Floats) -> NDArray[np.float64]:
+    w = values(a)[0, 0].astype(np.float64)
+    return (rounded(Q8_0_PAIRS.name, x) @ w.T)[None, None]
+
+
+def test_which_types_these_are() -> None:
+    assert {"iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s"} < set(KINDS)
+    assert {"nvfp4", "tq1_0", "tq2_0", "q1_0", "q2_0"} < set(KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_mul_mat(kind: str) -> None:
+    """Rows in place and panels, ends of panels and of tiles, several threads."""
+    for m, blocks in ((1, 2), (17, 3), (37, 1)):
+        a = any_bits(kind, blocks * BY_NAME[kind].block_size, m)
+        assert repacked(a).layout == ""
+        for n in (1, 3, 5, 13):
+            x = random(n, a.ne[0]) + np.float32(0.5)
+            run = Run(ops.mul_mat(a, leaf("f32", x)), 1 + n % 3)
+            assert error(run(), product(a, x)) < EXACT, (run.kernel.name, m, n)
+
+
+@pytest.mark.parametrize("kind", ["iq2_xs", "iq3_s", "q2_0"])
+def test_long_rows(kind: str) -> None:
+    """More chunks than a panel takes at a time."""
+    a = any_bits(kind, 64 * 2 * weights()[kind].k_block + 256, 19)
+    for n in (1, 9):
+        x = random(n, a.ne[0])
+        run = Run(ops.mul_mat(a, leaf("f32", x)), 2)
+        assert error(run(), product(a, x)) < EXACT, run.kernel.name
+
+
+@pytest.mark.parametrize("kind", ["iq1_m", "iq2_s", "nvfp4"])
+def test_mul_mat_id(kind: str) -> None:
+    a = any_bits(kind, 256, 5, 37)
+    w = values(a)[0].astype(np.float64)
+    for tokens in (1, 3, 30):
+        ids = np.random.default_rng(tokens).integers(0, 5, (tokens, 2))
+        x = random(tokens, 1, 256)
+        expected = np.einsum("tsmk,tk->tsm", w[ids], rounded(Q8_0_PAIRS.name, x)[:, 0])[None]
+        run = Run(ops.mul_mat_id(a, leaf("f32", x), leaf("i32", ids)), 3)
+        assert error(run(), expected) < EXACT, run.kernel.name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_get_rows(kind: str) -> None:
+    """Bit by bit the reference's values, and so ggml's."""
+    a = any_bits(kind, 768, 37)
+    ids = leaf("i32", np.random.default_rng(1).integers(0, 37, (1, 50)))
+    expected = values(a)[:, :, values(ids)[0, 0, 0].astype(int)]
+    assert (Run(ops.get_rows(a, ids), 3)() == expected).all()
+
+
+def test_all_scales_of_nvfp4() -> None:
+    """Those without an exponent are subnormal; 0x7f is nothing."""
+    a = any_bits("nvfp4", 64, 64)
+    assert isinstance(a.buffer, HostBuffer)
+    blocks = a.buffer.data[: a.nbytes].reshape(64, 36)
+    blocks[:, :4] = np.arange(256, dtype=np.uint8).reshape(64, 4)
+    ids = leaf("i32", np.arange(64)[None])
+    assert (Run(ops.get_rows(a, ids))()[0, 0] == values(a)[0, 0]).all()
+
+
+@pytest.mark.parametrize("kind", ["iq3_xxs", "q1_0"])
+def test_columns_of_zeros(kind: str) -> None:
+    a = any_bits(kind, 256, 5)
+    for n in (1, 5):
+        assert not Run(ops.mul_mat(a, leaf("f32", np.zeros((n, 256), np.float32))))().any()
