@@ -132,15 +132,13 @@ def rounded(kind: str, x: Floats) -> NDArray[np.float64]:
         return bits.view(np.float32).astype(np.float64)
     if kind == "f32":
         return x.astype(np.float64)
-    length = 256 if kind == "q8_K" else 32
+    length = 256 if kind.startswith("q8_K") else 32
     blocks = np.ascontiguousarray(x).reshape(*x.shape[:-1], -1, length)
     largest = np.abs(blocks).max(-1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
         scale = np.where(largest > 0, np.float32(127) / largest, np.float32(0))
         step = np.where(largest > 0, np.float32(1) / scale, np.float32(0))
-    if kind == "q8_0_pairs":
-        step = largest / np.float32(127)
-    elif kind == "q8_0":
+    if kind.startswith("q8_0"):
         step = (largest / np.float32(127)).astype(np.float16).astype(np.float32)
     return (np.rint(blocks * scale).astype(np.float64) * step).reshape(x.shape)
 

@@ -20,7 +20,8 @@ from tests.products import Run, leaf, repacked
 
 pytestmark = pytest.mark.parity
 TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K")
-TYPES += ("iq4_nl", "mxfp4", "iq4_xs")
+TYPES += ("iq4_nl", "mxfp4", "iq4_xs", "nvfp4", "tq1_0", "tq2_0", "q1_0", "q2_0")
+TYPES += ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s")
 CLOSE = 5e-6  # of the largest value; only the order of additions differs
 Address, Size, Long = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ggml_cpu.quants.activations import Q8_0_PAIRS
+from ggml_cpu.quants.activations import Q8_0_CHUNKS, Q8_K_CHUNKS
 from ggml_cpu.quants.weight import weights
 from ggml_py import ops
 from ggml_py.backend import HostBuffer
@@ -14,7 +14,8 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
 from tests.products import Floats, Run, error, leaf, place, repacked, rounded, values
 
-KINDS = tuple(name for name, w in weights().items() if w.activations is Q8_0_PAIRS)
+CHUNKS = (Q8_0_CHUNKS, Q8_K_CHUNKS)
+KINDS = tuple(name for name, w in weights().items() if w.activations in CHUNKS)
 EXACT = 1e-11
 SCALE_AT = {"tq1_0": 52, "tq2_0": 64}
 
@@ -31,7 +32,9 @@ def set_scales(kind: str, blocks: NDArray[np.uint8]) -> None:
         for i in range(4):
             top = (scale >> 4 * i & 15).astype(np.uint8)
             blocks[..., 49 + 2 * i] = blocks[..., 49 + 2 * i] & 15 | top << 4
-    elif kind != "nvfp4":
+    elif kind == "nvfp4":
+        blocks[..., :4] = np.random.default_rng(1).integers(48, 72, (*shape, 4))
+    else:
         at = SCALE_AT.get(kind, 0)
         blocks[..., at : at + 2] = scale[..., None].view(np.uint8)
 
@@ -45,9 +48,13 @@ def any_bits(kind: str, k: int, *shape: int) -> Tensor:
     return place(t, blocks)
 
 
+def column(kind: str, x: Floats) -> NDArray[np.float64]:
+    return rounded(weights()[kind].activations.name, x)
+
+
 def product(a: Tensor, x: Floats) -> NDArray[np.float64]:
     w = values(a)[0, 0].astype(np.float64)
-    return (rounded(Q8_0_PAIRS.name, x) @ w.T)[None, None]
+    return (column(a.type.name, x) @ w.T)[None, None]
 
 
 def test_which_types_these_are() -> None:
@@ -84,7 +91,7 @@ def test_mul_mat_id(kind: str) -> None:
     for tokens in (1, 3, 30):
         ids = np.random.default_rng(tokens).integers(0, 5, (tokens, 2))
         x = random(tokens, 1, 256)
-        expected = np.einsum("tsmk,tk->tsm", w[ids], rounded(Q8_0_PAIRS.name, x)[:, 0])[None]
+        expected = np.einsum("tsmk,tk->tsm", w[ids], column(kind, x)[:, 0])[None]
         run = Run(ops.mul_mat_id(a, leaf("f32", x), leaf("i32", ids)), 3)
         assert error(run(), expected) < EXACT, run.kernel.name
 

@@ -1,4 +1,4 @@
-"""A model with weights that are four-bit levels computes what their values in f32 would."""
+"""A model with weights of a rarer type computes what their values in f32 would."""
 
 from __future__ import annotations
 
@@ -41,6 +41,14 @@ def decoded(model: Model) -> NDArray[np.float32]:
     return np.concatenate([part.reshape(-1, part.shape[-1]) for part in parts])
 
 
+def expected_of(
+    metadata: dict[str, object], arrays: Arrays, names: list[str], type: GGMLType
+) -> NDArray[np.float32]:
+    """What the model decodes whose weights `names` are f32 with the type's values."""
+    values = {name: rounded(arrays[name], type) for name in names}
+    return decoded(model_of(metadata, {**arrays, **values}, "cpu"))
+
+
 @pytest.mark.parametrize("kind", ["iq4_nl", "iq4_xs", "mxfp4"])
 def test_weights_of_four_bit_levels(kind: str) -> None:
     """In experts, attention and the head; and as embeddings."""
@@ -51,7 +59,15 @@ def test_weights_of_four_bit_levels(kind: str) -> None:
     linears = [x for layer in model.layers for x in vars(layer).values() if isinstance(x, Linear)]
     panels = {x.weight.name for x in linears if x.weight.layout == LAYOUT}
     assert {"blk.0.attn_q.weight", "blk.0.ffn_up_exps.weight"} <= panels
-    for name in names:
-        arrays[name] = rounded(arrays[name], type)
-    expected = decoded(model_of(metadata, arrays, "cpu"))
-    assert nmse(expected, decoded(model)) < CLOSE
+    assert nmse(expected_of(metadata, arrays, names, type), decoded(model)) < CLOSE
+
+
+@pytest.mark.parametrize("kind", ["iq1_m", "iq2_xxs", "iq3_s", "tq1_0", "nvfp4", "q1_0"])
+def test_weights_that_unpack(kind: str) -> None:
+    """In place, in every matrix that rows of this type fit."""
+    type = BY_NAME[kind]
+    metadata, arrays = changed("gpt-oss-moe")
+    names = matrices(arrays, type)
+    assert names
+    model = model_of(metadata, arrays, "cpu", dict.fromkeys(names, type))
+    assert nmse(expected_of(metadata, arrays, names, type), decoded(model)) < CLOSE

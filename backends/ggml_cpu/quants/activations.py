@@ -123,26 +123,40 @@ def pack_q8_k(x, n, to):
     v.st_f32(to + Q8_K_SCALE, d)
 
 
-# pairs of q8_0 blocks, 64: i8 [64] | f32 scales of 32 [2] | i32 -OFFSET * sums of 32 [2] | the same
-# of 16 [4]. They are for weights that are multiplied as bytes with OFFSET added.
+# Chunks of 64 out of blocks of q8_0 or q8_K: i8 [64] | f32 scales of 32 [2] | i32 -OFFSET * sums of
+# 32 [2] | the same of 16 [4]. They are for weights that are multiplied as bytes with OFFSET added.
 OFFSET = 64
-PAIR_SCALE, PAIR_SUM32, PAIR_SUM16, PAIR_BYTES = 64, 72, 80, 96
+CHUNK, CHUNK_SCALE, CHUNK_SUM32, CHUNK_SUM16, CHUNK_BYTES = 64, 64, 72, 80, 96
 
 
 @fn
-def pack_pairs(x, n, to):
-    for _ in range(n // 64):
-        for i in range(2):
-            amax = largest(x, 32)
-            scale = inverse(amax)
-            first = quantize_16(x, scale, to + 32 * i)
-            second = quantize_16(x + 64, scale, to + 32 * i + 16)
-            v.st_f32(to + PAIR_SCALE + 4 * i, amax / v.float32(127))
-            v.st_i32(to + PAIR_SUM32 + 4 * i, -OFFSET * (first + second))
-            v.st_i32(to + PAIR_SUM16 + 8 * i, -OFFSET * first)
-            v.st_i32(to + PAIR_SUM16 + 8 * i + 4, -OFFSET * second)
-            x += 128
-        to += PAIR_BYTES
+def half_chunk(x, scale, step, to, i):
+    """32 values times `scale`, as half i of a chunk; `step` is what one then stands for."""
+    first = quantize_16(x, scale, to + 32 * i)
+    second = quantize_16(x + 64, scale, to + 32 * i + 16)
+    v.st_f32(to + CHUNK_SCALE + 4 * i, step)
+    v.st_i32(to + CHUNK_SUM32 + 4 * i, -OFFSET * (first + second))
+    v.st_i32(to + CHUNK_SUM16 + 8 * i, -OFFSET * first)
+    v.st_i32(to + CHUNK_SUM16 + 8 * i + 4, -OFFSET * second)
+
+
+@fn
+def pack_q8_0_chunks(x, n, to):
+    for i in range(n // 32):
+        amax = largest(x + 128 * i, 32)
+        step = v.lane(as_f16(v.f32x4(amax / v.float32(127))), 0)
+        half_chunk(x + 128 * i, inverse(amax), step, to + i // 2 * CHUNK_BYTES, i % 2)
+
+
+@fn
+def pack_q8_k_chunks(x, n, to):
+    """One block of 256."""
+    scale = inverse(largest(x, 256))
+    step = v.float32(0)
+    if scale > 0:
+        step = v.float32(1) / scale
+    for i in range(8):
+        half_chunk(x + 128 * i, scale, step, to + i // 2 * CHUNK_BYTES, i % 2)
 
 
 def _f32_packer(rounded: Callable[..., Any]) -> Callable[..., Any]:
@@ -174,10 +188,11 @@ def pack_bf16_pairs(x, n, to):
 
 Q8_0 = Activations("q8_0", 32, Q8_0_BYTES, pack_q8_0)
 Q8_K = Activations("q8_K", 256, Q8_K_BYTES, pack_q8_k)
-Q8_0_PAIRS = Activations("q8_0_pairs", 64, PAIR_BYTES, pack_pairs)
+Q8_0_CHUNKS = Activations("q8_0_chunks", CHUNK, CHUNK_BYTES, pack_q8_0_chunks)
+Q8_K_CHUNKS = Activations("q8_K_chunks", CHUNK, CHUNK_BYTES, pack_q8_k_chunks)
 F32 = Activations("f32", 1, 4, _f32_packer(unchanged))
 F16 = Activations("f16", 1, 4, _f32_packer(as_f16))
 BF16 = Activations("bf16", 1, 4, _f32_packer(as_bf16))
 BF16_PAIRS = Activations("bf16_pairs", 2, 4, pack_bf16_pairs)
 
-FORMATS = (Q8_0, Q8_K, Q8_0_PAIRS, F32, F16, BF16, BF16_PAIRS)
+FORMATS = (Q8_0, Q8_K, Q8_0_CHUNKS, Q8_K_CHUNKS, F32, F16, BF16, BF16_PAIRS)

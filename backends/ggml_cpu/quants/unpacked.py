@@ -15,19 +15,20 @@ from typing import Any
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.activations import (
+    CHUNK,
+    CHUNK_BYTES,
+    CHUNK_SCALE,
+    CHUNK_SUM16,
+    CHUNK_SUM32,
     OFFSET,
-    PAIR_BYTES,
-    PAIR_SCALE,
-    PAIR_SUM16,
-    PAIR_SUM32,
-    Q8_0_PAIRS,
+    Q8_0_CHUNKS,
+    Q8_K_CHUNKS,
 )
 from ggml_cpu.quants.weight import Weight
 from ggml_cpu.target import LANES
 from ggml_py.types import GGMLType
 
 Function = Callable[..., Any]
-CHUNK = 64
 WORD = 4 * LANES
 SQUARE = WORD * LANES  # bytes of LANES words of LANES rows
 SCALES = CHUNK * LANES
@@ -125,7 +126,7 @@ def _unpack(decoder: Decoder) -> Function:
 
 def _tile(per: int) -> Callable[[int], Function]:
     words, groups = per // 4, CHUNK // per
-    sums_at = PAIR_SUM16 if per == 16 else PAIR_SUM32
+    sums_at = CHUNK_SUM16 if per == 16 else CHUNK_SUM32
 
     def tile(width):
         @fn
@@ -142,12 +143,12 @@ def _tile(per: int) -> Callable[[int], Function]:
                         for t in range(width):
                             dots[t] = v.dot4(dots[t], values, v.as_i8(v.i32_bcast(at + 4 * t)))
                     scale = v.f32_load(w + SCALES + WORD * g)
-                    at = a + PAIR_SCALE * width + 4 * width * (2 * g // groups)
+                    at = a + CHUNK_SCALE * width + 4 * width * (2 * g // groups)
                     for t in range(width):
                         both = scale * v.f32_bcast(at + 4 * t)
                         sums[t] = v.fma(v.to_f32(dots[t]), both, sums[t])
                 w += SCALES + WORD * groups
-                a += PAIR_BYTES * width
+                a += CHUNK_BYTES * width
             for t in range(width):
                 v.store(out + WORD * t, sums[t])
 
@@ -169,19 +170,19 @@ def _groups(per: int) -> tuple[Function, Function, Function]:
 
     @fn
     def scales_of_16(a):
-        return v.repeat_each(v.f32x2_load(a + PAIR_SCALE), 2)
+        return v.repeat_each(v.f32x2_load(a + CHUNK_SCALE), 2)
 
     @fn
     def scales_of_32(a):
-        return v.f32x2_load(a + PAIR_SCALE)
+        return v.f32x2_load(a + CHUNK_SCALE)
 
     @fn
     def sums_of_16(a):
-        return v.to_f32(v.i32x4_load(a + PAIR_SUM16))
+        return v.to_f32(v.i32x4_load(a + CHUNK_SUM16))
 
     @fn
     def sums_of_32(a):
-        return v.to_f32(v.i32x2_load(a + PAIR_SUM32))
+        return v.to_f32(v.i32x2_load(a + CHUNK_SUM32))
 
     if per == 16:
         return none_of_16, scales_of_16, sums_of_16
@@ -223,16 +224,16 @@ def _block(decoder: Decoder) -> Function:
     @fn
     def one_by_one(block, a, total, less):
         for j in range(chunks):
-            total, less = add_chunk(block, j, a + PAIR_BYTES * j, total, less)
+            total, less = add_chunk(block, j, a + CHUNK_BYTES * j, total, less)
         return total, less
 
     @fn
     def side_by_side(block, a, total, less):
         total, less = add_chunk(block, 0, a, total, less)
-        other, less = add_chunk(block, 1, a + PAIR_BYTES, v.f32x16(0.0), less)
+        other, less = add_chunk(block, 1, a + CHUNK_BYTES, v.f32x16(0.0), less)
         if chunks > 2:
-            total, less = add_chunk(block, 2, a + 2 * PAIR_BYTES, total, less)
-            other, less = add_chunk(block, 3, a + 3 * PAIR_BYTES, other, less)
+            total, less = add_chunk(block, 2, a + 2 * CHUNK_BYTES, total, less)
+            other, less = add_chunk(block, 3, a + 3 * CHUNK_BYTES, other, less)
         return total + other, less
 
     return side_by_side if decoder.cheap else one_by_one
@@ -251,7 +252,7 @@ def _dot(decoder: Decoder) -> Function:
                 v.prefetch_nta(src + AHEAD + i)
             total, less = add_block(src, a, total, less)
             src += size
-            a += PAIR_BYTES * chunks
+            a += CHUNK_BYTES * chunks
         v.st_f32(out, v.vsum(total) + v.float32(part) * v.vsum(less))
 
     return dot
@@ -274,9 +275,10 @@ def _dequantize(decoder: Decoder) -> Function:
 
 
 def weight(decoder: Decoder) -> Weight:
-    """A weight type of this family."""
+    """A weight type of this family. Activations are rounded as ggml does for its block size."""
+    activations = Q8_K_CHUNKS if decoder.type.block_size == 256 else Q8_0_CHUNKS
     panel_bytes = SCALES + WORD * (CHUNK // decoder.per)
     return Weight(
-        decoder.type, Q8_0_PAIRS, LANES, panel_bytes, _unpack(decoder), _tile(decoder.per),
+        decoder.type, activations, LANES, panel_bytes, _unpack(decoder), _tile(decoder.per),
         _dot(decoder), dequantize=_dequantize(decoder), k_block=K_BLOCK,
     )  # fmt: skip
