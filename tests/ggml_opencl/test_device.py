@@ -17,7 +17,7 @@ from ggml_py.graph import Graph
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import F32, GGMLType
-from llama_py_tools.test_backend_ops import run as harness
+from llama_py_tools.test_backend_ops import timing
 from llama_py_tools.test_backend_ops.cases import all_cases
 
 
@@ -135,6 +135,6 @@ def test_perf_counts_the_time_of_the_kernels(device: Any, monkeypatch: pytest.Mo
         profiler._times[:] = [KernelTime(t.node, t.kernel, 0, 1000) for t in profiler._times]
 
     monkeypatch.setattr(profiler, "run", in_a_microsecond)
-    monkeypatch.setattr(harness, "PERF_SECONDS", 0.0)
+    monkeypatch.setattr(timing, "SECONDS", 0.0)
     (case,) = (c for c in all_cases() if str(c) == "ABS(type=f32,ne_a=[3,65,1,1],v=0)")
-    assert harness.measure(case, device).time_us == pytest.approx(1)
+    assert timing.measure(case, device).time_us == pytest.approx(1)

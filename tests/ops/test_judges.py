@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
 import pytest
 
 from ggml_py import registry
+from ggml_py.backend import CompileOptions
 from ggml_py.errors import BackendError
 from ggml_py.types import BY_NAME, F32
 from ggml_ref.backend import RefDevice
-from llama_py_tools.test_backend_ops import main
+from llama_py_tools.test_backend_ops import main, timing
 from llama_py_tools.test_backend_ops.case import Case
 from llama_py_tools.test_backend_ops.cases import all_cases
 from llama_py_tools.test_backend_ops.differences import DIFFERENCES, Difference
 from llama_py_tools.test_backend_ops.judges import judge, libggml
 from llama_py_tools.test_backend_ops.judges.device import GgmlDevice
-from llama_py_tools.test_backend_ops.run import Outcome, Status, evaluate
+from llama_py_tools.test_backend_ops.run import Bench, Outcome, Status, draw_inputs, evaluate
 from llama_py_tools.test_backend_ops.totals import Totals
-from tests.devices import WrongDevice
+from tests.devices import TestDevice, WrongDevice
 
 
 def chosen(op: str, **args: Any) -> Case:
@@ -129,3 +131,49 @@ def test_totals_tell_what_was_compared_and_how_to_repeat_it() -> None:
         "1 ops, 2 cases compared with ggml: 1 equal, 1 not; 1 not supported"
     )
     assert totals.commands() == [f"test-backend-ops --seed 7 -o '{b}'"]
+
+
+ROW = "ADD(type=f32,ne=[4096,1,1,1],nr=[1,1,1,1])"
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("quick")
+def test_perf_times_a_rival_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["perf", "-b", "cpu", "--against", "ref", "-o", ROW, "-t", "1"]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if ROW in line)
+    match = re.search(r"([\d.]+) us/run - .* GB/s - +([\d.]+) us/run there, ratio +([\d.]+)", line)
+    assert match, line
+    ours, theirs, ratio = map(float, match.groups())
+    assert ratio == pytest.approx(theirs / ours, rel=0.1, abs=0.01)
+
+
+@pytest.mark.usefixtures("quick")
+def test_perf_alone_and_beside_one_that_cannot(capsys: pytest.CaptureFixture[str]) -> None:
+    case = chosen("NEG")
+    assert timing.measure(case, registry.device("cpu")).rival_us == 0
+    rival = TestDevice("rival", "NEG")
+    assert timing.measure(case, registry.device("cpu"), rival=rival).rival_us == 0
+
+
+def test_perf_beside_ggml(ggml: GgmlDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that is repeated is in one graph of ggml's as often."""
+    computed: list[tuple[int, int]] = []
+
+    def compute(node: int, times: int = 1, n_threads: int = 1) -> None:
+        computed.append((times, n_threads))
+
+    case = chosen("NEG")
+    bench = Bench(case, ggml)
+    node = bench.graph.compute_nodes()[-1]
+    bench.write(draw_inputs(bench.leaves, case.seed(0)))
+    ggml.set_threads(2)
+    ggml.compile([node] * 5, CompileOptions()).run()
+    assert (bench.values(node) == -bench.values(node.src[0])).all()
+    monkeypatch.setattr(ggml.ggml, "compute", compute)
+    ggml.compile([node] * 5, CompileOptions()).run()
+    ggml.compile([node], CompileOptions()).run()
+    assert computed == [(5, 2), (1, 1)]

@@ -24,6 +24,7 @@ EPILOG = """examples:
   test-backend-ops -b cpu -o 'SCALE(type=f32,ne=[10,10,10,10],scale=2,bias=0,inplace=0)'
   test-backend-ops -b cpu --against ggml -j 2
   test-backend-ops perf -o 'MUL_MAT.*'
+  test-backend-ops perf -b cpu --against ggml -t 2
   test-backend-ops support --output markdown
 """
 
@@ -40,9 +41,9 @@ def parser() -> argparse.ArgumentParser:
         help="test (default): compare values; perf: time; support: list what backends can run",
     )  # fmt: skip
     p.add_argument(
-        "--against", choices=("ref", "cpu", "ggml"), default="ref",
+        "--against", choices=("ref", "cpu", "ggml"),
         help="the judge: the NumPy reference (default), the CPU backend, or llama.cpp's libggml "
-        "(needs llama-cpp-python)",
+        "(needs llama-cpp-python); in perf mode, whom to time beside the backend, by turns",
     )  # fmt: skip
     p.add_argument("-o", dest="ops", metavar="OP,..", help="op names, regexes or printed cases")
     p.add_argument("-b", dest="backend", metavar="BACKEND", help="only this backend or device")
@@ -75,6 +76,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     args = p.parse_args(argv)
     if args.processes > 1 and args.mode != "test":
         p.error(f"-j is for test mode; {args.mode} runs in one process")
+    if args.mode == "test":
+        args.against = args.against or "ref"
     if args.output == "markdown" and args.mode != "support":
         p.error("--output markdown is for support mode")
     return args
@@ -129,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
     from llama_py_tools.test_backend_ops.judges import judge
     from llama_py_tools.test_backend_ops.report import REPORTS
 
-    if args.mode == "test":
+    if args.against:
         judge(args.against)  # if it is missing, that comes before any output
     report = REPORTS[args.output]()
     cases = select(args.ops, args.params, args.mode == "perf")
@@ -163,9 +166,21 @@ def why_skipped(device: Device, args: argparse.Namespace) -> str:
 def run_device(device: Device, cases: list[Case], args: argparse.Namespace, report: Report) -> bool:
     if args.mode == "test":
         return run_tests(device, cases, args, report)
+    rival = rival_of(args) if args.mode == "perf" else None
     for case in cases:
-        report_one(args.mode, device, case, args.seed, report)
+        report_one(args.mode, device, case, args.seed, report, rival)
     return True
+
+
+def rival_of(args: argparse.Namespace) -> Device | None:
+    """Whom perf mode times beside a device, with as many threads."""
+    from llama_py_tools.test_backend_ops.judges import judge
+
+    if not args.against:
+        return None
+    rival = judge(args.against)
+    rival.set_threads(args.threads or os.cpu_count() or 1)
+    return rival
 
 
 def run_tests(device: Device, cases: list[Case], args: argparse.Namespace, report: Report) -> bool:
@@ -210,12 +225,15 @@ def show_progress(done: int, total: int, what: str) -> None:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def report_one(mode: str, device: Device, case: Case, seed: int, report: Report) -> None:
+def report_one(
+    mode: str, device: Device, case: Case, seed: int, report: Report, rival: Device | None
+) -> None:
     """One case in perf or support mode."""
     from llama_py_tools.test_backend_ops.report import record
-    from llama_py_tools.test_backend_ops.run import Outcome, Status, measure, why_not
+    from llama_py_tools.test_backend_ops.run import Outcome, Status, why_not
+    from llama_py_tools.test_backend_ops.timing import measure
 
     reason = why_not(case, device)
     outcome = Outcome(Status.NOT_SUPPORTED, reason) if reason else Outcome(Status.OK)
-    timing = measure(case, device, seed) if mode == "perf" and not reason else None
+    timing = measure(case, device, seed, rival) if mode == "perf" and not reason else None
     report.record(record(case, device, mode, outcome, timing))

@@ -14,7 +14,8 @@ from typing import Any
 from ggml_py.backend import Device
 from llama_py_tools.test_backend_ops.case import Case
 from llama_py_tools.test_backend_ops.markdown import table
-from llama_py_tools.test_backend_ops.run import Outcome, Status, Timing
+from llama_py_tools.test_backend_ops.run import Outcome, Status
+from llama_py_tools.test_backend_ops.timing import Timing
 from llama_py_tools.test_backend_ops.totals import Totals
 
 
@@ -49,6 +50,7 @@ class Record:
     n_runs: int = 0
     device_description: str = ""
     backend_reg_name: str = ""
+    against_time_us: float = 0.0  # ours: of perf --against
 
 
 def record(
@@ -68,7 +70,7 @@ def record(
     if timing is not None:
         seconds = timing.time_us / 1e6
         r.time_us, r.n_runs, r.memory_kb = timing.time_us, timing.n_runs, timing.nbytes // 1024
-        r.flops = timing.flops / seconds
+        r.flops, r.against_time_us = timing.flops / seconds, timing.rival_us
         r.bandwidth_gb_s = 0.0 if timing.flops else timing.nbytes / seconds / 2**30
     return r
 
@@ -138,8 +140,15 @@ class Console(Report):
         runs = f"{pad}    {r.n_runs:8d} runs - {r.time_us:8.2f} us/run - "
         if r.flops:
             speed = self.paint(_flops(r.flops) + "S", 34)
-            return f"{runs}{_flops(r.flops * r.time_us / 1e6)}/run - {speed}"
-        return f"{runs}{r.memory_kb:8d} kB/run - " + self.paint(f"{r.bandwidth_gb_s:7.2f} GB/s", 34)
+            text = f"{runs}{_flops(r.flops * r.time_us / 1e6)}/run - {speed}"
+        else:
+            speed = self.paint(f"{r.bandwidth_gb_s:7.2f} GB/s", 34)
+            text = f"{runs}{r.memory_kb:8d} kB/run - {speed}"
+        if not r.against_time_us:
+            return text
+        ratio = r.against_time_us / r.time_us
+        beside = f"{r.against_time_us:8.2f} us/run there, ratio "
+        return f"{text} - {beside}{self.paint(f'{ratio:5.2f}', 32 if ratio >= 1 else 31)}"
 
     def summary(self, totals: Totals) -> None:
         print(f"  {totals.coverage()}")

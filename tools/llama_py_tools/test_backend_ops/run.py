@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import enum
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
-from ggml_py.backend import (
-    Buffer,
-    Bytes,
-    CompileOptions,
-    Device,
-    HostBuffer,
-    Profiles,
-    Program,
-)
+from ggml_py.backend import Buffer, Bytes, CompileOptions, Device, HostBuffer
 from ggml_py.errors import UnsupportedOp
 from ggml_py.graph import Graph
 from ggml_py.ops.registry import OPS
@@ -29,8 +20,6 @@ from llama_py_tools.test_backend_ops.differences import known_difference
 
 POISON = 0xFF  # as f32, f16 or bf16 these bytes are NaN; as integers -1
 GUARD = 4096  # bytes around every tensor that nobody may write
-PERF_SECONDS = 1.0
-DRAWN_ROWS = 256  # of blocks, for timing
 
 
 class Status(enum.Enum):
@@ -47,16 +36,6 @@ class Outcome:
     status: Status
     reason: str = ""
     error: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Microseconds a run, number of runs, bytes read and written by one run, and its flops."""
-
-    time_us: float
-    n_runs: int
-    nbytes: int
-    flops: float
 
 
 class Bench:
@@ -254,47 +233,6 @@ def warm_up(
         for fuse in (False, True):
             nodes = [t for b in ready if b.case.fused == fuse for t in b.graph.compute_nodes()]
             device.compile(nodes, CompileOptions(progress, fuse))
-
-
-def measure(case: Case, device: Device, seed: int = 0) -> Timing:
-    """Time the case's last node: repeated in one program, for at least a second.
-
-    Of a device that profiles, it is the time of its kernels.
-    """
-    bench = Bench(case, device)
-    bench.write(draw_inputs(bench.leaves, case.seed(seed), DRAWN_ROWS))
-    bench.run()
-    nodes = bench.graph.compute_nodes()
-    timed = nodes if case.fused else nodes[-1:]
-    nbytes = sum(t.nbytes for t in {id(t): t for t in _touched(timed)}.values())
-    flops = case.flops(**case.args) if case.flops else 0.0
-    once = device.compile(timed, CompileOptions(fuse=case.fused))
-    once.run()
-    repeat = int(min(1000, PERF_SECONDS / max(_seconds(once, device), 1e-6))) + 1
-    program = device.compile(timed * repeat, CompileOptions(fuse=case.fused))
-    spent, runs, end = 0.0, 0, time.perf_counter() + PERF_SECONDS
-    while runs == 0 or time.perf_counter() < end:
-        spent += _seconds(program, device)
-        runs += repeat
-    return Timing(spent / runs * 1e6, runs, nbytes, flops)
-
-
-def _seconds(program: Program, device: Device) -> float:
-    start = time.perf_counter()
-    if isinstance(device, Profiles):
-        with device.profiling() as times:
-            program.run()
-        if times:  # none for a node without elements
-            return sum(t.end - t.start for t in times) / 1e9
-    else:
-        program.run()
-    return time.perf_counter() - start
-
-
-def _touched(nodes: list[Tensor]) -> Iterator[Tensor]:
-    for t in nodes:
-        yield t
-        yield from (s for s in t.src if s is not None)
 
 
 def why_not(case: Case, device: Device) -> str:

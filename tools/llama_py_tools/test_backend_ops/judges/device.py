@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, aligned_bytes
 from ggml_py.tensor import Tensor
@@ -11,17 +12,20 @@ from llama_py_tools.test_backend_ops.judges.mirror import Mirror, why_no_mirror
 
 
 class GgmlProgram:
-    """Nodes, each computed as a graph of its own: ggml joins none, so every value is there."""
+    """Nodes, each computed as a graph of its own: ggml joins none, so every value is there.
 
-    def __init__(self, ggml: Ggml, nodes: list[Tensor]) -> None:
-        self.ggml = ggml
-        self.nodes = nodes
+    A node that runs several times in a row is in its graph as often.
+    """
+
+    def __init__(self, ggml: Ggml, nodes: list[Tensor], n_threads: int) -> None:
+        self.ggml, self.n_threads = ggml, n_threads
+        self.nodes = [(node, len(list(same))) for node, same in groupby(nodes)]
 
     def run(self) -> None:
         """UnsupportedOp with ggml's message where it aborts."""
-        for node in self.nodes:
+        for node, times in self.nodes:
             mirror = Mirror(self.ggml, node)
-            self.ggml.compute(mirror.address)
+            self.ggml.compute(mirror.address, times, self.n_threads if times > 1 else 1)
 
 
 class GgmlDevice:
@@ -34,6 +38,7 @@ class GgmlDevice:
 
     def __init__(self) -> None:
         self.ggml = Ggml.load()
+        self.n_threads = 1
 
     def memory(self) -> tuple[int, int]:
         return (0, 0)
@@ -58,7 +63,10 @@ class GgmlDevice:
         """Weights stay as they are."""
 
     def compile(self, nodes: list[Tensor], options: CompileOptions) -> GgmlProgram:
-        return GgmlProgram(self.ggml, [t for t in nodes if not t.is_empty()])
+        return GgmlProgram(self.ggml, [t for t in nodes if not t.is_empty()], self.n_threads)
 
     def set_threads(self, n: int) -> None:
-        """One: ggml may abort, which only the calling thread survives."""
+        """For nodes that are repeated, those that are timed. Others have one thread: ggml may
+        abort, which only the calling thread survives.
+        """
+        self.n_threads = n

@@ -60,6 +60,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "ggml_build_forward_expand": (None, c_void_p, c_void_p),
     "ggml_free": (None, c_void_p),
     "ggml_glu_op_name": (c_char_p, c_int),
+    "ggml_graph_add_node": (None, c_void_p, c_void_p),
     "ggml_graph_overhead_custom": (c_size_t, c_size_t, c_bool),
     "ggml_init": (c_void_p, _InitParams),
     "ggml_new_graph_custom": (c_void_p, c_void_p, c_size_t, c_bool),
@@ -118,14 +119,20 @@ class Ggml:
 
         return bool(self._guarded(ask))
 
-    def compute(self, node: int) -> None:
-        """Compute the node at this address; UnsupportedOp if ggml refuses or aborts."""
+    def compute(self, node: int, times: int = 1, n_threads: int = 1) -> None:
+        """Compute the node at this address; UnsupportedOp if ggml refuses or aborts.
+
+        With several threads an abort would stay unnoticed: they are for nodes known to work.
+        """
 
         def run(backend: int) -> int:
-            size = self._call("ggml_graph_overhead_custom", GRAPH_SIZE, False)
+            self._call("ggml_backend_cpu_set_n_threads", backend, n_threads)
+            size = self._call("ggml_graph_overhead_custom", GRAPH_SIZE + times, False)
             context = self._call("ggml_init", _InitParams(size, None, True))
-            graph = self._call("ggml_new_graph_custom", context, GRAPH_SIZE, False)
+            graph = self._call("ggml_new_graph_custom", context, GRAPH_SIZE + times, False)
             self._call("ggml_build_forward_expand", graph, node)
+            for _ in range(times - 1):
+                self._call("ggml_graph_add_node", graph, node)
             status = self._call("ggml_backend_graph_compute", backend, graph)
             self._call("ggml_free", context)
             return int(status)
