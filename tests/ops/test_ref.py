@@ -17,6 +17,7 @@ from ggml_py.sched import Scheduler
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, I32, I64, TYPES, GGMLType
 from ggml_ref.backend import RefDevice
+from ggml_ref.quants import _nearest as nearest
 from ggml_ref.quants import dequantizer, quantizer
 from ggml_ref.values import elements, load, store
 
@@ -286,9 +287,9 @@ def test_quantize_equals_ggml(name: str) -> None:
 
 # The same of what is not quantized as by ggml (see quants/_grid.py).
 OURS = {
-    "iq1_s": "25c7310f2b8b", "iq1_m": "ee92d93ec208", "iq2_xxs": "a9afda6eae3d",
-    "iq2_xs": "57795e54a202", "iq2_s": "2b32c3bdb085", "iq3_xxs": "e37ffd49dce1",
-    "iq3_s": "9fe47e42a469",
+    "iq1_s": "a6a9fddb08b4", "iq1_m": "8cfd1d1def0e", "iq2_xxs": "a9afda6eae3d",
+    "iq2_xs": "57795e54a202", "iq2_s": "2b32c3bdb085", "iq3_xxs": "dabb80a4e2d9",
+    "iq3_s": "d3b0e04dcb2c",
 }  # fmt: skip
 
 
@@ -306,6 +307,20 @@ def test_quantize_uses_all_bits(name: str) -> None:
     raw = np.frombuffer(quantizer(BY_NAME[name])(x), np.uint8).reshape(256, -1)
     ones = np.unpackbits(raw, axis=1).sum(axis=0)
     assert ((ones == 0) | (ones == 256)).sum() <= 6
+
+
+@pytest.mark.parametrize("name", ["iq1_s", "iq2_xxs", "iq3_s"])
+def test_points_of_a_codebook_are_found(name: str) -> None:
+    """And what is near: the point found is hardly ever farther than the nearest of all."""
+    search = nearest.search(name)
+    points = search.points
+    assert (search.nearest(points) == np.arange(len(points))).all()
+    rng = np.random.default_rng(3)
+    x = rng.uniform(points.min(), points.max(), (500, points.shape[1])).astype(np.float32)
+    distances = ((x[:, None] - points) ** 2).sum(axis=-1)
+    found = distances[np.arange(len(x)), search.nearest(x)]
+    assert (found == distances.min(axis=1)).mean() > 0.95
+    assert found.sum() < 1.005 * distances.min(axis=1).sum()
 
 
 @pytest.mark.parametrize("name", OURS)

@@ -6,7 +6,8 @@ its own. A group's scale is the best of a few by squared error; then every point
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, wraps
 
 import numpy as np
 import numpy.typing as npt
@@ -14,16 +15,16 @@ import numpy.typing as npt
 from ggml_py.grids import grid
 from ggml_ref.quants import _blocks as block
 from ggml_ref.quants._blocks import F32, U8
+from ggml_ref.quants._nearest import Indices, Search, search
 
-Indices = npt.NDArray[np.intp]
+Quantize = Callable[[npt.NDArray[np.floating]], bytes]
 
 EVEN = np.array([s | s.bit_count() % 2 << 7 for s in range(128)], np.uint8)
 """Eight signs of seven: the last one makes the number of minuses even (ksigns_iq2xs)."""
 
 DELTA = np.array([0.125, -0.125], np.float32)  # of iq1: what is added to all values of a point
 
-FRACTION = 256  # Searches see steps of 1/256, so that float32 sums are exact, in any order.
-PIECE = 1 << 21  # distances computed at a time
+BLOCKS = 1 << 10  # quantized at a time
 RATIOS = (0.9, 1.0, 1.15, 1.3)  # largest value / largest level: the first guesses of a scale
 
 
@@ -31,11 +32,6 @@ RATIOS = (0.9, 1.0, 1.15, 1.3)  # largest value / largest level: the first guess
 def points(name: str) -> F32:
     """A codebook as float32 [number of points, length]."""
     return block.float32(grid(name))
-
-
-def shifted_points(delta: np.float32) -> F32:
-    """Eight times the iq1 codebook with a delta: integers."""
-    return 8 * (points("iq1_s") + delta)
 
 
 def signs(bits: U8) -> F32:
@@ -57,20 +53,15 @@ def signed(x: F32, even: bool) -> tuple[F32, U8]:
     return size, np.packbits(minus, axis=-1, bitorder="little")[..., 0]
 
 
-def nearest(codebook: F32, x: F32) -> Indices:
-    """Index [...] of the point next to x [..., length]; the first of equals.
+def in_pieces(quantize: Quantize) -> Quantize:
+    """The function, called for some blocks of 256 at a time: its arrays stay small."""
 
-    The point p of largest x·p - p²/2.
-    """
-    n, length = codebook.shape
-    limit = 2 * np.abs(codebook).max()
-    fine = np.rint(np.clip(x, -limit, limit).reshape(-1, length) * np.float32(FRACTION))
-    half_squares = np.float32(FRACTION / 2) * (codebook * codebook).sum(axis=1)
-    out = np.empty(len(fine), np.intp)
-    step = PIECE // n
-    for i in range(0, len(fine), step):
-        out[i : i + step] = (fine[i : i + step] @ codebook.T - half_squares).argmax(axis=1)
-    return out.reshape(x.shape[:-1])
+    @wraps(quantize)
+    def whole(x: npt.NDArray[np.floating]) -> bytes:
+        x = x.reshape(-1, 256)
+        return b"".join(quantize(x[i : i + BLOCKS]) for i in range(0, len(x), BLOCKS))
+
+    return whole
 
 
 def over_group(x: F32) -> F32:
@@ -78,15 +69,15 @@ def over_group(x: F32) -> F32:
     return block.ordered_sum(x.reshape(*x.shape[:-2], 1, -1))
 
 
-def fit(codebook: F32, x: F32, ratios: tuple[float, ...] = RATIOS) -> tuple[F32, F32]:
+def fit(codebook: Search, x: F32, ratios: tuple[float, ...] = RATIOS) -> tuple[F32, F32]:
     """Scales [..., 1, 1] of groups x [..., points, length], and by how much they lessen x².
 
     Every guess is refitted by least squares to the points it leads to; the best one wins.
     """
-    largest = np.abs(x).max(axis=(-2, -1), keepdims=True) / codebook.max()
+    largest = np.abs(x).max(axis=(-2, -1), keepdims=True) / codebook.points.max()
     scale = gain = np.zeros_like(largest)
     for ratio in ratios:
-        q = codebook[nearest(codebook, x * block.inverse(largest / np.float32(ratio)))]
+        q = codebook.points[codebook.nearest(x * block.inverse(largest / np.float32(ratio)))]
         xq, qq = over_group(x * q), over_group(q * q)
         better = (xq > 0) & (xq * xq > gain * qq)
         scale, gain = np.where(better, xq / qq, scale), np.where(better, xq * xq / qq, gain)
@@ -104,11 +95,12 @@ def in_steps(scale: F32, n: int, unit: int) -> tuple[npt.NDArray[np.float16], U8
     return d[:, 0], step.astype(np.uint8), base * (2 * step + 1)
 
 
-def encode(codebook: F32, x: F32, n: int, unit: int) -> tuple[npt.NDArray[np.float16], U8, Indices]:
+def encode(name: str, x: F32, n: int, unit: int) -> tuple[npt.NDArray[np.float16], U8, Indices]:
     """d, steps and indices of groups x [n_blocks, groups, points, length] (see in_steps)."""
+    codebook = search(name)
     scale, _ = fit(codebook, x)
     d, step, scale = in_steps(scale[..., 0, 0], n, unit)
-    return d, step, nearest(codebook, x * block.inverse(scale)[..., None, None])
+    return d, step, codebook.nearest(x * block.inverse(scale)[..., None, None])
 
 
 def half_steps(d: npt.NDArray[np.float16], step: npt.NDArray[np.integer], factor: float) -> F32:

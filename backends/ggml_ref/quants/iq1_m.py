@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ggml_ref.quants import _blocks as block
 from ggml_ref.quants import _grid as codebook
+from ggml_ref.quants import _nearest as nearest
 from ggml_ref.quants._blocks import F32, U8
 
 # Of an index: eight bits in `low`, three in a nibble of `high`, above them the delta's sign.
@@ -31,13 +32,14 @@ def dequantize(blocks: U8) -> F32:
     return (scale[..., None, None] * values.reshape(-1, 16, 2, 8)).reshape(-1, 256)
 
 
+@codebook.in_pieces
 def quantize(x: npt.NDArray[np.floating]) -> bytes:
     """Points with the one and with the other delta are one codebook of 4096."""
+    points = nearest.Either(*map(nearest.shifted, codebook.DELTA))
     x = block.groups(x, 256).reshape(-1, 16, 2, 8)
-    points = np.concatenate([codebook.shifted_points(delta) for delta in codebook.DELTA])
     scale, _ = codebook.fit(points, x, RATIOS)
     d, step, scale = codebook.in_steps(scale[..., 0, 0], 8, 8)
-    index = codebook.nearest(points, x * block.inverse(scale)[..., None, None]).reshape(-1, 32)
+    index = points.nearest(x * block.inverse(scale)[..., None, None]).reshape(-1, 32)
     out = np.empty(len(x), BLOCK)
     out["low"] = index & 255
     out["high"] = codebook.pack_pairs((index >> 8).astype(np.uint8))

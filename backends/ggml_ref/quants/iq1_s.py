@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from ggml_ref.quants import _blocks as block
 from ggml_ref.quants import _grid as codebook
+from ggml_ref.quants import _nearest as nearest
 from ggml_ref.quants._blocks import F32, U8
 
 # Of an index: eight bits in `low`, three in `high`, above them the scale and the delta's sign.
@@ -27,19 +28,20 @@ def dequantize(blocks: U8) -> F32:
     return (scale[..., None] * values).reshape(-1, 256)
 
 
+@codebook.in_pieces
 def quantize(x: npt.NDArray[np.floating]) -> bytes:
     """The delta's sign is the one of smaller error at the group's scale."""
     x = block.groups(x, 256).reshape(-1, 8, 4, 8)
-    grids = [codebook.shifted_points(delta) for delta in codebook.DELTA]
-    (plus, gain), (minus, other) = (codebook.fit(points, x, RATIOS) for points in grids)
+    grids = [nearest.shifted(delta) for delta in codebook.DELTA]
+    (plus, gain), (minus, other) = (codebook.fit(grid, x, RATIOS) for grid in grids)
     out = np.empty(len(x), BLOCK)
     scale = np.where(other > gain, minus, plus)[..., 0, 0]
     out["d"], step, scale = codebook.in_steps(scale, 8, 8)
     scale = scale[..., None, None]
-    both = [codebook.nearest(points, x * block.inverse(scale)) for points in grids]
+    both = [grid.nearest(x * block.inverse(scale)) for grid in grids]
     errors = [
-        codebook.over_group((x - scale * points[index]) ** 2)[..., 0]
-        for points, index in zip(grids, both, strict=True)
+        codebook.over_group((x - scale * grid.points[index]) ** 2)[..., 0]
+        for grid, index in zip(grids, both, strict=True)
     ]
     negative = errors[1] < errors[0]
     index = np.where(negative, both[1], both[0])

@@ -25,10 +25,11 @@ def dequantize(blocks: U8) -> F32:
     return (x.reshape(-1, 8, 4, 8) * codebook.signs(b["signs"])).reshape(-1, 256)
 
 
+@codebook.in_pieces
 def quantize(x: npt.NDArray[np.floating]) -> bytes:
     size, sign = codebook.signed(block.groups(x, 256).reshape(-1, 16, 2, 8), even=False)
     out = np.empty(len(size), BLOCK)
-    out["d"], step, index = codebook.encode(codebook.points("iq2_s"), size, 16, 8)
+    out["d"], step, index = codebook.encode("iq2_s", size, 16, 8)
     index = index.reshape(-1, 8, 4)
     out["low"] = index & 255
     out["high"] = np.bitwise_or.reduce(index >> 8 << PAIR, axis=-1, keepdims=True)

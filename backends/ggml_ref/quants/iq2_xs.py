@@ -21,10 +21,11 @@ def dequantize(blocks: U8) -> F32:
     return x.reshape(-1, 256)
 
 
+@codebook.in_pieces
 def quantize(x: npt.NDArray[np.floating]) -> bytes:
     size, sign = codebook.signed(block.groups(x, 256).reshape(-1, 16, 2, 8), even=True)
     out = np.empty(len(size), BLOCK)
-    out["d"], step, index = codebook.encode(codebook.points("iq2_xs"), size, 16, 8)
+    out["d"], step, index = codebook.encode("iq2_xs", size, 16, 8)
     out["q"] = index | (sign & 127).astype(np.uint16) << 9
     out["scales"] = codebook.pack_pairs(step)
     return out.tobytes()

@@ -24,10 +24,11 @@ def dequantize(blocks: U8) -> F32:
     return x.reshape(-1, 256)
 
 
+@codebook.in_pieces
 def quantize(x: npt.NDArray[np.floating]) -> bytes:
     size, sign = codebook.signed(block.groups(x, 256).reshape(-1, 8, 4, 8), even=True)
     out = np.empty(len(size), BLOCK)
-    out["d"], step, index = codebook.encode(codebook.points("iq2_xxs"), size, 16, 8)
+    out["d"], step, index = codebook.encode("iq2_xxs", size, 16, 8)
     out["group"]["index"] = index
     sevens = (sign & 127).astype(np.uint32) << SEVENS
     out["group"]["signs"] = np.bitwise_or.reduce(sevens, axis=-1) | step.astype(np.uint32) << 28

@@ -25,11 +25,12 @@ def dequantize(blocks: U8) -> F32:
     return (x.reshape(-1, 8, 4, 8) * codebook.signs(b["signs"])).reshape(-1, 256)
 
 
+@codebook.in_pieces
 def quantize(x: npt.NDArray[np.floating]) -> bytes:
     size, sign = codebook.signed(block.groups(x, 256).reshape(-1, 8, 4, 8), even=False)
     out = np.empty(len(size), BLOCK)
     size = size.reshape(-1, 8, 8, 4)
-    out["d"], step, index = codebook.encode(codebook.points("iq3_s"), size, 16, 1)
+    out["d"], step, index = codebook.encode("iq3_s", size, 16, 1)
     out["low"] = index & 255
     out["high"] = np.bitwise_or.reduce(index >> 8 << BIT, axis=-1, keepdims=True)
     out["signs"] = sign

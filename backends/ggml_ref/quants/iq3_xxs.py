@@ -22,11 +22,12 @@ def dequantize(blocks: U8) -> F32:
     return (x.reshape(sign.shape) * sign).reshape(-1, 256)
 
 
+@codebook.in_pieces
 def quantize(x: npt.NDArray[np.floating]) -> bytes:
     size, sign = codebook.signed(block.groups(x, 256).reshape(-1, 8, 4, 8), even=True)
     out = np.empty(len(size), BLOCK)
     size = size.reshape(-1, 8, 8, 4)
-    out["d"], step, out["index"] = codebook.encode(codebook.points("iq3_xxs"), size, 16, 4)
+    out["d"], step, out["index"] = codebook.encode("iq3_xxs", size, 16, 4)
     sevens = (sign & 127).astype(np.uint32) << SEVENS
     out["signs"] = np.bitwise_or.reduce(sevens, axis=-1) | step.astype(np.uint32) << 28
     return out.tobytes()
