@@ -68,5 +68,5 @@ def _repacked(weight: Weight) -> None:
 for _format in formats().values():
     _in_place(_format)
 for _weight in weights().values():
-    if _weight.dequantize is not None:
+    if _weight.repacked:
         _repacked(_weight)
