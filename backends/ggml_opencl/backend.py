@@ -40,7 +40,8 @@ class OpenCLDevice:
         self.description = f"{device.name.strip()} ({device.platform.name.strip()})"
         self.kind = "accel" if device.type & cl.device_type.CPU else "gpu"
         try:
-            context = cl.Context([device])
+            # Kept: a context that only its queues refer to is no longer valid everywhere.
+            self.context = context = cl.Context([device])
             self.queue, self.arrivals = cl.CommandQueue(context), cl.CommandQueue(context)
         except cl.Error as e:
             raise BackendError(f"{self.description} cannot be opened: {e}") from e
