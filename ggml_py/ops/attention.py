@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_py.ops.registry import node, op, require
+from ggml_py.ops.registry import node, op, require, view_of
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32
 
@@ -11,8 +11,9 @@ PREC = {"default": 0, "f32": 10}
 
 @op("SOFT_MAX", "scale:f max_bias:f", inplace=True)
 def soft_max_ext(
-    a: Tensor, mask: Tensor | None, scale: float, max_bias: float, sinks: Tensor | None = None
-) -> Tensor:
+    a: Tensor, mask: Tensor | None, scale: float, max_bias: float, sinks: Tensor | None = None,
+    inplace: bool = False,
+) -> Tensor:  # fmt: skip
     """softmax(scale * a + slope * mask) along dimension 0 (ggml.c:ggml_soft_max_ext).
 
     a [n_kv, T, H, B]; mask F16|F32 [n_kv, >= T, divides H, divides B] or None; max_bias > 0: ALiBi
@@ -33,6 +34,8 @@ def soft_max_ext(
     require(max_bias <= 0 or mask is not None, "soft_max: ALiBi (max_bias > 0) needs a mask", a)
     _check_sinks(a, sinks)
     src = (a, mask) if sinks is None else (a, mask, sinks)
+    if inplace:
+        return view_of("SOFT_MAX", a, *src, params=(scale, max_bias))
     return node("SOFT_MAX", a.type, a.ne, *src, params=(scale, max_bias))
 
 
@@ -44,14 +47,14 @@ def soft_max(a: Tensor) -> Tensor:
 @op("FLASH_ATTN_EXT", "scale:f max_bias:f softcap:f prec:i n_kv_max:i", at_weights=False)
 def flash_attn_ext(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, max_bias: float = 0.0,
-    softcap: float = 0.0, sinks: Tensor | None = None, prec: str = "default",
+    softcap: float = 0.0, sinks: Tensor | None = None, prec: str = "default", n_kv_max: int = 0,
 ) -> Tensor:  # fmt: skip
     """softmax(scale * q k + slope * mask) v without the score matrix (ggml.c:ggml_flash_attn_ext).
 
     q [d, T, H, B], k [d, n_kv, H_kv, B], v [d_v, n_kv, H_kv, B], mask F16 [n_kv, >= T, divides H,
     divides B]
     -> F32 [d_v, H, T, B]; softcap > 0: scores become softcap * tanh(score / softcap) before the
-    mask.
+    mask; n_kv_max > 0: no token sees more cells than these (ggml_flash_attn_ext_set_n_kv_max).
     """
     fits = (
         q.ne[0] == k.ne[0]
@@ -86,7 +89,8 @@ def flash_attn_ext(
     _check_sinks(q, sinks)
     src = (q, k, v, mask) if sinks is None else (q, k, v, mask, sinks)
     ne = (v.ne[0], q.ne[2], q.ne[1], q.ne[3])
-    return node("FLASH_ATTN_EXT", F32, ne, *src, params=(scale, max_bias, softcap, PREC[prec], 0))
+    params = (scale, max_bias, softcap, PREC[prec], n_kv_max)
+    return node("FLASH_ATTN_EXT", F32, ne, *src, params=params)
 
 
 def _repeats(mask: Tensor, a: Tensor) -> bool:

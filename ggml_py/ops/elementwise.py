@@ -116,12 +116,14 @@ trunc = _unary("TRUNC", 21, "Integer part")
 
 
 def glu(name: str, kind: int, a: Tensor, b: Tensor | None, swapped: bool, *more: float) -> Tensor:
-    """A gated linear unit: gate a and value b, or the halves of a's rows (ggml.c:ggml_glu)."""
+    """A gated linear unit: gate a and value b, or the halves of a's rows (ggml.c:ggml_glu).
+
+    The last element of rows of odd length has no part in it.
+    """
     low = name.lower()
     require(a.contiguous_from(1), f"{low}: rows must be dense", a)
     ne = a.ne
     if b is None:
-        require(a.ne[0] % 2 == 0, f"{low}: rows must have an even length", a)
         ne = (a.ne[0] // 2, *a.ne[1:])
     else:
         require(a.same_shape(b) and a.type is b.type, f"{low}: a and b must be alike", a, b)

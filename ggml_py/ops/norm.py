@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from ggml_py.ops.registry import node, op, require
+from ggml_py.ops.registry import node, op, require, view_of
 from ggml_py.tensor import Tensor
 
 
 def _norm(name: str, a: Tensor, *params: float) -> Tensor:
     require(params[-1] >= 0, f"{name.lower()}: eps must not be negative, got {params[-1]}", a)
-    require(a.has_contiguous_rows(), f"{name.lower()}: rows must be dense", a)
     return node(name, a.type, a.ne, a, params=params)
 
 
 @op("RMS_NORM", "eps:f", inplace=True)
-def rms_norm(a: Tensor, eps: float) -> Tensor:
+def rms_norm(a: Tensor, eps: float, inplace: bool = False) -> Tensor:
     """x / sqrt(mean(x^2) + eps) along dimension 0 (ggml.c:ggml_rms_norm)."""
-    return _norm("RMS_NORM", a, eps)
+    require(a.has_contiguous_rows(), "rms_norm: rows must be dense", a)
+    t = _norm("RMS_NORM", a, eps)
+    return view_of(t.op, a, a, params=t.params) if inplace else t
 
 
 @op("NORM", "eps:f")

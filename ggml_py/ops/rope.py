@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ggml_py.ops.registry import node, op, require
+from ggml_py.ops.registry import node, op, require, view_of
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I32
 
@@ -21,11 +21,12 @@ def rope_ext(
     a: Tensor, pos: Tensor, freq_factors: Tensor | None, n_dims: int, mode: int, n_ctx_orig: int,
     freq_base: float, freq_scale: float, ext_factor: float, attn_factor: float, beta_fast: float,
     beta_slow: float, sections: Sequence[int] = (0, 0, 0, 0), n_offs: int = 0,
+    inplace: bool = False,
 ) -> Tensor:  # fmt: skip
     """Rotate pairs of channels by position-dependent angles (ggml.c:ggml_rope_ext).
 
     a [d, H, T, B]; pos I32 [T], or [4 T] section by section for the multi-axis modes;
-    freq_factors F32 [>= n_dims / 2]. Pairs are (2i, 2i+1) in mode NORMAL, (i, i + n_dims/2)
+    freq_factors F32, one for each pair. Pairs are (2i, 2i+1) in mode NORMAL, (i, i + n_dims/2)
     otherwise, counted from channel n_offs (ggml.c:ggml_rope_set_offset); the channels outside of
     these n_dims are copied. ext_factor, attn_factor and the betas are YaRN's
     (arXiv 2309.00071).
@@ -39,12 +40,15 @@ def rope_ext(
         a,
     )
     if freq_factors is not None:
-        fits = freq_factors.type is F32 and freq_factors.ne[0] >= n_dims // 2
-        require(fits, "rope: freq_factors must be f32 with n_dims / 2 elements", freq_factors)
+        pairs = n_dims if mode == VISION else n_dims // 2
+        fits = freq_factors.type is F32 and freq_factors.ne[0] >= pairs
+        require(fits, f"rope: freq_factors must be f32 with {pairs} elements", freq_factors)
     turns = tuple(sections)[:4] if mode & MROPE else (0, 0, 0, 0)
     yarn = (ext_factor, attn_factor, beta_fast, beta_slow)
     params = (n_dims, mode, n_ctx_orig, freq_base, freq_scale, *yarn, *turns, n_offs)
     src = (a, pos) if freq_factors is None else (a, pos, freq_factors)
+    if inplace:
+        return view_of("ROPE", a, *src, params=params)
     return node("ROPE", a.type, a.ne, *src, params=params)
 
 

@@ -97,21 +97,33 @@ for _op, _apply in (("ADD", add), ("SUB", sub), ("MUL", mul), ("DIV", div)):
                 _binary(_op, _apply, _a, _b)
 
 
-@kernel("SCALE", when=both(types_are("f32", "f32"), dense_rows))
-def scale_f32(p, ith, nth):
-    n = v.ne(p, 0, 0)
-    s, bias = v.op_f32(p, 0), v.op_f32(p, 1)
-    pieces = chunks_of(n)
-    start, stop = v.split(n_rows(p, 0) * pieces, ith, nth)
-    for u in range(start, stop):
-        r, c = u // pieces, u % pieces * CHUNK
-        d, x = row_at(p, 0, r), row_at(p, 1, r)
-        end = min(n, c + CHUNK)
-        while c + v.LANES <= end:
-            v.store(d + 4 * c, v.f32_load(x + 4 * c) * s + bias)
-            c += v.LANES
-        if c < end:
-            v.store_n(d + 4 * c, v.f32_load_n(x + 4 * c, end - c) * s + bias, end - c)
+def _scale(element):
+    load, load_n, size = element.load, element.load_n, element.size
+    store, store_n = element.store, element.store_n
+
+    @kernel(
+        "SCALE",
+        when=both(types_are(element.name, element.name), dense_rows),
+        name=f"scale_{element.name}",
+    )
+    def scale(p, ith, nth):
+        n = v.ne(p, 0, 0)
+        s, bias = v.op_f32(p, 0), v.op_f32(p, 1)
+        pieces = chunks_of(n)
+        start, stop = v.split(n_rows(p, 0) * pieces, ith, nth)
+        for u in range(start, stop):
+            r, c = u // pieces, u % pieces * CHUNK
+            d, x = row_at(p, 0, r), row_at(p, 1, r)
+            end = min(n, c + CHUNK)
+            while c + v.LANES <= end:
+                store(d + c * size, load(x + c * size) * s + bias)
+                c += v.LANES
+            if c < end:
+                store_n(d + c * size, load_n(x + c * size, end - c) * s + bias, end - c)
+
+
+for _e in FLOATS:
+    _scale(_e)
 
 
 def _clamp(element):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.common import both, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels.common import F16, F32, both, dense_rows, n_rows, row_at, types_are
 from ggml_cpu.kernels.norm import sum_of_squares
 
 f32_rows = both(types_are("f32", "f32", "f32"), dense_rows)
@@ -58,20 +58,31 @@ def soft_max_back_f32(p, ith, nth):
             v.store_n(d + 4 * i, g * v.f32_load_n(y + 4 * i, n - i) * scale, n - i)
 
 
-@kernel("GET_ROWS_BACK", when=both(types_are("f32", "f32", "i32"), dense_rows))
-def get_rows_back_f32(p, ith, nth):
-    """A thread takes a range of columns of all rows: rows may be added to several times."""
-    n = v.ne(p, 0, 0)
-    start, stop = v.split_by(n, v.LANES, ith, nth)
-    for r in range(v.ne(p, 0, 1)):
-        for i in range(start, stop, v.LANES):
-            v.store_n(v.data(p, 0) + r * v.nb(p, 0, 1) + 4 * i, v.f32(0.0), stop - i)
-    for r in range(v.ne(p, 1, 1)):
-        grad = v.data(p, 1) + r * v.nb(p, 1, 1)
-        d = v.data(p, 0) + v.ld_i32(v.data(p, 2) + r * v.nb(p, 2, 0)) * v.nb(p, 0, 1)
-        for i in range(start, stop, v.LANES):
-            y = v.f32_load_n(d + 4 * i, stop - i) + v.f32_load_n(grad + 4 * i, stop - i)
-            v.store_n(d + 4 * i, y, stop - i)
+def _get_rows_back(element):
+    load_n, size = element.load_n, element.size
+
+    @kernel(
+        "GET_ROWS_BACK",
+        when=both(types_are("f32", element.name, "i32"), dense_rows),
+        name=f"get_rows_back_{element.name}",
+    )
+    def get_rows_back(p, ith, nth):
+        """A thread takes a range of columns of all rows: rows may be added to several times."""
+        n = v.ne(p, 0, 0)
+        start, stop = v.split_by(n, v.LANES, ith, nth)
+        for r in range(v.ne(p, 0, 1)):
+            for i in range(start, stop, v.LANES):
+                v.store_n(v.data(p, 0) + r * v.nb(p, 0, 1) + 4 * i, v.f32(0.0), stop - i)
+        for r in range(v.ne(p, 1, 1)):
+            grad = v.data(p, 1) + r * v.nb(p, 1, 1)
+            d = v.data(p, 0) + v.ld_i32(v.data(p, 2) + r * v.nb(p, 2, 0)) * v.nb(p, 0, 1)
+            for i in range(start, stop, v.LANES):
+                y = v.f32_load_n(d + 4 * i, stop - i) + load_n(grad + i * size, stop - i)
+                v.store_n(d + 4 * i, y, stop - i)
+
+
+for _e in (F32, F16):
+    _get_rows_back(_e)
 
 
 @fn

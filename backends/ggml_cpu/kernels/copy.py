@@ -182,7 +182,11 @@ def sizes_1_to_8(node):
     return "" if node.type.block_size == 1 and size in (1, 2, 4, 8) else "needs plain elements"
 
 
-@kernel("CONCAT", when=sizes_1_to_8, extra=lambda node: (node.type.type_size,))
+def unit_sizes(node):
+    return node.type.type_size, node.type.block_size
+
+
+@kernel("CONCAT", extra=unit_sizes)
 def concat(p, ith, nth):
     """Each source is copied into its part of dst, plane by plane (dimensions 0 and 1)."""
     dim = v.op_i32(p, 0)
@@ -190,6 +194,8 @@ def concat(p, ith, nth):
         shift = 0
         if k == 2:
             shift = v.ne(p, 1, dim) * v.nb(p, 0, dim)
+            if dim == 0:
+                shift = shift // v.extra(p, 1)
         concat_part(p, k, shift, ith, nth)
 
 
@@ -198,8 +204,9 @@ ROWS = 16  # rows a thread takes at a time
 
 @fn
 def concat_part(p, k, shift, ith, nth):
+    """A row is of elements, or of blocks."""
     size = v.extra(p, 0)
-    n0, n1, n2, n3 = v.ne(p, k, 0), v.ne(p, k, 1), v.ne(p, k, 2), v.ne(p, k, 3)
+    n0, n1, n2, n3 = v.ne(p, k, 0) // v.extra(p, 1), v.ne(p, k, 1), v.ne(p, k, 2), v.ne(p, k, 3)
     b0, b1, d0 = v.nb(p, k, 0), v.nb(p, k, 1), v.nb(p, 0, 0)
     blocks = (n1 + ROWS - 1) // ROWS
     start, stop = v.split(blocks * n2 * n3, ith, nth)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import Format, formats
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.common import both, n_rows, row_at, types_are
+from ggml_cpu.kernels.common import (
+    F16,
+    F32,
+    FLOATS,
+    Element,
+    both,
+    n_rows,
+    row_at,
+    types_are,
+)
 from ggml_cpu.kernels.copy import copy_bytes, element_at
 from ggml_cpu.kernels.rows import rows_dense, target_row
 from ggml_py.tensor import Tensor
@@ -42,40 +51,71 @@ def blocks_follow(node: Tensor) -> str:
     return ""
 
 
-def _to_blocks(format: Format) -> None:
+def _cpy_to_blocks(format: Format, source: Element) -> None:
     quantize, size, name = format.quantize, format.type.block_size, format.type.name
+    ld, whole = source.ld, source is F32
 
     @kernel(
         "CPY",
-        when=both(types_are(name, "f32"), blocks_follow),
+        when=both(types_are(name, source.name), blocks_follow),
         scratch=_block_scratch(size),
-        name=f"cpy_f32_{name}",
+        name=f"cpy_{source.name}_{name}",
     )
     def cpy(p, ith, nth):
-        dense = v.nb(p, 1, 0) == 4
+        dense = whole and v.nb(p, 1, 0) == 4
         run, spare = run_of(p, dense, size), v.local(p, ith)
         start, stop = v.split(v.ne(p, 0, 0) * n_rows(p, 0) // run, ith, nth)
         for u in range(start, stop):
             x = element_at(p, 1, u * run)
             if not (dense and v.ne(p, 1, 0) % run == 0):
                 for i in range(run):
-                    v.st_f32(spare + 4 * i, v.ld_f32(element_at(p, 1, u * run + i)))
+                    v.st_f32(spare + 4 * i, ld(element_at(p, 1, u * run + i)))
                 x = spare
             quantize(x, run, block_at(p, 0, u * run, size))
 
-    def set_rows_of(index, index_size):
-        @kernel(
-            "SET_ROWS",
-            when=both(types_are(name, "f32", index), rows_dense),
-            name=f"set_rows_f32_{name}_{index}",
-        )
-        def set_rows(p, ith, nth):
-            start, stop = v.split(n_rows(p, 1), ith, nth)
-            for r in range(start, stop):
-                quantize(row_at(p, 1, r), v.ne(p, 1, 0), target_row(p, r, index_size))
 
-    set_rows_of("i64", 8)
-    set_rows_of("i32", 4)
+def _set_rows_f32(format: Format, index: str, index_size: int) -> None:
+    quantize, name = format.quantize, format.type.name
+
+    @kernel(
+        "SET_ROWS",
+        when=both(types_are(name, "f32", index), rows_dense),
+        name=f"set_rows_f32_{name}_{index}",
+    )
+    def set_rows(p, ith, nth):
+        start, stop = v.split(n_rows(p, 1), ith, nth)
+        for r in range(start, stop):
+            quantize(row_at(p, 1, r), v.ne(p, 1, 0), target_row(p, r, index_size))
+
+
+def _set_rows_f16(format: Format, index: str, index_size: int) -> None:
+    """Rows become f32 block by block first."""
+    quantize, size, name = format.quantize, format.type.block_size, format.type.name
+    ld, nbytes = F16.ld, format.type.type_size
+
+    @kernel(
+        "SET_ROWS",
+        when=both(types_are(name, "f16", index), rows_dense),
+        scratch=_block_scratch(size),
+        name=f"set_rows_f16_{name}_{index}",
+    )
+    def set_rows(p, ith, nth):
+        spare = v.local(p, ith)
+        start, stop = v.split(n_rows(p, 1), ith, nth)
+        for r in range(start, stop):
+            x, d = row_at(p, 1, r), target_row(p, r, index_size)
+            for b in range(v.ne(p, 1, 0) // size):
+                for i in range(size):
+                    v.st_f32(spare + 4 * i, ld(x + 2 * (b * size + i)))
+                quantize(spare, size, d + b * nbytes)
+
+
+def _to_blocks(format: Format) -> None:
+    for source in FLOATS:
+        _cpy_to_blocks(format, source)
+    for index, index_size in (("i64", 8), ("i32", 4)):
+        _set_rows_f32(format, index, index_size)
+        _set_rows_f16(format, index, index_size)
 
 
 def _from_blocks(format: Format) -> None:

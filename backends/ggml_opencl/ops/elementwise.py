@@ -37,18 +37,18 @@ def unary(kernel: str, node: Tensor, p: float = 0.0, q: float = 0.0) -> list[Lau
     return [Launch("elementwise", kernel, (node.src[0], node), n, (float(p), float(q)), UNARIES)]
 
 
-@table.op("SCALE", all_typed((0, -1), *FLOATS))
+@table.op("SCALE", all_typed((0, -1), *READABLE))
 def scale(node: Tensor) -> list[Launch]:
     return unary("op_scale", node, node.param("scale"), node.param("bias"))
 
 
-@table.op("CLAMP", all_typed((0, -1), *FLOATS))
+@table.op("CLAMP", all_typed((0, -1), *READABLE))
 def clamp(node: Tensor) -> list[Launch]:
     return unary("op_clamp", node, node.param("min"), node.param("max"))
 
 
 def _unary(op: str) -> None:
-    @table.op(op, all_typed((0, -1), *FLOATS))
+    @table.op(op, all_typed((0, -1), *READABLE))
     def launch(node: Tensor) -> list[Launch]:
         return unary(f"op_{op.lower()}", node)
 
@@ -73,7 +73,7 @@ def gated(op: str, node: Tensor, alpha: float = 0.0, limit: float = 0.0) -> list
 
 
 def _gated(op: str) -> None:
-    @table.op(op, all_typed((0, 1, -1), *FLOATS))
+    @table.op(op, all_typed((0, 1, -1), *READABLE))
     def launch(node: Tensor) -> list[Launch]:
         return gated(op, node)
 

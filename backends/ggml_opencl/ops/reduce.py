@@ -54,4 +54,5 @@ def dsv4_hc_pre(node: Tensor) -> list[Launch]:
     x, weights = node.src
     scale = float(node.param("scale"))
     n = items(node.n_elements)
-    return [Launch("reduce", "dsv4_hc_pre", (x, weights, node), n, (scale,))]
+    kernel = "dsv4_hc_pre_gated" if node.param("gated") else "dsv4_hc_pre"
+    return [Launch("reduce", kernel, (x, weights, node), n, (scale,))]

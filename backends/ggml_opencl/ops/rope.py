@@ -20,8 +20,10 @@ def yarn(node: Tensor) -> tuple[float, float, float]:
         turns = node.param("n_ctx_orig") / (n_rotations * 2 * math.pi)
         return float(n_dims * math.log(turns) / (2 * math.log(base)))
 
-    low = max(0, math.floor(dim(node.param("beta_fast"))))
-    high = min(n_dims - 1, math.ceil(dim(node.param("beta_slow"))))
+    low, high = 0.0, -math.inf  # with no original context no pair is beyond it
+    if node.param("n_ctx_orig") > 0:
+        low = max(0, math.floor(dim(node.param("beta_fast"))))
+        high = min(n_dims - 1, math.ceil(dim(node.param("beta_slow"))))
     magnitude = node.param("attn_factor") * (1 - 0.1 * math.log(node.param("freq_scale")))
     return magnitude, float(low), float(high)
 

@@ -122,7 +122,8 @@ def gate_and_value(node: Tensor, a: Values, b: Values | None) -> tuple[Values, V
     """Both tensors, or the halves of a's rows (the second half gates if `swapped`)."""
     if b is not None:
         return a, b
-    first, second = np.split(a, 2, axis=-1)
+    n = node.ne[0]
+    first, second = a[..., :n], a[..., n : 2 * n]
     return (second, first) if node.param("swapped") else (first, second)
 
 

@@ -12,6 +12,8 @@ from ggml_ref.values import Values
 
 @table.op("LIGHTNING_INDEXER")
 def lightning_indexer(node: Tensor, q: Values, k: Values, weights: Values, mask: Values) -> Values:
-    scores = np.maximum(q @ k[:, :, 0].swapaxes(1, 2)[:, None], 0)  # [B, T, H, n_kv]
+    n_seqs, n_tokens, n_head, d = q.shape
+    products = q.reshape(n_seqs, n_tokens * n_head, d) @ k[:, :, 0].swapaxes(1, 2)
+    scores = np.maximum(products, 0).reshape(n_seqs, n_tokens, n_head, -1)
     total = (weights[:, 0, :, None] @ scores)[:, :, 0]
     return total + tile(mask[:, 0], total.shape)

@@ -61,6 +61,15 @@ class Leaves:
         parent = self((2 * ne[0], *ne[1:]), type, init)
         return view_4d(parent, *shape4(ne), *parent.nb[1:], 0)
 
+    def half(
+        self, ne: tuple[int, ...], dim: int, type: GGMLType = F32, init: Init | None = None
+    ) -> Tensor:
+        """The second half of a tensor that is twice as long in one dimension."""
+        full = shape4(ne)
+        parent = self(tuple(2 * n if i == dim else n for i, n in enumerate(full)), type, init)
+        first = parent.nb[dim] * full[dim] // (type.block_size if dim == 0 else 1)
+        return view_4d(parent, *full, *parent.nb[1:], first)
+
     def permuted(
         self,
         ne: tuple[int, ...],

@@ -1,4 +1,4 @@
-"""Cases of ggml_py/ops/attention.py."""
+"""Cases of FLASH_ATTN_EXT (ggml_py/ops/attention.py)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from llama_py_tools.test_backend_ops.case import Array, Leaves, case, uniform
 
 Shape = tuple[int, ...]
 BF16, Q8_0, Q4_0 = BY_NAME["bf16"], BY_NAME["q8_0"], BY_NAME["q4_0"]
+CACHED = [F32, F16, BF16, Q8_0, Q4_0, *(BY_NAME[n] for n in ("q4_1", "q5_0", "q5_1", "iq4_nl"))]
 
 
 def kq_mask(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -29,39 +30,19 @@ def causal(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(np.where(seen, 0, -np.inf), shape)
 
 
-@case("SOFT_MAX", max_nmse=1e-6, ne=[(n, 5, 4, 3) for n in (1, 3, 16, 33, 65, 257)], mask=[False],
-      scale=[1.0, 0.1])  # fmt: skip
-@case("SOFT_MAX", max_nmse=1e-6, ne=[(17, 5, 4, 3), (64, 3, 4, 1)], mask=[True], m_prec=[F32, F16],
-      nr23=[(1, 1), (2, 1), (4, 1)], scale=[1.0, 0.1], max_bias=[0.0, 8.0])  # fmt: skip
-@case("SOFT_MAX", max_nmse=1e-6, ne=[(17, 5, 4, 3)], mask=[False, True], sinks=[True],
-      scale=[1.0, 0.1])  # fmt: skip
-@case("SOFT_MAX", max_nmse=1e-6, ne=[(17, 5, 4, 3)], mask=[True], nr23=[(1, 3), (2, 3)],
-      max_bias=[0.0])  # fmt: skip
-@case("SOFT_MAX", max_nmse=1e-6, ne=[(33, 3, 12, 1)], mask=[True], max_bias=[8.0])
-@case("SOFT_MAX", max_nmse=1e-6, ne=[(65, 0, 2, 1)], mask=[False])
-@case("SOFT_MAX", perf=True, ne=[(4096, 512, 8, 1)], mask=[True], m_prec=[F32])
-def soft_max(
-    new: Leaves, ne: Shape, mask: bool, m_prec: GGMLType = F32, nr23: Shape = (1, 1),
-    scale: float = 1.0, max_bias: float = 0.0, sinks: bool = False,
-) -> Tensor:  # fmt: skip
-    a = new(ne, F32, uniform(-10, 10))
-    m = new((ne[0], ne[1], ne[2] // nr23[0], ne[3] // nr23[1]), m_prec, kq_mask) if mask else None
-    s = new((ne[2],), F32, uniform(-10, 10)) if sinks else None
-    return ops.soft_max_ext(a, m, scale, max_bias, s)
-
-
-@case("SOFT_MAX", max_nmse=1e-6, ne=[(17, 5, 2, 1)], mask_rows=[8])
-def soft_max_padded_mask(new: Leaves, ne: Shape, mask_rows: int) -> Tensor:
-    """The mask may have more rows than there are tokens."""
-    mask = new((ne[0], mask_rows, 1, 1), F32, kq_mask)
-    return ops.soft_max_ext(new(ne), mask, 1.0, 0.0)
-
-
 def _heads(
     new: Leaves, d: int, n: int, n_head: int, n_seqs: int, type: GGMLType, layout: str
 ) -> Tensor:
-    """[d, n, n_head, n_seqs], in memory by head, by token, or a window of a larger cache."""
+    """[d, n, n_head, n_seqs], in memory by head, by token, or a window of a larger cache: of all
+    heads, of each head, of each sequence, or of the longer rows of each cell.
+    """
     ne = (d, n, n_head, n_seqs)
+    if layout == "window":
+        return new.half(ne, 1, type)
+    if layout == "sequences":
+        return new.half(ne, 2, type)
+    if layout == "rows":
+        return ops.permute(new.half((d, n_head, n, n_seqs), 1, type), 0, 2, 1, 3)
     if layout == "cache":
         cache = new((d * n_head, n + 3, n_seqs), type)
         row = type.row_size(d)
@@ -85,12 +66,41 @@ ONE: Shape = (1, 1)
       nb=[1, 7], mask=[True], type_K=[F32, BF16, Q8_0, Q4_0])  # fmt: skip
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[64], hsv=[0], nh=[2], nr23=[(2, 1)], kv=[100],
       nb=[1, 7], mask=[True], layout=["cache", "tokens"])  # fmt: skip
+@case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[64, 72], hsv=[0], nh=[2], nr23=[(4, 1), (1, 3)],
+      kv=[113], nb=[1, 35], mask=[True], type_K=[F16],
+      layout=["window", "rows", "sequences"])  # fmt: skip
+@case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[64], hsv=[0], nh=[2], nr23=[(2, 1)], kv=[113],
+      nb=[1, 35], mask=[True], type_K=CACHED, layout=["heads", "window", "rows"])  # fmt: skip
+@case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[64], hsv=[0], nh=[2], nr23=[(2, 1)], kv=[113],
+      nb=[1, 3], mask=[False, True], sinks=[False, True], type_K=CACHED)  # fmt: skip
+@case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[40, 72, 80, 96, 192, 320, 512], hsv=[0], nh=[2],
+      nr23=[(1, 1), (4, 1)], kv=[65], nb=[1, 33], mask=[True])  # fmt: skip
+@case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[96, 72, 128], hsv=[64], nh=[2], nr23=[(1, 1)],
+      kv=[129], nb=[2, 32], mask=[True])  # fmt: skip
+@case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[64], hsv=[72, 128], nh=[2], nr23=[(1, 1)], kv=[129],
+      nb=[2, 32], mask=[True])  # fmt: skip
+@case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[65], hsv=[67], nh=[4], nr23=[(1, 1)], kv=[17, 113],
+      nb=[1, 75], mask=[False, True], sinks=[False, True],
+      logit_softcap=[0.0, 1.0])  # fmt: skip
+@case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[320], hsv=[256], nh=[1], nr23=[(32, 1)], kv=[65],
+      nb=[1, 3], mask=[True])  # fmt: skip
+@case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[128], hsv=[0], nh=[2], nr23=[(12, 1), (16, 2)],
+      kv=[130], nb=[1, 32], mask=[True], sinks=[False, True], max_bias=[0.0, 8.0])  # fmt: skip
+@case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[128], hsv=[0], nh=[2], nr23=[(4, 1)], kv=[1024],
+      nb=[1, 64], mask=[False, True], logit_softcap=[0.0, 30.0],
+      prec=["default", "f32"])  # fmt: skip
+@case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[64, 256], hsv=[0], nh=[1], nr23=[(4, 1), (6, 1)],
+      kv=[1025], nb=[1, 32, 75], mask=[True], type_K=[F16, Q8_0])  # fmt: skip
+@case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[128], hsv=[0], nh=[1], nr23=[(4, 1)], kv=[16384],
+      nb=[1], mask=[True], type_K=[F16, Q8_0])  # fmt: skip
+@case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[32], hsv=[0], nh=[1], nr23=[(2, 1)], kv=[1024],
+      nb=[512], mask=[True])  # fmt: skip
 @case("FLASH_ATTN_EXT", perf=True, hsk=[128], hsv=[0], nh=[8], nr23=[(4, 1)], kv=[4096],
       nb=[1, 512], mask=[True])  # fmt: skip
 def flash_attn_ext(
     new: Leaves, hsk: int, hsv: int, nh: int, nr23: Shape, kv: int, nb: int, mask: bool,
     sinks: bool = False, max_bias: float = 0.0, logit_softcap: float = 0.0, type_K: GGMLType = F16,
-    layout: str = "heads",
+    layout: str = "heads", prec: str = "f32",
 ) -> Tensor:  # fmt: skip
     """nh key heads, nh * nr23[0] query heads, nr23[1] sequences; hsv 0: as hsk."""
     q_layout = "tokens" if layout != "heads" else "heads"
@@ -100,7 +110,7 @@ def flash_attn_ext(
     v = _heads(new, hsv or hsk, kv, nh, n_seqs, type_K, layout)
     m = new((kv, nb, 1, n_seqs), F16, kq_mask) if mask else None
     s = new((n_head,), F32, uniform(-10, 10)) if sinks else None
-    return ops.flash_attn_ext(q, k, v, m, 1 / hsk**0.5, max_bias, logit_softcap, s, prec="f32")
+    return ops.flash_attn_ext(q, k, v, m, 1 / hsk**0.5, max_bias, logit_softcap, s, prec)
 
 
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, kv=[64, 200], nb=[1, 5, 64], rows=[64], mask_kind=["causal"])
@@ -145,3 +155,48 @@ def flash_attn_hidden_nan(
     q = new((64, nb, 4))
     k, v = (new((64, kv, 2), type_K, cells) for _ in "kv")
     return ops.flash_attn_ext(q, k, v, new((kv, nb), F16, mask), 0.125)
+
+
+@case("FLASH_ATTN_EXT", max_nmse=5e-4, types=[("q8_0", "q4_0"), ("q4_0", "f16"), ("q4_0", "q8_0"),
+      ("f16", "f32"), ("f16", "q4_0"), ("bf16", "f16")], d=[64], kv=[113], nb=[1, 2, 35],
+      mask=[False, True])  # fmt: skip
+def flash_attn_mixed(
+    new: Leaves, types: tuple[str, str], d: int, kv: int, nb: int, mask: bool
+) -> Tensor:
+    """Keys and values of different types."""
+    q = new((d, nb, 4))
+    k, v = (new((d, kv, 2), BY_NAME[name]) for name in types)
+    return ops.flash_attn_ext(q, k, v, new((kv, nb), F16, kq_mask) if mask else None, d**-0.5)
+
+
+@case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[576], hsv=[512], nr=[16, 20], kv=[113, 512],
+      nb=[1, 3, 32], type_K=[F16, Q8_0], shared=[True])  # fmt: skip
+@case("FLASH_ATTN_EXT", max_nmse=5e-4, hsk=[64, 128], hsv=[64], nr=[1, 4], kv=[113], nb=[1, 8],
+      type_K=[F16, Q8_0], shared=[True])  # fmt: skip
+def flash_attn_shared(
+    new: Leaves, hsk: int, hsv: int, nr: int, kv: int, nb: int, type_K: GGMLType, shared: bool
+) -> Tensor:
+    """The values are the beginning of the keys, as in latent attention."""
+    k = new.half((hsk, kv, 1), 1, type_K)
+    v = ops.view_4d(k, hsv, kv, 1, 1, *k.nb[1:], 0)
+    mask = new((kv, nb), F16, kq_mask)
+    return ops.flash_attn_ext(new((hsk, nb, nr)), k, v, mask, hsk**-0.5)
+
+
+def sparse(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    """Each token sees an eighth of the cells."""
+    order = rng.random(shape).argsort(-1)
+    return np.where(order < max(1, shape[-1] // 8), rng.uniform(-1, 1, shape), -np.inf)
+
+
+@case("FLASH_ATTN_EXT", max_nmse=5e-4, d=[64, 256], nr=[8, 12], n_seqs=[1, 2], kv=[1024],
+      nb=[1, 3, 33], n_kv_max=[128], type_K=[F16, Q8_0], max_bias=[0.0, 8.0])  # fmt: skip
+def flash_attn_sparse(
+    new: Leaves, d: int, nr: int, n_seqs: int, kv: int, nb: int, n_kv_max: int, type_K: GGMLType,
+    max_bias: float,
+) -> Tensor:  # fmt: skip
+    """Most cells are hidden, and the op is told how many are not."""
+    q = new((d, nb, nr, n_seqs))
+    k, v = (new((d, kv, 1, n_seqs), type_K) for _ in "kv")
+    mask = new((kv, nb, 1, n_seqs), F16, sparse)
+    return ops.flash_attn_ext(q, k, v, mask, d**-0.5, max_bias, n_kv_max=n_kv_max)

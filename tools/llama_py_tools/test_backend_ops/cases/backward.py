@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_py import ops
 from ggml_py.tensor import Tensor
-from ggml_py.types import F32, I32, GGMLType
+from ggml_py.types import F16, F32, I32, GGMLType
 from llama_py_tools.test_backend_ops.case import Leaves, case, integers
 from llama_py_tools.test_backend_ops.differences import IGNORES_STRIDES, differs_from_ggml
 
@@ -12,7 +12,7 @@ Shape = tuple[int, ...]
 
 
 @case("RMS_NORM_BACK", type=[F32], ne=[(64, 5, 4, 3), (1025, 5, 4, 3)],
-      eps=[0.0, 1e-6, 1e-4, 1e-1, 1.0])  # fmt: skip
+      eps=[0.0, 1e-6, 1e-4, 1e-1, 1.0, 10.0])  # fmt: skip
 @case("RMS_NORM_BACK", type=[F32], ne=[(33, 5, 4, 3), (3, 3, 1, 1), (8, 0, 1, 1)], eps=[1e-6],
       v=[False, True])  # fmt: skip
 @case("RMS_NORM_BACK", perf=True, type=[F32], ne=[(4096, 512, 1, 1)], eps=[1e-6])
@@ -36,6 +36,8 @@ def silu_back(new: Leaves, type: GGMLType, ne: Shape, v: bool) -> Tensor:
       scale=[1.0, 0.1], max_bias=[0.0, 8.0])  # fmt: skip
 @case("SOFT_MAX_BACK", max_nmse=1e-6, type=[F32], ne=[(1024, 1024, 1, 1), (1023, 1023, 1, 1)],
       scale=[0.1], max_bias=[0.0])  # fmt: skip
+@case("SOFT_MAX_BACK", max_nmse=1e-6, type=[F32], ne=[(15, 1023, 1, 1), (16, 1024, 2, 3)],
+      scale=[1.0], max_bias=[0.0, 8.0])  # fmt: skip
 @case("SOFT_MAX_BACK", max_nmse=1e-6, type=[F32], ne=[(33, 5, 2, 3)], scale=[0.1], max_bias=[0.0],
       v=[True])  # fmt: skip
 @case("SOFT_MAX_BACK", perf=True, type=[F32], ne=[(512, 512, 8, 1)], scale=[0.1], max_bias=[0.0])
@@ -47,21 +49,30 @@ def soft_max_back(
 
 
 @case("GET_ROWS_BACK", type=[F32], n=[1, 33, 256], m=[5, 8], r=[1, 2, 4, 33], v=[False, True])
+@case("GET_ROWS_BACK", type=[F16], n=[1, 33, 256], m=[5], r=[4, 33], v=[False, True])
 @case("GET_ROWS_BACK", type=[F32], n=[1], m=[70000], r=[4], v=[False])
 @case("GET_ROWS_BACK", type=[F32], n=[33], m=[5], r=[0], v=[False])
 @case("GET_ROWS_BACK", perf=True, type=[F32], n=[4096], m=[2048], r=[512], v=[False])
 def get_rows_back(new: Leaves, type: GGMLType, n: int, m: int, r: int, v: bool) -> Tensor:
     """More rows than there are: some are added to several times. v: rows of the gradient apart."""
     grad = (new.part if v else new)((n, r), type)
-    return ops.get_rows_back(grad, new((r,), I32, integers(0, m)), Tensor(type, (n, m)))
+    return ops.get_rows_back(grad, new((r,), I32, integers(0, m)), Tensor(F32, (n, m)))
 
 
 @case("REPEAT_BACK", type=[F32], ne=[(8, 6, 4, 2), (33, 1, 3, 1)],
       nr=[(1, 1, 1, 1), (2, 1, 1, 1), (1, 2, 1, 1), (1, 1, 2, 1), (1, 1, 1, 2), (3, 2, 2, 2)],
       v=[False, True])  # fmt: skip
+@case("REPEAT_BACK", type=[F32], ne=[(8, 6, 4, 2)], nr=[(2, 1, 1, 1), (1, 1, 2, 1)],
+      half=[0, 1, 2])  # fmt: skip
 @case("REPEAT_BACK", perf=True, type=[F32], ne=[(4096, 1, 1, 1)], nr=[(1, 512, 1, 1)], v=[False])
-def repeat_back(new: Leaves, type: GGMLType, ne: Shape, nr: Shape, v: bool) -> Tensor:
-    grad = (new.part if v else new)(tuple(n * r for n, r in zip(ne, nr, strict=True)), type)
+def repeat_back(
+    new: Leaves, type: GGMLType, ne: Shape, nr: Shape, v: bool = False, half: int | None = None
+) -> Tensor:
+    shape = tuple(n * r for n, r in zip(ne, nr, strict=True))
+    if half is not None:
+        grad = new.half(shape, half, type)
+    else:
+        grad = (new.part if v else new)(shape, type)
     return ops.repeat_back(grad, Tensor(type, ne))
 
 

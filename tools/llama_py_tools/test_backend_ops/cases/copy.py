@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from math import prod
-
 from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, I32, I64, GGMLType
 from llama_py_tools.test_backend_ops.case import Leaves, case, integers, uniform
-from llama_py_tools.test_backend_ops.differences import crashes_ggml
 
 Shape = tuple[int, ...]
 BF16 = BY_NAME["bf16"]
@@ -17,6 +14,9 @@ READABLE = [BY_NAME[n] for n in ("q4_K", "q5_K", "q6_K", "q2_K", "q3_K", "iq4_xs
 READABLE += [BY_NAME[n] for n in ("nvfp4", "q8_1", "q8_K", "tq1_0", "tq2_0", "q1_0", "q2_0")]
 READABLE += [BY_NAME[n] for n in ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s")]
 READABLE += [BY_NAME[n] for n in ("iq3_xxs", "iq3_s")]
+SEARCHED = ("q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "iq4_xs", "mxfp4")
+I16 = BY_NAME["i16"]
+WHOLE = uniform(-150, 150)
 PERMUTATIONS: list[Shape] = [(0, 1, 2, 3), (1, 0, 2, 3), (0, 2, 1, 3), (3, 1, 0, 2), (0, 3, 1, 2)]
 
 
@@ -37,9 +37,24 @@ def cont(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
     return ops.cont(_permuted(new, ne, perm, type))
 
 
-@case("CONT", max_nmse=0, type=[F32, F16], ne=[(33, 5, 3, 2)], view=[True])
+@case("CONT", max_nmse=0, type=[F32, F16], ne=[(10, 10, 10, 1), (64, 3, 65, 1), (1000, 33, 5, 1)],
+      perm=[(0, 2, 1, 3), (2, 1, 0, 3), (2, 0, 1, 3), (1, 2, 0, 3)])  # fmt: skip
+@case("CONT", max_nmse=0, type=[F32], ne=[(2304, 16, 9, 1), (9, 2304, 16, 1)],
+      perm=[(2, 1, 0, 3), (1, 2, 0, 3)])  # fmt: skip
+def cont_permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
+    return ops.cont(_permuted(new, ne, perm, type))
+
+
+@case("CONT", max_nmse=0, type=[F32, F16, BF16, I32], ne=[(33, 5, 3, 2), (2, 1, 3, 5)],
+      view=[True])  # fmt: skip
 def cont_view(new: Leaves, type: GGMLType, ne: Shape, view: bool) -> Tensor:
-    return ops.cont(new.part(ne, type))
+    return ops.cont(new.part(ne, type, WHOLE))
+
+
+@case("CONT", max_nmse=0, type=[F32, I32, F16], ne=[(1, 8, 17, 1), (10, 10, 10, 2)],
+      half=[0, 1, 2])  # fmt: skip
+def cont_half(new: Leaves, type: GGMLType, ne: Shape, half: int) -> Tensor:
+    return ops.cont(new.half(ne, half, type, WHOLE))
 
 
 @case("CONT", max_nmse=0, ne=[(6, 5, 4, 3)], perm=[(0, 2, 1, 3), (1, 0, 2, 3)],
@@ -50,76 +65,25 @@ def cont_shape(new: Leaves, ne: Shape, perm: Shape, to: Shape) -> Tensor:
 
 @case("DUP", max_nmse=0, type=[F32, F16, I32], ne=[(10, 10, 20, 1), (33, 1, 1, 1)],
       perm=PERMUTATIONS[:3])  # fmt: skip
+@case("DUP", max_nmse=0, type=[I16, BF16], ne=[(10, 8, 3, 1)],
+      perm=[*PERMUTATIONS[:3], (1, 2, 0, 3), (2, 0, 1, 3)])  # fmt: skip
 @case("DUP", perf=True, type=[F32], ne=[(4096, 512, 1, 1)], perm=PERMUTATIONS[:1])
 def dup(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
     return ops.dup(_permuted(new, ne, perm, type))
 
 
 def _permuted(new: Leaves, ne: Shape, perm: Shape, type: GGMLType) -> Tensor:
-    return new.permuted(ne, perm, type, uniform(-150, 150))
-
-
-def _cpy_bound(type_src: GGMLType, type_dst: GGMLType, ne: Shape, **_: object) -> float:
-    if type_src is type_dst:
-        return 0.0
-    return max(quantization_bound(type_dst, prod(ne)), 1e-6 if not type_dst.is_quantized else 0)
-
-
-@case("CPY", max_nmse=_cpy_bound, type_src=[F32, F16, BF16], type_dst=[F32, F16, BF16],
-      ne=[(33, 4, 3, 2)], permute_src=PERMUTATIONS[:3])  # fmt: skip
-@case("CPY", max_nmse=_cpy_bound, type_src=[F32], type_dst=STORED,
-      ne=[(256, 4, 3, 2), (32, 1, 1, 1)], permute_src=[(0, 1, 2, 3), (0, 2, 1, 3)])  # fmt: skip
-@case("CPY", max_nmse=_cpy_bound, type_src=STORED, type_dst=[F32], ne=[(256, 4, 3, 2)],
-      permute_src=PERMUTATIONS[:1])  # fmt: skip
-@case("CPY", max_nmse=_cpy_bound, type_src=READABLE, type_dst=[F32], ne=[(256, 4, 3, 2)],
-      permute_src=PERMUTATIONS[:1])  # fmt: skip
-@case("CPY", max_nmse=_cpy_bound, type_src=[F32], type_dst=STORED, ne=[(64, 5, 3, 2)],
-      permute_src=[(1, 0, 2, 3), (3, 1, 0, 2)])  # fmt: skip
-@case("CPY", max_nmse=0, type_src=[I32, I64], type_dst=[I32, I64], ne=[(33, 5, 1, 1)],
-      permute_src=PERMUTATIONS[:2])  # fmt: skip
-@case("CPY", max_nmse=0, type_src=[F32], type_dst=[I32], ne=[(33, 5, 1, 1)],
-      permute_src=PERMUTATIONS[:1])  # fmt: skip
-@case("CPY", max_nmse=0, type_src=[I32], type_dst=[F32], ne=[(33, 5, 1, 1)],
-      permute_src=PERMUTATIONS[:1])  # fmt: skip
-@case("CPY", perf=True, type_src=[F32], type_dst=[F32, F16, STORED[4]], ne=[(4096, 512, 1, 1)],
-      permute_src=PERMUTATIONS[:1])  # fmt: skip
-def cpy(
-    new: Leaves, type_src: GGMLType, type_dst: GGMLType, ne: Shape, permute_src: Shape
-) -> Tensor:
-    return ops.cpy(_permuted(new, ne, permute_src, type_src), new(ne, type_dst))
-
-
-@case("CPY", max_nmse=0, type=STORED, ne=[(64, 4, 3, 1)])
-def cpy_blocks(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
-    """Blocks are moved, not rounded again."""
-    return ops.cpy(new(ne, type), new(ne, type))
-
-
-@case("CPY", max_nmse=0, type=STORED, ne=[(64, 4, 3, 1)], ne_dst=[(32, 24), (96, 8)],
-      max_dst=[True])  # fmt: skip
-def cpy_block_shape(
-    new: Leaves, type: GGMLType, ne: Shape, ne_dst: Shape, max_dst: bool
-) -> Tensor:
-    """Blocks to rows of f32 of another length."""
-    return ops.cpy(new(ne, type), new(ne_dst))
-
-
-@case("CPY", max_nmse=0, type_src=[F32], ne=[(3, 8, 2, 1)], to=[(48,), (6, 8), (2, 4, 6)],
-      view=[False, True])  # fmt: skip
-def cpy_shape(new: Leaves, type_src: GGMLType, ne: Shape, to: Shape, view: bool) -> Tensor:
-    """Element order is kept when shapes differ; with a view, the destination is a window."""
-    dst = new.part(to) if view else new(to)
-    return ops.cpy(new.permuted(ne, (1, 0, 2, 3), type_src), dst)
-
-
-@case("CPY", type_src=[F32], type_dst=[F16, BF16, I32], ne=[(33, 5, 1, 1)], cast=[True])
-@case("CPY", type_src=[F16], type_dst=[F32], ne=[(33, 5, 1, 1)], cast=[True])
-def cast(new: Leaves, type_src: GGMLType, type_dst: GGMLType, ne: Shape, cast: bool) -> Tensor:
-    return ops.cast(new(ne, type_src, uniform(-150, 150)), type_dst)
+    return new.permuted(ne, perm, type, WHOLE)
 
 
 @case("CONCAT", max_nmse=0, type=[F32, F16, I32], ne_a=[(11, 12, 13, 2)], ne_b_d=[7],
       dim=[0, 1, 2, 3], v=[0, 1, 2, 3])  # fmt: skip
+@case("CONCAT", max_nmse=0, type=[BF16, BY_NAME["i8"], I16, I64], ne_a=[(11, 12, 5, 2)],
+      ne_b_d=[7], dim=[0, 1, 2, 3], v=[0, 3])  # fmt: skip
+@case("CONCAT", max_nmse=0, type=STORED, ne_a=[(128, 3, 5, 2)], ne_b_d=[64], dim=[0],
+      v=[0, 1, 2, 3])  # fmt: skip
+@case("CONCAT", max_nmse=0, type=STORED, ne_a=[(96, 3, 5, 2)], ne_b_d=[7], dim=[1, 2, 3],
+      v=[0, 1, 2, 3])  # fmt: skip
 @case("CONCAT", max_nmse=0, type=[F32], ne_a=[(3, 257, 2, 1), (1, 1, 1, 1)], ne_b_d=[1, 33],
       dim=[0, 1], v=[0])  # fmt: skip
 @case("CONCAT", max_nmse=0, type=[F32], ne_a=[(3, 0, 2, 1)], ne_b_d=[2], dim=[1], v=[0])
@@ -127,7 +91,7 @@ def cast(new: Leaves, type_src: GGMLType, type_dst: GGMLType, ne: Shape, cast: b
 def concat(new: Leaves, type: GGMLType, ne_a: Shape, ne_b_d: int, dim: int, v: int) -> Tensor:
     """v: bit 0: a is a window, bit 1: b is a window."""
     ne_b = tuple(ne_b_d if i == dim else n for i, n in enumerate(ne_a))
-    init = integers(-100, 100) if type is I32 else None
+    init = integers(-100, 100) if type.name.startswith("i") else None
     a = (new.part if v & 1 else new)(ne_a, type, init)
     b = (new.part if v & 2 else new)(ne_b, type, init)
     return ops.concat(a, b, dim)
@@ -178,9 +142,11 @@ REPEATS: list[Shape] = [
 
 @case("REPEAT", max_nmse=0, type=[F32], ne=[(10, 5, 4, 3), (1, 1, 33, 1)], nr=REPEATS)
 @case("REPEAT", max_nmse=0, type=[F16, I32], ne=[(10, 5, 4, 3)], nr=[(1, 1, 1, 2), (3, 2, 2, 2)])
+@case("REPEAT", max_nmse=0, type=[F32, F16, BF16, I32, I16], ne=[(10, 5, 4, 1), (10, 5, 4, 3)],
+      nr=REPEATS[1:5])  # fmt: skip
 @case("REPEAT", perf=True, type=[F32], ne=[(128, 1, 8, 512)], nr=[(1, 4, 1, 1)])
 def repeat(new: Leaves, type: GGMLType, ne: Shape, nr: Shape) -> Tensor:
-    init = integers(-100, 100) if type is I32 else None
+    init = integers(-100, 100) if type in (I32, I16) else None
     return ops.repeat_4d(new(ne, type, init), *(n * r for n, r in zip(ne, nr, strict=True)))
 
 
@@ -194,6 +160,10 @@ def repeat_permuted(new: Leaves, ne: Shape, nr: Shape, perm: Shape) -> Tensor:
       pad=[(1, 0, 0, 0), (0, 3, 0, 0), (0, 0, 2, 0), (0, 0, 0, 8), (1, 2, 3, 4)],
       v=[False])  # fmt: skip
 @case("PAD", max_nmse=0, ne_a=[(33, 5, 3, 2)], pad=[(1, 2, 0, 1)], v=[True])
+@case("PAD", max_nmse=0, ne_a=[(1023, 8, 1, 1), (1024, 2, 1, 1), (2049, 1, 1, 1)],
+      pad=[(1, 0, 0, 0), (0, 1, 0, 0)], v=[False])  # fmt: skip
+@case("PAD", max_nmse=0, ne_a=[(100, 1, 1, 1), (100, 100, 1, 1)],
+      pad=[(100, 0, 0, 0), (0, 100, 0, 0), (50, 50, 0, 0)], v=[False])  # fmt: skip
 @case("PAD", perf=True, ne_a=[(4096, 500, 1, 1)], pad=[(0, 12, 0, 0)], v=[False])
 def pad(new: Leaves, ne_a: Shape, pad: Shape, v: bool) -> Tensor:
     return ops.pad(new.part(ne_a) if v else new(ne_a), *pad)
@@ -237,12 +207,12 @@ def acc(new: Leaves, ne: Shape, window: tuple[Shape, Shape], inplace: bool) -> T
     return ops.acc(a, new(window[1]), *_window(a, window[0]), inplace)
 
 
-@case("ACC", ne=[(256, 17, 1, 1), (256, 17, 2, 3)], strided=["b_part", "b_permuted"])
+@case("ACC", ne=[(256, 17, 1, 1), (256, 17, 2, 3)],
+      strided=["b_part", "b_permuted", "b_half0", "b_half1", "b_half2"])  # fmt: skip
 def acc_strided(new: Leaves, ne: Shape, strided: str) -> Tensor:
     a, small = new(ne), (128, 9, ne[2], ne[3])
-    b = new.part(small) if strided == "b_part" else new.permuted(small, (1, 0, 2, 3))
+    if strided.startswith("b_half"):
+        b = new.half(small, int(strided[-1]))
+    else:
+        b = new.part(small) if strided == "b_part" else new.permuted(small, (1, 0, 2, 3))
     return ops.acc(a, b, *_window(a, (64, 8, 0, 0)))
-
-
-crashes_ggml("CPY", "has no function that decodes them, and calls it all the same",
-             type_src=[BY_NAME["q8_1"], BY_NAME["q8_K"]])  # fmt: skip

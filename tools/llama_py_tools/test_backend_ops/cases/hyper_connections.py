@@ -9,7 +9,7 @@ from llama_py_tools.test_backend_ops.case import Leaves, case
 
 
 @case("DSV4_HC_COMB", n_tokens=[1, 17, 257], n_iter=[1, 4, 8, 20])
-@case("DSV4_HC_COMB", n_tokens=[0, 512, 2048], n_iter=[20])
+@case("DSV4_HC_COMB", n_tokens=[0, 256, 336, 512, 513, 1024, 2048], n_iter=[20])
 @case("DSV4_HC_COMB", n_tokens=[5], n_iter=[3], v=[True])
 @case("DSV4_HC_COMB", perf=True, n_tokens=[512], n_iter=[20])
 def dsv4_hc_comb(new: Leaves, n_tokens: int, n_iter: int, v: bool = False) -> Tensor:
@@ -21,11 +21,17 @@ def dsv4_hc_comb(new: Leaves, n_tokens: int, n_iter: int, v: bool = False) -> Te
 @case("DSV4_HC_POST", n_embd=[2560, 4096], n_tokens=[21], identity=[False, True])
 @case("DSV4_HC_POST", n_embd=[31], n_tokens=[17], identity=[False, True], v=[True])
 @case("DSV4_HC_POST", n_embd=[31], n_tokens=[17], identity=[False], hc=[1, 2, 7])
+@case("DSV4_HC_POST", n_embd=[31, 2560], n_tokens=[17, 21], identity=[False, True], gated=[True])
 @case("DSV4_HC_POST", perf=True, n_embd=[4096], n_tokens=[512], identity=[False])
 def dsv4_hc_post(
-    new: Leaves, n_embd: int, n_tokens: int, identity: bool, v: bool = False, hc: int = STREAMS
-) -> Tensor:
+    new: Leaves, n_embd: int, n_tokens: int, identity: bool, v: bool = False, hc: int = STREAMS,
+    gated: bool = False,
+) -> Tensor:  # fmt: skip
+    """gated: the weights come out of a sigmoid."""
     make = new.part if v else new
     x, residual = make((n_embd, n_tokens)), make((n_embd, hc, n_tokens))
     comb = None if identity else make((hc, hc, n_tokens))
-    return ops.dsv4_hc_post(x, residual, make((hc, n_tokens)), comb)
+    post = make((hc, n_tokens))
+    if gated:
+        post = ops.scale(ops.sigmoid(ops.scale(post, 1 / hc)), 2.0)
+    return ops.dsv4_hc_post(x, residual, post, comb)

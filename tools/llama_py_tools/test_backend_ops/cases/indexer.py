@@ -30,6 +30,8 @@ def _flops(hsk: int, nh: int, kv: int, nb: int, **_: object) -> float:
       kv=[33], nb=[3], streams=[(4, 2)])  # fmt: skip
 @case("LIGHTNING_INDEXER", max_nmse=1e-6, type_K=[F16, KEYS[3]], hsk=[128], nh=[32], kv=[256],
       nb=[512], streams=[(1, 1)])  # fmt: skip
+@case("LIGHTNING_INDEXER", max_nmse=1e-6, type_K=KEYS, hsk=[128], nh=[32], kv=[64], nb=[9],
+      streams=[(4, 4)])  # fmt: skip
 @case("LIGHTNING_INDEXER", max_nmse=1e-6, type_K=[F32, F16, KEYS[3]], hsk=[64], nh=[4],
       kv=[33], nb=[3], streams=[(2, 1)], v=[True])  # fmt: skip
 @case("LIGHTNING_INDEXER", perf=True, flops=_flops, type_K=[F16, KEYS[3]], hsk=[128], nh=[64],

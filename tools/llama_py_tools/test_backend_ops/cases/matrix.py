@@ -6,8 +6,8 @@ import numpy as np
 
 from ggml_py import ops
 from ggml_py.tensor import Tensor
-from ggml_py.types import BY_NAME, F16, F32, I32, GGMLType
-from llama_py_tools.test_backend_ops.case import Array, Init, Leaves, case, uniform
+from ggml_py.types import BY_NAME, F16, F32, GGMLType
+from llama_py_tools.test_backend_ops.case import Array, Leaves, case, uniform
 from llama_py_tools.test_backend_ops.differences import differs_from_ggml
 
 Shape = tuple[int, ...]
@@ -22,7 +22,6 @@ BITS = [BY_NAME[n] for n in ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq
 BITS += [BY_NAME[n] for n in ("tq1_0", "tq2_0", "q1_0", "q2_0", "nvfp4")]  # values unpack to bytes
 SMALL = FALLBACKS + [BY_NAME[n] for n in ("iq4_nl", "mxfp4")]  # blocks of 32
 COLUMNS = [1, 2, 3, 5, 8, 9, 16, 33, 100]
-BATCHES = [((1, 1), (2, 1)), ((1, 1), (1, 2)), ((3, 1), (1, 1)), ((3, 2), (2, 2))]
 BOUND = 5e-4
 
 
@@ -46,6 +45,24 @@ def flops(m: int, n: int, k: int, n_used: int = 1, **_: object) -> float:
 @case("MUL_MAT", max_nmse=BOUND, type_a=PLAIN, m=[1, 3, 33], n=[1, 2, 17], k=[1, 3, 63, 65, 257],
       prepared=[False])  # fmt: skip
 @case("MUL_MAT", max_nmse=BOUND, type_a=[F32, BLOCKS[0]], m=[5], n=[0], k=[64], prepared=[False])
+@case("MUL_MAT", max_nmse=BOUND, type_a=TYPES + OTHERS, m=[16], n=[1, 4, 8], k=[4096],
+      prepared=[True])  # fmt: skip
+@case("MUL_MAT", max_nmse=BOUND, type_a=TYPES + OTHERS, m=[1], n=[64], k=[256], prepared=[False])
+@case("MUL_MAT", max_nmse=BOUND, type_a=TYPES + OTHERS, m=[16], n=[4, 6, 7, 10, 127], k=[256],
+      prepared=[False])  # fmt: skip
+@case("MUL_MAT", max_nmse=BOUND, type_a=HALF_BLOCKS + SMALL, m=[16], n=[1], k=[32],
+      prepared=[False])  # fmt: skip
+@case("MUL_MAT", max_nmse=BOUND, type_a=PLAIN, m=[1], n=[7, 127, 512], k=[2048, 2051],
+      prepared=[False])  # fmt: skip
+@case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16, BLOCKS[0]], m=[31, 32], n=[509], k=[2112],
+      prepared=[False])  # fmt: skip
+@case("MUL_MAT", max_nmse=BOUND, type_a=PLAIN, m=[1056, 1057], n=[1], k=[4, 129],
+      prepared=[False, True])  # fmt: skip
+@case("MUL_MAT", max_nmse=BOUND, type_a=BLOCKS[:4], m=[1023], n=[2, 5], k=[1024], prepared=[True])
+@case("MUL_MAT", max_nmse=BOUND, type_a=HALF_BLOCKS + OTHERS[-1:], m=[288], n=[32], k=[2880],
+      prepared=[True])  # fmt: skip
+@case("MUL_MAT", max_nmse=BOUND, type_a=[BLOCKS[1]], m=[1], n=[2048], k=[8192], prepared=[False])
+@case("MUL_MAT", max_nmse=BOUND, type_a=[BLOCKS[0]], m=[6], n=[1024], k=[5120], prepared=[True])
 @case("MUL_MAT", perf=True, flops=flops, type_a=TYPES + RARE + BITS, m=[4096], n=[1, 512], k=[4096],
       prepared=[True])  # fmt: skip
 def mul_mat(new: Leaves, type_a: GGMLType, m: int, n: int, k: int, prepared: bool) -> Tensor:
@@ -65,92 +82,13 @@ def hadamard(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 @case("MUL_MAT_HADAMARD", max_nmse=BOUND, type_b=[F32, F16], n=[32, 64, 128, 256, 512, 1024, 2048],
       m=[1, 7], bs=[(1, 1)])  # fmt: skip
 @case("MUL_MAT_HADAMARD", max_nmse=BOUND, type_b=[F32, F16], n=[2, 4, 128], m=[4, 32], bs=[(2, 3)])
+@case("MUL_MAT_HADAMARD", max_nmse=BOUND, type_b=[F32, F16], n=[4096], m=[1], bs=[(1, 1)])
 @case("MUL_MAT_HADAMARD", max_nmse=BOUND, type_b=[F32], n=[8192], m=[1], bs=[(1, 1)])
 @case("MUL_MAT_HADAMARD", max_nmse=BOUND, type_b=[F32, F16], n=[256], m=[512], bs=[(1, 1)])
 def mul_mat_hadamard(
     new: Leaves, type_b: GGMLType, n: int, m: int, bs: tuple[int, int]
 ) -> Tensor:
     return ops.mul_mat_hadamard(new((n, n), F32, hadamard), new((n, m, *bs), type_b))
-
-
-@case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16, BLOCKS[0]], m=[16, 5], n=[1, 8], k=[64],
-      bs_nr=BATCHES)  # fmt: skip
-def mul_mat_batch(
-    new: Leaves, type_a: GGMLType, m: int, n: int, k: int, bs_nr: tuple[Shape, Shape]
-) -> Tensor:
-    """Several matrices, each used by a group of b's (grouped heads)."""
-    (b2, b3), (r2, r3) = bs_nr
-    return ops.mul_mat(new((k, m, b2, b3), type_a), new((k, n, b2 * r2, b3 * r3)))
-
-
-@case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16], m=[17], n=[1, 9], k=[64, 65],
-      per=[(0, 2, 1, 3), (0, 3, 2, 1)])  # fmt: skip
-def mul_mat_permuted(new: Leaves, type_a: GGMLType, m: int, n: int, k: int, per: Shape) -> Tensor:
-    """Attention without flash: both are heads laid out by token."""
-    a = new.permuted((k, m, 2, 3), per, type_a)
-    return ops.mul_mat(a, new.permuted((k, n, 4, 3), per))
-
-
-@case("MUL_MAT", max_nmse=BOUND, type_a=TYPES, m=[17], n=[1, 2, 9], k=[256], b_part=[True])
-def mul_mat_strided(new: Leaves, type_a: GGMLType, m: int, n: int, k: int, b_part: bool) -> Tensor:
-    return ops.mul_mat(new.weight((k, m), type_a), new.part((k, n)))
-
-
-@case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16], type_b=[F16], m=[17], n=[1, 9], k=[65, 256])
-def mul_mat_half(new: Leaves, type_a: GGMLType, type_b: GGMLType, m: int, n: int, k: int) -> Tensor:
-    return ops.mul_mat(new((k, m), type_a), new((k, n), type_b))
-
-
-@case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16], m=[17], n=[3], k=[65], transposed_b=[True])
-def mul_mat_transposed(
-    new: Leaves, type_a: GGMLType, m: int, n: int, k: int, transposed_b: bool
-) -> Tensor:
-    return ops.mul_mat(new((k, m), type_a), ops.transpose(new((n, k))))
-
-
-def expert_ids(n_mats: int) -> Init:
-    """Different experts for each token, as a router chooses them."""
-
-    def init(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        order = np.broadcast_to(np.arange(n_mats), (*shape[:-1], n_mats))
-        return rng.permuted(order, axis=-1)[..., : shape[-1]]
-
-    return init
-
-
-@case("MUL_MAT_ID", max_nmse=BOUND, type_a=TYPES, n_mats=[4], n_used=[2], b=[False, True], m=[33],
-      n=[1, 2, 9, 33], k=[256], prepared=[True])  # fmt: skip
-@case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32, F16, BLOCKS[2]], n_mats=[8], n_used=[1, 4],
-      b=[False, True], m=[17], n=[1, 5, 129], k=[256], prepared=[False])  # fmt: skip
-@case("MUL_MAT_ID", max_nmse=BOUND, type_a=RARE, n_mats=[4], n_used=[2], b=[False], m=[33],
-      n=[1, 9, 33], k=[256], prepared=[False, True])  # fmt: skip
-@case("MUL_MAT_ID", max_nmse=BOUND, type_a=BITS, n_mats=[4], n_used=[2], b=[False], m=[33],
-      n=[1, 33], k=[256], prepared=[True])  # fmt: skip
-@case("MUL_MAT_ID", max_nmse=BOUND, type_a=SMALL, n_mats=[4], n_used=[2], b=[False], m=[33],
-      n=[1, 9, 33], k=[96], prepared=[False, True])  # fmt: skip
-@case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32], n_mats=[4], n_used=[2], b=[False], m=[17],
-      n=[0, 5], k=[65], prepared=[False])  # fmt: skip
-@case("MUL_MAT_ID", perf=True, flops=flops, type_a=[F16, BLOCKS[2]], n_mats=[64], n_used=[8],
-      b=[False], m=[768], n=[1, 512], k=[2048], prepared=[True])  # fmt: skip
-def mul_mat_id(
-    new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, b: bool, m: int, n: int, k: int,
-    prepared: bool,
-) -> Tensor:  # fmt: skip
-    """b: every chosen expert reads the same row of the token. The ids are part of a longer list."""
-    ids = new((n_mats, n), I32, expert_ids(n_mats))
-    ids = ops.view_2d(ids, n_used, n, ids.nb[1], 0)
-    as_ = (new.weight if prepared else new)((k, m, n_mats), type_a)
-    return ops.mul_mat_id(as_, new((k, 1 if b else n_used, n)), ids)
-
-
-@case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32, BLOCKS[0]], n_mats=[4], n_used=[3], m=[17], n=[5],
-      k=[64], same=[True])  # fmt: skip
-def mul_mat_id_same(
-    new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, m: int, n: int, k: int, same: bool
-) -> Tensor:
-    """All tokens choose one expert, several times."""
-    ids = new((n_used, n), I32, lambda rng, shape: np.full(shape, n_mats - 1))
-    return ops.mul_mat_id(new((k, m, n_mats), type_a), new((k, n_used, n)), ids)
 
 
 def lower_triangle(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -166,6 +104,10 @@ def lower_triangle(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
       n_rhs=[1, 3, 33, 64])  # fmt: skip
 @case("SOLVE_TRI", type=[F32], ne_lhs=[(1, 1, 5, 1), (3, 3, 1, 1), (128, 128, 2, 1)],
       n_rhs=[1, 17, 100])  # fmt: skip
+@case("SOLVE_TRI", type=[F32],
+      ne_lhs=[(11, 11, 1, 1), (30, 30, 7, 1), (42, 42, 5, 2), (80, 80, 2, 8), (128, 128, 4, 2)],
+      n_rhs=[5, 10, 32, 79, 81])  # fmt: skip
+@case("SOLVE_TRI", type=[F32], ne_lhs=[(79, 79, 2, 3), (64, 64, 2, 2)], n_rhs=[200, 384, 417])
 @case("SOLVE_TRI", perf=True, type=[F32], ne_lhs=[(64, 64, 8, 32)], n_rhs=[64])
 def solve_tri(new: Leaves, type: GGMLType, ne_lhs: Shape, n_rhs: int) -> Tensor:
     return ops.solve_tri(new(ne_lhs, type, lower_triangle), new((n_rhs, *ne_lhs[1:]), type))
@@ -173,6 +115,7 @@ def solve_tri(new: Leaves, type: GGMLType, ne_lhs: Shape, n_rhs: int) -> Tensor:
 
 @case("DIAG", max_nmse=0, type=[F32], ne=[(1, 1, 1, 1), (10, 1, 4, 3), (65, 1, 3, 1)],
       v=[False, True])  # fmt: skip
+@case("DIAG", max_nmse=0, type=[F32], ne=[(79, 1, 19, 13), (256, 1, 8, 3)], v=[False])
 @case("DIAG", perf=True, type=[F32], ne=[(64, 1, 32, 16)], v=[False])
 def diag(new: Leaves, type: GGMLType, ne: Shape, v: bool) -> Tensor:
     return ops.diag(new.part(ne, type) if v else new(ne, type))

@@ -16,6 +16,9 @@ SIZES: list[Shape] = [(n, 5, 4, 3) for n in (1, 3, 17, 33, 63, 64, 65, 100, 257)
 def _norm(name: str, build: Callable[[Tensor, float], Tensor]) -> None:
     @case(name, type=[F32], ne=SIZES, v=[False, True], eps=[1e-6])
     @case(name, type=[F32], ne=[(64, 5, 4, 3), (1025, 2, 1, 1)], v=[False, True], eps=[0.0, 1e-1])
+    @case(name, type=[F32], ne=[(132, 5, 4, 3), (260, 2, 2, 1)], v=[False, True], eps=[1e-4, 10.0])
+    @case(name, type=[F32], ne=[(1024, 2, 2, 1), (8192, 2, 1, 1), (16896, 1, 1, 1)], v=[False],
+          eps=[1e-6])  # fmt: skip
     @case(name, type=[F32], ne=[(64, 0, 1, 1)], v=[False], eps=[1e-6])
     @case(name, perf=True, type=[F32], ne=[(4096, 1, 1, 1), (4096, 512, 1, 1)], v=[False],
           eps=[1e-6])  # fmt: skip
@@ -28,9 +31,31 @@ def _norm(name: str, build: Callable[[Tensor, float], Tensor]) -> None:
     def permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape, eps: float) -> Tensor:
         return build(new.permuted(ne, perm, type), eps)
 
+    @case(name, type=[F32], ne=[(64, 5, 4, 3), (130, 3, 1, 1)], half=[0, 1, 2], eps=[1e-6])
+    def halved(new: Leaves, type: GGMLType, ne: Shape, half: int, eps: float) -> Tensor:
+        return build(new.half(ne, half, type, uniform(-1, 2)), eps)
+
     @case(name, type=[F32], ne=[(65, 3, 1, 1)], scale=[1e-6, 1e6], eps=[1e-6])
     def scaled(new: Leaves, type: GGMLType, ne: Shape, scale: float, eps: float) -> Tensor:
         return build(new(ne, type, uniform(-scale, scale)), eps)
+
+
+@case("RMS_NORM", type=[F32], ne=[(64, 5, 4, 3), (1025, 2, 1, 1)], eps=[1e-6], inplace=[True])
+def rms_norm_inplace(
+    new: Leaves, type: GGMLType, ne: Shape, eps: float, inplace: bool
+) -> Tensor:
+    return ops.rms_norm(new(ne, type), eps, inplace)
+
+
+@case("NORM", type=[F32], ne=[(64, 5, 4, 3), (33, 7, 1, 1)], eps=[0.0, 1e-6], swapped=[True])
+def norm_swapped(new: Leaves, type: GGMLType, ne: Shape, eps: float, swapped: bool) -> Tensor:
+    """The elements of a row are apart."""
+    return ops.norm(new.permuted(ne, (1, 0, 2, 3), type, uniform(-1, 2)), eps)
+
+
+@case("L2_NORM", type=[F32], ne=[(64, 5, 4, 3), (33, 7, 1, 1)], eps=[0.0, 1e-6], swapped=[True])
+def l2_norm_swapped(new: Leaves, type: GGMLType, ne: Shape, eps: float, swapped: bool) -> Tensor:
+    return ops.l2_norm(new.permuted(ne, (1, 0, 2, 3), type), eps)
 
 
 for _name, _build in {"RMS_NORM": ops.rms_norm, "NORM": ops.norm, "L2_NORM": ops.l2_norm}.items():

@@ -32,6 +32,8 @@ def pool_1d(
       k1=[1, 3], s0=[1, 2], s1=[1, 2], p0=[0, 1], p1=[0, 1])  # fmt: skip
 @case("POOL_2D", pool_type=["avg", "max"], type_input=[F32, F16], ne_input=[(13, 7, 3, 2)], k0=[4],
       k1=[3], s0=[3], s1=[2], p0=[0.5, 2.0], p1=[1.0], v=[False, True])  # fmt: skip
+@case("POOL_2D", pool_type=["avg", "max"], type_input=[F32], ne_input=[(10, 10, 3, 1)], k0=[1, 3],
+      k1=[1, 3], s0=[1], s1=[2], p0=[0], p1=[1], v=[True])  # fmt: skip
 @case("POOL_2D", perf=True, pool_type=["avg"], type_input=[F32], ne_input=[(256, 256, 32, 1)],
       k0=[2], k1=[2], s0=[2], s1=[2], p0=[0], p1=[0])  # fmt: skip
 def pool_2d(

@@ -19,6 +19,11 @@ def ssm_conv(new: Leaves, d_conv: int, d_inner: int, n_t: int, n_s: int) -> Tens
     return ops.ssm_conv(new((d_conv - 1 + n_t, d_inner, n_s)), new((d_conv, d_inner)))
 
 
+@case("SSM_CONV", d_conv=[3, 4, 9], d_inner=[1024, 2048], n_t=[1, 4, 64], n_s=[1, 4])
+def ssm_conv_wide(new: Leaves, d_conv: int, d_inner: int, n_t: int, n_s: int) -> Tensor:
+    return ssm_conv(new, d_conv, d_inner, n_t, n_s)
+
+
 @case("SSM_CONV", d_conv=[4], d_inner=[33], n_t=[1, 5], n_s=[2], v=[True])
 def ssm_conv_view(new: Leaves, d_conv: int, d_inner: int, n_t: int, n_s: int, v: bool) -> Tensor:
     return ops.ssm_conv(new.part((d_conv - 1 + n_t, d_inner, n_s)), new((d_conv, d_inner)))
@@ -36,15 +41,28 @@ def different_cells(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
       n_seqs=[2], K=[2, 4])  # fmt: skip
 @case("SSM_SCAN", max_nmse=2e-7, d_state=[32], head_dim=[16], n_head=[4], n_group=[2], T=[5],
       n_seqs=[2], v=[True])  # fmt: skip
+@case("SSM_SCAN", max_nmse=2e-7, d_state=[16], head_dim=[1], n_head=[1024], n_group=[1], T=[32],
+      n_seqs=[4])  # fmt: skip
+@case("SSM_SCAN", max_nmse=2e-7, d_state=[96, 256], head_dim=[64, 80], n_head=[8], n_group=[1, 4],
+      T=[1, 33], n_seqs=[1, 2])  # fmt: skip
+@case("SSM_SCAN", max_nmse=2e-7, d_state=[96, 128], head_dim=[64], n_head=[8], n_group=[2],
+      T=[64, 65, 128, 300], n_seqs=[2], slow=[False, True])  # fmt: skip
+@case("SSM_SCAN", max_nmse=2e-7, d_state=[128], head_dim=[64, 128], n_head=[4], n_group=[4],
+      T=[16], n_seqs=[2], v=[True])  # fmt: skip
+@case("SSM_SCAN", max_nmse=2e-7, d_state=[96, 128], head_dim=[64], n_head=[4], n_group=[2],
+      T=[4, 8], n_seqs=[2], K=[3, 4])  # fmt: skip
 @case("SSM_SCAN", perf=True, d_state=[128], head_dim=[64], n_head=[48], n_group=[1], T=[1, 128],
       n_seqs=[1])  # fmt: skip
 def ssm_scan(
     new: Leaves, d_state: int, head_dim: int, n_head: int, n_group: int, T: int, n_seqs: int,
-    K: int = 1, v: bool = False,
+    K: int = 1, v: bool = False, slow: bool = False,
 ) -> Tensor:  # fmt: skip
-    """head_dim 1: Mamba-1, a decay per state; else Mamba-2. v: x, b and c are parts of one row."""
+    """head_dim 1: Mamba-1, a decay per state; else Mamba-2. v: x, b and c are parts of one row.
+
+    slow: the state decays so little that its beginning is remembered to the end.
+    """
     s = new((d_state, head_dim, n_head, n_seqs + 2))
-    dt = new((n_head, T, n_seqs))
+    dt = new((n_head, T, n_seqs), F32, uniform(-5, -4) if slow else None)
     a = new((d_state if head_dim == 1 else 1, n_head), F32, uniform(-1, -0.01))
     ids = new((n_seqs,), I32, different_cells)
     x_size, b_size = head_dim * n_head, d_state * n_group
@@ -82,6 +100,12 @@ GATE, VALUES = uniform(-20, -1e-4), uniform(-0.3, 5)
       v_repeat=[1], slow=[True], kda=[False, True])  # fmt: skip
 @case("GATED_DELTA_NET", head_count=[2], head_size=[32], n_seq_tokens=[0], n_seqs=[1, 2],
       v_repeat=[2], kda=[False, True])  # fmt: skip
+@case("GATED_DELTA_NET", head_count=[32], head_size=[16, 128], n_seq_tokens=[1], n_seqs=[1],
+      v_repeat=[1], kda=[False, True], permuted=[False, True])  # fmt: skip
+@case("GATED_DELTA_NET", head_count=[2], head_size=[64], n_seq_tokens=[127, 200, 256],
+      n_seqs=[1, 2], v_repeat=[1], kda=[False, True])  # fmt: skip
+@case("GATED_DELTA_NET", head_count=[2], head_size=[16, 128], n_seq_tokens=[4, 8, 16],
+      n_seqs=[1, 2], v_repeat=[1], K=[3, 4], kda=[False, True])  # fmt: skip
 @case("GATED_DELTA_NET", perf=True, head_count=[16], head_size=[128], n_seq_tokens=[1, 512],
       n_seqs=[1], v_repeat=[2])  # fmt: skip
 def gated_delta_net(

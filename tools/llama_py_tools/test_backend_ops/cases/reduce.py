@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, GGMLType
-from llama_py_tools.test_backend_ops.case import Array, Leaves, case
+from llama_py_tools.test_backend_ops.case import Array, Leaves, case, uniform
 from llama_py_tools.test_backend_ops.differences import IGNORES_STRIDES, differs_from_ggml
 
 Shape = tuple[int, ...]
@@ -23,29 +25,60 @@ def distinct(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 @case("SUM_ROWS", type=[F32], ne=SIZES, v=[False])
 @case("SUM_ROWS", type=[F32], ne=[(33, 5, 3, 2), (256, 1, 1, 1)], v=[True])
 @case("SUM_ROWS", type=[F32], ne=[(0, 3, 1, 1), (5, 0, 1, 1)], v=[False])
+@case("SUM_ROWS", type=[F32], ne=[(16, 5, 6, 3), (8, 1024, 1, 1), (32769, 1, 1, 1)], v=[False])
 @case("SUM_ROWS", perf=True, type=[F32], ne=[(4096, 512, 1, 1)], v=[False])
 def sum_rows(new: Leaves, type: GGMLType, ne: Shape, v: bool) -> Tensor:
     return ops.sum_rows(new.part(ne, type) if v else new(ne, type))
 
 
-@case("SUM_ROWS", type=[F32], ne=[(11, 5, 6, 3)], perm=[(0, 2, 1, 3), (1, 0, 2, 3), (3, 2, 1, 0)])
+@case("SUM_ROWS", type=[F32], ne=[(11, 5, 6, 3)], perm=[(1, 0, 2, 3), (3, 2, 1, 0)])
 def sum_rows_permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
     return ops.sum_rows(new.permuted(ne, perm, type))
 
 
+def _strided(name: str, build: Callable[[Tensor], Tensor]) -> None:
+    @case(name, type=[F32], ne=[(11, 5, 6, 3), (16, 5, 6, 3)],
+          perm=[(0, 2, 1, 3), (0, 2, 3, 1), (0, 3, 2, 1), (0, 1, 3, 2)])  # fmt: skip
+    def permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
+        return build(new.permuted(ne, perm, type))
+
+    @case(name, type=[F32], ne=[(11, 5, 6, 3), (16, 5, 6, 3)], half=[0, 1, 2],
+          perm=[(0, 1, 2, 3), (0, 2, 3, 1)])  # fmt: skip
+    def halved(new: Leaves, type: GGMLType, ne: Shape, half: int, perm: Shape) -> Tensor:
+        """Half of a tensor, its dimensions exchanged."""
+        stored = tuple(ne[i] for i in perm)
+        return build(ops.permute(new.half(stored, half, type), *perm))
+
+
+_strided("SUM_ROWS", ops.sum_rows)
+_strided("MEAN", ops.mean)
+_strided("SUM", ops.sum)
+
+
 @case("SUM", type=[F32], ne=[(1, 1, 1, 1), (10, 5, 4, 3), (33, 1, 1, 1), (33, 1024, 1, 1)])
+@case("SUM", type=[F32], ne=[(16384, 1, 1, 1), (262144, 1, 1, 1)])
 @case("SUM", perf=True, type=[F32], ne=[(4096, 512, 1, 1)])
 def sum(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
     return ops.sum(new(ne, type))
 
 
+@case("SUM", type=[F32], ne=[(33, 257, 1, 1)], perm=[(1, 0, 2, 3)])
+def sum_transposed(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
+    return ops.sum(new.permuted(ne, perm, type))
+
+
 @case("MEAN", type=[F32], ne=SIZES)
+@case("MEAN", type=[F32], ne=[(32, 256, 1, 1), (33, 1, 1, 1), (32768, 1, 1, 1), (32769, 1, 1, 1)])
 @case("MEAN", perf=True, type=[F32], ne=[(4096, 512, 1, 1)])
 def mean(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
     return ops.mean(new(ne, type))
 
 
+LONG_SUMS: list[Shape] = [(512, 5, 4, 3), (1023, 2, 1, 1), (20481, 4, 1, 1), (242004, 1, 1, 1)]
+
+
 @case("CUMSUM", type=[F32], ne=[*SIZES, (2048, 2, 1, 1), (5, 0, 1, 1)], v=[False])
+@case("CUMSUM", type=[F32], ne=[(128, 128, 4, 4), *LONG_SUMS], v=[False])
 @case("CUMSUM", type=[F32], ne=[(33, 5, 3, 2)], v=[True])
 @case("CUMSUM", perf=True, type=[F32], ne=[(4096, 512, 1, 1)], v=[False])
 def cumsum(new: Leaves, type: GGMLType, ne: Shape, v: bool) -> Tensor:
@@ -67,19 +100,31 @@ def cumsum_axis(new: Leaves, ne: Shape, axis: int, v: bool = False) -> Tensor:
 
 @case("ARGMAX", max_nmse=0, type=[F32],
       ne=[(1, 1, 1, 1), (3, 33, 1, 1), (257, 5, 1, 1), (2000, 10, 1, 1)])  # fmt: skip
+@case("ARGMAX", max_nmse=0, type=[F32],
+      ne=[(32, 1, 1, 1), (32, 513, 1, 1), (100, 10, 1, 1), (1024, 12, 1, 1), (5438, 3, 1, 1)])
 @case("ARGMAX", perf=True, type=[F32], ne=[(32000, 64, 1, 1)])
 def argmax(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
     return ops.argmax(new(ne, type, distinct))
 
 
 @case("DSV4_HC_PRE", n_embd=[1, 31, 257], n_hc=[1, 4], n_tokens=[1, 17], v=[False])
-@case("DSV4_HC_PRE", n_embd=[31], n_hc=[4], n_tokens=[17], v=[True])
+@case("DSV4_HC_PRE", n_embd=[31], n_hc=[4], n_tokens=[17], v=[True], gated=[False, True])
+@case("DSV4_HC_PRE", n_embd=[128], n_hc=[1, 2, 3, 5, 8, 65], n_tokens=[17], v=[False],
+      gated=[False, True])  # fmt: skip
+@case("DSV4_HC_PRE", n_embd=[128, 4096], n_hc=[4], n_tokens=[21, 257], v=[False],
+      gated=[False, True])  # fmt: skip
 @case("DSV4_HC_PRE", perf=True, n_embd=[4096], n_hc=[4], n_tokens=[512], v=[False])
-def dsv4_hc_pre(new: Leaves, n_embd: int, n_hc: int, n_tokens: int, v: bool) -> Tensor:
+def dsv4_hc_pre(
+    new: Leaves, n_embd: int, n_hc: int, n_tokens: int, v: bool, gated: bool = False
+) -> Tensor:
     ne = (n_embd, n_hc, n_tokens)
+    if gated:
+        make = new.part if v else new
+        return ops.dsv4_hc_pre_gated(make(ne), make(ne, init=uniform(-4, 4)), 1 / n_hc)
     return ops.dsv4_hc_pre(new.part(ne) if v else new(ne), new((n_hc, n_tokens)))
 
 
 differs_from_ggml("CUMSUM", "adds along dimension 0 only", axis=[1, 2, 3])
+differs_from_ggml("SUM", IGNORES_STRIDES, perm=[(1, 0, 2, 3)])
 for _name in ("ARGMAX", "MEAN", "SUM"):
     differs_from_ggml(_name, IGNORES_STRIDES, gaps=[0])

@@ -11,12 +11,16 @@ from llama_py_tools.test_backend_ops.differences import differs_from_ggml
 Shape = tuple[int, ...]
 BF16 = BY_NAME["bf16"]
 STORED = [BY_NAME[n] for n in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_K", "q6_K")]
+OTHERS = [BY_NAME[n] for n in ("q2_K", "q3_K", "q5_K", "iq4_nl", "iq4_xs", "mxfp4")]
 
 
 @case("OUT_PROD", type_a=[F32, F16, BF16], m=[256], n=[1, 16], k=[1, 16],
       bs=[(1, 1), (3, 1), (3, 3)], nr=[(1, 1), (2, 1), (2, 2)])  # fmt: skip
 @case("OUT_PROD", type_a=STORED, m=[256], n=[1, 16], k=[1, 16], bs=[(3, 3)],
       nr=[(1, 1), (2, 2)])  # fmt: skip
+@case("OUT_PROD", type_a=OTHERS, m=[256], n=[16], k=[1, 16], bs=[(1, 3)], nr=[(2, 2)])
+@case("OUT_PROD", type_a=[F32, F16, STORED[0]], m=[256], n=[1, 16], k=[16], bs=[(1, 3)],
+      nr=[(1, 1), (1, 2)])  # fmt: skip
 @case("OUT_PROD", type_a=[F32], m=[256], n=[16], k=[16], bs=[(8, 1), (32, 1)], nr=[(1, 1)])
 @case("OUT_PROD", type_a=[F32], m=[256], n=[16], k=[16], bs=[(1, 1)], nr=[(8, 1), (32, 1)])
 @case("OUT_PROD", type_a=[F32, F16], m=[37], n=[5], k=[9], bs=[(2, 1)], nr=[(1, 3)],

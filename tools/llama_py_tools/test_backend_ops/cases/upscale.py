@@ -19,6 +19,8 @@ def _bound(mode: str, **_: object) -> float:
       transpose=[False, True])  # fmt: skip
 @case("UPSCALE", ne=[(128, 96, 3, 2)], scale_factor=[2], mode=["bilinear"],
       transpose=[False, True], antialias=[True])  # fmt: skip
+@case("UPSCALE", max_nmse=_bound, ne=[(512, 130, 1, 2)], scale_factor=[2], mode=MODES,
+      transpose=[False, True])  # fmt: skip
 @case("UPSCALE", perf=True, ne=[(512, 512, 3, 2)], scale_factor=[2], mode=MODES, transpose=[False])
 def upscale(
     new: Leaves, ne: Shape, scale_factor: int, mode: str, transpose: bool, antialias: bool = False

@@ -31,6 +31,8 @@ def pad_ext(new: Leaves, ne_a: Shape, pads: Shape, tfrm: int, circular: bool) ->
 
 
 @case("PAD_REFLECT_1D", max_nmse=0, ne_a=[(512, 34, 2, 1), (300, 38, 4, 1)], pad_0=[10], pad_1=[9])
+@case("PAD_REFLECT_1D", max_nmse=0, ne_a=[(3000, 384, 1, 1), (3000, 5, 4, 1)], pad_0=[10],
+      pad_1=[9])  # fmt: skip
 @case("PAD_REFLECT_1D", max_nmse=0, ne_a=[(7, 3, 2, 2)], pad_0=[0, 6], pad_1=[0, 6])
 @case("PAD_REFLECT_1D", perf=True, ne_a=[(4096, 512, 1, 1)], pad_0=[10], pad_1=[9])
 def pad_reflect_1d(new: Leaves, ne_a: Shape, pad_0: int, pad_1: int) -> Tensor:

@@ -1,0 +1,199 @@
+"""The scale that quantizes a group best (ggml-quants.c:make_qx_quants, make_qkx2_quants, ...).
+
+A group is one or two vectors of 16 values. Only scales are returned: the values are rounded anew
+once the scales are.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.rounding import largest_of, smallest_of
+from ggml_cpu.blocks.uneven import FIRST, level_at, nearest_level
+from ggml_cpu.kernel import fn
+
+TINY = 1e-15  # smaller groups are zero
+MAGIC = 12582912.0  # 1.5 * 2^23: what is added to it loses its fraction
+
+
+@fn
+def nearest(x):
+    """The whole number next to each element; halves go to the even one."""
+    return (x + MAGIC) - MAGIC
+
+
+@fn
+def clipped(x, low, high):
+    return v.vmin(v.vmax(nearest(x), low), high)
+
+
+@fn
+def levels_above(x, scale, minimum, q_max):
+    """The values 0 .. q_max of x = scale * q - minimum."""
+    if scale == 0.0:
+        return v.i32x16(0)
+    return v.to_i32(clipped((x + minimum) / scale, 0.0, q_max))
+
+
+@fn
+def levels_around(x, scale, n_max):
+    """The values 0 .. 2 * n_max - 1 of x = scale * (q - n_max)."""
+    if scale == 0.0:
+        return v.i32x16(0)
+    return v.to_i32(clipped(x / scale, -n_max, n_max - 1.0) + n_max)
+
+
+@fn
+def first_extreme(src, n, x, y):
+    """The first of n values of largest magnitude, with its sign."""
+    top = v.float32(max(largest_of(x, y), -smallest_of(x, y)))
+    for i in range(n):
+        if abs(v.ld_f32(src + 4 * i)) == top:
+            return v.ld_f32(src + 4 * i)
+    return top
+
+
+@fn
+def level_of(x, factor, minimum, q_max):
+    return max(v.float32(0.0), min(v.float32(q_max), v.float32(v.rintf(factor * (x - minimum)))))
+
+
+@fn
+def error_of(src, n, base, factor, minimum, scale, offset, q_max, absolute):
+    """Weighted squared or absolute differences if values become levels, and levels values."""
+    total = v.float32(0.0)
+    for i in range(n):
+        x = v.ld_f32(src + 4 * i)
+        diff = scale * level_of(x, factor, minimum, q_max) + offset - x
+        total += (base + abs(x)) * (abs(diff) if absolute else diff * diff)
+    return total
+
+
+@fn
+def refitted(src, n, base, factor, minimum, q_max):
+    """Scale and minimum of least squares for the levels of these; a scale of -1 if there are none.
+
+    Sums are in order, element by element: near ties between scales fall as in ggml.
+    """
+    s_w, s_x, s_q = v.float32(0.0), v.float32(0.0), v.float32(0.0)
+    s_qq, s_xq = v.float32(0.0), v.float32(0.0)
+    for i in range(n):
+        x = v.ld_f32(src + 4 * i)
+        q, weight = level_of(x, factor, minimum, q_max), base + abs(x)
+        s_w, s_x, s_q = s_w + weight, s_x + weight * x, s_q + weight * q
+        s_qq, s_xq = s_qq + weight * q * q, s_xq + weight * q * x
+    det = s_w * s_qq - s_q * s_q
+    if det <= 0.0:
+        return v.float32(-1.0), v.float32(0.0)
+    scale, offset = (s_w * s_xq - s_x * s_q) / det, (s_qq * s_x - s_q * s_xq) / det
+    if offset > 0.0:
+        return s_xq / s_qq, v.float32(0.0)
+    return scale, offset
+
+
+@fn
+def with_minimum(src, n, base, q_max, start, step, n_steps, absolute):
+    """Scale and minimum with x = scale * q - minimum, q from 0 to q_max, weights base + |x|.
+
+    n_steps + 1 scales are tried, each refitted by least squares; the smallest error wins. As in
+    ggml, a winner's minimum is where later tries start.
+    """
+    low, high = v.ld_f32(src), v.ld_f32(src)
+    for i in range(1, n):
+        low, high = min(low, v.ld_f32(src + 4 * i)), max(high, v.ld_f32(src + 4 * i))
+    low = min(v.float32(0.0), low)
+    scale, offset = v.float32(0.0), low
+    if high != low:
+        factor = v.float32(q_max) / (high - low)
+        scale = v.float32(1.0) / factor
+        least = error_of(src, n, base, factor, low, scale, low, q_max, absolute)
+        for i in range(n_steps + 1):
+            levels = v.float32(start) + v.float32(step) * v.float32(i) + v.float32(q_max)
+            factor, minimum = levels / (high - offset), offset
+            scale2, offset2 = refitted(src, n, base, factor, minimum, q_max)
+            if scale2 != -1.0:
+                error = error_of(src, n, base, factor, minimum, scale2, offset2, q_max, absolute)
+                if error < least:
+                    least, scale, offset = error, scale2, offset2
+    return scale, -offset
+
+
+@fn
+def symmetric(src, n_max):
+    """The scale of 16 values from -n_max to n_max - 1: the best of 19, weighted by squares."""
+    x = v.f32x16_load(src)
+    top, scale = first_extreme(src, 16, x, x), v.float32(0.0)
+    if abs(top) >= TINY:
+        best, weight = v.float32(0.0), x * x
+        for i in range(19):
+            step = 0 if i == 0 else (i - 10 if i < 10 else i - 9)
+            factor = -(v.float32(n_max) + v.float32(0.1) * v.float32(step)) / top
+            q = clipped(x * factor, -n_max, n_max - 1.0)
+            xq, qq = v.vsum(weight * x * q), v.vsum(weight * q * q)
+            if qq > 0.0 and (i == 0 or xq * xq > best * qq):
+                scale = xq / qq
+                best = scale * xq
+    return scale
+
+
+@fn
+def refined(src, n_max, spare):
+    """As symmetric, but values are moved one by one while that helps; spare: 16 bytes to use."""
+    x = v.f32x16_load(src)
+    top = first_extreme(src, 16, x, x)
+    xq, qq = v.float32(0.0), v.float32(0.0)
+    if abs(top) >= TINY:
+        factor = v.float32(-n_max) / top
+        for i in range(16):
+            xi = v.ld_f32(src + 4 * i)
+            q = max(-n_max, min(n_max - 1, int(v.rintf(factor * xi))))
+            v.st_i8(spare + i, q)
+            xq += xi * xi * xi * v.float32(q)
+            qq += xi * xi * v.float32(q) * v.float32(q)
+        for _ in range(5):
+            changed = False
+            for i in range(16):
+                xi, old = v.ld_f32(src + 4 * i), v.float32(v.ld_i8(spare + i))
+                weight = xi * xi
+                rest_xq, rest_qq = xq - weight * xi * old, qq - weight * old * old
+                if rest_xq > 0.0:
+                    q = max(-n_max, min(n_max - 1, int(v.rintf(xi * rest_qq / rest_xq))))
+                    new = v.float32(q)
+                    new_xq, new_qq = rest_xq + weight * xi * new, rest_qq + weight * new * new
+                    if new != old and new_qq > 0.0 and new_xq * new_xq * qq > xq * xq * new_qq:
+                        v.st_i8(spare + i, q)
+                        xq, qq, changed = new_xq, new_qq, True
+            if not changed:
+                break
+    return xq / qq if qq > 0.0 else v.float32(0.0)
+
+
+@fn
+def gains(src, factor):
+    """Of 32 values and their uneven levels: sums of x * level and of level^2, weighted by x^2."""
+    xq, qq = v.float32(0.0), v.float32(0.0)
+    for part in range(2):
+        x = v.f32x16_load(src + 64 * part)
+        q = level_at(nearest_level(x * factor))
+        for i in range(16):
+            xi, qi = v.lane(x, i), v.lane(q, i)
+            xq += xi * xi * qi * xi
+            qq += xi * xi * qi * qi
+    return xq, qq
+
+
+@fn
+def uneven(src, n_try):
+    """The scale of 32 values to uneven levels, from 2 * n_try + 2 starts."""
+    x, y = v.f32x16_load(src), v.f32x16_load(src + 64)
+    top, scale = first_extreme(src, 32, x, y), v.float32(0.0)
+    if abs(top) >= TINY:
+        best = v.float32(0.0)
+        for i in range(2 * n_try + 2):
+            factor = (v.float32(i - 1 - n_try) + v.float32(FIRST)) / top
+            if i == 0:
+                factor = v.float32(1.0) / (-top / v.float32(FIRST))
+            xq, qq = gains(src, factor)
+            if qq > 0.0 and (i == 0 or xq * xq > best * qq):
+                scale = xq / qq
+                best = scale * xq
+    return scale

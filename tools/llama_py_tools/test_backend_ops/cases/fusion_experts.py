@@ -1,0 +1,166 @@
+"""Small graphs of a feed-forward layer and its experts that a backend may run as one kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ggml_py import ops
+from ggml_py.tensor import Tensor
+from ggml_py.types import BY_NAME, F32, I32, GGMLType
+from llama_py_tools.test_backend_ops.case import Array, Leaves, case, integers, uniform
+from llama_py_tools.test_backend_ops.cases.matrix_id import expert_ids
+from llama_py_tools.test_backend_ops.cases.reduce import distinct
+
+Shape = tuple[int, ...]
+WEIGHTS = [BY_NAME[n] for n in ("f32", "f16", "q8_0", "q4_0", "q4_1", "q4_K", "mxfp4")]
+
+
+@case("FFN_SWIGLU", fused=True, max_nmse=5e-4, type_a=[BY_NAME[n] for n in ("f16", "q8_0", "q4_K")],
+      m=[32, 33], n=[1, 5], k=[256])  # fmt: skip
+def ffn_swiglu(new: Leaves, type_a: GGMLType, m: int, n: int, k: int) -> Tensor:
+    x = new((k, n))
+    gate, up = (ops.mul_mat(new.weight((k, m), type_a), x) for _ in range(2))
+    return ops.swiglu_split(gate, up)
+
+
+GLU = {"swiglu": ops.swiglu_split, "geglu": ops.geglu_split}
+
+
+def _glu(name: str, gate: Tensor, up: Tensor) -> Tensor:
+    return ops.swiglu_clamp(gate, up, 10.0) if name == "clamp" else GLU[name](gate, up)
+
+
+@case("MUL_MAT_VEC_FUSION", fused=True, max_nmse=5e-3, type=WEIGHTS,
+      glu=["swiglu", "geglu", "clamp", ""], m=[1, 2, 8], bias=[False, True],
+      batch=[(1, 1), (4, 2)])  # fmt: skip
+def mul_mat_vec_fusion(
+    new: Leaves, type: GGMLType, glu: str, m: int, bias: bool, batch: tuple[int, int]
+) -> Tensor:
+    """Up and gate of a few tokens, or up alone, each with its bias, and one more added."""
+    n, k = 32, 256
+    x = new((k, m, *batch))
+
+    def lane() -> Tensor:
+        y = ops.mul_mat(new((k, n, *batch), type), x)
+        return ops.add(y, new((n, 1, *batch))) if bias else y
+
+    up = lane()
+    out = _glu(glu, lane(), up) if glu else up
+    return ops.add(out, new((n, 1, *batch)))
+
+
+@case("MUL_MAT_VEC_FUSION", fused=True, max_nmse=5e-3, type=WEIGHTS,
+      glu=["swiglu", "geglu", "clamp", ""], m=[1, 4], bias=[False, True], one_row=[False, True])
+def mul_mat_id_vec_fusion(
+    new: Leaves, type: GGMLType, glu: str, m: int, bias: bool, one_row: bool
+) -> Tensor:
+    """The same of chosen experts, each weighted. one_row: all read the token's one row."""
+    n, k, n_mats, n_used = 32, 256, 16, 8
+    ids = new((n_mats, m), I32, expert_ids(n_mats))
+    ids = ops.view_2d(ids, n_used, m, ids.nb[1], 0)
+    x = new((k, 1 if one_row else n_used, m))
+
+    def lane() -> Tensor:
+        y = ops.mul_mat_id(new((k, n, n_mats), type), x, ids)
+        return ops.add_id(y, new((n, n_mats)), ids) if bias else y
+
+    up = lane()
+    out = _glu(glu, lane(), up) if glu else up
+    return ops.mul(out, new((1, n_used, m)))
+
+
+@case("MUL_MAT_ID_FUSION", fused=True, max_nmse=5e-4, type_a=WEIGHTS, n_mats=[16], n_used=[8],
+      m=[33], n=[1, 4, 33], k=[256], outs=[1, 3])  # fmt: skip
+def mul_mat_id_fusion(
+    new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, m: int, n: int, k: int, outs: int
+) -> Tensor:
+    """Several products of the same rows and experts, weighted and added up."""
+    ids, x = new((n_used, n), I32, integers(0, n_mats)), new((k, n_used, n))
+    products = [ops.mul_mat_id(new((k, m, n_mats), type_a), x, ids) for _ in range(outs)]
+    total = products[0]
+    for y in products[1:]:
+        total = ops.add(total, y)
+    return ops.mul(total, new((1, n_used, n)))
+
+
+def _in_any_order(weights: Array) -> Array:
+    return np.sort(weights.reshape(weights.shape[0], -1), axis=-1)
+
+
+ROUTERS = ["softmax", "sigmoid", "softmax_weight", "sqrt_softplus"]
+
+
+@case("TOPK_MOE", fused=True, n_expert=[8, 33], n_used=[1, 4], n_tokens=[1, 3, 17],
+      with_norm=[False, True])  # fmt: skip
+@case("TOPK_MOE", fused=True, n_expert=[31, 128], n_used=[8], n_tokens=[22],
+      with_norm=[False, True], biased=[False, True], gating=ROUTERS, scale=[0.0, 2.0])  # fmt: skip
+@case("TOPK_MOE", fused=True, n_expert=[129, 160], n_used=[128], n_tokens=[1, 4],
+      with_norm=[True], biased=[True], gating=ROUTERS, scale=[2.0])  # fmt: skip
+@case("TOPK_MOE", fused=True, n_expert=[256, 288], n_used=[6], n_tokens=[9], with_norm=[True],
+      biased=[False, True], gating=ROUTERS)  # fmt: skip
+def topk_moe(
+    new: Leaves, n_expert: int, n_used: int, n_tokens: int, with_norm: bool, biased: bool = False,
+    gating: str = "softmax", scale: float = 0.0,
+) -> Tensor:  # fmt: skip
+    """The router: probabilities of the experts, and the weights of the chosen ones."""
+    logits = new((n_expert, n_tokens), F32, uniform(-3, 3))
+    if gating == "softmax":
+        probs = ops.soft_max(logits)
+    elif gating == "sigmoid":
+        probs = ops.sigmoid(logits)
+    else:
+        probs = ops.sqrt(ops.softplus(logits)) if gating == "sqrt_softplus" else logits
+    chosen_by = ops.add(probs, new((n_expert,))) if biased else probs
+    chosen = ops.argsort_top_k(chosen_by, n_used)
+    weights = ops.get_rows(ops.reshape(probs, 1, n_expert, n_tokens), chosen)
+    if gating == "softmax_weight":
+        weights = ops.soft_max(ops.reshape(weights, n_used, n_tokens))
+    if with_norm:
+        weights = ops.reshape(weights, n_used, n_tokens)
+        sums = ops.clamp(ops.sum_rows(weights), 6.103515625e-5, float("inf"))
+        weights = ops.div(weights, sums)
+    return ops.scale(weights, scale) if scale else weights
+
+
+@case("TOPK_QSA", fused=True, max_nmse=0, compare=lambda ids: np.sort(ids, axis=-1),
+      n_blocks=[64, 512], n_kv=[2048], n_tokens=[1, 4], n_seqs=[1, 2], width=[200, 1500])
+def topk_qsa(
+    new: Leaves, n_blocks: int, n_kv: int, n_tokens: int, n_seqs: int, width: int
+) -> Tensor:
+    """Cells with the largest scores of their blocks and mask."""
+    score = new((n_blocks, n_tokens, n_seqs), F32, uniform(0, 0.5))
+    block = new((n_kv, n_seqs), I32, integers(0, n_blocks))
+    mask = new((n_kv, n_tokens, n_seqs), BY_NAME["f16"], distinct)
+    by_block = ops.cont(ops.permute(score, 1, 0, 2, 3))
+    by_cell = ops.cont(ops.permute(ops.get_rows(by_block, block), 1, 0, 2, 3))
+    return ops.top_k(ops.add(by_cell, ops.cast(mask, F32)), width)
+
+
+@case("MOE_REDUCE", fused=True, n_embd=[17, 64], n_used=[1, 2, 5, 8], n_tokens=[1, 3])
+@case("MOE_REDUCE", fused=True, n_embd=[63, 2048], n_used=[8, 12, 15, 16], n_tokens=[17],
+      scaled=[False, True], shifted=[False, True])  # fmt: skip
+def moe_reduce(
+    new: Leaves, n_embd: int, n_used: int, n_tokens: int, scaled: bool = False,
+    shifted: bool = False,
+) -> Tensor:  # fmt: skip
+    """Weighted outputs of the chosen experts, added up one view after the other.
+
+    scaled: by a factor of each expert before. shifted: they begin in the middle of a vector.
+    """
+    ne = (n_embd, n_used, n_tokens)
+    if shifted:
+        whole = new((n_embd * n_used * n_tokens + 1,))
+        experts = ops.view_3d(whole, *ne, 4 * n_embd, 4 * n_embd * n_used, 4)
+    else:
+        experts = new(ne)
+    if scaled:
+        experts = ops.mul(experts, new((1, n_used, n_tokens)))
+    experts = ops.mul(experts, new((1, n_used, n_tokens)))
+
+    def one(i: int) -> Tensor:
+        return ops.view_2d(experts, n_embd, n_tokens, experts.nb[2], i * experts.nb[1])
+
+    total = one(0)
+    for i in range(1, n_used):
+        total = ops.add(total, one(i))
+    return ops.cont(total) if n_used == 1 else total
