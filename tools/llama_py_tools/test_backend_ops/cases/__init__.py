@@ -1,4 +1,4 @@
-"""Cases, one file a family of ops, named as in ggml_py/ops. A new file here is found by itself."""
+"""Cases, a file or more for each family of ops in ggml_py/ops. A new file is found by itself."""
 
 from __future__ import annotations
 
