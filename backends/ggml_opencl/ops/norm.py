@@ -6,18 +6,17 @@ from ggml_opencl.conditions import all_typed, dense_rows, every
 from ggml_opencl.table import Launch, table
 from ggml_py.tensor import Tensor
 
-DENSE_F32 = every(all_typed((0, -1), "f32"), dense_rows(0, -1))
 
-
-def _by_row(op: str) -> None:
-    @table.op(op, DENSE_F32)
+def _by_row(op: str, *dense: int) -> None:
+    @table.op(op, every(all_typed((0, -1), "f32"), dense_rows(*dense)))
     def launch(node: Tensor) -> list[Launch]:
         groups, eps = (node.n_rows, 1, 1), float(node.param("eps"))
         return [Launch("norm", op.lower(), (node.src[0], node), groups, (eps,))]
 
 
-for _op in ("RMS_NORM", "NORM", "L2_NORM"):
-    _by_row(_op)
+_by_row("RMS_NORM", 0, -1)
+_by_row("NORM", -1)
+_by_row("L2_NORM", -1)
 
 
 @table.op("GROUP_NORM", all_typed((0, -1), "f32"))
