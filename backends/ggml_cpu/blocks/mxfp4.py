@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.fp4 import nearest_level
 from ggml_cpu.blocks.rounding import largest_of, store_nibbles
 from ggml_cpu.kernel import fn
 
 BYTES = 17
-LEVELS = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.float32).tobytes()
-
-
-@fn
-def nearest_level(x, scale):
-    """Index of the level with level * scale next to x; the first of equals."""
-    least, index = v.vabs(x), v.i32x16(0)
-    for i in range(1, 16):
-        error = v.vabs(v.ld_f32(v.table(LEVELS) + 4 * i) * scale - x)
-        index = v.select(error < least, v.i32x16(i), index)
-        least = v.vmin(least, error)
-    return index
-
 
 @fn
 def quantize(src, n, dst):

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import register
-from ggml_cpu.blocks.rounding import inverse, largest_of
+from ggml_cpu.blocks.rounding import away, inverse, largest_of
 from ggml_cpu.kernel import fn
 
 BYTES = 34
-
-
-@fn
-def away(x):
-    """Nearest integers, halves away from zero."""
-    return v.to_i8(v.to_i32(v.vtrunc(x + v.copysign(v.f32x16(0.5), x))))
 
 
 @fn

@@ -29,6 +29,14 @@ def inverse(d):
 
 
 @fn
+def away(x):
+    """Nearest integers as i8, halves away from zero; what is just below a half is not one."""
+    whole = v.vtrunc(x)
+    one = v.copysign(v.f32x16(1.0), x)
+    return v.to_i8(v.to_i32(v.select(v.vabs(x - whole) >= 0.5, whole + one, whole)))
+
+
+@fn
 def extreme(src, x, y):
     """The first of 32 values of largest magnitude, with its sign; x and y are the values."""
     high, low = largest_of(x, y), smallest_of(x, y)
