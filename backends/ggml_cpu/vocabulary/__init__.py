@@ -72,7 +72,7 @@ from .lanes import (
 )
 from .math import copysign, fma, vabs, vceil, vfloor, vmax, vmin, vround, vsqrt, vtrunc
 from .memory import prefetch, prefetch_nta, prefetch_write, store, store_n, store_nt, table
-from .reduce import vmaxval, vminval, vsum, vsum64
+from .reduce import lowest_bit, vbits, vmaxval, vminval, vsum, vsum64
 from .transpose import transpose
 
 for _module in (_lanes, _memory, _scalar, _tiles):
