@@ -13,7 +13,7 @@ from ggml_cpu.kernels.copy import copy_bytes
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
-SMALLEST, BEYOND = -(1 << 31), 1 << 31  # below and above the keys of all numbers
+SMALLEST = -(1 << 31)  # below the keys of all numbers
 ROOM = 512  # candidates held at least
 
 
@@ -47,16 +47,20 @@ def count_from(keys, n, bound):
 @fn
 def bound_of(keys, n, k, low):
     """A bound that exactly k of n keys reach, else the k-th largest key; k reach `low`."""
-    high = BEYOND
+    top = v.i32(SMALLEST)
+    for i in range(0, n, v.LANES):
+        top = v.vmax(top, v.i32_load(keys + 4 * i))
+    high = v.vmaxval(top) + 1
+    if k == 1:
+        low = high - 1
+    elif k <= v.LANES:
+        low = max(low, v.vminval(top))  # every lane has a key that reaches it
     while high - low > 1:
         middle = (low + high) >> 1
         reached = count_from(keys, n, middle)
-        if reached >= k:
-            low = middle
-        else:
-            high = middle
         if reached == k:
-            high = low
+            return middle
+        low, high = (middle, high) if reached > k else (low, middle)
     return low
 
 
