@@ -11,7 +11,7 @@ from typing import Any
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.common import F16, F32, FLOATS, Element, both, dense_rows, types_are
+from ggml_cpu.kernels.common import F16, F32, Element, both, dense_rows, types_are
 from ggml_cpu.kernels.copy import copy_bytes, fill_words
 from ggml_cpu.target import LANES, TILE
 from ggml_py.tensor import Tensor
@@ -150,26 +150,3 @@ def _transposed(op: str, shape_of: Callable[..., Any], element: Element) -> None
 for _element in (F32, F16):
     _transposed("CONV_TRANSPOSE_1D", line_shape, _element)
     _transposed("CONV_TRANSPOSE_2D", plane_shape, _element)
-
-
-def _col2im(element: Element) -> None:
-    ld, st, size = element.ld, element.st, element.size
-
-    @kernel(
-        "COL2IM_1D", when=types_are(element.name, element.name), name=f"col2im_1d_{element.name}"
-    )
-    def col2im(p, ith, nth):
-        s, oc, p0 = v.op_i32(p, 0), v.op_i32(p, 1), v.op_i32(p, 2)
-        k, columns = v.ne(p, 1, 0) // oc, v.ne(p, 1, 1)
-        start, stop = v.split(v.ne(p, 0, 0), ith, nth)
-        for c in range(oc):
-            x, d = v.data(p, 1) + c * k * size, v.data(p, 0) + c * v.nb(p, 0, 1)
-            for i in range(start, stop):
-                at, total = i + p0, v.float32(0.0)
-                for t in range(max(0, (at - k + s) // s), min(columns, at // s + 1)):
-                    total += ld(x + t * v.nb(p, 1, 1) + (at - t * s) * size)
-                st(d + i * size, total)
-
-
-for _element in FLOATS:
-    _col2im(_element)
