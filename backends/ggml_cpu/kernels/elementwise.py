@@ -12,6 +12,7 @@ from ggml_cpu.kernels.common import (
     dense_rows,
     n_rows,
     row_at,
+    runs_of,
     types_are,
 )
 
@@ -27,9 +28,9 @@ def _unary(op, apply, element):
         name=f"{op.lower()}_{element.name}",
     )
     def unary(p, ith, nth):
-        n = v.ne(p, 0, 0)
+        n, runs = runs_of(p, size)
         pieces = chunks_of(n)
-        start, stop = v.split(n_rows(p, 0) * pieces, ith, nth)
+        start, stop = v.split(runs * pieces, ith, nth)
         for u in range(start, stop):
             r, c = u // pieces, u % pieces * CHUNK
             d, x = row_at(p, 0, r), row_at(p, 1, r)
