@@ -126,12 +126,7 @@ def softplus(x):
 
 @fn
 def gelu_erf(x):
-    """0.5 x (1 + erf(x / sqrt 2)), lane by lane through libm."""
-    y = x
-    for i in range(v.LANES):
-        z = v.lane(x, i)
-        y = v.set_lane(y, i, 0.5 * z * (1.0 + v.erff(z * 0.7071067811865476)))
-    return y
+    return v.vgelu_erf(x)
 
 
 @fn

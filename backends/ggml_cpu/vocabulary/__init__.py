@@ -30,8 +30,10 @@ from .atomic import (
 from .block import data, extra, local, nb, ne, op_f32, op_i32, shared, split, split_by
 from .dot import dot2, dot4, dot4_biased, dot4_i8, dotbf16, lookup16, scale_by_power_of_two
 from .functions import (
+    verf,
     vexp,
     vgelu,
+    vgelu_erf,
     vgelu_quick,
     vlog,
     vlog1p,
