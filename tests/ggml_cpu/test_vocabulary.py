@@ -186,16 +186,19 @@ def reductions(p, ith, nth):
     v.st_f64(d + 56, 1.0 if v.vany(x > 5.0) else 0.0)
     v.st_f64(d + 64, 1.0 if v.vall(x > 5.0) else 0.0)
     v.st_f64(d + 72, v.vsum(v.to_f64(x)))
+    v.st_f64(d + 80, v.vbits(x > 5.0))
+    v.st_f64(d + 88, v.lowest_bit(v.vbits(x == 6.0)))
 
 
 def test_reductions():
     x, n = RNG.standard_normal(LANES).astype(f32), integers(i32, LANES)
-    x[1] = 6
+    x[1], x[-1] = 6, 7
     n_shifted = n.view(np.uint32) >> 8
-    out = np.zeros(10)
+    out = np.zeros(12)
     call(reductions, out, x, n)
     exact = x.astype(np.float64).sum()
-    want = [exact, exact, x.max(), x.min(), n_shifted.sum(), n.max(), n.min(), 1, 0, exact]
+    want = [exact, exact, x.max(), x.min(), n_shifted.sum(), n.max(), n.min(), 1, 0, exact,
+            2 + 2 ** (LANES - 1), 1]  # fmt: skip
     np.testing.assert_allclose(out[:1], want[:1], rtol=1e-5)
     np.testing.assert_allclose(out[1:], want[1:], rtol=1e-14)
 
@@ -203,7 +206,7 @@ def test_reductions():
 def test_sum_keeps_nan():
     x = np.full(LANES, 1, f32)
     x[-1] = np.nan
-    out = np.zeros(10)
+    out = np.zeros(12)
     call(reductions, out, x, np.zeros(LANES, i32))
     assert np.isnan(out[0]) and np.isnan(out[1])
 

@@ -86,6 +86,16 @@ def softplus(x):
 
 
 @fn
+def erf(x):
+    return v.verf(x)
+
+
+@fn
+def gelu_erf(x):
+    return v.vgelu_erf(x)
+
+
+@fn
 def gelu(x):
     return v.vgelu(x)
 
@@ -99,17 +109,19 @@ def exact_gelu(x):
     return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * x * (1 + 0.044715 * x * x)))
 
 
+exact_erf = np.vectorize(math.erf, otypes=[np.float64])
 FUNCTIONS = {
     "exp": (exp, np.exp, spread(-105, 90), 2),
     "log": (log, np.log, magnitudes(), 2),
     "log1p": (log1p, np.log1p, np.concatenate([spread(-1.5, 30), magnitudes()]), 3),
     "tanh": (tanh, np.tanh, spread(-12, 12), 2),
+    "erf": (erf, exact_erf, np.concatenate([spread(-5, 5), magnitudes()]), 2),
     "sigmoid": (sigmoid, lambda x: 1 / (1 + np.exp(-x)), spread(-80, 40), 4),
     "silu": (silu, lambda x: x / (1 + np.exp(-x)), spread(-80, 40), 4),
     "softplus": (softplus, lambda x: np.logaddexp(0, x), spread(-80, 40), 5),
 }
 KERNELS = {name: elementwise(name, row[0]) for name, row in FUNCTIONS.items()}
-GELU = {"gelu": elementwise("gelu", gelu), "gelu_quick": elementwise("gelu_quick", gelu_quick)}
+GELU = {f.__name__: elementwise(f.__name__, f) for f in (gelu, gelu_quick, gelu_erf)}
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -123,7 +135,11 @@ def test_function(name):
 
 @pytest.mark.parametrize(
     ("name", "reference"),
-    [("gelu", exact_gelu), ("gelu_quick", lambda x: x / (1 + np.exp(-1.702 * x)))],
+    [
+        ("gelu", exact_gelu),
+        ("gelu_quick", lambda x: x / (1 + np.exp(-1.702 * x))),
+        ("gelu_erf", lambda x: 0.5 * x * (1 + exact_erf(x / math.sqrt(2)))),
+    ],
 )
 def test_gelu(name, reference):
     x = np.linspace(-12, 12, 50_001, dtype=f32)

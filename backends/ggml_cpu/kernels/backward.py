@@ -5,8 +5,12 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels.common import F16, F32, both, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels.copy import fill_words
 from ggml_cpu.kernels.norm import sum_of_squares
+from ggml_cpu.target import LANES
 
+COLUMNS = 64 * LANES  # of a sum that stay in the L1 cache while rows stream past
+ROWS = 8  # that are added to them at a time: fewer than the ways of that cache
 f32_rows = both(types_are("f32", "f32", "f32"), dense_rows)
 
 
@@ -86,26 +90,37 @@ for _e in (F32, F16):
 
 
 @fn
-def add_tiles(total, row, n0, m0, i):
-    """total + the elements from i on of each of the tiles in a row."""
-    for c in range(0, n0, m0):
-        total = total + v.f32_load_n(row + 4 * (c + i), m0 - i)
-    return total
+def add_tiles(d, row, step, count, n0, m0, n):
+    """Add to n elements of d those of every tile, m0 wide, in `count` rows of n0."""
+    for i in range(0, n, v.LANES):
+        total = v.f32_load_n(d + 4 * i, n - i)
+        for r in range(count):
+            c = i
+            while c < n0:
+                total = total + v.f32_load_n(row + r * step + 4 * c, n - i)
+                c += m0
+        v.store_n(d + 4 * i, total, n - i)
 
 
 @kernel("REPEAT_BACK", when=both(types_are("f32", "f32"), dense_rows))
 def repeat_back_f32(p, ith, nth):
+    """A thread takes whole vectors of dst's rows; source rows stream past them, ROWS at a time."""
     m0, m1, m2, m3 = v.ne(p, 0, 0), v.ne(p, 0, 1), v.ne(p, 0, 2), v.ne(p, 0, 3)
     n0, n1, n2, n3 = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 1, 2), v.ne(p, 1, 3)
     b1, b2, b3 = v.nb(p, 1, 1), v.nb(p, 1, 2), v.nb(p, 1, 3)
-    start, stop = v.split(n_rows(p, 0), ith, nth)
-    for r in range(start, stop):
+    blocks, repeats = (m0 + v.LANES - 1) // v.LANES, n1 // m1
+    u, stop = v.split(n_rows(p, 0) * blocks, ith, nth)
+    while u < stop:
+        r, first = u // blocks, u % blocks * v.LANES
+        n = min((stop - u) * v.LANES, m0 - first, COLUMNS)
         i1, i2, i3 = r % m1, r // m1 % m2, r // (m1 * m2)
-        for i in range(0, m0, v.LANES):
-            total = v.f32(0.0)
-            for j3 in range(i3, n3, m3):
-                for j2 in range(i2, n2, m2):
-                    for j1 in range(i1, n1, m1):
-                        row = v.data(p, 1) + j1 * b1 + j2 * b2 + j3 * b3
-                        total = add_tiles(total, row, n0, m0, i)
-            v.store_n(row_at(p, 0, r) + 4 * i, total, m0 - i)
+        d = v.data(p, 0) + i1 * v.nb(p, 0, 1) + i2 * v.nb(p, 0, 2) + i3 * v.nb(p, 0, 3) + 4 * first
+        x = v.data(p, 1) + 4 * first
+        fill_words(d, n)
+        for j3 in range(i3, n3, m3):
+            for j2 in range(i2, n2, m2):
+                plane = x + i1 * b1 + j2 * b2 + j3 * b3
+                for t in range(0, repeats, ROWS):
+                    rows = min(ROWS, repeats - t)
+                    add_tiles(d, plane + t * m1 * b1, m1 * b1, rows, n0, m0, n)
+        u += (n + v.LANES - 1) // v.LANES

@@ -152,6 +152,25 @@ def row_repeated(p, k, r):
 
 
 @fn
+def gapless(p, k, size):
+    """Whether all elements of tensor k follow each other."""
+    n0, n1, n2 = v.ne(p, k, 0), v.ne(p, k, 1), v.ne(p, k, 2)
+    plane = n0 * n1 * size
+    return v.nb(p, k, 1) == n0 * size and v.nb(p, k, 2) == plane and v.nb(p, k, 3) == plane * n2
+
+
+@fn
+def runs_of(p, size):
+    """(elements of a run, number of runs): elements that follow each other in dst and src0, which
+    are of one shape: all of them, or those of a row.
+    """
+    n, rows = v.ne(p, 0, 0), n_rows(p, 0)
+    if gapless(p, 0, size) and gapless(p, 1, size):
+        return n * rows, 1
+    return n, rows
+
+
+@fn
 def chunks_of(n):
     """Pieces of at most CHUNK elements in a row of n."""
     return (n + CHUNK - 1) // CHUNK

@@ -240,7 +240,12 @@ def repeat(p, ith, nth):
 
 @fn
 def fill_words(d, n):
-    for c in range(0, n, v.LANES):
+    """n words of 0."""
+    c = 0
+    while c + v.LANES <= n:
+        v.store(d + 4 * c, v.f32(0.0))
+        c += v.LANES
+    if c < n:
         v.store_n(d + 4 * c, v.f32(0.0), n - c)
 
 

@@ -12,6 +12,7 @@ from ggml_cpu.kernels.common import (
     dense_rows,
     n_rows,
     row_at,
+    runs_of,
     types_are,
 )
 
@@ -27,9 +28,9 @@ def _unary(op, apply, element):
         name=f"{op.lower()}_{element.name}",
     )
     def unary(p, ith, nth):
-        n = v.ne(p, 0, 0)
+        n, runs = runs_of(p, size)
         pieces = chunks_of(n)
-        start, stop = v.split(n_rows(p, 0) * pieces, ith, nth)
+        start, stop = v.split(runs * pieces, ith, nth)
         for u in range(start, stop):
             r, c = u // pieces, u % pieces * CHUNK
             d, x = row_at(p, 0, r), row_at(p, 1, r)
@@ -125,12 +126,7 @@ def softplus(x):
 
 @fn
 def gelu_erf(x):
-    """0.5 x (1 + erf(x / sqrt 2)), lane by lane through libm."""
-    y = x
-    for i in range(v.LANES):
-        z = v.lane(x, i)
-        y = v.set_lane(y, i, 0.5 * z * (1.0 + v.erff(z * 0.7071067811865476)))
-    return y
+    return v.vgelu_erf(x)
 
 
 @fn

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import kernel
-from ggml_cpu.kernels.common import both, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels.common import both, dense_rows, n_rows, types_are
+from ggml_cpu.kernels.copy import fill_words
 
 
 @kernel("SOLVE_TRI", when=both(types_are("f32", "f32", "f32"), dense_rows))
@@ -28,13 +29,15 @@ def solve_tri_f32(p, ith, nth):
 
 @kernel("DIAG", when=both(types_are("f32", "f32"), dense_rows))
 def diag_f32(p, ith, nth):
-    n = v.ne(p, 0, 0)
-    start, stop = v.split(n_rows(p, 0), ith, nth)
-    for r in range(start, stop):
-        i, t = r % n, r // n
-        n2 = v.ne(p, 0, 2)
+    n, n2 = v.ne(p, 0, 0), v.ne(p, 0, 2)
+    r, stop = v.split(n_rows(p, 0), ith, nth)
+    while r < stop:
+        first, t = r % n, r // n
+        last = min(n, first + stop - r)
+        d = v.data(p, 0) + t % n2 * v.nb(p, 0, 2) + t // n2 * v.nb(p, 0, 3)
         x = v.data(p, 1) + t % n2 * v.nb(p, 1, 2) + t // n2 * v.nb(p, 1, 3)
-        d = row_at(p, 0, r)
-        for c in range(0, n, v.LANES):
-            v.store_n(d + 4 * c, v.f32(0.0), n - c)
-        v.st_f32(d + 4 * i, v.ld_f32(x + 4 * i))
+        for i in range(first, last):
+            row = d + i * v.nb(p, 0, 1)
+            fill_words(row, n)
+            v.st_f32(row + 4 * i, v.ld_f32(x + 4 * i))
+        r += last - first

@@ -172,13 +172,3 @@ def argsort_f32(p, ith, nth):
     for r in range(start, stop):
         found = sort_indices(row_at(p, 1, r), a, a + 4 * n, n, v.op_i32(p, 0) == 1)
         copy_bytes(row_at(p, 0, r), found, 4 * n)
-
-
-@kernel("TOP_K", when=both(types_are("i32", "f32"), dense_rows), scratch=index_rows)
-def top_k_f32(p, ith, nth):
-    n, k = v.ne(p, 1, 0), v.ne(p, 0, 0)
-    a = v.local(p, ith)
-    start, stop = v.split(n_rows(p, 0), ith, nth)
-    for r in range(start, stop):
-        found = sort_indices(row_at(p, 1, r), a, a + 4 * n, n, True)
-        copy_bytes(row_at(p, 0, r), found, 4 * k)

@@ -8,10 +8,12 @@ from typing import Any
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels.common import (
+    CHUNK,
     F32,
     FLOATS,
     Element,
     both,
+    chunks_of,
     dense_rows,
     n_rows,
     row_at,
@@ -108,13 +110,30 @@ def count_from_zero(p, ith, nth):
         v.st_i64(v.data(p, 0), 0)
 
 
+@fn
+def equal_words(a, b, n):
+    """How many of n i32, dense on both sides, are equal."""
+    count, i = v.i32(0), 0
+    while i + v.LANES <= n:
+        count = v.select(v.i32_load(a + 4 * i) == v.i32_load(b + 4 * i), count + 1, count)
+        i += v.LANES
+    total = v.vsum(count)
+    for k in range(i, n):
+        total += int(v.ld_i32(a + 4 * k) == v.ld_i32(b + 4 * k))
+    return total
+
+
 @kernel("COUNT_EQUAL", when=types_are("i64", "i32", "i32"), prepare=(count_from_zero,))
 def count_equal_i32(p, ith, nth):
-    count = 0
-    start, stop = v.split(n_rows(p, 1), ith, nth)
-    for r in range(start, stop):
-        a, b = row_at(p, 1, r), row_at(p, 2, r)
-        for i in range(v.ne(p, 1, 0)):
-            if v.ld_i32(a + i * v.nb(p, 1, 0)) == v.ld_i32(b + i * v.nb(p, 2, 0)):
-                count += 1
+    count, n = 0, v.ne(p, 1, 0)
+    step_a, step_b, pieces = v.nb(p, 1, 0), v.nb(p, 2, 0), chunks_of(n)
+    start, stop = v.split(n_rows(p, 1) * pieces, ith, nth)
+    for u in range(start, stop):
+        r, c = u // pieces, u % pieces * CHUNK
+        a, b = row_at(p, 1, r) + c * step_a, row_at(p, 2, r) + c * step_b
+        if step_a == 4 and step_b == 4:
+            count += equal_words(a, b, min(CHUNK, n - c))
+        else:
+            for i in range(min(CHUNK, n - c)):
+                count += int(v.ld_i32(a + i * step_a) == v.ld_i32(b + i * step_b))
     v.atomic_add(v.data(p, 0), count)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels.common import n_rows, row_at, types_are
+from ggml_cpu.kernels.copy import copy_bytes
 from ggml_py.tensor import Tensor
 
 NEAREST, BILINEAR, BICUBIC, KIND, ALIGN_CORNERS, ANTIALIAS = 0, 1, 2, 0xFF, 1 << 8, 1 << 9
@@ -21,7 +22,9 @@ def n_taps(node: Tensor) -> int:
 
 
 def upscale_scratch(node: Tensor, nth: int) -> tuple[int, int]:
-    """Shared: for each column, then each row, its first source pixel and n_taps weights."""
+    """Shared: the first source pixel and n_taps weights of columns (first pixels side by side, then
+    first weights, ...) and of rows (one after the other). Local: a row of the source.
+    """
     return (node.ne[0] + node.ne[1]) * 4 * (1 + n_taps(node)), 4 * node.src[0].ne[0]
 
 
@@ -38,7 +41,7 @@ def far(x):
 
 
 @fn
-def triangle_taps(to, n, x, size, shrink):
+def triangle_taps(to, step, n, x, size, shrink):
     """Antialiased: pixels within `shrink` of x, the nearer the heavier, weights adding up to 1."""
     half = v.float32(0.5)
     first = max(0, int(x + half - shrink + half))
@@ -50,15 +53,15 @@ def triangle_taps(to, n, x, size, shrink):
         if first + t < last:
             away = v.fabsf(v.float32(first + t) - x) / shrink
             w = max(v.float32(1.0) - away, v.float32(0.0))
-        v.st_f32(to + 4 + 4 * t, w)
+        v.st_f32(to + step * (1 + t), w)
         total += w
-    for t in range(n):
-        v.st_f32(to + 4 + 4 * t, v.ld_f32(to + 4 + 4 * t) / total)
+    for t in range(1, n + 1):
+        v.st_f32(to + step * t, v.ld_f32(to + step * t) / total)
 
 
 @fn
-def find_taps(to, n, mode, i, n_out, n_in):
-    """The source pixels of pixel i along one dimension."""
+def find_taps(to, step, n, mode, i, n_out, n_in):
+    """The source pixels of pixel i along one dimension, in words `step` bytes apart."""
     half = v.float32(0.5)
     scale = v.float32(n_out) / v.float32(n_in)
     if mode & ALIGN_CORNERS:
@@ -71,19 +74,19 @@ def find_taps(to, n, mode, i, n_out, n_in):
     part = x - v.float32(first)
     if kind == NEAREST:
         v.st_i32(to, int(v.float32(i) / scale))
-        v.st_f32(to + 4, v.float32(1.0))
+        v.st_f32(to + step, v.float32(1.0))
     elif mode & ANTIALIAS:
-        triangle_taps(to, n, x, n_in, max(v.float32(1.0), v.float32(1.0) / scale))
+        triangle_taps(to, step, n, x, n_in, max(v.float32(1.0), v.float32(1.0) / scale))
     elif kind == BILINEAR:
         v.st_i32(to, first)
-        v.st_f32(to + 4, v.float32(1.0) - part)
-        v.st_f32(to + 8, part)
+        v.st_f32(to + step, v.float32(1.0) - part)
+        v.st_f32(to + 2 * step, part)
     else:
         v.st_i32(to, first - 1)
-        v.st_f32(to + 4, far(part + v.float32(1.0)))
-        v.st_f32(to + 8, near(part))
-        v.st_f32(to + 12, near(v.float32(1.0) - part))
-        v.st_f32(to + 16, far(v.float32(2.0) - part))
+        v.st_f32(to + step, far(part + v.float32(1.0)))
+        v.st_f32(to + 2 * step, near(part))
+        v.st_f32(to + 3 * step, near(v.float32(1.0) - part))
+        v.st_f32(to + 4 * step, far(v.float32(2.0) - part))
 
 
 @kernel()
@@ -91,11 +94,11 @@ def upscale_taps(p, ith, nth):
     n0, n, mode = v.ne(p, 0, 0), v.extra(p, 0), v.op_i32(p, 0)
     start, stop = v.split(n0 + v.ne(p, 0, 1), ith, nth)
     for i in range(start, stop):
-        to = v.shared(p) + i * 4 * (1 + n)
         if i < n0:
-            find_taps(to, n, mode, i, n0, v.ne(p, 1, 0))
+            find_taps(v.shared(p) + 4 * i, 4 * n0, n, mode, i, n0, v.ne(p, 1, 0))
         else:
-            find_taps(to, n, mode, i - n0, v.ne(p, 0, 1), v.ne(p, 1, 1))
+            to = v.shared(p) + i * 4 * (1 + n)
+            find_taps(to, 4, n, mode, i - n0, v.ne(p, 0, 1), v.ne(p, 1, 1))
 
 
 @fn
@@ -122,6 +125,17 @@ def blend_rows(p, plane, taps, n, to):
                     v.st_f32(to + 4 * i, v.ld_f32(to + 4 * i) + w * v.ld_f32(row + i * b0))
 
 
+@fn
+def blend_columns(d, x, last, taps, n, n0):
+    """d = the weighted sums of the pixels of a row x, of which `last` is the last."""
+    for i in range(0, n0, v.LANES):
+        first, total = v.i32_load_n(taps + 4 * i, n0 - i), v.f32(0.0)
+        for t in range(n):
+            w = v.f32_load_n(taps + 4 * (n0 * (1 + t) + i), n0 - i)
+            total = v.fma(w, v.f32_gather(x, v.vmin(v.vmax(first + t, 0), last)), total)
+        v.store_n(d + 4 * i, total, n0 - i)
+
+
 @kernel(
     "UPSCALE", when=types_are("f32", "f32"), scratch=upscale_scratch, prepare=(upscale_taps,),
     extra=lambda node: (n_taps(node),),
@@ -129,23 +143,19 @@ def blend_rows(p, plane, taps, n, to):
 def upscale_f32(p, ith, nth):
     """For each row, rows are blended first, then columns of that."""
     n0, n1, n2, n3 = v.ne(p, 0, 0), v.ne(p, 0, 1), v.ne(p, 0, 2), v.ne(p, 0, 3)
-    n, size, last, blended = (
-        v.extra(p, 0),
-        4 * (1 + v.extra(p, 0)),
-        v.ne(p, 1, 0) - 1,
-        v.local(p, ith),
-    )
+    n, last, before, above = v.extra(p, 0), v.ne(p, 1, 0) - 1, 0, 0
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
         i2 = plane_of(r // n1 % n2, n2, v.ne(p, 1, 2))
         i3 = plane_of(r // (n1 * n2), n3, v.ne(p, 1, 3))
         plane = v.data(p, 1) + i2 * v.nb(p, 1, 2) + i3 * v.nb(p, 1, 3)
-        blend_rows(p, plane, v.shared(p) + (n0 + r % n1) * size, n, blended)
-        d = row_at(p, 0, r)
-        for i in range(n0):
-            taps = v.shared(p) + i * size
-            first, total = v.ld_i32(taps), v.float32(0.0)
-            for t in range(n):
-                at = min(max(first + t, 0), last)
-                total += v.ld_f32(taps + 4 + 4 * t) * v.ld_f32(blended + 4 * at)
-            v.st_f32(d + 4 * i, total)
+        taps = v.shared(p) + (n0 + r % n1) * 4 * (1 + n)
+        d, row = row_at(p, 0, r), plane + min(v.ld_i32(taps), v.ne(p, 1, 1) - 1) * v.nb(p, 1, 1)
+        if n == 1 and row == before:
+            copy_bytes(d, above, 4 * n0)
+        elif n == 1 and v.nb(p, 1, 0) == 4:
+            blend_columns(d, row, last, v.shared(p), n, n0)
+        else:
+            blend_rows(p, plane, taps, n, v.local(p, ith))
+            blend_columns(d, v.local(p, ith), last, v.shared(p), n, n0)
+        before, above = row, d

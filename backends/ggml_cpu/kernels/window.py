@@ -37,11 +37,13 @@ def win_unpart_f32(p, ith, nth):
 
 @kernel("GET_REL_POS", when=both(types_are("f16", "f16"), dense_rows))
 def get_rel_pos_f16(p, ith, nth):
-    n = v.ne(p, 0, 1)
-    start, stop = v.split(n_rows(p, 0), ith, nth)
-    for r in range(start, stop):
-        s = v.data(p, 1) + (r // n - r % n + n - 1) * v.nb(p, 1, 1)
-        copy_bytes(row_at(p, 0, r), s, 2 * v.ne(p, 0, 0))
+    """Row k of plane q is source row q - k + n - 1."""
+    n, size = v.ne(p, 0, 1), 2 * v.ne(p, 0, 0)
+    start, stop = v.split(v.ne(p, 0, 2), ith, nth)
+    for q in range(start, stop):
+        d, s = v.data(p, 0) + q * v.nb(p, 0, 2), v.data(p, 1) + (q + n - 1) * v.nb(p, 1, 1)
+        for k in range(n):
+            copy_bytes(d + k * v.nb(p, 0, 1), s - k * v.nb(p, 1, 1), size)
 
 
 @kernel("ADD_REL_POS", when=types_are("f32", "f32", "f32", "f32"))

@@ -30,8 +30,10 @@ from .atomic import (
 from .block import data, extra, local, nb, ne, op_f32, op_i32, shared, split, split_by
 from .dot import dot2, dot4, dot4_biased, dot4_i8, dotbf16, lookup16, scale_by_power_of_two
 from .functions import (
+    verf,
     vexp,
     vgelu,
+    vgelu_erf,
     vgelu_quick,
     vlog,
     vlog1p,
@@ -72,7 +74,7 @@ from .lanes import (
 )
 from .math import copysign, fma, vabs, vceil, vfloor, vmax, vmin, vround, vsqrt, vtrunc
 from .memory import prefetch, prefetch_nta, prefetch_write, store, store_n, store_nt, table
-from .reduce import vmaxval, vminval, vsum, vsum64
+from .reduce import lowest_bit, vbits, vmaxval, vminval, vsum, vsum64
 from .transpose import transpose
 
 for _module in (_lanes, _memory, _scalar, _tiles):

@@ -1,8 +1,9 @@
-"""One number from a vector: sums and extremes."""
+"""One number from a vector: sums, extremes, and masks as integers."""
 
 from __future__ import annotations
 
 from llvmlite import ir
+from numba.core import types
 
 from .lanes import WORDS
 from .math import pick
@@ -57,3 +58,26 @@ def _extreme(comparison: str):
 
 vmaxval = _extreme(">")
 vminval = _extreme("<")
+
+
+@intrinsic
+def vbits(typing, mask):
+    """The mask as an int64: bit i is set where lane i holds."""
+    if not (isinstance(mask, Vec) and mask.elem == "i1" and mask.n <= 64):
+        return None
+
+    def emit(context, builder, sig, args):
+        bits = builder.bitcast(args[0], ir.IntType(mask.n))
+        return builder.zext(bits, I64) if mask.n < 64 else bits
+
+    return types.int64(mask), emit
+
+
+@intrinsic
+def lowest_bit(typing, bits):
+    """The place of the lowest bit set in an int64 other than 0."""
+
+    def emit(context, builder, sig, args):
+        return call(builder, "llvm.cttz.i64", I64, [args[0], ELEMENTS["i1"](1)])
+
+    return types.int64(types.int64), emit
