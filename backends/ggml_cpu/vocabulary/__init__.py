@@ -37,6 +37,7 @@ from .functions import (
     vlog1p,
     vsigmoid,
     vsilu,
+    vsincos,
     vsoftplus,
     vtanh,
 )
