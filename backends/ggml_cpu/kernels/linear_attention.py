@@ -1,4 +1,4 @@
-"""RWKV_WKV6, RWKV_WKV7, GATED_LINEAR_ATTN: a matrix per head as state."""
+"""RWKV_WKV6, GATED_LINEAR_ATTN: a matrix per head as state, its value index fast."""
 
 from __future__ import annotations
 
@@ -76,43 +76,3 @@ def gla_token(p, at, head_at, old, new, c, n):
 
 _by_value("RWKV_WKV6", 6, wkv6_token)
 _by_value("GATED_LINEAR_ATTN", 5, gla_token)
-
-
-@fn
-def product(a, b, n):
-    total = v.f32(0.0)
-    for j in range(0, n, v.LANES):
-        total = v.fma(v.f32_load_n(a + 4 * j, n - j), v.f32_load_n(b + 4 * j, n - j), total)
-    return v.vsum(total)
-
-
-@fn
-def wkv7_row(p, at, i, old, new, n):
-    """One token of row i of a head's state; returns its output."""
-    r, w, k = v.data(p, 1) + at, v.data(p, 2) + at, v.data(p, 3) + at
-    b = v.data(p, 6) + at
-    value = v.f32_bcast(v.data(p, 4) + at + 4 * i)
-    removed = v.f32(product(v.data(p, 5) + at, old, n))
-    total = v.f32(0.0)
-    for j in range(0, n, v.LANES):
-        m = v.f32_load_n(old + 4 * j, n - j) * v.f32_load_n(w + 4 * j, n - j)
-        m = v.fma(value, v.f32_load_n(k + 4 * j, n - j), m)
-        m = v.fma(removed, v.f32_load_n(b + 4 * j, n - j), m)
-        total = v.fma(m, v.f32_load_n(r + 4 * j, n - j), total)
-        v.store_n(new + 4 * j, m, n - j)
-    return v.vsum(total)
-
-
-@kernel("RWKV_WKV7")
-def rwkv_wkv7_f32(p, ith, nth):
-    """Rows of the state are independent."""
-    size, n_head, n_tokens = v.ne(p, 1, 0), v.ne(p, 1, 1), per_sequence(p, 1, 7)
-    start, stop = v.split(size * n_head * v.ne(p, 7, 1), ith, nth)
-    for u in range(start, stop):
-        i, head, seq = u % size, u // size % n_head, u // (size * n_head)
-        new = state_after(p, head, seq) + 4 * i * size
-        old = state_before(p, 7, head, seq) + 4 * i * size
-        for t in range(seq * n_tokens, (seq + 1) * n_tokens):
-            at = 4 * size * (t * n_head + head)
-            v.st_f32(v.data(p, 0) + at + 4 * i, wkv7_row(p, at, i, old, new, size))
-            old = new
