@@ -14,8 +14,3 @@ def test_a_row_written_into_a_cache_counts_as_a_row() -> None:
         estimate(ops.set_rows(Tensor(BY_NAME["f16"], (1024, n)), row, at)) for n in (8, 131072)
     ]
     assert seconds[0] == seconds[1] < SLICE_SECONDS / 100
-
-
-def test_work_in_place_counts_as_elsewhere() -> None:
-    a, b = Tensor(ne=(64, 64)), Tensor(ne=(64, 1))
-    assert estimate(ops.add_inplace(a, b)) == estimate(ops.add(a, b))
