@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.common import F16, F32, both, n_rows, row_at, types_are
+from ggml_cpu.kernels.common import F16, F32, both, n_rows, row_at, run_stop, types_are
 from ggml_cpu.kernels.copy import copy_bytes
 from ggml_cpu.target import LANES
 
@@ -200,16 +200,14 @@ def _rope(element):
             copy_bytes(d + end, x + end, n * size - end)
 
     def rope(p, ith, nth):
-        n_heads = v.ne(p, 0, 1)
         r, stop = v.split(n_rows(p, 0), ith, nth)
         while r < stop:  # the heads of one token
-            token, head = r // n_heads % v.ne(p, 0, 2), r % n_heads
-            d, x = row_at(p, 0, r), row_at(p, 1, r)
+            d, x, end = row_at(p, 0, r), row_at(p, 1, r), run_stop(p, 0, r, stop)
+            token = r // v.ne(p, 0, 1) % v.ne(p, 0, 2)
             table = v.shared(p) + 8 * padded(n_pairs(p)) * token
-            last = min(stop, r - head + n_heads)
-            for i in range(last - r):
+            for i in range(end - r):
                 rotate_row(p, d + i * v.nb(p, 0, 1), x + i * v.nb(p, 1, 1), table)
-            r = last
+            r = end
 
     for op, step in (("ROPE", rope_table), ("ROPE_BACK", rope_back_table)):
         kernel(
