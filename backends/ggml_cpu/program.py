@@ -112,7 +112,14 @@ def prepared_by(step: Step) -> tuple[object, ...]:
 
 
 def estimate(node: Tensor) -> float:
-    """A generous guess of a node's seconds on one core; only used to cut slices."""
-    moved = node.nbytes + sum(s.nbytes for s in node.src if s is not None)
-    inner = node.src[0].ne[0] if node.src and node.src[0] is not None else 1
-    return moved / 1e10 + 2.0 * node.n_elements * inner / 1e11
+    """A generous guess of a node's seconds on one core; only used to cut slices.
+
+    What is written into memory of another tensor counts as its first source: of a cache, SET_ROWS
+    changes as much as it is given.
+    """
+    sources = [s for s in node.src if s is not None]
+    n, inner = node.n_elements, sources[0].ne[0] if sources else 1
+    moved = node.nbytes + sum(s.nbytes for s in sources)
+    if node.view_src is not None and sources and sources[0].n_elements < n:
+        n, moved = sources[0].n_elements, 2 * sources[0].nbytes
+    return moved / 1e10 + 2.0 * n * inner / 1e11

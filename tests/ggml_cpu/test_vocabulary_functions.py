@@ -148,6 +148,31 @@ def test_gelu(name, reference):
     np.testing.assert_allclose(out, reference(x.astype(np.float64)), rtol=2e-6, atol=2e-7)
 
 
+@fn
+def sine(x):
+    return v.vsincos(x)[0]
+
+
+@fn
+def cosine(x):
+    return v.vsincos(x)[1]
+
+
+SINCOS = {"sine": elementwise("sine", sine), "cosine": elementwise("cosine", cosine)}
+
+
+@pytest.mark.parametrize(("name", "reference"), [("sine", np.sin), ("cosine", np.cos)])
+def test_sincos(name, reference):
+    near = np.linspace(-20, 20, 50_001, dtype=f32)
+    far = np.linspace(-(2.0**27), 2.0**27, 50_001, dtype=f32)
+    x = np.concatenate([near, far, f32([0.0, np.inf, -np.inf, np.nan])])
+    out = np.zeros_like(x)
+    call(SINCOS[name], out, x)
+    with np.errstate(invalid="ignore"):
+        want = reference(x.astype(np.float64))
+    np.testing.assert_allclose(out, want, rtol=0, atol=1e-7)
+
+
 @kernel()
 def libm(p, ith, nth):
     d = v.data(p, 0)

@@ -39,8 +39,8 @@ def div(x, y):
     return x / y
 
 
-def _binary(op, apply, a, b):
-    """dst = apply(src0, src1), src1 repeated to dst's shape in every dimension."""
+def _pieces(apply, a, b):
+    """d = apply(x, y) for n elements, and the same with one element of y for all."""
     a_load, a_load_n, a_size = a.load, a.load_n, a.size
     b_load, b_load_n, b_size = b.load, b.load_n, b.size
     d_store, d_store_n = a.store, a.store_n
@@ -57,7 +57,6 @@ def _binary(op, apply, a, b):
 
     @fn
     def piece_of_one(d, x, y, n):
-        """As `piece`, with one element of src1 for all."""
         w = v.f32(v.lane(b_load_n(y, 1), 0))
         i = 0
         while i + v.LANES <= n:
@@ -65,6 +64,14 @@ def _binary(op, apply, a, b):
             i += v.LANES
         if i < n:
             d_store_n(d + i * a_size, apply(a_load_n(x + i * a_size, n - i), w), n - i)
+
+    return piece, piece_of_one
+
+
+def _binary(op, apply, a, b):
+    """dst = apply(src0, src1), src1 repeated to dst's shape in every dimension."""
+    piece, piece_of_one = _pieces(apply, a, b)
+    a_size, b_size = a.size, b.size
 
     @kernel(
         op,
@@ -150,14 +157,14 @@ for _e in (F32, F16):
     _clamp(_e)
 
 
+add_piece, _ = _pieces(add, F32, F32)
+
+
 @kernel("ADD_ID", when=both(types_are("f32", "f32", "f32", "i32"), dense_rows))
 def add_id_f32(p, ith, nth):
-    n, n_used = v.ne(p, 0, 0), v.ne(p, 0, 1)
+    n_used = v.ne(p, 0, 1)
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
         slot = v.data(p, 3) + r % n_used * v.nb(p, 3, 0) + r // n_used * v.nb(p, 3, 1)
-        d, x = row_at(p, 0, r), row_at(p, 1, r)
         y = v.data(p, 2) + v.ld_i32(slot) * v.nb(p, 2, 1)
-        for c in range(0, n, v.LANES):
-            z = v.f32_load_n(x + 4 * c, n - c) + v.f32_load_n(y + 4 * c, n - c)
-            v.store_n(d + 4 * c, z, n - c)
+        add_piece(row_at(p, 0, r), row_at(p, 1, r), y, v.ne(p, 0, 0))

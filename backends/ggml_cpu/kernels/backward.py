@@ -11,6 +11,7 @@ from ggml_cpu.target import LANES
 
 COLUMNS = 64 * LANES  # of a sum that stay in the L1 cache while rows stream past
 ROWS = 8  # that are added to them at a time: fewer than the ways of that cache
+MORE_THAN_CACHED = 1 << 24  # bytes
 f32_rows = both(types_are("f32", "f32", "f32"), dense_rows)
 
 
@@ -62,6 +63,22 @@ def soft_max_back_f32(p, ith, nth):
             v.store_n(d + 4 * i, g * v.f32_load_n(y + 4 * i, n - i) * scale, n - i)
 
 
+@fn
+def clear_columns(p, start, stop):
+    """Columns start.. stop of dst = 0; past the caches where dst is more than those hold."""
+    d, b1, rows = v.data(p, 0) + 4 * start, v.nb(p, 0, 1), v.ne(p, 0, 1)
+    n = stop - start
+    aligned = (d | b1) % (4 * v.LANES) == 0 and n % v.LANES == 0
+    if aligned and rows * b1 >= MORE_THAN_CACHED:
+        for r in range(rows):
+            for i in range(0, n, v.LANES):
+                v.store_nt(d + r * b1 + 4 * i, v.f32(0.0))
+    else:
+        for r in range(rows):
+            for i in range(0, n, v.LANES):
+                v.store_n(d + r * b1 + 4 * i, v.f32(0.0), n - i)
+
+
 def _get_rows_back(element):
     load_n, size = element.load_n, element.size
 
@@ -74,9 +91,7 @@ def _get_rows_back(element):
         """A thread takes a range of columns of all rows: rows may be added to several times."""
         n = v.ne(p, 0, 0)
         start, stop = v.split_by(n, v.LANES, ith, nth)
-        for r in range(v.ne(p, 0, 1)):
-            for i in range(start, stop, v.LANES):
-                v.store_n(v.data(p, 0) + r * v.nb(p, 0, 1) + 4 * i, v.f32(0.0), stop - i)
+        clear_columns(p, start, stop)
         for r in range(v.ne(p, 1, 1)):
             grad = v.data(p, 1) + r * v.nb(p, 1, 1)
             d = v.data(p, 0) + v.ld_i32(v.data(p, 2) + r * v.nb(p, 2, 0)) * v.nb(p, 0, 1)

@@ -141,6 +141,13 @@ def row_at(p, k, r):
 
 
 @fn
+def run_stop(p, k, r, stop):
+    """The end of the rows from r on that are nb[1] apart: of dimension 1, or `stop`."""
+    n1 = v.ne(p, k, 1)
+    return min(stop, r - r % n1 + n1)
+
+
+@fn
 def row_repeated(p, k, r):
     """Address of the row of tensor k that is repeated onto row r of dst."""
     n1 = v.ne(p, 0, 1)

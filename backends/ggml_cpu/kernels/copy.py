@@ -13,6 +13,7 @@ from ggml_cpu.kernels.common import (
     n_rows,
     row_at,
     row_repeated,
+    run_stop,
     types_are,
 )
 
@@ -53,6 +54,16 @@ def _copy(source, target):
             store_n(d + i * to_size, load_n(s + i * from_size, n - i), n - i)
 
     @fn
+    def short_rows(p, ith, nth):
+        """Same shapes, rows dense on both sides and no longer than CHUNK."""
+        r, stop = v.split(n_rows(p, 0), ith, nth)
+        while r < stop:
+            d, s, end = row_at(p, 0, r), row_at(p, 1, r), run_stop(p, 0, r, stop)
+            for i in range(end - r):
+                run(d + i * v.nb(p, 0, 1), s + i * v.nb(p, 1, 1), v.ne(p, 0, 0))
+            r = end
+
+    @fn
     def rows_to_rows(p, ith, nth, n, inner):
         """Pieces of `inner` elements lie dense on both sides; n elements in all."""
         pieces = chunks_of(inner)
@@ -86,7 +97,9 @@ def _copy(source, target):
         dense_d = v.nb(p, 0, 0) == to_size or d0 == 1
         dense_s = v.nb(p, 1, 0) == from_size or s0 == 1
         inner = min(d0, s0)
-        if dense_d and dense_s and inner > 1 and d0 % inner == 0 and s0 % inner == 0:
+        if dense_d and dense_s and 1 < d0 <= CHUNK and same_ne(p):
+            short_rows(p, ith, nth)
+        elif dense_d and dense_s and inner > 1 and d0 % inner == 0 and s0 % inner == 0:
             rows_to_rows(p, ith, nth, n, inner)
         elif dense_d and v.nb(p, 1, 1) == from_size and same_ne(p):
             transposed(p, ith, nth)
@@ -229,13 +242,18 @@ def concat_part(p, k, shift, ith, nth):
 
 @kernel("REPEAT", when=both(sizes_1_to_8, dense_rows), extra=lambda node: (node.type.type_size,))
 def repeat(p, ith, nth):
-    n, m = v.ne(p, 0, 0), v.ne(p, 1, 0)
+    n, m, m1 = v.ne(p, 0, 0), v.ne(p, 1, 0), v.ne(p, 1, 1)
     size = v.extra(p, 0)
-    start, stop = v.split(n_rows(p, 0), ith, nth)
-    for r in range(start, stop):
-        d, s = row_at(p, 0, r), row_repeated(p, 1, r)
-        for c in range(0, n, m):
-            copy_bytes(d + c * size, s, m * size)
+    r, stop = v.split(n_rows(p, 0), ith, nth)
+    while r < stop:  # rows of dimension 1
+        d, s, end = row_at(p, 0, r), row_repeated(p, 1, r), run_stop(p, 0, r, stop)
+        i1 = r % v.ne(p, 0, 1) % m1
+        s -= i1 * v.nb(p, 1, 1)
+        for i in range(end - r):
+            for c in range(0, n, m):
+                copy_bytes(d + i * v.nb(p, 0, 1) + c * size, s + i1 * v.nb(p, 1, 1), m * size)
+            i1 = i1 + 1 if i1 + 1 < m1 else 0
+        r = end
 
 
 @fn

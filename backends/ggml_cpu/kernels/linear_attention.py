@@ -1,9 +1,11 @@
-"""RWKV_WKV6, RWKV_WKV7, GATED_LINEAR_ATTN: a matrix per head as state."""
+"""RWKV_WKV6, GATED_LINEAR_ATTN: a matrix per head as state, its value index fast."""
 
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
+
+CHAINS = 4  # sums an output is added up in
 
 
 @fn
@@ -25,94 +27,71 @@ def state_before(p, state, head, seq):
     return v.data(p, state) + 4 * size * size * (seq * n_head + head)
 
 
-def _by_value(op, state, run_token):
+def _by_value(op, state, run_key, scaled=False):
     """The value index of the state is fast: threads take LANES values of a head each.
 
-    run_token(p, at, old, new, c, n): one token whose rows are at byte `at` of the sources.
+    run_key(p, at, head_at, i, old, new, values, y, rest): row i of the state over a token whose
+    sources are at byte `at`; returns y with its output added. `rest` values are there.
     """
+
+    @fn
+    def run_token(p, at, head_at, old, new, values, rest):
+        """Outputs are added up in CHAINS sums: one would wait for itself."""
+        n = v.ne(p, 1, 0)
+        y = v.f32_regs(CHAINS)
+        whole = n // CHAINS * CHAINS
+        for i in range(0, whole, CHAINS):
+            for j in range(CHAINS):
+                row = 4 * (i + j) * n
+                y[j] = run_key(p, at, head_at, i + j, old + row, new + row, values, y[j], rest)
+        for i in range(whole, n):
+            row = 4 * i * n
+            y[0] = run_key(p, at, head_at, i, old + row, new + row, values, y[0], rest)
+        total = (y[0] + y[1]) + (y[2] + y[3])
+        return total * v.op_f32(p, 0) if scaled else total
+
+    @fn
+    def run_block(p, c, head, seq, rest):
+        size, n_head, n_tokens = v.ne(p, 1, 0), v.ne(p, 1, 1), per_sequence(p, 1, state)
+        new = state_after(p, head, seq) + 4 * c
+        old = state_before(p, state, head, seq) + 4 * c
+        for t in range(seq * n_tokens, (seq + 1) * n_tokens):
+            at = 4 * size * (t * n_head + head)
+            values = v.f32_load_n(v.data(p, 2) + at + 4 * c, rest)
+            y = run_token(p, at, 4 * size * head, old, new, values, rest)
+            v.store_n(v.data(p, 0) + at + 4 * c, y, rest)
+            old = new
 
     @kernel(op, name=f"{op.lower()}_f32")
     def scan(p, ith, nth):
-        size, n_head, n_tokens = v.ne(p, 1, 0), v.ne(p, 1, 1), per_sequence(p, 1, state)
+        size, n_head = v.ne(p, 1, 0), v.ne(p, 1, 1)
         blocks = (size + v.LANES - 1) // v.LANES
         start, stop = v.split(blocks * n_head * v.ne(p, state, 1), ith, nth)
         for u in range(start, stop):
             c, head, seq = u % blocks * v.LANES, u // blocks % n_head, u // (blocks * n_head)
-            new = state_after(p, head, seq) + 4 * c
-            old = state_before(p, state, head, seq) + 4 * c
-            for t in range(seq * n_tokens, (seq + 1) * n_tokens):
-                at = 4 * size * (t * n_head + head)
-                y = run_token(p, at, 4 * size * head, old, new, c, size)
-                v.store_n(v.data(p, 0) + at + 4 * c, y, size - c)
-                old = new
+            if c + v.LANES <= size:
+                run_block(p, c, head, seq, v.LANES)
+            else:
+                run_block(p, c, head, seq, size - c)
 
 
 @fn
-def wkv6_token(p, at, head_at, old, new, c, n):
-    values = v.f32_load_n(v.data(p, 2) + at + 4 * c, n - c)
-    k, r, decay = v.data(p, 1) + at, v.data(p, 3) + at, v.data(p, 5) + at
-    first = v.data(p, 4) + head_at
-    y = v.f32(0.0)
-    for i in range(n):
-        m = v.f32_load_n(old + 4 * i * n, n - c)
-        kv = values * v.f32_bcast(k + 4 * i)
-        y = v.fma(v.fma(kv, v.f32_bcast(first + 4 * i), m), v.f32_bcast(r + 4 * i), y)
-        v.store_n(new + 4 * i * n, v.fma(m, v.f32_bcast(decay + 4 * i), kv), n - c)
-    return y
+def wkv6_key(p, at, head_at, i, old, new, values, y, rest):
+    k, r = v.f32_bcast(v.data(p, 1) + at + 4 * i), v.f32_bcast(v.data(p, 3) + at + 4 * i)
+    first, decay = v.data(p, 4) + head_at + 4 * i, v.data(p, 5) + at + 4 * i
+    m, kv = v.f32_load_n(old, rest), values * k
+    v.store_n(new, v.fma(m, v.f32_bcast(decay), kv), rest)
+    return v.fma(v.fma(kv, v.f32_bcast(first), m), r, y)
 
 
 @fn
-def gla_token(p, at, head_at, old, new, c, n):
-    values = v.f32_load_n(v.data(p, 2) + at + 4 * c, n - c)
-    k, q, gate = v.data(p, 1) + at, v.data(p, 3) + at, v.data(p, 4) + at
-    y = v.f32(0.0)
-    for i in range(n):
-        m = v.f32_load_n(old + 4 * i * n, n - c) * v.f32_bcast(gate + 4 * i)
-        m = v.fma(values, v.f32_bcast(k + 4 * i), m)
-        y = v.fma(m, v.f32_bcast(q + 4 * i), y)
-        v.store_n(new + 4 * i * n, m, n - c)
-    return y * v.op_f32(p, 0)
+def gla_key(p, at, head_at, i, old, new, values, y, rest):
+    k, q = v.f32_bcast(v.data(p, 1) + at + 4 * i), v.f32_bcast(v.data(p, 3) + at + 4 * i)
+    m = v.f32_load_n(old, rest) * v.f32_bcast(v.data(p, 4) + at + 4 * i)
+    m = v.fma(values, k, m)
+    v.store_n(new, m, rest)
+    return v.fma(m, q, y)
 
 
-_by_value("RWKV_WKV6", 6, wkv6_token)
-_by_value("GATED_LINEAR_ATTN", 5, gla_token)
-
-
-@fn
-def product(a, b, n):
-    total = v.f32(0.0)
-    for j in range(0, n, v.LANES):
-        total = v.fma(v.f32_load_n(a + 4 * j, n - j), v.f32_load_n(b + 4 * j, n - j), total)
-    return v.vsum(total)
-
-
-@fn
-def wkv7_row(p, at, i, old, new, n):
-    """One token of row i of a head's state; returns its output."""
-    r, w, k = v.data(p, 1) + at, v.data(p, 2) + at, v.data(p, 3) + at
-    b = v.data(p, 6) + at
-    value = v.f32_bcast(v.data(p, 4) + at + 4 * i)
-    removed = v.f32(product(v.data(p, 5) + at, old, n))
-    total = v.f32(0.0)
-    for j in range(0, n, v.LANES):
-        m = v.f32_load_n(old + 4 * j, n - j) * v.f32_load_n(w + 4 * j, n - j)
-        m = v.fma(value, v.f32_load_n(k + 4 * j, n - j), m)
-        m = v.fma(removed, v.f32_load_n(b + 4 * j, n - j), m)
-        total = v.fma(m, v.f32_load_n(r + 4 * j, n - j), total)
-        v.store_n(new + 4 * j, m, n - j)
-    return v.vsum(total)
-
-
-@kernel("RWKV_WKV7")
-def rwkv_wkv7_f32(p, ith, nth):
-    """Rows of the state are independent."""
-    size, n_head, n_tokens = v.ne(p, 1, 0), v.ne(p, 1, 1), per_sequence(p, 1, 7)
-    start, stop = v.split(size * n_head * v.ne(p, 7, 1), ith, nth)
-    for u in range(start, stop):
-        i, head, seq = u % size, u // size % n_head, u // (size * n_head)
-        new = state_after(p, head, seq) + 4 * i * size
-        old = state_before(p, 7, head, seq) + 4 * i * size
-        for t in range(seq * n_tokens, (seq + 1) * n_tokens):
-            at = 4 * size * (t * n_head + head)
-            v.st_f32(v.data(p, 0) + at + 4 * i, wkv7_row(p, at, i, old, new, size))
-            old = new
+_by_value("RWKV_WKV6", 6, wkv6_key)
+_by_value("GATED_LINEAR_ATTN", 5, gla_key, scaled=True)

@@ -7,16 +7,19 @@ from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels.common import both, dense_rows, n_rows, row_at, types_are
 from ggml_cpu.kernels.norm import sum_of
 
+ABREAST = 4  # vectors of a row that a sum along another axis takes at a time
+HALVES = 2 * ABREAST  # of them, as float64
+
 f32_rows = both(types_are("f32", "f32"), dense_rows)
 
 
 @fn
-def place_along(p, r, axis):
-    """Index of row r of dst in dimension `axis`, one of 1, 2, 3."""
-    n1, n2 = v.ne(p, 0, 1), v.ne(p, 0, 2)
-    if axis == 1:
-        return r % n1
-    return r // n1 % n2 if axis == 2 else r // (n1 * n2)
+def first_row(p, line, axis):
+    """The row of dst that begins a line along `axis`, one of 1, 2, 3; lines in order of rows."""
+    inner = 1
+    for i in range(1, axis):
+        inner *= v.ne(p, 0, i)
+    return line % inner + line // inner * inner * v.ne(p, 0, axis)
 
 
 @kernel("SUM_ROWS", when=f32_rows)
@@ -58,23 +61,47 @@ def cumsum_f32(p, ith, nth):
             v.st_f32(d + 4 * i, total)
 
 
+@fn
+def cumsum_one(d, x, step_d, step_x, length, n):
+    """The first n of LANES columns."""
+    low = v.to_f64(v.low(v.f32(0.0)))
+    high = low
+    for i in range(length):
+        y = v.f32_load_n(x + i * step_x, n)
+        low, high = low + v.to_f64(v.low(y)), high + v.to_f64(v.high(y))
+        v.store_n(d + i * step_d, v.concat(v.to_f32(low), v.to_f32(high)), n)
+
+
+@fn
+def cumsum_several(d, x, step_d, step_x, length):
+    """ABREAST * LANES columns: more of a row at a time, which memory likes."""
+    total = v.f64_regs(HALVES)
+    for i in range(length):
+        for j in range(ABREAST):
+            y = v.f32_load(x + i * step_x + 4 * v.LANES * j)
+            low = total[2 * j] + v.to_f64(v.low(y))
+            high = total[2 * j + 1] + v.to_f64(v.high(y))
+            total[2 * j], total[2 * j + 1] = low, high
+            y = v.concat(v.to_f32(low), v.to_f32(high))
+            v.store(d + i * step_d + 4 * v.LANES * j, y)
+
+
 @kernel("CUMSUM", when=f32_rows)
 def cumsum_axis_f32(p, ith, nth):
     """A thread takes vectors of a row's elements through all rows along the axis."""
     axis, n = v.op_i32(p, 0), v.ne(p, 0, 0)
     length, blocks = v.ne(p, 0, axis), (n + v.LANES - 1) // v.LANES
     step_d, step_x = v.nb(p, 0, axis), v.nb(p, 1, axis)
-    start, stop = v.split(n_rows(p, 0) * blocks, ith, nth)
-    for u in range(start, stop):
-        r, c = u // blocks, u % blocks * v.LANES
-        if place_along(p, r, axis) == 0:
-            d, x = row_at(p, 0, r) + 4 * c, row_at(p, 1, r) + 4 * c
-            low = v.to_f64(v.low(v.f32(0.0)))
-            high = low
-            for i in range(length):
-                y = v.f32_load_n(x + i * step_x, n - c)
-                low, high = low + v.to_f64(v.low(y)), high + v.to_f64(v.high(y))
-                v.store_n(d + i * step_d, v.concat(v.to_f32(low), v.to_f32(high)), n - c)
+    u, stop = v.split(n_rows(p, 0) // max(length, 1) * blocks, ith, nth)
+    while u < stop:
+        r, c = first_row(p, u // blocks, axis), u % blocks * v.LANES
+        d, x = row_at(p, 0, r) + 4 * c, row_at(p, 1, r) + 4 * c
+        if u + ABREAST <= stop and c + ABREAST * v.LANES <= n:
+            cumsum_several(d, x, step_d, step_x, length)
+            u += ABREAST
+        else:
+            cumsum_one(d, x, step_d, step_x, length, n - c)
+            u += 1
 
 
 @kernel("ARGMAX", when=both(types_are("i32", "f32"), dense_rows))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.common import F16, F32, both, n_rows, row_at, types_are
+from ggml_cpu.kernels.common import F16, F32, both, n_rows, row_at, run_stop, types_are
 from ggml_cpu.kernels.copy import copy_bytes
+from ggml_cpu.target import LANES
 
 NEOX, MROPE, VISION, IMROPE = 2, 8, 24, 40
 TWO_PI = 6.283185307179586
@@ -56,42 +57,70 @@ def power_of(p, pair):
 
 
 @fn
-def store_angle(p, table, pair, theta, sign):
-    """cos and sin of one pair turned by `sign`, with frequency factors and YaRN's interpolation."""
-    if v.data(p, 3) != 0:
-        theta = theta / v.ld_f32(v.data(p, 3) + 4 * pair)
-    n_dims, n_ctx_orig, base = v.op_i32(p, 1), v.op_i32(p, 4), v.op_f32(p, 5)
-    freq_scale, ext_factor, magnitude = v.op_f32(p, 6), v.op_f32(p, 7), v.op_f32(p, 8)
-    angle = freq_scale * theta
-    if ext_factor != 0.0:
-        low = v.floorf(correction_dim(n_dims, n_ctx_orig, v.op_f32(p, 9), base))
-        high = v.ceilf(correction_dim(n_dims, n_ctx_orig, v.op_f32(p, 10), base))
-        low, high = max(0.0, low), min(n_dims - 1, high)
+def padded(pairs):
+    """Pairs of a row of the table: full vectors."""
+    return (pairs + v.LANES - 1) // v.LANES * v.LANES
+
+
+@fn
+def make_frequencies(p, rows):
+    """What is the same for all tokens, a row each: the power of theta_scale, the place of the
+    position, the frequency factor, YaRN's share of the angle that is not interpolated."""
+    pairs, n_tokens, n_dims = n_pairs(p), v.ne(p, 1, 2), v.op_i32(p, 1)
+    many, size = v.op_i32(p, 2) & MROPE, 4 * padded(n_pairs(p))
+    base, ext_factor = v.op_f32(p, 5), v.op_f32(p, 7)
+    theta_scale = v.powf(base, -2.0 / n_dims)
+    low = v.floorf(correction_dim(n_dims, v.op_i32(p, 4), v.op_f32(p, 9), base))
+    high = v.ceilf(correction_dim(n_dims, v.op_i32(p, 4), v.op_f32(p, 10), base))
+    low, high = max(0.0, low), min(n_dims - 1, high)
+    factor = v.float32(1.0)
+    for pair in range(padded(pairs)):
+        at = rows + 4 * pair
+        if pair < pairs and power_of(p, pair) == 0:
+            factor = v.float32(1.0)
+        v.st_f32(at, factor)
+        v.st_i32(at + size, axis_of(p, pair) * n_tokens if many else 0)
+        has_factor = pair < pairs and v.data(p, 3) != 0
+        v.st_f32(at + 2 * size, v.ld_f32(v.data(p, 3) + 4 * pair) if has_factor else 1.0)
         y = (pair - low) / max(0.001, high - low)
         ramp = (1.0 - min(1.0, max(0.0, y))) * ext_factor
-        angle = angle * (1.0 - ramp) + theta * ramp
-        magnitude = magnitude * (1.0 + 0.1 * v.logf(1.0 / freq_scale))
-    v.st_f32(table + 8 * pair, v.cosf(angle) * magnitude)
-    v.st_f32(table + 8 * pair + 4, v.sinf(angle) * magnitude * sign)
+        v.st_f32(at + 3 * size, ramp if ext_factor != 0.0 else 0.0)
+        factor = v.float32(factor * theta_scale)
+
+
+@fn
+def make_angles(p, table, rows, token, sign):
+    """(cos, sin) of one token's pairs, turned by `sign`, with YaRN's interpolation."""
+    many, size = v.op_i32(p, 2) & MROPE, 4 * padded(n_pairs(p))
+    freq_scale, ext_factor, magnitude = v.op_f32(p, 6), v.op_f32(p, 7), v.op_f32(p, 8)
+    if ext_factor != 0.0:
+        magnitude = v.float32(magnitude * (1.0 + 0.1 * v.logf(1.0 / freq_scale)))
+    place = v.data(p, 2) + 4 * token
+    position = v.to_f32(v.i32_bcast(place))
+    for at in range(rows, rows + size, 4 * v.LANES):
+        if many:
+            position = v.to_f32(v.i32_gather(place, v.i32_load(at + size)))
+        theta = position * v.f32_load(at) / v.f32_load(at + 2 * size)
+        angle = theta * freq_scale
+        if ext_factor != 0.0:
+            ramp = v.f32_load(at + 3 * size)
+            angle = angle * (1.0 - ramp) + theta * ramp
+        s, c = v.vsincos(angle)
+        c, s = c * magnitude, s * (magnitude * sign)
+        to = table + 2 * (at - rows)
+        v.store(to, v.zip_low(c, s))
+        v.store(to + 4 * v.LANES, v.zip_high(c, s))
 
 
 @fn
 def make_table(p, sign, ith, nth):
-    """(cos, sin) of every pair of every token, f32 [2, pairs, T] in the shared scratch."""
-    pairs, n_tokens = n_pairs(p), v.ne(p, 1, 2)
-    many = v.op_i32(p, 2) & MROPE
-    theta_scale = v.powf(v.op_f32(p, 5), -2.0 / v.op_i32(p, 1))
-    start, stop = v.split(n_tokens, ith, nth)
+    """(cos, sin) of every pair of every token, f32 [2, padded pairs, T] in the shared scratch."""
+    start, stop = v.split(v.ne(p, 1, 2), ith, nth)
+    if start < stop:
+        make_frequencies(p, v.local(p, ith))
     for t in range(start, stop):
-        table = v.shared(p) + 8 * pairs * t
-        factor = v.float32(1.0)
-        for pair in range(pairs):
-            axis = axis_of(p, pair) if many else 0
-            position = v.ld_i32(v.data(p, 2) + 4 * (t + axis * n_tokens))
-            if power_of(p, pair) == 0:
-                factor = v.float32(1.0)
-            store_angle(p, table, pair, v.float32(position * factor), sign)
-            factor = v.float32(factor * theta_scale)
+        table = v.shared(p) + 8 * padded(n_pairs(p)) * t
+        make_angles(p, table, v.local(p, ith), t, sign)
 
 
 @kernel(reads=(2, 3))
@@ -105,53 +134,80 @@ def rope_back_table(p, ith, nth):
 
 
 def table_bytes(node, nth):
-    """The angles of all tokens."""
-    return 4 * node.ne[0] * node.src[0].ne[2], 0
+    """The angles of all tokens; a thread's frequencies."""
+    row = 4 * -(-node.ne[0] // 2 // LANES) * LANES
+    return 2 * row * node.src[0].ne[2], 4 * row
 
 
 def _rope(element):
-    ld, st, size = element.ld, element.st, element.size
+    size = element.size
     load, store = element.load, element.store
+    load_n, store_n = element.load_n, element.store_n
 
     @fn
-    def rotate_one(d, x, table, distance):
-        a, b = ld(x), ld(x + distance)
-        c, s = v.ld_f32(table), v.ld_f32(table + 4)
-        st(d, a * c - b * s)
-        st(d + distance, a * s + b * c)
+    def turned_halves(table, a, b):
+        """(a, b) turned by the angles of LANES pairs."""
+        t0, t1 = v.f32_load(table), v.f32_load(table + 4 * v.LANES)
+        c, s = v.evens(t0, t1), v.odds(t0, t1)
+        return a * c - b * s, a * s + b * c
 
     @fn
     def rotate_halves(d, x, table, pairs, distance):
         """Pairs (i, i + distance)."""
         i = 0
         while i + v.LANES <= pairs:
-            t0, t1 = v.f32_load(table + 8 * i), v.f32_load(table + 8 * i + 4 * v.LANES)
-            c, s = v.evens(t0, t1), v.odds(t0, t1)
-            a, b = load(x + i * size), load(x + i * size + distance)
-            store(d + i * size, a * c - b * s)
-            store(d + i * size + distance, a * s + b * c)
+            at = x + i * size
+            a, b = turned_halves(table + 8 * i, load(at), load(at + distance))
+            store(d + i * size, a)
+            store(d + i * size + distance, b)
             i += v.LANES
-        while i < pairs:
-            rotate_one(d + i * size, x + i * size, table + 8 * i, distance)
-            i += 1
+        if i < pairs:
+            at, n = x + i * size, pairs - i
+            a, b = turned_halves(table + 8 * i, load_n(at, n), load_n(at + distance, n))
+            store_n(d + i * size, a, n)
+            store_n(d + i * size + distance, b, n)
+
+    @fn
+    def turned_pairs(table, x, signs):
+        """LANES / 2 pairs side by side, turned by their angles."""
+        t = v.f32_load(table)
+        c, s = v.repeat_each(v.even(t), 2), v.repeat_each(v.odd(t), 2)
+        return x * c + v.swap_pairs(x) * (s * signs)
+
+    @fn
+    def rotate_pairs(d, x, table, n):
+        """Pairs (2 i, 2 i + 1) among n elements."""
+        signs = v.select((v.iota() & 1) == 0, v.f32(-1.0), v.f32(1.0))
+        i = 0
+        while i + v.LANES <= n:
+            store(d + i * size, turned_pairs(table + 4 * i, load(x + i * size), signs))
+            i += v.LANES
+        if i < n:
+            last = turned_pairs(table + 4 * i, load_n(x + i * size, n - i), signs)
+            store_n(d + i * size, last, n - i)
+
+    @fn
+    def rotate_row(p, d, x, table):
+        n, mode, pairs = v.ne(p, 0, 0), v.op_i32(p, 2), n_pairs(p)
+        first, end = v.op_i32(p, 15) * size, (v.op_i32(p, 15) + 2 * pairs) * size
+        if mode & (NEOX | MROPE):
+            half = v.op_i32(p, 1) if mode == VISION else pairs
+            rotate_halves(d + first, x + first, table, pairs, half * size)
+        else:
+            rotate_pairs(d + first, x + first, table, 2 * pairs)
+        if d != x and end - first < n * size:
+            copy_bytes(d, x, first)
+            copy_bytes(d + end, x + end, n * size - end)
 
     def rope(p, ith, nth):
-        n, n_dims, mode, pairs = v.ne(p, 0, 0), v.op_i32(p, 1), v.op_i32(p, 2), n_pairs(p)
-        half = n_dims if mode == VISION else pairs
-        first, end = v.op_i32(p, 15) * size, (v.op_i32(p, 15) + 2 * pairs) * size
-        start, stop = v.split(n_rows(p, 0), ith, nth)
-        for r in range(start, stop):
-            d, x = row_at(p, 0, r), row_at(p, 1, r)
-            table = v.shared(p) + 8 * pairs * (r // v.ne(p, 0, 1) % v.ne(p, 0, 2))
-            if mode & (NEOX | MROPE):
-                rotate_halves(d + first, x + first, table, pairs, half * size)
-            else:
-                for i in range(pairs):
-                    at = first + 2 * i * size
-                    rotate_one(d + at, x + at, table + 8 * i, size)
-            if d != x and end - first < n * size:
-                copy_bytes(d, x, first)
-                copy_bytes(d + end, x + end, n * size - end)
+        r, stop = v.split(n_rows(p, 0), ith, nth)
+        while r < stop:  # the heads of one token
+            d, x, end = row_at(p, 0, r), row_at(p, 1, r), run_stop(p, 0, r, stop)
+            token = r // v.ne(p, 0, 1) % v.ne(p, 0, 2)
+            table = v.shared(p) + 8 * padded(n_pairs(p)) * token
+            for i in range(end - r):
+                rotate_row(p, d + i * v.nb(p, 0, 1), x + i * v.nb(p, 1, 1), table)
+            r = end
 
     for op, step in (("ROPE", rope_table), ("ROPE_BACK", rope_back_table)):
         kernel(

@@ -39,6 +39,7 @@ from .functions import (
     vlog1p,
     vsigmoid,
     vsilu,
+    vsincos,
     vsoftplus,
     vtanh,
 )

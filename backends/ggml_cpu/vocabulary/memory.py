@@ -65,15 +65,30 @@ def _first(builder, n, vec: Vec):
     return builder.icmp_signed("<", lanes, bound)
 
 
+def _is_whole(builder, n, vec: Vec):
+    """Whether `n` lanes are all lanes. Then a branch saves the mask: masked stores are slow."""
+    return builder.icmp_signed(">=", n, I64(vec.n))
+
+
 def _load_n(vec: Vec):
     @intrinsic
     def load_n(typing, addr, n):
         def emit(context, builder, sig, args):
             where = pointer(builder, args[0], vec.ir)
-            mask = _first(builder, args[1], vec)
             zero = constant(vec.ir, 0.0 if vec.is_float else 0)
             name = f"llvm.masked.load.{suffix(vec.ir)}.p0"
-            return call(builder, name, vec.ir, [where, I32(1), mask, zero])
+            with builder.if_else(_is_whole(builder, args[1], vec)) as (whole, part):
+                with whole:
+                    full = builder.load(where, align=1)
+                    end_full = builder.block
+                with part:
+                    mask = _first(builder, args[1], vec)
+                    some = call(builder, name, vec.ir, [where, I32(1), mask, zero])
+                    end_some = builder.block
+            value = builder.phi(vec.ir)
+            value.add_incoming(full, end_full)
+            value.add_incoming(some, end_some)
+            return value
 
         return vec(types.int64, types.int64), emit
 
@@ -116,9 +131,13 @@ def store_n(typing, addr, x, n):
 
     def emit(context, builder, sig, args):
         where = pointer(builder, args[0], x.ir)
-        mask = _first(builder, args[2], x)
         name = f"llvm.masked.store.{suffix(x.ir)}.p0"
-        call(builder, name, ir.VoidType(), [args[1], where, I32(1), mask])
+        with builder.if_else(_is_whole(builder, args[2], x)) as (whole, part):
+            with whole:
+                builder.store(args[1], where, align=1)
+            with part:
+                mask = _first(builder, args[2], x)
+                call(builder, name, ir.VoidType(), [args[1], where, I32(1), mask])
         return context.get_dummy_value()
 
     return types.void(types.int64, x, types.int64), emit

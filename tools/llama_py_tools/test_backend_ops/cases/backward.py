@@ -52,6 +52,7 @@ def soft_max_back(
 @case("GET_ROWS_BACK", type=[F16], n=[1, 33, 256], m=[5], r=[4, 33], v=[False, True])
 @case("GET_ROWS_BACK", type=[F32], n=[1], m=[70000], r=[4], v=[False])
 @case("GET_ROWS_BACK", type=[F32], n=[33], m=[5], r=[0], v=[False])
+@case("GET_ROWS_BACK", type=[F32], n=[256], m=[16400], r=[33], v=[False])  # larger than caches
 @case("GET_ROWS_BACK", perf=True, type=[F32], n=[4096], m=[2048], r=[512], v=[False])
 def get_rows_back(new: Leaves, type: GGMLType, n: int, m: int, r: int, v: bool) -> Tensor:
     """More rows than there are: some are added to several times. v: rows of the gradient apart."""

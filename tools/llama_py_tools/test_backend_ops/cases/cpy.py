@@ -152,7 +152,7 @@ def cpy_reshaped(new: Leaves, type: GGMLType, ne: Shape, to: Shape) -> Tensor:
     return ops.cpy(new(ne, type), new(to, type))
 
 
-differs_from_ggml("CPY", "rounds a half to the even level with vectors, away from zero without",
+differs_from_ggml("CPY", "rounds halves to the even level with vectors, else away from zero",
                   type_src=[F16, BF16], type_dst=[BY_NAME["q8_0"]])  # fmt: skip
 crashes_ggml("CPY", "has no function that decodes them, and calls it all the same",
              type_src=[BY_NAME["q8_1"], BY_NAME["q8_K"]])  # fmt: skip

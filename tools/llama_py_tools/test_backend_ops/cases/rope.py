@@ -55,7 +55,8 @@ def _pairs(mode: int, n_dims: int) -> int:
 @case("ROPE", type=[F32], ne_a=[(256, 8, 65, 1)], n_dims=[64, 256], mode=[NEOX, IMROPE])
 @case("ROPE", type=[F32], ne_a=[(512, 8, 17, 1), (8192, 2, 2, 1)], n_dims=[128], mode=[NEOX],
       ff=[False, True])  # fmt: skip
-@case("ROPE", perf=True, type=[F32], ne_a=[(128, 32, 512, 1)], n_dims=[128], mode=[NORMAL, NEOX])
+@case("ROPE", perf=True, type=[F32], ne_a=[(128, 32, 1, 1), (128, 32, 512, 1)], n_dims=[128],
+      mode=[NORMAL, NEOX])  # fmt: skip
 def rope(
     new: Leaves, type: GGMLType, ne_a: Shape, n_dims: int, mode: int, fs: float = 1.0,
     ef: float = 0.0, af: float = 1.0, ff: bool = False, v: bool = False, half: int | None = None,

@@ -156,6 +156,6 @@ crashes_ggml("GET_ROWS", "has no function that decodes them, and calls it all th
              type=[BY_NAME["q8_1"]])  # fmt: skip
 for _name in ("ARGSORT", "TOP_K"):
     differs_from_ggml(_name, IGNORES_STRIDES, gaps=[0])
-differs_from_ggml("SET_ROWS", "rounds a half to the even level with vectors, away from zero without",
+differs_from_ggml("SET_ROWS", "rounds halves to the even level with vectors, else away from zero",
                   type=[BY_NAME["q8_0"]], type_src=[F16])  # fmt: skip
 differs_from_ggml("GET_ROWS", "takes the row numbers to be contiguous", gaps=[1])

@@ -65,7 +65,8 @@ def count_equal(new: Leaves, ne: Shape) -> Tensor:
     return ops.count_equal(a, b)
 
 
-@case("COUNT_EQUAL", max_nmse=0, ne=[(33, 5, 4, 3), (1, 1, 1, 1), (9001, 3, 1, 1)], v=["", "part", "permuted"])
+@case("COUNT_EQUAL", max_nmse=0, ne=[(33, 5, 4, 3), (1, 1, 1, 1), (9001, 3, 1, 1)],
+      v=["", "part", "permuted"])  # fmt: skip
 @case("COUNT_EQUAL", perf=True, ne=[(4096, 512, 1, 1)], v=[""])
 def count_equal_strided(new: Leaves, ne: Shape, v: str) -> Tensor:
     few = integers(0, 3)
