@@ -44,14 +44,15 @@ def _col2im(element: Element) -> None:
 
     @fn
     def sum_wide(d, x, columns, q, begin, end):
-        """Samples begin..end of period q to d, by vectors."""
+        """Samples begin..end of period q to d, by vectors, the newest column first."""
         k, count, apart, stride = columns
-        first = max(0, q - (k - 1) // stride)
+        newest = max(0, q - count + 1)
         for r in range(begin, end, v.LANES):
             total = v.f32(0.0)
-            for t in range(first, min(count, q + 1)):
-                i = (q - t) * stride + r
-                total = total + load_n(x + t * apart + i * size, min(end - r, k - i))
+            i, s = newest * stride + r, x + (q - newest) * apart
+            while i < k and s >= x:
+                total = total + load_n(s + i * size, min(end - r, k - i))
+                i, s = i + stride, s - apart
             store_n(d + r * size, total, end - r)
 
     @kernel(
