@@ -5,7 +5,7 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels.common import F16, F32, both, dense_rows, n_rows, row_at, types_are
-from ggml_cpu.kernels.copy import fill_words
+from ggml_cpu.kernels.moves import fill_words
 from ggml_cpu.kernels.norm import sum_of_squares
 from ggml_cpu.target import LANES
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels.common import FLOATS, Element, types_are
-from ggml_cpu.kernels.copy import fill_words
+from ggml_cpu.kernels.moves import fill_words
 from ggml_py.tensor import Tensor
 
 PERIODS, CHANNELS = 32, 64  # of a block

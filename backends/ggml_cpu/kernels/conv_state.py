@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.copy import copy_bytes
+from ggml_cpu.kernels.moves import copy_bytes
 
 S, X, W, SQ, SAVED = 1, 2, 3, 4, 5
 

@@ -12,7 +12,7 @@ from typing import Any
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels.common import F16, F32, Element, both, dense_rows, types_are
-from ggml_cpu.kernels.copy import copy_bytes, fill_words
+from ggml_cpu.kernels.moves import copy_bytes, fill_words
 from ggml_cpu.target import LANES, TILE
 from ggml_py.tensor import Tensor
 

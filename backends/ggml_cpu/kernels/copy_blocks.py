@@ -15,7 +15,8 @@ from ggml_cpu.kernels.common import (
     row_at,
     types_are,
 )
-from ggml_cpu.kernels.copy import copy_bytes, element_at
+from ggml_cpu.kernels.copy import element_at
+from ggml_cpu.kernels.moves import copy_bytes
 from ggml_cpu.kernels.rows import rows_dense, target_row
 from ggml_py.tensor import Tensor
 

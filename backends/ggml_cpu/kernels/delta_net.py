@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.copy import copy_bytes
+from ggml_cpu.kernels.moves import copy_bytes
 from ggml_cpu.kernels.sums import lane_sums
 from ggml_cpu.kernels.units import PER_THREAD, UNITS_BYTES, next_unit, start_units
 from ggml_cpu.quants.interleave import interleave_words

@@ -16,7 +16,7 @@ from ggml_cpu.kernels.common import (
     row_at,
     types_are,
 )
-from ggml_cpu.kernels.copy import copy_bytes
+from ggml_cpu.kernels.moves import copy_bytes
 
 RUN = 16  # rows of a merge sort's first, insertion-sorted runs
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels.common import both, dense_rows, n_rows, row_at, types_are
-from ggml_cpu.kernels.copy import copy_bytes
+from ggml_cpu.kernels.moves import copy_bytes
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 

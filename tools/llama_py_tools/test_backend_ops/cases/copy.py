@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggml_py import ops
-from ggml_py.tensor import Tensor
+from ggml_py.tensor import Tensor, contiguous_strides
 from ggml_py.types import BY_NAME, F16, F32, I32, I64, GGMLType
 from llama_py_tools.test_backend_ops.case import Leaves, case, integers, uniform
 
@@ -187,8 +187,10 @@ WINDOWS: list[tuple[Shape, Shape]] = [
 MIDDLE = ((0, 128, 0, 0), (4096, 256, 1, 1))
 
 
-def _window(a: Tensor, at: Shape) -> tuple[int, int, int, int]:
-    return (*a.nb[1:], sum(i * s for i, s in zip(at, a.nb, strict=True)))
+def _window(a: Tensor, at: Shape, inplace: bool = False) -> tuple[int, int, int, int]:
+    """Strides of the result, which is dense unless it is a; and where the window begins."""
+    nb = a.nb if inplace else contiguous_strides(a.type, a.ne)
+    return (*nb[1:], sum(i * s for i, s in zip(at, nb, strict=True)))
 
 
 @case("SET", max_nmse=0, type=[F32, I32], ne=[(6, 5, 4, 3)], window=WINDOWS, inplace=[False, True])
@@ -198,14 +200,14 @@ def set_(
 ) -> Tensor:
     init = integers(-100, 100) if type is I32 else None
     a, b = new(ne, type, init), new(window[1], type, init)
-    return ops.set_(a, b, *_window(a, window[0]), inplace)
+    return ops.set_(a, b, *_window(a, window[0], inplace), inplace)
 
 
 @case("ACC", ne=[(6, 5, 4, 3)], window=WINDOWS, inplace=[False, True])
 @case("ACC", perf=True, ne=[(4096, 512, 1, 1)], window=[MIDDLE], inplace=[False])
 def acc(new: Leaves, ne: Shape, window: tuple[Shape, Shape], inplace: bool) -> Tensor:
     a = new(ne)
-    return ops.acc(a, new(window[1]), *_window(a, window[0]), inplace)
+    return ops.acc(a, new(window[1]), *_window(a, window[0], inplace), inplace)
 
 
 @case("ACC", ne=[(256, 17, 1, 1), (256, 17, 2, 3)],
