@@ -7,18 +7,10 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import register
-from ggml_cpu.blocks.scales_k4 import minimum_of, scale_of, store_scales
-from ggml_cpu.blocks.search import levels_above
+from ggml_cpu.blocks.scales_k4 import levels, store_scales
 from ggml_cpu.kernel import fn
 
 BYTES = 176
-
-
-@fn
-def levels(src, dst, g, part):
-    scale = v.ld_f16(dst) * v.float32(scale_of(dst + 4, g))
-    minimum = v.ld_f16(dst + 2) * v.float32(minimum_of(dst + 4, g))
-    return levels_above(v.f32x16_load(src + 128 * g + 64 * part), scale, minimum, 31.0)
 
 
 @fn
@@ -28,8 +20,8 @@ def quantize(src, n, dst):
         for part in range(2):
             fifth = v.i32x16(0)
             for chunk in range(4):
-                low = levels(src, dst, 2 * chunk, part)
-                high = levels(src, dst, 2 * chunk + 1, part)
+                low = levels(src, dst, 2 * chunk, part, 31.0)
+                high = levels(src, dst, 2 * chunk + 1, part, 31.0)
                 fifth = fifth | ((low >> 4) << (2 * chunk)) | ((high >> 4) << (2 * chunk + 1))
                 packed = (low & 15) | ((high & 15) << 4)
                 v.store(dst + 48 + 32 * chunk + 16 * part, v.to_i8(packed))

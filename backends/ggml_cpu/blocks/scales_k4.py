@@ -5,7 +5,7 @@ groups of 32 (ggml-quants.c:get_scale_min_k4).
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.search import with_minimum
+from ggml_cpu.blocks.search import levels_above, with_minimum
 from ggml_cpu.kernel import fn
 
 GROUPS = 8
@@ -60,3 +60,11 @@ def store_scales(src, dst, q_max, start, n_steps):
         scale, minimum = searched(src + 128 * g, q_max, start, n_steps)
         low, high = int(v.rintf(factor * scale)), int(v.rintf(factor_minimum * minimum))
         store_group(dst + 4, g, min(63, low), min(63, high))
+
+
+@fn
+def levels(src, dst, g, part, q_max):
+    """16 values of group g as levels 0 .. q_max, once its scale and minimum are stored."""
+    scale = v.ld_f16(dst) * v.float32(scale_of(dst + 4, g))
+    minimum = v.ld_f16(dst + 2) * v.float32(minimum_of(dst + 4, g))
+    return levels_above(v.f32x16_load(src + 128 * g + 64 * part), scale, minimum, q_max)

@@ -1,4 +1,4 @@
-"""The types of `ggml_cpu/quants/unpacked.py`: products and rows, with any bits of a block."""
+"""Types of four bits and less: products and rows, in both layouts, with any bits of a block."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ggml_cpu.quants.activations import Q8_0_CHUNKS, Q8_K_CHUNKS
-from ggml_cpu.quants.weight import weights
+from ggml_cpu.quants.weight import LAYOUT, weights
 from ggml_py import ops
 from ggml_py.backend import HostBuffer
 from ggml_py.tensor import Tensor
@@ -15,8 +15,11 @@ from ggml_py.types import BY_NAME
 from tests.products import Floats, Run, error, leaf, place, repacked, rounded, values
 
 CHUNKS = (Q8_0_CHUNKS, Q8_K_CHUNKS)
-KINDS = tuple(name for name, w in weights().items() if w.activations in CHUNKS)
+UNPACKED = tuple(name for name, w in weights().items() if w.activations in CHUNKS)
+NONLINEAR = ("iq4_nl", "mxfp4", "iq4_xs")
+KINDS = NONLINEAR + UNPACKED
 EXACT = 1e-11
+SHAPES = [(1, 2), (5, 1), (17, 3), (16, 8), (37, 13)]  # rows, blocks of a row
 SCALE_AT = {"tq1_0": 52, "tq2_0": 64}
 
 
@@ -32,6 +35,8 @@ def set_scales(kind: str, blocks: NDArray[np.uint8]) -> None:
         for i in range(4):
             top = (scale >> 4 * i & 15).astype(np.uint8)
             blocks[..., 49 + 2 * i] = blocks[..., 49 + 2 * i] & 15 | top << 4
+    elif kind == "mxfp4":
+        blocks[..., 0] = np.random.default_rng(1).integers(120, 134, shape)
     elif kind == "nvfp4":
         blocks[..., :4] = np.random.default_rng(1).integers(48, 72, (*shape, 4))
     else:
@@ -57,21 +62,28 @@ def product(a: Tensor, x: Floats) -> NDArray[np.float64]:
     return (column(a.type.name, x) @ w.T)[None, None]
 
 
+def forms(a: Tensor) -> list[Tensor]:
+    """The weight in place, and in panels if its type has them."""
+    panels = repacked(a)
+    assert panels.layout == (LAYOUT if a.type.name in NONLINEAR else "")
+    return [a, panels] if panels.layout else [a]
+
+
 def test_which_types_these_are() -> None:
-    assert {"iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s"} < set(KINDS)
-    assert {"nvfp4", "tq1_0", "tq2_0", "q1_0", "q2_0"} < set(KINDS)
+    assert {"iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s"} < set(UNPACKED)
+    assert {"nvfp4", "tq1_0", "tq2_0", "q1_0", "q2_0"} < set(UNPACKED)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_mul_mat(kind: str) -> None:
-    """Rows in place and panels, ends of panels and of tiles, several threads."""
-    for m, blocks in ((1, 2), (17, 3), (37, 1)):
-        a = any_bits(kind, blocks * BY_NAME[kind].block_size, m)
-        assert repacked(a).layout == ""
-        for n in (1, 3, 5, 13):
-            x = random(n, a.ne[0]) + np.float32(0.5)
-            run = Run(ops.mul_mat(a, leaf("f32", x)), 1 + n % 3)
-            assert error(run(), product(a, x)) < EXACT, (run.kernel.name, m, n)
+@pytest.mark.parametrize(("m", "blocks"), SHAPES)
+def test_mul_mat(kind: str, m: int, blocks: int) -> None:
+    """Ends of panels and of tiles, several threads."""
+    a = any_bits(kind, blocks * BY_NAME[kind].block_size, m)
+    for n in (1, 2, 3, 5, 9, 13):
+        x = random(n, a.ne[0]) + np.float32(0.5)
+        for weight in forms(a):
+            run = Run(ops.mul_mat(weight, leaf("f32", x)), 1 + n % 3)
+            assert error(run(), product(a, x)) < EXACT, (run.kernel.name, n)
 
 
 @pytest.mark.parametrize("kind", ["iq2_xs", "iq3_s", "q2_0"])
@@ -84,7 +96,7 @@ def test_long_rows(kind: str) -> None:
         assert error(run(), product(a, x)) < EXACT, run.kernel.name
 
 
-@pytest.mark.parametrize("kind", ["iq1_m", "iq2_s", "nvfp4"])
+@pytest.mark.parametrize("kind", [*NONLINEAR, "iq1_m", "iq2_s", "nvfp4"])
 def test_mul_mat_id(kind: str) -> None:
     a = any_bits(kind, 256, 5, 37)
     w = values(a)[0].astype(np.float64)
@@ -92,8 +104,9 @@ def test_mul_mat_id(kind: str) -> None:
         ids = np.random.default_rng(tokens).integers(0, 5, (tokens, 2))
         x = random(tokens, 1, 256)
         expected = np.einsum("tsmk,tk->tsm", w[ids], column(kind, x)[:, 0])[None]
-        run = Run(ops.mul_mat_id(a, leaf("f32", x), leaf("i32", ids)), 3)
-        assert error(run(), expected) < EXACT, run.kernel.name
+        for weight in forms(a):
+            run = Run(ops.mul_mat_id(weight, leaf("f32", x), leaf("i32", ids)), 3)
+            assert error(run(), expected) < EXACT, run.kernel.name
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -102,7 +115,8 @@ def test_get_rows(kind: str) -> None:
     a = any_bits(kind, 768, 37)
     ids = leaf("i32", np.random.default_rng(1).integers(0, 37, (1, 50)))
     expected = values(a)[:, :, values(ids)[0, 0, 0].astype(int)]
-    assert (Run(ops.get_rows(a, ids), 3)() == expected).all()
+    for weight in forms(a):
+        assert (Run(ops.get_rows(weight, ids), 3)() == expected).all(), weight.layout
 
 
 def test_all_scales_of_nvfp4() -> None:
@@ -120,3 +134,20 @@ def test_columns_of_zeros(kind: str) -> None:
     a = any_bits(kind, 256, 5)
     for n in (1, 5):
         assert not Run(ops.mul_mat(a, leaf("f32", np.zeros((n, 256), np.float32))))().any()
+
+
+@pytest.mark.parametrize("exponent", [0, 1, 2, 3, 127, 254, 255])
+def test_scales_of_mxfp4(exponent: int) -> None:
+    """Those of the first two are denormal; 255 is a number like any other."""
+    a = any_bits("mxfp4", 32, 20)
+    assert isinstance(a.buffer, HostBuffer)
+    blocks = a.buffer.data[: a.nbytes].reshape(20, 17)
+    blocks[:] &= 0x11  # levels 0 and 1: no sum is too large
+    blocks[:, 0] = exponent
+    x = np.full((1, 32), 2.0**10 if exponent < 128 else 2.0**-10, np.float32)
+    ids = leaf("i32", np.arange(20)[None])
+    expected = product(a, x)
+    for weight in (a, repacked(a)):
+        assert (Run(ops.get_rows(weight, ids))()[0, 0] == values(a)[0, 0]).all()
+        found = Run(ops.mul_mat(weight, leaf("f32", x)))().astype(np.float64)
+        assert np.allclose(found, expected, rtol=1e-5, atol=0), weight.layout
