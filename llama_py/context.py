@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -20,13 +20,18 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, GGMLType
 from llama_py.batch import F32, I32, Batch, BatchSplitter, UBatch, Wanted, ubatch_reserve
 from llama_py.control_vector import ControlVector
-from llama_py.cparams import DELTA_NET_FORMS, CParams, DeltaNetForm, make_cparams
-from llama_py.inputs import GraphParams, GraphResult, GraphType
-from llama_py.memory import Memory, MemoryContext, create_memory
-from llama_py.memory.k_shift import HasRopeFactors, shift_keys
-from llama_py.models._base import Model
+from llama_py.cparams import CParams, make_cparams
+from llama_py.forms import check as check_forms
+from llama_py.forms import forms
+from llama_py.graph.cross import Cross
+from llama_py.graph.params import GraphParams, GraphResult, GraphType
+from llama_py.hparams import POOLING
+from llama_py.memory import GroupContext, MemoryGroup, Placing, create_memory
+from llama_py.memory.k_shift import shift_keys
 from llama_py.outputs import Outputs
-from llama_py.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from llama_py.model import Model
 
 log = logging.getLogger("llama_py")
 
@@ -46,8 +51,9 @@ class ContextParams:
     type_k, type_v   types of the KV cache
     kv_unified   sequences share all cells, instead of each having its own part
     embeddings   also keep the last hidden state of each token, in `Context.embd`
-    delta_net    how gated delta nets are computed, one of cparams.DELTA_NET_FORMS; "auto": fused
-                 where the device can
+    pooling      how a sequence's rows become one, one of hparams.POOLING; "auto": as the model says
+    forms        how blocks are built that can be built in several ways: form by kind, as in
+                 {"delta_net": "chunked"}; what is left open is one op where the device can
     mtp          run the NextN layers instead of the trunk
     n_threads    None leaves the device's
     progress     called as progress(done, total, what) while kernels are compiled
@@ -68,7 +74,8 @@ class ContextParams:
     type_v: str = "f16"
     kv_unified: bool = False
     embeddings: bool = False
-    delta_net: DeltaNetForm | Literal["auto"] = "auto"
+    pooling: str = "auto"
+    forms: Mapping[str, str] = field(default_factory=dict)
     mtp: bool = False
     rope_freq_base: float = 0.0
     rope_freq_scale: float = 0.0
@@ -86,8 +93,8 @@ class Context:
     embd      F32 [n_outputs, n_embd] of the last batch, with `embeddings`
     h_nextn   F32 rows that seed the NextN layers, after `set_embeddings_nextn`
     n_reused  how often a graph was used again
+    embd_pooled   F32 [n_seqs, n_embd] one row a sequence, with `embeddings`
     checker   counts the nodes that `check` compared
-    find_tokenizer  gives the model's tokenizer, for `stream`; None without a model file
     on_graph  called with each graph, built or used again, and its ubatch before it is run
     """
 
@@ -101,10 +108,11 @@ class Context:
         self.cparams = _cparams(model, p)
         self.gtype: GraphType = "decoder_mtp" if p.mtp else "decoder"
         self.embd: F32 | None = None
+        self.embd_pooled: dict[int, F32] = {}
         self.h_nextn: F32 | None = None
         self.n_reused = 0
         self._cvec: ControlVector | None = None
-        self.find_tokenizer: Callable[[], Tokenizer] | None = None
+        self._encoded: Cross | None = None
         self.on_graph: Callable[[GraphResult, UBatch], None] | None = None
         self._graphs: list[tuple[GraphResult, Plan]] = []
         if p.n_threads is not None:
@@ -134,14 +142,14 @@ class Context:
     def n_vocab(self) -> int:
         return self.model.hparams.n_vocab
 
-    def _create_memory(self) -> Memory:
-        p, m = self.params, self.model
+    def _create_memory(self) -> MemoryGroup:
+        p, arch, hp = self.params, self.model.architecture, self.model.hparams
         types = _cache_type("type_k", p.type_k), _cache_type("type_v", p.type_v)
         if types[1].block_size > 1 and not self.cparams.flash_attn:
             raise ContextError(f"type_v = {p.type_v} needs flash attention; use f16 or flash_attn")
-        return create_memory(
-            m.memory, m.hparams, self.cparams, self._memory_device, *types, mtp=p.mtp
-        )
+        layers = range(hp.n_layer, hp.n_layer_all) if p.mtp else range(hp.n_layer)
+        how = Placing(self.cparams, self._memory_device, *types, n_pos=hp.n_pos_per_embd)
+        return create_memory({il: arch.keeps(il) for il in layers}, how)
 
     def _memory_device(self, il: int) -> Device:
         model = self.model
@@ -221,15 +229,12 @@ class Context:
 
     def _apply_shift(self) -> None:
         """Rotate the cached keys whose positions were moved since."""
-        model, cparams = self.model, self.cparams
-        for kv in self.memory.kv_caches():
+        architecture, cparams = self.model.architecture, self.cparams
+        for kv in self.memory.caches.values():
             if kv.has_shift():
-                factors = None
-                if isinstance(model, HasRopeFactors):
-                    factors = model.rope_factors(cparams.n_ctx_seq)
-                shift_keys(kv, model.hparams, cparams, factors, self.devices)
+                shift_keys(kv, cparams, lambda _: architecture.rope_factors(cparams), self.devices)
 
-    def _process_ubatch(self, ubatch: UBatch, mctx: MemoryContext) -> GraphResult:
+    def _process_ubatch(self, ubatch: UBatch, mctx: GroupContext) -> GraphResult:
         mctx.apply()
         n_outputs = int(np.count_nonzero(ubatch.output))
         params = self._graph_params(ubatch, mctx, n_outputs)
@@ -240,10 +245,11 @@ class Context:
         plan.run()
         return res
 
-    def _graph_params(self, ubatch: UBatch, mctx: MemoryContext, n_outputs: int) -> GraphParams:
+    def _graph_params(self, ubatch: UBatch, mctx: GroupContext, n_outputs: int) -> GraphParams:
         return GraphParams(
-            self.model.hparams, self.cparams, ubatch, mctx, n_outputs, self.gtype, self._cvec
-        )
+            self.model.hparams, self.cparams, ubatch, mctx, n_outputs, self.gtype, self._cvec,
+            self._encoded,
+        )  # fmt: skip
 
     def _reusable(self, params: GraphParams) -> tuple[GraphResult, Plan] | None:
         for i, built in enumerate(self._graphs):
@@ -255,7 +261,7 @@ class Context:
         return None
 
     def _build(self, params: GraphParams) -> tuple[GraphResult, Plan]:
-        res = self.model.build(params)
+        res = self.model.architecture.graph(params)
         log.debug("graph of %d tokens: %d nodes", params.ubatch.n_tokens, len(res.graph.nodes))
         built = res, self._sched.plan(res.graph, self._pins(res))
         self._graphs = [built, *self._graphs[: MAX_GRAPHS - 1]]
@@ -270,7 +276,7 @@ class Context:
         """The largest graph for so many tokens: as if the memory were full."""
         n_seq_tokens = -(-n_tokens // n_seqs)
         ubatch = ubatch_reserve(n_seq_tokens, n_seqs, self.model.hparams.n_pos_per_embd)
-        return self.model.build(
+        return self.model.architecture.graph(
             self._graph_params(ubatch, self.memory.init_full(n_seqs), n_outputs)
         )
 
@@ -287,8 +293,10 @@ class Context:
         if "flash_attn" in refused and p.flash_attn == "auto":
             self.cparams = replace(self.cparams, flash_attn=False)
             self.memory = self._create_memory()
-        if "delta_net" in refused and p.delta_net == "auto" and not self.cparams.n_rs_seq:
-            self.cparams = replace(self.cparams, delta_net="chunked")
+        for kind in refused.keys() - {"flash_attn"}:
+            if p.forms.get(kind, "auto") == "auto" and not self.cparams.n_rs_seq:
+                chosen = dict(self.cparams.forms) | {kind: forms()[kind].names[1]}
+                self.cparams = replace(self.cparams, forms=tuple(sorted(chosen.items())))
         for what, why in refused.items():
             log.warning("%s cannot be one op: %s", what, why)
 
@@ -360,20 +368,22 @@ def _cparams(model: Model, p: ContextParams) -> CParams:
         raise ContextError(f"n_ctx is {p.n_ctx}; it must be at least 1, or None for the model's")
     if p.flash_attn not in (True, False, "auto", "on", "off"):
         raise ContextError(f'flash_attn must be "auto", "on" or "off", not {p.flash_attn!r}')
-    if p.delta_net != "auto" and p.delta_net not in DELTA_NET_FORMS:
-        raise ContextError(
-            f"delta_net is {p.delta_net!r}; it must be auto or one of {', '.join(DELTA_NET_FORMS)}"
-        )
-    if p.mtp and not model.load_mtp:
+    check_forms(p.forms)
+    if p.pooling not in ("auto", *POOLING):
+        raise ContextError(f"pooling is {p.pooling!r}; it must be auto or one of {POOLING}")
+    if p.mtp and not model.architecture.load_mtp:
         raise ContextError("mtp needs a model with NextN layers, loaded with load_mtp=True")
     n_rs_seq = p.n_rs_seq
-    if n_rs_seq > 0 and not model.supports_rs_rollback:
+    if n_rs_seq > 0 and not model.architecture.supports_rs_rollback:
         log.debug("n_rs_seq = %d is not supported by %s; using 0", n_rs_seq, model.arch)
         n_rs_seq = 0
-    if n_rs_seq > 0 and p.delta_net not in ("auto", "fused"):
-        raise ContextError(
-            f"n_rs_seq = {n_rs_seq} needs delta_net fused: {p.delta_net} keeps no earlier states"
-        )
+    chosen = {kind: form for kind, form in p.forms.items() if form != "auto"}
+    for kind, form in chosen.items():
+        if n_rs_seq > 0 and form != forms()[kind].names[0]:
+            raise ContextError(
+                f"n_rs_seq = {n_rs_seq} needs {kind} {forms()[kind].names[0]}: {form} keeps no"
+                " earlier states"
+            )
     cparams = make_cparams(
         model.hparams, n_ctx=p.n_ctx or 0, n_batch=p.n_batch, n_ubatch=p.n_ubatch,
         n_seq_max=p.n_seq_max, n_rs_seq=n_rs_seq, flash_attn=p.flash_attn not in (False, "off"),
@@ -388,5 +398,6 @@ def _cparams(model: Model, p: ContextParams) -> CParams:
         cparams,
         embeddings=p.embeddings,
         offload_kqv=p.offload_kqv,
-        delta_net="fused" if p.delta_net == "auto" else p.delta_net,
+        pooling=model.hparams.pooling if p.pooling == "auto" else p.pooling,
+        forms=tuple(sorted(chosen.items())),
     )

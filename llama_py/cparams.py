@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 
 from ggml_py.errors import ContextError
 from llama_py.batch import MAX_SEQ
 from llama_py.hparams import HParams
-
-# fused: as one op. Else one token is computed by the rule as written down, and many
-#   autoregressive: each by that rule, so that graphs grow with n_ubatch;
-#   chunked: in chunks, each a triangular system (arXiv 2412.06464);
-#   blocks: in chunks of 64, whatever the gates, whose scores are put together of 4 x 4 blocks.
-DeltaNetForm = Literal["fused", "autoregressive", "chunked", "blocks"]
-DELTA_NET_FORMS: tuple[DeltaNetForm, ...] = get_args(DeltaNetForm)
 
 N_CTX_STEP = 256  # cells; the context size is rounded up to whole steps
 
@@ -27,10 +19,11 @@ class CParams:
 
     n_ctx_seq          cells of one sequence; n_ctx of all together
     n_rs_seq           snapshots of the recurrent state kept for rolling back
+    pooling            how the rows of a sequence become one, one of hparams.POOLING
     embeddings_nextn   also return the hidden state that feeds the NextN layer, of all tokens, or
                        with embeddings_nextn_masked of the tokens that are outputs
     offload_kqv        caches are on the devices of their layers, not on the host
-    delta_net          how gated delta nets are computed, one of DELTA_NET_FORMS
+    forms              how blocks are built that can be built in several ways (llama_py.forms)
     """
 
     n_ctx: int
@@ -53,7 +46,12 @@ class CParams:
     embeddings_nextn: bool = False
     embeddings_nextn_masked: bool = False
     offload_kqv: bool = True
-    delta_net: DeltaNetForm = "fused"
+    pooling: str = "none"
+    forms: tuple[tuple[str, str], ...] = ()
+
+    def form(self, kind: str, default: str) -> str:
+        """How blocks of a kind are built."""
+        return dict(self.forms).get(kind, default)
 
 
 def make_cparams(

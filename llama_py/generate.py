@@ -9,7 +9,6 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from ggml_py.errors import ContextError
 from llama_py.batch import F32
 from llama_py.context import Context
 from llama_py.text_stream import TextStream
@@ -80,9 +79,7 @@ def stream(
     The last token of the answer is not in the memory yet: the next prompt should begin with it.
     Raises ContextError if the prompt does not fit.
     """
-    if ctx.find_tokenizer is None:
-        raise ContextError("stream needs a context with a tokenizer; make it with Model.context")
-    tokenizer = ctx.find_tokenizer()
+    tokenizer = ctx.model.tokenizer
     text = TextStream(tokenizer, stop, special)
     ids = _prompt_ids(ctx, prompt, tokenizer)
     choose = sampler or Greedy()

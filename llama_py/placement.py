@@ -16,12 +16,10 @@ from typing import Protocol, runtime_checkable
 
 from ggml_py.backend import Device
 from ggml_py.errors import BackendError
-from ggml_py.ops import get_rows, mul_mat, mul_mat_id
 from ggml_py.registry import backend_names
 from ggml_py.registry import device as find_device
 from ggml_py.registry import devices as find_devices
 from ggml_py.tensor import Tensor
-from ggml_py.types import F32, I32
 
 log = logging.getLogger("llama_py")
 
@@ -129,50 +127,44 @@ class Placement:
         ends = list(accumulate(shares))
         return [end / ends[-1] for end in ends[:-1]]
 
-    def device_of(self, layers: Sequence[Device]) -> Callable[[Tensor, Sequence[str]], Device]:
-        """A function that gives the device of a weight, by the ops that read it.
+    def device_of(self, layers: Sequence[Device]) -> Callable[[Tensor, Sequence[Tensor]], Device]:
+        """A function that gives the device of a weight, by the nodes that read it.
 
         layers  as `layers` gave them
         """
 
-        def choose(t: Tensor, uses: Sequence[str]) -> Device:
+        def choose(t: Tensor, readers: Sequence[Tensor]) -> Device:
             for pattern, device in self.overrides:
                 if pattern.search(t.name):
                     return device
-            device = _by_name(t, uses, layers, self.host)
-            return device if device is self.host else self._able(device, t, uses)
+            device = _by_name(t, readers, layers, self.host)
+            return device if device is self.host else self._able(device, t, readers)
 
         return choose
 
-    def _able(self, device: Device, t: Tensor, uses: Sequence[str]) -> Device:
+    def _able(self, device: Device, t: Tensor, readers: Sequence[Tensor]) -> Device:
         """The device, or the host if that one could not use the weight."""
-        for use in uses:
-            probe = _PROBES.get(use)
-            reason = device.why_not(probe(t)) if probe is not None else ""
+        for node in readers:
+            reason = device.why_not(node) if node.op in _BY_TYPE else ""
             if reason:
                 log.info("%s stays on %s: %s: %s", t.name, self.host.name, device.name, reason)
                 return self.host
         return device
 
 
-def _by_name(t: Tensor, uses: Sequence[str], layers: Sequence[Device], host: Device) -> Device:
-    if t.name.startswith("blk."):
-        return layers[int(t.name.split(".")[1])]
+# Ops that a device may have for some types of weights only.
+_BY_TYPE = frozenset({"MUL_MAT", "MUL_MAT_ID", "GET_ROWS"})
+_LAYER = re.compile(r"blk\.(\d+)\.")
+
+
+def _by_name(
+    t: Tensor, readers: Sequence[Tensor], layers: Sequence[Device], host: Device
+) -> Device:
+    if (layer := _LAYER.search(t.name)) is not None:
+        return layers[int(layer[1])]
     if t.name.startswith("token_embd"):
-        return host if "MUL_MAT" not in uses else layers[-1]
-    return layers[-1] if t.name.startswith("output") else layers[0]
-
-
-def _experts(t: Tensor) -> Tensor:
-    return mul_mat_id(t, Tensor(F32, (t.ne[0], 1, 8)), Tensor(I32, (1, 8)))
-
-
-# Nodes that read a weight in the way that its type may forbid.
-_PROBES: dict[str, Callable[[Tensor], Tensor]] = {
-    "MUL_MAT": lambda t: mul_mat(t, Tensor(F32, (t.ne[0], 8, *t.ne[2:]))),
-    "MUL_MAT_ID": _experts,
-    "GET_ROWS": lambda t: get_rows(t, Tensor(I32, (8,))),
-}
+        return layers[-1] if any(node.op == "MUL_MAT" for node in readers) else host
+    return layers[-1] if "output" in t.name else layers[0]
 
 
 def overrides(

@@ -1,13 +1,13 @@
-"""Weights: the tensors a model declares against those of its file, and their place on a device.
+"""Weights: the tensors that blocks declare against those of a file, and their place on devices.
 
-    w = WeightLoader(file.tensors, where)
-    tok = w.tensor("token_embd.weight", n_embd, n_vocab, use="GET_ROWS")
+    w = Weights(file.tensors, where)
+    token_embd = w.tensor("token_embd.weight", n_embd, n_vocab)
     for il in range(n_layer):
-        t = w.layer(il)
-        t.norm("attn_norm", n_embd)                                # layer.attn_norm, a Tensor
-        t.matrix("attn_output", n_embd, n_embd, bias=True)         # layer.attn_output, a Linear
+        blk = w.layer(il)                                     # names without `blk.N.`
+        norm = blk.norm("attn_norm", n_embd)                  # a Norm
+        wo = blk.linear("attn_output", n_embd, n_embd, bias=True)   # a Linear
     w.finish()             # every missing, unused and misshapen tensor in one WeightsError
-    w.place(lambda weight, uses: device)
+    w.place(device_of, uses)
 
 Shapes are in ggml's order, ne[0] first. Nothing is allocated before `finish` has passed.
 """
@@ -16,306 +16,277 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Literal
 
 from ggml_py.backend import Device
 from ggml_py.errors import WeightsError
 from ggml_py.tensor import FLAG_WEIGHT, Tensor, shape4
 from ggml_py.types import F32
+from llama_py.blocks.linear import ExpertLinear, Linear, Norm, NormKind
 from llama_py.gguf_file import TensorInfo
 
 _MAX_LISTED = 10
 
 Progress = Callable[[int, int, str], None]
-DeviceOf = Callable[[Tensor, Sequence[str]], Device]
+Readers = Mapping[int, Sequence[Tensor]]  # by id of a weight: nodes that read it
+DeviceOf = Callable[[Tensor, Sequence[Tensor]], Device]
 Bias = Literal[False, True, "needed"]
+Invent = Callable[[str, tuple[int, ...], bool], "TensorInfo | None"]
 
 
 @dataclass(slots=True)
-class Linear:
-    """A matrix with what may come with it: y = scale * (weight x) + bias.
+class _Declarations:
+    """What all parts of a model have declared so far."""
 
-    weight [n_in, n_out] or, of experts, [n_in, n_out, n_expert]; bias [n_out]; scale [1], or one
-    per expert.
+    infos: Mapping[str, TensorInfo]
+    where: str
+    invent: Invent | None = None
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    tied: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    skipped: set[str] = field(default_factory=set)
+    missing: list[str] = field(default_factory=list)
+    misshapen: list[str] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+
+
+class Weights:
+    """Declares tensors by their names less a prefix, which `layer` and `scope` lengthen.
+
+    sizes   bytes of weights by the name of the device they were placed on
+    il      the layer of this prefix, -1 for none
     """
 
-    weight: Tensor
-    bias: Tensor | None = None
-    scale: Tensor | None = None
+    def __init__(
+        self, infos: Mapping[str, TensorInfo], where: str, invent: Invent | None = None
+    ) -> None:
+        """invent: called as invent(name, ne, needed) for every declared tensor, and as
+        invent(name, (), False) for a question; what it gives is in the file."""
+        self._all = _Declarations(infos, where, invent)
+        self.prefix = ""
+        self.il = -1
 
+    def scope(self, prefix: str, il: int = -1) -> Weights:
+        """The same file, names with one more prefix."""
+        part = Weights.__new__(Weights)
+        part._all, part.prefix, part.il = self._all, self.prefix + prefix, il
+        return part
 
-class Layer:
-    """The weights of one layer by their names in the file: `blk.3.attn_q.weight` is `layer.attn_q`.
-
-    Optional ones that the file does not have are None.
-    """
-
-    def __init__(self, il: int) -> None:
-        self.il = il
-
-    def __getattr__(self, name: str) -> Any:
-        known = ", ".join(k for k in vars(self) if k != "il")
-        raise AttributeError(f"layer {self.il} declares no weight {name!r}; it has: {known}")
-
-    def get(self, name: str) -> Any:
-        """The weight, or None when the file does not have it or the model does not declare it."""
-        return vars(self).get(name)
-
-
-class WeightLoader:
-    """Collects declarations, checks them against the file, and places what was declared.
-
-    sizes  bytes of weights by the name of the device they were placed on
-    """
-
-    def __init__(self, infos: Mapping[str, TensorInfo], where: str) -> None:
-        self.infos = infos
-        self.where = where
-        self.layers: list[Layer] = []
-        self.sizes: dict[str, int] = {}
-        self._declared: dict[str, tuple[Tensor, list[str]]] = {}
-        self._tied: list[tuple[Tensor, Tensor, str]] = []
-        self._skipped: set[str] = set()
-        self._missing: list[str] = []
-        self._misshapen: list[str] = []
+    def layer(self, il: int, stack: str = "") -> Weights:
+        """The tensors of layer il; `stack` is "enc." or "dec." where there are two of them."""
+        return self.scope(f"{stack}blk.{il}.", il)
 
     def has(self, name: str) -> bool:
-        return name in self.infos
+        """Whether the file has it."""
+        name, d = self.prefix + name, self._all
+        return name in d.infos if d.invent is None else d.invent(name, (), False) is not None
 
-    def tensor(self, name: str, *ne: int, use: str, other: tuple[int, ...] = ()) -> Tensor:
-        """A tensor that must be there; `use` names the op that reads it, `other` is another shape
-        that it may have.
+    def any_ends(self, suffix: str) -> bool:
+        """Whether the file has a tensor whose name ends so."""
+        d = self._all
+        if d.invent is not None:
+            return d.invent(suffix, (), False) is not None
+        return any(name.endswith(suffix) for name in d.infos)
+
+    def tensor(self, name: str, *ne: int, other: tuple[int, ...] = ()) -> Tensor:
+        """A tensor that must be there; `other` is another shape that it may have.
 
         The answer is a stand-in when it is missing or misshapen: `finish` will raise.
         """
-        found = self.optional(name, *ne, use=use, other=other)
+        found = self._find(name, ne, other, True)
         if found is None:
-            self._missing.append(name)
-            return Tensor(F32, (1,), name=name)
+            self._all.missing.append(self.prefix + name)
+            return Tensor(F32, ne, name=self.prefix + name)
         return found
 
-    def optional(self, name: str, *ne: int, use: str, other: tuple[int, ...] = ()) -> Tensor | None:
-        """A tensor that may be missing. Naming one again gives the same tensor another use."""
-        info = self.infos.get(name)
+    def optional_tensor(self, name: str, *ne: int, other: tuple[int, ...] = ()) -> Tensor | None:
+        """A tensor that may be missing."""
+        return self._find(name, ne, other, False)
+
+    def _find(
+        self, name: str, ne: tuple[int, ...], other: tuple[int, ...], needed: bool
+    ) -> Tensor | None:
+        name, d = self.prefix + name, self._all
+        info = d.infos.get(name) if d.invent is None else d.invent(name, ne, needed)
         if info is None:
             return None
-        if name in self._declared:
-            t, uses = self._declared[name]
-            uses.append(use)
-            return t
+        if name in d.tensors:
+            return d.tensors[name]
         if tuple(info.ne) not in (shape4(ne), shape4(other or ne)):
-            self._misshapen.append(
+            d.misshapen.append(
                 f"tensor {name!r} has wrong shape; expected {_shape(ne)}, got {_shape(info.ne)}"
             )
-        t = Tensor(info.type, info.ne, name=name)
-        self._declared[name] = (t, [use])
-        return t
+        d.tensors[name] = Tensor(info.type, info.ne, name=name)
+        return d.tensors[name]
+
+    def norm(
+        self, stem: str, *ne: int, kind: NormKind = "rms", bias: Bias = False
+    ) -> Norm:
+        """`stem`.weight, and `stem`.bias if the norm has one."""
+        return Norm(self.tensor(f"{stem}.weight", *ne), self._bias(stem, ne, bias), kind)
+
+    def optional_norm(
+        self, stem: str, *ne: int, kind: NormKind = "rms", bias: Bias = False
+    ) -> Norm | None:
+        return self.norm(stem, *ne, kind=kind, bias=bias) if self._wanted(stem, ne) else None
 
     def linear(
-        self, stem: str, ne: tuple[int, ...], *, use: str = "", bias: Bias = False,
-        scaled: bool = True, optional: bool = False,
-    ) -> Linear | None:  # fmt: skip
+        self, stem: str, n_in: int, n_out: int, *, bias: Bias = False, scaled: bool = True
+    ) -> Linear:
         """`stem`.weight with `stem`.scale and, if the model knows one, `stem`.bias where there.
 
-        use      the op that reads it, if not MUL_MAT, or MUL_MAT_ID for [n_in, n_out, n_expert]
         bias     "needed": it must be there
         scaled   False: the scale is left out, as llama.cpp does in some of its graphs
         """
-        if optional and not self.has(f"{stem}.weight"):
+        weight = self.tensor(f"{stem}.weight", n_in, n_out)
+        return Linear(weight, self._bias(stem, (n_out,), bias), self._scale(stem, 1, scaled))
+
+    def optional_linear(
+        self, stem: str, n_in: int, n_out: int, *, bias: Bias = False, scaled: bool = True
+    ) -> Linear | None:
+        if not self._wanted(stem, (n_in, n_out)):
             return None
-        experts = len(ne) > 2
-        use = use or ("MUL_MAT_ID" if experts else "MUL_MAT")
-        linear = Linear(self.tensor(f"{stem}.weight", *ne, use=use))
-        if scaled:
-            scale = (ne[2], "REPEAT") if experts else (1, "MUL")
-            linear.scale = self._scale(stem, *scale)
-        else:
-            self._skip(f"{stem}.scale", f"{stem}.input_scale")
-        if bias:
-            declare = self.tensor if bias == "needed" else self.optional
-            linear.bias = declare(f"{stem}.bias", *ne[1:], use="ADD_ID" if experts else "ADD")
-        return linear
+        return self.linear(stem, n_in, n_out, bias=bias, scaled=scaled)
 
-    def output(self, n_embd: int, n_vocab: int, bias: bool = False) -> Linear:
+    def experts(
+        self, stem: str, n_in: int, n_out: int, n_expert: int, *, bias: Bias = False,
+        scaled: bool = True,
+    ) -> ExpertLinear:  # fmt: skip
+        """A matrix of each expert, with their biases and scales as for `linear`."""
+        weight = self.tensor(f"{stem}.weight", n_in, n_out, n_expert)
+        bias_ = self._bias(stem, (n_out, n_expert), bias)
+        return ExpertLinear(weight, bias_, self._scale(stem, n_expert, scaled))
+
+    def optional_experts(
+        self, stem: str, n_in: int, n_out: int, n_expert: int, *, bias: Bias = False,
+        scaled: bool = True,
+    ) -> ExpertLinear | None:  # fmt: skip
+        if not self._wanted(stem, (n_in, n_out, n_expert)):
+            return None
+        return self.experts(stem, n_in, n_out, n_expert, bias=bias, scaled=scaled)
+
+    def output(self, n_embd: int, n_vocab: int, *, bias: bool = False) -> Linear:
         """The head: `output.weight`, else the token embeddings once more (tied weights)."""
-        if self.has("output.weight"):
-            head = Linear(self.tensor("output.weight", n_embd, n_vocab, use="MUL_MAT"))
-            if head.weight.type.name == "nvfp4":
-                head.scale = self._scale("output", 1, "MUL")
-        else:
-            head = Linear(self._tie("token_embd.weight", "MUL_MAT"))
-        if bias:
-            head.bias = self.optional("output.bias", n_vocab, use="ADD")
-        return head
+        weight = self.optional_tensor("output.weight", n_embd, n_vocab)
+        scale = None
+        if weight is None:
+            weight = self.tied("token_embd.weight")
+        elif weight.type.name == "nvfp4":
+            scale = self._scale("output", 1, True)
+        return Linear(weight, self._bias("output", (n_vocab,), bias), scale)
 
-    def layer(self, il: int) -> LayerLoader:
-        """The declarations of layer il, into a new Layer at the end of `layers`."""
-        self.layers.append(Layer(il))
-        return LayerLoader(self, self.layers[-1])
+    def tied(self, name: str) -> Tensor:
+        """A second tensor on the bytes of a declared one; a device may lay it out differently."""
+        original = self._all.tensors.get(name)
+        if original is None:
+            return Tensor(F32, (1,), name=name)
+        copy = Tensor(original.type, original.ne, name=name)
+        self._all.tied.append((copy, original))
+        return copy
+
+    def skip(self, *names: str) -> None:
+        """Tensors that may be in the file but are not wanted."""
+        found = (self.prefix + name for name in names)
+        self._all.skipped.update(name for name in found if name in self._all.infos)
 
     def skip_layers(self, layers: Iterable[int]) -> None:
         """Tensors of these layers are in the file for a reason, but are not wanted now."""
         prefixes = tuple(f"blk.{il}." for il in layers)
-        self._skipped.update(name for name in self.infos if name.startswith(prefixes))
+        names = (name for name in self._all.infos if name.startswith(prefixes))
+        self._all.skipped.update(names)
+
+    def _wanted(self, stem: str, ne: tuple[int, ...]) -> bool:
+        return self._find(f"{stem}.weight", ne, tuple(ne), False) is not None
+
+    def _bias(self, stem: str, ne: tuple[int, ...], bias: Bias) -> Tensor | None:
+        if not bias:
+            return None
+        declare = self.tensor if bias == "needed" else self.optional_tensor
+        return declare(f"{stem}.bias", *ne)
+
+    def _scale(self, stem: str, n: int, scaled: bool) -> Tensor | None:
+        # The scale of activations is for kernels that quantize them; no graph reads it.
+        self.skip(f"{stem}.input_scale")
+        if scaled:
+            return self.optional_tensor(f"{stem}.scale", n)
+        self.skip(f"{stem}.scale")
+        return None
 
     def finish(self) -> None:
         """Raise WeightsError if declarations and file do not match."""
-        used = self._declared.keys() | self._skipped
-        unused = [name for name in self.infos if name not in used]
+        d = self._all
+        used = d.tensors.keys() | d.skipped
+        unused = [name for name in d.infos if name not in used]
         problems = [
             text
             for text in (
-                _list("missing", self._missing),
+                _list("missing", d.missing),
                 _list("unused", unused),
-                _list("misshapen", self._misshapen),
+                _list("misshapen", d.misshapen),
             )
             if text
         ]
         if problems:
             raise WeightsError(
-                f"{self.where}: tensors do not fit the model: {'; '.join(problems)}; "
+                f"{d.where}: tensors do not fit the model: {'; '.join(problems)}; "
                 f"convert the model again, or use the version this file was made for"
             )
 
-    def place(self, device_of: DeviceOf, progress: Progress | None = None) -> None:
+    def place(
+        self, device_of: DeviceOf, readers: Readers, progress: Progress | None = None
+    ) -> None:
         """Give every declared tensor its bytes: the file's own where the device can read them.
 
-        device_of   the device for a weight, by the ops that read it
+        device_of   the device for a weight, by the nodes that read it
         """
-        total, done = self.n_bytes, 0
-        declared = [(t, tuple(dict.fromkeys(uses))) for t, uses in self._declared.values()]
-        where = {id(t): device_of(t, uses) for t, uses in declared}
-        for t, _ in declared:
-            self._put(t, where[id(t)])
-        for copy, original, use in self._tied:
-            device = where[id(copy)] = device_of(copy, (use,))
+        d, total, done = self._all, self.n_bytes, 0
+        where: dict[int, Device] = {}
+        for t in d.tensors.values():
+            device = where[id(t)] = device_of(t, readers.get(id(t), ()))
+            self._put(t, device)
+        for copy, original in d.tied:
+            device = where[id(copy)] = device_of(copy, readers.get(id(copy), ()))
             if device is where[id(original)]:
                 copy.buffer, copy.offset = original.buffer, original.offset
                 copy.flags |= FLAG_WEIGHT
             else:
                 self._put(copy, device)
-        for copy, _, use in self._tied:
-            where[id(copy)].prepare_weight(copy, (use,))
-        for t, uses in declared:
-            where[id(t)].prepare_weight(t, uses)
-            done += self.infos[t.name].nbytes
-            if progress is not None:
+        for t in (*(copy for copy, _ in d.tied), *d.tensors.values()):
+            ops = tuple(dict.fromkeys(node.op for node in readers.get(id(t), ())))
+            where[id(t)].prepare_weight(t, ops)
+            if progress is not None and d.tensors[t.name] is t:
+                done += d.infos[t.name].nbytes
                 progress(done, total, t.name)
 
     def _put(self, t: Tensor, device: Device) -> None:
-        info = self.infos[t.name]
+        info = self._all.infos[t.name]
         buffer = device.wrap(info.data)
         if buffer is None:
             buffer = device.alloc(info.nbytes)
             buffer.write(0, info.data)
         t.buffer, t.offset = buffer, 0
         t.flags |= FLAG_WEIGHT
-        self.sizes[device.name] = self.sizes.get(device.name, 0) + info.nbytes
+        sizes = self._all.sizes
+        sizes[device.name] = sizes.get(device.name, 0) + info.nbytes
+
+    @property
+    def all(self) -> list[Tensor]:
+        """Every declared tensor, tied ones too."""
+        return [*self._all.tensors.values(), *(copy for copy, _ in self._all.tied)]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return self._all.sizes
 
     @property
     def n_bytes(self) -> int:
         """Bytes of the declared tensors in the file."""
-        return sum(self.infos[name].nbytes for name in self._declared)
+        return sum(self._all.infos[name].nbytes for name in self._all.tensors)
 
     @property
     def n_params(self) -> int:
         """Elements of the declared tensors."""
-        return sum(math.prod(self.infos[name].ne) for name in self._declared)
-
-    def _skip(self, *names: str) -> None:
-        self._skipped.update(name for name in names if self.has(name))
-
-    def _scale(self, stem: str, n: int, use: str) -> Tensor | None:
-        # The scale of activations is for kernels that quantize them; no graph reads it.
-        self._skip(f"{stem}.input_scale")
-        return self.optional(f"{stem}.scale", n, use=use)
-
-    def _tie(self, name: str, use: str) -> Tensor:
-        """A second tensor on the bytes of a declared one; a device may lay it out differently."""
-        if name not in self._declared:
-            return Tensor(F32, (1,), name=name)
-        original, _ = self._declared[name]
-        copy = Tensor(original.type, original.ne, name=name)
-        self._tied.append((copy, original, use))
-        return copy
-
-
-class LayerLoader:
-    """Declares the weights of one layer; names are the file's without the prefix `blk.N.`.
-
-    The attribute of `Layer` is the name less `.weight` or `.bias`, dots as underscores.
-    """
-
-    def __init__(self, loader: WeightLoader, layer: Layer) -> None:
-        self.loader = loader
-        self.values = layer
-        self.prefix = f"blk.{layer.il}."
-
-    def has(self, name: str) -> bool:
-        return self.loader.has(self.prefix + name)
-
-    def tensor(
-        self, name: str, *ne: int, use: str, optional: bool = False, other: tuple[int, ...] = ()
-    ) -> None:
-        """A tensor read by op `use`, by its whole name: `ssm_a`, `ssm_dt.bias`."""
-        declare = self.loader.optional if optional else self.loader.tensor
-        stem = name.removesuffix(".weight").removesuffix(".bias")
-        self._set(stem, declare(self.prefix + name, *ne, use=use, other=other))
-
-    def norm(self, stem: str, n: int, optional: bool = False) -> None:
-        """The weight that a normalised row is multiplied with."""
-        self.tensor(f"{stem}.weight", n, use="MUL", optional=optional)
-
-    def matrix(
-        self, stem: str, *ne: int, use: str = "", bias: Bias = False, scaled: bool = True,
-        optional: bool = False,
-    ) -> None:  # fmt: skip
-        """A Linear: ne [n_in, n_out], of experts [n_in, n_out, n_expert]."""
-        name = self.prefix + stem
-        linear = self.loader.linear(name, ne, use=use, bias=bias, scaled=scaled, optional=optional)
-        self._set(stem, linear)
-
-    def gated_ffn(
-        self, n_embd: int, n_ff: int, kind: str = "", *, scaled: bool = True, optional: bool = False
-    ) -> None:
-        """ffn_gate, ffn_up and ffn_down, of kind "", or "_shexp" for experts that see every token.
-
-        optional   all three may be missing, but no single one
-        """
-        optional = optional and not self.has(f"ffn_up{kind}.weight")
-        self.matrix(f"ffn_gate{kind}", n_embd, n_ff, scaled=scaled, optional=optional)
-        self.matrix(f"ffn_up{kind}", n_embd, n_ff, scaled=scaled, optional=optional)
-        self.matrix(f"ffn_down{kind}", n_ff, n_embd, scaled=scaled, optional=optional)
-
-    def qkv(self, n_embd: int, n_q: int, n_k: int, n_v: int, *, scaled: bool = True) -> None:
-        """Query, key and value projections: attn_qkv, or attn_q, attn_k and attn_v; biases optional
-        (llama-model.cpp:create_tensor_qkv)."""
-        sizes = {"attn_q": n_q, "attn_k": n_k, "attn_v": n_v}
-        fused = self.has("attn_qkv.weight")
-        self._set("attn_qkv", None)
-        if fused:
-            self.matrix("attn_qkv", n_embd, n_q + n_k + n_v, bias=True, scaled=scaled)
-        for stem, n in sizes.items():
-            if fused and not self.has("attn_qkv.bias"):
-                # Old files have one matrix but three biases.
-                self.tensor(f"{stem}.bias", n, use="CONCAT", optional=True)
-            elif not fused:
-                self.matrix(stem, n_embd, n, bias=True, scaled=scaled)
-
-    def gate_up_exps(self, n_embd: int, n_ff: int, n_expert: int, *, scaled: bool = True) -> None:
-        """Gate and up projections of the experts, in one tensor or in two
-        (llama-model.cpp:create_tensor_gate_up_exps)."""
-        merged = self.has("ffn_gate_up_exps.weight")
-        self._set("ffn_gate_up_exps", None)
-        if merged:
-            self.matrix("ffn_gate_up_exps", n_embd, 2 * n_ff, n_expert, scaled=scaled)
-        else:
-            self.matrix("ffn_gate_exps", n_embd, n_ff, n_expert, scaled=scaled)
-            self.matrix("ffn_up_exps", n_embd, n_ff, n_expert, scaled=scaled)
-
-    def _set(self, stem: str, value: Tensor | Linear | None) -> None:
-        setattr(self.values, stem.replace(".", "_"), value)
+        return sum(math.prod(self._all.infos[name].ne) for name in self._all.tensors)
 
 
 def _shape(ne: Iterable[int]) -> str:

@@ -15,12 +15,11 @@ import numpy as np
 from ggml_py.null import NullDevice
 from ggml_py.types import BY_NAME, F16
 from llama_py.batch import Batch, BatchSplitter
-from llama_py.cparams import CParams, DeltaNetForm, make_cparams
+from llama_py.cparams import CParams, make_cparams
 from llama_py.gguf_file import TensorInfo
-from llama_py.inputs import GraphParams, GraphResult
-from llama_py.memory import create_memory
-from llama_py.models import load_model
-from llama_py.models._base import Model
+from llama_py.graph.params import GraphParams, GraphResult
+from llama_py.memory import MemoryGroup, Placing, create_memory
+from llama_py.model import Model
 
 DATA = Path(__file__).parent / "data" / "graphs"
 # Where the whole reference data is, if it is at hand; some of it is also in DATA.
@@ -64,14 +63,15 @@ def recorded(name: str) -> tuple[dict[str, Any], dict[str, list[int]]]:
 
 
 def load(name: str, **options: Any) -> Model:
-    return load_model(file_of(*recorded(name)), NullDevice(), **options)
+    return Model(file_of(*recorded(name)), NullDevice(), **options)
 
 
-def memory_for(model: Model, cparams: CParams, mtp: bool = False) -> Any:
+def memory_for(model: Model, cparams: CParams, mtp: bool = False) -> MemoryGroup:
     """The memory a context would make."""
-    return create_memory(
-        model.memory, model.hparams, cparams, lambda _: NullDevice(), F16, F16, mtp
-    )
+    hp = model.hparams
+    layers = range(hp.n_layer, hp.n_layer_all) if mtp else range(hp.n_layer)
+    how = Placing(cparams, lambda _: NullDevice(), F16, F16, hp.n_pos_per_embd)
+    return create_memory({il: model.architecture.keeps(il) for il in layers}, how)
 
 
 def params_for(model: Model, memory: Any, batch: Batch, cparams: CParams) -> Iterator[GraphParams]:
@@ -94,18 +94,18 @@ def params_for(model: Model, memory: Any, batch: Batch, cparams: CParams) -> Ite
 
 
 def run(
-    model: Model, n_prompt: int, *, delta_net: DeltaNetForm = "fused", n_rs_seq: int = 0,
+    model: Model, n_prompt: int, *, delta_net: str = "fused", n_rs_seq: int = 0,
     flash_attn: bool = True,
 ) -> list[GraphResult]:  # fmt: skip
     """The graphs of a prompt and of one more token."""
     cparams = make_cparams(
         model.hparams, n_ctx=256, n_ubatch=256, n_rs_seq=n_rs_seq, flash_attn=flash_attn
     )
-    cparams = replace(cparams, delta_net=delta_net)
+    cparams = replace(cparams, forms=(("delta_net", delta_net),))
     memory = memory_for(model, cparams)
     batches = (Batch(tokens=[1] * n_prompt), Batch(tokens=[1]))
     return [
-        model.build(params)
+        model.architecture.graph(params)
         for batch in batches
         for params in params_for(model, memory, batch, cparams)
     ]

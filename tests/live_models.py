@@ -15,8 +15,7 @@ from ggml_py.types import F32, GGMLType
 from ggml_ref.quants import quantizer
 from llama_py.context import Context
 from llama_py.gguf_file import TensorInfo
-from llama_py.models import load_model
-from llama_py.models._base import Model
+from llama_py.model import Model
 from llama_py.placement import Placement
 from tests.graph_models import Shapes, recorded
 
@@ -70,7 +69,7 @@ def model_of(
         architecture=metadata["general.architecture"],
         tensors={name: info(name, array) for name, array in arrays.items()},
     )
-    return load_model(file, device(on) if isinstance(on, str) else on, **options)
+    return Model(file, on, **options)
 
 
 @cache

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llama_py.batch import I32, Index
+from llama_py.geometry import Window
 
 Indices = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -74,14 +75,14 @@ class KVCells:
             self._range[seq_id] = found
         return found
 
-    def usable(self, n_swa: int) -> Bools:
+    def usable(self, window: Window | None) -> Bools:
         """Cells a token may take: empty, or held by one sequence whose window is past it."""
         free = self.pos < 0
-        if n_swa:
+        if window is not None:
             single = self.n_seq == 1
             for s in np.flatnonzero(self.seq.any(1)):
                 following = self.pos_range(int(s))[1] + 1
-                free |= single & self.seq[s] & (following - self.pos >= n_swa)
+                free |= single & self.seq[s] & window.hides(self.pos, following)
         return free
 
     def place(self, cells: Indices, pos: I32, by_seq: Iterable[tuple[int, Index]]) -> None:

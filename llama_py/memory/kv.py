@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,7 +10,8 @@ from ggml_py.backend import set_tensor
 from ggml_py.errors import ContextError
 from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import F16, I64, GGMLType
-from llama_py.batch import I32, BatchSplitter, Index, UBatch
+from llama_py.batch import I32, Index, UBatch
+from llama_py.geometry import Window
 from llama_py.memory.base import log, mib, sizes_by_device
 from llama_py.memory.cells import Bools, Indices, KVCells
 from llama_py.memory.io import StateReader, StateWriter
@@ -31,12 +32,12 @@ class KVCache(KVSlots):
     def __init__(
         self, layers: Sequence[KVLayer], *, kv_size: int, n_seq_max: int, unified: bool,
         type_k: GGMLType = F16, type_v: GGMLType = F16, v_trans: bool = False, n_pos: int = 1,
-        n_swa: int = 0,
+        window: Window | None = None, same_as: Mapping[int, int] | None = None,
     ) -> None:  # fmt: skip
         # tensors first: they are refused if they are too large for the device
         n_stream = 1 if unified else n_seq_max
-        self.tensors = KVTensors(layers, kv_size, n_stream, type_k, type_v, v_trans)
-        super().__init__(kv_size, n_seq_max, unified, n_pos, n_swa)
+        self.tensors = KVTensors(layers, kv_size, n_stream, type_k, type_v, v_trans, same_as)
+        super().__init__(kv_size, n_seq_max, unified, n_pos, window)
         k, v = (mib(d.values()) for d in (self.tensors.k, self.tensors.v))
         log.info(
             "llama_kv_cache: size = %7.2f MiB (%6d cells, %3d layers, %2d/%d seqs), K (%s): %7.2f"
@@ -45,19 +46,9 @@ class KVCache(KVSlots):
         )  # fmt: skip
         self.rotation = Rotation(layers, type_k, type_v)
 
-    def init_batch(
-        self, splitter: BatchSplitter, n_ubatch: int, embd_all: bool = False
-    ) -> KVCacheContext:
-        splitter.split_reset()
-        ubatches: list[UBatch] = []
-        while True:
-            if self.n_stream == 1:
-                ubatch = splitter.split_simple(n_ubatch)
-            else:
-                ubatch = splitter.split_equal(n_ubatch, sequential=True)
-            if ubatch is None:
-                return KVCacheContext(self, self.prepare(ubatches), ubatches)
-            ubatches.append(ubatch)
+    def place(self, ubatches: list[UBatch]) -> KVCacheContext:
+        """Places for all ubatches; ContextError and no change if they do not fit."""
+        return KVCacheContext(self, self.prepare(ubatches), ubatches)
 
     def init_full(self, n_seqs: int | None = None) -> KVCacheContext:
         streams = list(range(min(self.n_stream, n_seqs or self.n_stream)))
@@ -89,9 +80,6 @@ class KVCache(KVSlots):
             for _, buffer in self.tensors.buffers:
                 buffer.clear()
 
-    def kv_caches(self) -> list[KVCache]:
-        return [self]
-
     def memory_breakdown(self) -> dict[str, int]:
         return sizes_by_device(self.tensors.buffers)
 
@@ -116,8 +104,8 @@ class KVCache(KVSlots):
         if seq_id < 0:
             return np.flatnonzero(cells.pos >= 0)
         mine = cells.seq[seq_id].copy()
-        if self.n_swa:
-            mine &= cells.pos_range(seq_id)[1] - cells.pos < self.n_swa
+        if self.window is not None:
+            mine &= ~self.window.hides(cells.pos, cells.pos_range(seq_id)[1])
         return np.flatnonzero(mine)
 
     def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
@@ -184,6 +172,11 @@ class KVCacheContext:
     def place(self) -> SlotInfo:
         return self.places[self._i]
 
+    @property
+    def has_values(self) -> bool:
+        """Whether values are kept beside the keys."""
+        return bool(self.kv.tensors.v)
+
     def get_n_kv(self) -> int:
         return self._n_kv
 
@@ -234,7 +227,7 @@ class KVCacheContext:
 
     def set_input_kq_mask(self, dst: Tensor, ubatch: UBatch, causal: bool) -> None:
         """[n_kv, n_tokens / n_stream, 1, n_stream], 0 or -inf."""
-        rule = MaskRule(causal, self.kv.n_swa)
+        rule = MaskRule(causal, self.kv.window)
         streams = [self.kv.cells[s] for s in self.place.strm]
         set_tensor(dst, kq_mask(rule, dst.type is F16, dst.ne[0], ubatch, streams))
 
@@ -244,10 +237,7 @@ class KVCacheContext:
     def build_input_v_rot(self) -> Tensor | None:
         return self.kv.rotation.build_input("attn_inp_v_rot", self.kv.rotation.n_v)
 
-    def set_input_k_rot(self, dst: Tensor) -> None:
-        self.kv.rotation.set_input(dst)
-
-    def set_input_v_rot(self, dst: Tensor) -> None:
+    def set_input_rot(self, dst: Tensor) -> None:
         self.kv.rotation.set_input(dst)
 
 

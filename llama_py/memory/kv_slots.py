@@ -8,6 +8,7 @@ import numpy as np
 
 from ggml_py.errors import ContextError
 from llama_py.batch import UBatch
+from llama_py.geometry import Window
 from llama_py.memory.cells import END, Indices, KVCells
 
 
@@ -37,17 +38,18 @@ class KVSlots:
     """The cells of a KV cache, without their keys and values.
 
     unified   all sequences share one stream of kv_size cells; else each has a stream of its own
-    n_swa     how far back a token sees, 0 for all; cells out of sight of all to come are reused
+    window    what a token sees, None for all; cells out of sight of all to come are reused
     """
 
     def __init__(
-        self, kv_size: int, n_seq_max: int, unified: bool, n_pos: int = 1, n_swa: int = 0,
+        self, kv_size: int, n_seq_max: int, unified: bool, n_pos: int = 1,
+        window: Window | None = None,
     ) -> None:  # fmt: skip
         self.kv_size = kv_size
         self.n_seq_max = n_seq_max
         self.n_stream = 1 if unified else n_seq_max
         self.n_pos = n_pos
-        self.n_swa = n_swa
+        self.window = window
         self.cells = [KVCells(kv_size, n_seq_max, n_pos >= 3) for _ in range(self.n_stream)]
         self.heads = [0] * self.n_stream
 
@@ -115,7 +117,7 @@ class KVSlots:
         end = head + n
         if end <= cells.size and not (cells.pos[head:end] >= 0).any():
             return np.arange(head, end)
-        usable = np.flatnonzero(cells.usable(self.n_swa))
+        usable = np.flatnonzero(cells.usable(self.window))
         split = int(np.searchsorted(usable, head))
         found: Indices = np.concatenate((usable[split:], usable[:split]))[:n]
         return found if found.size == n else None
@@ -127,7 +129,7 @@ class KVSlots:
         for s, (stream, idx) in enumerate(zip(place.strm, place.idxs, strict=True)):
             cells = self.cells[stream]
             part = slice(s * n, (s + 1) * n)
-            if self.n_swa:
+            if self.window is not None:
                 self._overwrite(cells, idx)
             if self.n_stream == 1:
                 cells.place(idx, pos, ubatch.by_seq())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from ggml_py.backend import Buffer, Device
 from ggml_py.ops import cont, pad, reshape, set_rows, view_2d, view_4d
 from ggml_py.tensor import Tensor
 from ggml_py.types import GGMLType
+from llama_py.geometry import Rope
 from llama_py.memory.base import allocate, read_part, write_part
 from llama_py.memory.cells import Indices
 from llama_py.memory.io import StateReader, StateWriter
@@ -19,13 +20,17 @@ from llama_py.memory.io import StateReader, StateWriter
 
 @dataclass(frozen=True, slots=True)
 class KVLayer:
-    """A layer that keeps keys and values; n_embd_head_v 0: values are the keys' beginning (MLA)."""
+    """A layer that keeps keys and values; n_embd_head_v 0: values are the keys' beginning (MLA).
+
+    rope  how the keys were turned
+    """
 
     il: int
     n_head_kv: int
     n_embd_head_k: int
     n_embd_head_v: int
     device: Device
+    rope: Rope | None = None
 
     @property
     def n_embd_k_gqa(self) -> int:
@@ -40,12 +45,14 @@ class KVTensors:
     """`cache_k_l%d` and `cache_v_l%d`, each [n_embd_gqa, kv_size, n_stream].
 
     With `v_trans` (no flash attention) a stream of V holds [kv_size, n_embd_v_gqa] instead.
+    same_as  layers that read another's
     """
 
     def __init__(
         self, layers: Sequence[KVLayer], kv_size: int, n_stream: int, type_k: GGMLType,
-        type_v: GGMLType, v_trans: bool,
+        type_v: GGMLType, v_trans: bool, same_as: Mapping[int, int] | None = None,
     ) -> None:  # fmt: skip
+        self.same_as = dict(same_as or {})
         self.layers = {layer.il: layer for layer in layers}
         self.kv_size = kv_size
         self.n_stream = n_stream
@@ -71,6 +78,7 @@ class KVTensors:
 
     def get_k(self, il: int, n_kv: int, s0: int, n_stream: int) -> Tensor:
         """Keys of the first n_kv cells. [n_embd_head_k, n_head_kv, n_kv, n_stream]"""
+        il = self.same_as.get(il, il)
         k, layer = self.k[il], self.layers[il]
         row = k.type.row_size
         stream = row(layer.n_embd_k_gqa) * self.kv_size
@@ -82,6 +90,7 @@ class KVTensors:
     def get_v(self, il: int, n_kv: int, s0: int, n_stream: int) -> Tensor:
         """Values. [n_embd_head_v, n_head_kv, n_kv, n_stream], or [n_kv, n_head_kv, n_embd_head_v,
         n_stream] with v_trans"""
+        il = self.same_as.get(il, il)
         v, layer = self.v[il], self.layers[il]
         row = v.type.row_size
         stream = row(v.ne[0] * self.kv_size)

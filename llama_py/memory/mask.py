@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llama_py.batch import I32, UBatch
+from llama_py.geometry import Window
 from llama_py.memory.cells import Bools, KVCells
 
 # -inf as bits; shown cells are 0, so that a mask is (hidden * bits)
@@ -18,11 +19,11 @@ _HIDE_F32 = np.uint32(0xFF800000)
 
 @dataclass(frozen=True, slots=True)
 class MaskRule:
-    """What hides a cell of the same sequence from a token: later positions, and with n_swa those
-    so far back."""
+    """What hides a cell of the same sequence from a token: later positions, and with a window those
+    outside of it."""
 
     causal: bool
-    n_swa: int
+    window: Window | None
 
     def visible(self, cells: KVCells, which: Any, ubatch: UBatch, token: Any) -> Bools:
         """Whether `token` (an index, or indices [n, 1]) sees the cells `which`, sequences aside."""
@@ -32,8 +33,8 @@ class MaskRule:
         if self.causal and ubatch.token is None and cells.xy is not None:
             n = ubatch.n_tokens
             seen = seen & ~((p0 == p1) & _after(cells.xy[:, which], ubatch.pos, token, n))
-        if self.n_swa:
-            seen = seen & (p1 - p0 < self.n_swa)
+        if self.window is not None:
+            seen = seen & ~self.window.hides(p0, p1)
         return np.asarray(seen)
 
 
@@ -60,6 +61,23 @@ def kq_mask(
     return mask.reshape(len(streams), per_stream, n_kv)
 
 
+def ubatch_mask(
+    ubatch: UBatch, causal: bool, window: Window | None, f16: bool
+) -> npt.NDArray[Any]:
+    """[n_tokens, n_tokens]: 0 where a token of the ubatch sees another, else -inf, as bits
+    (llm_graph_input_attn_no_cache::set_input)."""
+    hide = _HIDE_F16 if f16 else _HIDE_F32
+    pos = ubatch.pos[: ubatch.n_tokens]
+    first = np.array([ids[0] for ids in ubatch.seq_id])
+    p0, p1 = pos[None, :], pos[:, None]
+    hidden = first[None, :] != first[:, None]
+    if causal:
+        hidden = hidden | (p0 > p1)
+    if window is not None:
+        hidden = hidden | window.hides(p0, p1)
+    return np.asarray(hidden * hide)
+
+
 def _by_first_seq(ubatch: UBatch, part: range) -> list[tuple[int, npt.NDArray[np.intp]]]:
     if len(ubatch.seq_id_unq) == 1:
         return [(ubatch.seq_id_unq[0], np.arange(part.start, part.stop))]
@@ -81,7 +99,8 @@ def _fill(
     np.multiply(~seen, hide, out=mask[first])
     if tokens.size > 1:
         mask[tokens] = mask[first]
-        near = cells.pos[:n_kv] >= ubatch.pos[first] - rule.n_swa
+        back = 0 if rule.window is None else rule.window.size
+        near = cells.pos[:n_kv] >= ubatch.pos[first] - back
         changing = np.flatnonzero(mine & near)
         seen = rule.visible(cells, changing, ubatch, tokens[:, None])
         mask[np.ix_(tokens, changing)] = ~seen * hide

@@ -4,22 +4,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ggml_py.backend import Device
 from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
-from llama_py.batch import BatchSplitter, UBatch
+from llama_py.batch import UBatch
 from llama_py.memory.base import allocate, log, mib, read_part, sizes_by_device, write_part
 from llama_py.memory.cells import END
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.recurrent_slots import RecurrentSlots
-
-if TYPE_CHECKING:
-    from llama_py.memory.kv import KVCache
 
 
 class RecurrentMemory(RecurrentSlots):
@@ -31,15 +26,15 @@ class RecurrentMemory(RecurrentSlots):
     """
 
     def __init__(
-        self, layers: Sequence[tuple[int, Device]], *, n_embd_r: int, n_embd_s: int, size: int,
-        n_rs_seq: int = 0,
-    ) -> None:  # fmt: skip
+        self, layers: Sequence[tuple[int, Device, int, int]], *, size: int, n_rs_seq: int = 0
+    ) -> None:
+        """layers: of each its index, device, n_embd_r and n_embd_s."""
         super().__init__(size, n_rs_seq)
         self.r_l: dict[int, Tensor] = {}
         self.s_l: dict[int, Tensor] = {}
         rows = size * (1 + n_rs_seq)
         placed: list[tuple[Device, Tensor]] = []
-        for il, device in layers:
+        for il, device, n_embd_r, n_embd_s in layers:
             self.r_l[il] = Tensor(F32, (n_embd_r, rows)).set_name(f"cache_r_l{il}")
             self.s_l[il] = Tensor(F32, (n_embd_s, rows)).set_name(f"cache_s_l{il}")
             placed += [(device, self.r_l[il]), (device, self.s_l[il])]
@@ -61,31 +56,13 @@ class RecurrentMemory(RecurrentSlots):
             for _, buffer in self.buffers:
                 buffer.clear()
 
-    def init_batch(
-        self, splitter: BatchSplitter, n_ubatch: int, embd_all: bool = False
-    ) -> RecurrentContext:
-        ubatches = self.split(splitter, n_ubatch, embd_all, sequential=True)
+    def place(self, ubatches: list[UBatch]) -> RecurrentContext:
+        """Places for all ubatches; ContextError and no change if they do not fit."""
         self.prepare(ubatches)
         return RecurrentContext(self, ubatches)
 
     def init_full(self, n_seqs: int | None = None) -> RecurrentContext:
         return RecurrentContext(self, [], full=True)
-
-    def split(
-        self, splitter: BatchSplitter, n_ubatch: int, embd_all: bool, sequential: bool
-    ) -> list[UBatch]:
-        """Ubatches of sequences of equal length; the tokens a rollback needs stay together."""
-        splitter.split_reset()
-        tail = self.n_rs_seq + 1 if self.n_rs_seq else 0
-        ubatches: list[UBatch] = []
-        while True:
-            if embd_all:
-                ubatch = splitter.split_seq(n_ubatch)
-            else:
-                ubatch = splitter.split_equal(n_ubatch, sequential, tail)
-            if ubatch is None:
-                return ubatches
-            ubatches.append(ubatch)
 
     def apply_ubatch(self, ubatch: UBatch) -> None:
         super().apply_ubatch(ubatch)
@@ -96,9 +73,6 @@ class RecurrentMemory(RecurrentSlots):
         """The graph zeroes row rs_z by a product, which keeps NaN: so its bytes are cleared."""
         for t in self.tensors():
             write_part(t, row * t.nb[1], np.zeros(t.nb[1], np.uint8))
-
-    def kv_caches(self) -> list[KVCache]:
-        return []
 
     def memory_breakdown(self) -> dict[str, int]:
         return sizes_by_device(self.buffers)

@@ -1,47 +1,133 @@
-"""The plain decoder: attention and feed-forward, each normed before and added after."""
+"""The trunk of decoders: embeddings, layers, norm, head."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
-from ggml_py.ops import add, get_rows
+from ggml_py.ops import add, scale, tanh
 from ggml_py.tensor import Tensor
-from llama_py.models._base import GraphBuilder, Model
+from llama_py.blocks.linear import Linear, Norm
+from llama_py.graph.builder import GraphBuilder
+from llama_py.models._architecture import Architecture
+from llama_py.weights import Weights
 
 
-class Decoder(GraphBuilder):
-    """The trunk of most models; an architecture says what its two blocks are."""
+class Block(Protocol):
+    """Attention, feed-forward, or what stands in their place."""
 
-    model: Model
-
-    def build(self) -> None:
-        layers = self.model.layers
-        cur = self.build_inp_embd(self.model.token_embd)  # [n_embd, n_tokens]
-        inp_pos = self.build_inp_pos()
-        inp_attn = self.build_attn_inp()
-        inp_out_ids = self.build_inp_out_ids()
-        for il in range(self.n_layer):
-            residual = cur
-            cur = self.cb(self.build_norm(cur, layers[il].attn_norm, il), "attn_norm", il)
-            cur = self.attention(cur, inp_attn, inp_pos, il)
-            if il == self.n_layer - 1:  # only outputs go on
-                cur = get_rows(cur, inp_out_ids)
-                residual = get_rows(residual, inp_out_ids)
-            ffn_inp = self.cb(add(cur, residual), "ffn_inp", il)
-            cur = self.cb(self.build_norm(ffn_inp, layers[il].ffn_norm, il), "ffn_norm", il)
-            cur = self.layer_out(add(self.feed_forward(cur, il), ffn_inp), il)
-        self.res.t_embd = self.cb(self.build_norm(cur, self.model.output_norm), "result_norm")
-        self.build_head(self.res.t_embd)  # [n_vocab, n_outputs]
-
-    def build_attn_inp(self) -> Any:
-        """What `attention` gets as inp."""
-        return self.build_attn_inp_kv()
-
-    @abstractmethod
-    def attention(self, cur: Tensor, inp: Any, inp_pos: Tensor, il: int) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
-
-    @abstractmethod
-    def feed_forward(self, cur: Tensor, il: int) -> Tensor:
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """[n_embd, n] -> the same"""
+
+
+class AnyLayer(Protocol):
+    """A layer of a trunk."""
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
+        """[n_embd, n_tokens] -> the same, or if it is the last [n_embd, n_outputs]"""
+
+
+@dataclass(slots=True)
+class Layer:
+    """x + attention(norm(x)), then x + feed_forward(norm(x)); results may be normed once more.
+
+    attention, feed_forward   blocks; None for a layer without
+    expanded   the normed input comes before anything else of the layer
+    post_ffn_il   whether the last norm, and its result, are called by the layer's number
+    """
+
+    attn_norm: Norm | None
+    attention: Block
+    ffn_norm: Norm | None
+    feed_forward: Block
+    attn_post_norm: Norm | None = None
+    ffn_post_norm: Norm | None = None
+    expanded: bool = False
+    post_ffn_il: tuple[bool, bool] = (False, True)
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
+        residual = cur
+        if self.attn_norm is not None:
+            cur = self.attn_norm(g, cur, "attn_norm", il)
+        if self.expanded:
+            g.expand(cur)
+        cur = self.attention(g, cur, il)
+        if last:  # only outputs go on
+            cur, residual = g.outputs(cur, residual)
+        if self.attn_post_norm is not None:
+            cur = self.attn_post_norm(g, cur, "attn_post_norm", il)
+        ffn_inp = g.cb(add(cur, residual), "ffn_inp", il)
+        cur = ffn_inp if self.ffn_norm is None else self.ffn_norm(g, ffn_inp, "ffn_norm", il)
+        cur = self.feed_forward(g, cur, il)
+        if self.ffn_post_norm is not None:
+            inner, named = (il if numbered else -1 for numbered in self.post_ffn_il)
+            cur = g.cb(self.ffn_post_norm(g, cur, il=inner), "ffn_post_norm", named)
+        return add(cur, ffn_inp)
+
+
+class Decoder(Architecture):
+    """Tokens to logits through layers of one kind; an architecture makes the layers.
+
+    layer_sum    what a layer's result is called before a control vector is added
+    output_bias  whether the head may have one
+    """
+
+    layer_sum: ClassVar[str] = ""
+    output_bias: ClassVar[bool] = False
+
+    def declare(self, w: Weights) -> None:
+        hp = self.hp
+        self.token_embd = w.tensor("token_embd.weight", hp.n_embd, hp.n_vocab)
+        self.declare_ends(w)
+        self.layers: list[AnyLayer] = [self.layer(w.layer(il), il) for il in range(hp.n_layer)]
+        self.declare_nextn(w)
+
+    def declare_ends(self, w: Weights) -> None:
+        """What comes before and after the layers."""
+        self.output_norm = w.norm("output_norm", self.hp.n_embd)
+        self.output = w.output(self.hp.n_embd, self.hp.n_vocab, bias=self.output_bias)
+
+    @abstractmethod
+    def layer(self, w: Weights, il: int) -> AnyLayer:
+        """Make layer il; its tensors are named without their prefix."""
+
+    def declare_nextn(self, w: Weights) -> None:
+        """The layers after the trunk, which draft; here they are left alone."""
+        w.skip_layers(range(self.hp.n_layer, self.hp.n_layer_all))
+
+    def embed(self, g: GraphBuilder) -> Tensor:
+        """What the first layer gets. [n_embd, n_tokens]"""
+        return g.input_embd(self.token_embd)
+
+    def build(self, g: GraphBuilder) -> None:
+        cur, end = self.embed(g), len(self.layers) - 1
+        early = self.selects_early(g)
+        for il, layer in enumerate(self.layers):
+            cur = layer(g, cur, il, early and il == end)
+            cur = g.layer_out(cur, il, self.layer_sum)
+        self.finish(g, cur, early)
+
+    def selects_early(self, g: GraphBuilder) -> bool:
+        """Whether only outputs go through the end of the last layer."""
+        return True
+
+    def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
+        """From the last layer's result to the logits.
+
+        selected  whether `cur` has only the rows of outputs
+        """
+        if not selected:
+            cur = g.outputs(cur)[0]
+        cur = self.output_norm(g, cur, "result_norm")
+        g.res.t_embd = cur
+        self.head(g, cur)
+
+    def head(self, g: GraphBuilder, cur: Tensor, output: Linear | None = None) -> None:
+        """The graph's end: logits of `cur` [n_embd, n_outputs], by another head or the model's."""
+        logits = (output or self.output)(g, cur)
+        if self.hp.logit_scale:
+            logits = scale(logits, self.hp.logit_scale)
+        if cap := self.hp.final_logit_softcap:
+            logits = scale(tanh(scale(logits, 1.0 / cap)), cap)
+        g.res.t_logits = g.expand(g.cb(logits, "result_output"))

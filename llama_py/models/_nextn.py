@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 from ggml_py.ops import add, concat, get_rows
-from llama_py.inputs import InputEmbdH
-from llama_py.models._hybrid import HybridGraph
+from ggml_py.tensor import Tensor
+from llama_py.blocks.linear import Linear, Norm
+from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.inputs.tokens import InputEmbdH
+from llama_py.hparams import HParams
+from llama_py.models._decoder import Layer
+from llama_py.weights import Weights
 
 # Trunk names of what the draft graph calls otherwise; "" leaves a tensor to its automatic name.
-NAMES = {
+DRAFT_NAMES = {
+    "attn_norm": "mtp_attn_norm",
     "Qcur_full": "mtp_Qcur_full",
     "Kcur_full": "",
     "Vcur_full": "",
@@ -27,6 +30,7 @@ NAMES = {
     "gate_sigmoid": "",
     "attn_gated": "",
     "attn_output": "mtp_attn_out",
+    "ffn_out": "mtp_ffn_out",
     "ffn_moe_out": "mtp_ffn_moe_out",
     "ffn_shexp": "mtp_ffn_shexp",
     "shared_expert_gate": "",
@@ -35,43 +39,46 @@ NAMES = {
 }
 
 
-class NextNGraph(HybridGraph):
-    """A mix-in for an architecture's trunk graph: its blocks, for the one layer after the trunk.
+class NextN:
+    """A layer after the trunk, fed with a token and the state before it."""
 
-    selects_early   outputs are selected right after attention, not before the head
-    """
+    def __init__(self, w: Weights, hp: HParams, layer: Layer) -> None:
+        n_embd, n_vocab = hp.n_embd, hp.n_vocab
+        self.layer = layer
+        self.eh_proj = w.linear("nextn.eh_proj", 2 * n_embd, n_embd)
+        self.enorm, self.hnorm = w.norm("nextn.enorm", n_embd), w.norm("nextn.hnorm", n_embd)
+        self.embed_tokens = w.optional_tensor("nextn.embed_tokens.weight", n_embd, n_vocab)
+        self.head = w.optional_linear("nextn.shared_head_head", n_embd, n_vocab)
+        self.head_norm = w.optional_norm("nextn.shared_head_norm", n_embd)
 
-    names: Mapping[str, str] = NAMES
-    selects_early: ClassVar[bool] = False
+    def build(
+        self, g: GraphBuilder, token_embd: Tensor, output_norm: Norm, il: int, early: bool
+    ) -> tuple[Tensor, Linear | None]:
+        """What the head gets [n_embd, n_outputs], and the layer's own head if it has one.
 
-    def build(self) -> None:
-        il = self.n_layer
-        layer = self.model.layers[il]
-        inp = self.res.add_input(InputEmbdH(self.n_embd, self.n_tokens))
-        tokens = layer.nextn_embed_tokens
-        if self.ubatch.token is None:
-            embd = inp.embd
-        else:
-            embd = get_rows(self.model.token_embd if tokens is None else tokens, inp.tokens)
-        self.cb(embd, "mtp_tok_embd", il)
-        inp_pos = self.build_inp_pos()
-        inp_out_ids = self.build_inp_out_ids()
-        inp_attn = self.build_attn_inp_kv()
-        h_norm = self.cb(self.build_norm(inp.h, layer.nextn_hnorm, il), "mtp_hnorm", il)
-        e_norm = self.cb(self.build_norm(embd, layer.nextn_enorm, il), "mtp_enorm", il)
-        cur = self.cb(concat(e_norm, h_norm, 0), "mtp_concat", il)  # [2 * n_embd, n_tokens]
-        residual = self.cb(self.build_mm(layer.nextn_eh_proj, cur), "mtp_eh_proj", il)
-        cur = self.cb(self.build_norm(residual, layer.attn_norm, il), "mtp_attn_norm", il)
-        cur = self.attention(cur, inp_attn, inp_pos, il)
-        if self.selects_early:
-            cur, residual = get_rows(cur, inp_out_ids), get_rows(residual, inp_out_ids)
-        residual = self.cb(add(cur, residual), "mtp_attn_residual", il)
-        cur = self.build_norm(residual, layer.post_attention_norm, il)
-        cur = self.feed_forward(self.cb(cur, "mtp_attn_post_norm", il), il)
-        cur = self.cb(add(self.cb(cur, "mtp_ffn_out", il), residual), "mtp_post_ffn", il)
-        head_norm = layer.nextn_shared_head_norm
-        cur = self.build_norm(cur, self.model.output_norm if head_norm is None else head_norm)
-        self.res.t_h_nextn = self.cb(cur, "h_nextn")
-        if not self.selects_early:
-            cur = self.cb(get_rows(cur, inp_out_ids), "mtp_shared_head_norm")
-        self.build_head(cur, layer.nextn_shared_head_head)  # [n_vocab, n_outputs]
+        early  outputs are selected right after attention, not before the head
+        """
+        layer, inp = self.layer, g.add_input(InputEmbdH(g.hp.n_embd, g.n_tokens))
+        embd = inp.embd
+        if g.ubatch.token is not None:
+            tokens = token_embd if self.embed_tokens is None else self.embed_tokens
+            embd = get_rows(tokens, inp.tokens)
+        g.cb(embd, "mtp_tok_embd", il)
+        h_norm = self.hnorm(g, inp.h, "mtp_hnorm", il)
+        e_norm = self.enorm(g, embd, "mtp_enorm", il)
+        cur = g.cb(concat(e_norm, h_norm, 0), "mtp_concat", il)  # [2 * n_embd, n_tokens]
+        residual = g.cb(self.eh_proj(g, cur), "mtp_eh_proj", il)
+        assert layer.attn_norm is not None and layer.ffn_norm is not None
+        cur = layer.attention(g, layer.attn_norm(g, residual, "attn_norm", il), il)
+        if early:
+            cur, residual = g.outputs(cur, residual)
+        residual = g.cb(add(cur, residual), "mtp_attn_residual", il)
+        cur = layer.ffn_norm(g, residual, "mtp_attn_post_norm", il)
+        cur = layer.feed_forward(g, cur, il)
+        cur = g.cb(add(cur, residual), "mtp_post_ffn", il)
+        norm = output_norm if self.head_norm is None else self.head_norm
+        cur = norm(g, cur, "h_nextn")
+        g.res.t_h_nextn = cur
+        if not early:
+            cur = g.cb(g.outputs(cur)[0], "mtp_shared_head_norm")
+        return cur, self.head

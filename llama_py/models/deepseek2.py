@@ -3,34 +3,36 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ggml_py.ops import mul
 from ggml_py.tensor import Tensor
-from llama_py.hparams import ROPE_NORMAL, Keys
-from llama_py.inputs import GraphParams, InputAttnTemp
-from llama_py.models._decoder import Decoder
-from llama_py.models._mla import GATING_FUNCS, MLA, MLAHParams, MLAModel
-from llama_py.weights import WeightLoader
+from llama_py.blocks.experts import GATING_FUNCS
+from llama_py.blocks.latent_attention import LatentAttention
+from llama_py.blocks.rope import rope
+from llama_py.geometry import ROPE_NORMAL
+from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.inputs.tokens import InputAttnTemp
+from llama_py.keys import Keys, number, uint
+from llama_py.models._decoder import Layer
+from llama_py.models._latent import Latent, LatentHParams
+from llama_py.weights import Weights
 
 GLM_4_7_LITE = (47, 48), 154880  # layers, vocabulary: its files do not name the gating function
 
 
-class Deepseek2HParams(MLAHParams):
+class Deepseek2HParams(LatentHParams):
     rope_type = ROPE_NORMAL
+    yarn_log_mul: float = number("rope.scaling.yarn_log_multiplier", 0.0)
+    attn_temp_scale: float = number("attention.temperature_scale", 0.0)
+    attn_temp_length: int = uint("attention.temperature_length", 0)
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
-        f32 = np.float32
-        # Files have it times 0.1.
-        log_mul = f32(keys.number("rope.scaling.yarn_log_multiplier", 0.0)) / f32(0.1)
+        log_mul = np.float32(self.yarn_log_mul) / np.float32(0.1)  # files have it times 0.1
         self.rope_yarn_log_mul = float(log_mul)
         if log_mul not in (0, 1):
             self.rope_yarn_mscale = self.rope_yarn_log_mul
-        self.attn_temp_scale = keys.number("attention.temperature_scale", 0.0)
-        self.attn_temp_length = keys.uint("attention.temperature_length", 0)
         if self.attn_temp_scale and not self.attn_temp_length:
             raise keys.error("attention.temperature_length", "it must be at least 1")
 
@@ -40,60 +42,43 @@ class Deepseek2HParams(MLAHParams):
         return 1 + GATING_FUNCS.index("sigmoid" if glm else "softmax")
 
 
-class Deepseek2(MLAModel):
+class Deepseek2(Latent):
     arch = "deepseek2"
-    hparams_class = Deepseek2HParams
-    hparams: Deepseek2HParams
+    HParams = Deepseek2HParams
+    hp: Deepseek2HParams
 
-    def load_tensors(self, w: WeightLoader) -> None:
-        hp = self.hparams
-        self.choose_form(w)
-        self.load_embeddings(w)
-        for il in range(hp.n_layer):
-            t = w.layer(il)
-            t.norm("attn_norm", hp.n_embd)
-            self.load_mla(t)
-            t.matrix("attn_output", hp.n_head() * hp.n_embd_head_v_mla, hp.n_embd)
-            self.load_feed_forward(t, il, need_shexp=hp.n_expert_shared > 0, need_b=False)
-        w.skip_layers(range(hp.n_layer, hp.n_layer_all))
+    def layer(self, w: Weights, il: int) -> Layer:
+        hp = self.hp
+        output = w.linear("attn_output", hp.n_head[il] * hp.n_embd_head_v_mla, hp.n_embd)
+        return Layer(
+            w.norm("attn_norm", hp.n_embd),
+            LatentAttention(
+                w, hp.latent(il), absorbed=self.absorbed, output=output, turn=turn,
+                temper=self.temper if hp.attn_temp_scale else None, kq_scale=kq_scale,
+            ),
+            w.norm("ffn_norm", hp.n_embd),
+            self.feed_forward(w, il, need_shexp=hp.n_expert_shared > 0),
+        )  # fmt: skip
 
-    def graph(self, params: GraphParams) -> Deepseek2Graph:
-        return Deepseek2Graph(self, params)
+    def temper(self, g: GraphBuilder, q: Tensor, il: int) -> Tensor:
+        """Queries scaled by position."""
+        length, factor = self.hp.attn_temp_length, self.hp.attn_temp_scale
+        temp = g.shared(
+            "attn_temp", lambda: g.add_input(InputAttnTemp(length, factor, 0.0, g.n_tokens))
+        )
+        return g.cb(mul(q, temp.attn_scale), "Qcur_attn_temp_scaled", il)
 
 
-class Deepseek2Graph(MLA, Decoder):
-    model: Deepseek2
-    hparams: Deepseek2HParams
+def turn(g: GraphBuilder, x: Tensor, il: int, offset: int) -> Tensor:
+    return rope(g, x, il, offset=offset)
 
-    def build(self) -> None:
-        hp = self.hparams
-        self.attn_scale: Tensor | None = None
-        if hp.attn_temp_scale:
-            temp = InputAttnTemp(hp.attn_temp_length, hp.attn_temp_scale, self.n_tokens)
-            self.attn_scale = self.res.add_input(temp).attn_scale
-        super().build()
 
-    def build_attn_inp(self) -> Any:
-        return self.build_attn_inp_k() if self.hparams.absorbed else self.build_attn_inp_kv()
-
-    def attention(self, cur: Tensor, inp: Any, inp_pos: Tensor, il: int) -> Tensor:
-        self.inp_pos = inp_pos
-        wo = self.model.layers[il].attn_output
-        return self.latent_attention(inp, wo, cur, il, kq_scale=self._kq_scale())
-
-    def turn(self, x: Tensor, offset: int = 0) -> Tensor:
-        return self.build_rope(x, self.inp_pos, offset=offset)
-
-    def temper(self, q: Tensor, il: int) -> Tensor:
-        if self.attn_scale is None:
-            return q
-        return self.cb(mul(q, self.attn_scale), "Qcur_attn_temp_scaled", il)
-
-    def _kq_scale(self) -> float:
-        """1 / sqrt(d), with what YaRN adds: its factor as it was before CParams divided out ggml's
-        own, and mscale, both squared because they are of queries and keys. In float32 steps."""
-        hp, cp, f32 = self.hparams, self.cparams, np.float32
-        log = np.log(f32(1.0) / f32(cp.rope_freq_scale))
-        factor = f32(cp.yarn_attn_factor) * (f32(1.0) + f32(0.1) * log)
-        mscale = factor * (f32(1.0) + f32(0.1) * f32(hp.rope_yarn_log_mul) * log)
-        return float(mscale * mscale / np.sqrt(f32(hp.n_embd_head_k_mla)))
+def kq_scale(g: GraphBuilder) -> float:
+    """1 / sqrt(d), with what YaRN adds: its factor as it was before CParams divided out ggml's
+    own, and mscale, both squared because they are of queries and keys. In float32 steps."""
+    hp, cp, f32 = g.hp, g.cparams, np.float32
+    assert isinstance(hp, LatentHParams)
+    log = np.log(f32(1.0) / f32(cp.rope_freq_scale))
+    factor = f32(cp.yarn_attn_factor) * (f32(1.0) + f32(0.1) * log)
+    mscale = factor * (f32(1.0) + f32(0.1) * f32(hp.rope_yarn_log_mul) * log)
+    return float(mscale * mscale / np.sqrt(f32(hp.n_embd_head_k_mla)))

@@ -3,15 +3,13 @@ smaller space; and residual streams that later layers mix anew (models/kimi-k3.c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
 from ggml_py.ops import (
     add,
     concat,
     cont,
     dsv4_hc_pre,
-    get_rows,
     mul,
     reshape,
     rms_norm,
@@ -24,12 +22,19 @@ from ggml_py.ops import (
     view,
 )
 from ggml_py.tensor import Tensor
-from llama_py.hparams import Keys
-from llama_py.inputs import GraphParams, InputRS
-from llama_py.models._ffn import Activation
-from llama_py.models._graph import inv_sqrt
-from llama_py.models._kda import KDA, KDAHParams, KDAModel
-from llama_py.weights import LayerLoader, WeightLoader
+from llama_py.blocks.activation import Activation
+from llama_py.blocks.delta_net import Delta, build_recurrent_attn
+from llama_py.blocks.experts import Experts
+from llama_py.blocks.functions import inv_sqrt
+from llama_py.blocks.kda import KDA
+from llama_py.blocks.latent_attention import LatentAttention
+from llama_py.blocks.linear import Norm
+from llama_py.graph.builder import GraphBuilder
+from llama_py.keys import Keys, number, uint
+from llama_py.models._decoder import Block
+from llama_py.models._kimi import KimiHParams
+from llama_py.models._latent import Latent
+from llama_py.weights import Weights
 
 # Not named in this graph.
 UNNAMED = (
@@ -39,207 +44,231 @@ UNNAMED = (
 )  # fmt: skip
 
 
-class KimiK3HParams(KDAHParams):
+class KimiK3HParams(KimiHParams):
     """n_embd_latent  size of what experts see
     gate_lower_bound  decays are exp of this times a sigmoid; None: of a softplus, as in Kimi Linear
     attn_res_block_size  every so many layers the residual stream is banked; 0: never
     """
 
+    n_expert_latent: int = uint("expert_latent_length", 0)
+    attn_res_block_size: int = uint("attn_res.block_size")
+    situ_beta: float = number("activation.situ_beta")
+    situ_linear_beta: float = number("activation.situ_linear_beta")
+
     def load(self, keys: Keys) -> None:
         super().load(keys)
         bound = "kda.gate_lower_bound"
         self.gate_lower_bound = keys.number(bound) if keys.has(bound) else None
-        self.n_expert_latent = keys.uint("expert_latent_length", 0)
         self.n_embd_latent = self.n_expert_latent or self.n_embd
-        self.attn_res_block_size = keys.uint("attn_res.block_size")
-        self.situ_beta = keys.number("activation.situ_beta")
-        self.situ_linear_beta = keys.number("activation.situ_linear_beta")
         if self.situ_beta <= 0:
             raise keys.error("activation.situ_beta", "it must be positive")
 
 
-class KimiK3(KDAModel):
-    arch = "kimi-k3"
-    hparams_class = KimiK3HParams
-    supports_rs_rollback = True
-    hparams: KimiK3HParams
+@dataclass(frozen=True, slots=True)
+class Situ:
+    """A SiLU with a bound: beta tanh(gate / beta) sigmoid(gate), times `up`, bounded too if
+    linear_beta is positive."""
 
-    def load_tensors(self, w: WeightLoader) -> None:
-        super().load_tensors(w)
-        self.output_res_score: Tensor | None = None
-        if self.hparams.attn_res_block_size:
-            name = "output_res_score.weight"
-            self.output_res_score = w.tensor(name, self.hparams.n_embd, use="MUL")
+    beta: float
+    linear_beta: float
 
-    def load_kda(self, t: LayerLoader) -> None:
-        super().load_kda(t)
-        hp = self.hparams
-        t.tensor("ssm_a", hp.n_head(), use="MUL")
-        t.matrix("ssm_g", hp.n_embd, hp.kda_d_inner, scaled=False)
+    def gate(self, gate: Tensor) -> Tensor:
+        return mul(_bounded(gate, self.beta), sigmoid(gate))
 
-    def load_mla(self, t: LayerLoader) -> None:
-        super().load_mla(t)
-        hp, n_embd = self.hparams, self.hparams.n_embd
-        n_values = hp.n_head() * hp.n_embd_head_v_mla
-        t.matrix("attn_gate", n_embd, n_values, scaled=False, optional=True)
-        t.matrix("attn_output", n_values, n_embd, scaled=False)
-
-    def load_feed_forward(self, t: LayerLoader, il: int, *, need_shexp: bool, need_b: bool) -> None:
-        hp, n_embd, n_latent = self.hparams, self.hparams.n_embd, self.hparams.n_embd_latent
-        t.norm("ffn_norm", n_embd)
-        if hp.attn_res_block_size:
-            t.norm("attn_res_score", n_embd)
-            t.norm("ffn_res_score", n_embd)
-        if il < hp.n_layer_dense_lead:
-            t.gated_ffn(n_embd, hp.n_ff(il), scaled=False)
-            return
-        n_ff, n_expert = hp.n_ff_exp, hp.n_expert
-        t.matrix("ffn_gate_inp", n_embd, n_expert, scaled=False)
-        t.tensor("exp_probs_b.bias", n_expert, use="ADD", optional=not need_b)
-        t.gate_up_exps(n_latent, n_ff, n_expert, scaled=False)
-        t.matrix("ffn_down_exps", n_ff, n_latent, n_expert, scaled=False)
-        if hp.n_expert_latent:
-            t.matrix("ffn_routed_down", n_embd, n_latent, scaled=False)
-            t.matrix("ffn_routed_up", n_latent, n_embd, scaled=False)
-            t.norm("ffn_routed_norm", n_latent, optional=True)
-        t.gated_ffn(n_embd, hp.n_ff_shexp, "_shexp", scaled=False, optional=not need_shexp)
-
-    def graph(self, params: GraphParams) -> KimiK3Graph:
-        return KimiK3Graph(self, params)
-
-
-class KimiK3Graph(KDA):
-    model: KimiK3
-    hparams: KimiK3HParams
-    names: Mapping[str, str] = dict.fromkeys(UNNAMED, "")
-
-    def build(self) -> None:
-        every = self.hparams.attn_res_block_size
-        self.banked: Tensor | None = None  # [n_embd, streams, n_tokens]
-        stream = self.cb(self.build_inp_embd(self.model.token_embd), "inp_embd")
-        inp = self.build_kda_inputs()
-        inp_out_ids = self.build_inp_out_ids()
-        for il, layer in enumerate(self.model.layers):
-            cur = self.mix(stream, layer.get("attn_res_score"), il)
-            bank = every > 0 and il % every == 0
-            if bank:  # what comes after it starts from this layer's result alone
-                self.bank(stream)
-            cur = self.cb(self.build_norm(cur, layer.attn_norm, il), "attn_norm", il)
-            self.expand(cur)
-            if self.hparams.is_recr(il):
-                cur = self.build_kda(inp.recr, cur, il)
-            else:
-                cur = self.attention(inp.attn, cur, il)
-            stream = self.cb(cur if bank else add(stream, cur), "prefix_sum_attn", il)
-            cur = self.mix(stream, layer.get("ffn_res_score"), il)
-            cur = self.cb(self.build_norm(cur, layer.ffn_norm, il), "ffn_norm", il)
-            stream = self.layer_out(add(stream, self.feed_forward(cur, il)), il)
-        cur = get_rows(self.mix(stream, self.model.output_res_score), inp_out_ids)
-        self.res.t_embd = self.cb(self.build_norm(cur, self.model.output_norm), "result_norm")
-        self.build_head(self.res.t_embd)  # [n_vocab, n_outputs]
-
-    def bank(self, stream: Tensor) -> None:
-        """Keep a residual stream [n_embd, n_tokens] for later layers."""
-        one = reshape(stream, self.n_embd, 1, self.n_tokens)
-        self.banked = one if self.banked is None else concat(self.banked, one, 1)
-
-    def mix(self, stream: Tensor, score: Tensor | None, il: int = -1) -> Tensor:
-        """The banked streams and this one, weighted by a softmax of <norm(stream), score>.
-
-        stream [n_embd, n_tokens], score [n_embd] -> [n_embd, n_tokens]
-        """
-        if self.banked is None or score is None:
-            return stream
-        n, eps = self.banked.ne[1], self.hparams.f_norm_rms_eps
-        scores = sum_rows(mul(rms_norm(self.banked, eps), score))
-        mine = sum_rows(mul(rms_norm(stream, eps), score))
-        scores = concat(reshape(scores, n, self.n_tokens), mine, 0)
-        probs = self.cb(soft_max(scores), "res_probs", il)  # [n + 1, n_tokens]
-        banked_probs = cont(view(probs, (n, self.n_tokens)))
-        my_prob = cont(view(probs, (1, self.n_tokens), offset=n))
-        return add(dsv4_hc_pre(self.banked, banked_probs), mul(stream, my_prob))
-
-    def attention(self, inp: Any, cur: Tensor, il: int) -> Tensor:
-        """Latent attention whose result is gated. [n_embd, n_tokens] -> the same"""
-        layer, kq_scale = self.model.layers[il], inv_sqrt(self.hparams.n_embd_head_k_mla)
-        out = self.latent_attention(inp, None, cur, il, kq_scale=kq_scale)
-        if layer.attn_gate is not None:
-            gate = sigmoid(self.build_mm(layer.attn_gate, cur))
-            out = self.cb(mul(out, gate), "mla_gated", il)
-        return self.cb(self.build_mm(layer.attn_output, out), "mla_out", il)
-
-    def build_kda(self, inp: InputRS, cur: Tensor, il: int) -> Tensor:
-        layer, hp, n_tokens = self.model.layers[il], self.hparams, self.n_tokens
-        size, n_head = hp.n_embd_head_kda, hp.n_head()
-        per_seq = (self.ubatch.n_seq_tokens, self.ubatch.n_seqs)
-        q, k, v = self.build_kda_qkv(inp, cur, il)
-        for t, name in ((q, "kda_q_conv"), (k, "kda_k_conv"), (v, "kda_v_conv")):
-            self.cb(t, name, il)
-        gate = reshape(self.decay(cur, il), size, n_head, *per_seq)
-        beta = reshape(self.build_mm(layer.ssm_beta, cur), 1, n_head, *per_seq)
-        beta = self.cb(sigmoid(beta), "kda_beta", il)
-        normed = reshape(cur, cur.ne[0], *per_seq)
-        state = self.build_kda_state(inp, il)
-        q, k = self.build_l2_norm(q), self.build_l2_norm(k)
-        states = inp.mctx.get_s_l(il)
-        output = cont(self.build_recurrent_attn(inp, states, q, k, v, gate, beta, state, il))
-        self.cb(output, "kda_scan_out", il)
-        out_gate = self.build_mm(layer.ssm_g, reshape(normed, cur.ne[0], n_tokens))
-        out_gate = self.cb(reshape(out_gate, size, n_head, n_tokens), "kda_g2", il)
-        output = self.build_norm(reshape(output, size, n_head, n_tokens), layer.ssm_norm, il)
-        output = mul(self.cb(output, "kda_normed", il), sigmoid(out_gate))
-        cur = self.build_mm(layer.attn_output, cont(output, hp.kda_d_inner, n_tokens))
-        return self.cb(cur, "kda_out", il)
-
-    def decay(self, cur: Tensor, il: int) -> Tensor:
-        """Log of each channel's decay; ssm_a is -exp(A_log). -> [S, H, n_tokens]"""
-        layer, hp = self.model.layers[il], self.hparams
-        ne = (hp.n_embd_head_kda, hp.n_head(), self.n_tokens)
-        gate = self.build_mm(layer.ssm_f_b, self.build_mm(layer.ssm_f_a, cur))
-        gate, a = add(gate, layer.ssm_dt), reshape(layer.ssm_a, 1, hp.n_head(), 1)
-        if hp.gate_lower_bound is None:
-            gate = mul(reshape(softplus(gate), *ne), a)
-        else:
-            gate = mul(reshape(gate, *ne), a)
-            gate = scale(sigmoid(scale(gate, -1.0)), hp.gate_lower_bound)
-        return self.cb(gate, "kda_g1", il)
-
-    def feed_forward(self, cur: Tensor, il: int) -> Tensor:
-        layer, hp = self.model.layers[il], self.hparams
-        if il < hp.n_layer_dense_lead:
-            return self.cb(self.situ_ffn(cur, il, ""), "ffn_out", il)
-        routed = cur
-        if hp.n_expert_latent:
-            routed = self.build_mm(layer.ffn_routed_down, cur)
-        moe = self.build_moe_ffn(
-            routed, layer, il, gating=hp.expert_gating_func, norm_w=hp.expert_weights_norm,
-            w_scale=hp.expert_weights_scale, logits=self.build_router(cur, layer, il),
-            act=Activation("situ", self.situ_gate, "situ", self.situ),
-        )  # fmt: skip
-        if layer.get("ffn_routed_norm") is not None:
-            moe = self.build_norm(moe, layer.ffn_routed_norm, il)
-        if hp.n_expert_latent:
-            moe = self.build_mm(layer.ffn_routed_up, moe)
-        if layer.ffn_up_shexp is not None:
-            moe = add(moe, self.cb(self.situ_ffn(cur, il, "_shexp"), "ffn_shexp", il))
-        return self.cb(moe, "ffn_out", il)
-
-    def situ_ffn(self, cur: Tensor, il: int, kind: str) -> Tensor:
-        """The dense feed-forward, or with kind "_shexp" the shared experts."""
-        layer = self.model.layers[il]
-        gate, up, down = (layer.get(f"ffn_{part}{kind}") for part in ("gate", "up", "down"))
-        return self.build_mm(down, self.situ(self.build_mm(gate, cur), self.build_mm(up, cur)))
-
-    def situ_gate(self, gate: Tensor) -> Tensor:
-        """beta tanh(gate / beta) sigmoid(gate): a SiLU with a bound"""
-        return mul(_bounded(gate, self.hparams.situ_beta), sigmoid(gate))
-
-    def situ(self, gate: Tensor, up: Tensor) -> Tensor:
-        """situ_gate(gate) * up, up bounded too if situ_linear_beta is positive"""
-        bound = self.hparams.situ_linear_beta
-        gate = self.situ_gate(gate)
-        return mul(gate, _bounded(up, bound) if bound > 0 else up)
+    def __call__(self, gate: Tensor, up: Tensor) -> Tensor:
+        gate = self.gate(gate)
+        return mul(gate, _bounded(up, self.linear_beta) if self.linear_beta > 0 else up)
 
 
 def _bounded(x: Tensor, bound: float) -> Tensor:
     return scale(tanh(scale(x, 1.0 / bound)), bound)
+
+
+class SituFeedForward:
+    def __init__(self, w: Weights, n_embd: int, n_ff: int, situ: Situ, kind: str, name: str) -> None:
+        self.situ, self.name = situ, name
+        self.gate = w.linear(f"ffn_gate{kind}", n_embd, n_ff, scaled=False)
+        self.up = w.linear(f"ffn_up{kind}", n_embd, n_ff, scaled=False)
+        self.down = w.linear(f"ffn_down{kind}", n_ff, n_embd, scaled=False)
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        cur = self.down(g, self.situ(self.gate(g, cur), self.up(g, cur)))
+        return g.cb(cur, self.name, il)
+
+
+class LatentExperts:
+    """Experts that work in a smaller space, beside one that every token goes through."""
+
+    def __init__(self, w: Weights, hp: KimiK3HParams, situ: Situ) -> None:
+        n_embd, n_latent = hp.n_embd, hp.n_embd_latent
+        self.experts = Experts(
+            w, hp, hp.n_ff_exp[w.il], n_embd=n_latent, gating=hp.gating,
+            norm_w=hp.expert_weights_norm, w_scale=hp.expert_weights_scale,
+            act=Activation("situ", situ.gate, "situ", situ), probs_bias="needed", merged=True,
+            scaled=False, router_scaled=False,
+        )  # fmt: skip
+        self.down = self.up = self.norm = self.shared = None
+        if hp.n_expert_latent:
+            self.down = w.linear("ffn_routed_down", n_embd, n_latent, scaled=False)
+            self.up = w.linear("ffn_routed_up", n_latent, n_embd, scaled=False)
+            self.norm = w.optional_norm("ffn_routed_norm", n_latent)
+        if w.has("ffn_up_shexp.weight"):
+            self.shared = SituFeedForward(w, n_embd, hp.n_ff_shexp, situ, "_shexp", "ffn_shexp")
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        routed = cur if self.down is None else self.down(g, cur)
+        moe = self.experts(g, routed, il, self.experts.route(g, cur, il))
+        if self.norm is not None:
+            moe = self.norm(g, moe, il=il)
+        if self.up is not None:
+            moe = self.up(g, moe)
+        if self.shared is not None:
+            moe = add(moe, self.shared(g, cur, il))
+        return g.cb(moe, "ffn_out", il)
+
+
+class KimiK3KDA(KDA):
+    def __init__(self, w: Weights, hp: KimiK3HParams) -> None:
+        super().__init__(w, hp.n_embd, *hp.kda_sizes)
+        self.a = w.tensor("ssm_a", self.n_head)
+        self.g = w.linear("ssm_g", hp.n_embd, self.n_inner, scaled=False)
+        self.lower_bound = hp.gate_lower_bound
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        size, n_head, n_tokens = self.size, self.n_head, g.n_tokens
+        q, k, v = self.convolved(g, cur, il)
+        for t, name in ((q, "kda_q_conv"), (k, "kda_k_conv"), (v, "kda_v_conv")):
+            g.cb(t, name, il)
+        gate = reshape(self.decay(g, cur, il), size, n_head, *g.per_seq)
+        beta = reshape(self.beta(g, cur), 1, n_head, *g.per_seq)
+        beta = g.cb(sigmoid(beta), "kda_beta", il)
+        normed = reshape(cur, cur.ne[0], *g.per_seq)
+        state = self.state(g, il)
+        q, k = self.normed(g, q, k)
+        states = g.inp_rs.mctx.get_s_l(il)
+        output = cont(build_recurrent_attn(g, states, Delta(q, k, v, gate, beta), state, il))
+        g.cb(output, "kda_scan_out", il)
+        out_gate = self.g(g, reshape(normed, cur.ne[0], n_tokens))
+        out_gate = g.cb(reshape(out_gate, size, n_head, n_tokens), "kda_g2", il)
+        return self.project(g, output, out_gate, il)
+
+    def decay(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """Log of each channel's decay; ssm_a is -exp(A_log). -> [S, H, n_tokens]"""
+        ne = (self.size, self.n_head, g.n_tokens)
+        gate = self.f_b(g, self.f_a(g, cur))
+        gate, a = add(gate, self.dt), reshape(self.a, 1, self.n_head, 1)
+        if self.lower_bound is None:
+            gate = mul(reshape(softplus(gate), *ne), a)
+        else:
+            gate = mul(reshape(gate, *ne), a)
+            gate = scale(sigmoid(scale(gate, -1.0)), self.lower_bound)
+        return g.cb(gate, "kda_g1", il)
+
+
+class GatedLatentAttention:
+    """Latent attention whose result is gated."""
+
+    def __init__(self, w: Weights, hp: KimiK3HParams, absorbed: bool) -> None:
+        kq_scale, n_values = inv_sqrt(hp.n_embd_head_k_mla), hp.n_head[w.il] * hp.n_embd_head_v_mla
+        self.attention = LatentAttention(
+            w, hp.latent(w.il), absorbed=absorbed, kq_scale=lambda _: kq_scale, split_queries=False
+        )
+        self.gate = w.optional_linear("attn_gate", hp.n_embd, n_values, scaled=False)
+        self.output = w.linear("attn_output", n_values, hp.n_embd, scaled=False)
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        out = self.attention(g, cur, il)
+        if self.gate is not None:
+            out = g.cb(mul(out, sigmoid(self.gate(g, cur))), "mla_gated", il)
+        return g.cb(self.output(g, out), "mla_out", il)
+
+
+class Bank:
+    """Residual streams that later layers mix with their own. [n_embd, streams, n_tokens]"""
+
+    def __init__(self) -> None:
+        self.streams: Tensor | None = None
+
+    def keep(self, stream: Tensor) -> None:
+        """Bank a stream [n_embd, n_tokens]."""
+        one = reshape(stream, stream.ne[0], 1, stream.ne[1])
+        self.streams = one if self.streams is None else concat(self.streams, one, 1)
+
+    def mix(self, g: GraphBuilder, stream: Tensor, score: Tensor | None, il: int = -1) -> Tensor:
+        """The banked streams and this one, weighted by a softmax of <norm(stream), score>.
+
+        stream [n_embd, n_tokens], score [n_embd] -> [n_embd, n_tokens]
+        """
+        if self.streams is None or score is None:
+            return stream
+        n, eps, n_tokens = self.streams.ne[1], g.hp.f_norm_rms_eps, g.n_tokens
+        scores = sum_rows(mul(rms_norm(self.streams, eps), score))
+        mine = sum_rows(mul(rms_norm(stream, eps), score))
+        scores = concat(reshape(scores, n, n_tokens), mine, 0)
+        probs = g.cb(soft_max(scores), "res_probs", il)  # [n + 1, n_tokens]
+        banked_probs = cont(view(probs, (n, n_tokens)))
+        my_prob = cont(view(probs, (1, n_tokens), offset=n))
+        return add(dsv4_hc_pre(self.streams, banked_probs), mul(stream, my_prob))
+
+
+@dataclass(slots=True)
+class KimiK3Layer:
+    """banks   whether the stream is banked: what comes after starts from this layer's result alone
+    attn_score, ffn_score   what weighs the banked streams before each block
+    """
+
+    attn_norm: Norm
+    attention: Block
+    ffn_norm: Norm
+    feed_forward: Block
+    banks: bool
+    attn_score: Tensor | None
+    ffn_score: Tensor | None
+
+    def __call__(self, g: GraphBuilder, stream: Tensor, il: int, last: bool) -> Tensor:
+        bank = g.shared("bank", Bank)
+        cur = bank.mix(g, stream, self.attn_score, il)
+        if self.banks:
+            bank.keep(stream)
+        cur = g.expand(self.attn_norm(g, cur, "attn_norm", il))
+        cur = self.attention(g, cur, il)
+        stream = g.cb(cur if self.banks else add(stream, cur), "prefix_sum_attn", il)
+        cur = self.ffn_norm(g, bank.mix(g, stream, self.ffn_score, il), "ffn_norm", il)
+        return add(stream, self.feed_forward(g, cur, il))
+
+
+class KimiK3(Latent):
+    arch = "kimi-k3"
+    HParams = KimiK3HParams
+    hp: KimiK3HParams
+    supports_rs_rollback = True
+    names = dict.fromkeys(UNNAMED, "") | {"embd": "inp_embd"}
+
+    def declare(self, w: Weights) -> None:
+        super().declare(w)
+        self.output_score: Tensor | None = None
+        if self.hp.attn_res_block_size:
+            self.output_score = w.tensor("output_res_score.weight", self.hp.n_embd)
+
+    def layer(self, w: Weights, il: int) -> KimiK3Layer:
+        hp, n_embd = self.hp, self.hp.n_embd
+        recurrent, situ = hp.layers[il].recurrent, Situ(hp.situ_beta, hp.situ_linear_beta)
+        every = hp.attn_res_block_size
+        return KimiK3Layer(
+            w.norm("attn_norm", n_embd),
+            KimiK3KDA(w, hp) if recurrent else GatedLatentAttention(w, hp, self.absorbed),
+            w.norm("ffn_norm", n_embd),
+            SituFeedForward(w, n_embd, hp.layers[il].n_ff, situ, "", "ffn_out")
+            if il < hp.n_layer_dense_lead
+            else LatentExperts(w, hp, situ),
+            every > 0 and il % every == 0,
+            w.tensor("attn_res_score.weight", n_embd) if every else None,
+            w.tensor("ffn_res_score.weight", n_embd) if every else None,
+        )
+
+    def selects_early(self, g: GraphBuilder) -> bool:
+        return False
+
+    def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
+        cur = g.shared("bank", Bank).mix(g, cur, self.output_score)
+        super().finish(g, cur, selected)

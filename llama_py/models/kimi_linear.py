@@ -7,103 +7,87 @@ Where llama.cpp would crash it is as the weights say: queries may come by way of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from ggml_py.ops import add, cont, cpy, get_rows, mul, reshape, sigmoid, softplus, view
+from ggml_py.ops import add, cont, cpy, mul, reshape, sigmoid, softplus
 from ggml_py.tensor import Tensor
-from llama_py.hparams import Keys
-from llama_py.inputs import GraphParams, InputRS
-from llama_py.models._graph import inv_sqrt
-from llama_py.models._kda import KDA, KDAHParams, KDAModel
-from llama_py.weights import LayerLoader
+from llama_py.blocks.delta_net import Delta, build_delta_net
+from llama_py.blocks.functions import inv_sqrt
+from llama_py.blocks.kda import KDA
+from llama_py.blocks.latent_attention import LatentAttention
+from llama_py.blocks.state import cells_1d
+from llama_py.graph.builder import GraphBuilder
+from llama_py.models._decoder import Block, Layer
+from llama_py.models._kimi import KimiHParams, mla
+from llama_py.models._latent import Latent
+from llama_py.weights import Weights
 
-NAMES = {"q": "", "kv_cmpr_pe": "", "kv_cmpr": "", "k_pe": ""}
+NAMES = {
+    "embd": "model.embed_tokens", "q": "", "kv_cmpr_pe": "", "kv_cmpr": "", "k_pe": "",
+}  # fmt: skip
 NAMES_UNPACKED = NAMES | {
     "kv": "", "k_nope_view": "", "Vcur_view": "", "Vcur_cont": "mla_V", "Qcur": "mla_Q",
     "Kcur": "mla_K",
 }  # fmt: skip
 
 
-class KimiLinearHParams(KDAHParams):
-    def load(self, keys: Keys) -> None:
-        super().load(keys)
-        self.expert_weights_norm = True
+class KimiLinearHParams(KimiHParams):
+    expert_weights_norm = True
 
 
-class KimiLinear(KDAModel):
+class KimiLinearKDA(KDA):
+    def __init__(self, w: Weights, n_embd: int, n_head: int, size: int, d_conv: int) -> None:
+        super().__init__(w, n_embd, n_head, size, d_conv)
+        self.a = w.tensor("ssm_a", 1, n_head)
+        self.g_a = w.linear("ssm_g_a", n_embd, size, scaled=False)
+        self.g_b = w.linear("ssm_g_b", size, self.n_inner, scaled=False)
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        size, n_head, n_tokens = self.size, self.n_head, g.n_tokens
+        q, k, v = self.convolved(g, cur, il)
+        gate = self.f_b(g, self.f_a(g, cur))
+        gate = softplus(add(g.cb(gate, "g1 f_b(f_a(cur))", il), self.dt))
+        gate = mul(reshape(gate, size, n_head, n_tokens), reshape(self.a, 1, n_head, 1))
+        gate = reshape(g.cb(gate, "kda_g1", il), size, n_head, *g.per_seq)  # log of the decay
+        beta = reshape(self.beta(g, cur), 1, n_head, *g.per_seq)
+        beta = sigmoid(g.cb(beta, "kda_beta", il))
+        cur = reshape(cur, cur.ne[0], *g.per_seq)
+        state = self.state(g, il)
+        q, k = self.normed(g, q, k)
+        output, new_state = build_delta_net(g, Delta(q, k, v, gate, beta), state, il)
+        output = g.cb(cont(output), "attn_output", il)
+        cells = cells_1d(g, g.inp_rs.mctx.get_s_l(il), self.n_embd_s)
+        g.expand(cpy(g.cb(new_state, "new_state", il), cells))
+        out_gate = self.g_b(g, self.g_a(g, reshape(cur, cur.ne[0], n_tokens)))
+        out_gate = reshape(g.cb(out_gate, "g2 g_b(g_a(cur_2d))", il), size, n_head, n_tokens)
+        return self.project(g, output, out_gate, il)
+
+
+class KimiLinear(Latent):
     arch = "kimi-linear"
-    hparams_class = KimiLinearHParams
-    hparams: KimiLinearHParams
+    HParams = KimiLinearHParams
+    hp: KimiLinearHParams
 
-    def load_kda(self, t: LayerLoader) -> None:
-        super().load_kda(t)
-        hp = self.hparams
-        t.tensor("ssm_a", 1, hp.n_head(), use="MUL")
-        t.matrix("ssm_g_a", hp.n_embd, hp.n_embd_head_kda, scaled=False)
-        t.matrix("ssm_g_b", hp.n_embd_head_kda, hp.kda_d_inner, scaled=False)
+    def declare(self, w: Weights) -> None:
+        super().declare(w)
+        self.names = NAMES if self.absorbed else NAMES_UNPACKED
 
-    def load_mla(self, t: LayerLoader) -> None:
-        super().load_mla(t)
-        hp = self.hparams
-        t.matrix("attn_output", hp.n_head() * hp.n_embd_head_v_mla, hp.n_embd)
-
-    def graph(self, params: GraphParams) -> KimiLinearGraph:
-        return KimiLinearGraph(self, params)
-
-
-class KimiLinearGraph(KDA):
-    model: KimiLinear
-    hparams: KimiLinearHParams
-
-    def build(self) -> None:
-        hp = self.hparams
-        self.names: Mapping[str, str] = NAMES if hp.absorbed else NAMES_UNPACKED
-        cur = self.cb(self.build_inp_embd(self.model.token_embd), "model.embed_tokens")
-        inp = self.build_kda_inputs()
-        inp_out_ids = self.build_inp_out_ids()
-        kq_scale = inv_sqrt(hp.n_embd_head_k_mla)
-        for il, layer in enumerate(self.model.layers):
-            residual = cur
-            cur = self.cb(self.build_norm(cur, layer.attn_norm, il), "attn_norm", il)
-            self.expand(cur)
-            if hp.is_recr(il):
-                cur = self.build_kda(inp.recr, cur, il)
-            else:
-                wo = layer.attn_output
-                cur = self.latent_attention(inp.attn, wo, cur, il, kq_scale=kq_scale)
-                self.cb(cur, "mla_out", il)
-            if il == self.n_layer - 1:  # only outputs go on
-                cur = get_rows(cur, inp_out_ids)
-                residual = get_rows(residual, inp_out_ids)
-            residual = self.cb(add(cur, residual), "ffn_inp", il)
-            cur = self.cb(self.build_norm(residual, layer.ffn_norm, il), "ffn_norm", il)
-            cur = self.layer_out(add(self.feed_forward(cur, il), residual), il)
-        self.res.t_embd = self.cb(self.build_norm(cur, self.model.output_norm), "result_norm")
-        self.build_head(self.res.t_embd)  # [n_vocab, n_outputs]
-
-    def build_kda(self, inp: InputRS, cur: Tensor, il: int) -> Tensor:
-        layer, hp, n_tokens = self.model.layers[il], self.hparams, self.n_tokens
-        size, n_head = hp.n_embd_head_kda, hp.n_head()
-        per_seq = (self.ubatch.n_seq_tokens, self.ubatch.n_seqs)
-        q, k, v = self.build_kda_qkv(inp, cur, il)
-        gate = self.build_mm(layer.ssm_f_b, self.build_mm(layer.ssm_f_a, cur))
-        gate = softplus(add(self.cb(gate, "g1 f_b(f_a(cur))", il), layer.ssm_dt))
-        gate = mul(reshape(gate, size, n_head, n_tokens), reshape(layer.ssm_a, 1, n_head, 1))
-        gate = reshape(self.cb(gate, "kda_g1", il), size, n_head, *per_seq)  # log of the decay
-        beta = reshape(self.build_mm(layer.ssm_beta, cur), 1, n_head, *per_seq)
-        beta = sigmoid(self.cb(beta, "kda_beta", il))
-        cur = reshape(cur, cur.ne[0], *per_seq)
-        state = self.build_kda_state(inp, il)
-        q, k = self.build_l2_norm(q), self.build_l2_norm(k)
-        output, new_state = self.build_delta_net(q, k, v, gate, beta, state, il)
-        output = self.cb(cont(output), "attn_output", il)
-        all_states, n = inp.mctx.get_s_l(il), hp.n_embd_s
-        cells = view(all_states, (n * per_seq[1],), offset=inp.mctx.get_head() * n)
-        self.expand(cpy(self.cb(new_state, "new_state", il), cells))
-        cur = reshape(cur, cur.ne[0], n_tokens)
-        out_gate = self.build_mm(layer.ssm_g_b, self.build_mm(layer.ssm_g_a, cur))
-        out_gate = reshape(self.cb(out_gate, "g2 g_b(g_a(cur_2d))", il), size, n_head, n_tokens)
-        output = self.build_norm(reshape(output, size, n_head, n_tokens), layer.ssm_norm, il)
-        output = mul(self.cb(output, "kda_normed", il), sigmoid(out_gate))
-        cur = self.build_mm(layer.attn_output, cont(output, hp.kda_d_inner, n_tokens))
-        return self.cb(cur, "kda_out", il)
+    def layer(self, w: Weights, il: int) -> Layer:
+        hp, n_embd = self.hp, self.hp.n_embd
+        attention: Block
+        if hp.layers[il].recurrent:
+            attention = KimiLinearKDA(w, n_embd, *hp.kda_sizes)
+        else:
+            kq_scale = inv_sqrt(hp.n_embd_head_k_mla)
+            output = w.linear("attn_output", hp.n_head[il] * hp.n_embd_head_v_mla, n_embd)
+            attention = mla(
+                LatentAttention(
+                    w, hp.latent(il), absorbed=self.absorbed, output=output,
+                    kq_scale=lambda _: kq_scale, split_queries=False,
+                )
+            )  # fmt: skip
+        return Layer(
+            w.norm("attn_norm", n_embd),
+            attention,
+            w.norm("ffn_norm", n_embd),
+            self.feed_forward(w, il, need_shexp=False, probs_bias="needed"),
+            expanded=True,
+        )

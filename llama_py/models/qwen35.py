@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-from ggml_py.tensor import Tensor
-from llama_py.hparams import ROPE_IMROPE, Keys
-from llama_py.inputs import GraphParams
-from llama_py.models._hybrid import HybridGraph, HybridHParams, HybridModel
-from llama_py.models._nextn import NextNGraph
-from llama_py.weights import LayerLoader
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.geometry import ROPE_IMROPE
+from llama_py.keys import uints
+from llama_py.models._decoder import Block
+from llama_py.models._qwen_hybrid import Hybrid, HybridHParams
+from llama_py.weights import Weights
 
 
 class Qwen35HParams(HybridHParams):
     rope_type = ROPE_IMROPE
-
-    def load(self, keys: Keys) -> None:
-        super().load(keys)
-        self.load_rope_sections(keys)
+    rope_sections: tuple[int, ...] = uints("rope.dimension_sections", count=lambda _: 4)
 
 
-class Qwen35(HybridModel):
+class Qwen35(Hybrid):
     arch = "qwen35"
-    hparams_class = Qwen35HParams
-
-    def load_feed_forward(self, t: LayerLoader, il: int) -> None:
-        t.gated_ffn(self.hparams.n_embd, self.hparams.n_ff(il))
-
-    def graph(self, params: GraphParams) -> Qwen35Graph:
-        return Qwen35Graph(self, params)
-
-    def draft_graph(self, params: GraphParams) -> Qwen35Draft:
-        return Qwen35Draft(self, params)
-
-
-class Qwen35Graph(HybridGraph):
+    HParams = Qwen35HParams
     layer_sum = "post_ffn"
 
-    def feed_forward(self, cur: Tensor, il: int) -> Tensor:
-        layer = self.model.layers[il]
-        return self.build_ffn(cur, il, up=layer.ffn_up, gate=layer.ffn_gate, down=layer.ffn_down)
-
-
-class Qwen35Draft(NextNGraph, Qwen35Graph):
-    """Its layer drafts with the same blocks."""
+    def feed_forward(self, w: Weights, il: int) -> Block:
+        return FeedForward(w, self.hp.n_embd, self.hp.layers[il].n_ff)

@@ -3,32 +3,16 @@ shared expert beside the chosen ones (models/qwen35moe.cpp)."""
 
 from __future__ import annotations
 
-from llama_py.hparams import ROPE_IMROPE, Keys
-from llama_py.inputs import GraphParams
-from llama_py.models._hybrid_moe import HybridMoeGraph, HybridMoeHParams, HybridMoeModel
-from llama_py.models._nextn import NextNGraph
+from llama_py.geometry import ROPE_IMROPE
+from llama_py.keys import uints
+from llama_py.models._qwen_hybrid_moe import HybridMoe, HybridMoeHParams
 
 
 class Qwen35MoeHParams(HybridMoeHParams):
     rope_type = ROPE_IMROPE
-
-    def load(self, keys: Keys) -> None:
-        super().load(keys)
-        self.load_rope_sections(keys)
+    rope_sections: tuple[int, ...] = uints("rope.dimension_sections", count=lambda _: 4)
 
 
-class Qwen35Moe(HybridMoeModel):
+class Qwen35Moe(HybridMoe):
     arch = "qwen35moe"
-    hparams_class = Qwen35MoeHParams
-
-    def graph(self, params: GraphParams) -> HybridMoeGraph:
-        return HybridMoeGraph(self, params)
-
-    def draft_graph(self, params: GraphParams) -> Qwen35MoeDraft:
-        return Qwen35MoeDraft(self, params)
-
-
-class Qwen35MoeDraft(NextNGraph, HybridMoeGraph):
-    """Its layer drafts with the same blocks."""
-
-    model: Qwen35Moe
+    HParams = Qwen35MoeHParams

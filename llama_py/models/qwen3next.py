@@ -3,113 +3,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from ggml_py.ops import add, concat, cont, mul, repeat_4d, reshape, sigmoid, softplus, view
+from ggml_py.ops import add, concat, cont, repeat_4d, reshape, sigmoid
 from ggml_py.tensor import Tensor
-from llama_py.hparams import ROPE_NEOX
-from llama_py.inputs import GraphParams
-from llama_py.models._hybrid import Projections
-from llama_py.models._hybrid_moe import HybridMoeGraph, HybridMoeHParams, HybridMoeModel
-from llama_py.models._nextn import NAMES, NextNGraph
-from llama_py.weights import LayerLoader
+from llama_py.blocks.functions import split
+from llama_py.geometry import ROPE_NEOX
+from llama_py.graph.builder import GraphBuilder
+from llama_py.models._nextn import DRAFT_NAMES
+from llama_py.models._qwen_hybrid import NAMES, LinearAttention, Projected
+from llama_py.models._qwen_hybrid_moe import HybridMoe, HybridMoeHParams
+from llama_py.weights import Weights
 
 
 class Qwen3NextHParams(HybridMoeHParams):
     rope_type = ROPE_NEOX
 
 
-class Qwen3Next(HybridMoeModel):
-    arch = "qwen3next"
-    hparams_class = Qwen3NextHParams
-    supports_rs_rollback = False
+class Qwen3NextLinear(LinearAttention):
+    """As llama.cpp, without the scales of these matrices. Queries, keys, values and gates may come
+    from one matrix, in old files; betas and alphas from one or from two (ik_llama.cpp)."""
 
-    def load_linear_attention(self, t: LayerLoader) -> None:
-        """As llama.cpp, without the scales of these matrices. Betas and alphas may also be in two
-        matrices, as ik_llama.cpp has it."""
-        hp, n_embd, n_head = self.hparams, self.hparams.n_embd, self.hparams.ssm_dt_rank
-        old = t.has("ssm_in.weight") and not t.has("attn_qkv.weight")
-        t.matrix("ssm_in", n_embd, hp.conv_dim + hp.value_dim, scaled=False, optional=True)
-        t.matrix("attn_qkv", n_embd, hp.conv_dim, scaled=False, optional=old)
-        t.matrix("attn_gate", n_embd, hp.value_dim, scaled=False, optional=old)
-        t.tensor("ssm_conv1d.weight", hp.ssm_d_conv, hp.conv_dim, use="SSM_CONV")
-        t.tensor("ssm_dt.bias", n_head, use="ADD")
-        t.tensor("ssm_a", n_head, use="MUL")
-        separate = t.has("ssm_beta.weight") and t.has("ssm_alpha.weight")
-        t.matrix("ssm_ba", n_embd, 2 * n_head, scaled=False, optional=separate)
-        t.matrix("ssm_beta", n_embd, n_head, scaled=False, optional=not separate)
-        t.matrix("ssm_alpha", n_embd, n_head, scaled=False, optional=not separate)
-        t.norm("ssm_norm", hp.ssm_d_state)
-        t.matrix("ssm_out", hp.value_dim, n_embd, scaled=False)
+    def declare_projections(self, w: Weights) -> None:
+        hp, n_embd, n_head = self.hp, self.hp.n_embd, self.hp.ssm_dt_rank
+        self.old = w.has("ssm_in.weight") and not w.has("attn_qkv.weight")
+        self.separate = w.has("ssm_beta.weight") and w.has("ssm_alpha.weight")
+        if self.old:
+            self.in_mixed = w.linear("ssm_in", n_embd, hp.conv_dim + hp.value_dim, scaled=False)
+        else:
+            w.skip("ssm_in.weight", "ssm_in.scale", "ssm_in.input_scale")
+            self.in_qkv = w.linear("attn_qkv", n_embd, hp.conv_dim, scaled=False)
+            self.in_z = w.linear("attn_gate", n_embd, hp.value_dim, scaled=False)
+        if self.separate:
+            self.in_beta = w.linear("ssm_beta", n_embd, n_head, scaled=False)
+            self.in_alpha = w.linear("ssm_alpha", n_embd, n_head, scaled=False)
+        else:
+            self.in_ba = w.linear("ssm_ba", n_embd, 2 * n_head, scaled=False)
+        self.out = w.linear("ssm_out", hp.value_dim, n_embd, scaled=False)
 
-    def graph(self, params: GraphParams) -> Qwen3NextGraph:
-        return Qwen3NextGraph(self, params)
-
-    def draft_graph(self, params: GraphParams) -> Qwen3NextDraft:
-        return Qwen3NextDraft(self, params)
-
-
-class Qwen3NextGraph(HybridMoeGraph):
-    model: Qwen3Next
-    names: Mapping[str, str] = {
-        **HybridMoeGraph.names,
-        "model.input_embed": "model.embed_tokens",
-        "Qcur_reshaped": "Qcur_view",
-        "gate_view": "gate",
-        "gate_reshaped": "",
-    }
-
-    def joint_heads(self, q_gate: Tensor, n_embd_head: int, n_head: int) -> Tensor:
-        return reshape(q_gate, n_embd_head, n_head, self.n_tokens, 1)
-
-    def projections(self, cur: Tensor, il: int) -> Projections:
-        if self.model.layers[il].ssm_ba is None:
-            return super().projections(cur, il)
-        layer, hp, n_head = self.model.layers[il], self.hparams, self.hparams.ssm_dt_rank
-        per_seq = (self.ubatch.n_seq_tokens, self.ubatch.n_seqs)
-        qkv, z = self.build_qkvz(cur, il)
-        ba = self.cb(self.build_mm(layer.ssm_ba, cur), "linear_attn_mixed_ba", il)
+    def project(self, g: GraphBuilder, cur: Tensor, il: int) -> Projected:
+        if self.separate:
+            return super().project(g, cur, il)
+        hp, n_head = self.hp, self.hp.ssm_dt_rank
+        qkv, z = self.qkvz(g, cur, il)
+        ba = g.cb(self.in_ba(g, cur), "linear_attn_mixed_ba", il)
         n_group, n_each = hp.ssm_n_group, n_head // hp.ssm_n_group
-        ba = reshape(ba, 2 * n_each, n_group, *per_seq)  # of each key head: betas, then alphas
-        b = self.cb(view(ba, (n_each, *ba.ne[1:])), "b", il)
-        a = self.cb(view(ba, (n_each, *ba.ne[1:]), offset=n_each), "a", il)
-        beta = sigmoid(cont(b))
-        alpha = add(cont(a, n_head, *per_seq), layer.ssm_dt)
-        gate = mul(self.cb(softplus(alpha), "a_softplus", il), layer.ssm_a)
-        beta = reshape(beta, 1, n_head, *per_seq)
-        gate = reshape(self.cb(gate, "gate", il), 1, n_head, *per_seq)
-        return Projections(qkv, z, beta, gate)
+        ba = reshape(ba, 2 * n_each, n_group, *g.per_seq)  # of each key head: betas, then alphas
+        b, a = split(ba, [n_each, n_each], n_dims=4)
+        beta = sigmoid(cont(g.cb(b, "b", il)))
+        alpha = add(cont(g.cb(a, "a", il), n_head, *g.per_seq), self.dt)
+        gate = self.gate_of(g, alpha, il)
+        return Projected(qkv, z, reshape(beta, 1, n_head, *g.per_seq), gate)
 
-    def build_qkvz(self, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
-        """As for the other hybrids; z may have four dimensions."""
-        if self.model.layers[il].attn_qkv is None:
-            return self._mixed_qkvz(cur, il)
-        return super().build_qkvz(cur, il)
-
-    def _mixed_qkvz(self, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
-        """From old files' ssm_in: of each key head its query, key, and its value heads' values and
-        gates."""
-        hp, per_seq = self.hparams, (self.ubatch.n_seq_tokens, self.ubatch.n_seqs)
-        d_k, n_group = hp.ssm_d_state, hp.ssm_n_group
-        d_v = hp.value_dim // n_group
-        mixed = self.build_mm(self.model.layers[il].ssm_in, cur)
-        self.cb(mixed, "linear_attn_mixed_qkvz", il)
-        mixed = reshape(mixed, 2 * d_k + 2 * d_v, n_group, *per_seq)
-        parts, offset = [], 0
-        for name, size in (("q", d_k), ("k", d_k), ("v", d_v), ("z", d_v)):
-            part = view(mixed, (size, n_group, *per_seq), offset=offset)
-            parts.append(part if name == "z" else self.cb(part, name, il))
-            offset += size
-        z = self.cb(cont(parts.pop()), "z", il)
+    def qkvz(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
+        """z may have four dimensions. Of each key head the old matrix gives its query, its key, and
+        its value heads' values and gates."""
+        if not self.old:
+            return super().qkvz(g, cur, il)
+        d_k, n_group = self.hp.ssm_d_state, self.hp.ssm_n_group
+        d_v = self.hp.value_dim // n_group
+        mixed = g.cb(self.in_mixed(g, cur), "linear_attn_mixed_qkvz", il)
+        mixed = reshape(mixed, 2 * d_k + 2 * d_v, n_group, *g.per_seq)
+        *parts, z = split(mixed, [d_k, d_k, d_v, d_v], n_dims=4)
+        for part, name in zip(parts, "qkv", strict=True):
+            g.cb(part, name, il)
+        z = g.cb(cont(z), "z", il)
         q, k, v = (
-            self.cb(cont(part, part.ne[0] * n_group, *per_seq), name, il)
+            g.cb(cont(part, part.ne[0] * n_group, *g.per_seq), name, il)
             for part, name in zip(parts, ("query_flat", "key_flat", "value_flat"), strict=True)
         )
-        return self.cb(concat(concat(q, k, 0), v, 0), "qkv_mixed", il), z
+        return g.cb(concat(concat(q, k, 0), v, 0), "qkv_mixed", il), z
 
-    def repeat_heads(self, x: Tensor) -> Tensor:
+    def repeat_heads(self, g: GraphBuilder, x: Tensor) -> Tensor:
         """Value head h uses key head h / (H / H_k), so the fused op cannot do it itself."""
-        n_head, (size, n_group, n_seq_tokens, n_seqs) = self.hparams.ssm_dt_rank, x.ne
+        n_head, (size, n_group, n_seq_tokens, n_seqs) = self.hp.ssm_dt_rank, x.ne
         if n_group == n_head:
             return x
         n_tokens = n_seq_tokens * n_seqs
@@ -118,10 +83,15 @@ class Qwen3NextGraph(HybridMoeGraph):
         return reshape(x, size, n_head, n_seq_tokens, n_seqs)
 
 
-class Qwen3NextDraft(NextNGraph, Qwen3NextGraph):
-    model: Qwen3Next
-    selects_early = True
-    names: Mapping[str, str] = NAMES | {"Qcur": "mtp_Qcur", "Kcur": "mtp_Kcur"}
-
-    def joint_heads(self, q_gate: Tensor, n_embd_head: int, n_head: int) -> Tensor:
-        return q_gate
+class Qwen3Next(HybridMoe):
+    arch = "qwen3next"
+    HParams = Qwen3NextHParams
+    names = NAMES | {
+        "embd": "model.embed_tokens", "Qcur_reshaped": "Qcur_view", "gate_view": "gate",
+        "gate_reshaped": "",
+    }  # fmt: skip
+    draft_names = DRAFT_NAMES | {"Qcur": "mtp_Qcur", "Kcur": "mtp_Kcur"}
+    supports_rs_rollback = False
+    Linear = Qwen3NextLinear
+    joint_4d = True
+    drafts_early = True

@@ -23,40 +23,39 @@ from ggml_py.ops import (
     view,
 )
 from ggml_py.tensor import Tensor
-from llama_py.models._graph import GraphContext
+from llama_py.blocks.delta_net.rule import Rule
+from llama_py.blocks.functions import tokens
+
+Pair = tuple[Tensor, Tensor]
 
 BLOCK = 16  # tokens of a block within a chunk
 
 
-class DeltaNetScores(GraphContext):
+class Scores(Rule):
     """Three ways to the same scores. All take, of chunks of CS tokens, q, k and k * beta
     [S, CS, n_chunks, HB] and g [CS, 1 or S, n_chunks, HB], and give two [CS, CS, n_chunks, HB]: of
     k * beta and of q with k. What is above the diagonal (keys after the token) means nothing.
     """
 
-    def _decay_mask(self, g_i: Tensor, g_j: Tensor, il: int) -> Tensor:
+    def _decay_mask(self, g_i: Tensor, g_j: Tensor) -> Tensor:
         """exp(g_j - g_i) on and below the diagonal, where dimension 0 is i."""
         mask = exp(tri(sub(g_j, g_i), "lower_diag"))
-        return self.cb(mask, "decay_mask", il)
+        return self.cb(mask, "decay_mask")
 
-    def _scores(
-        self, q: Tensor, k: Tensor, k_b: Tensor, g: Tensor, il: int
-    ) -> tuple[Tensor, Tensor]:
+    def per_head(self, q: Tensor, k: Tensor, k_b: Tensor, g: Tensor) -> Pair:
         """One gate per head: the products, then the decay."""
         cs, _, n_chunks, hb = g.ne
         g_j = repeat_4d(reshape(g, 1, cs, n_chunks, hb), cs, cs, n_chunks, hb)
-        mask = self._decay_mask(g, g_j, il)
+        mask = self._decay_mask(g, g_j)
         return mul(mul_mat(k, k_b), mask), mul(mul_mat(k, q), mask)
 
-    def _scores_kda(
-        self, q: Tensor, k: Tensor, k_b: Tensor, g: Tensor, il: int
-    ) -> tuple[Tensor, Tensor]:
+    def per_channel(self, q: Tensor, k: Tensor, k_b: Tensor, g: Tensor) -> Pair:
         """One gate per channel: the decay goes into the keys before the products."""
         size, cs, n_chunks, hb = k.ne
         chb = n_chunks * hb
         g_i = reshape(g, cs, 1, size, chb)
         g_j = repeat_4d(reshape(g, 1, cs, size, chb), cs, cs, size, chb)
-        mask = self._decay_mask(g_i, g_j, il)
+        mask = self._decay_mask(g_i, g_j)
         mask = cont(permute(mask, 2, 1, 0, 3), size, cs, cs, chb)  # [S, CS_j, CS_i, CHB]
         k_b_i = reshape(k_b, size, cs, 1, chb)
         k_j = reshape(k, size, 1, cs, chb)
@@ -66,9 +65,7 @@ class DeltaNetScores(GraphContext):
         kb, kq = (cont(transpose(reshape(t, cs, cs, n_chunks, hb))) for t in (kb, kq))
         return kb, kq
 
-    def _scores_blocks(
-        self, q: Tensor, k: Tensor, k_b: Tensor, g: Tensor, il: int
-    ) -> tuple[Tensor, Tensor]:
+    def in_blocks(self, q: Tensor, k: Tensor, k_b: Tensor, g: Tensor) -> Pair:
         """In blocks of 16 x 16, of which only those on the diagonal need a mask.
 
         Below them every key is before every token, so the decay is a product of two: from the key
@@ -76,31 +73,24 @@ class DeltaNetScores(GraphContext):
         """
         n_blocks = k.ne[1] // BLOCK
         g = cont(transpose(g))  # [1 or S, CS, n_chunks, HB]
-        kb, kq = (_diagonal(t, n_blocks) for t in self._diagonal_blocks(q, k, k_b, g, il))
+        kb, kq = (_diagonal(t, n_blocks) for t in self._diagonal_blocks(q, k, k_b, g))
         for i in range(1, n_blocks):
-            start = _tokens(g, i * BLOCK - 1, 1)
-            since = exp(sub(_tokens(g, i * BLOCK, BLOCK), start))
-            q_i, k_b_i = (mul(_tokens(t, i * BLOCK, BLOCK), since) for t in (q, k_b))
+            start = tokens(g, i * BLOCK - 1, 1)
+            since = exp(sub(tokens(g, i * BLOCK, BLOCK), start))
+            q_i, k_b_i = (mul(tokens(t, i * BLOCK, BLOCK), since) for t in (q, k_b))
             for j in range(i):
-                until = exp(neg(sub(_tokens(g, j * BLOCK, BLOCK), start)))
-                k_j = mul(_tokens(k, j * BLOCK, BLOCK), until)
+                until = exp(neg(sub(tokens(g, j * BLOCK, BLOCK), start)))
+                k_j = mul(tokens(k, j * BLOCK, BLOCK), until)
                 kb = _set_block(kb, mul_mat(k_j, k_b_i), i, j)
                 kq = _set_block(kq, mul_mat(k_j, q_i), i, j)
         return kb, kq
 
-    def _diagonal_blocks(
-        self, q: Tensor, k: Tensor, k_b: Tensor, g: Tensor, il: int
-    ) -> tuple[Tensor, Tensor]:
+    def _diagonal_blocks(self, q: Tensor, k: Tensor, k_b: Tensor, g: Tensor) -> Pair:
         """The scores of each block with itself, as of chunks that are one block long."""
         n, hb = k.ne[1] * k.ne[2] // BLOCK, k.ne[3]
         q, k, k_b, g = (reshape(t, t.ne[0], BLOCK, n, hb) for t in (q, k, k_b, g))
-        scores = self._scores if g.ne[0] == 1 else self._scores_kda
-        return scores(q, k, k_b, cont(transpose(g)), il)
-
-
-def _tokens(t: Tensor, start: int, n: int) -> Tensor:
-    """[., CS, n_chunks, HB] -> the same of n tokens of each chunk"""
-    return view(t, (t.ne[0], n, *t.ne[2:]), offset=start * t.ne[0])
+        scores = self.per_head if g.ne[0] == 1 else self.per_channel
+        return scores(q, k, k_b, cont(transpose(g)))
 
 
 def _diagonal(blocks: Tensor, n_blocks: int) -> Tensor:

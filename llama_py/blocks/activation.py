@@ -1,0 +1,41 @@
+"""Activations with their names in the graph (llama-graph.cpp:build_ffn)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ggml_py.ops import (
+    geglu_split,
+    gelu,
+    reglu_split,
+    relu,
+    silu,
+    swiglu,
+    swiglu_oai,
+    swiglu_split,
+)
+from ggml_py.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Activation:
+    """A function with its names in the graph, and its gated form act(gate) * up.
+
+    halves  the function takes gate and up in one tensor, and gives half of it
+    """
+
+    name: str
+    function: Callable[[Tensor], Tensor]
+    gated_name: str = ""
+    gated: Callable[[Tensor, Tensor], Tensor] | None = None
+    halves: bool = False
+
+
+SILU = Activation("silu", silu, "swiglu", swiglu_split)
+GELU = Activation("gelu", gelu, "geglu", geglu_split)
+RELU = Activation("relu", relu, "reglu", reglu_split)
+SWIGLU_OAI = Activation(
+    "silu", silu, "swiglu_oai", lambda gate, up: swiglu_oai(gate, up, 1.702, 7.0)
+)
+SWIGLU = Activation("swiglu", swiglu, halves=True)

@@ -1,0 +1,224 @@
+"""Attention over a cache (llama-graph.cpp:build_qkv, build_attn)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ggml_py.ops import add, concat, cont, mul_mat, reshape, scale, view_4d
+from ggml_py.tensor import Tensor
+from llama_py.blocks.functions import heads, inv_sqrt, split
+from llama_py.blocks.linear import Linear, Norm
+from llama_py.blocks.rope import RopeFactors, rope
+from llama_py.blocks.softmax import Scores, mha
+from llama_py.geometry import LayerShape
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import HParams
+from llama_py.weights import Bias, Weights
+
+HINT_HADAMARD = 1  # ggml.h:GGML_HINT_SRC0_IS_HADAMARD
+
+
+class QKV(NamedTuple):
+    """Queries [d, n_head, n_tokens], keys and values [d, n_head_kv, n_tokens]; or not yet split
+    into heads: [d * n_head, n_tokens]."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+
+
+class Projections:
+    """Queries, keys and values by one matrix (attn_qkv) or by three
+    (llama-model.cpp:create_tensor_qkv, llama-graph.cpp:build_qkv).
+
+    heads  of queries, keys and values: their size and number
+    """
+
+    def __init__(
+        self, w: Weights, n_embd: int, shape: LayerShape, *, n_embd_head_q: int = 0,
+        bias: Bias = True, scaled: bool = True,
+    ) -> None:  # fmt: skip
+        """n_embd_head_q: when queries carry more than their head (a gate)."""
+        self.heads = (
+            (n_embd_head_q or shape.n_embd_head_k, shape.n_head),
+            (shape.n_embd_head_k, shape.n_head_kv),
+            (shape.n_embd_head_v, shape.n_head_kv),
+        )
+        sizes = [d * n for d, n in self.heads]
+        stems = ("attn_q", "attn_k", "attn_v")
+        self.joint: Linear | None = None
+        self.parts: Sequence[Linear] = ()
+        self.old_biases: Sequence[Tensor | None] = ()
+        if w.has("attn_qkv.weight"):
+            self.joint = w.linear("attn_qkv", n_embd, sum(sizes), bias=bias, scaled=scaled)
+            if self.joint.bias is None and bias:  # old files have one matrix but three biases
+                pairs = zip(stems, sizes, strict=True)
+                self.old_biases = [w.optional_tensor(f"{s}.bias", n) for s, n in pairs]
+        else:
+            self.parts = [
+                w.linear(stem, n_embd, n, bias=bias, scaled=scaled)
+                for stem, n in zip(stems, sizes, strict=True)
+            ]
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
+        """cur [n_embd, n_tokens] -> heads, called Qcur, Kcur, Vcur"""
+        names = ("Qcur", "Kcur", "Vcur")
+        if self.joint is not None:
+            qkv, offset, parts = self._joint(g, cur, il), 0, []
+            for d, n_head in self.heads:
+                parts.append(heads(qkv, d, n_head, g.n_tokens, offset=offset))
+                offset += d * n_head
+        else:
+            parts = [
+                reshape(self._part(g, w, cur, name, il), d, n_head, g.n_tokens)
+                for w, name, (d, n_head) in zip(self.parts, names, self.heads, strict=True)
+            ]
+        return QKV(*(g.cb(t, name, il) for t, name in zip(parts, names, strict=True)))
+
+    def rows(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
+        """The heads of a token joined, without names. cur [n_embd, n_tokens]"""
+        if self.joint is not None:
+            qkv = self._joint(g, cur, il)
+            return QKV(*map(cont, split(qkv, [d * n for d, n in self.heads])))
+        return QKV(*(w(g, cur) for w in self.parts))
+
+    def _joint(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        assert self.joint is not None
+        qkv, bias = g.cb(self.joint.scaled(g, cur), "wqkv", il), self.joint.bias
+        old = [b for b in self.old_biases if b is not None]
+        if bias is None and len(old) == 3:
+            bias = concat(concat(old[0], old[1], 0), old[2], 0)
+        return qkv if bias is None else g.cb(add(qkv, bias), "wqkv_b", il)
+
+    def _part(self, g: GraphBuilder, w: Linear, cur: Tensor, name: str, il: int) -> Tensor:
+        part = g.cb(w.scaled(g, cur), name, il)
+        return part if w.bias is None else g.cb(add(part, w.bias), name, il)
+
+
+def attend(g: GraphBuilder, qkv: QKV, il: int, how: Scores) -> Tensor:
+    """Store keys and values, and attend to all that the mask lets see.
+
+    -> [d_v * n_head, n_tokens]
+    """
+    inp = g.inp_attn(il)
+    if inp.k_rot is not None:
+        qkv = qkv._replace(q=rotate(qkv.q, inp.k_rot), k=rotate(qkv.k, inp.k_rot))
+    if inp.v_rot is not None:
+        qkv = qkv._replace(v=rotate(qkv.v, inp.v_rot))
+    expand_together(g, qkv)
+    g.expand(inp.mctx.cpy_k(qkv.k, inp.k_idxs, il))
+    assert inp.v_idxs is not None
+    g.expand(inp.mctx.cpy_v(qkv.v, inp.v_idxs, il))
+    return _seen(g, qkv.q, il, how)
+
+
+def attend_again(g: GraphBuilder, q: Tensor, il: int, how: Scores) -> Tensor:
+    """Attend to what another layer has stored. q [d, n_head, n_tokens] -> [d_v * n_head, n_tokens]
+    """
+    rot = g.inp_attn(il).k_rot
+    q = q if rot is None else rotate(q, rot)
+    g.expand(q)
+    return _seen(g, q, il, how)
+
+
+def _seen(g: GraphBuilder, q: Tensor, il: int, how: Scores) -> Tensor:
+    inp = g.inp_attn(il)
+    k, v = inp.mctx.get_k(il), inp.mctx.get_v(il)
+    cur = g.cb(mha(g, q, k, v, inp.kq_mask, il, how), "kqv_out", il)
+    return cur if inp.v_rot is None else rotate(cur, inp.v_rot)  # its own inverse
+
+
+def attend_latent(
+    g: GraphBuilder, qkv: QKV, il: int, how: Scores, mask: Tensor | None = None
+) -> Tensor:
+    """attend with a cache of keys only: the values are their first d_v channels, which
+    how.v_mla unpacks. mask: another than the cache's"""
+    inp = g.inp_attn(il)
+    expand_together(g, qkv)
+    g.expand(inp.mctx.cpy_k(qkv.k, inp.k_idxs, il))
+    k = inp.mctx.get_k(il)
+    v = view_4d(k, qkv.v.ne[0], *k.ne[1:], *k.nb[1:], 0)
+    mask = inp.kq_mask if mask is None else mask
+    return g.cb(mha(g, qkv.q, k, v, mask, il, how), "kqv_out", il)
+
+
+def attend_within(g: GraphBuilder, qkv: QKV, il: int, how: Scores) -> Tensor:
+    """Attend to the tokens of the ubatch; nothing is stored. -> [d_v * n_head, n_tokens]"""
+    mask = g.inp_no_cache(g.hp.layers[il].window).kq_mask
+    for t in qkv.q, qkv.k, qkv.v:
+        g.expand(t)
+    return g.cb(mha(g, *qkv, mask, il, how), "kqv_out", il)
+
+
+def expand_together(g: GraphBuilder, qkv: QKV) -> None:
+    """Nothing else comes between; k is last, next to where it is stored, but where there are
+    windows."""
+    for t in (qkv.q, qkv.k, qkv.v) if g.mctx.windowed else (qkv.q, qkv.v, qkv.k):
+        g.expand(t)
+
+
+def rotate(cur: Tensor, rot: Tensor) -> Tensor:
+    """Each block of rot's size times rot [n, n] (llama-impl.h:llama_mul_mat_hadamard)."""
+    n = rot.ne[0]
+    flat = reshape if cur.is_contiguous() else cont
+    res = mul_mat(rot, flat(cur, n, cur.n_elements // n))
+    res.params = (0, HINT_HADAMARD, 0)
+    return reshape(res, *cur.ne)
+
+
+class Attention:
+    """Attention of many heads: project, norm queries and keys, turn, attend, project.
+
+    An architecture overrides the step that differs.
+    """
+
+    def __init__(
+        self, w: Weights, hp: HParams, *, bias: Bias = True, out_bias: Bias = False,
+        q_norm: Norm | None = None, k_norm: Norm | None = None, q_scale: float = 0.0,
+        kq_scale: float = 0.0, factors: RopeFactors | None = None, sinks: Tensor | None = None,
+        cached: bool = True, name: str = "",
+    ) -> None:  # fmt: skip
+        """bias, out_bias  of the projections to and from heads
+        q_norm, k_norm   of each head
+        q_scale   queries are multiplied by this; then kq_scale is 1 unless given
+        kq_scale  on products of queries and keys; 0: 1 / sqrt(d)
+        factors   of RoPE's frequencies
+        sinks     F32 [n_head] a score for each head of attending to nothing
+        cached    False: to the tokens of the ubatch alone
+        name      of the result
+        """
+        shape = hp.layers[w.il]
+        self.qkv = Projections(w, hp.n_embd, shape, bias=bias)
+        self.output = w.linear("attn_output", shape.n_embd_v_out, hp.n_embd, bias=out_bias)
+        self.q_norm, self.k_norm, self.factors = q_norm, k_norm, factors
+        self.q_scale = q_scale
+        self.kq_scale = kq_scale or (1.0 if q_scale else inv_sqrt(shape.n_embd_head_k))
+        self.sinks, self.cached, self.name = sinks, cached, name
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """[n_embd, n_tokens] -> the same"""
+        q, k, v = self.qkv(g, cur, il)
+        q, k = self.place(g, self.normed(g, QKV(q, k, v), il), il)
+        if self.q_scale:
+            q = scale(q, self.q_scale)
+        how = Scores(self.kq_scale, self.sinks)
+        cur = (attend if self.cached else attend_within)(g, QKV(q, k, v), il, how)
+        cur = self.output(g, cur)
+        return g.cb(cur, self.name, il) if self.name else cur
+
+    def normed(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
+        """Queries and keys [d, H, n_tokens] normed head by head, if the model has such norms."""
+        q, k, v = qkv
+        if self.q_norm is not None:
+            q = self.q_norm(g, q, "Qcur_normed", il)
+        if self.k_norm is not None:
+            k = self.k_norm(g, k, "Kcur_normed", il)
+        return QKV(q, k, v)
+
+    def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
+        """Queries and keys [d, H, n_tokens] turned by their positions."""
+        factors = None if self.factors is None else self.factors(g.cparams)
+        q = g.cb(rope(g, qkv.q, il, factors), "Qcur", il)
+        k = g.cb(rope(g, qkv.k, il, factors), "Kcur", il)
+        return q, k

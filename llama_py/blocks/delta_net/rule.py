@@ -1,0 +1,42 @@
+"""What the forms of a gated delta net take and give."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ggml_py.tensor import Tensor
+from llama_py.forms import Form
+from llama_py.graph.builder import GraphBuilder
+
+# fused: as one op. Else one token is computed by the rule as written down, and many
+#   chunked: in chunks, each a triangular system (arXiv 2412.06464);
+#   autoregressive: each by that rule, so that graphs grow with n_ubatch;
+#   blocks: in chunks of 64, whatever the gates, whose scores are put together of 4 x 4 blocks.
+DELTA_NET = Form(
+    "delta_net", ("fused", "chunked", "autoregressive", "blocks"),
+    "how gated delta nets are computed",
+)  # fmt: skip
+
+
+class Delta(NamedTuple):
+    """The inputs of a delta net but for its state; S is the size of a head, H value heads, H_k key
+    heads, T tokens of each of B sequences."""
+
+    q: Tensor  # [S, H_k, T, B]
+    k: Tensor  # [S, H_k, T, B]
+    v: Tensor  # [S, H, T, B]
+    gate: Tensor  # [1 or S, H, T, B] log of the decay, of a head or of each channel
+    beta: Tensor  # [1, H, T, B]
+
+
+Outcome = tuple[Tensor, Tensor]  # outputs [S, H, T, B], new state [S, S, H, B]
+
+
+class Rule:
+    """One way to build a delta net in a layer of a graph."""
+
+    def __init__(self, g: GraphBuilder, il: int) -> None:
+        self.builder, self.il = g, il
+
+    def cb(self, t: Tensor, name: str) -> Tensor:
+        return self.builder.cb(t, name, self.il)

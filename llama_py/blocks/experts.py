@@ -1,0 +1,217 @@
+"""Mixture of experts (llama-graph.cpp:build_moe_ffn)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+from ggml_py.ops import (
+    add,
+    argsort_top_k,
+    clamp,
+    cont,
+    div,
+    fill,
+    get_rows,
+    mul,
+    repeat_4d,
+    reshape,
+    scale,
+    set_rows,
+    sigmoid,
+    soft_max,
+    softplus,
+    sqrt,
+    sum_rows,
+    view,
+)
+from ggml_py.tensor import Tensor
+from llama_py.blocks.activation import SILU, Activation
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.blocks.functions import split
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import HParams
+from llama_py.weights import Bias, Weights
+
+F16_SMALLEST_NORMAL = 6.103515625e-5
+
+# From the router's logits [n_expert, n_tokens] to probabilities.
+GATING: dict[str, Callable[[Tensor], Tensor]] = {
+    "softmax": soft_max,
+    "sigmoid": sigmoid,
+    "softmax_weight": lambda logits: logits,  # softmax over the chosen ones only
+    "sqrt_softplus": lambda logits: sqrt(softplus(logits)),
+}
+GATING_FUNCS = tuple(GATING)  # by llama-hparams.h:llama_expert_gating_func_type, from 1
+
+Optional = Literal["no", "optional", "needed"]
+
+
+class Experts:
+    """The weighted sum of each token's experts."""
+
+    def __init__(
+        self, w: Weights, hp: HParams, n_ff: int, *, n_embd: int = 0, gating: str = "softmax",
+        norm_w: bool = True, w_scale: float = 0.0, act: Activation = SILU, bias: Bias = False,
+        router_bias: Bias = False, probs_bias: Optional = "no", merged: bool = False,
+        gate_optional: bool = False, scaled: bool = True, router_scaled: bool = True,
+        weigh_input: bool = False, choose_by_logits: bool = False,
+    ) -> None:  # fmt: skip
+        """n_embd   channels that experts see; 0: those of the model
+        gating     how the router's logits become probabilities, one of GATING
+        norm_w     weights of the chosen experts are made to sum to one
+        w_scale    then multiplied by this, unless it is 0 or 1
+        probs_bias whether a bias decides who is chosen (not how much it weighs)
+        merged     gate and up may be one tensor
+        weigh_input   weights are applied before the experts, not after
+        choose_by_logits  of the logits, not of the probabilities
+        """
+        n_expert, n_embd = hp.n_expert, n_embd or hp.n_embd
+        self.n_expert, self.n_used = n_expert, hp.layers[w.il].n_expert_used
+        self.n_groups, self.n_group_used = hp.n_expert_groups, hp.n_group_used
+        self.router = w.linear(
+            "ffn_gate_inp", hp.n_embd, n_expert, bias=router_bias, scaled=router_scaled
+        )
+        self.probs_bias: Tensor | None = None
+        if probs_bias != "no":
+            declare = w.tensor if probs_bias == "needed" else w.optional_tensor
+            self.probs_bias = declare("exp_probs_b.bias", n_expert)
+        sizes, both = (n_embd, n_ff, n_expert), {"bias": bias, "scaled": scaled}
+        self.gate_up = self.gate = self.up = None
+        if merged and w.has("ffn_gate_up_exps.weight"):
+            self.gate_up = w.experts("ffn_gate_up_exps", n_embd, 2 * n_ff, n_expert, **both)
+        else:
+            declare_gate = w.optional_experts if gate_optional else w.experts
+            self.gate = declare_gate("ffn_gate_exps", *sizes, **both)
+            self.up = w.experts("ffn_up_exps", *sizes, **both)
+        self.down = w.experts("ffn_down_exps", n_ff, n_embd, n_expert, **both)
+        self.gating, self.norm_w, self.w_scale, self.act = gating, norm_w, w_scale, act
+        self.weigh_input, self.choose_by_logits = weigh_input, choose_by_logits
+
+    def __call__(
+        self, g: GraphBuilder, cur: Tensor, il: int, logits: Tensor | None = None
+    ) -> Tensor:
+        """[n_embd, n_tokens] -> the same
+
+        logits  [n_expert, n_tokens] of the router, if it does not see `cur`
+        """
+        n_embd, n_tokens = cur.ne[:2]
+        probs, ids = self._select(g, self.route(g, cur, il) if logits is None else logits, il)
+        weights = g.expand(self._weights(g, probs, ids, il))
+        cur = reshape(cur, n_embd, 1, n_tokens)
+        if self.weigh_input:
+            cur = mul(repeat_4d(cur, n_embd, self.n_used, n_tokens, 1), weights)
+            g.cb(cur, "ffn_moe_weighted", il)
+        experts = self.down(g, self._hidden(g, cur, ids, il), ids, "ffn_moe_down", il)
+        if not self.weigh_input:
+            experts = g.cb(mul(experts, weights), "ffn_moe_weighted", il)
+        return self._sum(g, g.expand(experts), il)
+
+    def route(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """The router's logits. [n_embd, n_tokens] -> [n_expert, n_tokens]"""
+        logits = g.cb(self.router.scaled(g, cur), "ffn_moe_logits", il)
+        if self.router.bias is not None:
+            logits = g.cb(add(logits, self.router.bias), "ffn_moe_logits_biased", il)
+        return logits
+
+    def _select(self, g: GraphBuilder, logits: Tensor, il: int) -> tuple[Tensor, Tensor]:
+        """-> probabilities [n_expert, n_tokens], chosen experts I32 [n_used, n_tokens]"""
+        probs = selection = g.cb(GATING[self.gating](logits), "ffn_moe_probs", il)
+        if self.probs_bias is not None:
+            selection = g.cb(add(probs, self.probs_bias), "ffn_moe_probs_biased", il)
+        if self.choose_by_logits:
+            selection = logits
+        if self.n_groups > 1 and g.n_tokens > 0:
+            selection = self._mask_groups(g, selection, il)
+        selected = argsort_top_k(selection, self.n_used)
+        assert selected.src[0] is not None
+        g.cb(selected.src[0], "ffn_moe_argsort", il)
+        return probs, g.cb(selected, "ffn_moe_topk", il)
+
+    def _mask_groups(self, g: GraphBuilder, selection: Tensor, il: int) -> Tensor:
+        """-inf for experts outside the best groups; a group counts by its two best experts
+        (DeepSeek-V3). [n_expert, n_tokens] -> the same"""
+        n_expert, n_tokens = selection.ne[:2]
+        groups = reshape(selection, n_expert // self.n_groups, self.n_groups, n_tokens)
+        best = argsort_top_k(groups, 2)  # [2, n_groups, n_tokens]
+        scores = get_rows(reshape(groups, 1, *groups.ne[:3]), best)  # [1, 2, n_groups, n_tokens]
+        scores = sum_rows(reshape(scores, *scores.ne[1:]))  # [1, n_groups, n_tokens]
+        scores = reshape(scores, *scores.ne[1:3])
+        chosen = g.cb(argsort_top_k(scores, self.n_group_used), "ffn_moe_group_topk", il)
+        kept = get_rows(groups, chosen)  # [per_group, n_group_used, n_tokens]
+        masked = set_rows(fill(groups, -math.inf), kept, chosen)
+        return g.cb(reshape(masked, n_expert, n_tokens), "ffn_moe_probs_masked", il)
+
+    def _weights(self, g: GraphBuilder, probs: Tensor, ids: Tensor, il: int) -> Tensor:
+        """-> [1, n_used, n_tokens]"""
+        n_used, n_tokens = ids.ne[:2]
+        probs = reshape(probs, 1, *probs.ne[:2])
+        weights = g.cb(get_rows(probs, ids), "ffn_moe_weights", il)
+        if self.gating == "softmax_weight":
+            weights = soft_max(reshape(weights, n_used, n_tokens))
+            weights = g.cb(reshape(weights, 1, n_used, n_tokens), "ffn_moe_weights_softmax", il)
+        if self.norm_w:
+            weights = reshape(weights, n_used, n_tokens)
+            total = g.cb(sum_rows(weights), "ffn_moe_weights_sum", il)  # [1, n_tokens]
+            total = clamp(total, F16_SMALLEST_NORMAL, math.inf)
+            g.cb(total, "ffn_moe_weights_sum_clamped", il)
+            weights = g.cb(div(weights, total), "ffn_moe_weights_norm", il)
+            weights = reshape(weights, 1, n_used, n_tokens)
+        if self.w_scale not in (0.0, 1.0):
+            weights = g.cb(scale(weights, self.w_scale), "ffn_moe_weights_scaled", il)
+        return weights
+
+    def _hidden(self, g: GraphBuilder, cur: Tensor, ids: Tensor, il: int) -> Tensor:
+        """[n_embd, 1, n_tokens] -> [n_ff, n_used, n_tokens]"""
+        gate: Tensor | None = None
+        if self.gate_up is not None:
+            both = self.gate_up(g, cur, ids, "ffn_moe_gate_up", il)
+            gate, up = split(both, [both.ne[0] // 2] * 2, n_dims=3)
+            g.cb(gate, "ffn_moe_gate", il)
+            g.cb(up, "ffn_moe_up", il)
+        else:
+            assert self.up is not None
+            up = self.up(g, cur, ids, "ffn_moe_up", il)
+            if self.gate is not None:
+                gate = self.gate(g, cur, ids, "ffn_moe_gate", il)
+        if gate is None:
+            return g.cb(self.act.function(up), f"ffn_moe_{self.act.name}", il)
+        assert self.act.gated is not None
+        return g.cb(self.act.gated(gate, up), f"ffn_moe_{self.act.gated_name}", il)
+
+    def _sum(self, g: GraphBuilder, experts: Tensor, il: int) -> Tensor:
+        """[n_embd, n_used, n_tokens] -> [n_embd, n_tokens]; views first, then adds."""
+        n_embd, n_used, n_tokens, _ = experts.ne
+        per_token = experts.nb[2] // experts.nb[0]
+        one = [
+            g.expand(view(experts, (n_embd, n_tokens), (per_token,), i * n_embd))
+            for i in range(n_used)
+        ]
+        total = one[0]
+        for expert in one[1:]:
+            total = g.expand(add(total, expert))
+        # One view alone would not be dense.
+        return g.cb(cont(total) if n_used == 1 else total, "ffn_moe_out", il)
+
+
+class SharedExperts:
+    """Experts, and beside them one that every token goes through, perhaps with a gate of its own."""
+
+    def __init__(
+        self, w: Weights, hp: HParams, experts: Experts, n_ff: int, *, gated: bool = False,
+        scaled: bool = True, name: str = "ffn_out",
+    ) -> None:  # fmt: skip
+        """gated  the shared one is multiplied by a sigmoid of the token; name  of the result"""
+        self.experts, self.name = experts, name
+        self.gate = w.linear("ffn_gate_inp_shexp", hp.n_embd, 1) if gated else None
+        self.shared = FeedForward(w, hp.n_embd, n_ff, "_shexp", scaled=scaled, name="ffn_shexp")
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """[n_embd, n] -> the same"""
+        moe, shared = self.experts(g, cur, il), self.shared(g, cur, il)
+        if self.gate is not None:
+            gate = g.cb(self.gate(g, cur), "shared_expert_gate", il)
+            gate = g.cb(sigmoid(gate), "shared_expert_gate_sigmoid", il)  # [1, n_tokens]
+            shared = g.cb(mul(shared, gate), "ffn_shexp_gated", il)
+        return g.cb(add(moe, shared), self.name, il)

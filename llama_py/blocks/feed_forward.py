@@ -1,0 +1,54 @@
+"""The dense feed-forward (llama-graph.cpp:build_ffn)."""
+
+from __future__ import annotations
+
+from ggml_py.ops import add, mul, mul_mat
+from ggml_py.tensor import Tensor
+from llama_py.blocks.activation import SILU, Activation
+from llama_py.blocks.linear import Linear
+from llama_py.graph.builder import GraphBuilder
+from llama_py.weights import Bias, Weights
+
+
+class FeedForward:
+    """down(act(gate x) * up x), or down(act(up x)) without a gate."""
+
+    def __init__(
+        self, w: Weights, n_embd: int, n_ff: int, kind: str = "", *, act: Activation = SILU,
+        gated: bool = True, bias: Bias = False, scaled: bool = True, name: str = "ffn_out",
+    ) -> None:  # fmt: skip
+        """kind  "" for ffn_up, ffn_gate, ffn_down; "_shexp" for experts that see every token
+        name  of the result
+        """
+        n_up = 2 * n_ff if act.halves else n_ff
+        self.gate: Linear | None = None
+        if gated and not act.halves:
+            self.gate = w.linear(f"ffn_gate{kind}", n_embd, n_ff, bias=bias, scaled=scaled)
+        self.up = w.linear(f"ffn_up{kind}", n_embd, n_up, bias=bias, scaled=scaled)
+        self.down = w.linear(f"ffn_down{kind}", n_ff, n_embd, bias=bias, scaled=scaled)
+        self.act, self.name = act, name
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """[n_embd, n] -> the same"""
+        up = self._part(g, self.up, cur, "ffn_up", il)
+        if self.gate is None:
+            cur = g.cb(self.act.function(up), f"ffn_{self.act.name}", il)
+        else:
+            assert self.act.gated is not None
+            gate = self._part(g, self.gate, cur, "ffn_gate", il)
+            cur = g.cb(self.act.gated(gate, up), f"ffn_{self.act.gated_name}", il)
+        cur, down = mul_mat(self.down.weight, cur), self.down
+        if down.bias is not None:
+            cur = add(g.cb(cur, "ffn_down", il), down.bias)
+        if down.scale is not None:
+            cur = g.cb(mul(cur, down.scale), "ffn_down_s", il)
+        return g.cb(cur, self.name, il) if self.name else cur
+
+    def _part(self, g: GraphBuilder, w: Linear, cur: Tensor, name: str, il: int) -> Tensor:
+        """Here the bias comes before the scale."""
+        cur = g.cb(mul_mat(w.weight, cur), name, il)
+        if w.bias is not None:
+            cur = g.cb(add(cur, w.bias), f"{name}_b", il)
+        if w.scale is not None:
+            cur = g.cb(mul(cur, w.scale), f"{name}_s", il)
+        return cur

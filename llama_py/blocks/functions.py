@@ -1,0 +1,45 @@
+"""Named pieces of stride arithmetic, and constants as the C code computes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ggml_py.ops import view
+from ggml_py.tensor import Tensor
+
+
+def inv_sqrt(n: int) -> float:
+    """1 / sqrt(n) in float32 steps, as the C code computes it."""
+    return float(np.float32(1.0) / np.sqrt(np.float32(n)))
+
+
+def heads(
+    x: Tensor, size: int, n_head: int, *rest: int, offset: int = 0, step: int = 0
+) -> Tensor:
+    """Heads out of the rows of x: [n, *rest] -> [size, n_head, *rest], a view.
+
+    offset  channel of the first head; step  channels from one head to the next, 0 for `size`
+    """
+    strides = [nb // x.nb[0] for nb in x.nb[1 : 1 + len(rest)]]
+    return view(x, (size, n_head, *rest), (step or size, *strides), offset)
+
+
+def split(x: Tensor, sizes: Sequence[int], n_dims: int = 2) -> list[Tensor]:
+    """The rows of x cut into parts of these sizes: [sum(sizes), ...] -> [size, ...] each, views."""
+    parts, offset = [], 0
+    for size in sizes:
+        parts.append(view(x, (size, *x.ne[1:n_dims]), offset=offset))
+        offset += size
+    return parts
+
+
+def dense(ne: Sequence[int]) -> tuple[int, int, int]:
+    """Strides, in elements, of a dense tensor of this shape."""
+    return (ne[0], ne[0] * ne[1], ne[0] * ne[1] * ne[2])
+
+
+def tokens(x: Tensor, start: int, n: int) -> Tensor:
+    """[., T, ...] -> [., n, ...] from token `start` on, a view."""
+    return view(x, (x.ne[0], n, *x.ne[2:]), offset=start * (x.nb[1] // x.nb[0]))

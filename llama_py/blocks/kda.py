@@ -1,0 +1,101 @@
+"""Kimi's delta attention: a delta net with a gate per channel (the part that models/kimi-linear.cpp
+and kimi-k3.cpp have in common)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from ggml_py.ops import concat, cont, cpy, mul, reshape, sigmoid, silu, ssm_conv, transpose, view
+from ggml_py.tensor import Tensor
+from llama_py.blocks.attention import Projections
+from llama_py.blocks.delta_net import l2_norm
+from llama_py.blocks.functions import split
+from llama_py.blocks.state import read_states
+from llama_py.geometry import LayerShape
+from llama_py.graph.builder import GraphBuilder
+from llama_py.weights import Weights
+
+
+class KDA(ABC):
+    """A delta net layer of n_head heads of `size`; as llama.cpp, without scales."""
+
+    def __init__(self, w: Weights, n_embd: int, n_head: int, size: int, d_conv: int) -> None:
+        n_inner = n_head * size
+        self.n_head, self.size, self.d_conv, self.n_inner = n_head, size, d_conv, n_inner
+        names = (f"ssm_conv1d_{part}.weight" for part in "qkv")
+        self.convs = [w.tensor(name, d_conv, 1, n_inner, other=(d_conv, n_inner)) for name in names]
+        shape = LayerShape(n_head, n_head, size, size, 0)
+        self.qkv = Projections(w, n_embd, shape, scaled=False)
+        self.f_a = w.linear("ssm_f_a", n_embd, size, scaled=False)
+        self.f_b = w.linear("ssm_f_b", size, n_inner, scaled=False)
+        self.beta = w.linear("ssm_beta", n_embd, n_head, scaled=False)
+        self.dt = w.tensor("ssm_dt.bias", n_inner)
+        self.norm = w.norm("ssm_norm", size)
+        self.output = w.linear("attn_output", n_inner, n_embd, scaled=False)
+
+    @property
+    def n_embd_r(self) -> int:
+        """Floats of convolution state: of queries, keys and values."""
+        return 3 * (self.d_conv - 1) * self.n_inner
+
+    @property
+    def n_embd_s(self) -> int:
+        """Floats of recurrent state."""
+        return self.size * self.n_inner
+
+    @abstractmethod
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """[n_embd, n_tokens] -> the same"""
+
+    def convolved(self, g: GraphBuilder, cur: Tensor, il: int) -> list[Tensor]:
+        """cur [n_embd, n_tokens] -> queries, keys and values, each [S, H, T, B]"""
+        states = g.cb(g.inp_rs.mctx.get_r_l(il), "conv_states_all", il)
+        start = read_states(g, states, self.n_embd_r)
+        parts = self._projected(g, cur)
+        return [self._convolve(g, states, start, i, x) for i, x in enumerate(parts)]
+
+    def _projected(self, g: GraphBuilder, cur: Tensor) -> list[Tensor]:
+        """3 x [n_inner, n_tokens]"""
+        joint = self.qkv.joint
+        if joint is None:
+            return [w.scaled(g, cur) for w in self.qkv.parts]
+        return [cont(part) for part in split(joint.scaled(g, cur), [self.n_inner] * 3)]
+
+    def _convolve(
+        self, g: GraphBuilder, all_states: Tensor, start: Tensor, part: int, x: Tensor
+    ) -> Tensor:
+        """Short convolution of x [n_inner, n_tokens] after the inputs kept in `start`; the last
+        ones are stored, as of each of the last n_rs_seq + 1 tokens. -> [S, H, T, B]
+
+        A row of states has, for queries, keys and values (part 0, 1, 2): [d_conv - 1, n_inner].
+        """
+        mctx, n_inner = g.inp_rs.mctx, self.n_inner
+        n_seq_tokens, n_seqs = g.per_seq
+        width, row = self.d_conv - 1, self.n_embd_r
+        ne, strides, first = (width, n_inner, n_seqs), (width, row), part * width * n_inner
+        x = transpose(reshape(x, n_inner, *g.per_seq))
+        conv_x = concat(view(start, ne, strides, first), x, 0)
+        for slot in range(g.cparams.n_rs_seq + 1):
+            last = view(conv_x, ne, offset=max(0, n_seq_tokens - slot))
+            cell = slot * mctx.get_size() + mctx.get_head()
+            g.expand(cpy(last, view(all_states, ne, strides, cell * row + first)))
+        y = ssm_conv(conv_x, reshape(self.convs[part], self.d_conv, n_inner))
+        y = silu(reshape(y, n_inner, g.n_tokens))
+        return reshape(y, self.size, self.n_head, *g.per_seq)
+
+    def state(self, g: GraphBuilder, il: int) -> Tensor:
+        """The state that sequences start from. -> [S, S, H, B]"""
+        state = read_states(g, g.inp_rs.mctx.get_s_l(il), self.n_embd_s)
+        return reshape(state, self.size, self.size, self.n_head, g.ubatch.n_seqs)
+
+    def normed(self, g: GraphBuilder, *parts: Tensor) -> list[Tensor]:
+        """Queries and keys of length one."""
+        return [l2_norm(g, t) for t in parts]
+
+    def project(self, g: GraphBuilder, output: Tensor, gate: Tensor, il: int) -> Tensor:
+        """Norm, gate and projection of what the rule gives. output, gate [S, H, n_tokens]
+        -> [n_embd, n_tokens]"""
+        output = self.norm(g, reshape(output, self.size, self.n_head, g.n_tokens), "kda_normed", il)
+        output = mul(output, sigmoid(gate))
+        cur = self.output(g, cont(output, self.n_inner, g.n_tokens))
+        return g.cb(cur, "kda_out", il)

@@ -1,0 +1,161 @@
+"""Latent attention (the part that models/deepseek2.cpp, kimi-linear.cpp and kimi-k3.cpp have in
+common).
+
+Keys and values of all heads are made of one latent vector per token. What is cached is the latent
+vector (queries and results are then projected into its space, "absorbed"), or, with the older files
+that have both projections in one matrix, the keys and values of every head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ggml_py.ops import concat, cont, mul_mat, permute, repeat_4d, reshape, view
+from ggml_py.tensor import Tensor
+from llama_py.blocks.attention import QKV, attend, attend_latent
+from llama_py.blocks.functions import heads
+from llama_py.blocks.linear import Linear, Norm
+from llama_py.blocks.softmax import Scores
+from llama_py.graph.builder import GraphBuilder
+from llama_py.weights import Weights
+
+Turn = Callable[[GraphBuilder, Tensor, int, int], Tensor]  # (g, x, il, first channel)
+
+
+@dataclass(frozen=True, slots=True)
+class LatentSizes:
+    """n_lora_kv, n_lora_q   of the latent vector, and of the queries' if they have one
+    n_head, d_k, d_v         heads, and sizes of their keys and values once unpacked
+    n_rot                    the last channels of the keys are one part that all heads share
+    """
+
+    n_embd: int
+    n_head: int
+    n_lora_kv: int
+    n_lora_q: int
+    d_k: int
+    d_v: int
+    n_rot: int
+
+    @property
+    def nope(self) -> int:
+        """Channels of a key that positions do not turn."""
+        return self.d_k - self.n_rot
+
+
+def absorbed(w: Weights) -> bool:
+    """Whether a file's latent vectors are to be cached, not each head's keys and values."""
+    return not w.any_ends(".attn_kv_b.weight")
+
+
+class LatentAttention:
+    """Attention whose keys and values come out of one vector per token.
+
+    output  the projection; None: the caller's
+    """
+
+    def __init__(
+        self, w: Weights, n: LatentSizes, *, absorbed: bool, output: Linear | None = None,
+        turn: Turn | None = None, temper: Callable[[GraphBuilder, Tensor, int], Tensor] | None = None,
+        kq_scale: Callable[[GraphBuilder], float], split_queries: bool = True,
+    ) -> None:  # fmt: skip
+        """As llama.cpp, without scales.
+
+        turn      rotates channels of heads by position; None: none are
+        temper    scales queries by position; None: they are not
+        split_queries  False: queries are views of all heads' row
+        """
+        self.n, self.output, self.absorbed = n, output, absorbed
+        self.turn, self.temper, self.kq_scale = turn, temper, kq_scale
+        self.split_queries = split_queries or not absorbed
+        self._declare_queries(w)
+        self.kv_a = w.linear("attn_kv_a_mqa", n.n_embd, n.n_lora_kv + n.n_rot, scaled=False)
+        self.kv_a_norm = w.norm("attn_kv_a_norm", n.n_lora_kv)
+        if absorbed:
+            self.k_b = w.tensor("attn_k_b.weight", n.nope, n.n_lora_kv, n.n_head)
+            self.v_b = w.tensor("attn_v_b.weight", n.n_lora_kv, n.d_v, n.n_head)
+        else:
+            self.kv_b = w.linear(
+                "attn_kv_b", n.n_lora_kv, n.n_head * (n.nope + n.d_v), scaled=False
+            )
+
+    def _declare_queries(self, w: Weights) -> None:
+        n = self.n
+        self.q_a: Linear | None = None
+        self.q_a_norm: Norm | None = None
+        n_q = n.n_head * n.d_k
+        if w.has("attn_q_a.weight") or w.has("attn_q_a_norm.weight"):
+            self.q_a_norm = w.norm("attn_q_a_norm", n.n_lora_q)
+            self.q_a = w.linear("attn_q_a", n.n_embd, n.n_lora_q, scaled=False)
+            self.q = w.linear("attn_q_b", n.n_lora_q, n_q, scaled=False)
+        else:
+            self.q = w.linear("attn_q", n.n_embd, n_q, scaled=False)
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """cur [n_embd, n_tokens] -> the same, without output [d_v * n_head, n_tokens]"""
+        n = self.n
+        q = self._queries(g, cur, il)
+        kv = g.cb(self.kv_a(g, cur), "kv_cmpr_pe", il)
+        latent = g.cb(view(kv, (n.n_lora_kv, g.n_tokens)), "kv_cmpr", il)
+        k_pe = heads(kv, n.n_rot, 1, g.n_tokens, offset=n.n_lora_kv, step=kv.ne[0])
+        k_pe = g.cb(self._turned(g, g.cb(k_pe, "k_pe", il), il), "k_pe", il)
+        latent = self.kv_a_norm(g, latent, "kv_cmpr", il)
+        if self.absorbed:
+            how = Scores(self.kq_scale(g), v_mla=self.v_b)
+            cur = attend_latent(g, self._absorbed(g, q, latent, k_pe, il), il, how)
+        else:
+            how = Scores(self.kq_scale(g))
+            cur = attend(g, self._unpacked(g, q, latent, k_pe, il), il, how)
+        return cur if self.output is None else self.output(g, cur)
+
+    def _turned(self, g: GraphBuilder, x: Tensor, il: int, offset: int = 0) -> Tensor:
+        return x if self.turn is None else self.turn(g, x, il, offset)
+
+    def _tempered(self, g: GraphBuilder, q: Tensor, il: int) -> Tensor:
+        return q if self.temper is None else self.temper(g, q, il)
+
+    def _queries(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """By way of a small vector if there is one. -> [d_k, n_head, n_tokens], or the heads of a
+        token joined"""
+        if self.q_a is not None:
+            assert self.q_a_norm is not None
+            cur = g.cb(self.q_a(g, cur), "q", il)
+            cur = self.q_a_norm(g, cur, "q", il)
+        q = g.cb(self.q(g, cur), "q", il)
+        if not self.split_queries:
+            return q
+        return g.cb(reshape(q, self.n.d_k, self.n.n_head, g.n_tokens), "q", il)
+
+    def _absorbed(
+        self, g: GraphBuilder, q: Tensor, latent: Tensor, k_pe: Tensor, il: int
+    ) -> QKV:
+        """Queries in the latent space: then there is one head of keys, and it has the values."""
+        n, n_tokens = self.n, g.n_tokens
+        strides = (n.d_k, n.d_k * n.n_head)
+        q_nope = g.cb(view(q, (n.nope, n.n_head, n_tokens), strides), "q_nope", il)
+        q_pe = g.cb(view(q, (n.n_rot, n.n_head, n_tokens), strides, n.nope), "q_pe", il)
+        q_pe = g.cb(self._turned(g, q_pe, il), "q_pe", il)
+        q_nope = g.cb(permute(q_nope, 0, 2, 1, 3), "q_nope_perm", il)
+        q_nope = g.cb(mul_mat(self.k_b, q_nope), "q_nope_absorbed", il)
+        q_nope = g.cb(permute(q_nope, 0, 2, 1, 3), "q_nope_absorbed_perm", il)
+        queries = g.cb(concat(q_nope, q_pe, 0), "Qcur", il)  # [n_lora_kv + n_rot, n_head, T]
+        values = g.cb(reshape(latent, n.n_lora_kv, 1, n_tokens), "kv_cmpr_reshape", il)
+        keys = g.cb(concat(values, k_pe, 0), "Kcur", il)
+        return QKV(self._tempered(g, queries, il), keys, g.cb(values, "Vcur", il))
+
+    def _unpacked(
+        self, g: GraphBuilder, q: Tensor, latent: Tensor, k_pe: Tensor, il: int
+    ) -> QKV:
+        """Keys and values of every head. A head's key is [nope, pe] as its query is; llama.cpp has
+        it the other way round for Kimi, whose scores are then of channels that do not belong
+        together."""
+        n, n_tokens, each = self.n, g.n_tokens, self.n.nope + self.n.d_v
+        kv = g.cb(self.kv_b(g, latent), "kv", il)
+        k_nope = g.cb(heads(kv, n.nope, n.n_head, n_tokens, step=each), "k_nope_view", il)
+        values = heads(kv, n.d_v, n.n_head, n_tokens, offset=n.nope, step=each)
+        values = g.cb(cont(g.cb(values, "Vcur_view", il)), "Vcur_cont", il)
+        queries = g.cb(self._turned(g, q, il, n.nope), "Qcur", il)
+        k_pe = repeat_4d(k_pe, n.n_rot, n.n_head, n_tokens, 1)
+        keys = g.cb(concat(k_nope, k_pe, 0), "Kcur", il)
+        return QKV(self._tempered(g, queries, il), keys, values)

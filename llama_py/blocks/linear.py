@@ -1,0 +1,104 @@
+"""Matrices with what may come with them, and norms (llama-graph.cpp:build_lora_mm, build_norm)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ggml_py.ops import (
+    add,
+    add_id,
+    get_rows,
+    group_norm,
+    mul,
+    mul_mat,
+    mul_mat_id,
+    norm,
+    repeat_4d,
+    reshape,
+    rms_norm,
+)
+from ggml_py.tensor import Tensor
+
+if TYPE_CHECKING:
+    from llama_py.graph.builder import GraphBuilder
+
+NormKind = Literal["rms", "layer", "group"]
+
+
+@dataclass(slots=True)
+class Linear:
+    """y = scale * (weight x) + bias.  weight [n_in, n_out], bias [n_out], scale [1]"""
+
+    weight: Tensor
+    bias: Tensor | None = None
+    scale: Tensor | None = None
+
+    def scaled(self, g: GraphBuilder, x: Tensor) -> Tensor:
+        """scale * (weight x), without the bias. [n_in, n] -> [n_out, n]"""
+        res = mul_mat(self.weight, x)
+        return res if self.scale is None else mul(res, self.scale)
+
+    def __call__(self, g: GraphBuilder, x: Tensor) -> Tensor:
+        """[n_in, n] -> [n_out, n]"""
+        res = self.scaled(g, x)
+        return res if self.bias is None else add(res, self.bias)
+
+
+@dataclass(slots=True)
+class ExpertLinear:
+    """A matrix for each expert.  weight [n_in, n_out, n_expert], bias [n_out, n_expert],
+    scale [n_expert]"""
+
+    weight: Tensor
+    bias: Tensor | None = None
+    scale: Tensor | None = None
+
+    def __call__(self, g: GraphBuilder, x: Tensor, ids: Tensor, name: str, il: int) -> Tensor:
+        """Each token times the matrices of its experts (build_lora_mm_id).
+
+        x [n_in, 1 or n_used, n_tokens], ids [n_used, n_tokens] -> [n_out, n_used, n_tokens]
+        """
+        cur = mul_mat_id(self.weight, x, ids)
+        if self.scale is not None:
+            n_expert = self.scale.ne[0]
+            scales = reshape(self.scale, 1, n_expert, 1)
+            scales = repeat_4d(scales, 1, n_expert, x.ne[2], 1)
+            cur = mul(cur, get_rows(scales, ids))
+        g.cb(cur, name, il)
+        if self.scale is not None:
+            g.cb(cur, f"{name}_scaled", il)
+        if self.bias is not None:
+            cur = g.cb(add_id(cur, self.bias, ids), f"{name}_biased", il)
+        return cur
+
+
+@dataclass(slots=True)
+class Norm:
+    """Rows made to have mean square one ("rms"), or also mean zero ("layer"; "group": in groups of
+    channels), times a weight, plus a bias. weight, bias [n]"""
+
+    weight: Tensor | None = None
+    bias: Tensor | None = None
+    kind: NormKind = "rms"
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, name: str = "", il: int = -1) -> Tensor:
+        """cur [n, ...] -> the same, called `name` if there is one"""
+        hp = g.hp
+        if self.kind == "rms":
+            cur = rms_norm(cur, hp.f_norm_rms_eps)
+        elif self.kind == "layer":
+            cur = norm(cur, hp.f_norm_eps)
+        else:
+            groups = reshape(cur, cur.ne[0], 1, cur.ne[1])
+            groups = group_norm(groups, hp.n_norm_groups, hp.f_norm_group_eps)
+            cur = reshape(groups, cur.ne[0], cur.ne[1])
+        if self.weight is not None or self.bias is not None:
+            g.cb(cur, "norm", il)
+        if self.weight is not None:
+            cur = mul(cur, self.weight)
+            if self.bias is not None:
+                g.cb(cur, "norm_w", il)
+        if self.bias is not None:
+            cur = add(cur, self.bias)
+        return g.cb(cur, name, il) if name else cur

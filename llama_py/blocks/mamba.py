@@ -1,0 +1,210 @@
+"""Selective state spaces (models/mamba-base.cpp)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ggml_py.ops import (
+    add,
+    concat,
+    cont,
+    cpy,
+    mul,
+    reshape,
+    silu,
+    ssm_conv,
+    ssm_scan,
+    swiglu_split,
+    transpose,
+    view,
+)
+from ggml_py.tensor import Tensor
+from llama_py.blocks.functions import heads, split
+from llama_py.blocks.state import cells_1d, cells_2d, read_states
+from llama_py.blocks.linear import Norm
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import HParams
+from llama_py.keys import Keys, flag, uint
+from llama_py.weights import Bias, Weights
+
+
+class SSMHParams(HParams):
+    """ssm_d_conv  width of the convolution; ssm_d_inner  channels; ssm_d_state  states of a channel;
+    ssm_dt_rank  rank of the time step, or heads; ssm_n_group  groups of channels whose inputs and
+    outputs are convolved too; conv_dim  channels of the convolution
+    """
+
+    ssm_d_conv: int = uint("ssm.conv_kernel", least=1)
+    ssm_d_inner: int = uint("ssm.inner_size", least=1)
+    ssm_d_state: int = uint("ssm.state_size", least=1)
+    ssm_dt_rank: int = uint("ssm.time_step_rank", least=1)
+    ssm_n_group: int = uint("ssm.group_count", 0)
+    ssm_dt_b_c_rms: bool = flag("ssm.dt_b_c_rms", False)
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        self.conv_dim = self.ssm_d_inner + 2 * self.ssm_n_group * self.ssm_d_state
+        self.n_embd_r = (self.ssm_d_conv - 1) * self.conv_dim
+        self.n_embd_s = self.ssm_d_state * self.ssm_d_inner
+
+    def check_groups(self, keys: Keys) -> None:
+        """What Mamba-2 needs of its sizes."""
+        n_group = self.ssm_n_group
+        if n_group == 0 or self.ssm_d_inner % n_group or self.ssm_dt_rank % n_group:
+            raise keys.error("ssm.group_count", "it must divide inner_size and time_step_rank")
+        if self.ssm_d_inner % self.ssm_dt_rank:
+            raise keys.error(
+                "ssm.time_step_rank", f"it must divide inner_size = {self.ssm_d_inner}"
+            )
+
+
+class _Mamba:
+    """The convolution that both kinds begin with."""
+
+    def __init__(self, w: Weights, hp: SSMHParams, conv_bias: Bias) -> None:
+        self.hp = hp
+        self.conv1d = w.tensor("ssm_conv1d.weight", hp.ssm_d_conv, hp.conv_dim)
+        declare = w.tensor if conv_bias == "needed" else w.optional_tensor
+        self.conv1d_b = declare("ssm_conv1d.bias", hp.conv_dim)
+        self.out = w.linear("ssm_out", hp.ssm_d_inner, hp.n_embd)
+
+    def _conv_states(self, g: GraphBuilder, il: int) -> Tensor:
+        """The last inputs of each sequence. -> [d_conv - 1, conv_dim, n_seqs]"""
+        hp = self.hp
+        states = read_states(g, g.inp_rs.mctx.get_r_l(il), hp.n_embd_r)
+        return reshape(states, hp.ssm_d_conv - 1, hp.conv_dim, g.ubatch.n_seqs)
+
+    def _convolve(self, g: GraphBuilder, states: Tensor, x: Tensor, cells: Tensor) -> Tensor:
+        """The convolution of x [conv_dim, T, B] after `states`; what follows it goes to `cells`."""
+        conv_x = concat(states, transpose(x), 0)
+        g.expand(cpy(view(conv_x, states.ne[:3], offset=x.ne[1]), cells))
+        x = ssm_conv(conv_x, self.conv1d)
+        return silu(x if self.conv1d_b is None else add(x, self.conv1d_b))
+
+
+class Mamba(_Mamba):
+    """Steps, inputs and outputs chosen by each token (build_mamba_layer)."""
+
+    def __init__(self, w: Weights, hp: SSMHParams) -> None:
+        super().__init__(w, hp, "needed")
+        d_inner, d_state = hp.ssm_d_inner, hp.ssm_d_state
+        self.in_proj = w.linear("ssm_in", hp.n_embd, 2 * d_inner)
+        self.x = w.linear("ssm_x", d_inner, hp.ssm_dt_rank + 2 * d_state, scaled=False)
+        self.dt = w.linear("ssm_dt", hp.ssm_dt_rank, d_inner, bias="needed", scaled=False)
+        self.a = w.tensor("ssm_a", d_state, d_inner)
+        self.d = w.tensor("ssm_d", d_inner)
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """[n_embd, n_tokens] -> the same"""
+        hp, d_inner = self.hp, self.hp.ssm_d_inner
+        states = self._conv_states(g, il)
+        cur = reshape(cur, cur.ne[0], *g.per_seq)
+        x, z = split(self.in_proj(g, cur), [d_inner, d_inner], n_dims=3)
+        cells = cells_1d(g, g.inp_rs.mctx.get_r_l(il), hp.n_embd_r)
+        x = self._convolve(g, states, x, cells)
+        y = add(self._scan(g, x, il), mul(x, self.d))
+        cur = self.out(g, swiglu_split(cont(z), y))
+        return reshape(cur, cur.ne[0], g.n_tokens)
+
+    def _scan(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
+        """x [d_inner, T, B] -> the same; each channel is a head of size one."""
+        hp, mctx, d_inner = self.hp, g.inp_rs.mctx, x.ne[0]
+        rank, d_state = hp.ssm_dt_rank, hp.ssm_d_state
+        dt_b_c = self.x(g, x)  # [dt_rank + 2 * d_state, T, B]
+        dt = view(dt_b_c, (rank, *g.per_seq))
+        b = heads(dt_b_c, d_state, 1, *g.per_seq, offset=rank)
+        c = heads(dt_b_c, d_state, 1, *g.per_seq, offset=rank + d_state)
+        if hp.ssm_dt_b_c_rms:
+            dt, b, c = (Norm()(g, t, il=il) for t in (dt, b, c))
+        else:
+            dt = cont(dt)
+        dt = self.dt(g, dt)
+        x = reshape(x, 1, d_inner, *g.per_seq)
+        all_states, n, n_seqs = mctx.get_s_l(il), hp.n_embd_s, g.ubatch.n_seqs
+
+        def scan_from(states: Tensor, ids: Tensor) -> Tensor:
+            states = reshape(states, d_state, 1, d_inner, mctx.get_size())
+            return ssm_scan(states, x, dt, self.a, b, c, ids)
+
+        y = read_states(g, all_states, n, scan_from)
+        new = view(y, (n * n_seqs,), offset=x.n_elements)
+        g.expand(cpy(new, cells_1d(g, all_states, n)))
+        return view(y, (d_inner, *g.per_seq), (d_inner, d_inner * g.per_seq[0]))
+
+
+class Scanned(NamedTuple):
+    """What a scan reads, of T tokens of B sequences."""
+
+    x: Tensor  # [head_dim, n_head, T, B]
+    dt: Tensor  # [n_head, T, B]
+    b: Tensor  # [d_state, n_group, T, B]
+    c: Tensor  # [d_state, n_group, T, B]
+
+
+class Mamba2(_Mamba):
+    """Heads that decay as one, groups that share inputs and outputs (build_mamba2_layer).
+    ssm_dt_rank is the number of heads."""
+
+    def __init__(
+        self, w: Weights, hp: SSMHParams, *, conv_bias: Bias = "needed", normed: bool = True
+    ) -> None:
+        """normed  False: the result may have no norm"""
+        super().__init__(w, hp, conv_bias)
+        n_head, n_group = hp.ssm_dt_rank, hp.ssm_n_group
+        self.in_proj = w.linear("ssm_in", hp.n_embd, hp.ssm_d_inner + hp.conv_dim + n_head)
+        self.dt = w.tensor("ssm_dt.bias", n_head)
+        self.a = w.tensor("ssm_a", 1, n_head)
+        self.d = w.tensor("ssm_d", 1, n_head)
+        norm = w.norm if normed else w.optional_norm
+        self.norm = norm("ssm_norm", hp.ssm_d_inner // n_group, n_group)
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """[n_embd, n_tokens] -> the same"""
+        hp, d_inner, n_head = self.hp, self.hp.ssm_d_inner, self.hp.ssm_dt_rank
+        states = self._conv_states(g, il)
+        projected = self._projected(g, cur)  # z, x, b, c, dt
+        z = heads(projected, d_inner // n_head, n_head, *g.per_seq)
+        x = view(projected, (hp.conv_dim, *g.per_seq), offset=d_inner)
+        dt = view(projected, (n_head, *g.per_seq), offset=d_inner + hp.conv_dim)
+        cells = cells_2d(g, g.inp_rs.mctx.get_r_l(il), hp.n_embd_r)
+        xbc = self._convolve(g, states, x, cells)
+        y = self._scan(g, self._split(g, xbc, dt), il)
+        y = swiglu_split(cont(z), g.cb(y, "mamba2_y_add_d", il))
+        if self.norm is not None:
+            y = reshape(y, d_inner // hp.ssm_n_group, hp.ssm_n_group, *g.per_seq)
+            y = self.norm(g, y, il=il)
+        cur = self.out(g, reshape(y, d_inner, g.n_tokens))
+        return g.cb(cur, "mamba_out", il)
+
+    def _projected(self, g: GraphBuilder, cur: Tensor) -> Tensor:
+        """[n_embd, n_tokens] -> [d_in, T, B]"""
+        cur = self.in_proj(g, cur)
+        return reshape(cur, cur.ne[0], *g.per_seq)
+
+    def _split(self, g: GraphBuilder, xbc: Tensor, dt: Tensor) -> Scanned:
+        """xbc [conv_dim, T, B], dt [n_head, T, B]"""
+        hp, d_inner, n_head = self.hp, self.hp.ssm_d_inner, self.hp.ssm_dt_rank
+        d_state, n_group = hp.ssm_d_state, hp.ssm_n_group
+        x = heads(xbc, d_inner // n_head, n_head, *g.per_seq)
+        b = heads(xbc, d_state, n_group, *g.per_seq, offset=d_inner)
+        c = heads(xbc, d_state, n_group, *g.per_seq, offset=d_inner + n_group * d_state)
+        return Scanned(x, add(cont(dt), self.dt), b, c)
+
+    def _scan(self, g: GraphBuilder, s: Scanned, il: int) -> Tensor:
+        """-> [head_dim, n_head, T, B]; the new state is stored."""
+        hp, n_seqs, mctx = self.hp, s.x.ne[3], g.inp_rs.mctx
+        head_dim, n_head, n_seq_tokens = s.x.ne[:3]
+        all_states, n = mctx.get_s_l(il), hp.n_embd_s
+
+        def scan_from(states: Tensor, ids: Tensor) -> Tensor:
+            states = reshape(states, hp.ssm_d_state, head_dim, n_head, states.ne[1])
+            return ssm_scan(states, s.x, s.dt, self.a, s.b, s.c, ids)
+
+        result = read_states(g, all_states, n, scan_from)
+        new = view(result, (n, n_seqs, 1), (n, n * n_seqs), s.x.n_elements)
+        group = mctx.get_size() * n
+        cells = view(all_states, (n, n_seqs, 1), (n, group), mctx.get_head() * n)
+        g.expand(cpy(new, cells))
+        row = head_dim * n_head
+        y = view(result, s.x.ne, (head_dim, row, row * n_seq_tokens))
+        return add(y, mul(s.x, self.d))

@@ -1,0 +1,61 @@
+"""One row for a whole sequence: embeddings and rerankers (llama-graph.cpp:build_pooling)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from ggml_py.ops import cont, get_rows, mul_mat, tanh, transpose
+from ggml_py.tensor import Tensor
+from llama_py.blocks.linear import Linear, Norm
+from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.inputs.pooling import InputCls, InputMean
+
+
+@dataclass(frozen=True, slots=True)
+class Classifier:
+    """What makes scores of a pooled row: dense and activation, a norm, the scores' projection, and
+    perhaps a function of them.
+
+    pools  what is pooled for it: the first token ("cls"; the last where attention is causal), or
+           the mean
+    """
+
+    dense: Linear | None = None
+    out: Linear | None = None
+    norm: Norm | None = None
+    activation: Callable[[Tensor], Tensor] = tanh
+    after: Callable[[Tensor], Tensor] | None = None
+    pools: Literal["cls", "mean"] = "cls"
+
+    def __call__(self, g: GraphBuilder, cur: Tensor) -> Tensor:
+        """[n_embd, n_seqs] -> [n_cls_out, n_seqs]"""
+        if self.dense is not None:
+            cur = self.activation(self.dense(g, cur))
+            if self.norm is not None:
+                cur = self.norm(g, cur)
+        if self.out is not None:
+            cur = self.out(g, cur)
+        return cur if self.after is None else self.after(cur)
+
+
+def pool(g: GraphBuilder, classifier: Classifier | None) -> None:
+    """Set t_embd_pooled: the rows of t_embd made one per sequence, as cparams.pooling says.
+
+    none   as they are
+    mean   their mean;  cls, last  the first, the last token's
+    rank   scores by the model's classifier
+    """
+    cur = g.res.t_embd
+    assert cur is not None
+    how = g.cparams.pooling
+    if how == "mean" or (how == "rank" and classifier is not None and classifier.pools == "mean"):
+        mean = g.add_input(InputMean(g.params)).mean
+        cur = mul_mat(cont(transpose(cur)), mean)
+    elif how != "none":
+        last = how == "last" or (how == "rank" and g.cparams.causal_attn)
+        cur = get_rows(cur, g.add_input(InputCls(g.params, last)).cls)
+    if how == "rank" and classifier is not None:
+        cur = classifier(g, cur)
+    g.res.t_embd_pooled = g.expand(g.cb(cur, "result_embd_pooled"))

@@ -1,0 +1,49 @@
+"""Positions: rotation of heads (llama-model.cpp:get_rope_freq_base, get_rope_factors)."""
+
+from __future__ import annotations
+
+from ggml_py.ops import rope_ext
+from ggml_py.tensor import Tensor
+from llama_py.cparams import CParams
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import HParams
+from llama_py.weights import Weights
+
+
+def rope(
+    g: GraphBuilder, x: Tensor, il: int, factors: Tensor | None = None, *, offset: int = 0,
+    type: int | None = None,
+) -> Tensor:  # fmt: skip
+    """x [d, H, n_tokens] with n_rot channels of each head, from `offset` on, rotated by their
+    token's position, as layer il says; as it is where positions do not turn its heads.
+
+    type  another mode than the layer's
+    """
+    how, cp = g.hp.layers[il].rope, g.cparams
+    if how is None:
+        return x
+    return rope_ext(
+        x, g.inp_pos, factors, how.n_rot, how.type if type is None else type, cp.n_ctx_orig_yarn,
+        *how.freq(cp), *how.yarn_factors(cp), cp.yarn_beta_fast, cp.yarn_beta_slow, how.sections,
+        offset,
+    )  # fmt: skip
+
+
+class RopeFactors:
+    """Factors of each frequency, of long-context variants: `rope_freqs`, or for "longrope" those
+    for short and for long contexts. F32 [n_rot / 2]"""
+
+    def __init__(self, w: Weights, hp: HParams) -> None:
+        self.n_ctx_orig = hp.n_ctx_orig_yarn
+        self.freqs = self.long = self.short = None
+        if hp.rope_scaling_type == "longrope":
+            self.long = w.optional_tensor("rope_factors_long.weight", hp.n_rot // 2)
+            self.short = w.optional_tensor("rope_factors_short.weight", hp.n_rot // 2)
+        else:
+            self.freqs = w.optional_tensor("rope_freqs.weight", hp.n_rot // 2)
+
+    def __call__(self, cparams: CParams) -> Tensor | None:
+        """Those for a context's size."""
+        if self.freqs is not None:
+            return self.freqs
+        return self.long if cparams.n_ctx_seq > self.n_ctx_orig else self.short

@@ -1,0 +1,102 @@
+"""softmax(q k) v for every head, by one op or by its parts (llama-graph.cpp:build_attn_mha)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ggml_py.ops import (
+    add,
+    cast,
+    cont,
+    flash_attn_ext,
+    mul_mat,
+    permute,
+    reshape,
+    scale,
+    soft_max_ext,
+    tanh,
+    transpose,
+    view,
+)
+from ggml_py.tensor import Tensor
+from ggml_py.types import F16, F32
+from llama_py.graph.builder import GraphBuilder
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """How queries and keys become weights.
+
+    kq_scale  on their products
+    sinks     F32 [n_head] one more score for each head, of nothing
+    bias      F32 [n_kv, n_tokens, n_head] added to the products
+    v_mla     [d_v, d_mla, n_head] unpacks the values
+    n_kv_max  so many cells at most are seen; 0: not known
+    """
+
+    kq_scale: float
+    sinks: Tensor | None = None
+    bias: Tensor | None = None
+    v_mla: Tensor | None = None
+    n_kv_max: int = 0
+
+
+def mha(
+    g: GraphBuilder, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, il: int, how: Scores
+) -> Tensor:
+    """softmax(kq_scale * q k + bias + mask) v for every head, and the heads joined.
+
+    q [d, n_head, n_tokens], k [d, n_head_kv, n_kv, n_stream], v likewise (or transposed, as the
+    cache keeps it without flash attention) -> [d_v * n_head, n_tokens]
+    """
+    v_trans = v.nb[1] > v.nb[2]
+    n_stream = k.ne[3]
+    n_tokens = q.ne[2] // n_stream
+    strides = (q.nb[1] // q.nb[0], q.nb[2] // q.nb[0], q.nb[2] // q.nb[0] * n_tokens)
+    q = view(q, (*q.ne[:2], n_tokens, n_stream), strides)
+    q, k, v = (permute(t, 0, 2, 1, 3) for t in (q, k, v))
+    if g.cparams.flash_attn and how.bias is None:
+        return g.expand(_flash(g, q, k, transpose(v) if v_trans else v, mask, il, how))
+    return g.expand(_soft_max(g, q, k, v, mask, il, how, v_trans))
+
+
+def _flash(
+    g: GraphBuilder, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, il: int, how: Scores
+) -> Tensor:
+    hp = g.hp
+    k, v = (cast(t, F16) if t.type is F32 else t for t in (k, v))
+    cur = flash_attn_ext(
+        q, k, v, mask, how.kq_scale, hp.max_alibi_bias, hp.attn_logit_softcap, how.sinks, "f32",
+        how.n_kv_max,
+    )  # fmt: skip
+    g.fused("flash_attn", cur)
+    if how.v_mla is not None:
+        cur = mul_mat(how.v_mla, permute(cur, 0, 2, 1, 3))
+        cur = cont(permute(g.cb(cur, "fattn_mla", il), 0, 2, 1, 3))
+    return reshape(cur, cur.ne[0] * cur.ne[1], cur.ne[2] * cur.ne[3])
+
+
+def _soft_max(
+    g: GraphBuilder, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, il: int, how: Scores,
+    v_trans: bool,
+) -> Tensor:  # fmt: skip
+    hp = g.hp
+    kq = g.cb(mul_mat(k, q, "f32"), "kq", il)  # [n_kv, n_tokens, n_head, n_stream]
+    if cap := hp.attn_logit_softcap:
+        kq = g.cb(scale(kq, 1.0 / cap), "kq_scaled_1", il)
+        kq = g.cb(tanh(kq), "kq_tanh", il)
+        kq = g.cb(scale(kq, cap), "kq_scaled_2", il)
+    if how.bias is not None:
+        kq = g.cb(add(kq, how.bias), "kq_plus_kq_b", il)
+    kq = soft_max_ext(kq, mask, how.kq_scale, hp.max_alibi_bias, how.sinks)
+    g.cb(kq, "kq_soft_max", il)
+    if not v_trans:
+        v = g.cb(cont(transpose(v)), "v_cont", il)
+    kqv = g.cb(mul_mat(v, kq), "kqv", il)  # [d_v, n_tokens, n_head, n_stream]
+    if how.v_mla is not None:
+        kqv = g.cb(mul_mat(how.v_mla, kqv), "kqv_mla", il)
+    cur = permute(kqv, 0, 2, 1, 3)
+    cur = cont(cur, cur.ne[0] * cur.ne[1], cur.ne[2] * cur.ne[3])
+    if not g.cparams.offload_kqv:
+        g.res.on_host.append(cur)
+    return cur

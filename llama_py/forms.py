@@ -1,0 +1,59 @@
+"""Blocks that can be built in several ways, with the same result: a registry of their forms.
+
+A block declares its kind once, and asks its graph which form to build:
+
+    DELTA_NET = Form("delta_net", ("fused", "chunked"), "how gated delta nets are computed")
+    if g.form(DELTA_NET) == "fused": ...
+
+A context takes the choice of a user, `forms={"delta_net": "chunked"}`; a command has a flag for
+each kind. What is left open is the first form, where every device can run its nodes, else the second.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from ggml_py.errors import ContextError
+
+_REGISTRY: dict[str, Form] = {}
+
+
+@dataclass(frozen=True)
+class Form:
+    """A kind of block.
+
+    names     its forms: the first is one op, the second does without it
+    meaning   a line of help
+    """
+
+    kind: str
+    names: tuple[str, ...]
+    meaning: str
+
+    def __post_init__(self) -> None:
+        _REGISTRY[self.kind] = self
+
+
+@cache
+def forms() -> Mapping[str, Form]:
+    """Every kind there is; imports the blocks."""
+    package = importlib.import_module("llama_py.blocks")
+    for module in pkgutil.walk_packages(package.__path__, "llama_py.blocks."):
+        importlib.import_module(module.name)
+    return _REGISTRY
+
+
+def check(chosen: Mapping[str, str]) -> None:
+    """ContextError for a kind or a form that does not exist; "auto" leaves the choice open."""
+    for kind, name in chosen.items():
+        known = forms().get(kind)
+        if known is None:
+            raise ContextError(f"forms: {kind!r} is no block; known are {', '.join(forms())}")
+        if name not in ("auto", *known.names):
+            raise ContextError(
+                f"{kind} is {name!r}; it must be auto or one of {', '.join(known.names)}"
+            )

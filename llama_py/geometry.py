@@ -1,0 +1,111 @@
+"""What may differ from layer to layer: heads, head sizes, RoPE, window and feed-forward size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from llama_py.cparams import CParams
+
+# ggml's RoPE modes
+ROPE_NONE, ROPE_NORMAL, ROPE_NEOX, ROPE_MROPE, ROPE_IMROPE = -1, 0, 2, 8, 40
+
+WindowKind = Literal["standard", "chunked", "symmetric"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Which tokens a token sees, itself included (llama_hparams::is_masked_swa).
+
+    standard   the last `size`
+    chunked    those of its own chunk of `size`
+    symmetric  those at most size / 2 away, before and after
+    """
+
+    size: int
+    kind: WindowKind = "standard"
+
+    def hides(self, p0: Any, p1: Any) -> Any:
+        """Whether a token at p1 does not see position p0; numbers or arrays."""
+        if self.kind == "chunked":
+            return p0 < p1 // self.size * self.size
+        if self.kind == "symmetric":
+            return abs(p1 - p0) > self.size // 2
+        return p1 - p0 >= self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Rope:
+    """How positions turn heads.
+
+    type       ggml's mode
+    n_rot      channels that are turned, from `offset` on
+    freq_base, freq_scale   as trained
+    sections   channel pairs of each position axis, where there are several
+    fixed      the context's frequencies do not apply
+    yarn       the context's YaRN does
+    """
+
+    type: int
+    n_rot: int
+    freq_base: float = 10000.0
+    freq_scale: float = 1.0
+    sections: tuple[int, ...] = (0, 0, 0, 0)
+    offset: int = 0
+    fixed: bool = False
+    yarn: bool = True
+
+    def freq(self, cparams: CParams) -> tuple[float, float]:
+        """Base and scale in a context."""
+        if self.fixed:
+            return self.freq_base, self.freq_scale
+        return cparams.rope_freq_base, cparams.rope_freq_scale
+
+    def yarn_factors(self, cparams: CParams) -> tuple[float, float]:
+        """ggml's ext_factor and attn_factor in a context."""
+        return (cparams.yarn_ext_factor, cparams.yarn_attn_factor) if self.yarn else (0.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class LayerShape:
+    """Sizes of one layer.
+
+    n_head, n_head_kv   query heads, and key/value heads
+    n_embd_head_k, n_embd_head_v   channels of a key (and query), and of a value
+    n_ff       hidden size of the dense feed-forward
+    n_expert_used   experts that a token goes through
+    rope       None: positions do not turn this layer's heads
+    window     None: a token sees all before it
+    recurrent  keeps a state in place of keys and values
+    """
+
+    n_head: int
+    n_head_kv: int
+    n_embd_head_k: int
+    n_embd_head_v: int
+    n_ff: int
+    n_expert_used: int = 0
+    rope: Rope | None = None
+    window: Window | None = None
+    recurrent: bool = False
+
+    @property
+    def n_embd_q(self) -> int:
+        """Channels of the queries of all heads."""
+        return self.n_embd_head_k * self.n_head
+
+    @property
+    def n_embd_k_gqa(self) -> int:
+        """Channels of the keys of all heads."""
+        return self.n_embd_head_k * self.n_head_kv
+
+    @property
+    def n_embd_v_gqa(self) -> int:
+        """Channels of the values of all heads."""
+        return self.n_embd_head_v * self.n_head_kv
+
+    @property
+    def n_embd_v_out(self) -> int:
+        """Channels of what attention gives before its projection."""
+        return self.n_embd_head_v * self.n_head

@@ -1,0 +1,1 @@
+"""What every architecture's graph is built with: names, inputs, results (llama-graph.h)."""

@@ -1,0 +1,130 @@
+"""Builds one graph: order, names, inputs (llama-graph.cpp:llm_graph_context)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any, TypeVar
+
+from ggml_py.ops import get_rows
+from ggml_py.tensor import Tensor
+from llama_py.forms import Form
+from llama_py.geometry import Window
+from llama_py.graph.inputs.attention import InputAttnKV, InputAttnNoCache, InputCross
+from llama_py.graph.inputs.recurrent import InputRS
+from llama_py.graph.inputs.tokens import InputEmbd, InputOutIds, InputPos
+from llama_py.graph.params import GraphParams, GraphResult, Input
+
+Made = TypeVar("Made")
+
+
+class GraphBuilder:
+    """What blocks are given: `g.cb(t, name, il)` gives names, `g.expand(t)` fixes the order of
+    execution, inputs are made when a block first asks for them.
+
+    Shapes in comments are in ggml's order; n_tokens is the ubatch's.
+    names  what tensors of shared blocks are called in this graph, where it is something else;
+           "" leaves a tensor to its automatic name
+    """
+
+    def __init__(self, params: GraphParams, names: Mapping[str, str]) -> None:
+        self.params = params
+        self.names = names
+        self.hp = params.hparams
+        self.cparams = params.cparams
+        self.ubatch = params.ubatch
+        self.mctx = params.mctx
+        self.res = GraphResult(params)
+        self.gf = self.res.graph
+        self.expand = self.gf.build_forward_expand
+        self.n_tokens = params.ubatch.n_tokens
+        self.n_outputs = params.n_outputs
+        self.per_seq = params.ubatch.n_seq_tokens, params.ubatch.n_seqs
+        self._attn: dict[str, InputAttnKV] = {}
+        self._no_cache: dict[Window | None, InputAttnNoCache] = {}
+        self._shared: dict[str, Any] = {}
+
+    def cb(self, t: Tensor, name: str, il: int = -1) -> Tensor:
+        """Name a tensor as llama.cpp does, and return it."""
+        if name == "norm" and il >= 0:
+            self.res.in_layer.append((t, il))
+        name = self.names.get(name, name)
+        if name:
+            t.name = f"{name}-{il}" if il >= 0 else name
+        return t
+
+    def form(self, kind: Form) -> str:
+        """How blocks of a kind are to be built."""
+        return self.cparams.form(kind.kind, kind.names[0])
+
+    def fused(self, kind: str, t: Tensor) -> Tensor:
+        """Note a node that could be built otherwise where a device cannot run it."""
+        self.res.fused[kind].append(t)
+        return t
+
+    def add_input(self, inp: Input) -> Input:
+        return self.res.add_input(inp)
+
+    def input_embd(self, token_embd: Tensor) -> Tensor:
+        """Embeddings of the tokens, or those that the batch brought. -> [n_embd, n_tokens]"""
+        names = ("inp_tokens", "inp_embd")
+        inp = self.add_input(InputEmbd(self.hp.n_embd_inp, self.n_tokens, names))
+        rows = get_rows(token_embd, inp.tokens)
+        cur = self.gf.select([rows, inp.embd], 0 if self.ubatch.token is not None else 1)
+        return self.expand(self.cb(cur, "embd"))
+
+    @cached_property
+    def inp_pos(self) -> Tensor:
+        """Positions. I32 [n_tokens * n_pos_per_embd]"""
+        return self.add_input(InputPos(self.hp.n_pos_per_embd, self.n_tokens)).pos
+
+    @cached_property
+    def inp_out_ids(self) -> Tensor:
+        """Which tokens are outputs. I32 [n_outputs]"""
+        return self.add_input(InputOutIds(self.n_outputs)).out_ids
+
+    @cached_property
+    def inp_rs(self) -> InputRS:
+        """Which recurrent states to start from."""
+        return self.add_input(InputRS(self.params))
+
+    @cached_property
+    def inp_cross(self) -> InputCross:
+        """What the encoder made."""
+        return self.add_input(InputCross(self.params))
+
+    def inp_attn(self, il: int) -> InputAttnKV:
+        """Those of the cache that has the keys and values of layer il."""
+        return self.inp_cache(self.mctx.part_of(il))
+
+    def inp_cache(self, part: str) -> InputAttnKV:
+        """Those of a cache of the memory."""
+        if part not in self._attn:
+            self._attn[part] = self.add_input(InputAttnKV(self.params, part))
+        return self._attn[part]
+
+    def inp_no_cache(self, window: Window | None) -> InputAttnNoCache:
+        """Those of attention within the ubatch."""
+        if window not in self._no_cache:
+            self._no_cache[window] = self.add_input(InputAttnNoCache(self.params, window))
+        return self._no_cache[window]
+
+    def outputs(self, *tensors: Tensor) -> list[Tensor]:
+        """Only the rows that are outputs. each [n, n_tokens] -> [n, n_outputs]"""
+        return [get_rows(t, self.inp_out_ids) for t in tensors]
+
+    def layer_out(self, cur: Tensor, il: int, before: str = "") -> Tensor:
+        """A layer's result, moved by the control vector if there is one (build_cvec).
+
+        before  what it is called before that
+        """
+        if self.params.cvec is not None:
+            cur = self.params.cvec.apply_to(self.cb(cur, before, il) if before else cur, il)
+        return self.cb(cur, "l_out", il)
+
+    def shared(self, key: str, make: Callable[[], Made]) -> Made:
+        """What several layers use and the first of them makes."""
+        if key not in self._shared:
+            self._shared[key] = make()
+        made: Made = self._shared[key]
+        return made

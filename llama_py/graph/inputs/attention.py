@@ -1,0 +1,114 @@
+"""What attention reads of the caches: rows to write to, and masks of what is seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ggml_py.tensor import Tensor
+from ggml_py.types import F16, F32
+from llama_py.batch import UBatch
+from llama_py.geometry import Window
+from llama_py.graph.inputs.base import new_input, write
+from llama_py.memory.kv import KVCacheContext
+from llama_py.memory.mask import ubatch_mask
+
+if TYPE_CHECKING:
+    from llama_py.graph.params import GraphParams
+
+
+class InputAttnKV:
+    """Where keys and values of a cache are written, and its mask (llm_graph_input_attn_kv, _k).
+
+    part     which of the memory's caches; `mctx` is its context for the ubatch
+    k_idxs   I64 [n_tokens]
+    v_idxs   I64 [n_tokens], or one per element; None where the values are part of the keys
+    kq_mask  [n_kv, tokens of a stream, 1, n_stream]; sequences with a cache of their own are
+             streams. F16 for flash attention, which takes no other, else F32
+    k_rot, v_rot   rotations of heads, for quantized caches
+    """
+
+    def __init__(self, params: GraphParams, part: str) -> None:
+        self.part = part
+        self.mctx = mctx = params.mctx.kv(part)
+        self.causal = params.cparams.causal_attn
+        self.k_idxs = mctx.build_input_k_idxs(params.ubatch)
+        self.v_idxs: Tensor | None = None
+        if mctx.has_values:
+            self.v_idxs = mctx.build_input_v_idxs(params.ubatch)
+        mask_type = F16 if params.cparams.flash_attn else F32
+        self.kq_mask = new_input("attn_inp_kq_mask", mask_type, *_mask_ne(params, mctx))
+        self.k_rot = mctx.build_input_k_rot()
+        self.v_rot = mctx.build_input_v_rot()
+
+    def set_input(self, ubatch: UBatch) -> None:
+        if self.k_idxs.buffer is not None:
+            self.mctx.set_input_k_idxs(self.k_idxs, ubatch)
+        if self.v_idxs is not None and self.v_idxs.buffer is not None:
+            self.mctx.set_input_v_idxs(self.v_idxs, ubatch)
+        if self.kq_mask.buffer is not None:
+            self.mctx.set_input_kq_mask(self.kq_mask, ubatch, self.causal)
+        for rot in (self.k_rot, self.v_rot):
+            if rot is not None and rot.buffer is not None:
+                self.mctx.set_input_rot(rot)
+
+    def can_reuse(self, params: GraphParams) -> bool:
+        self.mctx = params.mctx.kv(self.part)
+        fits = self.k_idxs.ne[0] == params.ubatch.n_tokens
+        return fits and self.kq_mask.ne == _mask_ne(params, self.mctx)
+
+
+def _mask_ne(params: GraphParams, mctx: KVCacheContext) -> tuple[int, int, int, int]:
+    n_stream = 1 if params.cparams.kv_unified else params.ubatch.n_seqs_unq
+    return (mctx.get_n_kv(), params.ubatch.n_tokens // n_stream, 1, n_stream)
+
+
+class InputAttnNoCache:
+    """Which tokens of a ubatch see which others of it (llm_graph_input_attn_no_cache).
+
+    kq_mask  [n_tokens, n_tokens], F16 for flash attention, else F32
+    """
+
+    def __init__(self, params: GraphParams, window: Window | None) -> None:
+        n_tokens = params.ubatch.n_tokens
+        self.window, self.causal = window, params.cparams.causal_attn
+        mask_type = F16 if params.cparams.flash_attn else F32
+        name = "self_kq_mask" if window is None else ""
+        self.kq_mask = new_input(name, mask_type, n_tokens, n_tokens, 1, 1)
+
+    def set_input(self, ubatch: UBatch) -> None:
+        if self.kq_mask.buffer is not None:
+            mask = ubatch_mask(ubatch, self.causal, self.window, self.kq_mask.type is F16)
+            write(self.kq_mask, mask)
+
+    def can_reuse(self, params: GraphParams) -> bool:
+        return self.kq_mask.ne[0] == params.ubatch.n_tokens
+
+
+class InputCross:
+    """What an encoder made of its text, and which of it each token may see
+    (llm_graph_input_cross_embd, llm_graph_input_attn_cross).
+
+    embd     F32 [n_embd, n_enc]
+    kq_mask  [n_enc, n_tokens], F16 for flash attention, else F32
+    """
+
+    def __init__(self, params: GraphParams) -> None:
+        self.cross = params.cross
+        n_enc = self.cross.n_enc
+        self.embd = new_input("cross_embd", F32, self.cross.n_embd, n_enc)
+        mask_type = F16 if params.cparams.flash_attn else F32
+        self.kq_mask = new_input("cross_kq_mask", mask_type, n_enc, params.ubatch.n_tokens, 1, 1)
+
+    def set_input(self, ubatch: UBatch) -> None:
+        write(self.embd, self.cross.embd)
+        if self.kq_mask.buffer is None:
+            return
+        seen = self.cross.seen_by(ubatch)
+        dtype = np.float16 if self.kq_mask.type is F16 else np.float32
+        write(self.kq_mask, np.where(seen, dtype(0), dtype(-np.inf)))
+
+    def can_reuse(self, params: GraphParams) -> bool:
+        same = self.cross is params.cross
+        return same and self.kq_mask.ne[1] == params.ubatch.n_tokens

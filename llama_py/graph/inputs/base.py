@@ -1,0 +1,38 @@
+"""What a graph asks of its inputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy.typing as npt
+
+from ggml_py.backend import set_tensor
+from ggml_py.tensor import FLAG_INPUT, Tensor
+from ggml_py.types import GGMLType
+from llama_py.batch import UBatch
+
+if TYPE_CHECKING:
+    from llama_py.graph.params import GraphParams
+
+
+class GraphInput(Protocol):
+    """What a graph asks of each of its inputs."""
+
+    def set_input(self, ubatch: UBatch) -> None:
+        """Write the values for this ubatch into the tensors."""
+
+    def can_reuse(self, params: GraphParams) -> bool:
+        """Whether the tensors would be the same for params; binds to their memory context."""
+
+
+def new_input(name: str, type: GGMLType, *ne: int) -> Tensor:
+    """A leaf that the caller fills before each run."""
+    t = Tensor(type, ne, name=name)
+    t.flags |= FLAG_INPUT
+    return t
+
+
+def write(t: Tensor, values: npt.NDArray[Any]) -> None:
+    """Set an input; one that no node reads has no memory, so there is nothing to set."""
+    if t.buffer is not None:
+        set_tensor(t, values)

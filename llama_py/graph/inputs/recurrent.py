@@ -1,0 +1,44 @@
+"""Which recurrent states sequences start from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ggml_py.ops import view
+from ggml_py.types import I32
+from llama_py.batch import UBatch
+from llama_py.graph.inputs.base import new_input, write
+
+if TYPE_CHECKING:
+    from llama_py.graph.params import GraphParams
+
+
+class InputRS:
+    """Which recurrent states to start from (llm_graph_input_rs).
+
+    s_copy  I32 [n_rs] the cell each state comes from: first the states of the ubatch's n_seqs
+            sequences (s_copy_main), then those that only move (s_copy_extra)
+    """
+
+    def __init__(self, params: GraphParams) -> None:
+        self.mctx = mctx = params.mctx.states()
+        n_rs, n_seqs = mctx.get_n_rs(), params.ubatch.n_seqs
+        self.head, self.rs_z = mctx.get_head(), mctx.get_rs_z()  # offsets in the graph's views
+        self.s_copy = new_input("rs_s_copy", I32, n_rs)
+        self.s_copy_main = view(self.s_copy, (n_seqs,))
+        self.s_copy_extra = view(self.s_copy, (n_rs - n_seqs,), offset=n_seqs)
+
+    def set_input(self, ubatch: UBatch) -> None:
+        n_rs = self.mctx.get_n_rs()
+        write(self.s_copy, np.array([self.mctx.s_copy(i) for i in range(n_rs)], np.int32))
+
+    def can_reuse(self, params: GraphParams) -> bool:
+        self.mctx = mctx = params.mctx.states()
+        return (
+            self.s_copy.ne[0] == mctx.get_n_rs()
+            and self.s_copy_main.ne[0] == params.ubatch.n_seqs
+            and self.head == mctx.get_head()
+            and self.rs_z == mctx.get_rs_z()
+        )

@@ -1,0 +1,100 @@
+"""Inputs with a value for each token: ids, embeddings, positions, outputs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ggml_py.types import F32, I32
+from llama_py.batch import UBatch
+from llama_py.graph.inputs.base import new_input, write
+
+if TYPE_CHECKING:
+    from llama_py.graph.params import GraphParams
+
+
+class InputEmbd:
+    """Token ids, and the embeddings that may come in their place (llm_graph_input_embd)."""
+
+    def __init__(self, n_embd: int, n_tokens: int, names: tuple[str, str]) -> None:
+        self.tokens = new_input(names[0], I32, n_tokens)
+        self.embd = new_input(names[1], F32, n_embd, n_tokens)
+
+    def set_input(self, ubatch: UBatch) -> None:
+        if ubatch.token is not None:
+            write(self.tokens, ubatch.token)
+        if ubatch.embd is not None:
+            write(self.embd, ubatch.embd)
+
+    def can_reuse(self, params: GraphParams) -> bool:
+        return self.tokens.ne[0] == params.ubatch.n_tokens
+
+
+class InputEmbdH(InputEmbd):
+    """Token ids, each with the hidden state before it, for a draft graph (llm_graph_input_embd_h).
+
+    tokens  I32 [n_tokens]; embd F32 [n_embd, n_tokens] in their place; h F32 [n_embd, n_tokens]
+    """
+
+    def __init__(self, n_embd: int, n_tokens: int) -> None:
+        super().__init__(n_embd, n_tokens, ("", ""))
+        self.h = new_input("mtp_h_input", F32, n_embd, n_tokens)
+
+    def set_input(self, ubatch: UBatch) -> None:
+        super().set_input(ubatch)
+        if ubatch.embd is not None:
+            write(self.h, ubatch.embd)
+
+
+class InputPos:
+    """Positions, section by section when RoPE has several axes (llm_graph_input_pos)."""
+
+    def __init__(self, n_pos_per_embd: int, n_tokens: int) -> None:
+        self.n_pos = n_pos_per_embd
+        self.pos = new_input("inp_pos", I32, n_tokens * n_pos_per_embd)
+
+    def set_input(self, ubatch: UBatch) -> None:
+        pos = ubatch.pos
+        if ubatch.token is not None and self.n_pos == 4:
+            pos = pos[: ubatch.n_tokens]  # text: time, row and column are the same, no fourth axis
+            pos = np.concatenate((pos, pos, pos, np.zeros_like(pos)))
+        write(self.pos, pos)
+
+    def can_reuse(self, params: GraphParams) -> bool:
+        return self.pos.ne[0] == params.ubatch.n_tokens * self.n_pos
+
+
+class InputAttnTemp:
+    """A factor on the queries that grows slowly with the position (llm_graph_input_attn_temp).
+
+    1 + scale * ln(1 + floor((pos + offset) / length)); attn_scale F32 [1, 1, n_tokens]
+    """
+
+    def __init__(self, length: int, scale: float, offset: float, n_tokens: int) -> None:
+        self.length, self.scale, self.offset = length, scale, offset
+        self.attn_scale = new_input("inp_attn_scale", F32, 1, 1, n_tokens)
+
+    def set_input(self, ubatch: UBatch) -> None:
+        pos = ubatch.pos[: ubatch.n_tokens].astype(np.float32) + np.float32(self.offset)
+        steps = np.floor(pos / np.float32(self.length))
+        write(self.attn_scale, (np.log(steps + 1) * self.scale + 1).astype(np.float32))
+
+    def can_reuse(self, params: GraphParams) -> bool:
+        return self.attn_scale.ne[2] == params.ubatch.n_tokens
+
+
+class InputOutIds:
+    """Which tokens of the ubatch are outputs (llm_graph_input_out_ids)."""
+
+    def __init__(self, n_outputs: int) -> None:
+        self.out_ids = new_input("out_ids", I32, n_outputs)
+
+    def set_input(self, ubatch: UBatch) -> None:
+        n_outputs = self.out_ids.ne[0]
+        every = n_outputs == ubatch.n_tokens
+        ids = np.arange(n_outputs) if every else np.flatnonzero(ubatch.output)
+        write(self.out_ids, ids.astype(np.int32))
+
+    def can_reuse(self, params: GraphParams) -> bool:
+        return self.out_ids.ne[0] == params.n_outputs

@@ -1,0 +1,335 @@
+"""All that a context remembers: caches and states side by side, always for the same positions
+(llama-kv-cache-iswa.cpp, llama-memory-hybrid.cpp, llama-memory-hybrid-iswa.cpp, ...).
+
+What a model keeps of each layer decides which parts there are: one cache for the layers that see
+everything, one for each kind of window, one for the keys of indexers, and one memory of states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ggml_py.backend import Device
+from ggml_py.errors import ContextError
+from ggml_py.types import GGMLType
+from llama_py.batch import BatchSplitter, UBatch
+from llama_py.cparams import N_CTX_STEP, CParams
+from llama_py.geometry import Window
+from llama_py.memory.io import StateReader, StateWriter
+from llama_py.memory.kept import Index, Kept, KeysValues, SameAs, State
+from llama_py.memory.kv import KVCache, KVCacheContext
+from llama_py.memory.kv_slots import span
+from llama_py.memory.kv_tensors import KVLayer
+from llama_py.memory.recurrent import RecurrentContext, RecurrentMemory
+
+BASE, INDEX = "kv", "index"
+
+
+class MemoryGroup:
+    """The parts of a memory (llama_memory_i). Position ranges are [p0, p1); a negative p0 means 0,
+    a negative p1 no end. seq_id -1 in seq_rm, state_write and state_read means all sequences.
+
+    caches  caches of keys by name; recr  the states; None for none
+    of      the name of each layer's cache
+    """
+
+    def __init__(
+        self, caches: Mapping[str, KVCache], recr: RecurrentMemory | None, of: Mapping[int, str]
+    ) -> None:
+        self.caches = dict(caches)
+        self.recr = recr
+        self.of = dict(of)
+
+    @property
+    def parts(self) -> list[KVCache | RecurrentMemory]:
+        """All of them; the one that may refuse to go back is first."""
+        return [*([] if self.recr is None else [self.recr]), *self.caches.values()]
+
+    @property
+    def windows(self) -> list[KVCache]:
+        """Caches that forget what is out of sight."""
+        return [kv for kv in self.caches.values() if kv.window is not None]
+
+    @property
+    def n_stream(self) -> int:
+        """Parts of the caches: one, or one for each sequence."""
+        return max((kv.n_stream for kv in self.caches.values()), default=1)
+
+    def init_batch(
+        self, splitter: BatchSplitter, n_ubatch: int, embd_all: bool = False
+    ) -> GroupContext:
+        """Split a batch and find a place for all of it; ContextError and no change if none."""
+        failed: ContextError | None = None
+        for split in self._ways_to_split(splitter, n_ubatch, embd_all):
+            splitter.split_reset()
+            ubatches = list(iter(split, None))
+            try:
+                return self._placed(ubatches)
+            except ContextError as e:
+                failed = failed or e
+        raise failed or ContextError("the batch is empty")
+
+    def _ways_to_split(
+        self, splitter: BatchSplitter, n_ubatch: int, embd_all: bool
+    ) -> Iterator[Callable[[], UBatch | None]]:
+        if not self.parts:  # tokens see each other within the ubatch only
+            yield lambda: splitter.split_simple(splitter.n_tokens)
+        elif self.recr is not None and embd_all:
+            yield lambda: splitter.split_seq(n_ubatch)
+        elif self.recr is not None:
+            tail = self.recr.n_rs_seq + 1 if self.recr.n_rs_seq else 0
+            sequential = not self.caches or self.n_stream > 1
+            yield lambda: splitter.split_equal(n_ubatch, sequential, tail)
+        elif self.n_stream > 1:
+            yield lambda: splitter.split_equal(n_ubatch, True)
+        else:
+            yield lambda: splitter.split_simple(n_ubatch)
+            if self.windows:  # tokens of equal positions together may need fewer cells of a window
+                yield lambda: splitter.split_equal(n_ubatch, False)
+
+    def _placed(self, ubatches: list[UBatch]) -> GroupContext:
+        recr = None if self.recr is None else self.recr.place(ubatches)
+        caches = {name: kv.place(ubatches) for name, kv in self.caches.items()}
+        return GroupContext(self.of, caches, recr, ubatches)
+
+    def init_full(self, n_seqs: int | None = None) -> GroupContext:
+        """As if the memory were full, for graphs of n_seqs sequences (None: all) that are only
+        measured."""
+        recr = None if self.recr is None else self.recr.init_full(n_seqs)
+        caches = {name: kv.init_full(n_seqs) for name, kv in self.caches.items()}
+        return GroupContext(self.of, caches, recr, [])
+
+    def discard(self, ubatch: UBatch) -> list[int]:
+        """Forget a ubatch that was applied but not computed. Returns the sequences that had to be
+        removed entirely, because their earlier state is gone too."""
+        if self.recr is None:
+            return [s for kv in self.caches.values() for s in kv.discard(ubatch)]
+        lost = self.recr.discard(ubatch)
+        for seq_id in lost:
+            for kv in self.caches.values():
+                kv.seq_rm(seq_id)
+        return lost
+
+    def clear(self, data: bool = True) -> None:
+        """Forget everything; with `data` zero the tensors as well."""
+        for part in self.parts:
+            part.clear(data)
+
+    def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
+        """Remove positions of a sequence. False, and no change, if only some of them can go."""
+        n_seq_max = max((kv.n_seq_max for kv in self.windows), default=0)
+        seqs = range(n_seq_max) if seq_id < 0 else [seq_id]
+        if not all(self._can_go_back(s, *span(p0, p1)) for s in seqs):
+            return False
+        return all(part.seq_rm(seq_id, p0, p1) for part in self.parts)
+
+    def _can_go_back(self, seq_id: int, p0: int, p1: int) -> bool:
+        """Whether the windows of a token at p0 are still kept, if the sequence will go on there."""
+        if p0 == 0 or not self.windows or not p0 <= self.seq_pos_max(seq_id) < p1:
+            return True
+        firsts = [kv.seq_pos_min(seq_id) for kv in self.caches.values() if kv.window is None]
+        for kv in self.windows:
+            assert kv.window is not None
+            first = max([*firsts, p0 - kv.window.size + 1])
+            if not 0 <= kv.seq_pos_min(seq_id) <= max(first, 0):
+                return False
+        return True
+
+    def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
+        """Let dst have src's positions too."""
+        for part in self.parts:
+            part.seq_cp(src, dst, p0, p1)
+
+    def seq_keep(self, seq_id: int) -> None:
+        """Remove all other sequences."""
+        for part in self.parts:
+            part.seq_keep(seq_id)
+
+    def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
+        """Move positions by delta."""
+        self._check_shift("seq_add")
+        for part in self.parts:
+            part.seq_add(seq_id, p0, p1, delta)
+
+    def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
+        """Divide positions by d."""
+        self._check_shift("seq_div")
+        for part in self.parts:
+            part.seq_div(seq_id, p0, p1, d)
+
+    def _check_shift(self, what: str) -> None:
+        if len({kv.kv_size for kv in self.caches.values()}) > 1:
+            raise ContextError(f"{what}: positions of a model with attention windows cannot move")
+
+    def seq_pos_min(self, seq_id: int) -> int:
+        """Smallest position of a sequence that all parts still have; -1 if it is empty."""
+        return max((part.seq_pos_min(seq_id) for part in self.parts), default=-1)
+
+    def seq_pos_max(self, seq_id: int) -> int:
+        """Largest position of a sequence; -1 if it is empty."""
+        return min((part.seq_pos_max(seq_id) for part in self.parts), default=-1)
+
+    def memory_breakdown(self) -> dict[str, int]:
+        """Bytes by device name."""
+        sizes: dict[str, int] = {}
+        for part in self.parts:
+            for name, size in part.memory_breakdown().items():
+                sizes[name] = sizes.get(name, 0) + size
+        return sizes
+
+    def layout(self) -> str:
+        """What must agree for a saved state to be read back: kinds, layers, types, row sizes."""
+        caches = [f"{name} {kv.layout()}" for name, kv in self.caches.items()]
+        return " + ".join([*caches, *([] if self.recr is None else [self.recr.layout()])])
+
+    def _written(self, partial: bool) -> list[KVCache | RecurrentMemory]:
+        """The parts of a state; `partial` leaves out what seq_rm can always take back."""
+        caches = self.windows if partial else [*self.caches.values()]
+        return [*caches, *([] if self.recr is None else [self.recr])]
+
+    def state_write(self, io: StateWriter, seq_id: int = -1, partial: bool = False) -> None:
+        """Write sequences; `partial` leaves out what seq_rm can always take back."""
+        for part in self._written(partial):
+            part.state_write(io, seq_id)
+
+    def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
+        """Replace sequences by written ones; ContextError if they do not fit."""
+        try:
+            for part in self._written(partial):
+                part.state_read(io, seq_id)
+        except ContextError:  # half a state is none
+            for part in self.parts:
+                part.seq_rm(seq_id)
+            raise
+
+
+class GroupContext:
+    """A batch's ubatches, each with its place in every part (llama_memory_context_i).
+
+    windowed  whether some layers forget what is out of sight
+    """
+
+    def __init__(
+        self, of: Mapping[int, str], caches: Mapping[str, KVCacheContext],
+        recr: RecurrentContext | None, ubatches: list[UBatch],
+    ) -> None:  # fmt: skip
+        self.ubatches = ubatches
+        self._of, self._caches, self._recr = of, caches, recr
+        self.windowed = any(c.kv.window is not None for c in caches.values())
+        self._i = 0
+
+    def next(self) -> bool:
+        """Go to the next ubatch; False after the last."""
+        self._i += 1
+        for part in self._parts():
+            part.next()
+        return self._i < len(self.ubatches)
+
+    def apply(self) -> None:
+        """Take the place of the current ubatch in the memory."""
+        for part in self._parts():
+            part.apply()
+
+    def _parts(self) -> Iterator[KVCacheContext | RecurrentContext]:
+        yield from self._caches.values()
+        if self._recr is not None:
+            yield self._recr
+
+    def get_ubatch(self) -> UBatch:
+        """The current ubatch."""
+        return self.ubatches[self._i]
+
+    def part_of(self, il: int) -> str:
+        """The name of the cache that has the keys and values of layer il."""
+        return self._of[il]
+
+    def kv(self, part: str) -> KVCacheContext:
+        """A cache by its name."""
+        return self._caches[part]
+
+    def states(self) -> RecurrentContext:
+        """The recurrent states."""
+        if self._recr is None:
+            raise ContextError("this memory keeps no recurrent states")
+        return self._recr
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """Where and how parts are made.
+
+    device_of   the device that has the memory of a layer
+    """
+
+    cparams: CParams
+    device_of: Callable[[int], Device]
+    type_k: GGMLType
+    type_v: GGMLType
+    n_pos: int = 1
+
+
+def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
+    """The memory of a context, by what each layer keeps (llama_model::create_memory)."""
+    layers: dict[str, list[KVLayer]] = {}
+    windows: dict[str, Window | None] = {}
+    same_as: dict[int, int] = {}
+    of: dict[int, str] = {}
+    states: dict[int, State] = {}
+    for il, what in kept.items():
+        for one in what:
+            if isinstance(one, KeysValues):
+                name = of[il] = _name(one.window)
+                windows[name] = one.window
+                sizes = one.n_head_kv, one.n_embd_head_k, one.n_embd_head_v
+                layer = KVLayer(il, *sizes, how.device_of(il), one.rope)
+                layers.setdefault(name, []).append(layer)
+            elif isinstance(one, Index):
+                windows[INDEX] = None
+                layer = KVLayer(il, 1, one.n_embd_head, 0, how.device_of(il), one.rope)
+                layers.setdefault(INDEX, []).append(layer)
+            elif isinstance(one, SameAs):
+                same_as[il] = one.il
+            else:
+                states[il] = one
+    of |= {il: of[other] for il, other in same_as.items()}
+    # the cache of layers that see all comes first
+    names = sorted(layers, key=lambda name: (name != BASE, name))
+    caches = {name: _cache(layers[name], windows[name], same_as, how) for name in names}
+    return MemoryGroup(caches, _states(states, how), of)
+
+
+def _name(window: Window | None) -> str:
+    return BASE if window is None else f"{window.kind} window {window.size}"
+
+
+def _cache(
+    layers: list[KVLayer], window: Window | None, same_as: Mapping[int, int], how: Placing
+) -> KVCache:
+    cp, own = how.cparams, {layer.il for layer in layers}
+    if how.type_k is not how.type_v and any(not layer.n_embd_head_v for layer in layers):
+        raise ContextError(
+            f"type_k = {how.type_k} and type_v = {how.type_v} must be the same: this model's"
+            " values are part of its keys"
+        )
+    return KVCache(
+        layers, kv_size=_cells(window, cp), n_seq_max=cp.n_seq_max, unified=cp.kv_unified,
+        type_k=how.type_k, type_v=how.type_v, v_trans=not cp.flash_attn, n_pos=how.n_pos,
+        window=window, same_as={il: other for il, other in same_as.items() if other in own},
+    )  # fmt: skip
+
+
+def _cells(window: Window | None, cp: CParams) -> int:
+    """A cell for each position, or for the window of each sequence and one ubatch."""
+    if window is None:
+        return cp.n_ctx_seq
+    needed = window.size * (cp.n_seq_max if cp.kv_unified else 1) + cp.n_ubatch
+    return -(-min(cp.n_ctx_seq, needed) // N_CTX_STEP) * N_CTX_STEP
+
+
+def _states(states: Mapping[int, State], how: Placing) -> RecurrentMemory | None:
+    if not states:
+        return None
+    cp = how.cparams
+    layers = [(il, how.device_of(il), s.n_embd_r, s.n_embd_s) for il, s in states.items()]
+    return RecurrentMemory(layers, size=cp.n_seq_max, n_rs_seq=cp.n_rs_seq)

@@ -1,0 +1,101 @@
+"""What an architecture is: its hyperparameters, its blocks with their weights, its graph, and what
+its layers keep.
+
+A file of this folder defines one subclass of `Architecture` with `arch` set to what files call it in
+general.architecture; nothing else in the project knows the name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import ClassVar
+
+from ggml_py.errors import ContextError
+from ggml_py.tensor import Tensor
+from llama_py.blocks.pooling import Classifier, pool
+from llama_py.cparams import CParams
+from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.params import GraphParams, GraphResult, GraphType
+from llama_py.hparams import HParams
+from llama_py.memory.kept import Kept, KeysValues, State
+from llama_py.weights import Weights
+
+
+class Architecture(ABC):
+    """The blocks of a model, and how graphs are built of them.
+
+    HParams   the class of its hyperparameters
+    names     what tensors of shared blocks are called in its graphs, where it is something else
+    draft_names   and in its draft graph
+    gtypes    the graphs it has: a trunk, perhaps an encoder before it
+    supports_rs_rollback  whether the recurrent state can be taken back a few tokens
+    classifier    what a reranker applies to a pooled row
+    """
+
+    arch: ClassVar[str]
+    HParams: ClassVar[type[HParams]]
+    names: Mapping[str, str] = {}
+    draft_names: Mapping[str, str] = {}
+    gtypes: ClassVar[tuple[GraphType, ...]] = ("decoder",)
+    supports_rs_rollback: ClassVar[bool] = False
+    classifier: Classifier | None = None
+
+    def __init__(self, hp: HParams, w: Weights, load_mtp: bool = False) -> None:
+        """Declare every tensor of the file; with load_mtp those of the NextN layers too."""
+        self.hp = hp
+        self.load_mtp = load_mtp
+        self.declare(w)
+
+    @abstractmethod
+    def declare(self, w: Weights) -> None:
+        """Make the blocks, which declare their tensors."""
+
+    @abstractmethod
+    def build(self, g: GraphBuilder) -> None:
+        """Build the trunk; set g.res.t_logits and g.res.t_embd."""
+
+    def build_encoder(self, g: GraphBuilder) -> None:
+        """Build the encoder of an encoder-decoder; set g.res.t_embd."""
+        raise ContextError(f"models of architecture {self.arch!r} have no encoder")
+
+    def build_draft(self, g: GraphBuilder) -> None:
+        """Build the NextN layer, which is the one after the trunk."""
+        raise ContextError(f"models of architecture {self.arch!r} cannot draft by themselves")
+
+    def keeps(self, il: int) -> Kept:
+        """What layer il keeps of the tokens it has seen."""
+        shape = self.hp.layers[il]
+        if shape.recurrent:
+            return (State(self.hp.n_embd_r, self.hp.n_embd_s),)
+        sizes = shape.n_head_kv, shape.n_embd_head_k, shape.n_embd_head_v
+        return (KeysValues(*sizes, shape.window, shape.rope),)
+
+    def rope_factors(self, cparams: CParams) -> Tensor | None:
+        """Factors of RoPE's frequencies. F32 [n_rot / 2]"""
+        return None
+
+    def graph(self, params: GraphParams) -> GraphResult:
+        """A new graph for one ubatch. ContextError for a draft graph without its one layer."""
+        draft = params.gtype == "decoder_mtp"
+        g = GraphBuilder(params, self.draft_names if draft else self.names)
+        if draft:
+            self._check_draft()
+            self.build_draft(g)
+        elif params.gtype == "encoder":
+            self.build_encoder(g)
+        else:
+            self.build(g)
+        if params.cparams.embeddings and not draft:
+            pool(g, self.classifier)
+        g.res.set_outputs()
+        return g.res
+
+    def _check_draft(self) -> None:
+        if "decoder_mtp" not in self.gtypes:
+            raise ContextError(f"models of architecture {self.arch!r} cannot draft by themselves")
+        if not self.load_mtp or self.hp.n_layer_nextn != 1:
+            raise ContextError(
+                f"drafting needs one NextN layer; the model has {self.hp.n_layer_nextn}, "
+                f"and load_mtp was {self.load_mtp}"
+            )

@@ -1,0 +1,82 @@
+"""Decoders with latent attention and experts after the first layers: sizes, feed-forward and what
+layers keep (models/deepseek2.cpp, kimi-linear.cpp, kimi-k3.cpp)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from llama_py.blocks.experts import Experts, Optional, SharedExperts
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.blocks.latent_attention import LatentSizes, absorbed
+from llama_py.hparams import RMS_EPS
+from llama_py.keys import Keys, number, uint
+from llama_py.memory.kept import Kept, KeysValues
+from llama_py.models._decoder import Block, Decoder
+from llama_py.models._experts import LeadingDenseHParams
+from llama_py.weights import Weights
+
+
+class LatentHParams(LeadingDenseHParams):
+    """n_lora_kv  of the latent vector; n_lora_q of the queries', where they have one
+    n_embd_head_k_mla, n_embd_head_v_mla   of a head's keys and values once unpacked; the last n_rot
+                channels of the keys are one part that all heads share
+    """
+
+    required_heads = True
+    f_norm_rms_eps: float = number(RMS_EPS, least=0)
+    n_lora_kv: int = uint("attention.kv_lora_rank", least=1)
+    n_lora_q: int = uint("attention.q_lora_rank", 0)
+    n_embd_head_k_mla: int = uint("attention.key_length_mla", 0)
+    n_embd_head_v_mla: int = uint("attention.value_length_mla", 0)
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        self.n_embd_head_k_mla = self.n_embd_head_k_mla or self.n_embd_head_k
+        self.n_embd_head_v_mla = self.n_embd_head_v_mla or self.n_embd_head_v
+        if self.n_rot == 0 or self.n_rot >= self.n_embd_head_k_mla:
+            raise keys.error(
+                "rope.dimension_count", f"it must be from 2 to {self.n_embd_head_k_mla - 1}"
+            )
+
+    def latent(self, il: int) -> LatentSizes:
+        return LatentSizes(
+            self.n_embd, self.n_head[il], self.n_lora_kv, self.n_lora_q, self.n_embd_head_k_mla,
+            self.n_embd_head_v_mla, self.n_rot,
+        )  # fmt: skip
+
+
+class Latent(Decoder):
+    """absorbed  whether latent vectors are kept, not each head's keys and values"""
+
+    hp: LatentHParams
+
+    def declare(self, w: Weights) -> None:
+        self.absorbed = absorbed(w)
+        super().declare(w)
+
+    def keeps(self, il: int) -> Kept:
+        hp, shape = self.hp, self.hp.layers[il]
+        if shape.recurrent:
+            return super().keeps(il)
+        n_lora, n_rot, rope = hp.n_lora_kv, hp.n_rot, shape.rope
+        offset = n_lora if self.absorbed else hp.n_embd_head_k_mla - n_rot
+        rope = None if rope is None else replace(rope, offset=offset)
+        if self.absorbed:
+            return (KeysValues(1, n_lora + n_rot, 0, rope=rope),)
+        sizes = shape.n_head, hp.n_embd_head_k_mla, hp.n_embd_head_v_mla
+        return (KeysValues(*sizes, rope=rope),)
+
+    def feed_forward(
+        self, w: Weights, il: int, *, need_shexp: bool, probs_bias: Optional = "optional"
+    ) -> Block:
+        """need_shexp, probs_bias: whether shared experts, and a bias on the choice, must be there."""
+        hp = self.hp
+        if il < hp.n_layer_dense_lead:
+            return FeedForward(w, hp.n_embd, hp.layers[il].n_ff, scaled=False)
+        experts = Experts(
+            w, hp, hp.n_ff_exp[il], gating=hp.gating, norm_w=hp.expert_weights_norm,
+            w_scale=hp.expert_weights_scale, probs_bias=probs_bias, merged=True, scaled=False,
+        )  # fmt: skip
+        if not (need_shexp or w.has("ffn_up_shexp.weight")):
+            return experts
+        return SharedExperts(w, hp, experts, hp.n_ff_shexp, scaled=False)
