@@ -79,6 +79,8 @@ class WeightLoader:
         self._skipped: set[str] = set()
         self._missing: list[str] = []
         self._misshapen: list[str] = []
+        # Tensors that are made up as they are declared (models/tiny), instead of a file's.
+        self._invent = getattr(infos, "declare", None)
 
     def has(self, name: str) -> bool:
         return name in self.infos
@@ -89,6 +91,8 @@ class WeightLoader:
 
         The answer is a stand-in when it is missing or misshapen: `finish` will raise.
         """
+        if self._invent:
+            self._invent(name, ne, True)
         found = self.optional(name, *ne, use=use, other=other)
         if found is None:
             self._missing.append(name)
@@ -97,6 +101,8 @@ class WeightLoader:
 
     def optional(self, name: str, *ne: int, use: str, other: tuple[int, ...] = ()) -> Tensor | None:
         """A tensor that may be missing. Naming one again gives the same tensor another use."""
+        if self._invent:
+            self._invent(name, ne, False)
         info = self.infos.get(name)
         if info is None:
             return None

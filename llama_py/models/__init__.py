@@ -32,7 +32,7 @@ def load_model(
 
 def known_architectures() -> list[str]:
     """What general.architecture may be; nothing is imported."""
-    modules = (m.name for m in pkgutil.iter_modules(__path__))
+    modules = (m.name for m in pkgutil.iter_modules(__path__) if not m.ispkg)
     return sorted(name.replace("_", "-") for name in modules if not name.startswith("_"))
 
 
