@@ -25,7 +25,7 @@ from llama_py.forms import check as check_forms
 from llama_py.forms import forms
 from llama_py.graph.cross import Cross
 from llama_py.graph.params import GraphParams, GraphResult, GraphType
-from llama_py.hparams import POOLING
+from llama_py.hparams import POOLING, HParams
 from llama_py.memory import GroupContext, MemoryGroup, Placing, create_memory
 from llama_py.memory.k_shift import shift_keys
 from llama_py.outputs import Outputs
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("llama_py")
 
 MAX_GRAPHS = 4  # built graphs that are kept for reuse
+NOTHING = MemoryGroup({}, None, {})  # what an encoder keeps
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,8 @@ class Context:
     embd      F32 [n_outputs, n_embd] of the last batch, with `embeddings`
     h_nextn   F32 rows that seed the NextN layers, after `set_embeddings_nextn`
     n_reused  how often a graph was used again
-    embd_pooled   F32 [n_seqs, n_embd] one row a sequence, with `embeddings`
+    embd_seq  with `embeddings`, F32 [n_embd] of each sequence of the last batch, or of a reranker
+              its scores; empty for pooling "none"
     checker   counts the nodes that `check` compared
     on_graph  called with each graph, built or used again, and its ubatch before it is run
     """
@@ -108,7 +110,7 @@ class Context:
         self.cparams = _cparams(model, p)
         self.gtype: GraphType = "decoder_mtp" if p.mtp else "decoder"
         self.embd: F32 | None = None
-        self.embd_pooled: dict[int, F32] = {}
+        self.embd_seq: dict[int, F32] = {}
         self.h_nextn: F32 | None = None
         self.n_reused = 0
         self._cvec: ControlVector | None = None
@@ -167,20 +169,42 @@ class Context:
         """
         splitter = self._checked(tokens, logits)
         self._apply_shift()
-        mctx = self.memory.init_batch(splitter, self.cparams.n_ubatch, self.cparams.embeddings)
+        return self._run(splitter, self.memory)
+
+    def encode(self, tokens: Sequence[int] | I32 | Batch) -> F32:
+        """Read a text as a whole. -> F32 [n_tokens, n_embd], what the encoder made of it
+
+        An encoder-decoder then decodes with that in view; models that only encode give their
+        embeddings, as `decode` does.
+        """
+        if "encoder" not in self.model.architecture.gtypes:
+            return self.decode(tokens, "all")
+        decoding, self.gtype = (self.gtype, self.cparams), "encoder"
+        self.cparams = replace(self.cparams, causal_attn=False, embeddings=True, pooling="none")
+        try:
+            splitter = self._checked(tokens, "all", NOTHING)
+            self._run(splitter, NOTHING)
+        finally:
+            self.gtype, self.cparams = decoding
+        assert self.embd is not None
+        self._encoded = Cross(self.embd, splitter.seq_id)
+        return self.embd
+
+    def _run(self, splitter: BatchSplitter, memory: MemoryGroup) -> F32:
         cparams = self.cparams
-        outputs = Outputs(splitter, cparams.embeddings_nextn_masked)
+        mctx = memory.init_batch(splitter, cparams.n_ubatch, cparams.embeddings)
+        outputs = Outputs(splitter, cparams)
         while True:
             ubatch = mctx.get_ubatch()
             try:
                 res = self._process_ubatch(ubatch, mctx)
             except BaseException:
-                self._discard(ubatch)
+                self._discard(ubatch, memory)
                 raise
-            outputs.add(res, ubatch, cparams.embeddings, cparams.embeddings_nextn)
+            outputs.add(res, ubatch)
             if not mctx.next():
                 break
-        self.embd = outputs.embd.values
+        self.embd, self.embd_seq = outputs.embd.values, outputs.by_seq
         self.h_nextn = outputs.h_nextn.values
         return outputs.logits.get(self.n_vocab)
 
@@ -210,20 +234,24 @@ class Context:
             for d, n in zip(self.devices, self._sched.compute_sizes(), strict=True)
         }
 
-    def _checked(self, tokens: Sequence[int] | I32 | Batch, logits: Wanted) -> BatchSplitter:
+    def _checked(
+        self, tokens: Sequence[int] | I32 | Batch, logits: Wanted, memory: MemoryGroup | None = None
+    ) -> BatchSplitter:
         batch = tokens if isinstance(tokens, Batch) else Batch(tokens)
         if logits not in ("last", "all", "none"):
             raise ContextError(f'logits must be "last", "all" or "none", not {logits!r}')
         hp, cp = self.model.hparams, self.cparams
         splitter = BatchSplitter(
             batch, n_vocab=hp.n_vocab, n_embd=hp.n_embd, n_seq_max=cp.n_seq_max,
-            n_pos=hp.n_pos_per_embd, memory=self.memory, outputs=logits,
+            n_pos=hp.n_pos_per_embd, memory=memory or self.memory, outputs=logits,
             output_all=cp.embeddings,
         )  # fmt: skip
-        if not cp.causal_attn and splitter.n_tokens > cp.n_ubatch:
+        pooled = cp.embeddings and cp.pooling not in ("none", "last")
+        if (pooled or not cp.causal_attn) and splitter.n_tokens > cp.n_ubatch:
+            what = f"pooling {cp.pooling}" if pooled else "a model that attends in both directions"
             raise ContextError(
-                f"a model that attends in both directions needs the batch in one piece:"
-                f" {splitter.n_tokens} tokens, n_ubatch = {cp.n_ubatch}"
+                f"{what} needs the batch in one piece: {splitter.n_tokens} tokens,"
+                f" n_ubatch = {cp.n_ubatch}; use a larger n_ubatch"
             )
         return splitter
 
@@ -267,8 +295,8 @@ class Context:
         self._graphs = [built, *self._graphs[: MAX_GRAPHS - 1]]
         return built
 
-    def _discard(self, ubatch: UBatch) -> None:
-        lost = self.memory.discard(ubatch)
+    def _discard(self, ubatch: UBatch, memory: MemoryGroup) -> None:
+        lost = memory.discard(ubatch)
         if lost:
             log.info("interrupted: sequences %s had to be removed from the memory", lost)
 
@@ -276,9 +304,10 @@ class Context:
         """The largest graph for so many tokens: as if the memory were full."""
         n_seq_tokens = -(-n_tokens // n_seqs)
         ubatch = ubatch_reserve(n_seq_tokens, n_seqs, self.model.hparams.n_pos_per_embd)
-        return self.model.architecture.graph(
-            self._graph_params(ubatch, self.memory.init_full(n_seqs), n_outputs)
-        )
+        params = self._graph_params(ubatch, self.memory.init_full(n_seqs), n_outputs)
+        if "encoder" in self.model.architecture.gtypes:
+            params = replace(params, encoded=_longest_text(self.model.hparams))
+        return self.model.architecture.graph(params)
 
     def _resolve_fused_ops(self) -> None:
         """Where the caller left it open, do without the fused ops that the device cannot run."""
@@ -335,6 +364,12 @@ class Context:
             "sched_reserve: reserve took %.2f ms, sched copies = %d",
             (perf_counter() - start) * 1e3, self._sched.n_copies,
         )  # fmt: skip
+
+
+def _longest_text(hp: HParams) -> Cross:
+    """As if a text of the length the model was trained with had been encoded."""
+    rows = np.broadcast_to(np.float32(0), (hp.n_ctx_train, hp.n_embd))
+    return Cross(rows, [(0,)] * hp.n_ctx_train)
 
 
 def _several_in_flight(model: Model, p: ContextParams) -> bool:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from ggml_py.tensor import Tensor
 from llama_py.batch import F32, BatchSplitter, UBatch
+from llama_py.cparams import CParams
 from llama_py.graph.params import GraphResult
 
 
@@ -41,24 +42,31 @@ class Outputs:
     """Collects the logits, and where wanted the embeddings, of a batch (llama_context::decode).
 
     logits, embd  one row per output of the batch, in the batch's order
-    h_nextn       one row per token, or with `nextn_masked` per output
+    by_seq        one row per sequence, where they are pooled
+    h_nextn       one row per token, or if masked per output
     """
 
-    def __init__(self, batch: BatchSplitter, nextn_masked: bool) -> None:
+    def __init__(self, batch: BatchSplitter, cparams: CParams) -> None:
+        masked = cparams.embeddings_nextn_masked
         self.logits = Rows(batch.n_outputs)
         self.embd = Rows(batch.n_outputs)
-        self.h_nextn = Rows(batch.n_outputs if nextn_masked else batch.n_tokens)
+        self.h_nextn = Rows(batch.n_outputs if masked else batch.n_tokens)
+        self.by_seq: dict[int, F32] = {}
         self._rank = np.cumsum(batch.output) - 1  # the row of a token that is an output
-        self._masked = nextn_masked
+        self._cparams = cparams
 
-    def add(self, res: GraphResult, ubatch: UBatch, embd: bool, nextn: bool) -> None:
+    def add(self, res: GraphResult, ubatch: UBatch) -> None:
         """Read what the graph has just computed for a ubatch."""
+        cp = self._cparams
         place = self._rank[ubatch.batch_idxs[ubatch.output]]
         if place.size and res.t_logits is not None:
             self.logits.put(place, read_rows(res.t_logits, place.size))
-        if embd and place.size and res.t_embd is not None:
+        if cp.embeddings and place.size and res.t_embd is not None:
             self.embd.put(place, read_rows(res.t_embd, place.size))
-        if nextn and res.t_h_nextn is not None:
-            where = place if self._masked else ubatch.batch_idxs
+        if cp.embeddings and cp.pooling != "none" and res.t_embd_pooled is not None:
+            rows = read_rows(res.t_embd_pooled, ubatch.n_seqs_unq)
+            self.by_seq |= dict(zip(ubatch.seq_id_unq, rows, strict=True))
+        if cp.embeddings_nextn and res.t_h_nextn is not None:
+            where = place if cp.embeddings_nextn_masked else ubatch.batch_idxs
             if where.size:
                 self.h_nextn.put(where, read_rows(res.t_h_nextn, where.size))

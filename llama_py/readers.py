@@ -24,7 +24,7 @@ def readers_of(arch: Architecture, weights: Iterable[Tensor]) -> dict[int, Seque
     """The nodes that read a weight, by its id; none for one that no graph reads."""
     found: dict[int, list[Tensor]] = {id(t): [] for t in weights}
     for gtype in arch.gtypes:
-        if gtype != "decoder_mtp" or arch.load_mtp:
+        if gtype != "decoder_mtp" or arch.can_draft:
             for node in _graph(arch, gtype).graph.nodes:
                 for src in {id(t) for t in node.src if t is not None}:
                     if src in found:

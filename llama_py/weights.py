@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 from ggml_py.backend import Device
 from ggml_py.errors import WeightsError
@@ -32,7 +32,14 @@ Progress = Callable[[int, int, str], None]
 Readers = Mapping[int, Sequence[Tensor]]  # by id of a weight: nodes that read it
 DeviceOf = Callable[[Tensor, Sequence[Tensor]], Device]
 Bias = Literal[False, True, "needed"]
-Invent = Callable[[str, tuple[int, ...], bool], "TensorInfo | None"]
+
+
+@runtime_checkable
+class Inventing(Protocol):
+    """Tensors of a file that does not exist: they are made up as they are declared."""
+
+    def declare(self, name: str, ne: tuple[int, ...], needed: bool) -> None:
+        """The model wants this tensor."""
 
 
 @dataclass(slots=True)
@@ -41,7 +48,7 @@ class _Declarations:
 
     infos: Mapping[str, TensorInfo]
     where: str
-    invent: Invent | None = None
+    invent: Inventing | None = None
     tensors: dict[str, Tensor] = field(default_factory=dict)
     tied: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     skipped: set[str] = field(default_factory=set)
@@ -57,11 +64,9 @@ class Weights:
     il      the layer of this prefix, -1 for none
     """
 
-    def __init__(
-        self, infos: Mapping[str, TensorInfo], where: str, invent: Invent | None = None
-    ) -> None:
-        """invent: called as invent(name, ne, needed) for every declared tensor, and as
-        invent(name, (), False) for a question; what it gives is in the file."""
+    def __init__(self, infos: Mapping[str, TensorInfo], where: str) -> None:
+        """infos: the file's tensors; they may be `Inventing`."""
+        invent = infos if isinstance(infos, Inventing) else None
         self._all = _Declarations(infos, where, invent)
         self.prefix = ""
         self.il = -1
@@ -78,15 +83,11 @@ class Weights:
 
     def has(self, name: str) -> bool:
         """Whether the file has it."""
-        name, d = self.prefix + name, self._all
-        return name in d.infos if d.invent is None else d.invent(name, (), False) is not None
+        return self.prefix + name in self._all.infos
 
     def any_ends(self, suffix: str) -> bool:
         """Whether the file has a tensor whose name ends so."""
-        d = self._all
-        if d.invent is not None:
-            return d.invent(suffix, (), False) is not None
-        return any(name.endswith(suffix) for name in d.infos)
+        return any(name.endswith(suffix) for name in self._all.infos)
 
     def tensor(self, name: str, *ne: int, other: tuple[int, ...] = ()) -> Tensor:
         """A tensor that must be there; `other` is another shape that it may have.
@@ -107,7 +108,9 @@ class Weights:
         self, name: str, ne: tuple[int, ...], other: tuple[int, ...], needed: bool
     ) -> Tensor | None:
         name, d = self.prefix + name, self._all
-        info = d.infos.get(name) if d.invent is None else d.invent(name, ne, needed)
+        if d.invent is not None:
+            d.invent.declare(name, ne, needed)
+        info = d.infos.get(name)
         if info is None:
             return None
         if name in d.tensors:

@@ -91,10 +91,15 @@ class Architecture(ABC):
         g.res.set_outputs()
         return g.res
 
+    @property
+    def can_draft(self) -> bool:
+        """Whether there is a draft graph, and its one layer was loaded."""
+        return "decoder_mtp" in self.gtypes and self.load_mtp and self.hp.n_layer_nextn == 1
+
     def _check_draft(self) -> None:
         if "decoder_mtp" not in self.gtypes:
             raise ContextError(f"models of architecture {self.arch!r} cannot draft by themselves")
-        if not self.load_mtp or self.hp.n_layer_nextn != 1:
+        if not self.can_draft:
             raise ContextError(
                 f"drafting needs one NextN layer; the model has {self.hp.n_layer_nextn}, "
                 f"and load_mtp was {self.load_mtp}"

@@ -110,5 +110,6 @@ class InputCross:
         write(self.kq_mask, np.where(seen, dtype(0), dtype(-np.inf)))
 
     def can_reuse(self, params: GraphParams) -> bool:
-        same = self.cross is params.cross
-        return same and self.kq_mask.ne[1] == params.ubatch.n_tokens
+        self.cross = params.cross
+        fits = self.embd.ne[1] == self.cross.n_enc
+        return fits and self.kq_mask.ne[1] == params.ubatch.n_tokens

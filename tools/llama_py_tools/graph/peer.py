@@ -1,9 +1,10 @@
-"""The nodes that the real llama.cpp runs, through llama-cpp-python's evaluation callback."""
+"""The real llama.cpp in this process, through llama-cpp-python: its nodes, logits, embeddings."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -12,34 +13,22 @@ from numpy.typing import NDArray
 
 from ggml_py.dump import Record
 from ggml_py.errors import GGMLError
+from llama_py.batch import Batch
+from llama_py_tools.graph.peer_nodes import Recorder, Values, Watch
+
+__all__ = ["Peer", "Values", "Watch", "records"]
 
 FLASH_ATTN = {"auto": -1, "off": 0, "on": 1}
 CACHE_TYPES = {"f32": 0, "f16": 1}
-DTYPES = {"f32": np.float32, "f16": np.float16, "i32": np.int32, "i64": np.int64}
+POOLING = {"unspecified": -1, "none": 0, "mean": 1, "cls": 2, "last": 3, "rank": 4}
+MTP = 1  # llama.h:LLAMA_CONTEXT_TYPE_MTP
+# llama-context.h, llama-cparams.h: a reference to the model, then eighteen words and seven flags
+# that come before fused_gdn_ar and fused_gdn_ch.
+FUSED_GDN_AT = 8 + 18 * 4 + 7
 
+ERROR = 4  # ggml.h:GGML_LOG_LEVEL_ERROR
 
-class GGMLTensor(ctypes.Structure):
-    """ggml.h:struct ggml_tensor, as of llama-cpp-python 0.3.36."""
-
-
-GGMLTensor._fields_ = [
-    ("type", ctypes.c_int),
-    ("buffer", ctypes.c_void_p),
-    ("ne", ctypes.c_int64 * 4),
-    ("nb", ctypes.c_size_t * 4),
-    ("op", ctypes.c_int),
-    ("op_params", ctypes.c_int32 * 16),
-    ("flags", ctypes.c_int32),
-    ("src", ctypes.POINTER(GGMLTensor) * 10),
-    ("view_src", ctypes.POINTER(GGMLTensor)),
-    ("view_offs", ctypes.c_size_t),
-    ("data", ctypes.c_void_p),
-    ("name", ctypes.c_char * 64),
-]
-
-
-Values = NDArray[np.float32]  # [ne3, ne2, ne1, ne0]
-Watch = Callable[[Record, Callable[[], Values | None]], None]
+Floats = NDArray[np.float32]
 
 
 def records(path: str, ids: Sequence[int], n_decode: int, **context: Any) -> list[Record]:
@@ -59,55 +48,139 @@ def records(path: str, ids: Sequence[int], n_decode: int, **context: Any) -> lis
 class Peer:
     """A model in llama.cpp on the CPU, to be used in a `with` statement.
 
-    cache  type of keys and values, "f16" or "f32"
-    watch  called with each node it has computed, and what reads the node's values, at once or
-           never; None of a quantized type
+    cache    type of keys and values, "f16" or "f32"
+    watch    called with each node it has computed, and what reads the node's values, at once or
+             never; None of a quantized type
+    mtp      run the NextN layers instead of the trunk
+    pooling  of embeddings, one of POOLING
+    more     further fields of llama_context_params
     Raises GGMLError if llama-cpp-python is missing, or llama.cpp refuses.
     """
 
     def __init__(
         self, path: str, *, n_ctx: int, n_batch: int, n_ubatch: int, flash_attn: str = "auto",
-        cache: str = "f16", n_threads: int = 0, watch: Watch | None = None,
+        cache: str = "f16", n_threads: int = 0, watch: Watch | None = None, mtp: bool = False,
+        pooling: str = "unspecified", **more: Any,
     ) -> None:  # fmt: skip
         self.api = api = _llama_cpp()
-        api.llama_log_set(_no_log(api), None)
+        api.llama_log_set(_log(api), None)
         api.llama_backend_init()
         model_params = api.llama_model_default_params()
-        model_params.n_gpu_layers = 0
+        model_params.n_gpu_layers, model_params.load_mtp = 0, True
         params = api.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_ubatch = n_ctx, n_batch, n_ubatch
         params.flash_attn_type = FLASH_ATTN[flash_attn]
         params.type_k = params.type_v = CACHE_TYPES[cache]
+        params.pooling_type = POOLING[pooling]
+        params.ctx_type = MTP if mtp else 0
         if n_threads:
             params.n_threads = params.n_threads_batch = n_threads
-        if watch is not None:
-            self._recorder = Recorder(api, watch)
+        self._encoded = False
+        self._recorder = Recorder(api, watch) if watch else None
+        if self._recorder:
             params.cb_eval = self._recorder.callback
-        self._model = api.llama_model_load_from_file(path.encode(), model_params)
-        if not self._model:
-            raise GGMLError(f"llama.cpp cannot load {path}")
-        self.ctx = api.llama_init_from_model(self._model, params)
+        for name, value in more.items():
+            setattr(params, name, value)
+        self.model = api.llama_model_load_from_file(path.encode(), model_params)
+        if not self.model:
+            raise GGMLError(f"llama.cpp cannot load {path}{_reason()}")
+        self.ctx = api.llama_init_from_model(self.model, params)
         if not self.ctx:
-            api.llama_model_free(self._model)
-            raise GGMLError(f"llama.cpp cannot make a context of {n_ctx} tokens for {path}")
-        self.n_vocab: int = api.llama_vocab_n_tokens(api.llama_model_get_vocab(self._model))
+            api.llama_model_free(self.model)
+            what = f"make a context of {n_ctx} tokens for {path}"
+            raise GGMLError(f"llama.cpp cannot {what}{_reason()}")
+        self.n_vocab: int = api.llama_vocab_n_tokens(api.llama_model_get_vocab(self.model))
+        self.n_embd: int = api.llama_model_n_embd(self.model)
 
     def __enter__(self) -> Peer:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.api.llama_free(self.ctx)
-        self.api.llama_model_free(self._model)
+        self.api.llama_model_free(self.model)
 
-    def decode(self, tokens: Sequence[int]) -> NDArray[np.float32]:
+    def decode(self, tokens: Sequence[int]) -> Floats:
         """Go on with these tokens. -> the logits of the last one, [n_vocab]"""
         ids = (self.api.llama_token * len(tokens))(*tokens)
         code = self.api.llama_decode(self.ctx, self.api.llama_batch_get_one(ids, len(tokens)))
         if code:
             what = f"{len(tokens)} tokens: llama_decode gave {code}"
             raise GGMLError(f"llama.cpp cannot decode {what}")
-        logits = self.api.llama_get_logits_ith(self.ctx, -1)
-        return np.ctypeslib.as_array(logits, (self.n_vocab,)).copy()
+        return self.logits(1)[0]
+
+    def run(self, batch: Batch, encode: bool = False) -> None:
+        """Decode, or encode, a batch that says everything: positions, sequences, outputs."""
+        keep, native = _native(self.api, batch)
+        if self._recorder and encode != self._encoded:
+            self._recorder.next_graph()
+        self._encoded = encode
+        call = self.api.llama_encode if encode else self.api.llama_decode
+        code = call(self.ctx, native)
+        del keep
+        if code:
+            what = f"run a batch of {native.n_tokens} tokens: {code}"
+            raise GGMLError(f"llama.cpp cannot {what}{_reason()}")
+
+    def logits(self, n: int) -> Floats:
+        """Of the last n outputs. -> [n, n_vocab]"""
+        rows = [self.api.llama_get_logits_ith(self.ctx, -n + i) for i in range(n)]
+        return np.stack([np.ctypeslib.as_array(row, (self.n_vocab,)).copy() for row in rows])
+
+    def embeddings(self, n: int) -> Floats:
+        """Of the n outputs, not pooled. -> [n, n_embd]"""
+        rows = self.api.llama_get_embeddings(self.ctx)
+        return np.ctypeslib.as_array(rows, (n, self.n_embd)).copy()
+
+    def pooled(self, seq: int) -> Floats:
+        """The one embedding of a sequence. -> [n_embd]"""
+        row = self.api.llama_get_embeddings_seq(self.ctx, seq)
+        return np.ctypeslib.as_array(row, (self.n_embd,)).copy()
+
+    def set_embeddings_nextn(self, masked: bool) -> None:
+        """From now on keep the hidden states that seed NextN layers: all tokens', or outputs'."""
+        function = self.api.llama_cpp._lib["_Z26llama_set_embeddings_nextnP13llama_contextbb"]
+        function.argtypes = [ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool]
+        function(self.ctx, True, masked)
+
+    def h_nextn(self, n: int) -> Floats:
+        """-> [n, n_embd]"""
+        function = self.api.llama_cpp._lib["_Z26llama_get_embeddings_nextnP13llama_context"]
+        function.argtypes, function.restype = [ctypes.c_void_p], ctypes.POINTER(ctypes.c_float)
+        return np.ctypeslib.as_array(function(self.ctx), (n, self.n_embd)).copy()
+
+    def refuse_fused_delta_net(self) -> None:
+        """Build gated delta nets node by node, as where a device cannot run the fused op: there is
+        no parameter for it, so this sets the flags in the context itself."""
+        address = ctypes.cast(self.ctx, ctypes.c_void_p).value
+        assert address is not None
+        sizes = (ctypes.c_uint32 * 3).from_address(address + 8)
+        n_ctx = self.api.llama_n_ctx(self.ctx), self.api.llama_n_batch(self.ctx)
+        flags = (ctypes.c_uint8 * 3).from_address(address + FUSED_GDN_AT)
+        if (sizes[0], sizes[2]) != n_ctx or list(flags) != [1, 1, 0]:
+            raise GGMLError("this llama.cpp keeps its flags elsewhere; 0.3.36 is known")
+        flags[0] = flags[1] = 0
+
+
+def _native(api: Any, batch: Batch) -> tuple[Any, Any]:
+    """The batch as a llama_batch, and what must live as long."""
+    assert batch.tokens is not None and batch.pos is not None
+    assert batch.seq_ids is not None and batch.outputs is not None
+    n = len(batch.tokens)
+    token, pos = (ctypes.c_int32 * n)(*batch.tokens), (ctypes.c_int32 * n)(*batch.pos)
+    sets = [tuple(ids) for ids in batch.seq_ids]
+    seq = [(ctypes.c_int32 * len(ids))(*ids) for ids in sets]
+    n_seq_id = (ctypes.c_int32 * n)(*map(len, sets))
+    pointer = ctypes.POINTER(ctypes.c_int32)
+    seq_id = (pointer * (n + 1))(*(ctypes.cast(ids, pointer) for ids in seq))
+    output = (ctypes.c_int8 * n)(*batch.outputs)
+    native = api.llama_batch()
+    native.n_tokens, native.token, native.pos = n, token, pos
+    native.n_seq_id, native.seq_id, native.logits = n_seq_id, seq_id, output
+    embd = None
+    if batch.embd is not None:
+        embd = np.ascontiguousarray(batch.embd, np.float32)
+        native.embd = embd.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+    return (token, pos, seq, n_seq_id, seq_id, output, embd), native
 
 
 def _llama_cpp() -> Any:
@@ -120,72 +193,22 @@ def _llama_cpp() -> Any:
     return llama_cpp
 
 
+_errors: deque[str] = deque(maxlen=3)
+
+
 @cache
-def _no_log(llama_cpp: Any) -> Any:
-    """A callback that drops what it is told; llama.cpp keeps it, so it is never freed."""
-    return llama_cpp.llama_log_callback(lambda *_: None)
+def _log(llama_cpp: Any) -> Any:
+    """A callback that keeps the last errors; llama.cpp keeps it, so it is never freed."""
+
+    def told(level: int, text: bytes, _: Any) -> None:
+        if level == ERROR:
+            _errors.append(text.decode(errors="replace").strip())
+
+    return llama_cpp.llama_log_callback(told)
 
 
-class Recorder:
-    """Turns each node that llama.cpp computes into a record, and reads its values."""
-
-    def __init__(self, llama_cpp: Any, watch: Watch) -> None:
-        from llama_cpp._ggml import libggml
-
-        self.callback = llama_cpp.llama_cpp.ggml_backend_sched_eval_callback(self._node)
-        self._op_desc, self._type_name = libggml.ggml_op_desc, libggml.ggml_type_name
-        for function in (self._op_desc, self._type_name):
-            function.restype = ctypes.c_char_p
-        self._op_desc.argtypes = [ctypes.POINTER(GGMLTensor)]
-        self._type_name.argtypes = [ctypes.c_int]
-        self._watch = watch
-        self._first = ""
-        self._graph, self._index = -1, 0
-
-    def _node(self, address: int, ask: bool, _: Any) -> bool:
-        if not ask:
-            t = ctypes.cast(address, ctypes.POINTER(GGMLTensor))[0]
-            self._first = self._first or _name(t)
-            if _name(t) == self._first:
-                self._graph, self._index = self._graph + 1, 0
-            record = self._record(t)
-            self._watch(record, lambda: _values(t, record["type"]))
-            self._index += 1
-        return True
-
-    def _record(self, t: GGMLTensor) -> Record:
-        return {
-            "dec": self._graph,
-            "i": self._index,
-            "name": _name(t),
-            "op": self._op_desc(t).decode(),
-            "type": self._type_name(t.type).decode(),
-            "ne": list(t.ne),
-            "nb": list(t.nb),
-            "offs": t.view_offs,
-            "flags": t.flags,
-            "view_src": _name(t.view_src[0]) if t.view_src else "",
-            "params": list(t.op_params),
-            "src": [self._source(k, s[0]) for k, s in enumerate(t.src) if s],
-        }
-
-    def _source(self, k: int, s: GGMLTensor) -> Record:
-        kind = self._type_name(s.type).decode()
-        return {"k": k, "name": _name(s), "type": kind, "ne": list(s.ne), "nb": list(s.nb)}
-
-
-def _name(t: GGMLTensor) -> str:
-    return bytes(t.name).decode(errors="ignore")
-
-
-def _values(t: GGMLTensor, kind: str) -> Values | None:
-    """A copy of the node's values."""
-    dtype = DTYPES.get(kind)
-    if dtype is None:
-        return None
-    shape, strides = list(t.ne)[::-1], list(t.nb)[::-1]
-    if not np.prod(shape):
-        return np.empty(shape, np.float32)
-    size = sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
-    raw = (ctypes.c_char * (size + np.dtype(dtype).itemsize)).from_address(t.data)
-    return np.ndarray(shape, dtype, raw, strides=strides).astype(np.float32)
+def _reason() -> str:
+    """What llama.cpp said."""
+    said = "".join(f"; {text}" for text in _errors)
+    _errors.clear()
+    return said

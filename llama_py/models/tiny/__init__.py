@@ -1,0 +1,102 @@
+"""Tiny models: a small file of every architecture, the same bytes everywhere, for tests and trials.
+
+A file of this folder, named like the architecture's own, has one dictionary of variants:
+
+    TINY = {"dense": Tiny(keys={"block_count": 2, "embedding_length": 64, ...})}
+
+Which tensors there are, and their shapes, is not written down: it is what the model declares
+(`Invented`). Their values come from the tensor's name (`values`).
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ggml_py.errors import UnknownArchitecture
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """One variant of an architecture. Patterns are fnmatch's, of whole names of tensors.
+
+    keys       metadata without the architecture's prefix; a key that starts with "/" has no prefix.
+               `COMMON` has those that are the same everywhere
+    without    optional tensors that are left out, in addition to `ALTERNATIVES`
+    keep       those that are there although a pattern leaves them out
+    gain       factors on the random part of values, to make every branch of the graph matter
+    mean       the part of values that is not random, where it is another than usual
+
+    What is recorded of llama.cpp (tools/record_golden.py):
+
+    prompt     tokens of the prompt, more than the windows have
+    steps      tokens that are then chosen greedily
+    sequences  how many are decoded together
+    pooling    kinds of embeddings: "none" (of each token), "mean", "cls", "last"
+    """
+
+    keys: Mapping[str, Any]
+    without: Sequence[str] = ()
+    keep: Sequence[str] = ()
+    gain: Mapping[str, float] = field(default_factory=dict)
+    mean: Mapping[str, float] = field(default_factory=dict)
+    prompt: int = 40
+    steps: int = 6
+    sequences: int = 3
+    pooling: Sequence[str] = ()
+
+    @property
+    def n_vocab(self) -> int:
+        return int({**COMMON, **self.keys}["vocab_size"])
+
+
+COMMON: dict[str, Any] = {"vocab_size": 64, "context_length": 256}
+
+# Other forms of what is there anyway; what no graph reads; scales that llama.cpp does not know.
+ALTERNATIVES = (
+    "*.attn_qkv.weight", "*.ffn_gate_up_exps.*", "*.ssm_in.weight", "*.attn_kv_b.weight",
+    "rope_factors_*", "*.input_scale", "cls.*", "*.ffn_gate_inp*.scale", "*.ssm_conv1d.scale",
+)  # fmt: skip
+
+
+def every() -> list[tuple[str, str]]:
+    """Each (architecture, variant)."""
+    names = sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
+    return [(n.replace("_", "-"), variant) for n in names for variant in _variants(n)]
+
+
+def find(arch: str, variant: str) -> Tiny:
+    """UnknownArchitecture with the known ones if there is none."""
+    if (arch, variant) not in every():
+        known = ", ".join(f"{a} {v}" for a, v in every())
+        raise UnknownArchitecture(f"no tiny model {arch} {variant}; there are {known}")
+    return _variants(arch.replace("-", "_"))[variant]
+
+
+def _variants(module: str) -> dict[str, Tiny]:
+    found: dict[str, Tiny] = import_module(f"{__name__}.{module}").TINY
+    return found
+
+
+def metadata(arch: str, variant: str) -> dict[str, Any]:
+    """What the file says, in its order."""
+    tiny = find(arch, variant)
+    keys = {**COMMON, **tiny.keys}
+    named = {k[1:] if k[0] == "/" else f"{arch}.{k}": v for k, v in keys.items()}
+    texts = {"model": "test", "tokens": [f"tok_{i}" for i in range(tiny.n_vocab)]}
+    vocabulary = {f"tokenizer.ggml.{k}": v for k, v in texts.items()}
+    return {"general.architecture": arch, **vocabulary, **named}
+
+
+def write(arch: str, variant: str, folder: Path) -> Path:
+    """The file `arch-variant.gguf`, F32."""
+    from llama_py.models.tiny._file import gguf
+    from llama_py.models.tiny._invent import tensors
+
+    path = folder / f"{arch}-{variant}.gguf"
+    path.write_bytes(gguf(metadata(arch, variant), tensors(arch, variant)))
+    return path

@@ -1,0 +1,96 @@
+"""The tensors of a tiny model: there is what the model declares, with values out of its name."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggml_py.null import NullDevice
+from ggml_py.tensor import shape4
+from ggml_py.types import F32
+from llama_py.gguf_file import TensorInfo
+from llama_py.model import Model
+from llama_py.models.tiny import ALTERNATIVES, Tiny, find, metadata
+
+# The first pattern that fits says (mean, deviation); others are matrices.
+KINDS: dict[str, tuple[float, float]] = {
+    "*norm*.bias": (0, 0.1),
+    "*norm*": (1, 0.1),
+    "*.scale": (1, 0.2),
+    "*.bias": (0, 0.2),
+    "rope_f*": (1.5, 0.3),
+    "*.ssm_a": (-0.5, 0.12),
+    "*.ssm_d": (1, 0.3),
+    "*.attn_sinks.*": (0, 1),
+    "token_embd.weight": (0, 1),
+}
+
+
+class Invented(dict[str, TensorInfo]):
+    """The tensors of a file that does not exist: `Weights` tells what is declared, and that is
+    there, except for optional ones that the variant leaves out. Bytes are there in name only."""
+
+    def __init__(self, tiny: Tiny) -> None:
+        super().__init__()
+        self.tiny = tiny
+
+    def declare(self, name: str, ne: tuple[int, ...], needed: bool) -> None:
+        """The model wants this tensor."""
+        if name not in self.keys() and (needed or self.wanted(name)):
+            ne4 = shape4(ne)
+            nbytes = 4 * math.prod(ne4)
+            self[name] = TensorInfo(name, F32, ne4, 0, nbytes, np.broadcast_to(np.uint8(0), nbytes))
+
+    def wanted(self, name: str) -> bool:
+        """Whether an optional tensor is in the file."""
+        left_out = (*ALTERNATIVES, *self.tiny.without)
+        return _fits(name, self.tiny.keep) or not _fits(name, left_out)
+
+    def __contains__(self, name: object) -> bool:
+        """The model asks before it declares, to choose between forms."""
+        return name in self.keys() or (isinstance(name, str) and self.wanted(name))
+
+
+def _fits(name: str, patterns: Any) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def shapes(arch: str, variant: str) -> dict[str, tuple[int, ...]]:
+    """Names, in their order, and shapes, ggml's four dimensions."""
+    infos = Invented(find(arch, variant))
+    file: Any = SimpleNamespace(
+        path=f"{arch}-{variant}", metadata=metadata(arch, variant), architecture=arch, tensors=infos
+    )
+    Model(file, NullDevice(), load_mtp=True)
+    return {name: infos[name].ne for name in sorted(infos.keys())}
+
+
+def values(tiny: Tiny, name: str, ne: tuple[int, ...]) -> NDArray[np.float32]:
+    """Random values out of the tensor's name, flat: sums of four 16-bit numbers, nearly normal.
+
+    Bits of a counter-based generator and IEEE's four operations give the same everywhere.
+    """
+    n = math.prod(ne)
+    key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:16], "little")
+    raw = np.random.Philox(key=key).random_raw(n).view(np.uint16).reshape(n, 4)
+    x = (raw.sum(1, dtype=np.int64) - 2 * 65535) / math.sqrt((65536**2 - 1) / 3)
+    fallback = (0.0, 1 / math.sqrt(ne[0]))
+    mean, deviation = next((v for p, v in KINDS.items() if fnmatchcase(name, p)), fallback)
+    mean = next((v for p, v in tiny.mean.items() if fnmatchcase(name, p)), mean)
+    gain = math.prod(v for p, v in tiny.gain.items() if fnmatchcase(name, p))
+    return np.asarray(mean + deviation * gain * x, np.float32)
+
+
+def tensors(arch: str, variant: str) -> Mapping[str, NDArray[np.float32]]:
+    """All of them, arrays in reversed (NumPy's) order of dimensions."""
+    tiny = find(arch, variant)
+    return {
+        name: values(tiny, name, ne).reshape(ne[::-1]) for name, ne in shapes(arch, variant).items()
+    }

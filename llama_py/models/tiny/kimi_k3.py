@@ -1,0 +1,23 @@
+"""Tiny models of Kimi K3."""
+
+from llama_py.models.tiny import Tiny
+from llama_py.models.tiny.kimi_linear import TINY as LINEAR
+
+TINY = {
+    "moe": Tiny(
+        keys={
+            **LINEAR["moe"].keys,
+            "block_count": 4,
+            "attention.head_count_kv": [0, 1, 0, 1],
+            "attention.q_lora_rank": 24,
+            "expert_latent_length": 40,
+            "kda.gate_lower_bound": -5.0,
+            "attn_res.block_size": 2,
+            "activation.situ_beta": 4.0,
+            "activation.situ_linear_beta": 25.0,
+        },
+        without=["*.attn_q.weight"],
+        gain={"*_res_score.*": 8},
+        prompt=72,
+    )
+}

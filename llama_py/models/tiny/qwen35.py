@@ -1,0 +1,37 @@
+"""Tiny models of Qwen3.5, dense."""
+
+from llama_py.models.tiny import Tiny
+
+# Layers: delta net, attention. 4 value heads share 2 key heads.
+DENSE = {
+    "block_count": 2,
+    "embedding_length": 64,
+    "feed_forward_length": 96,
+    "attention.head_count": 4,
+    "attention.head_count_kv": 2,
+    "attention.key_length": 32,
+    "attention.value_length": 32,
+    "attention.layer_norm_rms_epsilon": 1e-6,
+    "attention.recurrent_layers": [True, False],
+    "full_attention_interval": 2,
+    "rope.dimension_count": 16,
+    "rope.dimension_sections": [4, 2, 2, 0],
+    "rope.freq_base": 1e6,
+    "ssm.conv_kernel": 4,
+    "ssm.inner_size": 128,
+    "ssm.state_size": 32,
+    "ssm.time_step_rank": 4,
+    "ssm.group_count": 2,
+}
+DRAFTS = {
+    **DENSE,
+    "block_count": 3,
+    "nextn_predict_layers": 1,
+    "attention.recurrent_layers": [True, False, False],
+}
+GAIN = {"*.ssm_dt.bias": 3, "*.ssm_out.weight": 1.5, "*.attn_output.weight": 1.5}
+
+TINY = {
+    "dense": Tiny(keys=DENSE, gain=GAIN, prompt=72),
+    "mtp": Tiny(keys=DRAFTS, without=["*.bias", "*.scale", "*.nextn.embed_tokens.*"], gain=GAIN),
+}

@@ -1,0 +1,133 @@
+"""The two engines on which runs are made: the real llama.cpp, and ours."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+import llama_py
+from ggml_py.dump import Record, records
+from llama_py.batch import Batch
+from llama_py_tools.graph.peer import Peer
+
+Floats = NDArray[np.float32]
+
+N_SEQ = 256  # cells of a sequence
+N_BATCH = 240  # a multiple of the numbers of sequences: llama.cpp's reserving can fail with others
+
+
+class Engine(Protocol):
+    """A model and a context. Batches say everything: positions, sequences, outputs.
+
+    nodes   of all graphs so far, if they are wanted
+    """
+
+    nodes: list[Record]
+
+    def run(self, batch: Batch, encode: bool = False) -> None: ...
+
+    def logits(self, n: int) -> Floats:
+        """Of the n outputs of the last batch."""
+
+    def embeddings(self, n: int) -> Floats:
+        """Of the n outputs of the last batch."""
+
+    def pooled(self, seq: int) -> Floats: ...
+
+    def set_embeddings_nextn(self, masked: bool) -> None: ...
+
+    def h_nextn(self, n: int) -> Floats: ...
+
+
+class Open(Protocol):
+    def __call__(self, **how: Any) -> AbstractContextManager[Engine]:
+        """A new engine.
+
+        n_seqs  1       sequences, each with cells of its own
+        flash   True    flash attention
+        cache   "f16"   type of keys and values
+        nodes   False   whether they are listed; then values need not be right
+        fused   True    gated delta nets as one op
+        mtp     False   the NextN layers instead of the trunk
+        n_rs_seq 0      snapshots of recurrent states
+        pooling ""      kind of embeddings; "": logits
+        """
+
+
+class LlamaCpp(Peer):
+    """The real llama.cpp."""
+
+    def __init__(
+        self, path: Path, *, n_seqs: int = 1, flash: bool = True, cache: str = "f16",
+        nodes: bool = False, fused: bool = True, mtp: bool = False, n_rs_seq: int = 0,
+        pooling: str = "",
+    ) -> None:  # fmt: skip
+        self.nodes: list[Record] = []
+        super().__init__(
+            str(path), n_ctx=N_SEQ * n_seqs, n_batch=N_BATCH, n_ubatch=N_BATCH, n_threads=1,
+            flash_attn="on" if flash else "off", cache=cache, mtp=mtp, n_rs_seq=n_rs_seq,
+            n_seq_max=n_seqs, kv_unified=False, embeddings=bool(pooling),
+            pooling=pooling or "unspecified",
+            watch=(lambda record, _: self.nodes.append(record)) if nodes else None,
+        )  # fmt: skip
+        if not fused:
+            self.refuse_fused_delta_net()
+
+
+class Ours:
+    """Ours, on a device; on "null", nothing is computed and nothing compiled."""
+
+    def __init__(
+        self, path: Path, device: Any = "cpu", *, n_seqs: int = 1, flash: bool = True,
+        cache: str = "f16", nodes: bool = False, fused: bool = True, mtp: bool = False,
+        n_rs_seq: int = 0, pooling: str = "", **options: Any,
+    ) -> None:  # fmt: skip
+        self.nodes: list[Record] = []
+        self._graph = -1
+        if not fused:
+            options["forms"] = {"delta_net": "chunked"}
+        if pooling:
+            options |= {"embeddings": True, "pooling": pooling}
+        model = llama_py.load(str(path), device, load_mtp=True)
+        self.ctx = model.context(
+            N_SEQ * n_seqs, n_batch=N_BATCH, **{"n_ubatch": N_BATCH, **options}, n_seq_max=n_seqs,
+            n_rs_seq=n_rs_seq, flash_attn=flash, type_k=cache, type_v=cache, mtp=mtp,
+        )  # fmt: skip
+        if nodes:
+            self.ctx.on_graph = self._list
+
+    def __enter__(self) -> Ours:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def _list(self, res: Any, _: Any) -> None:
+        self._graph += 1
+        self.nodes += records(res.graph, self._graph)
+
+    def run(self, batch: Batch, encode: bool = False) -> None:
+        ctx: Any = self.ctx
+        self._logits = ctx.encode(batch) if encode else ctx.decode(batch)
+
+    def logits(self, n: int) -> Floats:
+        return self._logits[-n:]
+
+    def embeddings(self, n: int) -> Floats:
+        assert self.ctx.embd is not None and len(self.ctx.embd) == n
+        return self.ctx.embd
+
+    def pooled(self, seq: int) -> Floats:
+        ctx: Any = self.ctx
+        return ctx.embd_seq[seq]
+
+    def set_embeddings_nextn(self, masked: bool) -> None:
+        self.ctx.set_embeddings_nextn(True, masked)
+
+    def h_nextn(self, n: int) -> Floats:
+        assert self.ctx.h_nextn is not None and len(self.ctx.h_nextn) == n
+        return self.ctx.h_nextn

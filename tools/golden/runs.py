@@ -1,0 +1,268 @@
+"""What is run of a tiny model, on either engine: each run gives node lists, or values, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggml_py.dump import Record
+from golden.engines import Engine, Open
+from llama_py.batch import Batch
+from llama_py.models.tiny import Tiny
+
+Ids = Sequence[int]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What llama.cpp says of a model.
+
+    memory    whether a batch goes on where the one before it ended
+    logits    whether there are any, instead of embeddings
+    start     the token a decoder starts with, of a model that has an encoder too; else None
+    delta_net whether it has a gated delta net that is one op
+    n_nextn   layers that draft
+    rollback  whether recurrent states can be kept
+    seed      of the tokens
+    """
+
+    memory: bool = True
+    logits: bool = True
+    start: int | None = None
+    delta_net: bool = False
+    n_nextn: int = 0
+    rollback: bool = False
+    seed: int = 0
+
+
+@dataclass
+class Result:
+    """Node lists, and arrays by name."""
+
+    nodes: list[Record] = field(default_factory=list)
+    values: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+
+@dataclass
+class Case:
+    """A model on an engine."""
+
+    tiny: Tiny
+    facts: Facts
+    open: Open
+
+    def tokens(self, n: int, seed: int = 0) -> list[int]:
+        """Random ones, the same everywhere."""
+        raw = np.random.Philox(key=seed + 100 * self.facts.seed).random_raw(n)
+        return [int(x) for x in raw % np.uint64(self.tiny.n_vocab)]
+
+    def prompt(self, engine: Engine) -> list[int]:
+        """What the decoder is given; an encoder has read the whole prompt before."""
+        ids = self.tokens(self.tiny.prompt)
+        if self.facts.start is None:
+            return ids
+        engine.run(batch(ids), encode=True)
+        return [self.facts.start, *ids[:4]]
+
+
+def batch(
+    tokens: Ids, first: int = 0, outputs: str = "last", seq: int = 0, embd: Any = None
+) -> Batch:
+    """Tokens of one sequence; outputs: "last" or "all"."""
+    n = len(tokens)
+    wanted = [outputs == "all" or i == n - 1 for i in range(n)]
+    return Batch(
+        list(tokens), pos=list(range(first, first + n)), seq_ids=[(seq,)] * n, outputs=wanted,
+        embd=embd,
+    )  # fmt: skip
+
+
+def joined(parts: Iterable[Batch]) -> Batch:
+    """Several sequences in one batch."""
+    all_parts: list[Any] = list(parts)
+    fields = ("tokens", "pos", "seq_ids", "outputs")
+    return Batch(**{name: [x for p in all_parts for x in getattr(p, name)] for name in fields})
+
+
+def nodes(case: Case, **how: Any) -> Result:
+    """Nodes of a prompt and of one more token; rows of logits for both."""
+    with case.open(nodes=True, **how) as engine:
+        ids = case.prompt(engine)
+        engine.run(batch(ids))
+        if case.facts.memory:
+            engine.run(batch([1], len(ids)))
+        return Result(engine.nodes)
+
+
+def logits(case: Case, **how: Any) -> Result:
+    """All of the prompt, then of tokens chosen greedily, one by one."""
+    with case.open(**how) as engine:
+        ids = case.prompt(engine)
+        engine.run(batch(ids, outputs="all"))
+        values = {"prompt": engine.logits(len(ids))}
+        if case.facts.memory:
+            values |= greedy(engine, values["prompt"][-1], len(ids), case.tiny.steps)
+        return Result(values=values)
+
+
+def greedy(engine: Engine, row: NDArray[Any], n_past: int, n: int) -> dict[str, NDArray[Any]]:
+    tokens, rows = [], []
+    for i in range(n):
+        tokens.append(int(row.argmax()))
+        engine.run(batch(tokens[-1:], n_past + i))
+        row = engine.logits(1)[0]
+        rows.append(row)
+    return {"tokens": np.array(tokens, np.int32), "steps": np.stack(rows)}
+
+
+def exact(case: Case) -> Result:
+    """Where nothing is rounded: no flash attention, F32 caches. The last row of the prompt, and two
+    more tokens."""
+    with case.open(flash=False, cache="f32") as engine:
+        ids = case.prompt(engine)
+        engine.run(batch(ids))
+        rows = [engine.logits(1)]
+        for i in range(2 if case.facts.memory else 0):
+            engine.run(batch([3 + i], len(ids) + i))
+            rows.append(engine.logits(1))
+        return Result(values={"rows": np.concatenate(rows)})
+
+
+def sequences(case: Case, **how: Any) -> Result:
+    """Several together, of different lengths; then one more token of each."""
+    n_seqs, most = case.tiny.sequences, min(case.tiny.prompt, 40)
+    lengths = [most - 7 * s for s in range(n_seqs)]
+    ids = [case.tokens(n, 1 + s) for s, n in enumerate(lengths)]
+    with case.open(n_seqs=n_seqs, **how) as engine:
+        start = case.facts.start
+        if start is not None:
+            engine.run(joined(batch(t, seq=s) for s, t in enumerate(ids)), encode=True)
+            ids = [[start, *t[: 2 + s]] for s, t in enumerate(ids)]
+        engine.run(joined(batch(t, seq=s) for s, t in enumerate(ids)))
+        rows = [] if "nodes" in how else [engine.logits(n_seqs)]
+        if case.facts.memory:
+            step = (batch([5 + s], len(t), seq=s) for s, t in enumerate(ids))
+            engine.run(joined(step))
+            rows += [] if "nodes" in how else [engine.logits(n_seqs)]
+        return Result(engine.nodes, {"rows": np.concatenate(rows)} if rows else {})
+
+
+def snapshots(case: Case) -> Result:
+    """A prompt, and tokens that may be taken back, where recurrent states are kept."""
+    with case.open(nodes=True, n_rs_seq=3) as engine:
+        engine.run(batch([1, 2]))
+        engine.run(batch([3, 4, 5, 6], 2, "all"))
+        return Result(engine.nodes)
+
+
+def trunk(case: Case) -> Result:
+    """The hidden states of a prompt, from which drafts start."""
+    with case.open() as engine:
+        engine.set_embeddings_nextn(masked=False)
+        engine.run(batch(case.tokens(case.tiny.prompt)))
+        return Result(values={"h": engine.h_nextn(case.tiny.prompt)})
+
+
+def draft(case: Case, **how: Any) -> Result:
+    """The NextN layer after a prompt, each token with the state before it; then one more draft.
+    The states are random ones of the size that norms give."""
+    ids, values = case.tokens(case.tiny.prompt), {}
+    n_embd = case.tiny.keys["embedding_length"]
+    raw = np.random.Philox(key=9).random_raw(len(ids) * n_embd) >> np.uint64(40)
+    h = ((raw.astype(np.float32) - 2**23) / 2**22).reshape(len(ids), n_embd)
+    with case.open(mtp=True, **how) as engine:
+        engine.set_embeddings_nextn(masked=True)
+        engine.run(batch(ids, outputs="all", embd=h))
+        if "nodes" not in how:
+            values = {"prompt": engine.logits(len(ids)), "h": engine.h_nextn(len(ids))[-1:]}
+        engine.run(batch([1], len(ids), embd=h[-1:]))
+        if "nodes" not in how:
+            values |= {"step": engine.logits(1), "step_h": engine.h_nextn(1)}
+        return Result(engine.nodes, values)
+
+
+def encoder(case: Case) -> Result:
+    """What an encoder gives to the decoder."""
+    ids = case.tokens(case.tiny.prompt)
+    with case.open(pooling="none") as engine:
+        engine.run(batch(ids, outputs="all"), encode=True)
+        return Result(values={"embd": engine.embeddings(len(ids))})
+
+
+def pooled(case: Case, kind: str, **how: Any) -> Result:
+    """Embeddings of several sequences: of each token, or of each sequence."""
+    lengths = [case.tiny.prompt - 7 * s for s in range(case.tiny.sequences)]
+    parts = [batch(case.tokens(n, 1 + s), outputs="all", seq=s) for s, n in enumerate(lengths)]
+    with case.open(pooling=kind, n_seqs=len(parts), **how) as engine:
+        engine.run(joined(parts))
+        if "nodes" in how:
+            return Result(engine.nodes)
+        if kind == "none":
+            return Result(values={"embd": engine.embeddings(sum(lengths))})
+        return Result(values={"embd": np.stack([engine.pooled(s) for s in range(len(parts))])})
+
+
+RUNS: dict[str, Callable[[Case], Result]] = {
+    "nodes-fa-on": nodes,
+    "nodes-fa-off": lambda case: nodes(case, flash=False),
+    "nodes-unfused": lambda case: nodes(case, fused=False),
+    "nodes-sequences": lambda case: sequences(case, nodes=True),
+    "nodes-snapshots": snapshots,
+    "nodes-draft": lambda case: draft(case, nodes=True),
+    "logits": logits,
+    "exact": exact,
+    "sequences": sequences,
+    "trunk": trunk,
+    "draft": draft,
+    "encoder": encoder,
+}
+for _kind in ("none", "mean", "cls", "last"):
+    RUNS[f"nodes-pooled-{_kind}"] = lambda case, kind=_kind: pooled(case, kind, nodes=True)
+    RUNS[f"pooled-{_kind}"] = lambda case, kind=_kind: pooled(case, kind)
+
+
+# Where the choice of an expert, or of a token, would be another after a little rounding.
+DECIDING = ("logits", "sequences", "draft")
+ROUNDINGS: list[dict[str, Any]] = [{"flash": False}, {"flash": False, "cache": "f32"}]
+
+
+def instability(case: Case) -> float:
+    """How much values differ in the same engine when other things are rounded: the largest
+    normalised mean squared error of a row; infinite if other tokens are chosen."""
+    worst = 0.0
+    for name in set(DECIDING) & set(wanted(case.tiny, case.facts)):
+        run: Callable[..., Result] = RUNS[name]
+        expected = run(case).values
+        for how in ROUNDINGS:
+            found = run(case, **how).values
+            worst = max([worst, *(_distance(expected[key], x) for key, x in found.items())])
+    return worst
+
+
+def _distance(expected: NDArray[Any], found: NDArray[Any]) -> float:
+    if expected.dtype.kind == "i":
+        return 0.0 if np.array_equal(expected, found) else np.inf
+    a, b = expected.astype(np.float64), found.astype(np.float64)
+    return float((np.square(a - b).sum(-1) / np.square(a).sum(-1)).max())
+
+
+def wanted(tiny: Tiny, facts: Facts) -> list[str]:
+    """The runs that say something of a model."""
+    without = {
+        "nodes-unfused": not facts.delta_net,
+        "nodes-snapshots": not facts.rollback,
+        "nodes-draft": not facts.n_nextn,
+        "trunk": not facts.n_nextn,
+        "draft": not facts.n_nextn,
+        "encoder": facts.start is None,
+        **dict.fromkeys(("nodes-sequences", "sequences", "logits", "exact"), not facts.logits),
+    }
+    for kind in ("none", "mean", "cls", "last"):
+        without |= dict.fromkeys(
+            (f"nodes-pooled-{kind}", f"pooled-{kind}"), kind not in tiny.pooling
+        )
+    return [name for name in RUNS if not without.get(name)]

@@ -1,0 +1,107 @@
+"""What the real llama.cpp says of a node it has computed, through its evaluation callback."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ggml_py.dump import Record
+
+DTYPES = {"f32": np.float32, "f16": np.float16, "i32": np.int32, "i64": np.int64}
+
+
+class GGMLTensor(ctypes.Structure):
+    """ggml.h:struct ggml_tensor, as of llama-cpp-python 0.3.36."""
+
+
+GGMLTensor._fields_ = [
+    ("type", ctypes.c_int),
+    ("buffer", ctypes.c_void_p),
+    ("ne", ctypes.c_int64 * 4),
+    ("nb", ctypes.c_size_t * 4),
+    ("op", ctypes.c_int),
+    ("op_params", ctypes.c_int32 * 16),
+    ("flags", ctypes.c_int32),
+    ("src", ctypes.POINTER(GGMLTensor) * 10),
+    ("view_src", ctypes.POINTER(GGMLTensor)),
+    ("view_offs", ctypes.c_size_t),
+    ("data", ctypes.c_void_p),
+    ("name", ctypes.c_char * 64),
+]
+
+
+Values = NDArray[np.float32]  # [ne3, ne2, ne1, ne0]
+Watch = Callable[[Record, Callable[[], Values | None]], None]
+
+
+class Recorder:
+    """Turns each node that llama.cpp computes into a record, and reads its values."""
+
+    def __init__(self, llama_cpp: Any, watch: Watch) -> None:
+        from llama_cpp._ggml import libggml
+
+        self.callback = llama_cpp.llama_cpp.ggml_backend_sched_eval_callback(self._node)
+        self._op_desc, self._type_name = libggml.ggml_op_desc, libggml.ggml_type_name
+        for function in (self._op_desc, self._type_name):
+            function.restype = ctypes.c_char_p
+        self._op_desc.argtypes = [ctypes.POINTER(GGMLTensor)]
+        self._type_name.argtypes = [ctypes.c_int]
+        self._watch = watch
+        self._first = ""
+        self._graph, self._index = -1, 0
+
+    def next_graph(self) -> None:
+        """The next node is the first of a graph, whatever its name."""
+        self._first = ""
+
+    def _node(self, address: int, ask: bool, _: Any) -> bool:
+        if not ask:
+            t = ctypes.cast(address, ctypes.POINTER(GGMLTensor))[0]
+            self._first = self._first or _name(t)
+            if _name(t) == self._first:
+                self._graph, self._index = self._graph + 1, 0
+            record = self._record(t)
+            self._watch(record, lambda: _values(t, record["type"]))
+            self._index += 1
+        return True
+
+    def _record(self, t: GGMLTensor) -> Record:
+        return {
+            "dec": self._graph,
+            "i": self._index,
+            "name": _name(t),
+            "op": self._op_desc(t).decode(),
+            "type": self._type_name(t.type).decode(),
+            "ne": list(t.ne),
+            "nb": list(t.nb),
+            "offs": t.view_offs,
+            "flags": t.flags,
+            "view_src": _name(t.view_src[0]) if t.view_src else "",
+            "params": list(t.op_params),
+            "src": [self._source(k, s[0]) for k, s in enumerate(t.src) if s],
+        }
+
+    def _source(self, k: int, s: GGMLTensor) -> Record:
+        kind = self._type_name(s.type).decode()
+        return {"k": k, "name": _name(s), "type": kind, "ne": list(s.ne), "nb": list(s.nb)}
+
+
+def _name(t: GGMLTensor) -> str:
+    return bytes(t.name).decode(errors="ignore")
+
+
+def _values(t: GGMLTensor, kind: str) -> Values | None:
+    """A copy of the node's values."""
+    dtype = DTYPES.get(kind)
+    if dtype is None:
+        return None
+    shape, strides = list(t.ne)[::-1], list(t.nb)[::-1]
+    if not np.prod(shape):
+        return np.empty(shape, np.float32)
+    size = sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
+    raw = (ctypes.c_char * (size + np.dtype(dtype).itemsize)).from_address(t.data)
+    return np.ndarray(shape, dtype, raw, strides=strides).astype(np.float32)

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Record what the real llama.cpp computes of tiny models (llama_py/models/tiny) into
+tests/data/golden. Needs llama-cpp-python: pip install '.[parity]'.
+
+    python tools/record_golden.py                   # all
+    python tools/record_golden.py llama gemma3      # these architectures
+    python tools/record_golden.py llama --balance   # how much each branch matters; records nothing
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from golden import runs, store
+from golden.balance import balance
+from golden.engines import LlamaCpp
+from llama_py.models import tiny
+
+MAX_SEEDS = 40
+STABLE = 2e-5  # normalised mean squared error of a row: what F16 does, where nothing tips over
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument("archs", nargs="*", metavar="ARCH")
+    p.add_argument("--balance", action="store_true", help="print sizes of branches only")
+    p.add_argument("-o", "--output", type=Path, metavar="DIR", help="write the models there too")
+    args = p.parse_args()
+    os.environ["GGML_NO_BACKTRACE"] = "1"  # a failed assertion is told in one line
+    unknown = set(args.archs) - {arch for arch, _ in tiny.every()}
+    if unknown:
+        p.error(f"no dictionary in llama_py/models/tiny for {', '.join(sorted(unknown))}")
+    with tempfile.TemporaryDirectory() as folder:
+        for arch, variant in tiny.every():
+            if args.archs and arch not in args.archs:
+                continue
+            path = tiny.write(arch, variant, args.output or Path(folder))
+            print(f"{arch} {variant}: {path.stat().st_size} bytes")
+            if args.balance:
+                prompt = case_of(arch, variant, path, runs.Facts()).tokens(24)
+                print("\n".join(f"  {line}" for line in balance(path, prompt)))
+            else:
+                record(arch, variant, path)
+
+
+def case_of(arch: str, variant: str, path: Path, facts: runs.Facts) -> runs.Case:
+    found = tiny.find(arch, variant)
+    return runs.Case(found, facts, lambda **how: LlamaCpp(path, **how))
+
+
+def record(arch: str, variant: str, path: Path) -> None:
+    """Run and store one variant."""
+    case = stable(case_of(arch, variant, path, facts_of(path)))
+    names = runs.wanted(case.tiny, case.facts)
+    results = {name: runs.RUNS[name](case) for name in names}
+    about = store.About(store.fingerprint(path), store.recipe(arch, variant), case.facts, names)
+    size = store.save(arch, variant, about, results)
+    counts = ", ".join(f"{name[6:]} {len(r.nodes)}" for name, r in results.items() if r.nodes)
+    print(f"  recorded {size} bytes; nodes: {counts}")
+
+
+def stable(case: runs.Case) -> runs.Case:
+    """With tokens of which no expert is chosen, and no token, by a hair."""
+    found = []
+    for seed in range(MAX_SEEDS):
+        case = replace(case, facts=replace(case.facts, seed=seed))
+        found.append(runs.instability(case))
+        if found[-1] <= STABLE:
+            break
+    else:
+        seed = found.index(min(found))
+        print(f"  rounding changes rows by {found[seed]:.1g} at least")
+    print(f"  seed {seed}, of " + ", ".join(f"{x:.1g}" for x in found))
+    return replace(case, facts=replace(case.facts, seed=seed))
+
+
+def facts_of(path: Path) -> runs.Facts:
+    """Asked of llama.cpp, with a first run of a prompt."""
+    with LlamaCpp(path, nodes=True, n_rs_seq=3) as peer:
+        api, start = peer.api, None
+        if api.llama_model_has_encoder(peer.model):
+            start = max(api.llama_model_decoder_start_token(peer.model), 0)
+            peer.run(runs.batch([1, 2]), encode=True)
+        peer.run(runs.batch([1, 2] if start is None else [start]))
+        return runs.Facts(
+            memory=bool(api.llama_get_memory(peer.ctx)),
+            logits=any(node["name"] == "result_output" for node in peer.nodes),
+            start=start,
+            delta_net=any(node["op"] == "GATED_DELTA_NET" for node in peer.nodes),
+            n_nextn=api.llama_model_n_layer_nextn(peer.model),
+            rollback=api.llama_n_rs_seq(peer.ctx) > 0,
+        )
+
+
+if __name__ == "__main__":
+    main()
