@@ -16,27 +16,29 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from llama_py.batch import Batch
-    from llama_py.context import Context, ContextParams
+    from llama_py.context import Context
     from llama_py.generate import Piece, stream
     from llama_py.model import Model
-    from llama_py.sampler import Sampler, SamplingParams
+    from llama_py.params import ContextParams, GenerateParams, ModelParams, SamplingParams
+    from llama_py.sampler import Sampler
 
 __version__ = "0.1.0"
 __all__ = [
-    "Batch", "Context", "ContextParams", "Model", "Piece", "Sampler", "SamplingParams", "load",
-    "stream",
+    "Batch", "Context", "ContextParams", "GenerateParams", "Model", "ModelParams", "Piece",
+    "Sampler", "SamplingParams", "load", "stream",
 ]  # fmt: skip
 
 _HOME = {
-    "Batch": "batch", "Context": "context", "ContextParams": "context", "Model": "model",
-    "Piece": "generate", "Sampler": "sampler", "SamplingParams": "sampler", "stream": "generate",
+    "Batch": "batch", "Context": "context", "ContextParams": "params",
+    "GenerateParams": "params", "Model": "model", "ModelParams": "params", "Piece": "generate",
+    "Sampler": "sampler", "SamplingParams": "params", "stream": "generate",
 }  # fmt: skip
 
 
 def load(path: str, device: Any = "cpu", **options: Any) -> Model:
     """A model on a device (`cpu`, `ref`, ...), or on a list of them.
 
-    options are those of `llama_py.Model`.
+    options are the fields of `llama_py.ModelParams`.
 
     Raises GGUFError, UnknownArchitecture, HParamsError, WeightsError, or BackendError.
     """

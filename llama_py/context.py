@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -17,67 +17,21 @@ from ggml_py.plan import Plan
 from ggml_py.registry import device as find_device
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import Tensor
-from ggml_py.types import BY_NAME, GGMLType
+from ggml_py.types import BY_NAME
 from llama_py.batch import F32, I32, Batch, BatchSplitter, UBatch, Wanted, ubatch_reserve
 from llama_py.control_vector import ControlVector
-from llama_py.cparams import DELTA_NET_FORMS, CParams, DeltaNetForm, make_cparams
+from llama_py.cparams import CParams, make_cparams
 from llama_py.inputs import GraphParams, GraphResult, GraphType
 from llama_py.memory import Memory, MemoryContext, create_memory
 from llama_py.memory.k_shift import HasRopeFactors, shift_keys
 from llama_py.models._base import Model
 from llama_py.outputs import Outputs
+from llama_py.params import ContextParams as ContextParams
 from llama_py.tokenizer import Tokenizer
 
 log = logging.getLogger("llama_py")
 
 MAX_GRAPHS = 4  # built graphs that are kept for reuse
-
-
-@dataclass(frozen=True, slots=True)
-class ContextParams:
-    """How a context runs its model: the arguments of `Context`.
-
-    n_ctx        cells of all sequences together, None for what the model was trained with;
-                 rounded up to a multiple of 256 per sequence
-    n_ubatch     tokens that one graph computes at most; also at most n_batch
-    n_seq_max    how many sequences there may be
-    n_rs_seq     tokens a recurrent model can be rolled back (where the architecture supports it)
-    flash_attn   "auto": where the device can
-    type_k, type_v   types of the KV cache
-    kv_unified   sequences share all cells, instead of each having its own part
-    embeddings   also keep the last hidden state of each token, in `Context.embd`
-    delta_net    how gated delta nets are computed, one of cparams.DELTA_NET_FORMS; "auto": fused
-                 where the device can
-    mtp          run the NextN layers instead of the trunk
-    n_threads    None leaves the device's
-    progress     called as progress(done, total, what) while kernels are compiled
-    fuse         let the device run several nodes as one
-    offload_kqv  keep the memory of a layer on its device; False: all on the host
-    check        name of a device that computes every node too; CheckFailed at the first whose
-                 values differ too much; slow
-    watch        called with every node's tensor once its value is there; slow, and nothing is fused
-    """
-
-    n_ctx: int | None = None
-    n_batch: int = 2048
-    n_ubatch: int = 512
-    n_seq_max: int = 1
-    n_rs_seq: int = 0
-    flash_attn: bool | Literal["auto", "on", "off"] = "auto"
-    type_k: str = "f16"
-    type_v: str = "f16"
-    kv_unified: bool = False
-    embeddings: bool = False
-    delta_net: DeltaNetForm | Literal["auto"] = "auto"
-    mtp: bool = False
-    rope_freq_base: float = 0.0
-    rope_freq_scale: float = 0.0
-    n_threads: int | None = None
-    progress: Callable[[int, int, str], None] | None = None
-    fuse: bool = True
-    offload_kqv: bool = True
-    check: str | None = None
-    watch: Callable[[Tensor], None] | None = None
 
 
 class Context:
@@ -94,7 +48,7 @@ class Context:
     def __init__(self, model: Model, **options: Any) -> None:
         """options are the fields of ContextParams.
 
-        Raises ContextError for sizes that make no sense, AllocError for too large ones.
+        Raises ContextError for values that make no sense, AllocError for too large sizes.
         """
         self.model = model
         self.params = p = ContextParams(**options)
@@ -108,8 +62,6 @@ class Context:
         self.on_graph: Callable[[GraphResult, UBatch], None] | None = None
         self._graphs: list[tuple[GraphResult, Plan]] = []
         if p.n_threads is not None:
-            if p.n_threads < 1:
-                raise ContextError(f"n_threads is {p.n_threads}; it must be at least 1")
             for device in self.devices:
                 device.set_threads(p.n_threads)
         how = CompileOptions(p.progress, p.fuse and p.watch is None and not p.check)
@@ -136,7 +88,7 @@ class Context:
 
     def _create_memory(self) -> Memory:
         p, m = self.params, self.model
-        types = _cache_type("type_k", p.type_k), _cache_type("type_v", p.type_v)
+        types = BY_NAME[p.type_k], BY_NAME[p.type_v]
         if types[1].block_size > 1 and not self.cparams.flash_attn:
             raise ContextError(f"type_v = {p.type_v} needs flash attention; use f16 or flash_attn")
         return create_memory(
@@ -348,22 +300,7 @@ def _checker(model: Model, device: str) -> Checker:
     return Checker(find_device(device), plain)
 
 
-def _cache_type(name: str, value: str) -> GGMLType:
-    found = BY_NAME.get(value)
-    if found is None:
-        raise ContextError(f"{name} = {value!r} is no type; known are {', '.join(BY_NAME)}")
-    return found
-
-
 def _cparams(model: Model, p: ContextParams) -> CParams:
-    if p.n_ctx is not None and p.n_ctx <= 0:
-        raise ContextError(f"n_ctx is {p.n_ctx}; it must be at least 1, or None for the model's")
-    if p.flash_attn not in (True, False, "auto", "on", "off"):
-        raise ContextError(f'flash_attn must be "auto", "on" or "off", not {p.flash_attn!r}')
-    if p.delta_net != "auto" and p.delta_net not in DELTA_NET_FORMS:
-        raise ContextError(
-            f"delta_net is {p.delta_net!r}; it must be auto or one of {', '.join(DELTA_NET_FORMS)}"
-        )
     if p.mtp and not model.load_mtp:
         raise ContextError("mtp needs a model with NextN layers, loaded with load_mtp=True")
     n_rs_seq = p.n_rs_seq

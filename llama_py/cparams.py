@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import numpy as np
 
-from ggml_py.errors import ContextError
-from llama_py.batch import MAX_SEQ
 from llama_py.hparams import HParams
-
-# fused: as one op. Else one token is computed by the rule as written down, and many
-#   autoregressive: each by that rule, so that graphs grow with n_ubatch;
-#   chunked: in chunks, each a triangular system (arXiv 2412.06464);
-#   blocks: in chunks of 64, whatever the gates, whose scores are put together of 4 x 4 blocks.
-DeltaNetForm = Literal["fused", "autoregressive", "chunked", "blocks"]
-DELTA_NET_FORMS: tuple[DeltaNetForm, ...] = get_args(DeltaNetForm)
+from llama_py.params.context import DeltaNetForm
 
 N_CTX_STEP = 256  # cells; the context size is rounded up to whole steps
 
@@ -30,7 +21,7 @@ class CParams:
     embeddings_nextn   also return the hidden state that feeds the NextN layer, of all tokens, or
                        with embeddings_nextn_masked of the tokens that are outputs
     offload_kqv        caches are on the devices of their layers, not on the host
-    delta_net          how gated delta nets are computed, one of DELTA_NET_FORMS
+    delta_net          how gated delta nets are computed, one of params.context.DELTA_NET_FORMS
     """
 
     n_ctx: int
@@ -72,16 +63,8 @@ def make_cparams(
     """Fill in what the caller left open from the model (llama-context.cpp:llama_context).
 
     n_ctx 0 is the model's own context; rope_freq_base and rope_freq_scale 0 are the model's.
-    Raises ContextError for sizes that make no sense.
+    The others are checked by ContextParams.
     """
-    for name, value, least in (
-        ("n_ctx", n_ctx, 0), ("n_batch", n_batch, 1), ("n_ubatch", n_ubatch, 1),
-        ("n_seq_max", n_seq_max, 1), ("n_rs_seq", n_rs_seq, 0),
-    ):  # fmt: skip
-        if value < least:
-            raise ContextError(f"{name} is {value}; it must be at least {least}")
-    if n_seq_max > MAX_SEQ:
-        raise ContextError(f"n_seq_max is {n_seq_max}; it must be at most {MAX_SEQ}")
     n_ctx = n_ctx or hparams.n_ctx_train
     if hparams.causal_attn:
         n_batch = min(n_batch, n_ctx)

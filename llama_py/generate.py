@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from ggml_py.errors import ContextError
 from llama_py.batch import F32
 from llama_py.context import Context
+from llama_py.params import GenerateParams
 from llama_py.text_stream import TextStream
 from llama_py.tokenizer import Tokenizer
 
@@ -67,23 +68,20 @@ class Piece:
 
 
 def stream(
-    ctx: Context, prompt: str | Sequence[int], *, max_tokens: int = -1,
-    sampler: Chooser | None = None, stop: Sequence[str] = (), special: bool = False,
-) -> Iterator[Piece]:  # fmt: skip
+    ctx: Context, prompt: str | Sequence[int], *, sampler: Chooser | None = None, **options: Any
+) -> Iterator[Piece]:
     """Continue sequence 0 with a prompt and yield the answer as it is made.
 
-    max_tokens  -1: until the end token, or until the context is full
-    sampler     None: greedy
-    stop        texts that end the answer; they are not part of it
-    special     show the texts of control tokens
+    options are the fields of GenerateParams; without a sampler, the most likely token is chosen.
 
     The last token of the answer is not in the memory yet: the next prompt should begin with it.
     Raises ContextError if the prompt does not fit.
     """
+    p = GenerateParams(**options)
     if ctx.find_tokenizer is None:
         raise ContextError("stream needs a context with a tokenizer; make it with Model.context")
     tokenizer = ctx.find_tokenizer()
-    text = TextStream(tokenizer, stop, special)
+    text = TextStream(tokenizer, p.stop, p.special)
     ids = _prompt_ids(ctx, prompt, tokenizer)
     choose = sampler or Greedy()
     start = perf_counter()
@@ -92,7 +90,7 @@ def stream(
     for id in ids:
         choose.accept(id)
     room = ctx.cparams.n_ctx_seq - ctx.memory.seq_pos_max(0)  # the last one needs no cell
-    n_max = room if max_tokens < 0 else min(max_tokens, room)
+    n_max = room if p.max_tokens < 0 else min(p.max_tokens, room)
     if n_max < 1:
         yield replace(piece, finish_reason="length")
     for n in range(1, n_max + 1):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,9 @@ from llama_py.context import Context
 from llama_py.gguf_file import GGUFFile
 from llama_py.hparams import HParams
 from llama_py.models import load_model
+from llama_py.params import ModelParams
 from llama_py.placement import Placement, devices_in_use, overrides
 from llama_py.tokenizer import Tokenizer
-from llama_py.weights import Progress
 
 
 class Model:
@@ -26,23 +26,16 @@ class Model:
     """
 
     def __init__(
-        self, path: str | Path, device: str | Device | Sequence[str | Device] = "cpu", *,
-        n_gpu_layers: int = -1, tensor_overrides: Mapping[str, str] | None = None,
-        n_cpu_moe: int = 0, tensor_split: Sequence[float] = (), load_mtp: bool = False,
-        progress: Progress | None = None,
+        self, path: str | Path, device: str | Device | Sequence[str | Device] = "cpu",
+        **options: Any,
     ) -> None:  # fmt: skip
-        """device: one or several; with several, the last is the host (see llama_py.placement).
-
-        n_gpu_layers      layers that the others have, the output being one; -1: all
-        tensor_overrides  device name by regular expression of weights' names
-        n_cpu_moe         the experts of so many layers, from the first, stay on the host
-        tensor_split      how the layers are shared by the others; default: by free memory
-        """
+        """options are the fields of ModelParams."""
+        p = ModelParams(device=device, **options)
         self.file = GGUFFile.open(path)
-        devices = devices_in_use(device)
-        rules = overrides(tensor_overrides or {}, n_cpu_moe, devices)
-        where = Placement(devices, n_gpu_layers, rules, tuple(tensor_split))
-        self.arch_model = load_model(self.file, where, load_mtp=load_mtp, progress=progress)
+        devices = devices_in_use(p.device)
+        rules = overrides(p.tensor_overrides, p.n_cpu_moe, devices)
+        where = Placement(devices, p.n_gpu_layers, rules, tuple(p.tensor_split))
+        self.arch_model = load_model(self.file, where, load_mtp=p.load_mtp, progress=p.progress)
 
     @property
     def devices(self) -> tuple[Device, ...]:

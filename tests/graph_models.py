@@ -15,12 +15,13 @@ import numpy as np
 from ggml_py.null import NullDevice
 from ggml_py.types import BY_NAME, F16
 from llama_py.batch import Batch, BatchSplitter
-from llama_py.cparams import CParams, DeltaNetForm, make_cparams
+from llama_py.cparams import CParams, make_cparams
 from llama_py.gguf_file import TensorInfo
 from llama_py.inputs import GraphParams, GraphResult
 from llama_py.memory import create_memory
 from llama_py.models import load_model
 from llama_py.models._base import Model
+from llama_py.params.context import DeltaNetForm
 
 DATA = Path(__file__).parent / "data" / "graphs"
 # Where the whole reference data is, if it is at hand; some of it is also in DATA.

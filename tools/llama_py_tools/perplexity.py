@@ -14,17 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llama_py.params import ContextParams, ModelParams, Params, option
+from llama_py.params.rules import Integers
 from llama_py_tools import session
 from llama_py_tools.escapes import ENCODING
-from llama_py_tools.options import (
-    CommonOptions,
-    ContextOptions,
-    DeviceOptions,
-    ModelOptions,
-    add,
-    collect,
-    option,
-)
+from llama_py_tools.options import Parser, read
+from llama_py_tools.params import CommonParams, FileParams, SteeringParams
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,41 +30,31 @@ if TYPE_CHECKING:
 SMALLEST_WINDOW = 4  # tokens; below, too few are scored for an error
 
 
-def window_size(text: str) -> int:
-    try:
-        n = int(text)
-    except ValueError:
-        raise ValueError(f"expected an integer, got {text!r}") from None
-    if n < SMALLEST_WINDOW:
-        raise ValueError(f"must be at least {SMALLEST_WINDOW}, got {text}")
-    return n
-
-
-@dataclass(frozen=True)
-class TextOptions:
+@dataclass(frozen=True, kw_only=True)
+class TextParams(Params):
     """What is scored."""
 
-    file: str = option("", "-f --file", "text to score", metavar="FILE")
+    file: str = option(
+        "", "-f", "--file", env="LLAMA_ARG_FILE", metavar="FILE", help="text to score"
+    )
 
 
-@dataclass(frozen=True)
-class WindowOptions(ContextOptions):
-    """ContextOptions, where the context is one window."""
+@dataclass(frozen=True, kw_only=True)
+class WindowParams(ContextParams):
+    """ContextParams, where the context is one window."""
 
-    n_ctx: int = option(512, "-c --ctx-size", "tokens of a window", parse=window_size)
-
-
-def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(
-        prog="llama-py-perplexity", usage="%(prog)s -m FILE -f TEXT [options]",
-        description=__doc__, allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    n_ctx: int = option(
+        512, "-c", "--ctx-size", env="LLAMA_ARG_CTX_SIZE", check=Integers(SMALLEST_WINDOW),
+        help="tokens of a window",
     )  # fmt: skip
-    for kind, title in (
-        (CommonOptions, "general"), (ModelOptions, "model"), (TextOptions, "text"),
-        (WindowOptions, "context"), (DeviceOptions, "device"),
-    ):  # fmt: skip
-        add(p, kind, title)
+
+
+def parser() -> Parser:
+    p = Parser(
+        "llama-py-perplexity", usage="%(prog)s -m FILE -f TEXT [options]", description=__doc__
+    )
+    for kind in (CommonParams, FileParams, TextParams, WindowParams, SteeringParams, ModelParams):
+        p.add(kind, without=("check",))
     return p
 
 
@@ -77,16 +62,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """0 done, 1 error, 2 wrong usage, 130 interrupted."""
     p = parser()
     args = p.parse_args(argv)
-    if not collect(TextOptions, args).file:
+    if not read(args, TextParams).file:
         p.error("give a text with -f FILE")
     return session.run(_command, args)
 
 
 def _command(args: argparse.Namespace) -> None:
-    text = Path(collect(TextOptions, args).file).read_bytes().decode(*ENCODING)
+    text = Path(read(args, TextParams).file).read_bytes().decode(*ENCODING)
     model = session.open_model(args)
     ids = token_ids(model, text.removesuffix("\n"))
-    o = collect(WindowOptions, args)
+    o = read(args, WindowParams)
     check_length(ids, o.n_ctx)
     n_seqs = max(1, o.n_batch // o.n_ctx)
     n_batch = min(o.n_batch, n_seqs * o.n_ctx)
@@ -174,7 +159,8 @@ def log_softmax(
 
     logits = logits - logits.max(axis=1, keepdims=True)
     total = np.exp(logits).sum(axis=1, dtype=np.float64)
-    return logits[np.arange(len(targets)), targets] - np.log(total)
+    found: npt.NDArray[np.float64] = logits[np.arange(len(targets)), targets] - np.log(total)
+    return found
 
 
 @dataclass
