@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from llama_py.hparams import HParams
-from llama_py.params.context import DeltaNetForm
+from llama_py.params import DeltaNetForm
 
 N_CTX_STEP = 256  # cells; the context size is rounded up to whole steps
 
@@ -21,7 +21,7 @@ class CParams:
     embeddings_nextn   also return the hidden state that feeds the NextN layer, of all tokens, or
                        with embeddings_nextn_masked of the tokens that are outputs
     offload_kqv        caches are on the devices of their layers, not on the host
-    delta_net          how gated delta nets are computed, one of params.context.DELTA_NET_FORMS
+    delta_net          how gated delta nets are computed, one of params.DELTA_NET_FORMS
     """
 
     n_ctx: int

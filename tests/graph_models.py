@@ -21,7 +21,7 @@ from llama_py.inputs import GraphParams, GraphResult
 from llama_py.memory import create_memory
 from llama_py.models import load_model
 from llama_py.models._base import Model
-from llama_py.params.context import DeltaNetForm
+from llama_py.params import DeltaNetForm
 
 DATA = Path(__file__).parent / "data" / "graphs"
 # Where the whole reference data is, if it is at hand; some of it is also in DATA.

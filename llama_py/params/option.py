@@ -2,13 +2,11 @@
 
     @dataclass(frozen=True, kw_only=True)
     class ContextParams(Params):
-        n_batch: int = option(
-            2048, "-b", "--batch-size", env="LLAMA_ARG_BATCH", check=Integers(1),
-            help="tokens of one logical batch",
-        )
+        n_ubatch: int = option(512, "-ub --ubatch-size", "tokens computed at once", env="UBATCH")
 
-`ContextParams(n_batch=0)` raises, and commands take `-b N`, `--batch-size N`, LLAMA_ARG_BATCH=N
-(llama_py_tools.options). Nothing here imports NumPy or a backend, so that --help is quick.
+`ContextParams(n_ubatch="all")` raises, and commands take `-ub N`, `--ubatch-size N` and
+LLAMA_ARG_UBATCH=N (llama_py_tools.options). Nothing here imports NumPy or a backend, so that --help
+is quick.
 """
 
 from __future__ import annotations
@@ -18,10 +16,10 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any, ClassVar
 
 from ggml_py.errors import GGMLError, ModelError
-from llama_py.params.rules import Integers, Numbers, OneOf, Rule
-from llama_py.params.texts import integer, number
+from llama_py.params.rules import Rule, integers, numbers, one_of
 
-_CHECK: dict[type, Rule] = {int: Integers(), float: Numbers(), bool: OneOf((True, False))}
+PREFIX = "LLAMA_ARG_"  # of variables
+_CHECK: dict[type, Rule] = {int: integers(), float: numbers(), bool: one_of((True, False))}
 
 
 @dataclass(frozen=True)
@@ -29,49 +27,49 @@ class Option:
     """What is known of a field besides name, type and default.
 
     flags    none: only for Python; one without a dash: an argument by its place
-    off      flags that make a bool False
-    env      the variable; None: there is none
-    metavar  what stands for the value in the help
-    parse    text -> value; ValueError says what is wrong
+    env      the variable; empty: there is none
     check    what the value must be, unless it is the default
+    parse    text -> value; ValueError says what is wrong
+    metavar  what stands for the value in the help
+    off      flags that make a bool False
     many     the flag may be given again: values of `parse`, a tuple or dict, are put together
-    nargs    how many words the flag takes, as argparse has it
+    nargs    how many words the flag takes, as argparse has it; such a flag has no variable
     """
 
     flags: tuple[str, ...]
     help: str
-    off: tuple[str, ...]
-    env: str | None
-    metavar: str | tuple[str, ...]
-    parse: Callable[[str], Any]
+    env: str
     check: Rule | None
-    many: bool
-    nargs: int | str | None
+    parse: Callable[[str], Any]
+    metavar: str | tuple[str, ...]
+    off: tuple[str, ...] = ()
+    many: bool = False
+    nargs: int | str | None = None
 
 
 def option(
-    default: Any, *flags: str, help: str, off: Sequence[str] = (), env: str | None = None,
-    metavar: str | tuple[str, ...] = "", parse: Callable[[str], Any] | None = None,
-    check: Rule | None = None, choices: Sequence[Any] = (), many: bool = False,
-    nargs: int | str | None = None,
+    default: Any, flags: str, help: str, *, off: str = "", env: str | None = None,
+    check: Rule | None = None, choices: Sequence[Any] = (), metavar: Any = "",
+    parse: Callable[[str], Any] | None = None, many: bool = False, nargs: int | str | None = None,
 ) -> Any:  # fmt: skip
-    """A field: the arguments are those of `Option`. Of a type as default (`dict`) an instance is.
+    """A field. `flags` and `off` are separated by spaces; a default that is a type is called.
 
-    If no check is named, the default tells: an integer, a number, a bool. `choices` are a check,
-    and shown in the help. What is checked as a number is parsed as one.
+    env    the name after LLAMA_ARG_, where it is not that of the longest `--flag`
+    check  by default an integer, a number or a bool is wanted if the default is one
+    choices  a check by values, which the help shows
     """
-    kind = type(default)
-    check = OneOf(choices) if choices else check or _CHECK.get(kind)
-    if parse is None and isinstance(check, Numbers):
-        parse = integer if isinstance(check, Integers) else number
+    names = tuple(flags.split())
+    check = one_of(choices) if choices else check or _CHECK.get(type(default))
+    long = max(names, key=len, default="")
+    if env is None:
+        env = long[2:].replace("-", "_").upper() if long.startswith("--") and not nargs else ""
     declared = Option(
-        flags, help, tuple(off), env, metavar or "|".join(map(str, choices)) or "N", parse or str,
-        check, many, nargs,
+        names, help, f"{PREFIX}{env}" if env else "", check,
+        parse or (check.parse if check else str),
+        metavar or "|".join(map(str, choices)) or "N", tuple(off.split()), many, nargs,
     )  # fmt: skip
-    metadata = {"option": declared}
-    if kind is type:
-        return field(default_factory=default, metadata=metadata)
-    return field(default=default, metadata=metadata)
+    made: dict[str, Any] = {"default_factory" if isinstance(default, type) else "default": default}
+    return field(**made, metadata={"option": declared})
 
 
 def options_of(kind: type[Params]) -> list[tuple[Field[Any], Option]]:
@@ -98,5 +96,5 @@ class Params:
         for f, o in options_of(type(self)):
             value = getattr(self, f.name)
             if o.check is not None and value is not f.default and not o.check.holds(value):
-                rule = f"{o.check} or None" if f.default is None else o.check
+                rule = f"{o.check.text}{' or None' if f.default is None else ''}"
                 raise self.error(f"{f.name} is {value!r}; it must be {rule}")

@@ -1,81 +1,60 @@
-"""What a value must be. A rule reads well behind "must be"."""
+"""What a value must be."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar, Protocol
+from typing import Any
 
-
-class Rule(Protocol):
-    def holds(self, value: Any) -> bool: ...
+from llama_py.params.texts import integer, number
 
 
 @dataclass(frozen=True)
-class Numbers:
+class Rule:
+    """Whether a value is right; `text` reads well behind "must be". `parse` makes one of text."""
+
+    text: str
+    holds: Callable[[Any], bool]
+    parse: Callable[[str], Any] = str
+
+
+def numbers(
+    low: float = -math.inf, high: float = math.inf, *, above: bool = False, kind: Any = Real
+) -> Rule:
     """The finite numbers from `low` to `high`; `above`: greater than `low`."""
 
-    low: float = -math.inf
-    high: float = math.inf
-    above: bool = False
-    kind: ClassVar[Any] = Real
-    names: ClassVar[tuple[str, str]] = ("a number", "a finite number")
-
-    def holds(self, value: Any) -> bool:
-        if not isinstance(value, self.kind) or isinstance(value, bool):
+    def holds(value: Any) -> bool:
+        if not isinstance(value, kind) or isinstance(value, bool):
             return False
-        enough = value > self.low if self.above else value >= self.low
-        return bool(enough and -math.inf < value < math.inf and value <= self.high)
+        enough = value > low if above else value >= low
+        return bool(enough and -math.inf < value < math.inf and value <= high)
 
-    def __str__(self) -> str:
-        noun, unbounded = self.names
-        if self.low == -math.inf:
-            return unbounded
-        if self.high == math.inf:
-            return f"{noun} {'above' if self.above else 'of at least'} {self.low}"
-        return f"{noun} in {'(' if self.above else '['}{self.low}, {self.high}]"
-
-
-class Integers(Numbers):
-    """The integers from `low` to `high`."""
-
-    kind = Integral
-    names = ("an integer", "an integer")
+    noun = "an integer" if kind is Integral else "a number"
+    text = f"{noun} in {'(' if above else '['}{low}, {high}]"
+    if high == math.inf:
+        text = f"{noun} {'above' if above else 'of at least'} {low}"
+    if low == -math.inf:
+        text = noun if kind is Integral else "a finite number"
+    return Rule(text, holds, integer if kind is Integral else number)
 
 
-@dataclass(frozen=True)
-class OneOf:
-    """One of these values."""
-
-    values: Collection[Any]
-
-    def holds(self, value: Any) -> bool:
-        return value in tuple(self.values)  # also what cannot be hashed
-
-    def __str__(self) -> str:
-        return f"one of {', '.join(map(str, self.values))}"
+def integers(low: float = -math.inf, high: float = math.inf) -> Rule:
+    return numbers(low, high, kind=Integral)
 
 
-@dataclass(frozen=True)
-class Each:
-    """Values of which each holds by a rule."""
-
-    rule: Rule
-
-    def holds(self, values: Any) -> bool:
-        return all(map(self.rule.holds, values))
-
-    def __str__(self) -> str:
-        return f"values that are each {self.rule}"
+def one_of(values: Collection[Any]) -> Rule:
+    known = tuple(values)  # a value that cannot be hashed is none of them
+    return Rule(f"one of {', '.join(map(str, known))}", lambda value: value in known)
 
 
-class Biases:
-    """What is added to logits, by token id."""
+def each(rule: Rule) -> Rule:
+    return Rule(f"values that are each {rule.text}", lambda values: all(map(rule.holds, values)))
 
-    def holds(self, value: Any) -> bool:
-        return isinstance(value, Mapping) and all(-math.inf <= v < math.inf for v in value.values())
 
-    def __str__(self) -> str:
-        return "finite numbers or -inf by token id"
+def _are_biases(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(-math.inf <= v < math.inf for v in value.values())
+
+
+BIASES = Rule("finite numbers or -inf by token id", _are_biases)

@@ -3,41 +3,43 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import TypeVar
 
-_TRUE = {"1", "on", "true", "yes", "enabled"}
-_FALSE = {"0", "off", "false", "no", "disabled"}
+T = TypeVar("T")
+
+_TRUTHS = {
+    **dict.fromkeys(("1", "on", "true", "yes", "enabled"), True),
+    **dict.fromkeys(("0", "off", "false", "no", "disabled"), False),
+}
+
+
+def parsed(kind: Callable[[str], T], text: str, expected: str) -> T:
+    """What `kind` makes of the text; where it raises a ValueError or KeyError, a plainer one."""
+    try:
+        return kind(text)
+    except (ValueError, KeyError):
+        raise ValueError(f"expected {expected}, got {text!r}") from None
 
 
 def integer(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise ValueError(f"expected an integer, got {text!r}") from None
+    return parsed(int, text, "an integer")
 
 
 def number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ValueError(f"expected a number, got {text!r}") from None
+    return parsed(float, text, "a number")
 
 
 def truth(text: str) -> bool:
     """`on`, `1`, `true`, ... or `off`, `0`, `false`, ..."""
-    word = text.lower()
-    if word not in _TRUE | _FALSE:
-        raise ValueError(f"expected on or off, got {text!r}")
-    return word in _TRUE
+    return parsed(lambda _: _TRUTHS[text.lower()], text, "on or off")
 
 
 def on_off_auto(text: str) -> str:
     """As llama.cpp takes -fa: also 1 and 0."""
     if text.lower() in ("auto", "-1"):
         return "auto"
-    try:
-        return "on" if truth(text) else "off"
-    except ValueError:
-        raise ValueError(f"expected on, off or auto, got {text!r}") from None
+    return "on" if parsed(truth, text, "on, off or auto") else "off"
 
 
 def above_zero(text: str) -> int | None:
@@ -50,14 +52,24 @@ def layer_count(text: str) -> int:
     return -1 if text in ("auto", "all") else integer(text)
 
 
+def once(text: str) -> tuple[str, ...]:
+    """For a flag that may be given again: its text, whatever is in it."""
+    return (text,)
+
+
+def words(text: str) -> tuple[str, ...]:
+    """What stands between commas."""
+    return tuple(text.split(","))
+
+
 def device_names(text: str) -> tuple[str, ...]:
     """`opencl0,cpu` or, where the comma stands between values, `opencl0/cpu`."""
-    return tuple(re.split("[,/]", text.lower()))
+    return words(text.lower().replace("/", ","))
 
 
 def tensor_rules(text: str) -> dict[str, str]:
     """`exps=cpu,attn=opencl0` as devices by expression."""
-    rules = dict(rule.rpartition("=")[::2] for rule in text.split(",") if rule)
+    rules = dict(rule.rpartition("=")[::2] for rule in words(text) if rule)
     if not all(regex and device for regex, device in rules.items()):
         raise ValueError(f"expected REGEX=DEVICE,...; got {text!r}")
     return rules
@@ -65,18 +77,15 @@ def tensor_rules(text: str) -> dict[str, str]:
 
 def shares(text: str) -> tuple[float, ...]:
     """`3,1` as numbers."""
-    try:
-        return tuple(float(part) for part in text.replace("/", ",").split(","))
-    except ValueError:
-        raise ValueError(f"expected shares like 3,1; got {text!r}") from None
+    parts = words(text.replace("/", ","))
+    return parsed(lambda _: tuple(map(float, parts)), text, "shares like 3,1")
 
 
 def logit_bias(text: str) -> dict[int, float]:
     """`15043+1` or `15043-1.5` (or `-inf`): what is added to the logit of a token id."""
-    match = re.fullmatch(r"(\d+)([+-].+)", text)
-    try:
-        if match:
-            return {int(match[1]): float(match[2])}
-    except ValueError:
-        pass
-    raise ValueError(f"logit bias must look like 15043+1 or 15043-1 (id, bias), it is {text!r}")
+
+    def pair(text: str) -> dict[int, float]:
+        id, bias = re.split("(?=[+-])", text, maxsplit=1)
+        return {int(id): float(bias)}
+
+    return parsed(pair, text, "a logit bias like 15043+1 or 15043-1")

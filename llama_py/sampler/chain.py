@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggml_py.errors import ModelError
-from llama_py.params.sampling import RANDOM_SEED, SamplingParams
+from llama_py.params import RANDOM_SEED, SamplingParams
 from llama_py.sampler.filters import (
     Candidates,
     Filter,

@@ -11,8 +11,9 @@ import pytest
 
 import llama_py
 from ggml_py.errors import ContextError
-from llama_py.params import ContextParams, option
-from llama_py.params.rules import Integers
+from llama_py.params import ContextParams
+from llama_py.params.option import option
+from llama_py.params.rules import integers
 from llama_py_tools import cli, debug, option_table, session
 from tests.commands import DEMO
 
@@ -21,9 +22,7 @@ graph = import_module("llama_py_tools.graph.main")  # its package gives that nam
 
 @dataclass(frozen=True, kw_only=True)
 class MoreParams(ContextParams):
-    n_pages: int = option(
-        7, "-np", "--n-pages", env="LLAMA_ARG_N_PAGES", check=Integers(1, 9), help="pages of it"
-    )
+    n_pages: int = option(7, "-np --n-pages", "pages of it", check=integers(1, 9))
 
 
 @pytest.fixture(autouse=True)

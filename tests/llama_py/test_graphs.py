@@ -25,7 +25,7 @@ from llama_py.gguf_file import GGUFFile
 from llama_py.inputs import GraphParams, GraphResult, InputOutIds, InputPos, InputRS
 from llama_py.models import known_architectures, load_model, model_class
 from llama_py.models._base import Model
-from llama_py.params.context import DeltaNetForm
+from llama_py.params import DeltaNetForm
 from tests.graph_models import (
     DATA,
     GOLDEN,

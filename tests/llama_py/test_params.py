@@ -10,16 +10,9 @@ import numpy as np
 import pytest
 
 from ggml_py.errors import ContextError, ModelError
-from llama_py.params import (
-    ContextParams,
-    GenerateParams,
-    ModelParams,
-    Params,
-    SamplingParams,
-    option,
-    options_of,
-)
-from llama_py.params.rules import Biases, Each, Integers, Numbers, OneOf
+from llama_py.params import ContextParams, GenerateParams, ModelParams, SamplingParams
+from llama_py.params.option import Params, option, options_of
+from llama_py.params.rules import BIASES, each, integers, numbers, one_of
 from llama_py.params.texts import device_names, logit_bias, tensor_rules
 
 KINDS = [ContextParams, GenerateParams, ModelParams, SamplingParams]
@@ -73,15 +66,15 @@ def test_flags_and_variables_are_told_apart(kind: type[Params]) -> None:
     names = [o.env for o in options if o.env]
     assert len(set(names)) == len(names) and all(n.startswith("LLAMA_ARG_") for n in names)
     assert all(o.help for o in options)
-    assert bool(names) and all(o.env for o in options if o.flags)
+    assert names and all(o.env for o in options if o.flags)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Small(Params):
     """Two fields."""
 
-    names: dict[str, int] = option(dict, "--names", help="a mapping")
-    size: int = option(1, check=Integers(1), help="how large")
+    names: dict[str, int] = option(dict, "--names", "a mapping")
+    size: int = option(1, "", "how large", check=integers(1))
 
 
 def test_a_dataclass() -> None:
@@ -96,16 +89,17 @@ def test_a_dataclass() -> None:
 
 
 def test_rules() -> None:
-    assert Integers(0).holds(10**400)
-    assert [Numbers(0, 1).holds(x) for x in (0, 1, 0.5, 2, math.nan, "1", True)] == (
+    assert integers(0).holds(10**400)
+    assert [numbers(0, 1).holds(x) for x in (0, 1, 0.5, 2, math.nan, "1", True)] == (
         [True, True, True, False, False, False, False]
     )
-    assert [str(Numbers(0, 1, above=True)), str(Integers(2, 3))] == (
+    assert [numbers(0, 1, above=True).text, integers(2, 3).text] == (
         ["a number in (0, 1]", "an integer in [2, 3]"]
     )
-    assert Each(OneOf("ab")).holds(("a", "b")) and not Each(OneOf("ab")).holds(("a", "c"))
-    assert str(Each(OneOf("ab"))) == "values that are each one of a, b"
-    assert Biases().holds({1: -math.inf}) and not Biases().holds(3)
+    rule = each(one_of("ab"))
+    assert rule.holds(("a", "b")) and not rule.holds(("a", "c"))
+    assert rule.text == "values that are each one of a, b"
+    assert BIASES.holds({1: -math.inf}) and not BIASES.holds(3)
 
 
 def test_texts() -> None:

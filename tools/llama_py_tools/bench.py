@@ -14,9 +14,10 @@ from itertools import product
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from llama_py.params import ContextParams, ModelParams, Params, option, options_of
-from llama_py.params.rules import Each, Integers
-from llama_py.params.texts import device_names, truth
+from llama_py.params import ContextParams, ModelParams
+from llama_py.params.option import PREFIX, Params, option, options_of
+from llama_py.params.rules import each, integers
+from llama_py.params.texts import device_names, truth, words
 from llama_py_tools import session
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams
@@ -50,10 +51,6 @@ def _range(part: str) -> Iterator[int]:
         n = following
 
 
-def words(text: str) -> tuple[str, ...]:
-    return tuple(text.split(","))
-
-
 def switches(text: str) -> tuple[bool, ...]:
     return tuple(map(truth, words(text)))
 
@@ -71,13 +68,14 @@ def several(kind: type[Params], name: str, default: Any = None, **other: Any) ->
     default = f.default if default is None else default
 
     def values(text: str) -> tuple[Any, ...]:
-        return tuple(o.parse(part) for part in text.split(","))
+        return tuple(map(o.parse, words(text)))
 
     how: dict[str, Any] = {
-        "env": o.env, "help": o.help, "metavar": o.metavar, "check": o.check and Each(o.check),
+        "env": o.env.removeprefix(PREFIX), "help": o.help, "metavar": o.metavar,
+        "check": o.check and each(o.check),
         "parse": int_ranges if isinstance(default, int) else values,
     }  # fmt: skip
-    return option((default,), *o.flags, many=True, **{**how, **other})
+    return option((default,), " ".join(o.flags), many=True, **{**how, **other})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,21 +86,18 @@ class BenchParams(Params):
         FileParams, "model", help="GGUF files (default: the bundled demo model)"
     )
     n_prompt: tuple[int, ...] = option(
-        (512,), "-p", "--n-prompt", env="LLAMA_ARG_N_PROMPT", parse=int_ranges, many=True,
-        help="prompt tokens (0: no such test)",
-    )  # fmt: skip
+        (512,), "-p --n-prompt", "prompt tokens (0: no such test)", parse=int_ranges, many=True
+    )
     n_gen: tuple[int, ...] = option(
-        (128,), "-n", "--n-gen", env="LLAMA_ARG_N_GEN", parse=int_ranges, many=True,
-        help="generated tokens (0: no such test)",
-    )  # fmt: skip
+        (128,), "-n --n-gen", "generated tokens (0: no such test)", parse=int_ranges, many=True
+    )
     pg: tuple[tuple[int, int], ...] = option(
-        (), "-pg", env="LLAMA_ARG_PG", parse=pair, many=True, metavar="P,N",
-        help="a prompt, then generation, in one time",
+        (), "-pg", "a prompt, then generation, in one time", env="PG", parse=pair, many=True,
+        metavar="P,N",
     )  # fmt: skip
     n_depth: tuple[int, ...] = option(
-        (0,), "-d", "--n-depth", env="LLAMA_ARG_N_DEPTH", parse=int_ranges, many=True,
-        help="tokens in the memory before the test",
-    )  # fmt: skip
+        (0,), "-d --n-depth", "tokens in the memory before the test", parse=int_ranges, many=True
+    )
     n_batch: tuple[int, ...] = several(ContextParams, "n_batch")
     n_ubatch: tuple[int, ...] = several(ContextParams, "n_ubatch")
     type_k: tuple[str, ...] = several(ContextParams, "type_k")
@@ -118,23 +113,13 @@ class BenchParams(Params):
         help="devices, one after the other; those of one model as a/b",
     )  # fmt: skip
     no_repack: tuple[bool, ...] = option(
-        (False,), "-nr", "--no-repack", env="LLAMA_ARG_NO_REPACK", parse=switches, many=True,
-        metavar="0|1", help="leave weights as the file has them",
+        (False,), "-nr --no-repack", "leave weights as the file has them", parse=switches,
+        many=True, metavar="0|1",
     )  # fmt: skip
-    repetitions: int = option(
-        5, "-r", "--repetitions", env="LLAMA_ARG_REPETITIONS", check=Integers(1),
-        help="runs of each test",
-    )  # fmt: skip
-    output: str = option(
-        "md", "-o", "--output", env="LLAMA_ARG_OUTPUT", choices=FORMATS, help="what is written"
-    )
-    warmup: bool = option(
-        True, "--warmup", off=("--no-warmup",), env="LLAMA_ARG_WARMUP",
-        help="run each test once before",
-    )  # fmt: skip
-    progress: bool = option(
-        False, "--progress", env="LLAMA_ARG_PROGRESS", help="tell on stderr what is being run"
-    )
+    repetitions: int = option(5, "-r --repetitions", "runs of each test", check=integers(1))
+    output: str = option("md", "-o --output", "what is written", choices=FORMATS)
+    warmup: bool = option(True, "--warmup", "run each test once before", off="--no-warmup")
+    progress: bool = option(False, "--progress", "tell on stderr what is being run")
 
 
 @dataclass(frozen=True)
@@ -181,11 +166,9 @@ def _cores() -> int:
 
 
 def parser() -> Parser:
-    p = Parser(
-        "llama-py-bench", usage="%(prog)s [-m FILE] [-p N] [-n N] [options]", description=__doc__
-    )
-    p.add(CommonParams)
-    p.add(BenchParams)
+    usage = "%(prog)s [-m FILE] [-p N] [-n N] [options]"
+    p = Parser("llama-py-bench", usage=usage, description=__doc__)
+    p.add(CommonParams, BenchParams)
     return p
 
 

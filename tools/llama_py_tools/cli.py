@@ -9,14 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llama_py.params import (
-    ContextParams,
-    GenerateParams,
-    ModelParams,
-    Params,
-    SamplingParams,
-    option,
-)
+from llama_py.params import ContextParams, GenerateParams, ModelParams, SamplingParams
+from llama_py.params.option import Params, option
 from llama_py_tools import session
 from llama_py_tools.escapes import ENCODING, unescape
 from llama_py_tools.generation import CompletionParams, Run
@@ -31,8 +25,8 @@ if TYPE_CHECKING:
 class ListParams(Params):
     """Instead of a text."""
 
-    list_devices: bool = option(False, "--list-devices", help="list devices and exit")
-    list_archs: bool = option(False, "--list-archs", help="list architectures and exit")
+    list_devices: bool = option(False, "--list-devices", "list devices and exit", env="")
+    list_archs: bool = option(False, "--list-archs", "list architectures and exit", env="")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,17 +34,11 @@ class ChatParams(Params):
     """Conversations."""
 
     conversation: bool | None = option(
-        None, "-cnv", "--conversation", off=("-no-cnv", "--no-conversation"),
-        env="LLAMA_ARG_CONVERSATION",
-        help="talk, with the model's chat template; /exit, /clear",
+        None, "-cnv --conversation", "talk, with the model's chat template; /exit, /clear",
+        off="-no-cnv --no-conversation",
     )  # fmt: skip
-    single_turn: bool = option(
-        False, "-st", "--single-turn", env="LLAMA_ARG_SINGLE_TURN", help="one question, one answer"
-    )
-    system_prompt: str = option(
-        "", "-sys", "--system-prompt", env="LLAMA_ARG_SYSTEM_PROMPT", metavar="TEXT",
-        help="what to be",
-    )  # fmt: skip
+    single_turn: bool = option(False, "-st --single-turn", "one question, one answer")
+    system_prompt: str = option("", "-sys --system-prompt", "what to be", metavar="TEXT")
 
     @property
     def wanted(self) -> bool:
@@ -71,11 +59,8 @@ def parser() -> Parser:
         "llama-py-cli", usage="%(prog)s [-m FILE] [-p TEXT] [-n N] [options]",
         description="Generate text with a GGUF model.", epilog=EPILOG,
     )  # fmt: skip
-    for kind in (
-        ListParams, CommonParams, FileParams, CompletionParams, GenerateParams, ChatParams,
-        SamplingParams, ContextParams, SteeringParams, ModelParams,
-    ):  # fmt: skip
-        p.add(kind)
+    p.add(ListParams, CommonParams, FileParams, CompletionParams, GenerateParams, ChatParams)
+    p.add(SamplingParams, ContextParams, SteeringParams, ModelParams)
     return p
 
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llama_py.params import ContextParams, ModelParams, Params, option
+from llama_py.params import ContextParams, ModelParams
+from llama_py.params.option import Params, option
 from llama_py_tools import session
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, InputParams, SteeringParams
@@ -40,20 +41,17 @@ class DebugParams(Params):
     """What is printed and saved."""
 
     tensor_filter: tuple[re.Pattern[str], ...] = option(
-        (), "--tensor-filter", env="LLAMA_ARG_TENSOR_FILTER", parse=regex, many=True,
-        metavar="REGEX", help="only nodes whose name begins with a match; may be repeated",
+        (), "--tensor-filter", "only nodes whose name begins with a match; may be repeated",
+        parse=regex, many=True, metavar="REGEX",
     )  # fmt: skip
     save_tensors: str = option(
-        "", "--save-tensors", env="LLAMA_ARG_SAVE_TENSORS", metavar="DIR",
-        help="write the nodes as <graph>-<node>-<name>.npy",
-    )  # fmt: skip
-    save_logits: str = option(
-        "", "--save-logits", env="LLAMA_ARG_SAVE_LOGITS", metavar="FILE.npy",
-        help="write float32 [n_rows, n_vocab]: the last prompt token's row, then those of --decode",
-    )  # fmt: skip
-    all_logits: bool = option(
-        False, "--all-logits", env="LLAMA_ARG_ALL_LOGITS", help="rows of all prompt tokens"
+        "", "--save-tensors", "write the nodes as <graph>-<node>-<name>.npy", metavar="DIR"
     )
+    save_logits: str = option(
+        "", "--save-logits", "write float32 [n_rows, n_vocab]: the last prompt token's row, then"
+        " those of --decode", metavar="FILE.npy",
+    )  # fmt: skip
+    all_logits: bool = option(False, "--all-logits", "rows of all prompt tokens")
 
     @property
     def prints(self) -> bool:
@@ -61,15 +59,10 @@ class DebugParams(Params):
 
 
 def parser() -> Parser:
-    p = Parser(
-        "llama-py-debug", usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [options]",
-        description=__doc__,
-    )  # fmt: skip
-    for kind in (
-        CommonParams, FileParams, InputParams, DebugParams, ContextParams, SteeringParams,
-        ModelParams,
-    ):  # fmt: skip
-        p.add(kind)
+    usage = "%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [options]"
+    p = Parser("llama-py-debug", usage=usage, description=__doc__)
+    p.add(CommonParams, FileParams, InputParams, DebugParams)
+    p.add(ContextParams, SteeringParams, ModelParams)
     return p
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from llama_py.params import GenerateParams, Params, SamplingParams, option
+from llama_py.params import GenerateParams, SamplingParams
+from llama_py.params.option import Params, option
 from llama_py_tools import session
 from llama_py_tools.escapes import ENCODING, unescape
 from llama_py_tools.options import read
@@ -26,24 +27,14 @@ if TYPE_CHECKING:
 class CompletionParams(Params):
     """What is continued, and what of it is shown."""
 
-    prompt: str | None = option(
-        None, "-p", "--prompt", env="LLAMA_ARG_PROMPT", metavar="TEXT", help="text to continue"
-    )
-    file: str = option(
-        "", "-f", "--file", env="LLAMA_ARG_FILE", metavar="FILE",
-        help="read the prompt from a file (-: stdin)",
-    )  # fmt: skip
+    prompt: str | None = option(None, "-p --prompt", "text to continue", metavar="TEXT")
+    file: str = option("", "-f --file", "read the prompt from a file (-: stdin)", metavar="FILE")
     display_prompt: bool = option(
-        True, "--display-prompt", off=("--no-display-prompt",), env="LLAMA_ARG_DISPLAY_PROMPT",
-        help="show the prompt before its continuation",
+        True, "--display-prompt", "show the prompt before its continuation",
+        off="--no-display-prompt",
     )  # fmt: skip
-    escape: bool = option(
-        True, "-e", "--escape", off=("--no-escape",), env="LLAMA_ARG_ESCAPE",
-        help=r"read \n, \t, \\, \x41 in texts",
-    )  # fmt: skip
-    ignore_eos: bool = option(
-        False, "--ignore-eos", env="LLAMA_ARG_IGNORE_EOS", help="do not stop where the model would"
-    )
+    escape: bool = option(True, "-e --escape", r"read \n, \t, \\, \x41 in texts", off="--no-escape")
+    ignore_eos: bool = option(False, "--ignore-eos", "do not stop where the model would")
 
 
 class Summary:

@@ -1,6 +1,6 @@
 """docs/options.md: every option of every command, from where it is declared.
 
-    python -m llama_py_tools.option_table > docs/options.md
+python -m llama_py_tools.option_table > docs/options.md
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import Field
 from typing import Any
 
-from llama_py.params import Option, Params
+from llama_py.params.option import Option, Params
 from llama_py_tools import bench, cli, debug, graph, perplexity, test_backend_ops
 from llama_py_tools.options import Parser, default_text
 

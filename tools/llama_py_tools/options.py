@@ -13,10 +13,10 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Container
-from dataclasses import Field
+from dataclasses import MISSING, Field
 from typing import Any, TypeVar
 
-from llama_py.params import Option, Params, options_of
+from llama_py.params.option import Option, Params, options_of
 from llama_py.params.texts import truth
 
 P = TypeVar("P", bound=Params)
@@ -34,35 +34,29 @@ class Parser(argparse.ArgumentParser):
         )
         self.added: list[tuple[type[Params], Field[Any], Option]] = []
 
-    def add(
-        self, kind: type[Params], only: Container[str] = (), without: Container[str] = ()
-    ) -> None:
-        """Every field of the dataclass that has flags, or of these fields, as an option group."""
-        group = self.add_argument_group(kind.__name__.removesuffix("Params").lower())
-        for f, o in options_of(kind):
-            if not o.flags or f.name in without or (only and f.name not in only):
-                continue
-            self.added.append((kind, f, o))
-            if isinstance(f.default, bool) or o.off:
-                self._add_switch(group, f, o)
-            else:
-                _add_value(group, f, o)
+    def add(self, *kinds: type[Params], without: Container[str] = ()) -> None:
+        """Every field of the dataclasses that has flags, `without` some; each class is a group."""
+        for kind in kinds:
+            group = self.add_argument_group(kind.__name__.removesuffix("Params").lower())
+            for f, o in options_of(kind):
+                if not o.flags or f.name in without:
+                    continue
+                self.added.append((kind, f, o))
+                if isinstance(f.default, bool) or o.off:
+                    self._add_switch(group, f, o)
+                else:
+                    _add_value(group, f, o)
 
     def _add_switch(self, group: argparse._ArgumentGroup, f: Field[Any], o: Option) -> None:
-        given = _from_environment(o)
+        given = os.environ.get(o.env)
         try:
             default = None if given is None else truth(given)
         except ValueError as e:
             self.error(f"{o.env}: {e}")
-        for flags, value, help in (
-            (o.flags, True, _help(o)),
-            (o.off, False, f"the opposite of {o.flags[-1]}"),
-        ):
-            if flags:
-                group.add_argument(
-                    *flags, dest=f.name, action="store_const", const=value, default=default,
-                    help=help,
-                )  # fmt: skip
+        how: dict[str, Any] = {"dest": f.name, "action": "store_const", "default": default}
+        group.add_argument(*o.flags, const=True, help=_help(f, o), **how)
+        if o.off:
+            group.add_argument(*o.off, const=False, help=f"the opposite of {o.flags[-1]}", **how)
 
 
 def read(args: argparse.Namespace, kind: type[P]) -> P:
@@ -76,39 +70,25 @@ def read(args: argparse.Namespace, kind: type[P]) -> P:
 
 
 def _add_value(group: argparse._ArgumentGroup, f: Field[Any], o: Option) -> None:
-    how: dict[str, Any] = {} if is_positional(o) else {"dest": f.name}
-    shown = default_text(f)
+    how: dict[str, Any] = {"dest": f.name} if o.flags[0].startswith("-") else {}
     group.add_argument(
-        *o.flags,
-        type=_converter(o),
-        action=_Extend if o.many else "store",
-        default=_from_environment(o),
-        nargs=o.nargs,
-        metavar=o.metavar,
-        help=_help(o, f" (default: {shown})" if shown else ""),
-        **how,
-    )
+        *o.flags, type=_converter(o), action=_Extend if o.many else "store", nargs=o.nargs,
+        default=os.environ.get(o.env), metavar=o.metavar, help=_help(f, o), **how,
+    )  # fmt: skip
 
 
-def is_positional(o: Option) -> bool:
-    return not o.flags[0].startswith("-")
+def _help(f: Field[Any], o: Option) -> str:
+    default, variable = default_text(f), f" [{o.env}]" if o.env else ""
+    shown = f" (default: {default})" if default else ""
+    return f"{o.help}{shown}{variable}".replace("%", "%%")
 
 
 def default_text(f: Field[Any]) -> str:
-    """What the help says of a default; nothing where it is empty or not told by a value."""
-    if isinstance(f.default, (int, float, str, tuple)) and not isinstance(f.default, bool):
-        values = f.default if isinstance(f.default, tuple) else (f.default,)
-        return ",".join(map(str, values))
-    return ""
-
-
-def _help(o: Option, tail: str = "") -> str:
-    variable = f" [{o.env}]" if o.env else ""
-    return f"{o.help}{tail}{variable}".replace("%", "%%")
-
-
-def _from_environment(o: Option) -> str | None:
-    return os.environ.get(o.env) if o.env else None
+    """What the help says of a default: nothing of a switch's, or where it is empty."""
+    if isinstance(f.default, bool):
+        return ""
+    values = f.default if isinstance(f.default, tuple) else (f.default,)
+    return ",".join(str(value) for value in values if value not in (None, MISSING))
 
 
 def _converter(o: Option) -> Callable[[str], Any]:
@@ -120,7 +100,7 @@ def _converter(o: Option) -> Callable[[str], Any]:
         except ValueError as e:
             raise argparse.ArgumentTypeError(str(e)) from None
         if o.check is not None and value is not None and not o.check.holds(value):
-            raise argparse.ArgumentTypeError(f"must be {o.check}, got {text}")
+            raise argparse.ArgumentTypeError(f"must be {o.check.text}, got {text}")
         return value
 
     return convert

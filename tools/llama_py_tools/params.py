@@ -4,40 +4,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llama_py.params import Params, option
-from llama_py.params.texts import integer
+from llama_py.params.option import Params, option
+from llama_py.params.texts import integer, parsed, words
 
 
 def token_list(text: str) -> tuple[int, ...]:
     """`1,2,3` as numbers."""
-    try:
-        return tuple(int(t) for t in text.split(","))
-    except ValueError:
-        raise ValueError(f"expected token ids like 1,2,3; got {text!r}") from None
+    return parsed(lambda _: tuple(map(int, words(text))), text, "token ids like 1,2,3")
 
 
 def plain_files(text: str) -> tuple[tuple[str, float], ...]:
     """`a.gguf,b.gguf` as pairs with the factor 1."""
-    return tuple((path, 1.0) for path in text.split(","))
+    return tuple((path, 1.0) for path in words(text))
 
 
 def scaled_files(text: str) -> tuple[tuple[str, float], ...]:
     """`a.gguf:0.5,b.gguf:-1` as pairs."""
-    parts = [file.rpartition(":") for file in text.split(",")]
-    try:
-        return tuple((path, float(factor)) for path, _, factor in parts)
-    except ValueError:
-        raise ValueError(f"expected FILE:SCALE,...; got {text!r}") from None
+    parts = [file.rpartition(":") for file in words(text)]
+    pairs = ((path, float(factor)) for path, _, factor in parts)
+    return parsed(lambda _: tuple(pairs), text, "FILE:SCALE,...")
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommonParams(Params):
     """What every command takes."""
 
-    verbose: bool = option(
-        False, "-v", "--verbose", env="LLAMA_ARG_VERBOSE",
-        help="log everything, and show where errors come from",
-    )  # fmt: skip
+    verbose: bool = option(False, "-v --verbose", "log everything, and show where errors come from")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +37,11 @@ class FileParams(Params):
     """Which model, and what its weights become."""
 
     model: str = option(
-        "", "-m", "--model", env="LLAMA_ARG_MODEL", metavar="FILE",
-        help="GGUF file (default: the bundled demo model)",
-    )  # fmt: skip
+        "", "-m --model", "GGUF file (default: the bundled demo model)", metavar="FILE"
+    )
     repack: bool = option(
-        True, "--repack", off=("-nr", "--no-repack"), env="LLAMA_ARG_REPACK",
-        help="lay weights out anew for speed; off: use them as the file has them",
+        True, "--repack", "lay weights out anew for speed; off: use them as the file has them",
+        off="-nr --no-repack",
     )  # fmt: skip
 
 
@@ -59,16 +50,16 @@ class SteeringParams(Params):
     """Control vectors."""
 
     control_vector: tuple[tuple[str, float], ...] = option(
-        (), "--control-vector", env="LLAMA_ARG_CONTROL_VECTOR", parse=plain_files, many=True,
-        metavar="FILE,...", help="add the directions of these files to the layers' results",
+        (), "--control-vector", "add the directions of these files to the layers' results",
+        parse=plain_files, many=True, metavar="FILE,...",
     )  # fmt: skip
     control_vector_scaled: tuple[tuple[str, float], ...] = option(
-        (), "--control-vector-scaled", env="LLAMA_ARG_CONTROL_VECTOR_SCALED", parse=scaled_files,
-        many=True, metavar="FILE:SCALE,...", help="the same, each file times its factor",
+        (), "--control-vector-scaled", "the same, each file times its factor",
+        parse=scaled_files, many=True, metavar="FILE:SCALE,...",
     )  # fmt: skip
     control_vector_layer_range: tuple[int, ...] = option(
-        (), "--control-vector-layer-range", parse=integer, nargs=2, metavar=("START", "END"),
-        help="only to the results of layers START to END",
+        (), "--control-vector-layer-range", "only to the results of layers START to END",
+        parse=integer, nargs=2, metavar=("START", "END"),
     )  # fmt: skip
 
 
@@ -76,14 +67,8 @@ class SteeringParams(Params):
 class InputParams(Params):
     """What a debugging tool feeds to the model."""
 
-    prompt: str = option(
-        "", "-p", "--prompt", env="LLAMA_ARG_PROMPT", metavar="TEXT", help="text to run"
-    )
+    prompt: str = option("", "-p --prompt", "text to run", metavar="TEXT")
     tokens: tuple[int, ...] = option(
-        (), "--tokens", env="LLAMA_ARG_TOKENS", parse=token_list, metavar="1,2,3",
-        help="token ids to run instead of a text",
-    )  # fmt: skip
-    decode: int = option(
-        0, "--decode", env="LLAMA_ARG_DECODE", help="then so many tokens, one by one, chosen"
-        " greedily",
-    )  # fmt: skip
+        (), "--tokens", "token ids to run instead of a text", parse=token_list, metavar="1,2,3"
+    )
+    decode: int = option(0, "--decode", "then so many tokens, one by one, chosen greedily")

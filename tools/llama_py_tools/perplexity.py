@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llama_py.params import ContextParams, ModelParams, Params, option
-from llama_py.params.rules import Integers
+from llama_py.params import ContextParams, ModelParams
+from llama_py.params.option import Params, option
+from llama_py.params.rules import integers
 from llama_py_tools import session
 from llama_py_tools.escapes import ENCODING
 from llama_py_tools.options import Parser, read
@@ -34,27 +35,21 @@ SMALLEST_WINDOW = 4  # tokens; below, too few are scored for an error
 class TextParams(Params):
     """What is scored."""
 
-    file: str = option(
-        "", "-f", "--file", env="LLAMA_ARG_FILE", metavar="FILE", help="text to score"
-    )
+    file: str = option("", "-f --file", "text to score", metavar="FILE")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WindowParams(ContextParams):
     """ContextParams, where the context is one window."""
 
-    n_ctx: int = option(
-        512, "-c", "--ctx-size", env="LLAMA_ARG_CTX_SIZE", check=Integers(SMALLEST_WINDOW),
-        help="tokens of a window",
-    )  # fmt: skip
+    n_ctx: int = option(512, "-c --ctx-size", "tokens of a window", check=integers(SMALLEST_WINDOW))
 
 
 def parser() -> Parser:
-    p = Parser(
-        "llama-py-perplexity", usage="%(prog)s -m FILE -f TEXT [options]", description=__doc__
-    )
-    for kind in (CommonParams, FileParams, TextParams, WindowParams, SteeringParams, ModelParams):
-        p.add(kind, without=("check",))
+    usage = "%(prog)s -m FILE -f TEXT [options]"
+    p = Parser("llama-py-perplexity", usage=usage, description=__doc__)
+    p.add(CommonParams, FileParams, TextParams)
+    p.add(WindowParams, SteeringParams, ModelParams, without=("check",))
     return p
 
 
@@ -128,9 +123,7 @@ def score(
             yield -log_softmax(logits, targets)
 
 
-def _logits(
-    ctx: Context, windows: npt.NDArray[np.int32], n_batch: int
-) -> npt.NDArray[np.float32]:
+def _logits(ctx: Context, windows: npt.NDArray[np.int32], n_batch: int) -> npt.NDArray[np.float32]:
     """Of windows run side by side, from token n_ctx / 2 to the last but one
     -> [n_windows, n_scored, n_vocab]"""
     import numpy as np

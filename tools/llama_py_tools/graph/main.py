@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from llama_py.params import ContextParams, Params, option
+from llama_py.params import ContextParams
+from llama_py.params.option import Params, option
 from llama_py_tools import session
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, InputParams, SteeringParams
@@ -28,13 +29,10 @@ class DumpParams(Params):
     """How graphs are written."""
 
     format: str = option(
-        "text", "--format", env="LLAMA_ARG_FORMAT", choices=FORMATS,
-        help="json: one line a node, to compare; dot: for Graphviz; html: to read",
+        "text", "--format", "json: one line a node, to compare; dot: for Graphviz; html: to read",
+        choices=FORMATS,
     )  # fmt: skip
-    output: str = option(
-        "", "-o", "--output", env="LLAMA_ARG_OUTPUT", metavar="FILE",
-        help="write there instead of stdout",
-    )  # fmt: skip
+    output: str = option("", "-o --output", "write there instead of stdout", metavar="FILE")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,11 +40,11 @@ class DiffParams(Params):
     """What is compared."""
 
     files: tuple[str, ...] = option(
-        (), "files", nargs="*", metavar="FILE", help="dumps (.jsonl, .jsonl.gz)"
+        (), "files", "dumps (.jsonl, .jsonl.gz)", nargs="*", metavar="FILE"
     )
     against: str = option(
-        "", "--against", env="LLAMA_ARG_AGAINST", choices=PEERS,
-        help="compare with the graph another program builds for -m and the tokens",
+        "", "--against", "compare with the graph another program builds for -m and the tokens",
+        choices=PEERS,
     )  # fmt: skip
 
 
@@ -61,10 +59,9 @@ def parser() -> Parser:
         "diff", help="first difference of two JSON dumps: exit 0 equal, 1 different",
         usage="%(prog)s A B | [A] --against llama.cpp -m FILE [options]",
     )  # fmt: skip
-    for command, kind in ((dump, DumpParams), (diff, DiffParams)):
-        for shared in (CommonParams, FileParams, InputParams, ContextParams, SteeringParams):
-            command.add(shared, without=("repack", "n_threads", "check"))
-        command.add(kind)
+    for command, own in ((dump, DumpParams), (diff, DiffParams)):
+        command.add(CommonParams, FileParams, InputParams, without=("repack",))
+        command.add(ContextParams, SteeringParams, own, without=("n_threads", "check"))
     return p
 
 

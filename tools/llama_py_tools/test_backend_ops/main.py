@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from llama_py.params import Params, option
-from llama_py.params.rules import Integers
+from llama_py.params.option import Params, option
+from llama_py.params.rules import integers
 from llama_py.params.texts import above_zero
 from llama_py_tools.options import Parser, read
 from llama_py_tools.test_backend_ops.devices import find_devices
@@ -38,38 +38,32 @@ class HarnessParams(Params):
     """What is run, on which device, and who judges."""
 
     mode: str = option(
-        "test", "mode", nargs="?", choices=("test", "perf", "support"),
-        help="test: compare values; perf: time; support: list what backends can run",
+        "test", "mode", "test: compare values; perf: time; support: list what backends can run",
+        choices=("test", "perf", "support"), nargs="?",
     )  # fmt: skip
     against: str = option(
-        "", "--against", choices=("ref", "cpu", "ggml"),
-        help="the judge: the NumPy reference (default), the CPU backend, or llama.cpp's libggml"
-        " (needs llama-cpp-python); in perf mode, whom to time beside the backend, by turns",
+        "", "--against", "the judge: the NumPy reference (default), the CPU backend, or llama.cpp's"
+        " libggml (needs llama-cpp-python); in perf mode, whom to time beside the backend, by"
+        " turns", choices=("ref", "cpu", "ggml"), env="",
     )  # fmt: skip
-    ops: str | None = option(
-        None, "-o", metavar="OP,..", help="op names, regexes or printed cases"
-    )
-    backend: str | None = option(
-        None, "-b", metavar="BACKEND", help="only this backend or device"
-    )
-    params: str | None = option(
-        None, "-p", metavar="REGEX", help="only cases whose parameters match"
-    )
+    ops: str | None = option(None, "-o", "op names, regexes or printed cases", metavar="OP,..")
+    backend: str | None = option(None, "-b", "only this backend or device", metavar="BACKEND")
+    params: str | None = option(None, "-p", "only cases whose parameters match", metavar="REGEX")
     output: str = option(
-        "console", "--output", choices=("console", "csv", "json", "sql", "markdown"),
-        help="markdown (support mode): the table of docs/ops.md",
+        "console", "--output", "markdown (support mode): the table of docs/ops.md",
+        choices=("console", "csv", "json", "sql", "markdown"), env="",
     )  # fmt: skip
-    list_ops: bool = option(False, "--list-ops", help="list all ops and exit")
+    list_ops: bool = option(False, "--list-ops", "list all ops and exit", env="")
     show_coverage: bool = option(
-        False, "--show-coverage", help="list ops with and without cases"
+        False, "--show-coverage", "list ops with and without cases", env=""
     )
-    seed: int = option(0, "--seed", help="seed of the inputs")
+    seed: int = option(0, "--seed", "seed of the inputs", env="")
     processes: int = option(
-        1, "-j", check=Integers(1), help="processes that share the cases (test mode)"
+        1, "-j", "processes that share the cases (test mode)", check=integers(1)
     )
     threads: int | None = option(
-        None, "-t", "--threads", parse=above_zero, check=Integers(1),
-        help="host threads of the backend",
+        None, "-t --threads", "host threads of the backend", parse=above_zero, check=integers(1),
+        env="",
     )  # fmt: skip
 
 
