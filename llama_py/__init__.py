@@ -1,11 +1,16 @@
 """Run GGUF models.
 
-    model = llama_py.load("model.gguf")
-    ctx = model.context(n_ctx=4096)
+    with llama_py.Model("model.gguf") as model:
+        print(model.generate("Once upon a time", max_tokens=64))
+        print(model.chat("What is a delta net?"))
+
+or, one step lower:
+
+    ctx = llama_py.Context(model, n_ctx=4096)
+    logits = ctx.decode([1, 2, 3])                      # float32 [1, n_vocab]
     for piece in llama_py.stream(ctx, "Once upon a time", max_tokens=64):
         print(piece.text, end="", flush=True)
 
-or, without text: `logits = ctx.decode([1, 2, 3])`, float32 [1, n_vocab].
 Importing this package loads nothing; names are imported when they are first used.
 """
 
@@ -15,28 +20,48 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from typing_extensions import Unpack
+
+    from ggml_py.backend import Device
     from llama_py.batch import Batch
-    from llama_py.context import Context, ContextParams
+    from llama_py.context import Context
+    from llama_py.conversation import Conversation
     from llama_py.generate import Piece, stream
-    from llama_py.model import Model
-    from llama_py.sampler import Sampler, SamplingParams
+    from llama_py.model import LoadOptions, Model
+    from llama_py.params import (
+        AnswerParams,
+        ContextParams,
+        GenerateParams,
+        ModelParams,
+        SamplingParams,
+    )
+    from llama_py.sampler import Sampler
+    from llama_py.tokenizer import Tokenizer
 
 __version__ = "0.1.0"
 __all__ = [
-    "Batch", "Context", "ContextParams", "Model", "Piece", "Sampler", "SamplingParams", "load",
-    "stream",
+    "AnswerParams", "Batch", "Context", "ContextParams", "Conversation", "GenerateParams", "Model",
+    "ModelParams", "Piece", "Sampler", "SamplingParams", "Tokenizer", "load", "stream",
 ]  # fmt: skip
 
 _HOME = {
-    "Batch": "batch", "Context": "context", "ContextParams": "context", "Model": "model",
-    "Piece": "generate", "Sampler": "sampler", "SamplingParams": "sampler", "stream": "generate",
+    "AnswerParams": "params", "Batch": "batch", "Context": "context", "ContextParams": "params",
+    "Conversation": "conversation", "GenerateParams": "params", "Model": "model",
+    "ModelParams": "params", "Piece": "generate", "Sampler": "sampler", "SamplingParams": "params",
+    "Tokenizer": "tokenizer", "stream": "generate",
 }  # fmt: skip
 
 
-def load(path: str, device: Any = "cpu", **options: Any) -> Model:
-    """A model on a device (`cpu`, `ref`, ...), or on a list of them.
+def load(
+    path: str | Path | None = None, device: str | Device | Sequence[str | Device] = "cpu",
+    **options: Unpack[LoadOptions],
+) -> Model:  # fmt: skip
+    """A model on a device (`cpu`, `ref`, ...), or on a list of them; the demo model without a path.
 
-    options are those of `llama_py.Model`.
+    options are the fields of `llama_py.ModelParams`.
 
     Raises GGUFError, UnknownArchitecture, HParamsError, WeightsError, or BackendError.
     """
@@ -49,3 +74,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'llama_py' has no attribute {name!r}")
     return getattr(import_module(f"llama_py.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

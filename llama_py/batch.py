@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from ggml_py.errors import ContextError
 
-MAX_SEQ = 256  # LLAMA_MAX_SEQ
-
 I32 = npt.NDArray[np.int32]
 F32 = npt.NDArray[np.float32]
 Index = slice | npt.NDArray[np.intp]

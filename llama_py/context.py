@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,8 @@ from ggml_py.plan import Plan
 from ggml_py.registry import device as find_device
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import Tensor
-from ggml_py.types import BY_NAME, GGMLType
+from ggml_py.types import BY_NAME
+from llama_py import state
 from llama_py.batch import F32, I32, Batch, BatchSplitter, UBatch, Wanted, ubatch_reserve
 from llama_py.control_vector import ControlVector
 from llama_py.cparams import CParams, make_cparams
@@ -25,67 +26,24 @@ from llama_py.forms import check as check_forms
 from llama_py.forms import forms
 from llama_py.graph.cross import Cross
 from llama_py.graph.params import GraphParams, GraphResult, GraphType
-from llama_py.hparams import POOLING, HParams
+from llama_py.hparams import HParams
 from llama_py.memory import GroupContext, MemoryGroup, Placing, create_memory
 from llama_py.memory.k_shift import shift_keys
 from llama_py.outputs import Outputs
+from llama_py.params import ContextParams
+from llama_py.signature import takes
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
+    from typing_extensions import Self
+
     from llama_py.model import Model
 
 log = logging.getLogger("llama_py")
 
 MAX_GRAPHS = 4  # built graphs that are kept for reuse
 NOTHING = MemoryGroup({}, None, {})  # what an encoder keeps
-
-
-@dataclass(frozen=True, slots=True)
-class ContextParams:
-    """How a context runs its model: the arguments of `Context`.
-
-    n_ctx        cells of all sequences together, None for what the model was trained with;
-                 rounded up to a multiple of 256 per sequence
-    n_ubatch     tokens that one graph computes at most; also at most n_batch
-    n_seq_max    how many sequences there may be
-    n_rs_seq     tokens a recurrent model can be rolled back (where the architecture supports it)
-    flash_attn   "auto": where the device can
-    type_k, type_v   types of the KV cache
-    kv_unified   sequences share all cells, instead of each having its own part
-    embeddings   also keep the last hidden state of each token, in `Context.embd`
-    pooling      how a sequence's rows become one, one of hparams.POOLING; "auto": as the model says
-    forms        how blocks are built that can be built in several ways: form by kind, as in
-                 {"delta_net": "chunked"}; what is left open is one op where the device can
-    mtp          run the NextN layers instead of the trunk
-    n_threads    None leaves the device's
-    progress     called as progress(done, total, what) while kernels are compiled
-    fuse         let the device run several nodes as one
-    offload_kqv  keep the memory of a layer on its device; False: all on the host
-    check        name of a device that computes every node too; CheckFailed at the first whose
-                 values differ too much; slow
-    watch        called with every node's tensor once its value is there; slow, and nothing is fused
-    """
-
-    n_ctx: int | None = None
-    n_batch: int = 2048
-    n_ubatch: int = 512
-    n_seq_max: int = 1
-    n_rs_seq: int = 0
-    flash_attn: bool | Literal["auto", "on", "off"] = "auto"
-    type_k: str = "f16"
-    type_v: str = "f16"
-    kv_unified: bool = False
-    embeddings: bool = False
-    pooling: str = "auto"
-    forms: Mapping[str, str] = field(default_factory=dict)
-    mtp: bool = False
-    rope_freq_base: float = 0.0
-    rope_freq_scale: float = 0.0
-    n_threads: int | None = None
-    progress: Callable[[int, int, str], None] | None = None
-    fuse: bool = True
-    offload_kqv: bool = True
-    check: str | None = None
-    watch: Callable[[Tensor], None] | None = None
 
 
 class Context:
@@ -100,10 +58,11 @@ class Context:
     on_graph  called with each graph, built or used again, and its ubatch before it is run
     """
 
+    @takes(ContextParams)
     def __init__(self, model: Model, **options: Any) -> None:
         """options are the fields of ContextParams.
 
-        Raises ContextError for sizes that make no sense, AllocError for too large ones.
+        Raises ContextError for values that make no sense, AllocError for too large sizes.
         """
         self.model = model
         self.params = p = ContextParams(**options)
@@ -115,11 +74,10 @@ class Context:
         self.n_reused = 0
         self._cvec: ControlVector | None = None
         self._encoded: Cross | None = None
+        self._closed = False
         self.on_graph: Callable[[GraphResult, UBatch], None] | None = None
         self._graphs: list[tuple[GraphResult, Plan]] = []
         if p.n_threads is not None:
-            if p.n_threads < 1:
-                raise ContextError(f"n_threads is {p.n_threads}; it must be at least 1")
             for device in self.devices:
                 device.set_threads(p.n_threads)
         how = CompileOptions(p.progress, p.fuse and p.watch is None and not p.check)
@@ -146,7 +104,7 @@ class Context:
 
     def _create_memory(self) -> MemoryGroup:
         p, arch, hp = self.params, self.model.architecture, self.model.hparams
-        types = _cache_type("type_k", p.type_k), _cache_type("type_v", p.type_v)
+        types = BY_NAME[p.type_k], BY_NAME[p.type_v]
         if types[1].block_size > 1 and not self.cparams.flash_attn:
             raise ContextError(f"type_v = {p.type_v} needs flash attention; use f16 or flash_attn")
         layers = range(hp.n_layer, hp.n_layer_all) if p.mtp else range(hp.n_layer)
@@ -157,16 +115,20 @@ class Context:
         model = self.model
         return model.layer_devices[il] if self.cparams.offload_kqv else model.placement.host
 
-    def decode(self, tokens: Sequence[int] | I32 | Batch, logits: Wanted = "last") -> F32:
+    def decode(
+        self, tokens: Sequence[int] | I32 | Batch, logits: Wanted = "last", seq_id: int = 0
+    ) -> F32:
         """Advance the sequences of a batch. -> F32 [n, n_vocab], the rows in the batch's order
 
-        tokens   ids that continue sequence 0, or a Batch
+        tokens   ids that continue sequence `seq_id`, or a Batch
         logits   of which tokens, unless the batch says itself
 
         Raises ContextError, before anything is computed, for a batch that is malformed or does not
         fit. If the computation is interrupted, the sequences stand where the last complete ubatch
         left them; those of a recurrent model are empty.
         """
+        if seq_id and not isinstance(tokens, Batch):
+            tokens = Batch(tokens, seq_ids=[(seq_id,)] * len(tokens))
         splitter = self._checked(tokens, logits)
         self._apply_shift()
         return self._run(splitter, self.memory)
@@ -212,6 +174,36 @@ class Context:
         """Forget all sequences."""
         self.memory.clear()
 
+    def save_state(
+        self, seq_id: int = -1, *, partial: bool = False, tokens: Sequence[int] = ()
+    ) -> bytes:
+        """The state of one sequence, or of all (-1); see llama_py.state.save."""
+        return state.save(self, seq_id, partial=partial, tokens=tokens)
+
+    def load_state(
+        self, data: bytes | memoryview, seq_id: int = -1, *, partial: bool = False
+    ) -> list[int]:
+        """Put a saved state in place; the tokens saved with it. See llama_py.state.load."""
+        return state.load(self, data, seq_id, partial=partial)
+
+    def close(self) -> None:
+        """Give memory back. Nothing can be decoded after that."""
+        self.memory, self._graphs, self._closed = NOTHING, [], True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.close()
+
+    def __repr__(self) -> str:
+        cp = self.cparams
+        sequences = f"{cp.n_seq_max} sequences" if cp.n_seq_max > 1 else "1 sequence"
+        return f"<Context of {self.n_ctx} cells, {sequences}, {self.model.arch}>"
+
     def set_embeddings_nextn(self, value: bool, masked: bool = False) -> None:
         """Whether decode also gives `h_nextn`: a row per token, or with `masked` per output."""
         self.cparams = replace(
@@ -237,6 +229,8 @@ class Context:
     def _checked(
         self, tokens: Sequence[int] | I32 | Batch, logits: Wanted, memory: MemoryGroup | None = None
     ) -> BatchSplitter:
+        if self._closed:
+            raise ContextError("the context is closed; make a new one")
         batch = tokens if isinstance(tokens, Batch) else Batch(tokens)
         if logits not in ("last", "all", "none"):
             raise ContextError(f'logits must be "last", "all" or "none", not {logits!r}')
@@ -385,27 +379,14 @@ def _checker(model: Model, device: str) -> Checker:
     """Checks nodes on the device of that name, where weights have the bytes of the file."""
 
     def plain(name: str) -> Bytes | None:
-        info = model.infos.get(name)
+        info = model.file.tensors.get(name)
         return None if info is None else info.data
 
     return Checker(find_device(device), plain)
 
 
-def _cache_type(name: str, value: str) -> GGMLType:
-    found = BY_NAME.get(value)
-    if found is None:
-        raise ContextError(f"{name} = {value!r} is no type; known are {', '.join(BY_NAME)}")
-    return found
-
-
 def _cparams(model: Model, p: ContextParams) -> CParams:
-    if p.n_ctx is not None and p.n_ctx <= 0:
-        raise ContextError(f"n_ctx is {p.n_ctx}; it must be at least 1, or None for the model's")
-    if p.flash_attn not in (True, False, "auto", "on", "off"):
-        raise ContextError(f'flash_attn must be "auto", "on" or "off", not {p.flash_attn!r}')
     check_forms(p.forms)
-    if p.pooling not in ("auto", *POOLING):
-        raise ContextError(f"pooling is {p.pooling!r}; it must be auto or one of {POOLING}")
     if p.mtp and not model.architecture.load_mtp:
         raise ContextError("mtp needs a model with NextN layers, loaded with load_mtp=True")
     n_rs_seq = p.n_rs_seq

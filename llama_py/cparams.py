@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ggml_py.errors import ContextError
-from llama_py.batch import MAX_SEQ
 from llama_py.hparams import HParams
 
 N_CTX_STEP = 256  # cells; the context size is rounded up to whole steps
@@ -70,16 +68,8 @@ def make_cparams(
     """Fill in what the caller left open from the model (llama-context.cpp:llama_context).
 
     n_ctx 0 is the model's own context; rope_freq_base and rope_freq_scale 0 are the model's.
-    Raises ContextError for sizes that make no sense.
+    The others are checked by ContextParams.
     """
-    for name, value, least in (
-        ("n_ctx", n_ctx, 0), ("n_batch", n_batch, 1), ("n_ubatch", n_ubatch, 1),
-        ("n_seq_max", n_seq_max, 1), ("n_rs_seq", n_rs_seq, 0),
-    ):  # fmt: skip
-        if value < least:
-            raise ContextError(f"{name} is {value}; it must be at least {least}")
-    if n_seq_max > MAX_SEQ:
-        raise ContextError(f"n_seq_max is {n_seq_max}; it must be at most {MAX_SEQ}")
     n_ctx = n_ctx or hparams.n_ctx_train
     if hparams.causal_attn:
         n_batch = min(n_batch, n_ctx)

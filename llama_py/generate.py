@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 
-from llama_py.batch import F32
+from llama_py.batch import F32, Batch
 from llama_py.context import Context
+from llama_py.params import GenerateParams
+from llama_py.params.choosers import Chooser
+from llama_py.signature import takes
 from llama_py.text_stream import TextStream
-from llama_py.tokenizer import Tokenizer
 
 FinishReason = Literal["stop", "length", "eos"]
-
-
-class Chooser(Protocol):
-    """What picks the next token (`llama_py.sampler.Sampler`)."""
-
-    def sample(self, logits: F32) -> int: ...
-
-    def accept(self, id: int) -> None: ...
 
 
 class Greedy:
@@ -44,6 +38,8 @@ class Piece:
     prompt_tokens, prompt_seconds   the prompt's
     gen_tokens, gen_seconds         the answer's so far; the caller's own time is not counted
     finish_reason  on the last piece: a stop string, no room or max_tokens, or the model's end token
+    logprob        of the token, before sampling changes anything; with `logprobs`
+    top            the most likely tokens with theirs, as many as `logprobs` says
     """
 
     text: str
@@ -53,6 +49,8 @@ class Piece:
     gen_tokens: int
     gen_seconds: float
     finish_reason: FinishReason | None = None
+    logprob: float | None = None
+    top: tuple[tuple[int, float], ...] = ()
 
     @property
     def prompt_rate(self) -> float:
@@ -65,47 +63,76 @@ class Piece:
         return max(self.gen_tokens - 1, 0) / self.gen_seconds if self.gen_seconds else 0.0
 
 
-def stream(
-    ctx: Context, prompt: str | Sequence[int], *, max_tokens: int = -1,
-    sampler: Chooser | None = None, stop: Sequence[str] = (), special: bool = False,
-) -> Iterator[Piece]:  # fmt: skip
-    """Continue sequence 0 with a prompt and yield the answer as it is made.
+@takes(GenerateParams)
+def stream(ctx: Context, prompt: str | Sequence[int], **options: Any) -> Iterator[Piece]:
+    """Continue a sequence with a prompt and yield the answer as it is made.
 
-    max_tokens  -1: until the end token, or until the context is full
-    sampler     None: greedy
-    stop        texts that end the answer; they are not part of it
-    special     show the texts of control tokens
+    options are the fields of GenerateParams; without a sampler, the most likely token is chosen.
 
     The last token of the answer is not in the memory yet: the next prompt should begin with it.
     Raises ContextError if the prompt does not fit.
     """
+    return _stream(ctx, prompt, GenerateParams(**options))
+
+
+def _stream(ctx: Context, prompt: str | Sequence[int], p: GenerateParams) -> Iterator[Piece]:
     tokenizer = ctx.model.tokenizer
-    text = TextStream(tokenizer, stop, special)
-    ids = _prompt_ids(ctx, prompt, tokenizer)
-    choose = sampler or Greedy()
+    text = TextStream(tokenizer, p.stop, p.special)
+    ids = _prompt_ids(ctx, prompt, p.seq_id)
+    choose = _Choice(p, ids)
     start = perf_counter()
-    logits = ctx.decode(ids)[-1]
+    logits = ctx.decode(Batch(ids, seq_ids=[(p.seq_id,)] * len(ids)))[-1]
     piece = Piece("", None, len(ids), perf_counter() - start, 0, 0.0)
-    for id in ids:
-        choose.accept(id)
-    room = ctx.cparams.n_ctx_seq - ctx.memory.seq_pos_max(0)  # the last one needs no cell
-    n_max = room if max_tokens < 0 else min(max_tokens, room)
+    room = ctx.cparams.n_ctx_seq - ctx.memory.seq_pos_max(p.seq_id)  # the last one needs no cell
+    n_max = room if p.max_tokens < 0 else min(p.max_tokens, room)
     if n_max < 1:
         yield replace(piece, finish_reason="length")
     for n in range(1, n_max + 1):
         start = perf_counter()
         if piece.token is not None:
-            logits = ctx.decode([piece.token])[0]
-        id = choose.sample(logits)
-        choose.accept(id)
+            logits = ctx.decode(Batch([piece.token], seq_ids=[(p.seq_id,)]))[0]
+        id = choose(logits)
         spent = piece.gen_seconds + perf_counter() - start
         shown, reason = _shown(text, id, tokenizer.is_eog(id), n == n_max)
+        logprob, top = _logprobs(logits, id, p.logprobs)
         piece = replace(
-            piece, text=shown, token=id, gen_tokens=n, gen_seconds=spent, finish_reason=reason
-        )
+            piece, text=shown, token=id, gen_tokens=n, gen_seconds=spent, finish_reason=reason,
+            logprob=logprob, top=top,
+        )  # fmt: skip
         yield piece
         if reason is not None:
             return
+
+
+class _Choice:
+    """The sampler, and what changes logits before it: each is told of every token."""
+
+    def __init__(self, p: GenerateParams, prompt: Sequence[int]) -> None:
+        self.sampler: Chooser = p.sampler or Greedy()
+        self.processors = p.logits_processors
+        self.ids = list(prompt)
+        for id in prompt:
+            self.sampler.accept(id)
+
+    def __call__(self, logits: F32) -> int:
+        for process in self.processors:
+            logits = process(self.ids, logits)
+        id = self.sampler.sample(logits)
+        self.sampler.accept(id)
+        self.ids.append(id)
+        return id
+
+
+def _logprobs(
+    logits: F32, id: int, n: int | None
+) -> tuple[float | None, tuple[tuple[int, float], ...]]:
+    if n is None:
+        return None, ()
+    x = logits.astype(np.float64)
+    x -= x.max()
+    x -= np.log(np.exp(x).sum())
+    best = np.argsort(-x, kind="stable")[:n]
+    return float(x[id]), tuple((int(i), float(x[i])) for i in best)
 
 
 def _shown(text: TextStream, id: int, ends: bool, last: bool) -> tuple[str, FinishReason | None]:
@@ -118,8 +145,8 @@ def _shown(text: TextStream, id: int, ends: bool, last: bool) -> tuple[str, Fini
     return shown, "eos" if ends else "length" if last else None
 
 
-def _prompt_ids(ctx: Context, prompt: str | Sequence[int], tokenizer: Tokenizer) -> list[int]:
+def _prompt_ids(ctx: Context, prompt: str | Sequence[int], seq_id: int) -> list[int]:
     if not isinstance(prompt, str):
         return [int(id) for id in prompt]
-    fresh = ctx.memory.seq_pos_max(0) < 0
-    return tokenizer.tokenize(prompt, add_special=fresh)
+    fresh = ctx.memory.seq_pos_max(seq_id) < 0
+    return ctx.model.tokenizer.tokenize(prompt, add_special=fresh)

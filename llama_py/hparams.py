@@ -20,11 +20,11 @@ from llama_py.geometry import (
     WindowKind,
 )
 from llama_py.keys import Declared, Keys, flag, number, text, uint, uints
+from llama_py.params import POOLING
 
 MAX_LAYERS = 512  # llama-hparams.h:LLAMA_MAX_LAYERS
 MAX_EXPERTS = 1024  # llama-hparams.h:LLAMA_MAX_EXPERTS
 ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
-POOLING = ("none", "mean", "cls", "last", "rank")  # llama.h:llama_pooling_type
 
 EPS, RMS_EPS = "attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon"
 

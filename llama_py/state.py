@@ -6,12 +6,15 @@ import struct
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ggml_py.errors import ContextError
-from llama_py.context import Context
 from llama_py.memory.io import StateReader, StateWriter
+
+if TYPE_CHECKING:
+    from llama_py.context import Context
 
 MAGIC = b"llpy"
 VERSION = 1

@@ -160,14 +160,6 @@ class Weights:
         bias_ = self._bias(stem, (n_out, n_expert), bias)
         return ExpertLinear(weight, bias_, self._scale(stem, n_expert, scaled))
 
-    def optional_experts(
-        self, stem: str, n_in: int, n_out: int, n_expert: int, *, bias: Bias = False,
-        scaled: bool = True,
-    ) -> ExpertLinear | None:  # fmt: skip
-        if not self._wanted(stem, (n_in, n_out, n_expert)):
-            return None
-        return self.experts(stem, n_in, n_out, n_expert, bias=bias, scaled=scaled)
-
     def output(self, n_embd: int, n_vocab: int, *, bias: bool = False) -> Linear:
         """The head: `output.weight`, else the token embeddings once more (tied weights)."""
         weight = self.optional_tensor("output.weight", n_embd, n_vocab)
@@ -271,6 +263,11 @@ class Weights:
         t.flags |= FLAG_WEIGHT
         sizes = self._all.sizes
         sizes[device.name] = sizes.get(device.name, 0) + info.nbytes
+
+    def release(self) -> None:
+        """Let go of all bytes."""
+        for t in self.all:
+            t.buffer = None
 
     @property
     def all(self) -> list[Tensor]:

@@ -30,6 +30,7 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import SILU, Activation
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.functions import split
+from llama_py.blocks.linear import ExpertLinear
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
 from llama_py.weights import Bias, Weights
@@ -77,15 +78,20 @@ class Experts:
         if probs_bias != "no":
             declare = w.tensor if probs_bias == "needed" else w.optional_tensor
             self.probs_bias = declare("exp_probs_b.bias", n_expert)
-        sizes, both = (n_embd, n_ff, n_expert), {"bias": bias, "scaled": scaled}
-        self.gate_up = self.gate = self.up = None
+
+        def experts(stem: str, n_in: int, n_out: int) -> ExpertLinear:
+            return w.experts(stem, n_in, n_out, n_expert, bias=bias, scaled=scaled)
+
+        self.gate_up: ExpertLinear | None = None
+        self.gate: ExpertLinear | None = None
+        self.up: ExpertLinear | None = None
         if merged and w.has("ffn_gate_up_exps.weight"):
-            self.gate_up = w.experts("ffn_gate_up_exps", n_embd, 2 * n_ff, n_expert, **both)
+            self.gate_up = experts("ffn_gate_up_exps", n_embd, 2 * n_ff)
         else:
-            declare_gate = w.optional_experts if gate_optional else w.experts
-            self.gate = declare_gate("ffn_gate_exps", *sizes, **both)
-            self.up = w.experts("ffn_up_exps", *sizes, **both)
-        self.down = w.experts("ffn_down_exps", n_ff, n_embd, n_expert, **both)
+            if not gate_optional or w.has("ffn_gate_exps.weight"):
+                self.gate = experts("ffn_gate_exps", n_embd, n_ff)
+            self.up = experts("ffn_up_exps", n_embd, n_ff)
+        self.down = experts("ffn_down_exps", n_ff, n_embd)
         self.gating, self.norm_w, self.w_scale, self.act = gating, norm_w, w_scale, act
         self.weigh_input, self.choose_by_logits = weigh_input, choose_by_logits
 

@@ -9,7 +9,6 @@ from ggml_py.ops import (
     add,
     add_id,
     get_rows,
-    group_norm,
     mul,
     mul_mat,
     mul_mat_id,
@@ -23,7 +22,7 @@ from ggml_py.tensor import Tensor
 if TYPE_CHECKING:
     from llama_py.graph.builder import GraphBuilder
 
-NormKind = Literal["rms", "layer", "group"]
+NormKind = Literal["rms", "layer"]
 
 
 @dataclass(slots=True)
@@ -75,8 +74,8 @@ class ExpertLinear:
 
 @dataclass(slots=True)
 class Norm:
-    """Rows made to have mean square one ("rms"), or also mean zero ("layer"; "group": in groups of
-    channels), times a weight, plus a bias. weight, bias [n]"""
+    """Rows made to have mean square one ("rms"), or also mean zero ("layer"), times a weight, plus a
+    bias. weight, bias [n]"""
 
     weight: Tensor | None = None
     bias: Tensor | None = None
@@ -84,15 +83,8 @@ class Norm:
 
     def __call__(self, g: GraphBuilder, cur: Tensor, name: str = "", il: int = -1) -> Tensor:
         """cur [n, ...] -> the same, called `name` if there is one"""
-        hp = g.hp
-        if self.kind == "rms":
-            cur = rms_norm(cur, hp.f_norm_rms_eps)
-        elif self.kind == "layer":
-            cur = norm(cur, hp.f_norm_eps)
-        else:
-            groups = reshape(cur, cur.ne[0], 1, cur.ne[1])
-            groups = group_norm(groups, hp.n_norm_groups, hp.f_norm_group_eps)
-            cur = reshape(groups, cur.ne[0], cur.ne[1])
+        rms = self.kind == "rms"
+        cur = rms_norm(cur, g.hp.f_norm_rms_eps) if rms else norm(cur, g.hp.f_norm_eps)
         if self.weight is not None or self.bias is not None:
             g.cb(cur, "norm", il)
         if self.weight is not None:

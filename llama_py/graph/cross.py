@@ -19,11 +19,11 @@ class Cross:
 
     @property
     def n_enc(self) -> int:
-        return self.embd.shape[0]
+        return int(self.embd.shape[0])
 
     @property
     def n_embd(self) -> int:
-        return self.embd.shape[1]
+        return int(self.embd.shape[1])
 
     def seen_by(self, ubatch: UBatch) -> npt.NDArray[np.bool_]:
         """[n_tokens, n_enc]: whether a token has a sequence in common with the encoder's."""

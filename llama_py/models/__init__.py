@@ -54,7 +54,7 @@ def architecture(arch: str) -> type[Architecture]:
 
 def _defined(module: ModuleType, arch: str) -> type[Architecture]:
     for value in vars(module).values():
-        named = isinstance(value, type) and vars(value).get("arch") == arch
-        if named and issubclass(value, Architecture):
-            return value
+        if isinstance(value, type) and issubclass(value, Architecture):
+            if vars(value).get("arch") == arch:
+                return value
     raise UnknownArchitecture(f"{module.__name__} defines no Architecture with arch = {arch!r}")

@@ -21,6 +21,8 @@ from llama_py.hparams import HParams
 from llama_py.memory.kept import Kept, KeysValues, State
 from llama_py.weights import Weights
 
+AnyHParams = HParams  # within the class that name is the architecture's own
+
 
 class Architecture(ABC):
     """The blocks of a model, and how graphs are built of them.
@@ -34,14 +36,15 @@ class Architecture(ABC):
     """
 
     arch: ClassVar[str]
-    HParams: ClassVar[type[HParams]]
+    HParams: ClassVar[type[AnyHParams]]
+    hp: AnyHParams
     names: Mapping[str, str] = {}
     draft_names: Mapping[str, str] = {}
     gtypes: ClassVar[tuple[GraphType, ...]] = ("decoder",)
     supports_rs_rollback: ClassVar[bool] = False
     classifier: Classifier | None = None
 
-    def __init__(self, hp: HParams, w: Weights, load_mtp: bool = False) -> None:
+    def __init__(self, hp: AnyHParams, w: Weights, load_mtp: bool = False) -> None:
         """Declare every tensor of the file; with load_mtp those of the NextN layers too."""
         self.hp = hp
         self.load_mtp = load_mtp

@@ -225,8 +225,8 @@ class KimiK3Layer:
     attn_score: Tensor | None
     ffn_score: Tensor | None
 
-    def __call__(self, g: GraphBuilder, stream: Tensor, il: int, last: bool) -> Tensor:
-        bank = g.shared("bank", Bank)
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
+        bank, stream = g.shared("bank", Bank), cur
         cur = bank.mix(g, stream, self.attn_score, il)
         if self.banks:
             bank.keep(stream)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggml_py.errors import ModelError
+from llama_py.params import RANDOM_SEED, SamplingParams
 from llama_py.sampler.filters import (
     Candidates,
     Filter,
@@ -19,7 +20,6 @@ from llama_py.sampler.filters import (
     typical_p,
     xtc,
 )
-from llama_py.sampler.params import RANDOM_SEED, SamplingParams
 from llama_py.sampler.penalties import LogitBias, Penalties
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from llama_py.context import Context
 from llama_py_tools import bench
-from llama_py_tools.bench import BenchOptions, combinations
+from llama_py_tools.bench import BenchParams, combinations
 from llama_py_tools.bench_output import bytes_text, count_text
 from tests.commands import run, tiny_model
 
@@ -28,7 +28,7 @@ def measured(capsys: pytest.CaptureFixture[str], model: str, *args: str) -> str:
 
 
 def test_combinations() -> None:
-    options = BenchOptions(
+    options = BenchParams(
         n_prompt=(8, 0), n_gen=(4,), pg=((2, 1),), n_depth=(0, 16), threads=(1, 2)
     )
     found = [(t.threads, t.n_depth, t.n_prompt, t.n_gen) for t in combinations(options)]
@@ -109,7 +109,7 @@ def test_errors(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr()
     assert json.loads(shown.out) == []
     assert shown.err.startswith("error: missing.gguf: ")
-    for wrong in (["-r", "0"], ["-p", "4-1x"], ["-o", "xml"]):
+    for wrong in (["-r", "0"], ["-p", "4-1x"], ["-o", "xml"], ["-ctk", "f16,f17"]):
         with pytest.raises(SystemExit) as caught:
             bench.main(["-m", model, *wrong])
         assert caught.value.code == 2
@@ -120,5 +120,6 @@ def test_delta_net_forms(model: str, capsys: pytest.CaptureFixture[str]) -> None
         measured(capsys, model, "-p", "4", "-n", "0", "--delta-net", "fused,chunked", "-o", "json")
     )
     assert [row["delta_net"] for row in rows] == ["fused", "chunked"]
-    assert bench.main(["-m", model, "-dev", "ref", "--delta-net", "unknown"]) == 1
-    assert "delta_net is 'unknown'" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        bench.main(["-m", model, "-dev", "ref", "--delta-net", "fused,unknown"])
+    assert "one of auto, fused, " in capsys.readouterr().err

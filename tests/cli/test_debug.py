@@ -16,8 +16,10 @@ from ggml_py.sched import Scheduler
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F32
 from llama_py import placement
+from llama_py.params import ModelParams
 from llama_py_tools import debug, session
 from llama_py_tools.node_text import heading, value_lines, values_of
+from llama_py_tools.params import FileParams
 from tests.commands import run, tiny_model
 from tests.devices import TestDevice
 from tests.gguf_writer import Tensor as GGUFTensor
@@ -236,7 +238,7 @@ def test_with_auto_a_gpu_that_fails_leaves_it_to_the_cpu(
     gpu = Full("gpu")
     gpu.kind = "gpu"
     monkeypatch.setattr(placement, "_gpus", lambda: [gpu])
-    loaded = session.load(model, "auto", 1, True)
+    loaded = session.load(FileParams(model=model), ModelParams(device="auto"), 1)
     assert loaded.device_names == "cpu"
     told = capsys.readouterr().err
     assert "warning: gpu: out of memory while uploading; running on the CPU instead" in told

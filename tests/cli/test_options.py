@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import argparse
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from llama_py.sampler import SamplingParams
-from llama_py_tools.bench import flash_attns, int_ranges, pair
-from llama_py_tools.options import (
-    ContextOptions,
-    DeviceOptions,
-    add,
-    collect,
-    on_off_auto,
-    option,
-    token_list,
-)
+from llama_py.params import ContextParams, ModelParams, SamplingParams
+from llama_py.params.option import Params, option
+from llama_py.params.rules import integers
+from llama_py.params.texts import on_off_auto, once
+from llama_py_tools.bench import BenchParams, int_ranges, pair
+from llama_py_tools.options import Parser, read
+from llama_py_tools.params import token_list
 
 
-@dataclass(frozen=True)
-class Options:
-    n: int = option(3, "-n --number", "a number")
-    texts: tuple[str, ...] = option((), "-x --text", "texts", parse=str, repeat=True)
-    ids: tuple[int, ...] = option((1,), "--ids", "ids", parse=token_list, extend=True)
+@dataclass(frozen=True, kw_only=True)
+class Options(Params):
+    where: str = option("here", "where", "a place", nargs="?", choices=("here", "there"))
+    n: int = option(3, "-n --number", "a number, 100%")
+    texts: tuple[str, ...] = option((), "-x --text", "texts", parse=once, many=True)
+    ids: tuple[int, ...] = option((1,), "--ids", "ids", parse=token_list, many=True)
     on: bool = option(True, "--on", "a switch", off="-no --off")
+    some: int | None = option(None, "--some", "without a variable", check=integers(2), env="")
+    python: int = option(0, "", "without a flag")
 
 
 @pytest.fixture(autouse=True)
@@ -36,9 +34,9 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def parse(kind: Any, *argv: str) -> Any:
-    parser = argparse.ArgumentParser(allow_abbrev=False)
-    add(parser, kind, "options")
-    return collect(kind, parser.parse_args(argv))
+    parser = Parser("test")
+    parser.add(kind)
+    return read(parser.parse_args(argv), kind)
 
 
 def usage_error(capsys: pytest.CaptureFixture[str], kind: Any, *argv: str) -> str:
@@ -58,14 +56,15 @@ def test_flags() -> None:
     assert found == Options(n=-5, texts=("a", "b"), ids=(4, 5, 6))
     assert not parse(Options, "-no").on
     assert parse(Options, "--off", "--on").on
+    assert parse(Options, "there", "--some", "2") == Options(where="there", some=2)
 
 
 def test_the_environment_gives_way_to_flags(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("NUMBER", "7"), ("TEXT", "env"), ("IDS", "8,9"), ("ON", "off")):
         monkeypatch.setenv(f"LLAMA_ARG_{name}", value)
-    assert parse(Options) == Options(7, ("env",), (8, 9), False)
+    assert parse(Options) == Options(n=7, texts=("env",), ids=(8, 9), on=False)
     flags = ("-n", "1", "-x", "flag", "--ids", "2", "--on")
-    assert parse(Options, *flags) == Options(1, ("flag",), (2,), True)
+    assert parse(Options, *flags) == Options(n=1, texts=("flag",), ids=(2,))
 
 
 @pytest.mark.parametrize(("name", "value"), [("NUMBER", "x"), ("IDS", "1,x"), ("ON", "maybe")])
@@ -80,10 +79,11 @@ def test_names_are_llama_cpps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLAMA_ARG_CTX_SIZE", "100")
     monkeypatch.setenv("LLAMA_ARG_BATCH", "20")
     monkeypatch.setenv("LLAMA_ARG_TOP_K", "5")
-    found = parse(ContextOptions, "-ub", "10", "-fa", "1")
-    assert found == ContextOptions(n_ctx=100, n_batch=20, n_ubatch=10, flash_attn="on")
+    found = parse(ContextParams, "-ub", "10", "-fa", "1")
+    assert found == ContextParams(n_ctx=100, n_batch=20, n_ubatch=10, flash_attn="on")
+    assert parse(ContextParams, "-c", "0", "-t", "0") == ContextParams(n_batch=20)
     assert parse(SamplingParams).top_k == 5
-    assert not parse(DeviceOptions, "-nr").repack
+    assert not parse(ContextParams, "-nkvo").offload_kqv
 
 
 def test_logit_biases_are_a_mapping() -> None:
@@ -94,10 +94,10 @@ def test_logit_biases_are_a_mapping() -> None:
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--top-p", "3"], "must be in [0, 1], got 3"),
+        (["--top-p", "3"], "--top-p: must be a number in [0, 1], got 3"),
         (["--temp", "warm"], "expected a number, got 'warm'"),
         (["-s", "1.5"], "expected an integer, got '1.5'"),
-        (["-l", "5"], "logit bias must look like"),
+        (["-l", "5"], "expected a logit bias like 15043+1"),
     ],
 )
 def test_wrong_values_are_told(
@@ -113,7 +113,8 @@ def test_ranges() -> None:
     assert int_ranges("64-512*2") == (64, 128, 256, 512)
     assert int_ranges("-1") == (-1,)
     assert pair("512,128") == ((512, 128),)
-    assert flash_attns("on,0,auto") == ("on", "off", "auto")
+    assert parse(BenchParams, "-fa", "on,0", "-fa", "auto").flash_attn == ("on", "off", "auto")
+    assert parse(BenchParams, "-dev", "ref/cpu,cpu").device == ("ref/cpu", "cpu")
 
 
 @pytest.mark.parametrize(
@@ -127,15 +128,14 @@ def test_wrong_texts(parse: Any, text: str) -> None:
 
 
 def test_device_options() -> None:
-    assert parse(DeviceOptions) == DeviceOptions()
+    assert parse(ModelParams) == ModelParams()
     found = parse(
-        DeviceOptions, "-dev", "ref,cpu", "-ngl", "all", "-ot", "exps=cpu,attn_q=ref", "-ot",
+        ModelParams, "-dev", "Ref,cpu", "-ngl", "all", "-ot", "exps=cpu,attn_q=ref", "-ot",
         "a=b=cpu", "-ncmoe", "3", "-ts", "3,1",
     )  # fmt: skip
-    assert found.n_gpu_layers == -1
-    assert found.override_tensor == (("exps", "cpu"), ("attn_q", "ref"), ("a=b", "cpu"))
+    assert (found.device, found.n_gpu_layers) == (("ref", "cpu"), -1)
+    assert found.tensor_overrides == {"exps": "cpu", "attn_q": "ref", "a=b": "cpu"}
     assert (found.n_cpu_moe, found.tensor_split) == (3, (3.0, 1.0))
-    assert not parse(ContextOptions, "--no-kv-offload").kv_offload
 
 
 @pytest.mark.parametrize(
@@ -146,4 +146,16 @@ def test_device_options() -> None:
 def test_wrong_device_options(
     flags: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert says in usage_error(capsys, DeviceOptions, *flags)
+    assert says in usage_error(capsys, ModelParams, *flags)
+
+
+def test_help(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    parser = Parser("test")
+    parser.add(Options, without=("texts", "ids"))
+    shown = " ".join(parser.format_help().split())
+    assert "options: here|there a place (default: here)" in shown
+    assert "-n N, --number N a number, 100% (default: 3) [LLAMA_ARG_NUMBER]" in shown
+    assert "--on a switch [LLAMA_ARG_ON] -no, --off the opposite of --on" in shown
+    assert shown.endswith("--some N without a variable")
+    assert [f.name for _, f, _ in parser.added] == ["where", "n", "on", "some"]

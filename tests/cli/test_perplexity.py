@@ -101,4 +101,4 @@ def test_what_cannot_be_scored(
         assert caught.value.code == 2
     shown = capsys.readouterr().err
     assert "give a text with -f" in shown
-    assert "must be at least 4, got 3" in shown
+    assert "must be an integer of at least 4, got 3" in shown

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import llama_py
-from llama_py.cparams import DELTA_NET_FORMS
+from llama_py.params import DELTA_NET_FORMS
 from tests.graph_models import GOLDEN
 from tests.live_models import nmse
 

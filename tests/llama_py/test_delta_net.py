@@ -17,8 +17,8 @@ from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_py.types import F32
 from llama_py.context import Context
-from llama_py.cparams import DELTA_NET_FORMS
 from llama_py.models._delta_net import DeltaNet
+from llama_py.params import DELTA_NET_FORMS
 from tests.graph_models import DATA, load, run
 from tests.live_models import live, nmse, tokens
 

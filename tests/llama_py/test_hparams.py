@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ggml_py.errors import ContextError, HParamsError
+from ggml_py.errors import HParamsError
 from llama_py.cparams import make_cparams
 from llama_py.hparams import HParams, Keys
 from llama_py.models import model_class
@@ -219,12 +219,3 @@ class TestContextParameters:
         mscale = (0.1 * np.log(4) + 1) / (0.05 * np.log(4) + 1)
         wanted = mscale / (1 + 0.1 * np.log(4))
         assert make_cparams(hp).yarn_attn_factor == pytest.approx(wanted, rel=1e-6)
-
-    @pytest.mark.parametrize(
-        "sizes", [{"n_ctx": -1}, {"n_batch": 0}, {"n_ubatch": 0}, {"n_seq_max": 0},
-                  {"n_seq_max": 257}, {"n_rs_seq": -1}],
-    )  # fmt: skip
-    def test_senseless_size_is_told(self, sizes: dict[str, int]) -> None:
-        ((name, value),) = sizes.items()
-        with pytest.raises(ContextError, match=f"{name} is {value}; it must be at"):
-            make_cparams(self.hp, **sizes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,6 @@ from llama_py.sampler.filters import (
     typical_p,
     xtc,
 )
-from llama_py.sampler.params import parse_logit_bias
 
 # Probabilities of ids 0..3; as logits, and in an order that is not sorted.
 PROBABILITIES = [0.1, 0.5, 0.05, 0.35]
@@ -225,35 +223,6 @@ def test_logit_bias() -> None:
     np.testing.assert_array_equal(values, [1, 2, 3, 0])
 
 
-def test_parse_logit_bias() -> None:
-    assert parse_logit_bias("15043+1.5") == (15043, 1.5)
-    assert parse_logit_bias("7-inf") == (7, -math.inf)
-    for text in ("", "7", "7=1", "7+x", "-7+1", "7+-1e"):
-        with pytest.raises(ModelError, match="15043"):
-            parse_logit_bias(text)
-
-
-BAD: list[tuple[dict[str, Any], str]] = [
-    ({"top_p": 1.5}, r"top_p must be a number in \[0, 1\], it is 1.5"),
-    ({"min_p": -0.1}, r"min_p must be a number in \[0, 1\], it is -0.1"),
-    ({"temp": math.nan}, r"temp must be a number in \(-inf, inf\), it is nan"),
-    ({"temp": "hot"}, "temp must be a number"),
-    ({"top_k": 1.5}, "top_k must be an integer"),
-    ({"top_k": True}, "top_k must be an integer"),
-    ({"seed": 2**32}, "seed must be an integer in .*4294967295"),
-    ({"repeat_penalty": 0}, r"repeat_penalty must be a number in \(0, inf\), it is 0"),
-    ({"repeat_last_n": -1}, "repeat_last_n must be an integer"),
-    ({"frequency_penalty": math.inf}, "frequency_penalty must be"),
-    ({"logit_bias": {1: math.nan}}, "logit_bias of token 1"),
-]
-
-
-@pytest.mark.parametrize("params,message", BAD)
-def test_bad_settings(params: dict[str, Any], message: str) -> None:
-    with pytest.raises(ModelError, match=message):
-        SamplingParams(**params)
-
-
 def test_bad_requests() -> None:
     with pytest.raises(ModelError, match=r"token 4 is outside the vocabulary, 0..3"):
         chain_of(4, logit_bias={4: 1.0})
@@ -264,10 +233,3 @@ def test_bad_requests() -> None:
     for values in ([0, math.nan, 0, 0], [math.inf, 0, 0, 0], [-math.inf] * 4):
         with pytest.raises(ModelError, match="nothing to sample from"):
             chain_of(4).sample(np.array(values, np.float32))
-
-
-def test_a_command_line_can_be_made_of_the_fields() -> None:
-    flags = [flag for f in fields(SamplingParams) for flag in f.metadata["flags"]]
-    assert len(set(flags)) == len(flags) and all(flag.startswith("-") for flag in flags)
-    assert {"--temp", "--top-k", "--top-p", "--min-p", "-s", "--repeat-penalty"} <= set(flags)
-    assert all(f.metadata["help"] for f in fields(SamplingParams))

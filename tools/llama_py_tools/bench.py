@@ -14,8 +14,13 @@ from itertools import product
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from llama_py.params import ContextParams, ModelParams
+from llama_py.params.option import PREFIX, Params, option, options_of
+from llama_py.params.rules import each, integers
+from llama_py.params.texts import device_names, truth, words
 from llama_py_tools import session
-from llama_py_tools.options import CommonOptions, add, collect, on_off_auto, option, truth
+from llama_py_tools.options import Parser, read
+from llama_py_tools.params import CommonParams, FileParams, FormParams
 from llama_py_tools.progress import Progress
 
 if TYPE_CHECKING:
@@ -46,16 +51,8 @@ def _range(part: str) -> Iterator[int]:
         n = following
 
 
-def words(text: str) -> tuple[str, ...]:
-    return tuple(text.split(","))
-
-
 def switches(text: str) -> tuple[bool, ...]:
-    return tuple(truth(word) for word in text.split(","))
-
-
-def flash_attns(text: str) -> tuple[str, ...]:
-    return tuple(on_off_auto(word) for word in text.split(","))
+    return tuple(map(truth, words(text)))
 
 
 def pair(text: str) -> tuple[tuple[int, int], ...]:
@@ -65,63 +62,62 @@ def pair(text: str) -> tuple[tuple[int, int], ...]:
     return ((int(found[1]), int(found[2])),)
 
 
-def format_name(text: str) -> str:
-    if text not in FORMATS:
-        raise ValueError(f"expected {', '.join(FORMATS)}; got {text!r}")
-    return text
+def several(kind: type[Params], name: str, default: Any = None, **other: Any) -> Any:
+    """The option that a field of `kind` is, but with values to try instead of one."""
+    f, o = next((f, o) for f, o in options_of(kind) if f.name == name)
+    default = f.default if default is None else default
+
+    def values(text: str) -> tuple[Any, ...]:
+        return tuple(map(o.parse, words(text)))
+
+    how: dict[str, Any] = {
+        "env": o.env.removeprefix(PREFIX), "help": o.help, "metavar": o.metavar,
+        "check": o.check and each(o.check),
+        "parse": int_ranges if isinstance(default, int) else values,
+    }  # fmt: skip
+    return option((default,), " ".join(o.flags), many=True, **{**how, **other})
 
 
-def _several(default: Any, flags: str, help: str, **more: Any) -> Any:
-    return option((default,), flags, help, extend=True, **{"parse": int_ranges, **more})
-
-
-@dataclass(frozen=True)
-class BenchOptions:
+@dataclass(frozen=True, kw_only=True)
+class BenchParams(Params):
     """What is measured. A tuple has the values to try."""
 
-    model: tuple[str, ...] = _several(
-        "", "-m --model", "GGUF files (default: the bundled demo model)", parse=words,
-        metavar="FILE",
-    )  # fmt: skip
-    n_prompt: tuple[int, ...] = _several(512, "-p --n-prompt", "prompt tokens (0: no such test)")
-    n_gen: tuple[int, ...] = _several(128, "-n --n-gen", "generated tokens (0: no such test)")
+    model: tuple[str, ...] = several(
+        FileParams, "model", help="GGUF files (default: the bundled demo model)"
+    )
+    n_prompt: tuple[int, ...] = option(
+        (512,), "-p --n-prompt", "prompt tokens (0: no such test)", parse=int_ranges, many=True
+    )
+    n_gen: tuple[int, ...] = option(
+        (128,), "-n --n-gen", "generated tokens (0: no such test)", parse=int_ranges, many=True
+    )
     pg: tuple[tuple[int, int], ...] = option(
-        (), "-pg", "a prompt, then generation, in one time", parse=pair, extend=True, metavar="P,N"
-    )
-    n_depth: tuple[int, ...] = _several(0, "-d --n-depth", "tokens in the memory before the test")
-    n_batch: tuple[int, ...] = _several(2048, "-b --batch-size", "tokens a batch", env="BATCH")
-    n_ubatch: tuple[int, ...] = _several(
-        512, "-ub --ubatch-size", "tokens computed at once", env="UBATCH"
-    )
-    type_k: tuple[str, ...] = _several(
-        "f16", "-ctk --cache-type-k", "type of the K cache", parse=words, metavar="TYPE"
-    )
-    type_v: tuple[str, ...] = _several(
-        "f16", "-ctv --cache-type-v", "type of the V cache", parse=words, metavar="TYPE"
-    )
-    threads: tuple[int, ...] = _several(0, "-t --threads", "threads (0: one per core)")
-    n_gpu_layers: tuple[int, ...] = _several(
-        -1, "-ngl --n-gpu-layers", "layers to keep on a GPU (-1: as many as fit)"
-    )
-    flash_attn: tuple[str, ...] = _several(
-        "auto", "-fa --flash-attn", "fused attention", parse=flash_attns, metavar="on|off|auto"
-    )
-    delta_net: tuple[str, ...] = _several(
-        "auto", "--delta-net", "how gated delta nets are computed", parse=words,
-        metavar="auto|fused|autoregressive|chunked|blocks",
+        (), "-pg", "a prompt, then generation, in one time", env="PG", parse=pair, many=True,
+        metavar="P,N",
     )  # fmt: skip
-    device: tuple[str, ...] = _several(
-        "cpu", "-dev --device", "devices, one after the other; those of one model as a/b",
-        parse=words, metavar="NAME",
-    )  # fmt: skip
-    no_repack: tuple[bool, ...] = _several(
-        False, "-nr --no-repack", "leave weights as the file has them", parse=switches,
-        metavar="0|1",
-    )  # fmt: skip
-    repetitions: int = option(5, "-r --repetitions", "runs of each test")
-    output: str = option(
-        "md", "-o --output", "what is written", parse=format_name, metavar="|".join(FORMATS)
+    n_depth: tuple[int, ...] = option(
+        (0,), "-d --n-depth", "tokens in the memory before the test", parse=int_ranges, many=True
     )
+    n_batch: tuple[int, ...] = several(ContextParams, "n_batch")
+    n_ubatch: tuple[int, ...] = several(ContextParams, "n_ubatch")
+    type_k: tuple[str, ...] = several(ContextParams, "type_k")
+    type_v: tuple[str, ...] = several(ContextParams, "type_v")
+    threads: tuple[int, ...] = several(
+        ContextParams, "n_threads", 0, check=None, help="threads (0: one per core)"
+    )
+    n_gpu_layers: tuple[int, ...] = several(ModelParams, "n_gpu_layers", metavar="N")
+    flash_attn: tuple[str, ...] = several(ContextParams, "flash_attn")
+    delta_net: tuple[str, ...] = several(FormParams, "delta_net")
+    device: tuple[str, ...] = several(
+        ModelParams, "device", metavar="NAME", parse=words,
+        help="devices, one after the other; those of one model as a/b",
+    )  # fmt: skip
+    no_repack: tuple[bool, ...] = option(
+        (False,), "-nr --no-repack", "leave weights as the file has them", parse=switches,
+        many=True, metavar="0|1",
+    )  # fmt: skip
+    repetitions: int = option(5, "-r --repetitions", "runs of each test", check=integers(1))
+    output: str = option("md", "-o --output", "what is written", choices=FORMATS)
     warmup: bool = option(True, "--warmup", "run each test once before", off="--no-warmup")
     progress: bool = option(False, "--progress", "tell on stderr what is being run")
 
@@ -151,7 +147,7 @@ class Test:
         return self.model, self.n_gpu_layers, self.device, self.no_repack
 
 
-def combinations(o: BenchOptions) -> list[Test]:
+def combinations(o: BenchParams) -> list[Test]:
     """All combinations; the model varies slowest, so that each is loaded once."""
     kinds = [(n, 0) for n in o.n_prompt if n > 0] + [(0, n) for n in o.n_gen if n > 0]
     kinds += [pg for pg in o.pg if sum(pg) > 0]
@@ -169,30 +165,22 @@ def _cores() -> int:
     return default_threads()
 
 
-def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(
-        prog="llama-py-bench", usage="%(prog)s [-m FILE] [-p N] [-n N] [options]",
-        description=__doc__, allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    add(p, CommonOptions, "general")
-    add(p, BenchOptions, "tests")
+def parser() -> Parser:
+    usage = "%(prog)s [-m FILE] [-p N] [-n N] [options]"
+    p = Parser("llama-py-bench", usage=usage, description=__doc__)
+    p.add(CommonParams, BenchParams)
     return p
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """0 done, 1 error, 2 wrong usage, 130 interrupted."""
-    p = parser()
-    args = p.parse_args(argv)
-    if collect(BenchOptions, args).repetitions < 1:
-        p.error("-r must be at least 1")
-    return session.run(_command, args)
+    return session.run(_command, parser().parse_args(argv))
 
 
 def _command(args: argparse.Namespace) -> None:
     from llama_py_tools.bench_output import printer
 
-    options = collect(BenchOptions, args)
+    options = read(args, BenchParams)
     out = printer(options)
     out.header()
     try:
@@ -202,7 +190,7 @@ def _command(args: argparse.Namespace) -> None:
         out.footer()
 
 
-def run_tests(options: BenchOptions) -> Iterator[Result]:
+def run_tests(options: BenchParams) -> Iterator[Result]:
     """Measure every test; a model stays loaded while the next test wants it too."""
     from llama_py_tools.bench_output import result
 
@@ -212,14 +200,13 @@ def run_tests(options: BenchOptions) -> Iterator[Result]:
     for i, test in enumerate(todo):
         if test.weights != loaded or model is None:
             model, loaded = None, test.weights
-            model = session.load(
-                test.model, test.device, test.threads, not test.no_repack,
-                n_gpu_layers=test.n_gpu_layers,
-            )  # fmt: skip
+            file = FileParams(model=test.model, repack=not test.no_repack)
+            how = ModelParams(device=device_names(test.device), n_gpu_layers=test.n_gpu_layers)
+            model = session.load(file, how, test.threads)
         ctx = model.context(
             test.n_prompt + test.n_gen + test.n_depth, n_batch=test.n_batch,
             n_ubatch=test.n_ubatch, flash_attn=test.flash_attn, type_k=test.type_k,
-            type_v=test.type_v, delta_net=test.delta_net, n_threads=test.threads,
+            type_v=test.type_v, forms=FormParams(delta_net=test.delta_net).forms, n_threads=test.threads,
             progress=Progress("compiling kernels"),
         )  # fmt: skip
         says = f"benchmark {i + 1}/{len(todo)}" if options.progress else ""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from llama_py import Context, Model
-    from llama_py_tools.bench import BenchOptions, Test
+    from llama_py_tools.bench import BenchParams, Test
 
 FLASH_ATTN = {"auto": -1, "off": 0, "on": 1}
 
@@ -118,7 +118,7 @@ COLUMNS = [f.name for f in fields(Result) if not f.metadata.get("list")]
 class CSV:
     """A line of names, then a line a test; every value in quotes."""
 
-    def __init__(self, options: BenchOptions) -> None:
+    def __init__(self, options: BenchParams) -> None:
         self.options = options
 
     def header(self) -> None:
@@ -246,5 +246,5 @@ PRINTERS: dict[str, type[CSV]] = {
 }  # fmt: skip
 
 
-def printer(options: BenchOptions) -> CSV:
+def printer(options: BenchParams) -> CSV:
     return PRINTERS[options.output](options)

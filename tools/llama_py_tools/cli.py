@@ -9,27 +9,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llama_py.sampler.params import SamplingParams
+from llama_py.params import ContextParams, GenerateParams, ModelParams, SamplingParams
+from llama_py.params.option import Params, option
 from llama_py_tools import session
 from llama_py_tools.escapes import ENCODING, unescape
-from llama_py_tools.generation import Run, TextOptions
-from llama_py_tools.options import (
-    CheckOptions,
-    CommonOptions,
-    ContextOptions,
-    DeviceOptions,
-    ModelOptions,
-    add,
-    collect,
-    option,
-)
+from llama_py_tools.generation import CompletionParams, Run
+from llama_py_tools.options import Parser, read
+from llama_py_tools.params import CommonParams, FileParams, FormParams, SteeringParams
 
 if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
 
 
-@dataclass(frozen=True)
-class ChatOptions:
+@dataclass(frozen=True, kw_only=True)
+class ListParams(Params):
+    """Instead of a text."""
+
+    list_devices: bool = option(False, "--list-devices", "list devices and exit", env="")
+    list_archs: bool = option(False, "--list-archs", "list architectures and exit", env="")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatParams(Params):
     """Conversations."""
 
     conversation: bool | None = option(
@@ -53,22 +54,13 @@ EPILOG = """examples:
 """
 
 
-def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(
-        prog="llama-py-cli", usage="%(prog)s [-m FILE] [-p TEXT] [-n N] [options]",
-        description="Generate text with a GGUF model.", epilog=EPILOG, allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def parser() -> Parser:
+    p = Parser(
+        "llama-py-cli", usage="%(prog)s [-m FILE] [-p TEXT] [-n N] [options]",
+        description="Generate text with a GGUF model.", epilog=EPILOG,
     )  # fmt: skip
-    p.add_argument("--list-devices", action="store_true", help="list devices and exit")
-    p.add_argument("--list-archs", action="store_true", help="list architectures and exit")
-    add(p, CommonOptions, "general")
-    add(p, ModelOptions, "model")
-    add(p, TextOptions, "text")
-    add(p, ChatOptions, "conversation")
-    add(p, SamplingParams, "sampling")
-    add(p, ContextOptions, "context")
-    add(p, DeviceOptions, "device")
-    add(p, CheckOptions, "check")
+    p.add(ListParams, CommonParams, FileParams, CompletionParams, GenerateParams, ChatParams)
+    p.add(SamplingParams, ContextParams, FormParams, SteeringParams, ModelParams)
     return p
 
 
@@ -76,23 +68,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     """0 done, 1 error, 2 wrong usage, 130 interrupted."""
     p = parser()
     args = p.parse_args(argv)
-    text = collect(TextOptions, args)
+    text = read(args, CompletionParams)
     if text.file and text.prompt is not None:
         p.error("give either -p or -f")
     return session.run(_command, args)
 
 
 def _command(args: argparse.Namespace) -> None:
-    if args.list_devices:
+    wanted = read(args, ListParams)
+    if wanted.list_devices:
         session.list_devices()
-    elif args.list_archs:
+    elif wanted.list_archs:
         session.list_archs()
     else:
         _generate(args)
 
 
 def _generate(args: argparse.Namespace) -> None:
-    text, chat = collect(TextOptions, args), collect(ChatOptions, args)
+    text, chat = read(args, CompletionParams), read(args, ChatParams)
     prompt = read_prompt(text)
     run = Run(args, text)
     if chat.wanted:
@@ -102,7 +95,7 @@ def _generate(args: argparse.Namespace) -> None:
         with run.summary:
             Conversation(run, system, chat.single_turn).talk(prompt)
         return
-    if prompt is None and not args.model:
+    if prompt is None and not read(args, FileParams).model:
         prompt = session.DEMO_PROMPT
     ids = prompt_ids(run.model.tokenizer, prompt or "")
     session.check_length(run.ctx, ids)
@@ -111,7 +104,7 @@ def _generate(args: argparse.Namespace) -> None:
         run.end_line()
 
 
-def read_prompt(text: TextOptions) -> str | None:
+def read_prompt(text: CompletionParams) -> str | None:
     """The prompt of -p or -f with its escapes processed; None if there is neither."""
     prompt = text.prompt
     if text.file == "-":

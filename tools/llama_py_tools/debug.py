@@ -14,18 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llama_py.params import ContextParams, ModelParams
+from llama_py.params.option import Params, option
 from llama_py_tools import session
-from llama_py_tools.options import (
-    CheckOptions,
-    CommonOptions,
-    ContextOptions,
-    DeviceOptions,
-    ModelOptions,
-    TokenOptions,
-    add,
-    collect,
-    option,
-)
+from llama_py_tools.options import Parser, read
+from llama_py_tools.params import CommonParams, FileParams, FormParams, InputParams, SteeringParams
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,21 +28,21 @@ if TYPE_CHECKING:
     from llama_py import Context
 
 
-def regex(text: str) -> re.Pattern[str]:
+def regex(text: str) -> tuple[re.Pattern[str], ...]:
     """As llama-debug: the pattern must match at the start of the name."""
     try:
-        return re.compile(text)
+        return (re.compile(text),)
     except re.error as e:
         raise ValueError(f"no regular expression: {text!r}: {e}") from None
 
 
-@dataclass(frozen=True)
-class DebugOptions:
+@dataclass(frozen=True, kw_only=True)
+class DebugParams(Params):
     """What is printed and saved."""
 
     tensor_filter: tuple[re.Pattern[str], ...] = option(
         (), "--tensor-filter", "only nodes whose name begins with a match; may be repeated",
-        metavar="REGEX", parse=regex, repeat=True,
+        parse=regex, many=True, metavar="REGEX",
     )  # fmt: skip
     save_tensors: str = option(
         "", "--save-tensors", "write the nodes as <graph>-<node>-<name>.npy", metavar="DIR"
@@ -65,18 +58,11 @@ class DebugOptions:
         return bool(self.tensor_filter) or not (self.save_logits or self.save_tensors)
 
 
-def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(
-        prog="llama-py-debug", usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [options]",
-        description=__doc__, allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    for kind, title in (
-        (CommonOptions, "general"), (ModelOptions, "model"), (TokenOptions, "input"),
-        (DebugOptions, "output"), (ContextOptions, "context"), (DeviceOptions, "device"),
-        (CheckOptions, "check"),
-    ):  # fmt: skip
-        add(p, kind, title)
+def parser() -> Parser:
+    usage = "%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [options]"
+    p = Parser("llama-py-debug", usage=usage, description=__doc__)
+    p.add(CommonParams, FileParams, InputParams, DebugParams)
+    p.add(ContextParams, FormParams, SteeringParams, ModelParams)
     return p
 
 
@@ -86,8 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(args: argparse.Namespace) -> None:
-    options = collect(DebugOptions, args)
-    n_decode = collect(TokenOptions, args).decode
+    options = read(args, DebugParams)
+    n_decode = read(args, InputParams).decode
     model = session.open_model(args)
     ids = session.input_tokens(args, model)
     nodes = Nodes(options)
@@ -119,7 +105,7 @@ def decode_greedily(
 class Nodes:
     """Called with every node of every graph: prints it, saves it."""
 
-    def __init__(self, options: DebugOptions) -> None:
+    def __init__(self, options: DebugParams) -> None:
         self.options = options
         self.graph = -1
         self.index = 0

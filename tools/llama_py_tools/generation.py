@@ -10,10 +10,11 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from llama_py.sampler.params import SamplingParams
+from llama_py.params import GenerateParams, SamplingParams
+from llama_py.params.option import Params, option
 from llama_py_tools import session
 from llama_py_tools.escapes import ENCODING, unescape
-from llama_py_tools.options import collect, option
+from llama_py_tools.options import read
 from llama_py_tools.progress import Progress
 
 if TYPE_CHECKING:
@@ -22,25 +23,17 @@ if TYPE_CHECKING:
     from llama_py.graph.params import GraphResult
 
 
-@dataclass(frozen=True)
-class TextOptions:
-    """What is generated, and how it is shown."""
+@dataclass(frozen=True, kw_only=True)
+class CompletionParams(Params):
+    """What is continued, and what of it is shown."""
 
     prompt: str | None = option(None, "-p --prompt", "text to continue", metavar="TEXT")
     file: str = option("", "-f --file", "read the prompt from a file (-: stdin)", metavar="FILE")
-    n_predict: int = option(
-        -1, "-n --predict --n-predict", "tokens to generate (-1: to the end, or a full context)"
-    )
-    reverse_prompt: tuple[str, ...] = option(
-        (), "-r --reverse-prompt", "stop at this text; may be repeated", metavar="TEXT",
-        parse=str, repeat=True,
-    )  # fmt: skip
     display_prompt: bool = option(
         True, "--display-prompt", "show the prompt before its continuation",
         off="--no-display-prompt",
     )  # fmt: skip
     escape: bool = option(True, "-e --escape", r"read \n, \t, \\, \x41 in texts", off="--no-escape")
-    special: bool = option(False, "-sp --special", "show special tokens")
     ignore_eos: bool = option(False, "--ignore-eos", "do not stop where the model would")
 
 
@@ -96,23 +89,23 @@ class Run:
     generated  the tokens of the last answer, so far
     """
 
-    def __init__(self, args: argparse.Namespace, options: TextOptions) -> None:
+    def __init__(self, args: argparse.Namespace, text: CompletionParams) -> None:
         start = perf_counter()
-        self.options = options
+        self.params = p = read(args, GenerateParams)
+        if text.escape:
+            self.params = replace(p, stop=tuple(s for s in map(unescape, p.stop) if s))
         self._line_open = False
         self.model: Model = session.open_model(args)
         compiling = Progress("compiling kernels", before=self.end_line_shown)
         self.ctx: Context = session.open_context(args, self.model, progress=compiling)
-        self.sampler = self._make_sampler(collect(SamplingParams, args))
-        stop = (unescape(s) if options.escape else s for s in options.reverse_prompt)
-        self.stop = [s for s in stop if s]
+        self.sampler = self._make_sampler(read(args, SamplingParams), text.ignore_eos)
         self.generated: list[int] = []
         self.summary = Summary(perf_counter() - start, describe(self.model, self.ctx))
 
-    def _make_sampler(self, params: SamplingParams) -> Sampler:
+    def _make_sampler(self, params: SamplingParams, ignore_eos: bool) -> Sampler:
         from llama_py.sampler import Sampler
 
-        if self.options.ignore_eos:
+        if ignore_eos:
             never = dict.fromkeys(self.model.tokenizer.eog, -math.inf)
             params = replace(params, logit_bias={**params.logit_bias, **never})
         sampler = Sampler(params, self.ctx.n_vocab)
@@ -136,7 +129,7 @@ class Run:
     def echo(self, ids: Sequence[int]) -> None:
         """Show a prompt's tokens as llama-completion does."""
         tokenizer = self.model.tokenizer
-        data = b"".join(tokenizer.token_to_piece(id, self.options.special) for id in ids)
+        data = b"".join(tokenizer.token_to_piece(id, self.params.special) for id in ids)
         self.write(data.decode(*ENCODING))
 
     def answer(self, ids: Sequence[int], echo: bool = False) -> None:
@@ -146,10 +139,7 @@ class Run:
         self.summary.pending = len(ids), perf_counter()
         self.generated = []
         self.ctx.on_graph = progress = PromptProgress(ids, self.echo if echo else None)
-        pieces = stream(
-            self.ctx, ids, max_tokens=max(self.options.n_predict, -1), sampler=self.sampler,
-            stop=self.stop, special=self.options.special,
-        )  # fmt: skip
+        pieces = stream(self.ctx, ids, sampler=self.sampler, **vars(self.params))
         try:
             for piece in pieces:
                 self._take(piece)

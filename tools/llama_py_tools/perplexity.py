@@ -14,17 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llama_py.params import ContextParams, ModelParams
+from llama_py.params.option import Params, option
+from llama_py.params.rules import integers
 from llama_py_tools import session
 from llama_py_tools.escapes import ENCODING
-from llama_py_tools.options import (
-    CommonOptions,
-    ContextOptions,
-    DeviceOptions,
-    ModelOptions,
-    add,
-    collect,
-    option,
-)
+from llama_py_tools.options import Parser, read
+from llama_py_tools.params import CommonParams, FileParams, FormParams, SteeringParams
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,41 +31,25 @@ if TYPE_CHECKING:
 SMALLEST_WINDOW = 4  # tokens; below, too few are scored for an error
 
 
-def window_size(text: str) -> int:
-    try:
-        n = int(text)
-    except ValueError:
-        raise ValueError(f"expected an integer, got {text!r}") from None
-    if n < SMALLEST_WINDOW:
-        raise ValueError(f"must be at least {SMALLEST_WINDOW}, got {text}")
-    return n
-
-
-@dataclass(frozen=True)
-class TextOptions:
+@dataclass(frozen=True, kw_only=True)
+class TextParams(Params):
     """What is scored."""
 
     file: str = option("", "-f --file", "text to score", metavar="FILE")
 
 
-@dataclass(frozen=True)
-class WindowOptions(ContextOptions):
-    """ContextOptions, where the context is one window."""
+@dataclass(frozen=True, kw_only=True)
+class WindowParams(ContextParams):
+    """ContextParams, where the context is one window."""
 
-    n_ctx: int = option(512, "-c --ctx-size", "tokens of a window", parse=window_size)
+    n_ctx: int = option(512, "-c --ctx-size", "tokens of a window", check=integers(SMALLEST_WINDOW))
 
 
-def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(
-        prog="llama-py-perplexity", usage="%(prog)s -m FILE -f TEXT [options]",
-        description=__doc__, allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    for kind, title in (
-        (CommonOptions, "general"), (ModelOptions, "model"), (TextOptions, "text"),
-        (WindowOptions, "context"), (DeviceOptions, "device"),
-    ):  # fmt: skip
-        add(p, kind, title)
+def parser() -> Parser:
+    usage = "%(prog)s -m FILE -f TEXT [options]"
+    p = Parser("llama-py-perplexity", usage=usage, description=__doc__)
+    p.add(CommonParams, FileParams, TextParams)
+    p.add(WindowParams, FormParams, SteeringParams, ModelParams, without=("check",))
     return p
 
 
@@ -77,16 +57,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """0 done, 1 error, 2 wrong usage, 130 interrupted."""
     p = parser()
     args = p.parse_args(argv)
-    if not collect(TextOptions, args).file:
+    if not read(args, TextParams).file:
         p.error("give a text with -f FILE")
     return session.run(_command, args)
 
 
 def _command(args: argparse.Namespace) -> None:
-    text = Path(collect(TextOptions, args).file).read_bytes().decode(*ENCODING)
+    text = Path(read(args, TextParams).file).read_bytes().decode(*ENCODING)
     model = session.open_model(args)
     ids = token_ids(model, text.removesuffix("\n"))
-    o = collect(WindowOptions, args)
+    o = read(args, WindowParams)
     check_length(ids, o.n_ctx)
     n_seqs = max(1, o.n_batch // o.n_ctx)
     n_batch = min(o.n_batch, n_seqs * o.n_ctx)
@@ -143,9 +123,7 @@ def score(
             yield -log_softmax(logits, targets)
 
 
-def _logits(
-    ctx: Context, windows: npt.NDArray[np.int32], n_batch: int
-) -> npt.NDArray[np.float32]:
+def _logits(ctx: Context, windows: npt.NDArray[np.int32], n_batch: int) -> npt.NDArray[np.float32]:
     """Of windows run side by side, from token n_ctx / 2 to the last but one
     -> [n_windows, n_scored, n_vocab]"""
     import numpy as np
@@ -174,7 +152,8 @@ def log_softmax(
 
     logits = logits - logits.max(axis=1, keepdims=True)
     total = np.exp(logits).sum(axis=1, dtype=np.float64)
-    return logits[np.arange(len(targets)), targets] - np.log(total)
+    found: npt.NDArray[np.float64] = logits[np.arange(len(targets)), targets] - np.log(total)
+    return found
 
 
 @dataclass

@@ -6,20 +6,15 @@ import argparse
 import io
 import logging
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llama_py_tools.options import (
-    CheckOptions,
-    ContextOptions,
-    DeviceOptions,
-    ModelOptions,
-    TokenOptions,
-    collect,
-)
+from llama_py.params import ContextParams, ModelParams
+from llama_py_tools.options import read
+from llama_py_tools.params import FileParams, FormParams, InputParams, SteeringParams
 from llama_py_tools.progress import Progress
 
 if TYPE_CHECKING:
@@ -102,45 +97,42 @@ def demo_model() -> str:
     return str(Path(llama_py.__file__).parent / "data" / "demo.gguf")
 
 
-def open_model(args: argparse.Namespace, device: str = "") -> Model:
-    """Load the model that the options name, with a progress bar."""
-    o = collect(DeviceOptions, args)
-    return load(
-        collect(ModelOptions, args).model, device or o.device, o.threads, o.repack,
-        n_gpu_layers=o.n_gpu_layers, tensor_overrides=dict(o.override_tensor),
-        n_cpu_moe=o.n_cpu_moe, tensor_split=o.tensor_split,
-    )  # fmt: skip
+def open_model(args: argparse.Namespace, **more: Any) -> Model:
+    """The model that the options name; `more` are fields of ModelParams that override them."""
+    file, threads = read(args, FileParams), read(args, ContextParams).n_threads
+    return load(file, replace(read(args, ModelParams), **more), threads)
 
 
-def load(path: str, device: str, threads: int, repack: bool, **options: Any) -> Model:
+def load(file: FileParams, params: ModelParams, n_threads: int | None = None) -> Model:
     """A model, or the demo model, on devices that are first set up. Only a CPU can repack.
 
-    options are those of `llama_py.Model`. With `auto`, a GPU that fails leaves it to the CPU.
+    With `auto`, a GPU that fails leaves it to the CPU.
     """
     import llama_py
     from ggml_py.errors import AllocError, BackendError
     from llama_py.placement import devices_in_use
 
-    devices = devices_in_use([name.lower() for name in re.split("[,/]", device)])
+    devices = devices_in_use(params.device)
     for d in devices:
         found: Any = d
-        found.repack = repack
-        if threads > 0:
-            d.set_threads(threads)
-    if len(devices) == 1 and options.get("n_gpu_layers", -1) > 0:
-        tell(f"warning: -ngl has no effect on device {device}")
+        found.repack = file.repack
+        if n_threads is not None:
+            d.set_threads(n_threads)
+    if len(devices) == 1 and params.n_gpu_layers > 0:
+        tell(f"warning: -ngl has no effect on device {devices[0].name}")
+    how = replace(params, device=devices, progress=Progress("loading"))
     try:
-        return llama_py.load(path or demo_model(), devices, progress=Progress("loading"), **options)
+        return llama_py.load(file.model or demo_model(), **vars(how))
     except (AllocError, BackendError) as e:
-        if not _may_do_without(device, devices):
+        if not _may_do_without(params, devices):
             raise
         tell(f"warning: {e}; running on the CPU instead")
-        return load(path, "cpu", threads, repack)
+        return load(file, ModelParams(), n_threads)
 
 
-def _may_do_without(device: str, devices: Sequence[Device]) -> bool:
+def _may_do_without(params: ModelParams, devices: Sequence[Device]) -> bool:
     """Whether the GPUs in use were not asked for by name, so that the CPU may do it alone."""
-    return device.lower() == "auto" and len(devices) > 1
+    return params.device in ("auto", ("auto",)) and len(devices) > 1
 
 
 def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context:
@@ -150,32 +142,27 @@ def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context
     """
     from ggml_py.errors import AllocError, BackendError
 
-    o, where = collect(ContextOptions, args), collect(DeviceOptions, args)
-    values: dict[str, Any] = {
-        "n_ctx": o.n_ctx or None, "n_batch": o.n_batch, "n_ubatch": o.n_ubatch,
-        "flash_attn": o.flash_attn, "type_k": o.type_k, "type_v": o.type_v,
-        "delta_net": o.delta_net, "offload_kqv": o.kv_offload,
-        "check": collect(CheckOptions, args).check or None,
-        "progress": Progress("compiling kernels"),
-    }  # fmt: skip
+    params = read(args, ContextParams)
+    forms = {**params.forms, **read(args, FormParams).forms}
+    how = replace(params, **{"forms": forms, "progress": Progress("compiling kernels"), **more})
     try:
-        return _steered(model.context(**{**values, **more}), o)
+        return _steered(model.context(**vars(how)), read(args, SteeringParams))
     except (AllocError, BackendError) as e:
-        if not _may_do_without(where.device, model.devices):
+        if not _may_do_without(read(args, ModelParams), model.devices):
             raise
         tell(f"warning: {e}; running on the CPU instead")
-        path = collect(ModelOptions, args).model
-        return open_context(args, load(path, "cpu", where.threads, where.repack), **more)
+        on_cpu = load(read(args, FileParams), ModelParams(), params.n_threads)
+        return open_context(args, on_cpu, **more)
 
 
-def _steered(ctx: Context, options: ContextOptions) -> Context:
+def _steered(ctx: Context, params: SteeringParams) -> Context:
     """The context with the control vectors that the options name."""
-    files = (*options.control_vector, *options.control_vector_scaled)
+    files = (*params.control_vector, *params.control_vector_scaled)
     if files:
         from llama_py.control_vector import load_directions
         from llama_py.hparams import MAX_LAYERS
 
-        start, end = options.control_vector_layer_range or (1, MAX_LAYERS)
+        start, end = params.control_vector_layer_range or (1, MAX_LAYERS)
         ctx.set_control_vector(load_directions(files), range(start, end + 1))
     return ctx
 
@@ -184,10 +171,10 @@ def input_tokens(args: argparse.Namespace, model: Model) -> list[int]:
     """The tokens of -p or --tokens; of the demo model, its own beginning if neither is given."""
     from ggml_py.errors import ContextError
 
-    o = collect(TokenOptions, args)
+    o = read(args, InputParams)
     if o.tokens:
         return list(o.tokens)
-    if not o.prompt and collect(ModelOptions, args).model:
+    if not o.prompt and read(args, FileParams).model:
         raise ContextError("there is nothing to run; give -p TEXT or --tokens 1,2,3")
     return model.tokenizer.tokenize(o.prompt or DEMO_PROMPT)
 
@@ -197,7 +184,7 @@ DEMO_PROMPT = "ROMEO:"
 
 def enough_context(args: argparse.Namespace, n_tokens: int) -> int:
     """-c, or just enough cells: graphs then are those of the smallest context."""
-    return collect(ContextOptions, args).n_ctx or n_tokens
+    return read(args, ContextParams).n_ctx or n_tokens
 
 
 def check_length(ctx: Context, ids: Sequence[int]) -> None:

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from llama_py.params import ContextParams
+from llama_py.params.option import Params, option
 from llama_py_tools import session
-from llama_py_tools.options import (
-    CommonOptions,
-    ContextOptions,
-    ModelOptions,
-    TokenOptions,
-    add,
-    collect,
-    option,
-)
+from llama_py_tools.options import Parser, read
+from llama_py_tools.params import CommonParams, FileParams, FormParams, InputParams, SteeringParams
 
 if TYPE_CHECKING:
     from ggml_py.dump import Record
@@ -29,61 +24,45 @@ FORMATS = ("text", "json", "dot", "html")
 PEERS = ("llama.cpp",)
 
 
-def _one_of(*known: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in known:
-            raise ValueError(f"expected {' or '.join(known)}, got {text!r}")
-        return text
-
-    return parse
-
-
-@dataclass(frozen=True)
-class DumpOptions:
+@dataclass(frozen=True, kw_only=True)
+class DumpParams(Params):
     """How graphs are written."""
 
     format: str = option(
         "text", "--format", "json: one line a node, to compare; dot: for Graphviz; html: to read",
-        parse=_one_of(*FORMATS), metavar="|".join(FORMATS),
+        choices=FORMATS,
     )  # fmt: skip
     output: str = option("", "-o --output", "write there instead of stdout", metavar="FILE")
 
 
-@dataclass(frozen=True)
-class DiffOptions:
-    """What a graph is compared with."""
+@dataclass(frozen=True, kw_only=True)
+class DiffParams(Params):
+    """What is compared."""
 
+    files: tuple[str, ...] = option(
+        (), "files", "dumps (.jsonl, .jsonl.gz)", nargs="*", metavar="FILE"
+    )
     against: str = option(
         "", "--against", "compare with the graph another program builds for -m and the tokens",
-        parse=_one_of(*PEERS), metavar=PEERS[0],
+        choices=PEERS,
     )  # fmt: skip
 
 
-def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(prog="llama-py-graph", description=__doc__, allow_abbrev=False)
+def parser() -> Parser:
+    p = Parser("llama-py-graph", description=__doc__)
     commands = p.add_subparsers(dest="command", required=True, metavar="dump|diff")
     dump = commands.add_parser(
-        "dump", help="write the graphs of a prompt", allow_abbrev=False,
+        "dump", help="write the graphs of a prompt",
         usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [--decode K] [options]",
     )  # fmt: skip
-    _add_source(dump)
-    add(dump, DumpOptions, "output")
     diff = commands.add_parser(
         "diff", help="first difference of two JSON dumps: exit 0 equal, 1 different",
-        allow_abbrev=False, usage="%(prog)s A B | [A] --against llama.cpp -m FILE [options]",
+        usage="%(prog)s A B | [A] --against llama.cpp -m FILE [options]",
     )  # fmt: skip
-    diff.add_argument("files", nargs="*", metavar="FILE", help="dumps (.jsonl, .jsonl.gz)")
-    _add_source(diff)
-    add(diff, DiffOptions, "comparison")
+    for command, own in ((dump, DumpParams), (diff, DiffParams)):
+        command.add(CommonParams, FileParams, InputParams, without=("repack",))
+        command.add(ContextParams, FormParams, SteeringParams, own, without=("n_threads", "check"))
     return p
-
-
-def _add_source(p: argparse.ArgumentParser) -> None:
-    for kind, title in (
-        (CommonOptions, "general"), (ModelOptions, "model"), (TokenOptions, "input"),
-        (ContextOptions, "context"),
-    ):  # fmt: skip
-        add(p, kind, title)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -91,17 +70,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     p = parser()
     args = p.parse_args(argv)
     if args.command == "diff":
-        n_files, against = len(args.files), collect(DiffOptions, args).against
+        o = read(args, DiffParams)
+        n_files, against = len(o.files), o.against
         if n_files != (1 if against else 2) and not (against and not n_files):
             p.error("diff takes two files, or --against llama.cpp and at most one file")
     return session.run(_dump if args.command == "dump" else _diff, args)
 
 
 def _dump(args: argparse.Namespace) -> None:
-    o = collect(DumpOptions, args)
+    o = read(args, DumpParams)
     graphs = build_graphs(args)
     with _output(o.output) as file:
-        for text in render(o.format, graphs, collect(ModelOptions, args).model or "demo"):
+        for text in render(o.format, graphs, read(args, FileParams).model or "demo"):
             file.write(text)
 
 
@@ -134,7 +114,7 @@ def _output(path: str) -> Iterator[IO[str]]:
 def build_graphs(args: argparse.Namespace) -> list[Graph]:
     """The graphs of the prompt, then of each decoded token, in the order they would be run."""
     model = session.open_model(args, device="null")
-    ids, n_decode = session.input_tokens(args, model), collect(TokenOptions, args).decode
+    ids, n_decode = session.input_tokens(args, model), read(args, InputParams).decode
     n_ctx = session.enough_context(args, len(ids) + n_decode)
     ctx = session.open_context(args, model, n_ctx=n_ctx)
     graphs: list[Graph] = []
@@ -148,8 +128,9 @@ def build_graphs(args: argparse.Namespace) -> list[Graph]:
 def _diff(args: argparse.Namespace) -> int:
     from ggml_py.dump import diff
 
-    nodes = [read_records(path) for path in args.files]
-    if collect(DiffOptions, args).against:
+    o = read(args, DiffParams)
+    nodes = [read_records(path) for path in o.files]
+    if o.against:
         nodes = nodes or [own_records(args)]
         nodes.append(peer_records(args))
     found = diff(*nodes)
@@ -190,7 +171,7 @@ def peer_records(args: argparse.Namespace) -> list[Record]:
 
     model = session.open_model(args, device="null")
     ids = session.input_tokens(args, model)
-    o, n_decode = collect(ContextOptions, args), collect(TokenOptions, args).decode
+    o, n_decode = read(args, ContextParams), read(args, InputParams).decode
     return records(
         str(model.file.path), ids, n_decode, n_ctx=o.n_ctx or len(ids) + n_decode,
         n_batch=o.n_batch, n_ubatch=o.n_ubatch, flash_attn=o.flash_attn,

@@ -3,6 +3,6 @@
 To add an op: one function in `cases/<family>.py` with the decorator `@case`.
 """
 
-from llama_py_tools.test_backend_ops.main import main
+from llama_py_tools.test_backend_ops.main import main, parser
 
-__all__ = ["main"]
+__all__ = ["main", "parser"]

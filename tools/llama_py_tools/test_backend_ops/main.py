@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from llama_py.params.option import Params, option
+from llama_py.params.rules import integers
+from llama_py.params.texts import above_zero
+from llama_py_tools.options import Parser, read
 from llama_py_tools.test_backend_ops.devices import find_devices
 from llama_py_tools.test_backend_ops.filters import select
 
@@ -29,71 +33,70 @@ EPILOG = """examples:
 """
 
 
-def parser() -> argparse.ArgumentParser:
-    p = argparse.ArgumentParser(
-        prog="test-backend-ops",
-        description="Compare every op of every backend with a judge.",
+@dataclass(frozen=True, kw_only=True)
+class HarnessParams(Params):
+    """What is run, on which device, and who judges."""
+
+    mode: str = option(
+        "test", "mode", "test: compare values; perf: time; support: list what backends can run",
+        choices=("test", "perf", "support"), nargs="?",
+    )  # fmt: skip
+    against: str = option(
+        "", "--against", "the judge: the NumPy reference (default), the CPU backend, or llama.cpp's"
+        " libggml (needs llama-cpp-python); in perf mode, whom to time beside the backend, by"
+        " turns", choices=("ref", "cpu", "ggml"), env="",
+    )  # fmt: skip
+    ops: str | None = option(None, "-o", "op names, regexes or printed cases", metavar="OP,..")
+    backend: str | None = option(None, "-b", "only this backend or device", metavar="BACKEND")
+    params: str | None = option(None, "-p", "only cases whose parameters match", metavar="REGEX")
+    output: str = option(
+        "console", "--output", "markdown (support mode): the table of docs/ops.md",
+        choices=("console", "csv", "json", "sql", "markdown"), env="",
+    )  # fmt: skip
+    list_ops: bool = option(False, "--list-ops", "list all ops and exit", env="")
+    show_coverage: bool = option(
+        False, "--show-coverage", "list ops with and without cases", env=""
+    )
+    seed: int = option(0, "--seed", "seed of the inputs", env="")
+    processes: int = option(
+        1, "-j", "processes that share the cases (test mode)", check=integers(1)
+    )
+    threads: int | None = option(
+        None, "-t --threads", "host threads of the backend", parse=above_zero, check=integers(1),
+        env="",
+    )  # fmt: skip
+
+
+def parser() -> Parser:
+    p = Parser(
+        "test-backend-ops", description="Compare every op of every backend with a judge.",
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    p.add_argument(
-        "mode", nargs="?", choices=("test", "perf", "support"), default="test",
-        help="test (default): compare values; perf: time; support: list what backends can run",
     )  # fmt: skip
-    p.add_argument(
-        "--against", choices=("ref", "cpu", "ggml"),
-        help="the judge: the NumPy reference (default), the CPU backend, or llama.cpp's libggml "
-        "(needs llama-cpp-python); in perf mode, whom to time beside the backend, by turns",
-    )  # fmt: skip
-    p.add_argument("-o", dest="ops", metavar="OP,..", help="op names, regexes or printed cases")
-    p.add_argument("-b", dest="backend", metavar="BACKEND", help="only this backend or device")
-    p.add_argument("-p", dest="params", metavar="REGEX", help="only cases whose parameters match")
-    p.add_argument(
-        "--output", choices=("console", "csv", "json", "sql", "markdown"), default="console",
-        help="markdown (support mode): the table of docs/ops.md",
-    )  # fmt: skip
-    p.add_argument("--list-ops", action="store_true", help="list all ops and exit")
-    p.add_argument("--show-coverage", action="store_true", help="list ops with and without cases")
-    p.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="seed of the inputs (default 0)"
-    )
-    p.add_argument(
-        "-j", dest="processes", type=_count, default=1, metavar="N",
-        help="processes that share the cases (test mode)",
-    )  # fmt: skip
-    p.add_argument("-t", "--threads", type=int, metavar="N", help="host threads of the backend")
+    p.add(HarnessParams)
     return p
 
 
-def _count(text: str) -> int:
-    if not text.isdigit() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"needs a number from 1 on; got {text!r}")
-    return int(text)
-
-
-def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+def parse(argv: Sequence[str] | None) -> HarnessParams:
     p = parser()
-    args = p.parse_args(argv)
-    if args.processes > 1 and args.mode != "test":
-        p.error(f"-j is for test mode; {args.mode} runs in one process")
-    if args.mode == "test":
-        args.against = args.against or "ref"
-    if args.output == "markdown" and args.mode != "support":
+    o = read(p.parse_args(argv), HarnessParams)
+    if o.processes > 1 and o.mode != "test":
+        p.error(f"-j is for test mode; {o.mode} runs in one process")
+    if o.output == "markdown" and o.mode != "support":
         p.error("--output markdown is for support mode")
-    return args
+    return replace(o, against="ref") if o.mode == "test" and not o.against else o
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """0 if every backend passed, 1 if not, 2 on wrong usage."""
-    args = parse(argv)
+    o = parse(argv)
     from ggml_py.errors import GGMLError
 
     try:
-        if args.list_ops:
+        if o.list_ops:
             return list_ops()
-        if args.show_coverage:
+        if o.show_coverage:
             return show_coverage()
-        return run(args)
+        return run(o)
     except (GGMLError, re.error) as e:
         print(f"error: {e}", file=sys.stderr)
         return 1
@@ -128,95 +131,95 @@ def show_coverage() -> int:
     return 0
 
 
-def run(args: argparse.Namespace) -> int:
+def run(o: HarnessParams) -> int:
     from llama_py_tools.test_backend_ops.judges import judge
     from llama_py_tools.test_backend_ops.report import REPORTS
 
-    if args.against:
-        judge(args.against)  # if it is missing, that comes before any output
-    report = REPORTS[args.output]()
-    cases = select(args.ops, args.params, args.mode == "perf")
-    devices = find_devices(args.backend, args.mode)
+    if o.against:
+        judge(o.against)  # if it is missing, that comes before any output
+    report = REPORTS[o.output]()
+    cases = select(o.ops, o.params, o.mode == "perf")
+    devices = find_devices(o.backend, o.mode)
     report.start(len(devices))
     n_ok = 0
     for i, device in enumerate(devices):
-        if args.backend is None and (why := why_skipped(device, args)):
+        if o.backend is None and (why := why_skipped(device, o)):
             report.device(i, len(devices), device, why)
             n_ok += 1
             continue
-        if args.threads:
-            device.set_threads(args.threads)
+        if o.threads:
+            device.set_threads(o.threads)
         report.device(i, len(devices), device)
-        ok = run_device(device, cases, args, report)
+        ok = run_device(device, cases, o, report)
         report.status(device, ok)
         n_ok += ok
     report.finish(n_ok, len(devices))
     return 0 if n_ok == len(devices) else 1
 
 
-def why_skipped(device: Device, args: argparse.Namespace) -> str:
+def why_skipped(device: Device, o: HarnessParams) -> str:
     """Why a device is not tested unless it is asked for by name."""
     if device.kind in ("ref", "null"):
         return f"Skipping {device.kind} backend"
-    if args.mode == "test" and device.name == args.against:
+    if o.mode == "test" and device.name == o.against:
         return "Skipping the judge"
     return ""
 
 
-def run_device(device: Device, cases: list[Case], args: argparse.Namespace, report: Report) -> bool:
-    if args.mode == "test":
-        return run_tests(device, cases, args, report)
-    rival = rival_of(args) if args.mode == "perf" else None
+def run_device(device: Device, cases: list[Case], o: HarnessParams, report: Report) -> bool:
+    if o.mode == "test":
+        return run_tests(device, cases, o, report)
+    rival = rival_of(o) if o.mode == "perf" else None
     for case in cases:
-        report_one(args.mode, device, case, args.seed, report, rival)
+        report_one(o.mode, device, case, o.seed, report, rival)
     return True
 
 
-def rival_of(args: argparse.Namespace) -> Device | None:
+def rival_of(o: HarnessParams) -> Device | None:
     """Whom perf mode times beside a device, with as many threads."""
     from llama_py_tools.test_backend_ops.judges import judge
 
-    if not args.against:
+    if not o.against:
         return None
-    rival = judge(args.against)
-    rival.set_threads(args.threads or os.cpu_count() or 1)
+    rival = judge(o.against)
+    rival.set_threads(o.threads or os.cpu_count() or 1)
     return rival
 
 
-def run_tests(device: Device, cases: list[Case], args: argparse.Namespace, report: Report) -> bool:
+def run_tests(device: Device, cases: list[Case], o: HarnessParams, report: Report) -> bool:
     from llama_py_tools.test_backend_ops.report import record
     from llama_py_tools.test_backend_ops.totals import Totals
 
-    totals = Totals(args.against, command(device, args))
-    for case, outcome in zip(cases, outcomes(device, cases, args), strict=True):
+    totals = Totals(o.against, command(device, o))
+    for case, outcome in zip(cases, outcomes(device, cases, o), strict=True):
         report.record(record(case, device, "test", outcome))
         totals.add(case, outcome)
     report.summary(totals)
     return not totals.failed
 
 
-def command(device: Device, args: argparse.Namespace) -> list[str]:
+def command(device: Device, o: HarnessParams) -> list[str]:
     """What runs cases on the device as now: its inputs are the same too."""
     options = ["-b", device.name]
-    options += ["--against", args.against] if args.against != "ref" else []
-    options += ["--seed", str(args.seed)] if args.seed else []
-    options += ["-t", str(args.threads)] if args.threads else []
+    options += ["--against", o.against] if o.against != "ref" else []
+    options += ["--seed", str(o.seed)] if o.seed else []
+    options += ["-t", str(o.threads)] if o.threads else []
     return ["test-backend-ops", *options]
 
 
-def outcomes(device: Device, cases: list[Case], args: argparse.Namespace) -> Iterator[Outcome]:
+def outcomes(device: Device, cases: list[Case], o: HarnessParams) -> Iterator[Outcome]:
     """Of each case, in order."""
     from llama_py_tools.test_backend_ops.judges import judge
     from llama_py_tools.test_backend_ops.run import evaluate, warm_up
     from llama_py_tools.test_backend_ops.task import Task, in_processes
 
-    against = judge(args.against)
+    against = judge(o.against)
     warm_up(cases, device, show_progress if sys.stderr.isatty() else None)
-    if args.processes > 1:
-        task = Task(device.name, args.against, args.ops, args.params, args.seed, args.threads)
-        yield from in_processes(task, len(cases), args.processes)
+    if o.processes > 1:
+        task = Task(device.name, o.against, o.ops, o.params, o.seed, o.threads)
+        yield from in_processes(task, len(cases), o.processes)
     else:
-        yield from (evaluate(case, device, against, args.seed) for case in cases)
+        yield from (evaluate(case, device, against, o.seed) for case in cases)
 
 
 def show_progress(done: int, total: int, what: str) -> None:

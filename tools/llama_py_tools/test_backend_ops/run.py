@@ -95,7 +95,7 @@ class Bench:
     def written_leaves(self) -> list[Tensor]:
         """Inputs in whose memory a node's result lives, and those that its op changes too."""
         nodes = self.graph.compute_nodes()
-        roots = [t.view_src for t in nodes if t.view_src is not None]
+        roots = [t.view_src for t in nodes]
         roots += [t.src[i] for t in nodes for i in OPS[t.op].writes if i < len(t.src)]
         return [leaf for leaf in self.leaves.inits if any(r is leaf for r in roots)]
 

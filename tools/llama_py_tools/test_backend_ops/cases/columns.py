@@ -27,7 +27,7 @@ def _part(new: Leaves, ne: Shape, type: GGMLType, apart: bool) -> Tensor:
     if not apart:
         return new(ne, type)
     parent = new((ne[0], ne[1], ne[2] + 1, ne[3] + 1), type)
-    return ops.view_4d(parent, *ne, *parent.nb[1:], 0)
+    return ops.view_4d(parent, *ne, *parent.nb[1:], 0)  # type: ignore[call-arg]
 
 
 @case("IM2COL", type_input=[F32], type_kernel=[F32, F16], dst_type=[F32, F16],
@@ -65,7 +65,7 @@ def im2col(
     ne_kernel: Shape, p: Shape, is_2D: bool, apart: bool = False,
 ) -> Tensor:  # fmt: skip
     a, b = new(ne_kernel, type_kernel), _part(new, ne_input, type_input, apart)
-    return ops.im2col(a, b, *p, is_2D, dst_type)  # type: ignore[call-arg]
+    return ops.im2col(a, b, *p, is_2D, dst_type)  # type: ignore[call-arg, arg-type]
 
 
 TRIPLES = list(product((1, 3), repeat=3))

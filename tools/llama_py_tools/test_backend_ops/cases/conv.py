@@ -60,9 +60,11 @@ def _conv_2d(
                     kernel_offset * type_kernel.type_size)  # fmt: skip
     if cwhn:
         a, b = _inner_last(a), _inner_channels(b)
-    return ops.conv_2d_direct(a, b, *p)  # type: ignore[call-arg]
+    return ops.conv_2d_direct(a, b, *p)
 
 
+_input: Shape
+_p: Shape
 for _input, _kernel in SMALL:
     for _p in ((1, 5, 5, 2, 2, 4), (3, 5, 5, 5, 2, 4)):
         if _fits(_input, _kernel, _p):

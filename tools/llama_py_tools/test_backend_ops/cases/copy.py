@@ -14,7 +14,7 @@ READABLE = [BY_NAME[n] for n in ("q4_K", "q5_K", "q6_K", "q2_K", "q3_K", "iq4_xs
 READABLE += [BY_NAME[n] for n in ("nvfp4", "q8_1", "q8_K", "tq1_0", "tq2_0", "q1_0", "q2_0")]
 READABLE += [BY_NAME[n] for n in ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s")]
 READABLE += [BY_NAME[n] for n in ("iq3_xxs", "iq3_s")]
-SEARCHED = ("q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "iq4_xs", "mxfp4", "nvfp4")
+SEARCHED: tuple[str, ...] = ("q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "iq4_xs", "mxfp4", "nvfp4")
 SEARCHED += ("tq1_0", "tq2_0", "q1_0", "q2_0")
 I16 = BY_NAME["i16"]
 WHOLE = uniform(-150, 150)
@@ -120,7 +120,7 @@ def concat_there(new: Leaves, ne: Shape, n: int, dim: int, there: bool) -> Tenso
     ne_a = tuple(m - n * (i == dim) if m > n else 1 for i, m in enumerate(ne))
     ne_a = tuple(a if i == dim else m for i, (a, m) in enumerate(zip(ne_a, ne, strict=True)))
     ne_b = tuple(m - a if i == dim else m for i, (a, m) in enumerate(zip(ne_a, ne, strict=True)))
-    a = ops.view_4d(result, *ne_a, *result.nb[1:], 0)
+    a = ops.view_4d(result, *ne_a, *result.nb[1:], 0)  # type: ignore[call-arg]
     return ops.concat_inplace(a, new(ne_b), result, dim)
 
 

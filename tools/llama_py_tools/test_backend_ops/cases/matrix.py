@@ -76,7 +76,8 @@ def hadamard(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """Signs by the parity of common ones in the numbers of row and column, over sqrt(n)."""
     n = shape[-1]
     common = np.arange(n)[:, None] & np.arange(n)
-    return np.where(np.bitwise_count(common) % 2, -1, 1) / np.sqrt(n)
+    matrix: Array = np.where(np.bitwise_count(common) % 2, -1, 1) / np.sqrt(n)
+    return matrix
 
 
 @case("MUL_MAT_HADAMARD", max_nmse=BOUND, type_b=[F32, F16], n=[32, 64, 128, 256, 512, 1024, 2048],

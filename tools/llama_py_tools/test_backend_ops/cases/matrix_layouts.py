@@ -108,4 +108,5 @@ def mul_mat_overlapping(
 ) -> Tensor:
     """b is in the middle of a."""
     a = new((k, m, *bs))
-    return ops.mul_mat(a, ops.view_4d(a, k, n, *bs, *a.nb[1:], m // 2 * a.nb[1]))
+    b = ops.view_4d(a, k, n, *bs, *a.nb[1:], m // 2 * a.nb[1])  # type: ignore[call-arg]
+    return ops.mul_mat(a, b)

@@ -12,7 +12,7 @@ Shape = tuple[int, ...]
 @case("PAD", max_nmse=0, ne_a=[(33, 17, 2, 1)], pad=[(4, 3, 0, 0), (33, 17, 2, 1)],
       circular=[True])  # fmt: skip
 def pad_circular(new: Leaves, ne_a: Shape, pad: Shape, circular: bool) -> Tensor:
-    return ops.pad_circular(new(ne_a), *pad)  # type: ignore[call-arg]
+    return ops.pad_circular(new(ne_a), *pad)
 
 
 @case("PAD", max_nmse=0, ne_a=[(64, 65, 1, 1)], pads=[(0, 1, 0, 1, 0, 0, 0, 0)], tfrm=[0, 1, 2],
@@ -45,4 +45,4 @@ def pad_reflect_1d(new: Leaves, ne_a: Shape, pad_0: int, pad_1: int) -> Tensor:
 @case("ROLL", perf=True, shifts=[(3, -2, 0, 0)], permute=[False], ne=[(4096, 512, 1, 1)])
 def roll(new: Leaves, shifts: Shape, permute: bool, ne: Shape = (10, 5, 4, 3)) -> Tensor:
     a = new(ne)
-    return ops.roll(ops.permute(a, 0, 2, 1, 3) if permute else a, *shifts)  # type: ignore[call-arg]
+    return ops.roll(ops.permute(a, 0, 2, 1, 3) if permute else a, *shifts)

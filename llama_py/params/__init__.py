@@ -1,0 +1,216 @@
+"""What a user may choose, each choice declared once: see option.py, and README.md to add one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+from ggml_py.errors import ContextError
+from ggml_py.types import BY_NAME
+from llama_py.params import texts
+from llama_py.params.option import Params, option
+from llama_py.params.rules import BIASES, integers, numbers
+
+if TYPE_CHECKING:
+    from ggml_py.backend import Device
+    from ggml_py.tensor import Tensor
+    from llama_py.params.choosers import Chooser, LogitsProcessor
+
+MAX_SEQ = 256  # LLAMA_MAX_SEQ
+RANDOM_SEED = -1
+_UNIT = numbers(0, 1)
+
+Progress = Callable[[int, int, str], None]
+POOLING = ("none", "mean", "cls", "last", "rank")  # llama.h:llama_pooling_type
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelParams(Params):
+    """How a model is loaded: the arguments of `llama_py.load`."""
+
+    device: str | Device | Sequence[str | Device] = option(
+        "cpu", "-dev --device", "devices to run on, the last of several being the host; auto:"
+        " every GPU (see --list-devices)", parse=texts.device_names, metavar="NAME,...",
+    )  # fmt: skip
+    n_gpu_layers: int = option(
+        -1, "-ngl --gpu-layers --n-gpu-layers", "layers to keep on other devices than the host,"
+        " from the output on (-1 or all: all)", parse=texts.layer_count, metavar="N|all",
+    )  # fmt: skip
+    tensor_overrides: Mapping[str, str] = option(
+        dict, "-ot --override-tensor", "weights whose name matches go there", many=True,
+        parse=texts.tensor_rules, metavar="REGEX=DEVICE,...",
+    )  # fmt: skip
+    n_cpu_moe: int = option(
+        0, "-ncmoe --n-cpu-moe", "layers, from the first, whose experts stay on the host",
+        check=integers(0),
+    )  # fmt: skip
+    tensor_split: Sequence[float] = option(
+        (), "-ts --tensor-split", "shares of the layers by device (default: by free memory)",
+        parse=texts.shares, metavar="N,N,...",
+    )  # fmt: skip
+    load_mtp: bool = option(False, "", "also load the NextN layers")
+    progress: Progress | None = option(
+        None, "", "called as progress(done, total, what) while weights are read"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContextParams(Params):
+    """How a context runs its model: the arguments of `Context`."""
+
+    error = ContextError
+
+    n_ctx: int | None = option(
+        None, "-c --ctx-size", "context size in tokens, of all sequences together (default, or"
+        " -c 0: the model's own)", parse=texts.above_zero, check=integers(1),
+    )  # fmt: skip
+    n_batch: int = option(
+        2048, "-b --batch-size", "tokens of one logical batch", env="BATCH", check=integers(1)
+    )
+    n_ubatch: int = option(
+        512, "-ub --ubatch-size", "tokens computed at once", env="UBATCH", check=integers(1)
+    )
+    n_threads: int | None = option(
+        None, "-t --threads", "threads (default, or -t 0: one per core)", parse=texts.above_zero,
+        check=integers(1),
+    )  # fmt: skip
+    flash_attn: bool | Literal["auto", "on", "off"] = option(
+        "auto", "-fa --flash-attn", "fused attention; auto: where the device can",
+        choices=("auto", "on", "off", True, False), metavar="on|off|auto", parse=texts.on_off_auto,
+    )  # fmt: skip
+    type_k: str = option(
+        "f16", "-ctk --cache-type-k", "type of the K cache", choices=[*BY_NAME], metavar="TYPE"
+    )
+    type_v: str = option(
+        "f16", "-ctv --cache-type-v", "type of the V cache", choices=[*BY_NAME], metavar="TYPE"
+    )
+    offload_kqv: bool = option(
+        True, "-kvo --kv-offload", "keep the memory of a layer on its device; off: on the host",
+        off="-nkvo --no-kv-offload",
+    )  # fmt: skip
+    forms: Mapping[str, str] = option(
+        dict, "--form", "how blocks are built that can be built in several ways; what is left open"
+        " is one op where the device can", parse=texts.forms, many=True, metavar="KIND=FORM,...",
+    )  # fmt: skip
+    check: str | None = option(
+        None, "--check", "compute every node on this device too, and stop at the first that"
+        " differs", metavar="ref|cpu",
+    )  # fmt: skip
+
+    n_seq_max: int = option(1, "", "how many sequences there may be", check=integers(1, MAX_SEQ))
+    n_rs_seq: int = option(
+        0, "", "tokens a recurrent model can be rolled back (where the architecture supports it)",
+        check=integers(0),
+    )  # fmt: skip
+    kv_unified: bool = option(
+        False, "", "sequences share all cells, instead of each having its own part"
+    )
+    embeddings: bool = option(
+        False, "", "also keep the last hidden state of each token, in `Context.embd`"
+    )
+    pooling: str = option(
+        "auto", "", "how a sequence's rows become one; auto: as the model says",
+        choices=("auto", *POOLING),
+    )  # fmt: skip
+    mtp: bool = option(False, "", "run the NextN layers instead of the trunk")
+    rope_freq_base: float = option(0.0, "", "of RoPE (0: the model's own)", check=numbers(0))
+    rope_freq_scale: float = option(0.0, "", "of RoPE (0: the model's own)", check=numbers(0))
+    fuse: bool = option(True, "", "let the device run several nodes as one")
+    progress: Progress | None = option(
+        None, "", "called as progress(done, total, what) while kernels are compiled"
+    )
+    watch: Callable[[Tensor], None] | None = option(
+        None, "", "called with every node's tensor once its value is there; slow, nothing is fused"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingParams(Params):
+    """How the next token is chosen: the settings of `Sampler`; llama.cpp's names and defaults."""
+
+    seed: int = option(
+        RANDOM_SEED, "-s --seed", "random seed (-1: a new one each time)",
+        check=integers(-1, 2**32 - 1),
+    )  # fmt: skip
+    temp: float = option(0.8, "--temp --temperature", "temperature (0: always the most likely)")
+    top_k: int = option(40, "--top-k", "keep the k most likely tokens (0: all)")
+    top_p: float = option(
+        0.95, "--top-p", "keep the most likely of total probability p (1: all)", check=_UNIT
+    )
+    min_p: float = option(
+        0.05, "--min-p", "drop tokens less likely than p times the most likely (0: none)",
+        check=_UNIT,
+    )  # fmt: skip
+    typical_p: float = option(
+        1.0, "--typical --typical-p", "locally typical sampling, total probability (1: off)",
+        check=_UNIT,
+    )  # fmt: skip
+    top_n_sigma: float = option(
+        -1.0, "--top-nsigma --top-n-sigma",
+        "drop logits more than n standard deviations below the largest (-1: none)",
+    )  # fmt: skip
+    xtc_probability: float = option(
+        0.0, "--xtc-probability", "chance to leave out the top choices (0: off)", check=_UNIT
+    )
+    xtc_threshold: float = option(
+        0.1, "--xtc-threshold", "probability that makes a top choice (above 0.5: off)", check=_UNIT
+    )
+    repeat_last_n: int = option(
+        64, "--repeat-last-n", "how many last tokens are penalized (0: none)",
+        check=integers(0, 2**31 - 1),
+    )  # fmt: skip
+    repeat_penalty: float = option(
+        1.0, "--repeat-penalty", "factor on repeated tokens (1: off)", check=numbers(0, above=True)
+    )
+    presence_penalty: float = option(
+        0.0, "--presence-penalty", "subtracted once from repeated tokens (0: off)"
+    )
+    frequency_penalty: float = option(
+        0.0, "--frequency-penalty", "subtracted from repeated tokens once per repetition (0: off)"
+    )
+    logit_bias: Mapping[int, float] = option(
+        dict, "-l --logit-bias", "added to a token's logit, as 15043+1 or 15043-1",
+        parse=texts.logit_bias, many=True, check=BIASES,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerateParams(Params):
+    """What ends an answer, and how its text is shown: the arguments of `stream`."""
+
+    max_tokens: int = option(
+        -1, "-n --predict --n-predict", "tokens to generate (-1: to the end, or a full context)"
+    )
+    stop: Sequence[str] = option(
+        (), "-r --reverse-prompt", "stop at this text; may be repeated", metavar="TEXT",
+        parse=texts.once, many=True,
+    )  # fmt: skip
+    special: bool = option(False, "-sp --special", "show special tokens")
+    sampler: Chooser | None = option(None, "", "what chooses tokens (None: the most likely)")
+    logits_processors: Sequence[LogitsProcessor] = option(
+        (), "", "called in turn with the tokens so far and the logits [n_vocab]; give new logits"
+    )
+    logprobs: int | None = option(
+        None, "", "also give each token's log probability, and those of so many most likely ones",
+        check=integers(0),
+    )  # fmt: skip
+    seq_id: int = option(0, "", "which sequence of the context goes on", check=integers(0))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerParams(GenerateParams, SamplingParams):
+    """How a model answers: the arguments of `Model.generate`, `stream` and `chat`."""
+
+    def of_stream(self) -> dict[str, Any]:
+        """The fields of GenerateParams."""
+        return {f.name: getattr(self, f.name) for f in fields(GenerateParams)}
+
+    def make_sampler(self, n_vocab: int) -> Chooser:
+        """The sampler given, or one of these settings."""
+        from llama_py.sampler import Sampler
+
+        if self.sampler is not None:
+            return self.sampler
+        settings = {f.name: getattr(self, f.name) for f in fields(SamplingParams)}
+        return Sampler(SamplingParams(**settings), n_vocab)

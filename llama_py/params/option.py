@@ -1,0 +1,100 @@
+"""An option is declared once: a dataclass field with its flags, variable, help and check.
+
+    @dataclass(frozen=True, kw_only=True)
+    class ContextParams(Params):
+        n_ubatch: int = option(512, "-ub --ubatch-size", "tokens computed at once", env="UBATCH")
+
+`ContextParams(n_ubatch="all")` raises, and commands take `-ub N`, `--ubatch-size N` and
+LLAMA_ARG_UBATCH=N (llama_py_tools.options). Nothing here imports NumPy or a backend, so that --help
+is quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, ClassVar
+
+from ggml_py.errors import GGMLError, ModelError
+from llama_py.params.rules import Rule, integers, numbers, one_of
+
+PREFIX = "LLAMA_ARG_"  # of variables
+_CHECK: dict[type, Rule] = {int: integers(), float: numbers(), bool: one_of((True, False))}
+
+
+@dataclass(frozen=True)
+class Option:
+    """What is known of a field besides name, type and default.
+
+    flags    none: only for Python; one without a dash: an argument by its place
+    env      the variable; empty: there is none
+    check    what the value must be, unless it is the default
+    parse    text -> value; ValueError says what is wrong
+    metavar  what stands for the value in the help
+    off      flags that make a bool False
+    many     the flag may be given again: values of `parse`, a tuple or dict, are put together
+    nargs    how many words the flag takes, as argparse has it; such a flag has no variable
+    """
+
+    flags: tuple[str, ...]
+    help: str
+    env: str
+    check: Rule | None
+    parse: Callable[[str], Any]
+    metavar: str | tuple[str, ...]
+    off: tuple[str, ...] = ()
+    many: bool = False
+    nargs: int | str | None = None
+
+
+def option(
+    default: Any, flags: str, help: str, *, off: str = "", env: str | None = None,
+    check: Rule | None = None, choices: Sequence[Any] = (), metavar: Any = "",
+    parse: Callable[[str], Any] | None = None, many: bool = False, nargs: int | str | None = None,
+) -> Any:  # fmt: skip
+    """A field. `flags` and `off` are separated by spaces; a default that is a type is called.
+
+    env    the name after LLAMA_ARG_, where it is not that of the longest `--flag`
+    check  by default an integer, a number or a bool is wanted if the default is one
+    choices  a check by values, which the help shows
+    """
+    names = tuple(flags.split())
+    check = one_of(choices) if choices else check or _CHECK.get(type(default))
+    long = max(names, key=len, default="")
+    if env is None:
+        env = long[2:].replace("-", "_").upper() if long.startswith("--") and not nargs else ""
+    declared = Option(
+        names, help, f"{PREFIX}{env}" if env else "", check,
+        parse or (check.parse if check else str),
+        metavar or "|".join(map(str, choices)) or "N", tuple(off.split()), many, nargs,
+    )  # fmt: skip
+    made: dict[str, Any] = {"default_factory" if isinstance(default, type) else "default": default}
+    return field(**made, metadata={"option": declared})
+
+
+def options_of(kind: type[Params]) -> list[tuple[Field[Any], Option]]:
+    """The fields, and what is declared of each."""
+    return [(f, f.metadata["option"]) for f in fields(kind)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """Base of what is made of options: values are checked as declared, with errors of a class."""
+
+    error: ClassVar[type[GGMLError]] = ModelError
+
+    def __init_subclass__(cls) -> None:
+        """The help lines are also the documentation of the fields."""
+        lines = [
+            f"{name:<16} {value.metadata['option'].help}"
+            for name, value in vars(cls).items()
+            if isinstance(value, Field)
+        ]
+        cls.__doc__ = "\n".join([f"{cls.__doc__ or cls.__name__}\n", *lines])
+
+    def __post_init__(self) -> None:
+        for f, o in options_of(type(self)):
+            value = getattr(self, f.name)
+            if o.check is not None and value is not f.default and not o.check.holds(value):
+                rule = f"{o.check.text}{' or None' if f.default is None else ''}"
+                raise self.error(f"{f.name} is {value!r}; it must be {rule}")

@@ -1,0 +1,60 @@
+"""What a value must be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+from llama_py.params.texts import integer, number
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Whether a value is right; `text` reads well behind "must be". `parse` makes one of text."""
+
+    text: str
+    holds: Callable[[Any], bool]
+    parse: Callable[[str], Any] = str
+
+
+def numbers(
+    low: float = -math.inf, high: float = math.inf, *, above: bool = False, kind: Any = Real
+) -> Rule:
+    """The finite numbers from `low` to `high`; `above`: greater than `low`."""
+
+    def holds(value: Any) -> bool:
+        if not isinstance(value, kind) or isinstance(value, bool):
+            return False
+        enough = value > low if above else value >= low
+        return bool(enough and -math.inf < value < math.inf and value <= high)
+
+    noun = "an integer" if kind is Integral else "a number"
+    text = f"{noun} in {'(' if above else '['}{low}, {high}]"
+    if high == math.inf:
+        text = f"{noun} {'above' if above else 'of at least'} {low}"
+    if low == -math.inf:
+        text = noun if kind is Integral else "a finite number"
+    return Rule(text, holds, integer if kind is Integral else number)
+
+
+def integers(low: float = -math.inf, high: float = math.inf) -> Rule:
+    return numbers(low, high, kind=Integral)
+
+
+def one_of(values: Collection[Any]) -> Rule:
+    known = tuple(values)  # a value that cannot be hashed is none of them
+    return Rule(f"one of {', '.join(map(str, known))}", lambda value: value in known)
+
+
+def each(rule: Rule) -> Rule:
+    return Rule(f"values that are each {rule.text}", lambda values: all(map(rule.holds, values)))
+
+
+def _are_biases(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(-math.inf <= v < math.inf for v in value.values())
+
+
+BIASES = Rule("finite numbers or -inf by token id", _are_biases)

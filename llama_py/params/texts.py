@@ -1,0 +1,99 @@
+"""From the text behind a flag to a value; a ValueError says what was expected."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_TRUTHS = {
+    **dict.fromkeys(("1", "on", "true", "yes", "enabled"), True),
+    **dict.fromkeys(("0", "off", "false", "no", "disabled"), False),
+}
+
+
+def parsed(kind: Callable[[str], T], text: str, expected: str) -> T:
+    """What `kind` makes of the text; where it raises a ValueError or KeyError, a plainer one."""
+    try:
+        return kind(text)
+    except (ValueError, KeyError):
+        raise ValueError(f"expected {expected}, got {text!r}") from None
+
+
+def integer(text: str) -> int:
+    return parsed(int, text, "an integer")
+
+
+def number(text: str) -> float:
+    return parsed(float, text, "a number")
+
+
+def truth(text: str) -> bool:
+    """`on`, `1`, `true`, ... or `off`, `0`, `false`, ..."""
+    return parsed(lambda _: _TRUTHS[text.lower()], text, "on or off")
+
+
+def on_off_auto(text: str) -> str:
+    """As llama.cpp takes -fa: also 1 and 0."""
+    if text.lower() in ("auto", "-1"):
+        return "auto"
+    return "on" if parsed(truth, text, "on, off or auto") else "off"
+
+
+def above_zero(text: str) -> int | None:
+    """An integer; None for 0, which leaves the choice open."""
+    return integer(text) or None
+
+
+def layer_count(text: str) -> int:
+    """A number, or as llama.cpp `auto` and `all`, which are -1."""
+    return -1 if text in ("auto", "all") else integer(text)
+
+
+def once(text: str) -> tuple[str, ...]:
+    """For a flag that may be given again: its text, whatever is in it."""
+    return (text,)
+
+
+def words(text: str) -> tuple[str, ...]:
+    """What stands between commas."""
+    return tuple(text.split(","))
+
+
+def device_names(text: str) -> tuple[str, ...]:
+    """`opencl0,cpu` or, where the comma stands between values, `opencl0/cpu`."""
+    return words(text.lower().replace("/", ","))
+
+
+def tensor_rules(text: str) -> dict[str, str]:
+    """`exps=cpu,attn=opencl0` as devices by expression."""
+    rules = dict(rule.rpartition("=")[::2] for rule in words(text) if rule)
+    if not all(regex and device for regex, device in rules.items()):
+        raise ValueError(f"expected REGEX=DEVICE,...; got {text!r}")
+    return rules
+
+
+def forms(text: str) -> dict[str, str]:
+    """`delta-net=chunked` as a form by kind."""
+    pairs = [pair.partition("=") for pair in words(text)]
+    if not all(kind and form for kind, _, form in pairs):
+        raise ValueError(f"expected KIND=FORM,...; got {text!r}")
+    return {kind.replace("-", "_"): form for kind, _, form in pairs}
+
+
+def shares(text: str) -> tuple[float, ...]:
+    """`3,1` as numbers."""
+    parts = words(text.replace("/", ","))
+    return parsed(lambda _: tuple(map(float, parts)), text, "shares like 3,1")
+
+
+def logit_bias(text: str) -> dict[int, float]:
+    """`15043+1` or `15043-1.5` (or `-inf`): what is added to the logit of a token id."""
+
+    def pair(text: str) -> dict[int, float]:
+        id, bias = re.split("(?=[+-])", text, maxsplit=1)
+        return {int(id): float(bias)}
+
+    return parsed(pair, text, "a logit bias like 15043+1 or 15043-1")

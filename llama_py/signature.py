@@ -1,0 +1,40 @@
+"""Functions that take the fields of a dataclass as keywords, with a signature that says so."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+F = TypeVar("F", bound=Callable[..., Any])
+R = TypeVar("R")
+S = TypeVar("S")
+X = TypeVar("X")
+
+
+def takes(
+    params: Callable[P, Any],
+) -> Callable[[Callable[Concatenate[S, X, ...], R]], Callable[Concatenate[S, X, P], R]]:
+    """Declare that a function's **options are the fields of `params`, for type checkers and help."""
+
+    def declare(
+        function: Callable[Concatenate[S, X, ...], R],
+    ) -> Callable[Concatenate[S, X, P], R]:
+        return describe(function, params)
+
+    return declare
+
+
+def describe(function: F, params: Callable[..., Any]) -> F:
+    """Let help and `inspect.signature` say that a function's **options are the fields of `params`.
+    """
+    signature = inspect.signature(function)
+    plain = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    names = {p.name for p in plain}
+    fields = inspect.signature(params).parameters.values()
+    added = [p for p in fields if p.name not in names]
+    function.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*plain, *added]
+    )
+    return function

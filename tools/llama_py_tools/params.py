@@ -1,0 +1,88 @@
+"""Options that several commands share, besides those of the library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llama_py.params.option import Params, option
+from llama_py.params.texts import integer, parsed, words
+
+
+def token_list(text: str) -> tuple[int, ...]:
+    """`1,2,3` as numbers."""
+    return parsed(lambda _: tuple(map(int, words(text))), text, "token ids like 1,2,3")
+
+
+def plain_files(text: str) -> tuple[tuple[str, float], ...]:
+    """`a.gguf,b.gguf` as pairs with the factor 1."""
+    return tuple((path, 1.0) for path in words(text))
+
+
+def scaled_files(text: str) -> tuple[tuple[str, float], ...]:
+    """`a.gguf:0.5,b.gguf:-1` as pairs."""
+    parts = [file.rpartition(":") for file in words(text)]
+    pairs = ((path, float(factor)) for path, _, factor in parts)
+    return parsed(lambda _: tuple(pairs), text, "FILE:SCALE,...")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommonParams(Params):
+    """What every command takes."""
+
+    verbose: bool = option(False, "-v --verbose", "log everything, and show where errors come from")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileParams(Params):
+    """Which model, and what its weights become."""
+
+    model: str = option(
+        "", "-m --model", "GGUF file (default: the bundled demo model)", metavar="FILE"
+    )
+    repack: bool = option(
+        True, "--repack", "lay weights out anew for speed; off: use them as the file has them",
+        off="-nr --no-repack",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormParams(Params):
+    """Short for --form."""
+
+    delta_net: str = option(
+        "auto", "--delta-net", "how gated delta nets are computed, as --form delta-net=FORM",
+        metavar="FORM",
+    )  # fmt: skip
+
+    @property
+    def forms(self) -> dict[str, str]:
+        return {} if self.delta_net == "auto" else {"delta_net": self.delta_net}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SteeringParams(Params):
+    """Control vectors."""
+
+    control_vector: tuple[tuple[str, float], ...] = option(
+        (), "--control-vector", "add the directions of these files to the layers' results",
+        parse=plain_files, many=True, metavar="FILE,...",
+    )  # fmt: skip
+    control_vector_scaled: tuple[tuple[str, float], ...] = option(
+        (), "--control-vector-scaled", "the same, each file times its factor",
+        parse=scaled_files, many=True, metavar="FILE:SCALE,...",
+    )  # fmt: skip
+    control_vector_layer_range: tuple[int, ...] = option(
+        (), "--control-vector-layer-range", "only to the results of layers START to END",
+        parse=integer, nargs=2, metavar=("START", "END"),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputParams(Params):
+    """What a debugging tool feeds to the model."""
+
+    prompt: str = option("", "-p --prompt", "text to run", metavar="TEXT")
+    tokens: tuple[int, ...] = option(
+        (), "--tokens", "token ids to run instead of a text", parse=token_list, metavar="1,2,3"
+    )
+    decode: int = option(0, "--decode", "then so many tokens, one by one, chosen greedily")
