@@ -21,6 +21,7 @@ RANDOM_SEED = -1
 _UNIT = numbers(0, 1)
 
 Progress = Callable[[int, int, str], None]
+
 # fused: as one op. Else one token is computed by the rule as written down, and many
 #   autoregressive: each by that rule, so that graphs grow with n_ubatch;
 #   chunked: in chunks, each a triangular system (arXiv 2412.06464);
