@@ -206,8 +206,8 @@ def run_tests(options: BenchParams) -> Iterator[Result]:
         ctx = model.context(
             test.n_prompt + test.n_gen + test.n_depth, n_batch=test.n_batch,
             n_ubatch=test.n_ubatch, flash_attn=test.flash_attn, type_k=test.type_k,
-            type_v=test.type_v, forms=FormParams(delta_net=test.delta_net).forms, n_threads=test.threads,
-            progress=Progress("compiling kernels"),
+            type_v=test.type_v, forms=FormParams(delta_net=test.delta_net).forms,
+            n_threads=test.threads, progress=Progress("compiling kernels"),
         )  # fmt: skip
         says = f"benchmark {i + 1}/{len(todo)}" if options.progress else ""
         samples = Measure(ctx, model, test, says).samples(options.repetitions, options.warmup)

@@ -106,7 +106,8 @@ class Peer:
         if code:
             what = f"{len(tokens)} tokens: llama_decode gave {code}"
             raise GGMLError(f"llama.cpp cannot decode {what}")
-        return self.logits(1)[0]
+        row: Floats = self.logits(1)[0]
+        return row
 
     def run(self, batch: Batch, encode: bool = False) -> None:
         """Decode, or encode, a batch that says everything: positions, sequences, outputs."""
