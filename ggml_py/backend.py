@@ -15,25 +15,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from ggml_py.buffer import Buffer as Buffer
+from ggml_py.buffer import Bytes as Bytes
 from ggml_py.tensor import Tensor
-
-Bytes = npt.NDArray[np.uint8]
-
-
-class Buffer(Protocol):
-    """A piece of device memory. Tensors point into it by (`tensor.buffer`, `tensor.offset`)."""
-
-    size: int
-    is_host: bool
-
-    def write(self, offset: int, data: Bytes) -> None:
-        """Copy bytes in."""
-
-    def read(self, offset: int, size: int) -> Bytes:
-        """Copy bytes out."""
-
-    def clear(self, value: int = 0) -> None:
-        """Fill with one byte value."""
 
 
 class Program(Protocol):

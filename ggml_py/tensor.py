@@ -10,7 +10,7 @@ from ggml_py.opspec import OPS
 from ggml_py.types import F32, GGMLType
 
 if TYPE_CHECKING:
-    from ggml_py.backend import Buffer
+    from ggml_py.buffer import Buffer
 
 MAX_DIMS = 4
 MAX_SRC = 10

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from llama_py.context import Context
     from llama_py.conversation import Conversation
     from llama_py.generate import Piece, stream
-    from llama_py.model import LoadOptions, Model
+    from llama_py.loaded import LoadOptions
+    from llama_py.model import Model
     from llama_py.params import (
         AnswerParams,
         ContextParams,

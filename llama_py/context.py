@@ -25,8 +25,10 @@ from llama_py.cparams import CParams, make_cparams
 from llama_py.forms import check as check_forms
 from llama_py.forms import forms
 from llama_py.graph.cross import Cross
-from llama_py.graph.params import GraphParams, GraphResult, GraphType
+from llama_py.graph.params import GraphParams, GraphType
+from llama_py.graph.result import GraphResult
 from llama_py.hparams import HParams
+from llama_py.loaded import Loaded
 from llama_py.memory import GroupContext, MemoryGroup, Placing, create_memory
 from llama_py.memory.k_shift import shift_keys
 from llama_py.outputs import Outputs
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from llama_py.model import Model
 
 log = logging.getLogger("llama_py")
 
@@ -59,7 +60,7 @@ class Context:
     """
 
     @takes(ContextParams)
-    def __init__(self, model: Model, **options: Any) -> None:
+    def __init__(self, model: Loaded, **options: Any) -> None:
         """options are the fields of ContextParams.
 
         Raises ContextError for values that make no sense, AllocError for too large sizes.
@@ -366,7 +367,7 @@ def _longest_text(hp: HParams) -> Cross:
     return Cross(rows, [(0,)] * hp.n_ctx_train)
 
 
-def _several_in_flight(model: Model, p: ContextParams) -> bool:
+def _several_in_flight(model: Loaded, p: ContextParams) -> bool:
     """Whether ubatches may follow one another through the devices (llama_context::llama_context);
     it takes memory, and works only where nothing has to go back to the host.
     """
@@ -375,7 +376,7 @@ def _several_in_flight(model: Model, p: ContextParams) -> bool:
     return len(place.offload) > 1 and everything and p.offload_kqv
 
 
-def _checker(model: Model, device: str) -> Checker:
+def _checker(model: Loaded, device: str) -> Checker:
     """Checks nodes on the device of that name, where weights have the bytes of the file."""
 
     def plain(name: str) -> Bytes | None:
@@ -385,7 +386,7 @@ def _checker(model: Model, device: str) -> Checker:
     return Checker(find_device(device), plain)
 
 
-def _cparams(model: Model, p: ContextParams) -> CParams:
+def _cparams(model: Loaded, p: ContextParams) -> CParams:
     check_forms(p.forms)
     if p.mtp and not model.architecture.load_mtp:
         raise ContextError("mtp needs a model with NextN layers, loaded with load_mtp=True")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ggml_py.errors import ContextError, ModelError
+from llama_py.chat import ChatTemplate
 from llama_py.context import Context
 from llama_py.generate import Piece, stream
+from llama_py.loaded import Loaded
 from llama_py.prefix import Prefix
-
-if TYPE_CHECKING:
-    from llama_py.chat import ChatTemplate
-    from llama_py.model import Model
 
 Message = Mapping[str, Any]  # {"role": "user", "content": "..."}
 
@@ -59,7 +57,7 @@ class Conversation:
         self.prefix.clear()
 
     @staticmethod
-    def prompt(model: Model, messages: str | Sequence[Message], **variables: Any) -> list[int]:
+    def prompt(model: Loaded, messages: str | Sequence[Message], **variables: Any) -> list[int]:
         """The tokens of a conversation, or of one question; `variables` are for the template."""
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
@@ -78,7 +76,7 @@ class Conversation:
             )
 
 
-def template_of(model: Model) -> ChatTemplate:
+def template_of(model: Loaded) -> ChatTemplate:
     """The model's chat template; ModelError if it has none."""
     if model.chat_template is None:
         raise ModelError("the model has no chat template, so it cannot chat; use generate")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from llama_py.geometry import Rope
 from llama_py.hparams import HParams
 
 N_CTX_STEP = 256  # cells; the context size is rounded up to whole steps
@@ -46,6 +47,16 @@ class CParams:
     offload_kqv: bool = True
     pooling: str = "none"
     forms: tuple[tuple[str, str], ...] = ()
+
+    def rope_freq(self, rope: Rope) -> tuple[float, float]:
+        """Base and scale of a layer's RoPE."""
+        if rope.fixed:
+            return rope.freq_base, rope.freq_scale
+        return self.rope_freq_base, self.rope_freq_scale
+
+    def rope_yarn(self, rope: Rope) -> tuple[float, float]:
+        """ggml's ext_factor and attn_factor of a layer's RoPE."""
+        return (self.yarn_ext_factor, self.yarn_attn_factor) if rope.yarn else (0.0, 1.0)
 
     def form(self, kind: str, default: str) -> str:
         """How blocks of a kind are built."""

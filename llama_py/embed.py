@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ggml_py.errors import ContextError
 from llama_py.batch import F32, Batch
 from llama_py.context import Context
-
-if TYPE_CHECKING:
-    from llama_py.model import Model
+from llama_py.loaded import Loaded
 
 N_SEQ = 32  # texts that are read at once
 N_TOKENS = 2048  # and their tokens together
 
 
 def embed(
-    model: Model, texts: Sequence[str | Sequence[int]], pooling: str = "auto",
+    model: Loaded, texts: Sequence[str | Sequence[int]], pooling: str = "auto",
     normalize: bool = True,
 ) -> F32:  # fmt: skip
     """F32 [n_texts, n]: n is n_embd, or the number of a reranker's scores.

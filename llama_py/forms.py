@@ -5,8 +5,8 @@ A block declares its kind once, and asks its graph which form to build:
     DELTA_NET = Form("delta_net", ("fused", "chunked"), "how gated delta nets are computed")
     if g.form(DELTA_NET) == "fused": ...
 
-A context takes the choice of a user, `forms={"delta_net": "chunked"}`; a command has a flag for
-each kind. What is left open is the first form, where every device can run its nodes, else the second.
+A context takes the choice of a user, `forms={"delta_net": "chunked"}`; a command `--form`. What is
+left open is the first form, where every device can run its nodes, else the second.
 """
 
 from __future__ import annotations

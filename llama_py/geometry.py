@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from llama_py.cparams import CParams
+from typing import Any, Literal
 
 # ggml's RoPE modes
 ROPE_NONE, ROPE_NORMAL, ROPE_NEOX, ROPE_MROPE, ROPE_IMROPE = -1, 0, 2, 8, 40
@@ -55,16 +52,6 @@ class Rope:
     offset: int = 0
     fixed: bool = False
     yarn: bool = True
-
-    def freq(self, cparams: CParams) -> tuple[float, float]:
-        """Base and scale in a context."""
-        if self.fixed:
-            return self.freq_base, self.freq_scale
-        return cparams.rope_freq_base, cparams.rope_freq_scale
-
-    def yarn_factors(self, cparams: CParams) -> tuple[float, float]:
-        """ggml's ext_factor and attn_factor in a context."""
-        return (cparams.yarn_ext_factor, cparams.yarn_attn_factor) if self.yarn else (0.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)

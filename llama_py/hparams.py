@@ -1,7 +1,7 @@
 """Hyperparameters: typed, checked values out of a file's metadata (llama-model.cpp:load_hparams).
 
-`HParams` declares the keys that architectures share; an architecture subclasses it, declares its own
-and says, layer by layer, what differs (`layer`, `rope`, `window`, `is_recr`).
+`HParams` declares the keys that architectures share; an architecture subclasses it, declares its
+own and says, layer by layer, what differs (`layer`, `rope`, `window`, `is_recr`).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from ggml_py.tensor import Tensor
 from llama_py.batch import F32, BatchSplitter, UBatch
 from llama_py.cparams import CParams
-from llama_py.graph.params import GraphResult
+from llama_py.graph.result import GraphResult
 
 
 def read_rows(t: Tensor, n: int) -> F32:

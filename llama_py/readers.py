@@ -13,7 +13,8 @@ from ggml_py.types import F16
 from llama_py.batch import ubatch_reserve
 from llama_py.cparams import CParams, make_cparams
 from llama_py.graph.cross import Cross
-from llama_py.graph.params import GraphParams, GraphResult, GraphType
+from llama_py.graph.params import GraphParams, GraphType
+from llama_py.graph.result import GraphResult
 from llama_py.memory import Placing, create_memory
 from llama_py.models._architecture import Architecture
 

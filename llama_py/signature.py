@@ -16,7 +16,7 @@ X = TypeVar("X")
 def takes(
     params: Callable[P, Any],
 ) -> Callable[[Callable[Concatenate[S, X, ...], R]], Callable[Concatenate[S, X, P], R]]:
-    """Declare that a function's **options are the fields of `params`, for type checkers and help."""
+    """Declare, for type checkers and help, that **options are the fields of `params`."""
 
     def declare(
         function: Callable[Concatenate[S, X, ...], R],

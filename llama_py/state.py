@@ -6,23 +6,31 @@ import struct
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 
 from ggml_py.errors import ContextError
+from llama_py.loaded import Loaded
+from llama_py.memory import MemoryGroup
 from llama_py.memory.io import StateReader, StateWriter
-
-if TYPE_CHECKING:
-    from llama_py.context import Context
 
 MAGIC = b"llpy"
 VERSION = 1
 _HEAD = struct.Struct("<4sII")  # magic, version, crc32 of the rest
 
 
+class Remembering(Protocol):
+    """What a state is of: `llama_py.Context`."""
+
+    memory: MemoryGroup
+
+    @property
+    def model(self) -> Loaded: ...
+
+
 def save(
-    ctx: Context, seq_id: int = -1, *, partial: bool = False, tokens: Sequence[int] = ()
+    ctx: Remembering, seq_id: int = -1, *, partial: bool = False, tokens: Sequence[int] = ()
 ) -> bytes:
     """The state of one sequence, or of all (-1).
 
@@ -39,7 +47,7 @@ def save(
 
 
 def load(
-    ctx: Context, data: bytes | memoryview, seq_id: int = -1, *, partial: bool = False
+    ctx: Remembering, data: bytes | memoryview, seq_id: int = -1, *, partial: bool = False
 ) -> list[int]:
     """Put a saved state in place of what the context has; returns the tokens saved with it.
 
@@ -58,7 +66,7 @@ def load(
 
 
 def save_file(
-    ctx: Context, path: str | Path, seq_id: int = -1, *, tokens: Sequence[int] = ()
+    ctx: Remembering, path: str | Path, seq_id: int = -1, *, tokens: Sequence[int] = ()
 ) -> int:
     """`save` to a file, which is replaced only when all is written; returns its size in bytes."""
     path = Path(path)
@@ -69,7 +77,7 @@ def save_file(
     return len(data)
 
 
-def load_file(ctx: Context, path: str | Path, seq_id: int = -1) -> list[int]:
+def load_file(ctx: Remembering, path: str | Path, seq_id: int = -1) -> list[int]:
     """`load` from a file; the ContextError names it."""
     try:
         return load(ctx, Path(path).read_bytes(), seq_id)
@@ -77,7 +85,7 @@ def load_file(ctx: Context, path: str | Path, seq_id: int = -1) -> list[int]:
         raise ContextError(f"{path}: {e}") from e
 
 
-def _what(ctx: Context, seq_id: int, partial: bool) -> str:
+def _what(ctx: Remembering, seq_id: int, partial: bool) -> str:
     """What must be the same when a state is read back."""
     scope = "all sequences" if seq_id < 0 else "one sequence"
     kind = "checkpoint" if partial else "state"

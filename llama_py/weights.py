@@ -23,8 +23,8 @@ from ggml_py.backend import Device
 from ggml_py.errors import WeightsError
 from ggml_py.tensor import FLAG_WEIGHT, Tensor, shape4
 from ggml_py.types import F32
-from llama_py.blocks.linear import ExpertLinear, Linear, Norm, NormKind
 from llama_py.gguf_file import TensorInfo
+from llama_py.linear import ExpertLinear, Linear, Norm, NormKind
 
 _MAX_LISTED = 10
 

@@ -17,7 +17,8 @@ from ggml_py.types import BY_NAME, F16
 from llama_py.batch import Batch, BatchSplitter
 from llama_py.cparams import CParams, make_cparams
 from llama_py.gguf_file import TensorInfo
-from llama_py.graph.params import GraphParams, GraphResult
+from llama_py.graph.params import GraphParams
+from llama_py.graph.result import GraphResult
 from llama_py.memory import MemoryGroup, Placing, create_memory
 from llama_py.model import Model
 

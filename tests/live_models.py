@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ggml_py.registry import device
 from ggml_py.types import F32, GGMLType
 from ggml_ref.quants import quantizer
 from llama_py.context import Context

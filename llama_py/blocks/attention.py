@@ -8,12 +8,12 @@ from typing import NamedTuple
 from ggml_py.ops import add, concat, cont, mul_mat, reshape, scale, view_4d
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import heads, inv_sqrt, split
-from llama_py.blocks.linear import Linear, Norm
 from llama_py.blocks.rope import RopeFactors, rope
 from llama_py.blocks.softmax import Scores, mha
 from llama_py.geometry import LayerShape
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
+from llama_py.linear import Linear, Norm
 from llama_py.weights import Bias, Weights
 
 HINT_HADAMARD = 1  # ggml.h:GGML_HINT_SRC0_IS_HADAMARD

@@ -30,9 +30,9 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import SILU, Activation
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.functions import split
-from llama_py.blocks.linear import ExpertLinear
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
+from llama_py.linear import ExpertLinear
 from llama_py.weights import Bias, Weights
 
 F16_SMALLEST_NORMAL = 6.103515625e-5
@@ -202,7 +202,7 @@ class Experts:
 
 
 class SharedExperts:
-    """Experts, and beside them one that every token goes through, perhaps with a gate of its own."""
+    """Experts, and beside them one that every token goes through, perhaps with its own gate."""
 
     def __init__(
         self, w: Weights, hp: HParams, experts: Experts, n_ff: int, *, gated: bool = False,

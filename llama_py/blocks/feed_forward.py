@@ -5,8 +5,8 @@ from __future__ import annotations
 from ggml_py.ops import add, mul, mul_mat
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import SILU, Activation
-from llama_py.blocks.linear import Linear
 from llama_py.graph.builder import GraphBuilder
+from llama_py.linear import Linear
 from llama_py.weights import Bias, Weights
 
 

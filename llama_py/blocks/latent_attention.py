@@ -15,12 +15,13 @@ from ggml_py.ops import concat, cont, mul_mat, permute, repeat_4d, reshape, view
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, attend, attend_latent
 from llama_py.blocks.functions import heads
-from llama_py.blocks.linear import Linear, Norm
 from llama_py.blocks.softmax import Scores
 from llama_py.graph.builder import GraphBuilder
+from llama_py.linear import Linear, Norm
 from llama_py.weights import Weights
 
 Turn = Callable[[GraphBuilder, Tensor, int, int], Tensor]  # (g, x, il, first channel)
+Temper = Callable[[GraphBuilder, Tensor, int], Tensor]  # (g, queries, il)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class LatentAttention:
 
     def __init__(
         self, w: Weights, n: LatentSizes, *, absorbed: bool, output: Linear | None = None,
-        turn: Turn | None = None, temper: Callable[[GraphBuilder, Tensor, int], Tensor] | None = None,
+        turn: Turn | None = None, temper: Temper | None = None,
         kq_scale: Callable[[GraphBuilder], float], split_queries: bool = True,
     ) -> None:  # fmt: skip
         """As llama.cpp, without scales.

@@ -21,15 +21,15 @@ from ggml_py.ops import (
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import heads, split
 from llama_py.blocks.state import cells_1d, cells_2d, read_states
-from llama_py.blocks.linear import Norm
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
 from llama_py.keys import Keys, flag, uint
+from llama_py.linear import Norm
 from llama_py.weights import Bias, Weights
 
 
 class SSMHParams(HParams):
-    """ssm_d_conv  width of the convolution; ssm_d_inner  channels; ssm_d_state  states of a channel;
+    """ssm_d_conv  width of the convolution; ssm_d_inner  channels; ssm_d_state  states of each;
     ssm_dt_rank  rank of the time step, or heads; ssm_n_group  groups of channels whose inputs and
     outputs are convolved too; conv_dim  channels of the convolution
     """

@@ -24,7 +24,7 @@ def rope(
         return x
     return rope_ext(
         x, g.inp_pos, factors, how.n_rot, how.type if type is None else type, cp.n_ctx_orig_yarn,
-        *how.freq(cp), *how.yarn_factors(cp), cp.yarn_beta_fast, cp.yarn_beta_slow, how.sections,
+        *cp.rope_freq(how), *cp.rope_yarn(how), cp.yarn_beta_fast, cp.yarn_beta_slow, how.sections,
         offset,
     )  # fmt: skip
 

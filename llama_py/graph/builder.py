@@ -13,7 +13,8 @@ from llama_py.geometry import Window
 from llama_py.graph.inputs.attention import InputAttnKV, InputAttnNoCache, InputCross
 from llama_py.graph.inputs.recurrent import InputRS
 from llama_py.graph.inputs.tokens import InputEmbd, InputOutIds, InputPos
-from llama_py.graph.params import GraphParams, GraphResult, Input
+from llama_py.graph.params import GraphParams
+from llama_py.graph.result import GraphResult, Input
 
 Made = TypeVar("Made")
 

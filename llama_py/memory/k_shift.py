@@ -50,8 +50,8 @@ def _rotated_part(kv: KVCache, il: int, rope: Rope) -> Tensor:
 def _turn(
     keys: Tensor, shift: Tensor, factors: Tensor | None, rope: Rope, cparams: CParams
 ) -> Tensor:
-    base, scale = rope.freq(cparams)
-    ext_factor, _ = rope.yarn_factors(cparams)
+    base, scale = cparams.rope_freq(rope)
+    ext_factor, _ = cparams.rope_yarn(rope)
     # YaRN also scales, which has been done once: undo the scale that ggml derives from the factor
     scaled = 1 - 0.1 * math.log(scale) if ext_factor else 1.0
     return rope_ext(

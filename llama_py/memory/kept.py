@@ -1,4 +1,4 @@
-"""What a layer keeps of the tokens it has seen. A model says it for each layer: any of these, or none.
+"""What a layer keeps of the tokens it has seen: a model says any of these for each layer, or none.
 
     (KeysValues(8, 128, 128),)                      attention
     (KeysValues(1, 576, 0),)                        latent attention: values are part of the keys

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+
 import numpy as np
 
 from ggml_py.backend import Device

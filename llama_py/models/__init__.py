@@ -54,7 +54,8 @@ def architecture(arch: str) -> type[Architecture]:
 
 def _defined(module: ModuleType, arch: str) -> type[Architecture]:
     for value in vars(module).values():
-        if isinstance(value, type) and issubclass(value, Architecture):
-            if vars(value).get("arch") == arch:
-                return value
+        is_one = isinstance(value, type) and issubclass(value, Architecture)
+        if is_one and vars(value).get("arch") == arch:
+            found: type[Architecture] = value
+            return found
     raise UnknownArchitecture(f"{module.__name__} defines no Architecture with arch = {arch!r}")

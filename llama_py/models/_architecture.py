@@ -1,8 +1,8 @@
 """What an architecture is: its hyperparameters, its blocks with their weights, its graph, and what
 its layers keep.
 
-A file of this folder defines one subclass of `Architecture` with `arch` set to what files call it in
-general.architecture; nothing else in the project knows the name.
+A file of this folder defines one subclass of `Architecture` with `arch` set to what files call it
+in general.architecture; nothing else in the project knows the name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.pooling import Classifier, pool
 from llama_py.cparams import CParams
 from llama_py.graph.builder import GraphBuilder
-from llama_py.graph.params import GraphParams, GraphResult, GraphType
+from llama_py.graph.params import GraphParams, GraphType
+from llama_py.graph.result import GraphResult
 from llama_py.hparams import HParams
 from llama_py.memory.kept import Kept, KeysValues, State
 from llama_py.weights import Weights

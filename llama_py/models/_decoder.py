@@ -8,8 +8,8 @@ from typing import ClassVar, Protocol
 
 from ggml_py.ops import add, scale, tanh
 from ggml_py.tensor import Tensor
-from llama_py.blocks.linear import Linear, Norm
 from llama_py.graph.builder import GraphBuilder
+from llama_py.linear import Linear, Norm
 from llama_py.models._architecture import Architecture
 from llama_py.weights import Weights
 

@@ -69,7 +69,7 @@ class Latent(Decoder):
     def feed_forward(
         self, w: Weights, il: int, *, need_shexp: bool, probs_bias: Optional = "optional"
     ) -> Block:
-        """need_shexp, probs_bias: whether shared experts, and a bias on the choice, must be there."""
+        """need_shexp, probs_bias: whether shared experts, a bias on the choice, must be there."""
         hp = self.hp
         if il < hp.n_layer_dense_lead:
             return FeedForward(w, hp.n_embd, hp.layers[il].n_ff, scaled=False)

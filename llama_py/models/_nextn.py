@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from ggml_py.ops import add, concat, get_rows
 from ggml_py.tensor import Tensor
-from llama_py.blocks.linear import Linear, Norm
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputEmbdH
 from llama_py.hparams import HParams
+from llama_py.linear import Linear, Norm
 from llama_py.models._decoder import Layer
 from llama_py.weights import Weights
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from ggml_py.ops import add
 from ggml_py.tensor import Tensor
-from llama_py.blocks.linear import Norm
 from llama_py.blocks.mamba import SSMHParams
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
 from llama_py.keys import number
+from llama_py.linear import Norm
 from llama_py.models._decoder import Block
 
 

@@ -28,9 +28,9 @@ from llama_py.blocks.experts import Experts
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.kda import KDA
 from llama_py.blocks.latent_attention import LatentAttention
-from llama_py.blocks.linear import Norm
 from llama_py.graph.builder import GraphBuilder
 from llama_py.keys import Keys, number, uint
+from llama_py.linear import Norm
 from llama_py.models._decoder import Block
 from llama_py.models._kimi import KimiHParams
 from llama_py.models._latent import Latent
@@ -85,7 +85,9 @@ def _bounded(x: Tensor, bound: float) -> Tensor:
 
 
 class SituFeedForward:
-    def __init__(self, w: Weights, n_embd: int, n_ff: int, situ: Situ, kind: str, name: str) -> None:
+    def __init__(
+        self, w: Weights, n_embd: int, n_ff: int, situ: Situ, kind: str, name: str
+    ) -> None:
         self.situ, self.name = situ, name
         self.gate = w.linear(f"ffn_gate{kind}", n_embd, n_ff, scaled=False)
         self.up = w.linear(f"ffn_up{kind}", n_embd, n_ff, scaled=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ggml_py.errors import ContextError
 from ggml_py.types import BY_NAME
@@ -21,6 +21,7 @@ MAX_SEQ = 256  # LLAMA_MAX_SEQ
 RANDOM_SEED = -1
 _UNIT = numbers(0, 1)
 
+P = TypeVar("P", bound=Params)
 Progress = Callable[[int, int, str], None]
 POOLING = ("none", "mean", "cls", "last", "rank")  # llama.h:llama_pooling_type
 
@@ -202,15 +203,6 @@ class GenerateParams(Params):
 class AnswerParams(GenerateParams, SamplingParams):
     """How a model answers: the arguments of `Model.generate`, `stream` and `chat`."""
 
-    def of_stream(self) -> dict[str, Any]:
-        """The fields of GenerateParams."""
-        return {f.name: getattr(self, f.name) for f in fields(GenerateParams)}
-
-    def make_sampler(self, n_vocab: int) -> Chooser:
-        """The sampler given, or one of these settings."""
-        from llama_py.sampler import Sampler
-
-        if self.sampler is not None:
-            return self.sampler
-        settings = {f.name: getattr(self, f.name) for f in fields(SamplingParams)}
-        return Sampler(SamplingParams(**settings), n_vocab)
+    def part(self, kind: type[P]) -> P:
+        """The fields of one of its bases."""
+        return kind(**{f.name: getattr(self, f.name) for f in fields(kind)})

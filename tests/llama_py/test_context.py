@@ -14,7 +14,7 @@ from ggml_py.errors import AllocError, ContextError
 from llama_py import state
 from llama_py.batch import Batch
 from llama_py.context import Context
-from llama_py.graph.params import GraphResult
+from llama_py.graph.result import GraphResult
 from llama_py.memory import HybridMemory, KVCache
 from tests.live_models import N_VOCAB, live, nmse, tokens
 

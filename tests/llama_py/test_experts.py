@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from llama_py.models._ffn import GATING, RELU, SILU, SWIGLU_OAI, Activation, FeedForward
 from numpy.typing import NDArray
 
 from ggml_py.backend import get_tensor, set_tensor
@@ -15,7 +16,6 @@ from ggml_py.registry import device
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import F32
-from llama_py.models._ffn import GATING, RELU, SILU, SWIGLU_OAI, Activation, FeedForward
 from llama_py.weights import Layer, Linear
 
 N, N_FF, N_EXPERT, N_USED, N_TOKENS = 8, 6, 12, 3, 5

@@ -11,6 +11,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from llama_py.inputs import GraphParams, GraphResult, InputOutIds, InputPos, InputRS
+from llama_py.models._base import Model
 
 from ggml_py.backend import HostBuffer, aligned_bytes, get_tensor
 from ggml_py.dump import diff, records
@@ -22,9 +24,7 @@ from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from llama_py.batch import Batch
 from llama_py.cparams import CParams, make_cparams
 from llama_py.gguf_file import GGUFFile
-from llama_py.inputs import GraphParams, GraphResult, InputOutIds, InputPos, InputRS
 from llama_py.models import known_architectures, load_model, model_class
-from llama_py.models._base import Model
 from llama_py.params import DeltaNetForm
 from tests.graph_models import (
     DATA,

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from llama_py.memory.kv_iswa import KVCacheISWA
 
 from ggml_py.backend import get_tensor, set_tensor
 from ggml_py.errors import AllocError, ContextError
@@ -14,7 +15,6 @@ from ggml_py.types import BY_NAME, F16, F32, I64
 from llama_py.batch import Batch, BatchSplitter
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv import KVCache, KVCacheContext
-from llama_py.memory.kv_iswa import KVCacheISWA
 from llama_py.memory.kv_rot import hadamard
 from llama_py.memory.kv_tensors import KVLayer, runs
 from tests.host_device import HostDevice

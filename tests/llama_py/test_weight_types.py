@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from llama_py.models._base import Model
 from numpy.typing import NDArray
 
 from ggml_cpu.quants.weight import LAYOUT
 from ggml_py.types import BY_NAME, GGMLType
 from ggml_ref.quants import dequantizer, quantizer
 from llama_py.context import Context
-from llama_py.models._base import Model
 from llama_py.weights import Linear
 from tests.live_models import EXACT, PROMPT, Arrays, changed, model_of, nmse
 

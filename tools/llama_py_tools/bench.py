@@ -7,18 +7,15 @@ combinations are run. Random tokens; neither tokenizing nor sampling is in the t
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import product
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from llama_py.params import ContextParams, ModelParams
-from llama_py.params.option import PREFIX, Params, option, options_of
-from llama_py.params.rules import each, integers
-from llama_py.params.texts import device_names, truth, words
+from llama_py.params import ModelParams
+from llama_py.params.texts import device_names
 from llama_py_tools import session
+from llama_py_tools.bench_output import Result, printer, result
+from llama_py_tools.bench_params import BenchParams, Test, combinations
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, FormParams
 from llama_py_tools.progress import Progress
@@ -27,143 +24,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from llama_py import Context, Model
-    from llama_py_tools.bench_output import Result
-
-FORMATS = ("md", "csv", "json", "jsonl", "sql")
-
-
-def int_ranges(text: str) -> tuple[int, ...]:
-    """`1,2`, `1-4`, `1-9+2` and `64-512*2`, as llama-bench has them."""
-    return tuple(n for part in text.split(",") for n in _range(part))
-
-
-def _range(part: str) -> Iterator[int]:
-    found = re.fullmatch(r"(-?\d+)(?:-(\d+)(?:([+*])(\d+))?)?", part)
-    if not found:
-        raise ValueError(f"expected numbers like 1,2 or 1-4 or 64-512*2; got {part!r}")
-    n, last = int(found[1]), int(found[2] or found[1])
-    step = int(found[4] or 1)
-    while n <= last:
-        yield n
-        following = n * step if found[3] == "*" else n + step
-        if following <= n:
-            raise ValueError(f"{part!r} does not grow")
-        n = following
-
-
-def switches(text: str) -> tuple[bool, ...]:
-    return tuple(map(truth, words(text)))
-
-
-def pair(text: str) -> tuple[tuple[int, int], ...]:
-    found = re.fullmatch(r"(\d+),(\d+)", text)
-    if not found:
-        raise ValueError(f"expected two numbers like 512,128; got {text!r}")
-    return ((int(found[1]), int(found[2])),)
-
-
-def several(kind: type[Params], name: str, default: Any = None, **other: Any) -> Any:
-    """The option that a field of `kind` is, but with values to try instead of one."""
-    f, o = next((f, o) for f, o in options_of(kind) if f.name == name)
-    default = f.default if default is None else default
-
-    def values(text: str) -> tuple[Any, ...]:
-        return tuple(map(o.parse, words(text)))
-
-    how: dict[str, Any] = {
-        "env": o.env.removeprefix(PREFIX), "help": o.help, "metavar": o.metavar,
-        "check": o.check and each(o.check),
-        "parse": int_ranges if isinstance(default, int) else values,
-    }  # fmt: skip
-    return option((default,), " ".join(o.flags), many=True, **{**how, **other})
-
-
-@dataclass(frozen=True, kw_only=True)
-class BenchParams(Params):
-    """What is measured. A tuple has the values to try."""
-
-    model: tuple[str, ...] = several(
-        FileParams, "model", help="GGUF files (default: the bundled demo model)"
-    )
-    n_prompt: tuple[int, ...] = option(
-        (512,), "-p --n-prompt", "prompt tokens (0: no such test)", parse=int_ranges, many=True
-    )
-    n_gen: tuple[int, ...] = option(
-        (128,), "-n --n-gen", "generated tokens (0: no such test)", parse=int_ranges, many=True
-    )
-    pg: tuple[tuple[int, int], ...] = option(
-        (), "-pg", "a prompt, then generation, in one time", env="PG", parse=pair, many=True,
-        metavar="P,N",
-    )  # fmt: skip
-    n_depth: tuple[int, ...] = option(
-        (0,), "-d --n-depth", "tokens in the memory before the test", parse=int_ranges, many=True
-    )
-    n_batch: tuple[int, ...] = several(ContextParams, "n_batch")
-    n_ubatch: tuple[int, ...] = several(ContextParams, "n_ubatch")
-    type_k: tuple[str, ...] = several(ContextParams, "type_k")
-    type_v: tuple[str, ...] = several(ContextParams, "type_v")
-    threads: tuple[int, ...] = several(
-        ContextParams, "n_threads", 0, check=None, help="threads (0: one per core)"
-    )
-    n_gpu_layers: tuple[int, ...] = several(ModelParams, "n_gpu_layers", metavar="N")
-    flash_attn: tuple[str, ...] = several(ContextParams, "flash_attn")
-    delta_net: tuple[str, ...] = several(FormParams, "delta_net")
-    device: tuple[str, ...] = several(
-        ModelParams, "device", metavar="NAME", parse=words,
-        help="devices, one after the other; those of one model as a/b",
-    )  # fmt: skip
-    no_repack: tuple[bool, ...] = option(
-        (False,), "-nr --no-repack", "leave weights as the file has them", parse=switches,
-        many=True, metavar="0|1",
-    )  # fmt: skip
-    repetitions: int = option(5, "-r --repetitions", "runs of each test", check=integers(1))
-    output: str = option("md", "-o --output", "what is written", choices=FORMATS)
-    warmup: bool = option(True, "--warmup", "run each test once before", off="--no-warmup")
-    progress: bool = option(False, "--progress", "tell on stderr what is being run")
-
-
-@dataclass(frozen=True)
-class Test:
-    """One line of the table: a model in a context, and how many tokens of each kind."""
-
-    model: str
-    n_gpu_layers: int
-    device: str
-    no_repack: bool
-    n_batch: int
-    n_ubatch: int
-    type_k: str
-    type_v: str
-    flash_attn: str
-    delta_net: str
-    threads: int
-    n_depth: int
-    n_prompt: int
-    n_gen: int
-
-    @property
-    def weights(self) -> tuple[str, int, str, bool]:
-        """Tests that agree in these share a loaded model."""
-        return self.model, self.n_gpu_layers, self.device, self.no_repack
-
-
-def combinations(o: BenchParams) -> list[Test]:
-    """All combinations; the model varies slowest, so that each is loaded once."""
-    kinds = [(n, 0) for n in o.n_prompt if n > 0] + [(0, n) for n in o.n_gen if n > 0]
-    kinds += [pg for pg in o.pg if sum(pg) > 0]
-    threads = [n if n > 0 else _cores() for n in o.threads]
-    values: Iterator[Any] = product(
-        o.model, o.n_gpu_layers, o.device, o.no_repack, o.n_batch, o.n_ubatch, o.type_k, o.type_v,
-        o.flash_attn, o.delta_net, threads, o.n_depth, kinds,
-    )  # fmt: skip
-    return [Test(*how, *kind) for *how, kind in values]
-
-
-def _cores() -> int:
-    from ggml_cpu.backend import default_threads
-
-    return default_threads()
-
 
 def parser() -> Parser:
     usage = "%(prog)s [-m FILE] [-p N] [-n N] [options]"
@@ -178,8 +38,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(args: argparse.Namespace) -> None:
-    from llama_py_tools.bench_output import printer
-
     options = read(args, BenchParams)
     out = printer(options)
     out.header()
@@ -192,8 +50,6 @@ def _command(args: argparse.Namespace) -> None:
 
 def run_tests(options: BenchParams) -> Iterator[Result]:
     """Measure every test; a model stays loaded while the next test wants it too."""
-    from llama_py_tools.bench_output import result
-
     model: Model | None = None
     loaded: tuple[object, ...] = ()
     todo = combinations(options)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from llama_py_tools.bench_params import BenchParams, Test
+
 if TYPE_CHECKING:
     from llama_py import Context, Model
-    from llama_py_tools.bench import BenchParams, Test
 
 FLASH_ATTN = {"auto": -1, "off": 0, "on": 1}
 

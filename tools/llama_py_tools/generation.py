@@ -20,7 +20,7 @@ from llama_py_tools.progress import Progress
 if TYPE_CHECKING:
     from llama_py import Context, Model, Piece, Sampler
     from llama_py.batch import UBatch
-    from llama_py.graph.params import GraphResult
+    from llama_py.graph.result import GraphResult
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ggml_py.tensor import Tensor
@@ -11,11 +9,9 @@ from ggml_py.types import F16, F32
 from llama_py.batch import UBatch
 from llama_py.geometry import Window
 from llama_py.graph.inputs.base import new_input, write
+from llama_py.graph.params import GraphParams
 from llama_py.memory.kv import KVCacheContext
 from llama_py.memory.mask import ubatch_mask
-
-if TYPE_CHECKING:
-    from llama_py.graph.params import GraphParams
 
 
 class InputAttnKV:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy.typing as npt
 
@@ -10,9 +10,7 @@ from ggml_py.backend import set_tensor
 from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import GGMLType
 from llama_py.batch import UBatch
-
-if TYPE_CHECKING:
-    from llama_py.graph.params import GraphParams
+from llama_py.graph.params import GraphParams
 
 
 class GraphInput(Protocol):

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ggml_py.ops import view
 from ggml_py.types import I32
 from llama_py.batch import UBatch
 from llama_py.graph.inputs.base import new_input, write
-
-if TYPE_CHECKING:
-    from llama_py.graph.params import GraphParams
+from llama_py.graph.params import GraphParams
 
 
 class InputRS:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ggml_py.types import F32, I32
 from llama_py.batch import UBatch
 from llama_py.graph.inputs.base import new_input, write
-
-if TYPE_CHECKING:
-    from llama_py.graph.params import GraphParams
+from llama_py.graph.params import GraphParams
 
 
 class InputEmbd:

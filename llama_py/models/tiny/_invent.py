@@ -6,18 +6,17 @@ import hashlib
 import math
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ggml_py.null import NullDevice
 from ggml_py.tensor import shape4
 from ggml_py.types import F32
 from llama_py.gguf_file import TensorInfo
-from llama_py.model import Model
+from llama_py.models import architecture
 from llama_py.models.tiny import ALTERNATIVES, Tiny, find, metadata
+from llama_py.weights import Weights
 
 # The first pattern that fits says (mean, deviation); others are matrices.
 KINDS: dict[str, tuple[float, float]] = {
@@ -64,11 +63,9 @@ def _fits(name: str, patterns: Any) -> bool:
 
 def shapes(arch: str, variant: str) -> dict[str, tuple[int, ...]]:
     """Names, in their order, and shapes, ggml's four dimensions."""
-    infos = Invented(find(arch, variant))
-    file: Any = SimpleNamespace(
-        path=f"{arch}-{variant}", metadata=metadata(arch, variant), architecture=arch, tensors=infos
-    )
-    Model(file, NullDevice(), load_mtp=True)
+    infos, kind = Invented(find(arch, variant)), architecture(arch)
+    hp = kind.HParams(metadata(arch, variant), arch)
+    kind(hp, Weights(infos, f"{arch}-{variant}"), load_mtp=True)
     return {name: infos[name].ne for name in sorted(infos.keys())}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from ggml_py.ops import (
     add,
@@ -18,9 +18,7 @@ from ggml_py.ops import (
     rms_norm,
 )
 from ggml_py.tensor import Tensor
-
-if TYPE_CHECKING:
-    from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.builder import GraphBuilder
 
 NormKind = Literal["rms", "layer"]
 
@@ -74,8 +72,8 @@ class ExpertLinear:
 
 @dataclass(slots=True)
 class Norm:
-    """Rows made to have mean square one ("rms"), or also mean zero ("layer"), times a weight, plus a
-    bias. weight, bias [n]"""
+    """Rows made to have mean square one ("rms"), or also mean zero ("layer"), times a weight, plus
+    a bias. weight, bias [n]"""
 
     weight: Tensor | None = None
     bias: Tensor | None = None

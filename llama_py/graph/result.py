@@ -1,0 +1,59 @@
+"""What comes of building a graph (llama-graph.h:llm_graph_result)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TypeVar
+
+from ggml_py.graph import Graph
+from ggml_py.tensor import FLAG_OUTPUT, Tensor
+from llama_py.batch import UBatch
+from llama_py.graph.inputs.base import GraphInput
+from llama_py.graph.params import GraphParams
+
+Input = TypeVar("Input", bound=GraphInput)
+
+
+class GraphResult:
+    """A built graph with its inputs and the tensors that are read afterwards (llm_graph_result).
+
+    t_logits   [n_vocab, n_outputs]
+    t_embd     [n_embd, n_outputs] what the head is applied to
+    t_embd_pooled  [n_embd, n_seqs] one row a sequence, or with pooling "none" of each output
+    t_h_nextn  [n_embd, n_tokens or n_outputs] what seeds the NextN layer, where there is one
+    in_layer   nodes that are to run where this layer is, so that its device does not change early
+    on_host    nodes that are to run on the host
+    fused      nodes that could be other ones, by the form that decides (see llama_py.forms)
+    """
+
+    def __init__(self, params: GraphParams) -> None:
+        self.params = params
+        self.graph = Graph()
+        self.inputs: list[GraphInput] = []
+        self.t_logits: Tensor | None = None
+        self.t_embd: Tensor | None = None
+        self.t_embd_pooled: Tensor | None = None
+        self.t_h_nextn: Tensor | None = None
+        self.in_layer: list[tuple[Tensor, int]] = []
+        self.on_host: list[Tensor] = []
+        self.fused: defaultdict[str, list[Tensor]] = defaultdict(list)
+
+    def add_input(self, inp: Input) -> Input:
+        self.inputs.append(inp)
+        return inp
+
+    def set_outputs(self) -> None:
+        """Keep what is read after the run from being overwritten during it."""
+        for t in (self.t_logits, self.t_embd, self.t_embd_pooled, self.t_h_nextn):
+            if t is not None:
+                t.flags |= FLAG_OUTPUT
+
+    def set_inputs(self, ubatch: UBatch) -> None:
+        for inp in self.inputs:
+            inp.set_input(ubatch)
+
+    def can_reuse(self, params: GraphParams) -> bool:
+        """Whether this graph serves for params too; if so its inputs are bound to their memory."""
+        return self.params.allow_reuse(params) and all(
+            [inp.can_reuse(params) for inp in self.inputs]
+        )

@@ -1,0 +1,150 @@
+"""A model file with its weights on devices: what contexts run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, TypedDict
+
+from llama_py.chat import ChatTemplate
+from llama_py.gguf_file import GGUFFile
+from llama_py.hparams import HParams
+from llama_py.models import architecture
+from llama_py.params import ModelParams, Progress
+from llama_py.placement import Placement, devices_in_use, overrides
+from llama_py.readers import readers_of
+from llama_py.tokenizer import Tokenizer
+from llama_py.weights import Weights
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from ggml_py.backend import Device
+
+log = logging.getLogger("llama_py")
+
+DEMO = Path(__file__).parent / "data" / "demo.gguf"
+
+
+class LoadOptions(TypedDict, total=False):
+    """The fields of ModelParams but the device."""
+
+    n_gpu_layers: int
+    tensor_overrides: Mapping[str, str]
+    n_cpu_moe: int
+    tensor_split: Sequence[float]
+    load_mtp: bool
+    progress: Progress | None
+
+
+class Loaded:
+    """A model's weights on their devices, its blocks and its tokenizer.
+
+    file           the open file: its metadata and tensors
+    architecture   the blocks that graphs are built of
+    hparams        its hyperparameters
+    placement      the devices in use; layer_devices: that of each layer, at the end of the output
+    sizes          bytes of weights by device name
+    n_params, n_bytes     of the loaded tensors
+    """
+
+    def __init__(
+        self, path: str | Path | GGUFFile | None = None,
+        device: str | Device | Sequence[str | Device] | Placement = "cpu",
+        **options: Unpack[LoadOptions],
+    ) -> None:  # fmt: skip
+        """path: None for the bundled demo model; device: one or several, the last being the host
+        (see llama_py.placement); options are the fields of ModelParams.
+
+        Raises GGUFError, UnknownArchitecture, HParamsError, WeightsError, or BackendError; the
+        first four before anything is allocated.
+        """
+        p = ModelParams(**options)
+        path = DEMO if path is None else path
+        self.file = GGUFFile.open(path) if isinstance(path, str | Path) else path
+        if not isinstance(device, Placement):
+            devices = devices_in_use(device)
+            rules = overrides(p.tensor_overrides, p.n_cpu_moe, devices)
+            device = Placement(devices, p.n_gpu_layers, rules, tuple(p.tensor_split))
+        self.placement = device
+        self._load(p)
+
+    def _load(self, p: ModelParams) -> None:
+        kind = architecture(self.file.architecture)
+        self.hparams: HParams = kind.HParams(self.file.metadata, kind.arch)
+        self.layer_devices = self.placement.layers(self.hparams.n_layer_all)
+        weights = Weights(self.file.tensors, str(self.file.path))
+        self.architecture = kind(self.hparams, weights, p.load_mtp)
+        weights.finish()
+        readers = readers_of(self.architecture, weights.all)
+        weights.place(self.placement.device_of(self.layer_devices), readers, p.progress)
+        self._weights = weights
+        self.sizes = weights.sizes
+        self.n_params, self.n_bytes = weights.n_params, weights.n_bytes
+        self._log_load()
+
+    def _log_load(self) -> None:
+        n, n_all = self.placement.n_offloaded(self.hparams.n_layer_all), len(self.layer_devices)
+        if self.placement.offload:
+            if n:
+                log.info("load_tensors: offloading output layer to GPU")
+            log.info("load_tensors: offloading %d repeating layers to GPU", max(n - 1, 0))
+            log.info("load_tensors: offloaded %d/%d layers to GPU", n, n_all)
+        for name, size in self.sizes.items():
+            log.info("load_tensors: %12s model buffer size = %8.2f MiB", name, size / 2**20)
+
+    @property
+    def arch(self) -> str:
+        return self.architecture.arch
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Those in use; the last is the host."""
+        return self.placement.devices
+
+    @property
+    def device_names(self) -> str:
+        return ",".join(d.name for d in self.devices)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        return Tokenizer.from_metadata(self.file.metadata)
+
+    @cached_property
+    def chat_template(self) -> ChatTemplate | None:
+        """The file's own template; None if it has none."""
+        t = self.tokenizer
+        if t.chat_template is None:
+            return None
+        bos, eos = ("" if id is None else t.vocab.texts[id] for id in (t.bos, t.eos))
+        return ChatTemplate(t.chat_template, bos, eos)
+
+    def tokenize(
+        self, text: str, add_special: bool = True, parse_special: bool = True
+    ) -> list[int]:
+        """The ids of a text; see Tokenizer.tokenize."""
+        return self.tokenizer.tokenize(text, add_special, parse_special)
+
+    def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
+        """The text of ids; see Tokenizer.detokenize."""
+        return self.tokenizer.detokenize(ids, special)
+
+    def close(self) -> None:
+        """Give memory and file back. Contexts of the model must not be used any more."""
+        self._weights.release()
+        self.file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.arch} {self.file.path} on {self.device_names}>"
