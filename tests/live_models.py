@@ -1,4 +1,4 @@
-"""Tiny models with random weights in which every branch matters, for tests that compute."""
+"""Tiny models with weights that can be changed, for tests that compute."""
 
 from __future__ import annotations
 
@@ -15,36 +15,20 @@ from ggml_py.types import F32, GGMLType
 from ggml_ref.quants import quantizer
 from llama_py.context import Context
 from llama_py.gguf_file import TensorInfo
-from llama_py.models import load_model
+from llama_py.models import load_model, tiny
 from llama_py.models._base import Model
+from llama_py.models.tiny._invent import tensors
 from llama_py.placement import Placement
-from tests.graph_models import Shapes, recorded
+from tests.graph_models import split
 
-N_VOCAB = 128
-
-
-def values(name: str, ne: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
-    """Weights that keep activations near one, decays slow and gates open."""
-    x = rng.standard_normal(int(np.prod(ne)))
-    if "norm" in name or name.endswith("scale") or name == "rope_freqs.weight":
-        x = 1 + 0.1 * x
-    elif name.endswith("ssm_a"):
-        x = -np.exp(0.5 * x - 2)
-    elif ne[1] > 1 or name.endswith(".weight"):
-        x = x / np.sqrt(ne[0]) * (3 if "ssm" in name else 2 if "attn" in name else 1)
-    return x.astype(np.float32)
-
+N_VOCAB = tiny.COMMON["vocab_size"]
 
 Arrays = dict[str, NDArray[np.float32]]
 
 
-def weights(shapes: Shapes) -> Arrays:
-    """Values for tensors of these shapes (ggml's order); arrays have them reversed."""
-    rng = np.random.default_rng(7)
-    return {
-        name: values(name, (*ne, 1, 1, 1, 1)[:4], rng).reshape((*ne, 1, 1, 1, 1)[3::-1])
-        for name, ne in shapes.items()
-    }
+def weights(name: str) -> Arrays:
+    """Those of a tiny model; arrays have ggml's shapes reversed."""
+    return dict(tensors(*split(name)))
 
 
 def model_of(
@@ -75,9 +59,8 @@ def model_of(
 
 @cache
 def live(name: str, on: str = "ref") -> Model:
-    """The model `name` of tests/data/graphs on a device, the same weights each time."""
-    metadata, shapes = recorded(name)
-    return model_of(metadata, weights(shapes), on)
+    """A tiny model on a device."""
+    return model_of(tiny.metadata(*split(name)), weights(name), on)
 
 
 Change = Callable[[dict[str, Any], Arrays], None]
@@ -85,8 +68,7 @@ Change = Callable[[dict[str, Any], Arrays], None]
 
 def changed(name: str, *changes: Change) -> tuple[dict[str, Any], Arrays]:
     """A live model's metadata and weights, changed."""
-    metadata, shapes = recorded(name)
-    arrays = weights(shapes)
+    metadata, arrays = tiny.metadata(*split(name)), weights(name)
     for change in changes:
         change(metadata, arrays)
     return metadata, arrays

@@ -11,10 +11,8 @@ from ggml_py.errors import ContextError, GGUFError
 from llama_py.context import Context
 from llama_py.control_vector import load_directions
 from tests.gguf_writer import Tensor, gguf
-from tests.graph_models import DATA
+from tests.graph_models import NAMES
 from tests.live_models import EXACT, PROMPT, live, nmse
-
-NAMES = sorted(path.name.removesuffix(".model.json.gz") for path in DATA.glob("*.model.json.gz"))
 
 
 def file(path: Path, **tensors: list[float]) -> Path:

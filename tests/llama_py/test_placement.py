@@ -14,7 +14,7 @@ from llama_py import placement
 from llama_py.context import Context
 from llama_py.placement import Placement, devices_in_use, overrides
 from tests.devices import TestDevice
-from tests.graph_models import recorded
+from tests.graph_models import declared
 from tests.live_models import model_of, weights
 
 A, B, HOST = TestDevice("a"), TestDevice("b"), TestDevice("host")
@@ -138,7 +138,7 @@ def test_auto_is_what_loads_and_else_the_cpu(
 
 
 def test_a_tied_head_has_bytes_of_its_own_on_another_device() -> None:
-    metadata, shapes = recorded("llama-dense")
+    metadata, shapes = declared("llama-dense")
     del shapes["output.weight"]
     arrays = weights(shapes)
     model = model_of(metadata, arrays, Placement((A, HOST)))
@@ -148,7 +148,7 @@ def test_a_tied_head_has_bytes_of_its_own_on_another_device() -> None:
 
 
 def test_the_load_log(caplog: pytest.LogCaptureFixture) -> None:
-    metadata, shapes = recorded("llama-dense")
+    metadata, shapes = declared("llama-dense")
     with caplog.at_level(logging.INFO, "llama_py"):
         ctx = Context(model_of(metadata, weights(shapes), Placement((A, HOST), 2)), n_ctx=256)
     told = "\n".join(caplog.messages)
