@@ -52,7 +52,9 @@ def split(name: str) -> tuple[str, str]:
 
 def declared(name: str) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
     """Metadata and tensor shapes of a tiny model."""
-    return tiny.metadata(*split(name)), shapes(*split(name))
+    arch, variant = split(name)
+    found = tiny.find(arch, variant)
+    return tiny.metadata(arch, found), shapes(arch, found)
 
 
 def load(name: str, **options: Any) -> Model:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -26,9 +27,13 @@ N_VOCAB = tiny.COMMON["vocab_size"]
 Arrays = dict[str, NDArray[np.float32]]
 
 
-def weights(name: str) -> Arrays:
-    """Those of a tiny model; arrays have ggml's shapes reversed."""
-    return dict(tensors(*split(name)))
+def made(name: str, **keys: Any) -> tuple[dict[str, Any], Arrays]:
+    """Metadata and weights of a tiny model, or of one with other sizes (`__` in a key is a dot);
+    arrays have ggml's shapes reversed."""
+    arch, variant = split(name)
+    found, others = tiny.find(arch, variant), {k.replace("__", "."): v for k, v in keys.items()}
+    found = replace(found, keys={**found.keys, **others})
+    return tiny.metadata(arch, found), dict(tensors(arch, found))
 
 
 def model_of(
@@ -60,7 +65,7 @@ def model_of(
 @cache
 def live(name: str, on: str = "ref") -> Model:
     """A tiny model on a device."""
-    return model_of(tiny.metadata(*split(name)), weights(name), on)
+    return model_of(*made(name), on)
 
 
 Change = Callable[[dict[str, Any], Arrays], None]
@@ -68,7 +73,7 @@ Change = Callable[[dict[str, Any], Arrays], None]
 
 def changed(name: str, *changes: Change) -> tuple[dict[str, Any], Arrays]:
     """A live model's metadata and weights, changed."""
-    metadata, arrays = tiny.metadata(*split(name)), weights(name)
+    metadata, arrays = made(name)
     for change in changes:
         change(metadata, arrays)
     return metadata, arrays

@@ -17,7 +17,7 @@ from ggml_py.tensor import shape4
 from ggml_py.types import F32
 from llama_py.gguf_file import TensorInfo
 from llama_py.models import load_model
-from llama_py.models.tiny import ALTERNATIVES, Tiny, find, metadata
+from llama_py.models.tiny import ALTERNATIVES, Tiny, metadata
 
 # The first pattern that fits says (mean, deviation); others are matrices.
 KINDS: dict[str, tuple[float, float]] = {
@@ -62,11 +62,11 @@ def _fits(name: str, patterns: Any) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def shapes(arch: str, variant: str) -> dict[str, tuple[int, ...]]:
+def shapes(arch: str, tiny: Tiny) -> dict[str, tuple[int, ...]]:
     """Names and shapes in the order of declaration, ggml's four dimensions."""
-    infos = Invented(find(arch, variant))
+    infos = Invented(tiny)
     file: Any = SimpleNamespace(
-        path=f"{arch}-{variant}", metadata=metadata(arch, variant), architecture=arch, tensors=infos
+        path=f"tiny {arch}", metadata=metadata(arch, tiny), architecture=arch, tensors=infos
     )
     load_model(file, NullDevice(), load_mtp=True)
     return {name: info.ne for name, info in infos.items()}
@@ -88,9 +88,8 @@ def values(tiny: Tiny, name: str, ne: tuple[int, ...]) -> NDArray[np.float32]:
     return np.asarray(mean + deviation * gain * x, np.float32)
 
 
-def tensors(arch: str, variant: str) -> Mapping[str, NDArray[np.float32]]:
+def tensors(arch: str, tiny: Tiny) -> Mapping[str, NDArray[np.float32]]:
     """All of them, arrays in reversed (NumPy's) order of dimensions."""
-    tiny = find(arch, variant)
     return {
-        name: values(tiny, name, ne).reshape(ne[::-1]) for name, ne in shapes(arch, variant).items()
+        name: values(tiny, name, ne).reshape(ne[::-1]) for name, ne in shapes(arch, tiny).items()
     }
