@@ -145,7 +145,7 @@ def test_a_tied_head_has_bytes_of_its_own_on_another_device() -> None:
 
 def test_the_load_log(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "llama_py"):
-        ctx = Context(model_of(*made("llama-dense"), Placement((A, HOST), 2)), n_ctx=256)
+        ctx = Context(model_of(*made("qwen2-dense"), Placement((A, HOST), 2)), n_ctx=256)
     told = "\n".join(caplog.messages)
     for line in (
         "load_tensors: offloading 1 repeating layers to GPU",

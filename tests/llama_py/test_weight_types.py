@@ -16,8 +16,9 @@ from tests.live_models import EXACT, PROMPT, Arrays, made, model_of, nmse
 
 CLOSE = 1e-3  # activations are rounded to eight bits; the weights' own rounding gives 0.05
 
-# Rows of whole blocks of every type.
+# Rows of whole blocks of every type; all experts are used, so that rounding chooses no other.
 WIDE = {
+    "expert_count": 3,
     "embedding_length": 256,
     "expert_feed_forward_length": 256,
     "attention__key_length": 64,

@@ -15,7 +15,7 @@ TINY = {
             "activation.situ_linear_beta": 25.0,
         },
         without=["*.attn_q.weight"],
-        gain={"*_res_score.*": 8},
+        gain={"*_res_score.*": 2},
         prompt=72,
     )
 }
