@@ -60,10 +60,7 @@ def test_diff_as_a_process(
     assert (same.returncode, same.stdout, same.stderr) == (0, "equal: 136 nodes\n", "")
     parts = run("llama-py-graph", "diff", str(ours), llama_cpps["off"])
     assert (parts.returncode, parts.stderr) == (1, "")
-    assert re.fullmatch(
-        r"node \d+ 'Vcur-0 \(view\)': name: 'Vcur-0 \(view\)' != 'Vcur-0 \(reshaped\)' \(graph 0\)\n",
-        parts.stdout,
-    )
+    assert "'Vcur-0 (view)': name: 'Vcur-0 (view)' != 'Vcur-0 (reshaped)' (graph 0)" in parts.stdout
 
 
 def test_diff_finds_a_field_and_a_length(
@@ -81,7 +78,7 @@ def test_diff_finds_a_field_and_a_length(
     assert f"{node['name']!r}: params: " in out
     assert "(graph 1)" in out
     assert main(["diff", str(a), str(c)]) == 1
-    assert "number of nodes: 192 != 191" in capsys.readouterr().out
+    assert "number of nodes: 136 != 135" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -102,10 +99,10 @@ def test_files_that_are_no_dumps(
 def test_text(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert dump(models["llama-dense"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "graph 0: 96 nodes"
-    assert "graph 1: 96 nodes" in lines
+    assert lines[0] == "graph 0: 68 nodes"
+    assert "graph 1: 68 nodes" in lines
     assert {"layer 0", "layer 1"} <= set(lines)
-    assert any("attn_norm-0 = MUL(norm-0[256, 2, 1, 1], " in line for line in lines)
+    assert any("attn_norm-0 = MUL(norm-0[64, 2, 1, 1], " in line for line in lines)
 
 
 def test_layers() -> None:
@@ -113,7 +110,7 @@ def test_layers() -> None:
     found = groups(graph)
     outside = "outside of layers"
     assert [title for title, _ in found] == [outside, "layer 0", "layer 1", outside]
-    assert [i for _, nodes in found for i, _ in nodes] == list(range(96))
+    assert [i for _, nodes in found for i, _ in nodes] == list(range(68))
     assert [t.name for _, t in found[0][1]] == ["embd"]
     assert [t.name for _, t in found[3][1]] == ["norm", "result_norm", "result_output"]
 
@@ -162,10 +159,10 @@ def test_html(models: dict[str, str], tmp_path: Path) -> None:
     page.feed(text)
     assert page.open == []
     assert page.outside == []
-    assert len(page.ids) == len(set(page.ids)) == 2 * 187 + 1
+    assert len(page.ids) == len(set(page.ids)) == 2 * 205 + 1
     assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
     assert text.count("<summary>layer 1:") == 2
-    assert "<td>norm-1<td>RMS_NORM<td>f32 [256, 2]<td>" in text
+    assert "<td>norm-1<td>RMS_NORM<td>f32 [64, 2]<td>" in text
     assert "eps=" in text
 
 
@@ -188,4 +185,4 @@ def test_against_llama_cpp(models: dict[str, str], capsys: pytest.CaptureFixture
         assert code == 1
         assert "needs llama-cpp-python" in shown.err
     else:
-        assert (code, shown.out) == (0, "equal: 192 nodes\n")
+        assert (code, shown.out) == (0, "equal: 136 nodes\n")

@@ -85,7 +85,8 @@ def test_split_with_the_cpu(name: str, place: str, device: Any) -> None:
     assert check(name, ctx, n_steps=2) == [n + more * MOE_LAYERS[name]]
 
 
-@pytest.mark.parametrize("name", MOE_LAYERS)
+# Of qwen35moe-mtp, one device would have only the layer that drafts.
+@pytest.mark.parametrize("name", [name for name in MOE_LAYERS if name != "qwen35moe-mtp"])
 def test_two_devices(name: str, two: tuple[Any, Any]) -> None:
     """Ubatches follow one another through both; each begins on the host: three splits."""
     ctx = context(name, [*two, "cpu"], {"tensor_split": (1, 2)}, n_ubatch=16)
@@ -125,7 +126,7 @@ def test_the_load_log(device: Any, caplog: pytest.LogCaptureFixture) -> None:
         "load_tensors: offloaded 3/3 layers to GPU",
         "load_tensors:      opencl0 model buffer size =",
         "load_tensors:    opencl0.2 model buffer size =",
-        "llama_kv_cache:  opencl0.2 KV buffer size =     0.25 MiB",
+        "llama_kv_cache:  opencl0.2 KV buffer size =     0.06 MiB",
         " opencl0.2 compute buffer size =",
         "sched_reserve: graph splits = 3",
         ", sched copies = 4",
