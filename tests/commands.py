@@ -9,11 +9,9 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from tests.gguf_writer import Tensor, array, gguf, kv, u64
-from tests.graph_models import recorded
-from tests.live_models import N_VOCAB, values
+from llama_py.models import tiny
+from tests.gguf_writer import kv, u64
+from tests.graph_models import split
 
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 DEMO = Path(__file__).parents[1] / "llama_py" / "data" / "demo.gguf"
@@ -56,37 +54,8 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def tiny_model(folder: Path, name: str = "llama-dense") -> Path:
-    """A model of tests/data/graphs as a file that llama.cpp also loads, with random weights and
-    tokens without a text."""
-    metadata, shapes = recorded(name)
-    rng = np.random.default_rng(7)
-    tensors = [
-        Tensor(key, ne, 0, values(key, (*ne, 1, 1, 1, 1)[:4], rng).tobytes())
-        for key, ne in shapes.items()
-    ]
-    metadata |= {
-        "tokenizer.ggml.model": "test",
-        "tokenizer.ggml.tokens": [f"tok_{i}" for i in range(N_VOCAB)],
-    }
-    path = folder / f"{name}.gguf"
-    # an empty list has lost what it is a list of
-    pairs = [_kv(key, value) for key, value in metadata.items() if value != []]
-    path.write_bytes(gguf(pairs, tensors))
-    return path
-
-
-def _kv(key: str, value: Any) -> bytes:
-    if isinstance(value, list):
-        return kv(key, "arr", array(_kind(value[0]), value))
-    return kv(key, _kind(value), value)
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, int):
-        return "i32" if value < 0 else "u32"
-    return "f32" if isinstance(value, float) else "str"
+    """The file of a tiny model."""
+    return tiny.write(*split(name), folder)
 
 
 def demo_with_template(folder: Path, template: str) -> Path:

@@ -7,20 +7,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from golden import store
 from golden.engines import Ours
-from golden.runs import Case
+from golden.runs import RUNS, Case
 from llama_py.models import tiny
+from tests.graph_models import split
+from tests.live_models import nmse
 
 CASES = store.recorded()
 NAMES = [f"{arch}-{variant}" for arch, variant in CASES]
 _FOLDER = tempfile.TemporaryDirectory(prefix="llama-py-tiny-")
-
-
-def split(name: str) -> tuple[str, str]:
-    """Of a name, the architecture and the variant."""
-    arch, _, variant = name.rpartition("-")
-    return arch, variant
 
 
 @cache
@@ -53,7 +52,29 @@ def gold(name: str, run: str) -> dict[str, Any]:
     return {key[len(run) + 1 :]: a for key, a in found.items() if key.startswith(f"{run}.")}
 
 
+def prompt_of(name: str) -> tuple[list[int], NDArray[np.float64]]:
+    """A prompt, and llama.cpp's logits of each of its tokens."""
+    ids = case(name).tokens(case(name).tiny.prompt)
+    return ids, gold(name, "logits")["prompt"].astype(np.float64)
+
+
 def uses(name: str, *ops: str) -> bool:
     """Whether a model's graph has one of these ops."""
     lists = store.nodes(*split(name)).values()
     return any(node["op"] in ops for nodes in lists for node in nodes)
+
+
+def compare(name: str, run: str, device: Any, bound: float, **options: Any) -> None:
+    """Every array of a run, ours against llama.cpp's: whole numbers equal, floats close."""
+    found, expected = RUNS[run](case(name, device, **options)).values, gold(name, run)
+    assert found.keys() == expected.keys()
+    for key, values in expected.items():
+        if values.dtype.kind == "i":
+            assert found[key].tolist() == values.tolist()
+        else:
+            assert nmse(values.astype(np.float64), found[key]) <= bound, key
+
+
+def exact_bound(name: str) -> float:
+    """Of the NMSE where nothing is rounded; GELU is a table of F16 in llama.cpp."""
+    return 1e-6 if uses(name, "GEGLU", "GELU") else 1e-9

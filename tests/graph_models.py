@@ -1,12 +1,9 @@
-"""Models without weights, and the graphs a run would build, for tests that look at nodes only."""
+"""Tiny models without weights, and the graphs a run would build, for tests of nodes only."""
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,22 +18,13 @@ from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult
 from llama_py.memory import MemoryGroup, Placing, create_memory
 from llama_py.model import Model
+from llama_py.models import tiny
+from llama_py.models.tiny._invent import shapes
 
-DATA = Path(__file__).parent / "data" / "graphs"
-# Where the whole reference data is, if it is at hand; some of it is also in DATA.
-GOLDEN = Path(__file__).parents[2] / "shared" / "golden"
+# Of every architecture, without the variants with a NextN layer.
+NAMES = [f"{arch}-{variant}" for arch, variant in tiny.every() if variant != "mtp"]
 
 Shapes = Mapping[str, Sequence[int]]
-
-
-def read_json(name: str) -> Any:
-    with gzip.open(DATA / name, "rt") as file:
-        return json.load(file)
-
-
-def read_nodes(path: Path) -> list[dict[str, Any]]:
-    with gzip.open(path, "rt") as file:
-        return [json.loads(line) for line in file]
 
 
 def info(name: str, ne: Sequence[int], type: str = "f32") -> TensorInfo:
@@ -48,7 +36,7 @@ def info(name: str, ne: Sequence[int], type: str = "f32") -> TensorInfo:
 
 
 def file_of(metadata: Mapping[str, Any], shapes: Shapes) -> Any:
-    """What `load_model` needs of a GGUFFile."""
+    """What `Model` needs of a GGUFFile."""
     return SimpleNamespace(
         path="tiny.gguf",
         metadata=dict(metadata),
@@ -57,14 +45,21 @@ def file_of(metadata: Mapping[str, Any], shapes: Shapes) -> Any:
     )
 
 
-def recorded(name: str) -> tuple[dict[str, Any], dict[str, list[int]]]:
-    """Metadata and tensor shapes of a model in DATA."""
-    model = read_json(f"{name}.model.json.gz")
-    return model["metadata"], {k: ne for k, (_, ne) in model["tensors"].items()}
+def split(name: str) -> tuple[str, str]:
+    """Of a tiny model's name, the architecture and the variant."""
+    arch, _, variant = name.rpartition("-")
+    return arch, variant
+
+
+def declared(name: str) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
+    """Metadata and tensor shapes of a tiny model."""
+    arch, variant = split(name)
+    found = tiny.find(arch, variant)
+    return tiny.metadata(arch, found), shapes(arch, found)
 
 
 def load(name: str, **options: Any) -> Model:
-    return Model(file_of(*recorded(name)), NullDevice(), **options)
+    return Model(file_of(*declared(name)), NullDevice(), **options)
 
 
 def memory_for(model: Model, cparams: CParams, mtp: bool = False) -> MemoryGroup:

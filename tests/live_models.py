@@ -1,8 +1,9 @@
-"""Tiny models with random weights in which every branch matters, for tests that compute."""
+"""Tiny models with weights that can be changed, for tests that compute."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -15,34 +16,23 @@ from ggml_ref.quants import quantizer
 from llama_py.context import Context
 from llama_py.gguf_file import TensorInfo
 from llama_py.model import Model
+from llama_py.models import tiny
+from llama_py.models.tiny._invent import tensors
 from llama_py.placement import Placement
-from tests.graph_models import Shapes, recorded
+from tests.graph_models import split
 
-N_VOCAB = 128
-
-
-def values(name: str, ne: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
-    """Weights that keep activations near one, decays slow and gates open."""
-    x = rng.standard_normal(int(np.prod(ne)))
-    if "norm" in name or name.endswith("scale") or name == "rope_freqs.weight":
-        x = 1 + 0.1 * x
-    elif name.endswith("ssm_a"):
-        x = -np.exp(0.5 * x - 2)
-    elif ne[1] > 1 or name.endswith(".weight"):
-        x = x / np.sqrt(ne[0]) * (3 if "ssm" in name else 2 if "attn" in name else 1)
-    return x.astype(np.float32)
-
+N_VOCAB = tiny.COMMON["vocab_size"]
 
 Arrays = dict[str, NDArray[np.float32]]
 
 
-def weights(shapes: Shapes) -> Arrays:
-    """Values for tensors of these shapes (ggml's order); arrays have them reversed."""
-    rng = np.random.default_rng(7)
-    return {
-        name: values(name, (*ne, 1, 1, 1, 1)[:4], rng).reshape((*ne, 1, 1, 1, 1)[3::-1])
-        for name, ne in shapes.items()
-    }
+def made(name: str, **keys: Any) -> tuple[dict[str, Any], Arrays]:
+    """Metadata and weights of a tiny model, or of one with other sizes (`__` in a key is a dot);
+    arrays have ggml's shapes reversed."""
+    arch, variant = split(name)
+    found, others = tiny.find(arch, variant), {k.replace("__", "."): v for k, v in keys.items()}
+    found = replace(found, keys={**found.keys, **others})
+    return tiny.metadata(arch, found), dict(tensors(arch, found))
 
 
 def model_of(
@@ -73,9 +63,8 @@ def model_of(
 
 @cache
 def live(name: str, on: str = "ref") -> Model:
-    """The model `name` of tests/data/graphs on a device, the same weights each time."""
-    metadata, shapes = recorded(name)
-    return model_of(metadata, weights(shapes), on)
+    """A tiny model on a device."""
+    return model_of(*made(name), on)
 
 
 Change = Callable[[dict[str, Any], Arrays], None]
@@ -83,8 +72,7 @@ Change = Callable[[dict[str, Any], Arrays], None]
 
 def changed(name: str, *changes: Change) -> tuple[dict[str, Any], Arrays]:
     """A live model's metadata and weights, changed."""
-    metadata, shapes = recorded(name)
-    arrays = weights(shapes)
+    metadata, arrays = made(name)
     for change in changes:
         change(metadata, arrays)
     return metadata, arrays

@@ -36,8 +36,8 @@ def set_rows(dst: Tensor, src: Tensor, idx: Tensor) -> Tensor:
     )
     fits = (
         src.ne[1] == idx.ne[0]
-        and src.ne[2] % idx.ne[1] == 0
-        and src.ne[3] % idx.ne[2] == 0
+        and _repeats(idx.ne[1], src.ne[2])
+        and _repeats(idx.ne[2], src.ne[3])
         and idx.ne[3] == 1
     )
     require(fits, "set_rows: idx must be [src.ne1, divides src.ne2, divides src.ne3]", src, idx)
@@ -50,6 +50,11 @@ def set_rows(dst: Tensor, src: Tensor, idx: Tensor) -> Tensor:
         src,
     )
     return view_of("SET_ROWS", dst, src, idx, dst)
+
+
+def _repeats(n: int, total: int) -> bool:
+    """Whether n fits into total, and nothing into nothing."""
+    return total % n == 0 if n else total == 0
 
 
 @op("ARGSORT", "order:i")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from html.parser import HTMLParser
@@ -10,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from golden import store
 from llama_py_tools.graph import main
 from llama_py_tools.graph.dot import quoted
 from llama_py_tools.graph.layers import groups
 from tests import graph_models
 from tests.commands import run, tiny_model
-from tests.graph_models import DATA, GOLDEN
 
 RECORDED = ["llama-dense", "llama-moe", "qwen3-dense", "qwen35moe-moe"]
 
@@ -26,49 +25,51 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: str(tiny_model(folder, name)) for name in RECORDED}
 
 
-def dump(model: str, *args: str) -> int:
-    return main(["dump", "-m", model, "--tokens", "1,2", "--decode", "1", *args])
+def dump(model: str, *args: str, tokens: str = "1,2") -> int:
+    return main(["dump", "-m", model, "--tokens", tokens, "--decode", "1", *args])
 
 
-@pytest.mark.parametrize("name", RECORDED)
+@pytest.fixture(scope="module")
+def llama_cpps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Dumps of the real llama.cpp, by flash attention, of llama-dense and a prompt of 40 tokens."""
+    folder = tmp_path_factory.mktemp("recorded")
+    for fa in ("on", "off"):
+        nodes = store.nodes("llama", "dense")[f"nodes-fa-{fa}"]
+        lines = "".join(json.dumps(node, separators=(",", ":")) + "\n" for node in nodes)
+        (folder / fa).write_text(lines)
+    return {fa: str(folder / fa) for fa in ("on", "off")}
+
+
+PROMPT = ",".join(map(str, range(40)))
+
+
 @pytest.mark.parametrize("fa", ["on", "off"])
 def test_a_dump_is_llama_cpps_line_for_line(
-    name: str, fa: str, models: dict[str, str], capsys: pytest.CaptureFixture[str]
+    fa: str, models: dict[str, str], llama_cpps: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert dump(models[name], "-fa", fa, "--format", "json") == 0
-    with gzip.open(DATA / f"{name}.fa-{fa}.jsonl.gz", "rt") as file:
-        assert capsys.readouterr().out == file.read()
+    assert dump(models["llama-dense"], "-fa", fa, "--format", "json", tokens=PROMPT) == 0
+    assert capsys.readouterr().out == Path(llama_cpps[fa]).read_text()
 
 
-@pytest.mark.skipif(not GOLDEN.exists(), reason="the golden models are not beside this checkout")
-@pytest.mark.parametrize("name", RECORDED)
-def test_golden_files(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert dump(str(GOLDEN / "shapes" / f"{name}.gguf"), "--format", "json") == 0
-    with gzip.open(GOLDEN / "nodes" / f"{name}.fa-on.jsonl.gz", "rt") as file:
-        assert capsys.readouterr().out == file.read()
-
-
-def test_diff_as_a_process(models: dict[str, str], tmp_path: Path) -> None:
-    ours, recorded = tmp_path / "ours.jsonl", DATA / "llama-dense.fa-on.jsonl.gz"
-    other = DATA / "llama-dense.fa-off.jsonl.gz"
-    assert dump(models["llama-dense"], "--format", "json", "-o", str(ours)) == 0
-    same = run("llama-py-graph", "diff", str(ours), str(recorded))
-    assert (same.returncode, same.stdout, same.stderr) == (0, "equal: 192 nodes\n", "")
-    parts = run("llama-py-graph", "diff", str(ours), str(other))
+def test_diff_as_a_process(
+    models: dict[str, str], llama_cpps: dict[str, str], tmp_path: Path
+) -> None:
+    ours = tmp_path / "ours.jsonl"
+    assert dump(models["llama-dense"], "--format", "json", "-o", str(ours), tokens=PROMPT) == 0
+    same = run("llama-py-graph", "diff", str(ours), llama_cpps["on"])
+    assert (same.returncode, same.stdout, same.stderr) == (0, "equal: 136 nodes\n", "")
+    parts = run("llama-py-graph", "diff", str(ours), llama_cpps["off"])
     assert (parts.returncode, parts.stderr) == (1, "")
-    assert parts.stdout == (
-        "node 19 'Vcur-0 (view)': name: 'Vcur-0 (view)' != 'Vcur-0 (reshaped)' (graph 0)\n"
-    )
+    assert "'Vcur-0 (view)': name: 'Vcur-0 (view)' != 'Vcur-0 (reshaped)' (graph 0)" in parts.stdout
 
 
 def test_diff_finds_a_field_and_a_length(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, llama_cpps: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with gzip.open(DATA / "llama-dense.fa-on.jsonl.gz", "rt") as file:
-        lines = file.read().splitlines()
-    node = json.loads(lines[150])
+    lines = Path(llama_cpps["on"]).read_text().splitlines()
+    node = json.loads(lines[100])
     node["params"][1] += 1
-    changed = [*lines[:150], json.dumps(node), *lines[151:]]
+    changed = [*lines[:100], json.dumps(node), *lines[101:]]
     a, b, c = (tmp_path / name for name in ("a", "b", "c"))
     for path, content in ((a, lines), (b, changed), (c, lines[:-1])):
         path.write_text("\n".join(content))
@@ -77,7 +78,7 @@ def test_diff_finds_a_field_and_a_length(
     assert f"{node['name']!r}: params: " in out
     assert "(graph 1)" in out
     assert main(["diff", str(a), str(c)]) == 1
-    assert "number of nodes: 192 != 191" in capsys.readouterr().out
+    assert "number of nodes: 136 != 135" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -98,10 +99,10 @@ def test_files_that_are_no_dumps(
 def test_text(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert dump(models["llama-dense"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "graph 0: 96 nodes"
-    assert "graph 1: 96 nodes" in lines
+    assert lines[0] == "graph 0: 68 nodes"
+    assert "graph 1: 68 nodes" in lines
     assert {"layer 0", "layer 1"} <= set(lines)
-    assert any("attn_norm-0 = MUL(norm-0[256, 2, 1, 1], " in line for line in lines)
+    assert any("attn_norm-0 = MUL(norm-0[64, 2, 1, 1], " in line for line in lines)
 
 
 def test_layers() -> None:
@@ -109,7 +110,7 @@ def test_layers() -> None:
     found = groups(graph)
     outside = "outside of layers"
     assert [title for title, _ in found] == [outside, "layer 0", "layer 1", outside]
-    assert [i for _, nodes in found for i, _ in nodes] == list(range(96))
+    assert [i for _, nodes in found for i, _ in nodes] == list(range(68))
     assert [t.name for _, t in found[0][1]] == ["embd"]
     assert [t.name for _, t in found[3][1]] == ["norm", "result_norm", "result_output"]
 
@@ -158,10 +159,10 @@ def test_html(models: dict[str, str], tmp_path: Path) -> None:
     page.feed(text)
     assert page.open == []
     assert page.outside == []
-    assert len(page.ids) == len(set(page.ids)) == 2 * 187 + 1
+    assert len(page.ids) == len(set(page.ids)) == 2 * 205 + 1
     assert {link.removeprefix("#") for link in page.links} <= set(page.ids)
     assert text.count("<summary>layer 1:") == 2
-    assert "<td>norm-1<td>RMS_NORM<td>f32 [256, 2]<td>" in text
+    assert "<td>norm-1<td>RMS_NORM<td>f32 [64, 2]<td>" in text
     assert "eps=" in text
 
 
@@ -184,4 +185,4 @@ def test_against_llama_cpp(models: dict[str, str], capsys: pytest.CaptureFixture
         assert code == 1
         assert "needs llama-cpp-python" in shown.err
     else:
-        assert (code, shown.out) == (0, "equal: 192 nodes\n")
+        assert (code, shown.out) == (0, "equal: 136 nodes\n")

@@ -11,11 +11,10 @@ from ggml_py.backend import Device
 from ggml_py.registry import device as find_device
 from llama_py.context import Context
 from llama_py.placement import Placement, overrides
-from tests.graph_models import DATA, recorded
-from tests.live_models import live, model_of, nmse, tokens, weights
+from tests.graph_models import NAMES
+from tests.live_models import live, made, model_of, nmse, tokens
 from tests.splits import count_splits
 
-NAMES = sorted(path.name.removesuffix(".model.json.gz") for path in DATA.glob("*.model.json.gz"))
 SIZES = {"n_ctx": 256, "n_ubatch": 16}
 
 
@@ -27,8 +26,7 @@ def run(ctx: Context) -> np.ndarray:
 
 def split(name: str, where: Placement) -> np.ndarray:
     """With one device only, a node that it refuses raises."""
-    metadata, shapes = recorded(name)
-    ctx = Context(model_of(metadata, weights(shapes), where), **SIZES)
+    ctx = Context(model_of(*made(name), where), **SIZES)
 
     def count(res: Any, _: Any) -> None:
         n = ctx._graphs[0][1].n_splits

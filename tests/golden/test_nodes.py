@@ -9,7 +9,8 @@ import pytest
 from ggml_py.dump import Record, diff
 from golden import store
 from golden.runs import RUNS
-from tests.golden_models import case, runs_of, split
+from tests.golden_models import case, runs_of
+from tests.graph_models import split
 
 
 def with_gates_along_keys(nodes: list[Record]) -> list[Record]:

@@ -7,7 +7,8 @@ import pytest
 
 from golden import store
 from llama_py.models import known_architectures, tiny
-from tests.golden_models import CASES, NAMES, path_of, split
+from tests.golden_models import CASES, NAMES, path_of
+from tests.graph_models import split
 
 COMMAND = "python tools/record_golden.py"
 

@@ -242,7 +242,7 @@ def test_embeddings(name: str, expected: Any) -> None:
     logits = ctx.decode(PROMPT)
     assert nmse(expected[name], logits) < CLOSE  # all tokens are outputs
     assert ctx.embd is not None
-    assert ctx.embd.shape == (len(PROMPT), 256)
+    assert ctx.embd.shape == (len(PROMPT), 64)
     assert np.linalg.matrix_rank(ctx.embd) == len(PROMPT)
 
 
@@ -252,12 +252,12 @@ def test_nextn_rows() -> None:
     ctx.decode(PROMPT)
     every = ctx.h_nextn
     assert every is not None
-    assert every.shape == (len(PROMPT), 256)
+    assert every.shape == (len(PROMPT), 64)
     ctx.clear()
     ctx.set_embeddings_nextn(True, masked=True)
     ctx.decode(PROMPT)
     assert ctx.h_nextn is not None
-    assert ctx.h_nextn.shape == (1, 256)
+    assert ctx.h_nextn.shape == (1, 64)
     assert nmse(every[-1:], ctx.h_nextn) < CLOSE
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from llama_py.models._delta_net import DeltaNet
 from numpy.typing import NDArray
 
 from ggml_py.backend import get_tensor, set_tensor
@@ -17,12 +16,11 @@ from ggml_py.registry import device
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_py.types import F32
-from llama_py.context import Context
-from llama_py.params import DELTA_NET_FORMS
-from tests.graph_models import DATA, load, run
-from tests.live_models import live, nmse, tokens
+from llama_py.cparams import DELTA_NET_FORMS
+from llama_py.models._delta_net import DeltaNet
+from tests.graph_models import load, run
+from tests.live_models import nmse
 
-MODELS = ["qwen35-dense", "qwen35moe-moe", "qwen3next-moe", "kimi-linear-moe", "kimi-k3-moe"]
 UNFUSED = [form for form in DELTA_NET_FORMS if form != "fused"]
 S, H, B = 16, 2, 2  # size of a head, heads, sequences
 
@@ -101,20 +99,8 @@ def test_blocks_keep_the_masks_of_channels_small() -> None:
 
 def test_blocks_are_put_together_by_set() -> None:
     ops = [t.op for t in run(load("kimi-linear-moe"), 64, delta_net="blocks")[0].graph.nodes]
-    assert ops.count("SET") == 2 * (3 + 6) + 1  # diagonal and below, of two scores; the output
-
-
-@pytest.mark.parametrize("form", ["auto", *DELTA_NET_FORMS])
-@pytest.mark.parametrize("name", MODELS)
-def test_forms_give_a_model_the_logits_of_llama_cpp(name: str, form: Any) -> None:
-    """On the CPU, whose fused op has a way of its own for many tokens."""
-    options = {"type_k": "f32", "type_v": "f32", "flash_attn": "off", "delta_net": form}
-    ctx = Context(live(name, "cpu"), n_ctx=256, n_ubatch=64, **options)
-    ids = tokens(50, seed=3)
-    found = ctx.decode(ids[:44], logits="all")[[0, 40, 43]]
-    last = [ctx.decode([token]) for token in ids[44:]][-1]
-    expected = np.load(DATA / "llama-cpp-logits.npz")[name]
-    assert nmse(expected, np.concatenate([found, last])) <= 1e-9
+    # In two layers: diagonal and below, of two scores; the output.
+    assert ops.count("SET") == 2 * (2 * (3 + 6) + 1)
 
 
 @pytest.mark.parametrize("form", UNFUSED)

@@ -15,10 +15,9 @@ from llama_py import state
 from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.memory import HybridMemory, RecurrentMemory
-from tests.graph_models import DATA
+from tests.graph_models import NAMES
 from tests.live_models import live, nmse, tokens
 
-NAMES = sorted(path.name.removesuffix(".model.json.gz") for path in DATA.glob("*.model.json.gz"))
 PROMPT, OTHER = tokens(40), tokens(25, seed=5)  # the first is longer than the windows
 CLOSE = 1e-9
 EXACT: dict[str, Any] = {"type_k": "f32", "type_v": "f32", "flash_attn": "off"}

@@ -15,9 +15,10 @@ from ggml_py.errors import GGUFError
 from ggml_py.types import TYPES
 from llama_py import gguf_metadata
 from llama_py.gguf_file import GGUFFile
+from tests import vocab_data
+from tests.commands import DEMO, tiny_model
 from tests.gguf_writer import KINDS, SCALARS, Tensor, array, gguf, kv, string, u32, u64, write
 
-SHARED = Path(__file__).parents[3] / "shared"
 ARCH = kv("general.architecture", "str", "llama")
 
 EXTREMES: dict[str, list[Any]] = {
@@ -198,41 +199,33 @@ def plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
-@pytest.mark.parametrize("folder", ["golden/models", "golden/shapes", "demo"])
-def test_same_as_the_gguf_package(folder: str) -> None:
-    paths = sorted((SHARED / folder).glob("*.gguf"))
-    if not paths:
-        pytest.skip(f"no {folder} beside the repository")
-    for path in paths:
-        theirs = gguf_package.GGUFReader(path)
-        ours = GGUFFile.open(path)
-        fields = {k: f for k, f in theirs.fields.items() if not k.startswith("GGUF.")}
-        assert list(ours.metadata) == list(fields), path
-        assert {k: plain(v) for k, v in ours.metadata.items()} == {
-            k: f.contents() for k, f in fields.items()
-        }, path
-        assert list(ours.tensors) == [t.name for t in theirs.tensors], path
-        for tensor in theirs.tensors:
-            info = ours.tensors[tensor.name]
-            ne = tuple(int(n) for n in tensor.shape)
-            assert (info.type.id, info.ne) == (tensor.tensor_type, ne + (1,) * (4 - len(ne)))
-            assert (info.offset, info.nbytes) == (tensor.data_offset, tensor.n_bytes)
-            assert np.array_equal(info.data, tensor.data.reshape(-1).view(np.uint8)), path
+@pytest.mark.parametrize("name", ["demo", "llama-dense", "kimi-linear-moe"])
+def test_same_as_the_gguf_package(name: str, tmp_path: Path) -> None:
+    path = DEMO if name == "demo" else tiny_model(tmp_path, name)
+    theirs = gguf_package.GGUFReader(path)
+    ours = GGUFFile.open(path)
+    fields = {k: f for k, f in theirs.fields.items() if not k.startswith("GGUF.")}
+    assert list(ours.metadata) == list(fields)
+    assert {k: plain(v) for k, v in ours.metadata.items()} == {
+        k: f.contents() for k, f in fields.items()
+    }
+    assert list(ours.tensors) == [t.name for t in theirs.tensors]
+    for tensor in theirs.tensors:
+        info = ours.tensors[tensor.name]
+        ne = tuple(int(n) for n in tensor.shape)
+        assert (info.type.id, info.ne) == (tensor.tensor_type, ne + (1,) * (4 - len(ne)))
+        assert (info.offset, info.nbytes) == (tensor.data_offset, tensor.n_bytes)
+        assert np.array_equal(info.data, tensor.data.reshape(-1).view(np.uint8))
 
 
-@pytest.mark.parametrize("name", ["gpt-2", "llama-bpe", "llama-spm", "qwen35"])
-def test_vocabularies(name: str) -> None:
-    """The decoded tokens, encoded again, are the file's bytes; so are the other arrays."""
-    path = SHARED / "vocab" / f"ggml-vocab-{name}.gguf"
-    if not path.exists():
-        pytest.skip("no vocabularies beside the repository")
-    content = path.read_bytes()
-    with GGUFFile.open(path) as file:
-        arrays = {k: v for k, v in file.metadata.items() if isinstance(v, (list, np.ndarray))}
-    assert len(arrays["tokenizer.ggml.tokens"]) == len(arrays["tokenizer.ggml.token_type"]) > 30000
-    for key, items in arrays.items():
-        raw = b"".join(map(string, items)) if isinstance(items, list) else items.tobytes()
-        assert content.index(string(key)) == content.index(raw) - len(string(key)) - 16
+@pytest.mark.parametrize("name", vocab_data.NAMES)
+def test_vocabularies(name: str, tmp_path: Path) -> None:
+    """What was written is read, of every kind of array."""
+    metadata = vocab_data.vocabulary(name).metadata
+    with GGUFFile.open(write(tmp_path, vocab_data.file_content(metadata))) as file:
+        found = {k: plain(v) for k, v in file.metadata.items() if k.startswith("tokenizer.")}
+    assert len(found["tokenizer.ggml.tokens"]) == len(found["tokenizer.ggml.token_type"]) > 30000
+    assert found == metadata
 
 
 def test_vocabulary_of_248320_tokens(tmp_path: Path) -> None:

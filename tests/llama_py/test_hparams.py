@@ -11,12 +11,13 @@ from ggml_py.errors import HParamsError
 from llama_py.cparams import make_cparams
 from llama_py.hparams import HParams, Keys
 from llama_py.models import model_class
-from tests.graph_models import recorded
+from tests.graph_models import declared
 
 
 def read(name: str, **changes: Any) -> HParams:
-    """Hyperparameters of a recorded model; `None` removes a key, `__` in a name is a dot."""
-    metadata, _ = recorded(name)
+    """Hyperparameters of a tiny model; `None` removes a key, `__` in a name is a dot."""
+    metadata, _ = declared(name)
+    del metadata["tokenizer.ggml.tokens"]
     arch = metadata["general.architecture"]
     for key, value in changes.items():
         full_key = f"{arch}.{key.replace('__', '.')}"
@@ -34,13 +35,13 @@ def refusal(name: str, **changes: Any) -> str:
 
 def test_values_of_a_hybrid_model() -> None:
     hp = read("qwen35moe-moe")
-    assert (hp.n_layer, hp.n_layer_all, hp.n_embd, hp.n_vocab) == (2, 2, 256, 128)
-    assert (hp.n_head(), hp.n_head_kv(), hp.n_embd_head_k, hp.n_rot) == (2, 2, 128, 128)
-    assert (hp.n_embd_k_gqa(), hp.n_embd_v_gqa()) == (256, 256)
-    assert (hp.n_expert, hp.n_expert_used(), hp.n_ff()) == (2, 2, 384)
+    assert (hp.n_layer, hp.n_layer_all, hp.n_embd, hp.n_vocab) == (2, 2, 64, 64)
+    assert (hp.n_head(), hp.n_head_kv(), hp.n_embd_head_k, hp.n_rot) == (4, 2, 32, 16)
+    assert (hp.n_embd_k_gqa(), hp.n_embd_v_gqa()) == (64, 64)
+    assert (hp.n_expert, hp.n_expert_used(), hp.n_ff()) == (6, 3, 96)
     assert [hp.is_recr(il) for il in range(2)] == [True, False]
-    assert (hp.n_embd_r, hp.n_embd_s) == (3 * 768, 128 * 256)
-    assert hp.rope_sections == (32, 32, 32, 32)
+    assert (hp.n_embd_r, hp.n_embd_s) == (3 * 256, 32 * 128)
+    assert hp.rope_sections == (4, 2, 2, 0)
     assert hp.n_pos_per_embd == 4
 
 
@@ -56,7 +57,7 @@ def test_defaults_of_optional_keys() -> None:
         rope__scaling__original_context_length=None,
         attention__causal=None,
     )
-    assert (hp.n_head_kv(), hp.n_embd_head_k, hp.n_embd_head_v, hp.n_rot) == (2, 128, 128, 128)
+    assert (hp.n_head_kv(), hp.n_embd_head_k, hp.n_embd_head_v, hp.n_rot) == (4, 16, 16, 16)
     assert (hp.rope_freq_base_train, hp.rope_freq_scale_train) == (10000.0, 1.0)
     assert (hp.n_ctx_orig_yarn, hp.causal_attn) == (256, True)
 
@@ -78,7 +79,7 @@ def test_every_fourth_layer_attends_unless_told_otherwise() -> None:
 
 
 def test_tokens_of_the_tokenizer_count_before_vocab_size() -> None:
-    metadata, _ = recorded("llama-dense")
+    metadata, _ = declared("llama-dense")
     metadata["tokenizer.ggml.tokens"] = ["a", "b", "c"]
     assert model_class("llama").hparams_class(metadata, "llama").n_vocab == 3
 
@@ -117,16 +118,16 @@ def test_missing_key_of_an_architecture_is_named(key: str) -> None:
         ("embedding_length", 0, "at least 1"),
         ("embedding_length", 2**32, "a whole number from 0"),
         ("attention.head_count", 0, "at least 1"),
-        ("attention.head_count_kv", 3, "divide head_count = 2"),
+        ("attention.head_count_kv", 3, "divide head_count = 4"),
         ("attention.key_length", 0, "at least 1"),
-        ("attention.value_length", 64, "key_length = 128"),
+        ("attention.value_length", 64, "key_length = 32"),
         ("attention.layer_norm_rms_epsilon", -1.0, "not be negative"),
         ("attention.layer_norm_rms_epsilon", float("nan"), "a finite number"),
         ("attention.layer_norm_rms_epsilon", "small", "a finite number"),
         ("attention.causal", 2, "true or false"),
-        ("rope.dimension_count", 64, "head size 128"),
+        ("rope.dimension_count", 16, "head size 32"),
         ("rope.dimension_count", 7, "even"),
-        ("rope.dimension_count", 0, "from 2 to the head size 128"),
+        ("rope.dimension_count", 0, "from 2 to the head size 32"),
         ("rope.freq_base", 0.0, "positive"),
         ("rope.freq_base", float("inf"), "a finite number"),
         ("rope.scaling.type", "cubic", "known are: none, linear, yarn, longrope"),
@@ -147,13 +148,13 @@ def test_senseless_value_is_told(key: str, value: Any, why: str) -> None:
     ("key", "value", "why"),
     [
         ("expert_count", 0, "0: no experts"),
-        ("expert_used_count", 3, "from 1 to expert_count = 2"),
-        ("expert_group_count", 3, "divide expert_count = 2"),
+        ("expert_used_count", 7, "from 1 to expert_count = 6"),
+        ("expert_group_count", 4, "divide expert_count = 6"),
         ("expert_group_count", 2, "from 1 to expert_group_count - 1 = 1"),
         ("ssm.group_count", 0, "at least 1"),
-        ("ssm.group_count", 3, "divide time_step_rank 2"),
+        ("ssm.group_count", 3, "divide time_step_rank 4"),
         ("ssm.inner_size", 100, "state_size times time_step_rank"),
-        ("rope.dimension_sections", [0, 0, 0, 0], "sum must be from 1 to 128"),
+        ("rope.dimension_sections", [0, 0, 0, 0], "sum must be from 1 to 32"),
         ("rope.dimension_sections", [1, 2], "4 items, not 2"),
         ("attention.recurrent_layers", [1, 7], "each item must be true or false"),
     ],
@@ -165,7 +166,7 @@ def test_senseless_value_of_an_architecture_is_told(key: str, value: Any, why: s
 def test_head_count_must_divide_when_head_sizes_are_not_given() -> None:
     changes = {"attention__key_length": None, "attention__head_count": 3}
     message = refusal("llama-dense", attention__head_count_kv=None, **changes)
-    assert "llama.attention.head_count is 3; it must divide embedding_length = 256" in message
+    assert "llama.attention.head_count is 3; it must divide embedding_length = 64" in message
 
 
 def test_zero_interval_is_refused() -> None:

@@ -16,10 +16,9 @@ from ggml_py.backend import set_tensor
 from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.memory import HybridMemory, RecurrentMemory
-from tests.graph_models import DATA
+from tests.graph_models import NAMES
 from tests.live_models import live, nmse, tokens
 
-NAMES = sorted(path.name.removesuffix(".model.json.gz") for path in DATA.glob("*.model.json.gz"))
 LENGTHS = [1, 15, 16, 17, 63, 64, 65, 128, 150]
 IDS = tokens(LENGTHS[-1])
 CLOSE, CLOSE_F16 = 1e-11, 1e-7  # NMSE of logits: with F32 caches, with F16 ones

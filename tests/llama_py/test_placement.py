@@ -14,8 +14,7 @@ from llama_py import placement
 from llama_py.context import Context
 from llama_py.placement import Placement, devices_in_use, overrides
 from tests.devices import TestDevice
-from tests.graph_models import recorded
-from tests.live_models import model_of, weights
+from tests.live_models import made, model_of
 
 A, B, HOST = TestDevice("a"), TestDevice("b"), TestDevice("host")
 
@@ -138,19 +137,15 @@ def test_auto_is_what_loads_and_else_the_cpu(
 
 
 def test_a_tied_head_has_bytes_of_its_own_on_another_device() -> None:
-    metadata, shapes = recorded("llama-dense")
-    del shapes["output.weight"]
-    arrays = weights(shapes)
-    model = model_of(metadata, arrays, Placement((A, HOST)))
+    model = model_of(*made("llama-dense"), Placement((A, HOST)))
     assert model.token_embd.buffer is not model.output.weight.buffer
     assert HOST.can_read(model.token_embd.buffer)
     assert A.can_read(model.output.weight.buffer)
 
 
 def test_the_load_log(caplog: pytest.LogCaptureFixture) -> None:
-    metadata, shapes = recorded("llama-dense")
     with caplog.at_level(logging.INFO, "llama_py"):
-        ctx = Context(model_of(metadata, weights(shapes), Placement((A, HOST), 2)), n_ctx=256)
+        ctx = Context(model_of(*made("qwen2-dense"), Placement((A, HOST), 2)), n_ctx=256)
     told = "\n".join(caplog.messages)
     for line in (
         "load_tensors: offloading 1 repeating layers to GPU",

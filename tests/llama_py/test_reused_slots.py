@@ -16,10 +16,9 @@ from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.memory import HybridMemory, RecurrentMemory
 from llama_py.memory.kv import KVCache
-from tests.graph_models import DATA
+from tests.graph_models import NAMES
 from tests.live_models import live, tokens
 
-NAMES = sorted(path.name.removesuffix(".model.json.gz") for path in DATA.glob("*.model.json.gz"))
 OLD, PROMPT, MORE = tokens(40, seed=1), tokens(9, seed=2), tokens(3, seed=3)
 NAN = 0xFF  # these bytes are NaN in every type a cache has
 

@@ -17,13 +17,13 @@ from llama_py.sampler import Candidates, filters
 from llama_py.sampler.penalties import Penalties
 from llama_py.tokenizer import Tokenizer, TokenType
 from llama_py.tokenizer.pre import PRE_TOKENIZERS
-from tests.gguf_writer import array, gguf, kv, write
+from tests import vocab_data
+from tests.commands import DEMO
+from tests.gguf_writer import write
 from tests.text_vocab import bpe_meta, characters
 
 pytestmark = pytest.mark.parity
 
-SHARED = Path(__file__).resolve().parents[3] / "shared"
-FILES = [*sorted((SHARED / "vocab").glob("*.gguf")), *sorted((SHARED / "demo").glob("demo.gguf"))]
 
 # One name for each way of cutting.
 WAYS = {pre.patterns: name for name, pre in PRE_TOKENIZERS.items()}.values()
@@ -95,14 +95,19 @@ def assert_same_ids(lib: Any, path: Path) -> None:
             assert ours.tokenize(text, *how) == theirs.tokenize(text, *how), repr(text)
 
 
-@pytest.mark.skipif(not FILES, reason=f"no vocabulary files in {SHARED}")
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.fixture(scope="module", params=["demo", *vocab_data.NAMES])
+def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a whole vocabulary."""
+    if request.param == "demo":
+        return DEMO
+    content = vocab_data.file_content(vocab_data.vocabulary(request.param).metadata)
+    return write(tmp_path_factory.mktemp("vocab"), content)
+
+
 def test_ids(llama_cpp: Any, path: Path) -> None:
     assert_same_ids(llama_cpp, path)
 
 
-@pytest.mark.skipif(not FILES, reason=f"no vocabulary files in {SHARED}")
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_pieces_and_ends(llama_cpp: Any, path: Path) -> None:
     ours = Tokenizer.from_metadata(GGUFFile.open(path).metadata)
     theirs = LlamaCpp(llama_cpp, path)
@@ -118,24 +123,11 @@ def test_cuts(llama_cpp: Any, pre: str, tmp_path: Path) -> None:
     """With a merge for any two bytes, a cut is hard to miss."""
     pairs = [f"{a} {b}" for a in characters() for b in characters()]
     random.Random(0).shuffle(pairs)
-    meta = bpe_meta(*pairs, special={"<s>": TokenType.CONTROL})
-    integers = dict.fromkeys(("context_length", "embedding_length", "block_count"), 1)
-    content = gguf(
-        [
-            kv("general.architecture", "str", "llama"),
-            *(kv(f"llama.{name}", "u32", n) for name, n in integers.items()),
-            kv("llama.attention.head_count", "u32", 1),
-            kv("llama.attention.layer_norm_rms_epsilon", "f32", 1e-5),
-            kv("tokenizer.ggml.model", "str", "gpt2"),
-            kv("tokenizer.ggml.pre", "str", pre),
-            kv("tokenizer.ggml.tokens", "arr", array("str", meta["tokenizer.ggml.tokens"])),
-            kv("tokenizer.ggml.token_type", "arr", array("i32", meta["tokenizer.ggml.token_type"])),
-            kv("tokenizer.ggml.merges", "arr", array("str", pairs)),
-            kv("tokenizer.ggml.bos_token_id", "u32", 256 + len(pairs)),
-            kv("tokenizer.ggml.eos_token_id", "u32", 256 + len(pairs)),
-        ]
+    n = 256 + len(pairs)
+    meta = bpe_meta(
+        *pairs, special={"<s>": TokenType.CONTROL}, pre=pre, bos_token_id=n, eos_token_id=n
     )
-    assert_same_ids(llama_cpp, write(tmp_path, content))
+    assert_same_ids(llama_cpp, write(tmp_path, vocab_data.file_content(meta)))
 
 
 FILTERS: dict[str, Any] = {

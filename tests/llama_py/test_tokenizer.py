@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,16 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ggml_py.errors import TokenizerError
-from llama_py.gguf_file import GGUFFile
 from llama_py.tokenizer import Tokenizer, TokenType
 from llama_py.tokenizer.pre import PRE_TOKENIZERS
+from tests import vocab_data
 from tests.text_vocab import bpe, bpe_meta, characters, spm
 
 NORMAL, CONTROL, USER_DEFINED = TokenType.NORMAL, TokenType.CONTROL, TokenType.USER_DEFINED
-
-VOCABS = Path(__file__).resolve().parents[3] / "shared" / "vocab"
-FILES = sorted(VOCABS.glob("*.gguf"))
-NEEDS_FILES = pytest.mark.skipif(not FILES, reason=f"no vocabulary files in {VOCABS}")
 
 
 def pieces(tokenizer: Tokenizer, text: str, **how: bool) -> list[str]:
@@ -30,17 +25,14 @@ def pieces(tokenizer: Tokenizer, text: str, **how: bool) -> list[str]:
     return [tokenizer.vocab.texts[i] for i in tokenizer.tokenize(text, **how)]
 
 
-@NEEDS_FILES
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_vectors_of_llama_cpp(path: Path) -> None:
-    tokenizer = Tokenizer.from_metadata(GGUFFile.open(path).metadata)
-    texts = path.with_suffix(".gguf.inp").read_bytes().decode()
-    lines = path.with_suffix(".gguf.out").read_text().splitlines()
-    *texts, after_last = texts.split("\n__ggml_vocab_test__\n")
-    assert after_last == "" and len(texts) == len(lines) > 40
-    for text, line in zip(texts, lines, strict=True):
+@pytest.mark.parametrize("name", vocab_data.NAMES)
+def test_vectors_of_llama_cpp(name: str) -> None:
+    metadata, texts, expected = vocab_data.vocabulary(name)
+    tokenizer = Tokenizer.from_metadata(metadata)
+    assert len(texts) == len(expected) > 40
+    for text, wanted in zip(texts, expected, strict=True):
         ids = tokenizer.tokenize(text, add_special=False, parse_special=False)
-        assert ids == [int(i) for i in line.split()], repr(text)
+        assert ids == wanted, repr(text)
         assert tokenizer.detokenize(ids) == text
 
 

@@ -12,9 +12,18 @@ from ggml_py.types import BY_NAME, GGMLType
 from ggml_ref.quants import dequantizer, quantizer
 from llama_py.context import Context
 from llama_py.weights import Linear
-from tests.live_models import EXACT, PROMPT, Arrays, changed, model_of, nmse
+from tests.live_models import EXACT, PROMPT, Arrays, made, model_of, nmse
 
 CLOSE = 1e-3  # activations are rounded to eight bits; the weights' own rounding gives 0.05
+
+# Rows of whole blocks of every type; all experts are used, so that rounding chooses no other.
+WIDE = {
+    "expert_count": 3,
+    "embedding_length": 256,
+    "expert_feed_forward_length": 256,
+    "attention__key_length": 64,
+    "attention__value_length": 64,
+}
 
 
 def matrices(arrays: Arrays, type: GGMLType) -> list[str]:
@@ -53,7 +62,7 @@ def expected_of(
 def test_weights_of_four_bit_levels(kind: str) -> None:
     """In experts, attention and the head; and as embeddings."""
     type = BY_NAME[kind]
-    metadata, arrays = changed("gpt-oss-moe")
+    metadata, arrays = made("gpt-oss-moe", **WIDE)
     names = matrices(arrays, type)
     model = model_of(metadata, arrays, "cpu", dict.fromkeys(names, type))
     linears = [x for layer in model.layers for x in vars(layer).values() if isinstance(x, Linear)]
@@ -66,7 +75,7 @@ def test_weights_of_four_bit_levels(kind: str) -> None:
 def test_weights_that_unpack(kind: str) -> None:
     """In place, in every matrix that rows of this type fit."""
     type = BY_NAME[kind]
-    metadata, arrays = changed("gpt-oss-moe")
+    metadata, arrays = made("gpt-oss-moe", **WIDE)
     names = matrices(arrays, type)
     assert names
     model = model_of(metadata, arrays, "cpu", dict.fromkeys(names, type))

@@ -14,7 +14,7 @@ from ggml_py.tensor import Tensor
 from llama_py.gguf_file import TensorInfo
 from llama_py.models import load_model
 from llama_py.weights import WeightLoader
-from tests.graph_models import file_of, info, recorded
+from tests.graph_models import declared, file_of, info
 
 FILE = {"a.weight": (4, 3), "a.bias": (3,), "a.scale": (1,), "norm.weight": (4,)}
 
@@ -217,7 +217,7 @@ def test_device_is_told_how_weights_are_used_and_progress_is_made() -> None:
 
 
 def load(name: str, change: dict[str, Any] | None = None, **options: Any) -> Any:
-    metadata, shapes = recorded(name)
+    metadata, shapes = declared(name)
     for key, ne in (change or {}).items():
         shapes.pop(key, None)
         if ne is not None:
@@ -248,36 +248,36 @@ def test_head_has_a_scale_in_one_type_only() -> None:
 
 
 def test_head_of_its_own() -> None:
-    model, device = load("llama-dense")
+    model, device = load("qwen2-dense")
     assert model.output.weight.name == "output.weight"
     assert device.uses("output.weight") == [("MUL_MAT",)]
     assert device.uses("token_embd.weight") == [("GET_ROWS",)]
 
 
 def test_nothing_is_placed_when_tensors_do_not_fit() -> None:
-    metadata, shapes = recorded("qwen35moe-moe")
-    shapes["stray"] = [1]
-    shapes["blk.0.ssm_a"] = [3]
+    metadata, shapes = declared("qwen35moe-moe")
+    shapes |= {"stray": (1,), "blk.0.ssm_a": (3,)}
     del shapes["blk.1.attn_q_norm.weight"]
     device = RecordingDevice()
     with pytest.raises(WeightsError) as caught:
         load_model(file_of(metadata, shapes), device)
     message = str(caught.value)
     assert "1 missing: blk.1.attn_q_norm.weight; 1 unused: stray; 1 misshapen" in message
-    assert "tensor 'blk.0.ssm_a' has wrong shape; expected 2, got 3" in message
+    assert "tensor 'blk.0.ssm_a' has wrong shape; expected 4, got 3" in message
     assert device.prepared == []
 
 
 @pytest.mark.parametrize("key", ["embedding_length", "feed_forward_length", "vocab_size"])
 def test_sizes_that_lie_are_told_by_the_tensors(key: str) -> None:
-    metadata, shapes = recorded("llama-dense")
+    metadata, shapes = declared("llama-dense")
     metadata[f"llama.{key}"] = 2**32 - 1
+    del metadata["tokenizer.ggml.tokens"]
     with pytest.raises(WeightsError, match="has wrong shape; expected"):
         load_model(file_of(metadata, shapes), RecordingDevice())
 
 
 def test_layers_that_are_not_there_are_told() -> None:
-    metadata, shapes = recorded("llama-dense")
+    metadata, shapes = declared("llama-dense")
     metadata["llama.block_count"] = 512
     with pytest.raises(WeightsError, match=r"4590 missing: blk\.2\.attn_norm\.weight, "):
         load_model(file_of(metadata, shapes), RecordingDevice())
@@ -286,19 +286,11 @@ def test_layers_that_are_not_there_are_told() -> None:
         load_model(file_of(metadata, shapes), RecordingDevice())
 
 
-def nextn_model(load_mtp: bool) -> Any:
-    """The recorded model whose second layer is said to be a NextN layer."""
-    metadata, shapes = recorded("qwen35moe-moe")
-    metadata["qwen35moe.nextn_predict_layers"] = 1
-    shapes |= {"blk.1.nextn.eh_proj.weight": [512, 256]}
-    shapes |= {f"blk.1.nextn.{k}.weight": [256] for k in ("enorm", "hnorm")}
-    return load_model(file_of(metadata, shapes), RecordingDevice(), load_mtp=load_mtp)
-
-
 def test_nextn_layers_are_loaded_when_asked_for() -> None:
-    assert len(nextn_model(load_mtp=False).layers) == 1
-    model = nextn_model(load_mtp=True)
-    assert len(model.layers) == 2
-    assert model.layers[1].nextn_eh_proj.weight.ne == (512, 256, 1, 1)
-    assert model.layers[1].nextn_embed_tokens is None
-    assert model.n_params > nextn_model(load_mtp=False).n_params
+    without, _ = load("qwen35moe-mtp")
+    assert len(without.layers) == 2
+    model, _ = load("qwen35moe-mtp", load_mtp=True)
+    assert len(model.layers) == 3
+    assert model.layers[2].nextn_eh_proj.weight.ne == (128, 64, 1, 1)
+    assert model.layers[2].nextn_shared_head_head is None
+    assert model.n_params > without.n_params

@@ -13,13 +13,12 @@ import llama_py
 from ggml_py.dump import Record, diff, records
 from llama_py_tools.graph.peer import Peer
 from tests.commands import tiny_model
-from tests.graph_models import DATA
+from tests.graph_models import NAMES
 from tests.live_models import nmse, tokens
 
 pytest.importorskip("llama_cpp", reason="needs llama-cpp-python: pip install '.[parity]'")
 pytestmark = pytest.mark.parity
 
-NAMES = sorted(path.name.removesuffix(".model.json.gz") for path in DATA.glob("*.model.json.gz"))
 OPTIONS: dict[str, Any] = {"n_ctx": 256, "n_batch": 64, "n_ubatch": 64, "flash_attn": "off"}
 
 

@@ -19,17 +19,13 @@ from ggml_py.opspec import OPS
 from ggml_py.tensor import FLAG_COMPUTE, Tensor
 from llama_py_tools.graph.peer import Peer, Values
 from llama_py_tools.node_text import values_of
-from tests.commands import tiny_model
-from tests.graph_models import DATA, GOLDEN
+from tests.golden_models import path_of
+from tests.graph_models import NAMES
 
 pytest.importorskip("llama_cpp", reason="needs llama-cpp-python: pip install '.[parity]'")
 pytestmark = pytest.mark.parity
 
-TINY = sorted(path.name.removesuffix(".model.json.gz") for path in DATA.glob("*.model.json.gz"))
-FILES = [*sorted(GOLDEN.glob("shapes/*.gguf")), *sorted(GOLDEN.glob("models/*.gguf"))]
-MODELS = [*(f"tiny/{name}" for name in TINY), *(f"{p.parent.name}/{p.stem}" for p in FILES)]
-
-PROMPT = [int(t) for t in np.random.default_rng(1).integers(0, 128, 70)]
+PROMPT = [int(t) for t in np.random.default_rng(1).integers(0, 64, 70)]
 NEXT = [3, 5]
 OPTIONS: dict[str, Any] = {"n_ctx": 256, "n_batch": 128, "n_ubatch": 128}
 # NMSE of a node's values, both programs given the same sources. In llama.cpp flash attention adds
@@ -117,10 +113,9 @@ def nmse(expected: Values, found: Values) -> float:
     return error / float(np.square(a).sum()) if error else 0.0
 
 
-@pytest.fixture(params=MODELS)
-def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    folder, _, stem = request.param.partition("/")
-    return tiny_model(tmp_path, stem) if folder == "tiny" else GOLDEN / f"{request.param}.gguf"
+@pytest.fixture(params=NAMES)
+def path(request: pytest.FixtureRequest) -> Path:
+    return path_of(request.param)
 
 
 @pytest.mark.parametrize("flash_attn", ["on", "off"])

@@ -11,18 +11,11 @@ import llama_py
 from llama_py_tools.graph.peer import Peer
 from llama_py_tools.perplexity import Estimate, score
 from tests.commands import DEMO
-from tests.graph_models import GOLDEN
 
 pytest.importorskip("llama_cpp", reason="needs llama-cpp-python: pip install '.[parity]'")
 pytestmark = pytest.mark.parity
 
-CORPUS = GOLDEN.parent / "data" / "tinyshakespeare.txt"
 README = DEMO.parents[2] / "README.md"
-HELD_OUT = 55_712  # characters at the end of the corpus that the demo model was not trained on
-
-
-def text() -> str:
-    return CORPUS.read_text()[-HELD_OUT:] if CORPUS.exists() else README.read_text()
 
 
 def their_losses(peer: Peer, window: list[int]) -> Any:
@@ -45,7 +38,7 @@ def their_losses(peer: Peer, window: list[int]) -> Any:
 @pytest.mark.parametrize("n_ctx", [512, 256])
 def test_perplexity_of_the_demo_model(n_ctx: int) -> None:
     model = llama_py.load(str(DEMO))
-    ids = model.tokenizer.tokenize(text(), parse_special=False)
+    ids = model.tokenizer.tokenize(README.read_text(), parse_special=False)
     expected = Estimate()
     with Peer(str(DEMO), n_ctx=n_ctx, n_batch=n_ctx, n_ubatch=n_ctx, n_threads=1) as peer:
         for i in range(len(ids) // n_ctx):

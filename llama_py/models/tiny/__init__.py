@@ -82,9 +82,8 @@ def _variants(module: str) -> dict[str, Tiny]:
     return found
 
 
-def metadata(arch: str, variant: str) -> dict[str, Any]:
+def metadata(arch: str, tiny: Tiny) -> dict[str, Any]:
     """What the file says, in its order."""
-    tiny = find(arch, variant)
     keys = {**COMMON, **tiny.keys}
     named = {k[1:] if k[0] == "/" else f"{arch}.{k}": v for k, v in keys.items()}
     texts = {"model": "test", "tokens": [f"tok_{i}" for i in range(tiny.n_vocab)]}
@@ -97,6 +96,6 @@ def write(arch: str, variant: str, folder: Path) -> Path:
     from llama_py.models.tiny._file import gguf
     from llama_py.models.tiny._invent import tensors
 
-    path = folder / f"{arch}-{variant}.gguf"
-    path.write_bytes(gguf(metadata(arch, variant), tensors(arch, variant)))
+    path, tiny = folder / f"{arch}-{variant}.gguf", find(arch, variant)
+    path.write_bytes(gguf(metadata(arch, tiny), tensors(arch, tiny)))
     return path

@@ -15,7 +15,7 @@ from ggml_py.tensor import shape4
 from ggml_py.types import F32
 from llama_py.gguf_file import TensorInfo
 from llama_py.models import architecture
-from llama_py.models.tiny import ALTERNATIVES, Tiny, find, metadata
+from llama_py.models.tiny import ALTERNATIVES, Tiny, metadata
 from llama_py.weights import Weights
 
 # The first pattern that fits says (mean, deviation); others are matrices.
@@ -61,11 +61,11 @@ def _fits(name: str, patterns: Any) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def shapes(arch: str, variant: str) -> dict[str, tuple[int, ...]]:
+def shapes(arch: str, tiny: Tiny) -> dict[str, tuple[int, ...]]:
     """Names, in their order, and shapes, ggml's four dimensions."""
-    infos, kind = Invented(find(arch, variant)), architecture(arch)
-    hp = kind.HParams(metadata(arch, variant), arch)
-    kind(hp, Weights(infos, f"{arch}-{variant}"), load_mtp=True)
+    infos, kind = Invented(tiny), architecture(arch)
+    hp = kind.HParams(metadata(arch, tiny), arch)
+    kind(hp, Weights(infos, f"tiny {arch}"), load_mtp=True)
     return {name: infos[name].ne for name in sorted(infos.keys())}
 
 
@@ -85,9 +85,8 @@ def values(tiny: Tiny, name: str, ne: tuple[int, ...]) -> NDArray[np.float32]:
     return np.asarray(mean + deviation * gain * x, np.float32)
 
 
-def tensors(arch: str, variant: str) -> Mapping[str, NDArray[np.float32]]:
+def tensors(arch: str, tiny: Tiny) -> Mapping[str, NDArray[np.float32]]:
     """All of them, arrays in reversed (NumPy's) order of dimensions."""
-    tiny = find(arch, variant)
     return {
-        name: values(tiny, name, ne).reshape(ne[::-1]) for name, ne in shapes(arch, variant).items()
+        name: values(tiny, name, ne).reshape(ne[::-1]) for name, ne in shapes(arch, tiny).items()
     }

@@ -7,8 +7,6 @@ TINY = {
     "moe": Tiny(
         keys={
             **LINEAR["moe"].keys,
-            "block_count": 4,
-            "attention.head_count_kv": [0, 1, 0, 1],
             "attention.q_lora_rank": 24,
             "expert_latent_length": 40,
             "kda.gate_lower_bound": -5.0,
@@ -17,7 +15,7 @@ TINY = {
             "activation.situ_linear_beta": 25.0,
         },
         without=["*.attn_q.weight"],
-        gain={"*_res_score.*": 8},
+        gain={"*_res_score.*": 2},
         prompt=72,
     )
 }

@@ -13,7 +13,6 @@ DENSE = {
     "attention.value_length": 32,
     "attention.layer_norm_rms_epsilon": 1e-6,
     "attention.recurrent_layers": [True, False],
-    "full_attention_interval": 2,
     "rope.dimension_count": 16,
     "rope.dimension_sections": [4, 2, 2, 0],
     "rope.freq_base": 1e6,
