@@ -3,7 +3,7 @@
 tests/data/golden. Needs llama-cpp-python: pip install '.[parity]'.
 
     python tools/record_golden.py                   # all
-    python tools/record_golden.py llama gemma3      # these architectures
+    python tools/record_golden.py llama gemma3      # these architectures; "demo": the demo model
     python tools/record_golden.py llama --balance   # how much each branch matters; records nothing
 """
 
@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from golden import runs, store
+from golden import demo, runs, store
 from golden.balance import balance
 from golden.engines import LlamaCpp
 from llama_py.models import tiny
@@ -33,9 +33,11 @@ def main() -> None:
     p.add_argument("-o", "--output", type=Path, metavar="DIR", help="write the models there too")
     args = p.parse_args()
     os.environ["GGML_NO_BACKTRACE"] = "1"  # a failed assertion is told in one line
-    unknown = set(args.archs) - {arch for arch, _ in tiny.every()}
+    unknown = set(args.archs) - {arch for arch, _ in tiny.every()} - {"demo"}
     if unknown:
         p.error(f"no dictionary in llama_py/models/tiny for {', '.join(sorted(unknown))}")
+    if "demo" in args.archs or not (args.archs or args.balance):
+        print(f"demo: recorded {demo.record()} bytes")
     with tempfile.TemporaryDirectory() as folder:
         for arch, variant in tiny.every():
             if args.archs and arch not in args.archs:

@@ -21,8 +21,9 @@ def balance(path: Path, tokens: list[int]) -> Iterator[str]:
         x = read()
         if x is None or not x.size:
             return
-        if record["op"] == "ADD" and record["ne"][0] == peer.n_embd and len(record["src"]) == 2:
-            parts = [f"{s['name']} {sizes.get(s['name'], 0):.2g}" for s in record["src"]]
+        added = [s["name"] for s in record["src"] if s["name"] in sizes]
+        if record["op"] == "ADD" and record["ne"][0] == peer.n_embd and len(added) == 2:
+            parts = [f"{name} {sizes[name]:.2g}" for name in added]
             lines.append(f"{record['name']:20} = {' + '.join(parts)}")
         sizes[record["name"]] = float(np.sqrt(np.square(x, dtype=np.float64).mean()))
 
@@ -30,3 +31,18 @@ def balance(path: Path, tokens: list[int]) -> Iterator[str]:
         peer.decode(tokens)
     yield from lines
     yield f"{'result_output':20} = {sizes.get('result_output', 0):.2g}"
+    yield from history(path, tokens)
+
+
+def history(path: Path, tokens: list[int]) -> Iterator[str]:
+    """How much the last row of logits changes with a token some way before it."""
+    rows = []
+    for back in (0, 1, 4, len(tokens) - 1):
+        changed = list(tokens)
+        if back:
+            changed[-1 - back] = (changed[-1 - back] + 1) % 64
+        with Peer(str(path), n_ctx=256, n_batch=256, n_ubatch=256, n_threads=1) as peer:
+            rows.append(peer.decode(changed).astype(np.float64))
+        error = float(np.square(rows[0] - rows[-1]).sum() / np.square(rows[0]).sum())
+        if back:
+            yield f"another token {back:2} before the last: NMSE {error:.1g}"

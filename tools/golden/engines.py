@@ -47,7 +47,8 @@ class Open(Protocol):
     def __call__(self, **how: Any) -> AbstractContextManager[Engine]:
         """A new engine.
 
-        n_seqs  1       sequences, each with cells of its own
+        n_seqs  1       sequences
+        unified False   whether they share all cells
         flash   True    flash attention
         cache   "f16"   type of keys and values
         nodes   False   whether they are listed; then values need not be right
@@ -64,13 +65,13 @@ class LlamaCpp(Peer):
     def __init__(
         self, path: Path, *, n_seqs: int = 1, flash: bool = True, cache: str = "f16",
         nodes: bool = False, fused: bool = True, mtp: bool = False, n_rs_seq: int = 0,
-        pooling: str = "",
+        pooling: str = "", unified: bool = False,
     ) -> None:  # fmt: skip
         self.nodes: list[Record] = []
         super().__init__(
             str(path), n_ctx=N_SEQ * n_seqs, n_batch=N_BATCH, n_ubatch=N_BATCH, n_threads=1,
             flash_attn="on" if flash else "off", cache=cache, mtp=mtp, n_rs_seq=n_rs_seq,
-            n_seq_max=n_seqs, kv_unified=False, embeddings=bool(pooling),
+            n_seq_max=n_seqs, kv_unified=unified, embeddings=bool(pooling),
             pooling=pooling or "unspecified",
             watch=(lambda record, _: self.nodes.append(record)) if nodes else None,
         )  # fmt: skip
@@ -84,7 +85,7 @@ class Ours:
     def __init__(
         self, path: Path, device: Any = "cpu", *, n_seqs: int = 1, flash: bool = True,
         cache: str = "f16", nodes: bool = False, fused: bool = True, mtp: bool = False,
-        n_rs_seq: int = 0, pooling: str = "", **options: Any,
+        n_rs_seq: int = 0, pooling: str = "", unified: bool = False, **options: Any,
     ) -> None:  # fmt: skip
         self.nodes: list[Record] = []
         self._graph = -1
@@ -95,7 +96,8 @@ class Ours:
         model = llama_py.load(str(path), device, load_mtp=True)
         self.ctx = model.context(
             N_SEQ * n_seqs, n_batch=N_BATCH, **{"n_ubatch": N_BATCH, **options}, n_seq_max=n_seqs,
-            n_rs_seq=n_rs_seq, flash_attn=flash, type_k=cache, type_v=cache, mtp=mtp,
+            kv_unified=unified, n_rs_seq=n_rs_seq, flash_attn=flash, type_k=cache, type_v=cache,
+            mtp=mtp,
         )  # fmt: skip
         if nodes:
             self.ctx.on_graph = self._list

@@ -137,8 +137,9 @@ def sequences(case: Case, **how: Any) -> Result:
     n_seqs, most = case.tiny.sequences, min(case.tiny.prompt, 40)
     lengths = [most - 7 * s for s in range(n_seqs)]
     ids = [case.tokens(n, 1 + s) for s, n in enumerate(lengths)]
-    with case.open(n_seqs=n_seqs, **how) as engine:
-        start = case.facts.start
+    start = case.facts.start
+    # Relative positions, which encoders have, do not know of cells apart.
+    with case.open(n_seqs=n_seqs, unified=start is not None, **how) as engine:
         if start is not None:
             engine.run(joined(batch(t, seq=s) for s, t in enumerate(ids)), encode=True)
             ids = [[start, *t[: 2 + s]] for s, t in enumerate(ids)]

@@ -32,8 +32,4 @@ MOE = {
     "rope.scaling.yarn_log_multiplier": 0.1,
 }
 
-TINY = {
-    "moe": Tiny(
-        keys=MOE, without=["*.attn_q.weight"], gain={"*.attn_q_b.weight": 2, "*.attn_k_b.weight": 2}
-    )
-}
+TINY = {"moe": Tiny(keys=MOE, without=["*.attn_q.weight"])}
