@@ -43,6 +43,7 @@ class HParams(Declared):
     n_head_first  heads of the first layer that has some
     rope_type   ggml's RoPE mode; ROPE_NONE if positions are not encoded
     n_embd_r, n_embd_s   floats of convolution state and of recurrent state, per recurrent layer
+    n_cls_out   scores of a reranker
     n_pos_per_embd   positions per token: one, or one per RoPE axis
     """
 
@@ -58,7 +59,6 @@ class HParams(Declared):
     logit_scale: float = 0.0
     f_norm_eps: float = 0.0
     f_norm_rms_eps: float = 0.0
-    n_cls_out: int = 1
 
     n_ctx_train: int = uint("context_length", least=1)
     n_embd: int = uint("embedding_length", least=1)
@@ -92,7 +92,8 @@ class HParams(Declared):
         super().__init__(keys)
         if not keys.has("attention.head_count_kv"):
             self.n_head_kv = self.n_head
-        self.n_vocab = keys.count("tokenizer.ggml.tokens") or keys.uint("vocab_size")
+        self.n_vocab = keys.count("/tokenizer.ggml.tokens") or keys.uint("vocab_size")
+        self.n_cls_out = keys.count("classifier.output_labels") or 1
         self.rope_freq_scale_train = _freq_scale(keys)
         self._check_layers(keys)
         self._check_experts(keys)

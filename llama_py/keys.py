@@ -24,7 +24,8 @@ T = TypeVar("T")
 
 
 class Keys:
-    """Typed getters over metadata; `key` is written without the architecture's prefix.
+    """Typed getters over metadata; `key` is written without the architecture's prefix, or with "/"
+    before it where it has none.
 
     A getter with a default makes the key optional. Each raises HParamsError, which has the full key
     and its value, for a missing key, a wrong type and a value that makes no sense.
@@ -34,12 +35,16 @@ class Keys:
         self.metadata = metadata
         self.arch = arch
 
+    def full(self, key: str) -> str:
+        """As it stands in the file."""
+        return key[1:] if key.startswith("/") else f"{self.arch}.{key}"
+
     def has(self, key: str) -> bool:
-        return f"{self.arch}.{key}" in self.metadata
+        return self.full(key) in self.metadata
 
     def is_array(self, key: str) -> bool:
         """Whether the key has a value for each layer."""
-        return isinstance(self.metadata.get(f"{self.arch}.{key}"), list | np.ndarray)
+        return isinstance(self.metadata.get(self.full(key)), list | np.ndarray)
 
     def uint(self, key: str, default: int | None = None) -> int:
         return self.scalar(key, default, as_uint)
@@ -61,14 +66,14 @@ class Keys:
         """n flags: an array of n, or one for all of them."""
         return self.values(key, n, default, as_bool)
 
-    def count(self, full_key: str) -> int:
-        """Items of the array `full_key` (written with its prefix); 0 where there is none."""
-        value = self.metadata.get(full_key)
+    def count(self, key: str) -> int:
+        """Items of an array; 0 where there is none."""
+        value = self.metadata.get(self.full(key))
         return len(value) if isinstance(value, list | np.ndarray) else 0
 
     def error(self, key: str, message: str) -> HParamsError:
         """An error about `key` that shows its value, for checks that involve several keys."""
-        full_key = f"{self.arch}.{key}"
+        full_key = self.full(key)
         value = self.metadata.get(full_key)
         shown = "missing" if value is None else _short(value)
         return HParamsError(f"{full_key} is {shown}; {message}")
@@ -93,10 +98,10 @@ class Keys:
         return values
 
     def _get(self, key: str, default: T | None) -> Any:
-        value = self.metadata.get(f"{self.arch}.{key}", default)
+        value = self.metadata.get(self.full(key), default)
         if value is None:
             raise HParamsError(
-                f"the metadata has no key {self.arch}.{key}, which a model of architecture "
+                f"the metadata has no key {self.full(key)}, which a model of architecture "
                 f"{self.arch!r} needs; convert the model again"
             )
         return value

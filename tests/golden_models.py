@@ -58,6 +58,12 @@ def prompt_of(name: str) -> tuple[list[int], NDArray[np.float64]]:
     return ids, gold(name, "logits")["prompt"].astype(np.float64)
 
 
+def whole(name: str) -> bool:
+    """Whether a model reads a text in one piece: it keeps nothing, or has an encoder."""
+    facts = store.about(*split(name)).facts
+    return not facts.memory or facts.start is not None
+
+
 def uses(name: str, *ops: str) -> bool:
     """Whether a model's graph has one of these ops."""
     lists = store.nodes(*split(name)).values()

@@ -202,10 +202,14 @@ class Attention:
         q, k = self.place(g, self.normed(g, QKV(q, k, v), il), il)
         if self.q_scale:
             q = scale(q, self.q_scale)
-        how = Scores(self.kq_scale, self.sinks)
+        how = self.scores(g, il)
         cur = (attend if self.cached else attend_within)(g, QKV(q, k, v), il, how)
         cur = self.output(g, cur)
         return g.cb(cur, self.name, il) if self.name else cur
+
+    def scores(self, g: GraphBuilder, il: int) -> Scores:
+        """How queries and keys become weights."""
+        return Scores(self.kq_scale, self.sinks)
 
     def normed(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
         """Queries and keys [d, H, n_tokens] normed head by head, if the model has such norms."""

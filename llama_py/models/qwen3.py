@@ -8,7 +8,7 @@ from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.pooling import Classifier
 from llama_py.geometry import ROPE_NEOX
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.keys import Keys, number
+from llama_py.keys import number
 from llama_py.models._decoder import Block, Decoder, Layer
 from llama_py.weights import Weights
 
@@ -17,9 +17,6 @@ class Qwen3HParams(HParams):
     rope_type = ROPE_NEOX
     required_heads = equal_heads = True
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
-
-    def load(self, keys: Keys) -> None:
-        self.n_cls_out = keys.count(f"{self.arch}.classifier.output_labels") or 1
 
 
 class Qwen3(Decoder):

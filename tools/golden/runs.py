@@ -69,6 +69,12 @@ class Case:
         return [self.facts.start, *ids[:4]]
 
 
+    @property
+    def outputs(self) -> str:
+        """Of which tokens; without a memory llama.cpp gives those of all."""
+        return "last" if self.facts.memory else "all"
+
+
 def batch(
     tokens: Ids, first: int = 0, outputs: str = "last", seq: int = 0, embd: Any = None
 ) -> Batch:
@@ -92,7 +98,7 @@ def nodes(case: Case, **how: Any) -> Result:
     """Nodes of a prompt and of one more token; rows of logits for both."""
     with case.open(nodes=True, **how) as engine:
         ids = case.prompt(engine)
-        engine.run(batch(ids))
+        engine.run(batch(ids, outputs=case.outputs))
         if case.facts.memory:
             engine.run(batch([1], len(ids)))
         return Result(engine.nodes)
@@ -124,8 +130,8 @@ def exact(case: Case) -> Result:
     more tokens."""
     with case.open(flash=False, cache="f32") as engine:
         ids = case.prompt(engine)
-        engine.run(batch(ids))
-        rows = [engine.logits(1)]
+        engine.run(batch(ids, outputs=case.outputs))
+        rows = [engine.logits(1 if case.facts.memory else len(ids))]
         for i in range(2 if case.facts.memory else 0):
             engine.run(batch([3 + i], len(ids) + i))
             rows.append(engine.logits(1))
@@ -143,8 +149,9 @@ def sequences(case: Case, **how: Any) -> Result:
         if start is not None:
             engine.run(joined(batch(t, seq=s) for s, t in enumerate(ids)), encode=True)
             ids = [[start, *t[: 2 + s]] for s, t in enumerate(ids)]
-        engine.run(joined(batch(t, seq=s) for s, t in enumerate(ids)))
-        rows = [] if "nodes" in how else [engine.logits(n_seqs)]
+        engine.run(joined(batch(t, outputs=case.outputs, seq=s) for s, t in enumerate(ids)))
+        n_rows = n_seqs if case.facts.memory else sum(map(len, ids))
+        rows = [] if "nodes" in how else [engine.logits(n_rows)]
         if case.facts.memory:
             step = (batch([5 + s], len(t), seq=s) for s, t in enumerate(ids))
             engine.run(joined(step))
@@ -207,6 +214,7 @@ def pooled(case: Case, kind: str, **how: Any) -> Result:
         return Result(values={"embd": np.stack([engine.pooled(s) for s in range(len(parts))])})
 
 
+POOLING = ("none", "mean", "cls", "last", "rank")
 RUNS: dict[str, Callable[[Case], Result]] = {
     "nodes-fa-on": nodes,
     "nodes-fa-off": lambda case: nodes(case, flash=False),
@@ -221,7 +229,7 @@ RUNS: dict[str, Callable[[Case], Result]] = {
     "draft": draft,
     "encoder": encoder,
 }
-for _kind in ("none", "mean", "cls", "last"):
+for _kind in POOLING:
     RUNS[f"nodes-pooled-{_kind}"] = lambda case, kind=_kind: pooled(case, kind, nodes=True)
     RUNS[f"pooled-{_kind}"] = lambda case, kind=_kind: pooled(case, kind)
 
@@ -262,7 +270,7 @@ def wanted(tiny: Tiny, facts: Facts) -> list[str]:
         "encoder": facts.start is None,
         **dict.fromkeys(("nodes-sequences", "sequences", "logits", "exact"), not facts.logits),
     }
-    for kind in ("none", "mean", "cls", "last"):
+    for kind in POOLING:
         without |= dict.fromkeys(
             (f"nodes-pooled-{kind}", f"pooled-{kind}"), kind not in tiny.pooling
         )

@@ -135,9 +135,11 @@ class Peer:
         return np.ctypeslib.as_array(rows, (n, self.n_embd)).copy()
 
     def pooled(self, seq: int) -> Floats:
-        """The one embedding of a sequence. -> [n_embd]"""
+        """The one embedding of a sequence, or a reranker's scores. -> [n_embd] or [n_cls_out]"""
         row = self.api.llama_get_embeddings_seq(self.ctx, seq)
-        return np.ctypeslib.as_array(row, (self.n_embd,)).copy()
+        rank = self.api.llama_pooling_type(self.ctx) == POOLING["rank"]
+        n = self.api.llama_model_n_cls_out(self.model) if rank else self.n_embd
+        return np.ctypeslib.as_array(row, (n,)).copy()
 
     def set_embeddings_nextn(self, masked: bool) -> None:
         """From now on keep the hidden states that seed NextN layers: all tokens', or outputs'."""
