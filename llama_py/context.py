@@ -143,7 +143,7 @@ class Context:
         if "encoder" not in self.model.architecture.gtypes:
             return self.decode(tokens, "all")
         decoding, self.gtype = (self.gtype, self.cparams), "encoder"
-        self.cparams = replace(self.cparams, causal_attn=False, embeddings=True, pooling="none")
+        self.cparams = replace(self.cparams, causal_attn=False)
         try:
             splitter = self._checked(tokens, "all", NOTHING)
             self._run(splitter, NOTHING)
@@ -239,7 +239,7 @@ class Context:
         splitter = BatchSplitter(
             batch, n_vocab=hp.n_vocab, n_embd=hp.n_embd, n_seq_max=cp.n_seq_max,
             n_pos=hp.n_pos_per_embd, memory=memory or self.memory, outputs=logits,
-            output_all=cp.embeddings,
+            output_all=cp.embeddings or memory is NOTHING,
         )  # fmt: skip
         pooled = cp.embeddings and cp.pooling not in ("none", "last")
         if (pooled or not cp.causal_attn) and splitter.n_tokens > cp.n_ubatch:
@@ -295,13 +295,16 @@ class Context:
         if lost:
             log.info("interrupted: sequences %s had to be removed from the memory", lost)
 
-    def _full_graph(self, n_tokens: int, n_seqs: int, n_outputs: int) -> GraphResult:
+    def _full_graph(
+        self, n_tokens: int, n_seqs: int, n_outputs: int, gtype: GraphType | None = None
+    ) -> GraphResult:
         """The largest graph for so many tokens: as if the memory were full."""
         n_seq_tokens = -(-n_tokens // n_seqs)
         ubatch = ubatch_reserve(n_seq_tokens, n_seqs, self.model.hparams.n_pos_per_embd)
         params = self._graph_params(ubatch, self.memory.init_full(n_seqs), n_outputs)
         if "encoder" in self.model.architecture.gtypes:
-            params = replace(params, encoded=_longest_text(self.model.hparams))
+            encoded = _longest_text(self.model.hparams)
+            params = replace(params, gtype=gtype or self.gtype, encoded=encoded)
         return self.model.architecture.graph(params)
 
     def _resolve_fused_ops(self) -> None:
@@ -339,6 +342,9 @@ class Context:
         start = perf_counter()
         n_seqs = self.cparams.n_seq_max
         n_tokens = min(self.cparams.n_ctx, self.cparams.n_ubatch)
+        if "encoder" in self.model.architecture.gtypes:
+            res = self._full_graph(n_tokens, 1, n_tokens, "encoder")
+            self._sched.reserve(res.graph, self._pins(res))
         graphs: dict[int, tuple[int, int]] = {}  # (nodes, splits) by tokens
         # one sequence alone can need more than all together: some inputs grow with its length
         for tokens, seqs in dict.fromkeys([(n_tokens, n_seqs), (n_tokens, 1), (n_seqs, n_seqs)]):

@@ -61,7 +61,8 @@ class Outputs:
         place = self._rank[ubatch.batch_idxs[ubatch.output]]
         if place.size and res.t_logits is not None:
             self.logits.put(place, read_rows(res.t_logits, place.size))
-        if cp.embeddings and place.size and res.t_embd is not None:
+        reads = cp.embeddings or res.params.gtype == "encoder"
+        if reads and place.size and res.t_embd is not None:
             self.embd.put(place, read_rows(res.t_embd, place.size))
         if cp.embeddings and cp.pooling != "none" and res.t_embd_pooled is not None:
             rows = read_rows(res.t_embd_pooled, ubatch.n_seqs_unq)

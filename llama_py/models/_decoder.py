@@ -35,6 +35,7 @@ class Layer:
     attention, feed_forward   blocks; None for a layer without
     expanded   the normed input comes before anything else of the layer
     post_ffn_il   whether the last norm, and its result, are called by the layer's number
+    norm_name  what the normed input is called
     """
 
     attn_norm: Norm | None
@@ -45,11 +46,12 @@ class Layer:
     ffn_post_norm: Norm | None = None
     expanded: bool = False
     post_ffn_il: tuple[bool, bool] = (False, True)
+    norm_name: str = "attn_norm"
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
         residual = cur
         if self.attn_norm is not None:
-            cur = self.attn_norm(g, cur, "attn_norm", il)
+            cur = self.attn_norm(g, cur, self.norm_name, il)
         if self.expanded:
             g.expand(cur)
         cur = self.attention(g, cur, il)

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from llama_py.models._base import Model
 
 from ggml_py.errors import ContextError, HParamsError, WeightsError
 from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.cparams import make_cparams
-from llama_py.models._base import Model
 from tests.graph_models import NAMES, declared
 from tests.live_models import (
     EXACT,

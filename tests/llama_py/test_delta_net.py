@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from llama_py.models._delta_net import DeltaNet
 from numpy.typing import NDArray
 
 from ggml_py.backend import get_tensor, set_tensor
@@ -17,7 +18,6 @@ from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_py.types import F32
 from llama_py.cparams import DELTA_NET_FORMS
-from llama_py.models._delta_net import DeltaNet
 from tests.graph_models import load, run
 from tests.live_models import nmse
 

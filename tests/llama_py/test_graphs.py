@@ -9,6 +9,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from llama_py.inputs import GraphParams, GraphResult, InputOutIds, InputPos, InputRS
+from llama_py.models._base import Model
 
 from ggml_py.backend import HostBuffer, aligned_bytes, get_tensor
 from ggml_py.errors import ContextError, UnknownArchitecture
@@ -18,9 +20,7 @@ from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from llama_py.batch import Batch
 from llama_py.cparams import CParams, make_cparams
-from llama_py.inputs import GraphParams, GraphResult, InputOutIds, InputPos, InputRS
 from llama_py.models import known_architectures, model_class
-from llama_py.models._base import Model
 from tests.graph_models import NAMES, load, memory_for, params_for, run
 from tests.live_models import N_VOCAB
 

@@ -95,7 +95,7 @@ class InputCross:
         n_enc = self.cross.n_enc
         self.embd = new_input("cross_embd", F32, self.cross.n_embd, n_enc)
         mask_type = F16 if params.cparams.flash_attn else F32
-        self.kq_mask = new_input("cross_kq_mask", mask_type, n_enc, params.ubatch.n_tokens, 1, 1)
+        self.kq_mask = new_input("", mask_type, n_enc, params.ubatch.n_tokens, 1, 1)
 
     def set_input(self, ubatch: UBatch) -> None:
         write(self.embd, self.cross.embd)

@@ -1,0 +1,113 @@
+"""T5 and Flan-T5: an encoder reads a text, a decoder writes another (models/t5.cpp)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ggml_py.ops import add
+from ggml_py.tensor import Tensor
+from llama_py.blocks.attention import Projections, attend
+from llama_py.blocks.softmax import Scores
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import HParams
+from llama_py.keys import Keys, uint
+from llama_py.linear import Norm
+from llama_py.memory.kept import Kept
+from llama_py.models._decoder import Decoder, Layer
+from llama_py.models._t5 import BucketHParams, Distances, Reading, feed_forward
+from llama_py.weights import Weights
+
+
+class T5HParams(BucketHParams):
+    dec_n_layer: int = uint("decoder_block_count", lambda hp: hp.n_layer, least=1)
+
+    def load(self, keys: Keys) -> None:
+        if self.dec_n_layer > self.n_layer:
+            raise keys.error(
+                "decoder_block_count", f"it must be at most block_count = {self.n_layer}"
+            )
+
+
+class SelfAttention:
+    """Of the decoder, to what is kept."""
+
+    def __init__(self, w: Weights, hp: HParams, distances: Distances) -> None:
+        shape, self.distances = hp.layers[w.il], distances
+        self.qkv = Projections(w, hp.n_embd, shape, bias=False, scaled=False)
+        self.output = w.linear("attn_o", shape.n_embd_v_out, hp.n_embd, scaled=False)
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        qkv = self.qkv(g, cur, il)
+        cur = attend(g, qkv, il, Scores(1.0, bias=self.distances(g)))
+        return g.cb(self.output(g, cur), "kqv_out", il)
+
+
+@dataclass(slots=True)
+class DecoderLayer:
+    """Attention to what was written; the rest is a layer that attends to what was read."""
+
+    attn_norm: Norm
+    attention: SelfAttention
+    rest: Layer
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
+        residual, cur = cur, self.attn_norm(g, cur, "attn_norm", il)
+        cur = g.cb(add(self.attention(g, cur, il), residual), "cross_inp", il)
+        return self.rest(g, cur, il, last)
+
+
+class T5(Decoder):
+    arch = "t5"
+    HParams = T5HParams
+    hp: T5HParams
+    gtypes = ("decoder", "encoder")
+    layer_sum = "ffn_out"
+
+    def declare(self, w: Weights) -> None:
+        hp = self.hp
+        self.token_embd = w.tensor("token_embd.weight", hp.n_embd, hp.n_vocab)
+        self.encoder_norm = w.norm("enc.output_norm", hp.n_embd)
+        self.output_norm = w.norm("dec.output_norm", hp.n_embd)
+        self.output = w.output(hp.n_embd, hp.n_vocab)
+        self.encoder = [self.reader(w.layer(il, "enc.")) for il in range(hp.n_layer)]
+        self.layers = [self.layer(w.layer(il, "dec."), il) for il in range(hp.dec_n_layer)]
+
+    def keeps(self, il: int) -> Kept:
+        return super().keeps(il) if il < self.hp.dec_n_layer else ()
+
+    def reader(self, w: Weights) -> Layer:
+        """A layer of the encoder."""
+        hp = self.hp
+        norm = w.norm("attn_norm", hp.n_embd)
+        attention = Reading(w, hp, "attn", self.distances(w, decoding=False))
+        return Layer(norm, attention, w.norm("ffn_norm", hp.n_embd), feed_forward(w, hp))
+
+    def layer(self, w: Weights, il: int) -> DecoderLayer:
+        hp = self.hp
+        w.skip("cross_attn_rel_b.weight")
+        return DecoderLayer(
+            w.norm("attn_norm", hp.n_embd),
+            SelfAttention(w, hp, self.distances(w, decoding=True)),
+            Layer(
+                w.norm("cross_attn_norm", hp.n_embd), Reading(w, hp, "cross_attn"),
+                w.norm("ffn_norm", hp.n_embd), feed_forward(w, hp), norm_name="attn_norm_cross",
+            ),
+        )  # fmt: skip
+
+    def distances(self, w: Weights, decoding: bool) -> Distances:
+        """Those of the layer, else of the first."""
+        ne = self.hp.layers[w.il].n_head, self.hp.n_rel_attn_bkts
+        if w.il == 0:
+            self.first = w.tensor("attn_rel_b.weight", *ne)
+        table = w.optional_tensor("attn_rel_b.weight", *ne)
+        return Distances(self.first if table is None else table, decoding)
+
+    def build_encoder(self, g: GraphBuilder) -> None:
+        cur, end = self.embed(g), len(self.encoder) - 1
+        for il, layer in enumerate(self.encoder):
+            cur = g.layer_out(layer(g, cur, il, il == end), il, self.layer_sum)
+        cur = self.encoder_norm(g, g.cb(cur, "result_embd"), "result_norm")
+        g.res.t_embd = g.expand(cur)
+
+    def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
+        super().finish(g, g.cb(cur, "result_embd"), selected)
