@@ -34,6 +34,7 @@ class Kernel:
 
     op: name of the ggml op it computes, or "" for a step that other kernels `prepare` with.
     when: "" for a node it takes, else the reason why not ("needs f32 rows").
+    rank: of several kernels that take a node, the one of highest rank runs.
     scratch: (bytes shared by all threads, bytes per thread) for a node and a number of threads.
     prepare: kernels run before it on the same parameter block, a barrier between each.
     extra: up to 8 integers for the parameter block, read with `v.extra(p, i)`.
@@ -49,6 +50,7 @@ class Kernel:
     prepare: tuple[Kernel, ...] = ()
     extra: Callable[[Any], Sequence[int]] = no_extra
     reads: tuple[int, ...] = ()
+    rank: int = 0
 
     @property
     def module(self) -> str:
@@ -96,6 +98,7 @@ def kernel(
     prepare: Sequence[Kernel] = (),
     extra: Callable[[Any], Sequence[int]] = no_extra,
     reads: Sequence[int] = (),
+    rank: int = 0,
     name: str = "",
 ) -> Callable[[KernelFunction], Kernel]:
     """Declare a kernel for `op` (see `Kernel`). The name defaults to the function's.
@@ -107,7 +110,7 @@ def kernel(
         chosen = name or function.__name__
         steps = tuple(prepare)
         return REGISTRY.add(
-            Kernel(chosen, op, function, when, scratch, steps, extra, tuple(reads))
+            Kernel(chosen, op, function, when, scratch, steps, extra, tuple(reads), rank)
         )
 
     return declare

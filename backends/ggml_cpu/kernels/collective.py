@@ -5,8 +5,8 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import formats
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.common import FLOATS, n_rows
-from ggml_cpu.kernels.moves import copy_bytes
+from ggml_cpu.kernels._common import FLOATS, n_rows
+from ggml_cpu.kernels._moves import copy_bytes
 from ggml_py.tensor import Tensor
 
 

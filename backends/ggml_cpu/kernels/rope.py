@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.common import F16, F32, both, n_rows, row_at, run_stop, types_are
-from ggml_cpu.kernels.moves import copy_bytes
+from ggml_cpu.kernels._common import F16, F32, both, n_rows, row_at, run_stop, types_are
+from ggml_cpu.kernels._moves import copy_bytes
 from ggml_cpu.target import LANES
 
 NEOX, MROPE, VISION, IMROPE = 2, 8, 24, 40

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.common import n_rows, row_at, types_are
-from ggml_cpu.kernels.moves import copy_bytes
+from ggml_cpu.kernels._common import n_rows, row_at, types_are
+from ggml_cpu.kernels._moves import copy_bytes
 from ggml_py.tensor import Tensor
 
 NEAREST, BILINEAR, BICUBIC, KIND, ALIGN_CORNERS, ANTIALIAS = 0, 1, 2, 0xFF, 1 << 8, 1 << 9
