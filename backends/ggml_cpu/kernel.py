@@ -35,7 +35,8 @@ class Kernel:
     op: name of the ggml op it computes, or "" for a step that other kernels `prepare` with.
     when: "" for a node it takes, else the reason why not ("needs f32 rows").
     rank: of several kernels that take a node, the one of highest rank runs.
-    scratch: (bytes shared by all threads, bytes per thread) for a node and a number of threads.
+    scratch: (bytes shared by all threads, bytes per thread) for a node and a number of threads;
+        where there are several parts, it and the kernel take their sizes from the same `fn`.
     prepare: kernels run before it on the same parameter block, a barrier between each.
     extra: up to 8 integers for the parameter block, read with `v.extra(p, i)`.
     reads: for a preparing kernel, the operands (0 dst, 1.. src) its scratch depends on: the next

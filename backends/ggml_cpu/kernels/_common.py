@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
+from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
 CHUNK = 4096  # elements of a row that one thread takes at a time
@@ -121,6 +122,12 @@ BF16 = Element(
     "bf16", 2, load_bf16, load_n_bf16, store_bf16, store_n_bf16, ld_bf16, st_bf16
 )  # fmt: skip
 FLOATS = (F32, F16, BF16)
+
+
+@fn
+def padded(n):
+    """n rounded up to whole vectors."""
+    return (n + LANES - 1) // LANES * LANES
 
 
 @fn

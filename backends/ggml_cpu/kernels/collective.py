@@ -47,16 +47,17 @@ for _e in FLOATS:
 def _reduce_blocks(format):
     dequantize, quantize = format.dequantize, format.quantize
     elements, size, name = format.type.block_size, format.type.type_size, format.type.name
+    sum_bytes = 4 * elements  # of the thread's scratch; a part follows
 
     @kernel(
         "REDUCE",
         when=_of_type(name),
-        scratch=lambda node, nth: (0, 8 * elements),
+        scratch=lambda node, nth: (0, 2 * sum_bytes),
         name=f"reduce_{name}",
     )
     def reduce(p, ith, nth):
         """Block by block: the sum and one dequantized part in the thread's scratch."""
-        n_parts, total, part = v.op_i32(p, 1), v.local(p, ith), v.local(p, ith) + 4 * elements
+        n_parts, total, part = v.op_i32(p, 1), v.local(p, ith), v.local(p, ith) + sum_bytes
         start, stop = v.split(v.ne(p, 0, 0) // elements * n_rows(p, 0), ith, nth)
         for i in range(start, stop):
             for c in range(0, elements, v.LANES):

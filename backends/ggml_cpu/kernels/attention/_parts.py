@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels._common import padded
 from ggml_cpu.kernels.attention._sources import WORD, Source
 from ggml_cpu.kernels.attention.soft_max import MINUS_INFINITY, slope_of
 from ggml_cpu.target import LANES
@@ -32,12 +33,6 @@ def refusal(node: Tensor, source: Source) -> str:
         if not t.has_contiguous_rows():
             return f"needs dense rows; {t} has elements {t.nb[0]} bytes apart"
     return ""
-
-
-@fn
-def padded(n):
-    """n rounded up to whole vectors."""
-    return (n + LANES - 1) // LANES * LANES
 
 
 @fn
@@ -192,10 +187,22 @@ def is_spoilt(p, sums, step):
 # ---- scratch shared by the threads: units taken, parts done of each block of rows, partial results
 
 
+@fn
+def counters_bytes(blocks):
+    """Units taken, and parts done of each block; the partial results follow."""
+    return 8 * padded(1 + blocks)
+
+
+@fn
+def partial_bytes(dv):
+    """Maximum and sum, weighted values."""
+    return WORD + 4 * padded(dv)
+
+
 def shared_bytes(node: Tensor, blocks: int, parts: int) -> int:
     q, values = node.src[0], node.src[2]
-    row = WORD + 4 * padded(values.ne[0]) if parts > 1 else 0
-    return 8 * padded(1 + blocks) + q.n_rows * parts * row
+    partials = q.n_rows * parts * partial_bytes(values.ne[0]) if parts > 1 else 0
+    return counters_bytes(blocks) + partials
 
 
 @kernel()
@@ -215,9 +222,9 @@ def is_last(p, block, parts):
 @fn
 def partial_at(p, pair, r, part, parts):
     """Where a part of the keys leaves maximum, sum and weighted values of row r."""
-    rows, size = v.ne(p, Q, 1) * group_size(p), WORD + 4 * padded(v.ne(p, V, 0))
-    first = v.shared(p) + 8 * padded(1 + v.extra(p, BLOCKS))
-    return first + ((pair * rows + r) * parts + part) * size
+    index = (pair * v.ne(p, Q, 1) * group_size(p) + r) * parts + part
+    first = v.shared(p) + counters_bytes(v.extra(p, BLOCKS))
+    return first + index * partial_bytes(v.ne(p, V, 0))
 
 
 @fn
@@ -262,7 +269,7 @@ def finish_row(p, pair, r, part, parts, state, sums, step):
 def merge_row(p, pair, r, parts):
     """The result of row r from those of the parts of the keys."""
     n = v.ne(p, 0, 0)
-    size = WORD + 4 * padded(n)
+    size = partial_bytes(n)
     first = partial_at(p, pair, r, 0, parts)
     top = v.float32(MINUS_INFINITY)
     for i in range(parts):

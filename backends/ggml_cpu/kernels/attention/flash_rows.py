@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import Element
+from ggml_cpu.kernels._common import Element, padded
 from ggml_cpu.kernels._sums import lane_sums
 from ggml_cpu.kernels.attention._parts import (
     FACTOR,
@@ -27,7 +27,6 @@ from ggml_cpu.kernels.attention._parts import (
     keys_at,
     keys_seen,
     merge_parts,
-    padded,
     query_at,
     refusal,
     scores_scale,
@@ -40,7 +39,7 @@ from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
 FEW = 64  # rows up to which it pays not to convert keys and values first
-SCORES = FEW * 4 * KEYS  # bytes of the scores, which come first in the local scratch
+SCORES = FEW * 4 * KEYS  # bytes of the scores
 
 
 @fn
@@ -59,16 +58,25 @@ def even(rows):
 
 
 @fn
-def pair_bytes(rows, d, dv):
-    """Local scratch for a pair: states of the rows, queries, sums of values."""
-    return even(rows) * (STATE + 4 * padded(d) + 4 * padded(dv))
+def query_row(at, rows, r, d):
+    """A pair's scratch has the states of its rows, then queries, then sums of values."""
+    return at + even(rows) * STATE + r * 4 * padded(d)
+
+
+@fn
+def sum_row(at, rows, r, d, dv):
+    return query_row(at, rows, even(rows), d) + r * 4 * padded(dv)
+
+
+@fn
+def local_pair(rows, i, d, dv):
+    """Where the thread-local scratch has pair i: after the scores and room for KEYS rows of f32."""
+    return SCORES + 4 * KEYS * max(d, dv) + i * sum_row(0, rows, even(rows), d, dv)
 
 
 @fn
 def pair_at(p, local, rows, i):
-    """Pairs come after the scores and room for KEYS rows of f32."""
-    d, dv = v.ne(p, Q, 0), v.ne(p, V, 0)
-    return local + SCORES + 4 * KEYS * max(d, dv) + i * pair_bytes(rows, d, dv)
+    return local + local_pair(rows, i, v.ne(p, Q, 0), v.ne(p, V, 0))
 
 
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
@@ -76,24 +84,12 @@ def scratch(node: Tensor, nth: int) -> tuple[int, int]:
     pairs, rows = k.ne[2] * k.ne[3], q.ne[1] * q.ne[2] // k.ne[2]
     parts = parts_of(pairs, k.ne[1], nth)
     at_once = min(pairs, -(-pairs * parts // nth))
-    spare = 4 * KEYS * max(q.ne[0], values.ne[0])
-    local = SCORES + spare + at_once * pair_bytes(rows, q.ne[0], values.ne[0])
-    return shared_bytes(node, pairs, parts), local
+    return shared_bytes(node, pairs, parts), local_pair(rows, at_once, q.ne[0], values.ne[0])
 
 
 def extra(node: Tensor) -> tuple[int, ...]:
     k = node.src[1]
     return (k.ne[2] * k.ne[3], *kinds_of(node))
-
-
-@fn
-def query_row(at, rows, r, d):
-    return at + even(rows) * STATE + r * 4 * padded(d)
-
-
-@fn
-def sum_row(at, rows, r, d, dv):
-    return query_row(at, rows, even(rows), d) + r * 4 * padded(dv)
 
 
 def _dots(element: Element, rows: int) -> Function:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels._common import padded
 from ggml_cpu.kernels._units import PER_THREAD, next_unit
 from ggml_cpu.kernels.attention._parts import (
     FACTOR,
@@ -28,7 +29,6 @@ from ggml_cpu.kernels.attention._parts import (
     keys_at,
     keys_seen,
     merge_parts,
-    padded,
     query_at,
     refusal,
     scores_scale,
@@ -85,14 +85,30 @@ def extra(node: Tensor) -> tuple[int, ...]:
     return (most_blocks(node), *kinds_of(node))
 
 
+@fn
+def local_offsets(d, dv):
+    """Where the thread-local scratch has values, weights, spare rows and the tiles of a unit; keys
+    come first. dv: in whole vectors.
+    """
+    values = 4 * KEYS * padded(d)
+    weights = values + 4 * KEYS * dv
+    spare = weights + 4 * KEYS * TILE
+    return values, weights, spare, spare + 4 * LANES * max(padded(d), dv)
+
+
+@fn
+def tile_bytes(d, dv):
+    """States, sums and queries of a tile."""
+    return TILE * STATE + COLUMN * (dv + d)
+
+
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
     q, k, values = node.src[:3]
-    d, dv = padded(q.ne[0]), padded(values.ne[0])
+    d, dv = q.ne[0], padded(values.ne[0])
     rows, pairs = q.ne[1] * (q.ne[2] // k.ne[2]), k.ne[2] * k.ne[3]
-    tiles = tiles_per_unit(rows, pairs, q.ne[0], dv, nth)
+    tiles = tiles_per_unit(rows, pairs, d, dv, nth)
     parts = parts_of(pairs * -(-rows // (tiles * TILE)), k.ne[1], nth)
-    unit = tiles * (COLUMN * (q.ne[0] + dv) + TILE * STATE)
-    local = unit + 4 * KEYS * (d + dv + TILE) + LANES * 4 * max(d, dv) + WORD
+    local = local_offsets(d, dv)[3] + tiles * tile_bytes(d, dv) + WORD
     return shared_bytes(node, most_blocks(node), parts), local
 
 
@@ -198,8 +214,7 @@ def run_tile(p, pair, first, count, key, n, q, keys, values, weights, state, sum
 def states_at(p, local, r):
     """Where the tile of row r of a unit has its states; then come its sums and its queries."""
     d, dv = v.ne(p, Q, 0), padded(v.ne(p, V, 0))
-    tiles = local + 4 * KEYS * (padded(d) + dv + TILE) + 4 * LANES * max(padded(d), dv)
-    return tiles + r // TILE * (TILE * STATE + COLUMN * (dv + d))
+    return local + local_offsets(d, dv)[3] + r // TILE * tile_bytes(d, dv)
 
 
 @fn
@@ -215,9 +230,8 @@ def _unit(source: Source) -> Function:
     def run_keys(p, local, pair, first, n_rows, begin, end, careful):
         """The rows first .. first + n_rows times the keys begin .. end."""
         d, dv = v.ne(p, Q, 0), padded(v.ne(p, V, 0))
-        keys, values = local, local + 4 * KEYS * padded(d)
-        weights = values + 4 * KEYS * dv
-        spare = weights + 4 * KEYS * TILE
+        values, weights, spare, _ = local_offsets(d, dv)
+        keys, values, weights, spare = local, local + values, local + weights, local + spare
         for r in range(0, n_rows, TILE):
             state, sums = states_at(p, local, r), sums_at(p, local, r)
             count = min(TILE, n_rows - r)

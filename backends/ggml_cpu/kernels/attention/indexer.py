@@ -13,9 +13,14 @@ Q, K, W, MASK = 1, 2, 3, 4
 HEADS = 4  # heads at a time
 
 
+@fn
+def panel_bytes(n):
+    """A panel of keys with n values each; the same rows as f32 follow it."""
+    return WORD * n
+
+
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-    """The panel, and the same rows as f32."""
-    return 0, 2 * WORD * node.src[0].ne[0]
+    return 0, 2 * panel_bytes(node.src[0].ne[0])
 
 
 def kind_of(node: Tensor) -> tuple[int]:
@@ -68,7 +73,8 @@ def _indexer(source: Source) -> None:
             first, seq = u % blocks * LANES, u // blocks
             keys = v.data(p, K) + first * v.nb(p, K, 2) + seq * v.nb(p, K, 3)
             rows = min(LANES, n_kv - first)
-            make_panel(v.extra(p, 0), keys, v.nb(p, K, 2), rows, n, panel, panel + WORD * n)
+            spare = panel + panel_bytes(n)
+            make_panel(v.extra(p, 0), keys, v.nb(p, K, 2), rows, n, panel, spare)
             for t in range(v.ne(p, Q, 2)):
                 total = v.f32(0.0)
                 for head in range(0, v.ne(p, Q, 1), HEADS):

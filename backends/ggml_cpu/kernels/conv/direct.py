@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import BF16, F16, F32, Element, both
+from ggml_cpu.kernels._common import BF16, F16, F32, Element, both, padded
 from ggml_cpu.kernels.conv._unfold import plane_image, types_beside_kernel, unfolder, volume_image
-from ggml_cpu.target import LANES, TILE
+from ggml_cpu.target import TILE
 from ggml_py.tensor import Tensor
 
 
@@ -22,13 +22,9 @@ def _taps(node: Tensor) -> tuple[int, int]:
     return a.n_elements // oc, oc
 
 
-def _padded(n: int) -> int:
-    return -(-n // LANES) * LANES
-
-
 def direct_scratch(node: Tensor, nth: int) -> tuple[int, int]:
     taps, oc = _taps(node)
-    return 4 * taps * _padded(oc), 4 * taps * TILE
+    return 4 * taps * padded(oc), 4 * taps * TILE
 
 
 def dense_kernels(node: Tensor) -> str:
@@ -73,7 +69,7 @@ def _direct(element: Element) -> None:
     @kernel(name=f"conv_2d_taps_{element.name}")
     def plane_taps(p, ith, nth):
         kw, kh, c, oc = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 1, 2), v.ne(p, 1, 3)
-        width = (oc + v.LANES - 1) // v.LANES * v.LANES
+        width = padded(oc)
         start, stop = v.split(kw * kh * c, ith, nth)
         for k in range(start, stop):
             x, y, z = k % kw, k // kw % kh, k // (kw * kh)
@@ -86,7 +82,7 @@ def _direct(element: Element) -> None:
     def volume_taps(p, ith, nth):
         oc = v.op_i32(p, 11)
         taps = v.ne(p, 1, 0) * v.ne(p, 1, 1) * v.ne(p, 1, 2) * v.op_i32(p, 9)
-        width = (oc + v.LANES - 1) // v.LANES * v.LANES
+        width = padded(oc)
         start, stop = v.split(taps, ith, nth)
         for k in range(start, stop):
             for i in range(width):
@@ -100,7 +96,7 @@ def _direct(element: Element) -> None:
         """
         ow, oh, od = image[2]
         places, columns = ow * oh * od, v.local(p, ith)
-        width = (oc + v.LANES - 1) // v.LANES * v.LANES
+        width = padded(oc)
         tiles = (places + v.TILE - 1) // v.TILE
         start, stop = v.split(tiles * n, ith, nth)
         for tile in range(start, stop):

@@ -19,11 +19,23 @@ from ggml_py.tensor import Tensor
 SPAN = 8 * LANES  # input elements that pass by a tile of taps while it is in the L1 cache
 
 
+@fn
+def places_bytes(taps):
+    """Where each tap starts in the result; the weights follow."""
+    return 8 * taps
+
+
+@fn
+def width_of(taps):
+    """Weights of a channel: one for each tap, and room to read a tile too many."""
+    return taps + TILE
+
+
 def transposed_scratch(node: Tensor, nth: int) -> tuple[int, int]:
-    """Shared: where each tap starts in the result, and [channels, taps] as f32; local: a row."""
+    """Shared: places, and weights of all channels as f32; local: a row."""
     channels = node.src[0].ne[2 if node.op == "CONV_TRANSPOSE_1D" else 3]
     taps = node.src[0].n_elements // channels
-    return 8 * taps + 4 * channels * (taps + TILE), 4 * node.ne[0]
+    return places_bytes(taps) + 4 * channels * width_of(taps), 4 * node.ne[0]
 
 
 @fn
@@ -91,7 +103,7 @@ def add_products(d, places, count, taps, width, x, channel, channels, n):
 def add_row(d, x, first, last, places, weights, shape):
     """A row of input, all channels, through the taps first..last."""
     (kw, kh, oc, channels), (n, _, _), _, (_, channel, _), _ = shape
-    width = kw * kh * oc + v.TILE
+    width = width_of(kw * kh * oc)
     for start in range(0, n, SPAN):
         for u in range(first, last, v.TILE):
             for i in range(start, min(n, start + SPAN), v.LANES):
@@ -110,7 +122,7 @@ def _transposed(op: str, shape_of: Callable[..., Any], element: Element) -> None
         """The taps of an input channel side by side."""
         (kw, kh, oc, channels), _, (row, plane, cube), _, (down, across, _) = shape_of(p)
         taps, n0, stride = kw * kh * oc, v.ne(p, 0, 0), v.op_i32(p, 0)
-        weights = v.shared(p) + 8 * taps
+        weights = v.shared(p) + places_bytes(taps)
         start, stop = v.split(kh * oc, ith, nth)
         for u in range(start, stop):
             a, to = v.data(p, 1) + u % kh * row + u // kh * plane, u * kw
@@ -120,7 +132,7 @@ def _transposed(op: str, shape_of: Callable[..., Any], element: Element) -> None
             for c in range(channels):
                 for k in range(kw):
                     w = ld(a + c * cube + k * size)
-                    v.st_f32(weights + 4 * (c * (taps + v.TILE) + to + k), w)
+                    v.st_f32(weights + 4 * (c * width_of(taps) + to + k), w)
 
     @kernel(
         op, when=when, scratch=transposed_scratch, prepare=(taps_apart,),
@@ -132,7 +144,7 @@ def _transposed(op: str, shape_of: Callable[..., Any], element: Element) -> None
         (kw, kh, oc, _), (_, height, batches), _, (row, _, image), (down, across, result) = shape
         n0, n1, stride = v.ne(p, 0, 0), (height - 1) * v.op_i32(p, 0) + kh, v.op_i32(p, 0)
         places, taps = v.shared(p), kw * kh
-        weights = places + 8 * taps * oc
+        weights = places + places_bytes(taps * oc)
         start, stop = v.split(oc * batches, ith, nth)
         for b in range(batches):
             first, last = max(0, start - b * oc), min(oc, stop - b * oc)

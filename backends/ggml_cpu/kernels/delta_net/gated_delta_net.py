@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels._common import padded
 from ggml_cpu.kernels._moves import copy_bytes
 from ggml_cpu.kernels._sums import lane_sums
 from ggml_cpu.kernels._units import PER_THREAD, UNITS_BYTES, next_unit, start_units
@@ -40,12 +41,6 @@ Q, K, V, G, B, STATE, TARGET = 1, 2, 3, 4, 5, 6, 7
 
 
 @fn
-def padded(n):
-    """n rounded up to whole vectors."""
-    return (n + LANES - 1) // LANES * LANES
-
-
-@fn
 def parts_of(heads, size, nth):
     """Into how many parts the rows of a head are cut, so that all threads find work."""
     if nth == 1:
@@ -54,11 +49,25 @@ def parts_of(heads, size, nth):
     return max(1, min(wanted, (size + LANES - 1) // LANES))
 
 
+@fn
+def vector_bytes(size):
+    """Of a token's decayed keys, decayed queries and decays, which follow each other."""
+    return 4 * padded(size)
+
+
+@fn
+def state_bytes(rows, size):
+    """The transposed state of `rows` rows: for LANES of them [size][LANES]; then come the tables of
+    CHUNKS chunks, and three rows to make them.
+    """
+    return padded(rows) // LANES * WORD * size
+
+
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-    """Per thread: the transposed state and the tables, or the vectors of one token."""
+    """Per thread: what chunks need, or the vectors of one token."""
     size = node.src[2].ne[0]
-    chunked = 4 * size * padded(size) + CHUNKS * TABLES + 3 * STRIDE if size <= MAX_SIZE else 0
-    return UNITS_BYTES, max(chunked, 12 * padded(size))
+    chunked = state_bytes(size, size) + CHUNKS * TABLES + 3 * STRIDE if size <= MAX_SIZE else 0
+    return UNITS_BYTES, max(chunked, 3 * vector_bytes(size))
 
 
 @fn
@@ -145,7 +154,7 @@ def step_rows(p, head, seq, t, first, rows, old, new, keys, kq):
     """HALF rows of the state over one token; rows past the last repeat it and are not stored."""
     size = v.ne(p, V, 0)
     stride = 4 * size
-    queries, decays = keys + 4 * padded(size), keys + 8 * padded(size)
+    queries, decays = keys + vector_bytes(size), keys + 2 * vector_bytes(size)
     old, new = old + first * stride, new + first * stride
     sums = v.f32_regs(LANES)
     for i in range(0, size, LANES):
@@ -174,7 +183,7 @@ def step_rows(p, head, seq, t, first, rows, old, new, keys, kq):
 def run_tokens(p, head, seq, first, stop, start, scratch_at):
     """Rows first..stop of a head over the tokens from `start` on."""
     size, n_tokens, n_slots = v.ne(p, V, 0), v.ne(p, V, 2), v.op_i32(p, 0)
-    step = 4 * padded(size)
+    step = vector_bytes(size)
     old = source_at(p, head, seq)
     if start > 0:
         old = snapshot_at(p, 0, head, seq)
@@ -298,8 +307,8 @@ def store_rows(m, size, rows, to):
 def run_chunks(p, head, seq, first, stop, n_chunks, m):
     """Rows first..stop of a head over the first n_chunks * CHUNK tokens."""
     size = v.ne(p, V, 0)
-    block = size * WORD
-    tables = m + (stop - first + LANES - 1) // LANES * block
+    block = state_bytes(LANES, size)
+    tables = m + state_bytes(stop - first, size)
     source, target = source_at(p, head, seq), snapshot_at(p, 0, head, seq)
     for row in range(first, stop, LANES):
         at = m + (row - first) // LANES * block

@@ -20,12 +20,12 @@ Function = Callable[..., Any]
 
 R, W, K, V, A, B, STATE = 1, 2, 3, 4, 5, 6, 7
 WORD = 4 * LANES  # bytes of a vector
-VALUES, SUMS = WORD, 2 * WORD  # thread-local scratch; first comes what each row has removed
+# The thread-local scratch, for LANES rows: what is removed, values, sums by lanes; and its size.
+VALUES, SUMS, LOCAL = WORD, 2 * WORD, (2 + LANES) * WORD
 
 
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-    """Per thread, LANES rows: what is removed, values, sums by lanes."""
-    return 0, (2 + LANES) * WORD
+    return 0, LOCAL
 
 
 @fn

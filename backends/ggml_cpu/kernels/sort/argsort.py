@@ -59,16 +59,21 @@ def sort_indices(x, idx, spare, n, descending):
     return idx
 
 
+@fn
+def indices_bytes(n):
+    """The indices of a row; each thread has two."""
+    return 4 * n
+
+
 def index_rows(node, nth):
-    """Two index arrays of a row for each thread."""
-    return 0, 8 * node.src[0].ne[0]
+    return 0, 2 * indices_bytes(node.src[0].ne[0])
 
 
 @kernel("ARGSORT", when=both(types_are("i32", "f32"), dense_rows), scratch=index_rows)
 def argsort_f32(p, ith, nth):
-    n = v.ne(p, 0, 0)
-    a = v.local(p, ith)
+    n, a = v.ne(p, 0, 0), v.local(p, ith)
+    b = a + indices_bytes(n)
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
-        found = sort_indices(row_at(p, 1, r), a, a + 4 * n, n, v.op_i32(p, 0) == 1)
+        found = sort_indices(row_at(p, 1, r), a, b, n, v.op_i32(p, 0) == 1)
         copy_bytes(row_at(p, 0, r), found, 4 * n)

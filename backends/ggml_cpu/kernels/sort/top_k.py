@@ -23,9 +23,14 @@ def room_for(k):
     return max(ROOM, (2 * k + LANES - 1) // LANES * LANES)
 
 
+@fn
+def keys_bytes(k):
+    """Keys of candidates, a vector more than there is room for; as many indices follow."""
+    return 4 * (room_for(k) + LANES)
+
+
 def candidates(node: Tensor, nth: int) -> tuple[int, int]:
-    """Local scratch: keys and indices, a vector more of each than there is room for."""
-    return 0, 8 * (room_for(node.ne[0]) + LANES)
+    return 0, 2 * keys_bytes(node.ne[0])
 
 
 @fn
@@ -112,7 +117,7 @@ def top_of_row(x, n, k, keys, indices):
 def top_k_f32(p, ith, nth):
     n, k = v.ne(p, 1, 0), v.ne(p, 0, 0)
     keys = v.local(p, ith)
-    indices = keys + 4 * (room_for(k) + v.LANES)
+    indices = keys + keys_bytes(k)
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
         top_of_row(row_at(p, 1, r), n, k, keys, indices)

@@ -21,23 +21,29 @@ Function = Callable[..., Any]
 
 S, X, DT, A, B, C, IDS = 1, 2, 3, 4, 5, 6, 7
 WORD = 4 * LANES  # bytes of a vector
-INPUT, DECAY, SUMS = WORD, 2 * WORD, 3 * WORD  # thread-local scratch; first come heads of the rows
+# The thread-local scratch: heads of the rows, inputs, decays, sums; and its size.
+INPUT, DECAY, SUMS, LOCAL = WORD, 2 * WORD, 3 * WORD, (3 + LANES) * WORD
+
+
+@fn
+def steps_bytes(n_head, n_tokens, n_seqs):
+    """The steps of all heads and tokens, in the shared scratch; as many decays follow them."""
+    return 4 * n_head * n_tokens * n_seqs
 
 
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-    """Shared: steps and decays of all heads and tokens. Per thread: heads, inputs, decays, sums."""
-    return 8 * node.src[2].n_elements, (3 + LANES) * WORD
+    return 2 * steps_bytes(*node.src[1].ne[1:]), LOCAL
 
 
 @fn
 def steps_at(p, seq, t):
-    """Steps of the heads at a token, f32 [H]; their decays are n_heads * n_tokens * n_seqs on."""
+    """Steps of the heads at a token, f32 [H]; their decays are `decays_after` bytes on."""
     return v.shared(p) + 4 * (seq * v.ne(p, X, 2) + t) * v.ne(p, X, 1)
 
 
 @fn
 def decays_after(p):
-    return 4 * v.ne(p, X, 1) * v.ne(p, X, 2) * v.ne(p, X, 3)
+    return steps_bytes(v.ne(p, X, 1), v.ne(p, X, 2), v.ne(p, X, 3))
 
 
 @kernel()
