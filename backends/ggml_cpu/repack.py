@@ -9,7 +9,7 @@ import numpy as np
 from ggml_cpu import vocabulary as v
 from ggml_cpu.executor import Executor
 from ggml_cpu.kernel import Kernel, kernel
-from ggml_cpu.kernels.products import Shape
+from ggml_cpu.kernels._products import Shape
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import View, block_address, new_blocks, pack, set_scratch
 from ggml_cpu.quants.weight import LAYOUT, Weight, weights

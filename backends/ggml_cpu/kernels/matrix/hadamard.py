@@ -44,7 +44,7 @@ def _hadamard(element):
     def when(node: Tensor) -> str:
         return is_hadamard(node) or ("" if node.src[1].type.name == name else f"needs {name} rows")
 
-    @kernel("MUL_MAT", when=when, rank=1, name=f"hadamard_{name}")
+    @kernel("MUL_MAT", when=when, rank=3, name=f"hadamard_{name}")
     def hadamard(p, ith, nth):
         n = v.ne(p, 0, 0)
         scale = v.float32(1.0) / v.sqrtf(v.float32(n))

@@ -17,8 +17,8 @@ from typing import Any
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.columns import KINDS, LOCAL, ROWS, TILES
-from ggml_cpu.kernels.products import SUM_BYTES, Shape, matrix_at, store_rows, tiles_product
+from ggml_cpu.kernels._products import SUM_BYTES, Shape, matrix_at, store_rows, tiles_product
+from ggml_cpu.kernels.matrix._columns import KINDS, LOCAL, ROWS, TILES
 from ggml_cpu.quants.activations import F32
 from ggml_cpu.quants.tiles import padded
 from ggml_cpu.quants.weight import LAYOUT, Weight, weights
@@ -115,7 +115,8 @@ def _rows(weight: Weight, dense: bool = False) -> None:
 
     @kernel(
         "MUL_MAT", when=when, scratch=scratch, prepare=() if dense else (prepared,),
-        extra=source_kind, name=f"mul_mat_{name}_rows{'_dense' if dense else ''}",
+        extra=source_kind, rank=2 if dense else 1,
+        name=f"mul_mat_{name}_rows{'_dense' if dense else ''}",
     )  # fmt: skip
     def mul_mat_rows(p, ith, nth):
         k, m, stride = v.ne(p, 1, 0), v.ne(p, 1, 1), v.nb(p, 1, 1)
@@ -157,7 +158,7 @@ def _panel(weight: Weight) -> None:
 
     @kernel(
         "MUL_MAT", when=when, scratch=scratch, prepare=(prepared,), extra=source_kind,
-        name=f"mul_mat_{weight.type.name}_panel",
+        rank=1, name=f"mul_mat_{weight.type.name}_panel",
     )  # fmt: skip
     def mul_mat_panel(p, ith, nth):
         k, m = v.ne(p, 1, 0), v.ne(p, 1, 1)

@@ -1,7 +1,7 @@
 """A matrix times packed columns: the loops that MUL_MAT and MUL_MAT_ID share.
 
 `Product` makes, for one weight type in one layout, functions of addresses only. Which columns and
-which rows are multiplied, and by which thread, is decided in matmul.py and matmul_id.py.
+which rows are multiplied, and by which thread, is decided in matrix/mul_mat.py and mul_mat_id.py.
 """
 
 from __future__ import annotations

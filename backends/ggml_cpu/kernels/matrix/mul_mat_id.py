@@ -2,7 +2,7 @@
 
 src0 [k, m, experts], src1 [k, 1 or n_used, tokens], src2 ids i32 [n_used, tokens].
 One token (or a few, in place): each chosen expert's rows times its column. More: tokens are
-grouped by expert (experts.py), then each expert is multiplied as in matmul.py. Threads take
+grouped by expert (_experts.py), then each expert is multiplied as in mul_mat.py. Threads take
 contiguous parts of equal work.
 """
 
@@ -10,10 +10,16 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.columns import LOCAL, ROWS
-from ggml_cpu.kernels.experts import EXPERTS, expert_of, lists_bytes, local_bytes, shared_bytes
-from ggml_cpu.kernels.matmul import FEW, refusal, source_kind
-from ggml_cpu.kernels.products import SUM_BYTES, Shape, matrix_at, store_rows, tiles_product
+from ggml_cpu.kernels._products import SUM_BYTES, Shape, matrix_at, store_rows, tiles_product
+from ggml_cpu.kernels.matrix._columns import LOCAL, ROWS
+from ggml_cpu.kernels.matrix._experts import (
+    EXPERTS,
+    expert_of,
+    lists_bytes,
+    local_bytes,
+    shared_bytes,
+)
+from ggml_cpu.kernels.matrix.mul_mat import FEW, refusal, source_kind
 from ggml_cpu.quants.tiles import padded
 from ggml_cpu.quants.weight import LAYOUT, Weight, weights
 from ggml_py.tensor import Tensor
@@ -39,7 +45,7 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
 
     @kernel(
         "MUL_MAT_ID", when=when, scratch=scratch, prepare=(ROWS[weight.activations],),
-        extra=source_kind, name=f"mul_mat_id_{weight.type.name}_{suffix}",
+        extra=source_kind, rank=1, name=f"mul_mat_id_{weight.type.name}_{suffix}",
     )  # fmt: skip
     def mul_mat_id_few(p, ith, nth):
         k, m, stride, sums = v.ne(p, 1, 0), v.ne(p, 1, 1), v.nb(p, 1, 1), v.local(p, ith)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Kernel, fn, kernel
-from ggml_cpu.kernels.columns import LOCAL as UNIT_LOCAL
-from ggml_cpu.kernels.columns import put, source
+from ggml_cpu.kernels.matrix._columns import LOCAL as UNIT_LOCAL
+from ggml_cpu.kernels.matrix._columns import put, source
 from ggml_cpu.quants.activations import FORMATS, UNIT, Activations
 from ggml_cpu.quants.tiles import GRAIN, padded, tile_of
 from ggml_py.tensor import Tensor
