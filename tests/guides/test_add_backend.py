@@ -1,4 +1,4 @@
-"""A backend of somebody else's: found by its entry point, judged by the same command."""
+"""backends/README.md: somebody else's backend, found by its entry point, judged by our command."""
 
 from __future__ import annotations
 
