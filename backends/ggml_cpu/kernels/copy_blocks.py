@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.format import Format, formats
+from ggml_cpu.blocks.format import Format
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels.common import (
     F16,
@@ -18,6 +18,7 @@ from ggml_cpu.kernels.common import (
 from ggml_cpu.kernels.copy import element_at
 from ggml_cpu.kernels.moves import copy_bytes
 from ggml_cpu.kernels.rows import rows_dense, target_row
+from ggml_cpu.quants import formats
 from ggml_py.tensor import Tensor
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.format import Format, formats
+from ggml_cpu.blocks.format import LAYOUT, Format, Weight
 from ggml_cpu.kernel import kernel
 from ggml_cpu.kernels.common import n_rows, row_at
 from ggml_cpu.kernels.products import Shape, matrix_at
 from ggml_cpu.kernels.rows import source_row
-from ggml_cpu.quants.weight import LAYOUT, Weight, weights
+from ggml_cpu.quants import formats, weights
 from ggml_py.tensor import Tensor
 
 

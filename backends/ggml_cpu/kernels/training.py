@@ -19,7 +19,7 @@ from ggml_cpu.kernels.common import (
     row_at,
     types_are,
 )
-from ggml_cpu.quants.weight import weights
+from ggml_cpu.quants import weights
 from ggml_py.tensor import Tensor
 
 
