@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ggml_cpu.quants.weight import LAYOUT
+from ggml_cpu.blocks.format import LAYOUT
 from ggml_py.types import BY_NAME, GGMLType
 from ggml_ref.quants import dequantizer, quantizer
 from llama_py.context import Context

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import Weight
+from ggml_cpu.blocks.tiles import WIDTHS, tile_width
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.tiles import WIDTHS, tile_width
-from ggml_cpu.quants.weight import Weight
 from ggml_cpu.target import LANES, TILE
 
 Function = Callable[..., Any]
@@ -57,44 +57,53 @@ def any_width(tile: Callable[[int], Function]) -> Function:
     return multiply
 
 
+@fn
+def panels_at(local):
+    """Local scratch: the sums of a tile and a panel, and here, the panels of a group of rows."""
+    return local + SUM_BYTES
+
+
 class Shape:
-    """Sizes of a weight type's panels and columns, as functions usable in and out of kernels."""
+    """Sizes of a weight type's panels, as functions usable in and out of kernels."""
 
     def __init__(self, weight: Weight) -> None:
         rows, step, panel_bytes = weight.rows, weight.step, weight.panel_bytes
-        block_bytes, k_block = weight.activations.block_bytes, weight.k_block
+        k_block = weight.k_block
 
         @fn
         def steps_of(k):
             return (k + step - 1) // step
 
         @fn
-        def column_bytes(k):
-            return (k + step - 1) // step * block_bytes
-
-        @fn
         def panels_of(m):
             return (m + rows - 1) // rows
 
         @fn
-        def group_of(k):
-            """Panels to take at a time."""
-            return max(1, GROUP_BYTES // (min((k + step - 1) // step, k_block) * panel_bytes))
+        def matrix_bytes(k, m):
+            return steps_of(k) * panels_of(m) * panel_bytes
 
         @fn
-        def group_bytes(k):
-            """Local scratch for a group of panels unpacked."""
-            steps = min((k + step - 1) // step, k_block)
-            return max(1, GROUP_BYTES // (steps * panel_bytes)) * steps * panel_bytes
+        def block_of(k):
+            """Bytes of a panel that are unpacked at a time."""
+            return min(steps_of(k), k_block) * panel_bytes
 
-        self.steps_of, self.column_bytes, self.panels_of = steps_of, column_bytes, panels_of
-        self.group_of, self.group_bytes = group_of, group_bytes
+        @fn
+        def group_of(k):
+            """Panels to take at a time."""
+            return max(1, GROUP_BYTES // block_of(k))
+
+        def local_bytes(k: int) -> int:
+            """Local scratch for a group of panels unpacked."""
+            size: int = panels_at(0) + group_of(k) * block_of(k)
+            return size
+
+        self.steps_of, self.panels_of, self.matrix_bytes = steps_of, panels_of, matrix_bytes
+        self.group_of, self.local_bytes = group_of, local_bytes
 
 
 def matrix_at(weight: Weight, in_place: bool) -> Function:
     """matrix(p, i2, i3): address of a matrix of src0."""
-    shape = Shape(weight)
-    steps_of, panels_of, panel_bytes = shape.steps_of, shape.panels_of, weight.panel_bytes
+    matrix_bytes = Shape(weight).matrix_bytes
 
     @fn
     def in_rows(p, i2, i3):
@@ -102,7 +111,7 @@ def matrix_at(weight: Weight, in_place: bool) -> Function:
 
     @fn
     def in_panels(p, i2, i3):
-        size = steps_of(v.ne(p, 1, 0)) * panels_of(v.ne(p, 1, 1)) * panel_bytes
+        size = matrix_bytes(v.ne(p, 1, 0), v.ne(p, 1, 1))
         return v.data(p, 1) + (i3 * v.ne(p, 1, 2) + i2) * size
 
     return in_rows if in_place else in_panels
@@ -114,7 +123,7 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
     panel_bytes, k_block = weight.panel_bytes, weight.k_block
     step, block_bytes = weight.step, weight.activations.block_bytes
     block_size, type_size = weight.type.block_size, weight.type.type_size
-    steps_of, column_bytes = Shape(weight).steps_of, Shape(weight).column_bytes
+    steps_of, column_bytes = Shape(weight).steps_of, weight.activations.column_bytes
 
     @fn
     def put(sums, m, n, row, c, more, out, stride, order):
@@ -132,7 +141,7 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
     def product(w, w_stride, k, m, first, last, a, n, out, stride, order, local):
         """Column c is stored at out + c * stride, or order[c] * stride where `order` is not 0."""
         steps = steps_of(k)
-        panels = local + SUM_BYTES
+        panels = panels_at(local)
         for s in range(0, steps, k_block):
             count = min(steps - s, k_block)
             if in_place:

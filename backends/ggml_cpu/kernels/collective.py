@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.format import formats
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import FLOATS, n_rows
 from ggml_cpu.kernels._moves import copy_bytes
+from ggml_cpu.quants import formats
+from ggml_py.ops.collective import TYPES
 from ggml_py.tensor import Tensor
 
 
@@ -75,4 +76,6 @@ def _reduce_blocks(format):
                     copy_bytes(v.data(p, k) + i * size, part, size)
 
 
-_reduce_blocks(formats()["q8_0"])
+for _type in TYPES:
+    if _type.is_quantized:
+        _reduce_blocks(formats()[_type.name])

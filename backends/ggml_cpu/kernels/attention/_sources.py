@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.format import formats
+from ggml_cpu.blocks.interleave import interleave_words, interleaver
 from ggml_cpu.kernel import fn
 from ggml_cpu.kernels._common import F32, FLOATS, Element
 from ggml_cpu.kernels._map import to_f32
-from ggml_cpu.quants.interleave import interleave_words, interleaver
+from ggml_cpu.quants import formats
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 

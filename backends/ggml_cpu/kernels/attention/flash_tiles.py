@@ -7,6 +7,7 @@ keys are passed over, which halves the work of a causal mask. Threads take units
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.interleave import interleave_words
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import padded
 from ggml_cpu.kernels._units import PER_THREAD, next_unit
@@ -37,7 +38,6 @@ from ggml_cpu.kernels.attention._parts import (
     weigh_row,
 )
 from ggml_cpu.kernels.attention._sources import SOURCES, WORD, Function, Source, kinds_of
-from ggml_cpu.quants.interleave import interleave_words
 from ggml_cpu.target import LANES, TILE
 from ggml_py.tensor import Tensor
 

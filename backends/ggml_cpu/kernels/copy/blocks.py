@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.format import Format, formats
+from ggml_cpu.blocks.format import Format
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import F32, FLOATS, Element, both, n_rows, row_at, types_are
+from ggml_cpu.kernels._common import (
+    F32,
+    FLOATS,
+    Element,
+    both,
+    n_rows,
+    row_at,
+    types_are,
+)
 from ggml_cpu.kernels._moves import copy_bytes
 from ggml_cpu.kernels.copy.elements import element_at
+from ggml_cpu.quants import formats
 from ggml_py.tensor import Tensor
 
 

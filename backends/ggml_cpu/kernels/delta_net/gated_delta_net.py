@@ -12,12 +12,12 @@ The tokens that remain, and those whose states are wanted as snapshots, run one 
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.interleave import interleave_words
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import padded
 from ggml_cpu.kernels._moves import copy_bytes
 from ggml_cpu.kernels._sums import lane_sums
 from ggml_cpu.kernels._units import PER_THREAD, UNITS_BYTES, next_unit, start_units
-from ggml_cpu.quants.interleave import interleave_words
 from ggml_cpu.target import LANES, TILE
 from ggml_py.tensor import Tensor
 

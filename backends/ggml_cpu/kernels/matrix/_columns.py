@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.activations import UNIT, UNIT_BYTES, Activations, spread
+from ggml_cpu.blocks.tiles import columns_before, tile_of
 from ggml_cpu.kernel import Kernel, fn, kernel
-from ggml_cpu.quants.activations import FORMATS, UNIT, UNIT_BYTES, Activations, spread
-from ggml_cpu.quants.tiles import padded, tile_of
+from ggml_cpu.quants import activations
 
 KINDS = ("f32", "f16", "bf16")  # of src1, by the number passed to the kernels as extra 0
-LOCAL = 4 * UNIT + UNIT_BYTES  # local scratch of these kernels: a unit as f32, and packed
+
+
+@fn
+def packed_at(local):
+    """Local scratch: a unit as f32, and here, packed."""
+    return local + 4 * UNIT
+
+
+LOCAL = packed_at(0) + UNIT_BYTES
+
+
+@fn
+def units_of(k):
+    return (k + UNIT - 1) // UNIT
+
+
+@fn
+def units_of_rows(p):
+    """Of all rows of src1."""
+    return units_of(v.ne(p, 2, 0)) * v.ne(p, 2, 1) * v.ne(p, 2, 2) * v.ne(p, 2, 3)
 
 
 @fn
@@ -34,22 +54,28 @@ def source(p, i1, i2, i3, start, n, buffer):
     return as_f32(x + start * v.nb(p, 2, 0), v.nb(p, 2, 0), v.extra(p, 0), n, buffer)
 
 
+@fn
+def unit(p, u, buffer):
+    """Unit u of all: (row, which one of the row, its number of elements, these as f32)."""
+    n, n2, units = v.ne(p, 2, 1), v.ne(p, 2, 2), units_of(v.ne(p, 2, 0))
+    row, i = u // units, u % units
+    count = min(UNIT, v.ne(p, 2, 0) - UNIT * i)
+    x = source(p, row % n, row // n % n2, row // n // n2, UNIT * i, count, buffer)
+    return row, i, count, x
+
+
 def _rows(activations: Activations) -> Kernel:
     """Every row of src1 as a column of its own, dense: column (i3 * ne2 + i2) * ne1 + i1."""
-    elements, block_bytes, pack = activations.elements, activations.block_bytes, activations.pack
-    unit_bytes = UNIT // elements * block_bytes
+    pack, column_bytes = activations.pack, activations.column_bytes
+    unit_bytes = column_bytes(UNIT)
 
     @kernel(name=f"rows_{activations.name}", reads=(2,))
     def rows(p, ith, nth):
-        k, n, n2 = v.ne(p, 2, 0), v.ne(p, 2, 1), v.ne(p, 2, 2)
-        column_bytes = (k + elements - 1) // elements * block_bytes
-        units = (k + UNIT - 1) // UNIT
-        start, stop = v.split(units * n * n2 * v.ne(p, 2, 3), ith, nth)
+        bytes, buffer = column_bytes(v.ne(p, 2, 0)), v.local(p, ith)
+        start, stop = v.split(units_of_rows(p), ith, nth)
         for u in range(start, stop):
-            c, i = u // units, u % units
-            count = min(UNIT, k - UNIT * i)
-            x = source(p, c % n, c // n % n2, c // n // n2, UNIT * i, count, v.local(p, ith))
-            pack(x, count, v.shared(p) + c * column_bytes + i * unit_bytes)
+            c, i, count, x = unit(p, u, buffer)
+            pack(x, count, v.shared(p) + c * bytes + i * unit_bytes)
 
     return rows
 
@@ -64,29 +90,26 @@ def put(packed, size, tile, width, t, last):
 
 def _tiles(activations: Activations) -> Kernel:
     """The rows of every matrix of src1 in tiles; `padded(ne1)` columns are reserved a matrix."""
-    elements, block_bytes, pack = activations.elements, activations.block_bytes, activations.pack
-    unit_bytes = UNIT // elements * block_bytes
+    pack, column_bytes = activations.pack, activations.column_bytes
+    unit_bytes = column_bytes(UNIT)
 
     @kernel(name=f"tiles_{activations.name}", reads=(2,))
     def tiles(p, ith, nth):
-        k, n, n2 = v.ne(p, 2, 0), v.ne(p, 2, 1), v.ne(p, 2, 2)
-        column_bytes = (k + elements - 1) // elements * block_bytes
-        units = (k + UNIT - 1) // UNIT
+        n, bytes = v.ne(p, 2, 1), column_bytes(v.ne(p, 2, 0))
         buffer = v.local(p, ith)
-        packed = buffer + 4 * UNIT
-        start, stop = v.split(units * n * n2 * v.ne(p, 2, 3), ith, nth)
+        packed = packed_at(buffer)
+        start, stop = v.split(units_of_rows(p), ith, nth)
         for u in range(start, stop):
-            row, i = u // units, u % units
-            matrix, c = row // n, row % n
-            count = min(UNIT, k - UNIT * i)
-            pack(source(p, c, matrix % n2, matrix // n2, UNIT * i, count, buffer), count, packed)
+            row, i, count, x = unit(p, u, buffer)
+            c = row % n
+            pack(x, count, packed)
             first, width = tile_of(c, n)
-            to = v.shared(p) + (matrix * padded(n) + first) * column_bytes + i * unit_bytes * width
-            size = (count + elements - 1) // elements * block_bytes
-            put(packed, size, to, width, c - first, c == n - 1)
+            to = v.shared(p) + (columns_before(row // n, n) + first) * bytes
+            to += i * unit_bytes * width
+            put(packed, column_bytes(count), to, width, c - first, c == n - 1)
 
     return tiles
 
 
-ROWS: dict[Activations, Kernel] = {a: _rows(a) for a in FORMATS}
-TILES: dict[Activations, Kernel] = {a: _tiles(a) for a in FORMATS}
+ROWS: dict[Activations, Kernel] = {a: _rows(a) for a in activations()}
+TILES: dict[Activations, Kernel] = {a: _tiles(a) for a in activations()}

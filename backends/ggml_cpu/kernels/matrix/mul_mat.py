@@ -16,12 +16,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.activations import F32
+from ggml_cpu.blocks.format import LAYOUT, Weight
+from ggml_cpu.blocks.tiles import columns_before
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._products import SUM_BYTES, Shape, matrix_at, store_rows, tiles_product
 from ggml_cpu.kernels.matrix._columns import KINDS, LOCAL, ROWS, TILES
-from ggml_cpu.quants.activations import F32
-from ggml_cpu.quants.tiles import padded
-from ggml_cpu.quants.weight import LAYOUT, Weight, weights
+from ggml_cpu.quants import weights
 from ggml_cpu.target import TILE
 from ggml_py.tensor import Tensor
 
@@ -97,8 +98,7 @@ def _rows(weight: Weight, dense: bool = False) -> None:
     name, at_once, columns_at_once = weight.type.name, weight.dot_rows, weight.dot_columns
     multiply, limit = rows_product(weight), few_columns(weight)
     prepared = ROWS[weight.activations]
-    shape, matrix = Shape(weight), matrix_at(weight, in_place=True)
-    column_bytes = shape.column_bytes
+    column_bytes, matrix = weight.activations.column_bytes, matrix_at(weight, in_place=True)
 
     def when(node: Tensor) -> str:
         b = node.src[1]
@@ -110,7 +110,7 @@ def _rows(weight: Weight, dense: bool = False) -> None:
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
         b = node.src[1]
-        columns = b.n_rows * weight.activations.column_bytes(b.ne[0])
+        columns = b.n_rows * column_bytes(b.ne[0])
         return (0, SUM_BYTES) if dense else (columns, max(LOCAL, SUM_BYTES))
 
     @kernel(
@@ -146,7 +146,8 @@ def _panel(weight: Weight) -> None:
     prepared = ROWS[weight.activations]
     rows, panel_bytes, multiply = weight.rows, weight.panel_bytes, weight.tile(1)
     shape, matrix = Shape(weight), matrix_at(weight, in_place=False)
-    steps_of, panels_of, column_bytes = shape.steps_of, shape.panels_of, shape.column_bytes
+    steps_of, panels_of = shape.steps_of, shape.panels_of
+    column_bytes = weight.activations.column_bytes
 
     def when(node: Tensor) -> str:
         n = node.src[1].ne[1]
@@ -154,7 +155,7 @@ def _panel(weight: Weight) -> None:
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
         b = node.src[1]
-        return b.n_rows * weight.activations.column_bytes(b.ne[0]), max(LOCAL, SUM_BYTES)
+        return b.n_rows * column_bytes(b.ne[0]), max(LOCAL, SUM_BYTES)
 
     @kernel(
         "MUL_MAT", when=when, scratch=scratch, prepare=(prepared,), extra=source_kind,
@@ -184,17 +185,16 @@ def _tiles(weight: Weight, in_place: bool) -> None:
     layout, name = ("", "tiles") if in_place else (LAYOUT, "panels")
     prepared = TILES[weight.activations]
     product, matrix = tiles_product(weight, in_place), matrix_at(weight, in_place)
-    shape = Shape(weight)
-    panels_of, column_bytes, group_of = shape.panels_of, shape.column_bytes, shape.group_of
+    shape, column_bytes = Shape(weight), weight.activations.column_bytes
+    panels_of, group_of = shape.panels_of, shape.group_of
 
     def when(node: Tensor) -> str:
         return refusal(weight, layout, node)
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
         k, n, b2, b3 = node.src[1].ne
-        local = SUM_BYTES + (shape.group_bytes(k) if in_place else 0)
-        columns = padded(n) * b2 * b3
-        return columns * weight.activations.column_bytes(k), max(LOCAL, local)
+        local = shape.local_bytes(k) if in_place else SUM_BYTES
+        return columns_before(b2 * b3, n) * column_bytes(k), max(LOCAL, local)
 
     @kernel(
         "MUL_MAT", when=when, scratch=scratch, prepare=(prepared,), extra=source_kind,
@@ -214,7 +214,7 @@ def _tiles(weight: Weight, in_place: bool) -> None:
             c, count = columns_of(i % parts, parts, n)
             i //= parts
             w = matrix(p, i % b2 // repeat2, i // b2 // repeat3)
-            columns = v.shared(p) + (i * padded(n) + c) * column_bytes(k)
+            columns = v.shared(p) + (columns_before(i, n) + c) * column_bytes(k)
             out = v.data(p, 0) + (i * n + c) * stride
             local = v.local(p, ith)
             product(

@@ -9,19 +9,26 @@ contiguous parts of equal work.
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import LAYOUT, Weight
+from ggml_cpu.blocks.tiles import padded
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._products import SUM_BYTES, Shape, matrix_at, store_rows, tiles_product
 from ggml_cpu.kernels.matrix._columns import LOCAL, ROWS
 from ggml_cpu.kernels.matrix._experts import (
+    COLUMN,
+    COUNT,
+    EXPERT,
     EXPERTS,
+    GROUP_BYTES,
+    PLACE,
+    end_of_lists,
     expert_of,
-    lists_bytes,
     local_bytes,
+    order_at,
     shared_bytes,
 )
 from ggml_cpu.kernels.matrix.mul_mat import FEW, refusal, source_kind
-from ggml_cpu.quants.tiles import padded
-from ggml_cpu.quants.weight import LAYOUT, Weight, weights
+from ggml_cpu.quants import weights
 from ggml_py.tensor import Tensor
 
 
@@ -31,7 +38,7 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
     at_once = weight.dot_rows if in_place else weight.rows
     dot, multiply, panel_bytes = weight.dot, weight.tile(1), weight.panel_bytes
     shape, matrix = Shape(weight), matrix_at(weight, in_place)
-    steps_of, column_bytes = shape.steps_of, shape.column_bytes
+    steps_of, column_bytes = shape.steps_of, weight.activations.column_bytes
 
     def when(node: Tensor) -> str:
         n = node.src[1].ne[2]
@@ -41,7 +48,7 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
         b = node.src[1]
-        return b.n_rows * weight.activations.column_bytes(b.ne[0]), max(LOCAL, SUM_BYTES)
+        return b.n_rows * column_bytes(b.ne[0]), max(LOCAL, SUM_BYTES)
 
     @kernel(
         "MUL_MAT_ID", when=when, scratch=scratch, prepare=(ROWS[weight.activations],),
@@ -69,9 +76,9 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
 @fn
 def total_columns(groups):
     """Columns of all groups: what the last, empty one says."""
-    while v.ld_i32(groups + 8) > 0:
-        groups += 16
-    return v.ld_i32(groups + 12)
+    while v.ld_i32(groups + COUNT) > 0:
+        groups += GROUP_BYTES
+    return v.ld_i32(groups + COLUMN)
 
 
 @fn
@@ -87,14 +94,14 @@ def _grouped(weight: Weight, in_place: bool) -> None:
     """Experts times the columns of the tokens that chose them."""
     layout, suffix = ("", "tiles") if in_place else (LAYOUT, "panels")
     product, matrix = tiles_product(weight, in_place), matrix_at(weight, in_place)
-    shape = Shape(weight)
-    panels_of, column_bytes, group_of = shape.panels_of, shape.column_bytes, shape.group_of
+    shape, column_bytes = Shape(weight), weight.activations.column_bytes
+    panels_of, group_of = shape.panels_of, shape.group_of
 
     def when(node: Tensor) -> str:
         return refusal(weight, layout, node)
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-        local = SUM_BYTES + (shape.group_bytes(node.src[0].ne[0]) if in_place else 0)
+        local = shape.local_bytes(node.src[0].ne[0]) if in_place else SUM_BYTES
         return shared_bytes(node, weight.activations), max(local_bytes(node), local)
 
     @kernel(
@@ -104,15 +111,14 @@ def _grouped(weight: Weight, in_place: bool) -> None:
     def mul_mat_id_grouped(p, ith, nth):
         k, m, entries = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 3, 0) * v.ne(p, 3, 1)
         group, panels, local = v.shared(p), panels_of(m), v.local(p, ith)
-        order = group + 16 * (entries + 1)
-        columns = group + lists_bytes(entries)
+        order, columns = order_at(group, entries), end_of_lists(group, entries)
         start, stop = v.split(total_columns(group) * panels, ith, nth)
-        while v.ld_i32(group + 8) > 0:
-            n, column = v.ld_i32(group + 8), v.ld_i32(group + 12)
+        while v.ld_i32(group + COUNT) > 0:
+            n, column = v.ld_i32(group + COUNT), v.ld_i32(group + COLUMN)
             first = first_panel(start, column * panels, padded(n), panels)
             end = first_panel(stop, column * panels, padded(n), panels)
-            w = matrix(p, v.ld_i32(group), 0)
-            a, names = columns + column * column_bytes(k), order + 4 * v.ld_i32(group + 4)
+            w = matrix(p, v.ld_i32(group + EXPERT), 0)
+            a, names = columns + column * column_bytes(k), order + 4 * v.ld_i32(group + PLACE)
             while first < end:
                 last = min(end, first + group_of(k))
                 product(
@@ -120,7 +126,7 @@ def _grouped(weight: Weight, in_place: bool) -> None:
                     v.data(p, 0), v.nb(p, 0, 1), names, local,
                 )  # fmt: skip
                 first = last
-            group += 16
+            group += GROUP_BYTES
 
 
 for _weight in weights().values():

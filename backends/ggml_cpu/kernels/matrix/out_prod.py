@@ -9,7 +9,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import FLOATS
 from ggml_cpu.kernels._map import to_f32
-from ggml_cpu.quants.weight import weights
+from ggml_cpu.quants import weights
 from ggml_py.tensor import Tensor
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.format import Format, formats
+from ggml_cpu.blocks.format import LAYOUT, Format, Weight
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import CHUNK, F32, FLOATS, both, chunks_of, n_rows, row_at, types_are
 from ggml_cpu.kernels._map import conversion
 from ggml_cpu.kernels._moves import copy_bytes
 from ggml_cpu.kernels._products import Shape, matrix_at
 from ggml_cpu.kernels.rows._dense import rows_dense
-from ggml_cpu.quants.weight import LAYOUT, Weight, weights
+from ggml_cpu.quants import formats, weights
 from ggml_py.tensor import Tensor
 
 

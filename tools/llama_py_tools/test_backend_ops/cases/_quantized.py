@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from ggml_py.types import BY_NAME, GGMLType
+from ggml_py.types import BY_NAME, TYPES, GGMLType
+from ggml_ref.quants import quantizer, quantizes_as_ggml
 
-STORED = [BY_NAME[n] for n in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl")]
-READABLE = [BY_NAME[n] for n in ("q4_K", "q5_K", "q6_K", "q2_K", "q3_K", "iq4_xs", "mxfp4")]
-READABLE += [BY_NAME[n] for n in ("nvfp4", "q8_1", "q8_K", "tq1_0", "tq2_0", "q1_0", "q2_0")]
-READABLE += [BY_NAME[n] for n in ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s")]
-READABLE += [BY_NAME[n] for n in ("iq3_xxs", "iq3_s")]
-SEARCHED = ("q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "iq4_xs", "mxfp4", "nvfp4")
-SEARCHED += ("tq1_0", "tq2_0", "q1_0", "q2_0")
+QUANTIZED = [t for t in TYPES.values() if t.is_quantized and quantizer(t)]
+STORED = [BY_NAME[n] for n in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl")]  # in caches
+READABLE = [t for t in QUANTIZED if t not in STORED]
+PARTNERS = [BY_NAME["q8_1"], BY_NAME["q8_K"]]  # what ggml rounds activations to, and nothing else
+WRITABLE = [t for t in QUANTIZED if t not in PARTNERS and quantizes_as_ggml(t)]
 
 
 def quantization_bound(type: GGMLType, n: int) -> float:

@@ -8,33 +8,37 @@ from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, I32, I64, GGMLType
 from llama_py_tools.test_backend_ops.case import Array, Init, Leaves, case, integers
-from llama_py_tools.test_backend_ops.cases._quantized import SEARCHED, quantization_bound
-from llama_py_tools.test_backend_ops.differences import crashes_ggml, differs_from_ggml
+from llama_py_tools.test_backend_ops.cases._quantized import (
+    PARTNERS,
+    QUANTIZED,
+    STORED,
+    WRITABLE,
+    quantization_bound,
+)
+from llama_py_tools.test_backend_ops.differences import (
+    crashes_ggml,
+    differs_from_ggml,
+)
 
 Shape = tuple[int, ...]
 PLAIN = [F32, F16, BY_NAME["bf16"]]
-BLOCKS = [BY_NAME[n] for n in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_K", "q5_K", "q6_K")]
-BLOCKS += [BY_NAME[n] for n in ("q2_K", "q3_K", "iq4_nl", "iq4_xs", "mxfp4", "nvfp4", "q8_1")]
-BLOCKS += [BY_NAME[n] for n in ("q8_K", "tq1_0", "tq2_0", "q1_0", "q2_0")]
-BLOCKS += [BY_NAME[n] for n in ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s")]
-STORED = [BY_NAME[n] for n in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl")]
-WRITABLE = STORED + [BY_NAME[n] for n in SEARCHED]
+Q4_0, Q4_K, Q8_0 = BY_NAME["q4_0"], BY_NAME["q4_K"], BY_NAME["q8_0"]
 
 
 @case("GET_ROWS", type=PLAIN, n=[1, 17, 257], m=[5], r=[1, 4], be1=[1, 3], be2=[1], v=[False])
-@case("GET_ROWS", type=BLOCKS, n=[256, 768], m=[5], r=[4], be1=[1, 7], be2=[1], v=[False])
+@case("GET_ROWS", type=QUANTIZED, n=[256, 768], m=[5], r=[4], be1=[1, 7], be2=[1], v=[False])
 @case("GET_ROWS", type=[F32, F16], n=[65], m=[5], r=[4], be1=[3], be2=[2], v=[False, True])
-@case("GET_ROWS", type=[F32, BLOCKS[0]], n=[256], m=[5], r=[0], be1=[1], be2=[1], v=[False])
+@case("GET_ROWS", type=[F32, Q4_0], n=[256], m=[5], r=[0], be1=[1], be2=[1], v=[False])
 @case("GET_ROWS", type=[I32], n=[33], m=[5], r=[4], be1=[1, 7], be2=[1], v=[False, True])
-@case("GET_ROWS", type=[*PLAIN, I32, *BLOCKS], n=[256], m=[5], r=[4], be1=[1, 7], be2=[1],
+@case("GET_ROWS", type=[*PLAIN, I32, *QUANTIZED], n=[256], m=[5], r=[4], be1=[1, 7], be2=[1],
       v=[True], half=[1])  # fmt: skip
-@case("GET_ROWS", type=[F32, BLOCKS[0]], n=[256], m=[8], r=[2], be1=[3], be2=[2], v=[False],
+@case("GET_ROWS", type=[F32, Q4_0], n=[256], m=[8], r=[2], be1=[3], be2=[2], v=[False],
       half=[0, 1, 2])  # fmt: skip
-@case("GET_ROWS", type=[F32, BLOCKS[0]], n=[76800], m=[3], r=[4], be1=[1], be2=[2], v=[False])
+@case("GET_ROWS", type=[F32, Q4_0], n=[76800], m=[3], r=[4], be1=[1], be2=[2], v=[False])
 @case("GET_ROWS", type=[F32], n=[4], m=[80000], r=[70000], be1=[2], be2=[1], v=[False])
 @case("GET_ROWS", type=[F32], n=[4], m=[3], r=[2], be1=[700], be2=[100], v=[False])
-@case("GET_ROWS", type=[BLOCKS[0]], n=[32], m=[3], r=[2], be1=[300], be2=[30], v=[False])
-@case("GET_ROWS", perf=True, type=[F32, BLOCKS[5]], n=[4096], m=[32000], r=[512], be1=[1], be2=[1],
+@case("GET_ROWS", type=[Q4_0], n=[32], m=[3], r=[2], be1=[300], be2=[30], v=[False])
+@case("GET_ROWS", perf=True, type=[F32, Q4_K], n=[4096], m=[32000], r=[512], be1=[1], be2=[1],
       v=[False])  # fmt: skip
 def get_rows(
     new: Leaves, type: GGMLType, n: int, m: int, r: int, be1: int, be2: int, v: bool,
@@ -86,7 +90,7 @@ def _set_rows_bound(type: GGMLType, ne: Shape, nr23: Shape, **_: object) -> floa
       nr23=[(2, 3)], r=[2], v=[False], half=[0, 1, 2])  # fmt: skip
 @case("SET_ROWS", type=[F32, F16], type_idx=[I64], ne=[(33, 5, 3, 1)], nr23=[(2, 1)], r=[2],
       v=[False], half=[0, 1, 2])  # fmt: skip
-@case("SET_ROWS", perf=True, type=[F16, STORED[4]], type_idx=[I64], ne=[(1024, 4096, 1, 1)],
+@case("SET_ROWS", perf=True, type=[F16, Q8_0], type_idx=[I64], ne=[(1024, 4096, 1, 1)],
       nr23=[(1, 1)], r=[1, 512], v=[False])  # fmt: skip
 def set_rows(
     new: Leaves, type: GGMLType, type_idx: GGMLType, ne: Shape, nr23: Shape, r: int, v: bool,
@@ -103,7 +107,7 @@ def set_rows(
 
 
 crashes_ggml("GET_ROWS", "has no function that decodes them, and calls it all the same",
-             type=[BY_NAME["q8_1"]])  # fmt: skip
+             type=PARTNERS[:1])  # fmt: skip
 differs_from_ggml("SET_ROWS", "rounds halves to the even level with vectors, else away from zero",
-                  type=[BY_NAME["q8_0"]], type_src=[F16])  # fmt: skip
+                  type=[Q8_0], type_src=[F16])  # fmt: skip
 differs_from_ggml("GET_ROWS", "takes the row numbers to be contiguous", gaps=[1])

@@ -9,9 +9,10 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, I32, I64, GGMLType
 from llama_py_tools.test_backend_ops.case import Leaves, case, uniform
 from llama_py_tools.test_backend_ops.cases._quantized import (
+    PARTNERS,
     READABLE,
-    SEARCHED,
     STORED,
+    WRITABLE,
     quantization_bound,
 )
 from llama_py_tools.test_backend_ops.cases.copy.cont import BF16, PERMUTATIONS, WHOLE
@@ -19,7 +20,6 @@ from llama_py_tools.test_backend_ops.differences import crashes_ggml, differs_fr
 
 Shape = tuple[int, ...]
 AS_IT_IS = PERMUTATIONS[0]
-WRITABLE = STORED + [BY_NAME[n] for n in SEARCHED]
 
 
 def _cpy_bound(type_src: GGMLType, type_dst: GGMLType, ne: Shape, **_: object) -> float:
@@ -153,4 +153,4 @@ def cpy_reshaped(new: Leaves, type: GGMLType, ne: Shape, to: Shape) -> Tensor:
 differs_from_ggml("CPY", "rounds halves to the even level with vectors, else away from zero",
                   type_src=[F16, BF16], type_dst=[BY_NAME["q8_0"]])  # fmt: skip
 crashes_ggml("CPY", "has no function that decodes them, and calls it all the same",
-             type_src=[BY_NAME["q8_1"], BY_NAME["q8_K"]])  # fmt: skip
+             type_src=PARTNERS)  # fmt: skip

@@ -8,6 +8,7 @@ from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, GGMLType
 from llama_py_tools.test_backend_ops.case import Array, Leaves, case, uniform
+from llama_py_tools.test_backend_ops.cases._quantized import PARTNERS, QUANTIZED
 from llama_py_tools.test_backend_ops.differences import differs_from_ggml
 
 Shape = tuple[int, ...]
@@ -18,8 +19,7 @@ BLOCKS = TYPES[3:]
 HALF_BLOCKS = BLOCKS[:2]
 RARE = OTHERS[3:]  # of files of two to four bits
 FALLBACKS = OTHERS[:3]  # of q4_K and q5_K files, for rows that are no multiple of 256
-BITS = [BY_NAME[n] for n in ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s")]
-BITS += [BY_NAME[n] for n in ("tq1_0", "tq2_0", "q1_0", "q2_0", "nvfp4")]  # values unpack to bytes
+REST = [t for t in QUANTIZED if t not in TYPES + OTHERS + PARTNERS]
 SMALL = FALLBACKS + [BY_NAME[n] for n in ("iq4_nl", "mxfp4")]  # blocks of 32
 COLUMNS = [1, 2, 3, 5, 8, 9, 16, 33, 100]
 BOUND = 5e-4
@@ -36,8 +36,8 @@ def flops(m: int, n: int, k: int, n_used: int = 1, **_: object) -> float:
 @case("MUL_MAT", max_nmse=BOUND, type_a=OTHERS, m=[17], n=[1, 3, 16], k=[256], prepared=[True])
 @case("MUL_MAT", max_nmse=BOUND, type_a=RARE, m=[1, 65], n=[1, 2, 33], k=[768],
       prepared=[False, True])  # fmt: skip
-@case("MUL_MAT", max_nmse=BOUND, type_a=BITS, m=[17], n=[1, 3, 16], k=[256], prepared=[True])
-@case("MUL_MAT", max_nmse=BOUND, type_a=BITS, m=[1, 65], n=[1, 33], k=[768], prepared=[False])
+@case("MUL_MAT", max_nmse=BOUND, type_a=REST, m=[17], n=[1, 3, 16], k=[256], prepared=[True])
+@case("MUL_MAT", max_nmse=BOUND, type_a=REST, m=[1, 65], n=[1, 33], k=[768], prepared=[False])
 @case("MUL_MAT", max_nmse=BOUND, type_a=HALF_BLOCKS + SMALL, m=[5, 16], n=[1, 9], k=[32, 96],
       prepared=[True])  # fmt: skip
 @case("MUL_MAT", max_nmse=BOUND, type_a=SMALL, m=[17], n=[1, 2, 9, 33], k=[96, 384],
@@ -63,7 +63,7 @@ def flops(m: int, n: int, k: int, n_used: int = 1, **_: object) -> float:
       prepared=[True])  # fmt: skip
 @case("MUL_MAT", max_nmse=BOUND, type_a=[BLOCKS[1]], m=[1], n=[2048], k=[8192], prepared=[False])
 @case("MUL_MAT", max_nmse=BOUND, type_a=[BLOCKS[0]], m=[6], n=[1024], k=[5120], prepared=[True])
-@case("MUL_MAT", perf=True, flops=flops, type_a=TYPES + RARE + BITS, m=[4096], n=[1, 512], k=[4096],
+@case("MUL_MAT", perf=True, flops=flops, type_a=TYPES + RARE + REST, m=[4096], n=[1, 512], k=[4096],
       prepared=[True])  # fmt: skip
 def mul_mat(new: Leaves, type_a: GGMLType, m: int, n: int, k: int, prepared: bool) -> Tensor:
     # A sum that happens to be near zero has no relative precision: few of them must not cancel.

@@ -9,11 +9,11 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, I32, GGMLType
 from llama_py_tools.test_backend_ops.case import Array, Init, Leaves, case, uniform
 from llama_py_tools.test_backend_ops.cases.matrix.mul_mat import (
-    BITS,
     BLOCKS,
     BOUND,
     OTHERS,
     RARE,
+    REST,
     SMALL,
     TYPES,
     flops,
@@ -38,7 +38,7 @@ def expert_ids(n_mats: int) -> Init:
       b=[False, True], m=[17], n=[1, 5, 129], k=[256], prepared=[False])  # fmt: skip
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=RARE, n_mats=[4], n_used=[2], b=[False], m=[33],
       n=[1, 9, 33], k=[256], prepared=[False, True])  # fmt: skip
-@case("MUL_MAT_ID", max_nmse=BOUND, type_a=BITS, n_mats=[4], n_used=[2], b=[False], m=[33],
+@case("MUL_MAT_ID", max_nmse=BOUND, type_a=REST, n_mats=[4], n_used=[2], b=[False], m=[33],
       n=[1, 33], k=[256], prepared=[True])  # fmt: skip
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=SMALL, n_mats=[4], n_used=[2], b=[False], m=[33],
       n=[1, 9, 33], k=[96], prepared=[False, True])  # fmt: skip

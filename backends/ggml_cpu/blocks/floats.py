@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.activations import Activations
+from ggml_cpu.blocks.format import Weight
+from ggml_cpu.blocks.interleave import interleaver
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.activations import Activations
-from ggml_cpu.quants.interleave import interleaver
-from ggml_cpu.quants.weight import Weight
 from ggml_cpu.target import LANES, TILE
-from ggml_py.types import GGMLType
+from ggml_py.types import BY_NAME
 
 Function = Callable[..., Any]
 WORD = 4 * LANES
@@ -169,9 +169,10 @@ def fma_f32(total, x, y):
 
 
 def f32_weight(
-    kind: GGMLType, activations: Activations, load: Function, load_n: Function
+    name: str, activations: Activations, load: Function, load_n: Function
 ) -> Weight:
     """A type whose elements become f32: `load(address)`, `load_n(address, n)` give f32 vectors."""
+    kind = BY_NAME[name]
     size = kind.type_size
     operands = Operands(load, load_n, size, load_f32, load_f32_n, 4, fma_f32, LANES)
 
@@ -184,7 +185,7 @@ def f32_weight(
         return v.as_i32(load_n(address, n))
 
     return Weight(
-        kind, activations, 2 * LANES, ROW,
+        type=kind, activations=activations, rows=2 * LANES, panel_bytes=ROW,
         unpack=_unpack(interleaver(words, words_n, size)),
         tile=_tile(load_f32, spread_f32, fma_f32),
         dot=_dot(operands),
@@ -223,13 +224,13 @@ def dot_pairs(total, x, y):
     return v.dotbf16(total, x, y)
 
 
-def bf16_pairs_weight(kind: GGMLType, activations: Activations) -> Weight:
+def bf16_pairs_weight(name: str, activations: Activations) -> Weight:
     """bf16 on a CPU that multiplies pairs of them."""
     operands = Operands(
         load_pairs, load_pairs_n, 2, load_pairs, load_pairs_n, 2, dot_pairs, 2 * LANES
     )
     return Weight(
-        kind, activations, 2 * LANES, ROW,
+        type=BY_NAME[name], activations=activations, rows=2 * LANES, panel_bytes=ROW,
         unpack=_unpack(interleaver(pair_words, pair_words_n, 2, 2)),
         tile=_tile(load_pairs, spread_pairs, dot_pairs),
         dot=_dot(operands),

@@ -40,3 +40,9 @@ def tile_of(c, n):
 def padded(n):
     """Columns to reserve for n."""
     return (n + GRAIN - 1) // GRAIN * GRAIN
+
+
+@fn
+def columns_before(i, n):
+    """Columns reserved for the matrices before number i, of n columns each; for i of them."""
+    return i * padded(n)

@@ -1,4 +1,4 @@
-"""Types that unpack to bytes, with one f32 scale for 16 or for 32 of them.
+"""Blocks that unpack to bytes, with one f32 scale for 16 or for 32 of them.
 
 These are the types of one to three bits, whose bytes come out of tables or bit fields, and four-bit
 floats. They are decoded 64 values at a time: a chunk.
@@ -13,29 +13,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import fn
-from ggml_cpu.quants.activations import (
+from ggml_cpu.blocks import walk
+from ggml_cpu.blocks.activations import (
     CHUNK,
     CHUNK_BYTES,
     CHUNK_SCALE,
     CHUNK_SUM16,
     CHUNK_SUM32,
     OFFSET,
-    Q8_0_CHUNKS,
-    Q8_K_CHUNKS,
+    Activations,
 )
-from ggml_cpu.quants.weight import Weight
+from ggml_cpu.blocks.format import Weight
+from ggml_cpu.blocks.walk import WORD
+from ggml_cpu.kernel import fn
 from ggml_cpu.target import LANES
-from ggml_py.types import GGMLType
+from ggml_py.types import BY_NAME, GGMLType
 
 Function = Callable[..., Any]
-WORD = 4 * LANES
 SQUARE = WORD * LANES  # bytes of LANES words of LANES rows
 SCALES = CHUNK * LANES
 # Where the quarters of a row lie while the squares of a panel are still to be transposed.
 QUARTERS = tuple(16 * i // WORD * SQUARE + 16 * i % WORD for i in range(4))
 K_BLOCK = 32  # chunks of a panel at a time: 40 KiB where a vector has 16 lanes
-AHEAD = 4096  # bytes to prefetch ahead, in place
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,16 @@ class Decoder:
     def chunks(self) -> int:
         """Of a block."""
         return self.type.block_size // CHUNK
+
+    @property
+    def groups(self) -> int:
+        """Of a chunk: values with one scale."""
+        return CHUNK // self.per
+
+    @property
+    def panel_bytes(self) -> int:
+        """Of a chunk."""
+        return SCALES + WORD * self.groups
 
 
 @fn
@@ -103,30 +112,28 @@ def transpose_squares(panel):
             v.store(square + WORD * i, words[i])
 
 
-def _unpack(decoder: Decoder) -> Function:
-    chunks, groups, size = decoder.chunks, CHUNK // decoder.per, decoder.type.type_size
+def _pack(decoder: Decoder) -> Function:
+    chunks, groups, panel_bytes = decoder.chunks, decoder.groups, decoder.panel_bytes
     values_of, scales_of = _values(decoder), decoder.scales_of
 
     @fn
-    def unpack(src, stride, rows, n, dst):
-        for _ in range(n // (CHUNK * chunks)):
-            for j in range(chunks):
-                for r in range(LANES):
-                    block = src + min(r, rows - 1) * stride
-                    put_row(values_of(block, j) + OFFSET, dst + WORD * r)
-                    scales = scales_of(block, j)
-                    for g in range(groups):
-                        v.st_f32(dst + SCALES + WORD * g + 4 * r, v.lane(scales, g))
-                transpose_squares(dst)
-                dst += SCALES + WORD * groups
-            src += size
+    def pack(src, stride, rows, dst):
+        for j in range(chunks):
+            for r in range(LANES):
+                block = src + min(r, rows - 1) * stride
+                put_row(values_of(block, j) + OFFSET, dst + WORD * r)
+                scales = scales_of(block, j)
+                for g in range(groups):
+                    v.st_f32(dst + SCALES + WORD * g + 4 * r, v.lane(scales, g))
+            transpose_squares(dst)
+            dst += panel_bytes
 
-    return unpack
+    return pack
 
 
-def _tile(per: int) -> Callable[[int], Function]:
-    words, groups = per // 4, CHUNK // per
-    sums_at = CHUNK_SUM16 if per == 16 else CHUNK_SUM32
+def _tile(decoder: Decoder) -> Callable[[int], Function]:
+    words, groups, panel_bytes = decoder.per // 4, decoder.groups, decoder.panel_bytes
+    sums_at = CHUNK_SUM16 if decoder.per == 16 else CHUNK_SUM32
 
     def tile(width):
         @fn
@@ -147,7 +154,7 @@ def _tile(per: int) -> Callable[[int], Function]:
                     for t in range(width):
                         both = scale * v.f32_bcast(at + 4 * t)
                         sums[t] = v.fma(v.to_f32(dots[t]), both, sums[t])
-                w += SCALES + WORD * groups
+                w += panel_bytes
                 a += CHUNK_BYTES * width
             for t in range(width):
                 v.store(out + WORD * t, sums[t])
@@ -157,16 +164,8 @@ def _tile(per: int) -> Callable[[int], Function]:
     return tile
 
 
-def _groups(per: int) -> tuple[Function, Function, Function]:
-    """Of a chunk of a column, one f32 a group: zeros, scales, and -OFFSET times the sums."""
-
-    @fn
-    def none_of_16():
-        return v.f32x4(0.0)
-
-    @fn
-    def none_of_32():
-        return v.f32x2(0.0)
+def _groups(per: int) -> tuple[Function, Function]:
+    """Of a chunk of a column, one f32 a group: scales, and -OFFSET times the sums."""
 
     @fn
     def scales_of_16(a):
@@ -185,15 +184,15 @@ def _groups(per: int) -> tuple[Function, Function, Function]:
         return v.to_f32(v.i32x2_load(a + CHUNK_SUM32))
 
     if per == 16:
-        return none_of_16, scales_of_16, sums_of_16
-    return none_of_32, scales_of_32, sums_of_32
+        return scales_of_16, sums_of_16
+    return scales_of_32, sums_of_32
 
 
 def _chunk(decoder: Decoder) -> Function:
     """add(block, j, a, total, less): a chunk times one of a column, and what OFFSET would add."""
     bytes_of, scales_of, signs_of = decoder.bytes_of, decoder.scales_of, decoder.signs_of
     words, offset = decoder.per // 4, decoder.offset
-    _, column_scales, column_sums = _groups(decoder.per)
+    column_scales, column_sums = _groups(decoder.per)
 
     @fn
     def as_it_is(block, j, x):
@@ -239,46 +238,43 @@ def _block(decoder: Decoder) -> Function:
     return side_by_side if decoder.cheap else one_by_one
 
 
-def _dot(decoder: Decoder) -> Function:
-    chunks, size = decoder.chunks, decoder.type.type_size
-    nothing = _groups(decoder.per)[0]
-    add_block, part = _block(decoder), decoder.offset / OFFSET
-
-    @fn
-    def dot(src, stride, rows, a, n, out):
-        total, less = v.f32x16(0.0), nothing()
-        for _ in range(n // (CHUNK * chunks)):
-            for i in range(0, size, 64):
-                v.prefetch_nta(src + AHEAD + i)
-            total, less = add_block(src, a, total, less)
-            src += size
-            a += CHUNK_BYTES * chunks
-        v.st_f32(out, v.vsum(total) + v.float32(part) * v.vsum(less))
-
-    return dot
-
-
-def _dequantize(decoder: Decoder) -> Function:
-    chunks, size, per = decoder.chunks, decoder.type.type_size, decoder.per
+def _decode(decoder: Decoder) -> Function:
+    chunks, per = decoder.chunks, decoder.per
     values_of, scales_of = _values(decoder), decoder.scales_of
 
     @fn
-    def dequantize(src, n, dst):
-        for _ in range(n // (CHUNK * chunks)):
-            for j in range(chunks):
-                values = v.to_f32(v.to_i32(values_of(src, j)))
-                v.store(dst, values * v.repeat_each(scales_of(src, j), per))
-                dst += 4 * CHUNK
-            src += size
+    def decode(block, x):
+        for j in range(chunks):
+            values = v.to_f32(v.to_i32(values_of(block, j)))
+            v.store(x, values * v.repeat_each(scales_of(block, j), per))
+            x += 4 * CHUNK
 
-    return dequantize
+    return decode
 
 
-def weight(decoder: Decoder) -> Weight:
-    """A weight type of this family. Activations are rounded as ggml does for its block size."""
-    activations = Q8_K_CHUNKS if decoder.type.block_size == 256 else Q8_0_CHUNKS
-    panel_bytes = SCALES + WORD * (CHUNK // decoder.per)
+def one_scale(at: int) -> Function:
+    """`scales_of` for types whose blocks have one scale, an f16 at `at`."""
+
+    @fn
+    def scales_of(block, j):
+        return v.f32x2(v.ld_f16(block + at))
+
+    return scales_of
+
+
+def weight(
+    name: str, activations: Activations, per: int, bytes_of: Function, scales_of: Function,
+    signs_of: Function | None = None, *, offset: int = 0, cheap: bool = False,
+    encode: Function | None = None,
+) -> Weight:  # fmt: skip
+    """A weight type of this family, see Decoder; activations in chunks, encode: see walk.py."""
+    kind = BY_NAME[name]
+    decoder = Decoder(kind, per, bytes_of, scales_of, signs_of, offset, cheap)
+    dot = walk.dot(kind, activations, _block(decoder), decoder.groups, offset / OFFSET)
     return Weight(
-        decoder.type, activations, LANES, panel_bytes, _unpack(decoder), _tile(decoder.per),
-        _dot(decoder), dequantize=_dequantize(decoder), k_block=K_BLOCK,
+        type=kind, dequantize=walk.dequantize(kind, _decode(decoder)),
+        quantize=None if encode is None else walk.quantize(kind, encode),
+        activations=activations, rows=LANES, panel_bytes=decoder.panel_bytes,
+        unpack=walk.unpack(kind, decoder.chunks * decoder.panel_bytes, _pack(decoder)),
+        tile=_tile(decoder), dot=dot, k_block=K_BLOCK,
     )  # fmt: skip

@@ -1,4 +1,7 @@
-"""q5_K: q4_K with a fifth bit apart; bit g of high[j] belongs to value j of group g."""
+"""q5_K: 256 five-bit values in 8 groups, x = d·scale·q - d_min·min; scales, minima of six bits.
+
+Bit g of high[j] is the fifth of value j of group g.
+"""
 
 from __future__ import annotations
 

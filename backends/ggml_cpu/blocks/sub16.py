@@ -1,4 +1,4 @@
-"""What q2_K and q3_K share: blocks of 256 in sixteen groups of 16 with a scale and a minimum each.
+"""Blocks of 256 values in sixteen groups of 16, each with a scale and a minimum.
 
 A value is d * scale * q - dmin * minimum with q of up to three bits. Two bits of q come from 64
 bytes, 32 for each half of 128 values; in a half, bits 2 * j and 2 * j + 1 of byte i are of value
@@ -11,21 +11,27 @@ from collections.abc import Callable
 from typing import Any
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks import walk
+from ggml_cpu.blocks.activations import SCALE_256, SUMS16_256, Activations
+from ggml_cpu.blocks.format import Weight
+from ggml_cpu.blocks.walk import adder
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.activations import Q8_K, Q8_K_BYTES, Q8_K_SCALE, Q8_K_SUM16
-from ggml_cpu.quants.weight import Weight
-from ggml_cpu.target import LANES
-from ggml_py.types import GGMLType
+from ggml_py.types import BY_NAME
 
 Function = Callable[..., Any]
-WORD = 4 * LANES
-AHEAD = 4096  # bytes to prefetch ahead, in place
 
 
 @fn
 def scale_byte(words, i):
     """Signed byte i of each word, as i32."""
     return v.asr(words << (24 - 8 * i), 24)
+
+
+@fn
+def in_order(sixteen):
+    """i8x16 as i16x16 in the order of a column's sums of 16."""
+    wide = v.to_i16(sixteen)
+    return v.shuffle(wide, 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15)
 
 
 def group_sums(width: int) -> Function:
@@ -35,7 +41,7 @@ def group_sums(width: int) -> Function:
     def add(words, a, i, less):
         pairs = v.as_i16(words)
         even, odd = v.asr(pairs << 8, 8), v.asr(pairs, 8)
-        at = a + Q8_K_SUM16 * width + 8 * width * i
+        at = a + SUMS16_256 * width + 8 * width * i
         for t in range(width):
             x = v.as_i16(v.i32_bcast(at + 4 * t))
             y = v.as_i16(v.i32_bcast(at + 4 * (width + t)))
@@ -44,11 +50,11 @@ def group_sums(width: int) -> Function:
     return add
 
 
-def _tile(
-    word_of: Function, scale_words: Function, factors: Function, panel_bytes: int
+def _add_block(
+    word_of: Function, scale_words: Function, factors: Function
 ) -> Callable[[int], Function]:
-    def tile(width):
-        subtract = group_sums(width)
+    def add_block(width):
+        subtract, add_scaled = group_sums(width), adder(width)
 
         @fn
         def add_16(w, a, half, j, s, scale, sums):
@@ -76,27 +82,20 @@ def _tile(
             subtract(second_minima, a, 2 * half + 1, less)
 
         @fn
-        def multiply(w, a, steps, out):
+        def add(w, a, out):
+            sums, less = v.i32_regs(width), v.i32_regs(width)
+            add_half(w, a, 0, sums, less)
+            add_half(w, a, 1, sums, less)
+            d, dmin = factors(w)
             for t in range(width):
-                v.store(out + WORD * t, v.f32(0.0))
-            for _ in range(steps):
-                sums, less = v.i32_regs(width), v.i32_regs(width)
-                add_half(w, a, 0, sums, less)
-                add_half(w, a, 1, sums, less)
-                d, dmin = factors(w)
-                for t in range(width):
-                    x = v.to_f32(sums[t]) * d - v.to_f32(less[t]) * dmin
-                    scale = v.f32_bcast(a + Q8_K_SCALE * width + 4 * t)
-                    v.store(out + WORD * t, v.fma(scale, x, v.f32_load(out + WORD * t)))
-                w += panel_bytes
-                a += Q8_K_BYTES * width
+                add_scaled(out, a, t, v.to_f32(sums[t]) * d - v.to_f32(less[t]) * dmin)
 
-        return multiply
+        return add
 
-    return tile
+    return add_block
 
 
-def _dot(values_of: Function, scales_of: Function, factors_of: Function, size: int) -> Function:
+def _add_in_place(values_of: Function, scales_of: Function, factors_of: Function) -> Function:
     @fn
     def add_64(block, a, j, scales, sums):
         """sums + scale * dot over groups 2 * j and 2 * j + 1 of both halves."""
@@ -105,34 +104,22 @@ def _dot(values_of: Function, scales_of: Function, factors_of: Function, size: i
         return v.dot2(sums, v.as_i16(dots), v.as_i16(v.repeat_each(scales, 4)))
 
     @fn
-    def dot(src, stride, rows, a, n, out):
-        total = v.f32x16(0.0)
-        less = v.f32x8(0.0)
-        for _ in range(n // 256):
-            for i in range(0, size, 64):
-                v.prefetch_nta(src + AHEAD + i)
-            scales, minima = scales_of(src)
-            pairs = v.zext_i32(v.to_i16(scales))
-            sums = add_64(src, a, 0, v.shuffle(pairs, 0, 1, 8, 9), v.i32x16(0))
-            sums = add_64(src, a, 1, v.shuffle(pairs, 2, 3, 10, 11), sums)
-            sums = add_64(src, a, 2, v.shuffle(pairs, 4, 5, 12, 13), sums)
-            sums = add_64(src, a, 3, v.shuffle(pairs, 6, 7, 14, 15), sums)
-            ordered = v.shuffle(minima, 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15)
-            offset = v.dot2(v.i32x8(0), v.to_i16(ordered), v.i16x16_load(a + Q8_K_SUM16))
-            d, dmin = factors_of(src)
-            scale = v.ld_f32(a + Q8_K_SCALE)
-            total = v.fma(d * scale, v.to_f32(sums), total)
-            less = v.fma(dmin * scale, v.to_f32(offset), less)
-            src += size
-            a += Q8_K_BYTES
-        v.st_f32(out, v.vsum(total) - v.vsum(less))
+    def add(block, a, total, less):
+        scales, minima = scales_of(block)
+        pairs = v.zext_i32(v.to_i16(scales))
+        sums = add_64(block, a, 0, v.shuffle(pairs, 0, 1, 8, 9), v.i32x16(0))
+        sums = add_64(block, a, 1, v.shuffle(pairs, 2, 3, 10, 11), sums)
+        sums = add_64(block, a, 2, v.shuffle(pairs, 4, 5, 12, 13), sums)
+        sums = add_64(block, a, 3, v.shuffle(pairs, 6, 7, 14, 15), sums)
+        offset = v.dot2(v.i32x8(0), in_order(minima), v.i16x16_load(a + SUMS16_256))
+        d, dmin = factors_of(block)
+        scale = v.ld_f32(a + SCALE_256)
+        return v.fma(d * scale, v.to_f32(sums), total), v.fma(dmin * scale, v.to_f32(offset), less)
 
-    return dot
+    return add
 
 
-def _dequantize(
-    values_of: Function, scales_of: Function, factors_of: Function, size: int
-) -> Function:
+def _decode(values_of: Function, scales_of: Function, factors_of: Function) -> Function:
     @fn
     def put(values, dst, block, u):
         """16 values of group u."""
@@ -142,27 +129,25 @@ def _dequantize(
         v.store(dst + 64 * u, x - dmin * v.float32(v.lane(minima, u)))
 
     @fn
-    def dequantize(src, n, dst):
-        for _ in range(n // 256):
-            for j in range(4):
-                values = values_of(src, j)
-                put(v.quarter(values, 0), dst, src, 2 * j)
-                put(v.quarter(values, 1), dst, src, 2 * j + 1)
-                put(v.quarter(values, 2), dst, src, 2 * j + 8)
-                put(v.quarter(values, 3), dst, src, 2 * j + 9)
-            src += size
-            dst += 1024
+    def decode(block, x):
+        for j in range(4):
+            values = values_of(block, j)
+            put(v.quarter(values, 0), x, block, 2 * j)
+            put(v.quarter(values, 1), x, block, 2 * j + 1)
+            put(v.quarter(values, 2), x, block, 2 * j + 8)
+            put(v.quarter(values, 3), x, block, 2 * j + 9)
 
-    return dequantize
+    return decode
 
 
 def weight(
-    kind: GGMLType, unpack: Function, row: Function, word_of: Function, scale_words: Function,
-    factors: Function, values_of: Function, scales_of: Function, factors_of: Function,
+    name: str, activations: Activations, panel: tuple[Function, Function], word_of: Function,
+    scale_words: Function, factors: Function, values_of: Function, scales_of: Function,
+    factors_of: Function, encode: Function,
 ) -> Weight:  # fmt: skip
     """A weight type of this family. Minima, like scales, are signed bytes.
 
-    Of a panel:
+    Of a panel (panel itself, and encode: see walk.py):
     word_of(w, half, j, i): the values in word i of a half at shift j, one a byte.
     scale_words(w, i): scales and minima of groups 4 * i to 4 * i + 3.
     factors(w): d and dmin.
@@ -171,10 +156,7 @@ def weight(
     scales_of(block): all scales and minima, i8x16.
     factors_of(block): d and dmin.
     """
-    size = kind.type_size
-    in_place = (values_of, scales_of, factors_of, size)
-    return Weight(
-        kind, Q8_K, LANES, size * LANES, unpack,
-        _tile(word_of, scale_words, factors, size * LANES),
-        _dot(*in_place), 1, _dequantize(*in_place), row,
-    )  # fmt: skip
+    kind, in_place = BY_NAME[name], (values_of, scales_of, factors_of)
+    tile = walk.tile(kind, activations, _add_block(word_of, scale_words, factors))
+    dot = walk.dot(kind, activations, _add_in_place(*in_place), 8, -1.0)
+    return walk.weight(kind, activations, panel, tile, dot, _decode(*in_place), encode)

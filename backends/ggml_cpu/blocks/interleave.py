@@ -8,9 +8,9 @@ from typing import Any
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
 from ggml_cpu.target import LANES
-from ggml_py.types import GGMLType
 
 Function = Callable[..., Any]
+WORD = 4 * LANES
 
 
 def interleaver(load: Function, load_n: Function, size: int, per_word: int = 1) -> Function:
@@ -43,17 +43,21 @@ def interleaver(load: Function, load_n: Function, size: int, per_word: int = 1) 
     return interleave
 
 
-@fn
-def load_words(address):
-    return v.i32_load(address)
+def word_interleaver(flip: int) -> Function:
+    """An interleaver of words, into which `flip` is XORed."""
+
+    @fn
+    def load_words(address):
+        return v.i32_load(address) ^ flip
+
+    @fn
+    def load_words_n(address, n):
+        return v.i32_load_n(address, n) ^ flip
+
+    return interleaver(load_words, load_words_n, 4)
 
 
-@fn
-def load_words_n(address, n):
-    return v.i32_load_n(address, n)
-
-
-interleave_words = interleaver(load_words, load_words_n, 4)
+interleave_words = word_interleaver(0)
 
 
 @fn
@@ -70,22 +74,45 @@ def separate_words(panel, r, n, dst):
         v.st_i32(dst + 4 * i, v.ld_i32(panel + 4 * (i * LANES + r)))
 
 
-def word_by_word(kind: GGMLType) -> tuple[Function, Function]:
-    """`unpack` and `row` of a Weight whose panels keep the words of a block in their order."""
-    size, elements, words = kind.type_size, kind.block_size, kind.type_size // 4
+def word_by_word(block_bytes: int) -> tuple[Function, Function]:
+    """Panels that keep the words of a block in their order: `panel` of walk.py:weight."""
+    words = block_bytes // 4
 
     @fn
-    def unpack(src, stride, rows, n, dst):
-        for _ in range(n // elements):
-            interleave_words(src, stride, rows, words, dst, 4 * LANES)
-            src += size
-            dst += size * LANES
+    def pack(src, stride, rows, dst):
+        interleave_words(src, stride, rows, words, dst, WORD)
 
     @fn
-    def row(panel, r, n, dst):
-        for _ in range(n // elements):
-            separate_words(panel, r, words, dst)
-            panel += size * LANES
-            dst += size
+    def gather(panel, r, dst):
+        separate_words(panel, r, words, dst)
 
-    return unpack, row
+    return pack, gather
+
+
+def scale_first(block_bytes: int, size: int, flip: int = 0) -> tuple[Function, Function]:
+    """The same for blocks of a scale of 1 or 2 bytes and words: scales [LANES] | words [..][LANES].
+
+    flip: is XORed into the words of panels.
+    """
+    words, scales, interleave = (block_bytes - size) // 4, size * LANES, word_interleaver(flip)
+
+    @fn
+    def copy_scale(src, dst):
+        if size == 1:
+            v.st_u8(dst, v.ld_u8(src))
+        else:
+            v.st_u16(dst, v.ld_u16(src))
+
+    @fn
+    def pack(src, stride, rows, dst):
+        for r in range(LANES):
+            copy_scale(src + min(r, rows - 1) * stride, dst + size * r)
+        interleave(src + size, stride, rows, words, dst + scales, WORD)
+
+    @fn
+    def gather(panel, r, dst):
+        copy_scale(panel + size * r, dst)
+        for i in range(words):
+            v.st_i32(dst + size + 4 * i, v.ld_i32(panel + scales + i * WORD + 4 * r) ^ flip)
+
+    return pack, gather

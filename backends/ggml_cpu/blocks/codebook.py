@@ -36,6 +36,25 @@ def points_of(points: npt.NDArray[np.int8], number: Function) -> Function:
     return of_eight if points.shape[1] == 8 else of_four
 
 
+def signs_at(at: int) -> Function:
+    """signs_of(block, j) for types whose signs are bits, those of a chunk 8 bytes from `at` on."""
+
+    @fn
+    def signs_of(block, j):
+        return v.ld_i64(block + at + 8 * j)
+
+    return signs_of
+
+
+# Codebooks whose points are shifted by 1/8 up or down: the bytes are eight times that, plus
+# SHIFTED; first come the points that are shifted up, then those that are shifted down.
+SHIFTED = 9
+
+
+def shifted(points: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
+    return np.concatenate([points * 8 + SHIFTED + 1, points * 8 + SHIFTED - 1])
+
+
 @fn
 def half_word(words, i):
     """Half-word i of an i16 vector. Taken from the 64 bits around it: that is the cheapest way."""
@@ -70,3 +89,4 @@ def four_odd_scales(d, nibbles):
     """f32x4: d times 2 * s + 1 for the four nibbles of a 16-bit number, lowest first."""
     steps = (v.i32x4(nibbles) >> v.i32x4_load(v.table(NIBBLES))) & 15
     return v.to_f32((steps << 1) + 1) * d
+

@@ -3,19 +3,19 @@
 A column is a row of src1. It is a sequence of blocks, a block a sequence of 32-bit words: first the
 values, four (or two, or one) along k in a word, then the block's other fields. In a tile of T
 columns, word i of column t lies at 4 * (i * T + t); a tile of width 1 is simply a column.
-Rounding is ggml's (ggml-quants.c:quantize_row_q8_K_ref, arch/x86/quants.c:quantize_row_q8_0,
-quantize_row_q8_1).
+The formats of blocks are those of the types they are rounded to, in `quants/<type>.py`; here is
+where their fields lie, for the types that are multiplied with them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
-from ggml_cpu.target import I8_BIAS
 
 UNIT = 256  # elements of a column that are packed at a time
 UNIT_BYTES = 1024  # of the widest format
@@ -33,8 +33,16 @@ class Activations:
     block_bytes: int
     pack: Callable[..., Any]
 
-    def column_bytes(self, k: int) -> int:
-        return -(-k // self.elements) * self.block_bytes
+    @cached_property
+    def column_bytes(self) -> Callable[[int], int]:
+        """column_bytes(k): of a column, or of a part of one that starts with a block; an `@fn`."""
+        elements, block_bytes = self.elements, self.block_bytes
+
+        @fn
+        def column_bytes(k):
+            return (k + elements - 1) // elements * block_bytes
+
+        return column_bytes
 
 
 @fn
@@ -62,7 +70,7 @@ def largest(x, n):
 
 
 @fn
-def inverse(amax):
+def over_127(amax):
     """127 / amax, or 0."""
     if amax > 0:
         return v.float32(127) / amax
@@ -74,57 +82,15 @@ def as_f16(x):
     return v.f16_to_f32(v.f32_to_f16(x))
 
 
-# q8_0 block of 32: i8 [32] | f32 scale | i32 -8 * sum | i32 -I8_BIAS * sum | f32 scale * sum
-# With the last, which is for weights that have a minimum, it is ggml's q8_1 as well.
-Q8_0_SCALE, Q8_0_SUM8, Q8_0_BIAS, Q8_0_SUM, Q8_0_BYTES = 32, 36, 40, 44, 48
+# Blocks of 32: i8 [32] | f32 scale | i32 -8 * sum | i32 -I8_BIAS * sum | f32 scale * sum
+SCALE_32, SUM8_32, BIAS_32, SUM_32, BYTES_32 = 32, 36, 40, 44, 48
 
-
-@fn
-def pack_q8_0(x, n, to):
-    """Blocks of 32; the scale and scale * sum are rounded to f16, as ggml keeps them."""
-    for _ in range(n // 32):
-        amax = largest(x, 32)
-        scale = inverse(amax)
-        total = quantize_16(x, scale, to) + quantize_16(x + 64, scale, to + 16)
-        d = amax / v.float32(127)
-        fields = as_f16(v.set_lane(v.f32x4(d), 1, d * v.float32(total)))
-        v.st_f32(to + Q8_0_SCALE, v.lane(fields, 0))
-        v.st_f32(to + Q8_0_SUM, v.lane(fields, 1))
-        v.st_i32(to + Q8_0_SUM8, -8 * total)
-        v.st_i32(to + Q8_0_BIAS, -I8_BIAS * total)
-        x += 128
-        to += Q8_0_BYTES
-
-
-# q8_K block of 256: i8 [256] | f32 scale | i16 sums of 32 [8] | i16 sums of 16 [16] | unused 12
+# Blocks of 256: i8 [256] | f32 scale | i16 sums of 32 [8] | i16 sums of 16 [16] | unused 12
 # The sums are in the order 0 2 1 3, 4 6 5 7, ...: so come the scales out of a word of four bytes.
-Q8_K_SCALE, Q8_K_SUM32, Q8_K_SUM16, Q8_K_BYTES = 256, 260, 276, 320
+SCALE_256, SUMS32_256, SUMS16_256, BYTES_256 = 256, 260, 276, 320
 
-
-@fn
-def put_sum(to, i, total):
-    """Store sum i in that order."""
-    v.st_i16(to + 8 * (i // 4) + 4 * (i & 1) + (i & 2), total)
-
-
-@fn
-def pack_q8_k(x, n, to):
-    """One block of 256."""
-    scale = inverse(largest(x, 256))
-    for i in range(8):
-        first = quantize_16(x + 128 * i, scale, to + 32 * i)
-        second = quantize_16(x + 128 * i + 64, scale, to + 32 * i + 16)
-        put_sum(to + Q8_K_SUM16, 2 * i, first)
-        put_sum(to + Q8_K_SUM16, 2 * i + 1, second)
-        put_sum(to + Q8_K_SUM32, i, first + second)
-    d = v.float32(0)
-    if scale > 0:
-        d = v.float32(1) / scale
-    v.st_f32(to + Q8_K_SCALE, d)
-
-
-# Chunks of 64 out of blocks of q8_0 or q8_K: i8 [64] | f32 scales of 32 [2] | i32 -OFFSET * sums of
-# 32 [2] | the same of 16 [4]. They are for weights that are multiplied as bytes with OFFSET added.
+# Chunks of 64: i8 [64] | f32 scales of 32 [2] | i32 -OFFSET * sums of 32 [2] | the same of 16 [4].
+# They are for weights that are multiplied as bytes with OFFSET added.
 OFFSET = 64
 CHUNK, CHUNK_SCALE, CHUNK_SUM32, CHUNK_SUM16, CHUNK_BYTES = 64, 64, 72, 80, 96
 
@@ -138,25 +104,6 @@ def half_chunk(x, scale, step, to, i):
     v.st_i32(to + CHUNK_SUM32 + 4 * i, -OFFSET * (first + second))
     v.st_i32(to + CHUNK_SUM16 + 8 * i, -OFFSET * first)
     v.st_i32(to + CHUNK_SUM16 + 8 * i + 4, -OFFSET * second)
-
-
-@fn
-def pack_q8_0_chunks(x, n, to):
-    for i in range(n // 32):
-        amax = largest(x + 128 * i, 32)
-        step = v.lane(as_f16(v.f32x4(amax / v.float32(127))), 0)
-        half_chunk(x + 128 * i, inverse(amax), step, to + i // 2 * CHUNK_BYTES, i % 2)
-
-
-@fn
-def pack_q8_k_chunks(x, n, to):
-    """One block of 256."""
-    scale = inverse(largest(x, 256))
-    step = v.float32(0)
-    if scale > 0:
-        step = v.float32(1) / scale
-    for i in range(8):
-        half_chunk(x + 128 * i, scale, step, to + i // 2 * CHUNK_BYTES, i % 2)
 
 
 def _f32_packer(rounded: Callable[..., Any]) -> Callable[..., Any]:
@@ -186,13 +133,7 @@ def pack_bf16_pairs(x, n, to):
         v.store_n(to + 2 * i, halves, (n - i + 1) // 2 * 2)
 
 
-Q8_0 = Activations("q8_0", 32, Q8_0_BYTES, pack_q8_0)
-Q8_K = Activations("q8_K", 256, Q8_K_BYTES, pack_q8_k)
-Q8_0_CHUNKS = Activations("q8_0_chunks", CHUNK, CHUNK_BYTES, pack_q8_0_chunks)
-Q8_K_CHUNKS = Activations("q8_K_chunks", CHUNK, CHUNK_BYTES, pack_q8_k_chunks)
 F32 = Activations("f32", 1, 4, _f32_packer(unchanged))
 F16 = Activations("f16", 1, 4, _f32_packer(as_f16))
 BF16 = Activations("bf16", 1, 4, _f32_packer(as_bf16))
 BF16_PAIRS = Activations("bf16_pairs", 2, 4, pack_bf16_pairs)
-
-FORMATS = (Q8_0, Q8_K, Q8_0_CHUNKS, Q8_K_CHUNKS, F32, F16, BF16, BF16_PAIRS)
