@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.format import Format, formats
+from ggml_cpu.blocks.format import Format
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import F16, F32, FLOATS, both, n_rows, row_at, types_are
 from ggml_cpu.kernels._map import conversion
 from ggml_cpu.kernels.rows._dense import rows_dense
+from ggml_cpu.quants import formats
 
 
 @fn
