@@ -1,8 +1,13 @@
-"""A backend's table {op: [(when, kernel), ...]}: what it supports, and why not, is read off it."""
+"""A backend's table of kernels by op: what it supports, and why not, is read off it."""
 
 from __future__ import annotations
 
+import bisect
+import pkgutil
 from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from types import ModuleType
 from typing import Generic, TypeVar
 
 from ggml_py.errors import UnsupportedOp
@@ -16,22 +21,36 @@ def always(_: Tensor) -> str:
     return ""
 
 
-class KernelTable(Generic[K]):
-    """Kernels by op. `when(node)` returns "" to accept, else the reason; the first that accepts is
-    used.
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[K]):
+    """when     returns "" for a node that the kernel takes, else the reason why not
+    rank     of several kernels that take a node, the one of highest rank runs
     """
+
+    kernel: K
+    when: When = always
+    rank: int = 0
+
+
+class KernelTable(Generic[K]):
+    """Kernels by op, highest rank first. No two of one rank may take the same node."""
 
     def __init__(self, backend: str) -> None:
         self.backend = backend
-        self._table: dict[str, list[tuple[When, K]]] = {}
+        self._table: dict[str, list[Entry[K]]] = {}
 
-    def add(self, op: str, kernel: K, when: When = always) -> None:
-        self._table.setdefault(op, []).append((when, kernel))
+    def add(self, op: str, kernel: K, when: When = always, rank: int = 0) -> None:
+        entries = self._table.setdefault(op, [])
+        bisect.insort(entries, Entry(kernel, when, rank), key=lambda entry: -entry.rank)
+
+    def takers(self, node: Tensor) -> list[Entry[K]]:
+        """The kernels that take a node, highest rank first."""
+        return [entry for entry in self._table.get(node.op, ()) if not entry.when(node)]
 
     def find(self, node: Tensor) -> K | None:
-        for when, kernel in self._table.get(node.op, ()):
-            if not when(node):
-                return kernel
+        for entry in self._table.get(node.op, ()):
+            if not entry.when(node):
+                return entry.kernel
         return None
 
     def get(self, node: Tensor) -> K:
@@ -47,8 +66,8 @@ class KernelTable(Generic[K]):
         if not entries:
             return f"no kernel for {node.op}"
         reasons = []
-        for when, _ in entries:
-            reason = when(node)
+        for entry in entries:
+            reason = entry.when(node)
             if not reason:
                 return ""
             reasons.append(reason)
@@ -56,6 +75,16 @@ class KernelTable(Generic[K]):
 
     def ops(self) -> list[str]:
         return sorted(self._table)
+
+    def kernels(self, op: str) -> list[K]:
+        """All of an op, highest rank first."""
+        return [entry.kernel for entry in self._table.get(op, ())]
+
+
+def import_families(package: ModuleType) -> None:
+    """Import every file of a package and of the folders in it: what they declare is then known."""
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        import_module(module.name)
 
 
 def one_sentence(reasons: list[str], most: int = 4) -> str:

@@ -8,13 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggml_cpu.executor import Executor
-from ggml_cpu.kernel import REGISTRY, Kernel
-from ggml_cpu.kernels import matmul, matmul_id, rows, rows_quantized
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import View, block_address, new_blocks, pack, set_scratch
 from ggml_cpu.repack import repack
+from ggml_cpu.table import table
 from ggml_py.backend import HostBuffer, aligned_bytes, strided
-from ggml_py.kernels import KernelTable
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
 from ggml_ref.quants import dequantizer, quantizer
@@ -25,16 +23,7 @@ EXECUTORS = {n: Executor(n) for n in (1, 2, 3)}
 Floats = NDArray[np.float32]
 
 
-def kernel_table() -> KernelTable[Kernel]:
-    table: KernelTable[Kernel] = KernelTable("cpu")
-    files = {m.__name__ for m in (matmul, matmul_id, rows, rows_quantized)}
-    for kernel in REGISTRY.kernels.values():
-        if kernel.op and kernel.module in files:
-            table.add(kernel.op, kernel, kernel.when)
-    return table
-
-
-TABLE = kernel_table()
+TABLE = table()
 
 
 def place(t: Tensor, raw: NDArray[np.generic]) -> Tensor:

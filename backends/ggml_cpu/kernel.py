@@ -34,7 +34,9 @@ class Kernel:
 
     op: name of the ggml op it computes, or "" for a step that other kernels `prepare` with.
     when: "" for a node it takes, else the reason why not ("needs f32 rows").
-    scratch: (bytes shared by all threads, bytes per thread) for a node and a number of threads.
+    rank: of several kernels that take a node, the one of highest rank runs.
+    scratch: (bytes shared by all threads, bytes per thread) for a node and a number of threads;
+        where there are several parts, it and the kernel take their sizes from the same `fn`.
     prepare: kernels run before it on the same parameter block, a barrier between each.
     extra: up to 8 integers for the parameter block, read with `v.extra(p, i)`.
     reads: for a preparing kernel, the operands (0 dst, 1.. src) its scratch depends on: the next
@@ -49,6 +51,7 @@ class Kernel:
     prepare: tuple[Kernel, ...] = ()
     extra: Callable[[Any], Sequence[int]] = no_extra
     reads: tuple[int, ...] = ()
+    rank: int = 0
 
     @property
     def module(self) -> str:
@@ -96,6 +99,7 @@ def kernel(
     prepare: Sequence[Kernel] = (),
     extra: Callable[[Any], Sequence[int]] = no_extra,
     reads: Sequence[int] = (),
+    rank: int = 0,
     name: str = "",
 ) -> Callable[[KernelFunction], Kernel]:
     """Declare a kernel for `op` (see `Kernel`). The name defaults to the function's.
@@ -107,7 +111,7 @@ def kernel(
         chosen = name or function.__name__
         steps = tuple(prepare)
         return REGISTRY.add(
-            Kernel(chosen, op, function, when, scratch, steps, extra, tuple(reads))
+            Kernel(chosen, op, function, when, scratch, steps, extra, tuple(reads), rank)
         )
 
     return declare

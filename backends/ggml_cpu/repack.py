@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import LAYOUT, Weight
 from ggml_cpu.executor import Executor
 from ggml_cpu.kernel import Kernel, kernel
-from ggml_cpu.kernels.products import Shape
+from ggml_cpu.kernels._products import Shape
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import View, block_address, new_blocks, pack, set_scratch
-from ggml_cpu.quants.weight import LAYOUT, Weight, weights
+from ggml_cpu.quants import weights
 from ggml_py.backend import HostBuffer, aligned_bytes
 from ggml_py.tensor import Tensor
 
@@ -47,7 +48,8 @@ REPACK: dict[str, Kernel] = {
 def repacked_size(weight: Tensor) -> int:
     """Bytes of the tensor in panels: its own, and those of the rows that fill the last panels."""
     k, m, n2, n3 = weight.ne
-    return weights()[weight.type.name].panels_bytes(k, m) * n2 * n3
+    size: int = Shape(weights()[weight.type.name]).matrix_bytes(k, m)
+    return size * n2 * n3
 
 
 def can_repack(weight: Tensor, uses: Sequence[str]) -> bool:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import pkgutil
 from functools import cache
-from importlib import import_module
 
+import ggml_cpu.kernels
 from ggml_cpu.kernel import REGISTRY, Kernel
-from ggml_py.kernels import KernelTable
+from ggml_py.kernels import KernelTable, import_families
 
 
 @cache
 def table() -> KernelTable[Kernel]:
     """Every declared kernel; imports all kernel families on first use (no Numba, see kernel.py)."""
-    import ggml_cpu.kernels
-
-    for module in pkgutil.iter_modules(ggml_cpu.kernels.__path__):
-        import_module(f"ggml_cpu.kernels.{module.name}")
+    import_families(ggml_cpu.kernels)
     found: KernelTable[Kernel] = KernelTable("cpu")
     for kernel in REGISTRY.kernels.values():
         if kernel.op:
-            found.add(kernel.op, kernel, kernel.when)
+            found.add(kernel.op, kernel, kernel.when, kernel.rank)
     return found

@@ -7,18 +7,19 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
+import ggml_opencl.ops
 from ggml_opencl.buffers import OpenCLBuffer, failing
-from ggml_opencl.ops import FAMILIES
 from ggml_opencl.program import Builder, OpenCLProgram, launches
 from ggml_opencl.table import table
 from ggml_py.backend import Buffer, Bytes, CompileOptions, KernelTime
 from ggml_py.errors import BackendError
+from ggml_py.kernels import import_families
 from ggml_py.tensor import Tensor
 
 if TYPE_CHECKING:
     import pyopencl as cl
 
-__all__ = ["FAMILIES", "OpenCLDevice", "devices"]
+import_families(ggml_opencl.ops)
 
 NO_DEVICE = (
     "there is no OpenCL device: install the driver of your GPU, or one that runs on the CPU:"

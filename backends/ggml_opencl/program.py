@@ -19,7 +19,7 @@ from ggml_py.tensor import Tensor
 if TYPE_CHECKING:
     import pyopencl as cl
 
-TENSOR = struct.Struct("<4i4qq")  # tensor_t of common.cl: ne, nb, offset
+TENSOR = struct.Struct("<4i4qq")  # tensor_t of _common.cl: ne, nb, offset
 OPTIONS = ("-cl-std=CL1.2",)
 
 ProgramKey = tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]]
@@ -117,7 +117,7 @@ def key(run: Launch) -> ProgramKey:
 
 
 def shape_bytes(t: Tensor) -> bytes:
-    """tensor_t of common.cl."""
+    """tensor_t of _common.cl."""
     return TENSOR.pack(*t.ne, *t.nb, t.offset)
 
 

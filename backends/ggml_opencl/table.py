@@ -9,7 +9,7 @@ from typing import TypeVar
 from ggml_py.kernels import KernelTable, When, always
 from ggml_py.tensor import Tensor
 
-WG = 64  # items of a work group, everywhere; common.cl has the same
+WG = 64  # items of a work group, everywhere; _common.cl has the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,13 @@ Decorated = TypeVar("Decorated", bound=Launcher)
 
 
 class OpenCLTable(KernelTable[Launcher]):
-    def op(self, name: str, when: When = always) -> Callable[[Decorated], Decorated]:
+    def op(
+        self, name: str, when: When = always, rank: int = 0
+    ) -> Callable[[Decorated], Decorated]:
         """Register a launcher for an op."""
 
         def register(launcher: Decorated) -> Decorated:
-            self.add(name, launcher, when)
+            self.add(name, launcher, when, rank)
             return launcher
 
         return register

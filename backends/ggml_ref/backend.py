@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-import pkgutil
 from collections.abc import Sequence
-from importlib import import_module
 
 import numpy as np
 
 import ggml_ref.ops
 from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, aligned_bytes
 from ggml_py.errors import AllocError
+from ggml_py.kernels import import_families
 from ggml_py.tensor import Tensor
 from ggml_ref.table import Step, table
 
-# Importing a family registers its ops.
-for _family in pkgutil.iter_modules(ggml_ref.ops.__path__):
-    import_module(f"ggml_ref.ops.{_family.name}")
+import_families(ggml_ref.ops)
 
 
 class RefProgram:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, TypeVar
 
 from ggml_py.kernels import KernelTable
@@ -14,25 +15,26 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class RefTable(KernelTable[Step]):
-    def op(self, name: str) -> Callable[[Function], Function]:
+    def op(self, name: str, rank: int = 0) -> Callable[[Function], Function]:
         """Register a pure function: it takes the node and its sources' values (float64 or int64
         arrays [ne3, ne2, ne1, ne0]) and returns the result's, in the node's shape or flat."""
 
         def register(function: Function) -> Function:
+            @wraps(function)
             def step(node: Tensor) -> None:
                 sources = [None if s is None else load(s) for s in node.src]
                 store(node, function(node, *sources).reshape(node.ne[::-1]))
 
-            self.add(name, step, types_known)
+            self.add(name, step, types_known, rank)
             return function
 
         return register
 
-    def step(self, name: str) -> Callable[[Function], Function]:
+    def step(self, name: str, rank: int = 0) -> Callable[[Function], Function]:
         """Register a function that reads and writes memory itself: the op touches only a part."""
 
         def register(function: Function) -> Function:
-            self.add(name, function, types_known)
+            self.add(name, function, types_known, rank)
             return function
 
         return register

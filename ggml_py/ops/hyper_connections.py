@@ -10,6 +10,28 @@ STREAMS = 4
 MIXES = (2 + STREAMS) * STREAMS  # for each token: read weights, write weights, the mixing matrix
 
 
+@op("DSV4_HC_PRE", "scale:f gated:i")
+def dsv4_hc_pre(x: Tensor, weights: Tensor) -> Tensor:
+    """Weighted sum of the streams of each token (ggml.c:ggml_dsv4_hc_pre).
+
+    x [n, n_streams, T], weights [n_streams, T] -> F32 [n, T]
+    """
+    require(x.type is F32 and weights.type is F32, "dsv4_hc_pre: both must be f32", x, weights)
+    fits = weights.ne == (*x.ne[1:3], 1, 1) and x.ne[3] == 1 and x.ne[1] > 0
+    require(fits, "dsv4_hc_pre: x must be [n, streams, T], weights [streams, T]", x, weights)
+    return node("DSV4_HC_PRE", F32, (x.ne[0], x.ne[2]), x, weights, params=(1.0, 0))
+
+
+def dsv4_hc_pre_gated(x: Tensor, gate: Tensor, scale: float) -> Tensor:
+    """scale times the sum of each token's streams, each element gated by sigmoid(gate)
+    (ggml.c:ggml_dsv4_hc_pre_gated). x, gate [n, n_streams, T] -> F32 [n, T]
+    """
+    require(x.type is F32 and gate.type is F32, "dsv4_hc_pre: both must be f32", x, gate)
+    fits = x.same_shape(gate) and x.ne[3] == 1 and x.ne[1] > 0
+    require(fits, "dsv4_hc_pre: x and gate must both be [n, streams, T]", x, gate)
+    return node("DSV4_HC_PRE", F32, (x.ne[0], x.ne[2]), x, gate, params=(scale, 1))
+
+
 @op("DSV4_HC_COMB", "eps:f n_iter:i")
 def dsv4_hc_comb(mixes: Tensor, scale: Tensor, base: Tensor, eps: float, n_iter: int) -> Tensor:
     """The matrix that mixes a token's streams, its rows and columns brought to sums of one by

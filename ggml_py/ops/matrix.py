@@ -1,4 +1,4 @@
-"""Matrix products and triangular systems."""
+"""Matrix products, triangular systems, diagonal matrices."""
 
 from __future__ import annotations
 
@@ -52,6 +52,17 @@ def mul_mat_id(as_: Tensor, b: Tensor, ids: Tensor) -> Tensor:
     require(ids.ne[1] == b.ne[2], "mul_mat_id: ids must have a column per token of b", b, ids)
     require(divides(b.ne[1], ids.ne[0]), "mul_mat_id: b's ne1 must divide ids' ne0", b, ids)
     return node("MUL_MAT_ID", F32, (as_.ne[1], ids.ne[0], b.ne[2]), as_, b, ids, params=(0, 0, 0))
+
+
+@op("OUT_PROD")
+def out_prod(a: Tensor, b: Tensor) -> Tensor:
+    """Sum over k of a[:, k] times b[:, k] (ggml.c:ggml_out_prod). a [n, k, A2, A3],
+    b [m, k, B2, B3] -> F32 [n, m, B2, B3]; A2 divides B2 and A3 divides B3
+    """
+    fits = a.ne[1] == b.ne[1] and divides(a.ne[2], b.ne[2]) and divides(a.ne[3], b.ne[3])
+    require(fits, "out_prod: needs equal ne1, and a's ne2, ne3 must divide b's", a, b)
+    require(not a.is_transposed(), "out_prod: a must not be transposed (use cont)", a)
+    return node("OUT_PROD", F32, (a.ne[0], b.ne[0], *b.ne[2:]), a, b)
 
 
 @op("SOLVE_TRI")

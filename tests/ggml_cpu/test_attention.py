@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ggml_cpu.kernels.flash_rows import FEW
+from ggml_cpu.kernels.attention.flash_rows import FEW
 from ggml_cpu.table import table
 from ggml_py import ops
 from ggml_py.tensor import Tensor

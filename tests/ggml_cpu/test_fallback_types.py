@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ggml_cpu.quants.weight import LAYOUT
+from ggml_cpu.blocks.format import LAYOUT
 from ggml_py import ops
 from ggml_py.backend import HostBuffer
 from ggml_py.tensor import Tensor

@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ggml_cpu.quants.tiles import GRAIN, WIDTHS, padded, tile_of, tile_width
-from ggml_cpu.quants.weight import LAYOUT, weights
+from ggml_cpu.blocks.format import LAYOUT
+from ggml_cpu.blocks.tiles import GRAIN, WIDTHS, padded, tile_of, tile_width
+from ggml_cpu.quants import weights
 from ggml_py import ops
 from ggml_py.errors import UnsupportedOp
 from tests.products import TABLE, Run, error, leaf, repacked, rounded, values

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ggml_cpu.quants.weight import LAYOUT, weights
+from ggml_cpu.blocks.format import LAYOUT
+from ggml_cpu.quants import weights
 from ggml_py import ops
 from tests.products import Run, error, leaf, repacked, rounded, values
 

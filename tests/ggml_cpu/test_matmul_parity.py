@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ggml_cpu.quants.weight import LAYOUT
+from ggml_cpu.blocks.format import LAYOUT
 from ggml_py import ops
 from ggml_py.tensor import Tensor
 from tests.products import Run, leaf, repacked

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ggml_cpu.kernels.delta_net import CHUNK, MAX_SIZE
+from ggml_cpu.kernels.delta_net.gated_delta_net import CHUNK, MAX_SIZE
 from ggml_py import ops
 from ggml_py.tensor import Tensor
 from tests.one_node import Floats, leaf, meaning, nmse, run, view_of

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ggml_cpu.quants.activations import Q8_0_CHUNKS, Q8_K_CHUNKS
-from ggml_cpu.quants.weight import LAYOUT, weights
+from ggml_cpu.blocks.format import LAYOUT
+from ggml_cpu.quants import q8_0, q8_K, weights
 from ggml_py import ops
 from ggml_py.backend import HostBuffer
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
 from tests.products import Floats, Run, error, leaf, place, repacked, rounded, values
 
-CHUNKS = (Q8_0_CHUNKS, Q8_K_CHUNKS)
+CHUNKS = (q8_0.CHUNKS, q8_K.CHUNKS)
 UNPACKED = tuple(name for name, w in weights().items() if w.activations in CHUNKS)
 NONLINEAR = ("iq4_nl", "mxfp4", "iq4_xs")
 KINDS = NONLINEAR + UNPACKED

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ggml_cpu.kernels.top_k import ROOM
+from ggml_cpu.kernels.sort.top_k import ROOM
 from ggml_py import ops
 from tests.one_node import Floats, leaf, meaning, run
 

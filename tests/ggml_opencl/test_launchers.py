@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import sys
 import pytest
 
 from ggml_opencl.kernels import quantized_types, source, types_with
-from ggml_opencl.ops import FAMILIES, matrix
+from ggml_opencl.ops import matrix
 from ggml_opencl.program import TENSOR, first_error, shape_bytes
 from ggml_opencl.table import WG, Launch, table
 from ggml_py import ops
@@ -24,11 +23,6 @@ def test_import_is_light() -> None:
     """Listing backends must not load pyopencl."""
     code = "import sys, ggml_opencl, ggml_opencl.backend; sys.exit('pyopencl' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_families_have_the_names_of_the_builders() -> None:
-    for family in FAMILIES:
-        assert importlib.util.find_spec(family.__name__.replace("ggml_opencl", "ggml_py"))
 
 
 @pytest.mark.parametrize("name", ["WG", "LANES", "TILE", "HIGH"])

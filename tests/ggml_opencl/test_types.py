@@ -33,7 +33,7 @@ def test_all_types_have_a_file() -> None:
     assert quantized_types() == {t.name for t in TYPES.values() if t.is_quantized}
 
 
-@pytest.mark.parametrize("name", ["iq1_s", "iq2_s", "iq3_xxs"])
+@pytest.mark.parametrize("name", ["iq1", "iq2_s", "iq3_xxs"])
 def test_codebooks_are_those_of_the_format(name: str) -> None:
     numbers = re.findall(r"0x[0-9a-f]+", constants(name))
     points = grid(name)

@@ -7,7 +7,7 @@ import pytest
 from llama_py.models._base import Model
 from numpy.typing import NDArray
 
-from ggml_cpu.quants.weight import LAYOUT
+from ggml_cpu.blocks.format import LAYOUT
 from ggml_py.types import BY_NAME, GGMLType
 from ggml_ref.quants import dequantizer, quantizer
 from llama_py.context import Context

@@ -309,7 +309,7 @@ def test_quantize_uses_all_bits(name: str) -> None:
     assert ((ones == 0) | (ones == 256)).sum() <= 6
 
 
-@pytest.mark.parametrize("name", ["iq1_s", "iq2_xxs", "iq3_s"])
+@pytest.mark.parametrize("name", ["iq1", "iq2_xxs", "iq3_s"])
 def test_points_of_a_codebook_are_found(name: str) -> None:
     """And what is near: the point found is hardly ever farther than the nearest of all."""
     search = nearest.search(name)

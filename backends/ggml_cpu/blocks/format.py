@@ -1,52 +1,78 @@
-"""What a block type brings to ops that move rows: to f32 and back, in ggml's own bytes."""
+"""What a type brings: its rows to f32 and back; a type of weights, how to multiply them."""
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
 from typing import Any
 
-from ggml_cpu.quants.weight import weights
-from ggml_py.types import BY_NAME, GGMLType
+from ggml_cpu.blocks.activations import Activations
+from ggml_cpu.target import LANES
+from ggml_py.types import GGMLType
 
 Function = Callable[..., Any]
+LAYOUT = f"x{LANES}"  # the repacked layout: panels of LANES rows
+BLOCKS = 1 << 40  # a `k_block` that no row reaches
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Format:
-    """A block type. Both functions are `@fn` and take whole blocks: n elements.
+    """A type as rows in ggml's own bytes. All functions are `@fn` and take whole blocks.
 
-    dequantize   dequantize(src, n, dst): blocks to f32
-    quantize     quantize(src, n, dst): f32 to blocks, as ggml-quants.c:quantize_row_*_ref rounds
+    dequantize   dequantize(src, n, dst): n elements to f32; None for the float types
+    quantize     quantize(src, n, dst): f32 to blocks, as ggml-quants.c:quantize_row_*_ref rounds;
+                 None where no op makes blocks of the type
     """
 
     type: GGMLType
-    dequantize: Function
+    dequantize: Function | None = None
     quantize: Function | None = None
 
 
-_FORMATS: dict[str, Format] = {}
+@dataclass(frozen=True, kw_only=True)
+class Weight(Format):
+    """A type of weights. Rows lie in ggml's own blocks ("in place") or in panels.
+
+    A panel is `rows` rows, cut along k into steps of `step` elements, `panel_bytes` each, in the
+    order in which `tile` reads them.
+
+    activations   what the other operand is rounded to, and how it is packed; its block is a step,
+                  which may be a part of a block of weights
+    unpack        unpack(src, stride, rows, n, dst): panel of up to `rows` rows of n elements
+    tile          tile(width) -> multiply(panel, columns, steps, out): `out` f32 [width][rows]
+    dot           dot(src, stride, rows, column, n, out): up to `dot_rows` rows in place times one
+                  column, into `out` f32 [rows]
+    dots          dots(src, stride, rows, column, apart, columns, n, out): the same with up to
+                  `dot_columns` columns, `apart` bytes from one to the next, into `out` f32
+                  [dot_columns][dot_rows]; None where `dot` is as good
+    row           row(panel, r, n, dst): row r of a panel back in place; None for weights that are
+                  not worth repacking at load, since their panels are larger than rows
+    k_block       steps of a panel to unpack and multiply at a time, in whole blocks
+    """
+
+    activations: Activations
+    rows: int
+    panel_bytes: int
+    unpack: Function
+    tile: Callable[[int], Function]
+    dot: Function
+    dot_rows: int = 1
+    dots: Function | None = None
+    dot_columns: int = 1
+    row: Function | None = None
+    k_block: int = BLOCKS
+
+    @property
+    def step(self) -> int:
+        return self.activations.elements
+
+    @property
+    def repacked(self) -> bool:
+        return self.row is not None
 
 
-def register(
-    name: str, *, dequantize: Function | None = None, quantize: Function | None = None
-) -> None:
-    """Declare a format. A type with a `Weight` that dequantizes need not do so again."""
-    found = dequantize or weights()[name].dequantize
-    if found is None:
-        raise ValueError(f"format {name} has no dequantize, and neither has its weight type")
-    _FORMATS[name] = Format(BY_NAME[name], found, quantize)
+REGISTERED: dict[str, Format] = {}
 
 
-@cache
-def formats() -> dict[str, Format]:
-    """Every block type by name: those of this package's modules, and the weight types."""
-    import ggml_cpu.blocks
-
-    for module in pkgutil.iter_modules(ggml_cpu.blocks.__path__):
-        import_module(f"ggml_cpu.blocks.{module.name}")
-    others = {n: w.dequantize for n, w in weights().items() if w.dequantize is not None}
-    return {n: Format(BY_NAME[n], f) for n, f in others.items()} | _FORMATS
+def register(format: Format) -> None:
+    REGISTERED[format.type.name] = format

@@ -1,12 +1,14 @@
-"""What the quantizations of 32 values share: two vectors of 16, their extremes, packed bits."""
+"""Rounding values to a block: extremes of vectors of 16, scales, packed bits."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.activations import largest
 from ggml_cpu.kernel import fn
 
+TINY = 1e-15  # smaller groups are zero (ggml-quants.c:GROUP_MAX_EPS)
 BITS = (1 << np.arange(16, dtype=np.int32)).tobytes()
 
 
@@ -55,9 +57,45 @@ def store_nibbles(dst, q, r):
 
 
 @fn
-def store_fifth_bits(dst, q, r):
-    """Bit i is bit 4 of value i."""
-    bits = v.i32x16_load(v.table(BITS))
-    low = v.vsum(v.select((q & 16) != 0, bits, 0))
-    v.st_u16(dst, low)
-    v.st_u16(dst + 2, v.vsum(v.select((r & 16) != 0, bits, 0)))
+def store_largest(x, n, at):
+    """The largest magnitude of n values as the f16 at `at`; returns what the values are scaled by.
+    """
+    scale = largest(x, n)
+    v.st_f16(at, scale)
+    return inverse(scale)
+
+
+@fn
+def ternary(x, factor):
+    """16 values, times `factor` within -1..1, rounded to 0, 1 and 2."""
+    return v.to_i32(away(v.f32x16_load(x) * factor)) + 1
+
+
+@fn
+def offset_levels(src, offset, at):
+    """32 values as levels 0 .. 2 * offset - 1, `offset` for zero; the scale as the f16 at `at`."""
+    x, y = v.f32x16_load(src), v.f32x16_load(src + 64)
+    scale = v.float32(extreme(src, x, y) / v.float32(-offset))
+    factor, most = inverse(scale), v.i32x16(2 * offset - 1)
+    v.st_f16(at, scale)
+    q, r = v.to_i32(x * factor + (offset + 0.5)), v.to_i32(y * factor + (offset + 0.5))
+    return v.vmin(q, most), v.vmin(r, most)
+
+
+@fn
+def levels_from_lowest(src, most, at):
+    """32 values as levels, 0 for the lowest; scale and lowest value as the two f16 at `at`."""
+    x, y = v.f32x16_load(src), v.f32x16_load(src + 64)
+    low = smallest_of(x, y)
+    scale = v.float32((largest_of(x, y) - low) / v.float32(most))
+    factor = inverse(scale)
+    v.st_f16(at, scale)
+    v.st_f16(at + 2, low)
+    return v.to_i32((x - low) * factor + 0.5), v.to_i32((y - low) * factor + 0.5)
+
+
+@fn
+def store_scaled(bytes, n, scale, x):
+    """n signed bytes times `scale` as f32; n a multiple of 16."""
+    for i in range(0, n, 16):
+        v.store(x + 4 * i, v.to_f32(v.to_i32(v.i8x16_load(bytes + i))) * scale)

@@ -6,12 +6,16 @@ once the scales are.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.rounding import largest_of, smallest_of
-from ggml_cpu.blocks.uneven import FIRST, level_at, nearest_level
+from ggml_cpu.blocks.levels import UNEVEN, nearest_uneven, uneven_at
+from ggml_cpu.blocks.rounding import TINY, largest_of, smallest_of
 from ggml_cpu.kernel import fn
 
-TINY = 1e-15  # smaller groups are zero
+Function = Callable[..., Any]
+FIRST = float(UNEVEN[0])
 MAGIC = 12582912.0  # 1.5 * 2^23: what is added to it loses its fraction
 
 
@@ -173,7 +177,7 @@ def gains(src, factor):
     xq, qq = v.float32(0.0), v.float32(0.0)
     for part in range(2):
         x = v.f32x16_load(src + 64 * part)
-        q = level_at(nearest_level(x * factor))
+        q = uneven_at(nearest_uneven(x * factor))
         for i in range(16):
             xi, qi = v.lane(x, i), v.lane(q, i)
             xq += xi * xi * qi * xi
@@ -197,3 +201,48 @@ def uneven(src, n_try):
                 scale = xq / qq
                 best = scale * xq
     return scale
+
+
+def largest_scale(searched: Function, groups: int) -> Function:
+    """largest(x, spare): of searched(x, spare) for the groups of 256 values, the one farthest from
+    zero.
+    """
+    apart = 1024 // groups
+
+    @fn
+    def largest(x, spare):
+        top = v.float32(0.0)
+        for g in range(groups):
+            scale = searched(x + apart * g, spare)
+            if abs(scale) > abs(top):
+                top = scale
+        return top
+
+    return largest
+
+
+def scales_and_minima(
+    searched: Function, groups: int, most: float, factors_at: int, store: Function
+) -> Function:
+    """store_scales(x, block) for searched(x) -> (scale, minimum) of the groups of 256 values: two
+    f16 d and d_min at `factors_at`, and by store(block, g, scale, minimum) what they are multiplied
+    with for each group, 0 .. most.
+    """
+    apart = 1024 // groups
+
+    @fn
+    def store_scales(x, block):
+        top, top_minimum = v.float32(0.0), v.float32(0.0)
+        for g in range(groups):
+            scale, minimum = searched(x + apart * g)
+            top, top_minimum = max(top, scale), max(top_minimum, minimum)
+        v.st_f16(block + factors_at, top / v.float32(most))
+        v.st_f16(block + factors_at + 2, top_minimum / v.float32(most))
+        factor = v.float32(most) / top if top > 0.0 else v.float32(0.0)
+        factor_minimum = v.float32(most) / top_minimum if top_minimum > 0.0 else v.float32(0.0)
+        for g in range(groups):
+            scale, minimum = searched(x + apart * g)
+            low, high = int(v.rintf(factor * scale)), int(v.rintf(factor_minimum * minimum))
+            store(block, g, min(int(most), low), min(int(most), high))
+
+    return store_scales

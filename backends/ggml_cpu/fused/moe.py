@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import kernel
-from ggml_cpu.kernels.common import CHUNK, chunks_of
-from ggml_cpu.kernels.moves import copy_bytes
+from ggml_cpu.kernels._common import CHUNK, chunks_of
+from ggml_cpu.kernels._moves import copy_bytes
 from ggml_cpu.step import Step
 from ggml_cpu.window import Window, rewrite, root
 from ggml_py.tensor import Tensor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.common import n_rows, row_at
+from ggml_cpu.kernels._common import n_rows, row_at
 from ggml_cpu.kernels.norm import scaled, sum_of_squares
 from ggml_cpu.step import Step
 from ggml_cpu.window import Window, rewrite

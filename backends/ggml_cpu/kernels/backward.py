@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.common import F16, F32, both, dense_rows, n_rows, row_at, types_are
-from ggml_cpu.kernels.moves import fill_words
+from ggml_cpu.kernels._common import F16, F32, both, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels._map import map_pairs
+from ggml_cpu.kernels._moves import fill_words
 from ggml_cpu.kernels.norm import sum_of_squares
 from ggml_cpu.target import LANES
 
@@ -38,17 +39,18 @@ def rms_norm_back_f32(p, ith, nth):
             v.store_n(d + 4 * i, y * factor, n - i)
 
 
+@fn
+def silu_back(grad, x):
+    s = v.vsigmoid(x)
+    return grad * s * (x * (v.f32(1.0) - s) + 1.0)
+
+
+silu_back_rows = map_pairs(silu_back, F32, F32, repeated=0)
+
+
 @kernel("SILU_BACK", when=f32_rows)
 def silu_back_f32(p, ith, nth):
-    n = v.ne(p, 0, 0)
-    start, stop = v.split(n_rows(p, 0), ith, nth)
-    for r in range(start, stop):
-        d, grad, at = row_at(p, 0, r), row_at(p, 1, r), row_at(p, 2, r)
-        for i in range(0, n, v.LANES):
-            x = v.f32_load_n(at + 4 * i, n - i)
-            s = v.vsigmoid(x)
-            y = v.f32_load_n(grad + 4 * i, n - i) * s * (x * (v.f32(1.0) - s) + 1.0)
-            v.store_n(d + 4 * i, y, n - i)
+    silu_back_rows(p, ith, nth)
 
 
 @kernel("SOFT_MAX_BACK", when=f32_rows)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.format import formats
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.common import FLOATS, n_rows
-from ggml_cpu.kernels.moves import copy_bytes
+from ggml_cpu.kernels._common import FLOATS, n_rows
+from ggml_cpu.kernels._moves import copy_bytes
+from ggml_cpu.quants import formats
+from ggml_py.ops.collective import TYPES
 from ggml_py.tensor import Tensor
 
 
@@ -47,16 +48,17 @@ for _e in FLOATS:
 def _reduce_blocks(format):
     dequantize, quantize = format.dequantize, format.quantize
     elements, size, name = format.type.block_size, format.type.type_size, format.type.name
+    sum_bytes = 4 * elements  # of the thread's scratch; a part follows
 
     @kernel(
         "REDUCE",
         when=_of_type(name),
-        scratch=lambda node, nth: (0, 8 * elements),
+        scratch=lambda node, nth: (0, 2 * sum_bytes),
         name=f"reduce_{name}",
     )
     def reduce(p, ith, nth):
         """Block by block: the sum and one dequantized part in the thread's scratch."""
-        n_parts, total, part = v.op_i32(p, 1), v.local(p, ith), v.local(p, ith) + 4 * elements
+        n_parts, total, part = v.op_i32(p, 1), v.local(p, ith), v.local(p, ith) + sum_bytes
         start, stop = v.split(v.ne(p, 0, 0) // elements * n_rows(p, 0), ith, nth)
         for i in range(start, stop):
             for c in range(0, elements, v.LANES):
@@ -74,4 +76,6 @@ def _reduce_blocks(format):
                     copy_bytes(v.data(p, k) + i * size, part, size)
 
 
-_reduce_blocks(formats()["q8_0"])
+for _type in TYPES:
+    if _type.is_quantized:
+        _reduce_blocks(formats()[_type.name])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import kernel
-from ggml_cpu.kernels.common import F16, F32, both, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels._common import F16, F32, both, dense_rows, n_rows, row_at, types_are
 
 
 @kernel("TRI", when=both(types_are("f32", "f32"), dense_rows))

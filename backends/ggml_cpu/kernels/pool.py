@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import kernel
-from ggml_cpu.kernels.common import F16, F32, Element, n_rows, row_at, types_are
+from ggml_cpu.kernels._common import F16, F32, Element, n_rows, row_at, types_are
 
 LOWEST = -3.4028234663852886e38  # the maximum of nothing
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.common import both, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels._common import both, dense_rows, n_rows, row_at, types_are
 from ggml_cpu.kernels.norm import sum_of
 
 ABREAST = 4  # vectors of a row that a sum along another axis takes at a time
@@ -50,7 +50,7 @@ def along_rows(node):
     return "" if node.param("axis") == 0 else "sums along rows only"
 
 
-@kernel("CUMSUM", when=both(f32_rows, along_rows))
+@kernel("CUMSUM", when=both(f32_rows, along_rows), rank=1)
 def cumsum_f32(p, ith, nth):
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
@@ -114,40 +114,3 @@ def argmax_f32(p, ith, nth):
             if v.ld_f32(x + 4 * i) > v.ld_f32(x + 4 * best):
                 best = i
         v.st_i32(v.data(p, 0) + 4 * r, best)
-
-
-def gated(node):
-    return "" if node.param("gated") else "needs gates"
-
-
-def weighted(node):
-    return "needs one weight per stream" if node.param("gated") else ""
-
-
-@kernel("DSV4_HC_PRE", when=both(types_are("f32", "f32", "f32"), dense_rows, gated))
-def dsv4_hc_pre_gated_f32(p, ith, nth):
-    n = v.ne(p, 1, 0)
-    start, stop = v.split(v.ne(p, 1, 2), ith, nth)
-    for t in range(start, stop):
-        x, gates = v.data(p, 1) + t * v.nb(p, 1, 2), v.data(p, 2) + t * v.nb(p, 2, 2)
-        for i in range(0, n, v.LANES):
-            total = v.f32(0.0)
-            for s in range(v.ne(p, 1, 1)):
-                stream = v.f32_load_n(x + s * v.nb(p, 1, 1) + 4 * i, n - i)
-                gate = v.f32_load_n(gates + s * v.nb(p, 2, 1) + 4 * i, n - i)
-                total = v.fma(stream, v.vsigmoid(gate), total)
-            v.store_n(row_at(p, 0, t) + 4 * i, total * v.op_f32(p, 0), n - i)
-
-
-@kernel("DSV4_HC_PRE", when=both(types_are("f32", "f32", "f32"), dense_rows, weighted))
-def dsv4_hc_pre_f32(p, ith, nth):
-    n, n_streams = v.ne(p, 1, 0), v.ne(p, 1, 1)
-    start, stop = v.split(v.ne(p, 1, 2), ith, nth)
-    for t in range(start, stop):
-        x, weights = v.data(p, 1) + t * v.nb(p, 1, 2), v.data(p, 2) + t * v.nb(p, 2, 1)
-        for i in range(0, n, v.LANES):
-            total = v.f32(0.0)
-            for s in range(n_streams):
-                stream = v.f32_load_n(x + s * v.nb(p, 1, 1) + 4 * i, n - i)
-                total = v.fma(stream, v.f32(v.ld_f32(weights + 4 * s)), total)
-            v.store_n(row_at(p, 0, t) + 4 * i, total * v.op_f32(p, 0), n - i)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.common import F16, F32, both, n_rows, row_at, run_stop, types_are
-from ggml_cpu.kernels.moves import copy_bytes
-from ggml_cpu.target import LANES
+from ggml_cpu.kernels._common import F16, F32, both, n_rows, padded, row_at, run_stop, types_are
+from ggml_cpu.kernels._moves import copy_bytes
 
 NEOX, MROPE, VISION, IMROPE = 2, 8, 24, 40
 TWO_PI = 6.283185307179586
@@ -57,9 +56,11 @@ def power_of(p, pair):
 
 
 @fn
-def padded(pairs):
-    """Pairs of a row of the table: full vectors."""
-    return (pairs + v.LANES - 1) // v.LANES * v.LANES
+def row_bytes(pairs):
+    """A number for each pair, in whole vectors. A thread's frequencies are four such rows; the
+    table, in the shared scratch, has two of them for each token: cosines and sines in turn.
+    """
+    return 4 * padded(pairs)
 
 
 @fn
@@ -67,7 +68,7 @@ def make_frequencies(p, rows):
     """What is the same for all tokens, a row each: the power of theta_scale, the place of the
     position, the frequency factor, YaRN's share of the angle that is not interpolated."""
     pairs, n_tokens, n_dims = n_pairs(p), v.ne(p, 1, 2), v.op_i32(p, 1)
-    many, size = v.op_i32(p, 2) & MROPE, 4 * padded(n_pairs(p))
+    many, size = v.op_i32(p, 2) & MROPE, row_bytes(n_pairs(p))
     base, ext_factor = v.op_f32(p, 5), v.op_f32(p, 7)
     theta_scale = v.powf(base, -2.0 / n_dims)
     low = v.floorf(correction_dim(n_dims, v.op_i32(p, 4), v.op_f32(p, 9), base))
@@ -91,7 +92,7 @@ def make_frequencies(p, rows):
 @fn
 def make_angles(p, table, rows, token, sign):
     """(cos, sin) of one token's pairs, turned by `sign`, with YaRN's interpolation."""
-    many, size = v.op_i32(p, 2) & MROPE, 4 * padded(n_pairs(p))
+    many, size = v.op_i32(p, 2) & MROPE, row_bytes(n_pairs(p))
     freq_scale, ext_factor, magnitude = v.op_f32(p, 6), v.op_f32(p, 7), v.op_f32(p, 8)
     if ext_factor != 0.0:
         magnitude = v.float32(magnitude * (1.0 + 0.1 * v.logf(1.0 / freq_scale)))
@@ -119,7 +120,7 @@ def make_table(p, sign, ith, nth):
     if start < stop:
         make_frequencies(p, v.local(p, ith))
     for t in range(start, stop):
-        table = v.shared(p) + 8 * padded(n_pairs(p)) * t
+        table = v.shared(p) + 2 * row_bytes(n_pairs(p)) * t
         make_angles(p, table, v.local(p, ith), t, sign)
 
 
@@ -135,7 +136,7 @@ def rope_back_table(p, ith, nth):
 
 def table_bytes(node, nth):
     """The angles of all tokens; a thread's frequencies."""
-    row = 4 * -(-node.ne[0] // 2 // LANES) * LANES
+    row = row_bytes(-(-node.ne[0] // 2))
     return 2 * row * node.src[0].ne[2], 4 * row
 
 
@@ -204,7 +205,7 @@ def _rope(element):
         while r < stop:  # the heads of one token
             d, x, end = row_at(p, 0, r), row_at(p, 1, r), run_stop(p, 0, r, stop)
             token = r // v.ne(p, 0, 1) % v.ne(p, 0, 2)
-            table = v.shared(p) + 8 * padded(n_pairs(p)) * token
+            table = v.shared(p) + 2 * row_bytes(n_pairs(p)) * token
             for i in range(end - r):
                 rotate_row(p, d + i * v.nb(p, 0, 1), x + i * v.nb(p, 1, 1), table)
             r = end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import kernel
-from ggml_cpu.kernels.common import both, dense_rows, types_are
+from ggml_cpu.kernels._common import both, dense_rows, types_are
 
 
 @kernel("ARANGE", when=types_are("f32"))

@@ -1,107 +1,104 @@
-"""Outer products, a scalar added, labels counted."""
+"""What training needs: the loss, labels counted, the steps of optimizers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.common import (
-    CHUNK,
-    F32,
-    FLOATS,
-    Element,
-    both,
-    chunks_of,
-    dense_rows,
-    n_rows,
-    row_at,
-    types_are,
-)
-from ggml_cpu.quants.weight import weights
+from ggml_cpu.kernels._common import CHUNK, both, chunks_of, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels.attention.soft_max import exponentials
 from ggml_py.tensor import Tensor
 
-
-def _float_row(element: Element) -> Callable[..., Any]:
-    load_n, size = element.load_n, element.size
-
-    @fn
-    def to_f32(src, n, dst):
-        for i in range(0, n, v.LANES):
-            v.store_n(dst + 4 * i, load_n(src + i * size, n - i), n - i)
-
-    return to_f32
-
-
-def source_row(node: Tensor, nth: int) -> tuple[int, int]:
-    """Local scratch: a row of src0 as f32."""
-    return 0, 4 * node.ne[0]
+MINUS_INFINITY = float("-inf")
 
 
 @fn
-def axpy(d, w, x, n):
-    """d += w * x."""
+def copied_top(d, x, n):
+    """Copy a row; returns its maximum."""
+    top = v.f32(MINUS_INFINITY)
     for i in range(0, n, v.LANES):
-        y = v.fma(v.f32_load_n(x + 4 * i, n - i), v.f32(w), v.f32_load_n(d + 4 * i, n - i))
+        y = v.f32_load_n(x + 4 * i, n - i)
         v.store_n(d + 4 * i, y, n - i)
+        top = v.vmax(v.select(v.iota() < n - i, y, MINUS_INFINITY), top)
+    return v.vmaxval(top)
 
 
-def _out_prod(type_name: str, to_f32: Callable[..., Any]) -> None:
-    def when(node: Tensor) -> str:
-        a, b = node.src
-        if (a.type.name, b.type.name) != (type_name, "f32"):
-            return f"needs {type_name} and f32; got {a.type} and {b.type}"
-        if a.layout or not a.has_contiguous_rows():
-            return f"needs dense rows of {type_name}; got {a} with strides {a.nb} {a.layout}"
-        return ""
-
-    @kernel("OUT_PROD", when=when, scratch=source_row, name=f"out_prod_{type_name}")
-    def out_prod(p, ith, nth):
-        """Each thread has some rows of every matrix; rows of src0 are added to them in turn."""
-        n, m, b2 = v.ne(p, 0, 0), v.ne(p, 0, 1), v.ne(p, 0, 2)
-        repeat2, repeat3 = b2 // v.ne(p, 1, 2), v.ne(p, 0, 3) // v.ne(p, 1, 3)
-        x, (start, stop) = v.local(p, ith), v.split(m, ith, nth)
-        for u in range(b2 * v.ne(p, 0, 3)):
-            i2, i3 = u % b2, u // b2
-            d = v.data(p, 0) + i2 * v.nb(p, 0, 2) + i3 * v.nb(p, 0, 3)
-            a = v.data(p, 1) + i2 // repeat2 * v.nb(p, 1, 2) + i3 // repeat3 * v.nb(p, 1, 3)
-            b = v.data(p, 2) + i2 * v.nb(p, 2, 2) + i3 * v.nb(p, 2, 3)
-            for r in range(start, stop):
-                for i in range(0, n, v.LANES):
-                    v.store_n(d + r * v.nb(p, 0, 1) + 4 * i, v.f32(0.0), n - i)
-            for k in range(v.ne(p, 1, 1)):
-                to_f32(a + k * v.nb(p, 1, 1), n, x)
-                for r in range(start, stop):
-                    w = v.ld_f32(b + r * v.nb(p, 2, 0) + k * v.nb(p, 2, 1))
-                    axpy(d + r * v.nb(p, 0, 1), w, x, n)
+def losses_scratch(node: Tensor, nth: int) -> tuple[int, int]:
+    """Shared: the loss of each row. Per thread: a row."""
+    a = node.src[0]
+    return 8 * a.n_rows, 4 * a.ne[0]
 
 
-for _element in FLOATS:
-    _out_prod(_element.name, _float_row(_element))
-for _weight in weights().values():
-    if _weight.dequantize is not None:
-        _out_prod(_weight.type.name, _weight.dequantize)
+@kernel()
+def row_losses(p, ith, nth):
+    """sum(labels * (log(sum(exp(x - top))) - (x - top))) of each row, float64."""
+    n, spare = v.ne(p, 1, 0), v.local(p, ith)
+    start, stop = v.split(n_rows(p, 1), ith, nth)
+    for r in range(start, stop):
+        x, labels = row_at(p, 1, r), row_at(p, 2, r)
+        top = copied_top(spare, x, n)
+        whole = v.logf(exponentials(spare, n, top)) + top
+        total = v.f32(0.0)
+        for i in range(0, n, v.LANES):
+            loss = v.f32(v.float32(whole)) - v.f32_load_n(x + 4 * i, n - i)
+            total = v.fma(v.f32_load_n(labels + 4 * i, n - i), loss, total)
+        v.st_f64(v.shared(p) + 8 * r, v.vsum64(total))
 
 
-def _add1(a: Element, b: Element) -> None:
-    load_n, store_n, size, ld = a.load_n, a.store_n, a.size, b.ld
-    when = both(types_are(a.name, a.name, b.name), dense_rows)
+@kernel(
+    "CROSS_ENTROPY_LOSS",
+    when=both(types_are("f32", "f32", "f32"), dense_rows),
+    scratch=losses_scratch,
+    prepare=(row_losses,),
+)
+def cross_entropy_loss_f32(p, ith, nth):
+    if ith == 0:
+        total, rows = 0.0, n_rows(p, 1)
+        for r in range(rows):
+            total += v.ld_f64(v.shared(p) + 8 * r)
+        v.st_f32(v.data(p, 0), total / rows)
 
-    @kernel("ADD1", when=when, name=f"add1_{a.name}_{b.name}")
-    def add1(p, ith, nth):
-        n, y = v.ne(p, 0, 0), ld(v.data(p, 2))
-        start, stop = v.split(n_rows(p, 0), ith, nth)
-        for r in range(start, stop):
-            d, x = row_at(p, 0, r), row_at(p, 1, r)
-            for i in range(0, n, v.LANES):
-                store_n(d + i * size, load_n(x + i * size, n - i) + y, n - i)
+
+@kernel("CROSS_ENTROPY_LOSS_BACK", when=both(types_are(*["f32"] * 4), dense_rows))
+def cross_entropy_loss_back_f32(p, ith, nth):
+    n, grad = v.ne(p, 0, 0), v.ld_f32(v.data(p, 1)) / n_rows(p, 0)
+    start, stop = v.split(n_rows(p, 0), ith, nth)
+    for r in range(start, stop):
+        d, labels = row_at(p, 0, r), row_at(p, 3, r)
+        top = copied_top(d, row_at(p, 2, r), n)
+        factor = v.float32(1.0 / exponentials(d, n, top))
+        for i in range(0, n, v.LANES):
+            y = v.f32_load_n(d + 4 * i, n - i) * factor - v.f32_load_n(labels + 4 * i, n - i)
+            v.store_n(d + 4 * i, y * v.float32(grad), n - i)
 
 
-for _element in FLOATS:
-    _add1(_element, _element)
-    if _element is not F32:
-        _add1(_element, F32)
+@kernel("OPT_STEP_ADAMW", when=types_are(*["f32"] * 6))
+def opt_step_adamw_f32(p, ith, nth):
+    """All tensors are dense: one range of elements for each thread."""
+    at = v.data(p, 5)
+    rate, beta1, beta2, eps = v.ld_f32(at), v.ld_f32(at + 4), v.ld_f32(at + 8), v.ld_f32(at + 12)
+    keep = v.float32(1.0) - rate * v.ld_f32(at + 16)
+    scale1, scale2 = v.ld_f32(at + 20), v.ld_f32(at + 24)
+    start, stop = v.split_by(v.ne(p, 0, 0) * n_rows(p, 0), v.LANES, ith, nth)
+    for i in range(start, stop, v.LANES):
+        n, w = stop - i, v.data(p, 0) + 4 * i
+        g = v.f32_load_n(v.data(p, 2) + 4 * i, n)
+        m = v.f32_load_n(v.data(p, 3) + 4 * i, n) * beta1 + g * (v.float32(1.0) - beta1)
+        s = v.f32_load_n(v.data(p, 4) + 4 * i, n) * beta2 + g * g * (v.float32(1.0) - beta2)
+        step = m * (scale1 * rate) / (v.vsqrt(s * scale2) + eps)
+        v.store_n(v.data(p, 3) + 4 * i, m, n)
+        v.store_n(v.data(p, 4) + 4 * i, s, n)
+        v.store_n(w, v.f32_load_n(w, n) * keep - step, n)
+
+
+@kernel("OPT_STEP_SGD", when=types_are(*["f32"] * 4))
+def opt_step_sgd_f32(p, ith, nth):
+    rate = v.ld_f32(v.data(p, 3))
+    keep = v.float32(1.0) - rate * v.ld_f32(v.data(p, 3) + 4)
+    start, stop = v.split_by(v.ne(p, 0, 0) * n_rows(p, 0), v.LANES, ith, nth)
+    for i in range(start, stop, v.LANES):
+        n, w = stop - i, v.data(p, 0) + 4 * i
+        g = v.f32_load_n(v.data(p, 2) + 4 * i, n)
+        v.store_n(w, v.f32_load_n(w, n) * keep - g * rate, n)
 
 
 @kernel()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels.common import n_rows, row_at, types_are
-from ggml_cpu.kernels.moves import copy_bytes
+from ggml_cpu.kernels._common import n_rows, row_at, types_are
+from ggml_cpu.kernels._moves import copy_bytes
 from ggml_py.tensor import Tensor
 
 NEAREST, BILINEAR, BICUBIC, KIND, ALIGN_CORNERS, ANTIALIAS = 0, 1, 2, 0xFF, 1 << 8, 1 << 9
@@ -21,11 +21,17 @@ def n_taps(node: Tensor) -> int:
     return {NEAREST: 1, BILINEAR: 2, BICUBIC: 4}[mode & KIND]
 
 
+@fn
+def taps_bytes(count, n):
+    """The first source pixel and n weights of `count` columns or rows."""
+    return count * 4 * (1 + n)
+
+
 def upscale_scratch(node: Tensor, nth: int) -> tuple[int, int]:
-    """Shared: the first source pixel and n_taps weights of columns (first pixels side by side, then
-    first weights, ...) and of rows (one after the other). Local: a row of the source.
+    """Shared: taps of columns (first pixels side by side, then first weights, ...) and of rows (one
+    after the other). Local: a row of the source.
     """
-    return (node.ne[0] + node.ne[1]) * 4 * (1 + n_taps(node)), 4 * node.src[0].ne[0]
+    return taps_bytes(node.ne[0] + node.ne[1], n_taps(node)), 4 * node.src[0].ne[0]
 
 
 @fn
@@ -97,7 +103,7 @@ def upscale_taps(p, ith, nth):
         if i < n0:
             find_taps(v.shared(p) + 4 * i, 4 * n0, n, mode, i, n0, v.ne(p, 1, 0))
         else:
-            to = v.shared(p) + i * 4 * (1 + n)
+            to = v.shared(p) + taps_bytes(i, n)
             find_taps(to, 4, n, mode, i - n0, v.ne(p, 0, 1), v.ne(p, 1, 1))
 
 
@@ -149,7 +155,7 @@ def upscale_f32(p, ith, nth):
         i2 = plane_of(r // n1 % n2, n2, v.ne(p, 1, 2))
         i3 = plane_of(r // (n1 * n2), n3, v.ne(p, 1, 3))
         plane = v.data(p, 1) + i2 * v.nb(p, 1, 2) + i3 * v.nb(p, 1, 3)
-        taps = v.shared(p) + (n0 + r % n1) * 4 * (1 + n)
+        taps = v.shared(p) + taps_bytes(n0 + r % n1, n)
         d, row = row_at(p, 0, r), plane + min(v.ld_i32(taps), v.ne(p, 1, 1) - 1) * v.nb(p, 1, 1)
         if n == 1 and row == before:
             copy_bytes(d, above, 4 * n0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import kernel
-from ggml_cpu.kernels.common import both, dense_rows, n_rows, row_at, types_are
-from ggml_cpu.kernels.moves import copy_bytes, fill_words
+from ggml_cpu.kernels._common import both, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels._moves import copy_bytes, fill_words
 
 f32_rows = both(types_are("f32", "f32"), dense_rows)
 

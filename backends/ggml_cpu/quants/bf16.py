@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from ggml_cpu import target
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.activations import BF16, BF16_PAIRS
+from ggml_cpu.blocks.floats import bf16_pairs_weight, f32_weight
+from ggml_cpu.blocks.format import register
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.activations import BF16, BF16_PAIRS
-from ggml_cpu.quants.floats import bf16_pairs_weight, f32_weight
-from ggml_cpu.quants.weight import register
-from ggml_py.types import BY_NAME
 
 
 @fn
@@ -22,6 +21,6 @@ def load_n(address, n):
 
 
 if target.BF16:
-    register(bf16_pairs_weight(BY_NAME["bf16"], BF16_PAIRS))
+    register(bf16_pairs_weight("bf16", BF16_PAIRS))
 else:
-    register(f32_weight(BY_NAME["bf16"], BF16, load, load_n))
+    register(f32_weight("bf16", BF16, load, load_n))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.activations import F16
+from ggml_cpu.blocks.floats import f32_weight
+from ggml_cpu.blocks.format import register
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.activations import F16
-from ggml_cpu.quants.floats import f32_weight
-from ggml_cpu.quants.weight import register
-from ggml_py.types import BY_NAME
 
 
 @fn
@@ -20,4 +19,4 @@ def load_n(address, n):
     return v.f16_load_n(address, n)
 
 
-register(f32_weight(BY_NAME["f16"], F16, load, load_n))
+register(f32_weight("f16", F16, load, load_n))

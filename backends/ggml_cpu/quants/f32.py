@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ggml_cpu.quants.activations import F32
-from ggml_cpu.quants.floats import f32_weight, load_f32, load_f32_n
-from ggml_cpu.quants.weight import register
-from ggml_py.types import BY_NAME
+from ggml_cpu.blocks.activations import F32
+from ggml_cpu.blocks.floats import f32_weight, load_f32, load_f32_n
+from ggml_cpu.blocks.format import register
 
-register(f32_weight(BY_NAME["f32"], F32, load_f32, load_f32_n))
+register(f32_weight("f32", F32, load_f32, load_f32_n))

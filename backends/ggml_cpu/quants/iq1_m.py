@@ -3,7 +3,7 @@
 Low bytes of the numbers of points u8 [32] | nibbles [32], the top three bits of a number and
 whether the shift is down | for each 64 values a u16: scales of 16 values, three bits each, and four
 bits of d, an f16. A value is d * (2 * scale + 1) * (its place in the point + 1/8 or - 1/8); see
-shifted.py.
+codebook.py.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.codebook import SHIFTED, half_word, points_of, shifted
+from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.unpacked import weight
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.codebook import half_word, points_of
-from ggml_cpu.quants.shifted import OFFSET, POINTS
-from ggml_cpu.quants.unpacked import Decoder, weight
-from ggml_cpu.quants.weight import register
-from ggml_py.types import BY_NAME
+from ggml_cpu.quants.q8_K import CHUNKS
+from ggml_py.grids import grid
 
 TOPS, SCALES = 32, 48
 FIELDS = np.arange(0, 12, 3, dtype=np.int32).tobytes()
@@ -29,7 +29,7 @@ def number(block, j, i):
     return half_word(v.zext_i16(v.i8x8_load(block + 8 * j)) | tops << 8, i)
 
 
-bytes_of = points_of(POINTS, number)
+bytes_of = points_of(shifted(grid("iq1")), number)
 
 
 @fn
@@ -48,4 +48,4 @@ def scales_of(block, j):
     return v.to_f32((steps << 1) + 1) * (d_of(block) * v.float32(0.125))
 
 
-register(weight(Decoder(BY_NAME["iq1_m"], 16, bytes_of, scales_of, offset=OFFSET)))
+register(weight("iq1_m", CHUNKS, 16, bytes_of, scales_of, offset=SHIFTED))

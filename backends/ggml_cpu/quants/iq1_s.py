@@ -2,7 +2,7 @@
 
 d f16 | low bytes of the numbers of points u8 [32] | for each 32 values a u16: the top three bits of
 four numbers, a scale of three bits, and whether the shift is down. A value is d * (2 * scale + 1) *
-(its place in the point + 1/8 or - 1/8); see shifted.py.
+(its place in the point + 1/8 or - 1/8); see codebook.py.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.codebook import SHIFTED, half_word, odd_scales, points_of, shifted
+from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.unpacked import weight
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.codebook import half_word, odd_scales, points_of
-from ggml_cpu.quants.shifted import OFFSET, POINTS
-from ggml_cpu.quants.unpacked import Decoder, weight
-from ggml_cpu.quants.weight import register
-from ggml_py.types import BY_NAME
+from ggml_cpu.quants.q8_K import CHUNKS
+from ggml_py.grids import grid
 
 TOPS = 34
 FACTORS = np.array([512, 64, 8, 1] * 2, np.int16).tobytes()  # bring the top bits to one place
@@ -30,7 +30,7 @@ def number(block, j, i):
     return half_word(low | aligned >> 1 | (tops >> 4) & 0x0800, i)
 
 
-bytes_of = points_of(POINTS, number)
+bytes_of = points_of(shifted(grid("iq1")), number)
 
 
 @fn
@@ -40,4 +40,4 @@ def scales_of(block, j):
     return odd_scales(d, (v.ld_u16(tops) >> 12) & 7, (v.ld_u16(tops + 2) >> 12) & 7)
 
 
-register(weight(Decoder(BY_NAME["iq1_s"], 32, bytes_of, scales_of, offset=OFFSET)))
+register(weight("iq1_s", CHUNKS, 32, bytes_of, scales_of, offset=SHIFTED))

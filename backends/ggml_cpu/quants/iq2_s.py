@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.codebook import four_odd_scales, half_word, points_of, signs_at
+from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.unpacked import weight
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.codebook import four_odd_scales, half_word, points_of
-from ggml_cpu.quants.unpacked import Decoder, weight
-from ggml_cpu.quants.weight import register
+from ggml_cpu.quants.q8_K import CHUNKS
 from ggml_py.grids import grid
-from ggml_py.types import BY_NAME
 
 SIGNS, TOPS, SCALES = 34, 66, 74
 FACTORS = np.array([256, 64, 16, 4] * 2, np.int16).tobytes()  # bring the top bits to one place
@@ -28,11 +28,6 @@ def number(block, j, i):
     return half_word(v.zext_i16(v.i8x8_load(block + 2 + 8 * j)) | aligned, i)
 
 
-@fn
-def signs_of(block, j):
-    return v.ld_i64(block + SIGNS + 8 * j)
-
-
 bytes_of = points_of(grid("iq2_s"), number)
 
 
@@ -41,4 +36,4 @@ def scales_of(block, j):
     return four_odd_scales(v.ld_f16(block) * v.float32(0.125), v.ld_u16(block + SCALES + 2 * j))
 
 
-register(weight(Decoder(BY_NAME["iq2_s"], 16, bytes_of, scales_of, signs_of)))
+register(weight("iq2_s", CHUNKS, 16, bytes_of, scales_of, signs_at(SIGNS)))

@@ -7,12 +7,12 @@ of 16 values, nibbles [8]. A value is d / 8 * (2 * scale + 1) * its place in the
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.codebook import four_odd_scales, points_of, signs_of_sevens
+from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.unpacked import weight
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.codebook import four_odd_scales, points_of, signs_of_sevens
-from ggml_cpu.quants.unpacked import Decoder, weight
-from ggml_cpu.quants.weight import register
+from ggml_cpu.quants.q8_K import CHUNKS
 from ggml_py.grids import grid
-from ggml_py.types import BY_NAME
 
 
 @fn
@@ -34,4 +34,4 @@ def scales_of(block, j):
     return four_odd_scales(v.ld_f16(block) * v.float32(0.125), v.ld_u16(block + 66 + 2 * j))
 
 
-register(weight(Decoder(BY_NAME["iq2_xs"], 16, bytes_of, scales_of, signs_of)))
+register(weight("iq2_xs", CHUNKS, 16, bytes_of, scales_of, signs_of))

@@ -7,12 +7,12 @@ and a scale of four bits above them. A value is d / 8 * (2 * scale + 1) * its pl
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.codebook import odd_scales, points_of, signs_of_words
+from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.unpacked import weight
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.codebook import odd_scales, points_of, signs_of_words
-from ggml_cpu.quants.unpacked import Decoder, weight
-from ggml_cpu.quants.weight import register
+from ggml_cpu.quants.q8_K import CHUNKS
 from ggml_py.grids import grid
-from ggml_py.types import BY_NAME
 
 
 @fn
@@ -36,4 +36,4 @@ def scales_of(block, j):
     return odd_scales(d, v.ld_u32(words) >> 28, v.ld_u32(words + 8) >> 28)
 
 
-register(weight(Decoder(BY_NAME["iq2_xxs"], 32, bytes_of, scales_of, signs_of)))
+register(weight("iq2_xxs", CHUNKS, 32, bytes_of, scales_of, signs_of))

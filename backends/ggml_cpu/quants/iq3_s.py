@@ -7,12 +7,12 @@ u8 [32] | scales of 32 values, nibbles [4]. A value is d * (2 * scale + 1) * its
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.codebook import half_word, odd_scales, points_of, signs_at
+from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.unpacked import weight
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.codebook import half_word, odd_scales, points_of
-from ggml_cpu.quants.unpacked import Decoder, weight
-from ggml_cpu.quants.weight import register
+from ggml_cpu.quants.q8_K import CHUNKS
 from ggml_py.grids import grid
-from ggml_py.types import BY_NAME
 
 NINTH, SIGNS, SCALES = 66, 74, 106
 
@@ -21,11 +21,6 @@ NINTH, SIGNS, SCALES = 66, 74, 106
 def number(block, j, i):
     ninth = v.select(v.mask16(v.ld_u16(block + NINTH + 2 * j)), v.i16x16(256), 0)
     return half_word(v.zext_i16(v.i8x16_load(block + 2 + 16 * j)) | ninth, i)
-
-
-@fn
-def signs_of(block, j):
-    return v.ld_i64(block + SIGNS + 8 * j)
 
 
 bytes_of = points_of(grid("iq3_s"), number)
@@ -37,4 +32,4 @@ def scales_of(block, j):
     return odd_scales(v.ld_f16(block), scales & 15, scales >> 4)
 
 
-register(weight(Decoder(BY_NAME["iq3_s"], 32, bytes_of, scales_of, signs_of)))
+register(weight("iq3_s", CHUNKS, 32, bytes_of, scales_of, signs_at(SIGNS)))

@@ -8,12 +8,12 @@ in the point.
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.codebook import odd_scales, points_of, signs_of_words
+from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.unpacked import weight
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.codebook import odd_scales, points_of, signs_of_words
-from ggml_cpu.quants.unpacked import Decoder, weight
-from ggml_cpu.quants.weight import register
+from ggml_cpu.quants.q8_K import CHUNKS
 from ggml_py.grids import grid
-from ggml_py.types import BY_NAME
 
 SIGNS = 66
 
@@ -38,4 +38,4 @@ def scales_of(block, j):
     return odd_scales(d, v.ld_u32(words) >> 28, v.ld_u32(words + 4) >> 28)
 
 
-register(weight(Decoder(BY_NAME["iq3_xxs"], 32, bytes_of, scales_of, signs_of)))
+register(weight("iq3_xxs", CHUNKS, 32, bytes_of, scales_of, signs_of))

@@ -1,29 +1,44 @@
-"""iq4_nl: indices of uneven levels with a scale f16, 18 bytes (ggml-common.h:block_iq4_nl)."""
+"""iq4_nl: 32 indices of uneven levels with one scale, 18 bytes (ggml-common.h:block_iq4_nl).
+
+d f16 | u8 [16], low nibbles are values 0..15, high ones 16..31
+"""
 
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.block32 import first_f16, first_f16s
+from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.levels import UNEVEN, nearest_uneven, uneven_at
+from ggml_cpu.blocks.nonlinear import weight
+from ggml_cpu.blocks.rounding import TINY, extreme, inverse, store_nibbles
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.levels import UNEVEN
-from ggml_cpu.quants.nonlinear import weight
-from ggml_cpu.quants.weight import register
+from ggml_cpu.quants.q8_0 import ACTIVATIONS
 from ggml_cpu.target import I8_BIAS
-from ggml_py.types import BY_NAME
+
+FIRST = float(UNEVEN[0])
 
 
 @fn
-def copy_scale(src, dst):
-    v.st_u16(dst, v.ld_u16(src))
+def fitted(x, y, q, r):
+    """The scale of least squares, weighted by the squares of the values."""
+    a, b = uneven_at(q), uneven_at(r)
+    xq = v.vsum(x * x * a * x + y * y * b * y)
+    qq = v.vsum(x * x * a * a + y * y * b * b)
+    return v.float32(xq * inverse(qq))
 
 
 @fn
-def scale_of(block):
-    return v.ld_f16(block)
+def encode(src, block):
+    x, y = v.f32x16_load(src), v.f32x16_load(src + 64)
+    top = extreme(src, x, y)
+    if abs(top) < TINY:
+        v.st_f16(block, v.float32(0.0))
+        store_nibbles(block + 2, v.i32x16(0), v.i32x16(0))
+    else:
+        factor = v.float32(1.0) / v.float32(top / v.float32(FIRST))
+        q, r = nearest_uneven(x * factor), nearest_uneven(y * factor)
+        v.st_f16(block, fitted(x, y, q, r))
+        store_nibbles(block + 2, q, r)
 
 
-@fn
-def scales_of(panel):
-    return v.f16_load(panel)
-
-
-register(weight(BY_NAME["iq4_nl"], UNEVEN, I8_BIAS, copy_scale, scale_of, scales_of))
+register(weight("iq4_nl", UNEVEN, I8_BIAS, ACTIVATIONS, first_f16, first_f16s, encode))

@@ -12,38 +12,21 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks import walk
+from ggml_cpu.blocks.activations import SCALE_256, SUMS32_256
+from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.interleave import word_by_word
+from ggml_cpu.blocks.levels import UNEVEN_TABLE, both_levels, nearest_uneven, store_levels
+from ggml_cpu.blocks.rounding import inverse, store_nibbles
+from ggml_cpu.blocks.search import largest_scale, uneven
+from ggml_cpu.blocks.walk import WORD
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.activations import Q8_K, Q8_K_BYTES, Q8_K_SCALE, Q8_K_SUM32
-from ggml_cpu.quants.interleave import interleave_words, separate_words
-from ggml_cpu.quants.levels import UNEVEN, both_levels, store_levels, table_of
-from ggml_cpu.quants.weight import Weight, register
-from ggml_cpu.target import I8_BIAS, LANES
+from ggml_cpu.quants.q8_K import ACTIVATIONS
+from ggml_cpu.target import I8_BIAS
 from ggml_py.types import BY_NAME
 
-BYTES = 136
-WORDS = BYTES // 4
 VALUES = 8  # in place
-WORD = 4 * LANES
-PANEL = BYTES * LANES
-AHEAD = 4096  # bytes to prefetch ahead, in place
-TABLE = table_of(UNEVEN)
 TWICE = np.arange(0, 16, 2, dtype=np.int32).tobytes()
-
-
-@fn
-def unpack(src, stride, rows, n, dst):
-    for _ in range(n // 256):
-        interleave_words(src, stride, rows, WORDS, dst, WORD)
-        src += BYTES
-        dst += PANEL
-
-
-@fn
-def row(panel, r, n, dst):
-    for _ in range(n // 256):
-        separate_words(panel, r, WORDS, dst)
-        panel += PANEL
-        dst += BYTES
 
 
 @fn
@@ -55,7 +38,7 @@ def scale_pairs(lower, upper, g):
     return v.as_i16(pairs) - 32
 
 
-def tile(width):
+def add_block(width):
     @fn
     def add_32(levels, w, a, scale, sums):
         """sums[t] += scale * dot over a group."""
@@ -84,28 +67,23 @@ def tile(width):
             sums[t] = sums[t] - v.dot2(v.dot2(v.i32(0), pairs, x), others, y) * I8_BIAS
 
     @fn
-    def multiply(w, a, steps, out):
-        levels = v.i8x16_load(v.table(TABLE)) ^ I8_BIAS
+    def add(w, a, out):
+        levels = v.i8x16_load(v.table(UNEVEN_TABLE)) ^ I8_BIAS
+        sums = v.i32_regs(width)
+        both, lower = v.i32_load(w), v.i32_load(w + WORD)
+        for half in range(2):
+            pairs = scale_pairs(lower, both >> 16, 4 * half)
+            others = scale_pairs(lower, both >> 16, 4 * half + 1)
+            values, x = w + WORD * (2 + 16 * half), a + 128 * width * half
+            totals = a + (SUMS32_256 + 8 * half) * width
+            add_128(levels, values, x, totals, pairs, others, sums)
+        d = v.f16_to_f32(v.to_i16(both))
         for t in range(width):
-            v.store(out + WORD * t, v.f32(0.0))
-        for _ in range(steps):
-            sums = v.i32_regs(width)
-            both, lower = v.i32_load(w), v.i32_load(w + WORD)
-            for half in range(2):
-                pairs = scale_pairs(lower, both >> 16, 4 * half)
-                others = scale_pairs(lower, both >> 16, 4 * half + 1)
-                values, x = w + WORD * (2 + 16 * half), a + 128 * width * half
-                totals = a + (Q8_K_SUM32 + 8 * half) * width
-                add_128(levels, values, x, totals, pairs, others, sums)
-            d = v.f16_to_f32(v.to_i16(both))
-            for t in range(width):
-                scale = d * v.f32_bcast(a + Q8_K_SCALE * width + 4 * t)
-                so_far = v.f32_load(out + WORD * t)
-                v.store(out + WORD * t, v.fma(scale, v.to_f32(sums[t]), so_far))
-            w += PANEL
-            a += Q8_K_BYTES * width
+            scale = d * v.f32_bcast(a + SCALE_256 * width + 4 * t)
+            so_far = v.f32_load(out + WORD * t)
+            v.store(out + WORD * t, v.fma(scale, v.to_f32(sums[t]), so_far))
 
-    return multiply
+    return add
 
 
 @fn
@@ -128,34 +106,51 @@ def add_half(levels, block, a, scales, sums):
 
 
 @fn
-def dot(src, stride, rows, a, n, out):
-    levels = v.i8x16_load(v.table(TABLE)) ^ I8_BIAS
-    total = v.f32x16(0.0)
-    for _ in range(n // 256):
-        for i in range(0, BYTES, 64):
-            v.prefetch_nta(src + AHEAD + i)
-        scales = scales_of(src)
-        ordered = v.shuffle(v.to_i16(scales), 0, 2, 1, 3, 4, 6, 5, 7)
-        bias = v.dot2(v.i32x4(0), ordered, v.i16x8_load(a + Q8_K_SUM32)) * I8_BIAS
-        sums = v.concat(v.concat(v.i32x4(0) - bias, v.i32x4(0)), v.i32x8(0))
-        sums = add_half(levels, src + VALUES, a, v.low(scales), sums)
-        sums = add_half(levels, src + VALUES + 64, a + 128, v.high(scales), sums)
-        scale = v.ld_f16(src) * v.ld_f32(a + Q8_K_SCALE)
-        total = v.fma(scale, v.to_f32(sums), total)
-        src += BYTES
-        a += Q8_K_BYTES
-    v.st_f32(out, v.vsum(total))
+def add_in_place(block, a, total, less):
+    levels = v.i8x16_load(v.table(UNEVEN_TABLE)) ^ I8_BIAS
+    scales = scales_of(block)
+    ordered = v.shuffle(v.to_i16(scales), 0, 2, 1, 3, 4, 6, 5, 7)
+    bias = v.dot2(v.i32x4(0), ordered, v.i16x8_load(a + SUMS32_256)) * I8_BIAS
+    sums = v.concat(v.concat(v.i32x4(0) - bias, v.i32x4(0)), v.i32x8(0))
+    sums = add_half(levels, block + VALUES, a, v.low(scales), sums)
+    sums = add_half(levels, block + VALUES + 64, a + 128, v.high(scales), sums)
+    scale = v.ld_f16(block) * v.ld_f32(a + SCALE_256)
+    return v.fma(scale, v.to_f32(sums), total), less
 
 
 @fn
-def dequantize(src, n, dst):
-    for _ in range(n // 256):
-        scales = v.to_f32(scales_of(src)) * v.ld_f16(src)
-        for g in range(8):
-            values = src + VALUES + 16 * g
-            store_levels(values, v.table(TABLE), v.lane(scales, g), dst + 128 * g)
-        src += BYTES
-        dst += 1024
+def decode(block, x):
+    scales = v.to_f32(scales_of(block)) * v.ld_f16(block)
+    for g in range(8):
+        values = block + VALUES + 16 * g
+        store_levels(values, v.table(UNEVEN_TABLE), v.lane(scales, g), x + 128 * g)
 
 
-register(Weight(BY_NAME["iq4_xs"], Q8_K, LANES, PANEL, unpack, tile, dot, 1, dequantize, row))
+@fn
+def searched(x, spare):
+    return uneven(x, 7)
+
+
+largest = largest_scale(searched, 8)
+
+
+@fn
+def encode(x, block):
+    d = -largest(x, block) / v.float32(32.0)
+    v.st_f16(block, d)
+    upper, lower = 0, 0
+    for g in range(8):
+        at = x + 128 * g
+        step = max(-32, min(31, int(v.rintf(inverse(d) * searched(at, block)))))
+        upper, lower = upper | (step + 32 >> 4) << (2 * g), lower | (step + 32 & 15) << (4 * g)
+        factor = inverse(d * v.float32(step))
+        q, r = v.f32x16_load(at) * factor, v.f32x16_load(at + 64) * factor
+        store_nibbles(block + VALUES + 16 * g, nearest_uneven(q), nearest_uneven(r))
+    v.st_u16(block + 2, upper)
+    v.st_i32(block + 4, lower)
+
+
+IQ4_XS = BY_NAME["iq4_xs"]
+tile = walk.tile(IQ4_XS, ACTIVATIONS, add_block)
+dot = walk.dot(IQ4_XS, ACTIVATIONS, add_in_place, 2, 0.0)
+register(walk.weight(IQ4_XS, ACTIVATIONS, word_by_word(136), tile, dot, decode, encode))

@@ -1,16 +1,18 @@
-"""mxfp4: four-bit floats with a power of two as scale, 17 bytes (ggml-common.h:block_mxfp4).
+"""mxfp4: 32 four-bit floats with a power of two as scale, 17 bytes (ggml-common.h:block_mxfp4).
 
-The scale is a byte e (E8M0), 2^(e - 127); half of it goes with the doubled levels.
+Exponent u8 | u8 [16], low nibbles are values 0..15, high ones 16..31. The scale is 2^(e - 127)
+(E8M0); half of it goes with the doubled levels.
 """
 
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.levels import DOUBLED_FP4, nearest_fp4
+from ggml_cpu.blocks.nonlinear import weight
+from ggml_cpu.blocks.rounding import largest_of, store_nibbles
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.levels import DOUBLED_FP4
-from ggml_cpu.quants.nonlinear import weight
-from ggml_cpu.quants.weight import register
-from ggml_py.types import BY_NAME
+from ggml_cpu.quants.q8_0 import ACTIVATIONS
 
 OFFSET = 16
 
@@ -19,11 +21,6 @@ OFFSET = 16
 def half_power(e):
     """2^(e - 128), by its bits; e < 2 is a denormal (ggml-impl.h:ggml_e8m0_to_fp32_half)."""
     return v.as_f32(v.select(e < 2, (e + 1) << 21, (e - 1) << 23))
-
-
-@fn
-def copy_scale(src, dst):
-    v.st_u8(dst, v.ld_u8(src))
 
 
 @fn
@@ -36,4 +33,16 @@ def scales_of(panel):
     return half_power(v.zext_i32(v.quarter(v.i8_load(panel), 0)))
 
 
-register(weight(BY_NAME["mxfp4"], DOUBLED_FP4, OFFSET, copy_scale, scale_of, scales_of))
+@fn
+def encode(src, block):
+    x, y = v.f32x16_load(src), v.f32x16_load(src + 64)
+    top = largest_of(v.vabs(x), v.vabs(y))
+    v.st_f32(block + 1, top)
+    exponent = max(1, (v.ld_i32(block + 1) >> 23) - 2) if top > 0.0 else 0
+    v.st_i32(block + 1, max(0, exponent - 1) << 23)  # 2^(exponent - 128)
+    power = v.ld_f32(block + 1)
+    v.st_i8(block, exponent)
+    store_nibbles(block + 1, nearest_fp4(x, power), nearest_fp4(y, power))
+
+
+register(weight("mxfp4", DOUBLED_FP4, OFFSET, ACTIVATIONS, scale_of, scales_of, encode))

@@ -7,15 +7,16 @@ doubled, so the scales are halved; with OFFSET they are unsigned.
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.levels import DOUBLED_FP4, both_levels, nearest_fp4, table_of
+from ggml_cpu.blocks.unpacked import weight
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.levels import DOUBLED_FP4, both_levels, table_of
-from ggml_cpu.quants.unpacked import Decoder, weight
-from ggml_cpu.quants.weight import register
-from ggml_py.types import BY_NAME
+from ggml_cpu.quants.q8_0 import CHUNKS
 
 OFFSET = 12
 LEVELS = table_of(tuple(level + OFFSET for level in DOUBLED_FP4))
 NAN = 0x7F  # is read as 0 (ggml-impl.h:ggml_ue4m3_to_fp32)
+LARGEST, SATURATED = 0x7E, 0x78  # from the second on, codes become the first
 
 
 @fn
@@ -34,4 +35,28 @@ def scales_of(block, j):
     return v.select(e == NAN, v.float32(0.0), scale)
 
 
-register(weight(Decoder(BY_NAME["nvfp4"], 16, bytes_of, scales_of, offset=OFFSET)))
+@fn
+def nearest_scale(x):
+    """x >= 0 as e4m3, halves upwards (ggml-impl.h:ggml_fp32_to_ue4m3)."""
+    if not x > 0.0:
+        return 0
+    bits = v.bits_of_f32(min(x, v.float32(448.0)))
+    exponent = (bits >> 23) - 127
+    if exponent + 7 <= 0:
+        return min(7, int(x * v.float32(512.0) + v.float32(0.5)))
+    code = (exponent + 7) * 8 + (((bits & 0x7FFFFF) + (1 << 19)) >> 20)
+    return LARGEST if code >= SATURATED else code
+
+
+@fn
+def encode(x, block):
+    for g in range(4):
+        top = v.vmaxval(v.vabs(v.f32x16_load(x + 64 * g)))
+        v.st_u8(block + g, nearest_scale(v.float32(top / v.float32(6.0))))
+    scales = scales_of(block, 0)
+    for g in range(4):
+        q = nearest_fp4(v.f32x16_load(x + 64 * g), v.lane(scales, g))
+        v.store(block + 4 + 8 * g, v.to_i8(v.low(q) | v.high(q) << 4))
+
+
+register(weight("nvfp4", CHUNKS, 16, bytes_of, scales_of, offset=OFFSET, encode=encode))

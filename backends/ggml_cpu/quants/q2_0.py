@@ -6,10 +6,11 @@ d f16 | four neighbours to a byte [16]
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.rounding import store_largest, ternary
+from ggml_cpu.blocks.unpacked import one_scale, weight
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.unpacked import Decoder, weight
-from ggml_cpu.quants.weight import register
-from ggml_py.types import BY_NAME
+from ggml_cpu.quants.q8_0 import CHUNKS
 
 
 @fn
@@ -20,8 +21,13 @@ def bytes_of(block, j):
 
 
 @fn
-def scales_of(block, j):
-    return v.f32x2(v.ld_f16(block))
+def encode(x, block):
+    factor = store_largest(x, 64, block)
+    for i in range(4):
+        q = ternary(x + 64 * i, factor)
+        q = v.select(q > 3, v.i32x16(3), q)
+        words = v.as_i32(v.to_i8(q))
+        v.store(block + 2 + 4 * i, v.to_i8(words | words >> 6 | words >> 12 | words >> 18))
 
 
-register(weight(Decoder(BY_NAME["q2_0"], 32, bytes_of, scales_of, offset=1)))
+register(weight("q2_0", CHUNKS, 32, bytes_of, one_scale(0), offset=1, encode=encode))

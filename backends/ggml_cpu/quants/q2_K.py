@@ -7,13 +7,14 @@ dmin f16. In a panel the block is kept word by word.
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.interleave import word_by_word
+from ggml_cpu.blocks.search import levels_above, scales_and_minima, with_minimum
+from ggml_cpu.blocks.sub16 import weight
+from ggml_cpu.blocks.walk import WORD
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.interleave import word_by_word
-from ggml_cpu.quants.sub16 import WORD, weight
-from ggml_cpu.quants.weight import register
-from ggml_py.types import BY_NAME
+from ggml_cpu.quants.q8_K import ACTIVATIONS
 
-Q2_K = BY_NAME["q2_K"]
 VALUES, D = 16, 80  # in place
 FOUR_BITS, TWO_BITS = 0x0F0F0F0F, 0x03030303
 
@@ -51,8 +52,38 @@ def factors_of(block):
     return v.ld_f16(block + D), v.ld_f16(block + D + 2)
 
 
+@fn
+def searched(x):
+    return with_minimum(x, 16, v.float32(0.0), 3.0, -0.5, 0.1, 15, True)
+
+
+@fn
+def store_group(block, g, scale, minimum):
+    v.st_i8(block + g, scale | minimum << 4)
+
+
+store_scales = scales_and_minima(searched, 16, 15.0, D, store_group)
+
+
+@fn
+def encode(x, block):
+    store_scales(x, block)
+    d, d_min = factors_of(block)
+    for half in range(2):
+        for part in range(2):
+            packed = v.i32x16(0)
+            for j in range(4):
+                g = 8 * half + 2 * j + part
+                both, values = v.ld_u8(block + g), v.f32x16_load(x + 64 * g)
+                scale = d * v.float32(both & 15)
+                q = levels_above(values, scale, d_min * v.float32(both >> 4), 3.0)
+                packed = packed | (q << (2 * j))
+            v.store(block + VALUES + 32 * half + 16 * part, v.to_i8(packed))
+
+
 register(
     weight(
-        Q2_K, *word_by_word(Q2_K), word_of, scale_words, factors, values_of, scales_of, factors_of
+        "q2_K", ACTIVATIONS, word_by_word(84), word_of, scale_words, factors, values_of, scales_of,
+        factors_of, encode,
     )
-)
+)  # fmt: skip

@@ -15,45 +15,39 @@ Panel block: words s0 s1 s2 [3][LANES] | third bits and the low bits of the firs
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.interleave import interleave_halves, interleave_words
+from ggml_cpu.blocks.rounding import inverse
+from ggml_cpu.blocks.search import largest_scale, levels_around, refined
+from ggml_cpu.blocks.sub16 import weight
+from ggml_cpu.blocks.walk import WORD
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.interleave import interleave_halves, interleave_words
-from ggml_cpu.quants.sub16 import WORD, weight
-from ggml_cpu.quants.weight import register
-from ggml_cpu.target import LANES
-from ggml_py.types import BY_NAME
+from ggml_cpu.quants.q8_K import ACTIVATIONS
 
-BYTES = 110
 LOW, SCALES, D = 32, 96, 108  # in place
 FIRST, SECOND, PANEL_D = 3 * WORD, 19 * WORD, 27 * WORD
-PANEL = BYTES * LANES
 FOUR_BITS, TWO_BITS, THIRD_BIT = 0x0F0F0F0F, 0x03030303, 0x04040404
 
 
 @fn
-def unpack(src, stride, rows, n, dst):
-    for _ in range(n // 256):
-        interleave_words(src + SCALES, stride, rows, 3, dst, WORD)
-        interleave_words(src, stride, rows, 8, dst + FIRST, 2 * WORD)
-        interleave_words(src + LOW, stride, rows, 8, dst + FIRST + WORD, 2 * WORD)
-        interleave_words(src + LOW + 32, stride, rows, 8, dst + SECOND, WORD)
-        interleave_halves(src + D, stride, rows, dst + PANEL_D)
-        src += BYTES
-        dst += PANEL
+def pack(src, stride, rows, dst):
+    interleave_words(src + SCALES, stride, rows, 3, dst, WORD)
+    interleave_words(src, stride, rows, 8, dst + FIRST, 2 * WORD)
+    interleave_words(src + LOW, stride, rows, 8, dst + FIRST + WORD, 2 * WORD)
+    interleave_words(src + LOW + 32, stride, rows, 8, dst + SECOND, WORD)
+    interleave_halves(src + D, stride, rows, dst + PANEL_D)
 
 
 @fn
-def row(panel, r, n, dst):
-    for _ in range(n // 256):
-        w = panel + 4 * r
-        for i in range(8):
-            v.st_i32(dst + 4 * i, v.ld_i32(w + FIRST + 2 * WORD * i))
-            v.st_i32(dst + LOW + 4 * i, v.ld_i32(w + FIRST + 2 * WORD * i + WORD))
-            v.st_i32(dst + LOW + 32 + 4 * i, v.ld_i32(w + SECOND + WORD * i))
-        for i in range(3):
-            v.st_i32(dst + SCALES + 4 * i, v.ld_i32(w + WORD * i))
-        v.st_u16(dst + D, v.ld_u16(panel + PANEL_D + 2 * r))
-        panel += PANEL
-        dst += BYTES
+def gather(panel, r, dst):
+    w = panel + 4 * r
+    for i in range(8):
+        v.st_i32(dst + 4 * i, v.ld_i32(w + FIRST + 2 * WORD * i))
+        v.st_i32(dst + LOW + 4 * i, v.ld_i32(w + FIRST + 2 * WORD * i + WORD))
+        v.st_i32(dst + LOW + 32 + 4 * i, v.ld_i32(w + SECOND + WORD * i))
+    for i in range(3):
+        v.st_i32(dst + SCALES + 4 * i, v.ld_i32(w + WORD * i))
+    v.st_u16(dst + D, v.ld_u16(panel + PANEL_D + 2 * r))
 
 
 @fn
@@ -112,9 +106,65 @@ def factors_of(block):
     return d, d
 
 
+@fn
+def store_scale(scales, g, six):
+    low, high = scales + g % 8, scales + 8 + g % 4
+    v.st_i8(low, v.ld_u8(low) | (six & 15) << (4 * (g // 8)))
+    v.st_i8(high, v.ld_u8(high) | (six >> 4) << (2 * (g // 4)))
+
+
+@fn
+def scale_at(scales, g):
+    low = v.ld_u8(scales + g % 8) >> (4 * (g // 8)) & 15
+    return (low | (v.ld_u8(scales + 8 + g % 4) >> (2 * (g // 4)) & 3) << 4) - 32
+
+
+@fn
+def searched(x, spare):
+    return refined(x, 4, spare)
+
+
+largest = largest_scale(searched, 16)
+
+
+@fn
+def store_scales(x, block):
+    """The first bytes of the block are not in use yet."""
+    top = largest(x, block)
+    factor = v.float32(-32.0) / top if top != 0.0 else v.float32(0.0)
+    v.st_f16(block + D, inverse(factor))
+    for i in range(12):
+        v.st_i8(block + SCALES + i, 0)
+    if top != 0.0:
+        for g in range(16):
+            scale = int(v.rintf(factor * searched(x + 64 * g, block)))
+            store_scale(block + SCALES, g, max(-32, min(31, scale)) + 32)
+
+
+@fn
+def levels(x, block, g):
+    scale = v.ld_f16(block + D) * v.float32(scale_at(block + SCALES, g))
+    return levels_around(v.f32x16_load(x + 64 * g), scale, 4.0)
+
+
+@fn
+def encode(x, block):
+    store_scales(x, block)
+    for part in range(2):
+        third = v.i32x16(0)
+        for half in range(2):
+            packed = v.i32x16(0)
+            for j in range(4):
+                q = levels(x, block, 8 * half + 2 * j + part)
+                packed = packed | ((q & 3) << (2 * j))
+                third = third | ((q >> 2) << (4 * half + j))
+            v.store(block + LOW + 32 * half + 16 * part, v.to_i8(packed))
+        v.store(block + 16 * part, v.to_i8(third))
+
+
 register(
     weight(
-        BY_NAME["q3_K"], unpack, row, word_of, scale_words, factors, values_of, scales_of,
-        factors_of,
+        "q3_K", ACTIVATIONS, (pack, gather), word_of, scale_words, factors, values_of, scales_of,
+        factors_of, encode,
     )
 )  # fmt: skip

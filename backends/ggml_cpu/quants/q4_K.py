@@ -1,16 +1,17 @@
-"""q4_K: 4-bit values in the blocks of sub32.py (ggml-common.h:block_q4_K).
+"""q4_K: 256 values of 4 bits in the sub-blocks of sub32.py, 144 bytes (ggml-common.h:block_q4_K).
 
-In place, 144 bytes: d | dmin | scales 12 | u8 [128], 32 bytes for each chunk of 64: low nibbles are
-its first sub-block, high ones its second.
+In place: d | dmin | scales 12 | u8 [128], 32 bytes for each chunk of 64: low nibbles are its first
+sub-block, high ones its second.
 """
 
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.sub32 import encoder, weight
+from ggml_cpu.blocks.walk import WORD
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.sub32 import WORD, weight
-from ggml_cpu.quants.weight import register
-from ggml_py.types import BY_NAME
+from ggml_cpu.quants.q8_K import ACTIVATIONS
 
 VALUES = 4 * WORD
 
@@ -27,4 +28,16 @@ def quads_of(block, half):
     return packed & 15, (packed >> 4) & 15
 
 
-register(weight(BY_NAME["q4_K"], value_of, quads_of))
+store_scales, levels = encoder(15.0, -1.0, 20)
+
+
+@fn
+def encode(x, block):
+    store_scales(x, block)
+    for chunk in range(4):
+        for part in range(2):
+            low, high = levels(x, block, 2 * chunk, part), levels(x, block, 2 * chunk + 1, part)
+            v.store(block + 16 + 32 * chunk + 16 * part, v.to_i8(low | (high << 4)))
+
+
+register(weight("q4_K", ACTIVATIONS, value_of, quads_of, encode))

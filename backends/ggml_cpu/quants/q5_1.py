@@ -1,51 +1,38 @@
-"""q5_1: 5-bit values in blocks of 32 with a scale and a minimum (ggml-common.h:block_q5_1).
+"""q5_1: 32 values of 5 bits with a scale and a minimum, 24 bytes (ggml-common.h:block_q5_1).
 
-In place, 24 bytes: scale f16 | minimum f16 | fifth bits, bit i that of value i | u8 [16] as in q4_1
-Panel block: the block word by word, [6][LANES], the fifth bits in the order of q5_0.py
+In place: scale f16 | minimum f16 | fifth bits, bit i that of value i | u8 [16], low nibbles are
+values 0..15
+Panel block: the block word by word, [6][LANES], and so the fifth bits
 """
 
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.block32 import with_minimum
+from ggml_cpu.blocks.fifth_bits import block_values, five_bits, in_panels, store_five_bits
+from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.interleave import word_by_word
+from ggml_cpu.blocks.rounding import levels_from_lowest
+from ggml_cpu.blocks.walk import WORD
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.interleave import interleave_words, separate_words
-from ggml_cpu.quants.q4_1 import weight
-from ggml_cpu.quants.q5_0 import bits_by_value, bits_by_word, block_values, five_bits
-from ggml_cpu.quants.weight import register
-from ggml_cpu.target import LANES
-from ggml_py.types import BY_NAME
-
-BYTES = 24
-WORD = 4 * LANES
-PANEL = BYTES * LANES
+from ggml_cpu.quants.q8_0 import ACTIVATIONS
 
 
 @fn
-def unpack(src, stride, rows, n, dst):
-    for _ in range(n // 32):
-        interleave_words(src, stride, rows, 6, dst, WORD)
-        v.store(dst + WORD, bits_by_word(v.i32_load(dst + WORD)))
-        src += BYTES
-        dst += PANEL
-
-
-@fn
-def row(panel, r, n, dst):
-    for _ in range(n // 32):
-        separate_words(panel, r, 6, dst)
-        v.st_i32(dst + 4, bits_by_value(v.ld_u32(dst + 4)))
-        panel += PANEL
-        dst += BYTES
-
-
-@fn
-def nibbles_of(w, i):
+def pairs_of(w, i):
     return five_bits(v.i8_load(w + WORD * (2 + i)), v.i32_load(w + WORD), i)
 
 
 @fn
 def values_of(block):
-    return block_values(block + 4, block + 8)
+    return block_values(block + 4)
 
 
-register(weight(BY_NAME["q5_1"], nibbles_of, values_of, unpack, row))
+@fn
+def encode(x, block):
+    q, r = levels_from_lowest(x, 31, block)
+    store_five_bits(block + 4, q, r)
+
+
+panel = in_panels(word_by_word(24), 4, WORD)
+register(with_minimum("q5_1", ACTIVATIONS, panel, pairs_of, values_of, encode))

@@ -1,16 +1,18 @@
-"""q5_K: 5-bit values in the blocks of sub32.py (ggml-common.h:block_q5_K).
+"""q5_K: 256 values of 5 bits in the sub-blocks of sub32.py, 176 bytes (ggml-common.h:block_q5_K).
 
-In place, 176 bytes: d | dmin | scales 12 | fifth bits u8 [32] | u8 [128] as in q4_K.
-Bit s of byte i is the fifth bit of value i of sub-block s.
+In place: d | dmin | scales 12 | fifth bits u8 [32] | u8 [128], 32 bytes for each chunk of 64: low
+nibbles are its first sub-block, high ones its second. Bit s of byte i is the fifth bit of value i
+of sub-block s.
 """
 
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.sub32 import encoder, weight
+from ggml_cpu.blocks.walk import WORD
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.sub32 import WORD, weight
-from ggml_cpu.quants.weight import register
-from ggml_py.types import BY_NAME
+from ggml_cpu.quants.q8_K import ACTIVATIONS
 
 FIFTH = 4 * WORD
 VALUES = 12 * WORD
@@ -32,4 +34,20 @@ def quads_of(block, half):
     return low, ((packed >> 4) & 15) | (v.as_i8(fifth << 3) & 16)
 
 
-register(weight(BY_NAME["q5_K"], value_of, quads_of))
+store_scales, levels = encoder(31.0, -0.5, 15)
+
+
+@fn
+def encode(x, block):
+    store_scales(x, block)
+    for part in range(2):
+        fifth = v.i32x16(0)
+        for chunk in range(4):
+            low, high = levels(x, block, 2 * chunk, part), levels(x, block, 2 * chunk + 1, part)
+            fifth = fifth | ((low >> 4) << (2 * chunk)) | ((high >> 4) << (2 * chunk + 1))
+            packed = (low & 15) | ((high & 15) << 4)
+            v.store(block + 48 + 32 * chunk + 16 * part, v.to_i8(packed))
+        v.store(block + 16 + 16 * part, v.to_i8(fifth))
+
+
+register(weight("q5_K", ACTIVATIONS, value_of, quads_of, encode))

@@ -10,57 +10,52 @@ each half: words A H A H A H A H B B B B [LANES]. So each line is first read aft
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks import walk
+from ggml_cpu.blocks.activations import SCALE_256, SUMS16_256
+from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.interleave import interleave_halves, interleave_words
+from ggml_cpu.blocks.rounding import TINY
+from ggml_cpu.blocks.search import largest_scale, levels_around, symmetric
+from ggml_cpu.blocks.sub16 import group_sums, in_order, scale_byte
+from ggml_cpu.blocks.walk import WORD, adder
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.activations import Q8_K, Q8_K_BYTES, Q8_K_SCALE, Q8_K_SUM16
-from ggml_cpu.quants.interleave import interleave_halves, interleave_words
-from ggml_cpu.quants.sub16 import group_sums, scale_byte
-from ggml_cpu.quants.weight import Weight, register
+from ggml_cpu.quants.q8_K import ACTIVATIONS
 from ggml_cpu.target import LANES
 from ggml_py.types import BY_NAME
 
-BYTES = 210
 TOP, SCALES, D = 128, 192, 208  # in place
-WORD = 4 * LANES
 PANEL_SCALES = 2 * LANES
 VALUES = PANEL_SCALES + 4 * WORD
 PART = 12 * WORD
 SECOND = 8 * WORD  # where B starts in a part
-PANEL = BYTES * LANES
-AHEAD = 4096  # bytes to prefetch ahead, in place
 
 
 @fn
-def unpack(src, stride, rows, n, dst):
-    for _ in range(n // 256):
-        interleave_halves(src + D, stride, rows, dst)
-        interleave_words(src + SCALES, stride, rows, 4, dst + PANEL_SCALES, WORD)
-        for i in range(4):
-            low, to = src + 64 * (i >> 1) + 16 * (i & 1), dst + VALUES + PART * i
-            interleave_words(low, stride, rows, 4, to, 2 * WORD)
-            interleave_words(src + TOP + 16 * i, stride, rows, 4, to + WORD, 2 * WORD)
-            interleave_words(low + 32, stride, rows, 4, to + SECOND, WORD)
-        src += BYTES
-        dst += PANEL
+def pack(src, stride, rows, dst):
+    interleave_halves(src + D, stride, rows, dst)
+    interleave_words(src + SCALES, stride, rows, 4, dst + PANEL_SCALES, WORD)
+    for i in range(4):
+        low, to = src + 64 * (i >> 1) + 16 * (i & 1), dst + VALUES + PART * i
+        interleave_words(low, stride, rows, 4, to, 2 * WORD)
+        interleave_words(src + TOP + 16 * i, stride, rows, 4, to + WORD, 2 * WORD)
+        interleave_words(low + 32, stride, rows, 4, to + SECOND, WORD)
 
 
 @fn
-def row(panel, r, n, dst):
-    for _ in range(n // 256):
-        v.st_u16(dst + D, v.ld_u16(panel + 2 * r))
-        for i in range(4):
-            v.st_i32(dst + SCALES + 4 * i, v.ld_i32(panel + PANEL_SCALES + WORD * i + 4 * r))
-        for i in range(16):
-            part = panel + VALUES + PART * (i // 4) + 4 * r
-            at, low = part + 2 * WORD * (i % 4), dst + 64 * (i // 8) + 4 * (i % 8)
-            v.st_i32(low, v.ld_i32(at))
-            v.st_i32(dst + TOP + 4 * i, v.ld_i32(at + WORD))
-            v.st_i32(low + 32, v.ld_i32(part + SECOND + WORD * (i % 4)))
-        panel += PANEL
-        dst += BYTES
+def gather(panel, r, dst):
+    v.st_u16(dst + D, v.ld_u16(panel + 2 * r))
+    for i in range(4):
+        v.st_i32(dst + SCALES + 4 * i, v.ld_i32(panel + PANEL_SCALES + WORD * i + 4 * r))
+    for i in range(16):
+        part = panel + VALUES + PART * (i // 4) + 4 * r
+        at, low = part + 2 * WORD * (i % 4), dst + 64 * (i // 8) + 4 * (i % 8)
+        v.st_i32(low, v.ld_i32(at))
+        v.st_i32(dst + TOP + 4 * i, v.ld_i32(at + WORD))
+        v.st_i32(low + 32, v.ld_i32(part + SECOND + WORD * (i % 4)))
 
 
-def tile(width):
-    subtract = group_sums(width)
+def add_block(width):
+    subtract, add_scaled = group_sums(width), adder(width)
 
     @fn
     def add_16(w, a, which, scale, sums):
@@ -89,31 +84,24 @@ def tile(width):
             sums[t] = sums[t] - (minus[t] << 5)
 
     @fn
-    def multiply(w, a, steps, out):
+    def add(w, a, out):
+        sums = v.i32_regs(width)
+        for i in range(4):
+            half, s = i >> 1, i & 1
+            scales = w + PANEL_SCALES + 2 * WORD * half
+            first, second = v.i32_load(scales), v.i32_load(scales + WORD)
+            values = w + VALUES + PART * i
+            x = a + 4 * width * (32 * half + 4 * s)
+            add_16(values, x, 0, scale_byte(first, s), sums)
+            add_16(values, x + 32 * width, 1, scale_byte(first, s + 2), sums)
+            add_16(values, x + 64 * width, 2, scale_byte(second, s), sums)
+            add_16(values, x + 96 * width, 3, scale_byte(second, s + 2), sums)
+        offsets(w, a, sums)
+        d = v.f16_load(w)
         for t in range(width):
-            v.store(out + WORD * t, v.f32(0.0))
-        for _ in range(steps):
-            sums = v.i32_regs(width)
-            for i in range(4):
-                half, s = i >> 1, i & 1
-                scales = w + PANEL_SCALES + 2 * WORD * half
-                first, second = v.i32_load(scales), v.i32_load(scales + WORD)
-                values = w + VALUES + PART * i
-                x = a + 4 * width * (32 * half + 4 * s)
-                add_16(values, x, 0, scale_byte(first, s), sums)
-                add_16(values, x + 32 * width, 1, scale_byte(first, s + 2), sums)
-                add_16(values, x + 64 * width, 2, scale_byte(second, s), sums)
-                add_16(values, x + 96 * width, 3, scale_byte(second, s + 2), sums)
-            offsets(w, a, sums)
-            d = v.f16_load(w)
-            for t in range(width):
-                scale = v.f32_bcast(a + Q8_K_SCALE * width + 4 * t)
-                so_far = v.f32_load(out + WORD * t)
-                v.store(out + WORD * t, v.fma(scale, v.to_f32(sums[t]) * d, so_far))
-            w += PANEL
-            a += Q8_K_BYTES * width
+            add_scaled(out, a, t, v.to_f32(sums[t]) * d)
 
-    return multiply
+    return add
 
 
 @fn
@@ -135,46 +123,74 @@ def add_half(block, a, half, first_scales, last_scales, sums):
 
 
 @fn
-def dot(src, stride, rows, a, n, out):
-    total = v.f32x16(0.0)
-    less = v.f32x8(0.0)
-    for _ in range(n // 256):
-        for i in range(0, BYTES, 64):
-            v.prefetch_nta(src + AHEAD + i)
-        scales = v.i8x16_load(src + SCALES)
-        wide = v.to_i32(scales)
-        zero = v.i32x16(0)
-        sums = add_half(src, a, 0, v.quarter(wide, 0), v.quarter(wide, 1), zero)
-        sums = add_half(src, a + 128, 1, v.quarter(wide, 2), v.quarter(wide, 3), sums)
-        ordered = v.shuffle(v.to_i16(scales), 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15)
-        offset = v.dot2(v.i32x8(0), ordered, v.i16x16_load(a + Q8_K_SUM16))
-        scale = v.ld_f16(src + D) * v.ld_f32(a + Q8_K_SCALE)
-        total = v.fma(scale, v.to_f32(sums), total)
-        less = v.fma(scale, v.to_f32(offset), less)
-        src += BYTES
-        a += Q8_K_BYTES
-    v.st_f32(out, v.vsum(total) - v.float32(32) * v.vsum(less))
+def add_in_place(block, a, total, less):
+    scales = v.i8x16_load(block + SCALES)
+    wide, zero = v.to_i32(scales), v.i32x16(0)
+    sums = add_half(block, a, 0, v.quarter(wide, 0), v.quarter(wide, 1), zero)
+    sums = add_half(block, a + 128, 1, v.quarter(wide, 2), v.quarter(wide, 3), sums)
+    offset = v.dot2(v.i32x8(0), in_order(scales), v.i16x16_load(a + SUMS16_256))
+    scale = v.ld_f16(block + D) * v.ld_f32(a + SCALE_256)
+    return v.fma(scale, v.to_f32(sums), total), v.fma(scale, v.to_f32(offset), less)
 
 
 @fn
-def put_value(dst, q, block, scale):
-    v.st_f32(dst, v.ld_f16(block + D) * v.float32(v.ld_i8(scale)) * v.float32(q - 32))
+def put_value(x, q, block, scale):
+    v.st_f32(x, v.ld_f16(block + D) * v.float32(v.ld_i8(scale)) * v.float32(q - 32))
 
 
 @fn
-def dequantize(src, n, dst):
-    for _ in range(n // 256):
-        for half in range(2):
-            for i in range(32):
-                low, lower = v.ld_u8(src + 64 * half + i), v.ld_u8(src + 64 * half + 32 + i)
-                top = v.ld_u8(src + TOP + 32 * half + i)
-                to, s = dst + 512 * half + 4 * i, src + SCALES + 8 * half + i // 16
-                put_value(to, (low & 15) | (top & 3) << 4, src, s)
-                put_value(to + 128, (lower & 15) | (top >> 2 & 3) << 4, src, s + 2)
-                put_value(to + 256, low >> 4 | (top >> 4 & 3) << 4, src, s + 4)
-                put_value(to + 384, lower >> 4 | top >> 6 << 4, src, s + 6)
-        src += BYTES
-        dst += 1024
+def decode(block, x):
+    for half in range(2):
+        for i in range(32):
+            low, lower = v.ld_u8(block + 64 * half + i), v.ld_u8(block + 64 * half + 32 + i)
+            top = v.ld_u8(block + TOP + 32 * half + i)
+            to, s = x + 512 * half + 4 * i, block + SCALES + 8 * half + i // 16
+            put_value(to, (low & 15) | (top & 3) << 4, block, s)
+            put_value(to + 128, (lower & 15) | (top >> 2 & 3) << 4, block, s + 2)
+            put_value(to + 256, low >> 4 | (top >> 4 & 3) << 4, block, s + 4)
+            put_value(to + 384, lower >> 4 | top >> 6 << 4, block, s + 6)
 
 
-register(Weight(BY_NAME["q6_K"], Q8_K, LANES, PANEL, unpack, tile, dot, 1, dequantize, row))
+@fn
+def searched(x, spare):
+    return symmetric(x, 32.0)
+
+
+largest = largest_scale(searched, 16)
+
+
+@fn
+def store_scales(x, block):
+    top = largest(x, block)
+    factor = v.float32(-128.0) / top if abs(top) >= TINY else v.float32(0.0)
+    v.st_f16(block + D, v.float32(1.0) / factor if abs(top) >= TINY else v.float32(0.0))
+    for g in range(16):
+        scale = int(v.rintf(factor * searched(x + 64 * g, block)))
+        v.st_i8(block + SCALES + g, min(127, scale))
+
+
+@fn
+def levels(x, block, g):
+    scale = v.ld_f16(block + D) * v.float32(v.ld_i8(block + SCALES + g))
+    return levels_around(v.f32x16_load(x + 64 * g), scale, 32.0)
+
+
+@fn
+def encode(x, block):
+    store_scales(x, block)
+    for half in range(2):
+        for part in range(2):
+            upper = v.i32x16(0)
+            for j in range(2):
+                g = 8 * half + 2 * j + part
+                low, high = levels(x, block, g), levels(x, block, g + 4)
+                packed = (low & 15) | ((high & 15) << 4)
+                v.store(block + 64 * half + 32 * j + 16 * part, v.to_i8(packed))
+                upper = upper | ((low >> 4) << (2 * j)) | ((high >> 4) << (2 * j + 4))
+            v.store(block + TOP + 32 * half + 16 * part, v.to_i8(upper))
+
+
+Q6_K = BY_NAME["q6_K"]
+tile = walk.tile(Q6_K, ACTIVATIONS, add_block)
+dot = walk.dot(Q6_K, ACTIVATIONS, add_in_place, 8, -32.0)
+register(walk.weight(Q6_K, ACTIVATIONS, (pack, gather), tile, dot, decode, encode))

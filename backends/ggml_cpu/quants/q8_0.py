@@ -1,117 +1,102 @@
-"""q8_0: blocks of 32 int8 with one scale (ggml-common.h:block_q8_0).
+"""q8_0: 32 int8 with one scale, 34 bytes (ggml-common.h:block_q8_0); and activations like that.
 
-In place, 34 bytes: scale f16 | i8 [32]
+In place: scale f16 | i8 [32]
 Panel block: scale f16 [LANES] | words [8][LANES], bytes XOR I8_BIAS
 """
 
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.activations import (
+    BIAS_32,
+    BYTES_32,
+    CHUNK,
+    CHUNK_BYTES,
+    SCALE_32,
+    SUM8_32,
+    SUM_32,
+    Activations,
+    as_f16,
+    half_chunk,
+    largest,
+    over_127,
+    quantize_16,
+)
+from ggml_cpu.blocks.block32 import Products, first_f16, first_f16s, weight
+from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.interleave import scale_first
+from ggml_cpu.blocks.rounding import away, inverse, largest_of, store_scaled
+from ggml_cpu.blocks.walk import WORD
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.activations import Q8_0, Q8_0_BIAS, Q8_0_BYTES, Q8_0_SCALE
-from ggml_cpu.quants.interleave import interleave_halves, interleaver
-from ggml_cpu.quants.weight import Weight, register
 from ggml_cpu.target import I8_BIAS, LANES
-from ggml_py.types import BY_NAME
 
-BYTES = 34
-WORD = 4 * LANES
 VALUES = 2 * LANES
-PANEL = BYTES * LANES
-BIAS_WORD = I8_BIAS * 0x01010101
-AHEAD = 4096  # bytes to prefetch ahead, in place
 
 
 @fn
-def biased_words(address):
-    return v.i32_load(address) ^ BIAS_WORD
-
-
-@fn
-def biased_words_n(address, n):
-    return v.i32_load_n(address, n) ^ BIAS_WORD
-
-
-interleave_biased = interleaver(biased_words, biased_words_n, 4)
-
-
-@fn
-def unpack(src, stride, rows, n, dst):
+def pack(x, n, to):
+    """Blocks of 32; the scale and scale * sum are rounded to f16, as ggml keeps them
+    (arch/x86/quants.c:quantize_row_q8_0, quantize_row_q8_1).
+    """
     for _ in range(n // 32):
-        interleave_halves(src, stride, rows, dst)
-        interleave_biased(src + 2, stride, rows, 8, dst + VALUES, WORD)
-        src += BYTES
-        dst += PANEL
+        amax = largest(x, 32)
+        scale = over_127(amax)
+        total = quantize_16(x, scale, to) + quantize_16(x + 64, scale, to + 16)
+        d = amax / v.float32(127)
+        fields = as_f16(v.set_lane(v.f32x4(d), 1, d * v.float32(total)))
+        v.st_f32(to + SCALE_32, v.lane(fields, 0))
+        v.st_f32(to + SUM_32, v.lane(fields, 1))
+        v.st_i32(to + SUM8_32, -8 * total)
+        v.st_i32(to + BIAS_32, -I8_BIAS * total)
+        x += 128
+        to += BYTES_32
 
 
 @fn
-def row(panel, r, n, dst):
-    for _ in range(n // 32):
-        v.st_u16(dst, v.ld_u16(panel + 2 * r))
-        for i in range(8):
-            v.st_i32(dst + 2 + 4 * i, v.ld_i32(panel + VALUES + i * WORD + 4 * r) ^ BIAS_WORD)
-        panel += PANEL
-        dst += BYTES
+def pack_chunks(x, n, to):
+    for i in range(n // 32):
+        amax = largest(x + 128 * i, 32)
+        step = v.lane(as_f16(v.f32x4(amax / v.float32(127))), 0)
+        half_chunk(x + 128 * i, over_127(amax), step, to + i // 2 * CHUNK_BYTES, i % 2)
 
 
-def tile(width):
+ACTIVATIONS = Activations("q8_0", 32, BYTES_32, pack)
+CHUNKS = Activations("q8_0_chunks", CHUNK, CHUNK_BYTES, pack_chunks)
+
+
+def add_words(width):
     @fn
-    def multiply(w, a, steps, out):
-        sums = v.f32_regs(width)
-        for _ in range(steps):
-            dots = v.i32_regs(width)
+    def add(w, a, dots):
+        for i in range(8):
+            values = v.i8_load(w + VALUES + i * WORD)
             for t in range(width):
-                dots[t] = v.i32_bcast(a + Q8_0_BIAS * width + 4 * t)
-            for i in range(8):
-                values = v.i8_load(w + VALUES + i * WORD)
-                for t in range(width):
-                    x = v.as_i8(v.i32_bcast(a + 4 * (i * width + t)))
-                    dots[t] = v.dot4_biased(dots[t], values, x)
-            scale = v.f16_load(w)
-            for t in range(width):
-                both = scale * v.f32_bcast(a + Q8_0_SCALE * width + 4 * t)
-                sums[t] = v.fma(v.to_f32(dots[t]), both, sums[t])
-            w += PANEL
-            a += Q8_0_BYTES * width
-        for t in range(width):
-            v.store(out + WORD * t, sums[t])
+                x = v.as_i8(v.i32_bcast(a + 4 * (i * width + t)))
+                dots[t] = v.dot4_biased(dots[t], values, x)
 
-    return multiply
+    return add
 
 
 @fn
-def block(w, a, total):
-    """total + one block in place times one of a column."""
-    start = v.set_lane(v.i32x8(0), 0, v.ld_i32(a + Q8_0_BIAS))
-    dots = v.dot4_biased(start, v.i8x32_load(w + 2) ^ I8_BIAS, v.i8x32_load(a))
-    return v.fma(v.ld_f16(w) * v.ld_f32(a + Q8_0_SCALE), v.to_f32(dots), total)
+def dots_of(w, a):
+    start = v.set_lane(v.i32x8(0), 0, v.ld_i32(a + BIAS_32))
+    return v.dot4_biased(start, v.i8x32_load(w + 2) ^ I8_BIAS, v.i8x32_load(a))
 
 
 @fn
-def dot(src, stride, rows, a, n, out):
-    even = v.f32x8(0.0)
-    odd = v.f32x8(0.0)
-    for _ in range(n // 64):
-        v.prefetch_nta(src + AHEAD)
-        v.prefetch_nta(src + AHEAD + 64)
-        even = block(src, a, even)
-        odd = block(src + BYTES, a + Q8_0_BYTES, odd)
-        src += 2 * BYTES
-        a += 2 * Q8_0_BYTES
-    if n % 64:
-        even = block(src, a, even)
-    v.st_f32(out, v.vsum(even + odd))
+def decode(block, x):
+    store_scaled(block + 2, 32, v.ld_f16(block), x)
 
 
 @fn
-def dequantize(src, n, dst):
-    for _ in range(n // 32):
-        scale = v.ld_f16(src)
-        for i in range(0, 32, 16):
-            values = v.to_f32(v.to_i32(v.i8x16_load(src + 2 + i)))
-            v.store(dst + 4 * i, values * scale)
-        src += BYTES
-        dst += 128
+def encode(src, block):
+    x, y = v.f32x16_load(src), v.f32x16_load(src + 64)
+    scale = v.float32(largest_of(v.vabs(x), v.vabs(y)) / v.float32(127.0))
+    factor = inverse(scale)
+    v.st_f16(block, scale)
+    v.store(block + 2, away(x * factor))
+    v.store(block + 18, away(y * factor))
 
 
-register(Weight(BY_NAME["q8_0"], Q8_0, LANES, PANEL, unpack, tile, dot, 1, dequantize, row))
+panel = scale_first(34, 2, flip=I8_BIAS * 0x01010101)
+products = Products(add_words, (BIAS_32, 1), first_f16s, dots_of, first_f16)
+register(weight("q8_0", ACTIVATIONS, panel, products, decode, encode))

@@ -1,8 +1,9 @@
 """tq1_0: 256 values -1, 0 or 1 with one scale, 54 bytes (ggml-common.h:block_tq1_0).
 
-Five values to a byte [32] and [16] | four to a byte [4] | d f16. A byte is a fraction of 256 in
-base 3: times 3^n modulo 256, its leading digit is value n. First come the first digits of all
-bytes of a part, then the second digits...
+Five values to a byte [32] and [16] | four to a byte [4] | d f16. A byte is the fraction of 256
+that the values, plus 1, are the digits of in base 3: their number / 243, rounded upwards. Times 3^n
+modulo 256, its leading digit is value n. First come the first digits of all bytes of a part, then
+the second digits...
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.rounding import store_largest, ternary
+from ggml_cpu.blocks.unpacked import one_scale, weight
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.unpacked import Decoder, weight
-from ggml_cpu.quants.weight import register
-from ggml_py.types import BY_NAME
+from ggml_cpu.quants.q8_K import CHUNKS
 
 SECOND, THIRD, D = 32, 48, 52
 POWERS = np.repeat(np.array([1, 3, 9, 27], np.int16), 4).tobytes()
+PLACES = np.repeat(np.array([81, 27, 9, 3], np.int32), 4).tobytes()
 
 
 @fn
@@ -50,8 +53,30 @@ def bytes_of(block, j):
 
 
 @fn
-def scales_of(block, j):
-    return v.f32x2(v.ld_f16(block + D))
+def fraction(number):
+    """Bytes of numbers below 243."""
+    scaled = v.to_f32(number * 256 + 242)
+    return v.to_i8(v.to_i32((scaled + 0.5) * (1.0 / 243.0)))
 
 
-register(weight(Decoder(BY_NAME["tq1_0"], 32, bytes_of, scales_of, offset=1, cheap=True)))
+@fn
+def five_digits(x, apart, factor):
+    """16 bytes; a digit is `apart` bytes behind the one before."""
+    number = v.i32x16(0)
+    for i in range(5):
+        number = number * 3 + ternary(x + apart * i, factor)
+    return fraction(number)
+
+
+@fn
+def encode(x, block):
+    factor = store_largest(x, 256, block + D)
+    v.store(block, five_digits(x, 128, factor))
+    v.store(block + 16, five_digits(x + 64, 128, factor))
+    v.store(block + SECOND, five_digits(x + 640, 64, factor))
+    last = ternary(x + 960, factor) * v.i32x16_load(v.table(PLACES))
+    pairs = v.low(last) + v.high(last)
+    v.store(block + THIRD, fraction(v.low(pairs) + v.high(pairs)))
+
+
+register(weight("tq1_0", CHUNKS, 32, bytes_of, one_scale(D), offset=1, cheap=True, encode=encode))

@@ -6,10 +6,13 @@ Two bits plus 1 [2][32], 32 apart in a byte | d f16
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.rounding import store_largest, ternary
+from ggml_cpu.blocks.unpacked import one_scale, weight
 from ggml_cpu.kernel import fn
-from ggml_cpu.quants.unpacked import Decoder, weight
-from ggml_cpu.quants.weight import register
-from ggml_py.types import BY_NAME
+from ggml_cpu.quants.q8_K import CHUNKS
+
+D = 64
 
 
 @fn
@@ -19,8 +22,14 @@ def bytes_of(block, j):
 
 
 @fn
-def scales_of(block, j):
-    return v.f32x2(v.ld_f16(block + 64))
+def encode(x, block):
+    factor = store_largest(x, 256, block + D)
+    for u in range(4):  # half, part of 16
+        packed = v.i32x16(0)
+        for j in range(4):
+            at = x + 512 * (u // 2) + 128 * j + 64 * (u % 2)
+            packed = packed | ternary(at, factor) << (2 * j)
+        v.store(block + 16 * u, v.to_i8(packed))
 
 
-register(weight(Decoder(BY_NAME["tq2_0"], 32, bytes_of, scales_of, offset=1, cheap=True)))
+register(weight("tq2_0", CHUNKS, 32, bytes_of, one_scale(D), offset=1, cheap=True, encode=encode))

@@ -1,4 +1,4 @@
-"""The kernels' source: one .cl file a family, one a quantization type, and what all of them use.
+"""The kernels' source: one .cl file a family, one a quantization type; all use _common.cl.
 
 A line GRID(name) stands for a codebook of `ggml_py.grids`.
 """
@@ -40,7 +40,7 @@ def types_with(function: str) -> tuple[str, ...]:
 def source(family: str, types: tuple[str, ...]) -> str:
     """A family's program text, with the quantized types among `types`."""
     quants = sorted(quantized_types() & set(types))
-    parts = ["common.cl", *(f"quants/{name}.cl" for name in quants), f"{family}.cl"]
+    parts = ["_common.cl", *(f"quants/{name}.cl" for name in quants), f"{family}.cl"]
     text = "\n".join((_HERE / part).read_text("utf-8") for part in parts)
     return _GRID.sub(lambda line: constants(line[1]), text)
 

@@ -1,6 +1,4 @@
-// Softmax of scores, and attention without a score matrix. ALiBi slopes as in arXiv 2108.12409.
-
-#define EACH(j, n) for (uint j = get_local_id(0); j < (n); j += WG)
+// Softmax of scores, attention without a score matrix, scores of keys. ALiBi slopes as in arXiv 2108.12409.
 
 // The slope of a head; `power` is the largest power of two among the numbers of heads.
 static inline float slope_of(uint head, float max_bias, int power) {
@@ -102,5 +100,26 @@ KERNEL flash_attn_ext(TENSOR(q), TENSOR(k), TENSOR(v), TENSOR(mask), TENSOR(sink
     for (uint i = 0, d = item; d < DV; i++, d += WG) {
         store_f32(AT(dst, ((uint4)(d, head, token, seq))), sum == 0 ? 0.0f : own[i] * shrink / sum);
     }
+}
+#endif
+
+#if defined(INDEXER)
+// An item has one key, of D values, and one token.
+// q [D, H, T, B], k [D, 1, n, B], weights [H, T, 1, B], mask [n, T, 1, ..] -> [n, T, 1, B]
+KERNEL lightning_indexer(TENSOR(q), TENSOR(k), TENSOR(weights), TENSOR(mask), TENSOR(dst)) {
+    if (get_global_id(0) >= count(&dst_)) return;
+    const uint4 i = unflatten(&dst_, get_global_id(0));
+    float key[(D + 31) / 32 * 32];
+    for (uint g = 0; 32 * g < D; g++) {
+        GROUP(T1, AT(k, ((uint4)(0, 0, i.x, i.w))), g, D, key + 32 * g);
+    }
+    float score = LOAD(T3, AT(mask, repeated(&mask_, i)));
+    for (uint h = 0; h < q_.ne[1]; h++) {
+        const global uchar *row = AT(q, ((uint4)(0, h, i.y, i.w)));
+        float sum = 0;
+        for (uint j = 0; j < D; j++) sum += key[j] * load_f32(row + j * q_.nb[0]);
+        score += load_f32(AT(weights, ((uint4)(h, i.y, 0, i.w)))) * fmax(sum, 0.0f);
+    }
+    store_f32(AT(dst, i), score);
 }
 #endif

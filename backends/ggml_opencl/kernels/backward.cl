@@ -1,7 +1,5 @@
 // Gradients. By rows: one group a row.
 
-#define EACH(j, n) for (uint j = get_local_id(0); j < (n); j += WG)
-
 #if defined(ELEMENTS)
 KERNEL silu_back(TENSOR(grad), TENSOR(x), TENSOR(dst)) {
     if (get_global_id(0) >= count(&dst_)) return;

@@ -1,5 +1,31 @@
 // Hyper-connections: several residual streams.
 
+#if defined(READ)
+// x [n, streams, T], weights [streams, T] -> [n, T]
+KERNEL dsv4_hc_pre(TENSOR(x), TENSOR(weights), TENSOR(dst), const float scale) {
+    if (get_global_id(0) >= count(&dst_)) return;
+    const uint4 i = unflatten(&dst_, get_global_id(0));
+    float sum = 0;
+    for (uint s = 0; s < x_.ne[1]; s++) {
+        const float w = load_f32(AT(weights, ((uint4)(s, i.y, 0, 0))));
+        sum += w * load_f32(AT(x, ((uint4)(i.x, s, i.y, 0))));
+    }
+    store_f32(AT(dst, i), scale * sum);
+}
+
+// x, gates [n, streams, T] -> [n, T]
+KERNEL dsv4_hc_pre_gated(TENSOR(x), TENSOR(gates), TENSOR(dst), const float scale) {
+    if (get_global_id(0) >= count(&dst_)) return;
+    const uint4 i = unflatten(&dst_, get_global_id(0));
+    float sum = 0;
+    for (uint s = 0; s < x_.ne[1]; s++) {
+        const uint4 at_s = (uint4)(i.x, s, i.y, 0);
+        sum += load_f32(AT(x, at_s)) / (1.0f + exp(-load_f32(AT(gates, at_s))));
+    }
+    store_f32(AT(dst, i), scale * sum);
+}
+#endif
+
 #if defined(MATRIX)
 #define N 4 // streams
 

@@ -1,7 +1,5 @@
 // Normalisation: one group a row (or a group of channels). The source may be the result.
 
-#define EACH(j, n) for (uint j = get_local_id(0); j < (n); j += WG)
-
 KERNEL rms_norm(TENSOR(a), TENSOR(dst), const float eps) {
     local float shared[WG];
     const uint4 row = row_of(&a_, get_group_id(0));

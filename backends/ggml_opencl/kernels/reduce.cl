@@ -1,7 +1,5 @@
 // Sums and other reductions along rows: one group a row.
 
-#define EACH(j, n) for (uint j = get_local_id(0); j < (n); j += WG)
-
 KERNEL sum_rows(TENSOR(a), TENSOR(dst), const float scale) {
     local float shared[WG];
     const uint4 row = row_of(&a_, get_group_id(0));
@@ -63,28 +61,4 @@ KERNEL argmax(TENSOR(a), TENSOR(dst)) {
         if (best[j] > best[0] || earlier) best[0] = best[j], where[0] = where[j];
     }
     store_i32(AT(dst, ((uint4)(get_group_id(0), 0, 0, 0))), where[0]);
-}
-
-// x [n, streams, T], weights [streams, T] -> [n, T]
-KERNEL dsv4_hc_pre(TENSOR(x), TENSOR(weights), TENSOR(dst), const float scale) {
-    if (get_global_id(0) >= count(&dst_)) return;
-    const uint4 i = unflatten(&dst_, get_global_id(0));
-    float sum = 0;
-    for (uint s = 0; s < x_.ne[1]; s++) {
-        const float w = load_f32(AT(weights, ((uint4)(s, i.y, 0, 0))));
-        sum += w * load_f32(AT(x, ((uint4)(i.x, s, i.y, 0))));
-    }
-    store_f32(AT(dst, i), scale * sum);
-}
-
-// x, gates [n, streams, T] -> [n, T]
-KERNEL dsv4_hc_pre_gated(TENSOR(x), TENSOR(gates), TENSOR(dst), const float scale) {
-    if (get_global_id(0) >= count(&dst_)) return;
-    const uint4 i = unflatten(&dst_, get_global_id(0));
-    float sum = 0;
-    for (uint s = 0; s < x_.ne[1]; s++) {
-        const uint4 at_s = (uint4)(i.x, s, i.y, 0);
-        sum += load_f32(AT(x, at_s)) / (1.0f + exp(-load_f32(AT(gates, at_s))));
-    }
-    store_f32(AT(dst, i), scale * sum);
 }

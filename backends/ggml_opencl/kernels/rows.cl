@@ -1,4 +1,4 @@
-// Selecting, writing and ordering rows.
+// Selecting and writing rows.
 
 #if defined(PLAIN_ROWS)
 // ids [r, B2, B3] -> dst [n, r, B2, B3]
@@ -29,17 +29,6 @@ KERNEL get_groups(TENSOR(a), TENSOR(ids), TENSOR(dst)) {
     GROUP(T0, AT(a, ((uint4)(0, row, i.z, i.w))), g, a_.ne[0], x);
     for (uint j = 0; j < 32; j++) store_f32(AT(dst, i) + 4 * (32 * g + j), x[j]);
 }
-
-// All values of a quantized tensor, in order, into dst of any shape.
-KERNEL dequantize(TENSOR(a), TENSOR(dst)) {
-    const uint groups = a_.ne[0] / 32, g = get_global_id(0) % groups;
-    if (get_global_id(0) >= count(&a_) / 32) return;
-    const uint r = get_global_id(0) / groups;
-    float x[32];
-    GROUP(T0, AT(a, row_of(&a_, r)), g, a_.ne[0], x);
-    const uint first = r * a_.ne[0] + 32 * g;
-    for (uint j = 0; j < 32; j++) STORE(T1, AT(dst, unflatten(&dst_, first + j)), x[j]);
-}
 #endif
 
 #if defined(SET_BLOCKS)
@@ -53,40 +42,5 @@ KERNEL set_blocks(TENSOR(src), TENSOR(ids), TENSOR(dst)) {
     float x[32];
     for (uint j = 0; j < 32; j++) x[j] = LOAD(T0, AT(src, i + (uint4)(32 * g + j, 0, 0, 0)));
     QUANTIZE(T2, x, AT(dst, ((uint4)(0, (uint)row, i.z, i.w))) + BLOCK * g);
-}
-#endif
-
-#if defined(MAKE_BLOCKS)
-// All values in order, from a of any shape, into dense rows of blocks.
-KERNEL quantize(TENSOR(a), TENSOR(dst)) {
-    const uint groups = dst_.ne[0] / 32, g = get_global_id(0) % groups;
-    if (get_global_id(0) >= count(&dst_) / 32) return;
-    const uint r = get_global_id(0) / groups, first = r * dst_.ne[0] + 32 * g;
-    float x[32];
-    for (uint j = 0; j < 32; j++) x[j] = LOAD(T0, AT(a, unflatten(&a_, first + j)));
-    QUANTIZE(T1, x, AT(dst, row_of(&dst_, r)) + BLOCK * g);
-}
-#endif
-
-#if defined(ORDERED)
-// Integers in the order of floats: total, also with NaN.
-static inline int key(const global uchar *p) {
-    const int bits = load_i32(p);
-    return bits < 0 ? bits ^ 0x7fffffff : bits;
-}
-
-// The rank of an element is the number of those before it; equal ones keep their order. Ranks
-// from dst's length on are dropped: TOP_K.
-KERNEL argsort(TENSOR(a), TENSOR(dst), const int descending) {
-    if (get_global_id(0) >= count(&a_)) return;
-    const uint4 i = unflatten(&a_, get_global_id(0));
-    const global uchar *x = AT(a, ((uint4)(0, i.y, i.z, i.w)));
-    const int mine = key(x + i.x * a_.nb[0]);
-    uint rank = 0;
-    for (uint j = 0; j < a_.ne[0]; j++) {
-        const int other = key(x + j * a_.nb[0]);
-        rank += (descending ? other > mine : other < mine) || (other == mine && j < i.x);
-    }
-    if (rank < dst_.ne[0]) store_i32(AT(dst, ((uint4)(rank, i.y, i.z, i.w))), i.x);
 }
 #endif

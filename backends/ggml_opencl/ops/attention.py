@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ggml_opencl.conditions import FLOATS, READABLE, all_typed, dense_rows, every, typed
-from ggml_opencl.kernels import types_with
-from ggml_opencl.table import Launch, defines, sources, table
+from ggml_opencl.kernels import quantized_types, types_with
+from ggml_opencl.table import Launch, defines, items, sources, table
 from ggml_py.tensor import Tensor
 
 
@@ -44,3 +44,22 @@ def flash_attn_ext(node: Tensor) -> list[Launch]:
     scalars = (scale, bias, cap, power_of_two(q.ne[2]))
     groups = (q.ne[1], q.ne[2], q.ne[3])
     return [Launch("attention", "flash_attn_ext", tensors, groups, scalars, given)]
+
+
+LARGEST_KEY = 512  # values that an item keeps
+
+
+def indexed_keys(node: Tensor) -> str:
+    k = node.src[1]
+    if k.ne[0] > LARGEST_KEY:
+        return f"needs keys of at most {LARGEST_KEY} values; got {k}"
+    return typed(1, *READABLE, *sorted(quantized_types()))(node)
+
+
+INDEXER = every(all_typed((0, 2, -1), "f32"), typed(3, "f16"), indexed_keys, dense_rows(1))
+
+
+@table.op("LIGHTNING_INDEXER", INDEXER)
+def lightning_indexer(node: Tensor) -> list[Launch]:
+    n, given = items(node.n_elements), defines(INDEXER=1, D=node.src[0].ne[0])
+    return [Launch("attention", "lightning_indexer", (*node.src, node), n, (), given)]

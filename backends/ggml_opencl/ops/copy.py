@@ -11,13 +11,12 @@ from ggml_opencl.conditions import (
     quantized,
     typed,
 )
-from ggml_opencl.ops.elementwise import binary
+from ggml_opencl.ops._move import move, same_type
+from ggml_opencl.ops.arithmetic import binary
 from ggml_opencl.table import Launch, defines, items, table
 from ggml_py.tensor import Shape, Tensor
 from ggml_py.types import I8
 
-# Elements are moved as integers of their size.
-BITS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 CONVERTIBLE = (*READABLE, "i32", "i64")
 
 
@@ -25,13 +24,6 @@ def at(base: Tensor, view: Tensor, offset: int = 0) -> Tensor:
     """`view` as a tensor in the memory of `base`."""
     view.buffer, view.offset = base.buffer, base.offset + offset
     return view
-
-
-def same_type(node: Tensor) -> str:
-    a = node.src[0]
-    if a.type is not node.type:
-        return f"needs one type; got {a} and {node.type}"
-    return "" if a.type.type_size in BITS else f"needs single elements; got {a}"
 
 
 def same_blocks(node: Tensor) -> str:
@@ -48,18 +40,13 @@ def as_bytes(t: Tensor) -> Tensor:
     return at(t, Tensor(I8, ne, nb=(1, *t.nb[1:])))
 
 
-def move(kernel: str, a: Tensor, dst: Tensor, n: int, *scalars: int) -> Launch:
-    bits = BITS[a.type.type_size]
-    return Launch("copy", kernel, (a, dst), items(n), scalars, types=(bits, bits))
-
-
 def copies(node: Tensor) -> list[Launch]:
-    return [move("cpy", node.src[0], node, node.n_elements)]
+    return [move("copy", "cpy", node.src[0], node, node.n_elements)]
 
 
 def copies_blocks(node: Tensor) -> list[Launch]:
     a, dst = as_bytes(node.src[0]), as_bytes(node)
-    return [move("cpy", a, dst, dst.n_elements)]
+    return [move("copy", "cpy", a, dst, dst.n_elements)]
 
 
 def converts(node: Tensor) -> list[Launch]:
@@ -68,44 +55,21 @@ def converts(node: Tensor) -> list[Launch]:
 
 def dequantizes(node: Tensor) -> list[Launch]:
     a, n = node.src[0], node.n_elements // 32
-    grouped = (("GROUPED_ROWS", 1),)
-    return [Launch("rows", "dequantize", (a, node), items(n), (), grouped)]
+    return [Launch("copy", "dequantize", (a, node), items(n), (), defines(DEQUANTIZED=1))]
 
 
 def quantizes(node: Tensor) -> list[Launch]:
     a, n = node.src[0], node.n_elements // 32
-    given = defines(MAKE_BLOCKS=1, BLOCK=node.type.type_size)
-    return [Launch("rows", "quantize", (a, node), items(n), (), given)]
+    given = defines(QUANTIZED=1, BLOCK=node.type.type_size)
+    return [Launch("copy", "quantize", (a, node), items(n), (), given)]
 
 
 for _op in ("CONT", "DUP", "CPY"):
-    table.add(_op, copies, same_type)
-    table.add(_op, copies_blocks, same_blocks)
+    table.add(_op, copies, same_type, rank=2)
+    table.add(_op, copies_blocks, same_blocks, rank=1)
     table.add(_op, converts, all_typed((0, -1), *CONVERTIBLE))
     table.add(_op, dequantizes, every(quantized(0), typed(-1, *READABLE)))
     table.add(_op, quantizes, every(typed(0, *READABLE), quantizable, dense_rows(-1)))
-
-
-@table.op("CONCAT", same_type)
-def concat(node: Tensor) -> list[Launch]:
-    a, b = node.src[:2]  # a third one is where they are to go
-    start = [0, 0, 0, 0]
-    start[node.param("dim")] = a.ne[node.param("dim")]
-    return [
-        move("place", a, node, a.n_elements, 0, 0, 0, 0),
-        move("place", b, node, b.n_elements, *start),
-    ]
-
-
-@table.op("REPEAT", same_type)
-def repeat(node: Tensor) -> list[Launch]:
-    return [move("repeat", node.src[0], node, node.n_elements)]
-
-
-@table.op("PAD", same_type)
-def pad(node: Tensor) -> list[Launch]:
-    before = [node.param(f"lp{i}") for i in range(4)]
-    return [move("pad", node.src[0], node, node.n_elements, *before, node.param("circular"))]
 
 
 def window(node: Tensor) -> Tensor:
@@ -122,7 +86,7 @@ def background(node: Tensor) -> list[Launch]:
 @table.op("SET", same_type)
 def set_(node: Tensor) -> list[Launch]:
     b = node.src[1]
-    return [*background(node), move("cpy", b, window(node), b.n_elements)]
+    return [*background(node), move("copy", "cpy", b, window(node), b.n_elements)]
 
 
 @table.op("ACC", all_typed((0, 1, -1), "f32"))

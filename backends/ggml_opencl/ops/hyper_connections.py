@@ -7,6 +7,15 @@ from ggml_opencl.table import Launch, defines, items, sources, table
 from ggml_py.tensor import Tensor
 
 
+@table.op("DSV4_HC_PRE", all_typed((0, 1, -1), "f32"))
+def dsv4_hc_pre(node: Tensor) -> list[Launch]:
+    x, weights = node.src
+    scale = float(node.param("scale"))
+    n = items(node.n_elements)
+    kernel = "dsv4_hc_pre_gated" if node.param("gated") else "dsv4_hc_pre"
+    return [Launch("hyper_connections", kernel, (x, weights, node), n, (scale,), defines(READ=1))]
+
+
 @table.op("DSV4_HC_COMB", all_typed((*range(3), -1), "f32"))
 def dsv4_hc_comb(node: Tensor) -> list[Launch]:
     tensors, n = (*node.src, node), items(node.ne[2])

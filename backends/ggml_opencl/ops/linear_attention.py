@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggml_opencl.conditions import all_typed, every
-from ggml_opencl.ops.recurrent import LARGEST_STATE, small_state
+from ggml_opencl.ops._states import LARGEST_STATE, small_state
 from ggml_opencl.table import WG, Launch, defines, table
 from ggml_py.tensor import Tensor
 

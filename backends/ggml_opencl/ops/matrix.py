@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from ggml_opencl.conditions import READABLE, all_typed, dense_rows, every, typed
 from ggml_opencl.kernels import quantized_types
-from ggml_opencl.table import Launch, items, table
+from ggml_opencl.table import Launch, defines, items, table
 from ggml_py.tensor import Tensor
 
 ROWS = 4  # of a group in mul_mat_columns and mul_mat_id
 HIGH, TILE = 64, 32  # rows and columns of a group in mul_mat_tile and mul_mat_id_tile
 FEW = 4  # columns, up to which each is a product of its own
+TRIANGULAR = defines(TRIANGULAR=1)
 
 
 def weights(node: Tensor) -> str:
@@ -41,13 +42,20 @@ def mul_mat_id(node: Tensor) -> list[Launch]:
     return [Launch("matrix", "mul_mat_id", tensors, groups, types=types)]
 
 
+@table.op("OUT_PROD", every(weights, all_typed((1, -1), "f32"), dense_rows(0)))
+def out_prod(node: Tensor) -> list[Launch]:
+    n, given = items(-(-node.ne[0] // 32) * node.n_rows), defines(OUTER=1)
+    return [Launch("matrix", "out_prod", (*node.src, node), n, (), given)]
+
+
 @table.op("SOLVE_TRI", all_typed((0, 1, -1), "f32"))
 def solve_tri(node: Tensor) -> list[Launch]:
     a, b = node.src
     n = items(b.ne[0] * b.ne[2] * b.ne[3])
-    return [Launch("triangular", "solve_tri", (a, b, node), n)]
+    return [Launch("matrix", "solve_tri", (a, b, node), n, (), TRIANGULAR)]
 
 
 @table.op("DIAG", all_typed((0, -1), "f32"))
 def diag(node: Tensor) -> list[Launch]:
-    return [Launch("triangular", "diag", (node.src[0], node), items(node.n_elements))]
+    n = items(node.n_elements)
+    return [Launch("matrix", "diag", (node.src[0], node), n, (), TRIANGULAR)]

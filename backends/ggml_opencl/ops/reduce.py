@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggml_opencl.conditions import all_typed, every, typed
-from ggml_opencl.table import Launch, items, table
+from ggml_opencl.table import Launch, table
 from ggml_py.tensor import Tensor
 
 F32 = all_typed((0, -1), "f32")
@@ -47,12 +47,3 @@ def along(t: Tensor, axis: int) -> Tensor:
 @table.op("ARGMAX", every(typed(0, "f32"), typed(-1, "i32")))
 def argmax(node: Tensor) -> list[Launch]:
     return by_row("argmax", node)
-
-
-@table.op("DSV4_HC_PRE", all_typed((0, 1, -1), "f32"))
-def dsv4_hc_pre(node: Tensor) -> list[Launch]:
-    x, weights = node.src
-    scale = float(node.param("scale"))
-    n = items(node.n_elements)
-    kernel = "dsv4_hc_pre_gated" if node.param("gated") else "dsv4_hc_pre"
-    return [Launch("reduce", kernel, (x, weights, node), n, (scale,))]

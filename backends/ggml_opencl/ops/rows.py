@@ -16,8 +16,6 @@ from ggml_py.tensor import Tensor
 
 PLAIN_ROWS = defines(PLAIN_ROWS=1)
 GROUPED_ROWS = defines(GROUPED_ROWS=1)
-ORDERED = defines(ORDERED=1)
-LONGEST_SORT = 1 << 15  # an element is compared with all others
 
 
 @table.op("GET_ROWS", typed(0, *READABLE, "i32"))
@@ -44,25 +42,3 @@ def set_blocks(node: Tensor) -> list[Launch]:
     src, ids, _ = node.src
     n, given = items(src.n_elements // 32), defines(SET_BLOCKS=1, BLOCK=node.type.type_size)
     return [Launch("rows", "set_blocks", (src, ids, node), n, (), given)]
-
-
-def sortable(node: Tensor) -> str:
-    a = node.src[0]
-    if a.type.name != "f32":
-        return f"needs f32; got {a}"
-    return "" if a.ne[0] <= LONGEST_SORT else f"needs rows of at most {LONGEST_SORT}; got {a}"
-
-
-@table.op("ARGSORT", sortable)
-def argsort(node: Tensor) -> list[Launch]:
-    return ranks(node, node.param("order"))
-
-
-@table.op("TOP_K", sortable)
-def top_k(node: Tensor) -> list[Launch]:
-    return ranks(node, 1)
-
-
-def ranks(node: Tensor, descending: int) -> list[Launch]:
-    a = node.src[0]
-    return [Launch("rows", "argsort", (a, node), items(a.n_elements), (descending,), ORDERED)]

@@ -1,27 +1,37 @@
-"""Launchers of ggml_py/ops/training.py."""
+"""Launchers of ggml_py/ops/training.py. Shapes and types are as the builders have checked them."""
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import READABLE, all_typed, dense_rows, every, typed
-from ggml_opencl.ops.elementwise import binary
-from ggml_opencl.ops.matrix import weights
+from ggml_opencl.conditions import all_typed, every, typed
 from ggml_opencl.table import Launch, defines, items, table
 from ggml_py.tensor import Tensor
 
 
-@table.op("OUT_PROD", every(weights, all_typed((1, -1), "f32"), dense_rows(0)))
-def out_prod(node: Tensor) -> list[Launch]:
-    n, given = items(-(-node.ne[0] // 32) * node.n_rows), defines(PRODUCTS=1)
-    return [Launch("training", "out_prod", (*node.src, node), n, (), given)]
+def _launch(kernel: str, node: Tensor, groups: tuple[int, int, int], what: str) -> list[Launch]:
+    return [Launch("training", kernel, (*node.src, node), groups, (), defines(**{what: 1}))]
 
 
-@table.op("ADD1", all_typed((0, 1, -1), *READABLE))
-def add1(node: Tensor) -> list[Launch]:
-    a, b = node.src
-    return [binary("add", a, b, node)]
+@table.op("CROSS_ENTROPY_LOSS")
+def cross_entropy_loss(node: Tensor) -> list[Launch]:
+    return _launch("cross_entropy_loss", node, (1, 1, 1), "LOSSES")
+
+
+@table.op("CROSS_ENTROPY_LOSS_BACK")
+def cross_entropy_loss_back(node: Tensor) -> list[Launch]:
+    return _launch("cross_entropy_loss_back", node, (node.n_rows, 1, 1), "LOSSES")
 
 
 @table.op("COUNT_EQUAL", every(all_typed((0, 1), "i32"), typed(-1, "i64")))
 def count_equal(node: Tensor) -> list[Launch]:
     tensors, given = (*node.src, node), defines(COUNTS=1)
     return [Launch("training", "count_equal", tensors, (1, 1, 1), (), given)]
+
+
+@table.op("OPT_STEP_ADAMW")
+def opt_step_adamw(node: Tensor) -> list[Launch]:
+    return _launch("opt_step_adamw", node, items(node.n_elements), "STEPS")
+
+
+@table.op("OPT_STEP_SGD")
+def opt_step_sgd(node: Tensor) -> list[Launch]:
+    return _launch("opt_step_sgd", node, items(node.n_elements), "STEPS")

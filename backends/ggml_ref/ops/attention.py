@@ -71,3 +71,12 @@ def flash_attn_ext(
     p = weights(scores, sinks)
     p = np.where((scores == -np.inf).all(axis=-1, keepdims=True), 0, p)  # a token that sees nothing
     return weighted(p, stretch(v, 1, n_head)).swapaxes(1, 2)
+
+
+@table.op("LIGHTNING_INDEXER")
+def lightning_indexer(node: Tensor, q: Values, k: Values, weights: Values, mask: Values) -> Values:
+    n_seqs, n_tokens, n_head, d = q.shape
+    products = q.reshape(n_seqs, n_tokens * n_head, d) @ k[:, :, 0].swapaxes(1, 2)
+    scores = np.maximum(products, 0).reshape(n_seqs, n_tokens, n_head, -1)
+    total = (weights[:, 0, :, None] @ scores)[:, :, 0]
+    return total + tile(mask[:, 0], total.shape)

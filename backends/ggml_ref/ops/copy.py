@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ggml_py.tensor import Tensor
-from ggml_ref.ops._shapes import tile
 from ggml_ref.table import table
-from ggml_ref.values import Values, copy, elements, load, store
+from ggml_ref.values import copy, load, store
 
 
 @table.step("CONT")
@@ -15,23 +12,6 @@ from ggml_ref.values import Values, copy, elements, load, store
 @table.step("CPY")
 def cpy(node: Tensor) -> None:
     copy(node, node.src[0])
-
-
-@table.step("CONCAT")
-def concat(node: Tensor) -> None:
-    a, b = node.src[:2]
-    elements(node)[...] = np.concatenate([elements(a), elements(b)], axis=3 - node.param("dim"))
-
-
-@table.op("REPEAT")
-def repeat(node: Tensor, a: Values) -> Values:
-    return tile(a, node.ne[::-1])
-
-
-@table.op("PAD")
-def pad(node: Tensor, a: Values) -> Values:
-    widths = [(node.param(f"lp{i}"), node.param(f"rp{i}")) for i in (3, 2, 1, 0)]
-    return np.pad(a, widths, mode="wrap" if node.param("circular") else "constant")
 
 
 def window(node: Tensor) -> Tensor:

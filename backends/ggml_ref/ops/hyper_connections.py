@@ -10,6 +10,13 @@ from ggml_ref.table import table
 from ggml_ref.values import Values
 
 
+@table.op("DSV4_HC_PRE")
+def dsv4_hc_pre(node: Tensor, x: Values, weights: Values) -> Values:
+    if node.param("gated"):
+        return node.param("scale") * (x[0] / (1 + np.exp(-weights[0]))).sum(axis=1)
+    return node.param("scale") * np.einsum("tsn,ts->tn", x[0], weights[0, 0])
+
+
 @table.op("DSV4_HC_COMB")
 def dsv4_hc_comb(node: Tensor, mixes: Values, scale: Values, base: Values) -> Values:
     eps = node.param("eps")

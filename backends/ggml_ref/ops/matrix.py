@@ -30,6 +30,11 @@ def mul_mat_id(node: Tensor) -> None:
     store(node, out[None])
 
 
+@table.op("OUT_PROD")
+def out_prod(node: Tensor, a: Values, b: Values) -> Values:
+    return b.swapaxes(-1, -2) @ stretch(stretch(a, 0, b.shape[0]), 1, b.shape[1])
+
+
 @table.op("SOLVE_TRI")
 def solve_tri(node: Tensor, a: Values, b: Values) -> Values:
     """Forward substitution, row by row."""

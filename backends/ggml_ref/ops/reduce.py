@@ -32,10 +32,3 @@ def cumsum(node: Tensor, a: Values) -> Values:
 @table.op("ARGMAX")
 def argmax(node: Tensor, a: Values) -> Values:
     return np.argmax(a, axis=-1)
-
-
-@table.op("DSV4_HC_PRE")
-def dsv4_hc_pre(node: Tensor, x: Values, weights: Values) -> Values:
-    if node.param("gated"):
-        return node.param("scale") * (x[0] / (1 + np.exp(-weights[0]))).sum(axis=1)
-    return node.param("scale") * np.einsum("tsn,ts->tn", x[0], weights[0, 0])

@@ -27,13 +27,3 @@ def set_rows(node: Tensor) -> None:
     src, idx, _ = node.src
     ids = tile(load(idx)[0], src.ne[:0:-1])
     store(node, load(src), _rows(ids))
-
-
-@table.op("ARGSORT")
-def argsort(node: Tensor, a: Values) -> Values:
-    return np.argsort(-a if node.param("order") else a, axis=-1, kind="stable")
-
-
-@table.op("TOP_K")
-def top_k(node: Tensor, a: Values) -> Values:
-    return np.argsort(-a, axis=-1, kind="stable")[..., : node.ne[0]]

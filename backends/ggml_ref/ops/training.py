@@ -5,21 +5,42 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_py.tensor import Tensor
-from ggml_ref.ops._shapes import stretch
 from ggml_ref.table import table
-from ggml_ref.values import Values
+from ggml_ref.values import Values, load, store
 
 
-@table.op("OUT_PROD")
-def out_prod(node: Tensor, a: Values, b: Values) -> Values:
-    return b.swapaxes(-1, -2) @ stretch(stretch(a, 0, b.shape[0]), 1, b.shape[1])
+def _log_soft_max(x: Values) -> Values:
+    x = x - x.max(axis=-1, keepdims=True)
+    return x - np.log(np.exp(x).sum(axis=-1, keepdims=True))
 
 
-@table.op("ADD1")
-def add1(node: Tensor, a: Values, b: Values) -> Values:
-    return a + b.ravel()
+@table.op("CROSS_ENTROPY_LOSS")
+def cross_entropy_loss(node: Tensor, logits: Values, labels: Values) -> Values:
+    return -(labels * _log_soft_max(logits)).sum() / node.src[0].n_rows
+
+
+@table.op("CROSS_ENTROPY_LOSS_BACK")
+def cross_entropy_loss_back(node: Tensor, grad: Values, logits: Values, labels: Values) -> Values:
+    return (np.exp(_log_soft_max(logits)) - labels) * grad.item() / node.n_rows
 
 
 @table.op("COUNT_EQUAL")
 def count_equal(node: Tensor, a: Values, b: Values) -> Values:
     return np.count_nonzero(a == b, keepdims=True)
+
+
+@table.step("OPT_STEP_ADAMW")
+def opt_step_adamw(node: Tensor) -> None:
+    a, grad, m, v, params = (load(t) for t in node.src)
+    rate, beta1, beta2, eps, decay, scale1, scale2 = params.reshape(-1)
+    m = m * beta1 + grad * (1 - beta1)
+    v = v * beta2 + grad**2 * (1 - beta2)
+    store(node, a * (1 - rate * decay) - rate * m * scale1 / (np.sqrt(v * scale2) + eps))
+    store(node.src[2], m)
+    store(node.src[3], v)
+
+
+@table.op("OPT_STEP_SGD")
+def opt_step_sgd(node: Tensor, a: Values, grad: Values, params: Values) -> Values:
+    rate, decay = params.reshape(-1)
+    return a * (1 - rate * decay) - rate * grad

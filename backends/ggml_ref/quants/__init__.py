@@ -2,7 +2,8 @@
 
 A module has `dequantize(blocks: uint8[n, type_size]) -> float32[n, block_size]` and, where ggml has
 a reference quantization, `quantize(x: float[...]) -> bytes` (ggml-quants.c:quantize_row_*_ref).
-Arithmetic is float32 in ggml's order, so that bytes and values are ggml's own.
+Arithmetic is float32 in ggml's order, so that bytes and values are ggml's own. A type that ggml
+quantizes by data about the model has `approximate(x)` instead: near values, in bytes of its own.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Quantize = Callable[[npt.NDArray[np.floating]], bytes]
 
 @cache
 def _module(name: str) -> ModuleType | None:
-    path = f"{__name__}.{name.lower()}"
+    path = f"{__name__}.{name}"
     return import_module(path) if find_spec(path) else None
 
 
@@ -35,4 +36,10 @@ def dequantizer(type: GGMLType) -> Dequantize | None:
 
 def quantizer(type: GGMLType) -> Quantize | None:
     """The function from values to blocks, or None if there is none."""
-    return getattr(_module(type.name), "quantize", None)
+    module = _module(type.name)
+    return getattr(module, "quantize", None) or getattr(module, "approximate", None)
+
+
+def quantizes_as_ggml(type: GGMLType) -> bool:
+    """Whether blocks are made as ggml makes them, so that ops can."""
+    return hasattr(_module(type.name), "quantize")

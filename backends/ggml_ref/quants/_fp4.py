@@ -1,4 +1,4 @@
-"""What mxfp4 and nvfp4 share: four-bit floats (e2m1), doubled so that they are integers."""
+"""Four-bit floats (e2m1), doubled so that they are integers."""
 
 from __future__ import annotations
 

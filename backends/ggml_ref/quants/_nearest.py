@@ -89,4 +89,4 @@ def search(name: str) -> Search:
 @cache
 def shifted(delta: float) -> Search:
     """The codebook of iq1, eight times as large, with a delta: whole numbers."""
-    return Search(8 * (block.float32(grid("iq1_s")) + np.float32(delta)))
+    return Search(8 * (block.float32(grid("iq1")) + np.float32(delta)))

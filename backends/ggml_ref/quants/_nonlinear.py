@@ -1,4 +1,4 @@
-"""What iq4_nl and iq4_xs share: 16 unevenly spaced levels (quantize_row_iq4_nl_impl)."""
+"""Sixteen unevenly spaced levels (quantize_row_iq4_nl_impl)."""
 
 from __future__ import annotations
 

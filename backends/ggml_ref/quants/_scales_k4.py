@@ -1,4 +1,4 @@
-"""What q4_K and q5_K share: 8 groups of 32 with six-bit scales and minima packed in 12 bytes."""
+"""Blocks of 8 groups of 32 with six-bit scales and minima, which are packed in 12 bytes."""
 
 from __future__ import annotations
 

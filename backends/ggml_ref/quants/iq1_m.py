@@ -28,12 +28,12 @@ def dequantize(blocks: U8) -> F32:
     bits = np.bitwise_or.reduce(b["scales"][..., 0] >> 12 << NIBBLE, axis=1)
     d = block.float32(bits.astype("<u2").view("<f2"))
     scale = d[:, None] * block.float32(2 * (b["scales"] >> THREE & 7) + 1).reshape(-1, 16)
-    values = codebook.points("iq1_s")[index] + codebook.DELTA[high >> 3][..., None]
+    values = codebook.points("iq1")[index] + codebook.DELTA[high >> 3][..., None]
     return (scale[..., None, None] * values.reshape(-1, 16, 2, 8)).reshape(-1, 256)
 
 
 @codebook.in_pieces
-def quantize(x: npt.NDArray[np.floating]) -> bytes:
+def approximate(x: npt.NDArray[np.floating]) -> bytes:
     """Points with the one and with the other delta are one codebook of 4096."""
     points = nearest.Either(*map(nearest.shifted, codebook.DELTA))
     x = block.groups(x, 256).reshape(-1, 16, 2, 8)

@@ -24,12 +24,12 @@ def dequantize(blocks: U8) -> F32:
     high = b["high"][..., None]
     index = b["low"] | (high >> THREE & 7) << 8
     scale = block.float32(b["d"])[:, None, None] * block.float32(2 * (high >> 12 & 7) + 1)
-    values = codebook.points("iq1_s")[index] + codebook.DELTA[high >> 15][..., None]
+    values = codebook.points("iq1")[index] + codebook.DELTA[high >> 15][..., None]
     return (scale[..., None] * values).reshape(-1, 256)
 
 
 @codebook.in_pieces
-def quantize(x: npt.NDArray[np.floating]) -> bytes:
+def approximate(x: npt.NDArray[np.floating]) -> bytes:
     """The delta's sign is the one of smaller error at the group's scale."""
     x = block.groups(x, 256).reshape(-1, 8, 4, 8)
     grids = [nearest.shifted(delta) for delta in codebook.DELTA]

@@ -1,4 +1,4 @@
-"""iq4_xs: 8 groups of 32 as in iq4_nl with six-bit scales, x = d·(scale - 32)·level[q]."""
+"""iq4_xs: 8 groups of 32 uneven levels with six-bit scales, x = d·(scale - 32)·level[q]."""
 
 from __future__ import annotations
 

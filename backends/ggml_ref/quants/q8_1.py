@@ -1,4 +1,4 @@
-"""q8_1: q8_0 plus s = d·sum(q). ggml uses it for activations only, never in a file."""
+"""q8_1: 32 int8 with one half scale and s = d·sum(q). Activations only, never in a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-// q4_K with a fifth bit apart: bit k of high[j] belongs to value j of group k.
+// 8 groups of 32 with six-bit scales and minima in 12 bytes; fifth bits apart: bit k of high[j]
+// belongs to value j of group k.
 static inline void group_q5_K(const global uchar *row, uint g, uint n, float *x) {
     const global uchar *b = row + 176 * (g / 8), *s = b + 4, *high = b + 16;
     const global uchar *q = b + 48 + g % 8 / 2 * 32;

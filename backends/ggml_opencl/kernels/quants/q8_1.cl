@@ -1,4 +1,4 @@
-// q8_0 with the sum of its values, which is not needed here.
+// 32 int8 with a scale, and the sum of the values, which is not needed here.
 static inline void group_q8_1(const global uchar *row, uint g, uint n, float *x) {
     const global uchar *b = row + 36 * g;
     const float d = load_f16(b);

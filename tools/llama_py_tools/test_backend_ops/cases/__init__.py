@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pkgutil
+import sys
 from functools import cache
-from importlib import import_module
 
+from ggml_py.kernels import import_families
 from llama_py_tools.test_backend_ops.case import CASES, Case
 from llama_py_tools.test_backend_ops.gaps import cases_with_gaps
 
@@ -13,8 +13,7 @@ from llama_py_tools.test_backend_ops.gaps import cases_with_gaps
 @cache
 def all_cases() -> tuple[Case, ...]:
     """Every case of every file, each once, and some with gaps; in the order of the ops' names."""
-    for module in pkgutil.iter_modules(__path__):
-        import_module(f"{__name__}.{module.name}")
+    import_families(sys.modules[__name__])
     unique = {(str(c), c.fused, c.perf): c for c in sorted(CASES, key=lambda c: c.op)}
     cases = [*unique.values(), *cases_with_gaps(unique.values())]
     return tuple(sorted(cases, key=lambda c: c.op))

@@ -9,7 +9,7 @@ from ggml_py.ops.collective import TYPES
 from ggml_py.tensor import Tensor
 from ggml_py.types import GGMLType
 from llama_py_tools.test_backend_ops.case import Leaves, case
-from llama_py_tools.test_backend_ops.cases.copy import quantization_bound
+from llama_py_tools.test_backend_ops.cases._quantized import quantization_bound
 
 Shape = tuple[int, ...]
 

@@ -8,7 +8,7 @@ from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F32, I32, GGMLType
 from llama_py_tools.test_backend_ops.case import Array, Leaves, case, integers, uniform
-from llama_py_tools.test_backend_ops.cases.matrix_id import expert_ids
+from llama_py_tools.test_backend_ops.cases.matrix.mul_mat_id import expert_ids
 from llama_py_tools.test_backend_ops.cases.reduce import distinct
 
 Shape = tuple[int, ...]

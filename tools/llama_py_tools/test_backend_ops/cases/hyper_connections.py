@@ -5,7 +5,24 @@ from __future__ import annotations
 from ggml_py import ops
 from ggml_py.ops.hyper_connections import MIXES, STREAMS
 from ggml_py.tensor import Tensor
-from llama_py_tools.test_backend_ops.case import Leaves, case
+from llama_py_tools.test_backend_ops.case import Leaves, case, uniform
+
+
+@case("DSV4_HC_PRE", n_embd=[1, 31, 257], n_hc=[1, 4], n_tokens=[1, 17], v=[False])
+@case("DSV4_HC_PRE", n_embd=[31], n_hc=[4], n_tokens=[17], v=[True], gated=[False, True])
+@case("DSV4_HC_PRE", n_embd=[128], n_hc=[1, 2, 3, 5, 8, 65], n_tokens=[17], v=[False],
+      gated=[False, True])  # fmt: skip
+@case("DSV4_HC_PRE", n_embd=[128, 4096], n_hc=[4], n_tokens=[21, 257], v=[False],
+      gated=[False, True])  # fmt: skip
+@case("DSV4_HC_PRE", perf=True, n_embd=[4096], n_hc=[4], n_tokens=[512], v=[False])
+def dsv4_hc_pre(
+    new: Leaves, n_embd: int, n_hc: int, n_tokens: int, v: bool, gated: bool = False
+) -> Tensor:
+    ne = (n_embd, n_hc, n_tokens)
+    if gated:
+        make = new.part if v else new
+        return ops.dsv4_hc_pre_gated(make(ne), make(ne, init=uniform(-4, 4)), 1 / n_hc)
+    return ops.dsv4_hc_pre(new.part(ne) if v else new(ne), new((n_hc, n_tokens)))
 
 
 @case("DSV4_HC_COMB", n_tokens=[1, 17, 257], n_iter=[1, 4, 8, 20])

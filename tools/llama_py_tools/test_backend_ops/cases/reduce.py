@@ -9,7 +9,7 @@ import numpy as np
 from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, GGMLType
-from llama_py_tools.test_backend_ops.case import Array, Leaves, case, uniform
+from llama_py_tools.test_backend_ops.case import Array, Leaves, case
 from llama_py_tools.test_backend_ops.differences import IGNORES_STRIDES, differs_from_ggml
 
 Shape = tuple[int, ...]
@@ -105,23 +105,6 @@ def cumsum_axis(new: Leaves, ne: Shape, axis: int, v: bool = False) -> Tensor:
 @case("ARGMAX", perf=True, type=[F32], ne=[(32000, 64, 1, 1)])
 def argmax(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
     return ops.argmax(new(ne, type, distinct))
-
-
-@case("DSV4_HC_PRE", n_embd=[1, 31, 257], n_hc=[1, 4], n_tokens=[1, 17], v=[False])
-@case("DSV4_HC_PRE", n_embd=[31], n_hc=[4], n_tokens=[17], v=[True], gated=[False, True])
-@case("DSV4_HC_PRE", n_embd=[128], n_hc=[1, 2, 3, 5, 8, 65], n_tokens=[17], v=[False],
-      gated=[False, True])  # fmt: skip
-@case("DSV4_HC_PRE", n_embd=[128, 4096], n_hc=[4], n_tokens=[21, 257], v=[False],
-      gated=[False, True])  # fmt: skip
-@case("DSV4_HC_PRE", perf=True, n_embd=[4096], n_hc=[4], n_tokens=[512], v=[False])
-def dsv4_hc_pre(
-    new: Leaves, n_embd: int, n_hc: int, n_tokens: int, v: bool, gated: bool = False
-) -> Tensor:
-    ne = (n_embd, n_hc, n_tokens)
-    if gated:
-        make = new.part if v else new
-        return ops.dsv4_hc_pre_gated(make(ne), make(ne, init=uniform(-4, 4)), 1 / n_hc)
-    return ops.dsv4_hc_pre(new.part(ne) if v else new(ne), new((n_hc, n_tokens)))
 
 
 differs_from_ggml("CUMSUM", "adds along dimension 0 only", axis=[1, 2, 3])

@@ -8,38 +8,37 @@ from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, I32, I64, GGMLType
 from llama_py_tools.test_backend_ops.case import Array, Init, Leaves, case, integers
-from llama_py_tools.test_backend_ops.cases.copy import SEARCHED, quantization_bound
-from llama_py_tools.test_backend_ops.cases.reduce import distinct
+from llama_py_tools.test_backend_ops.cases._quantized import (
+    PARTNERS,
+    QUANTIZED,
+    STORED,
+    WRITABLE,
+    quantization_bound,
+)
 from llama_py_tools.test_backend_ops.differences import (
-    IGNORES_STRIDES,
     crashes_ggml,
     differs_from_ggml,
 )
 
 Shape = tuple[int, ...]
 PLAIN = [F32, F16, BY_NAME["bf16"]]
-BLOCKS = [BY_NAME[n] for n in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_K", "q5_K", "q6_K")]
-BLOCKS += [BY_NAME[n] for n in ("q2_K", "q3_K", "iq4_nl", "iq4_xs", "mxfp4", "nvfp4", "q8_1")]
-BLOCKS += [BY_NAME[n] for n in ("q8_K", "tq1_0", "tq2_0", "q1_0", "q2_0")]
-BLOCKS += [BY_NAME[n] for n in ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s")]
-STORED = [BY_NAME[n] for n in ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "iq4_nl")]
-WRITABLE = STORED + [BY_NAME[n] for n in SEARCHED]
+Q4_0, Q4_K, Q8_0 = BY_NAME["q4_0"], BY_NAME["q4_K"], BY_NAME["q8_0"]
 
 
 @case("GET_ROWS", type=PLAIN, n=[1, 17, 257], m=[5], r=[1, 4], be1=[1, 3], be2=[1], v=[False])
-@case("GET_ROWS", type=BLOCKS, n=[256, 768], m=[5], r=[4], be1=[1, 7], be2=[1], v=[False])
+@case("GET_ROWS", type=QUANTIZED, n=[256, 768], m=[5], r=[4], be1=[1, 7], be2=[1], v=[False])
 @case("GET_ROWS", type=[F32, F16], n=[65], m=[5], r=[4], be1=[3], be2=[2], v=[False, True])
-@case("GET_ROWS", type=[F32, BLOCKS[0]], n=[256], m=[5], r=[0], be1=[1], be2=[1], v=[False])
+@case("GET_ROWS", type=[F32, Q4_0], n=[256], m=[5], r=[0], be1=[1], be2=[1], v=[False])
 @case("GET_ROWS", type=[I32], n=[33], m=[5], r=[4], be1=[1, 7], be2=[1], v=[False, True])
-@case("GET_ROWS", type=[*PLAIN, I32, *BLOCKS], n=[256], m=[5], r=[4], be1=[1, 7], be2=[1],
+@case("GET_ROWS", type=[*PLAIN, I32, *QUANTIZED], n=[256], m=[5], r=[4], be1=[1, 7], be2=[1],
       v=[True], half=[1])  # fmt: skip
-@case("GET_ROWS", type=[F32, BLOCKS[0]], n=[256], m=[8], r=[2], be1=[3], be2=[2], v=[False],
+@case("GET_ROWS", type=[F32, Q4_0], n=[256], m=[8], r=[2], be1=[3], be2=[2], v=[False],
       half=[0, 1, 2])  # fmt: skip
-@case("GET_ROWS", type=[F32, BLOCKS[0]], n=[76800], m=[3], r=[4], be1=[1], be2=[2], v=[False])
+@case("GET_ROWS", type=[F32, Q4_0], n=[76800], m=[3], r=[4], be1=[1], be2=[2], v=[False])
 @case("GET_ROWS", type=[F32], n=[4], m=[80000], r=[70000], be1=[2], be2=[1], v=[False])
 @case("GET_ROWS", type=[F32], n=[4], m=[3], r=[2], be1=[700], be2=[100], v=[False])
-@case("GET_ROWS", type=[BLOCKS[0]], n=[32], m=[3], r=[2], be1=[300], be2=[30], v=[False])
-@case("GET_ROWS", perf=True, type=[F32, BLOCKS[5]], n=[4096], m=[32000], r=[512], be1=[1], be2=[1],
+@case("GET_ROWS", type=[Q4_0], n=[32], m=[3], r=[2], be1=[300], be2=[30], v=[False])
+@case("GET_ROWS", perf=True, type=[F32, Q4_K], n=[4096], m=[32000], r=[512], be1=[1], be2=[1],
       v=[False])  # fmt: skip
 def get_rows(
     new: Leaves, type: GGMLType, n: int, m: int, r: int, be1: int, be2: int, v: bool,
@@ -91,7 +90,7 @@ def _set_rows_bound(type: GGMLType, ne: Shape, nr23: Shape, **_: object) -> floa
       nr23=[(2, 3)], r=[2], v=[False], half=[0, 1, 2])  # fmt: skip
 @case("SET_ROWS", type=[F32, F16], type_idx=[I64], ne=[(33, 5, 3, 1)], nr23=[(2, 1)], r=[2],
       v=[False], half=[0, 1, 2])  # fmt: skip
-@case("SET_ROWS", perf=True, type=[F16, STORED[4]], type_idx=[I64], ne=[(1024, 4096, 1, 1)],
+@case("SET_ROWS", perf=True, type=[F16, Q8_0], type_idx=[I64], ne=[(1024, 4096, 1, 1)],
       nr23=[(1, 1)], r=[1, 512], v=[False])  # fmt: skip
 def set_rows(
     new: Leaves, type: GGMLType, type_idx: GGMLType, ne: Shape, nr23: Shape, r: int, v: bool,
@@ -107,55 +106,8 @@ def set_rows(
     return ops.set_rows(new((n0, n_rows, n2, n3), type), src, idx)
 
 
-SORTED: list[Shape] = [(n, 3, 2, 1) for n in (1, 3, 16, 17, 33, 65, 100, 257, 1024)]
-LONG: list[Shape] = [(4095, 2, 1, 3), (2048, 65, 1, 1), (16384, 1, 1, 1), (32767, 1, 1, 1)]
-HUGE: list[Shape] = [(131072, 1, 1, 1), (202048, 2, 1, 1), (262155, 1, 2, 1)]
-MANY: list[Shape] = [(2, 8, 8192, 1), (16, 10, 10, 10), (60, 10, 10, 10)]
-
-
-@case("ARGSORT", max_nmse=0, type=[F32], ne=[*SORTED, (5, 0, 1, 1)], order=["asc", "desc"])
-@case("ARGSORT", max_nmse=0, type=[F32], ne=[(4, 1, 1, 1), (128, 1, 1, 1), *LONG, *HUGE, *MANY],
-      order=["asc", "desc"])  # fmt: skip
-@case("ARGSORT", perf=True, type=[F32], ne=[(128, 512, 1, 1)], order=["desc"])
-def argsort(new: Leaves, type: GGMLType, ne: Shape, order: str) -> Tensor:
-    return ops.argsort(new(ne, type, distinct), order)
-
-
-def in_any_order(ids: Array) -> Array:
-    return np.sort(ids, axis=-1)
-
-
-@case("TOP_K", max_nmse=0, compare=in_any_order, type=[F32], ne=SORTED, k=[1])
-@case("TOP_K", max_nmse=0, compare=in_any_order, type=[F32], ne=SORTED[3:], k=[3, 15])
-@case("TOP_K", max_nmse=0, compare=in_any_order, type=[F32], ne=[(40, 2, 1, 1)], k=[39, 40])
-@case("TOP_K", max_nmse=0, compare=in_any_order, type=[F32], ne=[*LONG, *HUGE], k=[1, 100, 2047])
-@case("TOP_K", max_nmse=0, compare=in_any_order, type=[F32], ne=MANY, k=[1, 2])
-@case("TOP_K", max_nmse=0, compare=in_any_order, type=[F32], ne=[(1024, 1, 1, 1), (1035, 1, 2, 1)],
-      k=[500, 1023, 1024])  # fmt: skip
-@case("TOP_K", perf=True, type=[F32], ne=[(128, 512, 1, 1)], k=[8])
-def top_k(new: Leaves, type: GGMLType, ne: Shape, k: int) -> Tensor:
-    return ops.top_k(new(ne, type, distinct), k)
-
-
-def _sorted_column(rows: Array) -> Array:
-    return np.sort(rows, axis=-2)
-
-
-@case("TOP_K", fused=True, max_nmse=0, compare=_sorted_column, type=[F32],
-      ne=[(1, 2, 1, 3), (4, 2, 1, 3), (139, 1, 2, 1), (8192, 2, 1, 1)], k=[1, 3, 100, 2051],
-      ties=[True])  # fmt: skip
-def top_k_ties(new: Leaves, type: GGMLType, ne: Shape, k: int, ties: bool) -> Tensor:
-    """Which of equal elements are taken is not defined; their values are."""
-    a = new(ne, type, integers(0, max(2, ne[0] // 64)))
-    n_rows, k = ne[1] * ne[2] * ne[3], min(k, ne[0])
-    ids = ops.reshape(ops.top_k(a, k), k, n_rows)
-    return ops.get_rows(ops.reshape(a, 1, ne[0], n_rows), ids)
-
-
 crashes_ggml("GET_ROWS", "has no function that decodes them, and calls it all the same",
-             type=[BY_NAME["q8_1"]])  # fmt: skip
-for _name in ("ARGSORT", "TOP_K"):
-    differs_from_ggml(_name, IGNORES_STRIDES, gaps=[0])
+             type=PARTNERS[:1])  # fmt: skip
 differs_from_ggml("SET_ROWS", "rounds halves to the even level with vectors, else away from zero",
-                  type=[BY_NAME["q8_0"]], type_src=[F16])  # fmt: skip
+                  type=[Q8_0], type_src=[F16])  # fmt: skip
 differs_from_ggml("GET_ROWS", "takes the row numbers to be contiguous", gaps=[1])

@@ -1,0 +1,139 @@
+"""Activations as the weight types want them: quantized or rounded, in columns made of words.
+
+A column is a row of src1. It is a sequence of blocks, a block a sequence of 32-bit words: first the
+values, four (or two, or one) along k in a word, then the block's other fields. In a tile of T
+columns, word i of column t lies at 4 * (i * T + t); a tile of width 1 is simply a column.
+The formats of blocks are those of the types they are rounded to, in `quants/<type>.py`; here is
+where their fields lie, for the types that are multiplied with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+
+UNIT = 256  # elements of a column that are packed at a time
+UNIT_BYTES = 1024  # of the widest format
+
+
+@dataclass(frozen=True)
+class Activations:
+    """A format: `block_bytes` per `elements` of a column.
+
+    pack(x, n, to): n <= UNIT f32 values at x, as the blocks of a column at `to`.
+    """
+
+    name: str
+    elements: int
+    block_bytes: int
+    pack: Callable[..., Any]
+
+    @cached_property
+    def column_bytes(self) -> Callable[[int], int]:
+        """column_bytes(k): of a column, or of a part of one that starts with a block; an `@fn`."""
+        elements, block_bytes = self.elements, self.block_bytes
+
+        @fn
+        def column_bytes(k):
+            return (k + elements - 1) // elements * block_bytes
+
+        return column_bytes
+
+
+@fn
+def spread(column, n_bytes, tile, width, t):
+    """Copy words of a column to the places of column t of a tile."""
+    for i in range(n_bytes // 4):
+        v.st_i32(tile + 4 * (i * width + t), v.ld_i32(column + 4 * i))
+
+
+@fn
+def quantize_16(x, scale, to):
+    """Round 16 values times `scale` to int8; returns their sum."""
+    q = v.to_i32(v.vround(v.f32x16_load(x) * scale))
+    v.store(to, v.to_i8(q))
+    return v.vsum(q)
+
+
+@fn
+def largest(x, n):
+    """The largest magnitude among n values, n a multiple of 16."""
+    top = v.vabs(v.f32x16_load(x))
+    for i in range(16, n, 16):
+        top = v.vmax(top, v.vabs(v.f32x16_load(x + 4 * i)))
+    return v.vmaxval(top)
+
+
+@fn
+def over_127(amax):
+    """127 / amax, or 0."""
+    if amax > 0:
+        return v.float32(127) / amax
+    return v.float32(0)
+
+
+@fn
+def as_f16(x):
+    return v.f16_to_f32(v.f32_to_f16(x))
+
+
+# Blocks of 32: i8 [32] | f32 scale | i32 -8 * sum | i32 -I8_BIAS * sum | f32 scale * sum
+SCALE_32, SUM8_32, BIAS_32, SUM_32, BYTES_32 = 32, 36, 40, 44, 48
+
+# Blocks of 256: i8 [256] | f32 scale | i16 sums of 32 [8] | i16 sums of 16 [16] | unused 12
+# The sums are in the order 0 2 1 3, 4 6 5 7, ...: so come the scales out of a word of four bytes.
+SCALE_256, SUMS32_256, SUMS16_256, BYTES_256 = 256, 260, 276, 320
+
+# Chunks of 64: i8 [64] | f32 scales of 32 [2] | i32 -OFFSET * sums of 32 [2] | the same of 16 [4].
+# They are for weights that are multiplied as bytes with OFFSET added.
+OFFSET = 64
+CHUNK, CHUNK_SCALE, CHUNK_SUM32, CHUNK_SUM16, CHUNK_BYTES = 64, 64, 72, 80, 96
+
+
+@fn
+def half_chunk(x, scale, step, to, i):
+    """32 values times `scale`, as half i of a chunk; `step` is what one then stands for."""
+    first = quantize_16(x, scale, to + 32 * i)
+    second = quantize_16(x + 64, scale, to + 32 * i + 16)
+    v.st_f32(to + CHUNK_SCALE + 4 * i, step)
+    v.st_i32(to + CHUNK_SUM32 + 4 * i, -OFFSET * (first + second))
+    v.st_i32(to + CHUNK_SUM16 + 8 * i, -OFFSET * first)
+    v.st_i32(to + CHUNK_SUM16 + 8 * i + 4, -OFFSET * second)
+
+
+def _f32_packer(rounded: Callable[..., Any]) -> Callable[..., Any]:
+    @fn
+    def pack(x, n, to):
+        for i in range(0, n, v.LANES):
+            v.store_n(to + 4 * i, rounded(v.f32_load_n(x + 4 * i, n - i)), n - i)
+
+    return pack
+
+
+@fn
+def unchanged(x):
+    return x
+
+
+@fn
+def as_bf16(x):
+    return v.bf16_to_f32(v.f32_to_bf16(x))
+
+
+@fn
+def pack_bf16_pairs(x, n, to):
+    """Pairs of bf16 in a word; an odd n ends with a zero."""
+    for i in range(0, n, v.LANES):
+        halves = v.f32_to_bf16(v.f32_load_n(x + 4 * i, n - i))
+        v.store_n(to + 2 * i, halves, (n - i + 1) // 2 * 2)
+
+
+F32 = Activations("f32", 1, 4, _f32_packer(unchanged))
+F16 = Activations("f16", 1, 4, _f32_packer(as_f16))
+BF16 = Activations("bf16", 1, 4, _f32_packer(as_bf16))
+BF16_PAIRS = Activations("bf16_pairs", 2, 4, pack_bf16_pairs)

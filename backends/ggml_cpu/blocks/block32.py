@@ -1,0 +1,236 @@
+"""Blocks of 32 values with one scale, and perhaps a minimum, times columns in blocks of 32.
+
+A panel block has the values of LANES rows word by word: words of bytes, or of nibbles, of which the
+low ones are values 0..15 and the high ones 16..31.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks import walk
+from ggml_cpu.blocks.activations import SCALE_32, SUM8_32, SUM_32, Activations
+from ggml_cpu.blocks.format import Weight
+from ggml_cpu.blocks.walk import AHEAD, WORD
+from ggml_cpu.kernel import fn
+from ggml_cpu.target import LANES
+from ggml_py.types import BY_NAME
+
+Function = Callable[..., Any]
+Panel = tuple[Function, Function]
+
+
+class Products(NamedTuple):
+    """How blocks of a type are multiplied. All functions are `@fn`.
+
+    add_words   add_words(width) -> add(panel, columns, dots): the products of words, added to dots
+    start       (at, times): the dots of a panel start at `times` the number at `at` in a column
+    scales_of   scales_of(panel): f32
+    minima_of   minima_of(panel), or None
+    dots_of     dots_of(block, column): i32x8, in place
+    scale_of    scale_of(block)
+    minimum_of  minimum_of(block), or None
+    """
+
+    add_words: Callable[[int], Function]
+    start: tuple[int, int]
+    scales_of: Function
+    dots_of: Function
+    scale_of: Function
+    minima_of: Function | None = None
+    minimum_of: Function | None = None
+
+
+def _tile(products: Products, panel_bytes: int, column_bytes: int) -> Callable[[int], Function]:
+    add_words, (start, times), scales_of = products[:3]
+    minima_of = products.minima_of
+
+    def tile(width):
+        add = add_words(width)
+
+        @fn
+        def scaled(w, a, dots, sums):
+            scale = scales_of(w)
+            for t in range(width):
+                both = scale * v.f32_bcast(a + SCALE_32 * width + 4 * t)
+                sums[t] = v.fma(v.to_f32(dots[t]), both, sums[t])
+
+        @fn
+        def scaled_with_minima(w, a, dots, sums):
+            scale, minimum = scales_of(w), minima_of(w)
+            for t in range(width):
+                total = v.f32_bcast(a + SUM_32 * width + 4 * t)
+                both = scale * v.f32_bcast(a + SCALE_32 * width + 4 * t)
+                sums[t] = v.fma(v.to_f32(dots[t]), both, v.fma(minimum, total, sums[t]))
+
+        finish = scaled if minima_of is None else scaled_with_minima
+
+        @fn
+        def multiply(w, a, steps, out):
+            sums = v.f32_regs(width)
+            for _ in range(steps):
+                dots = v.i32_regs(width)
+                if times:
+                    for t in range(width):
+                        dots[t] = v.i32_bcast(a + start * width + 4 * t) * times
+                add(w, a, dots)
+                finish(w, a, dots, sums)
+                w += panel_bytes
+                a += column_bytes * width
+            for t in range(width):
+                v.store(out + WORD * t, sums[t])
+
+        return multiply
+
+    return tile
+
+
+def _dot(products: Products, size: int, column_bytes: int) -> Function:
+    """Two blocks at a time, into sums of their own."""
+    dots_of, scale_of, minimum_of = products.dots_of, products.scale_of, products.minimum_of
+
+    @fn
+    def add(w, a, total):
+        return v.fma(scale_of(w) * v.ld_f32(a + SCALE_32), v.to_f32(dots_of(w, a)), total)
+
+    @fn
+    def nothing(w, a):
+        return v.float32(0)
+
+    @fn
+    def from_minimum(w, a):
+        return minimum_of(w) * v.ld_f32(a + SUM_32)
+
+    has_minimum = minimum_of is not None
+    more_of = from_minimum if has_minimum else nothing
+
+    @fn
+    def dot(src, stride, rows, a, n, out):
+        even = v.f32x8(0.0)
+        odd = v.f32x8(0.0)
+        more = v.float32(0)
+        for _ in range(n // 64):
+            for i in range(0, 2 * size, 64):
+                v.prefetch_nta(src + AHEAD + i)
+            even = add(src, a, even)
+            odd = add(src + size, a + column_bytes, odd)
+            if has_minimum:
+                more += more_of(src, a) + more_of(src + size, a + column_bytes)
+            src += 2 * size
+            a += 2 * column_bytes
+        if n % 64:
+            even = add(src, a, even)
+            if has_minimum:
+                more += more_of(src, a)
+        total = v.vsum(even + odd)
+        if has_minimum:
+            total += more
+        v.st_f32(out, total)
+
+    return dot
+
+
+def weight(
+    name: str, activations: Activations, panel: Panel, products: Products, decode: Function,
+    encode: Function,
+) -> Weight:  # fmt: skip
+    """A weight type of this family. panel, decode, encode: see walk.py."""
+    kind = BY_NAME[name]
+    tile = _tile(products, kind.type_size * LANES, activations.block_bytes)
+    dot = _dot(products, kind.type_size, activations.block_bytes)
+    return walk.weight(kind, activations, panel, tile, dot, decode, encode)
+
+
+@fn
+def unsigned_dot(total, x, y):
+    return v.dot4(total, x, y)
+
+
+@fn
+def biased_dot(total, x, y):
+    return v.dot4_biased(total, x, y)
+
+
+def nibbles(pairs_of: Function, dot4: Function = unsigned_dot) -> Callable[[int], Function]:
+    """`add_words` for words of nibbles; pairs_of(panel, i): low and high values of word i."""
+
+    def add_words(width):
+        @fn
+        def add(w, a, dots):
+            for i in range(4):
+                low, high = pairs_of(w, i)
+                at = a + 4 * i * width
+                for t in range(width):
+                    x = v.as_i8(v.i32_bcast(at + 4 * t))
+                    y = v.as_i8(v.i32_bcast(at + 16 * width + 4 * t))
+                    dots[t] = dot4(dot4(dots[t], low, x), high, y)
+
+        return add
+
+    return add_words
+
+
+@fn
+def first_f16(block):
+    return v.ld_f16(block)
+
+
+@fn
+def first_f16s(panel):
+    return v.f16_load(panel)
+
+
+def with_offset(
+    name: str, offset: int, activations: Activations, panel: Panel, pairs_of: Function,
+    values_of: Function, decode: Function, encode: Function,
+) -> Weight:  # fmt: skip
+    """A value is its bits, less `offset`, times the f16 at the start of its block.
+
+    pairs_of(panel, i) as for nibbles; values_of(block): the bits of all values in place, i8x32.
+    """
+    times = offset // 8
+
+    @fn
+    def dots_of(w, a):
+        start = v.set_lane(v.i32x8(0), 0, v.ld_i32(a + SUM8_32) * times)
+        return v.dot4(start, values_of(w), v.i8x32_load(a))
+
+    products = Products(nibbles(pairs_of), (SUM8_32, times), first_f16s, dots_of, first_f16)
+    return weight(name, activations, panel, products, decode, encode)
+
+
+def with_minimum(
+    name: str, activations: Activations, panel: Panel, pairs_of: Function, values_of: Function,
+    encode: Function,
+) -> Weight:  # fmt: skip
+    """A value is its bits times the f16 at the start of its block, plus the f16 after that; so a
+    product is scale * dot + minimum * (sum of the activations). Panels are word by word.
+    """
+
+    @fn
+    def scales_of(w):
+        return v.f16_to_f32(v.to_i16(v.i32_load(w)))
+
+    @fn
+    def minima_of(w):
+        return v.f16_to_f32(v.to_i16(v.i32_load(w) >> 16))
+
+    @fn
+    def dots_of(w, a):
+        return v.dot4(v.i32x8(0), values_of(w), v.i8x32_load(a))
+
+    @fn
+    def minimum_of(block):
+        return v.ld_f16(block + 2)
+
+    @fn
+    def decode(block, x):
+        values = v.to_f32(v.zext_i32(values_of(block)))
+        v.store(x, values * v.ld_f16(block) + v.ld_f16(block + 2))
+
+    products = Products(
+        nibbles(pairs_of), (0, 0), scales_of, dots_of, first_f16, minima_of, minimum_of
+    )
+    return weight(name, activations, panel, products, decode, encode)

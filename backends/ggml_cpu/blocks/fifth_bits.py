@@ -1,0 +1,83 @@
+"""Values of five bits: nibbles, and apart from them 32 fifth bits, bit i that of value i.
+
+In panels these are by word: bit 8 * c + s is that of byte c of word s, where words 0..3 are the low
+nibbles and 4..7 the high ones; one shift brings a word's four bits above their nibbles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.rounding import BITS, store_nibbles
+from ggml_cpu.kernel import fn
+
+Function = Callable[..., Any]
+LOW_BITS = 0x01010101
+SPREAD = 0x00204081  # times four bits: bit c also at 8 * c, under LOW_BITS
+GATHER = 0x01020408  # the way back: bits 8 * c to 24 + c
+EACH_BIT = 0x8040201008040201 - (1 << 64)  # byte i has bit i
+
+
+@fn
+def bits_by_word(bits):
+    """A vector of fifth bits in the order of values, to that of a panel."""
+    result = (bits & 15) * SPREAD & LOW_BITS
+    for s in range(1, 8):
+        result = result | (((bits >> (4 * s)) & 15) * SPREAD & LOW_BITS) << s
+    return result
+
+
+@fn
+def bits_by_value(bits):
+    """The fifth bits of one row of a panel in the order of values again."""
+    result = 0
+    for s in range(8):
+        result |= (((bits >> s) & LOW_BITS) * GATHER >> 24 & 15) << (4 * s)
+    return result
+
+
+def in_panels(
+    panel: tuple[Function, Function], at: int, panel_at: int
+) -> tuple[Function, Function]:
+    """`panel` of walk.py:weight with the fifth bits by word; they are at `at` in a block."""
+    pack, gather = panel
+
+    @fn
+    def pack_bits(src, stride, rows, dst):
+        pack(src, stride, rows, dst)
+        v.store(dst + panel_at, bits_by_word(v.i32_load(dst + panel_at)))
+
+    @fn
+    def gather_bits(panel, r, dst):
+        gather(panel, r, dst)
+        v.st_i32(dst + at, bits_by_value(v.ld_u32(dst + at)))
+
+    return pack_bits, gather_bits
+
+
+@fn
+def five_bits(packed, bits, i):
+    """Values of the low and the high nibbles of word i, for fifth bits by word."""
+    low = (packed & 15) | (v.as_i8((bits << 4) >> i) & 16)
+    return low, ((packed >> 4) & 15) | (v.as_i8(bits >> i) & 16)
+
+
+@fn
+def block_values(bits):
+    """The 32 values of a block in place, 0..31; the address of its fifth bits, nibbles follow."""
+    packed = v.i8x16_load(bits + 4)
+    eight_times = v.repeat_each(v.low(v.as_i8(v.i32x2(v.ld_i32(bits)))), 8)
+    fifth = v.select(eight_times & v.as_i8(v.i64x4(EACH_BIT)) != 0, v.i8x32(16), 0)
+    return v.concat(packed & 15, (packed >> 4) & 15) | fifth
+
+
+@fn
+def store_five_bits(dst, q, r):
+    """Fifth bits, and after them nibbles of q with those of r above."""
+    bits = v.i32x16_load(v.table(BITS))
+    low = v.vsum(v.select((q & 16) != 0, bits, 0))
+    v.st_u16(dst, low)
+    v.st_u16(dst + 2, v.vsum(v.select((r & 16) != 0, bits, 0)))
+    store_nibbles(dst + 4, q, r)

@@ -1,0 +1,118 @@
+"""Rows to panels: 32-bit words of LANES rows side by side, so that a vector holds one of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.target import LANES
+
+Function = Callable[..., Any]
+WORD = 4 * LANES
+
+
+def interleaver(load: Function, load_n: Function, size: int, per_word: int = 1) -> Function:
+    """A function that interleaves rows of elements of `size` bytes, `per_word` of them in a word.
+
+    `load(address)` gives LANES words as an i32 vector, `load_n(address, n)` those of the first n
+    elements, zeros after them.
+    """
+    span = LANES * per_word
+
+    @fn
+    def interleave(src, stride, rows, n, dst, step):
+        """Word i of row r goes to dst + i * step + 4 * r; past the last row it is repeated."""
+        for first in range(0, n, span):
+            tile = v.i32_regs(LANES)
+            left = n - first
+            for r in range(LANES):
+                row = src + min(r, rows - 1) * stride + first * size
+                if left >= span:
+                    tile[r] = load(row)
+                else:
+                    tile[r] = load_n(row, left)
+            v.transpose(tile)
+            words = (min(left, span) + per_word - 1) // per_word
+            to = dst + first // per_word * step
+            for i in range(LANES):
+                if i < words:
+                    v.store(to + i * step, tile[i])
+
+    return interleave
+
+
+def word_interleaver(flip: int) -> Function:
+    """An interleaver of words, into which `flip` is XORed."""
+
+    @fn
+    def load_words(address):
+        return v.i32_load(address) ^ flip
+
+    @fn
+    def load_words_n(address, n):
+        return v.i32_load_n(address, n) ^ flip
+
+    return interleaver(load_words, load_words_n, 4)
+
+
+interleave_words = word_interleaver(0)
+
+
+@fn
+def interleave_halves(src, stride, rows, dst):
+    """The 16-bit numbers at the start of LANES rows side by side."""
+    for r in range(LANES):
+        v.st_u16(dst + 2 * r, v.ld_u16(src + min(r, rows - 1) * stride))
+
+
+@fn
+def separate_words(panel, r, n, dst):
+    """The n words of row r of a panel of words, one after another again."""
+    for i in range(n):
+        v.st_i32(dst + 4 * i, v.ld_i32(panel + 4 * (i * LANES + r)))
+
+
+def word_by_word(block_bytes: int) -> tuple[Function, Function]:
+    """Panels that keep the words of a block in their order: `panel` of walk.py:weight."""
+    words = block_bytes // 4
+
+    @fn
+    def pack(src, stride, rows, dst):
+        interleave_words(src, stride, rows, words, dst, WORD)
+
+    @fn
+    def gather(panel, r, dst):
+        separate_words(panel, r, words, dst)
+
+    return pack, gather
+
+
+def scale_first(block_bytes: int, size: int, flip: int = 0) -> tuple[Function, Function]:
+    """The same for blocks of a scale of 1 or 2 bytes and words: scales [LANES] | words [..][LANES].
+
+    flip: is XORed into the words of panels.
+    """
+    words, scales, interleave = (block_bytes - size) // 4, size * LANES, word_interleaver(flip)
+
+    @fn
+    def copy_scale(src, dst):
+        if size == 1:
+            v.st_u8(dst, v.ld_u8(src))
+        else:
+            v.st_u16(dst, v.ld_u16(src))
+
+    @fn
+    def pack(src, stride, rows, dst):
+        for r in range(LANES):
+            copy_scale(src + min(r, rows - 1) * stride, dst + size * r)
+        interleave(src + size, stride, rows, words, dst + scales, WORD)
+
+    @fn
+    def gather(panel, r, dst):
+        copy_scale(panel + size * r, dst)
+        for i in range(words):
+            v.st_i32(dst + size + 4 * i, v.ld_i32(panel + scales + i * WORD + 4 * r) ^ flip)
+
+    return pack, gather

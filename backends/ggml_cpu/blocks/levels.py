@@ -1,0 +1,60 @@
+"""Nibbles that are indices of 16 levels (ggml-common.h:kvalues_iq4nl, kvalues_mxfp4)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+
+# Uneven levels; and the four-bit floats (e2m1), doubled so that they are integers.
+UNEVEN = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
+DOUBLED_FP4 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
+
+
+def table_of(levels: tuple[int, ...]) -> bytes:
+    return np.array(levels, np.int8).tobytes()
+
+
+UNEVEN_TABLE = table_of(UNEVEN)
+HALFWAY = ((np.array(UNEVEN[1:]) + np.array(UNEVEN[:-1])) / 2).astype(np.float32).tobytes()
+FP4_FLOATS = np.array(DOUBLED_FP4, np.float32).tobytes()
+
+
+@fn
+def both_levels(levels, packed):
+    """Levels of the low and of the high nibbles."""
+    return v.lookup16(levels, packed & 15), v.lookup16(levels, (packed >> 4) & 15)
+
+
+@fn
+def store_levels(src, table, scale, dst):
+    """16 bytes of nibbles to 32 levels times `scale`, low nibbles first."""
+    low, high = both_levels(v.i8x16_load(table), v.i8x16_load(src))
+    v.store(dst, v.to_f32(v.to_i32(low)) * scale)
+    v.store(dst + 64, v.to_f32(v.to_i32(high)) * scale)
+
+
+@fn
+def nearest_uneven(x):
+    """Index of the level next to x; the upper one when two are equally far."""
+    index = v.i32x16(0)
+    for i in range(15):
+        index = index + v.select(x >= v.ld_f32(v.table(HALFWAY) + 4 * i), v.i32x16(1), 0)
+    return index
+
+
+@fn
+def uneven_at(index):
+    return v.to_f32(v.to_i32(v.lookup16(v.i8x16_load(v.table(UNEVEN_TABLE)), v.to_i8(index))))
+
+
+@fn
+def nearest_fp4(x, scale):
+    """Index of the level with level * scale next to x; the first of equals."""
+    least, index = v.vabs(x), v.i32x16(0)
+    for i in range(1, 16):
+        error = v.vabs(v.ld_f32(v.table(FP4_FLOATS) + 4 * i) * scale - x)
+        index = v.select(error < least, v.i32x16(i), index)
+        least = v.vmin(least, error)
+    return index

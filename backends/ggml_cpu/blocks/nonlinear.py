@@ -1,0 +1,56 @@
+"""Blocks of block32.py whose nibbles are indices of 16 levels: scale, 1 or 2 bytes | u8 [16].
+
+In panels the levels of a product have an offset, which makes them unsigned; it is a multiple of 8,
+since the activations keep 8 times their sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks import block32
+from ggml_cpu.blocks.activations import SUM8_32, Activations
+from ggml_cpu.blocks.block32 import Products, biased_dot, nibbles, unsigned_dot
+from ggml_cpu.blocks.format import Weight
+from ggml_cpu.blocks.interleave import scale_first
+from ggml_cpu.blocks.levels import both_levels, store_levels, table_of
+from ggml_cpu.blocks.walk import WORD
+from ggml_cpu.kernel import fn
+from ggml_cpu.target import I8_BIAS, LANES
+from ggml_py.types import BY_NAME
+
+Function = Callable[..., Any]
+
+
+def weight(
+    name: str, levels: tuple[int, ...], offset: int, activations: Activations,
+    scale_of: Function, scales_of: Function, encode: Function,
+) -> Weight:  # fmt: skip
+    """A weight type of such blocks.
+
+    offset             I8_BIAS, or what leaves the levels in 0..127
+    scale_of(block)    the scale of a block in place
+    scales_of(panel)   those of a block of a panel
+    """
+    scale_size, table = BY_NAME[name].type_size - 16, table_of(levels)
+
+    @fn
+    def pairs_of(w, i):
+        shifted = v.i8x16_load(v.table(table)) + offset
+        return both_levels(shifted, v.i8_load(w + scale_size * LANES + i * WORD))
+
+    @fn
+    def dots_of(w, a):
+        low, high = both_levels(v.i8x16_load(v.table(table)), v.i8x16_load(w + scale_size))
+        return v.dot4_i8(v.i32x8(0), v.concat(low, high), v.i8x32_load(a))
+
+    @fn
+    def decode(block, x):
+        store_levels(block + scale_size, v.table(table), scale_of(block), x)
+
+    words = nibbles(pairs_of, biased_dot if offset == I8_BIAS else unsigned_dot)
+    products = Products(words, (SUM8_32, offset // 8), scales_of, dots_of, scale_of)
+    panel = scale_first(16 + scale_size, scale_size)
+    return block32.weight(name, activations, panel, products, decode, encode)

@@ -1,0 +1,162 @@
+"""Blocks of 256 values in sixteen groups of 16, each with a scale and a minimum.
+
+A value is d * scale * q - dmin * minimum with q of up to three bits. Two bits of q come from 64
+bytes, 32 for each half of 128 values; in a half, bits 2 * j and 2 * j + 1 of byte i are of value
+32 * j + i. So group 8 * half + 2 * j + s is in the bytes from 16 * s on: words 4 * s to 4 * s + 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks import walk
+from ggml_cpu.blocks.activations import SCALE_256, SUMS16_256, Activations
+from ggml_cpu.blocks.format import Weight
+from ggml_cpu.blocks.walk import adder
+from ggml_cpu.kernel import fn
+from ggml_py.types import BY_NAME
+
+Function = Callable[..., Any]
+
+
+@fn
+def scale_byte(words, i):
+    """Signed byte i of each word, as i32."""
+    return v.asr(words << (24 - 8 * i), 24)
+
+
+@fn
+def in_order(sixteen):
+    """i8x16 as i16x16 in the order of a column's sums of 16."""
+    wide = v.to_i16(sixteen)
+    return v.shuffle(wide, 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15)
+
+
+def group_sums(width: int) -> Function:
+    """add(words, a, i, less): less[t] += signed bytes of words * sums of groups 4 * i .. + 3."""
+
+    @fn
+    def add(words, a, i, less):
+        pairs = v.as_i16(words)
+        even, odd = v.asr(pairs << 8, 8), v.asr(pairs, 8)
+        at = a + SUMS16_256 * width + 8 * width * i
+        for t in range(width):
+            x = v.as_i16(v.i32_bcast(at + 4 * t))
+            y = v.as_i16(v.i32_bcast(at + 4 * (width + t)))
+            less[t] = v.dot2(v.dot2(less[t], even, x), odd, y)
+
+    return add
+
+
+def _add_block(
+    word_of: Function, scale_words: Function, factors: Function
+) -> Callable[[int], Function]:
+    def add_block(width):
+        subtract, add_scaled = group_sums(width), adder(width)
+
+        @fn
+        def add_16(w, a, half, j, s, scale, sums):
+            """sums[t] += scale * dot over a group. Dots fit i16: a product of pairs is cheapest."""
+            dots = v.i32_regs(width)
+            for i in range(4):
+                values = v.as_i8(word_of(w, half, j, 4 * s + i))
+                at = a + 4 * width * (32 * half + 8 * j + 4 * s + i)
+                for t in range(width):
+                    dots[t] = v.dot4(dots[t], values, v.as_i8(v.i32_bcast(at + 4 * t)))
+            pair = v.as_i16(scale & 0xFFFF)
+            for t in range(width):
+                sums[t] = v.dot2(sums[t], v.as_i16(dots[t]), pair)
+
+        @fn
+        def add_half(w, a, half, sums, less):
+            first, first_minima = scale_words(w, 2 * half)
+            second, second_minima = scale_words(w, 2 * half + 1)
+            for s in range(2):
+                add_16(w, a, half, 0, s, scale_byte(first, s), sums)
+                add_16(w, a, half, 1, s, scale_byte(first, s + 2), sums)
+                add_16(w, a, half, 2, s, scale_byte(second, s), sums)
+                add_16(w, a, half, 3, s, scale_byte(second, s + 2), sums)
+            subtract(first_minima, a, 2 * half, less)
+            subtract(second_minima, a, 2 * half + 1, less)
+
+        @fn
+        def add(w, a, out):
+            sums, less = v.i32_regs(width), v.i32_regs(width)
+            add_half(w, a, 0, sums, less)
+            add_half(w, a, 1, sums, less)
+            d, dmin = factors(w)
+            for t in range(width):
+                add_scaled(out, a, t, v.to_f32(sums[t]) * d - v.to_f32(less[t]) * dmin)
+
+        return add
+
+    return add_block
+
+
+def _add_in_place(values_of: Function, scales_of: Function, factors_of: Function) -> Function:
+    @fn
+    def add_64(block, a, j, scales, sums):
+        """sums + scale * dot over groups 2 * j and 2 * j + 1 of both halves."""
+        x = v.concat(v.i8x32_load(a + 32 * j), v.i8x32_load(a + 32 * j + 128))
+        dots = v.dot4(v.i32x16(0), values_of(block, j), x)
+        return v.dot2(sums, v.as_i16(dots), v.as_i16(v.repeat_each(scales, 4)))
+
+    @fn
+    def add(block, a, total, less):
+        scales, minima = scales_of(block)
+        pairs = v.zext_i32(v.to_i16(scales))
+        sums = add_64(block, a, 0, v.shuffle(pairs, 0, 1, 8, 9), v.i32x16(0))
+        sums = add_64(block, a, 1, v.shuffle(pairs, 2, 3, 10, 11), sums)
+        sums = add_64(block, a, 2, v.shuffle(pairs, 4, 5, 12, 13), sums)
+        sums = add_64(block, a, 3, v.shuffle(pairs, 6, 7, 14, 15), sums)
+        offset = v.dot2(v.i32x8(0), in_order(minima), v.i16x16_load(a + SUMS16_256))
+        d, dmin = factors_of(block)
+        scale = v.ld_f32(a + SCALE_256)
+        return v.fma(d * scale, v.to_f32(sums), total), v.fma(dmin * scale, v.to_f32(offset), less)
+
+    return add
+
+
+def _decode(values_of: Function, scales_of: Function, factors_of: Function) -> Function:
+    @fn
+    def put(values, dst, block, u):
+        """16 values of group u."""
+        d, dmin = factors_of(block)
+        scales, minima = scales_of(block)
+        x = v.to_f32(v.zext_i32(values)) * (d * v.float32(v.lane(scales, u)))
+        v.store(dst + 64 * u, x - dmin * v.float32(v.lane(minima, u)))
+
+    @fn
+    def decode(block, x):
+        for j in range(4):
+            values = values_of(block, j)
+            put(v.quarter(values, 0), x, block, 2 * j)
+            put(v.quarter(values, 1), x, block, 2 * j + 1)
+            put(v.quarter(values, 2), x, block, 2 * j + 8)
+            put(v.quarter(values, 3), x, block, 2 * j + 9)
+
+    return decode
+
+
+def weight(
+    name: str, activations: Activations, panel: tuple[Function, Function], word_of: Function,
+    scale_words: Function, factors: Function, values_of: Function, scales_of: Function,
+    factors_of: Function, encode: Function,
+) -> Weight:  # fmt: skip
+    """A weight type of this family. Minima, like scales, are signed bytes.
+
+    Of a panel (panel itself, and encode: see walk.py):
+    word_of(w, half, j, i): the values in word i of a half at shift j, one a byte.
+    scale_words(w, i): scales and minima of groups 4 * i to 4 * i + 3.
+    factors(w): d and dmin.
+    Of a block in place:
+    values_of(block, j): the values at shift j, 32 of each half.
+    scales_of(block): all scales and minima, i8x16.
+    factors_of(block): d and dmin.
+    """
+    kind, in_place = BY_NAME[name], (values_of, scales_of, factors_of)
+    tile = walk.tile(kind, activations, _add_block(word_of, scale_words, factors))
+    dot = walk.dot(kind, activations, _add_in_place(*in_place), 8, -1.0)
+    return walk.weight(kind, activations, panel, tile, dot, _decode(*in_place), encode)

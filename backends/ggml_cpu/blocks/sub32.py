@@ -1,0 +1,214 @@
+"""Blocks of 256 values in eight sub-blocks of 32 with 6-bit scales and minima.
+
+In place a block starts with d f16 | dmin f16 | scales, 12 bytes; a value is d * scale * q - dmin *
+min. The 12 bytes are three words s0 s1 s2 of four bytes (ggml-quants.c:get_scale_min_k4):
+s0 scales 0..3 and, above their six bits, the top two of scales 4..7; s1 the minima alike; s2 the
+low four bits of scales 4..7 and of minima 4..7. In a panel the block is kept word by word: word i
+of LANES rows is one vector, at i * WORD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks import search, walk
+from ggml_cpu.blocks.activations import SCALE_256, SUMS32_256, Activations
+from ggml_cpu.blocks.format import Weight
+from ggml_cpu.blocks.interleave import word_by_word
+from ggml_cpu.blocks.walk import WORD, adder
+from ggml_cpu.kernel import fn
+from ggml_py.types import BY_NAME
+
+Function = Callable[..., Any]
+SIX_BITS, FOUR_BITS, TWO_BITS = 0x3F3F3F3F, 0x0F0F0F0F, 0x30303030
+
+
+@fn
+def later(s, s2):
+    """Scales (or minima) 4..7, one a byte, from s0 (s1) and the half of s2 that belongs to them."""
+    return (s2 & FOUR_BITS) | ((s >> 2) & TWO_BITS)
+
+
+@fn
+def scales_of(block):
+    """The eight scales of a block in place, one a byte of an int64."""
+    s0 = v.ld_u32(block + 4)
+    return (s0 & SIX_BITS) | (later(s0, v.ld_u32(block + 12)) << 32)
+
+
+@fn
+def minima_of(block):
+    s1 = v.ld_u32(block + 8)
+    return (s1 & SIX_BITS) | (later(s1, v.ld_u32(block + 12) >> 4) << 32)
+
+
+@fn
+def bytes_of(eight):
+    """The bytes of an int64, as i8x8."""
+    return v.low(v.as_i8(v.i64x2(eight)))
+
+
+@fn
+def even_bytes(words):
+    """Bytes 0 and 2 of each word, as i16."""
+    return v.as_i16(words & 0x00FF00FF)
+
+
+def _add_block(value_of: Function) -> Callable[[int], Function]:
+    def add_block(width):
+        add_scaled = adder(width)
+
+        @fn
+        def add_32(w, a, j, high, scale, sums):
+            """sums[t] += scale * dot over the low or the high values of chunk j."""
+            dots = v.i32_regs(width)
+            for i in range(8):
+                values = value_of(w, j, high, i)
+                at = a + 4 * width * (16 * j + 8 * high + i)
+                for t in range(width):
+                    dots[t] = v.dot4(dots[t], values, v.as_i8(v.i32_bcast(at + 4 * t)))
+            for t in range(width):
+                sums[t] = sums[t] + dots[t] * scale
+
+        @fn
+        def add_minima(s1, s2, a, less):
+            """less[t] += minima * sums of column t."""
+            first, second = s1 & SIX_BITS, later(s1, s2 >> 4)
+            for i in range(4):
+                pair = even_bytes((first if i < 2 else second) >> (8 * (i % 2)))
+                at = a + SUMS32_256 * width + 4 * width * i
+                for t in range(width):
+                    less[t] = v.dot2(less[t], pair, v.as_i16(v.i32_bcast(at + 4 * t)))
+
+        @fn
+        def add(w, a, out):
+            sums, less = v.i32_regs(width), v.i32_regs(width)
+            both, s0 = v.i32_load(w), v.i32_load(w + WORD)
+            s1, s2 = v.i32_load(w + 2 * WORD), v.i32_load(w + 3 * WORD)
+            scales = s0 & SIX_BITS
+            for j in range(4):
+                if j == 2:
+                    scales = later(s0, s2)
+                add_32(w, a, j, 0, scales & 255, sums)
+                add_32(w, a, j, 1, (scales >> 8) & 255, sums)
+                scales = scales >> 16
+            add_minima(s1, s2, a, less)
+            d = v.f16_to_f32(v.to_i16(both))
+            dmin = v.f16_to_f32(v.to_i16(both >> 16))
+            for t in range(width):
+                add_scaled(out, a, t, v.to_f32(sums[t]) * d - v.to_f32(less[t]) * dmin)
+
+        return add
+
+    return add_block
+
+
+def _add_in_place(quads_of: Function) -> Function:
+    @fn
+    def add_half(block, a, half, scales, sums):
+        """sums + scale * dot over four sub-blocks of a block in place, 128 values."""
+        low, high = quads_of(block, half)
+        x = v.concat(v.i8x32_load(a), v.i8x32_load(a + 64))
+        y = v.concat(v.i8x32_load(a + 32), v.i8x32_load(a + 96))
+        zero = v.i32x16(0)
+        low_scale = v.shuffle(scales, 0, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2)
+        high_scale = v.shuffle(scales, 1, 1, 1, 1, 1, 1, 1, 1, 3, 3, 3, 3, 3, 3, 3, 3)
+        sums = sums + v.dot4(zero, low, x) * low_scale
+        return sums + v.dot4(zero, high, y) * high_scale
+
+    @fn
+    def add(block, a, total, less):
+        scales = v.zext_i32(bytes_of(scales_of(block)))
+        sums = add_half(block, a, 0, v.low(scales), v.i32x16(0))
+        sums = add_half(block, a + 128, 1, v.high(scales), sums)
+        minima = v.shuffle(v.zext_i16(bytes_of(minima_of(block))), 0, 2, 1, 3, 4, 6, 5, 7)
+        subtract = v.dot2(v.i32x4(0), minima, v.i16x8_load(a + SUMS32_256))
+        scale = v.ld_f32(a + SCALE_256)
+        total = v.fma(v.ld_f16(block) * scale, v.to_f32(sums), total)
+        return total, v.fma(v.ld_f16(block + 2) * scale, v.to_f32(subtract), less)
+
+    return add
+
+
+@fn
+def factors_of(block, s):
+    """What the values of sub-block s are multiplied with, and what is taken off."""
+    d = v.ld_f16(block) * v.float32((scales_of(block) >> (8 * s)) & 255)
+    return d, v.ld_f16(block + 2) * v.float32((minima_of(block) >> (8 * s)) & 255)
+
+
+def _decode(quads_of: Function) -> Function:
+    @fn
+    def put(values, dst, block, s):
+        """32 values of sub-block s."""
+        d, minimum = factors_of(block, s)
+        x = v.to_f32(v.zext_i32(values))
+        v.store(dst + 128 * s, x * d - minimum)
+
+    @fn
+    def decode(block, x):
+        for half in range(2):
+            low, high = quads_of(block, half)
+            put(v.low(low), x, block, 4 * half)
+            put(v.low(high), x, block, 4 * half + 1)
+            put(v.high(low), x, block, 4 * half + 2)
+            put(v.high(high), x, block, 4 * half + 3)
+
+    return decode
+
+
+@fn
+def store_group(scales, g, scale, minimum):
+    """Into the 12 bytes; groups in order, those from the fourth on have bits with earlier ones."""
+    if g < 4:
+        v.st_i8(scales + g, scale)
+        v.st_i8(scales + 4 + g, minimum)
+    else:
+        v.st_i8(scales + 4 + g, (scale & 15) | (minimum & 15) << 4)
+        v.st_i8(scales + g - 4, v.ld_u8(scales + g - 4) | (scale >> 4) << 6)
+        v.st_i8(scales + g, v.ld_u8(scales + g) | (minimum >> 4) << 6)
+
+
+def encoder(q_max: float, start: float, n_steps: int) -> tuple[Function, Function]:
+    """store_scales(x, block): all that is before the values; levels(x, block, g, part): after it,
+    the values 0 .. q_max of 16 of sub-block g (see search.py:with_minimum).
+    """
+
+    @fn
+    def searched(x):
+        squares = v.float32(0.0)
+        for i in range(32):
+            squares += v.ld_f32(x + 4 * i) * v.ld_f32(x + 4 * i)
+        mean = v.float32(v.sqrtf(squares / v.float32(32.0)))
+        return search.with_minimum(x, 32, mean, q_max, start, 0.1, n_steps, False)
+
+    @fn
+    def store(block, g, scale, minimum):
+        store_group(block + 4, g, scale, minimum)
+
+    @fn
+    def levels(x, block, g, part):
+        scale, minimum = factors_of(block, g)
+        values = v.f32x16_load(x + 128 * g + 64 * part)
+        return search.levels_above(values, scale, minimum, q_max)
+
+    return search.scales_and_minima(searched, 8, 63.0, 0, store), levels
+
+
+def weight(
+    name: str, activations: Activations, value_of: Function, quads_of: Function, encode: Function
+) -> Weight:
+    """A weight type of this family.
+
+    value_of(w, j, high, i): from a panel, word i of the 32 low or high values of 64-chunk j.
+    quads_of(block, half): from a block in place, sub-blocks 0, 2 and sub-blocks 1, 3 of a half.
+    encode(x, block): see walk.py.
+    """
+    kind = BY_NAME[name]
+    tile = walk.tile(kind, activations, _add_block(value_of))
+    dot = walk.dot(kind, activations, _add_in_place(quads_of), 4, -1.0)
+    return walk.weight(
+        kind, activations, word_by_word(kind.type_size), tile, dot, _decode(quads_of), encode
+    )

@@ -1,0 +1,280 @@
+"""Blocks that unpack to bytes, with one f32 scale for 16 or for 32 of them.
+
+These are the types of one to three bits, whose bytes come out of tables or bit fields, and four-bit
+floats. They are decoded 64 values at a time: a chunk.
+
+Panel of a chunk: words [16][LANES], values plus OFFSET | scales f32 [64 / per][LANES]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks import walk
+from ggml_cpu.blocks.activations import (
+    CHUNK,
+    CHUNK_BYTES,
+    CHUNK_SCALE,
+    CHUNK_SUM16,
+    CHUNK_SUM32,
+    OFFSET,
+    Activations,
+)
+from ggml_cpu.blocks.format import Weight
+from ggml_cpu.blocks.walk import WORD
+from ggml_cpu.kernel import fn
+from ggml_cpu.target import LANES
+from ggml_py.types import BY_NAME, GGMLType
+
+Function = Callable[..., Any]
+SQUARE = WORD * LANES  # bytes of LANES words of LANES rows
+SCALES = CHUNK * LANES
+# Where the quarters of a row lie while the squares of a panel are still to be transposed.
+QUARTERS = tuple(16 * i // WORD * SQUARE + 16 * i % WORD for i in range(4))
+K_BLOCK = 32  # chunks of a panel at a time: 40 KiB where a vector has 16 lanes
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """How chunk j of a block in place is read. All functions are `@fn`.
+
+    per         values that share a scale: 16 or 32
+    bytes_of    bytes_of(block, j): i8x64 within 0..127, values plus `offset` or magnitudes
+    scales_of   scales_of(block, j): f32x4 or f32x2
+    signs_of    signs_of(block, j): an int64 with a bit for each negative value; None: no signs
+    cheap       whether decoding takes so few registers that chunks are best done side by side
+    """
+
+    type: GGMLType
+    per: int
+    bytes_of: Function
+    scales_of: Function
+    signs_of: Function | None = None
+    offset: int = 0
+    cheap: bool = False
+
+    @property
+    def chunks(self) -> int:
+        """Of a block."""
+        return self.type.block_size // CHUNK
+
+    @property
+    def groups(self) -> int:
+        """Of a chunk: values with one scale."""
+        return CHUNK // self.per
+
+    @property
+    def panel_bytes(self) -> int:
+        """Of a chunk."""
+        return SCALES + WORD * self.groups
+
+
+@fn
+def negated(values, signs):
+    """i8x64 values, those negated whose bit of an int64 is set."""
+    return v.select(v.mask64(signs), -values, values)
+
+
+def _values(decoder: Decoder) -> Function:
+    """values(block, j): those of a chunk without their scales, i8x64."""
+    bytes_of, signs_of, offset = decoder.bytes_of, decoder.signs_of, decoder.offset
+
+    @fn
+    def with_signs(block, j):
+        return negated(bytes_of(block, j), signs_of(block, j))
+
+    @fn
+    def with_offset(block, j):
+        return bytes_of(block, j) - offset
+
+    return with_offset if signs_of is None else with_signs
+
+
+@fn
+def put_row(values, to):
+    v.store(to + QUARTERS[0], v.quarter(values, 0))
+    v.store(to + QUARTERS[1], v.quarter(values, 1))
+    v.store(to + QUARTERS[2], v.quarter(values, 2))
+    v.store(to + QUARTERS[3], v.quarter(values, 3))
+
+
+@fn
+def transpose_squares(panel):
+    for square in range(panel, panel + SCALES, SQUARE):
+        words = v.i32_regs(LANES)
+        for i in range(LANES):
+            words[i] = v.i32_load(square + WORD * i)
+        v.transpose(words)
+        for i in range(LANES):
+            v.store(square + WORD * i, words[i])
+
+
+def _pack(decoder: Decoder) -> Function:
+    chunks, groups, panel_bytes = decoder.chunks, decoder.groups, decoder.panel_bytes
+    values_of, scales_of = _values(decoder), decoder.scales_of
+
+    @fn
+    def pack(src, stride, rows, dst):
+        for j in range(chunks):
+            for r in range(LANES):
+                block = src + min(r, rows - 1) * stride
+                put_row(values_of(block, j) + OFFSET, dst + WORD * r)
+                scales = scales_of(block, j)
+                for g in range(groups):
+                    v.st_f32(dst + SCALES + WORD * g + 4 * r, v.lane(scales, g))
+            transpose_squares(dst)
+            dst += panel_bytes
+
+    return pack
+
+
+def _tile(decoder: Decoder) -> Callable[[int], Function]:
+    words, groups, panel_bytes = decoder.per // 4, decoder.groups, decoder.panel_bytes
+    sums_at = CHUNK_SUM16 if decoder.per == 16 else CHUNK_SUM32
+
+    def tile(width):
+        @fn
+        def multiply(w, a, steps, out):
+            sums = v.f32_regs(width)
+            for _ in range(steps):
+                for g in range(groups):
+                    dots = v.i32_regs(width)
+                    for t in range(width):
+                        dots[t] = v.i32_bcast(a + sums_at * width + 4 * (width * g + t))
+                    for i in range(words):
+                        values = v.i8_load(w + WORD * (words * g + i))
+                        at = a + 4 * width * (words * g + i)
+                        for t in range(width):
+                            dots[t] = v.dot4(dots[t], values, v.as_i8(v.i32_bcast(at + 4 * t)))
+                    scale = v.f32_load(w + SCALES + WORD * g)
+                    at = a + CHUNK_SCALE * width + 4 * width * (2 * g // groups)
+                    for t in range(width):
+                        both = scale * v.f32_bcast(at + 4 * t)
+                        sums[t] = v.fma(v.to_f32(dots[t]), both, sums[t])
+                w += panel_bytes
+                a += CHUNK_BYTES * width
+            for t in range(width):
+                v.store(out + WORD * t, sums[t])
+
+        return multiply
+
+    return tile
+
+
+def _groups(per: int) -> tuple[Function, Function]:
+    """Of a chunk of a column, one f32 a group: scales, and -OFFSET times the sums."""
+
+    @fn
+    def scales_of_16(a):
+        return v.repeat_each(v.f32x2_load(a + CHUNK_SCALE), 2)
+
+    @fn
+    def scales_of_32(a):
+        return v.f32x2_load(a + CHUNK_SCALE)
+
+    @fn
+    def sums_of_16(a):
+        return v.to_f32(v.i32x4_load(a + CHUNK_SUM16))
+
+    @fn
+    def sums_of_32(a):
+        return v.to_f32(v.i32x2_load(a + CHUNK_SUM32))
+
+    if per == 16:
+        return scales_of_16, sums_of_16
+    return scales_of_32, sums_of_32
+
+
+def _chunk(decoder: Decoder) -> Function:
+    """add(block, j, a, total, less): a chunk times one of a column, and what OFFSET would add."""
+    bytes_of, scales_of, signs_of = decoder.bytes_of, decoder.scales_of, decoder.signs_of
+    words, offset = decoder.per // 4, decoder.offset
+    column_scales, column_sums = _groups(decoder.per)
+
+    @fn
+    def as_it_is(block, j, x):
+        return x
+
+    @fn
+    def with_signs(block, j, x):
+        return negated(x, signs_of(block, j))
+
+    column = as_it_is if signs_of is None else with_signs
+
+    @fn
+    def add(block, j, a, total, less):
+        x = column(block, j, v.i8x64_load(a))
+        dots = v.dot4(v.i32x16(0), bytes_of(block, j), x)
+        scales = column_scales(a) * scales_of(block, j)
+        if offset:
+            less = v.fma(column_sums(a), scales, less)
+        return v.fma(v.to_f32(dots), v.repeat_each(scales, words), total), less
+
+    return add
+
+
+def _block(decoder: Decoder) -> Function:
+    """add(block, a, total, less): the same for a whole block."""
+    chunks, add_chunk = decoder.chunks, _chunk(decoder)
+
+    @fn
+    def one_by_one(block, a, total, less):
+        for j in range(chunks):
+            total, less = add_chunk(block, j, a + CHUNK_BYTES * j, total, less)
+        return total, less
+
+    @fn
+    def side_by_side(block, a, total, less):
+        total, less = add_chunk(block, 0, a, total, less)
+        other, less = add_chunk(block, 1, a + CHUNK_BYTES, v.f32x16(0.0), less)
+        if chunks > 2:
+            total, less = add_chunk(block, 2, a + 2 * CHUNK_BYTES, total, less)
+            other, less = add_chunk(block, 3, a + 3 * CHUNK_BYTES, other, less)
+        return total + other, less
+
+    return side_by_side if decoder.cheap else one_by_one
+
+
+def _decode(decoder: Decoder) -> Function:
+    chunks, per = decoder.chunks, decoder.per
+    values_of, scales_of = _values(decoder), decoder.scales_of
+
+    @fn
+    def decode(block, x):
+        for j in range(chunks):
+            values = v.to_f32(v.to_i32(values_of(block, j)))
+            v.store(x, values * v.repeat_each(scales_of(block, j), per))
+            x += 4 * CHUNK
+
+    return decode
+
+
+def one_scale(at: int) -> Function:
+    """`scales_of` for types whose blocks have one scale, an f16 at `at`."""
+
+    @fn
+    def scales_of(block, j):
+        return v.f32x2(v.ld_f16(block + at))
+
+    return scales_of
+
+
+def weight(
+    name: str, activations: Activations, per: int, bytes_of: Function, scales_of: Function,
+    signs_of: Function | None = None, *, offset: int = 0, cheap: bool = False,
+    encode: Function | None = None,
+) -> Weight:  # fmt: skip
+    """A weight type of this family, see Decoder; activations in chunks, encode: see walk.py."""
+    kind = BY_NAME[name]
+    decoder = Decoder(kind, per, bytes_of, scales_of, signs_of, offset, cheap)
+    dot = walk.dot(kind, activations, _block(decoder), decoder.groups, offset / OFFSET)
+    return Weight(
+        type=kind, dequantize=walk.dequantize(kind, _decode(decoder)),
+        quantize=None if encode is None else walk.quantize(kind, encode),
+        activations=activations, rows=LANES, panel_bytes=decoder.panel_bytes,
+        unpack=walk.unpack(kind, decoder.chunks * decoder.panel_bytes, _pack(decoder)),
+        tile=_tile(decoder), dot=dot, k_block=K_BLOCK,
+    )  # fmt: skip

@@ -1,0 +1,167 @@
+"""From one block to a row: loops over the blocks of a row in place, of a panel, of a column.
+
+A function is called as the field of `Format` or `Weight` that it makes. All it is given are `@fn`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.activations import SCALE_256, Activations
+from ggml_cpu.blocks.format import Weight
+from ggml_cpu.kernel import fn
+from ggml_cpu.target import LANES
+from ggml_py.types import GGMLType
+
+Function = Callable[..., Any]
+WORD = 4 * LANES
+AHEAD = 4096  # bytes to prefetch ahead, in place
+
+
+def dequantize(kind: GGMLType, decode: Function) -> Function:
+    """decode(block, x): a block to f32."""
+    elements, size = kind.block_size, kind.type_size
+
+    @fn
+    def from_blocks(src, n, dst):
+        for _ in range(n // elements):
+            decode(src, dst)
+            src += size
+            dst += 4 * elements
+
+    return from_blocks
+
+
+def quantize(kind: GGMLType, encode: Function) -> Function:
+    """encode(x, block): f32 to a block."""
+    elements, size = kind.block_size, kind.type_size
+
+    @fn
+    def to_blocks(src, n, dst):
+        for _ in range(n // elements):
+            encode(src, dst)
+            src += 4 * elements
+            dst += size
+
+    return to_blocks
+
+
+def unpack(kind: GGMLType, panel_bytes: int, pack: Function) -> Function:
+    """pack(src, stride, rows, panel): a block of some rows, `panel_bytes` of a panel."""
+    elements, size = kind.block_size, kind.type_size
+
+    @fn
+    def to_panel(src, stride, rows, n, dst):
+        for _ in range(n // elements):
+            pack(src, stride, rows, dst)
+            src += size
+            dst += panel_bytes
+
+    return to_panel
+
+
+def row(kind: GGMLType, panel_bytes: int, gather: Function) -> Function:
+    """gather(panel, r, block): the way back for row r."""
+    elements, size = kind.block_size, kind.type_size
+
+    @fn
+    def from_panel(panel, r, n, dst):
+        for _ in range(n // elements):
+            gather(panel, r, dst)
+            panel += panel_bytes
+            dst += size
+
+    return from_panel
+
+
+def tile(
+    kind: GGMLType, activations: Activations, add_block: Callable[[int], Function]
+) -> Callable[[int], Function]:
+    """add_block(width) -> add(panel, columns, out): the products of one step, added to `out`."""
+    panel_bytes, column_bytes = kind.type_size * LANES, activations.block_bytes
+
+    def tile_of(width):
+        add = add_block(width)
+
+        @fn
+        def multiply(w, a, steps, out):
+            for t in range(width):
+                v.store(out + WORD * t, v.f32(0.0))
+            for _ in range(steps):
+                add(w, a, out)
+                w += panel_bytes
+                a += column_bytes * width
+
+        return multiply
+
+    return tile_of
+
+
+def adder(width: int) -> Function:
+    """add(out, columns, t, x): x times the scale of column t, added to the sums of that column."""
+
+    @fn
+    def add(out, a, t, x):
+        scale = v.f32_bcast(a + SCALE_256 * width + 4 * t)
+        v.store(out + WORD * t, v.fma(scale, x, v.f32_load(out + WORD * t)))
+
+    return add
+
+
+@fn
+def two_zeros():
+    return v.f32x2(0.0)
+
+
+@fn
+def four_zeros():
+    return v.f32x4(0.0)
+
+
+@fn
+def eight_zeros():
+    return v.f32x8(0.0)
+
+
+ZEROS = {2: two_zeros, 4: four_zeros, 8: eight_zeros}
+
+
+def dot(
+    kind: GGMLType, activations: Activations, add_block: Function, lanes: int, part: float
+) -> Function:
+    """add_block(block, column, total, less) -> (total, less): a block's products, added to f32x16
+    sums; and f32 sums in so many lanes, of which `part` times is added at the end.
+    """
+    elements, size, zeros = kind.block_size, kind.type_size, ZEROS[lanes]
+    column_bytes = elements // activations.elements * activations.block_bytes
+
+    @fn
+    def multiply(src, stride, rows, a, n, out):
+        total, less = v.f32x16(0.0), zeros()
+        for _ in range(n // elements):
+            for i in range(0, size, 64):
+                v.prefetch_nta(src + AHEAD + i)
+            total, less = add_block(src, a, total, less)
+            src += size
+            a += column_bytes
+        v.st_f32(out, v.vsum(total) + v.float32(part) * v.vsum(less))
+
+    return multiply
+
+
+def weight(
+    kind: GGMLType, activations: Activations, panel: tuple[Function, Function],
+    tile: Callable[[int], Function], dot: Function, decode: Function, encode: Function,
+) -> Weight:  # fmt: skip
+    """A type of weights whose panels, as large as the rows, keep block behind block.
+
+    panel: `pack` and `gather`, see unpack and row.
+    """
+    panel_bytes = kind.type_size * LANES
+    return Weight(
+        type=kind, dequantize=dequantize(kind, decode), quantize=quantize(kind, encode),
+        activations=activations, rows=LANES, panel_bytes=panel_bytes, tile=tile, dot=dot,
+        unpack=unpack(kind, panel_bytes, panel[0]), row=row(kind, panel_bytes, panel[1]),
+    )  # fmt: skip

@@ -1,0 +1,219 @@
+"""What kernels of all families share: element types, row addresses, and the split of large rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.target import LANES
+from ggml_py.tensor import Tensor
+
+CHUNK = 4096  # elements of a row that one thread takes at a time
+
+
+class Element(NamedTuple):
+    """How to read and write one float type: `load(address)` gives a native f32 vector."""
+
+    name: str
+    size: int
+    load: Callable[..., Any]
+    load_n: Callable[..., Any]
+    store: Callable[..., Any]
+    store_n: Callable[..., Any]
+    ld: Callable[..., Any]
+    st: Callable[..., Any]
+
+
+@fn
+def ld_f32(a):
+    return v.ld_f32(a)
+
+
+@fn
+def st_f32(a, x):
+    v.st_f32(a, x)
+
+
+@fn
+def ld_f16(a):
+    return v.ld_f16(a)
+
+
+@fn
+def st_f16(a, x):
+    v.st_f16(a, x)
+
+
+@fn
+def ld_bf16(a):
+    return v.ld_bf16(a)
+
+
+@fn
+def st_bf16(a, x):
+    v.st_bf16(a, x)
+
+
+@fn
+def load_f32(a):
+    return v.f32_load(a)
+
+
+@fn
+def load_n_f32(a, n):
+    return v.f32_load_n(a, n)
+
+
+@fn
+def store_f32(a, x):
+    v.store(a, x)
+
+
+@fn
+def store_n_f32(a, x, n):
+    v.store_n(a, x, n)
+
+
+@fn
+def load_f16(a):
+    return v.f16_load(a)
+
+
+@fn
+def load_n_f16(a, n):
+    return v.f16_load_n(a, n)
+
+
+@fn
+def store_f16(a, x):
+    v.f16_store(a, x)
+
+
+@fn
+def store_n_f16(a, x, n):
+    v.f16_store_n(a, x, n)
+
+
+@fn
+def load_bf16(a):
+    return v.bf16_load(a)
+
+
+@fn
+def load_n_bf16(a, n):
+    return v.bf16_load_n(a, n)
+
+
+@fn
+def store_bf16(a, x):
+    v.bf16_store(a, x)
+
+
+@fn
+def store_n_bf16(a, x, n):
+    v.bf16_store_n(a, x, n)
+
+
+F32 = Element("f32", 4, load_f32, load_n_f32, store_f32, store_n_f32, ld_f32, st_f32)
+F16 = Element("f16", 2, load_f16, load_n_f16, store_f16, store_n_f16, ld_f16, st_f16)
+BF16 = Element(
+    "bf16", 2, load_bf16, load_n_bf16, store_bf16, store_n_bf16, ld_bf16, st_bf16
+)  # fmt: skip
+FLOATS = (F32, F16, BF16)
+
+
+@fn
+def padded(n):
+    """n rounded up to whole vectors."""
+    return (n + LANES - 1) // LANES * LANES
+
+
+@fn
+def n_rows(p, k):
+    """Rows of tensor k."""
+    return v.ne(p, k, 1) * v.ne(p, k, 2) * v.ne(p, k, 3)
+
+
+@fn
+def row_at(p, k, r):
+    """Address of row r of tensor k, rows counted through dimensions 1, 2, 3."""
+    n1 = v.ne(p, k, 1)
+    n2 = v.ne(p, k, 2)
+    i1 = r % n1
+    i2 = r // n1 % n2
+    i3 = r // (n1 * n2)
+    return v.data(p, k) + i1 * v.nb(p, k, 1) + i2 * v.nb(p, k, 2) + i3 * v.nb(p, k, 3)
+
+
+@fn
+def run_stop(p, k, r, stop):
+    """The end of the rows from r on that are nb[1] apart: of dimension 1, or `stop`."""
+    n1 = v.ne(p, k, 1)
+    return min(stop, r - r % n1 + n1)
+
+
+@fn
+def row_repeated(p, k, r):
+    """Address of the row of tensor k that is repeated onto row r of dst."""
+    n1 = v.ne(p, 0, 1)
+    n2 = v.ne(p, 0, 2)
+    i1 = r % n1 % v.ne(p, k, 1)
+    i2 = r // n1 % n2 % v.ne(p, k, 2)
+    i3 = r // (n1 * n2) % v.ne(p, k, 3)
+    return v.data(p, k) + i1 * v.nb(p, k, 1) + i2 * v.nb(p, k, 2) + i3 * v.nb(p, k, 3)
+
+
+@fn
+def gapless(p, k, size):
+    """Whether all elements of tensor k follow each other."""
+    n0, n1, n2 = v.ne(p, k, 0), v.ne(p, k, 1), v.ne(p, k, 2)
+    plane = n0 * n1 * size
+    return v.nb(p, k, 1) == n0 * size and v.nb(p, k, 2) == plane and v.nb(p, k, 3) == plane * n2
+
+
+@fn
+def runs_of(p, size):
+    """(elements of a run, number of runs): elements that follow each other in dst and src0, which
+    are of one shape: all of them, or those of a row.
+    """
+    n, rows = v.ne(p, 0, 0), n_rows(p, 0)
+    if gapless(p, 0, size) and gapless(p, 1, size):
+        return n * rows, 1
+    return n, rows
+
+
+@fn
+def chunks_of(n):
+    """Pieces of at most CHUNK elements in a row of n."""
+    return (n + CHUNK - 1) // CHUNK
+
+
+def types_are(*names: str, sources: int = 1) -> Callable[[Tensor], str]:
+    """Accept nodes whose result and first sources have these types: (dst, src0, src1, ...)."""
+
+    def when(node: Tensor) -> str:
+        found = [node.type.name, *(s.type.name for s in node.src if s is not None)]
+        if tuple(found[: len(names)]) != names:
+            return f"needs types {', '.join(names)}; got {', '.join(found)}"
+        return ""
+
+    return when
+
+
+def dense_rows(node: Tensor) -> str:
+    """Accept nodes whose result and sources have elements side by side within a row."""
+    for t in (node, *node.src):
+        if t is not None and t.nb[0] != t.type.type_size and t.ne[0] > 1:
+            return f"needs dense rows; {t} has elements {t.nb[0]} bytes apart"
+    return ""
+
+
+def both(*conditions: Callable[[Tensor], str]) -> Callable[[Tensor], str]:
+    """Accept what every condition accepts; else the first reason."""
+
+    def when(node: Tensor) -> str:
+        return next((why for c in conditions if (why := c(node))), "")
+
+    return when

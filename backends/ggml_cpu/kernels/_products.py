@@ -1,0 +1,166 @@
+"""A matrix times packed columns: the loops that MUL_MAT and MUL_MAT_ID share.
+
+`Product` makes, for one weight type in one layout, functions of addresses only. Which columns and
+which rows are multiplied, and by which thread, is decided in matrix/mul_mat.py and mul_mat_id.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import Weight
+from ggml_cpu.blocks.tiles import WIDTHS, tile_width
+from ggml_cpu.kernel import fn
+from ggml_cpu.target import LANES, TILE
+
+Function = Callable[..., Any]
+GROUP_BYTES = 192 << 10  # panels that stay in the L2 cache while all columns pass by
+SUM_BYTES = 4 * TILE * 2 * LANES  # the sums of one tile and one panel
+
+
+@fn
+def store_rows(sums, rows, out):
+    """`rows` (at least 1) sums to `out`."""
+    for i in range(0, rows, LANES):
+        if rows - i >= LANES:
+            v.store(out + 4 * i, v.f32_load(sums + 4 * i))
+        else:
+            v.store_n(out + 4 * i, v.f32_load(sums + 4 * i), rows - i)
+
+
+@fn
+def add_rows(sums, rows, out):
+    """`rows` sums added to those at `out`."""
+    for i in range(0, rows, LANES):
+        left = rows - i
+        v.store_n(out + 4 * i, v.f32_load(sums + 4 * i) + v.f32_load_n(out + 4 * i, left), left)
+
+
+def any_width(tile: Callable[[int], Function]) -> Function:
+    """multiply(width, panel, columns, steps, out) for tiles of every width."""
+    tiles = {width: tile(width) for width in WIDTHS}
+    full, four, two, one = tiles[TILE], tiles[4], tiles[2], tiles[1]
+
+    @fn
+    def multiply(width, panel, columns, steps, out):
+        if width == TILE:
+            full(panel, columns, steps, out)
+        elif width == 4:
+            four(panel, columns, steps, out)
+        elif width == 2:
+            two(panel, columns, steps, out)
+        else:
+            one(panel, columns, steps, out)
+
+    return multiply
+
+
+@fn
+def panels_at(local):
+    """Local scratch: the sums of a tile and a panel, and here, the panels of a group of rows."""
+    return local + SUM_BYTES
+
+
+class Shape:
+    """Sizes of a weight type's panels, as functions usable in and out of kernels."""
+
+    def __init__(self, weight: Weight) -> None:
+        rows, step, panel_bytes = weight.rows, weight.step, weight.panel_bytes
+        k_block = weight.k_block
+
+        @fn
+        def steps_of(k):
+            return (k + step - 1) // step
+
+        @fn
+        def panels_of(m):
+            return (m + rows - 1) // rows
+
+        @fn
+        def matrix_bytes(k, m):
+            return steps_of(k) * panels_of(m) * panel_bytes
+
+        @fn
+        def block_of(k):
+            """Bytes of a panel that are unpacked at a time."""
+            return min(steps_of(k), k_block) * panel_bytes
+
+        @fn
+        def group_of(k):
+            """Panels to take at a time."""
+            return max(1, GROUP_BYTES // block_of(k))
+
+        def local_bytes(k: int) -> int:
+            """Local scratch for a group of panels unpacked."""
+            size: int = panels_at(0) + group_of(k) * block_of(k)
+            return size
+
+        self.steps_of, self.panels_of, self.matrix_bytes = steps_of, panels_of, matrix_bytes
+        self.group_of, self.local_bytes = group_of, local_bytes
+
+
+def matrix_at(weight: Weight, in_place: bool) -> Function:
+    """matrix(p, i2, i3): address of a matrix of src0."""
+    matrix_bytes = Shape(weight).matrix_bytes
+
+    @fn
+    def in_rows(p, i2, i3):
+        return v.data(p, 1) + i2 * v.nb(p, 1, 2) + i3 * v.nb(p, 1, 3)
+
+    @fn
+    def in_panels(p, i2, i3):
+        size = matrix_bytes(v.ne(p, 1, 0), v.ne(p, 1, 1))
+        return v.data(p, 1) + (i3 * v.ne(p, 1, 2) + i2) * size
+
+    return in_rows if in_place else in_panels
+
+
+def tiles_product(weight: Weight, in_place: bool) -> Function:
+    """Panels first..last of a matrix times n columns packed in tiles; see the inner docstring."""
+    multiply, unpack, rows = any_width(weight.tile), weight.unpack, weight.rows
+    panel_bytes, k_block = weight.panel_bytes, weight.k_block
+    step, block_bytes = weight.step, weight.activations.block_bytes
+    block_size, type_size = weight.type.block_size, weight.type.type_size
+    steps_of, column_bytes = Shape(weight).steps_of, weight.activations.column_bytes
+
+    @fn
+    def put(sums, m, n, row, c, more, out, stride, order):
+        """Sums of a panel and n columns, from column c on, to where those columns go."""
+        for t in range(n):
+            column = c + t
+            if order != 0:
+                column = v.ld_i32(order + 4 * column)
+            if more:
+                add_rows(sums + 4 * rows * t, min(rows, m - row), out + column * stride + 4 * row)
+            else:
+                store_rows(sums + 4 * rows * t, min(rows, m - row), out + column * stride + 4 * row)
+
+    @fn
+    def product(w, w_stride, k, m, first, last, a, n, out, stride, order, local):
+        """Column c is stored at out + c * stride, or order[c] * stride where `order` is not 0."""
+        steps = steps_of(k)
+        panels = panels_at(local)
+        for s in range(0, steps, k_block):
+            count = min(steps - s, k_block)
+            if in_place:
+                length = min(k - s * step, count * step)
+                for i in range(first, last):
+                    src = w + i * rows * w_stride + s * step // block_size * type_size
+                    to = panels + (i - first) * count * panel_bytes
+                    unpack(src, w_stride, min(rows, m - i * rows), length, to)
+            c = 0
+            while c < n:
+                width = tile_width(n - c)
+                tile = a + c * column_bytes(k) + s * block_bytes * width
+                for i in range(first, last):
+                    if in_place:
+                        panel = panels + (i - first) * count * panel_bytes
+                    else:
+                        panel = w + i * steps * panel_bytes
+                    multiply(width, panel, tile, count, local)
+                    put(local, m, min(width, n - c), i * rows, c, s > 0, out, stride, order)
+                c += width
+
+    return product

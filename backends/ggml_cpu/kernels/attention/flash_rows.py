@@ -1,0 +1,340 @@
+"""FLASH_ATTN_EXT for few tokens: keys and values are read once, where they are, for all rows.
+
+A thread goes through KEYS cells of the cache for one key head after another, so that it reads the
+cache in order although the heads of a cell lie side by side.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels._common import Element, padded
+from ggml_cpu.kernels._sums import lane_sums
+from ggml_cpu.kernels.attention._parts import (
+    FACTOR,
+    K_KIND,
+    KEYS,
+    MIN_KEYS,
+    STATE,
+    V_KIND,
+    K,
+    Q,
+    V,
+    finish_row,
+    flash_start,
+    group_size,
+    is_spoilt,
+    keys_at,
+    keys_seen,
+    merge_parts,
+    query_at,
+    refusal,
+    scores_scale,
+    shared_bytes,
+    start_row,
+    weigh_row,
+)
+from ggml_cpu.kernels.attention._sources import SOURCES, WORD, Function, Source, kinds_of
+from ggml_cpu.target import LANES
+from ggml_py.tensor import Tensor
+
+FEW = 64  # rows up to which it pays not to convert keys and values first
+SCORES = FEW * 4 * KEYS  # bytes of the scores
+
+
+@fn
+def parts_of(pairs, n_kv, nth):
+    """Parts of the keys, so that threads get equal numbers of (part, pair)."""
+    a, b = pairs, nth
+    while b > 0:
+        a, b = b, a % b
+    return max(1, min(nth // a, n_kv // MIN_KEYS))
+
+
+@fn
+def even(rows):
+    """Places for the rows: they are taken in fours or twos."""
+    return (rows + 1) // 2 * 2
+
+
+@fn
+def query_row(at, rows, r, d):
+    """A pair's scratch has the states of its rows, then queries, then sums of values."""
+    return at + even(rows) * STATE + r * 4 * padded(d)
+
+
+@fn
+def sum_row(at, rows, r, d, dv):
+    return query_row(at, rows, even(rows), d) + r * 4 * padded(dv)
+
+
+@fn
+def local_pair(rows, i, d, dv):
+    """Where the thread-local scratch has pair i: after the scores and room for KEYS rows of f32."""
+    return SCORES + 4 * KEYS * max(d, dv) + i * sum_row(0, rows, even(rows), d, dv)
+
+
+@fn
+def pair_at(p, local, rows, i):
+    return local + local_pair(rows, i, v.ne(p, Q, 0), v.ne(p, V, 0))
+
+
+def scratch(node: Tensor, nth: int) -> tuple[int, int]:
+    q, k, values = node.src[:3]
+    pairs, rows = k.ne[2] * k.ne[3], q.ne[1] * q.ne[2] // k.ne[2]
+    parts = parts_of(pairs, k.ne[1], nth)
+    at_once = min(pairs, -(-pairs * parts // nth))
+    return shared_bytes(node, pairs, parts), local_pair(rows, at_once, q.ne[0], values.ne[0])
+
+
+def extra(node: Tensor) -> tuple[int, ...]:
+    k = node.src[1]
+    return (k.ne[2] * k.ne[3], *kinds_of(node))
+
+
+def _dots(element: Element, rows: int) -> Function:
+    """Products of `rows` queries with LANES // rows keys at a time."""
+    load, load_n, size = element.load, element.load_n, element.size
+    at_once = LANES // rows
+
+    @fn
+    def prefetch_keys(at, stride, d):
+        for j in range(at_once):
+            for i in range(0, d * size, 64):
+                v.prefetch(at + j * stride + i)
+
+    @fn
+    def dots(q, src, ahead, stride, n, d, out):
+        """Scores of n keys; the keys at `ahead` are fetched meanwhile."""
+        step, whole = 4 * padded(d), d // LANES * LANES
+        for first in range(0, n, at_once):
+            prefetch_keys(ahead + first * stride, stride, d)
+            sums = v.f32_regs(LANES)
+            for i in range(0, whole, LANES):
+                for j in range(at_once):
+                    x = load(src + min(first + j, n - 1) * stride + i * size)
+                    for r in range(rows):
+                        t = r * at_once + j
+                        sums[t] = v.fma(x, v.f32_load(q + r * step + 4 * i), sums[t])
+            if whole < d:
+                for j in range(at_once):
+                    x = load_n(src + min(first + j, n - 1) * stride + whole * size, d - whole)
+                    for r in range(rows):
+                        t = r * at_once + j
+                        sums[t] = v.fma(x, v.f32_load(q + r * step + 4 * whole), sums[t])
+            found = lane_sums(sums)
+            for r in range(rows):
+                for j in range(at_once):
+                    v.st_f32(out + 4 * (r * KEYS + first + j), v.lane(found, r * at_once + j))
+
+    return dots
+
+
+def _values(element: Element, rows: int) -> Function:
+    """Weighted sums of values for `rows` rows, a few vectors at a time."""
+    load, load_n, size = element.load, element.load_n, element.size
+    columns = min(4, LANES // rows)
+    span, count = columns * LANES, rows * columns
+
+    @fn
+    def add_columns(weights, state, src, ahead, stride, n, out, step):
+        """out[r] = out[r] * factor[r] + sum of weights[r][key] * src[key], for `span` columns."""
+        sums = v.f32_regs(count)
+        for r in range(rows):
+            factor = v.f32_bcast(state + STATE * r + FACTOR)
+            for j in range(columns):
+                sums[r * columns + j] = v.f32_load(out + r * step + j * WORD) * factor
+        for key in range(n):
+            at = src + key * stride
+            for j in range(0, span * size, 64):
+                v.prefetch(ahead + key * stride + j)
+            for j in range(columns):
+                x = load(at + j * LANES * size)
+                for r in range(rows):
+                    t = r * columns + j
+                    sums[t] = v.fma(x, v.f32_bcast(weights + 4 * (r * KEYS + key)), sums[t])
+        for r in range(rows):
+            for j in range(columns):
+                v.store(out + r * step + j * WORD, sums[r * columns + j])
+
+    @fn
+    def add_rest(weights, state, src, stride, n, out, left):
+        """As add_columns for one row and one vector, `left` columns of which exist."""
+        s = v.f32_load(out) * v.f32_bcast(state + FACTOR)
+        for key in range(n):
+            s = v.fma(load_n(src + key * stride, left), v.f32_bcast(weights + 4 * key), s)
+        v.store(out, s)
+
+    @fn
+    def add_values(weights, state, src, ahead, stride, n, dv, out):
+        """Add n weighted values to the sums; the values at `ahead` are fetched meanwhile."""
+        step, i = 4 * padded(dv), 0
+        while i + span <= dv:
+            to, shift = out + 4 * i, i * size
+            add_columns(weights, state, src + shift, ahead + shift, stride, n, to, step)
+            i += span
+        while i < dv:
+            for r in range(rows):
+                w, s, o = weights + r * 4 * KEYS, state + r * STATE, out + r * step + 4 * i
+                add_rest(w, s, src + i * size, stride, n, o, dv - i)
+            i += LANES
+
+    return add_values
+
+
+def _seen_values(element: Element) -> Function:
+    load_n, size = element.load_n, element.size
+
+    @fn
+    def seen_values(rows, weights, state, src, stride, n, dv, out):
+        """As all_values, but what has no weight is left out: it may be NaN."""
+        for r in range(rows):
+            for i in range(0, dv, LANES):
+                to = out + 4 * (r * padded(dv) + i)
+                s = v.f32_load(to) * v.f32_bcast(state + STATE * r + FACTOR)
+                for key in range(n):
+                    weight = v.ld_f32(weights + 4 * (r * KEYS + key))
+                    if weight != 0.0:
+                        s = v.fma(load_n(src + key * stride + i * size, dv - i), weight, s)
+                v.store(to, s)
+
+    return seen_values
+
+
+def _all_dots(element: Element) -> Function:
+    dots_2, dots_4 = _dots(element, 2), _dots(element, 4)
+
+    @fn
+    def all_dots(rows, q, src, ahead, stride, n, d, out):
+        """Rows in fours, then two; the last may be one too many."""
+        r = 0
+        while rows - r > 2:
+            dots_4(q + r * 4 * padded(d), src, ahead, stride, n, d, out + r * 4 * KEYS)
+            r += 4
+        if r < rows:
+            dots_2(q + r * 4 * padded(d), src, ahead, stride, n, d, out + r * 4 * KEYS)
+
+    return all_dots
+
+
+def _all_values(element: Element) -> Function:
+    add_2, add_4 = _values(element, 2), _values(element, 4)
+
+    @fn
+    def all_values(rows, weights, state, src, ahead, stride, n, dv, out):
+        """Rows in fours, then two; the last may be one too many."""
+        r = 0
+        while rows - r > 2:
+            w, s, o = weights + r * 4 * KEYS, state + r * STATE, out + r * 4 * padded(dv)
+            add_4(w, s, src, ahead, stride, n, dv, o)
+            r += 4
+        if r < rows:
+            w, s, o = weights + r * 4 * KEYS, state + r * STATE, out + r * 4 * padded(dv)
+            add_2(w, s, src, ahead, stride, n, dv, o)
+
+    return all_values
+
+
+@fn
+def start_pair(p, pair, rows, at):
+    """Nothing seen; queries times the scale. The last row fills an empty place.
+
+    ggml rounds the queries of few tokens to the type of the keys. Here they are what they are for
+    many tokens, so that results do not depend on how a prompt is cut.
+    """
+    d, dv, scale = v.ne(p, Q, 0), v.ne(p, V, 0), scores_scale(p)
+    for r in range(even(rows)):
+        row = min(r, rows - 1)
+        start_row(p, pair, row, at + r * STATE, sum_row(at, rows, r, d, dv), WORD)
+        q, to = query_at(p, pair, row), query_row(at, rows, r, d)
+        for i in range(0, d, LANES):
+            v.store(to + 4 * i, v.f32_load_n(q + 4 * i, d - i) * scale)
+
+
+def _run_tile(source: Source) -> Function:
+    all_dots, all_values = _all_dots(source.element), _all_values(source.element)
+    seen_values = _seen_values(source.element)
+    place, step_of = source.place, source.step
+
+    @fn
+    def run_tile(p, pair, key, n, next_pair, next_key, rows, at, scores, spare, careful):
+        """A pair's rows times n keys and values; the next ones are fetched meanwhile."""
+        d, dv = v.ne(p, Q, 0), v.ne(p, V, 0)
+        src, stride = keys_at(p, K, pair, key), v.nb(p, K, 1)
+        ahead = keys_at(p, K, next_pair, next_key)
+        src = place(v.extra(p, K_KIND), src, stride, n, d, spare)
+        all_dots(rows, query_row(at, rows, 0, d), src, ahead, step_of(stride, d), n, d, scores)
+        for r in range(rows):
+            weigh_row(p, pair, r, key, n, scores + r * 4 * KEYS, at + r * STATE)
+        src, stride = keys_at(p, V, pair, key), v.nb(p, V, 1)
+        ahead = keys_at(p, V, next_pair, next_key)
+        src = place(v.extra(p, V_KIND), src, stride, n, dv, spare)
+        to, step = sum_row(at, rows, 0, d, dv), step_of(stride, dv)
+        if careful:
+            seen_values(rows, scores, at, src, step, n, dv, to)
+        else:
+            all_values(rows, scores, at, src, ahead, step, n, dv, to)
+
+    return run_tile
+
+
+def _flash(source: Source) -> None:
+    run_tile = _run_tile(source)
+
+    @fn
+    def run_pairs(p, first, count, begin, end, rows, local, careful):
+        """Pairs first .. first + count times the keys begin .. end, a tile of each in turn."""
+        spare, pairs, scores = local + SCORES, pair_at(p, local, rows, 0), local
+        size = pair_at(p, local, rows, 1) - pairs
+        for i in range(count):
+            start_pair(p, first + i, rows, pairs + i * size)
+        for key in range(begin, end, KEYS):
+            for i in range(count):
+                n = keys_seen(p, first + i, 0, rows, key, min(KEYS, end - key))
+                if n > 0:
+                    after = (i + 1) % count
+                    next_key, after = key + KEYS if after == 0 else key, first + after
+                    at, pair = pairs + i * size, first + i
+                    run_tile(p, pair, key, n, after, next_key, rows, at, scores, spare, careful)
+
+    @fn
+    def any_spoilt(p, count, rows, local):
+        for i in range(count):
+            for r in range(rows):
+                at = pair_at(p, local, rows, i)
+                if is_spoilt(p, sum_row(at, rows, r, v.ne(p, Q, 0), v.ne(p, V, 0)), WORD):
+                    return True
+        return False
+
+    def when(node: Tensor) -> str:
+        rows = node.src[0].ne[1] * node.src[0].ne[2] // node.src[1].ne[2]
+        if rows > FEW:
+            return f"needs at most {FEW} query rows a key head; got {rows}"
+        return refusal(node, source)
+
+    @kernel(
+        "FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_start,), extra=extra,
+        rank=1, name=f"flash_attn_rows_{source.name}",
+    )  # fmt: skip
+    def flash_attn_rows(p, ith, nth):
+        pairs, rows = v.ne(p, K, 2) * v.ne(p, K, 3), v.ne(p, Q, 1) * group_size(p)
+        parts, local = parts_of(pairs, v.ne(p, K, 1), nth), v.local(p, ith)
+        u, stop = v.split(pairs * parts, ith, nth)
+        while u < stop:
+            part, first = u // pairs, u % pairs
+            count = min(stop - u, pairs - first)
+            begin, end = v.split_by(v.ne(p, K, 1), KEYS, part, parts)
+            run_pairs(p, first, count, begin, end, rows, local, False)
+            if any_spoilt(p, count, rows, local):
+                run_pairs(p, first, count, begin, end, rows, local, True)
+            for i in range(count):
+                for r in range(rows):
+                    at = pair_at(p, local, rows, i)
+                    sums = sum_row(at, rows, r, v.ne(p, Q, 0), v.ne(p, V, 0))
+                    finish_row(p, first + i, r, part, parts, at + r * STATE, sums, WORD)
+                merge_parts(p, first + i, 0, rows, first + i, parts)
+            u += count
+
+
+for _source in SOURCES:
+    _flash(_source)

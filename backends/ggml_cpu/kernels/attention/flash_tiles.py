@@ -1,0 +1,303 @@
+"""FLASH_ATTN_EXT for many tokens: tiles of TILE query rows times KEYS keys, all in f32.
+
+A unit's keys and values become panels once and serve all its tiles; tiles that see none of the
+keys are passed over, which halves the work of a causal mask. Threads take units one by one.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.interleave import interleave_words
+from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels._common import padded
+from ggml_cpu.kernels._units import PER_THREAD, next_unit
+from ggml_cpu.kernels.attention._parts import (
+    FACTOR,
+    K_BYTES,
+    K_KIND,
+    KEYS,
+    MIN_KEYS,
+    STATE,
+    V_BYTES,
+    V_KIND,
+    K,
+    Q,
+    V,
+    finish_row,
+    flash_start,
+    group_size,
+    is_spoilt,
+    keys_at,
+    keys_seen,
+    merge_parts,
+    query_at,
+    refusal,
+    scores_scale,
+    shared_bytes,
+    start_row,
+    weigh_row,
+)
+from ggml_cpu.kernels.attention._sources import SOURCES, WORD, Function, Source, kinds_of
+from ggml_cpu.target import LANES, TILE
+from ggml_py.tensor import Tensor
+
+MIN_TILES, MAX_TILES = 4, 16  # tiles of a unit
+UNIT_BYTES = 1 << 18  # for a unit's queries and sums: they stay in the L2 cache
+COLUMN = 4 * TILE  # bytes of one element of a tile's rows
+PANEL = KEYS * WORD  # bytes of LANES columns of values
+SUMS = TILE * WORD  # bytes of LANES columns of a tile's sums
+
+
+@fn
+def tiles_per_unit(rows, pairs, d, dv, nth):
+    """Tiles of a unit: few enough for the cache and for all threads to have work."""
+    tiles = (rows + TILE - 1) // TILE
+    most = max(MIN_TILES, min(MAX_TILES, UNIT_BYTES // (COLUMN * (d + dv))))
+    wanted = (pairs * tiles + PER_THREAD * nth - 1) // (PER_THREAD * nth)
+    return min(tiles, most, max(MIN_TILES, wanted))
+
+
+@fn
+def parts_of(units, n_kv, nth):
+    """Parts of the keys, where there are too few units for all threads."""
+    if nth == 1 or units >= PER_THREAD * nth:
+        return 1
+    return max(1, min(PER_THREAD * nth // units, n_kv // MIN_KEYS))
+
+
+@fn
+def shape_of(p, nth):
+    """(tiles per unit, blocks of rows, parts of the keys)."""
+    rows, pairs = v.ne(p, Q, 1) * group_size(p), v.ne(p, K, 2) * v.ne(p, K, 3)
+    tiles = tiles_per_unit(rows, pairs, v.ne(p, Q, 0), padded(v.ne(p, V, 0)), nth)
+    blocks = (rows + tiles * TILE - 1) // (tiles * TILE)
+    return tiles, blocks, parts_of(pairs * blocks, v.ne(p, K, 1), nth)
+
+
+def most_blocks(node: Tensor) -> int:
+    """Blocks of rows if each were one tile."""
+    q, k = node.src[:2]
+    rows = q.ne[1] * (q.ne[2] // k.ne[2])
+    return k.ne[2] * k.ne[3] * -(-rows // TILE)
+
+
+def extra(node: Tensor) -> tuple[int, ...]:
+    return (most_blocks(node), *kinds_of(node))
+
+
+@fn
+def local_offsets(d, dv):
+    """Where the thread-local scratch has values, weights, spare rows and the tiles of a unit; keys
+    come first. dv: in whole vectors.
+    """
+    values = 4 * KEYS * padded(d)
+    weights = values + 4 * KEYS * dv
+    spare = weights + 4 * KEYS * TILE
+    return values, weights, spare, spare + 4 * LANES * max(padded(d), dv)
+
+
+@fn
+def tile_bytes(d, dv):
+    """States, sums and queries of a tile."""
+    return TILE * STATE + COLUMN * (dv + d)
+
+
+def scratch(node: Tensor, nth: int) -> tuple[int, int]:
+    q, k, values = node.src[:3]
+    d, dv = q.ne[0], padded(values.ne[0])
+    rows, pairs = q.ne[1] * (q.ne[2] // k.ne[2]), k.ne[2] * k.ne[3]
+    tiles = tiles_per_unit(rows, pairs, d, dv, nth)
+    parts = parts_of(pairs * -(-rows // (tiles * TILE)), k.ne[1], nth)
+    local = local_offsets(d, dv)[3] + tiles * tile_bytes(d, dv) + WORD
+    return shared_bytes(node, most_blocks(node), parts), local
+
+
+@fn
+def multiply_keys(keys, q, d, out):
+    """out[t][key] = <q[t], key> for one panel of keys."""
+    sums = v.f32_tile()
+    for _ in range(d):
+        x = v.f32_load(keys)
+        for t in range(TILE):
+            sums[t] = v.fma(x, v.f32_bcast(q + 4 * t), sums[t])
+        keys += WORD
+        q += COLUMN
+    for t in range(TILE):
+        v.store(out + 4 * KEYS * t, sums[t])
+
+
+@fn
+def add_values(values, weights, n, state, out):
+    """out[t] = out[t] * factor[t] + sum of weights[t][key] * values[key], for one panel."""
+    sums = v.f32_tile()
+    for t in range(TILE):
+        sums[t] = v.f32_load(out + WORD * t) * v.f32_bcast(state + STATE * t + FACTOR)
+    for _ in range(n):
+        x = v.f32_load(values)
+        for t in range(TILE):
+            sums[t] = v.fma(x, v.f32_bcast(weights + 4 * KEYS * t), sums[t])
+        values += WORD
+        weights += 4
+    for t in range(TILE):
+        v.store(out + WORD * t, sums[t])
+
+
+@fn
+def add_seen_values(values, weights, n, state, out):
+    """As add_values, but what has no weight is left out: it may be NaN."""
+    for t in range(TILE):
+        s = v.f32_load(out + WORD * t) * v.f32_bcast(state + STATE * t + FACTOR)
+        for key in range(n):
+            weight = v.ld_f32(weights + 4 * (KEYS * t + key))
+            if weight != 0.0:
+                s = v.fma(v.f32_load(values + WORD * key), weight, s)
+        v.store(out + WORD * t, s)
+
+
+@fn
+def prefetch_rows(at, stride, size):
+    """Fetch KEYS rows of `size` bytes."""
+    for j in range(KEYS):
+        for i in range(0, size, 64):
+            v.prefetch(at + j * stride + i)
+
+
+@fn
+def load_tile(p, pair, first, count, q, spare):
+    """Queries of a tile, [d][TILE], times the scale; the last one fills empty places."""
+    d, scale = v.ne(p, Q, 0), scores_scale(p)
+    for start in range(0, TILE, LANES):
+        rows = max(1, min(LANES, count - start))
+        for j in range(rows):
+            at = query_at(p, pair, first + min(start + j, count - 1))
+            for i in range(0, d, LANES):
+                x = v.f32_load_n(at + 4 * i, d - i)
+                v.store(spare + 4 * (j * padded(d) + i), x * scale)
+        interleave_words(spare, 4 * padded(d), rows, d, q + 4 * start, COLUMN)
+
+
+def _load_keys(source: Source) -> Function:
+    panel, row = source.panel, source.row
+
+    @fn
+    def load_keys(p, pair, key, n, keys, values, spare):
+        """n keys and values as panels: keys [d][LANES], values [KEYS][LANES]."""
+        d, dv = v.ne(p, K, 0), v.ne(p, V, 0)
+        for j in range(0, n, LANES):
+            src, to, rows = keys_at(p, K, pair, key + j), keys + j * 4 * d, min(LANES, n - j)
+            panel(v.extra(p, K_KIND), src, v.nb(p, K, 1), rows, d, to, spare)
+        for j in range(n):
+            src, to = keys_at(p, V, pair, key + j), values + j * WORD
+            row(v.extra(p, V_KIND), src, dv, to, PANEL, spare)
+        prefetch_rows(keys_at(p, K, pair, key + KEYS), v.nb(p, K, 1), v.extra(p, K_BYTES))
+        prefetch_rows(keys_at(p, V, pair, key + KEYS), v.nb(p, V, 1), v.extra(p, V_BYTES))
+
+    return load_keys
+
+
+@fn
+def run_tile(p, pair, first, count, key, n, q, keys, values, weights, state, sums, careful):
+    """A tile's rows times n keys and values."""
+    d = v.ne(p, K, 0)
+    for j in range(0, n, LANES):
+        multiply_keys(keys + j * 4 * d, q, d, weights + 4 * j)
+    for t in range(count):
+        weigh_row(p, pair, first + t, key, n, weights + t * 4 * KEYS, state + t * STATE)
+    for c in range(0, v.ne(p, V, 0), LANES):
+        if careful:
+            add_seen_values(values + c * 4 * KEYS, weights, n, state, sums + c * COLUMN)
+        else:
+            add_values(values + c * 4 * KEYS, weights, n, state, sums + c * COLUMN)
+
+
+@fn
+def states_at(p, local, r):
+    """Where the tile of row r of a unit has its states; then come its sums and its queries."""
+    d, dv = v.ne(p, Q, 0), padded(v.ne(p, V, 0))
+    return local + local_offsets(d, dv)[3] + r // TILE * tile_bytes(d, dv)
+
+
+@fn
+def sums_at(p, local, r):
+    """The sums of row r of a unit: vectors SUMS bytes apart."""
+    return states_at(p, local, r) + TILE * STATE + r % TILE * WORD
+
+
+def _unit(source: Source) -> Function:
+    load_keys = _load_keys(source)
+
+    @fn
+    def run_keys(p, local, pair, first, n_rows, begin, end, careful):
+        """The rows first .. first + n_rows times the keys begin .. end."""
+        d, dv = v.ne(p, Q, 0), padded(v.ne(p, V, 0))
+        values, weights, spare, _ = local_offsets(d, dv)
+        keys, values, weights, spare = local, local + values, local + weights, local + spare
+        for r in range(0, n_rows, TILE):
+            state, sums = states_at(p, local, r), sums_at(p, local, r)
+            count = min(TILE, n_rows - r)
+            for t in range(TILE):
+                row = first + r + min(t, count - 1)
+                start_row(p, pair, row, state + t * STATE, sums + t * WORD, SUMS)
+            load_tile(p, pair, first + r, count, sums + COLUMN * dv, spare)
+        for key in range(begin, end, KEYS):
+            loaded = False
+            for r in range(0, n_rows, TILE):
+                count = min(TILE, n_rows - r)
+                n = keys_seen(p, pair, first + r, count, key, min(KEYS, end - key))
+                if n > 0:
+                    if not loaded:
+                        load_keys(p, pair, key, min(KEYS, end - key), keys, values, spare)
+                        loaded = True
+                    row, state, s = first + r, states_at(p, local, r), sums_at(p, local, r)
+                    q = s + COLUMN * dv
+                    run_tile(
+                        p, pair, row, count, key, n, q, keys, values, weights, state, s, careful
+                    )
+
+    @fn
+    def any_spoilt(p, local, n_rows):
+        r = 0
+        while r < n_rows and not is_spoilt(p, sums_at(p, local, r), SUMS):
+            r += 1
+        return r < n_rows
+
+    @fn
+    def unit(p, local, pair, first, n_rows, begin, end, part, parts):
+        """The rows' results, or their share of them if the keys are in several parts."""
+        run_keys(p, local, pair, first, n_rows, begin, end, False)
+        if any_spoilt(p, local, n_rows):
+            run_keys(p, local, pair, first, n_rows, begin, end, True)
+        for r in range(n_rows):
+            state = states_at(p, local, r) + r % TILE * STATE
+            finish_row(p, pair, first + r, part, parts, state, sums_at(p, local, r), SUMS)
+
+    return unit
+
+
+def _flash(source: Source) -> None:
+    unit = _unit(source)
+
+    def when(node: Tensor) -> str:
+        return refusal(node, source)
+
+    @kernel(
+        "FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_start,), extra=extra,
+        name=f"flash_attn_tiles_{source.name}",
+    )  # fmt: skip
+    def flash_attn_tiles(p, ith, nth):
+        tiles, blocks, parts = shape_of(p, nth)
+        rows, pairs = v.ne(p, Q, 1) * group_size(p), v.ne(p, K, 2) * v.ne(p, K, 3)
+        u = next_unit(p)
+        while u < pairs * parts * blocks:
+            block = blocks - 1 - u // (pairs * parts)  # the last rows see most of the keys
+            pair, part = u // parts % pairs, u % parts
+            first = block * tiles * TILE
+            n_rows = min(tiles * TILE, rows - first)
+            begin, end = v.split_by(v.ne(p, K, 1), KEYS, part, parts)
+            unit(p, v.local(p, ith), pair, first, n_rows, begin, end, part, parts)
+            merge_parts(p, pair, first, n_rows, pair * blocks + block, parts)
+            u = next_unit(p)
+
+
+for _source in SOURCES:
+    _flash(_source)

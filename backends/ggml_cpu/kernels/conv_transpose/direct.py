@@ -1,0 +1,164 @@
+"""Convolutions turned round.
+
+Every element of the kernel, a tap, adds its products to each `stride`-th element of a row of the
+result. While a row is summed, elements that are a multiple of the stride apart lie side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels._common import F16, F32, Element, both, dense_rows, types_are
+from ggml_cpu.kernels._moves import copy_bytes, fill_words
+from ggml_cpu.target import LANES, TILE
+from ggml_py.tensor import Tensor
+
+SPAN = 8 * LANES  # input elements that pass by a tile of taps while it is in the L1 cache
+
+
+@fn
+def places_bytes(taps):
+    """Where each tap starts in the result; the weights follow."""
+    return 8 * taps
+
+
+@fn
+def width_of(taps):
+    """Weights of a channel: one for each tap, and room to read a tile too many."""
+    return taps + TILE
+
+
+def transposed_scratch(node: Tensor, nth: int) -> tuple[int, int]:
+    """Shared: places, and weights of all channels as f32; local: a row."""
+    channels = node.src[0].ne[2 if node.op == "CONV_TRANSPOSE_1D" else 3]
+    taps = node.src[0].n_elements // channels
+    return places_bytes(taps) + 4 * channels * width_of(taps), 4 * node.ne[0]
+
+
+@fn
+def line_shape(p):
+    """(kernel width, height, channels out, channels in), (input width, height, batches), then the
+    bytes between rows, channels and batches: of the kernel (for batches: channels in), the input
+    and the result.
+    """
+    return (
+        (v.ne(p, 1, 0), 1, v.ne(p, 1, 1), v.ne(p, 1, 2)),
+        (v.ne(p, 2, 0), 1, 1),
+        (0, v.nb(p, 1, 1), v.nb(p, 1, 2)),
+        (0, v.nb(p, 2, 1), 0),
+        (0, v.nb(p, 0, 1), 0),
+    )
+
+
+@fn
+def plane_shape(p):
+    """As `line_shape`, of images."""
+    return (
+        (v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 1, 2), v.ne(p, 1, 3)),
+        (v.ne(p, 2, 0), v.ne(p, 2, 1), v.ne(p, 2, 3)),
+        (v.nb(p, 1, 1), v.nb(p, 1, 2), v.nb(p, 1, 3)),
+        (v.nb(p, 2, 1), v.nb(p, 2, 2), v.nb(p, 2, 3)),
+        (v.nb(p, 0, 1), v.nb(p, 0, 2), v.nb(p, 0, 3)),
+    )
+
+
+@fn
+def place_of(i, n, stride):
+    """Where element i of a row of n lies while it is summed: those of one phase side by side."""
+    phase = i % stride
+    return phase * (n // stride) + min(phase, n % stride) + i // stride
+
+
+@fn
+def in_order(d, n, stride, spare):
+    """Put a summed row in its final order."""
+    copy_bytes(spare, d, 4 * n)
+    for phase in range(min(stride, n)):
+        s = spare + 4 * place_of(phase, n, stride)
+        for i in range(phase, n, stride):
+            v.st_f32(d + 4 * i, v.ld_f32(s))
+            s += 4
+
+
+@fn
+def add_products(d, places, count, taps, width, x, channel, channels, n):
+    """Add to d + places[t] the products of TILE taps, of which `count` are wanted, and n input
+    elements, summed over the channels: `width` taps and `channel` bytes of input apart.
+    """
+    sums = v.f32_tile()
+    for c in range(channels):
+        y = v.f32_load_n(x + c * channel, n)
+        for t in range(v.TILE):
+            sums[t] = v.fma(v.f32_bcast(taps + 4 * (c * width + t)), y, sums[t])
+    for t in range(v.TILE):
+        if t < count:
+            to = d + v.ld_i64(places + 8 * t)
+            v.store_n(to, v.f32_load_n(to, n) + sums[t], n)
+
+
+@fn
+def add_row(d, x, first, last, places, weights, shape):
+    """A row of input, all channels, through the taps first..last."""
+    (kw, kh, oc, channels), (n, _, _), _, (_, channel, _), _ = shape
+    width = width_of(kw * kh * oc)
+    for start in range(0, n, SPAN):
+        for u in range(first, last, v.TILE):
+            for i in range(start, min(n, start + SPAN), v.LANES):
+                add_products(
+                    d + 4 * i, places + 8 * u, last - u, weights + 4 * u, width, x + 4 * i,
+                    channel, channels, n - i,
+                )  # fmt: skip
+
+
+def _transposed(op: str, shape_of: Callable[..., Any], element: Element) -> None:
+    ld, size = element.ld, element.size
+    when = both(types_are("f32", element.name, "f32"), dense_rows)
+
+    @kernel(name=f"{op.lower()}_taps_{element.name}")
+    def taps_apart(p, ith, nth):
+        """The taps of an input channel side by side."""
+        (kw, kh, oc, channels), _, (row, plane, cube), _, (down, across, _) = shape_of(p)
+        taps, n0, stride = kw * kh * oc, v.ne(p, 0, 0), v.op_i32(p, 0)
+        weights = v.shared(p) + places_bytes(taps)
+        start, stop = v.split(kh * oc, ith, nth)
+        for u in range(start, stop):
+            a, to = v.data(p, 1) + u % kh * row + u // kh * plane, u * kw
+            for k in range(kw):
+                place = u % kh * down + u // kh * across + 4 * place_of(k, n0, stride)
+                v.st_i64(v.shared(p) + 8 * (to + k), place)
+            for c in range(channels):
+                for k in range(kw):
+                    w = ld(a + c * cube + k * size)
+                    v.st_f32(weights + 4 * (c * width_of(taps) + to + k), w)
+
+    @kernel(
+        op, when=when, scratch=transposed_scratch, prepare=(taps_apart,),
+        name=f"{op.lower()}_{element.name}",
+    )  # fmt: skip
+    def transposed(p, ith, nth):
+        """Each plane of the result by one thread."""
+        shape = shape_of(p)
+        (kw, kh, oc, _), (_, height, batches), _, (row, _, image), (down, across, result) = shape
+        n0, n1, stride = v.ne(p, 0, 0), (height - 1) * v.op_i32(p, 0) + kh, v.op_i32(p, 0)
+        places, taps = v.shared(p), kw * kh
+        weights = places + places_bytes(taps * oc)
+        start, stop = v.split(oc * batches, ith, nth)
+        for b in range(batches):
+            first, last = max(0, start - b * oc), min(oc, stop - b * oc)
+            d, x = v.data(p, 0) + b * result, v.data(p, 2) + b * image
+            for u in range(first * n1, last * n1):
+                fill_words(d + u // n1 * across + u % n1 * down, n0)
+            for y in range(height):
+                to, source = d + y * stride * down, x + y * row
+                add_row(to, source, first * taps, last * taps, places, weights, shape)
+            if stride > 1:
+                for u in range(first * n1, last * n1):
+                    in_order(d + u // n1 * across + u % n1 * down, n0, stride, v.local(p, ith))
+
+
+for _element in (F32, F16):
+    _transposed("CONV_TRANSPOSE_1D", line_shape, _element)
+    _transposed("CONV_TRANSPOSE_2D", plane_shape, _element)

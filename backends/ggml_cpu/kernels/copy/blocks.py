@@ -1,0 +1,127 @@
+"""CPY, CONT, DUP of blocks: as they are, to floats and from floats."""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import Format
+from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels._common import (
+    F32,
+    FLOATS,
+    Element,
+    both,
+    n_rows,
+    row_at,
+    types_are,
+)
+from ggml_cpu.kernels._moves import copy_bytes
+from ggml_cpu.kernels.copy.elements import element_at
+from ggml_cpu.quants import formats
+from ggml_py.tensor import Tensor
+
+
+@fn
+def block_at(p, k, i, size):
+    """Address of the block of tensor k that begins with element i; `size` elements to a block."""
+    n0 = v.ne(p, k, 0)
+    return row_at(p, k, i // n0) + i % n0 // size * v.nb(p, k, 0)
+
+
+@fn
+def run_of(p, dense_rows_of, size):
+    """Elements that follow each other on both sides, where the rows of the plain side do."""
+    d0, s0 = v.ne(p, 0, 0), v.ne(p, 1, 0)
+    inner = min(d0, s0)
+    whole = inner % size == 0 and d0 % inner == 0 and s0 % inner == 0
+    return inner if dense_rows_of and whole else size
+
+
+def _block_scratch(size):
+    def scratch(node: Tensor, nth: int) -> tuple[int, int]:
+        return 0, 4 * size
+
+    return scratch
+
+
+def blocks_follow(node: Tensor) -> str:
+    """The block side has dense rows."""
+    for t in (node, node.src[0]):
+        if t.type.is_quantized and not t.has_contiguous_rows():
+            return f"needs dense rows of blocks; {t} has blocks {t.nb[0]} bytes apart"
+    return ""
+
+
+def _to_blocks(format: Format, source: Element) -> None:
+    quantize, size, name = format.quantize, format.type.block_size, format.type.name
+    ld, whole = source.ld, source is F32
+
+    @kernel(
+        "CPY",
+        when=both(types_are(name, source.name), blocks_follow),
+        scratch=_block_scratch(size),
+        name=f"cpy_{source.name}_{name}",
+    )
+    def cpy(p, ith, nth):
+        dense = whole and v.nb(p, 1, 0) == 4
+        run, spare = run_of(p, dense, size), v.local(p, ith)
+        start, stop = v.split(v.ne(p, 0, 0) * n_rows(p, 0) // run, ith, nth)
+        for u in range(start, stop):
+            x = element_at(p, 1, u * run)
+            if not (dense and v.ne(p, 1, 0) % run == 0):
+                for i in range(run):
+                    v.st_f32(spare + 4 * i, ld(element_at(p, 1, u * run + i)))
+                x = spare
+            quantize(x, run, block_at(p, 0, u * run, size))
+
+
+def _from_blocks(format: Format) -> None:
+    dequantize, size, name = format.dequantize, format.type.block_size, format.type.name
+
+    @kernel(
+        "CPY",
+        when=both(types_are("f32", name), blocks_follow),
+        scratch=_block_scratch(size),
+        name=f"cpy_{name}_f32",
+    )
+    def cpy(p, ith, nth):
+        dense = v.nb(p, 0, 0) == 4
+        run, spare = run_of(p, dense, size), v.local(p, ith)
+        start, stop = v.split(v.ne(p, 0, 0) * n_rows(p, 0) // run, ith, nth)
+        for u in range(start, stop):
+            x = block_at(p, 1, u * run, size)
+            if dense and v.ne(p, 0, 0) % run == 0:
+                dequantize(x, run, element_at(p, 0, u * run))
+            else:
+                dequantize(x, run, spare)
+                for i in range(run):
+                    v.st_f32(element_at(p, 0, u * run + i), v.ld_f32(spare + 4 * i))
+
+
+def same_blocks(node: Tensor) -> str:
+    a = node.src[0]
+    if not node.type.is_quantized or node.type is not a.type:
+        return "needs one block type on both sides"
+    if node.ne[0] != a.ne[0]:
+        return f"needs rows of equal length; got {a} -> {node}"
+    return blocks_follow(node)
+
+
+def row_bytes(node: Tensor) -> tuple[int, ...]:
+    return (node.type.row_size(node.ne[0]),)
+
+
+def cpy_blocks(p, ith, nth):
+    """Rows of blocks as they are."""
+    start, stop = v.split(n_rows(p, 0), ith, nth)
+    for r in range(start, stop):
+        copy_bytes(row_at(p, 0, r), row_at(p, 1, r), v.extra(p, 0))
+
+
+for _op in ("CPY", "CONT", "DUP"):
+    kernel(_op, when=same_blocks, extra=row_bytes, name=f"{_op.lower()}_blocks")(cpy_blocks)
+
+for _format in formats().values():
+    _from_blocks(_format)
+    if _format.quantize is not None:
+        for _source in FLOATS:
+            _to_blocks(_format, _source)

@@ -1,0 +1,53 @@
+"""SET and ACC: writing into a window of a tensor."""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels._common import both, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels._moves import copy_bytes
+
+
+@fn
+def window_row(p, r):
+    """Address in dst of the row that row r of src1 falls on (op params: nb1, nb2, nb3, offset)."""
+    n1, n2 = v.ne(p, 2, 1), v.ne(p, 2, 2)
+    i1, i2, i3 = r % n1, r // n1 % n2, r // (n1 * n2)
+    shift = i1 * v.op_i32(p, 0) + i2 * v.op_i32(p, 1) + i3 * v.op_i32(p, 2)
+    return v.data(p, 0) + v.op_i32(p, 3) + shift
+
+
+@fn
+def copy_base(p, ith, nth):
+    """dst = src0 unless it is the same memory (the in-place form)."""
+    if v.data(p, 0) != v.data(p, 1):
+        start, stop = v.split(n_rows(p, 0), ith, nth)
+        for r in range(start, stop):
+            copy_bytes(row_at(p, 0, r), row_at(p, 1, r), 4 * v.ne(p, 0, 0))
+
+
+def words(node):
+    return "" if node.type.name in ("f32", "i32") else f"needs f32 or i32; got {node.type}"
+
+
+@kernel()
+def window_base(p, ith, nth):
+    copy_base(p, ith, nth)
+
+
+@kernel("SET", when=both(words, dense_rows), prepare=(window_base,))
+def set_words(p, ith, nth):
+    start, stop = v.split(n_rows(p, 2), ith, nth)
+    for r in range(start, stop):
+        copy_bytes(window_row(p, r), row_at(p, 2, r), 4 * v.ne(p, 2, 0))
+
+
+@kernel("ACC", when=both(types_are("f32", "f32", "f32"), dense_rows), prepare=(window_base,))
+def acc_f32(p, ith, nth):
+    n = v.ne(p, 2, 0)
+    start, stop = v.split(n_rows(p, 2), ith, nth)
+    for r in range(start, stop):
+        d, s = window_row(p, r), row_at(p, 2, r)
+        for c in range(0, n, v.LANES):
+            y = v.f32_load_n(d + 4 * c, n - c) + v.f32_load_n(s + 4 * c, n - c)
+            v.store_n(d + 4 * c, y, n - c)

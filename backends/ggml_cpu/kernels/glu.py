@@ -1,0 +1,136 @@
+"""A function of one tensor, the gate, times another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels._common import (
+    F32,
+    FLOATS,
+    Element,
+    both,
+    dense_rows,
+    row_at,
+    row_repeated,
+    types_are,
+)
+from ggml_cpu.kernels._map import map_pairs, no_params
+from ggml_cpu.kernels.unary import gelu, gelu_erf, gelu_quick, relu, sigmoid, silu
+from ggml_py.ops.glu import KINDS
+from ggml_py.tensor import Tensor
+
+Function = Callable[..., Any]
+
+
+@fn
+def gate_and_value(p, r, size):
+    """Rows of src0 and src1, or the halves of one of src0 (the second gates if `swapped`)."""
+    gate, half = row_at(p, 1, r), v.ne(p, 0, 0) * size
+    if v.data(p, 2) != 0:
+        return gate, row_at(p, 2, r)
+    if v.op_i32(p, 1) != 0:
+        return gate + half, gate
+    return gate, gate + half
+
+
+def _glu(op: str, apply: Function, element: Element, params: Function = no_params) -> None:
+    """dst = apply(gate, value)."""
+    pairs = map_pairs(apply, element, element, params, gate_and_value, repeated=0)
+    name = f"{op.lower()}_{element.name}"
+
+    @kernel(op, when=both(types_are(element.name, element.name), dense_rows), name=name)
+    def glu(p, ith, nth):
+        pairs(p, ith, nth)
+
+
+@fn
+def reglu(g, x):
+    return relu(g) * x
+
+
+@fn
+def geglu(g, x):
+    return gelu(g) * x
+
+
+@fn
+def swiglu(g, x):
+    return silu(g) * x
+
+
+@fn
+def geglu_erf(g, x):
+    return gelu_erf(g) * x
+
+
+@fn
+def geglu_quick(g, x):
+    return gelu_quick(g) * x
+
+
+@fn
+def swiglu_oai(g, x, alpha, limit):
+    g = v.vmin(g, limit)
+    return g * v.vsigmoid(g * alpha) * (v.vmin(v.vmax(x, -limit), limit) + 1.0)
+
+
+@fn
+def swiglu_clamp(g, x, limit):
+    return silu(v.vmin(g, limit)) * v.vmin(v.vmax(x, -limit), limit)
+
+
+@fn
+def alpha_and_limit(p):
+    return v.op_f32(p, 2), v.op_f32(p, 3)
+
+
+@fn
+def limit_alone(p):
+    return (v.op_f32(p, 3),)
+
+
+for _e in FLOATS:
+    for _op, _apply in (
+        ("REGLU", reglu), ("GEGLU", geglu), ("SWIGLU", swiglu), ("GEGLU_ERF", geglu_erf),
+        ("GEGLU_QUICK", geglu_quick),
+    ):  # fmt: skip
+        _glu(_op, _apply, _e)
+    _glu("SWIGLU_OAI", swiglu_oai, _e, alpha_and_limit)
+    _glu("SWIGLU_CLAMP", swiglu_clamp, _e, limit_alone)
+
+
+@fn
+def value_and_gate(p, r, size):
+    """A row of src1 and the one of src0 that gates it, or its one element."""
+    return row_at(p, 2, r), row_repeated(p, 1, r)
+
+
+@fn
+def second_param(p):
+    return (v.op_f32(p, 1),)
+
+
+def _mul_unary(kind: str, apply: Function) -> None:
+    def of_kind(node: Tensor) -> str:
+        return "" if node.param("kind") == KINDS[kind] else f"is the kernel of {kind}"
+
+    @fn
+    def gated(y, gate, limit):
+        gate = apply(gate)
+        if limit > 0.0:
+            gate, y = v.vmin(gate, limit), v.vmax(v.vmin(y, limit), -limit)
+        return gate * y
+
+    pairs = map_pairs(gated, F32, F32, second_param, value_and_gate, repeated=1)
+    when = both(types_are("f32", "f32", "f32"), dense_rows, of_kind)
+
+    @kernel("FUSED_MUL_UNARY", when=when, name=f"fused_mul_{kind}_f32")
+    def fused_mul_unary(p, ith, nth):
+        pairs(p, ith, nth)
+
+
+for _kind, _apply in (("relu", relu), ("sigmoid", sigmoid), ("gelu", gelu), ("silu", silu)):
+    _mul_unary(_kind, _apply)

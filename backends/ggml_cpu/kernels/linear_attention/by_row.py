@@ -1,0 +1,133 @@
+"""RWKV_WKV7: a matrix per head as state, a row for each value.
+
+Rows are independent: a thread takes LANES of them over all tokens, a few at a time, so that the
+token's vectors are read once for all of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels._sums import lane_sums
+from ggml_cpu.kernels.linear_attention.by_value import per_sequence, state_after, state_before
+from ggml_cpu.target import LANES
+from ggml_py.tensor import Tensor
+
+Function = Callable[..., Any]
+
+R, W, K, V, A, B, STATE = 1, 2, 3, 4, 5, 6, 7
+WORD = 4 * LANES  # bytes of a vector
+# The thread-local scratch, for LANES rows: what is removed, values, sums by lanes; and its size.
+VALUES, SUMS, LOCAL = WORD, 2 * WORD, (2 + LANES) * WORD
+
+
+def scratch(node: Tensor, nth: int) -> tuple[int, int]:
+    return 0, LOCAL
+
+
+@fn
+def read_vectors(p, at, n):
+    """Up to LANES elements of w, k, b and r."""
+    w, k = v.f32_load_n(v.data(p, W) + at, n), v.f32_load_n(v.data(p, K) + at, n)
+    return w, k, v.f32_load_n(v.data(p, B) + at, n), v.f32_load_n(v.data(p, R) + at, n)
+
+
+@fn
+def changed(m, vectors, local, r):
+    """Part of row r of the state after a token."""
+    w, k, b, _ = vectors
+    m = v.fma(v.f32_bcast(local + VALUES + 4 * r), k, m * w)
+    return v.fma(v.f32_bcast(local + 4 * r), b, m)
+
+
+def _rows(count: int) -> tuple[Function, Function]:
+    @fn
+    def find_removed(a, old, n, sums):
+        """Products of `count` rows with a, by lanes."""
+        total = v.f32_regs(count)
+        whole = n // LANES * LANES
+        for j in range(0, whole, LANES):
+            x = v.f32_load(a + 4 * j)
+            for r in range(count):
+                total[r] = v.fma(v.f32_load(old + 4 * (r * n + j)), x, total[r])
+        if whole < n:
+            x = v.f32_load_n(a + 4 * whole, n - whole)
+            for r in range(count):
+                m = v.f32_load_n(old + 4 * (r * n + whole), n - whole)
+                total[r] = v.fma(m, x, total[r])
+        for r in range(count):
+            v.store(sums + WORD * r, total[r])
+
+    @fn
+    def change(p, at, old, new, n, local, sums):
+        """The new state of `count` rows; its products with r, by lanes."""
+        total = v.f32_regs(count)
+        whole = n // LANES * LANES
+        for j in range(0, whole, LANES):
+            vectors = read_vectors(p, at + 4 * j, LANES)
+            for r in range(count):
+                m = changed(v.f32_load(old + 4 * (r * n + j)), vectors, local, r)
+                total[r] = v.fma(m, vectors[3], total[r])
+                v.store(new + 4 * (r * n + j), m)
+        if whole < n:
+            vectors = read_vectors(p, at + 4 * whole, n - whole)
+            for r in range(count):
+                m = v.f32_load_n(old + 4 * (r * n + whole), n - whole)
+                m = changed(m, vectors, local, r)
+                total[r] = v.fma(m, vectors[3], total[r])
+                v.store_n(new + 4 * (r * n + whole), m, n - whole)
+        for r in range(count):
+            v.store(sums + WORD * r, total[r])
+
+    return find_removed, change
+
+
+find_removed_1, change_1 = _rows(1)
+find_removed_4, change_4 = _rows(4)
+
+
+@fn
+def sums_of(local):
+    """The sum of each row's lanes."""
+    tile = v.f32_regs(LANES)
+    for r in range(LANES):
+        tile[r] = v.f32_load(local + SUMS + WORD * r)
+    return lane_sums(tile)
+
+
+@fn
+def run_token(p, at, row, rows, old, new, local):
+    """One token of up to LANES rows from `row` on; the token's vectors are at byte `at`."""
+    n, sums = v.ne(p, R, 0), local + SUMS
+    a, four = v.data(p, A) + at, rows // 4 * 4
+    for r in range(0, four, 4):
+        find_removed_4(a, old + 4 * r * n, n, sums + WORD * r)
+    for r in range(four, rows):
+        find_removed_1(a, old + 4 * r * n, n, sums + WORD * r)
+    v.store(local, sums_of(local))
+    v.store(local + VALUES, v.f32_load_n(v.data(p, V) + at + 4 * row, rows))
+    for r in range(0, four, 4):
+        shift = 4 * r * n
+        change_4(p, at, old + shift, new + shift, n, local + 4 * r, sums + WORD * r)
+    for r in range(four, rows):
+        shift = 4 * r * n
+        change_1(p, at, old + shift, new + shift, n, local + 4 * r, sums + WORD * r)
+    v.store_n(v.data(p, 0) + at + 4 * row, sums_of(local), rows)
+
+
+@kernel("RWKV_WKV7", scratch=scratch)
+def rwkv_wkv7_f32(p, ith, nth):
+    size, n_head, n_tokens = v.ne(p, R, 0), v.ne(p, R, 1), per_sequence(p, R, STATE)
+    blocks = (size + LANES - 1) // LANES
+    start, stop = v.split(blocks * n_head * v.ne(p, STATE, 1), ith, nth)
+    for u in range(start, stop):
+        row, head, seq = u % blocks * LANES, u // blocks % n_head, u // (blocks * n_head)
+        new = state_after(p, head, seq) + 4 * row * size
+        old = state_before(p, STATE, head, seq) + 4 * row * size
+        for t in range(seq * n_tokens, (seq + 1) * n_tokens):
+            at = 4 * size * (t * n_head + head)
+            run_token(p, at, row, min(LANES, size - row), old, new, v.local(p, ith))
+            old = new

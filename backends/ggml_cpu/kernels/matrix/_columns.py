@@ -1,0 +1,115 @@
+"""Preparing steps of MUL_MAT and MUL_MAT_ID: src1 packed into shared scratch."""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.activations import UNIT, UNIT_BYTES, Activations, spread
+from ggml_cpu.blocks.tiles import columns_before, tile_of
+from ggml_cpu.kernel import Kernel, fn, kernel
+from ggml_cpu.quants import activations
+
+KINDS = ("f32", "f16", "bf16")  # of src1, by the number passed to the kernels as extra 0
+
+
+@fn
+def packed_at(local):
+    """Local scratch: a unit as f32, and here, packed."""
+    return local + 4 * UNIT
+
+
+LOCAL = packed_at(0) + UNIT_BYTES
+
+
+@fn
+def units_of(k):
+    return (k + UNIT - 1) // UNIT
+
+
+@fn
+def units_of_rows(p):
+    """Of all rows of src1."""
+    return units_of(v.ne(p, 2, 0)) * v.ne(p, 2, 1) * v.ne(p, 2, 2) * v.ne(p, 2, 3)
+
+
+@fn
+def as_f32(x, stride, kind, n, buffer):
+    """Address of the n elements at x as dense f32: x itself, or a converted copy in `buffer`."""
+    if kind == 0 and stride == 4:
+        return x
+    for i in range(n):
+        if kind == 0:
+            value = v.ld_f32(x + i * stride)
+        elif kind == 1:
+            value = v.ld_f16(x + i * stride)
+        else:
+            value = v.ld_bf16(x + i * stride)
+        v.st_f32(buffer + 4 * i, value)
+    return buffer
+
+
+@fn
+def source(p, i1, i2, i3, start, n, buffer):
+    """Elements start.. of a row of src1, as f32."""
+    x = v.data(p, 2) + i1 * v.nb(p, 2, 1) + i2 * v.nb(p, 2, 2) + i3 * v.nb(p, 2, 3)
+    return as_f32(x + start * v.nb(p, 2, 0), v.nb(p, 2, 0), v.extra(p, 0), n, buffer)
+
+
+@fn
+def unit(p, u, buffer):
+    """Unit u of all: (row, which one of the row, its number of elements, these as f32)."""
+    n, n2, units = v.ne(p, 2, 1), v.ne(p, 2, 2), units_of(v.ne(p, 2, 0))
+    row, i = u // units, u % units
+    count = min(UNIT, v.ne(p, 2, 0) - UNIT * i)
+    x = source(p, row % n, row // n % n2, row // n // n2, UNIT * i, count, buffer)
+    return row, i, count, x
+
+
+def _rows(activations: Activations) -> Kernel:
+    """Every row of src1 as a column of its own, dense: column (i3 * ne2 + i2) * ne1 + i1."""
+    pack, column_bytes = activations.pack, activations.column_bytes
+    unit_bytes = column_bytes(UNIT)
+
+    @kernel(name=f"rows_{activations.name}", reads=(2,))
+    def rows(p, ith, nth):
+        bytes, buffer = column_bytes(v.ne(p, 2, 0)), v.local(p, ith)
+        start, stop = v.split(units_of_rows(p), ith, nth)
+        for u in range(start, stop):
+            c, i, count, x = unit(p, u, buffer)
+            pack(x, count, v.shared(p) + c * bytes + i * unit_bytes)
+
+    return rows
+
+
+@fn
+def put(packed, size, tile, width, t, last):
+    """Words into column t of a tile, and into the unused ones after it where it is the last."""
+    end = width if last else t + 1
+    for i in range(t, end):
+        spread(packed, size, tile, width, i)
+
+
+def _tiles(activations: Activations) -> Kernel:
+    """The rows of every matrix of src1 in tiles; `padded(ne1)` columns are reserved a matrix."""
+    pack, column_bytes = activations.pack, activations.column_bytes
+    unit_bytes = column_bytes(UNIT)
+
+    @kernel(name=f"tiles_{activations.name}", reads=(2,))
+    def tiles(p, ith, nth):
+        n, bytes = v.ne(p, 2, 1), column_bytes(v.ne(p, 2, 0))
+        buffer = v.local(p, ith)
+        packed = packed_at(buffer)
+        start, stop = v.split(units_of_rows(p), ith, nth)
+        for u in range(start, stop):
+            row, i, count, x = unit(p, u, buffer)
+            c = row % n
+            pack(x, count, packed)
+            first, width = tile_of(c, n)
+            to = v.shared(p) + (columns_before(row // n, n) + first) * bytes
+            to += i * unit_bytes * width
+            put(packed, column_bytes(count), to, width, c - first, c == n - 1)
+
+    return tiles
+
+
+ROWS: dict[Activations, Kernel] = {a: _rows(a) for a in activations()}
+TILES: dict[Activations, Kernel] = {a: _tiles(a) for a in activations()}

@@ -1,0 +1,149 @@
+"""Preparing step of MUL_MAT_ID: tokens grouped by expert, their activations packed in tiles.
+
+An entry is one used expert of one token, numbered token * n_used + slot: also the column of dst
+that its product goes to. Shared scratch: groups | order | columns.
+groups   GROUP_BYTES each, for experts with entries, in order: i32 EXPERT, first PLACE in `order`,
+         COUNT of entries, first COLUMN; the last has count 0, and the total of columns
+order    i32: entries by group
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.activations import UNIT, Activations
+from ggml_cpu.blocks.tiles import GRAIN, padded, tile_of
+from ggml_cpu.kernel import Kernel, fn, kernel
+from ggml_cpu.kernels.matrix._columns import LOCAL as UNIT_LOCAL
+from ggml_cpu.kernels.matrix._columns import packed_at, put, source, units_of
+from ggml_cpu.quants import activations
+from ggml_py.tensor import Tensor
+
+EXPERT, PLACE, COUNT, COLUMN, GROUP_BYTES = 0, 4, 8, 12, 16
+
+
+@fn
+def order_at(groups, entries):
+    return groups + GROUP_BYTES * (entries + 1)
+
+
+@fn
+def end_of_lists(groups, entries):
+    """Behind groups and order, at a cache line if they began at one; columns in shared scratch."""
+    return groups + (order_at(0, entries) + 4 * entries + 63) // 64 * 64
+
+
+@fn
+def local_lists(local, entries, experts):
+    """Local scratch: a thread's own groups and order, the place of each entry in its group i32
+    [entries], the group of each expert i32 [experts], the end.
+    """
+    groups = local + UNIT_LOCAL
+    place_of = end_of_lists(groups, entries)
+    group_of = place_of + 4 * entries
+    return groups, place_of, group_of, group_of + 4 * experts
+
+
+def shared_bytes(node: Tensor, activations: Activations) -> int:
+    """Shared scratch of the groups of a MUL_MAT_ID node."""
+    experts, ids = node.src[0], node.src[2]
+    entries = ids.ne[0] * ids.ne[1]
+    columns = entries + (GRAIN - 1) * min(entries, experts.ne[2])
+    return end_of_lists(0, entries) + columns * activations.column_bytes(experts.ne[0])
+
+
+def local_bytes(node: Tensor) -> int:
+    experts, ids = node.src[0], node.src[2]
+    end: int = local_lists(0, ids.ne[0] * ids.ne[1], experts.ne[2])[-1]
+    return end
+
+
+@fn
+def expert_of(p, entry):
+    """The expert of an entry; an id out of range counts as the nearest expert."""
+    used = v.ne(p, 3, 0)
+    at = v.data(p, 3) + entry % used * v.nb(p, 3, 0) + entry // used * v.nb(p, 3, 1)
+    return max(0, min(v.ne(p, 1, 2) - 1, v.ld_i32(at)))
+
+
+@fn
+def make_groups(p, groups, group_of, entries):
+    """Count the entries of each expert, list the experts that have any; group_of: i32 [experts]."""
+    experts = v.ne(p, 1, 2)
+    for e in range(experts):
+        v.st_i32(group_of + 4 * e, 0)
+    for i in range(entries):
+        count = group_of + 4 * expert_of(p, i)
+        v.st_i32(count, v.ld_i32(count) + 1)
+    g, place, column = groups, 0, 0
+    for e in range(experts):
+        count = v.ld_i32(group_of + 4 * e)
+        if count > 0:
+            v.store(g, v.set_lane(v.set_lane(v.i32x4(0), 0, e), 1, place))
+            v.st_i32(g + COLUMN, column)
+            v.st_i32(group_of + 4 * e, (g - groups) // GROUP_BYTES)
+            g += GROUP_BYTES
+            place += count
+            column += padded(count)
+    v.store(g, v.set_lane(v.i32x4(0), 3, column))
+
+
+@fn
+def fill_groups(p, groups, order, group_of, place_of, entries):
+    """Put the entries in their groups; place_of: i32 [entries], the place of each in its group."""
+    for i in range(entries):
+        g = groups + GROUP_BYTES * v.ld_i32(group_of + 4 * expert_of(p, i))
+        place = v.ld_i32(g + COUNT)
+        v.st_i32(order + 4 * (v.ld_i32(g + PLACE) + place), i)
+        v.st_i32(place_of + 4 * i, place)
+        v.st_i32(g + COUNT, place + 1)
+
+
+@fn
+def copy_words(src, dst, n):
+    for i in range(n):
+        v.st_i32(dst + 4 * i, v.ld_i32(src + 4 * i))
+
+
+def _grouped(activations: Activations) -> Kernel:
+    pack, column_bytes = activations.pack, activations.column_bytes
+    unit_bytes = column_bytes(UNIT)
+
+    @fn
+    def send(p, groups, group_of, place_of, entry, columns, i, packed, size):
+        """Unit i of an entry's activations to its place in the tiles of its group."""
+        g = groups + GROUP_BYTES * v.ld_i32(group_of + 4 * expert_of(p, entry))
+        count, place = v.ld_i32(g + COUNT), v.ld_i32(place_of + 4 * entry)
+        first, width = tile_of(place, count)
+        to = columns + (v.ld_i32(g + COLUMN) + first) * column_bytes(v.ne(p, 2, 0))
+        to += i * unit_bytes * width
+        put(packed, size, to, width, place - first, place == count - 1)
+
+    @kernel(name=f"experts_{activations.name}", reads=(2, 3))
+    def experts(p, ith, nth):
+        """Every thread makes the lists, which is cheap; then each packs its part of src1."""
+        k, n1, used, tokens = v.ne(p, 2, 0), v.ne(p, 2, 1), v.ne(p, 3, 0), v.ne(p, 3, 1)
+        entries = used * tokens
+        buffer = v.local(p, ith)
+        packed = packed_at(buffer)
+        groups, place_of, group_of, _ = local_lists(buffer, entries, v.ne(p, 1, 2))
+        make_groups(p, groups, group_of, entries)
+        fill_groups(p, groups, order_at(groups, entries), group_of, place_of, entries)
+        if ith == 0:
+            copy_words(groups, v.shared(p), order_at(0, entries) // 4 + entries)
+        columns = end_of_lists(v.shared(p), entries)
+        units = units_of(k)
+        start, stop = v.split(units * n1 * tokens, ith, nth)
+        for u in range(start, stop):
+            row, i = u // units, u % units
+            token, slot = row // n1, row % n1
+            count = min(UNIT, k - UNIT * i)
+            pack(source(p, slot, token, 0, UNIT * i, count, buffer), count, packed)
+            size = column_bytes(count)
+            for s in range(slot, used, n1):
+                entry = token * used + s
+                send(p, groups, group_of, place_of, entry, columns, i, packed, size)
+
+    return experts
+
+
+EXPERTS: dict[Activations, Kernel] = {a: _grouped(a) for a in activations()}

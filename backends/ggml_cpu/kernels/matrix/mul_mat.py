@@ -1,0 +1,233 @@
+"""MUL_MAT: for each weight type, four ways to multiply.
+
+rows     in place, few columns: every row times every column
+tiles    in place, many columns: rows become panels first, then as below
+panel    repacked, one column
+panels   repacked, several columns, in tiles
+
+Let src0 be [k, m, A2, A3] and src1 [k, n, B2, B3]. A matrix of src0 serves B2 / A2 matrices of src1
+next to each other; with one column each they count as so many columns of one product. Threads
+take contiguous parts of all rows of all matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.activations import F32
+from ggml_cpu.blocks.format import LAYOUT, Weight
+from ggml_cpu.blocks.tiles import columns_before
+from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels._products import SUM_BYTES, Shape, matrix_at, store_rows, tiles_product
+from ggml_cpu.kernels.matrix._columns import KINDS, LOCAL, ROWS, TILES
+from ggml_cpu.quants import weights
+from ggml_cpu.target import TILE
+from ggml_py.tensor import Tensor
+
+Function = Callable[..., Any]
+FEW, FEW_SHARED = 4, 64  # of `few_columns`: each column alone, columns sharing a load of the rows
+PARTS = 4  # pieces of work per thread below which columns are divided as well
+
+
+def refusal(weight: Weight, layout: str, node: Tensor) -> str:
+    """Why a product cannot use this weight type in this layout; "" if it can."""
+    a, b = node.src[0], node.src[1]
+    if a.type is not weight.type or a.layout != layout:
+        where = f" in layout {layout}" if layout else ""
+        return f"needs {weight.type} weights{where}; got {a.type} in {a.layout or 'rows'}"
+    if b.type.name not in KINDS:
+        return f"needs f32, f16 or bf16 activations; got {b}"
+    if not a.has_contiguous_rows():
+        return f"needs rows of adjacent elements; {a} has strides {a.nb}"
+    return "" if node.is_contiguous() else f"needs a dense result; {node} has strides {node.nb}"
+
+
+def few_columns(weight: Weight) -> int:
+    """Columns up to which rows in place are not worth turning into panels."""
+    return FEW if weight.dots is None else FEW_SHARED
+
+
+def rows_product(weight: Weight) -> Function:
+    """`weight.dots`, or what stands in for it."""
+    dot, dots = weight.dot, weight.dots
+
+    @fn
+    def one_column(src, stride, rows, a, apart, columns, n, out):
+        dot(src, stride, rows, a, n, out)
+
+    @fn
+    def several_columns(src, stride, rows, a, apart, columns, n, out):
+        if columns == 1:
+            dot(src, stride, rows, a, n, out)
+        else:
+            dots(src, stride, rows, a, apart, columns, n, out)
+
+    return one_column if dots is None else several_columns
+
+
+@fn
+def copy_rows(sums, rows, out):
+    for i in range(rows):
+        v.st_f32(out + 4 * i, v.ld_f32(sums + 4 * i))
+
+
+def source_kind(node: Tensor) -> tuple[int]:
+    return (KINDS.index(node.src[1].type.name),)
+
+
+@fn
+def column_parts(n, units, nth):
+    """Into how many parts to divide n columns, when `units` are all the rows there are."""
+    if nth == 1 or units >= PARTS * nth:
+        return 1
+    return min((n + TILE - 1) // TILE, (PARTS * nth + units - 1) // units)
+
+
+@fn
+def columns_of(part, parts, n):
+    """(first column, number) of a part; parts start at full tiles."""
+    size = ((n + TILE - 1) // TILE + parts - 1) // parts * TILE
+    first = min(n, part * size)
+    return first, min(size, n - first)
+
+
+def _rows(weight: Weight, dense: bool = False) -> None:
+    """Weights in place times a few columns; `dense`: src1 is f32 and used as it is."""
+    name, at_once, columns_at_once = weight.type.name, weight.dot_rows, weight.dot_columns
+    multiply, limit = rows_product(weight), few_columns(weight)
+    prepared = ROWS[weight.activations]
+    column_bytes, matrix = weight.activations.column_bytes, matrix_at(weight, in_place=True)
+
+    def when(node: Tensor) -> str:
+        b = node.src[1]
+        if why := refusal(weight, "", node):
+            return why
+        if dense and not (b.type.name == "f32" and b.is_contiguous()):
+            return f"needs dense f32 columns; got {b}"
+        return "" if b.ne[1] <= limit else f"needs at most {limit} columns; got {b.ne[1]}"
+
+    def scratch(node: Tensor, nth: int) -> tuple[int, int]:
+        b = node.src[1]
+        columns = b.n_rows * column_bytes(b.ne[0])
+        return (0, SUM_BYTES) if dense else (columns, max(LOCAL, SUM_BYTES))
+
+    @kernel(
+        "MUL_MAT", when=when, scratch=scratch, prepare=() if dense else (prepared,),
+        extra=source_kind, rank=2 if dense else 1,
+        name=f"mul_mat_{name}_rows{'_dense' if dense else ''}",
+    )  # fmt: skip
+    def mul_mat_rows(p, ith, nth):
+        k, m, stride = v.ne(p, 1, 0), v.ne(p, 1, 1), v.nb(p, 1, 1)
+        a2, n = v.ne(p, 1, 2), v.ne(p, 2, 1) * (v.ne(p, 2, 2) // v.ne(p, 1, 2))
+        repeat3 = v.ne(p, 2, 3) // v.ne(p, 1, 3)
+        columns = v.data(p, 2) if dense else v.shared(p)
+        apart, step, sums = column_bytes(k), v.nb(p, 0, 1), v.local(p, ith)
+        pieces = (m + at_once - 1) // at_once
+        start, stop = v.split(pieces * a2 * v.ne(p, 2, 3), ith, nth)
+        while start < stop:
+            i, first = start // pieces, start % pieces
+            last = min(pieces, first + stop - start)
+            start += last - first
+            w = matrix(p, i % a2, i // a2 // repeat3)
+            a, out = columns + n * i * apart, v.data(p, 0) + n * i * step
+            for r in range(first * at_once, min(m, last * at_once), at_once):
+                count = min(at_once, m - r)
+                for c in range(0, n, columns_at_once):
+                    width = min(columns_at_once, n - c)
+                    multiply(w + r * stride, stride, count, a + c * apart, apart, width, k, sums)
+                    for j in range(width):
+                        copy_rows(sums + 4 * at_once * j, count, out + (c + j) * step + 4 * r)
+
+
+def _panel(weight: Weight) -> None:
+    """Repacked weights times one column."""
+    prepared = ROWS[weight.activations]
+    rows, panel_bytes, multiply = weight.rows, weight.panel_bytes, weight.tile(1)
+    shape, matrix = Shape(weight), matrix_at(weight, in_place=False)
+    steps_of, panels_of = shape.steps_of, shape.panels_of
+    column_bytes = weight.activations.column_bytes
+
+    def when(node: Tensor) -> str:
+        n = node.src[1].ne[1]
+        return refusal(weight, LAYOUT, node) or ("" if n == 1 else f"needs one column; got {n}")
+
+    def scratch(node: Tensor, nth: int) -> tuple[int, int]:
+        b = node.src[1]
+        return b.n_rows * column_bytes(b.ne[0]), max(LOCAL, SUM_BYTES)
+
+    @kernel(
+        "MUL_MAT", when=when, scratch=scratch, prepare=(prepared,), extra=source_kind,
+        rank=1, name=f"mul_mat_{weight.type.name}_panel",
+    )  # fmt: skip
+    def mul_mat_panel(p, ith, nth):
+        k, m = v.ne(p, 1, 0), v.ne(p, 1, 1)
+        a2, n = v.ne(p, 1, 2), v.ne(p, 2, 2) // v.ne(p, 1, 2)
+        repeat3 = v.ne(p, 2, 3) // v.ne(p, 1, 3)
+        steps, panels, sums = steps_of(k), panels_of(m), v.local(p, ith)
+        apart, step = column_bytes(k), v.nb(p, 0, 1)
+        start, stop = v.split(panels * a2 * v.ne(p, 2, 3), ith, nth)
+        while start < stop:
+            i, first = start // panels, start % panels
+            last = min(panels, first + stop - start)
+            start += last - first
+            w = matrix(p, i % a2, i // a2 // repeat3)
+            a, out = v.shared(p) + n * i * apart, v.data(p, 0) + n * i * step
+            for j in range(first, last):
+                for c in range(n):
+                    multiply(w + j * steps * panel_bytes, a + c * apart, steps, sums)
+                    store_rows(sums, min(rows, m - j * rows), out + c * step + 4 * j * rows)
+
+
+def _tiles(weight: Weight, in_place: bool) -> None:
+    """Weights in either layout times columns in tiles."""
+    layout, name = ("", "tiles") if in_place else (LAYOUT, "panels")
+    prepared = TILES[weight.activations]
+    product, matrix = tiles_product(weight, in_place), matrix_at(weight, in_place)
+    shape, column_bytes = Shape(weight), weight.activations.column_bytes
+    panels_of, group_of = shape.panels_of, shape.group_of
+
+    def when(node: Tensor) -> str:
+        return refusal(weight, layout, node)
+
+    def scratch(node: Tensor, nth: int) -> tuple[int, int]:
+        k, n, b2, b3 = node.src[1].ne
+        local = shape.local_bytes(k) if in_place else SUM_BYTES
+        return columns_before(b2 * b3, n) * column_bytes(k), max(LOCAL, local)
+
+    @kernel(
+        "MUL_MAT", when=when, scratch=scratch, prepare=(prepared,), extra=source_kind,
+        name=f"mul_mat_{weight.type.name}_{name}",
+    )  # fmt: skip
+    def mul_mat_tiles(p, ith, nth):
+        k, m, n = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 2, 1)
+        b2, stride = v.ne(p, 2, 2), v.nb(p, 0, 1)
+        repeat2, repeat3 = b2 // v.ne(p, 1, 2), v.ne(p, 2, 3) // v.ne(p, 1, 3)
+        panels = panels_of(m)
+        matrices = b2 * v.ne(p, 2, 3)
+        parts = column_parts(n, panels * matrices, nth)
+        start, stop = v.split(panels * matrices * parts, ith, nth)
+        while start < stop:
+            first, i = start % panels, start // panels
+            last = min(panels, first + min(stop - start, group_of(k)))
+            c, count = columns_of(i % parts, parts, n)
+            i //= parts
+            w = matrix(p, i % b2 // repeat2, i // b2 // repeat3)
+            columns = v.shared(p) + (columns_before(i, n) + c) * column_bytes(k)
+            out = v.data(p, 0) + (i * n + c) * stride
+            local = v.local(p, ith)
+            product(
+                w, v.nb(p, 1, 1), k, m, first, last, columns, count, out, stride, 0, local
+            )  # fmt: skip
+            start += last - first
+
+
+for _weight in weights().values():
+    if _weight.activations is F32:
+        _rows(_weight, dense=True)
+    _rows(_weight)
+    _tiles(_weight, in_place=True)
+    if _weight.repacked:
+        _panel(_weight)
+        _tiles(_weight, in_place=False)

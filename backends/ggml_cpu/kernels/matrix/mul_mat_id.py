@@ -1,0 +1,137 @@
+"""MUL_MAT_ID: every token times the matrices of the experts chosen for it.
+
+src0 [k, m, experts], src1 [k, 1 or n_used, tokens], src2 ids i32 [n_used, tokens].
+One token (or a few, in place): each chosen expert's rows times its column. More: tokens are
+grouped by expert (_experts.py), then each expert is multiplied as in mul_mat.py. Threads take
+contiguous parts of equal work.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import LAYOUT, Weight
+from ggml_cpu.blocks.tiles import padded
+from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels._products import SUM_BYTES, Shape, matrix_at, store_rows, tiles_product
+from ggml_cpu.kernels.matrix._columns import LOCAL, ROWS
+from ggml_cpu.kernels.matrix._experts import (
+    COLUMN,
+    COUNT,
+    EXPERT,
+    EXPERTS,
+    GROUP_BYTES,
+    PLACE,
+    end_of_lists,
+    expert_of,
+    local_bytes,
+    order_at,
+    shared_bytes,
+)
+from ggml_cpu.kernels.matrix.mul_mat import FEW, refusal, source_kind
+from ggml_cpu.quants import weights
+from ggml_py.tensor import Tensor
+
+
+def _few_tokens(weight: Weight, in_place: bool) -> None:
+    """Rows of the chosen experts times one column each."""
+    layout, suffix, limit = ("", "rows", FEW) if in_place else (LAYOUT, "panel", 1)
+    at_once = weight.dot_rows if in_place else weight.rows
+    dot, multiply, panel_bytes = weight.dot, weight.tile(1), weight.panel_bytes
+    shape, matrix = Shape(weight), matrix_at(weight, in_place)
+    steps_of, column_bytes = shape.steps_of, weight.activations.column_bytes
+
+    def when(node: Tensor) -> str:
+        n = node.src[1].ne[2]
+        if why := refusal(weight, layout, node):
+            return why
+        return "" if n <= limit else f"needs at most {limit} tokens; got {n}"
+
+    def scratch(node: Tensor, nth: int) -> tuple[int, int]:
+        b = node.src[1]
+        return b.n_rows * column_bytes(b.ne[0]), max(LOCAL, SUM_BYTES)
+
+    @kernel(
+        "MUL_MAT_ID", when=when, scratch=scratch, prepare=(ROWS[weight.activations],),
+        extra=source_kind, rank=1, name=f"mul_mat_id_{weight.type.name}_{suffix}",
+    )  # fmt: skip
+    def mul_mat_id_few(p, ith, nth):
+        k, m, stride, sums = v.ne(p, 1, 0), v.ne(p, 1, 1), v.nb(p, 1, 1), v.local(p, ith)
+        pieces, slots, used = (m + at_once - 1) // at_once, v.ne(p, 2, 1), v.ne(p, 3, 0)
+        start, stop = v.split(pieces * used * v.ne(p, 3, 1), ith, nth)
+        while start < stop:
+            entry, first = start // pieces, start % pieces
+            last = min(pieces, first + stop - start)
+            start += last - first
+            w, out = matrix(p, expert_of(p, entry), 0), v.data(p, 0) + entry * v.nb(p, 0, 1)
+            column = v.shared(p) + (entry // used * slots + entry % slots) * column_bytes(k)
+            for i in range(first, last):
+                rows = min(at_once, m - i * at_once)
+                if in_place:
+                    dot(w + i * at_once * stride, stride, rows, column, k, sums)
+                else:
+                    multiply(w + i * steps_of(k) * panel_bytes, column, steps_of(k), sums)
+                store_rows(sums, rows, out + 4 * i * at_once)
+
+
+@fn
+def total_columns(groups):
+    """Columns of all groups: what the last, empty one says."""
+    while v.ld_i32(groups + COUNT) > 0:
+        groups += GROUP_BYTES
+    return v.ld_i32(groups + COLUMN)
+
+
+@fn
+def first_panel(unit, start, width, panels):
+    """The first panel of a group whose work begins at `unit` or later.
+
+    Work is counted in panels times columns; the group has `width` columns and begins at `start`.
+    """
+    return min(panels, (max(0, unit - start) + width - 1) // width)
+
+
+def _grouped(weight: Weight, in_place: bool) -> None:
+    """Experts times the columns of the tokens that chose them."""
+    layout, suffix = ("", "tiles") if in_place else (LAYOUT, "panels")
+    product, matrix = tiles_product(weight, in_place), matrix_at(weight, in_place)
+    shape, column_bytes = Shape(weight), weight.activations.column_bytes
+    panels_of, group_of = shape.panels_of, shape.group_of
+
+    def when(node: Tensor) -> str:
+        return refusal(weight, layout, node)
+
+    def scratch(node: Tensor, nth: int) -> tuple[int, int]:
+        local = shape.local_bytes(node.src[0].ne[0]) if in_place else SUM_BYTES
+        return shared_bytes(node, weight.activations), max(local_bytes(node), local)
+
+    @kernel(
+        "MUL_MAT_ID", when=when, scratch=scratch, prepare=(EXPERTS[weight.activations],),
+        extra=source_kind, name=f"mul_mat_id_{weight.type.name}_{suffix}",
+    )  # fmt: skip
+    def mul_mat_id_grouped(p, ith, nth):
+        k, m, entries = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 3, 0) * v.ne(p, 3, 1)
+        group, panels, local = v.shared(p), panels_of(m), v.local(p, ith)
+        order, columns = order_at(group, entries), end_of_lists(group, entries)
+        start, stop = v.split(total_columns(group) * panels, ith, nth)
+        while v.ld_i32(group + COUNT) > 0:
+            n, column = v.ld_i32(group + COUNT), v.ld_i32(group + COLUMN)
+            first = first_panel(start, column * panels, padded(n), panels)
+            end = first_panel(stop, column * panels, padded(n), panels)
+            w = matrix(p, v.ld_i32(group + EXPERT), 0)
+            a, names = columns + column * column_bytes(k), order + 4 * v.ld_i32(group + PLACE)
+            while first < end:
+                last = min(end, first + group_of(k))
+                product(
+                    w, v.nb(p, 1, 1), k, m, first, last, a, n,
+                    v.data(p, 0), v.nb(p, 0, 1), names, local,
+                )  # fmt: skip
+                first = last
+            group += GROUP_BYTES
+
+
+for _weight in weights().values():
+    _few_tokens(_weight, in_place=True)
+    _grouped(_weight, in_place=True)
+    if _weight.repacked:
+        _few_tokens(_weight, in_place=False)
+        _grouped(_weight, in_place=False)

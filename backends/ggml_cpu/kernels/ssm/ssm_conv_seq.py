@@ -1,0 +1,67 @@
+"""SSM_CONV_SEQ: the convolution that keeps the last inputs of its sequences."""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels._moves import copy_bytes
+
+S, X, W, SQ, SAVED = 1, 2, 3, 4, 5
+
+
+@fn
+def block_at(p, seq, channel):
+    """The last inputs of a channel of a sequence, behind the outputs."""
+    d_conv, n_channels, n_tokens = v.ne(p, W, 0), v.ne(p, W, 1), v.ne(p, X, 1)
+    outputs = n_channels * n_tokens
+    return v.data(p, 0) + 4 * (outputs + d_conv * (seq * n_channels + channel))
+
+
+@fn
+def shift_in(p, t, seq, channel):
+    """Push a token's input into its sequence; returns the output."""
+    d_conv, at = v.ne(p, W, 0), block_at(p, seq, channel)
+    weights = v.data(p, W) + 4 * d_conv * channel
+    total = v.float32(0.0)
+    for j in range(d_conv - 1):
+        x = v.ld_f32(at + 4 * j + 4)
+        v.st_f32(at + 4 * j, x)
+        total += x * v.ld_f32(weights + 4 * j)
+    x = v.ld_f32(v.data(p, X) + t * v.nb(p, X, 1) + 4 * channel)
+    v.st_f32(at + 4 * (d_conv - 1), x)
+    return total + x * v.ld_f32(weights + 4 * (d_conv - 1))
+
+
+@fn
+def share(p, t, channel):
+    """Copy the token's state to the other sequences that it belongs to."""
+    n_seqs, size = v.ne(p, S, 2), 4 * v.ne(p, W, 0)
+    first = v.data(p, SQ) + 4 * t * n_seqs
+    i, other = 1, v.ld_i32(first)
+    source = block_at(p, other, channel)
+    while i < n_seqs:
+        other = v.ld_i32(first + 4 * i)
+        if other < 0 or other >= n_seqs:
+            break
+        copy_bytes(block_at(p, other, channel), source, size)
+        i += 1
+
+
+@kernel("SSM_CONV_SEQ")
+def ssm_conv_seq_f32(p, ith, nth):
+    """A thread takes a range of channels through all tokens."""
+    d_conv, n_channels, n_tokens = v.ne(p, W, 0), v.ne(p, W, 1), v.ne(p, X, 1)
+    start, stop = v.split(n_channels, ith, nth)
+    for seq in range(v.ne(p, S, 2)):
+        for c in range(start, stop):
+            at, s = block_at(p, seq, c), v.data(p, S) + c * v.nb(p, S, 1) + seq * v.nb(p, S, 2)
+            v.st_f32(at, v.float32(0.0))
+            copy_bytes(at + 4, s, 4 * (d_conv - 1))
+    for t in range(n_tokens):
+        seq = v.ld_i32(v.data(p, SQ) + 4 * t * v.ne(p, S, 2))
+        for c in range(start, stop):
+            v.st_f32(v.data(p, 0) + 4 * (t * n_channels + c), shift_in(p, t, seq, c))
+            share(p, t, c)
+            if v.data(p, SAVED) != 0:
+                to = v.data(p, SAVED) + 4 * (d_conv - 1) * (t * n_channels + c)
+                copy_bytes(to, block_at(p, seq, c) + 4, 4 * (d_conv - 1))

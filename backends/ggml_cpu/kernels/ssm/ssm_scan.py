@@ -1,0 +1,191 @@
+"""SSM_SCAN: the selective scans of Mamba-1 and Mamba-2.
+
+All heads of a group, one below the other, are rows of states: row r is element r % dim of head
+r // dim. Rows are independent; a thread takes LANES of them over all tokens, so that their states
+stay in the L1 cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernels._common import types_are
+from ggml_cpu.kernels._sums import lane_sums
+from ggml_cpu.target import LANES
+from ggml_py.tensor import Tensor
+
+Function = Callable[..., Any]
+
+S, X, DT, A, B, C, IDS = 1, 2, 3, 4, 5, 6, 7
+WORD = 4 * LANES  # bytes of a vector
+# The thread-local scratch: heads of the rows, inputs, decays, sums; and its size.
+INPUT, DECAY, SUMS, LOCAL = WORD, 2 * WORD, 3 * WORD, (3 + LANES) * WORD
+
+
+@fn
+def steps_bytes(n_head, n_tokens, n_seqs):
+    """The steps of all heads and tokens, in the shared scratch; as many decays follow them."""
+    return 4 * n_head * n_tokens * n_seqs
+
+
+def scratch(node: Tensor, nth: int) -> tuple[int, int]:
+    return 2 * steps_bytes(*node.src[1].ne[1:]), LOCAL
+
+
+@fn
+def steps_at(p, seq, t):
+    """Steps of the heads at a token, f32 [H]; their decays are `decays_after` bytes on."""
+    return v.shared(p) + 4 * (seq * v.ne(p, X, 2) + t) * v.ne(p, X, 1)
+
+
+@fn
+def decays_after(p):
+    return steps_bytes(v.ne(p, X, 1), v.ne(p, X, 2), v.ne(p, X, 3))
+
+
+@kernel()
+def ssm_steps(p, ith, nth):
+    """step = softplus(dt); decay = exp(a * step) where a head has one."""
+    n_head, n_tokens = v.ne(p, X, 1), v.ne(p, X, 2)
+    start, stop = v.split(n_tokens * v.ne(p, X, 3), ith, nth)
+    for u in range(start, stop):
+        t, seq = u % n_tokens, u // n_tokens
+        dt, to = v.data(p, DT) + t * v.nb(p, DT, 1) + seq * v.nb(p, DT, 2), steps_at(p, seq, t)
+        for h in range(0, n_head, LANES):
+            step = v.vsoftplus(v.f32_load_n(dt + 4 * h, n_head - h))
+            v.store_n(to + 4 * h, step, n_head - h)
+            if v.ne(p, A, 0) == 1:
+                decay = v.vexp(v.f32_load_n(v.data(p, A) + 4 * h, n_head - h) * step)
+                v.store_n(to + decays_after(p) + 4 * h, decay, n_head - h)
+
+
+@fn
+def group_rows(p):
+    """Rows of a group: those that share b and c."""
+    return v.ne(p, X, 0) * v.ne(p, X, 1) // v.ne(p, B, 1)
+
+
+@fn
+def state_at(p, slot, seq):
+    """The states after the token `slot` before the last."""
+    size = v.ne(p, S, 0) * v.ne(p, S, 1) * v.ne(p, S, 2)
+    outputs = v.ne(p, X, 0) * v.ne(p, X, 1) * v.ne(p, X, 2) * v.ne(p, X, 3)
+    return v.data(p, 0) + 4 * (outputs + (slot * v.ne(p, X, 3) + seq) * size)
+
+
+@fn
+def read_token(p, seq, t, row, rows, local):
+    """Inputs x * step of the rows and, where a head has one, their decays."""
+    heads, steps = v.i32_load(local), steps_at(p, seq, t)
+    x = v.data(p, X) + t * v.nb(p, X, 2) + seq * v.nb(p, X, 3) + 4 * row
+    v.store(local + INPUT, v.f32_load_n(x, rows) * v.f32_gather(steps, heads))
+    if v.ne(p, A, 0) == 1:
+        v.store(local + DECAY, v.f32_gather(steps + decays_after(p), heads))
+
+
+def _scan_rows(count: int) -> Function:
+    @fn
+    def scan_rows(b, c, n, old, new, local, sums):
+        """One token of `count` rows with a decay each; their products with c by lanes to `sums`."""
+        total = v.f32_regs(count)
+        whole = n // LANES * LANES
+        for i in range(0, whole, LANES):
+            u, w = v.f32_load(b + 4 * i), v.f32_load(c + 4 * i)
+            for r in range(count):
+                m = v.f32_load(old + 4 * (r * n + i)) * v.f32_bcast(local + DECAY + 4 * r)
+                m = v.fma(u, v.f32_bcast(local + INPUT + 4 * r), m)
+                total[r] = v.fma(m, w, total[r])
+                v.store(new + 4 * (r * n + i), m)
+        if whole < n:
+            rest = n - whole
+            u, w = v.f32_load_n(b + 4 * whole, rest), v.f32_load_n(c + 4 * whole, rest)
+            for r in range(count):
+                m = v.f32_load_n(old + 4 * (r * n + whole), rest)
+                m = m * v.f32_bcast(local + DECAY + 4 * r)
+                m = v.fma(u, v.f32_bcast(local + INPUT + 4 * r), m)
+                total[r] = v.fma(m, w, total[r])
+                v.store_n(new + 4 * (r * n + whole), m, rest)
+        for r in range(count):
+            v.store(sums + WORD * r, total[r])
+
+    return scan_rows
+
+
+scan_1, scan_4 = _scan_rows(1), _scan_rows(4)
+
+
+@fn
+def scan_by_row(b, c, n, rows, old, new, local, y):
+    """One token of up to LANES rows with a decay each."""
+    sums = local + SUMS
+    r = 0
+    while r + 4 <= rows:
+        scan_4(b, c, n, old + 4 * r * n, new + 4 * r * n, local + 4 * r, sums + WORD * r)
+        r += 4
+    while r < rows:
+        scan_1(b, c, n, old + 4 * r * n, new + 4 * r * n, local + 4 * r, sums + WORD * r)
+        r += 1
+    tile = v.f32_regs(LANES)
+    for j in range(LANES):
+        tile[j] = v.f32_load(sums + WORD * j)
+    v.store_n(y, lane_sums(tile), rows)
+
+
+@fn
+def scan_by_state(a, b, c, n, rows, old, new, steps, local, y):
+    """One token of `rows` rows with a decay for each state."""
+    for r in range(rows):
+        head = v.ld_i32(local + 4 * r)
+        step, x = v.f32_bcast(steps + 4 * head), v.f32_bcast(local + INPUT + 4 * r)
+        at = a + head * 4 * n
+        total = v.f32(0.0)
+        for i in range(0, n, LANES):
+            m = v.f32_load_n(old + 4 * (r * n + i), n - i)
+            m = m * v.vexp(v.f32_load_n(at + 4 * i, n - i) * step)
+            m = v.fma(v.f32_load_n(b + 4 * i, n - i), x, m)
+            total = v.fma(m, v.f32_load_n(c + 4 * i, n - i), total)
+            v.store_n(new + 4 * (r * n + i), m, n - i)
+        v.st_f32(y + 4 * r, v.vsum(total))
+
+
+@fn
+def scan_token(p, seq, t, group, row, rows, old, new, local):
+    """States and outputs of the rows after one token."""
+    n, dim, n_head = v.ne(p, S, 0), v.ne(p, X, 0), v.ne(p, X, 1)
+    b = v.data(p, B) + group * v.nb(p, B, 1) + t * v.nb(p, B, 2) + seq * v.nb(p, B, 3)
+    c = v.data(p, C) + group * v.nb(p, C, 1) + t * v.nb(p, C, 2) + seq * v.nb(p, C, 3)
+    y = v.data(p, 0) + 4 * ((seq * v.ne(p, X, 2) + t) * dim * n_head + row)
+    read_token(p, seq, t, row, rows, local)
+    if v.ne(p, A, 0) == 1:
+        scan_by_row(b, c, n, rows, old, new, local, y)
+    else:
+        scan_by_state(v.data(p, A), b, c, n, rows, old, new, steps_at(p, seq, t), local, y)
+
+
+@fn
+def scan(p, seq, group, row, rows, local):
+    """All tokens of LANES rows or fewer."""
+    n_tokens, n_slots = v.ne(p, X, 2), v.op_i32(p, 0)
+    shift = 4 * row * v.ne(p, S, 0)
+    for r in range(LANES):
+        v.st_i32(local + 4 * r, (row + min(r, rows - 1)) // v.ne(p, X, 0))
+    old = v.data(p, S) + v.ld_i32(v.data(p, IDS) + 4 * seq) * v.nb(p, S, 3) + shift
+    for t in range(n_tokens):
+        slot = n_tokens - 1 - t
+        new = state_at(p, slot if slot < n_slots else 0, seq) + shift
+        scan_token(p, seq, t, group, row, rows, old, new, local)
+        old = new
+
+
+@kernel("SSM_SCAN", when=types_are(*["f32"] * 7, "i32"), scratch=scratch, prepare=(ssm_steps,))
+def ssm_scan_f32(p, ith, nth):
+    n_rows, groups = group_rows(p), v.ne(p, B, 1)
+    blocks = (n_rows + LANES - 1) // LANES
+    start, stop = v.split(blocks * groups * v.ne(p, X, 3), ith, nth)
+    for u in range(start, stop):
+        first, group = u % blocks * LANES, u // blocks % groups
+        rows = min(LANES, n_rows - first)
+        scan(p, u // (blocks * groups), group, group * n_rows + first, rows, v.local(p, ith))

@@ -1,0 +1,172 @@
+// What every kernel uses. A tensor is a buffer `x` and its shape `x_`; TENSOR(x) declares both.
+// T0, T1, ... are the element types of a kernel's tensors, in order. All groups have WG items.
+
+#define WG 64
+#define KERNEL kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+
+typedef struct {
+    int ne[4];
+    long nb[4];
+    long offset;
+} tensor_t;
+
+#define TENSOR(x) global uchar *x, const tensor_t x##_
+#define AT(x, i) at(x, &x##_, i)
+#define CAT2(a, b) a##b
+#define CAT(a, b) CAT2(a, b)
+#define LOAD(T, p) CAT(load_, T)(p)
+#define STORE(T, p, v) CAT(store_, T)(p, v)
+#define ELEMENT(T, row, i) CAT(element_, T)(row, i)
+#define GROUP(T, row, g, n, x) CAT(group_, T)(row, g, n, x)
+#define QUANTIZE(T, x, block) CAT(quantize_, T)(x, block)
+
+#define PLAIN(T, C) \
+    static inline C load_##T(const global uchar *p) { return *(const global C *)p; } \
+    static inline void store_##T(global uchar *p, C v) { *(global C *)p = v; }
+
+PLAIN(f32, float)
+PLAIN(i8, char)
+PLAIN(i16, short)
+PLAIN(i32, int)
+PLAIN(i64, long)
+
+static inline float half_of(uint h) { // from its bits
+    const uint size = h & 0x7fff;
+    const uint power = size < 0x7c00 ? 112 : 224; // to be added to the exponent; infinity and NaN
+    const float normal = as_float((size << 13) + (power << 23));
+    const float tiny = as_float(size | 0x3f000000) - 0.5f; // 0.5 + size / 2^24, less 0.5
+    return as_float(as_uint(size < 0x400 ? tiny : normal) | (h & 0x8000) << 16);
+}
+#if defined(cl_khr_fp16)
+static inline float load_f16(const global uchar *p) { return vload_half(0, (const global half *)p); }
+#else // There vload_half is slow.
+static inline float load_f16(const global uchar *p) { return half_of(*(const global ushort *)p); }
+#endif
+static inline void store_f16(global uchar *p, float v) { vstore_half_rte(v, 0, (global half *)p); }
+static inline float load_bf16(const global uchar *p) {
+    return as_float((uint)(*(const global ushort *)p) << 16);
+}
+static inline void store_bf16(global uchar *p, float v) {
+    const uint bits = as_uint(v);
+    const uint up = isnan(v) ? bits | (64u << 16) : bits + 0x7fff + ((bits >> 16) & 1);
+    *(global ushort *)p = (ushort)(up >> 16);
+}
+
+// Groups of 32 values of a dense row of n: what products and rows of quantized types are made of.
+#define SIZE(T) CAT(size_, T)
+#define DENSE(T, size) \
+    enum { size_##T = size }; \
+    static inline float element_##T(const global uchar *row, uint i) { \
+        return load_##T(row + (size) * i); \
+    } \
+    static inline void group_##T(const global uchar *row, uint g, uint n, float *x) { \
+        row += (size) * 32 * g; \
+        if (32 * g + 32 <= n) { \
+            for (uint j = 0; j < 32; j++) x[j] = load_##T(row + (size) * j); \
+            return; \
+        } \
+        for (uint j = 0; j < 32; j++) { \
+            x[j] = 32 * g + j < n ? load_##T(row + (size) * j) : 0.0f; \
+        } \
+    }
+
+DENSE(f32, 4)
+DENSE(f16, 2)
+DENSE(bf16, 2)
+
+// Of 32 values: the first of largest magnitude.
+static inline float extreme(const float *x) {
+    float top = x[0];
+    for (uint j = 1; j < 32; j++) top = fabs(x[j]) > fabs(top) ? x[j] : top;
+    return top;
+}
+
+// Of 32 values: the distance from the smallest to the largest one.
+static inline float range(const float *x, float *low) {
+    float high = *low = x[0];
+    for (uint j = 1; j < 32; j++) high = fmax(high, x[j]), *low = fmin(*low, x[j]);
+    return high - *low;
+}
+
+// Little-endian integers at any address.
+static inline uint bits16(const global uchar *p) { return p[0] | p[1] << 8; }
+static inline uint bits32(const global uchar *p) { return bits16(p) | bits16(p + 2) << 16; }
+
+// Eight signs of seven: the last one makes the number of ones even.
+static inline uint even(uint signs) { return signs | (popcount(signs) & 1) << 7; }
+
+// Value i is negative where bit i is 1.
+static inline float8 with_signs(float8 x, uint signs) {
+    return select(x, -x, ((int8)(signs) & (int8)(1, 2, 4, 8, 16, 32, 64, 128)) != 0);
+}
+
+static inline uint count(const tensor_t *t) {
+    return (uint)t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];
+}
+
+// The place of flat element i, fastest dimension first.
+static inline uint4 unflatten(const tensor_t *t, uint i) {
+    uint4 at;
+    at.x = i % t->ne[0], i /= t->ne[0];
+    at.y = i % t->ne[1], i /= t->ne[1];
+    at.z = i % t->ne[2];
+    at.w = i / t->ne[2];
+    return at;
+}
+
+// A smaller tensor repeated as a whole.
+static inline uint4 repeated(const tensor_t *t, uint4 i) {
+    return (uint4)(i.x % t->ne[0], i.y % t->ne[1], i.z % t->ne[2], i.w % t->ne[3]);
+}
+
+static inline global uchar *at(global uchar *base, const tensor_t *t, uint4 i) {
+    return base + t->offset + i.x * t->nb[0] + i.y * t->nb[1] + i.z * t->nb[2] + i.w * t->nb[3];
+}
+
+// Row number r of a tensor: its element 0.
+static inline uint4 row_of(const tensor_t *t, uint r) {
+    return (uint4)(0, r % t->ne[1], r / t->ne[1] % t->ne[2], r / t->ne[1] / t->ne[2]);
+}
+
+// The sum of v over the group's items, for each of them. `shared` has WG places.
+static inline float group_sum(float v, local float *shared) {
+    const uint item = get_local_id(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    shared[item] = v;
+    for (uint half_ = WG / 2; half_ > 0; half_ /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (item < half_) shared[item] += shared[item + half_];
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return shared[0];
+}
+
+static inline float group_max(float v, local float *shared) {
+    const uint item = get_local_id(0);
+    barrier(CLK_LOCAL_MEM_FENCE);
+    shared[item] = v;
+    for (uint half_ = WG / 2; half_ > 0; half_ /= 2) {
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (item < half_) shared[item] = fmax(shared[item], shared[item + half_]);
+    }
+    barrier(CLK_LOCAL_MEM_FENCE);
+    return shared[0];
+}
+
+// Elements j of n that an item of a group takes.
+#define EACH(j, n) for (uint j = get_local_id(0); j < (n); j += WG)
+
+// dst: an expression of x, an element of a, and two numbers.
+#define UNARY(name, expression) \
+    KERNEL name(TENSOR(a), TENSOR(dst), const float p, const float q) { \
+        if (get_global_id(0) >= count(&dst_)) return; \
+        const uint4 i = unflatten(&dst_, get_global_id(0)); \
+        const float x = LOAD(T0, AT(a, i)); \
+        STORE(T1, AT(dst, i), expression); \
+    }
+
+static inline float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
+static inline float gelu_(float x) {
+    return 0.5f * x * (1.0f + tanh(0.79788456080286535588f * x * (1.0f + 0.044715f * x * x)));
+}
+static inline float gelu_erf_(float x) { return 0.5f * x * (1.0f + erf(0.70710678118654752440f * x)); }

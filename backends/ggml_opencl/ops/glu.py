@@ -1,0 +1,48 @@
+"""Launchers of ggml_py/ops/glu.py."""
+
+from __future__ import annotations
+
+from ggml_opencl.conditions import FLOATS, READABLE, all_typed
+from ggml_opencl.table import Launch, items, sources, table
+from ggml_py.tensor import Tensor
+
+PLAIN = all_typed((0, 1, -1), *READABLE)
+
+
+def gated(op: str, node: Tensor, alpha: float = 0.0, limit: float = 0.0) -> list[Launch]:
+    """Two tensors, or the halves of one's rows (the second half gates if `swapped`)."""
+    a, b = sources(node, 2)
+    assert a is not None
+    starts = (0, 0)
+    if b is None:
+        starts = (node.ne[0], 0) if node.param("swapped") else (0, node.ne[0])
+    scalars = (*starts, float(alpha), float(limit))
+    tensors = (a, a if b is None else b, node)
+    return [Launch("glu", op.lower(), tensors, items(node.n_elements), scalars)]
+
+
+def _gated(op: str) -> None:
+    @table.op(op, PLAIN)
+    def launch(node: Tensor) -> list[Launch]:
+        return gated(op, node)
+
+
+for _op in ("REGLU", "GEGLU", "SWIGLU", "GEGLU_ERF", "GEGLU_QUICK"):
+    _gated(_op)
+
+
+@table.op("SWIGLU_OAI", all_typed((0, 1, -1), *FLOATS))
+def swiglu_oai(node: Tensor) -> list[Launch]:
+    return gated("SWIGLU_OAI", node, node.param("alpha"), node.param("limit"))
+
+
+@table.op("SWIGLU_CLAMP", PLAIN)
+def swiglu_clamp(node: Tensor) -> list[Launch]:
+    return gated("SWIGLU_CLAMP", node, limit=node.param("limit"))
+
+
+@table.op("FUSED_MUL_UNARY", all_typed((0, 1, -1), "f32"))
+def fused_mul_unary(node: Tensor) -> list[Launch]:
+    scalars = (node.param("kind"), float(node.param("limit")))
+    tensors = (*node.src, node)
+    return [Launch("glu", "fused_mul_unary", tensors, items(node.n_elements), scalars)]

@@ -1,0 +1,50 @@
+"""References of ggml_py/ops/arithmetic.py."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ggml_py.tensor import Tensor
+from ggml_ref.ops._shapes import tile
+from ggml_ref.table import table
+from ggml_ref.values import Values
+
+
+@table.op("ADD")
+def add(node: Tensor, a: Values, b: Values) -> Values:
+    return a + tile(b, a.shape)
+
+
+@table.op("SUB")
+def sub(node: Tensor, a: Values, b: Values) -> Values:
+    return a - tile(b, a.shape)
+
+
+@table.op("MUL")
+def mul(node: Tensor, a: Values, b: Values) -> Values:
+    return a * tile(b, a.shape)
+
+
+@table.op("DIV")
+def div(node: Tensor, a: Values, b: Values) -> Values:
+    return a / tile(b, a.shape)
+
+
+@table.op("ADD_ID")
+def add_id(node: Tensor, a: Values, b: Values, ids: Values) -> Values:
+    return a + b[0, 0][ids[0, 0]]
+
+
+@table.op("SCALE")
+def scale(node: Tensor, a: Values) -> Values:
+    return a * node.param("scale") + node.param("bias")
+
+
+@table.op("CLAMP")
+def clamp(node: Tensor, a: Values) -> Values:
+    return np.minimum(np.maximum(a, node.param("min")), node.param("max"))
+
+
+@table.op("ADD1")
+def add1(node: Tensor, a: Values, b: Values) -> Values:
+    return a + b.ravel()
