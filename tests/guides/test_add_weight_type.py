@@ -16,6 +16,7 @@ from textwrap import dedent
 import pytest
 
 from tests.commands import SCRIPTS, clean_environment
+from tests.installed import devices_or_skip
 
 GUIDE = Path(__file__).parents[2] / "backends" / "ggml_cpu" / "quants" / "README.md"
 PACKAGES = ("ggml_py", "ggml_ref", "ggml_cpu", "ggml_opencl", "llama_py_tools")
@@ -60,8 +61,9 @@ def run(site: Path, *args: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(done.stdout)))
 
 
-@pytest.mark.parametrize("backend", ["ref", "cpu"])
+@pytest.mark.parametrize("backend", ["ref", "cpu", "opencl"])
 def test_it_is_in_the_cases_and_passes(site: Path, backend: str) -> None:
+    devices_or_skip(backend)
     rows = run(site, "-b", backend, "-o", ",".join(OPS))
     passed = Counter(row["op_name"] for row in rows if row["supported"] == "1")
     assert set(passed) == set(OPS)

@@ -172,6 +172,24 @@ def nibbles(pairs_of: Function, dot4: Function = unsigned_dot) -> Callable[[int]
     return add_words
 
 
+def four_bits(panel_at: int, block_at: int) -> tuple[Function, Function]:
+    """pairs_of(panel, i), as for nibbles, and values_of(block), i8x32: of values that are nibbles,
+    at these places.
+    """
+
+    @fn
+    def pairs_of(w, i):
+        packed = v.i8_load(w + panel_at + i * WORD)
+        return packed & 15, (packed >> 4) & 15
+
+    @fn
+    def values_of(block):
+        packed = v.i8x16_load(block + block_at)
+        return v.concat(packed & 15, (packed >> 4) & 15)
+
+    return pairs_of, values_of
+
+
 @fn
 def first_f16(block):
     return v.ld_f16(block)
@@ -188,7 +206,7 @@ def with_offset(
 ) -> Weight:  # fmt: skip
     """A value is its bits, less `offset`, times the f16 at the start of its block.
 
-    pairs_of(panel, i) as for nibbles; values_of(block): the bits of all values in place, i8x32.
+    pairs_of(panel, i), values_of(block): as four_bits makes them.
     """
     times = offset // 8
 

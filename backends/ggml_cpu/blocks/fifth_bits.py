@@ -11,6 +11,7 @@ from typing import Any
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.rounding import BITS, store_nibbles
+from ggml_cpu.blocks.walk import WORD
 from ggml_cpu.kernel import fn
 
 Function = Callable[..., Any]
@@ -39,9 +40,9 @@ def bits_by_value(bits):
 
 
 def in_panels(
-    panel: tuple[Function, Function], at: int, panel_at: int
+    panel: tuple[Function, Function], panel_at: int, block_at: int
 ) -> tuple[Function, Function]:
-    """`panel` of walk.py:weight with the fifth bits by word; they are at `at` in a block."""
+    """`panel` of walk.py:weight with the fifth bits, which are at these places, by word."""
     pack, gather = panel
 
     @fn
@@ -52,25 +53,30 @@ def in_panels(
     @fn
     def gather_bits(panel, r, dst):
         gather(panel, r, dst)
-        v.st_i32(dst + at, bits_by_value(v.ld_u32(dst + at)))
+        v.st_i32(dst + block_at, bits_by_value(v.ld_u32(dst + block_at)))
 
     return pack_bits, gather_bits
 
 
-@fn
-def five_bits(packed, bits, i):
-    """Values of the low and the high nibbles of word i, for fifth bits by word."""
-    low = (packed & 15) | (v.as_i8((bits << 4) >> i) & 16)
-    return low, ((packed >> 4) & 15) | (v.as_i8(bits >> i) & 16)
+def five_bits(panel_at: int, block_at: int) -> tuple[Function, Function]:
+    """What block32.py:four_bits makes, for fifth bits at these places and nibbles behind them."""
 
+    @fn
+    def pairs_of(w, i):
+        packed = v.i8_load(w + panel_at + WORD + i * WORD)
+        bits = v.i32_load(w + panel_at)
+        low = (packed & 15) | (v.as_i8((bits << 4) >> i) & 16)
+        return low, ((packed >> 4) & 15) | (v.as_i8(bits >> i) & 16)
 
-@fn
-def block_values(bits):
-    """The 32 values of a block in place, 0..31; the address of its fifth bits, nibbles follow."""
-    packed = v.i8x16_load(bits + 4)
-    eight_times = v.repeat_each(v.low(v.as_i8(v.i32x2(v.ld_i32(bits)))), 8)
-    fifth = v.select(eight_times & v.as_i8(v.i64x4(EACH_BIT)) != 0, v.i8x32(16), 0)
-    return v.concat(packed & 15, (packed >> 4) & 15) | fifth
+    @fn
+    def values_of(block):
+        bits = block + block_at
+        packed = v.i8x16_load(bits + 4)
+        eight_times = v.repeat_each(v.low(v.as_i8(v.i32x2(v.ld_i32(bits)))), 8)
+        fifth = v.select(eight_times & v.as_i8(v.i64x4(EACH_BIT)) != 0, v.i8x32(16), 0)
+        return v.concat(packed & 15, (packed >> 4) & 15) | fifth
+
+    return pairs_of, values_of
 
 
 @fn

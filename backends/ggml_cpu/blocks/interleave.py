@@ -67,13 +67,6 @@ def interleave_halves(src, stride, rows, dst):
         v.st_u16(dst + 2 * r, v.ld_u16(src + min(r, rows - 1) * stride))
 
 
-@fn
-def separate_words(panel, r, n, dst):
-    """The n words of row r of a panel of words, one after another again."""
-    for i in range(n):
-        v.st_i32(dst + 4 * i, v.ld_i32(panel + 4 * (i * LANES + r)))
-
-
 def word_by_word(block_bytes: int) -> tuple[Function, Function]:
     """Panels that keep the words of a block in their order: `panel` of walk.py:weight."""
     words = block_bytes // 4
@@ -84,7 +77,8 @@ def word_by_word(block_bytes: int) -> tuple[Function, Function]:
 
     @fn
     def gather(panel, r, dst):
-        separate_words(panel, r, words, dst)
+        for i in range(words):
+            v.st_i32(dst + 4 * i, v.ld_i32(panel + i * WORD + 4 * r))
 
     return pack, gather
 

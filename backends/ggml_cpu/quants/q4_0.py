@@ -7,28 +7,15 @@ Panel block: scale f16 [LANES] | words [4][LANES]
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.block32 import with_offset
+from ggml_cpu.blocks.block32 import four_bits, with_offset
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import scale_first
 from ggml_cpu.blocks.rounding import offset_levels, store_nibbles
-from ggml_cpu.blocks.walk import WORD
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_0 import ACTIVATIONS
 from ggml_cpu.target import LANES
 
-VALUES = 2 * LANES
-
-
-@fn
-def pairs_of(w, i):
-    packed = v.i8_load(w + VALUES + i * WORD)
-    return packed & 15, (packed >> 4) & 15
-
-
-@fn
-def values_of(block):
-    packed = v.i8x16_load(block + 2)
-    return v.concat(packed & 15, (packed >> 4) & 15)
+pairs_of, values_of = four_bits(2 * LANES, 2)
 
 
 @fn
@@ -45,8 +32,5 @@ def encode(x, block):
     store_nibbles(block + 2, q, r)
 
 
-register(
-    with_offset(
-        "q4_0", 8, ACTIVATIONS, scale_first(18, 2), pairs_of, values_of, decode, encode
-    )
-)
+panel = scale_first(18, 2)
+register(with_offset("q4_0", 8, ACTIVATIONS, panel, pairs_of, values_of, decode, encode))

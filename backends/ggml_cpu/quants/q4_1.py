@@ -7,7 +7,7 @@ Panel block: the block word by word, [5][LANES]
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.block32 import with_minimum
+from ggml_cpu.blocks.block32 import four_bits, with_minimum
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import word_by_word
 from ggml_cpu.blocks.rounding import levels_from_lowest, store_nibbles
@@ -15,17 +15,7 @@ from ggml_cpu.blocks.walk import WORD
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_0 import ACTIVATIONS
 
-
-@fn
-def pairs_of(w, i):
-    packed = v.i8_load(w + WORD * (1 + i))
-    return packed & 15, (packed >> 4) & 15
-
-
-@fn
-def values_of(block):
-    packed = v.i8x16_load(block + 4)
-    return v.concat(packed & 15, (packed >> 4) & 15)
+pairs_of, values_of = four_bits(WORD, 4)
 
 
 @fn

@@ -8,27 +8,16 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.block32 import with_offset
-from ggml_cpu.blocks.fifth_bits import block_values, five_bits, in_panels, store_five_bits
+from ggml_cpu.blocks.fifth_bits import five_bits, in_panels, store_five_bits
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import scale_first
 from ggml_cpu.blocks.rounding import offset_levels
-from ggml_cpu.blocks.walk import WORD
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_0 import ACTIVATIONS
 from ggml_cpu.target import LANES
 
-FIFTH = 2 * LANES
-VALUES = FIFTH + WORD
-
-
-@fn
-def pairs_of(w, i):
-    return five_bits(v.i8_load(w + VALUES + i * WORD), v.i32_load(w + FIFTH), i)
-
-
-@fn
-def values_of(block):
-    return block_values(block + 2)
+FIFTH = 2 * LANES, 2  # where these are in a panel, in a block
+pairs_of, values_of = five_bits(*FIFTH)
 
 
 @fn
@@ -43,5 +32,5 @@ def encode(x, block):
     store_five_bits(block + 2, q, r)
 
 
-panel = in_panels(scale_first(22, 2), 2, FIFTH)
+panel = in_panels(scale_first(22, 2), *FIFTH)
 register(with_offset("q5_0", 16, ACTIVATIONS, panel, pairs_of, values_of, decode, encode))

@@ -7,9 +7,8 @@ Panel block: the block word by word, [6][LANES], and so the fifth bits
 
 from __future__ import annotations
 
-from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.block32 import with_minimum
-from ggml_cpu.blocks.fifth_bits import block_values, five_bits, in_panels, store_five_bits
+from ggml_cpu.blocks.fifth_bits import five_bits, in_panels, store_five_bits
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import word_by_word
 from ggml_cpu.blocks.rounding import levels_from_lowest
@@ -17,15 +16,8 @@ from ggml_cpu.blocks.walk import WORD
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_0 import ACTIVATIONS
 
-
-@fn
-def pairs_of(w, i):
-    return five_bits(v.i8_load(w + WORD * (2 + i)), v.i32_load(w + WORD), i)
-
-
-@fn
-def values_of(block):
-    return block_values(block + 4)
+FIFTH = WORD, 4  # where these are in a panel, in a block
+pairs_of, values_of = five_bits(*FIFTH)
 
 
 @fn
@@ -34,5 +26,5 @@ def encode(x, block):
     store_five_bits(block + 4, q, r)
 
 
-panel = in_panels(word_by_word(24), 4, WORD)
+panel = in_panels(word_by_word(24), *FIFTH)
 register(with_minimum("q5_1", ACTIVATIONS, panel, pairs_of, values_of, encode))
