@@ -57,7 +57,7 @@ def concat_there(new: Leaves, ne: Shape, n: int, dim: int, there: bool) -> Tenso
     ne_a = tuple(m - n * (i == dim) if m > n else 1 for i, m in enumerate(ne))
     ne_a = tuple(a if i == dim else m for i, (a, m) in enumerate(zip(ne_a, ne, strict=True)))
     ne_b = tuple(m - a if i == dim else m for i, (a, m) in enumerate(zip(ne_a, ne, strict=True)))
-    a = ops.view_4d(result, *ne_a, *result.nb[1:], 0)
+    a = ops.view_4d(result, *ne_a, *result.nb[1:], 0)  # type: ignore[call-arg]
     return ops.concat_inplace(a, new(ne_b), result, dim)
 
 
