@@ -198,14 +198,18 @@ class Attention:
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """[n_embd, n_tokens] -> the same"""
-        q, k, v = self.qkv(g, cur, il)
-        q, k = self.place(g, self.normed(g, QKV(q, k, v), il), il)
+        q, k, v = qkv = self.normed(g, self.project(g, cur, il), il)
+        q, k = self.place(g, qkv, il)
         if self.q_scale:
             q = scale(q, self.q_scale)
         how = Scores(self.kq_scale, self.sinks)
         cur = (attend if self.cached else attend_within)(g, QKV(q, k, v), il, how)
         cur = self.output(g, cur)
         return g.cb(cur, self.name, il) if self.name else cur
+
+    def project(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
+        """cur [n_embd, n_tokens] -> heads"""
+        return self.qkv(g, cur, il)
 
     def normed(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
         """Queries and keys [d, H, n_tokens] normed head by head, if the model has such norms."""

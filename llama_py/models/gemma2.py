@@ -9,7 +9,6 @@ from llama_py.blocks.activation import GELU
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.functions import inv_sqrt
-from llama_py.blocks.linear import Linear
 from llama_py.geometry import ROPE_NEOX
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, WindowedHParams
@@ -48,10 +47,6 @@ class Gemma2(Decoder):
     HParams = Gemma2HParams
     hp: Gemma2HParams
     names = {"ffn_inp": "sa_out"}
-
-    def declare_ends(self, w: Weights) -> None:
-        self.output_norm = w.norm("output_norm", self.hp.n_embd)
-        self.output = Linear(w.tied("token_embd.weight"))
 
     def embed(self, g: GraphBuilder) -> Tensor:
         return g.cb(scale(super().embed(g), self.hp.n_embd**0.5), "inp_scaled")

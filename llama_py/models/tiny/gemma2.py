@@ -20,11 +20,14 @@ DENSE = {
 }
 
 TINY = {
-    "dense": Tiny(keys=DENSE, gain={"token_embd.weight": 0.2, "*.attn_[qk].weight": 2}),
+    "dense": Tiny(
+        keys=DENSE, without=["output.weight"],
+        gain={"token_embd.weight": 0.2, "*.attn_[qk].weight": 2},
+    ),
     "bases": Tiny(
         keys={**DENSE, "rope.freq_base": 1e6, "rope.freq_base_swa": 5e3, "block_count": 4,
               "attention.sliding_window_pattern": [0, 1, 1, 0]},
-        without=["*.bias"],
+        without=["*.bias", "output.weight"],
         keep=["*.attn_qkv.weight"],
         gain={"token_embd.weight": 0.2, "*.attn_qkv.weight": 2},
     ),
