@@ -77,6 +77,23 @@ class Layer:
         return add(cur, ffn_inp)
 
 
+@dataclass(slots=True)
+class ParallelLayer:
+    """x + attention(norm(x)) + feed_forward(norm(x)), with the same norm."""
+
+    norm: Norm
+    attention: Block
+    feed_forward: Block
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
+        residual, normed = cur, self.norm(g, cur, "attn_norm", il)
+        cur = self.attention(g, normed, il)
+        if last:  # only outputs go on
+            cur, residual, normed = g.outputs(cur, residual, normed)
+        attended = g.cb(add(cur, residual), "ffn_inp", il)
+        return add(self.feed_forward(g, normed, il), attended)
+
+
 class Decoder(Architecture):
     """Tokens to logits through layers of one kind; an architecture makes the layers.
 
