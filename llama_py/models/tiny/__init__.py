@@ -35,6 +35,7 @@ class Tiny:
     What is recorded of llama.cpp (tools/record_golden.py):
 
     prompt     tokens of the prompt, more than the windows have
+    first      position of its first token
     steps      tokens that are then chosen greedily
     sequences  how many are decoded together
     pooling    kinds of embeddings: "none" (of each token), "mean", "cls", "last"
@@ -47,6 +48,7 @@ class Tiny:
     mean: Mapping[str, float] = field(default_factory=dict)
     unread: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     prompt: int = 40
+    first: int = 0
     steps: int = 6
     sequences: int = 3
     pooling: Sequence[str] = ()
