@@ -7,6 +7,7 @@ own and says, layer by layer, what differs (`layer`, `rope`, `window`, `is_recr`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -107,6 +108,7 @@ class HParams(Declared):
 
     def layer(self, il: int) -> LayerShape:
         """The sizes of layer il."""
+        recurrent = self.is_recr(il)
         return LayerShape(
             n_head=self.n_head[il],
             n_head_kv=self.n_head_kv[il],
@@ -115,8 +117,8 @@ class HParams(Declared):
             n_ff=self.n_ff[il],
             n_expert_used=self.n_expert_used[il],
             rope=self.rope(il),
-            window=self.window(il),
-            recurrent=self.is_recr(il),
+            window=None if recurrent else self.window(il),
+            recurrent=recurrent,
         )
 
     def rope(self, il: int) -> Rope | None:
@@ -264,10 +266,8 @@ class WindowedHParams(HParams):
         shape = super().layer(il)
         if shape.window is None:
             return shape
-        return LayerShape(
-            shape.n_head, shape.n_head_kv, self.n_embd_head_k_swa, self.n_embd_head_v_swa,
-            shape.n_ff, shape.n_expert_used, shape.rope, shape.window, shape.recurrent,
-        )  # fmt: skip
+        k, v = self.n_embd_head_k_swa, self.n_embd_head_v_swa
+        return replace(shape, n_embd_head_k=k, n_embd_head_v=v)
 
     def window(self, il: int) -> Window | None:
         return Window(self.n_swa, self.window_kind) if self.swa_layers[il] else None

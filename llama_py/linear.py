@@ -25,15 +25,19 @@ NormKind = Literal["rms", "layer"]
 
 @dataclass(slots=True)
 class Linear:
-    """y = scale * (weight x) + bias.  weight [n_in, n_out], bias [n_out], scale [1]"""
+    """y = scale * (weight x) + bias.  weight [n_in, n_out], bias [n_out], scale [1]
+
+    prec  "f32": sums need more than half precision
+    """
 
     weight: Tensor
     bias: Tensor | None = None
     scale: Tensor | None = None
+    prec: str = "default"
 
     def scaled(self, g: GraphBuilder, x: Tensor) -> Tensor:
         """scale * (weight x), without the bias. [n_in, n] -> [n_out, n]"""
-        res = mul_mat(self.weight, x)
+        res = mul_mat(self.weight, x, self.prec)
         return res if self.scale is None else mul(res, self.scale)
 
     def __call__(self, g: GraphBuilder, x: Tensor) -> Tensor:

@@ -198,8 +198,8 @@ class Attention:
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """[n_embd, n_tokens] -> the same"""
-        q, k, v = self.qkv(g, cur, il)
-        q, k = self.place(g, self.normed(g, QKV(q, k, v), il), il)
+        q, k, v = qkv = self.normed(g, self.project(g, cur, il), il)
+        q, k = self.place(g, qkv, il)
         if self.q_scale:
             q = scale(q, self.q_scale)
         how = self.scores(g, il)
@@ -210,6 +210,10 @@ class Attention:
     def scores(self, g: GraphBuilder, il: int) -> Scores:
         """How queries and keys become weights."""
         return Scores(self.kq_scale, self.sinks)
+
+    def project(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
+        """cur [n_embd, n_tokens] -> heads"""
+        return self.qkv(g, cur, il)
 
     def normed(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
         """Queries and keys [d, H, n_tokens] normed head by head, if the model has such norms."""

@@ -37,7 +37,8 @@ class FeedForward:
             assert self.act.gated is not None
             gate = self._part(g, self.gate, cur, "ffn_gate", il)
             cur = g.cb(self.act.gated(gate, up), f"ffn_{self.act.gated_name}", il)
-        cur, down = mul_mat(self.down.weight, cur), self.down
+        down = self.down
+        cur = mul_mat(down.weight, cur, down.prec)
         if down.bias is not None:
             cur = add(g.cb(cur, "ffn_down", il), down.bias)
         if down.scale is not None:

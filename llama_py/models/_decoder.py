@@ -39,9 +39,9 @@ class Layer:
     """
 
     attn_norm: Norm | None
-    attention: Block
+    attention: Block | None
     ffn_norm: Norm | None
-    feed_forward: Block
+    feed_forward: Block | None
     attn_post_norm: Norm | None = None
     ffn_post_norm: Norm | None = None
     expanded: bool = False
@@ -49,23 +49,51 @@ class Layer:
     norm_name: str = "attn_norm"
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
-        residual = cur
+        if self.attention is not None:
+            cur = self._attended(g, self.attention, cur, il, last)
+        elif last:
+            cur = g.outputs(cur)[0]
+        return cur if self.feed_forward is None else self._fed(g, self.feed_forward, cur, il)
+
+    def _attended(
+        self, g: GraphBuilder, attention: Block, residual: Tensor, il: int, last: bool
+    ) -> Tensor:
+        cur = residual
         if self.attn_norm is not None:
             cur = self.attn_norm(g, cur, self.norm_name, il)
         if self.expanded:
             g.expand(cur)
-        cur = self.attention(g, cur, il)
+        cur = attention(g, cur, il)
         if last:  # only outputs go on
             cur, residual = g.outputs(cur, residual)
         if self.attn_post_norm is not None:
             cur = self.attn_post_norm(g, cur, "attn_post_norm", il)
-        ffn_inp = g.cb(add(cur, residual), "ffn_inp", il)
+        return g.cb(add(cur, residual), "ffn_inp", il)
+
+    def _fed(self, g: GraphBuilder, feed_forward: Block, ffn_inp: Tensor, il: int) -> Tensor:
         cur = ffn_inp if self.ffn_norm is None else self.ffn_norm(g, ffn_inp, "ffn_norm", il)
-        cur = self.feed_forward(g, cur, il)
+        cur = feed_forward(g, cur, il)
         if self.ffn_post_norm is not None:
             inner, named = (il if numbered else -1 for numbered in self.post_ffn_il)
             cur = g.cb(self.ffn_post_norm(g, cur, il=inner), "ffn_post_norm", named)
         return add(cur, ffn_inp)
+
+
+@dataclass(slots=True)
+class ParallelLayer:
+    """x + attention(norm(x)) + feed_forward(norm(x)), with the same norm."""
+
+    norm: Norm
+    attention: Block
+    feed_forward: Block
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
+        residual, normed = cur, self.norm(g, cur, "attn_norm", il)
+        cur = self.attention(g, normed, il)
+        if last:  # only outputs go on
+            cur, residual, normed = g.outputs(cur, residual, normed)
+        attended = g.cb(add(cur, residual), "ffn_inp", il)
+        return add(self.feed_forward(g, normed, il), attended)
 
 
 class Decoder(Architecture):
@@ -106,8 +134,9 @@ class Decoder(Architecture):
         cur, end = self.embed(g), len(self.layers) - 1
         early = self.selects_early(g)
         for il, layer in enumerate(self.layers):
-            cur = layer(g, cur, il, early and il == end)
-            cur = g.layer_out(cur, il, self.layer_sum)
+            before, cur = cur, layer(g, cur, il, early and il == end)
+            if cur is not before:  # there are layers of nothing
+                cur = g.layer_out(cur, il, self.layer_sum)
         self.finish(g, cur, early)
 
     def selects_early(self, g: GraphBuilder) -> bool:

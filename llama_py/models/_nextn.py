@@ -68,7 +68,7 @@ class NextN:
         e_norm = self.enorm(g, embd, "mtp_enorm", il)
         cur = g.cb(concat(e_norm, h_norm, 0), "mtp_concat", il)  # [2 * n_embd, n_tokens]
         residual = g.cb(self.eh_proj(g, cur), "mtp_eh_proj", il)
-        assert layer.attn_norm is not None and layer.ffn_norm is not None
+        assert layer.attn_norm and layer.attention and layer.ffn_norm and layer.feed_forward
         cur = layer.attention(g, layer.attn_norm(g, residual, "attn_norm", il), il)
         if early:
             cur, residual = g.outputs(cur, residual)

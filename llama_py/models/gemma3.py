@@ -30,7 +30,7 @@ class Gemma3HParams(WindowedHParams):
     def attention_scale(self) -> float:
         """On queries."""
         largest = self.n_layer == N_LAYER_27B
-        return inv_sqrt(self.n_embd // self.n_head[0] if largest else self.n_embd_head_k)
+        return inv_sqrt(self.n_embd // self.n_head_first if largest else self.n_embd_head_k)
 
 
 class Gemma3(Decoder):

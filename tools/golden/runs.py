@@ -97,21 +97,21 @@ def joined(parts: Iterable[Batch]) -> Batch:
 def nodes(case: Case, **how: Any) -> Result:
     """Nodes of a prompt and of one more token; rows of logits for both."""
     with case.open(nodes=True, **how) as engine:
-        ids = case.prompt(engine)
-        engine.run(batch(ids, outputs=case.outputs))
+        ids, first = case.prompt(engine), case.tiny.first
+        engine.run(batch(ids, first, case.outputs))
         if case.facts.memory:
-            engine.run(batch([1], len(ids)))
+            engine.run(batch([1], first + len(ids)))
         return Result(engine.nodes)
 
 
 def logits(case: Case, **how: Any) -> Result:
     """All of the prompt, then of tokens chosen greedily, one by one."""
     with case.open(**how) as engine:
-        ids = case.prompt(engine)
-        engine.run(batch(ids, outputs="all"))
+        ids, first = case.prompt(engine), case.tiny.first
+        engine.run(batch(ids, first, "all"))
         values = {"prompt": engine.logits(len(ids))}
         if case.facts.memory:
-            values |= greedy(engine, values["prompt"][-1], len(ids), case.tiny.steps)
+            values |= greedy(engine, values["prompt"][-1], first + len(ids), case.tiny.steps)
         return Result(values=values)
 
 
@@ -129,11 +129,11 @@ def exact(case: Case) -> Result:
     """Where nothing is rounded: no flash attention, F32 caches. The last row of the prompt, and two
     more tokens."""
     with case.open(flash=False, cache="f32") as engine:
-        ids = case.prompt(engine)
-        engine.run(batch(ids, outputs=case.outputs))
+        ids, first = case.prompt(engine), case.tiny.first
+        engine.run(batch(ids, first, case.outputs))
         rows = [engine.logits(1 if case.facts.memory else len(ids))]
         for i in range(2 if case.facts.memory else 0):
-            engine.run(batch([3 + i], len(ids) + i))
+            engine.run(batch([3 + i], first + len(ids) + i))
             rows.append(engine.logits(1))
         return Result(values={"rows": np.concatenate(rows)})
 
@@ -142,18 +142,19 @@ def sequences(case: Case, **how: Any) -> Result:
     """Several together, of different lengths; then one more token of each."""
     n_seqs, most = case.tiny.sequences, min(case.tiny.prompt, 40)
     lengths = [most - 7 * s for s in range(n_seqs)]
-    ids = [case.tokens(n, 1 + s) for s, n in enumerate(lengths)]
+    ids, first = [case.tokens(n, 1 + s) for s, n in enumerate(lengths)], case.tiny.first
     start = case.facts.start
     # Relative positions, which encoders have, do not know of cells apart.
     with case.open(n_seqs=n_seqs, unified=start is not None, **how) as engine:
         if start is not None:
             engine.run(joined(batch(t, seq=s) for s, t in enumerate(ids)), encode=True)
             ids = [[start, *t[: 2 + s]] for s, t in enumerate(ids)]
-        engine.run(joined(batch(t, outputs=case.outputs, seq=s) for s, t in enumerate(ids)))
+        parts = (batch(t, first, case.outputs, seq=s) for s, t in enumerate(ids))
+        engine.run(joined(parts))
         n_rows = n_seqs if case.facts.memory else sum(map(len, ids))
         rows = [] if "nodes" in how else [engine.logits(n_rows)]
         if case.facts.memory:
-            step = (batch([5 + s], len(t), seq=s) for s, t in enumerate(ids))
+            step = (batch([5 + s], first + len(t), seq=s) for s, t in enumerate(ids))
             engine.run(joined(step))
             rows += [] if "nodes" in how else [engine.logits(n_seqs)]
         return Result(engine.nodes, {"rows": np.concatenate(rows)} if rows else {})

@@ -43,8 +43,12 @@ def recorded() -> list[tuple[str, str]]:
 
 def recipe(arch: str, variant: str) -> dict[str, Any]:
     """The dictionary as JSON has it."""
-    known: dict[str, Any] = json.loads(json.dumps(asdict(find(arch, variant))))
-    return known
+    return _said(json.loads(json.dumps(asdict(find(arch, variant)))))
+
+
+def _said(fields: dict[str, Any]) -> dict[str, Any]:
+    """Without empty ones: a new field changes nothing where it is not used."""
+    return {key: value for key, value in fields.items() if value}
 
 
 def fingerprint(path: Path) -> str:
@@ -54,7 +58,7 @@ def fingerprint(path: Path) -> str:
 @cache
 def about(arch: str, variant: str) -> About:
     raw = json.loads((DATA / arch / f"{variant}.json").read_text())
-    return About(raw["gguf"], raw["recipe"], Facts(**raw["facts"]), raw["runs"])
+    return About(raw["gguf"], _said(raw["recipe"]), Facts(**raw["facts"]), raw["runs"])
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ggml_py.errors import ContextError
 from ggml_py.types import F32, I32
 from llama_py.batch import UBatch
 from llama_py.graph.inputs.base import new_input, write
@@ -59,6 +60,24 @@ class InputPos:
 
     def can_reuse(self, params: GraphParams) -> bool:
         return self.pos.ne[0] == params.ubatch.n_tokens * self.n_pos
+
+
+class PosLimit:
+    """No tensor, but a check: positions for which a table has rows, those below n_pos."""
+
+    def __init__(self, n_pos: int) -> None:
+        self.n_pos = n_pos
+
+    def set_input(self, ubatch: UBatch) -> None:
+        largest = int(ubatch.pos.max())
+        if largest >= self.n_pos:
+            raise ContextError(
+                f"position {largest}: this model has learned {self.n_pos} positions, the first is "
+                "0; use shorter sequences"
+            )
+
+    def can_reuse(self, params: GraphParams) -> bool:
+        return True
 
 
 class InputAttnTemp:

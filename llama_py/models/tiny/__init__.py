@@ -30,10 +30,12 @@ class Tiny:
     keep       those that are there although a pattern leaves them out
     gain       factors on the random part of values, to make every branch of the graph matter
     mean       the part of values that is not random, where it is another than usual
+    unread     shapes of tensors that are in the file, but are not for the model
 
     What is recorded of llama.cpp (tools/record_golden.py):
 
     prompt     tokens of the prompt, more than the windows have
+    first      position of its first token
     steps      tokens that are then chosen greedily
     sequences  how many are decoded together
     pooling    kinds of embeddings: "none" (of each token), "mean", "cls", "last"
@@ -44,7 +46,9 @@ class Tiny:
     keep: Sequence[str] = ()
     gain: Mapping[str, float] = field(default_factory=dict)
     mean: Mapping[str, float] = field(default_factory=dict)
+    unread: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     prompt: int = 40
+    first: int = 0
     steps: int = 6
     sequences: int = 3
     pooling: Sequence[str] = ()

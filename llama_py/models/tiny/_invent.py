@@ -39,6 +39,8 @@ class Invented(dict[str, TensorInfo]):
     def __init__(self, tiny: Tiny) -> None:
         super().__init__()
         self.tiny = tiny
+        for name, ne in tiny.unread.items():
+            self.declare(name, ne, True)
 
     def declare(self, name: str, ne: tuple[int, ...], needed: bool) -> None:
         """The model wants this tensor."""

@@ -1,0 +1,111 @@
+"""Llama 4: most layers see the tokens of their own chunk, the others have no RoPE but queries that
+grow with the position; a few experts beside a shared one (models/llama4.cpp)."""
+
+from __future__ import annotations
+
+from ggml_py.ops import add, mul
+from ggml_py.tensor import Tensor
+from llama_py.blocks.attention import QKV, Attention
+from llama_py.blocks.experts import Experts, SharedExperts
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.blocks.rope import RopeFactors
+from llama_py.cparams import CParams
+from llama_py.geometry import ROPE_NORMAL, Rope
+from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.inputs.tokens import InputAttnTemp
+from llama_py.hparams import RMS_EPS, WindowedHParams
+from llama_py.keys import Keys, number, uint, uints
+from llama_py.linear import Norm
+from llama_py.models._decoder import Block, Decoder, Layer
+from llama_py.weights import Weights
+
+N_CHUNK = 8192  # tokens of a chunk, and of a step of the temperature; files do not tell
+N_EXPERT_MAVERICK = 128  # the larger model does not norm queries and keys
+ROPE_PERIOD = 4  # the last of so many layers has no RoPE
+
+
+class Llama4HParams(WindowedHParams):
+    """sliding_window = 0 makes neither chunks nor layers without RoPE; else it is N_CHUNK."""
+
+    rope_type = ROPE_NORMAL
+    required_heads = equal_heads = whole_rope = True
+    n_pattern = 4
+    window_kind = "chunked"
+    f_norm_rms_eps: float = number(RMS_EPS, least=0)
+    n_swa: int = uint("attention.sliding_window", N_CHUNK)
+    rope_freq_base_swa: float = number("rope.freq_base_swa", lambda hp: hp.rope_freq_base_train)
+    n_ff_exp: tuple[int, ...] = uints("expert_feed_forward_length")
+    n_moe_layer_step: int = uint("interleave_moe_layer_step")
+
+    def load(self, keys: Keys) -> None:
+        self.n_swa = N_CHUNK if self.n_swa else 0
+        super().load(keys)
+        self.rope_freq_scale_swa = self.rope_freq_scale_train
+        if self.n_expert == 0 and any(map(self.is_moe, range(self.n_layer))):
+            raise keys.error("expert_count", "it must be at least 1")
+
+    def is_moe(self, il: int) -> bool:
+        """Whether layer il has experts."""
+        return self.n_moe_layer_step > 0 and (il + 1) % self.n_moe_layer_step == 0
+
+    def rope(self, il: int) -> Rope | None:
+        return None if self.n_swa and (il + 1) % ROPE_PERIOD == 0 else super().rope(il)
+
+
+class Llama4(Decoder):
+    """Models without windows or without experts are right here; llama.cpp refuses them."""
+
+    arch = "llama4"
+    HParams = Llama4HParams
+    hp: Llama4HParams
+    layer_sum = "ffn_out"
+    names = {"ffn_shexp": "ffn_moe_shexp"}
+
+    def declare(self, w: Weights) -> None:
+        self.factors = RopeFactors(w, self.hp)
+        super().declare(w)
+
+    def rope_factors(self, cparams: CParams) -> Tensor | None:
+        return self.factors(cparams)
+
+    def layer(self, w: Weights, il: int) -> Layer:
+        hp, n_embd, n_ff_exp = self.hp, self.hp.n_embd, self.hp.n_ff_exp[il]
+        norm, ffn_norm = w.norm("attn_norm", n_embd), w.norm("ffn_norm", n_embd)
+        attention = TemperedAttention(w, hp, factors=self.factors, name="attn_out")
+        if not hp.is_moe(il):
+            feed_forward = FeedForward(w, n_embd, hp.layers[il].n_ff, scaled=False)
+            return Layer(norm, attention, ffn_norm, feed_forward)
+        experts = Experts(
+            w, hp, n_ff_exp, gating="sigmoid", norm_w=False, scaled=False, weigh_input=True,
+            choose_by_logits=True, router_scaled=False,
+        )  # fmt: skip
+        shared = SharedExperts(w, hp, experts, n_ff_exp, scaled=False, name="ffn_moe_out_merged")
+        return ExpertLayer(norm, attention, ffn_norm, shared)
+
+
+class TemperedAttention(Attention):
+    """Queries and keys are normed after RoPE; without it, queries are scaled by position."""
+
+    def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
+        if g.hp.layers[il].rope is None:
+            q = mul(qkv.q, g.shared("attn_temp", lambda: _temperature(g)).attn_scale)
+            return g.cb(q, "Qcur", il), qkv.k
+        q, k = super().place(g, qkv, il)
+        if g.hp.n_expert != N_EXPERT_MAVERICK:
+            norm = Norm()
+            q, k = norm(g, q, "Qcur_normed", il), norm(g, k, "Kcur_normed", il)
+        return q, k
+
+
+def _temperature(g: GraphBuilder) -> InputAttnTemp:
+    return g.add_input(InputAttnTemp(N_CHUNK, 0.1, 1.0, g.n_tokens))
+
+
+class ExpertLayer(Layer):
+    """The normed input of experts has no name; what attention gave is called so."""
+
+    def _fed(self, g: GraphBuilder, feed_forward: Block, ffn_inp: Tensor, il: int) -> Tensor:
+        attended = ffn_inp.src[0]
+        assert attended is not None and self.ffn_norm is not None
+        g.cb(attended, "ffn_norm", il)
+        return add(feed_forward(g, self.ffn_norm(g, ffn_inp, il=il), il), ffn_inp)

@@ -1,0 +1,20 @@
+"""Positions that are rows of a table end with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import llama_py
+from ggml_py.errors import ContextError
+from llama_py.batch import Batch
+from llama_py.models import tiny
+
+
+def test_no_position_behind_the_table(tmp_path: Path) -> None:
+    ctx = llama_py.load(tiny.write("gpt2", "dense", tmp_path), "cpu").context(512)
+    ctx.decode(Batch([1, 2], pos=[254, 255]))
+    with pytest.raises(ContextError, match="position 256: this model has learned 256 positions"):
+        ctx.decode([3])
+    assert ctx.memory.seq_pos_max(0) == 255
