@@ -61,9 +61,11 @@ class Outputs:
         place = self._rank[ubatch.batch_idxs[ubatch.output]]
         if place.size and res.t_logits is not None:
             self.logits.put(place, read_rows(res.t_logits, place.size))
-        if cp.embeddings and place.size and res.t_embd is not None:
-            self.embd.put(place, read_rows(res.t_embd, place.size))
-        if cp.embeddings and cp.pooling != "none" and res.t_embd_pooled is not None:
+        pooled = cp.pooling != "none"
+        embd = res.t_embd if pooled else res.t_embd_pooled
+        if cp.embeddings and place.size and embd is not None:
+            self.embd.put(place, read_rows(embd, place.size))
+        if cp.embeddings and pooled and res.t_embd_pooled is not None:
             rows = read_rows(res.t_embd_pooled, ubatch.n_seqs_unq)
             self.by_seq |= dict(zip(ubatch.seq_id_unq, rows, strict=True))
         if cp.embeddings_nextn and res.t_h_nextn is not None:

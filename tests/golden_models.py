@@ -57,3 +57,8 @@ def uses(name: str, *ops: str) -> bool:
     """Whether a model's graph has one of these ops."""
     lists = store.nodes(*split(name)).values()
     return any(node["op"] in ops for nodes in lists for node in nodes)
+
+
+def causal(name: str) -> bool:
+    """Whether tokens see only those before them, so that a text may come in pieces."""
+    return bool(tiny.find(*split(name)).keys.get("attention.causal", True))

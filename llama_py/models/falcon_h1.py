@@ -23,6 +23,8 @@ from llama_py.memory.kept import Kept, State
 from llama_py.models._decoder import Block, Decoder
 from llama_py.weights import Weights
 
+NAMES = {"mamba_out": "ssm_out"}
+
 
 class FalconH1HParams(SSMHParams):
     rope_type = ROPE_NEOX
@@ -67,7 +69,7 @@ class FalconH1(Decoder):
     arch = "falcon-h1"
     HParams = FalconH1HParams
     hp: FalconH1HParams
-    names = {"mamba_out": "ssm_out"}
+    names = NAMES
 
     def declare(self, w: Weights) -> None:
         w.skip("rope_freqs.weight")  # llama.cpp loads them, and turns heads without

@@ -91,6 +91,7 @@ class Peer:
             raise GGMLError(f"llama.cpp cannot {what}{_reason()}")
         self.n_vocab: int = api.llama_vocab_n_tokens(api.llama_model_get_vocab(self.model))
         self.n_embd: int = api.llama_model_n_embd(self.model)
+        self.n_embd_out: int = api.llama_model_n_embd_out(self.model)
 
     def __enter__(self) -> Peer:
         return self
@@ -127,14 +128,14 @@ class Peer:
         return np.stack([np.ctypeslib.as_array(row, (self.n_vocab,)).copy() for row in rows])
 
     def embeddings(self, n: int) -> Floats:
-        """Of the n outputs, not pooled. -> [n, n_embd]"""
+        """Of the n outputs, not pooled. -> [n, n_embd_out]"""
         rows = self.api.llama_get_embeddings(self.ctx)
-        return np.ctypeslib.as_array(rows, (n, self.n_embd)).copy()
+        return np.ctypeslib.as_array(rows, (n, self.n_embd_out)).copy()
 
     def pooled(self, seq: int) -> Floats:
-        """The one embedding of a sequence. -> [n_embd]"""
+        """The one embedding of a sequence. -> [n_embd_out]"""
         row = self.api.llama_get_embeddings_seq(self.ctx, seq)
-        return np.ctypeslib.as_array(row, (self.n_embd,)).copy()
+        return np.ctypeslib.as_array(row, (self.n_embd_out,)).copy()
 
     def set_embeddings_nextn(self, masked: bool) -> None:
         """From now on keep the hidden states that seed NextN layers: all tokens', or outputs'."""
