@@ -198,12 +198,12 @@ class Attention:
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """[n_embd, n_tokens] -> the same"""
-        q, k, v = self.qkv(g, cur, il)
-        q, k = self.place(g, self.normed(g, QKV(q, k, v), il), il)
+        qkv = self.normed(g, self.qkv(g, cur, il), il)
+        q, k = self.place(g, qkv, il)
         if self.q_scale:
             q = scale(q, self.q_scale)
         how = Scores(self.kq_scale, self.sinks)
-        cur = (attend if self.cached else attend_within)(g, QKV(q, k, v), il, how)
+        cur = (attend if self.cached else attend_within)(g, QKV(q, k, qkv.v), il, how)
         cur = self.output(g, cur)
         return g.cb(cur, self.name, il) if self.name else cur
 
