@@ -155,7 +155,8 @@ class Context:
 
     def _run(self, splitter: BatchSplitter, memory: MemoryGroup) -> F32:
         cparams = self.cparams
-        mctx = memory.init_batch(splitter, cparams.n_ubatch, cparams.embeddings)
+        whole = cparams.embeddings or not cparams.causal_attn
+        mctx = memory.init_batch(splitter, cparams.n_ubatch, whole)
         outputs = Outputs(splitter, cparams)
         while True:
             ubatch = mctx.get_ubatch()

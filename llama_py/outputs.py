@@ -62,9 +62,11 @@ class Outputs:
         if place.size and res.t_logits is not None:
             self.logits.put(place, read_rows(res.t_logits, place.size))
         reads = cp.embeddings or res.params.gtype == "encoder"
-        if reads and place.size and res.t_embd is not None:
-            self.embd.put(place, read_rows(res.t_embd, place.size))
-        if cp.embeddings and cp.pooling != "none" and res.t_embd_pooled is not None:
+        pooled = cp.pooling != "none"
+        plain = res.t_embd if pooled or res.t_embd_pooled is None else res.t_embd_pooled
+        if reads and place.size and plain is not None:
+            self.embd.put(place, read_rows(plain, place.size))
+        if cp.embeddings and pooled and res.t_embd_pooled is not None:
             rows = read_rows(res.t_embd_pooled, ubatch.n_seqs_unq)
             self.by_seq |= dict(zip(ubatch.seq_id_unq, rows, strict=True))
         if cp.embeddings_nextn and res.t_h_nextn is not None:

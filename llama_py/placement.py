@@ -162,9 +162,9 @@ def _by_name(
 ) -> Device:
     if (layer := _LAYER.search(t.name)) is not None:
         return layers[int(layer[1])]
-    if t.name.startswith("token_embd"):
-        return layers[-1] if any(node.op == "MUL_MAT" for node in readers) else host
-    return layers[-1] if "output" in t.name else layers[0]
+    if all(node.op == "GET_ROWS" for node in readers):  # large tables of which little is read
+        return host
+    return layers[-1] if t.name.startswith("token_embd.") or "output" in t.name else layers[0]
 
 
 def overrides(

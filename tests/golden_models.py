@@ -59,9 +59,11 @@ def prompt_of(name: str) -> tuple[list[int], NDArray[np.float64]]:
 
 
 def whole(name: str) -> bool:
-    """Whether a model reads a text in one piece: it keeps nothing, or has an encoder."""
+    """Whether a model reads a text in one piece: it keeps nothing, has an encoder, or tokens see
+    those after them."""
     facts = store.about(*split(name)).facts
-    return not facts.memory or facts.start is not None
+    causal = tiny.find(*split(name)).keys.get("attention.causal", True)
+    return not (facts.memory and causal) or facts.start is not None
 
 
 def uses(name: str, *ops: str) -> bool:

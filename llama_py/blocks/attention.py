@@ -198,12 +198,12 @@ class Attention:
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """[n_embd, n_tokens] -> the same"""
-        q, k, v = qkv = self.normed(g, self.project(g, cur, il), il)
+        qkv = self.normed(g, self.project(g, cur, il), il)
         q, k = self.place(g, qkv, il)
         if self.q_scale:
             q = scale(q, self.q_scale)
         how = self.scores(g, il)
-        cur = (attend if self.cached else attend_within)(g, QKV(q, k, v), il, how)
+        cur = (attend if self.cached else attend_within)(g, QKV(q, k, qkv.v), il, how)
         cur = self.output(g, cur)
         return g.cb(cur, self.name, il) if self.name else cur
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -58,4 +58,14 @@ def pool(g: GraphBuilder, classifier: Classifier | None) -> None:
         cur = get_rows(cur, g.add_input(InputCls(g.params, last)).cls)
     if how == "rank" and classifier is not None:
         cur = classifier(g, cur)
+    g.res.t_embd_pooled = g.expand(g.cb(cur, "result_embd_pooled"))
+
+
+def project_pooled(g: GraphBuilder, dense: Sequence[Linear]) -> None:
+    """t_embd_pooled through projections that sentence transformers have after pooling
+    (build_dense_out). [n_embd, n] -> [n_embd_out, n]"""
+    cur = g.res.t_embd_pooled
+    assert cur is not None
+    for linear in dense:
+        cur = linear(g, cur)
     g.res.t_embd_pooled = g.expand(g.cb(cur, "result_embd_pooled"))

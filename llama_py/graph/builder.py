@@ -129,3 +129,7 @@ class GraphBuilder:
             self._shared[key] = make()
         made: Made = self._shared[key]
         return made
+
+    def made(self, key: str) -> Any:
+        """What was made before, for all layers."""
+        return self._shared[key]

@@ -57,11 +57,14 @@ class MemoryGroup:
         return max((kv.n_stream for kv in self.caches.values()), default=1)
 
     def init_batch(
-        self, splitter: BatchSplitter, n_ubatch: int, embd_all: bool = False
+        self, splitter: BatchSplitter, n_ubatch: int, whole_seqs: bool = False
     ) -> GroupContext:
-        """Split a batch and find a place for all of it; ContextError and no change if none."""
+        """Split a batch and find a place for all of it; ContextError and no change if none.
+
+        whole_seqs  one sequence after the other, where there are states
+        """
         failed: ContextError | None = None
-        for split in self._ways_to_split(splitter, n_ubatch, embd_all):
+        for split in self._ways_to_split(splitter, n_ubatch, whole_seqs):
             splitter.split_reset()
             ubatches = list(iter(split, None))
             try:
@@ -71,11 +74,11 @@ class MemoryGroup:
         raise failed or ContextError("the batch is empty")
 
     def _ways_to_split(
-        self, splitter: BatchSplitter, n_ubatch: int, embd_all: bool
+        self, splitter: BatchSplitter, n_ubatch: int, whole_seqs: bool
     ) -> Iterator[Callable[[], UBatch | None]]:
         if not self.parts:  # tokens see each other within the ubatch only
             yield lambda: splitter.split_simple(splitter.n_tokens)
-        elif self.recr is not None and embd_all:
+        elif self.recr is not None and whole_seqs:
             yield lambda: splitter.split_seq(n_ubatch)
         elif self.recr is not None:
             tail = self.recr.n_rs_seq + 1 if self.recr.n_rs_seq else 0

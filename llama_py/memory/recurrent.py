@@ -49,7 +49,8 @@ class RecurrentMemory(RecurrentSlots):
         )  # fmt: skip
 
     def tensors(self) -> list[Tensor]:
-        return [*self.r_l.values(), *self.s_l.values()]
+        """Those that hold something: not every model has both kinds of state."""
+        return [t for t in (*self.r_l.values(), *self.s_l.values()) if t.n_elements]
 
     def clear(self, data: bool = True) -> None:
         self.reset()

@@ -8,17 +8,18 @@ in general.architecture; nothing else in the project knows the name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
-from llama_py.blocks.pooling import Classifier, pool
+from llama_py.blocks.pooling import Classifier, pool, project_pooled
 from llama_py.cparams import CParams
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.params import GraphParams, GraphType
 from llama_py.graph.result import GraphResult
 from llama_py.hparams import HParams
+from llama_py.linear import Linear
 from llama_py.memory.kept import Kept, KeysValues, State
 from llama_py.weights import Weights
 
@@ -34,6 +35,7 @@ class Architecture(ABC):
     gtypes    the graphs it has: a trunk, perhaps an encoder before it
     supports_rs_rollback  whether the recurrent state can be taken back a few tokens
     classifier    what a reranker applies to a pooled row
+    dense_out     what embeddings go through after pooling
     """
 
     arch: ClassVar[str]
@@ -44,6 +46,7 @@ class Architecture(ABC):
     gtypes: ClassVar[tuple[GraphType, ...]] = ("decoder",)
     supports_rs_rollback: ClassVar[bool] = False
     classifier: Classifier | None = None
+    dense_out: Sequence[Linear] = ()
 
     def __init__(self, hp: AnyHParams, w: Weights, load_mtp: bool = False) -> None:
         """Declare every tensor of the file; with load_mtp those of the NextN layers too."""
@@ -94,6 +97,8 @@ class Architecture(ABC):
             self.build(g)
         if params.cparams.embeddings and not draft:
             pool(g, self.classifier)
+            if self.dense_out:
+                project_pooled(g, self.dense_out)
         g.res.set_outputs()
         return g.res
 

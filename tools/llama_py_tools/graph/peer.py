@@ -93,6 +93,7 @@ class Peer:
             raise GGMLError(f"llama.cpp cannot {what}{_reason()}")
         self.n_vocab: int = api.llama_vocab_n_tokens(api.llama_model_get_vocab(self.model))
         self.n_embd: int = api.llama_model_n_embd(self.model)
+        self.n_embd_out: int = api.llama_model_n_embd_out(self.model)
 
     def __enter__(self) -> Peer:
         return self
@@ -130,15 +131,15 @@ class Peer:
         return np.stack([np.ctypeslib.as_array(row, (self.n_vocab,)).copy() for row in rows])
 
     def embeddings(self, n: int) -> Floats:
-        """Of the n outputs, not pooled. -> [n, n_embd]"""
+        """Of the n outputs, not pooled. -> [n, n_embd_out]"""
         rows = self.api.llama_get_embeddings(self.ctx)
-        return np.ctypeslib.as_array(rows, (n, self.n_embd)).copy()
+        return np.ctypeslib.as_array(rows, (n, self.n_embd_out)).copy()
 
     def pooled(self, seq: int) -> Floats:
-        """The one embedding of a sequence, or a reranker's scores. -> [n_embd] or [n_cls_out]"""
+        """The embedding of a sequence, or a reranker's scores. -> [n_embd_out] or [n_cls_out]"""
         row = self.api.llama_get_embeddings_seq(self.ctx, seq)
         rank = self.api.llama_pooling_type(self.ctx) == POOLING["rank"]
-        n = self.api.llama_model_n_cls_out(self.model) if rank else self.n_embd
+        n = self.api.llama_model_n_cls_out(self.model) if rank else self.n_embd_out
         return np.ctypeslib.as_array(row, (n,)).copy()
 
     def set_embeddings_nextn(self, masked: bool) -> None:

@@ -1,0 +1,104 @@
+"""Several streams beside each other, of which a layer computes one and corrects the others
+(AltUp, arXiv 2301.13310; models/gemma3n.cpp). Streams are [n_embd, n_tokens, n_altup]."""
+
+from __future__ import annotations
+
+from ggml_py.ops import (
+    add,
+    concat,
+    cont,
+    div,
+    mul,
+    mul_mat,
+    permute,
+    repeat_4d,
+    reshape,
+    scale,
+    sqr,
+    sqrt,
+    sub,
+    sum_rows,
+    tanh,
+    transpose,
+    view,
+)
+from ggml_py.tensor import Tensor
+from llama_py.graph.builder import GraphBuilder
+from llama_py.weights import Weights
+
+
+def stream(x: Tensor, i: int) -> Tensor:
+    """[n, n_tokens, .] -> [n, n_tokens], a view."""
+    return view(x, x.ne[:2], offset=i * x.ne[0] * x.ne[1])
+
+
+def others(x: Tensor) -> Tensor:
+    """All streams but the first, which is the one that layers compute."""
+    return view(x, (*x.ne[:2], x.ne[2] - 1), offset=x.ne[0] * x.ne[1])
+
+
+def _magnitude(x: Tensor) -> Tensor:
+    return sqrt(sum_rows(sqr(x)))
+
+
+class AltUpEnds:
+    """From one stream to several before the first layer, and to one again after the last."""
+
+    def __init__(self, w: Weights, n_embd: int, n_altup: int) -> None:
+        self.n_altup = n_altup
+        self.proj = w.tensor("altup_proj.weight", n_embd, n_embd, n_altup - 1)
+        self.unembd_proj = w.tensor("altup_unembd_proj.weight", n_embd, n_embd, n_altup - 1)
+
+    def stack(self, g: GraphBuilder, x: Tensor) -> Tensor:
+        """Projections as long as it is beside it. [n_embd, n_tokens] -> streams"""
+        target = _magnitude(x)
+        repeated = repeat_4d(x, *x.ne[:2], self.n_altup - 1, 1)
+        added = mul_mat(self.proj, repeated)
+        added = div(mul(added, target), _magnitude(added))
+        return g.cb(concat(x, added, 2), "inp_stacked")
+
+    def merge(self, g: GraphBuilder, x: Tensor) -> Tensor:
+        """The mean of the first and of projections of the others, made as long as it is.
+        streams -> [n_embd, n_tokens]"""
+        target = _magnitude(stream(x, 0))
+        back = mul_mat(self.unembd_proj, others(x))
+        back = div(mul(back, target), _magnitude(back))
+        g.cb(back, "altup_unembd")
+        cur = stream(x, 0)
+        for i in range(self.n_altup - 1):
+            cur = add(cur, stream(back, i))
+        return g.cb(scale(cur, 1.0 / self.n_altup), "unembd_merged")
+
+
+class AltUp:
+    """A layer's: how streams are predicted from one another, and corrected by what came of one."""
+
+    def __init__(self, w: Weights, n_embd: int, n: int) -> None:
+        self.n_embd, self.n = n_embd, n
+        self.predict_coef = w.linear("altup_predict_coef", n, n * n, scaled=False)
+        self.correct_coef = w.linear("altup_correct_coef", n, n, scaled=False)
+        self.router = w.tensor("altup_router.weight", n_embd, n)
+        self.router_norm = w.norm("altup_router_norm", n_embd)
+
+    def predict(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """streams -> the same"""
+        n = self.n
+        coefs = self.predict_coef(g, self._modalities(g, stream(cur, 0), il))
+        coefs = reshape(g.cb(coefs, "all_coefs", il), n, n, cur.ne[1])
+        mixed = mul_mat(cont(permute(cur, 1, 2, 0, 3)), coefs)  # [n_embd, n, n_tokens]
+        return g.cb(add(cont(permute(mixed, 0, 2, 1, 3)), cur), "predictions", il)
+
+    def correct(self, g: GraphBuilder, predicted: Tensor, activated: Tensor, il: int) -> Tensor:
+        """activated [n_embd, n_tokens], what came of the first stream. streams -> the same"""
+        n, n_tokens = self.n, activated.ne[1]
+        modalities = self._modalities(g, activated, il)
+        innovation = g.cb(sub(activated, stream(predicted, 0)), "innovation", il)
+        coefs = scale(self.correct_coef(g, modalities), 1.0, 1.0)
+        coefs = cont(transpose(g.cb(coefs, "all_coefs", il)), 1, n_tokens, n)
+        corrected = mul(repeat_4d(innovation, self.n_embd, n_tokens, n, 1), coefs)
+        return g.cb(add(corrected, predicted), "corrected", il)
+
+    def _modalities(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
+        """[n_embd, n_tokens] -> [n, n_tokens]"""
+        x = scale(self.router_norm(g, x, il=il), 1.0 / self.n_embd)
+        return g.cb(tanh(mul_mat(self.router, x)), "modalities", il)

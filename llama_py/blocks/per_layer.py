@@ -1,0 +1,46 @@
+"""An input of its own for each layer: an embedding of the token, and a projection of what the
+first layer gets (models/gemma3n.cpp:build_inp_per_layer, project_per_layer_inputs)."""
+
+from __future__ import annotations
+
+from ggml_py.ops import add, cast, cont, get_rows, mul_mat, permute, reshape, scale, view
+from ggml_py.tensor import Tensor
+from ggml_py.types import F32
+from llama_py.blocks.functions import inv_sqrt
+from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.inputs.tokens import InputEmbd
+from llama_py.hparams import HParams
+from llama_py.weights import Weights
+
+
+class PerLayerInputs:
+    """n_embd   channels of a layer's input"""
+
+    def __init__(self, w: Weights, hp: HParams, n_embd: int) -> None:
+        self.n_embd, self.n_layer = n_embd, hp.n_layer
+        n_all = n_embd * hp.n_layer
+        self.token_embd = w.tensor("per_layer_token_embd.weight", n_all, hp.n_vocab)
+        self.proj = w.tensor("per_layer_model_proj.weight", hp.n_embd, n_all)
+        self.norm = w.norm("per_layer_proj_norm", n_embd)
+
+    def __call__(self, g: GraphBuilder, inp: Tensor) -> Tensor:
+        """inp [n_embd of the model, n_tokens] -> [n_embd, n_tokens, n_layer]"""
+        selected = g.expand(self._selected(g))
+        proj = scale(mul_mat(self.proj, inp), inv_sqrt(inp.ne[0]))
+        proj = reshape(proj, self.n_embd, self.n_layer, g.n_tokens)
+        proj = self.norm(g, proj, "per_layer_proj")
+        both = g.cb(scale(add(proj, selected), inv_sqrt(2)), "inp_per_layer")
+        return cont(permute(both, 0, 2, 1, 3))
+
+    def _selected(self, g: GraphBuilder) -> Tensor:
+        """The tokens' rows; where embeddings come in place of tokens, that of padding.
+        -> [n_embd, n_layer, n_tokens or 1]"""
+        factor = self.n_embd**0.5
+        if g.ubatch.token is None:
+            row = cast(view(self.token_embd, (self.token_embd.ne[0],)), F32)
+            padding = reshape(scale(row, factor), self.n_embd, self.n_layer, 1)
+            return g.cb(padding, "inp_per_layer_multimodal")
+        inp = g.add_input(InputEmbd(g.hp.n_embd_inp, g.n_tokens, ("", "")))
+        rows = get_rows(self.token_embd, inp.tokens)
+        rows = scale(reshape(rows, self.n_embd, self.n_layer, g.n_tokens), factor)
+        return g.cb(rows, "inp_per_layer_selected")

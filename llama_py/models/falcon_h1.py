@@ -1,0 +1,89 @@
+"""Falcon-H1: attention and a state space side by side in every layer (models/falcon-h1.cpp).
+
+Where llama.cpp leaves out a bias of the attention's projection, or crashes without one of the
+convolution, it is as the weights say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ggml_py.ops import add
+from ggml_py.tensor import Tensor
+from llama_py.blocks.attention import QKV, Attention
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.blocks.mamba import Mamba2, SSMHParams
+from llama_py.blocks.rope import rope
+from llama_py.geometry import ROPE_NEOX
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import RMS_EPS
+from llama_py.keys import Keys, number
+from llama_py.linear import Norm
+from llama_py.memory.kept import Kept, State
+from llama_py.models._decoder import Block, Decoder
+from llama_py.weights import Weights
+
+NAMES = {"mamba_out": "ssm_out"}
+
+
+class FalconH1HParams(SSMHParams):
+    rope_type = ROPE_NEOX
+    required_heads = equal_heads = True
+    f_norm_rms_eps: float = number(RMS_EPS, least=0)
+
+    def load(self, keys: Keys) -> None:
+        self.check_groups(keys)
+        super().load(keys)
+
+
+class FalconH1Attention(Attention):
+    def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
+        q, k = (rope(g, x, il) for x in (qkv.q, qkv.k))
+        g.cb(qkv.v, "Vcur-post-rope", il)
+        return g.cb(q, "Qcur-post-rope", il), g.cb(k, "Kcur-post-rope", il)
+
+
+@dataclass(slots=True)
+class FalconH1Layer:
+    """x + attention(norm(x)) + ssm(norm(x)), then x + feed_forward(norm(x))"""
+
+    norm: Norm
+    attention: Block
+    ssm: Block
+    ffn_norm: Norm
+    feed_forward: Block
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
+        seen = self.attention(g, self.norm(g, cur, "attn_norm", il), il)
+        carried = self.ssm(g, self.norm(g, cur, "ssm_in", il), il)
+        both = g.cb(add(seen, carried), "layer_out", il)
+        ffn_inp = add(both, cur)
+        if last:  # only outputs go on
+            ffn_inp = g.outputs(ffn_inp)[0]
+        g.cb(ffn_inp, "ffn_inp", il)
+        cur = self.feed_forward(g, self.ffn_norm(g, ffn_inp, "ffn_norm", il), il)
+        return add(cur, ffn_inp)
+
+
+class FalconH1(Decoder):
+    arch = "falcon-h1"
+    HParams = FalconH1HParams
+    hp: FalconH1HParams
+    names = NAMES
+
+    def declare(self, w: Weights) -> None:
+        w.skip("rope_freqs.weight")  # llama.cpp loads them, and turns heads without
+        super().declare(w)
+
+    def layer(self, w: Weights, il: int) -> FalconH1Layer:
+        hp, n_embd = self.hp, self.hp.n_embd
+        return FalconH1Layer(
+            w.norm("attn_norm", n_embd),
+            FalconH1Attention(w, hp, out_bias=True, name="attn_out"),
+            Mamba2(w, hp, conv_bias=True, normed=False),
+            Norm(w.tensor("ffn_norm", n_embd)),  # the file has it without .weight
+            FeedForward(w, n_embd, hp.layers[il].n_ff, bias=True, scaled=False),
+        )
+
+    def keeps(self, il: int) -> Kept:
+        return *super().keeps(il), State(self.hp.n_embd_r, self.hp.n_embd_s)

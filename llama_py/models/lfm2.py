@@ -1,0 +1,113 @@
+"""LFM2: short convolutions, and now and then attention, perhaps to a window (models/lfm2.cpp)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ggml_py.ops import add
+from ggml_py.tensor import Tensor
+from llama_py.blocks.attention import QKV, Attention
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.blocks.rope import rope
+from llama_py.blocks.short_conv import ShortConv
+from llama_py.geometry import ROPE_NEOX, Window
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import RMS_EPS, HParams
+from llama_py.keys import Keys, number, uint
+from llama_py.linear import Linear, Norm
+from llama_py.models._decoder import Block, Decoder
+from llama_py.weights import Weights
+
+NAMES = {
+    "embd": "model.embed_tokens",
+    "attn_norm": "model.layers.{}.operator_norm",
+    "Qcur_normed": "model.layers.{}.self_attn.q_layernorm",
+    "Kcur_normed": "model.layers.{}.self_attn.k_layernorm",
+    "attn_out": "model.layers.{}.self_attn.out_proj",
+    "shortconv_in": "model.layers.{}.conv.in_proj",
+    "shortconv": "model.layers.{}.conv.conv",
+    "shortconv_out": "model.layers.{}.conv.out_proj",
+    "ffn_norm": "model.layers.{}.ffn_out",
+}
+
+
+class Lfm2HParams(HParams):
+    """n_shortconv_l_cache  width of the convolutions; layers without key heads have one"""
+
+    rope_type = ROPE_NEOX
+    required_heads = equal_heads = True
+    f_norm_rms_eps: float = number(RMS_EPS, least=0)
+    n_shortconv_l_cache: int = uint("shortconv.l_cache", least=2)
+    n_swa: int = uint("attention.sliding_window", 0)
+
+    def load(self, keys: Keys) -> None:
+        self.n_embd_r = (self.n_shortconv_l_cache - 1) * self.n_embd
+
+    def is_recr(self, il: int) -> bool:
+        return self.n_head_kv[il] == 0
+
+    def window(self, il: int) -> Window | None:
+        return Window(self.n_swa) if self.n_swa and not self.is_recr(il) else None
+
+
+class Lfm2Attention(Attention):
+    def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
+        return rope(g, qkv.q, il), rope(g, qkv.k, il)
+
+
+@dataclass(slots=True)
+class Lfm2Layer:
+    """x + operator(norm(x)), then x + feed_forward(norm(x))"""
+
+    norm: Norm
+    operator: Block
+    ffn_norm: Norm
+    feed_forward: Block
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
+        residual = cur
+        cur = self.operator(g, self.norm(g, cur, "attn_norm", il), il)
+        if last:  # only outputs go on
+            cur, residual = g.outputs(cur, residual)
+        cur = add(residual, cur)
+        return add(cur, self.feed_forward(g, self.ffn_norm(g, cur, "ffn_norm", il), il))
+
+
+class Lfm2(Decoder):
+    arch = "lfm2"
+    HParams = Lfm2HParams
+    hp: Lfm2HParams
+    names = NAMES
+    supports_rs_rollback = True
+
+    def declare_ends(self, w: Weights) -> None:
+        hp = self.hp
+        self.output_norm = w.norm("token_embd_norm", hp.n_embd)  # what files call it
+        self.output = w.output(hp.n_embd, hp.n_vocab)
+        dense = w.optional_linear("dense_2", hp.n_embd, hp.n_embd_out, bias=True, scaled=False)
+        self.dense_out = () if dense is None else (dense,)
+
+    def layer(self, w: Weights, il: int) -> Lfm2Layer:
+        hp, n_embd = self.hp, self.hp.n_embd
+        operator: Block
+        if hp.is_recr(il):
+            operator = ShortConv(w, n_embd, hp.n_shortconv_l_cache, causal=hp.causal_attn)
+        else:
+            d = hp.layers[il].n_embd_head_k
+            norms = w.norm("attn_q_norm", d), w.norm("attn_k_norm", d)
+            operator = Lfm2Attention(w, hp, q_norm=norms[0], k_norm=norms[1], name="attn_out")
+        return Lfm2Layer(
+            w.norm("attn_norm", n_embd),
+            operator,
+            w.norm("ffn_norm", n_embd),
+            self.feed_forward(w, il),
+        )
+
+    def feed_forward(self, w: Weights, il: int) -> Block:
+        return FeedForward(w, self.hp.n_embd, self.hp.layers[il].n_ff, scaled=False, name="")
+
+    def head(self, g: GraphBuilder, cur: Tensor, output: Linear | None = None) -> None:
+        if g.cparams.embeddings:
+            g.expand(cur)
+        else:
+            super().head(g, cur, output)
