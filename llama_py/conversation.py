@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 from ggml_py.errors import ContextError, ModelError
@@ -13,6 +13,7 @@ from llama_py.loaded import Loaded
 from llama_py.prefix import Prefix
 
 Message = Mapping[str, Any]  # {"role": "user", "content": "..."}
+Pieces = Generator[Piece, None, None]
 
 
 class Conversation:
@@ -29,32 +30,55 @@ class Conversation:
         self.start: list[Message] = [{"role": "system", "content": system}] if system else []
         self.messages = list(self.start)
         self.prefix = Prefix(ctx, seq_id)
+        self._answering: Pieces | None = None
 
-    def ask(self, text: str, **options: Any) -> Iterator[Piece]:
-        """The answer to a message, piece by piece; options are the fields of GenerateParams.
+    def ask(self, text: str, **options: Any) -> Pieces:
+        """The answer to a message, piece by piece: `say`, then `answer`."""
+        return self.answer(self.say(text), **options)
 
-        What was answered when the caller stops is kept as the answer. Raises ContextError, before
-        anything is computed, if the conversation does not fit the context.
+    def say(self, text: str) -> list[int]:
+        """Add a message; the tokens of the conversation that the memory does not have.
+
+        It ends the answer before. Raises ContextError, with no message added, if the conversation
+        does not fit the context.
         """
-        self.messages.append({"role": "user", "content": text})
-        ids = self.prompt(self.ctx.model, self.messages)
+        self._stop()
+        messages: list[Message] = [*self.messages, {"role": "user", "content": text}]
+        ids = self.prompt(self.ctx.model, messages)
         self._check_length(ids)
-        rest, answer = self.prefix.start(ids), []
+        self.messages = messages
+        return self.prefix.start(ids)
+
+    def answer(self, ids: Sequence[int], **options: Any) -> Pieces:
+        """What follows the tokens of `say`, piece by piece; options are those of GenerateParams.
+
+        What was answered when the caller stops is kept as the answer.
+        """
+        self._answering = self._answer(ids, options)
+        return self._answering
+
+    def _answer(self, ids: Sequence[int], options: dict[str, Any]) -> Pieces:
+        answer: list[int] = []
         options |= {"seq_id": self.prefix.seq_id}
         try:
-            for piece in stream(self.ctx, rest, **options):
+            for piece in stream(self.ctx, ids, **options):
                 if piece.token is not None:
                     answer.append(piece.token)
                 yield piece
         finally:
-            self.prefix.add([*rest, *answer])
+            self.prefix.add([*ids, *answer])
             said = self.ctx.model.tokenizer.detokenize(answer)
             self.messages.append({"role": "assistant", "content": said})
 
     def clear(self) -> None:
         """Forget all but the system's message."""
+        self._stop()
         self.messages = list(self.start)
         self.prefix.clear()
+
+    def _stop(self) -> None:
+        if self._answering is not None:
+            self._answering.close()
 
     @staticmethod
     def prompt(model: Loaded, messages: str | Sequence[Message], **variables: Any) -> list[int]:
@@ -69,7 +93,6 @@ class Conversation:
     def _check_length(self, ids: Sequence[int]) -> None:
         n_ctx = self.ctx.cparams.n_ctx_seq
         if len(ids) > n_ctx:
-            self.messages.pop()
             raise ContextError(
                 f"the conversation has {len(ids)} tokens, but the context {n_ctx}; use a larger"
                 " n_ctx, or clear it"

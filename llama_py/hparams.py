@@ -219,7 +219,8 @@ class HParams(Declared):
             raise keys.error("rope.dimension_count", f"it must be from 2 to the head size {size}")
         if self.rope_freq_base_train <= 0:
             raise keys.error("rope.freq_base", "it must be positive")
-        if any(self.rope_sections) and not 0 < sum(self.rope_sections) <= size:
+        several = self.rope_type in (ROPE_MROPE, ROPE_IMROPE) or any(self.rope_sections)
+        if several and not 0 < sum(self.rope_sections) <= size:
             raise keys.error("rope.dimension_sections", f"their sum must be from 1 to {size}")
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from llama_py.batch import F32
 from llama_py.context import Context
-from llama_py.conversation import Conversation, Message
+from llama_py.conversation import Conversation, Message, Pieces
 from llama_py.embed import embed
-from llama_py.generate import Piece, stream
+from llama_py.generate import stream
 from llama_py.loaded import Loaded
 from llama_py.params import (
     AnswerParams,
@@ -33,6 +33,7 @@ class Model(Loaded):
     """
 
     _own: Prefix | None = None
+    _answering: Pieces | None = None
 
     def context(self, n_ctx: int | None = None, **options: Any) -> Context:
         """A context of n_ctx cells, None for what the model was trained with; options are the
@@ -49,11 +50,17 @@ class Model(Loaded):
         return "".join(piece.text for piece in self.stream(prompt, **options))
 
     @takes(AnswerParams)
-    def stream(self, prompt: str | Sequence[int], **options: Any) -> Iterator[Piece]:
-        """`generate`, piece by piece."""
-        return self._answer(prompt, AnswerParams(**options))
+    def stream(self, prompt: str | Sequence[int], **options: Any) -> Pieces:
+        """`generate`, piece by piece. It ends the answer before."""
+        self._stop()
+        self._answering = self._answer(prompt, AnswerParams(**options))
+        return self._answering
 
-    def _answer(self, prompt: str | Sequence[int], p: AnswerParams) -> Iterator[Piece]:
+    def _stop(self) -> None:
+        if self._answering is not None:
+            self._answering.close()
+
+    def _answer(self, prompt: str | Sequence[int], p: AnswerParams) -> Pieces:
         ids = self.tokenize(prompt) if isinstance(prompt, str) else list(prompt)
         prefix = self._prefix(len(ids) + max(p.max_tokens, 0))
         rest, done = prefix.start(ids), []
@@ -95,6 +102,7 @@ class Model(Loaded):
 
     def close(self) -> None:
         """Give memory and file back. Contexts of the model must not be used any more."""
+        self._stop()
         if self._own is not None:
             self._own.ctx.close()
             self._own = None

@@ -23,11 +23,12 @@ class Prefix:
 
         At least one token is left, so that there are logits.
         """
-        same, most = 0, min(len(self.tokens), len(ids) - 1)
+        memory = self.ctx.memory
+        held = memory.seq_pos_max(self.seq_id) + 1
+        same, most = 0, min(len(self.tokens), held, len(ids) - 1)
         while same < most and self.tokens[same] == ids[same]:
             same += 1
-        memory = self.ctx.memory
-        if same < len(self.tokens) and not memory.seq_rm(self.seq_id, same, -1):
+        if same < held and not memory.seq_rm(self.seq_id, same, -1):
             memory.seq_rm(self.seq_id)  # a recurrent state cannot be taken back
             same = 0
         self.tokens = self.tokens[:same]

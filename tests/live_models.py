@@ -35,6 +35,14 @@ def made(name: str, **keys: Any) -> tuple[dict[str, Any], Arrays]:
     return tiny.metadata(arch, found), dict(tensors(arch, found))
 
 
+def info_of(name: str, array: NDArray[np.float32], type: GGMLType = F32) -> TensorInfo:
+    """A tensor of a file with these values."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    data = np.frombuffer(quantizer(type)(flat), np.uint8) if type is not F32 else flat
+    data = data.view(np.uint8)
+    return TensorInfo(name, type, (*array.shape[::-1], 1, 1, 1, 1)[:4], 0, data.size, data)
+
+
 def model_of(
     metadata: Mapping[str, Any],
     arrays: Arrays,
@@ -44,19 +52,11 @@ def model_of(
 ) -> Model:
     """A model of these weights on a device, or on several; f32 but for those in `types`."""
     quantized = types or {}
-
-    def info(name: str, array: NDArray[np.float32]) -> TensorInfo:
-        type = quantized.get(name, F32)
-        flat = np.ascontiguousarray(array).reshape(-1)
-        data = np.frombuffer(quantizer(type)(flat), np.uint8) if type is not F32 else flat
-        data = data.view(np.uint8)
-        return TensorInfo(name, type, (*array.shape[::-1], 1, 1, 1, 1)[:4], 0, data.size, data)
-
     file: Any = SimpleNamespace(
         path="live.gguf",
         metadata=dict(metadata),
         architecture=metadata["general.architecture"],
-        tensors={name: info(name, array) for name, array in arrays.items()},
+        tensors={name: info_of(name, a, quantized.get(name, F32)) for name, a in arrays.items()},
     )
     return Model(file, on, **options)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,9 +11,11 @@ from typing import Any
 import pytest
 
 import llama_py
+from llama_py.batch import Batch
 from llama_py.context import Context
+from llama_py.params import GenerateParams
 from llama_py_tools import cli, session
-from llama_py_tools.chat import Conversation
+from llama_py_tools.chat import Talk
 from llama_py_tools.escapes import unescape
 from tests.commands import DEMO, demo_with_template, tiny_model
 
@@ -35,10 +38,11 @@ def prompts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     tokenizer = llama_py.load(DEMO, "null").tokenizer
     decode = Context.decode
 
-    def note(self: Context, tokens: list[int], logits: str = "last") -> object:
-        if len(tokens) > 1:
-            given.append(tokenizer.detokenize(tokens))
-        return decode(self, tokens, logits)
+    def note(self: Context, batch: Batch) -> object:
+        assert batch.tokens is not None
+        if len(batch.tokens) > 1:
+            given.append(tokenizer.detokenize(batch.tokens))
+        return decode(self, batch)
 
     monkeypatch.setattr(Context, "decode", note)
     return given
@@ -128,58 +132,33 @@ def test_one_turn(chat_model: str, prompts: list[str], monkeypatch: pytest.Monke
     assert len(prompts) == 1
 
 
-def fake_run(done: list[object], removable: bool = True) -> Any:
-    """A run whose tokens are bytes and whose memory takes note of what is asked of it."""
+def interrupted_run(model: str) -> Any:
+    """A run that Ctrl-C ends at the first piece of an answer."""
+    loaded = llama_py.load(model, "ref")
 
-    def seq_rm(*positions: int) -> bool:
-        done.append(positions)
-        return removable
-
-    def interrupted(ids: list[int]) -> None:
+    def show(pieces: Iterator[llama_py.Piece], ids: list[int]) -> None:
+        next(pieces)
         raise KeyboardInterrupt
 
-    memory = SimpleNamespace(seq_rm=seq_rm, seq_pos_max=lambda _: 4)
     return SimpleNamespace(
-        ctx=SimpleNamespace(
-            memory=memory, clear=lambda: done.append("clear"),
-            cparams=SimpleNamespace(n_ctx_seq=99),
-        ),
-        model=SimpleNamespace(
-            chat_template=SimpleNamespace(bos="", render=lambda _: "abxy"),
-            tokenizer=SimpleNamespace(
-                tokenize=lambda text, add_special: [*text.encode()],
-                detokenize=lambda ids: bytes(ids).decode(),
-            ),
-        ),
-        summary=SimpleNamespace(n_reused=0, pending=(1, 0.0)),
-        answer=interrupted, generated=[*b"zw"], end_line=lambda: None,
+        model=loaded, ctx=loaded.context(256), params=GenerateParams(), show=show,
+        summary=SimpleNamespace(n_reused=0, pending=(1, 0.0)), end_line=lambda: None,
     )  # fmt: skip
 
 
-def test_ctrl_c_on_a_terminal_ends_the_answer_only() -> None:
-    conversation = Conversation(fake_run([]), "", single_turn=False)
+def test_ctrl_c_on_a_terminal_ends_the_answer_only(chat_model: str) -> None:
+    run = interrupted_run(chat_model)
     with pytest.raises(KeyboardInterrupt):
-        conversation.turn("a")
-    conversation = Conversation(fake_run([]), "", single_turn=False)
-    conversation.terminal = True
-    conversation.turn("a")
-    assert conversation.messages[-1] == {"role": "assistant", "content": "zw"}
-    assert bytes(conversation.memory) == b"abxyz"  # what was computed: positions 0 to 4
-    assert conversation.run.summary.pending is None
-
-
-@pytest.mark.parametrize("removable", [True, False])
-def test_what_differs_is_removed_from_the_memory(removable: bool) -> None:
-    done: list[object] = []
-    run = fake_run(done, removable)
-    conversation = Conversation(run, "", single_turn=False)
-    conversation.memory = [*b"abcd"]
-    if removable:
-        assert (bytes(conversation.prompt()), bytes(conversation.memory)) == (b"xy", b"ab")
-        assert (done, run.summary.n_reused) == ([(0, 2, -1)], 2)
-    else:
-        assert (bytes(conversation.prompt()), bytes(conversation.memory)) == (b"abxy", b"")
-        assert (done, run.summary.n_reused) == ([(0, 2, -1), "clear"], 0)
+        Talk(run, "", single_turn=False).turn("a")
+    run.ctx.clear()
+    talk = Talk(run, "", single_turn=False)
+    talk.terminal = True
+    talk.turn("a")
+    conversation, tokenizer = talk.conversation, run.model.tokenizer
+    assert tokenizer.detokenize(conversation.prefix.tokens) == "user:a\nROMEO:"  # was computed
+    assert conversation.messages[-1]["role"] == "assistant"
+    assert len(tokenizer.tokenize(conversation.messages[-1]["content"])) == 1
+    assert run.summary.pending is None
 
 
 def test_chat_needs_a_template(capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,6 +26,7 @@ from tests.gguf_writer import Tensor as GGUFTensor
 from tests.gguf_writer import gguf, kv
 
 TOKENS = "5,9,2"
+N_NODES, N_VOCAB, N_EMBD = 68, 64, 64  # of the tiny model
 
 
 @pytest.fixture(scope="module")
@@ -96,9 +97,9 @@ def test_every_node_is_printed(model: str) -> None:
     done = run("llama-py-debug", "-dev", "ref", "-m", model, "--tokens", TOKENS, "--decode", "1")
     assert (done.returncode, done.stderr) == (0, "")
     lines = [x for x in done.stdout.splitlines() if x.startswith("common_debug_cb_eval:")]
-    assert len(lines) == 2 * 68
-    assert lines[95].split()[1] == "result_output"
-    assert lines[95].endswith("= {128, 1, 1, 1}")
+    assert len(lines) == 2 * N_NODES
+    assert lines[N_NODES - 1].split()[1] == "result_output"
+    assert lines[N_NODES - 1].endswith(f"= {{{N_VOCAB}, 1, 1, 1}}")
     logits = expected_logits(model, 1)
     blocks = done.stdout.split("result_output = ")[1:]
     for block, row in zip(blocks, logits[2:], strict=True):
@@ -142,9 +143,9 @@ def test_saved_tensors(model: str, tmp_path: Path, capsys: pytest.CaptureFixture
     assert debug.main([*args, "--decode", "1", "--tensor-filter", "result_output"]) == 0
     assert "common_debug_cb_eval" in capsys.readouterr().out
     prompt, token = sorted((tmp_path / "t").iterdir())
-    assert prompt.name == "0-00067-result_output.npy"
-    assert token.name == "1-00067-result_output.npy"
-    assert np.load(token).shape == (1, 1, 1, 128)
+    assert prompt.name == f"0-{N_NODES - 1:05}-result_output.npy"
+    assert token.name == f"1-{N_NODES - 1:05}-result_output.npy"
+    assert np.load(token).shape == (1, 1, 1, N_VOCAB)
     assert np.allclose(np.load(prompt)[0, 0], expected_logits(model, 0)[2:], atol=1e-5)
 
 
@@ -186,8 +187,8 @@ def test_tokens_need_no_tokenizer(
 
 def test_control_vectors(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path, out = tmp_path / "v.gguf", str(tmp_path / "l.npy")
-    direction = np.linspace(-1, 1, 64, dtype=np.float32)
-    path.write_bytes(gguf([], [GGUFTensor("direction.1", [64], 0, direction.tobytes())]))
+    direction = np.linspace(-1, 1, N_EMBD, dtype=np.float32)
+    path.write_bytes(gguf([], [GGUFTensor("direction.1", [N_EMBD], 0, direction.tobytes())]))
     common, found = ["-m", model, "--tokens", TOKENS, "--save-logits", out, "-dev", "ref"], {}
     for given in ("", f"--control-vector={path}", f"--control-vector-scaled={path}:0.5,{path}:.5"):
         assert debug.main([*common, *filter(None, [given])]) == 0

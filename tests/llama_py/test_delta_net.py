@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from llama_py.models._delta_net import DeltaNet
 from numpy.typing import NDArray
 
-from ggml_py.backend import get_tensor, set_tensor
-from ggml_py.graph import Graph
 from ggml_py.ops import cont
-from ggml_py.registry import device
-from ggml_py.sched import Scheduler
-from ggml_py.tensor import FLAG_OUTPUT, Tensor
-from ggml_py.types import F32
-from llama_py.cparams import DELTA_NET_FORMS
+from llama_py.blocks.delta_net import DELTA_NET, Delta, build_delta_net
+from tests import blocks
 from tests.graph_models import load, run
 from tests.live_models import nmse
 
-UNFUSED = [form for form in DELTA_NET_FORMS if form != "fused"]
+UNFUSED = [form for form in DELTA_NET.names if form != "fused"]
 S, H, B = 16, 2, 2  # size of a head, heads, sequences
-
-
-class Net(DeltaNet):
-    """Only the delta net of a graph."""
-
-    def __init__(self, form: str) -> None:
-        self.cparams: Any = SimpleNamespace(delta_net=form)
-        self.res: Any = SimpleNamespace(fused={"delta_net": []})
-
-    def build(self) -> None:
-        """There is nothing around it."""
 
 
 Inputs = dict[str, NDArray[np.float32]]
@@ -53,17 +35,11 @@ def inputs(n_tokens: int, per_channel: bool, gate: tuple[float, float], seed: in
 
 def compute(form: str, values: Inputs) -> NDArray[np.float32]:
     """Outputs and the new state, one after the other."""
-    leafs = {name: Tensor(F32, x.shape[::-1], name=name) for name, x in values.items()}
-    results = [cont(t) for t in Net(form).build_delta_net(*leafs.values(), il=0)]
-    graph = Graph()
-    for t in (*leafs.values(), *results):
-        t.flags |= FLAG_OUTPUT
-        graph.build_forward_expand(t)
-    plan = Scheduler([device("ref")]).plan(graph)
-    for name, t in leafs.items():
-        set_tensor(t, values[name])
-    plan.run()
-    return np.concatenate([get_tensor(t).ravel() for t in results])
+    g = blocks.builder(form=lambda kind: form)
+    inputs = [(blocks.given(name, x), x) for name, x in values.items()]
+    *parts, state = (t for t, _ in inputs)
+    results = [cont(t) for t in build_delta_net(g, Delta(*parts), state, il=0)]
+    return np.concatenate([x.ravel() for x in blocks.run(g.gf, inputs, *results)])
 
 
 @pytest.mark.parametrize("per_channel", [False, True])

@@ -7,76 +7,54 @@ from typing import Any
 
 import numpy as np
 import pytest
-from llama_py.models._ffn import GATING, RELU, SILU, SWIGLU_OAI, Activation, FeedForward
 from numpy.typing import NDArray
 
-from ggml_py.backend import get_tensor, set_tensor
-from ggml_py.graph import Graph
 from ggml_py.registry import device
-from ggml_py.sched import Scheduler
-from ggml_py.tensor import FLAG_INPUT, Tensor
-from ggml_py.types import F32
-from llama_py.weights import Layer, Linear
+from llama_py.blocks.activation import RELU, SILU, SWIGLU_OAI, Activation
+from llama_py.blocks.experts import GATING, Experts
+from tests import blocks
 
 N, N_FF, N_EXPERT, N_USED, N_TOKENS = 8, 6, 12, 3, 5
 Values = NDArray[np.float64]
 
 
-class Experts(FeedForward):
-    """Only the experts of a graph."""
-
-    def __init__(self, n_groups: int, n_group_used: int) -> None:
-        self.gf = Graph()
-        self.expand = self.gf.build_forward_expand
-        self.n_tokens = N_TOKENS
-        self.hparams: Any = SimpleNamespace(
-            n_expert_groups=n_groups, n_group_used=n_group_used, n_expert_used=lambda il: N_USED
-        )
-
-    def build(self) -> None:
-        """There is nothing around them."""
-
-
-def leaf(name: str, values: Values, leafs: dict[str, tuple[Tensor, Values]]) -> Tensor:
-    t = Tensor(F32, values.shape[::-1], name=name)
-    t.flags |= FLAG_INPUT
-    leafs[name] = t, values
-    return t
-
-
 class Case:
-    """Random weights, and the same weights in NumPy."""
+    """Random weights, as a file has them and in NumPy."""
 
     def __init__(self, merged: bool = False, biases: bool = False) -> None:
         rng = np.random.default_rng(4)
-        self.leafs: dict[str, tuple[Tensor, Values]] = {}
         shapes = {"gate": (N_FF, N), "up": (N_FF, N), "down": (N, N_FF)}
         self.w = {part: rng.standard_normal((N_EXPERT, *ne)) for part, ne in shapes.items()}
         self.b = {part: rng.standard_normal((N_EXPERT, ne[0])) for part, ne in shapes.items()}
         self.router = rng.standard_normal((N_EXPERT, N))
         self.choice = rng.standard_normal(N_EXPERT)
         self.x = rng.standard_normal((N_TOKENS, N))
-        self.biases = biases
-        self.layer: Any = Layer(0)
-        self.layer.ffn_gate_inp = Linear(leaf("router", self.router, self.leafs))
-        self.layer.exp_probs_b = leaf("choice", self.choice, self.leafs)
-        if merged:
-            both = np.concatenate([self.w["gate"], self.w["up"]], axis=1)
-            self.layer.ffn_gate_up_exps = Linear(leaf("gate_up", both, self.leafs))
-        for part in ("down",) if merged else ("gate", "up", "down"):
-            bias = leaf(f"{part}_b", self.b[part], self.leafs) if biases else None
-            matrix = Linear(leaf(part, self.w[part], self.leafs), bias)
-            setattr(self.layer, f"ffn_{part}_exps", matrix)
+        self.biases, self.merged = biases, merged
+
+    def file(self) -> dict[str, Values]:
+        found = {"ffn_gate_inp.weight": self.router, "exp_probs_b.bias": self.choice}
+        found |= {f"ffn_{part}_exps.weight": x for part, x in self.w.items()}
+        if self.biases:
+            found |= {f"ffn_{part}_exps.bias": x for part, x in self.b.items()}
+        if self.merged:
+            parts = [found.pop(f"ffn_{part}_exps.weight") for part in ("gate", "up")]
+            found["ffn_gate_up_exps.weight"] = np.concatenate(parts, axis=1)
+        return found
 
     def compute(self, groups: tuple[int, int] = (0, 0), **options: Any) -> Values:
-        graph = Experts(*groups)
-        x = leaf("x", self.x, self.leafs)
-        result = graph.expand(graph.build_moe_ffn(x, self.layer, 0, **options))
-        plan = Scheduler([device("ref")]).plan(graph.gf)
-        for t, values in self.leafs.values():
-            set_tensor(t, values.astype(np.float32))
-        plan.run()
-        return get_tensor(result)[0, 0].astype(np.float64)
+        hp: Any = SimpleNamespace(
+            n_embd=N, n_expert=N_EXPERT, n_expert_groups=groups[0], n_group_used=groups[1],
+            layers=[SimpleNamespace(n_expert_used=N_USED)],
+        )  # fmt: skip
+        w = blocks.weights({f"blk.0.{name}": x for name, x in self.file().items()})
+        experts = Experts(
+            w.layer(0), hp, N_FF, probs_bias="needed", bias=self.biases, merged=True, **options
+        )
+        w.finish()
+        w.place(lambda *_: device("ref"), {})
+        g, x = blocks.builder(n_tokens=N_TOKENS), blocks.given("x", self.x)
+        (found,) = blocks.run(g.gf, [(x, self.x)], experts(g, x, 0))
+        return found[0, 0].astype(np.float64)
 
     def linear(self, part: str, expert: int, x: Values) -> Values:
         y = self.w[part][expert] @ x

@@ -9,8 +9,9 @@ import pytest
 
 from ggml_py.errors import HParamsError
 from llama_py.cparams import make_cparams
-from llama_py.hparams import HParams, Keys
-from llama_py.models import model_class
+from llama_py.hparams import HParams
+from llama_py.keys import Keys
+from llama_py.models import architecture
 from tests.graph_models import declared
 
 
@@ -24,7 +25,7 @@ def read(name: str, **changes: Any) -> HParams:
         metadata.pop(full_key, None)
         if value is not None:
             metadata[full_key] = value
-    return model_class(arch).hparams_class(metadata, arch)
+    return architecture(arch).HParams(metadata, arch)
 
 
 def refusal(name: str, **changes: Any) -> str:
@@ -36,10 +37,10 @@ def refusal(name: str, **changes: Any) -> str:
 def test_values_of_a_hybrid_model() -> None:
     hp = read("qwen35moe-moe")
     assert (hp.n_layer, hp.n_layer_all, hp.n_embd, hp.n_vocab) == (2, 2, 64, 64)
-    assert (hp.n_head(), hp.n_head_kv(), hp.n_embd_head_k, hp.n_rot) == (4, 2, 32, 16)
-    assert (hp.n_embd_k_gqa(), hp.n_embd_v_gqa()) == (64, 64)
-    assert (hp.n_expert, hp.n_expert_used(), hp.n_ff()) == (6, 3, 96)
-    assert [hp.is_recr(il) for il in range(2)] == [True, False]
+    assert (hp.n_head[0], hp.n_head_kv[0], hp.n_embd_head_k, hp.n_rot) == (4, 2, 32, 16)
+    assert (hp.layers[1].n_embd_k_gqa, hp.layers[1].n_embd_v_gqa) == (64, 64)
+    assert (hp.n_expert, hp.layers[0].n_expert_used, hp.layers[0].n_ff) == (6, 3, 96)
+    assert [layer.recurrent for layer in hp.layers] == [True, False]
     assert (hp.n_embd_r, hp.n_embd_s) == (3 * 256, 32 * 128)
     assert hp.rope_sections == (4, 2, 2, 0)
     assert hp.n_pos_per_embd == 4
@@ -57,31 +58,31 @@ def test_defaults_of_optional_keys() -> None:
         rope__scaling__original_context_length=None,
         attention__causal=None,
     )
-    assert (hp.n_head_kv(), hp.n_embd_head_k, hp.n_embd_head_v, hp.n_rot) == (4, 16, 16, 16)
+    assert (hp.n_head_kv[0], hp.n_embd_head_k, hp.n_embd_head_v, hp.n_rot) == (4, 16, 16, 16)
     assert (hp.rope_freq_base_train, hp.rope_freq_scale_train) == (10000.0, 1.0)
     assert (hp.n_ctx_orig_yarn, hp.causal_attn) == (256, True)
 
 
 def test_one_number_or_one_per_layer() -> None:
     hp = read("llama-dense", feed_forward_length=np.array([384, 512], np.int32))
-    assert (hp.n_ff(0), hp.n_ff(1)) == (384, 512)
+    assert tuple(layer.n_ff for layer in hp.layers) == (384, 512)
     message = refusal("llama-dense", feed_forward_length=np.array([1, 2, 3]))
     assert message == "llama.feed_forward_length is [1, 2, 3]; it must have 2 items, not 3"
 
 
 def test_every_fourth_layer_attends_unless_told_otherwise() -> None:
     hp = read("qwen35moe-moe", attention__recurrent_layers=None, block_count=8)
-    assert [hp.is_recr(il) for il in range(8)] == [True, True, True, False] * 2
+    assert [layer.recurrent for layer in hp.layers] == [True, True, True, False] * 2
     changes = {"block_count": 6, "full_attention_interval": 2, "nextn_predict_layers": 1}
     hp = read("qwen35moe-moe", attention__recurrent_layers=None, **changes)
-    assert [hp.is_recr(il) for il in range(6)] == [True, False, True, False, True, False]
+    assert [layer.recurrent for layer in hp.layers] == [True, False, True, False, True, False]
     assert hp.n_layer == 5
 
 
 def test_tokens_of_the_tokenizer_count_before_vocab_size() -> None:
     metadata, _ = declared("llama-dense")
     metadata["tokenizer.ggml.tokens"] = ["a", "b", "c"]
-    assert model_class("llama").hparams_class(metadata, "llama").n_vocab == 3
+    assert architecture("llama").HParams(metadata, "llama").n_vocab == 3
 
 
 @pytest.mark.parametrize(
@@ -121,19 +122,19 @@ def test_missing_key_of_an_architecture_is_named(key: str) -> None:
         ("attention.head_count_kv", 3, "divide head_count = 4"),
         ("attention.key_length", 0, "at least 1"),
         ("attention.value_length", 64, "key_length = 32"),
-        ("attention.layer_norm_rms_epsilon", -1.0, "not be negative"),
+        ("attention.layer_norm_rms_epsilon", -1.0, "at least 0"),
         ("attention.layer_norm_rms_epsilon", float("nan"), "a finite number"),
         ("attention.layer_norm_rms_epsilon", "small", "a finite number"),
         ("attention.causal", 2, "true or false"),
         ("rope.dimension_count", 16, "head size 32"),
         ("rope.dimension_count", 7, "even"),
-        ("rope.dimension_count", 0, "from 2 to the head size 32"),
+        ("rope.dimension_count", 0, "head size 32"),
         ("rope.freq_base", 0.0, "positive"),
         ("rope.freq_base", float("inf"), "a finite number"),
         ("rope.scaling.type", "cubic", "known are: none, linear, yarn, longrope"),
         ("rope.scaling.type", 1, "a text"),
         ("rope.scaling.factor", -2.0, "not be negative"),
-        ("expert_count", 4096, "at most 1024"),
+        ("expert_count", 4096, "from 0 to 1024"),
         ("expert_count", 4, "from 1 to expert_count = 4"),
         ("expert_used_count", 1, "0: no experts"),
     ],
@@ -154,6 +155,7 @@ def test_senseless_value_is_told(key: str, value: Any, why: str) -> None:
         ("ssm.group_count", 0, "at least 1"),
         ("ssm.group_count", 3, "divide time_step_rank 4"),
         ("ssm.inner_size", 100, "state_size times time_step_rank"),
+        ("rope.dimension_count", 0, "from 2 to the head size 32"),
         ("rope.dimension_sections", [0, 0, 0, 0], "sum must be from 1 to 32"),
         ("rope.dimension_sections", [1, 2], "4 items, not 2"),
         ("attention.recurrent_layers", [1, 7], "each item must be true or false"),

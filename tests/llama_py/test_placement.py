@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from ggml_py.errors import BackendError
+from ggml_py.ops import get_rows, mul, mul_mat
 from ggml_py.tensor import Tensor
-from ggml_py.types import BY_NAME, F32
+from ggml_py.types import F32, I32
 from llama_py import placement
 from llama_py.context import Context
 from llama_py.placement import Placement, devices_in_use, overrides
@@ -56,10 +57,17 @@ def test_one_device_has_everything() -> None:
     assert names(Placement((HOST,))) == "host host host host host"
 
 
-def home(name: str, *uses: str, type: str = "f32", **options: Any) -> str:
+def reader(op: str, t: Tensor) -> Tensor:
+    """A node that reads a weight [n, m]."""
+    if op == "GET_ROWS":
+        return get_rows(t, Tensor(I32, (1,)))
+    return (mul_mat if op == "MUL_MAT" else mul)(t, Tensor(F32, t.ne))
+
+
+def home(name: str, op: str = "MUL_MAT", **options: Any) -> str:
     place = Placement((A, B, HOST), tensor_split=(1, 1), **options)
-    t = Tensor(BY_NAME[type], (256, 8, 2), name=name)
-    return place.device_of(place.layers(4))(t, uses or ("MUL_MAT",)).name
+    t = Tensor(F32, (256, 8), name=name)
+    return place.device_of(place.layers(4))(t, [reader(op, t)]).name
 
 
 def test_weights_go_with_their_layer() -> None:
@@ -67,7 +75,7 @@ def test_weights_go_with_their_layer() -> None:
     assert home("token_embd.weight", "MUL_MAT") == home("output.weight") == "b"
     assert home("blk.0.attn_q.weight") == "a"
     assert home("blk.3.attn_q.weight") == "b"
-    assert home("rope_freqs.weight", "ROPE") == "a"
+    assert home("rope_freqs.weight", "MUL") == "a"
 
 
 def test_overrides_and_experts_on_the_host() -> None:
@@ -100,9 +108,10 @@ def test_a_weight_that_the_device_cannot_use_stays_on_the_host(
     choose = place.device_of(place.layers(1))
     t = Tensor(F32, (4, 4), name="blk.0.attn_q.weight")
     with caplog.at_level(logging.INFO, "llama_py"):
-        assert choose(t, ("MUL_MAT",)) is HOST
+        assert choose(t, [reader("MUL_MAT", t)]) is HOST
     assert caplog.messages == ["blk.0.attn_q.weight stays on host: picky: no MUL_MAT here"]
-    assert choose(Tensor(F32, (4,), name="blk.0.attn_norm.weight"), ("MUL",)) is picky
+    norm = Tensor(F32, (4,), name="blk.0.attn_norm.weight")
+    assert choose(norm, [reader("MUL", norm)]) is picky
 
 
 def test_devices_by_name() -> None:
@@ -138,9 +147,10 @@ def test_auto_is_what_loads_and_else_the_cpu(
 
 def test_a_tied_head_has_bytes_of_its_own_on_another_device() -> None:
     model = model_of(*made("llama-dense"), Placement((A, HOST)))
-    assert model.token_embd.buffer is not model.output.weight.buffer
-    assert HOST.can_read(model.token_embd.buffer)
-    assert A.can_read(model.output.weight.buffer)
+    embeddings, head = model.architecture.token_embd, model.architecture.output.weight
+    assert embeddings.buffer is not head.buffer
+    assert HOST.can_read(embeddings.buffer)
+    assert A.can_read(head.buffer)
 
 
 def test_the_load_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -10,13 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from ggml_py.errors import WeightsError
-from llama_py.weights import Linear
 from tests.graph_models import NAMES, declared
 from tests.live_models import (
     Arrays,
     Change,
     changed,
-    live,
     logits,
     model_of,
     nmse,
@@ -91,20 +89,14 @@ def test_head_that_is_the_embeddings(name: str) -> None:
     assert nmse(run(name, own_head), run(name, tied_head)) < SAME
 
 
-def fold_scales(name: str) -> Change:
-    """Every scale that the model reads multiplied into its matrix, and into the bias of a dense
-    feed-forward, which comes before it."""
-
-    def change(metadata: dict[str, Any], arrays: Arrays) -> None:
-        for layer in live(name).layers:
-            for linear in vars(layer).values():
-                if isinstance(linear, Linear) and linear.scale is not None:
-                    scale = arrays.pop(linear.scale.name).reshape(1, -1, 1, 1)
-                    arrays[linear.weight.name] = scale * arrays[linear.weight.name]
-                    if linear.bias is not None and ".ffn_" in linear.bias.name and scale.size == 1:
-                        arrays[linear.bias.name] = scale * arrays[linear.bias.name]
-
-    return change
+def fold_scales(metadata: dict[str, Any], arrays: Arrays) -> None:
+    """Every scale multiplied into its matrix, and into the bias of a dense feed-forward, which
+    comes before it."""
+    for key in [key for key in arrays if key.endswith(".scale")]:
+        stem, scale = key.removesuffix(".scale"), arrays.pop(key).reshape(-1, 1, 1)
+        arrays[f"{stem}.weight"] = scale * arrays[f"{stem}.weight"]
+        if f"{stem}.bias" in arrays and ".ffn_" in stem and scale.size == 1:
+            arrays[f"{stem}.bias"] = scale.reshape(1) * arrays[f"{stem}.bias"]
 
 
 def unscaled(metadata: dict[str, Any], arrays: Arrays) -> None:
@@ -118,7 +110,7 @@ SCALED = [n for n in NAMES if any(key.endswith(".scale") for key in declared(n)[
 @pytest.mark.parametrize("name", SCALED)
 def test_scales_multiply_what_their_matrix_gives(name: str) -> None:
     expected = run(name)
-    assert nmse(expected, run(name, fold_scales(name))) < SAME
+    assert nmse(expected, run(name, fold_scales)) < SAME
     undone = name == "gemma3-dense"  # by the norms after each of these matrices
     assert (nmse(expected, run(name, unscaled)) > 1e-6) != undone
 
@@ -192,9 +184,9 @@ def spread_heads(order: list[int]) -> Change:
 )  # fmt: skip
 def test_value_heads_share_key_heads(name: str, order: list[int], delta_net: str) -> None:
     """In turn, or with Qwen3-Next in a row."""
-    found = run(name, spread_heads([0, 1]), delta_net=delta_net)
-    assert nmse(run(name, spread_heads(order), delta_net=delta_net), found) < 1e-10
-    assert nmse(run(name, spread_heads([0, 1, 1, 0]), delta_net=delta_net), found) > 1e-6
+    found = run(name, spread_heads([0, 1]), forms={"delta_net": delta_net})
+    assert nmse(run(name, spread_heads(order), forms={"delta_net": delta_net}), found) < 1e-10
+    assert nmse(run(name, spread_heads([0, 1, 1, 0]), forms={"delta_net": delta_net}), found) > 1e-6
 
 
 def joined_gates(metadata: dict[str, Any], arrays: Arrays) -> None:
@@ -216,7 +208,7 @@ def test_qwen3next_with_one_matrix_or_two(delta_net: str) -> None:
     four = spread_heads([0, 1])
     expected = run("qwen3next-moe", four)
     for changes in ([joined_gates], [joined_projections], [joined_gates, joined_projections]):
-        found = run("qwen3next-moe", four, *changes, delta_net=delta_net)
+        found = run("qwen3next-moe", four, *changes, forms={"delta_net": delta_net})
         assert nmse(expected, found) < (SAME if delta_net == "fused" else 1e-9)
 
 

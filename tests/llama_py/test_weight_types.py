@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from llama_py.models._base import Model
 from numpy.typing import NDArray
 
 from ggml_cpu.blocks.format import LAYOUT
 from ggml_py.types import BY_NAME, GGMLType
 from ggml_ref.quants import dequantizer, quantizer
 from llama_py.context import Context
-from llama_py.weights import Linear
+from llama_py.model import Model
 from tests.live_models import EXACT, PROMPT, Arrays, made, model_of, nmse
 
 CLOSE = 1e-3  # activations are rounded to eight bits; the weights' own rounding gives 0.05
@@ -65,8 +64,7 @@ def test_weights_of_four_bit_levels(kind: str) -> None:
     metadata, arrays = made("gpt-oss-moe", **WIDE)
     names = matrices(arrays, type)
     model = model_of(metadata, arrays, "cpu", dict.fromkeys(names, type))
-    linears = [x for layer in model.layers for x in vars(layer).values() if isinstance(x, Linear)]
-    panels = {x.weight.name for x in linears if x.weight.layout == LAYOUT}
+    panels = {t.name for t in model._weights.all if t.layout == LAYOUT}
     assert {"blk.0.attn_q.weight", "blk.0.ffn_up_exps.weight"} <= panels
     assert nmse(expected_of(metadata, arrays, names, type), decoded(model)) < CLOSE
 

@@ -45,7 +45,7 @@ def test_perplexity_of_the_demo_model(n_ctx: int) -> None:
             expected.add(their_losses(peer, ids[i * n_ctx : (i + 1) * n_ctx]))
     for form in ("fused", "chunked", "blocks"):
         found = Estimate()
-        ctx = model.context(n_ctx, n_batch=n_ctx, delta_net=form)
+        ctx = model.context(n_ctx, n_batch=n_ctx, forms={"delta_net": form})
         for losses in score(ctx, ids, n_ctx, n_ctx):
             found.add(losses)
         assert found.count == expected.count

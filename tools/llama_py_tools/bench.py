@@ -38,7 +38,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(args: argparse.Namespace) -> None:
+    from llama_py.forms import check
+
     options = read(args, BenchParams)
+    for form in options.delta_net:
+        check(FormParams(delta_net=form).forms)
     out = printer(options)
     out.header()
     try:

@@ -89,11 +89,11 @@ def _generate(args: argparse.Namespace) -> None:
     prompt = read_prompt(text)
     run = Run(args, text)
     if chat.wanted:
-        from llama_py_tools.chat import Conversation
+        from llama_py_tools.chat import Talk
 
         system = unescape(chat.system_prompt) if text.escape else chat.system_prompt
         with run.summary:
-            Conversation(run, system, chat.single_turn).talk(prompt)
+            Talk(run, system, chat.single_turn).talk(prompt)
         return
     if prompt is None and not read(args, FileParams).model:
         prompt = session.DEMO_PROMPT

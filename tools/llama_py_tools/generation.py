@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -86,20 +86,19 @@ def _rate(n: int, seconds: float) -> str:
 class Run:
     """A loaded model, its context and sampler, and where its text goes.
 
-    generated  the tokens of the last answer, so far
+    params  how it answers, the sampler included
     """
 
     def __init__(self, args: argparse.Namespace, text: CompletionParams) -> None:
         start = perf_counter()
-        self.params = p = read(args, GenerateParams)
-        if text.escape:
-            self.params = replace(p, stop=tuple(s for s in map(unescape, p.stop) if s))
         self._line_open = False
         self.model: Model = session.open_model(args)
         compiling = Progress("compiling kernels", before=self.end_line_shown)
         self.ctx: Context = session.open_context(args, self.model, progress=compiling)
         self.sampler = self._make_sampler(read(args, SamplingParams), text.ignore_eos)
-        self.generated: list[int] = []
+        self.params = p = replace(read(args, GenerateParams), sampler=self.sampler)
+        if text.escape:
+            self.params = replace(p, stop=tuple(s for s in map(unescape, p.stop) if s))
         self.summary = Summary(perf_counter() - start, describe(self.model, self.ctx))
 
     def _make_sampler(self, params: SamplingParams, ignore_eos: bool) -> Sampler:
@@ -136,10 +135,12 @@ class Run:
         """Continue with the tokens, writing text as it comes."""
         from llama_py import stream
 
+        self.show(stream(self.ctx, ids, **vars(self.params)), ids, echo)
+
+    def show(self, pieces: Iterator[Piece], ids: Sequence[int], echo: bool = False) -> None:
+        """Write the text of pieces, which go on from the tokens `ids`, as it comes."""
         self.summary.pending = len(ids), perf_counter()
-        self.generated = []
         self.ctx.on_graph = progress = PromptProgress(ids, self.echo if echo else None)
-        pieces = stream(self.ctx, ids, sampler=self.sampler, **vars(self.params))
         try:
             for piece in pieces:
                 self._take(piece)
@@ -151,8 +152,6 @@ class Run:
             self.summary.pending, self.ctx.on_graph = None, None
             self.summary.answers.append(piece)
         self.summary.answers[-1] = piece
-        if piece.token is not None:
-            self.generated.append(piece.token)
         self.write(piece.text)
 
 

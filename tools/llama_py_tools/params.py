@@ -50,7 +50,7 @@ class FormParams(Params):
     """Short for --form."""
 
     delta_net: str = option(
-        "auto", "--delta-net", "how gated delta nets are computed, as --form delta-net=FORM",
+        "auto", "--delta-net", "how gated delta nets are computed, as --form delta_net=FORM",
         metavar="FORM",
     )  # fmt: skip
 
