@@ -20,16 +20,18 @@ if TYPE_CHECKING:
     from llama_py.generate import Piece, stream
     from llama_py.model import Model
     from llama_py.sampler import Sampler, SamplingParams
+    from llama_py.tokenizer import Tokenizer, load_tokenizer
 
 __version__ = "0.1.0"
 __all__ = [
-    "Batch", "Context", "ContextParams", "Model", "Piece", "Sampler", "SamplingParams", "load",
-    "stream",
+    "Batch", "Context", "ContextParams", "Model", "Piece", "Sampler", "SamplingParams", "Tokenizer",
+    "load", "load_tokenizer", "stream",
 ]  # fmt: skip
 
 _HOME = {
     "Batch": "batch", "Context": "context", "ContextParams": "context", "Model": "model",
-    "Piece": "generate", "Sampler": "sampler", "SamplingParams": "sampler", "stream": "generate",
+    "Piece": "generate", "Sampler": "sampler", "SamplingParams": "sampler",
+    "Tokenizer": "tokenizer", "load_tokenizer": "tokenizer", "stream": "generate",
 }  # fmt: skip
 
 

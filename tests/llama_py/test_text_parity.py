@@ -106,8 +106,8 @@ def test_ids(llama_cpp: Any, path: Path) -> None:
 def test_pieces_and_ends(llama_cpp: Any, path: Path) -> None:
     ours = Tokenizer.from_metadata(GGUFFile.open(path).metadata)
     theirs = LlamaCpp(llama_cpp, path)
-    every_few = range(0, ours.vocab_size, 7)
-    for i in {*every_few, *range(300), *range(ours.vocab_size - 400, ours.vocab_size)}:
+    every_few = range(0, ours.n_vocab, 7)
+    for i in {*every_few, *range(300), *range(ours.n_vocab - 400, ours.n_vocab)}:
         assert ours.token_to_piece(i) == theirs.piece(i, False)
         assert ours.token_bytes(i) == theirs.piece(i, True)
         assert ours.is_eog(i) == theirs.is_eog(i)
