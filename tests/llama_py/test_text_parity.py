@@ -17,8 +17,9 @@ from llama_py.sampler import Candidates, filters
 from llama_py.sampler.penalties import Penalties
 from llama_py.tokenizer import Tokenizer, TokenType
 from llama_py.tokenizer.pre import PRE_TOKENIZERS
-from tests.gguf_writer import array, gguf, kv, write
-from tests.text_vocab import bpe_meta, characters
+from tests.gguf_writer import write
+from tests.llama_cpp_vocab import LlamaCpp
+from tests.text_vocab import bpe_meta, characters, vocab_gguf
 
 pytestmark = pytest.mark.parity
 
@@ -57,34 +58,6 @@ def random_texts(n: int) -> Iterator[str]:
         yield "".join(c for c in points if known(c) not in ("Cn", "Cs"))
 
 
-class LlamaCpp:
-    """The vocabulary of a file as llama.cpp reads it."""
-
-    def __init__(self, lib: Any, path: Path) -> None:
-        params = lib.llama_model_default_params()
-        params.vocab_only = True
-        self.lib = lib
-        self.model = lib.llama_model_load_from_file(str(path).encode(), params)
-        assert self.model, f"llama.cpp does not open {path}"
-        self.vocab = lib.llama_model_get_vocab(self.model)
-
-    def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
-        data = text.encode()
-        out = (ctypes.c_int32 * (2 * len(data) + 16))()
-        n = self.lib.llama_tokenize(
-            self.vocab, data, len(data), out, len(out), add_special, parse_special
-        )
-        return list(out[:n])
-
-    def piece(self, id: int, special: bool) -> bytes:
-        out = ctypes.create_string_buffer(1024)
-        n = self.lib.llama_token_to_piece(self.vocab, id, out, len(out), 0, special)
-        return out.raw[:n]
-
-    def is_eog(self, id: int) -> bool:
-        return bool(self.lib.llama_vocab_is_eog(self.vocab, id))
-
-
 def assert_same_ids(lib: Any, path: Path) -> None:
     ours, theirs = Tokenizer.from_metadata(GGUFFile.open(path).metadata), LlamaCpp(lib, path)
     control = [i for i, type_ in enumerate(ours.types) if type_ == TokenType.CONTROL][:50]
@@ -118,24 +91,10 @@ def test_cuts(llama_cpp: Any, pre: str, tmp_path: Path) -> None:
     """With a merge for any two bytes, a cut is hard to miss."""
     pairs = [f"{a} {b}" for a in characters() for b in characters()]
     random.Random(0).shuffle(pairs)
-    meta = bpe_meta(*pairs, special={"<s>": TokenType.CONTROL})
-    integers = dict.fromkeys(("context_length", "embedding_length", "block_count"), 1)
-    content = gguf(
-        [
-            kv("general.architecture", "str", "llama"),
-            *(kv(f"llama.{name}", "u32", n) for name, n in integers.items()),
-            kv("llama.attention.head_count", "u32", 1),
-            kv("llama.attention.layer_norm_rms_epsilon", "f32", 1e-5),
-            kv("tokenizer.ggml.model", "str", "gpt2"),
-            kv("tokenizer.ggml.pre", "str", pre),
-            kv("tokenizer.ggml.tokens", "arr", array("str", meta["tokenizer.ggml.tokens"])),
-            kv("tokenizer.ggml.token_type", "arr", array("i32", meta["tokenizer.ggml.token_type"])),
-            kv("tokenizer.ggml.merges", "arr", array("str", pairs)),
-            kv("tokenizer.ggml.bos_token_id", "u32", 256 + len(pairs)),
-            kv("tokenizer.ggml.eos_token_id", "u32", 256 + len(pairs)),
-        ]
-    )
-    assert_same_ids(llama_cpp, write(tmp_path, content))
+    end = 256 + len(pairs)
+    special = {"<s>": TokenType.CONTROL}
+    meta = bpe_meta(*pairs, special=special, pre=pre, bos_token_id=end, eos_token_id=end)
+    assert_same_ids(llama_cpp, write(tmp_path, vocab_gguf(meta)))
 
 
 FILTERS: dict[str, Any] = {
