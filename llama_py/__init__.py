@@ -40,19 +40,20 @@ if TYPE_CHECKING:
         SamplingParams,
     )
     from llama_py.sampler import Sampler
-    from llama_py.tokenizer import Tokenizer
+    from llama_py.tokenizer import Tokenizer, load_tokenizer
 
 __version__ = "0.1.0"
 __all__ = [
     "AnswerParams", "Batch", "Context", "ContextParams", "Conversation", "GenerateParams", "Model",
-    "ModelParams", "Piece", "Sampler", "SamplingParams", "Tokenizer", "load", "stream",
+    "ModelParams", "Piece", "Sampler", "SamplingParams", "Tokenizer", "load",
+    "load_tokenizer", "stream",
 ]  # fmt: skip
 
 _HOME = {
     "AnswerParams": "params", "Batch": "batch", "Context": "context", "ContextParams": "params",
     "Conversation": "conversation", "GenerateParams": "params", "Model": "model",
     "ModelParams": "params", "Piece": "generate", "Sampler": "sampler", "SamplingParams": "params",
-    "Tokenizer": "tokenizer", "stream": "generate",
+    "Tokenizer": "tokenizer", "load_tokenizer": "tokenizer", "stream": "generate",
 }  # fmt: skip
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from llama_py.tokenizer import Tokenizer, TokenType
+from tests.gguf_writer import array, gguf, kv
 
 Types = dict[str, TokenType]
 
@@ -47,3 +51,28 @@ def spm(scored: dict[str, float], special: Types | None = None, **keys: Any) -> 
         **keys,
     }
     return Tokenizer.from_metadata({f"tokenizer.ggml.{k}": v for k, v in meta.items()})
+
+
+def vocab_gguf(meta: Mapping[str, Any]) -> bytes:
+    """A GGUF file of a vocabulary and no weights, which llama.cpp opens too."""
+    integers = dict.fromkeys(("context_length", "embedding_length", "block_count"), 1)
+    return gguf(
+        [
+            kv("general.architecture", "str", "llama"),
+            *(kv(f"llama.{name}", "u32", n) for name, n in integers.items()),
+            kv("llama.attention.head_count", "u32", 1),
+            kv("llama.attention.layer_norm_rms_epsilon", "f32", 1e-5),
+            *(_kv(key, value) for key, value in meta.items()),
+        ]
+    )
+
+
+def _kv(key: str, value: Any) -> bytes:
+    if isinstance(value, np.ndarray):
+        kind = {"i": "i", "u": "u", "f": "f"}[value.dtype.kind] + str(8 * value.dtype.itemsize)
+        return kv(key, "arr", array(kind, value.tolist()))
+    if isinstance(value, list):
+        kind = "str" if isinstance(value[0], str) else "f32" if key.endswith("scores") else "i32"
+        return kv(key, "arr", array(kind, value))
+    kinds = {bool: "bool", int: "u32", float: "f32", str: "str"}
+    return kv(key, kinds[type(value)], value)

@@ -1,80 +1,76 @@
 """Text to token ids and back, as llama.cpp does it, from the metadata of a GGUF file.
 
-    tokenizer = Tokenizer.from_metadata(file.metadata)
+    tokenizer = llama_py.load_tokenizer("model.gguf")
     ids = tokenizer.tokenize("Hello")
     text = tokenizer.detokenize(ids)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import os
+from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from ggml_py.errors import TokenizerError
-from llama_py.tokenizer.bpe import BytePairs
-from llama_py.tokenizer.no_text import NoText
+from llama_py.gguf_file import GGUFFile
+from llama_py.tokenizer.models import text_model
+from llama_py.tokenizer.models._base import TextModel
 from llama_py.tokenizer.special import Special, classify, partition, special_tokens
-from llama_py.tokenizer.spm import ScoredPieces
-from llama_py.tokenizer.vocab import PREFIX, TokenType, Vocab
+from llama_py.tokenizer.vocab import PREFIX, TokenType
 
-__all__ = ["TextModel", "TokenType", "Tokenizer"]
-
-
-class TextModel(Protocol):
-    """What differs between tokenizer models: plain text (no special tokens) to ids, and back."""
-
-    @property
-    def vocab(self) -> Vocab: ...
-
-    def encode(self, text: str) -> list[int]: ...
-
-    def piece(self, text: str) -> bytes: ...
+__all__ = ["TokenType", "Tokenizer", "load_tokenizer"]
 
 
-_MODELS: Mapping[str, Callable[[Mapping[str, Any]], TextModel]] = {
-    "gpt2": BytePairs,
-    "llama": ScoredPieces,
-    "test": NoText,
-    "none": NoText,
-    "no_vocab": NoText,
-}
+def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
+    """The tokenizer of a GGUF file.
+
+    The file may be of an architecture that is not known, or have a vocabulary and no weights.
+    Raises GGUFError or TokenizerError.
+    """
+    with GGUFFile.open(path) as file:
+        return Tokenizer.from_metadata(file.metadata)
 
 
 class Tokenizer:
-    """A vocabulary and the way texts are cut into its tokens. Made by `Tokenizer.from_metadata`.
+    """A vocabulary and the way texts are cut into its tokens. Made by `load_tokenizer`.
 
-    `bos` and `eos` are None where the file gives none. Bytes of a text that are not UTF-8 are lone
-    surrogates (`surrogateescape`), as in Python's own file names and arguments.
+    `special_ids` is name (`bos`, `eos`, `eot`, `eom`, `unk`, `sep`, `pad`, `mask`, `fim_pre`, ...)
+    to id, of those that the file has; `eog` are the ids that end generation. Bytes of a text that
+    are not UTF-8 are lone surrogates (`surrogateescape`), as in Python's own file names and
+    arguments.
     """
 
     def __init__(self, model: TextModel, meta: Mapping[str, Any]) -> None:
         self._model = model
         self._meta = meta
         self.vocab = model.vocab
-        self.types, self.eog = classify(model.vocab)
+        self.types, self.special_ids, self.eog = classify(model.vocab)
 
     @classmethod
     def from_metadata(cls, meta: Mapping[str, Any]) -> Tokenizer:
         """Raises TokenizerError for a kind of tokenizer that is not known, or is broken."""
-        name = str(meta.get(PREFIX + "model"))
-        if name not in _MODELS:
-            raise TokenizerError(
-                f"{PREFIX}model is {name!r}, which is not known; known: {', '.join(_MODELS)}"
-            )
-        return cls(_MODELS[name](meta), meta)
+        return cls(text_model(meta), meta)
 
     @property
-    def vocab_size(self) -> int:
+    def n_vocab(self) -> int:
+        """How many tokens there are."""
         return len(self.vocab.texts)
 
     @property
     def bos(self) -> int | None:
-        return self.vocab.special_ids.get("bos")
+        """What a text starts with."""
+        return self.special_ids.get("bos")
 
     @property
     def eos(self) -> int | None:
-        return self.vocab.special_ids.get("eos")
+        """What a text ends with."""
+        return self.special_ids.get("eos")
+
+    @property
+    def eot(self) -> int | None:
+        """What a turn in a conversation ends with."""
+        return self.special_ids.get("eot")
 
     @property
     def add_bos(self) -> bool:
@@ -105,21 +101,18 @@ class Tokenizer:
     ) -> list[int]:
         """The ids of a text (llama-vocab.cpp:impl::tokenize).
 
-        `add_special` adds BOS and EOS where the model wants them. Without `parse_special` the texts
-        of control tokens are plain text; user-defined tokens are found either way.
+        `add_special` adds BOS, EOS and SEP where the model wants them. Without `parse_special` the
+        texts of control tokens are plain text; user-defined tokens are found either way.
         """
         ids: list[int] = []
-        if add_special and self.add_bos and self.bos is not None:
-            ids.append(self.bos)
-        starts_word = self.vocab.add_space_prefix
+        if add_special and self.add_bos:
+            ids.append(self.special_ids["bos"])
         for part in partition(text, self._specials if parse_special else self._user_defined):
-            if isinstance(part, int):
-                ids.append(part)
-            else:
-                ids += self._model.encode(" " + part if starts_word else part)
-            starts_word = self.vocab.add_space_prefix and isinstance(part, int)
-        if add_special and self.add_eos and self.eos is not None:
-            ids.append(self.eos)
+            ids += [part] if isinstance(part, int) else self._model.encode(part)
+        if add_special and self.add_eos:
+            ids.append(self.special_ids["eos"])
+        if add_special and self.vocab.add_sep:
+            ids.append(self.special_ids["sep"])
         return ids
 
     def token_to_piece(self, id: int, special: bool = False) -> bytes:
@@ -127,16 +120,9 @@ class Tokenizer:
 
         Raises TokenizerError for an id outside the vocabulary.
         """
-        type_, text = self._type(id), self.vocab.texts[id]
-        if type_ in (TokenType.CONTROL, TokenType.UNKNOWN) and not special:
+        if self.is_control(id) and not special:
             return b""
-        if type_ in (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED):
-            return text.encode("utf-8", "surrogateescape")
-        if type_ == TokenType.NORMAL:
-            return self._model.piece(text)
-        if type_ == TokenType.BYTE:
-            return _byte(text)
-        return b""
+        return self._model.piece(self.vocab.texts[id], self._type(id))
 
     def token_bytes(self, id: int) -> bytes:
         """The bytes a token stands for, control tokens included."""
@@ -146,16 +132,21 @@ class Tokenizer:
         """The text of ids. Bytes that are not UTF-8 become U+FFFD.
 
         The space that `tokenize` puts before a text is taken off. Nothing else is "cleaned up",
-        unlike in llama.cpp, so text -> ids -> text gives the same text.
+        unlike in llama.cpp, so text -> ids -> text gives the same text where the tokenizer model
+        keeps all of a text.
         """
         data = b"".join(self.token_to_piece(i, special) for i in ids)
         if self.vocab.add_space_prefix:
             data = data.removeprefix(b" ")
         return data.decode("utf-8", "replace")
 
+    def __repr__(self) -> str:
+        kind, pre = (self._meta.get(PREFIX + key) for key in ("model", "pre"))
+        return f"<Tokenizer {kind}{f' ({pre})' if pre else ''}, {self.n_vocab} tokens>"
+
     def _type(self, id: int) -> int:
-        if not 0 <= id < self.vocab_size:
-            raise TokenizerError(f"token {id} is outside the vocabulary, 0..{self.vocab_size - 1}")
+        if not 0 <= id < self.n_vocab:
+            raise TokenizerError(f"token {id} is outside the vocabulary, 0..{self.n_vocab - 1}")
         return self.types[id]
 
     @cached_property
@@ -165,11 +156,3 @@ class Tokenizer:
     @cached_property
     def _user_defined(self) -> list[Special]:
         return [s for s in self._specials if s.type == TokenType.USER_DEFINED]
-
-
-def _byte(text: str) -> bytes:
-    """`<0x0A>` -> b"\\n"."""
-    try:
-        return bytes.fromhex(text[3:5])
-    except ValueError:
-        raise TokenizerError(f"token {text!r} has type BYTE, so it must look like <0x0A>") from None

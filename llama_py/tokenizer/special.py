@@ -14,6 +14,20 @@ from llama_py.tokenizer.vocab import PREFIX, TokenType, Vocab
 
 # A special id the file does not give is found by text, and the token found is a control token.
 _TEXTS_OF_NAME: Mapping[str, tuple[str, ...]] = {
+    "eot": (
+        "<|eot_id|>",
+        "<|im_end|>",
+        "<|end|>",
+        "<end_of_turn>",
+        "<|endoftext|>",
+        "<|end_of_text|>",
+        "<EOT>",
+        "_<EOT>",
+        "[EOT]",
+        "<｜end▁of▁sentence｜>",
+        "<end_of_utterance>",
+    ),
+    "eom": ("<|eom_id|>",),
     "fim_pre": (
         "<|fim_prefix|>",
         "<fim-prefix>",
@@ -79,12 +93,16 @@ _ENDING_TEXTS = (
 # The channel markers of gpt-oss are part of its answer, so they are shown.
 _SHOWN_TEXTS = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
 
+# Files whose <mask> eats the spaces before it.
+_LSTRIP_MASK_PRES = ("jina-v2-de", "jina-v2-es", "jina-v2-code")
+_LSTRIP_MASK_ARCHS = ("nomic-bert-moe", "jina-bert-v3")
+
 _SPECIAL_TYPES = (TokenType.CONTROL, TokenType.USER_DEFINED, TokenType.UNKNOWN)
 _C_SPACES = " \t\n\v\f\r"  # isspace
 
 
-def classify(vocab: Vocab) -> tuple[list[int], frozenset[int]]:
-    """The token types, completed, and the ids that end generation."""
+def classify(vocab: Vocab) -> tuple[list[int], dict[str, int], frozenset[int]]:
+    """The token types and the special ids, completed, and the ids that end generation."""
     types, named = list(vocab.types), dict(vocab.special_ids)
     for name, texts in _TEXTS_OF_NAME.items():
         found = _ids_of(vocab, texts)
@@ -99,7 +117,7 @@ def classify(vocab: Vocab) -> tuple[list[int], frozenset[int]]:
         types[i] = TokenType.USER_DEFINED
     ending |= {named[name] for name in _ENDING_NAMES if name in named}
     _spare_inner_ends(vocab, types, ending)
-    return types, frozenset(ending)
+    return types, named, frozenset(ending)
 
 
 def _ids_of(vocab: Vocab, texts: Sequence[str]) -> list[int]:
@@ -144,16 +162,17 @@ def special_tokens(meta: Mapping[str, Any], vocab: Vocab, types: Sequence[int]) 
 def _stripped(
     meta: Mapping[str, Any], vocab: Vocab, types: Sequence[int]
 ) -> tuple[set[int], set[int]]:
-    """The ids that strip to the left and to the right: known by the model's name only."""
+    """The ids that strip to the left and to the right: known by names in the file only."""
+    pre, arch = str(meta.get(PREFIX + "pre", "")), str(meta.get("general.architecture", ""))
     name = str(meta.get("general.name", "")).lower()
+    if any(p in pre for p in _LSTRIP_MASK_PRES) or any(a in arch for a in _LSTRIP_MASK_ARCHS):
+        return set(_ids_of(vocab, ("<mask>",))), set()
     if "phi-3" in name or "phi3" in name:
         right = {i for i, type_ in enumerate(types) if type_ in _SPECIAL_TYPES}
         right |= set(_ids_of(vocab, ("</s>",)))
         return set(), right - set(_ids_of(vocab, ("<unk>", "<s>", "<|endoftext|>")))
     if "modern-bert" in name:
         return set(_ids_of(vocab, ("[MASK]",))), set()
-    if str(meta.get(PREFIX + "pre", "")).startswith("jina-v2-"):
-        return set(_ids_of(vocab, ("<mask>",))), set()
     return set(), set()
 
 

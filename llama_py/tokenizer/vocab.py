@@ -52,10 +52,17 @@ class TokenType(IntEnum):
 
 @dataclass(frozen=True)
 class Defaults:
-    """What holds for a tokenizer model where the file has no key (llama-vocab.cpp:impl::load)."""
+    """What holds for a tokenizer model where the file has no key (llama-vocab.cpp:impl::load).
+
+    fixed_ends        the file's add_bos_token and add_eos_token do not count
+    add_space_prefix  None: the file's does not count, and it is false
+    """
 
     add_bos: bool = False
-    add_space_prefix: bool = False
+    add_eos: bool = False
+    add_sep: bool = False
+    fixed_ends: bool = False
+    add_space_prefix: bool | None = None
     special_ids: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -64,7 +71,8 @@ class Vocab:
     """Texts are str; bytes that are not UTF-8 are lone surrogates (`surrogateescape`).
 
     `ids` is text to id. `special_ids` is name (`bos`, `eos`, `eot`, `unk`, `fim_pre`, ...) to id; a
-    name that neither the file nor the tokenizer model gives is absent.
+    name that neither the file nor the tokenizer model gives is absent. A text's ids start with BOS
+    if `add_bos`, and end with EOS or SEP if `add_eos` or `add_sep`.
     """
 
     texts: list[str]
@@ -74,7 +82,18 @@ class Vocab:
     special_ids: dict[str, int]
     add_bos: bool
     add_eos: bool
+    add_sep: bool
     add_space_prefix: bool
+
+    @property
+    def unk(self) -> int:
+        """The id for what no token stands for; TokenizerError if there is none."""
+        if "unk" not in self.special_ids:
+            raise TokenizerError(
+                f"a part of the text has no token, and {PREFIX}unknown_token_id, which would stand "
+                f"in for it, is missing"
+            )
+        return self.special_ids["unk"]
 
 
 def read_vocab(meta: Mapping[str, Any], defaults: Defaults) -> Vocab:
@@ -87,24 +106,34 @@ def read_vocab(meta: Mapping[str, Any], defaults: Defaults) -> Vocab:
             f"{PREFIX}tokens: {len(texts)} tokens, but only {len(ids)} different ones; {first!r} "
             f"appears again; convert the model again"
         )
+    adds = {} if defaults.fixed_ends else meta
+    prefix = meta.get(PREFIX + "add_space_prefix", defaults.add_space_prefix)
     vocab = Vocab(
         texts=texts,
         types=_numbers(meta, "token_type", len(texts), TokenType.NORMAL),
         scores=_numbers(meta, "scores", len(texts), 0.0),
         ids=ids,
         special_ids=_read_special_ids(meta, len(texts), defaults.special_ids),
-        add_bos=bool(meta.get(PREFIX + "add_bos_token", defaults.add_bos)),
-        add_eos=bool(meta.get(PREFIX + "add_eos_token", False)),
-        add_space_prefix=defaults.add_space_prefix
-        and bool(meta.get(PREFIX + "add_space_prefix", True)),
+        add_bos=bool(adds.get(PREFIX + "add_bos_token", defaults.add_bos)),
+        add_eos=bool(adds.get(PREFIX + "add_eos_token", defaults.add_eos)),
+        add_sep=defaults.add_sep,
+        add_space_prefix=defaults.add_space_prefix is not None and bool(prefix),
     )
-    for name, wanted in (("bos", vocab.add_bos), ("eos", vocab.add_eos)):
+    _check_ends(vocab)
+    return vocab
+
+
+def _check_ends(vocab: Vocab) -> None:
+    for name, stem, wanted in (
+        ("bos", "bos", vocab.add_bos),
+        ("eos", "eos", vocab.add_eos),
+        ("sep", "seperator", vocab.add_sep),
+    ):
         if wanted and name not in vocab.special_ids:
             raise TokenizerError(
-                f"every text gets a {name.upper()} token, but {PREFIX}{name}_token_id is missing "
+                f"every text gets a {name.upper()} token, but {PREFIX}{stem}_token_id is missing "
                 f"or out of range; set it, or set {PREFIX}add_{name}_token to false"
             )
-    return vocab
 
 
 def read_texts(meta: Mapping[str, Any]) -> list[str]:

@@ -20,7 +20,8 @@ from llama_py.tokenizer.pre import PRE_TOKENIZERS
 from tests import vocab_data
 from tests.commands import DEMO
 from tests.gguf_writer import write
-from tests.text_vocab import bpe_meta, characters
+from tests.llama_cpp_vocab import LlamaCpp
+from tests.text_vocab import bpe_meta, characters, vocab_gguf
 
 pytestmark = pytest.mark.parity
 
@@ -57,34 +58,6 @@ def random_texts(n: int) -> Iterator[str]:
         yield "".join(c for c in points if known(c) not in ("Cn", "Cs"))
 
 
-class LlamaCpp:
-    """The vocabulary of a file as llama.cpp reads it."""
-
-    def __init__(self, lib: Any, path: Path) -> None:
-        params = lib.llama_model_default_params()
-        params.vocab_only = True
-        self.lib = lib
-        self.model = lib.llama_model_load_from_file(str(path).encode(), params)
-        assert self.model, f"llama.cpp does not open {path}"
-        self.vocab = lib.llama_model_get_vocab(self.model)
-
-    def tokenize(self, text: str, add_special: bool, parse_special: bool) -> list[int]:
-        data = text.encode()
-        out = (ctypes.c_int32 * (2 * len(data) + 16))()
-        n = self.lib.llama_tokenize(
-            self.vocab, data, len(data), out, len(out), add_special, parse_special
-        )
-        return list(out[:n])
-
-    def piece(self, id: int, special: bool) -> bytes:
-        out = ctypes.create_string_buffer(1024)
-        n = self.lib.llama_token_to_piece(self.vocab, id, out, len(out), 0, special)
-        return out.raw[:n]
-
-    def is_eog(self, id: int) -> bool:
-        return bool(self.lib.llama_vocab_is_eog(self.vocab, id))
-
-
 def assert_same_ids(lib: Any, path: Path) -> None:
     ours, theirs = Tokenizer.from_metadata(GGUFFile.open(path).metadata), LlamaCpp(lib, path)
     control = [i for i, type_ in enumerate(ours.types) if type_ == TokenType.CONTROL][:50]
@@ -111,8 +84,8 @@ def test_ids(llama_cpp: Any, path: Path) -> None:
 def test_pieces_and_ends(llama_cpp: Any, path: Path) -> None:
     ours = Tokenizer.from_metadata(GGUFFile.open(path).metadata)
     theirs = LlamaCpp(llama_cpp, path)
-    every_few = range(0, ours.vocab_size, 7)
-    for i in {*every_few, *range(300), *range(ours.vocab_size - 400, ours.vocab_size)}:
+    every_few = range(0, ours.n_vocab, 7)
+    for i in {*every_few, *range(300), *range(ours.n_vocab - 400, ours.n_vocab)}:
         assert ours.token_to_piece(i) == theirs.piece(i, False)
         assert ours.token_bytes(i) == theirs.piece(i, True)
         assert ours.is_eog(i) == theirs.is_eog(i)
@@ -123,11 +96,10 @@ def test_cuts(llama_cpp: Any, pre: str, tmp_path: Path) -> None:
     """With a merge for any two bytes, a cut is hard to miss."""
     pairs = [f"{a} {b}" for a in characters() for b in characters()]
     random.Random(0).shuffle(pairs)
-    n = 256 + len(pairs)
-    meta = bpe_meta(
-        *pairs, special={"<s>": TokenType.CONTROL}, pre=pre, bos_token_id=n, eos_token_id=n
-    )
-    assert_same_ids(llama_cpp, write(tmp_path, vocab_data.file_content(meta)))
+    end = 256 + len(pairs)
+    special = {"<s>": TokenType.CONTROL}
+    meta = bpe_meta(*pairs, special=special, pre=pre, bos_token_id=end, eos_token_id=end)
+    assert_same_ids(llama_cpp, write(tmp_path, vocab_gguf(meta)))
 
 
 FILTERS: dict[str, Any] = {

@@ -13,36 +13,33 @@ from functools import cached_property, lru_cache
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from ggml_py.errors import TokenizerError
-from llama_py.tokenizer.vocab import Defaults, Vocab, read_vocab
+from llama_py.tokenizer.models._base import SPACE, TextModel
+from llama_py.tokenizer.vocab import Defaults, read_vocab
 
-_SPACE = "\u2581"
-_WORD = re.compile(f"{_SPACE}*[^{_SPACE}]+|{_SPACE}+")
+_WORD = re.compile(f"{SPACE}*[^{SPACE}]+|{SPACE}+")
 _DEFAULTS = Defaults(
     add_bos=True, add_space_prefix=True, special_ids={"unk": 0, "bos": 1, "eos": 2}
 )
 
 
-class ScoredPieces:
+class ScoredPieces(TextModel):
     """A space is U+2581 inside tokens; a character without a token becomes its bytes' tokens."""
 
+    names = ("llama",)
+
     def __init__(self, meta: Mapping[str, Any]) -> None:
-        self.vocab: Vocab = read_vocab(meta, _DEFAULTS)
+        self.vocab = read_vocab(meta, _DEFAULTS)
         self._ids_of_word = lru_cache(maxsize=1 << 16)(self._encode_word)
 
     def encode(self, text: str) -> list[int]:
-        text = text.replace(" ", _SPACE)
+        text = (" " * self.vocab.add_space_prefix + text).replace(" ", SPACE)
         words = _WORD.findall(text) if self._merges_stay_in_words else [text]
         return [i for word in words for i in self._ids_of_word(word)]
-
-    def piece(self, text: str) -> bytes:
-        """A normal token's bytes."""
-        return text.replace(_SPACE, " ").encode("utf-8", "surrogateescape")
 
     @cached_property
     def _merges_stay_in_words(self) -> bool:
         """Whether no token has a space after something else, so that words are independent."""
-        return not any(_SPACE in text.lstrip(_SPACE) for text in self.vocab.texts)
+        return not any(SPACE in text.lstrip(SPACE) for text in self.vocab.texts)
 
     def _encode_word(self, word: str) -> list[int]:
         ids = self.vocab.ids
@@ -91,8 +88,4 @@ class ScoredPieces:
         for text in (f"<0x{byte:02X}>", chr(byte) if byte < 0x80 else ""):
             if text in ids:
                 return ids[text]
-        if "unk" in self.vocab.special_ids:
-            return self.vocab.special_ids["unk"]
-        raise TokenizerError(
-            f"the vocabulary has no token <0x{byte:02X}>, and no unknown token to stand in for it"
-        )
+        return self.vocab.unk

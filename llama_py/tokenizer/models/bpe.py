@@ -10,8 +10,9 @@ from functools import cached_property
 from typing import Any
 
 from ggml_py.errors import TokenizerError
+from llama_py.tokenizer.models._base import TextModel
 from llama_py.tokenizer.pre import PRE_TOKENIZERS, PreTokenizer
-from llama_py.tokenizer.vocab import PREFIX, Defaults, Vocab, read_vocab, strings
+from llama_py.tokenizer.vocab import PREFIX, Defaults, read_vocab, strings
 
 log = logging.getLogger("llama_py")
 
@@ -29,16 +30,18 @@ _CHARACTERS = _byte_characters()
 _BYTE_OF = {character: bytes([b]) for b, character in enumerate(_CHARACTERS)}
 
 
-class BytePairs:
+class BytePairs(TextModel):
     """Texts to ids as llama.cpp's llm_tokenizer_bpe_session does; the work is the Rust library's.
 
     The library's tokenizer is built on first use: 0.4 s for a vocabulary of 250,000.
     """
 
+    names = ("gpt2",)
+
     def __init__(self, meta: Mapping[str, Any]) -> None:
         self._pre = _pre_tokenizer(meta)
         self._merges = strings(meta, "merges")
-        self.vocab: Vocab = read_vocab(meta, Defaults(add_bos=self._pre.add_bos))
+        self.vocab = read_vocab(meta, Defaults(add_bos=self._pre.add_bos))
 
     def encode(self, text: str) -> list[int]:
         """Bytes that were not UTF-8 become U+FFFD each."""
@@ -46,7 +49,7 @@ class BytePairs:
         n_vocab = len(self.vocab.texts)
         return [i for i in encoding.ids if i < n_vocab]
 
-    def piece(self, text: str) -> bytes:
+    def normal(self, text: str) -> bytes:
         """A normal token's bytes; a character that stands for no byte is taken as it is."""
         return b"".join(_BYTE_OF.get(c) or c.encode("utf-8", "surrogateescape") for c in text)
 

@@ -6,25 +6,28 @@ from collections.abc import Mapping
 from typing import Any
 
 from ggml_py.errors import TokenizerError
-from llama_py.tokenizer.vocab import PREFIX, Defaults, Vocab, read_vocab
+from llama_py.tokenizer.models._base import TextModel
+from llama_py.tokenizer.vocab import PREFIX, Defaults, read_vocab
 
 _MAX_TOKENS = 1 << 20
 
 
-class NoText:
+class NoText(TextModel):
     """Ids have names to show (`tok_5`), but no text can be cut into them."""
+
+    names = ("none", "no_vocab", "test")
 
     def __init__(self, meta: Mapping[str, Any]) -> None:
         if PREFIX + "tokens" not in meta:
             meta = {PREFIX + "tokens": [f"tok_{i}" for i in range(_vocab_size(meta))]}
-        self.vocab: Vocab = read_vocab(meta, Defaults())
+        self.vocab = read_vocab(meta, Defaults())
 
     def encode(self, text: str) -> list[int]:
         raise TokenizerError(
             "this model file has no vocabulary to read text with; use --tokens 1,2,3"
         )
 
-    def piece(self, text: str) -> bytes:
+    def normal(self, text: str) -> bytes:
         return text.encode("utf-8", "surrogateescape")
 
 

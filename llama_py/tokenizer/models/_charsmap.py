@@ -1,0 +1,68 @@
+"""SentencePiece's compiled normaliser, `tokenizer.ggml.precompiled_charsmap`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ggml_py.errors import TokenizerError
+from llama_py.tokenizer.vocab import PREFIX
+
+_KEY = PREFIX + "precompiled_charsmap"
+
+
+class Charsmap:
+    """Replaces the beginning of a text, as llama-vocab.cpp:llm_tokenizer_ugm does.
+
+    The data is a size in bytes, so many bytes of a double array (S. Kanda, 2018, Space- and
+    Time-Efficient String Dictionaries), and the replacements, each with a zero at its end. A unit
+    of the array is a base in bits 10 to 30 (times 256 if bit 9 is set), a bit 8 that says whether
+    a key ends here, and the byte that leads here; or bit 31, and where a replacement starts.
+    """
+
+    def __init__(self, value: Any) -> None:
+        array = np.asarray(value)
+        if array.ndim != 1 or array.dtype.kind not in "iu" or array.dtype.itemsize != 1:
+            raise TokenizerError(
+                f"{_KEY} must be bytes, it is {array.dtype} {array.shape}; convert the model again"
+            )
+        data = array.tobytes()
+        size = int.from_bytes(data[:4], "little")
+        if 4 + size >= len(data) or size < 4:
+            raise TokenizerError(
+                f"{_KEY} says that its table has {size} bytes, but it has {len(data)} in all; "
+                f"convert the model again"
+            )
+        self._units: list[int] = np.frombuffer(data, "<u4", size // 4, 4).tolist()
+        self._replacements = data[4 + size :]
+
+    def longest(self, text: bytes, start: int) -> tuple[int, bytes] | None:
+        """Where the longest key at `start` ends, and what replaces it.
+
+        Raises TokenizerError for a table that leads outside itself.
+        """
+        try:
+            end, offset = self._walk(text, start)
+            if end == start:
+                return None
+            return end, self._replacements[offset : self._replacements.index(0, offset)]
+        except (IndexError, ValueError):
+            raise TokenizerError(f"{_KEY} is damaged; convert the model again") from None
+
+    def _walk(self, text: bytes, start: int) -> tuple[int, int]:
+        units = self._units
+        end, offset, node = start, 0, _base(units[0])
+        for at in range(start, len(text)):
+            node ^= text[at]
+            unit = units[node]
+            if text[at] == 0 or unit & 0x800000FF != text[at]:
+                break
+            node ^= _base(unit)
+            if unit & 0x100:
+                end, offset = at + 1, units[node] & 0x7FFFFFFF
+        return end, offset
+
+
+def _base(unit: int) -> int:
+    return unit >> 10 << ((unit & 0x200) >> 6)

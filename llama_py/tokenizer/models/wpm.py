@@ -1,0 +1,94 @@
+"""WordPiece (`tokenizer.ggml.model` = bert): a word is cut into the longest tokens, left to right.
+
+As llama-vocab.cpp:llm_tokenizer_wpm_session. In a GGUF file the token that starts a word starts
+with U+2581, and the token inside a word has lost its `##`.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping
+from functools import cached_property, lru_cache
+from typing import Any
+
+from llama_py.tokenizer.models._base import SPACE, TextModel
+from llama_py.tokenizer.models._trie import Trie, longest, trie
+from llama_py.tokenizer.vocab import PREFIX, Defaults, read_vocab
+
+_DEFAULTS = Defaults(
+    add_bos=True,
+    add_sep=True,
+    fixed_ends=True,
+    special_ids={"bos": 101, "unk": 100, "sep": 102, "pad": 0, "mask": 103},
+)
+
+# Each of these is a word. 2B920 should be 2B820, but is so in the original too.
+_CHINESE = (
+    ("\u4e00", "\u9fff"),
+    ("\u3400", "\u4dbf"),
+    ("\U00020000", "\U0002a6df"),
+    ("\U0002a700", "\U0002b81f"),
+    ("\U0002b920", "\U0002ceaf"),
+    ("\uf900", "\ufaff"),
+    ("\U0002f800", "\U0002fa1f"),
+)
+
+
+class WordPiece(TextModel):
+    """A word that cannot be cut into tokens is one unknown token. White space is lost."""
+
+    names = ("bert",)
+
+    def __init__(self, meta: Mapping[str, Any]) -> None:
+        self.vocab = read_vocab(meta, _DEFAULTS)
+        lowercase = bool(meta.get(PREFIX + "normalizer.lowercase", True))
+        strip_accents = bool(meta.get(PREFIX + "normalizer.strip_accents", lowercase))
+        self._characters = _Characters(lowercase, strip_accents)
+        self._ids_of_word = lru_cache(maxsize=1 << 16)(self._encode_word)
+
+    def encode(self, text: str) -> list[int]:
+        """Bytes that are not UTF-8 are left out."""
+        words = text.translate(self._characters).split(" ")
+        return [i for word in words if word for i in self._ids_of_word(word)]
+
+    @cached_property
+    def _trie(self) -> Trie:
+        return trie(self.vocab.ids.items())
+
+    def _encode_word(self, word: str) -> list[int]:
+        word, ids, at = SPACE + word, [], 0
+        while at < len(word):
+            found = longest(self._trie, word, at)
+            if found is None:
+                return [self.vocab.unk]
+            at, id = found
+            ids.append(id)
+        return ids
+
+
+class _Characters(dict[int, str]):
+    """For `str.translate`: what becomes of each character, with spaces where words are cut."""
+
+    def __init__(self, lowercase: bool, strip_accents: bool) -> None:
+        super().__init__()
+        self._lowercase, self._strip_accents = lowercase, strip_accents
+
+    def __missing__(self, code: int) -> str:
+        self[code] = found = self._of(chr(code))
+        return found
+
+    def _of(self, char: str) -> str:
+        if self._strip_accents:
+            # As llama.cpp has it: the first character only, also of a Hangul syllable.
+            char = unicodedata.normalize("NFD", char)[0]
+        if char.isspace() and not "\x1c" <= char <= "\x1f":
+            return " "
+        category = unicodedata.category(char)
+        if char == "\ufffd" or category in ("Cc", "Cf", "Cs", "Co"):
+            return ""
+        if self._strip_accents and category[0] == "M":
+            return ""
+        word = category[0] == "P" or (char < "\x7f" and category[0] == "S")
+        word = word or any(first <= char <= last for first, last in _CHINESE)
+        lower = char.lower()[0] if self._lowercase else char
+        return f" {lower} " if word else lower
