@@ -267,8 +267,8 @@ class WindowedHParams(HParams):
         shape = super().layer(il)
         if shape.window is None:
             return shape
-        k, v = self.n_embd_head_k_swa, self.n_embd_head_v_swa
-        return replace(shape, n_embd_head_k=k, n_embd_head_v=v)
+        d_k, d_v = self.n_embd_head_k_swa, self.n_embd_head_v_swa
+        return replace(shape, n_embd_head_k=d_k, n_embd_head_v=d_v)
 
     def window(self, il: int) -> Window | None:
         return Window(self.n_swa, self.window_kind) if self.swa_layers[il] else None
