@@ -140,7 +140,7 @@ class Context:
         An encoder-decoder then decodes with that in view; models that only encode give their
         embeddings, as `decode` does.
         """
-        if "encoder" not in self.model.architecture.gtypes:
+        if not self.model.has_encoder:
             return self.decode(tokens, "all")
         decoding, self.gtype = (self.gtype, self.cparams), "encoder"
         self.cparams = replace(self.cparams, causal_attn=False)
@@ -302,8 +302,9 @@ class Context:
         """The largest graph for so many tokens: as if the memory were full."""
         n_seq_tokens = -(-n_tokens // n_seqs)
         ubatch = ubatch_reserve(n_seq_tokens, n_seqs, self.model.hparams.n_pos_per_embd)
+        n_outputs = ubatch.n_tokens if n_outputs == n_tokens else n_outputs
         params = self._graph_params(ubatch, self.memory.init_full(n_seqs), n_outputs)
-        if "encoder" in self.model.architecture.gtypes:
+        if self.model.has_encoder:
             encoded = _longest_text(self.model.hparams)
             params = replace(params, gtype=gtype or self.gtype, encoded=encoded)
         return self.model.architecture.graph(params)
@@ -343,7 +344,7 @@ class Context:
         start = perf_counter()
         n_seqs = self.cparams.n_seq_max
         n_tokens = min(self.cparams.n_ctx, self.cparams.n_ubatch)
-        if "encoder" in self.model.architecture.gtypes:
+        if self.model.has_encoder:
             res = self._full_graph(n_tokens, 1, n_tokens, "encoder")
             self._sched.reserve(res.graph, self._pins(res))
         graphs: dict[int, tuple[int, int]] = {}  # (nodes, splits) by tokens

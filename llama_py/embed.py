@@ -64,5 +64,5 @@ def _groups(tokens: list[list[int]], n_seq: int, n_tokens: int) -> Iterator[list
 def _rows(ctx: Context, group: list[list[int]]) -> list[F32]:
     ctx.clear()
     seq_ids = [(s,) for s, ids in enumerate(group) for _ in ids]
-    ctx.decode(Batch([id for ids in group for id in ids], seq_ids=seq_ids), "none")
+    ctx.encode(Batch([id for ids in group for id in ids], seq_ids=seq_ids))
     return [ctx.embd_seq[s].copy() for s in range(len(group))]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ggml_py.errors import ContextError
 from llama_py.batch import F32, Batch
 from llama_py.context import Context
 from llama_py.params import GenerateParams
@@ -68,6 +69,7 @@ def stream(ctx: Context, prompt: str | Sequence[int], **options: Any) -> Iterato
     """Continue a sequence with a prompt and yield the answer as it is made.
 
     options are the fields of GenerateParams; without a sampler, the most likely token is chosen.
+    A model with an encoder reads the prompt with that, and the answer is a text of its own.
 
     The last token of the answer is not in the memory yet: the next prompt should begin with it.
     Raises ContextError if the prompt does not fit.
@@ -76,12 +78,18 @@ def stream(ctx: Context, prompt: str | Sequence[int], **options: Any) -> Iterato
 
 
 def _stream(ctx: Context, prompt: str | Sequence[int], p: GenerateParams) -> Iterator[Piece]:
+    if not ctx.memory.parts:
+        raise ContextError(
+            f"models of architecture {ctx.model.arch!r} keep nothing of what they have read, so"
+            " they cannot continue a text; use embed, or decode for a forward pass"
+        )
     tokenizer = ctx.model.tokenizer
     text = TextStream(tokenizer, p.stop, p.special)
     ids = _prompt_ids(ctx, prompt, p.seq_id)
     choose = _Choice(p, ids)
     start = perf_counter()
-    logits = ctx.decode(Batch(ids, seq_ids=[(p.seq_id,)] * len(ids)))[-1]
+    first = _encoded(ctx, ids, p.seq_id) if ctx.model.has_encoder else ids
+    logits = ctx.decode(Batch(first, seq_ids=[(p.seq_id,)] * len(first)))[-1]
     piece = Piece("", None, len(ids), perf_counter() - start, 0, 0.0)
     room = ctx.cparams.n_ctx_seq - ctx.memory.seq_pos_max(p.seq_id)  # the last one needs no cell
     n_max = room if p.max_tokens < 0 else min(p.max_tokens, room)
@@ -102,6 +110,13 @@ def _stream(ctx: Context, prompt: str | Sequence[int], p: GenerateParams) -> Ite
         yield piece
         if reason is not None:
             return
+
+
+def _encoded(ctx: Context, ids: Sequence[int], seq_id: int) -> list[int]:
+    """Let the encoder read a text; what the decoder starts with."""
+    ctx.memory.seq_rm(seq_id)
+    ctx.encode(Batch(ids, seq_ids=[(seq_id,)] * len(ids)))
+    return [ctx.model.architecture.start_token]
 
 
 class _Choice:

@@ -101,6 +101,11 @@ class Loaded:
         return self.architecture.arch
 
     @property
+    def has_encoder(self) -> bool:
+        """Whether a text is read as a whole before another is written."""
+        return "encoder" in self.architecture.gtypes
+
+    @property
     def devices(self) -> tuple[Device, ...]:
         """Those in use; the last is the host."""
         return self.placement.devices

@@ -24,6 +24,9 @@ class Prefix:
         At least one token is left, so that there are logits.
         """
         memory = self.ctx.memory
+        if self.ctx.model.has_encoder:  # each text is read as a whole
+            self.clear()
+            return list(ids)
         held = memory.seq_pos_max(self.seq_id) + 1
         same, most = 0, min(len(self.tokens), held, len(ids) - 1)
         while same < most and self.tokens[same] == ids[same]:

@@ -19,6 +19,7 @@ from llama_py.weights import Weights
 
 
 class T5HParams(BucketHParams):
+    dec_start_token_id: int = uint("decoder_start_token_id", 0)
     dec_n_layer: int = uint("decoder_block_count", lambda hp: hp.n_layer, least=1)
 
     def load(self, keys: Keys) -> None:
@@ -65,6 +66,7 @@ class T5(Decoder):
 
     def declare(self, w: Weights) -> None:
         hp = self.hp
+        self.start_token = hp.dec_start_token_id
         self.token_embd = w.tensor("token_embd.weight", hp.n_embd, hp.n_vocab)
         self.encoder_norm = w.norm("enc.output_norm", hp.n_embd)
         self.output_norm = w.norm("dec.output_norm", hp.n_embd)
