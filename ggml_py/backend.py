@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ggml_py.buffer import Buffer as Buffer
 from ggml_py.buffer import Bytes as Bytes
-from ggml_py.tensor import Tensor
+from ggml_py.tensor import Tensor, numpy_dtype
 
 
 class Program(Protocol):
@@ -138,26 +138,6 @@ def tensor_bytes(t: Tensor) -> Bytes:
     return t.buffer.read(t.offset, t.nbytes)
 
 
-_NUMPY: dict[str, Any] = {
-    "f32": np.float32, "f16": np.float16, "i8": np.int8, "i16": np.int16, "i32": np.int32,
-    "i64": np.int64, "f64": np.float64, "bf16": np.uint16,
-}  # fmt: skip
-
-
-def numpy_dtype(t: Tensor) -> Any:
-    """The NumPy type that holds one element (bf16 as its 16 bits), or None for a quantized type."""
-    return _NUMPY.get(t.type.name)
-
-
-def strided(t: Tensor, raw: Bytes) -> npt.NDArray[Any]:
-    """A NumPy view [ne3, ne2, ne1, ne0] of the tensor's bytes with its own strides (not for
-    quantized types).
-    """
-    dtype = np.dtype(numpy_dtype(t))
-    usable = raw[: raw.size // dtype.itemsize * dtype.itemsize].view(dtype)
-    return np.lib.stride_tricks.as_strided(usable, t.ne[::-1], t.nb[::-1])
-
-
 def set_tensor(t: Tensor, values: npt.NDArray[Any]) -> None:
     """Write values (any array whose bytes are the tensor's, dense) into a contiguous tensor."""
     assert t.buffer is not None, f"{t} is not allocated"
@@ -171,15 +151,7 @@ def get_tensor(t: Tensor) -> npt.NDArray[Any]:
     """Values as a NumPy array [ne3, ne2, ne1, ne0]; bf16 as float32. For a quantized type, its raw
     bytes.
     """
-    raw = tensor_bytes(t)
-    if numpy_dtype(t) is None:
-        return raw
-    if t.is_empty():
-        return np.zeros(t.ne[::-1], numpy_dtype(t))
-    values = strided(t, raw)
-    if t.type.name == "bf16":
-        return (values.astype(np.uint32) << 16).view(np.float32)
-    return values.copy()
+    return tensor_bytes(t) if numpy_dtype(t) is None else t.numpy()
 
 
 @dataclass(slots=True)

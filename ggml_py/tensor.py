@@ -6,6 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.errors import GGMLError
 from ggml_py.opspec import OPS
 from ggml_py.types import F32, GGMLType
 
@@ -162,6 +166,24 @@ class Tensor:
             return other.is_empty()
         return all(o % s == 0 for s, o in zip(self.ne, other.ne, strict=True))
 
+    def numpy(self) -> npt.NDArray[Any]:
+        """The values, copied to the host. -> [ne3, ne2, ne1, ne0], bf16 as float32
+
+        Only outputs and leaves keep theirs after a graph has run. GGMLError for a tensor without
+        memory, and for a quantized type: cast it to f32 in a graph.
+        """
+        dtype = numpy_dtype(self)
+        if dtype is None:
+            raise GGMLError(f"{self} is quantized; ops.cast(t, F32) in a graph gives its values")
+        if self.is_empty():
+            return np.zeros(self.ne[::-1], dtype)
+        if self.buffer is None:
+            raise GGMLError(f"{self} has no memory yet; it gets some when its graph is planned")
+        values = strided(self, self.buffer.read(self.offset, self.nbytes))
+        if self.type.name == "bf16":
+            return (values.astype(np.uint32) << 16).view(np.float32)
+        return values.copy()
+
     def is_view(self) -> bool:
         return self.view_src is not None
 
@@ -170,3 +192,23 @@ class Tensor:
 
     def __repr__(self) -> str:
         return f"<{self.op} {self}>"
+
+
+_NUMPY: dict[str, Any] = {
+    "f32": np.float32, "f16": np.float16, "i8": np.int8, "i16": np.int16, "i32": np.int32,
+    "i64": np.int64, "f64": np.float64, "bf16": np.uint16,
+}  # fmt: skip
+
+
+def numpy_dtype(t: Tensor) -> Any:
+    """The NumPy type that holds one element (bf16 as its 16 bits), or None for a quantized type."""
+    return _NUMPY.get(t.type.name)
+
+
+def strided(t: Tensor, raw: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
+    """A NumPy view [ne3, ne2, ne1, ne0] of the tensor's bytes with its own strides (not for
+    quantized types).
+    """
+    dtype = np.dtype(numpy_dtype(t))
+    usable = raw[: raw.size // dtype.itemsize * dtype.itemsize].view(dtype)
+    return np.lib.stride_tricks.as_strided(usable, t.ne[::-1], t.nb[::-1])

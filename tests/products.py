@@ -12,8 +12,8 @@ from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import View, block_address, new_blocks, pack, set_scratch
 from ggml_cpu.repack import repack
 from ggml_cpu.table import table
-from ggml_py.backend import HostBuffer, aligned_bytes, strided
-from ggml_py.tensor import Tensor
+from ggml_py.backend import HostBuffer, aligned_bytes
+from ggml_py.tensor import Tensor, strided
 from ggml_py.types import BY_NAME
 from ggml_ref.quants import dequantizer, quantizer
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from ggml_py.backend import get_tensor, numpy_dtype
-from ggml_py.tensor import Tensor
+from ggml_py.backend import get_tensor
+from ggml_py.tensor import Tensor, numpy_dtype
 
 EDGE = 3  # values shown at each end of a dimension
 INDENT = "    "

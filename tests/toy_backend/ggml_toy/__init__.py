@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, aligned_bytes, strided
+from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, aligned_bytes
 from ggml_py.kernels import KernelTable
-from ggml_py.tensor import Tensor
+from ggml_py.tensor import Tensor, strided
 
 Kernel = Callable[[Tensor], None]
 table: KernelTable[Kernel] = KernelTable("toy")
