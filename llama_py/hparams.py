@@ -253,6 +253,15 @@ class WindowedHParams(HParams):
 
     def load(self, keys: Keys) -> None:
         self.swa_layers = self._pattern(keys) if self.n_swa else (False,) * self.n_layer_all
+        if any(self.swa_layers):
+            self._check_windowed(keys)
+
+    def _check_windowed(self, keys: Keys) -> None:
+        size, size_v = self.n_embd_head_k_swa, self.n_embd_head_v_swa
+        if self.equal_heads and size_v != size:
+            raise keys.error("attention.value_length_swa", f"it must be key_length_swa = {size}")
+        if self.n_rot_swa % 2 or self.n_rot_swa > size:
+            raise keys.error("rope.dimension_count_swa", f"it must be even, from 0 to {size}")
 
     def _pattern(self, keys: Keys) -> tuple[bool, ...]:
         n, key = self.n_layer, "attention.sliding_window_pattern"

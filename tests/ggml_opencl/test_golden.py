@@ -12,8 +12,6 @@ import pytest
 import llama_py
 from ggml_py.registry import device as find_device
 from llama_py.context import Context
-from llama_py.gguf_file import GGUFFile
-from llama_py.models import load_model
 from llama_py.placement import Placement
 from tests.golden_models import NAMES, gold, path_of, prompt_of
 from tests.live_models import nmse
@@ -25,8 +23,8 @@ BOUND = 1e-5
 
 def alone(path: Path, device: Any, **more: Any) -> Context:
     """On nothing but this device: a node that it refuses raises."""
-    model = load_model(GGUFFile.open(path), Placement((device,)))
-    return Context(model, **{**SIZES, **more})
+    model = llama_py.Model(path, Placement((device,)))
+    return model.context(**{**SIZES, **more})
 
 
 def context(name: str, devices: Any, how: dict[str, Any], **more: Any) -> Context:

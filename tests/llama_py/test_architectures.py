@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from llama_py.models._base import Model
 
 from ggml_py.errors import ContextError, HParamsError, WeightsError
 from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.cparams import make_cparams
+from llama_py.memory.kept import KeysValues
+from llama_py.model import Model
 from tests.graph_models import NAMES, declared
 from tests.live_models import (
     EXACT,
@@ -81,14 +82,16 @@ class TestLatentAttention:
     def test_unpacked_keys_give_the_same_as_latent_ones(self, name: str, flash_attn: str) -> None:
         latent = logits(live(name), flash_attn=flash_attn)
         model = model_of(*changed(name, unsplit))
-        assert model.hparams.kv_heads(1) == (2, 40, 24)
+        (kept,) = model.architecture.keeps(1)
+        assert isinstance(kept, KeysValues)
+        assert (kept.n_head_kv, kept.n_embd_head_k, kept.n_embd_head_v) == (2, 40, 24)
         # flash attention sees F16 keys, which are other numbers here
         close = 1e-9 if flash_attn == "off" else 1e-4
         assert nmse(latent, logits(model, flash_attn=flash_attn)) < close
 
     def test_latent_keys_have_no_values_beside_them(self) -> None:
         ctx = Context(live("deepseek2-moe"), n_ctx=256)
-        (kv,) = ctx.memory.kv_caches()
+        (kv,) = ctx.memory.caches.values()
         assert kv.tensors.k[0].ne[0] == 32 + 16
         assert not kv.tensors.v
         with pytest.raises(ContextError, match="type_k = q8_0 and type_v = f16 must be the same"):
@@ -153,7 +156,7 @@ class TestKimi:
         found = ctx.decode(PROMPT[-2:], logits="all")
         assert nmse(expected[-2:], found) < 1e-9
         with pytest.raises(ContextError, match="needs delta_net fused"):
-            Context(live("kimi-k3-moe"), **EXACT, n_rs_seq=3, delta_net="chunked")
+            Context(live("kimi-k3-moe"), **EXACT, n_rs_seq=3, forms={"delta_net": "chunked"})
 
     def test_k3_mixes_what_every_layer_banked(self) -> None:
         metadata, arrays = changed("kimi-k3-moe")
@@ -186,7 +189,7 @@ class TestWindows:
         model, ids = self.model([1, 0, 1]), tokens(300)
         options = {**EXACT, "n_ctx": 512}
         ctx = Context(model, **options)
-        base, swa = ctx.memory.kv_caches()
+        base, swa = ctx.memory.caches.values()
         assert (base.kv_size, swa.kv_size) == (512, 256)
         found = ctx.decode(ids)
         assert swa.seq_pos_min(0) > 0
@@ -202,20 +205,21 @@ class TestWindows:
 
     def test_no_layer_with_a_window_needs_one_cache(self) -> None:
         ctx = Context(self.model([0, 0, 0]), **EXACT)
-        assert len(ctx.memory.kv_caches()) == 1
+        assert len(ctx.memory.caches) == 1
         ctx.decode(PROMPT)
 
 
 BAD: list[tuple[str, dict[str, Any], str]] = [
     ("kimi-linear-moe", {"expert_gating_func": 0}, "expert_gating_func is 0; it must be from 1"),
-    ("kimi-linear-moe", {"expert_gating_func": 5}, "expert_gating_func is 5; it must be from 1"),
+    ("kimi-linear-moe", {"expert_gating_func": 5}, "expert_gating_func is 5; it must be from 0"),
     ("kimi-linear-moe", {"kda.head_dim": 0}, "kda.head_dim is 0; it must be at least 1"),
     ("kimi-k3-moe", {"activation.situ_beta": 0.0}, "situ_beta is 0.0; it must be positive"),
     ("deepseek2-moe", {"attention.kv_lora_rank": 0}, "kv_lora_rank is 0; it must be at least 1"),
     ("deepseek2-moe", {"rope.dimension_count": 192}, "dimension_count is 192; it must be from 2"),
     ("deepseek2-moe", {"expert_count": 0, "expert_used_count": 0}, "expert_count is 0; it must be"),
     ("deepseek2-moe", {"attention.temperature_scale": 0.1}, "temperature_length is missing; it"),
-    ("gemma3-dense", {"attention.key_length_swa": 64}, "key_length_swa is 64; it must be"),
+    ("gemma3-dense", {"attention.key_length_swa": 64}, "it must be key_length_swa = 64"),
+    ("gemma3-dense", {"rope.dimension_count_swa": 64}, "dimension_count_swa is 64; it must be"),
     ("gpt-oss-moe", {"attention.sliding_window": 0}, "sliding_window is 0; it must be at least 1"),
     ("gpt-oss-moe", {"rope.dimension_count": 16}, "dimension_count is 16; it must be the head"),
     ("mamba-dense", {"ssm.inner_size": 64}, "inner_size is 64; it must be twice 64"),

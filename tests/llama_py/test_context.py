@@ -15,7 +15,6 @@ from llama_py import state
 from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.graph.result import GraphResult
-from llama_py.memory import HybridMemory, KVCache
 from tests.live_models import N_VOCAB, live, nmse, tokens
 
 MODELS = ["llama-dense", "qwen35moe-moe"]
@@ -41,7 +40,7 @@ def expected() -> Iterator[dict[str, Any]]:
 @pytest.mark.parametrize(
     "options",
     [{}, {"n_ubatch": 8}, {"flash_attn": "off"}, {"type_k": "f32", "type_v": "f32"},
-     {"n_seq_max": 3}, {"n_seq_max": 3, "kv_unified": True}, {"delta_net": "chunked"}],
+     {"n_seq_max": 3}, {"n_seq_max": 3, "kv_unified": True}, {"forms": {"delta_net": "chunked"}}],
 )  # fmt: skip
 def test_options_do_not_change_the_logits(
     name: str, options: dict[str, Any], expected: Any
@@ -124,7 +123,7 @@ def test_a_used_slot_equals_a_fresh_one_even_after_nan(name: str, n_seq_max: int
     ctx = context(name, n_seq_max=n_seq_max)
     ctx.decode(tokens(9, seed=2))
     mem = ctx.memory
-    if isinstance(mem, HybridMemory):
+    if mem.recr is not None:
         for t in mem.recr.tensors():
             set_tensor(t, np.full(t.ne[::-1], np.nan, np.float32))
     assert mem.seq_rm(0)
@@ -217,7 +216,8 @@ def test_what_is_refused_changes_nothing(name: str, expected: Any) -> None:
         ({"type_v": "q8_0", "flash_attn": "off"}, "needs flash attention"),
         ({"flash_attn": "maybe"}, "flash_attn is 'maybe'; it must be one of auto, on, off"),
         ({"mtp": True}, "load_mtp=True"),
-        ({"delta_net": "magic"}, "delta_net is 'magic'; it must be one of auto, fused, "),
+        ({"forms": {"delta_net": "magic"}}, "delta_net is 'magic'; it must be auto or one"),
+        ({"forms": {"magic": "fused"}}, "'magic' is no block; known are delta_net"),
         ({"n_rs_seq": 31, "n_ubatch": 32}, "n_ubatch = 32 must be above n_rs_seq"),
     ],
 )
@@ -295,8 +295,8 @@ def test_rollback_and_restore_are_exact(fill: int, dirty: bool) -> None:
     src, prompt = rolled_back()
     saved = state.save(src, 0)
     dst = context("qwen35moe-moe", n_rs_seq=8)
-    assert isinstance(dst.memory, HybridMemory)
-    for _, buffer in (*dst.memory.attn.tensors.buffers, *dst.memory.recr.buffers):
+    assert dst.memory.recr is not None
+    for _, buffer in (*dst.memory.caches["kv"].tensors.buffers, *dst.memory.recr.buffers):
         buffer.clear(fill)
     if dirty:
         dst.decode([(t + 1) % N_VOCAB for t in prompt])
@@ -392,8 +392,7 @@ def test_moved_keys_are_rotated(move: str) -> None:
     moved.decode([5])
     keys = []
     for ctx in (moved, other):
-        kv = ctx.memory
-        assert isinstance(kv, KVCache)
+        kv = ctx.memory.caches["kv"]
         pos = kv.cells[0].pos.tolist()
         k = get_tensor(kv.tensors.k[0])[0, 0]
         keys.append(np.stack([k[pos.index(p)] for p in range(4)]))  # the first cell of each

@@ -14,7 +14,6 @@ from ggml_py.backend import get_tensor
 from llama_py import state
 from llama_py.batch import Batch
 from llama_py.context import Context
-from llama_py.memory import HybridMemory, RecurrentMemory
 from tests.graph_models import NAMES
 from tests.live_models import live, nmse, tokens
 
@@ -43,10 +42,8 @@ def filled(name: str, **options: Any) -> Context:
 
 def states(ctx: Context) -> list[NDArray[Any]]:
     """The recurrent states of cell 0."""
-    mem = ctx.memory.recr if isinstance(ctx.memory, HybridMemory) else ctx.memory
-    if not isinstance(mem, RecurrentMemory):
-        return []
-    return [get_tensor(t)[0, 0, 0].copy() for t in mem.tensors()]
+    recr = ctx.memory.recr
+    return [] if recr is None else [get_tensor(t)[0, 0, 0].copy() for t in recr.tensors()]
 
 
 def test_sequences_are_copied_removed_and_kept(name: str) -> None:
@@ -104,7 +101,7 @@ def test_outputs_may_be_none_some_or_all(name: str) -> None:
 def test_embeddings_are_what_the_head_sees(name: str) -> None:
     ctx = context(name, **EXACT, embeddings=True)
     found, embd = ctx.decode(PROMPT), ctx.embd
-    head = ctx.model.output
+    head = ctx.model.architecture.output
     assert embd is not None and embd.shape == (len(PROMPT), ctx.model.hparams.n_embd)
     expected = embd @ get_tensor(head.weight)[0, 0].T
     if head.bias is not None:
@@ -120,6 +117,6 @@ def test_states_after_a_prompt_are_those_after_its_tokens(name: str) -> None:
     whole.decode(PROMPT)
     for token in PROMPT:
         single.decode([token])
-    assert bool(states(whole)) == (whole.model.memory != "kv")
+    assert bool(states(whole)) == any(layer.recurrent for layer in whole.model.hparams.layers)
     for expected, found in zip(states(whole), states(single), strict=True):
         assert nmse(expected, found) < CLOSE

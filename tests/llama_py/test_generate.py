@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import llama_py
-from ggml_py.errors import ContextError
+from ggml_py.errors import ContextError, TokenizerError
 from llama_py.context import Context
 from llama_py.generate import Greedy, Piece
 from tests.live_models import live
@@ -117,7 +117,7 @@ def test_greedy_takes_the_largest() -> None:
 
 
 def test_a_stream_needs_a_tokenizer() -> None:
-    with pytest.raises(ContextError, match="tokenizer"):
+    with pytest.raises(TokenizerError, match="no vocabulary"):
         answer(Context(live("llama-dense"), n_ctx=256))
 
 

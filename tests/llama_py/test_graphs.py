@@ -6,11 +6,10 @@ import ast
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
-from llama_py.inputs import GraphParams, GraphResult, InputOutIds, InputPos, InputRS
-from llama_py.models._base import Model
 
 from ggml_py.backend import HostBuffer, aligned_bytes, get_tensor
 from ggml_py.errors import ContextError, UnknownArchitecture
@@ -20,14 +19,21 @@ from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from llama_py.batch import Batch
 from llama_py.cparams import CParams, make_cparams
-from llama_py.models import known_architectures, model_class
+from llama_py.graph.inputs.attention import InputAttnKV
+from llama_py.graph.inputs.recurrent import InputRS
+from llama_py.graph.inputs.tokens import InputOutIds, InputPos
+from llama_py.graph.params import GraphParams
+from llama_py.graph.result import GraphResult
+from llama_py.model import Model
+from llama_py.models import architecture, known_architectures
 from tests.graph_models import NAMES, load, memory_for, params_for, run
 from tests.live_models import N_VOCAB
 
 
 def build_one(model: Model, batch: Batch, cparams: CParams) -> GraphResult:
     """The graph of a batch's first ubatch in an empty memory."""
-    return model.build(next(params_for(model, memory_for(model, cparams), batch, cparams)))
+    params = next(params_for(model, memory_for(model, cparams), batch, cparams))
+    return model.architecture.graph(params)
 
 
 def drafter(arch: str = "qwen35moe") -> Model:
@@ -47,9 +53,9 @@ def draft_params(model: Model, n_tokens: int) -> GraphParams:
 def test_draft_graph_needs_its_layer() -> None:
     model = load("qwen35moe-moe", load_mtp=True)
     with pytest.raises(ContextError, match="the model has 0"):
-        model.build(draft_params(drafter(), 2))
+        model.architecture.graph(draft_params(drafter(), 2))
     with pytest.raises(ContextError, match="cannot draft"):
-        load("llama-dense").build(draft_params(drafter(), 2))
+        load("llama-dense").architecture.graph(draft_params(drafter(), 2))
 
 
 def test_masked_nextn_selects_rows_before_the_last_feed_forward() -> None:
@@ -80,7 +86,7 @@ def test_two_sequences_have_streams_unless_unified(name: str, unified: bool) -> 
     batch = Batch([1, 2, 3, 4], seq_ids=[(0,), (0,), (1,), (1,)], outputs=[True] * 4)
     graph = build_one(model, batch, cparams).graph
     masks = {t.ne for t in graph.leafs if t.name == "attn_inp_kq_mask"}
-    if model.memory != "recurrent":
+    if memory_for(model, cparams).caches:
         assert masks == {(256, 4, 1, 1) if unified else (256, 2, 1, 2)}
     assert graph.find("result_output").ne[1] == 4
 
@@ -97,7 +103,7 @@ class Decoding:
         return next(params_for(self.model, self.memory, batch, self.cparams))
 
     def build(self, batch: Batch) -> GraphResult:
-        return self.model.build(self.params(batch))
+        return self.model.architecture.graph(self.params(batch))
 
     def fits(self, result: GraphResult, batch: Batch) -> bool:
         return result.can_reuse(self.params(batch))
@@ -145,9 +151,9 @@ class TestReuse:
         result = d.build(Batch([3]))
         params = d.params(Batch([4]))
         assert result.can_reuse(params)
-        hybrid = result.inputs[1]
-        assert hybrid.attn.mctx is params.mctx.get_attn()  # type: ignore[attr-defined]
-        assert hybrid.recr.mctx is params.mctx.get_recr()  # type: ignore[attr-defined]
+        bound = {type(inp): getattr(inp, "mctx", None) for inp in result.inputs}
+        assert bound[InputAttnKV] is params.mctx.kv("kv")
+        assert bound[InputRS] is params.mctx.states()
 
     def test_not_after_a_graph_that_clears_a_state(self) -> None:
         d = Decoding("qwen35moe-moe")
@@ -169,12 +175,13 @@ class TestReuse:
     @pytest.mark.parametrize("change", ["get_n_rs", "get_head", "get_rs_z"])
     def test_not_when_states_are_in_other_cells(self, change: str) -> None:
         params = Decoding("qwen35moe-moe").params(Batch([1]))
-        recr = params.mctx.get_recr()
-        inp = InputRS(params, recr)
-        assert inp.rebind(params, recr)
+        recr = params.mctx.states()
+        inp = InputRS(params)
+        assert inp.can_reuse(params)
         moved = {name: getattr(recr, name) for name in ("get_n_rs", "get_head", "get_rs_z")}
         moved[change] = lambda: getattr(recr, change)() + 1
-        assert not inp.rebind(params, SimpleNamespace(**moved))  # type: ignore[arg-type]
+        mctx: Any = SimpleNamespace(states=lambda: SimpleNamespace(**moved))
+        assert not inp.can_reuse(replace(params, mctx=mctx))
 
     def test_not_when_more_cells_are_seen(self) -> None:
         d = Decoding("llama-dense")
@@ -186,7 +193,7 @@ class TestReuse:
     def test_not_for_the_draft_graph(self) -> None:
         model = drafter()
         params = draft_params(model, 2)
-        result = model.build(params)
+        result = model.architecture.graph(params)
         assert result.can_reuse(params)
         assert not result.can_reuse(replace(params, gtype="decoder"))
 
@@ -210,7 +217,7 @@ class TestInputs:
     def test_what_no_node_reads_is_not_set(self) -> None:
         model = drafter()
         params = draft_params(model, 2)
-        result = model.build(params)
+        result = model.architecture.graph(params)
         Scheduler([NullDevice()]).plan(result.graph)
         embd = result.inputs[0].embd  # type: ignore[attr-defined]
         assert embd.buffer is None
@@ -225,10 +232,10 @@ def test_what_is_read_after_the_run_is_an_output() -> None:
 
 def test_unknown_architecture_lists_the_known_and_the_nearest() -> None:
     with pytest.raises(UnknownArchitecture, match=r"'qwen35mo'.*llama.*nearest: qwen35moe"):
-        model_class("qwen35mo")
-    for name in ("", "_base", "__init__", "../llama", "os"):
+        architecture("qwen35mo")
+    for name in ("", "_decoder", "__init__", "../llama", "os"):
         with pytest.raises(UnknownArchitecture):
-            model_class(name)
+            architecture(name)
 
 
 def strings_of(path: Path) -> set[str]:
@@ -246,4 +253,4 @@ def test_architectures_are_named_in_their_own_files_only() -> None:
                 continue
             named = strings_of(path) & own.keys()
             assert all(own[arch] == path.name for arch in named), (path, named)
-    assert all(model_class(arch).arch == arch for arch in own)
+    assert all(architecture(arch).arch == arch for arch in own)

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from llama_py.memory.kv_iswa import KVCacheISWA
 
 from ggml_py.backend import get_tensor, set_tensor
 from ggml_py.errors import AllocError, ContextError
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, I64
 from llama_py.batch import Batch, BatchSplitter
+from llama_py.geometry import Window
+from llama_py.memory import MemoryGroup
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv import KVCache, KVCacheContext
 from llama_py.memory.kv_rot import hadamard
@@ -31,7 +32,8 @@ def start(kv: KVCache, seqs: list[int], n_ubatch: int = 64, **batch: Any) -> KVC
     """One token per entry, of that sequence: placed, not applied."""
     b = Batch(tokens=[1] * len(seqs), seq_ids=[[s] for s in seqs], **batch)
     n = {"n_vocab": 8, "n_embd": 4, "n_seq_max": kv.n_seq_max, "n_pos": kv.n_pos}
-    return kv.init_batch(BatchSplitter(b, memory=kv, **n), n_ubatch)
+    group = MemoryGroup({"kv": kv}, None, {})
+    return group.init_batch(BatchSplitter(b, memory=kv, **n), n_ubatch).kv("kv")
 
 
 def put(kv: KVCache, seqs: list[int], n_ubatch: int = 64, **batch: Any) -> list[list[int]]:
@@ -212,15 +214,15 @@ def seen(kv: KVCache, pos: int, seq: int, cell: int, causal: bool, stream: int) 
     p0 = int(c.pos[cell])
     if p0 < 0 or not c.seq[seq, cell] or (causal and p0 > pos):
         return False
-    return not (kv.n_swa and pos - p0 >= kv.n_swa)
+    return kv.window is None or pos - p0 < kv.window.size
 
 
 @pytest.mark.parametrize("type", [F16, F32])
 @pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("n_swa", [0, 3])
+@pytest.mark.parametrize("window", [None, Window(3)])
 @pytest.mark.parametrize("unified", [True, False])
-def test_mask(type: Any, causal: bool, n_swa: int, unified: bool) -> None:
-    kv = cache(32, n_seq_max=2, unified=unified, n_swa=n_swa)
+def test_mask(type: Any, causal: bool, window: Window | None, unified: bool) -> None:
+    kv = cache(32, n_seq_max=2, unified=unified, window=window)
     put(kv, [0, 1] * 5)
     if unified:
         kv.seq_cp(0, 1, 2, 4)
@@ -247,7 +249,7 @@ def test_image_patches_see_those_before_them() -> None:
     rows = np.zeros((4, 4), np.float32)
     grid = np.array([[3] * 4, [0, 0, 1, 1], [0, 1, 0, 1], [0] * 4])  # time, row, column
     b = BatchSplitter(Batch(embd=rows, pos=grid), n_vocab=8, n_embd=4, n_seq_max=4, n_pos=4)
-    ctx = kv.init_batch(b, 8)
+    ctx = MemoryGroup({"kv": kv}, None, {}).init_batch(b, 8).kv("kv")
     ctx.apply()
     mask = Tensor(F32, (16, 4, 1, 1))
     mask.buffer = DEVICE.alloc(mask.nbytes)
@@ -256,7 +258,7 @@ def test_image_patches_see_those_before_them() -> None:
 
 
 def test_cells_out_of_the_window_are_overwritten() -> None:
-    kv = cache(4, n_swa=3)
+    kv = cache(4, window=Window(3))
     for _ in range(8):
         put(kv, [0])
         check(kv)
@@ -264,7 +266,7 @@ def test_cells_out_of_the_window_are_overwritten() -> None:
 
 
 def test_a_window_has_no_gaps() -> None:
-    kv = cache(8, n_swa=2)
+    kv = cache(8, window=Window(2))
     put(kv, [0] * 6)
     kv.heads = [3]  # overwrites position 3 before 0 to 2
     put(kv, [0] * 3)
@@ -273,16 +275,17 @@ def test_a_window_has_no_gaps() -> None:
     check(kv)
 
 
-def two(unified: bool = True) -> KVCacheISWA:
-    return KVCacheISWA(cache(64, 2, unified), cache(8, 2, unified, n_swa=3))
+def two(unified: bool = True) -> MemoryGroup:
+    caches = {"all": cache(64, 2, unified), "near": cache(8, 2, unified, window=Window(3))}
+    return MemoryGroup(caches, None, {})
 
 
-def feed(kv: KVCacheISWA, seqs: list[int], n_ubatch: int = 4) -> None:
+def feed(kv: MemoryGroup, seqs: list[int], n_ubatch: int = 4) -> None:
     b = Batch(tokens=[1] * len(seqs), seq_ids=[[s] for s in seqs])
     ctx = kv.init_batch(BatchSplitter(b, n_vocab=8, n_embd=4, n_seq_max=2, memory=kv), n_ubatch)
     while True:
         ctx.apply()
-        assert ctx.get_base().get_ubatch() is ctx.get_swa().get_ubatch() is ctx.get_ubatch()
+        assert all(ctx.kv(name).get_ubatch() is ctx.get_ubatch() for name in kv.caches)
         if not ctx.next():
             return
 
@@ -290,16 +293,17 @@ def feed(kv: KVCacheISWA, seqs: list[int], n_ubatch: int = 4) -> None:
 @pytest.mark.parametrize("unified", [True, False])
 def test_two_caches_hold_all_and_the_window(unified: bool) -> None:
     kv = two(unified)
+    every, near = kv.caches.values()
     feed(kv, [0, 1] * 10)
     for s in range(2):
-        assert (kv.base.seq_pos_min(s), kv.base.seq_pos_max(s)) == (0, 9)
+        assert (every.seq_pos_min(s), every.seq_pos_max(s)) == (0, 9)
         assert kv.seq_pos_max(s) == 9
         assert 0 < kv.seq_pos_min(s) <= 7  # at least the window
     assert kv.seq_rm(0, 9, -1)
-    assert (kv.base.seq_pos_max(0), kv.swa.seq_pos_max(0)) == (8, 8)
+    assert (every.seq_pos_max(0), near.seq_pos_max(0)) == (8, 8)
     kv.seq_keep(1)
-    assert (kv.base.seq_pos_max(0), kv.seq_pos_max(1)) == (-1, 9)
-    assert len(kv.kv_caches()) == 2
+    assert (every.seq_pos_max(0), kv.seq_pos_max(1)) == (-1, 9)
+    assert kv.windows == [near]
     kv.clear()
     assert kv.seq_pos_max(1) == -1
 
@@ -310,9 +314,9 @@ def test_two_caches_are_saved_together() -> None:
     io = StateWriter()
     kv.state_write(io, 0)
     other.state_read(StateReader(io.bytes()), 1)
-    assert (other.base.seq_pos_min(1), other.seq_pos_max(1)) == (0, 11)
-    assert other.swa.seq_pos_min(1) == 9  # what the window does not reach is not saved
-    assert kv.layout() != kv.base.layout()
+    assert (other.caches["all"].seq_pos_min(1), other.seq_pos_max(1)) == (0, 11)
+    assert other.caches["near"].seq_pos_min(1) == 9  # what the window does not reach is not saved
+    assert kv.layout() != kv.caches["all"].layout()
     with pytest.raises(ContextError, match="attention windows cannot move"):
         kv.seq_add(0, 0, -1, 1)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ggml_py.backend import get_tensor, set_tensor
 from ggml_py.errors import ContextError
 from llama_py.batch import Batch, BatchSplitter, UBatch
-from llama_py.memory import HybridMemory, KVCache, RecurrentMemory
+from llama_py.memory import KVCache, MemoryGroup, RecurrentMemory
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv_tensors import KVLayer
 from llama_py.memory.recurrent import RecurrentContext
@@ -22,22 +22,23 @@ DEVICE = HostDevice()
 
 
 def memory(size: int = 4, n_rs_seq: int = 0) -> RecurrentMemory:
-    return RecurrentMemory(
-        [(1, DEVICE), (3, DEVICE)], n_embd_r=3, n_embd_s=5, size=size, n_rs_seq=n_rs_seq
-    )
+    layers = [(il, DEVICE, 3, 5) for il in (1, 3)]
+    return RecurrentMemory(layers, size=size, n_rs_seq=n_rs_seq)
 
 
-def hybrid(n_seq_max: int = 4, kv_size: int = 16, n_rs_seq: int = 0) -> HybridMemory:
+def hybrid(n_seq_max: int = 4, kv_size: int = 16, n_rs_seq: int = 0) -> MemoryGroup:
     layers = [KVLayer(0, 1, 4, 4, DEVICE)]
     kv = KVCache(layers, kv_size=kv_size, n_seq_max=n_seq_max, unified=True)
-    return HybridMemory(kv, memory(n_seq_max, n_rs_seq))
+    return MemoryGroup({"kv": kv}, memory(n_seq_max, n_rs_seq), {0: "kv"})
 
 
 def start(mem: Any, seq_ids: list[list[int]], n_seq_max: int = 4) -> Any:
+    """The places of a batch in a group, or in recurrent memory alone."""
     b = Batch(tokens=[1] * len(seq_ids), seq_ids=seq_ids)
-    return mem.init_batch(
-        BatchSplitter(b, n_vocab=8, n_embd=4, n_seq_max=n_seq_max, memory=mem), 64
-    )
+    splitter = BatchSplitter(b, n_vocab=8, n_embd=4, n_seq_max=n_seq_max, memory=mem)
+    if isinstance(mem, MemoryGroup):
+        return mem.init_batch(splitter, 64)
+    return MemoryGroup({}, mem, {}).init_batch(splitter, 64).states()
 
 
 def compute(mem: RecurrentMemory, ctx: RecurrentContext) -> None:
@@ -71,8 +72,8 @@ def decode(mem: Any, *seqs: int | list[int]) -> list[UBatch]:
     done = []
     while True:
         ctx.apply()
-        if isinstance(mem, HybridMemory):
-            compute(mem.recr, ctx.get_recr())
+        if isinstance(mem, MemoryGroup):
+            compute(mem.recr, ctx.states())
         else:
             compute(mem, ctx)
         done.append(ctx.get_ubatch())
@@ -147,7 +148,7 @@ def test_states_in_between_are_moved() -> None:
     mem = hyb.recr
     ctx = start(hyb, [[0], [2]])
     ctx.apply()
-    rec = ctx.get_recr()
+    rec = ctx.states()
     assert (rec.get_head(), rec.get_n_rs()) == (0, 3)
     assert [rec.s_copy(i) for i in range(3)] == [0, 2, 1]
     compute(mem, rec)
@@ -314,7 +315,7 @@ def test_any_order_of_operations(data: st.DataObject) -> None:
         check(hyb.recr)
         for s, positions in model.items():
             assert hyb.seq_pos_max(s) == len(positions) - 1
-            assert hyb.attn.seq_pos_max(s) == hyb.recr.seq_pos_max(s)
+            assert hyb.caches["kv"].seq_pos_max(s) == hyb.recr.seq_pos_max(s)
             if positions:
                 assert state(hyb.recr, s) == of(*positions), (op, s)
 
@@ -331,7 +332,7 @@ def test_discard_removes_what_was_being_written_or_moved(gap: bool) -> None:
     assert hyb.discard(ctx.get_ubatch()) == ([0, 2] if gap else [0, 1, 2])
     check(hyb.recr)
     assert [hyb.seq_pos_max(s) for s in range(4)] == [-1, -1, -1, 1]
-    assert [hyb.attn.seq_pos_max(s) for s in range(4)] == [-1, -1, -1, 1]
+    assert [hyb.caches["kv"].seq_pos_max(s) for s in range(4)] == [-1, -1, -1, 1]
     for t in hyb.recr.tensors():
         rows = get_tensor(t)[0, 0]
         rows[:3] = np.nan
@@ -346,14 +347,14 @@ def test_hybrid_removes_from_both_or_from_none() -> None:
     hyb = hybrid()
     decode(hyb, 0, 0, 0)
     assert not hyb.seq_rm(0, 1, -1)
-    assert hyb.attn.seq_pos_max(0) == 2
+    assert hyb.caches["kv"].seq_pos_max(0) == 2
     hyb.seq_cp(0, 1)
     hyb.seq_keep(1)
     assert [hyb.seq_pos_max(s) for s in range(2)] == [-1, 2]
     assert [hyb.seq_pos_min(s) for s in range(2)] == [-1, 2]  # where both parts begin
     with pytest.raises(ContextError, match="a batch of 14 tokens does not fit"):
         start(hyb, [[1]] * 14)
-    assert [hyb.attn.seq_pos_max(1), hyb.recr.seq_pos_max(1)] == [2, 2]
+    assert [hyb.caches["kv"].seq_pos_max(1), hyb.recr.seq_pos_max(1)] == [2, 2]
 
 
 def saved(mem: Any, seq_id: int = -1, partial: bool = False) -> StateReader:
@@ -401,8 +402,8 @@ def test_a_checkpoint_leaves_out_the_attention_part() -> None:
     assert len(part._data) < len(whole._data)
     decode(hyb, 0, 0)
     hyb.state_read(part, 0, partial=True)
-    assert (hyb.recr.seq_pos_max(0), hyb.attn.seq_pos_max(0)) == (1, 3)
+    assert (hyb.recr.seq_pos_max(0), hyb.caches["kv"].seq_pos_max(0)) == (1, 3)
     assert hyb.seq_rm(0, 2, -1)
-    assert hyb.attn.seq_pos_max(0) == 1
+    assert hyb.caches["kv"].seq_pos_max(0) == 1
     decode(hyb, 0)
     assert state(hyb.recr, 0) == of(0, 1, 2)

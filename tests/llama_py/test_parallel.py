@@ -15,7 +15,6 @@ import llama_py
 from ggml_py.backend import set_tensor
 from llama_py.batch import Batch
 from llama_py.context import Context
-from llama_py.memory import HybridMemory, RecurrentMemory
 from tests.graph_models import NAMES
 from tests.live_models import live, nmse, tokens
 
@@ -91,9 +90,8 @@ def answers(ctx: Context, prompt: list[int], n: int) -> set[tuple[int, ...]]:
 def spoil(ctx: Context) -> None:
     """Free all slots, whose recurrent states are then NaN."""
     mem = ctx.memory
-    recr = mem.recr if isinstance(mem, HybridMemory) else mem
-    if isinstance(recr, RecurrentMemory):
-        for t in recr.tensors():
+    if mem.recr is not None:
+        for t in mem.recr.tensors():
             set_tensor(t, np.full(t.ne[::-1], np.nan, np.float32))
     for s in range(N_SEQS):
         assert mem.seq_rm(s)
@@ -114,7 +112,7 @@ def check_parallel(ctx: Context, prompt: list[int], n: int) -> None:
 @pytest.mark.parametrize("delta_net", ["fused", "chunked"])
 def test_eight_identical_prompts_have_one_answer(delta_net: str) -> None:
     model = llama_py.load(str(resources.files("llama_py.data") / "demo.gguf"))
-    ctx = model.context(N_SEQS * 256, n_seq_max=N_SEQS, delta_net=delta_net)
+    ctx = model.context(N_SEQS * 256, n_seq_max=N_SEQS, forms={"delta_net": delta_net})
     prompt = model.tokenizer.tokenize("First Citizen:\nBefore we proceed any further, hear me")
     check_parallel(ctx, prompt, 24)
     (found,) = answers(model.context(N_SEQS * 256, n_seq_max=N_SEQS), prompt, 24)

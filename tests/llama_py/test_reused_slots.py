@@ -14,7 +14,6 @@ from ggml_py.backend import tensor_bytes
 from ggml_py.tensor import Tensor
 from llama_py.batch import Batch
 from llama_py.context import Context
-from llama_py.memory import HybridMemory, RecurrentMemory
 from llama_py.memory.kv import KVCache
 from tests.graph_models import NAMES
 from tests.live_models import live, tokens
@@ -34,13 +33,12 @@ def decode(ctx: Context, seq_id: int, ids: list[int]) -> NDArray[np.float32]:
 def spoil(ctx: Context, seq_id: int) -> None:
     """NaN in everything a sequence remembers."""
     mem = ctx.memory
-    for kv in mem.kv_caches():
+    for kv in mem.caches.values():
         spoil_cells(kv, seq_id)
-    recr = mem.recr if isinstance(mem, HybridMemory) else mem
-    if isinstance(recr, RecurrentMemory):
-        for t in recr.tensors():
+    if mem.recr is not None:
+        for t in mem.recr.tensors():
             rows = tensor_bytes(t).reshape(t.ne[1], -1)
-            rows[recr.cells[seq_id].tail :: recr.size] = NAN
+            rows[mem.recr.cells[seq_id].tail :: mem.recr.size] = NAN
             write(t, rows)
 
 

@@ -10,10 +10,14 @@ import pytest
 from ggml_py.backend import Bytes, HostBuffer, aligned_bytes
 from ggml_py.errors import HParamsError, WeightsError
 from ggml_py.null import NullDevice
+from ggml_py.ops import add, mul, mul_mat_id, repeat
 from ggml_py.tensor import Tensor
+from ggml_py.types import F32, I32
+from llama_py.blocks.attention import Projections
+from llama_py.geometry import LayerShape
 from llama_py.gguf_file import TensorInfo
-from llama_py.models import load_model
-from llama_py.weights import WeightLoader
+from llama_py.model import Model
+from llama_py.weights import Weights
 from tests.graph_models import declared, file_of, info
 
 FILE = {"a.weight": (4, 3), "a.bias": (3,), "a.scale": (1,), "norm.weight": (4,)}
@@ -40,11 +44,11 @@ class RecordingDevice(NullDevice):
         return [uses for t, uses in self.prepared if t.name == name]
 
 
-def loader(shapes: dict[str, tuple[int, ...]]) -> WeightLoader:
-    return WeightLoader({name: info(name, ne) for name, ne in shapes.items()}, "m.gguf")
+def loader(shapes: dict[str, tuple[int, ...]]) -> Weights:
+    return Weights({name: info(name, ne) for name, ne in shapes.items()}, "m.gguf")
 
 
-def refusal(w: WeightLoader) -> str:
+def refusal(w: Weights) -> str:
     with pytest.raises(WeightsError) as caught:
         w.finish()
     message = str(caught.value)
@@ -55,10 +59,10 @@ def refusal(w: WeightLoader) -> str:
 
 def test_all_problems_are_told_in_one_error() -> None:
     w = loader(FILE)
-    w.tensor("a.weight", 4, 5, use="MUL_MAT")
-    w.tensor("b.weight", 4, use="MUL")
-    w.tensor("c.weight", 4, use="MUL")
-    w.optional("d.weight", 4, use="MUL")
+    w.tensor("a.weight", 4, 5)
+    w.tensor("b.weight", 4)
+    w.tensor("c.weight", 4)
+    w.optional_tensor("d.weight", 4)
     message = refusal(w)
     assert "2 missing: b.weight, c.weight" in message
     assert "3 unused: a.bias, a.scale, norm.weight" in message
@@ -68,7 +72,7 @@ def test_all_problems_are_told_in_one_error() -> None:
 def test_long_lists_are_cut_after_ten() -> None:
     w = loader({f"t{i}": (1,) for i in range(25)})
     for i in range(300):
-        w.tensor(f"missing{i}", 1, use="MUL")
+        w.tensor(f"missing{i}", 1)
     message = refusal(w)
     assert "300 missing: missing0, " in message
     assert "missing9, and 290 more" in message
@@ -79,136 +83,152 @@ def test_long_lists_are_cut_after_ten() -> None:
 @pytest.mark.parametrize("ne", [(4, 3), (4, 3, 1), (4, 3, 1, 1)])
 def test_ones_at_the_end_of_a_shape_do_not_matter(ne: tuple[int, ...]) -> None:
     w = loader({"a.weight": (4, 3)})
-    w.tensor("a.weight", *ne, use="MUL_MAT")
+    w.tensor("a.weight", *ne)
     w.finish()
 
 
 @pytest.mark.parametrize("ne", [(4,), (3, 4), (4, 3, 2), (4, 1, 3)])
 def test_other_shapes_do(ne: tuple[int, ...]) -> None:
     w = loader({"a.weight": (4, 3)})
-    w.optional("a.weight", *ne, use="MUL_MAT")
+    w.optional_tensor("a.weight", *ne)
     shown = ", ".join(map(str, ne))
     assert f"tensor 'a.weight' has wrong shape; expected {shown}, got 4, 3" in refusal(w)
 
 
+def test_a_tensor_may_have_one_of_two_shapes() -> None:
+    for ne in ((4, 3), (12,)):
+        w = loader({"a.weight": ne})
+        assert w.tensor("a.weight", 4, 3, other=(12,)).ne[: len(ne)] == ne
+        w.finish()
+
+
 def test_linear_brings_what_comes_with_it() -> None:
     w = loader({**FILE, "a.input_scale": (1,)})
-    a = w.linear("a", (4, 3), bias=True)
-    w.tensor("norm.weight", 4, use="MUL")
+    a = w.linear("a", 4, 3, bias=True)
+    w.tensor("norm.weight", 4)
     w.finish()
-    assert a is not None
     assert [t.name for t in (a.weight, a.bias, a.scale) if t] == ["a.weight", "a.bias", "a.scale"]
 
 
 def test_bias_of_a_model_without_biases_is_unused() -> None:
     w = loader(FILE)
-    w.linear("a", (4, 3))
-    w.tensor("norm.weight", 4, use="MUL")
+    w.linear("a", 4, 3)
+    w.tensor("norm.weight", 4)
     assert "1 unused: a.bias" in refusal(w)
+
+
+def test_a_bias_may_be_needed() -> None:
+    w = loader({"a.weight": (4, 3), "n.weight": (4,)})
+    w.linear("a", 4, 3, bias="needed")
+    w.norm("n", 4, bias="needed")
+    assert "2 missing: a.bias, n.bias" in refusal(w)
+
+
+def test_a_scale_that_the_graph_leaves_out_is_not_unused() -> None:
+    w = loader({"a.weight": (4, 3), "a.scale": (1,)})
+    assert w.linear("a", 4, 3, scaled=False).scale is None
+    w.finish()
 
 
 def test_experts_have_a_scale_each() -> None:
     w = loader({"e.weight": (4, 3, 2), "e.scale": (2,), "e.bias": (3, 2)})
-    e = w.linear("e", (4, 3, 2), bias=True)
+    e = w.experts("e", 4, 3, 2, bias=True)
     w.finish()
-    assert e is not None and e.scale is not None and e.scale.ne[0] == 2
+    assert e.scale is not None and e.scale.ne[0] == 2
+    assert e.bias is not None and e.bias.ne[:2] == (3, 2)
 
 
-def test_optional_linear() -> None:
+def test_what_is_optional() -> None:
     w = loader({})
-    assert w.linear("a", (4, 3), optional=True) is None
-    assert w.linear("b", (4, 3)) is not None  # a stand-in
+    assert w.optional_linear("a", 4, 3) is None
+    assert w.optional_norm("n", 4) is None
+    assert w.linear("b", 4, 3).weight.ne == (4, 3, 1, 1)  # a stand-in
     assert "1 missing: b.weight" in refusal(w)
 
 
 def test_layer_names_weights_as_the_file_does() -> None:
     w = loader(
-        {"blk.7.attn_q.weight": (4, 3), "blk.7.ssm_a": (3,), "blk.7.nextn.enorm.weight": (4,)}
+        {"blk.7.attn_q.weight": (4, 3), "blk.7.ssm_a": (3,), "dec.blk.7.nextn.enorm.weight": (4,)}
     )
-    t = w.layer(7)
-    t.matrix("attn_q", 4, 3)
-    t.tensor("ssm_a", 3, use="MUL")
-    t.norm("nextn.enorm", 4)
-    t.norm("attn_norm", 4, optional=True)
+    blk = w.layer(7)
+    assert (w.il, blk.il) == (-1, 7)
+    assert blk.linear("attn_q", 4, 3).weight.name == "blk.7.attn_q.weight"
+    assert blk.has("ssm_a") and not w.has("ssm_a")
+    assert blk.tensor("ssm_a", 3).name == "blk.7.ssm_a"
+    norm = w.layer(7, "dec.").scope("nextn.").norm("enorm", 4).weight
+    assert norm is not None and norm.name == "dec.blk.7.nextn.enorm.weight"
     w.finish()
-    (layer,) = w.layers
-    assert layer.attn_q.weight.name == "blk.7.attn_q.weight"
-    assert layer.ssm_a.name == "blk.7.ssm_a"
-    assert layer.nextn_enorm.name == "blk.7.nextn.enorm.weight"
-    assert layer.attn_norm is None
-    assert layer.get("attn_k") is None
-    with pytest.raises(AttributeError, match="layer 7 declares no weight 'attn_k'; it has: attn_q"):
-        _ = layer.attn_k
+
+
+def test_layers_may_be_left_alone() -> None:
+    w = loader({"blk.1.a": (4,), "blk.10.a": (4,)})
+    w.skip_layers([1])
+    assert "1 unused: blk.10.a" in refusal(w)
 
 
 QKV = {"blk.0.attn_q": 4, "blk.0.attn_k": 2, "blk.0.attn_v": 2}
 
 
-def qkv_loader(shapes: dict[str, tuple[int, ...]]) -> WeightLoader:
+def qkv(shapes: dict[str, tuple[int, ...]]) -> tuple[Weights, Projections]:
     w = loader(shapes)
-    w.layer(0).qkv(8, 4, 2, 2)
-    return w
+    shape = LayerShape(n_head=4, n_head_kv=2, n_embd_head_k=1, n_embd_head_v=1, n_ff=0)
+    return w, Projections(w.layer(0), 8, shape)
 
 
 def test_query_key_value_in_three_matrices() -> None:
-    w = qkv_loader({f"{k}.weight": (8, n) for k, n in QKV.items()} | {"blk.0.attn_k.bias": (2,)})
+    w, found = qkv({f"{k}.weight": (8, n) for k, n in QKV.items()} | {"blk.0.attn_k.bias": (2,)})
     w.finish()
-    (layer,) = w.layers
-    assert layer.attn_qkv is None
-    assert layer.attn_k.bias is not None and layer.attn_q.bias is None
+    assert found.joint is None
+    assert [part.bias is not None for part in found.parts] == [False, True, False]
 
 
 def test_query_key_value_in_one_matrix() -> None:
-    w = qkv_loader({"blk.0.attn_qkv.weight": (8, 8), "blk.0.attn_qkv.bias": (8,)})
+    w, found = qkv({"blk.0.attn_qkv.weight": (8, 8), "blk.0.attn_qkv.bias": (8,)})
     w.finish()
-    assert w.layers[0].attn_qkv.bias is not None
+    assert found.joint is not None and found.joint.bias is not None
     old = {f"{k}.bias": (n,) for k, n in QKV.items()}
-    w = qkv_loader({"blk.0.attn_qkv.weight": (8, 8), **old})
+    w, found = qkv({"blk.0.attn_qkv.weight": (8, 8), **old})
     w.finish()
-    assert w.layers[0].attn_qkv.bias is None
-    assert w.layers[0].attn_q.name == "blk.0.attn_q.bias"
+    assert found.joint is not None and found.joint.bias is None
+    assert [b.name for b in found.old_biases if b is not None] == list(old)
 
 
 def test_query_key_value_missing() -> None:
-    assert "3 missing: blk.0.attn_q.weight, blk.0.attn_k.weight" in refusal(qkv_loader({}))
-
-
-def test_gate_and_up_of_experts_in_one_tensor_or_two() -> None:
-    w = loader({"blk.0.ffn_gate_up_exps.weight": (8, 6, 2)})
-    w.layer(0).gate_up_exps(8, 3, 2)
-    w.finish()
-    assert w.layers[0].ffn_gate_up_exps is not None
-    w = loader({f"blk.0.ffn_{k}_exps.weight": (8, 3, 2) for k in ("gate", "up")})
-    w.layer(0).gate_up_exps(8, 3, 2)
-    w.finish()
-    assert w.layers[0].ffn_gate_up_exps is None
-    assert w.layers[0].ffn_gate_exps.weight.ne == (8, 3, 2, 1)
+    assert "3 missing: blk.0.attn_q.weight, blk.0.attn_k.weight" in refusal(qkv({})[0])
 
 
 def test_bytes_are_the_files_own_where_the_device_can_read_them() -> None:
     data = np.arange(16, dtype=np.float32).view(np.uint8)
     infos = {"a": TensorInfo("a", info("a", (16,)).type, (16, 1, 1, 1), 0, 64, data)}
     for can_wrap in (True, False):
-        w = WeightLoader(infos, "m.gguf")
-        t = w.tensor("a", 16, use="MUL")
+        w = Weights(infos, "m.gguf")
+        t = w.tensor("a", 16)
         w.finish()
         device = RecordingDevice(can_wrap)
-        w.place(lambda *_, device=device: device)
+        w.place(lambda *_, device=device: device, {})
         assert isinstance(t.buffer, HostBuffer)
         assert np.shares_memory(t.buffer.data, data) == can_wrap
         assert bytes(t.buffer.read(t.offset, 64)) == data.tobytes()
+        assert w.sizes == {device.name: 64}
+        w.release()
+        assert t.buffer is None
 
 
 def test_device_is_told_how_weights_are_used_and_progress_is_made() -> None:
     w = loader({"a.weight": (4, 3, 2), "a.scale": (2,), "b": (5,)})
-    w.linear("a", (4, 3, 2))
-    for _ in range(2):
-        w.tensor("b", 5, use="MUL")
-    w.tensor("b", 5, use="ADD")
+    a, b = w.experts("a", 4, 3, 2), w.tensor("b", 5)
+    assert w.tensor("b", 5) is b  # however often it is declared
     w.finish()
+    assert a.scale is not None
+    ids, x, y = Tensor(I32, (1, 2)), Tensor(F32, (4, 1, 2)), Tensor(F32, (5,))
+    readers = {
+        id(a.weight): [mul_mat_id(a.weight, x, ids)],
+        id(a.scale): [repeat(a.scale, Tensor(F32, (2, 2)))],
+        id(b): [mul(y, b), add(y, b), mul(y, b)],
+    }
     steps: list[tuple[int, int, str]] = []
     device = RecordingDevice()
-    w.place(lambda *_: device, lambda *step: steps.append(step))
+    w.place(lambda *_: device, readers, lambda *step: steps.append(step))
     assert device.uses("a.weight") == [("MUL_MAT_ID",)]
     assert device.uses("a.scale") == [("REPEAT",)]
     assert device.uses("b") == [("MUL", "ADD")]
@@ -223,12 +243,12 @@ def load(name: str, change: dict[str, Any] | None = None, **options: Any) -> Any
         if ne is not None:
             shapes[key] = ne
     device = RecordingDevice()
-    return load_model(file_of(metadata, shapes), device, **options), device
+    return Model(file_of(metadata, shapes), device, **options), device
 
 
 def test_tied_head_is_a_second_tensor_on_the_same_bytes() -> None:
     model, device = load("llama-dense", {"output.weight": None})
-    head, embd = model.output.weight, model.token_embd
+    head, embd = model.architecture.output.weight, model.architecture.token_embd
     assert head is not embd
     assert (head.name, head.ne, head.buffer) == ("token_embd.weight", embd.ne, embd.buffer)
     assert sorted(device.uses("token_embd.weight")) == [("GET_ROWS",), ("MUL_MAT",)]
@@ -238,7 +258,7 @@ def test_head_has_a_scale_in_one_type_only() -> None:
     shapes = {"output.weight": (64, 8), "output.scale": (1,)}
     for kind, scaled in (("nvfp4", True), ("f32", False)):
         infos = {name: info(name, ne, kind if ne[1:] else "f32") for name, ne in shapes.items()}
-        w = WeightLoader(infos, "m.gguf")
+        w = Weights(infos, "m.gguf")
         head = w.output(64, 8)
         assert (head.scale is not None) == scaled
         if scaled:
@@ -249,7 +269,7 @@ def test_head_has_a_scale_in_one_type_only() -> None:
 
 def test_head_of_its_own() -> None:
     model, device = load("qwen2-dense")
-    assert model.output.weight.name == "output.weight"
+    assert model.architecture.output.weight.name == "output.weight"
     assert device.uses("output.weight") == [("MUL_MAT",)]
     assert device.uses("token_embd.weight") == [("GET_ROWS",)]
 
@@ -260,7 +280,7 @@ def test_nothing_is_placed_when_tensors_do_not_fit() -> None:
     del shapes["blk.1.attn_q_norm.weight"]
     device = RecordingDevice()
     with pytest.raises(WeightsError) as caught:
-        load_model(file_of(metadata, shapes), device)
+        Model(file_of(metadata, shapes), device)
     message = str(caught.value)
     assert "1 missing: blk.1.attn_q_norm.weight; 1 unused: stray; 1 misshapen" in message
     assert "tensor 'blk.0.ssm_a' has wrong shape; expected 4, got 3" in message
@@ -273,24 +293,25 @@ def test_sizes_that_lie_are_told_by_the_tensors(key: str) -> None:
     metadata[f"llama.{key}"] = 2**32 - 1
     del metadata["tokenizer.ggml.tokens"]
     with pytest.raises(WeightsError, match="has wrong shape; expected"):
-        load_model(file_of(metadata, shapes), RecordingDevice())
+        Model(file_of(metadata, shapes), RecordingDevice())
 
 
 def test_layers_that_are_not_there_are_told() -> None:
     metadata, shapes = declared("llama-dense")
     metadata["llama.block_count"] = 512
     with pytest.raises(WeightsError, match=r"4590 missing: blk\.2\.attn_norm\.weight, "):
-        load_model(file_of(metadata, shapes), RecordingDevice())
+        Model(file_of(metadata, shapes), RecordingDevice())
     metadata["llama.block_count"] = 2**31
     with pytest.raises(HParamsError, match=r"llama\.block_count is 2147483648"):
-        load_model(file_of(metadata, shapes), RecordingDevice())
+        Model(file_of(metadata, shapes), RecordingDevice())
 
 
 def test_nextn_layers_are_loaded_when_asked_for() -> None:
     without, _ = load("qwen35moe-mtp")
-    assert len(without.layers) == 2
-    model, _ = load("qwen35moe-mtp", load_mtp=True)
-    assert len(model.layers) == 3
-    assert model.layers[2].nextn_eh_proj.weight.ne == (128, 64, 1, 1)
-    assert model.layers[2].nextn_shared_head_head is None
+    assert not without.architecture.load_mtp
+    model, device = load("qwen35moe-mtp", load_mtp=True)
+    (layer,) = model.architecture.drafts
+    assert layer.eh_proj.weight.ne == (128, 64, 1, 1)
+    assert layer.head is None
+    assert device.uses("blk.2.nextn.eh_proj.weight") == [("MUL_MAT",)]
     assert model.n_params > without.n_params
