@@ -298,6 +298,8 @@ class Context:
     def _full_graph(self, n_tokens: int, n_seqs: int, n_outputs: int) -> GraphResult:
         """The largest graph for so many tokens: as if the memory were full."""
         n_seq_tokens = -(-n_tokens // n_seqs)
+        if n_tokens % n_seqs:
+            n_outputs = max(n_outputs, n_seq_tokens * n_seqs)
         ubatch = ubatch_reserve(n_seq_tokens, n_seqs, self.model.hparams.n_pos_per_embd)
         params = self._graph_params(ubatch, self.memory.init_full(n_seqs), n_outputs)
         if "encoder" in self.model.architecture.gtypes:

@@ -139,7 +139,8 @@ class Run:
         self.summary.pending = len(ids), perf_counter()
         self.generated = []
         self.ctx.on_graph = progress = PromptProgress(ids, self.echo if echo else None)
-        pieces = stream(self.ctx, ids, sampler=self.sampler, **vars(self.params))
+        how = vars(self.params) | {"sampler": self.sampler}
+        pieces = stream(self.ctx, ids, **how)
         try:
             for piece in pieces:
                 self._take(piece)
