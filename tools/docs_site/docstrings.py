@@ -20,11 +20,17 @@ class Docstrings(Extension):
         """Before its members are read."""
         if obj.docstring is not None:
             obj.docstring.value = lists(obj.docstring.value)
-        if isinstance(obj, Attribute) and isinstance(obj.value, ExprCall):
-            if str(obj.value.function) == "option":
-                default, _, help = obj.value.arguments[:3]
-                obj.value = str(default)
-                obj.docstring = Docstring(str(literal_eval(str(help))), parent=obj)
+        if isinstance(obj, Attribute):
+            describe(obj)
+
+
+def describe(field: Attribute) -> None:
+    """If it is declared by `option(default, flags, help)`, say that instead."""
+    declared = field.value
+    if isinstance(declared, ExprCall) and str(declared.function) == "option":
+        default, _, help = declared.arguments[:3]
+        field.value = str(default)
+        field.docstring = Docstring(str(literal_eval(str(help))), parent=field)
 
 
 def lists(text: str) -> str:
