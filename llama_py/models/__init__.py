@@ -2,7 +2,8 @@
 
 The file of an architecture is its name with `-` as `_`. Files that start with `_` are shared parts.
 A package of its own brings one by an entry point: in its group `llama_py.models`, the name is the
-architecture's and the value a module with a subclass of `Architecture`.
+architecture's and the value a module with a subclass of `Architecture`. A script or a notebook
+has `register`.
 """
 
 from __future__ import annotations
@@ -13,16 +14,27 @@ from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
+from typing import TypeVar
 
 from ggml_py.errors import UnknownArchitecture
 from llama_py.models._architecture import Architecture
 
 GROUP = "llama_py.models"
 
+A = TypeVar("A", bound=type[Architecture])
+
+_REGISTERED: dict[str, type[Architecture]] = {}
+
+
+def register(kind: A) -> A:
+    """Make a class known by its `arch`, before any other of that name; may decorate it."""
+    _REGISTERED[kind.arch] = kind
+    return kind
+
 
 def known_architectures() -> list[str]:
     """What general.architecture may be; nothing is imported."""
-    return sorted({*_ours(), *_others()})
+    return sorted({*_REGISTERED, *_ours(), *_others()})
 
 
 def _ours() -> dict[str, str]:
@@ -38,6 +50,8 @@ def _others() -> dict[str, EntryPoint]:
 
 def architecture(arch: str) -> type[Architecture]:
     """The class for a general.architecture; UnknownArchitecture with the known and nearest ones."""
+    if arch in _REGISTERED:
+        return _REGISTERED[arch]
     module = _ours().get(arch)
     if module is not None:
         return _defined(import_module(f"{__name__}.{module}"), arch)

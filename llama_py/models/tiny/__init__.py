@@ -97,9 +97,13 @@ def metadata(arch: str, tiny: Tiny) -> dict[str, Any]:
 
 def write(arch: str, variant: str, folder: Path) -> Path:
     """The file `arch-variant.gguf`, F32."""
+    return write_file(folder / f"{arch}-{variant}.gguf", arch, find(arch, variant))
+
+
+def write_file(path: Path, arch: str, tiny: Tiny) -> Path:
+    """A file of any architecture, F32."""
     from llama_py.models.tiny._file import gguf
     from llama_py.models.tiny._invent import tensors
 
-    path, tiny = folder / f"{arch}-{variant}.gguf", find(arch, variant)
     path.write_bytes(gguf(metadata(arch, tiny), tensors(arch, tiny)))
     return path

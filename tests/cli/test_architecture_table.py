@@ -1,0 +1,23 @@
+"""docs/architectures.md: every architecture, made from the model files, never by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from llama_py import models
+from llama_py.models import tiny
+from llama_py_tools.architecture_table import table
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "architectures.md"
+
+
+def test_document_is_up_to_date() -> None:
+    stale = "run: python -m llama_py_tools.architecture_table > docs/architectures.md"
+    assert DOCUMENT.read_text() == table(), stale
+
+
+def test_every_architecture_and_variant_has_its_place() -> None:
+    rows = {row.split("`")[1]: row for row in table().splitlines() if row.startswith("| `")}
+    assert set(rows) == set(models._ours())
+    for arch, variant in tiny.every():
+        assert f" {variant} (" in rows[arch]

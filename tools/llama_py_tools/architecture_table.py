@@ -1,0 +1,88 @@
+"""docs/architectures.md: every architecture, from its file, its tiny models and what is recorded.
+
+python -m llama_py_tools.architecture_table > docs/architectures.md
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+
+from llama_py.hparams import HParams
+from llama_py.memory.kept import Index, Kept, KeysValues, SameAs, State
+from llama_py.models import architecture, tiny
+from llama_py.models._architecture import Architecture
+from llama_py.models.tiny._invent import Invented
+from llama_py.weights import Weights
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "data" / "golden"
+
+HEAD = """# Architectures
+
+Made by `python -m llama_py_tools.architecture_table > docs/architectures.md`; a test fails when it
+is stale.
+
+*keeps*: what layers remember of the tokens they have seen
+([memory/kept.py](../llama_py/memory/kept.py)). *tiny models*: the variants in
+`llama_py/models/tiny/`, each with the number of runs that are recorded of the real llama.cpp and
+compared with ours ([tests/data](../tests/data/README.md)).
+
+| architecture | file | lines | what it is | keeps | tiny models |
+|---|---|---|---|---|---|
+"""
+
+
+def table() -> str:
+    """The whole file: a row for each architecture that has a tiny model."""
+    variants: dict[str, list[str]] = {}
+    for arch, variant in tiny.every():
+        variants.setdefault(arch, []).append(variant)
+    return HEAD + "".join(_row(arch, found) for arch, found in variants.items())
+
+
+def _row(arch: str, variants: list[str]) -> str:
+    kind = architecture(arch)
+    path = Path(inspect.getfile(kind))
+    text = path.read_text(encoding="utf-8")
+    file = path.relative_to(ROOT).as_posix()
+    about = " ".join((inspect.getdoc(inspect.getmodule(kind)) or "").split("\n\n")[0].split())
+    models = ", ".join(f"{variant} ({_runs(arch, variant)})" for variant in variants)
+    cells = (
+        f"`{arch}`", f"[{path.name}](../{file})", str(len(text.splitlines())), about,
+        "; ".join(dict.fromkeys(what for v in variants for what in _keeps(kind, v))), models,
+    )  # fmt: skip
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _runs(arch: str, variant: str) -> int:
+    """How many runs of llama.cpp are recorded."""
+    path = GOLDEN / arch / f"{variant}.json"
+    return len(json.loads(path.read_text(encoding="utf-8"))["runs"]) if path.is_file() else 0
+
+
+def _keeps(kind: type[Architecture], variant: str) -> list[str]:
+    """What the layers of a tiny model keep, each kind once, in their order."""
+    model = tiny.find(kind.arch, variant)
+    hp: HParams = kind.HParams(tiny.metadata(kind.arch, model), kind.arch)
+    built = kind(hp, Weights(Invented(model), kind.arch), load_mtp=True)
+    return [_words(built.keeps(il)) for il in range(hp.n_layer)]
+
+
+def _words(kept: Kept) -> str:
+    return " and ".join(map(_word, kept)) or "nothing"
+
+
+def _word(one: KeysValues | Index | State | SameAs) -> str:
+    if isinstance(one, KeysValues):
+        what = "keys and values" if one.n_embd_head_v else "latent keys"
+        return f"{what} of a window ({one.window.kind})" if one.window else what
+    names: dict[type, str] = {
+        Index: "keys of an indexer", State: "a state", SameAs: "what another layer keeps"
+    }  # fmt: skip
+    return names[type(one)]
+
+
+if __name__ == "__main__":
+    print(table(), end="")
