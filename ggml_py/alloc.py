@@ -1,58 +1,20 @@
-"""Memory for a graph's tensors: liveness, in-place reuse and best fit (ggml-alloc.c:ggml_gallocr).
+"""Memory for a graph's tensors: liveness and in-place reuse (ggml-alloc.c:ggml_gallocr).
 
 `plan_memory` only computes offsets; it touches no device, so an 80B model can be planned on a
-laptop.
+laptop. Of nodes that run as one step it places what is wanted outside, and the step's scratch.
 """
 
 from __future__ import annotations
 
-from bisect import insort
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
+from ggml_py.arena import Arena, PackedArena
+from ggml_py.fusion import Fused
 from ggml_py.graph import Graph
 from ggml_py.opspec import OPS
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
-
-
-@dataclass(slots=True)
-class Arena:
-    """One growing block of bytes: best fit over the free ranges, which are merged when they
-    touch.
-    """
-
-    alignment: int = 64
-    size: int = 0
-    free: list[tuple[int, int]] = field(default_factory=list)  # (offset, size), by offset
-
-    def take(self, nbytes: int) -> int:
-        need = -(-max(nbytes, 1) // self.alignment) * self.alignment
-        best = min(
-            (i for i, f in enumerate(self.free) if f[1] >= need),
-            key=lambda i: self.free[i][1],
-            default=-1,
-        )
-        if best >= 0:
-            offset, size = self.free.pop(best)
-            if size > need:
-                insort(self.free, (offset + need, size - need))
-            return offset
-        if self.free and sum(self.free[-1]) == self.size:  # the last range touches the end: grow it
-            offset, _ = self.free.pop()
-        else:
-            offset = self.size
-        self.size = offset + need
-        return offset
-
-    def give(self, offset: int, nbytes: int) -> None:
-        size = -(-max(nbytes, 1) // self.alignment) * self.alignment
-        insort(self.free, (offset, size))
-        i = self.free.index((offset, size))
-        if i + 1 < len(self.free) and offset + size == self.free[i + 1][0]:
-            size += self.free.pop(i + 1)[1]
-            self.free[i] = (offset, size)
-        if i > 0 and sum(self.free[i - 1]) == offset:
-            before, before_size = self.free[i - 1]
-            self.free[i - 1 : i + 1] = [(before, before_size + size)]
 
 
 @dataclass(slots=True)
@@ -71,15 +33,18 @@ class MemoryPlan:
     sizes: list[int]
 
 
-def same_layout(a: Tensor, b: Tensor) -> bool:
-    return a.type is b.type and a.ne == b.ne and a.nb == b.nb
-
-
 class _Planner:
-    def __init__(self, graph: Graph, arena_of: dict[int, int], arenas: list[Arena]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        arena_of: dict[int, int],
+        arenas: Sequence[Arena | PackedArena],
+        fused: Iterable[Fused[Any]],
+    ) -> None:
         self.graph = graph
         self.arena_of = arena_of
         self.arenas = arenas
+        self.steps = {id(t): step for step in fused for t in step.match.nodes}
         self.uses: dict[int, _Use] = {}
         self.placed: list[tuple[Tensor, int, int]] = []
 
@@ -99,48 +64,70 @@ class _Planner:
                 if s is not None:
                     self.use(s).children += 1
         for node in self.graph.nodes:
-            self.place(node, owned=True)
-            for s in node.src:
-                if s is not None:
-                    self.release(s)
+            step = self.steps.get(id(node))
+            if step is not None:
+                self.run_step(step, node)
+                continue
+            self.place(node, True, dying(node))
+            self.release_all(node.src)
         return MemoryPlan(self.placed, [a.size for a in self.arenas])
 
-    def place(self, t: Tensor, owned: bool) -> None:
+    def run_step(self, step: Fused[Any], node: Tensor) -> None:
+        """Place a node of a step, unless its value is inside only; with the last one the step runs,
+        and until then it needs all that its nodes read.
+        """
+        match, last = step.match, step.match.nodes[-1]
+        if node in match.kept:
+            over = step.over if node is last is match.result else None
+            n_uses = sum(s is over for n in match.nodes for s in n.src)
+            self.place(node, True, [] if over is None else [(over, n_uses)])
+        if node is last:
+            if match.scratch is not None:
+                self.place_for_now(match.scratch, self.arena_of.get(id(node), 0))
+            for n in match.nodes:
+                self.release_all(n.src)
+
+    def place_for_now(self, scratch: Tensor, index: int) -> None:
+        arena = self.arenas[index]
+        offset = arena.take(scratch.nbytes)
+        self.placed.append((scratch, index, offset))
+        arena.give(offset, scratch.nbytes)
+
+    def place(self, t: Tensor, owned: bool, dying: Sequence[tuple[Tensor, int]] = ()) -> None:
+        """Give t the bytes of one of `dying`, if it can have them, or others.
+
+        owned   its bytes are free after the last use
+        dying   sources, and how often what runs now reads each
+        """
         u = self.use(t)
         if t.buffer is not None or t.view_src is not None or u.offset >= 0:
             return
         index = self.arena_of.get(id(t), 0)
         u.owned = owned
-        u.offset = self.inherit(t, index)
+        u.offset = next((at for s, n in dying if (at := self.inherit(t, s, n, index)) >= 0), -1)
         if u.offset < 0:
             u.offset = self.arenas[index].take(t.nbytes)
         self.placed.append((t, index, u.offset))
 
-    def inherit(self, t: Tensor, index: int) -> int:
-        """The offset of a source that dies here and has the same layout, or -1."""
-        if not OPS[t.op].inplace if t.op in OPS else True:
+    def inherit(self, t: Tensor, s: Tensor, n_uses: int, index: int) -> int:
+        """The offset of s, if nothing but these uses needs it and t fills its bytes; or -1."""
+        root = s.root
+        u, r = self.use(s), self.use(root)
+        if s is not root and (r.views != 1 or r.children or s.view_offs):
             return -1
-        for s in t.src:
-            if s is None or s.flags & FLAG_OUTPUT or not same_layout(t, s):
-                continue
-            u = self.use(s)
-            if u.children != 1 or u.views:
-                continue
-            root = s.view_src
-            if root is None:
-                if u.owned and self.arena_of.get(id(s), 0) == index:
-                    u.owned = False
-                    return u.offset
-                continue
-            r = self.use(root)
-            if (
-                r.owned and r.views == 1 and r.children == 0 and s.view_offs == 0
-                and not root.flags & FLAG_OUTPUT and self.arena_of.get(id(root), 0) == index
-                and root.nbytes == t.nbytes
-            ):  # fmt: skip
-                r.owned = False
-                return r.offset
-        return -1
+        if (
+            not r.owned or u.children != n_uses or u.views or root.nbytes != t.nbytes
+            or root.flags & FLAG_OUTPUT or s.flags & FLAG_OUTPUT
+            or self.arena_of.get(id(root), 0) != index
+        ):  # fmt: skip
+            return -1
+        r.owned = False
+        return r.offset
+
+    def release_all(self, sources: Iterable[Tensor | None]) -> None:
+        for s in sources:
+            if s is not None:
+                self.release(s)
 
     def release(self, s: Tensor) -> None:
         u = self.use(s)
@@ -161,12 +148,48 @@ class _Planner:
             self.arenas[self.arena_of.get(id(t), 0)].give(u.offset, t.nbytes)
 
 
+def dying(node: Tensor) -> list[tuple[Tensor, int]]:
+    """The sources whose bytes the result of an op may take over, each read once."""
+    if node.op not in OPS or not OPS[node.op].inplace:
+        return []
+    return [(s, 1) for s in node.src if s is not None and s.same_layout(node)]
+
+
 def plan_memory(
-    graph: Graph, arena_of: dict[int, int] | None = None, alignments: tuple[int, ...] = (64,)
+    graph: Graph,
+    arena_of: dict[int, int] | None = None,
+    alignments: tuple[int, ...] = (64,),
+    fused: Sequence[Fused[Any]] = (),
+    room: Sequence[int] = (),
 ) -> MemoryPlan:
     """Offsets for all tensors of the graph that have no memory yet.
 
     arena_of     arena index by id(tensor); 0 where absent
     alignments   one per arena
+    fused        steps that run several nodes
+    room         bytes that there are already, one per arena: where that is not enough, more time
+                 is spent on needing less
     """
-    return _Planner(graph, arena_of or {}, [Arena(a) for a in alignments]).run()
+    found = _Planner(graph, arena_of or {}, [Arena(a) for a in alignments], fused).run()
+    if any(size > have for size, have in zip(found.sizes, room, strict=False)):
+        _tighten(found, graph, arena_of or {}, alignments, fused)
+    return found
+
+
+def _tighten(
+    found: MemoryPlan,
+    graph: Graph,
+    arena_of: dict[int, int],
+    alignments: tuple[int, ...],
+    fused: Iterable[Fused[Any]],
+) -> None:
+    """Pack the arenas where that saves something."""
+    arenas = [PackedArena(a) for a in alignments]
+    blocks = _Planner(graph, arena_of, arenas, fused).run().placed
+    offsets = [arena.pack() for arena in arenas]
+    better = [arena.size < size for arena, size in zip(arenas, found.sizes, strict=True)]
+    found.placed = [
+        (t, index, offsets[index][block] if better[index] else offset)
+        for (t, index, offset), (_, _, block) in zip(found.placed, blocks, strict=True)
+    ]
+    found.sizes = [min(a.size, size) for a, size in zip(arenas, found.sizes, strict=True)]

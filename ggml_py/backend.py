@@ -17,7 +17,11 @@ import numpy.typing as npt
 
 from ggml_py.buffer import Buffer as Buffer
 from ggml_py.buffer import Bytes as Bytes
+from ggml_py.fusion import Fused, Fusions
 from ggml_py.tensor import Tensor, numpy_dtype
+from ggml_py.uses import Uses
+
+Work = Tensor | Fused[Any]  # what a program runs at a time
 
 
 class Program(Protocol):
@@ -34,8 +38,8 @@ class CompileOptions:
     """How nodes are to be compiled.
 
     progress    called as progress(done, total, what) while kernels are being built
-    fuse        whether several nodes may be run by one kernel (False when every node's value is
-    wanted)
+    fuse        whether several nodes may be run as one step (False when every node's value is
+                wanted)
     """
 
     progress: Callable[[int, int, str], None] | None = None
@@ -73,8 +77,10 @@ class Device(Protocol):
         device
         may give it a layout of its own."""
 
-    def compile(self, nodes: list[Tensor], options: CompileOptions) -> Program:
-        """Freeze nodes into a program. All their tensors are allocated."""
+    def compile(self, nodes: Sequence[Work], options: CompileOptions) -> Program:
+        """Freeze nodes into a program. All their tensors are allocated. Only a device that `Fuses`
+        is given steps of several nodes.
+        """
 
     def set_threads(self, n: int) -> None:
         """Number of host threads, where that means something."""
@@ -104,8 +110,25 @@ class AsyncDevice(Protocol):
 class BuildsAhead(Protocol):
     """A device that can build the kernels of nodes before these have memory."""
 
-    def build(self, nodes: list[Tensor], options: CompileOptions) -> None:
+    def build(self, nodes: Sequence[Work], options: CompileOptions) -> None:
         """Build what `compile` will need; BackendError for what does not compile."""
+
+
+@runtime_checkable
+class Fuses(Protocol):
+    """A device that can run several nodes as one step."""
+
+    @property
+    def fusions(self) -> Fusions[Any]:
+        """The patterns of such nodes."""
+
+
+def steps_of(device: Device, nodes: list[Tensor], uses: Uses) -> list[Work]:
+    """What the device runs for these nodes, which it computes in a row: several as one, if it can.
+
+    uses  of values in the whole graph
+    """
+    return device.fusions.steps(nodes, uses) if isinstance(device, Fuses) else [*nodes]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ggml_py.backend import Buffer, Bytes, CompileOptions
+from ggml_py.backend import Buffer, Bytes, CompileOptions, Work
 from ggml_py.tensor import Tensor
 
 
@@ -64,8 +64,8 @@ class NullDevice:
     def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
         """No layout of its own."""
 
-    def compile(self, nodes: list[Tensor], options: CompileOptions) -> NullProgram:
-        return NullProgram(nodes)
+    def compile(self, nodes: Sequence[Work], options: CompileOptions) -> NullProgram:
+        return NullProgram([t for t in nodes if isinstance(t, Tensor)])
 
     def set_threads(self, n: int) -> None:
         """Nothing runs."""

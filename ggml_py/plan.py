@@ -7,18 +7,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ggml_py.backend import Device, Program, move
+from ggml_py.backend import Device, Program, Work, move
 from ggml_py.graph import Graph
 from ggml_py.tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Consecutive nodes that one device runs. `inputs` are copied to it first: (source, copy)."""
+    """Consecutive nodes that one device runs. `inputs` are copied to it first: (source, copy).
+
+    steps  what the program runs: nodes, or several of them as one
+    """
 
     device: Device
     nodes: list[Tensor]
     inputs: list[tuple[Tensor, Tensor]]
+    steps: list[Work]
     program: Program
 
     def run(self) -> None:

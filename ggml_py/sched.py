@@ -11,18 +11,30 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from ggml_py.alloc import MemoryPlan, plan_memory
 from ggml_py.assign import Assignment, Devices, is_view
-from ggml_py.backend import AsyncDevice, Buffer, BuildsAhead, CompileOptions, Device, Program
+from ggml_py.backend import (
+    AsyncDevice,
+    Buffer,
+    BuildsAhead,
+    CompileOptions,
+    Device,
+    Program,
+    Work,
+    steps_of,
+)
 from ggml_py.check import Checker
 from ggml_py.errors import UnsupportedOp
+from ggml_py.fusion import Fused
 from ggml_py.graph import Graph
 from ggml_py.kernels import describe
 from ggml_py.pipeline import MAX_COPIES, Pipeline, PipelinedPlan
 from ggml_py.plan import Plan, Split
 from ggml_py.split import Part, Splitter
 from ggml_py.tensor import FLAG_COMPUTE, Tensor
+from ggml_py.uses import Uses
 
 log = logging.getLogger("llama_py")
 
@@ -62,7 +74,8 @@ class Scheduler:
         self.check = check
         self.n_splits = 0
         able = all(isinstance(d, AsyncDevice) for d in devices[:-1])
-        alone = len(devices) == 1 or watch is not None or check is not None
+        self._one_by_one = watch is not None or check is not None
+        alone = len(devices) == 1 or self._one_by_one
         self._pipeline = Pipeline() if parallel and able and not alone else None
         self.n_copies = MAX_COPIES if self._pipeline else 1
         self._buffers: dict[int, Buffer] = {}  # by arena, see Splitter
@@ -77,7 +90,7 @@ class Scheduler:
         for part in layout.parts:
             device = self.devices[part.device]
             if isinstance(device, BuildsAhead):
-                device.build(_computed(part.nodes), self.options)
+                device.build(part.steps, self.options)
         n = len(self.devices)
         for arena, size in enumerate(layout.memory.sizes):
             copies = self.n_copies if arena >= n else 1
@@ -128,14 +141,26 @@ class Scheduler:
         if len(self.devices) == 1:
             _refuse((t, self.why_not(t)) for t in graph.compute_nodes())
             self.n_splits = 1
-            memory = plan_memory(graph, None, alignments)
-            return Layout([Part(0, graph.nodes)], memory, lambda: None)
+            parts = [Part(0, graph.nodes)]
+            fused = self._fuse(parts, graph)
+            memory = plan_memory(graph, None, alignments, fused, self._room(1))
+            return Layout(parts, memory, lambda: None)
         assignment = self._assign(graph, pins)
         splitter = Splitter(graph, assignment, number if self._pipeline else None)
+        parts, whole = splitter.parts, splitter.with_copies()
         arenas = alignments * (1 + self.n_copies)
-        memory = plan_memory(splitter.with_copies(), splitter.arena_of, arenas)
-        self.n_splits = len(splitter.parts)
-        return Layout(splitter.parts, memory, splitter.undo)
+        fused, room = self._fuse(parts, whole), self._room(len(arenas))
+        memory = plan_memory(whole, splitter.arena_of, arenas, fused, room)
+        self.n_splits = len(parts)
+        return Layout(parts, memory, splitter.undo)
+
+    def _fuse(self, parts: list[Part], whole: Graph) -> list[Fused[Any]]:
+        """Set what each part runs; returns its steps of several nodes."""
+        uses = Uses(whole.nodes) if self.options.fuse and not self._one_by_one else None
+        for part in parts:
+            nodes, device = _computed(part.nodes), self.devices[part.device]
+            part.steps = [*nodes] if uses is None else steps_of(device, nodes, uses)
+        return [step for part in parts for step in part.steps if isinstance(step, Fused)]
 
     def _assign(self, graph: Graph, pins: Pins) -> Assignment:
         devices = Devices(self.devices, self._samples)
@@ -159,26 +184,30 @@ class Scheduler:
                 log.info("%s runs on %s: %s cannot: %s", node.op, name, refuser, reason)
 
     def _splits(self, part: Part) -> list[Split]:
-        if self.watch is None and self.check is None:
-            return [self._split(part.device, part.nodes, part.inputs)]
-        splits = [self._split(part.device, [t], []) for t in part.nodes]
+        device = self.devices[part.device]
+        if not self._one_by_one:
+            program = device.compile(part.steps, self.options)
+            return [Split(device, part.nodes, part.inputs, part.steps, program)]
+        splits = [self._split(device, t) for t in part.nodes]
         splits[0].inputs.extend(part.inputs)
         return splits
 
-    def _split(
-        self, index: int, nodes: list[Tensor], inputs: list[tuple[Tensor, Tensor]]
-    ) -> Split:  # fmt: skip
-        device = self.devices[index]
-        computed = _computed(nodes)
-        program: Program = device.compile(computed, self.options)
-        if self.check is not None and computed:
-            program = self.check.checked(program, computed[0], device.name)
-        return Split(device, nodes, inputs, program)
+    def _split(self, device: Device, node: Tensor) -> Split:
+        """One node, checked if that is wanted."""
+        steps: list[Work] = [*_computed([node])]
+        program: Program = device.compile(steps, self.options)
+        if self.check is not None and steps:
+            program = self.check.checked(program, node, device.name)
+        return Split(device, [node], [], steps, program)
 
     @cached_property
     def _samples(self) -> list[Buffer]:
         """A little memory of each device, to ask the others whether they can read such."""
         return [d.alloc(d.alignment) for d in self.devices]
+
+    def _room(self, n_arenas: int) -> list[int]:
+        """Bytes of the buffers that there are."""
+        return [self._buffers[i].size if i in self._buffers else 0 for i in range(n_arenas)]
 
     def _buffer(self, arena: int, size: int) -> Buffer:
         buffer = self._buffers.get(arena)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ggml_py.assign import Assignment, is_view, sources
+from ggml_py.backend import Work
 from ggml_py.graph import Graph
 from ggml_py.opspec import OPS
 from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, FLAG_WEIGHT, Tensor
@@ -14,11 +15,15 @@ from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, FLAG_WEIGHT, Tensor
 
 @dataclass(slots=True)
 class Part:
-    """Consecutive nodes of one device; inputs (source, copy) are copied to it before they run."""
+    """Consecutive nodes of one device; inputs (source, copy) are copied to it before they run.
+
+    steps   what it runs, once that is known: nodes, or several of them as one
+    """
 
     device: int
     nodes: list[Tensor] = field(default_factory=list)
     inputs: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    steps: list[Work] = field(default_factory=list)
 
 
 class Splitter:

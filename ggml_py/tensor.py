@@ -160,6 +160,9 @@ class Tensor:
     def same_shape(self, other: Tensor) -> bool:
         return self.ne == other.ne
 
+    def same_layout(self, other: Tensor) -> bool:
+        return self.type is other.type and self.ne == other.ne and self.nb == other.nb
+
     def can_repeat_to(self, other: Tensor) -> bool:
         """Whether self tiles other a whole number of times in each dimension (ggml_can_repeat)."""
         if self.is_empty():
@@ -186,6 +189,11 @@ class Tensor:
 
     def is_view(self) -> bool:
         return self.view_src is not None
+
+    @property
+    def root(self) -> Tensor:
+        """The tensor that owns the bytes."""
+        return self if self.view_src is None else self.view_src
 
     def __str__(self) -> str:
         return f"{self.name or self.op}[{', '.join(map(str, self.ne))}]:{self.type}"

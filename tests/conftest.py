@@ -12,11 +12,11 @@ def kernels(request: pytest.FixtureRequest) -> None:
     if len(request.session.items) < MANY:
         return
     import ggml_cpu.repack  # noqa: F401  (declares kernels)
-    from ggml_cpu.fusion import rewriters
+    from ggml_cpu.backend import fusions
     from ggml_cpu.kernel import REGISTRY
     from ggml_cpu.objcache import load_kernels
     from ggml_cpu.table import table
 
-    table(), rewriters()
+    table(), fusions()
     ours = [k for k in REGISTRY.kernels.values() if k.module.startswith("ggml_cpu.")]
     load_kernels(ours)

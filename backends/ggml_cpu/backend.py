@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import cache
 
+import ggml_cpu.fused
 from ggml_cpu.dense import steps_for, why_not
 from ggml_cpu.executor import Executor
+from ggml_cpu.fusion import FUSIONS
 from ggml_cpu.program import Program
-from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, aligned_bytes
+from ggml_cpu.step import Step
+from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, Work, aligned_bytes
 from ggml_py.errors import AllocError
+from ggml_py.fusion import Fused, Fusions
+from ggml_py.kernels import import_families
 from ggml_py.tensor import Tensor
 
 
@@ -62,14 +68,29 @@ class CPUDevice:
         if self.repack:
             repack(weight, uses, self.executor)
 
-    def compile(self, nodes: list[Tensor], options: CompileOptions) -> Program:
-        from ggml_cpu.fusion import fuse
+    @property
+    def fusions(self) -> Fusions[Step]:
+        return fusions()
 
-        steps = [step for t in nodes if not t.is_empty() for step in steps_for(t)]
-        return Program(fuse(steps) if options.fuse else steps, self.executor, options)
+    def compile(self, nodes: Sequence[Work], options: CompileOptions) -> Program:
+        steps = [step for work in nodes for step in _steps(work)]
+        return Program(steps, self.executor, options)
 
     def set_threads(self, n: int) -> None:
         self.n_threads = max(1, n)
+
+
+@cache
+def fusions() -> Fusions[Step]:
+    """Every declared step of several nodes; imports all files on first use."""
+    import_families(ggml_cpu.fused)
+    return FUSIONS
+
+
+def _steps(work: Work) -> list[Step]:
+    if isinstance(work, Fused):
+        return work.launch()
+    return [] if work.is_empty() else steps_for(work)
 
 
 def default_threads() -> int:

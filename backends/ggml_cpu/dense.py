@@ -47,6 +47,5 @@ def steps_for(node: Tensor) -> list[Step]:
     copies = [s for s, old in zip(src, node.src, strict=True) if s is not None and s is not old]
     for copy in copies:
         copy.buffer = HostBuffer(aligned_bytes(copy.nbytes))
-    # With op_params of their own these steps are no one's to merge: merging looks at node.src.
-    steps = [Step(table().get(c), c, (c, *c.src), c.op_params()) for c in copies]
-    return [*steps, Step(kernel, node, (node, *src), node.op_params())]
+    steps = [Step(table().get(c), c, (c, *c.src)) for c in copies]
+    return [*steps, Step(kernel, node, (node, *src))]

@@ -1,34 +1,26 @@
-"""Several nodes run by one kernel: a rewrite of the steps, never of the graph that users see.
+"""The CPU backend's steps of several nodes, filled by the files of `fused/` as they are imported.
 
-Each file of `fused/` declares rewriters with `@rewrite(op)`: a function that gets the window of
-steps and the index of one that runs `op`, and merges it with its neighbours if they fit.
+A launcher gets what fits its pattern and returns steps; see ggml_py/fusion.py.
 """
 
 from __future__ import annotations
 
-import pkgutil
-from collections.abc import Sequence
-from functools import cache
-from importlib import import_module
+from collections.abc import Callable
 
 from ggml_cpu.step import Step
-from ggml_cpu.window import REWRITERS, Rewriter, Window
+from ggml_py.fusion import Fusions
+from ggml_py.pattern import Match
+from ggml_py.types import F32
+
+FUSIONS: Fusions[Step] = Fusions()
+fuse = FUSIONS.fuse
 
 
-@cache
-def rewriters() -> tuple[tuple[str, Rewriter], ...]:
-    import ggml_cpu.fused
+def f32_rows(*names: str) -> Callable[[Match], str]:
+    """A `when`: operands of F32 whose rows are dense."""
 
-    for module in pkgutil.iter_modules(ggml_cpu.fused.__path__):
-        import_module(f"ggml_cpu.fused.{module.name}")
-    return tuple(REWRITERS)
+    def when(m: Match) -> str:
+        other = [m[name] for name in names if m[name].type is not F32 or m[name].nb[0] != 4]
+        return f"needs dense rows of f32; got {other[0]}" if other else ""
 
-
-def fuse(steps: Sequence[Step]) -> list[Step]:
-    """Steps with known neighbours merged."""
-    window = Window(steps)
-    for op, function in rewriters():
-        for i in range(len(window.steps)):
-            if window.op(i) == op:
-                function(window, i)
-    return [s for s in window.steps if s is not None]
+    return when

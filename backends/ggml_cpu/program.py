@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ggml_cpu.executor import Executor
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import WORDS, new_blocks, pack, set_scratch
-from ggml_cpu.step import Step, view
+from ggml_cpu.step import Step, address, view
 from ggml_py.backend import Bytes, CompileOptions, aligned_bytes
 from ggml_py.tensor import Tensor
 
@@ -44,7 +44,7 @@ class Program:
         """One block for all steps: prepared operands | other shared bytes | each thread's own.
 
         Prepared operands have a place to themselves so that they survive until the next step that
-        wants the same ones.
+        wants the same ones. Steps of several nodes bring the shared bytes they asked for.
         """
         nth = self.executor.n_threads
         needs = [(s.kernel.scratch(s.node, nth), bool(s.kernel.prepare)) for s in self.steps]
@@ -57,6 +57,8 @@ class Program:
             kernel = step.kernel
             pack(block, [view(t) for t in step.operands], step.params(), kernel.extra(step.node))
             start = base if kernel.prepare else base + prepared
+            if step.scratch is not None:
+                start = address(step.scratch)
             set_scratch(block, start, base + prepared + shared, local)
         return scratch
 

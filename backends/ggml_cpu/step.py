@@ -12,14 +12,15 @@ from ggml_py.tensor import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`operands` are what the kernel calls dst, src0, src1, ...; `op_params` where they are not
-    the node's own (a step that runs several nodes).
+    """`operands` are what the kernel calls dst, src0, src1, ...; `op_params` and the scratch shared
+    by all threads where they are not the node's own (a step that runs several nodes).
     """
 
     kernel: Kernel
     node: Tensor
     operands: tuple[Tensor | None, ...]
     op_params: bytes = b""
+    scratch: Tensor | None = None
 
     def params(self) -> bytes:
         return self.op_params or self.node.op_params()
@@ -33,14 +34,3 @@ def address(t: Tensor) -> int:
 
 def view(t: Tensor | None) -> View | None:
     return None if t is None else View(address(t), t.ne, t.nb)
-
-
-def overlap(a: Tensor, b: Tensor) -> bool:
-    """Whether the bytes of two tensors have some in common."""
-    start_a, start_b = address(a), address(b)
-    return start_a < start_b + b.nbytes and start_b < start_a + a.nbytes
-
-
-def same_bytes(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors are the same elements at the same addresses."""
-    return address(a) == address(b) and a.ne == b.ne and a.nb == b.nb

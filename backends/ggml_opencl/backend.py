@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import ggml_opencl.ops
 from ggml_opencl.buffers import OpenCLBuffer, failing
 from ggml_opencl.program import Builder, OpenCLProgram, launches
-from ggml_opencl.table import table
-from ggml_py.backend import Buffer, Bytes, CompileOptions, KernelTime
+from ggml_opencl.table import Launch, fusions, table
+from ggml_py.backend import Buffer, Bytes, CompileOptions, KernelTime, Work
 from ggml_py.errors import BackendError
+from ggml_py.fusion import Fusions
 from ggml_py.kernels import import_families
 from ggml_py.tensor import Tensor
 
@@ -78,10 +79,14 @@ class OpenCLDevice:
     def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
         """Weights stay as they are."""
 
-    def build(self, nodes: list[Tensor], options: CompileOptions) -> None:
+    @property
+    def fusions(self) -> Fusions[Launch]:
+        return fusions
+
+    def build(self, nodes: Sequence[Work], options: CompileOptions) -> None:
         self.builder.build(launches(nodes), options)
 
-    def compile(self, nodes: list[Tensor], options: CompileOptions) -> OpenCLProgram:
+    def compile(self, nodes: Sequence[Work], options: CompileOptions) -> OpenCLProgram:
         return self.builder.program(nodes, options)
 
     def send(self, target: Tensor, data: Bytes, after: cl.Event | None) -> None:

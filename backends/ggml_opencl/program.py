@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,8 +13,9 @@ from ggml_opencl.buffers import failing
 from ggml_opencl.kernels import source
 from ggml_opencl.profiler import Bound, Profiler
 from ggml_opencl.table import WG, Launch, table
-from ggml_py.backend import CompileOptions
+from ggml_py.backend import CompileOptions, Work
 from ggml_py.errors import BackendError
+from ggml_py.fusion import Fused
 from ggml_py.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -59,9 +61,9 @@ class Builder:
         self.profiler = Profiler(queue)
         self._programs: dict[ProgramKey, cl.Program] = {}
 
-    def program(self, nodes: list[Tensor], options: CompileOptions) -> OpenCLProgram:
+    def program(self, nodes: Sequence[Work], options: CompileOptions) -> OpenCLProgram:
         """Ready to run; all tensors have memory."""
-        runs = [(node, run) for node in nodes for run in launches([node])]
+        runs = [(result_of(work), run) for work in nodes for run in launches([work])]
         self.build([run for _, run in runs], options)
         return OpenCLProgram(self.profiler, [self._bind(node, run) for node, run in runs])
 
@@ -108,8 +110,19 @@ class Builder:
         return Bound(kernel, (x * WG, y, z), node)
 
 
-def launches(nodes: list[Tensor]) -> list[Launch]:
-    return [run for node in nodes if not node.is_empty() for run in table.launches(node)]
+def launches(nodes: Sequence[Work]) -> list[Launch]:
+    """Of nodes, and of steps of several nodes."""
+    found: list[Launch] = []
+    for work in nodes:
+        if isinstance(work, Fused):
+            found += work.launch()
+        elif not work.is_empty():
+            found += table.launches(work)
+    return found
+
+
+def result_of(work: Work) -> Tensor:
+    return work.match.result if isinstance(work, Fused) else work
 
 
 def key(run: Launch) -> ProgramKey:

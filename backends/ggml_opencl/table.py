@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from ggml_py.fusion import Fusions
 from ggml_py.kernels import KernelTable, When, always
 from ggml_py.tensor import Tensor
 
@@ -61,6 +62,7 @@ class OpenCLTable(KernelTable[Launcher]):
 
 
 table = OpenCLTable("opencl")
+fusions: Fusions[Launch] = Fusions()  # launchers of several nodes
 
 
 def items(n: int) -> tuple[int, int, int]:

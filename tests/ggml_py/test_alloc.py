@@ -7,7 +7,8 @@ import random
 import pytest
 
 from ggml_py import ops
-from ggml_py.alloc import Arena, plan_memory
+from ggml_py.alloc import plan_memory
+from ggml_py.arena import Arena, PackedArena
 from ggml_py.graph import Graph
 from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggml_py.types import F32
@@ -113,3 +114,41 @@ def check_liveness(graph: Graph, where: dict[int, int]) -> None:
             dies_here = last[id(other)] == i and where[id(other)] == start
             apart = where[id(other)] >= start + t.nbytes or start >= where[id(other)] + other.nbytes
             assert apart or dies_here, f"{t} overwrites {other}"
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_packed_blocks_never_share_bytes_while_both_are_there(seed: int) -> None:
+    rng = random.Random(seed)
+    packed = PackedArena()
+    there: list[tuple[int, int]] = []  # (size, block)
+    beside: list[tuple[int, int]] = []
+    for _ in range(200):
+        if there and rng.random() < 0.5:
+            size, block = there.pop(rng.randrange(len(there)))
+            packed.give(block, size)
+        else:
+            size = rng.randrange(1, 5000)
+            block = packed.take(size)
+            beside += [(block, other) for _, other in there]
+            there.append((size, block))
+    offsets = packed.pack()
+    ranges = [range(at, at + size) for at, (size, _, _) in zip(offsets, packed.blocks, strict=True)]
+    assert all(a.stop <= b.start or b.stop <= a.start for a, b in both(ranges, beside))
+    assert packed.size == max(r.stop for r in ranges)
+
+
+def both(ranges: list[range], pairs: list[tuple[int, int]]) -> list[tuple[range, range]]:
+    return [(ranges[i], ranges[j]) for i, j in pairs]
+
+
+def test_what_does_not_fit_the_room_there_is_gets_packed() -> None:
+    """Best fit leaves a's 64 bytes below b unused, where c does not fit."""
+    a = ops.repeat_4d(leaf(1), 16, 1, 1, 1)
+    b = ops.repeat_4d(a, 16, 1, 1, 1)
+    c = ops.repeat_4d(b, 32, 1, 1, 1)
+    graph = Graph()
+    graph.build_forward_expand(c)
+    loose, tight = plan_memory(graph), plan_memory(graph, room=(1,))
+    assert (loose.sizes, tight.sizes) == ([320], [256])
+    assert plan_memory(graph, room=loose.sizes).placed == loose.placed
+    check_liveness(graph, {id(t): offset for t, _, offset in tight.placed})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.fusion import f32_rows, fuse
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import n_rows, row_at
 from ggml_cpu.kernels.norm import scaled, sum_of_squares
 from ggml_cpu.step import Step
-from ggml_cpu.window import Window, rewrite
-from ggml_py.types import F32
+from ggml_py.fusion import in_place
+from ggml_py.pattern import Match
+from ggml_py.patterns.norm import RMS_NORM_MUL, RMS_NORM_SCALE
 
 
 @fn
@@ -35,18 +37,16 @@ def rms_norm_mul(p, ith, nth):
         scaled_by_weight(row_at(p, 0, r), x, v.data(p, 2), factor, n)
 
 
-@rewrite("RMS_NORM")
-def with_weight(w: Window, i: int) -> None:
-    j = w.only_reader(i)
-    if j < 0 or w.op(j) != "MUL":
-        return
-    norm, product = w.step(i).node, w.step(j).node
-    weight = product.src[1]
-    if product.src[0] is not norm or weight is None or weight.type is not F32:
-        return
-    x = norm.src[0]
-    if weight.ne == (norm.ne[0], 1, 1, 1) and weight.is_contiguous() and product.ne == norm.ne:
-        w.merge((i, j), j, Step(rms_norm_mul, product, (product, x, weight), norm.op_params()))
+def one_row(m: Match) -> str:
+    weight = m["weight"]
+    row = weight.n_rows == 1 and weight.ne[0] == m["x"].ne[0]
+    return f32_rows("x", "weight")(m) if row else f"needs a weight of one row; got {weight}"
+
+
+@fuse(RMS_NORM_MUL, when=one_row, over=in_place("x"))
+def with_weight(m: Match) -> list[Step]:
+    y, params = m["product"], m["norm"].op_params()
+    return [Step(rms_norm_mul, y, (y, m["x"], m["weight"]), params)]
 
 
 @kernel()
@@ -61,12 +61,7 @@ def rms_norm_scale(p, ith, nth):
         scaled(row_at(p, 0, r), x, v.float32(factor) * v.op_f32(p, 1), n)
 
 
-@rewrite("RMS_NORM")
-def with_factor(w: Window, i: int) -> None:
-    j = w.only_reader(i)
-    if j < 0 or w.op(j) != "SCALE":
-        return
-    norm, product = w.step(i).node, w.step(j).node
-    if product.src[0] is norm and not product.param("bias"):
-        params = norm.op_params()[:4] + product.op_params()[:4]
-        w.merge((i, j), j, Step(rms_norm_scale, product, (product, norm.src[0]), params))
+@fuse(RMS_NORM_SCALE, when=f32_rows("x"), over=in_place("x"))
+def with_factor(m: Match) -> list[Step]:
+    y, params = m["product"], m["norm"].op_params()[:4] + m["product"].op_params()[:4]
+    return [Step(rms_norm_scale, y, (y, m["x"]), params)]

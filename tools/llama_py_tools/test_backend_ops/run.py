@@ -9,11 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ggml_py.backend import Buffer, Bytes, CompileOptions, Device, HostBuffer
+from ggml_py.backend import Buffer, Bytes, CompileOptions, Device, HostBuffer, Work, steps_of
 from ggml_py.errors import UnsupportedOp
+from ggml_py.fusion import Fused
 from ggml_py.graph import Graph
 from ggml_py.ops.registry import OPS
 from ggml_py.tensor import Tensor
+from ggml_py.uses import Uses
 from ggml_ref.values import load, store
 from llama_py_tools.test_backend_ops.case import Array, Case, Leaves
 from llama_py_tools.test_backend_ops.differences import known_difference
@@ -48,13 +50,21 @@ class Bench:
         self.case = case
         self.device = device
         self.graph, self.leaves = case.graph()
+        self.steps = self._steps()
         self.guards: list[tuple[int, int, Tensor | None]] = []
         self.buffer = self._allocate()
         if poison:
             self.buffer.clear(POISON)
 
+    def _steps(self) -> list[Work]:
+        nodes = self.graph.compute_nodes()
+        fused = self.case.fused and not self.why_not()
+        return steps_of(self.device, nodes, Uses(self.graph.nodes)) if fused else [*nodes]
+
     def _allocate(self) -> Buffer:
-        owners = [t for t in (*self.graph.leafs, *self.graph.nodes) if t.view_src is None]
+        scratch = [s.match.scratch for s in self.steps if isinstance(s, Fused)]
+        tensors = (*self.graph.leafs, *self.graph.nodes, *(t for t in scratch if t is not None))
+        owners = [t for t in tensors if t.view_src is None]
         end, alignment = 0, max(self.device.alignment, 1)
         before: Tensor | None = None
         for t in owners:
@@ -89,8 +99,7 @@ class Bench:
             self.device.prepare_weight(weight, uses)
 
     def run(self) -> None:
-        nodes = self.graph.compute_nodes()
-        self.device.compile(nodes, CompileOptions(fuse=self.case.fused)).run()
+        self.device.compile(self.steps, CompileOptions(fuse=self.case.fused)).run()
 
     def written_leaves(self) -> list[Tensor]:
         """Inputs in whose memory a node's result lives, and those that its op changes too."""
@@ -231,8 +240,8 @@ def warm_up(
         for bench in ready:
             bench.prepare()
         for fuse in (False, True):
-            nodes = [t for b in ready if b.case.fused == fuse for t in b.graph.compute_nodes()]
-            device.compile(nodes, CompileOptions(progress, fuse))
+            steps = [step for b in ready if b.case.fused == fuse for step in b.steps]
+            device.compile(steps, CompileOptions(progress, fuse))
 
 
 def why_not(case: Case, device: Device) -> str:

@@ -44,11 +44,12 @@ class Stopwatch:
         self.bench.run()
         nodes = self.bench.graph.compute_nodes()
         self.timed = nodes if case.fused else nodes[-1:]
+        steps = self.bench.steps if case.fused else self.bench.steps[-1:]
         self.options = CompileOptions(fuse=case.fused)
-        once = device.compile(self.timed, self.options)
+        once = device.compile(steps, self.options)
         once.run()
         self.repeat = int(min(1000, seconds / max(self.seconds(once), 1e-6))) + 1
-        self.program = device.compile(self.timed * self.repeat, self.options)
+        self.program = device.compile(steps * self.repeat, self.options)
         self.samples: list[float] = []
 
     def take_turn(self, seconds: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, aligned_bytes
+from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, Work, aligned_bytes
 from ggml_py.tensor import Tensor
 from llama_py_tools.test_backend_ops.judges.libggml import Ggml
 from llama_py_tools.test_backend_ops.judges.mirror import Mirror, why_no_mirror
@@ -62,11 +62,15 @@ class GgmlDevice:
     def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
         """Weights stay as they are."""
 
-    def compile(self, nodes: list[Tensor], options: CompileOptions) -> GgmlProgram:
-        return GgmlProgram(self.ggml, [t for t in nodes if not t.is_empty()], self.n_threads)
+    def compile(self, nodes: Sequence[Work], options: CompileOptions) -> GgmlProgram:
+        return GgmlProgram(self.ggml, _computed(nodes), self.n_threads)
 
     def set_threads(self, n: int) -> None:
         """For nodes that are repeated, those that are timed. Others have one thread: ggml may
         abort, which only the calling thread survives.
         """
         self.n_threads = n
+
+
+def _computed(nodes: Sequence[Work]) -> list[Tensor]:
+    return [t for t in nodes if isinstance(t, Tensor) and not t.is_empty()]

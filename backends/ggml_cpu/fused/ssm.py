@@ -7,14 +7,14 @@ fastest. Here the new inputs are read as they come, channel fastest, and time is
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.fusion import f32_rows, fuse
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.step import Step
-from ggml_cpu.window import Window, rewrite
+from ggml_py.pattern import Match
+from ggml_py.patterns.ssm import CONCAT_CONV_SILU
 from ggml_py.tensor import Tensor
-from ggml_py.types import F32
 
 CHANNELS = 256  # a thread's piece: its rows of inputs and weights stay in the L1 cache
-MAX_CONV = 16
 
 
 def padded(n: int) -> int:
@@ -22,10 +22,10 @@ def padded(n: int) -> int:
     return -(-n // CHANNELS) * CHANNELS
 
 
-def tables_bytes(node: Tensor, nth: int) -> tuple[int, int]:
+def tables_bytes(m: Match) -> int:
     """Weights, and the earlier inputs of every sequence, channel fastest."""
-    n_channels, _, n_seqs, _ = node.ne
-    return 4 * padded(n_channels) * MAX_CONV * (1 + n_seqs), 0
+    n_channels, _, n_seqs, _ = m["y"].ne
+    return 4 * padded(n_channels) * (m["weight"].ne[0] + m["state"].ne[0] * n_seqs)
 
 
 @fn
@@ -72,9 +72,7 @@ def conv4_at(c, x, x_stride, w, width):
     return v.fma(v.f32_load(x + 3 * x_stride + 4 * c), v.f32_load(w + 4 * (3 * width + c)), y)
 
 
-@kernel(
-    prepare=(conv_tables,), scratch=tables_bytes, extra=lambda node: (padded(node.ne[0]),)
-)  # fmt: skip
+@kernel(prepare=(conv_tables,), extra=lambda node: (padded(node.ne[0]),))
 def conv_silu(p, ith, nth):
     """dst [C, T, B] = silu(conv(src0 [d_conv - 1, C, B] before src1 [T, C, B], src2 [d_conv, C])).
 
@@ -122,45 +120,22 @@ def conv_state(p, ith, nth):
                     v.st_f32(d + 4 * j, v.ld_f32(x + (u - keep) * v.nb(p, 2, 0)))
 
 
-def is_tail(t: Tensor | None, joined: Tensor) -> bool:
-    """Whether t looks at the last inputs of every channel of the joined ones."""
-    if t is None or t.ne[1:3] != joined.ne[1:3] or t.nb[1:3] != joined.nb[1:3]:
-        return False
-    return t.view_offs == 4 * (joined.ne[0] - t.ne[0])
+def channels_in_rows(m: Match) -> str:
+    """Inputs of a time lie side by side, and what is kept of a channel does."""
+    x, kept = m["x"], m["kept"]
+    if x.nb[1] != 4 or kept.nb[0] != 4 or x.is_empty():
+        return f"needs channels side by side; got {x} kept in {kept}"
+    return f32_rows("state", "weight")(m)
 
 
-@rewrite("CONCAT")
-def short_conv(w: Window, i: int) -> None:
-    joined = w.step(i).node
-    state, x = joined.src[0], joined.src[1]
-    if joined.view_src is not None or joined.type is not F32 or joined.param("dim") != 0:
-        return
-    if state is None or x is None:
-        return
-    if x.nb[1] != 4 or state.nb[0] != 4 or joined.ne[3] != 1 or not x.ne[0]:
-        return
-    users = w.readers_of(joined)
-    convs = [j for j in users if w.op(j) == "SSM_CONV"]
-    copies = [j for j in users if w.op(j) == "CPY"]
-    if len(convs) != 1 or len(copies) != 1 or len(users) != 2 or copies[0] > convs[0]:
-        return
-    merge_conv(w, i, copies[0], convs[0], state, x)
+def over_the_inputs(m: Match) -> Tensor | None:
+    """The kernel reads an input no later than it writes the result of its time."""
+    x, y = m["x"], m["y"]
+    return x if (x.nb[1], x.nb[0], x.nb[2]) == y.nb[:3] else None
 
 
-def merge_conv(w: Window, i: int, copy: int, conv: int, state: Tensor, x: Tensor) -> None:
-    """Merge where the copy keeps the state's tail and the convolution is followed by SILU."""
-    joined, kept, y = w.step(i).node, w.step(copy).node, w.step(conv).node
-    last = w.only_reader(conv)
-    weight = y.src[1]
-    if last < 0 or w.op(last) != "SILU" or weight is None or weight.ne[0] > MAX_CONV:
-        return
-    result = w.step(last).node
-    n_state = state.ne[0] * state.ne[1]
-    dense = kept.ne == (n_state, state.ne[2], 1, 1) and kept.type is F32 and kept.nb[0] == 4
-    if not dense or not is_tail(kept.src[0], joined) or weight.type is not F32:
-        return
-    if not result.is_contiguous() or w.step(i).node.ne[0] != state.ne[0] + x.ne[0]:
-        return
-    forward = Step(conv_silu, result, (result, state, x, weight), b"\0")
-    if w.merge((i, conv, last), last, forward, aliases=(x,), staged=(state, weight)):
-        w.merge((i, copy), copy, Step(conv_state, kept, (kept, state, x), b"\0"))
+@fuse(CONCAT_CONV_SILU, when=channels_in_rows, over=over_the_inputs, scratch=tables_bytes)
+def short_conv(m: Match) -> list[Step]:
+    state, x, kept, y = m["state"], m["x"], m["kept"], m["y"]
+    keep = Step(conv_state, kept, (kept, state, x))
+    return [keep, Step(conv_silu, y, (y, state, x, m["weight"]), scratch=m.scratch)]

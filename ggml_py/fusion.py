@@ -1,0 +1,130 @@
+"""Several nodes run as one step: a backend's patterns, found in a graph before it gets memory.
+
+A step runs in the place of its last node. Graphs stay as they are: nodes keep their order and their
+sources; only values that nobody outside the step wants are never in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from ggml_py.match import Row
+from ggml_py.pattern import Match, Pattern
+from ggml_py.tensor import Tensor
+from ggml_py.types import I8
+from ggml_py.uses import Uses
+
+K = TypeVar("K")
+Launcher = Callable[[Match], list[K]]
+Condition = Callable[[Match], str]
+Over = Callable[[Match], "Tensor | None"]
+Size = Callable[[Match], int]
+
+
+def fits(_: Match) -> str:
+    """A `when` that takes every match."""
+    return ""
+
+
+def apart(_: Match) -> Tensor | None:
+    """An `over`: the result has memory of its own."""
+    return None
+
+
+def no_scratch(_: Match) -> int:
+    return 0
+
+
+def in_place(name: str) -> Over:
+    """An `over`: the operand of that name, if the result has its layout."""
+    return lambda m: m[name] if m[name].same_layout(m.result) else None
+
+
+@dataclass(frozen=True)
+class Rule(Generic[K]):
+    """How a backend runs what fits a pattern; see `Fusions.fuse`."""
+
+    pattern: Pattern
+    launcher: Launcher[K]
+    when: Condition
+    over: Over
+    scratch: Size
+
+
+@dataclass(frozen=True)
+class Fused(Generic[K]):
+    """Nodes that run as one step, in the place of the last of them.
+
+    over  an operand whose bytes the result may take over
+    """
+
+    match: Match
+    over: Tensor | None
+    launcher: Launcher[K]
+
+    def launch(self) -> list[K]:
+        """What the backend runs."""
+        return self.launcher(self.match)
+
+
+class Fusions(Generic[K]):
+    """A backend's patterns with their launchers.
+
+    They are tried in the order in which they were declared, each on all nodes that one device runs
+    in a row; a node belongs to one step.
+    """
+
+    def __init__(self) -> None:
+        self.rules: list[Rule[K]] = []
+
+    def fuse(
+        self,
+        pattern: Pattern,
+        *,
+        when: Condition = fits,
+        over: Over = apart,
+        scratch: Size = no_scratch,
+    ) -> Callable[[Launcher[K]], Launcher[K]]:
+        """Declare a launcher: it gets a match, and returns what the backend's launchers of single
+        nodes return.
+
+        when     "" for a match that it takes, else the reason why not
+        over     an operand whose bytes the result may overwrite where nobody needs them later
+        scratch  bytes that it needs while it runs, then `Match.scratch`
+        """
+
+        def register(launcher: Launcher[K]) -> Launcher[K]:
+            self.rules.append(Rule(pattern, launcher, when, over, scratch))
+            return launcher
+
+        return register
+
+    def steps(self, nodes: Sequence[Tensor], uses: Uses) -> list[Tensor | Fused[K]]:
+        """The nodes, which run one after the other, with those merged that fit a pattern."""
+        row = Row(nodes, uses)
+        steps: list[Tensor | Fused[K] | None] = list(nodes)
+        for rule in self.rules:
+            for first in row.of_op(rule.pattern.lines[0].op):
+                match, _ = row.find(rule.pattern, rule.when, first)
+                if match is None:
+                    continue
+                row.take(match)
+                if size := rule.scratch(match):
+                    match.scratch = Tensor(I8, (size,), name=f"{match.result.name} (scratch)")
+                for t in match.nodes:
+                    steps[row.place(t)] = None
+                last = row.place(match.nodes[-1])
+                steps[last] = Fused(match, rule.over(match), rule.launcher)
+        return [s for s in steps if s is not None]
+
+    def why_not(self, pattern: Pattern, first: Tensor, nodes: Sequence[Tensor], uses: Uses) -> str:
+        """ "" if a step of this pattern begins with that node, where no other has taken its nodes;
+        else the reasons.
+        """
+        row = Row(nodes, uses)
+        found = [row.find(r.pattern, r.when, first) for r in self.rules if r.pattern is pattern]
+        if any(match is not None for match, _ in found):
+            return ""
+        return "; ".join(reason for _, reason in found) or f"there is no step for {pattern}"

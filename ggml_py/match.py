@@ -1,0 +1,120 @@
+"""Where a pattern fits a graph, and whether running what it found as one step changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from ggml_py.opspec import OPS
+from ggml_py.pattern import Match, Pattern
+from ggml_py.tensor import Tensor
+from ggml_py.uses import Uses
+
+
+class Row:
+    """Nodes that one device runs one after the other, some of which steps have taken."""
+
+    def __init__(self, nodes: Sequence[Tensor], uses: Uses) -> None:
+        self.nodes = nodes
+        self.uses = uses
+        self._place = {id(t): i for i, t in enumerate(nodes)}
+        self._taken: set[int] = set()
+        self._by_op: dict[str, list[Tensor]] = {}
+        for t in nodes:
+            self._by_op.setdefault(t.op, []).append(t)
+
+    def place(self, t: Tensor) -> int:
+        return self._place[id(t)]
+
+    def of_op(self, op: str) -> list[Tensor]:
+        return self._by_op.get(op, [])
+
+    def take(self, match: Match) -> None:
+        """No other step gets these nodes."""
+        self._taken.update(id(t) for t in match.nodes)
+
+    def find(
+        self, pattern: Pattern, when: Callable[[Match], str], first: Tensor
+    ) -> tuple[Match | None, str]:
+        """What fits the pattern and the condition and begins with that node; or None, and why."""
+        reasons = []
+        if self._is_free(first):
+            for found in pattern.find(first, self._free_readers):
+                match = Match(pattern, found, self.place, self.uses)
+                reason = self._why_not(match, (*pattern.when, when))
+                if not reason:
+                    return match, ""
+                reasons.append(reason)
+        return None, reasons[0] if reasons else f"{first} does not begin {pattern}"
+
+    def _is_free(self, t: Tensor) -> bool:
+        return id(t) in self._place and id(t) not in self._taken and not t.is_empty()
+
+    def _free_readers(self, t: Tensor) -> list[Tensor]:
+        return [r for r in self.uses.readers(t) if self._is_free(r)]
+
+    def _why_not(self, match: Match, conditions: Iterable[Callable[[Match], str]]) -> str:
+        if reason := self._escapes(match):
+            return reason
+        refused = next((reason for when in conditions if (reason := when(match))), "")
+        return refused or self._overwritten(match) or self._between(match)
+
+    def _escapes(self, match: Match) -> str:
+        """What others want of values that are to be inside only."""
+        for t in match.inside:
+            if t.view_src is not None:
+                return f"{t} is written over {t.view_src}"
+            if self.uses.is_output(t):
+                return f"{t} is an output"
+            others = [r for r in self.uses.readers(t) if r not in match.nodes]
+            if others:
+                return f"{t} is also read by {others[0].op} {others[0]}"
+        for t in match.kept:
+            if t.root in match.inside:
+                return f"{t} is written over {t.root}"
+        return ""
+
+    def _overwritten(self, match: Match) -> str:
+        """Operands that are results, or whose bytes a result is written to."""
+        results = [w for t in match.nodes for w in written(t) if w not in match.inside]
+        for s in match.operands:
+            if s.root in match.nodes:
+                return f"{s} is made by the step"
+            for w in results:
+                if overlap(w, s):
+                    return f"{w} is written over {s}"
+        return ""
+
+    def _between(self, match: Match) -> str:
+        """A node between these, which read and write later than they did, that this disturbs."""
+        first, last = self.place(match.nodes[0]), self.place(match.nodes[-1])
+        for i in range(first + 1, last):
+            other = self.nodes[i]
+            if other in match.nodes:
+                continue
+            before = [t for t in match.nodes if self.place(t) < i]
+            read = [s for t in before for s in t.src if s is not None]
+            made = [w for t in before for w in written(t)]
+            touched = [*written(other), *(s for s in other.src if s is not None)]
+            if any(overlap(w, s) for w in written(other) for s in read):
+                return f"{other.op} {other} comes between and overwrites what the step reads"
+            if any(overlap(w, t) for w in made for t in touched):
+                return f"{other.op} {other} comes between and needs what the step writes"
+        return ""
+
+
+def written(t: Tensor) -> list[Tensor]:
+    """What running the node changes."""
+    more = (t.src[i] for i in OPS[t.op].writes if i < len(t.src))
+    return [t, *(s for s in more if s is not None)]
+
+
+def overlap(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors share bytes; those without memory will each have their own."""
+    owner_a, start_a = _start(a)
+    owner_b, start_b = _start(b)
+    return owner_a is owner_b and start_a < start_b + b.nbytes and start_b < start_a + a.nbytes
+
+
+def _start(t: Tensor) -> tuple[object, int]:
+    root = t.root
+    return (root, t.view_offs) if root.buffer is None else (root.buffer, root.offset + t.view_offs)

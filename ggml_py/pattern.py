@@ -1,0 +1,136 @@
+"""Patterns: what several nodes that can run as one step look like, as text, a line for each node.
+
+    norm = RMS_NORM(x)
+    product = MUL(norm, weight)
+
+| form                   | means                                                           |
+|------------------------|-----------------------------------------------------------------|
+| `norm` of another line | the value of that node itself                                   |
+| `~norm`                | that value, or a view of it                                     |
+| `x`, a name of no line | an operand: any tensor, the same wherever the name stands       |
+| `_`                    | a source that the step does not read, or none                   |
+| `norm! = ...`          | the value is wanted outside too, as that of the last line is    |
+| `sum* = ADD(sum, x)`   | any number of such nodes, each reads the `sum` before it        |
+
+Every line but the first reads a value of an earlier one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ggml_py.tensor import Tensor
+from ggml_py.uses import Uses
+
+Found = dict[str, tuple[Tensor, ...]]
+Readers = Callable[[Tensor], list[Tensor]]
+
+_LINE = re.compile(r"(\w+)([!*]?) = (\w+)\((~?\w+(?:, ~?\w+)*)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One node of a pattern: its name, op and sources; `mark` is "!", "*" or nothing."""
+
+    name: str
+    mark: str
+    op: str
+    sources: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Line:
+        parts = _LINE.fullmatch(text.strip())
+        if parts is None:
+            raise ValueError(f"a line of a pattern is `name = OP(source, ...)`, not {text!r}")
+        return cls(parts[1], parts[2], parts[3], tuple(parts[4].split(", ")))
+
+    def bind(self, node: Tensor, found: Found) -> Found | None:
+        """`found` with what this line names, if the node is one of it; else None."""
+        if node.op != self.op or len(node.src) != len(self.sources):
+            return None
+        bound = dict(found)
+        for name, s in zip(self.sources, node.src, strict=True):
+            if name == "_":
+                continue
+            known = bound.setdefault(name.lstrip("~"), (s,) if s is not None else ())
+            if s is None or not known or known[-1] is not (s.root if name[0] == "~" else s):
+                return None
+        bound[self.name] = (*found.get(self.name, ()), node)
+        return bound
+
+
+class Pattern:
+    """A pattern, and the conditions on what it found: each returns "" or why it does not fit.
+
+    ValueError for a text that is none.
+    """
+
+    def __init__(self, text: str, *when: Callable[[Match], str]) -> None:
+        self.lines = tuple(Line.parse(line) for line in text.strip().splitlines())
+        self.when = when
+        self.anchors: list[str] = []  # for each line, an earlier one that it reads
+        for i, line in enumerate(self.lines):
+            earlier = [earlier.name for earlier in self.lines[:i]]
+            known = [s.lstrip("~") for s in line.sources if s.lstrip("~") in earlier]
+            views = [s for s in line.sources if s[0] == "~" and s[1:] not in earlier]
+            if views or (i and not known):
+                what = views[0] if views else line.name
+                raise ValueError(f"{what} of a pattern reads none of the lines before: {earlier}")
+            self.anchors.append(known[0] if known else "")
+
+    def __str__(self) -> str:
+        return "+".join(line.op + line.mark.strip("!") for line in self.lines)
+
+    def find(self, first: Tensor, readers: Readers) -> Iterator[Found]:
+        """Every way in which nodes fit the lines, `first` the first one; longest first."""
+        found = self.lines[0].bind(first, {})
+        if found is not None:
+            yield from self._extend(1, found, readers)
+
+    def _extend(self, i: int, found: Found, readers: Readers) -> Iterator[Found]:
+        if i == len(self.lines):
+            yield found
+            return
+        line = self.lines[i]
+        for node in readers(found[self.anchors[i]][-1]):
+            taken = any(node in named for named in found.values())
+            bound = None if taken else line.bind(node, found)
+            if bound is not None:
+                yield from self._extend(i if line.mark == "*" else i + 1, bound, readers)
+        if line.mark == "*":
+            yield from self._extend(i + 1, found, readers)
+
+
+class Match:
+    """Nodes that fit a pattern, by the names of its lines and operands.
+
+    nodes     in the order of the graph; the step runs in the place of the last
+    kept      those whose values are wanted outside; the values `inside` have no memory
+    operands  what the step reads
+    uses      who else reads these values
+    scratch   memory for the step alone, if it asked for some
+    """
+
+    def __init__(
+        self, pattern: Pattern, found: Found, place: Callable[[Tensor], int], uses: Uses
+    ) -> None:
+        lines = pattern.lines
+        names = dict.fromkeys(line.name for line in lines)
+        self.found = found
+        self.result = found[lines[-1].name][-1]
+        self.nodes = sorted((t for name in names for t in found[name]), key=place)
+        self.kept = [*(found[line.name][-1] for line in lines if line.mark == "!"), self.result]
+        self.inside = [t for t in self.nodes if t not in self.kept]
+        self.operands = [found[name][-1] for name in found if name not in names]
+        self.uses = uses
+        self.scratch: Tensor | None = None
+
+    def __getitem__(self, name: str) -> Tensor:
+        """The tensor of that name; of several, the last."""
+        return self.found[name][-1]
+
+    def all(self, name: str) -> tuple[Tensor, ...]:
+        """The nodes of lines that may stand for several."""
+        return self.found[name]

@@ -1,0 +1,30 @@
+"""RMS_NORM and what follows it."""
+
+from __future__ import annotations
+
+from ggml_py.pattern import Match, Pattern
+
+RMS_NORM_MUL = Pattern("""
+    norm = RMS_NORM(x)
+    product = MUL(norm, weight)
+""")
+
+RMS_NORM_MUL_ADD = Pattern("""
+    norm = RMS_NORM(x)
+    product = MUL(norm, weight)
+    sum = ADD(product, y)
+""")
+
+
+def no_bias(m: Match) -> str:
+    bias = m["product"].param("bias")
+    return f"needs no bias; got {bias}" if bias else ""
+
+
+RMS_NORM_SCALE = Pattern(
+    """
+    norm = RMS_NORM(x)
+    product = SCALE(norm)
+    """,
+    no_bias,
+)

@@ -1,0 +1,68 @@
+"""SSM_CONV with what lies around it: the states before it, the bias and SILU after it."""
+
+from __future__ import annotations
+
+from ggml_py.pattern import Match, Pattern
+from ggml_py.tensor import Tensor
+
+
+def whole(t: Tensor | None) -> str:
+    """Needs a look at all of a tensor's elements in their order."""
+    if t is not None and t.is_contiguous() and t.n_elements == t.root.n_elements:
+        return ""
+    return f"needs all values in their order; got {t}"
+
+
+def silu_of_all(m: Match) -> str:
+    return whole(m["y"].src[0])
+
+
+def bias_of_channels(m: Match) -> str:
+    """One value a channel, added to all of the convolution as it lies."""
+    bias, channels = m["bias"], m["conv"].ne[0]
+    if bias.ne != (channels, 1, 1, 1):
+        return f"needs a bias of {channels} channels; got {bias}"
+    return whole(m["biased"].src[0]) or silu_of_all(m)
+
+
+CONV_SILU = Pattern(
+    """
+    conv = SSM_CONV(x, weight)
+    y = SILU(~conv)
+    """,
+    silu_of_all,
+)
+
+CONV_BIAS_SILU = Pattern(
+    """
+    conv = SSM_CONV(x, weight)
+    biased = ADD(~conv, bias)
+    y = SILU(~biased)
+    """,
+    bias_of_channels,
+)
+
+
+def keeps_the_last_inputs(m: Match) -> str:
+    """The values before the new ones, and the tail of both kept, in a row for each sequence."""
+    joined, state, kept = m["joined"], m["state"], m["kept"]
+    if joined.param("dim") != 0 or joined.ne[3] != 1:
+        return f"needs inputs joined in time; got {joined}"
+    tail, row = kept.src[0], (state.ne[0] * state.ne[1], state.ne[2], 1, 1)
+    end = joined.nb[0] * (joined.ne[0] - state.ne[0])
+    if tail is None or (tail.ne, tail.nb[1:3]) != (state.ne, joined.nb[1:3]):
+        return f"needs as many inputs kept as came before; got {tail}"
+    if tail.view_offs != end or kept.ne != row:
+        return f"needs the last inputs kept in rows of {row[0]}; got {kept}"
+    return ""
+
+
+CONCAT_CONV_SILU = Pattern(
+    """
+    joined = CONCAT(state, x)
+    kept! = CPY(~joined, _)
+    conv = SSM_CONV(joined, weight)
+    y = SILU(conv)
+    """,
+    keeps_the_last_inputs,
+)

@@ -1,0 +1,30 @@
+"""Who reads what in a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ggml_py.opspec import OPS
+from ggml_py.tensor import FLAG_COMPUTE, FLAG_OUTPUT, Tensor
+
+
+class Uses:
+    """Who reads a value in a whole graph, copies to other devices included, and what is output."""
+
+    def __init__(self, nodes: Iterable[Tensor]) -> None:
+        self._readers: dict[int, list[Tensor]] = {}
+        self._outputs: set[int] = set()
+        for t in nodes:
+            if t.flags & FLAG_OUTPUT:
+                self._outputs.add(id(t.root))
+            if t.op == "NONE" or (t.flags & FLAG_COMPUTE and not OPS[t.op].view):
+                for root in {id(s.root) for s in t.src if s is not None}:
+                    self._readers.setdefault(root, []).append(t)
+
+    def readers(self, t: Tensor) -> list[Tensor]:
+        """The nodes that read bytes of what t looks at, in order."""
+        return self._readers.get(id(t.root), [])
+
+    def is_output(self, t: Tensor) -> bool:
+        """Whether t, or another look at its bytes, is an output."""
+        return id(t.root) in self._outputs
