@@ -1,9 +1,8 @@
 """Read GGUF model files: metadata and tensors out of a memory map. Nothing in the file is trusted.
 
     with GGUFFile.open("model.gguf") as file:
-        file.architecture                          # "qwen35moe"
-        file.metadata["qwen35moe.block_count"]     # 40
-        file.tensors["token_embd.weight"].data     # uint8 view of the file, nothing is copied
+        file.metadata[f"{file.architecture}.block_count"]   # 40
+        file.tensors["token_embd.weight"].data   # uint8 view of the file, nothing is copied
 
 A file is: magic, version, n_tensors, n_kv | key-values | tensor infos | padding | tensor data.
 What is accepted is what llama.cpp accepts (gguf.cpp:gguf_init_from_reader): no key or tensor twice,

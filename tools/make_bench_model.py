@@ -1,6 +1,6 @@
 """Write a GGUF file of realistic shape with random weights, for benchmarks.
 
-    python tools/make_bench_model.py --arch qwen3 --size 0.6b --type Q4_K_M --out FILE.gguf
+    python tools/make_bench_model.py --arch ARCH --type Q4_K_M --out FILE.gguf
 
 The same arguments give the same bytes. The text it generates is noise; speed, memory and the mix of
 types are those of a real model. --vocab takes the tokenizer of another GGUF file.
@@ -9,9 +9,11 @@ types are those of a real model. --vocab takes the tokenizer of another GGUF fil
 from __future__ import annotations
 
 import argparse
+import pkgutil
 import sys
 import zlib
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 
 import gguf
@@ -19,18 +21,24 @@ import numpy as np
 from gguf import GGMLQuantizationType, GGUFValueType
 from numpy.typing import NDArray
 
-from bench_model import kimi_linear, qwen3, qwen35moe, vocabulary
+import bench_model
+from bench_model import vocabulary
 from bench_model.blocks import RandomMatrix
 from bench_model.mix import BASE, Mix
 from bench_model.spec import Architecture, TensorSpec, Value
 from bench_model.vocabulary import Vocabulary
 
-SIZES: dict[str, Mapping[str, Architecture]] = {
-    "qwen3": qwen3.SIZES,
-    "qwen35moe": qwen35moe.SIZES,
-    "kimi-linear": kimi_linear.SIZES,
-}
-N_VOCAB = 248320  # of the qwen35 family
+N_VOCAB = 248320  # of the models that have the synthetic vocabulary's pre-tokenizer
+
+
+def known() -> dict[str, Mapping[str, Architecture]]:
+    """The architectures of bench_model, a file each, and their sizes by name."""
+    names = (f"bench_model.{m.name}" for m in pkgutil.iter_modules(bench_model.__path__))
+    found = (vars(import_module(name)).get("SIZES", {}) for name in names)
+    return {next(iter(sizes.values())).name: sizes for sizes in found if sizes}
+
+
+SIZES = known()
 
 
 def write(path: Path, arch: Architecture, kind: str, vocab: Vocabulary, seed: int) -> None:
@@ -78,7 +86,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    sizes = "; ".join(f"{arch}: {', '.join(known)}" for arch, known in SIZES.items())
+    sizes = "; ".join(f"{arch}: {', '.join(named)}" for arch, named in SIZES.items())
     parser.add_argument("--arch", required=True, choices=SIZES)
     parser.add_argument("--size", help=f"default: the first of {sizes}")
     parser.add_argument("--type", required=True, choices=BASE)

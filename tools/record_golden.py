@@ -2,9 +2,9 @@
 """Record what the real llama.cpp computes of tiny models (llama_py/models/tiny) into
 tests/data/golden. Needs llama-cpp-python: pip install '.[parity]'.
 
-    python tools/record_golden.py                   # all
-    python tools/record_golden.py llama gemma3      # these architectures; "demo": the demo model
-    python tools/record_golden.py llama --balance   # how much each branch matters; records nothing
+    python tools/record_golden.py                    # all
+    python tools/record_golden.py <arch> ...         # these architectures; "demo": the demo model
+    python tools/record_golden.py <arch> --balance   # how much each branch matters; records nothing
 """
 
 from __future__ import annotations

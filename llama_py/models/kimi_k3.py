@@ -5,22 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ggml_py.ops import (
-    add,
-    concat,
-    cont,
-    dsv4_hc_pre,
-    mul,
-    reshape,
-    rms_norm,
-    scale,
-    sigmoid,
-    soft_max,
-    softplus,
-    sum_rows,
-    tanh,
-    view,
-)
+from ggml_py.ops import add, cont, mul, reshape, scale, sigmoid, softplus
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import Activation
 from llama_py.blocks.delta_net import Delta, build_recurrent_attn
@@ -28,6 +13,8 @@ from llama_py.blocks.experts import Experts
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.kda import KDA
 from llama_py.blocks.latent_attention import LatentAttention
+from llama_py.blocks.residual_bank import Bank
+from llama_py.blocks.situ import Situ, SituFeedForward
 from llama_py.graph.builder import GraphBuilder
 from llama_py.keys import Keys, number, uint
 from llama_py.linear import Norm
@@ -62,40 +49,6 @@ class KimiK3HParams(KimiHParams):
         self.n_embd_latent = self.n_expert_latent or self.n_embd
         if self.situ_beta <= 0:
             raise keys.error("activation.situ_beta", "it must be positive")
-
-
-@dataclass(frozen=True, slots=True)
-class Situ:
-    """A SiLU with a bound: beta tanh(gate / beta) sigmoid(gate), times `up`, bounded too if
-    linear_beta is positive."""
-
-    beta: float
-    linear_beta: float
-
-    def gate(self, gate: Tensor) -> Tensor:
-        return mul(_bounded(gate, self.beta), sigmoid(gate))
-
-    def __call__(self, gate: Tensor, up: Tensor) -> Tensor:
-        gate = self.gate(gate)
-        return mul(gate, _bounded(up, self.linear_beta) if self.linear_beta > 0 else up)
-
-
-def _bounded(x: Tensor, bound: float) -> Tensor:
-    return scale(tanh(scale(x, 1.0 / bound)), bound)
-
-
-class SituFeedForward:
-    def __init__(
-        self, w: Weights, n_embd: int, n_ff: int, situ: Situ, kind: str, name: str
-    ) -> None:
-        self.situ, self.name = situ, name
-        self.gate = w.linear(f"ffn_gate{kind}", n_embd, n_ff, scaled=False)
-        self.up = w.linear(f"ffn_up{kind}", n_embd, n_ff, scaled=False)
-        self.down = w.linear(f"ffn_down{kind}", n_ff, n_embd, scaled=False)
-
-    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        cur = self.down(g, self.situ(self.gate(g, cur), self.up(g, cur)))
-        return g.cb(cur, self.name, il)
 
 
 class LatentExperts:
@@ -183,34 +136,6 @@ class GatedLatentAttention:
         if self.gate is not None:
             out = g.cb(mul(out, sigmoid(self.gate(g, cur))), "mla_gated", il)
         return g.cb(self.output(g, out), "mla_out", il)
-
-
-class Bank:
-    """Residual streams that later layers mix with their own. [n_embd, streams, n_tokens]"""
-
-    def __init__(self) -> None:
-        self.streams: Tensor | None = None
-
-    def keep(self, stream: Tensor) -> None:
-        """Bank a stream [n_embd, n_tokens]."""
-        one = reshape(stream, stream.ne[0], 1, stream.ne[1])
-        self.streams = one if self.streams is None else concat(self.streams, one, 1)
-
-    def mix(self, g: GraphBuilder, stream: Tensor, score: Tensor | None, il: int = -1) -> Tensor:
-        """The banked streams and this one, weighted by a softmax of <norm(stream), score>.
-
-        stream [n_embd, n_tokens], score [n_embd] -> [n_embd, n_tokens]
-        """
-        if self.streams is None or score is None:
-            return stream
-        n, eps, n_tokens = self.streams.ne[1], g.hp.f_norm_rms_eps, g.n_tokens
-        scores = sum_rows(mul(rms_norm(self.streams, eps), score))
-        mine = sum_rows(mul(rms_norm(stream, eps), score))
-        scores = concat(reshape(scores, n, n_tokens), mine, 0)
-        probs = g.cb(soft_max(scores), "res_probs", il)  # [n + 1, n_tokens]
-        banked_probs = cont(view(probs, (n, n_tokens)))
-        my_prob = cont(view(probs, (1, n_tokens), offset=n))
-        return add(dsv4_hc_pre(self.streams, banked_probs), mul(stream, my_prob))
 
 
 @dataclass(slots=True)

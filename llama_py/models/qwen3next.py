@@ -6,10 +6,11 @@ from __future__ import annotations
 from ggml_py.ops import add, concat, cont, repeat_4d, reshape, sigmoid
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import split
+from llama_py.blocks.linear_attention import LinearAttention, Projected
 from llama_py.geometry import ROPE_NEOX
 from llama_py.graph.builder import GraphBuilder
 from llama_py.models._nextn import DRAFT_NAMES
-from llama_py.models._qwen_hybrid import NAMES, LinearAttention, Projected
+from llama_py.models._qwen_hybrid import NAMES
 from llama_py.models._qwen_hybrid_moe import HybridMoe, HybridMoeHParams
 from llama_py.weights import Weights
 

@@ -90,7 +90,7 @@ _ENDING_TEXTS = (
     "[e~[",
 )
 
-# The channel markers of gpt-oss are part of its answer, so they are shown.
+# Where answers have channels, their markers are part of the answer, so they are shown.
 _SHOWN_TEXTS = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
 
 # Files whose <mask> eats the spaces before it.

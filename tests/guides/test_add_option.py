@@ -1,78 +1,103 @@
-"""llama_py/params/README.md: one more field is one more option, wherever its class is taken."""
+"""llama_py/params/README.md: the one field of the guide is an option of every command."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
-from importlib import import_module
-from typing import Any
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import indent
 
 import pytest
 
+from tests.commands import DEMO, SCRIPTS, clean_environment
+
+ROOT = Path(__file__).parents[2]
+GUIDE = ROOT / "llama_py" / "params" / "README.md"
+FILE = "llama_py/params/__init__.py"
+COMMANDS = ("cli", "debug", "graph dump", "graph diff", "perplexity")
+VARIABLE = "LLAMA_ARG_PAGES"
+
+OPEN = """
+import sys
+
 import llama_py
-from ggml_py.errors import ContextError
-from llama_py.params import ContextParams
-from llama_py.params.option import option
-from llama_py.params.rules import integers
-from llama_py_tools import cli, debug, option_table, session
-from tests.commands import DEMO
+from llama_py_tools import debug, session
 
-graph = import_module("llama_py_tools.graph.main")  # its package gives that name a function
-
-
-@dataclass(frozen=True, kw_only=True)
-class MoreParams(ContextParams):
-    n_pages: int = option(7, "-np --n-pages", "pages of it", check=integers(1, 9))
+args = debug.parser().parse_args(["-dev", "null", *sys.argv[2:]])
+model = llama_py.load(sys.argv[1], "null")
+model.context = lambda **given: print({k: given[k] for k in ("n_pages", "n_batch", "n_ubatch")})
+session.open_context(args, model, n_batch=3)
+"""
 
 
-@pytest.fixture(autouse=True)
-def declared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if the field stood in ContextParams."""
-    assert "n_pages" not in {f.name for f in fields(ContextParams)}
-    monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.delenv("LLAMA_ARG_N_PAGES", raising=False)
-    for module in (cli, debug, graph, session):
-        monkeypatch.setattr(module, "ContextParams", MoreParams)
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the sources with the guide's field in ContextParams."""
+    folder, ignored = tmp_path_factory.mktemp("tree"), shutil.ignore_patterns("__pycache__")
+    for source in (ROOT / "llama_py", ROOT / "tools" / "llama_py_tools"):
+        shutil.copytree(source, folder / source.name, ignore=ignored)
+    (field,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.S)
+    before, start, after = (
+        (folder / FILE).read_text().partition("\n    n_ctx: int | None = option(")
+    )
+    (folder / FILE).write_text(f"{before}\n{indent(field, ' ' * 4)}{start[1:]}{after}")
+    return folder
+
+
+def run(tree: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    paths = [str(tree), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = clean_environment() | {"PYTHONPATH": os.pathsep.join(paths), "COLUMNS": "100"}
+    return subprocess.run(
+        command, cwd=tree, env=env | variables, capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
+
+
+def start(tree: Path, command: str, *args: str, **variables: str) -> tuple[int, str]:
+    """A command's exit code, and what it says, words with one space between them."""
+    name, *sub = command.split()
+    done = run(tree, str(SCRIPTS / f"llama-py-{name}"), *sub, *args, **variables)
+    return done.returncode, " ".join((done.stdout + done.stderr).split())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_have_it(tree: Path, command: str) -> None:
+    code, told = start(tree, command, "--help")
+    assert code == 0
+    assert f"-np N, --n-pages N pages of it (default: 7) [{VARIABLE}]" in told
+    wrong = "argument -np/--n-pages: must be an integer in [1, 9], got"
+    code, told = start(tree, command, "-np", "10")
+    assert (code, f"{wrong} 10" in told) == (2, True), told
+    code, told = start(tree, command, **{VARIABLE: "0"})
+    assert (code, f"{wrong} 0" in told) == (2, True), told
 
 
 @pytest.mark.parametrize(
-    ("module", "command"), [(cli, []), (debug, []), (graph, ["dump"]), (graph, ["diff"])]
-)
-def test_commands_have_it(
-    module: Any, command: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit, match="0"):
-        module.main([*command, "--help"])
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "-np N, --n-pages N pages of it (default: 7) [LLAMA_ARG_N_PAGES]" in shown
-    with pytest.raises(SystemExit, match="2"):
-        module.main([*command, "-np", "10"])
-    told = capsys.readouterr().err
-    assert "argument -np/--n-pages: must be an integer in [1, 9], got 10" in told
-
-
-@pytest.mark.parametrize(
-    ("variable", "flags", "expected"), [("", [], 7), ("8", [], 8), ("8", ["-np", "9"], 9)]
+    ("variables", "flags", "expected"),
+    [({}, [], 7), ({VARIABLE: "8"}, [], 8), ({VARIABLE: "8"}, ["-np", "9"], 9)],
 )
 def test_contexts_get_it(
-    variable: str, flags: list[str], expected: int, monkeypatch: pytest.MonkeyPatch
+    tree: Path, variables: dict[str, str], flags: list[str], expected: int
 ) -> None:
-    if variable:
-        monkeypatch.setitem(os.environ, "LLAMA_ARG_N_PAGES", variable)
-    args = debug.parser().parse_args(["-dev", "null", *flags])
-    model = llama_py.load(DEMO, "null")
-    given: dict[str, Any] = {}
-    monkeypatch.setattr(model, "context", lambda **options: given.update(options))
-    session.open_context(args, model, n_batch=3)
-    assert (given["n_pages"], given["n_batch"], given["n_ubatch"]) == (expected, 3, 512)
+    done = run(tree, sys.executable, "-c", OPEN, str(DEMO), *flags, **variables)
+    given = f"{{'n_pages': {expected}, 'n_batch': 3, 'n_ubatch': 512}}"
+    assert done.stdout.strip() == given, done.stderr
 
 
-def test_python_has_it() -> None:
-    assert "pages of it" in str(MoreParams.__doc__)
-    with pytest.raises(ContextError, match=r"n_pages is 0; it must be an integer in \[1, 9\]"):
-        MoreParams(n_pages=0)
+def test_python_has_it(tree: Path) -> None:
+    code = "from llama_py import ContextParams as P; print(P.__doc__, P().n_pages); P(n_pages=0)"
+    done = run(tree, sys.executable, "-c", code)
+    assert re.search(r"^n_pages +pages of it\n", done.stdout, re.M), done.stdout
+    assert done.stdout.endswith(" 7\n")
+    assert "ContextError: n_pages is 0; it must be an integer in [1, 9]" in done.stderr
 
 
-def test_the_table_has_it() -> None:
-    row = "| `-np`, `--n-pages` | `LLAMA_ARG_N_PAGES` | `7` | pages of it | cli, debug, graph dump,"
-    assert row in option_table.table()
+def test_the_table_has_it(tree: Path) -> None:
+    """By the guide's last command."""
+    (command,) = re.findall(r"`(python -m \S+) > docs/options\.md`", GUIDE.read_text())
+    done = run(tree, sys.executable, *command.split()[1:])
+    row = f"| `-np`, `--n-pages` | `{VARIABLE}` | `7` | pages of it | {', '.join(COMMANDS)} |"
+    assert row in done.stdout.splitlines(), done.stderr

@@ -177,7 +177,7 @@ class PromptProgress:
 
 
 def describe(model: Model, ctx: Context) -> str:
-    """`qwen35moe, 4 layers on cpu, 7.1 MiB | context 1024, 0.5 MiB | compute 3.2 MiB`"""
+    """`<architecture>, 4 layers on cpu, 7.1 MiB | context 1024, 0.5 MiB | compute 3.2 MiB`"""
     use = ctx.memory_breakdown()
 
     def mib(what: str) -> str:

@@ -1,0 +1,52 @@
+"""Full attention with a gate on its result (the part that models/qwen35.cpp, qwen35moe.cpp and
+qwen3next.cpp have in common: build_layer_attn)."""
+
+from __future__ import annotations
+
+from ggml_py.ops import cont, mul, reshape, sigmoid, view
+from ggml_py.tensor import Tensor
+from llama_py.blocks.attention import QKV, Projections, attend
+from llama_py.blocks.functions import inv_sqrt
+from llama_py.blocks.rope import rope
+from llama_py.blocks.softmax import Scores
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import HParams
+from llama_py.weights import Weights
+
+
+class GatedAttention:
+    """Full attention; each query head comes with a gate for its result.
+
+    joint_4d  the row of queries and gates is reshaped first
+    """
+
+    def __init__(self, w: Weights, hp: HParams, joint_4d: bool = False) -> None:
+        self.shape = shape = hp.layers[w.il]
+        d = shape.n_embd_head_k
+        self.qkv = Projections(w, hp.n_embd, shape, n_embd_head_q=2 * d)  # queries with gates
+        self.q_norm, self.k_norm = w.norm("attn_q_norm", d), w.norm("attn_k_norm", d)
+        self.output = w.linear("attn_output", shape.n_embd_q, hp.n_embd)
+        self.joint_4d = joint_4d
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        d, n_head, n_head_kv = (
+            self.shape.n_embd_head_k, self.shape.n_head, self.shape.n_head_kv
+        )  # fmt: skip
+        n_tokens, strides = g.n_tokens, (2 * d, 2 * d * n_head)
+        q_gate, k, v = self.qkv.rows(g, cur, il)
+        for t, name in ((q_gate, "Qcur_full"), (k, "Kcur_full"), (v, "Vcur_full")):
+            g.cb(t, name, il)
+        if self.joint_4d and g.params.gtype == "decoder":
+            q_gate = reshape(q_gate, 2 * d, n_head, n_tokens, 1)
+        q = g.cb(view(q_gate, (d, n_head, n_tokens), strides), "Qcur_reshaped", il)
+        q = self.q_norm(g, q, "Qcur_normed", il)
+        k = self.k_norm(g, reshape(k, d, n_head_kv, n_tokens), "Kcur_normed", il)
+        gate = g.cb(view(q_gate, (d, n_head, n_tokens), strides, offset=d), "gate_view", il)
+        gate = g.cb(cont(gate, d * n_head, n_tokens), "gate_reshaped", il)
+        q = g.cb(rope(g, q, il), "Qcur", il)
+        k = g.cb(rope(g, k, il), "Kcur", il)
+        v = g.cb(reshape(v, d, n_head_kv, n_tokens), "Vcur", il)
+        cur = attend(g, QKV(q, k, v), il, Scores(inv_sqrt(d)))
+        g.cb(cur, "attn_pregate", il)  # [d * n_head, n_tokens]
+        cur = g.cb(mul(cur, g.cb(sigmoid(gate), "gate_sigmoid", il)), "attn_gated", il)
+        return g.cb(self.output(g, cur), "attn_output", il)

@@ -1,0 +1,138 @@
+"""A layer of linear attention: short convolution, gated delta rule, gated norm (the part that
+models/qwen35.cpp, qwen35moe.cpp and qwen3next.cpp have in common: build_layer_attn_linear)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ggml_py.ops import add, mul, repeat_4d, reshape, sigmoid, silu, softplus, ssm_conv
+from ggml_py.tensor import Tensor
+from llama_py.blocks.delta_net import (
+    DELTA_NET,
+    Delta,
+    build_conv_state,
+    build_recurrent_attn,
+    l2_norm,
+)
+from llama_py.blocks.functions import heads
+from llama_py.blocks.state import read_states
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import RMS_EPS, HParams
+from llama_py.keys import Keys, number, uint
+from llama_py.weights import Weights
+
+
+class DeltaNetHParams(HParams):
+    """Sizes of a gated delta net, under ssm names.
+
+    ssm_d_state  head size S; ssm_dt_rank  value heads H; ssm_n_group  key heads H_k
+    """
+
+    f_norm_rms_eps: float = number(RMS_EPS, least=0)
+    ssm_d_conv: int = uint("ssm.conv_kernel", least=1)
+    ssm_d_inner: int = uint("ssm.inner_size", least=1)
+    ssm_d_state: int = uint("ssm.state_size", least=1)
+    ssm_dt_rank: int = uint("ssm.time_step_rank", least=1)
+    ssm_n_group: int = uint("ssm.group_count", least=1)
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        if self.ssm_d_inner != self.ssm_d_state * self.ssm_dt_rank:
+            raise keys.error("ssm.inner_size", "it must be state_size times time_step_rank")
+        if self.ssm_dt_rank % self.ssm_n_group:
+            raise keys.error("ssm.group_count", f"it must divide time_step_rank {self.ssm_dt_rank}")
+        self.key_dim = self.ssm_d_state * self.ssm_n_group
+        self.value_dim = self.ssm_d_inner
+        self.conv_dim = 2 * self.key_dim + self.value_dim
+        self.n_embd_r = (self.ssm_d_conv - 1) * self.conv_dim
+        self.n_embd_s = self.ssm_d_state * self.ssm_d_inner
+
+
+class Projected(NamedTuple):
+    """What a delta net layer makes of its input; T = n_seq_tokens, B = n_seqs."""
+
+    qkv: Tensor  # [conv_dim, T, B]
+    z: Tensor  # [value_dim, n_tokens]
+    beta: Tensor  # [1, H, T, B]
+    gate: Tensor  # [1, H, T, B] log of the decay
+
+
+class LinearAttention:
+    """[n_embd, n_tokens] -> the same. The steps before the delta net may be overridden."""
+
+    def __init__(self, w: Weights, hp: DeltaNetHParams) -> None:
+        self.hp = hp
+        self.declare_projections(w)
+        self.conv1d = w.tensor("ssm_conv1d.weight", hp.ssm_d_conv, hp.conv_dim)
+        self.dt = w.tensor("ssm_dt.bias", hp.ssm_dt_rank)
+        self.a = w.tensor("ssm_a", hp.ssm_dt_rank)
+        self.norm = w.norm("ssm_norm", hp.ssm_d_state)
+
+    def declare_projections(self, w: Weights) -> None:
+        hp, n_embd, n_head = self.hp, self.hp.n_embd, self.hp.ssm_dt_rank
+        self.in_qkv = w.linear("attn_qkv", n_embd, hp.conv_dim)
+        self.in_z = w.linear("attn_gate", n_embd, hp.value_dim)
+        self.in_beta = w.linear("ssm_beta", n_embd, n_head)
+        self.in_alpha = w.linear("ssm_alpha", n_embd, n_head)
+        self.out = w.linear("ssm_out", hp.value_dim, n_embd)
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        hp, n_seqs, mctx = self.hp, g.ubatch.n_seqs, g.inp_rs.mctx
+        size, n_head = hp.ssm_d_state, hp.ssm_dt_rank
+        x = self.project(g, cur, il)
+        conv_states, states = mctx.get_r_l(il), mctx.get_s_l(il)
+        conv_input = build_conv_state(g, conv_states, x.qkv, hp.ssm_d_conv, il)
+        state = read_states(g, states, hp.n_embd_s)
+        state = g.cb(reshape(state, size, size, n_head, n_seqs), "state_predelta", il)
+        conv = g.cb(ssm_conv(conv_input, self.conv1d), "conv_output_raw", il)
+        conv = g.cb(silu(conv), "conv_output_silu", il)  # [conv_dim, T, B]
+        q, k, v = self.split_qkv(g, conv, il)
+        output = build_recurrent_attn(g, states, Delta(q, k, v, x.gate, x.beta), state, il)
+        z = reshape(x.z, size, n_head, *g.per_seq)
+        output = mul(self.norm(g, output, il=il), silu(z))  # [S, H, T, B]
+        output = reshape(output, hp.value_dim, *g.per_seq)
+        cur = self.out(g, g.cb(output, "final_output", il))
+        return reshape(g.cb(cur, "linear_attn_out", il), hp.n_embd, g.n_tokens)
+
+    def project(self, g: GraphBuilder, cur: Tensor, il: int) -> Projected:
+        """[n_embd, n_tokens] -> the inputs of the delta net"""
+        n_head = self.hp.ssm_dt_rank
+        qkv, z = self.qkvz(g, cur, il)
+        beta = reshape(self.in_beta(g, cur), 1, n_head, *g.per_seq)
+        beta = g.cb(sigmoid(g.cb(beta, "beta", il)), "beta_sigmoid", il)
+        alpha = reshape(self.in_alpha(g, cur), n_head, *g.per_seq)
+        alpha = add(g.cb(alpha, "alpha", il), self.dt)
+        return Projected(qkv, z, beta, self.gate_of(g, alpha, il))
+
+    def gate_of(self, g: GraphBuilder, alpha: Tensor, il: int) -> Tensor:
+        """[H, T, B] -> the log of the decay [1, H, T, B]"""
+        gate = mul(g.cb(softplus(alpha), "a_softplus", il), self.a)
+        return reshape(g.cb(gate, "gate", il), 1, self.hp.ssm_dt_rank, *g.per_seq)
+
+    def qkvz(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
+        """-> input of the convolution [conv_dim, T, B], z [value_dim, n_tokens]"""
+        qkv = self.in_qkv(g, cur)
+        qkv = g.cb(reshape(qkv, qkv.ne[0], *g.per_seq), "linear_attn_qkv_mixed", il)
+        return qkv, g.cb(self.in_z(g, cur), "z", il)
+
+    def split_qkv(self, g: GraphBuilder, conv: Tensor, il: int) -> tuple[Tensor, Tensor, Tensor]:
+        """[conv_dim, T, B] -> normed queries and keys [S, H_k, T, B], values [S, H, T, B]"""
+        hp, size, n_group = self.hp, self.hp.ssm_d_state, self.hp.ssm_n_group
+        q = g.cb(heads(conv, size, n_group, *g.per_seq), "q_conv", il)
+        k = g.cb(heads(conv, size, n_group, *g.per_seq, offset=hp.key_dim), "k_conv", il)
+        v = heads(conv, size, hp.ssm_dt_rank, *g.per_seq, offset=2 * hp.key_dim)
+        v = g.cb(v, "v_conv", il)
+        q, k = (self.repeat_heads(g, l2_norm(g, t)) for t in (q, k))
+        g.cb(q, "q_conv_predelta", il)
+        g.cb(k, "k_conv_predelta", il)
+        return q, k, g.cb(v, "v_conv_predelta", il)
+
+    def repeat_heads(self, g: GraphBuilder, x: Tensor) -> Tensor:
+        """Key heads repeated to the number of value heads, unless the fused op does that itself.
+
+        [S, H_k, T, B] -> [S, H, T, B]; value head h uses key head h mod H_k
+        """
+        n_head = self.hp.ssm_dt_rank
+        if x.ne[1] == n_head or g.form(DELTA_NET) == "fused":
+            return x
+        return repeat_4d(x, x.ne[0], n_head, x.ne[2], x.ne[3])

@@ -1,0 +1,82 @@
+"""The name of an architecture stands in its own files only: those that are called by it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from llama_py.models import known_architectures
+from llama_py.models.tiny import every
+
+ROOT = Path(__file__).parents[2]
+MODELS = ROOT / "llama_py" / "models"
+GOLDEN = ROOT / "tests" / "data" / "golden"
+SOURCES = tuple(ROOT / name for name in ("llama_py", "ggml_py", "backends", "tools"))
+
+# Where the words mean something else:
+VOCABULARIES = ("llama_py/tokenizer/pre.py", "llama_py/tokenizer/models/")
+VOCABULARY = re.compile(r'"tokenizer\.ggml\.(model|pre)": ')
+PUBLISHED = ("mamba", "mamba2", "rwkv6")  # with a capital it is a kind of layer, whoever has it
+# Where one architecture is built upon another, or of a block; and where one is made to be trained:
+IMPORT = re.compile(r"from llama_py\.(models|models\.tiny|blocks)\.\w+ import ")
+ONE_MODEL = "tools/demo_model/"
+
+
+def pattern(name: str, in_models: bool = False) -> re.Pattern[str]:
+    """The whole word, with - or _; not at the end of a longer name, nor in that of a C++ file.
+
+    In models/ small letters count only: with capitals it is a class there, or a headline.
+    "llama" counts as a string of its own only: it is the project's name, and llama.cpp's.
+    """
+    spelled = f"(?<=[\"']){name}(?=[\"'])" if name == "llama" else name.replace("-", "[-_]")
+    any_case = not in_models and name not in PUBLISHED
+    return re.compile(rf"(?<![\w-]){spelled}(?!\w|[\w-]*\.cpp)", re.I if any_case else 0)
+
+
+def places(name: str) -> Iterator[str]:
+    """Lines that have the name in other files than `x.py`, and `_x.py` that its family shares."""
+    for path in sorted(p for folder in SOURCES for p in folder.rglob("*")):
+        where, in_models = path.relative_to(ROOT).as_posix(), path.is_relative_to(MODELS)
+        if path.suffix not in (".py", ".cl") or where.startswith((*VOCABULARIES, ONE_MODEL)):
+            continue
+        if path.stem.removeprefix("_") == name.replace("-", "_"):
+            continue
+        word, other = pattern(name, in_models), IMPORT if in_models else VOCABULARY
+        for i, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            if word.search(line) and not other.search(line):
+                yield f"{where}:{i}: {line.strip()}"
+
+
+@pytest.mark.parametrize("name", known_architectures())
+def test_name_stands_in_its_own_files(name: str) -> None:
+    assert list(places(name)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "found"),
+    [
+        ("gemma3", "as gemma3's window", True),
+        ("gemma3", "if arch == 'gemma3':", True),
+        ("gemma3", "class Gemma3(Decoder):", True),
+        ("gemma3", "gemma3n, models/gemma3.cpp", False),
+        ("gpt-oss", "GPT_OSS = 1", True),
+        ("rwkv6", "(models/rwkv6-base.cpp)", False),
+        ("bert", "nomic-bert", False),
+        ("mamba", "Mamba-2", False),
+        ("mamba", 'kinds = {"mamba": 1}', True),
+        ("llama", 'if hp.arch in ("llama", "deci"):', True),
+        ("llama", "llama-py, as llama.cpp", False),
+    ],
+)
+def test_what_is_found(name: str, line: str, found: bool) -> None:
+    assert bool(pattern(name).search(line)) is found
+
+
+def test_each_has_its_own_files() -> None:
+    ours = {path.stem for path in MODELS.glob("[!_]*.py")}
+    assert {arch.replace("-", "_") for arch, _ in every()} == ours
+    golden = (path.name for path in GOLDEN.iterdir() if path.is_dir())
+    assert {arch.replace("-", "_") for arch in golden} == ours
