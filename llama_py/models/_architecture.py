@@ -1,8 +1,8 @@
 """What an architecture is: its hyperparameters, its blocks with their weights, its graph, and what
 its layers keep.
 
-A file of this folder defines one subclass of `Architecture` with `arch` set to what files call it in
-general.architecture; nothing else in the project knows the name.
+A file of this folder defines one subclass of `Architecture` with `arch` set to what files call it
+in general.architecture; nothing else in the project knows the name.
 """
 
 from __future__ import annotations

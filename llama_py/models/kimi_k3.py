@@ -38,9 +38,9 @@ from llama_py.weights import Weights
 
 # Not named in this graph.
 UNNAMED = (
-    "q", "kv_cmpr_pe", "kv_cmpr", "k_pe", "q_nope", "q_pe", "q_nope_perm", "q_nope_absorbed",
-    "q_nope_absorbed_perm", "Qcur", "kv_cmpr_reshape", "Kcur", "Vcur", "kv", "k_nope_view",
-    "Vcur_view", "Vcur_cont", "conv_states_all",
+    "qr", "q", "kv_cmpr_pe", "kv_cmpr", "k_pe", "q_nope", "q_pe", "q_nope_perm",
+    "q_nope_absorbed", "q_nope_absorbed_perm", "Qcur", "kv_cmpr_reshape", "Kcur", "Vcur", "kv",
+    "k_nope_view", "Vcur_view", "Vcur_cont", "conv_states_all",
 )  # fmt: skip
 
 
@@ -85,7 +85,9 @@ def _bounded(x: Tensor, bound: float) -> Tensor:
 
 
 class SituFeedForward:
-    def __init__(self, w: Weights, n_embd: int, n_ff: int, situ: Situ, kind: str, name: str) -> None:
+    def __init__(
+        self, w: Weights, n_embd: int, n_ff: int, situ: Situ, kind: str, name: str
+    ) -> None:
         self.situ, self.name = situ, name
         self.gate = w.linear(f"ffn_gate{kind}", n_embd, n_ff, scaled=False)
         self.up = w.linear(f"ffn_up{kind}", n_embd, n_ff, scaled=False)
