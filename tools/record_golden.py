@@ -97,6 +97,7 @@ def facts_of(arch: str, path: Path) -> runs.Facts:
             logits=any(node["name"] == "result_output" for node in peer.nodes),
             start=start,
             delta_net=any(node["op"] == "GATED_DELTA_NET" for node in peer.nodes),
+            indexer=any(node["op"] == "LIGHTNING_INDEXER" for node in peer.nodes),
             n_nextn=api.llama_model_n_layer_nextn(peer.model) if drafts else 0,
             rollback=api.llama_n_rs_seq(peer.ctx) > 0,
         )

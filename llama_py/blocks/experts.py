@@ -128,7 +128,7 @@ class Experts:
             selection = g.cb(add(probs, self.probs_bias), "ffn_moe_probs_biased", il)
         if self.choose_by_logits:
             selection = logits
-        if self.n_groups > 1 and g.n_tokens > 0:
+        if self.n_groups > 1 and logits.ne[1] > 0:
             selection = self._mask_groups(g, selection, il)
         selected = argsort_top_k(selection, self.n_used)
         assert selected.src[0] is not None

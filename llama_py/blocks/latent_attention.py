@@ -15,6 +15,7 @@ from ggml_py.ops import concat, cont, mul_mat, permute, repeat_4d, reshape, view
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, attend, attend_latent
 from llama_py.blocks.functions import heads
+from llama_py.blocks.indexer import only
 from llama_py.blocks.softmax import Scores
 from llama_py.graph.builder import GraphBuilder
 from llama_py.linear import Linear, Norm
@@ -96,15 +97,20 @@ class LatentAttention:
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """cur [n_embd, n_tokens] -> the same, without output [d_v * n_head, n_tokens]"""
         n = self.n
-        q = self._queries(g, cur, il)
+        small = self._small(g, cur, il)
+        chosen = self.choose(g, cur, small, il)
+        q = self._queries(g, small, il)
         kv = g.cb(self.kv_a(g, cur), "kv_cmpr_pe", il)
         latent = g.cb(view(kv, (n.n_lora_kv, g.n_tokens)), "kv_cmpr", il)
         k_pe = heads(kv, n.n_rot, 1, g.n_tokens, offset=n.n_lora_kv, step=kv.ne[0])
         k_pe = g.cb(self._turned(g, g.cb(k_pe, "k_pe", il), il), "k_pe", il)
         latent = self.kv_a_norm(g, latent, "kv_cmpr", il)
         if self.absorbed:
-            how = Scores(self.kq_scale(g), v_mla=self.v_b)
-            cur = attend_latent(g, self._absorbed(g, q, latent, k_pe, il), il, how)
+            mask, n_kv_max = None, 0
+            if chosen is not None:
+                mask, n_kv_max = only(g.inp_attn(il).kq_mask, chosen), chosen.ne[0]
+            how = Scores(self.kq_scale(g), v_mla=self.v_b, n_kv_max=n_kv_max)
+            cur = attend_latent(g, self._absorbed(g, q, latent, k_pe, il), il, how, mask)
         else:
             how = Scores(self.kq_scale(g))
             cur = attend(g, self._unpacked(g, q, latent, k_pe, il), il, how)
@@ -116,14 +122,24 @@ class LatentAttention:
     def _tempered(self, g: GraphBuilder, q: Tensor, il: int) -> Tensor:
         return q if self.temper is None else self.temper(g, q, il)
 
-    def _queries(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """By way of a small vector if there is one. -> [d_k, n_head, n_tokens], or the heads of a
-        token joined"""
-        if self.q_a is not None:
-            assert self.q_a_norm is not None
-            cur = g.cb(self.q_a(g, cur), "q", il)
-            cur = self.q_a_norm(g, cur, "q", il)
-        q = g.cb(self.q(g, cur), "q", il)
+    def choose(self, g: GraphBuilder, cur: Tensor, small: Tensor, il: int) -> Tensor | None:
+        """Which cells are attended to, where latent vectors are cached; None: all that the mask
+        lets see. -> I32 [n_chosen, tokens of a stream, 1, n_stream]
+
+        small  the vector that queries are made of
+        """
+        return None
+
+    def _small(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """What queries are made of: a small vector if there is one."""
+        if self.q_a is None:
+            return cur
+        assert self.q_a_norm is not None
+        return self.q_a_norm(g, g.cb(self.q_a(g, cur), "qr", il), "qr", il)
+
+    def _queries(self, g: GraphBuilder, small: Tensor, il: int) -> Tensor:
+        """-> [d_k, n_head, n_tokens], or the heads of a token joined"""
+        q = g.cb(self.q(g, small), "q", il)
         if not self.split_queries:
             return q
         return g.cb(reshape(q, self.n.d_k, self.n.n_head, g.n_tokens), "q", il)

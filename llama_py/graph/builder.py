@@ -15,6 +15,7 @@ from llama_py.graph.inputs.recurrent import InputRS
 from llama_py.graph.inputs.tokens import InputEmbd, InputOutIds, InputPos
 from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult, Input
+from llama_py.memory.group import INDEX
 
 Made = TypeVar("Made")
 
@@ -96,12 +97,16 @@ class GraphBuilder:
 
     def inp_attn(self, il: int) -> InputAttnKV:
         """Those of the cache that has the keys and values of layer il."""
-        return self.inp_cache(self.mctx.part_of(il))
+        return self.inp_cache(self.mctx.part_of(il), self.cparams.flash_attn)
 
-    def inp_cache(self, part: str) -> InputAttnKV:
-        """Those of a cache of the memory."""
+    def inp_index(self, fused: bool) -> InputAttnKV:
+        """Those of the cache that has the keys of indexers; fused: they score by one op."""
+        return self.inp_cache(INDEX, fused)
+
+    def inp_cache(self, part: str, f16: bool) -> InputAttnKV:
+        """Those of a cache of the memory; f16: its mask is."""
         if part not in self._attn:
-            self._attn[part] = self.add_input(InputAttnKV(self.params, part))
+            self._attn[part] = self.add_input(InputAttnKV(self.params, part, f16))
         return self._attn[part]
 
     def inp_no_cache(self, window: Window | None) -> InputAttnNoCache:

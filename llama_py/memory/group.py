@@ -298,7 +298,9 @@ def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
     of |= {il: of[other] for il, other in same_as.items()}
     # the cache of layers that see all comes first
     names = sorted(layers, key=lambda name: (name != BASE, name))
-    caches = {name: _cache(layers[name], windows[name], same_as, how) for name in names}
+    caches = {
+        name: _cache(layers[name], windows[name], same_as, name == INDEX, how) for name in names
+    }
     return MemoryGroup(caches, _states(states, how), of)
 
 
@@ -307,8 +309,9 @@ def _name(window: Window | None) -> str:
 
 
 def _cache(
-    layers: list[KVLayer], window: Window | None, same_as: Mapping[int, int], how: Placing
-) -> KVCache:
+    layers: list[KVLayer], window: Window | None, same_as: Mapping[int, int], scored: bool,
+    how: Placing,
+) -> KVCache:  # fmt: skip
     cp, own = how.cparams, {layer.il for layer in layers}
     if how.type_k is not how.type_v and any(not layer.n_embd_head_v for layer in layers):
         raise ContextError(
@@ -319,6 +322,7 @@ def _cache(
         layers, kv_size=_cells(window, cp), n_seq_max=cp.n_seq_max, unified=cp.kv_unified,
         type_k=how.type_k, type_v=how.type_v, v_trans=not cp.flash_attn, n_pos=how.n_pos,
         window=window, same_as={il: other for il, other in same_as.items() if other in own},
+        scored=scored,
     )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ggml_py.backend import Device, set_tensor
 from ggml_py.graph import Graph
-from ggml_py.ops import cast, cpy, rope_ext, view
+from ggml_py.ops import cast, cpy, mul_mat, reshape, rope_ext, view
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import F32, I32
@@ -26,20 +26,31 @@ def shift_keys(
     """Rotate every key by what its cell was moved; `factors` gives those of a layer's RoPE."""
     graph, shift = Graph(), Tensor(I32, (kv.kv_size * kv.n_stream,))
     shift.flags |= FLAG_INPUT
+    rot = kv.rotation.build_input("", kv.rotation.n_k)
     for il, layer in kv.tensors.layers.items():
-        if layer.rope is not None:
-            keys = _rotated_part(kv, il, layer.rope)
-            turned = _turn(cast(keys, F32), shift, factors(il), layer.rope, cparams)
-            graph.build_forward_expand(cpy(turned, keys))
+        if layer.rope is None:
+            continue
+        if rot is None:
+            keys = _turned_part(kv, il, layer.rope)
+            moved = _turn(cast(keys, F32), shift, factors(il), layer.rope, cparams)
+        else:
+            keys = kv.tensors.k[il]
+            heads = reshape(cast(keys, F32), layer.n_embd_head_k, layer.n_head_kv, shift.ne[0])
+            heads = mul_mat(rot, heads)  # its own inverse
+            heads = _turn(heads, shift, factors(il), layer.rope, cparams, layer.rope.offset)
+            moved = reshape(mul_mat(rot, heads), *keys.ne)
+        graph.build_forward_expand(cpy(moved, keys))
     if graph.nodes:
         plan = Scheduler(list(devices)).plan(graph)
         set_tensor(shift, np.concatenate([cells.shift for cells in kv.cells]))
+        if rot is not None:
+            kv.rotation.set_input(rot)
         plan.run()
     for cells in kv.cells:
         cells.reset_shift()
 
 
-def _rotated_part(kv: KVCache, il: int, rope: Rope) -> Tensor:
+def _turned_part(kv: KVCache, il: int, rope: Rope) -> Tensor:
     """The channels that RoPE turns. [n_rot, n_head_kv, cells]"""
     layer = kv.tensors.layers[il]
     strides = (layer.n_embd_head_k, layer.n_embd_k_gqa)
@@ -48,13 +59,14 @@ def _rotated_part(kv: KVCache, il: int, rope: Rope) -> Tensor:
 
 
 def _turn(
-    keys: Tensor, shift: Tensor, factors: Tensor | None, rope: Rope, cparams: CParams
-) -> Tensor:
+    keys: Tensor, shift: Tensor, factors: Tensor | None, rope: Rope, cparams: CParams,
+    offset: int = 0,
+) -> Tensor:  # fmt: skip
     base, scale = cparams.rope_freq(rope)
     ext_factor, _ = cparams.rope_yarn(rope)
     # YaRN also scales, which has been done once: undo the scale that ggml derives from the factor
     scaled = 1 - 0.1 * math.log(scale) if ext_factor else 1.0
     return rope_ext(
         keys, shift, factors, rope.n_rot, rope.type, cparams.n_ctx_orig_yarn, base, scale,
-        ext_factor, 1 / scaled, cparams.yarn_beta_fast, cparams.yarn_beta_slow,
+        ext_factor, 1 / scaled, cparams.yarn_beta_fast, cparams.yarn_beta_slow, n_offs=offset,
     )  # fmt: skip

@@ -27,12 +27,14 @@ class KVCache(KVSlots):
     """Keys and values of all tokens of all sequences (llama_kv_cache).
 
     v_trans   V is stored transposed (needed when flash attention is off)
+    scored    keys of indexers, which are rotated whatever their type
     """
 
     def __init__(
         self, layers: Sequence[KVLayer], *, kv_size: int, n_seq_max: int, unified: bool,
         type_k: GGMLType = F16, type_v: GGMLType = F16, v_trans: bool = False, n_pos: int = 1,
         window: Window | None = None, same_as: Mapping[int, int] | None = None,
+        scored: bool = False,
     ) -> None:  # fmt: skip
         # tensors first: they are refused if they are too large for the device
         n_stream = 1 if unified else n_seq_max
@@ -44,7 +46,8 @@ class KVCache(KVSlots):
             " MiB, V (%s): %7.2f MiB", k + v, kv_size, len(layers), n_seq_max, n_stream,
             type_k.name, k, type_v.name, v,
         )  # fmt: skip
-        self.rotation = Rotation(layers, type_k, type_v)
+        self.rotation = Rotation(layers, type_k, type_v, whole_keys=scored)
+        self.scored = scored
 
     def place(self, ubatches: list[UBatch]) -> KVCacheContext:
         """Places for all ubatches; ContextError and no change if they do not fit."""
@@ -63,8 +66,9 @@ class KVCache(KVSlots):
         self.tensors.copy_stream(src, dst)
 
     def wipe(self, stream: int, cells: Indices) -> None:
-        """Without flash attention hidden cells are read and get weight 0, so NaN must not stay."""
-        if self.tensors.v_trans and cells.size:
+        """Without flash attention hidden cells are read and get weight 0, so NaN must not stay;
+        nor must it where cells are scored."""
+        if (self.tensors.v_trans or self.scored) and cells.size:
             self.tensors.zero_cells(stream, cells)
 
     def check_shift(self, what: str) -> None:

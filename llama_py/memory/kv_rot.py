@@ -1,4 +1,5 @@
-"""Rotation of heads before they are quantized into a cache, which spreads outliers (attn_rot_k)."""
+"""Rotation of heads before they are quantized into a cache, which spreads outliers (attn_rot_k);
+keys of indexers always are."""
 
 from __future__ import annotations
 
@@ -26,10 +27,16 @@ def hadamard(n: int) -> npt.NDArray[np.float32]:
 class Rotation:
     """n_k, n_v: size of the blocks that K and V heads are rotated in; 0 for none."""
 
-    def __init__(self, layers: Sequence[KVLayer], type_k: GGMLType, type_v: GGMLType) -> None:
+    def __init__(
+        self, layers: Sequence[KVLayer], type_k: GGMLType, type_v: GGMLType, whole_keys: bool
+    ) -> None:
+        """whole_keys: of any type, and in one block; their size is a power of two"""
         k = {layer.n_embd_head_k for layer in layers}
         v = {layer.n_embd_head_v for layer in layers}
-        self.n_k = _largest_block(k) if type_k.block_size > 1 else 0
+        if whole_keys:
+            self.n_k = max(k)
+        else:
+            self.n_k = _largest_block(k) if type_k.block_size > 1 else 0
         self.n_v = STEP if type_v.block_size > 1 and _largest_block(v) else 0
 
     def build_input(self, name: str, n: int) -> Tensor | None:

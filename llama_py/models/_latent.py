@@ -1,13 +1,18 @@
 """Decoders with latent attention and experts after the first layers: sizes, feed-forward and what
-layers keep (models/deepseek2.cpp, kimi-linear.cpp, kimi-k3.cpp)."""
+layers keep (models/deepseek2.cpp, deepseek32.cpp, kimi-linear.cpp, kimi-k3.cpp)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
+from ggml_py.tensor import Tensor
 from llama_py.blocks.experts import Experts, Optional, SharedExperts
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.latent_attention import LatentSizes, absorbed
+from llama_py.blocks.rope import rope
+from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
 from llama_py.keys import Keys, number, uint
 from llama_py.memory.kept import Kept, KeysValues
@@ -45,6 +50,17 @@ class LatentHParams(LeadingDenseHParams):
         )  # fmt: skip
 
 
+class YarnLatentHParams(LatentHParams):
+    """With YaRN's factor on what queries and keys come to."""
+
+    yarn_log_mul: float = number("rope.scaling.yarn_log_multiplier", 0.0)
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        # files have it times 0.1
+        self.rope_yarn_log_mul = float(np.float32(self.yarn_log_mul) / np.float32(0.1))
+
+
 class Latent(Decoder):
     """absorbed  whether latent vectors are kept, not each head's keys and values"""
 
@@ -67,16 +83,34 @@ class Latent(Decoder):
         return (KeysValues(*sizes, rope=rope),)
 
     def feed_forward(
-        self, w: Weights, il: int, *, need_shexp: bool, probs_bias: Optional = "optional"
-    ) -> Block:
-        """need_shexp, probs_bias: whether shared experts, a bias on the choice, must be there."""
+        self, w: Weights, il: int, *, need_shexp: bool, probs_bias: Optional = "optional",
+        scaled: bool = False,
+    ) -> Block:  # fmt: skip
+        """need_shexp, probs_bias  whether shared experts, and a bias on the choice, must be there
+        scaled   whether matrices may have scales
+        """
         hp = self.hp
         if il < hp.n_layer_dense_lead:
-            return FeedForward(w, hp.n_embd, hp.layers[il].n_ff, scaled=False)
+            return FeedForward(w, hp.n_embd, hp.layers[il].n_ff, scaled=scaled)
         experts = Experts(
             w, hp, hp.n_ff_exp[il], gating=hp.gating, norm_w=hp.expert_weights_norm,
-            w_scale=hp.expert_weights_scale, probs_bias=probs_bias, merged=True, scaled=False,
+            w_scale=hp.expert_weights_scale, probs_bias=probs_bias, merged=True, scaled=scaled,
         )  # fmt: skip
         if not (need_shexp or w.has("ffn_up_shexp.weight")):
             return experts
-        return SharedExperts(w, hp, experts, hp.n_ff_shexp, scaled=False)
+        return SharedExperts(w, hp, experts, hp.n_ff_shexp, scaled=scaled)
+
+
+def turn(g: GraphBuilder, x: Tensor, il: int, offset: int) -> Tensor:
+    return rope(g, x, il, offset=offset)
+
+
+def kq_scale(g: GraphBuilder) -> float:
+    """1 / sqrt(d), with what YaRN adds: its factor as it was before CParams divided out ggml's
+    own, and mscale, both squared because they are of queries and keys. In float32 steps."""
+    hp, cp, f32 = g.hp, g.cparams, np.float32
+    assert isinstance(hp, LatentHParams)
+    log = np.log(f32(1.0) / f32(cp.rope_freq_scale))
+    factor = f32(cp.yarn_attn_factor) * (f32(1.0) + f32(0.1) * log)
+    mscale = factor * (f32(1.0) + f32(0.1) * f32(hp.rope_yarn_log_mul) * log)
+    return float(mscale * mscale / np.sqrt(f32(hp.n_embd_head_k_mla)))

@@ -1,15 +1,19 @@
 """Drafting with a NextN (MTP) layer: the next token from a token and the hidden state before it
-(graph_mtp of models/qwen35.cpp, qwen35moe.cpp, qwen3next.cpp)."""
+(graph_mtp of models/qwen35.cpp, qwen35moe.cpp, qwen3next.cpp, deepseek32.cpp)."""
 
 from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
 
 from ggml_py.ops import add, concat, get_rows
 from ggml_py.tensor import Tensor
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputEmbdH
+from llama_py.graph.params import GraphType
 from llama_py.hparams import HParams
 from llama_py.linear import Linear, Norm
-from llama_py.models._decoder import Layer
+from llama_py.models._decoder import Decoder, Layer
 from llama_py.weights import Weights
 
 # Trunk names of what the draft graph calls otherwise; "" leaves a tensor to its automatic name.
@@ -82,3 +86,39 @@ class NextN:
         if not early:
             cur = g.cb(g.outputs(cur)[0], "mtp_shared_head_norm")
         return cur, self.head
+
+
+class DraftingDecoder(Decoder):
+    """With a NextN layer that drafts, of the same kind as those of the trunk.
+
+    drafts_early  outputs are selected right after its attention
+    """
+
+    gtypes: ClassVar[tuple[GraphType, ...]] = ("decoder", "decoder_mtp")
+    drafts_early: ClassVar[bool] = False
+
+    @abstractmethod
+    def layer(self, w: Weights, il: int) -> Layer:
+        """Make layer il, one of the trunk or after it."""
+
+    def declare_nextn(self, w: Weights) -> None:
+        nextn = range(self.hp.n_layer, self.hp.n_layer_all)
+        if not self.load_mtp:
+            w.skip_layers(nextn)
+            return
+        self.drafts = [NextN(w.layer(il), self.hp, self.layer(w.layer(il), il)) for il in nextn]
+
+    def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
+        # The normed state feeds the head, and the NextN layer of a draft context.
+        cur = self.output_norm(g, cur, "h_nextn")
+        g.res.t_h_nextn = cur
+        if not selected:
+            cur = g.outputs(cur)[0]
+        g.res.t_embd = g.cb(cur, "result_norm")
+        self.head(g, cur)
+
+    def build_draft(self, g: GraphBuilder) -> None:
+        cur, output = self.drafts[0].build(
+            g, self.token_embd, self.output_norm, self.hp.n_layer, self.drafts_early
+        )
+        self.head(g, cur, output)

@@ -3,35 +3,30 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ggml_py.ops import mul
 from ggml_py.tensor import Tensor
 from llama_py.blocks.experts import GATING_FUNCS
 from llama_py.blocks.latent_attention import LatentAttention
-from llama_py.blocks.rope import rope
 from llama_py.geometry import ROPE_NORMAL
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputAttnTemp
 from llama_py.keys import Keys, number, uint
 from llama_py.models._decoder import Layer
-from llama_py.models._latent import Latent, LatentHParams
+from llama_py.models._latent import Latent, YarnLatentHParams, kq_scale, turn
 from llama_py.weights import Weights
 
+NAMES = {"qr": "q"}
 GLM_4_7_LITE = (47, 48), 154880  # layers, vocabulary: its files do not name the gating function
 
 
-class Deepseek2HParams(LatentHParams):
+class Deepseek2HParams(YarnLatentHParams):
     rope_type = ROPE_NORMAL
-    yarn_log_mul: float = number("rope.scaling.yarn_log_multiplier", 0.0)
     attn_temp_scale: float = number("attention.temperature_scale", 0.0)
     attn_temp_length: int = uint("attention.temperature_length", 0)
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
-        log_mul = np.float32(self.yarn_log_mul) / np.float32(0.1)  # files have it times 0.1
-        self.rope_yarn_log_mul = float(log_mul)
-        if log_mul not in (0, 1):
+        if self.rope_yarn_log_mul not in (0, 1):
             self.rope_yarn_mscale = self.rope_yarn_log_mul
         if self.attn_temp_scale and not self.attn_temp_length:
             raise keys.error("attention.temperature_length", "it must be at least 1")
@@ -46,6 +41,7 @@ class Deepseek2(Latent):
     arch = "deepseek2"
     HParams = Deepseek2HParams
     hp: Deepseek2HParams
+    names = NAMES
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp
@@ -67,18 +63,3 @@ class Deepseek2(Latent):
             "attn_temp", lambda: g.add_input(InputAttnTemp(length, factor, 0.0, g.n_tokens))
         )
         return g.cb(mul(q, temp.attn_scale), "Qcur_attn_temp_scaled", il)
-
-
-def turn(g: GraphBuilder, x: Tensor, il: int, offset: int) -> Tensor:
-    return rope(g, x, il, offset=offset)
-
-
-def kq_scale(g: GraphBuilder) -> float:
-    """1 / sqrt(d), with what YaRN adds: its factor as it was before CParams divided out ggml's
-    own, and mscale, both squared because they are of queries and keys. In float32 steps."""
-    hp, cp, f32 = g.hp, g.cparams, np.float32
-    assert isinstance(hp, LatentHParams)
-    log = np.log(f32(1.0) / f32(cp.rope_freq_scale))
-    factor = f32(cp.yarn_attn_factor) * (f32(1.0) + f32(0.1) * log)
-    mscale = factor * (f32(1.0) + f32(0.1) * f32(hp.rope_yarn_log_mul) * log)
-    return float(mscale * mscale / np.sqrt(f32(hp.n_embd_head_k_mla)))

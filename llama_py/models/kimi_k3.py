@@ -25,9 +25,9 @@ from llama_py.weights import Weights
 
 # Not named in this graph.
 UNNAMED = (
-    "q", "kv_cmpr_pe", "kv_cmpr", "k_pe", "q_nope", "q_pe", "q_nope_perm", "q_nope_absorbed",
-    "q_nope_absorbed_perm", "Qcur", "kv_cmpr_reshape", "Kcur", "Vcur", "kv", "k_nope_view",
-    "Vcur_view", "Vcur_cont", "conv_states_all",
+    "qr", "q", "kv_cmpr_pe", "kv_cmpr", "k_pe", "q_nope", "q_pe", "q_nope_perm",
+    "q_nope_absorbed", "q_nope_absorbed_perm", "Qcur", "kv_cmpr_reshape", "Kcur", "Vcur", "kv",
+    "k_nope_view", "Vcur_view", "Vcur_cont", "conv_states_all",
 )  # fmt: skip
 
 

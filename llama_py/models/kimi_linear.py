@@ -21,7 +21,7 @@ from llama_py.models._latent import Latent
 from llama_py.weights import Weights
 
 NAMES = {
-    "embd": "model.embed_tokens", "q": "", "kv_cmpr_pe": "", "kv_cmpr": "", "k_pe": "",
+    "embd": "model.embed_tokens", "qr": "", "q": "", "kv_cmpr_pe": "", "kv_cmpr": "", "k_pe": "",
 }  # fmt: skip
 NAMES_UNPACKED = NAMES | {
     "kv": "", "k_nope_view": "", "Vcur_view": "", "Vcur_cont": "mla_V", "Qcur": "mla_Q",

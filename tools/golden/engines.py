@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 import llama_py
 from ggml_py.dump import Record, records
 from llama_py.batch import Batch
+from llama_py.forms import forms
 from llama_py_tools.graph.peer import Peer
 
 Floats = NDArray[np.float32]
@@ -52,7 +53,7 @@ class Open(Protocol):
         flash   True    flash attention
         cache   "f16"   type of keys and values
         nodes   False   whether they are listed; then values need not be right
-        fused   True    gated delta nets as one op
+        unfused ""      a kind of block (llama_py.forms) that is built without its one op
         mtp     False   the NextN layers instead of the trunk
         n_rs_seq 0      snapshots of recurrent states
         pooling ""      kind of embeddings; "": logits
@@ -64,7 +65,7 @@ class LlamaCpp(Peer):
 
     def __init__(
         self, path: Path, *, n_seqs: int = 1, flash: bool = True, cache: str = "f16",
-        nodes: bool = False, fused: bool = True, mtp: bool = False, n_rs_seq: int = 0,
+        nodes: bool = False, unfused: str = "", mtp: bool = False, n_rs_seq: int = 0,
         pooling: str = "", unified: bool = False,
     ) -> None:  # fmt: skip
         self.nodes: list[Record] = []
@@ -75,8 +76,8 @@ class LlamaCpp(Peer):
             pooling=pooling or "unspecified",
             watch=(lambda record, _: self.nodes.append(record)) if nodes else None,
         )  # fmt: skip
-        if not fused:
-            self.refuse_fused_delta_net()
+        if unfused:
+            self.refuse_fused(unfused)
 
 
 class Ours:
@@ -84,13 +85,13 @@ class Ours:
 
     def __init__(
         self, path: Path, device: Any = "cpu", *, n_seqs: int = 1, flash: bool = True,
-        cache: str = "f16", nodes: bool = False, fused: bool = True, mtp: bool = False,
+        cache: str = "f16", nodes: bool = False, unfused: str = "", mtp: bool = False,
         n_rs_seq: int = 0, pooling: str = "", unified: bool = False, **options: Any,
     ) -> None:  # fmt: skip
         self.nodes: list[Record] = []
         self._graph = -1
-        if not fused:
-            options["forms"] = {"delta_net": "chunked"}
+        if unfused:
+            options["forms"] = {unfused: forms()[unfused].names[1]}
         if pooling:
             options |= {"embeddings": True, "pooling": pooling}
         model = llama_py.load(str(path), device, load_mtp=True)

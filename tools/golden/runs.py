@@ -25,6 +25,7 @@ class Facts:
     logits    whether there are any, instead of embeddings
     start     the token a decoder starts with, of a model that has an encoder too; else None
     delta_net whether it has a gated delta net that is one op
+    indexer   whether it has a lightning indexer that is one op
     n_nextn   layers that draft
     rollback  whether recurrent states can be kept
     seed      of the tokens
@@ -34,6 +35,7 @@ class Facts:
     logits: bool = True
     start: int | None = None
     delta_net: bool = False
+    indexer: bool = False
     n_nextn: int = 0
     rollback: bool = False
     seed: int = 0
@@ -219,11 +221,13 @@ POOLING = ("none", "mean", "cls", "last", "rank")
 RUNS: dict[str, Callable[[Case], Result]] = {
     "nodes-fa-on": nodes,
     "nodes-fa-off": lambda case: nodes(case, flash=False),
-    "nodes-unfused": lambda case: nodes(case, fused=False),
+    "nodes-unfused": lambda case: nodes(case, unfused="delta_net"),
+    "nodes-indexer": lambda case: nodes(case, unfused="lightning_indexer"),
     "nodes-sequences": lambda case: sequences(case, nodes=True),
     "nodes-snapshots": snapshots,
     "nodes-draft": lambda case: draft(case, nodes=True),
     "logits": logits,
+    "indexer": lambda case: logits(case, unfused="lightning_indexer"),
     "exact": exact,
     "sequences": sequences,
     "trunk": trunk,
@@ -264,6 +268,8 @@ def wanted(tiny: Tiny, facts: Facts) -> list[str]:
     """The runs that say something of a model."""
     without = {
         "nodes-unfused": not facts.delta_net,
+        "nodes-indexer": not facts.indexer,
+        "indexer": not facts.indexer,
         "nodes-snapshots": not facts.rollback,
         "nodes-draft": not facts.n_nextn,
         "trunk": not facts.n_nextn,

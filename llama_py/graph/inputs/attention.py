@@ -21,11 +21,12 @@ class InputAttnKV:
     k_idxs   I64 [n_tokens]
     v_idxs   I64 [n_tokens], or one per element; None where the values are part of the keys
     kq_mask  [n_kv, tokens of a stream, 1, n_stream]; sequences with a cache of their own are
-             streams. F16 for flash attention, which takes no other, else F32
-    k_rot, v_rot   rotations of heads, for quantized caches
+             streams. F16 for fused ops, which take no other, else F32
+    k_rot, v_rot   rotations of heads, for quantized caches and for indexers
     """
 
-    def __init__(self, params: GraphParams, part: str) -> None:
+    def __init__(self, params: GraphParams, part: str, f16: bool) -> None:
+        """f16: whether the mask is"""
         self.part = part
         self.mctx = mctx = params.mctx.kv(part)
         self.causal = params.cparams.causal_attn
@@ -33,7 +34,7 @@ class InputAttnKV:
         self.v_idxs: Tensor | None = None
         if mctx.has_values:
             self.v_idxs = mctx.build_input_v_idxs(params.ubatch)
-        mask_type = F16 if params.cparams.flash_attn else F32
+        mask_type = F16 if f16 else F32
         self.kq_mask = new_input("attn_inp_kq_mask", mask_type, *_mask_ne(params, mctx))
         self.k_rot = mctx.build_input_k_rot()
         self.v_rot = mctx.build_input_v_rot()

@@ -23,8 +23,9 @@ CACHE_TYPES = {"f32": 0, "f16": 1}
 POOLING = {"unspecified": -1, "none": 0, "mean": 1, "cls": 2, "last": 3, "rank": 4}
 MTP = 1  # llama.h:LLAMA_CONTEXT_TYPE_MTP
 # llama-context.h, llama-cparams.h: a reference to the model, then eighteen words and seven flags
-# that come before fused_gdn_ar and fused_gdn_ch.
-FUSED_GDN_AT = 8 + 18 * 4 + 7
+# that come before fused_gdn_ar, fused_gdn_ch, auto_fgdn, fused_lid and auto_flid.
+FUSED_AT = 8 + 18 * 4 + 7
+FUSED = {"delta_net": (0, 1), "lightning_indexer": (3,)}
 
 ERROR = 4  # ggml.h:GGML_LOG_LEVEL_ERROR
 
@@ -154,17 +155,18 @@ class Peer:
         function.argtypes, function.restype = [ctypes.c_void_p], ctypes.POINTER(ctypes.c_float)
         return np.ctypeslib.as_array(function(self.ctx), (n, self.n_embd)).copy()
 
-    def refuse_fused_delta_net(self) -> None:
-        """Build gated delta nets node by node, as where a device cannot run the fused op: there is
-        no parameter for it, so this sets the flags in the context itself."""
+    def refuse_fused(self, kind: str) -> None:
+        """Build a kind of block (llama_py.forms) node by node, as where a device cannot run the
+        fused op: there is no parameter for it, so this sets the flags in the context itself."""
         address = ctypes.cast(self.ctx, ctypes.c_void_p).value
         assert address is not None
         sizes = (ctypes.c_uint32 * 3).from_address(address + 8)
         n_ctx = self.api.llama_n_ctx(self.ctx), self.api.llama_n_batch(self.ctx)
-        flags = (ctypes.c_uint8 * 3).from_address(address + FUSED_GDN_AT)
-        if (sizes[0], sizes[2]) != n_ctx or list(flags) != [1, 1, 0]:
+        flags = (ctypes.c_uint8 * 5).from_address(address + FUSED_AT)
+        if (sizes[0], sizes[2]) != n_ctx or list(flags) != [1, 1, 0, 1, 0]:
             raise GGMLError("this llama.cpp keeps its flags elsewhere; 0.3.36 is known")
-        flags[0] = flags[1] = 0
+        for i in FUSED[kind]:
+            flags[i] = 0
 
 
 def _native(api: Any, batch: Batch) -> tuple[Any, Any]:

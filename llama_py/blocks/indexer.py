@@ -1,0 +1,115 @@
+"""The lightning indexer: small heads that choose the cells attention looks at
+(models/deepseek32.cpp, llama-graph.cpp:build_attn of llm_graph_input_attn_k_dsa)."""
+
+from __future__ import annotations
+
+import math
+
+from ggml_py.ops import (
+    add,
+    cont,
+    fill,
+    lightning_indexer,
+    mul,
+    mul_mat,
+    permute,
+    relu,
+    reshape,
+    scale,
+    set_rows,
+    sum_rows,
+    top_k,
+    view,
+)
+from ggml_py.tensor import Tensor
+from ggml_py.types import F32
+from llama_py.blocks.functions import inv_sqrt
+from llama_py.blocks.rope import rope
+from llama_py.forms import Form
+from llama_py.graph.builder import GraphBuilder
+from llama_py.weights import Weights
+
+LIGHTNING_INDEXER = Form(
+    "lightning_indexer", ("fused", "nodes"), "how keys are scored that attention may look at"
+)
+
+
+class Indexer:
+    """A key of each token and queries of n_head heads, turned by positions and then by a Hadamard
+    matrix; a cell's score is the weighted sum of what is positive of its products."""
+
+    def __init__(
+        self, w: Weights, *, n_embd: int, n_lora_q: int, n_head: int, size: int, n_chosen: int,
+        rope_type: int,
+    ) -> None:  # fmt: skip
+        """n_lora_q  channels of the vector that queries are made of; size  of a head"""
+        self.n_head, self.size, self.n_chosen, self.rope_type = n_head, size, n_chosen, rope_type
+        self.k_norm = w.norm("indexer.k_norm", size, kind="layer", bias="needed")
+        self.proj = w.tensor("indexer.proj.weight", n_embd, n_head)
+        self.attn_k = w.tensor("indexer.attn_k.weight", n_embd, size)
+        self.attn_q_b = w.tensor("indexer.attn_q_b.weight", n_lora_q, n_head * size)
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, small: Tensor, il: int) -> Tensor:
+        """The n_chosen best cells of each token, in any order. cur [n_embd, n_tokens],
+        small [n_lora_q, n_tokens] -> I32 [n_chosen, tokens of a stream, 1, n_stream]"""
+        fused = g.form(LIGHTNING_INDEXER) == "fused"
+        inp = g.inp_index(fused)
+        q = g.cb(mul_mat(self.attn_q_b, small), "indexer_q", il)
+        q = self._turned(g, q, inp.k_rot, "indexer_q", il)
+        k = g.cb(mul_mat(self.attn_k, cur), "indexer_k", il)
+        k = self.k_norm(g, k, "indexer_k", il)
+        k = self._turned(g, k, inp.k_rot, "indexer_k", il)
+        g.expand(inp.mctx.cpy_k(k, inp.k_idxs, il))
+        weights = g.cb(mul_mat(self.proj, cur), "indexer_weights", il)
+        k = inp.mctx.get_k(il)  # [size, 1, n_kv, n_stream]
+        n_stream, row = k.ne[3], self.size * self.n_head
+        n = g.n_tokens // n_stream
+        q = view(q, (self.size, self.n_head, n, n_stream), (self.size, row, row * n))
+        strides = (self.n_head, self.n_head * n, self.n_head * n)
+        weights = view(weights, (self.n_head, n, 1, n_stream), strides)
+        weights = g.cb(scale(weights, inv_sqrt(row)), "indexer_weights", il)
+        if fused:
+            scores = lightning_indexer(q, k, weights, inp.kq_mask)
+            g.fused(LIGHTNING_INDEXER.kind, g.cb(scores, "indexer_score", il))
+        else:
+            scores = _scores(g, q, k, weights, inp.kq_mask, il)
+        return g.cb(cont(top_k(scores, min(scores.ne[0], self.n_chosen))), "top_k", il)
+
+    def _turned(
+        self, g: GraphBuilder, x: Tensor, rot: Tensor | None, name: str, il: int
+    ) -> Tensor:
+        """[size * H, n_tokens] -> [size, H, n_tokens]"""
+        x = reshape(x, self.size, x.ne[0] // self.size, g.n_tokens)
+        x = g.cb(rope(g, x, il, type=self.rope_type), name, il)
+        assert rot is not None
+        return g.cb(mul_mat(rot, x), name, il)
+
+
+def _scores(
+    g: GraphBuilder, q: Tensor, k: Tensor, weights: Tensor, mask: Tensor, il: int
+) -> Tensor:
+    """What the fused op computes. q [size, H, T, B], k [size, 1, n_kv, B], weights [H, T, 1, B],
+    mask [n_kv, T, 1, B] -> [n_kv, T, 1, B]"""
+    q = g.cb(permute(q, 0, 2, 1, 3), "indexer_q", il)
+    k = g.cb(permute(k, 0, 2, 1, 3), "indexer_k", il)
+    kq = g.cb(mul_mat(k, q), "indexer_kq", il)  # [n_kv, T, H, B]
+    kq = g.cb(cont(permute(kq, 2, 1, 0, 3)), "indexer_kq", il)
+    x = g.cb(relu(kq), "indexer_score", il)
+    x = g.cb(mul(x, weights), "indexer_score", il)
+    x = g.cb(sum_rows(x), "indexer_score", il)
+    x = g.cb(cont(permute(x, 2, 1, 0, 3)), "indexer_score", il)
+    return g.cb(add(x, mask), "indexer_score", il)
+
+
+def only(mask: Tensor, chosen: Tensor) -> Tensor:
+    """A mask that lets see the chosen cells only, of those that `mask` lets see.
+
+    mask [n_kv, T, 1, B], chosen I32 [n_chosen, T, 1, B] -> like mask
+    """
+    n_kv, n, _, n_stream = mask.ne
+    hidden = view(fill(mask, -math.inf), (1, n_kv, n, n_stream), (1, n_kv, n_kv * n))
+    n_chosen = chosen.ne[0]
+    ids = view(chosen, (n_chosen, n, n_stream, 1), (n_chosen, n_chosen * n, chosen.n_elements))
+    shown = fill(Tensor(F32, (1, n_chosen, n, n_stream)), 0.0)
+    rows = set_rows(hidden, shown, ids)
+    return add(view(rows, (n_kv, n, 1, n_stream), (n_kv, n_kv * n, n_kv * n)), mask)
