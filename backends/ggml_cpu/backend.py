@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ggml_cpu.dense import steps_for, why_not
 from ggml_cpu.executor import Executor
-from ggml_cpu.fusion import fusions
+from ggml_cpu.fused import fusions
 from ggml_cpu.program import Program
 from ggml_cpu.step import Step
 from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, Work, aligned_bytes

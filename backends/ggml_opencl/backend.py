@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from ggml_opencl.buffers import OpenCLBuffer, failing
-from ggml_opencl.fused import FUSED
+from ggml_opencl.fused import fusions
 from ggml_opencl.ops import FAMILIES
 from ggml_opencl.program import Builder, OpenCLProgram, launches
-from ggml_opencl.table import Launch, fusions, table
+from ggml_opencl.table import Launch, table
 from ggml_py.backend import Buffer, Bytes, CompileOptions, KernelTime, Work
 from ggml_py.errors import BackendError
 from ggml_py.fusion import Fusions
@@ -20,7 +20,7 @@ from ggml_py.tensor import Tensor
 if TYPE_CHECKING:
     import pyopencl as cl
 
-__all__ = ["FAMILIES", "FUSED", "OpenCLDevice", "devices"]
+__all__ = ["FAMILIES", "OpenCLDevice", "devices"]
 
 NO_DEVICE = (
     "there is no OpenCL device: install the driver of your GPU, or one that runs on the CPU:"
@@ -81,7 +81,7 @@ class OpenCLDevice:
 
     @property
     def fusions(self) -> Fusions[Launch]:
-        return fusions
+        return fusions()
 
     def build(self, nodes: Sequence[Work], options: CompileOptions) -> None:
         self.builder.build(launches(nodes), options)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ggml_cpu.fusion import f32_rows, fuse
+from ggml_cpu.fusion import fuse
 from ggml_cpu.step import Step
 from ggml_cpu.table import table
+from ggml_py.fusion import f32_rows
 from ggml_py.match import Match
 from ggml_py.patterns.delta_net import STATES_TO_CACHE
 
