@@ -18,7 +18,7 @@ from ggml_py.types import F32, I8
 K = TypeVar("K")
 Launcher = Callable[[Match], list[K]]
 Condition = Callable[[Match], str]
-Over = Callable[[Match], "Tensor | None"]
+Over = Callable[[Match], Tensor | None]
 Size = Callable[[Match], int]
 
 
