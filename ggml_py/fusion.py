@@ -13,19 +13,29 @@ from typing import Generic, TypeVar
 from ggml_py.match import Row
 from ggml_py.pattern import Match, Pattern
 from ggml_py.tensor import Tensor
-from ggml_py.types import I8
+from ggml_py.types import F32, I8
 from ggml_py.uses import Uses
 
 K = TypeVar("K")
 Launcher = Callable[[Match], list[K]]
 Condition = Callable[[Match], str]
-Over = Callable[[Match], "Tensor | None"]
+Over = Callable[[Match], Tensor | None]
 Size = Callable[[Match], int]
 
 
 def fits(_: Match) -> str:
     """A `when` that takes every match."""
     return ""
+
+
+def f32_rows(*names: str) -> Condition:
+    """A `when`: operands of these names are f32, and their rows dense."""
+
+    def when(m: Match) -> str:
+        other = [m[n] for n in names if m[n].type is not F32 or not m[n].has_contiguous_rows()]
+        return f"needs dense rows of f32; got {other[0]}" if other else ""
+
+    return when
 
 
 def apart(_: Match) -> Tensor | None:

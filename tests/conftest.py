@@ -12,7 +12,7 @@ def kernels(request: pytest.FixtureRequest) -> None:
     if len(request.session.items) < MANY:
         return
     import ggml_cpu.repack  # noqa: F401  (declares kernels)
-    from ggml_cpu.backend import fusions
+    from ggml_cpu.fused import fusions
     from ggml_cpu.kernel import REGISTRY
     from ggml_cpu.objcache import load_kernels
     from ggml_cpu.table import table

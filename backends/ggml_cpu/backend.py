@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import cache
 
-import ggml_cpu.fused
 from ggml_cpu.dense import steps_for, why_not
 from ggml_cpu.executor import Executor
-from ggml_cpu.fusion import FUSIONS
+from ggml_cpu.fused import fusions
 from ggml_cpu.program import Program
 from ggml_cpu.step import Step
 from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, Work, aligned_bytes
 from ggml_py.errors import AllocError
 from ggml_py.fusion import Fused, Fusions
-from ggml_py.kernels import import_families
 from ggml_py.tensor import Tensor
 
 
@@ -78,13 +75,6 @@ class CPUDevice:
 
     def set_threads(self, n: int) -> None:
         self.n_threads = max(1, n)
-
-
-@cache
-def fusions() -> Fusions[Step]:
-    """Every declared step of several nodes; imports all files on first use."""
-    import_families(ggml_cpu.fused)
-    return FUSIONS
 
 
 def _steps(work: Work) -> list[Step]:

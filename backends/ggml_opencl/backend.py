@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import ggml_opencl.ops
 from ggml_opencl.buffers import OpenCLBuffer, failing
+from ggml_opencl.fused import fusions
 from ggml_opencl.program import Builder, OpenCLProgram, launches
-from ggml_opencl.table import Launch, fusions, table
+from ggml_opencl.table import Launch, table
 from ggml_py.backend import Buffer, Bytes, CompileOptions, KernelTime, Work
 from ggml_py.errors import BackendError
 from ggml_py.fusion import Fusions
@@ -81,7 +82,7 @@ class OpenCLDevice:
 
     @property
     def fusions(self) -> Fusions[Launch]:
-        return fusions
+        return fusions()
 
     def build(self, nodes: Sequence[Work], options: CompileOptions) -> None:
         self.builder.build(launches(nodes), options)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from ggml_opencl.kernels import quantized_types, types_with
 from ggml_py.kernels import When
-from ggml_py.pattern import Match
 from ggml_py.tensor import Tensor
 
 FLOATS = ("f32", "f16")
@@ -72,15 +71,5 @@ def quantized(index: int) -> When:
             return ""
         known = ", ".join(sorted(quantized_types()))
         return f"needs a source {index} of {known}; got {t}"
-
-    return check
-
-
-def f32_rows(*names: str) -> Callable[[Match], str]:
-    """Operands of several nodes are f32 in dense rows."""
-
-    def check(m: Match) -> str:
-        other = [m[n] for n in names if m[n].type.name != "f32" or not m[n].has_contiguous_rows()]
-        return f"needs dense rows of f32; got {other[0]}" if other else ""
 
     return check

@@ -62,7 +62,8 @@ class OpenCLTable(KernelTable[Launcher]):
 
 
 table = OpenCLTable("opencl")
-fusions: Fusions[Launch] = Fusions()  # launchers of several nodes
+FUSIONS: Fusions[Launch] = Fusions()  # launchers of several nodes
+fuse = FUSIONS.fuse
 
 
 def items(n: int) -> tuple[int, int, int]:

@@ -47,10 +47,10 @@ def broken_kernel(monkeypatch: pytest.MonkeyPatch) -> str:
     sources = ggml_opencl.program.source
 
     def source(family: str, types: tuple[str, ...]) -> str:
-        return sources(family, types) + ("no such thing;" if family == "norm" else "")
+        return sources(family, types) + ("no such thing;" if family == "matrix" else "")
 
     monkeypatch.setattr(ggml_opencl.program, "source", source)
-    return "cannot build norm.cl"
+    return "cannot build matrix.cl"
 
 
 def full_while_uploading(monkeypatch: pytest.MonkeyPatch) -> str:

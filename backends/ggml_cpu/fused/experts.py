@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.fusion import f32_rows, fuse
+from ggml_cpu.fusion import fuse
 from ggml_cpu.kernel import kernel
 from ggml_cpu.kernels._common import CHUNK, chunks_of
 from ggml_cpu.step import Step
+from ggml_py.fusion import f32_rows
 from ggml_py.pattern import Match
 from ggml_py.patterns.experts import EXPERT_SUM
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.fusion import f32_rows, fuse
+from ggml_cpu.fusion import fuse
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import n_rows, row_at
 from ggml_cpu.kernels.norm import scaled, sum_of_squares
 from ggml_cpu.step import Step
-from ggml_py.fusion import in_place
+from ggml_py.fusion import f32_rows, in_place
 from ggml_py.pattern import Match
 from ggml_py.patterns.norm import RMS_NORM_MUL, RMS_NORM_SCALE
 

@@ -7,9 +7,10 @@ fastest. Here the new inputs are read as they come, channel fastest, and time is
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.fusion import f32_rows, fuse
+from ggml_cpu.fusion import fuse
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.step import Step
+from ggml_py.fusion import f32_rows
 from ggml_py.pattern import Match
 from ggml_py.patterns.ssm import CONCAT_CONV_SILU
 from ggml_py.tensor import Tensor

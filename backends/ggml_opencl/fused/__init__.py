@@ -1,7 +1,18 @@
-"""Launchers of steps of several nodes, one file a family, with kernels in `kernels/fused/`."""
+"""Launchers of steps of several nodes, one family a file, with kernels in `kernels/fused/`."""
 
 from __future__ import annotations
 
-from ggml_opencl.fused import experts, norm, ssm
+import pkgutil
+from functools import cache
+from importlib import import_module
 
-FUSED = (experts, norm, ssm)
+from ggml_opencl.table import FUSIONS, Launch
+from ggml_py.fusion import Fusions
+
+
+@cache
+def fusions() -> Fusions[Launch]:
+    """Every declared step; imports all files on first use."""
+    for module in pkgutil.iter_modules(__path__):
+        import_module(f"{__name__}.{module.name}")
+    return FUSIONS

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import f32_rows
-from ggml_opencl.table import Launch, fusions, items
+from ggml_opencl.table import Launch, fuse, items
+from ggml_py.fusion import f32_rows
 from ggml_py.pattern import Match
 from ggml_py.patterns.ssm import CONV_BIAS_SILU, CONV_SILU
 from ggml_py.tensor import Tensor
@@ -17,11 +17,11 @@ def _conv(kernel: str, m: Match, *more: Tensor) -> list[Launch]:
     return [Launch("fused/ssm", kernel, tensors, items(dst.n_elements))]
 
 
-@fusions.fuse(CONV_BIAS_SILU, when=f32_rows("x", "weight", "bias"))
+@fuse(CONV_BIAS_SILU, when=f32_rows("x", "weight", "bias"))
 def ssm_conv_bias_silu(m: Match) -> list[Launch]:
     return _conv("ssm_conv_bias_silu", m, m["bias"])
 
 
-@fusions.fuse(CONV_SILU, when=f32_rows("x", "weight"))
+@fuse(CONV_SILU, when=f32_rows("x", "weight"))
 def ssm_conv_silu(m: Match) -> list[Launch]:
     return _conv("ssm_conv_silu", m)
