@@ -299,6 +299,8 @@ class Context:
         """The largest graph for so many tokens: as if the memory were full."""
         n_seq_tokens = -(-n_tokens // n_seqs)
         ubatch = ubatch_reserve(n_seq_tokens, n_seqs, self.model.hparams.n_pos_per_embd)
+        if ubatch.n_tokens > n_tokens:  # every sequence has as many
+            n_outputs = max(n_outputs, ubatch.n_tokens)
         params = self._graph_params(ubatch, self.memory.init_full(n_seqs), n_outputs)
         if "encoder" in self.model.architecture.gtypes:
             params = replace(params, encoded=_longest_text(self.model.hparams))
