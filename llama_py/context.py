@@ -301,10 +301,8 @@ class Context:
     ) -> GraphResult:
         """The largest graph for so many tokens: as if the memory were full."""
         n_seq_tokens = -(-n_tokens // n_seqs)
-        if n_tokens % n_seqs:
-            n_outputs = max(n_outputs, n_seq_tokens * n_seqs)
         ubatch = ubatch_reserve(n_seq_tokens, n_seqs, self.model.hparams.n_pos_per_embd)
-        n_outputs = ubatch.n_tokens if n_outputs == n_tokens else n_outputs
+        n_outputs = ubatch.n_tokens if n_outputs == n_tokens else n_outputs  # all of them
         params = self._graph_params(ubatch, self.memory.init_full(n_seqs), n_outputs)
         if self.model.has_encoder:
             encoded = _longest_text(self.model.hparams)

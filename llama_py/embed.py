@@ -36,7 +36,7 @@ def embed(
     rows: list[F32] = []
     if not tokens:
         return np.empty((0, model.hparams.n_embd), np.float32)
-    n_batch = max(N_TOKENS, *map(len, tokens))
+    n_batch = min(sum(map(len, tokens)), max(N_TOKENS, *map(len, tokens)))
     n_seq = min(N_SEQ, len(tokens))
     with Context(
         model, n_ctx=n_batch, n_batch=n_batch, n_ubatch=n_batch, n_seq_max=n_seq, kv_unified=True,

@@ -7,16 +7,19 @@ from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ggml_py.types import F32, GGMLType
 from ggml_ref.quants import quantizer
+from llama_py import loaded
 from llama_py.context import Context
 from llama_py.gguf_file import TensorInfo
 from llama_py.model import Model
 from llama_py.models import tiny
+from llama_py.models._architecture import Architecture
 from llama_py.models.tiny._invent import tensors
 from llama_py.placement import Placement
 from tests.graph_models import split
@@ -59,6 +62,12 @@ def model_of(
         tensors={name: info_of(name, a, quantized.get(name, F32)) for name, a in arrays.items()},
     )
     return Model(file, on, **options)
+
+
+def built_as(kind: type[Architecture], name: str, **keys: Any) -> Model:
+    """A tiny model's weights, but the blocks of another architecture."""
+    with mock.patch.object(loaded, "architecture", lambda _: kind):
+        return model_of(*made(name, **keys))
 
 
 @cache

@@ -112,6 +112,53 @@ def test_a_second_prompt_goes_on() -> None:
     assert ctx.memory.seq_pos_max(0) == 4
 
 
+def test_processors_change_the_logits_in_turn() -> None:
+    ids = demo("ref").tokenize(PROMPT)
+    seen: list[list[int]] = []
+
+    def prefer_7(so_far: list[int], logits: Any) -> Any:
+        seen.append(list(so_far))
+        return np.where(np.arange(logits.size) == 7, 1e6, logits)
+
+    def the_next(so_far: list[int], logits: Any) -> Any:
+        return np.roll(logits, 1)
+
+    ctx = demo("ref").context(n_ctx=256)
+    pieces = answer(ctx, max_tokens=2, logits_processors=[prefer_7, the_next])
+    assert [p.token for p in pieces] == [8, 8]
+    assert seen == [ids, [*ids, 8]]
+
+
+def test_log_probabilities_are_the_models_own() -> None:
+    ctx, ref = demo("ref").context(n_ctx=256), demo("ref").context(n_ctx=256)
+    x = ref.decode(demo("ref").tokenize(PROMPT))[0].astype(np.float64)
+    expected = x - np.log(np.exp(x - x.max()).sum()) - x.max()
+
+    def other(so_far: list[int], logits: Any) -> Any:
+        return np.where(np.arange(logits.size) == 7, 1e6, logits)
+
+    (piece,) = answer(ctx, max_tokens=1, logprobs=3, logits_processors=[other])
+    best = np.argsort(-expected)[:3]
+    assert piece.token == 7 and piece.logprob == pytest.approx(expected[7])
+    assert [id for id, _ in piece.top] == best.tolist()
+    assert [p for _, p in piece.top] == pytest.approx(expected[best])
+    ctx.clear()
+    (piece,) = answer(ctx, max_tokens=1, logprobs=0)
+    assert piece.logprob == pytest.approx(expected.max()) and piece.top == ()
+    (piece,) = answer(ctx, [5], max_tokens=1)
+    assert piece.logprob is None
+
+
+def test_a_sequence_goes_on_beside_others() -> None:
+    ctx = demo("ref").context(n_ctx=512, n_seq_max=2)
+    answer(ctx, [5, 6, 7], max_tokens=2)
+    pieces = answer(ctx, max_tokens=5, seq_id=1)
+    assert [p.token for p in pieces] == greedy(5)
+    assert [ctx.memory.seq_pos_max(s) for s in (0, 1)] == [3, pieces[-1].prompt_tokens + 3]
+    with pytest.raises(ContextError, match=r"sequence 2 is not in \[0, 2\)"):
+        answer(ctx, seq_id=2)
+
+
 def test_greedy_takes_the_largest() -> None:
     assert Greedy().sample(np.array([0, 3, 2], np.float32)) == 1
 

@@ -209,17 +209,17 @@ def test_n_kv_grows_in_steps() -> None:
 
 
 def seen(kv: KVCache, pos: int, seq: int, cell: int, causal: bool, stream: int) -> bool:
-    """By the definition: same sequence, not later, not out of the window."""
+    """By the definition: same sequence, not later, not hidden by the window."""
     c = kv.cells[stream]
     p0 = int(c.pos[cell])
     if p0 < 0 or not c.seq[seq, cell] or (causal and p0 > pos):
         return False
-    return kv.window is None or pos - p0 < kv.window.size
+    return kv.window is None or not kv.window.hides(p0, pos)
 
 
 @pytest.mark.parametrize("type", [F16, F32])
 @pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("window", [None, Window(3)])
+@pytest.mark.parametrize("window", [None, Window(3), Window(4, "chunked"), Window(4, "symmetric")])
 @pytest.mark.parametrize("unified", [True, False])
 def test_mask(type: Any, causal: bool, window: Window | None, unified: bool) -> None:
     kv = cache(32, n_seq_max=2, unified=unified, window=window)

@@ -1,0 +1,41 @@
+"""Windows: what a token sees is what llama.cpp lets it see."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from llama_py.geometry import Window, WindowKind
+
+
+def is_masked_swa(n_swa: int, swa_type: str, p0: int, p1: int) -> bool:
+    """llama-hparams.h:is_masked_swa, line by line."""
+    match swa_type:
+        case "standard":
+            if p1 - p0 >= n_swa:
+                return True
+        case "chunked":
+            pos_chunk_start = (p1 // n_swa) * n_swa
+            if p0 < pos_chunk_start:
+                return True
+        case "symmetric":
+            half_n_swa = n_swa // 2
+            pos_diff = p1 - p0
+            if pos_diff < -half_n_swa or pos_diff > half_n_swa:
+                return True
+    return False
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 5])
+@pytest.mark.parametrize("kind", ["standard", "chunked", "symmetric"])
+def test_windows_hide_what_llama_cpp_masks(kind: WindowKind, size: int) -> None:
+    window, n = Window(size, kind), 17
+    expected = [[is_masked_swa(size, kind, p0, p1) for p0 in range(n)] for p1 in range(n)]
+    pos = np.arange(n)
+    assert window.hides(pos[None, :], pos[:, None]).tolist() == expected
+    assert [[bool(window.hides(p0, p1)) for p0 in range(n)] for p1 in range(n)] == expected
+
+
+def test_the_last_tokens_are_the_default() -> None:
+    assert Window(3) == Window(3, "standard")
+    assert [p for p in range(6) if not Window(3).hides(p, 5)] == [3, 4, 5]
