@@ -46,7 +46,7 @@ def on_config(config: Any) -> Any:
     families = [f"{FAMILIES}{name}.md" for name in _families()]
     for section in config.nav:
         for pages in section.values():
-            if FAMILIES in pages:
+            if isinstance(pages, list) and FAMILIES in pages:
                 i = pages.index(FAMILIES)
                 pages[i : i + 1] = [{"Ops by family": families}]
     return config

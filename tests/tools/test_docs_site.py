@@ -1,0 +1,67 @@
+"""What the documentation site makes of docstrings, links and files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("mkdocstrings", reason="needs pip install -e '.[docs]'")
+
+from docs_site import hooks
+from docs_site.docstrings import lists
+
+
+def test_columns_become_a_list() -> None:
+    text = """Sizes.
+
+n_head, n_head_kv   query heads,
+                    and key heads
+file.ne  its shape
+
+    code   stays
+What  is no name stays."""
+    assert (
+        lists(text)
+        == """Sizes.
+
+
+- `n_head`, `n_head_kv`: query heads, and key heads
+- `file.ne`: its shape
+
+    code   stays
+What  is no name stays."""
+    )
+
+
+def moved(uri: str, markdown: str) -> str:
+    page = SimpleNamespace(file=SimpleNamespace(src_uri=uri))
+    return hooks.on_page_markdown(markdown, page, None, None)
+
+
+@pytest.mark.parametrize(
+    ("uri", "link", "expected"),
+    [
+        ("guides.md", "../mkdocs.yml", "files/mkdocs.yml.md"),
+        ("api/index.md", "../../README.md#speed", "../files/README.md#speed"),
+        ("guides.md", "ops.md", "ops.md"),
+        ("files/README.md", "docs/ops.md", "../ops.md"),
+        ("files/CONTRIBUTING.md", "backends", "backends/README.md"),
+        ("guides.md", "nowhere.md", "nowhere.md"),
+        ("guides.md", "https://host/mkdocs.yml", "https://host/mkdocs.yml"),
+    ],
+)
+def test_links_lead_to_pages_of_files(uri: str, link: str, expected: str) -> None:
+    assert moved(uri, f"a [b]({link}) c") == f"a [b]({expected}) c"
+
+
+def test_code_is_left_alone() -> None:
+    text = "```\n[a](../mkdocs.yml)\n```\n"
+    assert moved("guides.md", text) == text
+
+
+def test_every_family_of_ops_has_a_page() -> None:
+    folder = Path(hooks.ROOT) / "ggml_py" / "ops"
+    assert "norm" in hooks._families()
+    assert len(hooks._families()) == len(list(folder.glob("*.py"))) - 2
