@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 MANY = 1000  # tests; a few of them need a few kernels only
@@ -20,3 +22,13 @@ def kernels(request: pytest.FixtureRequest) -> None:
     table(), fusions()
     ours = [k for k in REGISTRY.kernels.values() if k.module.startswith("ggml_cpu.")]
     load_kernels(ours)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What did not run, counted by the reason."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
+    if reasons:
+        terminalreporter.section("not run")
+    for reason, n in reasons.most_common():
+        terminalreporter.write_line(f"{n:6} {reason}")

@@ -24,6 +24,16 @@ from llama_py.models.tiny._invent import shapes
 # Of every architecture, without the variants with a NextN layer.
 NAMES = [f"{arch}-{variant}" for arch, variant in tiny.every() if variant != "mtp"]
 
+
+def continues(name: str) -> bool:
+    """Whether a text may come in pieces: layers keep what they have seen, tokens see only those
+    before them, and there is no encoder."""
+    architecture = load(name).architecture
+    hp = architecture.hp
+    keeps = any(architecture.keeps(il) for il in range(hp.n_layer))
+    return keeps and hp.causal_attn and "encoder" not in architecture.gtypes
+
+
 Shapes = Mapping[str, Sequence[int]]
 
 
@@ -105,3 +115,7 @@ def run(
         for batch in batches
         for params in params_for(model, memory, batch, cparams)
     ]
+
+
+# Those that continue a text; made at last, for it needs what is above.
+CONTINUING = [name for name in NAMES if continues(name)]

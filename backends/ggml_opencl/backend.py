@@ -11,6 +11,7 @@ import ggml_opencl.ops
 from ggml_opencl.buffers import OpenCLBuffer, failing
 from ggml_opencl.fused import fusions
 from ggml_opencl.program import Builder, OpenCLProgram, launches
+from ggml_opencl.runtime import use_installed
 from ggml_opencl.table import Launch, table
 from ggml_py.backend import Buffer, Bytes, CompileOptions, KernelTime, Work
 from ggml_py.errors import BackendError
@@ -145,6 +146,7 @@ def devices() -> list[OpenCLDevice]:
         raise BackendError(
             f"the OpenCL backend needs pyopencl: pip install 'llama-py[opencl]' ({e})"
         ) from e
+    use_installed()
     try:
         found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
     except cl.Error as e:

@@ -11,7 +11,7 @@ from ggml_py.backend import Device
 from ggml_py.registry import device as find_device
 from llama_py.context import Context
 from llama_py.placement import Placement, overrides
-from tests.graph_models import NAMES
+from tests.graph_models import CONTINUING
 from tests.live_models import live, made, model_of, nmse, tokens
 from tests.splits import count_splits
 
@@ -37,7 +37,7 @@ def split(name: str, where: Placement) -> np.ndarray:
     return run(ctx)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CONTINUING)
 def test_logits(name: str, device: Any) -> None:
     cpu = find_device("cpu")
     pair: tuple[Device, ...] = (device, cpu)

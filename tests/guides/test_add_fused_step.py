@@ -15,8 +15,7 @@ from ggml_cpu.kernel import kernel
 from ggml_cpu.step import Step
 from ggml_py import ops, registry
 from ggml_py.fusion import f32_rows, in_place
-from ggml_py.pattern import Match
-from ggml_py.pattern import Pattern
+from ggml_py.pattern import Match, Pattern
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16
 from tests.fused_graphs import compute, error

@@ -11,7 +11,7 @@ from ggml_py.errors import ContextError, GGUFError
 from llama_py.context import Context
 from llama_py.control_vector import load_directions
 from tests.gguf_writer import Tensor, gguf
-from tests.graph_models import NAMES
+from tests.graph_models import CONTINUING
 from tests.live_models import EXACT, PROMPT, live, nmse
 
 
@@ -44,7 +44,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
             load_directions([(file(tmp_path / str(number), **tensors), 1.0)])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CONTINUING)
 def test_a_direction_is_added_to_the_result_of_its_layer(name: str) -> None:
     seen: list[str] = []
     ctx = Context(live(name, "cpu"), **EXACT, embeddings=True)

@@ -14,14 +14,14 @@ from ggml_py.backend import get_tensor
 from llama_py import state
 from llama_py.batch import Batch
 from llama_py.context import Context
-from tests.graph_models import NAMES
+from tests.graph_models import CONTINUING
 from tests.live_models import live, nmse, tokens
 
 PROMPT, OTHER = tokens(40), tokens(25, seed=5)  # the first is longer than the windows
 CLOSE = 1e-9
 EXACT: dict[str, Any] = {"type_k": "f32", "type_v": "f32", "flash_attn": "off"}
 
-pytestmark = pytest.mark.parametrize("name", NAMES)
+pytestmark = pytest.mark.parametrize("name", CONTINUING)
 
 
 def context(name: str, **options: Any) -> Context:

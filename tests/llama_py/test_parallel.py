@@ -15,7 +15,7 @@ import llama_py
 from ggml_py.backend import set_tensor
 from llama_py.batch import Batch
 from llama_py.context import Context
-from tests.graph_models import NAMES
+from tests.graph_models import CONTINUING
 from tests.live_models import live, nmse, tokens
 
 LENGTHS = [1, 15, 16, 17, 63, 64, 65, 128, 150]
@@ -59,14 +59,14 @@ def check(name: str, close: float, options: dict[str, Any]) -> None:
     assert nmse(whole, single) <= close, "token by token"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CONTINUING)
 def test_nothing_depends_on_how_tokens_are_fed(name: str) -> None:
     """The worst is 7e-12 (deepseek2, mamba 6e-12; the others below 4e-12). llama.cpp itself, one
     batch against token by token: 4e-11 with gemma3, whose GELU is a table of F16, else 3e-12."""
     check(name, CLOSE, EXACT)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CONTINUING)
 def test_nor_with_caches_that_round(name: str) -> None:
     """A rounding of F32 can put a cached value on the next F16: the worst is 1e-8 (deepseek2).
     llama.cpp itself, which rounds the queries of fewer than 64 tokens to F16: 1e-7 to 4e-6."""
@@ -119,6 +119,6 @@ def test_eight_identical_prompts_have_one_answer(delta_net: str) -> None:
     assert len(set(found)) > 5
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CONTINUING)
 def test_eight_identical_prompts_of_every_architecture(name: str) -> None:
     check_parallel(context(name, n_ctx=N_SEQS * 256, n_seq_max=N_SEQS), IDS[:19], 5)

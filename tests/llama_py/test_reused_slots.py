@@ -15,7 +15,7 @@ from ggml_py.tensor import Tensor
 from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.memory.kv import KVCache
-from tests.graph_models import NAMES
+from tests.graph_models import CONTINUING
 from tests.live_models import live, tokens
 
 OLD, PROMPT, MORE = tokens(40, seed=1), tokens(9, seed=2), tokens(3, seed=3)
@@ -62,7 +62,7 @@ def write(t: Tensor, raw: NDArray[np.uint8]) -> None:
 @pytest.mark.parametrize("flash_attn", ["on", "off"])
 @pytest.mark.parametrize("kv_unified", [False, True])
 @pytest.mark.parametrize("how", ["seq_rm", "seq_keep"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CONTINUING)
 def test_a_reused_slot_is_as_good_as_a_fresh_one(name, how, kv_unified, flash_attn):
     fresh, used = (context(name, kv_unified=kv_unified, flash_attn=flash_attn) for _ in range(2))
     for ctx in (fresh, used):
@@ -78,7 +78,7 @@ def test_a_reused_slot_is_as_good_as_a_fresh_one(name, how, kv_unified, flash_at
 
 
 @pytest.mark.parametrize("kv_unified", [False, True])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CONTINUING)
 def test_a_broken_sequence_breaks_no_other(name, kv_unified):
     """Both are in one batch, and with kv_unified in the same cells."""
     well, broken = (context(name, kv_unified=kv_unified, flash_attn="on") for _ in range(2))

@@ -19,8 +19,8 @@ from ggml_py.opspec import OPS
 from ggml_py.tensor import FLAG_COMPUTE, Tensor, strided
 from llama_py_tools.graph.peer import Peer, Values
 from llama_py_tools.node_text import values_of
-from tests.golden_models import path_of
-from tests.graph_models import NAMES
+from tests.golden_models import path_of, uses
+from tests.graph_models import CONTINUING
 
 pytest.importorskip("llama_cpp", reason="needs llama-cpp-python: pip install '.[parity]'")
 pytestmark = pytest.mark.parity
@@ -113,7 +113,7 @@ def nmse(expected: Values, found: Values) -> float:
     return error / float(np.square(a).sum()) if error else 0.0
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=CONTINUING)
 def path(request: pytest.FixtureRequest) -> Path:
     return path_of(request.param)
 
@@ -133,7 +133,8 @@ def test_nodes_and_values(path: Path, flash_attn: str) -> None:
 
 @pytest.mark.parametrize(("flash_attn", "cache"), [("on", "f16"), ("off", "f16"), ("off", "f32")])
 def test_logits(path: Path, flash_attn: str, cache: str) -> None:
-    close = ROUGH if cache == "f16" else EXACT_GELU if "gemma" in path.name else EXACT
+    gelu = uses(path.stem, "GEGLU", "GELU")
+    close = ROUGH if cache == "f16" else EXACT_GELU if gelu else EXACT
     model = llama_py.load(str(path))
     ctx = model.context(**OPTIONS, flash_attn=flash_attn, type_k=cache, type_v=cache)
     with Peer(str(path), flash_attn=flash_attn, cache=cache, n_threads=1, **OPTIONS) as peer:

@@ -1,0 +1,35 @@
+"""Finding an OpenCL for the CPU that pip has brought."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+
+SYSTEM = Path("/etc/OpenCL/vendors")  # where drivers of the machine are registered
+PACKAGE, LIBRARY = "intel-opencl-rt", "libintelocl.so"
+
+
+def use_installed() -> None:
+    """Where no driver is registered, let the loader use the package's, if it is there.
+
+    The loader reads OCL_ICD_VENDORS when platforms are first asked for; what is set already stays.
+    """
+    if "OCL_ICD_VENDORS" in os.environ or any(SYSTEM.glob("*.icd")) or _installed("pocl"):
+        return
+    library = _installed(PACKAGE, LIBRARY)
+    if library is not None:
+        os.environ["OCL_ICD_VENDORS"] = str(library)
+
+
+def _installed(package: str, name: str = "") -> Path | None:
+    """A file of an installed package by its name, "" for any; None if there is none."""
+    for known in (package, f"{package}-binary-distribution"):
+        try:
+            found = files(known) or ()
+        except PackageNotFoundError:
+            continue
+        for path in found:
+            if path.name == name or not name:
+                return Path(str(path.locate()))
+    return None
