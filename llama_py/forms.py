@@ -52,7 +52,7 @@ def check(chosen: Mapping[str, str]) -> None:
     for kind, name in chosen.items():
         known = forms().get(kind)
         if known is None:
-            raise ContextError(f"forms: {kind!r} is no block; known are {', '.join(forms())}")
+            raise ContextError(f"forms: {kind!r} is no block; known are {', '.join(sorted(forms()))}")
         if name not in ("auto", *known.names):
             raise ContextError(
                 f"{kind} is {name!r}; it must be auto or one of {', '.join(known.names)}"

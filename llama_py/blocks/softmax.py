@@ -29,7 +29,7 @@ class Scores:
 
     kq_scale  on their products
     sinks     F32 [n_head] one more score for each head, of nothing
-    bias      F32 [n_kv, n_tokens, n_head] added to the products
+    bias      F32 [n_kv, n_tokens, n_head, n_stream] added to the products
     v_mla     [d_v, d_mla, n_head] unpacks the values
     n_kv_max  so many cells at most are seen; 0: not known
     """

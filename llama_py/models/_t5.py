@@ -31,12 +31,13 @@ class Distances:
         self.make = InputPosBucketKV if decoding else InputPosBucket
 
     def __call__(self, g: GraphBuilder) -> Tensor:
-        """-> F32 [n_kv, n_tokens, n_head]"""
+        """-> F32 [n_kv, n_tokens of a stream, n_head, n_stream]"""
         n_buckets = self.table.ne[1]
-        bucket = g.shared("bucket", lambda: g.add_input(self.make(g.params, n_buckets))).pos_bucket
+        inp = g.shared("bucket", lambda: g.add_input(self.make(g.params, n_buckets)))
+        bucket, n_stream = inp.pos_bucket, inp.n_stream
         flat = g.cb(reshape(bucket, bucket.ne[0] * bucket.ne[1]), "pos_bucket_1d")
         cur = get_rows(self.table, flat)
-        cur = reshape(cur, cur.ne[0], *bucket.ne[:2])
+        cur = reshape(cur, cur.ne[0], bucket.ne[0], bucket.ne[1] // n_stream, n_stream)
         return g.cb(cont(permute(cur, 2, 0, 1, 3)), "pos_bias")
 
 

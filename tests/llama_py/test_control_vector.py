@@ -47,24 +47,24 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CONTINUING)
 def test_a_direction_is_added_to_the_result_of_its_layer(name: str) -> None:
     seen: list[str] = []
-    ctx = Context(live(name, "cpu"), **EXACT, embeddings=True)
-    plain, direction = ctx.decode(PROMPT), np.linspace(-1, 1, ctx.model.hparams.n_embd)
+    ctx = Context(live(name, "cpu"), **EXACT)
+    plain, direction = ctx.decode(PROMPT, "all"), np.linspace(-1, 1, ctx.model.hparams.n_embd)
     directions = direction.astype(np.float32)[None]
     ctx.set_control_vector(directions)
     ctx.on_graph = lambda res, _: seen.extend(
-        t.src[1].name for t in res.graph.nodes if t.name == "l_out-1" and t.src[1] is not None
+        s.name for t in res.graph.nodes for s in t.src if s and s.name.startswith("direction.")
     )
     ctx.clear()
-    moved = ctx.decode(PROMPT)
+    moved = ctx.decode(PROMPT, "all")
     assert seen == ["direction.1"]
     assert nmse(plain, moved) > 1e-12  # otherwise the same, bit for bit
     ctx.clear()
     ctx.set_control_vector(0 * directions)
-    assert (ctx.decode(PROMPT) == plain).all()
+    assert (ctx.decode(PROMPT, "all") == plain).all()
     for off in (None, directions):
         ctx.clear()
         ctx.set_control_vector(off, range(2, 9))  # there is no such layer
-        assert (ctx.decode(PROMPT) == plain).all()
+        assert (ctx.decode(PROMPT, "all") == plain).all()
 
 
 def test_a_direction_moves_the_stream_by_itself() -> None:

@@ -14,6 +14,7 @@ from ggml_py.backend import get_tensor
 from llama_py import state
 from llama_py.batch import Batch
 from llama_py.context import Context
+from llama_py.memory.kept import State
 from tests.graph_models import CONTINUING
 from tests.live_models import live, nmse, tokens
 
@@ -69,22 +70,25 @@ def test_a_new_sequence_beside_others(name: str) -> None:
 @pytest.mark.parametrize("flash_attn", ["on", "off"])
 def test_states_are_saved_and_read(name: str, flash_attn: str, tmp_path: Path) -> None:
     """All of them and one; in bytes and in files. With a window the next token may take another
-    cell than it would have, so sums may have another order."""
-    src = filled(name, flash_attn=flash_attn)
+    cell than it would have, so sums have another order, and F16 may be the next one."""
+    options, close = {"flash_attn": flash_attn}, 1e-12
+    if context(name).memory.windows:
+        options, close = {**EXACT, **options}, 1e-12 if flash_attn == "off" else CLOSE
+    src = filled(name, **options)
     whole, single = state.save(src), state.save(src, 2)
     assert state.save_file(src, tmp_path / "all", tokens=PROMPT) == len(whole) + 4 * len(PROMPT)
     state.save_file(src, tmp_path / "one", 2, tokens=OTHER)
     expected = src.decode(one(7, 0, 2))
     for in_file in (False, True):
-        dst = context(name, flash_attn=flash_attn)
+        dst = context(name, **options)
         dst.decode(OTHER[:3])
         found = state.load_file(dst, tmp_path / "all") if in_file else state.load(dst, whole)
         assert found == (PROMPT if in_file else [])
-        assert nmse(expected, dst.decode(one(7, 0, 2))) < 1e-12
+        assert nmse(expected, dst.decode(one(7, 0, 2))) < close
         found = state.load_file(dst, tmp_path / "one", 1) if in_file else state.load(dst, single, 1)
         assert found == (OTHER if in_file else [])
         assert dst.memory.seq_pos_max(1) == len(OTHER) - 1
-        assert nmse(expected[1], dst.decode(one(7, 1))) < 1e-12
+        assert nmse(expected[1], dst.decode(one(7, 1))) < close
 
 
 def test_outputs_may_be_none_some_or_all(name: str) -> None:
@@ -101,6 +105,8 @@ def test_outputs_may_be_none_some_or_all(name: str) -> None:
 def test_embeddings_are_what_the_head_sees(name: str) -> None:
     ctx = context(name, **EXACT, embeddings=True)
     found, embd = ctx.decode(PROMPT), ctx.embd
+    if not len(found):  # embeddings of their own: no head
+        pytest.skip("this model has no logits beside embeddings")
     head = ctx.model.architecture.output
     assert embd is not None and embd.shape == (len(PROMPT), ctx.model.hparams.n_embd)
     expected = embd @ get_tensor(head.weight)[0, 0].T
@@ -114,9 +120,11 @@ def test_embeddings_are_what_the_head_sees(name: str) -> None:
 
 def test_states_after_a_prompt_are_those_after_its_tokens(name: str) -> None:
     whole, single = context(name, **EXACT), context(name, **EXACT)
+    hp = whole.model.hparams
     whole.decode(PROMPT)
     for token in PROMPT:
         single.decode([token])
-    assert bool(states(whole)) == any(layer.recurrent for layer in whole.model.hparams.layers)
+    kept = [what for il in range(hp.n_layer) for what in whole.model.architecture.keeps(il)]
+    assert bool(states(whole)) == any(isinstance(what, State) for what in kept)
     for expected, found in zip(states(whole), states(single), strict=True):
         assert nmse(expected, found) < CLOSE

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,8 +23,8 @@ from llama_py.graph.inputs.tokens import InputOutIds, InputPos
 from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult
 from llama_py.model import Model
-from llama_py.models import architecture, known_architectures
-from tests.graph_models import NAMES, load, memory_for, params_for, run
+from llama_py.models import architecture
+from tests.graph_models import CONTINUING, load, memory_for, params_for, run
 from tests.live_models import N_VOCAB
 
 
@@ -68,7 +66,7 @@ def test_masked_nextn_selects_rows_before_the_last_feed_forward() -> None:
     assert result.graph.find("attn_pregate-1").ne[1] == 3
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CONTINUING)
 def test_no_outputs_at_all_can_be_planned(name: str) -> None:
     model = load(name)
     cparams = make_cparams(model.hparams, n_ctx=256)
@@ -79,7 +77,7 @@ def test_no_outputs_at_all_can_be_planned(name: str) -> None:
 
 
 @pytest.mark.parametrize("unified", [False, True])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CONTINUING)
 def test_two_sequences_have_streams_unless_unified(name: str, unified: bool) -> None:
     model = load(name)
     cparams = make_cparams(model.hparams, n_ctx=512, n_seq_max=2, kv_unified=unified)
@@ -236,21 +234,3 @@ def test_unknown_architecture_lists_the_known_and_the_nearest() -> None:
     for name in ("", "_decoder", "__init__", "../llama", "os"):
         with pytest.raises(UnknownArchitecture):
             architecture(name)
-
-
-def strings_of(path: Path) -> set[str]:
-    """All string constants of a source file."""
-    tree = ast.parse(path.read_text())
-    return {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and str is type(n.value)}
-
-
-def test_architectures_are_named_in_their_own_files_only() -> None:
-    root = Path(__file__).parents[2]
-    own = {arch: f"{arch.replace('-', '_')}.py" for arch in known_architectures()}
-    for package in ("ggml_py", "llama_py", "backends"):
-        for path in (root / package).rglob("*.py"):
-            if path.parent.name == "tokenizer":  # kinds of vocabulary have the same names
-                continue
-            named = strings_of(path) & own.keys()
-            assert all(own[arch] == path.name for arch in named), (path, named)
-    assert all(architecture(arch).arch == arch for arch in own)

@@ -44,6 +44,12 @@ def interleaved(name: str, **options: Any) -> NDArray[np.float32]:
     return np.concatenate(rows)
 
 
+def bound(name: str) -> float:
+    """Of gemma3n the sparse activations tip over: llama.cpp itself, one batch against token by
+    token: 3e-9."""
+    return 1e-9 if name.startswith("gemma3n") else CLOSE
+
+
 def check(name: str, close: float, options: dict[str, Any]) -> None:
     one = context(name, **options)
     whole = one.decode(IDS, logits="all")
@@ -63,7 +69,7 @@ def check(name: str, close: float, options: dict[str, Any]) -> None:
 def test_nothing_depends_on_how_tokens_are_fed(name: str) -> None:
     """The worst is 7e-12 (deepseek2, mamba 6e-12; the others below 4e-12). llama.cpp itself, one
     batch against token by token: 4e-11 with gemma3, whose GELU is a table of F16, else 3e-12."""
-    check(name, CLOSE, EXACT)
+    check(name, bound(name), EXACT)
 
 
 @pytest.mark.parametrize("name", CONTINUING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 from ggml_py.errors import WeightsError
-from tests.graph_models import NAMES, declared
+from tests.graph_models import CONTINUING, declared
 from tests.live_models import (
     Arrays,
     Change,
     changed,
+    live,
     logits,
     model_of,
     nmse,
@@ -27,11 +29,11 @@ SAME = 1e-12
 
 def layers_with(tensors: Iterable[str], name: str) -> list[str]:
     """Prefixes `blk.N.` of the layers that have a tensor."""
-    return [key.removesuffix(name) for key in tensors if key.endswith(f".{name}")]
+    return [key.removesuffix(name) for key in tensors if re.fullmatch(rf"blk\.\d+\.{name}", key)]
 
 
 def with_tensor(name: str) -> list[str]:
-    return [n for n in NAMES if layers_with(declared(n)[1], name)]
+    return [n for n in CONTINUING if layers_with(declared(n)[1], name)]
 
 
 def run(name: str, *changes: Change, **options: Any) -> NDArray[np.float32]:
@@ -84,7 +86,7 @@ def tied_head(metadata: dict[str, Any], arrays: Arrays) -> None:
     arrays.pop("output.weight", None)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CONTINUING)
 def test_head_that_is_the_embeddings(name: str) -> None:
     assert nmse(run(name, own_head), run(name, tied_head)) < SAME
 
@@ -104,14 +106,16 @@ def unscaled(metadata: dict[str, Any], arrays: Arrays) -> None:
         del arrays[key]
 
 
-SCALED = [n for n in NAMES if any(key.endswith(".scale") for key in declared(n)[1])]
+SCALED = [n for n in CONTINUING if any(key.endswith(".scale") for key in declared(n)[1])]
 
 
 @pytest.mark.parametrize("name", SCALED)
 def test_scales_multiply_what_their_matrix_gives(name: str) -> None:
     expected = run(name)
-    assert nmse(expected, run(name, fold_scales)) < SAME
-    undone = name == "gemma3-dense"  # by the norms after each of these matrices
+    n_layer = live(name).hparams.n_layer  # each rounds
+    assert nmse(expected, run(name, fold_scales)) < SAME * max(1, n_layer / 4)
+    # by the norms after each of these matrices
+    undone = name.startswith(("gemma3", "olmo2-windows"))
     assert (nmse(expected, run(name, unscaled)) > 1e-6) != undone
 
 

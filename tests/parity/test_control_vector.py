@@ -39,8 +39,9 @@ def test_nodes_and_logits(name: str, tmp_path: Path) -> None:
         assert peer.api.llama_set_adapter_cvec(peer.ctx, values, data.size, n_embd, 1, 1) == 0
         expected = peer.decode(tokens(20))
     assert str(diff(without_data(nodes), without_data(theirs)) or "") == ""
-    # llama.cpp's GELU is a table of F16 values
-    assert nmse(expected, found) <= (1e-6 if uses(name, "GEGLU", "GELU") else 1e-8)
+    # llama.cpp's GELU is a table of F16 values, and each layer rounds by it
+    gelu = 1.5e-7 * ctx.model.hparams.n_layer
+    assert nmse(expected, found) <= (gelu if uses(name, "GEGLU", "GELU") else 1e-8)
 
 
 def without_data(nodes: list[Record]) -> list[Record]:

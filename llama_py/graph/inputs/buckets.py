@@ -43,7 +43,7 @@ class InputPosBucket:
     (llm_graph_input_pos_bucket)."""
 
     def __init__(self, params: GraphParams, n_buckets: int) -> None:
-        self.n_buckets = n_buckets
+        self.n_buckets, self.n_stream = n_buckets, 1
         n_tokens = params.ubatch.n_tokens
         self.pos_bucket = new_input("pos_bucket_enc", I32, n_tokens, n_tokens)
 
@@ -56,21 +56,27 @@ class InputPosBucket:
 
 
 class InputPosBucketKV:
-    """Of the cache's cells as each token sees them; pos_bucket I32 [n_kv, n_tokens]
-    (llm_graph_input_pos_bucket_kv). The cache is one for all sequences."""
+    """Of the cells of each token's stream as the token sees them; pos_bucket I32 [n_kv, n_tokens]
+    (llm_graph_input_pos_bucket_kv).
+
+    n_stream  sequences with a cache of their own, each with as many of the tokens
+    """
 
     def __init__(self, params: GraphParams, n_buckets: int) -> None:
         self.n_buckets = n_buckets
         self.mctx = params.mctx.kv(BASE)
+        self.n_stream = 1 if params.cparams.kv_unified else params.ubatch.n_seqs_unq
         self.pos_bucket = new_input("pos_bucket_dec", I32, *self._ne(params))
 
     def _ne(self, params: GraphParams) -> tuple[int, int]:
         return self.mctx.get_n_kv(), params.ubatch.n_tokens
 
     def set_input(self, ubatch: UBatch) -> None:
-        p0 = self.mctx.kv.cells[0].pos[: self.pos_bucket.ne[0]]  # -1 where empty, which is masked
-        p1 = ubatch.pos[: ubatch.n_tokens]
-        write(self.pos_bucket, bucket(p0[None, :], p1[:, None], self.n_buckets, False))
+        n_kv, kv = self.pos_bucket.ne[0], self.mctx.kv
+        # -1 where a cell is empty; those are masked
+        p0 = np.stack([kv.cells[s].pos[:n_kv] for s in self.mctx.place.strm])[:, None]
+        p1 = ubatch.pos[: ubatch.n_tokens].reshape(len(p0), -1, 1)
+        write(self.pos_bucket, bucket(p0, p1, self.n_buckets, False))
 
     def can_reuse(self, params: GraphParams) -> bool:
         self.mctx = params.mctx.kv(BASE)
