@@ -52,7 +52,8 @@ def check(chosen: Mapping[str, str]) -> None:
     for kind, name in chosen.items():
         known = forms().get(kind)
         if known is None:
-            raise ContextError(f"forms: {kind!r} is no block; known are {', '.join(sorted(forms()))}")
+            names = ", ".join(sorted(forms()))
+            raise ContextError(f"forms: {kind!r} is no block; known are {names}")
         if name not in ("auto", *known.names):
             raise ContextError(
                 f"{kind} is {name!r}; it must be auto or one of {', '.join(known.names)}"
