@@ -58,6 +58,16 @@ class Tiny:
         return int({**COMMON, **self.keys}["vocab_size"])
 
 
+# What many start from; heads are a quarter of the channels, or wider.
+SIZES: dict[str, Any] = {
+    "block_count": 2,
+    "embedding_length": 64,
+    "feed_forward_length": 96,
+    "attention.head_count": 4,
+    "attention.head_count_kv": 2,
+}
+WIDE = {**SIZES, "attention.key_length": 32, "attention.value_length": 32}
+
 COMMON: dict[str, Any] = {"vocab_size": 64, "context_length": 256}
 
 # Other forms of what is there anyway; what no graph reads; scales that llama.cpp does not know.

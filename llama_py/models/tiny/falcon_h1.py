@@ -1,15 +1,9 @@
 """Tiny models of Falcon-H1."""
 
-from llama_py.models.tiny import Tiny
+from llama_py.models.tiny import WIDE, Tiny
 
 KEYS = {
-    "block_count": 2,
-    "embedding_length": 64,
-    "feed_forward_length": 96,
-    "attention.head_count": 4,
-    "attention.head_count_kv": 2,
-    "attention.key_length": 32,
-    "attention.value_length": 32,
+    **WIDE,
     "attention.layer_norm_rms_epsilon": 1e-5,
     "rope.dimension_count": 24,
     "rope.freq_base": 1e5,

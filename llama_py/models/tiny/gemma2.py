@@ -1,16 +1,11 @@
 """Tiny models of Gemma 2."""
 
-from llama_py.models.tiny import Tiny
+from llama_py.models.tiny import WIDE, Tiny
 
 # Every other layer sees 12 tokens only. Caps are near what they are applied to.
 DENSE = {
+    **WIDE,
     "block_count": 3,
-    "embedding_length": 64,
-    "feed_forward_length": 96,
-    "attention.head_count": 4,
-    "attention.head_count_kv": 2,
-    "attention.key_length": 32,
-    "attention.value_length": 32,
     "attention.layer_norm_rms_epsilon": 1e-6,
     "attention.sliding_window": 12,
     "attn_logit_softcapping": 5.0,

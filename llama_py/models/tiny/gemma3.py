@@ -1,18 +1,13 @@
 """Tiny models of Gemma 3."""
 
-from llama_py.models.tiny import Tiny
+from llama_py.models.tiny import WIDE, Tiny
 
 # Every third layer sees more than 12 tokens.
 TINY = {
     "dense": Tiny(
         keys={
+            **WIDE,
             "block_count": 3,
-            "embedding_length": 64,
-            "feed_forward_length": 96,
-            "attention.head_count": 4,
-            "attention.head_count_kv": 2,
-            "attention.key_length": 32,
-            "attention.value_length": 32,
             "attention.layer_norm_rms_epsilon": 1e-6,
             "attention.sliding_window": 12,
             "attention.sliding_window_pattern": 3,

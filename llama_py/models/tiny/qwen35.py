@@ -1,16 +1,10 @@
 """Tiny models of Qwen3.5, dense."""
 
-from llama_py.models.tiny import Tiny
+from llama_py.models.tiny import WIDE, Tiny
 
 # Layers: delta net, attention. 4 value heads share 2 key heads.
 DENSE = {
-    "block_count": 2,
-    "embedding_length": 64,
-    "feed_forward_length": 96,
-    "attention.head_count": 4,
-    "attention.head_count_kv": 2,
-    "attention.key_length": 32,
-    "attention.value_length": 32,
+    **WIDE,
     "attention.layer_norm_rms_epsilon": 1e-6,
     "attention.recurrent_layers": [True, False],
     "rope.dimension_count": 16,

@@ -1,13 +1,9 @@
 """Tiny models of StableLM."""
 
-from llama_py.models.tiny import Tiny
+from llama_py.models.tiny import SIZES, Tiny
 
 DENSE = {
-    "block_count": 2,
-    "embedding_length": 64,
-    "feed_forward_length": 96,
-    "attention.head_count": 4,
-    "attention.head_count_kv": 2,
+    **SIZES,
     "attention.layer_norm_epsilon": 1e-5,
     "rope.dimension_count": 4,
 }
