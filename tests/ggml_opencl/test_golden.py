@@ -12,14 +12,19 @@ import pytest
 import llama_py
 from ggml_py.registry import device as find_device
 from llama_py.context import Context
+from llama_py.models import tiny
 from llama_py.placement import Placement
-from tests.golden_models import NAMES, gold, path_of, prompt_of
+from tests.golden_models import compare, gold, path_of, prompt_of, runs_of
+from tests.graph_models import CONTINUING, split
 from tests.live_models import nmse
 from tests.splits import count_splits
 
 SOME = ["llama-dense", "qwen35moe-moe", "kimi-linear-moe"]
 SIZES = {"n_ctx": 256, "n_batch": 64, "n_ubatch": 64}
 BOUND = 1e-5
+FROM_ZERO = [name for name in CONTINUING if not tiny.find(*split(name)).first]
+OTHERS = [(name, run) for name, run in runs_of("", nodes=False) if name not in FROM_ZERO]
+
 
 def alone(path: Path, device: Any, **more: Any) -> Context:
     """On nothing but this device: a node that it refuses raises."""
@@ -56,9 +61,15 @@ def check(name: str, ctx: Context, n_steps: int | None = None) -> list[int]:
     return sorted(set(splits.values()))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", FROM_ZERO)
 def test_alone(name: str, device: Any) -> None:
     assert check(name, alone(path_of(name), device)) == [1]
+
+
+@pytest.mark.parametrize(("name", "run"), OTHERS)
+def test_texts_that_are_read_otherwise(name: str, run: str, device: Any) -> None:
+    """As a whole, or far from the first position."""
+    compare(name, run, Placement((device,)), BOUND)
 
 
 # By hand, after ggml's passes. The host has the embeddings and runs GET_ROWS: one split. What
