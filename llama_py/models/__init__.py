@@ -8,7 +8,6 @@ has `register`.
 
 from __future__ import annotations
 
-import difflib
 import pkgutil
 from functools import cache
 from importlib import import_module
@@ -57,6 +56,8 @@ def architecture(arch: str) -> type[Architecture]:
         return _defined(import_module(f"{__name__}.{module}"), arch)
     if arch in _others():
         return _defined(_others()[arch].load(), arch)
+    import difflib
+
     known = known_architectures()
     nearest = difflib.get_close_matches(arch, known, n=1)
     hint = f" (nearest: {nearest[0]})" if nearest else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import logging
 import os
@@ -32,6 +33,8 @@ def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Name
     verbose = bool(getattr(args, "verbose", False))
     log.handlers[:] = [logging.StreamHandler(sys.stderr)]
     log.setLevel(logging.DEBUG if verbose else logging.WARNING)
+    gc.unfreeze()  # of a run before
+    gc.disable()  # a start makes hardly any garbage; looking for it takes a tenth of the time
     try:
         code = command(args) or EXIT_OK
         if sys.stdout is not None:
@@ -45,6 +48,8 @@ def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Name
     except Exception as e:
         _report(e, verbose)
         return EXIT_FAILURE
+    finally:
+        gc.enable()
 
 
 def _open_streams() -> None:
@@ -146,7 +151,10 @@ def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context
     forms = {**params.forms, **read(args, FormParams).forms}
     how = replace(params, **{"forms": forms, "progress": Progress("compiling kernels"), **more})
     try:
-        return _steered(model.context(**vars(how)), read(args, SteeringParams))
+        ctx = _steered(model.context(**vars(how)), read(args, SteeringParams))
+        gc.freeze()  # what is here now stays to the end
+        gc.enable()
+        return ctx
     except (AllocError, BackendError) as e:
         if not _may_do_without(read(args, ModelParams), model.devices):
             raise
