@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
 from llama_py import state
 from llama_py.batch import F32, I32, Batch, BatchSplitter, UBatch, Wanted, ubatch_reserve
+from llama_py.closing import Closing
 from llama_py.control_vector import ControlVector
 from llama_py.cparams import CParams, make_cparams
 from llama_py.forms import check as check_forms
@@ -35,19 +36,13 @@ from llama_py.outputs import Outputs
 from llama_py.params import ContextParams
 from llama_py.signature import takes
 
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from typing_extensions import Self
-
-
 log = logging.getLogger("llama_py")
 
 MAX_GRAPHS = 4  # built graphs that are kept for reuse
 NOTHING = MemoryGroup({}, None, {})  # what an encoder keeps
 
 
-class Context:
+class Context(Closing):
     """The memory of a model's sequences, and the graphs that advance it.
 
     embd      F32 [n_outputs, n_embd] of the last batch, with `embeddings`
@@ -191,15 +186,6 @@ class Context:
     def close(self) -> None:
         """Give memory back. Nothing can be decoded after that."""
         self.memory, self._graphs, self._closed = NOTHING, [], True
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
-        self.close()
 
     def __repr__(self) -> str:
         cp = self.cparams

@@ -6,10 +6,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, TypedDict
 
 from llama_py.chat import ChatTemplate
+from llama_py.closing import Closing
 from llama_py.gguf_file import GGUFFile
 from llama_py.hparams import HParams
 from llama_py.models import architecture
@@ -20,7 +20,7 @@ from llama_py.tokenizer import Tokenizer
 from llama_py.weights import Weights
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
+    from typing_extensions import Unpack
 
     from ggml_py.backend import Device
 
@@ -40,7 +40,7 @@ class LoadOptions(TypedDict, total=False):
     progress: Progress | None
 
 
-class Loaded:
+class Loaded(Closing):
     """A model's weights on their devices, its blocks and its tokenizer.
 
     file           the open file: its metadata and tensors
@@ -141,15 +141,6 @@ class Loaded:
         """Give memory and file back. Contexts of the model must not be used any more."""
         self._weights.release()
         self.file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
-        self.close()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.arch} {self.file.path} on {self.device_names}>"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 SYSTEM = Path("/etc/OpenCL/vendors")  # where drivers of the machine are registered
 PACKAGE, LIBRARY = "intel-opencl-rt", "libintelocl.so"
+POCL = "pocl-binary-distribution"  # is found by the loader itself
 
 
 def use_installed() -> None:
@@ -15,7 +16,7 @@ def use_installed() -> None:
 
     The loader reads OCL_ICD_VENDORS when platforms are first asked for; what is set already stays.
     """
-    if "OCL_ICD_VENDORS" in os.environ or any(SYSTEM.glob("*.icd")) or _installed("pocl"):
+    if "OCL_ICD_VENDORS" in os.environ or any(SYSTEM.glob("*.icd")) or _installed(POCL):
         return
     library = _installed(PACKAGE, LIBRARY)
     if library is not None:
@@ -24,12 +25,8 @@ def use_installed() -> None:
 
 def _installed(package: str, name: str = "") -> Path | None:
     """A file of an installed package by its name, "" for any; None if there is none."""
-    for known in (package, f"{package}-binary-distribution"):
-        try:
-            found = files(known) or ()
-        except PackageNotFoundError:
-            continue
-        for path in found:
-            if path.name == name or not name:
-                return Path(str(path.locate()))
-    return None
+    try:
+        found = files(package) or ()
+    except PackageNotFoundError:
+        return None
+    return next((Path(str(p.locate())) for p in found if name in ("", p.name)), None)

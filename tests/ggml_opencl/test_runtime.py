@@ -49,6 +49,6 @@ def test_a_registered_driver_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_nor_is_pocl(monkeypatch: pytest.MonkeyPatch) -> None:
-    with_package(monkeypatch, runtime.PACKAGE, "pocl")
+    with_package(monkeypatch, runtime.PACKAGE, runtime.POCL)
     runtime.use_installed()
     assert "OCL_ICD_VENDORS" not in os.environ
