@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from ggml_py.backend import Bytes, CompileOptions, Device
-from ggml_py.check import Checker
+from ggml_py.backend import Device
 from ggml_py.errors import ContextError
-from ggml_py.plan import Plan
-from ggml_py.registry import device as find_device
-from ggml_py.sched import Scheduler
-from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
 from llama_py import state
 from llama_py.batch import F32, I32, Batch, BatchSplitter, UBatch, Wanted, ubatch_reserve
 from llama_py.closing import Closing
 from llama_py.control_vector import ControlVector
-from llama_py.cparams import CParams, make_cparams
-from llama_py.forms import check as check_forms
 from llama_py.forms import forms
 from llama_py.graph.cross import Cross
 from llama_py.graph.params import GraphParams, GraphType
@@ -34,11 +26,12 @@ from llama_py.memory import GroupContext, MemoryGroup, Placing, create_memory
 from llama_py.memory.k_shift import shift_keys
 from llama_py.outputs import Outputs
 from llama_py.params import ContextParams
+from llama_py.runner import OnGraph, Runner
+from llama_py.settled import settled
 from llama_py.signature import takes
 
 log = logging.getLogger("llama_py")
 
-MAX_GRAPHS = 4  # built graphs that are kept for reuse
 NOTHING = MemoryGroup({}, None, {})  # what an encoder keeps
 
 
@@ -47,10 +40,10 @@ class Context(Closing):
 
     embd      F32 [n_outputs, n_embd] of the last batch, with `embeddings`
     h_nextn   F32 rows that seed the NextN layers, after `set_embeddings_nextn`
-    n_reused  how often a graph was used again
     embd_seq  with `embeddings`, F32 [n_embd] of each sequence of the last batch, or of a reranker
               its scores; empty for pooling "none"
     checker   counts the nodes that `check` compared
+    runner    has the graphs
     on_graph  called with each graph, built or used again, and its ubatch before it is run
     """
 
@@ -62,25 +55,20 @@ class Context(Closing):
         """
         self.model = model
         self.params = p = ContextParams(**options)
-        self.cparams = _cparams(model, p)
+        self.cparams = settled(model, p)
         self.gtype: GraphType = "decoder_mtp" if p.mtp else "decoder"
         self.embd: F32 | None = None
         self.embd_seq: dict[int, F32] = {}
         self.h_nextn: F32 | None = None
-        self.n_reused = 0
         self._cvec: ControlVector | None = None
         self._encoded: Cross | None = None
         self._closed = False
-        self.on_graph: Callable[[GraphResult, UBatch], None] | None = None
-        self._graphs: list[tuple[GraphResult, Plan]] = []
+        self.on_graph: OnGraph | None = None
         if p.n_threads is not None:
             for device in self.devices:
                 device.set_threads(p.n_threads)
-        how = CompileOptions(p.progress, p.fuse and p.watch is None and not p.check)
-        self.checker = _checker(model, p.check) if p.check else None
-        self._sched = Scheduler(
-            list(self.devices), how, p.watch, self.checker, _several_in_flight(model, p)
-        )
+        self.runner = Runner(model, p)
+        self.checker = self.runner.checker
         self.memory = self._create_memory()
         self._resolve_fused_ops()
         self._reserve()
@@ -93,6 +81,11 @@ class Context(Closing):
     @property
     def n_ctx(self) -> int:
         return self.cparams.n_ctx
+
+    @property
+    def n_reused(self) -> int:
+        """How often a graph was used again."""
+        return self.runner.n_reused
 
     @property
     def n_vocab(self) -> int:
@@ -185,7 +178,7 @@ class Context(Closing):
 
     def close(self) -> None:
         """Give memory back. Nothing can be decoded after that."""
-        self.memory, self._graphs, self._closed = NOTHING, [], True
+        self.memory, self.runner.graphs, self._closed = NOTHING, [], True
 
     def __repr__(self) -> str:
         cp = self.cparams
@@ -211,7 +204,7 @@ class Context(Closing):
         model, memory = self.model.sizes, self.memory.memory_breakdown()
         return {
             d.name: {"model": model.get(d.name, 0), "context": memory.get(d.name, 0), "compute": n}
-            for d, n in zip(self.devices, self._sched.compute_sizes(), strict=True)
+            for d, n in zip(self.devices, self.runner.compute_sizes(), strict=True)
         }
 
     def _checked(
@@ -247,13 +240,7 @@ class Context(Closing):
     def _process_ubatch(self, ubatch: UBatch, mctx: GroupContext) -> GraphResult:
         mctx.apply()
         n_outputs = int(np.count_nonzero(ubatch.output))
-        params = self._graph_params(ubatch, mctx, n_outputs)
-        res, plan = self._reusable(params) or self._build(params)
-        res.set_inputs(ubatch)
-        if self.on_graph is not None:
-            self.on_graph(res, ubatch)
-        plan.run()
-        return res
+        return self.runner.run(self._graph_params(ubatch, mctx, n_outputs), self.on_graph)
 
     def _graph_params(self, ubatch: UBatch, mctx: GroupContext, n_outputs: int) -> GraphParams:
         return GraphParams(
@@ -261,31 +248,15 @@ class Context(Closing):
             self._encoded,
         )  # fmt: skip
 
-    def _reusable(self, params: GraphParams) -> tuple[GraphResult, Plan] | None:
-        for i, built in enumerate(self._graphs):
-            if built[0].can_reuse(params):
-                if i:
-                    self._graphs.insert(0, self._graphs.pop(i))
-                self.n_reused += 1
-                return built
-        return None
-
-    def _build(self, params: GraphParams) -> tuple[GraphResult, Plan]:
-        res = self.model.architecture.graph(params)
-        log.debug("graph of %d tokens: %d nodes", params.ubatch.n_tokens, len(res.graph.nodes))
-        built = res, self._sched.plan(res.graph, self._pins(res))
-        self._graphs = [built, *self._graphs[: MAX_GRAPHS - 1]]
-        return built
-
     def _discard(self, ubatch: UBatch, memory: MemoryGroup) -> None:
         lost = memory.discard(ubatch)
         if lost:
             log.info("interrupted: sequences %s had to be removed from the memory", lost)
 
-    def _full_graph(
+    def _full_params(
         self, n_tokens: int, n_seqs: int, n_outputs: int, gtype: GraphType | None = None
-    ) -> GraphResult:
-        """The largest graph for so many tokens: as if the memory were full."""
+    ) -> GraphParams:
+        """Of the largest graph for so many tokens: as if the memory were full."""
         n_seq_tokens = -(-n_tokens // n_seqs)
         ubatch = ubatch_reserve(n_seq_tokens, n_seqs, self.model.hparams.n_pos_per_embd)
         n_outputs = ubatch.n_tokens if n_outputs == n_tokens else n_outputs  # all of them
@@ -293,18 +264,13 @@ class Context(Closing):
         if self.model.has_encoder:
             encoded = _longest_text(self.model.hparams)
             params = replace(params, gtype=gtype or self.gtype, encoded=encoded)
-        return self.model.architecture.graph(params)
+        return params
 
     def _resolve_fused_ops(self) -> None:
         """Where the caller left it open, do without the fused ops that the device cannot run."""
         n_seqs, p = self.cparams.n_seq_max, self.params
-        fused = self._full_graph(n_seqs, n_seqs, n_seqs).fused
-        refused = {
-            what: f"{d.name}: {why}"
-            for d in dict.fromkeys(self.model.layer_devices[:-1])
-            for what, nodes in fused.items()
-            for why in filter(None, map(d.why_not, nodes))
-        }
+        full = self.model.architecture.graph(self._full_params(n_seqs, n_seqs, n_seqs))
+        refused = self.runner.refused(full.fused)
         if "flash_attn" in refused and p.flash_attn == "auto":
             self.cparams = replace(self.cparams, flash_attn=False)
             self.memory = self._create_memory()
@@ -315,100 +281,20 @@ class Context(Closing):
         for what, why in refused.items():
             log.warning("%s cannot be one op: %s", what, why)
 
-    def _pins(self, res: GraphResult) -> list[tuple[Tensor, Device]]:
-        """Nodes whose device is not left to the scheduler (llama_context::graph_get_cb)."""
-        model = self.model
-        pins = [(t, model.placement.host) for t in res.on_host]
-        n_layers = len(model.layer_devices)
-        full_offload = model.placement.n_offloaded(n_layers - 1) == n_layers
-        if full_offload or res.params.ubatch.n_tokens < 32:
-            pins += [(t, model.layer_devices[il]) for t, il in res.in_layer]
-        return pins
-
     def _reserve(self) -> None:
         """Compute buffers for the largest graphs, so that decode allocates nothing."""
-        start = perf_counter()
         n_seqs = self.cparams.n_seq_max
         n_tokens = min(self.cparams.n_ctx, self.cparams.n_ubatch)
+        full = []
         if self.model.has_encoder:
-            res = self._full_graph(n_tokens, 1, n_tokens, "encoder")
-            self._sched.reserve(res.graph, self._pins(res))
-        graphs: dict[int, tuple[int, int]] = {}  # (nodes, splits) by tokens
+            full = [self._full_params(n_tokens, 1, n_tokens, "encoder")]
         # one sequence alone can need more than all together: some inputs grow with its length
         for tokens, seqs in dict.fromkeys([(n_tokens, n_seqs), (n_tokens, 1), (n_seqs, n_seqs)]):
-            res = self._full_graph(tokens, seqs, tokens)
-            self._sched.reserve(res.graph, self._pins(res))
-            graphs[tokens] = len(res.graph.nodes), self._sched.n_splits
-        for device, size in zip(self.devices, self._sched.compute_sizes(), strict=True):
-            log.info(
-                "sched_reserve: %10s compute buffer size = %8.2f MiB", device.name, size / 2**20
-            )
-        for what, counts in zip(
-            ("nodes", "splits"), zip(*graphs.values(), strict=True), strict=True
-        ):
-            same = len(set(counts)) == 1
-            each = ", ".join(f"{n} (with bs={bs})" for bs, n in zip(graphs, counts, strict=True))
-            log.info("sched_reserve: graph %s = %s", what, counts[0] if same else each)
-        log.info(
-            "sched_reserve: reserve took %.2f ms, sched copies = %d",
-            (perf_counter() - start) * 1e3, self._sched.n_copies,
-        )  # fmt: skip
+            full.append(self._full_params(tokens, seqs, tokens))
+        self.runner.reserve(full)
 
 
 def _longest_text(hp: HParams) -> Cross:
     """As if a text of the length the model was trained with had been encoded."""
     rows = np.broadcast_to(np.float32(0), (hp.n_ctx_train, hp.n_embd))
     return Cross(rows, [(0,)] * hp.n_ctx_train)
-
-
-def _several_in_flight(model: Loaded, p: ContextParams) -> bool:
-    """Whether ubatches may follow one another through the devices (llama_context::llama_context);
-    it takes memory, and works only where nothing has to go back to the host.
-    """
-    place, n_layers = model.placement, len(model.layer_devices)
-    everything = place.n_offloaded(n_layers - 1) == n_layers and not place.overrides
-    return len(place.offload) > 1 and everything and p.offload_kqv
-
-
-def _checker(model: Loaded, device: str) -> Checker:
-    """Checks nodes on the device of that name, where weights have the bytes of the file."""
-
-    def plain(name: str) -> Bytes | None:
-        info = model.file.tensors.get(name)
-        return None if info is None else info.data
-
-    return Checker(find_device(device), plain)
-
-
-def _cparams(model: Loaded, p: ContextParams) -> CParams:
-    check_forms(p.forms)
-    if p.mtp and not model.architecture.load_mtp:
-        raise ContextError("mtp needs a model with NextN layers, loaded with load_mtp=True")
-    n_rs_seq = p.n_rs_seq
-    if n_rs_seq > 0 and not model.architecture.supports_rs_rollback:
-        log.debug("n_rs_seq = %d is not supported by %s; using 0", n_rs_seq, model.arch)
-        n_rs_seq = 0
-    chosen = {kind: form for kind, form in p.forms.items() if form != "auto"}
-    for kind, form in chosen.items():
-        if n_rs_seq > 0 and form != forms()[kind].names[0]:
-            raise ContextError(
-                f"n_rs_seq = {n_rs_seq} needs {kind} {forms()[kind].names[0]}: {form} keeps no"
-                " earlier states"
-            )
-    cparams = make_cparams(
-        model.hparams, n_ctx=p.n_ctx or 0, n_batch=p.n_batch, n_ubatch=p.n_ubatch,
-        n_seq_max=p.n_seq_max, n_rs_seq=n_rs_seq, flash_attn=p.flash_attn not in (False, "off"),
-        kv_unified=p.kv_unified, rope_freq_base=p.rope_freq_base,
-        rope_freq_scale=p.rope_freq_scale,
-    )  # fmt: skip
-    if n_rs_seq and cparams.n_ubatch <= n_rs_seq + 1:
-        raise ContextError(
-            f"n_ubatch = {cparams.n_ubatch} must be above n_rs_seq + 1 = {n_rs_seq + 1}"
-        )
-    return replace(
-        cparams,
-        embeddings=p.embeddings,
-        offload_kqv=p.offload_kqv,
-        pooling=model.hparams.pooling if p.pooling == "auto" else p.pooling,
-        forms=tuple(sorted(chosen.items())),
-    )

@@ -15,7 +15,7 @@ from llama_py.graph.inputs.recurrent import InputRS
 from llama_py.graph.inputs.tokens import InputEmbd, InputOutIds, InputPos
 from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult, Input
-from llama_py.memory.group import INDEX
+from llama_py.memory.kept import INDEX
 
 Made = TypeVar("Made")
 

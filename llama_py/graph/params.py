@@ -11,7 +11,7 @@ from llama_py.control_vector import ControlVector
 from llama_py.cparams import CParams
 from llama_py.graph.cross import Cross
 from llama_py.hparams import HParams
-from llama_py.memory.group import GroupContext
+from llama_py.memory.group_context import GroupContext
 
 GraphType = Literal["decoder", "decoder_mtp", "encoder"]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from llama_py.memory.group import GroupContext, MemoryGroup, Placing, create_memory
+from llama_py.memory.create import Placing, create_memory
+from llama_py.memory.group import MemoryGroup
+from llama_py.memory.group_context import GroupContext
 from llama_py.memory.kv import KVCache
 from llama_py.memory.recurrent import RecurrentMemory
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 from llama_py.geometry import Rope, Window
 
+BASE, INDEX = "kv", "index"  # the caches of layers that see everything, and of indexers' keys
+
 
 @dataclass(frozen=True, slots=True)
 class KeysValues:

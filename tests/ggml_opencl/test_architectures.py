@@ -29,7 +29,7 @@ def split(name: str, where: Placement) -> np.ndarray:
     ctx = Context(model_of(*made(name), where), **SIZES)
 
     def count(res: Any, _: Any) -> None:
-        n = ctx._graphs[0][1].n_splits
+        n = ctx.runner.graphs[0][1].n_splits
         assert n == count_splits(res.graph, ctx.devices)
         assert (n > 1) == (len(ctx.devices) > 1)
 

@@ -46,7 +46,7 @@ def check(name: str, ctx: Context, n_steps: int | None = None) -> list[int]:
     splits: dict[int, int] = {}
 
     def count(res: Any, ubatch: Any) -> None:
-        n = ctx._graphs[0][1].n_splits
+        n = ctx.runner.graphs[0][1].n_splits
         assert n == count_splits(res.graph, ctx.devices)
         splits[ubatch.n_tokens] = n
 
@@ -99,7 +99,7 @@ def test_split_with_the_cpu(name: str, place: str, device: Any) -> None:
 def test_two_devices(name: str, two: tuple[Any, Any]) -> None:
     """Ubatches follow one another through both; each begins on the host: three splits."""
     ctx = context(name, [*two, "cpu"], {"tensor_split": (1, 2)}, n_ubatch=16)
-    assert ctx._sched.n_copies == 4
+    assert ctx.runner.sched.n_copies == 4
     assert check(name, ctx, n_steps=2) == [3]
     use = ctx.memory_breakdown()
     assert all(use[d.name]["model"] and use[d.name]["context"] for d in two)

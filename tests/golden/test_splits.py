@@ -34,7 +34,7 @@ def check(name: str, ctx: Any, bound: float = 1e-6) -> list[int]:
     """Logits of a prompt and of a token after it; returns the splits of both graphs."""
     tokens, expected = prompt_of(name)
     splits: list[int] = []
-    ctx.on_graph = lambda *_: splits.append(ctx._graphs[0][1].n_splits)
+    ctx.on_graph = lambda *_: splits.append(ctx.runner.graphs[0][1].n_splits)
     rows = np.concatenate([ctx.decode(tokens[:N], "all"), ctx.decode(tokens[N : N + 1])])
     assert nmse(expected[: N + 1], rows) <= bound
     return splits

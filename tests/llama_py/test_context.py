@@ -148,7 +148,7 @@ def test_graphs_are_reused(name: str) -> None:
 def test_a_reused_graph_gives_what_a_new_one_would(name: str) -> None:
     ctx, other = context(name, n_seq_max=2), context(name, n_seq_max=2)
     for step, seq in enumerate([0, 1, 1, 0, 1, 0]):
-        other._graphs.clear()
+        other.runner.graphs.clear()
         batch = Batch([step, step + 1], seq_ids=[[seq]] * 2)
         assert (ctx.decode(batch) == other.decode(batch)).all()
     assert ctx.n_reused > 0 == other.n_reused
@@ -277,7 +277,7 @@ def test_watch_sees_every_node(name: str) -> None:
     ctx = context(name, watch=lambda t: seen.append(t.name))
     ctx.decode([1, 2])
     assert seen[-1] == "result_output"
-    assert len(seen) == len(ctx._graphs[0][0].graph.nodes)
+    assert len(seen) == len(ctx.runner.graphs[0][0].graph.nodes)
 
 
 def rolled_back(n_rs_seq: int = 8) -> tuple[Context, list[int]]:
@@ -407,6 +407,6 @@ def test_results_are_the_callers_own() -> None:
     ctx.decode([1])
     assert (first == kept).all()
     first[:] = 0
-    res = ctx._graphs[0][0]
+    res = ctx.runner.graphs[0][0]
     assert res.t_logits is not None
     assert get_tensor(res.t_logits).any()

@@ -1,0 +1,101 @@
+"""The memory of a context, made from what each layer keeps (llama_model::create_memory)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ggml_py.backend import Device
+from ggml_py.errors import ContextError
+from ggml_py.types import GGMLType
+from llama_py.cparams import N_CTX_STEP, CParams
+from llama_py.geometry import Window
+from llama_py.memory.group import MemoryGroup
+from llama_py.memory.kept import BASE, INDEX, Index, Kept, KeysValues, SameAs, State
+from llama_py.memory.kv import KVCache
+from llama_py.memory.kv_tensors import KVLayer
+from llama_py.memory.recurrent import RecurrentMemory
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """Where and how parts are made.
+
+    device_of   the device that has the memory of a layer
+    """
+
+    cparams: CParams
+    device_of: Callable[[int], Device]
+    type_k: GGMLType
+    type_v: GGMLType
+    n_pos: int = 1
+
+
+def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
+    """The memory of a context, by what each layer keeps (llama_model::create_memory)."""
+    layers: dict[str, list[KVLayer]] = {}
+    windows: dict[str, Window | None] = {}
+    same_as: dict[int, int] = {}
+    of: dict[int, str] = {}
+    states: dict[int, State] = {}
+    for il, what in kept.items():
+        for one in what:
+            if isinstance(one, KeysValues):
+                name = of[il] = _name(one.window)
+                windows[name] = one.window
+                sizes = one.n_head_kv, one.n_embd_head_k, one.n_embd_head_v
+                layer = KVLayer(il, *sizes, how.device_of(il), one.rope)
+                layers.setdefault(name, []).append(layer)
+            elif isinstance(one, Index):
+                windows[INDEX] = None
+                layer = KVLayer(il, 1, one.n_embd_head, 0, how.device_of(il), one.rope)
+                layers.setdefault(INDEX, []).append(layer)
+            elif isinstance(one, SameAs):
+                same_as[il] = one.il
+            else:
+                states[il] = one
+    of |= {il: of[other] for il, other in same_as.items()}
+    # the cache of layers that see all comes first
+    names = sorted(layers, key=lambda name: (name != BASE, name))
+    caches = {
+        name: _cache(layers[name], windows[name], same_as, name == INDEX, how) for name in names
+    }
+    return MemoryGroup(caches, _states(states, how), of)
+
+
+def _name(window: Window | None) -> str:
+    return BASE if window is None else f"{window.kind} window {window.size}"
+
+
+def _cache(
+    layers: list[KVLayer], window: Window | None, same_as: Mapping[int, int], scored: bool,
+    how: Placing,
+) -> KVCache:  # fmt: skip
+    cp, own = how.cparams, {layer.il for layer in layers}
+    if how.type_k is not how.type_v and any(not layer.n_embd_head_v for layer in layers):
+        raise ContextError(
+            f"type_k = {how.type_k} and type_v = {how.type_v} must be the same: this model's"
+            " values are part of its keys"
+        )
+    return KVCache(
+        layers, kv_size=_cells(window, cp), n_seq_max=cp.n_seq_max, unified=cp.kv_unified,
+        type_k=how.type_k, type_v=how.type_v, v_trans=not cp.flash_attn, n_pos=how.n_pos,
+        window=window, same_as={il: other for il, other in same_as.items() if other in own},
+        scored=scored,
+    )  # fmt: skip
+
+
+def _cells(window: Window | None, cp: CParams) -> int:
+    """A cell for each position, or for the window of each sequence and one ubatch."""
+    if window is None:
+        return cp.n_ctx_seq
+    needed = window.size * (cp.n_seq_max if cp.kv_unified else 1) + cp.n_ubatch
+    return -(-min(cp.n_ctx_seq, needed) // N_CTX_STEP) * N_CTX_STEP
+
+
+def _states(states: Mapping[int, State], how: Placing) -> RecurrentMemory | None:
+    if not states:
+        return None
+    cp = how.cparams
+    layers = [(il, how.device_of(il), s.n_embd_r, s.n_embd_s) for il, s in states.items()]
+    return RecurrentMemory(layers, size=cp.n_seq_max, n_rs_seq=cp.n_rs_seq)

@@ -1,0 +1,61 @@
+"""A batch with its place in every part of a memory (llama_memory_context_i)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from ggml_py.errors import ContextError
+from llama_py.batch import UBatch
+from llama_py.memory.kv import KVCacheContext
+from llama_py.memory.recurrent import RecurrentContext
+
+
+class GroupContext:
+    """A batch's ubatches, each with its place in every part (llama_memory_context_i).
+
+    windowed  whether some layers forget what is out of sight
+    """
+
+    def __init__(
+        self, of: Mapping[int, str], caches: Mapping[str, KVCacheContext],
+        recr: RecurrentContext | None, ubatches: list[UBatch],
+    ) -> None:  # fmt: skip
+        self.ubatches = ubatches
+        self._of, self._caches, self._recr = of, caches, recr
+        self.windowed = any(c.kv.window is not None for c in caches.values())
+        self._i = 0
+
+    def next(self) -> bool:
+        """Go to the next ubatch; False after the last."""
+        self._i += 1
+        for part in self._parts():
+            part.next()
+        return self._i < len(self.ubatches)
+
+    def apply(self) -> None:
+        """Take the place of the current ubatch in the memory."""
+        for part in self._parts():
+            part.apply()
+
+    def _parts(self) -> Iterator[KVCacheContext | RecurrentContext]:
+        yield from self._caches.values()
+        if self._recr is not None:
+            yield self._recr
+
+    def get_ubatch(self) -> UBatch:
+        """The current ubatch."""
+        return self.ubatches[self._i]
+
+    def part_of(self, il: int) -> str:
+        """The name of the cache that has the keys and values of layer il."""
+        return self._of[il]
+
+    def kv(self, part: str) -> KVCacheContext:
+        """A cache by its name."""
+        return self._caches[part]
+
+    def states(self) -> RecurrentContext:
+        """The recurrent states."""
+        if self._recr is None:
+            raise ContextError("this memory keeps no recurrent states")
+        return self._recr

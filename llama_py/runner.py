@@ -1,0 +1,134 @@
+"""Graphs of a context: built once for each shape, planned on the model's devices, run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from time import perf_counter
+
+from ggml_py.backend import Bytes, CompileOptions, Device
+from ggml_py.check import Checker
+from ggml_py.plan import Plan
+from ggml_py.registry import device as find_device
+from ggml_py.sched import Scheduler
+from ggml_py.tensor import Tensor
+from llama_py.batch import UBatch
+from llama_py.graph.params import GraphParams
+from llama_py.graph.result import GraphResult
+from llama_py.loaded import Loaded
+from llama_py.params import ContextParams
+
+log = logging.getLogger("llama_py")
+
+MAX_GRAPHS = 4  # built graphs that are kept for reuse
+OnGraph = Callable[[GraphResult, UBatch], None]
+
+
+class Runner:
+    """The scheduler of a context, and the graphs that it has planned.
+
+    graphs    those that may be used again, the latest first
+    n_reused  how often one was used again
+    checker   counts the nodes that `check` compared
+    """
+
+    def __init__(self, model: Loaded, p: ContextParams) -> None:
+        self.model = model
+        self.graphs: list[tuple[GraphResult, Plan]] = []
+        self.n_reused = 0
+        self.checker = _checker(model, p.check) if p.check else None
+        how = CompileOptions(p.progress, p.fuse and p.watch is None and not p.check)
+        devices = list(model.placement.devices)
+        several = _several_in_flight(model, p)
+        self.sched = Scheduler(devices, how, p.watch, self.checker, several)
+
+    def run(self, params: GraphParams, on_graph: OnGraph | None) -> GraphResult:
+        """Compute a ubatch; on_graph sees its graph before."""
+        res, plan = self._reusable(params) or self._build(params)
+        res.set_inputs(params.ubatch)
+        if on_graph is not None:
+            on_graph(res, params.ubatch)
+        plan.run()
+        return res
+
+    def _reusable(self, params: GraphParams) -> tuple[GraphResult, Plan] | None:
+        for i, built in enumerate(self.graphs):
+            if built[0].can_reuse(params):
+                if i:
+                    self.graphs.insert(0, self.graphs.pop(i))
+                self.n_reused += 1
+                return built
+        return None
+
+    def _build(self, params: GraphParams) -> tuple[GraphResult, Plan]:
+        res = self.model.architecture.graph(params)
+        log.debug("graph of %d tokens: %d nodes", params.ubatch.n_tokens, len(res.graph.nodes))
+        built = res, self.sched.plan(res.graph, self._pins(res))
+        self.graphs = [built, *self.graphs[: MAX_GRAPHS - 1]]
+        return built
+
+    def _pins(self, res: GraphResult) -> list[tuple[Tensor, Device]]:
+        """Nodes whose device is not left to the scheduler (llama_context::graph_get_cb)."""
+        model = self.model
+        pins = [(t, model.placement.host) for t in res.on_host]
+        n_layers = len(model.layer_devices)
+        full_offload = model.placement.n_offloaded(n_layers - 1) == n_layers
+        if full_offload or res.params.ubatch.n_tokens < 32:
+            pins += [(t, model.layer_devices[il]) for t, il in res.in_layer]
+        return pins
+
+    def refused(self, fused: dict[str, list[Tensor]]) -> dict[str, str]:
+        """Which kinds of fused ops a device of the layers cannot run, and why."""
+        return {
+            kind: f"{d.name}: {why}"
+            for d in dict.fromkeys(self.model.layer_devices[:-1])
+            for kind, nodes in fused.items()
+            for why in filter(None, map(d.why_not, nodes))
+        }
+
+    def reserve(self, full: list[GraphParams]) -> None:
+        """Compute buffers for the largest graphs, so that decode allocates nothing."""
+        start = perf_counter()
+        graphs: dict[int, tuple[int, int]] = {}  # (nodes, splits) by tokens
+        for params in full:
+            res = self.model.architecture.graph(params)
+            self.sched.reserve(res.graph, self._pins(res))
+            if params.gtype != "encoder":
+                graphs[params.ubatch.n_tokens] = len(res.graph.nodes), self.sched.n_splits
+        for device, size in zip(self.model.placement.devices, self.compute_sizes(), strict=True):
+            log.info(
+                "sched_reserve: %10s compute buffer size = %8.2f MiB", device.name, size / 2**20
+            )
+        for what, counts in zip(
+            ("nodes", "splits"), zip(*graphs.values(), strict=True), strict=True
+        ):
+            same = len(set(counts)) == 1
+            each = ", ".join(f"{n} (with bs={bs})" for bs, n in zip(graphs, counts, strict=True))
+            log.info("sched_reserve: graph %s = %s", what, counts[0] if same else each)
+        log.info(
+            "sched_reserve: reserve took %.2f ms, sched copies = %d",
+            (perf_counter() - start) * 1e3, self.sched.n_copies,
+        )  # fmt: skip
+
+    def compute_sizes(self) -> list[int]:
+        """Bytes of the compute buffer of each device."""
+        return self.sched.compute_sizes()
+
+
+def _several_in_flight(model: Loaded, p: ContextParams) -> bool:
+    """Whether ubatches may follow one another through the devices (llama_context::llama_context);
+    it takes memory, and works only where nothing has to go back to the host.
+    """
+    place, n_layers = model.placement, len(model.layer_devices)
+    everything = place.n_offloaded(n_layers - 1) == n_layers and not place.overrides
+    return len(place.offload) > 1 and everything and p.offload_kqv
+
+
+def _checker(model: Loaded, device: str) -> Checker:
+    """Checks nodes on the device of that name, where weights have the bytes of the file."""
+
+    def plain(name: str) -> Bytes | None:
+        info = model.file.tensors.get(name)
+        return None if info is None else info.data
+
+    return Checker(find_device(device), plain)

@@ -1,0 +1,50 @@
+"""From what a user asks of a context to how it will run (llama_context::llama_context)."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from ggml_py.errors import ContextError
+from llama_py.cparams import CParams, make_cparams
+from llama_py.forms import check as check_forms
+from llama_py.forms import forms
+from llama_py.loaded import Loaded
+from llama_py.params import ContextParams
+
+log = logging.getLogger("llama_py")
+
+
+def settled(model: Loaded, p: ContextParams) -> CParams:
+    """The parameters of every graph of a context; ContextError for what the model cannot do."""
+    check_forms(p.forms)
+    if p.mtp and not model.architecture.load_mtp:
+        raise ContextError("mtp needs a model with NextN layers, loaded with load_mtp=True")
+    n_rs_seq = p.n_rs_seq
+    if n_rs_seq > 0 and not model.architecture.supports_rs_rollback:
+        log.debug("n_rs_seq = %d is not supported by %s; using 0", n_rs_seq, model.arch)
+        n_rs_seq = 0
+    chosen = {kind: form for kind, form in p.forms.items() if form != "auto"}
+    for kind, form in chosen.items():
+        if n_rs_seq > 0 and form != forms()[kind].names[0]:
+            raise ContextError(
+                f"n_rs_seq = {n_rs_seq} needs {kind} {forms()[kind].names[0]}: {form} keeps no"
+                " earlier states"
+            )
+    cparams = make_cparams(
+        model.hparams, n_ctx=p.n_ctx or 0, n_batch=p.n_batch, n_ubatch=p.n_ubatch,
+        n_seq_max=p.n_seq_max, n_rs_seq=n_rs_seq, flash_attn=p.flash_attn not in (False, "off"),
+        kv_unified=p.kv_unified, rope_freq_base=p.rope_freq_base,
+        rope_freq_scale=p.rope_freq_scale,
+    )  # fmt: skip
+    if n_rs_seq and cparams.n_ubatch <= n_rs_seq + 1:
+        raise ContextError(
+            f"n_ubatch = {cparams.n_ubatch} must be above n_rs_seq + 1 = {n_rs_seq + 1}"
+        )
+    return replace(
+        cparams,
+        embeddings=p.embeddings,
+        offload_kqv=p.offload_kqv,
+        pooling=model.hparams.pooling if p.pooling == "auto" else p.pooling,
+        forms=tuple(sorted(chosen.items())),
+    )
