@@ -4,7 +4,8 @@
 
 The peer's Python has llama-cpp-python. llama.cpp runs twice, with and without repacked weights; the
 better one counts. Runs alternate (ours, repacked, plain, ours, ...), so that a slow moment of the
-machine hits all; medians are compared. A ratio above 1 means that we are faster.
+machine hits all; medians are compared. A ratio above 1 means that we are faster. A peer that does
+not run here (its repacked kernels do not on every CPU) is left out, and said so.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 PAUSE = 0.05  # seconds between runs: waiting threads of the engine before fall asleep
+PEERS = "llama.cpp repacked", "llama.cpp plain"
 CHECKED = [1, 5, 3, 2, 8, 4, 7, 6]  # a prompt on which the engines must agree
 
 
@@ -151,6 +153,10 @@ WORK: dict[str, Callable[[Ours | Peer, int], Any]] = {
 }  # fmt: skip
 
 
+class WorkerError(Exception):
+    """An engine does not do what it is asked."""
+
+
 @dataclass
 class Worker:
     """The parent's end of a worker."""
@@ -168,18 +174,24 @@ class Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        pipe(self.process.stdin).close()
+        with suppress(BrokenPipeError):  # it has ended already
+            pipe(self.process.stdin).close()
         self.process.wait()
 
     def ask(self, do: str, n: int = 0, **more: Any) -> Any:
-        """What the worker answers; SystemExit if it cannot."""
+        """What the worker answers; WorkerError if it cannot."""
         stdin = pipe(self.process.stdin)
-        stdin.write(json.dumps({"do": do, "n": n, **more}) + "\n")
-        stdin.flush()
+        try:
+            stdin.write(json.dumps({"do": do, "n": n, **more}) + "\n")
+            stdin.flush()
+        except BrokenPipeError:
+            pass  # told below
         line = pipe(self.process.stdout).readline()
-        reply = json.loads(line) if line else {"error": "the worker died"}
+        if not line:
+            raise WorkerError(f"{self.name}: the worker died, exit status {self.process.wait()}")
+        reply = json.loads(line)
         if "error" in reply:
-            raise SystemExit(f"error: {self.name}: {reply['error']}")
+            raise WorkerError(f"{self.name}: {reply['error']}")
         return reply["answer"]
 
 
@@ -211,19 +223,38 @@ def compare(args: argparse.Namespace, threads: int) -> Iterator[Row]:
         "n_ubatch": args.ubatch, "n_ctx": max(n for _, n in kinds) + len(CHECKED),
     }  # fmt: skip
     with ExitStack() as stack:
-        workers = [
+        started = [
             stack.enter_context(worker)
             for worker in (
                 Worker("ours", "ours", sys.executable),
-                Worker("llama.cpp repacked", "peer", args.peer_python),
-                Worker("llama.cpp plain", "peer", args.peer_python),
+                *(Worker(name, "peer", args.peer_python) for name in PEERS),
             )
         ]
-        for worker in workers:
-            worker.ask("load", how={**how, "repack": worker.name != "llama.cpp plain"})
-        warn_if_different({w.name: w.ask("check") for w in workers})
+        workers, chosen = running(started, how)
+        warn_if_different(chosen)
         for kind, n in kinds:
             yield Row(threads, f"{kind}{n}", medians(workers, kind, n, args.repetitions))
+
+
+def running(workers: Sequence[Worker], how: dict[str, Any]) -> tuple[list[Worker], dict[str, int]]:
+    """Those that work, and the token that each chooses; WorkerError without ours or any peer."""
+    tried = [(w, first_token(w, how)) for w in workers]
+    chosen = {w.name: token for w, token in tried if isinstance(token, int)}
+    failed = [(w, error) for w, error in tried if isinstance(error, WorkerError)]
+    for worker, error in failed:
+        if worker.engine == "ours" or len(failed) == len(PEERS):
+            raise error
+        print(f"left out: {error}", file=sys.stderr)
+    return [w for w in workers if w.name in chosen], chosen
+
+
+def first_token(worker: Worker, how: dict[str, Any]) -> int | WorkerError:
+    """What it chooses after a fixed prompt, or why it does not work."""
+    try:
+        worker.ask("load", how={**how, "repack": worker.name != PEERS[1]})
+        return int(worker.ask("check"))
+    except WorkerError as e:
+        return e
 
 
 def medians(workers: Sequence[Worker], kind: str, n: int, repetitions: int) -> dict[str, float]:
@@ -274,10 +305,17 @@ def main() -> None:
         return
     print("| threads |   test |     ours | repacked |    plain | ours / best |")
     print("| ------: | -----: | -------: | -------: | -------: | ----------: |")
-    for threads in args.threads:
-        for row in compare(args, threads):
-            rates = " | ".join(f"{rate:8.2f}" for rate in row.rates.values())
-            print(f"| {threads:7} | {row.test:>6} | {rates} | {row.ratio:11.3f} |", flush=True)
+    try:
+        for threads in args.threads:
+            for row in compare(args, threads):
+                rates = " | ".join(shown(row.rates.get(name)) for name in ("ours", *PEERS))
+                print(f"| {threads:7} | {row.test:>6} | {rates} | {row.ratio:11.3f} |", flush=True)
+    except WorkerError as e:
+        raise SystemExit(f"error: {e}") from None
+
+
+def shown(rate: float | None) -> str:
+    return f"{'-' if rate is None else format(rate, '.2f'):>8}"
 
 
 if __name__ == "__main__":

@@ -79,3 +79,40 @@ def test_different_answers_are_told(script: Any, capsys: pytest.CaptureFixture[s
     script.warn_if_different({"ours": 1, "peer": 2})
     assert "different tokens" in capsys.readouterr().err
     assert script.random_tokens(3, 10) == script.random_tokens(5, 10)[:3]
+
+
+class DeadWorker(FakeWorker):
+    def __init__(self, script: Any, name: str, engine: str, *, dead: bool) -> None:
+        super().__init__(name, [], [])
+        self.engine, self.error, self.dead = engine, script.WorkerError, dead
+
+    def ask(self, do: str, n: int = 0, **how: Any) -> int:
+        if self.dead:
+            raise self.error(f"{self.name}: the worker died")
+        return 7
+
+
+def test_a_peer_that_dies_is_left_out(script: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    ours = DeadWorker(script, "ours", "ours", dead=False)
+    peers = [
+        DeadWorker(script, name, "peer", dead=dead)
+        for name, dead in zip(script.PEERS, (True, False), strict=True)
+    ]
+    left, chosen = script.running([ours, *peers], {})
+    assert left == [ours, peers[1]]
+    assert chosen == {"ours": 7, script.PEERS[1]: 7}
+    assert "left out: llama.cpp repacked: the worker died" in capsys.readouterr().err
+
+
+def test_without_a_peer_there_is_nothing_to_compare(script: Any) -> None:
+    ours = DeadWorker(script, "ours", "ours", dead=False)
+    peers = [DeadWorker(script, name, "peer", dead=True) for name in script.PEERS]
+    with pytest.raises(script.WorkerError, match="the worker died"):
+        script.running([ours, *peers], {})
+
+
+def test_a_process_that_ends_is_an_error(script: Any) -> None:
+    with script.Worker("peer", "no such engine", sys.executable) as worker:
+        worker.process.wait(60)
+        with pytest.raises(script.WorkerError, match="the worker died"):
+            worker.ask("check")
