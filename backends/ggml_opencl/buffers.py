@@ -71,5 +71,5 @@ class OpenCLBuffer:
         import pyopencl as cl
 
         if self.size:
-            pattern = np.uint8(value)
+            pattern = np.full(1, value, np.uint8)
             cl.enqueue_fill_buffer(self.queue, self.memory, pattern, 0, self.size).wait()

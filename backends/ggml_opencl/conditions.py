@@ -23,9 +23,7 @@ def every(*conditions: When) -> When:
 
 def operand(node: Tensor, index: int) -> Tensor | None:
     """A source, or the result for index -1."""
-    if index < 0:
-        return node
-    return node.src[index] if index < len(node.src) else None
+    return node if index < 0 else node.optional(index)
 
 
 def typed(index: int, *names: str) -> When:
@@ -65,8 +63,7 @@ def quantized(index: int) -> When:
     """A source is of a quantized type that kernels can read."""
 
     def check(node: Tensor) -> str:
-        t = operand(node, index)
-        assert t is not None
+        t = node.source(index)
         if t.type.name in quantized_types():
             return ""
         known = ", ".join(sorted(quantized_types()))

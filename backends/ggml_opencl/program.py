@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ggml_opencl.buffers import failing
+from ggml_opencl.buffers import OpenCLBuffer, failing
 from ggml_opencl.kernels import source
 from ggml_opencl.profiler import Bound, Profiler
 from ggml_opencl.table import WG, Launch, table
@@ -84,7 +84,9 @@ class Builder:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", cl.CompilerWarning)
-                return cl.Program(self.queue.context, source(family, types)).build(flags)
+                program = cl.Program(self.queue.context, source(family, types))
+                program.build(flags)
+                return program
         except cl.Error as e:
             what = f"{family}.cl ({' '.join(flags)})"
             raise BackendError(
@@ -94,9 +96,9 @@ class Builder:
     def _bind(self, node: Tensor, run: Launch) -> Bound:
         import pyopencl as cl
 
-        arguments: list[object] = []
+        arguments: list[cl.Buffer | bytes | np.int32 | np.float32] = []
         for t in run.tensors:
-            assert t.buffer is not None, f"{t} is not allocated"
+            assert isinstance(t.buffer, OpenCLBuffer), f"{t} is not on this device"
             arguments += (t.buffer.memory, shape_bytes(t))
         for value in run.scalars:
             arguments.append(np.int32(value) if isinstance(value, int) else np.float32(value))

@@ -73,8 +73,3 @@ def items(n: int) -> tuple[int, int, int]:
 
 def defines(**values: int) -> tuple[tuple[str, int], ...]:
     return tuple(values.items())
-
-
-def sources(node: Tensor, n: int) -> list[Tensor | None]:
-    """The first n sources, None where the node has none."""
-    return [*node.src, *(None,) * n][:n]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ggml_py.kernels import KernelTable
 from ggml_py.tensor import Tensor
-from ggml_ref.values import load, store, unreadable, unwritable
+from ggml_ref.values import Integers, Values, load, store, unreadable, unwritable
 
 Step = Callable[[Tensor], None]
-Function = TypeVar("Function", bound=Callable[..., Any])
+Function = TypeVar("Function", bound=Callable[..., Values | Integers])
+Stepping = TypeVar("Stepping", bound=Step)
 
 
 class RefTable(KernelTable[Step]):
@@ -30,10 +31,10 @@ class RefTable(KernelTable[Step]):
 
         return register
 
-    def step(self, name: str, rank: int = 0) -> Callable[[Function], Function]:
+    def step(self, name: str, rank: int = 0) -> Callable[[Stepping], Stepping]:
         """Register a function that reads and writes memory itself: the op touches only a part."""
 
-        def register(function: Function) -> Function:
+        def register(function: Stepping) -> Stepping:
             self.add(name, function, types_known, rank)
             return function
 

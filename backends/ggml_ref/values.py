@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from types import EllipsisType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ggml_py.backend import HostBuffer
 from ggml_py.tensor import Tensor
 from ggml_py.types import GGMLType
 from ggml_ref.quants import dequantizer, quantizer
 
-Values = npt.NDArray[Any]
+Array = npt.NDArray[Any]  # of the type that a tensor's bytes have
+Values = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.integer]
+Rows = tuple[int | Array, ...] | EllipsisType
 
 _PLAIN = {"f32": "<f4", "f64": "<f8", "i8": "i1", "i16": "<i2", "i32": "<i4", "i64": "<i8"}
 
 
-def elements(t: Tensor) -> Values:
+def elements(t: Tensor) -> Array:
     """The tensor's memory: [ne3, ne2, ne1, ne0], or bytes [ne3, ne2, ne1, n_blocks, type_size]."""
-    assert t.buffer is not None, f"{t} is not allocated"
+    assert isinstance(t.buffer, HostBuffer), f"{t} is not in memory of the host"
     raw = t.buffer.view(t.offset, t.nbytes)
     n0, *outer = t.ne
     b0, *strides = t.nb
@@ -28,9 +33,9 @@ def elements(t: Tensor) -> Values:
     return np.ndarray(shape, np.uint8, raw, 0, (*strides[::-1], b0, 1))
 
 
-def load(t: Tensor, where: Any = ...) -> Values:
+def load(t: Tensor, where: Rows = ...) -> Array:
     """Values as float64, or int64 of an integer type; `where` selects rows: (i3, i2, i1)."""
-    found = elements(t)[where]
+    found: Array = elements(t)[where]
     if t.type.name in _PLAIN:
         return found.astype(np.int64 if found.dtype.kind == "i" else np.float64)
     dequantize = dequantizer(t.type)
@@ -39,7 +44,7 @@ def load(t: Tensor, where: Any = ...) -> Values:
     return values.astype(np.float64).reshape(*found.shape[:-2], t.ne[0])
 
 
-def store(t: Tensor, values: Values, where: Any = ...) -> None:
+def store(t: Tensor, values: Array, where: Rows = ...) -> None:
     """Round values to the tensor's type and write them; floats become integers by truncation."""
     target = elements(t)
     if t.type.name in _PLAIN:

@@ -9,7 +9,7 @@ BITS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
 
 
 def same_type(node: Tensor) -> str:
-    a = node.src[0]
+    a = node.source(0)
     if a.type is not node.type:
         return f"needs one type; got {a} and {node.type}"
     return "" if a.type.type_size in BITS else f"needs single elements; got {a}"

@@ -16,7 +16,7 @@ def binary(kernel: str, a: Tensor, b: Tensor, dst: Tensor) -> Launch:
 def _binary(op: str, kernel: str) -> None:
     @table.op(op, all_typed((0, 1, -1), *READABLE))
     def launch(node: Tensor) -> list[Launch]:
-        return [binary(kernel, node.src[0], node.src[1], node)]
+        return [binary(kernel, node.source(0), node.source(1), node)]
 
 
 for _op in ("ADD", "SUB", "MUL", "DIV"):
@@ -26,7 +26,7 @@ _binary("ADD1", "add")
 
 @table.op("ADD_ID", every(all_typed((0, 1, -1), *FLOATS), typed(2, "i32")))
 def add_id(node: Tensor) -> list[Launch]:
-    a, b, ids = node.src
+    a, b, ids = node.sources()
     tensors = (a, b, node, ids)
     return [Launch("arithmetic", "add_id", tensors, items(node.n_elements), (), BINARIES)]
 
@@ -34,7 +34,7 @@ def add_id(node: Tensor) -> list[Launch]:
 def _numbers(kernel: str, node: Tensor, *names: str) -> list[Launch]:
     scalars = tuple(float(node.param(name)) for name in names)
     n, given = items(node.n_elements), defines(NUMBERS=1)
-    return [Launch("arithmetic", kernel, (node.src[0], node), n, scalars, given)]
+    return [Launch("arithmetic", kernel, (node.source(0), node), n, scalars, given)]
 
 
 @table.op("SCALE", all_typed((0, -1), *READABLE))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_opencl.conditions import FLOATS, READABLE, all_typed, dense_rows, every, typed
 from ggml_opencl.kernels import quantized_types, types_with
-from ggml_opencl.table import Launch, defines, items, sources, table
+from ggml_opencl.table import Launch, defines, items, table
 from ggml_py.tensor import Tensor
 
 
@@ -15,8 +15,7 @@ def power_of_two(n_head: int) -> int:
 
 @table.op("SOFT_MAX", every(all_typed((0, -1, 2), "f32"), typed(1, *FLOATS)))
 def soft_max(node: Tensor) -> list[Launch]:
-    a, mask, sinks = sources(node, 3)
-    assert a is not None
+    a, mask, sinks = node.source(0), node.optional(1), node.optional(2)
     given = defines(SOFT_MAX=1, MASK=int(mask is not None), SINKS=int(sinks is not None))
     tensors = (a, a if mask is None else mask, a if sinks is None else sinks, node)
     scalars = (float(node.param("scale")), float(node.param("max_bias")), power_of_two(a.ne[2]))
@@ -32,10 +31,8 @@ FLASH = every(typed(0, *FLOATS), cached, dense_rows(1, 2))
 
 @table.op("FLASH_ATTN_EXT", FLASH)
 def flash_attn_ext(node: Tensor) -> list[Launch]:
-    q, k, v, mask, sinks = sources(node, 5)
-    assert q is not None
-    assert k is not None
-    assert v is not None
+    q, k, v = node.sources(3)
+    mask, sinks = node.optional(3), node.optional(4)
     given = defines(
         FLASH=1, DK=k.ne[0], DV=v.ne[0], MASK=int(mask is not None), SINKS=int(sinks is not None)
     )
@@ -50,7 +47,7 @@ LARGEST_KEY = 512  # values that an item keeps
 
 
 def indexed_keys(node: Tensor) -> str:
-    k = node.src[1]
+    k = node.source(1)
     if k.ne[0] > LARGEST_KEY:
         return f"needs keys of at most {LARGEST_KEY} values; got {k}"
     return typed(1, *READABLE, *sorted(quantized_types()))(node)
@@ -61,5 +58,5 @@ INDEXER = every(all_typed((0, 2, -1), "f32"), typed(3, "f16"), indexed_keys, den
 
 @table.op("LIGHTNING_INDEXER", INDEXER)
 def lightning_indexer(node: Tensor) -> list[Launch]:
-    n, given = items(node.n_elements), defines(INDEXER=1, D=node.src[0].ne[0])
-    return [Launch("attention", "lightning_indexer", (*node.src, node), n, (), given)]
+    n, given = items(node.n_elements), defines(INDEXER=1, D=node.source(0).ne[0])
+    return [Launch("attention", "lightning_indexer", (*node.sources(), node), n, (), given)]

@@ -12,7 +12,7 @@ ALL_F32 = all_typed((0, 1, -1), "f32")
 
 
 def _by_row(kernel: str, node: Tensor, scalar: float) -> list[Launch]:
-    tensors, groups = (*node.src, node), (node.n_rows, 1, 1)
+    tensors, groups = (*node.sources(), node), (node.n_rows, 1, 1)
     return [Launch("backward", kernel, tensors, groups, (float(scalar),), ROWS)]
 
 
@@ -29,16 +29,16 @@ def soft_max_back(node: Tensor) -> list[Launch]:
 @table.op("SILU_BACK", ALL_F32)
 def silu_back(node: Tensor) -> list[Launch]:
     n = items(node.n_elements)
-    return [Launch("backward", "silu_back", (*node.src, node), n, (), ELEMENTS)]
+    return [Launch("backward", "silu_back", (*node.sources(), node), n, (), ELEMENTS)]
 
 
 @table.op("GET_ROWS_BACK", every(typed(0, *FLOATS), typed(1, "i32"), typed(-1, "f32")))
 def get_rows_back(node: Tensor) -> list[Launch]:
     n = items(node.n_elements)
-    return [Launch("backward", "get_rows_back", (*node.src, node), n, (), ELEMENTS)]
+    return [Launch("backward", "get_rows_back", (*node.sources(), node), n, (), ELEMENTS)]
 
 
 @table.op("REPEAT_BACK", all_typed((0, -1), "f32"))
 def repeat_back(node: Tensor) -> list[Launch]:
     n, given = items(node.n_elements), defines(TILES=1)
-    return [Launch("backward", "repeat_back", (node.src[0], node), n, (), given)]
+    return [Launch("backward", "repeat_back", (node.source(0), node), n, (), given)]

@@ -9,7 +9,7 @@ from ggml_py.tensor import Tensor
 
 @table.op("CONCAT", same_type)
 def concat(node: Tensor) -> list[Launch]:
-    a, b = node.src[:2]  # a third one is where they are to go
+    a, b = node.sources(2)  # a third one is where they are to go
     start = [0, 0, 0, 0]
     start[node.param("dim")] = a.ne[node.param("dim")]
     return [
@@ -20,4 +20,4 @@ def concat(node: Tensor) -> list[Launch]:
 
 @table.op("REPEAT", same_type)
 def repeat(node: Tensor) -> list[Launch]:
-    return [move("concat", "repeat", node.src[0], node, node.n_elements)]
+    return [move("concat", "repeat", node.source(0), node, node.n_elements)]

@@ -31,7 +31,7 @@ def lifted(t: Tensor) -> Tensor:
 
 @table.op("IM2COL", CONVERTED)
 def im2col(node: Tensor) -> list[Launch]:
-    a, b = node.src
+    a, b = node.sources()
     n = items(node.n_elements)
     if node.param("is_2d"):
         scalars = (a.ne[0], a.ne[1], *_params(node, *PLANE))
@@ -44,7 +44,7 @@ def im2col(node: Tensor) -> list[Launch]:
 
 @table.op("IM2COL_3D", CONVERTED)
 def im2col_3d(node: Tensor) -> list[Launch]:
-    a, b = node.src
+    a, b = node.sources()
     channels = node.param("ic")
     depth = node.ne[3] // (b.ne[3] // channels)
     scalars = (*a.ne[:3], depth, channels, *_params(node, *VOLUME))
@@ -52,7 +52,7 @@ def im2col_3d(node: Tensor) -> list[Launch]:
 
 
 def _direct(kernel: str, node: Tensor, *scalars: int) -> list[Launch]:
-    tensors, n = (*node.src, node), items(node.n_elements)
+    tensors, n = (*node.sources(), node), items(node.n_elements)
     return [Launch("conv", kernel, tensors, n, scalars, DIRECT)]
 
 

@@ -17,19 +17,19 @@ def _launch(a: Tensor, b: Tensor, dst: Tensor, stride: int) -> list[Launch]:
 
 @table.op("CONV_TRANSPOSE_1D", SUMMED)
 def conv_transpose_1d(node: Tensor) -> list[Launch]:
-    a, b = node.src
+    a, b = node.sources()
     return _launch(lifted(a), lifted(b), lifted(node), node.param("s0"))
 
 
 @table.op("CONV_TRANSPOSE_2D", SUMMED)
 def conv_transpose_2d(node: Tensor) -> list[Launch]:
-    a, b = node.src
+    a, b = node.sources()
     return _launch(a, b, node, node.param("stride"))
 
 
 @table.op("COL2IM_1D", all_typed((0, -1), *READABLE))
 def col2im_1d(node: Tensor) -> list[Launch]:
-    a = node.src[0]
+    a = node.source(0)
     scalars = (a.ne[0] // node.param("oc"), node.param("s0"), node.param("p0"))
     n, given = items(node.n_elements), defines(SIGNALS=1)
     return [Launch("conv_transpose", "col2im_1d", (a, node), n, scalars, given)]

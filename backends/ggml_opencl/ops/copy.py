@@ -28,7 +28,7 @@ def at(base: Tensor, view: Tensor, offset: int = 0) -> Tensor:
 
 def same_blocks(node: Tensor) -> str:
     """Blocks can be moved as bytes where both tensors have the same rows, or no gaps at all."""
-    a = node.src[0]
+    a = node.source(0)
     if a.type is not node.type:
         return f"needs one type; got {a} and {node.type}"
     alike = a.ne == node.ne and a.has_contiguous_rows() and node.has_contiguous_rows()
@@ -41,25 +41,25 @@ def as_bytes(t: Tensor) -> Tensor:
 
 
 def copies(node: Tensor) -> list[Launch]:
-    return [move("copy", "cpy", node.src[0], node, node.n_elements)]
+    return [move("copy", "cpy", node.source(0), node, node.n_elements)]
 
 
 def copies_blocks(node: Tensor) -> list[Launch]:
-    a, dst = as_bytes(node.src[0]), as_bytes(node)
+    a, dst = as_bytes(node.source(0)), as_bytes(node)
     return [move("copy", "cpy", a, dst, dst.n_elements)]
 
 
 def converts(node: Tensor) -> list[Launch]:
-    return [Launch("copy", "cpy", (node.src[0], node), items(node.n_elements))]
+    return [Launch("copy", "cpy", (node.source(0), node), items(node.n_elements))]
 
 
 def dequantizes(node: Tensor) -> list[Launch]:
-    a, n = node.src[0], node.n_elements // 32
+    a, n = node.source(0), node.n_elements // 32
     return [Launch("copy", "dequantize", (a, node), items(n), (), defines(DEQUANTIZED=1))]
 
 
 def quantizes(node: Tensor) -> list[Launch]:
-    a, n = node.src[0], node.n_elements // 32
+    a, n = node.source(0), node.n_elements // 32
     given = defines(QUANTIZED=1, BLOCK=node.type.type_size)
     return [Launch("copy", "quantize", (a, node), items(n), (), given)]
 
@@ -75,7 +75,7 @@ for _op in ("CONT", "DUP", "CPY"):
 def window(node: Tensor) -> Tensor:
     """The part of the result that SET and ACC write, as a tensor of b's shape."""
     nb: Shape = (node.nb[0], node.param("nb1"), node.param("nb2"), node.param("nb3"))
-    return at(node, Tensor(node.type, node.src[1].ne, nb=nb), node.param("offset"))
+    return at(node, Tensor(node.type, node.source(1).ne, nb=nb), node.param("offset"))
 
 
 def background(node: Tensor) -> list[Launch]:
@@ -85,11 +85,11 @@ def background(node: Tensor) -> list[Launch]:
 
 @table.op("SET", same_type)
 def set_(node: Tensor) -> list[Launch]:
-    b = node.src[1]
+    b = node.source(1)
     return [*background(node), move("copy", "cpy", b, window(node), b.n_elements)]
 
 
 @table.op("ACC", all_typed((0, 1, -1), "f32"))
 def acc(node: Tensor) -> list[Launch]:
     part = window(node)
-    return [*background(node), binary("add", part, node.src[1], part)]
+    return [*background(node), binary("add", part, node.source(1), part)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggml_opencl.conditions import FLOATS, READABLE, all_typed
-from ggml_opencl.table import Launch, items, sources, table
+from ggml_opencl.table import Launch, items, table
 from ggml_py.tensor import Tensor
 
 PLAIN = all_typed((0, 1, -1), *READABLE)
@@ -11,8 +11,7 @@ PLAIN = all_typed((0, 1, -1), *READABLE)
 
 def gated(op: str, node: Tensor, alpha: float = 0.0, limit: float = 0.0) -> list[Launch]:
     """Two tensors, or the halves of one's rows (the second half gates if `swapped`)."""
-    a, b = sources(node, 2)
-    assert a is not None
+    a, b = node.source(0), node.optional(1)
     starts = (0, 0)
     if b is None:
         starts = (node.ne[0], 0) if node.param("swapped") else (0, node.ne[0])
@@ -44,5 +43,5 @@ def swiglu_clamp(node: Tensor) -> list[Launch]:
 @table.op("FUSED_MUL_UNARY", all_typed((0, 1, -1), "f32"))
 def fused_mul_unary(node: Tensor) -> list[Launch]:
     scalars = (node.param("kind"), float(node.param("limit")))
-    tensors = (*node.src, node)
+    tensors = (*node.sources(), node)
     return [Launch("glu", "fused_mul_unary", tensors, items(node.n_elements), scalars)]

@@ -9,7 +9,7 @@ from ggml_py.tensor import Tensor
 
 
 def small_heads(node: Tensor) -> str:
-    size = node.src[0].ne[0]
+    size = node.source(0).ne[0]
     return "" if size <= LARGEST_STATE else small_state(size, "row")
 
 
@@ -17,10 +17,10 @@ SMALL_F32 = every(all_typed((*range(7), -1), "f32"), small_heads)
 
 
 def _launch(kernel: str, node: Tensor, variant: str, *scalars: float) -> list[Launch]:
-    size, n_head = node.src[0].ne[:2]
-    groups = (-(-size // WG), n_head, node.src[-1].ne[1])
+    size, n_head = node.source(0).ne[:2]
+    groups = (-(-size // WG), n_head, node.sources()[-1].ne[1])
     given = defines(**{variant: 1}, S=size)
-    return [Launch("linear_attention", kernel, (*node.src, node), groups, scalars, given)]
+    return [Launch("linear_attention", kernel, (*node.sources(), node), groups, scalars, given)]
 
 
 @table.op("RWKV_WKV6", SMALL_F32)

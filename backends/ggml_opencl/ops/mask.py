@@ -12,7 +12,7 @@ from ggml_py.tensor import Tensor
 @table.op("TRI", all_typed((0, -1), "f32"))
 def tri(node: Tensor) -> list[Launch]:
     n = items(node.n_elements)
-    return [Launch("mask", "tri", (node.src[0], node), n, (node.param("kind"),))]
+    return [Launch("mask", "tri", (node.source(0), node), n, (node.param("kind"),))]
 
 
 @table.op("FILL", typed(-1, *FLOATS))
@@ -25,7 +25,7 @@ def fill(node: Tensor) -> list[Launch]:
 
 def _diag_mask(node: Tensor, masked: float) -> list[Launch]:
     n, scalars = items(node.n_elements), (node.param("n_past"), masked)
-    return [Launch("mask", "diag_mask", (node.src[0], node), n, scalars)]
+    return [Launch("mask", "diag_mask", (node.source(0), node), n, scalars)]
 
 
 @table.op("DIAG_MASK_INF", all_typed((0, -1), "f32"))

@@ -22,7 +22,7 @@ PRODUCT = every(weights, typed(1, *READABLE), dense_rows(0))
 
 @table.op("MUL_MAT", PRODUCT)
 def mul_mat(node: Tensor) -> list[Launch]:
-    a, b = node.src
+    a, b = node.sources()
     n, m, batch = node.ne[0], node.ne[1], node.ne[2] * node.ne[3]
     if m <= FEW:
         groups = (-(-n // ROWS), m, batch)
@@ -33,7 +33,7 @@ def mul_mat(node: Tensor) -> list[Launch]:
 
 @table.op("MUL_MAT_ID", PRODUCT)
 def mul_mat_id(node: Tensor) -> list[Launch]:
-    a, b, ids = node.src
+    a, b, ids = node.sources()
     tensors, types = (a, b, node, ids), (a.type.name, b.type.name, "f32")
     if node.ne[1] * node.ne[2] > FEW * a.ne[2]:
         groups = (-(-node.ne[0] // HIGH), a.ne[2], 1)
@@ -45,12 +45,12 @@ def mul_mat_id(node: Tensor) -> list[Launch]:
 @table.op("OUT_PROD", every(weights, all_typed((1, -1), "f32"), dense_rows(0)))
 def out_prod(node: Tensor) -> list[Launch]:
     n, given = items(-(-node.ne[0] // 32) * node.n_rows), defines(OUTER=1)
-    return [Launch("matrix", "out_prod", (*node.src, node), n, (), given)]
+    return [Launch("matrix", "out_prod", (*node.sources(), node), n, (), given)]
 
 
 @table.op("SOLVE_TRI", all_typed((0, 1, -1), "f32"))
 def solve_tri(node: Tensor) -> list[Launch]:
-    a, b = node.src
+    a, b = node.sources()
     n = items(b.ne[0] * b.ne[2] * b.ne[3])
     return [Launch("matrix", "solve_tri", (a, b, node), n, (), TRIANGULAR)]
 
@@ -58,4 +58,4 @@ def solve_tri(node: Tensor) -> list[Launch]:
 @table.op("DIAG", all_typed((0, -1), "f32"))
 def diag(node: Tensor) -> list[Launch]:
     n = items(node.n_elements)
-    return [Launch("matrix", "diag", (node.src[0], node), n, (), TRIANGULAR)]
+    return [Launch("matrix", "diag", (node.source(0), node), n, (), TRIANGULAR)]

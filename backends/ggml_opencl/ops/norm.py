@@ -11,7 +11,7 @@ def _by_row(op: str, *dense: int) -> None:
     @table.op(op, every(all_typed((0, -1), "f32"), dense_rows(*dense)))
     def launch(node: Tensor) -> list[Launch]:
         groups, eps = (node.n_rows, 1, 1), float(node.param("eps"))
-        return [Launch("norm", op.lower(), (node.src[0], node), groups, (eps,))]
+        return [Launch("norm", op.lower(), (node.source(0), node), groups, (eps,))]
 
 
 _by_row("RMS_NORM", 0, -1)
@@ -25,4 +25,4 @@ def group_norm(node: Tensor) -> list[Launch]:
     size = -(-channels // node.param("n_groups"))
     groups = (-(-channels // size), node.ne[3], 1)
     scalars = (size, float(node.param("eps")))
-    return [Launch("norm", "group_norm", (node.src[0], node), groups, scalars)]
+    return [Launch("norm", "group_norm", (node.source(0), node), groups, scalars)]

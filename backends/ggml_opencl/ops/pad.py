@@ -11,16 +11,17 @@ from ggml_py.tensor import Tensor
 @table.op("PAD", same_type)
 def pad(node: Tensor) -> list[Launch]:
     before = [node.param(f"lp{i}") for i in range(4)]
-    return [move("pad", "pad", node.src[0], node, node.n_elements, *before, node.param("circular"))]
+    scalars = (*before, node.param("circular"))
+    return [move("pad", "pad", node.source(0), node, node.n_elements, *scalars)]
 
 
 @table.op("ROLL", all_typed((0, -1), *READABLE))
 def roll(node: Tensor) -> list[Launch]:
     shifts = tuple(node.param(f"shift{i}") for i in range(4))
-    return [Launch("pad", "roll", (node.src[0], node), items(node.n_elements), shifts)]
+    return [Launch("pad", "roll", (node.source(0), node), items(node.n_elements), shifts)]
 
 
 @table.op("PAD_REFLECT_1D", all_typed((0, -1), *READABLE))
 def pad_reflect_1d(node: Tensor) -> list[Launch]:
     n, scalars = items(node.n_elements), (node.param("p0"),)
-    return [Launch("pad", "pad_reflect_1d", (node.src[0], node), n, scalars)]
+    return [Launch("pad", "pad_reflect_1d", (node.source(0), node), n, scalars)]

@@ -12,7 +12,7 @@ FROM_FLOATS = every(typed(0, *FLOATS), typed(-1, "f32"))
 
 def _pool(node: Tensor, *scalars: int) -> list[Launch]:
     mean, n = int(node.param("kind") == POOL["avg"]), items(node.n_elements)
-    return [Launch("pool", "pool", (node.src[0], node), n, (mean, *scalars))]
+    return [Launch("pool", "pool", (node.source(0), node), n, (mean, *scalars))]
 
 
 @table.op("POOL_1D", FROM_FLOATS)

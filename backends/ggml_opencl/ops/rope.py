@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ggml_opencl.conditions import FLOATS, all_typed
-from ggml_opencl.table import Launch, defines, items, sources, table
+from ggml_opencl.table import Launch, defines, items, table
 from ggml_py.ops.rope import NORMAL, VISION
 from ggml_py.tensor import Tensor
 
@@ -29,9 +29,8 @@ def yarn(node: Tensor) -> tuple[float, float, float]:
 
 
 def rotation(node: Tensor, direction: int) -> list[Launch]:
-    a, pos, factors = sources(node, 3)
-    assert a is not None
-    assert pos is not None
+    a, pos = node.sources(2)
+    factors = node.optional(2)
     n_dims, mode = node.param("n_dims"), node.param("mode")
     n_pairs = n_dims if mode == VISION else n_dims // 2
     apart, step = (1, 2) if mode == NORMAL else (n_pairs, 1)

@@ -20,25 +20,25 @@ GROUPED_ROWS = defines(GROUPED_ROWS=1)
 
 @table.op("GET_ROWS", typed(0, *READABLE, "i32"))
 def get_rows(node: Tensor) -> list[Launch]:
-    a, ids = node.src
+    a, ids = node.sources()
     return [Launch("rows", "get_rows", (a, ids, node), items(node.n_elements), (), PLAIN_ROWS)]
 
 
 @table.op("GET_ROWS", quantized(0))
 def get_groups(node: Tensor) -> list[Launch]:
-    a, ids = node.src
+    a, ids = node.sources()
     n = items(node.n_elements // 32)
     return [Launch("rows", "get_groups", (a, ids, node), n, (), GROUPED_ROWS)]
 
 
 @table.op("SET_ROWS", every(typed(0, *FLOATS), typed(-1, *READABLE)))
 def set_rows(node: Tensor) -> list[Launch]:
-    src, ids, _ = node.src
+    src, ids, _ = node.sources()
     return [Launch("rows", "set_rows", (src, ids, node), items(src.n_elements), (), PLAIN_ROWS)]
 
 
 @table.op("SET_ROWS", every(typed(0, *FLOATS), quantizable, dense_rows(-1)))
 def set_blocks(node: Tensor) -> list[Launch]:
-    src, ids, _ = node.src
+    src, ids, _ = node.sources()
     n, given = items(src.n_elements // 32), defines(SET_BLOCKS=1, BLOCK=node.type.type_size)
     return [Launch("rows", "set_blocks", (src, ids, node), n, (), given)]

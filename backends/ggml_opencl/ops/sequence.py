@@ -21,4 +21,4 @@ def timestep_embedding(node: Tensor) -> list[Launch]:
     frequencies = max(node.param("dim") // 2, 1)
     rate = math.log(node.param("max_period")) / frequencies
     n, given = items(node.n_elements), defines(EMBEDDINGS=1)
-    return [Launch("sequence", "timestep_embedding", (node.src[0], node), n, (rate,), given)]
+    return [Launch("sequence", "timestep_embedding", (node.source(0), node), n, (rate,), given)]

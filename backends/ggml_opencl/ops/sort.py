@@ -9,7 +9,7 @@ LONGEST_SORT = 1 << 15  # an element is compared with all others
 
 
 def sortable(node: Tensor) -> str:
-    a = node.src[0]
+    a = node.source(0)
     if a.type.name != "f32":
         return f"needs f32; got {a}"
     return "" if a.ne[0] <= LONGEST_SORT else f"needs rows of at most {LONGEST_SORT}; got {a}"
@@ -26,5 +26,5 @@ def top_k(node: Tensor) -> list[Launch]:
 
 
 def ranks(node: Tensor, descending: int) -> list[Launch]:
-    a = node.src[0]
+    a = node.source(0)
     return [Launch("sort", "argsort", (a, node), items(a.n_elements), (descending,))]

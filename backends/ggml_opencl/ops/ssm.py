@@ -4,34 +4,34 @@ from __future__ import annotations
 
 from ggml_opencl.conditions import all_typed, every, typed
 from ggml_opencl.ops._states import LARGEST_STATE, small_state
-from ggml_opencl.table import WG, Launch, defines, items, sources, table
+from ggml_opencl.table import WG, Launch, defines, items, table
 from ggml_py.tensor import Tensor
 
 
 @table.op("SSM_CONV", all_typed((0, 1, -1), "f32"))
 def ssm_conv(node: Tensor) -> list[Launch]:
-    tensors, n = (*node.src, node), items(node.n_elements)
+    tensors, n = (*node.sources(), node), items(node.n_elements)
     return [Launch("ssm", "ssm_conv", tensors, n, (), defines(CONVOLUTION=1))]
 
 
 @table.op("SSM_CONV_SEQ", every(all_typed((0, 1, 2, 4, -1), "f32"), typed(3, "i32")))
 def ssm_conv_seq(node: Tensor) -> list[Launch]:
-    _, x, w = node.src[:3]
-    saved = sources(node, 5)[4]
-    tensors = (*node.src[:4], node if saved is None else saved, node)
+    _, x, w = node.sources(3)
+    saved = node.optional(4)
+    tensors = (*node.sources(4), node if saved is None else saved, node)
     given = defines(SEQUENCES=1, D=w.ne[0], SAVES=int(saved is not None))
     return [Launch("ssm", "ssm_conv_seq", tensors, items(x.ne[0]), (), given)]
 
 
 def scannable(node: Tensor) -> str:
-    n = node.src[0].ne[0]
+    n = node.source(0).ne[0]
     return "" if n <= LARGEST_STATE else small_state(n, "channel")
 
 
 @table.op("SSM_SCAN", every(all_typed((*range(6), -1), "f32"), typed(6, "i32"), scannable))
 def ssm_scan(node: Tensor) -> list[Launch]:
-    s, x = node.src[:2]
+    s, x = node.sources(2)
     groups = (-(-x.ne[0] // WG), x.ne[1], x.ne[3])
     scalars = (node.param("n_snapshots"),)
     given = defines(SCAN=1, N=s.ne[0])
-    return [Launch("ssm", "ssm_scan", (*node.src, node), groups, scalars, given)]
+    return [Launch("ssm", "ssm_scan", (*node.sources(), node), groups, scalars, given)]

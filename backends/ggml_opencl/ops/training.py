@@ -8,7 +8,7 @@ from ggml_py.tensor import Tensor
 
 
 def _launch(kernel: str, node: Tensor, groups: tuple[int, int, int], what: str) -> list[Launch]:
-    return [Launch("training", kernel, (*node.src, node), groups, (), defines(**{what: 1}))]
+    return [Launch("training", kernel, (*node.sources(), node), groups, (), defines(**{what: 1}))]
 
 
 @table.op("CROSS_ENTROPY_LOSS")
@@ -23,7 +23,7 @@ def cross_entropy_loss_back(node: Tensor) -> list[Launch]:
 
 @table.op("COUNT_EQUAL", every(all_typed((0, 1), "i32"), typed(-1, "i64")))
 def count_equal(node: Tensor) -> list[Launch]:
-    tensors, given = (*node.src, node), defines(COUNTS=1)
+    tensors, given = (*node.sources(), node), defines(COUNTS=1)
     return [Launch("training", "count_equal", tensors, (1, 1, 1), (), given)]
 
 

@@ -10,7 +10,7 @@ PLAIN = all_typed((0, -1), *READABLE)
 
 
 def _launch(kernel: str, node: Tensor, *scalars: float) -> list[Launch]:
-    return [Launch("unary", kernel, (node.src[0], node), items(node.n_elements), scalars)]
+    return [Launch("unary", kernel, (node.source(0), node), items(node.n_elements), scalars)]
 
 
 def _unary(op: str) -> None:

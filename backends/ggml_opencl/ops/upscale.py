@@ -20,7 +20,7 @@ def scale(new: int, old: int, aligned: bool) -> float:
 
 @table.op("UPSCALE", all_typed((0, -1), "f32"))
 def upscale(node: Tensor) -> list[Launch]:
-    a, word = node.src[0], node.param("mode")
+    a, word = node.source(0), node.param("mode")
     mode, aligned = word & 0xFF, bool(word & ALIGN_CORNERS)
     scales = [scale(node.ne[i], a.ne[i], aligned and i < 2) for i in range(4)]
     tensors, n = (a, node), items(node.n_elements)

@@ -12,7 +12,7 @@ CONVERTED = all_typed((0, -1), *FLOATS)
 
 def _windows(kernel: str, node: Tensor, *scalars: int) -> list[Launch]:
     n = items(node.n_elements)
-    return [Launch("window", kernel, (node.src[0], node), n, scalars, WINDOWS)]
+    return [Launch("window", kernel, (node.source(0), node), n, scalars, WINDOWS)]
 
 
 @table.op("WIN_PART", CONVERTED)
@@ -33,4 +33,4 @@ def get_rel_pos(node: Tensor) -> list[Launch]:
 @table.op("ADD_REL_POS", all_typed((*range(3), -1), *FLOATS))
 def add_rel_pos(node: Tensor) -> list[Launch]:
     n, given = items(node.n_elements), defines(POSITIONS=1)
-    return [Launch("window", "add_rel_pos", (*node.src, node), n, (), given)]
+    return [Launch("window", "add_rel_pos", (*node.sources(), node), n, (), given)]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ggml_py.tensor import Tensor
+from ggml_ref.functions import maximum, minimum
 from ggml_ref.ops._shapes import tile
 from ggml_ref.table import table
-from ggml_ref.values import Values
+from ggml_ref.values import Integers, Values
 
 
 @table.op("ADD")
@@ -31,18 +30,19 @@ def div(node: Tensor, a: Values, b: Values) -> Values:
 
 
 @table.op("ADD_ID")
-def add_id(node: Tensor, a: Values, b: Values, ids: Values) -> Values:
-    return a + b[0, 0][ids[0, 0]]
+def add_id(node: Tensor, a: Values, b: Values, ids: Integers) -> Values:
+    rows: Values = b[0, 0][ids[0, 0]]
+    return a + rows
 
 
 @table.op("SCALE")
 def scale(node: Tensor, a: Values) -> Values:
-    return a * node.param("scale") + node.param("bias")
+    return a * float(node.param("scale")) + float(node.param("bias"))
 
 
 @table.op("CLAMP")
 def clamp(node: Tensor, a: Values) -> Values:
-    return np.minimum(np.maximum(a, node.param("min")), node.param("max"))
+    return minimum(maximum(a, node.param("min")), node.param("max"))
 
 
 @table.op("ADD1")

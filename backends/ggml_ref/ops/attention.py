@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_py.tensor import Tensor
+from ggml_ref.functions import exp, largest, maximum, tanh, total
 from ggml_ref.ops._shapes import stretch, tile
 from ggml_ref.table import table
 from ggml_ref.values import Values
@@ -17,7 +18,8 @@ def slopes(n_head: int, max_bias: float) -> Values:
     power = 2 ** int(np.log2(n_head))  # the largest power of two in n_head
     head = np.arange(n_head)
     halves = np.where(head < power, 2 * (head + 1), 2 * (head - power) + 1)
-    return (2.0 ** (-max_bias / 2 / power * halves))[:, None, None]
+    slope: Values = 2.0 ** (-max_bias / 2 / power * halves)
+    return slope[:, None, None]
 
 
 def biased(scores: Values, mask: Values | None, max_bias: float) -> Values:
@@ -31,14 +33,14 @@ def biased(scores: Values, mask: Values | None, max_bias: float) -> Values:
 
 def weights(scores: Values, sinks: Values | None) -> Values:
     """Softmax along the last axis; a head's sink joins the maximum and the sum only."""
-    top = scores.max(axis=-1, keepdims=True)
+    top = largest(scores)
     if sinks is None:
-        e = np.exp(scores - top)
-        return e / e.sum(axis=-1, keepdims=True)
+        e = exp(scores - top)
+        return e / total(e)
     sink = sinks.reshape(-1, 1, 1)
-    top = np.maximum(top, sink)
-    e = np.exp(scores - top)
-    return e / (e.sum(axis=-1, keepdims=True) + np.exp(sink - top))
+    top = maximum(top, sink)
+    e = exp(scores - top)
+    return e / (total(e) + exp(sink - top))
 
 
 @table.op("SOFT_MAX")
@@ -51,11 +53,11 @@ def soft_max(
 def weighted(p: Values, v: Values) -> Values:
     """p @ v, where what has weight 0 does not count, be it infinite or NaN."""
     finite = np.isfinite(v)
-    total = p @ np.where(finite, v, 0)
+    out = p @ np.where(finite, v, 0)
     for cell in np.flatnonzero(~finite.all(axis=(0, 1, 3))):
         weight, value = p[..., cell, None], np.where(finite, 0, v)[:, :, None, cell]
-        total += np.where((weight == 0) | (value == 0), 0, weight * value)
-    return total
+        out += np.where((weight == 0) | (value == 0), 0, weight * value)
+    return out
 
 
 @table.op("FLASH_ATTN_EXT")
@@ -65,7 +67,7 @@ def flash_attn_ext(
     n_head, cap = q.shape[1], node.param("softcap")
     scores = node.param("scale") * (q @ stretch(k, 1, n_head).swapaxes(-1, -2))
     if cap > 0:
-        scores = cap * np.tanh(scores / cap)
+        scores = cap * tanh(scores / cap)
     bias = biased(np.zeros(scores.shape), mask, node.param("max_bias"))
     scores = np.where(bias == -np.inf, -np.inf, scores + bias)  # whatever a hidden key holds
     p = weights(scores, sinks)
@@ -77,6 +79,6 @@ def flash_attn_ext(
 def lightning_indexer(node: Tensor, q: Values, k: Values, weights: Values, mask: Values) -> Values:
     n_seqs, n_tokens, n_head, d = q.shape
     products = q.reshape(n_seqs, n_tokens * n_head, d) @ k[:, :, 0].swapaxes(1, 2)
-    scores = np.maximum(products, 0).reshape(n_seqs, n_tokens, n_head, -1)
-    total = (weights[:, 0, :, None] @ scores)[:, :, 0]
-    return total + tile(mask[:, 0], total.shape)
+    scores = maximum(products, 0).reshape(n_seqs, n_tokens, n_head, -1)
+    out = (weights[:, 0, :, None] @ scores)[:, :, 0]
+    return out + tile(mask[:, 0], out.shape)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ggml_py.tensor import Tensor
 from ggml_ref.table import table
 from ggml_ref.values import load, store
@@ -11,6 +13,7 @@ from ggml_ref.values import load, store
 def all_reduce(node: Tensor) -> None:
     receivers = node.param("receivers")
     parts = [(i, t) for i, t in enumerate(node.src) if t is not None]
-    total = sum(load(t) for i, t in parts if not receivers >> i & 1)
+    added = (load(t) for i, t in parts if not receivers >> i & 1)
+    total = sum(added, start=np.zeros(node.ne[::-1]))
     for _, t in parts:
         store(t, total)

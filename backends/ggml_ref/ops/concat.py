@@ -12,7 +12,7 @@ from ggml_ref.values import Values, elements
 
 @table.step("CONCAT")
 def concat(node: Tensor) -> None:
-    a, b = node.src[:2]
+    a, b = node.sources(2)
     elements(node)[...] = np.concatenate([elements(a), elements(b)], axis=3 - node.param("dim"))
 
 

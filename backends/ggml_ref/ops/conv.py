@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_py.tensor import Tensor
+from ggml_ref.functions import einsum
 from ggml_ref.table import table
 from ggml_ref.values import Values
 
@@ -63,7 +64,7 @@ def conv_2d(node: Tensor, a: Values, b: Values) -> Values:
 @table.op("CONV_2D_DW")
 def conv_2d_dw(node: Tensor, a: Values, b: Values) -> Values:
     x = unfold(b, a.shape[-2:], _plane(node, node.ne[1], node.ne[0]))
-    return np.einsum("cij,ncyxij->ncyx", a[:, 0], x)
+    return einsum("cij,ncyxij->ncyx", a[:, 0], x)
 
 
 @table.op("CONV_3D")

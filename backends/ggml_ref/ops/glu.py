@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
 from ggml_py.ops.glu import KINDS
 from ggml_py.tensor import Tensor
+from ggml_ref.functions import clip, minimum
 from ggml_ref.ops.unary import gelu, gelu_erf, gelu_quick, relu, sigmoid, silu
 from ggml_ref.table import table
 from ggml_ref.values import Values
@@ -41,15 +40,15 @@ _gated("GEGLU_QUICK", gelu_quick)
 def swiglu_oai(node: Tensor, a: Values, b: Values | None) -> Values:
     limit = node.param("limit")
     gate, value = gate_and_value(node, a, b)
-    gate = np.minimum(gate, limit)
-    return gate * sigmoid(node.param("alpha") * gate) * (np.clip(value, -limit, limit) + 1)
+    gate = minimum(gate, limit)
+    return gate * sigmoid(node.param("alpha") * gate) * (clip(value, -limit, limit) + 1)
 
 
 @table.op("SWIGLU_CLAMP")
 def swiglu_clamp(node: Tensor, a: Values, b: Values | None) -> Values:
     limit = node.param("limit")
     gate, value = gate_and_value(node, a, b)
-    return silu(np.minimum(gate, limit)) * np.clip(value, -limit, limit)
+    return silu(minimum(gate, limit)) * clip(value, -limit, limit)
 
 
 FUNCTIONS = {
@@ -64,5 +63,5 @@ FUNCTIONS = {
 def fused_mul_unary(node: Tensor, a: Values, b: Values) -> Values:
     gate, limit = FUNCTIONS[node.param("kind")](a), node.param("limit")
     if limit > 0:
-        gate, b = np.minimum(gate, limit), np.clip(b, -limit, limit)
+        gate, b = minimum(gate, limit), clip(b, -limit, limit)
     return gate * b

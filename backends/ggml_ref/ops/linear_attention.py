@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ggml_py.tensor import Tensor
+from ggml_ref.functions import einsum
 from ggml_ref.table import table
 from ggml_ref.values import Values
 
@@ -33,7 +34,7 @@ def rwkv_wkv6(
 
     def step(m: Values, k: Values, v: Values, r: Values, td: Values) -> tuple[Values, Values]:
         kv = k[..., :, None] * v[..., None, :]
-        return np.einsum("bhi,bhij->bhj", r, first * kv + m), td[..., None] * m + kv
+        return einsum("bhi,bhij->bhj", r, first * kv + m), td[..., None] * m + kv
 
     return _scan(step, state, k, v, r, td)
 
@@ -45,10 +46,10 @@ def rwkv_wkv7(
     def step(
         m: Values, r: Values, w: Values, k: Values, v: Values, a: Values, b: Values
     ) -> tuple[Values, Values]:
-        removed = np.einsum("bhij,bhj->bhi", m, a)
+        removed = einsum("bhij,bhj->bhi", m, a)
         m = m * w[..., None, :] + v[..., None] * k[..., None, :]
         m = m + removed[..., None] * b[..., None, :]
-        return np.einsum("bhij,bhj->bhi", m, r), m
+        return einsum("bhij,bhj->bhi", m, r), m
 
     return _scan(step, state, r, w, k, v, a, b)
 
@@ -61,6 +62,6 @@ def gated_linear_attn(
 
     def step(m: Values, k: Values, v: Values, q: Values, g: Values) -> tuple[Values, Values]:
         m = g[..., None] * m + k[..., :, None] * v[..., None, :]
-        return scale * np.einsum("bhi,bhij->bhj", q, m), m
+        return scale * einsum("bhi,bhij->bhj", q, m), m
 
     return _scan(step, state, k, v, q, g)

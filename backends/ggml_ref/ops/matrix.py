@@ -21,7 +21,7 @@ def mul_mat(node: Tensor, a: Values, b: Values) -> Values:
 @table.step("MUL_MAT_ID")
 def mul_mat_id(node: Tensor) -> None:
     """Only the experts that some token uses are read."""
-    experts, b, ids = node.src
+    experts, b, ids = node.sources()
     x, chosen = load(b)[0], load(ids)[0, 0]  # [T, b.ne1, k], [T, n_used]
     out = np.zeros((*chosen.shape, experts.ne[1]))
     for expert in np.unique(chosen):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_py.tensor import Tensor
+from ggml_ref.functions import largest, maximum, mean, total
 from ggml_ref.ops.conv import unfold
 from ggml_ref.table import table
 from ggml_ref.values import Values
@@ -19,8 +20,8 @@ def pool_1d(node: Tensor, a: Values) -> Values:
     inside = unfold(np.ones(a.shape[-1]), kernel, axes)
     x = unfold(a, kernel, axes)
     if node.param("kind") == 0:
-        return np.where(inside, x, LOWEST).max(-1)
-    return x.sum(-1) / np.maximum(inside.sum(-1), 1)
+        return largest(np.where(inside, x, LOWEST))
+    return total(x) / maximum(total(inside), 1)
 
 
 @table.op("POOL_2D")
@@ -29,5 +30,6 @@ def pool_2d(node: Tensor, a: Values) -> Values:
     kernel = (node.param("k1"), node.param("k0"))
     x = unfold(a, kernel, axes)
     if node.param("kind") == 0:
-        return np.where(unfold(np.ones(a.shape[-2:]), kernel, axes), x, LOWEST).max((-2, -1))
-    return x.mean((-2, -1))
+        inside = unfold(np.ones(a.shape[-2:]), kernel, axes)
+        return largest(np.where(inside, x, LOWEST), (-2, -1))
+    return mean(x, (-2, -1))

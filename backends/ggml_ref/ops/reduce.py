@@ -5,30 +5,33 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_py.tensor import Tensor
+from ggml_ref import functions
 from ggml_ref.table import table
-from ggml_ref.values import Values
+from ggml_ref.values import Integers, Values
 
 
 @table.op("SUM_ROWS")
 def sum_rows(node: Tensor, a: Values) -> Values:
-    return a.sum(axis=-1)
+    return functions.total(a)
 
 
 @table.op("SUM")
 def sum(node: Tensor, a: Values) -> Values:
-    return a.sum()
+    return functions.total(a, None)
 
 
 @table.op("MEAN")
 def mean(node: Tensor, a: Values) -> Values:
-    return a.mean(axis=-1)
+    return functions.mean(a)
 
 
 @table.op("CUMSUM")
 def cumsum(node: Tensor, a: Values) -> Values:
-    return np.cumsum(a, axis=3 - node.param("axis"))
+    sums: Values = np.cumsum(a, axis=3 - node.param("axis"))
+    return sums
 
 
 @table.op("ARGMAX")
-def argmax(node: Tensor, a: Values) -> Values:
-    return np.argmax(a, axis=-1)
+def argmax(node: Tensor, a: Values) -> Integers:
+    found: Integers = np.argmax(a, axis=-1)
+    return found

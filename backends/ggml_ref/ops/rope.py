@@ -9,10 +9,10 @@ import numpy as np
 from ggml_py.ops.rope import IMROPE, MROPE, NORMAL, VISION
 from ggml_py.tensor import Tensor
 from ggml_ref.table import table
-from ggml_ref.values import Values
+from ggml_ref.values import Integers, Values
 
 
-def axes(node: Tensor, n_pairs: int) -> tuple[Values, Values]:
+def axes(node: Tensor, n_pairs: int) -> tuple[Integers, Integers]:
     """Of each pair: which of the four positions turns it, and its frequency's exponent."""
     pair = np.arange(n_pairs)
     if not node.param("mode") & MROPE:
@@ -38,7 +38,7 @@ def yarn(node: Tensor, angle: Values) -> tuple[Values, float]:
 
     def dim(n_rotations: float) -> float:
         turns = node.param("n_ctx_orig") / (n_rotations * 2 * math.pi)
-        return n_dims * math.log(turns) / (2 * math.log(node.param("freq_base")))
+        return float(n_dims * math.log(turns) / (2 * math.log(node.param("freq_base"))))
 
     low, high = 0.0, -math.inf  # with no original context no pair is beyond it
     if node.param("n_ctx_orig") > 0:
@@ -51,7 +51,7 @@ def yarn(node: Tensor, angle: Values) -> tuple[Values, float]:
 
 @table.op("ROPE")
 @table.op("ROPE_BACK")
-def rope(node: Tensor, x: Values, pos: Values, freq_factors: Values | None = None) -> Values:
+def rope(node: Tensor, x: Values, pos: Integers, freq_factors: Values | None = None) -> Values:
     n_dims, mode, first = (node.param(p) for p in ("n_dims", "mode", "n_offs"))
     n_pairs = n_dims if mode == VISION else n_dims // 2
     axis, exponent = axes(node, n_pairs)

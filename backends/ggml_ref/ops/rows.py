@@ -7,10 +7,10 @@ import numpy as np
 from ggml_py.tensor import Tensor
 from ggml_ref.ops._shapes import tile
 from ggml_ref.table import table
-from ggml_ref.values import Values, load, store
+from ggml_ref.values import Integers, load, store
 
 
-def _rows(ids: Values) -> tuple[Values, Values, Values]:
+def _rows(ids: Integers) -> tuple[Integers, Integers, Integers]:
     """Index (i3, i2, i1) of the rows ids [B3, B2, r] of each batch."""
     i3, i2, _ = np.ogrid[tuple(slice(n) for n in ids.shape)]
     return i3, i2, ids
@@ -18,12 +18,12 @@ def _rows(ids: Values) -> tuple[Values, Values, Values]:
 
 @table.step("GET_ROWS")
 def get_rows(node: Tensor) -> None:
-    a, ids = node.src
+    a, ids = node.sources()
     store(node, load(a, _rows(load(ids)[0])))
 
 
 @table.step("SET_ROWS")
 def set_rows(node: Tensor) -> None:
-    src, idx, _ = node.src
+    src, idx, _ = node.sources()
     ids = tile(load(idx)[0], src.ne[:0:-1])
     store(node, load(src), _rows(ids))

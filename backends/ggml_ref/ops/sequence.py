@@ -11,7 +11,8 @@ from ggml_ref.values import Values
 
 @table.op("ARANGE")
 def arange(node: Tensor) -> Values:
-    return node.param("start") + node.param("step") * np.arange(node.ne[0])
+    start, step = float(node.param("start")), float(node.param("step"))
+    return start + step * np.arange(node.ne[0], dtype=np.float64)
 
 
 @table.op("TIMESTEP_EMBEDDING")

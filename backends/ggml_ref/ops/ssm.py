@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 
 from ggml_py.tensor import Tensor
+from ggml_ref.functions import einsum, exp
 from ggml_ref.ops._shapes import stretch
 from ggml_ref.ops._snapshots import write_states
 from ggml_ref.ops.unary import softplus
@@ -18,12 +19,13 @@ from ggml_ref.values import Values, elements, load
 def ssm_conv(node: Tensor, sx: Values, c: Values) -> Values:
     c = c.reshape(-1, c.shape[-1])
     windows = np.lib.stride_tricks.sliding_window_view(sx[0], c.shape[-1], axis=-1)
-    return np.einsum("bctj,cj->btc", windows, c)
+    return einsum("bctj,cj->btc", windows, c)
 
 
 @table.step("SSM_CONV_SEQ")
 def ssm_conv_seq(node: Tensor) -> None:
-    s, x, w, sq = load(node.src[0])[0], *(load(t)[0, 0] for t in node.src[1:4])
+    s, x, w, sq = (load(t)[0] for t in node.sources(4))
+    x, w, sq = x[0], w[0], sq[0]
     blocks = np.pad(s, [(0, 0), (0, 0), (1, 0)])  # [n_seqs, C, d_conv]
     outputs, kept = np.zeros(x.shape), []
     for t, (first, *others) in enumerate(sq):
@@ -35,19 +37,19 @@ def ssm_conv_seq(node: Tensor) -> None:
     elements(node).reshape(-1)[:] = np.concatenate([outputs.reshape(-1), blocks.reshape(-1)])
     if len(node.src) > 4:
         saved = np.array(kept).reshape(-1)
-        elements(node.src[4]).reshape(-1)[: saved.size] = saved
+        elements(node.source(4)).reshape(-1)[: saved.size] = saved
 
 
 @table.step("SSM_SCAN")
 def ssm_scan(node: Tensor) -> None:
-    s, x, dt, a, b, c, ids = (load(t) for t in node.src)
+    s, x, dt, a, b, c, ids = (load(t) for t in node.sources())
     dt, a, ids = softplus(dt[0]), a[0, 0], ids[0, 0, 0]
     n_head = x.shape[2]
     b, c = stretch(b, 2, n_head), stretch(c, 2, n_head)  # [B, T, H, N]
     state = s[ids]  # [B, H, dim, N]
     outputs, states = np.zeros(x.shape), []
     for t in range(x.shape[1]):
-        decay = np.exp(dt[:, t, :, None] * a)  # [B, H, N or 1]
+        decay = exp(dt[:, t, :, None] * a)  # [B, H, N or 1]
         inflow = (dt[:, t, :, None] * x[:, t])[..., None] * b[:, t, :, None]
         state = state * decay[:, :, None] + inflow
         outputs[:, t] = (state * c[:, t, :, None]).sum(axis=-1)

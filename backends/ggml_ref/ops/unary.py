@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
 from ggml_py.tensor import Tensor
+from ggml_ref.functions import Function, clip, exp, expm1, floor, maximum, minimum, tanh
 from ggml_ref.table import table
 from ggml_ref.values import Values
 
 
 def sigmoid(x: Values) -> Values:
-    return 1 / (1 + np.exp(-x))
+    return 1 / (1 + exp(-x))
 
 
 def silu(x: Values) -> Values:
@@ -21,11 +21,11 @@ def silu(x: Values) -> Values:
 
 
 def relu(x: Values) -> Values:
-    return np.maximum(x, 0)
+    return maximum(x, 0)
 
 
 def gelu(x: Values) -> Values:
-    return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * x * (1 + 0.044715 * x * x)))
+    return 0.5 * x * (1 + tanh(math.sqrt(2 / math.pi) * x * (1 + 0.044715 * x * x)))
 
 
 def gelu_quick(x: Values) -> Values:
@@ -33,24 +33,24 @@ def gelu_quick(x: Values) -> Values:
 
 
 def gelu_erf(x: Values) -> Values:
-    erf = np.vectorize(math.erf, otypes=[np.float64])
+    erf: Function = np.vectorize(math.erf, otypes=[np.float64])
     return 0.5 * x * (1 + erf(x / math.sqrt(2)))
 
 
 def softplus(x: Values) -> Values:
-    return np.where(x > 20, x, np.log1p(np.exp(x)))
+    return np.where(x > 20, x, np.log1p(exp(x)))
 
 
 def hardsigmoid(x: Values) -> Values:
-    return np.clip((x + 3) / 6, 0, 1)
+    return clip((x + 3) / 6, 0, 1)
 
 
 def round_away(x: Values) -> Values:
-    whole = np.floor(np.abs(x))
-    return np.copysign(whole + (np.abs(x) - whole >= 0.5), x)
+    whole = floor(abs(x))
+    return np.copysign(whole + (abs(x) - whole >= 0.5), x)
 
 
-def _unary(name: str, f: Callable[[Values], Values]) -> None:
+def _unary(name: str, f: Function) -> None:
     table.op(name)(lambda node, x: f(x))
 
 
@@ -62,9 +62,9 @@ _unary("COS", np.cos)
 _unary("ABS", np.abs)
 _unary("SGN", np.sign)
 _unary("NEG", np.negative)
-_unary("STEP", lambda x: x > 0)
+_unary("STEP", lambda x: np.where(x > 0, 1.0, 0.0))
 _unary("TANH", np.tanh)
-_unary("ELU", lambda x: np.where(x > 0, x, np.expm1(x)))
+_unary("ELU", lambda x: np.where(x > 0, x, expm1(x)))
 _unary("RELU", relu)
 _unary("SIGMOID", sigmoid)
 _unary("GELU", gelu)
@@ -89,6 +89,7 @@ def leaky_relu(node: Tensor, a: Values) -> Values:
 
 @table.op("XIELU")
 def xielu(node: Tensor, a: Values) -> Values:
-    positive = node.param("alpha_p") * a * a
-    negative = node.param("alpha_n") * (np.expm1(np.minimum(a, node.param("eps"))) - a)
-    return np.where(a > 0, positive, negative) + node.param("beta") * a
+    positive = float(node.param("alpha_p")) * a * a
+    negative = float(node.param("alpha_n")) * (expm1(minimum(a, node.param("eps"))) - a)
+    curved: Values = np.where(a > 0, positive, negative)
+    return curved + float(node.param("beta")) * a

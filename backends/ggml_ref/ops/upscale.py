@@ -6,6 +6,7 @@ import numpy as np
 
 from ggml_py.ops.upscale import ALIGN_CORNERS, ANTIALIAS
 from ggml_py.tensor import Tensor
+from ggml_ref.functions import maximum, total
 from ggml_ref.table import table
 from ggml_ref.values import Values
 
@@ -15,19 +16,20 @@ CUBIC = -0.75
 
 def cubic(x: Values) -> Values:
     """The weight of a pixel x away (Keys, a = -0.75)."""
-    x = np.abs(x)
+    x = abs(x)
     near = ((CUBIC + 2) * x - (CUBIC + 3)) * x * x + 1
     far = ((CUBIC * x - 5 * CUBIC) * x + 8 * CUBIC) * x - 4 * CUBIC
     return np.where(x <= 1, near, np.where(x < 2, far, 0))
 
 
 def triangle(x: Values) -> Values:
-    return np.maximum(1 - np.abs(x), 0)
+    return maximum(1 - abs(x), 0)
 
 
 def nearest(n_out: int, n_in: int, scale: np.float32) -> Values:
     """[n_out, n_in]"""
-    return np.eye(n_in)[(np.arange(n_out, dtype=F) / scale).astype(int)]
+    chosen: Values = np.eye(n_in)[(np.arange(n_out, dtype=F) / scale).astype(int)]
+    return chosen
 
 
 def matrix(n_out: int, n_in: int, mode: int) -> Values:
@@ -43,7 +45,7 @@ def matrix(n_out: int, n_in: int, mode: int) -> Values:
     if mode & ANTIALIAS:
         support = np.maximum(F(1), F(1) / scale)
         weights = triangle((np.arange(n_in) - x[:, None].astype(float)) / support)
-        return weights / weights.sum(-1, keepdims=True)
+        return weights / total(weights)
     reach = 3
     pixels = np.arange(-reach, n_in + reach)
     weights = (cubic if kind == 2 else triangle)(pixels - x[:, None].astype(float))

@@ -28,7 +28,8 @@ def win_unpart(node: Tensor, a: Values) -> Values:
 @table.op("GET_REL_POS")
 def get_rel_pos(node: Tensor, a: Values) -> Values:
     q, k = np.ogrid[: node.ne[2], : node.ne[1]]
-    return a[0, 0][q - k + node.ne[1] - 1]
+    chosen: Values = a[0, 0][q - k + node.ne[1] - 1]
+    return chosen
 
 
 @table.op("ADD_REL_POS")

@@ -39,7 +39,7 @@ def low_high(q: U8) -> U8:
 def pack_low_high(q: npt.NDArray[Any]) -> U8:
     """The inverse of low_high."""
     low, high = np.split(q.astype(np.uint8), 2, axis=-1)
-    return low | high << 4
+    return low | high << np.uint8(4)
 
 
 def inverse(d: F32) -> F32:
@@ -50,8 +50,8 @@ def inverse(d: F32) -> F32:
 
 def round_away(x: F32) -> F32:
     """C's roundf: halves go away from zero."""
-    size = np.abs(x)
-    whole = np.floor(size)
+    size = abs(x)
+    whole: F32 = np.floor(size)
     return np.copysign(whole + (size - whole >= 0.5), x)
 
 
@@ -67,4 +67,5 @@ def ordered_sum(x: F32) -> F32:
 
 def nearest(values: F32, x: F32) -> npt.NDArray[np.intp]:
     """Index of the value next to x; the lower index when two are equally far."""
-    return np.abs(values - x[..., None]).argmin(axis=-1)
+    index: npt.NDArray[np.intp] = abs(values - x[..., None]).argmin(axis=-1)
+    return index

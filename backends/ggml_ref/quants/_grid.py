@@ -115,4 +115,4 @@ def pairs(bytes: U8) -> U8:
 
 
 def pack_pairs(nibbles: U8) -> U8:
-    return nibbles[:, ::2] | nibbles[:, 1::2] << 4
+    return nibbles[:, ::2] | nibbles[:, 1::2] << np.uint8(4)

@@ -54,10 +54,10 @@ class Search:
         limit = 2 * np.abs(self.levels).max()
         cell = np.clip(np.rint((x - self.levels[0]) / self.step), 0, len(self.levels) - 1)
         cells = (len(self.levels),) * x.shape[1]
-        places = np.ravel_multi_index(tuple(cell.astype(np.intp).T), cells, mode="clip")
+        places: Indices = np.ravel_multi_index(tuple(cell.astype(np.intp).T), cells, mode="clip")
         fine = np.ones((len(x), 1, x.shape[1] + 1), np.float32)  # 1: by half a square
         fine[:, 0, :-1] = np.rint(np.clip(x, -limit, limit) * np.float32(FRACTION))
-        best = np.matmul(fine, self.table[places])[:, 0].argmax(axis=1)
+        best: Indices = np.matmul(fine, self.table[places])[:, 0].argmax(axis=1)
         return self.near[places, best]
 
 

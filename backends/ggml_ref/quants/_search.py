@@ -67,7 +67,8 @@ def with_minimum(
         det = sum_w * s_qq - s_q * s_q
         solvable = det > 0
         det = np.where(solvable, det, 1)
-        scale2, minimum2 = (sum_w * s_xq - sum_x * s_q) / det, (s_qq * sum_x - s_q * s_xq) / det
+        scale2 = np.divide(sum_w * s_xq - sum_x * s_q, det)
+        minimum2 = np.divide(s_qq * sum_x - s_q * s_xq, det)
         above = minimum2 > 0
         scale2 = np.where(above, s_xq / np.where(above, s_qq, 1), scale2)
         minimum2 = np.where(above, np.float32(0), minimum2)

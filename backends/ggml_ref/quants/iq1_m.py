@@ -28,7 +28,7 @@ def dequantize(blocks: U8) -> F32:
     bits = np.bitwise_or.reduce(b["scales"][..., 0] >> 12 << NIBBLE, axis=1)
     d = block.float32(bits.astype("<u2").view("<f2"))
     scale = d[:, None] * block.float32(2 * (b["scales"] >> THREE & 7) + 1).reshape(-1, 16)
-    values = codebook.points("iq1")[index] + codebook.DELTA[high >> 3][..., None]
+    values: F32 = codebook.points("iq1")[index] + codebook.DELTA[high >> 3][..., None]
     return (scale[..., None, None] * values.reshape(-1, 16, 2, 8)).reshape(-1, 256)
 
 

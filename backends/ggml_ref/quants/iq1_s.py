@@ -24,7 +24,7 @@ def dequantize(blocks: U8) -> F32:
     high = b["high"][..., None]
     index = b["low"] | (high >> THREE & 7) << 8
     scale = block.float32(b["d"])[:, None, None] * block.float32(2 * (high >> 12 & 7) + 1)
-    values = codebook.points("iq1")[index] + codebook.DELTA[high >> 15][..., None]
+    values: F32 = codebook.points("iq1")[index] + codebook.DELTA[high >> 15][..., None]
     return (scale[..., None] * values).reshape(-1, 256)
 
 

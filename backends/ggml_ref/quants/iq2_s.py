@@ -21,7 +21,7 @@ def dequantize(blocks: U8) -> F32:
     b = block.fields(blocks, BLOCK)
     index = b["low"] | (b["high"] >> PAIR & 3).astype(np.uint16) << 8
     scale = codebook.half_steps(b["d"], codebook.pairs(b["scales"]), 0.25)
-    x = codebook.points("iq2_s")[index].reshape(-1, 16, 2, 8) * scale[..., None, None]
+    x: F32 = codebook.points("iq2_s")[index].reshape(-1, 16, 2, 8) * scale[..., None, None]
     return (x.reshape(-1, 8, 4, 8) * codebook.signs(b["signs"])).reshape(-1, 256)
 
 

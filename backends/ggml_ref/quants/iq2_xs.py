@@ -17,7 +17,7 @@ def dequantize(blocks: U8) -> F32:
     b = block.fields(blocks, BLOCK)
     sign = codebook.signs(codebook.EVEN[b["q"] >> 9])
     scale = codebook.half_steps(b["d"], codebook.pairs(b["scales"]), 0.25)
-    x = scale[..., None, None] * codebook.points("iq2_xs")[b["q"] & 511] * sign
+    x: F32 = scale[..., None, None] * codebook.points("iq2_xs")[b["q"] & 511] * sign
     return x.reshape(-1, 256)
 
 

@@ -20,7 +20,7 @@ def dequantize(blocks: U8) -> F32:
     group = b["group"]
     sign = codebook.signs(codebook.EVEN[group["signs"][..., None] >> SEVENS & 127])
     scale = codebook.half_steps(b["d"], group["signs"] >> 28, 0.25)
-    x = scale[..., None, None] * codebook.points("iq2_xxs")[group["index"]] * sign
+    x: F32 = scale[..., None, None] * codebook.points("iq2_xxs")[group["index"]] * sign
     return x.reshape(-1, 256)
 
 

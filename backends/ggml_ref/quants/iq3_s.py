@@ -21,7 +21,7 @@ def dequantize(blocks: U8) -> F32:
     b = block.fields(blocks, BLOCK)
     index = b["low"] | (b["high"] >> BIT & 1).astype(np.uint16) << 8
     scale = block.float32(b["d"])[:, None] * block.float32(1 + 2 * codebook.pairs(b["scales"]))
-    x = scale[..., None, None] * codebook.points("iq3_s")[index]
+    x: F32 = scale[..., None, None] * codebook.points("iq3_s")[index]
     return (x.reshape(-1, 8, 4, 8) * codebook.signs(b["signs"])).reshape(-1, 256)
 
 

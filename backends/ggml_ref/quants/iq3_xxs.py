@@ -18,7 +18,7 @@ def dequantize(blocks: U8) -> F32:
     b = block.fields(blocks, BLOCK)
     sign = codebook.signs(codebook.EVEN[b["signs"][..., None] >> SEVENS & 127])
     scale = codebook.half_steps(b["d"], b["signs"] >> 28, 0.5)
-    x = scale[..., None, None] * codebook.points("iq3_xxs")[b["index"]]
+    x: F32 = scale[..., None, None] * codebook.points("iq3_xxs")[b["index"]]
     return (x.reshape(sign.shape) * sign).reshape(-1, 256)
 
 

@@ -16,9 +16,9 @@ SHIFTS = np.array([0, 2, 4, 6], np.uint8)[:, None]
 def dequantize(blocks: U8) -> F32:
     b = block.fields(blocks, BLOCK)
     q = (b["q"] >> SHIFTS & 3).reshape(-1, 16, 16)
-    scale = block.float32(b["d"])[:, None] * (b["scales"] & 15)
-    minimum = block.float32(b["d_min"])[:, None] * (b["scales"] >> 4)
-    return (scale[:, :, None] * q - minimum[:, :, None]).reshape(-1, 256)
+    scale = block.float32(b["d"])[:, None] * block.float32(b["scales"] & 15)
+    minimum = block.float32(b["d_min"])[:, None] * block.float32(b["scales"] >> 4)
+    return (scale[:, :, None] * block.float32(q) - minimum[:, :, None]).reshape(-1, 256)
 
 
 def quantize(x: npt.NDArray[np.floating]) -> bytes:

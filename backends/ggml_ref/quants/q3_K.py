@@ -19,8 +19,8 @@ EIGHTH = np.arange(8, dtype=np.uint8)[:, None]
 
 def unpack(packed: U8) -> U8:
     """[n, 12] -> [n, 16] scales: low nibbles in 8 bytes, upper bits in 4."""
-    high = (packed[:, None, 8:] >> SHIFTS & 3).reshape(-1, 16)
-    return block.low_high(packed[:, :8]) | high << 4
+    high = (packed[:, None, 8:] >> SHIFTS & np.uint8(3)).reshape(-1, 16)
+    return block.low_high(packed[:, :8]) | high << np.uint8(4)
 
 
 def pack(scales: U8) -> U8:

@@ -20,7 +20,8 @@ GROUP = np.arange(8, dtype=np.uint8)[:, None]
 
 def dequantize(blocks: U8) -> F32:
     b = fields(blocks, BLOCK)
-    q = low_high(b["q"]).reshape(-1, 8, 32) | (b["high"] >> GROUP & 1) << 4
+    high: U8 = b["high"] >> GROUP & np.uint8(1)
+    q = low_high(b["q"]).reshape(-1, 8, 32) | high << np.uint8(4)
     return k4.values(b["d"], b["d_min"], b["scales"], q)
 
 

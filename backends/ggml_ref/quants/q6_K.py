@@ -20,7 +20,7 @@ def dequantize(blocks: U8) -> F32:
     b = block.fields(blocks, BLOCK)
     high = (b["high"] >> SHIFTS & 3).reshape(-1, 16, 16)
     q = block.low_high(b["low"]).reshape(-1, 16, 16) | high << 4
-    scale = block.float32(b["d"])[:, None] * b["scales"]
+    scale = block.float32(b["d"])[:, None] * block.float32(b["scales"])
     return (scale[:, :, None] * (block.float32(q) - 32)).reshape(-1, 256)
 
 

@@ -12,7 +12,7 @@ BLOCK = np.dtype([("d", "<f2"), ("q", "i1", 32)])
 
 def dequantize(blocks: U8) -> F32:
     b = fields(blocks, BLOCK)
-    return float32(b["d"])[:, None] * b["q"]
+    return float32(b["d"])[:, None] * float32(b["q"])
 
 
 def quantize(x: npt.NDArray[np.floating]) -> bytes:

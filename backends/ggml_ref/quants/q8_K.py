@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ggml_ref.quants._blocks import F32, U8, extreme, fields, groups
+from ggml_ref.quants._blocks import F32, U8, extreme, fields, float32, groups
 
 BLOCK = np.dtype([("d", "<f4"), ("q", "i1", 256), ("sums", "<i2", 16)])
 
 
 def dequantize(blocks: U8) -> F32:
     b = fields(blocks, BLOCK)
-    return b["d"][:, None] * b["q"]
+    return float32(b["d"])[:, None] * float32(b["q"])
 
 
 def quantize(x: npt.NDArray[np.floating]) -> bytes:

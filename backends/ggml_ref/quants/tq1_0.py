@@ -30,7 +30,7 @@ def dequantize(blocks: U8) -> F32:
 def fractions(q: U8, n: int) -> U8:
     """The inverse of digits, [..., n * m] values 0, 1, 2 -> [..., m] bytes, rounded upwards."""
     weights = (3 ** np.arange(4, 4 - n, -1))[:, None]
-    number = (q.reshape(len(q), n, -1) * weights).sum(axis=1)
+    number: npt.NDArray[np.integer] = (q.reshape(len(q), n, -1) * weights).sum(axis=1)
     return ((number * 256 + 242) // 243).astype(np.uint8)
 
 

@@ -1,0 +1,46 @@
+"""NumPy's functions at the type of the references: of float64 comes float64.
+
+NumPy itself promises no more than arrays of some type, with which nothing that follows is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ggml_ref.values import Values
+
+Function = Callable[[Values], Values]
+Pairwise = Callable[[Values, Values | float], Values]
+
+exp: Function = np.exp
+log: Function = np.log
+sqrt: Function = np.sqrt
+tanh: Function = np.tanh
+expm1: Function = np.expm1
+floor: Function = np.floor
+minimum: Pairwise = np.minimum
+maximum: Pairwise = np.maximum
+clip: Callable[[Values, float, float], Values] = np.clip
+einsum: Callable[..., Values] = np.einsum
+
+Axes = int | tuple[int, ...] | None
+
+
+def total(x: Values, axis: Axes = -1) -> Values:
+    """The sum along dimensions (None: all), which are left with size 1."""
+    out: Values = x.sum(axis=axis, keepdims=True)
+    return out
+
+
+def mean(x: Values, axis: Axes = -1) -> Values:
+    """The mean along dimensions, which are left with size 1."""
+    out: Values = x.mean(axis=axis, keepdims=True)
+    return out
+
+
+def largest(x: Values, axis: Axes = -1) -> Values:
+    """The maximum along dimensions, which are left with size 1."""
+    out: Values = x.max(axis=axis, keepdims=True)
+    return out
