@@ -100,6 +100,21 @@ class Tensor:
 
         return self.params[OPS[self.op].fields.index(field)]
 
+    def source(self, i: int) -> Tensor:
+        """A source that the op cannot do without; GGMLError if there is none."""
+        found = self.optional(i)
+        if found is None:
+            raise GGMLError(f"{self.op} needs a source {i}; {self} has none: use the op's builder")
+        return found
+
+    def sources(self, n: int | None = None) -> tuple[Tensor, ...]:
+        """The first n sources, or all, where none may be missing; GGMLError if one is."""
+        return tuple(self.source(i) for i in range(len(self.src) if n is None else n))
+
+    def optional(self, i: int) -> Tensor | None:
+        """A source that may be missing."""
+        return self.src[i] if i < len(self.src) else None
+
     def op_params(self) -> bytes:
         """The 64 raw bytes ggml would keep in `op_params`."""
 
