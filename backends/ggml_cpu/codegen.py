@@ -5,8 +5,6 @@ Numba is imported when the first kernel is compiled. To look at the result: `opt
 
 from __future__ import annotations
 
-from typing import Any
-
 import llvmlite.binding as llvm
 
 from ggml_cpu import target
@@ -15,7 +13,7 @@ from ggml_cpu.symbols import EXTERNALS, symbol_of
 from ggml_py.errors import BackendError
 
 
-def machine() -> Any:
+def machine() -> llvm.TargetMachine:
     """LLVM's code generator for the target CPU."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
@@ -29,7 +27,7 @@ def machine() -> Any:
     )
 
 
-def optimized(kernel: Kernel) -> Any:
+def optimized(kernel: Kernel) -> llvm.ModuleRef:
     """The kernel's LLVM module, everything inlined and optimised (`str()` of it is readable IR)."""
     from ggml_cpu.frontend import lower
 
@@ -48,7 +46,7 @@ def optimized(kernel: Kernel) -> Any:
     return module
 
 
-def _refuse_unknown_calls(kernel: Kernel, module: Any) -> None:
+def _refuse_unknown_calls(kernel: Kernel, module: llvm.ModuleRef) -> None:
     """An unbound symbol would end the process when the code is loaded; say it here instead."""
     declared = (f.name for f in module.functions if f.is_declaration)
     unknown = [n for n in declared if not n.startswith("llvm.") and n not in EXTERNALS]

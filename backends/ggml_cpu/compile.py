@@ -12,12 +12,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import FunctionType
-from typing import IO, Any
+from typing import IO
 
 from ggml_cpu import store
 from ggml_cpu.codegen import object_code
@@ -59,7 +59,7 @@ def compile_kernels(
 def _size(kernel: Kernel) -> int:
     """Bytes of bytecode a kernel reaches: the large ones start first, none is left for the end."""
     found: set[FunctionType] = set()
-    wanted: list[Any] = [kernel.function]
+    wanted: list[object] = [kernel.function]
     while wanted:
         function = wanted.pop()
         if type(function) is FunctionType and function not in found:  # isinstance wakes `v`
@@ -113,7 +113,7 @@ class _Children:
         for thread in self._threads:
             thread.join()
 
-    def finished(self) -> Any:
+    def finished(self) -> Iterator[str]:
         """Names of kernels as they get done. Raises BackendError for one that did not."""
         for _ in range(self._count):
             name, failure = self._results.get()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
+import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import compiler, types
 from numba.core.codegen import JITCodeLibrary
@@ -25,7 +25,7 @@ from ggml_cpu.symbols import symbol_of
 class _Library(JITCodeLibrary):
     """LLVM modules to link into others: neither optimised nor compiled."""
 
-    def _optimize_functions(self, ll_module: Any) -> None:
+    def _optimize_functions(self, ll_module: llvm.ModuleRef) -> None:
         ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
@@ -35,7 +35,7 @@ class _Library(JITCodeLibrary):
         self._finalized = True
 
 
-def _never_called(*compiled: Any) -> Callable[..., None]:
+def _never_called(*compiled: object) -> Callable[..., None]:
     """What stands for a helper's entry point: Numba keeps one, of a builtin type, by identity."""
     return [].append
 
@@ -51,7 +51,7 @@ def _no_machine_code() -> Iterator[None]:
         del codegen._library_class, context.get_executable
 
 
-def _flags() -> Any:
+def _flags() -> compiler.Flags:
     """Numba's options: a bare function without Python objects, memory manager or exceptions."""
     flags = compiler.Flags()
     on = ("no_cpython_wrapper", "no_cfunc_wrapper", "no_compile", "forceinline")
@@ -69,7 +69,7 @@ def _register_helpers() -> None:
         )(function)
 
 
-def lower(kernel: Kernel) -> Any:
+def lower(kernel: Kernel) -> llvm.ModuleRef:
     """The kernel as one LLVM module: a C function that calls what Numba made of the Python one.
 
     Raises numba.core.errors.NumbaError for Python that Numba does not know.

@@ -9,21 +9,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from ggml_py.tensor import Tensor
+
 KernelFunction = Callable[[int, int, int], None]
-Helper = TypeVar("Helper", bound=Callable[..., Any])
+# A helper, `@fn`. What it takes and returns are vectors and addresses, which Numba infers from the
+# kernels that call it: only what is called on the host as well has annotations.
+Function = Callable[..., Any]
+Helper = TypeVar("Helper", bound=Function)
 
 
-def accept(node: Any) -> str:
+def accept(node: Tensor) -> str:
     """A `when` that takes every node."""
     return ""
 
 
-def no_scratch(node: Any, nth: int) -> tuple[int, int]:
+def no_scratch(node: Tensor, nth: int) -> tuple[int, int]:
     """A `scratch` that needs none."""
     return 0, 0
 
 
-def no_extra(node: Any) -> tuple[int, ...]:
+def no_extra(node: Tensor) -> tuple[int, ...]:
     """An `extra` that passes none."""
     return ()
 
@@ -46,10 +51,10 @@ class Kernel:
     name: str
     op: str
     function: KernelFunction
-    when: Callable[[Any], str] = accept
-    scratch: Callable[[Any, int], tuple[int, int]] = no_scratch
+    when: Callable[[Tensor], str] = accept
+    scratch: Callable[[Tensor, int], tuple[int, int]] = no_scratch
     prepare: tuple[Kernel, ...] = ()
-    extra: Callable[[Any], Sequence[int]] = no_extra
+    extra: Callable[[Tensor], Sequence[int]] = no_extra
     reads: tuple[int, ...] = ()
     rank: int = 0
 
@@ -64,7 +69,7 @@ class Registry:
     """What has been declared so far: kernels by name, helpers that Numba does not know yet."""
 
     kernels: dict[str, Kernel] = field(default_factory=dict)
-    helpers: list[Callable[..., Any]] = field(default_factory=list)
+    helpers: list[Function] = field(default_factory=list)
 
     def add(self, kernel: Kernel) -> Kernel:
         known = self.kernels.get(kernel.name)
@@ -76,7 +81,7 @@ class Registry:
         self.kernels[kernel.name] = kernel
         return kernel
 
-    def new_helpers(self) -> list[Callable[..., Any]]:
+    def new_helpers(self) -> list[Function]:
         """Helpers declared since the last call."""
         new, self.helpers = self.helpers, []
         return new
@@ -94,10 +99,10 @@ def fn(function: Helper) -> Helper:
 def kernel(
     op: str = "",
     *,
-    when: Callable[[Any], str] = accept,
-    scratch: Callable[[Any, int], tuple[int, int]] = no_scratch,
+    when: Callable[[Tensor], str] = accept,
+    scratch: Callable[[Tensor, int], tuple[int, int]] = no_scratch,
     prepare: Sequence[Kernel] = (),
-    extra: Callable[[Any], Sequence[int]] = no_extra,
+    extra: Callable[[Tensor], Sequence[int]] = no_extra,
     reads: Sequence[int] = (),
     rank: int = 0,
     name: str = "",

@@ -6,7 +6,6 @@ Loading needs llvmlite only; Numba is imported by the processes that compile, if
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import llvmlite.binding as llvm
 
@@ -23,7 +22,7 @@ class Library:
 
     def __init__(self) -> None:
         self._addresses: dict[str, int] = {}
-        self._engines: list[Any] = []
+        self._engines: list[llvm.ExecutionEngine] = []
 
     def load(self, kernels: Sequence[Kernel], progress: Progress | None) -> dict[str, int]:
         """Address of every kernel by its name, loading and compiling what is missing."""

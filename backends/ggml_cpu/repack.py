@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.format import LAYOUT, Weight
+from ggml_cpu.blocks.format import LAYOUT
 from ggml_cpu.executor import Executor
-from ggml_cpu.kernel import Kernel, kernel
 from ggml_cpu.kernels._products import Shape
+from ggml_cpu.kernels._repack import REPACK
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import View, block_address, new_blocks, pack, set_scratch
 from ggml_cpu.quants import weights
@@ -20,36 +19,10 @@ from ggml_py.tensor import Tensor
 READERS = {"MUL_MAT", "MUL_MAT_ID", "GET_ROWS"}  # ops with kernels for repacked weights
 
 
-def _repack_kernel(weight: Weight) -> Kernel:
-    unpack, rows, panel_bytes = weight.unpack, weight.rows, weight.panel_bytes
-    shape = Shape(weight)
-    steps_of, panels_of = shape.steps_of, shape.panels_of
-
-    @kernel(name=f"repack_{weight.type.name}")
-    def repack_panels(p, ith, nth):
-        """src0 [k, m, n2, n3] in rows to dst in panels."""
-        k, m, n2 = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 1, 2)
-        panels, stride = panels_of(m), v.nb(p, 1, 1)
-        start, stop = v.split(panels * n2 * v.ne(p, 1, 3), ith, nth)
-        for u in range(start, stop):
-            i, row = u // panels, u % panels * rows
-            src = v.data(p, 1) + i % n2 * v.nb(p, 1, 2) + i // n2 * v.nb(p, 1, 3) + row * stride
-            to = v.data(p, 0) + u * steps_of(k) * panel_bytes
-            unpack(src, stride, min(rows, m - row), k, to)
-
-    return repack_panels
-
-
-REPACK: dict[str, Kernel] = {
-    name: _repack_kernel(weight) for name, weight in weights().items() if weight.repacked
-}
-
-
 def repacked_size(weight: Tensor) -> int:
     """Bytes of the tensor in panels: its own, and those of the rows that fill the last panels."""
     k, m, n2, n3 = weight.ne
-    size: int = Shape(weights()[weight.type.name]).matrix_bytes(k, m)
-    return size * n2 * n3
+    return Shape(weights()[weight.type.name]).matrix_bytes(k, m) * n2 * n3
 
 
 def can_repack(weight: Tensor, uses: Sequence[str]) -> bool:

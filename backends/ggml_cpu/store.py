@@ -21,7 +21,6 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Any
 
 import llvmlite
 import numpy as np
@@ -97,7 +96,7 @@ class Fingerprints:
             yield self._value(cell.cell_contents, names)
         yield self._value(function.__defaults__, names)
 
-    def _value(self, value: Any, names: list[str]) -> str:
+    def _value(self, value: object, names: list[str]) -> str:
         if isinstance(value, ModuleType):
             return self._module(value, names)
         if isinstance(value, (*_PLAIN, np.generic)):

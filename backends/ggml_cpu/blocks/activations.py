@@ -12,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 
 UNIT = 256  # elements of a column that are packed at a time
 UNIT_BYTES = 1024  # of the widest format
@@ -31,7 +30,7 @@ class Activations:
     name: str
     elements: int
     block_bytes: int
-    pack: Callable[..., Any]
+    pack: Function
 
     @cached_property
     def column_bytes(self) -> Callable[[int], int]:
@@ -39,7 +38,7 @@ class Activations:
         elements, block_bytes = self.elements, self.block_bytes
 
         @fn
-        def column_bytes(k):
+        def column_bytes(k: int) -> int:
             return (k + elements - 1) // elements * block_bytes
 
         return column_bytes
@@ -106,7 +105,7 @@ def half_chunk(x, scale, step, to, i):
     v.st_i32(to + CHUNK_SUM16 + 8 * i + 4, -OFFSET * second)
 
 
-def _f32_packer(rounded: Callable[..., Any]) -> Callable[..., Any]:
+def _f32_packer(rounded: Function) -> Function:
     @fn
     def pack(x, n, to):
         for i in range(0, n, v.LANES):

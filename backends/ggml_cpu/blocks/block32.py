@@ -7,18 +7,17 @@ low ones are values 0..15 and the high ones 16..31.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import walk
 from ggml_cpu.blocks.activations import SCALE_32, SUM8_32, SUM_32, Activations
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.walk import AHEAD, WORD
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
 from ggml_py.types import BY_NAME
 
-Function = Callable[..., Any]
 Panel = tuple[Function, Function]
 
 
@@ -47,7 +46,7 @@ def _tile(products: Products, panel_bytes: int, column_bytes: int) -> Callable[[
     add_words, (start, times), scales_of = products[:3]
     minima_of = products.minima_of
 
-    def tile(width):
+    def tile(width: int) -> Function:
         add = add_words(width)
 
         @fn
@@ -156,7 +155,7 @@ def biased_dot(total, x, y):
 def nibbles(pairs_of: Function, dot4: Function = unsigned_dot) -> Callable[[int], Function]:
     """`add_words` for words of nibbles; pairs_of(panel, i): low and high values of word i."""
 
-    def add_words(width):
+    def add_words(width: int) -> Function:
         @fn
         def add(w, a, dots):
             for i in range(4):

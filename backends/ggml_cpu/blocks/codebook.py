@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 
-Function = Callable[..., Any]
 NIBBLES = np.arange(0, 16, 4, dtype=np.int32).tobytes()
 
 

@@ -6,15 +6,11 @@ nibbles and 4..7 the high ones; one shift brings a word's four bits above their 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.rounding import BITS, store_nibbles
 from ggml_cpu.blocks.walk import WORD
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 
-Function = Callable[..., Any]
 LOW_BITS = 0x01010101
 SPREAD = 0x00204081  # times four bits: bit c also at 8 * c, under LOW_BITS
 GATHER = 0x01020408  # the way back: bits 8 * c to 24 + c

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import Activations
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.interleave import interleaver
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES, TILE
 from ggml_py.types import BY_NAME
 
-Function = Callable[..., Any]
 WORD = 4 * LANES
 ROW = 2 * WORD  # bytes of a panel per step
 ROWS_AT_ONCE = 4  # rows in place that share a load of the column
@@ -33,7 +32,7 @@ def add_to(at, more, x):
 
 
 def _tile(load: Function, spread: Function, multiply_add: Function) -> Callable[[int], Function]:
-    def tile(width):
+    def tile(width: int) -> Function:
         @fn
         def multiply(w, a, steps, out):
             for s in range(0, steps, SPAN):

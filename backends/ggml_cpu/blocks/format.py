@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from ggml_cpu.blocks.activations import Activations
+from ggml_cpu.kernel import Function
 from ggml_cpu.target import LANES
 from ggml_py.types import GGMLType
 
-Function = Callable[..., Any]
 LAYOUT = f"x{LANES}"  # the repacked layout: panels of LANES rows
 BLOCKS = 1 << 40  # a `k_block` that no row reaches
 

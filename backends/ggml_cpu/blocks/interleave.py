@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
 
-Function = Callable[..., Any]
 WORD = 4 * LANES
 
 

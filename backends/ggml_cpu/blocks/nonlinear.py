@@ -6,9 +6,6 @@ since the activations keep 8 times their sum.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import block32
 from ggml_cpu.blocks.activations import SUM8_32, Activations
@@ -17,11 +14,9 @@ from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.interleave import scale_first
 from ggml_cpu.blocks.levels import both_levels, store_levels, table_of
 from ggml_cpu.blocks.walk import WORD
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import I8_BIAS, LANES
 from ggml_py.types import BY_NAME
-
-Function = Callable[..., Any]
 
 
 def weight(

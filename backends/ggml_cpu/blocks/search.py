@@ -6,15 +6,11 @@ once the scales are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.levels import UNEVEN, nearest_uneven, uneven_at
 from ggml_cpu.blocks.rounding import TINY, largest_of, smallest_of
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 
-Function = Callable[..., Any]
 FIRST = float(UNEVEN[0])
 MAGIC = 12582912.0  # 1.5 * 2^23: what is added to it loses its fraction
 

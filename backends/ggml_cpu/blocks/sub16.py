@@ -8,17 +8,14 @@ bytes, 32 for each half of 128 values; in a half, bits 2 * j and 2 * j + 1 of by
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import walk
 from ggml_cpu.blocks.activations import SCALE_256, SUMS16_256, Activations
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.walk import adder
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 from ggml_py.types import BY_NAME
-
-Function = Callable[..., Any]
 
 
 @fn
@@ -53,7 +50,7 @@ def group_sums(width: int) -> Function:
 def _add_block(
     word_of: Function, scale_words: Function, factors: Function
 ) -> Callable[[int], Function]:
-    def add_block(width):
+    def add_block(width: int) -> Function:
         subtract, add_scaled = group_sums(width), adder(width)
 
         @fn

@@ -10,7 +10,6 @@ of LANES rows is one vector, at i * WORD.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import search, walk
@@ -18,10 +17,9 @@ from ggml_cpu.blocks.activations import SCALE_256, SUMS32_256, Activations
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.interleave import word_by_word
 from ggml_cpu.blocks.walk import WORD, adder
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 from ggml_py.types import BY_NAME
 
-Function = Callable[..., Any]
 SIX_BITS, FOUR_BITS, TWO_BITS = 0x3F3F3F3F, 0x0F0F0F0F, 0x30303030
 
 
@@ -57,7 +55,7 @@ def even_bytes(words):
 
 
 def _add_block(value_of: Function) -> Callable[[int], Function]:
-    def add_block(width):
+    def add_block(width: int) -> Function:
         add_scaled = adder(width)
 
         @fn

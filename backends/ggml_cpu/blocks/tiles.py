@@ -37,12 +37,12 @@ def tile_of(c, n):
 
 
 @fn
-def padded(n):
+def padded(n: int) -> int:
     """Columns to reserve for n."""
     return (n + GRAIN - 1) // GRAIN * GRAIN
 
 
 @fn
-def columns_before(i, n):
+def columns_before(i: int, n: int) -> int:
     """Columns reserved for the matrices before number i, of n columns each; for i of them."""
     return i * padded(n)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import walk
@@ -25,11 +24,10 @@ from ggml_cpu.blocks.activations import (
 )
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.walk import WORD
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
 from ggml_py.types import BY_NAME, GGMLType
 
-Function = Callable[..., Any]
 SQUARE = WORD * LANES  # bytes of LANES words of LANES rows
 SCALES = CHUNK * LANES
 # Where the quarters of a row lie while the squares of a panel are still to be transposed.
@@ -135,7 +133,7 @@ def _tile(decoder: Decoder) -> Callable[[int], Function]:
     words, groups, panel_bytes = decoder.per // 4, decoder.groups, decoder.panel_bytes
     sums_at = CHUNK_SUM16 if decoder.per == 16 else CHUNK_SUM32
 
-    def tile(width):
+    def tile(width: int) -> Function:
         @fn
         def multiply(w, a, steps, out):
             sums = v.f32_regs(width)

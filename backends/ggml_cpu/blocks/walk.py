@@ -6,16 +6,14 @@ A function is called as the field of `Format` or `Weight` that it makes. All it 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import SCALE_256, Activations
 from ggml_cpu.blocks.format import Weight
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
 from ggml_py.types import GGMLType
 
-Function = Callable[..., Any]
 WORD = 4 * LANES
 AHEAD = 4096  # bytes to prefetch ahead, in place
 
@@ -82,7 +80,7 @@ def tile(
     """add_block(width) -> add(panel, columns, out): the products of one step, added to `out`."""
     panel_bytes, column_bytes = kind.type_size * LANES, activations.block_bytes
 
-    def tile_of(width):
+    def tile_of(width: int) -> Function:
         add = add_block(width)
 
         @fn

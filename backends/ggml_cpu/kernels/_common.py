@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
@@ -18,12 +18,12 @@ class Element(NamedTuple):
 
     name: str
     size: int
-    load: Callable[..., Any]
-    load_n: Callable[..., Any]
-    store: Callable[..., Any]
-    store_n: Callable[..., Any]
-    ld: Callable[..., Any]
-    st: Callable[..., Any]
+    load: Function
+    load_n: Function
+    store: Function
+    store_n: Function
+    ld: Function
+    st: Function
 
 
 @fn
@@ -125,7 +125,7 @@ FLOATS = (F32, F16, BF16)
 
 
 @fn
-def padded(n):
+def padded(n: int) -> int:
     """n rounded up to whole vectors."""
     return (n + LANES - 1) // LANES * LANES
 

@@ -6,11 +6,8 @@ is read once, from the node's parameters. What these return is the body of a ker
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.kernels._common import (
     CHUNK,
     F32,
@@ -21,8 +18,6 @@ from ggml_cpu.kernels._common import (
     row_repeated,
     runs_of,
 )
-
-Function = Callable[..., Any]
 
 
 @fn

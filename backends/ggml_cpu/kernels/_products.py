@@ -7,15 +7,13 @@ which rows are multiplied, and by which thread, is decided in matrix/mul_mat.py 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.tiles import WIDTHS, tile_width
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES, TILE
 
-Function = Callable[..., Any]
 GROUP_BYTES = 192 << 10  # panels that stay in the L2 cache while all columns pass by
 SUM_BYTES = 4 * TILE * 2 * LANES  # the sums of one tile and one panel
 
@@ -58,7 +56,7 @@ def any_width(tile: Callable[[int], Function]) -> Function:
 
 
 @fn
-def panels_at(local):
+def panels_at(local: int) -> int:
     """Local scratch: the sums of a tile and a panel, and here, the panels of a group of rows."""
     return local + SUM_BYTES
 
@@ -71,31 +69,30 @@ class Shape:
         k_block = weight.k_block
 
         @fn
-        def steps_of(k):
+        def steps_of(k: int) -> int:
             return (k + step - 1) // step
 
         @fn
-        def panels_of(m):
+        def panels_of(m: int) -> int:
             return (m + rows - 1) // rows
 
         @fn
-        def matrix_bytes(k, m):
+        def matrix_bytes(k: int, m: int) -> int:
             return steps_of(k) * panels_of(m) * panel_bytes
 
         @fn
-        def block_of(k):
+        def block_of(k: int) -> int:
             """Bytes of a panel that are unpacked at a time."""
             return min(steps_of(k), k_block) * panel_bytes
 
         @fn
-        def group_of(k):
+        def group_of(k: int) -> int:
             """Panels to take at a time."""
             return max(1, GROUP_BYTES // block_of(k))
 
         def local_bytes(k: int) -> int:
             """Local scratch for a group of panels unpacked."""
-            size: int = panels_at(0) + group_of(k) * block_of(k)
-            return size
+            return panels_at(0) + group_of(k) * block_of(k)
 
         self.steps_of, self.panels_of, self.matrix_bytes = steps_of, panels_of, matrix_bytes
         self.group_of, self.local_bytes = group_of, local_bytes

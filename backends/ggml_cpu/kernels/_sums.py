@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
-
-Function = Callable[..., Any]
 
 
 def _fold(count: int) -> Function:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernel import Function, fn, kernel
 from ggml_cpu.kernels._common import F16, F32, FLOATS, Element, both, dense_rows, row_at, types_are
 from ggml_cpu.kernels._map import map_pairs, map_rows
-
-Function = Callable[..., Any]
 
 
 @fn

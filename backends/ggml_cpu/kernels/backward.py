@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import F16, F32, both, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels._common import F16, F32, Element, both, dense_rows, n_rows, row_at, types_are
 from ggml_cpu.kernels._map import map_pairs
 from ggml_cpu.kernels._moves import fill_words
 from ggml_cpu.kernels.norm import sum_of_squares
@@ -81,7 +81,7 @@ def clear_columns(p, start, stop):
                 v.store_n(d + r * b1 + 4 * i, v.f32(0.0), n - i)
 
 
-def _get_rows_back(element):
+def _get_rows_back(element: Element) -> None:
     load_n, size = element.load_n, element.size
 
     @kernel(

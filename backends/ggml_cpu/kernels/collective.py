@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import Format
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import FLOATS, n_rows
+from ggml_cpu.kernels._common import FLOATS, Element, n_rows
 from ggml_cpu.kernels._moves import copy_bytes
 from ggml_cpu.quants import formats
 from ggml_py.ops.collective import TYPES
@@ -17,14 +20,14 @@ def is_added(p, k):
     return v.data(p, k) != 0 and (v.op_i32(p, 4) >> (k - 1)) & 1 == 0
 
 
-def _of_type(name):
+def _of_type(name: str) -> Callable[[Tensor], str]:
     def when(node: Tensor) -> str:
         return "" if node.type.name == name else f"needs {name} parts"
 
     return when
 
 
-def _reduce(element):
+def _reduce(element: Element) -> None:
     load_n, store_n, size = element.load_n, element.store_n, element.size
 
     @kernel("REDUCE", when=_of_type(element.name), name=f"reduce_{element.name}")
@@ -45,7 +48,7 @@ for _e in FLOATS:
     _reduce(_e)
 
 
-def _reduce_blocks(format):
+def _reduce_blocks(format: Format) -> None:
     dequantize, quantize = format.dequantize, format.quantize
     elements, size, name = format.type.block_size, format.type.type_size, format.type.name
     sum_bytes = 4 * elements  # of the thread's scratch; a part follows

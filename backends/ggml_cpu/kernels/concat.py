@@ -6,16 +6,17 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import both, dense_rows, n_rows, row_at, row_repeated, run_stop
 from ggml_cpu.kernels._moves import copy_bytes, transpose_words
+from ggml_py.tensor import Tensor
 
 ROWS = 16  # rows of CONCAT a thread takes at a time
 
 
-def sizes_1_to_8(node):
+def sizes_1_to_8(node: Tensor) -> str:
     size = node.type.type_size
     return "" if node.type.block_size == 1 and size in (1, 2, 4, 8) else "needs plain elements"
 
 
-def unit_sizes(node):
+def unit_sizes(node: Tensor) -> tuple[int, int]:
     return node.type.type_size, node.type.block_size
 
 

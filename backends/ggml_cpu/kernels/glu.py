@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernel import Function, fn, kernel
 from ggml_cpu.kernels._common import (
     F32,
     FLOATS,
@@ -21,8 +18,6 @@ from ggml_cpu.kernels._map import map_pairs, no_params
 from ggml_cpu.kernels.unary import gelu, gelu_erf, gelu_quick, relu, sigmoid, silu
 from ggml_py.ops.glu import KINDS
 from ggml_py.tensor import Tensor
-
-Function = Callable[..., Any]
 
 
 @fn
@@ -132,5 +127,5 @@ def _mul_unary(kind: str, apply: Function) -> None:
         pairs(p, ith, nth)
 
 
-for _kind, _apply in (("relu", relu), ("sigmoid", sigmoid), ("gelu", gelu), ("silu", silu)):
-    _mul_unary(_kind, _apply)
+for _kind, _of_gate in (("relu", relu), ("sigmoid", sigmoid), ("gelu", gelu), ("silu", silu)):
+    _mul_unary(_kind, _of_gate)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import both, dense_rows, row_at, types_are
+from ggml_py.tensor import Tensor
 
 
-def gated(node):
+def gated(node: Tensor) -> str:
     return "" if node.param("gated") else "needs gates"
 
 
-def weighted(node):
+def weighted(node: Tensor) -> str:
     return "needs one weight per stream" if node.param("gated") else ""
 
 

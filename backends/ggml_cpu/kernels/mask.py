@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import kernel
-from ggml_cpu.kernels._common import F16, F32, both, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels._common import F16, F32, Element, both, dense_rows, n_rows, row_at, types_are
 
 
 @kernel("TRI", when=both(types_are("f32", "f32"), dense_rows))
@@ -25,7 +25,7 @@ def tri_f32(p, ith, nth):
             v.store_n(d + 4 * c, v.select(kept, y, 0.0), n - c)
 
 
-def _fill(element):
+def _fill(element: Element) -> None:
     store_n, size = element.store_n, element.size
 
     @kernel("FILL", when=types_are(element.name, element.name), name=f"fill_{element.name}")
@@ -43,7 +43,7 @@ for _e in (F32, F16):
     _fill(_e)
 
 
-def _diag_mask(op, value):
+def _diag_mask(op: str, value: float) -> None:
     @kernel(op, when=both(types_are("f32", "f32"), dense_rows), name=f"{op.lower()}_f32")
     def diag_mask(p, ith, nth):
         n, n_past = v.ne(p, 0, 0), v.op_i32(p, 0)

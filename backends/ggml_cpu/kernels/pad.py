@@ -9,7 +9,7 @@ from ggml_cpu.kernels._moves import copy_bytes, fill_words
 from ggml_py.tensor import Tensor
 
 
-def not_circular(node):
+def not_circular(node: Tensor) -> str:
     return "needs zero padding" if node.param("circular") else ""
 
 

@@ -6,6 +6,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import both, dense_rows, n_rows, row_at, types_are
 from ggml_cpu.kernels.norm import sum_of
+from ggml_py.tensor import Tensor
 
 ABREAST = 4  # vectors of a row that a sum along another axis takes at a time
 HALVES = 2 * ABREAST  # of them, as float64
@@ -46,7 +47,7 @@ def sum_f32(p, ith, nth):
         v.st_f32(v.data(p, 0), total)
 
 
-def along_rows(node):
+def along_rows(node: Tensor) -> str:
     return "" if node.param("axis") == 0 else "sums along rows only"
 
 

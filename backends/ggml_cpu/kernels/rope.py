@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import F16, F32, both, n_rows, padded, row_at, run_stop, types_are
+from ggml_cpu.kernels._common import (
+    F16,
+    F32,
+    Element,
+    both,
+    n_rows,
+    padded,
+    row_at,
+    run_stop,
+    types_are,
+)
 from ggml_cpu.kernels._moves import copy_bytes
+from ggml_py.tensor import Tensor
 
 NEOX, MROPE, VISION, IMROPE = 2, 8, 24, 40
 TWO_PI = 6.283185307179586
@@ -56,7 +67,7 @@ def power_of(p, pair):
 
 
 @fn
-def row_bytes(pairs):
+def row_bytes(pairs: int) -> int:
     """A number for each pair, in whole vectors. A thread's frequencies are four such rows; the
     table, in the shared scratch, has two of them for each token: cosines and sines in turn.
     """
@@ -134,13 +145,13 @@ def rope_back_table(p, ith, nth):
     make_table(p, v.float32(-1.0), ith, nth)
 
 
-def table_bytes(node, nth):
+def table_bytes(node: Tensor, nth: int) -> tuple[int, int]:
     """The angles of all tokens; a thread's frequencies."""
     row = row_bytes(-(-node.ne[0] // 2))
-    return 2 * row * node.src[0].ne[2], 4 * row
+    return 2 * row * node.source(0).ne[2], 4 * row
 
 
-def _rope(element):
+def _rope(element: Element) -> None:
     size = element.size
     load, store = element.load, element.store
     load_n, store_n = element.load_n, element.store_n
@@ -220,9 +231,9 @@ def _rope(element):
         )(rope)
 
 
-def dense_result(node):
+def dense_result(node: Tensor) -> str:
     """The rows of both tensors are dense."""
-    x = node.src[0]
+    x = node.source(0)
     return "" if x.nb[0] == x.type.type_size else f"needs dense rows; got {x}"
 
 

@@ -24,7 +24,7 @@ def copied_top(d, x, n):
 
 def losses_scratch(node: Tensor, nth: int) -> tuple[int, int]:
     """Shared: the loss of each row. Per thread: a row."""
-    a = node.src[0]
+    a = node.source(0)
     return 8 * a.n_rows, 4 * a.ne[0]
 
 

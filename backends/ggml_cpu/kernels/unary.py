@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernel import Function, fn, kernel
 from ggml_cpu.kernels._common import FLOATS, Element, both, dense_rows, types_are
 from ggml_cpu.kernels._map import map_rows, no_params
-
-Function = Callable[..., Any]
 
 
 @fn

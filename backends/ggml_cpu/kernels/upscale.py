@@ -16,13 +16,13 @@ def n_taps(node: Tensor) -> int:
     """Source pixels that one pixel of the result may need along a dimension."""
     mode = node.param("mode")
     if mode & ANTIALIAS:
-        shrink = max(a / b for a, b in zip(node.src[0].ne[:2], node.ne[:2], strict=True))
+        shrink = max(a / b for a, b in zip(node.source(0).ne[:2], node.ne[:2], strict=True))
         return 2 * int(max(1, shrink)) + 3
     return {NEAREST: 1, BILINEAR: 2, BICUBIC: 4}[mode & KIND]
 
 
 @fn
-def taps_bytes(count, n):
+def taps_bytes(count: int, n: int) -> int:
     """The first source pixel and n weights of `count` columns or rows."""
     return count * 4 * (1 + n)
 
@@ -31,7 +31,7 @@ def upscale_scratch(node: Tensor, nth: int) -> tuple[int, int]:
     """Shared: taps of columns (first pixels side by side, then first weights, ...) and of rows (one
     after the other). Local: a row of the source.
     """
-    return taps_bytes(node.ne[0] + node.ne[1], n_taps(node)), 4 * node.src[0].ne[0]
+    return taps_bytes(node.ne[0] + node.ne[1], n_taps(node)), 4 * node.source(0).ne[0]
 
 
 @fn

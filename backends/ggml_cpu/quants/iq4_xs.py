@@ -20,7 +20,7 @@ from ggml_cpu.blocks.levels import UNEVEN_TABLE, both_levels, nearest_uneven, st
 from ggml_cpu.blocks.rounding import inverse, store_nibbles
 from ggml_cpu.blocks.search import largest_scale, uneven
 from ggml_cpu.blocks.walk import WORD
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.quants.q8_K import ACTIVATIONS
 from ggml_cpu.target import I8_BIAS
 from ggml_py.types import BY_NAME
@@ -38,7 +38,7 @@ def scale_pairs(lower, upper, g):
     return v.as_i16(pairs) - 32
 
 
-def add_block(width):
+def add_block(width: int) -> Function:
     @fn
     def add_32(levels, w, a, scale, sums):
         """sums[t] += scale * dot over a group."""

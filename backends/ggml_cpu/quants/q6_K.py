@@ -18,7 +18,7 @@ from ggml_cpu.blocks.rounding import TINY
 from ggml_cpu.blocks.search import largest_scale, levels_around, symmetric
 from ggml_cpu.blocks.sub16 import group_sums, in_order, scale_byte
 from ggml_cpu.blocks.walk import WORD, adder
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.quants.q8_K import ACTIVATIONS
 from ggml_cpu.target import LANES
 from ggml_py.types import BY_NAME
@@ -54,7 +54,7 @@ def gather(panel, r, dst):
         v.st_i32(low + 32, v.ld_i32(part + SECOND + WORD * (i % 4)))
 
 
-def add_block(width):
+def add_block(width: int) -> Function:
     subtract, add_scaled = group_sums(width), adder(width)
 
     @fn

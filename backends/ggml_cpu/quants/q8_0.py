@@ -27,7 +27,7 @@ from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import scale_first
 from ggml_cpu.blocks.rounding import away, inverse, largest_of, store_scaled
 from ggml_cpu.blocks.walk import WORD
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import I8_BIAS, LANES
 
 VALUES = 2 * LANES
@@ -64,7 +64,7 @@ ACTIVATIONS = Activations("q8_0", 32, BYTES_32, pack)
 CHUNKS = Activations("q8_0_chunks", CHUNK, CHUNK_BYTES, pack_chunks)
 
 
-def add_words(width):
+def add_words(width: int) -> Function:
     @fn
     def add(w, a, dots):
         for i in range(8):

@@ -6,8 +6,10 @@ them out of loops and merge repeated ones.
 
 from __future__ import annotations
 
+from llvmlite import ir
 from numba.core import types
 
+from ggml_cpu.kernel import Function
 from ggml_cpu.params import (
     EXTRA,
     LOCAL,
@@ -24,7 +26,7 @@ from .lanes import f32_of_bits
 from .vec import I32, I64, inlined, intrinsic, pointer
 
 
-def _constant_load(ir_type):
+def _constant_load(ir_type: ir.Type) -> Function:
     @intrinsic
     def load(typing, addr):
         def emit(context, builder, sig, args):

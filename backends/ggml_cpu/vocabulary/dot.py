@@ -6,15 +6,22 @@ ranges stated (bf16 products excepted, whose order of addition differs).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from typing import TypeGuard
+
 import llvmlite.binding as llvm
 from llvmlite import ir
+from numba.core import types
+from numba.core.typing.templates import Signature
 
+from ggml_cpu.kernel import Function
 from ggml_cpu.target import ARM64, AVX2, AVX512, BF16, I8_BIAS, NEON_DOT, VNNI, X86, has
 
 from .lanes import WORDS, asr
 from .vec import I32, Vec, call, constant, inlined, intrinsic, joined, permute, pieces, suffix
 
 as_f32, as_i8, as_i16, as_i32 = (WORDS[f"as_{e}"] for e in ("f32", "i8", "i16", "i32"))
+Emit = Callable[..., ir.Value]  # emit(builder, *operands), of one native width
 I8, I16 = ir.IntType(8), ir.IntType(16)
 MAGIC, MAGIC_BITS = 12582912.0, 0x4B400000  # 1.5 * 2**23
 
@@ -24,13 +31,13 @@ class _BFloat(ir.Type):
 
     null = "0.0"
 
-    def _to_string(self):
+    def _to_string(self) -> str:
         return "bfloat"
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return isinstance(other, _BFloat)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(_BFloat)
 
 
@@ -54,15 +61,15 @@ def _parts(n: int, widest: int) -> int:
     return max(1, n // widest)
 
 
-def _chunked(builder, widest: int, args, one):
+def _chunked(builder: ir.IRBuilder, widest: int, args: Sequence[ir.Value], one: Emit) -> ir.Value:
     """Apply `one(builder, acc, x, y)` to pieces of at most `widest` accumulators."""
     count = _parts(args[0].type.count, widest)
     split = [pieces(builder, a, count) for a in args]
     return joined(builder, [one(builder, *piece) for piece in zip(*split, strict=True)])
 
 
-def _vnni(name: str):
-    def one(builder, acc, x, y):
+def _vnni(name: str) -> Emit:
+    def one(builder: ir.IRBuilder, acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
         if not DOT_TAKES_BYTES:
             x, y = builder.bitcast(x, acc.type), builder.bitcast(y, acc.type)
         return call(builder, f"llvm.x86.avx512.{name}.{acc.type.count * 32}", acc.type, [acc, x, y])
@@ -70,7 +77,7 @@ def _vnni(name: str):
     return one
 
 
-def _pair_sums(builder, x, y):
+def _pair_sums(builder: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
     """i32 sums of neighbouring i16 products (pmaddwd)."""
     n = x.type.count // 2
     result = ir.VectorType(I32, n)
@@ -83,32 +90,32 @@ def _pair_sums(builder, x, y):
     return builder.add(first, permute(builder, product, range(1, 2 * n, 2)))
 
 
-def _maddubs(builder, acc, x, y):
+def _maddubs(builder: ir.IRBuilder, acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     n = acc.type.count
     name = {4: "ssse3.pmadd.ub.sw.128", 8: "avx2.pmadd.ub.sw"}[n]
     pairs = call(builder, f"llvm.x86.{name}", ir.VectorType(I16, 2 * n), [x, y])
     return builder.add(acc, _pair_sums(builder, pairs, constant(pairs.type, 1)))
 
 
-def _sdot(builder, acc, x, y):
+def _sdot(builder: ir.IRBuilder, acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     return call(builder, "llvm.aarch64.neon.sdot.v4i32.v16i8", acc.type, [acc, x, y])
 
 
-def _plain_dot4(signed: bool):
+def _plain_dot4(signed: bool) -> Emit:
     """Byte products inside i16 lanes, two at a time, then pairs of those inside i32 lanes."""
 
-    def emit(builder, acc, x, y):
+    def emit(builder: ir.IRBuilder, acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
         n = acc.type.count
         half = ir.VectorType(I16, 2 * n)
         x, y = builder.bitcast(x, half), builder.bitcast(y, half)
         eight = constant(half, 8)
 
-        def low(v, sign):
+        def low(v: ir.Value, sign: bool) -> ir.Value:
             if sign:
                 return builder.ashr(builder.shl(v, eight), eight)
             return builder.and_(v, constant(half, 255))
 
-        def high(v, sign):
+        def high(v: ir.Value, sign: bool) -> ir.Value:
             return builder.ashr(v, eight) if sign else builder.lshr(v, eight)
 
         pairs = builder.add(
@@ -121,13 +128,16 @@ def _plain_dot4(signed: bool):
     return emit
 
 
-def _is_dot(acc, x, y, elem: str, ratio: int) -> bool:
-    vectors = all(isinstance(v, Vec) for v in (acc, x, y))
-    return vectors and acc.elem == "i32" and x == y == Vec(elem, acc.n * ratio)
+def _is_dot(
+    acc: types.Type, x: types.Type, y: types.Type, elem: str, ratio: int
+) -> TypeGuard[Vec]:
+    return isinstance(acc, Vec) and acc.elem == "i32" and x == y == Vec(elem, acc.n * ratio)
 
 
-def _dot4(acc, x, y, choose):
-    """Typing and lowering of a byte dot product; `choose` returns (widest, emitter)."""
+def _dot4(
+    acc: types.Type, x: types.Type, y: types.Type, choose: tuple[int, Emit]
+) -> tuple[Signature, Function] | None:
+    """Typing and lowering of a byte dot product; choose: (widest, emitter)."""
     if not _is_dot(acc, x, y, "i8", 4) or acc.n < 4:
         return None
 
@@ -208,7 +218,9 @@ def dot2(typing, acc, x, y):
     return acc(acc, x, y), emit
 
 
-def _bf16_halves(builder, v, floats):
+def _bf16_halves(
+    builder: ir.IRBuilder, v: ir.Value, floats: ir.VectorType
+) -> tuple[ir.Value, ir.Value]:
     """The even and the odd bf16 of each dword, as f32."""
     words = builder.bitcast(v, ir.VectorType(I32, floats.count))
     first = builder.shl(words, constant(words.type, 16))
@@ -216,7 +228,7 @@ def _bf16_halves(builder, v, floats):
     return builder.bitcast(first, floats), builder.bitcast(second, floats)
 
 
-def _plain_dotbf16(builder, acc, x, y):
+def _plain_dotbf16(builder: ir.IRBuilder, acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     name = f"llvm.fmuladd.{suffix(acc.type)}"
     left, right = (_bf16_halves(builder, v, acc.type) for v in (x, y))
     for a, b in zip(left, right, strict=True):
@@ -224,7 +236,7 @@ def _plain_dotbf16(builder, acc, x, y):
     return acc
 
 
-def _hardware_dotbf16(builder, acc, x, y):
+def _hardware_dotbf16(builder: ir.IRBuilder, acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     n = acc.type.count
     pairs = ir.VectorType(_BFloat(), 2 * n)
     operands = [acc, builder.bitcast(x, pairs), builder.bitcast(y, pairs)]
@@ -277,7 +289,7 @@ def _scale_in_two_steps(x, n):
 scale_by_power_of_two = _scalef if AVX512 else _scale_in_two_steps
 
 
-def _byte_shuffle(builder, table, index):
+def _byte_shuffle(builder: ir.IRBuilder, table: ir.Value, index: ir.Value) -> ir.Value:
     """Up to one native vector of table lookups in one instruction."""
     n = index.type.count
     if ARM64:
@@ -287,7 +299,7 @@ def _byte_shuffle(builder, table, index):
     return call(builder, f"llvm.x86.{name}", index.type, [repeated, index])
 
 
-def _lookup_one_by_one(builder, table, index):
+def _lookup_one_by_one(builder: ir.IRBuilder, table: ir.Value, index: ir.Value) -> ir.Value:
     result = index
     for i in range(index.type.count):
         where = builder.extract_element(index, I32(i))

@@ -8,8 +8,12 @@ same bits as other lanes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from llvmlite import ir
 from numba.core import types
+
+from ggml_cpu.kernel import Function
 
 from .vec import (
     BITS,
@@ -28,10 +32,10 @@ from .vec import (
     vector_names,
 )
 
-WORDS: dict[str, object] = {}
+WORDS: dict[str, Function] = {}
 
 
-def _splat(vec: Vec):
+def _splat(vec: Vec) -> Function:
     @intrinsic
     def fill(typing, x):
         if not is_scalar(x):
@@ -45,7 +49,7 @@ def _splat(vec: Vec):
     return fill
 
 
-def _convert(builder, value, source: Vec, target: Vec):
+def _convert(builder: ir.IRBuilder, value: ir.Value, source: Vec, target: Vec) -> ir.Value:
     if source.is_float and target.is_float:
         wider = target.bits > source.bits
         return (builder.fpext if wider else builder.fptrunc)(value, target.ir)
@@ -56,7 +60,7 @@ def _convert(builder, value, source: Vec, target: Vec):
     return (builder.sext if target.bits > source.bits else builder.trunc)(value, target.ir)
 
 
-def _to(elem: str):
+def _to(elem: str) -> Function:
     @intrinsic
     def to(typing, x):
         if not isinstance(x, Vec):
@@ -71,7 +75,7 @@ def _to(elem: str):
     return to
 
 
-def _zext(elem: str):
+def _zext(elem: str) -> Function:
     @intrinsic
     def zext(typing, x):
         if not isinstance(x, Vec) or x.is_float or x.bits >= BITS[elem]:
@@ -86,7 +90,7 @@ def _zext(elem: str):
     return zext
 
 
-def _as(elem: str):
+def _as(elem: str) -> Function:
     @intrinsic
     def reread(typing, x):
         if not isinstance(x, Vec):
@@ -120,7 +124,7 @@ def select(typing, mask, a, b):
     return vec(mask, plain(a), plain(b)), emit
 
 
-def _mask(n: int):
+def _mask(n: int) -> Function:
     @intrinsic
     def mask(typing, bits):
         """Lane i holds where bit i of the int64 is set."""
@@ -137,7 +141,7 @@ def _mask(n: int):
 mask16, mask64 = _mask(16), _mask(64)
 
 
-def _reduce_mask(name: str):
+def _reduce_mask(name: str) -> Function:
     @intrinsic
     def reduce(typing, mask):
         if not (isinstance(mask, Vec) and mask.elem == "i1"):
@@ -195,7 +199,7 @@ def set_lane(typing, x, i, value):
     return x(x, types.int64, plain(value)), emit
 
 
-def _order(indices_of):
+def _order(indices_of: Callable[[int], list[int]]) -> Function:
     """A rearrangement of one vector; `indices_of(n)` lists the lanes taken."""
 
     @intrinsic
@@ -213,7 +217,7 @@ def _order(indices_of):
     return rearrange
 
 
-def _order2(indices_of):
+def _order2(indices_of: Callable[[int], list[int]]) -> Function:
     """A rearrangement of two vectors; lanes of the second are numbered n, n + 1, ..."""
 
     @intrinsic
@@ -231,7 +235,7 @@ def _order2(indices_of):
     return rearrange
 
 
-def _order_by(indices_of):
+def _order_by(indices_of: Callable[[int, int], list[int]]) -> Function:
     """A rearrangement with a literal int; `indices_of(n, k)` lists the lanes taken."""
 
     @intrinsic(prefer_literal=True)
@@ -249,7 +253,7 @@ def _order_by(indices_of):
     return rearrange
 
 
-def _interleaved(start: int):
+def _interleaved(start: int) -> Callable[[int], list[int]]:
     def order(n: int) -> list[int]:
         half = n // 2
         first = start * half
@@ -303,7 +307,9 @@ def asr(typing, x, count):
     return vec(plain(x), plain(count)), emit
 
 
-def _reread_scalar(source, target, source_ir, target_ir):
+def _reread_scalar(
+    source: types.Type, target: types.Type, source_ir: ir.Type, target_ir: ir.Type
+) -> Function:
     @intrinsic
     def reread(typing, x):
         def emit(context, builder, sig, args):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from llvmlite import ir
+
+from ggml_cpu.kernel import Function
 from ggml_cpu.target import FMA
 
 from .vec import Vec, broadcast, call, common, constant, intrinsic, plain, suffix
@@ -22,7 +25,7 @@ def fma(typing, a, b, c):
     return vec(*map(plain, (a, b, c))), emit
 
 
-def _unary(name: str):
+def _unary(name: str) -> Function:
     @intrinsic
     def function(typing, x):
         if not isinstance(x, Vec) or not x.is_float:
@@ -59,7 +62,7 @@ def vabs(typing, x):
     return x(x), emit
 
 
-def pick(builder, comparison: str, x, y, vec: Vec):
+def pick(builder: ir.IRBuilder, comparison: str, x: ir.Value, y: ir.Value, vec: Vec) -> ir.Value:
     """x where `x comparison y`, else y (also where either is NaN): one minps/maxps on x86."""
     if vec.is_float:
         holds = builder.fcmp_ordered(comparison, x, y)
@@ -68,7 +71,7 @@ def pick(builder, comparison: str, x, y, vec: Vec):
     return builder.select(holds, x, y)
 
 
-def _pick(comparison: str):
+def _pick(comparison: str) -> Function:
     @intrinsic
     def function(typing, a, b):
         vec = common(a, b)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from llvmlite import ir
 from numba.core import cgutils, types
 
+from ggml_cpu.kernel import Function
+
 from .half import bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16
 from .lanes import WORDS as LANES
 from .lanes import lane
@@ -31,11 +33,11 @@ from .vec import (
     vector_names,
 )
 
-WORDS: dict[str, object] = {}
+WORDS: dict[str, Function] = {}
 f32x4, i16x4 = LANES["f32x4"], LANES["i16x4"]
 
 
-def _load(vec: Vec):
+def _load(vec: Vec) -> Function:
     @intrinsic
     def load(typing, addr):
         def emit(context, builder, sig, args):
@@ -46,7 +48,7 @@ def _load(vec: Vec):
     return load
 
 
-def _bcast(vec: Vec):
+def _bcast(vec: Vec) -> Function:
     @intrinsic
     def bcast(typing, addr):
         def emit(context, builder, sig, args):
@@ -58,19 +60,19 @@ def _bcast(vec: Vec):
     return bcast
 
 
-def _first(builder, n, vec: Vec):
+def _first(builder: ir.IRBuilder, n: ir.Value, vec: Vec) -> ir.Value:
     """The mask of lanes below the int64 `n`."""
     lanes = ir.Constant(ir.VectorType(I32, vec.n), list(range(vec.n)))
     bound = splat(builder, builder.trunc(n, I32), lanes.type)
     return builder.icmp_signed("<", lanes, bound)
 
 
-def _is_whole(builder, n, vec: Vec):
+def _is_whole(builder: ir.IRBuilder, n: ir.Value, vec: Vec) -> ir.Value:
     """Whether `n` lanes are all lanes. Then a branch saves the mask: masked stores are slow."""
     return builder.icmp_signed(">=", n, I64(vec.n))
 
 
-def _load_n(vec: Vec):
+def _load_n(vec: Vec) -> Function:
     @intrinsic
     def load_n(typing, addr, n):
         def emit(context, builder, sig, args):
@@ -143,7 +145,7 @@ def store_n(typing, addr, x, n):
     return types.void(types.int64, x, types.int64), emit
 
 
-def _half(name: str, widen, narrow) -> None:
+def _half(name: str, widen: Function, narrow: Function) -> None:
     """Loads and stores of a 16-bit float type, converted to and from f32."""
     native = Vec("i16", native_count("f32"))
     for count, vec in [("", native), *((f"x{n}", Vec("i16", n)) for n in COUNTS)]:
@@ -172,7 +174,7 @@ def _half(name: str, widen, narrow) -> None:
     WORDS[f"{name}_store_n"] = half_store_n
 
 
-def _widened(load, widen):
+def _widened(load: Function, widen: Function) -> Function:
     @inlined
     def half_load(addr):
         return widen(load(addr))
@@ -180,7 +182,7 @@ def _widened(load, widen):
     return half_load
 
 
-def _widened_n(load_n, widen):
+def _widened_n(load_n: Function, widen: Function) -> Function:
     @inlined
     def half_load_n(addr, n):
         return widen(load_n(addr, n))
@@ -188,7 +190,7 @@ def _widened_n(load_n, widen):
     return half_load_n
 
 
-def _gather(vec: Vec):
+def _gather(vec: Vec) -> Function:
     @intrinsic
     def gather(typing, base, index):
         """The elements base[index[i]], one a lane; `index` is an i32 vector."""
@@ -212,7 +214,7 @@ def _gather(vec: Vec):
     return gather
 
 
-def _scalar(name: str, numba_type, ir_type, extend: str) -> None:
+def _scalar(name: str, numba_type: types.Type, ir_type: ir.Type, extend: str) -> None:
     """`ld_<name>` and `st_<name>` of one number; integers are int64 in registers."""
 
     @intrinsic
@@ -250,7 +252,7 @@ def table(typing, data):
     return types.int64(data), emit
 
 
-def _prefetch(locality: int, write: int):
+def _prefetch(locality: int, write: int) -> Function:
     @intrinsic
     def fetch(typing, addr):
         def emit(context, builder, sig, args):

@@ -7,14 +7,16 @@ float ones are false for NaN, except `!=`. `a * b + c` may be contracted to a fu
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 
+from llvmlite import ir
 from numba.core import types
-from numba.core.typing import signature
-from numba.core.typing.templates import AbstractTemplate, infer_global
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import lower_builtin
 
 from .vec import Vec, broadcast, common, constant, plain
 
+Operator = Callable[..., object]  # of the module `operator`
 CONTRACT = ("contract",)
 
 INTEGER = {
@@ -54,13 +56,17 @@ IN_PLACE = {
 }
 
 
-def _arithmetic(op, builder, x, y, vec: Vec):
+def _arithmetic(
+    op: Operator, builder: ir.IRBuilder, x: ir.Value, y: ir.Value, vec: Vec
+) -> ir.Value:
     if vec.is_float:
         return getattr(builder, FLOAT[op])(x, y, flags=CONTRACT)
     return getattr(builder, INTEGER[op])(x, y)
 
 
-def _comparison(op, builder, x, y, vec: Vec):
+def _comparison(
+    op: Operator, builder: ir.IRBuilder, x: ir.Value, y: ir.Value, vec: Vec
+) -> ir.Value:
     if not vec.is_float:
         return builder.icmp_signed(COMPARE[op], x, y)
     if op is operator.ne:
@@ -68,23 +74,24 @@ def _comparison(op, builder, x, y, vec: Vec):
     return builder.fcmp_ordered(COMPARE[op], x, y)
 
 
-def _result(op, vec: Vec) -> Vec | None:
+def _result(op: Operator, vec: Vec) -> Vec | None:
     if op in COMPARE:
         return vec.with_elem("i1")
     return vec if op in (FLOAT if vec.is_float else INTEGER) else None
 
 
-def _register(key, op):
-    """Teach Numba that `key` (an operator, perhaps the in-place form of `op`) takes vectors."""
+def _register(function: Operator, op: Operator) -> None:
+    """Teach Numba that `function` (an operator, perhaps `op` in place) takes vectors."""
 
     class Template(AbstractTemplate):
+        key = function
+
         def generic(self, args, kws):
             vec = common(*args) if len(args) == 2 else None
             result = vec and _result(op, vec)
             return signature(result, *map(plain, args)) if result else None
 
-    Template.key = key
-    infer_global(key)(Template)
+    infer_global(function)(Template)
     emit = _comparison if op in COMPARE else _arithmetic
 
     def lower(context, builder, sig, args):
@@ -93,29 +100,32 @@ def _register(key, op):
         return emit(op, builder, x, y, vec)
 
     for left, right in ((Vec, Vec), (Vec, types.Number), (types.Number, Vec)):
-        lower_builtin(key, left, right)(lower)
+        lower_builtin(function, left, right)(lower)
 
 
-def _register_unary(key, emit):
+def _register_unary(
+    function: Operator, emit: Callable[[ir.IRBuilder, ir.Value, Vec], ir.Value]
+) -> None:
     class Template(AbstractTemplate):
+        key = function
+
         def generic(self, args, kws):
             if len(args) == 1 and isinstance(args[0], Vec):
                 return signature(args[0], args[0])
             return None
 
-    Template.key = key
-    infer_global(key)(Template)
+    infer_global(function)(Template)
 
-    @lower_builtin(key, Vec)
+    @lower_builtin(function, Vec)
     def lower(context, builder, sig, args):
         return emit(builder, args[0], sig.args[0])
 
 
-def _negate(builder, x, vec: Vec):
+def _negate(builder: ir.IRBuilder, x: ir.Value, vec: Vec) -> ir.Value:
     return builder.fneg(x) if vec.is_float else builder.sub(constant(vec.ir, 0), x)
 
 
-def _invert(builder, x, vec: Vec):
+def _invert(builder: ir.IRBuilder, x: ir.Value, vec: Vec) -> ir.Value:
     return builder.xor(x, constant(vec.ir, -1))
 
 

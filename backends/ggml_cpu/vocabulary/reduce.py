@@ -5,6 +5,8 @@ from __future__ import annotations
 from llvmlite import ir
 from numba.core import types
 
+from ggml_cpu.kernel import Function
+
 from .lanes import WORDS
 from .math import pick
 from .vec import ELEMENTS, I64, Vec, call, inlined, intrinsic, pieces, suffix
@@ -36,7 +38,7 @@ def vsum64(x):
     return vsum(to_f64(x))
 
 
-def _extreme(comparison: str):
+def _extreme(comparison: str) -> Function:
     @intrinsic
     def extreme(typing, x):
         if not isinstance(x, Vec):

@@ -8,14 +8,15 @@ from __future__ import annotations
 from llvmlite import ir
 from numba.core import types
 
+from ggml_cpu.kernel import Function
 from ggml_cpu.symbols import LIBM_BINARY, LIBM_UNARY
 
 from .vec import call, intrinsic, plain
 
-WORDS: dict[str, object] = {}
+WORDS: dict[str, Function] = {}
 
 
-def _libm(name: str, count: int):
+def _libm(name: str, count: int) -> Function:
     def emit(context, builder, sig, args):
         numbers = [
             context.cast(builder, a, k, types.float32) for a, k in zip(args, sig.args, strict=True)

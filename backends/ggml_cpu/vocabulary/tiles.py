@@ -12,22 +12,22 @@ import operator
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.extending import models, register_model
-from numba.core.typing import signature
-from numba.core.typing.templates import AbstractTemplate, infer_global
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import lower_builtin
 
+from ggml_cpu.kernel import Function
 from ggml_cpu.target import TILE
 
 from .vec import I32, Vec, constant, intrinsic, native_count
 
-WORDS: dict[str, object] = {}
+WORDS: dict[str, Function] = {}
 ALIGN = 64
 
 
 class Tile(types.Type):
     """`count` vectors of type `vec`, in stack memory until LLVM promotes them."""
 
-    def __init__(self, vec: Vec, count: int):
+    def __init__(self, vec: Vec, count: int) -> None:
         self.vec, self.count = vec, count
         super().__init__(name=f"tile({vec}, {count})")
 
@@ -38,7 +38,7 @@ class _TileModel(models.PrimitiveModel):
         super().__init__(manager, tile, ir.ArrayType(tile.vec.ir, tile.count).as_pointer())
 
 
-def _zeroed(builder, tile: Tile):
+def _zeroed(builder: ir.IRBuilder, tile: Tile) -> ir.Value:
     memory = cgutils.alloca_once(builder, ir.ArrayType(tile.vec.ir, tile.count))
     zero = constant(tile.vec.ir, 0.0 if tile.vec.is_float else 0)
     for t in range(tile.count):
@@ -46,7 +46,7 @@ def _zeroed(builder, tile: Tile):
     return memory
 
 
-def _fixed(vec: Vec):
+def _fixed(vec: Vec) -> Function:
     @intrinsic
     def new(typing):
         tile = Tile(vec, TILE)
@@ -59,7 +59,7 @@ def _fixed(vec: Vec):
     return new
 
 
-def _counted(vec: Vec):
+def _counted(vec: Vec) -> Function:
     @intrinsic(prefer_literal=True)
     def new(typing, count):
         if not isinstance(count, types.IntegerLiteral):

@@ -6,8 +6,11 @@ f16 and bf16 exist in memory only: loads widen them to f32, stores round (see me
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.base import BaseContext
 from numba.core.extending import intrinsic as intrinsic
 from numba.core.extending import models, register_jitable, register_model
 
@@ -34,7 +37,7 @@ inlined = register_jitable(forceinline=True, error_model="numpy")
 class Vec(types.Type):
     """`n` lanes of `elem`."""
 
-    def __init__(self, elem: str, n: int):
+    def __init__(self, elem: str, n: int) -> None:
         self.elem, self.n = elem, n
         super().__init__(name=f"{elem}x{n}")
 
@@ -53,7 +56,8 @@ class Vec(types.Type):
     @property
     def scalar(self) -> types.Type:
         """The Numba type of one lane taken out: float32, float64, or int64 for every integer."""
-        return {"f32": types.float32, "f64": types.float64}.get(self.elem, types.int64)
+        floats: dict[str, types.Type] = {"f32": types.float32, "f64": types.float64}
+        return floats.get(self.elem, types.int64)
 
     def with_elem(self, elem: str) -> Vec:
         return Vec(elem, self.n)
@@ -79,13 +83,13 @@ def vector_names() -> list[tuple[str, Vec]]:
     return named
 
 
-def indices(values) -> ir.Constant:
+def indices(values: Iterable[int]) -> ir.Constant:
     """A constant shuffle mask."""
     values = list(values)
     return ir.Constant(ir.VectorType(I32, len(values)), values)
 
 
-def constant(vec_ir: ir.VectorType, value) -> ir.Constant:
+def constant(vec_ir: ir.VectorType, value: float) -> ir.Constant:
     """The same constant in every lane."""
     return ir.Constant(vec_ir, [value] * vec_ir.count)
 
@@ -94,18 +98,20 @@ def undefined(vec_ir: ir.VectorType) -> ir.Constant:
     return ir.Constant(vec_ir, ir.Undefined)
 
 
-def splat(builder, value, vec_ir: ir.VectorType):
+def splat(builder: ir.IRBuilder, value: ir.Value, vec_ir: ir.VectorType) -> ir.Value:
     """`value` in every lane."""
     first = builder.insert_element(undefined(vec_ir), value, I32(0))
     return builder.shuffle_vector(first, undefined(vec_ir), indices([0] * vec_ir.count))
 
 
-def permute(builder, a, values, b=None):
+def permute(
+    builder: ir.IRBuilder, a: ir.Value, values: Iterable[int], b: ir.Value | None = None
+) -> ir.Value:
     """Lanes of `a` (and `b`, numbered on) in the given order."""
     return builder.shuffle_vector(a, undefined(a.type) if b is None else b, indices(values))
 
 
-def pieces(builder, vector, count: int) -> list:
+def pieces(builder: ir.IRBuilder, vector: ir.Value, count: int) -> list[ir.Value]:
     """The vector cut into `count` equal parts."""
     if count == 1:
         return [vector]
@@ -113,7 +119,7 @@ def pieces(builder, vector, count: int) -> list:
     return [permute(builder, vector, range(i * n, i * n + n)) for i in range(count)]
 
 
-def joined(builder, parts: list):
+def joined(builder: ir.IRBuilder, parts: list[ir.Value]) -> ir.Value:
     """The inverse of `pieces`; the number of parts is a power of two."""
     while len(parts) > 1:
         n = parts[0].type.count * 2
@@ -122,29 +128,34 @@ def joined(builder, parts: list):
     return parts[0]
 
 
-def suffix(ir_type) -> str:
+def suffix(ir_type: ir.Type) -> str:
     """How LLVM spells a type inside the name of an intrinsic: `v16f32`, `f32`."""
     if isinstance(ir_type, ir.VectorType):
         return f"v{ir_type.count}{suffix(ir_type.element)}"
     return {"half": "f16", "float": "f32", "double": "f64"}.get(str(ir_type), str(ir_type))
 
 
-def call(builder, name: str, result, args, fastmath=()):
+def call(
+    builder: ir.IRBuilder, name: str, result: ir.Type, args: Sequence[ir.Value],
+    fastmath: Sequence[str] = (),
+) -> ir.Value:  # fmt: skip
     """A call of an external function or LLVM intrinsic."""
     kind = ir.FunctionType(result, [a.type for a in args])
     function = cgutils.get_or_insert_function(builder.module, kind, name)
     return builder.call(function, args, fastmath=fastmath)
 
 
-def pointer(builder, address, ir_type):
+def pointer(builder: ir.IRBuilder, address: ir.Value, ir_type: ir.Type) -> ir.Value:
     return builder.inttoptr(address, ir_type.as_pointer())
 
 
-def is_scalar(kind) -> bool:
+def is_scalar(kind: types.Type) -> bool:
     return isinstance(kind, (types.Integer, types.Float, types.Boolean))
 
 
-def broadcast(context, builder, value, kind, vec: Vec):
+def broadcast(
+    context: BaseContext, builder: ir.IRBuilder, value: ir.Value, kind: types.Type, vec: Vec
+) -> ir.Value:
     """A vector of type `vec` from a vector (unchanged) or from a scalar (in every lane)."""
     if isinstance(kind, Vec):
         return value
@@ -156,19 +167,20 @@ def broadcast(context, builder, value, kind, vec: Vec):
     return splat(builder, scalar, vec.ir)
 
 
-def fits(kind, vec: Vec) -> bool:
+def fits(kind: types.Type, vec: Vec) -> bool:
     """Whether an operand may stand next to a `vec`: the same vector, or a scalar to broadcast."""
     if isinstance(kind, Vec):
         return kind == vec
     return is_scalar(kind) and (vec.is_float or not isinstance(kind, types.Float))
 
 
-def common(*kinds) -> Vec | None:
+def common(*kinds: types.Type) -> Vec | None:
     """The one vector type among the operands, or None where they do not agree."""
     vec = next((k for k in kinds if isinstance(k, Vec)), None)
     return vec if vec is not None and all(fits(k, vec) for k in kinds) else None
 
 
-def plain(kind):
+def plain(kind: types.Type) -> types.Type:
     """The type without its literal value."""
-    return types.unliteral(kind)
+    found: types.Type = types.unliteral(kind)
+    return found

@@ -26,7 +26,7 @@ Q, K, V, MASK, SINKS = 1, 2, 3, 4, 5
 
 def refusal(node: Tensor, source: Source) -> str:
     """Why a kernel for these types of keys and values cannot run the node; "" if it can."""
-    q, k, values = node.src[:3]
+    q, k, values = node.sources(3)
     if q.type.name != "f32" or not source.accepts(k.type.name, values.type.name):
         return f"needs f32 queries, {source.name} keys and values; got {q}, {k}, {values}"
     for t in (q, k, values):
@@ -188,19 +188,19 @@ def is_spoilt(p, sums, step):
 
 
 @fn
-def counters_bytes(blocks):
+def counters_bytes(blocks: int) -> int:
     """Units taken, and parts done of each block; the partial results follow."""
     return 8 * padded(1 + blocks)
 
 
 @fn
-def partial_bytes(dv):
+def partial_bytes(dv: int) -> int:
     """Maximum and sum, weighted values."""
     return WORD + 4 * padded(dv)
 
 
 def shared_bytes(node: Tensor, blocks: int, parts: int) -> int:
-    q, values = node.src[0], node.src[2]
+    q, values = node.source(0), node.source(2)
     partials = q.n_rows * parts * partial_bytes(values.ne[0]) if parts > 1 else 0
     return counters_bytes(blocks) + partials
 

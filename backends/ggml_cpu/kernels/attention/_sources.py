@@ -7,18 +7,17 @@ one kernel, which turns rows into f32 first and chooses at run time how.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.interleave import interleave_words, interleaver
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.kernels._common import F32, FLOATS, Element
 from ggml_cpu.kernels._map import to_f32
-from ggml_cpu.quants import formats
+from ggml_cpu.quants import types
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
-Function = Callable[..., Any]
 WORD = 4 * LANES  # bytes of a vector
 MOST = 64  # longest block of a type that makes sense for a cache
 
@@ -100,17 +99,17 @@ def nothing(asked, src, n, dst):
 CONVERSIONS: dict[str, Function] = {e.name: to_f32(e) for e in FLOATS}
 CONVERSIONS |= {
     name: f.dequantize
-    for name, f in formats().items()
-    if f.quantize is not None and f.type.block_size <= MOST
+    for name, f in types().items()
+    if f.dequantize is not None and f.quantize is not None and f.type.block_size <= MOST
 }
 KINDS = list(CONVERSIONS)
 
 
 def kinds_of(node: Tensor) -> tuple[int, int, int, int]:
     """Kinds of keys and values, bytes of their rows."""
-    k, values = node.src[1:3]
-    found = (KINDS.index(t.type.name) for t in (k, values))
-    return (*found, k.type.row_size(k.ne[0]), values.type.row_size(values.ne[0]))
+    k, values = node.source(1), node.source(2)
+    kinds = KINDS.index(k.type.name), KINDS.index(values.type.name)
+    return (*kinds, k.type.row_size(k.ne[0]), values.type.row_size(values.ne[0]))
 
 
 def _mixed() -> Source:

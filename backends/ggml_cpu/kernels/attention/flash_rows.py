@@ -7,7 +7,7 @@ cache in order although the heads of a cell lie side by side.
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernel import Function, fn, kernel
 from ggml_cpu.kernels._common import Element, padded
 from ggml_cpu.kernels._sums import lane_sums
 from ggml_cpu.kernels.attention._parts import (
@@ -34,7 +34,7 @@ from ggml_cpu.kernels.attention._parts import (
     start_row,
     weigh_row,
 )
-from ggml_cpu.kernels.attention._sources import SOURCES, WORD, Function, Source, kinds_of
+from ggml_cpu.kernels.attention._sources import SOURCES, WORD, Source, kinds_of
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
@@ -43,7 +43,7 @@ SCORES = FEW * 4 * KEYS  # bytes of the scores
 
 
 @fn
-def parts_of(pairs, n_kv, nth):
+def parts_of(pairs: int, n_kv: int, nth: int) -> int:
     """Parts of the keys, so that threads get equal numbers of (part, pair)."""
     a, b = pairs, nth
     while b > 0:
@@ -52,24 +52,24 @@ def parts_of(pairs, n_kv, nth):
 
 
 @fn
-def even(rows):
+def even(rows: int) -> int:
     """Places for the rows: they are taken in fours or twos."""
     return (rows + 1) // 2 * 2
 
 
 @fn
-def query_row(at, rows, r, d):
+def query_row(at: int, rows: int, r: int, d: int) -> int:
     """A pair's scratch has the states of its rows, then queries, then sums of values."""
     return at + even(rows) * STATE + r * 4 * padded(d)
 
 
 @fn
-def sum_row(at, rows, r, d, dv):
+def sum_row(at: int, rows: int, r: int, d: int, dv: int) -> int:
     return query_row(at, rows, even(rows), d) + r * 4 * padded(dv)
 
 
 @fn
-def local_pair(rows, i, d, dv):
+def local_pair(rows: int, i: int, d: int, dv: int) -> int:
     """Where the thread-local scratch has pair i: after the scores and room for KEYS rows of f32."""
     return SCORES + 4 * KEYS * max(d, dv) + i * sum_row(0, rows, even(rows), d, dv)
 
@@ -80,7 +80,7 @@ def pair_at(p, local, rows, i):
 
 
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-    q, k, values = node.src[:3]
+    q, k, values = node.sources(3)
     pairs, rows = k.ne[2] * k.ne[3], q.ne[1] * q.ne[2] // k.ne[2]
     parts = parts_of(pairs, k.ne[1], nth)
     at_once = min(pairs, -(-pairs * parts // nth))
@@ -88,7 +88,7 @@ def scratch(node: Tensor, nth: int) -> tuple[int, int]:
 
 
 def extra(node: Tensor) -> tuple[int, ...]:
-    k = node.src[1]
+    k = node.source(1)
     return (k.ne[2] * k.ne[3], *kinds_of(node))
 
 
@@ -307,7 +307,8 @@ def _flash(source: Source) -> None:
         return False
 
     def when(node: Tensor) -> str:
-        rows = node.src[0].ne[1] * node.src[0].ne[2] // node.src[1].ne[2]
+        q, k = node.sources(2)
+        rows = q.ne[1] * q.ne[2] // k.ne[2]
         if rows > FEW:
             return f"needs at most {FEW} query rows a key head; got {rows}"
         return refusal(node, source)

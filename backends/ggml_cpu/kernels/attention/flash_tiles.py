@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.interleave import interleave_words
-from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernel import Function, fn, kernel
 from ggml_cpu.kernels._common import padded
 from ggml_cpu.kernels._units import PER_THREAD, next_unit
 from ggml_cpu.kernels.attention._parts import (
@@ -37,7 +37,7 @@ from ggml_cpu.kernels.attention._parts import (
     start_row,
     weigh_row,
 )
-from ggml_cpu.kernels.attention._sources import SOURCES, WORD, Function, Source, kinds_of
+from ggml_cpu.kernels.attention._sources import SOURCES, WORD, Source, kinds_of
 from ggml_cpu.target import LANES, TILE
 from ggml_py.tensor import Tensor
 
@@ -49,7 +49,7 @@ SUMS = TILE * WORD  # bytes of LANES columns of a tile's sums
 
 
 @fn
-def tiles_per_unit(rows, pairs, d, dv, nth):
+def tiles_per_unit(rows: int, pairs: int, d: int, dv: int, nth: int) -> int:
     """Tiles of a unit: few enough for the cache and for all threads to have work."""
     tiles = (rows + TILE - 1) // TILE
     most = max(MIN_TILES, min(MAX_TILES, UNIT_BYTES // (COLUMN * (d + dv))))
@@ -58,7 +58,7 @@ def tiles_per_unit(rows, pairs, d, dv, nth):
 
 
 @fn
-def parts_of(units, n_kv, nth):
+def parts_of(units: int, n_kv: int, nth: int) -> int:
     """Parts of the keys, where there are too few units for all threads."""
     if nth == 1 or units >= PER_THREAD * nth:
         return 1
@@ -76,7 +76,7 @@ def shape_of(p, nth):
 
 def most_blocks(node: Tensor) -> int:
     """Blocks of rows if each were one tile."""
-    q, k = node.src[:2]
+    q, k = node.sources(2)
     rows = q.ne[1] * (q.ne[2] // k.ne[2])
     return k.ne[2] * k.ne[3] * -(-rows // TILE)
 
@@ -86,7 +86,7 @@ def extra(node: Tensor) -> tuple[int, ...]:
 
 
 @fn
-def local_offsets(d, dv):
+def local_offsets(d: int, dv: int) -> tuple[int, int, int, int]:
     """Where the thread-local scratch has values, weights, spare rows and the tiles of a unit; keys
     come first. dv: in whole vectors.
     """
@@ -97,13 +97,13 @@ def local_offsets(d, dv):
 
 
 @fn
-def tile_bytes(d, dv):
+def tile_bytes(d: int, dv: int) -> int:
     """States, sums and queries of a tile."""
     return TILE * STATE + COLUMN * (dv + d)
 
 
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-    q, k, values = node.src[:3]
+    q, k, values = node.sources(3)
     d, dv = q.ne[0], padded(values.ne[0])
     rows, pairs = q.ne[1] * (q.ne[2] // k.ne[2]), k.ne[2] * k.ne[3]
     tiles = tiles_per_unit(rows, pairs, d, dv, nth)

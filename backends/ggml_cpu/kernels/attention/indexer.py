@@ -14,17 +14,17 @@ HEADS = 4  # heads at a time
 
 
 @fn
-def panel_bytes(n):
+def panel_bytes(n: int) -> int:
     """A panel of keys with n values each; the same rows as f32 follow it."""
     return WORD * n
 
 
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-    return 0, 2 * panel_bytes(node.src[0].ne[0])
+    return 0, 2 * panel_bytes(node.source(0).ne[0])
 
 
 def kind_of(node: Tensor) -> tuple[int]:
-    return (KINDS.index(node.src[1].type.name),)
+    return (KINDS.index(node.source(1).type.name),)
 
 
 @fn
@@ -46,7 +46,7 @@ def add_heads(p, t, seq, head, panel, total):
 
 
 def rows_dense(node: Tensor) -> str:
-    for t in node.src:
+    for t in node.sources():
         if not t.has_contiguous_rows():
             return f"needs dense rows; {t} has elements {t.nb[0]} bytes apart"
     return ""
@@ -56,7 +56,7 @@ def _indexer(source: Source) -> None:
     make_panel = source.panel
 
     def when(node: Tensor) -> str:
-        kind = node.src[1].type.name
+        kind = node.source(1).type.name
         if not source.accepts(kind, kind):
             return f"needs {source.name} keys; got {kind}"
         return types_are("f32", "f32", kind, "f32", "f16")(node) or rows_dense(node)

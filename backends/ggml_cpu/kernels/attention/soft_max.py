@@ -96,7 +96,7 @@ def mask_is(name: str) -> Callable[[Tensor], str]:
     """Accept f32 scores with a mask of that type; one without a mask goes to f32."""
 
     def when(node: Tensor) -> str:
-        mask = node.src[1] if len(node.src) > 1 else None
+        mask = node.optional(1)
         found = "f32" if mask is None else mask.type.name
         if found == name and node.type.name == "f32":
             return ""

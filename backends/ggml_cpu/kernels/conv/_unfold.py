@@ -12,15 +12,14 @@ An image, here, is a tuple of the numbers below; 1-d and 2-d images are volumes 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.kernels._common import Element
 from ggml_py.tensor import Tensor
 
 
-def unfolder(source: Element, target: Element) -> Callable[..., Any]:
+def unfolder(source: Element, target: Element) -> Function:
     """unfold(to, step, image, u): place u's elements, `step` bytes apart."""
     ld, st = source.ld, target.st
 
@@ -102,7 +101,7 @@ def types_beside_kernel(result: str, image: str) -> Callable[[Tensor], str]:
     """Accept these types; the kernel's elements are not read, so its type does not matter."""
 
     def when(node: Tensor) -> str:
-        found = (node.type.name, node.src[1].type.name)
+        found = (node.type.name, node.source(1).type.name)
         if found == (result, image):
             return ""
         return f"needs {image} -> {result}; got {found[1]} -> {found[0]}"

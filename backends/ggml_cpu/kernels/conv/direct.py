@@ -17,7 +17,7 @@ from ggml_py.tensor import Tensor
 
 def _taps(node: Tensor) -> tuple[int, int]:
     """(elements a kernel has for one output channel, output channels)."""
-    a = node.src[0]
+    a = node.source(0)
     oc = node.param("oc") if node.op == "CONV_3D" else a.ne[3]
     return a.n_elements // oc, oc
 
@@ -29,7 +29,7 @@ def direct_scratch(node: Tensor, nth: int) -> tuple[int, int]:
 
 def dense_kernels(node: Tensor) -> str:
     """CONV_3D takes channels and output channels apart, so they must follow each other."""
-    a = node.src[0]
+    a = node.source(0)
     return "" if a.is_contiguous() else f"needs a contiguous kernel; got strides {a.nb}"
 
 
@@ -39,7 +39,7 @@ def float_image(node: Tensor) -> str:
 
 def typed(element: Element) -> Callable[[Tensor], str]:
     def when(node: Tensor) -> str:
-        t = node.src[0].type
+        t = node.source(0).type
         return "" if t.name == element.name else f"needs a kernel of {element.name}; got {t}"
 
     return when

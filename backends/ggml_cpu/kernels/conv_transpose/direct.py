@@ -6,11 +6,8 @@ result. While a row is summed, elements that are a multiple of the stride apart 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernel import Function, fn, kernel
 from ggml_cpu.kernels._common import F16, F32, Element, both, dense_rows, types_are
 from ggml_cpu.kernels._moves import copy_bytes, fill_words
 from ggml_cpu.target import LANES, TILE
@@ -20,21 +17,22 @@ SPAN = 8 * LANES  # input elements that pass by a tile of taps while it is in th
 
 
 @fn
-def places_bytes(taps):
+def places_bytes(taps: int) -> int:
     """Where each tap starts in the result; the weights follow."""
     return 8 * taps
 
 
 @fn
-def width_of(taps):
+def width_of(taps: int) -> int:
     """Weights of a channel: one for each tap, and room to read a tile too many."""
     return taps + TILE
 
 
 def transposed_scratch(node: Tensor, nth: int) -> tuple[int, int]:
     """Shared: places, and weights of all channels as f32; local: a row."""
-    channels = node.src[0].ne[2 if node.op == "CONV_TRANSPOSE_1D" else 3]
-    taps = node.src[0].n_elements // channels
+    a = node.source(0)
+    channels = a.ne[2 if node.op == "CONV_TRANSPOSE_1D" else 3]
+    taps = a.n_elements // channels
     return places_bytes(taps) + 4 * channels * width_of(taps), 4 * node.ne[0]
 
 
@@ -113,7 +111,7 @@ def add_row(d, x, first, last, places, weights, shape):
                 )  # fmt: skip
 
 
-def _transposed(op: str, shape_of: Callable[..., Any], element: Element) -> None:
+def _transposed(op: str, shape_of: Function, element: Element) -> None:
     ld, size = element.ld, element.size
     when = both(types_are("f32", element.name, "f32"), dense_rows)
 

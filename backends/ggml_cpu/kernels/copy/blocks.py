@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import Format
 from ggml_cpu.kernel import fn, kernel
@@ -36,7 +38,7 @@ def run_of(p, dense_rows_of, size):
     return inner if dense_rows_of and whole else size
 
 
-def _block_scratch(size):
+def _block_scratch(size: int) -> Callable[[Tensor, int], tuple[int, int]]:
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
         return 0, 4 * size
 
@@ -45,7 +47,7 @@ def _block_scratch(size):
 
 def blocks_follow(node: Tensor) -> str:
     """The block side has dense rows."""
-    for t in (node, node.src[0]):
+    for t in (node, node.source(0)):
         if t.type.is_quantized and not t.has_contiguous_rows():
             return f"needs dense rows of blocks; {t} has blocks {t.nb[0]} bytes apart"
     return ""
@@ -98,7 +100,7 @@ def _from_blocks(format: Format) -> None:
 
 
 def same_blocks(node: Tensor) -> str:
-    a = node.src[0]
+    a = node.source(0)
     if not node.type.is_quantized or node.type is not a.type:
         return "needs one block type on both sides"
     if node.ne[0] != a.ne[0]:

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import CHUNK, FLOATS, chunks_of, n_rows, row_at, run_stop, types_are
+from ggml_cpu.kernels._common import (
+    CHUNK,
+    FLOATS,
+    Element,
+    chunks_of,
+    n_rows,
+    row_at,
+    run_stop,
+    types_are,
+)
 from ggml_cpu.kernels._map import conversion
 from ggml_cpu.kernels._moves import TILE, copy_bytes
 
@@ -27,7 +36,7 @@ def same_ne(p):
     )
 
 
-def _copy(source, target):
+def _copy(source: Element, target: Element) -> None:
     """CPY, CONT, DUP between two float types; elements are taken in order, shapes may differ."""
     ld, from_size, st, to_size = source.ld, source.size, target.st, target.size
     run = conversion(source, target)
@@ -97,7 +106,7 @@ for _source in FLOATS:
         _copy(_source, _target)
 
 
-def _copy_words(name, size):
+def _copy_words(name: str, size: int) -> None:
     """Integer types of 1, 2, 4 or 8 bytes, copied bit by bit."""
 
     def copy(p, ith, nth):

@@ -6,6 +6,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import both, dense_rows, n_rows, row_at, types_are
 from ggml_cpu.kernels._moves import copy_bytes
+from ggml_py.tensor import Tensor
 
 
 @fn
@@ -26,7 +27,7 @@ def copy_base(p, ith, nth):
             copy_bytes(row_at(p, 0, r), row_at(p, 1, r), 4 * v.ne(p, 0, 0))
 
 
-def words(node):
+def words(node: Tensor) -> str:
     return "" if node.type.name in ("f32", "i32") else f"needs f32 or i32; got {node.type}"
 
 

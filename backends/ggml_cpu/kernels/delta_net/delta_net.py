@@ -14,7 +14,7 @@ LARGEST_GATE = 50.0
 
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
     """Per thread: the decay of each key."""
-    return 0, 4 * node.src[2].ne[0]
+    return 0, 4 * node.source(2).ne[0]
 
 
 @fn

@@ -50,13 +50,13 @@ def parts_of(heads, size, nth):
 
 
 @fn
-def vector_bytes(size):
+def vector_bytes(size: int) -> int:
     """Of a token's decayed keys, decayed queries and decays, which follow each other."""
     return 4 * padded(size)
 
 
 @fn
-def state_bytes(rows, size):
+def state_bytes(rows: int, size: int) -> int:
     """The transposed state of `rows` rows: for LANES of them [size][LANES]; then come the tables of
     CHUNKS chunks, and three rows to make them.
     """
@@ -65,7 +65,7 @@ def state_bytes(rows, size):
 
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
     """Per thread: what chunks need, or the vectors of one token."""
-    size = node.src[2].ne[0]
+    size = node.source(2).ne[0]
     chunked = state_bytes(size, size) + CHUNKS * TABLES + 3 * STRIDE if size <= MAX_SIZE else 0
     return UNITS_BYTES, max(chunked, 3 * vector_bytes(size))
 

@@ -6,17 +6,12 @@ token's vectors are read once for all of those.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernel import Function, fn, kernel
 from ggml_cpu.kernels._sums import lane_sums
 from ggml_cpu.kernels.linear_attention.by_value import per_sequence, state_after, state_before
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
-
-Function = Callable[..., Any]
 
 R, W, K, V, A, B, STATE = 1, 2, 3, 4, 5, 6, 7
 WORD = 4 * LANES  # bytes of a vector

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernel import Function, fn, kernel
 
 CHAINS = 4  # sums an output is added up in
 
@@ -27,7 +27,7 @@ def state_before(p, state, head, seq):
     return v.data(p, state) + 4 * size * size * (seq * n_head + head)
 
 
-def _by_value(op, state, run_key, scaled=False):
+def _by_value(op: str, state: int, run_key: Function, scaled: bool = False) -> None:
     """The value index of the state is fast: threads take LANES values of a head each.
 
     run_key(p, at, head_at, i, old, new, values, y, rest): row i of the state over a token whose

@@ -12,7 +12,7 @@ KINDS = ("f32", "f16", "bf16")  # of src1, by the number passed to the kernels a
 
 
 @fn
-def packed_at(local):
+def packed_at(local: int) -> int:
     """Local scratch: a unit as f32, and here, packed."""
     return local + 4 * UNIT
 

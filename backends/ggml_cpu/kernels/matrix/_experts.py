@@ -22,18 +22,18 @@ EXPERT, PLACE, COUNT, COLUMN, GROUP_BYTES = 0, 4, 8, 12, 16
 
 
 @fn
-def order_at(groups, entries):
+def order_at(groups: int, entries: int) -> int:
     return groups + GROUP_BYTES * (entries + 1)
 
 
 @fn
-def end_of_lists(groups, entries):
+def end_of_lists(groups: int, entries: int) -> int:
     """Behind groups and order, at a cache line if they began at one; columns in shared scratch."""
     return groups + (order_at(0, entries) + 4 * entries + 63) // 64 * 64
 
 
 @fn
-def local_lists(local, entries, experts):
+def local_lists(local: int, entries: int, experts: int) -> tuple[int, int, int, int]:
     """Local scratch: a thread's own groups and order, the place of each entry in its group i32
     [entries], the group of each expert i32 [experts], the end.
     """
@@ -45,16 +45,15 @@ def local_lists(local, entries, experts):
 
 def shared_bytes(node: Tensor, activations: Activations) -> int:
     """Shared scratch of the groups of a MUL_MAT_ID node."""
-    experts, ids = node.src[0], node.src[2]
+    experts, ids = node.source(0), node.source(2)
     entries = ids.ne[0] * ids.ne[1]
     columns = entries + (GRAIN - 1) * min(entries, experts.ne[2])
     return end_of_lists(0, entries) + columns * activations.column_bytes(experts.ne[0])
 
 
 def local_bytes(node: Tensor) -> int:
-    experts, ids = node.src[0], node.src[2]
-    end: int = local_lists(0, ids.ne[0] * ids.ne[1], experts.ne[2])[-1]
-    return end
+    experts, ids = node.source(0), node.source(2)
+    return local_lists(0, ids.ne[0] * ids.ne[1], experts.ne[2])[-1]
 
 
 @fn

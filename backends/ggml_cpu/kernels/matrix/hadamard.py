@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import F16, F32, n_rows, row_at
+from ggml_cpu.kernels._common import F16, F32, Element, n_rows, row_at
 from ggml_py.ops.matrix import HADAMARD
 from ggml_py.tensor import Tensor
 
@@ -15,7 +15,8 @@ def is_hadamard(node: Tensor) -> str:
         return "needs the hint that src0 is a Hadamard matrix"
     if n < 2 or n & (n - 1):
         return f"needs a power of two; got {n}"
-    return "" if node.src[1].nb[0] == node.src[1].type.type_size else "needs dense rows"
+    x = node.source(1)
+    return "" if x.nb[0] == x.type.type_size else "needs dense rows"
 
 
 @fn
@@ -38,11 +39,12 @@ def butterflies(row, n):
         half *= 2
 
 
-def _hadamard(element):
+def _hadamard(element: Element) -> None:
     load_n, size, name = element.load_n, element.size, element.name
 
     def when(node: Tensor) -> str:
-        return is_hadamard(node) or ("" if node.src[1].type.name == name else f"needs {name} rows")
+        rows = node.source(1).type.name
+        return is_hadamard(node) or ("" if rows == name else f"needs {name} rows")
 
     @kernel("MUL_MAT", when=when, rank=3, name=f"hadamard_{name}")
     def hadamard(p, ith, nth):

@@ -12,28 +12,24 @@ take contiguous parts of all rows of all matrices.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import F32
 from ggml_cpu.blocks.format import LAYOUT, Weight
 from ggml_cpu.blocks.tiles import columns_before
-from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernel import Function, fn, kernel
 from ggml_cpu.kernels._products import SUM_BYTES, Shape, matrix_at, store_rows, tiles_product
 from ggml_cpu.kernels.matrix._columns import KINDS, LOCAL, ROWS, TILES
 from ggml_cpu.quants import weights
 from ggml_cpu.target import TILE
 from ggml_py.tensor import Tensor
 
-Function = Callable[..., Any]
 FEW, FEW_SHARED = 4, 64  # of `few_columns`: each column alone, columns sharing a load of the rows
 PARTS = 4  # pieces of work per thread below which columns are divided as well
 
 
 def refusal(weight: Weight, layout: str, node: Tensor) -> str:
     """Why a product cannot use this weight type in this layout; "" if it can."""
-    a, b = node.src[0], node.src[1]
+    a, b = node.source(0), node.source(1)
     if a.type is not weight.type or a.layout != layout:
         where = f" in layout {layout}" if layout else ""
         return f"needs {weight.type} weights{where}; got {a.type} in {a.layout or 'rows'}"
@@ -74,7 +70,7 @@ def copy_rows(sums, rows, out):
 
 
 def source_kind(node: Tensor) -> tuple[int]:
-    return (KINDS.index(node.src[1].type.name),)
+    return (KINDS.index(node.source(1).type.name),)
 
 
 @fn
@@ -101,7 +97,7 @@ def _rows(weight: Weight, dense: bool = False) -> None:
     column_bytes, matrix = weight.activations.column_bytes, matrix_at(weight, in_place=True)
 
     def when(node: Tensor) -> str:
-        b = node.src[1]
+        b = node.source(1)
         if why := refusal(weight, "", node):
             return why
         if dense and not (b.type.name == "f32" and b.is_contiguous()):
@@ -109,7 +105,7 @@ def _rows(weight: Weight, dense: bool = False) -> None:
         return "" if b.ne[1] <= limit else f"needs at most {limit} columns; got {b.ne[1]}"
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-        b = node.src[1]
+        b = node.source(1)
         columns = b.n_rows * column_bytes(b.ne[0])
         return (0, SUM_BYTES) if dense else (columns, max(LOCAL, SUM_BYTES))
 
@@ -150,11 +146,11 @@ def _panel(weight: Weight) -> None:
     column_bytes = weight.activations.column_bytes
 
     def when(node: Tensor) -> str:
-        n = node.src[1].ne[1]
+        n = node.source(1).ne[1]
         return refusal(weight, LAYOUT, node) or ("" if n == 1 else f"needs one column; got {n}")
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-        b = node.src[1]
+        b = node.source(1)
         return b.n_rows * column_bytes(b.ne[0]), max(LOCAL, SUM_BYTES)
 
     @kernel(
@@ -192,7 +188,7 @@ def _tiles(weight: Weight, in_place: bool) -> None:
         return refusal(weight, layout, node)
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-        k, n, b2, b3 = node.src[1].ne
+        k, n, b2, b3 = node.source(1).ne
         local = shape.local_bytes(k) if in_place else SUM_BYTES
         return columns_before(b2 * b3, n) * column_bytes(k), max(LOCAL, local)
 

@@ -41,13 +41,13 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
     steps_of, column_bytes = shape.steps_of, weight.activations.column_bytes
 
     def when(node: Tensor) -> str:
-        n = node.src[1].ne[2]
+        n = node.source(1).ne[2]
         if why := refusal(weight, layout, node):
             return why
         return "" if n <= limit else f"needs at most {limit} tokens; got {n}"
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-        b = node.src[1]
+        b = node.source(1)
         return b.n_rows * column_bytes(b.ne[0]), max(LOCAL, SUM_BYTES)
 
     @kernel(
@@ -101,7 +101,7 @@ def _grouped(weight: Weight, in_place: bool) -> None:
         return refusal(weight, layout, node)
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-        local = shape.local_bytes(node.src[0].ne[0]) if in_place else SUM_BYTES
+        local = shape.local_bytes(node.source(0).ne[0]) if in_place else SUM_BYTES
         return shared_bytes(node, weight.activations), max(local_bytes(node), local)
 
     @kernel(

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernel import Function, fn, kernel
 from ggml_cpu.kernels._common import FLOATS
 from ggml_cpu.kernels._map import to_f32
 from ggml_cpu.quants import weights
@@ -26,9 +23,9 @@ def axpy(d, w, x, n):
         v.store_n(d + 4 * i, y, n - i)
 
 
-def _out_prod(type_name: str, dequantize: Callable[..., Any]) -> None:
+def _out_prod(type_name: str, dequantize: Function) -> None:
     def when(node: Tensor) -> str:
-        a, b = node.src
+        a, b = node.sources(2)
         if (a.type.name, b.type.name) != (type_name, "f32"):
             return f"needs {type_name} and f32; got {a.type} and {b.type}"
         if a.layout or not a.has_contiguous_rows():

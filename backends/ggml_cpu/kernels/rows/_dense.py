@@ -7,7 +7,7 @@ from ggml_py.tensor import Tensor
 
 def rows_dense(node: Tensor) -> str:
     """dst and src0 have dense rows; the index may have any strides."""
-    for t in (node, node.src[0]):
+    for t in (node, node.source(0)):
         if not t.has_contiguous_rows():
             return f"needs dense rows; {t} has elements {t.nb[0]} bytes apart"
     return ""

@@ -5,7 +5,17 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import LAYOUT, Format, Weight
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import CHUNK, F32, FLOATS, both, chunks_of, n_rows, row_at, types_are
+from ggml_cpu.kernels._common import (
+    CHUNK,
+    F32,
+    FLOATS,
+    Element,
+    both,
+    chunks_of,
+    n_rows,
+    row_at,
+    types_are,
+)
 from ggml_cpu.kernels._map import conversion
 from ggml_cpu.kernels._moves import copy_bytes
 from ggml_cpu.kernels._products import Shape, matrix_at
@@ -24,7 +34,7 @@ def source_row(p, r):
     return v.data(p, 1) + row * v.nb(p, 1, 1) + i2 * v.nb(p, 1, 2) + i3 * v.nb(p, 1, 3)
 
 
-def _get_rows(element):
+def _get_rows(element: Element) -> None:
     convert, size = conversion(element, F32), element.size
 
     @kernel(
@@ -53,7 +63,7 @@ def get_rows_i32(p, ith, nth):
 
 
 def _refusal(weight: Weight | Format, layout: str, node: Tensor) -> str:
-    a, ids = node.src[0], node.src[1]
+    a, ids = node.source(0), node.source(1)
     if a.type is not weight.type or a.layout != layout:
         where = f" in layout {layout}" if layout else ""
         return f"needs {weight.type} rows{where}; got {a.type} in {a.layout or 'rows'}"
@@ -87,7 +97,7 @@ def _repacked(weight: Weight) -> None:
         return _refusal(weight, LAYOUT, node)
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-        return 0, weight.type.row_size(node.src[0].ne[0])
+        return 0, weight.type.row_size(node.source(0).ne[0])
 
     @kernel(
         "GET_ROWS", when=when, scratch=scratch, name=f"get_rows_{weight.type.name}_panel"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import Format
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import F16, F32, FLOATS, both, n_rows, row_at, types_are
+from ggml_cpu.kernels._common import F16, F32, FLOATS, Element, both, n_rows, row_at, types_are
 from ggml_cpu.kernels._map import conversion
 from ggml_cpu.kernels.rows._dense import rows_dense
 from ggml_cpu.quants import formats
@@ -24,7 +24,7 @@ def target_row(p, r, size_of_index):
     return v.data(p, 0) + row * v.nb(p, 0, 1) + i2 * v.nb(p, 0, 2) + i3 * v.nb(p, 0, 3)
 
 
-def _set_rows(source, target, index, index_size):
+def _set_rows(source: Element, target: Element, index: str, index_size: int) -> None:
     convert = conversion(source, target)
 
     @kernel(

@@ -6,6 +6,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import both, dense_rows, n_rows, row_at, types_are
 from ggml_cpu.kernels._moves import copy_bytes
+from ggml_py.tensor import Tensor
 
 RUN = 16  # rows of a merge sort's first, insertion-sorted runs
 
@@ -60,13 +61,13 @@ def sort_indices(x, idx, spare, n, descending):
 
 
 @fn
-def indices_bytes(n):
+def indices_bytes(n: int) -> int:
     """The indices of a row; each thread has two."""
     return 4 * n
 
 
-def index_rows(node, nth):
-    return 0, 2 * indices_bytes(node.src[0].ne[0])
+def index_rows(node: Tensor, nth: int) -> tuple[int, int]:
+    return 0, 2 * indices_bytes(node.source(0).ne[0])
 
 
 @kernel("ARGSORT", when=both(types_are("i32", "f32"), dense_rows), scratch=index_rows)

@@ -18,13 +18,13 @@ ROOM = 512  # candidates held at least
 
 
 @fn
-def room_for(k):
+def room_for(k: int) -> int:
     """Candidates held at a time, in whole vectors: twice k, so that keeping k makes room for k."""
     return max(ROOM, (2 * k + LANES - 1) // LANES * LANES)
 
 
 @fn
-def keys_bytes(k):
+def keys_bytes(k: int) -> int:
     """Keys of candidates, a vector more than there is room for; as many indices follow."""
     return 4 * (room_for(k) + LANES)
 

@@ -7,17 +7,12 @@ stay in the L1 cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernel import Function, fn, kernel
 from ggml_cpu.kernels._common import types_are
 from ggml_cpu.kernels._sums import lane_sums
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
-
-Function = Callable[..., Any]
 
 S, X, DT, A, B, C, IDS = 1, 2, 3, 4, 5, 6, 7
 WORD = 4 * LANES  # bytes of a vector
@@ -26,13 +21,13 @@ INPUT, DECAY, SUMS, LOCAL = WORD, 2 * WORD, 3 * WORD, (3 + LANES) * WORD
 
 
 @fn
-def steps_bytes(n_head, n_tokens, n_seqs):
+def steps_bytes(n_head: int, n_tokens: int, n_seqs: int) -> int:
     """The steps of all heads and tokens, in the shared scratch; as many decays follow them."""
     return 4 * n_head * n_tokens * n_seqs
 
 
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-    return 2 * steps_bytes(*node.src[1].ne[1:]), LOCAL
+    return 2 * steps_bytes(*node.source(1).ne[1:]), LOCAL
 
 
 @fn

@@ -1,0 +1,34 @@
+"""Rows of weights to panels, when they are loaded: a kernel for each type that gains by it."""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import Weight
+from ggml_cpu.kernel import Kernel, kernel
+from ggml_cpu.kernels._products import Shape
+from ggml_cpu.quants import weights
+
+
+def _to_panels(weight: Weight) -> Kernel:
+    unpack, rows, panel_bytes = weight.unpack, weight.rows, weight.panel_bytes
+    shape = Shape(weight)
+    steps_of, panels_of = shape.steps_of, shape.panels_of
+
+    @kernel(name=f"repack_{weight.type.name}")
+    def repack_panels(p, ith, nth):
+        """src0 [k, m, n2, n3] in rows to dst in panels."""
+        k, m, n2 = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 1, 2)
+        panels, stride = panels_of(m), v.nb(p, 1, 1)
+        start, stop = v.split(panels * n2 * v.ne(p, 1, 3), ith, nth)
+        for u in range(start, stop):
+            i, row = u // panels, u % panels * rows
+            src = v.data(p, 1) + i % n2 * v.nb(p, 1, 2) + i // n2 * v.nb(p, 1, 3) + row * stride
+            to = v.data(p, 0) + u * steps_of(k) * panel_bytes
+            unpack(src, stride, min(rows, m - row), k, to)
+
+    return repack_panels
+
+
+REPACK: dict[str, Kernel] = {
+    name: _to_panels(weight) for name, weight in weights().items() if weight.repacked
+}
