@@ -9,12 +9,14 @@ from ggml_py.tensor import Tensor
 
 @table.op("CONCAT", same_type, rank=1)
 def concat(node: Tensor) -> list[Launch]:
-    return places(node.param("dim"), *node.sources(2), node)  # a third one is where they are to go
+    a, b = node.sources(2)  # a third one is where they are to go
+    return places(node.param("dim"), a, b, node)
 
 
 @table.op("CONCAT", same_blocks)
 def concat_blocks(node: Tensor) -> list[Launch]:
-    return places(node.param("dim"), *map(as_bytes, node.sources(2)), as_bytes(node))
+    a, b = map(as_bytes, node.sources(2))
+    return places(node.param("dim"), a, b, as_bytes(node))
 
 
 def places(dim: int, a: Tensor, b: Tensor, dst: Tensor) -> list[Launch]:
