@@ -32,7 +32,5 @@ class Gemma3(GemmaDecoder):
     def layer(self, w: Weights, il: int) -> Layer:
         hp, n_embd_head = self.hp, self.hp.layers[il].n_embd_head_k
         norms = w.norm("attn_q_norm", n_embd_head), w.norm("attn_k_norm", n_embd_head)
-        attention = Attention(
-            w, hp, q_norm=norms[0], k_norm=norms[1], q_scale=hp.attention_scale
-        )
+        attention = Attention(w, hp, q_norm=norms[0], k_norm=norms[1], q_scale=hp.attention_scale)
         return self.layer_around(w, il, attention)
