@@ -30,6 +30,8 @@ class Model(Loaded):
 
         with llama_py.Model("model.gguf") as model:
             print(model.generate("Once upon a time", max_tokens=64))
+
+    The end of `with`, or `close`, gives memory and file back.
     """
 
     _own: Prefix | None = None
