@@ -137,7 +137,7 @@ def map_pairs(
         pieces = (n + step - 1) // step
         start, stop = v.split(n_rows(p, over) * pieces, ith, nth)
         for u in range(start, stop):
-            r, c = u // pieces, u % pieces * step
+            r, c = (u // pieces, u % pieces * step) if pieces > 1 else (u, 0)
             d, x, y = rows_of(p, r, size)
             d, x = d + c * size, x + c * size
             if m == 1:

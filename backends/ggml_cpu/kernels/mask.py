@@ -22,18 +22,17 @@ def triangle_rows(p, r, size):
 
 
 @fn
-def is_lower(p):
-    return (v.op_i32(p, 0) >= 2,)
+def kept_side(p):
+    """1 for what is from the edge on, -1 for what is before."""
+    return (v.f32(-1.0 if v.op_i32(p, 0) >= 2 else 1.0),)
 
 
 @fn
-def kept(x, place, lower):
-    if lower:
-        return v.select(place < 0.0, x, 0.0)
-    return v.select(place >= 0.0, x, 0.0)
+def kept(x, place, side):
+    return v.select((place + 0.5) * side > 0.0, x, 0.0)
 
 
-tri_rows = map_pairs(kept, F32, PLACES, is_lower, triangle_rows, repeated=0)
+tri_rows = map_pairs(kept, F32, PLACES, kept_side, triangle_rows, repeated=0)
 
 
 @kernel("TRI", when=f32_rows)
