@@ -92,7 +92,6 @@ class Qwen3Next(HybridMoe):
         "gate_reshaped": "",
     }  # fmt: skip
     draft_names = DRAFT_NAMES | {"Qcur": "mtp_Qcur", "Kcur": "mtp_Kcur"}
-    supports_rs_rollback = False
     Linear = Qwen3NextLinear
     joint_4d = True
     drafts_early = True

@@ -25,7 +25,7 @@ def _launch(kernel: str, node: Tensor, variant: str, *scalars: float) -> list[La
 
 @table.op("RWKV_WKV6", SMALL_F32)
 def rwkv_wkv6(node: Tensor) -> list[Launch]:
-    return _launch("rwkv_wkv6", node, "RWKV6")
+    return _launch("rwkv_wkv6", node, "RWKV6", 1 + int(node.param("n_earlier")))
 
 
 @table.op("RWKV_WKV7", SMALL_F32)
