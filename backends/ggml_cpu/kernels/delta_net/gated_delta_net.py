@@ -101,7 +101,8 @@ def snapshot_at(p, slot, head, seq):
     """Where the head's state of `slot` tokens before the last goes."""
     size, n_head, n_tokens, n_seqs = v.ne(p, V, 0), v.ne(p, V, 1), v.ne(p, V, 2), v.ne(p, V, 3)
     if v.data(p, TARGET) != 0:
-        return row_at(p, TARGET, slot, seq) + head * 4 * size * size
+        at = row_at(p, TARGET, slot, seq, size * size * n_head, n_seqs)
+        return at + head * 4 * size * size
     outputs = size * n_head * n_tokens * n_seqs
     return v.data(p, 0) + 4 * (outputs + ((slot * n_seqs + seq) * n_head + head) * size * size)
 

@@ -31,11 +31,11 @@ def state_before(p, state, head, seq):
 @fn
 def snapshot_at(p, target, slot, head, seq):
     """Where the head's state of `slot` tokens before the last goes."""
-    size, n_head = v.ne(p, 1, 0), v.ne(p, 1, 1)
+    size, n_head, n_seqs = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, target - 1, 1)
+    row = size * size * n_head
     if v.data(p, target) != 0:
-        return row_at(p, target, slot, seq) + 4 * size * size * head
-    n_seqs = v.ne(p, target - 1, 1)
-    return state_after(p, head, seq) + 4 * size * size * n_head * n_seqs * slot
+        return row_at(p, target, slot, seq, row, n_seqs) + 4 * size * size * head
+    return state_after(p, head, seq) + 4 * row * n_seqs * slot
 
 
 def _by_value(
