@@ -9,7 +9,6 @@ from ggml_py.ops import concat, cont, mul, reshape, sigmoid, silu, ssm_conv, tra
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Projections
 from llama_py.blocks.delta_net import l2_norm
-from llama_py.blocks.functions import split
 from llama_py.blocks.state import first_cell, n_snapshots, read_states, store_inputs
 from llama_py.geometry import LayerShape
 from llama_py.graph.builder import GraphBuilder
@@ -17,7 +16,8 @@ from llama_py.weights import Weights
 
 
 class KDA(ABC):
-    """A delta net layer of n_head heads of `size`; as llama.cpp, without scales."""
+    """A delta net layer of n_head heads of `size`. Biases of queries, keys and values, which
+    llama.cpp leaves out, count."""
 
     def __init__(self, w: Weights, n_embd: int, n_head: int, size: int, d_conv: int) -> None:
         n_inner = n_head * size
@@ -51,15 +51,8 @@ class KDA(ABC):
         """cur [n_embd, n_tokens] -> queries, keys and values, each [S, H, T, B]"""
         states = g.cb(g.inp_rs.mctx.get_r_l(il), "conv_states_all", il)
         start = read_states(g, states, self.n_embd_r)
-        parts = self._projected(g, cur)
+        parts = self.qkv.rows(g, cur, il)
         return [self._convolve(g, states, start, i, x) for i, x in enumerate(parts)]
-
-    def _projected(self, g: GraphBuilder, cur: Tensor) -> list[Tensor]:
-        """3 x [n_inner, n_tokens]"""
-        joint = self.qkv.joint
-        if joint is None:
-            return [w.scaled(g, cur) for w in self.qkv.parts]
-        return [cont(part) for part in split(joint.scaled(g, cur), [self.n_inner] * 3)]
 
     def _convolve(
         self, g: GraphBuilder, all_states: Tensor, start: Tensor, part: int, x: Tensor

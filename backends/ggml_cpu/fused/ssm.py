@@ -112,7 +112,7 @@ def first_kept(node: Tensor) -> tuple[int]:
 
 @kernel(extra=first_kept)
 def conv_state(p, ith, nth):
-    """dst [(d_conv - 1) * C, B]: each channel's inputs from a time on, of src0 and src1 as above."""
+    """dst [(d_conv - 1) * C, B]: a channel's inputs from a time on, of src0 and src1 as above."""
     keep, n_channels, first = v.ne(p, 1, 0), v.ne(p, 1, 1), v.extra(p, 0)
     for b in range(v.ne(p, 1, 2)):
         start, stop = v.split(n_channels, ith, nth)
