@@ -30,7 +30,7 @@ def _scan(node: Tensor, step: Step, state: Values, *tokens: Values, n_snapshots:
 
 @table.step("RWKV_WKV6")
 def rwkv_wkv6(node: Tensor) -> None:
-    k, v, r, tf, td, state = (load(t) for t in node.src)
+    k, v, r, tf, td, state = (load(t) for t in node.sources())
     first = tf.reshape(k.shape[2:])[..., None]
 
     def step(m: Values, k: Values, v: Values, r: Values, td: Values) -> tuple[Values, Values]:
@@ -42,7 +42,7 @@ def rwkv_wkv6(node: Tensor) -> None:
 
 @table.step("RWKV_WKV7")
 def rwkv_wkv7(node: Tensor) -> None:
-    r, w, k, v, a, b, state = (load(t) for t in node.src)
+    r, w, k, v, a, b, state = (load(t) for t in node.sources())
 
     def step(
         m: Values, r: Values, w: Values, k: Values, v: Values, a: Values, b: Values
@@ -57,7 +57,7 @@ def rwkv_wkv7(node: Tensor) -> None:
 
 @table.step("GATED_LINEAR_ATTN")
 def gated_linear_attn(node: Tensor) -> None:
-    k, v, q, g, state = (load(t) for t in node.src)
+    k, v, q, g, state = (load(t) for t in node.sources())
     scale = node.param("scale")
 
     def step(m: Values, k: Values, v: Values, q: Values, g: Values) -> tuple[Values, Values]:
