@@ -95,16 +95,17 @@ class Pattern:
             yield found
             return
         line = self.lines[i]
+        taken = {id(t) for named in found.values() for t in named}
+        nodes = [n for n in readers(found[self.anchors[i]][-1]) if id(n) not in taken]
         if line.mark == "+":
             every = found
-            for node in readers(found[self.anchors[i]][-1]):
+            for node in nodes:
                 every = line.bind(node, every) or every
             if every is not found:
                 yield from self._extend(i + 1, every, readers)
             return
-        for node in readers(found[self.anchors[i]][-1]):
-            taken = any(node in named for named in found.values())
-            bound = None if taken else line.bind(node, found)
+        for node in nodes:
+            bound = line.bind(node, found)
             if bound is not None:
                 yield from self._extend(i if line.mark == "*" else i + 1, bound, readers)
         if line.mark == "*":

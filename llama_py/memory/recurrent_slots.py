@@ -4,46 +4,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
-
-import numpy as np
 
 from ggml_py.errors import ContextError
-from llama_py.batch import I32, UBatch
+from llama_py.batch import UBatch
 from llama_py.memory.cells import END
 from llama_py.memory.kv_slots import span
-
-
-@dataclass(slots=True)
-class Cell:
-    """A row of states, and (as entry i of the list of cells) where sequence i has its state.
-
-    pos     last position of the state, -1 if the cell is empty
-    src     row the state is in now: itself, or -1 if it must start from zero
-    src0    row the next graph reads it from
-    tail    the cell of the sequence whose id is this cell's index, -1 for none
-    n_back  how many tokens the state can be rolled back: row g * size + this cell has the state of
-            g tokens back, for g up to that
-    at      the cell it was moved from
-    seq_id  the sequences that share the state
-    """
-
-    pos: int = -1
-    src: int = -1
-    src0: int = -1
-    tail: int = -1
-    n_back: int = 0
-    at: int = -1
-    seq_id: set[int] = field(default_factory=set)
-
-    def copy(self) -> Cell:
-        return replace(self, seq_id=set(self.seq_id))
-
-
-def _steps_of_one(pos: I32) -> int:
-    """How many of the last positions follow each other without a gap or a repeat."""
-    other = np.flatnonzero(np.diff(pos)[::-1] != 1)
-    return int(other[0]) if other.size else pos.size - 1
+from llama_py.memory.recurrent_cells import Cell, steps_of_one
 
 
 class RecurrentSlots(ABC):
@@ -102,7 +68,7 @@ class RecurrentSlots(ABC):
         for s, ids in enumerate(seqs):
             cell = self.cells[low + s]
             cell.pos = int(pos[s, -1])
-            cell.n_back = min(_steps_of_one(pos[s]), self.n_rs_seq) if self.can_go_back else 0
+            cell.n_back = min(steps_of_one(pos[s]), self.n_rs_seq) if self.can_go_back else 0
             cell.seq_id = set(ids)
             for seq_id in ids:
                 self.cells[seq_id].tail = low + s

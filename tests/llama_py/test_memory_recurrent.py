@@ -16,7 +16,7 @@ from llama_py.memory import KVCache, MemoryGroup, RecurrentMemory
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv_tensors import KVLayer
 from llama_py.memory.recurrent import RecurrentContext
-from llama_py.memory.recurrent_slots import _steps_of_one
+from llama_py.memory.recurrent_cells import steps_of_one
 from tests.host_device import HostDevice
 
 DEVICE = HostDevice()
@@ -303,7 +303,7 @@ def test_positions_that_are_not_one_apart_are_not_gone_back_over() -> None:
     assert not mem.seq_rm(0, 11, -1)
     assert mem.seq_rm(0, 13, -1)
     assert mem.seq_pos_max(0) == 12
-    assert _steps_of_one(np.array([3, 3, 4, 5], np.int32)) == 2
+    assert steps_of_one(np.array([3, 3, 4, 5], np.int32)) == 2
 
 
 def test_states_that_know_of_later_tokens_are_not_gone_back_to() -> None:
