@@ -296,10 +296,10 @@ class BatchSplitter:
             raise ContextError(
                 "tokens that belong to several sequences need kv_unified=True in this context"
             )
-        if n_keep_tail >= n_ubatch:
+        if n_keep_tail > n_ubatch:
             raise ContextError(
-                f"n_ubatch = {n_ubatch} must be above {n_keep_tail}, the tokens that rollback needs"
-                " in one ubatch (n_rs_seq + 1); use a larger n_ubatch or a smaller n_rs_seq"
+                f"n_ubatch = {n_ubatch} must be at least {n_keep_tail}: rollback needs so many"
+                " tokens in one ubatch (n_rs_seq + 1); use a larger n_ubatch or a smaller n_rs_seq"
             )
         sets = self._open_sets(n_ubatch, sequential)
         if not sets:

@@ -137,7 +137,8 @@ class Weights:
         """`stem`.weight with `stem`.scale and, if the model knows one, `stem`.bias where there.
 
         bias     "needed": it must be there
-        scaled   False: the scale is left out, as llama.cpp does in some of its graphs
+        scaled   False: llama.cpp leaves the scale out of its graph, though it accepts one. Here it
+                 counts where a file has it; what is made up, to be compared, has none
         """
         weight = self.tensor(f"{stem}.weight", n_in, n_out)
         return Linear(weight, self._bias(stem, (n_out,), bias), self._scale(stem, 1, scaled))
@@ -200,9 +201,8 @@ class Weights:
     def _scale(self, stem: str, n: int, scaled: bool) -> Tensor | None:
         # The scale of activations is for kernels that quantize them; no graph reads it.
         self.skip(f"{stem}.input_scale")
-        if scaled:
+        if scaled or self._all.invent is None:
             return self.optional_tensor(f"{stem}.scale", n)
-        self.skip(f"{stem}.scale")
         return None
 
     def finish(self) -> None:

@@ -62,8 +62,7 @@ class LatentAttention:
         turn: Turn | None = None, temper: Temper | None = None,
         kq_scale: Callable[[GraphBuilder], float], split_queries: bool = True,
     ) -> None:  # fmt: skip
-        """As llama.cpp, without scales.
-
+        """
         turn      rotates channels of heads by position; None: none are
         temper    scales queries by position; None: they are not
         split_queries  False: queries are views of all heads' row

@@ -26,7 +26,7 @@ from ggml_py.ops import (
 )
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import tokens
-from llama_py.blocks.state import cells_1d, read_states
+from llama_py.blocks.state import cells_1d, n_snapshots, read_states, slots, store_states
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import EPS, HParams
 from llama_py.keys import Keys, number, uint
@@ -69,10 +69,14 @@ def load_shift(g: GraphBuilder, il: int) -> tuple[Tensor, Tensor]:
 
 
 def store_shift(g: GraphBuilder, x: Tensor, x_2: Tensor, il: int) -> None:
-    """Keep the last token of both inputs [n_embd, T, B] (build_rwkv_token_shift_store)."""
-    last = concat(tokens(x, x.ne[1] - 1, 1), tokens(x_2, x.ne[1] - 1, 1), 1)
-    cells = cells_1d(g, g.inp_rs.mctx.get_r_l(il), 2 * g.hp.n_embd)
-    g.expand(cpy(view(last, (last.n_elements,)), cells))
+    """Keep the last token of both inputs [n_embd, T, B] (build_rwkv_token_shift_store), and those
+    that may be gone back to."""
+    states = g.inp_rs.mctx.get_r_l(il)
+    for slot in slots(g):
+        at = x.ne[1] - 1 - slot
+        last = concat(tokens(x, at, 1), tokens(x_2, at, 1), 1)
+        cells = cells_1d(g, states, 2 * g.hp.n_embd, slot)
+        g.expand(cpy(view(last, (last.n_elements,)), cells))
 
 
 def shifted(x: Tensor, before: Tensor) -> Tensor:
@@ -146,10 +150,9 @@ class TimeMix6:
         """The rule; the new states are stored. each [S, H, n_tokens] -> [n_embd * n_tokens]"""
         states, n = g.inp_rs.mctx.get_s_l(il), self.hp.n_embd_s
         state = read_states(g, states, n)
-        result = rwkv_wkv6(k, v, r, self.first, w, state)
+        result = rwkv_wkv6(k, v, r, self.first, w, state, n_snapshots(g))
         output = view(result, (k.n_elements,))
-        new = view(result, (n * g.ubatch.n_seqs,), offset=k.n_elements)
-        g.expand(cpy(new, cells_1d(g, states, n)))
+        store_states(g, states, n, result, k.n_elements, flat=True)
         return output
 
     def _normed(self, cur: Tensor) -> Tensor:

@@ -101,8 +101,12 @@ class ContextParams(Params):
 
     n_seq_max: int = option(1, "", "how many sequences there may be", check=integers(1, MAX_SEQ))
     n_rs_seq: int = option(
-        0, "", "tokens a recurrent model can be rolled back (where the architecture supports it)",
-        check=integers(0),
+        0, "", "tokens of its last ubatch that a sequence of a model with recurrent states can be"
+        " taken back; their states are kept", check=integers(0),
+    )  # fmt: skip
+    rs_ram: int = option(
+        2048, "--rs-ram", "MiB that kept states of earlier tokens may take, of all sequences"
+        " together: beyond it fewer are kept (0: no limit)", metavar="MIB", check=integers(0),
     )  # fmt: skip
     kv_unified: bool = option(
         False, "", "sequences share all cells, instead of each having its own part"

@@ -218,7 +218,7 @@ def test_what_is_refused_changes_nothing(name: str, expected: Any) -> None:
         ({"mtp": True}, "load_mtp=True"),
         ({"forms": {"delta_net": "magic"}}, "delta_net is 'magic'; it must be auto or one"),
         ({"forms": {"magic": "fused"}}, "'magic' is no block; known are delta_net"),
-        ({"n_rs_seq": 31, "n_ubatch": 32}, "n_ubatch = 32 must be above n_rs_seq"),
+        ({"n_rs_seq": 32, "n_ubatch": 32}, "n_ubatch = 32 must be at least n_rs_seq"),
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:

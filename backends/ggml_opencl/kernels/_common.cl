@@ -12,6 +12,9 @@ typedef struct {
 
 #define TENSOR(x) global uchar *x, const tensor_t x##_
 #define AT(x, i) at(x, &x##_, i)
+// The states [size] of a sequence, `slot` tokens before the last, in x [size, n_seqs, n_slots].
+#define STATES(x, slot, seq) \
+    ((global float *)(x + x##_.offset + (slot) * x##_.nb[2] + (seq) * x##_.nb[1]))
 #define CAT2(a, b) a##b
 #define CAT(a, b) CAT2(a, b)
 #define LOAD(T, p) CAT(load_, T)(p)

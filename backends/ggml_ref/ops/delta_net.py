@@ -30,8 +30,7 @@ def gated_delta_net(node: Tensor) -> None:
         state = state + delta[..., None] * k[:, t, :, None]
         outputs[:, t] = (state @ q[:, t, :, :, None])[..., 0]
         states.append(state)
-    elements(node).reshape(-1)[: outputs.size] = outputs.reshape(-1)
-    write_states(node, outputs.size, states or [state])
+    write_states(node, outputs, states or [state], node.param("n_snapshots"))
 
 
 LARGEST = 1e6
