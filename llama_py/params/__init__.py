@@ -94,6 +94,19 @@ class ContextParams(Params):
         dict, "--form", "how blocks are built that can be built in several ways; what is left open"
         " is one op where the device can", parse=texts.forms, many=True, metavar="KIND=FORM,...",
     )  # fmt: skip
+    cache_ram: int = option(
+        8192, "-cram --cache-ram", "MiB of host memory for snapshots, and for the states of"
+        " sequences that are not in use (-1: no limit, 0: none is kept)", check=integers(-1),
+    )  # fmt: skip
+    ctx_checkpoints: int = option(
+        32, "-ctxcp --ctx-checkpoints --swa-checkpoints", "snapshots of a sequence, of states and"
+        " attention windows, that are kept at most", env="CTX_CHECKPOINTS", check=integers(0),
+    )  # fmt: skip
+    checkpoint_min_step: int = option(
+        512, "-cms --checkpoint-min-step", "tokens between two of them, more in long prompts; there"
+        " are others where prompts end or part (0: only those)",
+        env="CHECKPOINT_MIN_SPACING_NT", check=integers(0),
+    )  # fmt: skip
     check: str | None = option(
         None, "--check", "compute every node on this device too, and stop at the first that"
         " differs", metavar="ref|cpu",

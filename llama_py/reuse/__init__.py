@@ -1,0 +1,8 @@
+"""No prompt is computed twice: what sequences hold, states to return to, states in files."""
+
+from __future__ import annotations
+
+from llama_py.reuse.cache import Reuse
+from llama_py.reuse.report import Reused
+
+__all__ = ["Reuse", "Reused"]
