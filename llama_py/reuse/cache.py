@@ -87,7 +87,7 @@ class Reuse:
         self._keep(saved)
         marks = {most, n_same} if marks is None else {*marks, n_same}
         self._plans[seq_id] = self.snapshots.plan(found.n, len(ids), marks)
-        told = Reused(len(ids), n_same, found.n, _source(found, seq_id), memory.goes_back)
+        told = Reused(len(ids), n_same, found.n, _source(found, seq_id), not memory.goes_back)
         log.info("reuse: sequence %d: %s; %s", seq_id, told, self)
         return told
 
@@ -96,6 +96,7 @@ class Reuse:
 
         The tokens are cut where snapshots are due, if it is known what the sequence holds.
         """
+        self._check(seq_id)
         held = self.ctx.memory.seq_pos_max(seq_id) + 1
         known = self._known(seq_id) == held and not self.ctx.model.has_encoder
         while known:
@@ -154,10 +155,11 @@ class Reuse:
             return 0
         return min(node.end, memory.intact.get(seq_id, 0), memory.seq_pos_max(seq_id) + 1)
 
-    def _check(self) -> None:
-        """Others may have removed or changed what sequences hold."""
-        for seq_id, node in [*self.tree.ends.items()]:
-            if isinstance(seq_id, int) and (n := self._known(seq_id)) < node.end:
+    def _check(self, *seqs: int) -> None:
+        """Others may have removed or changed what sequences (none given: all) hold."""
+        for seq_id in seqs or [s for s in self.tree.ends if isinstance(s, int)]:
+            node = self.tree.ends.get(seq_id)
+            if node is not None and (n := self._known(seq_id)) < node.end:
                 self.tree.hold(seq_id, self.tree.tokens(node)[:n])
                 self.ctx.memory.intact[seq_id] = END
 

@@ -37,8 +37,7 @@ class Reused:
             return left or f"new from token {self.n_same} on"
         differs = self.n_same < self.n_tokens - 1
         what = f"edited at token {self.n_same}" if differs else "the same prompt again"
-        nearest = f"nearest snapshot {self.n_reused}" if self.n_reused else "no snapshot before that"
-        return f"{what}; {nearest}"
+        return f"{what}; {f'nearest snapshot {self.n_reused}' if self.n_reused else 'no snapshot'}"
 
     def __str__(self) -> str:
         source = f" from {self.source}" if self.source else ""
