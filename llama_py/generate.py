@@ -86,7 +86,7 @@ def _stream(ctx: Context, prompt: str | Sequence[int], p: GenerateParams) -> Ite
     tokenizer = ctx.model.tokenizer
     text = TextStream(tokenizer, p.stop, p.special)
     ids = _prompt_ids(ctx, prompt, p.seq_id)
-    choose = _Choice(p, ids)
+    choose = _Choice(p, [*p.before, *ids])
     start = perf_counter()
     first = _encoded(ctx, ids, p.seq_id) if ctx.model.has_encoder else ids
     logits = ctx.reuse.decode(first, p.seq_id)[-1]

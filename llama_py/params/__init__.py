@@ -210,6 +210,9 @@ class GenerateParams(Params):
         check=integers(0),
     )  # fmt: skip
     seq_id: int = option(0, "", "which sequence of the context goes on", check=integers(0))
+    before: Sequence[int] = option(
+        (), "", "what came before the prompt, for the sampler and the logits processors"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from llama_py.reuse.cache import Reuse
 from llama_py.reuse.report import Reused
+from llama_py.reuse.slots import load_slot, save_slot
 
-__all__ = ["Reuse", "Reused"]
+__all__ = ["Reuse", "Reused", "load_slot", "save_slot"]

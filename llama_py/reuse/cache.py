@@ -13,6 +13,7 @@ from typing import Protocol
 
 from ggml_py.errors import ContextError
 from llama_py.batch import F32, Batch, Wanted
+from llama_py.cparams import CParams
 from llama_py.memory.cells import END
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.params import ContextParams
@@ -29,6 +30,7 @@ class Decoding(Remembering, Protocol):
     """What it is for: `llama_py.Context`."""
 
     params: ContextParams
+    cparams: CParams
 
     def decode(self, tokens: Batch, logits: Wanted = "last") -> F32: ...
 
@@ -99,7 +101,8 @@ class Reuse:
         self._check(seq_id)
         held = self.ctx.memory.seq_pos_max(seq_id) + 1
         known = self._known(seq_id) == held and not self.ctx.model.has_encoder
-        while known:
+        fits = len(ids) <= self.ctx.cparams.n_ctx_seq - held  # else it is refused before the cuts
+        while known and fits:
             n = self.until_snapshot(seq_id)
             if n is None or n >= len(ids):
                 break
@@ -145,8 +148,18 @@ class Reuse:
         self.tree.release(seq_id)
         self._keep(saved)
 
+    def take_over(self, other: Reuse) -> None:
+        """Have what the sequences of another, smaller context of the model have."""
+        for seq_id in [s for s in other.tree.ends if isinstance(s, int)]:
+            tokens, io = other.tokens(seq_id), StateWriter()
+            other.ctx.memory.state_write(io, seq_id)
+            self.ctx.memory.state_read(StateReader(io.bytes()), seq_id)
+            self.hold(tokens, seq_id)
+            for at, state in other.snapshots.of(seq_id):
+                self.snapshots.keep(self.tree.reach(tokens[: at.end]), state.data, state.marked)
+
     def __repr__(self) -> str:
-        return f"{len(self.budget)} states of {self.budget.size / MIB:.2f} MiB in host memory"
+        return f"states {self.budget.size / MIB:.2f} MiB"
 
     def _known(self, seq_id: int) -> int:
         """How many tokens of a sequence are known to be what the tree says."""

@@ -64,15 +64,24 @@ class Snapshots:
         self.memory.state_write(io, seq_id, partial=True)
         return io.bytes()
 
+    def of(self, seq_id: int) -> list[tuple[At, Kept]]:
+        """Those that a sequence can return to, the last one first."""
+        end = self.tree.ends.get(seq_id)
+        path = () if end is None else end.path()
+        return [(node, node.state) for node in path if node.state is not None]
+
     def take(self, seq_id: int, at: At, marked: bool) -> None:
         """Keep the state of a sequence at the node where its tokens end."""
-        if at.state is not None:
-            at.state.marked |= marked
-        elif self.wanted:
-            self.keep(at, self.written(seq_id), marked)
+        if self.wanted:
+            data = self.written(seq_id) if at.state is None else at.state.data
+            self.keep(at, data, marked)
 
     def keep(self, at: At, data: bytes, marked: bool) -> None:
-        """Keep these bytes as the state at a node."""
+        """Keep these bytes as the state at a node, if there is none."""
+        if at.state is not None:
+            at.state.marked |= marked
+        if at.state is not None or not self.wanted:
+            return
         one = Kept(data, lambda _: self._lose(at), marked)
         if not self.budget.allows(len(data)):
             self.wanted = False
