@@ -159,7 +159,7 @@ class Reuse:
                 self.snapshots.keep(self.tree.reach(tokens[: at.end]), state.data, state.marked)
 
     def __repr__(self) -> str:
-        return f"states {self.budget.size / MIB:.2f} MiB"
+        return f"{self.budget.size / MIB:.2f} MiB of states"
 
     def _known(self, seq_id: int) -> int:
         """How many tokens of a sequence are known to be what the tree says."""
