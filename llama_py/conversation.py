@@ -110,23 +110,27 @@ def template_of(model: Loaded) -> ChatTemplate:
 
 def marks(ctx: Context, messages: Sequence[Message], ids: Sequence[int]) -> list[int]:
     """Where other prompts may go on from the tokens of a conversation: before the text of its last
-    message, which may be another, and before the answer, which may be written differently once it
-    is an earlier message (thinking is left out)."""
+    message, which may be another, and where the answer will be written differently once it is an
+    earlier message (thinking is left out), or before the last token."""
     if ctx.memory.goes_back or not messages:
         return []
     template, (*before, last) = template_of(ctx.model), messages
     said = str(last.get("content", ""))
     other = {**last, "content": f"{'>' if said.startswith('<') else '<'}{said}"}
-    text = template.render(messages)
-    others = template.render([*before, other]), template.render(messages, False)
-    return [_token_at(ctx.model, ids, text[common(text, t) :]) for t in others]
+    answered = [*messages, {"role": "assistant", "content": "x"}, last]
+    try:
+        text = template.render(messages)
+        later = template.render([*before, other]), template.render(answered, False)
+    except ModelError:  # it takes no such messages
+        return []
+    return [_token_at(ctx.model, ids, text[common(text, t) :]) for t in later]
 
 
 def _token_at(model: Loaded, ids: Sequence[int], rest: str) -> int:
-    """The token in which the rest of a text begins; how many there are, if there is no rest."""
+    """The token in which the rest of a text begins; the last one, if there is no rest."""
     left = len(rest.encode("utf-8", "surrogatepass"))
-    for i in reversed(range(len(ids) if left else 0)):
+    for i in reversed(range(len(ids))):
         left -= len(model.tokenizer.token_to_piece(ids[i], special=True))
         if left <= 0:
             return i
-    return 0 if left else len(ids)
+    return 0

@@ -52,6 +52,11 @@ class MemoryGroup:
         return self.recr is None and not self.windows
 
     @property
+    def n_back(self) -> int:
+        """How many earlier states are kept, if the last tokens are computed together."""
+        return 0 if self.recr is None else self.recr.n_rs_seq
+
+    @property
     def by_token(self) -> list[KVCache]:
         """Caches that keep every token: `seq_rm` can always take back what they have."""
         return [kv for kv in self.caches.values() if kv.window is None]

@@ -71,7 +71,7 @@ class Reuse:
         `ids[n_reused:]`, is to be decoded: at least one token, so that there are logits.
 
         marks  positions from which other prompts may go on; there will be snapshots of them. None:
-               the one before the last token.
+               the one before the last token (and those that can be rolled back from there).
         """
         ids, memory = [int(id) for id in ids], self.ctx.memory
         self._check()
@@ -87,8 +87,8 @@ class Reuse:
             found = self._moved(found, seq_id)
         self.hold(ids[: found.n], seq_id)
         self._keep(saved)
-        marks = {most, n_same} if marks is None else {*marks, n_same}
-        self._plans[seq_id] = self.snapshots.plan(found.n, len(ids), marks)
+        marks = [most - memory.n_back] if marks is None else marks
+        self._plans[seq_id] = self.snapshots.plan(found.n, len(ids), {*marks, n_same})
         told = Reused(len(ids), n_same, found.n, _source(found, seq_id), not memory.goes_back)
         log.info("reuse: sequence %d: %s; %s", seq_id, told, self)
         return told
