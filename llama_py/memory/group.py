@@ -171,15 +171,10 @@ class MemoryGroup:
 
     def seq_take(self, src: int, dst: int, n: int) -> None:
         """Let dst have the first n positions of src, and nothing else, as far as they are kept by
-        token; windows and states are empty until they are read from a saved state. ContextError,
-        and an empty dst, if there are too few cells."""
+        token; windows and states are empty until they are read from a saved state."""
         self.seq_rm(dst)
-        try:
-            for kv in self.by_token:
-                kv.seq_take(src, dst, n)
-        except ContextError:
-            self.seq_rm(dst)
-            raise
+        for kv in self.by_token:
+            kv.seq_take(src, dst, n)
 
     def seq_keep(self, seq_id: int) -> None:
         """Remove all other sequences."""

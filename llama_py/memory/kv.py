@@ -136,7 +136,7 @@ class KVCache(KVSlots):
 
     def seq_take(self, src: int, dst: int, n: int) -> None:
         """Let dst, which is empty, have the first n positions of src: the same cells, or copies in
-        its own stream. ContextError if it has too few."""
+        a stream of its own, which has room for them."""
         if self.stream_of(src) == self.stream_of(dst):
             self.seq_cp(src, dst, 0, n)
             return
