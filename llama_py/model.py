@@ -57,9 +57,7 @@ class Model(Loaded):
         ids = self.tokenize(prompt) if isinstance(prompt, str) else list(prompt)
         return self._started(ids, AnswerParams(**options))
 
-    def _started(
-        self, ids: list[int], p: AnswerParams, messages: Sequence[Message] = ()
-    ) -> Pieces:
+    def _started(self, ids: list[int], p: AnswerParams, messages: Sequence[Message] = ()) -> Pieces:
         self._stop()
         self._answering = self._answer(ids, p, messages)
         return self._answering

@@ -186,14 +186,14 @@ class MemoryGroup:
     def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
         """Move positions by delta."""
         self._check_shift("seq_add")
-        self._changed(seq_id, p0)
+        self._changed(-1, p0)  # others may share the cells
         for part in self.parts:
             part.seq_add(seq_id, p0, p1, delta)
 
     def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
         """Divide positions by d."""
         self._check_shift("seq_div")
-        self._changed(seq_id, p0)
+        self._changed(-1, p0)
         for part in self.parts:
             part.seq_div(seq_id, p0, p1, d)
 

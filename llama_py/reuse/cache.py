@@ -115,8 +115,7 @@ class Reuse:
         return logits
 
     def until_snapshot(self, seq_id: int) -> int | None:
-        """How many tokens a sequence may go on before `advance` must be told; None for any number.
-        """
+        """How many tokens may be decoded before `advance` must be told; None for any number."""
         at = self._known(seq_id)
         following = self._plans.get(seq_id, Plan()).following(at)
         return None if following is None else following - at

@@ -41,6 +41,4 @@ class Reused:
 
     def __str__(self) -> str:
         source = f" from {self.source}" if self.source else ""
-        return (
-            f"{self.n_reused} tokens reused{source}, {self.n_computed} computed ({self.why})"
-        )
+        return f"{self.n_reused} tokens reused{source}, {self.n_computed} computed ({self.why})"

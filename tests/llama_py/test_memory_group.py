@@ -245,7 +245,7 @@ def test_what_is_intact_is_known() -> None:
     assert group.seq_rm(0, 4) and group.intact == {0: 4, 1: 99}
     place(group, 0)  # what follows does not count
     group.seq_add(0, 2, 4, 1)
-    assert group.intact == {0: 2, 1: 99}
+    assert group.intact == {0: 2, 1: 2}  # cells may be shared
     group.seq_cp(0, 1)
     assert group.intact == {0: 2, 1: 0}
     group.intact = {0: 99, 1: 99}
