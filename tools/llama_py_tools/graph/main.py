@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ggml_py.dump import Record
     from ggml_py.graph import Graph
 
-FORMATS = ("text", "json", "dot", "html")
+FORMATS = ("text", "json", "dot", "html", "ops")
 PEERS = ("llama.cpp",)
 
 
@@ -29,7 +29,8 @@ class DumpParams(Params):
     """How graphs are written."""
 
     format: str = option(
-        "text", "--format", "json: one line a node, to compare; dot: for Graphviz; html: to read",
+        "text", "--format", "json: one line a node, to compare; dot: for Graphviz; html: to read;"
+        " ops: for test-backend-ops --test-file",
         choices=FORMATS,
     )  # fmt: skip
     output: str = option("", "-o --output", "write there instead of stdout", metavar="FILE")
@@ -99,6 +100,10 @@ def render(format: str, graphs: Sequence[Graph], title: str) -> Iterable[str]:
         from llama_py_tools.graph.html import html
 
         return html(graphs, title)
+    if format == "ops":
+        from llama_py_tools.test_backend_ops.op_file import lines
+
+        return (line + "\n" for line in lines(graphs))
     return (f"graph {dec}: {len(g.nodes)} nodes\n{dump_text(g)}\n" for dec, g in enumerate(graphs))
 
 

@@ -53,6 +53,11 @@ class HarnessParams(Params):
     ops: str | None = option(None, "-o", "op names, regexes or printed cases", metavar="OP,..")
     backend: str | None = option(None, "-b", "only this backend or device", metavar="BACKEND")
     params: str | None = option(None, "-p", "only cases whose parameters match", metavar="REGEX")
+    test_file: str = option(
+        "", "--test-file", "the cases are the nodes in this file, as llama.cpp's"
+        " test-export-graph-ops and `llama-py-graph dump --format ops` write it", metavar="FILE",
+        env="",
+    )  # fmt: skip
     output: str = option(
         "console", "--output", "markdown (support mode): the table of docs/ops.md",
         choices=("console", "csv", "json", "sql", "markdown"), env="",
@@ -143,7 +148,7 @@ def run(o: HarnessParams) -> int:
     if o.against:
         judge(o.against)  # if it is missing, that comes before any output
     report = REPORTS[o.output]()
-    cases = select(o.ops, o.params, o.mode == "perf")
+    cases = select(o.ops, o.params, o.mode == "perf", o.test_file)
     devices = find_devices(o.backend, o.mode)
     report.start(len(devices))
     n_ok = 0
@@ -207,6 +212,7 @@ def command(device: Device, o: HarnessParams) -> list[str]:
     """What runs cases on the device as now: its inputs are the same too."""
     options = ["-b", device.name]
     options += ["--against", o.against] if o.against != "ref" else []
+    options += ["--test-file", o.test_file] if o.test_file else []
     options += ["--seed", str(o.seed)] if o.seed else []
     options += ["-t", str(o.threads)] if o.threads else []
     return ["test-backend-ops", *([] if o.mode == "test" else [o.mode]), *options]
@@ -221,7 +227,7 @@ def outcomes(device: Device, cases: list[Case], o: HarnessParams) -> Iterator[Ou
     against = judge(o.against)
     warm_up(cases, device, show_progress if sys.stderr.isatty() else None)
     if o.processes > 1:
-        task = Task(o.mode, device.name, o.against, o.ops, o.params, o.seed, o.threads)
+        task = Task(o.mode, device.name, o.against, o.test_file, o.ops, o.params, o.seed, o.threads)
         yield from in_processes(task, len(cases), o.processes)
     else:
         evaluate = EVALUATE[o.mode]

@@ -19,11 +19,12 @@ EVALUATE = {"test": evaluate, "grad": evaluate_grad}
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Mode, names of device and judge, the filters, seed and host threads of the command line."""
+    """Mode, device and judge, file and filters, seed and host threads of the command line."""
 
     mode: str
     device: str
     against: str
+    file: str
     ops: str | None
     params: str | None
     seed: int
@@ -35,7 +36,7 @@ class Task:
         device, against = registry.device(self.device), judge(self.against)
         if self.threads:
             device.set_threads(self.threads)
-        cases = select(self.ops, self.params, perf=False)
+        cases = select(self.ops, self.params, False, self.file)
         evaluate = EVALUATE[self.mode]
         return lambda i: evaluate(cases[i], device, against, self.seed)
 

@@ -7,7 +7,7 @@ import numpy as np
 from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I32
-from llama_py_tools.test_backend_ops.case import Array, Leaves, case, uniform
+from llama_py_tools.test_backend_ops.case import Array, Leaves, case, draws, uniform
 
 
 def part_of_rows(joint: Tensor, ne: tuple[int, int], first: int) -> Tensor:
@@ -104,3 +104,7 @@ def ssm_scan(
         x = new((head_dim, n_head, T, n_seqs))
         b, c = (new((d_state, n_group, T, n_seqs)) for _ in "bc")
     return ops.ssm_scan(s, x, dt, a, b, c, ids, K)
+
+
+draws("SSM_SCAN", 3, lambda t: uniform(-1, -0.01))
+draws("SSM_SCAN", 6, lambda t: lambda rng, shape: rng.permutation(shape[-1]).reshape(shape))
