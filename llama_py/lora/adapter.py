@@ -111,7 +111,9 @@ class Adapter:
         )
 
     def _place(self, infos: Mapping[str, TensorInfo], base: Base, host: Device) -> None:
-        """Where the weight is, or on the host if its device cannot multiply with this type."""
+        """Where the weight is, or on the host if its device cannot multiply with this type. The
+        bytes stay as they are in the file, as in llama.cpp: they are few.
+        """
         sizes: dict[str, int] = {}
         for name, pair in self.pairs.items():
             for t, node in pair.nodes():
@@ -125,7 +127,6 @@ class Adapter:
                     t.buffer = device.alloc(data.size)
                     t.buffer.write(0, data)
                 t.flags |= FLAG_WEIGHT
-                device.prepare_weight(t, (node.op,))
                 sizes[device.name] = sizes.get(device.name, 0) + data.size
         for device_name, size in sizes.items():
             log.info("load_adapter: %12s LoRA buffer size = %8.2f MiB", device_name, size / 2**20)

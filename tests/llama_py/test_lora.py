@@ -32,7 +32,7 @@ Q8_0 = BY_NAME["q8_0"]
 # Dense, tied and not, experts apart and joined, latent attention, every recurrent kind.
 MODELS = [
     "llama-dense", "gpt-oss-moe", "qwen3moe-moe", "qwen35moe-moe", "kimi-linear-moe",
-    "deepseek2-moe", "rwkv6-fused", "mamba-dense", "mamba2-dense", "gemma3n-shared", "lfm2-dense",
+    "deepseek2-moe", "rwkv6-fused", "mamba-dense", "mamba2-dense", "gemma3n-few", "lfm2-dense",
 ]  # fmt: skip
 OTHERS = ("llama-dense", "qwen35moe-moe")
 
@@ -174,7 +174,7 @@ def each_alone(model: Model, texts: list[list[int]], adapters: list[Any]) -> lis
     ]
 
 
-@pytest.mark.parametrize("name", ["llama-dense", "qwen35moe-moe", "mamba-dense", "gemma3n-shared"])
+@pytest.mark.parametrize("name", ["llama-dense", "qwen35moe-moe", "mamba-dense", "gemma2-dense"])
 @pytest.mark.parametrize("unified", [True, False], ids=["unified", "apart"])
 def test_sequences_of_a_batch_have_their_own(name: str, unified: bool, tmp_path: Path) -> None:
     model, adapter = with_adapter(name, tmp_path)

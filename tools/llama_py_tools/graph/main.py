@@ -177,7 +177,9 @@ def peer_records(args: argparse.Namespace) -> list[Record]:
     model = session.open_model(args, device="null")
     ids = session.input_tokens(args, model)
     o, n_decode = read(args, ContextParams), read(args, InputParams).decode
+    steering = read(args, SteeringParams)
+    files = () if steering.lora_init_without_apply else session.adapter_files(steering)
     return records(
-        str(model.file.path), ids, n_decode, n_ctx=o.n_ctx or len(ids) + n_decode,
+        str(model.file.path), ids, n_decode, files, n_ctx=o.n_ctx or len(ids) + n_decode,
         n_batch=o.n_batch, n_ubatch=o.n_ubatch, flash_attn=o.flash_attn,
     )  # fmt: skip
