@@ -12,6 +12,7 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py_tools.test_backend_ops.case import Array, Case, Leaves
 from llama_py_tools.test_backend_ops.run import Bench, Outcome, Status, draw_inputs
+from llama_py_tools.test_backend_ops.run import values as values_of
 
 MAX_ERROR = 1e-4  # sum |a - b| / sum |a| + |b| + FLOOR over a parameter's elements, beyond rounding
 FLOOR = 0.01  # slopes below it are compared with it: near zero they are differences of large terms
@@ -142,7 +143,7 @@ class Slopes:
         """The result with another x."""
         self.bench.buffer.write(at, np.array([x]).view(np.uint8))
         self.program.run()
-        return self.bench.values(self.result)
+        return values_of(self.result)
 
 
 def _compare(slopes: Slopes, got: Gradients) -> Outcome:
@@ -150,7 +151,7 @@ def _compare(slopes: Slopes, got: Gradients) -> Outcome:
     for i, grad in zip(got.which, got.grads, strict=True):
         some, sampled = slopes.sample(i)
         expected, noise = sampled.T
-        values = np.zeros(len(some)) if grad is None else got.values(grad).reshape(-1)[some]
+        values = np.zeros(len(some)) if grad is None else values_of(grad).reshape(-1)[some]
         smooth = np.isfinite(expected)
         n_smooth += int(smooth.sum())
         a, b = expected[smooth], values[smooth]
