@@ -260,20 +260,21 @@ def test_an_invocation_in_pieces_and_taken_back(tmp_path: Path) -> None:
     assert nmse(context(model).decode([1, 9, 4], "all"), ctx.decode([1, 9, 4], "all")) < 1e-9
 
 
-def test_activated_and_plain_adapters_of_several_sequences(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unified", [True, False], ids=["unified", "apart"])
+def test_activated_and_plain_adapters_of_several_sequences(unified: bool, tmp_path: Path) -> None:
     model, adapter = with_adapter("llama-dense", tmp_path, invocation=INVOKE)
     plain = model.load_adapter(adapter.path)
     plain.invocation_tokens = ()
-    texts = [[1, 2, *INVOKE, 4], [*INVOKE, 6, 1, 2], [1, 2, 3, 4, 5, 6]]
-    ctx = Context(model, **EXACT, n_seq_max=3)
+    texts = [[*INVOKE, 6, 1, 2], [1, 2, *INVOKE, 4], [1, 2, 3, 4, 5, 6]]
+    ctx = Context(model, **EXACT, n_seq_max=3, kv_unified=unified)
     for s, one in enumerate((adapter, adapter, plain)):
         ctx.set_adapters({one: SCALE}, seq_id=s)
     found = ctx.decode(
         Batch([*chain(*texts)], seq_ids=[(s,) for s in range(3) for _ in range(6)]), "all"
     )
     expected = [
-        by_hand(model, adapter, texts[0][:2], texts[0][2:]),
-        by_hand(model, adapter, [], texts[1]),
+        by_hand(model, adapter, [], texts[0]),
+        by_hand(model, adapter, texts[1][:2], texts[1][2:]),
         by_hand(model, adapter, [], texts[2]),
     ]
     assert nmse(np.concatenate(expected), found) < 1e-9
