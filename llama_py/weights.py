@@ -55,6 +55,7 @@ class _Declarations:
     missing: list[str] = field(default_factory=list)
     misshapen: list[str] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
+    places: dict[str, tuple[Tensor, Device]] = field(default_factory=dict)
 
 
 class Weights:
@@ -237,6 +238,7 @@ class Weights:
         for t in d.tensors.values():
             device = where[id(t)] = device_of(t, readers.get(id(t), ()))
             self._put(t, device)
+            d.places[t.name] = t, device
         for copy, original in d.tied:
             device = where[id(copy)] = device_of(copy, readers.get(id(copy), ()))
             if device is where[id(original)]:
@@ -271,6 +273,11 @@ class Weights:
     def all(self) -> list[Tensor]:
         """Every declared tensor, tied ones too."""
         return [*self._all.tensors.values(), *(copy for copy, _ in self._all.tied)]
+
+    @property
+    def places(self) -> Mapping[str, tuple[Tensor, Device]]:
+        """Every declared tensor by name, with the device it was placed on."""
+        return self._all.places
 
     @property
     def sizes(self) -> dict[str, int]:

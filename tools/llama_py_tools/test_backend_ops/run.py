@@ -49,12 +49,15 @@ class Bench:
     def __init__(self, case: Case, device: Device, poison: bool = True) -> None:
         self.case = case
         self.device = device
-        self.graph, self.leaves = case.graph()
+        self.graph, self.leaves = self._build()
         self.steps = self._steps()
         self.guards: list[tuple[int, int, Tensor | None]] = []
         self.buffer = self._allocate()
         if poison:
             self.buffer.clear(POISON)
+
+    def _build(self) -> tuple[Graph, Leaves]:
+        return self.case.graph()
 
     def _steps(self) -> list[Work]:
         nodes = self.graph.compute_nodes()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, I32, GGMLType
-from llama_py_tools.test_backend_ops.case import Leaves, case, integers, uniform
+from llama_py_tools.test_backend_ops.case import Leaves, case, draws, integers, uniform
 
 Shape = tuple[int, ...]
 
@@ -152,3 +152,6 @@ def add1(
     inplace: bool = False,
 ) -> Tensor:  # fmt: skip
     return ops.add1((new.apart if v else new)(ne, type_a), new((1,), type_b), inplace)
+
+
+draws("ADD_ID", 2, lambda t: integers(0, t.src[1].ne[1]))

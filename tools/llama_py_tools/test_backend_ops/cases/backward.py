@@ -5,7 +5,7 @@ from __future__ import annotations
 from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32, I32, GGMLType
-from llama_py_tools.test_backend_ops.case import Leaves, case, integers
+from llama_py_tools.test_backend_ops.case import Leaves, case, draws, integers
 from llama_py_tools.test_backend_ops.differences import IGNORES_STRIDES, differs_from_ggml
 
 Shape = tuple[int, ...]
@@ -77,3 +77,6 @@ def repeat_back(
 
 differs_from_ggml("SILU_BACK", IGNORES_STRIDES, v=[True])
 differs_from_ggml("SILU_BACK", IGNORES_STRIDES, gaps=[0, 1])
+
+
+draws("GET_ROWS_BACK", 1, lambda t: integers(0, t.ne[1]))

@@ -7,7 +7,7 @@ import numpy as np
 from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I32
-from llama_py_tools.test_backend_ops.case import Array, Leaves, case, uniform
+from llama_py_tools.test_backend_ops.case import Array, Leaves, case, draws, uniform
 from llama_py_tools.test_backend_ops.differences import differs_from_ggml
 
 
@@ -109,4 +109,6 @@ def ssm_scan(
     return ops.ssm_scan(s, x, dt, a, b, c, ids, K)
 
 
+draws("SSM_SCAN", 3, lambda t: uniform(-1, -0.01))
+draws("SSM_SCAN", 6, lambda t: lambda rng, shape: rng.permutation(shape[-1]).reshape(shape))
 differs_from_ggml("SSM_SCAN", "has no earlier states of a decay per state", head_dim=[1], K=[3, 9])
