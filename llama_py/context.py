@@ -185,11 +185,22 @@ class Context(Closing):
         sequences = f"{cp.n_seq_max} sequences" if cp.n_seq_max > 1 else "1 sequence"
         return f"<Context of {self.n_ctx} cells, {sequences}, {self.model.arch}>"
 
-    def set_embeddings_nextn(self, value: bool, masked: bool = False) -> None:
-        """Whether decode also gives `h_nextn`: a row per token, or with `masked` per output."""
+    def set_embeddings_nextn(
+        self, value: bool, masked: bool = False, pre_norm: bool = False
+    ) -> None:
+        """Whether decode also gives `h_nextn`: a row per token, or with `masked` per output; of
+        what the last norm made, or with `pre_norm` got."""
         self.cparams = replace(
-            self.cparams, embeddings_nextn=value, embeddings_nextn_masked=value and masked
-        )
+            self.cparams, embeddings_nextn=value, embeddings_nextn_masked=value and masked,
+            nextn_pre_norm=value and pre_norm,
+        )  # fmt: skip
+
+    def set_nextn_layer(self, n: int) -> None:
+        """Which of the NextN layers a draft context runs, the first being 0."""
+        n_layers = self.model.hparams.n_layer_nextn
+        if not 0 <= n < n_layers:
+            raise ContextError(f"NextN layer {n} is not one of the model's {n_layers}")
+        self.cparams = replace(self.cparams, nextn_layer=n)
 
     def set_control_vector(self, directions: F32 | None, layers: range | None = None) -> None:
         """From now on add directions [n, n_embd], layer 1's first, to the results of layers (None:
@@ -215,6 +226,11 @@ class Context(Closing):
         batch = tokens if isinstance(tokens, Batch) else Batch(tokens)
         if logits not in ("last", "all", "none"):
             raise ContextError(f'logits must be "last", "all" or "none", not {logits!r}')
+        if self.gtype == "decoder_mtp" and batch.embd is None:
+            raise ContextError(
+                "a NextN layer needs the hidden state before each token; give a Batch whose embd"
+                " are rows of h_nextn"
+            )
         hp, cp = self.model.hparams, self.cparams
         splitter = BatchSplitter(
             batch, n_vocab=hp.n_vocab, n_embd=hp.n_embd, n_seq_max=cp.n_seq_max,

@@ -18,13 +18,14 @@ from llama_py.graph.result import GraphResult
 from llama_py.memory import Placing, create_memory
 from llama_py.models._architecture import Architecture
 
+DRAFT: GraphType = "decoder_mtp"
 N_TOKENS = 8  # more than one: kernels may differ
 
 
 def readers_of(arch: Architecture, weights: Iterable[Tensor]) -> dict[int, Sequence[Tensor]]:
     """The nodes that read a weight, by its id; none for one that no graph reads."""
     found: dict[int, list[Tensor]] = {id(t): [] for t in weights}
-    gtypes = [gt for gt in arch.gtypes if gt != "decoder_mtp" or arch.can_draft]
+    gtypes = [gt for gt in arch.gtypes if (arch.can_draft if gt == DRAFT else arch.has_trunk)]
     for embeddings in (False, True):
         if all(found.values()):
             break
