@@ -44,6 +44,7 @@ class Context(Closing):
               its scores; empty for pooling "none"
     checker   counts the nodes that `check` compared
     runner    has the graphs
+    speculator  what drafts for it, once something has (llama_py.speculative)
     on_graph  called with each graph, built or used again, and its ubatch before it is run
     """
 
@@ -64,6 +65,7 @@ class Context(Closing):
         self._encoded: Cross | None = None
         self._closed = False
         self.on_graph: OnGraph | None = None
+        self.speculator: Closing | None = None
         if p.n_threads is not None:
             for device in self.devices:
                 device.set_threads(p.n_threads)
@@ -178,6 +180,8 @@ class Context(Closing):
 
     def close(self) -> None:
         """Give memory back. Nothing can be decoded after that."""
+        if self.speculator is not None:
+            self.speculator.close()
         self.memory, self.runner.graphs, self._closed = NOTHING, [], True
 
     def __repr__(self) -> str:

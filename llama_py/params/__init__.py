@@ -11,6 +11,7 @@ from ggml_py.types import BY_NAME
 from llama_py.params import texts
 from llama_py.params.option import Params, option
 from llama_py.params.rules import BIASES, integers, numbers
+from llama_py.params.speculative import SpeculativeParams
 
 if TYPE_CHECKING:
     from ggml_py.backend import Device
@@ -177,8 +178,9 @@ class SamplingParams(Params):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenerateParams(Params):
-    """What ends an answer, and how its text is shown: the arguments of `stream`."""
+class GenerateParams(SpeculativeParams):
+    """What ends an answer, how its text is shown, and how it is drafted: the arguments of `stream`.
+    """
 
     max_tokens: int = option(
         -1, "-n --predict --n-predict", "tokens to generate (-1: to the end, or a full context)"
