@@ -98,7 +98,7 @@ class Context(Closing):
         types = BY_NAME[p.type_k], BY_NAME[p.type_v]
         if types[1].block_size > 1 and not self.cparams.flash_attn:
             raise ContextError(f"type_v = {p.type_v} needs flash attention; use f16 or flash_attn")
-        layers = range(hp.n_layer, hp.n_layer_all) if p.mtp else range(hp.n_layer)
+        layers = [hp.n_layer + p.nextn_layer] if p.mtp else range(hp.n_layer)
         how = Placing(self.cparams, self._memory_device, *types, n_pos=hp.n_pos_per_embd)
         return create_memory({il: arch.keeps(il) for il in layers}, how)
 
@@ -198,13 +198,6 @@ class Context(Closing):
             self.cparams, embeddings_nextn=value, embeddings_nextn_masked=value and masked,
             nextn_pre_norm=value and pre_norm,
         )  # fmt: skip
-
-    def set_nextn_layer(self, n: int) -> None:
-        """Which of the NextN layers a draft context runs, the first being 0."""
-        n_layers = self.model.hparams.n_layer_nextn
-        if not 0 <= n < n_layers:
-            raise ContextError(f"NextN layer {n} is not one of the model's {n_layers}")
-        self.cparams = replace(self.cparams, nextn_layer=n)
 
     def set_control_vector(self, directions: F32 | None, layers: range | None = None) -> None:
         """From now on add directions [n, n_embd], layer 1's first, to the results of layers (None:

@@ -88,7 +88,8 @@ def _stream(ctx: Context, prompt: str | Sequence[int], p: GenerateParams) -> Ite
     text = TextStream(tokenizer, p.stop, p.special)
     ids = _prompt_ids(ctx, prompt, p.seq_id)
     choose = _Choice(p, ids)
-    walk = _Drafted(ctx, p) if p.drafters else _OneByOne(ctx, p)
+    drafts = p.drafters or p.model_draft is not None
+    walk = _Drafted(ctx, p) if drafts else _OneByOne(ctx, p)
     start = perf_counter()
     walk.read(_encoded(ctx, ids, p.seq_id) if ctx.model.has_encoder else ids)
     piece = Piece("", None, len(ids), perf_counter() - start, 0, 0.0)

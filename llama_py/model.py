@@ -21,6 +21,7 @@ from llama_py.params import (
 from llama_py.prefix import Prefix
 from llama_py.sampler import Sampler
 from llama_py.signature import describe, takes
+from llama_py.speculative.speculator import n_planes
 
 N_CTX_LEAST = 2048  # cells of the context that a model makes for itself
 
@@ -62,7 +63,7 @@ class Model(Loaded):
 
     def _answer(self, prompt: str | Sequence[int], p: AnswerParams) -> Pieces:
         ids = self.tokenize(prompt) if isinstance(prompt, str) else list(prompt)
-        prefix = self._prefix(len(ids) + max(p.max_tokens, 0))
+        prefix = self._prefix(len(ids) + max(p.max_tokens, 0), n_planes(p))
         rest, done = prefix.start(ids), []
         sampler = p.sampler or Sampler(p.part(SamplingParams), self.hparams.n_vocab)
         how = vars(p.part(GenerateParams)) | {"sampler": sampler}
@@ -74,11 +75,16 @@ class Model(Loaded):
         finally:
             prefix.add([*rest, *done])
 
-    def _prefix(self, n_tokens: int) -> Prefix:
-        """The model's own context, with room for so many tokens."""
+    def _prefix(self, n_tokens: int, n_rs_seq: int) -> Prefix:
+        """The model's own context, with room for so many tokens, of which some can be taken back.
+        """
         n_ctx = min(max(N_CTX_LEAST, 2 ** (n_tokens - 1).bit_length()), self.hparams.n_ctx_train)
-        if self._own is None or self._own.ctx.n_ctx < min(n_tokens, self.hparams.n_ctx_train):
-            self._own = Prefix(Context(self, n_ctx=n_ctx))
+        own = self._own and self._own.ctx
+        enough = own and own.n_ctx >= min(n_tokens, self.hparams.n_ctx_train)
+        if own and enough and own.params.n_rs_seq >= n_rs_seq:
+            assert self._own is not None
+            return self._own
+        self._own = Prefix(Context(self, n_ctx=n_ctx, n_rs_seq=n_rs_seq))
         return self._own
 
     @takes(AnswerParams)

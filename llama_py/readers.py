@@ -25,22 +25,24 @@ N_TOKENS = 8  # more than one: kernels may differ
 def readers_of(arch: Architecture, weights: Iterable[Tensor]) -> dict[int, Sequence[Tensor]]:
     """The nodes that read a weight, by its id; none for one that no graph reads."""
     found: dict[int, list[Tensor]] = {id(t): [] for t in weights}
-    gtypes = [gt for gt in arch.gtypes if (arch.can_draft if gt == DRAFT else arch.has_trunk)]
+    graphs = [(gtype, 0) for gtype in arch.gtypes if gtype != DRAFT and arch.has_trunk]
+    if arch.can_draft:
+        graphs += [(DRAFT, layer) for layer in range(arch.hp.n_layer_nextn)]
     for embeddings in (False, True):
         if all(found.values()):
             break
-        for gtype in gtypes:
-            for node in _graph(arch, gtype, embeddings).graph.nodes:
+        for gtype, layer in graphs:
+            for node in _graph(arch, gtype, embeddings, layer).graph.nodes:
                 for src in {id(t) for t in node.src if t is not None}:
                     if src in found:
                         found[src].append(node)
     return {**found}
 
 
-def _graph(arch: Architecture, gtype: GraphType, embeddings: bool) -> GraphResult:
+def _graph(arch: Architecture, gtype: GraphType, embeddings: bool, nextn_layer: int) -> GraphResult:
     """embeddings: pooled, with a reranker's scores"""
     hp = arch.hp
-    cparams = make_cparams(hp, n_ctx=1, n_ubatch=N_TOKENS)
+    cparams = replace(make_cparams(hp, n_ctx=1, n_ubatch=N_TOKENS), nextn_layer=nextn_layer)
     if embeddings:
         cparams = replace(cparams, embeddings=True, pooling="rank")
     mtp = gtype == "decoder_mtp"

@@ -20,6 +20,11 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
     check_forms(p.forms)
     if p.mtp and not model.architecture.load_mtp:
         raise ContextError("mtp needs a model with NextN layers, loaded with load_mtp=True")
+    if p.nextn_layer and p.nextn_layer >= model.hparams.n_layer_nextn:
+        raise ContextError(
+            f"nextn_layer = {p.nextn_layer}: the model has {model.hparams.n_layer_nextn} NextN"
+            " layers, the first is 0"
+        )
     n_rs_seq = p.n_rs_seq
     if n_rs_seq > 0 and not model.architecture.supports_rs_rollback:
         log.debug("n_rs_seq = %d is not supported by %s; using 0", n_rs_seq, model.arch)
@@ -44,6 +49,7 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
     return replace(
         cparams,
         embeddings=p.embeddings,
+        nextn_layer=p.nextn_layer,
         offload_kqv=p.offload_kqv,
         pooling=model.hparams.pooling if p.pooling == "auto" else p.pooling,
         forms=tuple(sorted(chosen.items())),

@@ -115,7 +115,8 @@ class ContextParams(Params):
         "auto", "", "how a sequence's rows become one; auto: as the model says",
         choices=("auto", *POOLING),
     )  # fmt: skip
-    mtp: bool = option(False, "", "run the NextN layers instead of the trunk")
+    mtp: bool = option(False, "", "run a NextN layer instead of the trunk")
+    nextn_layer: int = option(0, "", "which of them, the first being 0", check=integers(0))
     rope_freq_base: float = option(0.0, "", "of RoPE (0: the model's own)", check=numbers(0))
     rope_freq_scale: float = option(0.0, "", "of RoPE (0: the model's own)", check=numbers(0))
     fuse: bool = option(True, "", "let the device run several nodes as one")

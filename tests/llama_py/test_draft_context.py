@@ -140,13 +140,11 @@ def negative(metadata: dict[str, Any], arrays: Arrays) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_each_of_several_heads(name: str) -> None:
-    ctx = drafter(name, two_heads)
     for n, change in enumerate(([], [negative])):
-        ctx.clear()
-        ctx.set_nextn_layer(n)
+        ctx = drafter(name, two_heads, nextn_layer=n)
         assert nmse(drafter(name, *change).decode(batch(12)), ctx.decode(batch(12))) < CLOSE
-    with pytest.raises(ContextError, match="NextN layer 2 is not one of the model's 2"):
-        ctx.set_nextn_layer(2)
+    with pytest.raises(ContextError, match="nextn_layer = 2: the model has 2 NextN layers"):
+        drafter(name, two_heads, nextn_layer=2)
 
 
 def test_models_without_nextn_layers() -> None:

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from llama_py.batch import F32
+from llama_py.context import Context
+from llama_py.loaded import Loaded
 from llama_py.params.speculative import SpeculativeParams
 
 N_CANDIDATES = 10  # most likely tokens among which a draft's probability is taken
+
+
+def like(target: Context, model: Loaded, **options: Any) -> Context:
+    """A context of a model that drafts, as large as the one that it drafts for."""
+    p, cp = target.params, target.cparams
+    return Context(
+        model, n_ctx=cp.n_ctx, n_batch=cp.n_batch, n_ubatch=cp.n_ubatch, n_seq_max=cp.n_seq_max,
+        kv_unified=cp.kv_unified, flash_attn=p.flash_attn, type_k=p.type_k, type_v=p.type_v,
+        offload_kqv=p.offload_kqv, progress=p.progress, fuse=p.fuse, **options,
+    )  # fmt: skip
 
 
 def likeliest(logits: F32, p_min: float) -> int | None:

@@ -15,7 +15,7 @@ from llama_py.context import Context
 from llama_py.loaded import Loaded
 from llama_py.params.speculative import SpeculativeParams
 from llama_py.speculative.drafter import Drafter, Request, Seen, Setting, drafter
-from llama_py.speculative.drafters._model import likeliest, long_enough
+from llama_py.speculative.drafters._model import like, likeliest, long_enough
 from llama_py.speculative.text import Text
 from llama_py.speculative.vocabulary import check_same_vocabulary
 
@@ -38,13 +38,11 @@ class _Known:
 class _Drafting:
     """A draft in the making: tokens with the states before them, and the guesses.
 
-    pos     position of the first token
-    tokens, h   those that are true: not yet in the draft context, and the last chosen one
+    tokens, h   those that are true: not yet in the draft contexts, and the last chosen one
     guess, guess_h   tokens drafted, and the state before each of them
     """
 
     request: Request
-    pos: int
     tokens: list[int]
     h: F32
     guess: list[int] = field(default_factory=list)
@@ -63,11 +61,11 @@ class _Drafting:
 
 
 class DraftMtp(Drafter):
-    """The NextN layers of the model, or of another file, in a context of their own.
+    """The NextN layers (heads) of the model, or of another file, each in a context of its own.
 
     They read every token that the model has read, each with the model's state before it. Of a
-    guess, the state before is what the layer itself made. With several layers (heads), the n-th
-    guess is the n-th head's, which reads the guesses before it anew.
+    guess, the state before is what the layer itself made. With several heads the n-th guess is
+    the n-th one's, which reads the guesses before it anew.
     """
 
     uses_draft_model = True
@@ -80,16 +78,10 @@ class DraftMtp(Drafter):
         if given is not None and (given.architecture.can_draft or not _is_shared(setting.params)):
             model = given
         _check(target.model, model)
-        p, cp = target.params, target.cparams
-        self.ctx = Context(
-            model, n_ctx=cp.n_ctx, n_batch=cp.n_batch, n_ubatch=cp.n_ubatch,
-            n_seq_max=cp.n_seq_max, kv_unified=cp.kv_unified, flash_attn=p.flash_attn,
-            type_k=p.type_k, type_v=p.type_v, offload_kqv=p.offload_kqv, progress=p.progress,
-            fuse=p.fuse, mtp=True,
-        )  # fmt: skip
-        self.ctx.set_embeddings_nextn(True, masked=True)
-        target.set_embeddings_nextn(True)
-        self.n_heads = model.hparams.n_layer_nextn
+        n_heads = min(model.hparams.n_layer_nextn, setting.params.spec_draft_n_max)
+        self.heads = [like(target, model, mtp=True, nextn_layer=i) for i in range(n_heads)]
+        for ctx in (target, *self.heads):
+            ctx.set_embeddings_nextn(True, masked=ctx is not target)
         self.n_embd = model.hparams.n_embd
         self._known: dict[int, _Known] = {}
 
@@ -107,7 +99,7 @@ class DraftMtp(Drafter):
             known.text.cut(part.pos)
             known.h = np.concatenate((known.h[: known.text.n], part.h))
             known.text.add(part.tokens)
-            if known.text.n > self.ctx.cparams.n_batch:
+            if known.text.n > self.setting.ctx.cparams.n_batch:
                 self._catch_up(part.seq_id, known)
 
     def _going_on(self, part: Seen) -> _Known:
@@ -117,7 +109,8 @@ class DraftMtp(Drafter):
         if known is not None and known.text.first <= part.pos <= known.text.end:
             return known
         if known is None or part.pos > known.text.end:
-            self.ctx.memory.seq_rm(part.seq_id)
+            for ctx in self.heads:
+                ctx.memory.seq_rm(part.seq_id)
         start = _Known(part.pos, Text(part.pos), np.empty((0, self.n_embd), np.float32))
         self._known[part.seq_id] = start
         return start
@@ -125,10 +118,9 @@ class DraftMtp(Drafter):
     def _catch_up(self, seq_id: int, known: _Known) -> None:
         """Read what was seen already: states take much memory."""
         tokens, h = self._unread(known, known.text.end)
-        for head in self._heads():
-            self.ctx.memory.seq_rm(seq_id, known.n_held, -1)
-            self.ctx.set_nextn_layer(head)
-            self.ctx.decode(Batch(tokens, h, seq_ids=[(seq_id,)] * len(tokens)), "none")
+        for ctx in self.heads:
+            ctx.memory.seq_rm(seq_id, known.n_held, -1)
+            ctx.decode(Batch(tokens, h, seq_ids=[(seq_id,)] * len(tokens)), "none")
         self._forget(known, known.text.end)
 
     def _unread(self, known: _Known, end: int) -> tuple[list[int], F32]:
@@ -149,14 +141,11 @@ class DraftMtp(Drafter):
         text.add(old.since(end - 1))
         known.text = text
 
-    def _heads(self) -> range:
-        return range(self.n_heads)
-
     def draft(self, requests: Sequence[Request]) -> Mapping[int, list[int]]:
         drafting = [self._begin(r) for r in requests if r.seq_id in self._known]
         if not drafting:
             return {}
-        if self.n_heads > 1:
+        if len(self.heads) > 1:
             self._chain(drafting)
         else:
             self._grow(drafting)
@@ -168,52 +157,54 @@ class DraftMtp(Drafter):
     def _begin(self, r: Request) -> _Drafting:
         """All that is true: what the draft context lacks, and the token that was just chosen."""
         known = self._known[r.seq_id]
-        self.ctx.memory.seq_rm(r.seq_id, known.n_held, -1)
+        for ctx in self.heads:
+            ctx.memory.seq_rm(r.seq_id, known.n_held, -1)
         known.text.cut(r.pos)
         known.text.add([int(r.ids[-1])])
         tokens, h = self._unread(known, r.pos + 1)
-        return _Drafting(r, known.n_held, tokens, h)
+        return _Drafting(r, tokens, h)
 
     def _grow(self, drafting: list[_Drafting]) -> None:
         """One head: what it has read stays, and its guesses follow."""
-        rows = self._decode([(d, d.tokens, d.h) for d in drafting])
+        head = self.heads[0]
+        rows = _decode(head, [(d, d.tokens, d.h) for d in drafting])
         while drafting:
             for d, row in zip(drafting, rows, strict=True):
                 d.take(*row, self.setting.params.spec_draft_p_min)
             drafting = [d for d in drafting if d.open]
             if drafting:
-                rows = self._decode([(d, d.guess[-1:], d.guess_h[-1][None]) for d in drafting])
+                rows = _decode(head, [(d, d.guess[-1:], d.guess_h[-1][None]) for d in drafting])
 
     def _chain(self, drafting: list[_Drafting]) -> None:
         """A head for each guess; each reads what is true, and the guesses of those before it."""
-        for head in self._heads():
-            self.ctx.set_nextn_layer(head)
+        for head in self.heads:
             parts = []
             for d in drafting:
-                self.ctx.memory.seq_rm(d.request.seq_id, d.pos, -1)
                 more = np.array(d.guess_h, np.float32).reshape(-1, self.n_embd)
                 parts.append((d, [*d.tokens, *d.guess], np.concatenate((d.h, more))))
-            rows = self._decode(parts)
+            rows = _decode(head, parts)
             for d, row in zip(drafting, rows, strict=True):
                 if d.open:
                     d.take(*row, self.setting.params.spec_draft_p_min)
 
-    def _decode(self, parts: list[tuple[_Drafting, list[int], F32]]) -> list[tuple[F32, F32]]:
-        """Logits and state of the last token of each part."""
-        logits = self.ctx.decode(
-            Batch(
-                [id for _, ids, _ in parts for id in ids],
-                np.concatenate([h for _, _, h in parts]),
-                seq_ids=[(d.request.seq_id,) for d, ids, _ in parts for _ in ids],
-                outputs=[i == len(ids) - 1 for _, ids, _ in parts for i in range(len(ids))],
-            )
-        )
-        assert self.ctx.h_nextn is not None
-        return [*zip(logits, self.ctx.h_nextn, strict=True)]
-
     def close(self) -> None:
         self.setting.ctx.set_embeddings_nextn(False)
-        self.ctx.close()
+        for ctx in self.heads:
+            ctx.close()
+
+
+def _decode(ctx: Context, parts: list[tuple[_Drafting, list[int], F32]]) -> list[tuple[F32, F32]]:
+    """Logits and state of the last token of each part."""
+    logits = ctx.decode(
+        Batch(
+            [id for _, ids, _ in parts for id in ids],
+            np.concatenate([h for _, _, h in parts]),
+            seq_ids=[(d.request.seq_id,) for d, ids, _ in parts for _ in ids],
+            outputs=[i == len(ids) - 1 for _, ids, _ in parts for i in range(len(ids))],
+        )
+    )
+    assert ctx.h_nextn is not None
+    return [*zip(logits, ctx.h_nextn, strict=True)]
 
 
 def _is_shared(p: SpeculativeParams) -> bool:

@@ -8,10 +8,9 @@ import numpy as np
 
 from ggml_py.errors import ContextError
 from llama_py.batch import F32, Batch
-from llama_py.context import Context
 from llama_py.params.speculative import SpeculativeParams
 from llama_py.speculative.drafter import Drafter, Request, Setting
-from llama_py.speculative.drafters._model import likeliest, long_enough
+from llama_py.speculative.drafters._model import like, likeliest, long_enough
 from llama_py.speculative.rollback import Rollback
 from llama_py.speculative.text import Text
 from llama_py.speculative.vocabulary import check_same_vocabulary
@@ -31,13 +30,7 @@ class DraftSimple(Drafter):
         if model is None:
             raise ContextError("draft-simple needs a smaller model; give it as model_draft (-md)")
         check_same_vocabulary(target.model, model)
-        p, cp = target.params, target.cparams
-        self.ctx = Context(
-            model, n_ctx=cp.n_ctx, n_batch=cp.n_batch, n_ubatch=cp.n_ubatch,
-            n_seq_max=cp.n_seq_max, kv_unified=cp.kv_unified, flash_attn=p.flash_attn,
-            type_k=p.type_k, type_v=p.type_v, offload_kqv=p.offload_kqv, progress=p.progress,
-            fuse=p.fuse,
-        )  # fmt: skip
+        self.ctx = like(target, model)
         self.rollback = Rollback(self.ctx)
         self._held: dict[int, Text] = {}  # what the draft context has read
 
