@@ -99,7 +99,7 @@ def test_drafts_are_those_of_the_plain_loop(
         run(made, prompts, 7)
         run(made, {0: [3, 1, 4]}, 3)  # the first sequence goes on: the last token comes again
     n, by_hand = 2 if change else 3, ByHand(one)
-    assert len(watched.drafts) > 4
+    assert len(watched.drafts) >= 4
     for text, guess in zip(watched.texts, watched.drafts, strict=True):
         assert guess == by_hand(text, n)[: len(guess)]
         assert len(guess) in (n, 0)
