@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ggml_py.errors import ContextError
 from llama_py.context import Context
 
 
@@ -25,7 +24,10 @@ class Rollback:
             self.n_checkpoints += 1
 
     def back_to(self, seq_id: int, pos: int) -> int:
-        """Only positions before `pos` stay, or fewer. The sequence's next position."""
+        """Only positions before `pos` stay, or fewer. The sequence's next position.
+
+        0, if it can only start again: another decode moved its states since they were kept.
+        """
         memory = self.ctx.memory
         end = memory.seq_pos_max(seq_id) + 1
         if end <= pos:
@@ -33,10 +35,8 @@ class Rollback:
         if memory.seq_rm(seq_id, pos, -1):
             return pos
         if seq_id not in self._saved:
-            raise ContextError(
-                f"sequence {seq_id} cannot be taken back from position {end} to {pos}; use shorter"
-                " drafts, or a larger n_ubatch"
-            )
+            memory.seq_rm(seq_id)
+            return 0
         at, state = self._saved.pop(seq_id)
         self.ctx.load_state(state, seq_id, partial=True)
         memory.seq_rm(seq_id, at, -1)

@@ -48,6 +48,7 @@ class _Track:
     draft     guesses that follow them, and whose they are
     rows      logits after the last pending token and after each guess
     n_taken, n_accepted   tokens chosen from them, and how many were as guessed
+    begun     whether anything was computed
     """
 
     seq_id: int
@@ -59,6 +60,7 @@ class _Track:
     rows: F32 | None = None
     n_taken: int = 0
     n_accepted: int = 0
+    begun: bool = False
     lengths: dict[str, Length] = field(default_factory=dict)
 
     def length(self, author: str) -> Length:
@@ -125,11 +127,12 @@ class Speculator(Closing):
     def advance(self, seq_ids: Iterable[int] | None = None) -> None:
         """Draft for sequences (None: all that were started) and compute the drafts in one batch.
 
-        Rows that were not taken are lost. ContextError if there is no room.
+        Rows that were not taken are lost, also those of other sequences. ContextError if there is
+        no room.
         """
         chosen = self._tracks.values() if seq_ids is None else [self._tracks[s] for s in seq_ids]
         tracks = list(chosen)
-        for track in tracks:
+        for track in self._tracks.values():
             self._settle(track)
         self._draft(tracks)
         try:
@@ -156,6 +159,8 @@ class Speculator(Closing):
         if track.n_taken < len(track.draft) and track.draft[track.n_taken] == id:
             track.n_accepted += 1
         track.n_taken += 1
+        if not track.has_rows:
+            self._settle(track)
         return id, row
 
     def finish(self, seq_id: int) -> None:
@@ -163,9 +168,8 @@ class Speculator(Closing):
         track = self._tracks.pop(seq_id, None)
         if track is None:
             return
-        computed = track.rows is not None
         self._settle(track)
-        if computed and len(track.pending) > 1:
+        if track.begun and len(track.pending) > 1:
             *track.pending, _ = track.pending
             self._read(track, len(track.pending))
 
@@ -186,8 +190,13 @@ class Speculator(Closing):
         if track.rows is None:
             return
         text = track.text
-        keep = text.end - (1 if track.n_taken else 0)
-        track.pending = text.since(self.rollback.back_to(track.seq_id, keep))
+        at = self.rollback.back_to(track.seq_id, text.end - (1 if track.n_taken else 0))
+        if at < text.first:
+            raise ContextError(
+                f"sequence {track.seq_id} cannot go back, and what it began with is not known; do"
+                " not decode others of this context in the middle of a draft"
+            )
+        track.pending = text.since(at)
         if track.draft:
             self.statistics[track.author].add(len(track.draft), track.n_accepted)
             track.length(track.author).update(len(track.draft), track.n_accepted)
@@ -251,6 +260,7 @@ class Speculator(Closing):
         row = 0
         for _, n, track in parts:
             track.rows, row = rows[row : row + n], row + n
+            track.begun = True
         self._show([(t.seq_id, pos, ids) for (ids, _, t), pos in zip(parts, starts, strict=True)])
 
     def _drop_guesses(self, tracks: Sequence[_Track]) -> None:

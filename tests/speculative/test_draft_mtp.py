@@ -170,5 +170,3 @@ def test_unlikely_and_short_drafts_are_left_out() -> None:
     every, likely, long, none = counts.values()
     assert len(every) == 3 and sum(likely) < sum(every) and none == []
     assert not long or long[0] == long[2]
-
-

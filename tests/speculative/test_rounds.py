@@ -6,7 +6,7 @@ import pytest
 
 from llama_py.batch import Batch
 from tests.live_models import nmse
-from tests.speculative.scripted import N_MAX, context, plain, run, scripted, wrong_at
+from tests.speculative.scripted import N_MAX, context, greedy, plain, run, scripted, wrong_at
 
 RECURRENT = [
     "qwen35-dense", "qwen35moe-moe", "qwen3next-moe", "kimi-linear-moe", "kimi-k3-moe",
@@ -54,6 +54,45 @@ def test_four_sequences_at_once(name: str, unified: bool) -> None:
     for s, (_, expected) in enumerate(texts):
         assert answers[s] == expected[: len(answers[s])]
     assert made.statistics["ngram-simple"].n_accepted > 30
+
+
+@pytest.mark.parametrize("name", ["qwen35moe-moe", "qwen3next-moe", "llama-dense"])
+def test_sequences_that_go_on_in_turn(name: str) -> None:
+    """Each loses the guesses of which it was in the middle, and nothing else."""
+    texts = [plain(name, 30, seed) for seed in range(3)]
+    ctx = context(name, n_ctx=768, n_seq_max=3, n_rs_seq=3)
+    known = {s: [*prompt, *answer] for s, (prompt, answer) in enumerate(texts)}
+    found: list[list[int]] = [[], [], []]
+    with scripted(ctx, wrong_at(known, 3)) as made:
+        for s, (prompt, _) in enumerate(texts):
+            made.start(s, prompt)
+        for turn in range(36):
+            s = turn % 3
+            if not made.has_rows(s):
+                made.advance([s])
+            found[s].append(made.take(s, greedy)[0])
+        for s, (prompt, expected) in enumerate(texts):
+            made.finish(s)
+            assert found[s] == expected[:12]
+            assert ctx.memory.seq_pos_max(s) == len(prompt) + 10
+
+
+@pytest.mark.parametrize("name", ["qwen35moe-moe", "qwen3next-moe"])
+def test_another_decode_in_the_middle_of_a_draft(name: str) -> None:
+    """It may move states, so that those of earlier tokens are gone."""
+    prompt, expected = plain(name, 30)
+    ctx = context(name, n_ctx=768, n_seq_max=3, n_rs_seq=3)
+    found: list[int] = []
+    with scripted(ctx, wrong_at({2: [*prompt, *expected]}, 3)) as made:
+        made.start(2, prompt)
+        while len(found) < 16:
+            if not made.has_rows(2):
+                made.advance([2])
+            found.append(made.take(2, greedy)[0])
+            seq_ids = [(len(found) % 2,)] * 2
+            ctx.decode(Batch([5, 6], seq_ids=seq_ids))
+        made.finish(2)
+    assert found == expected[:16]
 
 
 def test_drafts_that_do_not_fit_are_left_out() -> None:

@@ -1,5 +1,4 @@
-"""What followed a key of n tokens, as far as it was accepted (common_speculative_impl_ngram_map_k).
-"""
+"""What followed a key of n tokens, as far as it was accepted (common_ngram_map_draft)."""
 
 from __future__ import annotations
 
