@@ -223,16 +223,11 @@ class Context(Closing):
         batch = tokens if isinstance(tokens, Batch) else Batch(tokens)
         if logits not in ("last", "all", "none"):
             raise ContextError(f'logits must be "last", "all" or "none", not {logits!r}')
-        if self.gtype == "decoder_mtp" and batch.embd is None:
-            raise ContextError(
-                "a NextN layer needs the hidden state before each token; give a Batch whose embd"
-                " are rows of h_nextn"
-            )
         hp, cp = self.model.hparams, self.cparams
         splitter = BatchSplitter(
             batch, n_vocab=hp.n_vocab, n_embd=hp.n_embd, n_seq_max=cp.n_seq_max,
             n_pos=hp.n_pos_per_embd, memory=memory or self.memory, outputs=logits,
-            output_all=cp.embeddings or memory is NOTHING,
+            output_all=cp.embeddings or memory is NOTHING, hidden=self.gtype == "decoder_mtp",
         )  # fmt: skip
         pooled = cp.embeddings and cp.pooling not in ("none", "last")
         if (pooled or not cp.causal_attn) and splitter.n_tokens > cp.n_ubatch:

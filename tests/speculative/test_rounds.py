@@ -81,17 +81,21 @@ def test_sequences_that_go_on_in_turn(name: str) -> None:
 def test_another_decode_in_the_middle_of_a_draft(name: str) -> None:
     """It may move states, so that those of earlier tokens are gone."""
     prompt, expected = plain(name, 30)
-    ctx = context(name, n_ctx=768, n_seq_max=3, n_rs_seq=3)
+    ctx = context(name, n_ctx=768, n_seq_max=3, kv_unified=True, n_rs_seq=3)
     found: list[int] = []
-    with scripted(ctx, wrong_at({2: [*prompt, *expected]}, 3)) as made:
-        made.start(2, prompt)
+    others = Batch([5, 6], seq_ids=[(0,), (2,)])
+    with scripted(ctx, wrong_at({1: [*prompt, *expected]}, 3)) as made:
+        ctx.decode(Batch([5], seq_ids=[(0,)]))
+        made.start(1, prompt)
+        made.advance()
+        ctx.decode(Batch([5], seq_ids=[(2,)]))
         while len(found) < 16:
-            if not made.has_rows(2):
-                made.advance([2])
-            found.append(made.take(2, greedy)[0])
-            seq_ids = [(len(found) % 2,)] * 2
-            ctx.decode(Batch([5, 6], seq_ids=seq_ids))
-        made.finish(2)
+            if not made.has_rows(1):
+                made.advance([1])
+            found.append(made.take(1, greedy)[0])
+            if made.has_rows(1):  # the first time, sequence 2 takes the place of this one
+                ctx.decode(others)
+        made.finish(1)
     assert found == expected[:16]
 
 
