@@ -90,14 +90,14 @@ def _stream(ctx: Context, prompt: str | Sequence[int], p: GenerateParams) -> Ite
     choose = _Choice(p, ids)
     drafts = p.drafters or p.model_draft is not None
     walk = _Drafted(ctx, p) if drafts else _OneByOne(ctx, p)
-    start = perf_counter()
-    walk.read(_encoded(ctx, ids, p.seq_id) if ctx.model.has_encoder else ids)
-    piece = Piece("", None, len(ids), perf_counter() - start, 0, 0.0)
-    room = ctx.cparams.n_ctx_seq - ctx.memory.seq_pos_max(p.seq_id)  # the last one needs no cell
-    n_max = room if p.max_tokens < 0 else min(p.max_tokens, room)
-    if n_max < 1:
-        yield replace(piece, finish_reason="length")
     try:
+        start = perf_counter()
+        walk.read(_encoded(ctx, ids, p.seq_id) if ctx.model.has_encoder else ids)
+        piece = Piece("", None, len(ids), perf_counter() - start, 0, 0.0)
+        room = ctx.cparams.n_ctx_seq - ctx.memory.seq_pos_max(p.seq_id)  # the last needs no cell
+        n_max = room if p.max_tokens < 0 else min(p.max_tokens, room)
+        if n_max < 1:
+            yield replace(piece, finish_reason="length")
         for n in range(1, n_max + 1):
             start = perf_counter()
             id, logits = walk.next(choose, n_max - n + 1)

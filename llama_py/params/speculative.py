@@ -6,14 +6,11 @@ import pkgutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llama_py.params import texts
 from llama_py.params.option import Params, option
 from llama_py.params.rules import Rule, integers, numbers
-
-if TYPE_CHECKING:
-    from llama_py.loaded import Loaded
 
 FOLDER = Path(__file__).parent.parent / "speculative" / "drafters"
 # Every file of the folder is a way to draft; of those that share code, files with `_` have it.
@@ -39,9 +36,9 @@ class SpeculativeParams(Params):
         (), "--spec-type", f"draft by these, the first that has a guess: {', '.join(DRAFTERS)}",
         parse=texts.words, many=True, check=_TYPES, metavar="NAME,...",
     )  # fmt: skip
-    model_draft: str | Path | Loaded | None = option(
-        None, "-md --model-draft --spec-draft-model", "GGUF file that drafts: a smaller model, or"
-        " NextN layers", env="MODEL_DRAFT", metavar="FILE",
+    model_draft: Any = option(
+        None, "-md --model-draft --spec-draft-model", "GGUF file (in Python also a loaded model)"
+        " that drafts: a smaller model, or NextN layers", env="MODEL_DRAFT", metavar="FILE",
     )  # fmt: skip
     spec_draft_n_max: int = option(
         3, "--spec-draft-n-max", "tokens that a model drafts at most", check=integers(1, 256)

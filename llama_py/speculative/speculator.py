@@ -48,7 +48,7 @@ class _Track:
     draft     guesses that follow them, and whose they are
     rows      logits after the last pending token and after each guess
     n_taken, n_accepted   tokens chosen from them, and how many were as guessed
-    begun     whether anything was computed
+    begun     whether the memory has what was computed, and no interruption took it away
     """
 
     seq_id: int
@@ -170,8 +170,7 @@ class Speculator(Closing):
             return
         self._settle(track)
         if track.begun and len(track.pending) > 1:
-            *track.pending, _ = track.pending
-            self._read(track, len(track.pending))
+            self._read(track, len(track.pending) - 1)
 
     def close(self) -> None:
         """Give the memory of drafters back; the context stays."""
@@ -248,6 +247,7 @@ class Speculator(Closing):
         parts = [([*t.pending, *t.draft], len(t.draft) + 1, t) for t in tracks]
         batch = Batch(
             [id for ids, _, _ in parts for id in ids],
+            pos=[t.text.end - len(t.pending) + i for ids, _, t in parts for i in range(len(ids))],
             seq_ids=[(t.seq_id,) for ids, _, t in parts for _ in ids],
             outputs=[i >= len(ids) - n for ids, n, _ in parts for i in range(len(ids))],
         )
@@ -266,13 +266,14 @@ class Speculator(Closing):
     def _drop_guesses(self, tracks: Sequence[_Track]) -> None:
         """What was computed before an interruption must not have drafts in it."""
         for track in tracks:
+            track.begun = False
             if track.draft:
                 self.rollback.back_to(track.seq_id, track.text.end)
 
     def _read(self, track: _Track, n: int) -> None:
         """Compute the first n pending tokens."""
         ids, pos = track.pending[:n], track.text.end - len(track.pending)
-        self.ctx.decode(Batch(ids, seq_ids=[(track.seq_id,)] * n), logits="none")
+        self.ctx.decode(Batch(ids, None, range(pos, pos + n), [(track.seq_id,)] * n), "none")
         track.pending = track.pending[n:]
         self._show([(track.seq_id, pos, ids)])
 
