@@ -39,20 +39,23 @@ if TYPE_CHECKING:
         ModelParams,
         SamplingParams,
     )
+    from llama_py.params.speculative import SpeculativeParams
     from llama_py.sampler import Sampler
+    from llama_py.speculative.speculator import Speculator
     from llama_py.tokenizer import Tokenizer, load_tokenizer
 
 __version__ = "0.1.0"
 __all__ = [
     "AnswerParams", "Batch", "Context", "ContextParams", "Conversation", "GenerateParams", "Model",
-    "ModelParams", "Piece", "Sampler", "SamplingParams", "Tokenizer", "load",
-    "load_tokenizer", "stream",
+    "ModelParams", "Piece", "Sampler", "SamplingParams", "SpeculativeParams", "Speculator",
+    "Tokenizer", "load", "load_tokenizer", "stream",
 ]  # fmt: skip
 
 _HOME = {
     "AnswerParams": "params", "Batch": "batch", "Context": "context", "ContextParams": "params",
     "Conversation": "conversation", "GenerateParams": "params", "Model": "model",
     "ModelParams": "params", "Piece": "generate", "Sampler": "sampler", "SamplingParams": "params",
+    "SpeculativeParams": "params.speculative", "Speculator": "speculative.speculator",
     "Tokenizer": "tokenizer", "load_tokenizer": "tokenizer", "stream": "generate",
 }  # fmt: skip
 

@@ -47,6 +47,7 @@ class Context(Closing):
     checker   counts the nodes that `check` compared
     runner    has the graphs
     reuse     what sequences hold, so that it is not computed again
+    speculator  what drafts for it, once something has (llama_py.speculative)
     on_graph  called with each graph, built or used again, and its ubatch before it is run
     """
 
@@ -69,6 +70,7 @@ class Context(Closing):
         self._loras: list[Loras] = [NO_LORAS]  # by kind of ubatch
         self._closed = False
         self.on_graph: OnGraph | None = None
+        self.speculator: Closing | None = None
         if p.n_threads is not None:
             for device in self.devices:
                 device.set_threads(p.n_threads)
@@ -102,7 +104,7 @@ class Context(Closing):
         types = BY_NAME[p.type_k], BY_NAME[p.type_v]
         if types[1].block_size > 1 and not self.cparams.flash_attn:
             raise ContextError(f"type_v = {p.type_v} needs flash attention; use f16 or flash_attn")
-        layers = range(hp.n_layer, hp.n_layer_all) if p.mtp else range(hp.n_layer)
+        layers = [hp.n_layer + p.nextn_layer] if p.mtp else range(hp.n_layer)
         how = Placing(self.cparams, self._memory_device, *types, n_pos=hp.n_pos_per_embd)
         return create_memory({il: arch.keeps(il) for il in layers}, how)
 
@@ -189,6 +191,8 @@ class Context(Closing):
 
     def close(self) -> None:
         """Give memory back. Nothing can be decoded after that."""
+        if self.speculator is not None:
+            self.speculator.close()
         self.memory, self.runner.graphs, self._closed = NOTHING, [], True
         self.reuse = Reuse(self)
 
@@ -197,11 +201,15 @@ class Context(Closing):
         sequences = f"{cp.n_seq_max} sequences" if cp.n_seq_max > 1 else "1 sequence"
         return f"<Context of {self.n_ctx} cells, {sequences}, {self.model.arch}>"
 
-    def set_embeddings_nextn(self, value: bool, masked: bool = False) -> None:
-        """Whether decode also gives `h_nextn`: a row per token, or with `masked` per output."""
+    def set_embeddings_nextn(
+        self, value: bool, masked: bool = False, pre_norm: bool = False
+    ) -> None:
+        """Whether decode also gives `h_nextn`: a row per token, or with `masked` per output; of
+        what the last norm made, or with `pre_norm` got."""
         self.cparams = replace(
-            self.cparams, embeddings_nextn=value, embeddings_nextn_masked=value and masked
-        )
+            self.cparams, embeddings_nextn=value, embeddings_nextn_masked=value and masked,
+            nextn_pre_norm=value and pre_norm,
+        )  # fmt: skip
 
     def set_control_vector(self, directions: F32 | None, layers: range | None = None) -> None:
         """From now on add directions [n, n_embd], layer 1's first, to the results of layers (None:
@@ -253,7 +261,7 @@ class Context(Closing):
         splitter = BatchSplitter(
             batch, n_vocab=hp.n_vocab, n_embd=hp.n_embd, n_seq_max=cp.n_seq_max,
             n_pos=hp.n_pos_per_embd, memory=memory or self.memory, outputs=logits,
-            output_all=cp.embeddings or memory is NOTHING,
+            output_all=cp.embeddings or memory is NOTHING, hidden=self.gtype == "decoder_mtp",
         )  # fmt: skip
         pooled = cp.embeddings and cp.pooling not in ("none", "last")
         if (pooled or not cp.causal_attn) and splitter.n_tokens > cp.n_ubatch:

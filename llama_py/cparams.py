@@ -21,6 +21,8 @@ class CParams:
     pooling            how the rows of a sequence become one, one of hparams.POOLING
     embeddings_nextn   also return the hidden state that feeds the NextN layer, of all tokens, or
                        with embeddings_nextn_masked of the tokens that are outputs
+    nextn_pre_norm     that state is the one before the last norm
+    nextn_layer        which of the NextN layers a draft graph runs, the first being 0
     offload_kqv        caches are on the devices of their layers, not on the host
     forms              how blocks are built that can be built in several ways (llama_py.forms)
     """
@@ -44,6 +46,8 @@ class CParams:
     embeddings: bool = False
     embeddings_nextn: bool = False
     embeddings_nextn_masked: bool = False
+    nextn_pre_norm: bool = False
+    nextn_layer: int = 0
     offload_kqv: bool = True
     pooling: str = "none"
     forms: tuple[tuple[str, str], ...] = ()

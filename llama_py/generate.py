@@ -15,6 +15,7 @@ from llama_py.context import Context
 from llama_py.params import GenerateParams
 from llama_py.params.choosers import Chooser
 from llama_py.signature import takes
+from llama_py.speculative.speculator import speculator_of
 from llama_py.text_stream import TextStream
 
 FinishReason = Literal["stop", "length", "eos"]
@@ -87,29 +88,73 @@ def _stream(ctx: Context, prompt: str | Sequence[int], p: GenerateParams) -> Ite
     text = TextStream(tokenizer, p.stop, p.special)
     ids = _prompt_ids(ctx, prompt, p.seq_id)
     choose = _Choice(p, [*p.before, *ids])
-    start = perf_counter()
-    first = _encoded(ctx, ids, p.seq_id) if ctx.model.has_encoder else ids
-    logits = ctx.reuse.decode(first, p.seq_id)[-1]
-    piece = Piece("", None, len(ids), perf_counter() - start, 0, 0.0)
-    room = ctx.cparams.n_ctx_seq - ctx.memory.seq_pos_max(p.seq_id)  # the last one needs no cell
-    n_max = room if p.max_tokens < 0 else min(p.max_tokens, room)
-    if n_max < 1:
-        yield replace(piece, finish_reason="length")
-    for n in range(1, n_max + 1):
+    drafts = p.drafters or p.model_draft is not None
+    walk = _Drafted(ctx, p) if drafts else _OneByOne(ctx, p)
+    try:
         start = perf_counter()
-        if piece.token is not None:
-            logits = ctx.reuse.decode([piece.token], p.seq_id)[0]
-        id = choose(logits)
-        spent = piece.gen_seconds + perf_counter() - start
-        shown, reason = _shown(text, id, tokenizer.is_eog(id), n == n_max)
-        logprob, top = _logprobs(logits, id, p.logprobs)
-        piece = replace(
-            piece, text=shown, token=id, gen_tokens=n, gen_seconds=spent, finish_reason=reason,
-            logprob=logprob, top=top,
-        )  # fmt: skip
-        yield piece
-        if reason is not None:
-            return
+        walk.read(_encoded(ctx, ids, p.seq_id) if ctx.model.has_encoder else ids)
+        piece = Piece("", None, len(ids), perf_counter() - start, 0, 0.0)
+        room = ctx.cparams.n_ctx_seq - ctx.memory.seq_pos_max(p.seq_id)  # the last needs no cell
+        n_max = room if p.max_tokens < 0 else min(p.max_tokens, room)
+        if n_max < 1:
+            yield replace(piece, finish_reason="length")
+        for n in range(1, n_max + 1):
+            start = perf_counter()
+            id, logits = walk.next(choose, n_max - n + 1)
+            spent = piece.gen_seconds + perf_counter() - start
+            shown, reason = _shown(text, id, tokenizer.is_eog(id), n == n_max)
+            logprob, top = _logprobs(logits, id, p.logprobs)
+            piece = replace(
+                piece, text=shown, token=id, gen_tokens=n, gen_seconds=spent, finish_reason=reason,
+                logprob=logprob, top=top,
+            )  # fmt: skip
+            yield piece
+            if reason is not None:
+                return
+    finally:
+        walk.end()
+
+
+class _OneByOne:
+    """A sequence goes on token by token."""
+
+    def __init__(self, ctx: Context, p: GenerateParams) -> None:
+        self.ctx, self.seq_id = ctx, p.seq_id
+        self.last: int | None = None
+
+    def read(self, ids: Sequence[int]) -> None:
+        self.logits = self.ctx.reuse.decode(ids, self.seq_id)[-1]
+
+    def next(self, choose: _Choice, n_left: int) -> tuple[int, F32]:
+        """A token, and the logits it was chosen from."""
+        if self.last is not None:
+            self.logits = self.ctx.reuse.decode([self.last], self.seq_id)[0]
+        self.last = choose(self.logits)
+        return self.last, self.logits
+
+    def end(self) -> None:
+        """The memory has all but the last token."""
+
+
+class _Drafted:
+    """A sequence goes on by as many tokens as were drafted right."""
+
+    def __init__(self, ctx: Context, p: GenerateParams) -> None:
+        self.speculator, self.seq_id = speculator_of(ctx, p), p.seq_id
+        self.before = p.before
+
+    def read(self, ids: Sequence[int]) -> None:
+        self.speculator.start(self.seq_id, ids, self.before)
+        self.speculator.advance([self.seq_id])
+
+    def next(self, choose: _Choice, n_left: int) -> tuple[int, F32]:
+        if not self.speculator.has_rows(self.seq_id):
+            self.speculator.limit(self.seq_id, n_left)
+            self.speculator.advance([self.seq_id])
+        return self.speculator.take(self.seq_id, choose)
+
+    def end(self) -> None:
+        self.speculator.finish(self.seq_id)
 
 
 def _encoded(ctx: Context, ids: Sequence[int], seq_id: int) -> list[int]:

@@ -21,6 +21,7 @@ from llama_py.params import (
 from llama_py.prefix import Prefix
 from llama_py.sampler import Sampler
 from llama_py.signature import describe, takes
+from llama_py.speculative.speculator import n_planes
 
 N_CTX_LEAST = 2048  # cells of the context that a model makes for itself
 
@@ -67,7 +68,7 @@ class Model(Loaded):
             self._answering.close()
 
     def _answer(self, ids: list[int], p: AnswerParams, messages: Sequence[Message]) -> Pieces:
-        prefix = self._prefix(len(ids) + max(p.max_tokens, 0))
+        prefix = self._prefix(len(ids) + max(p.max_tokens, 0), n_planes(p))
         rest = prefix.start(ids, marks(prefix.ctx, messages, ids) if messages else None)
         done: list[int] = []
         sampler = p.sampler or Sampler(p.part(SamplingParams), self.hparams.n_vocab)
@@ -81,15 +82,17 @@ class Model(Loaded):
         finally:
             prefix.add([*rest, *done])
 
-    def _prefix(self, n_tokens: int) -> Prefix:
-        """The model's own context, with room for so many tokens."""
+    def _prefix(self, n_tokens: int, n_rs_seq: int) -> Prefix:
+        """The model's own context, with room for so many tokens, of which some can be taken back.
+        """
         n_ctx = min(max(N_CTX_LEAST, 2 ** (n_tokens - 1).bit_length()), self.hparams.n_ctx_train)
-        if self._own is None or self._own.ctx.n_ctx < min(n_tokens, self.hparams.n_ctx_train):
-            larger = Context(self, n_ctx=n_ctx)
-            if self._own is not None:
-                larger.reuse.take_over(self._own.ctx.reuse)
-            self._own = Prefix(larger)
-        return self._own
+        own, n_least = self._own, min(n_tokens, self.hparams.n_ctx_train)
+        if own is None or own.ctx.n_ctx < n_least or own.ctx.params.n_rs_seq < n_rs_seq:
+            other = Context(self, n_ctx=n_ctx, n_rs_seq=n_rs_seq)
+            if own is not None:
+                other.reuse.take_over(own.ctx.reuse)
+            self._own = own = Prefix(other)
+        return own
 
     @takes(AnswerParams)
     def chat(self, messages: str | Sequence[Message], **options: Any) -> str:

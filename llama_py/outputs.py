@@ -13,6 +13,8 @@ from llama_py.graph.result import GraphResult
 
 def read_rows(t: Tensor, n: int) -> F32:
     """The first n rows of an F32 result [n_row, *]. -> [n, n_row]"""
+    if n == 0:
+        return np.empty((0, t.ne[0]), np.float32)
     assert t.buffer is not None
     raw = t.buffer.read(t.offset, n * t.nb[1])
     return raw.view(np.float32).reshape(n, t.ne[0])
@@ -70,6 +72,15 @@ class Outputs:
             rows = read_rows(res.t_embd_pooled, ubatch.n_seqs_unq)
             self.by_seq |= dict(zip(ubatch.seq_id_unq, rows, strict=True))
         if cp.embeddings_nextn and res.t_h_nextn is not None:
-            where = place if cp.embeddings_nextn_masked else ubatch.batch_idxs
-            if where.size:
-                self.h_nextn.put(where, read_rows(res.t_h_nextn, where.size))
+            if cp.embeddings_nextn_masked:
+                self.h_nextn.put(place, _output_rows(res.t_h_nextn, ubatch))
+            else:
+                self.h_nextn.put(ubatch.batch_idxs, read_rows(res.t_h_nextn, ubatch.n_tokens))
+
+
+def _output_rows(t: Tensor, ubatch: UBatch) -> F32:
+    """Those of the outputs, of a result that has either only them or a row for each token."""
+    n_outputs = int(np.count_nonzero(ubatch.output))
+    if t.ne[1] == n_outputs:
+        return read_rows(t, n_outputs)
+    return read_rows(t, ubatch.n_tokens)[ubatch.output]

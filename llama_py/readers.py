@@ -19,6 +19,7 @@ from llama_py.lora import NO_LORAS, Loras
 from llama_py.memory import Placing, create_memory
 from llama_py.models._architecture import Architecture
 
+DRAFT: GraphType = "decoder_mtp"
 N_TOKENS = 8  # more than one: kernels may differ
 
 
@@ -30,22 +31,26 @@ def readers_of(
     loras  adapters that the graphs are built with
     """
     found: dict[int, list[Tensor]] = {id(t): [] for t in weights}
-    gtypes = [gt for gt in arch.gtypes if gt != "decoder_mtp" or arch.can_draft]
+    graphs = [(gtype, 0) for gtype in arch.gtypes if gtype != DRAFT and arch.has_trunk]
+    if arch.can_draft:
+        graphs += [(DRAFT, layer) for layer in range(arch.hp.n_layer_nextn)]
     for embeddings in (False, True):
         if all(found.values()):
             break
-        for gtype in gtypes:
-            for node in _graph(arch, gtype, embeddings, loras).graph.nodes:
+        for gtype, layer in graphs:
+            for node in _graph(arch, gtype, embeddings, layer, loras).graph.nodes:
                 for src in {id(t) for t in node.src if t is not None}:
                     if src in found:
                         found[src].append(node)
     return {**found}
 
 
-def _graph(arch: Architecture, gtype: GraphType, embeddings: bool, loras: Loras) -> GraphResult:
+def _graph(
+    arch: Architecture, gtype: GraphType, embeddings: bool, nextn_layer: int, loras: Loras
+) -> GraphResult:
     """embeddings: pooled, with a reranker's scores"""
     hp = arch.hp
-    cparams = make_cparams(hp, n_ctx=1, n_ubatch=N_TOKENS)
+    cparams = replace(make_cparams(hp, n_ctx=1, n_ubatch=N_TOKENS), nextn_layer=nextn_layer)
     if embeddings:
         cparams = replace(cparams, embeddings=True, pooling="rank")
     mtp = gtype == "decoder_mtp"

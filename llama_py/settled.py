@@ -22,6 +22,11 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
     check_forms(p.forms)
     if p.mtp and not model.architecture.load_mtp:
         raise ContextError("mtp needs a model with NextN layers, loaded with load_mtp=True")
+    if p.nextn_layer and p.nextn_layer >= model.hparams.n_layer_nextn:
+        raise ContextError(
+            f"nextn_layer = {p.nextn_layer}: the model has {model.hparams.n_layer_nextn} NextN"
+            " layers, the first is 0"
+        )
     n_rs_seq = _n_rs_seq(model, p)
     chosen = {kind: form for kind, form in p.forms.items() if form != "auto"}
     for kind, form in chosen.items():
@@ -43,6 +48,7 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
     return replace(
         cparams,
         embeddings=p.embeddings,
+        nextn_layer=p.nextn_layer,
         offload_kqv=p.offload_kqv,
         pooling=model.hparams.pooling if p.pooling == "auto" else p.pooling,
         forms=tuple(sorted(chosen.items())),

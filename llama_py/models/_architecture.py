@@ -33,6 +33,7 @@ class Architecture(ABC):
     names     what tensors of shared blocks are called in its graphs, where it is something else
     draft_names   and in its draft graph
     gtypes    the graphs it has: a trunk, perhaps an encoder before it
+    has_trunk     False for a file of NextN layers alone
     start_token   what a decoder begins with that has read a text
     classifier    what a reranker applies to a pooled row
     dense_out     what embeddings go through after pooling
@@ -44,6 +45,7 @@ class Architecture(ABC):
     names: Mapping[str, str] = {}
     draft_names: Mapping[str, str] = {}
     gtypes: ClassVar[tuple[GraphType, ...]] = ("decoder",)
+    has_trunk: bool = True
     start_token: int = 0
     classifier: Classifier | None = None
     dense_out: Sequence[Linear] = ()
@@ -67,7 +69,7 @@ class Architecture(ABC):
         raise ContextError(f"models of architecture {self.arch!r} have no encoder")
 
     def build_draft(self, g: GraphBuilder) -> None:
-        """Build the NextN layer, which is the one after the trunk."""
+        """Build a NextN layer, one of those after the trunk."""
         raise ContextError(f"models of architecture {self.arch!r} cannot draft by themselves")
 
     def keeps(self, il: int) -> Kept:
@@ -85,7 +87,7 @@ class Architecture(ABC):
         return None
 
     def graph(self, params: GraphParams) -> GraphResult:
-        """A new graph for one ubatch. ContextError for a draft graph without its one layer."""
+        """A new graph for one ubatch. ContextError for one whose layers are not there."""
         draft = params.gtype == "decoder_mtp"
         g = GraphBuilder(params, self.draft_names if draft else self.names)
         if draft:
@@ -93,6 +95,11 @@ class Architecture(ABC):
             self.build_draft(g)
         elif params.gtype == "encoder":
             self.build_encoder(g)
+        elif not self.has_trunk:
+            raise ContextError(
+                "the model has NextN layers and no others, so it can only draft for another; give"
+                " it as model_draft"
+            )
         else:
             self.build(g)
         if params.cparams.embeddings and not draft:
@@ -104,14 +111,14 @@ class Architecture(ABC):
 
     @property
     def can_draft(self) -> bool:
-        """Whether there is a draft graph, and its one layer was loaded."""
-        return "decoder_mtp" in self.gtypes and self.load_mtp and self.hp.n_layer_nextn == 1
+        """Whether there is a draft graph, and its layers were loaded."""
+        return "decoder_mtp" in self.gtypes and self.load_mtp and self.hp.n_layer_nextn > 0
 
     def _check_draft(self) -> None:
         if "decoder_mtp" not in self.gtypes:
             raise ContextError(f"models of architecture {self.arch!r} cannot draft by themselves")
         if not self.can_draft:
             raise ContextError(
-                f"drafting needs one NextN layer; the model has {self.hp.n_layer_nextn}, "
+                f"drafting needs NextN layers; the model has {self.hp.n_layer_nextn}, "
                 f"and load_mtp was {self.load_mtp}"
             )

@@ -112,13 +112,16 @@ class Decoder(Architecture):
         hp = self.hp
         self.token_embd = w.tensor("token_embd.weight", hp.n_embd, hp.n_vocab)
         self.declare_ends(w)
-        self.layers: list[AnyLayer] = [self.layer(w.layer(il), il) for il in range(hp.n_layer)]
+        self.declare_trunk(w)
         self.declare_nextn(w)
 
     def declare_ends(self, w: Weights) -> None:
         """What comes before and after the layers."""
         self.output_norm = w.norm("output_norm", self.hp.n_embd)
         self.output = w.output(self.hp.n_embd, self.hp.n_vocab, bias=self.output_bias)
+
+    def declare_trunk(self, w: Weights) -> None:
+        self.layers: list[AnyLayer] = [self.layer(w.layer(il), il) for il in range(self.hp.n_layer)]
 
     @abstractmethod
     def layer(self, w: Weights, il: int) -> AnyLayer:

@@ -81,17 +81,25 @@ class NextN:
         cur = layer.feed_forward(g, cur, il)
         cur = g.cb(add(cur, residual), "mtp_post_ffn", il)
         norm = output_norm if self.head_norm is None else self.head_norm
-        cur = norm(g, cur, "h_nextn")
-        g.res.t_h_nextn = cur
+        cur = normed(g, norm, cur)
         if not early:
             cur = g.cb(g.outputs(cur)[0], "mtp_shared_head_norm")
         return cur, self.head
 
 
-class DraftingDecoder(Decoder):
-    """With a NextN layer that drafts, of the same kind as those of the trunk.
+def normed(g: GraphBuilder, norm: Norm, cur: Tensor) -> Tensor:
+    """The last norm; what seeds a NextN layer is its result, or what it gets."""
+    before, cur = cur, norm(g, cur, "h_nextn")
+    g.res.t_h_nextn = before if g.cparams.nextn_pre_norm else cur
+    return cur
 
-    drafts_early  outputs are selected right after its attention
+
+class DraftingDecoder(Decoder):
+    """With NextN layers that draft, of the same kind as those of the trunk.
+
+    A file may have the trunk, the NextN layers, or both.
+
+    drafts_early  outputs are selected right after its attention, unless all rows are wanted
     """
 
     gtypes: ClassVar[tuple[GraphType, ...]] = ("decoder", "decoder_mtp")
@@ -100,6 +108,15 @@ class DraftingDecoder(Decoder):
     @abstractmethod
     def layer(self, w: Weights, il: int) -> Layer:
         """Make layer il, one of the trunk or after it."""
+
+    def declare_trunk(self, w: Weights) -> None:
+        nextn = range(self.hp.n_layer, self.hp.n_layer_all)
+        heads = any(w.layer(il).has("nextn.eh_proj.weight") for il in nextn)
+        self.has_trunk = not heads or w.layer(0).has("attn_norm.weight")
+        if self.has_trunk:
+            super().declare_trunk(w)
+        else:
+            self.layers = []
 
     def declare_nextn(self, w: Weights) -> None:
         nextn = range(self.hp.n_layer, self.hp.n_layer_all)
@@ -110,15 +127,15 @@ class DraftingDecoder(Decoder):
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
         # The normed state feeds the head, and the NextN layer of a draft context.
-        cur = self.output_norm(g, cur, "h_nextn")
-        g.res.t_h_nextn = cur
+        cur = normed(g, self.output_norm, cur)
         if not selected:
             cur = g.outputs(cur)[0]
         g.res.t_embd = g.cb(cur, "result_norm")
         self.head(g, cur)
 
     def build_draft(self, g: GraphBuilder) -> None:
-        cur, output = self.drafts[0].build(
-            g, self.token_embd, self.output_norm, self.hp.n_layer, self.drafts_early
-        )
-        self.head(g, cur, output)
+        cp = g.cparams
+        early = self.drafts_early and (cp.embeddings_nextn_masked or not cp.embeddings_nextn)
+        il = self.hp.n_layer + cp.nextn_layer
+        layer = self.drafts[cp.nextn_layer]
+        self.head(g, *layer.build(g, self.token_embd, self.output_norm, il, early))

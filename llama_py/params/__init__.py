@@ -11,6 +11,7 @@ from ggml_py.types import BY_NAME
 from llama_py.params import texts
 from llama_py.params.option import Params, option
 from llama_py.params.rules import BIASES, integers, numbers
+from llama_py.params.speculative import SpeculativeParams
 
 if TYPE_CHECKING:
     from ggml_py.backend import Device
@@ -131,7 +132,8 @@ class ContextParams(Params):
         "auto", "", "how a sequence's rows become one; auto: as the model says",
         choices=("auto", *POOLING),
     )  # fmt: skip
-    mtp: bool = option(False, "", "run the NextN layers instead of the trunk")
+    mtp: bool = option(False, "", "run a NextN layer instead of the trunk")
+    nextn_layer: int = option(0, "", "which of them, the first being 0", check=integers(0))
     rope_freq_base: float = option(0.0, "", "of RoPE (0: the model's own)", check=numbers(0))
     rope_freq_scale: float = option(0.0, "", "of RoPE (0: the model's own)", check=numbers(0))
     fuse: bool = option(True, "", "let the device run several nodes as one")
@@ -194,8 +196,9 @@ class SamplingParams(Params):
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenerateParams(Params):
-    """What ends an answer, and how its text is shown: the arguments of `stream`."""
+class GenerateParams(SpeculativeParams):
+    """What ends an answer, how its text is shown, and how it is drafted: the arguments of `stream`.
+    """
 
     max_tokens: int = option(
         -1, "-n --predict --n-predict", "tokens to generate (-1: to the end, or a full context)"

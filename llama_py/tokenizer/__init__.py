@@ -55,6 +55,11 @@ class Tokenizer:
         return cls(text_model(meta), meta)
 
     @property
+    def kind(self) -> str:
+        """What the file calls the way in which texts are cut."""
+        return str(self._meta.get(PREFIX + "model"))
+
+    @property
     def n_vocab(self) -> int:
         """How many tokens there are."""
         return len(self.vocab.texts)

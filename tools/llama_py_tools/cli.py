@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llama_py.params import ContextParams, GenerateParams, ModelParams, SamplingParams
-from llama_py.params.option import Params, option
+from llama_py.params.option import Params, option, options_of
+from llama_py.params.speculative import SpeculativeParams
 from llama_py_tools import session
 from llama_py_tools.escapes import ENCODING, unescape
 from llama_py_tools.generation import CompletionParams, Run
@@ -52,6 +53,7 @@ EPILOG = """examples:
   llama-py-cli -p "ROMEO:" -n 100                        the bundled demo model
   llama-py-cli -m model.gguf -p "The sea is" -n 32 --temp 0
   llama-py-cli -m model.gguf -cnv -sys "Be brief."
+  llama-py-cli -p "ROMEO:" -n 100 --spec-type draft-mtp  tokens are drafted, and checked together
 """
 
 
@@ -60,9 +62,10 @@ def parser() -> Parser:
         "llama-py-cli", usage="%(prog)s [-m FILE] [-p TEXT] [-n N] [options]",
         description="Generate text with a GGUF model.", epilog=EPILOG,
     )  # fmt: skip
-    p.add(ListParams, CommonParams, FileParams, CompletionParams, GenerateParams, ChatParams)
-    p.add(PromptCacheParams, SamplingParams, ContextParams, FormParams, SteeringParams)
-    p.add(ModelParams)
+    p.add(ListParams, CommonParams, FileParams, CompletionParams)
+    p.add(GenerateParams, without={f.name for f, _ in options_of(SpeculativeParams)})
+    p.add(ChatParams, PromptCacheParams, SamplingParams, SpeculativeParams)
+    p.add(ContextParams, FormParams, SteeringParams, ModelParams)
     return p
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from llama_py.batch import UBatch
     from llama_py.graph.result import GraphResult
     from llama_py.reuse import Reused
+    from llama_py.speculative.speculator import Speculator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,7 @@ class Summary:
         self.told: list[Reused] = []  # of each prompt, how much was reused
         self.states = ""  # what is kept of them
         self.pending: tuple[int, float] | None = None  # prompt tokens, and when they were started
+        self.drafting: Speculator | None = None
 
     def __enter__(self) -> None:
         """Only the end matters."""
@@ -57,7 +59,8 @@ class Summary:
             session.tell(self.text("interrupted" if kind else ""))
 
     def text(self, reason: str = "") -> str:
-        """Two lines. `reason`: why it ended, if the model did not say."""
+        """Two lines, and one for each way to draft. `reason`: why it ended, if the model did not
+        say."""
         parts = []
         if self.answers:
             parts = [self._prompt(), self._generated()]
@@ -68,7 +71,8 @@ class Summary:
             reason or (self.answers[-1].finish_reason if self.answers else "") or "end of input"
         )
         first = [f"load {self.load_seconds:.2f} s", self.model, *filter(None, [self.states])]
-        return f"\n{' | '.join(first)}\n{' | '.join([*parts, f'stop: {reason}'])}"
+        drafts = f"\n{self.drafting.text()}" if self.drafting is not None else ""
+        return f"\n{' | '.join(first)}\n{' | '.join([*parts, f'stop: {reason}'])}{drafts}"
 
     def _prompt(self) -> str:
         n = sum(p.prompt_tokens for p in self.answers)
@@ -96,16 +100,23 @@ class Run:
     """
 
     def __init__(self, args: argparse.Namespace, text: CompletionParams) -> None:
+        from llama_py.speculative.speculator import n_planes, needs_nextn, speculator_of
+
         start = perf_counter()
         self._line_open = False
-        self.model: Model = session.open_model(args)
+        p = read(args, GenerateParams)
+        self.model: Model = session.open_model(args, load_mtp=needs_nextn(p))
         compiling = Progress("compiling kernels", before=self.end_line_shown)
-        self.ctx: Context = session.open_context(args, self.model, progress=compiling)
+        self.ctx: Context = session.open_context(
+            args, self.model, progress=compiling, n_rs_seq=n_planes(p)
+        )
         self.sampler = self._make_sampler(read(args, SamplingParams), text.ignore_eos)
-        self.params = p = replace(read(args, GenerateParams), sampler=self.sampler)
+        self.params = replace(p, sampler=self.sampler)
         if text.escape:
-            self.params = replace(p, stop=tuple(s for s in map(unescape, p.stop) if s))
+            self.params = replace(self.params, stop=tuple(s for s in map(unescape, p.stop) if s))
+        drafting = speculator_of(self.ctx, p) if p.drafters or p.model_draft else None
         self.summary = Summary(perf_counter() - start, describe(self.model, self.ctx))
+        self.summary.drafting = drafting
 
     def _make_sampler(self, params: SamplingParams, ignore_eos: bool) -> Sampler:
         from llama_py.sampler import Sampler

@@ -1,0 +1,102 @@
+"""How tokens are drafted: guessed by something cheap, then checked by the model all at once."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llama_py.params import texts
+from llama_py.params.option import Params, option
+from llama_py.params.rules import Rule, integers, numbers
+
+FOLDER = Path(__file__).parent.parent / "speculative" / "drafters"
+# Every file of the folder is a way to draft; of those that share code, files with `_` have it.
+_FILES = sorted(module.name for module in pkgutil.iter_modules([str(FOLDER)]))
+DRAFTERS = tuple(name.replace("_", "-") for name in _FILES if not name.startswith("_"))
+NONE = "none"
+
+
+def _are_types(value: Any) -> bool:
+    names = texts.words(value) if isinstance(value, str) else value
+    return isinstance(names, Sequence) and {*names} <= {NONE, *DRAFTERS}
+
+
+_COUNT = integers(1, 1024)
+_TYPES = Rule(f"of {NONE}, {', '.join(DRAFTERS)}", _are_types)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeculativeParams(Params):
+    """How tokens are drafted: the arguments of `Speculator`; llama.cpp's names and defaults."""
+
+    spec_type: str | Sequence[str] = option(
+        (), "--spec-type", f"draft by these, the first that has a guess: {', '.join(DRAFTERS)}",
+        parse=texts.words, many=True, check=_TYPES, metavar="NAME,...",
+    )  # fmt: skip
+    model_draft: Any = option(
+        None, "-md --model-draft --spec-draft-model", "GGUF file (in Python also a loaded model)"
+        " that drafts: a smaller model, or NextN layers", env="MODEL_DRAFT", metavar="FILE",
+    )  # fmt: skip
+    spec_draft_n_max: int = option(
+        3, "--spec-draft-n-max", "tokens that a model drafts at most", check=integers(1, 256)
+    )
+    spec_draft_n_min: int = option(
+        0, "--spec-draft-n-min", "do without a model's draft of fewer tokens", check=integers(0)
+    )
+    spec_draft_p_min: float = option(
+        0.0, "--spec-draft-p-min", "a model's draft ends before a token less likely than this",
+        check=numbers(0, 1),
+    )  # fmt: skip
+    spec_draft_adaptive: bool = option(
+        True, "--spec-draft-adaptive", "draft fewer tokens where few were accepted lately",
+        off="--no-spec-draft-adaptive",
+    )  # fmt: skip
+    spec_ngram_simple_size_n: int = option(
+        12, "--spec-ngram-simple-size-n", "ngram-simple: last tokens that are looked up",
+        check=_COUNT,
+    )  # fmt: skip
+    spec_ngram_simple_size_m: int = option(
+        48, "--spec-ngram-simple-size-m", "ngram-simple: tokens to draft", check=_COUNT
+    )
+    spec_ngram_map_k_size_n: int = option(
+        12, "--spec-ngram-map-k-size-n", "ngram-map-k: last tokens that are looked up",
+        check=_COUNT,
+    )  # fmt: skip
+    spec_ngram_map_k_size_m: int = option(
+        48, "--spec-ngram-map-k-size-m", "ngram-map-k: tokens to draft", check=_COUNT
+    )
+    spec_ngram_map_k4v_size_n: int = option(
+        12, "--spec-ngram-map-k4v-size-n", "ngram-map-k4v: last tokens that are looked up",
+        check=_COUNT,
+    )  # fmt: skip
+    spec_ngram_map_k4v_size_m: int = option(
+        48, "--spec-ngram-map-k4v-size-m", "ngram-map-k4v: tokens to draft", check=_COUNT
+    )
+    spec_ngram_map_k4v_min_hits: int = option(
+        1, "--spec-ngram-map-k4v-min-hits", "ngram-map-k4v: do without what was looked up less"
+        " often", check=_COUNT,
+    )  # fmt: skip
+    spec_ngram_mod_n_match: int = option(
+        24, "--spec-ngram-mod-n-match", "ngram-mod: last tokens that are looked up", check=_COUNT
+    )
+    spec_ngram_mod_n_max: int = option(
+        64, "--spec-ngram-mod-n-max", "ngram-mod: tokens to draft", check=_COUNT
+    )
+    spec_ngram_mod_n_min: int = option(
+        48, "--spec-ngram-mod-n-min", "ngram-mod: do without a draft of fewer", check=integers(0)
+    )
+    lookup_cache_static: str = option(
+        "", "-lcs --lookup-cache-static", "ngram-cache: counts of a corpus", metavar="FILE"
+    )
+    lookup_cache_dynamic: str = option(
+        "", "-lcd --lookup-cache-dynamic", "ngram-cache: counts of earlier answers", metavar="FILE"
+    )
+
+    @property
+    def drafters(self) -> tuple[str, ...]:
+        """The names of `spec_type`, each once."""
+        names = texts.words(self.spec_type) if isinstance(self.spec_type, str) else self.spec_type
+        return tuple(dict.fromkeys(names)) if NONE not in names else ()

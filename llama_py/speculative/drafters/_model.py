@@ -1,0 +1,41 @@
+"""What drafting by a model has in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from llama_py.batch import F32
+from llama_py.context import Context
+from llama_py.loaded import Loaded
+from llama_py.params.speculative import SpeculativeParams
+
+N_CANDIDATES = 10  # most likely tokens among which a draft's probability is taken
+
+
+def like(target: Context, model: Loaded, **options: Any) -> Context:
+    """A context of a model that drafts, as large as the one that it drafts for."""
+    p, cp = target.params, target.cparams
+    return Context(
+        model, n_ctx=cp.n_ctx, n_batch=cp.n_batch, n_ubatch=cp.n_ubatch, n_seq_max=cp.n_seq_max,
+        kv_unified=cp.kv_unified, flash_attn=p.flash_attn, type_k=p.type_k, type_v=p.type_v,
+        offload_kqv=p.offload_kqv, progress=p.progress, fuse=p.fuse, **options,
+    )  # fmt: skip
+
+
+def likeliest(logits: F32, p_min: float) -> int | None:
+    """The most likely token; None if its probability among the first ten is below p_min."""
+    id = int(np.argmax(logits))
+    if p_min > 0:
+        k = min(N_CANDIDATES, logits.size)
+        best = np.partition(logits, -k)[-k:].astype(np.float64)
+        if 1 / np.exp(best - best.max()).sum() < p_min:
+            return None
+    return id
+
+
+def long_enough(drafts: dict[int, list[int]], p: SpeculativeParams) -> dict[int, list[int]]:
+    """Without those of fewer than n_min tokens."""
+    least = max(p.spec_draft_n_min, 1)
+    return {seq_id: ids for seq_id, ids in drafts.items() if len(ids) >= least}

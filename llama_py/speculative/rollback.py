@@ -1,0 +1,43 @@
+"""How the last tokens of sequences leave the memory: by `seq_rm`, or back to a checkpoint."""
+
+from __future__ import annotations
+
+from llama_py.context import Context
+
+
+class Rollback:
+    """Checkpoints are made only where states cannot be taken back far enough: they cost a copy of
+    the states, and what was right since then is computed again."""
+
+    def __init__(self, ctx: Context) -> None:
+        self.ctx = ctx
+        self._saved: dict[int, tuple[int, bytes]] = {}  # position and state by sequence
+        self.n_checkpoints = 0
+
+    def mark(self, seq_id: int, n: int) -> None:
+        """Up to n of the tokens that are decoded next may have to go."""
+        self._saved.pop(seq_id, None)
+        ctx = self.ctx
+        if n and ctx.memory.recr is not None and n > ctx.cparams.n_rs_seq:
+            at = ctx.memory.seq_pos_max(seq_id) + 1
+            self._saved[seq_id] = at, ctx.save_state(seq_id, partial=True)
+            self.n_checkpoints += 1
+
+    def back_to(self, seq_id: int, pos: int) -> int:
+        """Only positions before `pos` stay, or fewer. The sequence's next position.
+
+        0, if it can only start again: another decode moved its states since they were kept.
+        """
+        memory = self.ctx.memory
+        end = memory.seq_pos_max(seq_id) + 1
+        if end <= pos:
+            return end
+        if memory.seq_rm(seq_id, pos, -1):
+            return pos
+        if seq_id not in self._saved:
+            memory.seq_rm(seq_id)
+            return 0
+        at, state = self._saved.pop(seq_id)
+        self.ctx.load_state(state, seq_id, partial=True)
+        memory.seq_rm(seq_id, at, -1)
+        return at

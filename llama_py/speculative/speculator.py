@@ -1,0 +1,348 @@
+"""Rounds of drafting and checking (examples/speculative-simple, common/speculative.cpp).
+
+    with Speculator(ctx, spec_type="draft-mtp") as speculator:
+        speculator.start(0, prompt)
+        while ...:
+            speculator.advance()                         # draft, and check all drafts in one batch
+            while speculator.has_rows(0):
+                id, logits = speculator.take(0, choose)  # as often as the draft was right, and once
+        speculator.finish(0)
+
+Each token is chosen from the logits that the model gives after the tokens before it, in order, and
+only a token that was chosen stays: so with any way to choose, the text has the distribution that it
+would have without drafts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from time import perf_counter
+from typing import Any
+
+from ggml_py.errors import ContextError
+from llama_py.batch import F32, Batch
+from llama_py.closing import Closing
+from llama_py.context import Context
+from llama_py.loaded import Loaded
+from llama_py.params.speculative import SpeculativeParams
+from llama_py.signature import takes
+from llama_py.speculative.drafter import Drafter, Request, Seen, Setting, drafter
+from llama_py.speculative.length import Length
+from llama_py.speculative.rollback import Rollback
+from llama_py.speculative.statistics import Statistics
+from llama_py.speculative.text import Text
+
+_OPTIONS = [f.name for f in fields(SpeculativeParams)]
+MAX_PLANES = 8  # tokens that states are made to go back; longer drafts need a checkpoint
+
+Choose = Callable[[F32], int]
+
+
+@dataclass(slots=True)
+class _Track:
+    """A sequence that goes on.
+
+    pending   tokens of the text that the memory does not have
+    n_left    tokens that will still be taken, at most
+    draft     guesses that follow them, and whose they are
+    rows      logits after the last pending token and after each guess
+    n_taken, n_accepted   tokens chosen from them, and how many were as guessed
+    begun     whether the memory has what was computed, and no interruption took it away
+    """
+
+    seq_id: int
+    text: Text
+    pending: list[int]
+    n_left: int = 2**31
+    draft: list[int] = field(default_factory=list)
+    author: str = ""
+    rows: F32 | None = None
+    n_taken: int = 0
+    n_accepted: int = 0
+    begun: bool = False
+    lengths: dict[str, Length] = field(default_factory=dict)
+
+    def length(self, author: str) -> Length:
+        return self.lengths.setdefault(author, Length())
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether another token can be taken: the last one was as guessed."""
+        return self.rows is not None and self.n_taken == self.n_accepted < len(self.rows)
+
+
+class Speculator(Closing):
+    """Drafts for the sequences of a context and checks the drafts.
+
+    statistics   by the name of the way to draft
+    rollback     counts checkpoints
+    """
+
+    @takes(SpeculativeParams)
+    def __init__(self, ctx: Context, **options: Any) -> None:
+        """options are the fields of SpeculativeParams.
+
+        Raises ContextError for a way to draft that the model does not have, ModelError for a draft
+        model with another vocabulary, and what loading that may raise.
+        """
+        self.ctx = ctx
+        self.params = p = SpeculativeParams(**options)
+        kinds = {name: drafter(name) for name in p.drafters}
+        self._loaded = _load_draft(ctx, p, kinds.values())
+        given = p.model_draft if isinstance(p.model_draft, Loaded) else self._loaded
+        self._drafters: dict[str, Drafter] = {}
+        self._tracks: dict[int, _Track] = {}
+        self._texts: dict[int, Text] = {}
+        self.statistics = {name: Statistics() for name in kinds}
+        self.rollback = Rollback(ctx)
+        try:
+            for name, kind in kinds.items():
+                self._drafters[name] = kind(Setting(ctx, p, given))
+        except BaseException:
+            self.close()
+            raise
+
+    def start(self, seq_id: int, ids: Sequence[int], before: Sequence[int] = ()) -> None:
+        """A sequence goes on with a prompt.
+
+        before  all that it holds, as far as that is known
+
+        The prompt is read by the next `advance`. ContextError if it is empty.
+        """
+        if not len(ids):
+            raise ContextError("the prompt is empty: there is nothing to go on from")
+        held = self.ctx.memory.seq_pos_max(seq_id) + 1
+        text = self._texts.get(seq_id)
+        if text is None or not text.first <= held <= text.end:
+            text = self._texts[seq_id] = Text(held)  # what came before is not known
+        text.cut(held)
+        if len(before) == held and text.ids.tolist() != list(before[text.first :]):
+            text = self._texts[seq_id] = Text()  # it has what another sequence had
+            text.add(before)
+        text.add(ids)
+        self._tracks[seq_id] = _Track(seq_id, text, list(ids))
+        for one in self._drafters.values():
+            one.begin(seq_id, text.ids)
+
+    def limit(self, seq_id: int, n_left: int) -> None:
+        """No more tokens than this will be taken: it does not draft any further."""
+        self._tracks[seq_id].n_left = n_left
+
+    def advance(self, seq_ids: Iterable[int] | None = None) -> None:
+        """Draft for sequences (None: all that were started) and compute the drafts in one batch.
+
+        Rows that were not taken are lost, also those of other sequences. ContextError if there is
+        no room.
+        """
+        chosen = self._tracks.values() if seq_ids is None else [self._tracks[s] for s in seq_ids]
+        tracks = list(chosen)
+        for track in self._tracks.values():
+            self._settle(track)
+        self._draft(tracks)
+        try:
+            self._decode(tracks)
+        except ContextError:
+            if not self.ctx.cparams.kv_unified or not any(track.draft for track in tracks):
+                raise
+            for track in tracks:  # sequences share cells, of which there may be too few
+                track.draft = []
+            self._decode(tracks)
+
+    def has_rows(self, seq_id: int) -> bool:
+        """Whether a token can be taken before the next `advance`."""
+        return self._tracks[seq_id].has_rows
+
+    def take(self, seq_id: int, choose: Choose) -> tuple[int, F32]:
+        """Choose the next token. Its id, and the logits [n_vocab] that it was chosen from."""
+        track = self._tracks[seq_id]
+        if track.rows is None or not track.has_rows:
+            raise ContextError(f"sequence {seq_id} has no logits left; advance it first")
+        row = track.rows[track.n_taken]
+        id = choose(row)
+        track.text.add([id])
+        if track.n_taken < len(track.draft) and track.draft[track.n_taken] == id:
+            track.n_accepted += 1
+        track.n_taken += 1
+        if not track.has_rows:
+            self._settle(track)
+        return id, row
+
+    def finish(self, seq_id: int) -> None:
+        """A sequence goes on no more: the memory then has all of its tokens but the last."""
+        track = self._tracks.pop(seq_id, None)
+        if track is None:
+            return
+        self._settle(track)
+        if track.begun and len(track.pending) > 1:
+            self._read(track, len(track.pending) - 1)
+
+    def close(self) -> None:
+        """Give the memory of drafters back; the context stays."""
+        for one in self._drafters.values():
+            one.close()
+        self._drafters = {}
+        if self._loaded is not None:
+            self._loaded.close()
+
+    def text(self) -> str:
+        """The statistics, a line for each way to draft."""
+        return "\n".join(f"{name}: {s.text()}" for name, s in self.statistics.items())
+
+    def _settle(self, track: _Track) -> None:
+        """Take back what was not chosen; the memory may then lack more than the last token."""
+        if track.rows is None:
+            return
+        text = track.text
+        at = self.rollback.back_to(track.seq_id, text.end - (1 if track.n_taken else 0))
+        if at < text.first:
+            raise ContextError(
+                f"sequence {track.seq_id} cannot go back, and what it began with is not known; do"
+                " not decode others of this context in the middle of a draft"
+            )
+        track.pending = text.since(at)
+        if track.draft:
+            self.statistics[track.author].add(len(track.draft), track.n_accepted)
+            track.length(track.author).update(len(track.draft), track.n_accepted)
+            for name, one in self._drafters.items():
+                one.accept(track.seq_id, track.n_accepted, name == track.author)
+        track.draft, track.rows, track.n_taken, track.n_accepted = [], None, 0, 0
+
+    def _draft(self, tracks: Sequence[_Track]) -> None:
+        room = self.ctx.cparams.n_ubatch // max(len(tracks), 1) - 1
+        # what had to be taken back to a checkpoint is first computed again
+        open = {t.seq_id: t for t in tracks if len(t.pending) == 1 and t.text.n > 1}
+        for name, one in self._drafters.items():
+            requests = []
+            for track in open.values():
+                free = self.ctx.cparams.n_ctx_seq - track.text.end
+                n = min(one.n_max(self.params), track.n_left - 1, room, free)
+                if self.params.spec_draft_adaptive and n > 0:
+                    n = track.length(name).best(n)
+                if n > 0:
+                    text = track.text
+                    requests.append(Request(track.seq_id, text.ids, text.end - 1, n))
+            start = perf_counter()
+            drafts = self._guesses(one, requests) if requests else {}
+            self.statistics[name].seconds += perf_counter() - start
+            for request in requests:
+                if guess := list(drafts.get(request.seq_id, ()))[: request.n_max]:
+                    track = open.pop(request.seq_id)
+                    track.draft, track.author = guess, name
+
+    def _guesses(self, one: Drafter, requests: Sequence[Request]) -> Mapping[int, list[int]]:
+        try:
+            return one.draft(requests)
+        except ContextError:
+            if not self.ctx.cparams.kv_unified:  # only sequences that share cells may lack some
+                raise
+            return {}
+
+    def _decode(self, tracks: Sequence[_Track]) -> None:
+        for track in tracks:
+            if not track.pending:
+                raise ContextError(
+                    f"sequence {track.seq_id} has nothing to go on from: take a token, or start it"
+                )
+            while len(track.pending) > (n := self._n_next(track)):
+                self._read(track, n)
+        for track in tracks:
+            self.rollback.mark(track.seq_id, len(track.draft))
+        parts = [([*t.pending, *t.draft], len(t.draft) + 1, t) for t in tracks]
+        batch = Batch(
+            [id for ids, _, _ in parts for id in ids],
+            pos=[t.text.end - len(t.pending) + i for ids, _, t in parts for i in range(len(ids))],
+            seq_ids=[(t.seq_id,) for ids, _, t in parts for _ in ids],
+            outputs=[i >= len(ids) - n for ids, n, _ in parts for i in range(len(ids))],
+        )
+        starts = [t.text.end - len(t.pending) for t in tracks]
+        certain = [t for t in tracks if not t.draft and self.ctx.reuse.follows(t.seq_id)]
+        try:
+            rows = self.ctx.decode(batch)
+        except BaseException:
+            self._drop_guesses(tracks)
+            raise
+        for track in certain:
+            self.ctx.reuse.advance(track.pending, track.seq_id)
+        row = 0
+        for _, n, track in parts:
+            track.rows, row = rows[row : row + n], row + n
+            track.begun = True
+        self._show([(t.seq_id, pos, ids) for (ids, _, t), pos in zip(parts, starts, strict=True)])
+
+    def _drop_guesses(self, tracks: Sequence[_Track]) -> None:
+        """What was computed before an interruption must not have drafts in it."""
+        for track in tracks:
+            track.begun = False
+            if track.draft:
+                self.rollback.back_to(track.seq_id, track.text.end)
+
+    def _n_next(self, track: _Track) -> int:
+        """How many pending tokens may be computed at once: states are kept here and there."""
+        n, reuse = self.ctx.cparams.n_batch, self.ctx.reuse
+        until = reuse.until_snapshot(track.seq_id) if reuse.follows(track.seq_id) else None
+        return n if until is None else min(n, until)
+
+    def _read(self, track: _Track, n: int) -> None:
+        """Compute the first n pending tokens."""
+        ids, pos = track.pending[:n], track.text.end - len(track.pending)
+        follows = self.ctx.reuse.follows(track.seq_id)
+        self.ctx.decode(Batch(ids, None, range(pos, pos + n), [(track.seq_id,)] * n), "none")
+        if follows:
+            self.ctx.reuse.advance(ids, track.seq_id)
+        track.pending = track.pending[n:]
+        self._show([(track.seq_id, pos, ids)])
+
+    def _show(self, parts: Sequence[tuple[int, int, Sequence[int]]]) -> None:
+        """Let drafters see what was computed: of each sequence its first position and tokens."""
+        h, at, seen = self.ctx.h_nextn, 0, []
+        for seq_id, pos, ids in parts:
+            rows = None if h is None else h[at : at + len(ids)]
+            seen.append(Seen(seq_id, pos, ids, rows))
+            at += len(ids)
+        for one in self._drafters.values():
+            one.observe(seen)
+
+
+def speculator_of(ctx: Context, p: SpeculativeParams) -> Speculator:
+    """The one of a context with these options: it is kept, as it knows what was said before."""
+    options = {name: getattr(p, name) for name in _OPTIONS}
+    found = ctx.speculator
+    if isinstance(found, Speculator):
+        if found.params == SpeculativeParams(**options):
+            return found
+        found.close()
+    ctx.speculator = None
+    made = ctx.speculator = Speculator(ctx, **options)
+    return made
+
+
+def n_planes(p: SpeculativeParams) -> int:
+    """`n_rs_seq` of a context that drafts: states go back without a checkpoint."""
+    longest = (drafter(name).n_max(p) for name in p.drafters)
+    return max((n for n in longest if n <= MAX_PLANES), default=0)
+
+
+def needs_nextn(p: SpeculativeParams) -> bool:
+    """Whether the model itself must be loaded with its NextN layers."""
+    kinds = [drafter(name) for name in p.drafters]
+    given = p.model_draft is not None and sum(kind.uses_draft_model for kind in kinds) == 1
+    return not given and any(kind.loads_nextn for kind in kinds)
+
+
+def _load_draft(
+    ctx: Context, p: SpeculativeParams, kinds: Iterable[type[Drafter]]
+) -> Loaded | None:
+    """The file of `model_draft` on the model's devices; None if it is loaded, or there is none."""
+    if p.model_draft is None:
+        return None
+    users = [kind for kind in kinds if kind.uses_draft_model]
+    if not users:
+        raise ContextError(
+            f"model_draft = {p.model_draft} is given, but spec_type ="
+            f" {','.join(p.drafters) or 'none'} does not use a model; add draft-simple or draft-mtp"
+        )
+    if isinstance(p.model_draft, Loaded):
+        return None
+    nextn = any(kind.loads_nextn for kind in users)
+    return Loaded(p.model_draft, list(ctx.devices), load_mtp=nextn)

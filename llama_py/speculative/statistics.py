@@ -1,0 +1,66 @@
+"""What was drafted and accepted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import zip_longest
+
+
+@dataclass(slots=True)
+class Statistics:
+    """Of one way to draft.
+
+    n_drafts     drafts that were checked; n_drafted, n_accepted  their tokens
+    drafted_at   how many drafts had a token at each position; accepted_at  an accepted one
+    seconds      spent on drafting, also in vain
+    """
+
+    n_drafts: int = 0
+    drafted_at: list[int] = field(default_factory=list)
+    accepted_at: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def add(self, n_drafted: int, n_accepted: int) -> None:
+        """A draft was checked."""
+        self.n_drafts += 1
+        self.drafted_at = _counted(self.drafted_at, n_drafted)
+        self.accepted_at = _counted(self.accepted_at, n_accepted)
+
+    @property
+    def n_drafted(self) -> int:
+        return sum(self.drafted_at)
+
+    @property
+    def n_accepted(self) -> int:
+        return sum(self.accepted_at)
+
+    @property
+    def rate(self) -> float:
+        """Accepted of all drafted tokens."""
+        return self.n_accepted / self.n_drafted if self.n_drafted else 0.0
+
+    @property
+    def rate_at(self) -> list[float]:
+        """Accepted of drafted tokens by position."""
+        pairs = zip_longest(self.accepted_at, self.drafted_at, fillvalue=0)
+        return [accepted / drafted for accepted, drafted in pairs]
+
+    @property
+    def mean_length(self) -> float:
+        """Tokens that came of a check with a draft, the one that the model adds included."""
+        return 1 + self.n_accepted / self.n_drafts if self.n_drafts else 0.0
+
+    def text(self) -> str:
+        """One line."""
+        rates = " ".join(f"{rate:.2f}" for rate in self.rate_at[:8])
+        more = " ..." if len(self.drafted_at) > 8 else ""
+        return (
+            f"drafted {self.n_drafted} tokens in {self.n_drafts} drafts ({self.seconds:.2f} s),"
+            f" accepted {self.n_accepted} ({self.rate:.1%}; by position {rates}{more}),"
+            f" {self.mean_length:.2f} tokens a check"
+        )
+
+
+def _counted(counts: list[int], n: int) -> list[int]:
+    """One more for each of the first n positions."""
+    return [c + (i < n) for i, c in enumerate([*counts, *[0] * (n - len(counts))])]

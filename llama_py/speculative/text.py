@@ -1,0 +1,43 @@
+"""The tokens of a sequence, which only grow or lose their end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from llama_py.batch import I32
+
+
+class Text:
+    """Tokens of the positions from `first` on."""
+
+    def __init__(self, first: int = 0) -> None:
+        self.first = first
+        self.n = 0
+        self._ids = np.empty(256, np.int32)
+
+    @property
+    def end(self) -> int:
+        """The position after the last."""
+        return self.first + self.n
+
+    @property
+    def ids(self) -> I32:
+        """All of them; a view, which is only good until tokens are cut off."""
+        return self._ids[: self.n]
+
+    def since(self, pos: int) -> list[int]:
+        """Those from a position on."""
+        return [int(id) for id in self.ids[max(pos - self.first, 0) :]]
+
+    def add(self, ids: Sequence[int]) -> None:
+        end = self.n + len(ids)
+        if end > self._ids.size:
+            self._ids = np.resize(self._ids, max(end, 2 * self._ids.size))
+        self._ids[self.n : end] = ids
+        self.n = end
+
+    def cut(self, pos: int) -> None:
+        """Only positions before this one stay."""
+        self.n = min(self.n, max(pos - self.first, 0))

@@ -1,0 +1,53 @@
+"""Lengths of drafts, statistics, rollback: by hand."""
+
+from __future__ import annotations
+
+from llama_py.speculative.length import Length
+from llama_py.speculative.statistics import Statistics
+from llama_py.speculative.text import Text
+
+
+def test_statistics() -> None:
+    s = Statistics()
+    assert (s.rate, s.rate_at, s.mean_length) == (0.0, [], 0.0)
+    for drafted, accepted in ((3, 3), (3, 1), (2, 0), (1, 1)):
+        s.add(drafted, accepted)
+    assert (s.n_drafts, s.n_drafted, s.n_accepted) == (4, 9, 5)
+    assert s.drafted_at == [4, 3, 2]
+    assert s.accepted_at == [3, 1, 1]
+    assert s.rate_at == [3 / 4, 1 / 3, 1 / 2]
+    assert s.rate == 5 / 9
+    assert s.mean_length == 1 + 5 / 4
+    assert s.text() == (
+        "drafted 9 tokens in 4 drafts (0.00 s), accepted 5 (55.6%; by position 0.75 0.33 0.50),"
+        " 2.25 tokens a check"
+    )
+
+
+def test_lengths_follow_what_was_accepted() -> None:
+    one = Length()
+    assert one.best(3) == 3
+    assert one.best(48) == 4  # 0.8^4 = 0.41, 0.8^5 = 0.33
+    for _ in range(40):
+        one.update(3, 0)
+    assert one.best(48) == 1
+    for _ in range(30):
+        one.update(4, 4)
+    assert one.best(48) > 20
+    before = one.rate
+    one.update(8, 2)  # two right, one wrong; the others say nothing
+    rate = before
+    for right in (1, 1, 0):
+        rate += (right - rate) / 16
+    assert one.rate == rate
+
+
+def test_a_text_grows_and_is_cut() -> None:
+    text = Text(first=100)
+    text.add(range(1000))
+    assert (text.end, text.n, text.since(1097)) == (1100, 1000, [997, 998, 999])
+    text.cut(103)
+    text.add([7])
+    assert text.ids.tolist() == [0, 1, 2, 7]
+    text.cut(0)
+    assert text.end == 100

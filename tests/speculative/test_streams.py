@@ -1,0 +1,172 @@
+"""Streams, models, conversations and the command line with drafts: the same answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import llama_py
+from ggml_py.errors import ContextError, GGUFError, ModelError
+from llama_py import Conversation
+from llama_py.batch import F32
+from llama_py.sampler import Sampler
+from llama_py_tools import cli
+from tests.commands import DEMO, demo_with_template, tiny_model
+
+PROMPT = "ROMEO:\nO, O, O, "
+N = 48
+SHORT = {  # n-grams of a text of a few dozen tokens
+    "spec_ngram_simple_size_n": 2, "spec_ngram_simple_size_m": 5, "spec_ngram_map_k_size_n": 2,
+    "spec_ngram_map_k_size_m": 5, "spec_ngram_map_k4v_size_n": 2, "spec_ngram_map_k4v_size_m": 5,
+    "spec_ngram_mod_n_match": 2, "spec_ngram_mod_n_min": 1, "spec_ngram_mod_n_max": 5,
+}  # fmt: skip
+TEMPLATE = (
+    "{% for m in messages %}{{ 'ROMEO' if m.role == 'assistant' else m.role }}:{{ m.content }}\n"
+    "{% endfor %}{% if add_generation_prompt %}ROMEO:{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[llama_py.Model]:
+    path = demo_with_template(tmp_path_factory.mktemp("chat"), TEMPLATE)
+    with llama_py.load(path, load_mtp=True) as model:
+        yield model
+
+
+def answer(ctx: llama_py.Context, prompt: Any = PROMPT, **options: Any) -> list[int | None]:
+    return [p.token for p in llama_py.stream(ctx, prompt, **options)]
+
+
+@pytest.fixture(scope="module")
+def expected(model: llama_py.Model) -> list[int | None]:
+    return answer(model.context(256), max_tokens=N)
+
+
+@pytest.mark.parametrize("n_rs_seq", [0, 3])
+@pytest.mark.parametrize(
+    "types",
+    ["draft-mtp", "draft-simple", "ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod",
+     "ngram-cache", ("ngram-simple", "draft-mtp"), "draft-mtp,draft-simple", "none"],
+)  # fmt: skip
+def test_every_way_to_draft(
+    model: llama_py.Model, types: str | Sequence[str], n_rs_seq: int, expected: list[int | None]
+) -> None:
+    if n_rs_seq and "draft-mtp" not in types:
+        return
+    ctx = model.context(256, n_rs_seq=n_rs_seq)
+    options = {**SHORT, "model_draft": DEMO if "draft-simple" in types else None}
+    assert answer(ctx, max_tokens=N, spec_type=types, **options) == expected
+    assert ctx.memory.seq_pos_max(0) == len(model.tokenize(PROMPT)) + N - 2
+    if types == "none":
+        assert ctx.speculator is None
+        return
+    assert isinstance(ctx.speculator, llama_py.Speculator)
+    first = next(iter(ctx.speculator.statistics.values()))
+    assert first.n_accepted > 5
+    if types == "draft-mtp":
+        assert (ctx.speculator.rollback.n_checkpoints > 0) == (n_rs_seq == 0)
+    assert types != "draft-simple" or first.rate == 1  # it is the model itself
+
+
+def test_a_sampler_and_processors_choose_as_without(model: llama_py.Model) -> None:
+    def no_o(ids: Sequence[int], logits: F32) -> F32:
+        changed = logits.copy()
+        changed[[id for id in ids[-3:]]] = -np.inf
+        return changed
+
+    def options() -> dict[str, Any]:
+        params = llama_py.SamplingParams(seed=3, repeat_penalty=1.1)
+        sampler = Sampler(params, model.hparams.n_vocab)
+        return {"sampler": sampler, "logits_processors": [no_o], "max_tokens": 30, "logprobs": 2}
+
+    plain = [*llama_py.stream(model.context(256), PROMPT, **options())]
+    ctx = model.context(256, n_rs_seq=3)
+    drafted = [*llama_py.stream(ctx, PROMPT, **options(), spec_type="draft-mtp")]
+    assert [p.token for p in drafted] == [p.token for p in plain]
+    assert [p.text for p in drafted] == [p.text for p in plain]
+    for a, b in zip(plain, drafted, strict=True):
+        assert b.logprob == pytest.approx(a.logprob, abs=1e-3)
+        assert [id for id, _ in b.top] == [id for id, _ in a.top]
+
+
+@pytest.mark.parametrize("n_rs_seq", [0, 3])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6, 7])
+def test_an_answer_may_end_within_a_draft(
+    model: llama_py.Model, n: int, n_rs_seq: int, expected: list[int | None]
+) -> None:
+    """The caller leaves; then the sequence goes on from there."""
+    ctx = model.context(256, n_rs_seq=n_rs_seq)
+    stream = llama_py.stream(ctx, PROMPT, spec_type="draft-simple", model_draft=model)
+    found = [next(stream).token for _ in range(n)]
+    stream.close()  # type: ignore[attr-defined]
+    assert found == expected[:n]
+    assert ctx.memory.seq_pos_max(0) == len(model.tokenize(PROMPT)) + n - 2
+    more = answer(ctx, found[-1:], max_tokens=4, spec_type="draft-simple", model_draft=model)
+    assert more == expected[n : n + 4]
+
+
+def test_a_full_context(model: llama_py.Model) -> None:
+    prompt = [5, 6, 7] * 80
+    plain = [*llama_py.stream(model.context(256), prompt)]
+    ctx = model.context(256, n_rs_seq=3)
+    drafted = [*llama_py.stream(ctx, prompt, spec_type="ngram-cache,draft-mtp")]
+    assert [p.token for p in drafted] == [p.token for p in plain]
+    assert len(plain) == 17
+    assert drafted[-1].finish_reason == "length"
+    for n in (0, 1):
+        ctx.clear()
+        pieces = [*llama_py.stream(ctx, [1], max_tokens=n, spec_type="draft-mtp", seq_id=0)][-1:]
+        assert pieces[0].finish_reason == "length"
+
+
+def test_models_and_conversations(model: llama_py.Model) -> None:
+    how = {"temp": 0.0, "max_tokens": 12}
+    texts = {}
+    for types in ("", "draft-mtp", "ngram-cache"):
+        texts[types] = [model.generate(p, spec_type=types or (), **how) for p in (PROMPT, "O ")]
+        talk = Conversation(model.context(256, n_rs_seq=3))
+        for line in ("Speak!", "Again!"):
+            pieces = talk.ask(line, max_tokens=9, spec_type=types or ())
+            texts[types].append("".join(piece.text for piece in pieces))
+    assert texts[""] == texts["draft-mtp"] == texts["ngram-cache"]
+    model._stop()
+
+
+def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    quick = ["-c", "256", "--temp", "0", "-n", "12", "-p", PROMPT]
+    shown = []
+    for more in ([], ["--spec-type", "ngram-cache,draft-mtp", "--spec-draft-n-max", "2"]):
+        assert cli.main([*quick, *more]) == 0
+        shown.append(capsys.readouterr())
+    assert shown[0].out == shown[1].out
+    lines = shown[1].err.splitlines()[-2:]
+    assert lines[0].startswith("ngram-cache: drafted ")
+    assert lines[1].startswith("draft-mtp: drafted ")
+    assert "by position" in lines[1]
+    assert lines[1].endswith(" tokens a check")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"spec_type": "magic"}, ModelError, "spec_type is 'magic'; it must be of none, draft-mtp"),
+        ({"spec_type": "draft-mtp"}, ContextError, "loaded without them, use load_mtp=True"),
+        ({"spec_type": "draft-simple"}, ContextError, "give it as model_draft"),
+        ({"spec_type": "ngram-mod", "model_draft": DEMO}, ContextError, "does not use a model"),
+        ({"model_draft": DEMO}, ContextError, "spec_type = none does not use a model"),
+        ({"spec_type": "draft-mtp", "spec_draft_n_max": 0}, ModelError, "spec_draft_n_max is 0"),
+        ({"spec_type": "draft-simple", "model_draft": "missing.gguf"}, GGUFError, "missing.gguf"),
+    ],
+)
+def test_what_is_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
+    with llama_py.load() as model, pytest.raises(error, match=message):
+        answer(model.context(256), max_tokens=2, **options)
+
+
+def test_another_vocabulary(model: llama_py.Model, tmp_path: Any) -> None:
+    other = tiny_model(tmp_path)
+    with pytest.raises(ModelError, match="has another vocabulary"):
+        answer(model.context(256), spec_type="draft-simple", model_draft=other)
