@@ -207,7 +207,7 @@ import os, sys
 def nobody_writes(event, args):
     writes = event == "open" and args[2] & (os.O_WRONLY | os.O_RDWR)
     writes = writes or event in ("os.mkdir", "os.remove", "os.rename", "os.utime")
-    if writes and os.fsdecode(args[0]).startswith(os.environ["LLAMA_PY_CACHE"]):
+    if writes and str(args[0]).startswith(os.environ["LLAMA_PY_CACHE"]):
         raise PermissionError(13, "Permission denied", args[0])
 
 sys.addaudithook(nobody_writes)
