@@ -26,6 +26,7 @@ from llama_py.memory import GroupContext, MemoryGroup, Placing, create_memory
 from llama_py.memory.k_shift import shift_keys
 from llama_py.outputs import Outputs
 from llama_py.params import ContextParams
+from llama_py.reuse import Reuse
 from llama_py.runner import OnGraph, Runner
 from llama_py.settled import settled
 from llama_py.signature import takes
@@ -44,6 +45,7 @@ class Context(Closing):
               its scores; empty for pooling "none"
     checker   counts the nodes that `check` compared
     runner    has the graphs
+    reuse     what sequences hold, so that it is not computed again
     on_graph  called with each graph, built or used again, and its ubatch before it is run
     """
 
@@ -72,6 +74,7 @@ class Context(Closing):
         self.memory = self._create_memory()
         self._resolve_fused_ops()
         self._reserve()
+        self.reuse = Reuse(self)
 
     @property
     def devices(self) -> Sequence[Device]:
@@ -179,6 +182,7 @@ class Context(Closing):
     def close(self) -> None:
         """Give memory back. Nothing can be decoded after that."""
         self.memory, self.runner.graphs, self._closed = NOTHING, [], True
+        self.reuse = Reuse(self)
 
     def __repr__(self) -> str:
         cp = self.cparams
@@ -196,16 +200,20 @@ class Context(Closing):
         of all); without directions no longer. ContextError for another n_embd."""
         hp, devices = self.model.hparams, self.model.layer_devices
         self._cvec = None
+        self.reuse = Reuse(self)  # what was computed without it is of no use
         if directions is not None:
             self._cvec = ControlVector(directions, devices[: hp.n_layer], hp.n_embd, layers)
 
     def memory_breakdown(self) -> dict[str, dict[str, int]]:
-        """Bytes by device and use: model, context (memory), compute."""
+        """Bytes by device and use: model, context (memory), compute, and on the host reuse (states
+        that are kept)."""
         model, memory = self.model.sizes, self.memory.memory_breakdown()
-        return {
+        use = {
             d.name: {"model": model.get(d.name, 0), "context": memory.get(d.name, 0), "compute": n}
             for d, n in zip(self.devices, self.runner.compute_sizes(), strict=True)
         }
+        use[self.devices[-1].name]["reuse"] = self.reuse.budget.size
+        return use
 
     def _checked(
         self, tokens: Sequence[int] | I32 | Batch, logits: Wanted, memory: MemoryGroup | None = None

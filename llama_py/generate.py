@@ -86,10 +86,10 @@ def _stream(ctx: Context, prompt: str | Sequence[int], p: GenerateParams) -> Ite
     tokenizer = ctx.model.tokenizer
     text = TextStream(tokenizer, p.stop, p.special)
     ids = _prompt_ids(ctx, prompt, p.seq_id)
-    choose = _Choice(p, ids)
+    choose = _Choice(p, [*p.before, *ids])
     start = perf_counter()
     first = _encoded(ctx, ids, p.seq_id) if ctx.model.has_encoder else ids
-    logits = ctx.decode(Batch(first, seq_ids=[(p.seq_id,)] * len(first)))[-1]
+    logits = ctx.reuse.decode(first, p.seq_id)[-1]
     piece = Piece("", None, len(ids), perf_counter() - start, 0, 0.0)
     room = ctx.cparams.n_ctx_seq - ctx.memory.seq_pos_max(p.seq_id)  # the last one needs no cell
     n_max = room if p.max_tokens < 0 else min(p.max_tokens, room)
@@ -98,7 +98,7 @@ def _stream(ctx: Context, prompt: str | Sequence[int], p: GenerateParams) -> Ite
     for n in range(1, n_max + 1):
         start = perf_counter()
         if piece.token is not None:
-            logits = ctx.decode(Batch([piece.token], seq_ids=[(p.seq_id,)]))[0]
+            logits = ctx.reuse.decode([piece.token], p.seq_id)[0]
         id = choose(logits)
         spent = piece.gen_seconds + perf_counter() - start
         shown, reason = _shown(text, id, tokenizer.is_eog(id), n == n_max)

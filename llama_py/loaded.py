@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from llama_py.chat import ChatTemplate
 from llama_py.closing import Closing
+from llama_py.fingerprint import fingerprint
 from llama_py.gguf_file import GGUFFile
 from llama_py.hparams import HParams
 from llama_py.models import architecture
@@ -113,6 +114,11 @@ class Loaded(Closing):
     @property
     def device_names(self) -> str:
         return ",".join(d.name for d in self.devices)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """What states that are saved are recognized by; see llama_py.fingerprint."""
+        return fingerprint(self.file)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

@@ -122,9 +122,7 @@ class Weights:
         d.tensors[name] = Tensor(info.type, info.ne, name=name)
         return d.tensors[name]
 
-    def norm(
-        self, stem: str, *ne: int, kind: NormKind = "rms", bias: Bias = False
-    ) -> Norm:
+    def norm(self, stem: str, *ne: int, kind: NormKind = "rms", bias: Bias = False) -> Norm:
         """`stem`.weight, and `stem`.bias if the norm has one."""
         return Norm(self.tensor(f"{stem}.weight", *ne), self._bias(stem, ne, bias), kind)
 

@@ -75,9 +75,7 @@ class Indexer:
             scores = _scores(g, q, k, weights, inp.kq_mask, il)
         return g.cb(cont(top_k(scores, min(scores.ne[0], self.n_chosen))), "top_k", il)
 
-    def _turned(
-        self, g: GraphBuilder, x: Tensor, rot: Tensor | None, name: str, il: int
-    ) -> Tensor:
+    def _turned(self, g: GraphBuilder, x: Tensor, rot: Tensor | None, name: str, il: int) -> Tensor:
         """[size * H, n_tokens] -> [size, H, n_tokens]"""
         x = reshape(x, self.size, x.ne[0] // self.size, g.n_tokens)
         x = g.cb(rope(g, x, il, type=self.rope_type), name, il)

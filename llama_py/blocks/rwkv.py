@@ -146,9 +146,7 @@ class TimeMix6:
         w = exp(neg(exp(add(w, self.decay))))
         return reshape(w, self.size, self.n_head, x.ne[1])
 
-    def _wkv(
-        self, g: GraphBuilder, k: Tensor, v: Tensor, r: Tensor, w: Tensor, il: int
-    ) -> Tensor:
+    def _wkv(self, g: GraphBuilder, k: Tensor, v: Tensor, r: Tensor, w: Tensor, il: int) -> Tensor:
         """The rule; the new states are stored. each [S, H, n_tokens] -> [n_embd * n_tokens]"""
         states, n = g.inp_rs.mctx.get_s_l(il), self.hp.n_embd_s
         state = read_states(g, states, n)

@@ -113,13 +113,6 @@ class Bench:
         nodes = self.graph.compute_nodes()
         return [*(nodes[-1:] if self.case.fused else nodes), *self.written_leaves()]
 
-    def values(self, t: Tensor) -> Array:
-        """float64 or int64 [ne3, ne2, ne1, ne0]"""
-        assert t.buffer is not None
-        copy = Tensor(t.type, t.ne, nb=t.nb)
-        copy.buffer = HostBuffer(t.buffer.read(t.offset, t.nbytes))
-        return load(copy)
-
     def bytes_of_inputs(self) -> list[Bytes]:
         return [self.buffer.read(t.offset, t.nbytes) for t in self.leaves.inits]
 
@@ -134,6 +127,14 @@ class Bench:
             if not any(t is w for w in written) and (old != new).any():
                 return f"input modified: {_name(t)} "
         return ""
+
+
+def values(t: Tensor) -> Array:
+    """float64 or int64 [ne3, ne2, ne1, ne0]"""
+    assert t.buffer is not None
+    copy = Tensor(t.type, t.ne, nb=t.nb)
+    copy.buffer = HostBuffer(t.buffer.read(t.offset, t.nbytes))
+    return load(copy)
 
 
 def draw_inputs(leaves: Leaves, seed: list[int], most: int | None = None) -> list[Bytes]:
@@ -187,7 +188,7 @@ def evaluate(case: Case, device: Device, reference: Device, seed: int = 0) -> Ou
 def _compare(case: Case, expected: Bench, got: Bench) -> Outcome:
     largest, bound = 0.0, case.bound()
     for a, b in zip(expected.results(), got.results(), strict=True):
-        x, y = expected.values(a), got.values(b)
+        x, y = values(a), values(b)
         names = (expected.device.name, got.device.name)
         if reason := _nonfinite(x, y, *names):
             return Outcome(Status.FAIL, f"[{_name(a)}] {reason} ")

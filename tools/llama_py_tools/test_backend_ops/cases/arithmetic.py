@@ -66,9 +66,7 @@ def _binary(name: str, build: Callable[..., Tensor]) -> None:
 
     @case(name, max_nmse=_bound, type=FLOATS, ne=[(10, 5, 4, 3), (10, 5, 4, 1), (1, 1, 48, 40)],
           nr=TILES[:4], perm_b=[(1, 2, 0, 3)])  # fmt: skip
-    def one_permuted(
-        new: Leaves, type: GGMLType, ne: Shape, nr: Shape, perm_b: Shape
-    ) -> Tensor:
+    def one_permuted(new: Leaves, type: GGMLType, ne: Shape, nr: Shape, perm_b: Shape) -> Tensor:
         shape = tuple(n * r for n, r in zip(ne, nr, strict=True))
         return build(new(shape, type), new.permuted(ne, perm_b, type, divisor))
 
@@ -85,9 +83,7 @@ def _binary(name: str, build: Callable[..., Tensor]) -> None:
         return build(first, second)
 
     @case(name, type=[F32], ne=[(16, 5, 4, 3)], inplace=[True], whole=[True])
-    def inplace_whole(
-        new: Leaves, type: GGMLType, ne: Shape, inplace: bool, whole: bool
-    ) -> Tensor:
+    def inplace_whole(new: Leaves, type: GGMLType, ne: Shape, inplace: bool, whole: bool) -> Tensor:
         return build(new(ne, type), new(ne, type, divisor), inplace=inplace)
 
     @case(name, type=[F32], ne=[(33, 5, 3, 2)], inplace=[True])

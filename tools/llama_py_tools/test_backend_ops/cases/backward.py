@@ -16,9 +16,7 @@ Shape = tuple[int, ...]
 @case("RMS_NORM_BACK", type=[F32], ne=[(33, 5, 4, 3), (3, 3, 1, 1), (8, 0, 1, 1)], eps=[1e-6],
       v=[False, True])  # fmt: skip
 @case("RMS_NORM_BACK", perf=True, type=[F32], ne=[(4096, 512, 1, 1)], eps=[1e-6])
-def rms_norm_back(
-    new: Leaves, type: GGMLType, ne: Shape, eps: float, v: bool = False
-) -> Tensor:
+def rms_norm_back(new: Leaves, type: GGMLType, ne: Shape, eps: float, v: bool = False) -> Tensor:
     make = new.part if v else new
     return ops.rms_norm_back(make(ne, type), make(ne, type), eps)
 
