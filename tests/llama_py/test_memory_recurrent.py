@@ -343,17 +343,21 @@ def test_unknown_sequences_are_refused() -> None:
         start(mem, [[3]])
 
 
-@given(st.data())
-def test_any_order_of_operations(data: st.DataObject) -> None:
+STEP = st.tuples(
+    st.sampled_from(["decode", "decode", "copy", "remove", "back", "keep"]),
+    st.integers(0, 2), st.integers(0, 2), st.integers(1, 2), st.permutations(range(3)),
+)  # fmt: skip
+
+
+@given(st.lists(STEP, min_size=1, max_size=12))
+def test_any_order_of_operations(steps: list[tuple[str, int, int, int, list[int]]]) -> None:
     """Against a model: each sequence is the list of its positions."""
     n_seq, hyb = 3, hybrid(n_seq_max=3, kv_size=512, n_rs_seq=2)
     model: dict[int, list[int]] = {s: [] for s in range(n_seq)}
     back = [0] * n_seq  # how many tokens each can go back
-    for _ in range(data.draw(st.integers(1, 12))):
-        op = data.draw(st.sampled_from(["decode", "decode", "copy", "remove", "back", "keep"]))
-        a, b, c = (data.draw(st.integers(i, 2)) for i in (0, 0, 1))
+    for op, a, b, c, order in steps:
         if op == "decode":
-            for s in data.draw(st.permutations(range(n_seq)))[: a + 1]:
+            for s in order[: a + 1]:
                 decode(hyb, *[s] * (b + 1))
                 model[s] += range(len(model[s]), len(model[s]) + b + 1)
                 back[s] = b

@@ -17,6 +17,8 @@ from llama_py.blocks.attention import Projections
 from llama_py.geometry import LayerShape
 from llama_py.gguf_file import TensorInfo
 from llama_py.model import Model
+from llama_py.models.tiny import Tiny
+from llama_py.models.tiny._invent import Invented
 from llama_py.weights import Weights
 from tests.graph_models import declared, file_of, info
 
@@ -124,10 +126,13 @@ def test_a_bias_may_be_needed() -> None:
     assert "2 missing: a.bias, n.bias" in refusal(w)
 
 
-def test_a_scale_that_the_graph_leaves_out_is_not_unused() -> None:
+def test_a_scale_that_llama_cpp_leaves_out_counts_but_is_not_made_up() -> None:
     w = loader({"a.weight": (4, 3), "a.scale": (1,)})
-    assert w.linear("a", 4, 3, scaled=False).scale is None
+    assert w.linear("a", 4, 3, scaled=False).scale is not None
     w.finish()
+    made_up = Invented(Tiny(keys={}))
+    Weights(made_up, "tiny").linear("a", 4, 3, scaled=False)
+    assert list(made_up.keys()) == ["a.weight"]
 
 
 def test_experts_have_a_scale_each() -> None:

@@ -111,3 +111,31 @@ def gated_delta_net_cache(
     first = size * n_head * n_tokens * n_seqs
     state = ops.view_2d(out, n_state, n_seqs * n_kept, 4 * n_state, 4 * first)
     return ops.cpy(state, new((n_state, n_seqs * n_kept)))
+
+
+@case("SSM_SCAN_CACHE", fused=True, max_nmse=2e-7, head_dim=[1, 8], n_tokens=[1, 5], n_seqs=[1, 2],
+      K=[1, 3])  # fmt: skip
+def ssm_scan_cache(new: Leaves, head_dim: int, n_tokens: int, n_seqs: int, K: int) -> Tensor:
+    """The last K states are copied into the cache that the scan starts from."""
+    n, n_head, n_group, n_cells = 16, 20, 2 if head_dim > 1 else 1, n_seqs + 1
+    size, n_kept = n * head_dim * n_head, min(K, n_tokens)
+    cache = new((size, n_cells * K))
+    x = new((head_dim, n_head, n_tokens, n_seqs))
+    b, c = (new((n, n_group, n_tokens, n_seqs)) for _ in "bc")
+    a = new((1 if head_dim > 1 else n, n_head), F32, uniform(-1, -0.01))
+    ids = new((n_seqs,), I32, row_numbers(n_cells * K))
+    s = ops.reshape(cache, n, head_dim, n_head, n_cells * K)
+    out = ops.ssm_scan(s, x, new((n_head, n_tokens, n_seqs)), a, b, c, ids, K)
+    state = ops.view(out, (size, n_seqs, n_kept), (size, size * n_seqs), x.n_elements)
+    return ops.cpy(state, ops.view(cache, state.ne[:3], (size, size * n_cells), size))
+
+
+@case("RWKV_WKV6_CACHE", fused=True, head_size=[16, 33], n_tokens=[1, 5], n_seqs=[1, 2], K=[1, 3])
+def rwkv_wkv6_cache(new: Leaves, head_size: int, n_tokens: int, n_seqs: int, K: int) -> Tensor:
+    """The last K states are copied into the cache."""
+    ne, n_kept = (head_size, 3, n_tokens * n_seqs), min(K, n_tokens)
+    size = head_size * head_size * ne[1]
+    k, v, r, td = (new(ne) for _ in range(4))
+    out = ops.rwkv_wkv6(k, v, r, new(ne[:2]), td, new((size, n_seqs)), K)
+    state = ops.view(out, (size, n_seqs, n_kept), (size, size * n_seqs), k.n_elements)
+    return ops.cpy(state, ops.view(new((size, 5 * K)), state.ne[:3], (size, size * 5), size))
