@@ -28,9 +28,9 @@ class Gradients(Bench):
     parameters. The loss is the sum of the result's elements, each times a weight: the last input.
     """
 
-    def __init__(self, case: Case, device: Device, which: list[int]) -> None:
+    def __init__(self, case: Case, device: Device, which: list[int], poison: bool = True) -> None:
         self.which = which
-        super().__init__(case, device)
+        super().__init__(case, device, poison)
 
     def _build(self) -> tuple[Graph, Leaves]:
         graph, leaves, self.grads = with_gradients(self.case, self.which)
@@ -64,6 +64,14 @@ def parameters(case: Case) -> list[int]:
     if not found:
         raise GGMLError(reasons[0] if reasons else "no input is f32")
     return found
+
+
+def unpoisoned_gradients(case: Case, device: Device) -> Gradients | None:
+    """One that is never run; None if there are no gradients."""
+    try:
+        return Gradients(case, device, parameters(case), poison=False)
+    except GGMLError:
+        return None
 
 
 def evaluate_grad(case: Case, device: Device, reference: Device, seed: int = 0) -> Outcome:

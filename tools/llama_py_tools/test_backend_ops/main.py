@@ -222,10 +222,10 @@ def outcomes(device: Device, cases: list[Case], o: HarnessParams) -> Iterator[Ou
     """Of each case, in order."""
     from llama_py_tools.test_backend_ops.judges import judge
     from llama_py_tools.test_backend_ops.run import warm_up
-    from llama_py_tools.test_backend_ops.task import EVALUATE, Task, in_processes
+    from llama_py_tools.test_backend_ops.task import BENCHES, EVALUATE, Task, in_processes
 
     against = judge(o.against)
-    warm_up(cases, device, show_progress if sys.stderr.isatty() else None)
+    warm_up(cases, device, show_progress if sys.stderr.isatty() else None, BENCHES[o.mode])
     if o.processes > 1:
         task = Task(o.mode, device.name, o.against, o.test_file, o.ops, o.params, o.seed, o.threads)
         yield from in_processes(task, len(cases), o.processes)

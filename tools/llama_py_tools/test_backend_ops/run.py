@@ -231,15 +231,23 @@ def nmse(x: Array, y: Array) -> float:
     return float(error / size) if size else float("inf")
 
 
+def unpoisoned(case: Case, device: Device) -> Bench:
+    """One that is never run."""
+    return Bench(case, device, poison=False)
+
+
 def warm_up(
-    cases: Iterable[Case], device: Device, progress: Callable[[int, int, str], None] | None = None
-) -> None:
+    cases: Iterable[Case], device: Device, progress: Callable[[int, int, str], None] | None = None,
+    make: Callable[[Case, Device], Bench | None] = unpoisoned,
+) -> None:  # fmt: skip
     """Compile all cases' nodes at once: a backend that builds kernels does so in parallel.
+
+    make   a case's bench, None if it is not to be run
 
     An error is left to the case that it concerns.
     """
-    benches = [Bench(case, device, poison=False) for case in cases]
-    ready = [b for b in benches if not b.why_not()]
+    benches = (make(case, device) for case in cases)
+    ready = [b for b in benches if b is not None and not b.why_not()]
     with suppress(Exception):
         for bench in ready:
             bench.prepare()

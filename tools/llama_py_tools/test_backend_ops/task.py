@@ -9,12 +9,13 @@ from threadpoolctl import threadpool_limits
 
 from ggml_py import registry
 from llama_py_tools.test_backend_ops.filters import select
-from llama_py_tools.test_backend_ops.grad import evaluate_grad
+from llama_py_tools.test_backend_ops.grad import evaluate_grad, unpoisoned_gradients
 from llama_py_tools.test_backend_ops.judges import judge
 from llama_py_tools.test_backend_ops.pool import Died, in_order
-from llama_py_tools.test_backend_ops.run import Outcome, Status, evaluate
+from llama_py_tools.test_backend_ops.run import Outcome, Status, evaluate, unpoisoned
 
 EVALUATE = {"test": evaluate, "grad": evaluate_grad}
+BENCHES = {"test": unpoisoned, "grad": unpoisoned_gradients}
 
 
 @dataclass(frozen=True, slots=True)
