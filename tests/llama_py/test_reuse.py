@@ -256,6 +256,7 @@ def test_few_snapshots_are_kept_of_a_long_prompt() -> None:
         toy.reuse.decode([id])
     ends = [at.end for at, _ in toy.reuse.snapshots.of(0)]
     assert len(ends) == 4 and 199 in ends
+    check_tree(toy)
 
 
 def test_without_snapshots_or_host_memory() -> None:
