@@ -247,15 +247,15 @@ def test_a_snapshot_is_only_what_cannot_be_taken_back() -> None:
 
 
 def test_few_snapshots_are_kept_of_a_long_prompt() -> None:
-    toy = hybrid(ctx_checkpoints=4)
+    toy = hybrid(ctx_checkpoints=3)
     ids = text(200)
     ask(toy, ids)
     ends = [at.end for at, _ in toy.reuse.snapshots.of(0)]
-    assert len(ends) == 4 and 199 in ends and min(ends) <= 128
+    assert len(ends) == 3 and 199 in ends and min(ends) <= 128
     for id in text(50, 1):
         toy.reuse.decode([id])
     ends = [at.end for at, _ in toy.reuse.snapshots.of(0)]
-    assert len(ends) == 4 and 199 in ends
+    assert len(ends) == 3 and 199 in ends
     check_tree(toy)
 
 
