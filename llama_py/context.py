@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -201,6 +201,12 @@ class Context(Closing):
         sequences = f"{cp.n_seq_max} sequences" if cp.n_seq_max > 1 else "1 sequence"
         return f"<Context of {self.n_ctx} cells, {sequences}, {self.model.arch}>"
 
+    def computed_with(self, seq_id: int) -> Hashable | None:
+        """What changes the results of a sequence's tokens, besides the tokens before them: adapters
+        and control vector. None where it also matters how they come in batches."""
+        loras = self._adapters.of(seq_id)
+        return None if self._adapters.activated(seq_id) else (loras, self._cvec)
+
     def set_embeddings_nextn(
         self, value: bool, masked: bool = False, pre_norm: bool = False
     ) -> None:
@@ -216,7 +222,6 @@ class Context(Closing):
         of all); without directions no longer. ContextError for another n_embd."""
         hp, devices = self.model.hparams, self.model.layer_devices
         self._cvec = None
-        self.reuse = Reuse(self)  # what was computed without it is of no use
         if directions is not None:
             self._cvec = ControlVector(directions, devices[: hp.n_layer], hp.n_embd, layers)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 import numpy.typing as npt
@@ -79,6 +80,10 @@ class ControlVector:
         self._buffers = allocate("control vector", "llama_adapter_cvec: %10s", placed)
         for il, t in self._tensors.items():
             set_tensor(t, np.ascontiguousarray(directions[il - 1], np.float32))
+        self._crc = crc32(directions.astype(np.float32).tobytes(), crc32(repr(chosen).encode()))
+
+    def __repr__(self) -> str:
+        return f"<control vector {self._crc:08x}>"
 
     def apply_to(self, cur: Tensor, il: int) -> Tensor:
         """cur [n_embd, n_tokens] moved along the direction of layer il, where there is one."""

@@ -66,6 +66,9 @@ class Toy:
             buffer.clear(fill)
         self.reuse = Reuse(self)
 
+    def computed_with(self, seq_id: int) -> tuple[()]:
+        return ()
+
     def decode(self, tokens: Batch, logits: Any = "last") -> NDArray[np.float32]:
         splitter = BatchSplitter(
             tokens, n_vocab=N_VOCAB, n_embd=4, n_seq_max=self.params.n_seq_max, memory=self.memory,

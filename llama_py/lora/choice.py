@@ -66,6 +66,10 @@ class Choice:
     def of(self, seq_id: int) -> Loras:
         return self._of_seq.get(seq_id, self._of_all)
 
+    def activated(self, seq_id: int) -> bool:
+        """Whether how a sequence's tokens are cut into batches says where an adapter begins."""
+        return bool(_activated(self.of(seq_id)))
+
     def keep(self, plan: Plan) -> None:
         """The batch has been computed."""
         self._heard.update(plan.heard)

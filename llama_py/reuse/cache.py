@@ -7,7 +7,7 @@ taken back token by token, recurrent states and attention windows, is kept in sn
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,6 +33,8 @@ class Decoding(Remembering, Protocol):
     cparams: CParams
 
     def decode(self, tokens: Batch, logits: Wanted = "last") -> F32: ...
+
+    def computed_with(self, seq_id: int) -> Hashable | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,9 @@ class Reuse:
         """
         ids, memory = [int(id) for id in ids], self.ctx.memory
         self._check()
-        most = 0 if self.ctx.model.has_encoder else max(len(ids) - 1, 0)
-        path, n_same = self.tree.match(ids[:most])
+        kind = self._kind(seq_id)
+        most = 0 if kind is None else max(len(ids) - 1, 0)
+        path, n_same = self.tree.match(ids[:most], kind)
         own = self.tokens(seq_id)
         n_own = common(own, ids[:most])
         found = self._best(path, n_same, seq_id)
@@ -117,7 +120,7 @@ class Reuse:
     def follows(self, seq_id: int) -> bool:
         """Whether it is known what a sequence holds, so that `advance` can be told of more."""
         held = self.ctx.memory.seq_pos_max(seq_id) + 1
-        return self._known(seq_id) == held and not self.ctx.model.has_encoder
+        return self._known(seq_id) == held and self._kind(seq_id) is not None
 
     def until_snapshot(self, seq_id: int) -> int | None:
         """How many tokens may be decoded before `advance` must be told; None for any number."""
@@ -127,15 +130,19 @@ class Reuse:
 
     def advance(self, ids: Sequence[int], seq_id: int) -> None:
         """These tokens were decoded behind what a sequence had."""
-        node, plan = self.tree.grow(seq_id, [int(id) for id in ids]), self._plans.get(seq_id)
+        node = self.tree.grow(seq_id, [int(id) for id in ids], self._kind(seq_id))
+        plan = self._plans.get(seq_id)
         self.ctx.memory.intact[seq_id] = END
         if plan is not None and plan.has(node.end):
             self.snapshots.take(seq_id, node, node.end in plan.marks)
 
     def hold(self, ids: Sequence[int], seq_id: int) -> None:
         """A sequence has these tokens, as far as its memory goes, whoever decoded them."""
-        held = self.ctx.memory.seq_pos_max(seq_id) + 1
-        self.tree.hold(seq_id, [int(id) for id in ids[:held]])
+        kind, held = self._kind(seq_id), self.ctx.memory.seq_pos_max(seq_id) + 1
+        if kind is None or self.tree.kinds.get(seq_id, kind) != kind:  # it changed on the way
+            self.tree.release(seq_id)
+            return
+        self.tree.hold(seq_id, [int(id) for id in ids[:held]], kind)
         self.ctx.memory.intact[seq_id] = END
 
     def tokens(self, seq_id: int) -> list[int]:
@@ -160,10 +167,15 @@ class Reuse:
             self.ctx.memory.state_read(StateReader(io.bytes()), seq_id)
             self.hold(tokens, seq_id)
             for at, state in other.snapshots.of(seq_id):
-                self.snapshots.keep(self.tree.reach(tokens[: at.end]), state.data, state.marked)
+                node = self.tree.reach(tokens[: at.end], self.tree.kinds[seq_id])
+                self.snapshots.keep(node, state.data, state.marked)
 
     def __repr__(self) -> str:
         return f"{self.budget.size / MIB:.2f} MiB of states"
+
+    def _kind(self, seq_id: int) -> Hashable | None:
+        """How a sequence is computed; None if nothing of it can be used again."""
+        return None if self.ctx.model.has_encoder else self.ctx.computed_with(seq_id)
 
     def _known(self, seq_id: int) -> int:
         """How many tokens of a sequence are known to be what the tree says."""
@@ -175,9 +187,11 @@ class Reuse:
     def _check(self, *seqs: int) -> None:
         """Others may have removed or changed what sequences (none given: all) hold."""
         for seq_id in seqs or [s for s in self.tree.ends if isinstance(s, int)]:
-            node = self.tree.ends.get(seq_id)
-            if node is not None and (n := self._known(seq_id)) < node.end:
-                self.tree.hold(seq_id, self.tree.tokens(node)[:n])
+            node, kind = self.tree.ends.get(seq_id), self._kind(seq_id)
+            if node is not None and self.tree.kinds[seq_id] != kind:
+                self.tree.release(seq_id)
+            elif node is not None and (n := self._known(seq_id)) < node.end:
+                self.tree.hold(seq_id, self.tree.tokens(node)[:n], kind)
                 self.ctx.memory.intact[seq_id] = END
 
     def _best(self, path: list[At], n_same: int, seq_id: int) -> _Found:
@@ -243,7 +257,7 @@ class Reuse:
         io = StateWriter()
         memory.state_write(io, seq_id)
         one = Kept(io.bytes(), self.tree.release)
-        self.tree.hold(one, self.tree.tokens(node))
+        self.tree.hold(one, self.tree.tokens(node), self.tree.kinds[seq_id])
         return one
 
     def _keep(self, saved: Kept | None) -> None:

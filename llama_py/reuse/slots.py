@@ -25,6 +25,7 @@ def save_slot(reuse: Reuse, path: str | Path, seq_id: int = 0) -> int:
             " cannot be saved; decode with Reuse.decode, or tell Reuse.hold"
         )
     io = begin(reuse.ctx, WHAT)
+    io.text(str(reuse.ctx.computed_with(seq_id)))
     io.array(np.asarray(tokens, np.int32))
     memory.state_write(io, seq_id)
     kept = reuse.snapshots.of(seq_id)
@@ -44,12 +45,15 @@ def load_slot(reuse: Reuse, path: str | Path, seq_id: int = 0) -> list[int]:
     """
     with naming(path):
         io = opened(reuse.ctx, Path(path).read_bytes(), WHAT)
+        found, wanted = io.text(), str(reuse.ctx.computed_with(seq_id))
+        if found != wanted:
+            raise ContextError(f"it was computed with {found}; sequence {seq_id} uses {wanted}")
         tokens = [int(t) for t in io.array(np.int32)]
         reuse.ctx.memory.state_read(io, seq_id)
         reuse.hold(tokens, seq_id)
         for _ in range(io.count()):
             n, marked = io.count(), bool(io.count())
-            at = reuse.tree.reach(tokens[:n])
+            at = reuse.tree.reach(tokens[:n], reuse.ctx.computed_with(seq_id))
             reuse.snapshots.keep(at, io.blob().tobytes(), marked)
         io.end()
     return tokens

@@ -48,21 +48,29 @@ class Node(Generic[H, S]):
 class Tree(Generic[H, S]):
     """Runs of tokens, who holds them, and the states kept at their ends.
 
-    ends    where each holder's tokens end
+    The same tokens, computed differently, are not the same: there is a root for each `kind`.
+
+    ends    where each holder's tokens end;  kinds  how they were computed
     lonely  whether a state is of use where nobody holds the tokens
     """
 
     def __init__(self, lonely: bool, dropped: Callable[[S], None]) -> None:
         """dropped: called with a state that was taken away because nobody holds its tokens."""
-        self.root: Node[H, S] = Node([], None)
+        self.roots: dict[Hashable, Node[H, S]] = {}
         self.ends: dict[H, Node[H, S]] = {}
+        self.kinds: dict[H, Hashable] = {}
         self.lonely = lonely
         self._dropped = dropped
 
-    def match(self, ids: Sequence[int]) -> tuple[list[Node[H, S]], int]:
+    def _root(self, kind: Hashable) -> Node[H, S]:
+        if kind not in self.roots:
+            self.roots[kind] = Node([], None)
+        return self.roots[kind]
+
+    def match(self, ids: Sequence[int], kind: Hashable = ()) -> tuple[list[Node[H, S]], int]:
         """The nodes whose tokens `ids` begins with, the last perhaps in part; tokens matched."""
         ids = list(ids)
-        node, n, path = self.root, 0, []
+        node, n, path = self._root(kind), 0, list[Node[H, S]]()
         while n < len(ids) and (found := node.children.get(ids[n])) is not None:
             path.append(found)
             n += common(found.tokens, ids[n : n + len(found.tokens)])
@@ -71,10 +79,10 @@ class Tree(Generic[H, S]):
             node = found
         return path, n
 
-    def reach(self, ids: Sequence[int]) -> Node[H, S]:
+    def reach(self, ids: Sequence[int], kind: Hashable = ()) -> Node[H, S]:
         """The node that ends with these tokens, which is made where there is none."""
-        path, n = self.match(ids)
-        node = path[-1] if path else self.root
+        path, n = self.match(ids, kind)
+        node = path[-1] if path else self._root(kind)
         if n < node.end:
             node = self._cut(node, n)
         if n < len(ids):
@@ -95,22 +103,22 @@ class Tree(Generic[H, S]):
         upper.children = {node.tokens[0]: node}
         return upper
 
-    def hold(self, holder: H, ids: Sequence[int]) -> Node[H, S]:
+    def hold(self, holder: H, ids: Sequence[int], kind: Hashable = ()) -> Node[H, S]:
         """A holder has these tokens now, and no others."""
-        before, node = self.ends.get(holder), self.reach(ids)
+        before, node = self.ends.get(holder), self.reach(ids, kind)
         self._let_go(holder, before, node)
         for one in node.path():
             one.holders.add(holder)
-        self.ends[holder] = node
+        self.ends[holder], self.kinds[holder] = node, kind
         self.prune(before)
         return node
 
-    def grow(self, holder: H, ids: Sequence[int]) -> Node[H, S]:
-        """A holder has more tokens behind its own."""
-        node = self.ends.get(holder, self.root)
+    def grow(self, holder: H, ids: Sequence[int], kind: Hashable = ()) -> Node[H, S]:
+        """A holder has more tokens behind its own, which are of that kind too."""
+        node = self.ends.get(holder) or self._root(kind)
         alone = node.holders == {holder} and node.state is None and not node.children
         if not alone:
-            return self.hold(holder, [*self.tokens(node), *ids])
+            return self.hold(holder, [*self.tokens(node), *ids], kind)
         node.tokens += ids
         node.end += len(ids)
         return node
@@ -118,11 +126,12 @@ class Tree(Generic[H, S]):
     def release(self, holder: H) -> None:
         """A holder has nothing any more."""
         node = self.ends.pop(holder, None)
-        self._let_go(holder, node, self.root)
+        self.kinds.pop(holder, None)
+        self._let_go(holder, node, None)
         self.prune(node)
 
-    def _let_go(self, holder: H, before: Node[H, S] | None, after: Node[H, S]) -> None:
-        kept = set(after.path())
+    def _let_go(self, holder: H, before: Node[H, S] | None, after: Node[H, S] | None) -> None:
+        kept = set() if after is None else set(after.path())
         for node in () if before is None else before.path():
             if node in kept:
                 return
@@ -138,6 +147,8 @@ class Tree(Generic[H, S]):
             if needless:
                 del node.parent.children[node.tokens[0]]
             node = node.parent
+        used = {*self.kinds.values()}
+        self.roots = {k: root for k, root in self.roots.items() if root.children or k in used}
 
     def tokens(self, node: Node[H, S]) -> list[int]:
         """All tokens from the root to the end of a node."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import Phase, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
@@ -116,7 +116,7 @@ def check_tree(toy: Toy) -> None:
     for holder, end in tree.ends.items():
         for node in end.path():
             on.setdefault(node, set()).add(holder)
-    stack = [tree.root]
+    stack = [*tree.roots.values()]
     while stack:
         node = stack.pop()
         if node.parent is not None:
@@ -135,7 +135,10 @@ def check_tree(toy: Toy) -> None:
 
 def run(machine: type[Sequences], n: int) -> None:
     phases = (Phase.reuse, Phase.generate, Phase.shrink)
-    how = settings(max_examples=n, stateful_step_count=12, deadline=None, phases=phases)
+    how = settings(
+        max_examples=n, stateful_step_count=12, deadline=None, phases=phases,
+        suppress_health_check=[HealthCheck.too_slow],  # on a busy machine
+    )  # fmt: skip
     run_state_machine_as_test(machine, settings=how)
 
 
@@ -247,15 +250,16 @@ def test_a_snapshot_is_only_what_cannot_be_taken_back() -> None:
 
 
 def test_few_snapshots_are_kept_of_a_long_prompt() -> None:
-    toy = hybrid(ctx_checkpoints=4)
+    toy = hybrid(ctx_checkpoints=3)
     ids = text(200)
     ask(toy, ids)
     ends = [at.end for at, _ in toy.reuse.snapshots.of(0)]
-    assert len(ends) == 4 and 199 in ends and min(ends) <= 128
+    assert len(ends) == 3 and 199 in ends and min(ends) <= 128
     for id in text(50, 1):
         toy.reuse.decode([id])
     ends = [at.end for at, _ in toy.reuse.snapshots.of(0)]
-    assert len(ends) == 4 and 199 in ends
+    assert len(ends) == 3 and 199 in ends
+    check_tree(toy)
 
 
 def test_without_snapshots_or_host_memory() -> None:

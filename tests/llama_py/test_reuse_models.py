@@ -10,8 +10,10 @@ import pytest
 
 from ggml_py.errors import ContextError
 from llama_py.context import Context
+from llama_py.lora import Adapter
 from llama_py.prefix import Prefix
 from llama_py.reuse import Reused, load_slot, save_slot
+from tests.adapters import matrices, pairs, write_adapter
 from tests.live_models import EXACT, live, made, model_of, nmse, tokens
 
 # keys and values; windows; keys of an indexer; states; both; both in one layer; states and windows
@@ -76,6 +78,51 @@ def test_another_steering_is_another_computation(name: str) -> None:
     assert Prefix(ctx).start(TEXT) == TEXT
     ctx.set_control_vector(None)
     assert ask(ctx, TEXT).n_reused == 0
+
+
+def write_adapter_of(name: str, folder: Path, **how: Any) -> Adapter:
+    arrays = made(name)[1]
+    changes = pairs(arrays, matrices(arrays), 4, 0)
+    model = live(name)
+    return model.load_adapter(write_adapter(folder / "a.gguf", model.arch, changes, **how))
+
+
+@pytest.mark.parametrize("name", ["llama-dense", "qwen35moe-moe"])
+def test_tokens_of_another_adapter_are_others(name: str, tmp_path: Path) -> None:
+    adapter = write_adapter_of(name, tmp_path, alpha=8.0)
+    ctx = context(name, 0x3E, kv_unified=True)
+    ask(ctx, TEXT)
+    ctx.set_adapters({adapter: 0.75}, seq_id=1)
+    assert Prefix(ctx, 1).start(TEXT) == TEXT
+    found = ctx.reuse.decode(TEXT, 1)
+    alone = Context(ctx.model, **EXACT)
+    alone.set_adapters({adapter: 0.75})
+    assert (
+        nmse(alone.decode(TEXT), found)
+        < 1e-9
+        < 1e-4
+        < nmse(Context(ctx.model, **EXACT).decode(TEXT), found)
+    )
+    assert ask(ctx, [*TEXT, 1]).n_computed == 1
+    with pytest.raises(ContextError, match=r"computed with .*Adapter.* uses \(Loras\(used=\(\)"):
+        save_slot(ctx.reuse, tmp_path / "slot", 1)
+        load_slot(ctx.reuse, tmp_path / "slot", 0)
+    ctx.set_adapters(None, seq_id=1)  # what is in memory is still the adapter's
+    assert ask(ctx, TEXT, 1).source == "sequence 0"
+
+
+def test_an_activated_adapter_computes_everything(tmp_path: Path) -> None:
+    """Where it begins to work depends on how tokens come in batches."""
+    adapter = write_adapter_of("qwen35moe-moe", tmp_path, alpha=8.0, invocation=(7, 8, 9))
+    ctx = context("qwen35moe-moe", 0x3E)
+    ctx.set_adapters({adapter: 0.75})
+    ids = [*TEXT[:5], 7, 8, 9, *TEXT[5:]]
+    alone = Context(ctx.model, **EXACT)
+    alone.set_adapters({adapter: 0.75})
+    expected = alone.decode(ids)
+    for _ in range(2):
+        assert Prefix(ctx).start(ids) == ids
+        assert nmse(expected, ctx.reuse.decode(ids)) < 1e-9
 
 
 @pytest.mark.parametrize("name", MODELS)
