@@ -21,7 +21,7 @@ from llama_py.params import (
 from llama_py.prefix import Prefix
 from llama_py.sampler import Sampler
 from llama_py.signature import describe, takes
-from llama_py.speculative.speculator import n_planes
+from llama_py.speculative.needs import n_planes
 
 N_CTX_LEAST = 2048  # cells of the context that a model makes for itself
 

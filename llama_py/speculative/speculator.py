@@ -29,13 +29,12 @@ from llama_py.params.speculative import SpeculativeParams
 from llama_py.signature import takes
 from llama_py.speculative.drafter import Drafter, Request, Seen, Setting, drafter
 from llama_py.speculative.length import Length
+from llama_py.speculative.needs import load_draft
 from llama_py.speculative.rollback import Rollback
 from llama_py.speculative.statistics import Statistics
 from llama_py.speculative.text import Text
 
 _OPTIONS = [f.name for f in fields(SpeculativeParams)]
-MAX_PLANES = 8  # tokens that states are made to go back; longer drafts need a checkpoint
-
 Choose = Callable[[F32], int]
 
 
@@ -89,7 +88,7 @@ class Speculator(Closing):
         self.ctx = ctx
         self.params = p = SpeculativeParams(**options)
         kinds = {name: drafter(name) for name in p.drafters}
-        self._loaded = _load_draft(ctx, p, kinds.values())
+        self._loaded = load_draft(ctx, p, kinds.values())
         given = p.model_draft if isinstance(p.model_draft, Loaded) else self._loaded
         self._drafters: dict[str, Drafter] = {}
         self._tracks: dict[int, _Track] = {}
@@ -299,34 +298,3 @@ def speculator_of(ctx: Context, p: SpeculativeParams) -> Speculator:
     ctx.speculator = None
     made = ctx.speculator = Speculator(ctx, **options)
     return made
-
-
-def n_planes(p: SpeculativeParams) -> int:
-    """`n_rs_seq` of a context that drafts: states go back without a checkpoint."""
-    longest = (drafter(name).n_max(p) for name in p.drafters)
-    return max((n for n in longest if n <= MAX_PLANES), default=0)
-
-
-def needs_nextn(p: SpeculativeParams) -> bool:
-    """Whether the model itself must be loaded with its NextN layers."""
-    kinds = [drafter(name) for name in p.drafters]
-    given = p.model_draft is not None and sum(kind.uses_draft_model for kind in kinds) == 1
-    return not given and any(kind.loads_nextn for kind in kinds)
-
-
-def _load_draft(
-    ctx: Context, p: SpeculativeParams, kinds: Iterable[type[Drafter]]
-) -> Loaded | None:
-    """The file of `model_draft` on the model's devices; None if it is loaded, or there is none."""
-    if p.model_draft is None:
-        return None
-    users = [kind for kind in kinds if kind.uses_draft_model]
-    if not users:
-        raise ContextError(
-            f"model_draft = {p.model_draft} is given, but spec_type ="
-            f" {','.join(p.drafters) or 'none'} does not use a model; add draft-simple or draft-mtp"
-        )
-    if isinstance(p.model_draft, Loaded):
-        return None
-    nextn = any(kind.loads_nextn for kind in users)
-    return Loaded(p.model_draft, list(ctx.devices), load_mtp=nextn)

@@ -15,22 +15,8 @@ from llama_py.model import Model
 from llama_py.speculative.drafter import Request
 from llama_py.speculative.drafters.draft_mtp import DraftMtp
 from llama_py.speculative.speculator import Speculator
-from tests.live_models import EXACT, Arrays, changed, model_of, tokens
+from tests.live_models import EXACT, Arrays, changed, model_of, tokens, two_heads
 from tests.speculative.scripted import greedy, run
-
-
-def two_heads(metadata: dict[str, Any], arrays: Arrays) -> None:
-    """Another NextN layer, which is the first one's with its projection turned round."""
-    arch = metadata["general.architecture"]
-    n_all = metadata[f"{arch}.block_count"]
-    metadata[f"{arch}.block_count"] = n_all + 1
-    metadata[f"{arch}.nextn_predict_layers"] = 2
-    if (key := f"{arch}.attention.recurrent_layers") in metadata:
-        metadata[key] = [*metadata[key], False]
-    first, second = f"blk.{n_all - 1}.", f"blk.{n_all}."
-    for name in [name for name in arrays if name.startswith(first)]:
-        arrays[name.replace(first, second)] = arrays[name].copy()
-    arrays[f"{second}nextn.eh_proj.weight"] *= -1
 
 
 def model(name: str, *changes: Any, **options: Any) -> Model:

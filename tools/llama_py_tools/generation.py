@@ -94,7 +94,8 @@ class Run:
     """
 
     def __init__(self, args: argparse.Namespace, text: CompletionParams) -> None:
-        from llama_py.speculative.speculator import n_planes, needs_nextn, speculator_of
+        from llama_py.speculative.needs import n_planes, needs_nextn
+        from llama_py.speculative.speculator import speculator_of
 
         start = perf_counter()
         self._line_open = False
