@@ -110,6 +110,8 @@ def written(t: Tensor) -> list[Tensor]:
 
 def overlap(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors share bytes; those without memory will each have their own."""
+    if a.is_empty() or b.is_empty():
+        return False
     owner_a, start_a = _start(a)
     owner_b, start_b = _start(b)
     return owner_a is owner_b and start_a < start_b + b.nbytes and start_b < start_a + a.nbytes

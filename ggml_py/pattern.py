@@ -11,6 +11,7 @@
 | `_`                    | a source that the step does not read, or none                   |
 | `norm! = ...`          | the value is wanted outside too, as that of the last line is    |
 | `sum* = ADD(sum, x)`   | any number of such nodes, each reads the `sum` before it        |
+| `kept+ = CPY(~x, _)`   | all such nodes, one or more, whose values are wanted outside    |
 
 Every line but the first reads a value of an earlier one.
 """
@@ -27,12 +28,12 @@ from ggml_py.uses import Uses
 Found = dict[str, tuple[Tensor, ...]]
 Readers = Callable[[Tensor], list[Tensor]]
 
-_LINE = re.compile(r"(\w+)([!*]?) = (\w+)\((~?\w+(?:, ~?\w+)*)\)")
+_LINE = re.compile(r"(\w+)([!*+]?) = (\w+)\((~?\w+(?:, ~?\w+)*)\)")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One node of a pattern: its name, op and sources; `mark` is "!", "*" or nothing."""
+    """One node of a pattern: its name, op and sources; `mark` is "!", "*", "+" or nothing."""
 
     name: str
     mark: str
@@ -81,7 +82,7 @@ class Pattern:
             self.anchors.append(known[0] if known else "")
 
     def __str__(self) -> str:
-        return "+".join(line.op + line.mark.strip("!") for line in self.lines)
+        return "+".join(line.op + line.mark.strip("!+") for line in self.lines)
 
     def find(self, first: Tensor, readers: Readers) -> Iterator[Found]:
         """Every way in which nodes fit the lines, `first` the first one; longest first."""
@@ -94,9 +95,17 @@ class Pattern:
             yield found
             return
         line = self.lines[i]
-        for node in readers(found[self.anchors[i]][-1]):
-            taken = any(node in named for named in found.values())
-            bound = None if taken else line.bind(node, found)
+        taken = {id(t) for named in found.values() for t in named}
+        nodes = [n for n in readers(found[self.anchors[i]][-1]) if id(n) not in taken]
+        if line.mark == "+":
+            every = found
+            for node in nodes:
+                every = line.bind(node, every) or every
+            if every is not found:
+                yield from self._extend(i + 1, every, readers)
+            return
+        for node in nodes:
+            bound = line.bind(node, found)
             if bound is not None:
                 yield from self._extend(i if line.mark == "*" else i + 1, bound, readers)
         if line.mark == "*":
@@ -121,7 +130,9 @@ class Match:
         self.found = found
         self.result = found[lines[-1].name][-1]
         self.nodes = sorted((t for name in names for t in found[name]), key=place)
-        self.kept = [*(found[line.name][-1] for line in lines if line.mark == "!"), self.result]
+        wanted = {"!": slice(-1, None), "+": slice(None)}
+        outside = (found[line.name][wanted[line.mark]] for line in lines if line.mark in wanted)
+        self.kept = [*(t for some in outside for t in some), self.result]
         self.inside = [t for t in self.nodes if t not in self.kept]
         self.operands = [found[name][-1] for name in found if name not in names]
         self.uses = uses

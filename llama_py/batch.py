@@ -49,6 +49,7 @@ class UBatch:
     seq_id      sequences of each token, ascending;  seq_id_unq  all of them, ascending
     output      bool [n_tokens]
     batch_idxs  where in the batch each token came from
+    kind        that of its tokens, see BatchSplitter.set_kinds
     """
 
     equal_seqs: bool
@@ -63,6 +64,7 @@ class UBatch:
     seq_id_unq: list[int]
     output: npt.NDArray[np.bool_]
     batch_idxs: npt.NDArray[np.intp]
+    kind: int = 0
     _by_seq: list[tuple[int, Index]] | None = field(default=None, repr=False)
 
     @property
@@ -149,7 +151,16 @@ class BatchSplitter:
         self._check_pos(memory)
         self._check_coupled(memory)
         self._read_outputs(batch, "all" if output_all else outputs, output_all)
+        self._kinds: npt.NDArray[np.intp] | None = None
         self.split_reset()
+
+    def by_seq(self) -> dict[int, Index]:
+        """Each sequence with the indices of its tokens."""
+        return self._of_seq
+
+    def set_kinds(self, kinds: npt.NDArray[np.intp] | None) -> None:
+        """No ubatch is to have tokens of two kinds. [n_tokens]; None if there is one kind only"""
+        self._kinds = kinds
 
     def _read_input(self, batch: Batch, n_vocab: int, n_embd: int) -> None:
         tokens, embd = batch.tokens, batch.embd
@@ -274,9 +285,27 @@ class BatchSplitter:
         first = self._used.find(0)
         if first < 0:
             return None
+        if self._kinds is not None:
+            picked = self._of_one_kind(first, n_ubatch)
+            return self._add(np.array(picked, np.intp), len(picked), False)
         end = min(first + n_ubatch, self.n_tokens)
         self._used[first:end] = b"\1" * (end - first)
         return self._add(slice(first, end), end - first, False)
+
+    def _of_one_kind(self, first: int, n_ubatch: int) -> list[int]:
+        """The first free token and others of its kind, each sequence in order."""
+        assert self._kinds is not None
+        picked, passed = list[int](), 0
+        for i in range(first, self.n_tokens):
+            one = self._sets[self.seq_id[i]]
+            if self._used[i]:
+                continue
+            if self._kinds[i] != self._kinds[first] or passed & one:
+                passed |= one
+            elif len(picked) < n_ubatch:
+                self._used[i] = 1
+                picked.append(i)
+        return picked
 
     def split_seq(self, n_ubatch: int) -> UBatch | None:
         """The next tokens of one sequence set."""
@@ -287,6 +316,8 @@ class BatchSplitter:
         picked: list[int] = []
         for i in range(first, self.n_tokens):
             one = self._sets[self.seq_id[i]]
+            if self._kinds is not None and self._kinds[i] != self._kinds[first] and current & one:
+                break
             if len(picked) < n_ubatch and not self._used[i] and current & one == one:
                 current = one
                 self._used[i] = 1
@@ -303,15 +334,15 @@ class BatchSplitter:
             raise ContextError(
                 "tokens that belong to several sequences need kv_unified=True in this context"
             )
-        if n_keep_tail >= n_ubatch:
+        if n_keep_tail > n_ubatch:
             raise ContextError(
-                f"n_ubatch = {n_ubatch} must be above {n_keep_tail}, the tokens that rollback needs"
-                " in one ubatch (n_rs_seq + 1); use a larger n_ubatch or a smaller n_rs_seq"
+                f"n_ubatch = {n_ubatch} must be at least {n_keep_tail}: rollback needs so many"
+                " tokens in one ubatch (n_rs_seq + 1); use a larger n_ubatch or a smaller n_rs_seq"
             )
         sets = self._open_sets(n_ubatch, sequential)
         if not sets:
             return None
-        left = [len(self._tokens_of(ids)) - self._taken[ids] for ids in sets]
+        left = [len(self._rest(ids)) for ids in sets]
         length = min(min(left), max(1, n_ubatch // len(sets)))
         if n_keep_tail:
             length, sets = _keep_tails(length, left, sets, n_ubatch, n_keep_tail)
@@ -326,17 +357,33 @@ class BatchSplitter:
     def _open_sets(self, n_ubatch: int, sequential: bool) -> list[SeqIds]:
         """Sequence sets with tokens left that do not overlap, in batch order, at most n_ubatch."""
         chosen: list[SeqIds] = []
-        taken = 0
+        taken = kind = 0
         for ids, _ in groupby(self.seq_id):
             if self._taken[ids] == len(self._tokens_of(ids)) or taken & self._sets[ids]:
                 continue
             if sequential and chosen and ids[0] != chosen[-1][0] + 1:
                 continue
+            if self._kinds is not None and chosen and self._next_kind(ids) != kind:
+                taken |= self._sets[ids]  # nothing of these sequences may come before it
+                continue
+            kind = self._next_kind(ids)
             chosen.append(ids)
             taken |= self._sets[ids]
             if len(chosen) == n_ubatch:
                 break
         return chosen
+
+    def _next_kind(self, ids: SeqIds) -> int:
+        i = self._tokens_of(ids)[self._taken[ids]]
+        return 0 if self._kinds is None else int(self._kinds[i])
+
+    def _rest(self, ids: SeqIds) -> npt.NDArray[np.intp]:
+        """The next tokens of a sequence set, as far as they are of one kind."""
+        rest = self._tokens_of(ids)[self._taken[ids] :]
+        if self._kinds is None:
+            return rest
+        other = self._kinds[rest] != self._kinds[rest[0]]
+        return rest[: int(other.argmax())] if other.any() else rest
 
     def _tokens_of(self, ids: SeqIds) -> npt.NDArray[np.intp]:
         """Indices of the tokens of exactly this sequence set."""
@@ -364,6 +411,7 @@ class BatchSplitter:
             None if self.token is None else self.token[where],
             None if self.embd is None else self.embd[where],
             self.pos[:, where].reshape(-1), seq_id, unique, self.output[where], idxs,
+            0 if self._kinds is None else int(self._kinds[idxs[0]]),
         )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,10 +22,12 @@ from llama_py.graph.params import GraphParams, GraphType
 from llama_py.graph.result import GraphResult
 from llama_py.hparams import HParams
 from llama_py.loaded import Loaded
+from llama_py.lora import NO_LORAS, Adapter, Choice, Loras
 from llama_py.memory import GroupContext, MemoryGroup, Placing, create_memory
 from llama_py.memory.k_shift import shift_keys
 from llama_py.outputs import Outputs
 from llama_py.params import ContextParams
+from llama_py.reuse import Reuse
 from llama_py.runner import OnGraph, Runner
 from llama_py.settled import settled
 from llama_py.signature import takes
@@ -45,6 +47,7 @@ class Context(Closing):
     checker   counts the nodes that `check` compared
     runner    has the graphs
     speculator  what drafts for it, once something has (llama_py.speculative)
+    reuse     what sequences hold, so that it is not computed again
     on_graph  called with each graph, built or used again, and its ubatch before it is run
     """
 
@@ -63,6 +66,8 @@ class Context(Closing):
         self.h_nextn: F32 | None = None
         self._cvec: ControlVector | None = None
         self._encoded: Cross | None = None
+        self._adapters = Choice()
+        self._loras: list[Loras] = [NO_LORAS]  # by kind of ubatch
         self._closed = False
         self.on_graph: OnGraph | None = None
         self.speculator: Closing | None = None
@@ -74,6 +79,7 @@ class Context(Closing):
         self.memory = self._create_memory()
         self._resolve_fused_ops()
         self._reserve()
+        self.reuse = Reuse(self)
 
     @property
     def devices(self) -> Sequence[Device]:
@@ -146,6 +152,10 @@ class Context(Closing):
     def _run(self, splitter: BatchSplitter, memory: MemoryGroup) -> F32:
         cparams = self.cparams
         whole = cparams.embeddings or not cparams.causal_attn
+        plan = self._adapters.plan(splitter)
+        if plan.kinds is not None:
+            splitter.set_kinds(plan.kinds)
+        self._loras = plan.loras
         mctx = memory.init_batch(splitter, cparams.n_ubatch, whole)
         outputs = Outputs(splitter, cparams)
         while True:
@@ -158,6 +168,7 @@ class Context(Closing):
             outputs.add(res, ubatch)
             if not mctx.next():
                 break
+        self._adapters.keep(plan)
         self.embd, self.embd_seq = outputs.embd.values, outputs.by_seq
         self.h_nextn = outputs.h_nextn.values
         return outputs.logits.get(self.n_vocab)
@@ -183,6 +194,7 @@ class Context(Closing):
         if self.speculator is not None:
             self.speculator.close()
         self.memory, self.runner.graphs, self._closed = NOTHING, [], True
+        self.reuse = Reuse(self)
 
     def __repr__(self) -> str:
         cp = self.cparams
@@ -204,16 +216,38 @@ class Context(Closing):
         of all); without directions no longer. ContextError for another n_embd."""
         hp, devices = self.model.hparams, self.model.layer_devices
         self._cvec = None
+        self.reuse = Reuse(self)  # what was computed without it is of no use
         if directions is not None:
             self._cvec = ControlVector(directions, devices[: hp.n_layer], hp.n_embd, layers)
 
+    def set_adapters(
+        self, adapters: Mapping[Adapter, float] | None = None, seq_id: int | None = None
+    ) -> None:
+        """From now on decode a sequence with adapters of `model.load_adapter`, each times its
+        scale; without, as the model is. What is in memory stays as it was computed.
+
+        seq_id  None: all sequences
+
+        Raises ContextError for another model's adapter, a scale that is not finite, a sequence out
+        of range.
+        """
+        for adapter in adapters or {}:
+            if adapter not in self.model.adapters:
+                raise ContextError(f"{adapter} is not of this model; use its load_adapter")
+        if seq_id is not None and not 0 <= seq_id < self.cparams.n_seq_max:
+            raise ContextError(f"sequence {seq_id} is not in [0, {self.cparams.n_seq_max})")
+        self._adapters.set(adapters or {}, seq_id)
+
     def memory_breakdown(self) -> dict[str, dict[str, int]]:
-        """Bytes by device and use: model, context (memory), compute."""
+        """Bytes by device and use: model, context (memory), compute, and on the host reuse (states
+        that are kept)."""
         model, memory = self.model.sizes, self.memory.memory_breakdown()
-        return {
+        use = {
             d.name: {"model": model.get(d.name, 0), "context": memory.get(d.name, 0), "compute": n}
             for d, n in zip(self.devices, self.runner.compute_sizes(), strict=True)
         }
+        use[self.devices[-1].name]["reuse"] = self.reuse.budget.size
+        return use
 
     def _checked(
         self, tokens: Sequence[int] | I32 | Batch, logits: Wanted, memory: MemoryGroup | None = None
@@ -253,7 +287,7 @@ class Context(Closing):
     def _graph_params(self, ubatch: UBatch, mctx: GroupContext, n_outputs: int) -> GraphParams:
         return GraphParams(
             self.model.hparams, self.cparams, ubatch, mctx, n_outputs, self.gtype, self._cvec,
-            self._encoded,
+            self._encoded, self._loras[ubatch.kind],
         )  # fmt: skip
 
     def _discard(self, ubatch: UBatch, memory: MemoryGroup) -> None:

@@ -11,6 +11,7 @@ from llama_py.context import Context
 from llama_py.generate import Piece, stream
 from llama_py.loaded import Loaded
 from llama_py.prefix import Prefix
+from llama_py.reuse.tree import common
 
 Message = Mapping[str, Any]  # {"role": "user", "content": "..."}
 Pieces = Generator[Piece, None, None]
@@ -20,7 +21,8 @@ class Conversation:
     """Turns of user and model in a sequence of a context.
 
     messages  all so far, the model's answers too
-    prefix    what the memory has of them, which is not computed again
+    prefix    what the memory has of them, which is not computed again; `prefix.told` says of the
+              last turn how much that was, and why
     """
 
     def __init__(self, ctx: Context, system: str = "", seq_id: int = 0) -> None:
@@ -47,7 +49,7 @@ class Conversation:
         ids = self.prompt(self.ctx.model, messages)
         self._check_length(ids)
         self.messages = messages
-        return self.prefix.start(ids)
+        return self.prefix.start(ids, marks(self.ctx, messages, ids))
 
     def answer(self, ids: Sequence[int], **options: Any) -> Pieces:
         """What follows the tokens of `say`, piece by piece; options are those of GenerateParams.
@@ -71,7 +73,7 @@ class Conversation:
             self.messages.append({"role": "assistant", "content": said})
 
     def clear(self) -> None:
-        """Forget all but the system's message."""
+        """Forget all but the system's message, which is not computed again."""
         self._stop()
         self.messages = list(self.start)
         self.prefix.clear()
@@ -104,3 +106,31 @@ def template_of(model: Loaded) -> ChatTemplate:
     if model.chat_template is None:
         raise ModelError("the model has no chat template, so it cannot chat; use generate")
     return model.chat_template
+
+
+def marks(ctx: Context, messages: Sequence[Message], ids: Sequence[int]) -> list[int]:
+    """Where other prompts may go on from the tokens of a conversation: before the text of its last
+    message, which may be another, and where the answer will be written differently once it is an
+    earlier message (thinking is left out), or before the last token."""
+    if ctx.memory.goes_back or not messages:
+        return []
+    template, (*before, last) = template_of(ctx.model), messages
+    said = str(last.get("content", ""))
+    other = {**last, "content": f"{'>' if said.startswith('<') else '<'}{said}"}
+    answered = [*messages, {"role": "assistant", "content": "x"}, last]
+    try:
+        text = template.render(messages)
+        later = template.render([*before, other]), template.render(answered, False)
+    except ModelError:  # it takes no such messages
+        return []
+    return [_token_at(ctx.model, ids, text[common(text, t) :]) for t in later]
+
+
+def _token_at(model: Loaded, ids: Sequence[int], rest: str) -> int:
+    """The token in which the rest of a text begins; the last one, if there is no rest."""
+    left = len(rest.encode("utf-8", "surrogatepass"))
+    for i in reversed(range(len(ids))):
+        left -= len(model.tokenizer.token_to_piece(ids[i], special=True))
+        if left <= 0:
+            return i
+    return 0

@@ -87,7 +87,7 @@ def _stream(ctx: Context, prompt: str | Sequence[int], p: GenerateParams) -> Ite
     tokenizer = ctx.model.tokenizer
     text = TextStream(tokenizer, p.stop, p.special)
     ids = _prompt_ids(ctx, prompt, p.seq_id)
-    choose = _Choice(p, ids)
+    choose = _Choice(p, [*p.before, *ids])
     drafts = p.drafters or p.model_draft is not None
     walk = _Drafted(ctx, p) if drafts else _OneByOne(ctx, p)
     try:
@@ -123,12 +123,12 @@ class _OneByOne:
         self.last: int | None = None
 
     def read(self, ids: Sequence[int]) -> None:
-        self.logits = self.ctx.decode(Batch(ids, seq_ids=[(self.seq_id,)] * len(ids)))[-1]
+        self.logits = self.ctx.reuse.decode(ids, self.seq_id)[-1]
 
     def next(self, choose: _Choice, n_left: int) -> tuple[int, F32]:
         """A token, and the logits it was chosen from."""
         if self.last is not None:
-            self.logits = self.ctx.decode(Batch([self.last], seq_ids=[(self.seq_id,)]))[0]
+            self.logits = self.ctx.reuse.decode([self.last], self.seq_id)[0]
         self.last = choose(self.logits)
         return self.last, self.logits
 
@@ -141,9 +141,10 @@ class _Drafted:
 
     def __init__(self, ctx: Context, p: GenerateParams) -> None:
         self.speculator, self.seq_id = speculator_of(ctx, p), p.seq_id
+        self.before = p.before
 
     def read(self, ids: Sequence[int]) -> None:
-        self.speculator.start(self.seq_id, ids)
+        self.speculator.start(self.seq_id, ids, self.before)
         self.speculator.advance([self.seq_id])
 
     def next(self, choose: _Choice, n_left: int) -> tuple[int, F32]:

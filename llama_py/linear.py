@@ -10,7 +10,6 @@ from ggml_py.ops import (
     add_id,
     get_rows,
     mul,
-    mul_mat,
     mul_mat_id,
     norm,
     repeat_4d,
@@ -37,8 +36,7 @@ class Linear:
 
     def scaled(self, g: GraphBuilder, x: Tensor) -> Tensor:
         """scale * (weight x), without the bias. [n_in, n] -> [n_out, n]"""
-        res = mul_mat(self.weight, x, self.prec)
-        return res if self.scale is None else mul(res, self.scale)
+        return g.mm(self.weight, x, self.prec, self.scale)
 
     def __call__(self, g: GraphBuilder, x: Tensor) -> Tensor:
         """[n_in, n] -> [n_out, n]"""
@@ -66,6 +64,7 @@ class ExpertLinear:
             scales = reshape(self.scale, 1, n_expert, 1)
             scales = repeat_4d(scales, 1, n_expert, x.ne[2], 1)
             cur = mul(cur, get_rows(scales, ids))
+        cur = g.params.loras.add_to_experts(cur, self.weight, x, ids)
         g.cb(cur, name, il)
         if self.scale is not None:
             g.cb(cur, f"{name}_scaled", il)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, TypedDict
 
 from llama_py.chat import ChatTemplate
 from llama_py.closing import Closing
+from llama_py.fingerprint import fingerprint
 from llama_py.gguf_file import GGUFFile
 from llama_py.hparams import HParams
+from llama_py.lora import Adapter, Loras
 from llama_py.models import architecture
 from llama_py.params import ModelParams, Progress
 from llama_py.placement import Placement, devices_in_use, overrides
@@ -47,6 +49,7 @@ class Loaded(Closing):
     architecture   the blocks that graphs are built of
     hparams        its hyperparameters
     placement      the devices in use; layer_devices: that of each layer, at the end of the output
+    adapters       those that were loaded for it
     sizes          bytes of weights by device name
     n_params, n_bytes     of the loaded tensors
     """
@@ -82,6 +85,7 @@ class Loaded(Closing):
         readers = readers_of(self.architecture, weights.all)
         weights.place(self.placement.device_of(self.layer_devices), readers, p.progress)
         self._weights = weights
+        self.adapters: list[Adapter] = []
         self.sizes = weights.sizes
         self.n_params, self.n_bytes = weights.n_params, weights.n_bytes
         self._log_load()
@@ -115,6 +119,11 @@ class Loaded(Closing):
         return ",".join(d.name for d in self.devices)
 
     @cached_property
+    def fingerprint(self) -> str:
+        """What states that are saved are recognized by; see llama_py.fingerprint."""
+        return fingerprint(self.file)
+
+    @cached_property
     def tokenizer(self) -> Tokenizer:
         return Tokenizer.from_metadata(self.file.metadata)
 
@@ -136,6 +145,19 @@ class Loaded(Closing):
     def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
         """The text of ids; see Tokenizer.detokenize."""
         return self.tokenizer.detokenize(ids, special)
+
+    def load_adapter(self, path: str | Path) -> Adapter:
+        """A LoRA adapter for this model, to be used with `Context.set_adapters`.
+
+        Raises GGUFError for a file that is none, WeightsError for one of another model.
+        """
+        adapter = Adapter(path, self.arch, self._weights.places, self.placement.host)
+        readers = readers_of(self.architecture, adapter.tensors(), Loras(((adapter, 1.0),)))
+        unread = [t.name for t in adapter.tensors() if not readers[id(t)]]
+        if unread:
+            log.warning("%s: no graph of the model uses %s", path, ", ".join(unread[:10]))
+        self.adapters.append(adapter)
+        return adapter
 
     def close(self) -> None:
         """Give memory and file back. Contexts of the model must not be used any more."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from llama_py.batch import F32
 from llama_py.context import Context
-from llama_py.conversation import Conversation, Message, Pieces
+from llama_py.conversation import Conversation, Message, Pieces, marks
 from llama_py.embed import embed
 from llama_py.generate import stream
 from llama_py.loaded import Loaded
@@ -31,6 +31,8 @@ class Model(Loaded):
 
         with llama_py.Model("model.gguf") as model:
             print(model.generate("Once upon a time", max_tokens=64))
+
+    The end of `with`, or `close`, gives memory and file back.
     """
 
     _own: Prefix | None = None
@@ -53,20 +55,25 @@ class Model(Loaded):
     @takes(AnswerParams)
     def stream(self, prompt: str | Sequence[int], **options: Any) -> Pieces:
         """`generate`, piece by piece. It ends the answer before."""
+        ids = self.tokenize(prompt) if isinstance(prompt, str) else list(prompt)
+        return self._started(ids, AnswerParams(**options))
+
+    def _started(self, ids: list[int], p: AnswerParams, messages: Sequence[Message] = ()) -> Pieces:
         self._stop()
-        self._answering = self._answer(prompt, AnswerParams(**options))
+        self._answering = self._answer(ids, p, messages)
         return self._answering
 
     def _stop(self) -> None:
         if self._answering is not None:
             self._answering.close()
 
-    def _answer(self, prompt: str | Sequence[int], p: AnswerParams) -> Pieces:
-        ids = self.tokenize(prompt) if isinstance(prompt, str) else list(prompt)
+    def _answer(self, ids: list[int], p: AnswerParams, messages: Sequence[Message]) -> Pieces:
         prefix = self._prefix(len(ids) + max(p.max_tokens, 0), n_planes(p))
-        rest, done = prefix.start(ids), []
+        rest = prefix.start(ids, marks(prefix.ctx, messages, ids) if messages else None)
+        done: list[int] = []
         sampler = p.sampler or Sampler(p.part(SamplingParams), self.hparams.n_vocab)
-        how = vars(p.part(GenerateParams)) | {"sampler": sampler}
+        more = {"sampler": sampler, "before": ids[: len(ids) - len(rest)]}
+        how = vars(p.part(GenerateParams)) | more
         try:
             for piece in stream(prefix.ctx, rest, **how):
                 if piece.token is not None:
@@ -79,12 +86,13 @@ class Model(Loaded):
         """The model's own context, with room for so many tokens, of which some can be taken back.
         """
         n_ctx = min(max(N_CTX_LEAST, 2 ** (n_tokens - 1).bit_length()), self.hparams.n_ctx_train)
-        own = self._own and self._own.ctx
+        own = None if self._own is None else self._own.ctx
         enough = own and own.n_ctx >= min(n_tokens, self.hparams.n_ctx_train)
-        if own and enough and own.params.n_rs_seq >= n_rs_seq:
-            assert self._own is not None
-            return self._own
-        self._own = Prefix(Context(self, n_ctx=n_ctx, n_rs_seq=n_rs_seq))
+        if self._own is None or own is None or not enough or own.params.n_rs_seq < n_rs_seq:
+            larger = Context(self, n_ctx=max(n_ctx, own.n_ctx if own else 0), n_rs_seq=n_rs_seq)
+            if own is not None:
+                larger.reuse.take_over(own.reuse)
+            self._own = Prefix(larger)
         return self._own
 
     @takes(AnswerParams)
@@ -95,8 +103,11 @@ class Model(Loaded):
         What is in common with the call before is not computed again. Raises ModelError for a model
         without a template.
         """
-        text = Conversation.prompt(self, messages)
-        return "".join(piece.text for piece in self.stream(text, **options))
+        if isinstance(messages, str):
+            messages = [{"role": "user", "content": messages}]
+        ids = Conversation.prompt(self, messages)
+        pieces = self._started(ids, AnswerParams(**options), messages)
+        return "".join(piece.text for piece in pieces)
 
     def embed(
         self, texts: str | Sequence[str], pooling: str = "auto", normalize: bool = True

@@ -15,6 +15,7 @@ from llama_py.cparams import make_cparams
 from llama_py.graph.cross import Cross
 from llama_py.graph.params import GraphParams, GraphType
 from llama_py.graph.result import GraphResult
+from llama_py.lora import NO_LORAS, Loras
 from llama_py.memory import Placing, create_memory
 from llama_py.models._architecture import Architecture
 
@@ -22,8 +23,13 @@ DRAFT: GraphType = "decoder_mtp"
 N_TOKENS = 8  # more than one: kernels may differ
 
 
-def readers_of(arch: Architecture, weights: Iterable[Tensor]) -> dict[int, Sequence[Tensor]]:
-    """The nodes that read a weight, by its id; none for one that no graph reads."""
+def readers_of(
+    arch: Architecture, weights: Iterable[Tensor], loras: Loras = NO_LORAS
+) -> dict[int, Sequence[Tensor]]:
+    """The nodes that read a weight, by its id; none for one that no graph reads.
+
+    loras  adapters that the graphs are built with
+    """
     found: dict[int, list[Tensor]] = {id(t): [] for t in weights}
     graphs = [(gtype, 0) for gtype in arch.gtypes if gtype != DRAFT and arch.has_trunk]
     if arch.can_draft:
@@ -32,14 +38,16 @@ def readers_of(arch: Architecture, weights: Iterable[Tensor]) -> dict[int, Seque
         if all(found.values()):
             break
         for gtype, layer in graphs:
-            for node in _graph(arch, gtype, embeddings, layer).graph.nodes:
+            for node in _graph(arch, gtype, embeddings, layer, loras).graph.nodes:
                 for src in {id(t) for t in node.src if t is not None}:
                     if src in found:
                         found[src].append(node)
     return {**found}
 
 
-def _graph(arch: Architecture, gtype: GraphType, embeddings: bool, nextn_layer: int) -> GraphResult:
+def _graph(
+    arch: Architecture, gtype: GraphType, embeddings: bool, nextn_layer: int, loras: Loras
+) -> GraphResult:
     """embeddings: pooled, with a reranker's scores"""
     hp = arch.hp
     cparams = replace(make_cparams(hp, n_ctx=1, n_ubatch=N_TOKENS), nextn_layer=nextn_layer)
@@ -51,5 +59,7 @@ def _graph(arch: Architecture, gtype: GraphType, embeddings: bool, nextn_layer: 
     memory = create_memory(kept, Placing(cparams, lambda _: NullDevice(), F16, F16))
     ubatch = ubatch_reserve(N_TOKENS, 1, hp.n_pos_per_embd)
     encoded = Cross(np.zeros((1, hp.n_embd), np.float32), [(0,)])
-    params = GraphParams(hp, cparams, ubatch, memory.init_full(), N_TOKENS, gtype, encoded=encoded)
-    return arch.graph(params)
+    mctx = memory.init_full()
+    return arch.graph(
+        GraphParams(hp, cparams, ubatch, mctx, N_TOKENS, gtype, encoded=encoded, loras=loras)
+    )

@@ -6,10 +6,12 @@ import logging
 from dataclasses import replace
 
 from ggml_py.errors import ContextError
+from ggml_py.types import F32
 from llama_py.cparams import CParams, make_cparams
 from llama_py.forms import check as check_forms
 from llama_py.forms import forms
 from llama_py.loaded import Loaded
+from llama_py.memory.kept import State
 from llama_py.params import ContextParams
 
 log = logging.getLogger("llama_py")
@@ -25,10 +27,7 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
             f"nextn_layer = {p.nextn_layer}: the model has {model.hparams.n_layer_nextn} NextN"
             " layers, the first is 0"
         )
-    n_rs_seq = p.n_rs_seq
-    if n_rs_seq > 0 and not model.architecture.supports_rs_rollback:
-        log.debug("n_rs_seq = %d is not supported by %s; using 0", n_rs_seq, model.arch)
-        n_rs_seq = 0
+    n_rs_seq = _n_rs_seq(model, p)
     chosen = {kind: form for kind, form in p.forms.items() if form != "auto"}
     for kind, form in chosen.items():
         if n_rs_seq > 0 and form != forms()[kind].names[0]:
@@ -42,9 +41,9 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
         kv_unified=p.kv_unified, rope_freq_base=p.rope_freq_base,
         rope_freq_scale=p.rope_freq_scale,
     )  # fmt: skip
-    if n_rs_seq and cparams.n_ubatch <= n_rs_seq + 1:
+    if n_rs_seq and cparams.n_ubatch <= n_rs_seq:
         raise ContextError(
-            f"n_ubatch = {cparams.n_ubatch} must be above n_rs_seq + 1 = {n_rs_seq + 1}"
+            f"n_ubatch = {cparams.n_ubatch} must be at least n_rs_seq + 1 = {n_rs_seq + 1}"
         )
     return replace(
         cparams,
@@ -54,3 +53,22 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
         pooling=model.hparams.pooling if p.pooling == "auto" else p.pooling,
         forms=tuple(sorted(chosen.items())),
     )
+
+
+def _n_rs_seq(model: Loaded, p: ContextParams) -> int:
+    """How many earlier states of each sequence are kept: as many as are asked for and fit; none
+    where nothing has to be kept to go back."""
+    hp, architecture = model.hparams, model.architecture
+    layers = range(hp.n_layer, hp.n_layer_all) if p.mtp else range(hp.n_layer)
+    states = [k for il in layers for k in architecture.keeps(il) if isinstance(k, State)]
+    if not states or not p.n_rs_seq:
+        return 0
+    step = p.n_seq_max * sum(k.n_embd_r + k.n_embd_s for k in states) * F32.type_size
+    fitting = p.rs_ram * 2**20 // step if p.rs_ram else p.n_rs_seq
+    if fitting < p.n_rs_seq:
+        log.warning(
+            "n_rs_seq = %d: states of earlier tokens need %.1f MiB for each token, and rs_ram ="
+            " %d MiB; %d are kept (a larger rs_ram, or fewer sequences, keep more)",
+            p.n_rs_seq, step / 2**20, p.rs_ram, fitting,
+        )  # fmt: skip
+    return min(fitting, p.n_rs_seq)

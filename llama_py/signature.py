@@ -27,8 +27,7 @@ def takes(
 
 
 def describe(function: F, params: Callable[..., Any]) -> F:
-    """Let help and `inspect.signature` say that a function's **options are the fields of `params`.
-    """
+    """Let help and `inspect.signature` tell a function's **options: the fields of `params`."""
     signature = inspect.signature(function)
     plain = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     names = {p.name for p in plain}

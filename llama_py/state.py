@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -14,9 +15,10 @@ from ggml_py.errors import ContextError
 from llama_py.loaded import Loaded
 from llama_py.memory import MemoryGroup
 from llama_py.memory.io import StateReader, StateWriter
+from llama_py.whole_file import replace_file
 
 MAGIC = b"llpy"
-VERSION = 1
+VERSION = 2
 _HEAD = struct.Struct("<4sII")  # magic, version, crc32 of the rest
 
 
@@ -38,12 +40,11 @@ def save(
              to while later positions are still there
     tokens   remembered along with it: what the sequence was made from
     """
-    io = StateWriter()
-    io.text(_what(ctx, seq_id, partial))
+    scope = "all sequences" if seq_id < 0 else "one sequence"
+    io = begin(ctx, f"{'checkpoint' if partial else 'state'} of {scope}")
     io.array(np.asarray(tokens, np.int32))
     ctx.memory.state_write(io, seq_id, partial)
-    body = io.bytes()
-    return _HEAD.pack(MAGIC, VERSION, zlib.crc32(body)) + body
+    return b"".join(sealed(io))
 
 
 def load(
@@ -55,10 +56,8 @@ def load(
     ContextError, without a change, for data that is broken or from another model or layout; if the
     context is too small for it, the sequence is empty afterwards.
     """
-    io = StateReader(_body(data))
-    found, wanted = io.text(), _what(ctx, seq_id, partial)
-    if found != wanted:
-        raise ContextError(f"the state is of {found!r}; this context needs {wanted!r}")
+    scope = "all sequences" if seq_id < 0 else "one sequence"
+    io = opened(ctx, data, f"{'checkpoint' if partial else 'state'} of {scope}")
     tokens = [int(t) for t in io.array(np.int32)]
     ctx.memory.state_read(io, seq_id, partial)
     io.end()
@@ -68,28 +67,61 @@ def load(
 def save_file(
     ctx: Remembering, path: str | Path, seq_id: int = -1, *, tokens: Sequence[int] = ()
 ) -> int:
-    """`save` to a file, which is replaced only when all is written; returns its size in bytes."""
-    path = Path(path)
-    data = save(ctx, seq_id, tokens=tokens)
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(data)
-    part.replace(path)
-    return len(data)
+    """`save` to a file, which is replaced only when all is on the disk; its size in bytes."""
+    return replace_file(path, [save(ctx, seq_id, tokens=tokens)])
 
 
 def load_file(ctx: Remembering, path: str | Path, seq_id: int = -1) -> list[int]:
     """`load` from a file; the ContextError names it."""
-    try:
+    with naming(path):
         return load(ctx, Path(path).read_bytes(), seq_id)
+
+
+@contextmanager
+def naming(path: str | Path) -> Iterator[None]:
+    """Any ContextError begins with the file that it is about."""
+    try:
+        yield
     except ContextError as e:
         raise ContextError(f"{path}: {e}") from e
 
 
-def _what(ctx: Remembering, seq_id: int, partial: bool) -> str:
-    """What must be the same when a state is read back."""
-    scope = "all sequences" if seq_id < 0 else "one sequence"
-    kind = "checkpoint" if partial else "state"
-    return f"{ctx.model.arch} {kind} of {scope}: {ctx.memory.layout()}"
+def begin(ctx: Remembering, what: str) -> StateWriter:
+    """The beginning of data that is later `opened`: what it is, of which model and layout."""
+    io = StateWriter()
+    for text in (what, ctx.model.fingerprint, ctx.model.arch, ctx.memory.layout()):
+        io.text(text)
+    return io
+
+
+def sealed(io: StateWriter) -> list[bytes | memoryview]:
+    """All of it, with a checksum before it."""
+    crc = 0
+    for part in io.parts:
+        crc = zlib.crc32(part, crc)
+    return [_HEAD.pack(MAGIC, VERSION, crc), *io.parts]
+
+
+def opened(ctx: Remembering, data: bytes | memoryview, what: str) -> StateReader:
+    """The rest of data that was `sealed`; ContextError if it is damaged, something else, or of
+    another model or layout."""
+    io = StateReader(_body(data))
+    found, print_, arch, layout = (io.text() for _ in range(4))
+    model = ctx.model
+    if found != what:
+        raise ContextError(f"it is a {found}, but a {what} is needed")
+    if print_ != model.fingerprint:
+        other = f" ({arch}, not {model.arch})" if arch != model.arch else ""
+        raise ContextError(
+            f"the {what} belongs to another model{other}: fingerprint {print_}, but this model's is"
+            f" {model.fingerprint}; use the model that it was saved with"
+        )
+    if layout != ctx.memory.layout():
+        raise ContextError(
+            f"the {what} is laid out as {layout!r}, but this context needs {ctx.memory.layout()!r};"
+            " use the cache types and the flash attention that it was saved with"
+        )
+    return io
 
 
 def _body(data: bytes | memoryview) -> memoryview:

@@ -55,6 +55,7 @@ class _Declarations:
     missing: list[str] = field(default_factory=list)
     misshapen: list[str] = field(default_factory=list)
     sizes: dict[str, int] = field(default_factory=dict)
+    places: dict[str, tuple[Tensor, Device]] = field(default_factory=dict)
 
 
 class Weights:
@@ -122,9 +123,7 @@ class Weights:
         d.tensors[name] = Tensor(info.type, info.ne, name=name)
         return d.tensors[name]
 
-    def norm(
-        self, stem: str, *ne: int, kind: NormKind = "rms", bias: Bias = False
-    ) -> Norm:
+    def norm(self, stem: str, *ne: int, kind: NormKind = "rms", bias: Bias = False) -> Norm:
         """`stem`.weight, and `stem`.bias if the norm has one."""
         return Norm(self.tensor(f"{stem}.weight", *ne), self._bias(stem, ne, bias), kind)
 
@@ -139,7 +138,8 @@ class Weights:
         """`stem`.weight with `stem`.scale and, if the model knows one, `stem`.bias where there.
 
         bias     "needed": it must be there
-        scaled   False: the scale is left out, as llama.cpp does in some of its graphs
+        scaled   False: llama.cpp leaves the scale out of its graph, though it accepts one. Here it
+                 counts where a file has it; what is made up, to be compared, has none
         """
         weight = self.tensor(f"{stem}.weight", n_in, n_out)
         return Linear(weight, self._bias(stem, (n_out,), bias), self._scale(stem, 1, scaled))
@@ -202,9 +202,8 @@ class Weights:
     def _scale(self, stem: str, n: int, scaled: bool) -> Tensor | None:
         # The scale of activations is for kernels that quantize them; no graph reads it.
         self.skip(f"{stem}.input_scale")
-        if scaled:
+        if scaled or self._all.invent is None:
             return self.optional_tensor(f"{stem}.scale", n)
-        self.skip(f"{stem}.scale")
         return None
 
     def finish(self) -> None:
@@ -239,6 +238,7 @@ class Weights:
         for t in d.tensors.values():
             device = where[id(t)] = device_of(t, readers.get(id(t), ()))
             self._put(t, device)
+            d.places[t.name] = t, device
         for copy, original in d.tied:
             device = where[id(copy)] = device_of(copy, readers.get(id(copy), ()))
             if device is where[id(original)]:
@@ -273,6 +273,11 @@ class Weights:
     def all(self) -> list[Tensor]:
         """Every declared tensor, tied ones too."""
         return [*self._all.tensors.values(), *(copy for copy, _ in self._all.tied)]
+
+    @property
+    def places(self) -> Mapping[str, tuple[Tensor, Device]]:
+        """Every declared tensor by name, with the device it was placed on."""
+        return self._all.places
 
     @property
     def sizes(self) -> dict[str, int]:

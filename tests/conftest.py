@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from importlib.util import find_spec
 
 import pytest
 
+# Training has an extra of its own: without it, what it tests is not there.
+collect_ignore = [] if find_spec("torch") else ["tools/test_demo_model.py"]
 MANY = 1000  # tests; a few of them need a few kernels only
+
+
+def pytest_report_header() -> list[str]:
+    return [f"not collected: {path}, pip install -e '.[train]'" for path in collect_ignore]
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -9,6 +9,7 @@ from typing import TypeVar
 from ggml_py.fusion import Fusions
 from ggml_py.kernels import KernelTable, When, always
 from ggml_py.tensor import Tensor
+from ggml_py.types import GGMLType
 
 WG = 64  # items of a work group, everywhere; _common.cl has the same
 
@@ -73,3 +74,8 @@ def items(n: int) -> tuple[int, int, int]:
 
 def defines(**values: int) -> tuple[tuple[str, int], ...]:
     return tuple(values.items())
+
+
+def blocks_of(type: GGMLType) -> tuple[tuple[str, int], ...]:
+    """Values and bytes of a block that a kernel makes."""
+    return defines(SPAN=type.block_size, BLOCK=type.type_size)

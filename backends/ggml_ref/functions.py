@@ -24,6 +24,7 @@ minimum: Pairwise = np.minimum
 maximum: Pairwise = np.maximum
 clip: Callable[[Values, float, float], Values] = np.clip
 einsum: Callable[..., Values] = np.einsum
+tensordot: Callable[..., Values] = np.tensordot
 
 Axes = int | tuple[int, ...] | None
 

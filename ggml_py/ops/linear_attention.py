@@ -8,8 +8,9 @@ from ggml_py.types import F32
 
 
 def _recurrence(
-    name: str, tokens: tuple[Tensor, ...], *src: Tensor, params: tuple[float, ...] = ()
-) -> Tensor:
+    name: str, tokens: tuple[Tensor, ...], *src: Tensor, params: tuple[float, ...] = (),
+    n_snapshots: int = 1,
+) -> Tensor:  # fmt: skip
     """The node: `tokens` are all [S, H, T], the last source is the state."""
     size, n_head, n_tokens, batch = tokens[0].ne
     state = src[-1]
@@ -35,20 +36,28 @@ def _recurrence(
         f"{label}: the state must be [S * S * H, n_seqs]",
         state,
     )
-    ne = (size * n_head, n_tokens + size * n_seqs)
+    require(n_snapshots >= 1, f"{label}: n_snapshots must be at least 1, got {n_snapshots}", state)
+    ne = (size * n_head, n_tokens + n_snapshots * size * n_seqs)
     return node(name, F32, ne, *src, params=params)
 
 
-@op("RWKV_WKV6")
-def rwkv_wkv6(k: Tensor, v: Tensor, r: Tensor, tf: Tensor, td: Tensor, state: Tensor) -> Tensor:
+@op("RWKV_WKV6", "n_earlier:i")
+def rwkv_wkv6(
+    k: Tensor, v: Tensor, r: Tensor, tf: Tensor, td: Tensor, state: Tensor, n_snapshots: int = 1
+) -> Tensor:
     """The time mixing of RWKV-6 (ggml.c:ggml_rwkv_wkv6, arXiv 2404.05892).
 
     k, v, r, td [S, H, T], tf [S, H], state [S * S * H, n_seqs]; sequences have T / n_seqs tokens
-    -> [S * H, T + S * n_seqs]: outputs [S, H, T], then the states [S, S, H, n_seqs], value index
-    fast. Per token: o = r (tf * k v^T + M); M = td * M + k v^T.
+    -> [S * H, T + n_snapshots * S * n_seqs]: outputs [S, H, T], then states [S, S, H, n_seqs],
+    value index fast, newest first; only min(T / n_seqs, n_snapshots) of them are written. The
+    parameter is n_snapshots - 1, as ggml, which knows the last state only, has none.
+    Per token: o = r (tf * k v^T + M); M = td * M + k v^T.
     """
     require(tf.n_elements == k.ne[0] * k.ne[1], "rwkv_wkv6: tf must be [S, H]", tf, k)
-    return _recurrence("RWKV_WKV6", (k, v, r, td), k, v, r, tf, td, state)
+    return _recurrence(
+        "RWKV_WKV6", (k, v, r, td), k, v, r, tf, td, state, params=(n_snapshots - 1,),
+        n_snapshots=n_snapshots,
+    )  # fmt: skip
 
 
 @op("RWKV_WKV7")

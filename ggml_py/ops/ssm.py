@@ -87,7 +87,8 @@ def ssm_scan(
 
     s [N, dim, H, cells], x [dim, H, T, B], dt [H, T, B], a [N or 1, H], b, c [N, G, T, B], ids I32
     [B]
-    -> 1-d: y [dim, H, T, B], then n_snapshots states [N, dim, H, B], newest first
+    -> 1-d: y [dim, H, T, B], then n_snapshots states [N, dim, H, B], newest first; only
+    min(T, n_snapshots) of them are written. ggml has them for a scalar decay only.
     """
     require(
         all(t.is_contiguous() for t in (s, dt, a)),
@@ -116,10 +117,6 @@ def ssm_scan(
         ids,
     )
     require(a.ne[1] == n_head and a.ne[0] in (1, s.ne[0]), "ssm_scan: a must be [N or 1, H]", a, s)
-    require(
-        n_snapshots == 1 or (n_snapshots > 1 and a.ne[0] == 1),
-        "ssm_scan: snapshots need a scalar decay",
-        a,
-    )
+    require(n_snapshots >= 1, f"ssm_scan: n_snapshots must be at least 1, got {n_snapshots}", s)
     n = x.n_elements + n_snapshots * s.ne[0] * s.ne[1] * s.ne[2] * n_seqs
     return node("SSM_SCAN", F32, (n,), s, x, dt, a, b, c, ids, params=(n_snapshots,))

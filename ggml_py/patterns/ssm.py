@@ -1,8 +1,10 @@
-"""SSM_CONV with what lies around it: the states before it, the bias and SILU after it."""
+"""SSM_CONV with what lies around it: the states before it, the bias and SILU after it; SSM_SCAN
+whose states go to a cache."""
 
 from __future__ import annotations
 
 from ggml_py.pattern import Match, Pattern
+from ggml_py.patterns.states import States, go_to_cache
 from ggml_py.tensor import Tensor
 
 
@@ -44,25 +46,45 @@ CONV_BIAS_SILU = Pattern(
 
 
 def keeps_the_last_inputs(m: Match) -> str:
-    """The values before the new ones, and the tail of both kept, in a row for each sequence."""
-    joined, state, kept = m["joined"], m["state"], m["kept"]
+    """The values before the new ones, and the inputs up to some times kept, in a row for each
+    sequence."""
+    joined, state = m["joined"], m["state"]
     if joined.param("dim") != 0 or joined.ne[3] != 1:
         return f"needs inputs joined in time; got {joined}"
-    tail, row = kept.src[0], (state.ne[0] * state.ne[1], state.ne[2], 1, 1)
-    end = joined.nb[0] * (joined.ne[0] - state.ne[0])
-    if tail is None or (tail.ne, tail.nb[1:3]) != (state.ne, joined.nb[1:3]):
-        return f"needs as many inputs kept as came before; got {tail}"
-    if tail.view_offs != end or kept.ne != row:
-        return f"needs the last inputs kept in rows of {row[0]}; got {kept}"
+    row = (state.ne[0] * state.ne[1], state.ne[2], 1, 1)
+    for kept in m.all("kept"):
+        window = kept.src[0]
+        if window is None or (window.ne, window.nb[:3]) != (state.ne, joined.nb[:3]):
+            return f"needs as many inputs kept as came before; got {window}"
+        if window.view_offs >= joined.nb[1] or kept.ne != row:
+            return f"needs the inputs of a time kept in rows of {row[0]}; got {kept}"
     return ""
 
 
 CONCAT_CONV_SILU = Pattern(
     """
     joined = CONCAT(state, x)
-    kept! = CPY(~joined, _)
+    kept+ = CPY(~joined, _)
     conv = SSM_CONV(joined, weight)
     y = SILU(conv)
     """,
     keeps_the_last_inputs,
+)
+
+
+def states(m: Match) -> States:
+    x, n_snapshots = m["x"], int(m["net"].param("n_snapshots"))
+    dim, n_head, n_tokens, n_seqs = x.ne
+    size = m["b"].ne[0] * dim * n_head
+    return States(x.n_elements, size, n_seqs, max(1, min(n_tokens, n_snapshots)))
+
+
+# The cache that the states are read from is not looked at here: where it is also written to, the
+# step reads what it needs before.
+STATES_TO_CACHE = Pattern(
+    """
+    net! = SSM_SCAN(_, x, dt, a, b, c, ids)
+    kept = CPY(~net, _)
+    """,
+    go_to_cache(states),
 )

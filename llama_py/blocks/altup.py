@@ -53,7 +53,7 @@ class AltUpEnds:
         """Projections as long as it is beside it. [n_embd, n_tokens] -> streams"""
         target = _magnitude(x)
         repeated = repeat_4d(x, *x.ne[:2], self.n_altup - 1, 1)
-        added = mul_mat(self.proj, repeated)
+        added = g.mm(self.proj, repeated)
         added = div(mul(added, target), _magnitude(added))
         return g.cb(concat(x, added, 2), "inp_stacked")
 
@@ -61,7 +61,7 @@ class AltUpEnds:
         """The mean of the first and of projections of the others, made as long as it is.
         streams -> [n_embd, n_tokens]"""
         target = _magnitude(stream(x, 0))
-        back = mul_mat(self.unembd_proj, others(x))
+        back = g.mm(self.unembd_proj, others(x))
         back = div(mul(back, target), _magnitude(back))
         g.cb(back, "altup_unembd")
         cur = stream(x, 0)
@@ -101,4 +101,4 @@ class AltUp:
     def _modalities(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
         """[n_embd, n_tokens] -> [n, n_tokens]"""
         x = scale(self.router_norm(g, x, il=il), 1.0 / self.n_embd)
-        return g.cb(tanh(mul_mat(self.router, x)), "modalities", il)
+        return g.cb(tanh(g.mm(self.router, x)), "modalities", il)

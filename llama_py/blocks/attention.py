@@ -114,8 +114,7 @@ def attend(g: GraphBuilder, qkv: QKV, il: int, how: Scores) -> Tensor:
 
 
 def attend_again(g: GraphBuilder, q: Tensor, il: int, how: Scores) -> Tensor:
-    """Attend to what another layer has stored. q [d, n_head, n_tokens] -> [d_v * n_head, n_tokens]
-    """
+    """Attend to what another layer stored. q [d, n_head, n_tokens] -> [d_v * n_head, n_tokens]"""
     rot = g.inp_attn(il).k_rot
     q = q if rot is None else rotate(q, rot)
     g.expand(q)

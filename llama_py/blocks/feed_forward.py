@@ -37,19 +37,28 @@ class FeedForward:
             assert self.act.gated is not None
             gate = self._part(g, self.gate, cur, "ffn_gate", il)
             cur = g.cb(self.act.gated(gate, up), f"ffn_{self.act.gated_name}", il)
-        down = self.down
-        cur = mul_mat(down.weight, cur, down.prec)
+        down, x = self.down, cur
+        cur = self._product(g, down, x)
         if down.bias is not None:
             cur = add(g.cb(cur, "ffn_down", il), down.bias)
         if down.scale is not None:
-            cur = g.cb(mul(cur, down.scale), "ffn_down_s", il)
+            cur = g.cb(self._scaled(g, down, cur, x), "ffn_down_s", il)
         return g.cb(cur, self.name, il) if self.name else cur
 
     def _part(self, g: GraphBuilder, w: Linear, cur: Tensor, name: str, il: int) -> Tensor:
         """Here the bias comes before the scale."""
-        cur = g.cb(mul_mat(w.weight, cur), name, il)
+        x = cur
+        cur = g.cb(self._product(g, w, x), name, il)
         if w.bias is not None:
             cur = g.cb(add(cur, w.bias), f"{name}_b", il)
         if w.scale is not None:
-            cur = g.cb(mul(cur, w.scale), f"{name}_s", il)
+            cur = g.cb(self._scaled(g, w, cur, x), f"{name}_s", il)
         return cur
+
+    def _product(self, g: GraphBuilder, w: Linear, x: Tensor) -> Tensor:
+        """What adapters add is not to be scaled: where there is a scale, it comes after that."""
+        return g.mm(w.weight, x, w.prec) if w.scale is None else mul_mat(w.weight, x, w.prec)
+
+    def _scaled(self, g: GraphBuilder, w: Linear, cur: Tensor, x: Tensor) -> Tensor:
+        assert w.scale is not None
+        return g.params.loras.add_to(mul(cur, w.scale), w.weight, x)

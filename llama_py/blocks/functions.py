@@ -15,9 +15,7 @@ def inv_sqrt(n: int) -> float:
     return float(np.float32(1.0) / np.sqrt(np.float32(n)))
 
 
-def heads(
-    x: Tensor, size: int, n_head: int, *rest: int, offset: int = 0, step: int = 0
-) -> Tensor:
+def heads(x: Tensor, size: int, n_head: int, *rest: int, offset: int = 0, step: int = 0) -> Tensor:
     """Heads out of the rows of x: [n, *rest] -> [size, n_head, *rest], a view.
 
     offset  channel of the first head; step  channels from one head to the next, 0 for `size`

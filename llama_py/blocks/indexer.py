@@ -54,13 +54,13 @@ class Indexer:
         small [n_lora_q, n_tokens] -> I32 [n_chosen, tokens of a stream, 1, n_stream]"""
         fused = g.form(LIGHTNING_INDEXER) == "fused"
         inp = g.inp_index(fused)
-        q = g.cb(mul_mat(self.attn_q_b, small), "indexer_q", il)
+        q = g.cb(g.mm(self.attn_q_b, small), "indexer_q", il)
         q = self._turned(g, q, inp.k_rot, "indexer_q", il)
-        k = g.cb(mul_mat(self.attn_k, cur), "indexer_k", il)
+        k = g.cb(g.mm(self.attn_k, cur), "indexer_k", il)
         k = self.k_norm(g, k, "indexer_k", il)
         k = self._turned(g, k, inp.k_rot, "indexer_k", il)
         g.expand(inp.mctx.cpy_k(k, inp.k_idxs, il))
-        weights = g.cb(mul_mat(self.proj, cur), "indexer_weights", il)
+        weights = g.cb(g.mm(self.proj, cur), "indexer_weights", il)
         k = inp.mctx.get_k(il)  # [size, 1, n_kv, n_stream]
         n_stream, row = k.ne[3], self.size * self.n_head
         n = g.n_tokens // n_stream
@@ -75,9 +75,7 @@ class Indexer:
             scores = _scores(g, q, k, weights, inp.kq_mask, il)
         return g.cb(cont(top_k(scores, min(scores.ne[0], self.n_chosen))), "top_k", il)
 
-    def _turned(
-        self, g: GraphBuilder, x: Tensor, rot: Tensor | None, name: str, il: int
-    ) -> Tensor:
+    def _turned(self, g: GraphBuilder, x: Tensor, rot: Tensor | None, name: str, il: int) -> Tensor:
         """[size * H, n_tokens] -> [size, H, n_tokens]"""
         x = reshape(x, self.size, x.ne[0] // self.size, g.n_tokens)
         x = g.cb(rope(g, x, il, type=self.rope_type), name, il)

@@ -5,19 +5,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from ggml_py.ops import concat, cont, cpy, mul, reshape, sigmoid, silu, ssm_conv, transpose, view
+from ggml_py.ops import concat, cont, mul, reshape, sigmoid, silu, ssm_conv, transpose, view
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Projections
 from llama_py.blocks.delta_net import l2_norm
-from llama_py.blocks.functions import split
-from llama_py.blocks.state import read_states
+from llama_py.blocks.state import first_cell, n_snapshots, read_states, store_inputs
 from llama_py.geometry import LayerShape
 from llama_py.graph.builder import GraphBuilder
 from llama_py.weights import Weights
 
 
 class KDA(ABC):
-    """A delta net layer of n_head heads of `size`; as llama.cpp, without scales."""
+    """A delta net layer of n_head heads of `size`. Biases of queries, keys and values, which
+    llama.cpp leaves out, count."""
 
     def __init__(self, w: Weights, n_embd: int, n_head: int, size: int, d_conv: int) -> None:
         n_inner = n_head * size
@@ -51,15 +51,8 @@ class KDA(ABC):
         """cur [n_embd, n_tokens] -> queries, keys and values, each [S, H, T, B]"""
         states = g.cb(g.inp_rs.mctx.get_r_l(il), "conv_states_all", il)
         start = read_states(g, states, self.n_embd_r)
-        parts = self._projected(g, cur)
+        parts = self.qkv.rows(g, cur, il)
         return [self._convolve(g, states, start, i, x) for i, x in enumerate(parts)]
-
-    def _projected(self, g: GraphBuilder, cur: Tensor) -> list[Tensor]:
-        """3 x [n_inner, n_tokens]"""
-        joint = self.qkv.joint
-        if joint is None:
-            return [w.scaled(g, cur) for w in self.qkv.parts]
-        return [cont(part) for part in split(joint.scaled(g, cur), [self.n_inner] * 3)]
 
     def _convolve(
         self, g: GraphBuilder, all_states: Tensor, start: Tensor, part: int, x: Tensor
@@ -69,16 +62,16 @@ class KDA(ABC):
 
         A row of states has, for queries, keys and values (part 0, 1, 2): [d_conv - 1, n_inner].
         """
-        mctx, n_inner = g.inp_rs.mctx, self.n_inner
-        n_seq_tokens, n_seqs = g.per_seq
-        width, row = self.d_conv - 1, self.n_embd_r
-        ne, strides, first = (width, n_inner, n_seqs), (width, row), part * width * n_inner
+        n_inner, width, row = self.n_inner, self.d_conv - 1, self.n_embd_r
+        ne, strides = (width, n_inner, g.ubatch.n_seqs), (width, row)
+        first = part * width * n_inner
         x = transpose(reshape(x, n_inner, *g.per_seq))
         conv_x = concat(view(start, ne, strides, first), x, 0)
-        for slot in range(g.cparams.n_rs_seq + 1):
-            last = view(conv_x, ne, offset=max(0, n_seq_tokens - slot))
-            cell = slot * mctx.get_size() + mctx.get_head()
-            g.expand(cpy(last, view(all_states, ne, strides, cell * row + first)))
+
+        def cells(slot: int) -> Tensor:
+            return view(all_states, ne, strides, first_cell(g, slot) * row + first)
+
+        store_inputs(g, conv_x, width, cells, range(n_snapshots(g)))
         y = ssm_conv(conv_x, reshape(self.convs[part], self.d_conv, n_inner))
         y = silu(reshape(y, n_inner, g.n_tokens))
         return reshape(y, self.size, self.n_head, *g.per_seq)

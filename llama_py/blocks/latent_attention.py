@@ -62,8 +62,7 @@ class LatentAttention:
         turn: Turn | None = None, temper: Temper | None = None,
         kq_scale: Callable[[GraphBuilder], float], split_queries: bool = True,
     ) -> None:  # fmt: skip
-        """As llama.cpp, without scales.
-
+        """
         turn      rotates channels of heads by position; None: none are
         temper    scales queries by position; None: they are not
         split_queries  False: queries are views of all heads' row
@@ -144,9 +143,7 @@ class LatentAttention:
             return q
         return g.cb(reshape(q, self.n.d_k, self.n.n_head, g.n_tokens), "q", il)
 
-    def _absorbed(
-        self, g: GraphBuilder, q: Tensor, latent: Tensor, k_pe: Tensor, il: int
-    ) -> QKV:
+    def _absorbed(self, g: GraphBuilder, q: Tensor, latent: Tensor, k_pe: Tensor, il: int) -> QKV:
         """Queries in the latent space: then there is one head of keys, and it has the values."""
         n, n_tokens = self.n, g.n_tokens
         strides = (n.d_k, n.d_k * n.n_head)
@@ -161,9 +158,7 @@ class LatentAttention:
         keys = g.cb(concat(values, k_pe, 0), "Kcur", il)
         return QKV(self._tempered(g, queries, il), keys, g.cb(values, "Vcur", il))
 
-    def _unpacked(
-        self, g: GraphBuilder, q: Tensor, latent: Tensor, k_pe: Tensor, il: int
-    ) -> QKV:
+    def _unpacked(self, g: GraphBuilder, q: Tensor, latent: Tensor, k_pe: Tensor, il: int) -> QKV:
         """Keys and values of every head. A head's key is [nope, pe] as its query is; llama.cpp has
         it the other way round for Kimi, whose scores are then of channels that do not belong
         together."""

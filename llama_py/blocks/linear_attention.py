@@ -88,6 +88,7 @@ class LinearAttention:
         conv = g.cb(silu(conv), "conv_output_silu", il)  # [conv_dim, T, B]
         q, k, v = self.split_qkv(g, conv, il)
         output = build_recurrent_attn(g, states, Delta(q, k, v, x.gate, x.beta), state, il)
+        g.cb(output, "attn_output", il)
         z = reshape(x.z, size, n_head, *g.per_seq)
         output = mul(self.norm(g, output, il=il), silu(z))  # [S, H, T, B]
         output = reshape(output, hp.value_dim, *g.per_seq)

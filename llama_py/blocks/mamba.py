@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ggml_py.ops import (
     add,
     concat,
     cont,
-    cpy,
     mul,
     reshape,
     silu,
@@ -20,7 +20,15 @@ from ggml_py.ops import (
 )
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import heads, split
-from llama_py.blocks.state import cells_1d, cells_2d, read_states
+from llama_py.blocks.state import (
+    cells_1d,
+    cells_2d,
+    n_snapshots,
+    read_states,
+    slots,
+    store_inputs,
+    store_states,
+)
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
 from llama_py.keys import Keys, flag, uint
@@ -74,10 +82,13 @@ class _Mamba:
         states = read_states(g, g.inp_rs.mctx.get_r_l(il), hp.n_embd_r)
         return reshape(states, hp.ssm_d_conv - 1, hp.conv_dim, g.ubatch.n_seqs)
 
-    def _convolve(self, g: GraphBuilder, states: Tensor, x: Tensor, cells: Tensor) -> Tensor:
-        """The convolution of x [conv_dim, T, B] after `states`; what follows it goes to `cells`."""
+    def _convolve(
+        self, g: GraphBuilder, states: Tensor, x: Tensor, cells: Callable[[int], Tensor]
+    ) -> Tensor:
+        """The convolution of x [conv_dim, T, B] after `states`; the last inputs as of each token
+        that may be gone back to go to cells(slot)."""
         conv_x = concat(states, transpose(x), 0)
-        g.expand(cpy(view(conv_x, states.ne[:3], offset=x.ne[1]), cells))
+        store_inputs(g, conv_x, states.ne[0], cells, slots(g))
         x = ssm_conv(conv_x, self.conv1d)
         return silu(x if self.conv1d_b is None else add(x, self.conv1d_b))
 
@@ -100,15 +111,15 @@ class Mamba(_Mamba):
         states = self._conv_states(g, il)
         cur = reshape(cur, cur.ne[0], *g.per_seq)
         x, z = split(self.in_proj(g, cur), [d_inner, d_inner], n_dims=3)
-        cells = cells_1d(g, g.inp_rs.mctx.get_r_l(il), hp.n_embd_r)
-        x = self._convolve(g, states, x, cells)
+        r_l = g.inp_rs.mctx.get_r_l(il)
+        x = self._convolve(g, states, x, lambda slot: cells_1d(g, r_l, hp.n_embd_r, slot))
         y = add(self._scan(g, x, il), mul(x, self.d))
         cur = self.out(g, swiglu_split(cont(z), y))
         return reshape(cur, cur.ne[0], g.n_tokens)
 
     def _scan(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
         """x [d_inner, T, B] -> the same; each channel is a head of size one."""
-        hp, mctx, d_inner = self.hp, g.inp_rs.mctx, x.ne[0]
+        hp, d_inner = self.hp, x.ne[0]
         rank, d_state = hp.ssm_dt_rank, hp.ssm_d_state
         dt_b_c = self.x(g, x)  # [dt_rank + 2 * d_state, T, B]
         dt = view(dt_b_c, (rank, *g.per_seq))
@@ -120,15 +131,14 @@ class Mamba(_Mamba):
             dt = cont(dt)
         dt = self.dt(g, dt)
         x = reshape(x, 1, d_inner, *g.per_seq)
-        all_states, n, n_seqs = mctx.get_s_l(il), hp.n_embd_s, g.ubatch.n_seqs
+        all_states, n = g.inp_rs.mctx.get_s_l(il), hp.n_embd_s
 
         def scan_from(states: Tensor, ids: Tensor) -> Tensor:
-            states = reshape(states, d_state, 1, d_inner, mctx.get_size())
-            return ssm_scan(states, x, dt, self.a, b, c, ids)
+            states = reshape(states, d_state, 1, d_inner, states.ne[1])
+            return ssm_scan(states, x, dt, self.a, b, c, ids, n_snapshots(g))
 
         y = read_states(g, all_states, n, scan_from)
-        new = view(y, (n * n_seqs,), offset=x.n_elements)
-        g.expand(cpy(new, cells_1d(g, all_states, n)))
+        store_states(g, all_states, n, y, x.n_elements, flat=True)
         return view(y, (d_inner, *g.per_seq), (d_inner, d_inner * g.per_seq[0]))
 
 
@@ -166,8 +176,8 @@ class Mamba2(_Mamba):
         z = heads(projected, d_inner // n_head, n_head, *g.per_seq)
         x = view(projected, (hp.conv_dim, *g.per_seq), offset=d_inner)
         dt = view(projected, (n_head, *g.per_seq), offset=d_inner + hp.conv_dim)
-        cells = cells_2d(g, g.inp_rs.mctx.get_r_l(il), hp.n_embd_r)
-        xbc = self._convolve(g, states, x, cells)
+        r_l = g.inp_rs.mctx.get_r_l(il)
+        xbc = self._convolve(g, states, x, lambda slot: cells_2d(g, r_l, hp.n_embd_r, slot))
         y = self._scan(g, self._split(g, xbc, dt), il)
         y = swiglu_split(cont(z), g.cb(y, "mamba2_y_add_d", il))
         if self.norm is not None:
@@ -192,19 +202,15 @@ class Mamba2(_Mamba):
 
     def _scan(self, g: GraphBuilder, s: Scanned, il: int) -> Tensor:
         """-> [head_dim, n_head, T, B]; the new state is stored."""
-        hp, n_seqs, mctx = self.hp, s.x.ne[3], g.inp_rs.mctx
-        head_dim, n_head, n_seq_tokens = s.x.ne[:3]
-        all_states, n = mctx.get_s_l(il), hp.n_embd_s
+        hp, (head_dim, n_head, n_seq_tokens) = self.hp, s.x.ne[:3]
+        all_states, n = g.inp_rs.mctx.get_s_l(il), hp.n_embd_s
 
         def scan_from(states: Tensor, ids: Tensor) -> Tensor:
             states = reshape(states, hp.ssm_d_state, head_dim, n_head, states.ne[1])
-            return ssm_scan(states, s.x, s.dt, self.a, s.b, s.c, ids)
+            return ssm_scan(states, s.x, s.dt, self.a, s.b, s.c, ids, n_snapshots(g))
 
         result = read_states(g, all_states, n, scan_from)
-        new = view(result, (n, n_seqs, 1), (n, n * n_seqs), s.x.n_elements)
-        group = mctx.get_size() * n
-        cells = view(all_states, (n, n_seqs, 1), (n, group), mctx.get_head() * n)
-        g.expand(cpy(new, cells))
+        store_states(g, all_states, n, result, s.x.n_elements)
         row = head_dim * n_head
         y = view(result, s.x.ne, (head_dim, row, row * n_seq_tokens))
         return add(y, mul(s.x, self.d))

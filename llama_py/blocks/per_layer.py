@@ -3,7 +3,7 @@ first layer gets (models/gemma3n.cpp:build_inp_per_layer, project_per_layer_inpu
 
 from __future__ import annotations
 
-from ggml_py.ops import add, cast, cont, get_rows, mul_mat, permute, reshape, scale, view
+from ggml_py.ops import add, cast, cont, permute, reshape, scale, view
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py.blocks.functions import inv_sqrt
@@ -26,7 +26,7 @@ class PerLayerInputs:
     def __call__(self, g: GraphBuilder, inp: Tensor) -> Tensor:
         """inp [n_embd of the model, n_tokens] -> [n_embd, n_tokens, n_layer]"""
         selected = g.expand(self._selected(g))
-        proj = scale(mul_mat(self.proj, inp), inv_sqrt(inp.ne[0]))
+        proj = scale(g.mm(self.proj, inp), inv_sqrt(inp.ne[0]))
         proj = reshape(proj, self.n_embd, self.n_layer, g.n_tokens)
         proj = self.norm(g, proj, "per_layer_proj")
         both = g.cb(scale(add(proj, selected), inv_sqrt(2)), "inp_per_layer")
@@ -41,6 +41,6 @@ class PerLayerInputs:
             padding = reshape(scale(row, factor), self.n_embd, self.n_layer, 1)
             return g.cb(padding, "inp_per_layer_multimodal")
         inp = g.add_input(InputEmbd(g.hp.n_embd_inp, g.n_tokens, ("", "")))
-        rows = get_rows(self.token_embd, inp.tokens)
+        rows = g.rows(self.token_embd, inp.tokens)
         rows = scale(reshape(rows, self.n_embd, self.n_layer, g.n_tokens), factor)
         return g.cb(rows, "inp_per_layer_selected")

@@ -26,7 +26,7 @@ from ggml_py.ops import (
 )
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import tokens
-from llama_py.blocks.state import cells_1d, read_states
+from llama_py.blocks.state import cells_1d, n_snapshots, read_states, slots, store_states
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import EPS, HParams
 from llama_py.keys import Keys, number, uint
@@ -69,10 +69,14 @@ def load_shift(g: GraphBuilder, il: int) -> tuple[Tensor, Tensor]:
 
 
 def store_shift(g: GraphBuilder, x: Tensor, x_2: Tensor, il: int) -> None:
-    """Keep the last token of both inputs [n_embd, T, B] (build_rwkv_token_shift_store)."""
-    last = concat(tokens(x, x.ne[1] - 1, 1), tokens(x_2, x.ne[1] - 1, 1), 1)
-    cells = cells_1d(g, g.inp_rs.mctx.get_r_l(il), 2 * g.hp.n_embd)
-    g.expand(cpy(view(last, (last.n_elements,)), cells))
+    """Keep the last token of both inputs [n_embd, T, B] (build_rwkv_token_shift_store), and those
+    that may be gone back to."""
+    states = g.inp_rs.mctx.get_r_l(il)
+    for slot in slots(g):
+        at = x.ne[1] - 1 - slot
+        last = concat(tokens(x, at, 1), tokens(x_2, at, 1), 1)
+        cells = cells_1d(g, states, 2 * g.hp.n_embd, slot)
+        g.expand(cpy(view(last, (last.n_elements,)), cells))
 
 
 def shifted(x: Tensor, before: Tensor) -> Tensor:
@@ -110,21 +114,21 @@ class TimeMix6:
         """cur [n_embd, T, B], x_prev the tokens before -> the same"""
         n_embd, n_tokens = self.hp.n_embd, g.n_tokens
         sx = reshape(sub(x_prev, cur), n_embd, n_tokens)
-        xw, xk, xv, xr, xg = self._mixtures(sx, reshape(cur, n_embd, n_tokens))
-        r, k, v = mul_mat(self.receptance, xr), mul_mat(self.key, xk), mul_mat(self.value, xv)
-        gate = silu(mul_mat(self.gate, xg))
+        xw, xk, xv, xr, xg = self._mixtures(g, sx, reshape(cur, n_embd, n_tokens))
+        r, k, v = g.mm(self.receptance, xr), g.mm(self.key, xk), g.mm(self.value, xv)
+        gate = silu(g.mm(self.gate, xg))
         k, v, r = (reshape(x, self.size, self.n_head, n_tokens) for x in (k, v, r))
-        cur = self._normed(self._wkv(g, k, v, r, self._decays(xw), il))
-        cur = mul_mat(self.output, mul(cur, gate))
+        cur = self._normed(self._wkv(g, k, v, r, self._decays(g, xw), il))
+        cur = g.mm(self.output, mul(cur, gate))
         return reshape(cur, n_embd, *g.per_seq)
 
-    def _mixtures(self, sx: Tensor, cur: Tensor) -> list[Tensor]:
+    def _mixtures(self, g: GraphBuilder, sx: Tensor, cur: Tensor) -> list[Tensor]:
         """Of each token with the one before it, in parts that depend on the token; sx is their
         difference. [n_embd, n_tokens] -> as often as MIXED has letters"""
         n_embd, n_tokens = cur.ne[:2]
         extra, n = self.hp.time_mix_extra_dim, len(MIXED)
         x = add(mul(sx, self.lerp_x), cur)
-        x = reshape(tanh(mul_mat(self.w1, x)), extra, 1, n, n_tokens)
+        x = reshape(tanh(g.mm(self.w1, x)), extra, 1, n, n_tokens)
         x = cont(permute(x, 0, 1, 3, 2))
         x = mul_mat(reshape(self.w2, extra, n_embd, 1, n), x)  # [n_embd, 1, n_tokens, n]
         if self.fused is not None:
@@ -136,22 +140,19 @@ class TimeMix6:
         pairs = zip(parts, self.lerps, strict=True)
         return [add(mul(add(part, lerp), sx), cur) for part, lerp in pairs]
 
-    def _decays(self, x: Tensor) -> Tensor:
+    def _decays(self, g: GraphBuilder, x: Tensor) -> Tensor:
         """-> [S, H, n_tokens], from 0 to 1"""
-        w = mul_mat(self.decay_w2, tanh(mul_mat(self.decay_w1, x)))
+        w = g.mm(self.decay_w2, tanh(g.mm(self.decay_w1, x)))
         w = exp(neg(exp(add(w, self.decay))))
         return reshape(w, self.size, self.n_head, x.ne[1])
 
-    def _wkv(
-        self, g: GraphBuilder, k: Tensor, v: Tensor, r: Tensor, w: Tensor, il: int
-    ) -> Tensor:
+    def _wkv(self, g: GraphBuilder, k: Tensor, v: Tensor, r: Tensor, w: Tensor, il: int) -> Tensor:
         """The rule; the new states are stored. each [S, H, n_tokens] -> [n_embd * n_tokens]"""
         states, n = g.inp_rs.mctx.get_s_l(il), self.hp.n_embd_s
         state = read_states(g, states, n)
-        result = rwkv_wkv6(k, v, r, self.first, w, state)
+        result = rwkv_wkv6(k, v, r, self.first, w, state, n_snapshots(g))
         output = view(result, (k.n_elements,))
-        new = view(result, (n * g.ubatch.n_seqs,), offset=k.n_elements)
-        g.expand(cpy(new, cells_1d(g, states, n)))
+        store_states(g, states, n, result, k.n_elements, flat=True)
         return output
 
     def _normed(self, cur: Tensor) -> Tensor:
@@ -173,11 +174,11 @@ class ChannelMix6:
         self.value = w.tensor("channel_mix_value.weight", n_ff, n_embd)
         self.receptance = w.tensor("channel_mix_receptance.weight", n_embd, n_embd)
 
-    def __call__(self, cur: Tensor, x_prev: Tensor) -> Tensor:
+    def __call__(self, g: GraphBuilder, cur: Tensor, x_prev: Tensor) -> Tensor:
         """cur [n_embd, n], x_prev the tokens before -> the same"""
         sx = sub(x_prev, cur)
         xk = add(mul(sx, self.lerp_k), cur)
         xr = add(mul(sx, self.lerp_r), cur)
-        r = sigmoid(mul_mat(self.receptance, xr))
-        k = sqr(relu(mul_mat(self.key, xk)))
-        return mul(r, mul_mat(self.value, k))
+        r = sigmoid(g.mm(self.receptance, xr))
+        k = sqr(relu(g.mm(self.key, xk)))
+        return mul(r, g.mm(self.value, k))

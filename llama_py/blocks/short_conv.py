@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ggml_py.ops import concat, cont, cpy, mul, pad_ext, reshape, ssm_conv, transpose, view
+from ggml_py.ops import concat, cont, mul, pad_ext, reshape, ssm_conv, transpose, view
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import split
-from llama_py.blocks.state import cells_2d, read_states
+from llama_py.blocks.state import cells_2d, read_states, slots, store_inputs
 from llama_py.graph.builder import GraphBuilder
 from llama_py.weights import Weights
 
@@ -46,8 +46,7 @@ class ShortConv:
             after = kept // 2
             before = cont(view(states, (after, self.n_embd, n_seqs), offset=kept - after))
             x = pad_ext(concat(before, x, 0), 0, after, 0, 0, 0, 0, 0, 0)
-        n_slots = g.cparams.n_rs_seq + 1 if self.causal else 1
-        for slot in range(min(g.per_seq[0], n_slots)):
-            last = view(x, (kept, *x.ne[1:3]), offset=x.ne[0] - kept - slot)
-            g.expand(cpy(last, cells_2d(g, all_states, kept * self.n_embd, slot)))
+        row = kept * self.n_embd
+        wanted = slots(g) if self.causal else range(1)
+        store_inputs(g, x, kept, lambda slot: cells_2d(g, all_states, row, slot), wanted)
         return x

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ggml_py.ops import cpy, get_rows, reshape, scale, view
 from ggml_py.tensor import Tensor
@@ -37,11 +37,60 @@ def read_states(
 
 def cells_2d(g: GraphBuilder, s: Tensor, size: int, slot: int = 0) -> Tensor:
     """The rows of s that the ubatch's sequences write to, `slot` tokens back. [size, n_seqs]"""
-    mctx = g.inp_rs.mctx
-    cell = slot * mctx.get_size() + mctx.get_head()
-    return view(s, (size, g.ubatch.n_seqs), offset=cell * size)
+    return view(s, (size, g.ubatch.n_seqs), offset=first_cell(g, slot) * size)
 
 
-def cells_1d(g: GraphBuilder, s: Tensor, size: int) -> Tensor:
+def cells_1d(g: GraphBuilder, s: Tensor, size: int, slot: int = 0) -> Tensor:
     """The same rows without an end. [size * n_seqs]"""
-    return view(s, (size * g.ubatch.n_seqs,), offset=g.inp_rs.mctx.get_head() * size)
+    return view(s, (size * g.ubatch.n_seqs,), offset=first_cell(g, slot) * size)
+
+
+def first_cell(g: GraphBuilder, slot: int) -> int:
+    """The row of the ubatch's first sequence in group `slot`, of states so many tokens back."""
+    mctx = g.inp_rs.mctx
+    return slot * mctx.get_size() + mctx.get_head()
+
+
+def n_snapshots(g: GraphBuilder) -> int:
+    """How many states of a sequence are kept: the last token's, and those to go back to."""
+    return g.cparams.n_rs_seq + 1
+
+
+def slots(g: GraphBuilder) -> range:
+    """The groups that the ubatch writes: it has a state for each of its tokens."""
+    return range(min(g.per_seq[0], n_snapshots(g)))
+
+
+def store_states(
+    g: GraphBuilder, s: Tensor, size: int, result: Tensor, first: int, flat: bool = False
+) -> None:
+    """Store what a recurrence made with n_snapshots(g) leaves behind its outputs: slot i, the
+    states i tokens back, goes to group i of s.
+
+    result  from element `first` on, newest first, [size, n_seqs] each
+    flat    a single one is copied as one row
+    """
+    mctx, n_seqs = g.inp_rs.mctx, g.ubatch.n_seqs
+    if flat and n_snapshots(g) == 1:
+        new = view(result, (size * n_seqs,), offset=first)
+        g.expand(cpy(new, cells_1d(g, s, size)))
+        return
+    shape = (size, n_seqs, len(slots(g)))
+    new = view(result, shape, (size, size * n_seqs), first)
+    cells = view(s, shape, (size, mctx.get_size() * size), mctx.get_head() * size)
+    g.expand(cpy(new, cells))
+
+
+def store_inputs(
+    g: GraphBuilder, x: Tensor, width: int, cells: Callable[[int], Tensor],
+    wanted: Iterable[int],
+) -> None:  # fmt: skip
+    """Store the last `width` inputs of each channel, as of several tokens.
+    x [width + T, C, n_seqs], the first ones those of before
+
+    cells   the rows of the inputs as of `slot` tokens back
+    wanted  the slots in their order; beyond the ubatch's tokens they get the earliest inputs
+    """
+    for slot in wanted:
+        start = max(0, x.ne[0] - width - slot)
+        g.expand(cpy(view(x, (width, *x.ne[1:3]), offset=start), cells(slot)))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
-from ggml_py.ops import get_rows
+from ggml_py.ops import get_rows, mul, mul_mat
 from ggml_py.tensor import Tensor
 from llama_py.forms import Form
 from llama_py.geometry import Window
@@ -71,9 +71,21 @@ class GraphBuilder:
         """Embeddings of the tokens, or those that the batch brought. -> [n_embd, n_tokens]"""
         names = ("inp_tokens", "inp_embd")
         inp = self.add_input(InputEmbd(self.hp.n_embd_inp, self.n_tokens, names))
-        rows = get_rows(token_embd, inp.tokens)
+        rows = self.rows(token_embd, inp.tokens)
         cur = self.gf.select([rows, inp.embd], 0 if self.ubatch.token is not None else 1)
         return self.expand(self.cb(cur, "embd"))
+
+    def rows(self, table: Tensor, ids: Tensor) -> Tensor:
+        """Rows of a table of embeddings, with what adapters add. ids I32 [n] -> [n_embd, n]"""
+        return self.params.loras.add_to_rows(get_rows(table, ids), table, ids)
+
+    def mm(
+        self, weight: Tensor, x: Tensor, prec: str = "default", scale: Tensor | None = None
+    ) -> Tensor:
+        """scale * (weight x), with what adapters add (build_lora_mm). [n_in, n] -> [n_out, n]"""
+        res = mul_mat(weight, x, prec)
+        res = res if scale is None else mul(res, scale)
+        return self.params.loras.add_to(res, weight, x)
 
     @cached_property
     def inp_pos(self) -> Tensor:

@@ -11,6 +11,7 @@ from llama_py.control_vector import ControlVector
 from llama_py.cparams import CParams
 from llama_py.graph.cross import Cross
 from llama_py.hparams import HParams
+from llama_py.lora import NO_LORAS, Loras
 from llama_py.memory.group_context import GroupContext
 
 GraphType = Literal["decoder", "decoder_mtp", "encoder"]
@@ -25,6 +26,7 @@ class GraphParams:
     gtype      the trunk, the NextN draft graph, or the encoder of an encoder-decoder
     cvec       what is added to the layers' results
     encoded    what the encoder made, for the decoder of an encoder-decoder
+    loras      adapters that are added to weights
     """
 
     hparams: HParams
@@ -35,6 +37,7 @@ class GraphParams:
     gtype: GraphType = "decoder"
     cvec: ControlVector | None = None
     encoded: Cross | None = None
+    loras: Loras = NO_LORAS
 
     @property
     def cross(self) -> Cross:
@@ -50,6 +53,7 @@ class GraphParams:
             and self.n_outputs == other.n_outputs
             and self.gtype == other.gtype
             and self.cvec is other.cvec
+            and self.loras == other.loras
             and self.cparams == other.cparams
             and self.hparams is other.hparams
         )

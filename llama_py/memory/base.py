@@ -30,7 +30,7 @@ def allocate(
         if total and size > free:
             raise AllocError(
                 f"the {what} needs {size / 2**20:.0f} MiB on {device.name}, which has"
-                f" {free / 2**20:.0f} MiB free; use a smaller n_ctx or n_seq_max"
+                f" {free / 2**20:.0f} MiB free; use a smaller n_ctx, n_seq_max or n_rs_seq"
             )
         buffer = device.alloc(size)
         for t in mine:

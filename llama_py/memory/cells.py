@@ -76,13 +76,15 @@ class KVCells:
         return found
 
     def usable(self, window: Window | None) -> Bools:
-        """Cells a token may take: empty, or held by one sequence whose window is past it."""
+        """Cells a token may take: empty, or held by one sequence whose window is past it. The last
+        of a sequence stays, for it says where that stands."""
         free = self.pos < 0
         if window is not None:
             single = self.n_seq == 1
             for s in np.flatnonzero(self.seq.any(1)):
-                following = self.pos_range(int(s))[1] + 1
-                free |= single & self.seq[s] & window.hides(self.pos, following)
+                last = self.pos_range(int(s))[1]
+                past = window.hides(self.pos, last + 1) & (self.pos < last)
+                free |= single & self.seq[s] & past
         return free
 
     def place(self, cells: Indices, pos: I32, by_seq: Iterable[tuple[int, Index]]) -> None:

@@ -98,4 +98,6 @@ def _states(states: Mapping[int, State], how: Placing) -> RecurrentMemory | None
         return None
     cp = how.cparams
     layers = [(il, how.device_of(il), s.n_embd_r, s.n_embd_s) for il, s in states.items()]
-    return RecurrentMemory(layers, size=cp.n_seq_max, n_rs_seq=cp.n_rs_seq)
+    return RecurrentMemory(
+        layers, size=cp.n_seq_max, n_rs_seq=cp.n_rs_seq, causal=cp.causal_attn
+    )

@@ -24,6 +24,8 @@ class MemoryGroup:
 
     caches  caches of keys by name; recr  the states; None for none
     of      the name of each layer's cache
+    intact  by sequence, for whoever makes an entry: how many of its first positions were neither
+            removed nor changed since then
     """
 
     def __init__(
@@ -32,6 +34,7 @@ class MemoryGroup:
         self.caches = dict(caches)
         self.recr = recr
         self.of = dict(of)
+        self.intact: dict[int, int] = {}
 
     @property
     def parts(self) -> list[KVCache | RecurrentMemory]:
@@ -42,6 +45,27 @@ class MemoryGroup:
     def windows(self) -> list[KVCache]:
         """Caches that forget what is out of sight."""
         return [kv for kv in self.caches.values() if kv.window is not None]
+
+    @property
+    def goes_back(self) -> bool:
+        """Whether any positions at the end of a sequence can be removed."""
+        return self.recr is None and not self.windows
+
+    @property
+    def n_back(self) -> int:
+        """How many earlier states are kept, if the last tokens are computed together."""
+        return 0 if self.recr is None else self.recr.n_rs_seq
+
+    @property
+    def by_token(self) -> list[KVCache]:
+        """Caches that keep every token: `seq_rm` can always take back what they have."""
+        return [kv for kv in self.caches.values() if kv.window is None]
+
+    def _changed(self, seq_id: int, p0: int = 0) -> None:
+        """Positions from p0 on are not what they were; seq_id -1: of all sequences."""
+        for s in [*self.intact] if seq_id < 0 else [seq_id]:
+            if s in self.intact:
+                self.intact[s] = min(self.intact[s], max(p0, 0))
 
     @property
     def n_stream(self) -> int:
@@ -98,16 +122,20 @@ class MemoryGroup:
     def discard(self, ubatch: UBatch) -> list[int]:
         """Forget a ubatch that was applied but not computed. Returns the sequences that had to be
         removed entirely, because their earlier state is gone too."""
+        for seq_id, where in ubatch.by_seq():
+            self._changed(seq_id, int(ubatch.pos[: ubatch.n_tokens][where].min()))
         if self.recr is None:
             return [s for kv in self.caches.values() for s in kv.discard(ubatch)]
         lost = self.recr.discard(ubatch)
         for seq_id in lost:
+            self._changed(seq_id)
             for kv in self.caches.values():
                 kv.seq_rm(seq_id)
         return lost
 
     def clear(self, data: bool = True) -> None:
         """Forget everything; with `data` zero the tensors as well."""
+        self._changed(-1)
         for part in self.parts:
             part.clear(data)
 
@@ -117,7 +145,10 @@ class MemoryGroup:
         seqs = range(n_seq_max) if seq_id < 0 else [seq_id]
         if not all(self._can_go_back(s, *span(p0, p1)) for s in seqs):
             return False
-        return all(part.seq_rm(seq_id, p0, p1) for part in self.parts)
+        if not all(part.seq_rm(seq_id, p0, p1) for part in self.parts):
+            return False
+        self._changed(seq_id, p0)
+        return True
 
     def _can_go_back(self, seq_id: int, p0: int, p1: int) -> bool:
         """Whether the windows of a token at p0 are still kept, if the sequence will go on there."""
@@ -133,23 +164,36 @@ class MemoryGroup:
 
     def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
         """Let dst have src's positions too."""
+        if src != dst:
+            self._changed(dst)
         for part in self.parts:
             part.seq_cp(src, dst, p0, p1)
 
+    def seq_take(self, src: int, dst: int, n: int) -> None:
+        """Let dst have the first n positions of src, and nothing else, as far as they are kept by
+        token; windows and states are empty until they are read from a saved state."""
+        self.seq_rm(dst)
+        for kv in self.by_token:
+            kv.seq_take(src, dst, n)
+
     def seq_keep(self, seq_id: int) -> None:
         """Remove all other sequences."""
+        for other in self.intact.keys() - {seq_id}:
+            self._changed(other)
         for part in self.parts:
             part.seq_keep(seq_id)
 
     def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
         """Move positions by delta."""
         self._check_shift("seq_add")
+        self._changed(-1, p0)  # others may share the cells
         for part in self.parts:
             part.seq_add(seq_id, p0, p1, delta)
 
     def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
         """Divide positions by d."""
         self._check_shift("seq_div")
+        self._changed(-1, p0)
         for part in self.parts:
             part.seq_div(seq_id, p0, p1, d)
 
@@ -190,6 +234,7 @@ class MemoryGroup:
 
     def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
         """Replace sequences by written ones; ContextError if they do not fit."""
+        self._changed(seq_id)
         try:
             for part in self._written(partial):
                 part.state_read(io, seq_id)

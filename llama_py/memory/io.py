@@ -17,23 +17,24 @@ class StateWriter:
     """Collects the parts of a state."""
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []
+        self.parts: list[bytes | memoryview] = []
 
     def count(self, n: int) -> None:
-        self._parts.append(_COUNT.pack(n))
+        self.parts.append(_COUNT.pack(n))
 
     def text(self, value: str) -> None:
         self.blob(np.frombuffer(value.encode(), np.uint8))
 
     def array(self, values: npt.NDArray[Any]) -> None:
-        self.blob(np.ascontiguousarray(values).view(np.uint8).reshape(-1))
+        self.blob(np.frombuffer(values.tobytes(), np.uint8))
 
     def blob(self, data: npt.NDArray[np.uint8]) -> None:
+        """data: contiguous; it is not copied, and must not change any more."""
         self.count(data.size)
-        self._parts.append(data.tobytes())
+        self.parts.append(data.data)
 
     def bytes(self) -> bytes:
-        return b"".join(self._parts)
+        return b"".join(self.parts)
 
 
 class StateReader:

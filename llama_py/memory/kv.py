@@ -94,15 +94,17 @@ class KVCache(KVSlots):
         streams = range(self.n_stream) if seq_id < 0 else [self.stream_of(seq_id)]
         io.count(len(streams))
         for stream in streams:
-            cells = self.cells[stream]
-            chosen = self._cells_to_save(cells, seq_id)
-            seqs = cells.seq if seq_id < 0 else cells.seq[seq_id : seq_id + 1]
-            io.array(cells.pos[chosen])
-            io.array(seqs[:, chosen])
-            if cells.xy is not None:
-                io.array(cells.xy[:, chosen])
-            if chosen.size:
-                self.tensors.write_cells(io, stream, chosen)
+            self._write(io, stream, seq_id, self._cells_to_save(self.cells[stream], seq_id))
+
+    def _write(self, io: StateWriter, stream: int, seq_id: int, chosen: Indices) -> None:
+        cells = self.cells[stream]
+        seqs = cells.seq if seq_id < 0 else cells.seq[seq_id : seq_id + 1]
+        io.array(cells.pos[chosen])
+        io.array(seqs[:, chosen])
+        if cells.xy is not None:
+            io.array(cells.xy[:, chosen])
+        if chosen.size:
+            self.tensors.write_cells(io, stream, chosen)
 
     def _cells_to_save(self, cells: KVCells, seq_id: int) -> Indices:
         if seq_id < 0:
@@ -122,12 +124,26 @@ class KVCache(KVSlots):
         else:
             self.seq_rm(seq_id)
         for stream in streams:
-            pos = io.array(np.int32)
-            n_seq = self.n_seq_max if seq_id < 0 else 1
-            seqs = io.array(np.bool_, n_seq * pos.size).reshape(n_seq, pos.size)
-            xy = io.array(np.int32, 2 * pos.size).reshape(2, -1) if self.n_pos >= 3 else None
-            if pos.size:
-                self._restore(io, stream, seq_id, pos, seqs, xy)
+            self._read(io, stream, seq_id)
+
+    def _read(self, io: StateReader, stream: int, seq_id: int) -> None:
+        pos = io.array(np.int32)
+        n_seq = self.n_seq_max if seq_id < 0 else 1
+        seqs = io.array(np.bool_, n_seq * pos.size).reshape(n_seq, pos.size)
+        xy = io.array(np.int32, 2 * pos.size).reshape(2, -1) if self.n_pos >= 3 else None
+        if pos.size:
+            self._restore(io, stream, seq_id, pos, seqs, xy)
+
+    def seq_take(self, src: int, dst: int, n: int) -> None:
+        """Let dst, which is empty, have the first n positions of src: the same cells, or copies in
+        a stream of its own, which has room for them."""
+        if self.stream_of(src) == self.stream_of(dst):
+            self.seq_cp(src, dst, 0, n)
+            return
+        cells, io = self.cells[self.stream_of(src)], StateWriter()
+        chosen = np.flatnonzero(cells.seq[src] & cells.pos_in(0, n))
+        self._write(io, self.stream_of(src), src, chosen)
+        self._read(StateReader(io.bytes()), self.stream_of(dst), dst)
 
     def _restore(
         self, io: StateReader, stream: int, seq_id: int, pos: I32, seqs: Bools, xy: I32 | None
@@ -139,6 +155,8 @@ class KVCache(KVSlots):
                 f" {self.kv_size}; use a larger n_ctx, or clear"
             )
         idxs = np.sort(idxs)  # the order rows are written in
+        if self.window is not None:
+            self._overwrite(self.cells[stream], idxs)
         self.tensors.read_cells(io, stream, idxs)
         by_seq: list[tuple[int, Index]] = [
             (s if seq_id < 0 else seq_id, np.flatnonzero(row))

@@ -27,10 +27,11 @@ class RecurrentMemory(RecurrentSlots):
     """
 
     def __init__(
-        self, layers: Sequence[tuple[int, Device, int, int]], *, size: int, n_rs_seq: int = 0
-    ) -> None:
+        self, layers: Sequence[tuple[int, Device, int, int]], *, size: int, n_rs_seq: int = 0,
+        causal: bool = True,
+    ) -> None:  # fmt: skip
         """layers: of each its index, device, n_embd_r and n_embd_s."""
-        super().__init__(size, n_rs_seq)
+        super().__init__(size, n_rs_seq, causal)
         self.r_l: dict[int, Tensor] = {}
         self.s_l: dict[int, Tensor] = {}
         rows = size * (1 + n_rs_seq)
@@ -44,8 +45,8 @@ class RecurrentMemory(RecurrentSlots):
         r, s = (mib(d.values()) for d in (self.r_l, self.s_l))
         log.info(
             "llama_memory_recurrent: size = %7.2f MiB (%6d cells, %3d layers, %2d seqs %2d rs_seq),"
-            " R (f32): %7.2f MiB, S (f32): %7.2f MiB", r + s, size, len(layers), size, n_rs_seq,
-            r, s,
+            " R (f32): %7.2f MiB, S (f32): %7.2f MiB, to go back: %7.2f MiB", r + s, size,
+            len(layers), size, n_rs_seq, r, s, (r + s) * n_rs_seq / (1 + n_rs_seq),
         )  # fmt: skip
 
     def tensors(self) -> list[Tensor]:
@@ -70,6 +71,12 @@ class RecurrentMemory(RecurrentSlots):
         super().apply_ubatch(ubatch)
         if self.rs_z >= 0:
             self._zero_row(self.rs_z)
+
+    def _copy_rows(self, rows: list[tuple[int, int]]) -> None:
+        for t in self.tensors() if rows else []:
+            states = [read_part(t, old * t.nb[1], t.nb[1]) for old, _ in rows]
+            for (_, new), state in zip(rows, states, strict=True):
+                write_part(t, new * t.nb[1], state)
 
     def _zero_row(self, row: int) -> None:
         """The graph zeroes row rs_z by a product, which keeps NaN: so its bytes are cleared."""

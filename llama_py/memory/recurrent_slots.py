@@ -3,49 +3,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
 
 from ggml_py.errors import ContextError
 from llama_py.batch import UBatch
 from llama_py.memory.cells import END
 from llama_py.memory.kv_slots import span
+from llama_py.memory.recurrent_cells import Cell, steps_of_one
 
 
-@dataclass(slots=True)
-class Cell:
-    """A row of states, and (as entry i of the list of cells) where sequence i has its state.
-
-    pos     last position of the state, -1 if the cell is empty
-    src     row the state is in now: itself, or -1 if it must start from zero
-    src0    row the next graph reads it from
-    tail    the cell of the sequence whose id is this cell's index, -1 for none
-    n_back  how many tokens the state can be rolled back
-    seq_id  the sequences that share the state
-    """
-
-    pos: int = -1
-    src: int = -1
-    src0: int = -1
-    tail: int = -1
-    n_back: int = 0
-    seq_id: set[int] = field(default_factory=set)
-
-    def copy(self) -> Cell:
-        return Cell(self.pos, self.src, self.src0, self.tail, self.n_back, set(self.seq_id))
-
-
-class RecurrentSlots:
+class RecurrentSlots(ABC):
     """The cells of a recurrent memory, without their states.
 
     n_rs_seq    how many earlier states are kept of each sequence
+    causal      False: states know of later tokens, so one cannot go back to them
     head, n     the cells of the current ubatch; `rows` are the rows their states are read from
     rs_z        the row that the graph zeroes for states that start; -1 for none
+    moves       old and new cells of states that are moved with their snapshots before the graph
+                runs; others move by `rows`
     """
 
-    def __init__(self, size: int, n_rs_seq: int) -> None:
+    def __init__(self, size: int, n_rs_seq: int, causal: bool = True) -> None:
         self.size = size
         self.n_rs_seq = n_rs_seq
+        self.causal = causal
         self.reset()
+
+    @property
+    def can_go_back(self) -> bool:
+        return self.n_rs_seq > 0 and self.causal
 
     def reset(self) -> None:
         """Empty every cell."""
@@ -56,6 +42,7 @@ class RecurrentSlots:
         self.n = 0
         self.rs_z = -1
         self.rows: list[int] = []
+        self.moves: list[tuple[int, int]] = []
 
     def prepare(self, ubatches: list[UBatch]) -> None:
         """Check that all ubatches find a place; nothing is changed. ContextError if not."""
@@ -76,11 +63,12 @@ class RecurrentSlots:
         self._unshare(seqs)
         low, high = self._own_cells(seqs)
         self._gather(seqs, low)
-        last = ubatch.pos[ubatch.n_seq_tokens - 1 : ubatch.n_tokens : ubatch.n_seq_tokens]
+        self._keep_snapshots(range(low + len(seqs), high + 1))
+        pos = ubatch.pos[: ubatch.n_tokens].reshape(len(seqs), ubatch.n_seq_tokens)
         for s, ids in enumerate(seqs):
             cell = self.cells[low + s]
-            cell.pos = int(last[s])
-            cell.n_back = min(ubatch.n_seq_tokens - 1, self.n_rs_seq)
+            cell.pos = int(pos[s, -1])
+            cell.n_back = min(steps_of_one(pos[s]), self.n_rs_seq) if self.can_go_back else 0
             cell.seq_id = set(ids)
             for seq_id in ids:
                 self.cells[seq_id].tail = low + s
@@ -115,6 +103,7 @@ class RecurrentSlots:
         if cell.pos >= 0:
             self.used -= 1
         cell.pos = cell.src = -1
+        cell.n_back = 0
         cell.seq_id = set()
 
     def _next_empty(self, start: int) -> int:
@@ -144,6 +133,8 @@ class RecurrentSlots:
 
     def _gather(self, seqs: list[tuple[int, ...]], low: int) -> None:
         """Swap cells so that the ubatch's sequences stand at low, low + 1, ... in its order."""
+        for i, cell in enumerate(self.cells):
+            cell.at = i
         for s, ids in enumerate(seqs):
             dst, src = low + s, self.cells[ids[0]].tail
             if dst == src:
@@ -152,10 +143,21 @@ class RecurrentSlots:
             a.pos, b.pos = b.pos, a.pos
             a.src, b.src = b.src, a.src
             a.seq_id, b.seq_id = b.seq_id, a.seq_id
-            a.n_back = b.n_back = 0  # snapshots stay behind
+            a.n_back, b.n_back = b.n_back, a.n_back
+            a.at, b.at = b.at, a.at
             for c in self.cells:
                 if c.tail in (src, dst):
                     c.tail = dst if c.tail == src else src
+
+    def _keep_snapshots(self, others: range) -> None:
+        """The graph moves states without their snapshots. Where it would tear some from a sequence
+        that is not in the ubatch, one of the cells `others`, all cells are moved as a whole."""
+        self.moves = []
+        if any(self.cells[i].n_back and self.cells[i].at != i for i in others):
+            self.moves = [(cell.at, i) for i, cell in enumerate(self.cells) if cell.at != i]
+            moved = dict(self.moves)
+            for cell in self.cells:
+                cell.src = moved.get(cell.src, cell.src)
 
     def _stage(self, low: int, high: int) -> None:
         """Note the rows to read; states without one read row rs_z, which the graph zeroes."""
@@ -170,6 +172,8 @@ class RecurrentSlots:
     def apply_ubatch(self, ubatch: UBatch) -> None:
         """Take the ubatch's place: `rows` are those its states [head, head + n) are read from."""
         self.find_slot(ubatch)
+        groups = range(0, self.size * (1 + self.n_rs_seq), self.size)
+        self._copy_rows([(g + old, g + new) for old, new in self.moves for g in groups])
         self.rows = []
         for cell in self.cells[self.head : self.head + self.n]:
             back = self.rs_idx[min(cell.seq_id)] if cell.seq_id else 0
@@ -210,15 +214,37 @@ class RecurrentSlots:
             self.head = min(self.head, tail) if not cell.seq_id else self.head
         return True
 
+    @abstractmethod
+    def _copy_rows(self, rows: list[tuple[int, int]]) -> None:
+        """Copy states between rows, old and new ones; all are read before the first is written."""
+
     def _roll_back(self, seq_id: int, pos: int) -> bool:
         """Go back to a snapshot; a second time only after tokens were decoded from it."""
-        cell = self.cells[self.cells[seq_id].tail]
+        tail = self.cells[seq_id].tail
+        cell = self.cells[tail]
         back = cell.pos - pos
-        if back > cell.n_back or len(cell.seq_id) > 1:
+        if back > cell.n_back:
             return False
+        if len(cell.seq_id) > 1:
+            return self._split_off(seq_id, back)
         self.rs_idx[seq_id] = back
         cell.pos = pos
         cell.n_back = 0
+        return True
+
+    def _split_off(self, seq_id: int, back: int) -> bool:
+        """Give a sequence the state of `back` tokens ago in a cell of its own, while others stay
+        where they are; False without a free cell."""
+        shared = self.cells[seq_id].tail
+        if self.used == self.size:
+            return False
+        i = self._next_empty(self.head)
+        self._copy_rows([(back * self.size + shared, i)])
+        self.cells[shared].seq_id.discard(seq_id)
+        cell = self.cells[i]
+        cell.pos, cell.src, cell.n_back, cell.seq_id = self.cells[shared].pos - back, i, 0, {seq_id}
+        self.cells[seq_id].tail = i
+        self.used += 1
         return True
 
     def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
@@ -241,12 +267,14 @@ class RecurrentSlots:
     def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
         cell = self._cell_in(seq_id, *span(p0, p1))
         if cell is not None:
+            cell.n_back = min(cell.n_back, cell.pos - span(p0, p1)[0])
             cell.pos += delta
 
     def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
         cell = self._cell_in(seq_id, *span(p0, p1))
         if cell is not None:
             cell.pos //= d
+            cell.n_back = 0
 
     def _cell_in(self, seq_id: int, p0: int, p1: int) -> Cell | None:
         self._check_seqs([(seq_id,)])

@@ -33,7 +33,6 @@ class Architecture(ABC):
     names     what tensors of shared blocks are called in its graphs, where it is something else
     draft_names   and in its draft graph
     gtypes    the graphs it has: a trunk, perhaps an encoder before it
-    supports_rs_rollback  whether the recurrent state can be taken back a few tokens
     has_trunk     False for a file of NextN layers alone
     start_token   what a decoder begins with that has read a text
     classifier    what a reranker applies to a pooled row
@@ -46,7 +45,6 @@ class Architecture(ABC):
     names: Mapping[str, str] = {}
     draft_names: Mapping[str, str] = {}
     gtypes: ClassVar[tuple[GraphType, ...]] = ("decoder",)
-    supports_rs_rollback: ClassVar[bool] = False
     has_trunk: bool = True
     start_token: int = 0
     classifier: Classifier | None = None

@@ -8,6 +8,8 @@ from typing import ClassVar, Protocol
 
 from ggml_py.ops import add, scale, tanh
 from ggml_py.tensor import Tensor
+from llama_py.blocks.rope import RopeFactors
+from llama_py.cparams import CParams
 from llama_py.graph.builder import GraphBuilder
 from llama_py.linear import Linear, Norm
 from llama_py.models._architecture import Architecture
@@ -165,3 +167,14 @@ class Decoder(Architecture):
         if cap := self.hp.final_logit_softcap:
             logits = scale(tanh(scale(logits, 1.0 / cap)), cap)
         g.res.t_logits = g.expand(g.cb(logits, "result_output"))
+
+
+class LongDecoder(Decoder):
+    """One whose file may have factors for the frequencies of positions."""
+
+    def declare(self, w: Weights) -> None:
+        self.factors = RopeFactors(w, self.hp)
+        super().declare(w)
+
+    def rope_factors(self, cparams: CParams) -> Tensor | None:
+        return self.factors(cparams)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import ClassVar
 
-from ggml_py.ops import add, concat, get_rows
+from ggml_py.ops import add, concat
 from ggml_py.tensor import Tensor
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputEmbdH
@@ -66,7 +66,7 @@ class NextN:
         embd = inp.embd
         if g.ubatch.token is not None:
             tokens = token_embd if self.embed_tokens is None else self.embed_tokens
-            embd = get_rows(tokens, inp.tokens)
+            embd = g.rows(tokens, inp.tokens)
         g.cb(embd, "mtp_tok_embd", il)
         h_norm = self.hnorm(g, inp.h, "mtp_hnorm", il)
         e_norm = self.enorm(g, embd, "mtp_enorm", il)

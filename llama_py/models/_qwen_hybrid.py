@@ -46,7 +46,6 @@ class Hybrid(DraftingDecoder):
     hp: HybridHParams
     names = NAMES
     draft_names = DRAFT_NAMES
-    supports_rs_rollback = True
     Linear: ClassVar[type[LinearAttention]] = LinearAttention
     joint_4d: ClassVar[bool] = False
 

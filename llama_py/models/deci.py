@@ -6,13 +6,11 @@ from __future__ import annotations
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.blocks.rope import RopeFactors
-from llama_py.cparams import CParams
 from llama_py.geometry import ROPE_NORMAL
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.keys import number
-from llama_py.models._decoder import Block, Decoder, Layer
+from llama_py.models._decoder import Block, Layer, LongDecoder
 from llama_py.weights import Weights
 
 
@@ -22,7 +20,7 @@ class DeciHParams(HParams):
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
 
 
-class Deci(Decoder):
+class Deci(LongDecoder):
     """The attention of a layer without feed-forward counts; llama.cpp drops it. The first layer may
     be without attention, and the last without feed-forward; llama.cpp does not expect that.
     """
@@ -31,13 +29,6 @@ class Deci(Decoder):
     HParams = DeciHParams
     hp: DeciHParams
     layer_sum = "ffn_out"
-
-    def declare(self, w: Weights) -> None:
-        self.factors = RopeFactors(w, self.hp)
-        super().declare(w)
-
-    def rope_factors(self, cparams: CParams) -> Tensor | None:
-        return self.factors(cparams)
 
     def layer(self, w: Weights, il: int) -> Layer:
         n_embd, shape = self.hp.n_embd, self.hp.layers[il]

@@ -101,8 +101,8 @@ class KimiK3KDA(KDA):
         state = self.state(g, il)
         q, k = self.normed(g, q, k)
         states = g.inp_rs.mctx.get_s_l(il)
-        output = cont(build_recurrent_attn(g, states, Delta(q, k, v, gate, beta), state, il))
-        g.cb(output, "kda_scan_out", il)
+        output = build_recurrent_attn(g, states, Delta(q, k, v, gate, beta), state, il)
+        output = g.cb(cont(g.cb(output, "attn_output", il)), "kda_scan_out", il)
         out_gate = self.g(g, reshape(normed, cur.ne[0], n_tokens))
         out_gate = g.cb(reshape(out_gate, size, n_head, n_tokens), "kda_g2", il)
         return self.project(g, output, out_gate, il)
@@ -168,7 +168,6 @@ class KimiK3(Latent):
     arch = "kimi-k3"
     HParams = KimiK3HParams
     hp: KimiK3HParams
-    supports_rs_rollback = True
     names = dict.fromkeys(UNNAMED, "") | {"embd": "inp_embd"}
 
     def declare(self, w: Weights) -> None:

@@ -7,13 +7,12 @@ Where llama.cpp would crash it is as the weights say: queries may come by way of
 
 from __future__ import annotations
 
-from ggml_py.ops import add, cont, cpy, mul, reshape, sigmoid, softplus
+from ggml_py.ops import add, cont, mul, reshape, sigmoid, softplus
 from ggml_py.tensor import Tensor
-from llama_py.blocks.delta_net import Delta, build_delta_net
+from llama_py.blocks.delta_net import Delta, build_recurrent_attn
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.kda import KDA
 from llama_py.blocks.latent_attention import LatentAttention
-from llama_py.blocks.state import cells_1d
 from llama_py.graph.builder import GraphBuilder
 from llama_py.models._decoder import Block, Layer
 from llama_py.models._kimi import KimiHParams, mla
@@ -52,10 +51,9 @@ class KimiLinearKDA(KDA):
         cur = reshape(cur, cur.ne[0], *g.per_seq)
         state = self.state(g, il)
         q, k = self.normed(g, q, k)
-        output, new_state = build_delta_net(g, Delta(q, k, v, gate, beta), state, il)
+        x, states = Delta(q, k, v, gate, beta), g.inp_rs.mctx.get_s_l(il)
+        output = build_recurrent_attn(g, states, x, state, il, flat=True)
         output = g.cb(cont(output), "attn_output", il)
-        cells = cells_1d(g, g.inp_rs.mctx.get_s_l(il), self.n_embd_s)
-        g.expand(cpy(g.cb(new_state, "new_state", il), cells))
         out_gate = self.g_b(g, self.g_a(g, reshape(cur, cur.ne[0], n_tokens)))
         out_gate = reshape(g.cb(out_gate, "g2 g_b(g_a(cur_2d))", il), size, n_head, n_tokens)
         return self.project(g, output, out_gate, il)

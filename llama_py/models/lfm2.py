@@ -78,7 +78,6 @@ class Lfm2(Decoder):
     HParams = Lfm2HParams
     hp: Lfm2HParams
     names = NAMES
-    supports_rs_rollback = True
 
     def declare_ends(self, w: Weights) -> None:
         hp = self.hp

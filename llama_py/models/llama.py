@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import Experts
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.blocks.rope import RopeFactors
-from llama_py.cparams import CParams
 from llama_py.geometry import ROPE_NORMAL
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.keys import number
-from llama_py.models._decoder import Decoder, Layer
+from llama_py.models._decoder import Layer, LongDecoder
 from llama_py.weights import Weights
 
 
@@ -21,17 +18,10 @@ class LlamaHParams(HParams):
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
 
 
-class Llama(Decoder):
+class Llama(LongDecoder):
     arch = "llama"
     HParams = LlamaHParams
     layer_sum = "ffn_out"
-
-    def declare(self, w: Weights) -> None:
-        self.factors = RopeFactors(w, self.hp)
-        super().declare(w)
-
-    def rope_factors(self, cparams: CParams) -> Tensor | None:
-        return self.factors(cparams)
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp, n_ff = self.hp, self.hp.layers[il].n_ff

@@ -8,15 +8,13 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention
 from llama_py.blocks.experts import Experts, SharedExperts
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.blocks.rope import RopeFactors
-from llama_py.cparams import CParams
 from llama_py.geometry import ROPE_NORMAL, Rope
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputAttnTemp
 from llama_py.hparams import RMS_EPS, WindowedHParams
 from llama_py.keys import Keys, number, uint, uints
 from llama_py.linear import Norm
-from llama_py.models._decoder import Block, Decoder, Layer
+from llama_py.models._decoder import Block, Layer, LongDecoder
 from llama_py.weights import Weights
 
 N_CHUNK = 8192  # tokens of a chunk, and of a step of the temperature; files do not tell
@@ -52,7 +50,7 @@ class Llama4HParams(WindowedHParams):
         return None if self.n_swa and (il + 1) % ROPE_PERIOD == 0 else super().rope(il)
 
 
-class Llama4(Decoder):
+class Llama4(LongDecoder):
     """Models without windows or without experts are right here; llama.cpp refuses them."""
 
     arch = "llama4"
@@ -60,13 +58,6 @@ class Llama4(Decoder):
     hp: Llama4HParams
     layer_sum = "ffn_out"
     names = {"ffn_shexp": "ffn_moe_shexp"}
-
-    def declare(self, w: Weights) -> None:
-        self.factors = RopeFactors(w, self.hp)
-        super().declare(w)
-
-    def rope_factors(self, cparams: CParams) -> Tensor | None:
-        return self.factors(cparams)
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp, n_embd, n_ff_exp = self.hp, self.hp.n_embd, self.hp.n_ff_exp[il]

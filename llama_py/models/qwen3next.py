@@ -20,8 +20,8 @@ class Qwen3NextHParams(HybridMoeHParams):
 
 
 class Qwen3NextLinear(LinearAttention):
-    """As llama.cpp, without the scales of these matrices. Queries, keys, values and gates may come
-    from one matrix, in old files; betas and alphas from one or from two (ik_llama.cpp)."""
+    """Queries, keys, values and gates may come from one matrix, in old files; betas and alphas from
+    one or from two (ik_llama.cpp)."""
 
     def declare_projections(self, w: Weights) -> None:
         hp, n_embd, n_head = self.hp, self.hp.n_embd, self.hp.ssm_dt_rank
@@ -92,7 +92,6 @@ class Qwen3Next(HybridMoe):
         "gate_reshaped": "",
     }  # fmt: skip
     draft_names = DRAFT_NAMES | {"Qcur": "mtp_Qcur", "Kcur": "mtp_Kcur"}
-    supports_rs_rollback = False
     Linear = Qwen3NextLinear
     joint_4d = True
     drafts_early = True

@@ -44,7 +44,7 @@ class Rwkv6Layer:
         store_shift(g, att, ffn, il)
         rows = [reshape(t, n_embd, g.n_tokens) for t in (ffn_inp, ffn, x_prev)]
         ffn_inp, ffn, x_prev = g.outputs(*rows) if last else rows
-        cur = add(self.channel_mix(ffn, x_prev), ffn_inp)
+        cur = add(self.channel_mix(g, ffn, x_prev), ffn_inp)
         return scale(cur, 0.5) if self.halved else cur
 
 

@@ -95,6 +95,19 @@ class ContextParams(Params):
         dict, "--form", "how blocks are built that can be built in several ways; what is left open"
         " is one op where the device can", parse=texts.forms, many=True, metavar="KIND=FORM,...",
     )  # fmt: skip
+    cache_ram: int = option(
+        8192, "-cram --cache-ram", "MiB of host memory for snapshots, and for the states of"
+        " sequences that are not in use (-1: no limit, 0: none is kept)", check=integers(-1),
+    )  # fmt: skip
+    ctx_checkpoints: int = option(
+        32, "-ctxcp --ctx-checkpoints --swa-checkpoints", "snapshots of a sequence, of states and"
+        " attention windows, that are kept at most", env="CTX_CHECKPOINTS", check=integers(0),
+    )  # fmt: skip
+    checkpoint_min_step: int = option(
+        512, "-cms --checkpoint-min-step", "tokens between two of them, more in long prompts; there"
+        " are others where prompts end or part (0: only those)",
+        env="CHECKPOINT_MIN_SPACING_NT", check=integers(0),
+    )  # fmt: skip
     check: str | None = option(
         None, "--check", "compute every node on this device too, and stop at the first that"
         " differs", metavar="ref|cpu",
@@ -102,8 +115,12 @@ class ContextParams(Params):
 
     n_seq_max: int = option(1, "", "how many sequences there may be", check=integers(1, MAX_SEQ))
     n_rs_seq: int = option(
-        0, "", "tokens a recurrent model can be rolled back (where the architecture supports it)",
-        check=integers(0),
+        0, "", "tokens of its last ubatch that a sequence of a model with recurrent states can be"
+        " taken back; their states are kept", check=integers(0),
+    )  # fmt: skip
+    rs_ram: int = option(
+        2048, "--rs-ram", "MiB that kept states of earlier tokens may take, of all sequences"
+        " together: beyond it fewer are kept (0: no limit)", metavar="MIB", check=integers(0),
     )  # fmt: skip
     kv_unified: bool = option(
         False, "", "sequences share all cells, instead of each having its own part"
@@ -200,6 +217,9 @@ class GenerateParams(SpeculativeParams):
         check=integers(0),
     )  # fmt: skip
     seq_id: int = option(0, "", "which sequence of the context goes on", check=integers(0))
+    before: Sequence[int] = option(
+        (), "", "what came before the prompt, for the sampler and the logits processors"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

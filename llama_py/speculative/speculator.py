@@ -43,6 +43,7 @@ class _Track:
     """A sequence that goes on.
 
     pending   tokens of the text that the memory does not have
+    told      the position up to which the context's `reuse` knows the sequence; None if it does not
     n_left    tokens that will still be taken, at most
     draft     guesses that follow them, and whose they are
     rows      logits after the last pending token and after each guess
@@ -53,6 +54,7 @@ class _Track:
     seq_id: int
     text: Text
     pending: list[int]
+    told: int | None
     n_left: int = 2**31
     draft: list[int] = field(default_factory=list)
     author: str = ""
@@ -102,8 +104,8 @@ class Speculator(Closing):
             self.close()
             raise
 
-    def start(self, seq_id: int, ids: Sequence[int]) -> None:
-        """A sequence goes on with a prompt.
+    def start(self, seq_id: int, ids: Sequence[int], before: Sequence[int] = ()) -> None:
+        """A sequence goes on with a prompt; `before` is what it has, where that is known.
 
         The prompt is read by the next `advance`. ContextError if it is empty.
         """
@@ -112,10 +114,12 @@ class Speculator(Closing):
         held = self.ctx.memory.seq_pos_max(seq_id) + 1
         text = self._texts.get(seq_id)
         if text is None or not text.first <= held <= text.end:
-            text = self._texts[seq_id] = Text(held)  # what came before is not known
+            text = self._texts[seq_id] = Text(held - len(before) if len(before) == held else held)
+            text.add(before if len(before) == held else ())
         text.cut(held)
         text.add(ids)
-        self._tracks[seq_id] = _Track(seq_id, text, list(ids))
+        told = held if self.ctx.reuse.knows(seq_id) else None
+        self._tracks[seq_id] = _Track(seq_id, text, list(ids), told)
         for one in self._drafters.values():
             one.begin(seq_id, text.ids)
 
@@ -195,6 +199,7 @@ class Speculator(Closing):
                 " not decode others of this context in the middle of a draft"
             )
         track.pending = text.since(at)
+        self._tell(track, at)
         if track.draft:
             self.statistics[track.author].add(len(track.draft), track.n_accepted)
             track.length(track.author).update(len(track.draft), track.n_accepted)
@@ -210,7 +215,7 @@ class Speculator(Closing):
             requests = []
             for track in open.values():
                 free = self.ctx.cparams.n_ctx_seq - track.text.end
-                n = min(one.n_max(self.params), track.n_left - 1, room, free)
+                n = min(one.n_max(self.params), track.n_left - 1, room, free, self._most(track) - 1)
                 if self.params.spec_draft_adaptive and n > 0:
                     n = track.length(name).best(n)
                 if n > 0:
@@ -233,14 +238,13 @@ class Speculator(Closing):
             return {}
 
     def _decode(self, tracks: Sequence[_Track]) -> None:
-        n_batch = self.ctx.cparams.n_batch
         for track in tracks:
             if not track.pending:
                 raise ContextError(
                     f"sequence {track.seq_id} has nothing to go on from: take a token, or start it"
                 )
-            while len(track.pending) > n_batch:
-                self._read(track, n_batch)
+            while len(track.pending) > (n := self._most(track)):
+                self._read(track, n)
         for track in tracks:
             self.rollback.mark(track.seq_id, len(track.draft))
         parts = [([*t.pending, *t.draft], len(t.draft) + 1, t) for t in tracks]
@@ -260,12 +264,14 @@ class Speculator(Closing):
         for _, n, track in parts:
             track.rows, row = rows[row : row + n], row + n
             track.begun = True
+            if not track.draft:
+                self._tell(track, track.text.end)
         self._show([(t.seq_id, pos, ids) for (ids, _, t), pos in zip(parts, starts, strict=True)])
 
     def _drop_guesses(self, tracks: Sequence[_Track]) -> None:
         """What was computed before an interruption must not have drafts in it."""
         for track in tracks:
-            track.begun = False
+            track.begun, track.told = False, None
             if track.draft:
                 self.rollback.back_to(track.seq_id, track.text.end)
 
@@ -274,7 +280,22 @@ class Speculator(Closing):
         ids, pos = track.pending[:n], track.text.end - len(track.pending)
         self.ctx.decode(Batch(ids, None, range(pos, pos + n), [(track.seq_id,)] * n), "none")
         track.pending = track.pending[n:]
+        self._tell(track, pos + n)
         self._show([(track.seq_id, pos, ids)])
+
+    def _most(self, track: _Track) -> int:
+        """Tokens that may be computed at once: a snapshot may be due after them."""
+        n = None if track.told is None else self.ctx.reuse.until_snapshot(track.seq_id)
+        return min(self.ctx.cparams.n_batch, n or self.ctx.cparams.n_batch)
+
+    def _tell(self, track: _Track, pos: int) -> None:
+        """Let the context know what is in the memory for good: tokens before a position."""
+        if track.told is None or pos < track.told:
+            track.told = None
+        elif pos > track.told:
+            ids = track.text.since(track.told)[: pos - track.told]
+            self.ctx.reuse.advance(ids, track.seq_id)
+            track.told = pos
 
     def _show(self, parts: Sequence[tuple[int, int, Sequence[int]]]) -> None:
         """Let drafters see what was computed: of each sequence its first position and tokens."""

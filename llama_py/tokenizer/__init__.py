@@ -3,6 +3,8 @@
     tokenizer = llama_py.load_tokenizer("model.gguf")
     ids = tokenizer.tokenize("Hello")
     text = tokenizer.detokenize(ids)
+
+Nothing but the metadata is read: a file without weights will do.
 """
 
 from __future__ import annotations

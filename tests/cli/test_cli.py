@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import llama_py
-from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.params import GenerateParams
+from llama_py.reuse import Reuse
 from llama_py_tools import cli, session
 from llama_py_tools.chat import Talk
 from llama_py_tools.escapes import unescape
@@ -33,18 +33,17 @@ def chat_model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def prompts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What each call of decode with more than one token was given, as text."""
+    """What each prompt, of more than one token, was computed of, as text."""
     given: list[str] = []
     tokenizer = llama_py.load(DEMO, "null").tokenizer
-    decode = Context.decode
+    decode = Reuse.decode
 
-    def note(self: Context, batch: Batch) -> object:
-        assert batch.tokens is not None
-        if len(batch.tokens) > 1:
-            given.append(tokenizer.detokenize(batch.tokens))
-        return decode(self, batch)
+    def note(self: Reuse, ids: list[int], seq_id: int = 0) -> object:
+        if len(ids) > 1:
+            given.append(tokenizer.detokenize(ids))
+        return decode(self, ids, seq_id)
 
-    monkeypatch.setattr(Context, "decode", note)
+    monkeypatch.setattr(Reuse, "decode", note)
     return given
 
 
@@ -117,9 +116,9 @@ def test_a_conversation(
     told = f"{prompts[0]}{answers[0]}\nuser:Again!\nROMEO:"
     assert told.endswith(prompts[1])  # the memory has the rest, but for the answer's last token
     assert len(prompts[0]) < len(told) - len(prompts[1]) < len(prompts[0] + answers[0])
-    assert prompts[2:] == [f"{start}Once more!\nROMEO:"]
+    assert prompts[2:] == ["Once more!\nROMEO:"]  # what comes before it was kept
     assert len(answers) == 3
-    assert " reused), " in shown.err
+    assert " reused), " in shown.err and " MiB of states\n" in shown.err
     assert "| generated 6 tokens" in shown.err
 
 
@@ -136,13 +135,13 @@ def interrupted_run(model: str) -> Any:
     """A run that Ctrl-C ends at the first piece of an answer."""
     loaded = llama_py.load(model, "ref")
 
-    def show(pieces: Iterator[llama_py.Piece], ids: list[int]) -> None:
+    def show(pieces: Iterator[llama_py.Piece], n_tokens: int) -> None:
         next(pieces)
         raise KeyboardInterrupt
 
     return SimpleNamespace(
         model=loaded, ctx=loaded.context(256), params=GenerateParams(), show=show,
-        summary=SimpleNamespace(n_reused=0, pending=(1, 0.0)), end_line=lambda: None,
+        summary=SimpleNamespace(pending=(1, 0.0)), end_line=lambda: None, reused=lambda _: None,
     )  # fmt: skip
 
 

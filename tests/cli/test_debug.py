@@ -20,10 +20,12 @@ from llama_py.params import ModelParams
 from llama_py_tools import debug, session
 from llama_py_tools.node_text import heading, value_lines, values_of
 from llama_py_tools.params import FileParams
+from tests.adapters import matrices, pairs, write_adapter
 from tests.commands import run, tiny_model
 from tests.devices import TestDevice
 from tests.gguf_writer import Tensor as GGUFTensor
 from tests.gguf_writer import gguf, kv
+from tests.live_models import made
 
 TOKENS = "5,9,2"
 N_NODES, N_VOCAB, N_EMBD = 68, 64, 64  # of the tiny model
@@ -202,6 +204,25 @@ def test_control_vectors(model: str, tmp_path: Path, capsys: pytest.CaptureFixtu
         assert np.array_equal(np.load(out), expected)
     assert debug.main([*common, "--control-vector", model]) == 1
     assert "those of a control vector are direction.1" in capsys.readouterr().err
+
+
+def test_adapters(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    metadata, arrays = made("llama-dense")
+    file, out = tmp_path / "lora.gguf", str(tmp_path / "l.npy")
+    write_adapter(file, metadata["general.architecture"], pairs(arrays, matrices(arrays)))
+    common, found = ["-m", model, "--tokens", TOKENS, "--save-logits", out, "-dev", "ref"], []
+    for given in (
+        [], ["--lora", f"{file}"], ["--lora-scaled", f"{file}:0.5,{file}:.5"],
+        ["--lora-scaled", f"{file}:0"], ["--lora", f"{file}", "--lora-init-without-apply"],
+    ):  # fmt: skip
+        assert debug.main([*common, *given]) == 0
+        found.append(np.load(out))
+    none, whole, halves, zero, unapplied = found
+    assert np.abs(whole - none).max() > 1e-3
+    np.testing.assert_allclose(halves, whole, atol=1e-4)
+    assert np.array_equal(zero, none) and np.array_equal(unapplied, none)
+    assert debug.main([*common, "--lora", model]) == 1
+    assert "is no LoRA adapter: general.type is None" in capsys.readouterr().err
 
 
 def test_there_must_be_something_to_run(model: str, capsys: pytest.CaptureFixture[str]) -> None:

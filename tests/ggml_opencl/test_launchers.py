@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+import ggml_opencl.backend  # noqa: F401  (declares launchers)
 from ggml_opencl.kernels import quantized_types, source, types_with
 from ggml_opencl.ops import matrix
 from ggml_opencl.program import TENSOR, first_error, shape_bytes
@@ -63,8 +64,10 @@ def test_few_tokens_and_many_for_experts() -> None:
 
 
 def test_types_are_read_and_made_where_there_is_a_function() -> None:
-    made = {"q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl"}
-    assert set(types_with("quantize")) == set(types_with("element")) == made
+    cached = {"q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl"}
+    made = cached | {"mxfp4", "nvfp4", "q1_0", "q2_0", "tq1_0", "tq2_0"}
+    assert set(types_with("element")) == cached
+    assert set(types_with("quantize")) == made
 
 
 def test_nothing_to_do_is_left_out() -> None:
@@ -117,8 +120,8 @@ def test_parts_that_are_not_there_are_no_arguments() -> None:
 
 
 def test_reasons() -> None:
-    longest = ops.argsort(Tensor(F32, (1 << 16,), name="x"), "asc")
-    assert "rows of at most 32768; got x" in table.why_not(longest)
+    whole = ops.argsort(Tensor(BY_NAME["i32"], (16,), name="x"), "asc")
+    assert "needs a source 0 of f32; got x" in table.why_not(whole)
     unknown = Tensor(GGMLType(99, "q9_9", 256, 100), (256, 4), name="w")
     reason = table.why_not(ops.mul_mat(unknown, Tensor(F32, (256, 1))))
     assert re.search(r"a source 0 of .*q4_K.*; got w\[256, 4, 1, 1\]:q9_9", reason)

@@ -167,6 +167,27 @@ def test_what_a_step_writes_early_is_not_needed_between(start: int) -> None:
     assert steps(graph, fusions(KEPT)) == fused
 
 
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_all_nodes_of_a_line_are_kept(n: int) -> None:
+    every = Pattern("a = NEG(x)\nkept+ = CPY(a, _)\nb = SQR(a)")
+    cache, a = given(16), ops.neg(given(4))
+    copies = [ops.cpy(a, ops.view(cache, (4,), (), 4 * i)) for i in range(n)]
+    graph = graph_of(*copies, ops.sqr(a))
+    nodes = graph.compute_nodes()
+    assert steps(graph, fusions(every)) == (["NEG+CPY+SQR"] if n else ["NEG", "SQR"])
+    for step in fusions(every).steps(nodes, Uses(graph.nodes)) if n else []:
+        assert isinstance(step, Fused)
+        assert step.match.kept == [*copies, nodes[-1]]
+        assert step.match.all("kept") == tuple(copies)
+
+
+def test_an_empty_node_between_does_not_disturb() -> None:
+    cache = given(8)
+    a = ops.neg(ops.view(cache, (4,), (), 0))
+    nothing = ops.cpy(given(0), ops.view(cache, (0,), (), 2))
+    assert steps(graph_of(a, nothing, ops.sqr(a)), fusions(NEG_SQR)) == ["CPY", "NEG+SQR"]
+
+
 def test_a_result_over_an_operand_is_refused() -> None:
     cache = given(8)
     a = ops.neg(ops.view(cache, (4,), (), 0))

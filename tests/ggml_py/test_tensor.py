@@ -27,3 +27,16 @@ def test_values_as_an_array() -> None:
     with pytest.raises(GGMLError, match="quantized"):
         Tensor(BY_NAME["q8_0"], (32,)).numpy()
     assert Tensor(F32, (0, 3)).numpy().shape == (1, 1, 3, 0)
+
+
+def test_sources_that_must_be_there() -> None:
+    a, b = Tensor(F32, (4,), name="a"), Tensor(F32, (4,), name="b")
+    node = Tensor(F32, (4,), "SOFT_MAX", (a, None, b))
+    assert node.source(0) is a
+    assert node.sources(1) == (a,)
+    assert Tensor(F32, (4,), "ADD", (a, b)).sources() == (a, b)
+    assert (node.optional(1), node.optional(2), node.optional(3)) == (None, b, None)
+    with pytest.raises(GGMLError, match="SOFT_MAX needs a source 1"):
+        node.sources()
+    with pytest.raises(GGMLError, match="SOFT_MAX needs a source 3"):
+        node.source(3)

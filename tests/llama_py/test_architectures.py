@@ -150,6 +150,27 @@ class TestKimi:
         with pytest.raises(WeightsError, match=r"1 missing: blk\.1\.ffn_down_shexp"):
             model_of(metadata, arrays)
 
+    @pytest.mark.parametrize("name", ["kimi-linear-moe", "kimi-k3-moe"])
+    def test_biases_of_queries_keys_and_values(self, name: str) -> None:
+        """llama.cpp leaves them out: so tiny models have none."""
+        found = []
+        for merged, factor in ((False, 0), (False, 1), (True, 1)):
+            metadata, arrays = changed(name)
+            for p in ("blk.0", "blk.2"):
+                n_out = arrays[f"{p}.attn_q.weight"].shape[-2]
+                biases = [factor * i * random(n_out) for i in (1, 2, 3)]
+                if merged:
+                    parts = [take(arrays, f"{p}.attn_{part}") for part in "qkv"]
+                    arrays[f"{p}.attn_qkv.weight"] = np.concatenate(parts, axis=-2)
+                    arrays[f"{p}.attn_qkv.bias"] = np.concatenate(biases)
+                else:
+                    for part, bias in zip("qkv", biases, strict=True):
+                        arrays[f"{p}.attn_{part}.bias"] = bias
+            found.append(logits(model_of(metadata, arrays)))
+        assert nmse(logits(live(name)), found[0]) == 0
+        assert nmse(found[0], found[1]) > 1e-5
+        assert nmse(found[1], found[2]) < 1e-12
+
     def test_k3_goes_back_a_few_tokens(self) -> None:
         ctx = Context(live("kimi-k3-moe"), **EXACT, n_rs_seq=3)
         expected = ctx.decode(PROMPT, logits="all")

@@ -122,6 +122,40 @@ def test_equal_splits_use_every_token_once(seqs: list[int], n_ubatch: int, tail:
             assert together >= min(tail, seqs.count(s))
 
 
+def shared(n_shared: int, seqs: list[int]) -> Batch:
+    """A token of sequence 2, n_shared of 0 and 1, then one of each of `seqs`."""
+    sets, last = [(2,), *[(0, 1)] * n_shared, *((s,) for s in seqs)], [-1] * 3
+    pos = []
+    for ids in sets:
+        pos.append(last[ids[0]] + 1)
+        for s in ids:
+            last[s] += 1
+    return Batch(range(len(sets)), seq_ids=sets, pos=pos)
+
+
+WAYS: dict[str, Any] = {
+    "simple": lambda b: b.split_simple(6),
+    "seq": lambda b: b.split_seq(6),
+    "equal": lambda b: b.split_equal(6, False),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@given(st.integers(0, 4), st.lists(st.integers(0, 2), max_size=20), st.integers(0, 2**25))
+def test_no_ubatch_has_two_kinds(way: str, n_shared: int, seqs: list[int], bits: int) -> None:
+    b = splitter(shared(n_shared, seqs))
+    kinds = np.array([bits >> i & 1 for i in range(b.n_tokens)], np.intp)
+    b.set_kinds(kinds)
+    ubatches = all_of(lambda: WAYS[way](b))
+    used = [int(i) for u in ubatches for i in u.batch_idxs]
+    assert sorted(used) == list(range(b.n_tokens))
+    for u in ubatches:
+        assert {*kinds[u.batch_idxs]} == {u.kind} and u.n_tokens <= 6
+    for s in range(3):
+        mine = [i for i in used if s in b.seq_id[i]]
+        assert mine == sorted(mine)
+
+
 def test_split_reset_starts_again() -> None:
     b = splitter(of_seqs(0, 0, 1))
     first = tokens_of(all_of(lambda: b.split_equal(2, False)))

@@ -218,7 +218,7 @@ def test_what_is_refused_changes_nothing(name: str, expected: Any) -> None:
         ({"mtp": True}, "load_mtp=True"),
         ({"forms": {"delta_net": "magic"}}, "delta_net is 'magic'; it must be auto or one"),
         ({"forms": {"magic": "fused"}}, "'magic' is no block; known are delta_net"),
-        ({"n_rs_seq": 31, "n_ubatch": 32}, "n_ubatch = 32 must be above n_rs_seq"),
+        ({"n_rs_seq": 32, "n_ubatch": 32}, "n_ubatch = 32 must be at least n_rs_seq"),
     ],
 )
 def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
@@ -351,11 +351,11 @@ def test_states_that_cannot_be_read() -> None:
     for data, message in (
         (b"", "not a saved state: 0 bytes"),
         (b"GGUF" + whole[4:], "starts with b'GGUF'"),
-        (whole[:4] + b"\2\0\0\0" + whole[8:], "version 2; this program reads 1"),
+        (whole[:4] + b"\1\0\0\0" + whole[8:], "version 1; this program reads 2"),
         (whole[:-5], "damaged or cut short"),
         (bytes(damaged), "damaged"),
-        (one, "state of one sequence.* needs .*all sequences"),
-        (state.save(context("qwen35moe-moe")), "qwen35moe.* needs 'llama"),
+        (one, "it is a state of one sequence, but a state of all sequences is needed"),
+        (state.save(context("qwen35moe-moe")), r"another model \(qwen35moe, not llama\)"),
         (state.save(context("llama-dense", type_k="f32")), "kv f32 f16.* needs .*kv f16 f16"),
     ):
         with pytest.raises(ContextError, match=message):

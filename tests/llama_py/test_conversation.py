@@ -94,6 +94,63 @@ def test_a_sequence_of_its_own(model: llama_py.Model) -> None:
     assert [ctx.memory.seq_pos_max(s) for s in (0, 1)] == [-1, len(b.prefix.tokens) - 1]
 
 
+THINKING = TEMPLATE.replace("ROMEO:{%", "ROMEO:<hm>{%")
+
+
+@pytest.fixture(scope="module")
+def thinker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[llama_py.Model]:
+    """What its answers begin with is left out of earlier turns."""
+    path = demo_with_template(tmp_path_factory.mktemp("chat"), THINKING)
+    with llama_py.Model(path, "cpu") as model:
+        yield model
+
+
+def test_an_answer_may_be_written_differently_later(thinker: llama_py.Model) -> None:
+    """A state cannot go back, but there is a snapshot where the answer begins."""
+    talk = Conversation(thinker.context(512))
+    for said in ("Speak! " * 9, "Again!", "Once more!"):
+        before = Conversation.prompt(thinker, talk.messages) if talk.messages else []
+        answer = text(talk.ask(said, max_tokens=6))
+        assert answer == fresh_answer(thinker, talk.messages[:-1], 6)
+        told = talk.prefix.told
+        assert told is not None and told.n_reused == told.n_same
+        assert not before or told.n_same > len(before) - 15  # the end of it is an answer
+
+
+def fresh_answer(model: llama_py.Model, messages: list[Any], n: int) -> str:
+    ids = Conversation.prompt(model, messages)
+    return text(llama_py.stream(model.context(512), ids, max_tokens=n))
+
+
+@pytest.mark.parametrize("kv_unified", [False, True])
+def test_what_the_system_says_is_computed_once(thinker: llama_py.Model, kv_unified: bool) -> None:
+    """For eight users, each in a sequence of its own."""
+    n_ctx = 2048 if kv_unified else 8 * 256
+    ctx = thinker.context(n_ctx, n_seq_max=8, kv_unified=kv_unified)
+    system = "Be brief. " * 30
+    talks = [Conversation(ctx, system, seq_id) for seq_id in range(8)]
+    questions = [f"Speak to {name}!" for name in "ABCDEFGH"]
+    computed = []
+    for talk, question in zip(talks, questions, strict=True):
+        ids = talk.say(question)
+        computed.append(len(ids))
+        text(talk.answer(ids, max_tokens=2))
+    shared = len(thinker.tokenize(f"system:{system}\nuser:"))
+    assert computed[0] > shared > 60 and max(computed[1:]) < 12
+    talks[0].clear()
+    assert len(talks[0].say("And again!")) < 12
+
+
+def test_the_last_question_may_be_asked_differently(thinker: llama_py.Model) -> None:
+    long = [{"role": "user", "content": "Speak! " * 40}, {"role": "assistant", "content": "Ay."}]
+    computed = []
+    for question in ("Who?", "When?", "Why?"):
+        thinker.chat([*long, {"role": "user", "content": question}], max_tokens=1)
+        assert thinker._own is not None and thinker._own.told is not None
+        computed.append(thinker._own.told.n_computed)
+    assert computed[0] > 80 and max(computed[1:]) < 12
+
+
 def test_too_long_a_conversation_is_refused(model: llama_py.Model) -> None:
     talk = Conversation(model.context(256))
     talk.say("Speak!")

@@ -18,6 +18,7 @@ from llama_py.gguf_file import GGUFFile
 from tests import vocab_data
 from tests.commands import DEMO, tiny_model
 from tests.gguf_writer import KINDS, SCALARS, Tensor, array, gguf, kv, string, u32, u64, write
+from tests.text_vocab import vocab_gguf
 
 ARCH = kv("general.architecture", "str", "llama")
 
@@ -222,7 +223,7 @@ def test_same_as_the_gguf_package(name: str, tmp_path: Path) -> None:
 def test_vocabularies(name: str, tmp_path: Path) -> None:
     """What was written is read, of every kind of array."""
     metadata = vocab_data.vocabulary(name).metadata
-    with GGUFFile.open(write(tmp_path, vocab_data.file_content(metadata))) as file:
+    with GGUFFile.open(write(tmp_path, vocab_gguf(metadata))) as file:
         found = {k: plain(v) for k, v in file.metadata.items() if k.startswith("tokenizer.")}
     assert len(found["tokenizer.ggml.tokens"]) == len(found["tokenizer.ggml.token_type"]) > 30000
     assert found == metadata

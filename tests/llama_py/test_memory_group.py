@@ -199,3 +199,57 @@ class TestTwoWindowsAtOnce:
         all_cells = (kv.cells[0] for kv in other.caches.values())
         kept = [sorted(cells.pos[cells.seq[1]].tolist()) for cells in all_cells]
         assert kept == [[*range(10)], [7, 8, 9], [8, 9]]
+
+    def test_a_state_that_is_read_takes_no_cell_that_another_sees(self) -> None:
+        """Cells out of sight are used again, and are then nobody else's."""
+        group, other, io = self.group(), self.group(), StateWriter()
+        place(other, *[0] * 3)
+        other.state_write(io, 0)
+        place(group, *[1] * 10)  # one window is full of what is mostly out of sight
+        group.state_read(StateReader(io.bytes()), 0)
+        for kv in group.caches.values():
+            (cells,) = kv.cells
+            assert not cells.seq.all(0).any() and (cells.n_seq == cells.seq.sum(0)).all()
+            assert cells.used == np.count_nonzero(cells.pos >= 0)
+        assert (group.seq_pos_max(0), group.seq_pos_max(1)) == (2, 9)
+
+    def test_the_last_cell_of_a_sequence_stays(self) -> None:
+        """At the end of a chunk the next token sees none of it, but the sequence goes on there."""
+        group = MemoryGroup({"chunk": small(8, Window(4, "chunked"))}, None, {})
+        place(group, *[0] * 4)
+        for n in range(1, 9):
+            place(group, 1)
+            assert (group.seq_pos_max(0), group.seq_pos_max(1)) == (3, n - 1)
+
+
+class TestSeqTake:
+    """The first positions of a sequence for another, as far as they are kept by token."""
+
+    @pytest.mark.parametrize("unified", [False, True])
+    def test_states_and_windows_are_left_out(self, unified: bool) -> None:
+        group = memory((ALL, State(3, 5)), (NEAR,), n_seq_max=2, kv_unified=unified)
+        place(group, *[0] * 6)
+        place(group, 1, 1)
+        group.seq_take(0, 1, 4)
+        base = group.caches["kv"]
+        assert [part.seq_pos_max(1) for part in group.parts] == [-1, 3, -1]
+        assert [part.seq_pos_max(0) for part in group.parts] == [5, 5, 5]
+        shared = base.cells[0].seq.all(0).sum()
+        assert shared == (4 if unified else 0)
+
+
+def test_what_is_intact_is_known() -> None:
+    group = memory((ALL,), (ALL,), n_seq_max=2)
+    place(group, *[0] * 6, n_ubatch=8)
+    group.intact = {0: 99, 1: 99}
+    assert group.seq_rm(0, 4) and group.intact == {0: 4, 1: 99}
+    place(group, 0)  # what follows does not count
+    group.seq_add(0, 2, 4, 1)
+    assert group.intact == {0: 2, 1: 2}  # cells may be shared
+    group.seq_cp(0, 1)
+    assert group.intact == {0: 2, 1: 0}
+    group.intact = {0: 99, 1: 99}
+    group.seq_keep(0)
+    assert group.intact == {0: 99, 1: 0}
+    group.clear()
+    assert group.intact == {0: 0, 1: 0}

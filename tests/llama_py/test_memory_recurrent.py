@@ -16,6 +16,7 @@ from llama_py.memory import KVCache, MemoryGroup, RecurrentMemory
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv_tensors import KVLayer
 from llama_py.memory.recurrent import RecurrentContext
+from llama_py.memory.recurrent_cells import steps_of_one
 from tests.host_device import HostDevice
 
 DEVICE = HostDevice()
@@ -254,6 +255,63 @@ def test_a_rollback_reaches_through_a_copy() -> None:
     assert (state(mem, 1), state(mem, 0)) == (of(0, 1, 2, 3), of(0, 1, 2, 3, 4))
 
 
+def test_a_moved_state_keeps_its_snapshots() -> None:
+    """Whether they are those of a sequence beside the ubatch's, or where one of the ubatch's
+    starts."""
+    hyb = hybrid(kv_size=64, n_rs_seq=2)
+    mem = hyb.recr
+    for s in range(4):
+        decode(hyb, *[s] * 4)
+    assert hyb.seq_rm(2, 2, -1)
+    decode(hyb, 0, 2, 2, 2, 0, 0)  # 2 takes the cell of 1
+    assert mem.moves == [(2, 1), (1, 2)]
+    assert (state(mem, 0), state(mem, 2)) == (of(*range(7)), of(*range(5)))
+    for s, back in ((0, 2), (1, 2), (2, 2), (3, 1)):
+        n = hyb.seq_pos_max(s) + 1 - back
+        assert hyb.seq_rm(s, n, -1)
+        assert state(mem, s) == of(*range(n)), s
+    check(mem)
+
+
+def test_a_sequence_that_shares_a_state_goes_back_alone() -> None:
+    mem = memory(3, n_rs_seq=2)
+    decode(mem, *[0] * 4)
+    mem.seq_cp(0, 1)
+    assert mem.seq_rm(1, 2, -1)
+    assert (state(mem, 0), state(mem, 1)) == (of(0, 1, 2, 3), of(0, 1))
+    assert mem.seq_rm(0, 3, -1)
+    assert not mem.seq_rm(1, 1, -1)
+    decode(mem, 0)
+    decode(mem, 1)
+    assert (state(mem, 0), state(mem, 1)) == (of(0, 1, 2, 3), of(0, 1, 2))
+    check(mem)
+    mem.seq_cp(1, 2)
+    assert not mem.seq_rm(2, 2, -1)
+
+
+def test_positions_that_are_not_one_apart_are_not_gone_back_over() -> None:
+    """An image's tokens share positions; divided ones are no longer those of the states."""
+    mem = memory(1, n_rs_seq=3)
+    for moved, ok in ((lambda: mem.seq_div(0, 0, -1, 2), False), (lambda: None, True)):
+        mem.clear()
+        decode(mem, *[0] * 4)
+        moved()
+        assert mem.seq_rm(0, mem.seq_pos_max(0), -1) is ok
+    mem.clear()
+    decode(mem, *[0] * 4)
+    mem.seq_add(0, 2, -1, 10)  # 0, 1, 12, 13
+    assert not mem.seq_rm(0, 11, -1)
+    assert mem.seq_rm(0, 13, -1)
+    assert mem.seq_pos_max(0) == 12
+    assert steps_of_one(np.array([3, 3, 4, 5], np.int32)) == 2
+
+
+def test_states_that_know_of_later_tokens_are_not_gone_back_to() -> None:
+    mem = RecurrentMemory([(0, DEVICE, 3, 5)], size=1, n_rs_seq=2, causal=False)
+    decode(mem, *[0] * 4)
+    assert not mem.seq_rm(0, 3, -1)
+
+
 def test_a_moved_state_keeps_a_pending_rollback_but_no_snapshots() -> None:
     hyb = hybrid(n_rs_seq=2)
     mem = hyb.recr
@@ -290,25 +348,31 @@ def test_any_order_of_operations(data: st.DataObject) -> None:
     """Against a model: each sequence is the list of its positions."""
     n_seq, hyb = 3, hybrid(n_seq_max=3, kv_size=512, n_rs_seq=2)
     model: dict[int, list[int]] = {s: [] for s in range(n_seq)}
+    back = [0] * n_seq  # how many tokens each can go back
     for _ in range(data.draw(st.integers(1, 12))):
         op = data.draw(st.sampled_from(["decode", "decode", "copy", "remove", "back", "keep"]))
-        a, b = data.draw(st.integers(0, 2)), data.draw(st.integers(0, 2))
+        a, b, c = (data.draw(st.integers(i, 2)) for i in (0, 0, 1))
         if op == "decode":
             for s in data.draw(st.permutations(range(n_seq)))[: a + 1]:
                 decode(hyb, *[s] * (b + 1))
                 model[s] += range(len(model[s]), len(model[s]) + b + 1)
-            decode(hyb, a, *([b] if a != b else []))
+                back[s] = b
+            decode(hyb, *[s for s in dict.fromkeys([a, b]) for _ in range(c)])
             for s in {a, b}:
-                model[s].append(len(model[s]))
+                model[s] += range(len(model[s]), len(model[s]) + c)
+                back[s] = c - 1
         elif op == "copy" and a != b:
             hyb.seq_rm(b)
             hyb.seq_cp(a, b)
-            model[b] = list(model[a])
+            model[b], back[b] = list(model[a]), back[a]
         elif op == "remove":
             hyb.seq_rm(a)
             model[a] = []
-        elif op == "back" and len(model[a]) > b + 1 and hyb.seq_rm(a, len(model[a]) - b - 1, -1):
-            del model[a][-b - 1 :]
+        elif op == "back" and len(model[a]) > c:
+            assert hyb.seq_rm(a, len(model[a]) - c, -1) == (c <= back[a])
+            if c <= back[a]:
+                del model[a][-c:]
+                back[a] = 0
         elif op == "keep":
             hyb.seq_keep(a)
             model = {s: p if s == a else [] for s, p in model.items()}

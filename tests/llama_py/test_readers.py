@@ -24,8 +24,7 @@ NAMES = [f"{arch}-{variant}" for arch, variant in tiny.every()]
 NOT_READ = {
     "gemma3n-shared": ["blk.2[01].attn_[kv].weight", "blk.2[01].attn_k_norm.weight"],
     "deci-plain": ["rope_factors_short.weight"],  # for contexts shorter than any
-    "kimi-linear": ["*.attn_[qkv].bias"],
-    "kimi-k3": ["*.attn_[qkv].bias", "blk.0.attn_res_score.weight"],
+    "kimi-k3": ["blk.0.attn_res_score.weight"],
 }
 
 

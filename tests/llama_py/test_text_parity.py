@@ -73,7 +73,7 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """A file with a whole vocabulary."""
     if request.param == "demo":
         return DEMO
-    content = vocab_data.file_content(vocab_data.vocabulary(request.param).metadata)
+    content = vocab_gguf(vocab_data.vocabulary(request.param).metadata)
     return write(tmp_path_factory.mktemp("vocab"), content)
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from ggml_py.errors import WeightsError
-from tests.graph_models import CONTINUING, declared
+from ggml_py.tensor import Tensor
+from llama_py.weights import Weights
+from tests.graph_models import CONTINUING, declared, load
 from tests.live_models import (
     Arrays,
     Change,
@@ -241,3 +244,36 @@ def test_other_shapes_of_a_convolution_are_refused() -> None:
         arrays[name] = arrays[name].reshape(shape)
         with pytest.raises(WeightsError, match=r"ssm_conv1d_q.*wrong shape"):
             model_of(metadata, arrays)
+
+
+BIAS_FIRST = re.compile(r"ffn_(up|gate|down)$")  # before the scale
+
+
+def left_out_by_llama_cpp(name: str) -> dict[str, int]:
+    """Stems of the matrices whose scales are not in tiny models, and the length of a scale."""
+    found: dict[str, int] = {}
+    scale_of = Weights._scale
+
+    def seen(self: Weights, stem: str, n: int, scaled: bool) -> Tensor | None:
+        if not scaled:
+            found[self.prefix + stem] = n
+        return scale_of(self, stem, n, scaled)
+
+    with mock.patch.object(Weights, "_scale", seen):
+        load(name)
+    return found
+
+
+@pytest.mark.parametrize("name", [name for name in CONTINUING if left_out_by_llama_cpp(name)])
+def test_scales_count_where_llama_cpp_leaves_them_out(name: str) -> None:
+    """Halves and twos change nothing, not even in a bit; without them all would be smaller."""
+    stems = left_out_by_llama_cpp(name)
+
+    def halve(metadata: dict[str, Any], arrays: Arrays) -> None:
+        for stem, n in stems.items():
+            arrays[f"{stem}.weight"] = arrays[f"{stem}.weight"] / 2
+            if BIAS_FIRST.search(stem) and f"{stem}.bias" in arrays:
+                arrays[f"{stem}.bias"] = arrays[f"{stem}.bias"] / 2
+            arrays[f"{stem}.scale"] = np.full(n, 2, np.float32)
+
+    np.testing.assert_array_equal(logits(live(name)), run(name, halve))

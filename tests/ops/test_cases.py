@@ -5,16 +5,28 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 
+import numpy as np
 import pytest
 
 from ggml_py import registry
 from ggml_py.backend import Device
 from ggml_py.ops.registry import OPS
-from llama_py_tools.test_backend_ops.case import Case
+from ggml_py.sched import Scheduler
+from ggml_py.tensor import FLAG_INPUT
+from llama_py_tools.test_backend_ops.case import Array, Case
 from llama_py_tools.test_backend_ops.cases import all_cases
-from llama_py_tools.test_backend_ops.run import Status, evaluate, warm_up, why_not
+from llama_py_tools.test_backend_ops.run import (
+    Status,
+    draw_inputs,
+    evaluate,
+    nmse,
+    values,
+    warm_up,
+    why_not,
+)
 from tests.installed import devices_or_skip
 
 CASES_PER_OP = 12
@@ -34,22 +46,69 @@ def some_cases() -> list[Case]:
     return chosen
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+def refused(backend: str, cases: list[Case]) -> list[Case]:
+    """What a backend says that it does not take; one that answers on a device only takes all."""
+    answer = registry.why_not(backend)
+    if answer is None:
+        return []
+    return [c for c in cases if any(answer(t) for t in c.graph()[0].compute_nodes())]
+
+
+SOME = some_cases()
+REFUSED = {backend: refused(backend, SOME) for backend in BACKENDS}
+
+
+@pytest.fixture(scope="module")
 def devices(request: pytest.FixtureRequest) -> tuple[Device, ...]:
     """A backend's devices, with the kernels of all cases built."""
     found = devices_or_skip(request.param)
     for device in found:
-        warm_up(some_cases(), device)
+        warm_up(SOME, device)
     return found
 
 
-@pytest.mark.parametrize("case", some_cases(), ids=str)
+@pytest.mark.parametrize(
+    ("devices", "case"),
+    [(b, c) for b in BACKENDS for c in SOME if c not in REFUSED[b]],
+    indirect=["devices"],
+    ids=str,
+)
 def test_case(case: Case, devices: tuple[Device, ...]) -> None:
     for device in devices:
         outcome = evaluate(case, device, registry.device("ref"))
-        if outcome.status is Status.NOT_SUPPORTED and device.name != "cpu":  # it takes every case
-            pytest.skip(outcome.reason)
         assert outcome.status is Status.OK, outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("devices", "case"),
+    [(b, c) for b in BACKENDS for c in REFUSED[b]],
+    indirect=["devices"],
+    ids=str,
+)
+def test_what_is_refused_runs_on_the_cpu(case: Case, devices: tuple[Device, ...]) -> None:
+    """With the reason why not, and the right values. docs/ops.md says how much is refused."""
+    (expected,), _ = run_on(case, [registry.device("ref")])
+    for device in devices:
+        assert re.search(r"needs .*; got ", why_not(case, device))
+        (got,), (where,) = run_on(case, [device, registry.device("cpu")])
+        assert where == "cpu"
+        compare = case.compare or np.asarray
+        assert nmse(compare(expected), compare(got)) <= case.bound()
+
+
+def run_on(case: Case, where: list[Device]) -> tuple[list[Array], list[str]]:
+    """What the case's nodes that compute give, and the devices on which they ran."""
+    graph, leaves = case.graph()
+    for leaf in leaves.inits:
+        leaf.flags |= FLAG_INPUT
+    plan = Scheduler(where).plan(graph)
+    for leaf, data in zip(leaves.inits, draw_inputs(leaves, case.seed(0)), strict=True):
+        assert leaf.buffer is not None
+        leaf.buffer.write(leaf.offset, data)
+    plan.run()
+    nodes = graph.compute_nodes()
+    ran = {id(t): split.device.name for split in plan.splits for t in split.nodes}
+    return [values(t) for t in nodes], [ran[id(t)] for t in nodes]
 
 
 def test_every_op_has_a_case() -> None:

@@ -15,20 +15,25 @@ import pytest
 import ggml_cpu.kernels
 import ggml_opencl.kernels
 import ggml_opencl.ops
+import ggml_py.gradients
 import ggml_py.ops
 import ggml_ref.ops
 from ggml_cpu.table import table as cpu_table
 from ggml_opencl.backend import table as opencl_table
+from ggml_py.backward import all_gradients
 from ggml_py.ops.registry import OPS
 from ggml_ref.backend import table as ref_table
 from llama_py_tools.test_backend_ops import cases
 from llama_py_tools.test_backend_ops.case import CASES
 
-PACKAGES = (ggml_ref.ops, ggml_cpu.kernels, ggml_opencl.ops, cases)
+PACKAGES = (ggml_ref.ops, ggml_cpu.kernels, ggml_opencl.ops, ggml_py.gradients, cases)
 
 
 def places(package: ModuleType) -> Iterator[tuple[str, str]]:
-    """(op, module) of each kernel, launcher, reference or case."""
+    """(op, module) of each kernel, launcher, reference, gradient or case."""
+    if package is ggml_py.gradients:
+        yield from ((op, f.__module__) for (op, _), f in all_gradients().items() if f)
+        return
     if package is cases:
         cases.all_cases()
         yield from ((c.op, c.build.__module__) for c in CASES)

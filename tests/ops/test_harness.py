@@ -184,6 +184,8 @@ def whole_cache_rewritten(node: Tensor) -> None:
     ("op", "step", "reason", "filter"),
     [
         ("ACC", acc_without_dimension_3, "ERR", "inplace=0"),
+        ("ACC", acc_without_dimension_3, "ERR = 0", "block_size=16,n_blocks=4,ne2=3,ne3=2"),
+        ("ACC", acc_without_dimension_3, "ERR = 0", "block_size=32,n_blocks=4,ne2=2,ne3=2"),
         ("SOLVE_TRI", solve_tri_without_diagonal, "ERR", ""),
         ("ROPE", with_params(sections_swapped), "ERR", "mode=8"),
         ("ROPE", with_params(sections_swapped), "ERR", "mode=40"),

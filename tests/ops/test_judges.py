@@ -19,7 +19,14 @@ from llama_py_tools.test_backend_ops.cases import all_cases
 from llama_py_tools.test_backend_ops.differences import DIFFERENCES, Difference
 from llama_py_tools.test_backend_ops.judges import judge, libggml
 from llama_py_tools.test_backend_ops.judges.device import GgmlDevice
-from llama_py_tools.test_backend_ops.run import Bench, Outcome, Status, draw_inputs, evaluate
+from llama_py_tools.test_backend_ops.run import (
+    Bench,
+    Outcome,
+    Status,
+    draw_inputs,
+    evaluate,
+    values,
+)
 from llama_py_tools.test_backend_ops.totals import Totals
 from tests.devices import TestDevice, WrongDevice
 
@@ -172,7 +179,7 @@ def test_perf_beside_ggml(ggml: GgmlDevice, monkeypatch: pytest.MonkeyPatch) -> 
     bench.write(draw_inputs(bench.leaves, case.seed(0)))
     ggml.set_threads(2)
     ggml.compile([node] * 5, CompileOptions()).run()
-    assert (bench.values(node) == -bench.values(node.src[0])).all()
+    assert (values(node) == -values(node.src[0])).all()
     monkeypatch.setattr(ggml.ggml, "compute", compute)
     ggml.compile([node] * 5, CompileOptions()).run()
     ggml.compile([node], CompileOptions()).run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -115,6 +116,27 @@ def test_going_back_to_an_earlier_place(watched: type[Watched]) -> None:
     for id in found:
         assert id == greedy(logits)
         logits = alone.decode([id])[-1]
+
+
+@pytest.mark.parametrize("n", [19, 9, 4])
+def test_a_prompt_of_one_token(n: int, watched: type[Watched]) -> None:
+    """It is drafted at once, after whatever the sequence has."""
+    ctx = Context(model("qwen3next-mtp"), **EXACT)
+    states = {}
+    with Speculator(ctx, spec_type="draft-mtp") as made:
+        for i in range(20):
+            ctx.decode(tokens(20)[i : i + 1])
+            states[i + 1] = ctx.save_state(0)
+        ctx.clear()
+        text = run(made, {0: tokens(20)[:9]}, 6)[0]
+        assert len(text) >= 6
+        ctx.load_state(states[n], 0)
+        found = run(made, {0: [7]}, 5)[0]
+    alone = Context(ctx.model, **EXACT)
+    alone.load_state(states[n], 0)
+    for before, id in pairwise((7, *found)):
+        assert id == greedy(alone.decode([before])[-1])
+    assert watched.texts[-1][-1] != 7  # the last one was drafted further on
 
 
 def without_trunk(metadata: dict[str, Any], arrays: Arrays) -> None:

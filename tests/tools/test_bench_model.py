@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
 
-gguf = pytest.importorskip("gguf")
-
-import make_bench_model  # noqa: E402
-from bench_model import blocks, kimi_linear, mix, qwen3, qwen35moe, vocabulary  # noqa: E402
-from llama_py.gguf_file import GGUFFile  # noqa: E402
+import make_bench_model
+from bench_model import blocks, kimi_linear, mix, qwen3, qwen35moe, vocabulary
+from llama_py.gguf_file import GGUFFile
 
 Type = gguf.GGMLQuantizationType
 SMALL = [

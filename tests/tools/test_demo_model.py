@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import gguf
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-gguf = pytest.importorskip("gguf")
-
-from demo_model import data, delta, export, tokenizer, train  # noqa: E402
-from demo_model.model import Config, Model  # noqa: E402
+from demo_model import data, delta, export, tokenizer, train
+from demo_model.model import Config, Model
 
 SHIPPED = Path(__file__).parents[2] / "llama_py" / "data" / "demo.gguf"
 

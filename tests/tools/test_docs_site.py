@@ -7,8 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 
-pytest.importorskip("mkdocstrings", reason="needs pip install -e '.[docs]'")
-
 from docs_site import hooks
 from docs_site.docstrings import lists
 

@@ -70,7 +70,6 @@ class Case:
         engine.run(batch(ids), encode=True)
         return [self.facts.start, *ids[:4]]
 
-
     @property
     def outputs(self) -> str:
         """Of which tokens; without a memory llama.cpp gives those of all."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from llama_py import Context, Model
 
+
 def parser() -> Parser:
     usage = "%(prog)s [-m FILE] [-p N] [-n N] [options]"
     p = Parser("llama-py-bench", usage=usage, description=__doc__)

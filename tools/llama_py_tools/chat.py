@@ -62,10 +62,10 @@ class Talk:
     def turn(self, line: str) -> None:
         """One question and its answer. On a terminal Ctrl-C ends the answer only."""
         ids = self.conversation.say(line)
-        self.run.summary.n_reused = self.conversation.prefix.n_reused
+        self.run.reused(self.conversation.prefix.told)
         try:
             with closing(self.conversation.answer(ids, **vars(self.run.params))) as pieces:
-                self.run.show(pieces, ids)
+                self.run.show(pieces, len(ids))
         except KeyboardInterrupt:
             if not self.terminal or self.single_turn:
                 raise

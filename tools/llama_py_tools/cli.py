@@ -17,6 +17,7 @@ from llama_py_tools.escapes import ENCODING, unescape
 from llama_py_tools.generation import CompletionParams, Run
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, FormParams, SteeringParams
+from llama_py_tools.prompt_cache import CachedPrompt, PromptCacheParams
 
 if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
@@ -63,7 +64,7 @@ def parser() -> Parser:
     )  # fmt: skip
     p.add(ListParams, CommonParams, FileParams, CompletionParams)
     p.add(GenerateParams, without={f.name for f, _ in options_of(SpeculativeParams)})
-    p.add(ChatParams, SamplingParams, SpeculativeParams)
+    p.add(ChatParams, PromptCacheParams, SamplingParams, SpeculativeParams)
     p.add(ContextParams, FormParams, SteeringParams, ModelParams)
     return p
 
@@ -75,6 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = read(args, CompletionParams)
     if text.file and text.prompt is not None:
         p.error("give either -p or -f")
+    if read(args, ChatParams).wanted and read(args, PromptCacheParams).prompt_cache:
+        p.error("--prompt-cache is for completions, not for conversations")
     return session.run(_command, args)
 
 
@@ -103,8 +106,10 @@ def _generate(args: argparse.Namespace) -> None:
         prompt = session.DEMO_PROMPT
     ids = prompt_ids(run.model.tokenizer, prompt or "")
     session.check_length(run.ctx, ids)
+    cache = read(args, PromptCacheParams)
+    answer = CachedPrompt(run, cache).answer if cache.prompt_cache else run.answer
     with run.summary:
-        run.answer(ids, echo=text.display_prompt)
+        answer(ids, text.display_prompt)
         run.end_line()
 
 

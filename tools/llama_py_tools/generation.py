@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from llama_py import Context, Model, Piece, Sampler
     from llama_py.batch import UBatch
     from llama_py.graph.result import GraphResult
+    from llama_py.reuse import Reused
     from llama_py.speculative.speculator import Speculator
 
 
@@ -44,7 +46,8 @@ class Summary:
     def __init__(self, load_seconds: float, model: str) -> None:
         self.load_seconds, self.model = load_seconds, model
         self.answers: list[Piece] = []  # the last piece of each answer, so far
-        self.n_reused = 0
+        self.told: list[Reused] = []  # of each prompt, how much was reused
+        self.states = ""  # what is kept of them
         self.pending: tuple[int, float] | None = None  # prompt tokens, and when they were started
         self.drafting: Speculator | None = None
 
@@ -67,14 +70,17 @@ class Summary:
         reason = (
             reason or (self.answers[-1].finish_reason if self.answers else "") or "end of input"
         )
-        load = f"load {self.load_seconds:.2f} s"
         drafts = f"\n{self.drafting.text()}" if self.drafting is not None else ""
-        return f"\n{load} | {self.model}\n{' | '.join([*parts, f'stop: {reason}'])}{drafts}"
+        first = [f"load {self.load_seconds:.2f} s", self.model, *filter(None, [self.states])]
+        return f"\n{' | '.join(first)}\n{' | '.join([*parts, f'stop: {reason}'])}{drafts}"
 
     def _prompt(self) -> str:
         n = sum(p.prompt_tokens for p in self.answers)
         seconds = sum(p.prompt_seconds for p in self.answers)
-        reused = f" ({self.n_reused} reused)" if self.n_reused else ""
+        n_reused = sum(told.n_reused for told in self.told)
+        again = [told for told in self.told if told.n_reused < told.n_same]
+        why = f"; {again[-1].why}" if again else ""  # some tokens were computed again
+        reused = f" ({n_reused} reused{why})" if n_reused or again else ""
         return f"prompt {n} tokens{reused}, {_rate(n, seconds)}"
 
     def _generated(self) -> str:
@@ -147,17 +153,26 @@ class Run:
         """Continue with the tokens, writing text as it comes."""
         from llama_py import stream
 
-        self.show(stream(self.ctx, ids, **vars(self.params)), ids, echo)
+        self.show(stream(self.ctx, ids, **vars(self.params)), len(ids), ids if echo else ())
 
-    def show(self, pieces: Iterator[Piece], ids: Sequence[int], echo: bool = False) -> None:
-        """Write the text of pieces, which go on from the tokens `ids`, as it comes."""
-        self.summary.pending = len(ids), perf_counter()
-        self.ctx.on_graph = progress = PromptProgress(ids, self.echo if echo else None)
+    def reused(self, told: Reused | None) -> None:
+        """Note how much of a prompt was reused."""
+        if told is not None:
+            self.summary.told.append(told)
+
+    def show(self, pieces: Iterator[Piece], n_tokens: int, echo: Sequence[int] = ()) -> None:
+        """Write the text of pieces, which go on from so many tokens, as it comes; before that, of a
+        prompt, its tokens."""
+        self.summary.pending = n_tokens, perf_counter()
+        show_prompt = partial(self.echo, echo) if echo else None
+        self.ctx.on_graph = progress = PromptProgress(n_tokens, show_prompt)
         try:
             for piece in pieces:
                 self._take(piece)
         finally:
             progress.close()
+            if len(self.ctx.reuse.budget):
+                self.summary.states = str(self.ctx.reuse)
 
     def _take(self, piece: Piece) -> None:
         if self.summary.pending is not None:  # the first: the prompt is done
@@ -170,22 +185,20 @@ class Run:
 class PromptProgress:
     """Counts the tokens of a prompt as its graphs are run; echoes it before the last one."""
 
-    def __init__(
-        self, ids: Sequence[int], echo: Callable[[Sequence[int]], None] | None = None
-    ) -> None:
-        self.ids = ids
-        self.echo = echo
+    def __init__(self, n_tokens: int, before_last: Callable[[], None] | None = None) -> None:
+        self.n_tokens = n_tokens
+        self.before_last = before_last
         self.done = 0
         self.progress = Progress("prompt", after=1.0)
         self.close = self.progress.close
 
     def __call__(self, res: GraphResult, ubatch: UBatch) -> None:
-        self.progress(self.done, len(self.ids) + 1)
+        self.progress(self.done, self.n_tokens + 1)
         self.done += ubatch.n_tokens
-        if self.done >= len(self.ids):
+        if self.done >= self.n_tokens:
             self.close()
-            if self.echo is not None:  # not earlier: the bar would be drawn over it
-                self.echo(self.ids)
+            if self.before_last is not None:  # not earlier: the bar would be drawn over it
+                self.before_last()
 
 
 def describe(model: Model, ctx: Context) -> str:

@@ -61,8 +61,19 @@ class FormParams(Params):
 
 @dataclass(frozen=True, kw_only=True)
 class SteeringParams(Params):
-    """Control vectors."""
+    """Adapters and control vectors."""
 
+    lora: tuple[tuple[str, float], ...] = option(
+        (), "--lora", "use the model with these LoRA adapters", parse=plain_files, many=True,
+        metavar="FILE,...",
+    )  # fmt: skip
+    lora_scaled: tuple[tuple[str, float], ...] = option(
+        (), "--lora-scaled", "the same, each adapter times its factor", parse=scaled_files,
+        many=True, metavar="FILE:SCALE,...",
+    )  # fmt: skip
+    lora_init_without_apply: bool = option(
+        False, "--lora-init-without-apply", "only load the adapters"
+    )
     control_vector: tuple[tuple[str, float], ...] = option(
         (), "--control-vector", "add the directions of these files to the layers' results",
         parse=plain_files, many=True, metavar="FILE,...",

@@ -164,7 +164,10 @@ def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context
 
 
 def _steered(ctx: Context, params: SteeringParams) -> Context:
-    """The context with the control vectors that the options name."""
+    """The context with the adapters and control vectors that the options name."""
+    loras = [(ctx.model.load_adapter(file), scale) for file, scale in adapter_files(params)]
+    if not params.lora_init_without_apply:
+        ctx.set_adapters(dict(loras))
     files = (*params.control_vector, *params.control_vector_scaled)
     if files:
         from llama_py.control_vector import load_directions
@@ -173,6 +176,11 @@ def _steered(ctx: Context, params: SteeringParams) -> Context:
         start, end = params.control_vector_layer_range or (1, MAX_LAYERS)
         ctx.set_control_vector(load_directions(files), range(start, end + 1))
     return ctx
+
+
+def adapter_files(params: SteeringParams) -> tuple[tuple[str, float], ...]:
+    """Files of adapters, each with its scale."""
+    return (*params.lora, *params.lora_scaled)
 
 
 def input_tokens(args: argparse.Namespace, model: Model) -> list[int]:

@@ -6,7 +6,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.fusion import fuse
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import n_rows, row_at
-from ggml_cpu.kernels.norm import scaled, sum_of_squares
+from ggml_cpu.kernels.norm import rms_factor, scaled
 from ggml_cpu.step import Step
 from ggml_py.fusion import f32_rows, in_place
 from ggml_py.pattern import Match
@@ -32,8 +32,7 @@ def rms_norm_mul(p, ith, nth):
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
         x = row_at(p, 1, r)
-        mean = sum_of_squares(x, n) / n
-        factor = 1.0 / v.sqrtf(mean + v.op_f32(p, 0))
+        factor = rms_factor(x, n, v.op_f32(p, 0))
         scaled_by_weight(row_at(p, 0, r), x, v.data(p, 2), factor, n)
 
 
@@ -56,8 +55,7 @@ def rms_norm_scale(p, ith, nth):
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
         x = row_at(p, 1, r)
-        mean = sum_of_squares(x, n) / n
-        factor = 1.0 / v.sqrtf(mean + v.op_f32(p, 0))
+        factor = rms_factor(x, n, v.op_f32(p, 0))
         scaled(row_at(p, 0, r), x, v.float32(factor) * v.op_f32(p, 1), n)
 
 

@@ -103,10 +103,17 @@ def conv_silu(p, ith, nth):
                     v.store_n(out + 4 * c, v.vsilu(z), n - c)
 
 
-@kernel()
+def first_kept(node: Tensor) -> tuple[int]:
+    """The time of the first input that CPY keeps, counted from the earlier ones on."""
+    window = node.src[0]
+    assert window is not None
+    return (window.view_offs // window.nb[0],)
+
+
+@kernel(extra=first_kept)
 def conv_state(p, ith, nth):
-    """dst [(d_conv - 1) * C, B]: the last inputs of each channel, from src0 and src1 as above."""
-    keep, n_channels, n_tokens = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 2, 0)
+    """dst [(d_conv - 1) * C, B]: a channel's inputs from a time on, of src0 and src1 as above."""
+    keep, n_channels, first = v.ne(p, 1, 0), v.ne(p, 1, 1), v.extra(p, 0)
     for b in range(v.ne(p, 1, 2)):
         start, stop = v.split(n_channels, ith, nth)
         for c in range(start, stop):
@@ -114,7 +121,7 @@ def conv_state(p, ith, nth):
             s = v.data(p, 1) + b * v.nb(p, 1, 2) + c * v.nb(p, 1, 1)
             x = v.data(p, 2) + b * v.nb(p, 2, 2) + 4 * c
             for j in range(keep):
-                u = n_tokens + j
+                u = first + j
                 if u < keep:
                     v.st_f32(d + 4 * j, v.ld_f32(s + 4 * u))
                 else:
@@ -123,9 +130,9 @@ def conv_state(p, ith, nth):
 
 def channels_in_rows(m: Match) -> str:
     """Inputs of a time lie side by side, and what is kept of a channel does."""
-    x, kept = m["x"], m["kept"]
-    if x.nb[1] != 4 or kept.nb[0] != 4 or x.is_empty():
-        return f"needs channels side by side; got {x} kept in {kept}"
+    x = m["x"]
+    if x.nb[1] != 4 or any(kept.nb[0] != 4 for kept in m.all("kept")) or x.is_empty():
+        return f"needs channels side by side; got {x} kept in {m['kept']}"
     return f32_rows("state", "weight")(m)
 
 
@@ -137,6 +144,6 @@ def over_the_inputs(m: Match) -> Tensor | None:
 
 @fuse(CONCAT_CONV_SILU, when=channels_in_rows, over=over_the_inputs, scratch=tables_bytes)
 def short_conv(m: Match) -> list[Step]:
-    state, x, kept, y = m["state"], m["x"], m["kept"], m["y"]
-    keep = Step(conv_state, kept, (kept, state, x))
-    return [keep, Step(conv_silu, y, (y, state, x, m["weight"]), scratch=m.scratch)]
+    state, x, y = m["state"], m["x"], m["y"]
+    keep = [Step(conv_state, kept, (kept, state, x)) for kept in m.all("kept")]
+    return [*keep, Step(conv_silu, y, (y, state, x, m["weight"]), scratch=m.scratch)]

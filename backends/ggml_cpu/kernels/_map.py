@@ -1,7 +1,8 @@
-"""The one loop of elementwise kernels: rows in pieces, of whole vectors and a masked tail.
+"""The loops of elementwise kernels: rows in pieces, of whole vectors and a masked tail.
 
 `apply(x, *params)` and `apply(x, y, *params)` make a vector of f32 from vectors of f32; `params(p)`
-is read once, from the node's parameters. What these return is the body of a kernel.
+is read once, from the node's parameters. What these return is the body of a kernel. Where a vector
+is made of more than two, or makes more than one, `map_vectors` leaves reading and writing to it.
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ def map_rows(apply: Function, a: Element, params: Function = no_params) -> Funct
 
 @fn
 def two_sources(p, r, size):
-    """Rows of src0 and of src1, which is repeated."""
-    return row_at(p, 1, r), row_repeated(p, 2, r)
+    """Rows of dst, of src0 and of src1, which is repeated."""
+    return row_at(p, 0, r), row_at(p, 1, r), row_repeated(p, 2, r)
 
 
 def run_of_two(apply: Function, a: Element, b: Element) -> Function:
@@ -118,11 +119,12 @@ def map_pairs(
     params: Function = no_params,
     rows_of: Function = two_sources,
     repeated: int = 2,
+    over: int = 0,
 ) -> Function:
-    """dst = apply(x, y), dst and x of type a, y of type b.
+    """dst = apply(x, y), dst and x of type a, y of type b, for the rows of tensor `over`.
 
-    rows_of(p, r, size) is where x and y of row r begin. y has as many elements as tensor
-    `repeated` in a row, which are repeated along that of dst.
+    rows_of(p, r, size) is where dst, x and y of row r begin. y has as many elements as tensor
+    `repeated` in a row, which are repeated along that of `over`.
     """
     run, run_with_one = run_of_two(apply, a, b), run_of_one(apply, a, a)
     load_n, size, y_size = b.load_n, a.size, b.size
@@ -130,14 +132,14 @@ def map_pairs(
     @fn
     def pairs(p, ith, nth):
         given = params(p)
-        n, m = v.ne(p, 0, 0), v.ne(p, repeated, 0)
+        n, m = v.ne(p, over, 0), v.ne(p, repeated, 0)
         step = m if 1 < m < n else CHUNK
         pieces = (n + step - 1) // step
-        start, stop = v.split(n_rows(p, 0) * pieces, ith, nth)
+        start, stop = v.split(n_rows(p, over) * pieces, ith, nth)
         for u in range(start, stop):
-            r, c = u // pieces, u % pieces * step
-            d, (x, y) = row_at(p, 0, r) + c * size, rows_of(p, r, size)
-            x += c * size
+            r, c = (u // pieces, u % pieces * step) if pieces > 1 else (u, 0)
+            d, x, y = rows_of(p, r, size)
+            d, x = d + c * size, x + c * size
             if m == 1:
                 y_vector = v.f32(v.lane(load_n(y, 1), 0))
                 run_with_one(d, x, min(step, n - c), (y_vector, *given))
@@ -147,3 +149,38 @@ def map_pairs(
                 run(d, x, y + c * y_size, min(step, n - c), given)
 
     return pairs
+
+
+@fn
+def place(at):
+    """The places from number `at` on, as f32: where they begin at 0, signs are exact."""
+    return v.to_f32(v.iota() + at)
+
+
+@fn
+def place_n(at, n):
+    return place(at)
+
+
+@fn
+def nothing(at, x):
+    """Places are not written."""
+
+
+# y of `map_pairs` where what becomes of an element depends on its column: an address is a number.
+PLACES = Element("place", 1, place, place_n, nothing, nothing, place, nothing)
+
+
+def map_vectors(step: Function, params: Function = no_params) -> Function:
+    """step(p, i, n, *params) for each vector of dst's elements: from element i on, of which n are
+    left. No tensor has gaps.
+    """
+
+    @fn
+    def vectors(p, ith, nth):
+        given = params(p)
+        start, stop = v.split_by(v.ne(p, 0, 0) * n_rows(p, 0), v.LANES, ith, nth)
+        for i in range(start, stop, v.LANES):
+            step(p, i, stop - i, *given)
+
+    return vectors

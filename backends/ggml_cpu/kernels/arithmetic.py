@@ -79,10 +79,10 @@ for _e in (F32, F16):
 
 @fn
 def row_by_index(p, r, size):
-    """A row of src0, and that of src1 which src2 [n_used, T] names for it."""
+    """Rows of dst and of src0, and that of src1 which src2 [n_used, T] names for them."""
     n_used = v.ne(p, 0, 1)
     slot = v.data(p, 3) + r % n_used * v.nb(p, 3, 0) + r // n_used * v.nb(p, 3, 1)
-    return row_at(p, 1, r), v.data(p, 2) + v.ld_i32(slot) * v.nb(p, 2, 1)
+    return row_at(p, 0, r), row_at(p, 1, r), v.data(p, 2) + v.ld_i32(slot) * v.nb(p, 2, 1)
 
 
 add_chosen = map_pairs(add, F32, F32, rows_of=row_by_index, repeated=0)

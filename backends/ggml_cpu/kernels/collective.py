@@ -8,6 +8,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import Format
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import FLOATS, Element, n_rows
+from ggml_cpu.kernels._map import map_vectors
 from ggml_cpu.kernels._moves import copy_bytes
 from ggml_cpu.quants import formats
 from ggml_py.ops.collective import TYPES
@@ -27,21 +28,29 @@ def _of_type(name: str) -> Callable[[Tensor], str]:
     return when
 
 
+@fn
+def end_of_parts(p):
+    return (v.op_i32(p, 1) + 1,)
+
+
 def _reduce(element: Element) -> None:
     load_n, store_n, size = element.load_n, element.store_n, element.size
 
+    @fn
+    def step(p, i, n, end):
+        total = v.f32(0.0)
+        for k in range(1, end):
+            if is_added(p, k):
+                total = total + load_n(v.data(p, k) + i * size, n)
+        for k in range(1, end):
+            if v.data(p, k) != 0:
+                store_n(v.data(p, k) + i * size, total, n)
+
+    vectors = map_vectors(step, end_of_parts)
+
     @kernel("REDUCE", when=_of_type(element.name), name=f"reduce_{element.name}")
     def reduce(p, ith, nth):
-        n_parts = v.op_i32(p, 1)
-        start, stop = v.split_by(v.ne(p, 0, 0) * n_rows(p, 0), v.LANES, ith, nth)
-        for i in range(start, stop, v.LANES):
-            total = v.f32(0.0)
-            for k in range(1, n_parts + 1):
-                if is_added(p, k):
-                    total = total + load_n(v.data(p, k) + i * size, stop - i)
-            for k in range(1, n_parts + 1):
-                if v.data(p, k) != 0:
-                    store_n(v.data(p, k) + i * size, total, stop - i)
+        vectors(p, ith, nth)
 
 
 for _e in FLOATS:

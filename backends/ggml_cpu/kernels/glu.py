@@ -22,13 +22,15 @@ from ggml_py.tensor import Tensor
 
 @fn
 def gate_and_value(p, r, size):
-    """Rows of src0 and src1, or the halves of one of src0 (the second gates if `swapped`)."""
-    gate, half = row_at(p, 1, r), v.ne(p, 0, 0) * size
+    """Rows of dst, and of src0 and src1, or the halves of one of src0 (the second gates if
+    `swapped`).
+    """
+    d, gate, half = row_at(p, 0, r), row_at(p, 1, r), v.ne(p, 0, 0) * size
     if v.data(p, 2) != 0:
-        return gate, row_at(p, 2, r)
+        return d, gate, row_at(p, 2, r)
     if v.op_i32(p, 1) != 0:
-        return gate + half, gate
-    return gate, gate + half
+        return d, gate + half, gate
+    return d, gate, gate + half
 
 
 def _glu(op: str, apply: Function, element: Element, params: Function = no_params) -> None:
@@ -99,8 +101,8 @@ for _e in FLOATS:
 
 @fn
 def value_and_gate(p, r, size):
-    """A row of src1 and the one of src0 that gates it, or its one element."""
-    return row_at(p, 2, r), row_repeated(p, 1, r)
+    """Rows of dst and src1, and the one of src0 that gates it, or its one element."""
+    return row_at(p, 0, r), row_at(p, 2, r), row_repeated(p, 1, r)
 
 
 @fn

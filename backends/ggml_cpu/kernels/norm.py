@@ -29,6 +29,12 @@ def sum_of_squares(x, n):
 
 
 @fn
+def rms_factor(x, n, eps):
+    """What a row is multiplied with, so that the mean of its squares is 1."""
+    return 1.0 / v.sqrtf(sum_of_squares(x, n) / n + eps)
+
+
+@fn
 def sum_of(x, n):
     s = v.f32(0.0)
     for i in range(0, n, v.LANES):
@@ -53,8 +59,7 @@ def rms_norm_f32(p, ith, nth):
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
         x = row_at(p, 1, r)
-        mean = sum_of_squares(x, n) / n
-        scaled(row_at(p, 0, r), x, 1.0 / v.sqrtf(mean + v.op_f32(p, 0)), n)
+        scaled(row_at(p, 0, r), x, rms_factor(x, n, v.op_f32(p, 0)), n)
 
 
 @kernel("L2_NORM", when=f32_rows)

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import CHUNK, both, chunks_of, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels._common import (
+    CHUNK,
+    F32,
+    both,
+    chunks_of,
+    dense_rows,
+    n_rows,
+    row_at,
+    types_are,
+)
+from ggml_cpu.kernels._map import map_pairs, map_vectors
 from ggml_cpu.kernels.attention.soft_max import exponentials
 from ggml_py.tensor import Tensor
 
@@ -71,34 +81,52 @@ def cross_entropy_loss_back_f32(p, ith, nth):
             v.store_n(d + 4 * i, y * v.float32(grad), n - i)
 
 
+@fn
+def adamw_params(p):
+    """rate, beta1, beta2, eps, what is kept of a weight, scales of the moments"""
+    at = v.data(p, 5)
+    rate, keep = v.ld_f32(at), v.float32(1.0) - v.ld_f32(at) * v.ld_f32(at + 16)
+    beta1, beta2, eps = v.ld_f32(at + 4), v.ld_f32(at + 8), v.ld_f32(at + 12)
+    return rate, beta1, beta2, eps, keep, v.ld_f32(at + 20), v.ld_f32(at + 24)
+
+
+@fn
+def adamw_step(p, i, n, rate, beta1, beta2, eps, keep, scale1, scale2):
+    w, first, second = v.data(p, 0) + 4 * i, v.data(p, 3) + 4 * i, v.data(p, 4) + 4 * i
+    g = v.f32_load_n(v.data(p, 2) + 4 * i, n)
+    m = v.f32_load_n(first, n) * beta1 + g * (v.float32(1.0) - beta1)
+    s = v.f32_load_n(second, n) * beta2 + g * g * (v.float32(1.0) - beta2)
+    step = m * (scale1 * rate) / (v.vsqrt(s * scale2) + eps)
+    v.store_n(first, m, n)
+    v.store_n(second, s, n)
+    v.store_n(w, v.f32_load_n(w, n) * keep - step, n)
+
+
+adamw_vectors = map_vectors(adamw_step, adamw_params)
+
+
 @kernel("OPT_STEP_ADAMW", when=types_are(*["f32"] * 6))
 def opt_step_adamw_f32(p, ith, nth):
-    """All tensors are dense: one range of elements for each thread."""
-    at = v.data(p, 5)
-    rate, beta1, beta2, eps = v.ld_f32(at), v.ld_f32(at + 4), v.ld_f32(at + 8), v.ld_f32(at + 12)
-    keep = v.float32(1.0) - rate * v.ld_f32(at + 16)
-    scale1, scale2 = v.ld_f32(at + 20), v.ld_f32(at + 24)
-    start, stop = v.split_by(v.ne(p, 0, 0) * n_rows(p, 0), v.LANES, ith, nth)
-    for i in range(start, stop, v.LANES):
-        n, w = stop - i, v.data(p, 0) + 4 * i
-        g = v.f32_load_n(v.data(p, 2) + 4 * i, n)
-        m = v.f32_load_n(v.data(p, 3) + 4 * i, n) * beta1 + g * (v.float32(1.0) - beta1)
-        s = v.f32_load_n(v.data(p, 4) + 4 * i, n) * beta2 + g * g * (v.float32(1.0) - beta2)
-        step = m * (scale1 * rate) / (v.vsqrt(s * scale2) + eps)
-        v.store_n(v.data(p, 3) + 4 * i, m, n)
-        v.store_n(v.data(p, 4) + 4 * i, s, n)
-        v.store_n(w, v.f32_load_n(w, n) * keep - step, n)
+    adamw_vectors(p, ith, nth)
+
+
+@fn
+def sgd_params(p):
+    rate = v.ld_f32(v.data(p, 3))
+    return rate, v.float32(1.0) - rate * v.ld_f32(v.data(p, 3) + 4)
+
+
+@fn
+def sgd_step(w, g, rate, keep):
+    return w * keep - g * rate
+
+
+sgd_rows = map_pairs(sgd_step, F32, F32, sgd_params, repeated=0)
 
 
 @kernel("OPT_STEP_SGD", when=types_are(*["f32"] * 4))
 def opt_step_sgd_f32(p, ith, nth):
-    rate = v.ld_f32(v.data(p, 3))
-    keep = v.float32(1.0) - rate * v.ld_f32(v.data(p, 3) + 4)
-    start, stop = v.split_by(v.ne(p, 0, 0) * n_rows(p, 0), v.LANES, ith, nth)
-    for i in range(start, stop, v.LANES):
-        n, w = stop - i, v.data(p, 0) + 4 * i
-        g = v.f32_load_n(v.data(p, 2) + 4 * i, n)
-        v.store_n(w, v.f32_load_n(w, n) * keep - g * rate, n)
+    sgd_rows(p, ith, nth)
 
 
 @kernel()

@@ -12,6 +12,9 @@ typedef struct {
 
 #define TENSOR(x) global uchar *x, const tensor_t x##_
 #define AT(x, i) at(x, &x##_, i)
+// The states [size] of a sequence, `slot` tokens before the last, in x [size, n_seqs, n_slots].
+#define STATES(x, slot, seq) \
+    ((global float *)(x + x##_.offset + (slot) * x##_.nb[2] + (seq) * x##_.nb[1]))
 #define CAT2(a, b) a##b
 #define CAT(a, b) CAT2(a, b)
 #define LOAD(T, p) CAT(load_, T)(p)
@@ -81,11 +84,30 @@ static inline float extreme(const float *x) {
     return top;
 }
 
+// The largest magnitude of n values.
+static inline float largest(const float *x, uint n) {
+    float top = 0;
+    for (uint j = 0; j < n; j++) top = fmax(top, fabs(x[j]));
+    return top;
+}
+
 // Of 32 values: the distance from the smallest to the largest one.
 static inline float range(const float *x, float *low) {
     float high = *low = x[0];
     for (uint j = 1; j < 32; j++) high = fmax(high, x[j]), *low = fmin(*low, x[j]);
     return high - *low;
+}
+
+// Four-bit floats (e2m1), doubled to integers.
+constant char fp4_levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+// The index of the level that times d is next to x; the first one when two are equally far.
+static inline uchar fp4_nearest(float x, float d) {
+    uchar best = 0;
+    for (uchar i = 1; i < 16; i++) {
+        if (fabs(fp4_levels[i] * d - x) < fabs(fp4_levels[best] * d - x)) best = i;
+    }
+    return best;
 }
 
 // Little-endian integers at any address.

@@ -8,16 +8,18 @@
                 START(p5), START(p6), START(p7), START(p8), START(p9)}
 
 #if defined(BLOCK)
-// An item makes one block of 32 values.
+// An item makes one block.
 KERNEL reduce(PARTS, const int n, const int receivers) {
     global uchar *parts[] = STARTS;
     const uint i = get_global_id(0);
-    if (i >= count(&p0_) / 32) return;
-    float sum[32] = {0}, x[32];
+    if (i >= count(&p0_) / SPAN) return;
+    float sum[SPAN] = {0}, x[32];
     for (int k = 0; k < n; k++) {
         if (receivers >> k & 1) continue;
-        GROUP(T0, parts[k] + BLOCK * i, 0, 32, x);
-        for (uint j = 0; j < 32; j++) sum[j] += x[j];
+        for (uint g = 0; g < SPAN / 32; g++) {
+            GROUP(T0, parts[k] + BLOCK * i, g, SPAN, x);
+            for (uint j = 0; j < 32; j++) sum[32 * g + j] += x[j];
+        }
     }
     for (int k = 0; k < n; k++) QUANTIZE(T0, sum, parts[k] + BLOCK * i);
 }

@@ -25,11 +25,11 @@ KERNEL dequantize(TENSOR(a), TENSOR(dst)) {
 #if defined(QUANTIZED)
 // All values in order, from a of any shape, into dense rows of blocks.
 KERNEL quantize(TENSOR(a), TENSOR(dst)) {
-    const uint groups = dst_.ne[0] / 32, g = get_global_id(0) % groups;
-    if (get_global_id(0) >= count(&dst_) / 32) return;
-    const uint r = get_global_id(0) / groups, first = r * dst_.ne[0] + 32 * g;
-    float x[32];
-    for (uint j = 0; j < 32; j++) x[j] = LOAD(T0, AT(a, unflatten(&a_, first + j)));
+    const uint blocks = dst_.ne[0] / SPAN, g = get_global_id(0) % blocks;
+    if (get_global_id(0) >= count(&dst_) / SPAN) return;
+    const uint r = get_global_id(0) / blocks, first = r * dst_.ne[0] + SPAN * g;
+    float x[SPAN];
+    for (uint j = 0; j < SPAN; j++) x[j] = LOAD(T0, AT(a, unflatten(&a_, first + j)));
     QUANTIZE(T1, x, AT(dst, row_of(&dst_, r)) + BLOCK * g);
 }
 #endif

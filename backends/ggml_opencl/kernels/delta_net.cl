@@ -3,7 +3,7 @@
 #if defined(GATED)
 // Group (value channels, head, sequence); an item keeps one row [S] of the state. GATES is 1 or S.
 KERNEL gated_delta_net(TENSOR(q), TENSOR(k), TENSOR(v), TENSOR(g), TENSOR(beta), TENSOR(state),
-                       TENSOR(dst), const int n_snapshots) {
+                       TENSOR(dst), TENSOR(kept), const int n_snapshots) {
     local float query[S], key[S], decay[S];
     const uint j = get_global_id(0), head = get_group_id(1), seq = get_group_id(2);
     const uint n_head = v_.ne[1], n_tokens = v_.ne[2], n_seqs = v_.ne[3];
@@ -14,9 +14,9 @@ KERNEL gated_delta_net(TENSOR(q), TENSOR(k), TENSOR(v), TENSOR(g), TENSOR(beta),
         row[i] = inside ? load_f32(AT(state, ((uint4)(i, j, head, seq)))) : 0.0f;
     }
     global float *out = (global float *)(dst + dst_.offset);
-    global float *saved = out + count(&v_) + S * (j + S * (head + n_head * seq));
+    const uint first = S * (j + S * head);
     if (n_tokens == 0 && inside) {
-        for (uint i = 0; i < S; i++) saved[i] = row[i];
+        for (uint i = 0; i < S; i++) STATES(kept, 0, seq)[first + i] = row[i];
     }
     for (uint t = 0; t < n_tokens; t++) {
         barrier(CLK_LOCAL_MEM_FENCE);
@@ -41,7 +41,7 @@ KERNEL gated_delta_net(TENSOR(q), TENSOR(k), TENSOR(v), TENSOR(g), TENSOR(beta),
         out[j + S * (head + n_head * (t + n_tokens * seq))] = sum;
         const uint slot = n_tokens - 1 - t;
         if (slot >= n_snapshots) continue;
-        for (uint i = 0; i < S; i++) saved[slot * S * S * n_head * n_seqs + i] = row[i];
+        for (uint i = 0; i < S; i++) STATES(kept, slot, seq)[first + i] = row[i];
     }
 }
 #endif

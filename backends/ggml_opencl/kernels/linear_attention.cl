@@ -19,9 +19,10 @@ static inline uint head_state(const tensor_t *x) {
 #if defined(RWKV6)
 // o = r (tf * k v^T + M), M = td * M + k v^T. An item keeps a column of M.
 KERNEL rwkv_wkv6(TENSOR(k), TENSOR(v), TENSOR(r), TENSOR(tf), TENSOR(td), TENSOR(state),
-                 TENSOR(dst)) {
+                 TENSOR(dst), TENSOR(kept), const int n_snapshots) {
     const uint j = get_global_id(0), start = head_state(&k_) + j;
     if (j >= S) return;
+    const uint n_tokens = k_.ne[2] / get_num_groups(2);
     float m[S];
     for (uint i = 0; i < S; i++) m[i] = VALUES(state)[start + S * i];
     EACH_TOKEN(t, k) {
@@ -34,8 +35,11 @@ KERNEL rwkv_wkv6(TENSOR(k), TENSOR(v), TENSOR(r), TENSOR(tf), TENSOR(td), TENSOR
             m[i] = VALUES(td)[row + i] * m[i] + kv;
         }
         VALUES(dst)[row + j] = sum;
+        const uint slot = n_tokens - 1 - t;
+        if (slot >= n_snapshots) continue;
+        global float *saved = STATES(kept, slot, get_group_id(2)) + S * S * get_group_id(1) + j;
+        for (uint i = 0; i < S; i++) saved[S * i] = m[i];
     }
-    for (uint i = 0; i < S; i++) VALUES(dst)[count(&k_) + start + S * i] = m[i];
 }
 #endif
 

@@ -32,15 +32,15 @@ KERNEL get_groups(TENSOR(a), TENSOR(ids), TENSOR(dst)) {
 #endif
 
 #if defined(SET_BLOCKS)
-// As set_rows; an item makes one block of 32 values.
+// As set_rows; an item makes one block.
 KERNEL set_blocks(TENSOR(src), TENSOR(ids), TENSOR(dst)) {
-    const uint groups = src_.ne[0] / 32, g = get_global_id(0) % groups;
-    if (get_global_id(0) >= count(&src_) / 32) return;
-    const uint4 i = row_of(&src_, get_global_id(0) / groups);
+    const uint blocks = src_.ne[0] / SPAN, g = get_global_id(0) % blocks;
+    if (get_global_id(0) >= count(&src_) / SPAN) return;
+    const uint4 i = row_of(&src_, get_global_id(0) / blocks);
     const long row = LOAD(T1, AT(ids, repeated(&ids_, ((uint4)(i.y, i.z, i.w, 0)))));
     if (row < 0 || row >= dst_.ne[1]) return;
-    float x[32];
-    for (uint j = 0; j < 32; j++) x[j] = LOAD(T0, AT(src, i + (uint4)(32 * g + j, 0, 0, 0)));
+    float x[SPAN];
+    for (uint j = 0; j < SPAN; j++) x[j] = LOAD(T0, AT(src, i + (uint4)(SPAN * g + j, 0, 0, 0)));
     QUANTIZE(T2, x, AT(dst, ((uint4)(0, (uint)row, i.z, i.w))) + BLOCK * g);
 }
 #endif

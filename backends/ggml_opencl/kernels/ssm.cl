@@ -55,7 +55,7 @@ KERNEL ssm_conv_seq(TENSOR(s), TENSOR(x), TENSOR(w), TENSOR(sq), TENSOR(saved), 
 #if defined(SCAN)
 // Group (channels, head, sequence); an item keeps the N states of one channel.
 KERNEL ssm_scan(TENSOR(s), TENSOR(x), TENSOR(dt), TENSOR(a), TENSOR(b), TENSOR(c), TENSOR(ids),
-                TENSOR(dst), const int n_snapshots) {
+                TENSOR(dst), TENSOR(kept), const int n_snapshots) {
     const uint d = get_global_id(0), head = get_group_id(1), seq = get_group_id(2);
     const uint dim = x_.ne[0], n_head = x_.ne[1], n_tokens = x_.ne[2];
     if (d >= dim) return;
@@ -64,7 +64,7 @@ KERNEL ssm_scan(TENSOR(s), TENSOR(x), TENSOR(dt), TENSOR(a), TENSOR(b), TENSOR(c
     float state[N];
     for (uint n = 0; n < N; n++) state[n] = load_f32(AT(s, ((uint4)(n, d, head, cell))));
     global float *y = (global float *)(dst + dst_.offset);
-    global float *saved = y + count(&x_) + N * (d + dim * (head + n_head * seq));
+    const uint first = N * (d + dim * head);
     for (uint t = 0; t < n_tokens; t++) {
         const float raw = load_f32(AT(dt, ((uint4)(head, t, seq, 0))));
         const float step = raw > 20.0f ? raw : log1p(exp(raw));
@@ -78,7 +78,7 @@ KERNEL ssm_scan(TENSOR(s), TENSOR(x), TENSOR(dt), TENSOR(a), TENSOR(b), TENSOR(c
         y[d + dim * (head + n_head * (t + n_tokens * seq))] = sum;
         const uint slot = n_tokens - 1 - t;
         if (slot >= n_snapshots) continue;
-        for (uint n = 0; n < N; n++) saved[slot * N * dim * n_head * x_.ne[3] + n] = state[n];
+        for (uint n = 0; n < N; n++) STATES(kept, slot, seq)[first + n] = state[n];
     }
 }
 #endif

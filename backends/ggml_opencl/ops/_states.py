@@ -1,9 +1,28 @@
-"""What limits the states that an item keeps."""
+"""What limits the states that an item keeps, and where kernels leave them."""
 
 from __future__ import annotations
+
+from ggml_py.tensor import Tensor
 
 LARGEST_STATE = 256  # values that an item keeps
 
 
 def small_state(index: int, what: str) -> str:
     return f"needs states of at most {LARGEST_STATE} per {what}; got {index}"
+
+
+def behind_outputs(node: Tensor, n_outputs: int, size: int, n_seqs: int, n_states: int) -> Tensor:
+    """The part of a result that has the states. [size, n_seqs, n_states]"""
+    t = Tensor(node.type, (size, n_seqs, n_states))
+    t.buffer, t.offset = node.buffer, node.offset + n_outputs * node.type.type_size
+    return t
+
+
+def in_rows(kept: Tensor, size: int, n_seqs: int, n_states: int) -> Tensor:
+    """The rows of a cache that CPY copies states to. [size, n_seqs, n_states]"""
+    shape = (size, n_seqs, n_states, 1)
+    if kept.ne == shape:
+        return kept
+    t = Tensor(kept.type, shape)
+    t.buffer, t.offset = kept.buffer, kept.offset
+    return t

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggml_opencl.conditions import READABLE, quantizable, typed
-from ggml_opencl.table import Launch, defines, items, table
+from ggml_opencl.table import Launch, blocks_of, items, table
 from ggml_py.tensor import MAX_SRC, Tensor
 
 
@@ -22,8 +22,8 @@ def elements(node: Tensor) -> list[Launch]:
 
 
 def blocks(node: Tensor) -> list[Launch]:
-    given = defines(BLOCK=node.type.type_size)
-    return [parts(node, items(node.n_elements // 32), given)]
+    n = items(node.n_elements // node.type.block_size)
+    return [parts(node, n, blocks_of(node.type))]
 
 
 table.add("REDUCE", elements, typed(-1, *READABLE))

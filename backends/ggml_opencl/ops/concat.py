@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from ggml_opencl.ops._move import move, same_type
+from ggml_opencl.ops._move import as_bytes, move, same_blocks, same_type
 from ggml_opencl.table import Launch, table
 from ggml_py.tensor import Tensor
 
 
-@table.op("CONCAT", same_type)
+@table.op("CONCAT", same_type, rank=1)
 def concat(node: Tensor) -> list[Launch]:
     a, b = node.sources(2)  # a third one is where they are to go
+    return places(node.param("dim"), a, b, node)
+
+
+@table.op("CONCAT", same_blocks)
+def concat_blocks(node: Tensor) -> list[Launch]:
+    a, b = map(as_bytes, node.sources(2))
+    return places(node.param("dim"), a, b, as_bytes(node))
+
+
+def places(dim: int, a: Tensor, b: Tensor, dst: Tensor) -> list[Launch]:
     start = [0, 0, 0, 0]
-    start[node.param("dim")] = a.ne[node.param("dim")]
+    start[dim] = a.ne[dim]
     return [
-        move("concat", "place", a, node, a.n_elements, 0, 0, 0, 0),
-        move("concat", "place", b, node, b.n_elements, *start),
+        move("concat", "place", a, dst, a.n_elements, 0, 0, 0, 0),
+        move("concat", "place", b, dst, b.n_elements, *start),
     ]
 
 

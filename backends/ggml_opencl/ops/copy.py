@@ -11,33 +11,12 @@ from ggml_opencl.conditions import (
     quantized,
     typed,
 )
-from ggml_opencl.ops._move import move, same_type
+from ggml_opencl.ops._move import as_bytes, at, move, same_blocks, same_type
 from ggml_opencl.ops.arithmetic import binary
-from ggml_opencl.table import Launch, defines, items, table
+from ggml_opencl.table import Launch, blocks_of, defines, items, table
 from ggml_py.tensor import Shape, Tensor
-from ggml_py.types import I8
 
 CONVERTIBLE = (*READABLE, "i32", "i64")
-
-
-def at(base: Tensor, view: Tensor, offset: int = 0) -> Tensor:
-    """`view` as a tensor in the memory of `base`."""
-    view.buffer, view.offset = base.buffer, base.offset + offset
-    return view
-
-
-def same_blocks(node: Tensor) -> str:
-    """Blocks can be moved as bytes where both tensors have the same rows, or no gaps at all."""
-    a = node.source(0)
-    if a.type is not node.type:
-        return f"needs one type; got {a} and {node.type}"
-    alike = a.ne == node.ne and a.has_contiguous_rows() and node.has_contiguous_rows()
-    return "" if alike else f"needs rows of the same shape; got {a} and {node}"
-
-
-def as_bytes(t: Tensor) -> Tensor:
-    ne = (t.type.row_size(t.ne[0]), *t.ne[1:])
-    return at(t, Tensor(I8, ne, nb=(1, *t.nb[1:])))
 
 
 def copies(node: Tensor) -> list[Launch]:
@@ -45,8 +24,8 @@ def copies(node: Tensor) -> list[Launch]:
 
 
 def copies_blocks(node: Tensor) -> list[Launch]:
-    a, dst = as_bytes(node.source(0)), as_bytes(node)
-    return [move("copy", "cpy", a, dst, dst.n_elements)]
+    dst = as_bytes(node)
+    return [move("copy", "cpy", as_bytes(node.source(0)), dst, dst.n_elements)]
 
 
 def converts(node: Tensor) -> list[Launch]:
@@ -59,9 +38,8 @@ def dequantizes(node: Tensor) -> list[Launch]:
 
 
 def quantizes(node: Tensor) -> list[Launch]:
-    a, n = node.source(0), node.n_elements // 32
-    given = defines(QUANTIZED=1, BLOCK=node.type.type_size)
-    return [Launch("copy", "quantize", (a, node), items(n), (), given)]
+    n, given = items(node.n_elements // node.type.block_size), blocks_of(node.type)
+    return [Launch("copy", "quantize", (node.source(0), node), n, (), (("QUANTIZED", 1), *given))]
 
 
 for _op in ("CONT", "DUP", "CPY"):

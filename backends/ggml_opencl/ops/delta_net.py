@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggml_opencl.conditions import all_typed, every
-from ggml_opencl.ops._states import LARGEST_STATE, small_state
+from ggml_opencl.ops._states import LARGEST_STATE, behind_outputs, small_state
 from ggml_opencl.table import WG, Launch, defines, table
 from ggml_py.ops.delta_net import REPEAT
 from ggml_py.tensor import Tensor
@@ -16,12 +16,21 @@ def small_heads(node: Tensor) -> str:
 
 @table.op("GATED_DELTA_NET", every(all_typed((*range(6), -1), "f32"), small_heads))
 def gated_delta_net(node: Tensor) -> list[Launch]:
+    v, n_snapshots = node.source(2), int(node.param("n_snapshots"))
+    size, n_head, _, n_seqs = v.ne
+    kept = behind_outputs(node, v.n_elements, size * size * n_head, n_seqs, n_snapshots)
+    return gated_delta_net_to(node, kept)
+
+
+def gated_delta_net_to(node: Tensor, kept: Tensor) -> list[Launch]:
+    """The states go to `kept` [S * S * H, B, n_snapshots or fewer]."""
     v, g = node.source(2), node.source(3)
     size, n_head, _, n_seqs = v.ne
     groups = (-(-size // WG), n_head, n_seqs)
     scalars = (node.param("n_snapshots"),)
     given = defines(GATED=1, S=size, GATES=g.ne[0])
-    return [Launch("delta_net", "gated_delta_net", (*node.sources(), node), groups, scalars, given)]
+    tensors = (*node.sources(), node, kept)
+    return [Launch("delta_net", "gated_delta_net", tensors, groups, scalars, given)]
 
 
 @table.op("DELTA_NET", every(all_typed((*range(7), -1), "f32"), small_heads))

@@ -11,7 +11,7 @@ from ggml_opencl.conditions import (
     quantized,
     typed,
 )
-from ggml_opencl.table import Launch, defines, items, table
+from ggml_opencl.table import Launch, blocks_of, defines, items, table
 from ggml_py.tensor import Tensor
 
 PLAIN_ROWS = defines(PLAIN_ROWS=1)
@@ -40,5 +40,6 @@ def set_rows(node: Tensor) -> list[Launch]:
 @table.op("SET_ROWS", every(typed(0, *FLOATS), quantizable, dense_rows(-1)))
 def set_blocks(node: Tensor) -> list[Launch]:
     src, ids, _ = node.sources()
-    n, given = items(src.n_elements // 32), defines(SET_BLOCKS=1, BLOCK=node.type.type_size)
-    return [Launch("rows", "set_blocks", (src, ids, node), n, (), given)]
+    n, given = items(src.n_elements // node.type.block_size), blocks_of(node.type)
+    macros = (("SET_BLOCKS", 1), *given)
+    return [Launch("rows", "set_blocks", (src, ids, node), n, (), macros)]

@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+from ggml_opencl.conditions import typed
 from ggml_opencl.table import Launch, items, table
 from ggml_py.tensor import Tensor
 
-LONGEST_SORT = 1 << 15  # an element is compared with all others
+LONGEST_RANKED = 1 << 12  # elements of a row in which each one is compared with all others
 
 
-def sortable(node: Tensor) -> str:
-    a = node.source(0)
-    if a.type.name != "f32":
-        return f"needs f32; got {a}"
-    return "" if a.ne[0] <= LONGEST_SORT else f"needs rows of at most {LONGEST_SORT}; got {a}"
-
-
-@table.op("ARGSORT", sortable)
+@table.op("ARGSORT", typed(0, "f32"))
 def argsort(node: Tensor) -> list[Launch]:
-    return ranks(node, node.param("order"))
+    a, order = node.source(0), node.param("order")
+    if a.ne[0] <= LONGEST_RANKED:
+        return ranks(node, order)
+    return [Launch("sort", "number", (node,), items(node.n_elements)), *exchanges(node, order)]
 
 
-@table.op("TOP_K", sortable)
+@table.op("TOP_K", typed(0, "f32"))
 def top_k(node: Tensor) -> list[Launch]:
-    return ranks(node, 1)
+    a = node.source(0)
+    if a.ne[0] <= LONGEST_RANKED:
+        return ranks(node, 1)
+    return [Launch("sort", "select_top", (a, node), (a.n_rows, 1, 1)), *exchanges(node, 1)]
 
 
 def ranks(node: Tensor, descending: int) -> list[Launch]:
     a = node.source(0)
     return [Launch("sort", "argsort", (a, node), items(a.n_elements), (descending,))]
+
+
+def exchanges(node: Tensor, descending: int) -> list[Launch]:
+    """Batcher's bitonic merge sort of the rows' indices, all exchanges in one direction: the first
+    of each merge mirror the second half. What would lie behind the end of a row stays there.
+    """
+    a, runs, half = node.source(0), [], 1
+    while half < node.ne[0]:
+        for distance in (half >> i for i in range(half.bit_length())):
+            n = -(-node.ne[0] // (2 * distance)) * distance * node.n_rows
+            mirrored = distance == half
+            runs.append((items(n), (descending, distance, int(mirrored))))
+        half *= 2
+    return [Launch("sort", "exchange", (a, node), groups, given) for groups, given in runs]

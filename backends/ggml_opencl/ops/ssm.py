@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggml_opencl.conditions import all_typed, every, typed
-from ggml_opencl.ops._states import LARGEST_STATE, small_state
+from ggml_opencl.ops._states import LARGEST_STATE, behind_outputs, small_state
 from ggml_opencl.table import WG, Launch, defines, items, table
 from ggml_py.tensor import Tensor
 
@@ -30,8 +30,15 @@ def scannable(node: Tensor) -> str:
 
 @table.op("SSM_SCAN", every(all_typed((*range(6), -1), "f32"), typed(6, "i32"), scannable))
 def ssm_scan(node: Tensor) -> list[Launch]:
+    s, x, n_snapshots = node.source(0), node.source(1), int(node.param("n_snapshots"))
+    size = s.ne[0] * s.ne[1] * s.ne[2]
+    return ssm_scan_to(node, behind_outputs(node, x.n_elements, size, x.ne[3], n_snapshots))
+
+
+def ssm_scan_to(node: Tensor, kept: Tensor) -> list[Launch]:
+    """The states go to `kept` [N * dim * H, B, n_snapshots or fewer]."""
     s, x = node.sources(2)
     groups = (-(-x.ne[0] // WG), x.ne[1], x.ne[3])
     scalars = (node.param("n_snapshots"),)
     given = defines(SCAN=1, N=s.ne[0])
-    return [Launch("ssm", "ssm_scan", (*node.sources(), node), groups, scalars, given)]
+    return [Launch("ssm", "ssm_scan", (*node.sources(), node, kept), groups, scalars, given)]

@@ -6,9 +6,10 @@ from ggml_py.tensor import Tensor
 from ggml_ref.values import Values, elements
 
 
-def write_states(node: Tensor, n_outputs: int, states: list[Values]) -> None:
-    """Snapshots after the outputs, newest first; places without a state are left as they were."""
+def write_states(node: Tensor, outputs: Values, states: list[Values], n_snapshots: int) -> None:
+    """The outputs, then snapshots, newest first; places without one are left as they were."""
     flat = elements(node).reshape(-1)
-    for slot, state in enumerate(states[::-1][: node.param("n_snapshots")]):
-        start = n_outputs + slot * state.size
+    flat[: outputs.size] = outputs.reshape(-1)
+    for slot, state in enumerate(states[::-1][:n_snapshots]):
+        start = outputs.size + slot * state.size
         flat[start : start + state.size] = state.reshape(-1)

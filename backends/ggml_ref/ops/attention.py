@@ -53,7 +53,7 @@ def soft_max(
 def weighted(p: Values, v: Values) -> Values:
     """p @ v, where what has weight 0 does not count, be it infinite or NaN."""
     finite = np.isfinite(v)
-    out = p @ np.where(finite, v, 0)
+    out: Values = p @ np.where(finite, v, 0)
     for cell in np.flatnonzero(~finite.all(axis=(0, 1, 3))):
         weight, value = p[..., cell, None], np.where(finite, 0, v)[:, :, None, cell]
         out += np.where((weight == 0) | (value == 0), 0, weight * value)

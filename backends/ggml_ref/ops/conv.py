@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_py.tensor import Tensor
-from ggml_ref.functions import einsum
+from ggml_ref.functions import einsum, tensordot
 from ggml_ref.table import table
 from ggml_ref.values import Values
 
@@ -58,7 +58,7 @@ def im2col_3d(node: Tensor, a: Values, b: Values) -> Values:
 @table.op("CONV_2D")
 def conv_2d(node: Tensor, a: Values, b: Values) -> Values:
     x = unfold(b, a.shape[-2:], _plane(node, node.ne[1], node.ne[0]))
-    return np.moveaxis(np.tensordot(a, x, ((1, 2, 3), (1, 4, 5))), 0, 1)
+    return np.moveaxis(tensordot(a, x, ((1, 2, 3), (1, 4, 5))), 0, 1)
 
 
 @table.op("CONV_2D_DW")
@@ -73,4 +73,4 @@ def conv_3d(node: Tensor, a: Values, b: Values) -> Values:
     a = a.reshape(node.param("oc"), channels, *a.shape[1:])
     b = b.reshape(node.param("n"), channels, *b.shape[1:])
     x = unfold(b, a.shape[-3:], _volume(node, node.ne[2], node.ne[1], node.ne[0]))
-    return np.moveaxis(np.tensordot(a, x, ((1, 2, 3, 4), (1, 5, 6, 7))), 0, 1)
+    return np.moveaxis(tensordot(a, x, ((1, 2, 3, 4), (1, 5, 6, 7))), 0, 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_py.tensor import Tensor
+from ggml_ref.functions import tensordot
 from ggml_ref.table import table
 from ggml_ref.values import Values
 
@@ -13,7 +14,7 @@ from ggml_ref.values import Values
 def conv_transpose_1d(node: Tensor, a: Values, b: Values) -> Values:
     s, out = node.param("s0"), np.zeros(node.ne[1::-1])
     for i, x in enumerate(b[0, 0].T):
-        out[:, i * s : i * s + a.shape[-1]] += np.tensordot(x, a[0], 1)
+        out[:, i * s : i * s + a.shape[-1]] += tensordot(x, a[0], 1)
     return out
 
 
@@ -22,7 +23,7 @@ def conv_transpose_2d(node: Tensor, a: Values, b: Values) -> Values:
     s, (n1, n0) = node.param("stride"), b.shape[2:]
     out = np.zeros(node.ne[::-1])
     for y, x in np.ndindex(a.shape[2:]):
-        part = np.moveaxis(np.tensordot(a[:, :, y, x], b, (0, 1)), 0, 1)
+        part = np.moveaxis(tensordot(a[:, :, y, x], b, (0, 1)), 0, 1)
         out[:, :, y : y + n1 * s : s, x : x + n0 * s : s][:, :, :n1, :n0] += part
     return out
 

@@ -17,8 +17,7 @@ from ggml_ref.values import Values, elements, load
 
 @table.step("GATED_DELTA_NET")
 def gated_delta_net(node: Tensor) -> None:
-    # [B, T, H, S]; state [B, H, S, S]
-    q, k, v, g, beta, state = (load(t) for t in node.sources())
+    q, k, v, g, beta, state = (load(t) for t in node.sources())  # [B, T, H, S], [B, H, S, S]
     n_seqs, n_tokens, n_head, size = v.shape
     keys = (n_seqs, n_tokens, n_head, size)
     q = tile(stretch(q, 0, n_seqs), keys) / math.sqrt(size)
@@ -31,8 +30,7 @@ def gated_delta_net(node: Tensor) -> None:
         state = state + delta[..., None] * k[:, t, :, None]
         outputs[:, t] = (state @ q[:, t, :, :, None])[..., 0]
         states.append(state)
-    elements(node).reshape(-1)[: outputs.size] = outputs.reshape(-1)
-    write_states(node, outputs.size, states or [state])
+    write_states(node, outputs, states or [state], node.param("n_snapshots"))
 
 
 LARGEST = 1e6

@@ -54,5 +54,4 @@ def ssm_scan(node: Tensor) -> None:
         state = state * decay[:, :, None] + inflow
         outputs[:, t] = (state * c[:, t, :, None]).sum(axis=-1)
         states.append(state)
-    elements(node).reshape(-1)[: outputs.size] = outputs.reshape(-1)
-    write_states(node, outputs.size, states)
+    write_states(node, outputs, states, node.param("n_snapshots"))

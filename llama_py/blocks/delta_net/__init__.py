@@ -12,7 +12,14 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.delta_net.rule import DELTA_NET, Delta, Outcome
 from llama_py.blocks.delta_net.unfused import Unfused
 from llama_py.blocks.functions import dense, inv_sqrt
-from llama_py.blocks.state import cells_2d, read_states
+from llama_py.blocks.state import (
+    cells_1d,
+    cells_2d,
+    n_snapshots,
+    read_states,
+    store_inputs,
+    store_states,
+)
 from llama_py.graph.builder import GraphBuilder
 
 __all__ = [
@@ -36,44 +43,41 @@ def build_conv_state(
     With n_rs_seq > 0 the inputs as of each of the last n_rs_seq + 1 tokens are stored.
     """
     n_seqs, channels, width = g.ubatch.n_seqs, x.ne[0], d_conv - 1
-    states = g.cb(read_states(g, states_all, width * channels), "conv_states", il)
+    row = width * channels
+    states = g.cb(read_states(g, states_all, row), "conv_states", il)
     states = g.cb(reshape(states, width, channels, n_seqs), "conv_states_reshaped", il)
     x = g.cb(transpose(x), "qkv_mixed_transposed", il)
     conv_input = g.cb(concat(states, x, 0), "conv_input", il)
-    n_slots = g.cparams.n_rs_seq + 1
-    for slot in reversed(range(n_slots)):
-        start = max(0, conv_input.ne[0] - width - slot)
-        last = view(conv_input, (width, channels, n_seqs), offset=start)
-        update = cells_2d(g, states_all, width * channels, slot)
-        if n_slots == 1:
-            g.cb(last, "conv_state_last", il)
-            g.cb(update, "conv_state_update", il)
+    if n_snapshots(g) == 1:
+        last = view(conv_input, (width, channels, n_seqs), offset=conv_input.ne[0] - width)
+        last = g.cb(last, "conv_state_last", il)
+        update = g.cb(cells_2d(g, states_all, row), "conv_state_update", il)
         g.expand(cpy(last, update))
+    else:
+        oldest_first = reversed(range(n_snapshots(g)))
+        store_inputs(
+            g, conv_input, width, lambda slot: cells_2d(g, states_all, row, slot), oldest_first
+        )
     return conv_input
 
 
 def build_recurrent_attn(
-    g: GraphBuilder, states_all: Tensor, x: Delta, s: Tensor, il: int
+    g: GraphBuilder, states_all: Tensor, x: Delta, s: Tensor, il: int, flat: bool = False
 ) -> Tensor:
     """Run the delta net from state s [S, S, H, B], and store the new state or the last
-    n_rs_seq + 1 of them. -> [S, H, T, B]"""
-    v, n_seqs, n_slots = x.v, s.ne[3], g.cparams.n_rs_seq + 1
-    size = s.ne[0] * s.ne[1] * s.ne[2]
-    if n_slots == 1:
-        output, new_state = build_delta_net(g, x, s, il)
-        g.cb(output, "attn_output", il)
-        g.cb(new_state, "new_state", il)
-        g.expand(cpy(new_state, cells_2d(g, states_all, size)))
+    n_rs_seq + 1 of them. -> [S, H, T, B]
+
+    flat  a single state of all sequences is copied as one row
+    """
+    v, size = x.v, s.ne[0] * s.ne[1] * s.ne[2]
+    if n_snapshots(g) > 1:
+        result = g.fused("delta_net", gated_delta_net(*x, s, n_snapshots(g)))
+        output = view(result, v.ne, dense(v.ne))
+        store_states(g, states_all, size, result, v.n_elements)
         return output
-    result = g.fused("delta_net", gated_delta_net(*x, s, n_slots))
-    output = g.cb(view(result, v.ne, dense(v.ne)), "attn_output", il)
-    # Slot i, the state i tokens back, goes to rollback group i; only n_written are there.
-    mctx = g.inp_rs.mctx
-    shape = (size, n_seqs, min(v.ne[2], n_slots))
-    snapshots = view(result, shape, (size, size * n_seqs), offset=v.n_elements)
-    group = mctx.get_size() * size
-    cells = view(states_all, shape, (size, group), offset=mctx.get_head() * size)
-    g.expand(cpy(snapshots, cells))
+    output, new_state = build_delta_net(g, x, s, il)
+    cells = (cells_1d if flat else cells_2d)(g, states_all, size)
+    g.expand(cpy(g.cb(new_state, "new_state", il), cells))
     return output
 
 

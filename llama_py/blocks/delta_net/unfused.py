@@ -119,9 +119,7 @@ class Unfused(Rule):
         for t, name in zip(x, names, strict=True):
             self.cb(t, name)
 
-    def _split_chunks(
-        self, x: Delta, cs: int
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    def _split_chunks(self, x: Delta, cs: int) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """q, k, k*b, v*b and g as [., CS, n_chunks, HB], padded with zeros."""
         n_tokens = x.q.ne[2]
         x = x._replace(q=scale(x.q, inv_sqrt(x.q.ne[0])))

@@ -58,15 +58,13 @@ class Tiny:
         return int({**COMMON, **self.keys}["vocab_size"])
 
 
-# What many start from; heads are a quarter of the channels, or wider.
-SIZES: dict[str, Any] = {
-    "block_count": 2,
-    "embedding_length": 64,
-    "feed_forward_length": 96,
-    "attention.head_count": 4,
-    "attention.head_count_kv": 2,
-}
+# What many start from; heads are a quarter of the channels, or wider. A key stands in a file where
+# its dictionary has it first.
+CHANNELS: dict[str, Any] = {"block_count": 2, "embedding_length": 64, "feed_forward_length": 96}
+SIZES = {**CHANNELS, "attention.head_count": 4, "attention.head_count_kv": 2}
 WIDE = {**SIZES, "attention.key_length": 32, "attention.value_length": 32}
+EXPERTS = {"expert_feed_forward_length": 48, "expert_count": 6, "expert_used_count": 3}
+MOE = {**CHANNELS, **EXPERTS, **WIDE}
 
 COMMON: dict[str, Any] = {"vocab_size": 64, "context_length": 256}
 

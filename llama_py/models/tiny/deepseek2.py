@@ -2,8 +2,8 @@
 
 from llama_py.models.tiny import Tiny
 
-MOE = {
-    "block_count": 2,
+# Latent attention and experts behind a dense layer; long contexts.
+LATENT = {
     "leading_dense_block_count": 1,
     "embedding_length": 64,
     "feed_forward_length": 96,
@@ -24,6 +24,8 @@ MOE = {
     "attention.value_length_mla": 24,
     "attention.q_lora_rank": 24,
     "attention.kv_lora_rank": 32,
+}
+YARN = {
     "attention.layer_norm_rms_epsilon": 1e-6,
     "rope.dimension_count": 16,
     "rope.scaling.type": "yarn",
@@ -32,4 +34,4 @@ MOE = {
     "rope.scaling.yarn_log_multiplier": 0.1,
 }
 
-TINY = {"moe": Tiny(keys=MOE, without=["*.attn_q.weight"])}
+TINY = {"moe": Tiny(keys={"block_count": 2, **LATENT, **YARN}, without=["*.attn_q.weight"])}

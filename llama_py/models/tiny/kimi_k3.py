@@ -14,7 +14,7 @@ TINY = {
             "activation.situ_beta": 4.0,
             "activation.situ_linear_beta": 25.0,
         },
-        without=["*.attn_q.weight"],
+        without=["*.attn_q.weight", "*.attn_[qkv].bias"],
         gain={"*_res_score.*": 2},
         prompt=72,
     )

@@ -29,8 +29,8 @@ TINY = {
             "ssm.conv_kernel": 4,
             "kda.head_dim": 32,
         },
-        without=["*.attn_q_a*"],
-        gain={"*.attn_[qkv].weight": 2, "*.attn_[qkv].bias": 2, "*.ssm_dt.bias": 3},
+        without=["*.attn_q_a*", "*.attn_[qkv].bias"],
+        gain={"*.attn_[qkv].weight": 2, "*.ssm_dt.bias": 3},
         prompt=72,
     )
 }

@@ -23,7 +23,5 @@ MEAN = {
 TINY = {
     "fused": Tiny(keys=KEYS, mean=MEAN),
     # as older files have it: a tensor for each mixture, and nothing is halved
-    "parts": Tiny(
-        keys=KEYS | {"rescale_every_n_layers": 0}, without=["*_lerp_fused.*"], mean=MEAN
-    ),
+    "parts": Tiny(keys=KEYS | {"rescale_every_n_layers": 0}, without=["*_lerp_fused.*"], mean=MEAN),
 }

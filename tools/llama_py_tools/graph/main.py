@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ggml_py.dump import Record
     from ggml_py.graph import Graph
 
-FORMATS = ("text", "json", "dot", "html")
+FORMATS = ("text", "json", "dot", "html", "ops")
 PEERS = ("llama.cpp",)
 
 
@@ -29,7 +29,8 @@ class DumpParams(Params):
     """How graphs are written."""
 
     format: str = option(
-        "text", "--format", "json: one line a node, to compare; dot: for Graphviz; html: to read",
+        "text", "--format", "json: one line a node, to compare; dot: for Graphviz; html: to read;"
+        " ops: for test-backend-ops --test-file",
         choices=FORMATS,
     )  # fmt: skip
     output: str = option("", "-o --output", "write there instead of stdout", metavar="FILE")
@@ -99,6 +100,10 @@ def render(format: str, graphs: Sequence[Graph], title: str) -> Iterable[str]:
         from llama_py_tools.graph.html import html
 
         return html(graphs, title)
+    if format == "ops":
+        from llama_py_tools.test_backend_ops.op_file import lines
+
+        return (line + "\n" for line in lines(graphs))
     return (f"graph {dec}: {len(g.nodes)} nodes\n{dump_text(g)}\n" for dec, g in enumerate(graphs))
 
 
@@ -172,7 +177,9 @@ def peer_records(args: argparse.Namespace) -> list[Record]:
     model = session.open_model(args, device="null")
     ids = session.input_tokens(args, model)
     o, n_decode = read(args, ContextParams), read(args, InputParams).decode
+    steering = read(args, SteeringParams)
+    files = () if steering.lora_init_without_apply else session.adapter_files(steering)
     return records(
-        str(model.file.path), ids, n_decode, n_ctx=o.n_ctx or len(ids) + n_decode,
+        str(model.file.path), ids, n_decode, files, n_ctx=o.n_ctx or len(ids) + n_decode,
         n_batch=o.n_batch, n_ubatch=o.n_ubatch, flash_attn=o.flash_attn,
     )  # fmt: skip

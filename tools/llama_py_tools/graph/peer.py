@@ -32,15 +32,20 @@ ERROR = 4  # ggml.h:GGML_LOG_LEVEL_ERROR
 Floats = NDArray[np.float32]
 
 
-def records(path: str, ids: Sequence[int], n_decode: int, **context: Any) -> list[Record]:
+def records(
+    path: str, ids: Sequence[int], n_decode: int, adapters: Sequence[tuple[str, float]] = (),
+    **context: Any,
+) -> list[Record]:  # fmt: skip
     """The nodes of a prompt's graphs, then of n_decode single tokens (their ids do not matter).
 
+    adapters  LoRA files with their scales
     context  n_ctx, n_batch, n_ubatch and flash_attn ("auto", "on", "off")
     Raises GGMLError if llama-cpp-python is missing, or llama.cpp refuses.
     """
     found: list[Record] = []
     context["n_batch"] = max(context["n_batch"], len(ids))
     with Peer(path, watch=lambda record, _: found.append(record), **context) as peer:
+        peer.set_adapters(adapters)
         for tokens in (ids, *([0] for _ in range(n_decode))):
             peer.decode(tokens)
     return found
@@ -125,6 +130,16 @@ class Peer:
         if code:
             what = f"run a batch of {native.n_tokens} tokens: {code}"
             raise GGMLError(f"llama.cpp cannot {what}{_reason()}")
+
+    def set_adapters(self, files: Sequence[tuple[str, float]]) -> None:
+        """From now on with these LoRA adapters, each times its scale."""
+        n = len(files)
+        loaded = [self.api.llama_adapter_lora_init(self.model, p.encode()) for p, _ in files]
+        if not all(loaded):
+            raise GGMLError(f"llama.cpp cannot load {files[loaded.index(None)][0]}{_reason()}")
+        adapters = (self.api.llama_cpp.llama_adapter_lora_p_ctypes * n)(*loaded)
+        scales = (ctypes.c_float * n)(*(scale for _, scale in files))
+        self.api.llama_set_adapters_lora(self.ctx, adapters, n, scales)
 
     def logits(self, n: int) -> Floats:
         """Of the last n outputs. -> [n, n_vocab]"""

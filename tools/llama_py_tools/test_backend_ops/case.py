@@ -14,11 +14,12 @@ import numpy.typing as npt
 from ggml_py.graph import Graph
 from ggml_py.ops import permute, view_4d
 from ggml_py.tensor import Tensor, shape4
-from ggml_py.types import F32, GGMLType
+from ggml_py.types import F32, I8, I16, I32, I64, GGMLType
 
 Array = npt.NDArray[Any]
 Init = Callable[[np.random.Generator, tuple[int, ...]], Array]
 Bound = float | Callable[..., float]
+INTEGERS = (I8, I16, I32, I64)
 
 
 def uniform(low: float = -1.0, high: float = 1.0) -> Init:
@@ -123,7 +124,22 @@ class Case:
         return graph, new
 
 
+Draw = Callable[[Any], Init]  # of a node
+DRAWS: dict[tuple[str, int], Draw] = {}
 CASES: list[Case] = []
+
+
+def draws(op: str, src: int, how: Draw) -> None:
+    """What source `src` of an op's node holds, where not any number will do."""
+    DRAWS[op, src] = how
+
+
+def draw(node: Tensor, src: int) -> Init:
+    """How to fill a source of a node that comes from a file."""
+    if (node.op, src) in DRAWS:
+        return DRAWS[node.op, src](node)
+    s = node.src[src]
+    return integers(0, 2) if s is not None and s.type in INTEGERS else uniform()
 
 
 def case(

@@ -23,12 +23,13 @@ def matches(entry: str, case: Case) -> bool:
     return re.search(entry, case.op) is not None
 
 
-def select(ops: str | None, params: str | None, perf: bool) -> list[Case]:
-    """The cases that pass both filters; GGMLError if there is none."""
+def select(ops: str | None, params: str | None, perf: bool, file: str = "") -> list[Case]:
+    """The cases that pass both filters, or those of a file; GGMLError if there is none."""
     from ggml_py.errors import GGMLError
     from llama_py_tools.test_backend_ops.cases import all_cases
+    from llama_py_tools.test_backend_ops.op_file import read_cases
 
-    chosen = [c for c in all_cases() if c.perf == perf]
+    chosen = read_cases(file) if file else [c for c in all_cases() if c.perf == perf]
     if ops is not None:
         entries = split_filter(ops)
         chosen = [c for c in chosen if any(matches(e, c) for e in entries)]

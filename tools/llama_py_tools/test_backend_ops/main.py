@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from llama_py_tools.test_backend_ops.report import Report
     from llama_py_tools.test_backend_ops.run import Outcome
 
+COMPARING = ("test", "grad")
+
 EPILOG = """examples:
   test-backend-ops -o ADD,MUL_MAT
   test-backend-ops -o RMS_NORM -p 'eps=1e-06.*v=1'
   test-backend-ops -b cpu -o 'SCALE(type=f32,ne=[10,10,10,10],scale=2,bias=0,inplace=0)'
   test-backend-ops -b cpu --against ggml -j 2
+  test-backend-ops grad -b cpu -o MUL_MAT
   test-backend-ops perf -o 'MUL_MAT.*'
   test-backend-ops perf -b cpu --against ggml -t 2
   test-backend-ops support --output markdown
@@ -38,8 +41,9 @@ class HarnessParams(Params):
     """What is run, on which device, and who judges."""
 
     mode: str = option(
-        "test", "mode", "test: compare values; perf: time; support: list what backends can run",
-        choices=("test", "perf", "support"), nargs="?",
+        "test", "mode", "test: compare values; grad: compare gradients with differences of the"
+        " judge's values; perf: time; support: list what backends can run",
+        choices=("test", "grad", "perf", "support"), nargs="?",
     )  # fmt: skip
     against: str = option(
         "", "--against", "the judge: the NumPy reference (default), the CPU backend, or llama.cpp's"
@@ -49,6 +53,11 @@ class HarnessParams(Params):
     ops: str | None = option(None, "-o", "op names, regexes or printed cases", metavar="OP,..")
     backend: str | None = option(None, "-b", "only this backend or device", metavar="BACKEND")
     params: str | None = option(None, "-p", "only cases whose parameters match", metavar="REGEX")
+    test_file: str = option(
+        "", "--test-file", "the cases are the nodes in this file, as llama.cpp's"
+        " test-export-graph-ops and `llama-py-graph dump --format ops` write it", metavar="FILE",
+        env="",
+    )  # fmt: skip
     output: str = option(
         "console", "--output", "markdown (support mode): the table of docs/ops.md",
         choices=("console", "csv", "json", "sql", "markdown"), env="",
@@ -59,7 +68,7 @@ class HarnessParams(Params):
     )
     seed: int = option(0, "--seed", "seed of the inputs", env="")
     processes: int = option(
-        1, "-j", "processes that share the cases (test mode)", check=integers(1)
+        1, "-j", "processes that share the cases (test and grad mode)", check=integers(1)
     )
     threads: int | None = option(
         None, "-t --threads", "host threads of the backend", parse=above_zero, check=integers(1),
@@ -79,11 +88,12 @@ def parser() -> Parser:
 def parse(argv: Sequence[str] | None) -> HarnessParams:
     p = parser()
     o = read(p.parse_args(argv), HarnessParams)
-    if o.processes > 1 and o.mode != "test":
-        p.error(f"-j is for test mode; {o.mode} runs in one process")
+    compares = o.mode in COMPARING
+    if o.processes > 1 and not compares:
+        p.error(f"-j is for test and grad mode; {o.mode} runs in one process")
     if o.output == "markdown" and o.mode != "support":
         p.error("--output markdown is for support mode")
-    return replace(o, against="ref") if o.mode == "test" and not o.against else o
+    return replace(o, against="ref") if compares and not o.against else o
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -138,7 +148,7 @@ def run(o: HarnessParams) -> int:
     if o.against:
         judge(o.against)  # if it is missing, that comes before any output
     report = REPORTS[o.output]()
-    cases = select(o.ops, o.params, o.mode == "perf")
+    cases = select(o.ops, o.params, o.mode == "perf", o.test_file)
     devices = find_devices(o.backend, o.mode)
     report.start(len(devices))
     n_ok = 0
@@ -161,13 +171,13 @@ def why_skipped(device: Device, o: HarnessParams) -> str:
     """Why a device is not tested unless it is asked for by name."""
     if device.kind in ("ref", "null"):
         return f"Skipping {device.kind} backend"
-    if o.mode == "test" and device.name == o.against:
+    if o.mode in COMPARING and device.name == o.against:
         return "Skipping the judge"
     return ""
 
 
 def run_device(device: Device, cases: list[Case], o: HarnessParams, report: Report) -> bool:
-    if o.mode == "test":
+    if o.mode in COMPARING:
         return run_tests(device, cases, o, report)
     rival = rival_of(o) if o.mode == "perf" else None
     for case in cases:
@@ -192,7 +202,7 @@ def run_tests(device: Device, cases: list[Case], o: HarnessParams, report: Repor
 
     totals = Totals(o.against, command(device, o))
     for case, outcome in zip(cases, outcomes(device, cases, o), strict=True):
-        report.record(record(case, device, "test", outcome))
+        report.record(record(case, device, o.mode, outcome))
         totals.add(case, outcome)
     report.summary(totals)
     return not totals.failed
@@ -202,23 +212,25 @@ def command(device: Device, o: HarnessParams) -> list[str]:
     """What runs cases on the device as now: its inputs are the same too."""
     options = ["-b", device.name]
     options += ["--against", o.against] if o.against != "ref" else []
+    options += ["--test-file", o.test_file] if o.test_file else []
     options += ["--seed", str(o.seed)] if o.seed else []
     options += ["-t", str(o.threads)] if o.threads else []
-    return ["test-backend-ops", *options]
+    return ["test-backend-ops", *([] if o.mode == "test" else [o.mode]), *options]
 
 
 def outcomes(device: Device, cases: list[Case], o: HarnessParams) -> Iterator[Outcome]:
     """Of each case, in order."""
     from llama_py_tools.test_backend_ops.judges import judge
-    from llama_py_tools.test_backend_ops.run import evaluate, warm_up
-    from llama_py_tools.test_backend_ops.task import Task, in_processes
+    from llama_py_tools.test_backend_ops.run import warm_up
+    from llama_py_tools.test_backend_ops.task import EVALUATE, Task, in_processes
 
     against = judge(o.against)
     warm_up(cases, device, show_progress if sys.stderr.isatty() else None)
     if o.processes > 1:
-        task = Task(device.name, o.against, o.ops, o.params, o.seed, o.threads)
+        task = Task(o.mode, device.name, o.against, o.test_file, o.ops, o.params, o.seed, o.threads)
         yield from in_processes(task, len(cases), o.processes)
     else:
+        evaluate = EVALUATE[o.mode]
         yield from (evaluate(case, device, against, o.seed) for case in cases)
 
 

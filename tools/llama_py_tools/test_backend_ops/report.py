@@ -120,7 +120,7 @@ class Console(Report):
         print(f"  Device memory: {total >> 20} MB ({free >> 20} MB free)\n")
 
     def record(self, r: Record) -> None:
-        text = {"test": self._test, "perf": self._perf, "support": self._support}[r.test_mode](r)
+        text = {"perf": self._perf, "support": self._support}.get(r.test_mode, self._test)(r)
         print(f"  {r.op_name}({r.op_params}): {text}", flush=True)
 
     def _test(self, r: Record) -> str:

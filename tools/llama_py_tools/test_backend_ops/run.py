@@ -49,12 +49,15 @@ class Bench:
     def __init__(self, case: Case, device: Device, poison: bool = True) -> None:
         self.case = case
         self.device = device
-        self.graph, self.leaves = case.graph()
+        self.graph, self.leaves = self._build()
         self.steps = self._steps()
         self.guards: list[tuple[int, int, Tensor | None]] = []
         self.buffer = self._allocate()
         if poison:
             self.buffer.clear(POISON)
+
+    def _build(self) -> tuple[Graph, Leaves]:
+        return self.case.graph()
 
     def _steps(self) -> list[Work]:
         nodes = self.graph.compute_nodes()
@@ -113,13 +116,6 @@ class Bench:
         nodes = self.graph.compute_nodes()
         return [*(nodes[-1:] if self.case.fused else nodes), *self.written_leaves()]
 
-    def values(self, t: Tensor) -> Array:
-        """float64 or int64 [ne3, ne2, ne1, ne0]"""
-        assert t.buffer is not None
-        copy = Tensor(t.type, t.ne, nb=t.nb)
-        copy.buffer = HostBuffer(t.buffer.read(t.offset, t.nbytes))
-        return load(copy)
-
     def bytes_of_inputs(self) -> list[Bytes]:
         return [self.buffer.read(t.offset, t.nbytes) for t in self.leaves.inits]
 
@@ -134,6 +130,14 @@ class Bench:
             if not any(t is w for w in written) and (old != new).any():
                 return f"input modified: {_name(t)} "
         return ""
+
+
+def values(t: Tensor) -> Array:
+    """float64 or int64 [ne3, ne2, ne1, ne0]"""
+    assert t.buffer is not None
+    copy = Tensor(t.type, t.ne, nb=t.nb)
+    copy.buffer = HostBuffer(t.buffer.read(t.offset, t.nbytes))
+    return load(copy)
 
 
 def draw_inputs(leaves: Leaves, seed: list[int], most: int | None = None) -> list[Bytes]:
@@ -187,7 +191,7 @@ def evaluate(case: Case, device: Device, reference: Device, seed: int = 0) -> Ou
 def _compare(case: Case, expected: Bench, got: Bench) -> Outcome:
     largest, bound = 0.0, case.bound()
     for a, b in zip(expected.results(), got.results(), strict=True):
-        x, y = expected.values(a), got.values(b)
+        x, y = values(a), values(b)
         names = (expected.device.name, got.device.name)
         if reason := _nonfinite(x, y, *names):
             return Outcome(Status.FAIL, f"[{_name(a)}] {reason} ")

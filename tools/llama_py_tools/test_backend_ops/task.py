@@ -9,17 +9,22 @@ from threadpoolctl import threadpool_limits
 
 from ggml_py import registry
 from llama_py_tools.test_backend_ops.filters import select
+from llama_py_tools.test_backend_ops.grad import evaluate_grad
 from llama_py_tools.test_backend_ops.judges import judge
 from llama_py_tools.test_backend_ops.pool import Died, in_order
 from llama_py_tools.test_backend_ops.run import Outcome, Status, evaluate
 
+EVALUATE = {"test": evaluate, "grad": evaluate_grad}
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Names of device and judge, the filters, seed and host threads of the command line."""
+    """Mode, device and judge, file and filters, seed and host threads of the command line."""
 
+    mode: str
     device: str
     against: str
+    file: str
     ops: str | None
     params: str | None
     seed: int
@@ -31,7 +36,8 @@ class Task:
         device, against = registry.device(self.device), judge(self.against)
         if self.threads:
             device.set_threads(self.threads)
-        cases = select(self.ops, self.params, perf=False)
+        cases = select(self.ops, self.params, False, self.file)
+        evaluate = EVALUATE[self.mode]
         return lambda i: evaluate(cases[i], device, against, self.seed)
 
 

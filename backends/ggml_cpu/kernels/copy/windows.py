@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import both, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels._common import F32, both, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels._map import map_pairs
 from ggml_cpu.kernels._moves import copy_bytes
+from ggml_cpu.kernels.arithmetic import add
 from ggml_py.tensor import Tensor
 
 
@@ -43,12 +45,16 @@ def set_words(p, ith, nth):
         copy_bytes(window_row(p, r), row_at(p, 2, r), 4 * v.ne(p, 2, 0))
 
 
+@fn
+def window_and_source(p, r, size):
+    """Rows of the window, twice, and of src1."""
+    d = window_row(p, r)
+    return d, d, row_at(p, 2, r)
+
+
+add_to_window = map_pairs(add, F32, F32, rows_of=window_and_source, over=2)
+
+
 @kernel("ACC", when=both(types_are("f32", "f32", "f32"), dense_rows), prepare=(window_base,))
 def acc_f32(p, ith, nth):
-    n = v.ne(p, 2, 0)
-    start, stop = v.split(n_rows(p, 2), ith, nth)
-    for r in range(start, stop):
-        d, s = window_row(p, r), row_at(p, 2, r)
-        for c in range(0, n, v.LANES):
-            y = v.f32_load_n(d + 4 * c, n - c) + v.f32_load_n(s + 4 * c, n - c)
-            v.store_n(d + 4 * c, y, n - c)
+    add_to_window(p, ith, nth)

@@ -16,6 +16,7 @@ from ggml_cpu.blocks.interleave import interleave_words
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import padded
 from ggml_cpu.kernels._moves import copy_bytes
+from ggml_cpu.kernels._states import row_at
 from ggml_cpu.kernels._sums import lane_sums
 from ggml_cpu.kernels._units import PER_THREAD, UNITS_BYTES, next_unit, start_units
 from ggml_cpu.target import LANES, TILE
@@ -97,10 +98,11 @@ def source_at(p, head, seq):
 
 @fn
 def snapshot_at(p, slot, head, seq):
-    """Where the head's state of `slot` tokens before the last goes; one may be sent elsewhere."""
+    """Where the head's state of `slot` tokens before the last goes."""
     size, n_head, n_tokens, n_seqs = v.ne(p, V, 0), v.ne(p, V, 1), v.ne(p, V, 2), v.ne(p, V, 3)
-    if slot == 0 and v.data(p, TARGET) != 0:
-        return v.data(p, TARGET) + head * 4 * size * size + seq * v.nb(p, TARGET, 1)
+    if v.data(p, TARGET) != 0:
+        at = row_at(p, TARGET, slot, seq, size * size * n_head, n_seqs)
+        return at + head * 4 * size * size
     outputs = size * n_head * n_tokens * n_seqs
     return v.data(p, 0) + 4 * (outputs + ((slot * n_seqs + seq) * n_head + head) * size * size)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, fn, kernel
+from ggml_cpu.kernels._states import row_at
 
 CHAINS = 4  # sums an output is added up in
 
@@ -27,7 +28,19 @@ def state_before(p, state, head, seq):
     return v.data(p, state) + 4 * size * size * (seq * n_head + head)
 
 
-def _by_value(op: str, state: int, run_key: Function, scaled: bool = False) -> None:
+@fn
+def snapshot_at(p, target, slot, head, seq):
+    """Where the head's state of `slot` tokens before the last goes."""
+    size, n_head, n_seqs = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, target - 1, 1)
+    row = size * size * n_head
+    if v.data(p, target) != 0:
+        return row_at(p, target, slot, seq, row, n_seqs) + 4 * size * size * head
+    return state_after(p, head, seq) + 4 * row * n_seqs * slot
+
+
+def _by_value(
+    op: str, state: int, run_key: Function, snapshots: bool = False, scaled: bool = False
+) -> None:
     """The value index of the state is fast: threads take LANES values of a head each.
 
     run_key(p, at, head_at, i, old, new, values, y, rest): row i of the state over a token whose
@@ -53,10 +66,12 @@ def _by_value(op: str, state: int, run_key: Function, scaled: bool = False) -> N
     @fn
     def run_block(p, c, head, seq, rest):
         size, n_head, n_tokens = v.ne(p, 1, 0), v.ne(p, 1, 1), per_sequence(p, 1, state)
-        new = state_after(p, head, seq) + 4 * c
+        n_slots = v.op_i32(p, 0) + 1 if snapshots else 1
         old = state_before(p, state, head, seq) + 4 * c
-        for t in range(seq * n_tokens, (seq + 1) * n_tokens):
-            at = 4 * size * (t * n_head + head)
+        for u in range(n_tokens):
+            slot = n_tokens - 1 - u
+            new = snapshot_at(p, state + 1, slot if slot < n_slots else 0, head, seq) + 4 * c
+            at = 4 * size * ((seq * n_tokens + u) * n_head + head)
             values = v.f32_load_n(v.data(p, 2) + at + 4 * c, rest)
             y = run_token(p, at, 4 * size * head, old, new, values, rest)
             v.store_n(v.data(p, 0) + at + 4 * c, y, rest)
@@ -93,5 +108,5 @@ def gla_key(p, at, head_at, i, old, new, values, y, rest):
     return v.fma(m, q, y)
 
 
-_by_value("RWKV_WKV6", 6, wkv6_key)
+_by_value("RWKV_WKV6", 6, wkv6_key, snapshots=True)
 _by_value("GATED_LINEAR_ATTN", 5, gla_key, scaled=True)

@@ -10,11 +10,13 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, fn, kernel
 from ggml_cpu.kernels._common import types_are
+from ggml_cpu.kernels._moves import copy_bytes
+from ggml_cpu.kernels._states import row_at
 from ggml_cpu.kernels._sums import lane_sums
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
-S, X, DT, A, B, C, IDS = 1, 2, 3, 4, 5, 6, 7
+S, X, DT, A, B, C, IDS, TARGET = 1, 2, 3, 4, 5, 6, 7, 8
 WORD = 4 * LANES  # bytes of a vector
 # The thread-local scratch: heads of the rows, inputs, decays, sums; and its size.
 INPUT, DECAY, SUMS, LOCAL = WORD, 2 * WORD, 3 * WORD, (3 + LANES) * WORD
@@ -64,11 +66,58 @@ def group_rows(p):
 
 
 @fn
+def state_size(p):
+    """Elements of a sequence's states."""
+    return v.ne(p, S, 0) * v.ne(p, S, 1) * v.ne(p, S, 2)
+
+
+@fn
+def behind_outputs(p, slot, seq):
+    outputs = v.ne(p, X, 0) * v.ne(p, X, 1) * v.ne(p, X, 2) * v.ne(p, X, 3)
+    return v.data(p, 0) + 4 * (outputs + (slot * v.ne(p, X, 3) + seq) * state_size(p))
+
+
+@fn
 def state_at(p, slot, seq):
     """The states after the token `slot` before the last."""
-    size = v.ne(p, S, 0) * v.ne(p, S, 1) * v.ne(p, S, 2)
-    outputs = v.ne(p, X, 0) * v.ne(p, X, 1) * v.ne(p, X, 2) * v.ne(p, X, 3)
-    return v.data(p, 0) + 4 * (outputs + (slot * v.ne(p, X, 3) + seq) * size)
+    if v.data(p, TARGET) != 0:
+        return row_at(p, TARGET, slot, seq, state_size(p), v.ne(p, X, 3))
+    return behind_outputs(p, slot, seq)
+
+
+@fn
+def cell_of(p, seq):
+    """The states that a sequence is to start from."""
+    return v.data(p, S) + v.ld_i32(v.data(p, IDS) + 4 * seq) * v.nb(p, S, 3)
+
+
+@fn
+def is_overwritten(p, seq):
+    """Whether another sequence's states go where this one's come from."""
+    n_seqs, source = v.ne(p, X, 3), cell_of(p, seq)
+    if v.data(p, TARGET) == 0 or n_seqs == 1:
+        return False
+    for slot in range(min(v.ne(p, X, 2), v.op_i32(p, 0))):
+        for other in range(n_seqs):
+            if other != seq and state_at(p, slot, other) == source:
+                return True
+    return False
+
+
+@kernel()
+def keep_sources(p, ith, nth):
+    """Before states go to the cache that they come from: those that would be overwritten too soon
+    are copied behind the outputs, where there is room for states."""
+    start, stop = v.split(state_size(p), ith, nth)
+    for seq in range(v.ne(p, X, 3)):
+        if is_overwritten(p, seq):
+            to = behind_outputs(p, 0, seq) + 4 * start
+            copy_bytes(to, cell_of(p, seq) + 4 * start, 4 * (stop - start))
+
+
+@fn
+def state_before(p, seq):
+    return behind_outputs(p, 0, seq) if is_overwritten(p, seq) else cell_of(p, seq)
 
 
 @fn
@@ -167,7 +216,7 @@ def scan(p, seq, group, row, rows, local):
     shift = 4 * row * v.ne(p, S, 0)
     for r in range(LANES):
         v.st_i32(local + 4 * r, (row + min(r, rows - 1)) // v.ne(p, X, 0))
-    old = v.data(p, S) + v.ld_i32(v.data(p, IDS) + 4 * seq) * v.nb(p, S, 3) + shift
+    old = state_before(p, seq) + shift
     for t in range(n_tokens):
         slot = n_tokens - 1 - t
         new = state_at(p, slot if slot < n_slots else 0, seq) + shift

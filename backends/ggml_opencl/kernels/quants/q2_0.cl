@@ -4,3 +4,13 @@ static inline void group_q2_0(const global uchar *row, uint g, uint n, float *x)
     const float d = load_f16(b);
     for (uint j = 0; j < 32; j++) x[j] = d * ((q[j / 4] >> (j % 4 * 2) & 3) - 1);
 }
+
+static inline void quantize_q2_0(const float *x, global uchar *b) {
+    const float d = largest(x, 64), id = d == 0 ? 0 : 1 / d;
+    store_f16(b, d);
+    for (uint k = 0; k < 16; k++) {
+        uchar q = 0;
+        for (uint j = 0; j < 4; j++) q |= ((int)round(x[4 * k + j] * id) + 1) << (2 * j);
+        b[2 + k] = q;
+    }
+}

@@ -11,9 +11,7 @@ static inline void group_q8_0(const global uchar *row, uint g, uint n, float *x)
 }
 
 static inline void quantize_q8_0(const float *x, global uchar *b) {
-    float top = 0;
-    for (uint j = 0; j < 32; j++) top = fmax(top, fabs(x[j]));
-    const float d = top / 127, id = d == 0 ? 0 : 1 / d;
+    const float d = largest(x, 32) / 127, id = d == 0 ? 0 : 1 / d;
     store_f16(b, d);
     for (uint j = 0; j < 32; j++) ((global char *)b)[2 + j] = (char)round(x[j] * id);
 }

@@ -14,3 +14,20 @@ static inline void group_tq1_0(const global uchar *row, uint g, uint n, float *x
         x[j] = d * ((q * 3 >> 8) - 1);
     }
 }
+
+// A byte of n digits, of values that are `step` apart: rounded upwards.
+static inline uchar tq1_0_byte(const float *x, float id, uint step, uint n) {
+    uint number = 0;
+    for (uint j = 0; j < 5; j++) {
+        number = 3 * number + (j < n ? (int)round(x[step * j] * id) + 1 : 0);
+    }
+    return (number * 256 + 242) / 243;
+}
+
+static inline void quantize_tq1_0(const float *x, global uchar *b) {
+    const float d = largest(x, 256), id = d == 0 ? 0 : 1 / d;
+    store_f16(b + 52, d);
+    for (uint k = 0; k < 32; k++) b[k] = tq1_0_byte(x + k, id, 32, 5);
+    for (uint k = 0; k < 16; k++) b[32 + k] = tq1_0_byte(x + 160 + k, id, 16, 5);
+    for (uint k = 0; k < 4; k++) b[48 + k] = tq1_0_byte(x + 240 + k, id, 4, 4);
+}

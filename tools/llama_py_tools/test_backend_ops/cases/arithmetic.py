@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, I32, GGMLType
-from llama_py_tools.test_backend_ops.case import Leaves, case, integers, uniform
+from llama_py_tools.test_backend_ops.case import Leaves, case, draws, integers, uniform
 
 Shape = tuple[int, ...]
 
@@ -66,9 +66,7 @@ def _binary(name: str, build: Callable[..., Tensor]) -> None:
 
     @case(name, max_nmse=_bound, type=FLOATS, ne=[(10, 5, 4, 3), (10, 5, 4, 1), (1, 1, 48, 40)],
           nr=TILES[:4], perm_b=[(1, 2, 0, 3)])  # fmt: skip
-    def one_permuted(
-        new: Leaves, type: GGMLType, ne: Shape, nr: Shape, perm_b: Shape
-    ) -> Tensor:
+    def one_permuted(new: Leaves, type: GGMLType, ne: Shape, nr: Shape, perm_b: Shape) -> Tensor:
         shape = tuple(n * r for n, r in zip(ne, nr, strict=True))
         return build(new(shape, type), new.permuted(ne, perm_b, type, divisor))
 
@@ -85,9 +83,7 @@ def _binary(name: str, build: Callable[..., Tensor]) -> None:
         return build(first, second)
 
     @case(name, type=[F32], ne=[(16, 5, 4, 3)], inplace=[True], whole=[True])
-    def inplace_whole(
-        new: Leaves, type: GGMLType, ne: Shape, inplace: bool, whole: bool
-    ) -> Tensor:
+    def inplace_whole(new: Leaves, type: GGMLType, ne: Shape, inplace: bool, whole: bool) -> Tensor:
         return build(new(ne, type), new(ne, type, divisor), inplace=inplace)
 
     @case(name, type=[F32], ne=[(33, 5, 3, 2)], inplace=[True])
@@ -156,3 +152,6 @@ def add1(
     inplace: bool = False,
 ) -> Tensor:  # fmt: skip
     return ops.add1((new.apart if v else new)(ne, type_a), new((1,), type_b), inplace)
+
+
+draws("ADD_ID", 2, lambda t: integers(0, t.src[1].ne[1]))

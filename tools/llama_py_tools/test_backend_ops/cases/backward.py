@@ -5,7 +5,7 @@ from __future__ import annotations
 from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32, I32, GGMLType
-from llama_py_tools.test_backend_ops.case import Leaves, case, integers
+from llama_py_tools.test_backend_ops.case import Leaves, case, draws, integers
 from llama_py_tools.test_backend_ops.differences import IGNORES_STRIDES, differs_from_ggml
 
 Shape = tuple[int, ...]
@@ -16,9 +16,7 @@ Shape = tuple[int, ...]
 @case("RMS_NORM_BACK", type=[F32], ne=[(33, 5, 4, 3), (3, 3, 1, 1), (8, 0, 1, 1)], eps=[1e-6],
       v=[False, True])  # fmt: skip
 @case("RMS_NORM_BACK", perf=True, type=[F32], ne=[(4096, 512, 1, 1)], eps=[1e-6])
-def rms_norm_back(
-    new: Leaves, type: GGMLType, ne: Shape, eps: float, v: bool = False
-) -> Tensor:
+def rms_norm_back(new: Leaves, type: GGMLType, ne: Shape, eps: float, v: bool = False) -> Tensor:
     make = new.part if v else new
     return ops.rms_norm_back(make(ne, type), make(ne, type), eps)
 
@@ -79,3 +77,6 @@ def repeat_back(
 
 differs_from_ggml("SILU_BACK", IGNORES_STRIDES, v=[True])
 differs_from_ggml("SILU_BACK", IGNORES_STRIDES, gaps=[0, 1])
+
+
+draws("GET_ROWS_BACK", 1, lambda t: integers(0, t.ne[1]))

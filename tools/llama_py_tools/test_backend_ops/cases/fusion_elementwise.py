@@ -30,8 +30,8 @@ def softcap(new: Leaves, ne: Shape, cap: float) -> Tensor:
     return ops.scale(ops.tanh(ops.scale(new(ne), 1 / cap)), cap)
 
 
-@case("SNAKE_FUSE", fused=True, max_nmse=_bound, type=[F32, F16, BF16],
-      ne=[(5, 7, 1, 1), (33, 32, 1, 1), (1025, 13, 1, 1), (64, 32, 2, 1), (64, 32, 1, 2)])
+@case("SNAKE_FUSE", fused=True, max_nmse=_bound, type=[F32, F16, BF16], ne=[(5, 7, 1, 1),
+      (33, 32, 1, 1), (1025, 13, 1, 1), (64, 32, 2, 1), (64, 32, 1, 2)])  # fmt: skip
 def snake(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
     """x + sin(a x)^2 / b, with a and b of each channel."""
     x, a, inverse_b = new(ne, type, uniform(-3, 3)), new((1, ne[1])), new((1, ne[1]))
@@ -63,7 +63,8 @@ def _gated(name: str, function: Callable[[Tensor], Tensor]) -> None:
     @case(f"{name}_MUL", fused=True, max_nmse=_bound, type=[F32, F16, BF16], ne=[(128, 2, 2, 2)],
           layout=LAYOUTS, swap=[False], tail=[""])  # fmt: skip
     @case(f"{name}_MUL", fused=True, max_nmse=_bound, type=[F32, F16, BF16], ne=[(128, 2, 2, 2)],
-          layout=["dense", "b_half", "halves"], swap=[True], tail=["", "other", "again"])
+          layout=["dense", "b_half", "halves"], swap=[True],
+          tail=["", "other", "again"])  # fmt: skip
     @case(f"{name}_MUL", fused=True, max_nmse=_bound, type=[F32, F16, BF16], ne=[(5, 7, 11, 13)],
           layout=["dense"], swap=[False], tail=["", "other", "again"])  # fmt: skip
     def unary_mul(
@@ -97,9 +98,7 @@ TILES: list[Shape] = [(1, 1, 1, 1), (2, 1, 1, 1), (1, 2, 1, 1), (1, 1, 2, 2), (2
       n=[2, 3, 8, 16], perm=[(0, 1, 2, 3)])  # fmt: skip
 @case("ADD_CHAIN", fused=True, max_nmse=_bound, type=[F32], ne=[(16, 5, 4, 3)], nr=TILES[:1],
       n=[2, 3], perm=[(1, 2, 0, 3)])  # fmt: skip
-def add_chain(
-    new: Leaves, type: GGMLType, ne: Shape, nr: Shape, n: int, perm: Shape
-) -> Tensor:
+def add_chain(new: Leaves, type: GGMLType, ne: Shape, nr: Shape, n: int, perm: Shape) -> Tensor:
     total = new(tuple(m * r for m, r in zip(ne, nr, strict=True)), type)
     for _ in range(n):
         total = ops.add(total, new.permuted(ne, perm, type))

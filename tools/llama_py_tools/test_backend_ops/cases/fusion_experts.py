@@ -50,7 +50,8 @@ def mul_mat_vec_fusion(
 
 
 @case("MUL_MAT_VEC_FUSION", fused=True, max_nmse=5e-3, type=WEIGHTS,
-      glu=["swiglu", "geglu", "clamp", ""], m=[1, 4], bias=[False, True], one_row=[False, True])
+      glu=["swiglu", "geglu", "clamp", ""], m=[1, 4], bias=[False, True],
+      one_row=[False, True])  # fmt: skip
 def mul_mat_id_vec_fusion(
     new: Leaves, type: GGMLType, glu: str, m: int, bias: bool, one_row: bool
 ) -> Tensor:
@@ -123,7 +124,8 @@ def topk_moe(
 
 
 @case("TOPK_QSA", fused=True, max_nmse=0, compare=lambda ids: np.sort(ids, axis=-1),
-      n_blocks=[64, 512], n_kv=[2048], n_tokens=[1, 4], n_seqs=[1, 2], width=[200, 1500])
+      n_blocks=[64, 512], n_kv=[2048], n_tokens=[1, 4], n_seqs=[1, 2],
+      width=[200, 1500])  # fmt: skip
 def topk_qsa(
     new: Leaves, n_blocks: int, n_kv: int, n_tokens: int, n_seqs: int, width: int
 ) -> Tensor:

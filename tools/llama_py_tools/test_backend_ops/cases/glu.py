@@ -58,9 +58,7 @@ for _name, (_halves, _split) in GATED.items():
       limit=[2.0, 7.0])  # fmt: skip
 @case("SWIGLU_OAI", ne_a=[(128, 2, 2, 2), (5, 7, 3, 2)], alpha=[1.702], limit=[7.0], v=[True])
 @case("SWIGLU_OAI", perf=True, ne_a=[(2880, 2048, 1, 1)], alpha=[1.702], limit=[7.0])
-def swiglu_oai(
-    new: Leaves, ne_a: Shape, alpha: float, limit: float, v: bool = False
-) -> Tensor:
+def swiglu_oai(new: Leaves, ne_a: Shape, alpha: float, limit: float, v: bool = False) -> Tensor:
     a, b = ((new.apart if v else new)(ne_a, F32, TAIL) for _ in "ab")
     return ops.swiglu_oai(a, b, alpha, limit)
 

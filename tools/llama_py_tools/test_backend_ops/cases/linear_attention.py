@@ -13,12 +13,15 @@ DECAY = uniform(0.1, 1)
 
 @case("RWKV_WKV6", head_count=[32], head_size=[64], tokens=[(1, 1), (32, 1), (32, 4), (128, 4)])
 @case("RWKV_WKV6", head_count=[3], head_size=[16, 33], tokens=TOKENS)
+@case("RWKV_WKV6", head_count=[3], head_size=[16, 33], tokens=TOKENS, K=[2, 5])
 @case("RWKV_WKV6", perf=True, head_count=[32], head_size=[64], tokens=[(1, 1), (128, 1)])
-def rwkv_wkv6(new: Leaves, head_count: int, head_size: int, tokens: tuple[int, int]) -> Tensor:
+def rwkv_wkv6(
+    new: Leaves, head_count: int, head_size: int, tokens: tuple[int, int], K: int = 1
+) -> Tensor:
     ne = (head_size, head_count, tokens[0])
     k, v, r, td = new(ne), new(ne), new(ne), new(ne, init=DECAY)
     state = new((head_size * head_size * head_count, tokens[1]))
-    return ops.rwkv_wkv6(k, v, r, new((head_size, head_count)), td, state)
+    return ops.rwkv_wkv6(k, v, r, new((head_size, head_count)), td, state, K)
 
 
 @case("RWKV_WKV7", head_count=[32], head_size=[64],
@@ -47,5 +50,6 @@ def gated_linear_attn(
     return ops.gated_linear_attn(k, v, q, g, state, scale)
 
 
+differs_from_ggml("RWKV_WKV6", "gives the last state only", K=[2, 5])
 differs_from_ggml("RWKV_WKV7", "reads whole vectors: beyond the end of heads of such a size",
                   head_size=[16, 33])  # fmt: skip

@@ -41,9 +41,7 @@ def _norm(name: str, build: Callable[[Tensor, float], Tensor]) -> None:
 
 
 @case("RMS_NORM", type=[F32], ne=[(64, 5, 4, 3), (1025, 2, 1, 1)], eps=[1e-6], inplace=[True])
-def rms_norm_inplace(
-    new: Leaves, type: GGMLType, ne: Shape, eps: float, inplace: bool
-) -> Tensor:
+def rms_norm_inplace(new: Leaves, type: GGMLType, ne: Shape, eps: float, inplace: bool) -> Tensor:
     return ops.rms_norm(new(ne, type), eps, inplace)
 
 

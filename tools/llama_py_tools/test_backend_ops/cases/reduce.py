@@ -100,8 +100,8 @@ def cumsum_axis(new: Leaves, ne: Shape, axis: int, v: bool = False) -> Tensor:
 
 @case("ARGMAX", max_nmse=0, type=[F32],
       ne=[(1, 1, 1, 1), (3, 33, 1, 1), (257, 5, 1, 1), (2000, 10, 1, 1)])  # fmt: skip
-@case("ARGMAX", max_nmse=0, type=[F32],
-      ne=[(32, 1, 1, 1), (32, 513, 1, 1), (100, 10, 1, 1), (1024, 12, 1, 1), (5438, 3, 1, 1)])
+@case("ARGMAX", max_nmse=0, type=[F32], ne=[(32, 1, 1, 1), (32, 513, 1, 1), (100, 10, 1, 1),
+      (1024, 12, 1, 1), (5438, 3, 1, 1)])  # fmt: skip
 @case("ARGMAX", perf=True, type=[F32], ne=[(32000, 64, 1, 1)])
 def argmax(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
     return ops.argmax(new(ne, type, distinct))

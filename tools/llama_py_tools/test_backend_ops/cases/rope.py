@@ -6,7 +6,7 @@ from ggml_py import ops
 from ggml_py.ops.rope import IMROPE, MROPE, NEOX, NORMAL, VISION
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32, I32, GGMLType
-from llama_py_tools.test_backend_ops.case import Leaves, case, integers, uniform
+from llama_py_tools.test_backend_ops.case import Leaves, case, draws, integers, uniform
 
 Shape = tuple[int, ...]
 N_CTX = 512
@@ -128,3 +128,7 @@ def rope_view(new: Leaves, ne_a: Shape, mode: int, part_of_heads: bool) -> Tenso
     a = ops.view_3d(joint, n0, n1, n2, row, joint.nb[1], 2 * row)
     pos = new((n2,), I32, integers(0, N_CTX))
     return ops.rope_ext(a, pos, None, n0, mode, 0, 1e6, 1.0, 0.0, 1.0, 32.0, 1.0)
+
+
+draws("ROPE", 1, lambda t: integers(0, N_CTX))
+draws("ROPE_BACK", 1, lambda t: integers(0, N_CTX))

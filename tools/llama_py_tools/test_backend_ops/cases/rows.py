@@ -7,7 +7,7 @@ import numpy as np
 from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, I32, I64, GGMLType
-from llama_py_tools.test_backend_ops.case import Array, Init, Leaves, case, integers
+from llama_py_tools.test_backend_ops.case import Array, Init, Leaves, case, draws, integers
 from llama_py_tools.test_backend_ops.cases._quantized import (
     PARTNERS,
     QUANTIZED,
@@ -111,3 +111,7 @@ crashes_ggml("GET_ROWS", "has no function that decodes them, and calls it all th
 differs_from_ggml("SET_ROWS", "rounds halves to the even level with vectors, else away from zero",
                   type=[Q8_0], type_src=[F16])  # fmt: skip
 differs_from_ggml("GET_ROWS", "takes the row numbers to be contiguous", gaps=[1])
+
+
+draws("GET_ROWS", 1, lambda t: integers(0, t.src[0].ne[1]))
+draws("SET_ROWS", 1, lambda t: row_numbers(t.ne[1]))

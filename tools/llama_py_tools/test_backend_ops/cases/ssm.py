@@ -7,7 +7,8 @@ import numpy as np
 from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I32
-from llama_py_tools.test_backend_ops.case import Array, Leaves, case, uniform
+from llama_py_tools.test_backend_ops.case import Array, Leaves, case, draws, uniform
+from llama_py_tools.test_backend_ops.differences import differs_from_ggml
 
 
 def part_of_rows(joint: Tensor, ne: tuple[int, int], first: int) -> Tensor:
@@ -81,6 +82,8 @@ def different_cells(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
       T=[16], n_seqs=[2], v=[True])  # fmt: skip
 @case("SSM_SCAN", max_nmse=2e-7, d_state=[96, 128], head_dim=[64], n_head=[4], n_group=[2],
       T=[4, 8], n_seqs=[2], K=[3, 4])  # fmt: skip
+@case("SSM_SCAN", max_nmse=2e-7, d_state=[16, 33], head_dim=[1], n_head=[33], n_group=[1], T=[1, 7],
+      n_seqs=[1, 3], K=[3, 9])  # fmt: skip
 @case("SSM_SCAN", perf=True, d_state=[128], head_dim=[64], n_head=[48], n_group=[1], T=[1, 128],
       n_seqs=[1])  # fmt: skip
 def ssm_scan(
@@ -104,3 +107,8 @@ def ssm_scan(
         x = new((head_dim, n_head, T, n_seqs))
         b, c = (new((d_state, n_group, T, n_seqs)) for _ in "bc")
     return ops.ssm_scan(s, x, dt, a, b, c, ids, K)
+
+
+draws("SSM_SCAN", 3, lambda t: uniform(-1, -0.01))
+draws("SSM_SCAN", 6, lambda t: lambda rng, shape: rng.permutation(shape[-1]).reshape(shape))
+differs_from_ggml("SSM_SCAN", "has no earlier states of a decay per state", head_dim=[1], K=[3, 9])

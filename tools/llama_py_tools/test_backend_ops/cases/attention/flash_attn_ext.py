@@ -136,9 +136,7 @@ def flash_attn_blind(new: Leaves, kv: int, nb: int, hidden: str) -> Tensor:
 
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, kv=[33, 300], nb=[1, 5, 40], type_K=[F16, F32],
       hidden=["nan"])  # fmt: skip
-def flash_attn_hidden_nan(
-    new: Leaves, kv: int, nb: int, type_K: GGMLType, hidden: str
-) -> Tensor:
+def flash_attn_hidden_nan(new: Leaves, kv: int, nb: int, type_K: GGMLType, hidden: str) -> Tensor:
     """What a hidden cell holds does not matter; the token that does see one gets NaN."""
 
     def cells(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:

@@ -125,9 +125,7 @@ def conv_2d_dw_strided(new: Leaves, ne_input: Shape, type_kernel: GGMLType, v: s
     return ops.conv_2d_dw_direct(a, b, 1, 2, 1, 1, 1, 1)
 
 
-def _flops_3d(
-    size: ops.Triple, kernel: ops.Triple, IC: int, OC: int, N: int, **_: object
-) -> float:
+def _flops_3d(size: ops.Triple, kernel: ops.Triple, IC: int, OC: int, N: int, **_: object) -> float:
     """At stride 1 and full padding."""
     return 2.0 * prod(size) * prod(kernel) * IC * OC * N
 

@@ -60,9 +60,7 @@ def cpy_blocks(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
 
 @case("CPY", max_nmse=0, type=STORED, ne=[(64, 4, 3, 1)], ne_dst=[(32, 24), (96, 8)],
       max_dst=[True])  # fmt: skip
-def cpy_block_shape(
-    new: Leaves, type: GGMLType, ne: Shape, ne_dst: Shape, max_dst: bool
-) -> Tensor:
+def cpy_block_shape(new: Leaves, type: GGMLType, ne: Shape, ne_dst: Shape, max_dst: bool) -> Tensor:
     """Blocks to rows of f32 of another length."""
     return ops.cpy(new(ne, type), new(ne_dst))
 
@@ -106,7 +104,8 @@ def cpy_more(
 
 
 @case("CPY", max_nmse=0, type=[F32, F16, BF16, I32, *STORED, *READABLE], blocks=[1, 3],
-      permute_src=[AS_IT_IS, (0, 2, 1, 3), (0, 3, 1, 2)], permute_dst=[AS_IT_IS, (0, 2, 1, 3)])
+      permute_src=[AS_IT_IS, (0, 2, 1, 3), (0, 3, 1, 2)],
+      permute_dst=[AS_IT_IS, (0, 2, 1, 3)])  # fmt: skip
 def cpy_same_type(
     new: Leaves, type: GGMLType, blocks: int, permute_src: Shape, permute_dst: Shape
 ) -> Tensor:

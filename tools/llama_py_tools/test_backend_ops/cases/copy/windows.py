@@ -50,3 +50,18 @@ def acc_strided(new: Leaves, ne: Shape, strided: str) -> Tensor:
     else:
         b = new.part(small) if strided == "b_part" else new.permuted(small, (1, 0, 2, 3))
     return ops.acc(a, b, *_window(a, (64, 8, 0, 0)))
+
+
+@case("ACC", block_size=[16], n_blocks=[4], ne2=[1], ne3=[1])
+@case("ACC", block_size=[16], n_blocks=[4], ne2=[3], ne3=[2])
+@case("ACC", block_size=[8], n_blocks=[8], ne2=[1], ne3=[1])
+@case("ACC", block_size=[32], n_blocks=[4], ne2=[2], ne3=[2])
+def acc_block(new: Leaves, block_size: int, n_blocks: int, ne2: int, ne3: int) -> Tensor:
+    """Square matrices put together from their blocks, one after the other, each of all batches."""
+    chunk = block_size * n_blocks
+    out = ops.clamp(new((chunk, chunk, ne2, ne3)), 0, 0)
+    for j in range(n_blocks):
+        for i in range(n_blocks):
+            block = new((block_size, block_size, ne2, ne3))
+            out = ops.acc(out, block, *_window(out, (i * block_size, j * block_size, 0, 0)))
+    return out

@@ -86,9 +86,7 @@ def hadamard(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 @case("MUL_MAT_HADAMARD", max_nmse=BOUND, type_b=[F32, F16], n=[4096], m=[1], bs=[(1, 1)])
 @case("MUL_MAT_HADAMARD", max_nmse=BOUND, type_b=[F32], n=[8192], m=[1], bs=[(1, 1)])
 @case("MUL_MAT_HADAMARD", max_nmse=BOUND, type_b=[F32, F16], n=[256], m=[512], bs=[(1, 1)])
-def mul_mat_hadamard(
-    new: Leaves, type_b: GGMLType, n: int, m: int, bs: tuple[int, int]
-) -> Tensor:
+def mul_mat_hadamard(new: Leaves, type_b: GGMLType, n: int, m: int, bs: tuple[int, int]) -> Tensor:
     return ops.mul_mat_hadamard(new((n, n), F32, hadamard), new((n, m, *bs), type_b))
 
 

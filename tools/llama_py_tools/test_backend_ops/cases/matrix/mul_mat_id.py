@@ -7,7 +7,7 @@ import numpy as np
 from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, I32, GGMLType
-from llama_py_tools.test_backend_ops.case import Array, Init, Leaves, case, uniform
+from llama_py_tools.test_backend_ops.case import Array, Init, Leaves, case, draws, uniform
 from llama_py_tools.test_backend_ops.cases.matrix.mul_mat import (
     BLOCKS,
     BOUND,
@@ -91,3 +91,6 @@ def mul_mat_id_same(
     """All tokens choose one expert, several times."""
     ids = new((n_used, n), I32, lambda rng, shape: np.full(shape, n_mats - 1))
     return ops.mul_mat_id(new((k, m, n_mats), type_a), new((k, n_used, n)), ids)
+
+
+draws("MUL_MAT_ID", 2, lambda t: expert_ids(t.src[0].ne[2]))

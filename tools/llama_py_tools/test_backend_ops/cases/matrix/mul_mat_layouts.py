@@ -93,9 +93,7 @@ def mul_mat_halves(
 
 
 @case("MUL_MAT", max_nmse=BOUND, type_a=[F32, F16], m=[8], n=[1, 16], k=[64], padding=[16])
-def mul_mat_padded(
-    new: Leaves, type_a: GGMLType, m: int, n: int, k: int, padding: int
-) -> Tensor:
+def mul_mat_padded(new: Leaves, type_a: GGMLType, m: int, n: int, k: int, padding: int) -> Tensor:
     """Matrices that are no whole number of rows apart."""
     plane = (m * k + padding) * type_a.type_size
     a = ops.view_3d(new((8 * (m * k + padding),), type_a), k, m, 8, k * type_a.type_size, plane, 0)
@@ -103,9 +101,7 @@ def mul_mat_padded(
 
 
 @case("MUL_MAT", max_nmse=BOUND, m=[32], n=[4], k=[96], bs=[(3, 2)], overlap=[True])
-def mul_mat_overlapping(
-    new: Leaves, m: int, n: int, k: int, bs: Shape, overlap: bool
-) -> Tensor:
+def mul_mat_overlapping(new: Leaves, m: int, n: int, k: int, bs: Shape, overlap: bool) -> Tensor:
     """b is in the middle of a."""
     a = new((k, m, *bs))
     b = ops.view_4d(a, k, n, *bs, *a.nb[1:], m // 2 * a.nb[1])  # type: ignore[call-arg]

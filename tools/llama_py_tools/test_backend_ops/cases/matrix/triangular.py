@@ -7,7 +7,7 @@ import numpy as np
 from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, GGMLType
-from llama_py_tools.test_backend_ops.case import Array, Leaves, case
+from llama_py_tools.test_backend_ops.case import Array, Leaves, case, draws
 
 Shape = tuple[int, ...]
 
@@ -40,3 +40,6 @@ def solve_tri(new: Leaves, type: GGMLType, ne_lhs: Shape, n_rhs: int) -> Tensor:
 @case("DIAG", perf=True, type=[F32], ne=[(64, 1, 32, 16)], v=[False])
 def diag(new: Leaves, type: GGMLType, ne: Shape, v: bool) -> Tensor:
     return ops.diag(new.part(ne, type) if v else new(ne, type))
+
+
+draws("SOLVE_TRI", 0, lambda t: lower_triangle)

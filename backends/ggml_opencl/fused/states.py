@@ -1,0 +1,48 @@
+"""Recurrences that leave their states where CPY would put them: the kernels of the single nodes are
+told the rows of the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ggml_opencl.ops._states import in_rows
+from ggml_opencl.ops.delta_net import gated_delta_net_to
+from ggml_opencl.ops.linear_attention import rwkv_wkv6_to
+from ggml_opencl.ops.ssm import ssm_scan_to
+from ggml_opencl.table import Launch, fuse, table
+from ggml_py.fusion import f32_rows
+from ggml_py.pattern import Match
+from ggml_py.patterns import delta_net, linear_attention, ssm
+from ggml_py.patterns.states import States
+from ggml_py.tensor import Tensor
+
+
+def as_it_is(m: Match) -> str:
+    return table.why_not(m["net"]) or f32_rows("kept")(m)
+
+
+def of_one_sequence(m: Match) -> str:
+    """The scan reads the cache itself: sequences would overwrite what others start from."""
+    n_seqs = m["x"].ne[3]
+    return as_it_is(m) if n_seqs == 1 else f"needs one sequence; got {n_seqs}"
+
+
+def _to(
+    launch: Callable[[Tensor, Tensor], list[Launch]], m: Match, states: States
+) -> list[Launch]:
+    return launch(m["net"], in_rows(m["kept"], *states[1:]))
+
+
+@fuse(delta_net.STATES_TO_CACHE, when=as_it_is)
+def delta_net_to_the_cache(m: Match) -> list[Launch]:
+    return _to(gated_delta_net_to, m, delta_net.states(m))
+
+
+@fuse(linear_attention.STATES_TO_CACHE, when=as_it_is)
+def wkv6_to_the_cache(m: Match) -> list[Launch]:
+    return _to(rwkv_wkv6_to, m, linear_attention.states(m))
+
+
+@fuse(ssm.STATES_TO_CACHE, when=of_one_sequence)
+def scan_to_the_cache(m: Match) -> list[Launch]:
+    return _to(ssm_scan_to, m, ssm.states(m))

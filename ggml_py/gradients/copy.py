@@ -1,0 +1,38 @@
+"""Gradients of ggml_py/ops/copy.py."""
+
+from __future__ import annotations
+
+from ggml_py.gradients._declare import constant, dense, gradient, shaped, source
+from ggml_py.ops import acc, cont, neg, view_4d
+from ggml_py.tensor import Tensor
+
+constant("CPY", 1)  # what the destination held before
+
+
+@gradient("DUP")
+@gradient("ACC")
+def same(t: Tensor, grad: Tensor) -> Tensor:
+    return grad
+
+
+@gradient("CPY")
+@gradient("CONT")
+def copied(t: Tensor, grad: Tensor) -> Tensor:
+    return shaped(grad, source(t, 0))
+
+
+@gradient("SET")
+def overwritten(t: Tensor, grad: Tensor) -> Tensor:
+    grad = dense(grad)
+    return acc(grad, neg(cont(_window(t, grad))), *t.params[:4])
+
+
+@gradient("SET", 1)
+@gradient("ACC", 1)
+def window(t: Tensor, grad: Tensor) -> Tensor:
+    return shaped(cont(_window(t, dense(grad))), source(t, 1))
+
+
+def _window(t: Tensor, grad: Tensor) -> Tensor:
+    """The part of grad that source 1 was written to; t.params are strides and offset."""
+    return view_4d(grad, *source(t, 1).ne, *t.params[:4])

@@ -1,0 +1,41 @@
+"""Gradients of views (ggml_py/ops/shape.py)."""
+
+from __future__ import annotations
+
+from ggml_py.gradients._declare import gradient, shaped, source
+from ggml_py.ops import acc, fill, permute, transpose
+from ggml_py.ops.registry import require
+from ggml_py.tensor import MAX_DIMS, Tensor
+
+
+@gradient("RESHAPE")
+def reshaped(t: Tensor, grad: Tensor) -> Tensor:
+    return shaped(grad, source(t, 0))
+
+
+@gradient("VIEW")
+def viewed(t: Tensor, grad: Tensor) -> Tensor:
+    a = source(t, 0)
+    require(a.is_contiguous(), "the gradient of a view: what it looks at must be contiguous", t, a)
+    require(not _overlaps(t), "the gradient of a view: its rows must not overlap", t, a)
+    return acc(fill(a, 0.0), grad, *t.nb[1:], t.param("offset"))
+
+
+def _overlaps(t: Tensor) -> bool:
+    """Whether some element is seen twice."""
+    end = 0
+    for nb, ne in sorted(zip(t.nb, t.ne, strict=True)):
+        if ne > 1 and nb < end:
+            return True
+        end = max(end, nb * ne)
+    return False
+
+
+@gradient("PERMUTE")
+def permuted(t: Tensor, grad: Tensor) -> Tensor:
+    return permute(grad, *(t.params.index(i) for i in range(MAX_DIMS)))
+
+
+@gradient("TRANSPOSE")
+def transposed(t: Tensor, grad: Tensor) -> Tensor:
+    return transpose(grad)

@@ -1,0 +1,50 @@
+"""Recurrences whose states go to a cache: `kept` is a copy of what `net` leaves behind its outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ggml_py.pattern import Match
+from ggml_py.tensor import shape4
+
+
+class States(NamedTuple):
+    """Elements of outputs; then the states: elements of one sequence's, sequences, and how many of
+    each sequence are written, newest first."""
+
+    n_outputs: int
+    size: int
+    n_seqs: int
+    n_written: int
+
+
+def go_to_cache(states_of: Callable[[Match], States]) -> Callable[[Match], str]:
+    """A condition: CPY takes all states, and others read outputs only."""
+
+    def when(m: Match) -> str:
+        states, net, kept = states_of(m), m["net"], m["kept"]
+        shape, source = states[1:], kept.src[0]
+        n, outputs = shape[0] * shape[1] * shape[2], states.n_outputs * net.type.type_size
+        if source is None or (source.view_offs, source.n_elements) != (outputs, n):
+            return f"needs a copy of {n} states behind the outputs; got {source}"
+        if not source.is_contiguous():
+            return f"needs a copy of states as they lie; got {source}"
+        if kept.ne != shape4(shape) and not kept.is_contiguous():
+            return f"needs rows {shape} for the states; got {kept}"
+        return _others_read_outputs(m, outputs)
+
+    return when
+
+
+def _others_read_outputs(m: Match, outputs: int) -> str:
+    net, kept = m["net"], m["kept"]
+    if m.uses.is_output(net):
+        return f"needs states that only CPY reads; {net} is an output"
+    for r in m.uses.readers(net):
+        for s in r.src:
+            after = s is not None and s.root is net and s.view_offs + s.nbytes > outputs
+            if after and r is not kept:
+                return f"needs states that only CPY reads; got {r.op} {r}"
+    return ""

@@ -1,0 +1,194 @@
+"""An adapter out of a GGUF file, on the devices of the weights that it changes
+(llama-adapter.cpp:llama_adapter_lora_init_impl).
+
+It changes a weight W [n_in, n_out] to W + scale * (B A): `NAME.lora_a` is A [n_in, rank] and
+`NAME.lora_b` is B [rank, n_out]; experts have one of each, along dimension 2. Of token embeddings
+[n_embd, n_vocab] A is [rank, n_vocab] and B [rank, n_embd]: rows of A are taken, then times B.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ggml_py.backend import Device
+from ggml_py.errors import GGUFError, WeightsError
+from ggml_py.ops import get_rows, mul_mat, mul_mat_id
+from ggml_py.tensor import FLAG_WEIGHT, Tensor
+from ggml_py.types import F32, I32
+from llama_py.gguf_file import GGUFFile, TensorInfo
+
+log = logging.getLogger("llama_py")
+
+KIND = ("general.type", "adapter"), ("adapter.type", "lora")
+ALPHA = "adapter.lora.alpha"
+INVOCATION = "adapter.alora.invocation_tokens"
+ENDS = (".lora_a", ".lora_b")
+TABLE = "token_embd.weight"  # read by rows: its A is not transposed
+UNREAD = "_norm.weight"  # norms that some converters leave in; llama.cpp passes over them too
+N_TOKENS = 8  # of the products that a device is asked about
+
+Base = Mapping[str, tuple[Tensor, Device]]  # a model's weights by name, and where they are
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A and B of one weight; `table` if it is read by rows."""
+
+    a: Tensor
+    b: Tensor
+    table: bool
+
+    @property
+    def rank(self) -> int:
+        return self.b.ne[0]
+
+    def nodes(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Each tensor with a node as those that will read it."""
+        ids = Tensor(I32, (1, N_TOKENS))
+        for t in (self.a, self.b):
+            x = Tensor(F32, (t.ne[0], N_TOKENS))
+            if self.table and t is self.a:
+                yield t, get_rows(t, Tensor(I32, (N_TOKENS,)))
+            elif t.ne[2] > 1:
+                yield t, mul_mat_id(t, Tensor(F32, (t.ne[0], 1, N_TOKENS)), ids)
+            else:
+                yield t, mul_mat(t, x)
+
+
+class Adapter:
+    """A loaded adapter (llama_adapter_lora).
+
+    path, alpha         alpha 0: the scale does not depend on the rank
+    invocation_tokens   of an activated adapter (aLoRA), which works from these tokens on; else ()
+    pairs               by the name of the weight
+    task, prompt_prefix what the file says about its use, "" if nothing
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], architecture: str, base: Base, host: Device
+    ) -> None:
+        """base, host: the weights of the model of that architecture, and its last device.
+
+        Raises GGUFError for what is no adapter, WeightsError for one of another model.
+        """
+        self.path = str(path)
+        with GGUFFile.open(path) as file:
+            self._read_metadata(file, architecture)
+            infos = dict(file.tensors)
+        self.pairs: dict[str, Pair] = {}
+        for name, found in _by_weight(self.path, infos).items():
+            self.pairs[name] = _pair(self.path, name, found, base)
+        if not self.pairs:
+            raise GGUFError(f"{path}: has no tensors NAME{ENDS[0]} and NAME{ENDS[1]}")
+        self._place(infos, base, host)
+
+    def _read_metadata(self, file: GGUFFile, architecture: str) -> None:
+        data = file.metadata
+        for key, expected in KIND:
+            if data.get(key) != expected:
+                raise GGUFError(
+                    f"{file.path}: is no LoRA adapter: {key} is {data.get(key)!r}, it must be"
+                    f" {expected!r}; convert it with convert_lora_to_gguf.py"
+                )
+        if file.architecture != architecture:
+            raise WeightsError(
+                f"{file.path}: is an adapter for {file.architecture!r}, the model is"
+                f" {architecture!r}; give an adapter that was trained with this model"
+            )
+        alpha = data.get(ALPHA, 0.0)
+        if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not _finite(alpha):
+            raise GGUFError(f"{file.path}: {ALPHA} is {alpha!r}; it must be a finite number")
+        self.alpha = float(alpha)
+        self.invocation_tokens = _tokens(file.path, data.get(INVOCATION, ()))
+        self.task, self.prompt_prefix = (
+            str(data.get(f"adapter.lora.{key}", "")) for key in ("task_name", "prompt_prefix")
+        )
+
+    def _place(self, infos: Mapping[str, TensorInfo], base: Base, host: Device) -> None:
+        """Where the weight is, or on the host if its device cannot multiply with this type. The
+        bytes stay as they are in the file, as in llama.cpp: they are few.
+        """
+        sizes: dict[str, int] = {}
+        for name, pair in self.pairs.items():
+            for t, node in pair.nodes():
+                device = base[name][1]
+                if reason := device.why_not(node):
+                    log.info("%s goes to %s: %s: %s", t.name, host.name, device.name, reason)
+                    device = host
+                data = infos[t.name].data
+                t.buffer = device.wrap(data)
+                if t.buffer is None:
+                    t.buffer = device.alloc(data.size)
+                    t.buffer.write(0, data)
+                t.flags |= FLAG_WEIGHT
+                sizes[device.name] = sizes.get(device.name, 0) + data.size
+        for device_name, size in sizes.items():
+            log.info("load_adapter: %12s LoRA buffer size = %8.2f MiB", device_name, size / 2**20)
+
+    def scale(self, pair: Pair, scale: float) -> float:
+        """What B A is multiplied with: scale * alpha / rank, in float32 as llama.cpp does."""
+        if not self.alpha:
+            return float(np.float32(scale))
+        return float(np.float32(scale) * np.float32(self.alpha) / np.float32(pair.rank))
+
+    def tensors(self) -> Iterator[Tensor]:
+        for pair in self.pairs.values():
+            yield pair.a
+            yield pair.b
+
+    def __repr__(self) -> str:
+        return f"<Adapter {self.path} of {len(self.pairs)} weights>"
+
+
+def _finite(x: float) -> bool:
+    """As float32 too."""
+    return math.isfinite(x) and abs(x) < float(np.finfo(np.float32).max)
+
+
+def _tokens(path: object, value: object) -> tuple[int, ...]:
+    array = np.asarray(value)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise GGUFError(f"{path}: {INVOCATION} must be an array of token ids")
+    return tuple(int(t) for t in array)
+
+
+def _by_weight(path: str, infos: Mapping[str, TensorInfo]) -> dict[str, dict[str, TensorInfo]]:
+    """The two tensors of each weight, by how their names end."""
+    found: dict[str, dict[str, TensorInfo]] = {}
+    for name, info in infos.items():
+        end = next((end for end in ENDS if name.endswith(end)), "")
+        if end:
+            found.setdefault(name.removesuffix(end), {})[end] = info
+        elif name.endswith(UNREAD):
+            log.warning("%s: tensor %r is a norm; it is not applied", path, name)
+        else:
+            raise GGUFError(f"{path}: tensor {name!r}; those of an adapter end in {ENDS}")
+    return found
+
+
+def _pair(path: str, name: str, found: Mapping[str, TensorInfo], base: Base) -> Pair:
+    missing = [end for end in ENDS if end not in found]
+    if missing:
+        raise GGUFError(f"{path}: {name}{missing[0]} is missing; convert the adapter again")
+    if name not in base:
+        raise WeightsError(
+            f"{path}: the model has no weight {name!r}; give an adapter that was trained with it"
+        )
+    a, b = (found[end] for end in ENDS)
+    w, table = base[name][0], name.endswith(TABLE)
+    n_in, n_out, *more = w.ne
+    rank = b.ne[0]
+    expected = (rank, n_out, *more) if table else (n_in, rank, *more)
+    if a.ne != expected or b.ne != (rank, n_in if table else n_out, *more):
+        raise WeightsError(
+            f"{path}: {name} is {list(w.ne)} in the model, which does not fit an A of {list(a.ne)}"
+            f" and a B of {list(b.ne)}; give an adapter that was trained with this model"
+        )
+    ta, tb = (Tensor(t.type, t.ne, name=t.name) for t in (a, b))
+    return Pair(ta, tb, table)

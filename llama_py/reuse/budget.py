@@ -1,0 +1,64 @@
+"""States in host memory, as many as a number of bytes allows: the least recently used go first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Kept:
+    """A state that was saved: of what cannot be taken back token by token, or of everything.
+
+    marked  others are likely to go on from here
+    evict   called when it has to go, once it no longer counts
+    """
+
+    def __init__(self, data: bytes, evict: Callable[[Kept], None], marked: bool = False) -> None:
+        self.data = data
+        self.evict = evict
+        self.marked = marked
+
+
+class Budget:
+    """What is kept, the least recently used first.
+
+    limit      bytes; None for any number
+    size       bytes in use
+    n_evicted  how many had to go so far
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        self.limit = limit
+        self.size = 0
+        self.n_evicted = 0
+        self._kept: dict[Kept, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def allows(self, size: int) -> bool:
+        """Whether so many bytes can be kept at all."""
+        return self.limit is None or size <= self.limit
+
+    def add(self, one: Kept) -> bool:
+        """Keep it, in place of what was not used for longest; False if it is too large."""
+        if not self.allows(len(one.data)):
+            return False
+        self._kept[one] = None
+        self.size += len(one.data)
+        while self.limit is not None and self.size > self.limit:
+            oldest = next(iter(self._kept))
+            self.drop(oldest)
+            self.n_evicted += 1
+            oldest.evict(oldest)
+        return True
+
+    def use(self, one: Kept) -> None:
+        """It was of use: now it is the last to go."""
+        if one in self._kept:
+            self._kept[one] = self._kept.pop(one)
+
+    def drop(self, one: Kept) -> None:
+        """It is not needed any more."""
+        if one in self._kept:
+            del self._kept[one]
+            self.size -= len(one.data)

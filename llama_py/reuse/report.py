@@ -1,0 +1,44 @@
+"""How much of a prompt was computed, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Reused:
+    """What was there of a prompt.
+
+    n_tokens  of the prompt
+    n_same    of them, the first that some sequence had too
+    n_reused  of those, the first that are not computed again
+    source    who had their keys and values or state: "this sequence", "sequence 3", "host memory"
+    stateful  whether the model keeps what cannot be taken back token by token
+    """
+
+    n_tokens: int
+    n_same: int = 0
+    n_reused: int = 0
+    source: str = ""
+    stateful: bool = False
+
+    @property
+    def n_computed(self) -> int:
+        """Tokens that have to be computed."""
+        return self.n_tokens - self.n_reused
+
+    @property
+    def why(self) -> str:
+        """Why not more was reused, in a few words."""
+        if self.n_same == 0:
+            return "nothing that is held begins like this"
+        if self.n_reused == self.n_same:
+            left = "" if self.n_same < self.n_tokens - 1 else "all but the last token"
+            return left or f"new from token {self.n_same} on"
+        differs = self.n_same < self.n_tokens - 1
+        what = f"edited at token {self.n_same}" if differs else "the same prompt again"
+        return f"{what}; {f'nearest snapshot {self.n_reused}' if self.n_reused else 'no snapshot'}"
+
+    def __str__(self) -> str:
+        source = f" from {self.source}" if self.source else ""
+        return f"{self.n_reused} tokens reused{source}, {self.n_computed} computed ({self.why})"

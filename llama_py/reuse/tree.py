@@ -1,0 +1,145 @@
+"""Which tokens are held, by whom: one radix tree over token ids (as SGLang's RadixAttention)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Generic, TypeVar
+
+H = TypeVar("H", bound=Hashable)
+S = TypeVar("S")
+
+
+def common(a: Sequence[object], b: Sequence[object]) -> int:
+    """How many of the first items of two sequences are the same."""
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+class Node(Generic[H, S]):
+    """A run of tokens that is told apart from others only before and behind it.
+
+    tokens   of the run; `end` are all tokens from the root to its end
+    holders  who has all tokens up to the end
+    state    what was kept at the end; None for nothing
+    """
+
+    def __init__(self, tokens: list[int], parent: Node[H, S] | None) -> None:
+        self.tokens = tokens
+        self.parent = parent
+        self.end: int = len(tokens) + (parent.end if parent else 0)
+        self.children: dict[int, Node[H, S]] = {}
+        self.holders: set[H] = set()
+        self.state: S | None = None
+
+    def path(self) -> Iterator[Node[H, S]]:
+        """From here up, without the root."""
+        node = self
+        while node.parent is not None:
+            yield node
+            node = node.parent
+
+
+class Tree(Generic[H, S]):
+    """Runs of tokens, who holds them, and the states kept at their ends.
+
+    ends    where each holder's tokens end
+    lonely  whether a state is of use where nobody holds the tokens
+    """
+
+    def __init__(self, lonely: bool, dropped: Callable[[S], None]) -> None:
+        """dropped: called with a state that was taken away because nobody holds its tokens."""
+        self.root: Node[H, S] = Node([], None)
+        self.ends: dict[H, Node[H, S]] = {}
+        self.lonely = lonely
+        self._dropped = dropped
+
+    def match(self, ids: Sequence[int]) -> tuple[list[Node[H, S]], int]:
+        """The nodes whose tokens `ids` begins with, the last perhaps in part; tokens matched."""
+        ids = list(ids)
+        node, n, path = self.root, 0, []
+        while n < len(ids) and (found := node.children.get(ids[n])) is not None:
+            path.append(found)
+            n += common(found.tokens, ids[n : n + len(found.tokens)])
+            if n < found.end:
+                break
+            node = found
+        return path, n
+
+    def reach(self, ids: Sequence[int]) -> Node[H, S]:
+        """The node that ends with these tokens, which is made where there is none."""
+        path, n = self.match(ids)
+        node = path[-1] if path else self.root
+        if n < node.end:
+            node = self._cut(node, n)
+        if n < len(ids):
+            node = self._leaf(node, list(ids[n:]))
+        return node
+
+    def _leaf(self, node: Node[H, S], ids: list[int]) -> Node[H, S]:
+        leaf = node.children[ids[0]] = Node(ids, node)
+        return leaf
+
+    def _cut(self, node: Node[H, S], n: int) -> Node[H, S]:
+        """Let a node end after n tokens; the rest becomes its child."""
+        parent = node.parent
+        assert parent is not None and parent.end < n < node.end
+        upper = self._leaf(parent, node.tokens[: n - parent.end])
+        upper.holders = set(node.holders)
+        node.tokens, node.parent = node.tokens[n - parent.end :], upper
+        upper.children = {node.tokens[0]: node}
+        return upper
+
+    def hold(self, holder: H, ids: Sequence[int]) -> Node[H, S]:
+        """A holder has these tokens now, and no others."""
+        before, node = self.ends.get(holder), self.reach(ids)
+        self._let_go(holder, before, node)
+        for one in node.path():
+            one.holders.add(holder)
+        self.ends[holder] = node
+        self.prune(before)
+        return node
+
+    def grow(self, holder: H, ids: Sequence[int]) -> Node[H, S]:
+        """A holder has more tokens behind its own."""
+        node = self.ends.get(holder, self.root)
+        alone = node.holders == {holder} and node.state is None and not node.children
+        if not alone:
+            return self.hold(holder, [*self.tokens(node), *ids])
+        node.tokens += ids
+        node.end += len(ids)
+        return node
+
+    def release(self, holder: H) -> None:
+        """A holder has nothing any more."""
+        node = self.ends.pop(holder, None)
+        self._let_go(holder, node, self.root)
+        self.prune(node)
+
+    def _let_go(self, holder: H, before: Node[H, S] | None, after: Node[H, S]) -> None:
+        kept = set(after.path())
+        for node in () if before is None else before.path():
+            if node in kept:
+                return
+            node.holders.discard(holder)
+
+    def prune(self, node: Node[H, S] | None) -> None:
+        """Take away what nobody needs, from a node up: states that cannot be reached, tokens."""
+        while node is not None and node.parent is not None:
+            if node.state is not None and not node.holders and not self.lonely:
+                self._dropped(node.state)
+                node.state = None
+            needless = not node.holders and node.state is None and not node.children
+            if needless:
+                del node.parent.children[node.tokens[0]]
+            node = node.parent
+
+    def tokens(self, node: Node[H, S]) -> list[int]:
+        """All tokens from the root to the end of a node."""
+        runs = [one.tokens for one in node.path()]
+        return [id for run in reversed(runs) for id in run]

@@ -1,0 +1,61 @@
+"""Files that are there whole: the old one or the new one, whenever the machine stops."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+PART = ".part"
+ABANDONED = 600  # seconds since it was last written to
+
+
+def replace_file(path: str | Path, parts: Iterable[bytes | memoryview]) -> int:
+    """Let a file have these bytes, one part after the other; returns how many there are.
+
+    They are written to another file beside it, which takes its name once all is on the disk.
+    OSError, and the old file as it was, if that fails. Others may write the same file: the last
+    one to finish stays.
+    """
+    path = Path(path).resolve()  # of a link, what it stands for
+    _sweep(path)
+    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}{PART}")
+    try:
+        with part.open("xb") as file:
+            file.writelines(parts)
+            file.flush()
+            os.fsync(file.fileno())
+            size = file.tell()
+        part.replace(path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+    return size
+
+
+def _sync_folder(folder: Path) -> None:
+    """The new name is to last, too; not every system can open a folder."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _sweep(path: Path) -> None:
+    """Remove what writers that were killed have left."""
+    for part in path.parent.glob(f"{_plain(path.name)}.*{PART}"):
+        with suppress(OSError):  # another process was faster, or it is not ours
+            if time.time() - part.stat().st_mtime > ABANDONED:
+                part.unlink()
+
+
+def _plain(name: str) -> str:
+    """A name as a pattern that matches only itself."""
+    return "".join(f"[{c}]" if c in "*?[" else c for c in name)
