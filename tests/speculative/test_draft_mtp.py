@@ -136,7 +136,7 @@ def test_a_prompt_of_one_token(n: int, watched: type[Watched]) -> None:
     alone.load_state(states[n], 0)
     for before, id in pairwise((7, *found)):
         assert id == greedy(alone.decode([before])[-1])
-    assert watched.texts[-1][-1] != 7  # the last one was drafted further on
+    assert [7] in [text[-1:] for text in watched.texts]
 
 
 def without_trunk(metadata: dict[str, Any], arrays: Arrays) -> None:
