@@ -46,8 +46,8 @@ class Context(Closing):
               its scores; empty for pooling "none"
     checker   counts the nodes that `check` compared
     runner    has the graphs
-    reuse     what sequences hold, so that it is not computed again
     speculator  what drafts for it, once something has (llama_py.speculative)
+    reuse     what sequences hold, so that it is not computed again
     on_graph  called with each graph, built or used again, and its ubatch before it is run
     """
 

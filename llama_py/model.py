@@ -21,7 +21,7 @@ from llama_py.params import (
 from llama_py.prefix import Prefix
 from llama_py.sampler import Sampler
 from llama_py.signature import describe, takes
-from llama_py.speculative.speculator import n_planes
+from llama_py.speculative.needs import n_planes
 
 N_CTX_LEAST = 2048  # cells of the context that a model makes for itself
 
@@ -86,13 +86,14 @@ class Model(Loaded):
         """The model's own context, with room for so many tokens, of which some can be taken back.
         """
         n_ctx = min(max(N_CTX_LEAST, 2 ** (n_tokens - 1).bit_length()), self.hparams.n_ctx_train)
-        own, n_least = self._own, min(n_tokens, self.hparams.n_ctx_train)
-        if own is None or own.ctx.n_ctx < n_least or own.ctx.params.n_rs_seq < n_rs_seq:
-            other = Context(self, n_ctx=n_ctx, n_rs_seq=n_rs_seq)
+        own = None if self._own is None else self._own.ctx
+        enough = own and own.n_ctx >= min(n_tokens, self.hparams.n_ctx_train)
+        if self._own is None or own is None or not enough or own.params.n_rs_seq < n_rs_seq:
+            larger = Context(self, n_ctx=max(n_ctx, own.n_ctx if own else 0), n_rs_seq=n_rs_seq)
             if own is not None:
-                other.reuse.take_over(own.ctx.reuse)
-            self._own = own = Prefix(other)
-        return own
+                larger.reuse.take_over(own.reuse)
+            self._own = Prefix(larger)
+        return self._own
 
     @takes(AnswerParams)
     def chat(self, messages: str | Sequence[Message], **options: Any) -> str:

@@ -87,6 +87,20 @@ def changed(name: str, *changes: Change) -> tuple[dict[str, Any], Arrays]:
     return metadata, arrays
 
 
+def two_heads(metadata: dict[str, Any], arrays: Arrays) -> None:
+    """Another NextN layer, which is the first one's with its projection turned round."""
+    arch = metadata["general.architecture"]
+    n_all = metadata[f"{arch}.block_count"]
+    metadata[f"{arch}.block_count"] = n_all + 1
+    metadata[f"{arch}.nextn_predict_layers"] = 2
+    if (key := f"{arch}.attention.recurrent_layers") in metadata:
+        metadata[key] = [*metadata[key], False]
+    first, second = f"blk.{n_all - 1}.", f"blk.{n_all}."
+    for name in [name for name in arrays if name.startswith(first)]:
+        arrays[name.replace(first, second)] = arrays[name].copy()
+    arrays[f"{second}nextn.eh_proj.weight"] *= -1
+
+
 def take(arrays: Arrays, stem: str) -> NDArray[np.float32]:
     """A matrix out of a model's weights, with its scales."""
     for name in [name for name in arrays if name.startswith(f"{stem}.") and "scale" in name]:

@@ -101,10 +101,9 @@ class Reuse:
 
         The tokens are cut where snapshots are due, if it is known what the sequence holds.
         """
-        self._check(seq_id)
-        known = self.follows(seq_id)
-        room = self.ctx.cparams.n_ctx_seq - self.ctx.memory.seq_pos_max(seq_id) - 1
-        fits = len(ids) <= room  # else it is refused before the cuts
+        known = self.knows(seq_id)
+        held = self.ctx.memory.seq_pos_max(seq_id) + 1
+        fits = len(ids) <= self.ctx.cparams.n_ctx_seq - held  # else it is refused before the cuts
         while known and fits:
             n = self.until_snapshot(seq_id)
             if n is None or n >= len(ids):
@@ -117,8 +116,9 @@ class Reuse:
             self.advance(ids, seq_id)
         return logits
 
-    def follows(self, seq_id: int) -> bool:
-        """Whether it is known what a sequence holds, so that `advance` can be told of more."""
+    def knows(self, seq_id: int) -> bool:
+        """Whether all that a sequence holds is known, so that `advance` may say what follows."""
+        self._check(seq_id)
         held = self.ctx.memory.seq_pos_max(seq_id) + 1
         return self._known(seq_id) == held and self._kind(seq_id) is not None
 

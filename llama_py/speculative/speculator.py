@@ -29,13 +29,12 @@ from llama_py.params.speculative import SpeculativeParams
 from llama_py.signature import takes
 from llama_py.speculative.drafter import Drafter, Request, Seen, Setting, drafter
 from llama_py.speculative.length import Length
+from llama_py.speculative.needs import load_draft
 from llama_py.speculative.rollback import Rollback
 from llama_py.speculative.statistics import Statistics
 from llama_py.speculative.text import Text
 
 _OPTIONS = [f.name for f in fields(SpeculativeParams)]
-MAX_PLANES = 8  # tokens that states are made to go back; longer drafts need a checkpoint
-
 Choose = Callable[[F32], int]
 
 
@@ -44,6 +43,7 @@ class _Track:
     """A sequence that goes on.
 
     pending   tokens of the text that the memory does not have
+    told      the position up to which the context's `reuse` knows the sequence; None if it does not
     n_left    tokens that will still be taken, at most
     draft     guesses that follow them, and whose they are
     rows      logits after the last pending token and after each guess
@@ -54,6 +54,7 @@ class _Track:
     seq_id: int
     text: Text
     pending: list[int]
+    told: int | None
     n_left: int = 2**31
     draft: list[int] = field(default_factory=list)
     author: str = ""
@@ -89,7 +90,7 @@ class Speculator(Closing):
         self.ctx = ctx
         self.params = p = SpeculativeParams(**options)
         kinds = {name: drafter(name) for name in p.drafters}
-        self._loaded = _load_draft(ctx, p, kinds.values())
+        self._loaded = load_draft(ctx, p, kinds.values())
         given = p.model_draft if isinstance(p.model_draft, Loaded) else self._loaded
         self._drafters: dict[str, Drafter] = {}
         self._tracks: dict[int, _Track] = {}
@@ -104,9 +105,7 @@ class Speculator(Closing):
             raise
 
     def start(self, seq_id: int, ids: Sequence[int], before: Sequence[int] = ()) -> None:
-        """A sequence goes on with a prompt.
-
-        before  all that it holds, as far as that is known
+        """A sequence goes on with a prompt; `before` is what it has, where that is known.
 
         The prompt is read by the next `advance`. ContextError if it is empty.
         """
@@ -115,13 +114,15 @@ class Speculator(Closing):
         held = self.ctx.memory.seq_pos_max(seq_id) + 1
         text = self._texts.get(seq_id)
         if text is None or not text.first <= held <= text.end:
-            text = self._texts[seq_id] = Text(held)  # what came before is not known
+            text = self._texts[seq_id] = Text(held - len(before) if len(before) == held else held)
+            text.add(before if len(before) == held else ())
         text.cut(held)
         if len(before) == held and text.ids.tolist() != list(before[text.first :]):
             text = self._texts[seq_id] = Text()  # it has what another sequence had
             text.add(before)
         text.add(ids)
-        self._tracks[seq_id] = _Track(seq_id, text, list(ids))
+        told = held if self.ctx.reuse.knows(seq_id) else None
+        self._tracks[seq_id] = _Track(seq_id, text, list(ids), told)
         for one in self._drafters.values():
             one.begin(seq_id, text.ids)
 
@@ -201,6 +202,7 @@ class Speculator(Closing):
                 " not decode others of this context in the middle of a draft"
             )
         track.pending = text.since(at)
+        self._tell(track, at)
         if track.draft:
             self.statistics[track.author].add(len(track.draft), track.n_accepted)
             track.length(track.author).update(len(track.draft), track.n_accepted)
@@ -216,7 +218,7 @@ class Speculator(Closing):
             requests = []
             for track in open.values():
                 free = self.ctx.cparams.n_ctx_seq - track.text.end
-                n = min(one.n_max(self.params), track.n_left - 1, room, free)
+                n = min(one.n_max(self.params), track.n_left - 1, room, free, self._most(track) - 1)
                 if self.params.spec_draft_adaptive and n > 0:
                     n = track.length(name).best(n)
                 if n > 0:
@@ -244,7 +246,7 @@ class Speculator(Closing):
                 raise ContextError(
                     f"sequence {track.seq_id} has nothing to go on from: take a token, or start it"
                 )
-            while len(track.pending) > (n := self._n_next(track)):
+            while len(track.pending) > (n := self._most(track)):
                 self._read(track, n)
         for track in tracks:
             self.rollback.mark(track.seq_id, len(track.draft))
@@ -256,42 +258,47 @@ class Speculator(Closing):
             outputs=[i >= len(ids) - n for ids, n, _ in parts for i in range(len(ids))],
         )
         starts = [t.text.end - len(t.pending) for t in tracks]
-        certain = [t for t in tracks if not t.draft and self.ctx.reuse.follows(t.seq_id)]
         try:
             rows = self.ctx.decode(batch)
         except BaseException:
             self._drop_guesses(tracks)
             raise
-        for track in certain:
-            self.ctx.reuse.advance(track.pending, track.seq_id)
         row = 0
         for _, n, track in parts:
             track.rows, row = rows[row : row + n], row + n
             track.begun = True
+            if not track.draft:
+                self._tell(track, track.text.end)
         self._show([(t.seq_id, pos, ids) for (ids, _, t), pos in zip(parts, starts, strict=True)])
 
     def _drop_guesses(self, tracks: Sequence[_Track]) -> None:
         """What was computed before an interruption must not have drafts in it."""
         for track in tracks:
-            track.begun = False
+            track.begun, track.told = False, None
             if track.draft:
                 self.rollback.back_to(track.seq_id, track.text.end)
-
-    def _n_next(self, track: _Track) -> int:
-        """How many pending tokens may be computed at once: states are kept here and there."""
-        n, reuse = self.ctx.cparams.n_batch, self.ctx.reuse
-        until = reuse.until_snapshot(track.seq_id) if reuse.follows(track.seq_id) else None
-        return n if until is None else min(n, until)
 
     def _read(self, track: _Track, n: int) -> None:
         """Compute the first n pending tokens."""
         ids, pos = track.pending[:n], track.text.end - len(track.pending)
-        follows = self.ctx.reuse.follows(track.seq_id)
         self.ctx.decode(Batch(ids, None, range(pos, pos + n), [(track.seq_id,)] * n), "none")
-        if follows:
-            self.ctx.reuse.advance(ids, track.seq_id)
         track.pending = track.pending[n:]
+        self._tell(track, pos + n)
         self._show([(track.seq_id, pos, ids)])
+
+    def _most(self, track: _Track) -> int:
+        """Tokens that may be computed at once: a snapshot may be due after them."""
+        n = None if track.told is None else self.ctx.reuse.until_snapshot(track.seq_id)
+        return min(self.ctx.cparams.n_batch, n or self.ctx.cparams.n_batch)
+
+    def _tell(self, track: _Track, pos: int) -> None:
+        """Let the context know what is in the memory for good: tokens before a position."""
+        if track.told is None or pos < track.told:
+            track.told = None
+        elif pos > track.told:
+            ids = track.text.since(track.told)[: pos - track.told]
+            self.ctx.reuse.advance(ids, track.seq_id)
+            track.told = pos
 
     def _show(self, parts: Sequence[tuple[int, int, Sequence[int]]]) -> None:
         """Let drafters see what was computed: of each sequence its first position and tokens."""
@@ -315,34 +322,3 @@ def speculator_of(ctx: Context, p: SpeculativeParams) -> Speculator:
     ctx.speculator = None
     made = ctx.speculator = Speculator(ctx, **options)
     return made
-
-
-def n_planes(p: SpeculativeParams) -> int:
-    """`n_rs_seq` of a context that drafts: states go back without a checkpoint."""
-    longest = (drafter(name).n_max(p) for name in p.drafters)
-    return max((n for n in longest if n <= MAX_PLANES), default=0)
-
-
-def needs_nextn(p: SpeculativeParams) -> bool:
-    """Whether the model itself must be loaded with its NextN layers."""
-    kinds = [drafter(name) for name in p.drafters]
-    given = p.model_draft is not None and sum(kind.uses_draft_model for kind in kinds) == 1
-    return not given and any(kind.loads_nextn for kind in kinds)
-
-
-def _load_draft(
-    ctx: Context, p: SpeculativeParams, kinds: Iterable[type[Drafter]]
-) -> Loaded | None:
-    """The file of `model_draft` on the model's devices; None if it is loaded, or there is none."""
-    if p.model_draft is None:
-        return None
-    users = [kind for kind in kinds if kind.uses_draft_model]
-    if not users:
-        raise ContextError(
-            f"model_draft = {p.model_draft} is given, but spec_type ="
-            f" {','.join(p.drafters) or 'none'} does not use a model; add draft-simple or draft-mtp"
-        )
-    if isinstance(p.model_draft, Loaded):
-        return None
-    nextn = any(kind.loads_nextn for kind in users)
-    return Loaded(p.model_draft, list(ctx.devices), load_mtp=nextn)

@@ -12,7 +12,7 @@ from ggml_py.errors import ContextError, WeightsError
 from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.model import Model
-from tests.live_models import EXACT, PROMPT, Arrays, changed, model_of, nmse
+from tests.live_models import EXACT, PROMPT, Arrays, changed, model_of, nmse, two_heads
 
 NAMES = ["qwen35-mtp", "qwen35moe-mtp", "qwen3next-mtp", "deepseek32-moe"]
 HIDDEN = np.random.default_rng(2).standard_normal((len(PROMPT), 64)).astype(np.float32)
@@ -117,20 +117,6 @@ def test_a_file_of_the_trunk_alone(name: str) -> None:
     assert (Context(model_of(metadata, arrays), **EXACT).decode(PROMPT) == whole).all()
     with pytest.raises(WeightsError, match=r"missing: blk\.\d\.attn_norm"):
         model_of(metadata, arrays, load_mtp=True)
-
-
-def two_heads(metadata: dict[str, Any], arrays: Arrays) -> None:
-    """Another NextN layer, which is the first one's with its projection turned round."""
-    arch = metadata["general.architecture"]
-    n_all = metadata[f"{arch}.block_count"]
-    metadata[f"{arch}.block_count"] = n_all + 1
-    metadata[f"{arch}.nextn_predict_layers"] = 2
-    if (key := f"{arch}.attention.recurrent_layers") in metadata:
-        metadata[key] = [*metadata[key], False]
-    first, second = f"blk.{n_all - 1}.", f"blk.{n_all}."
-    for name in [name for name in arrays if name.startswith(first)]:
-        arrays[name.replace(first, second)] = arrays[name].copy()
-    arrays[f"{second}nextn.eh_proj.weight"] *= -1
 
 
 def negative(metadata: dict[str, Any], arrays: Arrays) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,22 +16,8 @@ from llama_py.model import Model
 from llama_py.speculative.drafter import Request
 from llama_py.speculative.drafters.draft_mtp import DraftMtp
 from llama_py.speculative.speculator import Speculator
-from tests.live_models import EXACT, Arrays, changed, model_of, tokens
+from tests.live_models import EXACT, Arrays, changed, model_of, tokens, two_heads
 from tests.speculative.scripted import greedy, run
-
-
-def two_heads(metadata: dict[str, Any], arrays: Arrays) -> None:
-    """Another NextN layer, which is the first one's with its projection turned round."""
-    arch = metadata["general.architecture"]
-    n_all = metadata[f"{arch}.block_count"]
-    metadata[f"{arch}.block_count"] = n_all + 1
-    metadata[f"{arch}.nextn_predict_layers"] = 2
-    if (key := f"{arch}.attention.recurrent_layers") in metadata:
-        metadata[key] = [*metadata[key], False]
-    first, second = f"blk.{n_all - 1}.", f"blk.{n_all}."
-    for name in [name for name in arrays if name.startswith(first)]:
-        arrays[name.replace(first, second)] = arrays[name].copy()
-    arrays[f"{second}nextn.eh_proj.weight"] *= -1
 
 
 def model(name: str, *changes: Any, **options: Any) -> Model:
@@ -129,6 +116,27 @@ def test_going_back_to_an_earlier_place(watched: type[Watched]) -> None:
     for id in found:
         assert id == greedy(logits)
         logits = alone.decode([id])[-1]
+
+
+@pytest.mark.parametrize("n", [19, 9, 4])
+def test_a_prompt_of_one_token(n: int, watched: type[Watched]) -> None:
+    """It is drafted at once, after whatever the sequence has."""
+    ctx = Context(model("qwen3next-mtp"), **EXACT)
+    states = {}
+    with Speculator(ctx, spec_type="draft-mtp") as made:
+        for i in range(20):
+            ctx.decode(tokens(20)[i : i + 1])
+            states[i + 1] = ctx.save_state(0)
+        ctx.clear()
+        text = run(made, {0: tokens(20)[:9]}, 6)[0]
+        assert len(text) >= 6
+        ctx.load_state(states[n], 0)
+        found = run(made, {0: [7]}, 5)[0]
+    alone = Context(ctx.model, **EXACT)
+    alone.load_state(states[n], 0)
+    for before, id in pairwise((7, *found)):
+        assert id == greedy(alone.decode([before])[-1])
+    assert [7] in [text[-1:] for text in watched.texts]
 
 
 def without_trunk(metadata: dict[str, Any], arrays: Arrays) -> None:

@@ -131,8 +131,29 @@ def test_models_and_conversations(model: llama_py.Model) -> None:
         for line in ("Speak!", "Again!"):
             pieces = talk.ask(line, max_tokens=9, spec_type=types or ())
             texts[types].append("".join(piece.text for piece in pieces))
+        texts[types].append(str(talk.prefix.n_reused))
     assert texts[""] == texts["draft-mtp"] == texts["ngram-cache"]
     model._stop()
+
+
+@pytest.mark.parametrize("types", ["draft-mtp", "ngram-cache,draft-simple"])
+@pytest.mark.parametrize("n_rs_seq", [0, 8])
+def test_states_are_kept_at_the_same_places(
+    model: llama_py.Model, types: str, n_rs_seq: int
+) -> None:
+    """Drafts end where a snapshot is due."""
+    ids = model.tokenize(PROMPT)
+    places, texts = [], []
+    for how in ({}, {"spec_type": types, "model_draft": model}):
+        ctx = model.context(256, n_rs_seq=n_rs_seq, checkpoint_min_step=5)
+        told = ctx.reuse.start(ids)
+        texts.append(answer(ctx, ids[told.n_reused :], max_tokens=29, **how))
+        held = [*ids, *texts[-1]][: ctx.memory.seq_pos_max(0) + 1]
+        assert ctx.reuse.tokens(0) == held
+        places.append([node.end for node, _ in ctx.reuse.snapshots.of(0)])
+    assert texts[0] == texts[1]
+    assert places[0] == places[1]
+    assert max(places[0]) > len(ids) + 20
 
 
 def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:

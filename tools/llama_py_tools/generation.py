@@ -70,8 +70,8 @@ class Summary:
         reason = (
             reason or (self.answers[-1].finish_reason if self.answers else "") or "end of input"
         )
-        first = [f"load {self.load_seconds:.2f} s", self.model, *filter(None, [self.states])]
         drafts = f"\n{self.drafting.text()}" if self.drafting is not None else ""
+        first = [f"load {self.load_seconds:.2f} s", self.model, *filter(None, [self.states])]
         return f"\n{' | '.join(first)}\n{' | '.join([*parts, f'stop: {reason}'])}{drafts}"
 
     def _prompt(self) -> str:
@@ -100,7 +100,8 @@ class Run:
     """
 
     def __init__(self, args: argparse.Namespace, text: CompletionParams) -> None:
-        from llama_py.speculative.speculator import n_planes, needs_nextn, speculator_of
+        from llama_py.speculative.needs import n_planes, needs_nextn
+        from llama_py.speculative.speculator import speculator_of
 
         start = perf_counter()
         self._line_open = False

@@ -92,7 +92,7 @@ class DraftMtp(Drafter):
     def observe(self, seen: Sequence[Seen]) -> None:
         for part in seen:
             assert part.h is not None
-            known = self._going_on(part)
+            known = self._going_on(part.seq_id, part.pos)
             old = known.text.since(part.pos)
             same = sum(1 for _ in takewhile(_are_same, zip(old, part.tokens, strict=False)))
             known.n_held = min(known.n_held, part.pos + same)
@@ -102,17 +102,17 @@ class DraftMtp(Drafter):
             if known.text.n > self.setting.ctx.cparams.n_batch:
                 self._catch_up(part.seq_id, known)
 
-    def _going_on(self, part: Seen) -> _Known:
+    def _going_on(self, seq_id: int, pos: int) -> _Known:
         """What is known of a sequence, if tokens at this position follow it; else the start of it,
         where the draft context keeps what it has before that position."""
-        known = self._known.get(part.seq_id)
-        if known is not None and known.text.first <= part.pos <= known.text.end:
+        known = self._known.get(seq_id)
+        if known is not None and known.text.first <= pos <= known.text.end:
             return known
-        if known is None or part.pos > known.text.end:
+        if known is None or pos > known.text.end:
             for ctx in self.heads:
-                ctx.memory.seq_rm(part.seq_id)
-        start = _Known(part.pos, Text(part.pos), np.empty((0, self.n_embd), np.float32))
-        self._known[part.seq_id] = start
+                ctx.memory.seq_rm(seq_id)
+        start = _Known(pos, Text(pos), np.empty((0, self.n_embd), np.float32))
+        self._known[seq_id] = start
         return start
 
     def _catch_up(self, seq_id: int, known: _Known) -> None:
@@ -156,7 +156,8 @@ class DraftMtp(Drafter):
 
     def _begin(self, r: Request) -> _Drafting:
         """All that is true: what the draft context lacks, and the token that was just chosen."""
-        known = self._known[r.seq_id]
+        known = self._going_on(r.seq_id, r.pos)
+        known.n_held = min(known.n_held, r.pos)  # a prompt of one token has not been seen
         for ctx in self.heads:
             ctx.memory.seq_rm(r.seq_id, known.n_held, -1)
         known.text.cut(r.pos)
