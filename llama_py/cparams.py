@@ -22,6 +22,7 @@ class CParams:
     embeddings_nextn   also return the hidden state that feeds the NextN layer, of all tokens, or
                        with embeddings_nextn_masked of the tokens that are outputs
     offload_kqv        caches are on the devices of their layers, not on the host
+    reduce_type        of sums over devices, for more than a few tokens
     forms              how blocks are built that can be built in several ways (llama_py.forms)
     """
 
@@ -46,6 +47,7 @@ class CParams:
     embeddings_nextn_masked: bool = False
     offload_kqv: bool = True
     pooling: str = "none"
+    reduce_type: str = "f32"
     forms: tuple[tuple[str, str], ...] = ()
 
     def rope_freq(self, rope: Rope) -> tuple[float, float]:

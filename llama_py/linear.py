@@ -35,9 +35,13 @@ class Linear:
     scale: Tensor | None = None
     prec: str = "default"
 
+    def product(self, g: GraphBuilder, x: Tensor) -> Tensor:
+        """weight x. [n_in, n] -> [n_out, n]"""
+        return mul_mat(self.weight, x, self.prec)
+
     def scaled(self, g: GraphBuilder, x: Tensor) -> Tensor:
         """scale * (weight x), without the bias. [n_in, n] -> [n_out, n]"""
-        res = mul_mat(self.weight, x, self.prec)
+        res = self.product(g, x)
         return res if self.scale is None else mul(res, self.scale)
 
     def __call__(self, g: GraphBuilder, x: Tensor) -> Tensor:

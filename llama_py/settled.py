@@ -18,6 +18,11 @@ log = logging.getLogger("llama_py")
 def settled(model: Loaded, p: ContextParams) -> CParams:
     """The parameters of every graph of a context; ContextError for what the model cannot do."""
     check_forms(p.forms)
+    if not p.offload_kqv and model.architecture.parts:
+        raise ContextError(
+            "offload_kqv off keeps all keys and values on the host, but split_mode graph shares"
+            " them out among the devices; leave out one of the two"
+        )
     if p.mtp and not model.architecture.load_mtp:
         raise ContextError("mtp needs a model with NextN layers, loaded with load_mtp=True")
     n_rs_seq = p.n_rs_seq
@@ -45,6 +50,7 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
         cparams,
         embeddings=p.embeddings,
         offload_kqv=p.offload_kqv,
+        reduce_type=p.reduce_type,
         pooling=model.hparams.pooling if p.pooling == "auto" else p.pooling,
         forms=tuple(sorted(chosen.items())),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_py.ops import add, mul, mul_mat
+from ggml_py.ops import add, mul
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import SILU, Activation
 from llama_py.graph.builder import GraphBuilder
@@ -12,6 +12,8 @@ from llama_py.weights import Bias, Weights
 
 class FeedForward:
     """down(act(gate x) * up x), or down(act(up x)) without a gate."""
+
+    parts_keep = None
 
     def __init__(
         self, w: Weights, n_embd: int, n_ff: int, kind: str = "", *, act: Activation = SILU,
@@ -24,7 +26,9 @@ class FeedForward:
         self.gate: Linear | None = None
         if gated and not act.halves:
             self.gate = w.linear(f"ffn_gate{kind}", n_embd, n_ff, bias=bias, scaled=scaled)
-        self.up = w.linear(f"ffn_up{kind}", n_embd, n_up, bias=bias, scaled=scaled)
+        halves = (n_ff, n_ff) if act.halves else ()
+        up = f"ffn_up{kind}"
+        self.up = w.linear(up, n_embd, n_up, bias=bias, scaled=scaled, sections=halves)
         self.down = w.linear(f"ffn_down{kind}", n_ff, n_embd, bias=bias, scaled=scaled)
         self.act, self.name = act, name
 
@@ -38,7 +42,7 @@ class FeedForward:
             gate = self._part(g, self.gate, cur, "ffn_gate", il)
             cur = g.cb(self.act.gated(gate, up), f"ffn_{self.act.gated_name}", il)
         down = self.down
-        cur = mul_mat(down.weight, cur, down.prec)
+        cur = down.product(g, cur)
         if down.bias is not None:
             cur = add(g.cb(cur, "ffn_down", il), down.bias)
         if down.scale is not None:
@@ -47,7 +51,7 @@ class FeedForward:
 
     def _part(self, g: GraphBuilder, w: Linear, cur: Tensor, name: str, il: int) -> Tensor:
         """Here the bias comes before the scale."""
-        cur = g.cb(mul_mat(w.weight, cur), name, il)
+        cur = g.cb(w.product(g, cur), name, il)
         if w.bias is not None:
             cur = g.cb(add(cur, w.bias), f"{name}_b", il)
         if w.scale is not None:

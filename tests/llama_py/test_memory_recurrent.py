@@ -14,15 +14,16 @@ from ggml_py.errors import ContextError
 from llama_py.batch import Batch, BatchSplitter, UBatch
 from llama_py.memory import KVCache, MemoryGroup, RecurrentMemory
 from llama_py.memory.io import StateReader, StateWriter
+from llama_py.memory.kept import State
 from llama_py.memory.kv_tensors import KVLayer
-from llama_py.memory.recurrent import RecurrentContext
+from llama_py.memory.recurrent import RecurrentContext, StateLayer
 from tests.host_device import HostDevice
 
 DEVICE = HostDevice()
 
 
 def memory(size: int = 4, n_rs_seq: int = 0) -> RecurrentMemory:
-    layers = [(il, DEVICE, 3, 5) for il in (1, 3)]
+    layers = [StateLayer(il, DEVICE, State(3, 5)) for il in (1, 3)]
     return RecurrentMemory(layers, size=size, n_rs_seq=n_rs_seq)
 
 
