@@ -95,9 +95,7 @@ class _Mamba:
     def __init__(self, w: Weights, hp: SSMHParams, conv_bias: Bias) -> None:
         self.hp = hp
         sections = hp.conv_sections
-        self.conv1d = w.tensor(
-            "ssm_conv1d.weight", hp.ssm_d_conv, hp.conv_dim, sections=sections
-        )
+        self.conv1d = w.tensor("ssm_conv1d.weight", hp.ssm_d_conv, hp.conv_dim, sections=sections)
         declare = w.tensor if conv_bias == "needed" else w.optional_tensor
         self.conv1d_b = declare("ssm_conv1d.bias", hp.conv_dim, sections=sections)
         self.out = w.linear("ssm_out", hp.ssm_d_inner, hp.n_embd)

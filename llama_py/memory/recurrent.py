@@ -53,9 +53,7 @@ class RecurrentMemory(RecurrentSlots):
     with T tokens of a sequence leaves T - 1 such states.
     """
 
-    def __init__(
-        self, layers: Sequence[StateLayer], *, size: int, n_rs_seq: int = 0
-    ) -> None:
+    def __init__(self, layers: Sequence[StateLayer], *, size: int, n_rs_seq: int = 0) -> None:
         super().__init__(size, n_rs_seq)
         self.layers = layers
         self.r_l: dict[LayerKey, Tensor] = {}
