@@ -11,7 +11,7 @@ import numpy as np
 from ggml_py.types import GGMLType
 from llama_py.context import Context
 from llama_py.model import Model
-from llama_py.placement import arranged, devices_in_use
+from llama_py.placement import Placement, arranged, devices_in_use
 from tests.live_models import made, model_of, tokens
 
 HEADS: dict[str, Any] = {"attention__head_count": 8, "attention__head_count_kv": 4}
@@ -38,8 +38,6 @@ def shared(
     types: dict[str, GGMLType] | None = None, **options: Any,
 ) -> Model:  # fmt: skip
     """A model on as many devices as there are shares."""
-    from llama_py.placement import Placement
-
     devices, order = arranged(devices_in_use([device] * len(shares)), mode, 0, shares)
     place = Placement(devices, tensor_split=order, split_mode=mode)
     return model_of(*made(name, **KEYS.get(name, {})), place, types, **options)

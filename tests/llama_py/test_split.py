@@ -13,6 +13,7 @@ from ggml_py.types import BY_NAME
 from llama_py import state
 from llama_py.batch import Batch
 from llama_py.context import Context
+from llama_py.loaded import Loaded
 from llama_py.placement import arranged, devices_in_use
 from llama_py.split.block import SplitBlock, SplitLinear
 from llama_py.split.walk import every
@@ -34,9 +35,15 @@ def test_devices_share_every_layer(name: str, n: int, caplog: pytest.LogCaptureF
     assert nmse(run(whole(name)), run(model)) <= CLOSE
     kinds = {type(x).__name__ for layer in model.architecture.layers for x in vars_of(layer)}  # type: ignore[attr-defined]
     assert kinds == {"Norm", "SplitBlock"}
-    sizes = Context(model, **EXACT).memory_breakdown()
+    ctx = Context(model, **EXACT)
+    ctx.decode(IDS[:5])
+    sizes = ctx.memory_breakdown()
     assert len(sizes) == n
     assert all(size["model"] and size["context"] and size["compute"] for size in sizes.values())
+    splits = ctx.runner.graphs[0][1].splits
+    products = [s.device.name for s in splits for t in s.nodes if t.op.startswith("MUL_MAT")]
+    counts = [products.count(d.name) for d in ctx.devices]
+    assert max(counts) - min(counts) <= 1  # all but a head of few rows, which one has
 
 
 def vars_of(layer: Any) -> list[Any]:
@@ -118,8 +125,6 @@ def test_what_cannot_be_shared_is_told(caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_weights_that_were_sent_elsewhere_stay_there() -> None:
-    from llama_py.loaded import Loaded
-
     metadata, arrays = made(KV, **KEYS[KV])
     file: Any = model_of(metadata, arrays, "ref").file
     model = Loaded(
