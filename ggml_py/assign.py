@@ -105,22 +105,26 @@ class Devices:
 class Assignment:
     """The device of every tensor of a graph.
 
-    pins  nodes whose device is already decided
+    pins   nodes whose device is already decided
+    fixed  likewise, and they do not move up to a device on the same memory
     Raises BackendError for a node that must write where no device can.
     """
 
     def __init__(
-        self, graph: Graph, devices: Devices, pins: Iterable[tuple[Tensor, int]] = ()
-    ) -> None:
+        self, graph: Graph, devices: Devices, pins: Iterable[tuple[Tensor, int]] = (),
+        fixed: Iterable[tuple[Tensor, int]] = (),
+    ) -> None:  # fmt: skip
         self.devices = devices
-        self._of = {id(t): i for t, i in pins}
+        final = {id(t): i for t, i in fixed}
+        self._of = {id(t): i for t, i in pins} | final
         self._nodes = [t for t in graph.nodes if not is_view(t)]
         for t in (*graph.leafs, *graph.nodes):
             if id(t) not in self._of:
                 self._set(t, self._from_memory(t))
         self._expand()
         for node in self._nodes:
-            self._improve(node)
+            if id(node) not in final:
+                self._improve(node)
         for node in graph.nodes:
             self._complete(node)
 

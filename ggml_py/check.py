@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ggml_py.backend import Bytes, CompileOptions, Device, Program, get_tensor, tensor_bytes
 from ggml_py.errors import GGMLError
 from ggml_py.kernels import describe
+from ggml_py.opspec import OPS
 from ggml_py.tensor import FLAG_WEIGHT, Tensor
 
 Values = npt.NDArray[Any]
@@ -48,6 +49,11 @@ class Checker:
         """The same op on this device, on copies of what the sources have now."""
         sources = tuple(None if s is None else self._copy(s) for s in node.src)
         twin = Tensor(node.type, node.ne, node.op, sources, node.params, node.name, node.nb)
+        for i in OPS[node.op].writes:  # the result may be one of the sources that are written
+            s, copy = (t[i] if i < len(t) else None for t in (node.src, sources))
+            if s is not None and copy is not None and s.root is node.root and s.same_layout(node):
+                twin.buffer, twin.offset = copy.buffer, copy.offset
+                return twin
         twin.buffer = self.device.alloc(max(node.nbytes, 1))
         twin.buffer.write(0, tensor_bytes(node))  # of a view, only a part may be written
         return twin

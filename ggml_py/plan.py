@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ggml_py.backend import Device, Program, Work, move
+from ggml_py.crew import Crew
 from ggml_py.graph import Graph
 from ggml_py.tensor import Tensor
 
@@ -58,3 +59,35 @@ class Plan:
     @property
     def n_splits(self) -> int:
         return len(self.splits)
+
+
+class PlanInWaves(Plan):
+    """A plan whose devices run at the same time.
+
+    waves  numbers of splits: those of one wave run together, each device's in turn
+    """
+
+    def __init__(
+        self, graph: Graph, splits: list[Split], waves: list[list[int]], crew: Crew
+    ) -> None:
+        super().__init__(graph, splits)
+        self.crew = crew
+        self.waves = waves
+        self._tasks = [_by_device([splits[i] for i in wave]) for wave in waves]
+
+    def run(self) -> None:
+        for tasks in self._tasks:
+            self.crew.run(tasks)
+
+
+def _by_device(splits: list[Split]) -> list[Callable[[], None]]:
+    devices = dict.fromkeys(split.device.name for split in splits)
+    return [_in_turn([s for s in splits if s.device.name == name]) for name in devices]
+
+
+def _in_turn(splits: list[Split]) -> Callable[[], None]:
+    def run() -> None:
+        for split in splits:
+            split.run()
+
+    return run

@@ -26,15 +26,18 @@ from ggml_py.backend import (
     steps_of,
 )
 from ggml_py.check import Checker
+from ggml_py.collective import AllReduce, Gather
+from ggml_py.crew import Crew
 from ggml_py.errors import UnsupportedOp
 from ggml_py.fusion import Fused
 from ggml_py.graph import Graph
 from ggml_py.kernels import describe
 from ggml_py.pipeline import MAX_COPIES, Pipeline, PipelinedPlan
-from ggml_py.plan import Plan, Split
+from ggml_py.plan import Plan, PlanInWaves, Split
 from ggml_py.split import Part, Splitter
 from ggml_py.tensor import FLAG_COMPUTE, Tensor
 from ggml_py.uses import Uses
+from ggml_py.waves import in_waves
 
 log = logging.getLogger("llama_py")
 
@@ -43,9 +46,13 @@ Pins = Iterable[tuple[Tensor, Device]]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A graph cut into parts, and the offsets of its tensors."""
+    """A graph cut into parts, and the offsets of its tensors.
+
+    waves  the parts that run at the same time
+    """
 
     parts: list[Part]
+    waves: list[list[Part]]
     memory: MemoryPlan
     undo: Callable[[], None]
 
@@ -57,6 +64,8 @@ class Scheduler:
     check     compares each node with another device's result; nodes then run one by one
     parallel  let several graphs be in flight, where all devices but the host can work by themselves
     n_copies  of what a graph is given and of what passes between devices: one without `parallel`
+    together  devices run at the same time where nothing that one reads is made by another
+    all_reduce  how parts of a REDUCE that are in several memories reach each other
     n_splits  of the graph that was planned or reserved last
     """
 
@@ -67,6 +76,8 @@ class Scheduler:
         watch: Callable[[Tensor], None] | None = None,
         check: Checker | None = None,
         parallel: bool = False,
+        together: bool = False,
+        all_reduce: AllReduce | None = None,
     ) -> None:
         self.devices = devices
         self.options = options or CompileOptions()
@@ -78,14 +89,18 @@ class Scheduler:
         alone = len(devices) == 1 or self._one_by_one
         self._pipeline = Pipeline() if parallel and able and not alone else None
         self.n_copies = MAX_COPIES if self._pipeline else 1
+        self.together = together and not alone
+        self._crew = Crew()
+        self._anyhow = all_reduce is not None
+        self._all_reduce = all_reduce or Gather(self.options)
         self._buffers: dict[int, Buffer] = {}  # by arena, see Splitter
         self._told: set[tuple[str, str]] = set()
 
-    def reserve(self, graph: Graph, pins: Pins = ()) -> list[int]:
+    def reserve(self, graph: Graph, pins: Pins = (), fixed: Pins = ()) -> list[int]:
         """Make the compute buffers large enough for this graph; returns their sizes in bytes, by
         device. The graph stays as it is. BackendError if kernels of it cannot be built.
         """
-        layout = self._lay_out(graph, pins, 0)
+        layout = self._lay_out(graph, pins, fixed, 0)
         layout.undo()
         for part in layout.parts:
             device = self.devices[part.device]
@@ -105,15 +120,16 @@ class Scheduler:
             sizes[arena % len(sizes)] += buffer.size
         return sizes
 
-    def plan(self, graph: Graph, pins: Pins = ()) -> Plan:
+    def plan(self, graph: Graph, pins: Pins = (), fixed: Pins = ()) -> Plan:
         """Assign, allocate and compile. UnsupportedOp tells each node no device can run.
 
-        pins  nodes that are to run on a certain device, if it can run them
+        pins   nodes that are to run on a certain device, if it can run them
+        fixed  likewise, and that do not move up to another device on the same memory
 
         With several devices, nodes come to read copies of what is on another device.
         """
         number = self._pipeline.next_copy() if self._pipeline else 0
-        layout = self._lay_out(graph, pins, number)
+        layout = self._lay_out(graph, pins, fixed, number)
         memory = layout.memory
         for tensor, arena, offset in memory.placed:
             tensor.buffer, tensor.offset = self._buffer(arena, memory.sizes[arena]), offset
@@ -123,6 +139,10 @@ class Scheduler:
         splits = [split for part in layout.parts for split in self._splits(part)]
         if self._pipeline is not None:
             return PipelinedPlan(graph, splits, self._pipeline, number)
+        if self.together:
+            number_of = {id(part): i for i, part in enumerate(layout.parts)}
+            waves = [[number_of[id(part)] for part in wave] for wave in layout.waves]
+            return PlanInWaves(graph, splits, waves, self._crew)
         return Plan(graph, splits, self.watch)
 
     def why_not(self, node: Tensor) -> str:
@@ -135,7 +155,7 @@ class Scheduler:
             reasons.append(f"{d.name}: {reason}")
         return "; ".join(reasons)
 
-    def _lay_out(self, graph: Graph, pins: Pins, number: int) -> Layout:
+    def _lay_out(self, graph: Graph, pins: Pins, fixed: Pins, number: int) -> Layout:
         """number   of the copies in a pipeline"""
         alignments = tuple(d.alignment for d in self.devices)
         if len(self.devices) == 1:
@@ -144,15 +164,17 @@ class Scheduler:
             parts = [Part(0, graph.nodes)]
             fused = self._fuse(parts, graph)
             memory = plan_memory(graph, None, alignments, fused, self._room(1))
-            return Layout(parts, memory, lambda: None)
-        assignment = self._assign(graph, pins)
-        splitter = Splitter(graph, assignment, number if self._pipeline else None)
-        parts, whole = splitter.parts, splitter.with_copies()
+            return Layout(parts, [parts], memory, lambda: None)
+        assignment = self._assign(graph, pins, fixed)
+        splitter = Splitter(graph, assignment, number if self._pipeline else None, self._anyhow)
+        parts = splitter.parts
+        waves = in_waves(parts) if self.together else [[part] for part in parts]
+        whole = splitter.with_copies(waves)
         arenas = alignments * (1 + self.n_copies)
         fused, room = self._fuse(parts, whole), self._room(len(arenas))
         memory = plan_memory(whole, splitter.arena_of, arenas, fused, room)
         self.n_splits = len(parts)
-        return Layout(parts, memory, splitter.undo)
+        return Layout(parts, waves, memory, splitter.undo)
 
     def _fuse(self, parts: list[Part], whole: Graph) -> list[Fused[Any]]:
         """Set what each part runs; returns its steps of several nodes."""
@@ -162,11 +184,13 @@ class Scheduler:
             part.steps = [*nodes] if uses is None else steps_of(device, nodes, uses)
         return [step for part in parts for step in part.steps if isinstance(step, Fused)]
 
-    def _assign(self, graph: Graph, pins: Pins) -> Assignment:
+    def _assign(self, graph: Graph, pins: Pins, fixed: Pins) -> Assignment:
         devices = Devices(self.devices, self._samples)
         index = {id(d): i for i, d in enumerate(self.devices)}
-        allowed = [(t, index[id(d)]) for t, d in pins if not d.why_not(t)]
-        assignment = Assignment(graph, devices, allowed)
+        allowed, final = (
+            [(t, index[id(d)]) for t, d in pairs if not d.why_not(t)] for pairs in (pins, fixed)
+        )
+        assignment = Assignment(graph, devices, allowed, final)
         computed = graph.compute_nodes()
         _refuse((t, devices.refusals(t)) for t in computed if assignment.of(t) < 0)
         for t in computed:
@@ -185,6 +209,10 @@ class Scheduler:
 
     def _splits(self, part: Part) -> list[Split]:
         device = self.devices[part.device]
+        if part.group is not None:
+            group = [None if i is None else self.devices[i] for i in part.group]
+            program = self._all_reduce.all_reduce(part.nodes[0], group)
+            return [Split(device, part.nodes, part.inputs, part.steps, program)]
         if not self._one_by_one:
             program = device.compile(part.steps, self.options)
             return [Split(device, part.nodes, part.inputs, part.steps, program)]

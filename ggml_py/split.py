@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ggml_py.assign import Assignment, is_view, sources
 from ggml_py.backend import Work
 from ggml_py.graph import Graph
+from ggml_py.null import NullBuffer
 from ggml_py.opspec import OPS
 from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, FLAG_WEIGHT, Tensor
 
@@ -18,12 +20,19 @@ class Part:
     """Consecutive nodes of one device; inputs (source, copy) are copied to it before they run.
 
     steps   what it runs, once that is known: nodes, or several of them as one
+    group   of a REDUCE whose parts are in several memories: the device of each
     """
 
     device: int
     nodes: list[Tensor] = field(default_factory=list)
     inputs: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     steps: list[Work] = field(default_factory=list)
+    group: list[int | None] | None = None
+
+    @property
+    def is_reduce(self) -> bool:
+        """Whether all it does is to add what several devices have."""
+        return any(t.op == "REDUCE" for t in self.nodes)
 
 
 class Splitter:
@@ -33,11 +42,15 @@ class Splitter:
     arena_of   device by id, of all tensors and copies; inputs and copies of a pipeline have arenas
                of their own: device + n_devices * (1 + number of the copy)
 
-    copy   number of the graph's copies in a pipeline; None without one
+    copy     number of the graph's copies in a pipeline; None without one
+    anyhow   every REDUCE has a group, also one that a device could run by itself
     """
 
-    def __init__(self, graph: Graph, assignment: Assignment, copy: int | None = None) -> None:
+    def __init__(
+        self, graph: Graph, assignment: Assignment, copy: int | None = None, anyhow: bool = False
+    ) -> None:
         self.graph = graph
+        self.anyhow = anyhow
         self.assignment = assignment
         self.names = [d.name for d in assignment.devices.all]
         self.number = copy
@@ -51,13 +64,33 @@ class Splitter:
         for node in graph.nodes:
             self._append(node)
 
-    def with_copies(self) -> Graph:
-        """The graph for the allocator: copies are made where their part begins."""
+    def with_copies(self, waves: Sequence[Sequence[Part]]) -> Graph:
+        """The graph for the allocator: copies are made where their part begins.
+
+        waves  parts that run at the same time: what one reads of another device's memory stays
+               there until all have ended
+        """
         whole = Graph()
         whole.leafs = self.graph.leafs
-        for part in self.parts:
-            whole.nodes += [copy for _, copy in part.inputs] + part.nodes
+        for wave in waves:
+            for part in wave:
+                whole.nodes += [copy for _, copy in part.inputs] + part.nodes
+            if len({part.device for part in wave}) > 1:
+                whole.nodes.append(self._end_of(wave))
         return whole
+
+    def _end_of(self, wave: Sequence[Part]) -> Tensor:
+        """A node that computes nothing, and reads what is not to be overwritten before."""
+        read: dict[int, Tensor] = {}
+        for part in wave:
+            found = [source for source, _ in part.inputs]
+            found += [s for node in part.nodes if not is_view(node) for s in sources(node)]
+            for t in found:
+                if self._of(t.root) != part.device:
+                    read[id(t.root)] = t.root
+        end = Tensor(src=tuple(read.values()), name="end of a wave")
+        end.buffer = NullBuffer(0)
+        return end
 
     def undo(self) -> None:
         """Let the nodes read their own sources again."""
@@ -69,13 +102,32 @@ class Splitter:
 
     def _append(self, node: Tensor) -> None:
         part = self.parts[-1]
+        if node.op == "REDUCE":
+            self._append_reduce(node)
+            return
         if not is_view(node):
             device = self._of(node)
-            if device != part.device or (part.inputs and self._brings_weight(node, device)):
+            alone = part.is_reduce or (part.inputs and self._brings_weight(node, device))
+            if device != part.device or alone:
                 part = Part(device)
                 self.parts.append(part)
             self._localize(node, part)
         part.nodes.append(node)
+
+    def _append_reduce(self, node: Tensor) -> None:
+        """A part to itself, for all devices wait for it. Its sources stay where they are: each is
+        to have the sum. Earlier copies of them are no longer true.
+        """
+        device = self._of(node)
+        part = Part(device, [node])
+        if self.anyhow or any(self._elsewhere(s, device) for s in sources(node)):
+            part.group = [None if s is None else self._of(s) for s in node.src]
+        changed = {id(s.root) for s in sources(node)}
+        self._copies = {
+            key: copy for key, copy in self._copies.items()
+            if copy.src[0] is None or id(copy.src[0].root) not in changed
+        }  # fmt: skip
+        self.parts.append(part)
 
     def _elsewhere(self, t: Tensor, device: int) -> bool:
         return self._of(t) != device and not self.assignment.can_read(device, t)

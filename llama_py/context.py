@@ -105,8 +105,11 @@ class Context(Closing):
         if types[1].block_size > 1 and not self.cparams.flash_attn:
             raise ContextError(f"type_v = {p.type_v} needs flash attention; use f16 or flash_attn")
         layers = [hp.n_layer + p.nextn_layer] if p.mtp else range(hp.n_layer)
-        how = Placing(self.cparams, self._memory_device, *types, n_pos=hp.n_pos_per_embd)
-        return create_memory({il: arch.keeps(il) for il in layers}, how)
+        how = Placing(
+            self.cparams, self._memory_device, *types, n_pos=hp.n_pos_per_embd,
+            parts=self.model.placement.group,
+        )  # fmt: skip
+        return create_memory({il: arch.kept(il) for il in layers}, how)
 
     def _memory_device(self, il: int) -> Device:
         model = self.model

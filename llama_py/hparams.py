@@ -7,9 +7,10 @@ own and says, layer by layer, what differs (`layer`, `rope`, `window`, `is_recr`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from llama_py.geometry import (
     ROPE_IMROPE,
@@ -22,6 +23,10 @@ from llama_py.geometry import (
 )
 from llama_py.keys import Declared, Keys, flag, number, text, uint, uints
 from llama_py.params import POOLING
+from llama_py.share import Share
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 MAX_LAYERS = 512  # llama-hparams.h:LLAMA_MAX_LAYERS
 MAX_EXPERTS = 1024  # llama-hparams.h:LLAMA_MAX_EXPERTS
@@ -43,7 +48,9 @@ class HParams(Declared):
     layers      the sizes of each layer, of NextN layers too
     n_head_first  heads of the first layer that has some
     rope_type   ggml's RoPE mode; ROPE_NONE if positions are not encoded
+    n_ff_exp, n_ff_shexp   hidden sizes of routed experts, by layer, and of shared ones
     n_embd_r, n_embd_s   floats of convolution state and of recurrent state, per recurrent layer
+    state_sections   what lies one after another in these two, if devices share them; (): one thing
     n_cls_out   scores of a reranker
     n_pos_per_embd   positions per token: one, or one per RoPE axis
     """
@@ -82,6 +89,8 @@ class HParams(Declared):
     rope_scaling_type: str = text("rope.scaling.type", "linear", choices=ROPE_SCALINGS)
     n_ctx_orig_yarn: int = uint("rope.scaling.original_context_length", lambda hp: hp.n_ctx_train)
     rope_attn_factor: float = number("rope.scaling.attn_factor", 1.0)
+    n_ff_exp: tuple[int, ...] = ()  # those that say so read them here, after what they depend on
+    n_ff_shexp: int = 0
 
     required_heads: ClassVar[bool] = False  # a model without attention makes no sense
     equal_heads: ClassVar[bool] = False  # keys and values have the same size
@@ -121,6 +130,23 @@ class HParams(Declared):
             recurrent=recurrent,
         )
 
+    def shared(self, share: Share) -> Self:
+        """The sizes of one device's part: some of the heads, and of the hidden channels of every
+        expert.
+
+        A subclass that has sizes of its own divides them likewise.
+        """
+        hp, alibi, routed = copy(self), self.max_alibi_bias > 0, bool(self.n_ff_exp)
+        hp.layers = tuple(
+            share.of_layer(shape, il, alibi=alibi, routed=routed)
+            for il, shape in enumerate(self.layers)
+        )
+        hp.n_ff_exp = tuple(
+            share.of(n, 1, "ffn_down_exps", il=il) if n else 0 for il, n in enumerate(self.n_ff_exp)
+        )
+        hp.n_ff_shexp = share.of(self.n_ff_shexp, 1, "ffn_down_shexp") if self.n_ff_shexp else 0
+        return hp
+
     def rope(self, il: int) -> Rope | None:
         """How positions turn the heads of layer il."""
         if self.rope_type == ROPE_NONE:
@@ -137,6 +163,10 @@ class HParams(Declared):
     def is_recr(self, il: int) -> bool:
         """Whether layer il keeps a recurrent state."""
         return False
+
+    @property
+    def state_sections(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return (), ()
 
     @property
     def n_layer(self) -> int:

@@ -10,6 +10,7 @@ from ggml_py.ops import (
     add_id,
     get_rows,
     mul,
+    mul_mat,
     mul_mat_id,
     norm,
     repeat_4d,
@@ -34,9 +35,15 @@ class Linear:
     scale: Tensor | None = None
     prec: str = "default"
 
+    def product(self, g: GraphBuilder, x: Tensor) -> Tensor:
+        """weight x. [n_in, n] -> [n_out, n]"""
+        return mul_mat(self.weight, x, self.prec)
+
     def scaled(self, g: GraphBuilder, x: Tensor) -> Tensor:
         """scale * (weight x), without the bias. [n_in, n] -> [n_out, n]"""
-        return g.mm(self.weight, x, self.prec, self.scale)
+        res = self.product(g, x)
+        res = res if self.scale is None else mul(res, self.scale)
+        return g.params.loras.add_to(res, self.weight, x)
 
     def __call__(self, g: GraphBuilder, x: Tensor) -> Tensor:
         """[n_in, n] -> [n_out, n]"""

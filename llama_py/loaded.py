@@ -16,15 +16,17 @@ from llama_py.hparams import HParams
 from llama_py.lora import Adapter, Loras
 from llama_py.models import architecture
 from llama_py.params import ModelParams, Progress
-from llama_py.placement import Placement, devices_in_use, overrides
+from llama_py.placement import Placement, arranged, devices_in_use, overrides
 from llama_py.readers import readers_of
+from llama_py.split import split
 from llama_py.tokenizer import Tokenizer
 from llama_py.weights import Weights
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ggml_py.backend import Device
+    from ggml_py.errors import ModelError
+from ggml_py.backend import Bytes, Device
 
 log = logging.getLogger("llama_py")
 
@@ -37,6 +39,8 @@ class LoadOptions(TypedDict, total=False):
     n_gpu_layers: int
     tensor_overrides: Mapping[str, str]
     n_cpu_moe: int
+    split_mode: str
+    main_gpu: int
     tensor_split: Sequence[float]
     load_mtp: bool
     progress: Progress | None
@@ -69,9 +73,11 @@ class Loaded(Closing):
         path = DEMO if path is None else path
         self.file = GGUFFile.open(path) if isinstance(path, str | Path) else path
         if not isinstance(device, Placement):
-            devices = devices_in_use(device)
+            devices, shares = arranged(
+                devices_in_use(device), p.split_mode, p.main_gpu, p.tensor_split
+            )
             rules = overrides(p.tensor_overrides, p.n_cpu_moe, devices)
-            device = Placement(devices, p.n_gpu_layers, rules, tuple(p.tensor_split))
+            device = Placement(devices, p.n_gpu_layers, rules, shares, p.split_mode)
         self.placement = device
         self._load(p)
 
@@ -82,8 +88,11 @@ class Loaded(Closing):
         weights = Weights(self.file.tensors, str(self.file.path))
         self.architecture = kind(self.hparams, weights, p.load_mtp)
         weights.finish()
+        device_of = self.placement.device_of(self.layer_devices)
+        if self.placement.shares_layers:
+            split(self.architecture, weights, self.placement, device_of)
         readers = readers_of(self.architecture, weights.all)
-        weights.place(self.placement.device_of(self.layer_devices), readers, p.progress)
+        weights.place(device_of, readers, p.progress)
         self._weights = weights
         self.adapters: list[Adapter] = []
         self.sizes = weights.sizes
@@ -99,6 +108,11 @@ class Loaded(Closing):
             log.info("load_tensors: offloaded %d/%d layers to GPU", n, n_all)
         for name, size in self.sizes.items():
             log.info("load_tensors: %12s model buffer size = %8.2f MiB", name, size / 2**20)
+
+    def plain_bytes(self, name: str) -> Bytes | None:
+        """Those of a weight as the file has them, whatever its device made of them; None for what
+        is no weight."""
+        return self._weights.plain_bytes(name)
 
     @property
     def arch(self) -> str:
@@ -149,8 +163,15 @@ class Loaded(Closing):
     def load_adapter(self, path: str | Path) -> Adapter:
         """A LoRA adapter for this model, to be used with `Context.set_adapters`.
 
-        Raises GGUFError for a file that is none, WeightsError for one of another model.
+        Raises GGUFError for a file that is none, WeightsError for one of another model, ModelError
+        where devices share the weights.
         """
+        if self.placement.shares_layers:
+            raise ModelError(
+                f"{path}: an adapter needs whole matrices, and split_mode ="
+                f" {self.placement.split_mode} shares them among devices; load the model with"
+                " split_mode layer or none"
+            )
         adapter = Adapter(path, self.arch, self._weights.places, self.placement.host)
         readers = readers_of(self.architecture, adapter.tensors(), Loras(((adapter, 1.0),)))
         unread = [t.name for t in adapter.tensors() if not readers[id(t)]]

@@ -23,6 +23,7 @@ from ggml_py.tensor import Tensor
 
 log = logging.getLogger("llama_py")
 
+SHARING = ("row", "graph")
 EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 
 Override = tuple[re.Pattern[str], Device]
@@ -30,17 +31,18 @@ Override = tuple[re.Pattern[str], Device]
 
 @runtime_checkable
 class Reopens(Protocol):
-    """A device that can be used as if there were several, each with memory of its own."""
+    """A device that can be used as if there were several."""
 
-    def again(self, name: str) -> Device:
-        """Another one, of that name."""
+    def again(self, name: str, number: int = 0, n: int = 1) -> Device:
+        """Another one, of that name: that number of n, which share what cannot be had twice."""
 
 
 def devices_in_use(wanted: str | Device | Sequence[str | Device]) -> tuple[Device, ...]:
     """Devices by name, or as they are; `cpu` is added behind one that needs a host.
 
     `auto` is every GPU there is, and the CPU. One that is there twice is opened twice, if it can
-    be: `opencl0,opencl0` are opencl0 and opencl0.2. Raises BackendError for an unknown name.
+    be: `opencl0,opencl0` are opencl0 and opencl0.2, `cpu,cpu` each have half of the threads.
+    Raises BackendError for an unknown name.
     """
     several = wanted if isinstance(wanted, (list, tuple)) else (wanted,)
     if several in (("auto",), ["auto"]):
@@ -50,18 +52,18 @@ def devices_in_use(wanted: str | Device | Sequence[str | Device]) -> tuple[Devic
         raise BackendError("no device was given; name at least one, such as cpu")
     if found[-1].kind in ("gpu", "accel"):
         found.append(find_device("cpu"))
-    found = [_opened_again(d, found[:i].count(d)) for i, d in enumerate(found)]
+    found = [_opened_again(d, found[:i].count(d), found.count(d)) for i, d in enumerate(found)]
     names = [d.name for d in found]
     if len(set(names)) < len(names):
         raise BackendError(f"a device is given twice: {', '.join(names)}")
     return tuple(found)
 
 
-def _opened_again(device: Device, n_before: int) -> Device:
-    """A device of its own, with `.2` behind the name, for one that is named a second time."""
-    if n_before and isinstance(device, Reopens):
-        return device.again(f"{device.name}.{n_before + 1}")
-    return device
+def _opened_again(device: Device, number: int, n: int) -> Device:
+    """A device of its own, from the second on with `.2` behind the name, for one named n times."""
+    if n == 1 or not isinstance(device, Reopens):
+        return device
+    return device.again(f"{device.name}.{number + 1}" if number else device.name, number, n)
 
 
 def _gpus() -> list[Device]:
@@ -85,12 +87,14 @@ class Placement:
     n_gpu_layers  how many layers are offloaded, counted from the output, which is one; -1: all
     overrides     weights whose name has a match go there; the first that matches counts
     tensor_split  shares of the offloaded layers by device; empty: by free memory
+    split_mode    whether devices share layers: "layer" and "none" not, "row" and "graph" do
     """
 
     devices: tuple[Device, ...]
     n_gpu_layers: int = -1
     overrides: tuple[Override, ...] = ()
     tensor_split: tuple[float, ...] = ()
+    split_mode: str = "layer"
 
     @property
     def host(self) -> Device:
@@ -110,21 +114,44 @@ class Placement:
     def layers(self, n_layer_all: int) -> list[Device]:
         """The device of each layer, and at the end that of the output."""
         n = self.n_offloaded(n_layer_all)
-        limits = self._limits()
         kept = [self.host] * (n_layer_all + 1 - n)
+        if self.shares_layers:  # what is not split has the first
+            return kept + [self.devices[0]] * n
+        limits = self._limits()
         return kept + [self.offload[bisect_right(limits, i / n)] for i in range(n)]
+
+    @property
+    def shares_layers(self) -> bool:
+        """Whether several devices compute one layer."""
+        return self.split_mode in SHARING and len(self.group) > 1
+
+    @property
+    def group(self) -> tuple[Device, ...]:
+        """The devices that share layers, the one with what is not split first. The host is one of
+        them where it is of the same kind as they are, or has a share in `tensor_split`.
+        """
+        alike = all(d.kind == self.host.kind for d in self.offload)
+        asked = len(self.tensor_split) == len(self.devices) and any(self.tensor_split)
+        return self.devices if alike or asked else self.offload
+
+    def shares(self) -> list[float]:
+        """Of the devices in `group`."""
+        return self._shares(self.group)
+
+    def _shares(self, devices: Sequence[Device]) -> list[float]:
+        shares: Sequence[float] = self.tensor_split
+        if not any(shares):
+            shares = [d.memory()[0] or self.host.memory()[0] or 1 for d in devices]
+        if len(shares) != len(devices) or min(shares, default=0) < 0:
+            raise BackendError(
+                f"tensor_split {list(shares)} must be {len(devices)} shares, one per device:"
+                f" {', '.join(d.name for d in devices)}"
+            )
+        return [*shares]
 
     def _limits(self) -> list[float]:
         """Where the share of each device ends, as a part of the offloaded layers."""
-        shares: Sequence[float] = self.tensor_split
-        if not any(shares):
-            shares = [d.memory()[0] or self.host.memory()[0] or 1 for d in self.offload]
-        if len(shares) != len(self.offload) or min(shares, default=0) < 0:
-            raise BackendError(
-                f"tensor_split {list(shares)} must be {len(self.offload)} shares, one per device:"
-                f" {', '.join(d.name for d in self.offload)}"
-            )
-        ends = list(accumulate(shares))
+        ends = list(accumulate(self._shares(self.offload)))
         return [end / ends[-1] for end in ends[:-1]]
 
     def device_of(self, layers: Sequence[Device]) -> Callable[[Tensor, Sequence[Tensor]], Device]:
@@ -165,6 +192,27 @@ def _by_name(
     if all(node.op == "GET_ROWS" for node in readers):  # large tables of which little is read
         return host
     return layers[-1] if t.name.startswith("token_embd.") or "output" in t.name else layers[0]
+
+
+def arranged(
+    devices: tuple[Device, ...], split_mode: str, main_gpu: int, shares: Sequence[float]
+) -> tuple[tuple[Device, ...], tuple[float, ...]]:
+    """The devices that a split mode uses, the main one first, and their shares.
+
+    BackendError for a main_gpu that is none of them.
+    """
+    n = max(1, len(devices) - 1)  # the last is the host
+    if split_mode == "graph" and len(devices) > 1:
+        n = len(Placement(devices, tensor_split=tuple(shares)).group)
+    if main_gpu >= n:
+        names = ", ".join(d.name for d in devices[:n])
+        raise BackendError(f"main_gpu {main_gpu} must be from 0 to {n - 1}, one of: {names}")
+    if split_mode == "none":
+        return (devices[main_gpu], *devices[n:]), ()
+    if split_mode not in SHARING:
+        return devices, tuple(shares)
+    order = [main_gpu, *(i for i in range(len(devices)) if i != main_gpu)]
+    return tuple(devices[i] for i in order), tuple(shares[i] for i in order if i < len(shares))
 
 
 def overrides(

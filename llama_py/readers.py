@@ -55,8 +55,10 @@ def _graph(
         cparams = replace(cparams, embeddings=True, pooling="rank")
     mtp = gtype == "decoder_mtp"
     layers = range(hp.n_layer, hp.n_layer_all) if mtp else range(hp.n_layer)
-    kept = {il: arch.keeps(il) for il in layers}
-    memory = create_memory(kept, Placing(cparams, lambda _: NullDevice(), F16, F16))
+    kept = {il: arch.kept(il) for il in layers}
+    parts = [NullDevice()] * max(map(len, arch.parts.values()), default=0)
+    how = Placing(cparams, lambda _: NullDevice(), F16, F16, parts=parts)
+    memory = create_memory(kept, how)
     ubatch = ubatch_reserve(N_TOKENS, 1, hp.n_pos_per_embd)
     encoded = Cross(np.zeros((1, hp.n_embd), np.float32), [(0,)])
     mctx = memory.init_full()

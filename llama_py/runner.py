@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from time import perf_counter
 
-from ggml_py.backend import Bytes, CompileOptions, Device
+from ggml_py.backend import CompileOptions, Device
 from ggml_py.check import Checker
 from ggml_py.plan import Plan
 from ggml_py.registry import device as find_device
@@ -39,8 +39,10 @@ class Runner:
         self.checker = _checker(model, p.check) if p.check else None
         how = CompileOptions(p.progress, p.fuse and p.watch is None and not p.check)
         devices = list(model.placement.devices)
-        several = _several_in_flight(model, p)
-        self.sched = Scheduler(devices, how, p.watch, self.checker, several)
+        self.sched = Scheduler(
+            devices, how, p.watch, self.checker, parallel=_several_in_flight(model, p),
+            together=model.placement.shares_layers,
+        )  # fmt: skip
 
     def run(self, params: GraphParams, on_graph: OnGraph | None) -> GraphResult:
         """Compute a ubatch; on_graph sees its graph before."""
@@ -63,7 +65,7 @@ class Runner:
     def _build(self, params: GraphParams) -> tuple[GraphResult, Plan]:
         res = self.model.architecture.graph(params)
         log.debug("graph of %d tokens: %d nodes", params.ubatch.n_tokens, len(res.graph.nodes))
-        built = res, self.sched.plan(res.graph, self._pins(res))
+        built = res, self.sched.plan(res.graph, self._pins(res), self._in_parts(res))
         self.graphs = [built, *self.graphs[: MAX_GRAPHS - 1]]
         return built
 
@@ -77,14 +79,24 @@ class Runner:
             pins += [(t, model.layer_devices[il]) for t, il in res.in_layer]
         return pins
 
+    def _in_parts(self, res: GraphResult) -> list[tuple[Tensor, Device]]:
+        """Nodes of the parts of layers that devices share."""
+        group = self.model.placement.group
+        return [(t, group[number]) for t, number in res.in_part]
+
     def refused(self, fused: dict[str, list[Tensor]]) -> dict[str, str]:
         """Which kinds of fused ops a device of the layers cannot run, and why."""
         return {
             kind: f"{d.name}: {why}"
-            for d in dict.fromkeys(self.model.layer_devices[:-1])
+            for d in dict.fromkeys(self._layer_devices())
             for kind, nodes in fused.items()
             for why in filter(None, map(d.why_not, nodes))
         }
+
+    def _layer_devices(self) -> list[Device]:
+        place = self.model.placement
+        shared = place.group if place.shares_layers else ()
+        return [*self.model.layer_devices[:-1], *shared]
 
     def reserve(self, full: list[GraphParams]) -> None:
         """Compute buffers for the largest graphs, so that decode allocates nothing."""
@@ -92,7 +104,7 @@ class Runner:
         graphs: dict[int, tuple[int, int]] = {}  # (nodes, splits) by tokens
         for params in full:
             res = self.model.architecture.graph(params)
-            self.sched.reserve(res.graph, self._pins(res))
+            self.sched.reserve(res.graph, self._pins(res), self._in_parts(res))
             if params.gtype != "encoder":
                 graphs[params.ubatch.n_tokens] = len(res.graph.nodes), self.sched.n_splits
         for device, size in zip(self.model.placement.devices, self.compute_sizes(), strict=True):
@@ -121,14 +133,11 @@ def _several_in_flight(model: Loaded, p: ContextParams) -> bool:
     """
     place, n_layers = model.placement, len(model.layer_devices)
     everything = place.n_offloaded(n_layers - 1) == n_layers and not place.overrides
-    return len(place.offload) > 1 and everything and p.offload_kqv
+    apart = len(place.offload) > 1 and not place.shares_layers
+    return apart and everything and p.offload_kqv
 
 
 def _checker(model: Loaded, device: str) -> Checker:
     """Checks nodes on the device of that name, where weights have the bytes of the file."""
 
-    def plain(name: str) -> Bytes | None:
-        info = model.file.tensors.get(name)
-        return None if info is None else info.data
-
-    return Checker(find_device(device), plain)
+    return Checker(find_device(device), model.plain_bytes)

@@ -20,6 +20,11 @@ log = logging.getLogger("llama_py")
 def settled(model: Loaded, p: ContextParams) -> CParams:
     """The parameters of every graph of a context; ContextError for what the model cannot do."""
     check_forms(p.forms)
+    if not p.offload_kqv and model.architecture.parts:
+        raise ContextError(
+            "offload_kqv off keeps all keys and values on the host, but split_mode graph shares"
+            " them out among the devices; leave out one of the two"
+        )
     if p.mtp and not model.architecture.load_mtp:
         raise ContextError("mtp needs a model with NextN layers, loaded with load_mtp=True")
     if p.nextn_layer and p.nextn_layer >= model.hparams.n_layer_nextn:
@@ -50,6 +55,7 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
         embeddings=p.embeddings,
         nextn_layer=p.nextn_layer,
         offload_kqv=p.offload_kqv,
+        reduce_type=p.reduce_type,
         pooling=model.hparams.pooling if p.pooling == "auto" else p.pooling,
         forms=tuple(sorted(chosen.items())),
     )
@@ -60,7 +66,7 @@ def _n_rs_seq(model: Loaded, p: ContextParams) -> int:
     where nothing has to be kept to go back."""
     hp, architecture = model.hparams, model.architecture
     layers = range(hp.n_layer, hp.n_layer_all) if p.mtp else range(hp.n_layer)
-    states = [k for il in layers for k in architecture.keeps(il) if isinstance(k, State)]
+    states = [k for il in layers for k in architecture.kept(il) if isinstance(k, State)]
     if not states or not p.n_rs_seq:
         return 0
     step = p.n_seq_max * sum(k.n_embd_r + k.n_embd_s for k in states) * F32.type_size

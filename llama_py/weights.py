@@ -15,47 +15,21 @@ Shapes are in ggml's order, ne[0] first. Nothing is allocated before `finish` ha
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
-from ggml_py.backend import Device
+from ggml_py.backend import Bytes, Device
 from ggml_py.errors import WeightsError
-from ggml_py.tensor import FLAG_WEIGHT, Tensor, shape4
+from ggml_py.tensor import Tensor, shape4
 from ggml_py.types import F32
+from llama_py.declared import Cut, Declarations, DeviceOf, Inventing, Progress, Readers
 from llama_py.gguf_file import TensorInfo
 from llama_py.linear import ExpertLinear, Linear, Norm, NormKind
 
 _MAX_LISTED = 10
 
-Progress = Callable[[int, int, str], None]
-Readers = Mapping[int, Sequence[Tensor]]  # by id of a weight: nodes that read it
-DeviceOf = Callable[[Tensor, Sequence[Tensor]], Device]
 Bias = Literal[False, True, "needed"]
-
-
-@runtime_checkable
-class Inventing(Protocol):
-    """Tensors of a file that does not exist: they are made up as they are declared."""
-
-    def declare(self, name: str, ne: tuple[int, ...], needed: bool) -> None:
-        """The model wants this tensor."""
-
-
-@dataclass(slots=True)
-class _Declarations:
-    """What all parts of a model have declared so far."""
-
-    infos: Mapping[str, TensorInfo]
-    where: str
-    invent: Inventing | None = None
-    tensors: dict[str, Tensor] = field(default_factory=dict)
-    tied: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    skipped: set[str] = field(default_factory=set)
-    missing: list[str] = field(default_factory=list)
-    misshapen: list[str] = field(default_factory=list)
-    sizes: dict[str, int] = field(default_factory=dict)
-    places: dict[str, tuple[Tensor, Device]] = field(default_factory=dict)
+Sections = Sequence[int]
 
 
 class Weights:
@@ -68,13 +42,13 @@ class Weights:
     def __init__(self, infos: Mapping[str, TensorInfo], where: str) -> None:
         """infos: the file's tensors; they may be `Inventing`."""
         invent = infos if isinstance(infos, Inventing) else None
-        self._all = _Declarations(infos, where, invent)
+        self._all = Declarations(infos, where, invent)
         self.prefix = ""
         self.il = -1
 
     def scope(self, prefix: str, il: int = -1) -> Weights:
         """The same file, names with one more prefix."""
-        part = Weights.__new__(Weights)
+        part = type(self).__new__(type(self))
         part._all, part.prefix, part.il = self._all, self.prefix + prefix, il
         return part
 
@@ -90,24 +64,32 @@ class Weights:
         """Whether the file has a tensor whose name ends so."""
         return any(name.endswith(suffix) for name in self._all.infos)
 
-    def tensor(self, name: str, *ne: int, other: tuple[int, ...] = ()) -> Tensor:
+    def tensor(
+        self, name: str, *ne: int, other: tuple[int, ...] = (), sections: Sections = ()
+    ) -> Tensor:
         """A tensor that must be there; `other` is another shape that it may have.
+
+        sections   sizes of what lies one after another along the dimension that devices may share:
+                   each has some of every section. (): it is all of a kind
 
         The answer is a stand-in when it is missing or misshapen: `finish` will raise.
         """
-        found = self._find(name, ne, other, True)
+        found = self._find(name, ne, other, True, sections)
         if found is None:
             self._all.missing.append(self.prefix + name)
             return Tensor(F32, ne, name=self.prefix + name)
         return found
 
-    def optional_tensor(self, name: str, *ne: int, other: tuple[int, ...] = ()) -> Tensor | None:
+    def optional_tensor(
+        self, name: str, *ne: int, other: tuple[int, ...] = (), sections: Sections = ()
+    ) -> Tensor | None:
         """A tensor that may be missing."""
-        return self._find(name, ne, other, False)
+        return self._find(name, ne, other, False, sections)
 
     def _find(
-        self, name: str, ne: tuple[int, ...], other: tuple[int, ...], needed: bool
-    ) -> Tensor | None:
+        self, name: str, ne: tuple[int, ...], other: tuple[int, ...], needed: bool,
+        sections: Sections = (),
+    ) -> Tensor | None:  # fmt: skip
         name, d = self.prefix + name, self._all
         if d.invent is not None:
             d.invent.declare(name, ne, needed)
@@ -118,7 +100,7 @@ class Weights:
             return d.tensors[name]
         if tuple(info.ne) not in (shape4(ne), shape4(other or ne)):
             d.misshapen.append(
-                f"tensor {name!r} has wrong shape; expected {_shape(ne)}, got {_shape(info.ne)}"
+                f"tensor {name!r} has wrong shape; expected {shown(ne)}, got {shown(info.ne)}"
             )
         d.tensors[name] = Tensor(info.type, info.ne, name=name)
         return d.tensors[name]
@@ -133,16 +115,19 @@ class Weights:
         return self.norm(stem, *ne, kind=kind, bias=bias) if self._wanted(stem, ne) else None
 
     def linear(
-        self, stem: str, n_in: int, n_out: int, *, bias: Bias = False, scaled: bool = True
-    ) -> Linear:
+        self, stem: str, n_in: int, n_out: int, *, bias: Bias = False, scaled: bool = True,
+        sections: Sections = (),
+    ) -> Linear:  # fmt: skip
         """`stem`.weight with `stem`.scale and, if the model knows one, `stem`.bias where there.
 
         bias     "needed": it must be there
         scaled   False: llama.cpp leaves the scale out of its graph, though it accepts one. Here it
                  counts where a file has it; what is made up, to be compared, has none
+        sections  see `tensor`
         """
-        weight = self.tensor(f"{stem}.weight", n_in, n_out)
-        return Linear(weight, self._bias(stem, (n_out,), bias), self._scale(stem, 1, scaled))
+        weight = self.tensor(f"{stem}.weight", n_in, n_out, sections=sections)
+        bias_ = self._bias(stem, (n_out,), bias, sections)
+        return Linear(weight, bias_, self._scale(stem, 1, scaled))
 
     def optional_linear(
         self, stem: str, n_in: int, n_out: int, *, bias: Bias = False, scaled: bool = True
@@ -153,11 +138,11 @@ class Weights:
 
     def experts(
         self, stem: str, n_in: int, n_out: int, n_expert: int, *, bias: Bias = False,
-        scaled: bool = True,
+        scaled: bool = True, sections: Sections = (),
     ) -> ExpertLinear:  # fmt: skip
         """A matrix of each expert, with their biases and scales as for `linear`."""
-        weight = self.tensor(f"{stem}.weight", n_in, n_out, n_expert)
-        bias_ = self._bias(stem, (n_out, n_expert), bias)
+        weight = self.tensor(f"{stem}.weight", n_in, n_out, n_expert, sections=sections)
+        bias_ = self._bias(stem, (n_out, n_expert), bias, sections)
         return ExpertLinear(weight, bias_, self._scale(stem, n_expert, scaled))
 
     def output(self, n_embd: int, n_vocab: int, *, bias: bool = False) -> Linear:
@@ -193,11 +178,13 @@ class Weights:
     def _wanted(self, stem: str, ne: tuple[int, ...]) -> bool:
         return self._find(f"{stem}.weight", ne, tuple(ne), False) is not None
 
-    def _bias(self, stem: str, ne: tuple[int, ...], bias: Bias) -> Tensor | None:
+    def _bias(
+        self, stem: str, ne: tuple[int, ...], bias: Bias, sections: Sections = ()
+    ) -> Tensor | None:
         if not bias:
             return None
         declare = self.tensor if bias == "needed" else self.optional_tensor
-        return declare(f"{stem}.bias", *ne)
+        return declare(f"{stem}.bias", *ne, sections=sections)
 
     def _scale(self, stem: str, n: int, scaled: bool) -> Tensor | None:
         # The scale of activations is for kernels that quantize them; no graph reads it.
@@ -233,36 +220,30 @@ class Weights:
 
         device_of   the device for a weight, by the nodes that read it
         """
-        d, total, done = self._all, self.n_bytes, 0
-        where: dict[int, Device] = {}
-        for t in d.tensors.values():
-            device = where[id(t)] = device_of(t, readers.get(id(t), ()))
-            self._put(t, device)
-            d.places[t.name] = t, device
-        for copy, original in d.tied:
-            device = where[id(copy)] = device_of(copy, readers.get(id(copy), ()))
-            if device is where[id(original)]:
-                copy.buffer, copy.offset = original.buffer, original.offset
-                copy.flags |= FLAG_WEIGHT
-            else:
-                self._put(copy, device)
-        for t in (*(copy for copy, _ in d.tied), *d.tensors.values()):
-            ops = tuple(dict.fromkeys(node.op for node in readers.get(id(t), ())))
-            where[id(t)].prepare_weight(t, ops)
-            if progress is not None and d.tensors[t.name] is t:
-                done += d.infos[t.name].nbytes
-                progress(done, total, t.name)
+        self._all.place(device_of, readers, progress)
 
-    def _put(self, t: Tensor, device: Device) -> None:
-        info = self._all.infos[t.name]
-        buffer = device.wrap(info.data)
-        if buffer is None:
-            buffer = device.alloc(info.nbytes)
-            buffer.write(0, info.data)
-        t.buffer, t.offset = buffer, 0
-        t.flags |= FLAG_WEIGHT
-        sizes = self._all.sizes
-        sizes[device.name] = sizes.get(device.name, 0) + info.nbytes
+    def place_parts(self, cut: Iterable[Cut], replaced: Iterable[Tensor]) -> None:
+        """Let devices have parts of tensors in place of these whole ones."""
+        self._all.cut += cut
+        self._all.replaced |= {id(t) for t in replaced}
+
+    def plain_bytes(self, name: str) -> Bytes | None:
+        """The file's bytes of a tensor, or of a device's part of one; None if there is none."""
+        return self._all.plain_bytes(name)
+
+    def info(self, name: str) -> TensorInfo | None:
+        """What the file has by this name."""
+        return self._all.infos.get(self.prefix + name)
+
+    @property
+    def infos(self) -> Mapping[str, TensorInfo]:
+        """The file's tensors."""
+        return self._all.infos
+
+    @property
+    def where(self) -> str:
+        """The file, for messages."""
+        return self._all.where
 
     def release(self) -> None:
         """Let go of all bytes."""
@@ -271,12 +252,12 @@ class Weights:
 
     @property
     def all(self) -> list[Tensor]:
-        """Every declared tensor, tied ones too."""
-        return [*self._all.tensors.values(), *(copy for copy, _ in self._all.tied)]
+        """Every tensor that has a place, or will: tied ones and parts too."""
+        return self._all.placed
 
     @property
     def places(self) -> Mapping[str, tuple[Tensor, Device]]:
-        """Every declared tensor by name, with the device it was placed on."""
+        """Every tensor by name that is whole on a device, and the device."""
         return self._all.places
 
     @property
@@ -294,7 +275,7 @@ class Weights:
         return sum(math.prod(self._all.infos[name].ne) for name in self._all.tensors)
 
 
-def _shape(ne: Iterable[int]) -> str:
+def shown(ne: Iterable[int]) -> str:
     """ne as ggml prints it, without the ones that only fill up to four."""
     sizes = list(ne)
     while len(sizes) > 1 and sizes[-1] == 1:

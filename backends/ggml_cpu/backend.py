@@ -17,16 +17,24 @@ from ggml_py.tensor import Tensor
 
 
 class CPUDevice:
-    """All cores of this machine."""
+    """All cores of this machine; or as many of the threads as one of several has that share it."""
 
-    name = "cpu"
     kind = "cpu"
     alignment = 64
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "cpu", number: int = 0, n: int = 1) -> None:
+        """That number of n."""
+        self.name = name
+        self._share = number, n
         self._executor: Executor | None = None
-        self.n_threads = default_threads()
+        self.set_threads(default_threads())
         self.repack = True
+
+    def again(self, name: str, number: int = 0, n: int = 1) -> CPUDevice:
+        """A device on the same memory, with its share of the threads: they run at the same time."""
+        device = CPUDevice(name, number, n)
+        device.repack = self.repack
+        return device
 
     @property
     def description(self) -> str:
@@ -74,7 +82,9 @@ class CPUDevice:
         return Program(steps, self.executor, options)
 
     def set_threads(self, n: int) -> None:
-        self.n_threads = max(1, n)
+        """n: of all that share the cores."""
+        number, of = self._share
+        self.n_threads = max(1, n // of + (number < n % of))
 
 
 def _steps(work: Work) -> list[Step]:

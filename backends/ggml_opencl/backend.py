@@ -54,7 +54,7 @@ class OpenCLDevice:
         self._sent: list[cl.Event] = []
         self._in_flight: list[tuple[cl.Event, list[cl.Event]]] = []
 
-    def again(self, name: str) -> OpenCLDevice:
+    def again(self, name: str, number: int = 0, n: int = 1) -> OpenCLDevice:
         """The same device opened once more, with memory of its own."""
         return OpenCLDevice(name, self.queue.device)
 

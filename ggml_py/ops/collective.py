@@ -33,3 +33,14 @@ def all_reduce(parts: Sequence[Tensor | None], receivers: Sequence[int] = ()) ->
     )
     params = (ADD, len(parts), len(have), 0, sum(1 << i for i in set(receivers)))
     return view_of("REDUCE", have[-1], *parts, params=params)
+
+
+def reduced(total: Tensor, i: int) -> Tensor:
+    """What a REDUCE leaves in its part i: device i's own copy of the sum
+    (ik_llama.cpp get_input_tensor_sm_graph). A view of the part that comes after the REDUCE.
+    """
+    part = total.src[i] if i < len(total.src) else None
+    require(total.op == "REDUCE" and part is not None, f"reduced: there is no part {i}", total)
+    assert part is not None
+    name = f"{part.name} (reduced)"
+    return Tensor(part.type, part.ne, "VIEW", (part, total), (0,), name, part.nb, part)

@@ -14,6 +14,7 @@ from llama_py.geometry import LayerShape
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
 from llama_py.linear import Linear, Norm
+from llama_py.memory.kept import KeysValues
 from llama_py.weights import Bias, Weights
 
 HINT_HADAMARD = 1  # ggml.h:GGML_HINT_SRC0_IS_HADAMARD
@@ -51,7 +52,9 @@ class Projections:
         self.parts: Sequence[Linear] = ()
         self.old_biases: Sequence[Tensor | None] = ()
         if w.has("attn_qkv.weight"):
-            self.joint = w.linear("attn_qkv", n_embd, sum(sizes), bias=bias, scaled=scaled)
+            self.joint = w.linear(
+                "attn_qkv", n_embd, sum(sizes), bias=bias, scaled=scaled, sections=sizes
+            )
             if self.joint.bias is None and bias:  # old files have one matrix but three biases
                 pairs = zip(stems, sizes, strict=True)
                 self.old_biases = [w.optional_tensor(f"{s}.bias", n) for s, n in pairs]
@@ -171,6 +174,8 @@ class Attention:
 
     An architecture overrides the step that differs.
     """
+
+    parts_keep = KeysValues
 
     def __init__(
         self, w: Weights, hp: HParams, *, bias: Bias = True, out_bias: Bias = False,

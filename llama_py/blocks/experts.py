@@ -52,6 +52,8 @@ Optional = Literal["no", "optional", "needed"]
 class Experts:
     """The weighted sum of each token's experts."""
 
+    parts_keep = None
+
     def __init__(
         self, w: Weights, hp: HParams, n_ff: int, *, n_embd: int = 0, gating: str = "softmax",
         norm_w: bool = True, w_scale: float = 0.0, act: Activation = SILU, bias: Bias = False,
@@ -79,14 +81,17 @@ class Experts:
             declare = w.tensor if probs_bias == "needed" else w.optional_tensor
             self.probs_bias = declare("exp_probs_b.bias", n_expert)
 
-        def experts(stem: str, n_in: int, n_out: int) -> ExpertLinear:
-            return w.experts(stem, n_in, n_out, n_expert, bias=bias, scaled=scaled)
+        def experts(stem: str, n_in: int, *n_out: int) -> ExpertLinear:
+            return w.experts(
+                stem, n_in, sum(n_out), n_expert, bias=bias, scaled=scaled,
+                sections=n_out if len(n_out) > 1 else (),
+            )  # fmt: skip
 
         self.gate_up: ExpertLinear | None = None
         self.gate: ExpertLinear | None = None
         self.up: ExpertLinear | None = None
         if merged and w.has("ffn_gate_up_exps.weight"):
-            self.gate_up = experts("ffn_gate_up_exps", n_embd, 2 * n_ff)
+            self.gate_up = experts("ffn_gate_up_exps", n_embd, n_ff, n_ff)
         else:
             if not gate_optional or w.has("ffn_gate_exps.weight"):
                 self.gate = experts("ffn_gate_exps", n_embd, n_ff)
@@ -203,6 +208,8 @@ class Experts:
 
 class SharedExperts:
     """Experts, and beside them one that every token goes through, perhaps with its own gate."""
+
+    parts_keep = None
 
     def __init__(
         self, w: Weights, hp: HParams, experts: Experts, n_ff: int, *, gated: bool = False,

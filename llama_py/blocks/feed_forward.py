@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_py.ops import add, mul, mul_mat
+from ggml_py.ops import add, mul
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import SILU, Activation
 from llama_py.graph.builder import GraphBuilder
@@ -12,6 +12,8 @@ from llama_py.weights import Bias, Weights
 
 class FeedForward:
     """down(act(gate x) * up x), or down(act(up x)) without a gate."""
+
+    parts_keep = None
 
     def __init__(
         self, w: Weights, n_embd: int, n_ff: int, kind: str = "", *, act: Activation = SILU,
@@ -24,7 +26,9 @@ class FeedForward:
         self.gate: Linear | None = None
         if gated and not act.halves:
             self.gate = w.linear(f"ffn_gate{kind}", n_embd, n_ff, bias=bias, scaled=scaled)
-        self.up = w.linear(f"ffn_up{kind}", n_embd, n_up, bias=bias, scaled=scaled)
+        halves = (n_ff, n_ff) if act.halves else ()
+        up = f"ffn_up{kind}"
+        self.up = w.linear(up, n_embd, n_up, bias=bias, scaled=scaled, sections=halves)
         self.down = w.linear(f"ffn_down{kind}", n_ff, n_embd, bias=bias, scaled=scaled)
         self.act, self.name = act, name
 
@@ -57,7 +61,8 @@ class FeedForward:
 
     def _product(self, g: GraphBuilder, w: Linear, x: Tensor) -> Tensor:
         """What adapters add is not to be scaled: where there is a scale, it comes after that."""
-        return g.mm(w.weight, x, w.prec) if w.scale is None else mul_mat(w.weight, x, w.prec)
+        res = w.product(g, x)
+        return g.params.loras.add_to(res, w.weight, x) if w.scale is None else res
 
     def _scaled(self, g: GraphBuilder, w: Linear, cur: Tensor, x: Tensor) -> Tensor:
         assert w.scale is not None

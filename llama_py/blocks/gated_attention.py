@@ -11,6 +11,7 @@ from llama_py.blocks.rope import rope
 from llama_py.blocks.softmax import Scores
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
+from llama_py.memory.kept import KeysValues
 from llama_py.weights import Weights
 
 
@@ -19,6 +20,8 @@ class GatedAttention:
 
     joint_4d  the row of queries and gates is reshaped first
     """
+
+    parts_keep = KeysValues
 
     def __init__(self, w: Weights, hp: HParams, joint_4d: bool = False) -> None:
         self.shape = shape = hp.layers[w.il]

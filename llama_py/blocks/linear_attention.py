@@ -3,7 +3,7 @@ models/qwen35.cpp, qwen35moe.cpp and qwen3next.cpp have in common: build_layer_a
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from ggml_py.ops import add, mul, repeat_4d, reshape, sigmoid, silu, softplus, ssm_conv
 from ggml_py.tensor import Tensor
@@ -19,14 +19,22 @@ from llama_py.blocks.state import read_states
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.keys import Keys, number, uint
+from llama_py.memory.kept import State
+from llama_py.share import Share
 from llama_py.weights import Weights
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class DeltaNetHParams(HParams):
     """Sizes of a gated delta net, under ssm names.
 
     ssm_d_state  head size S; ssm_dt_rank  value heads H; ssm_n_group  key heads H_k
+    interleaved  value head h uses key head h mod H_k; else h / (H / H_k)
     """
+
+    interleaved: ClassVar[bool] = True
 
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
     ssm_d_conv: int = uint("ssm.conv_kernel", least=1)
@@ -41,11 +49,47 @@ class DeltaNetHParams(HParams):
             raise keys.error("ssm.inner_size", "it must be state_size times time_step_rank")
         if self.ssm_dt_rank % self.ssm_n_group:
             raise keys.error("ssm.group_count", f"it must divide time_step_rank {self.ssm_dt_rank}")
+        self._derive()
+
+    def _derive(self) -> None:
         self.key_dim = self.ssm_d_state * self.ssm_n_group
         self.value_dim = self.ssm_d_inner
         self.conv_dim = 2 * self.key_dim + self.value_dim
         self.n_embd_r = (self.ssm_d_conv - 1) * self.conv_dim
         self.n_embd_s = self.ssm_d_state * self.ssm_d_inner
+
+    @property
+    def head_sections(self) -> tuple[int, ...]:
+        """Value heads, in the runs that each have one head of every key head, or all of one."""
+        n_each = self.ssm_dt_rank // self.ssm_n_group
+        return (self.ssm_n_group,) * n_each if self.interleaved else (self.ssm_dt_rank,)
+
+    @property
+    def value_sections(self) -> tuple[int, ...]:
+        """Channels of these runs."""
+        return tuple(n * self.ssm_d_state for n in self.head_sections)
+
+    @property
+    def conv_sections(self) -> tuple[int, ...]:
+        """Channels of queries, of keys, and of the runs of values."""
+        return (self.key_dim, self.key_dim, *self.value_sections)
+
+    @property
+    def state_sections(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        steps, size = self.ssm_d_conv - 1, self.ssm_d_state
+        conv = tuple(n * steps for n in self.conv_sections)
+        return conv, tuple(n * size for n in self.value_sections)
+
+    def shared(self, share: Share) -> Self:
+        """Key heads, each with its value heads."""
+        hp = super().shared(share)
+        n_each = self.ssm_dt_rank // self.ssm_n_group
+        width = self.ssm_d_state * (1 if self.interleaved else n_each)
+        hp.ssm_n_group = share.of(self.ssm_n_group, width, "ssm_out")
+        hp.ssm_dt_rank = hp.ssm_n_group * n_each
+        hp.ssm_d_inner = hp.ssm_dt_rank * self.ssm_d_state
+        hp._derive()
+        return hp
 
 
 class Projected(NamedTuple):
@@ -60,21 +104,26 @@ class Projected(NamedTuple):
 class LinearAttention:
     """[n_embd, n_tokens] -> the same. The steps before the delta net may be overridden."""
 
+    parts_keep = State
+
     def __init__(self, w: Weights, hp: DeltaNetHParams) -> None:
         self.hp = hp
         self.declare_projections(w)
-        self.conv1d = w.tensor("ssm_conv1d.weight", hp.ssm_d_conv, hp.conv_dim)
-        self.dt = w.tensor("ssm_dt.bias", hp.ssm_dt_rank)
-        self.a = w.tensor("ssm_a", hp.ssm_dt_rank)
+        self.conv1d = w.tensor(
+            "ssm_conv1d.weight", hp.ssm_d_conv, hp.conv_dim, sections=hp.conv_sections
+        )
+        self.dt = w.tensor("ssm_dt.bias", hp.ssm_dt_rank, sections=hp.head_sections)
+        self.a = w.tensor("ssm_a", hp.ssm_dt_rank, sections=hp.head_sections)
         self.norm = w.norm("ssm_norm", hp.ssm_d_state)
 
     def declare_projections(self, w: Weights) -> None:
         hp, n_embd, n_head = self.hp, self.hp.n_embd, self.hp.ssm_dt_rank
-        self.in_qkv = w.linear("attn_qkv", n_embd, hp.conv_dim)
-        self.in_z = w.linear("attn_gate", n_embd, hp.value_dim)
-        self.in_beta = w.linear("ssm_beta", n_embd, n_head)
-        self.in_alpha = w.linear("ssm_alpha", n_embd, n_head)
-        self.out = w.linear("ssm_out", hp.value_dim, n_embd)
+        values, of_head = hp.value_sections, hp.head_sections
+        self.in_qkv = w.linear("attn_qkv", n_embd, hp.conv_dim, sections=hp.conv_sections)
+        self.in_z = w.linear("attn_gate", n_embd, hp.value_dim, sections=values)
+        self.in_beta = w.linear("ssm_beta", n_embd, n_head, sections=of_head)
+        self.in_alpha = w.linear("ssm_alpha", n_embd, n_head, sections=of_head)
+        self.out = w.linear("ssm_out", hp.value_dim, n_embd, sections=values)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         hp, n_seqs, mctx = self.hp, g.ubatch.n_seqs, g.inp_rs.mctx

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ggml_py.ops import (
     add,
@@ -33,7 +33,12 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
 from llama_py.keys import Keys, flag, uint
 from llama_py.linear import Norm
+from llama_py.memory.kept import State
+from llama_py.share import Share, Steps, alone
 from llama_py.weights import Bias, Weights
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class SSMHParams(HParams):
@@ -51,9 +56,35 @@ class SSMHParams(HParams):
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
-        self.conv_dim = self.ssm_d_inner + 2 * self.ssm_n_group * self.ssm_d_state
+        self._derive()
+
+    def _derive(self) -> None:
+        self.conv_dim = sum(self.conv_sections)
         self.n_embd_r = (self.ssm_d_conv - 1) * self.conv_dim
         self.n_embd_s = self.ssm_d_state * self.ssm_d_inner
+
+    @property
+    def conv_sections(self) -> tuple[int, int, int]:
+        """Channels of what a scan reads: its input, and what goes into states and out of them."""
+        n = self.ssm_n_group * self.ssm_d_state
+        return self.ssm_d_inner, n, n
+
+    @property
+    def state_sections(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        return tuple(n * (self.ssm_d_conv - 1) for n in self.conv_sections), ()
+
+    def shared(self, share: Share) -> Self:
+        """Groups, each with its heads; without groups channels."""
+        hp = super().shared(share)
+        n_group = self.ssm_n_group
+        if n_group:
+            hp.ssm_n_group = share.of(n_group, self.ssm_d_inner // n_group, "ssm_out")
+            hp.ssm_dt_rank = self.ssm_dt_rank // n_group * hp.ssm_n_group
+            hp.ssm_d_inner = self.ssm_d_inner // n_group * hp.ssm_n_group
+        else:
+            hp.ssm_d_inner = share.of(self.ssm_d_inner, 1, "ssm_out", "ssm_x")
+        hp._derive()
+        return hp
 
     def check_groups(self, keys: Keys) -> None:
         """What Mamba-2 needs of its sizes."""
@@ -71,9 +102,10 @@ class _Mamba:
 
     def __init__(self, w: Weights, hp: SSMHParams, conv_bias: Bias) -> None:
         self.hp = hp
-        self.conv1d = w.tensor("ssm_conv1d.weight", hp.ssm_d_conv, hp.conv_dim)
+        sections = hp.conv_sections
+        self.conv1d = w.tensor("ssm_conv1d.weight", hp.ssm_d_conv, hp.conv_dim, sections=sections)
         declare = w.tensor if conv_bias == "needed" else w.optional_tensor
-        self.conv1d_b = declare("ssm_conv1d.bias", hp.conv_dim)
+        self.conv1d_b = declare("ssm_conv1d.bias", hp.conv_dim, sections=sections)
         self.out = w.linear("ssm_out", hp.ssm_d_inner, hp.n_embd)
 
     def _conv_states(self, g: GraphBuilder, il: int) -> Tensor:
@@ -96,10 +128,13 @@ class _Mamba:
 class Mamba(_Mamba):
     """Steps, inputs and outputs chosen by each token (build_mamba_layer)."""
 
+    parts_keep = State
+
     def __init__(self, w: Weights, hp: SSMHParams) -> None:
         super().__init__(w, hp, "needed")
         d_inner, d_state = hp.ssm_d_inner, hp.ssm_d_state
-        self.in_proj = w.linear("ssm_in", hp.n_embd, 2 * d_inner)
+        halves = (d_inner, d_inner)
+        self.in_proj = w.linear("ssm_in", hp.n_embd, 2 * d_inner, sections=halves)
         self.x = w.linear("ssm_x", d_inner, hp.ssm_dt_rank + 2 * d_state, scaled=False)
         self.dt = w.linear("ssm_dt", hp.ssm_dt_rank, d_inner, bias="needed", scaled=False)
         self.a = w.tensor("ssm_a", d_state, d_inner)
@@ -107,21 +142,25 @@ class Mamba(_Mamba):
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """[n_embd, n_tokens] -> the same"""
+        return alone(self.steps(g, cur, il))
+
+    def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
+        """The same, in two steps: what all channels together choose, and the result."""
         hp, d_inner = self.hp, self.hp.ssm_d_inner
         states = self._conv_states(g, il)
         cur = reshape(cur, cur.ne[0], *g.per_seq)
         x, z = split(self.in_proj(g, cur), [d_inner, d_inner], n_dims=3)
         r_l = g.inp_rs.mctx.get_r_l(il)
         x = self._convolve(g, states, x, lambda slot: cells_1d(g, r_l, hp.n_embd_r, slot))
-        y = add(self._scan(g, x, il), mul(x, self.d))
+        dt_b_c = yield self.x(g, x)  # [dt_rank + 2 * d_state, T, B]
+        y = add(self._scan(g, x, dt_b_c, il), mul(x, self.d))
         cur = self.out(g, swiglu_split(cont(z), y))
         return reshape(cur, cur.ne[0], g.n_tokens)
 
-    def _scan(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
+    def _scan(self, g: GraphBuilder, x: Tensor, dt_b_c: Tensor, il: int) -> Tensor:
         """x [d_inner, T, B] -> the same; each channel is a head of size one."""
         hp, d_inner = self.hp, x.ne[0]
         rank, d_state = hp.ssm_dt_rank, hp.ssm_d_state
-        dt_b_c = self.x(g, x)  # [dt_rank + 2 * d_state, T, B]
         dt = view(dt_b_c, (rank, *g.per_seq))
         b = heads(dt_b_c, d_state, 1, *g.per_seq, offset=rank)
         c = heads(dt_b_c, d_state, 1, *g.per_seq, offset=rank + d_state)
@@ -155,13 +194,16 @@ class Mamba2(_Mamba):
     """Heads that decay as one, groups that share inputs and outputs (build_mamba2_layer).
     ssm_dt_rank is the number of heads."""
 
+    parts_keep = State
+
     def __init__(
         self, w: Weights, hp: SSMHParams, *, conv_bias: Bias = "needed", normed: bool = True
     ) -> None:
         """normed  False: the result may have no norm"""
         super().__init__(w, hp, conv_bias)
         n_head, n_group = hp.ssm_dt_rank, hp.ssm_n_group
-        self.in_proj = w.linear("ssm_in", hp.n_embd, hp.ssm_d_inner + hp.conv_dim + n_head)
+        sections = (hp.ssm_d_inner, *hp.conv_sections, n_head)  # z, x, b, c, dt
+        self.in_proj = w.linear("ssm_in", hp.n_embd, sum(sections), sections=sections)
         self.dt = w.tensor("ssm_dt.bias", n_head)
         self.a = w.tensor("ssm_a", 1, n_head)
         self.d = w.tensor("ssm_d", 1, n_head)

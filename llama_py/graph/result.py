@@ -23,6 +23,7 @@ class GraphResult:
     t_h_nextn  [n_embd, n_tokens or n_outputs] what seeds the NextN layer, where there is one
     in_layer   nodes that are to run where this layer is, so that its device does not change early
     on_host    nodes that are to run on the host
+    in_part    nodes of a device's part of a block, with the number of the device
     fused      nodes that could be other ones, by the form that decides (see llama_py.forms)
     """
 
@@ -36,6 +37,7 @@ class GraphResult:
         self.t_h_nextn: Tensor | None = None
         self.in_layer: list[tuple[Tensor, int]] = []
         self.on_host: list[Tensor] = []
+        self.in_part: list[tuple[Tensor, int]] = []
         self.fused: defaultdict[str, list[Tensor]] = defaultdict(list)
 
     def add_input(self, inp: Input) -> Input:

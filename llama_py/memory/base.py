@@ -11,6 +11,13 @@ from ggml_py.tensor import Tensor
 
 log = logging.getLogger("llama_py")
 
+LayerKey = int | tuple[int, int]  # a layer, or (layer, part) of one that several devices share
+
+
+def key_name(key: LayerKey) -> str:
+    """As ik_llama.cpp names the parts: `3.1`."""
+    return str(key) if isinstance(key, int) else f"{key[0]}.{key[1]}"
+
 
 def allocate(
     what: str, told_as: str, placed: Sequence[tuple[Device, Tensor]]

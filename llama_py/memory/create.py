@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ggml_py.backend import Device
@@ -14,7 +14,7 @@ from llama_py.memory.group import MemoryGroup
 from llama_py.memory.kept import BASE, INDEX, Index, Kept, KeysValues, SameAs, State
 from llama_py.memory.kv import KVCache
 from llama_py.memory.kv_tensors import KVLayer
-from llama_py.memory.recurrent import RecurrentMemory
+from llama_py.memory.recurrent import RecurrentMemory, StateLayer
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +22,7 @@ class Placing:
     """Where and how parts are made.
 
     device_of   the device that has the memory of a layer
+    parts       those that share layers, by number
     """
 
     cparams: CParams
@@ -29,6 +30,11 @@ class Placing:
     type_k: GGMLType
     type_v: GGMLType
     n_pos: int = 1
+    parts: Sequence[Device] = ()
+
+    def device(self, il: int, part: int | None) -> Device:
+        """Where the memory of a layer is, or of one part of it."""
+        return self.device_of(il) if part is None else self.parts[part]
 
 
 def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
@@ -37,14 +43,14 @@ def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
     windows: dict[str, Window | None] = {}
     same_as: dict[int, int] = {}
     of: dict[int, str] = {}
-    states: dict[int, State] = {}
+    states: list[tuple[int, State]] = []
     for il, what in kept.items():
         for one in what:
             if isinstance(one, KeysValues):
                 name = of[il] = _name(one.window)
                 windows[name] = one.window
                 sizes = one.n_head_kv, one.n_embd_head_k, one.n_embd_head_v
-                layer = KVLayer(il, *sizes, how.device_of(il), one.rope)
+                layer = KVLayer(il, *sizes, how.device(il, one.part), one.rope, one.part)
                 layers.setdefault(name, []).append(layer)
             elif isinstance(one, Index):
                 windows[INDEX] = None
@@ -53,7 +59,7 @@ def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
             elif isinstance(one, SameAs):
                 same_as[il] = one.il
             else:
-                states[il] = one
+                states.append((il, one))
     of |= {il: of[other] for il, other in same_as.items()}
     # the cache of layers that see all comes first
     names = sorted(layers, key=lambda name: (name != BASE, name))
@@ -93,11 +99,11 @@ def _cells(window: Window | None, cp: CParams) -> int:
     return -(-min(cp.n_ctx_seq, needed) // N_CTX_STEP) * N_CTX_STEP
 
 
-def _states(states: Mapping[int, State], how: Placing) -> RecurrentMemory | None:
+def _states(states: Sequence[tuple[int, State]], how: Placing) -> RecurrentMemory | None:
     if not states:
         return None
     cp = how.cparams
-    layers = [(il, how.device_of(il), s.n_embd_r, s.n_embd_s) for il, s in states.items()]
+    layers = [StateLayer(il, how.device(il, s.part), s) for il, s in states]
     return RecurrentMemory(
         layers, size=cp.n_seq_max, n_rs_seq=cp.n_rs_seq, causal=cp.causal_attn
     )

@@ -15,6 +15,7 @@ from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import F32, I32
 from llama_py.cparams import CParams
 from llama_py.geometry import Rope
+from llama_py.memory.base import LayerKey
 from llama_py.memory.kv import KVCache
 
 RopeFactors = Callable[[int], Tensor | None]
@@ -27,17 +28,17 @@ def shift_keys(
     graph, shift = Graph(), Tensor(I32, (kv.kv_size * kv.n_stream,))
     shift.flags |= FLAG_INPUT
     rot = kv.rotation.build_input("", kv.rotation.n_k)
-    for il, layer in kv.tensors.layers.items():
+    for key, layer in kv.tensors.layers.items():
         if layer.rope is None:
             continue
         if rot is None:
-            keys = _turned_part(kv, il, layer.rope)
-            moved = _turn(cast(keys, F32), shift, factors(il), layer.rope, cparams)
+            keys = _turned_part(kv, key, layer.rope)
+            moved = _turn(cast(keys, F32), shift, factors(layer.il), layer.rope, cparams)
         else:
-            keys = kv.tensors.k[il]
+            keys = kv.tensors.k[key]
             heads = reshape(cast(keys, F32), layer.n_embd_head_k, layer.n_head_kv, shift.ne[0])
             heads = mul_mat(rot, heads)  # its own inverse
-            heads = _turn(heads, shift, factors(il), layer.rope, cparams, layer.rope.offset)
+            heads = _turn(heads, shift, factors(layer.il), layer.rope, cparams, layer.rope.offset)
             moved = reshape(mul_mat(rot, heads), *keys.ne)
         graph.build_forward_expand(cpy(moved, keys))
     if graph.nodes:
@@ -50,12 +51,12 @@ def shift_keys(
         cells.reset_shift()
 
 
-def _turned_part(kv: KVCache, il: int, rope: Rope) -> Tensor:
+def _turned_part(kv: KVCache, key: LayerKey, rope: Rope) -> Tensor:
     """The channels that RoPE turns. [n_rot, n_head_kv, cells]"""
-    layer = kv.tensors.layers[il]
+    layer = kv.tensors.layers[key]
     strides = (layer.n_embd_head_k, layer.n_embd_k_gqa)
     ne = (rope.n_rot, layer.n_head_kv, kv.kv_size * kv.n_stream)
-    return view(kv.tensors.k[il], ne, strides, rope.offset)
+    return view(kv.tensors.k[key], ne, strides, rope.offset)
 
 
 def _turn(

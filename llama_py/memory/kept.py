@@ -24,6 +24,7 @@ class KeysValues:
 
     n_embd_head_v  0: the values are the beginning of the keys
     rope           how the keys were turned, so that they can be turned on
+    part           of the devices that share the layer, the one that has these heads; None: all
     """
 
     n_head_kv: int
@@ -31,6 +32,7 @@ class KeysValues:
     n_embd_head_v: int
     window: Window | None = None
     rope: Rope | None = None
+    part: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +45,18 @@ class Index:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """n_embd_r floats of convolution state and n_embd_s of recurrent state, per sequence."""
+    """n_embd_r floats of convolution state and n_embd_s of recurrent state, per sequence.
+
+    r_sections, s_sections   what lies one after another in them: of devices that share the layer
+                             each has some of every section. (): it is all of a kind
+    part                     as above
+    """
 
     n_embd_r: int
     n_embd_s: int
+    r_sections: tuple[int, ...] = ()
+    s_sections: tuple[int, ...] = ()
+    part: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import F16, I64, GGMLType
 from llama_py.batch import I32, Index, UBatch
 from llama_py.geometry import Window
-from llama_py.memory.base import log, mib, sizes_by_device
+from llama_py.memory.base import LayerKey, log, mib, sizes_by_device
 from llama_py.memory.cells import Bools, Indices, KVCells
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv_rot import Rotation
@@ -41,9 +42,10 @@ class KVCache(KVSlots):
         self.tensors = KVTensors(layers, kv_size, n_stream, type_k, type_v, v_trans, same_as)
         super().__init__(kv_size, n_seq_max, unified, n_pos, window)
         k, v = (mib(d.values()) for d in (self.tensors.k, self.tensors.v))
+        n_layers = len({layer.il for layer in layers})
         log.info(
             "llama_kv_cache: size = %7.2f MiB (%6d cells, %3d layers, %2d/%d seqs), K (%s): %7.2f"
-            " MiB, V (%s): %7.2f MiB", k + v, kv_size, len(layers), n_seq_max, n_stream,
+            " MiB, V (%s): %7.2f MiB", k + v, kv_size, n_layers, n_seq_max, n_stream,
             type_k.name, k, type_v.name, v,
         )  # fmt: skip
         self.rotation = Rotation(layers, type_k, type_v, whole_keys=scored)
@@ -176,8 +178,18 @@ class KVCacheContext:
         self.kv = kv
         self.places = places
         self.ubatches = ubatches
+        self.part: int | None = None
         self._i = 0
         self._n_kv = kv.kv_size
+
+    def on(self, part: int) -> KVCacheContext:
+        """The same for one of the devices that share layers: its keys and values."""
+        found = copy(self)
+        found.part = part
+        return found
+
+    def _key(self, il: int) -> LayerKey:
+        return il if self.part is None else (il, self.part)
 
     def next(self) -> bool:
         self._i += 1
@@ -204,18 +216,18 @@ class KVCacheContext:
 
     def get_k(self, il: int) -> Tensor:
         """[n_embd_head_k, n_head_kv, n_kv, n_stream]"""
-        return self.kv.tensors.get_k(il, self._n_kv, self.place.s0, self.place.n_stream)
+        return self.kv.tensors.get_k(self._key(il), self._n_kv, self.place.s0, self.place.n_stream)
 
     def get_v(self, il: int) -> Tensor:
         """[n_embd_head_v, n_head_kv, n_kv, n_stream]; without flash attention [n_kv, n_head_kv,
         n_embd_head_v, n_stream]"""
-        return self.kv.tensors.get_v(il, self._n_kv, self.place.s0, self.place.n_stream)
+        return self.kv.tensors.get_v(self._key(il), self._n_kv, self.place.s0, self.place.n_stream)
 
     def cpy_k(self, k_cur: Tensor, k_idxs: Tensor, il: int) -> Tensor:
-        return self.kv.tensors.cpy_k(k_cur, k_idxs, il)
+        return self.kv.tensors.cpy_k(k_cur, k_idxs, self._key(il))
 
     def cpy_v(self, v_cur: Tensor, v_idxs: Tensor, il: int) -> Tensor:
-        return self.kv.tensors.cpy_v(v_cur, v_idxs, il)
+        return self.kv.tensors.cpy_v(v_cur, v_idxs, self._key(il))
 
     def build_input_k_idxs(self, ubatch: UBatch) -> Tensor:
         """I64 [n_tokens]: the row of each token."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from ggml_py.ops import cont, pad, reshape, set_rows, view_2d, view_4d
 from ggml_py.tensor import Tensor
 from ggml_py.types import GGMLType
 from llama_py.geometry import Rope
-from llama_py.memory.base import allocate, read_part, write_part
+from llama_py.memory.base import LayerKey, allocate, key_name, read_part, write_part
 from llama_py.memory.cells import Indices
 from llama_py.memory.io import StateReader, StateWriter
 
@@ -23,6 +24,7 @@ class KVLayer:
     """A layer that keeps keys and values; n_embd_head_v 0: values are the keys' beginning (MLA).
 
     rope  how the keys were turned
+    part  of several devices that share the layer, the one with these heads; None: all are here
     """
 
     il: int
@@ -31,6 +33,11 @@ class KVLayer:
     n_embd_head_v: int
     device: Device
     rope: Rope | None = None
+    part: int | None = None
+
+    @property
+    def key(self) -> LayerKey:
+        return self.il if self.part is None else (self.il, self.part)
 
     @property
     def n_embd_k_gqa(self) -> int:
@@ -42,7 +49,8 @@ class KVLayer:
 
 
 class KVTensors:
-    """`cache_k_l%d` and `cache_v_l%d`, each [n_embd_gqa, kv_size, n_stream].
+    """`cache_k_l%d` and `cache_v_l%d`, each [n_embd_gqa, kv_size, n_stream]; of a layer that
+    devices share, each has `cache_k_l%d.%d` with its heads, asked for by (layer, part).
 
     With `v_trans` (no flash attention) a stream of V holds [kv_size, n_embd_v_gqa] instead.
     same_as  layers that read another's
@@ -53,32 +61,35 @@ class KVTensors:
         type_v: GGMLType, v_trans: bool, same_as: Mapping[int, int] | None = None,
     ) -> None:  # fmt: skip
         self.same_as = dict(same_as or {})
-        self.layers = {layer.il: layer for layer in layers}
+        self.layers = {layer.key: layer for layer in layers}
         self.kv_size = kv_size
         self.n_stream = n_stream
         self.type_k = type_k
         self.type_v = type_v
         self.v_trans = v_trans
         self.n_embd_v_max = max((layer.n_embd_v_gqa for layer in layers), default=0)
-        self.k: dict[int, Tensor] = {}
-        self.v: dict[int, Tensor] = {}
+        self.k: dict[LayerKey, Tensor] = {}
+        self.v: dict[LayerKey, Tensor] = {}
         placed: list[tuple[Device, Tensor]] = []
         for layer in layers:
             k = Tensor(type_k, (layer.n_embd_k_gqa, kv_size, n_stream))
-            self.k[layer.il] = k.set_name(f"cache_k_l{layer.il}")
+            self.k[layer.key] = k.set_name(f"cache_k_l{key_name(layer.key)}")
             placed.append((layer.device, k))
             if layer.n_embd_head_v:
                 # transposed rows are one element of all layers, so all need the widest
                 n_embd_v = self.n_embd_v_max if v_trans else layer.n_embd_v_gqa
                 v = Tensor(type_v, (n_embd_v, kv_size, n_stream))
-                self.v[layer.il] = v.set_name(f"cache_v_l{layer.il}")
+                self.v[layer.key] = v.set_name(f"cache_v_l{key_name(layer.key)}")
                 placed.append((layer.device, v))
         told_as = "llama_kv_cache: %10s KV"
         self.buffers: list[tuple[Device, Buffer]] = allocate("KV cache", told_as, placed)
 
-    def get_k(self, il: int, n_kv: int, s0: int, n_stream: int) -> Tensor:
+    def _owner(self, key: LayerKey) -> LayerKey:
+        return self.same_as.get(key, key) if isinstance(key, int) else key
+
+    def get_k(self, il: LayerKey, n_kv: int, s0: int, n_stream: int) -> Tensor:
         """Keys of the first n_kv cells. [n_embd_head_k, n_head_kv, n_kv, n_stream]"""
-        il = self.same_as.get(il, il)
+        il = self._owner(il)
         k, layer = self.k[il], self.layers[il]
         row = k.type.row_size
         stream = row(layer.n_embd_k_gqa) * self.kv_size
@@ -87,10 +98,10 @@ class KVTensors:
             row(layer.n_embd_head_k), row(layer.n_embd_k_gqa), stream, stream * s0,
         )  # fmt: skip
 
-    def get_v(self, il: int, n_kv: int, s0: int, n_stream: int) -> Tensor:
+    def get_v(self, il: LayerKey, n_kv: int, s0: int, n_stream: int) -> Tensor:
         """Values. [n_embd_head_v, n_head_kv, n_kv, n_stream], or [n_kv, n_head_kv, n_embd_head_v,
         n_stream] with v_trans"""
-        il = self.same_as.get(il, il)
+        il = self._owner(il)
         v, layer = self.v[il], self.layers[il]
         row = v.type.row_size
         stream = row(v.ne[0] * self.kv_size)
@@ -104,13 +115,13 @@ class KVTensors:
             row(self.kv_size * layer.n_embd_head_v), row(self.kv_size), stream, stream * s0,
         )  # fmt: skip
 
-    def cpy_k(self, k_cur: Tensor, k_idxs: Tensor, il: int) -> Tensor:
+    def cpy_k(self, k_cur: Tensor, k_idxs: Tensor, il: LayerKey) -> Tensor:
         """Store k_cur [n_embd_head, n_head_kv, n_tokens] in rows k_idxs, counted over streams."""
         n_embd = k_cur.ne[0] * k_cur.ne[1]
         rows = view_2d(k_cur, n_embd, k_cur.ne[2], k_cur.nb[2], 0)
         return set_rows(self._all_streams(self.k[il]), rows, k_idxs)
 
-    def cpy_v(self, v_cur: Tensor, v_idxs: Tensor, il: int) -> Tensor:
+    def cpy_v(self, v_cur: Tensor, v_idxs: Tensor, il: LayerKey) -> Tensor:
         """Store v_cur likewise; with v_trans every element is a row of its own."""
         v = self.v[il]
         n_embd, n_tokens = v_cur.ne[0] * v_cur.ne[1], v_cur.ne[2]
@@ -135,39 +146,67 @@ class KVTensors:
             write_part(t, dst * t.nb[2], read_part(t, src * t.nb[2], t.nb[2]))
 
     def layout(self) -> str:
-        """What a saved state must agree on."""
+        """What a saved state must agree on: not which devices share a layer."""
         rows = ",".join(
-            f"{il}:{layer.n_embd_k_gqa}+{layer.n_embd_v_gqa}" for il, layer in self.layers.items()
+            f"{il}:{sum(x.n_embd_k_gqa for x in parts)}+{sum(x.n_embd_v_gqa for x in parts)}"
+            for il, parts in self._whole_layers()
         )
         return f"kv {self.type_k} {self.type_v} {'transposed ' if self.v_trans else ''}[{rows}]"
 
+    def _whole_layers(self) -> Iterator[tuple[int, list[KVLayer]]]:
+        for il, parts in groupby(self.layers.values(), lambda layer: layer.il):
+            yield il, [*parts]
+
     def write_cells(self, io: StateWriter, stream: int, cells: Indices) -> None:
         """The rows of these cells (ascending), all layers."""
-        by_row = self.k.values() if self.v_trans else (*self.k.values(), *self.v.values())
-        for t in by_row:
-            start = stream * t.nb[2]
-            parts = [read_part(t, start + a * t.nb[1], (b - a) * t.nb[1]) for a, b in runs(cells)]
-            io.blob(np.concatenate(parts))
-        if self.v_trans:
-            for t in self.v.values():
-                io.blob(np.ascontiguousarray(self._columns(t, stream)[:, cells]).reshape(-1))
+        for tensors, transposed in ((self.k, False), (self.v, self.v_trans)):
+            for _, parts in self._whole_layers():
+                mine = [self._saved(tensors[x.key], x, stream, cells, transposed)
+                        for x in parts if x.key in tensors]  # fmt: skip
+                if mine:
+                    rows = np.concatenate(mine, 0 if transposed else 1)
+                    io.blob(np.ascontiguousarray(rows).reshape(-1))
+
+    def _saved(
+        self, t: Tensor, layer: KVLayer, stream: int, cells: Indices, transposed: bool
+    ) -> npt.NDArray[np.uint8]:
+        """Bytes [cells, row], or transposed [channels, cells, element]"""
+        if transposed:
+            return self._columns(t, stream)[: layer.n_embd_v_gqa, cells]
+        start = stream * t.nb[2]
+        rows = [read_part(t, start + a * t.nb[1], (b - a) * t.nb[1]) for a, b in runs(cells)]
+        return np.concatenate(rows).reshape(cells.size, t.nb[1])
 
     def read_cells(self, io: StateReader, stream: int, cells: Indices) -> None:
         """Put rows written by write_cells into these cells (ascending)."""
-        by_row = self.k.values() if self.v_trans else (*self.k.values(), *self.v.values())
-        for t in by_row:
-            data = io.blob(cells.size * t.nb[1])
-            at = 0
-            for a, b in runs(cells):
-                size = (b - a) * t.nb[1]
-                write_part(t, stream * t.nb[2] + a * t.nb[1], data[at : at + size])
-                at += size
-        if self.v_trans:
-            for t in self.v.values():
-                columns = self._columns(t, stream)
-                data = io.blob(cells.size * t.nb[1])
-                columns[:, cells] = data.reshape(t.ne[0], cells.size, -1)
-                write_part(t, stream * t.nb[2], columns.reshape(-1))
+        for tensors, transposed in ((self.k, False), (self.v, self.v_trans)):
+            for _, parts in self._whole_layers():
+                mine = [x for x in parts if x.key in tensors]
+                if not mine:
+                    continue
+                heights = [x.n_embd_v_gqa if transposed else tensors[x.key].nb[1] for x in mine]
+                each = self.type_v.type_size if transposed else 1
+                data = io.blob(cells.size * sum(heights) * each)
+                n = sum(heights)
+                rows = data.reshape((n, cells.size, each) if transposed else (cells.size, n))
+                cuts = np.cumsum(heights)[:-1]
+                for x, part in zip(mine, np.split(rows, cuts, 0 if transposed else 1), strict=True):
+                    self._restore(tensors[x.key], x, stream, cells, part, transposed)
+
+    def _restore(
+        self, t: Tensor, layer: KVLayer, stream: int, cells: Indices,
+        rows: npt.NDArray[np.uint8], transposed: bool,
+    ) -> None:  # fmt: skip
+        if transposed:
+            columns = self._columns(t, stream)
+            columns[: layer.n_embd_v_gqa, cells] = rows
+            write_part(t, stream * t.nb[2], columns.reshape(-1))
+            return
+        at = 0
+        for a, b in runs(cells):
+            data = np.ascontiguousarray(rows[at : at + b - a]).reshape(-1)
+            write_part(t, stream * t.nb[2] + a * t.nb[1], data)
+            at += b - a
 
     def zero_cells(self, stream: int, cells: Indices) -> None:
         """Zero these cells (ascending), all layers."""

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from copy import copy
+from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,46 +15,83 @@ from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py.batch import UBatch
-from llama_py.memory.base import allocate, log, mib, read_part, sizes_by_device, write_part
+from llama_py.memory.base import (
+    LayerKey,
+    allocate,
+    key_name,
+    log,
+    mib,
+    read_part,
+    sizes_by_device,
+    write_part,
+)
 from llama_py.memory.cells import END
 from llama_py.memory.io import StateReader, StateWriter
+from llama_py.memory.joined import cut, join
+from llama_py.memory.kept import State
 from llama_py.memory.recurrent_slots import RecurrentSlots
+
+
+class StateLayer(NamedTuple):
+    """A layer that keeps states, or a device's part of one."""
+
+    il: int
+    device: Device
+    state: State
+
+    @property
+    def key(self) -> LayerKey:
+        part = self.state.part
+        return self.il if part is None else (self.il, part)
 
 
 class RecurrentMemory(RecurrentSlots):
     """`cache_r_l%d` [n_embd_r, rows] and `cache_s_l%d` [n_embd_s, rows], F32, one row per sequence
-    (llama_memory_recurrent).
+    (llama_memory_recurrent); of a layer that devices share, each has `cache_r_l%d.%d`.
 
     rows = size * (1 + n_rs_seq): group g of size rows holds the states of g tokens back. A ubatch
     with T tokens of a sequence leaves T - 1 such states.
     """
 
     def __init__(
-        self, layers: Sequence[tuple[int, Device, int, int]], *, size: int, n_rs_seq: int = 0,
-        causal: bool = True,
-    ) -> None:  # fmt: skip
-        """layers: of each its index, device, n_embd_r and n_embd_s."""
+        self, layers: Sequence[StateLayer], *, size: int, n_rs_seq: int = 0, causal: bool = True
+    ) -> None:
         super().__init__(size, n_rs_seq, causal)
-        self.r_l: dict[int, Tensor] = {}
-        self.s_l: dict[int, Tensor] = {}
+        self.layers = layers
+        self.r_l: dict[LayerKey, Tensor] = {}
+        self.s_l: dict[LayerKey, Tensor] = {}
         rows = size * (1 + n_rs_seq)
         placed: list[tuple[Device, Tensor]] = []
-        for il, device, n_embd_r, n_embd_s in layers:
-            self.r_l[il] = Tensor(F32, (n_embd_r, rows)).set_name(f"cache_r_l{il}")
-            self.s_l[il] = Tensor(F32, (n_embd_s, rows)).set_name(f"cache_s_l{il}")
-            placed += [(device, self.r_l[il]), (device, self.s_l[il])]
+        for layer in layers:
+            key, state = layer.key, layer.state
+            name = key_name(key)
+            self.r_l[key] = Tensor(F32, (state.n_embd_r, rows)).set_name(f"cache_r_l{name}")
+            self.s_l[key] = Tensor(F32, (state.n_embd_s, rows)).set_name(f"cache_s_l{name}")
+            placed += [(layer.device, self.r_l[key]), (layer.device, self.s_l[key])]
         told_as = "llama_memory_recurrent: %10s RS"
         self.buffers = allocate("recurrent memory", told_as, placed)
         r, s = (mib(d.values()) for d in (self.r_l, self.s_l))
         log.info(
             "llama_memory_recurrent: size = %7.2f MiB (%6d cells, %3d layers, %2d seqs %2d rs_seq),"
             " R (f32): %7.2f MiB, S (f32): %7.2f MiB, to go back: %7.2f MiB", r + s, size,
-            len(layers), size, n_rs_seq, r, s, (r + s) * n_rs_seq / (1 + n_rs_seq),
+            len({x.il for x in layers}), size, n_rs_seq, r, s, (r + s) * n_rs_seq / (1 + n_rs_seq),
         )  # fmt: skip
 
     def tensors(self) -> list[Tensor]:
         """Those that hold something: not every model has both kinds of state."""
         return [t for t in (*self.r_l.values(), *self.s_l.values()) if t.n_elements]
+
+    def _whole_rows(self) -> Iterator[tuple[list[Tensor], list[list[int]]]]:
+        """The parts of each row that a layer keeps, and the sizes of their sections in bytes."""
+        for states, of_r in ((self.r_l, True), (self.s_l, False)):
+            for _, parts in groupby(self.layers, lambda layer: layer.il):
+                found = [(states[x.key], x.state) for x in parts if states[x.key].n_elements]
+                if found:
+                    sections = [
+                        [4 * n for n in (s.r_sections if of_r else s.s_sections)] or [t.nb[1]]
+                        for t, s in found
+                    ]
+                    yield [t for t, _ in found], sections
 
     def clear(self, data: bool = True) -> None:
         self.reset()
@@ -87,7 +127,7 @@ class RecurrentMemory(RecurrentSlots):
         return sizes_by_device(self.buffers)
 
     def layout(self) -> str:
-        layers = ",".join(map(str, self.r_l))
+        layers = ",".join(str(il) for il, _ in groupby(x.il for x in self.layers))
         row = sum(t.ne[0] for t in (*self.r_l.values(), *self.s_l.values()))
         return f"recurrent [{layers}] {row}"
 
@@ -103,8 +143,9 @@ class RecurrentMemory(RecurrentSlots):
             io.count(cell.pos)
             io.array(np.array(seqs, np.int32))
             row = self.rs_idx[seqs[0]] * self.size + i
-            for t in self.tensors():
-                io.blob(read_part(t, row * t.nb[1], t.nb[1]))
+            for tensors, sections in self._whole_rows():
+                parts = [read_part(t, row * t.nb[1], t.nb[1]) for t in tensors]
+                io.blob(join(parts, sections))
 
     def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
         if seq_id < 0:
@@ -124,8 +165,10 @@ class RecurrentMemory(RecurrentSlots):
         if taken or not seqs or pos >= END:
             raise ContextError(f"the state is broken: position {pos}, sequences {seqs} or {taken}")
         i = self._next_empty(self.head)
-        for t in self.tensors():
-            write_part(t, i * t.nb[1], io.blob(t.nb[1]))
+        for tensors, sections in self._whole_rows():
+            data = io.blob(sum(t.nb[1] for t in tensors))
+            for t, part in zip(tensors, cut(data, sections), strict=True):
+                write_part(t, i * t.nb[1], part)
         cell = self.cells[i]
         cell.pos, cell.src, cell.n_back, cell.seq_id = pos, i, 0, set(seqs)
         for s in seqs:
@@ -141,7 +184,17 @@ class RecurrentContext:
         self.mem = mem
         self.ubatches = ubatches
         self.full = full
+        self.part: int | None = None
         self._i = 0
+
+    def on(self, part: int) -> RecurrentContext:
+        """The same for one of the devices that share layers: its states."""
+        found = copy(self)
+        found.part = part
+        return found
+
+    def _key(self, il: int) -> LayerKey:
+        return il if self.part is None else (il, self.part)
 
     def next(self) -> bool:
         self._i += 1
@@ -170,10 +223,10 @@ class RecurrentContext:
         return self.mem.size
 
     def get_r_l(self, il: int) -> Tensor:
-        return self.mem.r_l[il]
+        return self.mem.r_l[self._key(il)]
 
     def get_s_l(self, il: int) -> Tensor:
-        return self.mem.s_l[il]
+        return self.mem.s_l[self._key(il)]
 
     def s_copy(self, i: int) -> int:
         """The row that state head + i is read from."""

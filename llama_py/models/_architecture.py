@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from ggml_py.errors import ContextError
@@ -20,7 +21,7 @@ from llama_py.graph.params import GraphParams, GraphType
 from llama_py.graph.result import GraphResult
 from llama_py.hparams import HParams
 from llama_py.linear import Linear
-from llama_py.memory.kept import Kept, KeysValues, State
+from llama_py.memory.kept import Index, Kept, KeysValues, SameAs, State
 from llama_py.weights import Weights
 
 AnyHParams = HParams  # within the class that name is the architecture's own
@@ -37,6 +38,8 @@ class Architecture(ABC):
     start_token   what a decoder begins with that has read a text
     classifier    what a reranker applies to a pooled row
     dense_out     what embeddings go through after pooling
+    parts         where devices share a layer (llama_py.split): by layer and kind of what it keeps
+                  the model of each device's part; None for a device without one
     """
 
     arch: ClassVar[str]
@@ -54,6 +57,7 @@ class Architecture(ABC):
         """Declare every tensor of the file; with load_mtp those of the NextN layers too."""
         self.hp = hp
         self.load_mtp = load_mtp
+        self.parts: dict[tuple[int, type], Sequence[Architecture | None]] = {}
         self.declare(w)
 
     @abstractmethod
@@ -76,11 +80,26 @@ class Architecture(ABC):
         """What layer il keeps of the tokens it has seen."""
         shape = self.hp.layers[il]
         if shape.recurrent:
-            return (State(self.hp.n_embd_r, self.hp.n_embd_s),)
+            return (State(self.hp.n_embd_r, self.hp.n_embd_s, *self.hp.state_sections),)
         if not (shape.n_head and shape.n_head_kv):
             return ()
         sizes = shape.n_head_kv, shape.n_embd_head_k, shape.n_embd_head_v
         return (KeysValues(*sizes, shape.window, shape.rope),)
+
+    def kept(self, il: int) -> Kept:
+        """What layer il keeps, each device its own where devices share the layer."""
+        found: list[KeysValues | Index | State | SameAs] = []
+        for i, whole in enumerate(self.keeps(il)):
+            parts = self.parts.get((il, type(whole)))
+            if parts is None:
+                found.append(whole)
+                continue
+            for number, part in enumerate(parts):
+                if part is not None:
+                    one = part.keeps(il)[i]
+                    assert isinstance(one, KeysValues | State)
+                    found.append(replace(one, part=number))
+        return tuple(found)
 
     def rope_factors(self, cparams: CParams) -> Tensor | None:
         """Factors of RoPE's frequencies. F32 [n_rot / 2]"""

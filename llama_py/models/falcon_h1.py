@@ -19,7 +19,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
 from llama_py.keys import Keys, number
 from llama_py.linear import Norm
-from llama_py.memory.kept import Kept, State
+from llama_py.memory.kept import Kept, KeysValues, State
 from llama_py.models._decoder import Block, Decoder
 from llama_py.weights import Weights
 
@@ -37,6 +37,8 @@ class FalconH1HParams(SSMHParams):
 
 
 class FalconH1Attention(Attention):
+    parts_keep = KeysValues
+
     def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
         q, k = (rope(g, x, il) for x in (qkv.q, qkv.k))
         g.cb(qkv.v, "Vcur-post-rope", il)
@@ -86,4 +88,6 @@ class FalconH1(Decoder):
         )
 
     def keeps(self, il: int) -> Kept:
-        return *super().keeps(il), State(self.hp.n_embd_r, self.hp.n_embd_s)
+        return *super().keeps(il), State(
+            self.hp.n_embd_r, self.hp.n_embd_s, *self.hp.state_sections
+        )

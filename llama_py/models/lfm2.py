@@ -15,6 +15,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.keys import Keys, number, uint
 from llama_py.linear import Linear, Norm
+from llama_py.memory.kept import KeysValues
 from llama_py.models._decoder import Block, Decoder
 from llama_py.weights import Weights
 
@@ -51,6 +52,8 @@ class Lfm2HParams(HParams):
 
 
 class Lfm2Attention(Attention):
+    parts_keep = KeysValues
+
     def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
         return rope(g, qkv.q, il), rope(g, qkv.k, il)
 

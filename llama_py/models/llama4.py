@@ -14,6 +14,7 @@ from llama_py.graph.inputs.tokens import InputAttnTemp
 from llama_py.hparams import RMS_EPS, WindowedHParams
 from llama_py.keys import Keys, number, uint, uints
 from llama_py.linear import Norm
+from llama_py.memory.kept import KeysValues
 from llama_py.models._decoder import Block, Layer, LongDecoder
 from llama_py.weights import Weights
 
@@ -76,6 +77,8 @@ class Llama4(LongDecoder):
 
 class TemperedAttention(Attention):
     """Queries and keys are normed after RoPE; without it, queries are scaled by position."""
+
+    parts_keep = KeysValues
 
     def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
         if g.hp.layers[il].rope is None:

@@ -9,6 +9,7 @@ from llama_py.blocks.functions import split
 from llama_py.blocks.linear_attention import LinearAttention, Projected
 from llama_py.geometry import ROPE_NEOX
 from llama_py.graph.builder import GraphBuilder
+from llama_py.memory.kept import State
 from llama_py.models._nextn import DRAFT_NAMES
 from llama_py.models._qwen_hybrid import NAMES
 from llama_py.models._qwen_hybrid_moe import HybridMoe, HybridMoeHParams
@@ -17,11 +18,14 @@ from llama_py.weights import Weights
 
 class Qwen3NextHParams(HybridMoeHParams):
     rope_type = ROPE_NEOX
+    interleaved = False
 
 
 class Qwen3NextLinear(LinearAttention):
     """Queries, keys, values and gates may come from one matrix, in old files; betas and alphas from
     one or from two (ik_llama.cpp)."""
+
+    parts_keep = State
 
     def declare_projections(self, w: Weights) -> None:
         hp, n_embd, n_head = self.hp, self.hp.n_embd, self.hp.ssm_dt_rank
@@ -31,7 +35,9 @@ class Qwen3NextLinear(LinearAttention):
             self.in_mixed = w.linear("ssm_in", n_embd, hp.conv_dim + hp.value_dim, scaled=False)
         else:
             w.skip("ssm_in.weight", "ssm_in.scale", "ssm_in.input_scale")
-            self.in_qkv = w.linear("attn_qkv", n_embd, hp.conv_dim, scaled=False)
+            self.in_qkv = w.linear(
+                "attn_qkv", n_embd, hp.conv_dim, scaled=False, sections=hp.conv_sections
+            )
             self.in_z = w.linear("attn_gate", n_embd, hp.value_dim, scaled=False)
         if self.separate:
             self.in_beta = w.linear("ssm_beta", n_embd, n_head, scaled=False)

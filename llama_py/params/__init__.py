@@ -24,6 +24,8 @@ _UNIT = numbers(0, 1)
 
 P = TypeVar("P", bound=Params)
 Progress = Callable[[int, int, str], None]
+SPLIT_MODES = ("layer", "row", "graph", "none")
+REDUCE_TYPES = ("f32", "f16", "bf16", "q8_0")
 POOLING = ("none", "mean", "cls", "last", "rank")  # llama.h:llama_pooling_type
 
 
@@ -47,8 +49,17 @@ class ModelParams(Params):
         0, "-ncmoe --n-cpu-moe", "layers, from the first, whose experts stay on the host",
         check=integers(0),
     )  # fmt: skip
+    split_mode: str = option(
+        "layer", "-sm --split-mode", "how several devices share a model: whole layers, the rows of"
+        " matrices, or heads and hidden channels, whose partial sums are added (graph, as"
+        " ik_llama.cpp's; llama.cpp: tensor); none: one device alone", choices=SPLIT_MODES,
+    )  # fmt: skip
+    main_gpu: int = option(
+        0, "-mg --main-gpu", "number of the device that is used (none), or that has what is not"
+        " split (row, graph)", check=integers(0),
+    )  # fmt: skip
     tensor_split: Sequence[float] = option(
-        (), "-ts --tensor-split", "shares of the layers by device (default: by free memory)",
+        (), "-ts --tensor-split", "shares of the devices (default: by free memory)",
         parse=texts.shares, metavar="N,N,...",
     )  # fmt: skip
     load_mtp: bool = option(False, "", "also load the NextN layers")
@@ -90,6 +101,10 @@ class ContextParams(Params):
     offload_kqv: bool = option(
         True, "-kvo --kv-offload", "keep the memory of a layer on its device; off: on the host",
         off="-nkvo --no-kv-offload",
+    )  # fmt: skip
+    reduce_type: str = option(
+        "f32", "-grt --graph-reduce-type", "split mode graph: the type in which devices exchange"
+        " partial sums of more than 32 tokens", choices=REDUCE_TYPES,
     )  # fmt: skip
     forms: Mapping[str, str] = option(
         dict, "--form", "how blocks are built that can be built in several ways; what is left open"

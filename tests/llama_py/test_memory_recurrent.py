@@ -14,8 +14,9 @@ from ggml_py.errors import ContextError
 from llama_py.batch import Batch, BatchSplitter, UBatch
 from llama_py.memory import KVCache, MemoryGroup, RecurrentMemory
 from llama_py.memory.io import StateReader, StateWriter
+from llama_py.memory.kept import State
 from llama_py.memory.kv_tensors import KVLayer
-from llama_py.memory.recurrent import RecurrentContext
+from llama_py.memory.recurrent import RecurrentContext, StateLayer
 from llama_py.memory.recurrent_cells import steps_of_one
 from tests.host_device import HostDevice
 
@@ -23,7 +24,7 @@ DEVICE = HostDevice()
 
 
 def memory(size: int = 4, n_rs_seq: int = 0) -> RecurrentMemory:
-    layers = [(il, DEVICE, 3, 5) for il in (1, 3)]
+    layers = [StateLayer(il, DEVICE, State(3, 5)) for il in (1, 3)]
     return RecurrentMemory(layers, size=size, n_rs_seq=n_rs_seq)
 
 
@@ -307,7 +308,7 @@ def test_positions_that_are_not_one_apart_are_not_gone_back_over() -> None:
 
 
 def test_states_that_know_of_later_tokens_are_not_gone_back_to() -> None:
-    mem = RecurrentMemory([(0, DEVICE, 3, 5)], size=1, n_rs_seq=2, causal=False)
+    mem = RecurrentMemory([StateLayer(0, DEVICE, State(3, 5))], size=1, n_rs_seq=2, causal=False)
     decode(mem, *[0] * 4)
     assert not mem.seq_rm(0, 3, -1)
 

@@ -12,7 +12,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from llama_py.params import ModelParams
-from llama_py.params.texts import device_names
+from llama_py.params.texts import device_names, shares
 from llama_py_tools import session
 from llama_py_tools.bench_output import Result, printer, result
 from llama_py_tools.bench_params import BenchParams, Test, combinations
@@ -62,7 +62,11 @@ def run_tests(options: BenchParams) -> Iterator[Result]:
         if test.weights != loaded or model is None:
             model, loaded = None, test.weights
             file = FileParams(model=test.model, repack=not test.no_repack)
-            how = ModelParams(device=device_names(test.device), n_gpu_layers=test.n_gpu_layers)
+            how = ModelParams(
+                device=device_names(test.device), n_gpu_layers=test.n_gpu_layers,
+                split_mode=test.split_mode,
+                tensor_split=shares(test.tensor_split) if test.tensor_split else (),
+            )  # fmt: skip
             model = session.load(file, how, test.threads)
         ctx = model.context(
             test.n_prompt + test.n_gen + test.n_depth, n_batch=test.n_batch,

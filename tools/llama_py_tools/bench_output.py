@@ -36,6 +36,8 @@ class Result:
     type_k: str
     type_v: str
     n_gpu_layers: int
+    split_mode: str
+    tensor_split: str
     flash_attn: int
     delta_net: str
     devices: str
@@ -67,12 +69,13 @@ def result(test: Test, model: Model, ctx: Context, samples: list[int]) -> Result
     use = ctx.memory_breakdown().values()
     return Result(
         version=llama_py.__version__, cpu_info=cpu_info(),
-        backends="+".join(d.name.rstrip("0123456789").upper() for d in model.devices),
+        backends="+".join(_backend(d.name) for d in model.devices),
         model_filename=test.model or "demo",
         model_type=model_type(model), model_size=sum(t.nbytes for t in tensors),
         model_n_params=sum(n_elements(t.ne) for t in tensors), n_batch=test.n_batch,
         n_ubatch=test.n_ubatch, n_threads=test.threads, type_k=test.type_k, type_v=test.type_v,
-        n_gpu_layers=test.n_gpu_layers, flash_attn=FLASH_ATTN[test.flash_attn],
+        n_gpu_layers=test.n_gpu_layers, split_mode=test.split_mode,
+        tensor_split=test.tensor_split, flash_attn=FLASH_ATTN[test.flash_attn],
         delta_net=test.delta_net, devices=model.device_names.replace(",", "/"),
         repack=not test.no_repack, compute_size=sum(u["compute"] for u in use),
         n_prompt=test.n_prompt, n_gen=test.n_gen, n_depth=test.n_depth,
@@ -81,6 +84,11 @@ def result(test: Test, model: Model, ctx: Context, samples: list[int]) -> Result
         avg_ts=statistics.mean(rates), stddev_ts=_stdev(rates), samples_ns=samples,
         samples_ts=rates,
     )  # fmt: skip
+
+
+def _backend(device: str) -> str:
+    """Of a device that may have been opened twice."""
+    return device.partition(".")[0].rstrip("0123456789").upper()
 
 
 def _stdev(values: list[Any]) -> float:
@@ -201,6 +209,7 @@ COLUMNS_MD = (
     Column("n_ubatch", "n_ubatch", 8, "n_ubatch"), Column("type_k", "type_k", 6, "type_k"),
     Column("type_v", "type_v", 6, "type_v"), Column("flash_attn", "fa", 3, "flash_attn"),
     Column("delta_net", "delta net", -14, "delta_net"), Column("devices", "dev", -12, "device"),
+    Column("split_mode", "sm", -5, "split_mode"), Column("tensor_split", "ts", -8, "tensor_split"),
     Column("repack", "rpk", 3, "no_repack"),
     Column("compute", "compute", 12), Column("test", "test", 15), Column("rate", "t/s", 20),
 )  # fmt: skip

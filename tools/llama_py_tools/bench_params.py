@@ -97,6 +97,11 @@ class BenchParams(Params):
         ModelParams, "device", metavar="NAME", parse=words,
         help="devices, one after the other; those of one model as a/b",
     )  # fmt: skip
+    split_mode: tuple[str, ...] = several(ModelParams, "split_mode", parse=words)
+    tensor_split: tuple[str, ...] = several(
+        ModelParams, "tensor_split", "", metavar="N", parse=words,
+        help="shares of the devices of one model, as 3/1",
+    )  # fmt: skip
     no_repack: tuple[bool, ...] = option(
         (False,), "-nr --no-repack", "leave weights as the file has them", parse=switches,
         many=True, metavar="0|1",
@@ -114,6 +119,8 @@ class Test:
     model: str
     n_gpu_layers: int
     device: str
+    split_mode: str
+    tensor_split: str
     no_repack: bool
     n_batch: int
     n_ubatch: int
@@ -127,9 +134,10 @@ class Test:
     n_gen: int
 
     @property
-    def weights(self) -> tuple[str, int, str, bool]:
+    def weights(self) -> tuple[str, int, str, str, str, bool]:
         """Tests that agree in these share a loaded model."""
-        return self.model, self.n_gpu_layers, self.device, self.no_repack
+        placed = self.n_gpu_layers, self.device, self.split_mode, self.tensor_split
+        return self.model, *placed, self.no_repack
 
 
 def combinations(o: BenchParams) -> list[Test]:
@@ -138,8 +146,8 @@ def combinations(o: BenchParams) -> list[Test]:
     kinds += [pg for pg in o.pg if sum(pg) > 0]
     threads = [n if n > 0 else _cores() for n in o.threads]
     values: Iterator[Any] = product(
-        o.model, o.n_gpu_layers, o.device, o.no_repack, o.n_batch, o.n_ubatch, o.type_k, o.type_v,
-        o.flash_attn, o.delta_net, threads, o.n_depth, kinds,
+        o.model, o.n_gpu_layers, o.device, o.split_mode, o.tensor_split, o.no_repack, o.n_batch,
+        o.n_ubatch, o.type_k, o.type_v, o.flash_attn, o.delta_net, threads, o.n_depth, kinds,
     )  # fmt: skip
     return [Test(*how, *kind) for *how, kind in values]
 

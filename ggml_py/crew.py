@@ -1,0 +1,79 @@
+"""A thread for each device, so that devices work at the same time."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+
+Task = Callable[[], None]
+
+
+class _Errand:
+    """A task for another thread; `wait` returns when it has ended, well or not."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.error: BaseException | None = None
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        try:
+            self.task()
+        except BaseException as e:
+            self.error = e
+        self._over.set()
+
+    def wait(self) -> None:
+        self._over.wait()
+
+
+class Crew:
+    """Runs several tasks at a time, the first in the caller's thread. Threads are started when they
+    are first needed; they are daemons, and end with the crew.
+    """
+
+    def __init__(self) -> None:
+        self._queues: list[SimpleQueue[_Errand | None]] = []
+
+    def run(self, tasks: Sequence[Task]) -> None:
+        """Return when all have ended; then raise what one raised, the caller's own first."""
+        errands = [_Errand(task) for task in tasks[1:]]
+        while len(self._queues) < len(errands):
+            self._start()
+        for queue, errand in zip(self._queues, errands, strict=False):
+            queue.put(errand)
+        try:
+            tasks[0]()
+        finally:
+            _wait_for(errands)
+        for errand in errands:
+            if errand.error is not None:
+                raise errand.error
+
+    def _start(self) -> None:
+        queue: SimpleQueue[_Errand | None] = SimpleQueue()
+        name = f"ggml_py-{len(self._queues) + 1}"
+        threading.Thread(target=_serve, args=(queue,), name=name, daemon=True).start()
+        weakref.finalize(self, queue.put, None)
+        self._queues.append(queue)
+
+
+def _wait_for(errands: Sequence[_Errand]) -> None:
+    """Until the last has ended, whatever comes between: their memory is in use."""
+    interrupted: BaseException | None = None
+    for errand in errands:
+        while True:
+            try:
+                errand.wait()
+                break
+            except KeyboardInterrupt as e:
+                interrupted = e
+    if interrupted is not None:
+        raise interrupted
+
+
+def _serve(queue: SimpleQueue[_Errand | None]) -> None:
+    while (errand := queue.get()) is not None:
+        errand.run()

@@ -1,0 +1,64 @@
+"""Which parts of a split graph may run at the same time on their devices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ggml_py.assign import is_view, sources
+from ggml_py.opspec import OPS
+from ggml_py.split import Part
+from ggml_py.tensor import Tensor
+
+
+@dataclass(slots=True)
+class _Touched:
+    """Ids of the tensors whose bytes are read, and written."""
+
+    reads: set[int] = field(default_factory=set)
+    writes: set[int] = field(default_factory=set)
+
+    def hinders(self, other: _Touched) -> bool:
+        """Whether one must have ended before the other begins."""
+        return bool(self.writes & (other.reads | other.writes) or self.reads & other.writes)
+
+    def add(self, other: _Touched) -> None:
+        self.reads |= other.reads
+        self.writes |= other.writes
+
+
+def in_waves(parts: list[Part]) -> list[list[Part]]:
+    """Consecutive parts, as many as can run at the same time: those of different devices do not
+    touch what another of them writes. Those of one device run in turn. A REDUCE has a wave to
+    itself, for all devices wait for it.
+    """
+    waves: list[list[Part]] = []
+    by_device: dict[int, _Touched] = {}
+    alone = True
+    for part in parts:
+        touched = _touched(part)
+        others = (t for device, t in by_device.items() if device != part.device)
+        if alone or part.is_reduce or any(t.hinders(touched) for t in others):
+            waves.append([])
+            by_device = {}
+        waves[-1].append(part)
+        by_device.setdefault(part.device, _Touched()).add(touched)
+        alone = part.is_reduce
+    return waves
+
+
+def _touched(part: Part) -> _Touched:
+    found = _Touched({id(source.root) for source, _ in part.inputs})
+    for node in part.nodes:
+        if not is_view(node):
+            found.reads |= {id(s.root) for s in sources(node)}
+            found.writes |= {id(t.root) for t in written(node)}
+    return found
+
+
+def written(node: Tensor) -> Iterator[Tensor]:
+    """What an op writes: its result, and perhaps some of its sources."""
+    yield node
+    for i in OPS[node.op].writes:
+        if i < len(node.src) and (s := node.src[i]) is not None:
+            yield s

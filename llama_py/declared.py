@@ -1,0 +1,118 @@
+"""The tensors that a model has declared, and how they get their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from ggml_py.backend import Bytes, Device
+from ggml_py.tensor import FLAG_WEIGHT, Tensor
+from llama_py.gguf_file import TensorInfo
+
+Progress = Callable[[int, int, str], None]
+Readers = Mapping[int, Sequence[Tensor]]  # by id of a weight: nodes that read it
+DeviceOf = Callable[[Tensor, Sequence[Tensor]], Device]
+
+
+@runtime_checkable
+class Inventing(Protocol):
+    """Tensors of a file that does not exist: they are made up as they are declared."""
+
+    def declare(self, name: str, ne: tuple[int, ...], needed: bool) -> None:
+        """The model wants this tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Some of a file's tensor, on one of the devices that share it.
+
+    data  its bytes, copied only if they do not lie together
+    """
+
+    tensor: Tensor
+    device: Device
+    data: Callable[[], Bytes]
+
+
+@dataclass(slots=True)
+class Declarations:
+    """What all parts of a model have declared so far.
+
+    tied      (another tensor on the same bytes, the first one)
+    cut       what devices have of tensors that they share
+    replaced  ids of tensors that have no place, since they are shared
+    sizes     bytes of weights by the name of the device they were placed on
+    places    by name, tensors that are whole and their devices
+    """
+
+    infos: Mapping[str, TensorInfo]
+    where: str
+    invent: Inventing | None = None
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    tied: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    skipped: set[str] = field(default_factory=set)
+    missing: list[str] = field(default_factory=list)
+    misshapen: list[str] = field(default_factory=list)
+    cut: list[Cut] = field(default_factory=list)
+    replaced: set[int] = field(default_factory=set)
+    sizes: dict[str, int] = field(default_factory=dict)
+    places: dict[str, tuple[Tensor, Device]] = field(default_factory=dict)
+
+    @property
+    def placed(self) -> list[Tensor]:
+        """All that have a place, or will."""
+        tied = (copy for copy, _ in self.tied)
+        whole = [t for t in (*tied, *self.tensors.values()) if id(t) not in self.replaced]
+        return [*whole, *(part.tensor for part in self.cut)]
+
+    def place(self, device_of: DeviceOf, readers: Readers, progress: Progress | None) -> None:
+        """See Weights.place."""
+        where = self._put_all(device_of, readers)
+        tied = {id(copy) for copy, _ in self.tied}
+        own = {id(t): t.nbytes for t in self.placed if id(t) not in tied}
+        total, done = sum(own.values()), 0
+        for t in self.placed:
+            ops = tuple(dict.fromkeys(node.op for node in readers.get(id(t), ())))
+            where[id(t)].prepare_weight(t, ops)
+            if progress is not None and id(t) in own:
+                done += own[id(t)]
+                progress(done, total, t.name)
+
+    def _put_all(self, device_of: DeviceOf, readers: Readers) -> dict[int, Device]:
+        """The device of each, by id."""
+        where: dict[int, Device] = {}
+        for t in self.tensors.values():
+            if id(t) not in self.replaced:
+                device = where[id(t)] = device_of(t, readers.get(id(t), ()))
+                self._put(t, device, self.infos[t.name].data)
+                self.places[t.name] = t, device
+        for copy, original in self.tied:
+            if id(copy) in self.replaced:
+                continue
+            device = where[id(copy)] = device_of(copy, readers.get(id(copy), ()))
+            if device is where.get(id(original)):
+                copy.buffer, copy.offset = original.buffer, original.offset
+                copy.flags |= FLAG_WEIGHT
+            else:
+                self._put(copy, device, self.infos[copy.name].data)
+        for part in self.cut:
+            where[id(part.tensor)] = part.device
+            self._put(part.tensor, part.device, part.data())
+        return where
+
+    def _put(self, t: Tensor, device: Device, data: Bytes) -> None:
+        buffer = device.wrap(data)
+        if buffer is None:
+            buffer = device.alloc(data.size)
+            buffer.write(0, data)
+        t.buffer, t.offset = buffer, 0
+        t.flags |= FLAG_WEIGHT
+        self.sizes[device.name] = self.sizes.get(device.name, 0) + data.size
+
+    def plain_bytes(self, name: str) -> Bytes | None:
+        """See Weights.plain_bytes."""
+        info = self.infos.get(name)
+        if info is not None:
+            return info.data
+        return next((c.data() for c in self.cut if c.tensor.name == name), None)

@@ -1,0 +1,95 @@
+"""How much of a layer each of several devices has: heads and hidden channels, in whole numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
+from math import gcd, lcm
+
+from ggml_py.tensor import Tensor
+from llama_py.geometry import LayerShape
+
+# What a block yields is a sum of what all parts of it make, which each is given back; its end is
+# such a sum too.
+Steps = Generator[Tensor, Tensor, Tensor]
+
+Whole = tuple[int, str]  # a layer, -1 for all, and the stem of a matrix
+
+
+def apportion(n: int, weights: Sequence[float]) -> list[int]:
+    """n things by weight: each rounded down, and the rest to the largest remainders."""
+    total = sum(weights)
+    exact = [n * w / total for w in weights]
+    counts = [int(x) for x in exact]
+    by_remainder = sorted(range(len(weights)), key=lambda i: counts[i] - exact[i])
+    for i in by_remainder[: n - sum(counts)]:
+        counts[i] += 1
+    return counts
+
+
+class Share:
+    """What one of the devices has.
+
+    weights   of all devices
+    part      the number of this one
+    block_of  elements of a block of matrices `blk.*.STEM.weight`; 1 where there are none
+    asked     matrices whose columns are shared
+    idle      those of which there was nothing left for this device
+    """
+
+    def __init__(self, weights: Sequence[float], part: int, block_of: Callable[[str], int]) -> None:
+        self.weights = weights
+        self.part = part
+        self.block_of = block_of
+        self.idle: set[Whole] = set()
+        self.asked: set[Whole] = set()
+
+    def of(self, n: int, width: int, *stems: str, il: int = -1) -> int:
+        """How many of n heads (or channels).
+
+        width   columns of the matrices `stems` that a head is multiplied with. A part has whole
+                blocks of these, so heads may have to stay together
+        il      the layer; -1: all are alike
+
+        Where there is nothing left it is as much as others have, and noted as idle: that part is
+        not to be used.
+        """
+        block = lcm(*map(self.block_of, stems))
+        together = block // gcd(block, width)
+        if n % together:  # no cut leaves whole blocks
+            together = n
+        mine = apportion(n // together, self.weights)[self.part]
+        self.asked |= {(il, stem) for stem in stems}
+        if not mine:
+            self.idle |= {(il, stem) for stem in stems}
+        return max(mine, 1) * together
+
+    def of_layer(self, shape: LayerShape, il: int, *, alibi: bool, routed: bool) -> LayerShape:
+        """Heads of queries go with those of their keys; ALiBi counts them, so all stay together.
+
+        routed   n_ff is not that of experts
+        """
+        if shape.n_head and shape.n_head_kv and not alibi:
+            each = shape.n_head // shape.n_head_kv
+            n = self.of(shape.n_head_kv, each * shape.n_embd_head_v, "attn_output", il=il)
+            shape = replace(shape, n_head=n * each, n_head_kv=n)
+        if shape.n_ff:
+            stems = ("ffn_down",) if routed else ("ffn_down", "ffn_down_exps")
+            shape = replace(shape, n_ff=self.of(shape.n_ff, 1, *stems, il=il))
+        return shape
+
+    def knows(self, il: int, stem: str) -> tuple[bool, bool]:
+        """Of a layer's matrix: whether there was nothing left, and whether it was asked for."""
+        keys = {(il, stem), (-1, stem)}
+        return bool(keys & self.idle), bool(keys & self.asked)
+
+
+def alone(steps: Steps) -> Tensor:
+    """The result of a block that has all parts itself."""
+    try:
+        part = next(steps)
+        while True:
+            part = steps.send(part)
+    except StopIteration as end:
+        result: Tensor = end.value
+        return result

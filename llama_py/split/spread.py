@@ -1,0 +1,204 @@
+"""A graph on several devices that work on the same layers: each with what it needs at hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+from ggml_py.ops import all_reduce, cast, concat, reduced
+from ggml_py.opspec import OPS
+from ggml_py.tensor import Tensor
+from ggml_py.types import BY_NAME, F32
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import HParams
+from llama_py.memory.kept import BASE
+
+REDUCED_AS_F32 = 32  # tokens, at most: partial sums of more are exchanged in a smaller type
+_NUMBER = re.compile(r"-(\d+)$")
+
+Input = TypeVar("Input")
+
+
+def il_cb(il: int, part: int) -> int:
+    """What a layer's tensors are called by on one of the devices (ik_llama.cpp's il_cb)."""
+    return 1000 * il + part if il >= 0 else il
+
+
+class PartBuilder(GraphBuilder):
+    """What the blocks of one device are given: its sizes, its memory; names have its number. Inputs
+    are those of the whole graph.
+    """
+
+    def __init__(self, whole: GraphBuilder, hp: HParams, number: int) -> None:
+        self.__dict__.update(whole.__dict__)
+        self.whole, self.hp, self.number = whole, hp, number
+        self._shared: dict[str, Any] = {}
+        self._mine: dict[int, Any] = {}
+
+    def cb(self, t: Tensor, name: str, il: int = -1) -> Tensor:
+        name = self.names.get(name, name)
+        if name:
+            t.name = f"{name}-{il_cb(il, self.number)}" if il >= 0 else name
+        return t
+
+    def _here(self, inp: Input) -> Input:
+        """An input whose memory is this device's."""
+        if id(inp) not in self._mine:
+            mine: Any = copy(inp)
+            mine.mctx = mine.mctx.on(self.number)
+            self._mine[id(inp)] = mine
+        found: Input = self._mine[id(inp)]
+        return found
+
+    @property
+    def inp_pos(self) -> Tensor:
+        return self.whole.inp_pos
+
+    @property
+    def inp_out_ids(self) -> Tensor:
+        return self.whole.inp_out_ids
+
+    @property
+    def inp_rs(self) -> Any:
+        return self._here(self.whole.inp_rs)
+
+    @property
+    def inp_cross(self) -> Any:
+        return self.whole.inp_cross
+
+    def inp_cache(self, part: str = BASE, f16: bool = False) -> Any:
+        return self._here(self.whole.inp_cache(part, f16))
+
+    def inp_no_cache(self, window: Any) -> Any:
+        return self.whole.inp_no_cache(window)
+
+    def made(self, key: str) -> Any:
+        return self._shared[key] if key in self._shared else self.whole.made(key)
+
+
+@dataclass(slots=True)
+class Group:
+    """The devices that share layers.
+
+    hparams   the sizes of each one's part
+    replicas  weights of each that are the same on all, by their names in the file
+    """
+
+    hparams: Sequence[HParams]
+    replicas: Sequence[dict[str, Tensor]] = field(default_factory=list)
+
+    @property
+    def n(self) -> int:
+        return len(self.hparams)
+
+
+class Spread:
+    """One graph's tensors on the devices of a group. The first of them, the main one, also has what
+    is not split.
+    """
+
+    def __init__(self, g: GraphBuilder, group: Group) -> None:
+        self.g, self.group = g, group
+        self.parts = [PartBuilder(g, hp, i) for i, hp in enumerate(group.hparams)]
+        self._sums: dict[int, Tensor] = {}  # by id of what a block gave: its REDUCE
+        self._at: dict[tuple[int, int], Tensor] = {}
+        self._follows: dict[int, bool] = {}
+        self._first: set[int] = set()
+
+    @classmethod
+    def of(cls, g: GraphBuilder, group: Group) -> Spread:
+        """That of a graph."""
+        found: Spread = g.shared("spread", lambda: cls(g, group))
+        return found
+
+    def on(self, number: int, make: Any) -> Tensor:
+        """Expand what `make` builds; all that is new of it runs on that device."""
+        nodes = self.g.gf.nodes
+        first = len(nodes)
+        made: Tensor = self.g.expand(make())
+        self.g.res.in_part += [(t, number) for t in nodes[first:]]
+        return made
+
+    def at(self, t: Tensor, number: int) -> Tensor:
+        """A tensor as a device has it. What was made of sums by simple ops it makes for itself;
+        anything else the scheduler will bring.
+        """
+        if t.op == "NONE":
+            return self.group.replicas[number].get(t.name, t)
+        if number == 0 or not self._follows_sums(t) or id(t) in self._first:
+            return t
+        key = (id(t), number)
+        if key not in self._at:
+            total = self._sums.get(id(t))
+            if total is None:
+                self._at[key] = self._again(t, number)
+            else:
+                self._at[key] = self._part(total, number, t)
+        return self._at[key]
+
+    def _follows_sums(self, t: Tensor) -> bool:
+        """Or what comes before the first of them."""
+        found = self._follows.get(id(t))
+        if found is None:
+            if _is_simple(t):
+                found = any(self._follows_sums(s) for s in t.src if s is not None)
+            else:
+                found = t.op != "NONE" and not self._sums
+                if found:
+                    self._first.add(id(t))
+            self._follows[id(t)] = found
+        return found
+
+    def _again(self, t: Tensor, number: int) -> Tensor:
+        """The same computed on another device."""
+        src = tuple(None if s is None else self.at(s, number) for s in t.src)
+        name = _NUMBER.sub(lambda m: f"-{il_cb(int(m[1]), number)}", t.name)
+        base, offset, old = None, 0, t.src[0]
+        if t.view_src is not None and old is not None:
+            base, offset = src[0], t.view_offs - (old.view_offs if old.view_src else 0)
+        return Tensor(t.type, t.ne, t.op, src, t.params, name, t.nb, base, offset)
+
+    def all_reduce(self, parts: Sequence[Tensor | None]) -> Tensor:
+        """The sum of partial results [n_embd, n]; `at` gives each device its own copy of it."""
+        kind = BY_NAME[self.g.cparams.reduce_type]
+        first = next(t for t in parts if t is not None)
+        whole_blocks = first.ne[0] % kind.block_size == 0
+        if kind is not F32 and first.ne[1] > REDUCED_AS_F32 and whole_blocks:
+            parts = [
+                None if t is None else self.on(i, partial(cast, t, kind))
+                for i, t in enumerate(parts)
+            ]
+        order = [*range(1, len(parts)), 0]  # the result is where the last part is
+        last = [i for i in order if parts[i] is not None][-1]
+        total = self.on(last, lambda: all_reduce([parts[i] for i in order]))
+        cur = self.on(0, lambda: self._part(total, 0, first))
+        self._sums[id(cur)] = total
+        self._follows[id(cur)] = True
+        return cur
+
+    def _part(self, total: Tensor, number: int, like: Tensor) -> Tensor:
+        """A device's copy of a sum; where it had no part to add, the result itself."""
+        i = (number - 1) % self.group.n
+        cur = total if total.src[i] is None else reduced(total, i)
+        return cur if cur.type is like.type else cast(cur, like.type)
+
+    def side_by_side(self, parts: Sequence[Tensor]) -> Tensor:
+        """Rows of results [n_i, ...] on the main device. -> [sum of n_i, ...]"""
+        whole = parts[0]
+        for t in parts[1:]:
+            whole = self.on(0, partial(concat, whole, t, 0))
+        return whole
+
+
+def _is_simple(t: Tensor) -> bool:
+    """Whether it costs less to compute it again than to bring it: of a row's length, and no weight
+    but a norm's or a sum's."""
+    first = t.src[0] if t.src else None
+    if t.op == "NONE" or first is None or first.op == "NONE":
+        return False
+    spec = OPS[t.op]
+    return spec.view or (spec.inplace and t.view_src is None) or t.op == "GET_ROWS"

@@ -1,0 +1,45 @@
+"""OpenCL devices that share layers, one opened twice: what passes between them goes through the
+host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ggml_py.registry import device as find_device
+from llama_py.context import Context
+from llama_py.model import Model
+from llama_py.placement import Placement
+from tests.live_models import made, model_of, nmse
+from tests.split_models import EXACT, KEYS, run, whole
+
+CLOSE, CLOSE_F16 = 1e-10, 1e-5
+
+
+def shared(name: str, two: tuple[Any, Any], mode: str = "graph") -> Model:
+    place = Placement((*two, find_device("cpu")), tensor_split=(1, 2), split_mode=mode)
+    return model_of(*made(name, **KEYS[name]), place)
+
+
+@pytest.mark.parametrize("name", ["llama-dense", "qwen35moe-moe", "mamba2-dense", "mamba-dense"])
+def test_two_devices_share_every_layer(name: str, two: tuple[Any, Any]) -> None:
+    model = shared(name, two)
+    ctx = Context(model, **EXACT)
+    assert [d.name for d in ctx.devices] == [*(d.name for d in two), "cpu"]
+    sizes = ctx.memory_breakdown()
+    assert all(sizes[d.name]["model"] and sizes[d.name]["context"] for d in two)
+    assert nmse(run(whole(name)), run(model)) <= CLOSE
+    assert nmse(run(whole(name)), run(model, reduce_type="f16")) <= CLOSE_F16
+
+
+def test_a_gpu_and_the_cpu_share_layers(device: Any) -> None:
+    """The host takes part where it has a share."""
+    place = Placement((device, find_device("cpu")), tensor_split=(1, 1), split_mode="graph")
+    model = model_of(*made("qwen3moe-moe", **KEYS["qwen3moe-moe"]), place)
+    assert Context(model, **EXACT).memory.memory_breakdown().keys() == {device.name, "cpu"}
+    assert nmse(run(whole("qwen3moe-moe")), run(model)) <= CLOSE
+
+
+def test_two_devices_share_rows(two: tuple[Any, Any]) -> None:
+    assert nmse(run(whole("llama-dense")), run(shared("llama-dense", two, "row"))) <= CLOSE

@@ -1,0 +1,243 @@
+"""Devices that share layers give what one gives: CPU devices that each have some of the threads."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ggml_py.errors import BackendError, ContextError, ModelError
+from ggml_py.types import BY_NAME
+from llama_py import state
+from llama_py.batch import Batch
+from llama_py.context import Context
+from llama_py.loaded import Loaded
+from llama_py.placement import arranged, devices_in_use
+from llama_py.split.block import SplitBlock, SplitLinear
+from llama_py.split.walk import every
+from tests.graph_models import CONTINUING, split
+from tests.live_models import live, made, model_of, nmse
+from tests.split_models import EXACT, IDS, KEYS, cached, run, shared, whole
+
+CLOSE = 1e-10  # NMSE of logits: sums have another order
+CLOSE_F16 = 1e-5  # partial sums are exchanged as F16
+KV, DELTA_NET = "qwen3moe-moe", "qwen35moe-moe"
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+@pytest.mark.parametrize("name", KEYS)
+def test_devices_share_every_layer(name: str, n: int, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "llama_py"):
+        model = cached(name, (1,) * n)
+    assert caplog.messages == []
+    assert nmse(run(whole(name)), run(model)) <= CLOSE
+    kinds = {type(x).__name__ for layer in model.architecture.layers for x in vars_of(layer)}  # type: ignore[attr-defined]
+    assert kinds == {"Norm", "SplitBlock"}
+    ctx = Context(model, **EXACT)
+    ctx.decode(IDS[:5])
+    sizes = ctx.memory_breakdown()
+    assert len(sizes) == n
+    assert all(size["model"] and size["context"] and size["compute"] for size in sizes.values())
+    splits = ctx.runner.graphs[0][1].splits
+    products = [s.device.name for s in splits for t in s.nodes if t.op.startswith("MUL_MAT")]
+    counts = [products.count(d.name) for d in ctx.devices]
+    assert max(counts) - min(counts) <= 1  # all but a head of few rows, which one has
+
+
+def vars_of(layer: Any) -> list[Any]:
+    """A layer's norms and blocks."""
+    found = [getattr(layer, name) for name in type(layer).__slots__]
+    return [x for x in found if callable(x)]
+
+
+@pytest.mark.parametrize("name", ["llama-dense", KV, DELTA_NET, "mamba2-dense", "mamba-dense"])
+def test_partial_sums_may_be_exchanged_in_a_smaller_type(name: str) -> None:
+    found = run(cached(name, (1, 1)), reduce_type="f16")
+    expected = run(whole(name))
+    assert CLOSE < nmse(expected[:-2], found[:-2]) <= CLOSE_F16
+    assert nmse(expected[-2:], found[-2:]) <= CLOSE_F16
+
+
+def test_few_tokens_are_exchanged_as_they_are() -> None:
+    ctx = Context(cached(KV, (1, 1)), **EXACT, reduce_type="f16")
+    types: list[set[str]] = []
+    ctx.on_graph = lambda res, _: types.append(
+        {t.type.name for t in res.graph.nodes if t.op == "REDUCE"}
+    )
+    ctx.decode(IDS[:33], logits="all")
+    ctx.decode(IDS[33:65], logits="all")
+    assert types == [{"f16"}, {"f32"}]
+
+
+@pytest.mark.parametrize("shares", [(1, 3), (2, 1, 4, 1), (5, 0, 3)])
+@pytest.mark.parametrize("name", ["llama-dense", DELTA_NET, "mamba2-dense"])
+def test_uneven_shares(name: str, shares: tuple[float, ...]) -> None:
+    assert nmse(run(whole(name)), run(shared(name, shares))) <= CLOSE
+
+
+OTHERS = {split(name)[0]: name for name in reversed(CONTINUING) if name not in KEYS}
+
+
+@pytest.mark.parametrize("name", OTHERS.values())
+def test_every_architecture(name: str) -> None:
+    """Blocks that cannot be shared stay where they are."""
+    expected, found = (
+        Context(model, **EXACT).decode(IDS[:20], logits="all")
+        for model in (live(name, "cpu"), shared(name, (1, 1)))
+    )
+    assert nmse(expected, found) <= CLOSE
+
+
+@pytest.mark.parametrize("name", ["llama-dense", DELTA_NET, "falcon-h1-dense", "lfm2-window"])
+def test_rows_of_matrices(name: str) -> None:
+    model = shared(name, (2, 1), "row")
+    assert any(isinstance(x, SplitLinear) for x in every(model.architecture))
+    assert nmse(run(whole(name)), run(model)) <= CLOSE
+    memory = Context(model, **EXACT).memory.memory_breakdown()
+    assert list(memory) == ["cpu"]  # with the main device
+
+
+def test_blocks_of_weights_stay_whole() -> None:
+    """96 hidden channels are three blocks of 32: of four devices one has none of them, of heads
+    each has some."""
+    types = dict.fromkeys((f"blk.{il}.ffn_down.weight" for il in range(2)), BY_NAME["q8_0"])
+    arrays = made("llama-dense", **KEYS["llama-dense"])
+    one = model_of(*arrays, "cpu", types)
+    four = shared("llama-dense", (1, 1, 1, 1), types=types)
+    blocks = [x for x in every(four.architecture.layers) if isinstance(x, SplitBlock)]  # type: ignore[attr-defined]
+    assert sorted(sum(part is None for part in b.parts) for b in blocks) == [0, 0, 1, 1]
+    assert nmse(run(one), run(four)) <= 1e-4  # activations are quantized in other places
+
+
+def test_what_cannot_be_shared_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "llama_py"):
+        shared("qwen3-dense", (1, 1))
+        shared("olmo2-dense", (1, 1))
+    assert caplog.messages == [
+        "split_mode graph: Attention, with blk.0.attn_output.weight [128, 64], stays on cpu:"
+        " blk.0.attn_output.weight [128, 64] of f32 has heads, or blocks, for one of 2 devices"
+        " only",
+        "split_mode graph: NormedRows, with blk.0.attn_output.weight [64, 64], stays on cpu: its"
+        " parts do not add up to it",
+    ]
+
+
+def test_weights_that_were_sent_elsewhere_stay_there() -> None:
+    metadata, arrays = made(KV, **KEYS[KV])
+    file: Any = model_of(metadata, arrays, "ref").file
+    model = Loaded(
+        file, ["ref", "cpu"], split_mode="graph", tensor_split=(1, 1),
+        tensor_overrides={"exps": "cpu"},
+    )  # fmt: skip
+    names = {t.name for t in model._weights.all if "exps" in t.name}
+    assert names == {name for name in arrays if "exps" in name}
+    assert any(t.name == "blk.0.attn_q.weight.1" for t in model._weights.all)
+
+
+def four_sequences(model: Any, **options: Any) -> Context:
+    """Sequence 1 is a copy of 0; of 2 the end was removed, 3 is another."""
+    ctx = Context(model, **{**EXACT, "n_ctx": 1024, "n_seq_max": 4, **options})
+    ctx.decode(IDS[:20])
+    ctx.memory.seq_cp(0, 1)
+    ctx.decode(IDS[20:50], seq_id=2)
+    ctx.memory.seq_rm(2, 40 if ctx.memory.recr is None else 0)
+    ctx.decode(IDS[50:60], seq_id=3)
+    return ctx
+
+
+def next_tokens(ctx: Context) -> np.ndarray:
+    """Logits of one more token of each sequence."""
+    return ctx.decode(Batch(IDS[60:64], seq_ids=[(0,), (1,), (2,), (3,)], outputs=[True] * 4))
+
+
+@pytest.mark.parametrize("name", [KV, DELTA_NET, "mamba2-dense"])
+def test_sequences_are_copied_and_removed(name: str) -> None:
+    expected = next_tokens(four_sequences(whole(name)))
+    assert nmse(expected, next_tokens(four_sequences(cached(name, (1, 1, 1))))) <= CLOSE
+
+
+@pytest.mark.parametrize(
+    ("name", "flash_attn"),
+    [(KV, "on"), (KV, "off"), (DELTA_NET, "on"), ("qwen3next-moe", "on"), ("mamba2-dense", "on")],
+)
+def test_a_saved_state_knows_no_split(name: str, flash_attn: str) -> None:
+    """What one device saves two read, what they save one reads, and the bytes stay the same."""
+    options = {"flash_attn": flash_attn, "type_k": "f32", "type_v": "f32"}
+    models = [whole(name), cached(name, (1, 1)), whole(name)]
+    src = four_sequences(models[0], **options)
+    saved = [state.save(src)]
+    expected = next_tokens(src)
+    for model in models[1:]:
+        dst = Context(model, **{**EXACT, "n_ctx": 1024, "n_seq_max": 4, **options})
+        state.load(dst, saved[-1])
+        saved.append(state.save(dst))
+        assert saved[-1] == saved[0]
+        assert nmse(expected, next_tokens(dst)) <= (CLOSE if flash_attn == "off" else 1e-6)
+
+
+def test_positions_of_keys_move_on_every_device() -> None:
+    found = []
+    for model in (whole(KV), cached(KV, (1, 1))):
+        ctx = Context(model, **EXACT)
+        ctx.decode(IDS[:40])
+        ctx.memory.seq_rm(0, 5, 15)
+        ctx.memory.seq_add(0, 15, -1, -10)
+        found.append(ctx.decode(IDS[40:50], logits="all"))
+    assert nmse(*found) <= CLOSE
+
+
+def test_every_node_can_be_watched_and_checked() -> None:
+    seen: list[str] = []
+    run(cached(KV, (1, 1)), watch=lambda t: seen.append(t.name))
+    assert {"Qcur-0", "Qcur-1", "Qcur-1000", "Qcur-1001", "ffn_inp-1001"} <= {*seen}
+    ctx = Context(cached(KV, (1, 1)), **EXACT, check="ref")
+    ctx.decode(IDS[:5])
+    assert ctx.checker is not None
+
+
+def test_a_draft_layer_is_shared_too() -> None:
+    name = "qwen35moe-mtp"
+    found = []
+    one = model_of(*made(name), "cpu", load_mtp=True)
+    for model in (one, shared(name, (1, 1), load_mtp=True)):
+        trunk = Context(model, **EXACT)
+        trunk.set_embeddings_nextn(True)
+        trunk.decode(IDS[:12], logits="all")
+        assert trunk.h_nextn is not None
+        draft = Context(model, **EXACT, mtp=True)
+        found.append(draft.decode(Batch(IDS[1:13], embd=trunk.h_nextn), logits="all"))
+    assert nmse(*found) <= CLOSE
+
+
+def test_one_device_alone_is_the_main_one() -> None:
+    devices = devices_in_use(["ref", "cpu"])
+    assert arranged(devices, "none", 0, ()) == (devices, ())
+    three = devices_in_use(["cpu", "cpu", "cpu"])
+    order, _ = arranged(three, "none", 1, ())
+    assert [d.name for d in order] == ["cpu.2", "cpu.3"]
+    order, shares = arranged(three, "graph", 2, (1, 2, 3))
+    assert ([d.name for d in order], shares) == (["cpu.3", "cpu", "cpu.2"], (3, 1, 2))
+    with pytest.raises(BackendError, match=r"main_gpu 3 must be from 0 to 2, one of: cpu, cpu\.2"):
+        arranged(three, "graph", 3, ())
+
+
+def test_devices_on_one_cpu_share_its_threads() -> None:
+    devices: Any = devices_in_use(["cpu", "cpu", "cpu"])
+    for d in devices:
+        d.set_threads(8)
+    assert [d.n_threads for d in devices] == [3, 3, 2]
+    assert len({id(d.executor) for d in devices}) == 3
+    alone: Any = devices_in_use("cpu")[0]
+    assert alone is devices_in_use(["ref", "cpu"])[1]
+
+
+def test_keys_on_the_host_contradict_shared_heads() -> None:
+    with pytest.raises(ContextError, match="offload_kqv off keeps all keys and values"):
+        Context(cached(KV, (1, 1)), **EXACT, offload_kqv=False)
+
+
+def test_adapters_need_whole_weights() -> None:
+    with pytest.raises(ModelError, match="split_mode = graph shares them"):
+        cached("llama-dense", (1, 1)).load_adapter("adapter.gguf")

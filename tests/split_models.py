@@ -1,0 +1,62 @@
+"""Tiny models whose layers several devices share, with enough heads for four."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ggml_py.types import GGMLType
+from llama_py.context import Context
+from llama_py.model import Model
+from llama_py.placement import Placement, arranged, devices_in_use
+from tests.live_models import made, model_of, tokens
+
+HEADS: dict[str, Any] = {"attention__head_count": 8, "attention__head_count_kv": 4}
+DELTA_NET: dict[str, Any] = {
+    "ssm__group_count": 4, "ssm__time_step_rank": 8, "ssm__inner_size": 256
+}  # fmt: skip
+KEYS: dict[str, dict[str, Any]] = {
+    "llama-dense": HEADS,
+    "qwen3moe-moe": HEADS,
+    "qwen35-dense": HEADS | DELTA_NET,
+    "qwen35moe-moe": HEADS | DELTA_NET,
+    "qwen3next-moe": HEADS | DELTA_NET,
+    "mamba-dense": {},
+    "mamba2-dense": {"ssm__group_count": 4},
+}
+IDS = tokens(70, seed=3)
+EXACT: dict[str, Any] = {
+    "n_ctx": 256, "n_ubatch": 48, "type_k": "f32", "type_v": "f32", "flash_attn": "off"
+}  # fmt: skip
+
+
+def shared(
+    name: str, shares: Sequence[float], mode: str = "graph", device: str = "cpu",
+    types: dict[str, GGMLType] | None = None, **options: Any,
+) -> Model:  # fmt: skip
+    """A model on as many devices as there are shares."""
+    devices, order = arranged(devices_in_use([device] * len(shares)), mode, 0, shares)
+    place = Placement(devices, tensor_split=order, split_mode=mode)
+    return model_of(*made(name, **KEYS.get(name, {})), place, types, **options)
+
+
+@cache
+def cached(name: str, shares: Sequence[float], mode: str = "graph") -> Model:
+    """The same, once for all tests."""
+    return shared(name, shares, mode)
+
+
+@cache
+def whole(name: str) -> Model:
+    """On one device."""
+    return model_of(*made(name, **KEYS.get(name, {})), "cpu")
+
+
+def run(model: Model, **options: Any) -> np.ndarray:
+    """Logits of two ubatches, and of two tokens after them."""
+    ctx = Context(model, **{**EXACT, **options})
+    parts = [ctx.decode(IDS[:-2], logits="all"), ctx.decode(IDS[-2:-1]), ctx.decode(IDS[-1:])]
+    return np.concatenate(parts)
