@@ -20,14 +20,14 @@ from llama_py.params import ContextParams
 
 log = logging.getLogger("llama_py")
 
-MAX_GRAPHS = 4  # built graphs that are kept for reuse
+N_GRAPHS = 4  # built graphs that are kept for reuse
 OnGraph = Callable[[GraphResult, UBatch], None]
 
 
 class Runner:
     """The scheduler of a context, and the graphs that it has planned.
 
-    graphs    those that may be used again, the latest first
+    graphs    those that may be used again, the latest first; n_graphs  at most so many
     n_reused  how often one was used again
     checker   counts the nodes that `check` compared
     """
@@ -35,6 +35,7 @@ class Runner:
     def __init__(self, model: Loaded, p: ContextParams) -> None:
         self.model = model
         self.graphs: list[tuple[GraphResult, Plan]] = []
+        self.n_graphs = N_GRAPHS
         self.n_reused = 0
         self.checker = _checker(model, p.check) if p.check else None
         how = CompileOptions(p.progress, p.fuse and p.watch is None and not p.check)
@@ -66,7 +67,7 @@ class Runner:
         res = self.model.architecture.graph(params)
         log.debug("graph of %d tokens: %d nodes", params.ubatch.n_tokens, len(res.graph.nodes))
         built = res, self.sched.plan(res.graph, self._pins(res), self._in_parts(res))
-        self.graphs = [built, *self.graphs[: MAX_GRAPHS - 1]]
+        self.graphs = [built, *self.graphs[: self.n_graphs - 1]]
         return built
 
     def _pins(self, res: GraphResult) -> list[tuple[Tensor, Device]]:

@@ -35,6 +35,8 @@ from llama_py.speculative.statistics import Statistics
 from llama_py.speculative.text import Text
 
 _OPTIONS = [f.name for f in fields(SpeculativeParams)]
+N_GRAPHS = 16  # built graphs that a context keeps: there is one for each length of a draft
+
 Choose = Callable[[F32], int]
 
 
@@ -97,6 +99,7 @@ class Speculator(Closing):
         self._texts: dict[int, Text] = {}
         self.statistics = {name: Statistics() for name in kinds}
         self.rollback = Rollback(ctx)
+        ctx.runner.n_graphs = max(ctx.runner.n_graphs, N_GRAPHS)
         try:
             for name, kind in kinds.items():
                 self._drafters[name] = kind(Setting(ctx, p, given))
