@@ -13,14 +13,14 @@ from ggml_py.backend import Device
 from ggml_py.errors import ContextError
 from ggml_py.types import BY_NAME
 from llama_py import state
-from llama_py.batch import F32, I32, Batch, BatchSplitter, UBatch, Wanted, ubatch_reserve
+from llama_py.batch import F32, I32, Batch, UBatch, Wanted
 from llama_py.closing import Closing
 from llama_py.control_vector import ControlVector
 from llama_py.forms import forms
 from llama_py.graph.cross import Cross
 from llama_py.graph.params import GraphParams, GraphType
 from llama_py.graph.result import GraphResult
-from llama_py.hparams import HParams
+from llama_py.largest import full_params, largest
 from llama_py.loaded import Loaded
 from llama_py.lora import NO_LORAS, Adapter, Choice, Loras
 from llama_py.memory import GroupContext, MemoryGroup, Placing, create_memory
@@ -31,6 +31,7 @@ from llama_py.reuse import Reuse
 from llama_py.runner import OnGraph, Runner
 from llama_py.settled import settled
 from llama_py.signature import takes
+from llama_py.splitter import BatchSplitter
 
 log = logging.getLogger("llama_py")
 
@@ -303,24 +304,11 @@ class Context(Closing):
         if lost:
             log.info("interrupted: sequences %s had to be removed from the memory", lost)
 
-    def _full_params(
-        self, n_tokens: int, n_seqs: int, n_outputs: int, gtype: GraphType | None = None
-    ) -> GraphParams:
-        """Of the largest graph for so many tokens: as if the memory were full."""
-        n_seq_tokens = -(-n_tokens // n_seqs)
-        ubatch = ubatch_reserve(n_seq_tokens, n_seqs, self.model.hparams.n_pos_per_embd)
-        n_outputs = ubatch.n_tokens if n_outputs == n_tokens else n_outputs  # all of them
-        params = self._graph_params(ubatch, self.memory.init_full(n_seqs), n_outputs)
-        if self.model.has_encoder:
-            encoded = _longest_text(self.model.hparams)
-            params = replace(params, gtype=gtype or self.gtype, encoded=encoded)
-        return params
-
     def _resolve_fused_ops(self) -> None:
         """Where the caller left it open, do without the fused ops that the device cannot run."""
-        n_seqs, p = self.cparams.n_seq_max, self.params
-        full = self.model.architecture.graph(self._full_params(n_seqs, n_seqs, n_seqs))
-        refused = self.runner.refused(full.fused)
+        p, n_seqs = self.params, self.cparams.n_seq_max
+        full = full_params(self.model, self._graph_params, self.memory, n_seqs, n_seqs)
+        refused = self.runner.refused(self.model.architecture.graph(full).fused)
         if "flash_attn" in refused and p.flash_attn == "auto":
             self.cparams = replace(self.cparams, flash_attn=False)
             self.memory = self._create_memory()
@@ -333,18 +321,5 @@ class Context(Closing):
 
     def _reserve(self) -> None:
         """Compute buffers for the largest graphs, so that decode allocates nothing."""
-        n_seqs = self.cparams.n_seq_max
-        n_tokens = min(self.cparams.n_ctx, self.cparams.n_ubatch)
-        full = []
-        if self.model.has_encoder:
-            full = [self._full_params(n_tokens, 1, n_tokens, "encoder")]
-        # one sequence alone can need more than all together: some inputs grow with its length
-        for tokens, seqs in dict.fromkeys([(n_tokens, n_seqs), (n_tokens, 1), (n_seqs, n_seqs)]):
-            full.append(self._full_params(tokens, seqs, tokens))
+        full = largest(self.model, self._graph_params, self.memory, self.cparams)
         self.runner.reserve(full)
-
-
-def _longest_text(hp: HParams) -> Cross:
-    """As if a text of the length the model was trained with had been encoded."""
-    rows = np.broadcast_to(np.float32(0), (hp.n_ctx_train, hp.n_embd))
-    return Cross(rows, [(0,)] * hp.n_ctx_train)

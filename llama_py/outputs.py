@@ -6,9 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_py.tensor import Tensor
-from llama_py.batch import F32, BatchSplitter, UBatch
+from llama_py.batch import F32, UBatch
 from llama_py.cparams import CParams
 from llama_py.graph.result import GraphResult
+from llama_py.splitter import BatchSplitter
 
 
 def read_rows(t: Tensor, n: int) -> F32:

@@ -11,7 +11,7 @@ import numpy as np
 
 from ggml_py.null import NullDevice
 from ggml_py.types import BY_NAME, F16
-from llama_py.batch import Batch, BatchSplitter
+from llama_py.batch import Batch
 from llama_py.cparams import CParams, make_cparams
 from llama_py.gguf_file import TensorInfo
 from llama_py.graph.params import GraphParams
@@ -20,6 +20,7 @@ from llama_py.memory import MemoryGroup, Placing, create_memory
 from llama_py.model import Model
 from llama_py.models import tiny
 from llama_py.models.tiny._invent import shapes
+from llama_py.splitter import BatchSplitter
 
 # Of every architecture, without the variants with a NextN layer.
 NAMES = [f"{arch}-{variant}" for arch, variant in tiny.every() if variant != "mtp"]

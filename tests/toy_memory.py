@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
-from llama_py.batch import Batch, BatchSplitter, UBatch
+from llama_py.batch import Batch, UBatch
 from llama_py.cparams import make_cparams
 from llama_py.geometry import Window
 from llama_py.hparams import HParams
@@ -23,6 +23,7 @@ from llama_py.memory.base import write_part
 from llama_py.memory.kept import Index, Kept, KeysValues, State
 from llama_py.params import ContextParams
 from llama_py.reuse import Reuse
+from llama_py.splitter import BatchSplitter
 from tests.graph_models import load
 from tests.host_device import HostDevice
 

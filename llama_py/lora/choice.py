@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_py.errors import ContextError
-from llama_py.batch import BatchSplitter
 from llama_py.lora.adapter import Adapter
 from llama_py.lora.applied import NO_LORAS, Loras
+from llama_py.splitter import BatchSplitter
 
 Kinds = npt.NDArray[np.intp]
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from ggml_py.errors import ContextError
-from llama_py.batch import BatchSplitter, UBatch
+from llama_py.batch import UBatch
 from llama_py.memory.group_context import GroupContext
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv import KVCache
 from llama_py.memory.kv_slots import span
 from llama_py.memory.recurrent import RecurrentMemory
+from llama_py.splitter import BatchSplitter
 
 
 class MemoryGroup:

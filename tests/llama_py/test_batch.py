@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ggml_py.errors import ContextError
-from llama_py.batch import Batch, BatchSplitter, UBatch, ubatch_reserve
+from llama_py.batch import Batch, UBatch, ubatch_reserve
+from llama_py.splitter import BatchSplitter
 
 
 class At:

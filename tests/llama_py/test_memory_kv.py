@@ -11,13 +11,14 @@ from ggml_py.backend import get_tensor, set_tensor
 from ggml_py.errors import AllocError, ContextError
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, I64
-from llama_py.batch import Batch, BatchSplitter
+from llama_py.batch import Batch
 from llama_py.geometry import Window
 from llama_py.memory import MemoryGroup
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv import KVCache, KVCacheContext
 from llama_py.memory.kv_rot import hadamard
 from llama_py.memory.kv_tensors import KVLayer, runs
+from llama_py.splitter import BatchSplitter
 from tests.host_device import HostDevice
 
 DEVICE = HostDevice()

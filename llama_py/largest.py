@@ -1,0 +1,49 @@
+"""The largest graphs of a context: compute buffers are made for them, so that decode allocates
+nothing (llama_context::sched_reserve)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from llama_py.batch import UBatch, ubatch_reserve
+from llama_py.cparams import CParams
+from llama_py.graph.cross import Cross
+from llama_py.graph.params import GraphParams
+from llama_py.hparams import HParams
+from llama_py.loaded import Loaded
+from llama_py.memory import GroupContext, MemoryGroup
+
+ParamsOf = Callable[[UBatch, GroupContext, int], GraphParams]  # the last: how many outputs
+
+
+def full_params(
+    model: Loaded, params_of: ParamsOf, memory: MemoryGroup, n_tokens: int, n_seqs: int
+) -> GraphParams:
+    """Of the largest graph for so many tokens, all of them outputs: as if the memory were full."""
+    hp = model.hparams
+    ubatch = ubatch_reserve(-(-n_tokens // n_seqs), n_seqs, hp.n_pos_per_embd)
+    params = params_of(ubatch, memory.init_full(n_seqs), ubatch.n_tokens)
+    return replace(params, encoded=_longest_text(hp)) if model.has_encoder else params
+
+
+def largest(
+    model: Loaded, params_of: ParamsOf, memory: MemoryGroup, cp: CParams
+) -> list[GraphParams]:
+    """Of all that must be measured: an encoder, one sequence, all of them, single tokens."""
+    n_seqs, n_tokens = cp.n_seq_max, min(cp.n_ctx, cp.n_ubatch)
+    # one sequence alone can need more than all together: some inputs grow with its length
+    shapes = dict.fromkeys([(n_tokens, n_seqs), (n_tokens, 1), (n_seqs, n_seqs)])
+    full = [full_params(model, params_of, memory, *shape) for shape in shapes]
+    if model.has_encoder:
+        text = full_params(model, params_of, memory, n_tokens, 1)
+        full.insert(0, replace(text, gtype="encoder"))
+    return full
+
+
+def _longest_text(hp: HParams) -> Cross:
+    """As if a text of the length the model was trained with had been encoded."""
+    rows = np.broadcast_to(np.float32(0), (hp.n_ctx_train, hp.n_embd))
+    return Cross(rows, [(0,)] * hp.n_ctx_train)

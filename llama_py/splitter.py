@@ -1,0 +1,166 @@
+"""The ways to cut a batch into ubatches (llama-batch.cpp:llama_batch_allocr)."""
+
+from __future__ import annotations
+
+from itertools import chain, groupby
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.errors import ContextError
+from llama_py.batch import Index, SeqIds, UBatch
+from llama_py.checked_batch import CheckedBatch
+
+
+class BatchSplitter(CheckedBatch):
+    """A checked batch, and what of it is not in a ubatch yet."""
+
+    _kinds: npt.NDArray[np.intp] | None = None
+
+    def set_kinds(self, kinds: npt.NDArray[np.intp] | None) -> None:
+        """No ubatch is to have tokens of two kinds. [n_tokens]; None if there is one kind only"""
+        self._kinds = kinds
+
+    def split_reset(self) -> None:
+        """Start cutting from the beginning again."""
+        self.n_used = 0
+        self._used = bytearray(self.n_tokens)
+        self._taken = dict.fromkeys(self._sets, 0)
+
+    def split_simple(self, n_ubatch: int) -> UBatch | None:
+        """The next n_ubatch tokens in batch order, whatever their sequences."""
+        first = self._used.find(0)
+        if first < 0:
+            return None
+        if self._kinds is not None:
+            picked = self._of_one_kind(first, n_ubatch)
+            return self._add(np.array(picked, np.intp), len(picked), False)
+        end = min(first + n_ubatch, self.n_tokens)
+        self._used[first:end] = b"\1" * (end - first)
+        return self._add(slice(first, end), end - first, False)
+
+    def _of_one_kind(self, first: int, n_ubatch: int) -> list[int]:
+        """The first free token and others of its kind, each sequence in order."""
+        assert self._kinds is not None
+        picked, passed = list[int](), 0
+        for i in range(first, self.n_tokens):
+            one = self._sets[self.seq_id[i]]
+            if self._used[i]:
+                continue
+            if self._kinds[i] != self._kinds[first] or passed & one:
+                passed |= one
+            elif len(picked) < n_ubatch:
+                self._used[i] = 1
+                picked.append(i)
+        return picked
+
+    def split_seq(self, n_ubatch: int) -> UBatch | None:
+        """The next tokens of one sequence set."""
+        first = self._used.find(0)
+        if first < 0:
+            return None
+        current = self._sets[self.seq_id[first]]
+        picked: list[int] = []
+        for i in range(first, self.n_tokens):
+            one = self._sets[self.seq_id[i]]
+            if self._kinds is not None and self._kinds[i] != self._kinds[first] and current & one:
+                break
+            if len(picked) < n_ubatch and not self._used[i] and current & one == one:
+                current = one
+                self._used[i] = 1
+                picked.append(i)
+        return self._add(np.array(picked, np.intp), 1, True)
+
+    def split_equal(self, n_ubatch: int, sequential: bool, n_keep_tail: int = 0) -> UBatch | None:
+        """The same number of tokens of each of several sequence sets, sequence-major.
+
+        sequential   only sets of consecutive ascending sequence ids (each has its own KV stream)
+        n_keep_tail  the last so many tokens of a sequence are never cut apart
+        """
+        if sequential and self.has_cpl:
+            raise ContextError(
+                "tokens that belong to several sequences need kv_unified=True in this context"
+            )
+        if n_keep_tail > n_ubatch:
+            raise ContextError(
+                f"n_ubatch = {n_ubatch} must be at least {n_keep_tail}: rollback needs so many"
+                " tokens in one ubatch (n_rs_seq + 1); use a larger n_ubatch or a smaller n_rs_seq"
+            )
+        sets = self._open_sets(n_ubatch, sequential)
+        if not sets:
+            return None
+        left = [len(self._rest(ids)) for ids in sets]
+        length = min(min(left), max(1, n_ubatch // len(sets)))
+        if n_keep_tail:
+            length, sets = _keep_tails(length, left, sets, n_ubatch, n_keep_tail)
+        parts = []
+        for ids in sets:
+            start = self._taken[ids]
+            parts.append(self.tokens_of(ids)[start : start + length])
+            self._taken[ids] += length
+        where = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return self._add(where, len(sets), True)
+
+    def _open_sets(self, n_ubatch: int, sequential: bool) -> list[SeqIds]:
+        """Sequence sets with tokens left that do not overlap, in batch order, at most n_ubatch."""
+        chosen: list[SeqIds] = []
+        taken = kind = 0
+        for ids, _ in groupby(self.seq_id):
+            if self._taken[ids] == len(self.tokens_of(ids)) or taken & self._sets[ids]:
+                continue
+            if sequential and chosen and ids[0] != chosen[-1][0] + 1:
+                continue
+            if self._kinds is not None and chosen and self._next_kind(ids) != kind:
+                taken |= self._sets[ids]  # nothing of these sequences may come before it
+                continue
+            kind = self._next_kind(ids)
+            chosen.append(ids)
+            taken |= self._sets[ids]
+            if len(chosen) == n_ubatch:
+                break
+        return chosen
+
+    def _next_kind(self, ids: SeqIds) -> int:
+        i = self.tokens_of(ids)[self._taken[ids]]
+        return 0 if self._kinds is None else int(self._kinds[i])
+
+    def _rest(self, ids: SeqIds) -> npt.NDArray[np.intp]:
+        """The next tokens of a sequence set, as far as they are of one kind."""
+        rest = self.tokens_of(ids)[self._taken[ids] :]
+        if self._kinds is None:
+            return rest
+        other = self._kinds[rest] != self._kinds[rest[0]]
+        return rest[: int(other.argmax())] if other.any() else rest
+
+    def _add(self, where: Index, n_seqs: int, equal_seqs: bool) -> UBatch:
+        idxs = np.arange(where.start, where.stop) if isinstance(where, slice) else where
+        n = idxs.size
+        self.n_used += n
+        if len(self._sets) == 1:
+            seq_id = self.seq_id[:n]
+            unique = list(self.seq_id[0])
+        else:
+            seq_id = [self.seq_id[i] for i in idxs]
+            unique = sorted(set(chain.from_iterable(set(seq_id))))
+        return UBatch(
+            equal_seqs, n, n // n_seqs, n_seqs, self.n_pos,
+            None if self.token is None else self.token[where],
+            None if self.embd is None else self.embd[where],
+            self.pos[:, where].reshape(-1), seq_id, unique, self.output[where], idxs,
+            0 if self._kinds is None else int(self._kinds[idxs[0]]),
+        )  # fmt: skip
+
+
+def _keep_tails(
+    length: int, left: list[int], sets: list[SeqIds], n_ubatch: int, n_tail: int
+) -> tuple[int, list[SeqIds]]:
+    """The longest prefix of sets that end here or keep at least n_tail tokens for later."""
+    keep = 0
+    for n in left:
+        if 0 < n - length < n_tail:
+            break
+        keep += 1
+    if keep:
+        return length, sets[:keep]
+    # none does: the first one goes alone, to its end if it fits
+    return (left[0] if left[0] <= n_ubatch else left[0] - n_tail), sets[:1]
