@@ -15,6 +15,7 @@ from ggml_py.registry import device
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from ggml_py.types import F32
+from llama_py.lora import NO_LORAS
 from llama_py.weights import Weights
 from tests.live_models import info_of
 
@@ -26,7 +27,7 @@ def builder(**more: Any) -> Any:
     graph = Graph()
     return SimpleNamespace(
         gf=graph, expand=graph.build_forward_expand, cb=lambda t, name, il=-1: t,
-        fused=lambda kind, t: t, **more,
+        fused=lambda kind, t: t, params=SimpleNamespace(loras=NO_LORAS), **more,
     )  # fmt: skip
 
 

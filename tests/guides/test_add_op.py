@@ -85,6 +85,17 @@ KERNEL toy(TENSOR(a), TENSOR(dst), const float factor) {
 }
 """
 
+GRADIENT = """
+from ggml_py.gradients._declare import gradient
+from ggml_py.ops import scale
+from ggml_py.tensor import Tensor
+
+
+@gradient("TOY")
+def toy(t: Tensor, grad: Tensor) -> Tensor:
+    return scale(grad, float(t.param("factor")))
+"""
+
 CASE = """
 from ggml_py import ops
 from ggml_py.tensor import Tensor
@@ -99,6 +110,7 @@ def toy(new: Leaves, ne: tuple[int, ...], factor: float, v: bool) -> Tensor:
 
 FILES = {
     "ggml_py/ops/toy.py": BUILDER,
+    "ggml_py/gradients/toy.py": GRADIENT,
     "backends/ggml_ref/ops/toy.py": REFERENCE,
     "backends/ggml_cpu/kernels/toy.py": KERNEL,
     "backends/ggml_opencl/ops/toy.py": LAUNCHER,
@@ -128,9 +140,9 @@ def run(tree: Path, *command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def judge(tree: Path, backend: str = "cpu") -> list[str]:
+def judge(tree: Path, backend: str = "cpu", mode: str = "test") -> list[str]:
     """What test-backend-ops says of each case."""
-    done = run(tree, str(SCRIPTS / "test-backend-ops"), "-b", backend, "-o", "TOY")
+    done = run(tree, str(SCRIPTS / "test-backend-ops"), mode, "-b", backend, "-o", "TOY")
     text = re.sub("\x1b\\[[0-9;]*m", "", done.stdout)
     return re.findall(r"^ *TOY\(.*\): (.*)$", text, re.M)
 
@@ -150,7 +162,13 @@ def test_the_op_passes(tree: Path, backend: str) -> None:
     assert set(answers) == {"OK"}
 
 
-@pytest.mark.parametrize("path", [p for p in FILES if "opencl" not in p])
+def test_its_gradient_passes(tree: Path) -> None:
+    assert "OK" in judge(tree, mode="grad")
+    (tree / "ggml_py/gradients/toy.py").unlink()
+    assert "OK" not in judge(tree, mode="grad")
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if "opencl" not in p and "gradients" not in p])
 def test_every_file_is_needed(tree: Path, path: str) -> None:
     (tree / path).unlink()
     assert "OK" not in judge(tree)

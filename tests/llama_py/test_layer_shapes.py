@@ -106,7 +106,7 @@ def test_states_beside_windows() -> None:
     hp = read(ToyHParams, **HYBRID)
     window = Window(8)
     assert [layer.window for layer in hp.layers] == [None, window, None, None]
-    states = (State(hp.n_embd_r, hp.n_embd_s),)
+    states = (State(hp.n_embd_r, hp.n_embd_s, *hp.state_sections),)
     seen = (KeysValues(2, 32, 32, window, hp.rope(1)),)
     assert keeps(hp) == [states, seen, states, (KeysValues(1, 16, 16, None, hp.rope(3)),)]
 
