@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from ggml_py.errors import ModelError
 from llama_py.chat import ChatTemplate
 from llama_py.closing import Closing
 from llama_py.fingerprint import fingerprint
@@ -25,8 +26,7 @@ from llama_py.weights import Weights
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ggml_py.errors import ModelError
-from ggml_py.backend import Bytes, Device
+    from ggml_py.backend import Bytes, Device
 
 log = logging.getLogger("llama_py")
 
