@@ -4,6 +4,8 @@
 
 The same arguments give the same bytes. The text it generates is noise; speed, memory and the mix of
 types are those of a real model. --vocab takes the tokenizer of another GGUF file.
+
+--nextn 0.8 adds a layer that drafts and is right about 80% of the tokens (bench_model/nextn.py).
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ import bench_model
 from bench_model import vocabulary
 from bench_model.blocks import RandomMatrix
 from bench_model.mix import BASE, Mix
+from bench_model.nextn import Cycle
 from bench_model.spec import Architecture, TensorSpec, Value
 from bench_model.vocabulary import Vocabulary
 
@@ -41,8 +44,15 @@ def known() -> dict[str, Mapping[str, Architecture]]:
 SIZES = known()
 
 
-def write(path: Path, arch: Architecture, kind: str, vocab: Vocabulary, seed: int) -> None:
-    """Write `arch` with its matrices in the mix `kind`."""
+def write(
+    path: Path,
+    arch: Architecture,
+    kind: str,
+    vocab: Vocabulary,
+    seed: int,
+    cycle: Cycle | None = None,
+) -> None:
+    """Write `arch` with its matrices in the mix `kind`, text going round the `cycle`."""
     tensors = list(arch.tensors(len(vocab.tokens)))
     mix = Mix(kind, tensors, arch.n_layer)
     writer = gguf.GGUFWriter(str(path), arch.name)
@@ -55,7 +65,8 @@ def write(path: Path, arch: Architecture, kind: str, vocab: Vocabulary, seed: in
     contents = []
     for t in tensors:
         dtype = mix.type_of(t)
-        contents.append(content(t, dtype, seed))
+        data = content(t, dtype, seed)
+        contents.append(cycle.content(t, dtype, data) if cycle else data)
         shape = t.ne[::-1]
         writer.add_tensor_info(t.name, shape, np.dtype("f4"), contents[-1].nbytes, dtype)
     writer.write_header_to_file()
@@ -93,6 +104,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out", required=True, type=Path)
     parser.add_argument("--vocab", type=Path, help="GGUF file to copy the tokenizer from")
     parser.add_argument("--n-vocab", type=int, default=N_VOCAB, help="default: %(default)s")
+    parser.add_argument(
+        "--nextn", type=float, metavar="RATE", help="add a NextN layer that is right at this rate"
+    )
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args(arguments)
     args.size = args.size or next(iter(SIZES[args.arch]))
@@ -109,7 +123,11 @@ def main() -> int:
             vocab = vocabulary.copied(args.vocab, args.n_vocab)
         else:
             vocab = vocabulary.synthetic(args.n_vocab)
-        write(args.out, arch, args.type, vocab, args.seed)
+        cycle = None
+        if args.nextn is not None:
+            arch = arch.with_nextn()
+            cycle = Cycle(vocab, arch.n_embd, args.nextn, args.seed)
+        write(args.out, arch, args.type, vocab, args.seed, cycle)
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

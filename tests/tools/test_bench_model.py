@@ -9,8 +9,9 @@ import gguf
 import numpy as np
 import pytest
 
+import llama_py
 import make_bench_model
-from bench_model import blocks, kimi_linear, mix, qwen3, qwen35moe, vocabulary
+from bench_model import blocks, kimi_linear, mix, nextn, qwen3, qwen35moe, vocabulary
 from llama_py.gguf_file import GGUFFile
 
 Type = gguf.GGMLQuantizationType
@@ -94,3 +95,63 @@ def test_vocabulary_is_copied_and_filled_up(tmp_path: Path) -> None:
 def test_vocabulary_that_is_too_small() -> None:
     with pytest.raises(ValueError, match="too few"):
         vocabulary.synthetic(100)
+
+
+def drafting(path: Path, kind: str, rate: float, vocab: vocabulary.Vocabulary) -> nextn.Cycle:
+    arch = SMALL[1].with_nextn()
+    cycle = nextn.Cycle(vocab, arch.n_embd, rate, seed=1)
+    make_bench_model.write(path, arch, kind, vocab, 1, cycle)
+    return cycle
+
+
+@pytest.mark.parametrize(
+    ("kind", "rate"),
+    [("F16", 0.8), ("Q4_0", 0.8), ("Q5_K_M", 0.8), *(("Q4_K_M", r) for r in (0.0, 0.6, 0.8, 1.0))],
+)
+def test_layer_agrees_at_the_rate(tmp_path: Path, kind: str, rate: float) -> None:
+    """Greedy text is the cycle, and a draft is accepted where the cycle says so."""
+    path, vocab = tmp_path / "model.gguf", vocabulary.synthetic(1200)
+    cycle = drafting(path, kind, rate, vocab)
+    how = {"spec_type": "draft-mtp", "spec_draft_n_max": 1, "spec_draft_adaptive": False}
+    with llama_py.load(path, load_mtp=True) as model, model.context(512, n_rs_seq=1) as ctx:
+        ids = [p.token for p in llama_py.stream(ctx, "e", max_tokens=200, **how)]
+        found = next(iter(ctx.speculator.statistics.values()))
+    at = {int(token): k for k, token in enumerate(cycle.tokens)}
+    n, places = len(at), [at[id] for id in ids]
+    assert places == [(places[0] + i) % n for i in range(200)]
+    assert (found.n_drafts, found.n_accepted) == checks(cycle.agrees[places])
+
+
+def checks(agrees: np.ndarray) -> tuple[int, int]:
+    """How many drafts of one token such a text takes, and how many of them are accepted."""
+    at, accepted, n = 0, 0, 0
+    while at < len(agrees) - 2:
+        n, accepted, at = n + 1, accepted + agrees[at], at + 1 + agrees[at]
+    return n, accepted
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3, 0.6, 0.8, 1.0])
+def test_text_of_the_cycle_has_the_rate(rate: float) -> None:
+    agrees = nextn.Cycle(vocabulary.synthetic(1200), 256, rate, seed=1).agrees
+    assert abs(agrees.mean() - rate) < 1 / len(agrees)
+    for start in range(0, 900, nextn.GROUP):
+        assert abs(agrees[start : start + nextn.GROUP].mean() - rate) <= 1 / nextn.GROUP
+    n, accepted = checks(np.tile(agrees, 4))
+    assert abs(accepted / n - rate) < 0.03
+
+
+def test_drafting_file_is_fixed_by_its_arguments(tmp_path: Path) -> None:
+    data = []
+    for i, rate in enumerate((0.8, 0.8, 0.7)):
+        drafting(tmp_path / f"{i}.gguf", "Q4_K_M", rate, vocabulary.synthetic(1024))
+        data.append((tmp_path / f"{i}.gguf").read_bytes())
+    assert data[0] == data[1] != data[2]
+
+
+def test_rates_and_architectures_that_do_not_draft() -> None:
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        nextn.Cycle(vocabulary.synthetic(1024), 256, 1.2, seed=1)
+    with pytest.raises(ValueError, match="no NextN layer"):
+        SMALL[0].with_nextn()
+    with pytest.raises(ValueError, match="no cycle"):
+        nextn.Cycle(vocabulary.Vocabulary(["a"], [1], {}), 256, 0.5, seed=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench_model.spec import (
     Architecture,
@@ -12,6 +12,7 @@ from bench_model.spec import (
     convolution,
     decay,
     matrix,
+    nextn,
     norm,
     router,
     swiglu,
@@ -36,12 +37,17 @@ class Qwen35Moe(Architecture):
     d_state: int = 128
     d_conv: int = 4
     interval: int = 4
+    n_nextn: int = 0
+
+    def with_nextn(self) -> Qwen35Moe:
+        return replace(self, n_nextn=1)
 
     def keys(self) -> dict[str, Value]:
-        return {
+        drafting: dict[str, Value] = {"nextn_predict_layers": self.n_nextn} if self.n_nextn else {}
+        return drafting | {
             "context_length": 262144,
             "embedding_length": self.n_embd,
-            "block_count": self.n_layer,
+            "block_count": self.n_layer + self.n_nextn,
             "attention.head_count": self.n_head,
             "attention.head_count_kv": self.n_head_kv,
             "attention.key_length": self.head_dim,
@@ -67,14 +73,19 @@ class Qwen35Moe(Architecture):
         yield norm("output_norm", self.n_embd)
         yield matrix("output", self.n_embd, n_vocab)
         for i in range(self.n_layer):
-            p = f"blk.{i}."
-            yield norm(p + "attn_norm", self.n_embd)
-            yield from self._attention(p) if (i + 1) % self.interval == 0 else self._delta_net(p)
-            yield norm(p + "post_attention_norm", self.n_embd)
-            yield router(p + "ffn_gate_inp", self.n_embd, self.n_expert)
-            yield from swiglu(p, "_exps", self.n_embd, self.n_ff, self.n_expert)
-            yield router(p + "ffn_gate_inp_shexp", self.n_embd)
-            yield from swiglu(p, "_shexp", self.n_embd, self.n_ff_shared)
+            yield from self._layer(f"blk.{i}.", (i + 1) % self.interval == 0)
+        for i in range(self.n_layer, self.n_layer + self.n_nextn):
+            yield from self._layer(f"blk.{i}.", True)
+            yield from nextn(f"blk.{i}.", self.n_embd)
+
+    def _layer(self, p: str, attends: bool) -> Iterator[TensorSpec]:
+        yield norm(p + "attn_norm", self.n_embd)
+        yield from self._attention(p) if attends else self._delta_net(p)
+        yield norm(p + "post_attention_norm", self.n_embd)
+        yield router(p + "ffn_gate_inp", self.n_embd, self.n_expert)
+        yield from swiglu(p, "_exps", self.n_embd, self.n_ff, self.n_expert)
+        yield router(p + "ffn_gate_inp_shexp", self.n_embd)
+        yield from swiglu(p, "_shexp", self.n_embd, self.n_ff_shared)
 
     def _attention(self, p: str) -> Iterator[TensorSpec]:
         n_q, n_kv = self.n_head * self.head_dim, self.n_head_kv * self.head_dim

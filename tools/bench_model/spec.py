@@ -37,6 +37,7 @@ class Architecture(ABC):
 
     name: str
     n_layer: int
+    n_embd: int
 
     @abstractmethod
     def keys(self) -> dict[str, Value]:
@@ -45,6 +46,10 @@ class Architecture(ABC):
     @abstractmethod
     def tensors(self, n_vocab: int) -> Iterator[TensorSpec]:
         """Every tensor, in the order of the file."""
+
+    def with_nextn(self) -> Architecture:
+        """The same with a NextN layer behind the others; ValueError if it never has one."""
+        raise ValueError(f"{self.name} has no NextN layer; give another --arch or no --nextn")
 
 
 def matrix(name: str, *ne: int) -> TensorSpec:
@@ -79,6 +84,14 @@ def time_step(name: str, n: int) -> TensorSpec:
         return dt + np.log(-np.expm1(-dt))
 
     return TensorSpec(f"{name}.bias", (n,), values)
+
+
+def nextn(p: str, n_embd: int) -> list[TensorSpec]:
+    """What a NextN layer has besides its blocks; embeddings and head are those of the trunk."""
+    return [
+        matrix(p + "nextn.eh_proj", 2 * n_embd, n_embd),
+        *(norm(f"{p}nextn.{part}", n_embd) for part in ("enorm", "hnorm", "shared_head_norm")),
+    ]
 
 
 def swiglu(prefix: str, suffix: str, n_embd: int, n_ff: int, *n_expert: int) -> list[TensorSpec]:
