@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from ast import literal_eval
+from pkgutil import resolve_name
 from typing import Any
 
 from griffe import Attribute, Docstring, ExprCall, Extension, Object
@@ -30,7 +31,17 @@ def describe(field: Attribute) -> None:
     if isinstance(declared, ExprCall) and str(declared.function) == "option":
         default, _, help = declared.arguments[:3]
         field.value = str(default)
-        field.docstring = Docstring(str(literal_eval(str(help))), parent=field)
+        field.docstring = Docstring(help_of(field, str(help)), parent=field)
+
+
+def help_of(field: Attribute, source: str) -> str:
+    """The help line of an option; one that is put together is what it is when the program runs."""
+    try:
+        return str(literal_eval(source))
+    except ValueError:
+        assert field.parent is not None
+        params = resolve_name(field.parent.path)
+        return str(params.__dataclass_fields__[field.name].metadata["option"].help)
 
 
 def lists(text: str) -> str:
