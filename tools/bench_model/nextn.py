@@ -46,7 +46,7 @@ class Cycle:
         self._drafts = np.arange(n)
         self._drafts[differs] = np.roll(differs, 1)
         self._half = np.arange(n_embd) < n_embd // 2
-        self._n_vocab, self._seed = len(vocab.tokens), seed
+        self._n_vocab = len(vocab.tokens)
 
     def content(
         self, t: TensorSpec, dtype: GGMLQuantizationType, random: Content
