@@ -1,4 +1,5 @@
-"""The KV cache: which cells tokens take, what they see, and what sequence operations change."""
+"""The KV cache: which cells tokens take, what they see, and what sequence operations change.
+One file: every test is of the same cache, through the helpers at the top."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ def start(kv: KVCache, seqs: list[int], n_ubatch: int = 64, **batch: Any) -> KVC
     """One token per entry, of that sequence: placed, not applied."""
     b = Batch(tokens=[1] * len(seqs), seq_ids=[[s] for s in seqs], **batch)
     n = {"n_vocab": 8, "n_embd": 4, "n_seq_max": kv.n_seq_max, "n_pos": kv.n_pos}
-    group = MemoryGroup({"kv": kv}, None, {})
-    return group.init_batch(BatchSplitter(b, memory=kv, **n), n_ubatch).kv("kv")
+    splitter = BatchSplitter(b, memory=kv, **n)
+    return MemoryGroup({"kv": kv}, None, {}).init_batch(splitter, n_ubatch).kv("kv")
 
 
 def put(kv: KVCache, seqs: list[int], n_ubatch: int = 64, **batch: Any) -> list[list[int]]:

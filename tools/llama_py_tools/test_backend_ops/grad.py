@@ -11,7 +11,7 @@ from ggml_py.graph import Graph
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py_tools.test_backend_ops.case import Array, Case, Leaves
-from llama_py_tools.test_backend_ops.run import Bench, Outcome, Status, draw_inputs
+from llama_py_tools.test_backend_ops.run import Bench, Outcome, Status, draw_inputs, failure
 from llama_py_tools.test_backend_ops.run import values as values_of
 
 MAX_ERROR = 1e-4  # sum |a - b| / sum |a| + |b| + FLOOR over a parameter's elements, beyond rounding
@@ -85,14 +85,8 @@ def evaluate_grad(case: Case, device: Device, reference: Device, seed: int = 0) 
         if reason := bench.why_not():
             return Outcome(Status.NOT_SUPPORTED, f"{bench.device.name}: {reason}")
     inputs = draw_inputs(got.leaves, case.seed(seed))
-    try:
-        got.write(inputs)
-        before = got.bytes_of_inputs()
-        got.run()
-    except Exception as e:  # whatever a backend raises is this case's failure
-        return Outcome(Status.FAIL, f"{type(e).__name__}: {e} ")
-    if damage := got.damage(before):
-        return Outcome(Status.FAIL, damage)
+    if failed := failure(got, inputs):
+        return failed
     try:
         return _compare(Slopes(forward, inputs, case.seed(seed)), got)
     except UnsupportedOp as e:

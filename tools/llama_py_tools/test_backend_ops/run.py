@@ -174,18 +174,24 @@ def evaluate(case: Case, device: Device, reference: Device, seed: int = 0) -> Ou
         expected.run()
     except UnsupportedOp as e:
         return Outcome(Status.NOT_SUPPORTED, f"{reference.name}: {e}")
+    if failed := failure(got, inputs):
+        return failed
+    outcome = _compare(case, expected, got)
+    if outcome.status is Status.FAIL and known is not None:
+        return Outcome(Status.KNOWN, f"{outcome.reason}[ggml {known.why}] ", outcome.error)
+    return outcome
+
+
+def failure(got: Bench, inputs: list[Bytes]) -> Outcome | None:
+    """Compute the node under test; what went wrong, if it did not just give values."""
     try:
         got.write(inputs)
         before = got.bytes_of_inputs()
         got.run()
     except Exception as e:  # whatever a backend raises is this case's failure
         return Outcome(Status.FAIL, f"{type(e).__name__}: {e} ")
-    if damage := got.damage(before):
-        return Outcome(Status.FAIL, damage)
-    outcome = _compare(case, expected, got)
-    if outcome.status is Status.FAIL and known is not None:
-        return Outcome(Status.KNOWN, f"{outcome.reason}[ggml {known.why}] ", outcome.error)
-    return outcome
+    damage = got.damage(before)
+    return Outcome(Status.FAIL, damage) if damage else None
 
 
 def _compare(case: Case, expected: Bench, got: Bench) -> Outcome:
