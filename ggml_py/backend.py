@@ -18,6 +18,7 @@ import numpy.typing as npt
 from ggml_py.buffer import Buffer as Buffer
 from ggml_py.buffer import Bytes as Bytes
 from ggml_py.fusion import Fused, Fusions
+from ggml_py.host_memory import aligned_bytes as aligned_bytes
 from ggml_py.tensor import Tensor, numpy_dtype
 from ggml_py.uses import Uses
 
@@ -202,10 +203,3 @@ class HostBuffer:
 
     def clear(self, value: int = 0) -> None:
         self.data[:] = value
-
-
-def aligned_bytes(size: int, alignment: int = 64) -> Bytes:
-    """Zeroed host memory whose first byte is aligned; pages come from the OS on first touch."""
-    raw = np.zeros(size + alignment, np.uint8)
-    skip = -int(raw.__array_interface__["data"][0]) % alignment
-    return raw[skip : skip + size]

@@ -21,6 +21,7 @@ from llama_py.graph.cross import Cross
 from llama_py.graph.params import GraphParams, GraphType
 from llama_py.graph.result import GraphResult
 from llama_py.largest import full_params, largest
+from llama_py.linear import Linear
 from llama_py.loaded import Loaded
 from llama_py.lora import NO_LORAS, Adapter, Choice, Loras
 from llama_py.memory import GroupContext, MemoryGroup, Placing, create_memory
@@ -68,6 +69,7 @@ class Context(Closing):
         self._cvec: ControlVector | None = None
         self._encoded: Cross | None = None
         self._adapters = Choice()
+        self._head: Linear | None = None
         self._loras: list[Loras] = [NO_LORAS]  # by kind of ubatch
         self._closed = False
         self.on_graph: OnGraph | None = None
@@ -221,6 +223,11 @@ class Context(Closing):
             nextn_pre_norm=value and pre_norm,
         )  # fmt: skip
 
+    def set_head(self, head: Linear | None) -> None:
+        """From now on logits are those of this head [n_embd, n], of no more rows than the model's
+        own, which None is: `decode` gives rows of n."""
+        self._head = head
+
     def set_control_vector(self, directions: F32 | None, layers: range | None = None) -> None:
         """From now on add directions [n, n_embd], layer 1's first, to the results of layers (None:
         of all); without directions no longer. ContextError for another n_embd."""
@@ -296,7 +303,7 @@ class Context(Closing):
     def _graph_params(self, ubatch: UBatch, mctx: GroupContext, n_outputs: int) -> GraphParams:
         return GraphParams(
             self.model.hparams, self.cparams, ubatch, mctx, n_outputs, self.gtype, self._cvec,
-            self._encoded, self._loras[ubatch.kind],
+            self._encoded, self._loras[ubatch.kind], self._head,
         )  # fmt: skip
 
     def _discard(self, ubatch: UBatch, memory: MemoryGroup) -> None:

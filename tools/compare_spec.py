@@ -43,6 +43,7 @@ def options(argv: Sequence[str] | None) -> argparse.Namespace:
     p.add_argument("-c", type=int, default=1024, help="context size")
     p.add_argument("-t", "--threads", type=int, default=2)
     p.add_argument("-r", type=int, default=3, help="runs of each")
+    p.add_argument("--spec-draft-vocab", type=int, default=32768)
     return p.parse_args(argv)
 
 
@@ -54,7 +55,7 @@ def generate(
     if n_max:
         how |= {
             "spec_type": o.spec_type, "spec_draft_n_max": n_max, "spec_draft_adaptive": False,
-            "model_draft": o.model_draft,
+            "model_draft": o.model_draft, "spec_draft_vocab": o.spec_draft_vocab,
         }  # fmt: skip
     pieces = list(llama_py.stream(ctx, o.prompt, **how))
     into.texts.append([piece.token for piece in pieces])

@@ -64,10 +64,10 @@ class Program:
 
     def _link(
         self, addresses: dict[str, int]
-    ) -> tuple[npt.NDArray[np.int64], list[Tensor], list[int]]:
-        """Program entries, the node of each, and where slices start and end."""
+    ) -> tuple[npt.NDArray[np.int64], list[tuple[Tensor, str]], list[int]]:
+        """Program entries, the node and kernel of each, and where slices start and end."""
         entries: list[tuple[int, int]] = []
-        labels: list[Tensor] = []
+        labels: list[tuple[Tensor, str]] = []
         bounds, seconds = [0], 0.0
         held: tuple[object, ...] = ()  # what the scratch of prepared operands has now
         first = int(self._blocks.ctypes.data)
@@ -77,11 +77,11 @@ class Program:
             if not wanted or wanted != held:
                 for k in step.kernel.prepare:
                     entries.append((addresses[k.name], block))
-                    labels.append(step.node)
+                    labels.append((step.node, k.name))
             if step.kernel.prepare:
                 held = wanted
             entries.append((addresses[step.kernel.name], block))
-            labels.append(step.node)
+            labels.append((step.node, step.kernel.name))
             seconds += estimate(step.node)
             if seconds > SLICE_SECONDS:
                 bounds.append(len(entries))
@@ -98,7 +98,7 @@ class Program:
         """Run once and tell (node, kernel, nanoseconds) of every step."""
         ns = np.zeros(len(self._entries), np.int64)
         self.executor.run(int(self._entries.ctypes.data), len(self._entries), profile=ns)
-        return [(t, t.op, int(n)) for t, n in zip(self.labels, ns, strict=True)]
+        return [(*label, int(n)) for label, n in zip(self.labels, ns, strict=True)]
 
 
 def prepared_by(step: Step) -> tuple[object, ...]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from ggml_py.errors import ContextError
+from ggml_py.tensor import Tensor
 from llama_py.batch import UBatch
 from llama_py.control_vector import ControlVector
 from llama_py.cparams import CParams
@@ -27,6 +29,7 @@ class GraphParams:
     cvec       what is added to the layers' results
     encoded    what the encoder made, for the decoder of an encoder-decoder
     loras      adapters that are added to weights
+    head       (builder, [n_embd, n]) -> logits, if it is another than the model's own
     """
 
     hparams: HParams
@@ -38,6 +41,7 @@ class GraphParams:
     cvec: ControlVector | None = None
     encoded: Cross | None = None
     loras: Loras = NO_LORAS
+    head: Callable[..., Tensor] | None = None
 
     @property
     def cross(self) -> Cross:
@@ -54,6 +58,7 @@ class GraphParams:
             and self.gtype == other.gtype
             and self.cvec is other.cvec
             and self.loras == other.loras
+            and self.head is other.head
             and self.cparams == other.cparams
             and self.hparams is other.hparams
         )

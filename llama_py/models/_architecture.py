@@ -128,6 +128,11 @@ class Architecture(ABC):
         g.res.set_outputs()
         return g.res
 
+    def head_of(self, nextn: int | None = None) -> Linear | None:
+        """What makes the logits of the trunk, or of a NextN layer, by its number among them; None
+        where that is no matrix alone."""
+        return None
+
     @property
     def can_draft(self) -> bool:
         """Whether there is a draft graph, and its layers were loaded."""

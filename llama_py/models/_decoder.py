@@ -159,9 +159,13 @@ class Decoder(Architecture):
         g.res.t_embd = cur
         self.head(g, cur)
 
+    def head_of(self, nextn: int | None = None) -> Linear | None:
+        return self.output
+
     def head(self, g: GraphBuilder, cur: Tensor, output: Linear | None = None) -> None:
-        """The graph's end: logits of `cur` [n_embd, n_outputs], by another head or the model's."""
-        logits = (output or self.output)(g, cur)
+        """The graph's end: logits of `cur` [n_embd, n_outputs], by the head of the context, another
+        one, or the model's."""
+        logits = (g.params.head or output or self.output)(g, cur)
         if self.hp.logit_scale:
             logits = scale(logits, self.hp.logit_scale)
         if cap := self.hp.final_logit_softcap:

@@ -133,6 +133,9 @@ class DraftingDecoder(Decoder):
         g.res.t_embd = g.cb(cur, "result_norm")
         self.head(g, cur)
 
+    def head_of(self, nextn: int | None = None) -> Linear | None:
+        return (self.drafts[nextn].head if nextn is not None else None) or self.output
+
     def build_draft(self, g: GraphBuilder) -> None:
         cp = g.cparams
         early = self.drafts_early and (cp.embeddings_nextn_masked or not cp.embeddings_nextn)

@@ -50,6 +50,11 @@ class SpeculativeParams(Params):
         0.0, "--spec-draft-p-min", "a model's draft ends before a token less likely than this",
         check=numbers(0, 1),
     )  # fmt: skip
+    spec_draft_vocab: int = option(
+        32768, "--spec-draft-vocab", "a model drafts only so many tokens: the first of the"
+        " vocabulary, which are the frequent ones, and those of the text; 0: all of them",
+        check=integers(0),
+    )  # fmt: skip
     spec_draft_adaptive: bool = option(
         True, "--spec-draft-adaptive", "draft fewer tokens where few were accepted lately",
         off="--no-spec-draft-adaptive",

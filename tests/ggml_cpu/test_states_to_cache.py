@@ -21,5 +21,7 @@ def test_states_go_to_the_cache(kind: str, n_seqs: int, n_tokens: int, which: in
     )
     assert nodes.count("CPY") == 1
     assert [s.endswith("+CPY") for s in steps].count(True) == 1 and "CPY" not in steps
+    reads_cache = any(s.startswith("GET_ROWS+GATED_DELTA_NET") for s in steps)
+    assert reads_cache == (kind in ("delta net", "KDA") and n_seqs == 1)
     for a, b in zip(plain, merged, strict=True):
         np.testing.assert_array_equal(a, b)

@@ -10,11 +10,29 @@ from ggml_cpu.table import table
 from ggml_py.fusion import f32_rows
 from ggml_py.pattern import Match
 from ggml_py.patterns import delta_net, linear_attention, ssm
+from ggml_py.types import F32, I32
 
 
 def as_it_is(m: Match) -> str:
     """The kernel of the single node takes it without copies of its sources."""
     return table().why_not(m["net"]) or f32_rows("kept")(m)
+
+
+def rows_as_they_are(m: Match) -> str:
+    """The rows of the cache are dense f32."""
+    cache, state = m["state"].source(0), m["net"].source(5)
+    if cache.type is not F32 or not cache.is_contiguous() or cache.ne[2] * cache.ne[3] > 1:
+        return f"needs dense rows of f32; got {cache}"
+    if state.n_elements != cache.ne[0] or m["ids"].type is not I32:
+        return f"needs one row of {cache.ne[0]} by an i32 index; got {state}, {m['ids']}"
+    return as_it_is(m)
+
+
+@fuse(delta_net.STATE_IN_CACHE, when=rows_as_they_are)
+def in_the_cache(m: Match) -> list[Step]:
+    net = m["net"]
+    cache, sources = m["state"].source(0), net.src[:5]
+    return [Step(table().get(net), net, (net, *sources, cache, m["kept"], m["ids"]))]
 
 
 @fuse(linear_attention.STATES_TO_CACHE, when=as_it_is)

@@ -10,6 +10,7 @@ from llama_py.batch import F32
 from llama_py.context import Context
 from llama_py.loaded import Loaded
 from llama_py.params.speculative import SpeculativeParams
+from llama_py.speculative.draft_vocabulary import DraftVocabulary
 
 N_CANDIDATES = 10  # most likely tokens among which a draft's probability is taken
 
@@ -26,15 +27,18 @@ def like(target: Context, model: Loaded, **options: Any) -> Context:
     return made
 
 
-def likeliest(logits: F32, p_min: float) -> int | None:
-    """The most likely token; None if its probability among the first ten is below p_min."""
-    id = int(np.argmax(logits))
+def likeliest(logits: F32, few: DraftVocabulary | None, p_min: float) -> int | None:
+    """The most likely token; None if its probability among the first ten is below p_min.
+
+    few   the tokens that the logits are of; None: all
+    """
+    best_one = int(np.argmax(logits))
     if p_min > 0:
         k = min(N_CANDIDATES, logits.size)
         best = np.partition(logits, -k)[-k:].astype(np.float64)
         if 1 / np.exp(best - best.max()).sum() < p_min:
             return None
-    return id
+    return best_one if few is None else int(few.ids[best_one])
 
 
 def long_enough(drafts: dict[int, list[int]], p: SpeculativeParams) -> dict[int, list[int]]:

@@ -14,6 +14,7 @@ from llama_py.batch import F32, Batch
 from llama_py.context import Context
 from llama_py.loaded import Loaded
 from llama_py.params.speculative import SpeculativeParams
+from llama_py.speculative.draft_vocabulary import DraftVocabulary, draft_vocabulary
 from llama_py.speculative.drafter import Drafter, Request, Seen, Setting, drafter
 from llama_py.speculative.drafters._model import like, likeliest, long_enough
 from llama_py.speculative.text import Text
@@ -49,9 +50,9 @@ class _Drafting:
     guess_h: list[F32] = field(default_factory=list)
     open: bool = True
 
-    def take(self, logits: F32, h: F32, p_min: float) -> None:
+    def take(self, logits: F32, h: F32, few: DraftVocabulary | None, p_min: float) -> None:
         """What a head made of the last token."""
-        id = likeliest(logits, p_min)
+        id = likeliest(logits, few, p_min)
         if id is None:
             self.open = False
             return
@@ -80,6 +81,8 @@ class DraftMtp(Drafter):
         _check(target.model, model)
         n_heads = min(model.hparams.n_layer_nextn, setting.params.spec_draft_n_max)
         self.heads = [like(target, model, mtp=True, nextn_layer=i) for i in range(n_heads)]
+        n_tokens = setting.params.spec_draft_vocab
+        self.few = [draft_vocabulary(ctx, n_tokens) for ctx in self.heads]
         for ctx in (target, *self.heads):
             ctx.set_embeddings_nextn(True, masked=ctx is not target)
         self.n_embd = model.hparams.n_embd
@@ -92,6 +95,8 @@ class DraftMtp(Drafter):
     def observe(self, seen: Sequence[Seen]) -> None:
         for part in seen:
             assert part.h is not None
+            for few in filter(None, self.few):
+                few.add(part.tokens)
             known = self._going_on(part.seq_id, part.pos)
             old = known.text.since(part.pos)
             same = sum(1 for _ in takewhile(_are_same, zip(old, part.tokens, strict=False)))
@@ -171,14 +176,14 @@ class DraftMtp(Drafter):
         rows = _decode(head, [(d, d.tokens, d.h) for d in drafting])
         while drafting:
             for d, row in zip(drafting, rows, strict=True):
-                d.take(*row, self.setting.params.spec_draft_p_min)
+                d.take(*row, self.few[0], self.setting.params.spec_draft_p_min)
             drafting = [d for d in drafting if d.open]
             if drafting:
                 rows = _decode(head, [(d, d.guess[-1:], d.guess_h[-1][None]) for d in drafting])
 
     def _chain(self, drafting: list[_Drafting]) -> None:
         """A head for each guess; each reads what is true, and the guesses of those before it."""
-        for head in self.heads:
+        for head, few in zip(self.heads, self.few, strict=True):
             parts = []
             for d in drafting:
                 more = np.array(d.guess_h, np.float32).reshape(-1, self.n_embd)
@@ -186,7 +191,7 @@ class DraftMtp(Drafter):
             rows = _decode(head, parts)
             for d, row in zip(drafting, rows, strict=True):
                 if d.open:
-                    d.take(*row, self.setting.params.spec_draft_p_min)
+                    d.take(*row, few, self.setting.params.spec_draft_p_min)
 
     def close(self) -> None:
         self.setting.ctx.set_embeddings_nextn(False)

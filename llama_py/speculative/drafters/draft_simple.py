@@ -9,6 +9,7 @@ import numpy as np
 from ggml_py.errors import ContextError
 from llama_py.batch import F32, Batch
 from llama_py.params.speculative import SpeculativeParams
+from llama_py.speculative.draft_vocabulary import draft_vocabulary
 from llama_py.speculative.drafter import Drafter, Request, Setting
 from llama_py.speculative.drafters._model import like, likeliest, long_enough
 from llama_py.speculative.rollback import Rollback
@@ -31,6 +32,7 @@ class DraftSimple(Drafter):
             raise ContextError("draft-simple needs a smaller model; give it as model_draft (-md)")
         check_same_vocabulary(target.model, model)
         self.ctx = like(target, model)
+        self.few = draft_vocabulary(self.ctx, setting.params.spec_draft_vocab)
         self.rollback = Rollback(self.ctx)
         self._held: dict[int, Text] = {}  # what the draft context has read
 
@@ -50,7 +52,7 @@ class DraftSimple(Drafter):
             for r in known:
                 if r.seq_id not in rows:
                     continue
-                id = likeliest(rows[r.seq_id], self.setting.params.spec_draft_p_min)
+                id = likeliest(rows[r.seq_id], self.few, self.setting.params.spec_draft_p_min)
                 if id is None or id >= self.setting.ctx.n_vocab:
                     continue
                 guesses[r.seq_id].append(id)
@@ -83,6 +85,8 @@ class DraftSimple(Drafter):
         )
         for seq_id, ids in parts.items():
             self._held[seq_id].add(ids)
+            if self.few is not None:
+                self.few.add(ids)
         return dict(zip(parts, rows, strict=True))
 
     def close(self) -> None:

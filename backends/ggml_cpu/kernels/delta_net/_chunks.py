@@ -1,0 +1,189 @@
+"""GATED_DELTA_NET in chunks: a vector holds one key of LANES rows of the state.
+
+Many tokens are run CHUNK at a time with the rows of the state as lanes. Let c(s, t) be the decay
+from token s to token t (a vector over the keys) and M the state before the chunk. Then
+    delta[t] = beta[t] * (v[t] - M (c(0, t) k[t]) - sum_{s < t} delta[s] <c(s, t) k[s], k[t]>)
+    o[t] = M (c(0, t) q[t]) + sum_{s <= t} delta[s] <c(s, t) k[s], q[t]>
+    M' = c(0, CHUNK) M + sum_s delta[s] (c(s, CHUNK) k[s])
+so M is read twice and written once per chunk, and all inner loops are those of a matrix product.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.interleave import interleave_words
+from ggml_cpu.kernel import fn
+from ggml_cpu.kernels._common import padded
+from ggml_cpu.kernels.delta_net._gated import (
+    B,
+    K,
+    Q,
+    V,
+    decay_of,
+    first_decay,
+    key_at,
+    output_at,
+    prefetch_token,
+    snapshot_at,
+    source_at,
+    value_at,
+)
+from ggml_cpu.target import LANES, TILE
+
+CHUNK = TILE // 2  # tokens at a time: their keys and queries are a tile
+CHUNKS = 8  # chunks whose tables are made at a time
+MIN_CHUNKS = 2  # fewest chunks worth transposing the state for
+WORD = 4 * LANES  # bytes of a vector
+MAX_SIZE = 256  # longest row
+STRIDE = 4 * (MAX_SIZE + 16)  # bytes between rows of a chunk's tables; an odd number of cache lines
+# A chunk's tables: decayed keys, decayed queries (TILE rows); the chunk's decay and CHUNK rows of
+# keys decayed to its end; then products of those keys with keys and queries, and beta.
+KEEP = TILE * STRIDE
+UPDATE = KEEP + STRIDE
+VALUES = UPDATE + CHUNK * STRIDE
+WITH_KEYS = VALUES + CHUNK * STRIDE
+WITH_QUERIES = WITH_KEYS + 4 * CHUNK * CHUNK
+BETA = WITH_QUERIES + 4 * CHUNK * CHUNK
+TABLES = BETA + 4 * CHUNK + 64
+
+
+@fn
+def state_bytes(rows: int, size: int) -> int:
+    """The transposed state of `rows` rows: for LANES of them [size][LANES]; then come the tables of
+    CHUNKS chunks, and three rows to make them.
+    """
+    return padded(rows) // LANES * WORD * size
+
+
+def local_bytes(size: int) -> int:
+    """Local scratch: a head's state, and tables."""
+    return state_bytes(size, size) + CHUNKS * TABLES + 3 * STRIDE
+
+
+@fn
+def decayed_products(w, decay, keys, queries, size, at):
+    """Decay the row w and store its products with keys and queries."""
+    with_keys = v.f32(0.0)
+    with_queries = v.f32(0.0)
+    for i in range(0, size, LANES):
+        x = v.f32_load(w + 4 * i) * v.f32_load(decay + 4 * i)
+        v.store(w + 4 * i, x)
+        with_keys = v.fma(x, v.f32_load(keys + 4 * i), with_keys)
+        with_queries = v.fma(x, v.f32_load(queries + 4 * i), with_queries)
+    v.st_f32(at, v.vsum(with_keys))
+    v.st_f32(at + 4 * CHUNK * CHUNK, v.vsum(with_queries))
+
+
+@fn
+def make_tables(p, head, seq, start, tables, spare):
+    """The tables of the CHUNK tokens from `start` on; spare: three rows."""
+    size = v.ne(p, V, 0)
+    scale = 1.0 / v.sqrtf(v.float32(size))
+    keys, queries, decays = spare, spare + STRIDE, spare + 2 * STRIDE
+    for i in range(0, size, LANES):
+        v.store(tables + KEEP + 4 * i, v.f32(1.0))
+    for t in range(CHUNK):
+        k, q = key_at(p, K, head, seq, start + t), key_at(p, Q, head, seq, start + t)
+        values, decay = value_at(p, V, head, seq, start + t), first_decay(p, head, seq, start + t)
+        prefetch_token(p, head, seq, start + t + CHUNK)
+        for i in range(0, size, LANES):
+            v.store(tables + VALUES + t * STRIDE + 4 * i, v.f32_load_n(values + 4 * i, size - i))
+            c = decay_of(p, head, seq, start + t, i, decay)
+            x = v.f32_load_n(k + 4 * i, size - i)
+            y = v.f32_load_n(q + 4 * i, size - i) * scale
+            v.store(keys + 4 * i, x)
+            v.store(queries + 4 * i, y)
+            v.store(decays + 4 * i, c)
+            c = c * v.f32_load(tables + KEEP + 4 * i)
+            v.store(tables + KEEP + 4 * i, c)
+            v.store(tables + t * STRIDE + 4 * i, x * c)
+            v.store(tables + (CHUNK + t) * STRIDE + 4 * i, y * c)
+            v.store(tables + UPDATE + t * STRIDE + 4 * i, x)
+        for s in range(t):
+            at = tables + WITH_KEYS + 4 * (t * CHUNK + s)
+            decayed_products(tables + UPDATE + s * STRIDE, decays, keys, queries, size, at)
+        total = v.f32(0.0)
+        for i in range(0, size, LANES):
+            total = v.fma(v.f32_load(keys + 4 * i), v.f32_load(queries + 4 * i), total)
+        v.st_f32(tables + WITH_QUERIES + 4 * (t * CHUNK + t), v.vsum(total))
+        v.st_f32(tables + BETA + 4 * t, v.ld_f32(value_at(p, B, head, seq, start + t)))
+
+
+@fn
+def solve_chunk(p, head, seq, start, row, rows, sums, deltas, tables):
+    """The deltas of CHUNK tokens from the products with the state, and the outputs."""
+    for t in range(CHUNK):
+        delta = v.f32_load(tables + VALUES + t * STRIDE + 4 * row) - sums[t]
+        out = sums[CHUNK + t]
+        for s in range(CHUNK):
+            if s < t:
+                at = tables + WITH_KEYS + 4 * (t * CHUNK + s)
+                delta = delta - deltas[s] * v.f32_bcast(at)
+                out = v.fma(deltas[s], v.f32_bcast(at + 4 * CHUNK * CHUNK), out)
+        delta = delta * v.f32_bcast(tables + BETA + 4 * t)
+        deltas[t] = delta
+        own = v.f32_bcast(tables + WITH_QUERIES + 4 * (t * CHUNK + t))
+        v.store_n(output_at(p, head, seq, start + t) + 4 * row, v.fma(delta, own, out), rows)
+
+
+@fn
+def run_chunk(p, head, seq, start, row, rows, m, tables):
+    """LANES rows of the transposed state m [size][LANES] over a chunk."""
+    size = v.ne(p, V, 0)
+    sums = v.f32_tile()
+    at, x = m, tables
+    for _ in range(size):
+        lanes = v.f32_load(at)
+        for t in range(TILE):
+            sums[t] = v.fma(lanes, v.f32_bcast(x + t * STRIDE), sums[t])
+        at += WORD
+        x += 4
+    deltas = v.f32_regs(CHUNK)
+    solve_chunk(p, head, seq, start, row, rows, sums, deltas, tables)
+    at, x = m, tables + KEEP
+    for _ in range(size):
+        y = v.f32_load(at) * v.f32_bcast(x)
+        for t in range(CHUNK):
+            y = v.fma(deltas[t], v.f32_bcast(x + (1 + t) * STRIDE), y)
+        v.store(at, y)
+        at += WORD
+        x += 4
+
+
+@fn
+def store_rows(m, size, rows, to):
+    """The transposed state of `rows` rows back as rows."""
+    for i in range(0, size, LANES):
+        tile = v.f32_regs(LANES)
+        for j in range(LANES):
+            tile[j] = v.f32_load(m + min(i + j, size - 1) * WORD)
+        v.transpose(tile)
+        for r in range(LANES):
+            if r < rows:
+                v.store_n(to + 4 * (r * size + i), tile[r], size - i)
+
+
+@fn
+def run_chunks(p, head, seq, first, stop, n_chunks, m):
+    """Rows first..stop of a head over the first n_chunks * CHUNK tokens."""
+    size = v.ne(p, V, 0)
+    block = state_bytes(LANES, size)
+    tables = m + state_bytes(stop - first, size)
+    source, target = source_at(p, head, seq), snapshot_at(p, 0, head, seq)
+    for row in range(first, stop, LANES):
+        at = m + (row - first) // LANES * block
+        rows = min(LANES, stop - row)
+        interleave_words(source + 4 * row * size, 4 * size, rows, size, at, WORD)
+    for done in range(0, n_chunks, CHUNKS):
+        count = min(CHUNKS, n_chunks - done)
+        for i in range(count):
+            at = tables + i * TABLES
+            make_tables(p, head, seq, (done + i) * CHUNK, at, tables + CHUNKS * TABLES)
+        for row in range(first, stop, LANES):
+            at, rows = m + (row - first) // LANES * block, min(LANES, stop - row)
+            for i in range(count):
+                start = (done + i) * CHUNK
+                run_chunk(p, head, seq, start, row, rows, at, tables + i * TABLES)
+    for row in range(first, stop, LANES):
+        at, rows = m + (row - first) // LANES * block, min(LANES, stop - row)
+        store_rows(at, size, rows, target + 4 * row * size)

@@ -1,0 +1,132 @@
+"""GATED_DELTA_NET token by token: a vector holds keys of one row of the state."""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.kernels._sums import lane_sums
+from ggml_cpu.kernels.delta_net._gated import (
+    B,
+    K,
+    Q,
+    V,
+    decay_of,
+    first_decay,
+    key_at,
+    output_at,
+    snapshot_at,
+    source_at,
+    value_at,
+    vector_bytes,
+)
+from ggml_cpu.target import LANES
+
+WORD = 4 * LANES  # bytes of a vector
+HALF = LANES // 2  # rows of the state at a time
+GROUP = 8  # tokens that these rows pass in a row
+
+
+@fn
+def rows_at(local: int, size: int) -> int:
+    """Local scratch: the vectors of GROUP tokens, <k, q> of each; here, HALF rows of the state."""
+    return local + GROUP * 3 * vector_bytes(size) + (4 * GROUP + 63) // 64 * 64
+
+
+def local_bytes(size: int) -> int:
+    return rows_at(0, size) + HALF * vector_bytes(size)
+
+
+@fn
+def load_token(p, head, seq, t, keys, queries, decays):
+    """Decayed keys, decayed and scaled queries, decays; returns <k, q>, scaled."""
+    size = v.ne(p, V, 0)
+    scale = 1.0 / v.sqrtf(v.float32(size))
+    k, q = key_at(p, K, head, seq, t), key_at(p, Q, head, seq, t)
+    total = v.f32(0.0)
+    decay = first_decay(p, head, seq, t)
+    for i in range(0, size, LANES):
+        c = decay_of(p, head, seq, t, i, decay)
+        x = v.f32_load_n(k + 4 * i, size - i)
+        y = v.f32_load_n(q + 4 * i, size - i) * scale
+        v.store(keys + 4 * i, x * c)
+        v.store(queries + 4 * i, y * c)
+        v.store(decays + 4 * i, c)
+        total = v.fma(x, y, total)
+    return v.vsum(total)
+
+
+@fn
+def step_rows(p, head, seq, t, first, rows, old, new, kept, keys, kq):
+    """HALF rows of the state over one token; rows past the last repeat it and are not stored.
+
+    old, new  where the first of them is, and goes; kept: where it goes as well, or 0
+    """
+    size = v.ne(p, V, 0)
+    stride = 4 * size
+    queries, decays = keys + vector_bytes(size), keys + 2 * vector_bytes(size)
+    sums = v.f32_regs(LANES)
+    for i in range(0, size, LANES):
+        x, y = v.f32_load(keys + 4 * i), v.f32_load(queries + 4 * i)
+        for r in range(HALF):
+            m = v.f32_load_n(old + min(r, rows - 1) * stride + 4 * i, size - i)
+            sums[r] = v.fma(m, x, sums[r])
+            sums[HALF + r] = v.fma(m, y, sums[HALF + r])
+    found = lane_sums(sums)
+    values = value_at(p, V, head, seq, t) + 4 * first
+    wanted = v.low(v.f32_load_n(values, rows))
+    delta = (wanted - v.low(found)) * v.ld_f32(value_at(p, B, head, seq, t))
+    out = v.high(found) + delta * kq
+    v.store_n(output_at(p, head, seq, t) + 4 * first, out, rows)
+    k = key_at(p, K, head, seq, t)
+    past_caches = kept % WORD == 0 and size % LANES == 0
+    for i in range(0, size, LANES):
+        x, c = v.f32_load_n(k + 4 * i, size - i), v.f32_load(decays + 4 * i)
+        for r in range(HALF):
+            if r < rows:
+                m = v.f32_load_n(old + r * stride + 4 * i, size - i)
+                m = v.fma(v.f32(v.lane(delta, r)), x, m * c)
+                v.store_n(new + r * stride + 4 * i, m, size - i)
+                if kept != 0:
+                    if past_caches:
+                        v.store_nt(kept + r * stride + 4 * i, m)
+                    else:
+                        v.store_n(kept + r * stride + 4 * i, m, size - i)
+
+
+@fn
+def pass_group(p, head, seq, first, rows, t, count, old, local):
+    """HALF rows of a head from `old` over `count` tokens from t on.
+
+    They stay in the L1 cache between tokens; a state to go back to, which is seldom read, goes past
+    the caches.
+    """
+    size, n_tokens, n_slots = v.ne(p, V, 0), v.ne(p, V, 2), v.op_i32(p, 0)
+    step, row = 3 * vector_bytes(size), 4 * size * first
+    totals, between = local + GROUP * step, rows_at(local, size)
+    for i in range(count):
+        slot, kept, new = n_tokens - 1 - t - i, 0, between
+        if slot > 0 and slot < n_slots:
+            kept = snapshot_at(p, slot, head, seq) + row
+        if i == count - 1:
+            new = snapshot_at(p, 0, head, seq) + row
+        kq = v.ld_f32(totals + 4 * i)
+        step_rows(p, head, seq, t + i, first, rows, old, new, kept, local + i * step, kq)
+        old = new
+
+
+@fn
+def run_tokens(p, head, seq, first, stop, start, local):
+    """Rows first..stop of a head over the tokens from `start` on."""
+    size, n_tokens = v.ne(p, V, 0), v.ne(p, V, 2)
+    step = 3 * vector_bytes(size)
+    for t in range(start, n_tokens, GROUP):
+        count = min(GROUP, n_tokens - t)
+        for i in range(count):
+            at = local + i * step
+            queries = at + vector_bytes(size)
+            kq = load_token(p, head, seq, t + i, at, queries, queries + vector_bytes(size))
+            v.st_f32(local + GROUP * step + 4 * i, kq)
+        old = source_at(p, head, seq) if t == 0 else snapshot_at(p, 0, head, seq)
+        for r in range(first, stop, HALF):
+            rows = min(HALF, stop - r)
+            pass_group(p, head, seq, r, rows, t, count, old + 4 * size * r, local)
