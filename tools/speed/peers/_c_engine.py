@@ -25,6 +25,7 @@ class CEngine(Engine):
         if self.ctx:
             self.lib.llama_batch_free(self.rows)
             self.lib.llama_free(self.ctx)
+            self.ctx = None
         self.ctx = self.new_context(sizes)
         if not self.ctx:
             raise RuntimeError(f"{self.name} cannot make a context of {sizes}")

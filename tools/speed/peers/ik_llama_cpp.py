@@ -34,6 +34,7 @@ def started(path: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 class Loaded(CEngine):
     name = "ik_llama.cpp"
+    log: Any  # called for as long as the library is there
 
     def __init__(self, model: str, threads: int, path: str, repack: bool) -> None:
         root, library = find(Path(path))
@@ -41,7 +42,7 @@ class Loaded(CEngine):
         self.ggml = (root / "ggml" / "include" / "ggml.h").read_text("utf-8")
         self.lib, self.threads = ctypes.CDLL(str(library)), threads
         self._declare()
-        self.log = ctypes.CFUNCTYPE(None, ctypes.c_int, c_char_p, c_void_p)(lambda *_: None)
+        type(self).log = ctypes.CFUNCTYPE(None, ctypes.c_int, c_char_p, c_void_p)(lambda *_: None)
         self.lib.llama_log_set(self.log, None)
         self.lib.llama_backend_init()
         params = self.lib.llama_model_default_params()

@@ -23,12 +23,13 @@ def started(python: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 class Loaded(CEngine):
     name = "llama.cpp"
+    log: Any  # called for as long as the library is there
 
     def __init__(self, model: str, threads: int, repack: bool) -> None:
         import llama_cpp
 
         self.lib, self.threads = llama_cpp, threads
-        self.log = llama_cpp.llama_log_callback(lambda *_: None)
+        type(self).log = llama_cpp.llama_log_callback(lambda *_: None)
         llama_cpp.llama_log_set(self.log, None)
         llama_cpp.llama_backend_init()
         params = llama_cpp.llama_model_default_params()
