@@ -106,8 +106,8 @@ def tests(args: argparse.Namespace) -> list[Test]:
     return with_types(found, args.cache_type_k, args.cache_type_v)
 
 
-def measure(args: argparse.Namespace) -> Iterator[Record]:
-    """Everything asked for, told as it comes."""
+def measure(args: argparse.Namespace, failed: list[Path]) -> Iterator[Record]:
+    """Everything asked for, told as it comes; models of which that cannot be done get `failed`."""
     peers = peer.asked(args)
     if args.peers:
         peers = [p for p in peers if p.name in (peer.OURS, *args.peers)]
@@ -117,17 +117,30 @@ def measure(args: argparse.Namespace) -> Iterator[Record]:
     for model in args.model:
         lines = table.Table([p.name for p in peers])
         print(f"\n{model.name}\n", *lines.head, sep="\n", flush=True)
-        with kernels(args.not_compiled) as environment:
-            for threads in args.threads:
-                todo = [t for t in tests(args) if (model.name, threads, t) not in done]
-                compared = Comparison(
-                    model.resolve(), threads, peers, args.batch, args.ubatch, args.repetitions,
-                    environment, over, cpu_name(),
-                )  # fmt: skip
-                for record in compared.run(todo) if todo and not over() else ():
-                    print(lines.row(record), flush=True)
-                    keep(record, args.json)
-                    yield record
+        try:
+            for record in measure_one(args, model, peers, done, over):
+                print(lines.row(record), flush=True)
+                keep(record, args.json)
+                yield record
+        except WorkerError as e:
+            print(f"error: {e}", file=sys.stderr)
+            failed.append(model)
+
+
+def measure_one(
+    args: argparse.Namespace, model: Path, peers: Sequence[peer.Peer], done: set[results.Key],
+    over: Callable[[], bool],
+) -> Iterator[Record]:  # fmt: skip
+    """The tests of a model that are not `done`, until the time is `over`."""
+    with kernels(args.not_compiled) as environment:
+        for threads in args.threads:
+            todo = [t for t in tests(args) if (model.name, threads, t) not in done]
+            compared = Comparison(
+                model.resolve(), threads, peers, args.batch, args.ubatch, args.repetitions,
+                environment, over, cpu_name(),
+            )  # fmt: skip
+            if todo and not over():
+                yield from compared.run(todo)
 
 
 def clock(minutes: float | None) -> Callable[[], bool]:
@@ -183,14 +196,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if args.worker:
         worker.serve(args.worker)
         return
+    failed: list[Path] = []
     try:
         if args.table:
             found = [record for path in args.table for record in results.read(path)]
         else:
-            found = list(measure(args))
+            found = list(measure(args, failed))
         tell(results.merged(found), args)
-    except (WorkerError, OSError, ValueError) as e:
+    except (OSError, ValueError) as e:
         raise SystemExit(f"error: {e}") from None
+    if failed:
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

@@ -265,6 +265,25 @@ def test_a_budget_is_kept_and_the_rest_is_run_later(
     assert " pp4 |" in model.with_suffix(".md").read_text()
 
 
+def test_a_model_that_does_not_run_leaves_the_others(
+    python: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dead = iter([peers(python, "fast,dies load"), peers(python, "fast")])
+    run = Comparison.run
+
+    def with_other_peers(self: Comparison, tests: Any) -> Any:
+        self.peers = next(dead)
+        return run(self, tests)
+
+    monkeypatch.setattr(Comparison, "run", with_other_peers)
+    with pytest.raises(SystemExit) as e:
+        compare_speed.main(["-m", "a", "b", "-t", "1", "-p", "4", "-n", "0", "-r", "1"])
+    assert e.value.code == 1
+    said = capsys.readouterr()
+    assert "error: fast: the worker died" in said.err
+    assert "pp4" in said.out.partition("\nb\n")[2]
+
+
 def test_errors_are_one_line(tmp_path: Path) -> None:
     with pytest.raises(SystemExit, match=r"error: .*no such"):
         compare_speed.main(["--table", str(tmp_path / "no such")])

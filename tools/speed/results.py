@@ -13,6 +13,8 @@ from typing import Any
 from speed.peer import OURS
 from speed.test import Test
 
+Key = tuple[str, int, Test]  # model, threads, test
+
 
 @dataclass(frozen=True)
 class Record:
@@ -33,7 +35,7 @@ class Record:
     floor: int = 0
 
     @property
-    def key(self) -> tuple[str, int, Test]:
+    def key(self) -> Key:
         return self.model, self.threads, self.test
 
     def value(self, peer: str) -> float | None:
@@ -74,7 +76,7 @@ def parsed(line: str, where: str) -> Record:
 
 def merged(records: Iterable[Record]) -> list[Record]:
     """One record for each test, with the runs of all."""
-    found: dict[tuple[str, int, Test], Record] = {}
+    found: dict[Key, Record] = {}
     for new in records:
         old = found.get(new.key)
         if old is None:
