@@ -149,6 +149,18 @@ def clock(minutes: float | None) -> Callable[[], bool]:
     return lambda: minutes is not None and time.monotonic() - start > 60 * minutes
 
 
+def parts(args: argparse.Namespace) -> list[Record]:
+    """What --json has of the models by now, also of earlier runs; tells what it has not."""
+    names = [model.name for model in args.model]
+    found = [r for r in results.read(args.json) if r.model in names] if args.json.exists() else []
+    done = {record.key for record in found}
+    wanted = [(name, n, test) for name in names for n in args.threads for test in tests(args)]
+    left = sum(key not in done for key in wanted)
+    if left:
+        print(f"{left} of {len(wanted)} tests are left; the same command goes on", file=sys.stderr)
+    return found
+
+
 @contextmanager
 def kernels(none: bool) -> Iterator[dict[str, str]]:
     """The environment of a cold start; with `none` no kernel is compiled yet."""
@@ -202,6 +214,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             found = [record for path in args.table for record in results.read(path)]
         else:
             found = list(measure(args, failed))
+        if args.budget:
+            found = parts(args)
         tell(results.merged(found), args)
     except (OSError, ValueError) as e:
         raise SystemExit(f"error: {e}") from None

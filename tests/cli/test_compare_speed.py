@@ -71,6 +71,15 @@ def test_tests_of_a_kind_share_a_context(python: Path) -> None:
     ]  # fmt: skip
 
 
+def test_tests_of_one_depth_are_finished(python: Path) -> None:
+    times = iter([False, False, True])
+    compare = compared(python, "fast", over=lambda: next(times, True))
+    tests = [Test("pp", 1), Test("pp", 2, depth=3), Test("tg", 2, depth=3), Test("pp", 2, depth=4)]
+    assert [r.test for r in compare.run(tests)] == tests[:1]
+    times = iter([False, False, False])
+    assert [r.test for r in compare.run(tests)] == tests[:3]
+
+
 def test_a_peer_that_does_not_load_is_left_out(
     python: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -252,16 +261,19 @@ def test_a_budget_is_kept_and_the_rest_is_run_later(
     monkeypatch.setattr(compare_speed.time, "monotonic", lambda: next(times))
     compare_speed.main([*command, "--budget", "1"])
     assert [r.test.n for r in results.read(runs)] == [4]
+    assert "1 of 2 tests are left" in capsys.readouterr().err
     monkeypatch.setattr(compare_speed.time, "monotonic", lambda: 0.0)
     compare_speed.main([*command, "--budget", "1", "--peers", "slow"])
     assert [r.test.n for r in results.read(runs)] == [4, 8]
     assert list(list(results.read(runs))[1].runs) == ["ours", "slow"]
-    capsys.readouterr()
+    said = capsys.readouterr()
+    assert "left; the same" not in said.err
+    assert "geometric mean of ours / best: 1.000" in said.out  # 0.5 and 2
     compare_speed.main(["--table", str(runs), "--write", str(model.with_suffix(".md"))])
     out = capsys.readouterr().out
     cells = [[c.strip() for c in line.split("|")] for line in out.splitlines()]
     assert ["", "1", "pp8", "4.00", "-", "2.00", "2.000", ""] in cells
-    assert "geometric mean of ours / best: 1.000" in out  # 0.5 and 2
+    assert "geometric mean of ours / best: 1.000" in out
     assert " pp4 |" in model.with_suffix(".md").read_text()
 
 

@@ -23,7 +23,7 @@ class Comparison:
     """One model with so many threads.
 
     environment  of our processes that are started for one run only
-    left         says when no test may begin any more
+    over         says when no test may begin any more; those of one depth are run together
     """
 
     model: Path
@@ -97,7 +97,7 @@ class Comparison:
         for worker in workers:
             self.told(worker, out, lambda w: w.ask("context", depth=first.depth, **sizes))
         for test in group:
-            if self.over():
+            if self.over() and not first.depth:  # a depth is not read twice
                 return
             yield self.measured(test, [w for w in workers if w.name not in out], out)
 
