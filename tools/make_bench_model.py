@@ -54,7 +54,7 @@ def write(
 ) -> None:
     """Write `arch` with its matrices in the mix `kind`, text going round the `cycle`."""
     tensors = list(arch.tensors(len(vocab.tokens)))
-    mix = Mix(kind, tensors, arch.n_layer)
+    mix = Mix(kind, tensors, arch.n_layer, arch.n_gqa)
     writer = gguf.GGUFWriter(str(path), arch.name)
     writer.add_name(f"random {arch.name}")
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)

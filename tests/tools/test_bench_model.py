@@ -11,7 +11,7 @@ import pytest
 
 import llama_py
 import make_bench_model
-from bench_model import blocks, kimi_linear, mix, nextn, qwen3, qwen35moe, vocabulary
+from bench_model import blocks, gemma3, kimi_linear, mix, nextn, qwen3, qwen35moe, vocabulary
 from llama_py.gguf_file import GGUFFile
 
 Type = gguf.GGMLQuantizationType
@@ -19,6 +19,7 @@ SMALL = [
     replace(qwen3.SIZES["0.6b"], n_layer=2, n_embd=256, n_ff=512, n_head=2, n_head_kv=1),
     replace(qwen35moe.SIZES["1b"], n_layer=4, n_embd=256, n_head=2, k_heads=1, v_heads=2),
     replace(kimi_linear.SIZES["0.8b"], n_layer=4, n_embd=256, n_head=2, n_ff=512),
+    replace(gemma3.SIZES["1b"], n_layer=8, n_embd=384, n_head=4, n_ff=512, head_dim=64),
 ]
 
 
@@ -33,7 +34,7 @@ def test_file_is_read_back(tmp_path: Path, arch, kind: str) -> None:
         assert len(file.metadata[vocabulary.TOKENS]) == 1024
         tensors = list(arch.tensors(1024))
         assert list(file.tensors) == [t.name for t in tensors]
-        types = mix.Mix(kind, tensors, arch.n_layer)
+        types = mix.Mix(kind, tensors, arch.n_layer, arch.n_gqa)
         for t in tensors:
             stored = file.tensors[t.name]
             assert stored.ne == t.ne + (1,) * (4 - len(t.ne))
@@ -74,10 +75,28 @@ def test_medium_mix_is_that_of_llama_cpp() -> None:
     assert large == sensitive | {"token_embd.weight"}
 
 
+def test_small_mix_is_that_of_llama_cpp() -> None:
+    """IQ4_XS (llama-quant.cpp): values of few heads and the first down projections have 5 bits."""
+    arch = gemma3.SIZES["1b"]
+    tensors = list(arch.tensors(1024))
+    types = mix.Mix("IQ4_XS", tensors, arch.n_layer, arch.n_gqa)
+    found = {t.name: types.type_of(t) for t in tensors}
+    values = {f"blk.{i}.attn_v.weight" for i in range(26)}
+    down = {f"blk.{i}.ffn_down.weight" for i in range(3)}
+    assert {name for name, t in found.items() if t is Type.Q5_1} == values  # rows of 1152
+    assert {name for name, t in found.items() if t is Type.Q5_K} == down
+    assert found["token_embd.weight"] is Type.Q8_0
+    assert found["blk.0.attn_q.weight"] is Type.IQ4_NL
+    assert found["blk.3.ffn_down.weight"] is Type.IQ4_XS
+    gqa = {a.name: a.n_gqa for sizes in make_bench_model.SIZES.values() for a in sizes.values()}
+    assert gqa == {"gemma3": 4, "kimi-linear": 0, "qwen3": 2, "qwen35moe": 8}
+
+
 def test_rows_that_do_not_fit_a_block() -> None:
     assert mix.fitting(Type.Q4_K, 512) is Type.Q4_K
     assert mix.fitting(Type.Q4_K, 128) is Type.Q5_0
     assert mix.fitting(Type.Q6_K, 384) is Type.Q8_0
+    assert mix.fitting(Type.IQ4_XS, 384) is Type.IQ4_NL
     assert mix.fitting(Type.Q4_0, 40) is Type.F16
 
 

@@ -38,6 +38,8 @@ SCALES = {
     Type.Q4_K: Scales(0, low=2, ratio=7.5),
     Type.Q5_K: Scales(0, low=2, ratio=15.5),
     Type.Q6_K: Scales(208),
+    Type.IQ4_NL: Scales(0),
+    Type.IQ4_XS: Scales(0),
 }
 
 

@@ -15,18 +15,27 @@ BASE = {
     "Q6_K": Type.Q6_K,
     "Q5_K_M": Type.Q5_K,
     "Q4_K_M": Type.Q4_K,
+    "IQ4_XS": Type.IQ4_XS,
     "Q4_0": Type.Q4_0,
 }
 # What a type is replaced by when a row is no multiple of its block of 256.
-SMALLER_BLOCK = {Type.Q4_K: Type.Q5_0, Type.Q5_K: Type.Q5_1, Type.Q6_K: Type.Q8_0}
+SMALLER_BLOCK = {
+    Type.Q4_K: Type.Q5_0,
+    Type.Q5_K: Type.Q5_1,
+    Type.Q6_K: Type.Q8_0,
+    Type.IQ4_XS: Type.IQ4_NL,
+}
 VALUES = ("attn_v.weight", "attn_qkv.weight")
 
 
 class Mix:
-    """The types of one file. `kind` is a key of BASE, the `_M` ones give some layers more bits."""
+    """The types of one file. `kind` is a key of BASE, the `_M` ones give some layers more bits.
 
-    def __init__(self, kind: str, tensors: list[TensorSpec], n_layer: int) -> None:
-        names = [t.name for t in tensors]
+    n_gqa  heads of queries for each of keys
+    """
+
+    def __init__(self, kind: str, tensors: list[TensorSpec], n_layer: int, n_gqa: int = 1) -> None:
+        names, self.n_gqa = [t.name for t in tensors], n_gqa
         self.base, self.medium, self.n_layer = BASE[kind], kind.endswith("_M"), n_layer
         self.values = [name for name in names if name.endswith(VALUES)]
         self.head = "output.weight" if "output.weight" in names else "token_embd.weight"
@@ -38,7 +47,16 @@ class Mix:
     def _wanted(self, name: str) -> Type:
         if name == self.head and self.base not in (Type.F16, Type.Q8_0):
             return Type.Q6_K
+        if self.base is Type.IQ4_XS and self._is_early_or_shared(name):
+            return Type.Q5_K
         return Type.Q6_K if self.medium and self._is_sensitive(name) else self.base
+
+    def _is_early_or_shared(self, name: str) -> bool:
+        """Values that several heads read, and the first down projections."""
+        if name in self.values:
+            return self.n_gqa >= 4
+        layer = re.match(r"blk\.(\d+)\.ffn_down", name)
+        return layer is not None and int(layer[1]) < self.n_layer // 8
 
     def _is_sensitive(self, name: str) -> bool:
         """Value projections, counted where there is one, and down projections, by layer."""

@@ -47,6 +47,16 @@ class Architecture(ABC):
     def tensors(self, n_vocab: int) -> Iterator[TensorSpec]:
         """Every tensor, in the order of the file."""
 
+    @property
+    def n_gqa(self) -> int:
+        """Heads of queries for each of keys, in the first layer; 0 if it has none of keys
+        (llama-hparams.cpp:n_gqa)."""
+        n_head, n_head_kv = (self.keys()[f"attention.head_count{kv}"] for kv in ("", "_kv"))
+        first = n_head_kv[0] if isinstance(n_head_kv, list) else n_head_kv
+        assert isinstance(n_head, int)
+        assert isinstance(first, int)
+        return n_head // first if first else 0
+
     def with_nextn(self) -> Architecture:
         """The same with a NextN layer behind the others; ValueError if it never has one."""
         raise ValueError(f"{self.name} has no NextN layer; give another --arch or no --nextn")

@@ -1,0 +1,1 @@
+"""compare_speed.py: what is measured, the engines in their workers, and the tables."""

@@ -1,0 +1,100 @@
+"""Records as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from speed.peer import OURS
+from speed.results import Record, mean_ratio
+
+
+def columns(records: Iterable[Record]) -> list[str]:
+    """The peers that ran, ours first."""
+    names = dict.fromkeys(name for r in records for name in r.runs)
+    return [*(n for n in names if n == OURS), *(n for n in names if n != OURS)]
+
+
+class Table:
+    """The lines of one table; they can be printed one by one."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+        titles = ["threads", f"{'test':>32}", *(f"{n:>10}" for n in names), "ours / best"]
+        self.widths = [len(title) for title in titles]
+        rule = [f"{'-' * (width - 1)}:" for width in self.widths]
+        self.head = [self._line(titles), self._line(rule)]
+
+    def row(self, r: Record) -> str:
+        ratio = "-" if r.ratio is None else f"{r.ratio:.3f}"
+        values = [self._value(r, name) for name in self.names]
+        return self._line([str(r.threads), r.test.label, *values, ratio])
+
+    def _value(self, r: Record, name: str) -> str:
+        """Tokens per second without a unit."""
+        value = r.value(name)
+        if value is None:
+            return "-"
+        if r.test.is_rate:
+            return f"{value:.2f}"
+        return f"{value / 2**20:.0f} MiB" if r.test.kind == "memory" else f"{value * 1e3:.1f} ms"
+
+    def _line(self, cells: Sequence[str]) -> str:
+        padded = (cell.rjust(width) for cell, width in zip(cells, self.widths, strict=True))
+        return f"| {' | '.join(padded)} |"
+
+
+def notes(records: Sequence[Record]) -> list[str]:
+    """What the table does not say: the mean, small batches against one, memory, who is missing."""
+    mean = mean_ratio(records)
+    found = [] if mean is None else [f"geometric mean of ours / best: {mean:.3f}"]
+    found += [line for threads in sorted({r.threads for r in records})
+              for line in batch_costs([r for r in records if r.threads == threads])]  # fmt: skip
+    for r in records:
+        if r.test.kind == "memory" and r.floor:
+            values = {name: r.value(name) for name in r.runs}
+            parts = ", ".join(
+                f"{name} {value / r.floor:.2f}" for name, value in values.items() if value
+            )
+            size = f"{r.floor / 2**20:.0f} MiB"
+            found.append(f"{r.test.label} against file and caches ({size}): {parts}")
+    left_out: dict[str, dict[str, None]] = {}
+    for r in records:
+        for why in r.left_out.values():
+            left_out.setdefault(why, {})[r.test.label] = None
+    return found + [f"left out of {'; '.join(of)}: {why}" for why, of in left_out.items()]
+
+
+def batch_costs(records: Sequence[Record]) -> list[str]:
+    """What a decode of several tokens takes, against one token."""
+    small = {r.test: r for r in records if r.test.kind == "at once"}
+    lines = []
+    for test, r in small.items():
+        one = next((o for t, o in small.items() if t.n == 1 and t.context == test.context), None)
+        if test.n == 1 or one is None:
+            continue
+        costs = []
+        for name in r.runs:
+            many, single = r.value(name), one.value(name)
+            if many and single:
+                costs.append(f"{name} {test.n * single / many:.2f}")
+        lines.append(f"{test.label} against 1 (-t {r.threads}): {', '.join(costs)}")
+    return lines
+
+
+def page(records: Sequence[Record], plot: str = "") -> str:
+    """A whole page, one table a model; `plot` is the name of its picture."""
+    lines = [
+        "# Measured speed", "",
+        "Made by `tools/compare_speed.py`: tokens per second, medians of runs that alternate within"
+        " each test. A ratio above 1: ours is faster, or needs less.",
+    ]  # fmt: skip
+    if plot:
+        lines += ["", f"![ours / best, by test]({plot})"]
+    for model in dict.fromkeys(r.model for r in records):
+        own = [r for r in records if r.model == model]
+        table = Table(columns(own))
+        processors = ", ".join(dict.fromkeys(r.cpu for r in own))
+        lines += ["", f"## {model}", "", f"On {processors}.", "", *table.head]
+        lines += map(table.row, own)
+        lines += ["", *(f"* {note}" for note in notes(own))]
+    return "\n".join(lines) + "\n"

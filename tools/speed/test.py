@@ -1,0 +1,104 @@
+"""What is measured: a test, and the lists of tests that are run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import product
+
+REPEATED = 8  # decodes of a small batch in one run, which would be short otherwise
+COLD = ("first", "memory")  # need a process of their own
+
+
+@dataclass(frozen=True)
+class Test:
+    """One line of the table; a run of it gives seconds, that of "memory" bytes.
+
+    kind    pp: a prompt of n tokens; tg: n tokens one by one; batch: n tokens of each of n_seqs
+            sequences, which go on together; at once: n tokens in one decode, with the logits of all
+            (what checking a draft costs); warm: a prompt of n tokens up to the first logits;
+            first: the same from the start of a process; memory: the most that was resident while a
+            process read a prompt of n tokens and went on a little
+    depth   tokens that each sequence has before
+    """
+
+    __test__ = False  # to pytest
+
+    kind: str
+    n: int
+    depth: int = 0
+    n_seqs: int = 1
+    type_k: str = "f16"
+    type_v: str = "f16"
+
+    @property
+    def label(self) -> str:
+        names = {
+            "batch": f"{self.n_seqs} x tg{self.n}", "at once": f"{self.n} at once",
+            "first": f"first token, cold, pp{self.n}", "warm": f"first token, warm, pp{self.n}",
+            "memory": f"peak memory, pp{self.n}",
+        }  # fmt: skip
+        text = names.get(self.kind, f"{self.kind}{self.n}")
+        if self.depth:
+            text += f" @ d{self.depth}"
+        if (self.type_k, self.type_v) != ("f16", "f16"):
+            text += f", {self.type_k}/{self.type_v}"
+        return text
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether it is told in tokens per second."""
+        return self.kind not in (*COLD, "warm")
+
+    @property
+    def tokens(self) -> int:
+        """Those of a run."""
+        return self.n * self.n_seqs * (REPEATED if self.kind == "at once" else 1)
+
+    @property
+    def cells(self) -> int:
+        """What a sequence needs of the cache."""
+        more = {"at once": self.n * REPEATED, "memory": self.n + REPEATED}
+        return self.depth + more.get(self.kind, self.n)
+
+    @property
+    def context(self) -> tuple[object, ...]:
+        """Tests that agree in this are run in one context."""
+        own = (self.kind,) if self.kind in COLD else ()
+        return self.depth, self.n_seqs, self.type_k, self.type_v, *own
+
+
+def matrix(depths: tuple[int, int] = (4096, 16384)) -> list[Test]:
+    """The whole comparison of one model, the long tests last."""
+    near, far = depths
+    return [
+        Test("pp", 512), Test("tg", 128), *(Test("at once", n) for n in (1, 2, 4, 8)),
+        Test("batch", 64, n_seqs=8), Test("tg", 32, near), Test("tg", 32, far),
+        Test("pp", 512, far),
+    ]  # fmt: skip
+
+
+def chosen(
+    prompt: Iterable[int], gen: Iterable[int], depths: Iterable[int], sequences: Iterable[int],
+    n_batched: int, at_once: Iterable[int],
+) -> Iterator[Test]:  # fmt: skip
+    """Tests by their numbers; 0 is none."""
+    kinds = [("pp", n) for n in prompt if n] + [("tg", n) for n in gen if n]
+    for depth in depths:
+        yield from (Test(kind, n, depth) for kind, n in kinds)
+        yield from (Test("at once", n, depth) for n in at_once if n)
+        yield from (Test("batch", n_batched, depth, n_seqs=n) for n in sequences if n)
+
+
+def with_types(tests: Iterable[Test], types_k: Iterable[str], types_v: Iterable[str]) -> list[Test]:
+    """Each test with every combination of cache types."""
+    pairs = list(product(types_k, types_v))
+    return [Test(t.kind, t.n, t.depth, t.n_seqs, *pair) for t in tests for pair in pairs]
+
+
+def groups(tests: Iterable[Test]) -> list[list[Test]]:
+    """Those that share a context, in the order of the first of each."""
+    found: dict[tuple[object, ...], list[Test]] = {}
+    for test in tests:
+        found.setdefault(test.context, []).append(test)
+    return list(found.values())
