@@ -45,7 +45,7 @@ NAMES = {
 
 class DeltaLayer(Layer):
     """A layer of linear attention. Where states are in slots, its first half computes one sequence
-    after the other."""
+    after the other, and names are ik_llama.cpp's."""
 
     def _attended(
         self, g: GraphBuilder, attention: Block, residual: Tensor, il: int, last: bool
@@ -56,7 +56,7 @@ class DeltaLayer(Layer):
         norm = self.attn_norm
 
         def one(g: GraphBuilder, x: Tensor) -> Tensor:
-            cur = attention(g, norm(g, x, self.norm_name, il), il)
+            cur = attention(g, norm(g, x, il=il), il)
             return g.cb(add(cur, x), "ssm_output", il)
 
         cur = each_seq(g, residual, one)
