@@ -58,8 +58,8 @@ def main() -> None:
 
 def record_ik(library: Path, archs: list[str]) -> None:
     """The node lists of architectures whose states can be in slots, as they are there."""
-    for arch, variant in tiny.every():
-        if variant == "mtp" or not architecture(arch).in_slots or (archs and arch not in archs):
+    for arch, variant in ik.models():
+        if archs and arch not in archs:
             continue
         with tempfile.TemporaryDirectory() as folder:
             size = ik.record(library, arch, variant, ik.write(arch, variant, Path(folder)))

@@ -89,6 +89,10 @@ def renamed(node: Record, names: dict[str, str]) -> Record:
     return {**of, **same, "params": params, "src": src}
 
 
+def test_all_are_recorded() -> None:
+    assert ik.recorded() == sorted(f"{arch}-{variant}" for arch, variant in ik.models())
+
+
 @pytest.mark.parametrize("run", [*ik.batches()])
 @pytest.mark.parametrize("name", ik.recorded())
 def test_nodes_equal_the_recorded_ones(name: str, run: str, tmp_path: Path) -> None:

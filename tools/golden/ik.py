@@ -17,11 +17,13 @@ from typing import Any
 from ggml_py.dump import Record
 from golden.store import DATA
 from llama_py.batch import Batch
-from llama_py.models.tiny import find, write_file
+from llama_py.models import architecture
+from llama_py.models.tiny import Tiny, every, find, write_file
+from llama_py.models.tiny._invent import shapes
 from llama_py_tools.graph.peer import native_batch
 
 PER_STEP = 1  # llama.h:LLAMA_SPEC_CKPT_PER_STEP
-END = ".ik.xz"
+END, OLD = ".ik.xz", "_old"
 N_STEPS = 4  # tokens of which checkpoints are kept
 LETTERS = {"u": ctypes.c_uint32, "i": ctypes.c_int32, "f": ctypes.c_float, "p": ctypes.c_void_p,
            "b": ctypes.c_bool}  # fmt: skip
@@ -165,16 +167,31 @@ def batches() -> dict[str, Batch]:
     }
 
 
+def models() -> list[tuple[str, str]]:
+    """Each (architecture, variant) whose states can be in slots; `_old` with its older matrices."""
+    found = []
+    for arch, variant in every():
+        if variant != "mtp" and architecture(arch).in_slots:
+            names = (variant, f"{variant}{OLD}")
+            plain, old = (shapes(arch, _tiny(arch, name)) for name in names)
+            found += [(arch, name) for name in names[: 1 if plain == old else 2]]
+    return found
+
+
 def write(arch: str, variant: str, folder: Path) -> Path:
+    return write_file(folder / f"{arch}-{variant}-ik.gguf", arch, _tiny(arch, variant))
+
+
+def _tiny(arch: str, variant: str) -> Tiny:
     """A tiny model as ik_llama.cpp reads it: every fourth layer is attention, whatever the file
     says; without a vocabulary, and without tensors that it does not know."""
-    found = find(arch, variant)
+    found = find(arch, variant.removesuffix(OLD))
+    keep = [*found.keep, "*.ssm_in.weight"] if variant.endswith(OLD) else found.keep
     keys = {
         **found.keys, "block_count": 4, "attention.recurrent_layers": [True, True, True, False],
         "/tokenizer.ggml.model": "no_vocab",
     }  # fmt: skip
-    found = replace(found, keys=keys, without=[*found.without, "*.scale", "*.bias"])
-    return write_file(folder / f"{arch}-{variant}-ik.gguf", arch, found)
+    return replace(found, keys=keys, keep=keep, without=[*found.without, "*.scale", "*.bias"])
 
 
 def _batch(seqs: list[int], pos: Any) -> Batch:
