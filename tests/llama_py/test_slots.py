@@ -21,7 +21,7 @@ from tests.split_models import KEYS, shared
 
 NAMES = ["qwen3next-moe", "qwen35-dense", "qwen35moe-moe"]
 SLOTS = {"delta_net": "slots"}
-BOUND = {"ref": 1e-12, "cpu": 1e-11}  # normalised mean squared error of logits
+BOUND = {"ref": 1e-12, "cpu": 1e-11, "opencl0": 1e-11}  # normalised mean squared error of logits
 N_DRAFT = 8
 PROMPT, LAST = tokens(13), 5
 
@@ -69,15 +69,20 @@ def conversation(ctx: Context) -> list[Floats]:
     return found
 
 
-@pytest.mark.parametrize("on", ["ref", "cpu"])
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("unified", [True, False])
-def test_logits_are_those_of_states_in_cells(name: str, on: str, unified: bool) -> None:
+def check_logits(name: str, on: str, unified: bool = True) -> None:
     plain = conversation(context(name, on, {}, kv_unified=unified))
     ctx = context(name, on, kv_unified=unified)
     fill(ctx, 0xFF)
     for expected, found in zip(plain, conversation(ctx), strict=True):
         assert nmse(expected, found) <= BOUND[on]
+
+
+@pytest.mark.parametrize("on", ["ref", "cpu"])
+@pytest.mark.parametrize(
+    ("name", "unified"), [*((name, True) for name in NAMES), ("qwen35moe-moe", False)]
+)
+def test_logits_are_those_of_states_in_cells(name: str, on: str, unified: bool) -> None:
+    check_logits(name, on, unified)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -179,8 +184,9 @@ def assert_same(a: Context, b: Context, seqs: Sequence[int]) -> None:
         np.testing.assert_array_equal(a.decode(batch), b.decode(batch))
 
 
-@pytest.mark.parametrize("form", ["cpy", "concat"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "form"), [*((name, "cpy") for name in NAMES), ("qwen35moe-moe", "concat")]
+)
 def test_a_draft_rejected_at_each_position_leaves_nothing(name: str, form: str) -> None:
     """Sequence s, in slot s, rejects its draft from position s on; others never had a draft."""
     seqs = range(N_DRAFT + 1)
@@ -201,8 +207,10 @@ def test_a_draft_rejected_at_each_position_leaves_nothing(name: str, form: str) 
     assert_same(drafted, plain, seqs)
 
 
-def test_what_was_rejected_does_not_matter_to_fast_kernels() -> None:
-    both = [context("qwen35moe-moe", "cpu", n_seq_max=9, n_rs_seq=N_DRAFT) for _ in range(2)]
+def check_what_was_rejected(name: str, on: str) -> None:
+    """Devices may sum otherwise for other sizes of batches: so both contexts had drafts, but other
+    ones."""
+    both = [context(name, on, n_seq_max=9, n_rs_seq=N_DRAFT) for _ in range(2)]
     for i, ctx in enumerate(both):
         ctx.decode(PROMPT, logits="none")
         for s in range(1, 9):
@@ -213,6 +221,18 @@ def test_what_was_rejected_does_not_matter_to_fast_kernels() -> None:
         for s in range(N_DRAFT):
             assert ctx.memory.seq_rm(s, len(PROMPT) + 1 + s)
     assert_same(*both, range(N_DRAFT))
+
+
+def test_what_was_rejected_does_not_matter_to_fast_kernels() -> None:
+    check_what_was_rejected("qwen35moe-moe", "cpu")
+
+
+def test_positions_with_a_gap() -> None:
+    """One can go back to the tokens behind it only: checkpoints are by token."""
+    ctx = context("qwen35moe-moe", n_rs_seq=3)
+    ctx.decode(Batch([1, 2, 3, 4], pos=[0, 1, 5, 6]))
+    assert not ctx.memory.seq_rm(0, 5) and ctx.memory.seq_pos_max(0) == 6
+    assert ctx.memory.seq_rm(0, 6) and ctx.memory.seq_pos_max(0) == 5
 
 
 def test_how_far_one_can_go_back() -> None:
