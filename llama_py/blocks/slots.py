@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from functools import reduce
 from typing import Any
 
 from ggml_py.ops import (
@@ -60,13 +61,9 @@ def each_seq(
     n, n_seqs = g.per_seq
     if n_seqs == 1:
         return make(g, cur)
-    out: Tensor | None = None
-    for i in range(n_seqs):
-        own = view(cur, (cur.ne[0], n), offset=i * n * cur.ne[0])
-        one = make(SeqBuilder(g, i), own)
-        out = one if out is None else concat(out, one, 1)
-    assert out is not None
-    return out
+    own = [view(cur, (cur.ne[0], n), offset=i * n * cur.ne[0]) for i in range(n_seqs)]
+    made = (make(SeqBuilder(g, i), x) for i, x in enumerate(own))
+    return reduce(lambda a, b: concat(a, b, 1), made)
 
 
 class SlotAttention(LinearAttention):
