@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from llama_py.forms import SLOTS
 from llama_py.geometry import Rope
 from llama_py.hparams import HParams
 
@@ -63,6 +64,11 @@ class CParams:
     def rope_yarn(self, rope: Rope) -> tuple[float, float]:
         """ggml's ext_factor and attn_factor of a layer's RoPE."""
         return (self.yarn_ext_factor, self.yarn_attn_factor) if rope.yarn else (0.0, 1.0)
+
+    @property
+    def in_slots(self) -> bool:
+        """Whether the states of a sequence are one row, at its number (llama_py.memory.slots)."""
+        return any(form == SLOTS for _, form in self.forms)
 
     def form(self, kind: str, default: str) -> str:
         """How blocks of a kind are built."""

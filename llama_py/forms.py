@@ -19,6 +19,8 @@ from functools import cache
 
 from ggml_py.errors import ContextError
 
+SLOTS = "slots"  # the form of any kind whose states are rows of slots (llama_py.memory.slots)
+
 _REGISTRY: dict[str, Form] = {}
 
 
@@ -28,11 +30,13 @@ class Form:
 
     names     its forms: the first is one op, the second does without it
     meaning   a line of help
+    go_back   those that can keep the states of earlier tokens; the first always can
     """
 
     kind: str
     names: tuple[str, ...]
     meaning: str
+    go_back: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _REGISTRY[self.kind] = self

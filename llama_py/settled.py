@@ -8,10 +8,11 @@ from dataclasses import replace
 from ggml_py.errors import ContextError
 from ggml_py.types import F32
 from llama_py.cparams import CParams, make_cparams
+from llama_py.forms import SLOTS, forms
 from llama_py.forms import check as check_forms
-from llama_py.forms import forms
 from llama_py.loaded import Loaded
 from llama_py.memory.kept import State
+from llama_py.models import architecture, known_architectures
 from llama_py.params import ContextParams
 
 log = logging.getLogger("llama_py")
@@ -35,10 +36,17 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
     n_rs_seq = _n_rs_seq(model, p)
     chosen = {kind: form for kind, form in p.forms.items() if form != "auto"}
     for kind, form in chosen.items():
-        if n_rs_seq > 0 and form != forms()[kind].names[0]:
+        able = dict.fromkeys((forms()[kind].names[0], *forms()[kind].go_back))
+        if n_rs_seq > 0 and form not in able:
             raise ContextError(
-                f"n_rs_seq = {n_rs_seq} needs {kind} {forms()[kind].names[0]}: {form} keeps no"
-                " earlier states"
+                f"n_rs_seq = {n_rs_seq} needs {kind} {' or '.join(able)}: {form} keeps no earlier"
+                " states"
+            )
+        if form == SLOTS and not model.architecture.in_slots:
+            known = [arch for arch in known_architectures() if architecture(arch).in_slots]
+            raise ContextError(
+                f"{kind} {form}: the states of {model.arch} are not kept in slots; those of"
+                f" {', '.join(known)} can be"
             )
     cparams = make_cparams(
         model.hparams, n_ctx=p.n_ctx or 0, n_batch=p.n_batch, n_ubatch=p.n_ubatch,

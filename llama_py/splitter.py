@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain, groupby
+from itertools import chain, groupby, takewhile
 
 import numpy as np
 import numpy.typing as npt
@@ -93,6 +93,27 @@ class BatchSplitter(CheckedBatch):
         length = min(min(left), max(1, n_ubatch // len(sets)))
         if n_keep_tail:
             length, sets = _keep_tails(length, left, sets, n_ubatch, n_keep_tail)
+        return self._take(sets, length)
+
+    def split_slots(self, n_ubatch: int, sequential: bool, n_tail: int = 0) -> UBatch | None:
+        """Tokens of one sequence set, or one token of each of several (ik_llama.cpp
+        llama-delta-net.cpp).
+
+        sequential  as above
+        n_tail      the last so many tokens of a sequence come alone
+        """
+        sets = self._open_sets(n_ubatch, sequential)
+        if not sets:
+            return None
+        one_left = list(takewhile(lambda ids: len(self._rest(ids)) == 1, sets))
+        if one_left:
+            return self._take(one_left, 1)
+        left = len(self._rest(sets[0]))
+        length = left if left <= n_tail else left - n_tail
+        return self._take(sets[:1], min(length, n_ubatch))
+
+    def _take(self, sets: list[SeqIds], length: int) -> UBatch:
+        """So many tokens of each set."""
         parts = []
         for ids in sets:
             start = self._taken[ids]

@@ -119,7 +119,7 @@ def opened(ctx: Remembering, data: bytes | memoryview, what: str) -> StateReader
     if layout != ctx.memory.layout():
         raise ContextError(
             f"the {what} is laid out as {layout!r}, but this context needs {ctx.memory.layout()!r};"
-            " use the cache types and the flash attention that it was saved with"
+            " use the cache types, the flash attention and the forms that it was saved with"
         )
     return io
 

@@ -5,6 +5,7 @@ tests/data/golden. Needs llama-cpp-python: pip install '.[parity]'.
     python tools/record_golden.py                    # all
     python tools/record_golden.py <arch> ...         # these architectures; "demo": the demo model
     python tools/record_golden.py <arch> --balance   # how much each branch matters; records nothing
+    python tools/record_golden.py --ik BUILD/src/libllama.so   # nodes of ik_llama.cpp, nothing else
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from golden import demo, runs, store
+from golden import demo, ik, runs, store
 from golden.balance import balance
 from golden.engines import LlamaCpp
 from llama_py.models import architecture, tiny
@@ -30,12 +31,16 @@ def main() -> None:
     )
     p.add_argument("archs", nargs="*", metavar="ARCH")
     p.add_argument("--balance", action="store_true", help="print sizes of branches only")
+    p.add_argument("--ik", type=Path, metavar="LIB", help="libllama.so of a built ik_llama.cpp")
     p.add_argument("-o", "--output", type=Path, metavar="DIR", help="write the models there too")
     args = p.parse_args()
     os.environ["GGML_NO_BACKTRACE"] = "1"  # a failed assertion is told in one line
     unknown = set(args.archs) - {arch for arch, _ in tiny.every()} - {"demo"}
     if unknown:
         p.error(f"no dictionary in llama_py/models/tiny for {', '.join(sorted(unknown))}")
+    if args.ik:
+        record_ik(args.ik, args.archs)
+        return
     if "demo" in args.archs or not (args.archs or args.balance):
         print(f"demo: recorded {demo.record()} bytes")
     with tempfile.TemporaryDirectory() as folder:
@@ -49,6 +54,16 @@ def main() -> None:
                 print("\n".join(f"  {line}" for line in balance(path, prompt)))
             else:
                 record(arch, variant, path)
+
+
+def record_ik(library: Path, archs: list[str]) -> None:
+    """The node lists of architectures whose states can be in slots, as they are there."""
+    for arch, variant in ik.models():
+        if archs and arch not in archs:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            size = ik.record(library, arch, variant, ik.write(arch, variant, Path(folder)))
+        print(f"{arch} {variant}: recorded {size} bytes of ik_llama.cpp's nodes")
 
 
 def case_of(arch: str, variant: str, path: Path, facts: runs.Facts) -> runs.Case:

@@ -11,7 +11,7 @@ from ggml_py.tensor import Tensor
 from llama_py.forms import Form
 from llama_py.geometry import Window
 from llama_py.graph.inputs.attention import InputAttnKV, InputAttnNoCache, InputCross
-from llama_py.graph.inputs.recurrent import InputRS
+from llama_py.graph.inputs.recurrent import InputRS, InputSlots
 from llama_py.graph.inputs.tokens import InputEmbd, InputOutIds, InputPos
 from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult, Input
@@ -101,6 +101,11 @@ class GraphBuilder:
     def inp_rs(self) -> InputRS:
         """Which recurrent states to start from."""
         return self.add_input(InputRS(self.params))
+
+    @cached_property
+    def inp_slots(self) -> InputSlots:
+        """Which slots have the recurrent states, where they are in slots."""
+        return self.add_input(InputSlots(self.params))
 
     @cached_property
     def inp_cross(self) -> InputCross:

@@ -10,11 +10,12 @@ from ggml_py.errors import ContextError
 from ggml_py.types import GGMLType
 from llama_py.cparams import N_CTX_STEP, CParams
 from llama_py.geometry import Window
-from llama_py.memory.group import MemoryGroup
+from llama_py.memory.group import MemoryGroup, States
 from llama_py.memory.kept import BASE, INDEX, Index, Kept, KeysValues, SameAs, State
 from llama_py.memory.kv import KVCache
 from llama_py.memory.kv_tensors import KVLayer
 from llama_py.memory.recurrent import RecurrentMemory, StateLayer
+from llama_py.memory.slots import SlotMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +100,10 @@ def _cells(window: Window | None, cp: CParams) -> int:
     return -(-min(cp.n_ctx_seq, needed) // N_CTX_STEP) * N_CTX_STEP
 
 
-def _states(states: Sequence[tuple[int, State]], how: Placing) -> RecurrentMemory | None:
+def _states(states: Sequence[tuple[int, State]], how: Placing) -> States | None:
     if not states:
         return None
     cp = how.cparams
     layers = [StateLayer(il, how.device(il, s.part), s) for il, s in states]
-    return RecurrentMemory(
-        layers, size=cp.n_seq_max, n_rs_seq=cp.n_rs_seq, causal=cp.causal_attn
-    )
+    kind = SlotMemory if cp.in_slots else RecurrentMemory
+    return kind(layers, size=cp.n_seq_max, n_rs_seq=cp.n_rs_seq, causal=cp.causal_attn)

@@ -16,7 +16,10 @@ from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv import KVCache
 from llama_py.memory.kv_slots import span
 from llama_py.memory.recurrent import RecurrentMemory
+from llama_py.memory.slots import SlotMemory
 from llama_py.splitter import BatchSplitter
+
+States = RecurrentMemory | SlotMemory
 
 
 class MemoryGroup:
@@ -30,7 +33,7 @@ class MemoryGroup:
     """
 
     def __init__(
-        self, caches: Mapping[str, KVCache], recr: RecurrentMemory | None, of: Mapping[int, str]
+        self, caches: Mapping[str, KVCache], recr: States | None, of: Mapping[int, str]
     ) -> None:
         self.caches = dict(caches)
         self.recr = recr
@@ -38,7 +41,7 @@ class MemoryGroup:
         self.intact: dict[int, int] = {}
 
     @property
-    def parts(self) -> list[KVCache | RecurrentMemory]:
+    def parts(self) -> list[KVCache | States]:
         """All of them; the one that may refuse to go back is first."""
         return [*([] if self.recr is None else [self.recr]), *self.caches.values()]
 
@@ -98,9 +101,8 @@ class MemoryGroup:
         elif self.recr is not None and whole_seqs:
             yield lambda: splitter.split_seq(n_ubatch)
         elif self.recr is not None:
-            tail = self.recr.n_rs_seq + 1 if self.recr.n_rs_seq else 0
-            sequential = not self.caches or self.n_stream > 1
-            yield lambda: splitter.split_equal(n_ubatch, sequential, tail)
+            recr, sequential = self.recr, not self.caches or self.n_stream > 1
+            yield lambda: recr.split(splitter, n_ubatch, sequential)
         elif self.n_stream > 1:
             yield lambda: splitter.split_equal(n_ubatch, True)
         else:
@@ -223,7 +225,7 @@ class MemoryGroup:
         caches = [f"{name} {kv.layout()}" for name, kv in self.caches.items()]
         return " + ".join([*caches, *([] if self.recr is None else [self.recr.layout()])])
 
-    def _written(self, partial: bool) -> list[KVCache | RecurrentMemory]:
+    def _written(self, partial: bool) -> list[KVCache | States]:
         """The parts of a state; `partial` leaves out what seq_rm can always take back."""
         caches = self.windows if partial else [*self.caches.values()]
         return [*caches, *([] if self.recr is None else [self.recr])]

@@ -8,6 +8,7 @@ from ggml_py.errors import ContextError
 from llama_py.batch import UBatch
 from llama_py.memory.kv import KVCacheContext
 from llama_py.memory.recurrent import RecurrentContext
+from llama_py.memory.slots import SlotContext
 
 
 class GroupContext:
@@ -18,7 +19,7 @@ class GroupContext:
 
     def __init__(
         self, of: Mapping[int, str], caches: Mapping[str, KVCacheContext],
-        recr: RecurrentContext | None, ubatches: list[UBatch],
+        recr: RecurrentContext | SlotContext | None, ubatches: list[UBatch],
     ) -> None:  # fmt: skip
         self.ubatches = ubatches
         self._of, self._caches, self._recr = of, caches, recr
@@ -37,7 +38,7 @@ class GroupContext:
         for part in self._parts():
             part.apply()
 
-    def _parts(self) -> Iterator[KVCacheContext | RecurrentContext]:
+    def _parts(self) -> Iterator[KVCacheContext | RecurrentContext | SlotContext]:
         yield from self._caches.values()
         if self._recr is not None:
             yield self._recr
@@ -55,7 +56,13 @@ class GroupContext:
         return self._caches[part]
 
     def states(self) -> RecurrentContext:
-        """The recurrent states."""
-        if self._recr is None:
-            raise ContextError("this memory keeps no recurrent states")
+        """The recurrent states, if they are in cells."""
+        if not isinstance(self._recr, RecurrentContext):
+            raise ContextError("this memory keeps no recurrent states in cells")
+        return self._recr
+
+    def slots(self) -> SlotContext:
+        """The recurrent states, if they are rows of slots."""
+        if not isinstance(self._recr, SlotContext):
+            raise ContextError("this memory keeps no recurrent states in slots")
         return self._recr

@@ -30,6 +30,7 @@ from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.joined import cut, join
 from llama_py.memory.kept import State
 from llama_py.memory.recurrent_slots import RecurrentSlots
+from llama_py.splitter import BatchSplitter
 
 
 class StateLayer(NamedTuple):
@@ -98,6 +99,11 @@ class RecurrentMemory(RecurrentSlots):
         if data:
             for _, buffer in self.buffers:
                 buffer.clear()
+
+    def split(self, splitter: BatchSplitter, n_ubatch: int, sequential: bool) -> UBatch | None:
+        """The next ubatch, of sequences of equal length."""
+        tail = self.n_rs_seq + 1 if self.n_rs_seq else 0
+        return splitter.split_equal(n_ubatch, sequential, tail)
 
     def place(self, ubatches: list[UBatch]) -> RecurrentContext:
         """Places for all ubatches; ContextError and no change if they do not fit."""

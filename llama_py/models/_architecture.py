@@ -35,6 +35,7 @@ class Architecture(ABC):
     draft_names   and in its draft graph
     gtypes    the graphs it has: a trunk, perhaps an encoder before it
     has_trunk     False for a file of NextN layers alone
+    in_slots      whether its states can be rows of slots (llama_py.memory.slots)
     start_token   what a decoder begins with that has read a text
     classifier    what a reranker applies to a pooled row
     dense_out     what embeddings go through after pooling
@@ -48,6 +49,7 @@ class Architecture(ABC):
     names: Mapping[str, str] = {}
     draft_names: Mapping[str, str] = {}
     gtypes: ClassVar[tuple[GraphType, ...]] = ("decoder",)
+    in_slots: ClassVar[bool] = False
     has_trunk: bool = True
     start_token: int = 0
     classifier: Classifier | None = None

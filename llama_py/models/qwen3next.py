@@ -6,7 +6,8 @@ from __future__ import annotations
 from ggml_py.ops import add, concat, cont, repeat_4d, reshape, sigmoid
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import split
-from llama_py.blocks.linear_attention import LinearAttention, Projected
+from llama_py.blocks.linear_attention import Projected
+from llama_py.blocks.slots import SlotAttention
 from llama_py.geometry import ROPE_NEOX
 from llama_py.graph.builder import GraphBuilder
 from llama_py.memory.kept import State
@@ -21,7 +22,7 @@ class Qwen3NextHParams(HybridMoeHParams):
     interleaved = False
 
 
-class Qwen3NextLinear(LinearAttention):
+class Qwen3NextLinear(SlotAttention):
     """Queries, keys, values and gates may come from one matrix, in old files; betas and alphas from
     one or from two (ik_llama.cpp)."""
 
@@ -49,16 +50,31 @@ class Qwen3NextLinear(LinearAttention):
     def project(self, g: GraphBuilder, cur: Tensor, il: int) -> Projected:
         if self.separate:
             return super().project(g, cur, il)
-        hp, n_head = self.hp, self.hp.ssm_dt_rank
+        n_head = self.hp.ssm_dt_rank
         qkv, z = self.qkvz(g, cur, il)
-        ba = g.cb(self.in_ba(g, cur), "linear_attn_mixed_ba", il)
-        n_group, n_each = hp.ssm_n_group, n_head // hp.ssm_n_group
-        ba = reshape(ba, 2 * n_each, n_group, *g.per_seq)  # of each key head: betas, then alphas
-        b, a = split(ba, [n_each, n_each], n_dims=4)
-        beta = sigmoid(cont(g.cb(b, "b", il)))
-        alpha = add(cont(g.cb(a, "a", il), n_head, *g.per_seq), self.dt)
+        b, a = self.mixed_ba(g, cur, il)
+        beta = sigmoid(cont(b))
+        alpha = add(cont(a, n_head, *g.per_seq), self.dt)
         gate = self.gate_of(g, alpha, il)
         return Projected(qkv, z, reshape(beta, 1, n_head, *g.per_seq), gate)
+
+    def mixed_ba(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
+        """-> betas before their sigmoid, and alphas, each [H / H_k, H_k, T, B]; views"""
+        n_group, n_each = self.hp.ssm_n_group, self.hp.ssm_dt_rank // self.hp.ssm_n_group
+        ba = g.cb(self.in_ba(g, cur), "linear_attn_mixed_ba", il)
+        ba = reshape(ba, 2 * n_each, n_group, *g.per_seq)  # of each key head: betas, then alphas
+        b, a = split(ba, [n_each, n_each], n_dims=4)
+        return g.cb(b, "b", il), g.cb(a, "a", il)
+
+    def raw_gates(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
+        if self.separate:
+            return super().raw_gates(g, cur, il)
+        n_head = self.hp.ssm_dt_rank
+        b, a = self.mixed_ba(g, cur, il)
+        return cont(b, n_head, 1, g.n_tokens), cont(a, n_head, g.n_tokens)
+
+    def raw_qkvz(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
+        return self.qkvz(g, cur, il) if self.old else super().raw_qkvz(g, cur, il)
 
     def qkvz(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
         """z may have four dimensions. Of each key head the old matrix gives its query, its key, and

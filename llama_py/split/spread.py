@@ -67,6 +67,10 @@ class PartBuilder(GraphBuilder):
         return self._here(self.whole.inp_rs)
 
     @property
+    def inp_slots(self) -> Any:
+        return self._here(self.whole.inp_slots)
+
+    @property
     def inp_cross(self) -> Any:
         return self.whole.inp_cross
 

@@ -17,12 +17,14 @@ N = 46  # tokens: a draft of eight is wrong at each of its places, and then righ
 
 
 @pytest.mark.parametrize(
-    ("name", "n_rs_seq"),
-    [*((name, n) for name in RECURRENT for n in (0, N_MAX)), *((name, 0) for name in OTHERS)],
-)
-def test_a_refusal_at_every_place(name: str, n_rs_seq: int) -> None:
+    ("name", "n_rs_seq", "form"),
+    [*((name, n, "auto") for name in RECURRENT for n in (0, N_MAX)),
+     *((name, 0, "auto") for name in OTHERS),
+     *((name, n, "slots") for name in RECURRENT[:3] for n in (0, N_MAX))],
+)  # fmt: skip
+def test_a_refusal_at_every_place(name: str, n_rs_seq: int, form: str) -> None:
     prompt, expected = plain(name, N + N_MAX)
-    ctx = context(name, n_rs_seq=n_rs_seq)
+    ctx = context(name, n_rs_seq=n_rs_seq, forms={"delta_net": form})
     with scripted(ctx, wrong_at({0: [*prompt, *expected]}, N_MAX)) as made:
         answer = run(made, {0: prompt}, N)[0]
         found = made.statistics["ngram-simple"]
@@ -41,13 +43,15 @@ def test_a_refusal_at_every_place(name: str, n_rs_seq: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "unified"),
-    [("qwen35moe-moe", False), ("qwen3next-moe", True), ("mamba-dense", False),
-     ("llama-dense", True), ("llama-dense", False)],
+    ("name", "unified", "form"),
+    [("qwen35moe-moe", False, "auto"), ("qwen3next-moe", True, "auto"),
+     ("mamba-dense", False, "auto"), ("llama-dense", True, "auto"), ("llama-dense", False, "auto"),
+     ("qwen35moe-moe", False, "slots"), ("qwen3next-moe", True, "slots")],
 )  # fmt: skip
-def test_four_sequences_at_once(name: str, unified: bool) -> None:
+def test_four_sequences_at_once(name: str, unified: bool, form: str) -> None:
     texts = [plain(name, 30, seed) for seed in range(4)]
-    ctx = context(name, n_ctx=1024, n_seq_max=4, kv_unified=unified, n_rs_seq=3)
+    options = {"n_ctx": 1024, "n_seq_max": 4, "kv_unified": unified, "n_rs_seq": 3}
+    ctx = context(name, **options, forms={"delta_net": form})
     known = {s: [*prompt, *answer] for s, (prompt, answer) in enumerate(texts)}
     with scripted(ctx, wrong_at(known, 3)) as made:
         answers = run(made, {s: prompt for s, (prompt, _) in enumerate(texts)}, 20)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ggml_py.tensor import Tensor
-from llama_py.forms import Form
+from llama_py.forms import SLOTS, Form
 from llama_py.graph.builder import GraphBuilder
 
 # fused: as one op. Else one token is computed by the rule as written down, and many
 #   chunked: in chunks, each a triangular system (arXiv 2412.06464);
 #   autoregressive: each by that rule, so that graphs grow with n_ubatch;
 #   blocks: in chunks of 64, whatever the gates, whose scores are put together of 4 x 4 blocks.
+# slots: as one op of another kind, over states that lie as in ik_llama.cpp (blocks/slots.py).
 DELTA_NET = Form(
-    "delta_net", ("fused", "chunked", "autoregressive", "blocks"),
-    "how gated delta nets are computed",
+    "delta_net", ("fused", "chunked", "autoregressive", "blocks", SLOTS),
+    "how gated delta nets are computed", go_back=(SLOTS,),
 )  # fmt: skip
 
 

@@ -38,3 +38,29 @@ class InputRS:
             and self.head == mctx.get_head()
             and self.rs_z == mctx.get_rs_z()
         )
+
+
+class InputSlots:
+    """The slots that the states of a ubatch's sequences are in; they are offsets in the graph.
+
+    seq      I32 [1, n_tokens] zeros: of the one state that a convolution is given, the number
+    starts   (sequence, whether it begins at position 0) of each
+    """
+
+    def __init__(self, params: GraphParams) -> None:
+        self.mctx = params.mctx.slots()
+        self.starts = _starts(params.ubatch)
+        self.seq = new_input("inp_s_seq_qnext", I32, 1, params.ubatch.n_tokens)
+
+    def set_input(self, ubatch: UBatch) -> None:
+        write(self.seq, np.zeros(ubatch.n_tokens, np.int32))
+
+    def can_reuse(self, params: GraphParams) -> bool:
+        self.mctx = params.mctx.slots()
+        same_size = self.seq.ne[1] == params.ubatch.n_tokens
+        return same_size and self.starts == _starts(params.ubatch)
+
+
+def _starts(ubatch: UBatch) -> list[tuple[int, bool]]:
+    firsts = range(0, ubatch.n_tokens, ubatch.n_seq_tokens)
+    return [(ubatch.seq_id[i][0], bool(ubatch.pos[i] == 0)) for i in firsts]

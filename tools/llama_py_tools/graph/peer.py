@@ -120,7 +120,7 @@ class Peer:
 
     def run(self, batch: Batch, encode: bool = False) -> None:
         """Decode, or encode, a batch that says everything: positions, sequences, outputs."""
-        keep, native = _native(self.api, batch)
+        keep, native = native_batch(self.api.llama_batch, batch)
         if self._recorder and encode != self._encoded:
             self._recorder.next_graph()
         self._encoded = encode
@@ -184,8 +184,8 @@ class Peer:
             flags[i] = 0
 
 
-def _native(api: Any, batch: Batch) -> tuple[Any, Any]:
-    """The batch as a llama_batch, and what must live as long."""
+def native_batch(kind: type[Any], batch: Batch) -> tuple[Any, Any]:
+    """What must live as long, and the batch as a struct llama_batch."""
     assert batch.tokens is not None and batch.pos is not None
     assert batch.seq_ids is not None and batch.outputs is not None
     n = len(batch.tokens)
@@ -196,7 +196,7 @@ def _native(api: Any, batch: Batch) -> tuple[Any, Any]:
     pointer = ctypes.POINTER(ctypes.c_int32)
     seq_id = (pointer * (n + 1))(*(ctypes.cast(ids, pointer) for ids in seq))
     output = (ctypes.c_int8 * n)(*batch.outputs)
-    native = api.llama_batch()
+    native = kind()
     native.n_tokens, native.token, native.pos = n, token, pos
     native.n_seq_id, native.seq_id, native.logits = n_seq_id, seq_id, output
     embd = None

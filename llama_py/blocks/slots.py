@@ -1,0 +1,178 @@
+"""Linear attention over states that are rows of slots, one sequence after the other
+(ik_llama.cpp llama-delta-net.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from functools import reduce
+from typing import Any
+
+from ggml_py.ops import (
+    add,
+    concat,
+    concat_inplace,
+    cont,
+    cpy,
+    delta_net,
+    fused_mul_unary,
+    l2_norm,
+    mul,
+    permute,
+    reshape,
+    scale,
+    silu,
+    softplus,
+    ssm_conv_seq,
+    view,
+)
+from ggml_py.tensor import Tensor
+from llama_py.blocks.functions import dense, heads
+from llama_py.blocks.linear_attention import LinearAttention
+from llama_py.forms import Form
+from llama_py.graph.builder import GraphBuilder
+from llama_py.memory.kept import State
+
+SLOT_UPDATE = Form(
+    "slot_update", ("cpy", "concat"),
+    "how rows of slots are written: inputs and state apart, or side by side",
+    go_back=("concat",),
+)  # fmt: skip
+
+
+class SeqBuilder(GraphBuilder):
+    """What blocks are given that compute the sequences of a ubatch one after the other: sizes and
+    slot are those of one; `ubatch` and all other inputs are the whole graph's."""
+
+    def __init__(self, whole: GraphBuilder, number: int) -> None:
+        self.__dict__.update(whole.__dict__)
+        self.n_tokens = n = whole.per_seq[0]
+        self.per_seq = n, 1
+        self.inp_slots = mine = copy(whole.inp_slots)
+        mine.starts = [mine.starts[number]]
+        mine.seq = view(mine.seq, (1, n), offset=number * n)
+        self._shared: dict[str, Any] = {}
+
+
+def each_seq(
+    g: GraphBuilder, cur: Tensor, make: Callable[[GraphBuilder, Tensor], Tensor]
+) -> Tensor:
+    """What `make` gives for the tokens of each sequence, side by side. cur [n, n_tokens]"""
+    n, n_seqs = g.per_seq
+    if n_seqs == 1:
+        return make(g, cur)
+    own = [view(cur, (cur.ne[0], n), offset=i * n * cur.ne[0]) for i in range(n_seqs)]
+    made = (make(SeqBuilder(g, i), x) for i, x in enumerate(own))
+    return reduce(lambda a, b: concat(a, b, 1), made)
+
+
+class SlotAttention(LinearAttention):
+    """Linear attention that may also have its states in slots. There a graph's tokens are of one
+    sequence; T = n_tokens."""
+
+    parts_keep = State
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        if not g.cparams.in_slots:
+            return super().__call__(g, cur, il)
+        qkv, z = self.raw_qkvz(g, cur, il)
+        beta, alpha = self.raw_gates(g, cur, il)
+        g.expand(g.cb(beta, "beta", il))
+        g.expand(g.cb(alpha, "alpha", il))
+        alpha = g.cb(add(alpha, self.dt), "alpha_biased", il)
+        gate = g.cb(mul(g.cb(softplus(alpha), "a_softplus", il), self.a), "gate", il)
+        output = self.recurrence(g, qkv, beta, gate, il)
+        size, n_rows = output.ne[0], output.ne[1] * output.ne[2]
+        output, z = reshape(output, size, n_rows), reshape(z, size, n_rows)
+        output = self.norm(g, output, "attn_rms_norm", il)
+        output = g.cb(fused_mul_unary(z, output, "silu"), "attn_out_norm", il)
+        output = g.cb(reshape(output, self.hp.value_dim, g.n_tokens), "final_output", il)
+        cur = g.cb(self.out(g, output), "linear_attn_out", il)
+        return reshape(cur, self.hp.n_embd, g.n_tokens)
+
+    def raw_qkvz(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
+        """-> input of the convolution [conv_dim, T], z [value_dim, T]"""
+        qkv = g.expand(g.cb(self.in_qkv(g, cur), "qkv_mixed", il))
+        z = g.expand(g.cb(self.in_z(g, cur), "z", il))
+        return g.cb(reshape(qkv, qkv.ne[0], g.n_tokens, 1), "linear_attn_qkv_mixed", il), z
+
+    def raw_gates(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
+        """-> beta before its sigmoid [H, 1, T], alpha [H, T]"""
+        n_head = self.hp.ssm_dt_rank
+        beta = reshape(g.cb(self.in_beta(g, cur), "beta", il), n_head, 1, g.n_tokens)
+        alpha = g.cb(self.in_alpha(g, cur), "alpha", il)
+        return beta, reshape(alpha, n_head, g.n_tokens)
+
+    def recurrence(
+        self, g: GraphBuilder, qkv: Tensor, beta: Tensor, gate: Tensor, il: int
+    ) -> Tensor:
+        """Convolution and delta net; inputs and state go on in the slot. -> [S, H, T]"""
+        hp, n_tokens, width = self.hp, g.n_tokens, self.hp.ssm_d_conv - 1
+        size, n_head = hp.ssm_d_state, hp.ssm_dt_rank
+        row, old = self._row(g, il)
+        conv = view(old, (hp.n_embd_r, 1))
+        state = view(old, (hp.n_embd_s, 1), offset=hp.n_embd_r)
+        conv = g.cb(reshape(conv, width, hp.conv_dim, 1), "conv_states", il)
+        state = g.expand(g.cb(reshape(state, size, size, n_head), "state_in", il))
+        conv_steps, state_steps = self._steps(g, il)
+        raw = ssm_conv_seq(conv, qkv, self.conv1d, g.inp_slots.seq, conv_steps)
+        g.cb(raw, "conv_output_raw", il)
+        x = silu(view(raw, (hp.conv_dim, n_tokens), (hp.conv_dim,)))
+        q, k, v = self._split(g, g.expand(g.cb(x, "conv_output_silu", il)), il)
+        state = g.cb(reshape(state, size, size * n_head, 1, 1), "state_fused", il)
+        gate = g.cb(permute(g.cb(gate, "g_in", il), 2, 0, 3, 1), "g_fused", il)
+        beta = g.cb(permute(g.cb(beta, "beta_in", il), 2, 0, 1, 3), "beta_fused", il)
+        repeat = "tiles" if hp.interleaved else "groups"
+        result = delta_net(q, k, v, gate, beta, state, state_steps, repeat)
+        g.cb(result, "delta_net_fused_raw", il)
+        ne = size, n_head, n_tokens, 1
+        output = g.cb(view(result, ne, dense(ne)), "attn_output", il)
+        state = view(result, (hp.n_embd_s,), offset=output.n_elements)
+        state = g.cb(reshape(state, size, size, n_head), "new_state", il)
+        conv = view(raw, (width, hp.conv_dim), (width + 1,), 1 + hp.conv_dim * n_tokens)
+        self._update(g, row, g.cb(cont(conv), "new_conv_states_cont", il), state, il)
+        return output
+
+    def _row(self, g: GraphBuilder, il: int) -> tuple[Tensor, Tensor]:
+        """The slot [n_embd_r + n_embd_s, 1], and what the sequence starts from."""
+        s_l, ((slot, starts),) = g.inp_slots.mctx.get_s_l(il), g.inp_slots.starts
+        row = view(view(s_l, s_l.ne[:2]), (s_l.ne[0], 1), offset=slot * s_l.ne[0])
+        return row, g.cb(scale(row, 0.0), "state_reset", il) if starts else row
+
+    def _steps(self, g: GraphBuilder, il: int) -> tuple[Tensor | None, Tensor | None]:
+        """The checkpoints of the slot, of inputs and of states, if the graph writes them."""
+        if not 1 < g.n_tokens <= g.cparams.n_rs_seq + 1:
+            return None, None
+        slot, _ = g.inp_slots.starts[0]
+        conv, state = (
+            view(t, (t.ne[0],), offset=slot * t.ne[0]) for t in g.inp_slots.mctx.get_steps(il)
+        )
+        return conv, state
+
+    def _split(self, g: GraphBuilder, x: Tensor, il: int) -> tuple[Tensor, Tensor, Tensor]:
+        """[conv_dim, T] -> normed queries and keys [S, T, H_k], values [S, T, H]"""
+        hp, size, n_group = self.hp, self.hp.ssm_d_state, self.hp.ssm_n_group
+        q = g.cb(heads(x, size, n_group, *g.per_seq), "q_conv", il)
+        k = g.cb(heads(x, size, n_group, *g.per_seq, offset=hp.key_dim), "k_conv", il)
+        v = heads(x, size, hp.ssm_dt_rank, *g.per_seq, offset=2 * hp.key_dim)
+        v = permute(g.cb(v, "v_in", il), 0, 2, 1, 3)
+        q, k = (self._normed(g, t) for t in (q, k))
+        return g.cb(q, "q_fused", il), g.cb(k, "k_fused", il), g.cb(v, "v_fused", il)
+
+    def _normed(self, g: GraphBuilder, x: Tensor) -> Tensor:
+        """[S, H_k, T] -> [S, T, H_k], of length one; many tokens are dense afterwards."""
+        eps = g.hp.f_norm_rms_eps
+        if g.n_tokens > 1:
+            return l2_norm(permute(x, 0, 2, 1, 3), eps)
+        return permute(l2_norm(x, eps), 0, 2, 1, 3)
+
+    def _update(self, g: GraphBuilder, row: Tensor, conv: Tensor, state: Tensor, il: int) -> None:
+        """Write the slot; the state comes first, so that it can follow its op directly."""
+        n_r, n_s = self.hp.n_embd_r, self.hp.n_embd_s
+        conv, state = reshape(conv, n_r, 1), reshape(state, n_s, 1)
+        if g.form(SLOT_UPDATE) == "concat":
+            g.expand(concat_inplace(conv, state, row, 0))
+            return
+        conv_dst, state_dst = view(row, (n_r, 1)), view(row, (n_s, 1), offset=n_r)
+        g.expand(g.cb(cpy(state, state_dst), "ssm_state_cpy", il))
+        g.expand(g.cb(cpy(conv, conv_dst), "conv_state_cpy", il))

@@ -1,0 +1,294 @@
+"""Recurrent states as rows of slots: a row for each sequence number, with the inputs of the
+convolution and the state behind them (ik_llama.cpp llama.cpp: llama_kv_cache_init, cache.s_l)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from ggml_py.backend import Device
+from ggml_py.errors import ContextError
+from ggml_py.tensor import Tensor
+from ggml_py.types import F32
+from llama_py.batch import UBatch
+from llama_py.memory.base import (
+    LayerKey,
+    allocate,
+    key_name,
+    log,
+    mib,
+    read_part,
+    sizes_by_device,
+    write_part,
+)
+from llama_py.memory.cells import END
+from llama_py.memory.io import StateReader, StateWriter
+from llama_py.memory.joined import cut, join
+from llama_py.memory.kv_slots import span
+from llama_py.memory.recurrent import StateLayer
+from llama_py.memory.recurrent_cells import steps_of_one
+from llama_py.splitter import BatchSplitter
+
+
+@dataclass(slots=True)
+class Slot:
+    """What a sequence has.
+
+    pos      last position of the state, -1 if there is none
+    n_steps  tokens whose states are in the checkpoints, the last of them the state's own
+    n_back   how many of these may be taken back
+    """
+
+    pos: int = -1
+    n_steps: int = 0
+    n_back: int = 0
+
+
+class SlotMemory:
+    """`cache_s_l%d` [n_embd_r + n_embd_s, size], F32: of each sequence the last inputs
+    [d_conv - 1, conv_dim], then the state [S, S, H], whose value index is the fast one.
+
+    With n_rs_seq there are checkpoints of every slot: `per_step_conv_l%d` [(n_rs_seq + 1) *
+    n_embd_r, size] and `per_step_ssm_l%d` [n_rs_seq * n_embd_s, size]. A ubatch of T tokens, more
+    than one and at most n_rs_seq + 1, leaves inputs and states after each token, but the last
+    state, which is in the row. Of a layer that devices share, each has `cache_s_l%d.%d`.
+    """
+
+    def __init__(
+        self, layers: Sequence[StateLayer], *, size: int, n_rs_seq: int = 0, causal: bool = True
+    ) -> None:
+        self.layers = layers
+        self.size = size
+        self.n_rs_seq = n_rs_seq
+        self.causal = causal
+        self.slots = [Slot() for _ in range(size)]
+        self.s_l: dict[LayerKey, Tensor] = {}
+        self.steps: dict[LayerKey, tuple[Tensor, Tensor]] = {}  # of the inputs, of the states
+        placed: list[tuple[Device, Tensor]] = []
+        for x in layers:
+            n_r, n_s, name = x.state.n_embd_r, x.state.n_embd_s, key_name(x.key)
+            self.s_l[x.key] = Tensor(F32, (n_r + n_s, size)).set_name(f"cache_s_l{name}")
+            placed.append((x.device, self.s_l[x.key]))
+            if n_rs_seq:
+                conv = Tensor(F32, ((n_rs_seq + 1) * n_r, size)).set_name(f"per_step_conv_l{name}")
+                ssm = Tensor(F32, (n_rs_seq * n_s, size)).set_name(f"per_step_ssm_l{name}")
+                self.steps[x.key] = conv, ssm
+                placed += [(x.device, conv), (x.device, ssm)]
+        self.buffers = allocate("recurrent memory", "llama_memory_slots: %10s RS", placed)
+        steps = mib(t for pair in self.steps.values() for t in pair)
+        log.info(
+            "llama_memory_slots: size = %7.2f MiB (%6d slots, %3d layers, %2d rs_seq), S (f32):"
+            " %7.2f MiB, per step: %7.2f MiB", mib(self.tensors()), size,
+            len({x.il for x in layers}), n_rs_seq, mib(self.s_l.values()), steps,
+        )  # fmt: skip
+
+    def tensors(self) -> list[Tensor]:
+        """All of them; each has a row for every slot."""
+        return [*self.s_l.values(), *(t for pair in self.steps.values() for t in pair)]
+
+    def split(self, splitter: BatchSplitter, n_ubatch: int, sequential: bool) -> UBatch | None:
+        """The next ubatch, as the graph can have it: one sequence, or one token of each."""
+        tail = self.n_rs_seq + 1 if self.n_rs_seq else 0
+        return splitter.split_slots(n_ubatch, sequential, tail)
+
+    def place(self, ubatches: list[UBatch]) -> SlotContext:
+        """ContextError if a token is in several sequences."""
+        for ubatch in ubatches:
+            for ids in ubatch.seq_id:
+                self._check_seqs(*ids)
+                if len(ids) > 1:
+                    raise ContextError(
+                        f"a token is in the sequences {list(ids)}, but states in slots are of one"
+                        " sequence each; decode it for one and use seq_cp, or another form"
+                    )
+        return SlotContext(self, ubatches)
+
+    def init_full(self, n_seqs: int | None = None) -> SlotContext:
+        return SlotContext(self, [])
+
+    def apply_ubatch(self, ubatch: UBatch) -> None:
+        """Take the ubatch's place. What starts anew starts from zeros, not from zero times what was
+        there: that may be NaN."""
+        n = ubatch.n_seq_tokens
+        pos = ubatch.pos[: ubatch.n_tokens].reshape(-1, n)
+        for i, ((seq_id,), own) in enumerate(zip(ubatch.seq_id[::n], pos, strict=True)):
+            slot = self.slots[seq_id]
+            if slot.pos < 0:
+                self._zero_row(seq_id)
+            kept = 1 < n <= self.n_rs_seq + 1 and self.causal
+            slot.pos = int(own[-1])
+            slot.n_steps = n if kept else 0
+            slot.n_back = steps_of_one(pos[i]) if kept else 0
+
+    def _zero_row(self, seq_id: int) -> None:
+        for t in self.s_l.values():
+            write_part(t, seq_id * t.nb[1], np.zeros(t.nb[1], np.uint8))
+
+    def _check_seqs(self, *seqs: int) -> None:
+        for s in seqs:
+            if not 0 <= s < self.size:
+                raise ContextError(
+                    f"sequence {s} is not in [0, {self.size}); use a larger n_seq_max"
+                )
+
+    def discard(self, ubatch: UBatch) -> list[int]:
+        """The states that the graph was writing are gone: their sequences are removed."""
+        for seq_id in ubatch.seq_id_unq:
+            self.slots[seq_id] = Slot()
+        return list(ubatch.seq_id_unq)
+
+    def clear(self, data: bool = True) -> None:
+        self.slots = [Slot() for _ in range(self.size)]
+        for _, buffer in self.buffers if data else ():
+            buffer.clear()
+
+    def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
+        p0, p1 = span(p0, p1)
+        if seq_id < 0:
+            if (p0, p1) != (0, END):
+                return p0 == p1
+            self.clear(data=False)
+            return True
+        self._check_seqs(seq_id)
+        slot = self.slots[seq_id]
+        if 0 < p0 <= slot.pos < p1:
+            return self._roll_back(seq_id, slot.pos - p0 + 1)
+        if p0 <= slot.pos < p1:
+            self.slots[seq_id] = Slot()
+        return True
+
+    def _roll_back(self, seq_id: int, back: int) -> bool:
+        """Put a checkpoint into the row (llama_kv_cache::per_step_restore); earlier ones stay."""
+        slot = self.slots[seq_id]
+        if back > slot.n_back:
+            return False
+        slot.pos -= back
+        slot.n_back -= back
+        slot.n_steps -= back
+        for layer in self.layers:
+            row, first = self.s_l[layer.key], 0
+            sizes = 4 * layer.state.n_embd_r, 4 * layer.state.n_embd_s
+            for t, size in zip(self.steps[layer.key], sizes, strict=True):
+                step = read_part(t, seq_id * t.nb[1] + (slot.n_steps - 1) * size, size)
+                write_part(row, seq_id * row.nb[1] + first, step)
+                first += size
+        return True
+
+    def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
+        """All that src has; states know no range of positions."""
+        self._check_seqs(src, dst)
+        if src == dst:
+            return
+        self.slots[dst] = copy(self.slots[src])
+        for t in self.tensors() if self.slots[src].pos >= 0 else ():
+            write_part(t, dst * t.nb[1], read_part(t, src * t.nb[1], t.nb[1]))
+
+    def seq_keep(self, seq_id: int) -> None:
+        self._check_seqs(seq_id)
+        self.slots = [x if s == seq_id else Slot() for s, x in enumerate(self.slots)]
+
+    def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
+        slot = self._slot_in(seq_id, *span(p0, p1))
+        if slot is not None:
+            slot.n_back = min(slot.n_back, slot.pos - span(p0, p1)[0])
+            slot.pos += delta
+
+    def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
+        slot = self._slot_in(seq_id, *span(p0, p1))
+        if slot is not None:
+            slot.n_back = 0
+            slot.pos //= d
+
+    def _slot_in(self, seq_id: int, p0: int, p1: int) -> Slot | None:
+        self._check_seqs(seq_id)
+        slot = self.slots[seq_id]
+        return slot if slot.pos >= 0 and p0 <= slot.pos < p1 else None
+
+    def seq_pos_min(self, seq_id: int) -> int:
+        return self.seq_pos_max(seq_id)
+
+    def seq_pos_max(self, seq_id: int) -> int:
+        self._check_seqs(seq_id)
+        return self.slots[seq_id].pos
+
+    def memory_breakdown(self) -> dict[str, int]:
+        return sizes_by_device(self.buffers)
+
+    def layout(self) -> str:
+        layers = ",".join(str(il) for il, _ in groupby(x.il for x in self.layers))
+        return f"slots [{layers}] {sum(t.ne[0] for t in self.s_l.values())}"
+
+    def _whole_rows(self) -> Iterator[tuple[list[Tensor], list[list[int]]]]:
+        """The parts of the row that a layer keeps, and the sizes of their sections in bytes."""
+        for _, same in groupby(self.layers, lambda layer: layer.il):
+            parts = list(same)
+            sections = []
+            for state in (x.state for x in parts):
+                each = state.r_sections or (state.n_embd_r,), state.s_sections or (state.n_embd_s,)
+                sections.append([4 * n for some in each for n in some])
+            yield [self.s_l[x.key] for x in parts], sections
+
+    def state_write(self, io: StateWriter, seq_id: int = -1, partial: bool = False) -> None:
+        chosen = [s for s, slot in enumerate(self.slots) if slot.pos >= 0 and seq_id in (s, -1)]
+        io.count(len(chosen))
+        for s in chosen:
+            io.count(s)
+            io.count(self.slots[s].pos)
+            for tensors, sections in self._whole_rows():
+                parts = [read_part(t, s * t.nb[1], t.nb[1]) for t in tensors]
+                io.blob(join(parts, sections))
+
+    def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
+        self.seq_rm(seq_id)
+        for _ in range(io.count()):
+            written, pos = io.count(), io.count()
+            s = written if seq_id < 0 else seq_id
+            self._check_seqs(s)
+            if self.slots[s].pos >= 0 or pos >= END:
+                raise ContextError(f"the state is broken: position {pos}, sequence {written}")
+            for tensors, sections in self._whole_rows():
+                data = io.blob(sum(t.nb[1] for t in tensors))
+                for t, part in zip(tensors, cut(data, sections), strict=True):
+                    write_part(t, s * t.nb[1], part)
+            self.slots[s] = Slot(pos)
+
+
+class SlotContext:
+    """A batch's ubatches in a memory of slots."""
+
+    def __init__(self, mem: SlotMemory, ubatches: list[UBatch]) -> None:
+        self.mem = mem
+        self.ubatches = ubatches
+        self.part: int | None = None
+        self._i = 0
+
+    def on(self, part: int) -> SlotContext:
+        """The same for one of the devices that share layers: its states."""
+        found = copy(self)
+        found.part = part
+        return found
+
+    def _key(self, il: int) -> LayerKey:
+        return il if self.part is None else (il, self.part)
+
+    def next(self) -> bool:
+        self._i += 1
+        return self._i < len(self.ubatches)
+
+    def apply(self) -> None:
+        self.mem.apply_ubatch(self.get_ubatch())
+
+    def get_ubatch(self) -> UBatch:
+        return self.ubatches[self._i]
+
+    def get_s_l(self, il: int) -> Tensor:
+        """The rows of a layer."""
+        return self.mem.s_l[self._key(il)]
+
+    def get_steps(self, il: int) -> tuple[Tensor, Tensor]:
+        """Its checkpoints: of the inputs, and of the states."""
+        return self.mem.steps[self._key(il)]
