@@ -23,6 +23,8 @@ class OpSpec:
     writes      numbers of the sources that the op changes besides making its result
     at_weights  it is to run where its weight is; False where that one is too small to decide
     batch       the dimensions of its result whose product is the size of its batch
+    reads       bytes of its sources that a node reads at most; None: all (traffic.py)
+    flops       multiplications and additions of a node; None where they do not take its time
     """
 
     name: str
@@ -34,6 +36,8 @@ class OpSpec:
     writes: tuple[int, ...] = ()
     at_weights: bool = True
     batch: tuple[int, ...] = ROWS
+    reads: Callable[[Any], int] | None = None
+    flops: Callable[[Any], float] | None = None
 
     def pack(self, params: tuple[Any, ...]) -> bytes:
         return self.layout.pack(*params).ljust(OP_PARAMS_SIZE, b"\0")
@@ -51,6 +55,8 @@ def op(
     writes: Iterable[int] = (),
     at_weights: bool = True,
     batch: tuple[int, ...] = ROWS,
+    reads: Callable[[Any], int] | None = None,
+    flops: Callable[[Any], float] | None = None,
 ) -> Callable[[Builder], Builder]:
     """Declare an op. `params` lists fields as `name:code` with struct codes (`i` int32, `f`
     float32, `q` int64), `4x` for an unused word: `op("SCALE", "scale:f bias:f")`.
@@ -64,8 +70,9 @@ def op(
             where = f"{OPS[name].builder.__module__} and {builder.__module__}"
             raise ValueError(f"op {name} is declared twice: {where}")
         OPS[name] = OpSpec(
-            name, builder, fields, layout, inplace, view, tuple(writes), at_weights, batch
-        )
+            name, builder, fields, layout, inplace, view, tuple(writes), at_weights, batch, reads,
+            flops,
+        )  # fmt: skip
         return builder
 
     return register

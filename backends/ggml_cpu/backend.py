@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from ggml_cpu.dense import steps_for, why_not
 from ggml_cpu.executor import Executor
 from ggml_cpu.fused import fusions
 from ggml_cpu.program import Program
 from ggml_cpu.step import Step
-from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, Work, aligned_bytes
+from ggml_py.backend import (
+    Buffer,
+    Bytes,
+    CompileOptions,
+    HostBuffer,
+    KernelTime,
+    Work,
+    aligned_bytes,
+)
 from ggml_py.errors import AllocError
 from ggml_py.fusion import Fused, Fusions
 from ggml_py.tensor import Tensor
@@ -80,6 +89,17 @@ class CPUDevice:
     def compile(self, nodes: Sequence[Work], options: CompileOptions) -> Program:
         steps = [step for work in nodes for step in _steps(work)]
         return Program(steps, self.executor, options)
+
+    @contextmanager
+    def profiling(self) -> Iterator[list[KernelTime]]:
+        """What is run meanwhile adds its times to the list; that costs a look at the clock a step.
+        The number of threads is to stay."""
+        executor, times = self.executor, list[KernelTime]()
+        before, executor.times = executor.times, times
+        try:
+            yield times
+        finally:
+            executor.times = before
 
     def set_threads(self, n: int) -> None:
         """n: of all that share the cores."""

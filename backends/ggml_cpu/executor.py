@@ -27,6 +27,7 @@ from ggml_cpu.driver import (
     work,
 )
 from ggml_cpu.objcache import load_kernels
+from ggml_py.backend import KernelTime
 
 
 class _Natives:
@@ -117,6 +118,7 @@ class Executor:
         self._n_threads = n_threads
         self._pool: _Pool | None = None
         self._finish: Callable[[], object] | None = None
+        self.times: list[KernelTime] | None = None  # of what is run, while somebody wants them
         self._starting = threading.Lock()
         _EXECUTORS.add(self)
 

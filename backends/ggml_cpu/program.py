@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from time import perf_counter_ns
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from ggml_cpu.executor import Executor
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import WORDS, new_blocks, pack, set_scratch
 from ggml_cpu.step import Step, address, view
-from ggml_py.backend import Bytes, CompileOptions, aligned_bytes
+from ggml_py.backend import Bytes, CompileOptions, KernelTime, aligned_bytes
 from ggml_py.tensor import Tensor
 
 SLICE_SECONDS = 0.02  # Python gets control (Ctrl-C) about this often
@@ -91,14 +92,22 @@ class Program:
         return np.array(entries, np.int64).reshape(-1, 2), labels, bounds
 
     def run(self) -> None:
+        if self.executor.times is not None:
+            self.executor.times += self._timed()
+            return
         for start, count in self._slices:
             self.executor.run(start, count)
 
-    def profile(self) -> list[tuple[Tensor, str, int]]:
-        """Run once and tell (node, kernel, nanoseconds) of every step."""
+    def _timed(self) -> list[KernelTime]:
+        """Run once; how long each step took, up to where all threads met after it."""
         ns = np.zeros(len(self._entries), np.int64)
+        start = perf_counter_ns()
         self.executor.run(int(self._entries.ctypes.data), len(self._entries), profile=ns)
-        return [(*label, int(n)) for label, n in zip(self.labels, ns, strict=True)]
+        ends = (start + np.cumsum(ns)).tolist()
+        return [
+            KernelTime(node, kernel, before, end)
+            for (node, kernel), before, end in zip(self.labels, [start, *ends], ends, strict=False)
+        ]
 
 
 def prepared_by(step: Step) -> tuple[object, ...]:

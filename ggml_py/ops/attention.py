@@ -44,7 +44,16 @@ def soft_max(a: Tensor) -> Tensor:
     return soft_max_ext(a, None, 1.0, 0.0)
 
 
-@op("FLASH_ATTN_EXT", "scale:f max_bias:f softcap:f prec:i n_kv_max:i", at_weights=False)
+def _flops(t: Tensor) -> float:
+    """Each query times each key, and each weight times a value."""
+    q, k, v = (t.source(i) for i in range(3))
+    return 2.0 * (q.n_elements * k.ne[1] + t.n_elements // v.ne[0] * k.ne[1] * v.ne[0])
+
+
+@op(
+    "FLASH_ATTN_EXT", "scale:f max_bias:f softcap:f prec:i n_kv_max:i", at_weights=False,
+    flops=_flops,
+)  # fmt: skip
 def flash_attn_ext(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, max_bias: float = 0.0,
     softcap: float = 0.0, sinks: Tensor | None = None, prec: str = "default", n_kv_max: int = 0,

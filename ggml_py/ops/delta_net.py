@@ -7,7 +7,13 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 
 
-@op("GATED_DELTA_NET", "n_snapshots:i")
+def _flops(t: Tensor) -> float:
+    """Of each token and element of the state: decay, two products, and the update."""
+    v, size = t.source(2), t.source(0).ne[0]
+    return 7.0 * v.n_elements * size
+
+
+@op("GATED_DELTA_NET", "n_snapshots:i", flops=_flops)
 def gated_delta_net(
     q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor, n_snapshots: int = 1
 ) -> Tensor:
@@ -82,7 +88,7 @@ def gated_delta_net(
 REPEAT = {"groups": 0, "tiles": 1}
 
 
-@op("DELTA_NET", "repeat:i", writes=(6,))
+@op("DELTA_NET", "repeat:i", writes=(6,), flops=_flops)
 def delta_net(
     q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor,
     saved: Tensor | None = None, repeat: str = "groups",

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from ggml_py.ops.registry import node, op, require
 from ggml_py.tensor import Tensor
+from ggml_py.traffic import all_sources, dense_bytes
 from ggml_py.types import F32, I32
 
 PREC = {"default": 0, "f32": 10}
 HADAMARD = 1  # ggml.h:GGML_HINT_SRC0_IS_HADAMARD
 
 
-@op("MUL_MAT", "prec:i hint:i 4x src_prec:i", batch=(1,))
+def _flops(t: Tensor) -> float:
+    return 2.0 * t.n_elements * t.source(0).ne[0]
+
+
+def _chosen(t: Tensor) -> int:
+    """At most as many matrices as there are, or are chosen."""
+    matrices, ids = t.source(0), t.source(2)
+    share = min(1.0, ids.n_elements / max(matrices.ne[2], 1))
+    return all_sources(t) - round((1 - share) * dense_bytes(matrices))
+
+
+@op("MUL_MAT", "prec:i hint:i 4x src_prec:i", batch=(1,), flops=_flops)
 def mul_mat(a: Tensor, b: Tensor, prec: str = "default") -> Tensor:
     """b times the transpose of a (ggml.c:ggml_mul_mat). a [k, n, A2, A3], b [k, m, B2, B3] -> F32
     [n, m, B2, B3]
@@ -35,7 +47,7 @@ def mul_mat_hadamard(a: Tensor, b: Tensor) -> Tensor:
     return t
 
 
-@op("MUL_MAT_ID", "prec:i hint:i 4x src_prec:i", batch=(2,))
+@op("MUL_MAT_ID", "prec:i hint:i 4x src_prec:i", batch=(2,), reads=_chosen, flops=_flops)
 def mul_mat_id(as_: Tensor, b: Tensor, ids: Tensor) -> Tensor:
     """Each token times its own matrices (ggml.c:ggml_mul_mat_id).
 
@@ -54,7 +66,7 @@ def mul_mat_id(as_: Tensor, b: Tensor, ids: Tensor) -> Tensor:
     return node("MUL_MAT_ID", F32, (as_.ne[1], ids.ne[0], b.ne[2]), as_, b, ids, params=(0, 0, 0))
 
 
-@op("OUT_PROD")
+@op("OUT_PROD", flops=lambda t: 2.0 * t.n_elements * t.source(0).ne[1])
 def out_prod(a: Tensor, b: Tensor) -> Tensor:
     """Sum over k of a[:, k] times b[:, k] (ggml.c:ggml_out_prod). a [n, k, A2, A3],
     b [m, k, B2, B3] -> F32 [n, m, B2, B3]; A2 divides B2 and A3 divides B3

@@ -44,6 +44,10 @@ def _command(args: argparse.Namespace) -> None:
     options = read(args, BenchParams)
     for form in options.delta_net:
         check(FormParams(delta_net=form).forms)
+    if options.roofline:
+        for text in run_rooflines(options):
+            print(text, flush=True)
+        return
     out = printer(options)
     out.header()
     try:
@@ -54,7 +58,24 @@ def _command(args: argparse.Namespace) -> None:
 
 
 def run_tests(options: BenchParams) -> Iterator[Result]:
-    """Measure every test; a model stays loaded while the next test wants it too."""
+    """Measure every test."""
+    for test, model, measure in prepared(options):
+        samples = measure.samples(options.repetitions, options.warmup)
+        yield result(test, model, measure.ctx, samples)
+
+
+def run_rooflines(options: BenchParams) -> Iterator[str]:
+    """Where the time of one run of each test goes."""
+    from llama_py_tools import roofline
+
+    for test, model, measure in prepared(options):
+        measure.samples(1, options.warmup)  # kernels are compiled, and memory is touched
+        measure.go_to_depth()
+        yield f"{test.name}\n\n{roofline.measure(model, measure.run)}"
+
+
+def prepared(options: BenchParams) -> Iterator[tuple[Test, Model, Measure]]:
+    """Every test; a model stays loaded while the next one wants it too."""
     model: Model | None = None
     loaded: tuple[object, ...] = ()
     todo = combinations(options)
@@ -75,8 +96,7 @@ def run_tests(options: BenchParams) -> Iterator[Result]:
             n_threads=test.threads, progress=Progress("compiling kernels"),
         )  # fmt: skip
         says = f"benchmark {i + 1}/{len(todo)}" if options.progress else ""
-        samples = Measure(ctx, model, test, says).samples(options.repetitions, options.warmup)
-        yield result(test, model, ctx, samples)
+        yield test, model, Measure(ctx, model, test, says)
 
 
 class Measure:
@@ -104,9 +124,12 @@ class Measure:
         self.go_to_depth()
         self.tell(f"run {i + 1}/{repetitions}")
         start = perf_counter_ns()
+        self.run()
+        return perf_counter_ns() - start
+
+    def run(self) -> None:
         self.prompt(self.test.n_prompt)
         self.generate(self.test.n_gen)
-        return perf_counter_ns() - start
 
     def tell(self, what: str) -> None:
         if self.says:

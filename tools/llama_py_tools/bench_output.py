@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from llama_py_tools.bench_params import BenchParams, Test
+from llama_py_tools.bench_params import BenchParams, Test, test_name
 
 if TYPE_CHECKING:
     from llama_py import Context, Model
@@ -57,8 +57,7 @@ class Result:
     @property
     def test(self) -> str:
         """`pp512`, `tg128`, `pp512+tg128`, each perhaps with ` @ d1024`."""
-        kinds = [f"{kind}{n}" for kind, n in (("pp", self.n_prompt), ("tg", self.n_gen)) if n]
-        return "+".join(kinds) + (f" @ d{self.n_depth}" if self.n_depth else "")
+        return test_name(self.n_prompt, self.n_gen, self.n_depth)
 
 
 def result(test: Test, model: Model, ctx: Context, samples: list[int]) -> Result:

@@ -108,6 +108,10 @@ class BenchParams(Params):
     )  # fmt: skip
     repetitions: int = option(5, "-r --repetitions", "runs of each test", check=integers(1))
     output: str = option("md", "-o --output", "what is written", choices=FORMATS)
+    roofline: bool = option(
+        False, "--roofline", "instead of rates, what one run's time goes to, against what the"
+        " device can read and compute",
+    )  # fmt: skip
     warmup: bool = option(True, "--warmup", "run each test once before", off="--no-warmup")
     progress: bool = option(False, "--progress", "tell on stderr what is being run")
 
@@ -134,10 +138,20 @@ class Test:
     n_gen: int
 
     @property
+    def name(self) -> str:
+        return test_name(self.n_prompt, self.n_gen, self.n_depth)
+
+    @property
     def weights(self) -> tuple[str, int, str, str, str, bool]:
         """Tests that agree in these share a loaded model."""
         placed = self.n_gpu_layers, self.device, self.split_mode, self.tensor_split
         return self.model, *placed, self.no_repack
+
+
+def test_name(n_prompt: int, n_gen: int, n_depth: int) -> str:
+    """`pp512`, `tg128`, `pp512+tg128`, each perhaps with ` @ d1024`."""
+    kinds = [f"{kind}{n}" for kind, n in (("pp", n_prompt), ("tg", n_gen)) if n]
+    return "+".join(kinds) + (f" @ d{n_depth}" if n_depth else "")
 
 
 def combinations(o: BenchParams) -> list[Test]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ggml_py.backend import CompileOptions, Device, Profiles, Program
+from ggml_py.backend import AsyncDevice, CompileOptions, Device, Profiles, Program
 from ggml_py.tensor import Tensor
 from llama_py_tools.test_backend_ops.case import Case
 from llama_py_tools.test_backend_ops.run import Bench, draw_inputs, why_not
@@ -34,7 +34,7 @@ class Timing:
 class Stopwatch:
     """A case's last node on a device, repeated in one program; all nodes of a fused case.
 
-    Of a device that profiles, it is the time of its kernels that counts.
+    Of a device that works beside the host, it is the time of its kernels that counts.
     """
 
     def __init__(self, case: Case, device: Device, seed: int, seconds: float) -> None:
@@ -62,7 +62,7 @@ class Stopwatch:
 
     def seconds(self, program: Program) -> float:
         start = time.perf_counter()
-        if isinstance(self.device, Profiles):
+        if isinstance(self.device, Profiles) and isinstance(self.device, AsyncDevice):
             with self.device.profiling() as times:
                 program.run()
             if times:  # none for a node without elements

@@ -1,0 +1,27 @@
+"""What a node has to move and to compute, whatever runs it."""
+
+from __future__ import annotations
+
+from ggml_py.opspec import OPS
+from ggml_py.tensor import Tensor
+
+
+def dense_bytes(t: Tensor) -> int:
+    """Of a tensor's elements, without the gaps between them."""
+    return t.n_elements // t.type.block_size * t.type.type_size
+
+
+def all_sources(t: Tensor) -> int:
+    """Bytes of a node's sources, each once."""
+    return sum({id(s): dense_bytes(s) for s in t.src if s is not None}.values())
+
+
+def moved(t: Tensor) -> int:
+    """Bytes that a node reads and writes, at most."""
+    return dense_bytes(t) + (OPS[t.op].reads or all_sources)(t)
+
+
+def flops(t: Tensor) -> float:
+    """Multiplications and additions of a node, 0 where they do not take its time."""
+    count = OPS[t.op].flops
+    return count(t) if count else 0.0

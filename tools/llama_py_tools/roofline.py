@@ -1,0 +1,137 @@
+"""llama-py-bench --roofline: what a test's time goes to, by op, against what the device can do.
+
+The two limits are measured on the device itself: bytes a second of a product of a matrix that no
+cache holds with one column, and flops a second of a product that is all arithmetic. A node cannot
+take less than its bytes or its flops at these rates; the last column is that time of what it took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+from ggml_py.backend import CompileOptions, Device, KernelTime, Profiles
+from ggml_py.errors import BackendError
+from ggml_py.ops import mul_mat
+from ggml_py.tensor import FLAG_WEIGHT, Tensor
+from ggml_py.traffic import dense_bytes, flops, moved
+from ggml_py.types import BY_NAME, F32
+
+if TYPE_CHECKING:
+    from llama_py import Model
+
+STREAM = 16384, 16384  # of q8_0: 272 MiB, more than caches hold
+ARITHMETIC = 4096, 1024, 512  # k, rows, columns of a product
+RUNS = 5
+
+
+@dataclass(slots=True)
+class Row:
+    """Nodes of one kind in one run: seconds, bytes that they read and write, flops."""
+
+    what: str
+    n_nodes: int = 0
+    seconds: float = 0.0
+    nbytes: float = 0.0
+    flops: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bytes and flops a second."""
+
+    bandwidth: float
+    flops: float
+
+    def seconds(self, row: Row) -> float:
+        """The least that a row can take."""
+        return max(row.nbytes / self.bandwidth, row.flops / self.flops)
+
+
+def limits(device: Device, type_name: str) -> Limits:
+    """What a device reaches; type_name: of the weights that arithmetic is measured with."""
+    k, m = STREAM
+    stream = _product(device, "q8_0", k, m, 1)
+    k, m, n = ARITHMETIC
+    kind = type_name if BY_NAME[type_name].block_size <= k else "f32"
+    most = 2.0 * k * m * n / _product(device, kind, k, m, n)
+    weight = Tensor(BY_NAME["q8_0"], STREAM)
+    return Limits(dense_bytes(weight) / stream, most)
+
+
+def _product(device: Device, type_name: str, k: int, m: int, n: int) -> float:
+    """Median seconds of zeros [k, m] times [k, n]: no value changes the time."""
+    weight, x = Tensor(BY_NAME[type_name], (k, m)), Tensor(F32, (k, n))
+    weight.flags |= FLAG_WEIGHT
+    y = mul_mat(weight, x)
+    for t in (weight, x, y):
+        t.buffer = device.alloc(t.nbytes)
+    device.prepare_weight(weight, ["MUL_MAT"])
+    program = device.compile([y], CompileOptions())
+    return median(_kernel_seconds(device, program.run) for _ in range(RUNS + 1))
+
+
+def _kernel_seconds(device: Device, run: Callable[[], None]) -> float:
+    return sum(t.end - t.start for t in _recorded(device, run)) / 1e9
+
+
+def _recorded(device: Device, run: Callable[[], None]) -> list[KernelTime]:
+    if not isinstance(device, Profiles):
+        raise BackendError(f"{device.name} does not tell how long its kernels take")
+    with device.profiling() as times:
+        run()
+    return times
+
+
+def rows(times: Iterable[KernelTime]) -> list[Row]:
+    """By op and type of the first source, the slowest first. A node's preparing kernels count to
+    it; so does all of a fused step to its last node."""
+    found: dict[str, Row] = {}
+    last: Tensor | None = None
+    for t in times:
+        source = next((s for s in t.node.src if s is not None), t.node)
+        what = f"{t.node.op} {source.type.name}"
+        row = found.setdefault(what, Row(what))
+        row.seconds += (t.end - t.start) / 1e9
+        if t.node is not last:
+            row.n_nodes += 1
+            row.nbytes += moved(t.node)
+            row.flops += flops(t.node)
+        last = t.node
+    return sorted(found.values(), key=lambda row: -row.seconds)
+
+
+def measure(model: Model, run: Callable[[], None]) -> str:
+    """The table of one run, on each of a model's devices that does something."""
+    tables = []
+    types = [t.type.name for t in model.file.tensors.values() if len(t.ne) > 1]
+    common = max(dict.fromkeys(types), key=types.count)
+    for device in model.devices:
+        found = rows(_recorded(device, run))
+        if found:
+            tables.append(table(device.name, found, limits(device, common)))
+    return "\n\n".join(tables)
+
+
+def table(name: str, found: Sequence[Row], most: Limits) -> str:
+    total = sum(row.seconds for row in found)
+    least = sum(map(most.seconds, found))
+    lines = [
+        f"{name}: {total * 1e3:.2f} ms in kernels, at least {least * 1e3:.2f} ms by what they read"
+        f" and compute ({most.bandwidth / 1e9:.1f} GB/s, {most.flops / 1e9:.0f} GFLOP/s)",
+        "",
+        "| op | nodes | ms | of all | GB/s | GFLOP/s | of the limit |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in found:
+        seconds = max(row.seconds, 1e-9)
+        cells = [
+            row.what, f"{row.n_nodes}", f"{row.seconds * 1e3:.3f}", f"{row.seconds / total:.1%}",
+            f"{row.nbytes / seconds / 1e9:.1f}",
+            f"{row.flops / seconds / 1e9:.1f}" if row.flops else "",
+            f"{most.seconds(row) / seconds:.0%}",
+        ]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
