@@ -64,19 +64,20 @@ class Share:
             self.idle |= {(il, stem) for stem in stems}
         return max(mine, 1) * together
 
-    def of_layer(self, shape: LayerShape, il: int, *, alibi: bool, routed: bool) -> LayerShape:
-        """Heads of queries go with those of their keys; ALiBi counts them, so all stay together.
+    def heads(self, shape: LayerShape, il: int) -> LayerShape:
+        """Those of a layer: heads of queries go with those of their keys."""
+        if not (shape.n_head and shape.n_head_kv):
+            return shape
+        each = shape.n_head // shape.n_head_kv
+        n = self.of(shape.n_head_kv, each * shape.n_embd_head_v, "attn_output", il=il)
+        return replace(shape, n_head=n * each, n_head_kv=n)
 
-        routed   n_ff is not that of experts
-        """
-        if shape.n_head and shape.n_head_kv and not alibi:
-            each = shape.n_head // shape.n_head_kv
-            n = self.of(shape.n_head_kv, each * shape.n_embd_head_v, "attn_output", il=il)
-            shape = replace(shape, n_head=n * each, n_head_kv=n)
-        if shape.n_ff:
-            stems = ("ffn_down",) if routed else ("ffn_down", "ffn_down_exps")
-            shape = replace(shape, n_ff=self.of(shape.n_ff, 1, *stems, il=il))
-        return shape
+    def hidden(self, shape: LayerShape, il: int, *, routed: bool) -> LayerShape:
+        """Hidden channels of a layer; routed: n_ff is not that of experts."""
+        if not shape.n_ff:
+            return shape
+        stems = ("ffn_down",) if routed else ("ffn_down", "ffn_down_exps")
+        return replace(shape, n_ff=self.of(shape.n_ff, 1, *stems, il=il))
 
     def knows(self, il: int, stem: str) -> tuple[bool, bool]:
         """Of a layer's matrix: whether there was nothing left, and whether it was asked for."""

@@ -50,11 +50,16 @@ def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
                 name = of[il] = _name(one.window)
                 windows[name] = one.window
                 sizes = one.n_head_kv, one.n_embd_head_k, one.n_embd_head_v
-                layer = KVLayer(il, *sizes, how.device(il, one.part), one.rope, one.part)
+                layer = KVLayer(
+                    il, *sizes, how.device(il, one.part), one.rope, one.part, one.copied
+                )
                 layers.setdefault(name, []).append(layer)
             elif isinstance(one, Index):
                 windows[INDEX] = None
-                layer = KVLayer(il, 1, one.n_embd_head, 0, how.device_of(il), one.rope)
+                sizes = 1, one.n_embd_head, 0
+                layer = KVLayer(
+                    il, *sizes, how.device(il, one.part), one.rope, one.part, one.copied
+                )
                 layers.setdefault(INDEX, []).append(layer)
             elif isinstance(one, SameAs):
                 same_as[il] = one.il

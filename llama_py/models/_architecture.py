@@ -21,7 +21,7 @@ from llama_py.graph.params import GraphParams, GraphType
 from llama_py.graph.result import GraphResult
 from llama_py.hparams import HParams
 from llama_py.linear import Linear
-from llama_py.memory.kept import Index, Kept, KeysValues, SameAs, State
+from llama_py.memory.kept import Keeps, Kept, KeysValues, SameAs, State
 from llama_py.weights import Weights
 
 AnyHParams = HParams  # within the class that name is the architecture's own
@@ -88,7 +88,7 @@ class Architecture(ABC):
 
     def kept(self, il: int) -> Kept:
         """What layer il keeps, each device its own where devices share the layer."""
-        found: list[KeysValues | Index | State | SameAs] = []
+        found: list[Keeps] = []
         for i, whole in enumerate(self.keeps(il)):
             parts = self.parts.get((il, type(whole)))
             if parts is None:
@@ -96,9 +96,7 @@ class Architecture(ABC):
                 continue
             for number, part in enumerate(parts):
                 if part is not None:
-                    one = part.keeps(il)[i]
-                    assert isinstance(one, KeysValues | State)
-                    found.append(replace(one, part=number))
+                    found.append(_part(part.keeps(il)[i], whole, number))
         return tuple(found)
 
     def rope_factors(self, cparams: CParams) -> Tensor | None:
@@ -146,3 +144,11 @@ class Architecture(ABC):
                 f"drafting needs NextN layers; the model has {self.hp.n_layer_nextn}, "
                 f"and load_mtp was {self.load_mtp}"
             )
+
+
+def _part(mine: Keeps, whole: Keeps, number: int) -> Keeps:
+    """What a device keeps of what a layer keeps."""
+    if isinstance(mine, State):
+        return replace(mine, part=number)
+    assert not isinstance(mine, SameAs)
+    return replace(mine, part=number, copied=mine == whole)

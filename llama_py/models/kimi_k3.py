@@ -18,6 +18,7 @@ from llama_py.blocks.situ import Situ, SituFeedForward
 from llama_py.graph.builder import GraphBuilder
 from llama_py.keys import Keys, number, uint
 from llama_py.linear import Norm
+from llama_py.memory.kept import KeysValues, State
 from llama_py.models._decoder import Block
 from llama_py.models._kimi import KimiHParams
 from llama_py.models._latent import Latent
@@ -83,6 +84,8 @@ class LatentExperts:
 
 
 class KimiK3KDA(KDA):
+    parts_keep = State
+
     def __init__(self, w: Weights, hp: KimiK3HParams) -> None:
         super().__init__(w, hp.n_embd, *hp.kda_sizes)
         self.a = w.tensor("ssm_a", self.n_head)
@@ -123,8 +126,10 @@ class KimiK3KDA(KDA):
 class GatedLatentAttention:
     """Latent attention whose result is gated."""
 
+    parts_keep = KeysValues
+
     def __init__(self, w: Weights, hp: KimiK3HParams, absorbed: bool) -> None:
-        kq_scale, n_values = inv_sqrt(hp.n_embd_head_k_mla), hp.n_head[w.il] * hp.n_embd_head_v_mla
+        kq_scale, n_values = inv_sqrt(hp.n_embd_head_k_mla), hp.n_embd_values(w.il)
         self.attention = LatentAttention(
             w, hp.latent(w.il), absorbed=absorbed, kq_scale=lambda _: kq_scale, split_queries=False
         )

@@ -233,12 +233,12 @@ class _Graph(_Splitter):
                         linear.bias = None
         self.used.append(used)
         keeps = type(block).parts_keep
-        if keeps is not None:
+        for kind in keeps if isinstance(keeps, tuple) else [] if keeps is None else [keeps]:
             il = _layer_of(tensors_of(block))
             with_part = [
                 None if part is None else arch for part, arch in zip(used, self.parts, strict=True)
             ]
-            self.arch.parts[il, keeps] = with_part
+            self.arch.parts[il, kind] = with_part
 
     def _cut_blocks(self) -> set[str]:
         """Give every piece in use its bytes; the names of the tensors that were cut."""

@@ -1,0 +1,67 @@
+"""Devices that share layers of the less usual kinds: what files may have otherwise, and what these
+layers keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ggml_py.backend import get_tensor
+from llama_py.context import Context
+from tests.live_models import Arrays, Change, made, model_of, nmse, random, take, unsplit
+from tests.split_models import EXACT, IDS, KEYS, cached, kinds_of, placed, run, whole
+
+CLOSE = 1e-10
+
+
+def joined(metadata: dict[str, Any], arrays: Arrays) -> None:
+    """Queries, keys and values of a delta net in one matrix, with a bias; weights of convolutions
+    without the dimension of one."""
+    for p in ("blk.0", "blk.2"):
+        parts = [take(arrays, f"{p}.attn_{part}") for part in "qkv"]
+        arrays[f"{p}.attn_qkv.weight"] = np.concatenate(parts, axis=-2)
+        arrays[f"{p}.attn_qkv.bias"] = random(3 * parts[0].shape[-2], 1).reshape(-1)
+        for part in "qkv":
+            name = f"{p}.ssm_conv1d_{part}.weight"
+            arrays[name] = arrays[name].reshape(-1, arrays[name].shape[-1])
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [("kimi-linear-moe", unsplit), ("kimi-linear-moe", joined), ("deepseek2-moe", unsplit)],
+)
+def test_weights_in_other_forms(name: str, change: Change) -> None:
+    arrays = made(name, **KEYS[name])
+    change(*arrays)
+    one, three = model_of(*arrays, "cpu"), model_of(*arrays, placed((2, 1, 1)))
+    assert nmse(run(one), run(three)) <= CLOSE
+    assert kinds_of(three) == {"Norm", "SplitBlock"}
+
+
+def test_devices_have_the_same_latent_vectors() -> None:
+    ctx = Context(cached("deepseek2-moe", (1, 1, 1)), **EXACT)
+    ctx.decode(IDS[:20])
+    (kv,) = ctx.memory.caches.values()
+    first, *others = (get_tensor(kv.tensors.k[1, part])[0, 0, :20] for part in range(3))
+    assert first.shape == (20, 48)
+    assert np.abs(first).min(axis=1).all()
+    for other in others:
+        assert nmse(first, other) <= CLOSE
+
+
+@pytest.mark.parametrize("name", ["kimi-linear-moe"])
+def test_drafts_are_taken_back(name: str) -> None:
+    """A few tokens are computed, all but the first of them rejected, and others come."""
+    found = []
+    for model in (whole(name), cached(name, (1, 1, 1))):
+        ctx = Context(model, **EXACT, n_rs_seq=4)
+        ctx.decode(IDS[:20])
+        ctx.decode(IDS[20:25], logits="all")
+        assert ctx.memory.seq_rm(0, 21)
+        found.append(ctx.decode(IDS[30:33], logits="all"))
+    assert nmse(*found) <= CLOSE
+    fresh = Context(whole(name), **EXACT)
+    fresh.decode(IDS[:21])
+    assert nmse(fresh.decode(IDS[30:33], logits="all"), found[1]) <= CLOSE
