@@ -31,6 +31,9 @@ KEYS: dict[str, dict[str, Any]] = {
     "deepseek2-moe": LATENT,
     "deepseek32-moe": LATENT,
     "kimi-linear-moe": KIMI,
+    "lfm2-dense": HEADS | {"attention__head_count_kv": [0, 4, 0]},
+    "rwkv6-fused": {},
+    "rwkv6-parts": {},
 }
 IDS = tokens(70, seed=3)
 EXACT: dict[str, Any] = {

@@ -8,7 +8,7 @@ in general.architecture; nothing else in the project knows the name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -21,7 +21,7 @@ from llama_py.graph.params import GraphParams, GraphType
 from llama_py.graph.result import GraphResult
 from llama_py.hparams import HParams
 from llama_py.linear import Linear
-from llama_py.memory.kept import Keeps, Kept, KeysValues, SameAs, State
+from llama_py.memory.kept import Index, Keeps, Kept, KeysValues, State
 from llama_py.weights import Weights
 
 AnyHParams = HParams  # within the class that name is the architecture's own
@@ -94,9 +94,8 @@ class Architecture(ABC):
             if parts is None:
                 found.append(whole)
                 continue
-            for number, part in enumerate(parts):
-                if part is not None:
-                    found.append(_part(part.keeps(il)[i], whole, number))
+            mine = {n: part.keeps(il)[i] for n, part in enumerate(parts) if part is not None}
+            found += _shared_out(whole, mine)
         return tuple(found)
 
     def rope_factors(self, cparams: CParams) -> Tensor | None:
@@ -146,9 +145,15 @@ class Architecture(ABC):
             )
 
 
-def _part(mine: Keeps, whole: Keeps, number: int) -> Keeps:
-    """What a device keeps of what a layer keeps."""
-    if isinstance(mine, State):
-        return replace(mine, part=number)
-    assert not isinstance(mine, SameAs)
-    return replace(mine, part=number, copied=mine == whole)
+def _shared_out(whole: Keeps, parts: Mapping[int, Keeps]) -> Iterator[Keeps]:
+    """What each device keeps of it. Keys that are not divided all have; convolution states that are
+    not are with the layer, where they are computed."""
+    for number, mine in parts.items():
+        if isinstance(mine, State) and isinstance(whole, State):
+            if mine.n_embd_r == whole.n_embd_r:
+                mine = replace(mine, n_embd_r=0, r_sections=())
+                if number == min(parts):
+                    yield replace(whole, n_embd_s=0, s_sections=())
+            yield replace(mine, part=number)
+        elif isinstance(mine, KeysValues | Index):
+            yield replace(mine, part=number, copied=mine == whole)

@@ -65,7 +65,7 @@ def test_few_tokens_are_exchanged_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("shares", [(1, 3), (2, 1, 4, 1), (5, 0, 3)])
-@pytest.mark.parametrize("name", ["llama-dense", DELTA_NET, "mamba2-dense", KIMI])
+@pytest.mark.parametrize("name", ["llama-dense", DELTA_NET, "mamba2-dense", KIMI, "rwkv6-fused"])
 def test_uneven_shares(name: str, shares: tuple[float, ...]) -> None:
     assert nmse(run(whole(name)), run(shared(name, shares))) <= CLOSE
 
@@ -145,7 +145,9 @@ def next_tokens(ctx: Context) -> np.ndarray:
     return ctx.decode(Batch(IDS[60:64], seq_ids=[(0,), (1,), (2,), (3,)], outputs=[True] * 4))
 
 
-@pytest.mark.parametrize("name", [KV, DELTA_NET, "mamba2-dense", KIMI, "deepseek32-moe"])
+@pytest.mark.parametrize(
+    "name", [KV, DELTA_NET, "mamba2-dense", KIMI, "deepseek32-moe", "lfm2-dense", "rwkv6-fused"]
+)
 def test_sequences_are_copied_and_removed(name: str) -> None:
     expected = next_tokens(four_sequences(whole(name)))
     assert nmse(expected, next_tokens(four_sequences(cached(name, (1, 1, 1))))) <= CLOSE
@@ -154,7 +156,7 @@ def test_sequences_are_copied_and_removed(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "flash_attn"),
     [(KV, "on"), (KV, "off"), (DELTA_NET, "on"), ("qwen3next-moe", "on"), ("mamba2-dense", "on"),
-     (KIMI, "off"), ("deepseek32-moe", "off")],
+     (KIMI, "off"), ("deepseek32-moe", "off"), ("lfm2-dense", "off"), ("rwkv6-parts", "on")],
 )
 def test_a_saved_state_knows_no_split(name: str, flash_attn: str) -> None:
     """What one device saves two read, what they save one reads, and the bytes stay the same."""

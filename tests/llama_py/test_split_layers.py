@@ -51,7 +51,15 @@ def test_devices_have_the_same_latent_vectors() -> None:
         assert nmse(first, other) <= CLOSE
 
 
-@pytest.mark.parametrize("name", ["kimi-linear-moe"])
+def test_inputs_of_the_token_before_stay_together() -> None:
+    """Of a time mix devices have some heads' states each; what was shifted, the main one."""
+    recr = Context(cached("rwkv6-fused", (1, 1, 1)), **EXACT).memory.recr
+    assert recr is not None
+    found = [(x.key, x.state.n_embd_r, x.state.n_embd_s) for x in recr.layers if x.il == 1]
+    assert found == [(1, 128, 0), ((1, 0), 0, 512), ((1, 1), 0, 256), ((1, 2), 0, 256)]
+
+
+@pytest.mark.parametrize("name", ["kimi-linear-moe", "lfm2-dense", "rwkv6-fused"])
 def test_drafts_are_taken_back(name: str) -> None:
     """A few tokens are computed, all but the first of them rejected, and others come."""
     found = []
