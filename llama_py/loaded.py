@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from ggml_py.errors import ModelError
 from llama_py.chat import ChatTemplate
 from llama_py.closing import Closing
 from llama_py.fingerprint import fingerprint
@@ -163,15 +162,8 @@ class Loaded(Closing):
     def load_adapter(self, path: str | Path) -> Adapter:
         """A LoRA adapter for this model, to be used with `Context.set_adapters`.
 
-        Raises GGUFError for a file that is none, WeightsError for one of another model, ModelError
-        where devices share the weights.
+        Raises GGUFError for a file that is none, WeightsError for one of another model.
         """
-        if self.placement.shares_layers:
-            raise ModelError(
-                f"{path}: an adapter needs whole matrices, and split_mode ="
-                f" {self.placement.split_mode} shares them among devices; load the model with"
-                " split_mode layer or none"
-            )
         adapter = Adapter(path, self.arch, self._weights.places, self.placement.host)
         readers = readers_of(self.architecture, adapter.tensors(), Loras(((adapter, 1.0),)))
         unread = [t.name for t in adapter.tensors() if not readers[id(t)]]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ggml_py.errors import BackendError, ContextError, ModelError
+from ggml_py.errors import BackendError, ContextError
 from ggml_py.types import BY_NAME
 from llama_py import state
 from llama_py.batch import Batch
@@ -233,8 +233,3 @@ def test_devices_on_one_cpu_share_its_threads() -> None:
 def test_keys_on_the_host_contradict_shared_heads() -> None:
     with pytest.raises(ContextError, match="offload_kqv off keeps all keys and values"):
         Context(cached(KV, (1, 1)), **EXACT, offload_kqv=False)
-
-
-def test_adapters_need_whole_weights() -> None:
-    with pytest.raises(ModelError, match="split_mode = graph shares them"):
-        cached("llama-dense", (1, 1)).load_adapter("adapter.gguf")
