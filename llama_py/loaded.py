@@ -16,7 +16,7 @@ from llama_py.hparams import HParams
 from llama_py.lora import Adapter, Loras
 from llama_py.models import architecture
 from llama_py.params import ModelParams, Progress
-from llama_py.placement import Placement, arranged, devices_in_use, overrides
+from llama_py.placement import SAME_MODE, Placement, arranged, devices_in_use, overrides
 from llama_py.readers import readers_of
 from llama_py.split import split
 from llama_py.tokenizer import Tokenizer
@@ -72,11 +72,10 @@ class Loaded(Closing):
         path = DEMO if path is None else path
         self.file = GGUFFile.open(path) if isinstance(path, str | Path) else path
         if not isinstance(device, Placement):
-            devices, shares = arranged(
-                devices_in_use(device), p.split_mode, p.main_gpu, p.tensor_split
-            )
+            mode = SAME_MODE.get(p.split_mode, p.split_mode)
+            devices, shares = arranged(devices_in_use(device), mode, p.main_gpu, p.tensor_split)
             rules = overrides(p.tensor_overrides, p.n_cpu_moe, devices)
-            device = Placement(devices, p.n_gpu_layers, rules, shares, p.split_mode)
+            device = Placement(devices, p.n_gpu_layers, rules, shares, mode)
         self.placement = device
         self._load(p)
 

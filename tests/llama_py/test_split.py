@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ggml_py.errors import BackendError, ContextError
+from ggml_py.errors import BackendError
 from ggml_py.types import BY_NAME
 from llama_py import state
 from llama_py.batch import Batch
@@ -230,6 +230,18 @@ def test_devices_on_one_cpu_share_its_threads() -> None:
     assert alone is devices_in_use(["ref", "cpu"])[1]
 
 
-def test_keys_on_the_host_contradict_shared_heads() -> None:
-    with pytest.raises(ContextError, match="offload_kqv off keeps all keys and values"):
-        Context(cached(KV, (1, 1)), **EXACT, offload_kqv=False)
+@pytest.mark.parametrize("name", [KV, KIMI, "deepseek32-moe"])
+def test_keys_of_shared_heads_may_be_on_the_host(name: str) -> None:
+    """States stay where they are."""
+    model = cached(name, (1, 1, 1))
+    assert nmse(run(whole(name)), run(model, offload_kqv=False)) <= CLOSE
+    memory = Context(model, **EXACT, offload_kqv=False).memory
+    for kv in memory.caches.values():
+        assert [*kv.memory_breakdown()] == ["cpu.3"]
+    assert memory.recr is None or len(memory.recr.memory_breakdown()) == 3
+
+
+def test_llama_cpps_name_of_the_mode() -> None:
+    model = Loaded(None, ["cpu", "cpu"], split_mode="tensor")
+    assert model.placement.split_mode == "graph"
+    assert any(isinstance(x, SplitBlock) for x in every(model.architecture))
