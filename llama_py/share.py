@@ -64,12 +64,16 @@ class Share:
             self.idle |= {(il, stem) for stem in stems}
         return max(mine, 1) * together
 
-    def heads(self, shape: LayerShape, il: int) -> LayerShape:
-        """Those of a layer: heads of queries go with those of their keys."""
+    def heads(self, shape: LayerShape, il: int, *stems: str) -> LayerShape:
+        """Those of a layer: heads of queries go with those of their keys.
+
+        stems  matrices that are multiplied with them, if not attn_output
+        """
         if not (shape.n_head and shape.n_head_kv):
             return shape
         each = shape.n_head // shape.n_head_kv
-        n = self.of(shape.n_head_kv, each * shape.n_embd_head_v, "attn_output", il=il)
+        stems = stems or ("attn_output",)
+        n = self.of(shape.n_head_kv, each * shape.n_embd_head_v, *stems, il=il)
         return replace(shape, n_head=n * each, n_head_kv=n)
 
     def hidden(self, shape: LayerShape, il: int, *, routed: bool) -> LayerShape:

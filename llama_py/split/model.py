@@ -278,9 +278,6 @@ class _Graph(_Splitter):
 
 
 def _layer_of(tensors: Sequence[Tensor]) -> int:
-    """The number in the names `blk.N.`"""
-    for t in tensors:
-        parts = t.name.split(".")
-        if "blk" in parts:
-            return int(parts[parts.index("blk") + 1])
-    raise ValueError(f"no layer's tensors: {[t.name for t in tensors]}")
+    """The number in the names `blk.N.`; the last, for some of it may be the first layer's."""
+    names = (t.name.split(".") for t in tensors)
+    return max(int(parts[parts.index("blk") + 1]) for parts in names if "blk" in parts)

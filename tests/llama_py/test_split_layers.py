@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 
 from ggml_py.backend import get_tensor
+from llama_py.batch import Batch
 from llama_py.context import Context
-from tests.live_models import Arrays, Change, made, model_of, nmse, random, take, unsplit
-from tests.split_models import EXACT, IDS, KEYS, cached, kinds_of, placed, run, whole
+from llama_py.split.block import SplitBlock
+from llama_py.split.walk import every
+from tests.live_models import Arrays, Change, live, made, model_of, nmse, random, take, unsplit
+from tests.split_models import EXACT, IDS, KEYS, cached, kinds_of, placed, run, shared, whole
 
 CLOSE = 1e-10
 
@@ -73,3 +76,40 @@ def test_drafts_are_taken_back(name: str) -> None:
     fresh = Context(whole(name), **EXACT)
     fresh.decode(IDS[:21])
     assert nmse(fresh.decode(IDS[30:33], logits="all"), found[1]) <= CLOSE
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+@pytest.mark.parametrize("name", ["t5-dense", "t5-gated"])
+def test_a_text_is_read_and_another_written(name: str, n: int) -> None:
+    """Heads of both stacks are shared; the scores of distances, by head, too."""
+    model, found = shared(name, (1,) * n), []
+    blocks = [type(x) for x in every(model.architecture)]
+    assert blocks.count(SplitBlock) == 3 * 2 + 2 * 3  # layers of both stacks times blocks
+    for one in (live(name, "cpu"), model):
+        ctx = Context(one, **EXACT)
+        ctx.encode(IDS[:20])
+        start = one.architecture.start_token
+        found.append(ctx.decode([start, *IDS[:9]], logits="all"))
+    assert nmse(*found) <= CLOSE
+
+
+@pytest.mark.parametrize("name", ["bert-dense", "llada-dense", "lfm2-centred"])
+def test_models_that_encode(name: str) -> None:
+    found = []
+    for model in (live(name, "cpu"), shared(name, (1, 1))):
+        ctx = Context(model, **EXACT, embeddings=True, pooling="mean")
+        ctx.encode(Batch(IDS[:18], outputs=[True] * 18))
+        found.append(ctx.embd_seq[0].copy())
+    assert nmse(*found) <= CLOSE
+
+
+def test_squares_of_whole_rows_are_needed() -> None:
+    """Norms of queries and keys over all heads: a device alone has another length of its rows."""
+    name = "olmo2-windows"
+    metadata, arrays = made(name, **KEYS[name])
+    for key in arrays:
+        if key.endswith(("attn_q.weight", "attn_k.weight")):
+            arrays[key][: len(arrays[key]) // 2] *= 3
+    one, two = model_of(metadata, arrays, "cpu"), model_of(metadata, arrays, placed((1, 1)))
+    assert nmse(run(one), run(two)) <= CLOSE
+    assert nmse(run(one), run(two, reduce_type="f16")) <= 1e-5
