@@ -54,15 +54,25 @@ class Share:
         Where there is nothing left it is as much as others have, and noted as idle: that part is
         not to be used.
         """
-        block = lcm(*map(self.block_of, stems))
-        together = block // gcd(block, width)
-        if n % together:  # no cut leaves whole blocks
-            together = n
-        mine = apportion(n // together, self.weights)[self.part]
+        counts, together = self._counts(n, width, stems)
+        mine = counts[self.part]
         self.asked |= {(il, stem) for stem in stems}
         if not mine:
             self.idle |= {(il, stem) for stem in stems}
         return max(mine, 1) * together
+
+    def before(self, n: int, width: int, *stems: str) -> int:
+        """How many of them the devices before it have."""
+        counts, together = self._counts(n, width, stems)
+        return sum(counts[: self.part]) * together
+
+    def _counts(self, n: int, width: int, stems: Sequence[str]) -> tuple[list[int], int]:
+        """Of each device, and how many stay together."""
+        block = lcm(*map(self.block_of, stems))
+        together = block // gcd(block, width)
+        if n % together:  # no cut leaves whole blocks
+            together = n
+        return apportion(n // together, self.weights), together
 
     def heads(self, shape: LayerShape, il: int, *stems: str) -> LayerShape:
         """Those of a layer: heads of queries go with those of their keys.

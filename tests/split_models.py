@@ -31,6 +31,7 @@ KEYS: dict[str, dict[str, Any]] = {
     "deepseek2-moe": LATENT,
     "deepseek32-moe": LATENT,
     "kimi-linear-moe": KIMI,
+    "kimi-k3-moe": KIMI,
     "lfm2-dense": HEADS | {"attention__head_count_kv": [0, 4, 0]},
     "rwkv6-fused": {},
     "rwkv6-parts": {},

@@ -40,6 +40,12 @@ def test_heads_stay_together_in_whole_blocks(
     assert idle == [False, expected == [6, 6]]
 
 
+def test_parts_follow_one_another() -> None:
+    shares = [Share((2, 0, 1), i, lambda _: 32) for i in range(3)]
+    assert [share.of(192, 1, "down") for share in shares] == [128, 32, 64]  # the second is idle
+    assert [share.before(192, 1, "down") for share in shares] == [0, 128, 128]
+
+
 def info(*ne: int, type: str = "f32") -> TensorInfo:
     t = BY_NAME[type]
     ne4 = (*ne, 1, 1, 1)[:4]

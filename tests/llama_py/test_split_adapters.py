@@ -21,7 +21,7 @@ from tests.split_models import EXACT, IDS, KEYS, cached, run, shared, whole
 CLOSE = 1e-10
 NAMES = [
     "llama-dense", "qwen35moe-moe", "qwen3next-moe", "mamba-dense", "mamba2-dense",
-    "kimi-linear-moe", "deepseek2-moe", "lfm2-dense", "rwkv6-fused", "olmo2-dense",
+    "kimi-linear-moe", "deepseek2-moe", "lfm2-dense", "rwkv6-fused", "olmo2-dense", "kimi-k3-moe",
 ]  # fmt: skip
 
 
