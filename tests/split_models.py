@@ -34,9 +34,7 @@ KEYS: dict[str, dict[str, Any]] = {
     "kimi-k3-moe": KIMI,
     "lfm2-dense": HEADS | {"attention__head_count_kv": [0, 4, 0]},
     "rwkv6-fused": {},
-    "rwkv6-parts": {},
     "olmo2-dense": HEADS,
-    "olmo2-windows": HEADS,
 }
 IDS = tokens(70, seed=3)
 EXACT: dict[str, Any] = {

@@ -14,7 +14,7 @@ from llama_py.context import Context
 from llama_py.split.block import SplitBlock
 from llama_py.split.walk import every
 from tests.live_models import Arrays, Change, live, made, model_of, nmse, random, take, unsplit
-from tests.split_models import EXACT, IDS, KEYS, cached, kinds_of, placed, run, shared, whole
+from tests.split_models import EXACT, HEADS, IDS, KEYS, cached, kinds_of, placed, run, shared, whole
 
 CLOSE = 1e-10
 
@@ -105,8 +105,7 @@ def test_models_that_encode(name: str) -> None:
 
 def test_squares_of_whole_rows_are_needed() -> None:
     """Norms of queries and keys over all heads: a device alone has another length of its rows."""
-    name = "olmo2-windows"
-    metadata, arrays = made(name, **KEYS[name])
+    metadata, arrays = made("olmo2-windows", **HEADS)
     for key in arrays:
         if key.endswith(("attn_q.weight", "attn_k.weight")):
             arrays[key][: len(arrays[key]) // 2] *= 3
