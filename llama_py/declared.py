@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from ggml_py.backend import Bytes, Device
 from ggml_py.tensor import FLAG_WEIGHT, Tensor
+from llama_py.cut import Cut
 from llama_py.gguf_file import TensorInfo
 
 Progress = Callable[[int, int, str], None]
@@ -23,27 +24,17 @@ class Inventing(Protocol):
         """The model wants this tensor."""
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Some of a file's tensor, on one of the devices that share it.
-
-    data  its bytes, copied only if they do not lie together
-    """
-
-    tensor: Tensor
-    device: Device
-    data: Callable[[], Bytes]
-
-
 @dataclass(slots=True)
 class Declarations:
     """What all parts of a model have declared so far.
 
     tied      (another tensor on the same bytes, the first one)
     cut       what devices have of tensors that they share
+    rows      what they have of matrices whose results come together
+    joined    these matrices, each where its results are
     replaced  ids of tensors that have no place, since they are shared
     sizes     bytes of weights by the name of the device they were placed on
-    places    by name, tensors that are whole and their devices
+    whole     by name, tensors that are whole
     """
 
     infos: Mapping[str, TensorInfo]
@@ -55,16 +46,28 @@ class Declarations:
     missing: list[str] = field(default_factory=list)
     misshapen: list[str] = field(default_factory=list)
     cut: list[Cut] = field(default_factory=list)
+    rows: list[Cut] = field(default_factory=list)
+    joined: list[Cut] = field(default_factory=list)
     replaced: set[int] = field(default_factory=set)
     sizes: dict[str, int] = field(default_factory=dict)
-    places: dict[str, tuple[Tensor, Device]] = field(default_factory=dict)
+    whole: dict[str, Cut] = field(default_factory=dict)
 
     @property
     def placed(self) -> list[Tensor]:
         """All that have a place, or will."""
         tied = (copy for copy, _ in self.tied)
         whole = [t for t in (*tied, *self.tensors.values()) if id(t) not in self.replaced]
-        return [*whole, *(part.tensor for part in self.cut)]
+        return [*whole, *(part.tensor for part in (*self.cut, *self.rows))]
+
+    @property
+    def places(self) -> dict[str, list[Cut]]:
+        """By name, where a tensor is: whole, or in parts that each give a part of a sum."""
+        found = {name: [one] for name, one in self.whole.items()}
+        for one in self.joined:
+            found.setdefault(one.info.name, [one])
+        for one in self.cut:
+            found.setdefault(one.info.name, []).append(one)
+        return found
 
     def place(self, device_of: DeviceOf, readers: Readers, progress: Progress | None) -> None:
         """See Weights.place."""
@@ -86,7 +89,7 @@ class Declarations:
             if id(t) not in self.replaced:
                 device = where[id(t)] = device_of(t, readers.get(id(t), ()))
                 self._put(t, device, self.infos[t.name].data)
-                self.places[t.name] = t, device
+                self.whole[t.name] = Cut(t, device, self.infos[t.name])
         for copy, original in self.tied:
             if id(copy) in self.replaced:
                 continue
@@ -96,7 +99,7 @@ class Declarations:
                 copy.flags |= FLAG_WEIGHT
             else:
                 self._put(copy, device, self.infos[copy.name].data)
-        for part in self.cut:
+        for part in (*self.cut, *self.rows):
             where[id(part.tensor)] = part.device
             self._put(part.tensor, part.device, part.data())
         return where
@@ -115,4 +118,5 @@ class Declarations:
         info = self.infos.get(name)
         if info is not None:
             return info.data
-        return next((c.data() for c in self.cut if c.tensor.name == name), None)
+        parts = (*self.cut, *self.rows)
+        return next((c.data() for c in parts if c.tensor.name == name), None)

@@ -136,16 +136,21 @@ class HParams(Declared):
 
         A subclass that has sizes of its own divides them likewise.
         """
-        hp, alibi, routed = copy(self), self.max_alibi_bias > 0, bool(self.n_ff_exp)
+        hp, routed = copy(self), bool(self.n_ff_exp)
         hp.layers = tuple(
-            share.of_layer(shape, il, alibi=alibi, routed=routed)
-            for il, shape in enumerate(self.layers)
+            share.hidden(self.shared_heads(share, il), il, routed=routed)
+            for il in range(self.n_layer_all)
         )
         hp.n_ff_exp = tuple(
             share.of(n, 1, "ffn_down_exps", il=il) if n else 0 for il, n in enumerate(self.n_ff_exp)
         )
         hp.n_ff_shexp = share.of(self.n_ff_shexp, 1, "ffn_down_shexp") if self.n_ff_shexp else 0
         return hp
+
+    def shared_heads(self, share: Share, il: int) -> LayerShape:
+        """Layer il with one device's part of the heads; ALiBi counts them, so all stay together."""
+        shape = self.layers[il]
+        return shape if self.max_alibi_bias > 0 else share.heads(shape, il)
 
     def rope(self, il: int) -> Rope | None:
         """How positions turn the heads of layer il."""

@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from ggml_py.errors import ModelError
 from llama_py.chat import ChatTemplate
 from llama_py.closing import Closing
 from llama_py.fingerprint import fingerprint
@@ -17,7 +16,7 @@ from llama_py.hparams import HParams
 from llama_py.lora import Adapter, Loras
 from llama_py.models import architecture
 from llama_py.params import ModelParams, Progress
-from llama_py.placement import Placement, arranged, devices_in_use, overrides
+from llama_py.placement import SAME_MODE, Placement, arranged, devices_in_use, overrides
 from llama_py.readers import readers_of
 from llama_py.split import split
 from llama_py.tokenizer import Tokenizer
@@ -73,11 +72,10 @@ class Loaded(Closing):
         path = DEMO if path is None else path
         self.file = GGUFFile.open(path) if isinstance(path, str | Path) else path
         if not isinstance(device, Placement):
-            devices, shares = arranged(
-                devices_in_use(device), p.split_mode, p.main_gpu, p.tensor_split
-            )
+            mode = SAME_MODE.get(p.split_mode, p.split_mode)
+            devices, shares = arranged(devices_in_use(device), mode, p.main_gpu, p.tensor_split)
             rules = overrides(p.tensor_overrides, p.n_cpu_moe, devices)
-            device = Placement(devices, p.n_gpu_layers, rules, shares, p.split_mode)
+            device = Placement(devices, p.n_gpu_layers, rules, shares, mode)
         self.placement = device
         self._load(p)
 
@@ -163,15 +161,8 @@ class Loaded(Closing):
     def load_adapter(self, path: str | Path) -> Adapter:
         """A LoRA adapter for this model, to be used with `Context.set_adapters`.
 
-        Raises GGUFError for a file that is none, WeightsError for one of another model, ModelError
-        where devices share the weights.
+        Raises GGUFError for a file that is none, WeightsError for one of another model.
         """
-        if self.placement.shares_layers:
-            raise ModelError(
-                f"{path}: an adapter needs whole matrices, and split_mode ="
-                f" {self.placement.split_mode} shares them among devices; load the model with"
-                " split_mode layer or none"
-            )
         adapter = Adapter(path, self.arch, self._weights.places, self.placement.host)
         readers = readers_of(self.architecture, adapter.tensors(), Loras(((adapter, 1.0),)))
         unread = [t.name for t in adapter.tensors() if not readers[id(t)]]

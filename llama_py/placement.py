@@ -24,6 +24,7 @@ from ggml_py.tensor import Tensor
 log = logging.getLogger("llama_py")
 
 SHARING = ("row", "graph")
+SAME_MODE = {"tensor": "graph"}  # llama.cpp's name for it
 EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 
 Override = tuple[re.Pattern[str], Device]

@@ -81,9 +81,10 @@ class Runner:
         return pins
 
     def _in_parts(self, res: GraphResult) -> list[tuple[Tensor, Device]]:
-        """Nodes of the parts of layers that devices share."""
-        group = self.model.placement.group
-        return [(t, group[number]) for t, number in res.in_part]
+        """Nodes of the parts of layers that devices share, but for those of keys on the host."""
+        group, free = self.model.placement.group, res.of_host_keys
+        parts = ((t, group[number]) for t, number in res.in_part if id(t) not in free)
+        return [(t, device) for t, device in parts if _writes_at(device, t)]
 
     def refused(self, fused: dict[str, list[Tensor]]) -> dict[str, str]:
         """Which kinds of fused ops a device of the layers cannot run, and why."""
@@ -136,6 +137,12 @@ def _several_in_flight(model: Loaded, p: ContextParams) -> bool:
     everything = place.n_offloaded(n_layers - 1) == n_layers and not place.overrides
     apart = len(place.offload) > 1 and not place.shares_layers
     return apart and everything and p.offload_kqv
+
+
+def _writes_at(device: Device, node: Tensor) -> bool:
+    """Whether what a node writes into is in a device's reach."""
+    buffer = None if node.view_src is None else node.view_src.buffer
+    return buffer is None or device.can_read(buffer)
 
 
 def _checker(model: Loaded, device: str) -> Checker:

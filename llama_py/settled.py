@@ -21,11 +21,6 @@ log = logging.getLogger("llama_py")
 def settled(model: Loaded, p: ContextParams) -> CParams:
     """The parameters of every graph of a context; ContextError for what the model cannot do."""
     check_forms(p.forms)
-    if not p.offload_kqv and model.architecture.parts:
-        raise ContextError(
-            "offload_kqv off keeps all keys and values on the host, but split_mode graph shares"
-            " them out among the devices; leave out one of the two"
-        )
     if p.mtp and not model.architecture.load_mtp:
         raise ContextError("mtp needs a model with NextN layers, loaded with load_mtp=True")
     if p.nextn_layer and p.nextn_layer >= model.hparams.n_layer_nextn:

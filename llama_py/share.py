@@ -54,29 +54,44 @@ class Share:
         Where there is nothing left it is as much as others have, and noted as idle: that part is
         not to be used.
         """
-        block = lcm(*map(self.block_of, stems))
-        together = block // gcd(block, width)
-        if n % together:  # no cut leaves whole blocks
-            together = n
-        mine = apportion(n // together, self.weights)[self.part]
+        counts, together = self._counts(n, width, stems)
+        mine = counts[self.part]
         self.asked |= {(il, stem) for stem in stems}
         if not mine:
             self.idle |= {(il, stem) for stem in stems}
         return max(mine, 1) * together
 
-    def of_layer(self, shape: LayerShape, il: int, *, alibi: bool, routed: bool) -> LayerShape:
-        """Heads of queries go with those of their keys; ALiBi counts them, so all stay together.
+    def before(self, n: int, width: int, *stems: str) -> int:
+        """How many of them the devices before it have."""
+        counts, together = self._counts(n, width, stems)
+        return sum(counts[: self.part]) * together
 
-        routed   n_ff is not that of experts
+    def _counts(self, n: int, width: int, stems: Sequence[str]) -> tuple[list[int], int]:
+        """Of each device, and how many stay together."""
+        block = lcm(*map(self.block_of, stems))
+        together = block // gcd(block, width)
+        if n % together:  # no cut leaves whole blocks
+            together = n
+        return apportion(n // together, self.weights), together
+
+    def heads(self, shape: LayerShape, il: int, *stems: str) -> LayerShape:
+        """Those of a layer: heads of queries go with those of their keys.
+
+        stems  matrices that are multiplied with them, if not attn_output
         """
-        if shape.n_head and shape.n_head_kv and not alibi:
-            each = shape.n_head // shape.n_head_kv
-            n = self.of(shape.n_head_kv, each * shape.n_embd_head_v, "attn_output", il=il)
-            shape = replace(shape, n_head=n * each, n_head_kv=n)
-        if shape.n_ff:
-            stems = ("ffn_down",) if routed else ("ffn_down", "ffn_down_exps")
-            shape = replace(shape, n_ff=self.of(shape.n_ff, 1, *stems, il=il))
-        return shape
+        if not (shape.n_head and shape.n_head_kv):
+            return shape
+        each = shape.n_head // shape.n_head_kv
+        stems = stems or ("attn_output",)
+        n = self.of(shape.n_head_kv, each * shape.n_embd_head_v, *stems, il=il)
+        return replace(shape, n_head=n * each, n_head_kv=n)
+
+    def hidden(self, shape: LayerShape, il: int, *, routed: bool) -> LayerShape:
+        """Hidden channels of a layer; routed: n_ff is not that of experts."""
+        if not shape.n_ff:
+            return shape
+        stems = ("ffn_down",) if routed else ("ffn_down", "ffn_down_exps")
+        return replace(shape, n_ff=self.of(shape.n_ff, 1, *stems, il=il))
 
     def knows(self, il: int, stem: str) -> tuple[bool, bool]:
         """Of a layer's matrix: whether there was nothing left, and whether it was asked for."""

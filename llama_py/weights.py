@@ -22,7 +22,8 @@ from ggml_py.backend import Bytes, Device
 from ggml_py.errors import WeightsError
 from ggml_py.tensor import Tensor, shape4
 from ggml_py.types import F32
-from llama_py.declared import Cut, Declarations, DeviceOf, Inventing, Progress, Readers
+from llama_py.cut import Cut
+from llama_py.declared import Declarations, DeviceOf, Inventing, Progress, Readers
 from llama_py.gguf_file import TensorInfo
 from llama_py.linear import ExpertLinear, Linear, Norm, NormKind
 
@@ -227,6 +228,13 @@ class Weights:
         self._all.cut += cut
         self._all.replaced |= {id(t) for t in replaced}
 
+    def place_rows(self, rows: Iterable[Cut], whole: Tensor, device: Device) -> None:
+        """Let devices have rows of a matrix in its place, whose results come together on one."""
+        d = self._all
+        d.rows += rows
+        d.joined.append(Cut(whole, device, d.infos[whole.name]))
+        d.replaced.add(id(whole))
+
     def plain_bytes(self, name: str) -> Bytes | None:
         """The file's bytes of a tensor, or of a device's part of one; None if there is none."""
         return self._all.plain_bytes(name)
@@ -256,8 +264,8 @@ class Weights:
         return self._all.placed
 
     @property
-    def places(self) -> Mapping[str, tuple[Tensor, Device]]:
-        """Every tensor by name that is whole on a device, and the device."""
+    def places(self) -> Mapping[str, Sequence[Cut]]:
+        """Where tensors are, by name: whole, or in parts that each give a part of a sum."""
         return self._all.places
 
     @property

@@ -108,6 +108,14 @@ def take(arrays: Arrays, stem: str) -> NDArray[np.float32]:
     return arrays.pop(f"{stem}.weight")
 
 
+def unsplit(metadata: dict[str, Any], arrays: Arrays) -> None:
+    """attn_k_b and attn_v_b in one matrix, as older files have them."""
+    for p in [k.removesuffix("attn_k_b.weight") for k in arrays if k.endswith("attn_k_b.weight")]:
+        k, v = (take(arrays, f"{p}attn_{part}_b")[0] for part in "kv")
+        parts = [np.concatenate([k[h].T, v[h]]) for h in range(len(k))]
+        arrays[f"{p}attn_kv_b.weight"] = np.concatenate(parts)
+
+
 def random(*shape: int) -> NDArray[np.float32]:
     """A matrix [n_out, n_in] that keeps the size of what it is multiplied with."""
     rng = np.random.default_rng(11)

@@ -18,6 +18,8 @@ HEADS: dict[str, Any] = {"attention__head_count": 8, "attention__head_count_kv":
 DELTA_NET: dict[str, Any] = {
     "ssm__group_count": 4, "ssm__time_step_rank": 8, "ssm__inner_size": 256
 }  # fmt: skip
+LATENT: dict[str, Any] = {"attention__head_count": 8}
+KIMI: dict[str, Any] = {**LATENT, "kda__head_dim": 16}
 KEYS: dict[str, dict[str, Any]] = {
     "llama-dense": HEADS,
     "qwen3moe-moe": HEADS,
@@ -26,6 +28,13 @@ KEYS: dict[str, dict[str, Any]] = {
     "qwen3next-moe": HEADS | DELTA_NET,
     "mamba-dense": {},
     "mamba2-dense": {"ssm__group_count": 4},
+    "deepseek2-moe": LATENT,
+    "deepseek32-moe": LATENT,
+    "kimi-linear-moe": KIMI,
+    "kimi-k3-moe": KIMI,
+    "lfm2-dense": HEADS | {"attention__head_count_kv": [0, 4, 0]},
+    "rwkv6-fused": {},
+    "olmo2-dense": HEADS,
 }
 IDS = tokens(70, seed=3)
 EXACT: dict[str, Any] = {
@@ -38,9 +47,13 @@ def shared(
     types: dict[str, GGMLType] | None = None, **options: Any,
 ) -> Model:  # fmt: skip
     """A model on as many devices as there are shares."""
+    on = placed(shares, mode, device)
+    return model_of(*made(name, **KEYS.get(name, {})), on, types, **options)
+
+
+def placed(shares: Sequence[float], mode: str = "graph", device: str = "cpu") -> Placement:
     devices, order = arranged(devices_in_use([device] * len(shares)), mode, 0, shares)
-    place = Placement(devices, tensor_split=order, split_mode=mode)
-    return model_of(*made(name, **KEYS.get(name, {})), place, types, **options)
+    return Placement(devices, tensor_split=order, split_mode=mode)
 
 
 @cache
@@ -60,3 +73,10 @@ def run(model: Model, **options: Any) -> np.ndarray:
     ctx = Context(model, **{**EXACT, **options})
     parts = [ctx.decode(IDS[:-2], logits="all"), ctx.decode(IDS[-2:-1]), ctx.decode(IDS[-1:])]
     return np.concatenate(parts)
+
+
+def kinds_of(model: Model) -> set[str]:
+    """The classes of the norms and blocks of all layers."""
+    layers: list[Any] = model.architecture.layers  # type: ignore[attr-defined]
+    found = [getattr(layer, name) for layer in layers for name in type(layer).__slots__]
+    return {type(x).__name__ for x in found if callable(x)}

@@ -202,7 +202,10 @@ class Attention:
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """[n_embd, n_tokens] -> the same"""
-        qkv = self.normed(g, self.project(g, cur, il), il)
+        return self.attended(g, self.normed(g, self.project(g, cur, il), il), il)
+
+    def attended(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
+        """From heads to the result. -> [n_embd, n_tokens]"""
         q, k = self.place(g, qkv, il)
         if self.q_scale:
             q = scale(q, self.q_scale)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ggml_py.ops import concat, cont, mul_mat, permute, repeat_4d, reshape, view
 from ggml_py.tensor import Tensor
@@ -19,6 +20,7 @@ from llama_py.blocks.indexer import only
 from llama_py.blocks.softmax import Scores
 from llama_py.graph.builder import GraphBuilder
 from llama_py.linear import Linear, Norm
+from llama_py.memory.kept import KeysValues
 from llama_py.weights import Weights
 
 Turn = Callable[[GraphBuilder, Tensor, int, int], Tensor]  # (g, x, il, first channel)
@@ -57,17 +59,20 @@ class LatentAttention:
     output  the projection; None: the caller's
     """
 
+    parts_keep: ClassVar[type | tuple[type, ...]] = KeysValues
+
     def __init__(
         self, w: Weights, n: LatentSizes, *, absorbed: bool, output: Linear | None = None,
         turn: Turn | None = None, temper: Temper | None = None,
-        kq_scale: Callable[[GraphBuilder], float], split_queries: bool = True,
+        kq_scale: Callable[[GraphBuilder], float], split_queries: bool = True, name: str = "",
     ) -> None:  # fmt: skip
         """
         turn      rotates channels of heads by position; None: none are
         temper    scales queries by position; None: they are not
         split_queries  False: queries are views of all heads' row
+        name      of the projected result
         """
-        self.n, self.output, self.absorbed = n, output, absorbed
+        self.n, self.output, self.absorbed, self.name = n, output, absorbed, name
         self.turn, self.temper, self.kq_scale = turn, temper, kq_scale
         self.split_queries = split_queries or not absorbed
         self._declare_queries(w)
@@ -113,7 +118,9 @@ class LatentAttention:
         else:
             how = Scores(self.kq_scale(g))
             cur = attend(g, self._unpacked(g, q, latent, k_pe, il), il, how)
-        return cur if self.output is None else self.output(g, cur)
+        if self.output is not None:
+            cur = self.output(g, cur)
+        return g.cb(cur, self.name, il) if self.name else cur
 
     def _turned(self, g: GraphBuilder, x: Tensor, il: int, offset: int = 0) -> Tensor:
         return x if self.turn is None else self.turn(g, x, il, offset)

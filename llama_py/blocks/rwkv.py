@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ggml_py.ops import (
     add,
     concat,
@@ -30,14 +32,19 @@ from llama_py.blocks.state import cells_1d, n_snapshots, read_states, slots, sto
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import EPS, HParams
 from llama_py.keys import Keys, number, uint
+from llama_py.memory.kept import State
+from llama_py.share import Share
 from llama_py.weights import Weights
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 GROUP_EPS = 64e-5  # of the norm of each head's result
 MIXED = "wkvrg"  # what has a mixture of its own: decay, key, value, receptance, gate
 
 
 class RwkvHParams(HParams):
-    """wkv_head_size      channels of a head
+    """wkv_head_size, wkv_n_head, wkv_n_inner   channels of a head, heads, channels of all heads
     time_mix_extra_dim, time_decay_extra_dim   ranks of what depends on the token
     rescale_every_n_layers   results are halved every so many layers; 0: never
     token_shift_count  how many inputs of the token before are kept: of time mix and channel mix
@@ -54,7 +61,21 @@ class RwkvHParams(HParams):
         if self.n_embd % self.wkv_head_size:
             raise keys.error("wkv.head_size", f"it must divide embedding_length = {self.n_embd}")
         self.n_embd_r = 2 * self.n_embd
-        self.n_embd_s = self.n_embd * self.wkv_head_size
+        self._of_heads(self.n_embd // self.wkv_head_size)
+
+    def _of_heads(self, n: int) -> None:
+        self.wkv_n_head, self.wkv_n_inner = n, n * self.wkv_head_size
+        self.n_embd_s = self.wkv_n_inner * self.wkv_head_size
+
+    def shared(self, share: Share) -> Self:
+        """Heads of the time mix, hidden channels of the channel mix; the inputs of the token before
+        stay together."""
+        hp = super().shared(share)
+        hp._of_heads(share.of(self.wkv_n_head, self.wkv_head_size, "time_mix_output"))
+        hp.n_ff = tuple(
+            share.of(n, 1, "channel_mix_value", il=il) for il, n in enumerate(self.n_ff)
+        )
+        return hp
 
     def is_recr(self, il: int) -> bool:
         return True
@@ -87,9 +108,12 @@ def shifted(x: Tensor, before: Tensor) -> Tensor:
 class TimeMix6:
     """The state's part of a layer of RWKV-6 (build_rwkv6_time_mix)."""
 
+    parts_keep = State
+
     def __init__(self, w: Weights, hp: RwkvHParams) -> None:
         n, size, rank = hp.n_embd, hp.wkv_head_size, hp.time_decay_extra_dim
-        self.hp, self.size, self.n_head = hp, size, n // size
+        self.hp, self.size = hp, size
+        self.n_head, self.n_inner = n_head, n_inner = hp.wkv_n_head, hp.wkv_n_inner
         self.w1 = w.tensor("time_mix_w1.weight", n, hp.time_mix_extra_dim * len(MIXED))
         self.w2 = w.tensor("time_mix_w2.weight", hp.time_mix_extra_dim, n, len(MIXED))
         self.lerp_x = w.tensor("time_mix_lerp_x.weight", n, 1, 1)
@@ -100,15 +124,18 @@ class TimeMix6:
             w.skip(*names)
         else:
             self.lerps = [w.tensor(name, n, 1, 1) for name in names]
-        self.first = w.tensor("time_mix_first.weight", size, self.n_head)
-        self.decay = w.tensor("time_mix_decay.weight", n)
+        self.first = w.tensor("time_mix_first.weight", size, n_head)
+        self.decay = w.tensor("time_mix_decay.weight", n_inner)
         self.decay_w1 = w.tensor("time_mix_decay_w1.weight", n, rank)
-        self.decay_w2 = w.tensor("time_mix_decay_w2.weight", rank, n)
-        self.key, self.value, self.receptance, self.gate, self.output = (
-            w.tensor(f"time_mix_{part}.weight", n, n)
-            for part in ("key", "value", "receptance", "gate", "output")
+        self.decay_w2 = w.tensor("time_mix_decay_w2.weight", rank, n_inner)
+        self.key, self.value, self.receptance, self.gate = (
+            w.tensor(f"time_mix_{part}.weight", n, n_inner)
+            for part in ("key", "value", "receptance", "gate")
         )
-        self.ln = w.norm("time_mix_ln", n, bias="needed")
+        self.output = w.tensor("time_mix_output.weight", n_inner, n)
+        self.ln, self.ln_b = (
+            w.tensor(f"time_mix_ln.{part}", n_inner) for part in ("weight", "bias")
+        )
 
     def __call__(self, g: GraphBuilder, cur: Tensor, x_prev: Tensor, il: int) -> Tensor:
         """cur [n_embd, T, B], x_prev the tokens before -> the same"""
@@ -147,7 +174,7 @@ class TimeMix6:
         return reshape(w, self.size, self.n_head, x.ne[1])
 
     def _wkv(self, g: GraphBuilder, k: Tensor, v: Tensor, r: Tensor, w: Tensor, il: int) -> Tensor:
-        """The rule; the new states are stored. each [S, H, n_tokens] -> [n_embd * n_tokens]"""
+        """The rule; the new states are stored. each [S, H, n_tokens] -> [n_inner * n_tokens]"""
         states, n = g.inp_rs.mctx.get_s_l(il), self.hp.n_embd_s
         state = read_states(g, states, n)
         result = rwkv_wkv6(k, v, r, self.first, w, state, n_snapshots(g))
@@ -156,16 +183,17 @@ class TimeMix6:
         return output
 
     def _normed(self, cur: Tensor) -> Tensor:
-        """Head by head. [n_embd * n_tokens] -> [n_embd, n_tokens]"""
-        n_embd, n_tokens = self.hp.n_embd, cur.ne[0] // self.hp.n_embd
+        """Head by head. [n_inner * n_tokens] -> [n_inner, n_tokens]"""
+        n_tokens = cur.ne[0] // self.n_inner
         cur = norm(reshape(cur, self.size, self.n_head, n_tokens), GROUP_EPS)
-        cur = reshape(cur, n_embd, n_tokens)
-        assert self.ln.weight is not None and self.ln.bias is not None
-        return add(mul(cur, self.ln.weight), self.ln.bias)
+        cur = reshape(cur, self.n_inner, n_tokens)
+        return add(mul(cur, self.ln), self.ln_b)
 
 
 class ChannelMix6:
     """A feed-forward of mixtures of each token with the one before it (build_rwkv6_channel_mix)."""
+
+    parts_keep = None
 
     def __init__(self, w: Weights, n_embd: int, n_ff: int) -> None:
         self.lerp_k = w.tensor("channel_mix_lerp_k.weight", n_embd, 1, 1)
@@ -174,7 +202,7 @@ class ChannelMix6:
         self.value = w.tensor("channel_mix_value.weight", n_ff, n_embd)
         self.receptance = w.tensor("channel_mix_receptance.weight", n_embd, n_embd)
 
-    def __call__(self, g: GraphBuilder, cur: Tensor, x_prev: Tensor) -> Tensor:
+    def __call__(self, g: GraphBuilder, cur: Tensor, x_prev: Tensor, il: int) -> Tensor:
         """cur [n_embd, n], x_prev the tokens before -> the same"""
         sx = sub(x_prev, cur)
         xk = add(mul(sx, self.lerp_k), cur)

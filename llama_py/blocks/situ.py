@@ -31,6 +31,8 @@ def _bounded(x: Tensor, bound: float) -> Tensor:
 
 
 class SituFeedForward:
+    parts_keep = None
+
     def __init__(
         self, w: Weights, n_embd: int, n_ff: int, situ: Situ, kind: str, name: str
     ) -> None:

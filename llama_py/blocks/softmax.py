@@ -55,9 +55,14 @@ def mha(
     strides = (q.nb[1] // q.nb[0], q.nb[2] // q.nb[0], q.nb[2] // q.nb[0] * n_tokens)
     q = view(q, (*q.ne[:2], n_tokens, n_stream), strides)
     q, k, v = (permute(t, 0, 2, 1, 3) for t in (q, k, v))
+    first = len(g.gf.nodes)
     if g.cparams.flash_attn and how.bias is None:
-        return g.expand(_flash(g, q, k, transpose(v) if v_trans else v, mask, il, how))
-    return g.expand(_soft_max(g, q, k, v, mask, il, how, v_trans))
+        cur = g.expand(_flash(g, q, k, transpose(v) if v_trans else v, mask, il, how))
+    else:
+        cur = g.expand(_soft_max(g, q, k, v, mask, il, how, v_trans))
+    if not g.cparams.offload_kqv:
+        g.res.of_host_keys.update(map(id, g.gf.nodes[first:]))
+    return cur
 
 
 def _flash(

@@ -24,6 +24,7 @@ class GraphResult:
     in_layer   nodes that are to run where this layer is, so that its device does not change early
     on_host    nodes that are to run on the host
     in_part    nodes of a device's part of a block, with the number of the device
+    of_host_keys  ids of nodes that attend to keys on the host: the scheduler decides, in parts too
     fused      nodes that could be other ones, by the form that decides (see llama_py.forms)
     """
 
@@ -38,6 +39,7 @@ class GraphResult:
         self.in_layer: list[tuple[Tensor, int]] = []
         self.on_host: list[Tensor] = []
         self.in_part: list[tuple[Tensor, int]] = []
+        self.of_host_keys: set[int] = set()
         self.fused: defaultdict[str, list[Tensor]] = defaultdict(list)
 
     def add_input(self, inp: Input) -> Input:

@@ -4,6 +4,9 @@
 It changes a weight W [n_in, n_out] to W + scale * (B A): `NAME.lora_a` is A [n_in, rank] and
 `NAME.lora_b` is B [rank, n_out]; experts have one of each, along dimension 2. Of token embeddings
 [n_embd, n_vocab] A is [rank, n_vocab] and B [rank, n_embd]: rows of A are taken, then times B.
+
+Where devices have parts of W, each has a pair of its own: of columns of W the same columns of A,
+whose products are parts of a sum; of rows of W the same rows of B.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +24,7 @@ from ggml_py.errors import GGUFError, WeightsError
 from ggml_py.ops import get_rows, mul_mat, mul_mat_id
 from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from ggml_py.types import F32, I32
+from llama_py.cut import Cut, cuts_blocks
 from llama_py.gguf_file import GGUFFile, TensorInfo
 
 log = logging.getLogger("llama_py")
@@ -33,32 +37,40 @@ TABLE = "token_embd.weight"  # read by rows: its A is not transposed
 UNREAD = "_norm.weight"  # norms that some converters leave in; llama.cpp passes over them too
 N_TOKENS = 8  # of the products that a device is asked about
 
-Base = Mapping[str, tuple[Tensor, Device]]  # a model's weights by name, and where they are
+Base = Mapping[str, Sequence[Cut]]  # a model's weights by name, and where they are
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A and B of one weight; `table` if it is read by rows."""
+    """A and B of one weight, or of a device's part of it; `table` if it is read by rows."""
 
-    a: Tensor
-    b: Tensor
+    parts: tuple[Cut, Cut]
     table: bool
+
+    @property
+    def a(self) -> Tensor:
+        return self.parts[0].tensor
+
+    @property
+    def b(self) -> Tensor:
+        return self.parts[1].tensor
 
     @property
     def rank(self) -> int:
         return self.b.ne[0]
 
-    def nodes(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Each tensor with a node as those that will read it."""
+    def nodes(self) -> Iterator[tuple[Cut, Tensor]]:
+        """Each with a node as those that will read it."""
         ids = Tensor(I32, (1, N_TOKENS))
-        for t in (self.a, self.b):
+        for part in self.parts:
+            t = part.tensor
             x = Tensor(F32, (t.ne[0], N_TOKENS))
             if self.table and t is self.a:
-                yield t, get_rows(t, Tensor(I32, (N_TOKENS,)))
+                yield part, get_rows(t, Tensor(I32, (N_TOKENS,)))
             elif t.ne[2] > 1:
-                yield t, mul_mat_id(t, Tensor(F32, (t.ne[0], 1, N_TOKENS)), ids)
+                yield part, mul_mat_id(t, Tensor(F32, (t.ne[0], 1, N_TOKENS)), ids)
             else:
-                yield t, mul_mat(t, x)
+                yield part, mul_mat(t, x)
 
 
 class Adapter:
@@ -66,7 +78,7 @@ class Adapter:
 
     path, alpha         alpha 0: the scale does not depend on the rank
     invocation_tokens   of an activated adapter (aLoRA), which works from these tokens on; else ()
-    pairs               by the name of the weight
+    pairs               by the name of the weight, or of a part of it
     task, prompt_prefix what the file says about its use, "" if nothing
     """
 
@@ -83,10 +95,11 @@ class Adapter:
             infos = dict(file.tensors)
         self.pairs: dict[str, Pair] = {}
         for name, found in _by_weight(self.path, infos).items():
-            self.pairs[name] = _pair(self.path, name, found, base)
+            for place, pair in _pairs(self.path, name, found, base):
+                self.pairs[place.tensor.name] = pair
         if not self.pairs:
             raise GGUFError(f"{path}: has no tensors NAME{ENDS[0]} and NAME{ENDS[1]}")
-        self._place(infos, base, host)
+        self._place(host)
 
     def _read_metadata(self, file: GGUFFile, architecture: str) -> None:
         data = file.metadata
@@ -110,18 +123,18 @@ class Adapter:
             str(data.get(f"adapter.lora.{key}", "")) for key in ("task_name", "prompt_prefix")
         )
 
-    def _place(self, infos: Mapping[str, TensorInfo], base: Base, host: Device) -> None:
+    def _place(self, host: Device) -> None:
         """Where the weight is, or on the host if its device cannot multiply with this type. The
         bytes stay as they are in the file, as in llama.cpp: they are few.
         """
         sizes: dict[str, int] = {}
-        for name, pair in self.pairs.items():
-            for t, node in pair.nodes():
-                device = base[name][1]
+        for pair in self.pairs.values():
+            for part, node in pair.nodes():
+                t, device = part.tensor, part.device
                 if reason := device.why_not(node):
                     log.info("%s goes to %s: %s: %s", t.name, host.name, device.name, reason)
                     device = host
-                data = infos[t.name].data
+                data = part.data()
                 t.buffer = device.wrap(data)
                 if t.buffer is None:
                     t.buffer = device.alloc(data.size)
@@ -172,7 +185,10 @@ def _by_weight(path: str, infos: Mapping[str, TensorInfo]) -> dict[str, dict[str
     return found
 
 
-def _pair(path: str, name: str, found: Mapping[str, TensorInfo], base: Base) -> Pair:
+def _pairs(
+    path: str, name: str, found: Mapping[str, TensorInfo], base: Base
+) -> Iterator[tuple[Cut, Pair]]:
+    """Of each place where the weight is."""
     missing = [end for end in ENDS if end not in found]
     if missing:
         raise GGUFError(f"{path}: {name}{missing[0]} is missing; convert the adapter again")
@@ -181,14 +197,30 @@ def _pair(path: str, name: str, found: Mapping[str, TensorInfo], base: Base) -> 
             f"{path}: the model has no weight {name!r}; give an adapter that was trained with it"
         )
     a, b = (found[end] for end in ENDS)
-    w, table = base[name][0], name.endswith(TABLE)
-    n_in, n_out, *more = w.ne
+    w, table = base[name][0].info.ne, name.endswith(TABLE)
+    n_in, n_out, *more = w
     rank = b.ne[0]
     expected = (rank, n_out, *more) if table else (n_in, rank, *more)
     if a.ne != expected or b.ne != (rank, n_in if table else n_out, *more):
         raise WeightsError(
-            f"{path}: {name} is {list(w.ne)} in the model, which does not fit an A of {list(a.ne)}"
+            f"{path}: {name} is {list(w)} in the model, which does not fit an A of {list(a.ne)}"
             f" and a B of {list(b.ne)}; give an adapter that was trained with this model"
         )
-    ta, tb = (Tensor(t.type, t.ne, name=t.name) for t in (a, b))
-    return Pair(ta, tb, table)
+    for place in base[name]:
+        yield place, Pair((_like(path, a, place, 1), _like(path, b, place, 0)), table)
+
+
+def _like(path: str, info: TensorInfo, place: Cut, whole_along: int) -> Cut:
+    """An A or B for a place of its weight: cut as that is, but along one dimension."""
+    end = place.tensor.name.removeprefix(place.info.name)
+    dim = None if place.dim == whole_along else place.dim
+    if cuts_blocks(info, dim, place.ranges):
+        raise WeightsError(
+            f"{path}: {info.name}{end} would be cut within blocks of {info.type.block_size}"
+            f" elements of {info.type}; use an adapter of f32, f16 or bf16, or split_mode layer"
+        )
+    ne = list(info.ne)
+    if dim is not None:
+        ne[dim] = sum(b - a for a, b in place.ranges)
+    tensor = Tensor(info.type, tuple(ne), name=f"{info.name}{end}")
+    return Cut(tensor, place.device, info, dim, place.ranges)

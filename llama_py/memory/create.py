@@ -37,6 +37,10 @@ class Placing:
         """Where the memory of a layer is, or of one part of it."""
         return self.device_of(il) if part is None else self.parts[part]
 
+    def of_keys(self, il: int, part: int | None) -> Device:
+        """Likewise, of keys and values; those of parts too may be kept on the host."""
+        return self.device(il, part if self.cparams.offload_kqv else None)
+
 
 def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
     """The memory of a context, by what each layer keeps (llama_model::create_memory)."""
@@ -51,11 +55,16 @@ def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
                 name = of[il] = _name(one.window)
                 windows[name] = one.window
                 sizes = one.n_head_kv, one.n_embd_head_k, one.n_embd_head_v
-                layer = KVLayer(il, *sizes, how.device(il, one.part), one.rope, one.part)
+                layer = KVLayer(
+                    il, *sizes, how.of_keys(il, one.part), one.rope, one.part, one.copied
+                )
                 layers.setdefault(name, []).append(layer)
             elif isinstance(one, Index):
                 windows[INDEX] = None
-                layer = KVLayer(il, 1, one.n_embd_head, 0, how.device_of(il), one.rope)
+                sizes = 1, one.n_embd_head, 0
+                layer = KVLayer(
+                    il, *sizes, how.of_keys(il, one.part), one.rope, one.part, one.copied
+                )
                 layers.setdefault(INDEX, []).append(layer)
             elif isinstance(one, SameAs):
                 same_as[il] = one.il

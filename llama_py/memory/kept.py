@@ -25,6 +25,7 @@ class KeysValues:
     n_embd_head_v  0: the values are the beginning of the keys
     rope           how the keys were turned, so that they can be turned on
     part           of the devices that share the layer, the one that has these heads; None: all
+    copied         they have all of it each, and the same
     """
 
     n_head_kv: int
@@ -33,14 +34,18 @@ class KeysValues:
     window: Window | None = None
     rope: Rope | None = None
     part: int | None = None
+    copied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """One more key for each token, by which an indexer chooses what is attended to."""
+    """One more key for each token, by which an indexer chooses what is attended to; part and
+    copied as above."""
 
     n_embd_head: int
     rope: Rope | None = None
+    part: int | None = None
+    copied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,4 +71,5 @@ class SameAs:
     il: int
 
 
-Kept = tuple[KeysValues | Index | State | SameAs, ...]
+Keeps = KeysValues | Index | State | SameAs
+Kept = tuple[Keeps, ...]

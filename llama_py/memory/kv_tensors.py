@@ -25,6 +25,7 @@ class KVLayer:
 
     rope  how the keys were turned
     part  of several devices that share the layer, the one with these heads; None: all are here
+    copied  all of these devices have the same
     """
 
     il: int
@@ -34,6 +35,7 @@ class KVLayer:
     device: Device
     rope: Rope | None = None
     part: int | None = None
+    copied: bool = False
 
     @property
     def key(self) -> LayerKey:
@@ -149,7 +151,7 @@ class KVTensors:
         """What a saved state must agree on: not which devices share a layer."""
         rows = ",".join(
             f"{il}:{sum(x.n_embd_k_gqa for x in parts)}+{sum(x.n_embd_v_gqa for x in parts)}"
-            for il, parts in self._whole_layers()
+            for il, parts in self._saved_layers()
         )
         return f"kv {self.type_k} {self.type_v} {'transposed ' if self.v_trans else ''}[{rows}]"
 
@@ -157,10 +159,15 @@ class KVTensors:
         for il, parts in groupby(self.layers.values(), lambda layer: layer.il):
             yield il, [*parts]
 
+    def _saved_layers(self) -> Iterator[tuple[int, list[KVLayer]]]:
+        """What makes up each layer: of copies the first."""
+        for il, parts in self._whole_layers():
+            yield il, parts[:1] if parts[0].copied else parts
+
     def write_cells(self, io: StateWriter, stream: int, cells: Indices) -> None:
         """The rows of these cells (ascending), all layers."""
         for tensors, transposed in ((self.k, False), (self.v, self.v_trans)):
-            for _, parts in self._whole_layers():
+            for _, parts in self._saved_layers():
                 mine = [self._saved(tensors[x.key], x, stream, cells, transposed)
                         for x in parts if x.key in tensors]  # fmt: skip
                 if mine:
@@ -184,13 +191,15 @@ class KVTensors:
                 mine = [x for x in parts if x.key in tensors]
                 if not mine:
                     continue
-                heights = [x.n_embd_v_gqa if transposed else tensors[x.key].nb[1] for x in mine]
+                n_copies = len(mine) if mine[0].copied else 1
+                own = mine[:1] if mine[0].copied else mine
+                heights = [x.n_embd_v_gqa if transposed else tensors[x.key].nb[1] for x in own]
                 each = self.type_v.type_size if transposed else 1
                 data = io.blob(cells.size * sum(heights) * each)
                 n = sum(heights)
                 rows = data.reshape((n, cells.size, each) if transposed else (cells.size, n))
-                cuts = np.cumsum(heights)[:-1]
-                for x, part in zip(mine, np.split(rows, cuts, 0 if transposed else 1), strict=True):
+                cut = np.split(rows, np.cumsum(heights)[:-1], 0 if transposed else 1)
+                for x, part in zip(mine, cut * n_copies, strict=True):
                     self._restore(tensors[x.key], x, stream, cells, part, transposed)
 
     def _restore(

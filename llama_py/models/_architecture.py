@@ -8,7 +8,7 @@ in general.architecture; nothing else in the project knows the name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -21,7 +21,7 @@ from llama_py.graph.params import GraphParams, GraphType
 from llama_py.graph.result import GraphResult
 from llama_py.hparams import HParams
 from llama_py.linear import Linear
-from llama_py.memory.kept import Index, Kept, KeysValues, SameAs, State
+from llama_py.memory.kept import Index, Keeps, Kept, KeysValues, State
 from llama_py.weights import Weights
 
 AnyHParams = HParams  # within the class that name is the architecture's own
@@ -90,17 +90,14 @@ class Architecture(ABC):
 
     def kept(self, il: int) -> Kept:
         """What layer il keeps, each device its own where devices share the layer."""
-        found: list[KeysValues | Index | State | SameAs] = []
+        found: list[Keeps] = []
         for i, whole in enumerate(self.keeps(il)):
             parts = self.parts.get((il, type(whole)))
             if parts is None:
                 found.append(whole)
                 continue
-            for number, part in enumerate(parts):
-                if part is not None:
-                    one = part.keeps(il)[i]
-                    assert isinstance(one, KeysValues | State)
-                    found.append(replace(one, part=number))
+            mine = {n: part.keeps(il)[i] for n, part in enumerate(parts) if part is not None}
+            found += _shared_out(whole, mine)
         return tuple(found)
 
     def rope_factors(self, cparams: CParams) -> Tensor | None:
@@ -148,3 +145,17 @@ class Architecture(ABC):
                 f"drafting needs NextN layers; the model has {self.hp.n_layer_nextn}, "
                 f"and load_mtp was {self.load_mtp}"
             )
+
+
+def _shared_out(whole: Keeps, parts: Mapping[int, Keeps]) -> Iterator[Keeps]:
+    """What each device keeps of it. Keys that are not divided all have; convolution states that are
+    not are with the layer, where they are computed."""
+    for number, mine in parts.items():
+        if isinstance(mine, State) and isinstance(whole, State):
+            if mine.n_embd_r == whole.n_embd_r:
+                mine = replace(mine, n_embd_r=0, r_sections=())
+                if number == min(parts):
+                    yield replace(whole, n_embd_s=0, s_sections=())
+            yield replace(mine, part=number)
+        elif isinstance(mine, KeysValues | Index):
+            yield replace(mine, part=number, copied=mine == whole)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from ggml_py.tensor import Tensor
+from typing import TYPE_CHECKING
+
 from llama_py.geometry import ROPE_NONE
-from llama_py.graph.builder import GraphBuilder
 from llama_py.keys import Keys, uint
-from llama_py.models._decoder import Block
 from llama_py.models._latent import LatentHParams
+from llama_py.share import Share
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class KimiHParams(LatentHParams):
-    """n_embd_head_kda is the size S of a delta net's head; layers without key heads are such."""
+    """n_head_kda, n_embd_head_kda   heads of a delta net, and their size S
+
+    Layers without key heads are such.
+    """
 
     rope_type = ROPE_NONE
     ssm_d_conv: int = uint("ssm.conv_kernel", least=1)
@@ -19,9 +25,24 @@ class KimiHParams(LatentHParams):
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
-        n_inner = self.n_head_first * self.n_embd_head_kda
+        self._of_heads(self.n_head_first)
+
+    def _of_heads(self, n: int) -> None:
+        """Sizes of a delta net of n heads."""
+        self.n_head_kda, n_inner = n, n * self.n_embd_head_kda
         self.n_embd_r = 3 * (self.ssm_d_conv - 1) * n_inner
         self.n_embd_s = self.n_embd_head_kda * n_inner
+
+    def shared(self, share: Share) -> Self:
+        hp = super().shared(share)
+        for il in filter(self.is_recr, range(self.n_layer)):
+            hp._of_heads(share.of(self.n_head_kda, self.n_embd_head_kda, "attn_output", il=il))
+        return hp
+
+    @property
+    def state_sections(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Inputs of queries, of keys, of values."""
+        return (self.n_embd_r // 3,) * 3, ()
 
     def is_recr(self, il: int) -> bool:
         return il < self.n_layer and self.n_head_kv[il] == 0
@@ -29,13 +50,4 @@ class KimiHParams(LatentHParams):
     @property
     def kda_sizes(self) -> tuple[int, int, int]:
         """Heads of a delta net, their size, and the width of its convolution."""
-        return self.n_head_first, self.n_embd_head_kda, self.ssm_d_conv
-
-
-def mla(block: Block) -> Block:
-    """The block, its result called mla_out."""
-
-    def named(g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        return g.cb(block(g, cur, il), "mla_out", il)
-
-    return named
+        return self.n_head_kda, self.n_embd_head_kda, self.ssm_d_conv

@@ -12,12 +12,14 @@ from llama_py.blocks.experts import Experts, Optional, SharedExperts
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.latent_attention import LatentSizes, absorbed
 from llama_py.blocks.rope import rope
+from llama_py.geometry import LayerShape
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
 from llama_py.keys import Keys, number, uint
 from llama_py.memory.kept import Kept, KeysValues
 from llama_py.models._decoder import Block, Decoder
 from llama_py.models._experts import LeadingDenseHParams
+from llama_py.share import Share
 from llama_py.weights import Weights
 
 
@@ -43,10 +45,22 @@ class LatentHParams(LeadingDenseHParams):
                 "rope.dimension_count", f"it must be from 2 to {self.n_embd_head_k_mla - 1}"
             )
 
+    def shared_heads(self, share: Share, il: int) -> LayerShape:
+        """Any heads: what they all read is one vector, which every device makes for itself."""
+        shape = self.layers[il]
+        if shape.recurrent:
+            return shape
+        n = share.of(shape.n_head, self.n_embd_head_v_mla, "attn_output", il=il)
+        return replace(shape, n_head=n)
+
+    def n_embd_values(self, il: int) -> int:
+        """Channels of what attention gives before its projection."""
+        return self.layers[il].n_head * self.n_embd_head_v_mla
+
     def latent(self, il: int) -> LatentSizes:
         return LatentSizes(
-            self.n_embd, self.n_head[il], self.n_lora_kv, self.n_lora_q, self.n_embd_head_k_mla,
-            self.n_embd_head_v_mla, self.n_rot,
+            self.n_embd, self.layers[il].n_head, self.n_lora_kv, self.n_lora_q,
+            self.n_embd_head_k_mla, self.n_embd_head_v_mla, self.n_rot,
         )  # fmt: skip
 
 

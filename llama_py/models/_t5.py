@@ -7,10 +7,12 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import GELU, RELU
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.softmax import Scores, mha
+from llama_py.geometry import LayerShape
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.buckets import InputPosBucket, InputPosBucketKV
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.keys import number, uint
+from llama_py.share import Share
 from llama_py.weights import Weights
 
 
@@ -18,6 +20,9 @@ class BucketHParams(HParams):
     required_heads = equal_heads = True
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
     n_rel_attn_bkts: int = uint("attention.relative_buckets_count", least=4, most=254)
+
+    def shared_heads(self, share: Share, il: int) -> LayerShape:
+        return share.heads(self.layers[il], il, "attn_o", "cross_attn_o")
 
 
 class Distances:
@@ -47,6 +52,8 @@ class Reading:
     stem       of the weights
     distances  None: they do not count
     """
+
+    parts_keep = None
 
     def __init__(
         self, w: Weights, hp: HParams, stem: str, distances: Distances | None = None

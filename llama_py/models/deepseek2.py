@@ -45,7 +45,7 @@ class Deepseek2(Latent):
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp
-        output = w.linear("attn_output", hp.n_head[il] * hp.n_embd_head_v_mla, hp.n_embd)
+        output = w.linear("attn_output", hp.n_embd_values(il), hp.n_embd)
         return Layer(
             w.norm("attn_norm", hp.n_embd),
             LatentAttention(

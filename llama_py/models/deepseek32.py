@@ -9,7 +9,7 @@ from llama_py.blocks.latent_attention import LatentAttention
 from llama_py.geometry import ROPE_NEOX, ROPE_NORMAL, Rope
 from llama_py.graph.builder import GraphBuilder
 from llama_py.keys import Keys, uint
-from llama_py.memory.kept import Index, Kept
+from llama_py.memory.kept import Index, Kept, KeysValues
 from llama_py.models._decoder import Layer
 from llama_py.models._latent import Latent, YarnLatentHParams, kq_scale, turn
 from llama_py.models._nextn import DRAFT_NAMES, DraftingDecoder
@@ -49,21 +49,21 @@ class Deepseek32HParams(YarnLatentHParams):
 
 
 class ChoosingAttention(LatentAttention):
-    """Of the trunk, to what the indexer chooses; the layer that drafts attends to all."""
+    """Of the trunk, to what the indexer chooses, which every device that has heads does for itself;
+    the layer that drafts attends to all."""
+
+    parts_keep = (KeysValues, Index)
 
     def __init__(self, w: Weights, hp: Deepseek32HParams) -> None:
-        output = w.linear("attn_output", hp.n_head[w.il] * hp.n_embd_head_v_mla, hp.n_embd)
+        output = w.linear("attn_output", hp.n_embd_values(w.il), hp.n_embd)
         super().__init__(
             w, hp.latent(w.il), absorbed=True, output=output, turn=turn, kq_scale=kq_scale,
-            split_queries=False,
+            split_queries=False, name="attn_out",
         )  # fmt: skip
         self.indexer = Indexer(
             w, n_embd=hp.n_embd, n_lora_q=hp.n_lora_q, n_head=hp.indexer_n_head,
             size=hp.indexer_head_size, n_chosen=hp.indexer_top_k, rope_type=ROPE_NEOX,
         )  # fmt: skip
-
-    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        return g.cb(super().__call__(g, cur, il), "attn_out", il)
 
     def choose(self, g: GraphBuilder, cur: Tensor, small: Tensor, il: int) -> Tensor | None:
         return None if il >= g.hp.n_layer else self.indexer(g, cur, small, il)

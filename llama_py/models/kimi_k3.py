@@ -4,8 +4,9 @@ smaller space; and residual streams that later layers mix anew (models/kimi-k3.c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from ggml_py.ops import add, cont, mul, reshape, scale, sigmoid, softplus
+from ggml_py.ops import add, cont, mul, reshape, scale, sigmoid, softplus, view
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import Activation
 from llama_py.blocks.delta_net import Delta, build_recurrent_attn
@@ -18,10 +19,15 @@ from llama_py.blocks.situ import Situ, SituFeedForward
 from llama_py.graph.builder import GraphBuilder
 from llama_py.keys import Keys, number, uint
 from llama_py.linear import Norm
+from llama_py.memory.kept import KeysValues, State
 from llama_py.models._decoder import Block
 from llama_py.models._kimi import KimiHParams
 from llama_py.models._latent import Latent
+from llama_py.share import Share, Steps, alone
 from llama_py.weights import Weights
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 # Not named in this graph.
 UNNAMED = (
@@ -33,6 +39,7 @@ UNNAMED = (
 
 class KimiK3HParams(KimiHParams):
     """n_embd_latent  size of what experts see
+    n_embd_routed, first_routed   channels of that which are projected back, and the first of them
     gate_lower_bound  decays are exp of this times a sigmoid; None: of a softplus, as in Kimi Linear
     attn_res_block_size  every so many layers the residual stream is banked; 0: never
     """
@@ -46,16 +53,27 @@ class KimiK3HParams(KimiHParams):
         super().load(keys)
         bound = "kda.gate_lower_bound"
         self.gate_lower_bound = keys.number(bound) if keys.has(bound) else None
-        self.n_embd_latent = self.n_expert_latent or self.n_embd
+        self.n_embd_latent = self.n_embd_routed = self.n_expert_latent or self.n_embd
+        self.first_routed = 0
         if self.situ_beta <= 0:
             raise keys.error("activation.situ_beta", "it must be positive")
+
+    def shared(self, share: Share) -> Self:
+        hp, n = super().shared(share), self.n_embd_latent
+        if self.n_expert_latent:
+            hp.n_embd_routed = share.of(n, 1, "ffn_routed_up")
+            hp.first_routed = share.before(n, 1, "ffn_routed_up")
+        return hp
 
 
 class LatentExperts:
     """Experts that work in a smaller space, beside one that every token goes through."""
 
+    parts_keep = None
+
     def __init__(self, w: Weights, hp: KimiK3HParams, situ: Situ) -> None:
         n_embd, n_latent = hp.n_embd, hp.n_embd_latent
+        self.first, self.n_routed = hp.first_routed, hp.n_embd_routed
         self.experts = Experts(
             w, hp, hp.n_ff_exp[w.il], n_embd=n_latent, gating=hp.gating,
             norm_w=hp.expert_weights_norm, w_scale=hp.expert_weights_scale,
@@ -65,17 +83,25 @@ class LatentExperts:
         self.down = self.up = self.norm = self.shared = None
         if hp.n_expert_latent:
             self.down = w.linear("ffn_routed_down", n_embd, n_latent, scaled=False)
-            self.up = w.linear("ffn_routed_up", n_latent, n_embd, scaled=False)
+            self.up = w.linear("ffn_routed_up", self.n_routed, n_embd, scaled=False)
             self.norm = w.optional_norm("ffn_routed_norm", n_latent)
         if w.has("ffn_up_shexp.weight"):
             self.shared = SituFeedForward(w, n_embd, hp.n_ff_shexp, situ, "_shexp", "ffn_shexp")
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """[n_embd, n_tokens] -> the same"""
+        return alone(self.steps(g, cur, il))
+
+    def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
+        """The same; what all experts together give comes before the way back."""
         routed = cur if self.down is None else self.down(g, cur)
         moe = self.experts(g, routed, il, self.experts.route(g, cur, il))
-        if self.norm is not None:
-            moe = self.norm(g, moe, il=il)
         if self.up is not None:
+            moe = yield moe
+            if self.norm is not None:
+                moe = self.norm(g, moe, il=il)
+            if self.n_routed < moe.ne[0]:
+                moe = cont(view(moe, (self.n_routed, moe.ne[1]), (moe.ne[0],), self.first))
             moe = self.up(g, moe)
         if self.shared is not None:
             moe = add(moe, self.shared(g, cur, il))
@@ -83,6 +109,8 @@ class LatentExperts:
 
 
 class KimiK3KDA(KDA):
+    parts_keep = State
+
     def __init__(self, w: Weights, hp: KimiK3HParams) -> None:
         super().__init__(w, hp.n_embd, *hp.kda_sizes)
         self.a = w.tensor("ssm_a", self.n_head)
@@ -123,8 +151,10 @@ class KimiK3KDA(KDA):
 class GatedLatentAttention:
     """Latent attention whose result is gated."""
 
+    parts_keep = KeysValues
+
     def __init__(self, w: Weights, hp: KimiK3HParams, absorbed: bool) -> None:
-        kq_scale, n_values = inv_sqrt(hp.n_embd_head_k_mla), hp.n_head[w.il] * hp.n_embd_head_v_mla
+        kq_scale, n_values = inv_sqrt(hp.n_embd_head_k_mla), hp.n_embd_values(w.il)
         self.attention = LatentAttention(
             w, hp.latent(w.il), absorbed=absorbed, kq_scale=lambda _: kq_scale, split_queries=False
         )

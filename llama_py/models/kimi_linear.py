@@ -14,8 +14,9 @@ from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.kda import KDA
 from llama_py.blocks.latent_attention import LatentAttention
 from llama_py.graph.builder import GraphBuilder
+from llama_py.memory.kept import State
 from llama_py.models._decoder import Block, Layer
-from llama_py.models._kimi import KimiHParams, mla
+from llama_py.models._kimi import KimiHParams
 from llama_py.models._latent import Latent
 from llama_py.weights import Weights
 
@@ -33,6 +34,8 @@ class KimiLinearHParams(KimiHParams):
 
 
 class KimiLinearKDA(KDA):
+    parts_keep = State
+
     def __init__(self, w: Weights, n_embd: int, n_head: int, size: int, d_conv: int) -> None:
         super().__init__(w, n_embd, n_head, size, d_conv)
         self.a = w.tensor("ssm_a", 1, n_head)
@@ -75,12 +78,10 @@ class KimiLinear(Latent):
             attention = KimiLinearKDA(w, n_embd, *hp.kda_sizes)
         else:
             kq_scale = inv_sqrt(hp.n_embd_head_k_mla)
-            output = w.linear("attn_output", hp.n_head[il] * hp.n_embd_head_v_mla, n_embd)
-            attention = mla(
-                LatentAttention(
-                    w, hp.latent(il), absorbed=self.absorbed, output=output,
-                    kq_scale=lambda _: kq_scale, split_queries=False,
-                )
+            output = w.linear("attn_output", hp.n_embd_values(il), n_embd)
+            attention = LatentAttention(
+                w, hp.latent(il), absorbed=self.absorbed, output=output,
+                kq_scale=lambda _: kq_scale, split_queries=False, name="mla_out",
             )  # fmt: skip
         return Layer(
             w.norm("attn_norm", n_embd),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ggml_py.ops import add
 from ggml_py.tensor import Tensor
@@ -17,7 +18,11 @@ from llama_py.keys import Keys, number, uint
 from llama_py.linear import Linear, Norm
 from llama_py.memory.kept import KeysValues
 from llama_py.models._decoder import Block, Decoder
+from llama_py.share import Share
 from llama_py.weights import Weights
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 NAMES = {
     "embd": "model.embed_tokens",
@@ -33,7 +38,8 @@ NAMES = {
 
 
 class Lfm2HParams(HParams):
-    """n_shortconv_l_cache  width of the convolutions; layers without key heads have one"""
+    """n_shortconv_l_cache, n_embd_conv  width and channels of the convolutions; layers without key
+    heads have one"""
 
     rope_type = ROPE_NEOX
     required_heads = equal_heads = True
@@ -42,7 +48,16 @@ class Lfm2HParams(HParams):
     n_swa: int = uint("attention.sliding_window", 0)
 
     def load(self, keys: Keys) -> None:
-        self.n_embd_r = (self.n_shortconv_l_cache - 1) * self.n_embd
+        self._of_channels(self.n_embd)
+
+    def _of_channels(self, n: int) -> None:
+        self.n_embd_conv, self.n_embd_r = n, (self.n_shortconv_l_cache - 1) * n
+
+    def shared(self, share: Share) -> Self:
+        hp = super().shared(share)
+        for il in filter(self.is_recr, range(self.n_layer)):
+            hp._of_channels(share.of(self.n_embd, 1, "shortconv.out_proj", il=il))
+        return hp
 
     def is_recr(self, il: int) -> bool:
         return self.n_head_kv[il] == 0
@@ -93,7 +108,9 @@ class Lfm2(Decoder):
         hp, n_embd = self.hp, self.hp.n_embd
         operator: Block
         if hp.is_recr(il):
-            operator = ShortConv(w, n_embd, hp.n_shortconv_l_cache, causal=hp.causal_attn)
+            operator = ShortConv(
+                w, n_embd, hp.n_embd_conv, hp.n_shortconv_l_cache, causal=hp.causal_attn
+            )
         else:
             d = hp.layers[il].n_embd_head_k
             norms = w.norm("attn_q_norm", d), w.norm("attn_k_norm", d)

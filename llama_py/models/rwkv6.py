@@ -44,7 +44,7 @@ class Rwkv6Layer:
         store_shift(g, att, ffn, il)
         rows = [reshape(t, n_embd, g.n_tokens) for t in (ffn_inp, ffn, x_prev)]
         ffn_inp, ffn, x_prev = g.outputs(*rows) if last else rows
-        cur = add(self.channel_mix(g, ffn, x_prev), ffn_inp)
+        cur = add(self.channel_mix(g, ffn, x_prev, il), ffn_inp)
         return scale(cur, 0.5) if self.halved else cur
 
 
@@ -68,6 +68,6 @@ class Rwkv6(Decoder):
             w.norm("attn_norm", hp.n_embd, kind="layer", bias="needed"),
             TimeMix6(w, hp),
             w.norm("attn_norm_2", hp.n_embd, kind="layer", bias="needed"),
-            ChannelMix6(w, hp.n_embd, hp.n_ff[0]),
+            ChannelMix6(w, hp.n_embd, hp.n_ff[il]),
             halved=every > 0 and (il + 1) % every == 0,
         )

@@ -12,7 +12,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
 from llama_py.keys import Keys, uint
 from llama_py.linear import Norm
-from llama_py.memory.kept import Kept
+from llama_py.memory.kept import Kept, KeysValues
 from llama_py.models._decoder import Decoder, Layer
 from llama_py.models._t5 import BucketHParams, Distances, Reading, feed_forward
 from llama_py.weights import Weights
@@ -31,6 +31,8 @@ class T5HParams(BucketHParams):
 
 class SelfAttention:
     """Of the decoder, to what is kept."""
+
+    parts_keep = KeysValues
 
     def __init__(self, w: Weights, hp: HParams, distances: Distances) -> None:
         shape, self.distances = hp.layers[w.il], distances

@@ -24,7 +24,7 @@ _UNIT = numbers(0, 1)
 
 P = TypeVar("P", bound=Params)
 Progress = Callable[[int, int, str], None]
-SPLIT_MODES = ("layer", "row", "graph", "none")
+SPLIT_MODES = ("layer", "row", "graph", "tensor", "none")
 REDUCE_TYPES = ("f32", "f16", "bf16", "q8_0")
 POOLING = ("none", "mean", "cls", "last", "rank")  # llama.h:llama_pooling_type
 
@@ -51,8 +51,9 @@ class ModelParams(Params):
     )  # fmt: skip
     split_mode: str = option(
         "layer", "-sm --split-mode", "how several devices share a model: whole layers, the rows of"
-        " matrices, or heads and hidden channels, whose partial sums are added (graph, as"
-        " ik_llama.cpp's; llama.cpp: tensor); none: one device alone", choices=SPLIT_MODES,
+        " matrices, or heads and hidden channels, whose partial sums are added (graph in"
+        " ik_llama.cpp, tensor in llama.cpp: both are the same); none: one device alone",
+        choices=SPLIT_MODES,
     )  # fmt: skip
     main_gpu: int = option(
         0, "-mg --main-gpu", "number of the device that is used (none), or that has what is not"
@@ -99,7 +100,8 @@ class ContextParams(Params):
         "f16", "-ctv --cache-type-v", "type of the V cache", choices=[*BY_NAME], metavar="TYPE"
     )
     offload_kqv: bool = option(
-        True, "-kvo --kv-offload", "keep the memory of a layer on its device; off: on the host",
+        True, "-kvo --kv-offload", "keep the memory of a layer on its device; off: on the host"
+        " (split mode graph: keys and values only)",
         off="-nkvo --no-kv-offload",
     )  # fmt: skip
     reduce_type: str = option(

@@ -22,12 +22,13 @@ class SplitBlock:
     def __init__(self, parts: Sequence[Any], group: Group) -> None:
         self.parts, self.group = parts, group
 
-    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n] -> the same"""
-        spread = Spread.of(g, self.group)
-        g.expand(cur)
+    def __call__(self, g: GraphBuilder, *inputs_il: Any) -> Tensor:
+        """What the block is given: tensors, the layer. -> [n_embd, n]"""
+        spread, *inputs, il = Spread.of(g, self.group), *inputs_il
+        for t in inputs:
+            g.expand(t)
         running = [
-            None if part is None else _steps(part, spread, i, cur, il)
+            None if part is None else _steps(part, spread, i, inputs, il)
             for i, part in enumerate(self.parts)
         ]
         given: Tensor | None = None
@@ -63,13 +64,13 @@ class _Turn:
             return result
 
 
-def _steps(part: Any, spread: Spread, number: int, cur: Tensor, il: int) -> Steps:
+def _steps(part: Any, spread: Spread, number: int, inputs: Sequence[Tensor], il: int) -> Steps:
     """A part's partial sums, the last of them its result."""
-    g, cur = spread.parts[number], spread.at(cur, number)
+    g, here = spread.parts[number], [spread.at(t, number) for t in inputs]
     if hasattr(part, "steps"):
-        result: Tensor = yield from part.steps(g, cur, il)
+        result: Tensor = yield from part.steps(g, *here, il)
     else:
-        result = part(g, cur, il)
+        result = part(g, *here, il)
     return result
 
 

@@ -9,13 +9,14 @@ from typing import Any
 
 from ggml_py.ops import mul, mul_mat
 from ggml_py.tensor import Tensor
-from llama_py.declared import Cut, DeviceOf
+from llama_py.cut import Cut
+from llama_py.declared import DeviceOf
 from llama_py.linear import ExpertLinear, Linear
 from llama_py.models._architecture import Architecture
 from llama_py.placement import Placement
 from llama_py.share import Share, apportion
 from llama_py.split.block import SplitBlock, SplitLinear
-from llama_py.split.pieces import Piece, bytes_of, ranges_of, why_not
+from llama_py.split.pieces import Piece, ranges_of, why_not
 from llama_py.split.spread import Group
 from llama_py.split.walk import attributes, every, is_block, is_made_of, tensors_of
 from llama_py.split.weights import PartWeights
@@ -56,8 +57,7 @@ class _Splitter:
         info = self.w.info(pieces[0][1].name)
         assert info is not None
         for (number, piece), ranges in zip(pieces, ranges_of([p for _, p in pieces]), strict=True):
-            data = lambda d=piece.dim, r=ranges, info=info: bytes_of(info, d, r)  # noqa: E731
-            yield Cut(piece.tensor, self.devices[number], data)
+            yield Cut(piece.tensor, self.devices[number], info, piece.dim, tuple(ranges))
 
 
 class _Rows(_Splitter):
@@ -96,7 +96,7 @@ class _Rows(_Splitter):
         for i, n in enumerate(sizes):
             t = Tensor(weight.type, (weight.ne[0], n), name=f"{weight.name}.{i}")
             pieces.append((i, Piece(t, weight.name, 1, (n,))))
-        self.w.place_parts(self.cut(pieces), [weight])
+        self.w.place_rows(self.cut(pieces), weight, self.devices[0])
         return SplitLinear(linear, [p.tensor for _, p in pieces], self.group)
 
 
@@ -233,12 +233,12 @@ class _Graph(_Splitter):
                         linear.bias = None
         self.used.append(used)
         keeps = type(block).parts_keep
-        if keeps is not None:
+        for kind in keeps if isinstance(keeps, tuple) else [] if keeps is None else [keeps]:
             il = _layer_of(tensors_of(block))
             with_part = [
                 None if part is None else arch for part, arch in zip(used, self.parts, strict=True)
             ]
-            self.arch.parts[il, keeps] = with_part
+            self.arch.parts[il, kind] = with_part
 
     def _cut_blocks(self) -> set[str]:
         """Give every piece in use its bytes; the names of the tensors that were cut."""
@@ -278,9 +278,6 @@ class _Graph(_Splitter):
 
 
 def _layer_of(tensors: Sequence[Tensor]) -> int:
-    """The number in the names `blk.N.`"""
-    for t in tensors:
-        parts = t.name.split(".")
-        if "blk" in parts:
-            return int(parts[parts.index("blk") + 1])
-    raise ValueError(f"no layer's tensors: {[t.name for t in tensors]}")
+    """The number in the names `blk.N.`; the last, for some of it may be the first layer's."""
+    names = (t.name.split(".") for t in tensors)
+    return max(int(parts[parts.index("blk") + 1]) for parts in names if "blk" in parts)

@@ -1,17 +1,13 @@
-"""Parts of a file's tensors: which rows or columns, and their bytes."""
+"""Parts of a file's tensors: which rows or columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from ggml_py.backend import Bytes
 from ggml_py.tensor import Tensor
+from llama_py.cut import Range, cuts_blocks
 from llama_py.gguf_file import TensorInfo
-
-Range = tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -63,22 +59,6 @@ def why_not(pieces: Sequence[Piece], info: TensorInfo) -> str:
     total = sum(sum(p.sections) for p in pieces)
     if total != info.ne[dim]:
         return f"the parts have {total} of {info.ne[dim]} elements along dimension {dim}"
-    block = info.type.block_size if dim == 0 else 1
-    ends = {x for ranges in ranges_of(pieces) for r in ranges for x in r}
-    if any(x % block for x in ends):
-        return f"it would be cut within blocks of {block} elements of {info.type}"
+    if any(cuts_blocks(info, dim, ranges) for ranges in ranges_of(pieces)):
+        return f"it would be cut within blocks of {info.type.block_size} elements of {info.type}"
     return ""
-
-
-def bytes_of(info: TensorInfo, dim: int | None, ranges: Iterable[Range]) -> Bytes:
-    """The file's bytes of these ranges of a dimension; those that lie together are not copied."""
-    if dim is None:
-        return info.data
-    ne, t = info.ne, info.type
-    rows = info.data.reshape(ne[3], ne[2], ne[1], t.row_size(ne[0]))
-    if dim == 0:
-        ranges = [(t.row_size(a), t.row_size(b)) for a, b in ranges]
-    axis = 3 - dim
-    parts = [rows[(slice(None),) * axis + (slice(a, b),)] for a, b in ranges]
-    found = parts[0] if len(parts) == 1 else np.concatenate(parts, axis)
-    return np.ascontiguousarray(found).reshape(-1)

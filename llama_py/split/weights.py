@@ -41,7 +41,7 @@ class PartWeights(Weights):
         piece = self._by_name.get(full)
         if piece is None:
             whole = found.ne
-            shape = whole if whole == shape4(other or ne) else shape4(ne)
+            shape = min(shape4(ne), shape4(other or ne), key=lambda s: len(_different(s, whole)))
             tensor = Tensor(found.type, shape, name=f"{full}.{self.share.part}")
             piece = self._by_name[full] = Piece(tensor, full, None, ())
             stem = name.removesuffix(".weight")
@@ -57,7 +57,7 @@ class PartWeights(Weights):
         return self._by_name.get(name)
 
     def _cut(self, piece: Piece, whole: Sequence[int], shape: Sequence[int]) -> None:
-        different = [i for i in range(4) if whole[i] != shape[i]]
+        different = _different(whole, shape)
         if len(different) > 1:
             piece.problem = f"{list(shape)} is no part of {list(whole)}"
         elif different:
@@ -72,3 +72,8 @@ class PartWeights(Weights):
 
     def tied(self, name: str) -> Tensor:
         return self.tensor(name)
+
+
+def _different(a: Sequence[int], b: Sequence[int]) -> list[int]:
+    """The dimensions in which two shapes differ."""
+    return [i for i in range(4) if a[i] != b[i]]

@@ -22,7 +22,11 @@ def shared(name: str, two: tuple[Any, Any], mode: str = "graph") -> Model:
     return model_of(*made(name, **KEYS[name]), place)
 
 
-@pytest.mark.parametrize("name", ["llama-dense", "qwen35moe-moe", "mamba2-dense", "mamba-dense"])
+@pytest.mark.parametrize(
+    "name",
+    ["llama-dense", "qwen35moe-moe", "mamba2-dense", "mamba-dense", "kimi-linear-moe",
+     "deepseek2-moe", "rwkv6-fused"],
+)  # fmt: skip
 def test_two_devices_share_every_layer(name: str, two: tuple[Any, Any]) -> None:
     model = shared(name, two)
     ctx = Context(model, **EXACT)
@@ -31,6 +35,17 @@ def test_two_devices_share_every_layer(name: str, two: tuple[Any, Any]) -> None:
     assert all(sizes[d.name]["model"] and sizes[d.name]["context"] for d in two)
     assert nmse(run(whole(name)), run(model)) <= CLOSE
     assert nmse(run(whole(name)), run(model, reduce_type="f16")) <= CLOSE_F16
+
+
+@pytest.mark.parametrize("flash_attn", ["on", "off"])
+@pytest.mark.parametrize("name", ["qwen35moe-moe", "deepseek2-moe"])
+def test_keys_may_be_on_the_host(name: str, flash_attn: str, two: tuple[Any, Any]) -> None:
+    options = {"offload_kqv": False, "flash_attn": flash_attn}
+    model = shared(name, two)
+    caches = Context(model, **{**EXACT, **options}).memory.caches.values()
+    assert [[*kv.memory_breakdown()] for kv in caches] == [["cpu"]]
+    expected = run(whole(name), flash_attn=flash_attn)
+    assert nmse(expected, run(model, **options)) <= (CLOSE if flash_attn == "off" else 1e-6)
 
 
 def test_a_gpu_and_the_cpu_share_layers(device: Any) -> None:

@@ -27,6 +27,7 @@ from tests.live_models import (
     random,
     take,
     tokens,
+    unsplit,
 )
 
 OLD = ("llama-dense", "llama-moe", "qwen3-dense", "qwen35moe-moe")
@@ -57,14 +58,6 @@ class TestEveryWayOfFeeding:
         found = ctx.decode(Batch(both, seq_ids=[(0,), (2,)]), logits="all")
         assert nmse(logits(model)[-1], found[0]) < 1e-9
         assert nmse(found[0], found[1]) > 1e-3
-
-
-def unsplit(metadata: dict[str, Any], arrays: Arrays) -> None:
-    """attn_k_b and attn_v_b in one matrix, as older files have them."""
-    for p in [k.removesuffix("attn_k_b.weight") for k in arrays if k.endswith("attn_k_b.weight")]:
-        k, v = (take(arrays, f"{p}attn_{part}_b")[0] for part in "kv")
-        parts = [np.concatenate([k[h].T, v[h]]) for h in range(len(k))]
-        arrays[f"{p}attn_kv_b.weight"] = np.concatenate(parts)
 
 
 def compressed_queries(metadata: dict[str, Any], arrays: Arrays) -> None:

@@ -287,7 +287,8 @@ def test_tensors_are_where_the_weight_is(name: str, tmp_path: Path) -> None:
     place = Placement((first, second, host), 99, (), (1, 1))
     model, adapter = with_adapter(name, tmp_path, place)
     for weight, pair in adapter.pairs.items():
-        device = model._weights.places[weight][1]
+        (place,) = model._weights.places[weight]
+        device = place.device
         for t in (pair.a, pair.b):
             assert t.buffer is not None and t.buffer.owner is device, t.name  # type: ignore[attr-defined]
     expected = context(live(name), {live(name).load_adapter(adapter.path): SCALE})

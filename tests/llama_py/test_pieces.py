@@ -9,10 +9,11 @@ import pytest
 
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F32
+from llama_py.cut import bytes_of
 from llama_py.gguf_file import TensorInfo
 from llama_py.memory.joined import cut, join
 from llama_py.share import Share, apportion
-from llama_py.split.pieces import Piece, bytes_of, ranges_of, why_not
+from llama_py.split.pieces import Piece, ranges_of, why_not
 
 
 @pytest.mark.parametrize(
@@ -37,6 +38,12 @@ def test_heads_stay_together_in_whole_blocks(
     assert [share.of(n, width, "attn_output", il=3) for share in shares] == expected
     idle = [share.knows(3, "attn_output")[0] for share in shares]
     assert idle == [False, expected == [6, 6]]
+
+
+def test_parts_follow_one_another() -> None:
+    shares = [Share((2, 0, 1), i, lambda _: 32) for i in range(3)]
+    assert [share.of(192, 1, "down") for share in shares] == [128, 32, 64]  # the second is idle
+    assert [share.before(192, 1, "down") for share in shares] == [0, 128, 128]
 
 
 def info(*ne: int, type: str = "f32") -> TensorInfo:

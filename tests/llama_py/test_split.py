@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ggml_py.errors import BackendError, ContextError, ModelError
+from ggml_py.errors import BackendError
 from ggml_py.types import BY_NAME
 from llama_py import state
 from llama_py.batch import Batch
@@ -19,11 +19,11 @@ from llama_py.split.block import SplitBlock, SplitLinear
 from llama_py.split.walk import every
 from tests.graph_models import CONTINUING, split
 from tests.live_models import live, made, model_of, nmse
-from tests.split_models import EXACT, IDS, KEYS, cached, run, shared, whole
+from tests.split_models import EXACT, IDS, KEYS, cached, kinds_of, run, shared, whole
 
 CLOSE = 1e-10  # NMSE of logits: sums have another order
 CLOSE_F16 = 1e-5  # partial sums are exchanged as F16
-KV, DELTA_NET = "qwen3moe-moe", "qwen35moe-moe"
+KV, DELTA_NET, KIMI = "qwen3moe-moe", "qwen35moe-moe", "kimi-linear-moe"
 
 
 @pytest.mark.parametrize("n", [2, 3, 4])
@@ -33,8 +33,7 @@ def test_devices_share_every_layer(name: str, n: int, caplog: pytest.LogCaptureF
         model = cached(name, (1,) * n)
     assert caplog.messages == []
     assert nmse(run(whole(name)), run(model)) <= CLOSE
-    kinds = {type(x).__name__ for layer in model.architecture.layers for x in vars_of(layer)}  # type: ignore[attr-defined]
-    assert kinds == {"Norm", "SplitBlock"}
+    assert kinds_of(model) == {"Norm", "SplitBlock"}
     ctx = Context(model, **EXACT)
     ctx.decode(IDS[:5])
     sizes = ctx.memory_breakdown()
@@ -44,12 +43,6 @@ def test_devices_share_every_layer(name: str, n: int, caplog: pytest.LogCaptureF
     products = [s.device.name for s in splits for t in s.nodes if t.op.startswith("MUL_MAT")]
     counts = [products.count(d.name) for d in ctx.devices]
     assert max(counts) - min(counts) <= 1  # all but a head of few rows, which one has
-
-
-def vars_of(layer: Any) -> list[Any]:
-    """A layer's norms and blocks."""
-    found = [getattr(layer, name) for name in type(layer).__slots__]
-    return [x for x in found if callable(x)]
 
 
 @pytest.mark.parametrize("name", ["llama-dense", KV, DELTA_NET, "mamba2-dense", "mamba-dense"])
@@ -72,7 +65,7 @@ def test_few_tokens_are_exchanged_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("shares", [(1, 3), (2, 1, 4, 1), (5, 0, 3)])
-@pytest.mark.parametrize("name", ["llama-dense", DELTA_NET, "mamba2-dense"])
+@pytest.mark.parametrize("name", ["llama-dense", DELTA_NET, "mamba2-dense", KIMI, "rwkv6-fused"])
 def test_uneven_shares(name: str, shares: tuple[float, ...]) -> None:
     assert nmse(run(whole(name)), run(shared(name, shares))) <= CLOSE
 
@@ -113,14 +106,13 @@ def test_blocks_of_weights_stay_whole() -> None:
 
 def test_what_cannot_be_shared_is_told(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "llama_py"):
-        shared("qwen3-dense", (1, 1))
-        shared("olmo2-dense", (1, 1))
+        shared("deci-mixed", (1, 1))
     assert caplog.messages == [
-        "split_mode graph: Attention, with blk.0.attn_output.weight [128, 64], stays on cpu:"
-        " blk.0.attn_output.weight [128, 64] of f32 has heads, or blocks, for one of 2 devices"
-        " only",
-        "split_mode graph: NormedRows, with blk.0.attn_output.weight [64, 64], stays on cpu: its"
+        "split_mode graph: OneMatrix, with blk.1.attn_output.weight [64, 64], stays on cpu: its"
         " parts do not add up to it",
+        "split_mode graph: Attention, with blk.4.attn_output.weight [64, 64], stays on cpu:"
+        " blk.4.attn_output.weight [64, 64] of f32 has heads, or blocks, for one of 2 devices"
+        " only",
     ]
 
 
@@ -152,7 +144,9 @@ def next_tokens(ctx: Context) -> np.ndarray:
     return ctx.decode(Batch(IDS[60:64], seq_ids=[(0,), (1,), (2,), (3,)], outputs=[True] * 4))
 
 
-@pytest.mark.parametrize("name", [KV, DELTA_NET, "mamba2-dense"])
+@pytest.mark.parametrize(
+    "name", [KV, DELTA_NET, "mamba2-dense", KIMI, "deepseek32-moe", "lfm2-dense", "rwkv6-fused"]
+)
 def test_sequences_are_copied_and_removed(name: str) -> None:
     expected = next_tokens(four_sequences(whole(name)))
     assert nmse(expected, next_tokens(four_sequences(cached(name, (1, 1, 1))))) <= CLOSE
@@ -160,7 +154,8 @@ def test_sequences_are_copied_and_removed(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "flash_attn"),
-    [(KV, "on"), (KV, "off"), (DELTA_NET, "on"), ("qwen3next-moe", "on"), ("mamba2-dense", "on")],
+    [(KV, "on"), (KV, "off"), (DELTA_NET, "on"), ("qwen3next-moe", "on"), ("mamba2-dense", "on"),
+     (KIMI, "off"), ("deepseek32-moe", "off"), ("lfm2-dense", "off"), ("rwkv6-parts", "on")],
 )
 def test_a_saved_state_knows_no_split(name: str, flash_attn: str) -> None:
     """What one device saves two read, what they save one reads, and the bytes stay the same."""
@@ -177,9 +172,10 @@ def test_a_saved_state_knows_no_split(name: str, flash_attn: str) -> None:
         assert nmse(expected, next_tokens(dst)) <= (CLOSE if flash_attn == "off" else 1e-6)
 
 
-def test_positions_of_keys_move_on_every_device() -> None:
+@pytest.mark.parametrize("name", [KV, "deepseek32-moe"])
+def test_positions_of_keys_move_on_every_device(name: str) -> None:
     found = []
-    for model in (whole(KV), cached(KV, (1, 1))):
+    for model in (whole(name), cached(name, (1, 1))):
         ctx = Context(model, **EXACT)
         ctx.decode(IDS[:40])
         ctx.memory.seq_rm(0, 5, 15)
@@ -197,10 +193,10 @@ def test_every_node_can_be_watched_and_checked() -> None:
     assert ctx.checker is not None
 
 
-def test_a_draft_layer_is_shared_too() -> None:
-    name = "qwen35moe-mtp"
+@pytest.mark.parametrize("name", ["qwen35moe-mtp", "deepseek32-moe"])
+def test_a_draft_layer_is_shared_too(name: str) -> None:
     found = []
-    one = model_of(*made(name), "cpu", load_mtp=True)
+    one = model_of(*made(name, **KEYS.get(name, {})), "cpu", load_mtp=True)
     for model in (one, shared(name, (1, 1), load_mtp=True)):
         trunk = Context(model, **EXACT)
         trunk.set_embeddings_nextn(True)
@@ -233,11 +229,18 @@ def test_devices_on_one_cpu_share_its_threads() -> None:
     assert alone is devices_in_use(["ref", "cpu"])[1]
 
 
-def test_keys_on_the_host_contradict_shared_heads() -> None:
-    with pytest.raises(ContextError, match="offload_kqv off keeps all keys and values"):
-        Context(cached(KV, (1, 1)), **EXACT, offload_kqv=False)
+@pytest.mark.parametrize("name", [KV, KIMI, "deepseek32-moe"])
+def test_keys_of_shared_heads_may_be_on_the_host(name: str) -> None:
+    """States stay where they are."""
+    model = cached(name, (1, 1, 1))
+    assert nmse(run(whole(name)), run(model, offload_kqv=False)) <= CLOSE
+    memory = Context(model, **EXACT, offload_kqv=False).memory
+    for kv in memory.caches.values():
+        assert [*kv.memory_breakdown()] == ["cpu.3"]
+    assert memory.recr is None or len(memory.recr.memory_breakdown()) == 3
 
 
-def test_adapters_need_whole_weights() -> None:
-    with pytest.raises(ModelError, match="split_mode = graph shares them"):
-        cached("llama-dense", (1, 1)).load_adapter("adapter.gguf")
+def test_llama_cpps_name_of_the_mode() -> None:
+    model = Loaded(None, ["cpu", "cpu"], split_mode="tensor")
+    assert model.placement.split_mode == "graph"
+    assert any(isinstance(x, SplitBlock) for x in every(model.architecture))
