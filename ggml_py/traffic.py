@@ -18,7 +18,10 @@ def all_sources(t: Tensor) -> int:
 
 def moved(t: Tensor) -> int:
     """Bytes that a node reads and writes, at most."""
-    return dense_bytes(t) + (OPS[t.op].reads or all_sources)(t)
+    made = dense_bytes(t)
+    if t.view_src is not None and t.src:  # of what is written into, no more than comes in
+        made = min(made, dense_bytes(t.source(0)))
+    return made + (OPS[t.op].reads or all_sources)(t)
 
 
 def flops(t: Tensor) -> float:
