@@ -14,12 +14,13 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import shlex
 import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter, sleep
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -65,7 +66,17 @@ class Server:
     """A llama-server; it is told ids, and tells ids."""
 
     def __init__(self, port: int) -> None:
-        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=600)
+        self.port = port
+
+    @contextmanager
+    def asked(self, method: str, path: str, body: str = "") -> Iterator[http.client.HTTPResponse]:
+        """Each time on a connection of its own: the server closes those that are idle."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
+        try:
+            connection.request(method, path, body)
+            yield connection.getresponse()
+        finally:
+            connection.close()
 
     def __call__(self, ids: Sequence[int], n: int) -> Turn:
         body = {
@@ -74,25 +85,22 @@ class Server:
         }  # fmt: skip
         start, first, n_computed = perf_counter(), 0.0, 0
         answer: list[int] = []
-        self.connection.request("POST", "/completion", json.dumps(body))
-        for event in events(self.connection.getresponse()):
-            first = first or perf_counter() - start
-            answer += event.get("tokens", [])
-            n_computed = event.get("timings", {}).get("prompt_n", n_computed)
+        with self.asked("POST", "/completion", json.dumps(body)) as response:
+            for event in events(response):
+                first = first or perf_counter() - start
+                answer += event.get("tokens", [])
+                n_computed = event.get("timings", {}).get("prompt_n", n_computed)
         return Turn(n_computed, first, answer)
 
     def is_ready(self) -> bool:
         try:
-            self.connection.request("GET", "/health")
-            answer = self.connection.getresponse()
-            answer.read()
+            with self.asked("GET", "/health") as answer:
+                return answer.status == 200
         except OSError:
-            self.connection.close()
             return False
-        return answer.status == 200
 
 
-def events(response: http.client.HTTPResponse) -> Iterator[dict[str, object]]:
+def events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
     """The JSON of each server-sent event; RuntimeError for an answer that is an error."""
     if response.status != 200:
         raise RuntimeError(f"llama-server: {response.status} {response.read().decode()}")
@@ -102,12 +110,18 @@ def events(response: http.client.HTTPResponse) -> Iterator[dict[str, object]]:
 
 
 @contextmanager
-def server(o: argparse.Namespace, n_ctx: int) -> Iterator[Server]:
-    """A server that runs meanwhile. RuntimeError if it does not start."""
+def server(o: argparse.Namespace, arch: str, n_ctx: int) -> Iterator[Server]:
+    """A server that runs meanwhile. RuntimeError if it does not start.
+
+    It goes no further than a model was trained for, so it is told that this is as far as needed.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [o.server, "-m", o.model, "-c", n_ctx, "-t", o.threads, "-np", 1, "--port", port]
+    command = [
+        o.server, "-m", o.model, "-c", n_ctx, "-t", o.threads, "-np", 1, "--port", port,
+        "--override-kv", f"{arch}.context_length=int:{n_ctx}", *shlex.split(o.server_options),
+    ]  # fmt: skip
     with subprocess.Popen(
         [str(word) for word in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:
@@ -118,6 +132,8 @@ def server(o: argparse.Namespace, n_ctx: int) -> Iterator[Server]:
                     raise RuntimeError(f"{o.server} does not start: {' '.join(map(str, command))}")
                 sleep(0.1)
             yield made
+        except http.client.RemoteDisconnected as e:
+            raise RuntimeError(f"{o.server} ended in the middle of an answer") from e
         finally:
             process.terminate()
 
@@ -140,6 +156,7 @@ def options(argv: Sequence[str] | None) -> argparse.Namespace:
     p = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     p.add_argument("-m", "--model", help="GGUF file (default: the bundled demo model)")
     p.add_argument("--server", help="llama-server; without it only ours is measured")
+    p.add_argument("--server-options", default="", help="more for it, such as --no-repack")
     p.add_argument("--first", type=int, default=4000, help="tokens of the first turn")
     p.add_argument("--turn", type=int, default=40, help="tokens of each later turn")
     p.add_argument("--answer", type=int, default=24, help="tokens of an answer")
@@ -170,12 +187,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     n_ctx = o.first + o.turns * (o.turn + o.answer) + 256
     registry.device("cpu").set_threads(o.threads)
     with llama_py.load(o.model) as model:
-        n_vocab = model.hparams.n_vocab
+        n_vocab, arch = model.hparams.n_vocab, model.arch
         talk(Ours(model, n_ctx, o.threads), o, n_vocab)  # once to compile kernels
         ours = talk(Ours(model, n_ctx, o.threads), o, n_vocab)
     theirs = None
     if o.server:
-        with server(o, n_ctx) as made:
+        with server(o, arch, n_ctx) as made:
             theirs = talk(made, o, n_vocab)
     table(ours, theirs)
     return 0
