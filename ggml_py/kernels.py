@@ -25,11 +25,13 @@ def always(_: Tensor) -> str:
 class Entry(Generic[K]):
     """when     returns "" for a node that the kernel takes, else the reason why not
     rank     of several kernels that take a node, the one of highest rank runs
+    first    the only type that it takes the first source of; "": any
     """
 
     kernel: K
     when: When = always
     rank: int = 0
+    first: str = ""
 
 
 class KernelTable(Generic[K]):
@@ -38,17 +40,31 @@ class KernelTable(Generic[K]):
     def __init__(self, backend: str) -> None:
         self.backend = backend
         self._table: dict[str, list[Entry[K]]] = {}
+        self._by_first: dict[tuple[str, str], list[Entry[K]]] = {}
 
-    def add(self, op: str, kernel: K, when: When = always, rank: int = 0) -> None:
+    def add(
+        self, op: str, kernel: K, when: When = always, rank: int = 0, first: str = ""
+    ) -> None:
         entries = self._table.setdefault(op, [])
-        bisect.insort(entries, Entry(kernel, when, rank), key=lambda entry: -entry.rank)
+        bisect.insort(entries, Entry(kernel, when, rank, first), key=lambda entry: -entry.rank)
+        self._by_first.clear()
 
     def takers(self, node: Tensor) -> list[Entry[K]]:
         """The kernels that take a node, highest rank first."""
-        return [entry for entry in self._table.get(node.op, ()) if not entry.when(node)]
+        return [entry for entry in self._candidates(node) if not entry.when(node)]
+
+    def _candidates(self, node: Tensor) -> list[Entry[K]]:
+        """Those for the type of the first source: ops have kernels for dozens of types."""
+        source = node.src[0] if node.src else None
+        key = node.op, source.type.name if source is not None else ""
+        found = self._by_first.get(key)
+        if found is None:
+            found = [e for e in self._table.get(node.op, ()) if e.first in ("", key[1])]
+            self._by_first[key] = found
+        return found
 
     def find(self, node: Tensor) -> K | None:
-        for entry in self._table.get(node.op, ()):
+        for entry in self._candidates(node):
             if not entry.when(node):
                 return entry.kernel
         return None
@@ -65,13 +81,9 @@ class KernelTable(Generic[K]):
         entries = self._table.get(node.op)
         if not entries:
             return f"no kernel for {node.op}"
-        reasons = []
-        for entry in entries:
-            reason = entry.when(node)
-            if not reason:
-                return ""
-            reasons.append(reason)
-        return one_sentence(reasons)
+        if self.find(node) is not None:
+            return ""
+        return one_sentence([entry.when(node) for entry in entries])
 
     def ops(self) -> list[str]:
         return sorted(self._table)

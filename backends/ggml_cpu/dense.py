@@ -40,9 +40,10 @@ def why_not(node: Tensor) -> str:
 
 def steps_for(node: Tensor) -> list[Step]:
     """The node's step, after those that copy its sources. Raises UnsupportedOp."""
-    found = with_copies(node) if table().find(node) is None else None
+    alone = table().find(node)
+    found = with_copies(node) if alone is None else None
     if found is None:
-        return [Step(table().get(node), node, (node, *node.src))]
+        return [Step(alone or table().get(node), node, (node, *node.src))]
     kernel, src = found
     copies = [s for s, old in zip(src, node.src, strict=True) if s is not None and s is not old]
     for copy in copies:

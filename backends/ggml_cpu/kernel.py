@@ -40,6 +40,7 @@ class Kernel:
     op: name of the ggml op it computes, or "" for a step that other kernels `prepare` with.
     when: "" for a node it takes, else the reason why not ("needs f32 rows").
     rank: of several kernels that take a node, the one of highest rank runs.
+    first: the only type whose first source it takes, "" for any.
     scratch: (bytes shared by all threads, bytes per thread) for a node and a number of threads;
         where there are several parts, it and the kernel take their sizes from the same `fn`.
     prepare: kernels run before it on the same parameter block, a barrier between each.
@@ -57,6 +58,7 @@ class Kernel:
     extra: Callable[[Tensor], Sequence[int]] = no_extra
     reads: tuple[int, ...] = ()
     rank: int = 0
+    first: str = ""
 
     @property
     def module(self) -> str:
@@ -105,6 +107,7 @@ def kernel(
     extra: Callable[[Tensor], Sequence[int]] = no_extra,
     reads: Sequence[int] = (),
     rank: int = 0,
+    first: str = "",
     name: str = "",
 ) -> Callable[[KernelFunction], Kernel]:
     """Declare a kernel for `op` (see `Kernel`). The name defaults to the function's.
@@ -116,7 +119,7 @@ def kernel(
         chosen = name or function.__name__
         steps = tuple(prepare)
         return REGISTRY.add(
-            Kernel(chosen, op, function, when, scratch, steps, extra, tuple(reads), rank)
+            Kernel(chosen, op, function, when, scratch, steps, extra, tuple(reads), rank, first)
         )
 
     return declare

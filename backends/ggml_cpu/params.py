@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -30,6 +31,9 @@ MAX_SRC = 10
 MAX_EXTRA = 8
 OP_PARAMS_BYTES = 64
 WORDS = TENSORS + TENSOR_WORDS * (1 + MAX_SRC)
+
+_RAW = struct.Struct(f"={OP_PARAMS_BYTES // 8}q")
+_NO_SCRATCH, _NO_EXTRA, _ABSENT = (0,) * OP_PARAMS, (0,) * MAX_EXTRA, (0,) * TENSOR_WORDS
 
 Block = NDArray[np.int64]
 
@@ -69,19 +73,12 @@ def pack(
             f"{OP_PARAMS_BYTES} bytes of op params; the node has {len(tensors) - 1}, "
             f"{len(extra)} and {len(op_params)}"
         )
-    block[:] = 0
-    raw = np.frombuffer(op_params.ljust(OP_PARAMS_BYTES, b"\0"), np.int64)
-    block[OP_PARAMS : OP_PARAMS + len(raw)] = raw
-    block[EXTRA : EXTRA + len(extra)] = extra
-    for k, tensor in enumerate(tensors):
-        if tensor is not None:
-            set_tensor(block, k, tensor)
-
-
-def set_tensor(block: Block, k: int, tensor: View) -> None:
-    """Put tensor k (0 dst, 1.. src) in the block."""
-    start = TENSORS + TENSOR_WORDS * k
-    block[start : start + TENSOR_WORDS] = (tensor.address, *tensor.ne, *tensor.nb)
+    raw = _RAW.unpack(op_params.ljust(OP_PARAMS_BYTES, b"\0"))
+    words = [*_NO_SCRATCH, *raw, *extra, *_NO_EXTRA[len(extra) :]]
+    for tensor in tensors:
+        words += _ABSENT if tensor is None else (tensor.address, *tensor.ne, *tensor.nb)
+    struct.pack_into(f"={len(words)}q", block.data, 0, *words)  # numpy takes several times as long
+    block[len(words) :] = 0
 
 
 def set_scratch(block: Block, shared: int, local: int, local_bytes: int) -> None:

@@ -16,5 +16,5 @@ def table() -> KernelTable[Kernel]:
     found: KernelTable[Kernel] = KernelTable("cpu")
     for kernel in REGISTRY.kernels.values():
         if kernel.op:
-            found.add(kernel.op, kernel, kernel.when, kernel.rank)
+            found.add(kernel.op, kernel, kernel.when, kernel.rank, kernel.first)
     return found

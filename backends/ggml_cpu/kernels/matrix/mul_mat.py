@@ -112,7 +112,7 @@ def _rows(weight: Weight, dense: bool = False) -> None:
     @kernel(
         "MUL_MAT", when=when, scratch=scratch, prepare=() if dense else (prepared,),
         extra=source_kind, rank=2 if dense else 1,
-        name=f"mul_mat_{name}_rows{'_dense' if dense else ''}",
+        first=name, name=f"mul_mat_{name}_rows{'_dense' if dense else ''}",
     )  # fmt: skip
     def mul_mat_rows(p, ith, nth):
         k, m, stride = v.ne(p, 1, 0), v.ne(p, 1, 1), v.nb(p, 1, 1)
@@ -155,7 +155,7 @@ def _panel(weight: Weight) -> None:
 
     @kernel(
         "MUL_MAT", when=when, scratch=scratch, prepare=(prepared,), extra=source_kind,
-        rank=1, name=f"mul_mat_{weight.type.name}_panel",
+        rank=1, first=weight.type.name, name=f"mul_mat_{weight.type.name}_panel",
     )  # fmt: skip
     def mul_mat_panel(p, ith, nth):
         k, m = v.ne(p, 1, 0), v.ne(p, 1, 1)
@@ -194,7 +194,7 @@ def _tiles(weight: Weight, in_place: bool) -> None:
 
     @kernel(
         "MUL_MAT", when=when, scratch=scratch, prepare=(prepared,), extra=source_kind,
-        name=f"mul_mat_{weight.type.name}_{name}",
+        first=weight.type.name, name=f"mul_mat_{weight.type.name}_{name}",
     )  # fmt: skip
     def mul_mat_tiles(p, ith, nth):
         k, m, n = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 2, 1)

@@ -52,7 +52,8 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
 
     @kernel(
         "MUL_MAT_ID", when=when, scratch=scratch, prepare=(ROWS[weight.activations],),
-        extra=source_kind, rank=1, name=f"mul_mat_id_{weight.type.name}_{suffix}",
+        extra=source_kind, rank=1, first=weight.type.name,
+        name=f"mul_mat_id_{weight.type.name}_{suffix}",
     )  # fmt: skip
     def mul_mat_id_few(p, ith, nth):
         k, m, stride, sums = v.ne(p, 1, 0), v.ne(p, 1, 1), v.nb(p, 1, 1), v.local(p, ith)
@@ -106,7 +107,8 @@ def _grouped(weight: Weight, in_place: bool) -> None:
 
     @kernel(
         "MUL_MAT_ID", when=when, scratch=scratch, prepare=(EXPERTS[weight.activations],),
-        extra=source_kind, name=f"mul_mat_id_{weight.type.name}_{suffix}",
+        extra=source_kind, first=weight.type.name,
+        name=f"mul_mat_id_{weight.type.name}_{suffix}",
     )  # fmt: skip
     def mul_mat_id_grouped(p, ith, nth):
         k, m, entries = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 3, 0) * v.ne(p, 3, 1)
