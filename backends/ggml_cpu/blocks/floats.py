@@ -115,6 +115,21 @@ def _dots(operands: Operands, at_once: int) -> Function:
     return dots
 
 
+def _few_dots(operands: Operands) -> Function:
+    """Products with two columns, or with as many as COLUMNS_AT_ONCE: an unused one costs as much
+    as the others."""
+    two, most = _dots(operands, 2), _dots(operands, COLUMNS_AT_ONCE)
+
+    @fn
+    def dots(src, stride, rows, a, apart, columns, n, out):
+        if columns <= 2:
+            two(src, stride, rows, a, apart, columns, n, out)
+        else:
+            most(src, stride, rows, a, apart, columns, n, out)
+
+    return dots if COLUMNS_AT_ONCE > 2 else most
+
+
 def _dot(operands: Operands) -> Function:
     """One column: row after row while it stays in the L1 cache, else several rows a pass."""
     load, load_n, size, column_load, column_load_n, column_size, multiply_add, span = operands
@@ -188,7 +203,7 @@ def f32_weight(
         unpack=_unpack(interleaver(words, words_n, size)),
         tile=_tile(load_f32, spread_f32, fma_f32),
         dot=_dot(operands),
-        dots=_dots(operands, COLUMNS_AT_ONCE),
+        dots=_few_dots(operands),
         dot_rows=ROWS_AT_ONCE, dot_columns=COLUMNS_AT_ONCE, k_block=K_BLOCK,
     )  # fmt: skip
 
@@ -233,6 +248,6 @@ def bf16_pairs_weight(name: str, activations: Activations) -> Weight:
         unpack=_unpack(interleaver(pair_words, pair_words_n, 2, 2)),
         tile=_tile(load_pairs, spread_pairs, dot_pairs),
         dot=_dot(operands),
-        dots=_dots(operands, COLUMNS_AT_ONCE),
+        dots=_few_dots(operands),
         dot_rows=ROWS_AT_ONCE, dot_columns=COLUMNS_AT_ONCE, k_block=K_BLOCK,
     )  # fmt: skip
