@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from functools import cache
 
 import numpy as np
 import pytest
@@ -58,37 +59,36 @@ SOME = some_cases()
 REFUSED = {backend: refused(backend, SOME) for backend in BACKENDS}
 
 
-@pytest.fixture(scope="module")
-def devices(request: pytest.FixtureRequest) -> tuple[Device, ...]:
-    """A backend's devices, with the kernels of all cases built."""
-    found = devices_or_skip(request.param)
+@cache
+def ready(backend: str) -> tuple[Device, ...]:
+    """A backend's devices, with the kernels of all cases built: once, where a fixture with a
+    parameter would be made for each case."""
+    found = devices_or_skip(backend)
     for device in found:
         warm_up(SOME, device)
     return found
 
 
 @pytest.mark.parametrize(
-    ("devices", "case"),
+    ("backend", "case"),
     [(b, c) for b in BACKENDS for c in SOME if c not in REFUSED[b]],
-    indirect=["devices"],
     ids=str,
 )
-def test_case(case: Case, devices: tuple[Device, ...]) -> None:
-    for device in devices:
+def test_case(backend: str, case: Case) -> None:
+    for device in ready(backend):
         outcome = evaluate(case, device, registry.device("ref"))
         assert outcome.status is Status.OK, outcome.reason
 
 
 @pytest.mark.parametrize(
-    ("devices", "case"),
+    ("backend", "case"),
     [(b, c) for b in BACKENDS for c in REFUSED[b]],
-    indirect=["devices"],
     ids=str,
 )
-def test_what_is_refused_runs_on_the_cpu(case: Case, devices: tuple[Device, ...]) -> None:
+def test_what_is_refused_runs_on_the_cpu(backend: str, case: Case) -> None:
     """With the reason why not, and the right values. docs/ops.md says how much is refused."""
     (expected,), _ = run_on(case, [registry.device("ref")])
-    for device in devices:
+    for device in ready(backend):
         assert re.search(r"needs .*; got ", why_not(case, device))
         (got,), (where,) = run_on(case, [device, registry.device("cpu")])
         assert where == "cpu"
