@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 
 import numpy as np
 
@@ -13,13 +12,14 @@ from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import F16, I64, GGMLType
 from llama_py.batch import I32, Index, UBatch
 from llama_py.geometry import Window
-from llama_py.memory.base import LayerKey, log, mib, sizes_by_device
+from llama_py.memory.base import log, mib, sizes_by_device
 from llama_py.memory.cells import Bools, Indices, KVCells
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv_rot import Rotation
 from llama_py.memory.kv_slots import KVSlots, SlotInfo
 from llama_py.memory.kv_tensors import KVLayer, KVTensors
 from llama_py.memory.mask import MaskRule, kq_mask
+from llama_py.memory.walk import Walk
 
 N_KV_STEP = 256  # n_kv grows in steps, so that graphs can be reused
 
@@ -171,36 +171,18 @@ class KVCache(KVSlots):
             cells.xy[:, idxs] = xy
 
 
-class KVCacheContext:
+class KVCacheContext(Walk):
     """A batch's ubatches in a KV cache; while a graph is built and set, the current one's place."""
 
     def __init__(self, kv: KVCache, places: list[SlotInfo], ubatches: list[UBatch]) -> None:
         self.kv = kv
         self.places = places
-        self.ubatches = ubatches
-        self.part: int | None = None
-        self._i = 0
+        super().__init__(ubatches)
         self._n_kv = kv.kv_size
-
-    def on(self, part: int) -> KVCacheContext:
-        """The same for one of the devices that share layers: its keys and values."""
-        found = copy(self)
-        found.part = part
-        return found
-
-    def _key(self, il: int) -> LayerKey:
-        return il if self.part is None else (il, self.part)
-
-    def next(self) -> bool:
-        self._i += 1
-        return self._i < len(self.ubatches)
 
     def apply(self) -> None:
         self.kv.apply_ubatch(self.place, self.get_ubatch())
         self._n_kv = self.kv.get_n_kv(self.place)
-
-    def get_ubatch(self) -> UBatch:
-        return self.ubatches[self._i]
 
     @property
     def place(self) -> SlotInfo:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import copy
 from itertools import groupby
 from typing import NamedTuple
 
@@ -30,6 +29,7 @@ from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.joined import cut, join
 from llama_py.memory.kept import State
 from llama_py.memory.recurrent_slots import RecurrentSlots
+from llama_py.memory.walk import Walk
 from llama_py.splitter import BatchSplitter
 
 
@@ -183,34 +183,16 @@ class RecurrentMemory(RecurrentSlots):
         self.used += 1
 
 
-class RecurrentContext:
+class RecurrentContext(Walk):
     """A batch's ubatches in a recurrent memory (llama_memory_recurrent_context)."""
 
     def __init__(self, mem: RecurrentMemory, ubatches: list[UBatch], full: bool = False) -> None:
         self.mem = mem
-        self.ubatches = ubatches
+        super().__init__(ubatches)
         self.full = full
-        self.part: int | None = None
-        self._i = 0
-
-    def on(self, part: int) -> RecurrentContext:
-        """The same for one of the devices that share layers: its states."""
-        found = copy(self)
-        found.part = part
-        return found
-
-    def _key(self, il: int) -> LayerKey:
-        return il if self.part is None else (il, self.part)
-
-    def next(self) -> bool:
-        self._i += 1
-        return self._i < len(self.ubatches)
 
     def apply(self) -> None:
         self.mem.apply_ubatch(self.get_ubatch())
-
-    def get_ubatch(self) -> UBatch:
-        return self.ubatches[self._i]
 
     def get_n_rs(self) -> int:
         """States the graph reads: those of the ubatch, and those that have to move."""

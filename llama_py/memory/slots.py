@@ -31,6 +31,7 @@ from llama_py.memory.joined import cut, join
 from llama_py.memory.kv_slots import span
 from llama_py.memory.recurrent import StateLayer
 from llama_py.memory.recurrent_cells import steps_of_one
+from llama_py.memory.walk import Walk
 from llama_py.splitter import BatchSplitter
 
 
@@ -257,33 +258,15 @@ class SlotMemory:
             self.slots[s] = Slot(pos)
 
 
-class SlotContext:
+class SlotContext(Walk):
     """A batch's ubatches in a memory of slots."""
 
     def __init__(self, mem: SlotMemory, ubatches: list[UBatch]) -> None:
         self.mem = mem
-        self.ubatches = ubatches
-        self.part: int | None = None
-        self._i = 0
-
-    def on(self, part: int) -> SlotContext:
-        """The same for one of the devices that share layers: its states."""
-        found = copy(self)
-        found.part = part
-        return found
-
-    def _key(self, il: int) -> LayerKey:
-        return il if self.part is None else (il, self.part)
-
-    def next(self) -> bool:
-        self._i += 1
-        return self._i < len(self.ubatches)
+        super().__init__(ubatches)
 
     def apply(self) -> None:
         self.mem.apply_ubatch(self.get_ubatch())
-
-    def get_ubatch(self) -> UBatch:
-        return self.ubatches[self._i]
 
     def get_s_l(self, il: int) -> Tensor:
         """The rows of a layer."""
