@@ -16,6 +16,7 @@ from llama_py import state
 from llama_py.batch import F32, I32, Batch, UBatch, Wanted
 from llama_py.closing import Closing
 from llama_py.control_vector import ControlVector
+from llama_py.following import Following, following
 from llama_py.forms import forms
 from llama_py.graph.cross import Cross
 from llama_py.graph.params import GraphParams, GraphType
@@ -26,7 +27,7 @@ from llama_py.loaded import Loaded
 from llama_py.lora import NO_LORAS, Adapter, Choice, Loras
 from llama_py.memory import GroupContext, MemoryGroup, Placing, create_memory
 from llama_py.memory.k_shift import shift_keys
-from llama_py.outputs import Outputs
+from llama_py.outputs import Outputs, read_rows
 from llama_py.params import ContextParams
 from llama_py.reuse import Reuse
 from llama_py.runner import OnGraph, Runner
@@ -72,6 +73,7 @@ class Context(Closing):
         self._head: Linear | None = None
         self._loras: list[Loras] = [NO_LORAS]  # by kind of ubatch
         self._closed = False
+        self._before: Following | None = None
         self.on_graph: OnGraph | None = None
         self.speculator: Closing | None = None
         if p.n_threads is not None:
@@ -130,6 +132,10 @@ class Context(Closing):
         fit. If the computation is interrupted, the sequences stand where the last complete ubatch
         left them; those of a recurrent model are empty.
         """
+        before = self._before
+        valid = before and before.is_valid(self.memory, self._settings(before.seq_id))
+        if before and valid and before.takes(tokens, logits, seq_id):
+            return self._follow(before)
         if seq_id and not isinstance(tokens, Batch):
             tokens = Batch(tokens, seq_ids=[(seq_id,)] * len(tokens))
         splitter = self._checked(tokens, logits)
@@ -161,7 +167,7 @@ class Context(Closing):
         plan = self._adapters.plan(splitter)
         if plan.kinds is not None:
             splitter.set_kinds(plan.kinds)
-        self._loras = plan.loras
+        self._loras, self._before = plan.loras, None
         mctx = memory.init_batch(splitter, cparams.n_ubatch, whole)
         outputs = Outputs(splitter, cparams)
         while True:
@@ -175,6 +181,35 @@ class Context(Closing):
             if not mctx.next():
                 break
         self._adapters.keep(plan)
+        if not plan.heard:  # an adapter may begin to work with any token
+            settings = self._settings(splitter.seq_id[0][0])
+            self._before = following(splitter, mctx, settings, memory, self.n_vocab)
+        return self._result(outputs)
+
+    def _settings(self, seq_id: int) -> tuple[object, ...]:
+        """What graphs depend on besides batch and memory."""
+        return (
+            self.cparams, self.gtype, self._cvec, self._encoded, self._head,
+            self._adapters.of(seq_id), self.on_graph,
+        )  # fmt: skip
+
+    def _follow(self, before: Following) -> F32:
+        """`before` has become the token after itself."""
+        cparams = self.cparams
+        try:
+            before.mctx.follow()
+            res = self.runner.again(before.ubatch, self.on_graph)
+        except BaseException:
+            self._before = None
+            self._discard(before.ubatch, self.memory)
+            raise
+        if res.t_logits is not None and not cparams.embeddings and not cparams.embeddings_nextn:
+            return read_rows(res.t_logits, 1)
+        outputs = Outputs(before.splitter, cparams)
+        outputs.add(res, before.ubatch)
+        return self._result(outputs)
+
+    def _result(self, outputs: Outputs) -> F32:
         self.embd, self.embd_seq = outputs.embd.values, outputs.by_seq
         self.h_nextn = outputs.h_nextn.values
         return outputs.logits.get(self.n_vocab)
@@ -200,6 +235,7 @@ class Context(Closing):
         if self.speculator is not None:
             self.speculator.close()
         self.memory, self.runner.graphs, self._closed = NOTHING, [], True
+        self._before = None
         self.reuse = Reuse(self)
 
     def __repr__(self) -> str:

@@ -48,9 +48,20 @@ class Runner:
     def run(self, params: GraphParams, on_graph: OnGraph | None) -> GraphResult:
         """Compute a ubatch; on_graph sees its graph before."""
         res, plan = self._reusable(params) or self._build(params)
-        res.set_inputs(params.ubatch)
+        return self._computed(res, plan, params.ubatch, on_graph)
+
+    def again(self, ubatch: UBatch, on_graph: OnGraph | None) -> GraphResult:
+        """Compute another ubatch in the graph of the last `run`, which it is known to fit."""
+        res, plan = self.graphs[0]
+        self.n_reused += 1
+        return self._computed(res, plan, ubatch, on_graph)
+
+    def _computed(
+        self, res: GraphResult, plan: Plan, ubatch: UBatch, on_graph: OnGraph | None
+    ) -> GraphResult:
+        res.set_inputs(ubatch)
         if on_graph is not None:
-            on_graph(res, params.ubatch)
+            on_graph(res, ubatch)
         plan.run()
         return res
 

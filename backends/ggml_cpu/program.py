@@ -16,7 +16,7 @@ from ggml_cpu.step import Step, address, view
 from ggml_py.backend import Bytes, CompileOptions, KernelTime, aligned_bytes
 from ggml_py.tensor import Tensor
 
-SLICE_SECONDS = 0.02  # Python gets control (Ctrl-C) about this often
+SLICE_SECONDS = 0.05  # Python gets control (Ctrl-C) about this often, and has to find its caches
 ALIGN = 64
 
 
@@ -123,7 +123,7 @@ def prepared_by(step: Step) -> tuple[object, ...]:
 
 
 def estimate(node: Tensor) -> float:
-    """A generous guess of a node's seconds on one core; only used to cut slices.
+    """A guess of a node's seconds; only used to cut slices.
 
     What is written into memory of another tensor counts as its first source: of a cache, SET_ROWS
     changes as much as it is given.
@@ -133,4 +133,4 @@ def estimate(node: Tensor) -> float:
     moved = node.nbytes + sum(s.nbytes for s in sources)
     if node.view_src is not None and sources and sources[0].n_elements < n:
         n, moved = sources[0].n_elements, 2 * sources[0].nbytes
-    return moved / 1e10 + 2.0 * n * inner / 1e11
+    return moved / 3e10 + 2.0 * n * inner / 1e11

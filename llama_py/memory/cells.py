@@ -102,6 +102,17 @@ class KVCells:
                 first, last = int(pos[where].min()), int(pos[where].max())
                 self._range[s] = (first if low < 0 else min(low, first), max(high, last))
 
+    def append(self, cell: int, pos: int, seq_id: int) -> None:
+        """`place` of one token behind the last of its sequence."""
+        self.pos[cell] = pos
+        self.used += 1
+        if self._max_p1 is not None:
+            self._max_p1 = max(self._max_p1, cell + 1)
+        self.seq[seq_id, cell] = True
+        self.n_seq[cell] += 1
+        low = self._range.get(seq_id, (pos, pos))[0]
+        self._range[seq_id] = (low, pos)
+
     def _emptied(self, cells: Indices) -> None:
         self.pos[cells] = -1
         self.shift[cells] = 0

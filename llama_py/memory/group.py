@@ -30,6 +30,7 @@ class MemoryGroup:
     of      the name of each layer's cache
     intact  by sequence, for whoever makes an entry: how many of its first positions were neither
             removed nor changed since then
+    changes  counts what may matter to a token after another besides that
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class MemoryGroup:
         self.recr = recr
         self.of = dict(of)
         self.intact: dict[int, int] = {}
+        self.changes = 0
 
     @property
     def parts(self) -> list[KVCache | States]:
@@ -67,6 +69,7 @@ class MemoryGroup:
 
     def _changed(self, seq_id: int, p0: int = 0) -> None:
         """Positions from p0 on are not what they were; seq_id -1: of all sequences."""
+        self.changes += 1
         for s in [*self.intact] if seq_id < 0 else [seq_id]:
             if s in self.intact:
                 self.intact[s] = min(self.intact[s], max(p0, 0))
@@ -83,6 +86,7 @@ class MemoryGroup:
 
         whole_seqs  one sequence after the other, where there are states
         """
+        self.changes += 1
         failed: ContextError | None = None
         for split in self._ways_to_split(splitter, n_ubatch, whole_seqs):
             splitter.split_reset()
@@ -181,6 +185,7 @@ class MemoryGroup:
 
     def seq_keep(self, seq_id: int) -> None:
         """Remove all other sequences."""
+        self.changes += 1
         for other in self.intact.keys() - {seq_id}:
             self._changed(other)
         for part in self.parts:

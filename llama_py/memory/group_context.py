@@ -27,16 +27,26 @@ class GroupContext:
         self._i = 0
 
     def next(self) -> bool:
-        """Go to the next ubatch; False after the last."""
-        self._i += 1
+        """Go to the next ubatch; False, and no move, at the last."""
         for part in self._parts():
             part.next()
-        return self._i < len(self.ubatches)
+        there_is = self._i + 1 < len(self.ubatches)
+        self._i += there_is
+        return there_is
 
     def apply(self) -> None:
         """Take the place of the current ubatch in the memory."""
         for part in self._parts():
             part.apply()
+
+    def can_follow(self) -> bool:
+        """Whether every part has room for the token after the one token of this batch."""
+        return all(part.can_follow() for part in self._parts())
+
+    def follow(self) -> None:
+        """Take the place of that token."""
+        for part in self._parts():
+            part.follow()
 
     def _parts(self) -> Iterator[KVCacheContext | RecurrentContext | SlotContext]:
         yield from self._caches.values()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ggml_py.backend import set_tensor
 from ggml_py.errors import ContextError
@@ -179,10 +181,29 @@ class KVCacheContext(Walk):
         self.places = places
         super().__init__(ubatches)
         self._n_kv = kv.kv_size
+        self._masks: dict[int, npt.NDArray[Any]] = {}  # of tokens one by one, by id of the tensor
 
     def apply(self) -> None:
         self.kv.apply_ubatch(self.place, self.get_ubatch())
         self._n_kv = self.kv.get_n_kv(self.place)
+
+    def can_follow(self) -> bool:
+        stream, cell = self.place.strm[0], int(self.place.idxs[0][0]) + 1
+        cells = self.kv.cells[stream]
+        free = self.kv.heads[stream] == cell < self._n_kv and bool(cells.pos[cell] < 0)
+        return free and self.kv.window is None
+
+    def follow(self) -> None:
+        ubatch, place = self.ubatches[self._i], self.place
+        place.idxs[0] += 1
+        stream, cell = place.strm[0], int(place.idxs[0][0])
+        cells = self.kv.cells[stream]
+        cells.append(cell, int(ubatch.pos[0]), ubatch.seq_id_unq[0])
+        if cells.xy is not None:
+            cells.xy[:, cell] = ubatch.pos[2], ubatch.pos[1]
+        self.kv.heads[stream] = cell + 1
+        for mask in self._masks.values():
+            mask[..., cell] = 0
 
     @property
     def place(self) -> SlotInfo:
@@ -243,9 +264,14 @@ class KVCacheContext(Walk):
 
     def set_input_kq_mask(self, dst: Tensor, ubatch: UBatch, causal: bool) -> None:
         """[n_kv, n_tokens / n_stream, 1, n_stream], 0 or -inf."""
-        rule = MaskRule(causal, self.kv.window)
-        streams = [self.kv.cells[s] for s in self.place.strm]
-        set_tensor(dst, kq_mask(rule, dst.type is F16, dst.ne[0], ubatch, streams))
+        mask = self._masks.get(id(dst))
+        if mask is None:
+            rule = MaskRule(causal, self.kv.window)
+            streams = [self.kv.cells[s] for s in self.place.strm]
+            mask = kq_mask(rule, dst.type is F16, dst.ne[0], ubatch, streams)
+            if len(self.ubatches) == ubatch.n_tokens == 1:
+                self._masks[id(dst)] = mask
+        set_tensor(dst, mask)
 
     def build_input_k_rot(self) -> Tensor | None:
         return self.kv.rotation.build_input("attn_inp_k_rot", self.kv.rotation.n_k)

@@ -194,6 +194,12 @@ class RecurrentContext(Walk):
     def apply(self) -> None:
         self.mem.apply_ubatch(self.get_ubatch())
 
+    def can_follow(self) -> bool:
+        return self.mem.is_settled
+
+    def follow(self) -> None:
+        self.mem.follow(int(self.get_ubatch().pos[0]))
+
     def get_n_rs(self) -> int:
         """States the graph reads: those of the ubatch, and those that have to move."""
         return self.mem.size if self.full else self.mem.n

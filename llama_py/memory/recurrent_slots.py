@@ -181,6 +181,17 @@ class RecurrentSlots(ABC):
             for seq_id in cell.seq_id:
                 self.rs_idx[seq_id] = 0
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the current ubatch was of one sequence that had its state where it stays."""
+        alone = self.n == 1 and self.rows == [self.head] and self.rs_z < 0 and not self.moves
+        return alone and len(self.cells[self.head].seq_id) == 1
+
+    def follow(self, pos: int) -> None:
+        """`apply_ubatch` for one more token of that sequence."""
+        cell = self.cells[self.head]
+        cell.pos, cell.n_back = pos, 0
+
     def discard(self, ubatch: UBatch) -> list[int]:
         """The states that the graph was writing or moving are gone: their sequences are removed."""
         lost = set(ubatch.seq_id_unq)

@@ -30,8 +30,18 @@ class Walk:
         return il if self.part is None else (il, self.part)
 
     def next(self) -> bool:
-        self._i += 1
-        return self._i < len(self.ubatches)
+        """Go to the next ubatch; False, and no move, at the last."""
+        there_is = self._i + 1 < len(self.ubatches)
+        self._i += there_is
+        return there_is
 
     def get_ubatch(self) -> UBatch:
         return self.ubatches[self._i]
+
+    def can_follow(self) -> bool:
+        """Whether the token after the one token of this batch needs nothing but `follow`: its place
+        is behind that one's, and the graph is the same."""
+        return False
+
+    def follow(self) -> None:
+        """Take the place of that token, whose position the ubatch has by now."""

@@ -1,0 +1,174 @@
+"""A token after a token goes a shorter way through a context; nothing tells which way it went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ggml_py.errors import ContextError
+from llama_py.batch import Batch
+from llama_py.context import Context
+from tests.graph_models import CONTINUING
+from tests.live_models import live, tokens
+
+N_CTX = 64
+
+
+class Pair:
+    """Two contexts to which the same is done; one of them forgets how to follow."""
+
+    def __init__(self, name: str, **options: Any) -> None:
+        options = {"n_ctx": N_CTX, "n_ubatch": 16, "n_seq_max": 3, **options}
+        self.quick, self.plain = (Context(live(name, "cpu"), **options) for _ in range(2))
+        self.followed = 0
+        follow = self.quick._follow
+
+        def counted(before: Any) -> Any:
+            self.followed += 1
+            return follow(before)
+
+        self.quick._follow = counted  # type: ignore[method-assign]
+
+    def decode(self, *batch: Any, **how: Any) -> None:
+        self.plain._before = None
+        rows, expected = self.quick.decode(*batch, **how), self.plain.decode(*batch, **how)
+        assert np.array_equal(rows, expected)
+
+    def each(self, do: Any) -> None:
+        do(self.quick)
+        do(self.plain)
+
+    def same_state(self) -> None:
+        for seq_id in range(3):
+            assert self.quick.save_state(seq_id) == self.plain.save_state(seq_id)
+        assert self.quick.n_reused == self.plain.n_reused
+
+
+@pytest.mark.parametrize("name", CONTINUING)
+def test_the_same_rows_and_the_same_memory(name: str) -> None:
+    pair = Pair(name)
+    pair.decode(tokens(5))
+    for token in tokens(12):
+        pair.decode([token])
+    pair.same_state()
+
+
+@pytest.fixture
+def pair() -> Pair:
+    pair = Pair("qwen35-dense", kv_unified=True)
+    for token in tokens(6):
+        pair.decode([token])
+    assert pair.followed == 4  # the state has its place from the second on
+    return pair
+
+
+def add_directions(ctx: Context) -> None:
+    ctx.set_control_vector(np.ones((3, ctx.model.hparams.n_embd), np.float32))
+
+
+ACTS: dict[str, Callable[[Context], Any]] = {
+    "positions are removed": lambda ctx: ctx.memory.seq_rm(0),
+    "a sequence is copied": lambda ctx: ctx.memory.seq_cp(0, 1),
+    "others are removed": lambda ctx: ctx.memory.seq_keep(0),
+    "all is forgotten": lambda ctx: ctx.clear(),
+    "another sequence goes on": lambda ctx: ctx.decode([3, 4], seq_id=2),
+    "a state is put in place": lambda ctx: ctx.load_state(ctx.save_state(0), 0),
+    "a text is read": lambda ctx: ctx.decode([1, 2, 3]),
+    "embeddings are wanted": lambda ctx: ctx.set_embeddings_nextn(True),
+    "directions are added": add_directions,
+}
+
+
+@pytest.mark.parametrize("what", ACTS)
+def test_what_happens_between_two_tokens_counts(pair: Pair, what: str) -> None:
+    before = pair.followed
+    pair.each(ACTS[what])
+    pair.decode([7])
+    assert pair.followed == before
+    for token in tokens(4):
+        pair.decode([token])
+    assert pair.followed > before
+    pair.same_state()
+
+
+KEPT: dict[str, Callable[[Context], Any]] = {
+    "moved": lambda ctx: ctx.memory.seq_add(0, 0, -1, 3),
+    "halved": lambda ctx: ctx.memory.seq_div(0, 4, -1, 2),
+    "gone from the front": lambda ctx: ctx.memory.seq_rm(0, 0, 2),
+    "of another sequence, removed": lambda ctx: ctx.memory.seq_rm(1),
+}
+
+
+@pytest.mark.parametrize("what", KEPT)
+def test_positions_that_are(what: str) -> None:
+    pair = Pair("llama-dense", kv_unified=True)
+    pair.decode(Batch([1, 2], seq_ids=[(0, 1)] * 2))
+    for token in tokens(6):
+        pair.decode([token])
+    before = pair.followed
+    pair.each(KEPT[what])
+    pair.decode([7])
+    assert pair.followed == before
+    pair.decode([8])
+    pair.same_state()
+
+
+BATCHES: dict[str, tuple[Batch, bool]] = {
+    "as decode counts": (Batch([5]), True),
+    "with its sequence": (Batch([5], seq_ids=[(0,)], outputs=[True]), True),
+    "with a position": (Batch([5], pos=[6]), False),
+    "of another sequence": (Batch([5], seq_ids=[(1,)]), False),
+    "of two sequences": (Batch([5], seq_ids=[(1, 2)]), False),
+    "without logits": (Batch([5], outputs=[False]), False),
+    "two": (Batch([5, 6]), False),
+}
+
+
+@pytest.mark.parametrize("what", BATCHES)
+def test_batches(pair: Pair, what: str) -> None:
+    batch, follows = BATCHES[what]
+    before = pair.followed
+    pair.decode(batch)
+    assert pair.followed == before + follows
+    pair.decode([1])
+    pair.same_state()
+
+
+@pytest.mark.parametrize("token", [-1, 1 << 20, 1.5, True])
+def test_a_token_that_is_none_is_refused_as_ever(pair: Pair, token: Any) -> None:
+    for ctx in (pair.quick, pair.plain):
+        with pytest.raises(ContextError):
+            ctx.decode([token])
+    pair.decode([1])
+    pair.same_state()
+
+
+def test_a_full_context_is_refused_as_ever(pair: Pair) -> None:
+    room = pair.quick.n_ctx - pair.quick.memory.seq_pos_max(0) - 1
+    pair.decode([3] * (room - 4))
+    for _ in range(4):
+        pair.decode([3])
+    for ctx in (pair.quick, pair.plain):
+        with pytest.raises(ContextError, match="does not fit"):
+            ctx.decode([3])
+    pair.same_state()
+
+
+def test_an_interrupt_leaves_what_it_leaves_otherwise(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        for ctx in (pair.quick, pair.plain):
+            patch.setattr(ctx.runner, "_computed", interrupted)
+            ctx._before = ctx._before if ctx is pair.quick else None
+            with pytest.raises(KeyboardInterrupt):
+                ctx.decode([3])
+    pair.same_state()
+    pair.decode([1, 2])
+
