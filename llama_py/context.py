@@ -11,6 +11,7 @@ import numpy as np
 
 from ggml_py.backend import Device
 from ggml_py.errors import ContextError
+from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
 from llama_py import state
 from llama_py.batch import F32, I32, Batch, UBatch, Wanted
@@ -72,6 +73,7 @@ class Context(Closing):
         self._head: Linear | None = None
         self._loras: list[Loras] = [NO_LORAS]  # by kind of ubatch
         self._closed = False
+        self._unfinished: tuple[UBatch, MemoryGroup] | None = None
         self.on_graph: OnGraph | None = None
         self.speculator: Closing | None = None
         if p.n_threads is not None:
@@ -166,10 +168,12 @@ class Context(Closing):
         outputs = Outputs(splitter, cparams)
         while True:
             ubatch = mctx.get_ubatch()
+            self._unfinished = ubatch, memory
             try:
                 res = self._process_ubatch(ubatch, mctx)
+                self._unfinished = None
             except BaseException:
-                self._discard(ubatch, memory)
+                self._discard()
                 raise
             outputs.add(res, ubatch)
             if not mctx.next():
@@ -270,6 +274,7 @@ class Context(Closing):
     ) -> BatchSplitter:
         if self._closed:
             raise ContextError("the context is closed; make a new one")
+        self._discard()
         batch = tokens if isinstance(tokens, Batch) else Batch(tokens)
         if logits not in ("last", "all", "none"):
             raise ContextError(f'logits must be "last", "all" or "none", not {logits!r}')
@@ -290,10 +295,19 @@ class Context(Closing):
 
     def _apply_shift(self) -> None:
         """Rotate the cached keys whose positions were moved since."""
-        architecture, cparams = self.model.architecture, self.cparams
+        cparams = self.cparams
+
+        def factors(_: int) -> Tensor | None:
+            return self.model.architecture.rope_factors(cparams)
+
         for kv in self.memory.caches.values():
-            if kv.has_shift():
-                shift_keys(kv, cparams, lambda _: architecture.rope_factors(cparams), self.devices)
+            try:
+                if kv.has_shift() and not kv.rotating:
+                    shift_keys(kv, cparams, factors, self.devices)
+            finally:
+                if kv.rotating:  # an interrupt came: some keys are rotated, others not
+                    self._remove(kv.moved_seqs())
+                    kv.forget_shift()
 
     def _process_ubatch(self, ubatch: UBatch, mctx: GroupContext) -> GraphResult:
         mctx.apply()
@@ -306,10 +320,21 @@ class Context(Closing):
             self._encoded, self._loras[ubatch.kind], self._head,
         )  # fmt: skip
 
-    def _discard(self, ubatch: UBatch, memory: MemoryGroup) -> None:
-        lost = memory.discard(ubatch)
-        if lost:
-            log.info("interrupted: sequences %s had to be removed from the memory", lost)
+    def _discard(self) -> None:
+        """Forget the ubatch that was not finished; again, if a second interrupt came meanwhile."""
+        if self._unfinished is not None:
+            ubatch, memory = self._unfinished
+            self._tell_removed(memory.discard(ubatch))
+            self._unfinished = None
+
+    def _remove(self, seqs: list[int]) -> None:
+        for s in seqs:
+            self.memory.seq_rm(s)
+        self._tell_removed(seqs)
+
+    def _tell_removed(self, seqs: list[int]) -> None:
+        if seqs:
+            log.info("interrupted: sequences %s had to be removed from the memory", seqs)
 
     def _resolve_fused_ops(self) -> None:
         """Where the caller left it open, do without the fused ops that the device cannot run."""

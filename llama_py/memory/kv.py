@@ -157,8 +157,8 @@ class KVCache(KVSlots):
                 f" {self.kv_size}; use a larger n_ctx, or clear"
             )
         idxs = np.sort(idxs)  # the order rows are written in
-        if self.window is not None:
-            self._overwrite(self.cells[stream], idxs)
+        for s, p1 in self._overwritten(self.cells[stream], idxs):
+            self.cells[stream].seq_rm(s, 0, p1)
         self.tensors.read_cells(io, stream, idxs)
         by_seq: list[tuple[int, Index]] = [
             (s if seq_id < 0 else seq_id, np.flatnonzero(row))
