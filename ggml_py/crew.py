@@ -16,17 +16,19 @@ class _Errand:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.error: BaseException | None = None
-        self._over = threading.Event()
+        self._at_work = threading.Lock()  # not an Event: an interrupt in its Python would keep it
+        self._at_work.acquire()
 
     def run(self) -> None:
         try:
             self.task()
         except BaseException as e:
             self.error = e
-        self._over.set()
+        self._at_work.release()
 
     def wait(self) -> None:
-        self._over.wait()
+        with self._at_work:
+            pass
 
 
 class Crew:

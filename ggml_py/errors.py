@@ -3,6 +3,7 @@
 GGMLError
 ├── ShapeError         an op was given tensors that break its rule (shape, type or layout)
 ├── UnsupportedOp      no backend at hand can run this node; the message has every backend's reason
+├── OutOfRange         an index among an op's data names a row that is not there
 ├── AllocError         memory for a graph could not be had
 ├── BackendError       a backend is missing, did not load, or its device failed
 └── ModelError         a model file or a request that does not fit the model
@@ -25,6 +26,10 @@ class ShapeError(GGMLError, ValueError):
 
 class UnsupportedOp(GGMLError):
     """No backend can run a node; the message lists who refused and why."""
+
+
+class OutOfRange(GGMLError, IndexError):
+    """An index among an op's data that names no row of a source: `ggml_py/indices.py`."""
 
 
 class AllocError(GGMLError, MemoryError):

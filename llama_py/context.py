@@ -11,6 +11,7 @@ import numpy as np
 
 from ggml_py.backend import Device
 from ggml_py.errors import ContextError
+from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
 from llama_py import state
 from llama_py.batch import F32, I32, Batch, UBatch, Wanted
@@ -74,6 +75,7 @@ class Context(Closing):
         self._loras: list[Loras] = [NO_LORAS]  # by kind of ubatch
         self._closed = False
         self._before: Following | None = None
+        self._unfinished: tuple[UBatch, MemoryGroup] | None = None
         self.on_graph: OnGraph | None = None
         self.speculator: Closing | None = None
         if p.n_threads is not None:
@@ -132,10 +134,11 @@ class Context(Closing):
         fit. If the computation is interrupted, the sequences stand where the last complete ubatch
         left them; those of a recurrent model are empty.
         """
-        before = self._before
-        valid = before and before.is_valid(self.memory, self._settings(before.seq_id))
-        if before and valid and before.takes(tokens, logits, seq_id):
-            return self._follow(before)
+        before, self._before = self._before, None
+        if before and before.is_valid(self.memory, self._settings(before.seq_id)):
+            ubatch = before.next(tokens, logits, seq_id)
+            if ubatch is not None:
+                return self._follow(before, ubatch)
         if seq_id and not isinstance(tokens, Batch):
             tokens = Batch(tokens, seq_ids=[(seq_id,)] * len(tokens))
         splitter = self._checked(tokens, logits)
@@ -172,10 +175,12 @@ class Context(Closing):
         outputs = Outputs(splitter, cparams)
         while True:
             ubatch = mctx.get_ubatch()
+            self._unfinished = ubatch, memory
             try:
                 res = self._process_ubatch(ubatch, mctx)
+                self._unfinished = None
             except BaseException:
-                self._discard(ubatch, memory)
+                self._discard()
                 raise
             outputs.add(res, ubatch)
             if not mctx.next():
@@ -193,20 +198,22 @@ class Context(Closing):
             self._adapters.of(seq_id), self.on_graph,
         )  # fmt: skip
 
-    def _follow(self, before: Following) -> F32:
-        """`before` has become the token after itself."""
+    def _follow(self, before: Following, ubatch: UBatch) -> F32:
+        """Decode the token after `before`."""
         cparams = self.cparams
+        self._unfinished = ubatch, self.memory
         try:
-            before.mctx.follow()
-            res = self.runner.again(before.ubatch, self.on_graph)
+            before.mctx.follow(ubatch)
+            res = self.runner.again(ubatch, self.on_graph)
+            self._unfinished = None
         except BaseException:
-            self._before = None
-            self._discard(before.ubatch, self.memory)
+            self._discard()
             raise
+        before.ubatch, self._before = ubatch, before
         if res.t_logits is not None and not cparams.embeddings and not cparams.embeddings_nextn:
             return read_rows(res.t_logits, 1)
         outputs = Outputs(before.splitter, cparams)
-        outputs.add(res, before.ubatch)
+        outputs.add(res, ubatch)
         return self._result(outputs)
 
     def _result(self, outputs: Outputs) -> F32:
@@ -306,6 +313,7 @@ class Context(Closing):
     ) -> BatchSplitter:
         if self._closed:
             raise ContextError("the context is closed; make a new one")
+        self._discard()
         batch = tokens if isinstance(tokens, Batch) else Batch(tokens)
         if logits not in ("last", "all", "none"):
             raise ContextError(f'logits must be "last", "all" or "none", not {logits!r}')
@@ -326,10 +334,19 @@ class Context(Closing):
 
     def _apply_shift(self) -> None:
         """Rotate the cached keys whose positions were moved since."""
-        architecture, cparams = self.model.architecture, self.cparams
+        cparams = self.cparams
+
+        def factors(_: int) -> Tensor | None:
+            return self.model.architecture.rope_factors(cparams)
+
         for kv in self.memory.caches.values():
-            if kv.has_shift():
-                shift_keys(kv, cparams, lambda _: architecture.rope_factors(cparams), self.devices)
+            try:
+                if kv.has_shift() and not kv.rotating:
+                    shift_keys(kv, cparams, factors, self.devices)
+            finally:
+                if kv.rotating:  # an interrupt came: some keys are rotated, others not
+                    self._remove(kv.moved_seqs())
+                    kv.forget_shift()
 
     def _process_ubatch(self, ubatch: UBatch, mctx: GroupContext) -> GraphResult:
         mctx.apply()
@@ -342,10 +359,21 @@ class Context(Closing):
             self._encoded, self._loras[ubatch.kind], self._head,
         )  # fmt: skip
 
-    def _discard(self, ubatch: UBatch, memory: MemoryGroup) -> None:
-        lost = memory.discard(ubatch)
-        if lost:
-            log.info("interrupted: sequences %s had to be removed from the memory", lost)
+    def _discard(self) -> None:
+        """Forget the ubatch that was not finished; again, if a second interrupt came meanwhile."""
+        if self._unfinished is not None:
+            ubatch, memory = self._unfinished
+            self._tell_removed(memory.discard(ubatch))
+            self._unfinished = None
+
+    def _remove(self, seqs: list[int]) -> None:
+        for s in seqs:
+            self.memory.seq_rm(s)
+        self._tell_removed(seqs)
+
+    def _tell_removed(self, seqs: list[int]) -> None:
+        if seqs:
+            log.info("interrupted: sequences %s had to be removed from the memory", seqs)
 
     def _resolve_fused_ops(self) -> None:
         """Where the caller left it open, do without the fused ops that the device cannot run."""

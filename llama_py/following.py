@@ -37,23 +37,23 @@ class Following:
     def seq_id(self) -> int:
         return self.ubatch.seq_id_unq[0]
 
-    def takes(self, tokens: Sequence[int] | I32 | Batch, logits: Wanted, seq_id: int) -> bool:
-        """Whether a batch is the token after this one; then `ubatch` is that. The memory has to
-        `follow`."""
+    def next(
+        self, tokens: Sequence[int] | I32 | Batch, logits: Wanted, seq_id: int
+    ) -> UBatch | None:
+        """A batch that is the token after this one; None for any other."""
         embd = None
         if isinstance(tokens, Batch):
             batch, tokens = tokens, tokens.tokens if tokens.tokens is not None else ()
             if batch.pos is not None or len(tokens) != 1:
-                return False
+                return None
             embd = batch.embd
             if not _is_all(batch.outputs) or not self._is_here(batch.seq_ids):
-                return False
+                return None
         elif len(tokens) != 1 or seq_id != self.seq_id:
-            return False
+            return None
         if logits == "none" or not self._fits(tokens[0], embd) or not self.mctx.can_follow():
-            return False
-        self._go_on(tokens[0], embd)
-        return True
+            return None
+        return self._ubatch(tokens[0], embd)
 
     def is_valid(self, memory: MemoryGroup, settings: tuple[object, ...]) -> bool:
         """Whether nothing was changed since."""
@@ -72,13 +72,14 @@ class Following:
         is_id = isinstance(token, (int, np.integer)) and token is not True and token is not False
         return is_id and 0 <= token < self.n_vocab
 
-    def _go_on(self, token: Any, embd: Any) -> None:
-        ubatch = self.ubatch
-        assert ubatch.token is not None
-        ubatch.token[0] = token
-        ubatch.pos += 1
-        if ubatch.embd is not None:
-            ubatch.embd[:] = embd
+    def _ubatch(self, token: Any, embd: Any) -> UBatch:
+        """Another one each time: what was interrupted is known by its ubatch."""
+        u = self.ubatch
+        rows = None if embd is None else np.ascontiguousarray(embd, np.float32)
+        return UBatch(
+            u.equal_seqs, 1, u.n_seq_tokens, u.n_seqs, u.n_pos, np.array([token], np.int32), rows,
+            u.pos + 1, u.seq_id, u.seq_id_unq, u.output, u.batch_idxs, u.kind,
+        )  # fmt: skip
 
 
 def _is_all(outputs: Any) -> bool:

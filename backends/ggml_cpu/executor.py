@@ -58,7 +58,8 @@ class _Pool:
 
     def renew_locks(self) -> None:
         self.running = threading.Lock()
-        self.wake = threading.Condition(threading.Lock())  # guards the two below
+        self.lock = threading.Lock()  # guards the two below
+        self.wake = threading.Condition(self.lock)
         self.busy = False
         self.asleep = 0
 
@@ -84,8 +85,12 @@ class _Pool:
                 self.busy = False
 
     def _keep_awake(self) -> None:
-        """From now on no worker falls asleep, and those that did get up."""
-        with self.wake:
+        """From now on no worker falls asleep, and those that did get up.
+
+        An interrupt in `Condition.__enter__`, which is Python, would leave the lock held: the lock
+        itself enters or does not.
+        """
+        with self.lock:
             self.busy = True
             if self.asleep:
                 self.wake.notify_all()

@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_cpu.executor import Executor
+from ggml_cpu.faults import BLOCK, FAULT, FOUND, INDEX, LIMIT, new_record
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import WORDS, new_blocks, pack, set_scratch
 from ggml_cpu.step import Step, address, view
 from ggml_py.backend import Bytes, CompileOptions, KernelTime, aligned_bytes
+from ggml_py.indices import out_of_range
 from ggml_py.tensor import Tensor
 
 SLICE_SECONDS = 0.05  # Python gets control (Ctrl-C) about this often, and has to find its caches
@@ -32,6 +34,8 @@ class Program:
         self.steps = steps
         self._blocks = new_blocks(len(steps))
         self._scratch = self._place_scratch()
+        self._faults = new_record()
+        self._blocks[:, FAULT] = self._faults.ctypes.data
         addresses = self._load(options)
         self._entries, self.labels, bounds = self._link(addresses)
         base = int(self._entries.ctypes.data)
@@ -92,11 +96,20 @@ class Program:
         return np.array(entries, np.int64).reshape(-1, 2), labels, bounds
 
     def run(self) -> None:
+        """Raises OutOfRange where an index among the data of a step names no row."""
+        self._faults[FOUND] = 0  # an interrupted run may have left one
         if self.executor.times is not None:
             self.executor.times += self._timed()
-            return
-        for start, count in self._slices:
-            self.executor.run(start, count)
+        else:
+            for start, count in self._slices:
+                self.executor.run(start, count)
+        if self._faults[FOUND]:
+            self._raise_fault()
+
+    def _raise_fault(self) -> None:
+        block, index, n = (int(self._faults[i]) for i in (BLOCK, INDEX, LIMIT))
+        i = (block - int(self._blocks.ctypes.data)) // self._blocks.strides[0]
+        raise out_of_range(self.steps[i].node, index, n, self.steps[i].operands)
 
     def _timed(self) -> list[KernelTime]:
         """Run once; how long each step took, up to where all threads met after it."""

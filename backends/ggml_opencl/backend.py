@@ -66,7 +66,7 @@ class OpenCLDevice:
         return min(free, self._total), self._total
 
     def alloc(self, size: int) -> Buffer:
-        return OpenCLBuffer(self.queue, size)
+        return OpenCLBuffer(self.queue, size, self.builder.faults)
 
     def wrap(self, data: Bytes) -> Buffer | None:
         """Weights are uploaded, once."""

@@ -14,6 +14,8 @@ from ggml_py.errors import AllocError, BackendError
 if TYPE_CHECKING:
     import pyopencl as cl
 
+    from ggml_opencl.faults import Faults
+
 SMALLEST = 16  # bytes; OpenCL has no empty buffers
 
 
@@ -29,12 +31,16 @@ def failing(what: str) -> Iterator[None]:
 
 
 class OpenCLBuffer:
-    """Zeroed memory of one device; reads and writes wait for what was queued before."""
+    """Zeroed memory of one device; reads and writes wait for what was queued before, and reads
+    raise OutOfRange for an index that was found there.
+    """
 
     is_host = False
 
-    def __init__(self, queue: cl.CommandQueue, size: int) -> None:
+    def __init__(self, queue: cl.CommandQueue, size: int, faults: Faults) -> None:
         import pyopencl as cl
+
+        self.faults = faults
 
         self.size = size
         self.queue = queue
@@ -65,6 +71,7 @@ class OpenCLBuffer:
         if size:
             with failing(f"{self.queue.device.name} failed before {size} bytes were read"):
                 cl.enqueue_copy(self.queue, out, self.memory, src_offset=offset, is_blocking=True)
+                self.faults.check()
         return out
 
     def clear(self, value: int = 0) -> None:

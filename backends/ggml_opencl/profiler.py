@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyopencl as cl
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Bound:
     """A kernel with its arguments, and the node that it computes, perhaps with others."""
 

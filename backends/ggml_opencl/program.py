@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ggml_opencl.buffers import OpenCLBuffer, failing
+from ggml_opencl.faults import Faults
 from ggml_opencl.kernels import source
 from ggml_opencl.profiler import Bound, Profiler
 from ggml_opencl.table import WG, Launch, table
@@ -30,8 +31,9 @@ ProgramKey = tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]]
 class OpenCLProgram:
     """Kernel runs in order, on one in-order queue."""
 
-    def __init__(self, profiler: Profiler, runs: list[Bound]) -> None:
+    def __init__(self, profiler: Profiler, runs: list[Bound], checking: Faults | None) -> None:
         self.profiler = profiler
+        self.checking = checking
         self.queue = profiler.queue
         self.runs = runs
 
@@ -39,9 +41,13 @@ class OpenCLProgram:
         with failing(f"{self.queue.device.name} failed while it ran"):
             self.enqueue()
             self.queue.finish()
+            if self.checking is not None:
+                self.checking.check()
 
     def enqueue(self) -> None:
         """Let the device run it behind what it already has to do."""
+        if self.checking is not None:
+            self.checking.may_be = True
         if self.profiler.is_on:
             self.profiler.run(self.runs)
             return
@@ -58,6 +64,7 @@ class Builder:
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self.queue = queue
+        self.faults = Faults(queue)
         self.profiler = Profiler(queue)
         self._programs: dict[ProgramKey, cl.Program] = {}
 
@@ -65,7 +72,9 @@ class Builder:
         """Ready to run; all tensors have memory."""
         runs = [(result_of(work), run) for work in nodes for run in launches([work])]
         self.build([run for _, run in runs], options)
-        return OpenCLProgram(self.profiler, [self._bind(node, run) for node, run in runs])
+        bound = [self._bind(node, run) for node, run in runs]
+        checking = self.faults if any(run.checked for _, run in runs) else None
+        return OpenCLProgram(self.profiler, bound, checking)
 
     def build(self, runs: list[Launch], options: CompileOptions) -> None:
         """What is not there yet. BackendError for what does not compile."""
@@ -102,6 +111,8 @@ class Builder:
             arguments += (t.buffer.memory, shape_bytes(t))
         for value in run.scalars:
             arguments.append(np.int32(value) if isinstance(value, int) else np.float32(value))
+        record = self.faults.arguments() if run.checked else ()
+        arguments += record
         try:
             kernel = cl.Kernel(self._programs[key(run)], run.kernel)
             kernel.set_args(*arguments)
@@ -109,7 +120,10 @@ class Builder:
             where = f"{run.kernel} of {run.family}.cl"
             raise BackendError(f"{self.queue.device.name} cannot set up {where}: {e}") from e
         x, y, z = run.groups
-        return Bound(kernel, (x * WG, y, z), node)
+        bound = Bound(kernel, (x * WG, y, z), node)
+        if record:
+            self.faults.remember(int(record[1]), bound)
+        return bound
 
 
 def launches(nodes: Sequence[Work]) -> list[Launch]:

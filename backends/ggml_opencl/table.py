@@ -24,6 +24,7 @@ class Launch:
     scalars          its other arguments: int as int32, float as float32
     defines          macros of the program, besides T0, T1, ..: the types of the tensors
     types            their names, where they are to be read as something else
+    checked          the kernel indexes with data: its last arguments are CHECKED
     """
 
     family: str
@@ -33,6 +34,7 @@ class Launch:
     scalars: tuple[int | float, ...] = ()
     defines: tuple[tuple[str, int], ...] = ()
     types: tuple[str, ...] = ()
+    checked: bool = False
 
     def type_names(self) -> tuple[str, ...]:
         return self.types or tuple(t.type.name for t in self.tensors)

@@ -54,6 +54,7 @@ def mul_mat_id(as_: Tensor, b: Tensor, ids: Tensor) -> Tensor:
     as_ [k, n, n_expert], b [k, 1 or n_used, T], ids I32 [n_used, T] -> F32 [n, n_used, T]
     """
     require(not as_.is_transposed(), "mul_mat_id: the matrices must not be transposed", as_)
+    require(as_.ne[2] > 0 or ids.is_empty(), "mul_mat_id: there must be a matrix", as_, ids)
     require(as_.ne[3] == 1 and b.ne[3] == 1, "mul_mat_id: matrices and b must be 3-d", as_, b)
     require(
         ids.ne[2] == 1 and ids.ne[3] == 1 and ids.type is I32,

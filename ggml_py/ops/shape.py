@@ -70,6 +70,7 @@ def reshape(a: Tensor, *ne: int) -> Tensor:
     """The same elements with another shape; a must be contiguous (ggml.c:ggml_reshape_4d)."""
     ne4 = shape4(ne)
     require(a.is_contiguous(), "reshape: the source must be contiguous (use cont)", a)
+    require(min(ne4) >= 0, f"reshape: {list(ne)}: none may be negative", a)
     require(
         ne4[0] * ne4[1] * ne4[2] * ne4[3] == a.n_elements,
         f"reshape: {list(ne)} has another number of elements",

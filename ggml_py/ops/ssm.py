@@ -117,6 +117,7 @@ def ssm_scan(
         ids,
     )
     require(a.ne[1] == n_head and a.ne[0] in (1, s.ne[0]), "ssm_scan: a must be [N or 1, H]", a, s)
+    require(s.ne[3] > 0 or n_seqs == 0, "ssm_scan: s must have a cell", s, x)
     require(n_snapshots >= 1, f"ssm_scan: n_snapshots must be at least 1, got {n_snapshots}", s)
     n = x.n_elements + n_snapshots * s.ne[0] * s.ne[1] * s.ne[2] * n_seqs
     return node("SSM_SCAN", F32, (n,), s, x, dt, a, b, c, ids, params=(n_snapshots,))

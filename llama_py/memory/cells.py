@@ -113,6 +113,20 @@ class KVCells:
         low = self._range.get(seq_id, (pos, pos))[0]
         self._range[seq_id] = (low, pos)
 
+    def take_back(self, cells: Indices, forgotten: Iterable[tuple[int, int]]) -> None:
+        """Empty these cells, and of each (sequence, p1) all positions below p1, however far a
+        change of them came: everything else is counted anew."""
+        self.pos[cells] = -1
+        self.seq[:, cells] = False
+        for s, p1 in forgotten:
+            self.seq[s, self.pos < p1] = False
+        self.n_seq[:] = self.seq.sum(0)
+        self.pos[self.n_seq == 0] = -1
+        self.shift[self.n_seq == 0] = 0
+        self.used = int(np.count_nonzero(self.pos >= 0))
+        self._max_p1 = None
+        self._range.clear()
+
     def _emptied(self, cells: Indices) -> None:
         self.pos[cells] = -1
         self.shift[cells] = 0
@@ -183,6 +197,11 @@ class KVCells:
         self.shift[mine] += self.pos[mine] - old
         self._range.clear()
         self.has_shift = self.has_shift or mine.size > 0
+
+    def moved_seqs(self) -> list[int]:
+        """Sequences with positions that moved since the keys were last rotated."""
+        moved = self.seq[:, self.shift != 0].any(1)
+        return [int(s) for s in np.flatnonzero(moved)]
 
     def reset_shift(self) -> None:
         """The keys have been rotated."""

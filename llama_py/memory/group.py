@@ -127,13 +127,13 @@ class MemoryGroup:
         return GroupContext(self.of, caches, recr, [])
 
     def discard(self, ubatch: UBatch) -> list[int]:
-        """Forget a ubatch that was applied but not computed. Returns the sequences that had to be
-        removed entirely, because their earlier state is gone too."""
+        """Forget a ubatch that was not computed, however far it was applied. Returns the sequences
+        that had to be removed entirely, because their earlier state is gone too."""
         for seq_id, where in ubatch.by_seq():
             self._changed(seq_id, int(ubatch.pos[: ubatch.n_tokens][where].min()))
-        if self.recr is None:
-            return [s for kv in self.caches.values() for s in kv.discard(ubatch)]
-        lost = self.recr.discard(ubatch)
+        for kv in self.caches.values():
+            kv.discard(ubatch)
+        lost = [] if self.recr is None else self.recr.discard(ubatch)
         for seq_id in lost:
             self._changed(seq_id)
             for kv in self.caches.values():

@@ -43,10 +43,11 @@ class GroupContext:
         """Whether every part has room for the token after the one token of this batch."""
         return all(part.can_follow() for part in self._parts())
 
-    def follow(self) -> None:
-        """Take the place of that token."""
+    def follow(self, ubatch: UBatch) -> None:
+        """Take the place of that token, which is the ubatch from now on."""
+        self.ubatches[self._i] = ubatch
         for part in self._parts():
-            part.follow()
+            part.follow(ubatch)
 
     def _parts(self) -> Iterator[KVCacheContext | RecurrentContext | SlotContext]:
         yield from self._caches.values()

@@ -46,9 +46,9 @@ def shift_keys(
         set_tensor(shift, np.concatenate([cells.shift for cells in kv.cells]))
         if rot is not None:
             kv.rotation.set_input(rot)
+        kv.rotating = True
         plan.run()
-    for cells in kv.cells:
-        cells.reset_shift()
+    kv.forget_shift()
 
 
 def _turned_part(kv: KVCache, key: LayerKey, rope: Rope) -> Tensor:

@@ -159,8 +159,8 @@ class KVCache(KVSlots):
                 f" {self.kv_size}; use a larger n_ctx, or clear"
             )
         idxs = np.sort(idxs)  # the order rows are written in
-        if self.window is not None:
-            self._overwrite(self.cells[stream], idxs)
+        for s, p1 in self._overwritten(self.cells[stream], idxs):
+            self.cells[stream].seq_rm(s, 0, p1)
         self.tensors.read_cells(io, stream, idxs)
         by_seq: list[tuple[int, Index]] = [
             (s if seq_id < 0 else seq_id, np.flatnonzero(row))
@@ -193,17 +193,12 @@ class KVCacheContext(Walk):
         free = self.kv.heads[stream] == cell < self._n_kv and bool(cells.pos[cell] < 0)
         return free and self.kv.window is None
 
-    def follow(self) -> None:
-        ubatch, place = self.ubatches[self._i], self.place
-        place.idxs[0] += 1
-        stream, cell = place.strm[0], int(place.idxs[0][0])
-        cells = self.kv.cells[stream]
-        cells.append(cell, int(ubatch.pos[0]), ubatch.seq_id_unq[0])
-        if cells.xy is not None:
-            cells.xy[:, cell] = ubatch.pos[2], ubatch.pos[1]
-        self.kv.heads[stream] = cell + 1
+    def follow(self, ubatch: UBatch) -> None:
+        place = self.place
+        place.idxs[0] = place.idxs[0] + 1
+        self.kv.follow(place, ubatch)
         for mask in self._masks.values():
-            mask[..., cell] = 0
+            mask[..., place.idxs[0]] = 0
 
     @property
     def place(self) -> SlotInfo:

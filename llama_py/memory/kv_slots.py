@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -34,8 +35,21 @@ class SlotInfo:
         return max(self.strm) - min(self.strm) + 1
 
 
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What `discard` needs to know of the ubatch that was applied last: where it went, the heads
+    before, and by stream which sequences lose all positions below which."""
+
+    ubatch: UBatch
+    place: SlotInfo
+    heads: list[int]
+    forgotten: list[list[tuple[int, int]]]
+
+
 class KVSlots:
     """The cells of a KV cache, without their keys and values.
+
+    A ubatch may be discarded however far it was applied: an interrupt comes between any two lines.
 
     unified   all sequences share one stream of kv_size cells; else each has a stream of its own
     window    what a token sees, None for all; cells out of sight of all to come are reused
@@ -52,6 +66,8 @@ class KVSlots:
         self.window = window
         self.cells = [KVCells(kv_size, n_seq_max, n_pos >= 3) for _ in range(self.n_stream)]
         self.heads = [0] * self.n_stream
+        self.applied: Applied | None = None
+        self.rotating = False  # some keys may be rotated by their cells' shifts, others not
 
     def copy_stream(self, src: int, dst: int) -> None:
         """Copy what the cells of one stream hold over another's."""
@@ -71,15 +87,12 @@ class KVSlots:
         """
         if len(ubatches) == 1:
             return [self._place_for(ubatches[0], ubatches)]
-        saved = [c.copy() for c in self.cells], list(self.heads)
-        try:
-            places = []
-            for ubatch in ubatches:
-                places.append(self._place_for(ubatch, ubatches))
-                self.apply_ubatch(places[-1], ubatch)
-            return places
-        finally:
-            self.cells, self.heads = saved
+        trial, places = copy(self), []
+        trial.cells, trial.heads = [c.copy() for c in self.cells], list(self.heads)
+        for ubatch in ubatches:
+            places.append(trial._place_for(ubatch, ubatches))
+            trial.apply_ubatch(places[-1], ubatch)
+        return places
 
     def _place_for(self, ubatch: UBatch, batch: list[UBatch]) -> SlotInfo:
         place = self.find_slot(ubatch)
@@ -126,11 +139,16 @@ class KVSlots:
         """Put the ubatch's positions and sequences into its cells."""
         pos = ubatch.pos[: ubatch.n_tokens]
         n = ubatch.n_tokens // len(place.strm)
+        forgotten = [
+            self._overwritten(self.cells[stream], idx)
+            for stream, idx in zip(place.strm, place.idxs, strict=True)
+        ]
+        self.applied = Applied(ubatch, place, list(self.heads), forgotten)
         for s, (stream, idx) in enumerate(zip(place.strm, place.idxs, strict=True)):
             cells = self.cells[stream]
             part = slice(s * n, (s + 1) * n)
-            if self.window is not None:
-                self._overwrite(cells, idx)
+            for seq_id, p1 in forgotten[s]:
+                cells.seq_rm(seq_id, 0, p1)
             if self.n_stream == 1:
                 cells.place(idx, pos, ubatch.by_seq())
             else:
@@ -140,17 +158,34 @@ class KVSlots:
                 cells.xy[1, idx] = ubatch.pos[ubatch.n_tokens :][part]
             self.heads[stream] = int(idx[-1]) + 1
 
-    def _overwrite(self, cells: KVCells, idx: Indices) -> None:
-        """Empty cells that are about to be reused, and all earlier positions of their sequences:
-        what is kept of a sequence must have no gaps."""
-        for s in np.flatnonzero(cells.seq[:, idx].any(1)):
-            mine = idx[cells.seq[s, idx]]
-            cells.seq_rm(int(s), 0, int(cells.pos[mine].max()) + 1)
+    def follow(self, place: SlotInfo, ubatch: UBatch) -> None:
+        """`apply_ubatch` of one token that is the next of its sequence, into the cell at the head.
+        """
+        (stream,), (idx,) = place.strm, place.idxs
+        self.applied = Applied(ubatch, SlotInfo([stream], [idx]), list(self.heads), [[]])
+        cells, cell = self.cells[stream], int(idx[0])
+        cells.append(cell, int(ubatch.pos[0]), ubatch.seq_id_unq[0])
+        if cells.xy is not None:
+            cells.xy[:, cell] = ubatch.pos[2], ubatch.pos[1]
+        self.heads[stream] = cell + 1
 
-    def discard(self, ubatch: UBatch) -> list[int]:
-        for s, where in ubatch.by_seq():
-            self.seq_rm(s, int(ubatch.pos[: ubatch.n_tokens][where].min()))
-        return []
+    def _overwritten(self, cells: KVCells, idx: Indices) -> list[tuple[int, int]]:
+        """Of sequences with cells that are about to be reused: (sequence, end of the positions that
+        go), all earlier ones as well: what is kept of a sequence must have no gaps."""
+        if self.window is None:
+            return []
+        seqs = np.flatnonzero(cells.seq[:, idx].any(1))
+        return [(int(s), int(cells.pos[idx[cells.seq[s, idx]]].max()) + 1) for s in seqs]
+
+    def discard(self, ubatch: UBatch) -> None:
+        """Take back what was applied of a ubatch, if anything was."""
+        a = self.applied
+        if a is None or a.ubatch is not ubatch:
+            return
+        for stream, idx, forgotten in zip(a.place.strm, a.place.idxs, a.forgotten, strict=True):
+            self.cells[stream].take_back(idx, forgotten)
+            self.wipe(stream, np.sort(idx))
+        self.heads = list(a.heads)
 
     def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
         p0, p1 = span(p0, p1)
@@ -224,6 +259,16 @@ class KVSlots:
     def has_shift(self) -> bool:
         """Whether positions moved since the keys were last rotated."""
         return any(cells.has_shift for cells in self.cells)
+
+    def forget_shift(self) -> None:
+        """The keys have been rotated."""
+        for cells in self.cells:
+            cells.reset_shift()
+        self.rotating = False
+
+    def moved_seqs(self) -> list[int]:
+        """The sequences whose positions did."""
+        return sorted({s for cells in self.cells for s in cells.moved_seqs()})
 
     def seq_pos_min(self, seq_id: int) -> int:
         return self.cells[self.stream_of(seq_id)].pos_range(seq_id)[0]

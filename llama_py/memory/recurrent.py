@@ -197,8 +197,8 @@ class RecurrentContext(Walk):
     def can_follow(self) -> bool:
         return self.mem.is_settled
 
-    def follow(self) -> None:
-        self.mem.follow(int(self.get_ubatch().pos[0]))
+    def follow(self, ubatch: UBatch) -> None:
+        self.mem.follow(ubatch)
 
     def get_n_rs(self) -> int:
         """States the graph reads: those of the ubatch, and those that have to move."""

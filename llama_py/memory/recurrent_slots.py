@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from copy import copy
 
 from ggml_py.errors import ContextError
 from llama_py.batch import UBatch
@@ -21,6 +22,8 @@ class RecurrentSlots(ABC):
     rs_z        the row that the graph zeroes for states that start; -1 for none
     moves       old and new cells of states that are moved with their snapshots before the graph
                 runs; others move by `rows`
+    applied     the ubatch whose place was taken last
+    torn        sequences whose states were being moved before its graph
     """
 
     def __init__(self, size: int, n_rs_seq: int, causal: bool = True) -> None:
@@ -43,15 +46,20 @@ class RecurrentSlots(ABC):
         self.rs_z = -1
         self.rows: list[int] = []
         self.moves: list[tuple[int, int]] = []
+        self.applied: UBatch | None = None
+        self.torn: set[int] = set()
 
     def prepare(self, ubatches: list[UBatch]) -> None:
         """Check that all ubatches find a place; nothing is changed. ContextError if not."""
-        saved = [c.copy() for c in self.cells], self.head, self.used, self.n, self.rs_z
-        try:
-            for ubatch in ubatches:
-                self.find_slot(ubatch)
-        finally:
-            self.cells, self.head, self.used, self.n, self.rs_z = saved
+        trial = self._trial()
+        for ubatch in ubatches:
+            trial.find_slot(ubatch)
+
+    def _trial(self) -> RecurrentSlots:
+        """The same cells, to be changed without changing these."""
+        trial = copy(self)
+        trial.cells, trial.rs_idx = [c.copy() for c in self.cells], list(self.rs_idx)
+        return trial
 
     def find_slot(self, ubatch: UBatch) -> None:
         """Move the ubatch's sequences into neighbouring cells [head, head + n), each alone in its
@@ -170,16 +178,24 @@ class RecurrentSlots(ABC):
             cell.src = i
 
     def apply_ubatch(self, ubatch: UBatch) -> None:
-        """Take the ubatch's place: `rows` are those its states [head, head + n) are read from."""
-        self.find_slot(ubatch)
+        """Take the ubatch's place: `rows` are those its states [head, head + n) are read from.
+
+        An interrupt may come between any two lines: the cells change all at once.
+        """
+        trial = self._trial()
+        trial.find_slot(ubatch)
+        trial.rows = []
+        for cell in trial.cells[trial.head : trial.head + trial.n]:
+            back = trial.rs_idx[min(cell.seq_id)] if cell.seq_id else 0
+            trial.rows.append(back * trial.size + cell.src0)
+            for seq_id in cell.seq_id:
+                trial.rs_idx[seq_id] = 0
+        trial.applied = ubatch
+        trial.torn = {s for _, new in trial.moves for s in trial.cells[new].seq_id}
+        self.__dict__.update(trial.__dict__)
         groups = range(0, self.size * (1 + self.n_rs_seq), self.size)
         self._copy_rows([(g + old, g + new) for old, new in self.moves for g in groups])
-        self.rows = []
-        for cell in self.cells[self.head : self.head + self.n]:
-            back = self.rs_idx[min(cell.seq_id)] if cell.seq_id else 0
-            self.rows.append(back * self.size + cell.src0)
-            for seq_id in cell.seq_id:
-                self.rs_idx[seq_id] = 0
+        self.torn = set()
 
     @property
     def is_settled(self) -> bool:
@@ -187,19 +203,22 @@ class RecurrentSlots(ABC):
         alone = self.n == 1 and self.rows == [self.head] and self.rs_z < 0 and not self.moves
         return alone and len(self.cells[self.head].seq_id) == 1
 
-    def follow(self, pos: int) -> None:
+    def follow(self, ubatch: UBatch) -> None:
         """`apply_ubatch` for one more token of that sequence."""
-        cell = self.cells[self.head]
-        cell.pos, cell.n_back = pos, 0
+        self.applied, cell = ubatch, self.cells[self.head]
+        cell.pos, cell.n_back = int(ubatch.pos[0]), 0
 
     def discard(self, ubatch: UBatch) -> list[int]:
         """The states that the graph was writing or moving are gone: their sequences are removed."""
-        lost = set(ubatch.seq_id_unq)
+        if self.applied is not ubatch:
+            return []
+        lost = set(ubatch.seq_id_unq) | self.torn
         for i, row in enumerate(self.rows):
             cell = self.cells[self.head + i]
             if i < ubatch.n_seqs or row != self.head + i:
                 lost |= cell.seq_id
                 cell.src = -1
+        self.torn = lost  # a second interrupt may come before all of them are removed
         for seq_id in lost:
             self.seq_rm(seq_id)
         return sorted(lost)

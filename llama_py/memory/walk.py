@@ -43,5 +43,5 @@ class Walk:
         is behind that one's, and the graph is the same."""
         return False
 
-    def follow(self) -> None:
-        """Take the place of that token, whose position the ubatch has by now."""
+    def follow(self, ubatch: UBatch) -> None:
+        """Take the place of that token."""

@@ -26,9 +26,9 @@ class Pair:
         self.followed = 0
         follow = self.quick._follow
 
-        def counted(before: Any) -> Any:
+        def counted(*how: Any) -> Any:
             self.followed += 1
-            return follow(before)
+            return follow(*how)
 
         self.quick._follow = counted  # type: ignore[method-assign]
 

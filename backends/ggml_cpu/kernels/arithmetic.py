@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.faults import in_range
 from ggml_cpu.kernel import Function, fn, kernel
 from ggml_cpu.kernels._common import F16, F32, FLOATS, Element, both, dense_rows, row_at, types_are
 from ggml_cpu.kernels._map import map_pairs, map_rows
@@ -79,10 +80,13 @@ for _e in (F32, F16):
 
 @fn
 def row_by_index(p, r, size):
-    """Rows of dst and of src0, and that of src1 which src2 [n_used, T] names for them."""
+    """Rows of dst and of src0, and that of src1 which src2 [n_used, T] names for them; that of src0
+    again where there is none."""
     n_used = v.ne(p, 0, 1)
     slot = v.data(p, 3) + r % n_used * v.nb(p, 3, 0) + r // n_used * v.nb(p, 3, 1)
-    return row_at(p, 0, r), row_at(p, 1, r), v.data(p, 2) + v.ld_i32(slot) * v.nb(p, 2, 1)
+    x, row = row_at(p, 1, r), v.ld_i32(slot)
+    y = v.data(p, 2) + row * v.nb(p, 2, 1) if in_range(p, row, v.ne(p, 2, 1)) else x
+    return row_at(p, 0, r), x, y
 
 
 add_chosen = map_pairs(add, F32, F32, rows_of=row_by_index, repeated=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.faults import in_range
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import F16, F32, Element, both, dense_rows, n_rows, row_at, types_are
 from ggml_cpu.kernels._map import map_pairs
@@ -96,7 +97,10 @@ def _get_rows_back(element: Element) -> None:
         clear_columns(p, start, stop)
         for r in range(v.ne(p, 1, 1)):
             grad = v.data(p, 1) + r * v.nb(p, 1, 1)
-            d = v.data(p, 0) + v.ld_i32(v.data(p, 2) + r * v.nb(p, 2, 0)) * v.nb(p, 0, 1)
+            row = v.ld_i32(v.data(p, 2) + r * v.nb(p, 2, 0))
+            if not in_range(p, row, v.ne(p, 0, 1)):
+                continue
+            d = v.data(p, 0) + row * v.nb(p, 0, 1)
             for i in range(start, stop, v.LANES):
                 y = v.f32_load_n(d + 4 * i, stop - i) + load_n(grad + i * size, stop - i)
                 v.store_n(d + 4 * i, y, stop - i)

@@ -12,6 +12,17 @@ typedef struct {
 
 #define TENSOR(x) global uchar *x, const tensor_t x##_
 #define AT(x, i) at(x, &x##_, i)
+// Of kernels that index with data: the last arguments, and whether an index is in range(n). The
+// first that is not is noted, for the host to raise; what it names is to be skipped.
+#define CHECKED global int *faults, const int step
+#define IN_RANGE(index, n) in_range(index, n, faults, step)
+static inline bool in_range(long index, int n, volatile global int *faults, int step) {
+    if (index >= 0 && index < n) return true;
+    if (atomic_cmpxchg(faults, 0, step) == 0) {
+        faults[1] = (int)index, faults[2] = (int)(index >> 32), faults[3] = n;
+    }
+    return false;
+}
 // The states [size] of a sequence, `slot` tokens before the last, in x [size, n_seqs, n_slots].
 #define STATES(x, slot, seq) \
     ((global float *)(x + x##_.offset + (slot) * x##_.nb[2] + (seq) * x##_.nb[1]))

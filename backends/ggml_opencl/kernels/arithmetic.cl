@@ -15,10 +15,11 @@ BINARY(mul, x * y)
 BINARY(div, x / y)
 
 // a[:, e, t] + b[:, ids[e, t]]
-KERNEL add_id(TENSOR(a), TENSOR(b), TENSOR(dst), TENSOR(ids)) {
+KERNEL add_id(TENSOR(a), TENSOR(b), TENSOR(dst), TENSOR(ids), CHECKED) {
     if (get_global_id(0) >= count(&dst_)) return;
     const uint4 i = unflatten(&dst_, get_global_id(0));
-    const uint row = load_i32(AT(ids, ((uint4)(i.y, i.z, 0, 0))));
+    const int row = load_i32(AT(ids, ((uint4)(i.y, i.z, 0, 0))));
+    if (!IN_RANGE(row, b_.ne[1])) return;
     const float bias = LOAD(T1, AT(b, ((uint4)(i.x, row, 0, 0))));
     STORE(T2, AT(dst, i), LOAD(T0, AT(a, i)) + bias);
 }

@@ -9,12 +9,13 @@ KERNEL silu_back(TENSOR(grad), TENSOR(x), TENSOR(dst)) {
 }
 
 // grad [n, r], ids [r] -> [n, m]; an item sums the rows that were taken from one.
-KERNEL get_rows_back(TENSOR(grad), TENSOR(ids), TENSOR(dst)) {
+KERNEL get_rows_back(TENSOR(grad), TENSOR(ids), TENSOR(dst), CHECKED) {
     if (get_global_id(0) >= count(&dst_)) return;
     const uint4 i = unflatten(&dst_, get_global_id(0));
     float sum = 0;
     for (uint r = 0; r < grad_.ne[1]; r++) {
-        if (load_i32(AT(ids, ((uint4)(r, 0, 0, 0)))) != i.y) continue;
+        const int row = load_i32(AT(ids, ((uint4)(r, 0, 0, 0))));
+        if (!IN_RANGE(row, dst_.ne[1]) || row != i.y) continue;
         sum += LOAD(T0, AT(grad, ((uint4)(i.x, r, 0, 0))));
     }
     store_f32(AT(dst, i), sum);

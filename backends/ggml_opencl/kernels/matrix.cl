@@ -92,12 +92,12 @@ KERNEL mul_mat_columns(TENSOR(a), TENSOR(b), TENSOR(dst)) {
 }
 
 // Experts: group (rows, slot, token).
-KERNEL mul_mat_id(TENSOR(a), TENSOR(b), TENSOR(dst), TENSOR(ids)) {
+KERNEL mul_mat_id(TENSOR(a), TENSOR(b), TENSOR(dst), TENSOR(ids), CHECKED) {
     local float shared[WG];
     const uint r = get_group_id(0) * ROWS + get_local_id(0) / LANES;
     const uint slot = get_group_id(1), token = get_group_id(2);
     const int expert = load_i32(AT(ids, ((uint4)(slot, token, 0, 0))));
-    const bool inside = r < a_.ne[1] && expert >= 0 && expert < a_.ne[2];
+    const bool inside = r < a_.ne[1] && IN_RANGE(expert, a_.ne[2]);
     const global uchar *x = AT(b, ((uint4)(0, slot % b_.ne[1], token, 0)));
     row_product(inside ? AT(a, ((uint4)(0, r, expert, 0))) : 0, a_.ne[0], x, &b_, shared);
     if (inside && get_local_id(0) % LANES == 0) {
@@ -161,7 +161,7 @@ KERNEL mul_mat_tile(TENSOR(a), TENSOR(b), TENSOR(dst)) {
 }
 
 // Many tokens and experts: group (rows, expert) makes all results that this expert is chosen for.
-KERNEL mul_mat_id_tile(TENSOR(a), TENSOR(b), TENSOR(dst), TENSOR(ids)) {
+KERNEL mul_mat_id_tile(TENSOR(a), TENSOR(b), TENSOR(dst), TENSOR(ids), CHECKED) {
     local tile_t tile;
     local uint chosen[TILE + WG], n_chosen; // slot + n_slots * token
     const uint item = get_local_id(0), first = get_group_id(0) * HIGH, expert = get_group_id(1);
@@ -171,8 +171,9 @@ KERNEL mul_mat_id_tile(TENSOR(a), TENSOR(b), TENSOR(dst), TENSOR(ids)) {
     for (uint start = 0; start < n; start += WG) {
         const uint id = start + item;
         barrier(CLK_LOCAL_MEM_FENCE);
-        if (id < n && load_i32(AT(ids, ((uint4)(id % n_slots, id / n_slots, 0, 0)))) == expert) {
-            chosen[atomic_inc(&n_chosen)] = id;
+        if (id < n) {
+            const int e = load_i32(AT(ids, ((uint4)(id % n_slots, id / n_slots, 0, 0))));
+            if (IN_RANGE(e, a_.ne[2]) && e == expert) chosen[atomic_inc(&n_chosen)] = id;
         }
         barrier(CLK_LOCAL_MEM_FENCE);
         uint left = n_chosen;

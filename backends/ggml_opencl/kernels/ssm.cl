@@ -17,7 +17,8 @@ KERNEL ssm_conv(TENSOR(sx), TENSOR(c), TENSOR(dst)) {
 #if defined(SEQUENCES)
 // An item takes one channel through all tokens. The blocks [D, C, n_seqs] of last inputs are the
 // second part of the result.
-KERNEL ssm_conv_seq(TENSOR(s), TENSOR(x), TENSOR(w), TENSOR(sq), TENSOR(saved), TENSOR(dst)) {
+KERNEL ssm_conv_seq(TENSOR(s), TENSOR(x), TENSOR(w), TENSOR(sq), TENSOR(saved), TENSOR(dst),
+                    CHECKED) {
     const uint c = get_global_id(0), n_channels = x_.ne[0], n_seqs = s_.ne[2];
     if (c >= n_channels) return;
     global float *y = (global float *)(dst + dst_.offset);
@@ -29,8 +30,8 @@ KERNEL ssm_conv_seq(TENSOR(s), TENSOR(x), TENSOR(w), TENSOR(sq), TENSOR(saved), 
         for (uint i = 1; i < D; i++) block[i] = load_f32(AT(s, ((uint4)(i - 1, c, seq, 0))));
     }
     for (uint t = 0; t < x_.ne[1]; t++) {
-        const uint first = load_i32(AT(sq, ((uint4)(0, t, 0, 0))));
-        if (first >= n_seqs) continue;
+        const int first = load_i32(AT(sq, ((uint4)(0, t, 0, 0))));
+        if (!IN_RANGE(first, n_seqs)) continue;
         global float *block = blocks + apart * first;
         float sum = 0;
         for (uint i = 0; i < D; i++) {
@@ -55,12 +56,13 @@ KERNEL ssm_conv_seq(TENSOR(s), TENSOR(x), TENSOR(w), TENSOR(sq), TENSOR(saved), 
 #if defined(SCAN)
 // Group (channels, head, sequence); an item keeps the N states of one channel.
 KERNEL ssm_scan(TENSOR(s), TENSOR(x), TENSOR(dt), TENSOR(a), TENSOR(b), TENSOR(c), TENSOR(ids),
-                TENSOR(dst), TENSOR(kept), const int n_snapshots) {
+                TENSOR(dst), TENSOR(kept), const int n_snapshots, CHECKED) {
     const uint d = get_global_id(0), head = get_group_id(1), seq = get_group_id(2);
     const uint dim = x_.ne[0], n_head = x_.ne[1], n_tokens = x_.ne[2];
     if (d >= dim) return;
     const uint group = head / (n_head / b_.ne[1]);
-    const uint cell = load_i32(AT(ids, ((uint4)(seq, 0, 0, 0))));
+    const int cell = load_i32(AT(ids, ((uint4)(seq, 0, 0, 0))));
+    if (!IN_RANGE(cell, s_.ne[3])) return;
     float state[N];
     for (uint n = 0; n < N; n++) state[n] = load_f32(AT(s, ((uint4)(n, d, head, cell))));
     global float *y = (global float *)(dst + dst_.offset);

@@ -28,7 +28,8 @@ _binary("ADD1", "add")
 def add_id(node: Tensor) -> list[Launch]:
     a, b, ids = node.sources()
     tensors = (a, b, node, ids)
-    return [Launch("arithmetic", "add_id", tensors, items(node.n_elements), (), BINARIES)]
+    n = items(node.n_elements)
+    return [Launch("arithmetic", "add_id", tensors, n, (), BINARIES, checked=True)]
 
 
 def _numbers(kernel: str, node: Tensor, *names: str) -> list[Launch]:

@@ -34,8 +34,8 @@ def silu_back(node: Tensor) -> list[Launch]:
 
 @table.op("GET_ROWS_BACK", every(typed(0, *FLOATS), typed(1, "i32"), typed(-1, "f32")))
 def get_rows_back(node: Tensor) -> list[Launch]:
-    n = items(node.n_elements)
-    return [Launch("backward", "get_rows_back", (*node.sources(), node), n, (), ELEMENTS)]
+    tensors, n = (*node.sources(), node), items(node.n_elements)
+    return [Launch("backward", "get_rows_back", tensors, n, (), ELEMENTS, checked=True)]
 
 
 @table.op("REPEAT_BACK", all_typed((0, -1), "f32"))

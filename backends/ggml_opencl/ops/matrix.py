@@ -37,9 +37,9 @@ def mul_mat_id(node: Tensor) -> list[Launch]:
     tensors, types = (a, b, node, ids), (a.type.name, b.type.name, "f32")
     if node.ne[1] * node.ne[2] > FEW * a.ne[2]:
         groups = (-(-node.ne[0] // HIGH), a.ne[2], 1)
-        return [Launch("matrix", "mul_mat_id_tile", tensors, groups, types=types)]
+        return [Launch("matrix", "mul_mat_id_tile", tensors, groups, types=types, checked=True)]
     groups = (-(-node.ne[0] // ROWS), node.ne[1], node.ne[2])
-    return [Launch("matrix", "mul_mat_id", tensors, groups, types=types)]
+    return [Launch("matrix", "mul_mat_id", tensors, groups, types=types, checked=True)]
 
 
 @table.op("OUT_PROD", every(weights, all_typed((1, -1), "f32"), dense_rows(0)))

@@ -21,20 +21,22 @@ GROUPED_ROWS = defines(GROUPED_ROWS=1)
 @table.op("GET_ROWS", typed(0, *READABLE, "i32"))
 def get_rows(node: Tensor) -> list[Launch]:
     a, ids = node.sources()
-    return [Launch("rows", "get_rows", (a, ids, node), items(node.n_elements), (), PLAIN_ROWS)]
+    n = items(node.n_elements)
+    return [Launch("rows", "get_rows", (a, ids, node), n, (), PLAIN_ROWS, checked=True)]
 
 
 @table.op("GET_ROWS", quantized(0))
 def get_groups(node: Tensor) -> list[Launch]:
     a, ids = node.sources()
     n = items(node.n_elements // 32)
-    return [Launch("rows", "get_groups", (a, ids, node), n, (), GROUPED_ROWS)]
+    return [Launch("rows", "get_groups", (a, ids, node), n, (), GROUPED_ROWS, checked=True)]
 
 
 @table.op("SET_ROWS", every(typed(0, *FLOATS), typed(-1, *READABLE)))
 def set_rows(node: Tensor) -> list[Launch]:
     src, ids, _ = node.sources()
-    return [Launch("rows", "set_rows", (src, ids, node), items(src.n_elements), (), PLAIN_ROWS)]
+    n = items(src.n_elements)
+    return [Launch("rows", "set_rows", (src, ids, node), n, (), PLAIN_ROWS, checked=True)]
 
 
 @table.op("SET_ROWS", every(typed(0, *FLOATS), quantizable, dense_rows(-1)))
@@ -42,4 +44,4 @@ def set_blocks(node: Tensor) -> list[Launch]:
     src, ids, _ = node.sources()
     n, given = items(src.n_elements // node.type.block_size), blocks_of(node.type)
     macros = (("SET_BLOCKS", 1), *given)
-    return [Launch("rows", "set_blocks", (src, ids, node), n, (), macros)]
+    return [Launch("rows", "set_blocks", (src, ids, node), n, (), macros, checked=True)]

@@ -20,7 +20,7 @@ def ssm_conv_seq(node: Tensor) -> list[Launch]:
     saved = node.optional(4)
     tensors = (*node.sources(4), node if saved is None else saved, node)
     given = defines(SEQUENCES=1, D=w.ne[0], SAVES=int(saved is not None))
-    return [Launch("ssm", "ssm_conv_seq", tensors, items(x.ne[0]), (), given)]
+    return [Launch("ssm", "ssm_conv_seq", tensors, items(x.ne[0]), (), given, checked=True)]
 
 
 def scannable(node: Tensor) -> str:
@@ -41,4 +41,5 @@ def ssm_scan_to(node: Tensor, kept: Tensor) -> list[Launch]:
     groups = (-(-x.ne[0] // WG), x.ne[1], x.ne[3])
     scalars = (node.param("n_snapshots"),)
     given = defines(SCAN=1, N=s.ne[0])
-    return [Launch("ssm", "ssm_scan", (*node.sources(), node, kept), groups, scalars, given)]
+    tensors = (*node.sources(), node, kept)
+    return [Launch("ssm", "ssm_scan", tensors, groups, scalars, given, checked=True)]

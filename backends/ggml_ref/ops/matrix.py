@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_py.tensor import Tensor
+from ggml_ref.indices import checked
 from ggml_ref.ops._shapes import stretch
 from ggml_ref.table import table
 from ggml_ref.values import Values, load, store
@@ -22,7 +23,8 @@ def mul_mat(node: Tensor, a: Values, b: Values) -> Values:
 def mul_mat_id(node: Tensor) -> None:
     """Only the experts that some token uses are read."""
     experts, b, ids = node.sources()
-    x, chosen = load(b)[0], load(ids)[0, 0]  # [T, b.ne1, k], [T, n_used]
+    x = load(b)[0]  # [T, b.ne1, k]
+    chosen = checked(node, load(ids)[0, 0], experts.ne[2])  # [T, n_used]
     out = np.zeros((*chosen.shape, experts.ne[1]))
     for expert in np.unique(chosen):
         token, slot = np.nonzero(chosen == expert)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.faults import index_or_0
 from ggml_cpu.kernel import fn
 from ggml_cpu.kernels._common import padded
 from ggml_cpu.kernels._states import row_at
@@ -41,8 +42,8 @@ def source_at(p, head, seq):
     """The head's state before the first token."""
     if v.data(p, ROW) != 0:
         size = v.ne(p, V, 0)
-        row = v.data(p, STATE) + v.ld_i32(v.data(p, ROW)) * v.nb(p, STATE, 1)
-        return row + 4 * head * size * size
+        row = index_or_0(p, v.ld_i32(v.data(p, ROW)), v.ne(p, STATE, 1))
+        return v.data(p, STATE) + row * v.nb(p, STATE, 1) + 4 * head * size * size
     return v.data(p, STATE) + head * v.nb(p, STATE, 2) + seq * v.nb(p, STATE, 3)
 
 

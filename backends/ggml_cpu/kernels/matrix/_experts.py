@@ -12,6 +12,7 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import UNIT, Activations
 from ggml_cpu.blocks.tiles import GRAIN, padded, tile_of
+from ggml_cpu.faults import index_or_0
 from ggml_cpu.kernel import Kernel, fn, kernel
 from ggml_cpu.kernels.matrix._columns import LOCAL as UNIT_LOCAL
 from ggml_cpu.kernels.matrix._columns import packed_at, put, source, units_of
@@ -58,10 +59,10 @@ def local_bytes(node: Tensor) -> int:
 
 @fn
 def expert_of(p, entry):
-    """The expert of an entry; an id out of range counts as the nearest expert."""
+    """The expert of an entry; 0 for an id to be noted."""
     used = v.ne(p, 3, 0)
     at = v.data(p, 3) + entry % used * v.nb(p, 3, 0) + entry // used * v.nb(p, 3, 1)
-    return max(0, min(v.ne(p, 1, 2) - 1, v.ld_i32(at)))
+    return index_or_0(p, v.ld_i32(at), v.ne(p, 1, 2))
 
 
 @fn

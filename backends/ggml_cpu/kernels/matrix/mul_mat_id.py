@@ -11,6 +11,7 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import LAYOUT, Weight
 from ggml_cpu.blocks.tiles import padded
+from ggml_cpu.faults import index_or_0
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._products import SUM_BYTES, Shape, matrix_at, store_rows, tiles_product
 from ggml_cpu.kernels.matrix._columns import LOCAL, ROWS
@@ -119,7 +120,7 @@ def _grouped(weight: Weight, in_place: bool) -> None:
             n, column = v.ld_i32(group + COUNT), v.ld_i32(group + COLUMN)
             first = first_panel(start, column * panels, padded(n), panels)
             end = first_panel(stop, column * panels, padded(n), panels)
-            w = matrix(p, v.ld_i32(group + EXPERT), 0)
+            w = matrix(p, index_or_0(p, v.ld_i32(group + EXPERT), v.ne(p, 1, 2)), 0)
             a, names = columns + column * column_bytes(k), order + 4 * v.ld_i32(group + PLACE)
             while first < end:
                 last = min(end, first + group_of(k))

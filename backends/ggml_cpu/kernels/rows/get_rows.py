@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import LAYOUT, Format, Weight
+from ggml_cpu.faults import in_range
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import (
     CHUNK,
@@ -26,11 +27,13 @@ from ggml_py.tensor import Tensor
 
 @fn
 def source_row(p, r):
-    """Address of the row of src0 that row r of dst is taken from."""
+    """Address of the row of src0 that row r of dst is taken from; 0 where there is none."""
     n1, n2 = v.ne(p, 0, 1), v.ne(p, 0, 2)
     i1, i2, i3 = r % n1, r // n1 % n2, r // (n1 * n2)
     slot = v.data(p, 2) + i1 * v.nb(p, 2, 0) + i2 * v.nb(p, 2, 1) + i3 * v.nb(p, 2, 2)
     row = v.ld_i32(slot)
+    if not in_range(p, row, v.ne(p, 1, 1)):
+        return 0
     return v.data(p, 1) + row * v.nb(p, 1, 1) + i2 * v.nb(p, 1, 2) + i3 * v.nb(p, 1, 3)
 
 
@@ -48,7 +51,9 @@ def _get_rows(element: Element) -> None:
         start, stop = v.split(n_rows(p, 0) * pieces, ith, nth)
         for u in range(start, stop):
             r, c = u // pieces, u % pieces * CHUNK
-            convert(row_at(p, 0, r) + 4 * c, source_row(p, r) + c * size, min(CHUNK, n - c))
+            x = source_row(p, r)
+            if x != 0:
+                convert(row_at(p, 0, r) + 4 * c, x + c * size, min(CHUNK, n - c))
 
 
 for _e in FLOATS:
@@ -59,7 +64,9 @@ for _e in FLOATS:
 def get_rows_i32(p, ith, nth):
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
-        copy_bytes(row_at(p, 0, r), source_row(p, r), 4 * v.ne(p, 0, 0))
+        x = source_row(p, r)
+        if x != 0:
+            copy_bytes(row_at(p, 0, r), x, 4 * v.ne(p, 0, 0))
 
 
 def _refusal(weight: Weight | Format, layout: str, node: Tensor) -> str:
@@ -84,7 +91,9 @@ def _in_place(weight: Format) -> None:
     def get_rows(p, ith, nth):
         start, stop = v.split(n_rows(p, 0), ith, nth)
         for r in range(start, stop):
-            dequantize(source_row(p, r), v.ne(p, 1, 0), row_at(p, 0, r))
+            x = source_row(p, r)
+            if x != 0:
+                dequantize(x, v.ne(p, 1, 0), row_at(p, 0, r))
 
 
 def _repacked(weight: Weight) -> None:
@@ -110,9 +119,10 @@ def _repacked(weight: Weight) -> None:
             i1, i2, i3 = r % n1, r // n1 % n2, r // (n1 * n2)
             ids = v.data(p, 2) + i1 * v.nb(p, 2, 0) + i2 * v.nb(p, 2, 1) + i3 * v.nb(p, 2, 2)
             row = v.ld_i32(ids)
-            panel = matrix(p, i2, i3) + row // rows * steps_of(n) * panel_bytes
-            gather(panel, row % rows, n, buffer)
-            dequantize(buffer, n, row_at(p, 0, r))
+            if in_range(p, row, v.ne(p, 1, 1)):
+                panel = matrix(p, i2, i3) + row // rows * steps_of(n) * panel_bytes
+                gather(panel, row % rows, n, buffer)
+                dequantize(buffer, n, row_at(p, 0, r))
 
 
 for _format in formats().values():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.faults import in_range
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._moves import copy_bytes
 
@@ -59,6 +60,8 @@ def ssm_conv_seq_f32(p, ith, nth):
             copy_bytes(at + 4, s, 4 * (d_conv - 1))
     for t in range(n_tokens):
         seq = v.ld_i32(v.data(p, SQ) + 4 * t * v.ne(p, S, 2))
+        if not in_range(p, seq, v.ne(p, S, 2)):
+            continue
         for c in range(start, stop):
             v.st_f32(v.data(p, 0) + 4 * (t * n_channels + c), shift_in(p, t, seq, c))
             share(p, t, c)

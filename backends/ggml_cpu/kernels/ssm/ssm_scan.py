@@ -8,6 +8,7 @@ stay in the L1 cache.
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.faults import index_or_0
 from ggml_cpu.kernel import Function, fn, kernel
 from ggml_cpu.kernels._common import types_are
 from ggml_cpu.kernels._moves import copy_bytes
@@ -88,7 +89,8 @@ def state_at(p, slot, seq):
 @fn
 def cell_of(p, seq):
     """The states that a sequence is to start from."""
-    return v.data(p, S) + v.ld_i32(v.data(p, IDS) + 4 * seq) * v.nb(p, S, 3)
+    cell = v.ld_i32(v.data(p, IDS) + 4 * seq)
+    return v.data(p, S) + index_or_0(p, cell, v.ne(p, S, 3)) * v.nb(p, S, 3)
 
 
 @fn

@@ -1,0 +1,61 @@
+"""Indices that a kernel finds among its data and may not use: an item notes the first, and skips
+what the index would name; it is raised when results are read (kernels/_common.cl: IN_RANGE).
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from ggml_py.errors import OutOfRange
+from ggml_py.indices import out_of_range
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+    from ggml_opencl.profiler import Bound
+
+
+class Faults:
+    """The record of one device's queue: the number of the step, the index in two words, of how many
+    it had to be. Only what has checks costs a look at it.
+    """
+
+    def __init__(self, queue: cl.CommandQueue) -> None:
+        self.queue = queue
+        self.may_be = False  # whether a step that checks has run since the last look
+        self._words = np.zeros(4, np.int32)
+        self._memory: cl.Buffer | None = None
+        self._numbers = itertools.count(1)
+        self._steps: WeakValueDictionary[int, Bound] = WeakValueDictionary()
+
+    def arguments(self) -> tuple[cl.Buffer, np.int32]:
+        """The last two arguments of a kernel that checks: the record, and the step's number."""
+        import pyopencl as cl
+
+        if self._memory is None:
+            flags = cl.mem_flags.READ_WRITE | cl.mem_flags.COPY_HOST_PTR
+            self._memory = cl.Buffer(self.queue.context, flags, hostbuf=np.zeros(4, np.int32))
+        return self._memory, np.int32(next(self._numbers))
+
+    def remember(self, number: int, step: Bound) -> None:
+        self._steps[number] = step
+
+    def check(self) -> None:
+        """OutOfRange for what was noted since the last look; waits for what is queued."""
+        import pyopencl as cl
+
+        if not self.may_be or self._memory is None:
+            return
+        self.may_be = False
+        cl.enqueue_copy(self.queue, self._words, self._memory, is_blocking=True)
+        number, low, high, n = (int(x) for x in self._words)
+        if number:
+            cl.enqueue_copy(self.queue, self._memory, np.zeros(4, np.int32), is_blocking=True)
+            step, index = self._steps.get(number), high << 32 | low & 0xFFFFFFFF
+            if step is None:
+                raise OutOfRange(f"a step that is gone was given the index {index} of {n} rows")
+            raise out_of_range(step.node, index, n)

@@ -1,0 +1,15 @@
+"""Indices among the data of an op."""
+
+from __future__ import annotations
+
+from ggml_py.indices import out_of_range
+from ggml_py.tensor import Tensor
+from ggml_ref.values import Integers
+
+
+def checked(node: Tensor, ids: Integers, n: int) -> Integers:
+    """The indices, all of range(n); else OutOfRange for the first that is not."""
+    wrong = ids[(ids < 0) | (ids >= n)]
+    if wrong.size:
+        raise out_of_range(node, int(wrong.flat[0]), n)
+    return ids

@@ -1,0 +1,27 @@
+"""Indices that are data: what a backend raises for one that names no row.
+
+No backend reads or writes the row that such an index would name; the rest of what was being
+computed is worthless.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ggml_py.errors import OutOfRange
+from ggml_py.tensor import Tensor
+
+
+def out_of_range(
+    node: Tensor, index: int, n: int, operands: Sequence[Tensor | None] = ()
+) -> OutOfRange:
+    """The error for an index of the node's data that is not in range(n).
+
+    operands  of a step that runs the node, where these are not only its sources
+    """
+    there = f"0 to {n - 1} are" if n else "none is"
+    given = [t for t in operands or node.src if t is not None and t.type.name in ("i32", "i64")]
+    return OutOfRange(
+        f"{node.op} {node}: the index {index} is out of range, {there} allowed; see the values of "
+        f"{', '.join(map(str, given))}"
+    )

@@ -1,0 +1,119 @@
+"""Ctrl-C at any line of `decode`: no hang, and the context then gives the right logits.
+
+A seeded sample of lines; `tools/interrupts.py` takes all of them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ggml_py.crew import Crew
+from interrupts import Lines, Story, broken
+from llama_py.context import Context
+from tests.live_models import live, tokens
+
+# keys and values, with a window, states beside them, states alone
+MODELS = ["llama-dense", "gemma3-dense", "qwen35moe-moe", "mamba-dense"]
+
+
+def story(name: str, **options: Any) -> Story:
+    ctx = Context(live(name, "cpu"), n_ctx=64, n_ubatch=4, n_threads=2)
+    text = tokens(12)
+    found = Story(ctx, [text[:10], text[10:11], text[11:]], **options)
+    found.read()
+    return found
+
+
+def some(told: Story, at: int, n: int) -> list[int]:
+    """Lines of a piece: most of them of what keeps the books."""
+    files = told.lines(at)
+    books = [i for i, file in enumerate(files) if "/memory/" in file or "executor" in file]
+    rng = random.Random(len(files))
+    return [*rng.sample(books, min(n, len(books))), *rng.sample(range(len(files)), n // 3)]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_decode_goes_on_after_an_interrupt(name: str) -> None:
+    told = story(name)
+    for at in (0, 1):
+        assert not list(broken(told, at, some(told, at, 18)))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_token_after_a_token(name: str) -> None:
+    """It goes a way of its own (llama_py/following.py)."""
+    ctx, text = Context(live(name, "cpu"), n_ctx=64, n_ubatch=4, n_threads=2), tokens(12)
+    told = Story(ctx, [text[:8], *([token] for token in text[8:])])
+    told.read()
+    files = told.lines(4)
+    assert any("following" in file for file in files)
+    assert not list(broken(told, 4, range(0, len(files), 9)))
+
+
+def test_an_interrupt_while_graphs_are_built() -> None:
+    told = story("qwen35moe-moe", fresh=True)
+    assert not list(broken(told, 0, some(told, 0, 6)))
+
+
+def test_an_interrupt_while_keys_are_rotated() -> None:
+    """Where some may be and others not, the sequence is gone."""
+
+    def move(ctx: Context, at: int) -> None:
+        if at == 1:
+            ctx.memory.seq_rm(0, 0, 2)
+            ctx.memory.seq_add(0, 2, -1, -2)
+
+    told = story("llama-dense", before=move)
+    files = told.lines(1)
+    turning = [i for i, file in enumerate(files) if "executor" in file or "k_shift" in file]
+    assert not list(broken(told, 1, turning[-40::2]))
+
+
+def test_a_window_that_forgets() -> None:
+    """What was overwritten is gone as well, though its cells are not the ubatch's."""
+    ctx = Context(live("gemma3-dense", "cpu"), n_ctx=64, n_ubatch=4, n_threads=2)
+    text = tokens(40)
+    told = Story(ctx, [text[:30], text[30:36], text[36:]])
+    told.read()
+    assert not list(broken(told, 1, some(told, 1, 24)))
+
+
+def test_a_second_interrupt_while_the_first_is_dealt_with(monkeypatch: Any) -> None:
+    told = story("llama-dense")
+    want = told.ctx.clear() or np.concatenate(told.read())
+    for n in range(60):
+        told.ctx.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(told.ctx, "_process_ubatch", halfway(told.ctx))
+            with Lines(n) as lines:
+                told.ctx.decode(told.pieces[0], "all")
+        assert np.array_equal(np.concatenate(told.read()), want), lines.where
+
+
+def halfway(ctx: Context) -> Callable[..., Any]:
+    """Takes the place of the ubatch in memory, and is interrupted."""
+
+    def interrupted(ubatch: Any, mctx: Any) -> None:
+        mctx.apply()
+        raise KeyboardInterrupt
+
+    return interrupted
+
+
+def test_what_devices_do_at_the_same_time_is_waited_for() -> None:
+    """The crew, at each of its lines."""
+    crew, done = Crew(), list[int]()
+    tasks = [lambda: None, lambda: done.append(1)]
+    with Lines() as lines:
+        crew.run(tasks)
+    for n in range(len(lines.files)):
+        done.clear()
+        with Lines(n):
+            crew.run(tasks)
+        crew.run(tasks)
+        assert done
