@@ -29,7 +29,7 @@ from ggml_py.arena import Arena
 from ggml_py.backend import aligned_bytes
 
 ALIGN = 512  # of places: coarse, so that new ones often have the edges of earlier ones
-PREPARED = 2  # operands that stay prepared at a time, of each kind of memory
+PREPARED, OWN_PREPARED = 2, 6  # operands that stay prepared at a time: for all threads, for each
 TAKEN = 4  # other places before the first is used again: what runs next need not wait for it
 INNER = 1 << 16  # bytes of inner values that get a place here
 KEPT = 16  # places of those that nobody reads any more before the first is used again
@@ -193,11 +193,11 @@ def _places(
     steps: Sequence[Step], values: Values, n_threads: int, common: Arena, own: Arena
 ) -> list[Placed]:
     """Scratch and private values of all steps, as offsets."""
-    prepared = {p: Held(own if p else common, p, PREPARED) for p in (False, True)}
+    prepared = {False: Held(common, False, PREPARED), True: Held(own, True, OWN_PREPARED)}
     others = {p: Held(own if p else common, p, TAKEN) for p in (False, True)}
     last = {by: i for i, makers in enumerate(values.makers) for by in makers}
     ends: dict[int, list[Place]] = {}
-    past: list[Place] = []
+    past: dict[bool, list[Place]] = {False: [], True: []}
     found = []
     for i, step in enumerate(steps):
         placed = Placed(values.own[i])
@@ -207,20 +207,20 @@ def _places(
         if step.scratch is not None:
             nbytes = step.scratch.nbytes if placed.own else 0
         if nbytes:
-            wanted = prepared_by(step)
+            wanted = prepared_by(step, values.makers[i])
             held = prepared if wanted else others
-            key = (wanted, tuple(values.makers[i])) if wanted else i
-            placed.scratch, there = held[alone].find(key, nbytes)
+            placed.scratch, there = held[alone].find(wanted or i, nbytes)
             placed.prepare = not there
         made = step.operands[0]
         if made is not None and (placed.own or (values.inner[i] and made.nbytes <= INNER)):
             arena = own if placed.own else common
             placed.value = Place(arena.take(made.nbytes), made.nbytes, placed.own)
             ends.setdefault(last.get(i, i), []).append(placed.value)
-        past += ends.pop(i, ())
-        while len(past) > KEPT:
-            over = past.pop(0)
-            (own if over.private else common).give(over.offset, over.nbytes)
+        for place in ends.pop(i, ()):
+            past[place.private].append(place)
+            if len(past[place.private]) > KEPT:
+                over = past[place.private].pop(0)
+                (own if over.private else common).give(over.offset, over.nbytes)
     return found
 
 
@@ -234,14 +234,15 @@ def prepares_little(step: Step) -> bool:
     return max(2 * elements, step.kernel.scratch(step.node, 1)[0] // 4) <= ELEMENTS
 
 
-def prepared_by(step: Step) -> tuple[object, ...]:
-    """What a step's preparing kernels make, as something to compare; () if it cannot be shared."""
+def prepared_by(step: Step, makers: Sequence[int] = ()) -> tuple[object, ...]:
+    """What a step's preparing kernels make, as something to compare; () if it cannot be shared.
+
+    makers: of the operands, for one may be written over.
+    """
     kernels = step.kernel.prepare
     if not all(k.reads for k in kernels):
         return ()
     params = step.params()
-    have = len(step.operands)
-    return tuple(
-        (k.name, params, *(id(step.operands[i]) for i in k.reads or () if i < have))
-        for k in kernels
-    )
+    read = [i for k in kernels for i in k.reads or () if i < len(step.operands)]
+    operands = [(id(step.operands[i]), *makers[i : i + 1]) for i in read]
+    return (*(k.name for k in kernels), params, *operands) if kernels else ()
