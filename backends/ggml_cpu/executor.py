@@ -11,6 +11,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ from ggml_cpu.driver import (
     TIMES,
     WORDS_PER_THREAD,
     launch,
+    nothing,
     work,
 )
 from ggml_cpu.objcache import load_kernels
@@ -155,6 +157,17 @@ class Executor:
                 raise ValueError(f"profile must be a dense int64 array of {steps} elements")
             times = int(profile.ctypes.data)
         (self._pool or self._start()).run(program, steps, times)
+
+    def barrier_seconds(self, n: int = 10000) -> float:
+        """What waiting for each other takes, when all threads come at the same time."""
+        step = load_kernels([nothing])[nothing.name]
+        program = in_turn([(step, 0)] * n)
+        seconds = []
+        for _ in range(5):
+            start = perf_counter()
+            self.run(int(program.ctypes.data), n)
+            seconds.append(perf_counter() - start)
+        return min(seconds) / n
 
     def _start(self) -> _Pool:
         with self._starting:

@@ -17,14 +17,17 @@ from ggml_py.tensor import Tensor
 from ggml_py.traffic import flops, moved
 
 ELEMENTS = 20480  # that a step reads and makes: about 2 us of additions
+ROW = 16  # elements that take as long as beginning a row
 
 
 def is_small(step: Step) -> bool:
     """Whether it takes less than threads need to share it."""
     if OPS[step.node.op].reads is not None:
-        return moved(step.node) <= 4 * ELEMENTS
-    operands = {id(t): t.n_elements for t in step.operands if t is not None}
-    return sum(operands.values()) <= ELEMENTS and flops(step.node) <= 2 * ELEMENTS
+        return moved(step.node) <= 2 * ELEMENTS
+    operands = {id(t): t for t in step.operands if t is not None}.values()
+    rows = max(t.n_rows for t in operands)
+    elements = sum(t.n_elements for t in operands)
+    return elements + ROW * rows <= ELEMENTS and flops(step.node) <= ELEMENTS
 
 
 def makes_all(t: Tensor | None) -> bool:

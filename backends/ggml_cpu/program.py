@@ -74,6 +74,10 @@ class Program:
                 seconds = 0.0
         return [(base + 8 * ENTRY_WORDS * a, b - a) for a, b in pairwise(bounds)]
 
+    def barrier_seconds(self) -> float:
+        """What one of its barriers takes at least."""
+        return self.executor.barrier_seconds() if self.n_barriers else 0.0
+
     def run(self) -> None:
         if self.executor.times is not None:
             self.executor.times += self._timed()
