@@ -194,12 +194,27 @@ def over_the_inputs(m: Match) -> Tensor | None:
     return x if (x.nb[1], x.nb[0], x.nb[2]) == y.nb[:3] else None
 
 
+def in_rows(m: Match) -> list[Tensor]:
+    """What is kept, a sequence's as one row: there may be a row for each channel."""
+    n, n_channels, n_seqs, _ = m["state"].ne
+    rows = []
+    for kept in m.all("kept"):
+        stride = kept.nb[2] if kept.ne == m["state"].ne else kept.nb[1]
+        nb = (4, stride, stride * n_seqs, stride * n_seqs)
+        t = Tensor(kept.type, (n * n_channels, n_seqs), nb=nb, view_src=kept.root)
+        t.buffer, t.offset = kept.buffer, kept.offset
+        rows.append(t)
+    return rows
+
+
 @fuse(CONCAT_CONV_SILU, when=channels_in_rows, over=over_the_inputs, scratch=tables_bytes)
 def short_conv(m: Match) -> list[Step]:
     state, x, y, all_kept = m["state"], m["x"], m["y"], m.all("kept")
     if are_few(m):
         params = np.array([len(all_kept), *map(first_time, all_kept)], np.int32).tobytes()
-        operands, numbers = (y, state, x, m["weight"], *all_kept), range(4, 4 + len(all_kept))
-        return [Step(conv_few, y, operands, params, writes=tuple(numbers))]
-    keep = [Step(conv_state, kept, (kept, state, x)) for kept in all_kept]
+        operands = (y, state, x, m["weight"], *in_rows(m))
+        writes = tuple(range(4, len(operands)))
+        return [Step(conv_few, y, operands, params, writes=writes)]
+    both = zip(all_kept, in_rows(m), strict=True)
+    keep = [Step(conv_state, kept, (to, state, x)) for kept, to in both]
     return [*keep, Step(conv_silu, y, (y, state, x, m["weight"]), scratch=m.scratch)]
