@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.params import (
     LOCAL,
@@ -102,8 +104,8 @@ class Layout:
         values = trace(steps, n_threads)
         common, own = Arena(ALIGN), Arena(ALIGN)
         self.placed = _places(steps, values, n_threads, common, own)
-        local = max((s.kernel.scratch(s.node, n_threads)[1] for s in steps), default=0)
-        self.local_bytes = -(-local // ALIGN) * ALIGN
+        most = max((s.kernel.scratch(s.node, n_threads)[1] for s in steps), default=0)
+        self.local_bytes = local = -(-most // ALIGN) * ALIGN
         self.stride = own.size
         sizes = common.size, self.local_bytes * n_threads, own.size * n_threads
         self.memory = aligned_bytes(sum(sizes))
@@ -114,6 +116,8 @@ class Layout:
         self.ranges = [self._operands(i, values) for i in range(len(steps))]
         self.scratch = [self._scratch(i) for i in range(len(steps))]
         self.entries = [e for i in range(len(steps)) for e in self._entries(i)]
+        threads = np.arange(n_threads)
+        self.shifts, self.locals = threads * own.size, self.local + threads * local
         self.rows, n = list[range](), 0
         for i in range(len(steps)):
             count = n_threads if self._is_private(i) else 1
@@ -162,7 +166,7 @@ class Layout:
             entries.append(Entry(k, i, alone, reads, [*writes, *scratch]))
         reads = self._some(i, range(1, len(step.operands)))
         writes = self._some(i, (0, *step.writes))
-        (reads if prepared_by(step) else writes).extend(scratch)
+        (reads if is_shared(step) else writes).extend(scratch)
         return [*entries, Entry(step.kernel, i, placed.own, reads, writes)]
 
     def _some(self, i: int, operands: Iterable[int]) -> list[Range]:
@@ -182,11 +186,11 @@ class Layout:
         words = [TENSORS + TENSOR_WORDS * k for k, r in found if self._in_private(r)]
         if self._in_private(scratch):
             words.append(SHARED)
-        for ith, row in enumerate(rows):
-            block = self.blocks[row]
-            block[:] = first
-            block[words] += ith * self.stride
-            block[LOCAL], block[LOCAL_BYTES] = self.local + ith * self.local_bytes, 0
+        blocks = self.blocks[rows[0] : rows[-1] + 1]
+        blocks[1:] = first
+        for word in words:
+            blocks[:, word] += self.shifts
+        blocks[:, LOCAL], blocks[:, LOCAL_BYTES] = self.locals, 0
 
 
 def _places(
@@ -226,23 +230,30 @@ def _places(
 
 def prepares_little(step: Step) -> bool:
     """Whether each thread may as well prepare the operands for itself."""
-    if not prepared_by(step):
+    if not is_shared(step):
         return False
     reads = [i for k in step.kernel.prepare for i in k.reads or ()]
     read = [step.operands[i] for i in reads if i < len(step.operands)]
     elements = sum(t.n_elements for t in read if t is not None)
-    return max(2 * elements, step.kernel.scratch(step.node, 1)[0] // 4) <= ELEMENTS
+    if 2 * elements > ELEMENTS:
+        return False
+    return step.kernel.scratch(step.node, 1)[0] <= 4 * ELEMENTS
 
 
-def prepared_by(step: Step, makers: Sequence[int] = ()) -> tuple[object, ...]:
+def is_shared(step: Step) -> bool:
+    """Whether other steps may use what is prepared for this one."""
+    kernels = step.kernel.prepare
+    return bool(kernels) and all(k.reads for k in kernels)
+
+
+def prepared_by(step: Step, makers: Sequence[int]) -> tuple[object, ...]:
     """What a step's preparing kernels make, as something to compare; () if it cannot be shared.
 
     makers: of the operands, for one may be written over.
     """
-    kernels = step.kernel.prepare
-    if not all(k.reads for k in kernels):
+    if not is_shared(step):
         return ()
-    params = step.params()
+    kernels = step.kernel.prepare
     read = [i for k in kernels for i in k.reads or () if i < len(step.operands)]
-    operands = [(id(step.operands[i]), *makers[i : i + 1]) for i in read]
-    return (*(k.name for k in kernels), params, *operands) if kernels else ()
+    operands = [(id(step.operands[i]), makers[i]) for i in read]
+    return (*(k.name for k in kernels), step.params(), *operands)
