@@ -150,6 +150,20 @@ class Profiles(Protocol):
         """A context; the kernels that run in it are added to its list."""
 
 
+@runtime_checkable
+class Meets(Protocol):
+    """A program whose threads wait for each other.
+
+    n_barriers  how often, in one run
+    """
+
+    n_barriers: int
+
+    def barrier_seconds(self) -> float:
+        """What that takes each time, if all come at once."""
+        ...
+
+
 def move(source: Tensor, target: Tensor) -> None:
     """Copy the bytes of a tensor into another one, which may be on another device."""
     assert target.buffer is not None, f"{target} is not allocated"

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ggml_cpu.executor import Executor
+from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import View, block_address, new_blocks, pack, set_scratch
 from ggml_cpu.table import table
@@ -69,7 +69,7 @@ def run(node: Tensor, n_threads: int = 1, more: Sequence[Tensor] = ()) -> Floats
     set_scratch(block[0], base, base + shared, local)
     steps = [*kernel.prepare, kernel]
     found = load_kernels(steps)
-    entries = np.array([(found[k.name], block_address(block)) for k in steps], np.int64)
+    entries = in_turn([(found[k.name], block_address(block)) for k in steps])
     before = {id(t): bytes_of(t) for t in node.src if t is not None}
     executor(n_threads).run(int(entries.ctypes.data), len(entries))
     assert (memory[node.nbytes :] == POISON).all(), "wrote past the result"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ggml_cpu.executor import Executor
+from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import View, block_address, new_blocks, pack, set_scratch
 from ggml_cpu.repack import repack
@@ -98,8 +98,8 @@ class Run:
         set_scratch(blocks[0], base, base + shared, local)
         steps = [*self.kernel.prepare, self.kernel]
         found = load_kernels(steps)
-        entries = [(found[k.name], block_address(blocks)) for k in steps]
-        self.blocks, self.entries = blocks, np.array(entries, np.int64)
+        self.blocks = blocks
+        self.entries = in_turn([(found[k.name], block_address(blocks)) for k in steps])
 
     def __call__(self) -> Floats:
         """The result, after a check that nothing was written around it or around the scratch."""

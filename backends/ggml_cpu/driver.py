@@ -16,6 +16,10 @@ WORDS_PER_THREAD = 16
 PAUSES = 200  # spins before the core is offered to others; more cost much when cores are shared
 IDLE_NS = 20_000_000  # without work for this long, a worker goes to sleep
 
+# An entry of a program, int64 words. Thread ith gets the block at BLOCK + ith * STRIDE.
+KERNEL, BLOCK, STRIDE, HOW, ENTRY_WORDS = 0, 1, 2, 3, 4
+MEET, OWN = 1, 2  # HOW: a barrier follows; every thread runs all of it, for itself
+
 
 @fn
 def barrier(control, nth):
@@ -41,13 +45,24 @@ def run_steps(control, ith, nth):
     times = v.ld_i64(control + 8 * TIMES)
     before = v.nanoseconds() if times != 0 else 0
     for i in range(v.ld_i64(control + 8 * STEPS)):
-        v.call_kernel(v.ld_i64(step + 16 * i), v.ld_i64(step + 16 * i + 8), ith, nth)
-        if nth > 1:
+        how = v.ld_i64(step + 8 * HOW)
+        block = v.ld_i64(step + 8 * BLOCK) + ith * v.ld_i64(step + 8 * STRIDE)
+        if how & OWN:
+            v.call_kernel(v.ld_i64(step + 8 * KERNEL), block, 0, 1)
+        else:
+            v.call_kernel(v.ld_i64(step + 8 * KERNEL), block, ith, nth)
+        if nth > 1 and (how & MEET or times != 0):
             barrier(control, nth)
+        step += 8 * ENTRY_WORDS
         if times != 0 and ith == 0:
             after = v.nanoseconds()
             v.st_i64(times + 8 * i, v.ld_i64(times + 8 * i) + after - before)
             before = after
+
+
+@kernel(name="executor_pass")
+def nothing(p, ith, nth):
+    """A step that takes no time: what is left is the barrier after it."""
 
 
 @kernel(name="executor_launch")

@@ -1,7 +1,7 @@
 """Run programs natively on a pool of threads: no Python between one step and the next.
 
-A program is int64 [n, 2]: (kernel address, parameter block address). All threads run every step
-and meet at a barrier after it. Waiting threads spin, then yield, then sleep in Python.
+A program is int64 [n, ENTRY_WORDS], see driver.py. All threads run every step, and meet at a
+barrier where it says so (barriers.py). Waiting threads spin, then yield, then sleep in Python.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ import ctypes
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ggml_cpu.driver import (
     GENERATION,
+    MEET,
     PROGRAM,
     QUIT,
     SEEN,
@@ -24,10 +26,16 @@ from ggml_cpu.driver import (
     TIMES,
     WORDS_PER_THREAD,
     launch,
+    nothing,
     work,
 )
 from ggml_cpu.objcache import load_kernels
 from ggml_py.backend import KernelTime
+
+
+def in_turn(steps: Iterable[tuple[int, int]]) -> NDArray[np.int64]:
+    """A program of kernels with their blocks, addresses both, and a barrier after each."""
+    return np.array([(kernel, block, 0, MEET) for kernel, block in steps], np.int64)
 
 
 class _Natives:
@@ -140,9 +148,11 @@ class Executor:
             self._n_threads = n
 
     def run(self, program: int, steps: int, profile: NDArray[np.int64] | None = None) -> None:
-        """Run `steps` steps of the program at address `program`; returns when all are done.
+        """Run `steps` steps of the program at address `program`; returns when all are done, if a
+        barrier follows the last.
 
-        profile: int64 [steps]; the nanoseconds of each step are added to it.
+        profile: int64 [steps]; the nanoseconds of each step, until all threads meet after it, are
+            added.
         """
         if steps < 1:
             return
@@ -152,6 +162,17 @@ class Executor:
                 raise ValueError(f"profile must be a dense int64 array of {steps} elements")
             times = int(profile.ctypes.data)
         (self._pool or self._start()).run(program, steps, times)
+
+    def barrier_seconds(self, n: int = 10000) -> float:
+        """What waiting for each other takes, when all threads come at the same time."""
+        step = load_kernels([nothing])[nothing.name]
+        program = in_turn([(step, 0)] * n)
+        seconds = []
+        for _ in range(5):
+            start = perf_counter()
+            self.run(int(program.ctypes.data), n)
+            seconds.append(perf_counter() - start)
+        return min(seconds) / n
 
     def _start(self) -> _Pool:
         with self._starting:

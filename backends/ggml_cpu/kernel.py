@@ -43,10 +43,12 @@ class Kernel:
     first: the only type whose first source it takes, "" for any.
     scratch: (bytes shared by all threads, bytes per thread) for a node and a number of threads;
         where there are several parts, it and the kernel take their sizes from the same `fn`.
-    prepare: kernels run before it on the same parameter block, a barrier between each.
+    prepare: kernels run before it on the same parameter block.
     extra: up to 8 integers for the parameter block, read with `v.extra(p, i)`.
-    reads: for a preparing kernel, the operands (0 dst, 1.. src) its scratch depends on: the next
-        node with the same ones may use the scratch as it is. Empty: it is always run again.
+    reads: for a preparing kernel that writes nothing but the shared scratch, the operands (1.. src)
+        that this depends on: other nodes with the same ones may use the scratch as it is, and none
+        may write to it. Empty: what it makes, counters, is used up, so it is always run again.
+        None: it may read all operands and write dst, and is always run again.
     """
 
     name: str
@@ -56,7 +58,7 @@ class Kernel:
     scratch: Callable[[Tensor, int], tuple[int, int]] = no_scratch
     prepare: tuple[Kernel, ...] = ()
     extra: Callable[[Tensor], Sequence[int]] = no_extra
-    reads: tuple[int, ...] = ()
+    reads: tuple[int, ...] | None = None
     rank: int = 0
     first: str = ""
 
@@ -105,7 +107,7 @@ def kernel(
     scratch: Callable[[Tensor, int], tuple[int, int]] = no_scratch,
     prepare: Sequence[Kernel] = (),
     extra: Callable[[Tensor], Sequence[int]] = no_extra,
-    reads: Sequence[int] = (),
+    reads: Sequence[int] | None = None,
     rank: int = 0,
     first: str = "",
     name: str = "",
@@ -117,9 +119,9 @@ def kernel(
 
     def declare(function: KernelFunction) -> Kernel:
         chosen = name or function.__name__
-        steps = tuple(prepare)
+        steps, read = tuple(prepare), None if reads is None else tuple(reads)
         return REGISTRY.add(
-            Kernel(chosen, op, function, when, scratch, steps, extra, tuple(reads), rank, first)
+            Kernel(chosen, op, function, when, scratch, steps, extra, read, rank, first)
         )
 
     return declare

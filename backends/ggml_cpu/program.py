@@ -1,4 +1,4 @@
-"""Steps frozen into a native program: (kernel address, parameter block address) of each."""
+"""Steps frozen into a native program, in phases that all threads begin together."""
 
 from __future__ import annotations
 
@@ -9,91 +9,78 @@ from time import perf_counter_ns
 import numpy as np
 import numpy.typing as npt
 
+from ggml_cpu.barriers import phases
+from ggml_cpu.driver import ENTRY_WORDS, MEET, OWN
 from ggml_cpu.executor import Executor
 from ggml_cpu.faults import BLOCK, FAULT, FOUND, INDEX, LIMIT, new_record
+from ggml_cpu.layout import Entry, Layout
 from ggml_cpu.objcache import load_kernels
-from ggml_cpu.params import WORDS, new_blocks, pack, set_scratch
-from ggml_cpu.step import Step, address, view
-from ggml_py.backend import Bytes, CompileOptions, KernelTime, aligned_bytes
+from ggml_cpu.params import WORDS
+from ggml_cpu.step import Step
+from ggml_py.backend import CompileOptions, KernelTime
 from ggml_py.indices import out_of_range
 from ggml_py.tensor import Tensor
 
 SLICE_SECONDS = 0.05  # Python gets control (Ctrl-C) about this often, and has to find its caches
-ALIGN = 64
-
-
-def round_up(n: int) -> int:
-    return -(-n // ALIGN) * ALIGN
 
 
 class Program:
-    """Steps with their parameter blocks and scratch; no Python between the nodes of a slice."""
+    """Steps with their parameter blocks and scratch; no Python between the nodes of a slice.
+
+    n_barriers  where all threads wait for each other, in one run
+    """
 
     def __init__(self, steps: Sequence[Step], executor: Executor, options: CompileOptions) -> None:
         self.executor = executor
         self.steps = steps
-        self._blocks = new_blocks(len(steps))
-        self._scratch = self._place_scratch()
-        self._faults = new_record()
-        self._blocks[:, FAULT] = self._faults.ctypes.data
         addresses = self._load(options)
-        self._entries, self.labels, bounds = self._link(addresses)
-        base = int(self._entries.ctypes.data)
-        self._slices = [(base + 16 * a, b - a) for a, b in pairwise(bounds)]
+        self._layout = layout = Layout(steps, executor.n_threads)
+        self._faults = new_record()
+        layout.blocks[:, FAULT] = self._faults.ctypes.data
+        phase = phases(layout.entries, layout.private)
+        order = sorted(range(len(phase)), key=phase.__getitem__)
+        ends = [a for a, b in pairwise(order) if phase[a] != phase[b]] + order[-1:]
+        self._entries = self._link(addresses, order, set(ends))
+        self.labels = [self._label(layout.entries[i]) for i in order]
+        self.n_barriers = len(ends) if executor.n_threads > 1 else 0
+        self._slices = self._cut(order, set(ends))
 
     def _load(self, options: CompileOptions) -> dict[str, int]:
         kernels = {k.name: k for s in self.steps for k in (*s.kernel.prepare, s.kernel)}
         return load_kernels(list(kernels.values()), options.progress)
 
-    def _place_scratch(self) -> Bytes:
-        """One block for all steps: prepared operands | other shared bytes | each thread's own.
-
-        Prepared operands have a place to themselves so that they survive until the next step that
-        wants the same ones. Steps of several nodes bring the shared bytes they asked for.
-        """
-        nth = self.executor.n_threads
-        needs = [(s.kernel.scratch(s.node, nth), bool(s.kernel.prepare)) for s in self.steps]
-        prepared = round_up(max((n[0] for n, first in needs if first), default=0))
-        shared = round_up(max((n[0] for n, first in needs if not first), default=0))
-        local = round_up(max((n[1] for n, _ in needs), default=0))
-        scratch = aligned_bytes(prepared + shared + local * nth)
-        base = int(scratch.ctypes.data)
-        for block, step in zip(self._blocks, self.steps, strict=True):
-            kernel = step.kernel
-            pack(block, [view(t) for t in step.operands], step.params(), kernel.extra(step.node))
-            start = base if kernel.prepare else base + prepared
-            if step.scratch is not None:
-                start = address(step.scratch)
-            set_scratch(block, start, base + prepared + shared, local)
-        return scratch
+    def _label(self, entry: Entry) -> tuple[Tensor, str]:
+        return self.steps[entry.step].node, entry.kernel.name
 
     def _link(
-        self, addresses: dict[str, int]
-    ) -> tuple[npt.NDArray[np.int64], list[tuple[Tensor, str]], list[int]]:
-        """Program entries, the node and kernel of each, and where slices start and end."""
-        entries: list[tuple[int, int]] = []
-        labels: list[tuple[Tensor, str]] = []
+        self, addresses: dict[str, int], order: list[int], ends: set[int]
+    ) -> npt.NDArray[np.int64]:
+        """The entries for the driver."""
+        layout, first = self._layout, int(self._layout.blocks.ctypes.data)
+        rows = []
+        for i in order:
+            e = layout.entries[i]
+            blocks = layout.rows[e.step]
+            block, stride = first + 8 * WORDS * blocks[0], 8 * WORDS if len(blocks) > 1 else 0
+            how = (MEET if i in ends else 0) | (OWN if e.own else 0)
+            rows.append((addresses[e.kernel.name], block, stride, how))
+        return np.array(rows, np.int64).reshape(-1, ENTRY_WORDS)
+
+    def _cut(self, order: list[int], ends: set[int]) -> list[tuple[int, int]]:
+        """Slices: (address, entries). All threads meet at the end of each."""
+        entries, base = self._layout.entries, int(self._entries.ctypes.data)
         bounds, seconds = [0], 0.0
-        held: tuple[object, ...] = ()  # what the scratch of prepared operands has now
-        first = int(self._blocks.ctypes.data)
-        for i, step in enumerate(self.steps):
-            block = first + 8 * WORDS * i
-            wanted = prepared_by(step)
-            if not wanted or wanted != held:
-                for k in step.kernel.prepare:
-                    entries.append((addresses[k.name], block))
-                    labels.append((step.node, k.name))
-            if step.kernel.prepare:
-                held = wanted
-            entries.append((addresses[step.kernel.name], block))
-            labels.append((step.node, step.kernel.name))
-            seconds += estimate(step.node)
-            if seconds > SLICE_SECONDS:
-                bounds.append(len(entries))
+        for n, i in enumerate(order):
+            if entries[i].kernel is self.steps[entries[i].step].kernel:
+                seconds += estimate(self.steps[entries[i].step].node)
+            if i in ends and (seconds > SLICE_SECONDS or n == len(order) - 1):
+                bounds.append(n + 1)
                 seconds = 0.0
-        if bounds[-1] != len(entries):
-            bounds.append(len(entries))
-        return np.array(entries, np.int64).reshape(-1, 2), labels, bounds
+        return [(base + 8 * ENTRY_WORDS * a, b - a) for a, b in pairwise(bounds)]
+
+    def barrier_seconds(self) -> float:
+        """What one of its barriers takes at least."""
+        return self.executor.barrier_seconds() if self.n_barriers else 0.0
 
     def run(self) -> None:
         """Raises OutOfRange where an index among the data of a step names no row."""
@@ -108,7 +95,9 @@ class Program:
 
     def _raise_fault(self) -> None:
         block, index, n = (int(self._faults[i]) for i in (BLOCK, INDEX, LIMIT))
-        i = (block - int(self._blocks.ctypes.data)) // self._blocks.strides[0]
+        blocks, rows = self._layout.blocks, self._layout.rows
+        row = (block - int(blocks.ctypes.data)) // blocks.strides[0]
+        i = next(i for i, of_step in enumerate(rows) if row in of_step)
         raise out_of_range(self.steps[i].node, index, n, self.steps[i].operands)
 
     def _timed(self) -> list[KernelTime]:
@@ -121,18 +110,6 @@ class Program:
             KernelTime(node, kernel, before, end)
             for (node, kernel), before, end in zip(self.labels, [start, *ends], ends, strict=False)
         ]
-
-
-def prepared_by(step: Step) -> tuple[object, ...]:
-    """What a step's preparing kernels make, as something to compare; () if it cannot be shared."""
-    kernels = step.kernel.prepare
-    if not all(k.reads for k in kernels):
-        return ()
-    params = step.params()
-    have = len(step.operands)
-    return tuple(
-        (k.name, params, *(id(step.operands[i]) for i in k.reads if i < have)) for k in kernels
-    )
 
 
 def estimate(node: Tensor) -> float:

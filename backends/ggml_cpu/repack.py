@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from ggml_cpu.blocks.format import LAYOUT
-from ggml_cpu.executor import Executor
+from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.kernels._products import Shape
 from ggml_cpu.kernels._repack import REPACK
 from ggml_cpu.objcache import load_kernels
@@ -49,6 +47,6 @@ def repack(weight: Tensor, uses: Sequence[str], executor: Executor) -> None:
     blocks = new_blocks(1)
     pack(blocks[0], [View(panels.base, weight.ne, weight.nb), source])
     set_scratch(blocks[0], 0, 0, 0)
-    entries = np.array([[load_kernels([step])[step.name], block_address(blocks)]], np.int64)
+    entries = in_turn([(load_kernels([step])[step.name], block_address(blocks))])
     executor.run(int(entries.ctypes.data), 1)
     weight.buffer, weight.offset, weight.layout = panels, 0, LAYOUT

@@ -14,6 +14,8 @@ from ggml_py.tensor import Tensor
 class Step:
     """`operands` are what the kernel calls dst, src0, src1, ...; `op_params` and the scratch shared
     by all threads where they are not the node's own (a step that runs several nodes).
+
+    writes  numbers of the operands that it changes besides dst
     """
 
     kernel: Kernel
@@ -21,6 +23,7 @@ class Step:
     operands: tuple[Tensor | None, ...]
     op_params: bytes = b""
     scratch: Tensor | None = None
+    writes: tuple[int, ...] = ()
 
     def params(self) -> bytes:
         return self.op_params or self.node.op_params()

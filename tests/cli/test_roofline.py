@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ggml_py import ops, registry
@@ -39,6 +41,8 @@ def test_a_table_for_each_test(
     assert prompt.startswith("pp20\n")
     for text, runs in ((prompt, 1), (answer, 3)):
         assert text.strip().splitlines()[-1].endswith("% |")
+        barriers = re.search(r"^cpu: (\d+) barriers in .*, ([\d.]+) a layer", text, re.M)
+        assert barriers is not None and int(barriers[1]) > float(barriers[2]) > 1
         nodes = {
             line.split(" | ")[0].strip("| "): int(line.split(" | ")[1])
             for line in text.splitlines()

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.driver import IDLE_NS
-from ggml_cpu.executor import Executor
+from ggml_cpu.driver import ENTRY_WORDS, HOW, IDLE_NS, MEET, OWN, STRIDE
+from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.kernel import kernel
 from ggml_cpu.objcache import load_kernels
 
@@ -41,13 +41,26 @@ def note_thread(p, ith, nth):
     v.st_i64(p + 8 * ith, nth)
 
 
+@kernel()
+def wait_for_last(p, ith, nth):
+    if ith == 0 and nth > 1:
+        while v.atomic_load(p) == 0:
+            v.sched_yield()
+
+
+@kernel()
+def last_is_here(p, ith, nth):
+    if ith == nth - 1:
+        v.atomic_store(p, 1)
+
+
 def address(a: np.ndarray) -> int:
     return int(a.ctypes.data)
 
 
 def program(*steps: tuple[object, np.ndarray]) -> np.ndarray:
     addresses = load_kernels([k for k, _ in steps])
-    return np.array([(addresses[k.name], address(p)) for k, p in steps], np.int64)
+    return in_turn([(addresses[k.name], address(p)) for k, p in steps])
 
 
 def run_counts(executor: Executor, steps: int = 100) -> int:
@@ -94,10 +107,29 @@ def test_steps_see_what_earlier_steps_wrote(executor):
 def test_part_of_a_program(executor):
     words = np.zeros(16, np.int64)
     entries = np.repeat(program((count_step, words)), 10, 0)
-    executor.run(address(entries) + 16 * 4, 3)
+    executor.run(address(entries) + 8 * ENTRY_WORDS * 4, 3)
     assert words[0] == 3 * executor.n_threads
     executor.run(address(entries), 0)
     assert words[0] == 3 * executor.n_threads
+
+
+def test_own_steps_run_as_for_one_thread(executor):
+    """Each thread runs all of them, on the block that lies its number of strides further."""
+    n = executor.n_threads
+    words = np.zeros((n, 8), np.int64)
+    entries = program((note_thread, words[0]))
+    entries[:, HOW], entries[:, STRIDE] = MEET | OWN, 8 * words.shape[1]
+    executor.run(address(entries), 1)
+    assert words.tolist() == [[1, 0, 0, 0, 0, 0, 0, 0]] * n
+
+
+def test_threads_do_not_wait_without_a_barrier(executor):
+    """The last thread runs through both steps while thread 0 waits for that in the first."""
+    words = np.zeros(8, np.int64)
+    entries = program((wait_for_last, words), (last_is_here, words))
+    entries[0, HOW] = 0
+    executor.run(address(entries), 2)
+    assert words[0] == 1
 
 
 def test_profile(executor):

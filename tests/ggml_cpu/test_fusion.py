@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import llama_py
-from ggml_py import registry
+from ggml_py import ops, registry
 from ggml_py.backend import CompileOptions, get_tensor, set_tensor
 from ggml_py.graph import Graph
 from ggml_py.sched import Scheduler
@@ -55,6 +55,55 @@ def test_who_watches_sees_every_node() -> None:
     assert list(seen) == [t.op for t in graph.nodes] == ["RMS_NORM", "SCALE"]
     assert np.allclose(seen["RMS_NORM"], 1, atol=1e-4)
     assert np.allclose(seen["SCALE"], 0.25, atol=1e-4)
+
+
+def short_conv(
+    s: Tensor, x: Tensor, w: Tensor, cache: Tensor, rows: bool
+) -> tuple[Tensor, Tensor]:
+    """The result, and the last inputs, of a sequence in one row or in one for each channel."""
+    joined = ops.concat(s, ops.transpose(ops.neg(x)), 0)
+    n, n_channels, n_seqs, _ = s.ne
+    window = ops.view_3d(
+        joined, n, n_channels, n_seqs, joined.nb[1], joined.nb[2], 4 * x.ne[1]
+    )  # fmt: skip
+    size, stride = n * n_channels, cache.nb[1]
+    if rows:
+        to = ops.view_2d(cache, size, n_seqs, stride, 4 * size)
+    else:
+        to = ops.view_3d(cache, n, n_channels, n_seqs, 4 * n, stride, 4 * size)
+    kept = ops.cpy(window, to)
+    return ops.silu(ops.reshape(ops.ssm_conv(joined, w), *x.ne[:3])), kept
+
+
+def convolved(fuse: bool, shape: tuple[int, int, int, int], rows: bool) -> list[np.ndarray]:
+    n_channels, n_tokens, n_seqs, d_conv = shape
+    size = (d_conv - 1) * n_channels
+    leafs = [
+        given(d_conv - 1, n_channels, n_seqs), given(n_channels, n_tokens, n_seqs),
+        given(d_conv, n_channels), given(3 * size, n_seqs),
+    ]  # fmt: skip
+    graph = Graph()
+    y, kept = short_conv(*leafs, rows)
+    graph.build_forward_expand(kept)
+    graph.build_forward_expand(y)
+    plan = Scheduler([registry.device("cpu")], CompileOptions(fuse=fuse)).plan(graph)
+    rng = np.random.default_rng(1)
+    for t in leafs:
+        set_tensor(t, rng.standard_normal(t.ne[::-1]).astype(np.float32))
+    plan.run()
+    assert len(plan.splits[0].steps) == (2 if fuse else 5)
+    return [get_tensor(y).copy(), get_tensor(leafs[-1]).copy()]
+
+
+@pytest.mark.parametrize("rows", [True, False])
+@pytest.mark.parametrize(
+    "shape", [(50, 1, 1, 4), (50, 3, 1, 4), (300, 9, 1, 4), (40, 2, 3, 4), (40, 7, 3, 3)]
+)
+def test_short_convolution(shape: tuple[int, int, int, int], rows: bool) -> None:
+    """Channels, tokens, sequences, taps: few tokens have a kernel of their own."""
+    (plain, before), (merged, after) = (convolved(fuse, shape, rows) for fuse in (False, True))
+    np.testing.assert_allclose(merged, plain, atol=2e-6)
+    np.testing.assert_array_equal(after, before)
 
 
 def demo() -> llama_py.Model:

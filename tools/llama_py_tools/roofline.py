@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ggml_py.backend import CompileOptions, Device, KernelTime, Profiles
+from ggml_py.backend import CompileOptions, Device, KernelTime, Meets, Profiles
 from ggml_py.errors import BackendError
 from ggml_py.ops import mul_mat
 from ggml_py.tensor import FLAG_WEIGHT, Tensor
@@ -20,7 +20,7 @@ from ggml_py.traffic import dense_bytes, flops, moved
 from ggml_py.types import BY_NAME, F32
 
 if TYPE_CHECKING:
-    from llama_py import Model
+    from llama_py import Context, Model
 
 STREAM = 16384, 16384  # of q8_0: 272 MiB, more than caches hold
 ARITHMETIC = 4096, 1024, 512  # k, rows, columns of a product
@@ -101,6 +101,21 @@ def rows(times: Iterable[KernelTime]) -> list[Row]:
             row.flops += flops(t.node)
         last = t.node
     return sorted(found.values(), key=lambda row: -row.seconds)
+
+
+def waits(ctx: Context) -> str:
+    """How often the threads wait for each other in the graph that ran last."""
+    _, plan = ctx.runner.graphs[0]
+    lines, n_layer = [], ctx.model.hparams.n_layer
+    for split in plan.splits:
+        program = split.program
+        if isinstance(program, Meets) and program.n_barriers:
+            n, us = program.n_barriers, program.barrier_seconds() * 1e6
+            lines.append(
+                f"{split.device.name}: {n} barriers in the last graph, {n / n_layer:.1f} a layer,"
+                f" of {us:.2f} us or more each"
+            )
+    return "\n".join(lines)
 
 
 def measure(model: Model, run: Callable[[], None]) -> str:

@@ -32,14 +32,15 @@ def rows_as_they_are(m: Match) -> str:
 def in_the_cache(m: Match) -> list[Step]:
     net = m["net"]
     cache, sources = m["state"].source(0), net.src[:5]
-    return [Step(table().get(net), net, (net, *sources, cache, m["kept"], m["ids"]))]
+    operands = (net, *sources, cache, m["kept"], m["ids"])
+    return [Step(table().get(net), net, operands, writes=(7,))]
 
 
 @fuse(linear_attention.STATES_TO_CACHE, when=as_it_is)
 @fuse(delta_net.STATES_TO_CACHE, when=as_it_is)
 def to_the_cache(m: Match) -> list[Step]:
     net = m["net"]
-    return [Step(table().get(net), net, (net, *net.src, m["kept"]))]
+    return [Step(table().get(net), net, (net, *net.src, m["kept"]), writes=(1 + len(net.src),))]
 
 
 @fuse(ssm.STATES_TO_CACHE, when=as_it_is)

@@ -12,7 +12,7 @@ UNITS_BYTES = 64  # shared scratch for the counter
 PER_THREAD = 4  # units a thread should find, where work can be cut at will
 
 
-@kernel()
+@kernel(reads=())
 def start_units(p, ith, nth):
     """No unit is taken yet."""
     if ith == 0:

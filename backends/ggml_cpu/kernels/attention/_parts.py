@@ -205,7 +205,7 @@ def shared_bytes(node: Tensor, blocks: int, parts: int) -> int:
     return counters_bytes(blocks) + partials
 
 
-@kernel()
+@kernel(reads=())
 def flash_start(p, ith, nth):
     """No unit is taken, no part done."""
     if ith == 0:

@@ -1,0 +1,259 @@
+"""Where the steps of a program find their operands and scratch, and what entries they become.
+
+Three kinds of memory besides that of tensors: scratch shared by all threads, each thread's own
+scratch, and each thread's private memory, laid out alike for all: values that every thread computes
+for itself (private.py), and the shared scratch of what runs for one thread alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ggml_cpu.kernel import Kernel
+from ggml_cpu.params import (
+    LOCAL,
+    LOCAL_BYTES,
+    SHARED,
+    TENSOR_WORDS,
+    TENSORS,
+    View,
+    new_blocks,
+    pack,
+    set_scratch,
+)
+from ggml_cpu.private import ELEMENTS, Values, trace
+from ggml_cpu.ranges import Range, range_of
+from ggml_cpu.step import Step
+from ggml_py.arena import Arena
+from ggml_py.backend import aligned_bytes
+
+ALIGN = 512  # of places: coarse, so that new ones often have the edges of earlier ones
+PREPARED, OWN_PREPARED = 2, 6  # operands that stay prepared at a time: for all threads, for each
+TAKEN = 4  # other places before the first is used again: what runs next need not wait for it
+INNER = 1 << 16  # bytes of inner values that get a place here
+KEPT = 16  # places of those that nobody reads any more before the first is used again
+
+
+@dataclass(slots=True)
+class Entry:
+    """A kernel of a step; `own`: every thread runs all of it."""
+
+    kernel: Kernel
+    step: int
+    own: bool
+    reads: list[Range] = field(default_factory=list)
+    writes: list[Range] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Place:
+    """Bytes of a scratch, from an offset on."""
+
+    offset: int
+    nbytes: int
+    private: bool
+
+
+@dataclass(slots=True)
+class Held:
+    """Places in one arena, given back when `n` newer ones were taken."""
+
+    arena: Arena
+    private: bool
+    n: int
+    places: dict[object, Place] = field(default_factory=dict)
+
+    def find(self, key: object, nbytes: int) -> tuple[Place, bool]:
+        """The place taken for this key, or a new one, and whether there was one."""
+        found = self.places.pop(key, None)
+        place = found if found is not None and found.nbytes >= nbytes else None
+        if place is None:
+            if found is not None:
+                self.arena.give(found.offset, found.nbytes)
+            place = Place(self.arena.take(nbytes), nbytes, self.private)
+        self.places[key] = place
+        while len(self.places) > self.n:
+            oldest = self.places.pop(next(iter(self.places)))
+            self.arena.give(oldest.offset, oldest.nbytes)
+        return place, found is place
+
+
+@dataclass(slots=True)
+class Placed:
+    """What is decided of a step: the place of its value, if that is an inner one, and of its shared
+    scratch; whether that has to be prepared."""
+
+    own: bool
+    value: Place | None = None
+    scratch: Place | None = None
+    prepare: bool = True
+
+
+class Layout:
+    """Entries, in the order of the steps, and their parameter blocks.
+
+    rows     for each step, the numbers of its blocks: one for all threads, or one for each
+    private  the private memory of thread 0; others follow, `stride` bytes apart
+    """
+
+    def __init__(self, steps: Sequence[Step], n_threads: int) -> None:
+        self.steps, self.n_threads = steps, n_threads
+        values = trace(steps, n_threads)
+        common, own = Arena(ALIGN), Arena(ALIGN)
+        self.placed = _places(steps, values, n_threads, common, own)
+        most = max((s.kernel.scratch(s.node, n_threads)[1] for s in steps), default=0)
+        self.local_bytes = local = -(-most // ALIGN) * ALIGN
+        self.stride = own.size
+        sizes = common.size, self.local_bytes * n_threads, own.size * n_threads
+        self.memory = aligned_bytes(sum(sizes))
+        self.common = int(self.memory.ctypes.data)
+        self.local = self.common + sizes[0]
+        start = self.local + sizes[1]
+        self.private: Range = start, start + own.size
+        self.ranges = [self._operands(i, values) for i in range(len(steps))]
+        self.scratch = [self._scratch(i) for i in range(len(steps))]
+        self.entries = [e for i in range(len(steps)) for e in self._entries(i)]
+        threads = np.arange(n_threads)
+        self.shifts, self.locals = threads * own.size, self.local + threads * local
+        self.rows, n = list[range](), 0
+        for i in range(len(steps)):
+            count = n_threads if self._is_private(i) else 1
+            self.rows.append(range(n, n + count))
+            n += count
+        self.blocks = new_blocks(n)
+        for i in range(len(steps)):
+            self._fill(i)
+
+    def _operands(self, i: int, values: Values) -> list[Range | None]:
+        """Where the operands of a step are; an inner value's range stands for parts of it, too."""
+        ranges = list(values.ranges[i])
+        for k, by in enumerate((i, *values.makers[i][1:])):
+            place, r = self.placed[by].value if by >= 0 else None, ranges[k]
+            made = values.ranges[by][0]
+            if place is not None and made is not None and r is not None:
+                start = self._start(place) + r[0] - made[0]
+                ranges[k] = start, start + r[1] - r[0]
+        return ranges
+
+    def _scratch(self, i: int) -> Range | None:
+        """The shared scratch of a step; that of thread 0 if it is private."""
+        place, given = self.placed[i].scratch, self.steps[i].scratch
+        if place is None:
+            return None if given is None else range_of(given)
+        return self._start(place), self._start(place) + place.nbytes
+
+    def _start(self, place: Place) -> int:
+        return (self.private[0] if place.private else self.common) + place.offset
+
+    def _in_private(self, r: Range | None) -> bool:
+        return r is not None and self.private[0] <= r[0] < self.private[1]
+
+    def _is_private(self, i: int) -> bool:
+        """Whether each thread needs a block of its own."""
+        return self.placed[i].own or any(map(self._in_private, (self.scratch[i], *self.ranges[i])))
+
+    def _entries(self, i: int) -> list[Entry]:
+        step, placed, entries = self.steps[i], self.placed[i], list[Entry]()
+        scratch = [r for r in (self.scratch[i],) if r is not None]
+        alone = placed.own or self._in_private(self.scratch[i])
+        for k in step.kernel.prepare if placed.prepare else ():
+            anything = k.reads is None
+            reads = self._some(i, range(1, len(step.operands)) if k.reads is None else k.reads)
+            writes = self._some(i, (0,)) if anything else []
+            entries.append(Entry(k, i, alone, reads, [*writes, *scratch]))
+        reads = self._some(i, range(1, len(step.operands)))
+        writes = self._some(i, (0, *step.writes))
+        (reads if is_shared(step) else writes).extend(scratch)
+        return [*entries, Entry(step.kernel, i, placed.own, reads, writes)]
+
+    def _some(self, i: int, operands: Iterable[int]) -> list[Range]:
+        ranges = self.ranges[i]
+        return [r for k in operands if k < len(ranges) and (r := ranges[k]) is not None]
+
+    def _fill(self, i: int) -> None:
+        step, rows, scratch, ranges = self.steps[i], self.rows[i], self.scratch[i], self.ranges[i]
+        both = zip(step.operands, ranges, strict=True)
+        views = [View(r[0], t.ne, t.nb) if t is not None and r else None for t, r in both]
+        first, start = self.blocks[rows[0]], scratch[0] if scratch is not None else 0
+        pack(first, views, step.params(), step.kernel.extra(step.node))
+        set_scratch(first, start, self.local, self.local_bytes)
+        if not self._is_private(i):
+            return
+        found = enumerate(ranges)
+        words = [TENSORS + TENSOR_WORDS * k for k, r in found if self._in_private(r)]
+        if self._in_private(scratch):
+            words.append(SHARED)
+        blocks = self.blocks[rows[0] : rows[-1] + 1]
+        blocks[1:] = first
+        for word in words:
+            blocks[:, word] += self.shifts
+        blocks[:, LOCAL], blocks[:, LOCAL_BYTES] = self.locals, 0
+
+
+def _places(
+    steps: Sequence[Step], values: Values, n_threads: int, common: Arena, own: Arena
+) -> list[Placed]:
+    """Scratch and private values of all steps, as offsets."""
+    prepared = {False: Held(common, False, PREPARED), True: Held(own, True, OWN_PREPARED)}
+    others = {p: Held(own if p else common, p, TAKEN) for p in (False, True)}
+    last = {by: i for i, makers in enumerate(values.makers) for by in makers}
+    ends: dict[int, list[Place]] = {}
+    past: dict[bool, list[Place]] = {False: [], True: []}
+    found = []
+    for i, step in enumerate(steps):
+        placed = Placed(values.own[i])
+        found.append(placed)
+        alone = placed.own or (n_threads > 1 and prepares_little(step))
+        nbytes = step.kernel.scratch(step.node, 1 if placed.own else n_threads)[0]
+        if step.scratch is not None:
+            nbytes = step.scratch.nbytes if placed.own else 0
+        if nbytes:
+            wanted = prepared_by(step, values.makers[i])
+            held = prepared if wanted else others
+            placed.scratch, there = held[alone].find(wanted or i, nbytes)
+            placed.prepare = not there
+        made = step.operands[0]
+        if made is not None and (placed.own or (values.inner[i] and made.nbytes <= INNER)):
+            arena = own if placed.own else common
+            placed.value = Place(arena.take(made.nbytes), made.nbytes, placed.own)
+            ends.setdefault(last.get(i, i), []).append(placed.value)
+        for place in ends.pop(i, ()):
+            past[place.private].append(place)
+            if len(past[place.private]) > KEPT:
+                over = past[place.private].pop(0)
+                (own if over.private else common).give(over.offset, over.nbytes)
+    return found
+
+
+def prepares_little(step: Step) -> bool:
+    """Whether each thread may as well prepare the operands for itself."""
+    if not is_shared(step):
+        return False
+    reads = [i for k in step.kernel.prepare for i in k.reads or ()]
+    read = [step.operands[i] for i in reads if i < len(step.operands)]
+    elements = sum(t.n_elements for t in read if t is not None)
+    if 2 * elements > ELEMENTS:
+        return False
+    return step.kernel.scratch(step.node, 1)[0] <= 4 * ELEMENTS
+
+
+def is_shared(step: Step) -> bool:
+    """Whether other steps may use what is prepared for this one."""
+    kernels = step.kernel.prepare
+    return bool(kernels) and all(k.reads for k in kernels)
+
+
+def prepared_by(step: Step, makers: Sequence[int]) -> tuple[object, ...]:
+    """What a step's preparing kernels make, as something to compare; () if it cannot be shared.
+
+    makers: of the operands, for one may be written over.
+    """
+    if not is_shared(step):
+        return ()
+    kernels = step.kernel.prepare
+    read = [i for k in kernels for i in k.reads or () if i < len(step.operands)]
+    operands = [(id(step.operands[i]), makers[i]) for i in read]
+    return (*(k.name for k in kernels), step.params(), *operands)

@@ -1,0 +1,83 @@
+"""Values that steps of one program alone read: where they lie is the program's affair.
+
+A step so small that it gains nothing by more threads is run by each of them, with its value in
+private memory: none has to wait for another's. Other small values get places that are not used
+again so soon, so that none has to wait until another has read what was there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ggml_cpu.ranges import Pieces, Range, range_of
+from ggml_cpu.step import Step
+from ggml_py.opspec import OPS
+from ggml_py.tensor import Tensor
+from ggml_py.traffic import flops, moved
+
+ELEMENTS = 20480  # that a step reads and makes: about 2 us of additions
+ROW = 16  # elements that take as long as beginning a row
+
+
+def is_small(step: Step) -> bool:
+    """Whether it takes less than threads need to share it."""
+    if OPS[step.node.op].reads is not None:
+        return moved(step.node) <= 2 * ELEMENTS
+    operands = {id(t): t for t in step.operands if t is not None}.values()
+    rows = max(t.n_rows for t in operands)
+    elements = sum(t.n_elements for t in operands)
+    return elements + ROW * rows <= ELEMENTS and flops(step.node) <= ELEMENTS
+
+
+def makes_all(t: Tensor | None) -> bool:
+    """Whether whoever writes this result writes every byte of its range."""
+    return t is not None and t.view_src is None and t.is_contiguous()
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Of each step: where its operands' tensors are; numbers of the steps that made them, -1 for
+    what was there or was made by several; whether nobody else reads its value; whether every thread
+    computes that itself."""
+
+    ranges: list[list[Range | None]]
+    makers: list[list[int]]
+    inner: list[bool]
+    own: list[bool]
+
+
+def trace(steps: Sequence[Step], n_threads: int) -> Values:
+    """A value is an inner one where who reads it reads nothing else with it, and where it is
+    overwritten as a whole before the program ends: nobody can want it later."""
+    inner = [n_threads > 1 and makes_all(s.operands[0]) for s in steps]
+    ranges = [[None if t is None else range_of(t) for t in s.operands] for s in steps]
+    written = [[r[i] for i in (0, *s.writes)] for s, r in zip(steps, ranges, strict=True)]
+    pieces = Pieces([r for some in written for r in some if r is not None])
+    maker = [-1] * len(pieces)
+    makers = []
+
+    def stays(before: set[int]) -> None:
+        """These values have to be where their tensors are."""
+        for j in before:
+            if j >= 0:
+                inner[j] = False
+
+    for i, step in enumerate(steps):
+        found = [-1]
+        for r in ranges[i][1:]:
+            by = set() if r is None else set(maker[pieces.of(r)])
+            if len(by) > 1:
+                stays(by)
+            found.append(by.pop() if len(by) == 1 else -1)
+        for k, r in enumerate(written[i]):
+            at = slice(0, 0) if r is None else pieces.of(r)
+            before = set(maker[at])
+            again = any(j >= 0 and steps[j].node is step.node for j in before)
+            if k or again or not makes_all(step.operands[0]):
+                stays(before)  # some of it remains
+            maker[at] = [i] * (at.stop - at.start)
+        makers.append(found)
+    stays(set(maker))
+    own = [inner[i] and not s.writes and is_small(s) for i, s in enumerate(steps)]
+    return Values(ranges, makers, inner, own)

@@ -1,0 +1,38 @@
+"""Ranges of memory, as (first address, end), and who touched what between their edges."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+
+from ggml_cpu.step import address
+from ggml_py.tensor import Tensor
+
+Range = tuple[int, int]
+
+
+def range_of(t: Tensor) -> Range:
+    """The tensor's bytes, with the gaps between them."""
+    start = address(t)
+    return start, start + t.nbytes
+
+
+class Pieces:
+    """Memory cut at all edges of some ranges, so that each of them is whole pieces."""
+
+    def __init__(self, ranges: Iterable[Range]) -> None:
+        self.edges = sorted({edge for r in ranges for edge in r})
+        self._found: dict[Range, slice] = {}
+
+    def __len__(self) -> int:
+        return len(self.edges)
+
+    def of(self, r: Range) -> slice:
+        """The pieces that a range touches: none where it touches none of those ranges."""
+        found = self._found.get(r)
+        if found is None:
+            start, end = r
+            last = bisect_left(self.edges, end) if start < end else 0
+            found = slice(max(0, bisect_right(self.edges, start) - 1), last)
+            self._found[r] = found
+        return found
