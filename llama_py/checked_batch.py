@@ -106,9 +106,7 @@ class CheckedBatch:
         else:
             self._check_length("seq_ids", len(batch.seq_ids))
             self.seq_id = [tuple(sorted(set(ids))) for ids in batch.seq_ids]
-        self._sets = {ids: sum(1 << s for s in ids if s >= 0) for ids in set(self.seq_id)}
-        self._of_set: dict[SeqIds, npt.NDArray[np.intp]] = {}
-        for ids in self._sets:
+        for ids in set(self.seq_id):
             if not ids:
                 raise ContextError(f"seq_ids[{self.seq_id.index(ids)}] is empty")
             if ids[0] < 0 or ids[-1] >= n_seq_max:
@@ -117,6 +115,8 @@ class CheckedBatch:
                     f"seq_ids[{self.seq_id.index(ids)}]: sequence {bad} is not in [0, {n_seq_max});"
                     " use a larger n_seq_max"
                 )
+        self._sets = {ids: sum(1 << s for s in ids) for ids in set(self.seq_id)}
+        self._of_set: dict[SeqIds, npt.NDArray[np.intp]] = {}
         if len(self._sets) == 1:
             self._of_seq: dict[int, Index] = dict.fromkeys(self.seq_id[0], slice(0, self.n_tokens))
         else:
@@ -187,6 +187,9 @@ class CheckedBatch:
         if batch.outputs is not None and not output_all:
             self._check_length("outputs", len(batch.outputs))
             self.output = np.asarray(batch.outputs, np.bool_)
+            if self.output.ndim != 1:
+                shape = list(self.output.shape)
+                raise ContextError(f"outputs must be [{self.n_tokens}]; got {shape}")
         else:
             self.output = np.full(self.n_tokens, outputs == "all")
             self.output[-1] = outputs != "none"

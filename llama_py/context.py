@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -75,6 +76,7 @@ class Context(Closing):
         self._loras: list[Loras] = [NO_LORAS]  # by kind of ubatch
         self._closed = False
         self._before: Following | None = None
+        self._at_work = threading.Lock()
         self._unfinished: tuple[UBatch, MemoryGroup] | None = None
         self.on_graph: OnGraph | None = None
         self.speculator: Closing | None = None
@@ -131,19 +133,22 @@ class Context(Closing):
         logits   of which tokens, unless the batch says itself
 
         Raises ContextError, before anything is computed, for a batch that is malformed or does not
-        fit. If the computation is interrupted, the sequences stand where the last complete ubatch
-        left them; those of a recurrent model are empty.
+        fit, and while another thread decodes: each needs a context of its own. If the computation
+        is interrupted, the sequences stand where the last complete ubatch left them; those of a
+        recurrent model are empty.
         """
-        before, self._before = self._before, None
-        if before and before.is_valid(self.memory, self._settings(before.seq_id)):
-            ubatch = before.next(tokens, logits, seq_id)
-            if ubatch is not None:
-                return self._follow(before, ubatch)
-        if seq_id and not isinstance(tokens, Batch):
-            tokens = Batch(tokens, seq_ids=[(seq_id,)] * len(tokens))
-        splitter = self._checked(tokens, logits)
-        self._apply_shift()
-        return self._run(splitter, self.memory)
+        self._refuse_others()
+        with self._at_work:
+            before, self._before = self._before, None
+            if before and before.is_valid(self.memory, self._settings(before.seq_id)):
+                ubatch = before.next(tokens, logits, seq_id)
+                if ubatch is not None:
+                    return self._follow(before, ubatch)
+            if seq_id and not isinstance(tokens, Batch):
+                tokens = Batch(tokens, seq_ids=[(seq_id,)] * len(tokens))
+            splitter = self._checked(tokens, logits)
+            self._apply_shift()
+            return self._run(splitter, self.memory)
 
     def encode(self, tokens: Sequence[int] | I32 | Batch) -> F32:
         """Read a text as a whole. -> F32 [n_tokens, n_embd], what the encoder made of it
@@ -153,6 +158,19 @@ class Context(Closing):
         """
         if not self.model.has_encoder:
             return self.decode(tokens, "all")
+        self._refuse_others()
+        with self._at_work:
+            return self._encode(tokens)
+
+    def _refuse_others(self) -> None:
+        """A context is one thread's at a time: what both did to the memory would be mixed."""
+        if self._at_work.locked():
+            raise ContextError(
+                "this context is at work, in another thread or in what called back; give each"
+                " thread a context of its own (model.context)"
+            )
+
+    def _encode(self, tokens: Sequence[int] | I32 | Batch) -> F32:
         decoding, self.gtype = (self.gtype, self.cparams), "encoder"
         self.cparams = replace(self.cparams, causal_attn=False)
         try:

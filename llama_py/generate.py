@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ggml_py.errors import ContextError
+from ggml_py.errors import ContextError, ModelError
 from llama_py.batch import F32, Batch
 from llama_py.context import Context
 from llama_py.params import GenerateParams
@@ -22,10 +22,15 @@ FinishReason = Literal["stop", "length", "eos"]
 
 
 class Greedy:
-    """Always the most likely token."""
+    """Always the most likely token. ModelError for NaN and +inf."""
 
     def sample(self, logits: F32) -> int:
-        return int(np.argmax(logits))
+        best = int(np.argmax(logits))  # the first NaN, if there is one
+        if not np.isfinite(logits[best]):
+            raise ModelError(
+                f"the logit of token {best} is {logits[best]}: a NaN or overflow in the model"
+            )
+        return best
 
     def accept(self, id: int) -> None:
         """Nothing depends on what came before."""

@@ -156,6 +156,11 @@ def read_metadata(cursor: Cursor, n_kv: int) -> Metadata:
     return Metadata(values)
 
 
+def printable(text: str) -> str:
+    """The text with escapes for what could move a terminal's cursor, or more."""
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
 def quoted(text: str) -> str:
     """The text in quotes, on one line and not too long, for an error message."""
     return repr(text if len(text) <= 80 else text[:77] + "...")

@@ -21,7 +21,19 @@ from llama_py.geometry import (
     Window,
     WindowKind,
 )
-from llama_py.keys import Declared, Keys, flag, number, text, uint, uints
+from llama_py.keys import (
+    END_OF_POSITIONS,
+    HIGHEST_BASE,
+    LOWEST_BASE,
+    Declared,
+    Keys,
+    base,
+    flag,
+    number,
+    text,
+    uint,
+    uints,
+)
 from llama_py.params import POOLING
 from llama_py.share import Share
 
@@ -68,7 +80,7 @@ class HParams(Declared):
     f_norm_eps: float = 0.0
     f_norm_rms_eps: float = 0.0
 
-    n_ctx_train: int = uint("context_length", least=1)
+    n_ctx_train: int = uint("context_length", least=1, most=END_OF_POSITIONS)
     n_embd: int = uint("embedding_length", least=1)
     n_embd_out: int = uint("embedding_length_out", lambda hp: hp.n_embd, least=1)
     n_layer_all: int = uint("block_count", least=1, most=MAX_LAYERS)
@@ -85,9 +97,11 @@ class HParams(Declared):
     n_embd_head_k: int = uint("attention.key_length", _head_size)
     n_embd_head_v: int = uint("attention.value_length", _head_size)
     n_rot: int = uint("rope.dimension_count", lambda hp: hp.n_embd_head_k)
-    rope_freq_base_train: float = number("rope.freq_base", 10000.0)
+    rope_freq_base_train: float = base("rope.freq_base", 10000.0)
     rope_scaling_type: str = text("rope.scaling.type", "linear", choices=ROPE_SCALINGS)
-    n_ctx_orig_yarn: int = uint("rope.scaling.original_context_length", lambda hp: hp.n_ctx_train)
+    n_ctx_orig_yarn: int = uint(
+        "rope.scaling.original_context_length", lambda hp: hp.n_ctx_train, most=END_OF_POSITIONS
+    )
     rope_attn_factor: float = number("rope.scaling.attn_factor", 1.0)
     n_ff_exp: tuple[int, ...] = ()  # those that say so read them here, after what they depend on
     n_ff_shexp: int = 0
@@ -252,8 +266,6 @@ class HParams(Declared):
             raise keys.error("rope.dimension_count", f"it must be the head size {size}")
         if self.rope_type != ROPE_NONE and size and not 0 < self.n_rot <= size:
             raise keys.error("rope.dimension_count", f"it must be from 2 to the head size {size}")
-        if self.rope_freq_base_train <= 0:
-            raise keys.error("rope.freq_base", "it must be positive")
         several = self.rope_type in (ROPE_MROPE, ROPE_IMROPE) or any(self.rope_sections)
         if several and not 0 < sum(self.rope_sections) <= size:
             raise keys.error("rope.dimension_sections", f"their sum must be from 1 to {size}")
@@ -264,6 +276,8 @@ def _freq_scale(keys: Keys) -> float:
     factor = keys.number(f"rope.{key}", 0.0)
     if factor < 0:
         raise keys.error(f"rope.{key}", "it must not be negative")
+    if factor and not LOWEST_BASE <= factor <= HIGHEST_BASE:
+        raise keys.error(f"rope.{key}", f"it must be 0, or from {LOWEST_BASE} to {HIGHEST_BASE}")
     return 1.0 / factor if factor else 1.0
 
 
@@ -284,7 +298,7 @@ class WindowedHParams(HParams):
     n_embd_head_k_swa: int = uint("attention.key_length_swa", lambda hp: hp.n_embd_head_k)
     n_embd_head_v_swa: int = uint("attention.value_length_swa", lambda hp: hp.n_embd_head_v)
     n_rot_swa: int = uint("rope.dimension_count_swa", lambda hp: hp.n_rot)
-    rope_freq_base_swa: float = number("rope.freq_base_swa", 10000.0)
+    rope_freq_base_swa: float = base("rope.freq_base_swa", 10000.0)
 
     def load(self, keys: Keys) -> None:
         self.swa_layers = self._pattern(keys) if self.n_swa else (False,) * self.n_layer_all

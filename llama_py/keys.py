@@ -19,6 +19,10 @@ import numpy as np
 from ggml_py.errors import HParamsError
 
 _MAX_UINT = 2**32 - 1
+_MAX_FLOAT = 3.4028234e38  # an f32, as which ops take it
+
+LOWEST_BASE, HIGHEST_BASE = 1e-30, 1e30  # of RoPE's frequencies, and of their scale
+END_OF_POSITIONS = 2**31 - 1  # positions are of 32 bits
 
 T = TypeVar("T")
 
@@ -114,7 +118,14 @@ def as_uint(value: Any) -> int | None:
 
 def as_float(value: Any) -> float | None:
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    return float(value) if number and math.isfinite(value) else None
+    fits = number and math.isfinite(value) and abs(value) <= _MAX_FLOAT
+    return float(value) if fits else None
+
+
+def as_base(value: Any) -> float | None:
+    """The base of powers: also its inverse is an f32 without loss."""
+    base = as_float(value)
+    return base if base is not None and LOWEST_BASE <= base <= HIGHEST_BASE else None
 
 
 def as_bool(value: Any) -> bool | None:
@@ -129,6 +140,7 @@ def as_str(value: Any) -> str | None:
 _MEANING: dict[Any, str] = {
     as_uint: "a whole number from 0 to 2^32 - 1",
     as_float: "a finite number",
+    as_base: f"a finite number that is positive, from {LOWEST_BASE} to {HIGHEST_BASE}",
     as_bool: "true or false",
     as_str: "a text",
 }
@@ -188,6 +200,11 @@ def uint(key: str, default: Default = None, *, least: int = 0, most: int | None 
 
 def number(key: str, default: Default = None, *, least: float | None = None) -> Any:
     return Field(key, as_float, default, least)
+
+
+def base(key: str, default: Default = None) -> Any:
+    """Of RoPE's frequencies."""
+    return Field(key, as_base, default)
 
 
 def flag(key: str, default: Default = None) -> Any:

@@ -25,6 +25,7 @@ from ggml_py.types import F32
 from llama_py.cut import Cut
 from llama_py.declared import Declarations, DeviceOf, Inventing, Progress, Readers
 from llama_py.gguf_file import TensorInfo
+from llama_py.gguf_metadata import printable
 from llama_py.linear import ExpertLinear, Linear, Norm, NormKind
 
 _MAX_LISTED = 10
@@ -296,4 +297,5 @@ def _list(what: str, items: list[str]) -> str:
     if not items:
         return ""
     more = f", and {len(items) - _MAX_LISTED} more" if len(items) > _MAX_LISTED else ""
-    return f"{len(items)} {what}: {', '.join(items[:_MAX_LISTED])}{more}"
+    shown = ", ".join(printable(item) for item in items[:_MAX_LISTED])
+    return f"{len(items)} {what}: {shown}{more}"

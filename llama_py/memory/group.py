@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ggml_py.errors import ContextError
 from llama_py.batch import UBatch
+from llama_py.memory.cells import END
 from llama_py.memory.group_context import GroupContext
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv import KVCache
@@ -192,8 +193,10 @@ class MemoryGroup:
             part.seq_keep(seq_id)
 
     def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
-        """Move positions by delta."""
+        """Move positions by delta. ContextError, and no change, where they would leave the range of
+        positions; what a cache has below 0 is removed, but a state cannot lose its past."""
         self._check_shift("seq_add")
+        self._check_moved(seq_id, *span(p0, p1), delta)
         self._changed(-1, p0)  # others may share the cells
         for part in self.parts:
             part.seq_add(seq_id, p0, p1, delta)
@@ -201,9 +204,23 @@ class MemoryGroup:
     def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
         """Divide positions by d."""
         self._check_shift("seq_div")
+        if d < 1:
+            raise ContextError(f"seq_div: d must be at least 1, got {d}")
         self._changed(-1, p0)
         for part in self.parts:
             part.seq_div(seq_id, p0, p1, d)
+
+    def _check_moved(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
+        tops = [min(part.seq_pos_max(seq_id), p1 - 1) for part in self.parts]
+        top = max((t for t in tops if t >= p0), default=-1)
+        if top >= 0 and top + delta >= END:
+            raise ContextError(f"seq_add: position {top} + {delta} is not below {END}")
+        pos = -1 if self.recr is None else self.recr.seq_pos_max(seq_id)
+        if p0 <= pos < p1 and pos + delta < 0:
+            raise ContextError(
+                f"seq_add: the state of sequence {seq_id} is at position {pos}, which cannot become"
+                f" {pos + delta}; use seq_rm"
+            )
 
     def _check_shift(self, what: str) -> None:
         if len({kv.kv_size for kv in self.caches.values()}) > 1:

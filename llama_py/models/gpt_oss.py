@@ -10,7 +10,7 @@ from llama_py.blocks.experts import Experts
 from llama_py.geometry import ROPE_NEOX
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, WindowedHParams
-from llama_py.keys import Keys, number, uint, uints
+from llama_py.keys import Keys, base, number, uint, uints
 from llama_py.models._decoder import Decoder, Layer
 from llama_py.weights import Weights
 
@@ -21,7 +21,7 @@ class GptOssHParams(WindowedHParams):
     n_pattern = 2
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
     n_swa: int = uint("attention.sliding_window", 0, least=1)
-    rope_freq_base_swa: float = number("rope.freq_base_swa", lambda hp: hp.rope_freq_base_train)
+    rope_freq_base_swa: float = base("rope.freq_base_swa", lambda hp: hp.rope_freq_base_train)
     n_ff_exp: tuple[int, ...] = uints("expert_feed_forward_length")
 
     def load(self, keys: Keys) -> None:

@@ -12,7 +12,7 @@ from llama_py.geometry import ROPE_NORMAL, Rope
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputAttnTemp
 from llama_py.hparams import RMS_EPS, WindowedHParams
-from llama_py.keys import Keys, number, uint, uints
+from llama_py.keys import Keys, base, number, uint, uints
 from llama_py.linear import Norm
 from llama_py.memory.kept import KeysValues
 from llama_py.models._decoder import Block, Layer, LongDecoder
@@ -32,7 +32,7 @@ class Llama4HParams(WindowedHParams):
     window_kind = "chunked"
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
     n_swa: int = uint("attention.sliding_window", N_CHUNK)
-    rope_freq_base_swa: float = number("rope.freq_base_swa", lambda hp: hp.rope_freq_base_train)
+    rope_freq_base_swa: float = base("rope.freq_base_swa", lambda hp: hp.rope_freq_base_train)
     n_ff_exp: tuple[int, ...] = uints("expert_feed_forward_length")
     n_moe_layer_step: int = uint("interleave_moe_layer_step")
 

@@ -10,7 +10,7 @@ from ggml_py.errors import ContextError
 from ggml_py.types import BY_NAME
 from llama_py.params import texts
 from llama_py.params.option import Params, option
-from llama_py.params.rules import BIASES, integers, numbers
+from llama_py.params.rules import BIASES, integers, numbers, zero_or
 from llama_py.params.speculative import SpeculativeParams
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ Progress = Callable[[int, int, str], None]
 SPLIT_MODES = ("layer", "row", "graph", "tensor", "none")
 REDUCE_TYPES = ("f32", "f16", "bf16", "q8_0")
 POOLING = ("none", "mean", "cls", "last", "rank")  # llama.h:llama_pooling_type
+
+
+BASE = zero_or(1e-30, 1e30)  # of RoPE: it and its inverse are f32 without loss
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,8 +154,8 @@ class ContextParams(Params):
     )  # fmt: skip
     mtp: bool = option(False, "", "run a NextN layer instead of the trunk")
     nextn_layer: int = option(0, "", "which of them, the first being 0", check=integers(0))
-    rope_freq_base: float = option(0.0, "", "of RoPE (0: the model's own)", check=numbers(0))
-    rope_freq_scale: float = option(0.0, "", "of RoPE (0: the model's own)", check=numbers(0))
+    rope_freq_base: float = option(0.0, "", "of RoPE (0: the model's own)", check=BASE)
+    rope_freq_scale: float = option(0.0, "", "of RoPE (0: the model's own)", check=BASE)
     fuse: bool = option(True, "", "let the device run several nodes as one")
     progress: Progress | None = option(
         None, "", "called as progress(done, total, what) while kernels are compiled"

@@ -40,6 +40,14 @@ def numbers(
     return Rule(text, holds, integer if kind is Integral else number)
 
 
+def zero_or(low: float, high: float) -> Rule:
+    """0, which stands for something else, or a number from low to high."""
+    inside = numbers(low, high)
+    return Rule(
+        f"0, or {inside.text}", lambda v: inside.holds(v) or (numbers(0, 0).holds(v)), number
+    )
+
+
 def integers(low: float = -math.inf, high: float = math.inf) -> Rule:
     return numbers(low, high, kind=Integral)
 

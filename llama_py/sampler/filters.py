@@ -127,8 +127,20 @@ def xtc(probability: float, threshold: float, rng: Callable[[], float]) -> Filte
     return keep
 
 
+TINY = 1e-20  # temperatures below this may make logits infinite
+
+
 def temperature(t: float) -> Filter | None:
     """Logits divided by t > 0: below 1 the likely get likelier."""
     if t == 1:
         return None
+
+    def divide(c: Candidates) -> Candidates:
+        """Only distances from the likeliest can be divided by so little."""
+        with np.errstate(over="ignore"):
+            distances = (c.logits - c.logits.max()).astype(np.float64) / t
+            return Candidates(c.ids, distances.astype(np.float32))
+
+    if t < TINY:
+        return divide
     return lambda c: Candidates(c.ids, c.logits / np.float32(t))

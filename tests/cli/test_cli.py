@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 import llama_py
+from ggml_py.errors import ModelError
 from llama_py.context import Context
 from llama_py.params import GenerateParams
 from llama_py.reuse import Reuse
-from llama_py_tools import cli, session
+from llama_py_tools import cli, session, start
 from llama_py_tools.chat import Talk
 from llama_py_tools.escapes import unescape
 from tests.commands import DEMO, demo_with_template, tiny_model
@@ -176,3 +177,23 @@ def test_a_defect_is_one_line_too(
     assert capsys.readouterr().err == "error: KeyError: 'x' (a defect; --verbose shows where)\n"
     monkeypatch.setattr(session, "list_archs", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
     assert cli.main(["--list-archs"]) == 130
+
+
+def test_an_interrupt_while_a_command_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(name: str) -> None:
+        assert name == "llama_py_tools.cli"
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("importlib.import_module", interrupt)
+    assert start.cli() == 130
+
+
+def test_names_in_errors_move_no_cursor(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise ModelError("tensor \x1b[2Jx\ny\u202e is not there")
+
+    monkeypatch.setattr(session, "list_archs", fail)
+    assert cli.main(["--list-archs"]) == 1
+    assert capsys.readouterr().err == "error: tensor \\x1b[2Jx y\\u202e is not there\n"

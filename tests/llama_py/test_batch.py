@@ -44,6 +44,17 @@ def all_of(split: Any) -> list[UBatch]:
     return list(iter(split, None))
 
 
+@pytest.mark.parametrize("id", [4, 2**33, 2**62, -1, -(2**40)])
+def test_a_sequence_out_of_range_costs_nothing(id: int) -> None:
+    with pytest.raises(ContextError, match=rf"sequence {id} is not in \[0, 4\)"):
+        splitter(Batch([1], seq_ids=[(id,)]))
+
+
+def test_outputs_are_a_list() -> None:
+    with pytest.raises(ContextError, match=r"outputs must be \[2\]; got \[2, 1\]"):
+        splitter(Batch([1, 2], outputs=np.ones((2, 1), bool)))
+
+
 def test_simple_split_takes_tokens_in_order() -> None:
     b = splitter(of_seqs(0, 1, 0, 1, 1))
     ubatches = all_of(lambda: b.split_simple(2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,52 @@ def test_an_interrupted_prompt_can_be_repeated(name: str, at: int, expected: Any
     alone = context(name)
     alone.decode(PROMPT)
     assert nmse(alone.decode([1]), ctx.decode(Batch([1], seq_ids=[[1]]))) < CLOSE
+
+
+def test_a_context_is_one_threads_at_a_time(name: str, expected: Any) -> None:
+    ctx, found = context(name), list[Exception]()
+
+    def other() -> None:
+        try:
+            ctx.decode(PROMPT)
+        except ContextError as e:
+            found.append(e)
+
+    def meanwhile(*_: Any) -> None:
+        thread = threading.Thread(target=other)
+        thread.start()
+        thread.join()
+
+    ctx.on_graph = meanwhile
+    assert nmse(expected[name], ctx.decode(PROMPT, logits="all")) < CLOSE
+    assert [*map(str, found)] and all("at work, in another thread" in str(e) for e in found)
+    ctx.on_graph = None
+    ctx.clear()
+    assert nmse(expected[name], ctx.decode(PROMPT, logits="all")) < CLOSE
+
+
+def test_positions_stay_in_range(name: str) -> None:
+    ctx = context(name)
+    ctx.decode(PROMPT)
+    for change, message in (
+        (lambda: ctx.memory.seq_add(0, 0, -1, 2**40), "is not below 2147483647"),
+        (lambda: ctx.memory.seq_add(0, 0, -1, 2**31 - 17), "is not below 2147483647"),
+        (lambda: ctx.memory.seq_div(0, 0, -1, 0), "d must be at least 1, got 0"),
+        (lambda: ctx.memory.seq_div(0, 0, -1, -2), "d must be at least 1, got -2"),
+    ):
+        with pytest.raises(ContextError, match=message):
+            change()
+    if ctx.memory.recr is not None:
+        with pytest.raises(ContextError, match="at position 16, which cannot become -1"):
+            ctx.memory.seq_add(0, 0, -1, -17)
+    assert ctx.memory.seq_pos_max(0) == 16
+
+
+@pytest.mark.parametrize("value", [1e-300, 1e39, -1, float("nan")])
+def test_a_base_that_is_no_base(value: float) -> None:
+    for option in ("rope_freq_base", "rope_freq_scale"):
+        with pytest.raises(ContextError, match=f"{option} is .*it must be 0, or a number in"):
+            context("llama-dense", **{option: value})
 
 
 def test_what_is_refused_changes_nothing(name: str, expected: Any) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import llama_py
-from ggml_py.errors import ContextError, TokenizerError
+from ggml_py.errors import ContextError, ModelError, TokenizerError
 from llama_py.context import Context
 from llama_py.generate import Greedy, Piece
 from tests.live_models import live
@@ -161,6 +161,9 @@ def test_a_sequence_goes_on_beside_others() -> None:
 
 def test_greedy_takes_the_largest() -> None:
     assert Greedy().sample(np.array([0, 3, 2], np.float32)) == 1
+    for bad in (np.nan, np.inf):
+        with pytest.raises(ModelError, match=f"the logit of token 2 is {bad}"):
+            Greedy().sample(np.array([0, 3, bad, 1], np.float32))
 
 
 def test_a_stream_needs_a_tokenizer() -> None:

@@ -115,7 +115,7 @@ def test_missing_key_of_an_architecture_is_named(key: str) -> None:
         ("block_count", True, "a whole number from 0"),
         ("block_count", "two", "a whole number from 0"),
         ("nextn_predict_layers", 2, "less than block_count = 2"),
-        ("context_length", 0, "at least 1"),
+        ("context_length", 0, "from 1 to"),
         ("embedding_length", 0, "at least 1"),
         ("embedding_length", 2**32, "a whole number from 0"),
         ("attention.head_count", 0, "at least 1"),
@@ -131,6 +131,14 @@ def test_missing_key_of_an_architecture_is_named(key: str) -> None:
         ("rope.dimension_count", 0, "head size 32"),
         ("rope.freq_base", 0.0, "positive"),
         ("rope.freq_base", float("inf"), "a finite number"),
+        ("rope.freq_base", float("nan"), "a finite number"),
+        ("rope.freq_base", -1.0, "positive"),
+        ("rope.freq_base", 1e-300, "from 1e-30 to 1e+30"),
+        ("rope.scaling.factor", 1e-45, "from 1e-30 to 1e+30"),
+        ("rope.scaling.factor", 1e38, "from 1e-30 to 1e+30"),
+        ("rope.scaling.original_context_length", 2**31, "from 0 to 2147483647"),
+        ("context_length", 2**31, "from 1 to 2147483647"),
+        ("attention.layer_norm_rms_epsilon", 1e39, "a finite number"),
         ("rope.scaling.type", "cubic", "known are: none, linear, yarn, longrope"),
         ("rope.scaling.type", 1, "a text"),
         ("rope.scaling.factor", -2.0, "not be negative"),
@@ -177,9 +185,9 @@ def test_zero_interval_is_refused() -> None:
 
 
 def test_lying_counts_allocate_nothing() -> None:
-    for key in ("block_count", "nextn_predict_layers", "expert_count"):
+    for key in ("block_count", "nextn_predict_layers", "expert_count", "context_length"):
         refusal("llama-dense", **{key: 2**32 - 1})
-    for key in ("embedding_length", "feed_forward_length", "vocab_size", "context_length"):
+    for key in ("embedding_length", "feed_forward_length", "vocab_size"):
         read("llama-dense", **{key: 2**32 - 1})  # the tensors will tell
 
 

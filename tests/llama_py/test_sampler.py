@@ -116,6 +116,13 @@ def test_xtc() -> None:
     assert xtc(1.0, 0.51, lambda: 0.0) is None
 
 
+@pytest.mark.parametrize("temp", [1e-37, 1e-40, 1e-45, 1e-300])
+def test_the_lowest_temperatures_take_the_best(temp: float) -> None:
+    values = np.array([-30, 25, 24.9, 0, -np.inf], np.float32)
+    sampler = chain_of(5, temp=temp, top_k=0, top_p=1.0, min_p=0.0)
+    assert {sampler.sample(values) for _ in range(20)} == {1}
+
+
 def test_temperature() -> None:
     keep = temperature(0.5)
     assert keep is not None

@@ -71,6 +71,10 @@ def test_all_problems_are_told_in_one_error() -> None:
     assert "1 misshapen: tensor 'a.weight' has wrong shape; expected 4, 5, got 4, 3" in message
 
 
+def test_names_move_no_cursor() -> None:
+    assert r"1 unused: \x1b[2J\nx;" in refusal(loader({"\x1b[2J\nx": (1,)})) + ";"
+
+
 def test_long_lists_are_cut_after_ten() -> None:
     w = loader({f"t{i}": (1,) for i in range(25)})
     for i in range(300):

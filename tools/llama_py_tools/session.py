@@ -80,9 +80,14 @@ def _report(e: Exception, verbose: bool) -> None:
         text = "out of memory"
     if not isinstance(e, (GGMLError, OSError, MemoryError)):
         text = f"{type(e).__name__}: {text} (a defect; --verbose shows where)"
-    print(f"error: {text}", file=sys.stderr)
+    print(f"error: {_harmless(text)}", file=sys.stderr)
     if isinstance(e, OSError):  # perhaps stdout itself, such as a full disk
         _drop_stdout()
+
+
+def _harmless(text: str) -> str:
+    """Without what a terminal would obey: a file may have any name, and any names within."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def write(text: str) -> None:

@@ -1,0 +1,39 @@
+"""Where console scripts begin: nothing is imported here, so that Ctrl-C ends a command quietly from
+its first moment on, while its modules are being loaded too."""
+
+from __future__ import annotations
+
+INTERRUPTED = 130
+
+
+def _run(command: str) -> int:
+    try:
+        from importlib import import_module
+
+        return int(import_module(f"llama_py_tools.{command}").main() or 0)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def cli() -> int:
+    return _run("cli")
+
+
+def debug() -> int:
+    return _run("debug")
+
+
+def graph() -> int:
+    return _run("graph")
+
+
+def bench() -> int:
+    return _run("bench")
+
+
+def perplexity() -> int:
+    return _run("perplexity")
+
+
+def test_backend_ops() -> int:
+    return _run("test_backend_ops")
