@@ -31,7 +31,10 @@ from ggml_cpu.kernel import Kernel
 
 MAGIC = b"llama-py object\n"
 UNUSED_DAYS = 30
-_CORE = ("target.py", "params.py", "symbols.py", "frontend.py", "codegen.py", "vocabulary/*.py")
+_CORE = (
+    "target.py", "params.py", "symbols.py", "frontend.py", "helpers.py", "passes.py", "codegen.py",
+    "vocabulary/*.py",
+)  # fmt: skip
 _FIXED = ("ggml_cpu.vocabulary", "numpy", "math")  # part of the environment
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
