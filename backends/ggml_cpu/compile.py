@@ -1,30 +1,38 @@
 """Compile many kernels, in child processes: the calling one need not import Numba.
 
-A child imports the module that declares a kernel and stores its object code in the cache.
+A child imports the module that declares a kernel and stores its object code in the cache. Children
+live on for a while: what they typed for one kernel serves the next.
 """
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing, suppress
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import FunctionType
-from typing import IO
 
 from ggml_cpu import store
 from ggml_cpu.codegen import object_code
 from ggml_cpu.kernel import REGISTRY, Kernel
+from ggml_cpu.shares import Shares
 from ggml_py.errors import BackendError
 
 Progress = Callable[[int, int, str], None]
+
+IDLE_SECONDS = 10  # for this long, children wait for more kernels
+GARBAGE = 2_000_000  # objects a child makes before it looks for garbage
+_CHANGED = "has changed since this program started; start again"
 
 _CHILD = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
@@ -47,27 +55,13 @@ def compile_kernels(
         done += 1
         if progress is not None:
             progress(done, total, kernel.name)
-    there = sorted((k for k in kernels if k not in here), key=_size, reverse=True)
+    there = [k for k in kernels if k not in here]
     if there:
-        with _Children(there, directory) as children:
-            for name in children.finished():
+        with closing(_CHILDREN.compile(there, directory)) as finished:
+            for name in finished:
                 done += 1
                 if progress is not None:
                     progress(done, total, name)
-
-
-def _size(kernel: Kernel) -> int:
-    """Bytes of bytecode a kernel reaches: the large ones start first, none is left for the end."""
-    found: set[FunctionType] = set()
-    wanted: list[object] = [kernel.function]
-    while wanted:
-        function = wanted.pop()
-        if type(function) is FunctionType and function not in found:  # isinstance wakes `v`
-            found.add(function)
-            names, known = function.__code__.co_names, function.__globals__
-            wanted += [known[name] for name in names if name in known]
-            wanted += [cell.cell_contents for cell in function.__closure__ or ()]
-    return sum(len(function.__code__.co_code) for function in found)
 
 
 def _source(module: str) -> str:
@@ -77,81 +71,168 @@ def _source(module: str) -> str:
     return getattr(sys.modules.get(module), "__file__", None) or ""
 
 
-class _Children:
-    """Child processes that take kernels from a queue, one thread of ours looking after each."""
+class _Child:
+    """A process that compiles one kernel after the other."""
 
-    def __init__(self, kernels: Sequence[Kernel], directory: Path) -> None:
-        self._count = len(kernels)
-        self._directory = directory
-        self._jobs: queue.SimpleQueue[Kernel] = queue.SimpleQueue()
-        for kernel in kernels:
-            self._jobs.put(kernel)
-        self._results: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
-        self._processes: list[subprocess.Popen[str]] = []
-        self._threads: list[threading.Thread] = []
+    def __init__(self) -> None:
+        self.path = list(sys.path)
+        self._ended = False
+        self._start()
 
-    def __enter__(self) -> _Children:
-        for _ in range(min(_usable_cpus(), self._count)):
-            messages = tempfile.TemporaryFile("w+")
-            process = subprocess.Popen(
-                [sys.executable, "-c", _CHILD, json.dumps(sys.path)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=messages,
-                text=True,
-            )
-            thread = threading.Thread(target=self._feed, args=(process, messages), daemon=True)
-            self._processes.append(process)
-            self._threads.append(thread)
-            thread.start()
-        return self
+    def _start(self) -> None:
+        self._fresh = True
+        self._messages = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by _stop)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _CHILD, json.dumps(self.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._messages,
+            text=True,
+        )
 
-    def __exit__(self, *error: object) -> None:
-        if error[0] is not None:
-            for process in self._processes:
-                process.kill()
-        for thread in self._threads:
-            thread.join()
+    @property
+    def usable(self) -> bool:
+        return self.path == sys.path and self._process.poll() is None
 
-    def finished(self) -> Iterator[str]:
-        """Names of kernels as they get done. Raises BackendError for one that did not."""
-        for _ in range(self._count):
-            name, failure = self._results.get()
-            if failure:
-                raise BackendError(failure)
-            yield name
+    def compile(self, kernel: Kernel, directory: Path) -> str:
+        """Have one kernel compiled: "" or the error message."""
+        fresh, self._fresh = self._fresh, False
+        failure = self._ask(kernel, directory)
+        if failure.endswith(_CHANGED) and not fresh and not self._ended:
+            self._stop()  # the module may be newer than what the child imported
+            self._start()
+            failure = self._ask(kernel, directory)
+        return failure
 
-    def _feed(self, process: subprocess.Popen[str], messages: IO[str]) -> None:
-        with process, messages:
-            while True:
-                try:
-                    kernel = self._jobs.get_nowait()
-                except queue.Empty:
-                    return
-                failure = self._ask(process, kernel)
-                if failure is None:
-                    messages.seek(0)
-                    tail = messages.read()[-2000:].strip()
-                    failure = f"kernel {kernel.name}: the compiling process died. {tail}"
-                self._results.put((kernel.name, failure))
-
-    def _ask(self, process: subprocess.Popen[str], kernel: Kernel) -> str | None:
-        """Have one kernel compiled: "" or the error message; None where the child is dead."""
-        assert process.stdin is not None and process.stdout is not None
-        path = self._directory / store.file_name(kernel)
+    def _ask(self, kernel: Kernel, directory: Path) -> str:
         job = {
             "module": kernel.module,
             "source": _source(kernel.module),
             "kernel": kernel.name,
-            "path": str(path),
+            "path": str(directory / store.file_name(kernel)),
         }
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None and stdout is not None
         try:
-            process.stdin.write(json.dumps(job) + "\n")
-            process.stdin.flush()
-            answer = process.stdout.readline()
+            stdin.write(json.dumps(job) + "\n")
+            stdin.flush()
+            answer = stdout.readline()
         except OSError:
-            return None
-        return str(json.loads(answer)) if answer else None
+            answer = ""
+        if answer:
+            return str(json.loads(answer))
+        self._messages.seek(0)
+        tail = self._messages.read()[-2000:].strip()
+        return f"kernel {kernel.name}: the compiling process died. {tail}"
+
+    def interrupt(self) -> None:
+        """Whatever it does; who waits for an answer gets one."""
+        self._ended = True
+        self._process.kill()
+
+    def end(self) -> None:
+        self.interrupt()
+        self._stop()
+
+    def _stop(self) -> None:
+        self._process.kill()
+        with suppress(OSError), self._process, self._messages:
+            pass
+
+
+class _Children:
+    """The child processes. One caller at a time has them; a thread of ours looks after each."""
+
+    def __init__(self) -> None:
+        self._children: list[_Child] = []
+        self._of_parent: list[_Child] = []
+        self._busy = threading.Lock()
+        self._idle: threading.Timer | None = None
+
+    def compile(self, kernels: Sequence[Kernel], directory: Path) -> Generator[str]:
+        """Names of kernels as they get done. Raises BackendError for one that did not."""
+        with self._busy:
+            missing = []  # another thread may have had them compiled meanwhile
+            for kernel in kernels:
+                if store.read(directory / store.file_name(kernel)) is None:
+                    missing.append(kernel)
+                else:
+                    yield kernel.name
+            yield from self._compile(missing, directory)
+
+    def _compile(self, kernels: Sequence[Kernel], directory: Path) -> Generator[str]:
+        count = min(_usable_cpus(), len(kernels))
+        self._provide(count)
+        results: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
+        shares = Shares(kernels, count)
+        feeders = [
+            threading.Thread(target=_feed, args=(child, i, shares, directory, results), daemon=True)
+            for i, child in enumerate(self._children[:count])
+        ]
+        for thread in feeders:
+            thread.start()
+        done = False
+        try:
+            for _ in kernels:
+                name, failure = results.get()
+                if failure:
+                    raise BackendError(failure)
+                yield name
+            done = True
+        finally:
+            if not done:
+                shares.clear()
+                for child in self._children:
+                    child.interrupt()
+            for thread in feeders:
+                thread.join()
+            if not done:
+                self._end()
+        self._wait()
+
+    def _provide(self, count: int) -> None:
+        """At least `count` children that run and import from where we do."""
+        if self._idle is not None:
+            self._idle.cancel()
+        if not all(child.usable for child in self._children):
+            self._end()
+        while len(self._children) < count:
+            self._children.append(_Child())
+
+    def _wait(self) -> None:
+        self._idle = threading.Timer(IDLE_SECONDS, self.end)
+        self._idle.daemon = True
+        self._idle.start()
+
+    def end(self) -> None:
+        """End them unless they are at work."""
+        if self._busy.acquire(blocking=False):
+            self._end()
+            self._busy.release()
+
+    def _end(self) -> None:
+        children, self._children = self._children, []
+        for child in children:
+            child.end()
+
+    def after_fork(self) -> None:
+        """In a forked process: they are the parent's. Held, since dropping them would end them."""
+        self._of_parent = self._children
+        self._children, self._busy, self._idle = [], threading.Lock(), None
+
+
+def _feed(
+    child: _Child, number: int, shares: Shares, directory: Path,
+    results: queue.SimpleQueue[tuple[str, str]],
+) -> None:  # fmt: skip
+    while (kernel := shares.take(number)) is not None:
+        results.put((kernel.name, child.compile(kernel, directory)))
+
+
+_CHILDREN = _Children()
+atexit.register(_CHILDREN.end)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_CHILDREN.after_fork)
 
 
 def _usable_cpus() -> int:
@@ -163,9 +244,13 @@ def _usable_cpus() -> int:
 def serve() -> None:
     """The child's side: a job a line on stdin, an error message ("" for none) a line on stdout."""
     answers, sys.stdout = sys.stdout, sys.stderr
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asked; that ends us if it must
+    gc.disable()  # what compiling leaves behind is mostly kept; looking through it takes a fifth
     for line in sys.stdin:
         answers.write(json.dumps(_answer(**json.loads(line))) + "\n")
         answers.flush()
+        if gc.get_count()[0] > GARBAGE:
+            gc.collect()
 
 
 def _answer(module: str, source: str, kernel: str, path: str) -> str:
@@ -173,7 +258,7 @@ def _answer(module: str, source: str, kernel: str, path: str) -> str:
         _import(module, source)
         declared = REGISTRY.kernels.get(kernel)
         if declared is None or store.file_name(declared) != Path(path).name:
-            return f"kernel {kernel}: {module} has changed since this program started; start again"
+            return f"kernel {kernel}: {module} {_CHANGED}"
         store.write(Path(path), object_code(declared))
     except BackendError as error:
         return str(error)

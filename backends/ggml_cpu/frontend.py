@@ -11,62 +11,106 @@ from contextlib import contextmanager
 
 import llvmlite.binding as llvm
 from llvmlite import ir
-from numba.core import compiler, types
-from numba.core.codegen import JITCodeLibrary
+from numba.core import cgutils, compiler, types
+from numba.core.codegen import CodeLibrary, CPUCodegen, CPUCodeLibrary, JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.extending import register_jitable
 from numba.core.registry import cpu_target
+from numba.core.typing.templates import Signature
 
 import ggml_cpu.vocabulary.vec  # noqa: F401  (wakes the lazy package)
-from ggml_cpu.kernel import REGISTRY, Kernel
+from ggml_cpu.helpers import no_entry, register_helpers
+from ggml_cpu.kernel import Kernel
+from ggml_cpu.passes import Pipeline, flags
 from ggml_cpu.symbols import symbol_of
 
 
 class _Library(JITCodeLibrary):
-    """LLVM modules to link into others: neither optimised nor compiled."""
+    """LLVM modules to link into others, and the libraries they call; nothing is optimised here."""
 
-    def _optimize_functions(self, ll_module: llvm.ModuleRef) -> None:
-        ll_module.data_layout = self._codegen._data_layout
+    def __init__(self, codegen: CPUCodegen, name: str) -> None:
+        super(CPUCodeLibrary, self).__init__(codegen, name)  # without an empty module to link into
+        self.modules: list[bytes] = []
+        self.called: dict[CodeLibrary, None] = {}
 
-    def _optimize_final_module(self) -> None:
-        pass
+    def add_linking_library(self, library: CodeLibrary) -> None:
+        self.called[library] = None
 
-    def _finalize_final_module(self) -> None:
+    def add_ir_module(self, module: ir.Module) -> None:
+        text = cgutils.normalize_ir_text(str(module))
+        self.modules.append(llvm.parse_assembly(text).as_bitcode())
+
+    def finalize(self) -> None:
         self._finalized = True
 
+    def linked(self, module: llvm.ModuleRef) -> llvm.ModuleRef:
+        """The module with this library and all it calls in it.
 
-def _never_called(*compiled: object) -> Callable[..., None]:
-    """What stands for a helper's entry point: Numba keeps one, of a builtin type, by identity."""
-    return [].append
+        Numba's own helpers name its memory manager, too; what really needed that does not link.
+        """
+        wanted: list[CodeLibrary] = [self]
+        seen: set[CodeLibrary] = set()
+        while wanted:
+            library = wanted.pop()
+            if isinstance(library, _Library) and library not in seen:
+                seen.add(library)
+                wanted += library.called
+                for code in library.modules:
+                    module.link_in(llvm.parse_bitcode(code))
+        return module
+
+
+Resolve = Callable[[types.Type, tuple[types.Type, ...], dict[str, types.Type]], Signature | None]
+
+
+def _remembering(resolve: Resolve) -> Resolve:
+    """`resolve`, asked once for each function and its argument types: Numba tries every NumPy ufunc
+    on every `+`."""
+
+    def remembered(
+        function: types.Type, args: tuple[types.Type, ...], kws: dict[str, types.Type]
+    ) -> Signature | None:
+        if kws:
+            return resolve(function, args, kws)
+        asked = function, tuple(args)
+        if asked not in _SIGNATURES:
+            found = resolve(function, args, kws)
+            if found is None:
+                return None
+            _SIGNATURES[asked] = found
+        return _SIGNATURES[asked]
+
+    return remembered
+
+
+_SIGNATURES: dict[tuple[types.Type, tuple[types.Type, ...]], Signature] = {}
 
 
 @contextmanager
-def _no_machine_code() -> Iterator[None]:
-    context = cpu_target.target_context
-    codegen = context.codegen()
-    codegen._library_class, context.get_executable = _Library, _never_called
+def _front_end() -> Iterator[None]:
+    """Meanwhile Numba makes no machine code, and looks for no extensions at each function."""
+    typing, lowering = cpu_target.typing_context, cpu_target.target_context
+    typing.refresh()
+    lowering.refresh()
+
+    def install_new() -> None:
+        for registry in list(lowering._registries):
+            lowering.install_registry(registry)
+
+    codegen = lowering.codegen()
+    changes = (
+        (codegen, "_library_class", _Library),
+        (lowering, "get_executable", no_entry),
+        (lowering, "load_additional_registries", install_new),
+        (typing, "load_additional_registries", lambda: None),
+        (typing, "resolve_function_type", _remembering(typing.resolve_function_type)),
+    )
+    for changed, name, value in changes:
+        setattr(changed, name, value)
     try:
         yield
     finally:
-        del codegen._library_class, context.get_executable
-
-
-def _flags() -> compiler.Flags:
-    """Numba's options: a bare function without Python objects, memory manager or exceptions."""
-    flags = compiler.Flags()
-    on = ("no_cpython_wrapper", "no_cfunc_wrapper", "no_compile", "forceinline")
-    options = dict.fromkeys(on, True) | {"nrt": False, "error_model": "numpy"}
-    for name, value in options.items():
-        setattr(flags, name, value)
-    return flags
-
-
-def _register_helpers() -> None:
-    """Tell Numba of the helpers declared since the last kernel."""
-    for function in REGISTRY.new_helpers():
-        register_jitable(
-            forceinline=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True
-        )(function)
+        for changed, name, _ in changes:
+            delattr(changed, name)
 
 
 def lower(kernel: Kernel) -> llvm.ModuleRef:
@@ -74,25 +118,20 @@ def lower(kernel: Kernel) -> llvm.ModuleRef:
 
     Raises numba.core.errors.NumbaError for Python that Numba does not know.
     """
-    _register_helpers()
+    register_helpers()
     typing, lowering = cpu_target.typing_context, cpu_target.target_context
-    typing.refresh()
-    lowering.refresh()
     arguments = (types.int64,) * 3
-    with global_compiler_lock, _no_machine_code():
+    with global_compiler_lock, _front_end():
         compiled = compiler.compile_extra(
-            typing, lowering, kernel.function, arguments, types.void, _flags(), {}
-        )
-        library = compiled.library
-        outer = library.create_ir_module(symbol_of(kernel.name))
+            typing, lowering, kernel.function, arguments, types.void, flags(), {},
+            pipeline_class=Pipeline,
+        )  # fmt: skip
+        outer = lowering.create_module(symbol_of(kernel.name))
         signature = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 3)
         entry = ir.Function(outer, signature, symbol_of(kernel.name))
         builder = ir.IRBuilder(entry.append_basic_block())
         inner = lowering.declare_function(outer, compiled.fndesc)
         lowering.call_conv.call_function(builder, inner, types.void, arguments, entry.args)
         builder.ret_void()
-        library.add_ir_module(outer)
-        module = library._final_module
-        for needed in library._linking_libraries:
-            module.link_in(needed._get_module_for_linking(), preserve=True)
+        module: llvm.ModuleRef = compiled.library.linked(llvm.parse_assembly(str(outer)))
     return module

@@ -6,6 +6,7 @@ Loading needs llvmlite only; Numba is imported by the processes that compile, if
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import llvmlite.binding as llvm
 
@@ -15,6 +16,8 @@ from ggml_cpu.compile import Progress, compile_kernels
 from ggml_cpu.kernel import REGISTRY, Kernel
 from ggml_cpu.symbols import bind_externals, symbol_of
 from ggml_py.errors import BackendError
+
+DRIVER = "ggml_cpu.driver"
 
 
 class Library:
@@ -51,7 +54,7 @@ def _objects(kernels: dict[str, Kernel], progress: Progress | None) -> dict[str,
     missing = [kernels[file] for file, code in found.items() if code is None]
     if missing:
         directory = store.writable_directory()
-        compile_kernels(missing, directory, progress)
+        compile_kernels(missing + _soon(directory, kernels), directory, progress)
         found |= {file: store.read(directory / file) for file in map(store.file_name, missing)}
     lost = [kernels[file].name for file, code in found.items() if code is None]
     if lost:
@@ -60,6 +63,12 @@ def _objects(kernels: dict[str, Kernel], progress: Progress | None) -> dict[str,
             "set LLAMA_PY_CACHE to a directory that nothing else clears"
         )
     return {file: code for file, code in found.items() if code is not None}
+
+
+def _soon(directory: Path, kernels: dict[str, Kernel]) -> list[Kernel]:
+    """What runs any kernel: where that is missing, too, it is compiled beside the first."""
+    driver = {store.file_name(k): k for k in REGISTRY.kernels.values() if k.module == DRIVER}
+    return [k for f, k in driver.items() if f not in kernels and not (directory / f).exists()]
 
 
 _LIBRARY = Library()

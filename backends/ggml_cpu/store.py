@@ -13,6 +13,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Iterator
@@ -31,7 +32,10 @@ from ggml_cpu.kernel import Kernel
 
 MAGIC = b"llama-py object\n"
 UNUSED_DAYS = 30
-_CORE = ("target.py", "params.py", "symbols.py", "frontend.py", "codegen.py", "vocabulary/*.py")
+_CORE = (
+    "target.py", "params.py", "symbols.py", "frontend.py", "helpers.py", "passes.py", "codegen.py",
+    "vocabulary/*.py",
+)  # fmt: skip
 _FIXED = ("ggml_cpu.vocabulary", "numpy", "math")  # part of the environment
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
@@ -74,13 +78,22 @@ class Fingerprints:
 
     def __init__(self) -> None:
         self._known: dict[FunctionType, str] = {}
+        self._begun: set[FunctionType] = set()
+        self._lock = threading.RLock()  # what one thread has begun is not recursion to another
 
     def of(self, function: FunctionType) -> str:
         """Hash of bytecode, constants, and everything reached through globals and closures."""
-        if function not in self._known:
-            self._known[function] = "recursive"
-            self._known[function] = _digest(*self._parts(function))
-        return self._known[function]
+        if function in self._known:
+            return self._known[function]
+        with self._lock:
+            if function in self._begun:
+                return "recursive"
+            self._begun.add(function)
+            try:
+                self._known[function] = _digest(*self._parts(function))
+            finally:
+                self._begun.discard(function)
+            return self._known[function]
 
     def _parts(self, function: FunctionType) -> Iterator[str]:
         codes = list(_nested(function.__code__))

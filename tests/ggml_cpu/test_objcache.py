@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -87,12 +89,12 @@ class Demo:
         (self.path / "demo_family.py").write_text(family)
         (self.path / "helpers_of_demo.py").write_text(helpers)
 
-    def start(self, *names: str, **environment: str) -> subprocess.Popen[str]:
+    def start(self, *names: str, script: str = MAIN, **environment: str) -> subprocess.Popen[str]:
         path = os.pathsep.join([str(self.path), os.environ.get("PYTHONPATH", "")])
         settings = {"PYTHONPATH": path, "LLAMA_PY_CACHE": str(self.cache), **environment}
         settings["PYTHONDONTWRITEBYTECODE"] = "1"  # its stamp misses two edits in one second
         return subprocess.Popen(
-            [sys.executable, "-c", MAIN, ",".join(names)],
+            [sys.executable, "-c", script, ",".join(names)],
             env={**os.environ, **settings},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -104,6 +106,11 @@ class Demo:
         out, err = (process := self.start(*names, **environment)).communicate(timeout=300)
         assert process.returncode == 0, err
         return json.loads(out)
+
+    def output(self, script: str) -> str:
+        out, err = (process := self.start(script=script)).communicate(timeout=300)
+        assert process.returncode == 0, err
+        return out
 
     def fail(self, *names: str) -> str:
         _, err = (process := self.start(*names)).communicate(timeout=300)
@@ -267,6 +274,81 @@ def test_interrupt_ends_the_compilers(demo):
 def children_of(pid: int) -> list[str]:
     listed = Path(f"/proc/{pid}/task/{pid}/children")
     return listed.read_text().split() if listed.exists() else []
+
+
+class Halts:
+    """A global that a fingerprint passes by; it holds up the first who does."""
+
+    def __init__(self) -> None:
+        self.reached, self.go_on = threading.Event(), threading.Event()
+
+    def __getattr__(self, name: str) -> str:
+        assert name == "__qualname__"
+        first = not self.reached.is_set()
+        self.reached.set()
+        if first:
+            assert self.go_on.wait(60)
+        return "Halts"
+
+
+def test_fingerprints_of_several_threads():
+    """While one thread computes a fingerprint, no other takes the function for a recursive one."""
+    halts = Halts()
+
+    def function(x):
+        return halts, x
+
+    fingerprints = store.Fingerprints()
+    with ThreadPoolExecutor(2) as pool:
+        one = pool.submit(fingerprints.of, function)
+        assert halts.reached.wait(60)
+        other = pool.submit(fingerprints.of, function)
+        wait([other], timeout=0.2)
+        halts.go_on.set()
+        assert one.result() == other.result() == store.Fingerprints().of(function)
+
+
+ROUNDS = """
+import json
+from concurrent.futures import ThreadPoolExecutor
+import demo_family
+from ggml_cpu import compile
+from ggml_cpu.objcache import load_kernels
+
+started, done = [], []
+start = compile._Child._start
+compile._Child._start = lambda child: (started.append(1), start(child))
+
+def load(*names):
+    return load_kernels(names, lambda n, total, name: done.append(name))
+
+with ThreadPoolExecutor(4) as pool:
+    loaded = list(pool.map(load, ["made_5"] * 4, ["made_7"] * 4))
+first, written = len(started), sorted(done)
+load("uses_constant")
+with open(demo_family.__file__, "a") as file:
+    file.write(LATE)
+exec(LATE, vars(demo_family))
+load("late")
+print(json.dumps([first, written, len(started) - first]))
+"""
+LATE = """
+from ggml_cpu import vocabulary as v
+
+@kernel()
+def late(p, ith, nth):
+    v.st_i64(p, 9)
+"""
+
+
+def test_children_serve_several_times(demo):
+    """Threads that want the same kernels share the children; so do later calls, where the module
+    is as the children know it."""
+    script = ROUNDS.replace("LATE)", f"{LATE!r})").replace("LATE,", f"{LATE!r},")
+    first, written, later = json.loads(demo.output(script))
+    assert first <= 2 and written == ["made_5"] * 4 + ["made_7"] * 4
+    assert later == 1
+    assert len(demo.objects()) == 4
 
 
 def test_old_environments_are_removed(tmp_path, monkeypatch):

@@ -12,8 +12,9 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.base import BaseContext
 from numba.core.extending import intrinsic as intrinsic
-from numba.core.extending import models, register_jitable, register_model
+from numba.core.extending import models, register_model
 
+from ggml_cpu.kernel import fn
 from ggml_cpu.target import LANES
 
 ELEMENTS = {
@@ -31,7 +32,7 @@ I32 = ir.IntType(32)
 I64 = ir.IntType(64)
 
 # A vocabulary function written in the vocabulary itself.
-inlined = register_jitable(forceinline=True, error_model="numpy")
+inlined = fn
 
 
 class Vec(types.Type):
