@@ -213,7 +213,7 @@ class Context(Closing):
         """What graphs depend on besides batch and memory."""
         return (
             self.cparams, self.gtype, self._cvec, self._encoded, self._head,
-            self._adapters.of(seq_id), self.on_graph,
+            self._adapters.of(seq_id), self.on_graph, self.runner.latest,
         )  # fmt: skip
 
     def _follow(self, before: Following, ubatch: UBatch) -> F32:

@@ -50,6 +50,11 @@ class Runner:
         res, plan = self._reusable(params) or self._build(params)
         return self._computed(res, plan, params.ubatch, on_graph)
 
+    @property
+    def latest(self) -> GraphResult | None:
+        """The graph of the last `run`, if it is still kept."""
+        return self.graphs[0][0] if self.graphs else None
+
     def again(self, ubatch: UBatch, on_graph: OnGraph | None) -> GraphResult:
         """Compute another ubatch in the graph of the last `run`, which it is known to fit."""
         res, plan = self.graphs[0]
