@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -11,6 +10,7 @@ from ggml_cpu.executor import Executor
 from ggml_cpu.fused import fusions
 from ggml_cpu.program import Program
 from ggml_cpu.step import Step
+from ggml_py import host
 from ggml_py.backend import (
     Buffer,
     Bytes,
@@ -36,7 +36,7 @@ class CPUDevice:
         self.name = name
         self._share = number, n
         self._executor: Executor | None = None
-        self.set_threads(default_threads())
+        self.set_threads(host.default_threads())
         self.repack = True
 
     def again(self, name: str, number: int = 0, n: int = 1) -> CPUDevice:
@@ -49,7 +49,8 @@ class CPUDevice:
     def description(self) -> str:
         from ggml_cpu.target import CPU_NAME, LANES
 
-        return f"{CPU_NAME}, {32 * LANES}-bit vectors, {self.n_threads} threads"
+        threads = f"{self.n_threads} {'thread' if self.n_threads == 1 else 'threads'}"
+        return f"{CPU_NAME}, {32 * LANES}-bit vectors, {host.description()}, {threads}"
 
     @property
     def executor(self) -> Executor:
@@ -58,8 +59,7 @@ class CPUDevice:
         return self._executor
 
     def memory(self) -> tuple[int, int]:
-        page = os.sysconf("SC_PAGE_SIZE")
-        return page * os.sysconf("SC_AVPHYS_PAGES"), page * os.sysconf("SC_PHYS_PAGES")
+        return host.memory()
 
     def alloc(self, size: int) -> Buffer:
         try:
@@ -111,13 +111,6 @@ def _steps(work: Work) -> list[Step]:
     if isinstance(work, Fused):
         return work.launch()
     return [] if work.is_empty() else steps_for(work)
-
-
-def default_threads() -> int:
-    """Physical cores, as far as the affinity mask lets this process use them."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    usable = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(1, usable // 2 if usable > 4 else usable)
 
 
 def devices() -> list[CPUDevice]:

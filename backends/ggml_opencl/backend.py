@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from ggml_opencl.fused import fusions
 from ggml_opencl.program import Builder, OpenCLProgram, launches
 from ggml_opencl.runtime import use_installed
 from ggml_opencl.table import Launch, table
+from ggml_py import host
 from ggml_py.backend import Buffer, Bytes, CompileOptions, KernelTime, Work
 from ggml_py.errors import BackendError
 from ggml_py.fusion import Fusions
@@ -59,11 +59,10 @@ class OpenCLDevice:
         return OpenCLDevice(name, self.queue.device)
 
     def memory(self) -> tuple[int, int]:
-        """OpenCL tells only the total; a device that shares the host's memory has what is free."""
+        """OpenCL tells only the total; one that shares the host's memory has what is available."""
         if not self.queue.device.host_unified_memory:
             return self._total, self._total
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        return min(free, self._total), self._total
+        return min(host.memory()[0], self._total), self._total
 
     def alloc(self, size: int) -> Buffer:
         return OpenCLBuffer(self.queue, size, self.builder.faults)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import numpy as np
 
 import ggml_ref.ops
+from ggml_py import host
 from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, aligned_bytes
 from ggml_py.errors import AllocError
 from ggml_py.kernels import import_families
@@ -48,8 +48,7 @@ class RefDevice:
         self.name = name
 
     def memory(self) -> tuple[int, int]:
-        page = os.sysconf("SC_PAGE_SIZE")
-        return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
+        return host.memory()
 
     def alloc(self, size: int) -> Buffer:
         try:

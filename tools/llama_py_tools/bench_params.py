@@ -167,6 +167,6 @@ def combinations(o: BenchParams) -> list[Test]:
 
 
 def _cores() -> int:
-    from ggml_cpu.backend import default_threads
+    from ggml_py.host import default_threads
 
     return default_threads()

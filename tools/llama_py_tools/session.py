@@ -233,7 +233,7 @@ def list_devices() -> None:
             continue
         for d in devices:
             free, total = d.memory()
-            size = f" ({total >> 20} MiB, {free >> 20} MiB free)" if total else ""
+            size = f" ({total >> 20} MiB, {free >> 20} MiB available)" if total else ""
             print(f"{d.name}: {d.description}{size}")
 
 

@@ -1,0 +1,87 @@
+"""Cores and memory, with what containers take away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ggml_py import host
+
+GIB = 2**30
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """8 CPUs on 4 cores, 16 GiB, 10 of them available; files under the folder add limits."""
+    for n in range(8):
+        put(tmp_path / f"cpu/cpu{n}/topology/thread_siblings_list", f"{n % 4},{n % 4 + 4}")
+    monkeypatch.setattr(host, "CPUS", tmp_path / "cpu")
+    monkeypatch.setattr(host, "CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(host, "OWN_CGROUP", tmp_path / "own")
+    monkeypatch.setattr(host, "logical_cpus", lambda: list(range(8)))
+    monkeypatch.setattr(host, "MEMINFO", tmp_path / "meminfo")
+    kib = {"MemTotal": 16 << 20, "MemFree": 5, "MemAvailable": 10 << 20}
+    put(tmp_path / "meminfo", "\n".join(f"{name}: {n} kB" for name, n in kib.items()))
+    put(tmp_path / "own", "0::/")
+    return tmp_path
+
+
+def put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{text}\n")
+
+
+def threads() -> int:
+    return host.default_threads.__wrapped__()
+
+
+def test_a_core_counts_once(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (threads(), host.description()) == (4, "4 cores (8 CPUs)")
+    monkeypatch.setattr(host, "logical_cpus", lambda: [0, 4, 1])
+    assert (threads(), host.description()) == (2, "2 cores (3 CPUs)")
+
+
+@pytest.mark.parametrize(
+    ("quota", "n"), [("max 100000", 4), ("250000 100000", 2), ("5000 9999", 1)]
+)
+def test_the_quota_of_a_container(machine: Path, quota: str, n: int) -> None:
+    put(machine / "own", "0::/a/b")
+    put(machine / "cgroup/a/cpu.max", quota)
+    put(machine / "cgroup/a/b/cpu.max", "max 100000")
+    assert threads() == n
+    assert ("quota" in host.description()) == ("max" not in quota)
+
+
+def test_an_old_container(machine: Path) -> None:
+    put(machine / "own", "3:cpu,cpuacct:/x\n2:memory:/x")
+    put(machine / "cgroup/cpu/x/cpu.cfs_quota_us", "300000")
+    put(machine / "cgroup/cpu/x/cpu.cfs_period_us", "100000")
+    put(machine / "cgroup/cpu/cpu.cfs_quota_us", "-1")
+    put(machine / "cgroup/memory/x/memory.limit_in_bytes", str(4 * GIB))
+    put(machine / "cgroup/memory/x/memory.usage_in_bytes", str(3 * GIB))
+    put(machine / "cgroup/memory/x/memory.stat", f"cache 5\ntotal_inactive_file {GIB}")
+    assert threads() == 3
+    assert host.memory() == (2 * GIB, 4 * GIB)
+
+
+def test_what_caches_hold_is_available(machine: Path) -> None:
+    assert host.memory() == (10 * GIB, 16 * GIB)
+    put(machine / "cgroup/memory.max", "max")
+    assert host.memory() == (10 * GIB, 16 * GIB)
+    put(machine / "cgroup/memory.max", str(2 * GIB))
+    put(machine / "cgroup/memory.current", str(3 * GIB))
+    assert host.memory() == (0, 2 * GIB)
+
+
+def test_where_there_is_no_proc(machine: Path) -> None:
+    psutil = pytest.importorskip("psutil")
+    (machine / "meminfo").unlink()
+    total = psutil.virtual_memory().total
+    assert 0 < host.memory()[0] <= host.memory()[1] == total
+
+
+def test_this_machine() -> None:
+    available, total = host.memory()
+    assert 0 < available <= total
+    assert 1 <= host.default_threads() <= host.physical_cores() <= len(host.logical_cpus())
