@@ -52,13 +52,15 @@ def keeps_the_last_inputs(m: Match) -> str:
     if joined.param("dim") != 0 or joined.ne[3] != 1:
         return f"needs inputs joined in time; got {joined}"
     row = (state.ne[0] * state.ne[1], state.ne[2], 1, 1)
+    dense = (joined.type.type_size, joined.type.type_size * state.ne[0])
     for kept in m.all("kept"):
         window = kept.src[0]
         if window is None or (window.ne, window.nb[:3]) != (state.ne, joined.nb[:3]):
             return f"needs as many inputs kept as came before; got {window}"
-        if window.view_offs >= joined.nb[1] or kept.ne != row:
+        rows = kept.ne == row or (kept.ne == state.ne and kept.nb[:2] == dense)
+        if window.view_offs >= joined.nb[1] or not rows:
             return f"needs the inputs of a time kept in rows of {row[0]}; got {kept}"
-    return ""
+    return silu_of_all(m)
 
 
 CONCAT_CONV_SILU = Pattern(
@@ -66,7 +68,7 @@ CONCAT_CONV_SILU = Pattern(
     joined = CONCAT(state, x)
     kept+ = CPY(~joined, _)
     conv = SSM_CONV(joined, weight)
-    y = SILU(conv)
+    y = SILU(~conv)
     """,
     keeps_the_last_inputs,
 )

@@ -7,6 +7,7 @@ fastest. Here the new inputs are read as they come, channel fastest, and time is
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.fused import _few_tokens
 from ggml_cpu.fusion import fuse
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.step import Step
@@ -25,7 +26,9 @@ def padded(n: int) -> int:
 
 def tables_bytes(m: Match) -> int:
     """Weights, and the earlier inputs of every sequence, channel fastest."""
-    n_channels, _, n_seqs, _ = m["y"].ne
+    if _few_tokens.takes(m):
+        return 0
+    n_channels, _, n_seqs, _ = m["conv"].ne
     return 4 * padded(n_channels) * (m["weight"].ne[0] + m["state"].ne[0] * n_seqs)
 
 
@@ -112,12 +115,14 @@ def first_kept(node: Tensor) -> tuple[int]:
 
 @kernel(extra=first_kept)
 def conv_state(p, ith, nth):
-    """dst [(d_conv - 1) * C, B]: a channel's inputs from a time on, of src0 and src1 as above."""
+    """dst [(d_conv - 1) * C, B] or [d_conv - 1, C, B]: a channel's inputs from a time on, of src0
+    and src1 as above."""
     keep, n_channels, first = v.ne(p, 1, 0), v.ne(p, 1, 1), v.extra(p, 0)
     for b in range(v.ne(p, 1, 2)):
         start, stop = v.split(n_channels, ith, nth)
         for c in range(start, stop):
-            d = v.data(p, 0) + b * v.nb(p, 0, 1) + 4 * c * keep
+            d = v.data(p, 0) + 4 * c * keep
+            d += b * (v.nb(p, 0, 2) if v.ne(p, 0, 2) > 1 else v.nb(p, 0, 1))
             s = v.data(p, 1) + b * v.nb(p, 1, 2) + c * v.nb(p, 1, 1)
             x = v.data(p, 2) + b * v.nb(p, 2, 2) + 4 * c
             for j in range(keep):
@@ -138,12 +143,16 @@ def channels_in_rows(m: Match) -> str:
 
 def over_the_inputs(m: Match) -> Tensor | None:
     """The kernel reads an input no later than it writes the result of its time."""
-    x, y = m["x"], m["y"]
+    x, y = m["x"], m["conv"]
     return x if (x.nb[1], x.nb[0], x.nb[2]) == y.nb[:3] else None
 
 
 @fuse(CONCAT_CONV_SILU, when=channels_in_rows, over=over_the_inputs, scratch=tables_bytes)
 def short_conv(m: Match) -> list[Step]:
-    state, x, y = m["state"], m["x"], m["y"]
+    state, x = m["state"], m["x"]
+    y = Tensor(m["y"].type, m["conv"].ne)  # which may have another shape
+    y.buffer, y.offset = m["y"].buffer, m["y"].offset
+    if _few_tokens.takes(m):
+        return [_few_tokens.step(m, y)]
     keep = [Step(conv_state, kept, (kept, state, x)) for kept in m.all("kept")]
-    return [*keep, Step(conv_silu, y, (y, state, x, m["weight"]), scratch=m.scratch)]
+    return [*keep, Step(conv_silu, m["conv"], (y, state, x, m["weight"]), scratch=m.scratch)]
