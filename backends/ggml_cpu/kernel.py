@@ -46,7 +46,8 @@ class Kernel:
     prepare: kernels run before it on the same parameter block, a barrier between each.
     extra: up to 8 integers for the parameter block, read with `v.extra(p, i)`.
     reads: for a preparing kernel, the operands (0 dst, 1.. src) its scratch depends on: the next
-        node with the same ones may use the scratch as it is. Empty: it is always run again.
+        node with the same ones, op params and `extra` may use the scratch as it is. Empty: it is
+        always run again.
     """
 
     name: str

@@ -115,7 +115,7 @@ def prepared_by(step: Step) -> tuple[object, ...]:
     kernels = step.kernel.prepare
     if not all(k.reads for k in kernels):
         return ()
-    params = step.params()
+    params = step.params(), *step.kernel.extra(step.node)
     have = len(step.operands)
     return tuple(
         (k.name, params, *(id(step.operands[i]) for i in k.reads if i < have)) for k in kernels
