@@ -124,9 +124,7 @@ def _beside(a: Tensor, start_a: int, b: Tensor, start_b: int) -> bool:
     (row_a, width_a), (row_b, width_b) = _rows(a), _rows(b)
     if row_a != row_b or not row_a:
         return False
-    a0, b0 = start_a % row_a, start_b % row_a
-    inside = a0 + width_a <= row_a and b0 + width_b <= row_a
-    return inside and (a0 + width_a <= b0 or b0 + width_b <= a0)
+    return width_a <= (start_b - start_a) % row_a <= row_a - width_b
 
 
 def _rows(t: Tensor) -> tuple[int, int]:

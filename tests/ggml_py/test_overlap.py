@@ -28,6 +28,8 @@ def test_columns_of_the_same_rows_are_apart() -> None:
     assert overlap(first, view(x, (1,), offset=2 * ROW + 5))
     across = view(x, (3, 2, ROWS - 1), (3, ROW), 8)  # into the next row
     assert overlap(across, first) and not numbers(across).isdisjoint(numbers(first))
+    across = view(x, (3, 2, ROWS - 1), (3, ROW), 6 + 3)  # where rows begin does not matter
+    assert not overlap(across, view(x, (3, 2, ROWS - 1), (3, ROW), 3))
 
 
 def test_what_shares_an_element_overlaps() -> None:
