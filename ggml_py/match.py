@@ -114,7 +114,23 @@ def overlap(a: Tensor, b: Tensor) -> bool:
         return False
     owner_a, start_a = _start(a)
     owner_b, start_b = _start(b)
-    return owner_a is owner_b and start_a < start_b + b.nbytes and start_b < start_a + a.nbytes
+    if owner_a is not owner_b or start_a + a.nbytes <= start_b or start_b + b.nbytes <= start_a:
+        return False
+    return not _beside(a, start_a, b, start_b)
+
+
+def _beside(a: Tensor, start_a: int, b: Tensor, start_b: int) -> bool:
+    """Whether they are different columns of the same rows."""
+    (row_a, width_a), (row_b, width_b) = _rows(a), _rows(b)
+    if row_a != row_b or not row_a:
+        return False
+    return width_a <= (start_b - start_a) % row_a <= row_a - width_b
+
+
+def _rows(t: Tensor) -> tuple[int, int]:
+    """Bytes from one outermost row to the next, 0 if there is only one; bytes of such a row."""
+    last = max((i for i in range(4) if t.ne[i] > 1), default=0)
+    return (t.nb[last], t.nbytes - (t.ne[last] - 1) * t.nb[last]) if last else (0, t.nbytes)
 
 
 def _start(t: Tensor) -> tuple[object, int]:

@@ -104,5 +104,9 @@ def computed(
     return [get_tensor(outputs), get_tensor(cache)], [name(s) for s in split.steps]
 
 
-# Where sequences start: rows of their own, or those that others overwrite.
-ROWS = {1: [[HEAD], [HEAD + 2 * CELLS], [5]], 3: [[1, 2, 3], [2, 3, 1], [3 + CELLS, 2, 1 + CELLS]]}
+# Where sequences start: rows of their own, or those that others overwrite; of the last, two start
+# where one is to go.
+ROWS = {
+    1: [[HEAD], [HEAD + 2 * CELLS], [5], [HEAD + CELLS]],
+    3: [[1, 2, 3], [2, 3, 1], [3 + CELLS, 2, 1 + CELLS], [5, 2, 2]],
+}

@@ -46,8 +46,9 @@ class Kernel:
     prepare: kernels run before it on the same parameter block.
     extra: up to 8 integers for the parameter block, read with `v.extra(p, i)`.
     reads: for a preparing kernel that writes nothing but the shared scratch, the operands (1.. src)
-        that this depends on: other nodes with the same ones may use the scratch as it is, and none
-        may write to it. Empty: what it makes, counters, is used up, so it is always run again.
+        that this depends on: other nodes with the same ones, op params and `extra` may use the
+        scratch as it is, and none may write to it. Empty: what it makes, counters, is used up, so
+        it is always run again.
         None: it may read all operands and write dst, and is always run again.
     """
 

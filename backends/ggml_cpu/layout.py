@@ -24,7 +24,7 @@ from ggml_cpu.params import (
     pack,
     set_scratch,
 )
-from ggml_cpu.private import ELEMENTS, Values, trace
+from ggml_cpu.private import ELEMENTS, Values, trace, untraced
 from ggml_cpu.ranges import Range, range_of
 from ggml_cpu.step import Step
 from ggml_py.arena import Arena
@@ -95,15 +95,17 @@ class Placed:
 class Layout:
     """Entries, in the order of the steps, and their parameter blocks.
 
+    often    whether it is to be run so often that it pays to look for what steps depend on; if
+             not, entries do not tell what they read and write, and values are where tensors are
     rows     for each step, the numbers of its blocks: one for all threads, or one for each
     private  the private memory of thread 0; others follow, `stride` bytes apart
     """
 
-    def __init__(self, steps: Sequence[Step], n_threads: int) -> None:
-        self.steps, self.n_threads = steps, n_threads
-        values = trace(steps, n_threads)
+    def __init__(self, steps: Sequence[Step], n_threads: int, often: bool = True) -> None:
+        self.steps, self.n_threads, self.often = steps, n_threads, often
+        values = trace(steps, n_threads) if often else untraced(steps)
         common, own = Arena(ALIGN), Arena(ALIGN)
-        self.placed = _places(steps, values, n_threads, common, own)
+        self.placed = _places(steps, values, n_threads, common, own, often)
         most = max((s.kernel.scratch(s.node, n_threads)[1] for s in steps), default=0)
         self.local_bytes = local = -(-most // ALIGN) * ALIGN
         self.stride = own.size
@@ -130,6 +132,8 @@ class Layout:
     def _operands(self, i: int, values: Values) -> list[Range | None]:
         """Where the operands of a step are; an inner value's range stands for parts of it, too."""
         ranges = list(values.ranges[i])
+        if not self.often:
+            return ranges
         for k, by in enumerate((i, *values.makers[i][1:])):
             place, r = self.placed[by].value if by >= 0 else None, ranges[k]
             made = values.ranges[by][0]
@@ -153,10 +157,15 @@ class Layout:
 
     def _is_private(self, i: int) -> bool:
         """Whether each thread needs a block of its own."""
-        return self.placed[i].own or any(map(self._in_private, (self.scratch[i], *self.ranges[i])))
+        if not self.often or self.placed[i].own:
+            return self.placed[i].own
+        return any(map(self._in_private, (self.scratch[i], *self.ranges[i])))
 
     def _entries(self, i: int) -> list[Entry]:
         step, placed, entries = self.steps[i], self.placed[i], list[Entry]()
+        if not self.often:
+            first = step.kernel.prepare if placed.prepare else ()
+            return [Entry(k, i, False) for k in (*first, step.kernel)]
         scratch = [r for r in (self.scratch[i],) if r is not None]
         alone = placed.own or self._in_private(self.scratch[i])
         for k in step.kernel.prepare if placed.prepare else ():
@@ -194,7 +203,7 @@ class Layout:
 
 
 def _places(
-    steps: Sequence[Step], values: Values, n_threads: int, common: Arena, own: Arena
+    steps: Sequence[Step], values: Values, n_threads: int, common: Arena, own: Arena, often: bool
 ) -> list[Placed]:
     """Scratch and private values of all steps, as offsets."""
     prepared = {False: Held(common, False, PREPARED), True: Held(own, True, OWN_PREPARED)}
@@ -206,7 +215,7 @@ def _places(
     for i, step in enumerate(steps):
         placed = Placed(values.own[i])
         found.append(placed)
-        alone = placed.own or (n_threads > 1 and prepares_little(step))
+        alone = placed.own or (often and n_threads > 1 and prepares_little(step))
         nbytes = step.kernel.scratch(step.node, 1 if placed.own else n_threads)[0]
         if step.scratch is not None:
             nbytes = step.scratch.nbytes if placed.own else 0
@@ -256,4 +265,5 @@ def prepared_by(step: Step, makers: Sequence[int]) -> tuple[object, ...]:
     kernels = step.kernel.prepare
     read = [i for k in kernels for i in k.reads or () if i < len(step.operands)]
     operands = [(id(step.operands[i]), makers[i]) for i in read]
-    return (*(k.name for k in kernels), step.params(), *operands)
+    extra = tuple(step.kernel.extra(step.node))
+    return (*(k.name for k in kernels), step.params(), extra, *operands)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ggml_cpu.ranges import Pieces, Range, range_of
-from ggml_cpu.step import Step
+from ggml_cpu.step import Step, address
 from ggml_py.opspec import OPS
 from ggml_py.tensor import Tensor
 from ggml_py.traffic import flops, moved
@@ -45,6 +45,19 @@ class Values:
     makers: list[list[int]]
     inner: list[bool]
     own: list[bool]
+
+
+def untraced(steps: Sequence[Step]) -> Values:
+    """As if every value might be wanted by others; makers are the last that wrote into the same
+    tensor, and of ranges there are only the starts."""
+    ranges = [[None if t is None else (address(t),) * 2 for t in s.operands] for s in steps]
+    last: dict[int, int] = {}
+    makers = []
+    for i, s in enumerate(steps):
+        makers.append([-1 if t is None else last.get(id(t.root), -1) for t in s.operands])
+        last.update((id(t.root), i) for k in (0, *s.writes) if (t := s.operands[k]) is not None)
+    no = [False] * len(steps)
+    return Values(ranges, makers, no, no)
 
 
 def trace(steps: Sequence[Step], n_threads: int) -> Values:

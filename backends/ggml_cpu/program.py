@@ -22,10 +22,14 @@ from ggml_py.indices import out_of_range
 from ggml_py.tensor import Tensor
 
 SLICE_SECONDS = 0.05  # Python gets control (Ctrl-C) about this often, and has to find its caches
+OFTEN = 8  # runs after which there will be many more
 
 
 class Program:
     """Steps with their parameter blocks and scratch; no Python between the nodes of a slice.
+
+    At first it waits for all threads after each step. What is run often is laid out once more,
+    which takes longer than it saves in a few runs (barriers.py, private.py).
 
     n_barriers  where all threads wait for each other, in one run
     """
@@ -33,16 +37,27 @@ class Program:
     def __init__(self, steps: Sequence[Step], executor: Executor, options: CompileOptions) -> None:
         self.executor = executor
         self.steps = steps
-        addresses = self._load(options)
-        self._layout = layout = Layout(steps, executor.n_threads)
+        self._addresses = self._load(options)
         self._faults = new_record()
+        self._runs = 0
+        self._lay_out(False)
+
+    def settle(self) -> None:
+        """Have as few barriers as there can be, now."""
+        if self._runs < OFTEN:
+            self._runs = OFTEN
+            self._lay_out(self.executor.n_threads > 1)
+
+    def _lay_out(self, often: bool) -> None:
+        self._layout = layout = Layout(self.steps, self.executor.n_threads, often)
         layout.blocks[:, FAULT] = self._faults.ctypes.data
-        phase = phases(layout.entries, layout.private)
-        order = sorted(range(len(phase)), key=phase.__getitem__)
+        n = len(layout.entries)
+        phase = phases(layout.entries, layout.private) if often else list(range(n))
+        order = sorted(range(n), key=phase.__getitem__)
         ends = [a for a, b in pairwise(order) if phase[a] != phase[b]] + order[-1:]
-        self._entries = self._link(addresses, order, set(ends))
+        self._entries = self._link(self._addresses, order, set(ends))
         self.labels = [self._label(layout.entries[i]) for i in order]
-        self.n_barriers = len(ends) if executor.n_threads > 1 else 0
+        self.n_barriers = len(ends) if self.executor.n_threads > 1 else 0
         self._slices = self._cut(order, set(ends))
 
     def _load(self, options: CompileOptions) -> dict[str, int]:
@@ -84,6 +99,9 @@ class Program:
 
     def run(self) -> None:
         """Raises OutOfRange where an index among the data of a step names no row."""
+        self._runs += 1
+        if self._runs == OFTEN and self.executor.n_threads > 1:
+            self._lay_out(True)
         self._faults[FOUND] = 0  # an interrupted run may have left one
         if self.executor.times is not None:
             self.executor.times += self._timed()

@@ -46,20 +46,19 @@ CONV_BIAS_SILU = Pattern(
 
 
 def keeps_the_last_inputs(m: Match) -> str:
-    """The values before the new ones, and the inputs up to some times kept, for each sequence in a
-    row, or as rows of channels that follow each other."""
-    joined, state, conv, y = m["joined"], m["state"], m["conv"], m["y"]
-    if y.ne != conv.ne:
-        return f"needs a result of the convolution's shape; got {y}"
+    """The values before the new ones, and the inputs up to some times kept, in a row for each
+    sequence."""
+    joined, state = m["joined"], m["state"]
     if joined.param("dim") != 0 or joined.ne[3] != 1:
         return f"needs inputs joined in time; got {joined}"
     row = (state.ne[0] * state.ne[1], state.ne[2], 1, 1)
+    dense = (joined.type.type_size, joined.type.type_size * state.ne[0])
     for kept in m.all("kept"):
         window = kept.src[0]
         if window is None or (window.ne, window.nb[:3]) != (state.ne, joined.nb[:3]):
             return f"needs as many inputs kept as came before; got {window}"
-        channels = kept.ne == state.ne and kept.nb[1] == state.ne[0] * kept.nb[0]
-        if window.view_offs >= joined.nb[1] or not (channels or kept.ne == row):
+        rows = kept.ne == row or (kept.ne == state.ne and kept.nb[:2] == dense)
+        if window.view_offs >= joined.nb[1] or not rows:
             return f"needs the inputs of a time kept in rows of {row[0]}; got {kept}"
     return silu_of_all(m)
 

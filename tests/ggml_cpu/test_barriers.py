@@ -14,7 +14,7 @@ from ggml_cpu.backend import CPUDevice
 from ggml_cpu.barriers import phases
 from ggml_cpu.layout import Layout
 from ggml_cpu.private import ELEMENTS, trace
-from ggml_cpu.program import Program
+from ggml_cpu.program import OFTEN, Program
 from ggml_cpu.ranges import Pieces, Range
 from ggml_cpu.step import Step
 from ggml_cpu.table import table
@@ -99,8 +99,11 @@ LARGE = (160, 160)  # more than a thread computes for itself
 assert LARGE[0] * LARGE[1] > ELEMENTS
 
 
-def planned(build: Build, n_threads: int, *ne: tuple[int, ...]) -> tuple[Tensor, Program, Callable]:
-    """The result of a graph, its program, and what runs it with given values."""
+def planned(
+    build: Build, n_threads: int, *ne: tuple[int, ...], settle: bool = True
+) -> tuple[Tensor, Program, Callable]:
+    """The result of a graph, its program, and what runs it with given values; `settle`: laid out
+    for many runs from the first on."""
     device = CPUDevice()
     device.set_threads(n_threads)
     leafs = [given(*shape) for shape in ne]
@@ -112,6 +115,8 @@ def planned(build: Build, n_threads: int, *ne: tuple[int, ...]) -> tuple[Tensor,
     (split,) = plan.splits
     program = split.program
     assert isinstance(program, Program)
+    if settle:
+        program.settle()
 
     def run() -> np.ndarray:
         rng = np.random.default_rng(1)
@@ -198,6 +203,20 @@ def test_barriers_of_programs() -> None:
     n_barriers, n_steps = counted("small between")
     assert n_steps > 12 * 6 and n_barriers <= 12 * 2 + 4
     assert counted("chain")[0] == counted("chain")[1]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_is_laid_out_for_many_runs_after_some(name: str) -> None:
+    """What it computes stays the same, and each step is told of."""
+    build, shapes = PROGRAMS[name]
+    _, settled, _ = planned(build, 3, *shapes)
+    _, program, run = planned(build, 3, *shapes, settle=False)
+    want, before = run(), (program.n_barriers, sorted(k for _, k in program.labels))
+    assert before[0] == len(program.labels) >= settled.n_barriers
+    for _ in range(OFTEN):
+        np.testing.assert_array_equal(run(), want)
+    assert program.n_barriers == settled.n_barriers
+    assert {k for _, k in program.labels} == set(before[1])
 
 
 def test_results_and_what_is_there_in_the_end_are_not_private() -> None:

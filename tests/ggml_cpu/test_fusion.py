@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import llama_py
 from ggml_py import ops, registry
@@ -13,9 +15,13 @@ from ggml_py.backend import CompileOptions, get_tensor, set_tensor
 from ggml_py.graph import Graph
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import Tensor
+from llama_py.batch import Batch
+from llama_py.context import Context
 from tests import fused_graphs as graphs
 from tests.devices import given
 from tests.fused_graphs import Build, Shapes, error
+from tests.live_models import live
+from tests.llama_py.test_rollback import EACH
 
 CASES: dict[str, tuple[Build, Shapes, list[str]]] = {
     "norm and weight": (
@@ -122,6 +128,38 @@ def test_a_hybrid_model_is_the_same_with_and_without(n_tokens: int) -> None:
     for plain, merged in zip(*found, strict=True):
         error = ((plain - merged) ** 2).sum() / (plain**2).sum()
         assert error < 1e-6
+
+
+def turns(ctx: Context) -> list[NDArray[Any]]:
+    """Sequences that start, go on in another order, go on from another's cell, and start anew."""
+
+    def decode(*seqs: int, n: int) -> NDArray[Any]:
+        ids = [(7 * s + 31 * i + 5) % 64 for s in seqs for i in range(n)]
+        return ctx.decode(Batch(ids, seq_ids=[(s,) for s in seqs for _ in range(n)]), logits="all")
+
+    mem = ctx.memory
+    found = [decode(0, 1, 2, 3, n=5), decode(2, 0, 3, 1, n=1), decode(3, 2, 0, n=3)]
+    mem.seq_rm(1)
+    mem.seq_cp(0, 1)
+    found += [decode(1, 0, 2, n=1), decode(0, 1, 2, 3, n=1), decode(3, 1, n=20)]
+    mem.seq_rm(2)
+    found += [decode(1, 2, 0, n=1), decode(2, 3, 1, 0, n=3)]
+    if ctx.cparams.n_rs_seq:
+        for s, n in ((0, 2), (3, 1)):
+            assert mem.seq_rm(s, mem.seq_pos_max(s) + 1 - n)
+    return [*found, decode(1, 0, 3, 2, n=2), decode(3, 1, 2, 0, n=1)]
+
+
+@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("n_rs_seq", [0, 2])
+def test_sequences_side_by_side_are_the_same_with_and_without(name: str, n_rs_seq: int) -> None:
+    """Cells that sequences read and write at a time are in another order, shared or cleared."""
+    plain, merged = (
+        turns(Context(live(name, "cpu"), n_ctx=512, n_seq_max=4, n_rs_seq=n_rs_seq, fuse=fuse))
+        for fuse in (False, True)
+    )
+    for a, b in zip(plain, merged, strict=True):
+        assert ((a - b) ** 2).sum() / (a**2).sum() < 1e-6
 
 
 @pytest.mark.parametrize("n_ubatch", [1, 16, 64, 512])

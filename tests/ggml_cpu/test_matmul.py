@@ -81,6 +81,21 @@ def test_broadcast_of_matrices(kind: str) -> None:
             check(a, leaf("f32", random(4, 6, n, 256)), 2, layout)
 
 
+@pytest.mark.parametrize("kind", TYPES)
+def test_matrices_of_one_weight_are_columns_of_one_product(kind: str) -> None:
+    """One token of each of 13 sequences costs what 13 tokens of one do, and gives the same."""
+    a = leaf(kind, random(37, 256))
+    for layout in ("", LAYOUT) if kind in QUANTIZED else ("",):
+        weight = repacked(a) if layout else a
+        for n, b2 in ((1, 13), (3, 5), (1, MANY), (2, 40)):
+            x = random(n * b2, 256)
+            one = Run(ops.mul_mat(weight, leaf("f32", x)))
+            several = Run(ops.mul_mat(weight, leaf("f32", x.reshape(b2, n, 256))))
+            assert several.kernel is one.kernel
+            assert (several().reshape(one().shape) == one()).all()
+        check(a, leaf("f32", random(2, 5, 3, 256)), 2, layout)
+
+
 @pytest.mark.parametrize("kind", ("f32", "f16", "bf16"))
 def test_strided_weights(kind: str) -> None:
     """Heads of a cache: rows of one head lie apart, as do the heads; and a window of rows."""

@@ -1,10 +1,15 @@
-"""Programs: where they are cut."""
+"""Programs: where they are cut, and what a step has of the one before."""
 
 from __future__ import annotations
 
+import numpy as np
+
 from ggml_cpu.program import SLICE_SECONDS, estimate
-from ggml_py import ops
-from ggml_py.tensor import Tensor
+from ggml_py import ops, registry
+from ggml_py.backend import get_tensor, set_tensor
+from ggml_py.graph import Graph
+from ggml_py.sched import Scheduler
+from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_py.types import BY_NAME
 
 
@@ -14,3 +19,24 @@ def test_a_row_written_into_a_cache_counts_as_a_row() -> None:
         estimate(ops.set_rows(Tensor(BY_NAME["f16"], (1024, n)), row, at)) for n in (8, 131072)
     ]
     assert seconds[0] == seconds[1] < SLICE_SECONDS / 100
+
+
+def test_columns_prepared_for_another_cut_of_them_are_prepared_again() -> None:
+    """Two products of one source: its matrices are columns of one product, or of two."""
+    x, one, two = Tensor(ne=(64, 66, 2)), Tensor(ne=(64, 20)), Tensor(ne=(64, 20, 2))
+    products = [ops.mul_mat(a, x) for a in (one, two, one)]
+    graph = Graph()
+    for t in products:
+        t.flags |= FLAG_OUTPUT
+        graph.build_forward_expand(t)
+    device, rng = registry.device("cpu"), np.random.default_rng(1)
+    plan = Scheduler([device]).plan(graph)
+    for t in (x, one, two):
+        set_tensor(t, rng.standard_normal(t.ne[::-1]).astype(np.float32))
+    with device.profiling() as times:
+        plan.run()
+    names = [t.kernel.split("_")[0] for t in times]
+    assert names == ["tiles", "mul", "tiles", "mul", "mul"]  # both are kept
+    for a, t in zip((one, two, one), products, strict=True):
+        expected = get_tensor(x) @ get_tensor(a).swapaxes(2, 3)
+        np.testing.assert_allclose(get_tensor(t), expected, atol=1e-4)

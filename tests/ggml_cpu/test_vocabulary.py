@@ -128,12 +128,18 @@ def lane_words(p, ith, nth):
     v.store(d + 352, v.shuffle(x, 7, 0, 1, 1, 2, 5, 4, 4))
     v.store(d + 384, v.set_lane(v.set_lane(x, 2, 77), 5, v.lane(x, 0)))
     v.store(d + 416, v.concat(v.i32x4(v.lane(x, 7)), v.i32x4(1)))
+    z = v.i32x8_load(v.data(p, 1) + 64)
+    v.store(d + 448, v.every_third(x, y, z, 0))
+    v.store(d + 480, v.every_third(x, y, z, 2))
+    v.store(d + 512, v.mix_thirds(x, y, z, 0))
+    v.store(d + 544, v.mix_thirds(x, y, z, 1))
+    v.store(d + 576, v.mix_thirds(x, y, z, 2))
 
 
 def test_lanes():
-    x = integers(i32, 16)
-    a, b = x[:8], x[8:]
-    out = np.zeros((14, 8), i32)
+    x = integers(i32, 24)
+    a, b = x[:8], x[8:16]
+    out = np.zeros((19, 8), i32)
     call(lane_words, out, x)
     changed = a.copy()
     changed[2], changed[5] = 77, a[0]
@@ -142,6 +148,7 @@ def test_lanes():
         np.stack([a[:4], b[:4]], 1).ravel(), np.stack([a[4:], b[4:]], 1).ravel(),
         np.r_[a[::2], b[::2]], np.r_[a[1::2], b[1::2]], np.repeat(a[2:4], 4), np.tile(a[6:], 4),
         a[[7, 0, 1, 1, 2, 5, 4, 4]], changed, np.r_[[a[7]] * 4, [1] * 4],
+        x[::3], x[2::3], *x.reshape(3, 8).T.reshape(3, 8),
     ]  # fmt: skip
     for row, (got, expected) in enumerate(zip(out, want, strict=True)):
         same(got, expected.astype(i32), what=row)

@@ -2,17 +2,14 @@
 
 The graph puts the last inputs of each channel before the new ones, [d_conv - 1 + T, C, B], time
 fastest. Here the new inputs are read as they come, channel fastest, and time is never transposed.
-For a few tokens one kernel does it all: no thread needs what another one makes.
 """
 
 from __future__ import annotations
 
-import numpy as np
-
 from ggml_cpu import vocabulary as v
+from ggml_cpu.fused import _few_tokens
 from ggml_cpu.fusion import fuse
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.params import MAX_SRC
 from ggml_cpu.step import Step
 from ggml_py.fusion import f32_rows
 from ggml_py.pattern import Match
@@ -20,7 +17,6 @@ from ggml_py.patterns.ssm import CONCAT_CONV_SILU
 from ggml_py.tensor import Tensor
 
 CHANNELS = 256  # a thread's piece: its rows of inputs and weights stay in the L1 cache
-FEW = 4  # tokens that do not pay for tables
 
 
 def padded(n: int) -> int:
@@ -30,9 +26,9 @@ def padded(n: int) -> int:
 
 def tables_bytes(m: Match) -> int:
     """Weights, and the earlier inputs of every sequence, channel fastest."""
-    if are_few(m):
+    if _few_tokens.takes(m):
         return 0
-    n_channels, _, n_seqs, _ = m["y"].ne
+    n_channels, _, n_seqs, _ = m["conv"].ne
     return 4 * padded(n_channels) * (m["weight"].ne[0] + m["state"].ne[0] * n_seqs)
 
 
@@ -110,74 +106,31 @@ def conv_silu(p, ith, nth):
                     v.store_n(out + 4 * c, v.vsilu(z), n - c)
 
 
-def first_time(kept: Tensor) -> int:
+def first_kept(node: Tensor) -> tuple[int]:
     """The time of the first input that CPY keeps, counted from the earlier ones on."""
-    window = kept.source(0)
-    return window.view_offs // window.nb[0]
+    window = node.src[0]
+    assert window is not None
+    return (window.view_offs // window.nb[0],)
 
 
-@fn
-def keep_inputs(p, to, first, b, start, stop):
-    """dst `to` [(d_conv - 1) * C, B]: some channels' inputs of a sequence from a time on, of src0
-    and src1 as above."""
-    keep = v.ne(p, 1, 0)
-    for c in range(start, stop):
-        d = v.data(p, to) + b * v.nb(p, to, 1) + 4 * c * keep
-        s = v.data(p, 1) + b * v.nb(p, 1, 2) + c * v.nb(p, 1, 1)
-        x = v.data(p, 2) + b * v.nb(p, 2, 2) + 4 * c
-        for j in range(keep):
-            u = first + j
-            if u < keep:
-                v.st_f32(d + 4 * j, v.ld_f32(s + 4 * u))
-            else:
-                v.st_f32(d + 4 * j, v.ld_f32(x + (u - keep) * v.nb(p, 2, 0)))
-
-
-@kernel(extra=lambda node: (first_time(node),))
+@kernel(extra=first_kept)
 def conv_state(p, ith, nth):
-    start, stop = v.split(v.ne(p, 1, 1), ith, nth)
+    """dst [(d_conv - 1) * C, B] or [d_conv - 1, C, B]: a channel's inputs from a time on, of src0
+    and src1 as above."""
+    keep, n_channels, first = v.ne(p, 1, 0), v.ne(p, 1, 1), v.extra(p, 0)
     for b in range(v.ne(p, 1, 2)):
-        keep_inputs(p, 0, v.extra(p, 0), b, start, stop)
-
-
-@fn
-def conv_column(p, b, c, n, t):
-    """The convolution of the n channels from c on at time t; inputs before time 0 are the state."""
-    d_conv, lanes = v.ne(p, 3, 0), v.vmin(v.iota(), v.i32(n - 1))
-    state = v.data(p, 1) + b * v.nb(p, 1, 2) + c * v.nb(p, 1, 1)
-    w, x = v.data(p, 3) + c * v.nb(p, 3, 1), v.data(p, 2) + b * v.nb(p, 2, 2) + 4 * c
-    y = v.f32(0.0)
-    for j in range(d_conv):
-        u = t + j - (d_conv - 1)
-        if u >= 0:
-            z = v.f32_load_n(x + u * v.nb(p, 2, 0), n)
-        else:
-            z = v.f32_gather(state + 4 * (u + d_conv - 1), lanes * (v.nb(p, 1, 1) // 4))
-        y = v.fma(z, v.f32_gather(w + 4 * j, lanes * (v.nb(p, 3, 1) // 4)), y)
-    return y
-
-
-@kernel()
-def conv_few(p, ith, nth):
-    """As `conv_silu`; params: the number of tensors src3, ... to keep inputs in, as `conv_state`,
-    and the time of the first input of each."""
-    n_channels, n_tokens, n_kept = v.ne(p, 0, 0), v.ne(p, 0, 1), v.op_i32(p, 0)
-    blocks = (n_channels + v.LANES - 1) // v.LANES
-    start, stop = v.split(blocks * v.ne(p, 0, 2), ith, nth)
-    for i in range(start, stop):
-        c, b = i % blocks * v.LANES, i // blocks
-        n = min(v.LANES, n_channels - c)
-        for k in range(n_kept):
-            keep_inputs(p, 4 + k, v.op_i32(p, 1 + k), b, c, c + n)
-        y = v.data(p, 0) + b * v.nb(p, 0, 2) + 4 * c
-        for k in range(n_tokens):
-            t = n_tokens - 1 - k
-            v.store_n(y + t * v.nb(p, 0, 1), v.vsilu(conv_column(p, b, c, n, t)), n)
-
-
-def are_few(m: Match) -> bool:
-    """Whether `conv_few` takes them, and as many operands."""
-    return m["y"].ne[1] <= FEW and len(m.all("kept")) <= MAX_SRC - 3
+        start, stop = v.split(n_channels, ith, nth)
+        for c in range(start, stop):
+            d = v.data(p, 0) + 4 * c * keep
+            d += b * (v.nb(p, 0, 2) if v.ne(p, 0, 2) > 1 else v.nb(p, 0, 1))
+            s = v.data(p, 1) + b * v.nb(p, 1, 2) + c * v.nb(p, 1, 1)
+            x = v.data(p, 2) + b * v.nb(p, 2, 2) + 4 * c
+            for j in range(keep):
+                u = first + j
+                if u < keep:
+                    v.st_f32(d + 4 * j, v.ld_f32(s + 4 * u))
+                else:
+                    v.st_f32(d + 4 * j, v.ld_f32(x + (u - keep) * v.nb(p, 2, 0)))
 
 
 def channels_in_rows(m: Match) -> str:
@@ -190,31 +143,16 @@ def channels_in_rows(m: Match) -> str:
 
 def over_the_inputs(m: Match) -> Tensor | None:
     """The kernel reads an input no later than it writes the result of its time."""
-    x, y = m["x"], m["y"]
+    x, y = m["x"], m["conv"]
     return x if (x.nb[1], x.nb[0], x.nb[2]) == y.nb[:3] else None
-
-
-def in_rows(m: Match) -> list[Tensor]:
-    """What is kept, a sequence's as one row: there may be a row for each channel."""
-    n, n_channels, n_seqs, _ = m["state"].ne
-    rows = []
-    for kept in m.all("kept"):
-        stride = kept.nb[2] if kept.ne == m["state"].ne else kept.nb[1]
-        nb = (4, stride, stride * n_seqs, stride * n_seqs)
-        t = Tensor(kept.type, (n * n_channels, n_seqs), nb=nb, view_src=kept.root)
-        t.buffer, t.offset = kept.buffer, kept.offset
-        rows.append(t)
-    return rows
 
 
 @fuse(CONCAT_CONV_SILU, when=channels_in_rows, over=over_the_inputs, scratch=tables_bytes)
 def short_conv(m: Match) -> list[Step]:
-    state, x, y, all_kept = m["state"], m["x"], m["y"], m.all("kept")
-    if are_few(m):
-        params = np.array([len(all_kept), *map(first_time, all_kept)], np.int32).tobytes()
-        operands = (y, state, x, m["weight"], *in_rows(m))
-        writes = tuple(range(4, len(operands)))
-        return [Step(conv_few, y, operands, params, writes=writes)]
-    both = zip(all_kept, in_rows(m), strict=True)
-    keep = [Step(conv_state, kept, (to, state, x)) for kept, to in both]
-    return [*keep, Step(conv_silu, y, (y, state, x, m["weight"]), scratch=m.scratch)]
+    state, x = m["state"], m["x"]
+    y = Tensor(m["y"].type, m["conv"].ne)  # which may have another shape
+    y.buffer, y.offset = m["y"].buffer, m["y"].offset
+    if _few_tokens.takes(m):
+        return [_few_tokens.step(m, y)]
+    keep = [Step(conv_state, kept, (kept, state, x)) for kept in m.all("kept")]
+    return [*keep, Step(conv_silu, m["conv"], (y, state, x, m["weight"]), scratch=m.scratch)]

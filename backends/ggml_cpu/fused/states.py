@@ -4,6 +4,7 @@ the rows of the cache as one more operand (kernels/_states.py)."""
 from __future__ import annotations
 
 from ggml_cpu.fusion import fuse
+from ggml_cpu.kernels.delta_net._gated import keep_sources as keep_delta_sources
 from ggml_cpu.kernels.ssm.ssm_scan import keep_sources
 from ggml_cpu.step import Step
 from ggml_cpu.table import table
@@ -19,12 +20,18 @@ def as_it_is(m: Match) -> str:
 
 
 def rows_as_they_are(m: Match) -> str:
-    """The rows of the cache are dense f32."""
-    cache, state = m["state"].source(0), m["net"].source(5)
+    """The rows of the cache are dense f32, each the states of a sequence."""
+    cache, state, kept = m["state"].source(0), m["net"].source(5), m["kept"]
     if cache.type is not F32 or not cache.is_contiguous() or cache.ne[2] * cache.ne[3] > 1:
         return f"needs dense rows of f32; got {cache}"
-    if state.n_elements != cache.ne[0] or m["ids"].type is not I32:
-        return f"needs one row of {cache.ne[0]} by an i32 index; got {state}, {m['ids']}"
+    ids, n_seqs = m["ids"], m["v"].ne[3]
+    if ids.type is not I32 or not ids.is_contiguous() or ids.n_elements != n_seqs:
+        return f"needs {n_seqs} i32 indices; got {ids}"
+    if state.n_elements != n_seqs * cache.ne[0]:
+        return f"needs rows of {state.n_elements // n_seqs} elements; got {cache}"
+    steps = (kept.view_offs - cache.view_offs, *kept.nb[1:])
+    if kept.root is cache.root and any(n % cache.nb[1] for n in steps):
+        return f"needs states that go to rows of the cache; got {kept}"
     return as_it_is(m)
 
 
@@ -33,7 +40,9 @@ def in_the_cache(m: Match) -> list[Step]:
     net = m["net"]
     cache, sources = m["state"].source(0), net.src[:5]
     operands = (net, *sources, cache, m["kept"], m["ids"])
-    return [Step(table().get(net), net, operands, writes=(7,))]
+    step = Step(table().get(net), net, operands, writes=(7,))
+    alone = m["v"].ne[3] == 1
+    return [step] if alone else [Step(keep_delta_sources, net, operands), step]
 
 
 @fuse(linear_attention.STATES_TO_CACHE, when=as_it_is)

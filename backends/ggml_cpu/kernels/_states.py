@@ -14,3 +14,13 @@ def row_at(p, target, slot, seq, size, n_seqs):
     if v.ne(p, target, 0) == size and v.ne(p, target, 1) == n_seqs:
         return v.data(p, target) + slot * v.nb(p, target, 2) + seq * v.nb(p, target, 1)
     return v.data(p, target) + 4 * size * (slot * n_seqs + seq)
+
+
+@fn
+def is_overwritten(p, target, source, seq, size, n_seqs, n_slots):
+    """Whether another sequence's states go where `source` is, which this one starts from."""
+    for slot in range(n_slots):
+        for other in range(n_seqs):
+            if other != seq and row_at(p, target, slot, other, size, n_seqs) == source:
+                return True
+    return False

@@ -253,6 +253,28 @@ def _order_by(indices_of: Callable[[int, int], list[int]]) -> Function:
     return rearrange
 
 
+def _order3_by(indices_of: Callable[[int, int], list[int]]) -> Function:
+    """A rearrangement of three vectors with a literal int, lanes numbered on; `indices_of(n, k)`
+    lists those taken.
+    """
+
+    @intrinsic(prefer_literal=True)
+    def rearrange(typing, x, y, z, k):
+        if not isinstance(x, Vec) or x != y or x != z or not isinstance(k, types.IntegerLiteral):
+            return None
+        order, end = indices_of(x.n, k.literal_value), 2 * x.n
+        of_two = [i if i < end else 0 for i in order]
+        of_third = [place if i < end else i - x.n for place, i in enumerate(order)]
+
+        def emit(context, builder, sig, args):
+            two = permute(builder, args[0], of_two, args[1])
+            return permute(builder, two, of_third, args[2])
+
+        return x(x, y, z, k), emit
+
+    return rearrange
+
+
 def _interleaved(start: int) -> Callable[[int], list[int]]:
     def order(n: int) -> list[int]:
         half = n // 2
@@ -275,6 +297,8 @@ evens = _order2(lambda n: list(range(0, 2 * n, 2)))
 odds = _order2(lambda n: list(range(1, 2 * n, 2)))
 quarter = _order_by(lambda n, k: list(range(k * n // 4, (k + 1) * n // 4)))
 rotate = _order_by(lambda n, k: [(i + k) % n for i in range(n)])
+every_third = _order3_by(lambda n, k: [3 * i + k for i in range(n)])
+mix_thirds = _order3_by(lambda n, k: [i // 3 + i % 3 * n for i in range(k * n, (k + 1) * n)])
 repeat_each = _order_by(lambda n, k: [i // k for i in range(n * k)])
 repeat_all = _order_by(lambda n, k: [i % n for i in range(n * k)])
 

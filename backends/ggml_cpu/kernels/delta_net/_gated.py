@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.faults import index_or_0
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import padded
-from ggml_cpu.kernels._states import row_at
+from ggml_cpu.kernels._moves import copy_bytes
+from ggml_cpu.kernels._states import is_overwritten, row_at
 
 Q, K, V, G, B, STATE = 1, 2, 3, 4, 5, 6
-TARGET, ROW = 7, 8  # of fused steps: where states go; STATE is a cache, of which this row is read
+TARGET, ROWS = 7, 8  # of fused steps: where states go; STATE is a cache, of which these are read
 
 
 @fn
@@ -38,24 +39,60 @@ def output_at(p, head, seq, t):
 
 
 @fn
+def state_size(p):
+    """Elements of a sequence's states."""
+    return v.ne(p, V, 0) * v.ne(p, V, 0) * v.ne(p, V, 1)
+
+
+@fn
+def behind_outputs(p, slot, seq):
+    outputs = v.ne(p, V, 0) * v.ne(p, V, 1) * v.ne(p, V, 2) * v.ne(p, V, 3)
+    return v.data(p, 0) + 4 * (outputs + (slot * v.ne(p, V, 3) + seq) * state_size(p))
+
+
+@fn
+def cell_of(p, seq):
+    """The states in the cache that a sequence is to start from."""
+    row = index_or_0(p, v.ld_i32(v.data(p, ROWS) + 4 * seq), v.ne(p, STATE, 1))
+    return v.data(p, STATE) + row * v.nb(p, STATE, 1)
+
+
+@fn
+def comes_too_late(p, seq):
+    """Whether another sequence's states go where this one's come from."""
+    n_seqs, n_slots = v.ne(p, V, 3), max(1, min(v.ne(p, V, 2), v.op_i32(p, 0)))
+    if n_seqs == 1:
+        return False
+    return is_overwritten(p, TARGET, cell_of(p, seq), seq, state_size(p), n_seqs, n_slots)
+
+
+@kernel(name="gated_delta_net_sources")
+def keep_sources(p, ith, nth):
+    """Before states go to the cache that they come from: those that would be overwritten too soon
+    are copied behind the outputs, where there is room for states."""
+    start, stop = v.split(state_size(p), ith, nth)
+    for seq in range(v.ne(p, V, 3)):
+        if comes_too_late(p, seq):
+            to = behind_outputs(p, 0, seq) + 4 * start
+            copy_bytes(to, cell_of(p, seq) + 4 * start, 4 * (stop - start))
+
+
+@fn
 def source_at(p, head, seq):
     """The head's state before the first token."""
-    if v.data(p, ROW) != 0:
-        size = v.ne(p, V, 0)
-        row = index_or_0(p, v.ld_i32(v.data(p, ROW)), v.ne(p, STATE, 1))
-        return v.data(p, STATE) + row * v.nb(p, STATE, 1) + 4 * head * size * size
+    if v.data(p, ROWS) != 0:
+        before = behind_outputs(p, 0, seq) if comes_too_late(p, seq) else cell_of(p, seq)
+        return before + 4 * head * v.ne(p, V, 0) * v.ne(p, V, 0)
     return v.data(p, STATE) + head * v.nb(p, STATE, 2) + seq * v.nb(p, STATE, 3)
 
 
 @fn
 def snapshot_at(p, slot, head, seq):
     """Where the head's state of `slot` tokens before the last goes."""
-    size, n_head, n_tokens, n_seqs = v.ne(p, V, 0), v.ne(p, V, 1), v.ne(p, V, 2), v.ne(p, V, 3)
+    shift = 4 * head * v.ne(p, V, 0) * v.ne(p, V, 0)
     if v.data(p, TARGET) != 0:
-        at = row_at(p, TARGET, slot, seq, size * size * n_head, n_seqs)
-        return at + head * 4 * size * size
-    outputs = size * n_head * n_tokens * n_seqs
-    return v.data(p, 0) + 4 * (outputs + ((slot * n_seqs + seq) * n_head + head) * size * size)
+        return row_at(p, TARGET, slot, seq, state_size(p), v.ne(p, V, 3)) + shift
+    return behind_outputs(p, slot, seq) + shift
 
 
 @fn

@@ -56,10 +56,11 @@ def load_token(p, head, seq, t, keys, queries, decays):
 
 
 @fn
-def step_rows(p, head, seq, t, first, rows, old, new, kept, keys, kq):
+def step_rows(p, head, seq, t, first, rows, old, ahead, new, kept, keys, kq):
     """HALF rows of the state over one token; rows past the last repeat it and are not stored.
 
     old, new  where the first of them is, and goes; kept: where it goes as well, or 0
+    ahead     what is fetched meanwhile
     """
     size = v.ne(p, V, 0)
     stride = 4 * size
@@ -68,6 +69,7 @@ def step_rows(p, head, seq, t, first, rows, old, new, kept, keys, kq):
     for i in range(0, size, LANES):
         x, y = v.f32_load(keys + 4 * i), v.f32_load(queries + 4 * i)
         for r in range(HALF):
+            v.prefetch(ahead + r * stride + 4 * i)
             m = v.f32_load_n(old + min(r, rows - 1) * stride + 4 * i, size - i)
             sums[r] = v.fma(m, x, sums[r])
             sums[HALF + r] = v.fma(m, y, sums[HALF + r])
@@ -101,6 +103,7 @@ def pass_group(p, head, seq, first, rows, t, count, old, local):
     the caches.
     """
     size, n_tokens, n_slots = v.ne(p, V, 0), v.ne(p, V, 2), v.op_i32(p, 0)
+    ahead = old + 4 * size * HALF  # rows may begin a page, where the processor does not look ahead
     step, row = 3 * vector_bytes(size), 4 * size * first
     totals, between = local + GROUP * step, rows_at(local, size)
     for i in range(count):
@@ -110,7 +113,7 @@ def pass_group(p, head, seq, first, rows, t, count, old, local):
         if i == count - 1:
             new = snapshot_at(p, 0, head, seq) + row
         kq = v.ld_f32(totals + 4 * i)
-        step_rows(p, head, seq, t + i, first, rows, old, new, kept, local + i * step, kq)
+        step_rows(p, head, seq, t + i, first, rows, old, ahead, new, kept, local + i * step, kq)
         old = new
 
 

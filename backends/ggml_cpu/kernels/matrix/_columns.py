@@ -9,6 +9,7 @@ from ggml_cpu.kernel import Kernel, fn, kernel
 from ggml_cpu.quants import activations
 
 KINDS = ("f32", "f16", "bf16")  # of src1, by the number passed to the kernels as extra 0
+COLUMNS = 1  # extra: of each product in tiles
 
 
 @fn
@@ -89,13 +90,13 @@ def put(packed, size, tile, width, t, last):
 
 
 def _tiles(activations: Activations) -> Kernel:
-    """The rows of every matrix of src1 in tiles; `padded(ne1)` columns are reserved a matrix."""
+    """The rows of src1 as columns in tiles, COLUMNS of each product; `padded` are reserved."""
     pack, column_bytes = activations.pack, activations.column_bytes
     unit_bytes = column_bytes(UNIT)
 
     @kernel(name=f"tiles_{activations.name}", reads=(2,))
     def tiles(p, ith, nth):
-        n, bytes = v.ne(p, 2, 1), column_bytes(v.ne(p, 2, 0))
+        n, bytes = v.extra(p, COLUMNS), column_bytes(v.ne(p, 2, 0))
         buffer = v.local(p, ith)
         packed = packed_at(buffer)
         start, stop = v.split(units_of_rows(p), ith, nth)

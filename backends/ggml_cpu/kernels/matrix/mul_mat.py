@@ -6,8 +6,8 @@ panel    repacked, one column
 panels   repacked, several columns, in tiles
 
 Let src0 be [k, m, A2, A3] and src1 [k, n, B2, B3]. A matrix of src0 serves B2 / A2 matrices of src1
-next to each other; with one column each they count as so many columns of one product. Threads
-take contiguous parts of all rows of all matrices.
+next to each other. Where A2 is 1 they count as one of n * B2 columns, and so they do in rows, and
+with one column each. Threads take contiguous parts of all rows of all matrices.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ggml_cpu.blocks.format import LAYOUT, Weight
 from ggml_cpu.blocks.tiles import columns_before
 from ggml_cpu.kernel import Function, fn, kernel
 from ggml_cpu.kernels._products import SUM_BYTES, Shape, matrix_at, store_rows, tiles_product
-from ggml_cpu.kernels.matrix._columns import KINDS, LOCAL, ROWS, TILES
+from ggml_cpu.kernels.matrix._columns import COLUMNS, KINDS, LOCAL, ROWS, TILES
 from ggml_cpu.quants import weights
 from ggml_cpu.target import TILE
 from ggml_py.tensor import Tensor
@@ -69,8 +69,14 @@ def copy_rows(sums, rows, out):
         v.st_f32(out + 4 * i, v.ld_f32(sums + 4 * i))
 
 
-def source_kind(node: Tensor) -> tuple[int]:
-    return (KINDS.index(node.source(1).type.name),)
+def columns_each(node: Tensor) -> int:
+    """Columns of a product."""
+    a, b = node.source(0), node.source(1)
+    return b.ne[1] * b.ne[2] if a.ne[2] == 1 else b.ne[1]
+
+
+def source_kind(node: Tensor) -> tuple[int, int]:
+    return KINDS.index(node.source(1).type.name), columns_each(node)
 
 
 @fn
@@ -102,7 +108,8 @@ def _rows(weight: Weight, dense: bool = False) -> None:
             return why
         if dense and not (b.type.name == "f32" and b.is_contiguous()):
             return f"needs dense f32 columns; got {b}"
-        return "" if b.ne[1] <= limit else f"needs at most {limit} columns; got {b.ne[1]}"
+        n = columns_each(node)
+        return "" if n <= limit else f"needs at most {limit} columns; got {n}"
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
         b = node.source(1)
@@ -138,7 +145,7 @@ def _rows(weight: Weight, dense: bool = False) -> None:
 
 
 def _panel(weight: Weight) -> None:
-    """Repacked weights times one column."""
+    """Repacked weights times one column, or one of each of several matrices."""
     prepared = ROWS[weight.activations]
     rows, panel_bytes, multiply = weight.rows, weight.panel_bytes, weight.tile(1)
     shape, matrix = Shape(weight), matrix_at(weight, in_place=False)
@@ -146,7 +153,7 @@ def _panel(weight: Weight) -> None:
     column_bytes = weight.activations.column_bytes
 
     def when(node: Tensor) -> str:
-        n = node.source(1).ne[1]
+        n = columns_each(node)
         return refusal(weight, LAYOUT, node) or ("" if n == 1 else f"needs one column; got {n}")
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
@@ -188,17 +195,18 @@ def _tiles(weight: Weight, in_place: bool) -> None:
         return refusal(weight, layout, node)
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-        k, n, b2, b3 = node.source(1).ne
+        b, n = node.source(1), columns_each(node)
+        k = b.ne[0]
         local = shape.local_bytes(k) if in_place else SUM_BYTES
-        return columns_before(b2 * b3, n) * column_bytes(k), max(LOCAL, local)
+        return columns_before(b.n_rows // max(1, n), n) * column_bytes(k), max(LOCAL, local)
 
     @kernel(
         "MUL_MAT", when=when, scratch=scratch, prepare=(prepared,), extra=source_kind,
         first=weight.type.name, name=f"mul_mat_{weight.type.name}_{name}",
     )  # fmt: skip
     def mul_mat_tiles(p, ith, nth):
-        k, m, n = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 2, 1)
-        b2, stride = v.ne(p, 2, 2), v.nb(p, 0, 1)
+        k, m, n = v.ne(p, 1, 0), v.ne(p, 1, 1), v.extra(p, COLUMNS)
+        b2, stride = v.ne(p, 2, 1) * v.ne(p, 2, 2) // max(1, n), v.nb(p, 0, 1)
         repeat2, repeat3 = b2 // v.ne(p, 1, 2), v.ne(p, 2, 3) // v.ne(p, 1, 3)
         panels = panels_of(m)
         matrices = b2 * v.ne(p, 2, 3)

@@ -12,7 +12,7 @@ from ggml_cpu.faults import index_or_0
 from ggml_cpu.kernel import Function, fn, kernel
 from ggml_cpu.kernels._common import types_are
 from ggml_cpu.kernels._moves import copy_bytes
-from ggml_cpu.kernels._states import row_at
+from ggml_cpu.kernels._states import is_overwritten, row_at
 from ggml_cpu.kernels._sums import lane_sums
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
@@ -94,16 +94,12 @@ def cell_of(p, seq):
 
 
 @fn
-def is_overwritten(p, seq):
+def comes_too_late(p, seq):
     """Whether another sequence's states go where this one's come from."""
-    n_seqs, source = v.ne(p, X, 3), cell_of(p, seq)
+    n_seqs, n_slots = v.ne(p, X, 3), min(v.ne(p, X, 2), v.op_i32(p, 0))
     if v.data(p, TARGET) == 0 or n_seqs == 1:
         return False
-    for slot in range(min(v.ne(p, X, 2), v.op_i32(p, 0))):
-        for other in range(n_seqs):
-            if other != seq and state_at(p, slot, other) == source:
-                return True
-    return False
+    return is_overwritten(p, TARGET, cell_of(p, seq), seq, state_size(p), n_seqs, n_slots)
 
 
 @kernel()
@@ -112,14 +108,14 @@ def keep_sources(p, ith, nth):
     are copied behind the outputs, where there is room for states."""
     start, stop = v.split(state_size(p), ith, nth)
     for seq in range(v.ne(p, X, 3)):
-        if is_overwritten(p, seq):
+        if comes_too_late(p, seq):
             to = behind_outputs(p, 0, seq) + 4 * start
             copy_bytes(to, cell_of(p, seq) + 4 * start, 4 * (stop - start))
 
 
 @fn
 def state_before(p, seq):
-    return behind_outputs(p, 0, seq) if is_overwritten(p, seq) else cell_of(p, seq)
+    return behind_outputs(p, 0, seq) if comes_too_late(p, seq) else cell_of(p, seq)
 
 
 @fn

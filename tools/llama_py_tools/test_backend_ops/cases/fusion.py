@@ -113,6 +113,21 @@ def gated_delta_net_cache(
     return ops.cpy(state, new((n_state, n_seqs * n_kept)))
 
 
+@case("GATED_DELTA_NET_IN_CACHE", fused=True, n_tokens=[1, 4, 30], n_seqs=[1, 2, 5], K=[1, 3])
+def gated_delta_net_in_cache(new: Leaves, n_tokens: int, n_seqs: int, K: int) -> Tensor:
+    """Sequences start from any rows of the cache that the last K states are copied into."""
+    size, n_head, n_cells = 16, 3, n_seqs + 1
+    ne, n_state, n_kept = (size, n_head, n_tokens, n_seqs), size * size * n_head, min(K, n_tokens)
+    cache = new((n_state, n_cells * K))
+    ids = new((n_seqs,), I32, row_numbers(n_cells * K))
+    state = ops.reshape(ops.get_rows(cache, ids), size, size, n_head, n_seqs)
+    q, k, v = (new(ne, F32, uniform(-0.3, 0.3)) for _ in "qkv")
+    g, beta = (new((1, *ne[1:]), F32, uniform(*r)) for r in ((-2, 0), (0, 1)))
+    out = ops.gated_delta_net(q, k, v, g, beta, state, K)
+    kept = ops.view(out, (n_state, n_seqs, n_kept), (n_state, n_state * n_seqs), v.n_elements)
+    return ops.cpy(kept, ops.view(cache, kept.ne[:3], (n_state, n_state * n_cells), n_state))
+
+
 @case("SSM_SCAN_CACHE", fused=True, max_nmse=2e-7, head_dim=[1, 8], n_tokens=[1, 5], n_seqs=[1, 2],
       K=[1, 3])  # fmt: skip
 def ssm_scan_cache(new: Leaves, head_dim: int, n_tokens: int, n_seqs: int, K: int) -> Tensor:
