@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from ggml_cpu.compile import start_compilers
 from ggml_cpu.dense import steps_for, why_not
 from ggml_cpu.executor import Executor
 from ggml_cpu.fused import fusions
@@ -68,6 +69,7 @@ class CPUDevice:
             raise AllocError(f"cpu: cannot allocate {size / 2**20:.1f} MiB of memory") from e
 
     def wrap(self, data: Bytes) -> Buffer | None:
+        start_compilers()
         return HostBuffer(data)
 
     def why_not(self, node: Tensor) -> str:

@@ -160,6 +160,12 @@ class _Children:
                     yield kernel.name
             yield from self._compile(missing, directory)
 
+    def start(self) -> None:
+        """Before anything is asked of them."""
+        with self._busy:
+            self._provide(_usable_cpus())
+            self._wait()
+
     def _compile(self, kernels: Sequence[Kernel], directory: Path) -> Generator[str]:
         count = min(_usable_cpus(), len(kernels))
         self._provide(count)
@@ -235,6 +241,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_CHILDREN.after_fork)
 
 
+def start_compilers() -> None:
+    """Where nothing was compiled before, start what will: it imports Numba in the meantime."""
+    if not store.directory().is_dir() and sys.executable:
+        _CHILDREN.start()
+
+
 def _usable_cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -244,6 +256,7 @@ def _usable_cpus() -> int:
 def serve() -> None:
     """The child's side: a job a line on stdin, an error message ("" for none) a line on stdout."""
     answers, sys.stdout = sys.stdout, sys.stderr
+    import_module("ggml_cpu.frontend")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asked; that ends us if it must
     gc.disable()  # what compiling leaves behind is mostly kept; looking through it takes a fifth
     for line in sys.stdin:

@@ -7,14 +7,17 @@ are inlined and optimised once, with the kernel (`codegen`). Importing this impo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from unittest.mock import patch
 
 import llvmlite.binding as llvm
 from llvmlite import ir
 from numba.core import cgutils, compiler, types
 from numba.core.codegen import CodeLibrary, CPUCodegen, CPUCodeLibrary, JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.postproc import PostProcessor
 from numba.core.registry import cpu_target
+from numba.core.transforms import canonicalize_cfg
 from numba.core.typing.templates import Signature
 
 import ggml_cpu.vocabulary.vec  # noqa: F401  (wakes the lazy package)
@@ -85,6 +88,20 @@ def _remembering(resolve: Resolve) -> Resolve:
 _SIGNATURES: dict[tuple[types.Type, tuple[types.Type, ...]], Signature] = {}
 
 
+_run = PostProcessor.run
+
+
+def _without_lifetimes(
+    of: PostProcessor, emit_dels: bool = False, extend_lifetimes: bool = False
+) -> None:
+    """When variables die matters to reference counts and generators only."""
+    if emit_dels or of.func_ir.is_generator:
+        _run(of, emit_dels, extend_lifetimes)
+        return
+    of.func_ir.blocks = canonicalize_cfg(of.func_ir.blocks)
+    of.func_ir.generator_info = None
+
+
 @contextmanager
 def _front_end() -> Iterator[None]:
     """Meanwhile Numba makes no machine code, and looks for no extensions at each function."""
@@ -96,21 +113,18 @@ def _front_end() -> Iterator[None]:
         for registry in list(lowering._registries):
             lowering.install_registry(registry)
 
-    codegen = lowering.codegen()
     changes = (
-        (codegen, "_library_class", _Library),
+        (lowering.codegen(), "_library_class", _Library),
         (lowering, "get_executable", no_entry),
         (lowering, "load_additional_registries", install_new),
         (typing, "load_additional_registries", lambda: None),
         (typing, "resolve_function_type", _remembering(typing.resolve_function_type)),
+        (PostProcessor, "run", _without_lifetimes),
     )
-    for changed, name, value in changes:
-        setattr(changed, name, value)
-    try:
+    with ExitStack() as stack:
+        for changed, name, value in changes:
+            stack.enter_context(patch.object(changed, name, value, create=True))
         yield
-    finally:
-        for changed, name, _ in changes:
-            delattr(changed, name)
 
 
 def lower(kernel: Kernel) -> llvm.ModuleRef:

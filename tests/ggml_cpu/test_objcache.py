@@ -351,6 +351,28 @@ def test_children_serve_several_times(demo):
     assert len(demo.objects()) == 4
 
 
+EARLY = """
+import json
+import demo_family
+from ggml_cpu import compile
+from ggml_cpu.objcache import load_kernels
+
+started = []
+start = compile._Child._start
+compile._Child._start = lambda child: (started.append(1), start(child))
+compile.start_compilers()
+early = len(started)
+load_kernels(["made_5"])
+print(json.dumps([early, len(started)]))
+"""
+
+
+def test_children_start_early_where_nothing_was_compiled(demo):
+    early, all_of_them = json.loads(demo.output(EARLY))
+    assert early == all_of_them >= 1
+    assert json.loads(demo.output(EARLY)) == [0, 0]
+
+
 def test_old_environments_are_removed(tmp_path, monkeypatch):
     monkeypatch.setenv("LLAMA_PY_CACHE", str(tmp_path))
     day = 86400
