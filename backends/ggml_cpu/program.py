@@ -22,7 +22,7 @@ from ggml_py.indices import out_of_range
 from ggml_py.tensor import Tensor
 
 SLICE_SECONDS = 0.05  # Python gets control (Ctrl-C) about this often, and has to find its caches
-OFTEN = 8  # runs after which there will be many more
+OFTEN = 32  # runs after which there will be many more
 
 
 class Program:
