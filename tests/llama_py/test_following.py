@@ -172,3 +172,13 @@ def test_an_interrupt_leaves_what_it_leaves_otherwise(
     pair.same_state()
     pair.decode([1, 2])
 
+
+
+def test_where_nothing_is_kept_each_token_is_a_text_of_its_own() -> None:
+    ctx = Context(live("bert-dense", "cpu"), n_ctx=N_CTX, embeddings=True, pooling="none")
+    found = []
+    for _ in range(3):
+        ctx.decode([5], "all")
+        assert ctx.embd is not None
+        found.append(ctx.embd.copy())
+    assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
