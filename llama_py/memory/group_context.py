@@ -40,8 +40,8 @@ class GroupContext:
             part.apply()
 
     def can_follow(self) -> bool:
-        """Whether every part has room for the token after the one token of this batch. Where nothing
-        is kept there is none after it: each batch is a text of its own."""
+        """Whether every part has room for the token after the one token of this batch. None comes
+        after it where nothing is kept: each batch is a text of its own."""
         parts = [*self._parts()]
         return bool(parts) and all(part.can_follow() for part in parts)
 
