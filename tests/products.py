@@ -7,9 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ggml_cpu.blocks.integers16 import BLOCK, COLUMN_TOP, INTEGERS, WEIGHT_TOP
 from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import View, block_address, new_blocks, pack, set_scratch
+from ggml_cpu.quants import weights
 from ggml_cpu.repack import repack
 from ggml_cpu.table import table
 from ggml_py.backend import HostBuffer, aligned_bytes
@@ -130,6 +132,27 @@ def rounded(kind: str, x: Floats) -> NDArray[np.float64]:
     if kind.startswith("q8_0"):
         step = (largest / np.float32(127)).astype(np.float16).astype(np.float32)
     return (np.rint(blocks * scale).astype(np.float64) * step).reshape(x.shape)
+
+
+def multiplied(a: Tensor, b: Tensor, few: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The weights and the activations that are multiplied; `few` columns: by `dot` and `dots`."""
+    weight = weights()[a.type.name]
+    taken = weight.dot_activations if few and not a.layout else weight.activations
+    if taken is INTEGERS:
+        return in_integers(values(a), WEIGHT_TOP), in_integers(values(b), COLUMN_TOP)
+    return values(a).astype(np.float64), rounded(taken.name, values(b))
+
+
+def in_integers(x: Floats, top: float) -> NDArray[np.float64]:
+    """Blocks of 64 as integers up to `top` with one scale (blocks/integers16.py)."""
+    n = x.shape[-1]
+    whole = np.pad(x, [*[(0, 0)] * (x.ndim - 1), (0, -n % BLOCK)])
+    blocks = whole.reshape(*x.shape[:-1], -1, BLOCK)
+    scale = np.abs(blocks).max(-1, keepdims=True) / np.float32(top)
+    with np.errstate(divide="ignore"):
+        factor = np.where(scale > 0, np.float32(1) / scale, np.float32(0))
+    exact = np.rint(blocks * factor).astype(np.float64) * scale
+    return exact.reshape(whole.shape)[..., :n]
 
 
 def error(got: Floats, expected: NDArray[np.floating]) -> float:

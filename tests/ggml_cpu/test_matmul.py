@@ -14,7 +14,7 @@ from ggml_cpu.blocks.tiles import GRAIN, WIDTHS, padded, tile_of, tile_width
 from ggml_cpu.quants import weights
 from ggml_py import ops
 from ggml_py.errors import UnsupportedOp
-from tests.products import TABLE, Run, error, leaf, repacked, rounded, values
+from tests.products import TABLE, Run, error, leaf, multiplied, repacked, rounded, values
 
 TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K")
 QUANTIZED = TYPES[3:]
@@ -30,8 +30,8 @@ def random(*shape: int) -> np.ndarray:
 
 def product(a, b) -> np.ndarray:
     """What MUL_MAT(a, b) should give, [ne3, ne2, n, m]."""
-    w = values(a).astype(np.float64)
-    x = rounded(weights()[a.type.name].activations.name, values(b))
+    n = b.ne[1] * b.ne[2] if a.ne[2] == 1 else b.ne[1]
+    w, x = multiplied(a, b, few=n <= weights()[a.type.name].few)
     repeats = [x.shape[0] // w.shape[0], x.shape[1] // w.shape[1]]
     return x @ w.repeat(repeats[0], 0).repeat(repeats[1], 1).swapaxes(2, 3)
 
@@ -206,3 +206,34 @@ def test_tiles_cover_every_column_once() -> None:
             c += width
             places += width
         assert n <= places <= padded(n) < n + GRAIN
+
+
+def test_integers_are_as_good_as_halves() -> None:
+    """Many columns times f16 weights: no further from the products than llama.cpp's rounding."""
+    a, b = leaf("f16", random(64, 1024)), leaf("f32", random(80, 1024))
+    exact = values(b).astype(np.float64) @ values(a).astype(np.float64).swapaxes(2, 3)
+    halves = rounded("f16", values(b)) @ values(a).astype(np.float64).swapaxes(2, 3)
+    run = Run(ops.mul_mat(a, b))
+    assert run.kernel.name == "mul_mat_f16_tiles"
+    assert error(run(), exact) < 4 * error(halves.astype(np.float32), exact)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize("n", [3, 80])
+def test_what_is_no_number_stays_none(bad: float, n: int) -> None:
+    """Of weights and of activations; sums that it is no part of are as without it."""
+    w, x = random(40, 130), random(n, 130)
+    clean = Run(ops.mul_mat(leaf("f16", w), leaf("f32", x)))()[0, 0]
+    w[7, 3] = x[2, 129] = bad
+    got = Run(ops.mul_mat(leaf("f16", w), leaf("f32", x)))()[0, 0]
+    touched = np.zeros(got.shape, bool)
+    touched[2], touched[:, 7] = True, True
+    assert not np.isfinite(got[touched]).any()
+    assert (got[~touched] == clean[~touched]).all()
+
+
+def test_tiny_and_zero_blocks() -> None:
+    w, x = random(40, 192), random(80, 192)
+    w[:, 64:128], x[:40, 128:], x[40:, 128:] = 0, 0, 1e-38
+    run = Run(ops.mul_mat(leaf("f16", w), leaf("f32", x)))
+    assert error(run(), (x[:, :64] @ w[:, :64].T)[None, None]) < 1e-6

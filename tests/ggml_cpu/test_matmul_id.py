@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ggml_cpu.blocks.format import LAYOUT
-from ggml_cpu.quants import weights
+from ggml_cpu.blocks.format import FEW, LAYOUT
 from ggml_py import ops
-from tests.products import Run, error, leaf, repacked, rounded, values
+from tests.products import Run, error, leaf, multiplied, repacked, values
 
 TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K")
 QUANTIZED = TYPES[3:]
-SOME = ("f32", "bf16", "q8_0", "q3_K", "q4_K", "q6_K")
+SOME = ("f32", "f16", "bf16", "q8_0", "q3_K", "q4_K", "q6_K")
 SPARE = 3  # ids lie in rows that are longer than the experts used, as a top-k view has them
 EXACT = 1e-11
 
@@ -32,8 +31,7 @@ def check(a, b, all_ids: np.ndarray, used: int, n_threads: int = 2) -> None:
     tokens, slots = all_ids.shape[0], b.ne[1]
     ids = all_ids[:, 1 : 1 + used]
     view = ops.view(leaf("i32", all_ids), (used, tokens), (used + SPARE,), 1)
-    w = values(a)[0].astype(np.float64)
-    x = rounded(weights()[a.type.name].activations.name, values(b))[0]
+    w, x = (operand[0] for operand in multiplied(a, b, few=tokens <= FEW))
     expected = np.stack(
         [[w[ids[t, s]] @ x[t, s % slots] for s in range(used)] for t in range(tokens)]
     )[None]

@@ -20,6 +20,7 @@ COLUMNS_AT_ONCE = TILE // 3  # columns that share a load of the rows
 CHAINS = 4  # independent sums of one row
 NEAR = 16 << 10  # bytes of a column that stays in the L1 cache while rows pass by
 SPAN = 64  # steps that are added up by themselves: one long sum would round much more
+FEW = 64  # columns up to which rows are used as they are: several share a load
 K_BLOCK = 512  # steps of a panel at a time: 64 KiB where a vector has 16 lanes
 
 
@@ -91,7 +92,7 @@ def _dots(operands: Operands, at_once: int) -> Function:
 
     @fn
     def dots(src, stride, rows, a, apart, columns, n, out):
-        """Rows and columns past the last repeat it."""
+        """Rows and columns past the last repeat it. The rows that follow are fetched meanwhile."""
         sums = v.f32_regs(both)
         whole = n // span * span
         for i in range(0, whole, span):
@@ -101,6 +102,8 @@ def _dots(operands: Operands, at_once: int) -> Function:
                     j = c * ROWS_AT_ONCE + r
                     w = load(src + min(r, rows - 1) * stride + i * size)
                     sums[j] = multiply_add(sums[j], w, x)
+            for b in range(0, ROWS_AT_ONCE * span * size, 64):
+                v.prefetch(src + ROWS_AT_ONCE * (stride + i * size) + b)
         if whole < n:
             left = n - whole
             for c in range(at_once):
@@ -204,7 +207,7 @@ def f32_weight(
         tile=_tile(load_f32, spread_f32, fma_f32),
         dot=_dot(operands),
         dots=_few_dots(operands),
-        dot_rows=ROWS_AT_ONCE, dot_columns=COLUMNS_AT_ONCE, k_block=K_BLOCK,
+        dot_rows=ROWS_AT_ONCE, dot_columns=COLUMNS_AT_ONCE, k_block=K_BLOCK, few=FEW,
     )  # fmt: skip
 
 
@@ -249,5 +252,5 @@ def bf16_pairs_weight(name: str, activations: Activations) -> Weight:
         tile=_tile(load_pairs, spread_pairs, dot_pairs),
         dot=_dot(operands),
         dots=_few_dots(operands),
-        dot_rows=ROWS_AT_ONCE, dot_columns=COLUMNS_AT_ONCE, k_block=K_BLOCK,
+        dot_rows=ROWS_AT_ONCE, dot_columns=COLUMNS_AT_ONCE, k_block=K_BLOCK, few=FEW,
     )  # fmt: skip

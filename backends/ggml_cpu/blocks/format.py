@@ -12,6 +12,7 @@ from ggml_py.types import GGMLType
 
 LAYOUT = f"x{LANES}"  # the repacked layout: panels of LANES rows
 BLOCKS = 1 << 40  # a `k_block` that no row reaches
+FEW = 4  # columns, each multiplied alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,8 @@ class Weight(Format):
     row           row(panel, r, n, dst): row r of a panel back in place; None for weights that are
                   not worth repacking at load, since their panels are larger than rows
     k_block       steps of a panel to unpack and multiply at a time, in whole blocks
+    of_dots       what `dot` and `dots` take, where that is not `activations`
+    few           columns up to which `dots` costs less than turning rows into panels
     """
 
     activations: Activations
@@ -60,6 +63,12 @@ class Weight(Format):
     dot_columns: int = 1
     row: Function | None = None
     k_block: int = BLOCKS
+    of_dots: Activations | None = None
+    few: int = FEW
+
+    @property
+    def dot_activations(self) -> Activations:
+        return self.of_dots or self.activations
 
     @property
     def step(self) -> int:

@@ -33,4 +33,5 @@ def weights() -> dict[str, Weight]:
 @cache
 def activations() -> tuple[Activations, ...]:
     """What the weight types want activations to be packed as."""
-    return tuple(dict.fromkeys(weight.activations for weight in weights().values()))
+    both = ((weight.activations, weight.dot_activations) for weight in weights().values())
+    return tuple(dict.fromkeys(a for pair in both for a in pair))

@@ -1,12 +1,21 @@
-"""f16 weights; activations are rounded to f16, products and sums are f32."""
+"""f16 weights: a few columns, rounded to f16, are multiplied in f32; many as 16-bit integers.
+
+Where the CPU has no instruction for those, all are multiplied in f32.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from ggml_cpu import target
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks import integers16
 from ggml_cpu.blocks.activations import F16
 from ggml_cpu.blocks.floats import f32_weight
 from ggml_cpu.blocks.format import register
 from ggml_cpu.kernel import fn
+
+FEW = 16  # columns whose products in f32 cost less than turning the weights into integers
 
 
 @fn
@@ -19,4 +28,15 @@ def load_n(address, n):
     return v.f16_load_n(address, n)
 
 
-register(f32_weight("f16", F16, load, load_n))
+_in_f32 = f32_weight("f16", F16, load, load_n)
+
+if target.VNNI:
+    register(
+        replace(
+            _in_f32, activations=integers16.INTEGERS, of_dots=F16, few=FEW,
+            panel_bytes=integers16.PANEL_BYTES, k_block=integers16.K_BLOCK,
+            unpack=integers16.unpacker(load_n, 2), tile=integers16.tile,
+        )
+    )  # fmt: skip
+else:
+    register(_in_f32)

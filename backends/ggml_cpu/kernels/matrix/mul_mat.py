@@ -23,7 +23,6 @@ from ggml_cpu.quants import weights
 from ggml_cpu.target import TILE
 from ggml_py.tensor import Tensor
 
-FEW, FEW_SHARED = 4, 64  # of `few_columns`: each column alone, columns sharing a load of the rows
 PARTS = 4  # pieces of work per thread below which columns are divided as well
 
 
@@ -38,11 +37,6 @@ def refusal(weight: Weight, layout: str, node: Tensor) -> str:
     if not a.has_contiguous_rows():
         return f"needs rows of adjacent elements; {a} has strides {a.nb}"
     return "" if node.is_contiguous() else f"needs a dense result; {node} has strides {node.nb}"
-
-
-def few_columns(weight: Weight) -> int:
-    """Columns up to which rows in place are not worth turning into panels."""
-    return FEW if weight.dots is None else FEW_SHARED
 
 
 def rows_product(weight: Weight) -> Function:
@@ -98,9 +92,9 @@ def columns_of(part, parts, n):
 def _rows(weight: Weight, dense: bool = False) -> None:
     """Weights in place times a few columns; `dense`: src1 is f32 and used as it is."""
     name, at_once, columns_at_once = weight.type.name, weight.dot_rows, weight.dot_columns
-    multiply, limit = rows_product(weight), few_columns(weight)
-    prepared = ROWS[weight.activations]
-    column_bytes, matrix = weight.activations.column_bytes, matrix_at(weight, in_place=True)
+    multiply, limit = rows_product(weight), weight.few
+    activations, matrix = weight.dot_activations, matrix_at(weight, in_place=True)
+    prepared, column_bytes = ROWS[activations], activations.column_bytes
 
     def when(node: Tensor) -> str:
         b = node.source(1)
@@ -228,7 +222,7 @@ def _tiles(weight: Weight, in_place: bool) -> None:
 
 
 for _weight in weights().values():
-    if _weight.activations is F32:
+    if _weight.dot_activations is F32:
         _rows(_weight, dense=True)
     _rows(_weight)
     _tiles(_weight, in_place=True)

@@ -9,7 +9,7 @@ contiguous parts of equal work.
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.format import LAYOUT, Weight
+from ggml_cpu.blocks.format import FEW, LAYOUT, Weight
 from ggml_cpu.blocks.tiles import padded
 from ggml_cpu.faults import index_or_0
 from ggml_cpu.kernel import fn, kernel
@@ -28,7 +28,7 @@ from ggml_cpu.kernels.matrix._experts import (
     order_at,
     shared_bytes,
 )
-from ggml_cpu.kernels.matrix.mul_mat import FEW, refusal, source_kind
+from ggml_cpu.kernels.matrix.mul_mat import refusal, source_kind
 from ggml_cpu.quants import weights
 from ggml_py.tensor import Tensor
 
@@ -39,7 +39,8 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
     at_once = weight.dot_rows if in_place else weight.rows
     dot, multiply, panel_bytes = weight.dot, weight.tile(1), weight.panel_bytes
     shape, matrix = Shape(weight), matrix_at(weight, in_place)
-    steps_of, column_bytes = shape.steps_of, weight.activations.column_bytes
+    activations = weight.dot_activations if in_place else weight.activations
+    steps_of, column_bytes = shape.steps_of, activations.column_bytes
 
     def when(node: Tensor) -> str:
         n = node.source(1).ne[2]
@@ -52,7 +53,7 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
         return b.n_rows * column_bytes(b.ne[0]), max(LOCAL, SUM_BYTES)
 
     @kernel(
-        "MUL_MAT_ID", when=when, scratch=scratch, prepare=(ROWS[weight.activations],),
+        "MUL_MAT_ID", when=when, scratch=scratch, prepare=(ROWS[activations],),
         extra=source_kind, rank=1, first=weight.type.name,
         name=f"mul_mat_id_{weight.type.name}_{suffix}",
     )  # fmt: skip

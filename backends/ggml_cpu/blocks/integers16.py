@@ -1,0 +1,155 @@
+"""f16 weights times many columns, as 16-bit integers: twice the products of f32 in an instruction.
+
+BLOCK values share an f32 scale, in rows of weights as in columns of activations. WEIGHT_TOP and
+COLUMN_TOP are as large as the sum of a block may be without overflow: an error of 1/8190 of the
+largest of 64 weights, half as much of activations, which llama.cpp rounds to f16. An infinity or a
+NaN anywhere makes the sums of its row or column NaN.
+
+A word holds values i and i + LANES of 2 * LANES. A panel's step: words [BLOCK / 2][2 * LANES rows]
+| scales [2 * LANES rows]; a column's: words [BLOCK / 2] | scale.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.activations import Activations
+from ggml_cpu.kernel import Function, fn
+from ggml_cpu.target import LANES
+
+BLOCK = 64
+WEIGHT_TOP, COLUMN_TOP = 4095.0, 8191.0
+assert BLOCK * WEIGHT_TOP * COLUMN_TOP < 2**31
+TINY = 1e-30  # blocks whose largest value is smaller count as zeros: its inverse may overflow
+
+WORDS = BLOCK // 2
+WORD = 4 * LANES
+ROW = 2 * WORD
+PANEL_BYTES = (WORDS + 1) * ROW
+K_BLOCK = 16  # steps of a panel at a time: 66 KiB where a vector has 16 lanes
+SPAN = 2 * LANES
+
+
+def _scale(load_n: Function, size: int, most: float) -> Function:
+    @fn
+    def scale(x, n):
+        """What one stands for in the block of the up to BLOCK values at x."""
+        top, zero = v.f32(0.0), v.f32(0.0)
+        for i in range(0, BLOCK, LANES):
+            value = load_n(x + size * i, n - i)
+            top = v.vmax(top, v.vabs(value))
+            zero = v.fma(value, v.f32(0.0), zero)
+        largest, bad = v.vmaxval(top), v.vsum(zero)
+        if largest < TINY:
+            return bad
+        return v.float32(largest / v.float32(most) + bad)
+
+    return scale
+
+
+@fn
+def inverse(scale):
+    if scale > 0:
+        return v.float32(v.float32(1) / scale)
+    return v.float32(0)
+
+
+def _words(load_n: Function, size: int) -> Function:
+    @fn
+    def words(x, n, factor):
+        """LANES words of the up to 2 * LANES values at x, multiplied by `factor`."""
+        first = v.to_i32(v.vround(load_n(x, n) * factor))
+        second = v.to_i32(v.vround(load_n(x + size * LANES, n - LANES) * factor))
+        return (first & 0xFFFF) | (second << 16)
+
+    return words
+
+
+@fn
+def load_f32_n(address, n):
+    return v.f32_load_n(address, n)
+
+
+_column_scale, _column_words = _scale(load_f32_n, 4, COLUMN_TOP), _words(load_f32_n, 4)
+
+
+@fn
+def pack(x, n, to):
+    for i in range(0, n, BLOCK):
+        scale = _column_scale(x + 4 * i, n - i)
+        factor = inverse(scale)
+        for j in range(0, BLOCK, SPAN):
+            v.store(to + 2 * j, _column_words(x + 4 * (i + j), n - i - j, factor))
+        v.st_f32(to + 4 * WORDS, scale)
+        to += 4 * (WORDS + 1)
+
+
+INTEGERS = Activations("i16", BLOCK, 4 * (WORDS + 1), pack)
+
+
+def unpacker(load_n: Function, size: int) -> Function:
+    """`Weight.unpack` of elements of `size` bytes; load_n(address, n): the first n as f32."""
+    scale, words = _scale(load_n, size, WEIGHT_TOP), _words(load_n, size)
+
+    @fn
+    def half_step(src, stride, rows, n, dst):
+        """BLOCK values of LANES rows, the last of them repeated; the next ones are fetched."""
+        scales = dst + WORDS * ROW
+        for r in range(LANES):
+            row = src + min(r, rows - 1) * stride
+            for i in range(0, BLOCK * size, 64):
+                v.prefetch(row + BLOCK * size + i)
+            v.st_f32(scales + 4 * r, scale(row, n))
+        for first in range(0, BLOCK, SPAN):
+            tile = v.i32_regs(LANES)
+            for r in range(LANES):
+                row = src + min(r, rows - 1) * stride + first * size
+                tile[r] = words(row, n - first, inverse(v.ld_f32(scales + 4 * r)))
+            v.transpose(tile)
+            for i in range(LANES):
+                v.store(dst + (first // 2 + i) * ROW, tile[i])
+
+    @fn
+    def unpack(src, stride, rows, n, dst):
+        for i in range(0, n, BLOCK):
+            half_step(src + i * size, stride, min(rows, LANES), n - i, dst)
+            if rows > LANES:
+                second = src + LANES * stride + i * size
+                half_step(second, stride, rows - LANES, n - i, dst + WORD)
+            dst += PANEL_BYTES
+
+    return unpack
+
+
+def tile(width: int) -> Function:
+    """`Weight.tile`."""
+
+    @fn
+    def multiply(w, a, steps, out):
+        for t in range(width):
+            v.store(out + ROW * t, v.f32(0.0))
+            v.store(out + ROW * t + WORD, v.f32(0.0))
+        for _ in range(steps):
+            first = v.i32_regs(width)
+            second = v.i32_regs(width)
+            for _ in range(WORDS):
+                x, y = v.i16_load(w), v.i16_load(w + WORD)
+                for t in range(width):
+                    column = v.as_i16(v.i32_bcast(a + 4 * t))
+                    first[t] = v.dot2(first[t], x, column)
+                    second[t] = v.dot2(second[t], y, column)
+                w += ROW
+                a += 4 * width
+            x_scale, y_scale = v.f32_load(w), v.f32_load(w + WORD)
+            for t in range(width):
+                add_scaled(out + ROW * t, first[t], x_scale, a + 4 * t)
+                add_scaled(out + ROW * t + WORD, second[t], y_scale, a + 4 * t)
+            w += ROW
+            a += 4 * width
+
+    return multiply
+
+
+@fn
+def add_scaled(at, dots, scale, column_scale):
+    both = scale * v.f32_bcast(column_scale)
+    v.store(at, v.fma(v.to_f32(dots), both, v.f32_load(at)))
