@@ -77,7 +77,10 @@ class Declarations:
         total, done = sum(own.values()), 0
         for t in self.placed:
             ops = tuple(dict.fromkeys(node.op for node in readers.get(id(t), ())))
+            before = t.buffer
             where[id(t)].prepare_weight(t, ops)
+            if t.buffer is not before and t.name in self.infos:
+                self.infos[t.name].let_go()
             if progress is not None and id(t) in own:
                 done += own[id(t)]
                 progress(done, total, t.name)
@@ -109,6 +112,8 @@ class Declarations:
         if buffer is None:
             buffer = device.alloc(data.size)
             buffer.write(0, data)
+            if t.name in self.infos:
+                self.infos[t.name].let_go()
         t.buffer, t.offset = buffer, 0
         t.flags |= FLAG_WEIGHT
         self.sizes[device.name] = self.sizes.get(device.name, 0) + data.size

@@ -60,7 +60,7 @@ class TensorInfo:
     `ne` is in ggml's order ([n_embd, n_vocab]: ne[0] fastest), padded with ones to 4. `offset` is
     in bytes from the start of the file, in a split model from the start of the tensor's own part.
     `data` is a read-only uint8 view, [nbytes], of the mapped file, which stays mapped as long as
-    the view lives.
+    the view lives; `mapped` is that file's mapping, None for bytes that come from elsewhere.
     """
 
     name: str
@@ -69,6 +69,18 @@ class TensorInfo:
     offset: int
     nbytes: int
     data: NDArray[np.uint8] = field(repr=False)
+    mapped: mmap.mmap | None = field(default=None, repr=False, compare=False)
+
+    def let_go(self) -> None:
+        """Of the memory that the mapped bytes take in this process: a device has made its own of
+        them. They are there still, and come back from the file when they are read.
+        """
+        if self.mapped is None or not hasattr(mmap, "MADV_DONTNEED"):
+            return
+        first = -(-self.offset // mmap.PAGESIZE) * mmap.PAGESIZE
+        size = (self.offset + self.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE - first
+        if size > 0:
+            self.mapped.madvise(mmap.MADV_DONTNEED, first, size)
 
 
 class GGUFFile:
@@ -270,7 +282,8 @@ def _place(
                 f"the data of tensor {quoted(name)} ends at byte {at + nbytes}, but the file has "
                 f"{cursor.size}; {DAMAGED}"
             )
-        tensors[name] = TensorInfo(name, dtype, ne, at, nbytes, whole[at : at + nbytes])
+        data = whole[at : at + nbytes]
+        tensors[name] = TensorInfo(name, dtype, ne, at, nbytes, data, cursor.data)
         expected = _padded(offset + nbytes, alignment)
     return tensors
 

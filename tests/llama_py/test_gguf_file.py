@@ -185,6 +185,33 @@ def test_map_lives_as_long_as_its_views(tmp_path: Path) -> None:
     assert not is_mapped()
 
 
+def resident(path: Path) -> int:
+    """KiB of a mapped file that are in this process's memory (Linux)."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    return sum(
+        int(next(line for line in lines if line.startswith("Rss:")).split()[1])
+        for line in lines
+        if line.endswith(str(path))
+    )
+
+
+def test_memory_of_a_tensor_that_was_let_go(tmp_path: Path) -> None:
+    """It is another's; and the bytes are still there."""
+    pages = np.arange(1 << 18, dtype=np.uint32).tobytes()
+    tensors = [Tensor(name, (1 << 18,), 0, pages) for name in ("a", "b")]
+    path = write(tmp_path, gguf([ARCH], tensors))
+    with GGUFFile.open(path) as file:
+        a, b = file.tensors["a"], file.tensors["b"]
+    for tensor in (a, b):
+        assert tensor.data.tobytes() == pages
+    if sys.platform == "linux":
+        assert resident(path) > 2000
+    a.let_go()
+    if sys.platform == "linux":
+        assert resident(path) < 1100  # nothing of a; of b perhaps, where pages are large
+    assert a.data.tobytes() == b.data.tobytes() == pages
+
+
 def test_architecture(tmp_path: Path) -> None:
     with GGUFFile.open(write(tmp_path, gguf([ARCH]))) as file:
         assert file.architecture == "llama"

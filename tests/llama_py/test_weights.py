@@ -223,6 +223,27 @@ def test_bytes_are_the_files_own_where_the_device_can_read_them() -> None:
         assert t.buffer is None
 
 
+@pytest.mark.parametrize("keeps", [True, False])
+def test_the_file_is_let_go_of_what_a_device_has_copied(
+    keeps: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When it was loaded, or when it was given another layout."""
+    gone: list[str] = []
+    made = HostBuffer(np.zeros(64, np.uint8))
+    if not keeps:
+        repack = lambda self, weight, uses: setattr(weight, "buffer", made)  # noqa: E731
+        monkeypatch.setattr(RecordingDevice, "prepare_weight", repack)
+    monkeypatch.setattr(TensorInfo, "let_go", lambda self: gone.append(self.name))
+    for can_wrap in (True, False):
+        w = loader({"a": (16,)})
+        w.tensor("a", 16)
+        w.finish()
+        device = RecordingDevice(can_wrap)
+        gone.clear()
+        w.place(lambda *_, device=device: device, {})
+        assert set(gone) == (set() if can_wrap and keeps else {"a"})
+
+
 def test_device_is_told_how_weights_are_used_and_progress_is_made() -> None:
     w = loader({"a.weight": (4, 3, 2), "a.scale": (2,), "b": (5,)})
     a, b = w.experts("a", 4, 3, 2), w.tensor("b", 5)
