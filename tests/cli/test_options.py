@@ -159,3 +159,41 @@ def test_help(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--on a switch [LLAMA_ARG_ON] -no, --off the opposite of --on" in shown
     assert shown.endswith("--some N without a variable")
     assert [f.name for _, f, _ in parser.added] == ["where", "n", "on", "some"]
+
+
+def test_a_flag_is_a_whole_word(capsys: pytest.CaptureFixture[str]) -> None:
+    """None is read as another with something glued to it, none as the beginning of another."""
+    for argv in (
+        ["-n5"],
+        ["-nx"],
+        ["-np", "2"],
+        ["-non"],
+        ["--num", "2"],
+        ["-hf", "x"],
+        ["--so=2"],
+    ):
+        assert f"unknown option {argv[0].partition('=')[0]}; " in usage_error(
+            capsys, Options, *argv
+        )
+    assert "unknown option --nubmer; did you mean --number?" in usage_error(
+        capsys, Options, "--nubmer", "2"
+    )
+    assert "did you mean --number?" in usage_error(capsys, Options, "-number", "2")
+    assert "unknown option --zzz; --help lists all" in usage_error(capsys, Options, "--zzz")
+
+
+def test_the_word_behind_a_flag_is_its_value(capsys: pytest.CaptureFixture[str]) -> None:
+    assert parse(Options, "-x", "-5 degrees", "--text", "--why", "-x", "-").texts == (
+        "-5 degrees", "--why", "-",
+    )  # fmt: skip
+    assert parse(Options, "-x=a=b", "--text=", "--some=4") == Options(texts=("a=b", ""), some=4)
+    assert parse(Options, "--", "here") == Options(where="here")
+    assert "expected one argument" in usage_error(capsys, Options, "-x", "-n", "2")
+    assert "expected one argument" in usage_error(capsys, Options, "-x")
+    assert "explicit argument" in usage_error(capsys, Options, "--on=off")
+
+
+def test_underscores_in_long_flags() -> None:
+    assert parse(ContextParams, "--ctx_size", "77", "--ubatch_size=5").n_ctx == 77
+    with pytest.raises(SystemExit):
+        parse(Options, "__on")

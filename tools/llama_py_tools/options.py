@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Container
 from dataclasses import MISSING, Field
 from typing import Any, TypeVar
 
 from llama_py.params.option import Option, Params, options_of
 from llama_py.params.texts import truth
+from llama_py_tools.flags import exact_flags
 
 P = TypeVar("P", bound=Params)
 
@@ -33,6 +35,11 @@ class Parser(argparse.ArgumentParser):
             prog, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **how
         )
         self.added: list[tuple[type[Params], Field[Any], Option]] = []
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse's, of words that `exact_flags` has looked through."""
+        given = sys.argv[1:] if args is None else list(args)
+        return super().parse_known_args(exact_flags(self, given), namespace)
 
     def add(self, *kinds: type[Params], without: Container[str] = ()) -> None:
         """Every field of the dataclasses that has flags, `without` some; each class is a group."""

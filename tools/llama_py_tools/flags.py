@@ -1,0 +1,74 @@
+"""Flags as llama.cpp reads them: a word is a flag only as a whole, and the next word is its value.
+
+argparse alone takes `-np 2` for `-n p`, `-hf x` for `-h -f x`, and refuses `-p "-5 degrees"`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+
+END = "--"  # what follows are words, not flags
+
+
+def exact_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
+    """The words with values tied to their flags (`-p=text`) and flags as they were declared (`_`
+    stands for `-` in long ones). A flag that does not exist is wrong usage: exit 2.
+    """
+    flags = parser._option_string_actions
+    commands = any(isinstance(a, argparse._SubParsersAction) for a in parser._actions)
+    found: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        name, value = _declared(flags, word)
+        if word == END or (commands and not word.startswith("-")):
+            return [*found, word, *rest]  # flags of the command are its own parser's
+        if name is None:
+            if _looks_like_a_flag(word):
+                parser.error(_unknown(flags, word))
+            found.append(word)
+        elif value is not None or flags[name].nargs is not None:
+            found.append(name if value is None else f"{name}={value}")
+        else:
+            found += _with_value(flags, name, next(rest, None))
+    return found
+
+
+def _declared(flags: Mapping[str, argparse.Action], word: str) -> tuple[str | None, str | None]:
+    """(the flag, the value behind its `=`); a flag may itself have one."""
+    for name, sign, value in ((word, "", ""), word.partition("=")):
+        same = name.replace("_", "-") if name.startswith("--") else name
+        for one in (name, same):
+            if one in flags:
+                return one, value if sign else None
+    return None, None
+
+
+def _with_value(flags: Mapping[str, argparse.Action], name: str, value: str | None) -> list[str]:
+    """Where the value is a flag itself, it was forgotten: argparse says so."""
+    if value is None:
+        return [name]
+    return [name, value] if _declared(flags, value)[0] else [f"{name}={value}"]
+
+
+def _looks_like_a_flag(word: str) -> bool:
+    """Not a number below zero, a text with spaces, or the dash that stands for stdin."""
+    return len(word) > 1 and word[0] == "-" and " " not in word and not _is_number(word)
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _unknown(flags: Mapping[str, argparse.Action], word: str) -> str:
+    from difflib import get_close_matches
+
+    name = word.partition("=")[0].replace("_", "-")
+    bare = {flag.lstrip("-"): flag for flag in flags}
+    near = [bare[match] for match in get_close_matches(name.lstrip("-"), bare, n=3, cutoff=0.7)]
+    hint = f"did you mean {' or '.join(near)}?" if near else "--help lists all"
+    return f"unknown option {name}; {hint}"
