@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -197,3 +198,12 @@ def test_underscores_in_long_flags() -> None:
     assert parse(ContextParams, "--ctx_size", "77", "--ubatch_size=5").n_ctx == 77
     with pytest.raises(SystemExit):
         parse(Options, "__on")
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(Options, "--version")
+    assert ended.value.code == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == f"llama-py {version('llama-py')}"
+    assert f"numba {version('numba')}, " in second

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from llama_py.params.option import Option, Params, options_of
 from llama_py.params.texts import truth
 from llama_py_tools.flags import exact_flags
+from llama_py_tools.version import Version
 
 P = TypeVar("P", bound=Params)
 
@@ -35,6 +36,7 @@ class Parser(argparse.ArgumentParser):
             prog, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **how
         )
         self.added: list[tuple[type[Params], Field[Any], Option]] = []
+        self.add_argument("--version", action=Version, help="show versions and exit")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse's, of words that `exact_flags` has looked through."""
