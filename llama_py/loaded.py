@@ -16,7 +16,14 @@ from llama_py.hparams import HParams
 from llama_py.lora import Adapter, Loras
 from llama_py.models import architecture
 from llama_py.params import ModelParams, Progress
-from llama_py.placement import SAME_MODE, Placement, arranged, devices_in_use, overrides
+from llama_py.placement import (
+    SAME_MODE,
+    Placement,
+    arranged,
+    devices_in_use,
+    overrides,
+    warn_of_idle_rules,
+)
 from llama_py.readers import readers_of
 from llama_py.split import split
 from llama_py.tokenizer import Tokenizer
@@ -78,6 +85,7 @@ class Loaded(Closing):
             device = Placement(devices, p.n_gpu_layers, rules, shares, mode)
         self.placement = device
         self._load(p)
+        warn_of_idle_rules(p.tensor_overrides, self._weights.all)
 
     def _load(self, p: ModelParams) -> None:
         kind = architecture(self.file.architecture)

@@ -239,3 +239,13 @@ def overrides(
             raise BackendError(f"-ot {text}={name}: no regular expression: {e}") from None
     found += [(re.compile(rf"blk\.{i}{EXPERTS}"), devices[-1]) for i in range(n_cpu_moe)]
     return tuple(found)
+
+
+def warn_of_idle_rules(rules: Mapping[str, str], weights: Iterable[Tensor]) -> None:
+    """Of `tensor_overrides` that match no weight."""
+    names = [t.name for t in weights]
+    for text, name in rules.items():
+        if not any(re.search(text, weight) for weight in names):
+            log.warning(
+                "-ot %s=%s: no weight has such a name (they are like %s)", text, name, names[-1]
+            )

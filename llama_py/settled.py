@@ -49,6 +49,12 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
         kv_unified=p.kv_unified, rope_freq_base=p.rope_freq_base,
         rope_freq_scale=p.rope_freq_scale,
     )  # fmt: skip
+    asked, trained = (p.n_ctx or 0) // p.n_seq_max, model.hparams.n_ctx_train
+    if asked > trained:
+        log.warning(
+            "n_ctx = %d for each sequence: the model was trained with %d tokens, and what it writes"
+            " behind them may be nonsense", asked, trained,
+        )  # fmt: skip
     if n_rs_seq and cparams.n_ubatch <= n_rs_seq:
         raise ContextError(
             f"n_ubatch = {cparams.n_ubatch} must be at least n_rs_seq + 1 = {n_rs_seq + 1}"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from llama_py.params.choosers import Chooser, LogitsProcessor
 
 MAX_SEQ = 256  # LLAMA_MAX_SEQ
+MAX_THREADS = 512  # GGML_MAX_N_THREADS
 RANDOM_SEED = -1
 _UNIT = numbers(0, 1)
 
@@ -26,6 +27,8 @@ P = TypeVar("P", bound=Params)
 Progress = Callable[[int, int, str], None]
 SPLIT_MODES = ("layer", "row", "graph", "tensor", "none")
 REDUCE_TYPES = ("f32", "f16", "bf16", "q8_0")
+NO_CACHES = ("f64", "i8", "i16", "i32", "i64")
+CACHE_TYPES = [name for name in BY_NAME if name not in NO_CACHES]
 POOLING = ("none", "mean", "cls", "last", "rank")  # llama.h:llama_pooling_type
 
 
@@ -90,17 +93,17 @@ class ContextParams(Params):
     )
     n_threads: int | None = option(
         None, "-t --threads", "threads (default, or -t 0: one per core)", parse=texts.above_zero,
-        check=integers(1),
+        check=integers(1, MAX_THREADS),
     )  # fmt: skip
     flash_attn: bool | Literal["auto", "on", "off"] = option(
         "auto", "-fa --flash-attn", "fused attention; auto: where the device can",
         choices=("auto", "on", "off", True, False), metavar="on|off|auto", parse=texts.on_off_auto,
     )  # fmt: skip
     type_k: str = option(
-        "f16", "-ctk --cache-type-k", "type of the K cache", choices=[*BY_NAME], metavar="TYPE"
+        "f16", "-ctk --cache-type-k", "type of the K cache", choices=CACHE_TYPES, metavar="TYPE"
     )
     type_v: str = option(
-        "f16", "-ctv --cache-type-v", "type of the V cache", choices=[*BY_NAME], metavar="TYPE"
+        "f16", "-ctv --cache-type-v", "type of the V cache", choices=CACHE_TYPES, metavar="TYPE"
     )
     offload_kqv: bool = option(
         True, "-kvo --kv-offload", "keep the memory of a layer on its device; off: on the host"
@@ -221,7 +224,8 @@ class GenerateParams(SpeculativeParams):
     """
 
     max_tokens: int = option(
-        -1, "-n --predict --n-predict", "tokens to generate (-1: to the end, or a full context)"
+        -1, "-n --predict --n-predict", "tokens to generate (-1: to the end, or a full context)",
+        check=integers(-2),  # llama.cpp's -2 is the same
     )
     stop: Sequence[str] = option(
         (), "-r --reverse-prompt", "stop at this text; may be repeated", metavar="TEXT",

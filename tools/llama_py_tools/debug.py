@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 def regex(text: str) -> tuple[re.Pattern[str], ...]:
-    """As llama-debug: the pattern must match at the start of the name."""
+    """As llama-debug, which puts `^` before it: `a|b` is an a at the start, or a b anywhere."""
     try:
-        return (re.compile(text),)
+        return (re.compile(f"^{text}"),)
     except re.error as e:
         raise ValueError(f"no regular expression: {text!r}: {e}") from None
 
@@ -41,7 +41,7 @@ class DebugParams(Params):
     """What is printed and saved."""
 
     tensor_filter: tuple[re.Pattern[str], ...] = option(
-        (), "--tensor-filter", "only nodes whose name begins with a match; may be repeated",
+        (), "--tensor-filter", "only nodes whose name has a match of ^REGEX; may be repeated",
         parse=regex, many=True, metavar="REGEX",
     )  # fmt: skip
     save_tensors: str = option(
@@ -83,6 +83,10 @@ def _command(args: argparse.Namespace) -> None:
     )  # fmt: skip
     ctx.on_graph = nodes.next_graph
     logits = decode_greedily(ctx, ids, n_decode, options.all_logits)
+    if not nodes.found:
+        session.tell(
+            "warning: --tensor-filter: no node has such a name; llama-py-graph dump lists them"
+        )
     if options.save_logits:
         import numpy as np
 
@@ -109,6 +113,7 @@ class Nodes:
         self.options = options
         self.graph = -1
         self.index = 0
+        self.found = not options.tensor_filter
         if options.save_tensors:
             Path(options.save_tensors).mkdir(parents=True, exist_ok=True)
 
@@ -118,8 +123,9 @@ class Nodes:
     def __call__(self, t: Tensor) -> None:
         i, self.index = self.index, self.index + 1
         patterns = self.options.tensor_filter
-        if patterns and not any(p.match(t.name) for p in patterns):
+        if patterns and not any(p.search(t.name) for p in patterns):
             return
+        self.found = True
         from llama_py_tools.node_text import heading, value_lines, values_of
 
         values = values_of(t)

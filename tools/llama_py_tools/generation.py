@@ -86,7 +86,8 @@ class Summary:
     def _generated(self) -> str:
         n = sum(p.gen_tokens for p in self.answers)
         counted = sum(max(p.gen_tokens - 1, 0) for p in self.answers)  # the first: the prompt's
-        return f"generated {n} tokens, {_rate(counted, sum(p.gen_seconds for p in self.answers))}"
+        rate = _rate(counted, sum(p.gen_seconds for p in self.answers)) if counted else ""
+        return ", ".join(filter(None, [f"generated {n} tokens", rate]))
 
 
 def _rate(n: int, seconds: float) -> str:

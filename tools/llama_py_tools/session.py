@@ -32,6 +32,7 @@ def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Name
     _open_streams()
     verbose = bool(getattr(args, "verbose", False))
     log.handlers[:] = [logging.StreamHandler(sys.stderr)]
+    log.handlers[0].setFormatter(_Marked())
     log.setLevel(logging.DEBUG if verbose else logging.WARNING)
     gc.unfreeze()  # of a run before
     gc.disable()  # a start makes hardly any garbage; looking for it takes a tenth of the time
@@ -50,6 +51,14 @@ def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Name
         return EXIT_FAILURE
     finally:
         gc.enable()
+
+
+class _Marked(logging.Formatter):
+    """Says of warnings that they are."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        return f"warning: {text}" if record.levelno == logging.WARNING else text
 
 
 def _open_streams() -> None:
@@ -75,7 +84,7 @@ def _report(e: Exception, verbose: bool) -> None:
 
     if verbose:
         log.error("", exc_info=e)
-    text = " ".join(str(e).split())
+    text = " ".join((_of_system(e) if isinstance(e, OSError) else str(e)).split())
     if isinstance(e, MemoryError) and not text:
         text = "out of memory"
     if not isinstance(e, (GGMLError, OSError, MemoryError)):
@@ -83,6 +92,11 @@ def _report(e: Exception, verbose: bool) -> None:
     print(f"error: {_harmless(text)}", file=sys.stderr)
     if isinstance(e, OSError):  # perhaps stdout itself, such as a full disk
         _drop_stdout()
+
+
+def _of_system(e: OSError) -> str:
+    """`FILE: No such file or directory`"""
+    return f"{e.filename}: {e.strerror}" if e.filename and e.strerror else str(e)
 
 
 def _harmless(text: str) -> str:
@@ -128,6 +142,7 @@ def load(file: FileParams, params: ModelParams, n_threads: int | None = None) ->
         found.repack = file.repack
         if n_threads is not None:
             d.set_threads(n_threads)
+    _warn_of_threads(n_threads)
     if len(devices) == 1 and params.n_gpu_layers > 0:
         tell(f"warning: -ngl has no effect on device {devices[0].name}")
     how = replace(params, device=devices, progress=Progress("loading"))
@@ -138,6 +153,13 @@ def load(file: FileParams, params: ModelParams, n_threads: int | None = None) ->
             raise
         tell(f"warning: {e}; running on the CPU instead")
         return load(file, ModelParams(), n_threads)
+
+
+def _warn_of_threads(n: int | None) -> None:
+    from ggml_py.host import logical_cpus
+
+    if n is not None and n > len(logical_cpus()):
+        tell(f"warning: -t {n} on {len(logical_cpus())} CPUs: threads will wait for each other")
 
 
 def _may_do_without(params: ModelParams, devices: Sequence[Device]) -> bool:

@@ -1,0 +1,69 @@
+"""What a user is told of options that make no sense: a warning, or one line with what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llama_py_tools import cli, debug
+
+QUICK = ["-dev", "ref", "-p", "A", "-n", "1"]
+
+
+def told(capsys: pytest.CaptureFixture[str], *argv: str, code: int = 0) -> str:
+    assert cli.main([*QUICK, *argv]) == code
+    return capsys.readouterr().err
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*QUICK, *argv])
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_numbers_without_sense(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "-t/--threads: must be an integer in [1, 512], got 1000" in refused(capsys, "-t", "1000")
+    assert "must be an integer of at least -2, got -7" in refused(capsys, "-n", "-7")
+    says = refused(capsys, "-ctk", "i8")
+    assert "must be one of f32, f16, " in says and "i16" not in says
+
+
+def test_more_threads_than_cpus(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ggml_py.host.logical_cpus", lambda: [0, 1, 2])
+    assert "warning: -t 4 on 3 CPUs: threads will wait for each other" in told(capsys, "-t", "4")
+    assert "warning" not in told(capsys, "-t", "3")
+
+
+def test_a_context_beyond_what_was_trained(capsys: pytest.CaptureFixture[str]) -> None:
+    says = told(capsys, "-c", "1025")
+    assert "warning: n_ctx = 1025 for each sequence: the model was trained with 1024 tokens" in says
+    assert "warning" not in told(capsys, "-c", "1024")
+
+
+def test_rules_that_match_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    says = told(capsys, "-ot", "attn_zzz=ref", "-ot", "ffn=ref")
+    assert "warning: -ot attn_zzz=ref: no weight has such a name" in says and "ffn=ref:" not in says
+    assert debug.main(["-dev", "ref", "-p", "A", "--tensor-filter", "zzz"]) == 0
+    assert "warning: --tensor-filter: no node has such a name" in capsys.readouterr().err
+
+
+def test_a_filter_is_anchored_as_the_references_is(capsys: pytest.CaptureFixture[str]) -> None:
+    """`^` stands before the text: of two ways, only the first is at the start."""
+    assert debug.main(["-dev", "ref", "-p", "A", "--tensor-filter", "ttn_norm-0"]) == 0
+    assert capsys.readouterr().out == ""
+    assert debug.main(["-dev", "ref", "-p", "A", "--tensor-filter", "zzz|ttn_norm-0"]) == 0
+    assert "attn_norm-0" in capsys.readouterr().out
+
+
+def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    args = ["-dev", "ref", "-f", str(tmp_path / "no.txt")]
+    assert cli.main(args) == 1
+    assert capsys.readouterr().err == f"error: {tmp_path / 'no.txt'}: No such file or directory\n"
+
+
+def test_one_token_has_no_rate(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "generated 1 tokens | stop" in told(capsys)
