@@ -198,6 +198,10 @@ class Weights:
     def finish(self) -> None:
         """Raise WeightsError if declarations and file do not match."""
         d = self._all
+        if not d.infos and d.invent is None:
+            raise WeightsError(
+                f"{d.where}: has a vocabulary but no tensors; give the file of a whole model"
+            )
         used = d.tensors.keys() | d.skipped
         unused = [name for name in d.infos if name not in used]
         problems = [

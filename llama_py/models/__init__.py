@@ -63,7 +63,7 @@ def architecture(arch: str) -> type[Architecture]:
     hint = f" (nearest: {nearest[0]})" if nearest else ""
     raise UnknownArchitecture(
         f"architecture {arch!r} is not supported; known are {', '.join(known)}{hint}; "
-        f"llama_py/models/README.md tells how to add one"
+        f"update llama-py, or see the guide 'Add an architecture' in its documentation"
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from llama_py_tools import cli, debug
+from tests.commands import tiny_model
 
 QUICK = ["-dev", "ref", "-p", "A", "-n", "1"]
 
@@ -67,3 +68,17 @@ def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: 
 
 def test_one_token_has_no_rate(capsys: pytest.CaptureFixture[str]) -> None:
     assert "generated 1 tokens | stop" in told(capsys)
+
+
+def test_a_full_context_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    args = ["-dev", "ref", "-p", "A " * 120, "--ignore-eos", "-c", "256"]
+    assert cli.main([*args, "-n", "-1"]) == 0
+    says = "stop: the context of 256 tokens is full (-c N: a larger one)"
+    assert says in capsys.readouterr().err
+    assert cli.main([*args, "-n", "1"]) == 0
+    assert "stop: length" in capsys.readouterr().err
+
+
+def test_a_file_without_vocabulary(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert cli.main(["-dev", "ref", "-m", str(tiny_model(tmp_path)), "-p", "A"]) == 1
+    assert "no vocabulary to read text with; give one that has" in capsys.readouterr().err

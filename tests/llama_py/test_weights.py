@@ -148,7 +148,8 @@ def test_experts_have_a_scale_each() -> None:
 
 
 def test_what_is_optional() -> None:
-    w = loader({})
+    w = loader({"c": (1,)})
+    w.skip("c")
     assert w.optional_linear("a", 4, 3) is None
     assert w.optional_norm("n", 4) is None
     assert w.linear("b", 4, 3).weight.ne == (4, 3, 1, 1)  # a stand-in
@@ -202,8 +203,16 @@ def test_query_key_value_in_one_matrix() -> None:
     assert [b.name for b in found.old_biases if b is not None] == list(old)
 
 
+def test_a_vocabulary_alone() -> None:
+    w = Weights({}, "m.gguf")
+    w.tensor("a", 16)
+    with pytest.raises(WeightsError, match=r"^m.gguf: has a vocabulary but no tensors;"):
+        w.finish()
+
+
 def test_query_key_value_missing() -> None:
-    assert "3 missing: blk.0.attn_q.weight, blk.0.attn_k.weight" in refusal(qkv({})[0])
+    w, _ = qkv({"blk.0.attn_out.weight": (8, 8)})
+    assert "3 missing: blk.0.attn_q.weight, blk.0.attn_k.weight" in refusal(w)
 
 
 def test_bytes_are_the_files_own_where_the_device_can_read_them() -> None:

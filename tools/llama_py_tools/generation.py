@@ -50,6 +50,7 @@ class Summary:
         self.states = ""  # what is kept of them
         self.pending: tuple[int, float] | None = None  # prompt tokens, and when they were started
         self.drafting: Speculator | None = None
+        self.full = ""  # why an answer ended where the context did
 
     def __enter__(self) -> None:
         """Only the end matters."""
@@ -68,7 +69,10 @@ class Summary:
             n, start = self.pending
             parts.append(f"prompt of {n} tokens given up after {perf_counter() - start:.2f} s")
         reason = (
-            reason or (self.answers[-1].finish_reason if self.answers else "") or "end of input"
+            reason
+            or self.full
+            or (self.answers[-1].finish_reason if self.answers else "")
+            or "end of input"
         )
         drafts = f"\n{self.drafting.text()}" if self.drafting is not None else ""
         first = [f"load {self.load_seconds:.2f} s", self.model, *filter(None, [self.states])]
@@ -170,10 +174,16 @@ class Run:
         try:
             for piece in pieces:
                 self._take(piece)
+                self.summary.full = self._full(piece)
         finally:
             progress.close()
             if len(self.ctx.reuse.budget):
                 self.summary.states = str(self.ctx.reuse)
+
+    def _full(self, piece: Piece) -> str:
+        if piece.finish_reason != "length" or piece.gen_tokens == self.params.max_tokens:
+            return ""
+        return f"the context of {self.ctx.cparams.n_ctx_seq} tokens is full (-c N: a larger one)"
 
     def _take(self, piece: Piece) -> None:
         if self.summary.pending is not None:  # the first: the prompt is done

@@ -24,7 +24,8 @@ class NoText(TextModel):
 
     def encode(self, text: str) -> list[int]:
         raise TokenizerError(
-            "this model file has no vocabulary to read text with; use --tokens 1,2,3"
+            "this model file has no vocabulary to read text with; give one that has, or token ids"
+            " where they are taken (llama-py-debug --tokens 1,2,3)"
         )
 
     def normal(self, text: str) -> bytes:
