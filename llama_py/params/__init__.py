@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MAX_SEQ = 256  # LLAMA_MAX_SEQ
 RANDOM_SEED = -1
 _UNIT = numbers(0, 1)
+_F32 = numbers(-3.4e38, 3.4e38)
 
 P = TypeVar("P", bound=Params)
 Progress = Callable[[int, int, str], None]
@@ -173,7 +174,10 @@ class SamplingParams(Params):
         RANDOM_SEED, "-s --seed", "random seed (-1: a new one each time)",
         check=integers(-1, 2**32 - 1),
     )  # fmt: skip
-    temp: float = option(0.8, "--temp --temperature", "temperature (0: always the most likely)")
+    temp: float = option(
+        0.8, "--temp --temperature", "temperature (0: always the most likely)",
+        check=_F32,
+    )  # fmt: skip
     top_k: int = option(40, "--top-k", "keep the k most likely tokens (0: all)")
     top_p: float = option(
         0.95, "--top-p", "keep the most likely of total probability p (1: all)", check=_UNIT
@@ -188,7 +192,7 @@ class SamplingParams(Params):
     )  # fmt: skip
     top_n_sigma: float = option(
         -1.0, "--top-nsigma --top-n-sigma",
-        "drop logits more than n standard deviations below the largest (-1: none)",
+        "drop logits more than n standard deviations below the largest (-1: none)", check=_F32,
     )  # fmt: skip
     xtc_probability: float = option(
         0.0, "--xtc-probability", "chance to leave out the top choices (0: off)", check=_UNIT
@@ -201,14 +205,16 @@ class SamplingParams(Params):
         check=integers(0, 2**31 - 1),
     )  # fmt: skip
     repeat_penalty: float = option(
-        1.0, "--repeat-penalty", "factor on repeated tokens (1: off)", check=numbers(0, above=True)
-    )
+        1.0, "--repeat-penalty", "factor on repeated tokens (1: off)",
+        check=numbers(0, 3.4e38, above=True),
+    )  # fmt: skip
     presence_penalty: float = option(
-        0.0, "--presence-penalty", "subtracted once from repeated tokens (0: off)"
-    )
+        0.0, "--presence-penalty", "subtracted once from repeated tokens (0: off)", check=_F32,
+    )  # fmt: skip
     frequency_penalty: float = option(
-        0.0, "--frequency-penalty", "subtracted from repeated tokens once per repetition (0: off)"
-    )
+        0.0, "--frequency-penalty", "subtracted from repeated tokens once per repetition (0: off)",
+        check=_F32,
+    )  # fmt: skip
     logit_bias: Mapping[int, float] = option(
         dict, "-l --logit-bias", "added to a token's logit, as 15043+1 or 15043-1",
         parse=texts.logit_bias, many=True, check=BIASES,
