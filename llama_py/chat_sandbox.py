@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from threading import local
 from typing import Any
 
@@ -29,6 +29,7 @@ STEPS = 1_000_000  # turns of loops, calls, operators of one rendering
 SECONDS = 10.0
 WEIGHT = 1 << 27  # characters and items of all values that are made
 LARGEST = 1 << 22  # and of one of them
+ITEMS = 1 << 18  # of one of them, with those within
 NUMBER = 1 << 20  # that a filter or a method may be given: a width, a count
 SLOW_FROM = 1 << 16  # characters of a text for filters that look at it again and again
 SLOW = ("pprint", "striptags", "urlize", "wordwrap")
@@ -57,7 +58,7 @@ class Bounds:
 
 def check_size(n: int) -> None:
     if n > LARGEST:
-        raise SecurityError(f"it makes a text or list of {n} characters, more than {LARGEST}")
+        raise SecurityError(f"it makes a text or list of more than {LARGEST} characters")
 
 
 def check_number(*values: Any) -> None:
@@ -67,11 +68,14 @@ def check_number(*values: Any) -> None:
 
 
 def weight(value: Any) -> int:
-    """Characters and items of a value, also where it has the same part twice; at most a little more
-    than LARGEST."""
-    total, todo = 0, [value]
+    """Characters and items of a value, also where it has the same part twice; more than LARGEST for
+    more than ITEMS."""
+    total, todo, seen = 0, [value], 0
     while todo and total <= LARGEST:
         one = todo.pop()
+        seen += 1
+        if seen > ITEMS:
+            return LARGEST + 1
         if isinstance(one, str | bytes):
             total += len(one)
         elif isinstance(one, Mapping):
@@ -83,7 +87,7 @@ def weight(value: Any) -> int:
             todo += one
         elif isinstance(one, int):
             total += one.bit_length() // 8
-    return total + 1
+    return total
 
 
 class _Turns:
@@ -100,7 +104,7 @@ class _Turns:
             yield item
 
     def __len__(self) -> int:
-        return len(self.items)  # type: ignore[arg-type]  # TypeError: as Jinja expects
+        return len(self.items)  # type: ignore[arg-type]  # only of those that have one
 
 
 class _Rewriter(NodeTransformer):
@@ -178,7 +182,8 @@ class BoundedSandbox(ImmutableSandboxedEnvironment):
         return found
 
     def _turns(self, items: Any, n: int = 0) -> Any:
-        return _Turns(self.bounds, items, n)
+        found = _Turns(self.bounds, items, n)
+        return found if isinstance(items, Sized) else iter(found)
 
     def _concat(self, parts: list[Any]) -> str:
         self.bounds.step()
@@ -202,7 +207,7 @@ class BoundedSandbox(ImmutableSandboxedEnvironment):
         if operator == "*":
             for a, b in ((left, right), (right, left)):
                 if isinstance(a, int) and not isinstance(b, int | float):
-                    check_size(max(a, 0) * weight(b))
+                    check_size(max(a, 0) * max(weight(b), 1))
         elif operator == "**" and isinstance(left, int) and isinstance(right, int):
             check_size(left.bit_length() * max(right, 0))
         elif operator == "%" and isinstance(left, str):
@@ -267,7 +272,7 @@ def _check_call(name: str, value: Any, args: tuple[Any, ...]) -> None:
     elif name == "join":
         by_text = isinstance(value, str) and args and not isinstance(args[0], str)
         between, items = (value, args[0]) if by_text else (args[0] if args else "", value)
-        n = len(items) if hasattr(items, "__len__") else MAX_RANGE
+        n = len(items) if isinstance(items, Sized) else MAX_RANGE
         check_size(weight(items) + n * weight(between))
     elif name in ("translate", "indent", "expandtabs", "tojson"):
         numbers = [abs(a) for a in args if isinstance(a, int)]

@@ -24,12 +24,12 @@ def main(argv: list[str] | None = None) -> int:
 
         work(argv[1], *map(int, argv[2:]))
         return 0
-    from fuzz.kind import known
+    from fuzz.kind import find, names
 
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument("kind", nargs="*", help=", ".join(sorted(known())))
+    p.add_argument("kind", nargs="*", help=", ".join(names()))
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--start", type=int, default=0, help="the first case")
     p.add_argument("--count", type=int, default=1000)
@@ -38,11 +38,11 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--keep", type=Path, metavar="DIR", help="with --case: keep its files there")
     args = p.parse_args(argv)
     if not args.kind:
-        print("\n".join(f"{name:10} {kind.__doc__}" for name, kind in sorted(known().items())))
+        print("\n".join(f"{name:10} {find(name).__doc__}" for name in names()))
         return 0
     for name in args.kind:
-        if name not in known():
-            p.error(f"there is no kind {name!r}; there are {', '.join(sorted(known()))}")
+        if name not in names():
+            p.error(f"there is no kind {name!r}; there are {', '.join(names())}")
     if args.case is not None:
         return one(args.kind[0], args.seed, args.case, args.keep)
     return max([many(name, args) for name in args.kind])
@@ -51,12 +51,12 @@ def main(argv: list[str] | None = None) -> int:
 def one(name: str, seed: int, number: int, keep: Path | None) -> int:
     """A case, without a limit on time and memory."""
     from fuzz.judge import judge
-    from fuzz.kind import known, numbered
+    from fuzz.kind import find, numbered
 
     with tempfile.TemporaryDirectory() as temporary:
         folder = keep or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        case = numbered(known()[name](folder), seed, number)
+        case = numbered(find(name)(folder), seed, number)
         print(f"{name} {seed} {number}: {case.words}")
         verdict = judge(case)
         print(f"{verdict.kind}: {verdict.text}")

@@ -119,7 +119,7 @@ class Adapter:
             )
         alpha = data.get(ALPHA, 0.0)
         if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not _finite(alpha):
-            shown = alpha if isinstance(alpha, float) else describe(alpha)
+            shown = str(alpha) if isinstance(alpha, float) else describe(alpha)
             raise GGUFError(f"{file.path}: {ALPHA} is {shown}; it must be a finite number")
         self.alpha = float(alpha)
         self.invocation_tokens = _tokens(file.path, data.get(INVOCATION, ()))

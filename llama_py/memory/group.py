@@ -204,13 +204,15 @@ class MemoryGroup:
     def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
         """Divide positions by d."""
         self._check_shift("seq_div")
-        if d < 1:
-            raise ContextError(f"seq_div: d must be at least 1, got {d}")
+        if not 1 <= d < END:
+            raise ContextError(f"seq_div: d must be from 1 to {END - 1}, got {d}")
         self._changed(-1, p0)
         for part in self.parts:
             part.seq_div(seq_id, p0, p1, d)
 
     def _check_moved(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
+        if abs(delta) > END:
+            raise ContextError(f"seq_add: {delta} is more than all positions, {END}")
         tops = [min(part.seq_pos_max(seq_id), p1 - 1) for part in self.parts]
         top = max((t for t in tops if t >= p0), default=-1)
         if top >= 0 and top + delta >= END:

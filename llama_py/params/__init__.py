@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 MAX_SEQ = 256  # LLAMA_MAX_SEQ
 RANDOM_SEED = -1
 _UNIT = numbers(0, 1)
-_F32 = numbers(-3.4e38, 3.4e38)
 
 P = TypeVar("P", bound=Params)
 Progress = Callable[[int, int, str], None]
@@ -68,6 +67,10 @@ class ModelParams(Params):
         parse=texts.shares, metavar="N,N,...",
     )  # fmt: skip
     load_mtp: bool = option(False, "", "also load the NextN layers")
+    use_mmap: bool = option(
+        True, "--mmap", "map the file; off: read all of it at the start, so that it may be changed"
+        " or cut short while the model is in use", off="--no-mmap",
+    )  # fmt: skip
     progress: Progress | None = option(
         None, "", "called as progress(done, total, what) while weights are read"
     )
@@ -144,7 +147,8 @@ class ContextParams(Params):
         " together: beyond it fewer are kept (0: no limit)", metavar="MIB", check=integers(0),
     )  # fmt: skip
     kv_unified: bool = option(
-        False, "", "sequences share all cells, instead of each having its own part"
+        False, "", "sequences share all cells, instead of each having its own part; without flash"
+        " attention a NaN in one then reaches the others, for hidden cells are weighted by 0"
     )
     embeddings: bool = option(
         False, "", "also keep the last hidden state of each token, in `Context.embd`"
@@ -174,10 +178,7 @@ class SamplingParams(Params):
         RANDOM_SEED, "-s --seed", "random seed (-1: a new one each time)",
         check=integers(-1, 2**32 - 1),
     )  # fmt: skip
-    temp: float = option(
-        0.8, "--temp --temperature", "temperature (0: always the most likely)",
-        check=_F32,
-    )  # fmt: skip
+    temp: float = option(0.8, "--temp --temperature", "temperature (0: always the most likely)")
     top_k: int = option(40, "--top-k", "keep the k most likely tokens (0: all)")
     top_p: float = option(
         0.95, "--top-p", "keep the most likely of total probability p (1: all)", check=_UNIT
@@ -192,7 +193,7 @@ class SamplingParams(Params):
     )  # fmt: skip
     top_n_sigma: float = option(
         -1.0, "--top-nsigma --top-n-sigma",
-        "drop logits more than n standard deviations below the largest (-1: none)", check=_F32,
+        "drop logits more than n standard deviations below the largest (-1: none)",
     )  # fmt: skip
     xtc_probability: float = option(
         0.0, "--xtc-probability", "chance to leave out the top choices (0: off)", check=_UNIT
@@ -205,16 +206,14 @@ class SamplingParams(Params):
         check=integers(0, 2**31 - 1),
     )  # fmt: skip
     repeat_penalty: float = option(
-        1.0, "--repeat-penalty", "factor on repeated tokens (1: off)",
-        check=numbers(0, 3.4e38, above=True),
-    )  # fmt: skip
+        1.0, "--repeat-penalty", "factor on repeated tokens (1: off)", check=numbers(0, above=True)
+    )
     presence_penalty: float = option(
-        0.0, "--presence-penalty", "subtracted once from repeated tokens (0: off)", check=_F32,
-    )  # fmt: skip
+        0.0, "--presence-penalty", "subtracted once from repeated tokens (0: off)"
+    )
     frequency_penalty: float = option(
-        0.0, "--frequency-penalty", "subtracted from repeated tokens once per repetition (0: off)",
-        check=_F32,
-    )  # fmt: skip
+        0.0, "--frequency-penalty", "subtracted from repeated tokens once per repetition (0: off)"
+    )
     logit_bias: Mapping[int, float] = option(
         dict, "-l --logit-bias", "added to a token's logit, as 15043+1 or 15043-1",
         parse=texts.logit_bias, many=True, check=BIASES,

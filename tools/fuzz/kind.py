@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from random import Random
-from typing import ClassVar
 
 from fuzz import kinds
 
@@ -26,8 +25,6 @@ class Case:
 class Kind(ABC):
     """Everything a case does depends on its random numbers alone, not on the cases before."""
 
-    name: ClassVar[str]
-
     def __init__(self, folder: Path) -> None:
         """Make what all cases start from; files of cases are written to the folder."""
         self.folder = folder
@@ -37,18 +34,18 @@ class Kind(ABC):
         """The next case; `run` may use more of the random numbers."""
 
 
-def known() -> dict[str, type[Kind]]:
-    """By name: the classes in the files of `kinds`."""
-    found: dict[str, type[Kind]] = {}
-    for file in pkgutil.iter_modules(kinds.__path__):
-        module = import_module(f"{kinds.__name__}.{file.name}")
-        for value in vars(module).values():
-            own = isinstance(value, type) and value.__module__ == module.__name__
-            if own and issubclass(value, Kind):
-                found[value.name] = value
-    return found
+def names() -> list[str]:
+    """Of all kinds: those of the files in `kinds`."""
+    return sorted(file.name for file in pkgutil.iter_modules(kinds.__path__))
+
+
+def find(name: str) -> type[Kind]:
+    """The class in the file of that name."""
+    module = import_module(f"{kinds.__name__}.{name}")
+    classes = [v for v in vars(module).values() if isinstance(v, type) and issubclass(v, Kind)]
+    return next(c for c in classes if c.__module__ == module.__name__)
 
 
 def numbered(kind: Kind, seed: int, number: int) -> Case:
     """The case that (kind, seed, number) stands for."""
-    return kind.case(Random(f"{kind.name} {seed} {number}"))
+    return kind.case(Random(f"{type(kind).__module__} {seed} {number}"))

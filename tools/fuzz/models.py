@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,10 +15,12 @@ import numpy as np
 from fuzz import numbers
 from fuzz.image import Image, pairs_of, tensors_of
 from fuzz.numbers import shown
+from ggml_py.graph import Graph
 from llama_py import load
 from llama_py.models import architecture, tiny
 from llama_py.models.tiny import Tiny
-from llama_py.models.tiny._invent import shapes, tensors
+from llama_py.models.tiny._invent import Invented, shapes, tensors
+from llama_py.weights import Weights
 
 LARGEST = 4 << 20  # bytes of a model that cases start from
 MOST = 48 << 20  # bytes of weights that are made anew
@@ -50,6 +52,11 @@ class Start:
 
     def write(self, folder: Path) -> Path:
         return tiny.write(self.arch, self.variant, folder)
+
+    @cached_property
+    def nbytes(self) -> int:
+        """Of the weights."""
+        return sum(4 * math.prod(ne) for ne in shapes(self.arch, self.tiny).values())
 
     @cached_property
     def image(self) -> Image:
@@ -116,16 +123,36 @@ def starts() -> Iterator[Start]:
     """All that are small."""
     for arch, variant in tiny.every():
         start = Start(arch, variant, tiny.find(arch, variant))
-        if sum(4 * math.prod(ne) for ne in shapes(arch, start.tiny).values()) <= LARGEST:
+        if start.nbytes <= LARGEST:
             yield start
 
 
 def memories(folder: Path) -> list[Path]:
     """Files of tiny models, the smallest of each kind of memory."""
-    found: dict[object, Path] = {}
-    for path in sorted((start.write(folder) for start in starts()), key=lambda p: p.stat().st_size):
-        with load(path, device="null") as model:
-            parts = (k for il in range(model.hparams.n_layer) for k in model.architecture.keeps(il))
-            kinds = {(type(k), getattr(k, "window", None) is None) for k in parts}
-            found.setdefault((frozenset(kinds), model.has_encoder), path)
+    return [start.write(folder) for start in _of_each_memory()]
+
+
+@cache
+def _of_each_memory() -> list[Start]:
+    found: dict[object, Start] = {}
+    for start in sorted(starts(), key=lambda s: s.nbytes):
+        kind = architecture(start.arch)
+        hp = kind.HParams(tiny.metadata(start.arch, start.tiny), start.arch)
+        made = kind(hp, Weights(Invented(start.tiny), start.arch))
+        parts = (k for il in range(hp.n_layer) for k in made.keeps(il))
+        kinds = {(type(k), getattr(k, "window", None) is None) for k in parts}
+        found.setdefault((frozenset(kinds), kind.gtypes), start)
     return list(found.values())
+
+
+def graphs(folder: Path) -> list[Graph]:
+    """Of a prompt, of some tiny models."""
+    found: list[Graph] = []
+    for path in memories(folder):
+        model = load(path, device="null")
+        with model, model.context(n_ctx=32) as ctx:
+            if model.has_encoder:
+                ctx.encode([1, 2, 3])
+            ctx.on_graph = lambda res, _: found.append(res.graph)
+            ctx.decode([1, 2, 3])
+    return found

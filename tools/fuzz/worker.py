@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from fuzz.judge import judge
-from fuzz.kind import known, numbered
+from fuzz.kind import find, numbered
 
 ADDRESSES = 4 << 30  # bytes that a case may ask for
 
@@ -36,7 +36,7 @@ def work(name: str, seed: int, start: int, stop: int) -> None:
     tell = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a case prints is no answer
     with scratch() as folder:
-        kind = known()[name](Path(folder))
+        kind = find(name)(Path(folder))
         if sys.platform == "linux":
             limit_addresses()
         for number in range(start, stop):

@@ -59,8 +59,6 @@ def vector(model: Model, rng: Random) -> Image:
 class Adapters(Kind):
     """LoRA adapters and control vectors"""
 
-    name = "adapter"
-
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.models = [llama_py.load(path, device="cpu") for path in memories(folder)]

@@ -22,8 +22,6 @@ from llama_py.sampler import Sampler
 class Calls(Kind):
     """calls with values that make no sense: batches, sequences, samplers"""
 
-    name = "calls"
-
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.models = [llama_py.load(path, device="cpu") for path in memories(folder)]

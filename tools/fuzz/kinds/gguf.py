@@ -14,8 +14,6 @@ from fuzz.mutate import mutate
 class Models(Kind):
     """model files of every architecture"""
 
-    name = "gguf"
-
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.starts = list(starts())

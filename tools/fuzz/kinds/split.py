@@ -32,8 +32,6 @@ def parts_of(image: Image, n: int) -> list[Image]:
 class Splits(Kind):
     """models in several files"""
 
-    name = "split"
-
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.start = next(starts())

@@ -27,11 +27,13 @@ def sealed(data: bytes) -> bytes:
 class States(Kind):
     """saved states, checkpoints and prompt caches"""
 
-    name = "state"
-
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.models = [llama_py.load(path, device="cpu") for path in memories(folder)]
+        self.models = [
+            model
+            for path in memories(folder)
+            if not (model := llama_py.load(path, device="cpu")).has_encoder
+        ]
 
     def case(self, rng: Random) -> Case:
         model = rng.choice(self.models)

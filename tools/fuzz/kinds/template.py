@@ -108,8 +108,6 @@ class _Grammar:
 class Templates(Kind):
     """chat templates"""
 
-    name = "template"
-
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         chat_sandbox.STEPS = STEPS

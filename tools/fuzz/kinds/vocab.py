@@ -54,8 +54,6 @@ def vocabulary(model: str) -> dict[str, Any]:
 class Vocabularies(Kind):
     """vocabularies of every tokenizer"""
 
-    name = "vocab"
-
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.images = {m: Image(pairs_of(vocabulary(m))) for m in known_models()}
