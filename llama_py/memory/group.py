@@ -204,15 +204,14 @@ class MemoryGroup:
     def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
         """Divide positions by d."""
         self._check_shift("seq_div")
-        if not 1 <= d < END:
-            raise ContextError(f"seq_div: d must be from 1 to {END - 1}, got {d}")
+        if d < 1:
+            raise ContextError(f"seq_div: d must be at least 1, got {d}")
+        d = min(d, END)  # every position becomes 0
         self._changed(-1, p0)
         for part in self.parts:
             part.seq_div(seq_id, p0, p1, d)
 
     def _check_moved(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
-        if abs(delta) > END:
-            raise ContextError(f"seq_add: {delta} is more than all positions, {END}")
         tops = [min(part.seq_pos_max(seq_id), p1 - 1) for part in self.parts]
         top = max((t for t in tops if t >= p0), default=-1)
         if top >= 0 and top + delta >= END:
@@ -223,6 +222,8 @@ class MemoryGroup:
                 f"seq_add: the state of sequence {seq_id} is at position {pos}, which cannot become"
                 f" {pos + delta}; use seq_rm"
             )
+        if abs(delta) > END:  # though there may be nothing to move
+            raise ContextError(f"seq_add: {delta} is not within {END} positions")
 
     def _check_shift(self, what: str) -> None:
         if len({kv.kv_size for kv in self.caches.values()}) > 1:

@@ -10,7 +10,6 @@ from typing import Any
 
 from llama_py.params.texts import integer, number
 
-
 _MAX_F32 = 3.4028234e38
 
 
