@@ -26,7 +26,7 @@ from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from ggml_py.types import F32, I32
 from llama_py.cut import Cut, cuts_blocks
 from llama_py.gguf_file import GGUFFile, TensorInfo
-from llama_py.gguf_metadata import describe, quoted
+from llama_py.gguf_metadata import describe, printable, quoted
 
 log = logging.getLogger("llama_py")
 
@@ -207,7 +207,8 @@ def _pairs(
     """Of each place where the weight is."""
     missing = [end for end in ENDS if end not in found]
     if missing:
-        raise GGUFError(f"{path}: {name}{missing[0]} is missing; convert the adapter again")
+        shown = printable(name)
+        raise GGUFError(f"{path}: {shown}{missing[0]} is missing; convert the adapter again")
     if name not in base:
         raise WeightsError(
             f"{path}: the model has no weight {name!r}; give an adapter that was trained with it"

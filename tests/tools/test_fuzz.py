@@ -13,6 +13,7 @@ import llama_py
 from fuzz.judge import harmful, judge
 from fuzz.kind import find, names, numbered
 from fuzz.kinds.itself import WAYS
+from fuzz.kinds.state import sealed
 from fuzz.run import run
 from ggml_py import errors
 from ggml_ref.backend import RefDevice
@@ -116,3 +117,14 @@ def test_a_file_that_was_read_may_be_cut(tmp_path: Path) -> None:
             assert not t.data.flags.writeable
             np.testing.assert_array_equal(t.data[:64], first[name])
             t.data.sum()
+
+
+def test_texts_of_a_state_are_shown_harmlessly(tmp_path: Path) -> None:
+    """Its checksum is right, but another has written what it says of itself."""
+    kind = find("state")(tmp_path)
+    with kind.models[0].context(n_ctx=32) as ctx:
+        data = ctx.save_state()
+        for at in (24, 50, 60):
+            with pytest.raises(errors.ContextError) as caught:
+                ctx.load_state(sealed(data[:at] + b"\x1b\n" + data[at + 2 :]))
+            assert not harmful(str(caught.value))
