@@ -92,7 +92,8 @@ class Difference:
     b: Any
 
     def __str__(self) -> str:
-        return f"node {self.index} {self.name!r}: {self.field}: {self.a!r} != {self.b!r}"
+        field = self.field if self.field.isprintable() else repr(self.field)
+        return f"node {self.index} {self.name!r}: {field}: {self.a!r} != {self.b!r}"
 
 
 def diff(a: Sequence[Record], b: Sequence[Record]) -> Difference | None:

@@ -1,7 +1,8 @@
 """Chat templates: messages to the text a model was trained to continue.
 
-A template is a program out of a file nobody has read, so it runs in Jinja's sandbox, and any error
-in it is a ModelError. Names and filters are those that Hugging Face gives to templates.
+A template is a program out of a file nobody has read, so it runs in Jinja's sandbox, with bounds on
+what it may take (llama_py.chat_sandbox), and any error in it is a ModelError. Names and filters are
+those that Hugging Face gives to templates.
 """
 
 from __future__ import annotations
@@ -14,10 +15,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ggml_py.errors import ModelError
+from llama_py.gguf_metadata import printable
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
+    from llama_py.chat_sandbox import BoundedSandbox
+
+_MOST_SAID = 1000  # characters of an error
 _FILE_NAME = "<template>"  # what Jinja calls a template made from a string
 
 
@@ -47,20 +52,26 @@ class ChatTemplate:
             **extra,
         }
         try:
+            self._sandbox.start()
             return self._template.render(variables)
         except Exception as error:  # a template can raise anything
-            raise ModelError(f"chat template, {_place(error)}: {error}") from error
+            why = printable(str(error)[:_MOST_SAID])
+            raise ModelError(f"chat template, {_place(error)}: {why}") from error
+
+    @cached_property
+    def _sandbox(self) -> BoundedSandbox:
+        from llama_py.chat_sandbox import BoundedSandbox
+
+        sandbox = BoundedSandbox(
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        )
+        sandbox.add_filter("tojson", _to_json)
+        sandbox.globals |= {"raise_exception": _refuse, "strftime_now": _strftime_now}
+        return sandbox
 
     @cached_property
     def _template(self) -> Template:
-        from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-        )
-        environment.filters["tojson"] = _to_json
-        environment.globals |= {"raise_exception": _refuse, "strftime_now": _strftime_now}
-        return environment.from_string(self.source)
+        return self._sandbox.from_string(self.source)
 
 
 def _to_json(

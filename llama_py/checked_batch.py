@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_py.errors import ContextError
-from llama_py.batch import I32, Batch, Index, SeqIds, Wanted, positions_of
+from llama_py.batch import F32, I32, Batch, Index, SeqIds, Wanted, positions_of
 
 
 class Positions(Protocol):
@@ -30,6 +30,15 @@ def _ints(what: str, values: Any, low: int, high: int) -> npt.NDArray[Any]:
         i = int(bad[0])
         raise ContextError(f"{what}[{i}] = {array.flat[i]} is not in [{low}, {high})")
     return array.astype(np.int32)
+
+
+def _floats(what: str, values: Any) -> F32:
+    """values as float32; a number that is not finite would spread to the tokens after it."""
+    with np.errstate(over="ignore"):
+        array = np.ascontiguousarray(values, np.float32)
+    if not np.isfinite(array).all():
+        raise ContextError(f"{what} must be finite float32 numbers; it has NaN or infinity")
+    return array
 
 
 class CheckedBatch:
@@ -85,7 +94,7 @@ class CheckedBatch:
         if tokens is None and embd is None:
             raise ContextError("a batch needs tokens or embd; got neither")
         self.token = None if tokens is None else _ints("tokens", tokens, 0, n_vocab).reshape(-1)
-        self.embd = None if embd is None else np.ascontiguousarray(embd, np.float32)
+        self.embd = None if embd is None else _floats("embd", embd)
         if self.token is not None:
             self.n_tokens = self.token.size
         else:

@@ -36,7 +36,10 @@ def load_directions(files: Sequence[tuple[str | Path, float]]) -> Directions:
             sizes = {v.size for v in found.values()} or {values.size}
             if values.size not in sizes:
                 raise GGUFError(f"{path}: {name} has {values.size} elements, others {sizes.pop()}")
-            found[il] = found.get(il, np.float32(0)) + values * np.float32(factor)
+            with np.errstate(over="ignore", invalid="ignore"):
+                found[il] = found.get(il, np.float32(0)) + values * np.float32(factor)
+            if not np.isfinite(found[il]).all():
+                raise GGUFError(f"{path}: {name} times {factor} is not finite in float32")
     if not found:
         names = ", ".join(str(path) for path, _ in files)
         raise GGUFError(f"{names}: no tensors {PREFIX}1, {PREFIX}2, ...; give a control vector")

@@ -44,12 +44,12 @@ class Following:
         embd = None
         if isinstance(tokens, Batch):
             batch, tokens = tokens, tokens.tokens if tokens.tokens is not None else ()
-            if batch.pos is not None or len(tokens) != 1:
+            if batch.pos is not None or np.ndim(tokens) != 1 or len(tokens) != 1:
                 return None
             embd = batch.embd
             if not _is_all(batch.outputs) or not self._is_here(batch.seq_ids):
                 return None
-        elif len(tokens) != 1 or seq_id != self.seq_id:
+        elif np.ndim(tokens) != 1 or len(tokens) != 1 or seq_id != self.seq_id:
             return None
         if logits == "none" or not self._fits(tokens[0], embd) or not self.mctx.can_follow():
             return None

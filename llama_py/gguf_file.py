@@ -20,6 +20,7 @@ import stat
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from struct import Struct
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,18 +104,21 @@ class GGUFFile:
                 self._tensors[name] = tensor
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> GGUFFile:
+    def open(cls, path: str | os.PathLike[str], use_mmap: bool = True) -> GGUFFile:
         """Open a GGUF file, or a split model given any one of its parts.
+
+        use_mmap  False: read all of it now. A mapped file that another program cuts short later
+                  ends this one (SIGBUS), for what is gone cannot be read
 
         Raises GGUFError (one line: path, what is wrong, what to do) for anything but a good file.
         """
-        given = _read_part(Path(path))
+        given = _read_part(Path(path), use_mmap)
         split = read_split(given.path, given.metadata)
         if split is None:
             return cls([given])
         parts = []
         for no, part_path in enumerate(part_paths(given.path, split)):
-            part = given if no == split.no else _read_part(part_path)
+            part = given if no == split.no else _read_part(part_path, use_mmap)
             check_part(part_path, read_split(part_path, part.metadata), replace(split, no=no))
             parts.append(part)
         file = cls(parts)
@@ -169,8 +173,8 @@ class _Part:
     tensors: dict[str, TensorInfo]
 
 
-def _read_part(path: Path) -> _Part:
-    cursor = Cursor(path, _map(path))
+def _read_part(path: Path, use_mmap: bool) -> _Part:
+    cursor = Cursor(path, _map(path, use_mmap))
     version = _read_version(cursor)
     n_tensors = cursor.count("tensors", _MIN_TENSOR_INFO)
     n_kv = cursor.count("key-values", _MIN_KEY_VALUE)
@@ -178,12 +182,14 @@ def _read_part(path: Path) -> _Part:
     return _Part(path, version, metadata, _read_tensors(cursor, n_tensors, metadata))
 
 
-def _map(path: Path) -> mmap.mmap:
+def _map(path: Path, use_mmap: bool) -> mmap.mmap:
     try:
         status = path.stat()
         # Looked at before opening: to open a pipe is to wait for its writer.
         if stat.S_ISREG(status.st_mode) and status.st_size > 0:
             with path.open("rb") as file:
+                if not use_mmap:
+                    return _read_all(file, status.st_size)
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
         reason = getattr(error, "strerror", None) or error
@@ -192,6 +198,15 @@ def _map(path: Path) -> mmap.mmap:
         raise GGUFError(f"{path}: is empty; download it again")
     kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
     raise GGUFError(f"{path}: is {kind}; give the path of a .gguf file")
+
+
+def _read_all(file: BinaryIO, size: int) -> mmap.mmap:
+    """A copy, which begins at a page as a mapped file does."""
+    area = mmap.mmap(-1, size)
+    n = file.readinto(area)  # type: ignore[attr-defined]
+    if n != size:
+        raise OSError(None, f"only {n} of its {size} bytes can be read")
+    return area
 
 
 def _read_version(cursor: Cursor) -> int:
@@ -270,6 +285,7 @@ def _place(
     cursor: Cursor, infos: dict[str, tuple[tuple[int, ...], GGMLType, int]], alignment: int
 ) -> dict[str, TensorInfo]:
     whole = np.frombuffer(cursor.data, np.uint8)
+    whole.flags.writeable = False
     start = _padded(cursor.pos, alignment)
     tensors, expected = {}, 0
     for name, (ne, dtype, offset) in infos.items():

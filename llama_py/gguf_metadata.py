@@ -168,6 +168,8 @@ def quoted(text: str) -> str:
 
 def describe(value: object) -> str:
     """A value of the wrong type or size for an error message: an integer itself, or the type."""
+    if value is None:
+        return "missing"
     return str(value) if type(value) is int else f"a {type(value).__name__}"
 
 

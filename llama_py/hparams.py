@@ -102,7 +102,9 @@ class HParams(Declared):
     n_ctx_orig_yarn: int = uint(
         "rope.scaling.original_context_length", lambda hp: hp.n_ctx_train, most=END_OF_POSITIONS
     )
-    rope_attn_factor: float = number("rope.scaling.attn_factor", 1.0)
+    rope_attn_factor: float = number(
+        "rope.scaling.attn_factor", 1.0, least=-HIGHEST_BASE, most=HIGHEST_BASE
+    )
     n_ff_exp: tuple[int, ...] = ()  # those that say so read them here, after what they depend on
     n_ff_shexp: int = 0
 

@@ -198,8 +198,10 @@ def uint(key: str, default: Default = None, *, least: int = 0, most: int | None 
     return Field(key, as_uint, default, least, most)
 
 
-def number(key: str, default: Default = None, *, least: float | None = None) -> Any:
-    return Field(key, as_float, default, least)
+def number(
+    key: str, default: Default = None, *, least: float | None = None, most: float | None = None
+) -> Any:
+    return Field(key, as_float, default, least, most)
 
 
 def base(key: str, default: Default = None) -> Any:

@@ -49,6 +49,7 @@ class LoadOptions(TypedDict, total=False):
     main_gpu: int
     tensor_split: Sequence[float]
     load_mtp: bool
+    use_mmap: bool
     progress: Progress | None
 
 
@@ -77,7 +78,9 @@ class Loaded(Closing):
         """
         p = ModelParams(**options)
         path = DEMO if path is None else path
-        self.file = GGUFFile.open(path) if isinstance(path, str | Path) else path
+        self.file = (
+            GGUFFile.open(path, p.use_mmap) if isinstance(path, str | Path) else path
+        )
         if not isinstance(device, Placement):
             mode = SAME_MODE.get(p.split_mode, p.split_mode)
             devices, shares = arranged(devices_in_use(device), mode, p.main_gpu, p.tensor_split)

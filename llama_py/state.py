@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from ggml_py.errors import ContextError
+from llama_py.gguf_metadata import printable
 from llama_py.loaded import Loaded
 from llama_py.memory import MemoryGroup
 from llama_py.memory.io import StateReader, StateWriter
@@ -109,12 +110,12 @@ def opened(ctx: Remembering, data: bytes | memoryview, what: str) -> StateReader
     found, print_, arch, layout = (io.text() for _ in range(4))
     model = ctx.model
     if found != what:
-        raise ContextError(f"it is a {found}, but a {what} is needed")
+        raise ContextError(f"it is a {printable(found)}, but a {what} is needed")
     if print_ != model.fingerprint:
-        other = f" ({arch}, not {model.arch})" if arch != model.arch else ""
+        other = f" ({printable(arch)}, not {model.arch})" if arch != model.arch else ""
         raise ContextError(
-            f"the {what} belongs to another model{other}: fingerprint {print_}, but this model's is"
-            f" {model.fingerprint}; use the model that it was saved with"
+            f"the {what} belongs to another model{other}: fingerprint {printable(print_)}, but this"
+            f" model's is {model.fingerprint}; use the model that it was saved with"
         )
     if layout != ctx.memory.layout():
         raise ContextError(

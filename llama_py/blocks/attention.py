@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from ggml_py.errors import HParamsError
 from ggml_py.ops import add, concat, cont, mul_mat, reshape, scale, view_4d
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import heads, inv_sqrt, split
@@ -193,6 +194,11 @@ class Attention:
         name      of the result
         """
         shape = hp.layers[w.il]
+        if not (shape.n_head and shape.n_head_kv):
+            raise HParamsError(
+                f"{hp.arch}.attention.head_count is {shape.n_head} and head_count_kv is"
+                f" {shape.n_head_kv} in layer {w.il}, which attends; both must be at least 1"
+            )
         self.qkv = Projections(w, hp.n_embd, shape, bias=bias)
         self.output = w.linear("attn_output", shape.n_embd_v_out, hp.n_embd, bias=out_bias)
         self.q_norm, self.k_norm, self.factors = q_norm, k_norm, factors

@@ -20,12 +20,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ggml_py.backend import Device
-from ggml_py.errors import GGUFError, WeightsError
+from ggml_py.errors import ContextError, GGUFError, WeightsError
 from ggml_py.ops import get_rows, mul_mat, mul_mat_id
 from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from ggml_py.types import F32, I32
 from llama_py.cut import Cut, cuts_blocks
 from llama_py.gguf_file import GGUFFile, TensorInfo
+from llama_py.gguf_metadata import describe, printable, quoted
 
 log = logging.getLogger("llama_py")
 
@@ -104,24 +105,26 @@ class Adapter:
     def _read_metadata(self, file: GGUFFile, architecture: str) -> None:
         data = file.metadata
         for key, expected in KIND:
-            if data.get(key) != expected:
+            found = data.get(key)
+            if not isinstance(found, str) or found != expected:
+                shown = quoted(found) if isinstance(found, str) else describe(found)
                 raise GGUFError(
-                    f"{file.path}: is no LoRA adapter: {key} is {data.get(key)!r}, it must be"
+                    f"{file.path}: is no LoRA adapter: {key} is {shown}, it must be"
                     f" {expected!r}; convert it with convert_lora_to_gguf.py"
                 )
         if file.architecture != architecture:
             raise WeightsError(
-                f"{file.path}: is an adapter for {file.architecture!r}, the model is"
+                f"{file.path}: is an adapter for {quoted(file.architecture)}, the model is"
                 f" {architecture!r}; give an adapter that was trained with this model"
             )
         alpha = data.get(ALPHA, 0.0)
         if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not _finite(alpha):
-            raise GGUFError(f"{file.path}: {ALPHA} is {alpha!r}; it must be a finite number")
+            shown = str(alpha) if isinstance(alpha, float) else describe(alpha)
+            raise GGUFError(f"{file.path}: {ALPHA} is {shown}; it must be a finite number")
         self.alpha = float(alpha)
         self.invocation_tokens = _tokens(file.path, data.get(INVOCATION, ()))
-        self.task, self.prompt_prefix = (
-            str(data.get(f"adapter.lora.{key}", "")) for key in ("task_name", "prompt_prefix")
-        )
+        texts = (data.get(f"adapter.lora.{key}") for key in ("task_name", "prompt_prefix"))
+        self.task, self.prompt_prefix = (t if isinstance(t, str) else "" for t in texts)
 
     def _place(self, host: Device) -> None:
         """Where the weight is, or on the host if its device cannot multiply with this type. The
@@ -145,10 +148,20 @@ class Adapter:
             log.info("load_adapter: %12s LoRA buffer size = %8.2f MiB", device_name, size / 2**20)
 
     def scale(self, pair: Pair, scale: float) -> float:
-        """What B A is multiplied with: scale * alpha / rank, in float32 as llama.cpp does."""
-        if not self.alpha:
-            return float(np.float32(scale))
-        return float(np.float32(scale) * np.float32(self.alpha) / np.float32(pair.rank))
+        """What B A is multiplied with: scale * alpha / rank, in float32 as llama.cpp does.
+
+        Raises ContextError if that is not finite.
+        """
+        with np.errstate(over="ignore"):
+            factor = np.float32(scale)
+            if self.alpha:
+                factor = factor * np.float32(self.alpha) / np.float32(pair.rank)
+        if not np.isfinite(factor):
+            raise ContextError(
+                f"{self.path}: {pair.a.name}: a scale of {scale} times alpha = {self.alpha} is no"
+                " float32; use a smaller scale"
+            )
+        return float(factor)
 
     def tensors(self) -> Iterator[Tensor]:
         for pair in self.pairs.values():
@@ -165,7 +178,10 @@ def _finite(x: float) -> bool:
 
 
 def _tokens(path: object, value: object) -> tuple[int, ...]:
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:  # arrays of different lengths in an array
+        array = np.asarray(None)
     if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
         raise GGUFError(f"{path}: {INVOCATION} must be an array of token ids")
     return tuple(int(t) for t in array)
@@ -191,7 +207,8 @@ def _pairs(
     """Of each place where the weight is."""
     missing = [end for end in ENDS if end not in found]
     if missing:
-        raise GGUFError(f"{path}: {name}{missing[0]} is missing; convert the adapter again")
+        shown = printable(name)
+        raise GGUFError(f"{path}: {shown}{missing[0]} is missing; convert the adapter again")
     if name not in base:
         raise WeightsError(
             f"{path}: the model has no weight {name!r}; give an adapter that was trained with it"

@@ -56,6 +56,8 @@ class Choice:
         for adapter, factor in adapters.items():
             if not math.isfinite(factor):
                 raise ContextError(f"the scale of {adapter.path} is {factor}; it must be finite")
+            for pair in adapter.pairs.values():
+                adapter.scale(pair, factor)
         loras = Loras(tuple((a, float(x)) for a, x in adapters.items() if x))
         if seq_id is None:
             self._of_all, self._of_seq, self._heard = loras, {}, {}

@@ -206,6 +206,7 @@ class MemoryGroup:
         self._check_shift("seq_div")
         if d < 1:
             raise ContextError(f"seq_div: d must be at least 1, got {d}")
+        d = min(d, END)  # every position becomes 0
         self._changed(-1, p0)
         for part in self.parts:
             part.seq_div(seq_id, p0, p1, d)
@@ -221,6 +222,8 @@ class MemoryGroup:
                 f"seq_add: the state of sequence {seq_id} is at position {pos}, which cannot become"
                 f" {pos + delta}; use seq_rm"
             )
+        if abs(delta) > END:  # though there may be nothing to move
+            raise ContextError(f"seq_add: {delta} is not within {END} positions")
 
     def _check_shift(self, what: str) -> None:
         if len({kv.kv_size for kv in self.caches.values()}) > 1:

@@ -67,7 +67,8 @@ class LatentHParams(LeadingDenseHParams):
 class YarnLatentHParams(LatentHParams):
     """With YaRN's factor on what queries and keys come to."""
 
-    yarn_log_mul: float = number("rope.scaling.yarn_log_multiplier", 0.0)
+    # A factor that is squared, in float32.
+    yarn_log_mul: float = number("rope.scaling.yarn_log_multiplier", 0.0, least=0, most=1e6)
 
     def load(self, keys: Keys) -> None:
         super().load(keys)

@@ -70,6 +70,10 @@ class ModelParams(Params):
         parse=texts.shares, metavar="N,N,...",
     )  # fmt: skip
     load_mtp: bool = option(False, "", "also load the NextN layers")
+    use_mmap: bool = option(
+        True, "--mmap", "map the file; off: read all of it at the start, so that it may be changed"
+        " or cut short while the model is in use", off="--no-mmap",
+    )  # fmt: skip
     progress: Progress | None = option(
         None, "", "called as progress(done, total, what) while weights are read"
     )
@@ -146,7 +150,8 @@ class ContextParams(Params):
         " together: beyond it fewer are kept (0: no limit)", metavar="MIB", check=integers(0),
     )  # fmt: skip
     kv_unified: bool = option(
-        False, "", "sequences share all cells, instead of each having its own part"
+        False, "", "sequences share all cells, instead of each having its own part; without flash"
+        " attention a NaN in one then reaches the others, for hidden cells are weighted by 0"
     )
     embeddings: bool = option(
         False, "", "also keep the last hidden state of each token, in `Context.embd`"

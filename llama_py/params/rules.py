@@ -10,6 +10,8 @@ from typing import Any
 
 from llama_py.params.texts import integer, number
 
+_MAX_F32 = 3.4028234e38
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -23,13 +25,14 @@ class Rule:
 def numbers(
     low: float = -math.inf, high: float = math.inf, *, above: bool = False, kind: Any = Real
 ) -> Rule:
-    """The finite numbers from `low` to `high`; `above`: greater than `low`."""
+    """The finite numbers from `low` to `high`, as float32 has them; `above`: greater than `low`."""
+    largest = math.inf if kind is Integral else _MAX_F32
 
     def holds(value: Any) -> bool:
         if not isinstance(value, kind) or isinstance(value, bool):
             return False
         enough = value > low if above else value >= low
-        return bool(enough and -math.inf < value < math.inf and value <= high)
+        return bool(enough and value <= high and abs(value) <= largest and value - value == 0)
 
     noun = "an integer" if kind is Integral else "a number"
     text = f"{noun} in {'(' if above else '['}{low}, {high}]"

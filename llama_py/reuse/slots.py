@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ggml_py.errors import ContextError
+from llama_py.gguf_metadata import printable
 from llama_py.reuse.cache import Reuse
 from llama_py.state import begin, naming, opened, sealed
 from llama_py.whole_file import replace_file
@@ -47,7 +48,8 @@ def load_slot(reuse: Reuse, path: str | Path, seq_id: int = 0) -> list[int]:
         io = opened(reuse.ctx, Path(path).read_bytes(), WHAT)
         found, wanted = io.text(), str(reuse.ctx.computed_with(seq_id))
         if found != wanted:
-            raise ContextError(f"it was computed with {found}; sequence {seq_id} uses {wanted}")
+            other = printable(found)
+            raise ContextError(f"it was computed with {other}; sequence {seq_id} uses {wanted}")
         tokens = [int(t) for t in io.array(np.int32)]
         reuse.ctx.memory.state_read(io, seq_id)
         reuse.hold(tokens, seq_id)

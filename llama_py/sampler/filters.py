@@ -141,6 +141,9 @@ def temperature(t: float) -> Filter | None:
             distances = (c.logits - c.logits.max()).astype(np.float64) / t
             return Candidates(c.ids, distances.astype(np.float32))
 
-    if t < TINY:
-        return divide
-    return lambda c: Candidates(c.ids, c.logits / np.float32(t))
+    def plain(c: Candidates) -> Candidates:
+        with np.errstate(over="ignore"):
+            logits = c.logits / np.float32(t)
+        return Candidates(c.ids, logits) if np.isfinite(logits.max()) else divide(c)
+
+    return divide if t < TINY else plain

@@ -40,10 +40,11 @@ class Penalties:
         counts = Counter(self._last)
         ids = np.fromiter(counts, np.intp, len(counts))
         count = np.fromiter(counts.values(), np.float32, len(counts))
-        old = logits[ids]
-        scaled = np.where(old <= 0, old * np.float32(self._repeat), old / np.float32(self._repeat))
+        old, repeat = logits[ids], np.float32(self._repeat)
         logits = logits.copy()
-        logits[ids] = scaled - count * np.float32(self._frequency) - np.float32(self._presence)
+        with np.errstate(over="ignore", invalid="ignore"):  # the sampler looks at what comes of it
+            scaled = np.where(old <= 0, old * repeat, old / repeat)
+            logits[ids] = scaled - count * np.float32(self._frequency) - np.float32(self._presence)
         return logits
 
 

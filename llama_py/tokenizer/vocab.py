@@ -9,8 +9,11 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ggml_py.errors import TokenizerError
+from llama_py.gguf_metadata import describe
+from llama_py.keys import as_bool
 
 log = logging.getLogger("llama_py")
 
@@ -106,18 +109,18 @@ def read_vocab(meta: Mapping[str, Any], defaults: Defaults) -> Vocab:
             f"{PREFIX}tokens: {len(texts)} tokens, but only {len(ids)} different ones; {first!r} "
             f"appears again; convert the model again"
         )
-    adds = {} if defaults.fixed_ends else meta
-    prefix = meta.get(PREFIX + "add_space_prefix", defaults.add_space_prefix)
+    adds: Mapping[str, Any] = {} if defaults.fixed_ends else meta
+    prefix = flag(meta, "add_space_prefix", bool(defaults.add_space_prefix))
     vocab = Vocab(
         texts=texts,
         types=_numbers(meta, "token_type", len(texts), TokenType.NORMAL),
         scores=_numbers(meta, "scores", len(texts), 0.0),
         ids=ids,
         special_ids=_read_special_ids(meta, len(texts), defaults.special_ids),
-        add_bos=bool(adds.get(PREFIX + "add_bos_token", defaults.add_bos)),
-        add_eos=bool(adds.get(PREFIX + "add_eos_token", defaults.add_eos)),
+        add_bos=flag(adds, "add_bos_token", defaults.add_bos),
+        add_eos=flag(adds, "add_eos_token", defaults.add_eos),
         add_sep=defaults.add_sep,
-        add_space_prefix=defaults.add_space_prefix is not None and bool(prefix),
+        add_space_prefix=defaults.add_space_prefix is not None and prefix,
     )
     _check_ends(vocab)
     return vocab
@@ -153,11 +156,30 @@ def strings(meta: Mapping[str, Any], name: str) -> list[str]:
     return value
 
 
+def flag(meta: Mapping[str, Any], name: str, default: bool) -> bool:
+    """The true or false under `tokenizer.ggml.<name>`, which may be 0 or 1."""
+    found = as_bool(meta.get(PREFIX + name, default))
+    if found is None:
+        shown = describe(meta[PREFIX + name])
+        raise TokenizerError(
+            f"{PREFIX}{name} must be true or false, it is {shown}; convert the model again"
+        )
+    return found
+
+
+def array_of(value: Any) -> NDArray[Any]:
+    """A value out of a file as an array; one of objects for what is none."""
+    try:
+        return np.asarray(value)
+    except ValueError:  # arrays of different lengths in an array
+        return np.asarray(None)
+
+
 def _numbers(meta: Mapping[str, Any], name: str, n: int, default: float) -> list[Any]:
     value = meta.get(PREFIX + name)
     if value is None:
         return [default] * n
-    array = np.asarray(value)
+    array = array_of(value)
     if array.ndim != 1 or array.dtype.kind not in "iuf" or array.size < n:
         raise TokenizerError(
             f"{PREFIX}{name} must be {n} numbers, one a token; it is {array.dtype} {array.shape}; "
@@ -179,5 +201,5 @@ def _read_special_ids(
         if isinstance(value, int) and 0 <= value < n_vocab:
             ids[name] = value
         else:
-            log.warning("%s is %r, outside 0..%d: ignored", key, value, n_vocab - 1)
+            log.warning("%s is %s, outside 0..%d: ignored", key, describe(value), n_vocab - 1)
     return ids

@@ -213,6 +213,7 @@ def test_positions_stay_in_range(name: str) -> None:
     for change, message in (
         (lambda: ctx.memory.seq_add(0, 0, -1, 2**40), "is not below 2147483647"),
         (lambda: ctx.memory.seq_add(0, 0, -1, 2**31 - 17), "is not below 2147483647"),
+        (lambda: ctx.memory.seq_add(0, 99, -1, 2**40), "is not within 2147483647"),
         (lambda: ctx.memory.seq_div(0, 0, -1, 0), "d must be at least 1, got 0"),
         (lambda: ctx.memory.seq_div(0, 0, -1, -2), "d must be at least 1, got -2"),
     ):

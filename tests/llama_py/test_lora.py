@@ -324,7 +324,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     n_in = arrays[Q].shape[1]
     cases: list[tuple[Arrays, dict[str, Any], type[Exception], str]] = [
         (good, {"keys": {"general.type": "model"}}, GGUFError, "general.type is 'model'"),
-        (good, {"keys": {"general.type": None}}, GGUFError, "general.type is None"),
+        (good, {"keys": {"general.type": None}}, GGUFError, "general.type is missing"),
         (good, {"keys": {"adapter.type": "dora"}}, GGUFError, "adapter.type is 'dora'"),
         (good, {"keys": {"general.architecture": "mamba"}}, WeightsError, "for 'mamba', the model"),
         (good, {"keys": {"general.architecture": None}}, GGUFError, "general.architecture"),

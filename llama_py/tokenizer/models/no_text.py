@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ggml_py.errors import TokenizerError
+from llama_py.gguf_metadata import describe, printable
 from llama_py.tokenizer.models._base import TextModel
 from llama_py.tokenizer.vocab import PREFIX, Defaults, read_vocab
 
@@ -33,8 +34,9 @@ class NoText(TextModel):
 
 
 def _vocab_size(meta: Mapping[str, Any]) -> int:
-    key = f"{meta.get('general.architecture')}.vocab_size"
+    key = printable(f"{meta.get('general.architecture')}.vocab_size")
     size = meta.get(key, 0)
     if not isinstance(size, int) or not 0 <= size <= _MAX_TOKENS:
-        raise TokenizerError(f"{key} must be an integer in 0..{_MAX_TOKENS}, it is {size!r}")
+        shown = describe(size)
+        raise TokenizerError(f"{key} must be an integer in 0..{_MAX_TOKENS}, it is {shown}")
     return size

@@ -15,7 +15,7 @@ import numpy as np
 from llama_py.tokenizer.models._base import SPACE, TextModel
 from llama_py.tokenizer.models._charsmap import Charsmap
 from llama_py.tokenizer.models._trie import Trie, depth, matches, trie
-from llama_py.tokenizer.vocab import PREFIX, Defaults, TokenType, read_vocab
+from llama_py.tokenizer.vocab import PREFIX, Defaults, TokenType, flag, read_vocab
 
 _DEFAULTS = Defaults(
     add_eos=True, add_space_prefix=False, special_ids={"eos": 1, "unk": 2, "pad": 0}
@@ -34,7 +34,7 @@ class Unigram(TextModel):
         self.vocab = read_vocab(meta, _DEFAULTS)
         charsmap = meta.get(PREFIX + "precompiled_charsmap")
         self._charsmap = None if charsmap is None else Charsmap(charsmap)
-        self._merge_spaces = bool(meta.get(PREFIX + "remove_extra_whitespaces", False))
+        self._merge_spaces = flag(meta, "remove_extra_whitespaces", False)
 
     def encode(self, text: str) -> list[int]:
         """Bytes that are not UTF-8 become U+FFFD each."""

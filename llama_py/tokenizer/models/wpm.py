@@ -13,7 +13,7 @@ from typing import Any
 
 from llama_py.tokenizer.models._base import SPACE, TextModel
 from llama_py.tokenizer.models._trie import Trie, longest, trie
-from llama_py.tokenizer.vocab import PREFIX, Defaults, read_vocab
+from llama_py.tokenizer.vocab import Defaults, flag, read_vocab
 
 _DEFAULTS = Defaults(
     add_bos=True,
@@ -41,8 +41,8 @@ class WordPiece(TextModel):
 
     def __init__(self, meta: Mapping[str, Any]) -> None:
         self.vocab = read_vocab(meta, _DEFAULTS)
-        lowercase = bool(meta.get(PREFIX + "normalizer.lowercase", True))
-        strip_accents = bool(meta.get(PREFIX + "normalizer.strip_accents", lowercase))
+        lowercase = flag(meta, "normalizer.lowercase", True)
+        strip_accents = flag(meta, "normalizer.strip_accents", lowercase)
         self._characters = _Characters(lowercase, strip_accents)
         self._ids_of_word = lru_cache(maxsize=1 << 16)(self._encode_word)
 

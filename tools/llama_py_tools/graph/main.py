@@ -159,9 +159,17 @@ def read_records(path: str) -> list[Record]:
         records = [json.loads(line) for line in text.splitlines() if line.strip()]
     except (ValueError, EOFError, OSError) as e:
         raise GGMLError(f"{path}: no JSON dump (llama-py-graph dump --format json): {e}") from e
-    if not records or not all(isinstance(r, dict) and {"name", "dec"} <= r.keys() for r in records):
+    if not records or not all(_is_node(r) for r in records):
         raise GGMLError(f"{path}: its lines are not nodes (llama-py-graph dump --format json)")
     return records
+
+
+def _is_node(record: object) -> bool:
+    return (
+        isinstance(record, dict)
+        and isinstance(record.get("name"), str)
+        and isinstance(record.get("dec"), int)
+    )
 
 
 def own_records(args: argparse.Namespace) -> list[Record]:

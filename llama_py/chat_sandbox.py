@@ -1,0 +1,285 @@
+"""Jinja's sandbox with bounds: a template may not run for ever, nor fill the memory.
+
+A template out of a file can loop in loops (`range` of `range`), double a text at every turn, ask
+for a billion spaces. What it makes is weighed where it is made: operators, calls, filters, lists
+and every turn of a loop go through here, by hooks of the sandbox and by rewriting the parsed
+template.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from threading import local
+from typing import Any
+
+from jinja2 import nodes, pass_context
+from jinja2.exceptions import SecurityError
+from jinja2.runtime import LoopContext
+from jinja2.sandbox import (
+    MAX_RANGE,
+    ImmutableSandboxedEnvironment,
+    SandboxedFormatter,
+)
+from jinja2.visitor import NodeTransformer
+
+STEPS = 1_000_000  # turns of loops, calls, operators of one rendering
+SECONDS = 10.0
+WEIGHT = 1 << 27  # characters and items of all values that are made
+LARGEST = 1 << 22  # and of one of them
+ITEMS = 1 << 18  # of one of them, with those within
+NUMBER = 1 << 20  # that a filter or a method may be given: a width, a count
+SLOW_FROM = 1 << 16  # characters of a text for filters that look at it again and again
+SLOW = ("pprint", "striptags", "urlize", "wordwrap")
+_WIDE = re.compile(r"\d{6}|\*")  # in what says how a value is formatted
+
+
+class Bounds:
+    """What one rendering has used."""
+
+    def __init__(self) -> None:
+        self.steps, self.made, self.end = 0, 0, time.monotonic() + SECONDS
+
+    def step(self, n: int = 1) -> None:
+        self.steps += n
+        if self.steps > STEPS:
+            raise SecurityError(f"it takes more than {STEPS} steps; is it a loop without an end?")
+        if time.monotonic() > self.end:
+            raise SecurityError(f"it takes longer than {SECONDS:g} s; is it a loop without an end?")
+
+    def make(self, n: int) -> None:
+        check_size(n)
+        self.made += n
+        if self.made > WEIGHT:
+            raise SecurityError(f"it makes texts and lists of more than {WEIGHT} characters in all")
+
+
+def check_size(n: int) -> None:
+    if n > LARGEST:
+        raise SecurityError(f"it makes a text or list of more than {LARGEST} characters")
+
+
+def check_number(*values: Any) -> None:
+    for value in values:
+        if isinstance(value, int) and abs(value) > NUMBER:
+            raise SecurityError(f"a number beyond {NUMBER} is given to a filter or method")
+
+
+def weight(value: Any) -> int:
+    """Characters and items of a value, also where it has the same part twice; more than LARGEST for
+    more than ITEMS."""
+    total, todo, seen = 0, [value], 0
+    while todo and total <= LARGEST:
+        one = todo.pop()
+        seen += 1
+        if seen > ITEMS:
+            return LARGEST + 1
+        if isinstance(one, str | bytes):
+            total += len(one)
+        elif isinstance(one, Mapping):
+            total += len(one)
+            todo += one.keys()
+            todo += one.values()
+        elif isinstance(one, list | tuple | set | frozenset):
+            total += len(one)
+            todo += one
+        elif isinstance(one, int):
+            total += one.bit_length() // 8
+    return total
+
+
+class _Turns:
+    """What a loop goes through; each turn is a step, and writes so many characters at least."""
+
+    def __init__(self, bounds: Bounds, items: Iterable[Any], n: int) -> None:
+        self.bounds, self.items, self.n = bounds, items, n
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self.items:
+            self.bounds.step()
+            if self.n:
+                self.bounds.make(self.n)
+            yield item
+
+    def __len__(self) -> int:
+        return len(self.items)  # type: ignore[arg-type]  # only of those that have one
+
+
+class _Rewriter(NodeTransformer):
+    """Lets a template's loops, lists and joined texts go through filters of the sandbox."""
+
+    def visit_For(self, node: nodes.For) -> nodes.Node:
+        written = sum(len(text.data) for text in node.find_all(nodes.TemplateData))
+        self.generic_visit(node)
+        node.iter = _filtered("_turns", node.iter, nodes.Const(written))
+        return node
+
+    def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
+        self.generic_visit(node)
+        return _filtered("_concat", nodes.List(node.nodes))
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:
+        self.generic_visit(node)
+        return _filtered("_made", node) if isinstance(node.arg, nodes.Slice) else node
+
+    def visit_List(self, node: nodes.List) -> nodes.Node:
+        self.generic_visit(node)
+        return _filtered("_made", node) if node.items else node
+
+    def visit_Dict(self, node: nodes.Dict) -> nodes.Node:
+        self.generic_visit(node)
+        return _filtered("_made", node) if node.items else node
+
+    def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:
+        self.generic_visit(node)
+        return _filtered("_made", node) if node.ctx == "load" and node.items else node
+
+
+def _filtered(name: str, node: Any, *args: nodes.Expr) -> nodes.Filter:
+    lineno = node.lineno or 1
+    return nodes.Filter(node, name, list(args), [], None, None, lineno=lineno)
+
+
+class _Formatter(SandboxedFormatter):
+    def format_field(self, value: Any, format_spec: str) -> Any:
+        if _WIDE.search(format_spec):
+            raise SecurityError(f"a width of {format_spec[:20]!r}")
+        text = super().format_field(value, format_spec)
+        env: Any = self._env
+        env.bounds.make(len(text))
+        return text
+
+
+class BoundedSandbox(ImmutableSandboxedEnvironment):
+    """One rendering at a time and thread is between `start` and the end of its text."""
+
+    intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(optimized=False, finalize=self._written, **options)
+        self._local = local()
+        self.globals.pop("lipsum")
+        names = {"_turns": self._turns, "_concat": self._concat, "_made": self._made}
+        self.filters = {name: self._bounded(name, f) for name, f in self.filters.items()} | names
+
+    def start(self) -> None:
+        """A rendering begins."""
+        self._local.bounds = Bounds()
+
+    def add_filter(self, name: str, function: Callable[..., Any]) -> None:
+        self.filters[name] = self._bounded(name, function)
+
+    @property
+    def bounds(self) -> Bounds:
+        bounds: Bounds = self._local.bounds
+        return bounds
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        tree = super()._parse(source, name, filename)
+        found: nodes.Template = _Rewriter().visit(tree)
+        return found
+
+    def _turns(self, items: Any, n: int = 0) -> Any:
+        found = _Turns(self.bounds, items, n)
+        return found if isinstance(items, Sized) else iter(found)
+
+    def _concat(self, parts: list[Any]) -> str:
+        self.bounds.step()
+        self.bounds.make(sum(map(weight, parts)))
+        return "".join(map(str, parts))
+
+    def _made(self, value: Any) -> Any:
+        """A value that was made just now; what is made bit by bit is counted as it comes."""
+        self.bounds.step()
+        self.bounds.make(weight(value))
+        return self._turns(value) if isinstance(value, Iterator) else value
+
+    @pass_context
+    def _written(self, context: Any, value: Any) -> Any:
+        self.bounds.step()
+        text = str(value)
+        self.bounds.make(len(text))
+        return text
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        if operator == "*":
+            for a, b in ((left, right), (right, left)):
+                if isinstance(a, int) and not isinstance(b, int | float):
+                    check_size(max(a, 0) * max(weight(b), 1))
+        elif operator == "**" and isinstance(left, int) and isinstance(right, int):
+            check_size(left.bit_length() * max(right, 0))
+        elif operator == "%" and isinstance(left, str):
+            _check_percent(left, right)
+        elif operator == "+":
+            check_size(weight(left) + weight(right))
+        return self._made(super().call_binop(context, operator, left, right))
+
+    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
+        __self.bounds.step()
+        owner = getattr(__obj, "__self__", None)
+        if isinstance(__obj, LoopContext):  # `loop(items)` of a recursive loop
+            args = tuple(__self._turns(a) for a in args)
+        elif isinstance(owner, str | bytes | list | tuple | dict):
+            _check_call(__obj.__name__, owner, (*args, *kwargs.values()))
+        return __self._made(super().call(__context, __obj, *args, **kwargs))
+
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        if super().wrap_str_format(value) is None:
+            return None
+        text, by_map = value.__self__, value.__name__ == "format_map"
+
+        def bounded(*args: Any, **kwargs: Any) -> str:
+            args, kwargs = ((), args[0]) if by_map and args else (args, kwargs)
+            check_size(text.count("{") * weight([*args, *kwargs.values()]))
+            return _Formatter(self).vformat(text, args, kwargs)
+
+        return bounded
+
+    def _bounded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The filter, whose arguments and result are looked at."""
+        skipped = int(hasattr(function, "jinja_pass_arg"))
+
+        @functools.wraps(function)
+        def bounded(*args: Any, **kwargs: Any) -> Any:
+            value, *more = args[skipped:]
+            _check_filter(name, value, (*more, *kwargs.values()))
+            return self._made(function(*args, **kwargs))
+
+        return bounded
+
+
+def _check_filter(name: str, value: Any, args: tuple[Any, ...]) -> None:
+    size = weight(value)
+    if name in SLOW and size > SLOW_FROM:
+        raise SecurityError(f"{name} of {size} characters, more than {SLOW_FROM}")
+    if name == "format":
+        _check_percent(str(value), args)
+    elif name == "sum" and any(not isinstance(a, int | float | str) for a in args):
+        check_size(size * size)  # lists that are added are copied each time
+    _check_call(name, value, args)
+
+
+def _check_call(name: str, value: Any, args: tuple[Any, ...]) -> None:
+    """Before a method or filter makes something that is larger than all it is given."""
+    size = weight(value)
+    more = max((weight(a) for a in args), default=0)
+    check_number(*args)
+    if name == "replace" and args:
+        turns = value.count(str(args[0])) if isinstance(value, str) else size
+        check_size(size + turns * more)
+    elif name == "join":
+        by_text = isinstance(value, str) and args and not isinstance(args[0], str)
+        between, items = (value, args[0]) if by_text else (args[0] if args else "", value)
+        n = len(items) if isinstance(items, Sized) else MAX_RANGE
+        check_size(weight(items) + n * weight(between))
+    elif name in ("translate", "indent", "expandtabs", "tojson"):
+        numbers = [abs(a) for a in args if isinstance(a, int)]
+        check_size(size * max([more if name == "translate" else 1, *numbers]))
+
+
+def _check_percent(text: str, values: Any) -> None:
+    if any(_WIDE.search(part[:40]) for part in text.split("%")[1:]):
+        raise SecurityError(f"a width in {text[:40]!r}")
+    check_size(len(text) + text.count("%") * weight(values))

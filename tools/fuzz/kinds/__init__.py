@@ -1,0 +1,1 @@
+"""A file a kind of input."""
