@@ -71,7 +71,9 @@ class Model(Loaded):
         prefix = self._prefix(len(ids) + max(p.max_tokens, 0), n_planes(p))
         rest = prefix.start(ids, marks(prefix.ctx, messages, ids) if messages else None)
         done: list[int] = []
-        sampler = p.sampler or Sampler(p.part(SamplingParams), self.hparams.n_vocab)
+        sampler = p.sampler or Sampler(
+            p.part(SamplingParams), self.hparams.n_vocab, self.tokenizer
+        )
         more = {"sampler": sampler, "before": ids[: len(ids) - len(rest)]}
         how = vars(p.part(GenerateParams)) | more
         try:

@@ -10,7 +10,8 @@ from ggml_py.errors import ContextError
 from ggml_py.types import BY_NAME
 from llama_py.params import texts
 from llama_py.params.option import Params, option
-from llama_py.params.rules import BIASES, integers, numbers, zero_or
+from llama_py.params.rules import integers, zero_or
+from llama_py.params.sampling import SamplingParams as SamplingParams
 from llama_py.params.speculative import SpeculativeParams
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 
 MAX_SEQ = 256  # LLAMA_MAX_SEQ
 MAX_THREADS = 512  # GGML_MAX_N_THREADS
-RANDOM_SEED = -1
-_UNIT = numbers(0, 1)
 
 P = TypeVar("P", bound=Params)
 Progress = Callable[[int, int, str], None]
@@ -171,56 +170,6 @@ class ContextParams(Params):
     watch: Callable[[Tensor], None] | None = option(
         None, "", "called with every node's tensor once its value is there; slow, nothing is fused"
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class SamplingParams(Params):
-    """How the next token is chosen: the settings of `Sampler`; llama.cpp's names and defaults."""
-
-    seed: int = option(
-        RANDOM_SEED, "-s --seed", "random seed (-1: a new one each time)",
-        check=integers(-1, 2**32 - 1),
-    )  # fmt: skip
-    temp: float = option(0.8, "--temp --temperature", "temperature (0: always the most likely)")
-    top_k: int = option(40, "--top-k", "keep the k most likely tokens (0: all)")
-    top_p: float = option(
-        0.95, "--top-p", "keep the most likely of total probability p (1: all)", check=_UNIT
-    )
-    min_p: float = option(
-        0.05, "--min-p", "drop tokens less likely than p times the most likely (0: none)",
-        check=_UNIT,
-    )  # fmt: skip
-    typical_p: float = option(
-        1.0, "--typical --typical-p", "locally typical sampling, total probability (1: off)",
-        check=_UNIT,
-    )  # fmt: skip
-    top_n_sigma: float = option(
-        -1.0, "--top-nsigma --top-n-sigma",
-        "drop logits more than n standard deviations below the largest (-1: none)",
-    )  # fmt: skip
-    xtc_probability: float = option(
-        0.0, "--xtc-probability", "chance to leave out the top choices (0: off)", check=_UNIT
-    )
-    xtc_threshold: float = option(
-        0.1, "--xtc-threshold", "probability that makes a top choice (above 0.5: off)", check=_UNIT
-    )
-    repeat_last_n: int = option(
-        64, "--repeat-last-n", "how many last tokens are penalized (0: none)",
-        check=integers(0, 2**31 - 1),
-    )  # fmt: skip
-    repeat_penalty: float = option(
-        1.0, "--repeat-penalty", "factor on repeated tokens (1: off)", check=numbers(0, above=True)
-    )
-    presence_penalty: float = option(
-        0.0, "--presence-penalty", "subtracted once from repeated tokens (0: off)"
-    )
-    frequency_penalty: float = option(
-        0.0, "--frequency-penalty", "subtracted from repeated tokens once per repetition (0: off)"
-    )
-    logit_bias: Mapping[int, float] = option(
-        dict, "-l --logit-bias", "added to a token's logit, as 15043+1 or 15043-1",
-        parse=texts.logit_bias, many=True, check=BIASES,
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

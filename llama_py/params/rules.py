@@ -64,8 +64,14 @@ def each(rule: Rule) -> Rule:
     return Rule(f"values that are each {rule.text}", lambda values: all(map(rule.holds, values)))
 
 
+_FINITE = numbers()
+
+
 def _are_biases(value: Any) -> bool:
-    return isinstance(value, Mapping) and all(-math.inf <= v < math.inf for v in value.values())
+    return isinstance(value, Mapping) and all(
+        isinstance(key, (Integral, str)) and (_FINITE.holds(bias) or bias == -math.inf)
+        for key, bias in value.items()
+    )
 
 
-BIASES = Rule("finite numbers or -inf by token id", _are_biases)
+BIASES = Rule("finite numbers or -inf by token id or text", _are_biases)

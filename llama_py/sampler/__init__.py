@@ -4,11 +4,14 @@
     id = sampler.sample(logits)
     sampler.accept(id)
 
-What a chain is made of: `filters`, `penalties`.
+`chain` puts together what `stages` makes of the options: functions from `candidates` to candidates
+(`penalties`, `dry`, `filters`, `infill`), of which the last one draws (`draw`, `mirostat`,
+`adaptive`). A `constraint` may refuse what was drawn.
 """
 
 from llama_py.params import SamplingParams
+from llama_py.sampler.candidates import Candidates
 from llama_py.sampler.chain import Sampler
-from llama_py.sampler.filters import Candidates
+from llama_py.sampler.constraint import Constraint
 
-__all__ = ["Candidates", "Sampler", "SamplingParams"]
+__all__ = ["Candidates", "Constraint", "Sampler", "SamplingParams"]

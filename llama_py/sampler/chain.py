@@ -1,119 +1,148 @@
-"""The sampler: llama.cpp's chain (common/sampling.cpp:common_sampler_init), without DRY."""
+"""The sampler: llama.cpp's chain (common/sampling.cpp:common_sampler_init)."""
 
 from __future__ import annotations
 
+import copy
+import math
 import secrets
+from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ggml_py.errors import ModelError
-from llama_py.params import RANDOM_SEED, SamplingParams
-from llama_py.sampler.filters import (
-    Candidates,
-    Filter,
-    min_p,
-    temperature,
-    top_k,
-    top_n_sigma,
-    top_p,
-    typical_p,
-    xtc,
-)
-from llama_py.sampler.penalties import LogitBias, Penalties
+from llama_py.params import SamplingParams
+from llama_py.sampler.candidates import F32, Candidates, Stage
+from llama_py.sampler.constraint import Constraint
+from llama_py.sampler.draw import Greedy
+from llama_py.sampler.penalties import logit_bias
+from llama_py.sampler.stages import Setup, chain_of
+from llama_py.tokenizer import Tokenizer
 
 
 class Sampler:
-    """Chooses the next token: bias, penalties, filters in llama.cpp's order, then a draw.
+    """Chooses the next token: biases, what `params.samplers` names in that order, a draw.
 
-    The same seed and logits give the same tokens. `seed` is the one in use, also a random one.
+    The same seed and logits give the same tokens, those of llama.cpp. `seed` is the one in use,
+    also a random one. What changes with the text (penalties, DRY, Mirostat, adaptive-p, a
+    constraint) changes in `accept`: tokens that were drafted and refused leave no trace.
     """
 
-    def __init__(self, params: SamplingParams, n_vocab: int) -> None:
-        """Raises ModelError when `params.logit_bias` names a token outside the vocabulary."""
-        for id in params.logit_bias:
-            if not 0 <= id < n_vocab:
-                raise ModelError(
-                    f"logit_bias: token {id} is outside the vocabulary, 0..{n_vocab - 1}"
-                )
-        self.params, self.n_vocab = params, n_vocab
-        self.seed = secrets.randbits(32) if params.seed == RANDOM_SEED else params.seed
-        self._rng = np.random.default_rng(self.seed)
-        self._ids = np.arange(n_vocab)
-        self._bias = LogitBias(params.logit_bias)
-        self._penalties = Penalties(
-            params.repeat_last_n,
-            params.repeat_penalty,
-            params.frequency_penalty,
-            params.presence_penalty,
-        )
-        self._chain = self._filters()
+    def __init__(
+        self,
+        params: SamplingParams,
+        n_vocab: int,
+        tokenizer: Tokenizer | None = None,
+        constraint: Constraint | None = None,
+    ) -> None:
+        """
+        tokenizer   for what depends on texts: DRY's breakers, infill, ignore_eos, biases by text,
+                    and tokens that the model's file says are never to be generated
+        constraint  what every token must meet, a grammar, say
 
-    def sample(self, logits: NDArray[np.float32]) -> int:
+        Raises ModelError without a tokenizer where one is needed, and when `params.logit_bias`
+        names a token outside the vocabulary.
+        """
+        self.params, self.n_vocab, self.constraint = params, n_vocab, constraint
+        self.seed = params.seed if params.has_seed else secrets.randbits(32)
+        setup = Setup(params, n_vocab, self.seed, tokenizer)
+        self._ids = np.arange(n_vocab)
+        self._bias = logit_bias(_biases(setup))
+        self._chain, self._draw = chain_of(setup)
+        self._drawn: int | None = None
+
+    def sample(self, logits: F32) -> int:
         """A token for `logits` [n_vocab]; at `temp` <= 0 the most likely, of equals the lowest id.
 
         Does not remember the token: `accept` does. Raises ModelError for logits of another shape,
-        with NaN, or with +inf.
+        with NaN, or with +inf, and where everything is forbidden.
         """
-        c = self.candidates(logits)
-        if self.params.temp <= 0:
-            return int(c.ids[c.logits == c.logits.max()].min())
-        cumulated = np.cumsum(c.probabilities())
-        drawn = self._rng.random() * cumulated[-1]
-        at = int(np.searchsorted(cumulated, drawn, side="right"))
-        return int(c.ids[min(at, c.ids.size - 1)])
+        c = self._start(logits)
+        id = self._draw.draw(self._left(c))
+        if self.constraint is not None and not self.constraint.allows(id):
+            id = self._draw.draw(self._left(_checked(self.constraint.apply(c))))
+        self._drawn = id
+        return id
 
-    def candidates(self, logits: NDArray[np.float32]) -> Candidates:
-        """What the chain leaves of `logits` [n_vocab]: the tokens that `sample` draws from."""
-        logits = np.asarray(logits, np.float32)
-        if logits.shape != (self.n_vocab,):
-            raise ModelError(f"logits must have shape ({self.n_vocab},), they have {logits.shape}")
-        logits = self._penalties.apply(self._bias.apply(logits))
-        if not np.isfinite(logits.max()):
-            raise ModelError(
-                f"the largest logit is {logits.max()}, so there is nothing to sample from: a "
-                f"NaN or overflow in the model, or a bias that forbids every token"
-            )
-        c = Candidates(self._ids, logits)
-        for keep in self._chain:
-            c = keep(c)
-        return c
+    def candidates(self, logits: F32) -> Candidates:
+        """What the chain leaves of `logits` [n_vocab]: the tokens that `sample` draws from, were
+        there no constraint."""
+        return self._left(self._start(logits))
 
     def accept(self, id: int) -> None:
-        """Remember a token of the prompt or of the answer, for the penalties."""
+        """Remember a token of the prompt or of the answer."""
         if not 0 <= id < self.n_vocab:
             raise ModelError(f"token {id} is outside the vocabulary, 0..{self.n_vocab - 1}")
-        self._penalties.accept(id)
+        drawn, self._drawn = id == self._drawn, None
+        for stage in self._stages():
+            stage.accept(id, drawn)
+        if drawn and self.constraint is not None:
+            self.constraint.accept(id)
+
+    @property
+    def is_random(self) -> bool:
+        """Whether another seed may give other tokens."""
+        return not isinstance(self._draw, Greedy)
 
     def reset(self) -> None:
         """Back to the start: no tokens remembered, and the same random numbers again."""
-        self._penalties.reset()
-        self._rng = np.random.default_rng(self.seed)
+        for stage in self._stages():
+            stage.reset()
+        if self.constraint is not None:
+            self.constraint.reset()
+        self._drawn = None
 
     def clone(self) -> Sampler:
         """A sampler in the same state that goes its own way from here."""
-        other = Sampler(self.params, self.n_vocab)
-        other.seed = self.seed
-        other._rng.bit_generator.state = self._rng.bit_generator.state
-        other._penalties = self._penalties.copy()
+        other = copy.copy(self)
+        other._chain = [part.copy() if isinstance(part, Stage) else part for part in self._chain]
+        other._draw = self._draw.copy()
+        other.constraint = self.constraint and self.constraint.copy()
         return other
 
-    def _filters(self) -> list[Filter]:
-        p = self.params
-        greedy = p.temp <= 0
-        surprising = [typical_p(p.typical_p), xtc(p.xtc_probability, p.xtc_threshold, self._random)]
-        if greedy and not any(surprising):
-            return []  # the other filters keep the most likely token
-        chain = [
-            top_n_sigma(p.top_n_sigma),
-            top_k(p.top_k),
-            surprising[0],
-            top_p(p.top_p),
-            min_p(p.min_p),
-            surprising[1],
-            None if greedy else temperature(p.temp),
-        ]
-        return [keep for keep in chain if keep]
+    def _start(self, logits: F32) -> Candidates:
+        logits = np.asarray(logits, np.float32)
+        if logits.shape != (self.n_vocab,):
+            raise ModelError(f"logits must have shape ({self.n_vocab},), they have {logits.shape}")
+        c = Candidates(self._ids, logits)
+        return _checked(self._bias(c) if self._bias else c)
 
-    def _random(self) -> float:
-        return self._rng.random()
+    def _left(self, c: Candidates) -> Candidates:
+        for part in self._chain:
+            c = part(c)
+        return self._draw(c)
+
+    def _stages(self) -> Iterator[Stage]:
+        yield from (part for part in self._chain if isinstance(part, Stage))
+        yield self._draw
+
+
+def _checked(c: Candidates) -> Candidates:
+    largest = c.logits.max()
+    if not np.isfinite(largest):
+        raise ModelError(
+            f"the largest logit is {largest}, so there is nothing to sample from: a NaN or"
+            " overflow in the model, or a bias or constraint that forbids every token"
+        )
+    return c
+
+
+def _biases(s: Setup) -> dict[int, float]:
+    """What is added to the logit of each token: of a text, to all of its tokens."""
+    found: dict[int, float] = {}
+    for what, bias in s.params.logit_bias.items():
+        for id in _ids_of(what, s):
+            if not 0 <= id < s.n_vocab:
+                raise ModelError(
+                    f"logit_bias: token {id} is outside the vocabulary, 0..{s.n_vocab - 1}"
+                )
+            found[id] = found.get(id, 0.0) + bias
+    never = set(s.given.suppressed) if s.given else set()
+    if s.params.ignore_eos:
+        never |= s.tokenizer("ignore_eos").eog
+    return found | {id: -math.inf for id in never if id < s.n_vocab}
+
+
+def _ids_of(what: int | str, s: Setup) -> list[int]:
+    if isinstance(what, str):
+        return s.tokenizer(f"logit_bias of {what!r}").tokenize(what, False, False)
+    return [what]

@@ -1,65 +1,29 @@
 """Filters: functions from candidates to fewer, or changed, candidates (llama-sampler.cpp).
 
 Each maker takes a setting and returns the filter, or None where the setting turns it off.
+`min_keep` is how many candidates are left at least.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from llama_py.sampler.candidates import Candidates, Filter, Stage, f32, largest
+from llama_py.sampler.mt19937 import Mt19937
 
-class Candidates(NamedTuple):
-    """Tokens that may come next: `ids` and their `logits`, both [n], in any order."""
-
-    ids: NDArray[np.intp]
-    logits: NDArray[np.float32]
-
-    def take(self, which: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Candidates:
-        return Candidates(self.ids[which], self.logits[which])
-
-    def probabilities(self) -> NDArray[np.float64]:
-        """softmax(logits), [n]."""
-        weights: NDArray[np.float64] = np.exp(self.logits - self.logits.max()).astype(np.float64)
-        weights /= weights.sum()
-        return weights
-
-
-Filter: TypeAlias = Callable[[Candidates], Candidates]
-
-_BLOCK = 256  # large enough that the block maxima are few, small enough that they tell a lot
 _TOP_P_TRIES = (1024, 32768)  # how many candidates are sorted before all of them are
 
 
-def largest(values: NDArray[np.float32], k: int) -> NDArray[np.intp]:
-    """The indices of the k largest values, the largest first, equal ones in index order.
-
-    The k-th largest of the blocks' maxima is a lower bound for the k-th largest value, so one pass
-    over the values leaves few to sort (40 of 248,320: 0.15 ms; np.argpartition takes 2 ms).
-    """
-    if k >= values.size:
-        return np.argsort(-values, kind="stable")
-    rest = values
-    n_blocks = values.size // _BLOCK
-    if n_blocks > k:
-        rest = values[: n_blocks * _BLOCK].reshape(n_blocks, _BLOCK).max(axis=1)
-    bound = np.partition(rest, rest.size - k)[rest.size - k]
-    found = np.flatnonzero(values >= bound)
-    return found[np.argsort(-values[found], kind="stable")[:k]]
-
-
 def top_k(k: int) -> Filter | None:
-    """The k most likely."""
+    """The k most likely, sorted."""
     if k <= 0:
         return None
-    return lambda c: c.take(largest(c.logits, k))
+    return lambda c: c.best(k)
 
 
-def top_p(p: float) -> Filter | None:
+def top_p(p: float, min_keep: int = 0) -> Filter | None:
     """The fewest, most likely first, whose probabilities add up to p."""
     if p >= 1:
         return None
@@ -67,83 +31,134 @@ def top_p(p: float) -> Filter | None:
     def keep(c: Candidates) -> Candidates:
         probabilities = c.probabilities()
         for k in (*_TOP_P_TRIES, c.ids.size):
-            best = largest(c.logits, k)
-            n = int(np.searchsorted(np.cumsum(probabilities[best]), p)) + 1
-            if n <= best.size:
-                return c.take(best[:n])
-        return c.take(best)
+            order = np.arange(c.ids.size) if c.sorted else largest(c.logits, k)
+            total = np.cumsum(probabilities[order])
+            n = max(int(np.searchsorted(total, np.float32(p))) + 1, min_keep)
+            if n <= order.size:
+                break
+        return c.take(order[:n], True)
 
     return keep
 
 
-def min_p(p: float) -> Filter | None:
+def min_p(p: float, min_keep: int = 0) -> Filter | None:
     """Those at least p times as likely as the most likely."""
     if p <= 0:
         return None
-    return lambda c: c.take(c.logits >= c.logits.max() + np.float32(math.log(p)))
+    distance = np.log(np.float32(p))
+
+    def keep(c: Candidates) -> Candidates:
+        enough = c.logits >= c.max() + distance
+        n = int(np.count_nonzero(enough))
+        if n >= max(min_keep, 1):
+            return c.take(slice(n), True) if c.sorted else c.take(enough)
+        return c.best(max(min_keep, 1))
+
+    return keep
 
 
-def typical_p(p: float) -> Filter | None:
-    """The fewest whose probabilities add up to more than p, those nearest to the entropy first."""
+def typical_p(p: float, min_keep: int = 0) -> Filter | None:
+    """The fewest whose probabilities add up to more than p, those nearest to the entropy first.
+
+    What is impossible is infinitely surprising and adds nothing to the entropy (llama.cpp's entropy
+    is NaN then).
+    """
     if p >= 1:
         return None
 
     def keep(c: Candidates) -> Candidates:
+        c = c.sort()
         probabilities = c.probabilities()
-        surprise = -np.log(np.maximum(probabilities, np.finfo(np.float64).tiny))
-        entropy = probabilities @ surprise
+        with np.errstate(divide="ignore"):
+            surprise = -np.log(probabilities)
+        possible = probabilities > 0
+        entropy = np.cumsum(probabilities[possible] * surprise[possible])[-1]
         order = np.argsort(np.abs(surprise - entropy), kind="stable")
-        n = int(np.searchsorted(np.cumsum(probabilities[order]), p, side="right")) + 1
-        return c.take(order[:n])
+        total = np.cumsum(probabilities[order])
+        n = int(np.searchsorted(total, np.float32(p), side="right")) + 1
+        return c.take(order[: max(n, min_keep)])
 
     return keep
 
 
 def top_n_sigma(n: float) -> Filter | None:
-    """Those whose logit is at most n standard deviations below the largest."""
+    """-inf for logits more than n standard deviations below the largest."""
     if n <= 0:
         return None
 
-    def keep(c: Candidates) -> Candidates:
-        c = c.take(c.logits > -np.inf)
-        spread = c.logits.std(dtype=np.float64)
-        return c.take(c.logits >= c.logits.max() - n * spread)
-
-    return keep
-
-
-def xtc(probability: float, threshold: float, rng: Callable[[], float]) -> Filter | None:
-    """By chance (`rng`: 0 <= x < 1) without those above the threshold, but for the least likely."""
-    if probability <= 0 or threshold > 0.5:
-        return None
-
-    def keep(c: Candidates) -> Candidates:
-        if c.ids.size < 2 or rng() > probability:
+    def mask(c: Candidates) -> Candidates:
+        if c.ids.size < 2:
             return c
-        c = c.take(largest(c.logits, c.ids.size))
-        above = int(np.count_nonzero(c.probabilities() >= threshold))
-        return c.take(slice(max(above - 1, 0), None))
+        possible = c.logits[c.logits > -np.inf]
+        mean = np.cumsum(possible)[-1] / np.float32(possible.size)
+        variance = np.cumsum((possible - mean) ** 2)[-1] / np.float32(possible.size)
+        bound = c.max() - f32(n) * np.sqrt(variance)
+        return c._replace(logits=np.where(c.logits < bound, np.float32(-np.inf), c.logits))
 
-    return keep
+    return mask
 
 
-TINY = 1e-20  # temperatures below this may make logits infinite
+class Xtc(Stage):
+    """By chance without those above a threshold, but for the least likely of them ("exclude top
+    choices")."""
+
+    def __init__(self, p: float, threshold: float, min_keep: int, random: Mt19937) -> None:
+        self.p, self.threshold, self.min_keep, self.random = p, threshold, min_keep, random
+
+    def __call__(self, c: Candidates) -> Candidates:
+        if c.ids.size < 2 or self.random.single() > np.float32(self.p):
+            return c
+        c = c.sort()
+        above = int(np.count_nonzero(c.probabilities() >= np.float32(self.threshold)))
+        if above < 2 or c.ids.size - (above - 1) < self.min_keep:
+            return c
+        return c.take(slice(above - 1, None), True)
+
+    def reset(self) -> None:
+        self.random.reset()
 
 
-def temperature(t: float) -> Filter | None:
-    """Logits divided by t > 0: below 1 the likely get likelier."""
-    if t == 1:
+def xtc(p: float, threshold: float, min_keep: int, random: Mt19937) -> Xtc | None:
+    if p <= 0 or threshold > 0.5:
         return None
+    return Xtc(p, threshold, min_keep, random)
 
-    def divide(c: Candidates) -> Candidates:
-        """Only distances from the likeliest can be divided by so little."""
-        with np.errstate(over="ignore"):
-            distances = (c.logits - c.logits.max()).astype(np.float64) / t
-            return Candidates(c.ids, distances.astype(np.float32))
 
-    def plain(c: Candidates) -> Candidates:
-        with np.errstate(over="ignore"):
-            logits = c.logits / np.float32(t)
-        return Candidates(c.ids, logits) if np.isfinite(logits.max()) else divide(c)
+_MOST = 1e38  # a logit that is still a 32-bit number
 
-    return divide if t < TINY else plain
+
+def temperature(t: float, spread: float = 0.0, exponent: float = 1.0) -> Filter | None:
+    """Logits divided by t: below 1 the likely get likelier; at 0 only the likeliest is left, the
+    first of equal ones.
+
+    With a spread, t - spread where one candidate is certain to t + spread where all are equal: as
+    entropy / (largest possible entropy) to the power of `exponent` says.
+    """
+    if spread <= 0:
+        return None if t == 1 else lambda c: _divided(c, t)
+
+    def adapt(c: Candidates) -> Candidates:
+        if c.ids.size < 2:
+            return c
+        c = c.sort()
+        probabilities = c.probabilities()
+        probabilities = probabilities[probabilities > 0]
+        entropy = -np.cumsum(probabilities * np.log(probabilities))[-1]
+        share = max(float(entropy) / math.log(c.ids.size), 0.0)
+        low, high = max(t - spread, 0.0), t + spread
+        return _divided(c, low + (high - low) * share**exponent)
+
+    return adapt
+
+
+def _divided(c: Candidates, t: float) -> Candidates:
+    if t <= 0:
+        logits = np.full_like(c.logits, -np.inf)
+        likeliest = int(np.argmax(c.logits))
+        logits[likeliest] = c.logits[likeliest]
+        return c._replace(logits=logits)
+    with np.errstate(over="ignore"):
+        if abs(float(c.max())) < _MOST * t:
+            return c._replace(logits=c.logits / f32(t))
+        distances = (c.logits.astype(np.float64) - c.max()) / t  # these may become infinite
+        return c._replace(logits=distances.astype(np.float32))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 from collections import Counter, deque
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
+
+from llama_py.sampler.candidates import Candidates, Filter, Stage, f32
 
 
-class Penalties:
+class Penalties(Stage):
     """Makes the last `last_n` accepted tokens less likely (llama_sampler_penalties_apply).
 
     `repeat` divides a positive logit and multiplies one that is not, `frequency` is subtracted once
@@ -18,47 +18,46 @@ class Penalties:
     """
 
     def __init__(self, last_n: int, repeat: float, frequency: float, presence: float) -> None:
-        self._repeat, self._frequency, self._presence = repeat, frequency, presence
-        on = last_n > 0 and (repeat != 1 or frequency != 0 or presence != 0)
-        self._last: deque[int] = deque(maxlen=last_n if on else 0)
+        self.repeat, self.frequency, self.presence = f32(repeat), f32(frequency), f32(presence)
+        self._last: deque[int] = deque(maxlen=last_n)
 
-    def accept(self, id: int) -> None:
+    def accept(self, id: int, drawn: bool) -> None:
         self._last.append(id)
 
     def reset(self) -> None:
         self._last.clear()
 
-    def copy(self) -> Penalties:
-        other = copy.copy(self)
-        other._last = self._last.copy()
-        return other
-
-    def apply(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The penalized logits, [n_vocab]; the given ones when there is nothing to do."""
-        if not self._last:
-            return logits
+    def __call__(self, c: Candidates) -> Candidates:
         counts = Counter(self._last)
         ids = np.fromiter(counts, np.intp, len(counts))
         count = np.fromiter(counts.values(), np.float32, len(counts))
-        old, repeat = logits[ids], np.float32(self._repeat)
-        logits = logits.copy()
+        at, which = c.places(ids)
+        old = c.logits[at]
         with np.errstate(over="ignore", invalid="ignore"):  # the sampler looks at what comes of it
-            scaled = np.where(old <= 0, old * repeat, old / repeat)
-            logits[ids] = scaled - count * np.float32(self._frequency) - np.float32(self._presence)
-        return logits
+            scaled = np.where(old <= 0, old * self.repeat, old / self.repeat)
+            less = count[which] * self.frequency + self.presence
+            return c.changed(at, scaled - less)
 
 
-class LogitBias:
+def penalties(last_n: int, repeat: float, frequency: float, presence: float) -> Penalties | None:
+    if last_n <= 0 or (repeat == 1 and frequency == 0 and presence == 0):
+        return None
+    return Penalties(last_n, repeat, frequency, presence)
+
+
+def logit_bias(bias: Mapping[int, float]) -> Filter | None:
     """Adds a number to the logits of single tokens; -inf forbids one."""
+    if not bias:
+        return None
+    ids = np.fromiter(bias, np.intp, len(bias))
+    with np.errstate(over="ignore"):
+        added = np.fromiter(bias.values(), np.float64, len(bias)).astype(np.float32)
 
-    def __init__(self, bias: Mapping[int, float]) -> None:
-        self._ids = np.fromiter(bias, np.intp, len(bias))
-        self._bias = np.fromiter(bias.values(), np.float32, len(bias))
+    def add(c: Candidates) -> Candidates:
+        at, which = c.places(ids)
+        logits = c.logits.copy()
+        with np.errstate(over="ignore"):
+            logits[at] += added[which]
+        return Candidates(c.ids, logits)
 
-    def apply(self, logits: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The biased logits, [n_vocab]; the given ones when there is no bias."""
-        if not self._ids.size:
-            return logits
-        logits = logits.copy()
-        logits[self._ids] += self._bias
-        return logits
+    return add

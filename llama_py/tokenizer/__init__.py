@@ -135,6 +135,17 @@ class Tokenizer:
         """The bytes a token stands for, control tokens included."""
         return self.token_to_piece(id, special=True)
 
+    @cached_property
+    def pieces(self) -> list[bytes]:
+        """The bytes of every token, control tokens included."""
+        return [self.token_bytes(id) for id in range(self.n_vocab)]
+
+    @property
+    def suppressed(self) -> list[int]:
+        """Tokens that the file says are never to be generated (`suppress_tokens`)."""
+        ids = self._meta.get(PREFIX + "suppress_tokens", ())
+        return [int(id) for id in ids if 0 <= id < self.n_vocab]
+
     def detokenize(self, ids: Iterable[int], special: bool = False) -> str:
         """The text of ids. Bytes that are not UTF-8 become U+FFFD.
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 import llama_py
@@ -72,18 +74,33 @@ def test_stop_strings(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_ignore_eos_forbids_every_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[object] = []
+    seen: list[int] = []
     stream = llama_py.stream
+    eog = [*llama_py.load(DEMO, "null").tokenizer.eog]
+    assert eog
 
-    def note(ctx: Context, ids: list[int], **how: object) -> object:
-        seen.append(how["sampler"].params.logit_bias)  # type: ignore[attr-defined]
-        return stream(ctx, ids, **how)  # type: ignore[arg-type]
+    def note(ctx: Context, ids: list[int], **how: Any) -> object:
+        logits = np.zeros(how["sampler"].n_vocab, np.float32)
+        logits[eog] = 9
+        seen.append(how["sampler"].sample(logits))
+        return stream(ctx, ids, **how)
 
     monkeypatch.setattr(llama_py, "stream", note)
+    assert cli.main([*QUICK, "-n", "1", "-l", "5+1"]) == 0
     assert cli.main([*QUICK, "-n", "1", "--ignore-eos", "-l", "5+1"]) == 0
-    eog = llama_py.load(DEMO, "null").tokenizer.eog
-    assert eog
-    assert seen == [{5: 1.0} | dict.fromkeys(eog, float("-inf"))]
+    assert seen == [eog[0], 5]
+
+
+def test_the_seed_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    drawn = [*QUICK, "-n", "1", "--temp", "1"]
+    assert cli.main([*drawn, "-s", "77"]) == 0
+    assert " | seed 77\n" in capsys.readouterr().err
+    assert cli.main(drawn) == 0
+    first = re.search(r" \| seed (\d+)\n", capsys.readouterr().err)
+    assert cli.main([*QUICK, "-n", "1"]) == 0
+    assert "seed" not in capsys.readouterr().err
+    assert cli.main(drawn) == 0
+    assert first and f"seed {first[1]}\n" not in capsys.readouterr().err
 
 
 def test_a_model_without_vocabulary_cannot_read(

@@ -25,7 +25,7 @@ WRONG: list[tuple[type[Params], dict[str, Any], str]] = [
     (SamplingParams, {"top_k": 1.5}, "top_k is 1.5; it must be an integer"),
     (SamplingParams, {"top_k": True}, "top_k is True; it must be an integer"),
     (SamplingParams, {"seed": 2**32}, "seed is .* an integer in .*4294967295"),
-    (SamplingParams, {"repeat_penalty": 0}, "repeat_penalty is 0; it must be a number above 0"),
+    (SamplingParams, {"repeat_penalty": 0}, "repeat_penalty is 0; .* of at least 1e-38"),
     (SamplingParams, {"repeat_last_n": -1}, "repeat_last_n is -1; it must be an integer in"),
     (SamplingParams, {"frequency_penalty": math.inf}, "frequency_penalty is inf"),
     (SamplingParams, {"logit_bias": {1: math.nan}}, "logit_bias is {1: nan}; .* by token id"),

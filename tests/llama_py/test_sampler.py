@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from ggml_py.errors import ModelError
 from llama_py.sampler import Candidates, Sampler, SamplingParams
+from llama_py.sampler.candidates import Filter, largest
 from llama_py.sampler.filters import (
-    Filter,
-    largest,
     min_p,
     temperature,
     top_k,
@@ -24,6 +23,7 @@ from llama_py.sampler.filters import (
     typical_p,
     xtc,
 )
+from llama_py.sampler.mt19937 import Mt19937
 
 # Probabilities of ids 0..3; as logits, and in an order that is not sorted.
 PROBABILITIES = [0.1, 0.5, 0.05, 0.35]
@@ -41,6 +41,24 @@ def logits(probabilities: list[float]) -> NDArray[np.float32]:
 def kept(keep: Filter | None, c: Candidates | None = None) -> list[int]:
     assert keep is not None
     return sorted(keep(c or candidates()).ids.tolist())
+
+
+def possible(keep: Filter | None, c: Candidates) -> list[int]:
+    assert keep is not None
+    left = keep(c)
+    assert left.ids.tolist() == c.ids.tolist()
+    return left.ids[left.logits > -np.inf].tolist()
+
+
+class Fixed(Mt19937):
+    """Always the same random number."""
+
+    def __init__(self, number: float) -> None:
+        super().__init__(0)
+        self.number = number
+
+    def single(self) -> float:
+        return self.number
 
 
 def chain_of(n_vocab: int = 4, **params: Any) -> Sampler:
@@ -102,18 +120,19 @@ def test_typical_p() -> None:
 def test_top_n_sigma() -> None:
     values = np.array([0, 2, 4, 10, -np.inf], np.float32)  # mean 4, deviation 3.74
     c = Candidates(np.arange(5), values)
-    assert kept(top_n_sigma(1.0), c) == [3]
-    assert kept(top_n_sigma(2.0), c) == [2, 3]
+    assert possible(top_n_sigma(1.0), c) == [3]
+    assert possible(top_n_sigma(2.0), c) == [2, 3]
     assert top_n_sigma(-1.0) is None
 
 
 def test_xtc() -> None:
-    assert kept(xtc(0.5, 0.3, lambda: 0.4)) == [0, 2, 3]
-    assert kept(xtc(0.5, 0.09, lambda: 0.4)) == [0, 2]
-    assert kept(xtc(0.5, 0.3, lambda: 0.6)) == [0, 1, 2, 3]
-    assert kept(xtc(0.5, 0.5, lambda: 0.4), candidates([0.4, 0.3, 0.3])) == [0, 1, 2]
-    assert xtc(0.0, 0.1, lambda: 0.0) is None
-    assert xtc(1.0, 0.51, lambda: 0.0) is None
+    assert kept(xtc(0.5, 0.3, 0, Fixed(0.4))) == [0, 2, 3]
+    assert kept(xtc(0.5, 0.09, 0, Fixed(0.4))) == [0, 2]
+    assert kept(xtc(0.5, 0.09, 3, Fixed(0.4))) == [0, 1, 2, 3]
+    assert kept(xtc(0.5, 0.3, 0, Fixed(0.6))) == [0, 1, 2, 3]
+    assert kept(xtc(0.5, 0.5, 0, Fixed(0.4)), candidates([0.4, 0.3, 0.3])) == [0, 1, 2]
+    assert xtc(0.0, 0.1, 0, Fixed(0)) is None
+    assert xtc(1.0, 0.51, 0, Fixed(0)) is None
 
 
 @pytest.mark.parametrize("temp", [1e-37, 1e-40, 1e-45, 1e-300])

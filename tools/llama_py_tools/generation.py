@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +36,6 @@ class CompletionParams(Params):
         off="--no-display-prompt",
     )  # fmt: skip
     escape: bool = option(True, "-e --escape", r"read \n, \t, \\, \x41 in texts", off="--no-escape")
-    ignore_eos: bool = option(False, "--ignore-eos", "do not stop where the model would")
 
 
 class Summary:
@@ -116,23 +114,24 @@ class Run:
         self.ctx: Context = session.open_context(
             args, self.model, progress=compiling, n_rs_seq=n_planes(p)
         )
-        self.sampler = self._make_sampler(read(args, SamplingParams), text.ignore_eos)
+        self.sampler = self._make_sampler(read(args, SamplingParams), text.escape)
         self.params = replace(p, sampler=self.sampler)
         if text.escape:
             self.params = replace(self.params, stop=tuple(s for s in map(unescape, p.stop) if s))
         drafting = speculator_of(self.ctx, p) if p.drafters or p.model_draft else None
-        self.summary = Summary(perf_counter() - start, describe(self.model, self.ctx))
+        about = describe(self.model, self.ctx)
+        if self.sampler.is_random:
+            about += f" | seed {self.sampler.seed}"
+        self.summary = Summary(perf_counter() - start, about)
         self.summary.drafting = drafting
 
-    def _make_sampler(self, params: SamplingParams, ignore_eos: bool) -> Sampler:
+    def _make_sampler(self, params: SamplingParams, escaped: bool) -> Sampler:
         from llama_py.sampler import Sampler
 
-        if ignore_eos:
-            never = dict.fromkeys(self.model.tokenizer.eog, -math.inf)
-            params = replace(params, logit_bias={**params.logit_bias, **never})
-        sampler = Sampler(params, self.ctx.n_vocab)
-        session.log.info("seed %d", sampler.seed)
-        return sampler
+        if escaped:
+            breakers = tuple(map(unescape, params.dry_sequence_breakers))
+            params = replace(params, dry_sequence_breakers=breakers)
+        return Sampler(params, self.ctx.n_vocab, self.model.tokenizer)
 
     def write(self, text: str) -> None:
         if text:

@@ -97,7 +97,8 @@ def default_text(f: Field[Any]) -> str:
     if isinstance(f.default, bool):
         return ""
     values = f.default if isinstance(f.default, tuple) else (f.default,)
-    return ",".join(str(value) for value in values if value not in (None, MISSING))
+    shown = ",".join(str(value) for value in values if value not in (None, MISSING))
+    return shown.replace("\n", r"\n")
 
 
 def _converter(o: Option) -> Callable[[str], Any]:

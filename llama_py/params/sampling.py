@@ -1,0 +1,174 @@
+"""How the next token is chosen: the samplers, their names and their settings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llama_py.params import texts
+from llama_py.params.option import Params, option
+from llama_py.params.rules import BIASES, Rule, integers, numbers
+
+# The character of each sampler in --sampler-seq, in the order of the default chain; then others.
+_DEFAULT = {
+    "penalties": "e", "dry": "d", "top_n_sigma": "s", "top_k": "k", "typ_p": "y", "top_p": "p",
+    "min_p": "m", "xtc": "x", "temperature": "t",
+}  # fmt: skip
+SAMPLERS = {**_DEFAULT, "infill": "i", "adaptive_p": "a"}
+_ALIASES = {
+    **{name.replace("_", between): name for name in SAMPLERS for between in ("_", "-", "")},
+    "nucleus": "top_p", "temp": "temperature", "typ": "typ_p",
+}  # fmt: skip
+_NAMES = {character: name for name, character in SAMPLERS.items()}
+
+_RANDOM_SEEDS = (-1, 2**32 - 1)  # LLAMA_DEFAULT_SEED, with and without its sign
+_UNIT = numbers(0, 1)
+
+
+def _words(value: str | Sequence[str]) -> list[str]:
+    given = value.split(";") if isinstance(value, str) else value
+    return [word.lower() for word in given if word]
+
+
+def _are_samplers(value: Any) -> bool:
+    if not isinstance(value, (str, Sequence)) or not all(isinstance(one, str) for one in value):
+        return False
+    return set(_words(value)) <= set(_ALIASES)
+
+
+def _are_characters(value: Any) -> bool:
+    return isinstance(value, str) and set(value) <= set(_NAMES)
+
+
+def _are_texts(value: Any) -> bool:
+    return not isinstance(value, str) and all(isinstance(text, str) for text in value)
+
+
+_SEQUENCE = "".join(SAMPLERS.values())
+_NAMED = Rule(f"of {', '.join(SAMPLERS)}", _are_samplers)
+_CHARACTERS = Rule(f"of the characters {_SEQUENCE}", _are_characters)
+_TEXTS = Rule("a sequence of texts", _are_texts)
+
+
+def _breakers(text: str) -> tuple[str, ...]:
+    return () if text == "none" else (text,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingParams(Params):
+    """How the next token is chosen: the settings of `Sampler`; llama.cpp's names and defaults."""
+
+    samplers: str | Sequence[str] = option(
+        ";".join(_DEFAULT), "--samplers", "what chooses, in this order, with ; between: one may be"
+        " there again or not at all, and infill and adaptive_p may be added",
+        parse=lambda text: tuple(_words(text)), check=_NAMED, metavar="NAME;...",
+    )  # fmt: skip
+    sampler_seq: str = option(
+        "", "--sampler-seq --sampling-seq", "the same by characters, instead of --samplers; of"
+        f" the default: {''.join(_DEFAULT.values())}, i: infill, a: adaptive_p", check=_CHARACTERS,
+        metavar="SEQUENCE",
+    )  # fmt: skip
+    seed: int = option(
+        -1, "-s --seed", "random seed (-1: a new one each time)", check=integers(-1, 2**32 - 1)
+    )
+    ignore_eos: bool = option(
+        False, "--ignore-eos", "do not stop where the model would: no token that ends is chosen"
+    )
+    min_keep: int = option(
+        0, "", "candidates that typ_p, top_p, min_p and xtc leave at least", check=integers(0)
+    )
+    temp: float = option(0.8, "--temp --temperature", "temperature (0: always the most likely)")
+    dynatemp_range: float = option(
+        0.0, "--dynatemp-range", "dynamic temperature: up to so much below and above, as certain or"
+        " uncertain as the model is (0: off)", check=numbers(0),
+    )  # fmt: skip
+    dynatemp_exp: float = option(
+        1.0, "--dynatemp-exp", "power of the share of the largest entropy there", check=numbers(0)
+    )
+    top_k: int = option(40, "--top-k", "keep the k most likely tokens (0: all)")
+    top_p: float = option(
+        0.95, "--top-p", "keep the most likely of total probability p (1: all)", check=_UNIT
+    )
+    min_p: float = option(
+        0.05, "--min-p", "drop tokens less likely than p times the most likely (0: none)",
+        check=_UNIT,
+    )  # fmt: skip
+    typical_p: float = option(
+        1.0, "--typical --typical-p", "locally typical sampling, total probability (1: off)",
+        check=_UNIT,
+    )  # fmt: skip
+    top_n_sigma: float = option(
+        -1.0, "--top-nsigma --top-n-sigma",
+        "drop logits more than n standard deviations below the largest (-1: none)",
+    )  # fmt: skip
+    xtc_probability: float = option(
+        0.0, "--xtc-probability", "chance to leave out the top choices (0: off)", check=_UNIT
+    )
+    xtc_threshold: float = option(
+        0.1, "--xtc-threshold", "probability that makes a top choice (above 0.5: off)", check=_UNIT
+    )
+    repeat_last_n: int = option(
+        64, "--repeat-last-n", "how many last tokens are penalized (0: none)",
+        check=integers(0, 2**31 - 1),
+    )  # fmt: skip
+    repeat_penalty: float = option(
+        1.0, "--repeat-penalty", "factor on repeated tokens (1: off)", check=numbers(1e-38)
+    )
+    presence_penalty: float = option(
+        0.0, "--presence-penalty", "subtracted once from repeated tokens (0: off)"
+    )
+    frequency_penalty: float = option(
+        0.0, "--frequency-penalty", "subtracted from repeated tokens once per repetition (0: off)"
+    )
+    dry_multiplier: float = option(
+        0.0, "--dry-multiplier", "DRY: what a token loses that repeats allowed-length tokens"
+        " (0: off)",
+    )  # fmt: skip
+    dry_base: float = option(
+        1.75, "--dry-base", "DRY: factor for each token more", check=numbers(1)
+    )
+    dry_allowed_length: int = option(
+        2, "--dry-allowed-length", "DRY: tokens that may be repeated", check=integers(0, 2**31 - 1)
+    )
+    dry_penalty_last_n: int = option(
+        64, "--dry-penalty-last-n", "DRY: how many last tokens are looked at (0: off)",
+        check=integers(0, 2**31 - 1),
+    )  # fmt: skip
+    dry_sequence_breakers: Sequence[str] = option(
+        ("\n", ":", '"', "*"), "--dry-sequence-breaker", "DRY: no repetition reaches back over this"
+        " text; may be repeated, and takes the place of the default (none: there are none)",
+        parse=_breakers, many=True, check=_TEXTS, metavar="TEXT",
+    )  # fmt: skip
+    adaptive_target: float = option(
+        -1.0, "--adaptive-target", "adaptive_p: the probability of tokens that are wanted"
+        " (negative: off)", check=numbers(-math.inf, 1),
+    )  # fmt: skip
+    adaptive_decay: float = option(
+        0.9, "--adaptive-decay", "adaptive_p: how slowly it adapts", check=numbers(0, 0.99)
+    )
+    mirostat: int = option(
+        0, "--mirostat", "Mirostat 1 or 2, with nothing but the temperature before it (0: off)",
+        check=integers(0, 2),
+    )  # fmt: skip
+    mirostat_lr: float = option(0.1, "--mirostat-lr", "Mirostat: learning rate eta")
+    mirostat_ent: float = option(
+        5.0, "--mirostat-ent", "Mirostat: the surprise tau that is wanted, in bits"
+    )
+    logit_bias: Mapping[int | str, float] = option(
+        dict, "-l --logit-bias", "added to a token's logit, as 15043+1 or 15043-1; in Python also"
+        " by text, for all its tokens", parse=texts.logit_bias, many=True, check=BIASES,
+    )  # fmt: skip
+
+    @property
+    def chain(self) -> tuple[str, ...]:
+        """The samplers in their order, each by its name in llama.cpp."""
+        if self.sampler_seq:
+            return tuple(_NAMES[character] for character in self.sampler_seq)
+        return tuple(_ALIASES[word] for word in _words(self.samplers))
+
+    @property
+    def has_seed(self) -> bool:
+        """Whether the seed is one, and does not stand for a new one each time."""
+        return self.seed not in _RANDOM_SEEDS

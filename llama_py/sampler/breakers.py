@@ -1,0 +1,43 @@
+"""DRY's sequence breakers, texts that end a repetition, as tokens (llama-sampler.cpp:
+get_overlapping_token_sequences)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from llama_py.tokenizer import Tokenizer
+
+# by the token that a breaker begins in, the tokens that follow it: none where it has all of it
+Breakers: TypeAlias = Mapping[int, Sequence[tuple[int, ...]]]
+
+_MAX_BYTES = 40
+_MAX_TAIL = 20
+
+
+def breakers_of(texts: Sequence[str], tokenizer: Tokenizer) -> Breakers:
+    """Every token that has one of the texts in it, or that ends with the beginning of one."""
+    found: dict[int, list[tuple[int, ...]]] = {}
+    wanted = [text.encode("utf-8", "surrogateescape")[:_MAX_BYTES] for text in texts if text]
+    space = b" " if tokenizer.vocab.add_space_prefix else b""
+    for id, piece in enumerate(tokenizer.pieces):
+        word = piece.removeprefix(space)
+        for text in wanted:
+            if text[:1] not in word:
+                continue
+            for tail in _tails(text, word, tokenizer):
+                tails = found.setdefault(id, [])
+                if tail not in tails:
+                    tails.append(tail)
+    return found
+
+
+def _tails(text: bytes, word: bytes, tokenizer: Tokenizer) -> Iterator[tuple[int, ...]]:
+    """What must follow a word to make the text complete."""
+    if text in word:
+        yield ()
+        return
+    for n in range(1, len(text)):
+        if word.endswith(text[:n]):
+            rest = text[n:].decode("utf-8", "surrogateescape")
+            yield tuple(tokenizer.tokenize(rest, False, False)[:_MAX_TAIL])

@@ -1,0 +1,54 @@
+"""The end of the chain: one token of the candidates that are left."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+
+from llama_py.sampler.candidates import F32, Candidates, Stage
+from llama_py.sampler.mt19937 import Mt19937
+
+
+class Draw(Stage):
+    """Chooses. What it makes of the candidates before is its call."""
+
+    @abstractmethod
+    def draw(self, c: Candidates) -> int:
+        """The id of one of its candidates."""
+
+
+class Greedy(Draw):
+    """The most likely token, of equal ones the first."""
+
+    def __call__(self, c: Candidates) -> Candidates:
+        best = int(np.argmax(c.logits))
+        return c.take(slice(best, best + 1))
+
+    def draw(self, c: Candidates) -> int:
+        return int(c.ids[0])
+
+
+class Dist(Draw):
+    """By chance, each token as often as its probability says (llama_sampler_dist_apply)."""
+
+    def __init__(self, random: Mt19937) -> None:
+        self.random = random
+
+    def __call__(self, c: Candidates) -> Candidates:
+        return c
+
+    def reset(self) -> None:
+        self.random.reset()
+
+    def draw(self, c: Candidates) -> int:
+        drawn = self.random.double()  # also for one candidate: the numbers stay those of llama.cpp
+        with np.errstate(over="ignore"):
+            return int(c.ids[place(np.exp(c.logits - c.max()), drawn)])
+
+
+def place(weights: F32, drawn: float) -> int:
+    """The first index up to which the share `drawn` of all weights lies, 0 <= drawn < 1."""
+    total = np.cumsum(weights, dtype=np.float64)
+    share = max(drawn * total[-1], np.finfo(np.float64).tiny)  # nothing impossible
+    return int(np.searchsorted(total, share))

@@ -1,0 +1,70 @@
+"""Infill: few, long and certain tokens, or the end (llama_sampler_infill_apply)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+import numpy as np
+
+from ggml_py.errors import ModelError
+from llama_py.sampler.candidates import F32, Candidates, Filter
+from llama_py.tokenizer import Tokenizer
+
+_LEAST = np.float32(0.2)  # probability of a token of text that is kept
+
+
+def infill(tokenizer: Tokenizer) -> Filter:
+    """The end tokens where they are likely; otherwise tokens of which no other is a beginning, if
+    they are likely.
+
+    ModelError if only the end is left, and the vocabulary has no token for it.
+    """
+
+    def keep(c: Candidates) -> Candidates:
+        c = c.sort()
+        p = c.probabilities()
+        ends = np.array([tokenizer.is_eog(int(id)) for id in c.ids], bool)
+        end, text = (np.cumsum(np.append(np.float32(0), p[which]))[-1] for which in (ends, ~ends))
+        if 3 * end * np.float32(c.ids.size) > text:
+            return c.take(ends, True)
+        logits, p = _merged(c, p, tokenizer)
+        c = c._replace(logits=logits)
+        left = (p >= _LEAST) | ends
+        n_text = int(np.count_nonzero(left & ~ends))
+        if n_text == 0:
+            return _only(tokenizer)
+        c, p, ends = c.take(left, True), p[left], ends[left]
+        p = p / np.cumsum(p)[-1]
+        return c.take((p >= np.float32(1 / (n_text + 1))) | ends, True)
+
+    return keep
+
+
+def _merged(c: Candidates, p: F32, tokenizer: Tokenizer) -> tuple[F32, F32]:
+    """Logits and probabilities: of a token and one that begins with it, the likelier has both."""
+    logits, p = c.logits.copy(), p.copy()
+    pieces = [tokenizer.token_to_piece(int(id)) for id in c.ids]
+    by_text = sorted(range(len(pieces)), key=pieces.__getitem__)
+    texts = [pieces[i] for i in by_text]
+    for i, piece in enumerate(pieces):
+        if not piece:
+            continue
+        first = last = bisect_left(texts, piece)
+        while last < len(texts) and texts[last].startswith(piece):
+            last += 1
+        for j in sorted(by_text[first:last]):
+            if logits[i] == -np.inf:
+                break
+            if i == j or logits[j] == -np.inf:
+                continue
+            to, of = (j, i) if p[j] > p[i] else (i, j)
+            p[to] += p[of]
+            p[of], logits[of] = 0, -np.inf
+    return logits, p
+
+
+def _only(tokenizer: Tokenizer) -> Candidates:
+    end = tokenizer.eos if tokenizer.eot is None else tokenizer.eot
+    if end is None:
+        raise ModelError("infill: the text is to end, and the vocabulary has no EOT and no EOS")
+    return Candidates(np.array([end]), np.ones(1, np.float32), True)

@@ -1,0 +1,105 @@
+"""The parts of a chain by the names that `samplers` has (common_sampler_init)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+
+from ggml_py.errors import ModelError
+from llama_py.params import SamplingParams
+from llama_py.sampler import filters
+from llama_py.sampler.adaptive import AdaptiveP
+from llama_py.sampler.breakers import breakers_of
+from llama_py.sampler.candidates import Filter
+from llama_py.sampler.draw import Dist, Draw, Greedy
+from llama_py.sampler.dry import dry
+from llama_py.sampler.infill import infill
+from llama_py.sampler.mirostat import Mirostat, MirostatV2
+from llama_py.sampler.mt19937 import Mt19937
+from llama_py.sampler.penalties import penalties
+from llama_py.tokenizer import Tokenizer
+
+ADAPTIVE = "adaptive_p"
+_CHANGE = ("penalties", "dry")  # what a greedy choice depends on
+_KEEP_THE_BEST = {"top_n_sigma", "top_k", "top_p", "min_p", "temperature"}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a part is made from. Parts that draw have the same seed, and random numbers each."""
+
+    params: SamplingParams
+    n_vocab: int
+    seed: int
+    given: Tokenizer | None
+
+    @property
+    def random(self) -> Mt19937:
+        return Mt19937(self.seed)
+
+    def tokenizer(self, what: str) -> Tokenizer:
+        """ModelError if there is none."""
+        if self.given is None:
+            raise ModelError(
+                f"{what} needs the vocabulary: Sampler(params, n_vocab, model.tokenizer)"
+            )
+        return self.given
+
+
+def _penalties(s: Setup) -> Filter | None:
+    p = s.params
+    return penalties(
+        p.repeat_last_n, p.repeat_penalty, p.frequency_penalty, p.presence_penalty
+    )
+
+
+def _dry(s: Setup) -> Filter | None:
+    p = s.params
+    if p.dry_multiplier == 0 or p.dry_penalty_last_n == 0:
+        return None  # breakers are looked for in the whole vocabulary
+    texts = p.dry_sequence_breakers
+    found = breakers_of(texts, s.tokenizer("dry_sequence_breakers")) if any(texts) else {}
+    return dry(
+        p.dry_multiplier, p.dry_base, p.dry_allowed_length, p.dry_penalty_last_n, found
+    )
+
+
+def _temperature(s: Setup) -> Filter | None:
+    return filters.temperature(s.params.temp, s.params.dynatemp_range, s.params.dynatemp_exp)
+
+
+STAGES: Mapping[str, Callable[[Setup], Filter | None]] = {
+    "penalties": _penalties,
+    "dry": _dry,
+    "top_n_sigma": lambda s: filters.top_n_sigma(s.params.top_n_sigma),
+    "top_k": lambda s: filters.top_k(s.params.top_k),
+    "typ_p": lambda s: filters.typical_p(s.params.typical_p, s.params.min_keep),
+    "top_p": lambda s: filters.top_p(s.params.top_p, s.params.min_keep),
+    "min_p": lambda s: filters.min_p(s.params.min_p, s.params.min_keep),
+    "xtc": lambda s: filters.xtc(
+        s.params.xtc_probability, s.params.xtc_threshold, s.params.min_keep, s.random
+    ),
+    "temperature": _temperature,
+    "infill": lambda s: infill(s.tokenizer("infill")),
+    ADAPTIVE: lambda s: None,  # it chooses: its place is the end
+}
+
+
+def chain_of(s: Setup) -> tuple[list[Filter], Draw]:
+    """The filters in their order, without those that are off, and what chooses."""
+    p = s.params
+    if p.mirostat:
+        kind = Mirostat if p.mirostat == 1 else MirostatV2
+        heat = filters.temperature(p.temp)
+        return [heat] if heat else [], kind(s.n_vocab, p.mirostat_ent, p.mirostat_lr, s.random)
+    made = [(name, STAGES[name](s)) for name in p.chain]
+    parts = [(name, part) for name, part in made if part is not None]
+    if p.temp <= 0 and p.dynatemp_range <= 0:
+        changes = [part for _, part in takewhile(lambda named: named[0] in _CHANGE, parts)]
+        rest = {name for name, _ in parts[len(changes) :]}
+        if "temperature" in rest and rest <= _KEEP_THE_BEST:
+            return changes, Greedy()
+    adapts = ADAPTIVE in p.chain
+    draw = AdaptiveP(p.adaptive_target, p.adaptive_decay, s.random) if adapts else Dist(s.random)
+    return [part for _, part in parts], draw
