@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.faults import BOUNDS, FAULT
+from ggml_cpu.kernel import fn
 from ggml_cpu.params import WORDS
 
 FOUND, BLOCK, KERNEL, ADDRESS, NBYTES, WRITES = 0, 1, 2, 3, 4, 5
@@ -22,6 +23,7 @@ SPARE_BYTES = 1024  # of zeros, and of the sink: the longest vector
 ENTRY, TABLES, FIRST_TABLE = 0, 1, 2
 
 
+@fn
 def permitted(p, here, address, nbytes, writes):
     """The address, if a kernel that was given block p may touch the bytes there; if not, that is
     noted, and the address is one of zeros, or for a store one that nobody reads."""
