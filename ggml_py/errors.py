@@ -6,6 +6,7 @@ GGMLError
 ├── OutOfRange         an index among an op's data names a row that is not there
 ├── AllocError         memory for a graph could not be had
 ├── BackendError       a backend is missing, did not load, or its device failed
+│   └── BoundsError        a kernel touched memory that is not its node's
 └── ModelError         a model file or a request that does not fit the model
     ├── GGUFError          the bytes are not a GGUF file this reader can trust
     ├── UnknownArchitecture
@@ -38,6 +39,12 @@ class AllocError(GGMLError, MemoryError):
 
 class BackendError(GGMLError, RuntimeError):
     """A backend is missing, failed to load, or its device failed."""
+
+
+class BoundsError(BackendError):
+    """A kernel loaded or stored outside of its node's tensors: node, kernel, what, and where. Found
+    only while LLAMA_PY_CHECK_BOUNDS=1.
+    """
 
 
 class ModelError(GGMLError, ValueError):

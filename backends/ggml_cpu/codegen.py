@@ -5,9 +5,14 @@ Numba is imported when the first kernel is compiled. To look at the result: `opt
 
 from __future__ import annotations
 
+from functools import cache
+
 import llvmlite.binding as llvm
 
 from ggml_cpu import target
+from ggml_cpu.bounds import CHECKED
+from ggml_cpu.bounds.check import permitted
+from ggml_cpu.bounds.instrument import CHECK, complete
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.symbols import EXTERNALS, symbol_of
 from ggml_py.errors import BackendError
@@ -31,8 +36,27 @@ def optimized(kernel: Kernel) -> llvm.ModuleRef:
     """The kernel's LLVM module, everything inlined and optimised (`str()` of it is readable IR)."""
     from ggml_cpu.frontend import lower
 
-    module = lower(kernel)
-    entry = symbol_of(kernel.name)
+    module = optimize(lower(kernel), symbol_of(kernel.name))
+    if CHECKED:
+        module = complete(module, symbol_of(kernel.name), _check())
+    _refuse_unknown_calls(kernel, module)
+    return module
+
+
+@cache
+def _check() -> bytes:
+    """What kernels check their bounds with, optimised; that itself checks nothing."""
+    from numba.core import types
+
+    from ggml_cpu.frontend import Library, lower_function
+
+    signature = types.int64(*[types.int64] * 5)
+    module = optimize(lower_function(CHECK, permitted, signature, Library), CHECK)
+    return bytes(module.as_bitcode())
+
+
+def optimize(module: llvm.ModuleRef, entry: str) -> llvm.ModuleRef:
+    """A module of which the function `entry` is called from outside, and nothing else."""
     for item in (*module.functions, *module.global_variables):
         if not item.is_declaration and item.name != entry:
             item.linkage = "internal"
@@ -42,7 +66,6 @@ def optimized(kernel: Kernel) -> llvm.ModuleRef:
     module.verify()
     builder = llvm.create_pass_builder(generator, llvm.create_pipeline_tuning_options(3))
     builder.getModulePassManager().run(module, builder)
-    _refuse_unknown_calls(kernel, module)
     return module
 
 

@@ -2,7 +2,8 @@
 what the index would name; the program raises it after the run.
 
 A parameter block's word FAULT has the address of the program's record, int64 words: how many were
-found, and of the first the address of the parameter block, the index, and of how many it had to be.
+found, and of the first the address of the parameter block, the index, and of how many it had to be;
+then the address of another record, where bounds are checked (bounds/).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
 
 FAULT = 3
-FOUND, BLOCK, INDEX, LIMIT, WORDS = 0, 1, 2, 3, 8
+FOUND, BLOCK, INDEX, LIMIT, BOUNDS, WORDS = 0, 1, 2, 3, 4, 8
 
 
 def new_record() -> NDArray[np.int64]:

@@ -21,13 +21,15 @@ from numba.core.transforms import canonicalize_cfg
 from numba.core.typing.templates import Signature
 
 import ggml_cpu.vocabulary.vec  # noqa: F401  (wakes the lazy package)
+from ggml_cpu.bounds import CHECKED
+from ggml_cpu.bounds.instrument import instrument
 from ggml_cpu.helpers import no_entry, register_helpers
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.passes import Pipeline, flags
 from ggml_cpu.symbols import symbol_of
 
 
-class _Library(JITCodeLibrary):
+class Library(JITCodeLibrary):
     """LLVM modules to link into others, and the libraries they call; nothing is optimised here."""
 
     def __init__(self, codegen: CPUCodegen, name: str) -> None:
@@ -54,12 +56,20 @@ class _Library(JITCodeLibrary):
         seen: set[CodeLibrary] = set()
         while wanted:
             library = wanted.pop()
-            if isinstance(library, _Library) and library not in seen:
+            if isinstance(library, Library) and library not in seen:
                 seen.add(library)
                 wanted += library.called
                 for code in library.modules:
                     module.link_in(llvm.parse_bitcode(code))
         return module
+
+
+class CheckedLibrary(Library):
+    """A library whose functions check what they touch (bounds/)."""
+
+    def add_ir_module(self, module: ir.Module) -> None:
+        instrument(module)
+        super().add_ir_module(module)
 
 
 Resolve = Callable[[types.Type, tuple[types.Type, ...], dict[str, types.Type]], Signature | None]
@@ -103,7 +113,7 @@ def _without_lifetimes(
 
 
 @contextmanager
-def _front_end() -> Iterator[None]:
+def _front_end(library: type[Library]) -> Iterator[None]:
     """Meanwhile Numba makes no machine code, and looks for no extensions at each function."""
     typing, lowering = cpu_target.typing_context, cpu_target.target_context
     typing.refresh()
@@ -114,7 +124,7 @@ def _front_end() -> Iterator[None]:
             lowering.install_registry(registry)
 
     changes = (
-        (lowering.codegen(), "_library_class", _Library),
+        (lowering.codegen(), "_library_class", library),
         (lowering, "get_executable", no_entry),
         (lowering, "load_additional_registries", install_new),
         (typing, "load_additional_registries", lambda: None),
@@ -132,20 +142,28 @@ def lower(kernel: Kernel) -> llvm.ModuleRef:
 
     Raises numba.core.errors.NumbaError for Python that Numba does not know.
     """
+    library = CheckedLibrary if CHECKED else Library
     register_helpers()
+    signature = types.void(*[types.int64] * 3)
+    return lower_function(symbol_of(kernel.name), kernel.function, signature, library)
+
+
+def lower_function(
+    symbol: str, function: Callable[..., object], signature: Signature, library: type[Library]
+) -> llvm.ModuleRef:
+    """A C function of that name, which calls the Python one; signature: of int64, or void."""
     typing, lowering = cpu_target.typing_context, cpu_target.target_context
-    arguments = (types.int64,) * 3
-    with global_compiler_lock, _front_end():
+    arguments, result = signature.args, signature.return_type
+    with global_compiler_lock, _front_end(library):
         compiled = compiler.compile_extra(
-            typing, lowering, kernel.function, arguments, types.void, flags(), {},
-            pipeline_class=Pipeline,
-        )  # fmt: skip
-        outer = lowering.create_module(symbol_of(kernel.name))
-        signature = ir.FunctionType(ir.VoidType(), [ir.IntType(64)] * 3)
-        entry = ir.Function(outer, signature, symbol_of(kernel.name))
+            typing, lowering, function, arguments, result, flags(), {}, pipeline_class=Pipeline
+        )
+        outer = lowering.create_module(symbol)
+        to = ir.VoidType() if result == types.void else ir.IntType(64)
+        entry = ir.Function(outer, ir.FunctionType(to, [ir.IntType(64)] * len(arguments)), symbol)
         builder = ir.IRBuilder(entry.append_basic_block())
         inner = lowering.declare_function(outer, compiled.fndesc)
-        lowering.call_conv.call_function(builder, inner, types.void, arguments, entry.args)
-        builder.ret_void()
+        called = lowering.call_conv.call_function(builder, inner, result, arguments, entry.args)
+        builder.ret_void() if result == types.void else builder.ret(called[1])
         module: llvm.ModuleRef = compiled.library.linked(llvm.parse_assembly(str(outer)))
     return module

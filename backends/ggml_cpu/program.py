@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_cpu.barriers import phases
+from ggml_cpu.bounds import CHECKED
+from ggml_cpu.bounds.extents import Bounds, of_layout
 from ggml_cpu.driver import ENTRY_WORDS, MEET, OWN
 from ggml_cpu.executor import Executor
 from ggml_cpu.faults import BLOCK, FAULT, FOUND, INDEX, LIMIT, new_record
@@ -51,6 +53,7 @@ class Program:
     def _lay_out(self, often: bool) -> None:
         self._layout = layout = Layout(self.steps, self.executor.n_threads, often)
         layout.blocks[:, FAULT] = self._faults.ctypes.data
+        self._bounds = _bounds(layout, self._faults) if CHECKED else None
         n = len(layout.entries)
         phase = phases(layout.entries, layout.private) if often else list(range(n))
         order = sorted(range(n), key=phase.__getitem__)
@@ -98,11 +101,14 @@ class Program:
         return self.executor.barrier_seconds() if self.n_barriers else 0.0
 
     def run(self) -> None:
-        """Raises OutOfRange where an index among the data of a step names no row."""
+        """Raises OutOfRange where an index among the data of a step names no row, and BoundsError
+        where a kernel touched other memory than its step's, if that is checked (bounds/)."""
         self._runs += 1
         if self._runs == OFTEN and self.executor.n_threads > 1:
             self._lay_out(True)
         self._faults[FOUND] = 0  # an interrupted run may have left one
+        if self._bounds is not None:
+            self._bounds.clear()
         if self.executor.times is not None:
             self.executor.times += self._timed()
         else:
@@ -110,13 +116,19 @@ class Program:
                 self.executor.run(start, count)
         if self._faults[FOUND]:
             self._raise_fault()
+        if self._bounds is not None and (row := self._bounds.row()) is not None:
+            raise self._bounds.error(self._step_of(row).node, self._addresses)
 
     def _raise_fault(self) -> None:
         block, index, n = (int(self._faults[i]) for i in (BLOCK, INDEX, LIMIT))
-        blocks, rows = self._layout.blocks, self._layout.rows
-        row = (block - int(blocks.ctypes.data)) // blocks.strides[0]
-        i = next(i for i, of_step in enumerate(rows) if row in of_step)
-        raise out_of_range(self.steps[i].node, index, n, self.steps[i].operands)
+        blocks = self._layout.blocks
+        step = self._step_of((block - int(blocks.ctypes.data)) // blocks.strides[0])
+        raise out_of_range(step.node, index, n, step.operands)
+
+    def _step_of(self, row: int) -> Step:
+        """The step that a block is for."""
+        rows = self._layout.rows
+        return next(s for s, of_step in zip(self.steps, rows, strict=True) if row in of_step)
 
     def _timed(self) -> list[KernelTime]:
         """Run once; how long each step took, up to where all threads met after it."""
@@ -128,6 +140,10 @@ class Program:
             KernelTime(node, kernel, before, end)
             for (node, kernel), before, end in zip(self.labels, [start, *ends], ends, strict=False)
         ]
+
+
+def _bounds(layout: Layout, faults: npt.NDArray[np.int64]) -> Bounds:
+    return Bounds(layout.blocks, of_layout(layout), faults)
 
 
 def estimate(node: Tensor) -> float:

@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ggml_cpu.blocks.format import LAYOUT
+from ggml_cpu.bounds import CHECKED
+from ggml_cpu.bounds.extents import Bounds, Extent
 from ggml_cpu.executor import Executor, in_turn
+from ggml_cpu.faults import new_record
 from ggml_cpu.kernels._products import Shape
 from ggml_cpu.kernels._repack import REPACK
 from ggml_cpu.objcache import load_kernels
-from ggml_cpu.params import View, block_address, new_blocks, pack, set_scratch
+from ggml_cpu.params import (
+    TENSOR_WORDS,
+    TENSORS,
+    Block,
+    View,
+    block_address,
+    new_blocks,
+    pack,
+    set_scratch,
+)
 from ggml_cpu.quants import weights
 from ggml_py.backend import HostBuffer, aligned_bytes
 from ggml_py.tensor import Tensor
@@ -47,6 +59,16 @@ def repack(weight: Tensor, uses: Sequence[str], executor: Executor) -> None:
     blocks = new_blocks(1)
     pack(blocks[0], [View(panels.base, weight.ne, weight.nb), source])
     set_scratch(blocks[0], 0, 0, 0)
-    entries = in_turn([(load_kernels([step])[step.name], block_address(blocks))])
+    addresses = load_kernels([step])
+    entries = in_turn([(addresses[step.name], block_address(blocks))])
+    bounds = _bounds(blocks, weight, panels) if CHECKED else None
     executor.run(int(entries.ctypes.data), 1)
+    if bounds is not None and bounds.row() is not None:
+        raise bounds.error(weight, addresses)
     weight.buffer, weight.offset, weight.layout = panels, 0, LAYOUT
+
+
+def _bounds(blocks: Block, weight: Tensor, panels: HostBuffer) -> Bounds:
+    source = Extent(f"src0 {weight}", int(blocks[0, TENSORS + TENSOR_WORDS]), weight.nbytes, False)
+    made = Extent("dst, its panels", panels.base, panels.size, True)
+    return Bounds(blocks, [[made, source]], new_record())

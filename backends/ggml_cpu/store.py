@@ -28,6 +28,7 @@ import numpy as np
 import platformdirs
 
 from ggml_cpu import target
+from ggml_cpu.bounds import CHECKED
 from ggml_cpu.kernel import Kernel
 
 MAGIC = b"llama-py object\n"
@@ -36,6 +37,7 @@ _CORE = (
     "target.py", "params.py", "symbols.py", "frontend.py", "helpers.py", "passes.py", "codegen.py",
     "vocabulary/*.py",
 )  # fmt: skip
+_CHECKS = ("faults.py", "bounds/check.py", "bounds/instrument.py")
 _FIXED = ("ggml_cpu.vocabulary", "numpy", "math")  # part of the environment
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
@@ -46,10 +48,11 @@ def _digest(*parts: str) -> str:
 
 @cache
 def environment() -> str:
-    """Hash of what all kernels depend on."""
+    """Hash of what all kernels depend on; with a suffix for those that check their bounds."""
     here = Path(__file__).parent
-    sources = sorted(path for pattern in _CORE for path in here.glob(pattern))
-    return _digest(
+    patterns = (*_CORE, *_CHECKS) if CHECKED else _CORE
+    sources = sorted(path for pattern in patterns for path in here.glob(pattern))
+    digest = _digest(
         version("numba"),
         llvmlite.__version__,
         version("numpy"),
@@ -59,6 +62,7 @@ def environment() -> str:
         target.feature_string(),
         *(path.read_text(encoding="utf-8") for path in sources),
     )[:16]
+    return f"{digest}-bounds" if CHECKED else digest
 
 
 def _module_name(module: ModuleType) -> str:

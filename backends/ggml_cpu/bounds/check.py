@@ -1,0 +1,57 @@
+"""What an instrumented kernel calls with every address before it loads or stores there.
+
+A program's record of faults (faults.py) has at word BOUNDS the address of this record, int64 words,
+or 0 where nothing is checked: how many accesses were refused, and of the first the parameter block,
+the kernel, the address, the bytes and whether it was a store; then where to look up what a block's
+kernels may touch, a row of (start, end, writable) for each block, and what they get instead.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.faults import BOUNDS, FAULT
+from ggml_cpu.kernel import fn
+from ggml_cpu.params import WORDS
+
+FOUND, BLOCK, KERNEL, ADDRESS, NBYTES, WRITES = 0, 1, 2, 3, 4, 5
+FIRST, EXTENTS, COLUMNS, ZEROS, SINK = 6, 7, 8, 9, 10
+RECORD_WORDS = 16
+SPARE_BYTES = 1024  # of zeros, and of the sink: the longest vector
+
+# What is known of a kernel's module, int64 words at `here`: its entry, how many tables of constants
+# it has, then (start, bytes) of each.
+ENTRY, TABLES, FIRST_TABLE = 0, 1, 2
+
+
+@fn
+def permitted(p, here, address, nbytes, writes):
+    """The address, if a kernel that was given block p may touch the bytes there; if not, that is
+    noted, and the address is one of zeros, or for a store one that nobody reads."""
+    faults = v.ld_i64(p + 8 * FAULT)
+    if faults == 0 or nbytes == 0:
+        return address
+    record = v.ld_i64(faults + 8 * BOUNDS)
+    if record == 0:
+        return address
+    end = address + nbytes
+    columns = v.ld_i64(record + 8 * COLUMNS)
+    row = (p - v.ld_i64(record + 8 * FIRST)) // (8 * WORDS)
+    extent = v.ld_i64(record + 8 * EXTENTS) + 24 * columns * row
+    for _ in range(columns):
+        inside = address >= v.ld_i64(extent) and end <= v.ld_i64(extent + 8)
+        if inside and writes <= v.ld_i64(extent + 16):
+            return address
+        extent += 24
+    table = here + 8 * FIRST_TABLE
+    for _ in range(v.ld_i64(here + 8 * TABLES)):
+        start = v.ld_i64(table)
+        if writes == 0 and address >= start and end <= start + v.ld_i64(table + 8):
+            return address
+        table += 16
+    if v.atomic_add(record + 8 * FOUND, 1) == 0:
+        v.st_i64(record + 8 * BLOCK, p)
+        v.st_i64(record + 8 * KERNEL, v.ld_i64(here + 8 * ENTRY))
+        v.st_i64(record + 8 * ADDRESS, address)
+        v.st_i64(record + 8 * NBYTES, nbytes)
+        v.st_i64(record + 8 * WRITES, writes)
+    return v.ld_i64(record + 8 * SINK) if writes else v.ld_i64(record + 8 * ZEROS)

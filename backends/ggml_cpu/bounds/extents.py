@@ -1,0 +1,142 @@
+"""Which memory the steps of a program may touch, and the error for one that touched another.
+
+A step may read its operands, each from the first to the last byte (of a weight in panels, all of
+these), its parameter block, the constants of the kernel and the scratch; it may write its dst, the
+operands that it `writes`, the scratch and the record of faults. There is no padding: a vector that
+ends beyond the last element is wrong for a load as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_cpu.bounds.check import (
+    ADDRESS,
+    BLOCK,
+    COLUMNS,
+    EXTENTS,
+    FIRST,
+    FOUND,
+    KERNEL,
+    NBYTES,
+    RECORD_WORDS,
+    SINK,
+    SPARE_BYTES,
+    WRITES,
+    ZEROS,
+)
+from ggml_cpu.faults import BOUNDS, FAULT
+from ggml_cpu.layout import Layout
+from ggml_cpu.params import LOCAL, LOCAL_BYTES, SHARED, TENSOR_WORDS, TENSORS
+from ggml_py.backend import aligned_bytes
+from ggml_py.errors import BoundsError
+from ggml_py.tensor import Tensor
+
+FAR = 1 << 20  # bytes from a tensor at which it is of no interest where in it that would be
+Words = npt.NDArray[np.int64]
+
+
+class Extent(NamedTuple):
+    """Bytes that a kernel may touch; what it is called in messages."""
+
+    name: str
+    start: int
+    nbytes: int
+    writable: bool
+
+    def distance(self, start: int, end: int) -> tuple[bool, int]:
+        """Something to compare: of those with the first byte, or the least bytes between."""
+        has_first = self.start <= start < self.start + self.nbytes
+        return not has_first, max(self.start - end, start - self.start - self.nbytes, 0)
+
+
+class Bounds:
+    """What kernels that are given some blocks may touch, a list for each; and what they did touch
+    besides. The blocks lead to it by `faults`, the record of that name (faults.py)."""
+
+    def __init__(self, blocks: Words, extents: Sequence[Sequence[Extent]], faults: Words) -> None:
+        self._blocks, self._extents, self._faults = blocks, extents, faults
+        columns = 2 + max(map(len, extents), default=0)
+        self._rows = np.zeros((len(blocks), columns, 3), np.int64)
+        for row, block, found in zip(self._rows, blocks, extents, strict=True):
+            own = (_address(block), block.nbytes, False), (_address(faults), faults.nbytes, True)
+            for words, e in zip(row, (*own, *(e[1:] for e in found)), strict=False):
+                words[:] = e[0], e[0] + e[1], e[2]
+        self._zeros, self._sink = aligned_bytes(SPARE_BYTES), aligned_bytes(SPARE_BYTES)
+        self._record = np.zeros(RECORD_WORDS, np.int64)
+        self._record[FIRST], self._record[COLUMNS] = _address(blocks), columns
+        for word, lies in (EXTENTS, self._rows), (ZEROS, self._zeros), (SINK, self._sink):
+            self._record[word] = _address(lies)
+        faults[BOUNDS] = _address(self._record)
+        blocks[:, FAULT] = _address(faults)
+
+    def row(self) -> int | None:
+        """The number of the block with which one touched what it may not, None if none did."""
+        stride = self._blocks.strides[0]
+        found = int(self._record[BLOCK]) - int(self._record[FIRST])
+        return found // stride if self._record[FOUND] else None
+
+    def error(self, node: Tensor, kernels: Mapping[str, int]) -> BoundsError:
+        """For the first such access, and forget them all. kernels: their addresses."""
+        row = self.row()
+        assert row is not None
+        count, kernel, start, nbytes, writes = (
+            int(self._record[word]) for word in (FOUND, KERNEL, ADDRESS, NBYTES, WRITES)
+        )
+        self._record[FOUND] = 0
+        name = next((name for name, at in kernels.items() if at == kernel), "unknown")
+        e = min(self._extents[row], key=lambda e: e.distance(start, start + nbytes))
+        inside = e.start <= start and start + nbytes <= e.start + e.nbytes
+        where = (
+            f"at byte {start - e.start} of {e.name} ({e.nbytes} bytes"
+            f"{', to be read only' if inside else ''})"
+        )
+        if e.distance(start, start + nbytes)[1] > FAR:
+            where = f"far from all that it may touch; the nearest is {e.name}"
+        return BoundsError(
+            f"kernel {name} for {node.op} {node}: a {'store' if writes else 'load'} of {nbytes} "
+            f"bytes {where}; {count - 1} more like it"
+        )
+
+    def clear(self) -> None:
+        """Before a run: an interrupted one may have left something."""
+        self._record[FOUND] = 0
+
+
+def _address(words: npt.NDArray[np.generic]) -> int:
+    return int(words.__array_interface__["data"][0])
+
+
+def of_layout(layout: Layout) -> list[list[Extent]]:
+    """What each of its blocks is for."""
+    return [
+        list(_extents(layout, i, layout.blocks[row]))
+        for i, rows in enumerate(layout.rows)
+        for row in rows
+    ]
+
+
+def _extents(layout: Layout, i: int, block: Words) -> Iterator[Extent]:
+    step = layout.steps[i]
+    for k, t in enumerate(step.operands):
+        if t is not None:
+            name = f"{'dst' if k == 0 else f'src{k - 1}'} {t}"
+            start = int(block[TENSORS + TENSOR_WORDS * k])
+            yield Extent(name, start, size(t), k == 0 or k in step.writes)
+    shared, local = step.kernel.scratch(step.node, 1 if layout.placed[i].own else layout.n_threads)
+    if step.scratch is not None:
+        shared = step.scratch.nbytes
+    if shared:
+        yield Extent("the scratch shared by all threads", int(block[SHARED]), shared, True)
+    for thread in range(layout.n_threads if block[LOCAL_BYTES] else 1):
+        start = int(block[LOCAL] + thread * block[LOCAL_BYTES])
+        yield Extent(f"the scratch of thread {thread}", start, local, True)
+
+
+def size(t: Tensor) -> int:
+    """Bytes of an operand; a weight in panels has a buffer of its own for them (repack.py)."""
+    return t.buffer.size if t.layout and t.buffer is not None else t.nbytes
