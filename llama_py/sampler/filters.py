@@ -90,8 +90,9 @@ def top_n_sigma(n: float) -> Filter | None:
         if c.ids.size < 2:
             return c
         possible = c.logits[c.logits > -np.inf]
-        mean = np.cumsum(possible)[-1] / np.float32(possible.size)
-        variance = np.cumsum((possible - mean) ** 2)[-1] / np.float32(possible.size)
+        with np.errstate(over="ignore"):  # an infinite spread keeps all
+            mean = np.cumsum(possible)[-1] / np.float32(possible.size)
+            variance = np.cumsum((possible - mean) ** 2)[-1] / np.float32(possible.size)
         bound = c.max() - f32(n) * np.sqrt(variance)
         return c._replace(logits=np.where(c.logits < bound, np.float32(-np.inf), c.logits))
 
