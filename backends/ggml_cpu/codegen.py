@@ -14,6 +14,7 @@ from ggml_cpu.bounds import CHECKED
 from ggml_cpu.bounds.check import permitted
 from ggml_cpu.bounds.instrument import CHECK, complete
 from ggml_cpu.kernel import Kernel
+from ggml_cpu.numba_version import numba_version
 from ggml_cpu.symbols import EXTERNALS, symbol_of
 from ggml_py.errors import BackendError
 
@@ -87,6 +88,7 @@ def assembly(kernel: Kernel) -> str:
 
 def object_code(kernel: Kernel) -> bytes:
     """The kernel compiled for the target CPU. Raises BackendError with Numba's message."""
+    numba_version()
     from numba.core.errors import NumbaError
 
     try:
