@@ -20,8 +20,8 @@ X86: bool = TRIPLE.startswith(("x86", "i686"))
 ARM64: bool = TRIPLE.startswith(("aarch64", "arm64"))
 
 
-def _host_features() -> dict[str, bool]:
-    """LLVM's feature names, True for those that code may use."""
+def host_features() -> dict[str, bool]:
+    """This machine's: LLVM's names, True for those that code may use."""
     found = dict(llvm.get_host_cpu_features())
     if ARM64:
         found |= dict.fromkeys(("neon", *host.arm_features()), True)
@@ -37,24 +37,24 @@ def _chosen() -> tuple[str, dict[str, bool]]:
     if text is not None:
         features = {word[1:]: word[0] == "+" for word in text.split(",") if word}
     else:
-        features = _host_features() if cpu == "host" else {}
+        features = host_features() if cpu == "host" else {}
     return llvm.get_host_cpu_name() if cpu == "host" else cpu, features
 
 
 def _named(name: str) -> tuple[str, dict[str, bool]]:
     """One of NAMED; BackendError if this machine cannot be it."""
-    found = _host_features()
-    usable = _usable(found)
-    if name in usable:
+    found = host_features()
+    possible = usable(found)
+    if name in possible:
         return NAMED[name].cpu, dict.fromkeys(NAMED[name].features, True)
     why = "is no CPU that this machine can be"
     if name in NAMED and NAMED[name].x86 == X86:
         lacking = ", ".join(sorted(f for f in NAMED[name].features if not found.get(f, False)))
         why = f"needs {lacking}, which this machine ({llvm.get_host_cpu_name()}) lacks"
-    raise BackendError(f"LLAMA_PY_CPU={name} {why}; choose one of {', '.join(usable) or 'none'}")
+    raise BackendError(f"LLAMA_PY_CPU={name} {why}; choose one of {', '.join(possible) or 'none'}")
 
 
-def _usable(features: dict[str, bool]) -> list[str]:
+def usable(features: dict[str, bool]) -> list[str]:
     """Those of NAMED that a CPU with these features can be."""
     return [
         name
@@ -101,8 +101,8 @@ def feature_string() -> str:
 def description() -> str:
     """`znver4 (ssse3, avx2, avx512bw) as avx2, 256-bit vectors`: the machine, its features that
     matter, and which CPU of `targets.py` it is used as."""
-    found = _host_features()
+    found = host_features()
     telling = ", ".join(name for name in TELLING if found.get(name, False))
     own = f"{llvm.get_host_cpu_name()}{f' ({telling})' if telling else ''}"
-    name = (_usable(FEATURES) or [CPU_NAME])[-1]
+    name = (usable(FEATURES) or [CPU_NAME])[-1]
     return f"{own} as {name}, {32 * LANES}-bit vectors"

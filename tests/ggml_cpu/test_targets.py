@@ -14,7 +14,7 @@ from ggml_cpu import target
 from ggml_cpu.targets import NAMED
 from ggml_py.errors import BackendError
 
-OWN = target._usable(target._host_features())
+OWN = target.usable(target.host_features())
 
 
 def chosen(monkeypatch: pytest.MonkeyPatch, **environment: str) -> tuple[str, dict[str, bool]]:
@@ -42,7 +42,7 @@ def test_what_a_machine_cannot_be(family: bool, monkeypatch: pytest.MonkeyPatch)
     first, *_, last = (name for name, named in NAMED.items() if named.x86 is family)
     found = dict.fromkeys(NAMED[first].features, True)
     monkeypatch.setattr(target, "X86", family)
-    monkeypatch.setattr(target, "_host_features", lambda: found)
+    monkeypatch.setattr(target, "host_features", lambda: found)
     lacking = ", ".join(sorted(NAMED[last].features - NAMED[first].features))
     with pytest.raises(
         BackendError, match=f"={last} needs {lacking}, .* lacks; choose .* {first}$"
@@ -75,7 +75,7 @@ def test_one_line_says_so() -> None:
 
 
 def test_the_cpu_in_use_is_told() -> None:
-    names = target._usable(target.FEATURES)
+    names = target.usable(target.FEATURES)
     assert re.search(rf" as {re.escape(names[-1])}, \d+-bit vectors$", target.description())
 
 

@@ -303,7 +303,7 @@ TARGETS = ("sse2", "sse4.2", "avx2", "avx512")
 @pytest.mark.skipif("LLAMA_PY_CPU" in os.environ, reason="already a chosen CPU")
 @pytest.mark.parametrize("name", TARGETS)
 def test_other_cpu(name):
-    if name not in target._usable(target._host_features()):
+    if name not in target.usable(target.host_features()):
         pytest.skip(f"this machine is no {name}")
     environment = {**os.environ, "LLAMA_PY_CPU": name}
     files = sorted(Path(__file__).parent.glob("test_vocabulary*.py"))
