@@ -1,18 +1,39 @@
 """What this machine has, as far as this process may use it: cores and memory, less what an affinity
-mask and the limits of a container (cgroup) take away."""
+mask and the limits of a container (cgroup) take away; and instructions that LLVM does not tell."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 CPUS = Path("/sys/devices/system/cpu")
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")
 MEMINFO = Path("/proc/meminfo")
+
+AT_HWCAP, AT_HWCAP2 = 16, 26
+
+
+class Asked(NamedTuple):
+    """How a feature is asked for: Linux (getauxval's argument, bit), the last part of a name of
+    macOS, a number of Windows (winnt.h: PF_ARM_...)."""
+
+    linux: tuple[int, int]
+    macos: str
+    windows: int
+
+
+# By LLVM's names: of the ARM features that kernels use, those that its own list of the host omits.
+ARM_FEATURES = {
+    "dotprod": Asked((AT_HWCAP, 20), "FEAT_DotProd", 43),
+    "i8mm": Asked((AT_HWCAP2, 13), "FEAT_I8MM", 66),
+    "bf16": Asked((AT_HWCAP2, 14), "FEAT_BF16", 68),
+}
 
 
 def logical_cpus() -> list[int]:
@@ -80,6 +101,40 @@ def _whole_memory() -> tuple[int, int]:
 
     found = psutil.virtual_memory()
     return int(found.available), int(found.total)
+
+
+def arm_features() -> set[str]:
+    """Those of ARM_FEATURES that this processor, which is an ARM one, has and the system allows."""
+    return {name for name, asked in ARM_FEATURES.items() if _allows(asked)}
+
+
+def _allows(asked: Asked) -> bool:
+    if sys.platform == "linux":
+        kind, bit = asked.linux
+        return bool(_auxiliary(kind) >> bit & 1)
+    if sys.platform == "darwin":
+        return _sysctl(f"hw.optional.arm.{asked.macos}") == 1
+    return sys.platform == "win32" and _processor_has(asked.windows)
+
+
+def _auxiliary(kind: int) -> int:
+    """What the kernel told this process when it began; 0 for what it did not tell."""
+    function = ctypes.CDLL(None).getauxval
+    function.restype, function.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
+    return int(function(kind))
+
+
+def _sysctl(name: str) -> int:
+    """A number that macOS knows by name; 0 for an unknown one."""
+    value, size = ctypes.c_int32(0), ctypes.c_size_t(4)
+    found = ctypes.CDLL(None).sysctlbyname(
+        name.encode(), ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t(0)
+    )
+    return 0 if found else value.value
+
+
+def _processor_has(number: int) -> bool:
+    return bool(ctypes.CDLL("kernel32").IsProcessorFeaturePresent(number))
 
 
 def description() -> str:

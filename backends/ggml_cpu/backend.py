@@ -48,10 +48,10 @@ class CPUDevice:
 
     @property
     def description(self) -> str:
-        from ggml_cpu.target import CPU_NAME, LANES
+        from ggml_cpu import target
 
         threads = f"{self.n_threads} {'thread' if self.n_threads == 1 else 'threads'}"
-        return f"{CPU_NAME}, {32 * LANES}-bit vectors, {host.description()}, {threads}"
+        return f"{target.description()}, {host.description()}, {threads}"
 
     @property
     def executor(self) -> Executor:

@@ -1,7 +1,8 @@
 """The CPU that kernels are compiled for: name, features, and the widths that follow from them.
 
 Needs llvmlite only, so that planning (scratch sizes, panel layouts) never imports Numba.
-`NUMBA_CPU_NAME` and `NUMBA_CPU_FEATURES` (set both) choose another CPU, as they do for Numba.
+`LLAMA_PY_CPU` chooses one of `targets.py` that this machine can also be. `NUMBA_CPU_NAME` and
+`NUMBA_CPU_FEATURES` (set both) choose any other, as they do for Numba.
 """
 
 from __future__ import annotations
@@ -10,27 +11,61 @@ import os
 
 import llvmlite.binding as llvm
 
+from ggml_cpu.targets import NAMED, TELLING
+from ggml_py import host
+from ggml_py.errors import BackendError
 
-def _cpu_name() -> str:
-    name = os.environ.get("NUMBA_CPU_NAME", "")
-    return name if name and name != "host" else llvm.get_host_cpu_name()
-
-
-def _cpu_features() -> dict[str, bool]:
-    """LLVM's feature names, True for those that code may use."""
-    text = os.environ.get("NUMBA_CPU_FEATURES")
-    if text is not None:
-        return {word[1:]: word[0] == "+" for word in text.split(",") if word}
-    if os.environ.get("NUMBA_CPU_NAME", "host") != "host":
-        return {}
-    return dict(llvm.get_host_cpu_features())
-
-
-CPU_NAME: str = _cpu_name()
-FEATURES: dict[str, bool] = _cpu_features()
 TRIPLE: str = llvm.get_process_triple()
 X86: bool = TRIPLE.startswith(("x86", "i686"))
 ARM64: bool = TRIPLE.startswith(("aarch64", "arm64"))
+
+
+def host_features() -> dict[str, bool]:
+    """This machine's: LLVM's names, True for those that code may use."""
+    found = dict(llvm.get_host_cpu_features())
+    if ARM64:
+        found |= dict.fromkeys(("neon", *host.arm_features()), True)
+    return found
+
+
+def _chosen() -> tuple[str, dict[str, bool]]:
+    """Name and features of the CPU to compile for."""
+    if name := os.environ.get("LLAMA_PY_CPU", ""):
+        return _named(name)
+    cpu = os.environ.get("NUMBA_CPU_NAME", "host") or "host"
+    text = os.environ.get("NUMBA_CPU_FEATURES")
+    if text is not None:
+        features = {word[1:]: word[0] == "+" for word in text.split(",") if word}
+    else:
+        features = host_features() if cpu == "host" else {}
+    return llvm.get_host_cpu_name() if cpu == "host" else cpu, features
+
+
+def _named(name: str) -> tuple[str, dict[str, bool]]:
+    """One of NAMED; BackendError if this machine cannot be it."""
+    found = host_features()
+    possible = usable(found)
+    if name in possible:
+        return NAMED[name].cpu, dict.fromkeys(NAMED[name].features, True)
+    why = "is no CPU that this machine can be"
+    if name in NAMED and NAMED[name].x86 == X86:
+        lacking = ", ".join(sorted(f for f in NAMED[name].features if not found.get(f, False)))
+        why = f"needs {lacking}, which this machine ({llvm.get_host_cpu_name()}) lacks"
+    raise BackendError(f"LLAMA_PY_CPU={name} {why}; choose one of {', '.join(possible) or 'none'}")
+
+
+def usable(features: dict[str, bool]) -> list[str]:
+    """Those of NAMED that a CPU with these features can be."""
+    return [
+        name
+        for name, known in NAMED.items()
+        if known.x86 == X86 and all(features.get(f, False) for f in known.features)
+    ]
+
+
+CPU_NAME: str
+FEATURES: dict[str, bool]
+CPU_NAME, FEATURES = _chosen()
 
 
 def has(*features: str) -> bool:
@@ -40,9 +75,12 @@ def has(*features: str) -> bool:
 
 AVX512: bool = has("avx512f", "avx512bw", "avx512vl", "avx512dq")
 AVX2: bool = has("avx2", "fma", "f16c")
-VNNI: bool = AVX512 and has("avx512vnni")
-BF16: bool = AVX512 and has("avx512bf16")
+# Byte products with sums in 32 bits; without, where there are bytes times bytes with sums of two.
+VNNI: bool = has("avx512vnni") if AVX512 else AVX2 and has("avxvnni")
+PAIRS: bool = X86 and has("ssse3") and not VNNI
+BF16: bool = has("avx512bf16") if AVX512 else ARM64 and has("bf16")
 NEON_DOT: bool = ARM64 and has("dotprod")
+NEON_MATRIX: bool = NEON_DOT and has("i8mm")
 FMA: bool = ARM64 or has("fma")
 HALF: bool = ARM64 or has("f16c") or AVX512
 
@@ -58,3 +96,13 @@ I8_BIAS: int = 128 if VNNI else 0
 def feature_string() -> str:
     """The features as LLVM takes them: `+avx2,-avx512f,...`, sorted."""
     return ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(FEATURES.items()))
+
+
+def description() -> str:
+    """`znver4 (ssse3, avx2, avx512bw) as avx2, 256-bit vectors`: the machine, its features that
+    matter, and which CPU of `targets.py` it is used as."""
+    found = host_features()
+    telling = ", ".join(name for name in TELLING if found.get(name, False))
+    own = f"{llvm.get_host_cpu_name()}{f' ({telling})' if telling else ''}"
+    name = (usable(FEATURES) or [CPU_NAME])[-1]
+    return f"{own} as {name}, {32 * LANES}-bit vectors"

@@ -211,15 +211,12 @@ def test_conv_of_a_part_of_longer_rows():
 
 # ---- the same tests, and those of attention, for a lesser CPU
 
-AVX2 = "+sse2,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+movbe,+popcnt"
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="x86 only")
-@pytest.mark.skipif("NUMBA_CPU_NAME" in os.environ, reason="already a chosen CPU")
+@pytest.mark.skipif("LLAMA_PY_CPU" in os.environ, reason="already a chosen CPU")
 def test_other_cpu():
     here = Path(__file__)
-    environment = {**os.environ, "NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": AVX2}
+    environment = {**os.environ, "LLAMA_PY_CPU": "avx2"}
     files = [here, here.with_name("test_attention.py")]
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",

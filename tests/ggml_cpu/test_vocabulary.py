@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ggml_cpu import target
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import kernel
 from ggml_cpu.target import LANES, TILE
@@ -294,16 +295,17 @@ def test_block():
 
 # ---- the same tests for lesser CPUs
 
-AVX2 = "+sse2,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+movbe,+popcnt"
-TARGETS = {"haswell": AVX2, "x86-64": "+sse2"}
+TARGETS = ("sse2", "sse4.2", "avx2", "avx512")
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="x86 only")
-@pytest.mark.skipif("NUMBA_CPU_NAME" in os.environ, reason="already a chosen CPU")
+@pytest.mark.skipif("LLAMA_PY_CPU" in os.environ, reason="already a chosen CPU")
 @pytest.mark.parametrize("name", TARGETS)
 def test_other_cpu(name):
-    environment = {**os.environ, "NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": TARGETS[name]}
+    if name not in target.usable(target.host_features()):
+        pytest.skip(f"this machine is no {name}")
+    environment = {**os.environ, "LLAMA_PY_CPU": name}
     files = sorted(Path(__file__).parent.glob("test_vocabulary*.py"))
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files],
@@ -316,18 +318,9 @@ def test_other_cpu(name):
 
 
 NEON = """
-import llvmlite.binding as llvm
-from ggml_cpu import target
+from tests.foreign import become
 
-settings = dict(
-    X86=False, ARM64=True, NEON_DOT=True, FMA=True, HALF=True, AVX512=False, AVX2=False, VNNI=False,
-    BF16=False, LANES=4, TILE=8, I8_BIAS=0, CPU_NAME="neoverse-n1", TRIPLE="aarch64-linux-gnu",
-    FEATURES={"neon": True, "dotprod": True, "fullfp16": True},
-)
-for name, value in settings.items():
-    setattr(target, name, value)
-llvm.initialize_all_targets()
-llvm.initialize_all_asmprinters()
+become("neon-dotprod")
 from ggml_cpu.codegen import assembly
 from tests.ggml_cpu.test_vocabulary_dot import dots, lookups
 from tests.ggml_cpu.test_vocabulary_functions import KERNELS
@@ -340,7 +333,7 @@ for kernel, wanted in expected.items():
 """
 
 
-@pytest.mark.skipif("NUMBA_CPU_NAME" in os.environ, reason="already a chosen CPU")
+@pytest.mark.skipif("LLAMA_PY_CPU" in os.environ, reason="already a chosen CPU")
 def test_arm_code():
     """Compiled for ARM (not run): the instructions are there, and nothing calls a library."""
     root = Path(__file__).parents[2]

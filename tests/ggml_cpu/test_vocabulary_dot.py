@@ -52,6 +52,36 @@ def test_dots(extreme):
 
 
 @kernel()
+def pairs(p, ith, nth):
+    x, y = v.i8_load(v.data(p, 1)), v.i8_load(v.data(p, 2))
+    v.store(v.data(p, 0), v.dot_pairs(v.i16_load(v.data(p, 3)), x & 127, y))
+
+
+@pytest.mark.parametrize("extreme", [False, True])
+def test_dot_pairs(extreme):
+    x, y = integers(np.int8, 4 * LANES), np.maximum(integers(np.int8, 4 * LANES), -127)
+    if extreme:
+        x, y = np.full_like(x, 127), np.where(y > 0, 127, -127).astype(np.int8)
+    acc, out = RNG.integers(-500, 500, 2 * LANES).astype(np.int16), np.zeros(2 * LANES, np.int16)
+    call(pairs, out, x, y, acc)
+    products = (x & 127).astype(np.int16) * y
+    same(out, (acc + products[::2] + products[1::2]).astype(np.int16))
+
+
+@kernel()
+def squares(p, ith, nth):
+    x, y = v.i8x16_load(v.data(p, 1)), v.i8x16_load(v.data(p, 2))
+    v.store(v.data(p, 0), v.matrix_dot(v.i32x4_load(v.data(p, 3)), x, y))
+
+
+def test_matrix_dot():
+    x, y = integers(np.int8, 2, 8), np.maximum(integers(np.int8, 2, 8), -127)
+    acc, out = integers(i32, 2, 2) >> 8, np.zeros((2, 2), i32)
+    call(squares, out, x, y, acc)
+    same(out, acc + x.astype(i32) @ y.astype(i32).T)
+
+
+@kernel()
 def bf16_dot(p, ith, nth):
     acc = v.f32_load(v.data(p, 3))
     v.store(v.data(p, 0), v.dotbf16(acc, v.i16_load(v.data(p, 1)), v.i16_load(v.data(p, 2))))

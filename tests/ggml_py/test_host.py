@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -79,6 +82,32 @@ def test_where_there_is_no_proc(machine: Path) -> None:
     (machine / "meminfo").unlink()
     total = psutil.virtual_memory().total
     assert 0 < host.memory()[0] <= host.memory()[1] == total
+
+
+LINUX = {host.AT_HWCAP: 1 << 20 | 1 << 22 | 3, host.AT_HWCAP2: 1 << 14}
+
+
+@pytest.mark.parametrize(
+    ("platform", "seam", "answer"),
+    [
+        ("linux", "_auxiliary", LINUX.__getitem__),
+        ("darwin", "_sysctl", lambda n: int(n[16:] in ("FEAT_DotProd", "FEAT_BF16"))),
+        ("win32", "_processor_has", lambda n: n in (43, 68)),
+        ("plan9", "_auxiliary", LINUX.__getitem__),
+    ],
+)
+def test_arm_features(
+    platform: str, seam: str, answer: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(host, seam, answer)
+    assert host.arm_features() == (set() if platform == "plan9" else {"dotprod", "bf16"})
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux")
+def test_what_the_kernel_told() -> None:
+    assert host._auxiliary(6) == os.sysconf("SC_PAGESIZE")  # AT_PAGESZ
+    assert host._auxiliary(host.AT_HWCAP) != 0
 
 
 def test_this_machine() -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import walk
 from ggml_cpu.blocks.activations import SCALE_32, SUM8_32, SUM_32, Activations
+from ggml_cpu.blocks.dots import dots_of, unsigned_dot
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.walk import AHEAD, WORD
 from ggml_cpu.kernel import Function, fn
@@ -142,29 +143,29 @@ def weight(
     return walk.weight(kind, activations, panel, tile, dot, decode, encode)
 
 
-@fn
-def unsigned_dot(total, x, y):
-    return v.dot4(total, x, y)
-
-
-@fn
-def biased_dot(total, x, y):
-    return v.dot4_biased(total, x, y)
-
-
-def nibbles(pairs_of: Function, dot4: Function = unsigned_dot) -> Callable[[int], Function]:
+def nibbles(
+    pairs_of: Function, largest: int, dot4: Function = unsigned_dot
+) -> Callable[[int], Function]:
     """`add_words` for words of nibbles; pairs_of(panel, i): low and high values of word i."""
 
     def add_words(width: int) -> Function:
+        size, run, begin, _, two, into, _ = dots_of(width, 8, largest, dot4)
+        at_once = run // 2
+
         @fn
-        def add(w, a, dots):
-            for i in range(4):
+        def add_run(w, a, first, sums):
+            dots = v.i32_regs(size)
+            begin(dots, sums)
+            for i in range(first, first + at_once):
                 low, high = pairs_of(w, i)
-                at = a + 4 * i * width
-                for t in range(width):
-                    x = v.as_i8(v.i32_bcast(at + 4 * t))
-                    y = v.as_i8(v.i32_bcast(at + 16 * width + 4 * t))
-                    dots[t] = dot4(dot4(dots[t], low, x), high, y)
+                two(dots, i, low, high, a + 4 * i * width, 16 * width)
+            into(sums, dots)
+
+        @fn
+        def add(w, a, sums):
+            add_run(w, a, 0, sums)
+            if run < 8:
+                add_run(w, a, at_once, sums)
 
         return add
 
@@ -210,20 +211,22 @@ def with_offset(
     times = offset // 8
 
     @fn
-    def dots_of(w, a):
+    def in_place(w, a):
         start = v.set_lane(v.i32x8(0), 0, v.ld_i32(a + SUM8_32) * times)
         return v.dot4(start, values_of(w), v.i8x32_load(a))
 
-    products = Products(nibbles(pairs_of), (SUM8_32, times), first_f16s, dots_of, first_f16)
+    words = nibbles(pairs_of, 2 * offset - 1)
+    products = Products(words, (SUM8_32, times), first_f16s, in_place, first_f16)
     return weight(name, activations, panel, products, decode, encode)
 
 
 def with_minimum(
-    name: str, activations: Activations, panel: Panel, pairs_of: Function, values_of: Function,
-    encode: Function,
+    name: str, largest: int, activations: Activations, panel: Panel, pairs_of: Function,
+    values_of: Function, encode: Function,
 ) -> Weight:  # fmt: skip
-    """A value is its bits times the f16 at the start of its block, plus the f16 after that; so a
-    product is scale * dot + minimum * (sum of the activations). Panels are word by word.
+    """A value is its bits, at most `largest`, times the f16 at the start of its block, plus the f16
+    after that; so a product is scale * dot + minimum * (sum of the activations). Panels are word by
+    word.
     """
 
     @fn
@@ -235,7 +238,7 @@ def with_minimum(
         return v.f16_to_f32(v.to_i16(v.i32_load(w) >> 16))
 
     @fn
-    def dots_of(w, a):
+    def in_place(w, a):
         return v.dot4(v.i32x8(0), values_of(w), v.i8x32_load(a))
 
     @fn
@@ -247,7 +250,8 @@ def with_minimum(
         values = v.to_f32(v.zext_i32(values_of(block)))
         v.store(x, values * v.ld_f16(block) + v.ld_f16(block + 2))
 
+    words = nibbles(pairs_of, largest)
     products = Products(
-        nibbles(pairs_of), (0, 0), scales_of, dots_of, first_f16, minima_of, minimum_of
-    )
+        words, (0, 0), scales_of, in_place, first_f16, minima_of, minimum_of
+    )  # fmt: skip
     return weight(name, activations, panel, products, decode, encode)

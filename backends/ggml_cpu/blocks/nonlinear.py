@@ -9,7 +9,8 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import block32
 from ggml_cpu.blocks.activations import SUM8_32, Activations
-from ggml_cpu.blocks.block32 import Products, biased_dot, nibbles, unsigned_dot
+from ggml_cpu.blocks.block32 import Products, nibbles
+from ggml_cpu.blocks.dots import ANY, biased_dot, unsigned_dot
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.interleave import scale_first
 from ggml_cpu.blocks.levels import both_levels, store_levels, table_of
@@ -37,7 +38,7 @@ def weight(
         return both_levels(shifted, v.i8_load(w + scale_size * LANES + i * WORD))
 
     @fn
-    def dots_of(w, a):
+    def in_place(w, a):
         low, high = both_levels(v.i8x16_load(v.table(table)), v.i8x16_load(w + scale_size))
         return v.dot4_i8(v.i32x8(0), v.concat(low, high), v.i8x32_load(a))
 
@@ -45,7 +46,7 @@ def weight(
     def decode(block, x):
         store_levels(block + scale_size, v.table(table), scale_of(block), x)
 
-    words = nibbles(pairs_of, biased_dot if offset == I8_BIAS else unsigned_dot)
-    products = Products(words, (SUM8_32, offset // 8), scales_of, dots_of, scale_of)
+    words = nibbles(pairs_of, ANY, biased_dot if offset == I8_BIAS else unsigned_dot)
+    products = Products(words, (SUM8_32, offset // 8), scales_of, in_place, scale_of)
     panel = scale_first(16 + scale_size, scale_size)
     return block32.weight(name, activations, panel, products, decode, encode)

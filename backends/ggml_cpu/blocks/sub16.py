@@ -12,6 +12,7 @@ from collections.abc import Callable
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import walk
 from ggml_cpu.blocks.activations import SCALE_256, SUMS16_256, Activations
+from ggml_cpu.blocks.dots import dots_of
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.walk import adder
 from ggml_cpu.kernel import Function, fn
@@ -48,23 +49,20 @@ def group_sums(width: int) -> Function:
 
 
 def _add_block(
-    word_of: Function, scale_words: Function, factors: Function
+    largest: int, word_of: Function, scale_words: Function, factors: Function
 ) -> Callable[[int], Function]:
     def add_block(width: int) -> Function:
         subtract, add_scaled = group_sums(width), adder(width)
+        size, _, _, one, _, _, scaled = dots_of(width, 4, largest)
 
         @fn
         def add_16(w, a, half, j, s, scale, sums):
-            """sums[t] += scale * dot over a group. Dots fit i16: a product of pairs is cheapest."""
-            dots = v.i32_regs(width)
+            """sums[t] += scale * dot over a group."""
+            dots = v.i32_regs(size)
             for i in range(4):
-                values = v.as_i8(word_of(w, half, j, 4 * s + i))
                 at = a + 4 * width * (32 * half + 8 * j + 4 * s + i)
-                for t in range(width):
-                    dots[t] = v.dot4(dots[t], values, v.as_i8(v.i32_bcast(at + 4 * t)))
-            pair = v.as_i16(scale & 0xFFFF)
-            for t in range(width):
-                sums[t] = v.dot2(sums[t], v.as_i16(dots[t]), pair)
+                one(dots, i, v.as_i8(word_of(w, half, j, 4 * s + i)), at, 0)
+            scaled(sums, dots, scale)
 
         @fn
         def add_half(w, a, half, sums, less):
@@ -138,11 +136,11 @@ def _decode(values_of: Function, scales_of: Function, factors_of: Function) -> F
 
 
 def weight(
-    name: str, activations: Activations, panel: tuple[Function, Function], word_of: Function,
-    scale_words: Function, factors: Function, values_of: Function, scales_of: Function,
-    factors_of: Function, encode: Function,
+    name: str, largest: int, activations: Activations, panel: tuple[Function, Function],
+    word_of: Function, scale_words: Function, factors: Function, values_of: Function,
+    scales_of: Function, factors_of: Function, encode: Function,
 ) -> Weight:  # fmt: skip
-    """A weight type of this family. Minima, like scales, are signed bytes.
+    """A weight type of this family, of values up to `largest`. Minima and scales are signed bytes.
 
     Of a panel (panel itself, and encode: see walk.py):
     word_of(w, half, j, i): the values in word i of a half at shift j, one a byte.
@@ -154,6 +152,6 @@ def weight(
     factors_of(block): d and dmin.
     """
     kind, in_place = BY_NAME[name], (values_of, scales_of, factors_of)
-    tile = walk.tile(kind, activations, _add_block(word_of, scale_words, factors))
+    tile = walk.tile(kind, activations, _add_block(largest, word_of, scale_words, factors))
     dot = walk.dot(kind, activations, _add_in_place(*in_place), 8, -1.0)
     return walk.weight(kind, activations, panel, tile, dot, _decode(*in_place), encode)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import search, walk
 from ggml_cpu.blocks.activations import SCALE_256, SUMS32_256, Activations
+from ggml_cpu.blocks.dots import dots_of
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.interleave import word_by_word
 from ggml_cpu.blocks.walk import WORD, adder
@@ -54,21 +55,26 @@ def even_bytes(words):
     return v.as_i16(words & 0x00FF00FF)
 
 
-def _add_block(value_of: Function) -> Callable[[int], Function]:
+def _add_block(value_of: Function, largest: int) -> Callable[[int], Function]:
     def add_block(width: int) -> Function:
         add_scaled = adder(width)
+        size, run, _, one, _, _, scaled = dots_of(width, 8, largest)
+
+        @fn
+        def add_run(w, a, j, high, first, scale, sums):
+            """sums[t] += scale * dot over `run` words from `first` on of those of add_32."""
+            dots = v.i32_regs(size)
+            for i in range(first, first + run):
+                values = value_of(w, j, high, i)
+                one(dots, i, values, a + 4 * width * (16 * j + 8 * high + i), 0)
+            scaled(sums, dots, scale)
 
         @fn
         def add_32(w, a, j, high, scale, sums):
             """sums[t] += scale * dot over the low or the high values of chunk j."""
-            dots = v.i32_regs(width)
-            for i in range(8):
-                values = value_of(w, j, high, i)
-                at = a + 4 * width * (16 * j + 8 * high + i)
-                for t in range(width):
-                    dots[t] = v.dot4(dots[t], values, v.as_i8(v.i32_bcast(at + 4 * t)))
-            for t in range(width):
-                sums[t] = sums[t] + dots[t] * scale
+            add_run(w, a, j, high, 0, scale, sums)
+            if run < 8:
+                add_run(w, a, j, high, run, scale, sums)
 
         @fn
         def add_minima(s1, s2, a, less):
@@ -196,16 +202,17 @@ def encoder(q_max: float, start: float, n_steps: int) -> tuple[Function, Functio
 
 
 def weight(
-    name: str, activations: Activations, value_of: Function, quads_of: Function, encode: Function
-) -> Weight:
-    """A weight type of this family.
+    name: str, largest: int, activations: Activations, value_of: Function, quads_of: Function,
+    encode: Function,
+) -> Weight:  # fmt: skip
+    """A weight type of this family, of values up to `largest`.
 
     value_of(w, j, high, i): from a panel, word i of the 32 low or high values of 64-chunk j.
     quads_of(block, half): from a block in place, sub-blocks 0, 2 and sub-blocks 1, 3 of a half.
     encode(x, block): see walk.py.
     """
     kind = BY_NAME[name]
-    tile = walk.tile(kind, activations, _add_block(value_of))
+    tile = walk.tile(kind, activations, _add_block(value_of, largest))
     dot = walk.dot(kind, activations, _add_in_place(quads_of), 4, -1.0)
     return walk.weight(
         kind, activations, word_by_word(kind.type_size), tile, dot, _decode(quads_of), encode

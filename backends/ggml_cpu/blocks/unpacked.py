@@ -22,6 +22,7 @@ from ggml_cpu.blocks.activations import (
     OFFSET,
     Activations,
 )
+from ggml_cpu.blocks.dots import ANY, dots_of
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.walk import WORD
 from ggml_cpu.kernel import Function, fn
@@ -134,24 +135,26 @@ def _tile(decoder: Decoder) -> Callable[[int], Function]:
     sums_at = CHUNK_SUM16 if decoder.per == 16 else CHUNK_SUM32
 
     def tile(width: int) -> Function:
+        size, _, begin, one, _, into, _ = dots_of(width, words, ANY)
+
         @fn
         def multiply(w, a, steps, out):
             sums = v.f32_regs(width)
             for _ in range(steps):
                 for g in range(groups):
-                    dots = v.i32_regs(width)
+                    totals, dots = v.i32_regs(width), v.i32_regs(size)
                     for t in range(width):
-                        dots[t] = v.i32_bcast(a + sums_at * width + 4 * (width * g + t))
+                        totals[t] = v.i32_bcast(a + sums_at * width + 4 * (width * g + t))
+                    begin(dots, totals)
                     for i in range(words):
                         values = v.i8_load(w + WORD * (words * g + i))
-                        at = a + 4 * width * (words * g + i)
-                        for t in range(width):
-                            dots[t] = v.dot4(dots[t], values, v.as_i8(v.i32_bcast(at + 4 * t)))
+                        one(dots, i, values, a + 4 * width * (words * g + i), 0)
+                    into(totals, dots)
                     scale = v.f32_load(w + SCALES + WORD * g)
                     at = a + CHUNK_SCALE * width + 4 * width * (2 * g // groups)
                     for t in range(width):
                         both = scale * v.f32_bcast(at + 4 * t)
-                        sums[t] = v.fma(v.to_f32(dots[t]), both, sums[t])
+                        sums[t] = v.fma(v.to_f32(totals[t]), both, sums[t])
                 w += panel_bytes
                 a += CHUNK_BYTES * width
             for t in range(width):

@@ -14,6 +14,7 @@ import numpy as np
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import walk
 from ggml_cpu.blocks.activations import SCALE_256, SUMS32_256
+from ggml_cpu.blocks.dots import ANY, biased_dot, dots_of
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import word_by_word
 from ggml_cpu.blocks.levels import UNEVEN_TABLE, both_levels, nearest_uneven, store_levels
@@ -39,19 +40,16 @@ def scale_pairs(lower, upper, g):
 
 
 def add_block(width: int) -> Function:
+    size, _, _, _, two, _, scaled = dots_of(width, 8, ANY, biased_dot)
+
     @fn
     def add_32(levels, w, a, scale, sums):
         """sums[t] += scale * dot over a group."""
-        dots = v.i32_regs(width)
+        dots = v.i32_regs(size)
         for i in range(4):
             low, high = both_levels(levels, v.i8_load(w + WORD * i))
-            at = a + 4 * width * i
-            for t in range(width):
-                x = v.as_i8(v.i32_bcast(at + 4 * t))
-                y = v.as_i8(v.i32_bcast(at + 16 * width + 4 * t))
-                dots[t] = v.dot4_biased(v.dot4_biased(dots[t], low, x), high, y)
-        for t in range(width):
-            sums[t] = sums[t] + dots[t] * scale
+            two(dots, i, low, high, a + 4 * width * i, 16 * width)
+        scaled(sums, dots, scale)
 
     @fn
     def add_128(levels, w, a, totals, pairs, others, sums):

@@ -164,7 +164,7 @@ def encode(x, block):
 
 register(
     weight(
-        "q3_K", ACTIVATIONS, (pack, gather), word_of, scale_words, factors, values_of, scales_of,
+        "q3_K", 7, ACTIVATIONS, (pack, gather), word_of, scale_words, factors, values_of, scales_of,
         factors_of, encode,
     )
 )  # fmt: skip

@@ -24,4 +24,4 @@ def encode(x, block):
     store_nibbles(block + 4, v.vmin(q, v.i32x16(15)), v.vmin(r, v.i32x16(15)))
 
 
-register(with_minimum("q4_1", ACTIVATIONS, word_by_word(20), pairs_of, values_of, encode))
+register(with_minimum("q4_1", 15, ACTIVATIONS, word_by_word(20), pairs_of, values_of, encode))

@@ -40,4 +40,4 @@ def encode(x, block):
             v.store(block + 16 + 32 * chunk + 16 * part, v.to_i8(low | (high << 4)))
 
 
-register(weight("q4_K", ACTIVATIONS, value_of, quads_of, encode))
+register(weight("q4_K", 15, ACTIVATIONS, value_of, quads_of, encode))

@@ -27,4 +27,4 @@ def encode(x, block):
 
 
 panel = in_panels(word_by_word(24), *FIFTH)
-register(with_minimum("q5_1", ACTIVATIONS, panel, pairs_of, values_of, encode))
+register(with_minimum("q5_1", 31, ACTIVATIONS, panel, pairs_of, values_of, encode))

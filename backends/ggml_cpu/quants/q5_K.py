@@ -50,4 +50,4 @@ def encode(x, block):
         v.store(block + 16 + 16 * part, v.to_i8(fifth))
 
 
-register(weight("q5_K", ACTIVATIONS, value_of, quads_of, encode))
+register(weight("q5_K", 31, ACTIVATIONS, value_of, quads_of, encode))

@@ -12,6 +12,7 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import walk
 from ggml_cpu.blocks.activations import SCALE_256, SUMS16_256
+from ggml_cpu.blocks.dots import dots_of
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import interleave_halves, interleave_words
 from ggml_cpu.blocks.rounding import TINY
@@ -56,23 +57,28 @@ def gather(panel, r, dst):
 
 def add_block(width: int) -> Function:
     subtract, add_scaled = group_sums(width), adder(width)
+    size, run, _, one, _, _, scaled = dots_of(width, 4, 63)
 
     @fn
-    def add_16(w, a, which, scale, sums):
-        """sums[t] += scale * dot over 16 values: those of A, B, A, B with top bits 2 * which."""
-        dots = v.i32_regs(width)
-        for i in range(4):
+    def add_run(w, a, which, first, scale, sums):
+        """sums[t] += scale * dot over `run` words, from `first` on, of those of add_16."""
+        dots = v.i32_regs(size)
+        for i in range(first, first + run):
             at = w + 2 * WORD * i
             if which & 1:
                 at = w + SECOND + WORD * i
             low = v.i32_load(at) >> ((which & 2) << 1)
             top = (v.i32_load(w + 2 * WORD * i + WORD) >> (2 * which)) << 4
             values = v.as_i8((low & 0x0F0F0F0F) | (top & 0x30303030))
-            for t in range(width):
-                x = v.as_i8(v.i32_bcast(a + 4 * (width * i + t)))
-                dots[t] = v.dot4(dots[t], values, x)
-        for t in range(width):
-            sums[t] = sums[t] + dots[t] * scale
+            one(dots, i, values, a, i)
+        scaled(sums, dots, scale)
+
+    @fn
+    def add_16(w, a, which, scale, sums):
+        """sums[t] += scale * dot over 16 values: those of A, B, A, B with top bits 2 * which."""
+        add_run(w, a, which, 0, scale, sums)
+        if run < 4:
+            add_run(w, a, which, run, scale, sums)
 
     @fn
     def offsets(w, a, sums):

@@ -23,6 +23,7 @@ from ggml_cpu.blocks.activations import (
     quantize_16,
 )
 from ggml_cpu.blocks.block32 import Products, first_f16, first_f16s, weight
+from ggml_cpu.blocks.dots import ANY, biased_dot, dots_of
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import scale_first
 from ggml_cpu.blocks.rounding import away, inverse, largest_of, store_scaled
@@ -65,19 +66,22 @@ CHUNKS = Activations("q8_0_chunks", CHUNK, CHUNK_BYTES, pack_chunks)
 
 
 def add_words(width: int) -> Function:
+    size, _, begin, one, _, into, _ = dots_of(width, 8, ANY, biased_dot)
+
     @fn
-    def add(w, a, dots):
+    def add(w, a, sums):
+        dots = v.i32_regs(size)
+        begin(dots, sums)
         for i in range(8):
             values = v.i8_load(w + VALUES + i * WORD)
-            for t in range(width):
-                x = v.as_i8(v.i32_bcast(a + 4 * (i * width + t)))
-                dots[t] = v.dot4_biased(dots[t], values, x)
+            one(dots, i, values, a, i)
+        into(sums, dots)
 
     return add
 
 
 @fn
-def dots_of(w, a):
+def in_place(w, a):
     start = v.set_lane(v.i32x8(0), 0, v.ld_i32(a + BIAS_32))
     return v.dot4_biased(start, v.i8x32_load(w + 2) ^ I8_BIAS, v.i8x32_load(a))
 
@@ -98,5 +102,5 @@ def encode(src, block):
 
 
 panel = scale_first(34, 2, flip=I8_BIAS * 0x01010101)
-products = Products(add_words, (BIAS_32, 1), first_f16s, dots_of, first_f16)
+products = Products(add_words, (BIAS_32, 1), first_f16s, in_place, first_f16)
 register(weight("q8_0", ACTIVATIONS, panel, products, decode, encode))

@@ -2,7 +2,8 @@
 
 Vectors are ordinary Numba values with Python's operators; memory is int64 addresses. Names without
 a count are of native width (`LANES` f32 lanes), names with one are exact: `f32x16_load`. The same
-source serves AVX512, AVX2, NEON and any other CPU; only dot.py asks for features.
+source serves AVX512, AVX2, NEON and any other CPU; only half.py, dot.py, dot_bf16.py and special.py
+ask for features.
 """
 
 # ruff: noqa: F401  (the names below are the vocabulary)
@@ -28,7 +29,15 @@ from .atomic import (
     sched_yield,
 )
 from .block import data, extra, local, nb, ne, op_f32, op_i32, shared, split, split_by
-from .dot import dot2, dot4, dot4_biased, dot4_i8, dotbf16, lookup16, scale_by_power_of_two
+from .dot import (
+    dot2,
+    dot4,
+    dot4_biased,
+    dot4_i8,
+    dot_pairs,
+    matrix_dot,
+)
+from .dot_bf16 import dotbf16
 from .functions import (
     verf,
     vexp,
@@ -78,6 +87,7 @@ from .lanes import (
 from .math import copysign, fma, vabs, vceil, vfloor, vmax, vmin, vround, vsqrt, vtrunc
 from .memory import prefetch, prefetch_nta, prefetch_write, store, store_n, store_nt, table
 from .reduce import lowest_bit, vbits, vmaxval, vminval, vsum, vsum64
+from .special import lookup16, scale_by_power_of_two
 from .transpose import transpose
 
 for _module in (_lanes, _memory, _scalar, _tiles):

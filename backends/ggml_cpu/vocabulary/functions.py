@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .dot import scale_by_power_of_two
 from .lanes import WORDS, asr, select
 from .math import copysign, fma, vabs, vmax, vmin, vround
+from .special import scale_by_power_of_two
 from .vec import inlined
 
 as_f32, as_i32, to_f32 = (WORDS[w] for w in ("as_f32", "as_i32", "to_f32"))

@@ -6,7 +6,7 @@ f16 and bf16 exist in memory only: loads widen them to f32, stores round (see me
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -127,6 +127,15 @@ def joined(builder: ir.IRBuilder, parts: list[ir.Value]) -> ir.Value:
         pairs = zip(parts[::2], parts[1::2], strict=True)
         parts = [permute(builder, low, range(n), high) for low, high in pairs]
     return parts[0]
+
+
+def chunked(
+    builder: ir.IRBuilder, widest: int, args: Sequence[ir.Value], one: Callable[..., ir.Value]
+) -> ir.Value:
+    """Apply `one(builder, acc, x, y)` to pieces of at most `widest` lanes of the first argument."""
+    count = max(1, args[0].type.count // widest)
+    split = [pieces(builder, a, count) for a in args]
+    return joined(builder, [one(builder, *piece) for piece in zip(*split, strict=True)])
 
 
 def suffix(ir_type: ir.Type) -> str:

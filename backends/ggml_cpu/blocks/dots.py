@@ -1,0 +1,215 @@
+"""Bytes of weights times a tile of columns, word by word, as this CPU does it best.
+
+A word is four bytes along k of each of LANES rows; at `at` lie the same four of `width` columns.
+Products are added up in a tile of `size` i32 vectors, in a form of the CPU's own:
+words    (most) the i32 sums of column t are vector t
+pairs    (x86 without byte products that end in 32 bits) where so many products cannot overflow,
+         vector t has i16 sums
+matrix   (ARM with i8mm) two words at a time: two columns and two rows a vector
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import Function, fn
+from ggml_cpu.target import NEON_DOT, NEON_MATRIX, PAIRS, X86
+
+ANY = 128  # a magnitude of signed bytes; of unsigned ones at most 127
+I16 = 32767
+
+
+class Dots(NamedTuple):
+    """How products are added up. All functions are `@fn`; dots, sums: see above, and i32 sums.
+
+    size     vectors of `dots`, which begin as zeros
+    run      words to add to them at most
+    begin    begin(dots, sums): start from these sums; only before `into`
+    one      one(dots, i, values, a, n): add word i, whose columns are word n of those at a. Words
+             come by twos, an even one and the next
+    two      two(dots, i, low, high, at, apart): two series of words at once, `apart` bytes apart
+    into     into(sums, dots): the sums become those of `dots`, with what they began with
+    scaled   scaled(sums, dots, scale): sums[t] += scale * dots, of scales that fit i16
+    """
+
+    size: int
+    run: int
+    begin: Function
+    one: Function
+    two: Function
+    into: Function
+    scaled: Function
+
+
+@fn
+def unsigned_dot(total, x, y):
+    return v.dot4(total, x, y)
+
+
+@fn
+def biased_dot(total, x, y):
+    return v.dot4_biased(total, x, y)
+
+
+def dots_of(width: int, words: int, largest: int, dot4: Function = unsigned_dot) -> Dots:
+    """For tiles of so many columns and `words` words of bytes, unsigned ones of at most `largest`
+    or, with `biased_dot`, ANY.
+    """
+    fits = I16 // (2 * 127 * largest)  # words that can be added up in i16
+    if PAIRS and fits > 1 and (words <= fits or words % fits == 0):
+        return _pairs(width, min(words, fits))
+    if NEON_MATRIX and width > 1:
+        return _matrix(width, words)
+    small = X86 and 4 * words * 127 * largest <= I16
+    return _words(width, words, dot4, small)
+
+
+def _words(width: int, words: int, dot4: Function, small: bool) -> Dots:
+    """small: sums fit i16, where a product of pairs is cheapest."""
+
+    @fn
+    def begin(dots, sums):
+        for t in range(width):
+            dots[t] = sums[t]
+
+    @fn
+    def one(dots, i, values, a, n):
+        for t in range(width):
+            dots[t] = dot4(dots[t], values, v.as_i8(v.i32_bcast(a + 4 * (n * width + t))))
+
+    @fn
+    def one_by_fours(dots, i, values, a, n):
+        """From a load of four columns sdot takes one as it is."""
+        for t in range(0, width, 4):
+            x = v.i32x4_load(a + 4 * (n * width + t))
+            dots[t] = dot4(dots[t], values, v.as_i8(v.shuffle(x, 0, 0, 0, 0)))
+            dots[t + 1] = dot4(dots[t + 1], values, v.as_i8(v.shuffle(x, 1, 1, 1, 1)))
+            dots[t + 2] = dot4(dots[t + 2], values, v.as_i8(v.shuffle(x, 2, 2, 2, 2)))
+            dots[t + 3] = dot4(dots[t + 3], values, v.as_i8(v.shuffle(x, 3, 3, 3, 3)))
+
+    by_fours = NEON_DOT and width % 4 == 0
+
+    @fn
+    def two(dots, i, low, high, at, apart):
+        if by_fours:
+            one_by_fours(dots, i, low, at, 0)
+            one_by_fours(dots, i, high, at + apart, 0)
+        else:
+            for t in range(width):
+                x = v.as_i8(v.i32_bcast(at + 4 * t))
+                y = v.as_i8(v.i32_bcast(at + apart + 4 * t))
+                dots[t] = dot4(dot4(dots[t], low, x), high, y)
+
+    @fn
+    def into(sums, dots):
+        for t in range(width):
+            sums[t] = dots[t]
+
+    @fn
+    def scaled(sums, dots, scale):
+        if small:
+            pair = v.as_i16(scale & 0xFFFF)
+            for t in range(width):
+                sums[t] = v.dot2(sums[t], v.as_i16(dots[t]), pair)
+        else:
+            for t in range(width):
+                sums[t] = sums[t] + dots[t] * scale
+
+    return Dots(width, words, begin, one_by_fours if by_fours else one, two, into, scaled)
+
+
+def _pairs(width: int, run: int) -> Dots:
+    @fn
+    def begin(dots, sums):
+        pass
+
+    @fn
+    def one(dots, i, values, a, n):
+        for t in range(width):
+            x = v.as_i8(v.i32_bcast(a + 4 * (n * width + t)))
+            dots[t] = v.as_i32(v.dot_pairs(v.as_i16(dots[t]), values, x))
+
+    @fn
+    def two(dots, i, low, high, at, apart):
+        one(dots, i, low, at, 0)
+        one(dots, i, high, at + apart, 0)
+
+    @fn
+    def into(sums, dots):
+        for t in range(width):
+            sums[t] = v.dot2(sums[t], v.as_i16(dots[t]), v.i16(1))
+
+    @fn
+    def scaled(sums, dots, scale):
+        pair = v.as_i16((scale & 0xFFFF) | (scale << 16))
+        for t in range(width):
+            sums[t] = v.dot2(sums[t], v.as_i16(dots[t]), pair)
+
+    return Dots(width, run, begin, one, two, into, scaled)
+
+
+@fn
+def square(x, y):
+    """i32x4 of the low and of the high halves of two."""
+    first, second = v.as_i64(x), v.as_i64(y)
+    return v.as_i32(v.zip_low(first, second)), v.as_i32(v.zip_high(first, second))
+
+
+@fn
+def add_square(dots, t, columns, low, high):
+    """Columns t and t + 1, eight bytes each, times rows 0, 1 and rows 2, 3."""
+    dots[t] = v.matrix_dot(dots[t], columns, low)
+    dots[t + 1] = v.matrix_dot(dots[t + 1], columns, high)
+
+
+def _matrix(width: int, words: int) -> Dots:
+    """The even word of two is held behind the sums (a second one for `two`) until the odd comes."""
+
+    @fn
+    def cross(to, dots):
+        """From columns to squares and, the same, back."""
+        for t in range(0, width, 2):
+            to[t], to[t + 1] = square(dots[t], dots[t + 1])
+
+    @fn
+    def begin(dots, sums):
+        cross(dots, sums)
+
+    @fn
+    def into(sums, dots):
+        cross(sums, dots)
+
+    @fn
+    def add(dots, held, i, values, at):
+        if i % 2 == 0:
+            dots[held] = v.as_i32(values)
+        else:
+            first, second = dots[held], v.as_i32(values)
+            low, high = v.as_i8(v.zip_low(first, second)), v.as_i8(v.zip_high(first, second))
+            if width == 2:
+                x = v.concat(v.i32x2_load(at - 4 * width), v.i32x2_load(at))
+                add_square(dots, 0, v.as_i8(v.shuffle(x, 0, 2, 1, 3)), low, high)
+            else:
+                for t in range(0, width, 4):
+                    x, y = v.i32x4_load(at - 4 * width + 4 * t), v.i32x4_load(at + 4 * t)
+                    add_square(dots, t, v.as_i8(v.zip_low(x, y)), low, high)
+                    add_square(dots, t + 2, v.as_i8(v.zip_high(x, y)), low, high)
+
+    @fn
+    def one(dots, i, values, a, n):
+        add(dots, width, i, values, a + 4 * width * n)
+
+    @fn
+    def two(dots, i, low, high, at, apart):
+        add(dots, width, i, low, at)
+        add(dots, width + 1, i, high, at + apart)
+
+    @fn
+    def scaled(sums, dots, scale):
+        for t in range(0, width, 2):
+            first, second = square(dots[t], dots[t + 1])
+            sums[t] = sums[t] + first * scale
+            sums[t + 1] = sums[t + 1] + second * scale
+
+    return Dots(width + 2, words, begin, one, two, into, scaled)

@@ -1,0 +1,68 @@
+"""Dot products of bf16, in hardware where there are such. The order of addition differs."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from ggml_cpu.target import BF16, LANES, X86
+
+from .vec import I32, Vec, call, chunked, constant, intrinsic, suffix
+
+
+class _BFloat(ir.Type):
+    """LLVM's bfloat, which llvmlite does not spell."""
+
+    null = "0.0"
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _BFloat)
+
+    def __hash__(self) -> int:
+        return hash(_BFloat)
+
+
+def _bf16_halves(
+    builder: ir.IRBuilder, v: ir.Value, floats: ir.VectorType
+) -> tuple[ir.Value, ir.Value]:
+    """The even and the odd bf16 of each dword, as f32."""
+    words = builder.bitcast(v, ir.VectorType(I32, floats.count))
+    first = builder.shl(words, constant(words.type, 16))
+    second = builder.and_(words, constant(words.type, -65536))
+    return builder.bitcast(first, floats), builder.bitcast(second, floats)
+
+
+def _plain_dotbf16(builder: ir.IRBuilder, acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    name = f"llvm.fmuladd.{suffix(acc.type)}"
+    left, right = (_bf16_halves(builder, v, acc.type) for v in (x, y))
+    for a, b in zip(left, right, strict=True):
+        acc = call(builder, name, acc.type, [a, b, acc])
+    return acc
+
+
+def _hardware_dotbf16(builder: ir.IRBuilder, acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    n = acc.type.count
+    pairs = ir.VectorType(_BFloat(), 2 * n)
+    operands = [acc, builder.bitcast(x, pairs), builder.bitcast(y, pairs)]
+    name = f"x86.avx512bf16.dpbf16ps.{n * 32}" if X86 else "aarch64.neon.bfdot.v4f32.v8bf16"
+    return call(builder, f"llvm.{name}", acc.type, operands)
+
+
+@intrinsic
+def dotbf16(typing, acc, x, y):
+    """acc[i] += x[2i] * y[2i] + x[2i + 1] * y[2i + 1]; x, y raw bf16 (i16), acc f32.
+
+    The hardware form treats subnormal inputs as 0.
+    """
+    if not all(isinstance(v, Vec) for v in (acc, x, y)) or acc.elem != "f32":
+        return None
+    if not x == y == Vec("i16", 2 * acc.n) or acc.n < 4:
+        return None
+
+    def emit(context, builder, sig, args):
+        widest = LANES if BF16 else 16
+        return chunked(builder, widest, args, _hardware_dotbf16 if BF16 else _plain_dotbf16)
+
+    return acc(acc, x, y), emit
