@@ -4,12 +4,14 @@
     python tools/record_templates.py llama.cpp/build/bin/llama-server llama.cpp/models/templates
 
 Both, templates and texts, go to tests/data/chat/templates.json.xz. The server runs the demo model
-with another BOS and EOS, so that it can be seen which is which.
+with another BOS and EOS, so that it can be seen which is which. Without arguments: what
+llama-cpp-python makes with each of the templates that it knows by name, to names.json.xz.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import datetime
 import json
 import lzma
@@ -26,7 +28,7 @@ from typing import Any
 from llama_py import load_tokenizer
 
 ROOT = Path(__file__).parents[1]
-DATA = ROOT / "tests" / "data" / "chat" / "templates.json.xz"
+DATA = ROOT / "tests" / "data" / "chat"
 MODEL = ROOT / "llama_py" / "data" / "demo.gguf"
 BOS, EOS = "GLOUCESTER", "NORTHUMBERLAND"  # tokens of it
 TOKENS = load_tokenizer(MODEL).vocab.texts
@@ -93,9 +95,12 @@ def main() -> None:
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument("server", type=Path)
-    p.add_argument("folder", type=Path, help="of templates, *.jinja")
+    p.add_argument("server", type=Path, nargs="?")
+    p.add_argument("folder", type=Path, nargs="?", help="of templates, *.jinja")
     args = p.parse_args()
+    if args.folder is None:
+        write("names.json.xz", named())
+        return
     templates = {}
     for path in sorted(args.folder.glob("*.jinja")):
         templates[path.stem] = found = recorded(args.server, path)
@@ -105,9 +110,49 @@ def main() -> None:
         "day": datetime.date.today().isoformat(), "bos": BOS, "eos": EOS,
         "conversations": CONVERSATIONS, "templates": templates,
     }  # fmt: skip
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
-    DATA.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
-    print(f"{DATA}: {DATA.stat().st_size} bytes")
+    write("templates.json.xz", data)
+
+
+def write(name: str, data: Any) -> None:
+    path, text = DATA / name, json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    path.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+    print(f"{path}: {path.stat().st_size} bytes")
+
+
+SAID = {"s": " Be \n", "u": " Hi? ", "a": " Yes.\n", "t": "Result"}
+ROLES = {"s": "system", "u": "user", "a": "assistant", "t": "tool"}
+TURNS = ("u", "su", "suau", "ua", "uasu", "suatu", "ssu")
+
+
+def turns(letters: str) -> list[dict[str, str]]:
+    """A conversation of messages by these roles."""
+    return [{"role": ROLES[c], "content": SAID[c]} for c in letters]
+
+
+def named() -> dict[str, Any]:
+    """conversations: by the letters of their roles; prompts: by template, for each of them with
+    and without the beginning of an answer."""
+    import llama_cpp
+
+    names = (ctypes.c_char_p * 200)()
+    n = llama_cpp.llama_chat_builtin_templates(
+        ctypes.cast(names, ctypes.POINTER(ctypes.c_char_p)), len(names)
+    )
+    found = {}
+    for name in names[:n]:
+        prompts = [applied(name, turns(t), add) for t in TURNS for add in (True, False)]
+        found[name.decode()] = prompts
+    return {"conversations": [turns(t) for t in TURNS], "prompts": found}
+
+
+def applied(name: bytes, messages: list[dict[str, str]], add: bool) -> str:
+    import llama_cpp
+
+    kind, out = llama_cpp.llama_chat_message, ctypes.create_string_buffer(10_000)
+    chat = [kind(m["role"].encode(), m["content"].encode()) for m in messages]
+    array = (kind * len(chat))(*chat)
+    n = llama_cpp.llama_chat_apply_template(name, array, len(chat), add, out, len(out))
+    return out.raw[:n].decode()
 
 
 def recorded(server: Path, template: Path) -> dict[str, Any]:

@@ -13,9 +13,13 @@ import pytest
 
 from ggml_py.errors import ModelError
 from llama_py.chat import ChatTemplate, sandbox
+from llama_py.chat.named import named, source_of
 
-FILE = Path(__file__).parents[1] / "data" / "chat" / "templates.json.xz"
-DATA = json.loads(lzma.decompress(FILE.read_bytes()))
+FOLDER = Path(__file__).parents[1] / "data" / "chat"
+DATA, NAMES = (
+    json.loads(lzma.decompress((FOLDER / f"{name}.json.xz").read_bytes()))
+    for name in ("templates", "names")
+)
 RECORDED = DATA["templates"]
 CAPS = {
     "string_content": "supports_string_content", "typed_content": "supports_typed_content",
@@ -77,6 +81,25 @@ def test_what_a_template_takes_is_found(name: str) -> None:
     assert {theirs: getattr(caps, ours) for ours, theirs in CAPS.items()} == {
         theirs: RECORDED[name]["caps"][theirs] for theirs in CAPS.values()
     }
+
+
+def test_names_are_those_of_llama_cpp() -> None:
+    assert [*named()] == sorted(NAMES["prompts"]) and len(named()) == 54
+
+
+@pytest.mark.parametrize("name", NAMES["prompts"])
+def test_texts_by_name_are_those_of_llama_cpp(name: str) -> None:
+    by_name = ChatTemplate(source_of(name))
+    texts = [by_name.render(c, add) for c in NAMES["conversations"] for add in (True, False)]
+    assert texts == NAMES["prompts"][name]
+
+
+def test_a_name_that_is_none() -> None:
+    assert source_of("{{ messages }}") == "{{ messages }}"
+    with pytest.raises(
+        ModelError, match=r"no chat template .chatgpt.; known are bailing, .*zephyr"
+    ):
+        source_of("chatgpt")
 
 
 @pytest.mark.parametrize("name", TAGS)
