@@ -38,6 +38,10 @@ class Prefix:
         self.tokens = [*self.tokens, *ids][:held]
         self.ctx.reuse.hold(self.tokens, self.seq_id)
 
+    def shifted(self) -> None:
+        """Tokens left a full context: it is known to hold those before them only."""
+        self.tokens = self.ctx.reuse.tokens(self.seq_id)
+
     def clear(self) -> None:
         """Forget the sequence. Its state stays in host memory as long as `cache_ram` allows."""
         self.tokens = []

@@ -10,6 +10,7 @@ import pytest
 
 from ggml_py.errors import ModelError
 from llama_py.chat import ChatTemplate
+from llama_py.chat.thinking import Tags, Thoughts, parted
 
 CHATML = """{{ bos_token }}
 {%- for message in messages %}
@@ -166,3 +167,32 @@ def test_line_in_a_macro_is_the_innermost() -> None:
 def test_importing_does_not_load_jinja() -> None:
     code = "import sys, llama_py.chat; sys.exit('jinja2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+TAGS = Tags("<think>", ("</think>", "<tool_call>"))
+CHANNELS = Tags("<|c|>analysis<|m|>", ("<|end|>",), "<|c|>final<|m|>")
+ANSWERS = {
+    "none": (TAGS, "", "Hello <think> there", "", "Hello <think> there"),
+    "thoughts": (TAGS, "", "\n<think>\nHm.\n</think>\n\nHi", "Hm.", "Hi"),
+    "begun in the prompt": (TAGS, "x<think>\n", "Hm.</think>Hi", "Hm.", "Hi"),
+    "another end": (TAGS, "<think>", "Hm.<tool_call>f", "Hm.", "f"),
+    "no end": (TAGS, "<think>", "Hm.</thi", "Hm.</thi", ""),
+    "nothing": (TAGS, "", "<think></think>", "", ""),
+    "channels": (
+        CHANNELS, "", "<|c|>analysis<|m|>Hm.<|end|><|s|>a<|c|>final<|m|>Hi <b>", "Hm.", "Hi <b>"
+    ),
+    "the answer's channel": (CHANNELS, "", "<|c|>final<|m|>Hi", "", "Hi"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("tags,prompt,answer,thought,said", ANSWERS.values(), ids=ANSWERS)
+def test_answers_are_parted_however_they_come(
+    tags: Tags, prompt: str, answer: str, thought: str, said: str
+) -> None:
+    assert parted(answer, tags, prompt) == (thought, said)
+    for n in (1, 2, 7):
+        parts = Thoughts(tags, prompt)
+        found = [parts.push(answer[i : i + n]) for i in range(0, len(answer), n)]
+        found.append(parts.push("", final=True))
+        thoughts, texts = ("".join(some) for some in zip(*found, strict=True))
+        assert (thoughts.strip(), texts) == (thought, said)
