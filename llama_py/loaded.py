@@ -172,6 +172,11 @@ class Loaded(Closing):
         made.check()
         self.chat_template = made
 
+    def check_chat_template(self) -> None:
+        """ModelError if the model's chat template is none that can be used."""
+        if self.chat_template is not None:
+            self.chat_template.check()
+
     def _template(self, source: str, tool_use: str | None = None) -> ChatTemplate:
         t = self.tokenizer
         bos, eos = ("" if id is None else _text(t, id) for id in (t.bos, t.eos))
