@@ -145,13 +145,18 @@ class _OneByOne:
 
     def next(self, choose: _Choice, n_left: int) -> tuple[int, F32]:
         """A token, and the logits it was chosen from."""
+        if self.n_keep is not None:
+            self._make_room(self.n_keep)
         if self.last is not None:
-            full = self.ctx.memory.seq_pos_max(self.seq_id) + 1 >= self.ctx.cparams.n_ctx_seq
-            if full and self.n_keep is not None:
-                self.n_discarded += shift(self.ctx, self.seq_id, self.n_keep)
             self.logits = self.ctx.reuse.decode([self.last], self.seq_id)[0]
         self.last = choose(self.logits)
         return self.last, self.logits
+
+    def _make_room(self, n_keep: int) -> None:
+        """For the last token, if there is one, in a context that is full."""
+        full = self.ctx.memory.seq_pos_max(self.seq_id) + 1 >= self.ctx.cparams.n_ctx_seq
+        if full and self.last is not None:
+            self.n_discarded += shift(self.ctx, self.seq_id, n_keep)
 
     def end(self) -> None:
         """The memory has all but the last token."""
