@@ -27,6 +27,7 @@ def shift(ctx: Context, seq_id: int, n_keep: int) -> int:
         raise ContextError(
             f"context shift: of {held} tokens {n_keep} are kept, so none can go; keep fewer"
         )
+    ctx.reuse.shifted.add(seq_id)  # first of all: an interrupt may come
     ctx.memory.seq_rm(seq_id, n_keep, n_keep + n)
     ctx.memory.seq_add(seq_id, n_keep + n, held, -n)
     log.info("context shift: sequence %d: kept %d tokens, discarded %d", seq_id, n_keep, n)

@@ -91,17 +91,14 @@ class Conversation:
         return self._answering
 
     def _answer(self, ids: Sequence[int], options: dict[str, Any]) -> Pieces:
-        answer, piece = list[int](), None
+        answer: list[int] = []
         try:
             for piece in self._pieces(ids, options):
                 if piece.token is not None:
                     answer.append(piece.token)
                 yield piece
         finally:
-            if piece is not None and piece.n_discarded:
-                self.prefix.shifted()
-            else:
-                self.prefix.add([*ids, *answer])
+            self.prefix.add([*ids, *answer])
             self.messages.append(self._said(answer))
 
     def _pieces(self, ids: Sequence[int], options: dict[str, Any]) -> Iterator[Piece]:

@@ -23,6 +23,8 @@ from llama_py.text_stream import TextStream
 
 log = logging.getLogger("llama_py")
 
+UNTIL_FULL = -2  # of max_tokens: a full context is the end in any case
+
 FinishReason = Literal["stop", "length", "eos"]
 
 
@@ -188,7 +190,7 @@ class _Drafted:
 
 def n_kept(ctx: Context, p: GenerateParams, n_prompt: int) -> int | None:
     """How many tokens stay when a prompt's context is full; None if it ends there."""
-    if not p.context_shift:
+    if not p.context_shift or p.max_tokens == UNTIL_FULL:
         return None
     if not can_shift(ctx):
         log.warning("context shift is not possible with what the model keeps of its past; disabled")

@@ -12,7 +12,7 @@ import datetime
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import reduce
+from functools import reduce, wraps
 from typing import Any, NoReturn
 
 from jinja2 import ChainableUndefined, TemplateError, Undefined, nodes
@@ -25,6 +25,7 @@ from jinja2.visitor import NodeTransformer
 
 MAX_STEPS = 1_000_000  # of all loops together
 MAX_LENGTH = 1 << 24  # of a text, or of a list
+WIDEST = 1 << 16  # that a text is filled up to
 WIDE = re.compile(r"%[^a-zA-Z%]*(\*|\d{4})")
 
 
@@ -40,6 +41,8 @@ class Sandbox(SandboxedEnvironment):
         )  # fmt: skip
         self.n_steps = 0
         self.filters |= {"tojson": to_json, "counted": self.counted}
+        for name in ("center", "indent", "batch", "slice", "wordwrap", "tojson"):
+            self.filters[name] = _narrow(name, self.filters[name])
         self.globals |= {"raise_exception": refuse, "strftime_now": strftime_now}
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
@@ -62,6 +65,12 @@ class Sandbox(SandboxedEnvironment):
             if self.n_steps > MAX_STEPS:
                 raise SecurityError(f"it loops more than {MAX_STEPS:,} times")
             yield item
+
+    def call(self, context: Context, obj: Any, *args: Any, **kwargs: Any) -> Any:
+        text = getattr(obj, "__self__", None)
+        if isinstance(text, str):
+            _check_method(text, (*args, *kwargs.values()))
+        return super().call(context, obj, *args, **kwargs)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         if operator == "+" and (isinstance(left, str) or isinstance(right, str)):
@@ -114,6 +123,28 @@ def _check_size(operator: str, left: Any, right: Any) -> None:
         raise SecurityError("a text is formatted with a width of more than 999")
     if n > MAX_LENGTH:
         raise SecurityError(f"`{operator}` makes something of more than {MAX_LENGTH:,} characters")
+
+
+def _check_method(text: str, args: tuple[Any, ...]) -> None:
+    """SecurityError for arguments of a text's method that could make it large."""
+    n = max(
+        (a if isinstance(a, int) else len(a) for a in args if isinstance(a, int | str)), default=0
+    )
+    if n > WIDEST and (len(text) + 1) * n > MAX_LENGTH:
+        raise SecurityError(f"a text is made of more than {MAX_LENGTH:,} characters")
+
+
+def _narrow(name: str, f: Any) -> Any:
+    """A filter that widens text, of bounded width."""
+
+    @wraps(f)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        for n in (*args, *kwargs.values()):
+            if isinstance(n, int) and n > WIDEST:
+                raise SecurityError(f"{name}: {n} is more than {WIDEST:,}")
+        return f(*args, **kwargs)
+
+    return checked
 
 
 def to_json(

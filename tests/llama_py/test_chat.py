@@ -98,6 +98,10 @@ ENDLESS = {
     "list": "{{ ([1] * 10**9)|length }}",
     "power": "{{ 10 ** (10 ** 9) }}",
     "width": "{{ '%1000000000d' % 1 }}",
+    "method": "{{ 'a'.center(10**10) }}",
+    "replaced": "{% set x = 'a' * 10**6 %}{{ x.replace('a', x) }}",
+    "filter": "{{ 'a'|center(10**10) }}",
+    "indented": "{{ [1]|tojson(indent=10**10) }}",
     "macros": "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
 }
 

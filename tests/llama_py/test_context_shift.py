@@ -11,6 +11,7 @@ import pytest
 import llama_py
 from ggml_py.errors import ContextError
 from llama_py.context_shift import can_shift
+from llama_py.prefix import Prefix
 from tests.commands import DEMO, tiny_model
 
 N_CTX, PROMPT = 256, list(range(3, 23))
@@ -63,16 +64,54 @@ def test_without_it_a_full_context_is_the_end(dense: llama_py.Model) -> None:
 def test_what_left_is_not_taken_for_what_is_there(dense: llama_py.Model) -> None:
     """A prompt that goes on from a shifted sequence reuses what was before the gap only."""
     ctx = dense.context(N_CTX)
-    prefix = llama_py.prefix.Prefix(ctx)  # type: ignore[attr-defined]
+    prefix = Prefix(ctx)
     ids = prefix.start(PROMPT)
     how: Any = {"context_shift": True, "n_keep": 9, "logits_processors": [never_ends]}
     found, n_discarded = tokens(llama_py.stream(ctx, ids, max_tokens=240, **how))
     assert n_discarded > 0
-    prefix.shifted()
+    prefix.add([*ids, *found])
     kept = 9 + int(dense.tokenizer.add_bos)
     assert prefix.tokens == PROMPT[:kept]
     again = [*PROMPT, *found[:30]]
     assert prefix.start(again) == again[kept:]
+
+
+def test_a_model_goes_on_after_a_shift(dense: llama_py.Model) -> None:
+    """Its next prompt is computed of what is really there."""
+    how: Any = {"logits_processors": [never_ends], "temp": 0}
+    n_train = dense.hparams.n_ctx_train
+    prompt = (PROMPT * (n_train // len(PROMPT)))[: n_train - 8]
+    before = list(dense.stream(prompt, max_tokens=20, context_shift=True, n_keep=4, **how))
+    assert before[-1].n_discarded > 0
+    said = [p.token for p in before if p.token is not None]
+    following = [*prompt[: n_train // 2], *said]
+    again = [p.token for p in dense.stream(following, max_tokens=5, **how)]
+    fresh = llama_py.stream(dense.context(n_train), following, max_tokens=5, **how_of(how))
+    assert again == [p.token for p in fresh]
+
+
+def how_of(how: dict[str, Any]) -> dict[str, Any]:
+    return {"logits_processors": how["logits_processors"]}
+
+
+def test_an_interrupt_in_a_shift(dense: llama_py.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known of the tokens behind what is kept, though no piece told of a shift."""
+    ctx = dense.context(N_CTX)
+    prefix = Prefix(ctx)
+    ids = prefix.start(PROMPT)
+    how: Any = {"context_shift": True, "n_keep": 9, "logits_processors": [never_ends]}
+    move = type(ctx.memory).seq_add
+
+    def interrupted(*args: Any) -> None:
+        move(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(ctx.memory), "seq_add", interrupted)
+    found = []
+    with pytest.raises(KeyboardInterrupt):
+        found.extend(p.token for p in llama_py.stream(ctx, ids, **how))
+    prefix.add([*ids, *found])
+    assert prefix.tokens == PROMPT[: 9 + int(dense.tokenizer.add_bos)]
 
 
 def test_what_cannot_be_shifted_is_told(caplog: pytest.LogCaptureFixture) -> None:
