@@ -209,6 +209,12 @@ def test_another_template(flags: list[str], prompt: str, prompts: list[str]) -> 
     assert prompts == [prompt]
 
 
+def test_a_budget_of_thoughts_that_there_are_none_of(capsys: pytest.CaptureFixture[str]) -> None:
+    how = ["--chat-template", "zephyr", "-st", "-p", "Hi", "-n", "1", "--reasoning-budget", "3"]
+    assert cli.main([*QUICK, *how]) == 0
+    assert "--reasoning-budget has no effect" in capsys.readouterr().err
+
+
 def test_a_template_in_a_file(tmp_path: Path, prompts: list[str]) -> None:
     file = tmp_path / "a.jinja"
     file.write_text("[{{ messages[0].content }}]")

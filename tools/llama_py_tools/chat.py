@@ -35,6 +35,8 @@ class Talk:
             budget=params.reasoning_budget, budget_message=params.reasoning_budget_message,
             variables=params.variables(),
         )  # fmt: skip
+        if params.reasoning_budget >= 0 and self.conversation.tags is None:
+            session.tell("warning: --reasoning-budget has no effect: the template has no thoughts")
         self.single_turn = params.single_turn
         self.terminal = sys.stdin is not None and sys.stdin.isatty()
 
