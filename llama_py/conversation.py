@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ggml_py.errors import ContextError, ModelError
 from llama_py.chat import ChatTemplate
+from llama_py.chat.budget import Budget
+from llama_py.chat.thinking import Tags, Thoughts, control_tokens, parted
 from llama_py.context import Context
 from llama_py.generate import Piece, stream
 from llama_py.loaded import Loaded
@@ -15,23 +18,39 @@ from llama_py.reuse.tree import common
 
 Message = Mapping[str, Any]  # {"role": "user", "content": "..."}
 Pieces = Generator[Piece, None, None]
+ROOM = 4  # this part of a context is left for an answer, if older turns can leave for it
 
 
 class Conversation:
     """Turns of user and model in a sequence of a context.
 
-    messages  all so far, the model's answers too
+    messages  all so far, the model's answers too; thoughts are in their `reasoning_content`
     prefix    what the memory has of them, which is not computed again; `prefix.told` says of the
               last turn how much that was, and why
+    n_left    how many of the oldest messages left with the last turn: there was no room for them
     """
 
-    def __init__(self, ctx: Context, system: str = "", seq_id: int = 0) -> None:
-        """system: what the model is to be. ModelError if the model has no chat template."""
-        template_of(ctx.model)
+    def __init__(
+        self, ctx: Context, system: str = "", seq_id: int = 0, *, thoughts: bool = True,
+        budget: int = -1, budget_message: str = "", variables: Mapping[str, Any] | None = None,
+    ) -> None:  # fmt: skip
+        """system: what the model is to be.
+
+        thoughts   take them out of the text of answers
+        budget     how many tokens they may have (-1: any number); before the tag that then ends
+                   them comes budget_message
+        variables  for the template, such as {"enable_thinking": False}
+        """
         self.ctx = ctx
         self.start: list[Message] = [{"role": "system", "content": system}] if system else []
         self.messages = list(self.start)
         self.prefix = Prefix(ctx, seq_id)
+        self.variables = dict(variables or {})
+        self.budget, self.budget_message = budget, budget_message
+        self.tags = template_of(ctx.model).thinking
+        self.thoughts = thoughts and self.tags is not None
+        self.n_left = 0
+        self._prompt = ""  # the last
         self._answering: Pieces | None = None
 
     def ask(self, text: str, **options: Any) -> Pieces:
@@ -41,15 +60,27 @@ class Conversation:
     def say(self, text: str) -> list[int]:
         """Add a message; the tokens of the conversation that the memory does not have.
 
-        It ends the answer before. Raises ContextError, with no message added, if the conversation
-        does not fit the context.
+        It ends the answer before. The oldest turns, but not what the system says, leave a context
+        that has no room for all. Raises ContextError, with no message added, if it has none for
+        this message alone.
         """
         self._stop()
         messages: list[Message] = [*self.messages, {"role": "user", "content": text}]
-        ids = self.prompt(self.ctx.model, messages)
-        self._check_length(ids)
-        self.messages = messages
-        return self.prefix.start(ids, marks(self.ctx, messages, ids))
+        n_all, (messages, prompt, ids) = len(messages), self._fitted(messages)
+        self.n_left, self.messages, self._prompt = n_all - len(messages), messages, prompt
+        return self.prefix.start(ids, marks(self.ctx, messages, ids, self.variables))
+
+    def _fitted(self, messages: list[Message]) -> tuple[list[Message], str, list[int]]:
+        """As much of the end of a conversation as leaves room for an answer, and its prompt."""
+        n_ctx = self.ctx.cparams.n_ctx_seq
+        while True:
+            prompt = self.text(self.ctx.model, messages, **self.variables)
+            ids = tokens_of(self.ctx.model, prompt)
+            fewer = _without_oldest(messages)
+            if fewer is None or len(ids) <= n_ctx - n_ctx // ROOM:
+                self._check_length(ids)
+                return messages, prompt, ids
+            messages = fewer
 
     def answer(self, ids: Sequence[int], **options: Any) -> Pieces:
         """What follows the tokens of `say`, piece by piece; options are those of GenerateParams.
@@ -61,16 +92,48 @@ class Conversation:
 
     def _answer(self, ids: Sequence[int], options: dict[str, Any]) -> Pieces:
         answer: list[int] = []
-        options |= {"seq_id": self.prefix.seq_id}
         try:
-            for piece in stream(self.ctx, ids, **options):
+            for piece in self._pieces(ids, options):
                 if piece.token is not None:
                     answer.append(piece.token)
                 yield piece
         finally:
             self.prefix.add([*ids, *answer])
-            said = self.ctx.model.tokenizer.detokenize(answer)
-            self.messages.append({"role": "assistant", "content": said})
+            self.messages.append(self._said(answer))
+
+    def _pieces(self, ids: Sequence[int], options: dict[str, Any]) -> Iterator[Piece]:
+        model, tags = self.ctx.model, self.tags
+        options |= {"seq_id": self.prefix.seq_id}
+        if options.get("context_shift"):
+            options["n_keep"] = self._n_keep(options.get("n_keep", 0))
+        if tags is None:
+            return stream(self.ctx, ids, **options)
+        options["preserved_tokens"] = control_tokens(tags, model.tokenizer)
+        if self.budget >= 0:
+            end = Budget(model.tokenizer, tags, self.budget, self._prompt, self.budget_message)
+            options["logits_processors"] = [*options.get("logits_processors", ()), end]
+        pieces = stream(self.ctx, ids, **options)
+        return parted_pieces(pieces, tags, self._prompt) if self.thoughts else pieces
+
+    def _n_keep(self, n_keep: int) -> int:
+        """What the system says stays, whatever else leaves a full context."""
+        if n_keep < 0 or not self.start:
+            return n_keep
+        other = [*self.start, {"role": "user", "content": "x"}]
+        texts = [self.text(self.ctx.model, m, **self.variables) for m in (self.messages, other)]
+        start = texts[0][: common(*texts)]
+        return max(n_keep, len(tokens_of(self.ctx.model, start)))
+
+    def _said(self, answer: Sequence[int]) -> Message:
+        """The message that an answer is."""
+        tokenizer, found = self.ctx.model.tokenizer, {"role": "assistant"}
+        if not self.thoughts or self.tags is None:
+            return {**found, "content": tokenizer.detokenize(answer)}
+        shown, text = control_tokens(self.tags, tokenizer), b""
+        for id in answer:
+            text += tokenizer.token_to_piece(id, special=id in shown)
+        thought, said = parted(text.decode("utf-8", "replace"), self.tags, self._prompt)
+        return {**found, "content": said} | ({"reasoning_content": thought} if thought else {})
 
     def clear(self) -> None:
         """Forget all but the system's message, which is not computed again."""
@@ -83,14 +146,16 @@ class Conversation:
             self._answering.close()
 
     @staticmethod
-    def prompt(model: Loaded, messages: str | Sequence[Message], **variables: Any) -> list[int]:
-        """The tokens of a conversation, or of one question; `variables` are for the template."""
+    def text(model: Loaded, messages: str | Sequence[Message], **variables: Any) -> str:
+        """The prompt of a conversation, or of one question; `variables` are for the template."""
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
-        template = template_of(model)
-        text = template.render(messages, **variables)
-        has_bos = bool(template.bos) and text.startswith(template.bos)
-        return model.tokenizer.tokenize(text, add_special=not has_bos)
+        return template_of(model).render(messages, **variables)
+
+    @staticmethod
+    def prompt(model: Loaded, messages: str | Sequence[Message], **variables: Any) -> list[int]:
+        """The tokens of `text`."""
+        return tokens_of(model, Conversation.text(model, messages, **variables))
 
     def _check_length(self, ids: Sequence[int]) -> None:
         n_ctx = self.ctx.cparams.n_ctx_seq
@@ -102,13 +167,37 @@ class Conversation:
 
 
 def template_of(model: Loaded) -> ChatTemplate:
-    """The model's chat template; ModelError if it has none."""
-    if model.chat_template is None:
-        raise ModelError("the model has no chat template, so it cannot chat; use generate")
-    return model.chat_template
+    """The model's chat template; a plain one, with a warning, if it has none."""
+    return model.chat_template or model.default_template
 
 
-def marks(ctx: Context, messages: Sequence[Message], ids: Sequence[int]) -> list[int]:
+def tokens_of(model: Loaded, prompt: str) -> list[int]:
+    """The tokens of a prompt that a template made: BOS is there once."""
+    bos = template_of(model).bos
+    has_bos = bool(bos) and prompt.startswith(bos)
+    return model.tokenizer.tokenize(prompt, add_special=not has_bos)
+
+
+def parted_pieces(pieces: Iterator[Piece], tags: Tags, prompt: str) -> Iterator[Piece]:
+    """The pieces of an answer to a prompt, with thoughts in their `thought`."""
+    parts = Thoughts(tags, prompt)
+    for piece in pieces:
+        thought, said = parts.push(piece.text, final=piece.finish_reason is not None)
+        yield replace(piece, text=said, thought=thought)
+
+
+def _without_oldest(messages: list[Message]) -> list[Message] | None:
+    """A conversation without its first turn; None if there is but one."""
+    roles = [m["role"] for m in messages]
+    first = 1 if roles[0] == "system" else 0
+    later = [i for i in range(first + 1, len(roles)) if roles[i] == "user"]
+    return [*messages[:first], *messages[later[0] :]] if later else None
+
+
+def marks(
+    ctx: Context, messages: Sequence[Message], ids: Sequence[int],
+    variables: Mapping[str, Any] | None = None,
+) -> list[int]:  # fmt: skip
     """Where other prompts may go on from the tokens of a conversation: before the text of its last
     message, which may be another, and where the answer will be written differently once it is an
     earlier message (thinking is left out), or before the last token."""
@@ -118,9 +207,13 @@ def marks(ctx: Context, messages: Sequence[Message], ids: Sequence[int]) -> list
     said = str(last.get("content", ""))
     other = {**last, "content": f"{'>' if said.startswith('<') else '<'}{said}"}
     answered = [*messages, {"role": "assistant", "content": "x"}, last]
+    more = variables or {}
     try:
-        text = template.render(messages)
-        later = template.render([*before, other]), template.render(answered, False)
+        text = template.render(messages, **more)
+        later = (
+            template.render([*before, other], **more),
+            template.render(answered, add_generation_prompt=False, **more),
+        )
     except ModelError:  # it takes no such messages
         return []
     return [_token_at(ctx.model, ids, text[common(text, t) :]) for t in later]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -12,11 +14,16 @@ import numpy as np
 from ggml_py.errors import ContextError, ModelError
 from llama_py.batch import F32, Batch
 from llama_py.context import Context
+from llama_py.context_shift import can_shift, shift
 from llama_py.params import GenerateParams
 from llama_py.params.choosers import Chooser
 from llama_py.signature import takes
 from llama_py.speculative.speculator import speculator_of
 from llama_py.text_stream import TextStream
+
+log = logging.getLogger("llama_py")
+
+UNTIL_FULL = -2  # of max_tokens: a full context is the end in any case
 
 FinishReason = Literal["stop", "length", "eos"]
 
@@ -45,6 +52,8 @@ class Piece:
     prompt_tokens, prompt_seconds   the prompt's
     gen_tokens, gen_seconds         the answer's so far; the caller's own time is not counted
     finish_reason  on the last piece: a stop string, no room or max_tokens, or the model's end token
+    thought        what of the answer is a thought, and not in `text` (`Conversation`)
+    n_discarded    tokens of the sequence that left a full context so far
     logprob        of the token, before sampling changes anything; with `logprobs`
     top            the most likely tokens with theirs, as many as `logprobs` says
     """
@@ -58,6 +67,8 @@ class Piece:
     finish_reason: FinishReason | None = None
     logprob: float | None = None
     top: tuple[tuple[int, float], ...] = ()
+    thought: str = ""
+    n_discarded: int = 0
 
     @property
     def prompt_rate(self) -> float:
@@ -90,16 +101,18 @@ def _stream(ctx: Context, prompt: str | Sequence[int], p: GenerateParams) -> Ite
             " they cannot continue a text; use embed, or decode for a forward pass"
         )
     tokenizer = ctx.model.tokenizer
-    text = TextStream(tokenizer, p.stop, p.special)
+    text = TextStream(tokenizer, p.stop, p.special, p.preserved_tokens)
     ids = _prompt_ids(ctx, prompt, p.seq_id)
     choose = _Choice(p, [*p.before, *ids])
     drafts = p.drafters or p.model_draft is not None
-    walk = _Drafted(ctx, p) if drafts else _OneByOne(ctx, p)
+    walk = _Drafted(ctx, p) if drafts else _OneByOne(ctx, p, n_kept(ctx, p, len(ids)))
     try:
         start = perf_counter()
         walk.read(_encoded(ctx, ids, p.seq_id) if ctx.model.has_encoder else ids)
         piece = Piece("", None, len(ids), perf_counter() - start, 0, 0.0)
         room = ctx.cparams.n_ctx_seq - ctx.memory.seq_pos_max(p.seq_id)  # the last needs no cell
+        if walk.n_keep is not None:
+            room = sys.maxsize
         n_max = room if p.max_tokens < 0 else min(p.max_tokens, room)
         if n_max < 1:
             yield replace(piece, finish_reason="length")
@@ -111,7 +124,7 @@ def _stream(ctx: Context, prompt: str | Sequence[int], p: GenerateParams) -> Ite
             logprob, top = _logprobs(logits, id, p.logprobs)
             piece = replace(
                 piece, text=shown, token=id, gen_tokens=n, gen_seconds=spent, finish_reason=reason,
-                logprob=logprob, top=top,
+                logprob=logprob, top=top, n_discarded=walk.n_discarded,
             )  # fmt: skip
             yield piece
             if reason is not None:
@@ -123,19 +136,29 @@ def _stream(ctx: Context, prompt: str | Sequence[int], p: GenerateParams) -> Ite
 class _OneByOne:
     """A sequence goes on token by token."""
 
-    def __init__(self, ctx: Context, p: GenerateParams) -> None:
+    def __init__(self, ctx: Context, p: GenerateParams, n_keep: int | None) -> None:
+        """n_keep: tokens that stay when the context is full; None: it ends there."""
         self.ctx, self.seq_id = ctx, p.seq_id
         self.last: int | None = None
+        self.n_keep, self.n_discarded = n_keep, 0
 
     def read(self, ids: Sequence[int]) -> None:
         self.logits = self.ctx.reuse.decode(ids, self.seq_id)[-1]
 
     def next(self, choose: _Choice, n_left: int) -> tuple[int, F32]:
         """A token, and the logits it was chosen from."""
+        if self.n_keep is not None:
+            self._make_room(self.n_keep)
         if self.last is not None:
             self.logits = self.ctx.reuse.decode([self.last], self.seq_id)[0]
         self.last = choose(self.logits)
         return self.last, self.logits
+
+    def _make_room(self, n_keep: int) -> None:
+        """For the last token, if there is one, in a context that is full."""
+        full = self.ctx.memory.seq_pos_max(self.seq_id) + 1 >= self.ctx.cparams.n_ctx_seq
+        if full and self.last is not None:
+            self.n_discarded += shift(self.ctx, self.seq_id, n_keep)
 
     def end(self) -> None:
         """The memory has all but the last token."""
@@ -143,6 +166,9 @@ class _OneByOne:
 
 class _Drafted:
     """A sequence goes on by as many tokens as were drafted right."""
+
+    n_keep: int | None = None
+    n_discarded = 0
 
     def __init__(self, ctx: Context, p: GenerateParams) -> None:
         self.speculator, self.seq_id = speculator_of(ctx, p), p.seq_id
@@ -160,6 +186,18 @@ class _Drafted:
 
     def end(self) -> None:
         self.speculator.finish(self.seq_id)
+
+
+def n_kept(ctx: Context, p: GenerateParams, n_prompt: int) -> int | None:
+    """How many tokens stay when a prompt's context is full; None if it ends there."""
+    if not p.context_shift or p.max_tokens == UNTIL_FULL:
+        return None
+    if not can_shift(ctx):
+        log.warning("context shift is not possible with what the model keeps of its past; disabled")
+        return None
+    n_prompt += ctx.memory.seq_pos_max(p.seq_id) + 1
+    add_bos = int(ctx.model.tokenizer.add_bos)
+    return n_prompt if p.n_keep < 0 else min(p.n_keep + add_bos, n_prompt)
 
 
 def _encoded(ctx: Context, ids: Sequence[int], seq_id: int) -> list[int]:

@@ -8,7 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from ggml_py.errors import ModelError
 from llama_py.chat import ChatTemplate
+from llama_py.chat.named import DEFAULT, source_of
 from llama_py.closing import Closing
 from llama_py.fingerprint import fingerprint
 from llama_py.gguf_file import GGUFFile
@@ -107,6 +109,7 @@ class Loaded(Closing):
         self.sizes = weights.sizes
         self.n_params, self.n_bytes = weights.n_params, weights.n_bytes
         self._log_load()
+        self._check_template()
 
     def _log_load(self) -> None:
         n, n_all = self.placement.n_offloaded(self.hparams.n_layer_all), len(self.layer_devices)
@@ -152,12 +155,45 @@ class Loaded(Closing):
 
     @cached_property
     def chat_template(self) -> ChatTemplate | None:
-        """The file's own template; None if it has none."""
+        """The file's own template, unless another was set; None if it has none."""
         t = self.tokenizer
-        if t.chat_template is None:
-            return None
-        bos, eos = ("" if id is None else t.vocab.texts[id] for id in (t.bos, t.eos))
-        return ChatTemplate(t.chat_template, bos, eos)
+        source = t.chat_template or t.tool_use_template
+        return None if source is None else self._template(source, t.tool_use_template)
+
+    @cached_property
+    def default_template(self) -> ChatTemplate:
+        """What a model without a template chats through."""
+        log.warning("the model has no chat template; %s is used", DEFAULT)
+        return self._template(source_of(DEFAULT))
+
+    def set_chat_template(self, template: str) -> None:
+        """Chat through another template: one that llama.cpp knows by name, or a Jinja text.
+
+        Raises ModelError for a name that is not known, and for a text that is no template.
+        """
+        made = self._template(source_of(template))
+        made.check()
+        self.chat_template = made
+
+    def check_chat_template(self) -> None:
+        """ModelError if the model's chat template is none that can be used."""
+        if self.chat_template is not None:
+            self.chat_template.check()
+
+    def _template(self, source: str, tool_use: str | None = None) -> ChatTemplate:
+        t = self.tokenizer
+        bos, eos = ("" if id is None else _text(t, id) for id in (t.bos, t.eos))
+        return ChatTemplate(source, bos, eos, tool_use)
+
+    def _check_template(self) -> None:
+        """Tell at once of a template that will be an error when it is used."""
+        source = self.file.metadata.get("tokenizer.chat_template")
+        if not isinstance(source, str):
+            return
+        try:
+            ChatTemplate(source).check()
+        except ModelError as e:
+            log.warning("the model's chat template cannot be used: %s", e)
 
     def tokenize(
         self, text: str, add_special: bool = True, parse_special: bool = True
@@ -189,3 +225,7 @@ class Loaded(Closing):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.arch} {self.file.path} on {self.device_names}>"
+
+
+def _text(tokenizer: Tokenizer, id: int) -> str:
+    return tokenizer.token_bytes(id).decode("utf-8", "replace")

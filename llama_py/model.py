@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from llama_py.batch import F32
+from llama_py.chat.thinking import control_tokens
 from llama_py.context import Context
-from llama_py.conversation import Conversation, Message, Pieces, marks
+from llama_py.conversation import (
+    Conversation,
+    Message,
+    Pieces,
+    marks,
+    parted_pieces,
+    template_of,
+    tokens_of,
+)
 from llama_py.embed import embed
-from llama_py.generate import stream
+from llama_py.generate import Piece, stream
 from llama_py.loaded import Loaded
 from llama_py.params import (
     AnswerParams,
@@ -100,16 +110,28 @@ class Model(Loaded):
     @takes(AnswerParams)
     def chat(self, messages: str | Sequence[Message], **options: Any) -> str:
         """The answer to a question, or to a conversation [{"role": "user", "content": ...}, ...],
-        through the model's chat template.
+        through the model's chat template, without the model's thoughts.
 
-        What is in common with the call before is not computed again. Raises ModelError for a model
-        without a template.
+        What is in common with the call before is not computed again.
         """
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
-        ids = Conversation.prompt(self, messages)
-        pieces = self._started(ids, AnswerParams(**options), messages)
+        prompt, p = Conversation.text(self, messages), AnswerParams(**options)
+        tags = template_of(self).thinking
+        if tags is not None:
+            p = replace(p, preserved_tokens=control_tokens(tags, self.tokenizer))
+        pieces: Iterator[Piece] = self._started(tokens_of(self, prompt), p, messages)
+        if tags is not None:
+            pieces = parted_pieces(pieces, tags, prompt)
         return "".join(piece.text for piece in pieces)
+
+    def apply_chat_template(
+        self, messages: str | Sequence[Message], tools: Sequence[Message] | None = None,
+        add_generation_prompt: bool = True, **variables: Any,
+    ) -> str:  # fmt: skip
+        """The prompt that the model's chat template makes; `ChatTemplate.render` says of what."""
+        variables |= {"tools": tools, "add_generation_prompt": add_generation_prompt}
+        return Conversation.text(self, messages, **variables)
 
     def embed(
         self, texts: str | Sequence[str], pooling: str = "auto", normalize: bool = True

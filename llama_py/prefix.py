@@ -33,7 +33,13 @@ class Prefix:
         return list(ids[told.n_reused :])
 
     def add(self, ids: Sequence[int]) -> None:
-        """Tokens that were decoded or generated since; the last may not be in the memory yet."""
+        """Tokens that were decoded or generated since; the last may not be in the memory yet.
+
+        After a context shift only those before the gap are known to be there.
+        """
+        if self.seq_id in self.ctx.reuse.shifted:
+            self.tokens = self.ctx.reuse.tokens(self.seq_id)
+            return
         held = self.ctx.memory.seq_pos_max(self.seq_id) + 1
         self.tokens = [*self.tokens, *ids][:held]
         self.ctx.reuse.hold(self.tokens, self.seq_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Protocol
 
 from ggml_py.errors import ModelError
@@ -25,19 +25,24 @@ class TextStream:
     Raises ModelError for an empty stop string.
     """
 
-    def __init__(self, tokenizer: Pieces, stop: Sequence[str] = (), special: bool = False) -> None:
+    def __init__(
+        self, tokenizer: Pieces, stop: Sequence[str] = (), special: bool = False,
+        preserved: Container[int] = (),
+    ) -> None:  # fmt: skip
+        """special: show special tokens, those of `preserved` in any case."""
         if isinstance(stop, str) or not all(stop):
             raise ModelError(f"stop must be a list of strings that are not empty, it is {stop!r}")
         self._tokenizer = tokenizer
         self._stop = tuple(stop)
-        self._special = special
+        self._special, self._preserved = special, preserved
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held = ""
         self.stopped: str | None = None
 
     def push(self, id: int) -> str:
         """The text that is certain with this token; bytes that are not UTF-8 are U+FFFD."""
-        return self._add(self._tokenizer.token_to_piece(id, self._special), final=False)
+        special = self._special or id in self._preserved
+        return self._add(self._tokenizer.token_to_piece(id, special), final=False)
 
     def flush(self) -> str:
         """The rest: call it once, after the last token."""

@@ -186,6 +186,15 @@ class GenerateParams(SpeculativeParams):
         parse=texts.once, many=True,
     )  # fmt: skip
     special: bool = option(False, "-sp --special", "show special tokens")
+    preserved_tokens: Sequence[int] = option((), "", "special tokens that are shown in any case")
+    context_shift: bool = option(
+        False, "--context-shift", "let a full context go on: half of what comes after the kept"
+        " tokens leaves", off="--no-context-shift",
+    )  # fmt: skip
+    n_keep: int = option(
+        0, "--keep", "tokens at the beginning that a context shift keeps (-1: the prompt)",
+        check=integers(-1),
+    )  # fmt: skip
     sampler: Chooser | None = option(None, "", "what chooses tokens (None: the most likely)")
     logits_processors: Sequence[LogitsProcessor] = option(
         (), "", "called in turn with the tokens so far and the logits [n_vocab]; give new logits"

@@ -65,6 +65,7 @@ class Reuse:
         self.tree: Tree[Holder, Kept] = Tree(not memory.by_token, self.budget.drop)
         self.snapshots = Snapshots(memory, p, self.budget, self.tree)
         self._plans: dict[int, Plan] = {}
+        self.shifted: set[int] = set()  # sequences that lost tokens in their middle
 
     def start(
         self, ids: Sequence[int], seq_id: int = 0, marks: Iterable[int] | None = None
@@ -89,6 +90,7 @@ class Reuse:
         else:
             found = self._moved(found, seq_id)
         self.hold(ids[: found.n], seq_id)
+        self.shifted.discard(seq_id)
         self._keep(saved)
         marks = [most - memory.n_back] if marks is None else marks
         self._plans[seq_id] = self.snapshots.plan(found.n, len(ids), {*marks, n_same})
@@ -156,6 +158,7 @@ class Reuse:
         saved = self._saved(seq_id)
         self.ctx.memory.seq_rm(seq_id)
         self._plans.pop(seq_id, None)
+        self.shifted.discard(seq_id)
         self.tree.release(seq_id)
         self._keep(saved)
 

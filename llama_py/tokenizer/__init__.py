@@ -95,6 +95,12 @@ class Tokenizer:
         source = self._meta.get("tokenizer.chat_template")
         return source if isinstance(source, str) else None
 
+    @property
+    def tool_use_template(self) -> str | None:
+        """The one in the file for conversations with tools, if that is another."""
+        source = self._meta.get("tokenizer.chat_template.tool_use")
+        return source if isinstance(source, str) else None
+
     def is_eog(self, id: int) -> bool:
         """Whether generation ends with this token: EOS, and all that llama.cpp takes for an end."""
         return id in self.eog

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import llama_py
-from ggml_py.errors import ModelError
 from llama_py.context import Context
 from llama_py.params import GenerateParams
 from llama_py.reuse import Reuse
-from llama_py_tools import cli, session, start
+from llama_py_tools import cli
 from llama_py_tools.chat import Talk
+from llama_py_tools.chat_params import ChatParams
 from llama_py_tools.escapes import unescape
 from tests.commands import DEMO, demo_with_template, tiny_model
 
@@ -166,9 +166,9 @@ def interrupted_run(model: str) -> Any:
 def test_ctrl_c_on_a_terminal_ends_the_answer_only(chat_model: str) -> None:
     run = interrupted_run(chat_model)
     with pytest.raises(KeyboardInterrupt):
-        Talk(run, "", single_turn=False).turn("a")
+        Talk(run, ChatParams()).turn("a")
     run.ctx.clear()
-    talk = Talk(run, "", single_turn=False)
+    talk = Talk(run, ChatParams())
     talk.terminal = True
     talk.turn("a")
     conversation, tokenizer = talk.conversation, run.model.tokenizer
@@ -178,39 +178,134 @@ def test_ctrl_c_on_a_terminal_ends_the_answer_only(chat_model: str) -> None:
     assert run.summary.pending is None
 
 
-def test_chat_needs_a_template(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main([*QUICK, "-cnv"]) == 1
-    assert "no chat template" in capsys.readouterr().err
+def test_a_model_with_a_template_talks(
+    chat_model: str, prompts: list[str], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """As llama-completion: -p is the first message, and stdin has the others; -no-cnv: a text."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("Again!\n"))
+    assert cli.main([*QUICK, "-m", chat_model, "-p", "Speak!", "-n", "2"]) == 0
+    assert prompts[0] == "user:Speak!\nROMEO:" and prompts[1].endswith("user:Again!\nROMEO:")
+    prompts.clear()
+    capsys.readouterr()
+    assert cli.main([*QUICK, "-m", chat_model, "-p", "Speak!", "-n", "2", "-no-cnv"]) == 0
+    assert prompts == ["Speak!"] and capsys.readouterr().out.startswith("Speak!")
 
 
-def test_a_defect_is_one_line_too(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_model_without_a_template_completes_unless_asked_to_talk(
+    prompts: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(*_: object) -> None:
-        raise KeyError("x")
-
-    monkeypatch.setattr(session, "list_archs", fail)
-    assert cli.main(["--list-archs"]) == 1
-    assert capsys.readouterr().err == "error: KeyError: 'x' (a defect; --verbose shows where)\n"
-    monkeypatch.setattr(session, "list_archs", lambda: (_ for _ in ()).throw(KeyboardInterrupt))
-    assert cli.main(["--list-archs"]) == 130
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    assert cli.main([*QUICK, "-p", "Speak!", "-n", "2"]) == 0
+    assert cli.main([*QUICK, "-p", "Speak!", "-n", "2", "-cnv"]) == 0
+    chatml = "<|im_start|>user\nSpeak!<|im_end|>\n<|im_start|>assistant\n"
+    assert prompts == ["Speak!", chatml]
+    assert "the model has no chat template; chatml is used" in capsys.readouterr().err
 
 
-def test_an_interrupt_while_a_command_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(name: str) -> None:
-        assert name == "llama_py_tools.cli"
-        raise KeyboardInterrupt
+TEMPLATES = {
+    "name": (["--chat-template", "zephyr"], "<|user|>\nHi\n<|assistant|>\n"),
+    "text": (["--chat-template", "{{ messages[0].content }}?", "--jinja"], "Hi?"),
+    "variables": (
+        ["--chat-template", "{{ a }}{{ b }}{{ enable_thinking }}{{ clear_thinking }}",
+         "--chat-template-kwargs", '{"a": 1}', "--chat-template-kwargs", '{"b": "x"}',
+         "--reasoning", "off", "--no-reasoning-preserve"],
+        "1xFalseTrue",
+    ),
+    "effort": (
+        ["--chat-template", "{{ reasoning_effort }}{{ enable_thinking }}",
+         "--reasoning-effort", "low", "-rea", "on"],
+        "lowTrue",
+    ),
+}  # fmt: skip
 
-    monkeypatch.setattr("importlib.import_module", interrupt)
-    assert start.cli() == 130
+
+@pytest.mark.parametrize("flags,prompt", TEMPLATES.values(), ids=TEMPLATES)
+def test_another_template(flags: list[str], prompt: str, prompts: list[str]) -> None:
+    assert cli.main([*QUICK, "-st", "-p", "Hi", "-n", "1", *flags]) == 0
+    assert prompts == [prompt]
 
 
-def test_names_in_errors_move_no_cursor(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_budget_of_thoughts_that_there_are_none_of(capsys: pytest.CaptureFixture[str]) -> None:
+    how = ["--chat-template", "zephyr", "-st", "-p", "Hi", "-n", "1", "--reasoning-budget", "3"]
+    assert cli.main([*QUICK, *how]) == 0
+    assert "--reasoning-budget has no effect" in capsys.readouterr().err
+
+
+def test_a_template_in_a_file(tmp_path: Path, prompts: list[str]) -> None:
+    file = tmp_path / "a.jinja"
+    file.write_text("[{{ messages[0].content }}]")
+    how = ["-st", "-p", "Hi", "-n", "1", "--chat-template-file", str(file)]
+    assert cli.main([*QUICK, *how]) == 0
+    assert prompts == ["[Hi]"]
+    with pytest.raises(SystemExit):
+        cli.main([*QUICK, *how, "--chat-template", "zephyr"])
+
+
+def test_wrong_templates(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*QUICK, "-st", "--chat-template", "gpt"]) == 1
+    assert "no chat template 'gpt'; known are bailing, " in capsys.readouterr().err
+    bad = str(demo_with_template(tmp_path, "{% if %}"))
+    assert cli.main([*QUICK, "-m", bad, "-p", "Hi"]) == 1
+    err = capsys.readouterr().err
+    assert "template cannot be used" in err and "error: chat template, line 1" in err
+    assert cli.main([*QUICK, "-m", bad, "-p", "Hi", "-n", "1", "-no-cnv"]) == 0
+    with pytest.raises(SystemExit):
+        cli.main([*QUICK, "--chat-template-kwargs", "[1]"])
+    assert "expected a JSON object" in capsys.readouterr().err
+
+
+THINKER = (
+    "{% for m in messages %}{{ m.role }}:{% if m.reasoning_content %}<think>"
+    "{{ m.reasoning_content }}</think>{% endif %}{{ m.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant:<think>{% endif %}"
+)
+THINK = ["-c", "256", "--temp", "0", "-st", "-p", "Hi", "-n", "14", "--reasoning-budget", "3"]
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("how", ["hidden", "dim", "NO_COLOR", "none"])
+def test_thoughts_are_shown_on_a_terminal_only(
+    how: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail() -> None:
-        raise ModelError("tensor \x1b[2Jx\ny\u202e is not there")
+    screen = Screen()
+    if how in ("dim", "NO_COLOR"):
+        monkeypatch.setattr("sys.stdout", screen)
+    monkeypatch.setenv("NO_COLOR", "1" if how == "NO_COLOR" else "")
+    more = ["--reasoning-format", "none"] if how == "none" else []
+    assert cli.main(["--chat-template", THINKER, *THINK, *more]) == 0
+    out = screen.getvalue() or capsys.readouterr().out
+    tokens = greedy("user:Hi\nassistant:<think>", 3)
+    if how == "none":
+        assert out.startswith(f"{tokens}</think>")
+        return
+    said = out.rpartition("\n\n" if how != "hidden" else "\0")[2]
+    assert said.strip() and "think>" not in said
+    shown = {
+        "hidden": "", "dim": f"\x1b[2m{tokens.lstrip()}\x1b[0m\n\n",
+        "NO_COLOR": f"[Start thinking]\n{tokens.lstrip()}\n[End thinking]\n\n",
+    }  # fmt: skip
+    assert out == shown[how] + said
 
-    monkeypatch.setattr(session, "list_archs", fail)
-    assert cli.main(["--list-archs"]) == 1
-    assert capsys.readouterr().err == "error: tensor \\x1b[2Jx y\\u202e is not there\n"
+
+def greedy(prompt: str, n: int) -> str:
+    with llama_py.load(DEMO) as model:
+        return model.generate(prompt, max_tokens=n, temp=0)
+
+
+def test_it_is_told_when_the_context_is_full(
+    chat_model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    question = "Speak " * 60 + "!"
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{question}\n" * 4))
+    small = ["-m", chat_model, "-c", "256", "--temp", "0"]
+    assert cli.main([*small, "-sys", "Be brief.", "-n", "2"]) == 0
+    told = capsys.readouterr()
+    assert told.err.count("(the context is full: the 2 oldest messages have left it)") == 3
+    assert len(told.out.splitlines()) >= 4
+    assert cli.main([*small, "--ignore-eos", "-st", "-p", question]) == 0
+    assert "(the context is full: --context-shift would go on)" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -160,9 +161,86 @@ def test_too_long_a_conversation_is_refused(model: llama_py.Model) -> None:
     assert talk.messages == before
 
 
-def test_a_model_without_a_template_cannot_chat() -> None:
+def test_the_oldest_turns_leave_a_full_context(model: llama_py.Model) -> None:
+    """But not what the system says, and the message before the answer."""
+    talk = Conversation(model.context(256), "Be brief.")
+    asked = [f"Speak to {name}! " + "Ay. " * 20 for name in "ABCDE"]
+    left = []
+    for question in asked:
+        text(talk.ask(question, max_tokens=4))
+        left.append(talk.n_left)
+        assert talk.messages[0] == {"role": "system", "content": "Be brief."}
+        assert talk.messages[-2]["content"] == question
+    assert left[:2] == [0, 0] and sum(left) == 2 * (5 - len(talk.messages) // 2) > 0
+    assert all(n % 2 == 0 for n in left)
+    kept = [m["content"] for m in talk.messages if m["role"] == "user"]
+    assert kept == asked[-len(kept) :]
+    answer = talk.messages[-1]["content"]
+    assert answer == fresh(model, Conversation.text(model, talk.messages[:-1]), 4)
+
+
+def test_a_model_without_a_template_has_a_plain_one(caplog: pytest.LogCaptureFixture) -> None:
     model: Any = llama_py.load(DEMO, "null")
-    with pytest.raises(ModelError, match="no chat template, so it cannot chat; use generate"):
-        Conversation(model.context(256))
-    with pytest.raises(ModelError, match="no chat template"):
-        model.chat("Speak!")
+    assert model.chat_template is None
+    expected = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    assert [Conversation.text(model, "Hi") for _ in range(2)] == [expected] * 2
+    assert [r.message for r in caplog.records] == ["the model has no chat template; chatml is used"]
+    model.set_chat_template("zephyr")
+    assert model.apply_chat_template("Hi", add_generation_prompt=False).startswith("<|user|>\nHi")
+    with pytest.raises(ModelError, match="no chat template 'no'; known are"):
+        model.set_chat_template("no")
+    with pytest.raises(ModelError, match="line 1"):
+        model.set_chat_template("{% if %}")
+    assert model.apply_chat_template("Hi").startswith("<|user|>")
+
+
+def test_a_template_that_is_none_is_told_of_when_the_model_is_loaded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    path = demo_with_template(tmp_path, "{% if %}")
+    with llama_py.Model(path, "null") as model:
+        assert "chat template cannot be used: chat template, line 1" in caplog.text
+        with pytest.raises(ModelError, match="chat template, line 1"):
+            model.apply_chat_template("Hi")
+
+
+# What the model says next to the prompt with the tag, greedily, ends with the tag's end somewhere:
+# a user-defined end, so that the demo model can be made to say it.
+THINKER = (
+    "{% for m in messages %}{{ m.role }}:"
+    "{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}"
+    "{{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant:"
+    "{{ '<think>' if enable_thinking else '' }}{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def thoughtful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[llama_py.Model]:
+    path = demo_with_template(tmp_path_factory.mktemp("chat"), THINKER)
+    with llama_py.Model(path, "cpu") as model:
+        yield model
+
+
+def test_thoughts_have_a_budget_and_are_no_part_of_the_answer(thoughtful: llama_py.Model) -> None:
+    talk = Conversation(thoughtful.context(256), budget=5)
+    pieces = list(talk.ask("Speak!", max_tokens=20))
+    thought, said = "".join(p.thought for p in pieces), "".join(p.text for p in pieces)
+    tokens = [p.token for p in pieces if p.token is not None]
+    tokenizer, end = thoughtful.tokenizer, thoughtful.tokenize("</think>")
+    assert tokens[5 : 5 + len(end)] == end
+    assert thought == tokenizer.detokenize(tokens[:5])
+    assert said == tokenizer.detokenize(tokens[5 + len(end) :]).lstrip() != ""
+    last = talk.messages[-1]
+    assert (last["content"], last["reasoning_content"]) == (said, thought.strip())
+    again = Conversation.text(thoughtful, [*talk.messages, {"role": "user", "content": "Again!"}])
+    assert f"assistant:<think>{thought.strip()}</think>{said}\n" in again
+
+
+def test_thoughts_may_be_left_in_the_text_or_out_altogether(thoughtful: llama_py.Model) -> None:
+    talk = Conversation(thoughtful.context(256), budget=0, thoughts=False)
+    assert text(talk.ask("Speak!", max_tokens=12)).startswith("</think>")
+    assert "reasoning_content" not in talk.messages[-1]
+    quiet = Conversation(thoughtful.context(256), variables={"enable_thinking": False})
+    quiet.say("Speak!")
+    assert quiet._prompt.endswith("assistant:")
+    assert thoughtful.chat("Speak!", max_tokens=3, temp=0) == ""  # it was still thinking

@@ -7,8 +7,14 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from llama_py_tools import session
+from llama_py_tools.escapes import unescape
+from llama_py_tools.thoughts import dimmed, with_thoughts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from llama_py import Piece
+    from llama_py_tools.chat_params import ChatParams
     from llama_py_tools.generation import Run
 
 HELP = "commands: /clear forgets the conversation, /exit (or Ctrl-D) ends it"
@@ -17,16 +23,21 @@ HELP = "commands: /clear forgets the conversation, /exit (or Ctrl-D) ends it"
 class Talk:
     """Reads what the user says and shows what the model answers."""
 
-    def __init__(self, run: Run, system: str, single_turn: bool) -> None:
-        """ModelError if the model has no chat template."""
-        from ggml_py.errors import ModelError
+    def __init__(self, run: Run, params: ChatParams, escape: bool = True) -> None:
+        """escape: whether the system prompt has escapes. ModelError if the template is none."""
         from llama_py import Conversation
 
-        if run.model.chat_template is None:
-            raise ModelError("the model has no chat template; leave out -cnv, -st and -sys")
+        run.model.check_chat_template()
+        system = unescape(params.system_prompt) if escape else params.system_prompt
         self.run = run
-        self.conversation = Conversation(run.ctx, system)
-        self.single_turn = single_turn
+        self.conversation = Conversation(
+            run.ctx, system, thoughts=params.reasoning_format != "none",
+            budget=params.reasoning_budget, budget_message=params.reasoning_budget_message,
+            variables=params.variables(),
+        )  # fmt: skip
+        if params.reasoning_budget >= 0 and self.conversation.tags is None:
+            session.tell("warning: --reasoning-budget has no effect: the template has no thoughts")
+        self.single_turn = params.single_turn
         self.terminal = sys.stdin is not None and sys.stdin.isatty()
 
     def talk(self, first: str | None) -> None:
@@ -63,11 +74,31 @@ class Talk:
         """One question and its answer. On a terminal Ctrl-C ends the answer only."""
         ids = self.conversation.say(line)
         self.run.reused(self.conversation.prefix.told)
+        if n := self.conversation.n_left:
+            session.tell(dimmed(f"(the context is full: the {n} oldest messages have left it)"))
         try:
             with closing(self.conversation.answer(ids, **vars(self.run.params))) as pieces:
-                self.run.show(pieces, len(ids))
+                self.run.show(with_thoughts(self.watched(pieces)), len(ids))
         except KeyboardInterrupt:
             if not self.terminal or self.single_turn:
                 raise
             self.run.summary.pending = None
         self.run.end_line()
+
+    def watched(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        """The pieces; it is told when the context is full."""
+        gone = 0
+        for piece in pieces:
+            yield piece
+            if piece.n_discarded > gone:
+                n, gone = piece.n_discarded - gone, piece.n_discarded
+                self.run.end_line()
+                session.tell(dimmed(f"(the context is full: {n} tokens have left it)"))
+            elif piece.finish_reason == "length" and self.full():
+                self.run.end_line()
+                session.tell(dimmed("(the context is full: --context-shift would go on)"))
+
+    def full(self) -> bool:
+        ctx = self.run.ctx
+        held = ctx.memory.seq_pos_max(self.conversation.prefix.seq_id) + 1
+        return held >= ctx.cparams.n_ctx_seq

@@ -17,6 +17,7 @@ from llama_py.params import ContextParams, GenerateParams, ModelParams, Sampling
 from llama_py.params.option import Params, option, options_of
 from llama_py.params.speculative import SpeculativeParams
 from llama_py_tools import session
+from llama_py_tools.chat_params import ChatParams
 from llama_py_tools.escapes import ENCODING, unescape
 from llama_py_tools.generation import CompletionParams, Run
 from llama_py_tools.options import Parser, read
@@ -35,28 +36,11 @@ class ListParams(Params):
     list_archs: bool = option(False, "--list-archs", "list architectures and exit", env="")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChatParams(Params):
-    """Conversations."""
-
-    conversation: bool | None = option(
-        None, "-cnv --conversation", "talk, with the model's chat template; /exit, /clear",
-        off="-no-cnv --no-conversation",
-    )  # fmt: skip
-    single_turn: bool = option(False, "-st --single-turn", "one question, one answer")
-    system_prompt: str = option("", "-sys --system-prompt", "what to be", metavar="TEXT")
-
-    @property
-    def wanted(self) -> bool:
-        if self.conversation is not None:
-            return self.conversation
-        return self.single_turn or bool(self.system_prompt)
-
-
 EPILOG = """examples:
   llama-py-cli -p "ROMEO:" -n 100                        the bundled demo model
   llama-py-cli -m model.gguf -p "The sea is" -n 32 --temp 0
-  llama-py-cli -m model.gguf -cnv -sys "Be brief."
+  llama-py-cli -m model.gguf -sys "Be brief."            a conversation
+  llama-py-cli -m model.gguf -st -p "What is a sea?"     one question, one answer
   llama-py-cli -p "ROMEO:" -n 100 --spec-type draft-mtp  tokens are drafted, and checked together
 
 about compiled kernels (each has its own --help):
@@ -89,7 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = read(args, CompletionParams)
     if text.file and text.prompt is not None:
         p.error("give either -p or -f")
-    if read(args, ChatParams).wanted and read(args, PromptCacheParams).prompt_cache:
+    chat = read(args, ChatParams)
+    if chat.chat_template and chat.chat_template_file:
+        p.error("give either --chat-template or --chat-template-file")
+    if chat.asked and read(args, PromptCacheParams).prompt_cache:
         p.error("--prompt-cache is for completions, not for conversations")
     return session.run(_command, args)
 
@@ -106,20 +93,21 @@ def _command(args: argparse.Namespace) -> None:
 
 def _generate(args: argparse.Namespace) -> None:
     text, chat = read(args, CompletionParams), read(args, ChatParams)
+    cache, template = read(args, PromptCacheParams), chat.template()
     prompt = read_prompt(text)
     run = Run(args, text)
-    if chat.wanted:
+    if template is not None:
+        run.model.set_chat_template(template)
+    if chat.wanted(run.model) and not cache.prompt_cache:
         from llama_py_tools.chat import Talk
 
-        system = unescape(chat.system_prompt) if text.escape else chat.system_prompt
         with run.summary:
-            Talk(run, system, chat.single_turn).talk(prompt)
+            Talk(run, chat, text.escape).talk(prompt)
         return
     if prompt is None and not read(args, FileParams).model:
         prompt = session.DEMO_PROMPT
     ids = prompt_ids(run.model.tokenizer, prompt or "")
     session.check_length(run.ctx, ids)
-    cache = read(args, PromptCacheParams)
     answer = CachedPrompt(run, cache).answer if cache.prompt_cache else run.answer
     with run.summary:
         answer(ids, text.display_prompt)

@@ -6,8 +6,7 @@ from pathlib import Path
 from random import Random
 
 from fuzz.kind import Case, Kind
-from llama_py import chat_sandbox
-from llama_py.chat import ChatTemplate
+from llama_py.chat import ChatTemplate, bounds
 
 STEPS = 30_000  # fewer than usual, since many cases use them up
 NUMBERS = (
@@ -110,7 +109,7 @@ class Templates(Kind):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        chat_sandbox.STEPS = STEPS
+        bounds.STEPS = STEPS
 
     def case(self, rng: Random) -> Case:
         grammar = _Grammar(rng)

@@ -20,7 +20,7 @@ from jinja2.exceptions import SecurityError
 from jinja2.runtime import LoopContext
 from jinja2.sandbox import (
     MAX_RANGE,
-    ImmutableSandboxedEnvironment,
+    SandboxedEnvironment,
     SandboxedFormatter,
 )
 from jinja2.visitor import NodeTransformer
@@ -152,7 +152,7 @@ class _Formatter(SandboxedFormatter):
         return text
 
 
-class BoundedSandbox(ImmutableSandboxedEnvironment):
+class BoundedSandbox(SandboxedEnvironment):
     """One rendering at a time and thread is between `start` and the end of its text."""
 
     intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
@@ -179,7 +179,7 @@ class BoundedSandbox(ImmutableSandboxedEnvironment):
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree = super()._parse(source, name, filename)
         found: nodes.Template = _Rewriter().visit(tree)
-        return found
+        return found.set_environment(self)  # type: ignore[return-value]
 
     def _turns(self, items: Any, n: int = 0) -> Any:
         found = _Turns(self.bounds, items, n)
@@ -188,7 +188,11 @@ class BoundedSandbox(ImmutableSandboxedEnvironment):
     def _concat(self, parts: list[Any]) -> str:
         self.bounds.step()
         self.bounds.make(sum(map(weight, parts)))
-        return "".join(map(str, parts))
+        return "".join(map(self.text_of, parts))
+
+    def text_of(self, value: Any) -> str:
+        """What an operand of `~` adds to a text."""
+        return str(value)
 
     def _made(self, value: Any) -> Any:
         """A value that was made just now; what is made bit by bit is counted as it comes."""

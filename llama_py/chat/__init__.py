@@ -1,0 +1,14 @@
+"""Chat templates: messages to the text a model was trained to continue, as llama-server makes it.
+
+template.py   `ChatTemplate`: a Jinja program out of a file, and what is done to messages for it
+sandbox.py    Jinja's sandbox with the meanings that llama.cpp's engine has
+caps.py       what a template can take, found by trying
+messages.py   messages and tools in the form of the OpenAI API, whole
+families.py   what some templates want of them besides
+named.py      the templates that llama.cpp knows by name
+thinking.py   where thoughts begin and end in an answer
+"""
+
+from llama_py.chat.template import ChatTemplate
+
+__all__ = ["ChatTemplate"]

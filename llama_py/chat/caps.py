@@ -1,0 +1,204 @@
+"""What a template can take, found by rendering small conversations and watching what is looked at.
+
+common/jinja/caps.cpp:caps_get. The values that a template is given note how they are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llama_py.chat.sandbox import Sandbox
+
+MARK = "STRING_MARKER"
+
+
+@dataclass(frozen=True)
+class Caps:
+    """string_content, typed_content   contents that are texts, or lists of parts
+    system_role        messages of the system
+    object_arguments   arguments of calls that are dictionaries, and not JSON texts
+    """
+
+    string_content: bool = True
+    typed_content: bool = False
+    system_role: bool = True
+    object_arguments: bool = False
+
+
+class _Seen:
+    """A value that knows what was done to it."""
+
+    ops: set[str]
+
+    def note(self, what: str = "used") -> None:
+        if not hasattr(self, "ops"):
+            self.ops = set()
+        self.ops.add(what)
+
+    def has(self, *whats: str) -> bool:
+        return any(what in getattr(self, "ops", ()) for what in whats)
+
+
+class Text(_Seen, str):
+    def __getitem__(self, index: Any) -> str:
+        if isinstance(index, int):
+            self.note("array_access")
+        return super().__getitem__(index)
+
+    def __iter__(self) -> Iterator[str]:
+        """Not in llama.cpp: whoever loops over a text takes it for a list of parts."""
+        self.note("array_access")
+        raise TypeError("a text is no list")
+        yield ""
+
+
+class Listed(_Seen, list[Any]):
+    def __getitem__(self, index: Any) -> Any:
+        self.note("array_access")
+        return noted(super().__getitem__(index))
+
+    def __iter__(self) -> Iterator[Any]:
+        self.note("array_access")
+        return map(noted, super().__iter__())
+
+
+class Named(_Seen, dict[str, Any]):
+    def __getitem__(self, key: str) -> Any:
+        return noted(super().__getitem__(key))
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return noted(super().get(key, default))
+
+    def items(self) -> Any:
+        return [(key, noted(value)) for key, value in super().items()]
+
+    def values(self) -> Any:
+        return [noted(value) for value in super().values()]
+
+
+def noted(value: Any) -> Any:
+    if isinstance(value, _Seen):
+        value.note()
+    return value
+
+
+def seen(value: Any) -> Any:
+    """A JSON value whose parts note how they are used."""
+    if isinstance(value, dict):
+        return Named({key: seen(v) for key, v in value.items()})
+    if isinstance(value, list):
+        return Listed(map(seen, value))
+    return Text(value) if isinstance(value, str) else value
+
+
+def at(value: Any, *path: Any) -> Any:
+    """A part of a value, unnoticed."""
+    for key in path:
+        kind: Any = list if isinstance(value, list) else dict
+        value = kind.__getitem__(value, key)
+    return value
+
+
+class Trial:
+    """A conversation rendered by a sandbox that watches. `text` is None where it failed."""
+
+    def __init__(self, watching: Callable[..., str], messages: list[Any], tools: Any = ()) -> None:
+        self.messages, self.tools = seen(messages), seen(list(tools))
+        try:
+            self.text: str | None = watching(
+                messages=self.messages, tools=self.tools, bos_token="", eos_token="",
+                add_generation_prompt=True,
+            )  # fmt: skip
+        except Exception:  # a template can raise anything
+            self.text = None
+
+
+def watch(sandbox: Sandbox) -> None:
+    """Let the filters and tests that matter note what they are given."""
+
+    def noting(what: str, f: Any) -> Any:
+        @wraps(f)
+        def noted_call(*args: Any, **kwargs: Any) -> Any:
+            for value in args[:2]:  # the first may be Jinja's context
+                if isinstance(value, _Seen):
+                    value.note(what)
+                    break
+            return f(*args, **kwargs)
+
+        return noted_call
+
+    def looked_through(f: Any) -> Any:
+        return lambda value, *args, **kwargs: f(bare(value), *args, **kwargs)
+
+    filters, tests = sandbox.filters, sandbox.tests
+    tests["string"] = noting("test_is_string", tests["string"])
+    filters["selectattr"] = noting("selectattr", filters["selectattr"])
+    for name in ("tojson", "string"):
+        filters[name] = looked_through(filters[name])
+
+
+def bare(value: Any) -> Any:
+    """The value itself, all parts of which are noted."""
+    noted(value)
+    if isinstance(value, Named):
+        return {key: bare(at(value, key)) for key in value}
+    return [bare(at(value, i)) for i in range(len(value))] if isinstance(value, Listed) else value
+
+
+USER = {"role": "user", "content": "User message"}
+SYSTEM = {"role": "system", "content": "System message"}
+TOOL = {
+    "name": "tool", "type": "function",
+    "function": {
+        "name": "tool1", "description": "Tool description",
+        "parameters": {
+            "type": "object",
+            "properties": {"arg": {"type": "string", "description": "Arg description"}},
+            "required": ["arg"],
+        },
+    },
+}  # fmt: skip
+
+
+CALL = {"name": "tool1", "arguments": {"arg": "value"}}
+CALLED = [
+    USER,
+    {
+        "role": "assistant", "content": "",
+        "tool_calls": [{"id": "call00001", "type": "function", "function": CALL}],
+    },
+    {"role": "tool", "content": "Tool response", "tool_call_id": "call00001"},
+    {"role": "assistant", "content": "The tool response was 'tool response'"},
+    USER,
+]  # fmt: skip
+
+
+def caps_of(watching: Callable[..., str]) -> Caps:
+    """What a template can take; `watching` renders it in a sandbox that watches."""
+    string, typed = _contents(watching)
+    system = at(Trial(watching, [SYSTEM, USER]).messages, 0, "content")
+    return Caps(string, typed, system.has("used"), _object_arguments(watching))
+
+
+def _object_arguments(watching: Callable[..., str]) -> bool:
+    trial = Trial(watching, CALLED, [TOOL])
+    calls = at(trial.messages, 1, "tool_calls")
+    argument = at(calls, 0, "function", "arguments", "arg")
+    return trial.text is not None and calls.has("used") and argument.has("used")
+
+
+def _contents(watching: Callable[..., str]) -> tuple[bool, bool]:
+    """Whether contents may be texts, and lists of parts."""
+    trial = Trial(watching, [{"role": "user", "content": MARK}])
+    content = at(trial.messages, 0, "content")
+    as_list = content.has("selectattr", "array_access")
+    string = trial.text is not None and not (as_list and MARK not in trial.text)
+    if content.has("test_is_string"):
+        empty = Trial(watching, [{"role": "user", "content": []}])
+        content = at(empty.messages, 0, "content")
+        as_list |= empty.text is not None and content.has("selectattr", "array_access")
+    return string, as_list

@@ -1,0 +1,150 @@
+"""What templates want of messages besides the OpenAI API's form, told by marks in their text.
+
+common/parsers/*.cpp and chat.cpp:common_chat_try_specialized_template; the first that fits counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from llama_py.chat.messages import Message
+
+Adjust = Callable[[list[Message]], list[Message]]
+
+# Refusals that llama.cpp takes out of templates: thoughts, or nothing, in an earlier answer.
+PATCHES = (
+    ("<|channel|>",
+     '{%- if "<|channel|>analysis<|message|>" in message.content or'
+     ' "<|channel|>final<|message|>" in message.content %}'),
+    ("[TOOL_CALLS]",
+     "{%- if (message['content'] is none or message['content'] == '' or"
+     " message['content']|length == 0) and (message['tool_calls'] is not defined or"
+     " message['tool_calls'] is none or message['tool_calls']|length == 0) %}"),
+)  # fmt: skip
+
+
+def patched(source: str) -> str:
+    """The template without those refusals."""
+    for mark, condition in PATCHES:
+        if mark in source:
+            source = source.replace(condition, "{%- if false %}")
+    return source
+
+
+def has_channels(source: str) -> bool:
+    """Whether answers are in channels: such a template knows the role `developer`."""
+    return "<|channel|>" in source
+
+
+def trimmed(source: str) -> bool:
+    """Whether spaces around contents would confuse the model."""
+    return "You have access to the following functions in JSONSchema format" in source
+
+
+def adjusted(source: str) -> Adjust | None:
+    """What is done to the messages for a template."""
+    for has, lacks, adjust in FAMILIES:
+        if all(mark in source for mark in has) and not any(mark in source for mark in lacks):
+            return adjust
+    return None
+
+
+def thoughts_as_parts(messages: list[Message]) -> list[Message]:
+    """Contents of the system and of answers as lists of parts, thoughts the first of them."""
+    found = []
+    for message in messages:
+        if message["role"] in ("system", "assistant"):
+            message = dict(message)
+            thoughts = message.pop("reasoning_content", None)
+            parts = [{"type": "thinking", "thinking": thoughts}] if thoughts else []
+            content = message.get("content", "")
+            text = [{"type": "text", "text": content}] if isinstance(content, str) else content
+            message["content"] = [*parts, *text]
+        found.append(message)
+    return found
+
+
+def thoughts_as_thinking(messages: list[Message]) -> list[Message]:
+    """Thoughts also under the name `thinking`."""
+    return [
+        {**m, "thinking": m["reasoning_content"]} if "reasoning_content" in m else m
+        for m in messages
+    ]
+
+
+def thoughts_or_content(messages: list[Message]) -> list[Message]:
+    """Thoughts under the name `thinking`; an answer that thinks and calls tools says nothing."""
+    found = thoughts_as_thinking(messages)
+    for message in found:
+        if "thinking" in message and message.get("tool_calls"):
+            message.pop("content", None)
+    return found
+
+
+def results_in_order(messages: list[Message]) -> list[Message]:
+    """Results of tools in the order in which they were called."""
+    found, order, i = list(messages), dict[str, int](), 0
+    while i < len(found):
+        if found[i].get("tool_calls") and found[i]["role"] == "assistant":
+            calls = found[i]["tool_calls"]
+            order = {call["id"]: n for n, call in enumerate(calls) if call.get("id")}
+        if found[i]["role"] not in ("user", "tool"):
+            i += 1
+            continue
+        end = i
+        while end < len(found) and found[end]["role"] in ("user", "tool"):
+            end += 1
+        places = [k for k in range(i, end) if found[k]["role"] == "tool"]
+        results = [found[k] for k in places]
+        if order:
+            results.sort(key=lambda m: order.get(m.get("tool_call_id", ""), 0))
+        for k, result in zip(places, results, strict=True):
+            found[k] = result
+        i = end
+    return found
+
+
+def responses_with_calls(messages: list[Message]) -> list[Message]:
+    """Calls of tools, their results, and what is said then, as one message."""
+    found, rest = [], list(messages)
+    while rest:
+        message = rest.pop(0)
+        if message["role"] != "assistant" or not message.get("tool_calls"):
+            found.append(message)
+            continue
+        turn = {"role": "assistant", "tool_calls": message["tool_calls"]}
+        responses: list[Any] = []
+        while rest and rest[0]["role"] == "tool":
+            responses.append(_response(rest.pop(0), turn["tool_calls"], len(responses)))
+        if responses:
+            turn["tool_responses"] = responses
+        following = rest[0] if rest and rest[0]["role"] == "assistant" else {}
+        if following.get("content") and not following.get("tool_calls"):
+            turn["content"] = rest.pop(0)["content"]
+        if "reasoning_content" in message:
+            turn["reasoning_content"] = message["reasoning_content"]
+        found.append(turn)
+    return found
+
+
+def _response(message: Message, calls: list[Any], i: int) -> Message:
+    """A tool's result, as what it is if it is JSON, with the name of its call."""
+    name = calls[i]["function"]["name"] if i < len(calls) else ""
+    response = message.get("content")
+    if isinstance(response, str):
+        with suppress(json.JSONDecodeError):
+            response = json.loads(response)
+    return {"name": name or message.get("tool_call_id", ""), "response": response}
+
+
+FAMILIES: tuple[tuple[tuple[str, ...], tuple[str, ...], Adjust], ...] = (
+    (("[SYSTEM_PROMPT]", "[TOOL_CALLS]", "[ARGS]"), ("[CALL_ID]",), thoughts_as_parts),
+    (("<|channel|>",), (), thoughts_or_content),
+    (("<|tool_list_start|>", "<|tool_list_end|>"), (), thoughts_as_thinking),
+    (("List of tools: [",), ("<|tool_list_start|>",), thoughts_as_thinking),
+    (("dsml_token", "DSML", "tool_calls"), ("function_calls",), results_in_order),
+    (("'<|tool_call>call:'",), ("{#- OpenAI Chat Completions:",), responses_with_calls),
+)

@@ -1,0 +1,34 @@
+"""The chat templates that llama.cpp knows by name (src/llama-chat.cpp), as Jinja texts.
+
+`llama_py/data/templates.txt` has them, each after a line `=== NAME ===`.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+from ggml_py.errors import ModelError
+
+DEFAULT = "chatml"  # of models that have none
+FILE = Path(__file__).parents[1] / "data" / "templates.txt"
+
+
+@cache
+def named() -> dict[str, str]:
+    """The templates by name."""
+    _, *parts = re.split(r"^=== (\S+) ===\n", FILE.read_text("utf-8"), flags=re.MULTILINE)
+    return {name: source[:-1] for name, source in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def source_of(text: str) -> str:
+    """A template's text: of one that is known by name, or the text itself if it is a template.
+
+    Raises ModelError, with all names, for a word that is none of them.
+    """
+    if "{" in text or "\n" in text:
+        return text
+    if text not in named():
+        raise ModelError(f"there is no chat template {text!r}; known are {', '.join(named())}")
+    return named()[text]

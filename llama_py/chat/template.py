@@ -1,0 +1,149 @@
+"""A chat template: what is done to messages for it, and its text with them.
+
+chat.cpp:common_chat_templates_apply_jinja, common_chat_template_direct_apply_impl. The template is
+a program out of a file, so it runs in a sandbox, and any error in it is a ModelError.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ggml_py.errors import ModelError
+from llama_py.chat import families
+from llama_py.chat.caps import Caps, caps_of, watch
+from llama_py.chat.messages import Message, copied, fitted, whole, whole_tool
+from llama_py.chat.thinking import Tags, tags_of
+from llama_py.gguf_metadata import printable
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+_FILE_NAME = "<template>"  # what Jinja calls a template made from a string
+MAX_WHY = 1000  # of an error
+
+
+class ChatTemplate:
+    """A Jinja chat template. `bos` and `eos` are the texts of these tokens; tool_use is a template
+    that is used instead where there are tools."""
+
+    def __init__(
+        self, source: str, bos: str = "", eos: str = "", tool_use: str | None = None
+    ) -> None:
+        self.source, self.bos, self.eos = source, bos, eos
+        self.tool_use = None if tool_use is None else ChatTemplate(tool_use, bos, eos)
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        **extra: Any,
+    ) -> str:
+        """The prompt for `messages` ({"role": ..., "content": ...}).
+
+        tools are those of the OpenAI API; `extra` are more variables for the template, such as
+        `enable_thinking` (True, if the model can), `reasoning_effort`, or `preserve_reasoning`
+        (True: thoughts of all earlier answers are kept, where the template can). Raises
+        ModelError, with the template's line, for whatever goes wrong in the template.
+        """
+        if tools and self.tool_use is not None:
+            return self.tool_use.render(messages, add_generation_prompt, tools, **extra)
+        template = self._template
+        variables = self._names(extra)
+        variables["messages"] = self._messages(messages)
+        if tools:
+            variables["tools"] = [whole_tool(tool) for tool in tools]
+        if add_generation_prompt:
+            variables["add_generation_prompt"] = True
+        try:
+            return _run(template, **variables)
+        except Exception as error:  # a template can raise anything
+            why = printable(str(error)[:MAX_WHY])
+            raise ModelError(f"chat template, {_place(error)}: {why}") from error
+
+    def check(self) -> None:
+        """ModelError if the template is none that can be used at all."""
+        _ = self._template
+        if self.tool_use is not None:
+            self.tool_use.check()
+
+    def _names(self, extra: Mapping[str, Any]) -> dict[str, Any]:
+        """What a template is told besides messages and tools."""
+        from llama_py.chat import sandbox
+
+        day = sandbox.now()
+        found = {"preserve_reasoning": True, **copied(extra)}
+        keep, effort = found["preserve_reasoning"], found.get("reasoning_effort")
+        if "enable_thinking" not in found:
+            found["enable_thinking"] = self.thinking is not None
+        names: dict[str, Any] = {}
+        if isinstance(keep, bool):  # under the names that templates have for it
+            names = {"preserve_thinking": keep}
+            gone = ("clear_thinking", "truncate_history_thinking", "drop_thinking")
+            names |= dict.fromkeys(gone, not keep)
+        if isinstance(effort, str):
+            names["reasoning_strength"] = effort
+        return {
+            **names, "bos_token": self.bos, "eos_token": self.eos,
+            "datetime": day.strftime("%b %d %Y"), "date_string": day.strftime("%d %b %Y"), **found,
+        }  # fmt: skip
+
+    def _messages(self, messages: Sequence[Mapping[str, Any]]) -> list[Message]:
+        found = [whole(message) for message in messages]
+        if families.trimmed(self.source):
+            found = [_trimmed(message) for message in found]
+        found = fitted(found, self.caps, developer=families.has_channels(self.source))
+        adjust = families.adjusted(self.source)
+        return adjust(found) if adjust is not None else found
+
+    @cached_property
+    def caps(self) -> Caps:
+        """What the template can take."""
+        from llama_py.chat.sandbox import Sandbox
+
+        sandbox = Sandbox()
+        watch(sandbox)
+        template = sandbox.from_string(families.patched(self.source))
+        return caps_of(lambda **variables: _run(template, **variables))
+
+    @cached_property
+    def thinking(self) -> Tags | None:
+        """The tags around the model's thoughts; None if it does not think."""
+        return tags_of(self.source, self.render)
+
+    @cached_property
+    def _template(self) -> Template:
+        from llama_py.chat.sandbox import Sandbox
+
+        try:
+            return Sandbox().from_string(families.patched(self.source))
+        except Exception as error:  # a template can raise anything
+            why = printable(str(error)[:MAX_WHY])
+            raise ModelError(f"chat template, {_place(error)}: {why}") from error
+
+
+def _run(template: Template, **variables: Any) -> str:
+    environment: Any = template.environment
+    environment.start()
+    return template.render(variables)
+
+
+def _trimmed(message: Message) -> Message:
+    content = message["content"]
+    if isinstance(content, str):
+        return {**message, "content": content.strip()}
+    parts = [{**p, "text": p["text"].strip()} if p.get("type") == "text" else p for p in content]
+    return {**message, "content": parts}
+
+
+def _place(error: Exception) -> str:
+    """`line 3`: where in the template, from the syntax error or the innermost of its frames."""
+    line = getattr(error, "lineno", None)
+    if line is None:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == _FILE_NAME]
+        line = lines[-1] if lines else None
+    return f"line {line}" if line is not None else type(error).__name__

@@ -1,0 +1,194 @@
+"""Where thoughts begin and end in what a model writes.
+
+chat-diff-analyzer.cpp:analyze_reasoning and the tags in common/parsers/*.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ggml_py.errors import ModelError
+
+if TYPE_CHECKING:
+    from llama_py.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Tags:
+    """start, ends   before and after thoughts; the first end is the usual one
+    answer           where an answer begins after them, if that is marked too
+    """
+
+    start: str
+    ends: tuple[str, ...]
+    answer: str = ""
+
+
+USER = {"role": "user", "content": "U_USER_MSG Hello END_U"}
+ANSWER = {"role": "assistant", "content": "A_ASST_MSG I can help END_A"}
+THOUGHT = "REASON_PART I am thinking END_R"
+
+MARKER = r"(?:<[^<>\s]+>|\[[^\[\]\s]+\])"
+ANCHOR = 64  # characters by which the ends of two prompts are compared
+WRAPPED = re.compile(rf"({MARKER})\s*{THOUGHT}\s*({MARKER})")
+
+# Marks of templates and the tags that go with them, where they do not follow from its text.
+THINK = Tags("<think>", ("</think>",))
+KNOWN = (
+    (("<|channel|>analysis", "<|message|>"),
+     Tags("<|channel|>analysis<|message|>", ("<|end|>",), "<|channel|>final<|message|>")),
+    (("<|channel>thought",), Tags("<|channel>thought", ("<channel|>",))),
+    (("<|open|>", "<|close|>", "<|end_of_msg|>"),
+     Tags("<|open|>think<|sep|>", ("<|close|>think<|sep|>",), "<|open|>response<|sep|>")),
+    (("[THINK]", "[/THINK]"), Tags("[THINK]", ("[/THINK]",))),
+    (("<mm:think>",), Tags("<mm:think>", ("</mm:think>",))),
+    (("<|START_THINKING|>", "<|START_TEXT|>"),
+     Tags("<|START_THINKING|>", ("<|END_THINKING|>",), "<|START_TEXT|>")),
+    (("<function=", "<parameter=", "<think>"), Tags("<think>", ("</think>", "<tool_call>"))),
+    (("content.split('</think>')",), THINK),
+    (("between <think></think>", "<response></response>"),
+     Tags("<think>", ("</think>",), "<response>")),
+    (("<SPECIAL_12>", "</think>"), THINK),
+    (("<|tool_calls_section_begin|>", "<|tool_call_begin|>"), THINK),
+    (("<|tool_list_start|>", "<|tool_list_end|>"), THINK),
+    (("List of tools: [",), THINK),
+    (("<|begin|>assistant", "<|think|>"), Tags("<|think|>", ("<|end|>",), "<|content|>")),
+    (("<atem:function_calls>", "<|eom|>"),
+     Tags("to=self<|message|>", ("<|eom|>",), "to=user<|message|>")),
+)  # fmt: skip
+
+
+def tags_of(source: str, render: Callable[..., str]) -> Tags | None:
+    """The tags around the thoughts of a model with this template; None if it does not think.
+
+    render is `ChatTemplate.render`, with `enable_thinking` given.
+    """
+    for marks, tags in KNOWN:
+        if all(mark in source for mark in marks):
+            return tags
+    try:
+        return _around_thoughts(render) or _when_asked_to_think(render)
+    except ModelError:  # it takes no such messages
+        return None
+
+
+def _around_thoughts(render: Callable[..., str]) -> Tags | None:
+    """The tags between which a template writes the thoughts of an answer."""
+    text = render([USER, {**ANSWER, "reasoning_content": THOUGHT}], False, enable_thinking=True)
+    found = WRAPPED.search(text)
+    return Tags(found[1], (found[2],)) if found else None
+
+
+def _when_asked_to_think(render: Callable[..., str]) -> Tags | None:
+    """What the prompt for an answer ends with, only if it is to have thoughts, or none."""
+    prompts = [render([USER], enable_thinking=think).rstrip() for think in (False, True)]
+    for longer, shorter in (prompts, prompts[::-1]):
+        end = shorter[-ANCHOR:]
+        before, found, more = longer.rpartition(end) if end else ("", "", longer)
+        tags = re.findall(MARKER, more) if found or not end else []
+        if len(tags) == 1 and is_closing(tags[0]):
+            tags = [*re.findall(MARKER, before + found)[-1:], *tags]
+        if len(tags) == 1:
+            tags.append(f"{tags[0][0]}/{tags[0][1:]}")
+        if len(tags) == 2 and not is_closing(tags[0]):
+            return Tags(tags[0], (tags[1],))
+    return None
+
+
+def is_closing(tag: str) -> bool:
+    return tag.startswith(("</", "[/"))
+
+
+class Thoughts:
+    """Parts the text of an answer, as it comes, in thoughts and what is said."""
+
+    def __init__(self, tags: Tags, prompt: str = "") -> None:
+        """prompt: what was before the answer, perhaps the tag with which thoughts begin."""
+        self.tags = tags
+        self.inside = begins_inside(tags, prompt)
+        self._part = self._inside if self.inside else self._start
+        self._held = ""
+
+    def push(self, text: str, final: bool = False) -> tuple[str, str]:
+        """Thoughts, and what is said, that are certain with this text; all the rest if final."""
+        self._held += text
+        thought = said = ""
+        part = None
+        while part is not self._part:
+            part = self._part
+            found = part(final)
+            if part == self._inside:
+                thought += found
+            else:
+                said += found
+        if final:
+            said, self._held = said + self._held, ""
+        return thought, said
+
+    def _start(self, final: bool) -> str:
+        """Nothing is certain before there is what may be a tag."""
+        text = self._held.lstrip()
+        if text.startswith(self.tags.start):
+            self._held = text[len(self.tags.start) :]
+            self._part, self.inside = self._inside, True
+        elif text and not any(t.startswith(text) for t in (self.tags.start, self.tags.answer)):
+            self._part = self._gap
+        return ""
+
+    def _inside(self, final: bool) -> str:
+        """Thoughts until a tag that ends them."""
+        ends = [(at, end) for end in self.tags.ends if (at := self._held.find(end)) >= 0]
+        if ends:
+            at, end = min(ends)
+            text, self._held = self._held[:at], self._held[at + len(end) :]
+            self._part, self.inside = self._gap, False
+            return text
+        cut = len(self._held) - (0 if final else begun(self._held, self.tags.ends))
+        text, self._held = self._held[:cut], self._held[cut:]
+        return text
+
+    def _gap(self, final: bool) -> str:
+        """Nothing until the answer's first letter."""
+        mark = self.tags.answer
+        at = self._held.find(mark) if mark else -1
+        if at >= 0:
+            self._held = self._held[at + len(mark) :]
+        elif mark and not final and self._held.lstrip().startswith(("<", "[")):
+            return ""
+        self._held = self._held.lstrip()
+        if self._held:
+            self._part = self._said
+        return ""
+
+    def _said(self, final: bool) -> str:
+        text, self._held = self._held, ""
+        return text
+
+
+def begins_inside(tags: Tags, prompt: str) -> bool:
+    """Whether an answer to the prompt begins with thoughts, their tag being in the prompt."""
+    return prompt.rstrip().endswith(tags.start.strip())
+
+
+def begun(text: str, tags: tuple[str, ...]) -> int:
+    """The length of the longest end of a text that may begin one of the tags."""
+    longest = max(map(len, tags))
+    for n in range(min(len(text), longest - 1), 0, -1):
+        if any(tag.startswith(text[-n:]) for tag in tags):
+            return n
+    return 0
+
+
+def parted(text: str, tags: Tags, prompt: str = "") -> tuple[str, str]:
+    """Thoughts and what is said of a whole answer."""
+    thought, said = Thoughts(tags, prompt).push(text, final=True)
+    return thought.strip(), said
+
+
+def control_tokens(tags: Tags, tokenizer: Tokenizer) -> tuple[int, ...]:
+    """The control tokens that tags are made of: they must be seen to be found."""
+    ids = tokenizer.tokenize("".join((tags.start, *tags.ends, tags.answer)), add_special=False)
+    return tuple(id for id in sorted({*ids}) if tokenizer.is_control(id))

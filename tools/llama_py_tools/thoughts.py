@@ -1,0 +1,47 @@
+"""How the thoughts of a model are shown: on a terminal only, dimmed unless NO_COLOR is set."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from llama_py import Piece
+
+DIM, PLAIN = "\x1b[2m", "\x1b[0m"
+MARKS = ("[Start thinking]\n", "\n[End thinking]\n\n")  # llama-cli's
+
+
+def coloured(stream: object) -> bool:
+    """Whether a stream is a terminal that may be given colours (no-color.org)."""
+    isatty = getattr(stream, "isatty", None)
+    return isatty is not None and isatty() and not os.environ.get("NO_COLOR")
+
+
+def with_thoughts(pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """The pieces of an answer, with thoughts in their text where they are shown at all."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        yield from pieces
+        return
+    start, end = (DIM, f"{PLAIN}\n\n") if coloured(sys.stdout) else MARKS
+    thinking = False
+    try:
+        for piece in pieces:
+            text = ""
+            if piece.thought:
+                thought = piece.thought if thinking else start + piece.thought.lstrip()
+                text, thinking = thought, True
+            if thinking and (piece.text or piece.finish_reason is not None):
+                text, thinking = text + end, False
+            yield replace(piece, text=text + piece.text)
+    finally:
+        if thinking and coloured(sys.stdout):  # it was interrupted
+            print(PLAIN, end="", flush=True)
+
+
+def dimmed(line: str) -> str:
+    """A line that is told beside a conversation, on stderr."""
+    return f"{DIM}{line}{PLAIN}" if coloured(sys.stderr) else line
