@@ -92,7 +92,8 @@ def top_n_sigma(n: float) -> Filter | None:
         possible = c.logits[c.logits > -np.inf]
         mean = np.cumsum(possible)[-1] / np.float32(possible.size)
         variance = np.cumsum((possible - mean) ** 2)[-1] / np.float32(possible.size)
-        bound = c.max() - f32(n) * np.sqrt(variance)
+        with np.errstate(over="ignore"):
+            bound = c.max() - f32(n) * np.sqrt(variance)
         return c._replace(logits=np.where(c.logits < bound, np.float32(-np.inf), c.logits))
 
     return mask
