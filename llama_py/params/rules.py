@@ -40,6 +40,7 @@ def numbers(
         text = f"{noun} {'above' if above else 'of at least'} {low}"
     if low == -math.inf:
         text = noun if kind is Integral else "a finite number"
+        text += f" of at most {high}" if high < math.inf else ""
     return Rule(text, holds, integer if kind is Integral else number)
 
 

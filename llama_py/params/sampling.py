@@ -33,7 +33,7 @@ def _words(value: str | Sequence[str]) -> list[str]:
 
 
 def _are_samplers(value: Any) -> bool:
-    if not isinstance(value, (str, Sequence)) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, Sequence) or not all(isinstance(one, str) for one in value):
         return False
     return set(_words(value)) <= set(_ALIASES)
 
@@ -43,7 +43,9 @@ def _are_characters(value: Any) -> bool:
 
 
 def _are_texts(value: Any) -> bool:
-    return not isinstance(value, str) and all(isinstance(text, str) for text in value)
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return False
+    return all(isinstance(text, str) for text in value)
 
 
 _SEQUENCE = "".join(SAMPLERS.values())
@@ -152,10 +154,13 @@ class SamplingParams(Params):
         0, "--mirostat", "Mirostat 1 or 2, with nothing but the temperature before it (0: off)",
         check=integers(0, 2),
     )  # fmt: skip
-    mirostat_lr: float = option(0.1, "--mirostat-lr", "Mirostat: learning rate eta")
-    mirostat_ent: float = option(
-        5.0, "--mirostat-ent", "Mirostat: the surprise tau that is wanted, in bits"
+    mirostat_lr: float = option(
+        0.1, "--mirostat-lr", "Mirostat: learning rate eta", check=numbers(0, 1e6)
     )
+    mirostat_ent: float = option(
+        5.0, "--mirostat-ent", "Mirostat: the surprise tau that is wanted, in bits",
+        check=numbers(0, 1e6),
+    )  # fmt: skip
     logit_bias: Mapping[int | str, float] = option(
         dict, "-l --logit-bias", "added to a token's logit, as 15043+1 or 15043-1; in Python also"
         " by text, for all its tokens", parse=texts.logit_bias, many=True, check=BIASES,

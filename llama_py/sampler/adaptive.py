@@ -21,7 +21,7 @@ class AdaptiveP(Draw):
     """
 
     def __init__(self, target: float, decay: float, random: Mt19937) -> None:
-        self.target, self.decay, self.random = f32(target), f32(min(decay, 0.99)), random
+        self.target, self.decay, self.random = f32(max(target, -1)), f32(decay), random
         self._start()
 
     def _start(self) -> None:

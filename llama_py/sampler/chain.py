@@ -22,6 +22,10 @@ from llama_py.tokenizer import Tokenizer
 class Sampler:
     """Chooses the next token: biases, what `params.samplers` names in that order, a draw.
 
+        params = SamplingParams(samplers="penalties;min_p;temperature", min_p=0.1, seed=1)
+        sampler = Sampler(params, model.hparams.n_vocab, model.tokenizer)
+        for piece in model.stream("Once", sampler=sampler): ...
+
     The same seed and logits give the same tokens, those of llama.cpp. `seed` is the one in use,
     also a random one. What changes with the text (penalties, DRY, Mirostat, adaptive-p, a
     constraint) changes in `accept`: tokens that were drafted and refused leave no trace.

@@ -93,7 +93,7 @@ def top_n_sigma(n: float) -> Filter | None:
         with np.errstate(over="ignore"):  # an infinite spread keeps all
             mean = np.cumsum(possible)[-1] / np.float32(possible.size)
             variance = np.cumsum((possible - mean) ** 2)[-1] / np.float32(possible.size)
-        bound = c.max() - f32(n) * np.sqrt(variance)
+            bound = c.max() - f32(n) * np.sqrt(variance)
         return c._replace(logits=np.where(c.logits < bound, np.float32(-np.inf), c.logits))
 
     return mask

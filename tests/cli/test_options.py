@@ -92,12 +92,24 @@ def test_logit_biases_are_a_mapping() -> None:
     assert found.logit_bias == {5: 1.5, 6: float("-inf")}
 
 
+def test_samplers_and_breakers() -> None:
+    assert parse(SamplingParams, "--samplers", "top-k;temp").chain == ("top_k", "temperature")
+    assert parse(SamplingParams, "--sampling-seq", "ta").chain == ("temperature", "adaptive_p")
+    given = ("--dry-sequence-breaker", "a", "--dry-sequence-breaker", "b")
+    assert parse(SamplingParams, *given).dry_sequence_breakers == ("a", "b")
+    assert parse(SamplingParams, given[0], "none").dry_sequence_breakers == ()
+    assert parse(SamplingParams).dry_sequence_breakers == ("\n", ":", '"', "*")
+
+
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
         (["--top-p", "3"], "--top-p: must be a number in [0, 1], got 3"),
         (["--temp", "warm"], "expected a number, got 'warm'"),
         (["-s", "1.5"], "expected an integer, got '1.5'"),
+        (["--samplers", "top_k;tops"], "--samplers: must be of penalties, dry, top_n_sigma,"),
+        (["--sampler-seq", "kz"], "must be of the characters edskypmxtia, got kz"),
+        (["--mirostat", "3"], "--mirostat: must be an integer in [0, 2], got 3"),
         (["-l", "5"], "expected a logit bias like 15043+1"),
     ],
 )

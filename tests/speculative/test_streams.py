@@ -71,15 +71,28 @@ def test_every_way_to_draft(
     assert types != "draft-simple" or first.rate == 1  # it is the model itself
 
 
-def test_a_sampler_and_processors_choose_as_without(model: llama_py.Model) -> None:
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"repeat_penalty": 1.1},
+        {"dry_multiplier": 1.0, "dry_allowed_length": 1, "xtc_probability": 0.3},
+        {"mirostat": 1, "mirostat_ent": 3.0},
+        {"mirostat": 2, "mirostat_ent": 3.0},
+        {"sampler_seq": "kma", "adaptive_target": 0.5},
+    ],
+    ids=lambda how: next(iter(how)) + str(next(iter(how.values()))),
+)
+def test_a_sampler_and_processors_choose_as_without(
+    model: llama_py.Model, how: dict[str, Any]
+) -> None:
     def no_o(ids: Sequence[int], logits: F32) -> F32:
         changed = logits.copy()
         changed[[id for id in ids[-3:]]] = -np.inf
         return changed
 
     def options() -> dict[str, Any]:
-        params = llama_py.SamplingParams(seed=3, repeat_penalty=1.1)
-        sampler = Sampler(params, model.hparams.n_vocab)
+        params = llama_py.SamplingParams(seed=3, **how)
+        sampler = Sampler(params, model.hparams.n_vocab, model.tokenizer)
         return {"sampler": sampler, "logits_processors": [no_o], "max_tokens": 30, "logprobs": 2}
 
     plain = [*llama_py.stream(model.context(256), PROMPT, **options())]

@@ -76,6 +76,7 @@ CASES: dict[str, dict[str, Any]] = {
     "bias": {**_OFF, "logit_bias": {0: -np.inf, 1: 1.5}},
     "mirostat": {"mirostat": 1},
     "mirostat, eager": {"mirostat": 1, "mirostat_ent": 2.0, "mirostat_lr": 0.5, "temp": 1.2},
+    "mirostat of many": {"mirostat": 1, "mirostat_ent": 6.0, "temp": 0.5},
     "mirostat 2": {"mirostat": 2},
     "mirostat 2, eager": {"mirostat": 2, "mirostat_ent": 2.0, "mirostat_lr": 0.5, "temp": 1.2},
     "adaptive_p": {"sampler_seq": "a", "adaptive_target": 0.3},
@@ -111,9 +112,9 @@ OF_A_VOCABULARY: dict[str, dict[str, Any]] = {
 
 _UNDEFINED = [
     ("bias", "one"),  # there is no second token
-    ("mirostat", "equal"),  # what becomes of an infinite k
+    ("mirostat", "equal"), ("mirostat of many", "equal"),  # what becomes of an infinite k
     *((case, "impossible") for case in CASES if CASES[case].get("typical_p", 1) < 1),  # NaN
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
