@@ -204,8 +204,7 @@ def test_a_template_that_is_none_is_told_of_when_the_model_is_loaded(
             model.apply_chat_template("Hi")
 
 
-# What the model says next to the prompt with the tag, greedily, ends with the tag's end somewhere:
-# a user-defined end, so that the demo model can be made to say it.
+# The demo model never ends its thoughts by itself, but a budget does.
 THINKER = (
     "{% for m in messages %}{{ m.role }}:"
     "{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}"
