@@ -9,7 +9,7 @@ from typing import Any
 from ggml_py.errors import ContextError, ModelError
 from llama_py.chat import ChatTemplate
 from llama_py.chat.budget import Budget
-from llama_py.chat.thinking import Tags, Thoughts, control_tokens, parted
+from llama_py.chat.thinking import Tags, Thoughts, begins_inside, control_tokens, parted
 from llama_py.context import Context
 from llama_py.generate import Piece, stream
 from llama_py.loaded import Loaded
@@ -113,7 +113,9 @@ class Conversation:
             end = Budget(model.tokenizer, tags, self.budget, self._prompt, self.budget_message)
             options["logits_processors"] = [*options.get("logits_processors", ()), end]
         pieces = stream(self.ctx, ids, **options)
-        return parted_pieces(pieces, tags, self._prompt) if self.thoughts else pieces
+        if self.thoughts:
+            return parted_pieces(pieces, tags, self._prompt)
+        return opened(pieces, tags.start) if begins_inside(tags, self._prompt) else pieces
 
     def _n_keep(self, n_keep: int) -> int:
         """What the system says stays, whatever else leaves a full context."""
@@ -126,14 +128,19 @@ class Conversation:
 
     def _said(self, answer: Sequence[int]) -> Message:
         """The message that an answer is."""
-        tokenizer, found = self.ctx.model.tokenizer, {"role": "assistant"}
-        if not self.thoughts or self.tags is None:
-            return {**found, "content": tokenizer.detokenize(answer)}
-        shown, text = control_tokens(self.tags, tokenizer), b""
+        tokenizer, tags = self.ctx.model.tokenizer, self.tags
+        if tags is None:
+            return {"role": "assistant", "content": tokenizer.detokenize(answer)}
+        shown, data = control_tokens(tags, tokenizer), b""
         for id in answer:
-            text += tokenizer.token_to_piece(id, special=id in shown)
-        thought, said = parted(text.decode("utf-8", "replace"), self.tags, self._prompt)
-        return {**found, "content": said} | ({"reasoning_content": thought} if thought else {})
+            data += tokenizer.token_to_piece(id, special=id in shown)
+        text = data.decode("utf-8", "replace")
+        if not self.thoughts:
+            start = tags.start if begins_inside(tags, self._prompt) else ""
+            return {"role": "assistant", "content": start + text}
+        thought, said = parted(text, tags, self._prompt)
+        found = {"role": "assistant", "content": said}
+        return found | ({"reasoning_content": thought} if thought else {})
 
     def clear(self) -> None:
         """Forget all but the system's message, which is not computed again."""
@@ -184,6 +191,13 @@ def parted_pieces(pieces: Iterator[Piece], tags: Tags, prompt: str) -> Iterator[
     for piece in pieces:
         thought, said = parts.push(piece.text, final=piece.finish_reason is not None)
         yield replace(piece, text=said, thought=thought)
+
+
+def opened(pieces: Iterator[Piece], start: str) -> Iterator[Piece]:
+    """The pieces of an answer, with the tag before the first that the prompt ended with."""
+    for piece in pieces:
+        yield replace(piece, text=start + piece.text)
+        start = ""
 
 
 def _without_oldest(messages: list[Message]) -> list[Message] | None:

@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 class Tags:
     """start, ends   before and after thoughts; the first end is the usual one
     answer           where an answer begins after them, if that is marked too
+    spaces           whether spaces between thoughts and answer belong to the tags
     """
 
     start: str
     ends: tuple[str, ...]
     answer: str = ""
+    spaces: bool = True
 
 
 USER = {"role": "user", "content": "U_USER_MSG Hello END_U"}
@@ -33,7 +35,7 @@ THOUGHT = "REASON_PART I am thinking END_R"
 
 MARKER = r"(?:<[^<>\s]+>|\[[^\[\]\s]+\])"
 ANCHOR = 64  # characters by which the ends of two prompts are compared
-WRAPPED = re.compile(rf"({MARKER})\s*{THOUGHT}\s*({MARKER})")
+WRAPPED = re.compile(rf"({MARKER})\s*{THOUGHT}\s*({MARKER})(\s*)")
 
 # Marks of templates and the tags that go with them, where they do not follow from its text.
 THINK = Tags("<think>", ("</think>",))
@@ -79,7 +81,7 @@ def _around_thoughts(render: Callable[..., str]) -> Tags | None:
     """The tags between which a template writes the thoughts of an answer."""
     text = render([USER, {**ANSWER, "reasoning_content": THOUGHT}], False, enable_thinking=True)
     found = WRAPPED.search(text)
-    return Tags(found[1], (found[2],)) if found else None
+    return Tags(found[1], (found[2],), spaces=bool(found[3])) if found else None
 
 
 def _when_asked_to_think(render: Callable[..., str]) -> Tags | None:
@@ -146,8 +148,8 @@ class Thoughts:
             text, self._held = self._held[:at], self._held[at + len(end) :]
             self._part, self.inside = self._gap, False
             return text
-        cut = len(self._held) - (0 if final else begun(self._held, self.tags.ends))
-        text, self._held = self._held[:cut], self._held[cut:]
+        cut = len(self._held) - begun(self._held, self.tags.ends)
+        text, self._held = self._held[:cut], "" if final else self._held[cut:]
         return text
 
     def _gap(self, final: bool) -> str:
@@ -158,7 +160,8 @@ class Thoughts:
             self._held = self._held[at + len(mark) :]
         elif mark and not final and self._held.lstrip().startswith(("<", "[")):
             return ""
-        self._held = self._held.lstrip()
+        if self.tags.spaces or mark:
+            self._held = self._held.lstrip()
         if self._held:
             self._part = self._said
         return ""
@@ -185,7 +188,7 @@ def begun(text: str, tags: tuple[str, ...]) -> int:
 def parted(text: str, tags: Tags, prompt: str = "") -> tuple[str, str]:
     """Thoughts and what is said of a whole answer."""
     thought, said = Thoughts(tags, prompt).push(text, final=True)
-    return thought.strip(), said
+    return thought.lstrip("\n"), said
 
 
 def control_tokens(tags: Tags, tokenizer: Tokenizer) -> tuple[int, ...]:

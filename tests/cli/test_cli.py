@@ -281,7 +281,7 @@ def test_thoughts_are_shown_on_a_terminal_only(
     out = screen.getvalue() or capsys.readouterr().out
     tokens = greedy("user:Hi\nassistant:<think>", 3)
     if how == "none":
-        assert out.startswith(f"{tokens}</think>")
+        assert out.startswith(f"<think>{tokens}</think>")
         return
     said = out.rpartition("\n\n" if how != "hidden" else "\0")[2]
     assert said.strip() and "think>" not in said

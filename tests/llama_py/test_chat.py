@@ -180,7 +180,11 @@ ANSWERS = {
     "thoughts": (TAGS, "", "\n<think>\nHm.\n</think>\n\nHi", "Hm.", "Hi"),
     "begun in the prompt": (TAGS, "x<think>\n", "Hm.</think>Hi", "Hm.", "Hi"),
     "another end": (TAGS, "<think>", "Hm.<tool_call>f", "Hm.", "f"),
-    "no end": (TAGS, "<think>", "Hm.</thi", "Hm.</thi", ""),
+    "no end": (TAGS, "<think>", "Hm.", "Hm.", ""),
+    "a part of the end": (TAGS, "<think>", "Hm.</thi", "Hm.", ""),
+    "spaces": (
+        Tags("<think>", ("</think>",), spaces=False), "<think>", "H\n</think>\nHi", "H", "\nHi"
+    ),
     "nothing": (TAGS, "", "<think></think>", "", ""),
     "channels": (
         CHANNELS, "", "<|c|>analysis<|m|>Hm.<|end|><|s|>a<|c|>final<|m|>Hi <b>", "Hm.", "Hi <b>"
@@ -193,7 +197,8 @@ ANSWERS = {
 def test_answers_are_parted_however_they_come(
     tags: Tags, prompt: str, answer: str, thought: str, said: str
 ) -> None:
-    assert parted(answer, tags, prompt) == (thought, said)
+    found_thought, found_said = parted(answer, tags, prompt)
+    assert (found_thought.strip(), found_said) == (thought, said)
     for n in (1, 2, 7):
         parts = Thoughts(tags, prompt)
         found = [parts.push(answer[i : i + n]) for i in range(0, len(answer), n)]

@@ -204,8 +204,7 @@ def test_a_template_that_is_none_is_told_of_when_the_model_is_loaded(
             model.apply_chat_template("Hi")
 
 
-# What the model says next to the prompt with the tag, greedily, ends with the tag's end somewhere:
-# a user-defined end, so that the demo model can be made to say it.
+# The demo model never ends its thoughts by itself, but a budget does.
 THINKER = (
     "{% for m in messages %}{{ m.role }}:"
     "{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}"
@@ -229,16 +228,43 @@ def test_thoughts_have_a_budget_and_are_no_part_of_the_answer(thoughtful: llama_
     tokenizer, end = thoughtful.tokenizer, thoughtful.tokenize("</think>")
     assert tokens[5 : 5 + len(end)] == end
     assert thought == tokenizer.detokenize(tokens[:5])
-    assert said == tokenizer.detokenize(tokens[5 + len(end) :]).lstrip() != ""
+    assert said == tokenizer.detokenize(tokens[5 + len(end) :]) != ""
     last = talk.messages[-1]
-    assert (last["content"], last["reasoning_content"]) == (said, thought.strip())
+    assert (last["content"], last["reasoning_content"]) == (said, thought)
     again = Conversation.text(thoughtful, [*talk.messages, {"role": "user", "content": "Again!"}])
-    assert f"assistant:<think>{thought.strip()}</think>{said}\n" in again
+    assert f"assistant:<think>{thought}</think>{said}\n" in again
+
+
+SAID, THOUGHT = "content", "reasoning_content"
+OF_THE_SERVER = {
+    "no limit": ({}, {SAID: "", THOUGHT: ", and let us speak\nThe causes of the people"}),
+    "6 tokens": ({"budget": 6}, {SAID: ", and I", THOUGHT: ", and let us speak\n"}),
+    "none": ({"budget": 0}, {SAID: "\nTheir further.\n\nLEONTES:\n"}),
+    "message": (
+        {"budget": 6, "budget_message": " Stop."},
+        {SAID: "", THOUGHT: ", and let us speak\n Stop."},  # the tag's end was not reached
+    ),
+    "in the text": (
+        {"budget": 3, "thoughts": False}, {SAID: "<think>, and let</think>\nTheir further"}
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how,expected", OF_THE_SERVER.values(), ids=OF_THE_SERVER)
+def test_thoughts_are_those_of_llama_server(
+    thoughtful: llama_py.Model, how: dict[str, Any], expected: dict[str, str]
+) -> None:
+    """Recorded: the demo model, THINKER, --reasoning-budget, max_tokens 14, temperature 0."""
+    talk = Conversation(thoughtful.context(256), **how)
+    shown = [(p.thought, p.text) for p in talk.ask("Hi", max_tokens=14)]
+    assert talk.messages[-1] == {"role": "assistant", **expected}
+    thought, said = ("".join(texts) for texts in zip(*shown, strict=True))
+    assert (thought, said) == (expected.get(THOUGHT, ""), expected[SAID])
 
 
 def test_thoughts_may_be_left_in_the_text_or_out_altogether(thoughtful: llama_py.Model) -> None:
     talk = Conversation(thoughtful.context(256), budget=0, thoughts=False)
-    assert text(talk.ask("Speak!", max_tokens=12)).startswith("</think>")
+    assert text(talk.ask("Speak!", max_tokens=12)).startswith("<think></think>")
     assert "reasoning_content" not in talk.messages[-1]
     quiet = Conversation(thoughtful.context(256), variables={"enable_thinking": False})
     quiet.say("Speak!")

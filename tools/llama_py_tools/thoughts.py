@@ -30,13 +30,13 @@ def with_thoughts(pieces: Iterator[Piece]) -> Iterator[Piece]:
     thinking = False
     try:
         for piece in pieces:
-            text = ""
+            text, said = "", piece.text
             if piece.thought:
                 thought = piece.thought if thinking else start + piece.thought.lstrip()
                 text, thinking = thought, True
-            if thinking and (piece.text or piece.finish_reason is not None):
-                text, thinking = text + end, False
-            yield replace(piece, text=text + piece.text)
+            if thinking and (said or piece.finish_reason is not None):
+                text, said, thinking = text + end, said.lstrip("\n"), False
+            yield replace(piece, text=text + said)
     finally:
         if thinking and coloured(sys.stdout):  # it was interrupted
             print(PLAIN, end="", flush=True)
