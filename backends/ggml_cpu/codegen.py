@@ -9,6 +9,7 @@ import llvmlite.binding as llvm
 
 from ggml_cpu import target
 from ggml_cpu.kernel import Kernel
+from ggml_cpu.numba_version import numba_version
 from ggml_cpu.symbols import EXTERNALS, symbol_of
 from ggml_py.errors import BackendError
 
@@ -64,6 +65,7 @@ def assembly(kernel: Kernel) -> str:
 
 def object_code(kernel: Kernel) -> bytes:
     """The kernel compiled for the target CPU. Raises BackendError with Numba's message."""
+    numba_version()
     from numba.core.errors import NumbaError
 
     try:

@@ -6,14 +6,15 @@ Loading needs llvmlite only; Numba is imported by the processes that compile, if
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from contextlib import suppress
 
 import llvmlite.binding as llvm
 
-from ggml_cpu import store
 from ggml_cpu.codegen import machine
 from ggml_cpu.compile import Progress, compile_kernels
+from ggml_cpu.fingerprints import file_name
 from ggml_cpu.kernel import REGISTRY, Kernel
+from ggml_cpu.store import STORE
 from ggml_cpu.symbols import bind_externals, symbol_of
 from ggml_py.errors import BackendError
 
@@ -29,46 +30,53 @@ class Library:
 
     def load(self, kernels: Sequence[Kernel], progress: Progress | None) -> dict[str, int]:
         """Address of every kernel by its name, loading and compiling what is missing."""
-        wanted = {store.file_name(k): k for k in kernels}
-        new = {f: k for f, k in wanted.items() if f not in self._addresses}
+        wanted = {file_name(k): k for k in kernels}
+        new = [k for f, k in wanted.items() if f not in self._addresses]
         if new:
-            self._add(new, _objects(new, progress))
+            wrong = self._add(_objects(new, progress))
+            for kernel in wrong:
+                STORE.forget(kernel)
+            wrong = self._add(compile_kernels(wrong, progress)) if wrong else []
+            if wrong:
+                names = ", ".join(k.name for k in wrong)
+                raise BackendError(f"LLVM cannot load what it has compiled: kernels {names}")
         return {k.name: self._addresses[f] for f, k in wanted.items()}
 
-    def _add(self, kernels: dict[str, Kernel], objects: dict[str, bytes]) -> None:
+    def _add(self, objects: dict[Kernel, bytes]) -> list[Kernel]:
+        """Load object code; the kernels that are not in theirs."""
         if not self._engines:
             bind_externals()
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine())
         for code in objects.values():
-            engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+            with suppress(RuntimeError):  # no object file
+                engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
         self._engines.append(engine)
-        for file, kernel in kernels.items():
-            self._addresses[file] = engine.get_function_address(symbol_of(kernel.name))
+        wrong = []
+        for kernel in objects:
+            address = engine.get_function_address(symbol_of(kernel.name))
+            if address:
+                self._addresses[file_name(kernel)] = address
+            else:
+                wrong.append(kernel)
+        return wrong
 
 
-def _objects(kernels: dict[str, Kernel], progress: Progress | None) -> dict[str, bytes]:
-    """Object code by file name; what the cache lacks, or has damaged, is compiled."""
-    directory = store.directory()
-    found = {file: store.read(directory / file) for file in kernels}
-    missing = [kernels[file] for file, code in found.items() if code is None]
+def _objects(kernels: Sequence[Kernel], progress: Progress | None) -> dict[Kernel, bytes]:
+    """Object code; what the cache lacks, or has damaged, is compiled."""
+    found = STORE.read(kernels)
+    missing = [k for k in kernels if k not in found]
     if missing:
-        directory = store.writable_directory()
-        compile_kernels(missing + _soon(directory, kernels), directory, progress)
-        found |= {file: store.read(directory / file) for file in map(store.file_name, missing)}
-    lost = [kernels[file].name for file, code in found.items() if code is None]
-    if lost:
-        raise BackendError(
-            f"compiled kernels vanished from {directory}: {', '.join(lost)}; "
-            "set LLAMA_PY_CACHE to a directory that nothing else clears"
-        )
-    return {file: code for file, code in found.items() if code is not None}
+        compiled = compile_kernels(missing + _soon(kernels), progress)
+        found |= {k: compiled[k] for k in missing}
+    return found
 
 
-def _soon(directory: Path, kernels: dict[str, Kernel]) -> list[Kernel]:
+def _soon(kernels: Sequence[Kernel]) -> list[Kernel]:
     """What runs any kernel: where that is missing, too, it is compiled beside the first."""
-    driver = {store.file_name(k): k for k in REGISTRY.kernels.values() if k.module == DRIVER}
-    return [k for f, k in driver.items() if f not in kernels and not (directory / f).exists()]
+    driver = [k for k in REGISTRY.kernels.values() if k.module == DRIVER and k not in kernels]
+    there = STORE.read(driver)
+    return [k for k in driver if k not in there]
 
 
 _LIBRARY = Library()

@@ -1,221 +1,194 @@
 """Where compiled kernels are kept: `<cache>/cpu/<environment>/<kernel>-<fingerprint>.o`.
 
-The environment covers what every kernel depends on (versions, CPU, vocabulary); the fingerprint
-covers one kernel: its bytecode and, in turn, the helpers and constants it uses. So an edit
-recompiles exactly the kernels it changes. `LLAMA_PY_CACHE` puts the cache elsewhere.
+`LLAMA_PY_CACHE` puts the cache elsewhere. What cannot be kept there is kept in memory, for this
+process. A start that finds all kernels reads their files, and nothing else of the directory.
 """
 
 from __future__ import annotations
 
-import errno
 import hashlib
+import logging
 import os
-import shutil
-import sys
-import tempfile
-import threading
-import time
-import warnings
-from collections.abc import Iterator
-from contextlib import suppress
-from functools import cache
-from importlib.metadata import version
+import struct
+from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
-from types import CodeType, FunctionType, ModuleType
 
-import llvmlite
-import numpy as np
 import platformdirs
 
 from ggml_cpu import target
+from ggml_cpu.fingerprints import description, environment, file_name, fingerprint
+from ggml_cpu.folder import Folder
 from ggml_cpu.kernel import Kernel
+from ggml_cpu.symbols import symbol_of
 
-MAGIC = b"llama-py object\n"
-UNUSED_DAYS = 30
-_CORE = (
-    "target.py", "params.py", "symbols.py", "frontend.py", "helpers.py", "passes.py", "codegen.py",
-    "vocabulary/*.py",
-)  # fmt: skip
-_FIXED = ("ggml_cpu.vocabulary", "numpy", "math")  # part of the environment
-_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+log = logging.getLogger("llama_py")
 
-
-def _digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+OBJECT = ".o"  # ends the names of files of kernels
+MARKER = "CACHEDIR.TAG"  # of a directory that is ours; backups leave such directories out
+MARK = "Signature: 8a477f597d28d172789f06886806bc55\n# llama-py kernels\n# "
+_TITLE = "llama-py object"
+_ELF = b"\x7fELF\x02\x01"  # of 64 bits, the lowest byte first
+_ELF_MACHINES = {"x86_64": 62, "aarch64": 183, "powerpc64le": 21, "riscv64": 243}
+_ELF_HEADER = struct.Struct("<18xH20xQ10xHH2x")  # e_machine, e_shoff, e_shentsize, e_shnum
 
 
-@cache
-def environment() -> str:
-    """Hash of what all kernels depend on."""
-    here = Path(__file__).parent
-    sources = sorted(path for pattern in _CORE for path in here.glob(pattern))
-    return _digest(
-        version("numba"),
-        llvmlite.__version__,
-        version("numpy"),
-        sys.version,
-        target.TRIPLE,
-        target.CPU_NAME,
-        target.feature_string(),
-        *(path.read_text(encoding="utf-8") for path in sources),
-    )[:16]
+def cache_path() -> Path | None:
+    """The directory with a directory for each environment; None where there is no home."""
+    chosen = os.environ.get("LLAMA_PY_CACHE") or platformdirs.user_cache_dir("llama-py")
+    expanded = os.path.expanduser(chosen)  # noqa: PTH111  that of Path raises without a home
+    return None if expanded.startswith("~") else Path(expanded) / "cpu"
 
 
-def _module_name(module: ModuleType) -> str:
-    """The name, read without waking a lazy module."""
-    return str(ModuleType.__getattribute__(module, "__name__"))
+def path() -> Path | None:
+    """This environment's directory, which need not exist."""
+    root = cache_path()
+    return None if root is None else root / environment()
 
 
-def _nested(code: CodeType) -> Iterator[CodeType]:
-    yield code
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _nested(constant)
-
-
-class Fingerprints:
-    """Content hashes of functions, each computed once."""
+class Store:
+    """Object code by kernel: in this environment's directory, or in memory where that fails."""
 
     def __init__(self) -> None:
-        self._known: dict[FunctionType, str] = {}
-        self._begun: set[FunctionType] = set()
-        self._lock = threading.RLock()  # what one thread has begun is not recursion to another
+        self._memory: dict[str, bytes] = {}
+        self._failed: set[Path | None] = set()  # directories in which nothing can be kept
+        self._used: set[Path] = set()
+        self._wrong: set[str] = set()
 
-    def of(self, function: FunctionType) -> str:
-        """Hash of bytecode, constants, and everything reached through globals and closures."""
-        if function in self._known:
-            return self._known[function]
-        with self._lock:
-            if function in self._begun:
-                return "recursive"
-            self._begun.add(function)
+    def is_cold(self) -> bool:
+        """Whether nothing was compiled for this environment before."""
+        found = path()
+        return found is None or not found.is_dir()
+
+    def read(self, kernels: Iterable[Kernel]) -> dict[Kernel, bytes]:
+        """The code of kernels that are there; not of those whose files are damaged, or others'."""
+        wanted = {kernel: file_name(kernel) for kernel in kernels}
+        found = {k: self._memory[file] for k, file in wanted.items() if file in self._memory}
+        there = [k for k, file in wanted.items() if k not in found and file not in self._wrong]
+        with self.folder() or nullcontext() as folder:
+            if folder is not None:
+                for kernel in there:
+                    code = _code(kernel, folder.read(wanted[kernel]))
+                    if code is not None:
+                        found[kernel] = code
+        return found
+
+    def folder(self) -> Folder | None:
+        """The directory, marked as used; None where there is none that can be trusted."""
+        at = path()
+        if at is None:
+            return None
+        try:
+            folder = Folder(at)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._tell(at, error)
+            return None
+        if at not in self._used:
+            self._used.add(at)
+            folder.touch()
+        return folder
+
+    def make(self) -> tuple[Folder | None, bool]:
+        """The directory, made if need be and marked as ours, and whether it was made now; None
+        where nothing can be kept."""
+        at = path()
+        if at is None:
+            self._tell(at, OSError(0, "there is no home directory"))
+        if at is None or at in self._failed:
+            return None, False
+        try:
+            at.parent.mkdir(parents=True, exist_ok=True)
+            made = _mkdir(at)
+            folder = Folder(at)
             try:
-                self._known[function] = _digest(*self._parts(function))
-            finally:
-                self._begun.discard(function)
-            return self._known[function]
+                if not is_marked(folder):
+                    mark(folder)
+            except OSError:
+                folder.close()
+                raise
+        except OSError as error:
+            self._tell(at, error)
+            return None, False
+        return folder, made
 
-    def _parts(self, function: FunctionType) -> Iterator[str]:
-        codes = list(_nested(function.__code__))
-        names = [name for code in codes for name in code.co_names]
-        for code in codes:
-            yield code.co_code.hex()
-            yield repr((code.co_argcount, code.co_names, code.co_freevars))
-            yield repr([c for c in code.co_consts if not isinstance(c, CodeType)])
-        for name in names:
-            if name in function.__globals__:
-                yield self._value(function.__globals__[name], names)
-        for cell in function.__closure__ or ():
-            yield self._value(cell.cell_contents, names)
-        yield self._value(function.__defaults__, names)
+    def write(self, kernel: Kernel, code: bytes) -> None:
+        """Keep the code, in memory if need be."""
+        self._wrong.discard(file_name(kernel))
+        folder, _ = self.make()
+        with folder or nullcontext():
+            try:
+                if folder is not None:
+                    folder.write(file_name(kernel), _header(kernel, code) + code)
+                    return
+            except OSError as error:
+                self._tell(path(), error)
+        self._memory[file_name(kernel)] = code
 
-    def _value(self, value: object, names: list[str]) -> str:
-        if isinstance(value, ModuleType):
-            return self._module(value, names)
-        if isinstance(value, (*_PLAIN, np.generic)):
-            return repr(value)
-        if isinstance(value, np.ndarray):
-            return _digest(repr(value.dtype), repr(value.shape), value.tobytes().hex())
-        if isinstance(value, tuple):
-            return repr([self._value(item, names) for item in value])
-        if isinstance(value, FunctionType):
-            return self.of(value)
-        return getattr(value, "__qualname__", type(value).__qualname__)
+    def forget(self, kernel: Kernel) -> None:
+        """Have it compiled again: its code is not what it says."""
+        self._memory.pop(file_name(kernel), None)
+        self._wrong.add(file_name(kernel))
 
-    def _module(self, module: ModuleType, names: list[str]) -> str:
-        """The name, and the members that may be meant; fixed modules have none to follow."""
-        name = _module_name(module)
-        if name.startswith(_FIXED):
-            return name
-        members = [self._value(vars(module)[n], names) for n in names if n in vars(module)]
-        return repr((name, members))
-
-
-_FINGERPRINTS = Fingerprints()
+    def _tell(self, at: Path | None, error: OSError) -> None:
+        """Once for a directory. Nothing is written there any more."""
+        if at in self._failed:
+            return
+        self._failed.add(at)
+        where = "" if at is None else f" in {at}"
+        log.warning(
+            "compiled kernels cannot be kept%s: %s. Every start compiles them again; set "
+            "LLAMA_PY_CACHE to a directory of your own", where, error.strerror or error,
+        )  # fmt: skip
 
 
-def fingerprint(kernel: Kernel) -> str:
-    """Hash of one kernel's code, name included."""
-    assert isinstance(kernel.function, FunctionType)
-    return _digest(kernel.name, _FINGERPRINTS.of(kernel.function))[:16]
+STORE = Store()
 
 
-def _root() -> Path:
-    chosen = os.environ.get("LLAMA_PY_CACHE")
-    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("llama-py"))
-
-
-@cache
-def _temporary() -> tempfile.TemporaryDirectory[str]:
-    """A cache for this process alone, removed when it ends."""
-    return tempfile.TemporaryDirectory(prefix="llama-py-")
-
-
-def directory() -> Path:
-    """This environment's directory, which need not exist; marked as used today."""
-    path = _root() / "cpu" / environment()
-    with suppress(OSError):
-        os.utime(path)
-    return path
-
-
-def writable_directory() -> Path:
-    """The same, made if need be; a temporary one where nothing can be written there."""
-    path = directory()
+def _mkdir(at: Path) -> bool:
+    """Make a directory for its owner alone; whether there was none."""
     try:
-        if not path.is_dir():
-            path.mkdir(parents=True, exist_ok=True)
-            _remove_unused(path.parent)
-        if not os.access(path, os.W_OK):
-            raise PermissionError(errno.EACCES, "no permission to write")
-    except OSError as error:
-        warnings.warn(
-            f"compiled kernels cannot be kept in {path} ({error.strerror}); every start will "
-            "compile them again. Set LLAMA_PY_CACHE to a writable directory",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        return Path(_temporary().name)
-    return path
+        at.mkdir(mode=0o700)
+    except FileExistsError:
+        return False
+    return True
 
 
-def _remove_unused(parent: Path) -> None:
-    """Delete the directories of environments not used for UNUSED_DAYS."""
-    oldest = time.time() - UNUSED_DAYS * 86400
-    for path in parent.iterdir():
-        with suppress(OSError):  # another process may be doing the same
-            if path.stat().st_mtime < oldest:
-                shutil.rmtree(path, ignore_errors=True)
+def is_marked(folder: Folder) -> bool:
+    """Whether a directory is one of ours, which may be removed."""
+    return (folder.read(MARKER) or b"").startswith(MARK.encode())
 
 
-def file_name(kernel: Kernel) -> str:
-    safe = "".join(c if c.isalnum() or c in "_." else "_" for c in kernel.name)
-    return f"{safe}-{fingerprint(kernel)}.o"
+def mark(folder: Folder) -> None:
+    """Say that it is ours, made for this environment, and was tidied."""
+    folder.write(MARKER, f"{MARK}{description()}\n".encode())
 
 
-def read(path: Path) -> bytes | None:
-    """The object code in `path`, or None where there is none or it is damaged."""
-    try:
-        content = path.read_bytes()
-    except OSError:
+def _header(kernel: Kernel, code: bytes) -> bytes:
+    """What the file has before the code: all that says which code it is."""
+    lines = (
+        _TITLE, kernel.name, fingerprint(kernel), environment(), symbol_of(kernel.name),
+        f"{target.TRIPLE} {target.CPU_NAME}", hashlib.sha256(code).hexdigest(), "", "",
+    )  # fmt: skip
+    return "\n".join(lines).encode()
+
+
+def _code(kernel: Kernel, content: bytes | None) -> bytes | None:
+    """The object code in a file, if it is this kernel's."""
+    header, end, code = (content or b"").partition(b"\n\n")
+    if header + end != _header(kernel, code) or symbol_of(kernel.name).encode() not in code:
         return None
-    start = len(MAGIC) + 32
-    code = content[start:]
-    return code if content[:start] == _header(code) else None
+    return code if _is_native(code) else None
 
 
-def _header(code: bytes) -> bytes:
-    return MAGIC + hashlib.sha256(code).digest()
-
-
-def write(path: Path, code: bytes) -> None:
-    """Store object code so that another process sees all of it or nothing."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
-    partial = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(_header(code) + code)
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+def _is_native(code: bytes) -> bool:
+    """Whether on Linux an object is for this kind of machine, and has the sections that it says:
+    LLVM ends the process, else."""
+    machine = _ELF_MACHINES.get(target.TRIPLE.partition("-")[0])
+    if "linux" not in target.TRIPLE or machine is None:
+        return True
+    if len(code) < _ELF_HEADER.size or not code.startswith(_ELF):
+        return False
+    found, sections, size, n = _ELF_HEADER.unpack_from(code)
+    return found == machine and sections + size * n <= len(code)

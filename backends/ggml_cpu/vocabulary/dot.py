@@ -45,6 +45,11 @@ def _dot_takes_bytes() -> bool:
     """Whether this LLVM declares vpdpbusd on byte vectors (newer) or on dwords (older)."""
     text = """
         declare <4 x i32> @llvm.x86.avx512.vpdpbusd.128(<4 x i32>, <16 x i8>, <16 x i8>)
+        define <4 x i32> @dot(<4 x i32> %a, <16 x i8> %x) {
+            %b = call <4 x i32> @llvm.x86.avx512.vpdpbusd.128(
+                <4 x i32> %a, <16 x i8> %x, <16 x i8> %x)
+            ret <4 x i32> %b
+        }
     """
     try:
         llvm.parse_assembly(text).verify()

@@ -1,0 +1,148 @@
+"""What a compiled kernel is known by: the hash of its own code, and that of what all depend on.
+
+The environment covers what every kernel depends on (versions, CPU, vocabulary); the fingerprint
+covers one kernel: its bytecode and, in turn, the helpers and constants it uses. So an edit
+recompiles exactly the kernels it changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import threading
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from types import CodeType, FunctionType, ModuleType
+
+import llvmlite
+import numpy as np
+
+from ggml_cpu import target
+from ggml_cpu.kernel import Kernel
+from ggml_cpu.numba_version import numba_version
+
+FORMAT = "2"  # of the files in a cache
+_CORE = (
+    "target.py", "params.py", "symbols.py", "frontend.py", "helpers.py", "passes.py", "codegen.py",
+    "vocabulary/*.py",
+)  # fmt: skip
+_FIXED = ("ggml_cpu.vocabulary", "numpy", "math")  # part of the environment
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+@cache
+def environment() -> str:
+    """Hash of what all kernels depend on. Raises BackendError for a Numba that cannot be used."""
+    here = Path(__file__).parent
+    sources = sorted(path for pattern in _CORE for path in here.glob(pattern))
+    return _digest(
+        FORMAT,
+        numba_version(),
+        llvmlite.__version__,
+        version("numpy"),
+        sys.version,
+        target.TRIPLE,
+        target.CPU_NAME,
+        target.feature_string(),
+        *(path.read_text(encoding="utf-8") for path in sources),
+    )[:16]
+
+
+def _module_name(module: ModuleType) -> str:
+    """The name, read without waking a lazy module."""
+    return str(ModuleType.__getattribute__(module, "__name__"))
+
+
+def _nested(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _nested(constant)
+
+
+class Fingerprints:
+    """Content hashes of functions, each computed once."""
+
+    def __init__(self) -> None:
+        self._known: dict[FunctionType, str] = {}
+        self._begun: set[FunctionType] = set()
+        self._lock = threading.RLock()  # what one thread has begun is not recursion to another
+
+    def of(self, function: FunctionType) -> str:
+        """Hash of bytecode, constants, and everything reached through globals and closures."""
+        if function in self._known:
+            return self._known[function]
+        with self._lock:
+            if function in self._begun:
+                return "recursive"
+            self._begun.add(function)
+            try:
+                self._known[function] = _digest(*self._parts(function))
+            finally:
+                self._begun.discard(function)
+            return self._known[function]
+
+    def _parts(self, function: FunctionType) -> Iterator[str]:
+        codes = list(_nested(function.__code__))
+        names = [name for code in codes for name in code.co_names]
+        for code in codes:
+            yield code.co_code.hex()
+            yield repr((code.co_argcount, code.co_names, code.co_freevars))
+            yield repr([c for c in code.co_consts if not isinstance(c, CodeType)])
+        for name in names:
+            if name in function.__globals__:
+                yield self._value(function.__globals__[name], names)
+        for cell in function.__closure__ or ():
+            yield self._value(cell.cell_contents, names)
+        yield self._value(function.__defaults__, names)
+
+    def _value(self, value: object, names: list[str]) -> str:
+        if isinstance(value, ModuleType):
+            return self._module(value, names)
+        if isinstance(value, (*_PLAIN, np.generic)):
+            return repr(value)
+        if isinstance(value, np.ndarray):
+            return _digest(repr(value.dtype), repr(value.shape), value.tobytes().hex())
+        if isinstance(value, tuple):
+            return repr([self._value(item, names) for item in value])
+        if isinstance(value, FunctionType):
+            return self.of(value)
+        return getattr(value, "__qualname__", type(value).__qualname__)
+
+    def _module(self, module: ModuleType, names: list[str]) -> str:
+        """The name, and the members that may be meant; fixed modules have none to follow."""
+        name = _module_name(module)
+        if name.startswith(_FIXED):
+            return name
+        members = [self._value(vars(module)[n], names) for n in names if n in vars(module)]
+        return repr((name, members))
+
+
+_FINGERPRINTS = Fingerprints()
+
+
+def fingerprint(kernel: Kernel) -> str:
+    """Hash of one kernel's code, name included."""
+    assert isinstance(kernel.function, FunctionType)
+    return _digest(kernel.name, _FINGERPRINTS.of(kernel.function))[:16]
+
+
+def description() -> str:
+    """The environment in words: `znver4, numba 0.68.1, llvmlite 0.50.0, numpy 2.4.6, Python 3.11.2`
+    """
+    python = ".".join(map(str, sys.version_info[:3]))
+    return (
+        f"{target.CPU_NAME}, numba {numba_version()}, llvmlite {llvmlite.__version__}, "
+        f"numpy {version('numpy')}, Python {python}"
+    )
+
+
+def file_name(kernel: Kernel) -> str:
+    safe = "".join(c if c.isalnum() or c in "_." else "_" for c in kernel.name)
+    return f"{safe}-{fingerprint(kernel)}.o"

@@ -1,0 +1,158 @@
+"""A directory that nobody else can write to, and the files in it: what is loaded from it is run.
+
+Files are reached through the open directory where the system can do that, so that nothing can be
+put in its place meanwhile. Links, pipes and devices are not followed, read or waited for.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+ROOT = 0
+PARTIAL = ".part"  # ends the name of a file that is being written
+_GUARDS = ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOINHERIT")
+_FLAGS = sum(getattr(os, name, 0) for name in _GUARDS)
+
+
+class Folder:
+    """An open directory. Use it in `with`, or close it.
+
+    name   of the directory
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError where it is not there, is no directory, or others can change it."""
+        self._path = path
+        self.name = path.name
+        self._fd: int | None = None
+        if os.open in os.supports_dir_fd:
+            self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _FLAGS)
+        try:
+            reason = self._why_not()
+        except OSError:
+            self.close()
+            raise
+        if reason:
+            self.close()
+            raise PermissionError(errno.EPERM, reason)
+
+    def _why_not(self) -> str:
+        """Why this cannot be trusted."""
+        found = self._path.lstat() if self._fd is None else os.fstat(self._fd)
+        if not stat.S_ISDIR(found.st_mode):  # nor a link to one
+            return "is not a directory"
+        return why_not_ours(found)
+
+    def __enter__(self) -> Folder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def touch(self) -> None:
+        """Mark it as used now, where that can be written."""
+        with suppress(OSError):
+            os.utime(self._path if self._fd is None else self._fd)
+
+    def modified(self, name: str) -> float:
+        """When a file was written; 0 where there is none."""
+        try:
+            return os.lstat(self._at(name), dir_fd=self._fd).st_mtime
+        except OSError:
+            return 0.0
+
+    @property
+    def touched(self) -> float:
+        """When that was, or something in it was made or removed: seconds since 1970."""
+        return (self._path.stat() if self._fd is None else os.fstat(self._fd)).st_mtime
+
+    def open(self, name: str, flags: int) -> int:
+        """A file descriptor of a regular file that is ours; made where the flags say so. It never
+        blocks."""
+        fd = os.open(self._at(name), flags | _FLAGS, 0o644, dir_fd=self._fd)
+        found = os.fstat(fd)
+        reason = why_not_ours(found) if stat.S_ISREG(found.st_mode) else "is not a file"
+        if reason:
+            os.close(fd)
+            raise PermissionError(errno.EPERM, reason)
+        return fd
+
+    def read(self, name: str) -> bytes | None:
+        """What a file has; None where there is none that can be trusted."""
+        try:
+            fd = self.open(name, os.O_RDONLY)
+        except OSError:
+            return None
+        try:
+            size = os.fstat(fd).st_size
+            return _read(fd, size)
+        except OSError:
+            return None
+        finally:
+            os.close(fd)
+
+    def write(self, name: str, content: bytes) -> None:
+        """Store a file so that who reads it sees all of it, what was there before, or nothing."""
+        partial = f"{name}.{os.urandom(6).hex()}{PARTIAL}"
+        fd = self.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        try:
+            try:
+                _write(fd, content)
+            finally:
+                os.close(fd)
+            of = self._fd
+            os.replace(self._at(partial), self._at(name), src_dir_fd=of, dst_dir_fd=of)
+        except BaseException:
+            with suppress(OSError):
+                self.remove(partial)
+            raise
+
+    def files(self) -> Iterator[tuple[str, os.stat_result]]:
+        """Names of regular files, and what is known of them; no links."""
+        with os.scandir(self._path if self._fd is None else self._fd) as found:
+            for entry in found:
+                with suppress(FileNotFoundError):
+                    about = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(about.st_mode):
+                        yield entry.name, about
+
+    def remove(self, name: str) -> None:
+        os.unlink(self._at(name), dir_fd=self._fd)
+
+    def _at(self, name: str) -> str:
+        return name if self._fd is not None else str(self._path / name)
+
+
+def why_not_ours(found: os.stat_result) -> str:
+    """Why what is there may be somebody else's doing. Windows keeps a profile to its user."""
+    if not hasattr(os, "geteuid"):
+        return ""
+    if found.st_uid not in (os.geteuid(), ROOT):
+        return f"belongs to another user ({found.st_uid})"
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"others may write to it (mode {stat.S_IMODE(found.st_mode):o})"
+    return ""
+
+
+def _read(fd: int, size: int) -> bytes:
+    parts = []
+    while size > 0 and (part := os.read(fd, size)):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _write(fd: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(fd, rest) :]

@@ -1,0 +1,80 @@
+"""Turns among processes: one that is about to compile waits for what another is compiling."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import suppress
+
+from ggml_cpu.folder import Folder
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+LOCK = "lock"  # the file
+PATIENCE = 30.0  # seconds without a new kernel after which one is not waited for any longer
+
+
+class Turn:
+    """One process's wish to compile into a folder; None: without others. Use it in `with`.
+
+    The system takes the lock from a process that ends, however it ends. It only saves work: files
+    are whole with or without it.
+    """
+
+    def __init__(self, folder: Folder | None) -> None:
+        self._fd: int | None = None
+        self._since = time.monotonic()
+        if folder is not None:
+            with suppress(OSError):  # where nothing can be written, nobody waits for us either
+                self._fd = folder.open(LOCK, os.O_RDWR | os.O_CREAT)
+
+    def __enter__(self) -> Turn:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd is not None:
+            fd, self._fd = self._fd, None
+            with suppress(OSError):  # of a forked process too, which has it open
+                _unlock(fd)
+            os.close(fd)
+
+    def has_come(self) -> bool:
+        """Whether to compile now: the lock is ours, cannot be had here, or waiting is in vain."""
+        return self.is_ours() or time.monotonic() - self._since > PATIENCE
+
+    def is_ours(self) -> bool:
+        """Whether nobody else has the lock; from now on, nobody will."""
+        if self._fd is None:
+            return True
+        try:
+            _lock(self._fd)
+        except (BlockingIOError, PermissionError):
+            return False
+        except OSError:  # a file system without locks
+            return True
+        return True
+
+    def progress(self) -> None:
+        """What was waited for is coming."""
+        self._since = time.monotonic()
+
+
+if sys.platform == "win32":
+
+    def _lock(fd: int) -> None:
+        msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+
+    def _unlock(fd: int) -> None:
+        msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
+
+else:
+
+    def _lock(fd: int) -> None:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+    def _unlock(fd: int) -> None:
+        fcntl.flock(fd, fcntl.LOCK_UN)

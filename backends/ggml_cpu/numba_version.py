@@ -1,0 +1,38 @@
+"""Which versions of Numba can be used. Its front end is used from within (frontend.py, passes.py,
+helpers.py), which Numba promises nothing about: these versions were tried.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
+from ggml_py.errors import BackendError
+
+OLDEST, BEFORE = (0, 61), (0, 69)  # as pyproject.toml has it
+
+
+@cache
+def numba_version() -> str:
+    """The version that is installed; found without importing it. BackendError for any other."""
+    try:
+        found = version("numba")
+    except PackageNotFoundError:
+        found = ""
+    if found and OLDEST <= _numbers(found) < BEFORE:
+        return found
+    wanted = f">={_text(OLDEST)},<{_text(BEFORE)}"
+    raise BackendError(
+        f"the CPU backend compiles its kernels with Numba {wanted}, and found "
+        f"{found or 'none'}; install one with: pip install 'numba{wanted}'"
+    )
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    """`0.68.1` and `0.69.0rc1` as (0, 68) and (0, 69)."""
+    parts = text.split(".")[:2]
+    return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in parts)
+
+
+def _text(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))
