@@ -239,6 +239,13 @@ class Context(Closing):
         self.h_nextn = outputs.h_nextn.values
         return outputs.logits.get(self.n_vocab)
 
+    def prepare(self, n_tokens: int, n_seqs: int = 1) -> None:
+        """Have all kernels ready that a batch of so many tokens needs, of n_seqs sequences
+        together: with all logits, and with those of the last tokens. Nothing is computed."""
+        full = full_params(self.model, self._graph_params, self.memory, n_tokens, n_seqs)
+        for n_outputs in dict.fromkeys((full.n_outputs, n_seqs)):
+            self.runner.prepare(replace(full, n_outputs=n_outputs))
+
     def clear(self) -> None:
         """Forget all sequences."""
         self.memory.clear()

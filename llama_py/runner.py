@@ -86,6 +86,11 @@ class Runner:
         self.graphs = [built, *self.graphs[: self.n_graphs - 1]]
         return built
 
+    def prepare(self, params: GraphParams) -> None:
+        """Have the kernels of a graph ready, which is not kept."""
+        res = self.model.architecture.graph(params)
+        self.sched.plan(res.graph, self._pins(res), self._in_parts(res))
+
     def _pins(self, res: GraphResult) -> list[tuple[Tensor, Device]]:
         """Nodes whose device is not left to the scheduler (llama_context::graph_get_cb)."""
         model = self.model

@@ -47,9 +47,13 @@ def path() -> Path | None:
 
 
 class Store:
-    """Object code by kernel: in this environment's directory, or in memory where that fails."""
+    """Object code by kernel: in this environment's directory, or in memory where that fails.
+
+    compiled  names of the kernels that this process had compiled
+    """
 
     def __init__(self) -> None:
+        self.compiled: list[str] = []
         self._memory: dict[str, bytes] = {}
         self._failed: set[Path | None] = set()  # directories in which nothing can be kept
         self._used: set[Path] = set()
@@ -115,6 +119,7 @@ class Store:
 
     def write(self, kernel: Kernel, code: bytes) -> None:
         """Keep the code, in memory if need be."""
+        self.compiled.append(kernel.name)
         self._wrong.discard(file_name(kernel))
         folder, _ = self.make()
         with folder or nullcontext():
@@ -190,5 +195,5 @@ def _is_native(code: bytes) -> bool:
         return True
     if len(code) < _ELF_HEADER.size or not code.startswith(_ELF):
         return False
-    found, sections, size, n = _ELF_HEADER.unpack_from(code)
+    found, sections, size, n = map(int, _ELF_HEADER.unpack_from(code))
     return found == machine and sections + size * n <= len(code)

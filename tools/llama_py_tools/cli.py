@@ -1,4 +1,7 @@
-"""llama-py-cli: continue a text, or talk with a model; flags and defaults of llama-completion."""
+"""llama-py-cli: continue a text, or talk with a model; flags and defaults of llama-completion.
+
+As the first word, `cache` and `warmup` are commands of their own, in the modules of these names.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,7 +58,13 @@ EPILOG = """examples:
   llama-py-cli -m model.gguf -p "The sea is" -n 32 --temp 0
   llama-py-cli -m model.gguf -cnv -sys "Be brief."
   llama-py-cli -p "ROMEO:" -n 100 --spec-type draft-mtp  tokens are drafted, and checked together
+
+about compiled kernels (each has its own --help):
+  llama-py-cli warmup -m model.gguf                      compile all that the model needs
+  llama-py-cli cache                                     what is kept, and where; cache clear
 """
+
+OTHERS = ("cache", "warmup")  # commands
 
 
 def parser() -> Parser:
@@ -71,8 +81,11 @@ def parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """0 done, 1 error, 2 wrong usage, 130 interrupted."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    if words and words[0] in OTHERS:
+        return int(import_module(f"llama_py_tools.{words[0]}").main(words[1:]))
     p = parser()
-    args = p.parse_args(argv)
+    args = p.parse_args(words)
     text = read(args, CompletionParams)
     if text.file and text.prompt is not None:
         p.error("give either -p or -f")
