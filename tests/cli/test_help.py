@@ -42,6 +42,13 @@ def test_a_run_imports_no_compiler_templates_or_bars() -> None:
     assert not {"numba", "jinja2", "tqdm", "ggml_ref"} & imported
 
 
+@pytest.mark.parametrize("word", ["cache", "warmup"])
+def test_help_of_commands_in_a_word(word: str) -> None:
+    shown, imported = imported_by("llama-py-cli", word, "--help")
+    assert shown.startswith(f"usage: llama-py-cli {word}")
+    assert not SLOW & imported
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_wrong_usage_exits_2(command: str) -> None:
     done = run(command, "--no-such-flag")

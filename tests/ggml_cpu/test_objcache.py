@@ -150,6 +150,35 @@ def test_numba_is_not_imported(warm):
     assert not warm.run(*ALL)["numba"]
 
 
+WATCH = """
+import atexit, json, os, sys
+
+calls, cache = [], os.environ["LLAMA_PY_CACHE"]
+
+def watch(event, args):
+    if args and (event == "open" or event.startswith("os.")):
+        name = str(args[0])
+        if name.startswith(cache) or name.endswith((".o", ".part")) or event == "os.utime":
+            calls.append(event + (" object" if name.endswith(".o") else ""))
+
+def tell():
+    rare = {"lock", "tidy", "serve", "frontend"}
+    print(json.dumps([calls, sorted(m for m in rare if "ggml_cpu." + m in sys.modules)]))
+
+sys.addaudithook(watch)
+atexit.register(tell)
+"""
+
+
+def test_a_warm_start_touches_little(warm):
+    """Its files, once each, and the directory, which is not listed; no module that writes."""
+    out, err = (process := warm.start(*ALL, script=WATCH + MAIN)).communicate(timeout=300)
+    assert process.returncode == 0, err
+    calls, imported = json.loads(out.splitlines()[1])
+    assert sorted(calls) == ["open", *["open object"] * 4, "os.utime"]
+    assert imported == []
+
+
 @pytest.mark.parametrize(
     ("family", "helpers", "changed"),
     [
