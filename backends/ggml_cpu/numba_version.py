@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from ggml_py.errors import BackendError
 
-OLDEST, BEFORE = (0, 61), (0, 69)  # as pyproject.toml has it
+OLDEST, BEFORE = (0, 62), (0, 69)  # as pyproject.toml has it
 
 
 @cache

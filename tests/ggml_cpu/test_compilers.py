@@ -59,18 +59,18 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, str]]:
     environment.cache_clear()
 
 
-@pytest.mark.parametrize("known", ["0.61.0", "0.61.2", "0.68.1", "0.68.0rc1", "0.65.1.dev3"])
+@pytest.mark.parametrize("known", ["0.62.0", "0.62.1", "0.68.1", "0.68.0rc1", "0.65.1.dev3"])
 def test_versions_that_work(installed: dict[str, str], known: str) -> None:
     installed["numba"] = known
     assert numba_version.numba_version() == known
 
 
-@pytest.mark.parametrize("other", ["0.60.0", "0.59.1", "0.69.0", "0.69.0rc1", "1.0", "none"])
+@pytest.mark.parametrize("other", ["0.61.2", "0.59.1", "0.69.0", "0.69.0rc1", "1.0", "none"])
 def test_versions_that_do_not(installed: dict[str, str], other: str) -> None:
     """One line, said when kernels are looked for: those of another Numba are no use."""
     if other != "none":
         installed["numba"] = other
-    with pytest.raises(BackendError, match=re.escape(f">=0.61,<0.69, and found {other};")):
+    with pytest.raises(BackendError, match=re.escape(f">=0.62,<0.69, and found {other};")):
         environment()
 
 
