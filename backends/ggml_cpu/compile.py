@@ -23,7 +23,7 @@ from ggml_py import host
 Progress = Callable[[int, int, str], None]
 
 IDLE_SECONDS = 10  # for this long, children wait for more kernels
-CHILD_MEMORY = 512 << 20  # bytes for each: 260 MiB of 20 kernels, more of many
+CHILD_MEMORY = 512 << 20  # bytes for each: 270 MiB after 20 kernels, 460 after 80 (Linux)
 MOST_CHILDREN = 16  # each types the helpers that its kernels use for itself
 _LOOK = 0.1  # seconds between two looks at what another process has compiled
 
