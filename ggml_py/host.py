@@ -1,15 +1,24 @@
 """What this machine has, as far as this process may use it: cores and memory, less what an affinity
-mask and the limits of a container (cgroup) take away."""
+mask and the limits of a container (cgroup) take away.
+
+All that is asked of Linux is in files, of macOS in `_sysctl`, of others in psutil.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import platform
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+SYSTEM = sys.platform
 CPUS = Path("/sys/devices/system/cpu")
+CPUINFO = Path("/proc/cpuinfo")
+FAST_CPUS = Path("/sys/devices/cpu_core/cpus")  # of an Intel CPU with cores of two kinds
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")
 MEMINFO = Path("/proc/meminfo")
@@ -19,17 +28,28 @@ def logical_cpus() -> list[int]:
     """Numbers of the CPUs that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
+    if SYSTEM == "win32":
+        import psutil
+
+        with suppress(psutil.Error, OSError):
+            return sorted(psutil.Process().cpu_affinity())
     return list(range(os.cpu_count() or 1))
 
 
 def physical_cores() -> int:
-    """Cores behind these CPUs: those that share one count once."""
+    """Cores behind these CPUs: those that share one count once, and of two kinds only the fast ones
+    (common.cpp:cpu_get_num_physical_cores, cpu_get_num_math)."""
     cpus = logical_cpus()
-    shared = [_text(CPUS / f"cpu{n}" / "topology" / "thread_siblings_list") for n in cpus]
+    fast = [n for n in cpus if n in _numbers(_text(FAST_CPUS))] or cpus
+    shared = [_text(CPUS / f"cpu{n}" / "topology" / "thread_siblings_list") for n in fast]
     if all(shared):
         return len(set(shared))
-    if sys.platform == "linux":
+    if SYSTEM == "linux":
         return len(cpus)
+    for name in ("hw.perflevel0.physicalcpu", "hw.physicalcpu") if SYSTEM == "darwin" else ():
+        found = int.from_bytes(_sysctl(name), sys.byteorder)
+        if found:
+            return min(len(cpus), found)
     import psutil
 
     return min(len(cpus), psutil.cpu_count(logical=False) or len(cpus))
@@ -82,6 +102,30 @@ def _whole_memory() -> tuple[int, int]:
     return int(found.available), int(found.total)
 
 
+def cpu_name() -> str:
+    """What the processor calls itself."""
+    for line in _text(CPUINFO).splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    name = _sysctl("machdep.cpu.brand_string") if SYSTEM == "darwin" else b""
+    return name.rstrip(b"\0").decode(errors="replace") or platform.processor() or machine()
+
+
+def machine() -> str:
+    """`Linux x86_64`"""
+    return f"{platform.system()} {platform.machine()}"
+
+
+def summary() -> str:
+    """What is here, of which this process may use less: `AMD EPYC, Linux x86_64, 32 CPUs; to be
+    used: 8 cores (16 CPUs), quota of 4.0 CPUs, 60000 MiB, of which 20000 MiB are available`"""
+    available, total = memory()
+    return (
+        f"{cpu_name()}, {machine()}, {os.cpu_count() or 1} CPUs; to be used: {description()},"
+        f" {total >> 20} MiB, of which {available >> 20} MiB are available"
+    )
+
+
 def description() -> str:
     """`8 cores (16 CPUs), quota of 4.0 CPUs`"""
     cores, cpus, quota = physical_cores(), len(logical_cpus()), cpu_quota()
@@ -120,9 +164,26 @@ def _number(folder: Path, *names: str) -> int | None:
     return None
 
 
+def _numbers(text: str) -> set[int]:
+    """Of `0-3,8`: 0, 1, 2, 3 and 8."""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _sysctl(name: str) -> bytes:
+    """What macOS says of itself; nothing where it does not know the name."""
+    value, size = ctypes.create_string_buffer(256), ctypes.c_size_t(256)
+    library = ctypes.CDLL(None)
+    failed = library.sysctlbyname(name.encode(), value, ctypes.byref(size), None, ctypes.c_size_t())
+    return b"" if failed else value.raw[: size.value]
+
+
 def _text(path: Path) -> str:
     """What a small file says; "" where there is none."""
     try:
-        return path.read_text().strip()
+        return path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError):
         return ""

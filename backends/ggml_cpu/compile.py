@@ -81,7 +81,7 @@ class _Child:
 
     def _start(self) -> None:
         self._fresh = True
-        self._messages = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by _stop)
+        self._messages = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 (_stop)
         self._process = subprocess.Popen(
             [sys.executable, "-c", _CHILD, json.dumps(self.path)],
             stdin=subprocess.PIPE,
