@@ -108,12 +108,7 @@ def cpu_name() -> str:
         if line.startswith("model name"):
             return line.partition(":")[2].strip()
     name = _sysctl("machdep.cpu.brand_string") if SYSTEM == "darwin" else b""
-    return name.rstrip(b"\0").decode(errors="replace") or platform.processor() or machine()
-
-
-def machine() -> str:
-    """`Linux x86_64`"""
-    return f"{platform.system()} {platform.machine()}"
+    return name.rstrip(b"\0").decode(errors="replace") or platform.processor() or platform.machine()
 
 
 def summary() -> str:
@@ -121,7 +116,8 @@ def summary() -> str:
     used: 8 cores (16 CPUs), quota of 4.0 CPUs, 60000 MiB, of which 20000 MiB are available`"""
     available, total = memory()
     return (
-        f"{cpu_name()}, {machine()}, {os.cpu_count() or 1} CPUs; to be used: {description()},"
+        f"{cpu_name()}, {platform.system()} {platform.machine()}, {os.cpu_count() or 1} CPUs; to be"
+        f" used: {description()},"
         f" {total >> 20} MiB, of which {available >> 20} MiB are available"
     )
 
