@@ -182,3 +182,16 @@ def test_a_forked_process_is_told_to_be_spawned(device: Any) -> None:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert buffer.read(0, 4).tolist() == [0] * 4
+
+
+def test_a_compiler_that_does_not_know_the_cpu(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyopencl as cl
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise cl.RuntimeError("clBuildProgram failed\nerror: unknown target CPU 'generic'\nnote: x")
+
+    monkeypatch.setattr(cl.Program, "build", fail)
+    with pytest.raises(BackendError, match=r"unknown target CPU 'generic'.*; .*intel-opencl"):
+        device.builder._build(("copy", ("f32", "f32"), ()))
