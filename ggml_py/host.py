@@ -1,17 +1,26 @@
 """What this machine has, as far as this process may use it: cores and memory, less what an affinity
-mask and the limits of a container (cgroup) take away; and instructions that LLVM does not tell."""
+mask and the limits of a container (cgroup) take away; and instructions that LLVM does not tell.
+
+All that is asked of Linux is in files and `_auxiliary`, of macOS in `_sysctl`, of Windows in
+`_processor_has`, the rest in psutil.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+SYSTEM = sys.platform
 CPUS = Path("/sys/devices/system/cpu")
+CPUINFO = Path("/proc/cpuinfo")
+FAST_CPUS = Path("/sys/devices/cpu_core/cpus")  # of an Intel CPU with cores of two kinds
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")
 MEMINFO = Path("/proc/meminfo")
@@ -40,17 +49,28 @@ def logical_cpus() -> list[int]:
     """Numbers of the CPUs that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
+    if SYSTEM == "win32":
+        import psutil
+
+        with suppress(psutil.Error, OSError):
+            return sorted(psutil.Process().cpu_affinity())
     return list(range(os.cpu_count() or 1))
 
 
 def physical_cores() -> int:
-    """Cores behind these CPUs: those that share one count once."""
+    """Cores behind these CPUs: those that share one count once, and of two kinds only the fast ones
+    (common.cpp:cpu_get_num_physical_cores, cpu_get_num_math)."""
     cpus = logical_cpus()
-    shared = [_text(CPUS / f"cpu{n}" / "topology" / "thread_siblings_list") for n in cpus]
+    fast = [n for n in cpus if n in _numbers(_text(FAST_CPUS))] or cpus
+    shared = [_text(CPUS / f"cpu{n}" / "topology" / "thread_siblings_list") for n in fast]
     if all(shared):
         return len(set(shared))
-    if sys.platform == "linux":
+    if SYSTEM == "linux":
         return len(cpus)
+    for name in ("hw.perflevel0.physicalcpu", "hw.physicalcpu") if SYSTEM == "darwin" else ():
+        found = _number_of(_sysctl(name))
+        if found:
+            return min(len(cpus), found)
     import psutil
 
     return min(len(cpus), psutil.cpu_count(logical=False) or len(cpus))
@@ -109,12 +129,12 @@ def arm_features() -> set[str]:
 
 
 def _allows(asked: Asked) -> bool:
-    if sys.platform == "linux":
+    if SYSTEM == "linux":
         kind, bit = asked.linux
         return bool(_auxiliary(kind) >> bit & 1)
-    if sys.platform == "darwin":
-        return _sysctl(f"hw.optional.arm.{asked.macos}") == 1
-    return sys.platform == "win32" and _processor_has(asked.windows)
+    if SYSTEM == "darwin":
+        return _number_of(_sysctl(f"hw.optional.arm.{asked.macos}")) == 1
+    return SYSTEM == "win32" and _processor_has(asked.windows)
 
 
 def _auxiliary(kind: int) -> int:
@@ -124,17 +144,28 @@ def _auxiliary(kind: int) -> int:
     return int(function(kind))
 
 
-def _sysctl(name: str) -> int:
-    """A number that macOS knows by name; 0 for an unknown one."""
-    value, size = ctypes.c_int32(0), ctypes.c_size_t(4)
-    found = ctypes.CDLL(None).sysctlbyname(
-        name.encode(), ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t(0)
-    )
-    return 0 if found else value.value
-
-
 def _processor_has(number: int) -> bool:
     return bool(ctypes.CDLL("kernel32").IsProcessorFeaturePresent(number))
+
+
+def cpu_name() -> str:
+    """What the processor calls itself."""
+    for line in _text(CPUINFO).splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    name = _sysctl("machdep.cpu.brand_string") if SYSTEM == "darwin" else b""
+    return name.rstrip(b"\0").decode(errors="replace") or platform.processor() or platform.machine()
+
+
+def summary() -> str:
+    """What is here, of which this process may use less: `AMD EPYC, Linux x86_64, 32 CPUs; to be
+    used: 8 cores (16 CPUs), quota of 4.0 CPUs, 60000 MiB, of which 20000 MiB are available`"""
+    available, total = memory()
+    return (
+        f"{cpu_name()}, {platform.system()} {platform.machine()}, {os.cpu_count() or 1} CPUs; to be"
+        f" used: {description()},"
+        f" {total >> 20} MiB, of which {available >> 20} MiB are available"
+    )
 
 
 def description() -> str:
@@ -175,9 +206,30 @@ def _number(folder: Path, *names: str) -> int | None:
     return None
 
 
+def _numbers(text: str) -> set[int]:
+    """Of `0-3,8`: 0, 1, 2, 3 and 8."""
+    found: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def _sysctl(name: str) -> bytes:
+    """What macOS says of itself; nothing where it does not know the name."""
+    value, size = ctypes.create_string_buffer(256), ctypes.c_size_t(256)
+    library = ctypes.CDLL(None)
+    failed = library.sysctlbyname(name.encode(), value, ctypes.byref(size), None, ctypes.c_size_t())
+    return b"" if failed else value.raw[: size.value]
+
+
+def _number_of(raw: bytes) -> int:
+    return int.from_bytes(raw, sys.byteorder)
+
+
 def _text(path: Path) -> str:
     """What a small file says; "" where there is none."""
     try:
-        return path.read_text().strip()
+        return path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError):
         return ""

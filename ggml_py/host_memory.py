@@ -11,7 +11,9 @@ from contextlib import suppress
 
 import numpy as np
 
+from ggml_py import host
 from ggml_py.buffer import Bytes
+from ggml_py.errors import AllocError
 
 LARGE = 2 << 20  # bytes of a large page, on most machines
 
@@ -19,11 +21,18 @@ LARGE = 2 << 20  # bytes of a large page, on most machines
 def aligned_bytes(size: int, alignment: int = 64) -> Bytes:
     """Memory whose first byte is aligned; pages come from the OS on first touch.
 
-    Raises MemoryError if there is none.
+    Raises AllocError if there is none.
     """
-    if size >= LARGE and hasattr(mmap, "MADV_HUGEPAGE"):
-        return _large_pages(size, max(alignment, LARGE))
-    raw = np.zeros(size + alignment, np.uint8)
+    try:
+        if size >= LARGE and hasattr(mmap, "MADV_HUGEPAGE"):
+            return _large_pages(size, max(alignment, LARGE))
+        raw = np.zeros(size + alignment, np.uint8)
+    except (MemoryError, OSError) as e:
+        raise AllocError(
+            f"cannot allocate {size / 2**20:.1f} MiB of memory, of"
+            f" {host.memory()[0] / 2**20:.0f} MiB that are available; use a smaller n_ctx,"
+            " n_seq_max or n_ubatch, or a smaller model, or raise this process's limit"
+        ) from e
     start = -_address(raw) % alignment
     return raw[start : start + size]
 
@@ -32,10 +41,7 @@ def _large_pages(size: int, alignment: int) -> Bytes:
     """Asked for, as most systems give them on request only; what is left at the end is not worth
     one.
     """
-    try:
-        area = mmap.mmap(-1, size + alignment, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except OSError as e:
-        raise MemoryError(f"{size} bytes: {e}") from e
+    area = mmap.mmap(-1, size + alignment, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     raw = np.frombuffer(area, np.uint8)
     start = -_address(raw) % alignment
     with suppress(OSError):  # a kernel that was built without them

@@ -13,6 +13,7 @@ arrays can be read, while tensors without elements, names that are not UTF-8 and
 
 from __future__ import annotations
 
+import errno
 import math
 import mmap
 import os
@@ -25,7 +26,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from ggml_py.errors import GGUFError
+from ggml_py.errors import AllocError, GGUFError
 from ggml_py.types import TYPES, GGMLType
 from llama_py.gguf_metadata import DAMAGED, Cursor, Metadata, describe, quoted, read_metadata
 from llama_py.gguf_split import check_part, part_paths, read_split
@@ -192,6 +193,11 @@ def _map(path: Path, use_mmap: bool) -> mmap.mmap:
                     return _read_all(file, status.st_size)
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
+        if getattr(error, "errno", None) == errno.ENOMEM:
+            raise AllocError(
+                f"{path}: its {status.st_size / 2**20:.0f} MiB cannot be mapped, for lack of"
+                " addresses; raise this process's limit (ulimit -v), or close other models"
+            ) from error
         reason = getattr(error, "strerror", None) or error
         raise GGUFError(f"{path}: {reason}; check the path and its permissions") from error
     if stat.S_ISREG(status.st_mode):

@@ -38,14 +38,14 @@ def replace_file(path: str | Path, parts: Iterable[bytes | memoryview]) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """The new name is to last, too; not every system can open a folder."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    """The new name is to last, too; not every system opens a folder, nor every file system syncs
+    one, and the file is whole without."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _sweep(path: Path) -> None:

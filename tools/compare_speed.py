@@ -178,9 +178,9 @@ def keep(record: Record, path: Path | None) -> None:
 
 
 def cpu_name() -> str:
-    from llama_py_tools.bench_output import cpu_info
+    from ggml_py.host import cpu_name
 
-    return cpu_info()
+    return cpu_name()
 
 
 def tell(records: Sequence[Record], args: argparse.Namespace) -> None:

@@ -21,7 +21,6 @@ from ggml_py.backend import (
     Work,
     aligned_bytes,
 )
-from ggml_py.errors import AllocError
 from ggml_py.fusion import Fused, Fusions
 from ggml_py.tensor import Tensor
 
@@ -63,10 +62,7 @@ class CPUDevice:
         return host.memory()
 
     def alloc(self, size: int) -> Buffer:
-        try:
-            return HostBuffer(aligned_bytes(size, self.alignment))
-        except MemoryError as e:
-            raise AllocError(f"cpu: cannot allocate {size / 2**20:.1f} MiB of memory") from e
+        return HostBuffer(aligned_bytes(size, self.alignment))
 
     def wrap(self, data: Bytes) -> Buffer | None:
         start_compilers()

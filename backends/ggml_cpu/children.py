@@ -115,7 +115,7 @@ class _Child:
 def _messages() -> IO[str] | None:
     """A file for what a child says on stderr; None where no disk has room."""
     try:
-        return tempfile.TemporaryFile("w+")
+        return tempfile.TemporaryFile("w+", errors="replace")
     except OSError:
         return None
 

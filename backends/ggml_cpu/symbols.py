@@ -20,14 +20,22 @@ _IMPLIED = (
     "sqrt", "floor", "ceil", "trunc", "rint", "round", "fma", "fmod", "exp", "log", "pow", "sin",
     "cos", "tanh", "ldexpf", "ldexp", "sincosf", "sincos", "memcpy", "memset", "memmove",
 )  # fmt: skip
+# The same, on some systems: of macOS, and on Windows in functions with more than a page of locals.
+_IMPLIED_SOMEWHERE = (
+    "memset_pattern16", "bzero", "__bzero", "__sincosf_stret", "__sincos_stret", "__exp10f",
+    "__exp10", "__chkstk",
+)  # fmt: skip
 _OTHER = ("sched_yield", "timespec_get", "abort")
 
-EXTERNALS = frozenset((*LIBM_UNARY, *LIBM_BINARY, *_IMPLIED, *_OTHER))
+EXTERNALS = frozenset((*LIBM_UNARY, *LIBM_BINARY, *_IMPLIED, *_IMPLIED_SOMEWHERE, *_OTHER))
 
-_WINDOWS_NAMES = {"sched_yield": "SwitchToThread", "timespec_get": "_timespec64_get"}
+SYSTEM = sys.platform
+_WINDOWS_NAMES = {
+    "sched_yield": "SwitchToThread", "timespec_get": "_timespec64_get", "hypotf": "_hypotf",
+}  # fmt: skip
 _LIBRARIES = {
     "linux": ("libm.so.6", None),
-    "win32": ("ucrtbase.dll", "kernel32.dll", "vcruntime140.dll"),
+    "win32": ("ucrtbase.dll", "kernel32.dll", "vcruntime140.dll", "ntdll.dll"),
 }
 
 
@@ -46,9 +54,9 @@ def _library(name: str | None) -> ctypes.CDLL | None:
 
 def bind_externals() -> None:
     """Tell LLVM's linker where the EXTERNALS are; those this platform lacks stay unbound."""
-    libraries = [_library(name) for name in _LIBRARIES.get(sys.platform, (None,))]
+    libraries = [_library(name) for name in _LIBRARIES.get(SYSTEM, (None,))]
     for name in EXTERNALS:
-        found = _WINDOWS_NAMES.get(name, name) if sys.platform == "win32" else name
+        found = _WINDOWS_NAMES.get(name, name) if SYSTEM == "win32" else name
         library = next((lib for lib in libraries if hasattr(lib, found)), None)
         if library is not None:
             function = ctypes.cast(getattr(library, found), ctypes.c_void_p)

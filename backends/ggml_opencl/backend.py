@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import ggml_opencl.ops
-from ggml_opencl.buffers import OpenCLBuffer, failing
+from ggml_opencl.buffers import OpenCLBuffer, failing, opened_here
 from ggml_opencl.fused import fusions
 from ggml_opencl.program import Builder, OpenCLProgram, launches
 from ggml_opencl.runtime import use_installed
@@ -47,6 +47,7 @@ class OpenCLDevice:
             # Kept: a context that only its queues refer to is no longer valid everywhere.
             self.context = context = cl.Context([device])
             self.queue, self.arrivals = cl.CommandQueue(context), cl.CommandQueue(context)
+            opened_here()
         except cl.Error as e:
             raise BackendError(f"{self.description} cannot be opened: {e}") from e
         self.builder = Builder(self.queue)

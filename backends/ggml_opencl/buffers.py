@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -19,15 +20,37 @@ if TYPE_CHECKING:
 SMALLEST = 16  # bytes; OpenCL has no empty buffers
 
 
+_WHAT_TO_DO = {
+    "DEVICE_NOT_AVAILABLE": "the device is gone or was reset; load the model again, or use another",
+    "OUT_OF_RESOURCES": "too little memory is left there, or the device was reset; use a smaller"
+    " n_ctx or n_ubatch or fewer layers there (n_gpu_layers), or load the model again",
+    "MEM_OBJECT_ALLOCATION_FAILURE": "too little memory is left there; use a smaller n_ctx or"
+    " n_ubatch, or fewer layers there (n_gpu_layers)",
+}  # fmt: skip
+_opened_by: list[int] = []  # the process, for what a driver has does not survive a fork
+
+
+def opened_here() -> None:
+    """A device was opened in this process."""
+    _opened_by[:] = [os.getpid()]
+
+
 @contextmanager
 def failing(what: str) -> Iterator[None]:
-    """BackendError for what OpenCL raises inside."""
+    """BackendError for what OpenCL raises inside, and in a process forked from the one that opened
+    the devices."""
     import pyopencl as cl
 
+    if _opened_by and _opened_by[0] != os.getpid():
+        raise BackendError(
+            f"{what}: a forked process cannot use the OpenCL devices of the one it comes from;"
+            " start it by spawn (multiprocessing.get_context), and load the model in it"
+        )
     try:
         yield
     except cl.Error as e:
-        raise BackendError(f"{what}: {e}") from e
+        advice = next((f"; {text}" for name, text in _WHAT_TO_DO.items() if name in str(e)), "")
+        raise BackendError(f"{what}: {e}{advice}") from e
 
 
 class OpenCLBuffer:
@@ -49,12 +72,11 @@ class OpenCLBuffer:
             raise AllocError(f"{queue.device.name} has no buffers of {size} bytes, at most {most}")
         try:
             flags = cl.mem_flags.READ_WRITE
-            self.memory = cl.Buffer(queue.context, flags, max(size, SMALLEST))
-            self.clear()
-        except cl.Error as e:
-            raise AllocError(
-                f"{queue.device.name} has no memory for a buffer of {size} bytes: {e}"
-            ) from e
+            with failing(f"{queue.device.name} has no memory for a buffer of {size} bytes"):
+                self.memory = cl.Buffer(queue.context, flags, max(size, SMALLEST))
+                self.clear()
+        except BackendError as e:
+            raise AllocError(str(e)) from e
 
     def write(self, offset: int, data: Bytes) -> None:
         import pyopencl as cl
@@ -79,4 +101,5 @@ class OpenCLBuffer:
 
         if self.size:
             pattern = np.full(1, value, np.uint8)
-            cl.enqueue_fill_buffer(self.queue, self.memory, pattern, 0, self.size).wait()
+            with failing(f"{self.queue.device.name} cannot fill {self.size} bytes"):
+                cl.enqueue_fill_buffer(self.queue, self.memory, pattern, 0, self.size).wait()

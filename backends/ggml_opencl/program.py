@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 TENSOR = struct.Struct("<4i4qq")  # tensor_t of _common.cl: ne, nb, offset
 OPTIONS = ("-cl-std=CL1.2",)
+OLD_POCL = (
+    "; this PoCL is older than the CPU, which nothing changes: use one of your system"
+    " (apt-get install pocl-opencl-icd) or Intel's (pip install 'llama-py[intel-opencl]'), which"
+    " OCL_ICD_VENDORS chooses"
+)
 
 ProgramKey = tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]]
 
@@ -98,9 +103,8 @@ class Builder:
                 return program
         except cl.Error as e:
             what = f"{family}.cl ({' '.join(flags)})"
-            raise BackendError(
-                f"{self.queue.device.name} cannot build {what}: {first_error(str(e))}"
-            ) from e
+            why = f"{first_error(str(e))}{OLD_POCL if 'unknown target CPU' in str(e) else ''}"
+            raise BackendError(f"{self.queue.device.name} cannot build {what}: {why}") from e
 
     def _bind(self, node: Tensor, run: Launch) -> Bound:
         import pyopencl as cl

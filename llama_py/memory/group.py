@@ -18,6 +18,7 @@ from llama_py.memory.kv import KVCache
 from llama_py.memory.kv_slots import span
 from llama_py.memory.recurrent import RecurrentMemory
 from llama_py.memory.slots import SlotMemory
+from llama_py.memory.whole import Back, entirely, whole
 from llama_py.splitter import BatchSplitter
 
 States = RecurrentMemory | SlotMemory
@@ -26,6 +27,7 @@ States = RecurrentMemory | SlotMemory
 class MemoryGroup:
     """The parts of a memory (llama_memory_i). Position ranges are [p0, p1); a negative p0 means 0,
     a negative p1 no end. seq_id -1 in seq_rm, state_write and state_read means all sequences.
+    What is done to sequences is done entirely or not at all, whenever an interrupt comes.
 
     caches  caches of keys by name; recr  the states; None for none
     of      the name of each layer's cache
@@ -141,12 +143,26 @@ class MemoryGroup:
                 kv.seq_rm(seq_id)
         return lost
 
+    def remember(self, seq_id: int | None = None) -> Back:
+        """What puts the books back as they are; with a sequence, after a change of that one's."""
+        backs = [part.remember(seq_id) for part in self.parts]
+        intact, changes = dict(self.intact), self.changes
+
+        def back() -> None:
+            self.intact, self.changes = dict(intact), changes
+            for each in backs:
+                each()
+
+        return back
+
+    @entirely()
     def clear(self, data: bool = True) -> None:
         """Forget everything; with `data` zero the tensors as well."""
         self._changed(-1)
         for part in self.parts:
             part.clear(data)
 
+    @entirely(only=0)
     def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
         """Remove positions of a sequence. False, and no change, if only some of them can go."""
         n_seq_max = max((kv.n_seq_max for kv in self.windows), default=0)
@@ -170,6 +186,7 @@ class MemoryGroup:
                 return False
         return True
 
+    @entirely(only=1)
     def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
         """Let dst have src's positions too."""
         if src != dst:
@@ -177,6 +194,7 @@ class MemoryGroup:
         for part in self.parts:
             part.seq_cp(src, dst, p0, p1)
 
+    @entirely(only=1)
     def seq_take(self, src: int, dst: int, n: int) -> None:
         """Let dst have the first n positions of src, and nothing else, as far as they are kept by
         token; windows and states are empty until they are read from a saved state."""
@@ -184,6 +202,7 @@ class MemoryGroup:
         for kv in self.by_token:
             kv.seq_take(src, dst, n)
 
+    @entirely()
     def seq_keep(self, seq_id: int) -> None:
         """Remove all other sequences."""
         self.changes += 1
@@ -192,6 +211,7 @@ class MemoryGroup:
         for part in self.parts:
             part.seq_keep(seq_id)
 
+    @entirely()
     def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
         """Move positions by delta. ContextError, and no change, where they would leave the range of
         positions; what a cache has below 0 is removed, but a state cannot lose its past."""
@@ -201,6 +221,7 @@ class MemoryGroup:
         for part in self.parts:
             part.seq_add(seq_id, p0, p1, delta)
 
+    @entirely()
     def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
         """Divide positions by d."""
         self._check_shift("seq_div")
@@ -228,6 +249,8 @@ class MemoryGroup:
     def _check_shift(self, what: str) -> None:
         if len({kv.kv_size for kv in self.caches.values()}) > 1:
             raise ContextError(f"{what}: positions of a model with attention windows cannot move")
+        for kv in self.caches.values():
+            kv.check_shift(what)
 
     def seq_pos_min(self, seq_id: int) -> int:
         """Smallest position of a sequence that all parts still have; -1 if it is empty."""
@@ -262,6 +285,10 @@ class MemoryGroup:
 
     def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
         """Replace sequences by written ones; ContextError if they do not fit."""
+        backs = self.remember(), io.remember()
+        whole(lambda: [back() for back in backs], lambda: self._state_read(io, seq_id, partial))
+
+    def _state_read(self, io: StateReader, seq_id: int, partial: bool) -> None:
         self._changed(seq_id)
         try:
             for part in self._written(partial):

@@ -11,6 +11,7 @@ from ggml_py.errors import ContextError
 from llama_py.batch import UBatch
 from llama_py.geometry import Window
 from llama_py.memory.cells import END, Indices, KVCells
+from llama_py.memory.whole import Back
 
 
 def span(p0: int, p1: int) -> tuple[int, int]:
@@ -186,6 +187,19 @@ class KVSlots:
             self.cells[stream].take_back(idx, forgotten)
             self.wipe(stream, np.sort(idx))
         self.heads = list(a.heads)
+
+    def remember(self, seq_id: int | None = None) -> Back:
+        """What puts the books back as they are; with a sequence, after a change of that one's."""
+        cells, heads, rotating = list(self.cells), list(self.heads), self.rotating
+        chosen = cells if seq_id is None else [cells[self.stream_of(seq_id)]]
+        backs = [c.remember(seq_id) for c in chosen]
+
+        def back() -> None:
+            self.cells, self.heads, self.rotating = list(cells), list(heads), rotating
+            for each in backs:
+                each()
+
+        return back
 
     def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
         p0, p1 = span(p0, p1)

@@ -11,6 +11,7 @@ from llama_py.batch import UBatch
 from llama_py.memory.cells import END
 from llama_py.memory.kv_slots import span
 from llama_py.memory.recurrent_cells import Cell, steps_of_one
+from llama_py.memory.whole import Back
 
 
 class RecurrentSlots(ABC):
@@ -60,6 +61,15 @@ class RecurrentSlots(ABC):
         trial = copy(self)
         trial.cells, trial.rs_idx = [c.copy() for c in self.cells], list(self.rs_idx)
         return trial
+
+    def remember(self, seq_id: int | None = None) -> Back:
+        """What puts the books back as they are."""
+        before = self._trial()
+
+        def back() -> None:
+            self.__dict__.update(before._trial().__dict__)
+
+        return back
 
     def find_slot(self, ubatch: UBatch) -> None:
         """Move the ubatch's sequences into neighbouring cells [head, head + n), each alone in its

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -141,3 +142,56 @@ def test_the_list_of_devices_says_why_there_is_none(
     shown = capsys.readouterr()
     assert "cpu: " in shown.out
     assert f"opencl: {reason}" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        ("DEVICE_NOT_AVAILABLE", "load the model again, or use another"),
+        ("OUT_OF_RESOURCES", "use a smaller n_ctx"),
+    ],
+)
+def test_a_device_that_is_gone(
+    device: Any, monkeypatch: pytest.MonkeyPatch, code: str, advice: str
+) -> None:
+    import pyopencl as cl
+
+    buffer = device.alloc(64)
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise cl.RuntimeError(f"clEnqueueFillBuffer failed: {code}")
+
+    monkeypatch.setattr(cl, "enqueue_fill_buffer", fail)
+    with pytest.raises(BackendError, match=f"cannot fill 64 bytes: .*{code}.*; .*{advice}"):
+        buffer.clear()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_is_told_to_be_spawned(device: Any) -> None:
+    """It would wait for threads that only its parent has."""
+    buffer = device.alloc(64)
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            buffer.read(0, 4)
+        except BackendError as e:
+            code = 0 if "start it by spawn" in str(e) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert buffer.read(0, 4).tolist() == [0] * 4
+
+
+def test_a_compiler_that_does_not_know_the_cpu(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyopencl as cl
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise cl.RuntimeError("clBuildProgram failed\nerror: unknown target CPU 'generic'\nnote: x")
+
+    monkeypatch.setattr(cl.Program, "build", fail)
+    with pytest.raises(BackendError, match=r"unknown target CPU 'generic'.*; .*intel-opencl"):
+        device.builder._build(("copy", ("f32", "f32"), ()))

@@ -20,6 +20,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for n in range(8):
         put(tmp_path / f"cpu/cpu{n}/topology/thread_siblings_list", f"{n % 4},{n % 4 + 4}")
     monkeypatch.setattr(host, "CPUS", tmp_path / "cpu")
+    monkeypatch.setattr(host, "FAST_CPUS", tmp_path / "fast")
     monkeypatch.setattr(host, "CGROUPS", tmp_path / "cgroup")
     monkeypatch.setattr(host, "OWN_CGROUP", tmp_path / "own")
     monkeypatch.setattr(host, "logical_cpus", lambda: list(range(8)))
@@ -32,7 +33,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def put(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{text}\n")
+    path.write_text(f"{text}\n", "utf-8")
 
 
 def threads() -> int:
@@ -91,15 +92,15 @@ LINUX = {host.AT_HWCAP: 1 << 20 | 1 << 22 | 3, host.AT_HWCAP2: 1 << 14}
     ("platform", "seam", "answer"),
     [
         ("linux", "_auxiliary", LINUX.__getitem__),
-        ("darwin", "_sysctl", lambda n: int(n[16:] in ("FEAT_DotProd", "FEAT_BF16"))),
+        ("darwin", "_sysctl", lambda n: bytes([n[16:] in ("FEAT_DotProd", "FEAT_BF16"), 0])),
         ("win32", "_processor_has", lambda n: n in (43, 68)),
         ("plan9", "_auxiliary", LINUX.__getitem__),
     ],
 )
 def test_arm_features(
-    platform: str, seam: str, answer: Callable[..., int], monkeypatch: pytest.MonkeyPatch
+    platform: str, seam: str, answer: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(host, "SYSTEM", platform)
     monkeypatch.setattr(host, seam, answer)
     assert host.arm_features() == (set() if platform == "plan9" else {"dotprod", "bf16"})
 
@@ -114,3 +115,49 @@ def test_this_machine() -> None:
     available, total = host.memory()
     assert 0 < available <= total
     assert 1 <= host.default_threads() <= host.physical_cores() <= len(host.logical_cpus())
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Neither the files nor the calls of Linux."""
+    for name in ("CPUS", "CGROUPS", "OWN_CGROUP", "MEMINFO", "CPUINFO", "FAST_CPUS"):
+        monkeypatch.setattr(host, name, Path("nowhere"))
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 12)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("says", "cores"),
+    [
+        ({"hw.perflevel0.physicalcpu": 8, "hw.physicalcpu": 12}, 8),
+        ({"hw.physicalcpu": 6}, 6),
+    ],
+)
+def test_macos(elsewhere: pytest.MonkeyPatch, says: dict[str, int], cores: int) -> None:
+    """Its slow cores are not counted; an older one has no such kinds."""
+    told = {name: n.to_bytes(4, sys.byteorder) for name, n in says.items()}
+    told["machdep.cpu.brand_string"] = b"Apple M9\0"
+    elsewhere.setattr(host, "SYSTEM", "darwin")
+    elsewhere.setattr(host, "_sysctl", lambda name: told.get(name, b""))
+    assert (host.physical_cores(), threads()) == (cores, cores)
+    assert host.summary().startswith("Apple M9, ")
+    assert f"{cores} cores (12 CPUs)" in host.summary()
+
+
+def test_windows(elsewhere: pytest.MonkeyPatch) -> None:
+    psutil = pytest.importorskip("psutil")
+    elsewhere.setattr(host, "SYSTEM", "win32")
+    elsewhere.setattr(psutil.Process, "cpu_affinity", lambda _: [3, 1])
+    elsewhere.setattr(psutil, "cpu_count", lambda logical: 6)
+    assert (host.logical_cpus(), host.physical_cores()) == ([1, 3], 2)
+    assert host.cpu_name()
+    assert 0 < host.memory()[0] <= host.memory()[1]
+
+
+def test_cores_of_two_kinds(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPUs 0, 4 and 1, 5 are on fast cores, the others on slow ones."""
+    put(machine / "fast", "0-1,4-5")
+    assert host.physical_cores() == 2
+    monkeypatch.setattr(host, "logical_cpus", lambda: [2, 3])
+    assert host.physical_cores() == 2

@@ -6,6 +6,7 @@ A seeded sample of lines; `tools/interrupts.py` takes all of them.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from ggml_py.crew import Crew
+from ggml_py.errors import ContextError
 from interrupts import Lines, Story, broken
 from llama_py.context import Context
 from tests.live_models import live, tokens
@@ -117,3 +119,87 @@ def test_what_devices_do_at_the_same_time_is_waited_for() -> None:
             crew.run(tasks)
         crew.run(tasks)
         assert done
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_what_is_not_begun_is_taken_back(n: int) -> None:
+    """Interrupted between two that are told, the crew is left with nothing to do."""
+    crew, done = Crew(), list[int]()
+
+    def slow() -> None:
+        time.sleep(0.01)
+        done.append(1)
+
+    with Lines() as lines:
+        crew.run([lambda: None] * n)
+    for at in range(len(lines.files)):
+        with Lines(at):
+            crew.run([lambda: None, *[slow] * (n - 1)])
+        told = len(done)
+        crew.run([lambda: None] * n)  # behind what was left
+        assert len(done) == told
+
+
+CHANGES: dict[str, Callable[[Context], Any]] = {
+    "rm": lambda ctx: ctx.memory.seq_rm(0),
+    "rm the end": lambda ctx: ctx.memory.seq_rm(0, 5),
+    "rm all": lambda ctx: ctx.memory.seq_rm(-1),
+    "cp": lambda ctx: ctx.memory.seq_cp(0, 2),
+    "keep": lambda ctx: ctx.memory.seq_keep(1),
+    "take": lambda ctx: ctx.memory.seq_take(0, 1, 4),
+    "add": lambda ctx: ctx.memory.seq_add(0, 0, -1, 3),
+    "div": lambda ctx: ctx.memory.seq_div(0, 0, -1, 2),
+    "clear": lambda ctx: ctx.clear(),
+}
+FORMS = [
+    ("llama-dense", {"kv_unified": False}),
+    ("llama-dense", {"kv_unified": True}),
+    ("qwen35moe-moe", {"n_rs_seq": 4}),
+    ("mamba-dense", {}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), FORMS)
+@pytest.mark.parametrize("change", CHANGES)
+def test_sequences_change_entirely_or_not_at_all(
+    name: str, options: dict[str, Any], change: str
+) -> None:
+    ctx = Context(live(name, "cpu"), n_ctx=96, n_seq_max=3, n_ubatch=16, n_threads=1, **options)
+    text = tokens(20)
+    ctx.decode(text[:8], "none")
+    ctx.decode(text[8:14], "none", seq_id=1)
+    ctx.decode(text[14:], "none", seq_id=2)
+    before = ctx.save_state()
+    try:
+        CHANGES[change](ctx)
+    except ContextError:
+        assert ctx.save_state() == before
+        return
+    after, n = ctx.save_state(), 0
+    while True:
+        ctx.load_state(before)
+        with Lines(n) as lines:
+            CHANGES[change](ctx)
+        assert ctx.save_state() in (before, after), lines.where
+        if not lines.where:
+            break
+        n += 1 + (change == "take") * 10
+    assert n > 10
+
+
+def test_a_state_is_read_entirely_or_not_at_all() -> None:
+    ctx = Context(live("qwen35moe-moe", "cpu"), n_ctx=64, n_seq_max=2, n_threads=1)
+    states = []
+    for text in (tokens(6), tokens(9)[6:]):
+        ctx.clear()
+        ctx.decode(text, "none")
+        states.append(ctx.save_state(0))
+    n = 0
+    while True:
+        ctx.load_state(states[0], 0)
+        with Lines(n) as lines:
+            ctx.load_state(states[1], 0)
+        assert ctx.save_state(0) in states, lines.where
+        if not lines.where:
+            break
+        n += 7

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import platform
 import statistics
 import time
 from collections import Counter
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ggml_py import host
 from llama_py_tools.bench_params import BenchParams, Test, test_name
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ def result(test: Test, model: Model, ctx: Context, samples: list[int]) -> Result
     tensors = model.file.tensors.values()
     use = ctx.memory_breakdown().values()
     return Result(
-        version=llama_py.__version__, cpu_info=cpu_info(),
+        version=llama_py.__version__, cpu_info=host.cpu_name(),
         backends="+".join(_backend(d.name) for d in model.devices),
         model_filename=test.model or "demo",
         model_type=model_type(model), model_size=sum(t.nbytes for t in tensors),
@@ -108,16 +107,6 @@ def model_type(model: Model) -> str:
         sizes[t.type.name.upper()] += t.nbytes
     label = model.file.metadata.get("general.size_label", "?B")
     return f"{model.arch} {label} {sizes.most_common(1)[0][0]}"
-
-
-def cpu_info() -> str:
-    """What the processor calls itself."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
 
 
 COLUMNS = [f.name for f in fields(Result) if not f.metadata.get("list")]

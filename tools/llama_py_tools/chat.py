@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from llama_py_tools import session
@@ -57,7 +57,8 @@ class Talk:
     def read(self) -> str | None:
         """The next line; None at the end."""
         if self.terminal and sys.stdout is not None and sys.stdout.isatty():
-            import readline  # noqa: F401  line editing and history for input()
+            with suppress(ImportError):  # Windows does without
+                import readline  # noqa: F401  line editing and history for input()
 
             try:
                 return input("\n> ").strip()

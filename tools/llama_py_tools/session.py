@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
-import io
 import logging
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -17,6 +15,7 @@ from llama_py.params import ContextParams, ModelParams
 from llama_py_tools.options import read
 from llama_py_tools.params import FileParams, FormParams, InputParams, SteeringParams
 from llama_py_tools.progress import Progress
+from llama_py_tools.streams import drop_stdout, open_streams, reader_left
 
 if TYPE_CHECKING:
     from ggml_py.backend import Device
@@ -29,7 +28,7 @@ log = logging.getLogger("llama_py")
 
 def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Namespace) -> int:
     """Run a command: 0 done, 1 with one line `error: ...`, 130 after Ctrl-C."""
-    _open_streams()
+    open_streams()
     verbose = bool(getattr(args, "verbose", False))
     log.handlers[:] = [logging.StreamHandler(sys.stderr)]
     log.handlers[0].setFormatter(_Marked())
@@ -43,10 +42,10 @@ def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Name
         return code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # the reader has left: there is nobody to tell
-        _drop_stdout()
-        return EXIT_FAILURE
     except Exception as e:
+        if reader_left(e):  # there is nobody to tell
+            drop_stdout()
+            return EXIT_FAILURE
         _report(e, verbose)
         return EXIT_FAILURE
     finally:
@@ -59,23 +58,6 @@ class _Marked(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
         return f"warning: {text}" if record.levelno == logging.WARNING else text
-
-
-def _open_streams() -> None:
-    """stderr that can be written to; stdin and stdout that take any bytes (surrogateescape)."""
-    if sys.stderr is None:
-        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  until the process ends
-    for stream in (sys.stdin, sys.stdout):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
-
-
-def _drop_stdout() -> None:
-    """What is still buffered goes nowhere, so that the interpreter's last flush cannot fail."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError, AttributeError):  # stdout is closed, or no file
-        return
 
 
 def _report(e: Exception, verbose: bool) -> None:
@@ -91,7 +73,7 @@ def _report(e: Exception, verbose: bool) -> None:
         text = f"{type(e).__name__}: {text} (a defect; --verbose shows where)"
     print(f"error: {_harmless(text)}", file=sys.stderr)
     if isinstance(e, OSError):  # perhaps stdout itself, such as a full disk
-        _drop_stdout()
+        drop_stdout()
 
 
 def _of_system(e: OSError) -> str:
@@ -243,10 +225,11 @@ def check_length(ctx: Context, ids: Sequence[int]) -> None:
 
 
 def list_devices() -> None:
-    """Every device of every installed backend, one a line."""
-    from ggml_py import registry
+    """This machine, then every device of every installed backend, one a line."""
+    from ggml_py import host, registry
     from ggml_py.errors import BackendError
 
+    print(f"host: {host.summary()}")
     for backend in registry.backend_names():
         try:
             devices = registry.devices(backend)

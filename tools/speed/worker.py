@@ -57,9 +57,13 @@ def peak() -> int:
     """The most bytes of this process that were resident, also those of files that it maps."""
     status = Path("/proc/self/status")
     if status.exists():
-        for line in status.read_text().splitlines():
+        for line in status.read_text("utf-8").splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
+    if sys.platform == "win32":
+        import psutil
+
+        return int(psutil.Process().memory_info().peak_wset)
     import resource
 
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

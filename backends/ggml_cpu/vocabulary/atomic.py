@@ -71,7 +71,8 @@ def nanoseconds(typing):
     """The system clock, in ns."""
 
     def emit(context, builder, sig, args):
-        seconds = cgutils.alloca_once(builder, ir.ArrayType(I64, 2))
+        # zeroed, as the second is of 32 bits where `long` is
+        seconds = cgutils.alloca_once(builder, ir.ArrayType(I64, 2), zfill=True)
         call(builder, "timespec_get", I32, [seconds, I32(1)])
         whole, part = (builder.load(builder.gep(seconds, [I32(0), I32(i)])) for i in (0, 1))
         return builder.add(builder.mul(whole, I64(1_000_000_000)), part)

@@ -13,6 +13,7 @@ from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
 from llama_py.params.texts import above_zero
 from llama_py_tools.options import Parser, read
+from llama_py_tools.streams import drop_stdout, open_streams, reader_left
 from llama_py_tools.test_backend_ops.devices import find_devices
 from llama_py_tools.test_backend_ops.filters import select
 
@@ -99,6 +100,7 @@ def parse(argv: Sequence[str] | None) -> HarnessParams:
 def main(argv: Sequence[str] | None = None) -> int:
     """0 if every backend passed, 1 if not, 2 on wrong usage."""
     o = parse(argv)
+    open_streams()
     from ggml_py.errors import GGMLError
 
     try:
@@ -110,8 +112,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (GGMLError, re.error) as e:
         print(f"error: {e}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # the reader has left; nothing more may reach stdout
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as e:
+        if not reader_left(e):
+            raise
+        drop_stdout()
         return 1
     except KeyboardInterrupt:
         return 130

@@ -111,6 +111,6 @@ def _interrupts_ignored() -> Iterator[None]:
 
 
 def _told(exitcode: int | None) -> str:
-    if exitcode is None or exitcode >= 0:
+    if exitcode is None or -exitcode not in [*signal.Signals]:
         return f"exit code {exitcode}"
     return f"signal {signal.Signals(-exitcode).name}"

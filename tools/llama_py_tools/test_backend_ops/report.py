@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import sys
 import time
 from dataclasses import asdict, dataclass, field, fields
@@ -12,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from ggml_py.backend import Device
+from llama_py_tools.streams import in_colour
 from llama_py_tools.test_backend_ops.case import Case
 from llama_py_tools.test_backend_ops.markdown import table
 from llama_py_tools.test_backend_ops.run import Outcome, Status
@@ -99,7 +99,7 @@ class Report:
 
 class Console(Report):
     def __init__(self) -> None:
-        self.colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        self.colour = in_colour(sys.stdout)
 
     def paint(self, text: str, code: int) -> str:
         return f"\033[1;{code}m{text}\033[0m" if self.colour else text

@@ -1,0 +1,119 @@
+"""Run the project as an ARM machine would, in an emulator: Debian's Python, the wheels for aarch64.
+
+    sudo apt-get install qemu-user-static debootstrap
+    sudo python tools/arm64.py FOLDER [--cpu cortex-a76] [-- COMMAND ...]
+
+The folder, made where it is missing, has Debian's files (`root`), an environment (`env`) and the
+compiled kernels (`cache`). Without a command: a few tokens of the demo model, then some ops. With
+one, a script of the environment: `-- test-backend-ops -b cpu -o MUL_MAT`. Compiling a kernel takes
+20 to 40 times what it takes outside; all that is done is kept, so an interrupted run goes on.
+
+Nothing needs to be registered with the kernel: `env/bin/python` is a script that starts the
+emulator, and so do the processes that Python starts as itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[1]
+MIRROR = "http://deb.debian.org/debian"
+PACKAGES = "python3,python3-venv,ca-certificates"
+NEEDED = ("qemu-aarch64-static", "debootstrap", "dpkg")
+OPS = "ADD,RMS_NORM,SOFT_MAX,MUL_MAT"
+CASES = "type_a=(f32|q8_0).*m=16,n=1,|ne=\\[10,5,4,3\\]"
+# What LLVM looks for in /proc/cpuinfo: implementer, part, and the names of features.
+CPUS = {
+    "cortex-a72": ("0x41", "0xd08", "fp asimd evtstrm aes pmull sha1 sha2 crc32 cpuid"),
+    "cortex-a76": (
+        "0x41", "0xd0b", "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid"
+        " asimdrdm lrcpc dcpop asimddp",
+    ),
+    "neoverse-n1": (
+        "0x41", "0xd0c", "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid"
+        " asimdrdm lrcpc dcpop asimddp",
+    ),
+}  # fmt: skip
+
+
+def root(folder: Path) -> Path:
+    """Debian's files; its packages are unpacked only, none is set up."""
+    there = folder / "root"
+    if not (there / "usr/bin/python3").exists():
+        script = ["debootstrap", "--foreign", "--arch=arm64", "--variant=minbase"]
+        run([*script, f"--include={PACKAGES}", "bookworm", str(there), MIRROR])
+        for package in sorted((there / "var/cache/apt/archives").glob("*.deb")):
+            run(["dpkg", "-x", str(package), str(there)])
+    return there
+
+
+def environment(folder: Path, there: Path, cpu: str) -> Path:
+    """Its Python, with pip; returns it. Python finds its library beside the program whose name it
+    was given, and its packages by pyvenv.cfg."""
+    env, program = folder / "env", (there / "usr/bin/python3").resolve()
+    (env / "bin").mkdir(parents=True, exist_ok=True)
+    home = f"home = {program.parent}\ninclude-system-site-packages = false\n"
+    (env / "pyvenv.cfg").write_text(home, "utf-8")
+    python = env / "bin/python"
+    words = f'qemu-aarch64-static -cpu "{cpu}" -L "{there}" -0 "$0" "{program}" "$@"'
+    python.write_text(f"#!/bin/sh\nexec {words}\n", "utf-8")
+    python.chmod(0o755)
+    implementer, part, features = CPUS[cpu]
+    (there / "proc/cpuinfo").write_text(
+        f"processor\t: 0\nBogoMIPS\t: 100.00\nFeatures\t: {features}\n"
+        f"CPU implementer\t: {implementer}\nCPU architecture: 8\nCPU variant\t: 0x0\n"
+        f"CPU part\t: {part}\nCPU revision\t: 0\n\n", "utf-8",
+    )  # fmt: skip
+    if not any(env.glob("lib/python3*/site-packages/pip")):
+        run([str(python), "-m", "ensurepip"])
+    return python
+
+
+def install(python: Path) -> None:
+    """The project and its requirements, by pip, as it is now."""
+    done = any(python.parents[1].glob("lib/python3*/site-packages/numba"))
+    wheels = "--only-binary=numba,llvmlite,numpy,tokenizers"
+    again = ["--no-deps", "--force-reinstall"] if done else []
+    run([str(python), "-m", "pip", "install", "-q", wheels, *again, str(PROJECT)])
+
+
+def run(command: Sequence[str], **variables: str) -> None:
+    """Shows the command and how long it took; ends the script if it fails."""
+    print(f"+ {' '.join(command)}", file=sys.stderr, flush=True)
+    start = time.perf_counter()
+    done = subprocess.run(command, env={**os.environ, **variables}, check=False)
+    print(f"  {time.perf_counter() - start:.0f} s", file=sys.stderr, flush=True)
+    if done.returncode:
+        raise SystemExit(done.returncode)
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    p.add_argument("folder", type=lambda text: Path(text).resolve(), help="where all of it is put")
+    p.add_argument("--cpu", choices=CPUS, default="cortex-a76", help="what is emulated")
+    p.add_argument("--no-install", action="store_true", help="the project as it was installed")
+    p.add_argument("command", nargs="*", help="instead of the demo text and the ops")
+    args = p.parse_args(argv)
+    missing = [name for name in NEEDED if shutil.which(name) is None]
+    if missing:
+        p.error(f"{', '.join(missing)}: not found; apt-get install qemu-user-static debootstrap")
+    there = root(args.folder)
+    python = environment(args.folder, there, args.cpu)
+    if not args.no_install:
+        install(python)
+    own = ["llama-py-cli", "-p", "ROMEO:", "-n", "4", "--temp", "0", "-c", "64", "-t", "2"]
+    ops = ["test-backend-ops", "-b", "cpu", "-o", OPS, "-p", CASES]
+    for command in [args.command] if args.command else [own, ops]:
+        program = str(python.parent / command[0])
+        run([program, *command[1:]], LLAMA_PY_CACHE=str(args.folder / "cache"))
+
+
+if __name__ == "__main__":
+    main()
