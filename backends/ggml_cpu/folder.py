@@ -30,7 +30,7 @@ class Folder:
         self._path = path
         self.name = path.name
         self._fd: int | None = None
-        if os.open in os.supports_dir_fd:
+        if os.open in os.supports_dir_fd and hasattr(os, "O_DIRECTORY"):
             self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _FLAGS)
         try:
             reason = self._why_not()

@@ -215,8 +215,8 @@ class MemoryGroup:
     def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
         """Move positions by delta. ContextError, and no change, where they would leave the range of
         positions; what a cache has below 0 is removed, but a state cannot lose its past."""
-        self._check_shift("seq_add")
         self._check_moved(seq_id, *span(p0, p1), delta)
+        self._check_shift("seq_add")
         self._changed(-1, p0)  # others may share the cells
         for part in self.parts:
             part.seq_add(seq_id, p0, p1, delta)
@@ -224,9 +224,9 @@ class MemoryGroup:
     @entirely()
     def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
         """Divide positions by d."""
-        self._check_shift("seq_div")
         if d < 1:
             raise ContextError(f"seq_div: d must be at least 1, got {d}")
+        self._check_shift("seq_div")
         d = min(d, END)  # every position becomes 0
         self._changed(-1, p0)
         for part in self.parts:

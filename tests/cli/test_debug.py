@@ -222,7 +222,7 @@ def test_adapters(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     np.testing.assert_allclose(halves, whole, atol=1e-4)
     assert np.array_equal(zero, none) and np.array_equal(unapplied, none)
     assert debug.main([*common, "--lora", model]) == 1
-    assert "is no LoRA adapter: general.type is None" in capsys.readouterr().err
+    assert "is no LoRA adapter: general.type is missing" in capsys.readouterr().err
 
 
 def test_there_must_be_something_to_run(model: str, capsys: pytest.CaptureFixture[str]) -> None:
