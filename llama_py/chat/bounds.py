@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from threading import local
 from typing import Any
 
@@ -69,7 +69,7 @@ def check_number(*values: Any) -> None:
 
 def weight(value: Any) -> int:
     """Characters and items of a value, also where it has the same part twice; more than LARGEST for
-    more than ITEMS."""
+    more than ITEMS. A value that notes how it is used (caps.py) does not notice."""
     total, todo, seen = 0, [value], 0
     while todo and total <= LARGEST:
         one = todo.pop()
@@ -78,11 +78,14 @@ def weight(value: Any) -> int:
             return LARGEST + 1
         if isinstance(one, str | bytes):
             total += len(one)
-        elif isinstance(one, Mapping):
+        elif isinstance(one, dict):
             total += len(one)
-            todo += one.keys()
-            todo += one.values()
-        elif isinstance(one, list | tuple | set | frozenset):
+            todo += dict.keys(one)
+            todo += dict.values(one)
+        elif isinstance(one, list):
+            total += len(one)
+            todo += list.__iter__(one)
+        elif isinstance(one, tuple | set | frozenset):
             total += len(one)
             todo += one
         elif isinstance(one, int):

@@ -294,12 +294,12 @@ def test_infill(tokenizer: Tokenizer) -> None:
 @pytest.mark.parametrize(
     "params",
     [
-        {"repeat_penalty": 1e-38}, {"repeat_penalty": 1e38}, {"presence_penalty": -1e300},
-        {"dry_multiplier": -1e300, "dry_sequence_breakers": (), "dry_allowed_length": 1},
-        {"temp": 1e300}, {"top_n_sigma": 1e300}, {"mirostat": 1, "mirostat_ent": 1e6},
+        {"repeat_penalty": 1e-38}, {"repeat_penalty": 1e38}, {"presence_penalty": -1e38},
+        {"dry_multiplier": -1e38, "dry_sequence_breakers": (), "dry_allowed_length": 1},
+        {"temp": 1e38}, {"top_n_sigma": 1e38}, {"mirostat": 1, "mirostat_ent": 1e6},
         {"mirostat": 2, "mirostat_ent": 1e6, "mirostat_lr": 1e6},
-        {"dynatemp_range": 1e300, "dynatemp_exp": 1e300},
-        {"adaptive_target": -1e300, "sampler_seq": "a"}, {"frequency_penalty": 1e300, "temp": 0},
+        {"dynatemp_range": 1e38, "dynatemp_exp": 1e38},
+        {"adaptive_target": -1e38, "sampler_seq": "a"}, {"frequency_penalty": 1e38, "temp": 0},
     ],
 )  # fmt: skip
 def test_extreme_settings_draw_something(params: dict[str, Any]) -> None:
