@@ -25,7 +25,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[1]
-MIRROR = "http://deb.debian.org/debian"
 PACKAGES = "python3,python3-venv,ca-certificates"
 NEEDED = ("qemu-aarch64-static", "debootstrap", "dpkg")
 OPS = "ADD,RMS_NORM,SOFT_MAX,SSM_CONV,GATED_DELTA_NET"
@@ -48,7 +47,7 @@ def root(folder: Path) -> Path:
     there = folder / "root"
     if not (there / "usr/bin/python3").exists():
         script = ["debootstrap", "--foreign", "--arch=arm64", "--variant=minbase"]
-        run([*script, f"--include={PACKAGES}", "bookworm", str(there), MIRROR])
+        run([*script, f"--include={PACKAGES}", "bookworm", str(there)])
         for package in sorted((there / "var/cache/apt/archives").glob("*.deb")):
             run(["dpkg", "-x", str(package), str(there)])
     return there
