@@ -25,15 +25,15 @@ def grown(model: Any, n: int) -> tuple[int, int]:
 def test_contexts_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     model = llama_py.load()
     grown(model, 4)  # what is kept once
-    objects, mappings = grown(model, 20)
-    assert objects < 20 and mappings < 10
+    objects, mappings = grown(model, 10)
+    assert objects < 10 and mappings < 10
     contexts = model.context
     monkeypatch.setattr(model, "context", lambda **o: KEPT.append(contexts(**o)) or KEPT[-1])
     assert grown(model, 4)[0] > 100  # it would have been seen
     KEPT.clear()
 
 
-@pytest.mark.parametrize("name", ["llama-dense", "gemma3-dense", "qwen35moe-moe"])
+@pytest.mark.parametrize("name", ["gemma3-dense", "qwen35moe-moe"])
 def test_tokens_leave_nothing(name: str) -> None:
     """Of a context that is full time and again; the first time, what moves keys is loaded."""
     ctx, sizes = Context(live(name, "cpu"), n_ctx=256, n_threads=1), list[Size]()
