@@ -4,18 +4,18 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from llama_py.sampler.breakers import Breakers
-from llama_py.sampler.candidates import Candidates, Stage
+from llama_py.sampler.candidates import Candidates
+from llama_py.sampler.recent import Recent
 
 _LOG_OF_LARGEST = 88.7228391  # of the largest 32-bit number
 
 
-class Dry(Stage):
+class Dry(Recent):
     """Where the text ends with n tokens that it has had before, the token that followed them then
     loses multiplier * base^(n - allowed), if n is at least `allowed`.
 
@@ -28,13 +28,7 @@ class Dry(Stage):
     ) -> None:
         self.multiplier, self.base = multiplier, base
         self.allowed, self.breakers = allowed, breakers
-        self._last: deque[int] = deque(maxlen=last_n)
-
-    def accept(self, id: int, drawn: bool) -> None:
-        self._last.append(id)
-
-    def reset(self) -> None:
-        self._last.clear()
+        super().__init__(last_n)
 
     def __call__(self, c: Candidates) -> Candidates:
         """The logits [n] with what repetitions lose."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
 
-from llama_py.sampler.candidates import Candidates, Filter, Stage, f32
+from llama_py.sampler.candidates import Candidates, Filter, f32
+from llama_py.sampler.recent import Recent
 
 
-class Penalties(Stage):
+class Penalties(Recent):
     """Makes the last `last_n` accepted tokens less likely (llama_sampler_penalties_apply).
 
     `repeat` divides a positive logit and multiplies one that is not, `frequency` is subtracted once
@@ -19,13 +20,7 @@ class Penalties(Stage):
 
     def __init__(self, last_n: int, repeat: float, frequency: float, presence: float) -> None:
         self.repeat, self.frequency, self.presence = f32(repeat), f32(frequency), f32(presence)
-        self._last: deque[int] = deque(maxlen=last_n)
-
-    def accept(self, id: int, drawn: bool) -> None:
-        self._last.append(id)
-
-    def reset(self) -> None:
-        self._last.clear()
+        super().__init__(last_n)
 
     def __call__(self, c: Candidates) -> Candidates:
         counts = Counter(self._last)

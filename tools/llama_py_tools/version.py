@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import platform
 from typing import Any
 
 NAME = "llama-py"
@@ -12,6 +11,7 @@ PARTS = ("numba", "llvmlite", "numpy", "tokenizers")
 
 def text() -> str:
     """`llama-py 0.1.0`, and a line of what it runs on."""
+    import platform
     from importlib.metadata import version
 
     parts = ", ".join(f"{name} {version(name)}" for name in PARTS)

@@ -1,0 +1,20 @@
+"""What samplers that look at the text so far have in common."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from llama_py.sampler.candidates import Stage
+
+
+class Recent(Stage):
+    """Keeps the last `last_n` accepted tokens."""
+
+    def __init__(self, last_n: int) -> None:
+        self._last: deque[int] = deque(maxlen=last_n)
+
+    def accept(self, id: int, drawn: bool) -> None:
+        self._last.append(id)
+
+    def reset(self) -> None:
+        self._last.clear()
