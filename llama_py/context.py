@@ -28,14 +28,15 @@ from llama_py.linear import Linear
 from llama_py.loaded import Loaded
 from llama_py.lora import NO_LORAS, Adapter, Choice, Loras
 from llama_py.memory import GroupContext, MemoryGroup, Placing, create_memory
-from llama_py.memory.k_shift import shift_keys
+from llama_py.memory.k_shift import remove_half_turned, shift_keys
 from llama_py.outputs import Outputs, read_rows
 from llama_py.params import ContextParams
 from llama_py.reuse import Reuse
 from llama_py.runner import OnGraph, Runner
 from llama_py.settled import settled
 from llama_py.signature import takes
-from llama_py.splitter import BatchSplitter
+from llama_py.splitter import BatchSplitter, splitter_of
+from llama_py.unfinished import Unfinished, tell_removed
 
 log = logging.getLogger("llama_py")
 
@@ -77,7 +78,7 @@ class Context(Closing):
         self._closed = False
         self._before: Following | None = None
         self._at_work = threading.Lock()
-        self._unfinished: tuple[UBatch, MemoryGroup] | None = None
+        self._unfinished = Unfinished()
         self.on_graph: OnGraph | None = None
         self.speculator: Closing | None = None
         if p.n_threads is not None:
@@ -193,13 +194,8 @@ class Context(Closing):
         outputs = Outputs(splitter, cparams)
         while True:
             ubatch = mctx.get_ubatch()
-            self._unfinished = ubatch, memory
-            try:
+            with self._unfinished.while_at(ubatch, memory):
                 res = self._process_ubatch(ubatch, mctx)
-                self._unfinished = None
-            except BaseException:
-                self._discard()
-                raise
             outputs.add(res, ubatch)
             if not mctx.next():
                 break
@@ -219,14 +215,9 @@ class Context(Closing):
     def _follow(self, before: Following, ubatch: UBatch) -> F32:
         """Decode the token after `before`."""
         cparams = self.cparams
-        self._unfinished = ubatch, self.memory
-        try:
+        with self._unfinished.while_at(ubatch, self.memory):
             before.mctx.follow(ubatch)
             res = self.runner.again(ubatch, self.on_graph)
-            self._unfinished = None
-        except BaseException:
-            self._discard()
-            raise
         before.ubatch, self._before = ubatch, before
         if res.t_logits is not None and not cparams.embeddings and not cparams.embeddings_nextn:
             return read_rows(res.t_logits, 1)
@@ -338,24 +329,11 @@ class Context(Closing):
     ) -> BatchSplitter:
         if self._closed:
             raise ContextError("the context is closed; make a new one")
-        self._discard()
-        batch = tokens if isinstance(tokens, Batch) else Batch(tokens)
-        if logits not in ("last", "all", "none"):
-            raise ContextError(f'logits must be "last", "all" or "none", not {logits!r}')
-        hp, cp = self.model.hparams, self.cparams
-        splitter = BatchSplitter(
-            batch, n_vocab=hp.n_vocab, n_embd=hp.n_embd, n_seq_max=cp.n_seq_max,
-            n_pos=hp.n_pos_per_embd, memory=memory or self.memory, outputs=logits,
-            output_all=cp.embeddings or memory is NOTHING, hidden=self.gtype == "decoder_mtp",
+        self._unfinished.discard()
+        return splitter_of(
+            tokens, logits, self.model.hparams, self.cparams, memory or self.memory,
+            reads=memory is NOTHING, hidden=self.gtype == "decoder_mtp",
         )  # fmt: skip
-        pooled = cp.embeddings and cp.pooling not in ("none", "last")
-        if (pooled or not cp.causal_attn) and splitter.n_tokens > cp.n_ubatch:
-            what = f"pooling {cp.pooling}" if pooled else "a model that attends in both directions"
-            raise ContextError(
-                f"{what} needs the batch in one piece: {splitter.n_tokens} tokens,"
-                f" n_ubatch = {cp.n_ubatch}; use a larger n_ubatch"
-            )
-        return splitter
 
     def _apply_shift(self) -> None:
         """Rotate the cached keys whose positions were moved since."""
@@ -369,9 +347,7 @@ class Context(Closing):
                 if kv.has_shift() and not kv.rotating:
                     shift_keys(kv, cparams, factors, self.devices)
             finally:
-                if kv.rotating:  # an interrupt came: some keys are rotated, others not
-                    self._remove(kv.moved_seqs())
-                    kv.forget_shift()
+                tell_removed(remove_half_turned(kv, self.memory))
 
     def _process_ubatch(self, ubatch: UBatch, mctx: GroupContext) -> GraphResult:
         mctx.apply()
@@ -383,22 +359,6 @@ class Context(Closing):
             self.model.hparams, self.cparams, ubatch, mctx, n_outputs, self.gtype, self._cvec,
             self._encoded, self._loras[ubatch.kind], self._head,
         )  # fmt: skip
-
-    def _discard(self) -> None:
-        """Forget the ubatch that was not finished; again, if a second interrupt came meanwhile."""
-        if self._unfinished is not None:
-            ubatch, memory = self._unfinished
-            self._tell_removed(memory.discard(ubatch))
-            self._unfinished = None
-
-    def _remove(self, seqs: list[int]) -> None:
-        for s in seqs:
-            self.memory.seq_rm(s)
-        self._tell_removed(seqs)
-
-    def _tell_removed(self, seqs: list[int]) -> None:
-        if seqs:
-            log.info("interrupted: sequences %s had to be removed from the memory", seqs)
 
     def _resolve_fused_ops(self) -> None:
         """Where the caller left it open, do without the fused ops that the device cannot run."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain, groupby, takewhile
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from ggml_py.errors import ContextError
-from llama_py.batch import Index, SeqIds, UBatch
-from llama_py.checked_batch import CheckedBatch
+from llama_py.batch import I32, Batch, Index, SeqIds, UBatch, Wanted
+from llama_py.checked_batch import CheckedBatch, Positions
+from llama_py.cparams import CParams
+
+if TYPE_CHECKING:
+    from llama_py.hparams import HParams
 
 
 class BatchSplitter(CheckedBatch):
@@ -185,3 +191,35 @@ def _keep_tails(
         return length, sets[:keep]
     # none does: the first one goes alone, to its end if it fits
     return (left[0] if left[0] <= n_ubatch else left[0] - n_tail), sets[:1]
+
+
+def splitter_of(
+    tokens: Sequence[int] | I32 | Batch, wanted: Wanted, hp: HParams, cparams: CParams,
+    memory: Positions, *, reads: bool, hidden: bool,
+) -> BatchSplitter:  # fmt: skip
+    """What `Context.decode` was given, checked.
+
+    reads   as an encoder does, which gives something for each token
+    hidden  of the tokens, hidden states may be given
+
+    Raises ContextError for a batch that is malformed, or has to be computed in one piece and is
+    too large for that.
+    """
+    batch = tokens if isinstance(tokens, Batch) else Batch(tokens)
+    if wanted not in ("last", "all", "none"):
+        raise ContextError(f'logits must be "last", "all" or "none", not {wanted!r}')
+    splitter = BatchSplitter(
+        batch, n_vocab=hp.n_vocab, n_embd=hp.n_embd, n_seq_max=cparams.n_seq_max,
+        n_pos=hp.n_pos_per_embd, memory=memory, outputs=wanted,
+        output_all=cparams.embeddings or reads, hidden=hidden,
+    )  # fmt: skip
+    pooled = cparams.embeddings and cparams.pooling not in ("none", "last")
+    if (pooled or not cparams.causal_attn) and splitter.n_tokens > cparams.n_ubatch:
+        what = (
+            f"pooling {cparams.pooling}" if pooled else "a model that attends in both directions"
+        )
+        raise ContextError(
+            f"{what} needs the batch in one piece: {splitter.n_tokens} tokens,"
+            f" n_ubatch = {cparams.n_ubatch}; use a larger n_ubatch"
+        )
+    return splitter

@@ -16,6 +16,7 @@ from ggml_py.types import F32, I32
 from llama_py.cparams import CParams
 from llama_py.geometry import Rope
 from llama_py.memory.base import LayerKey
+from llama_py.memory.group import MemoryGroup
 from llama_py.memory.kv import KVCache
 
 RopeFactors = Callable[[int], Tensor | None]
@@ -49,6 +50,18 @@ def shift_keys(
         kv.rotating = True
         plan.run()
     kv.forget_shift()
+
+
+def remove_half_turned(kv: KVCache, memory: MemoryGroup) -> list[int]:
+    """After an interrupt some keys may be rotated, others not: the sequences that were moved are
+    removed from all memory. -> these"""
+    if not kv.rotating:
+        return []
+    seqs = kv.moved_seqs()
+    for s in seqs:
+        memory.seq_rm(s)
+    kv.forget_shift()
+    return seqs
 
 
 def _turned_part(kv: KVCache, key: LayerKey, rope: Rope) -> Tensor:
