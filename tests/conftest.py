@@ -6,6 +6,10 @@ from collections import Counter
 from importlib.util import find_spec
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("here", deadline=None)  # how long an example takes says nothing here
+settings.load_profile("here")
 
 # Training has an extra of its own: without it, what it tests is not there.
 collect_ignore = [] if find_spec("torch") else ["tools/test_demo_model.py"]
