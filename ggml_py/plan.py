@@ -4,7 +4,7 @@ is built.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ggml_py.backend import Device, Program, Work, move
@@ -18,6 +18,7 @@ class Split:
     """Consecutive nodes that one device runs. `inputs` are copied to it first: (source, copy).
 
     steps  what the program runs: nodes, or several of them as one
+    told   nodes whose values are there then, and wanted
     """
 
     device: Device
@@ -25,6 +26,7 @@ class Split:
     inputs: list[tuple[Tensor, Tensor]]
     steps: list[Work]
     program: Program
+    told: Sequence[Tensor] = ()
 
     def run(self) -> None:
         for source, copy in self.inputs:
@@ -35,8 +37,7 @@ class Split:
 class Plan:
     """What `Scheduler.plan` returns: run it as often as its inputs change.
 
-    watch  called with each node after it was computed, views included; the scheduler then makes
-           one split a node
+    watch  called with the nodes that splits tell of, each after it was computed
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class Plan:
         for split in self.splits:
             split.run()
             if self.watch is not None:
-                for node in split.nodes:
+                for node in split.told:
                     self.watch(node)
 
     @property

@@ -8,8 +8,8 @@ the host, which has the inputs and runs what the others refuse.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -35,6 +35,7 @@ from ggml_py.kernels import describe
 from ggml_py.pipeline import MAX_COPIES, Pipeline, PipelinedPlan
 from ggml_py.plan import Plan, PlanInWaves, Split
 from ggml_py.split import Part, Splitter
+from ggml_py.taps import Taps, cut, settled
 from ggml_py.tensor import FLAG_COMPUTE, Tensor
 from ggml_py.uses import Uses
 from ggml_py.waves import in_waves
@@ -60,7 +61,8 @@ class Layout:
 class Scheduler:
     """Places graphs on devices and owns their compute buffers, which grow to the largest graph.
 
-    watch     called with each node's tensor once its value is there; nodes then run one by one
+    watch     called with each node's tensor once its value is there, views included; nodes then run
+              one by one
     check     compares each node with another device's result; nodes then run one by one
     parallel  let several graphs be in flight, where all devices but the host can work by themselves
     n_copies  of what a graph is given and of what passes between devices: one without `parallel`
@@ -120,16 +122,21 @@ class Scheduler:
             sizes[arena % len(sizes)] += buffer.size
         return sizes
 
-    def plan(self, graph: Graph, pins: Pins = (), fixed: Pins = ()) -> Plan:
+    def plan(
+        self, graph: Graph, pins: Pins = (), fixed: Pins = (), taps: Taps | None = None
+    ) -> Plan:
         """Assign, allocate and compile. UnsupportedOp tells each node no device can run.
 
         pins   nodes that are to run on a certain device, if it can run them
         fixed  likewise, and that do not move up to another device on the same memory
+        taps   values that are wanted from each run
 
         With several devices, nodes come to read copies of what is on another device.
         """
         number = self._pipeline.next_copy() if self._pipeline else 0
-        layout = self._lay_out(graph, pins, fixed, number)
+        if taps is not None:
+            taps = settled(taps, graph)
+        layout = self._lay_out(graph, pins, fixed, number, taps.stops if taps else ())
         memory = layout.memory
         for tensor, arena, offset in memory.placed:
             tensor.buffer, tensor.offset = self._buffer(arena, memory.sizes[arena]), offset
@@ -137,6 +144,9 @@ class Scheduler:
             if t.view_src is not None:
                 t.buffer, t.offset = t.view_src.buffer, t.view_src.offset + t.view_offs
         splits = [split for part in layout.parts for split in self._splits(part)]
+        if taps is not None:
+            splits[-1] = replace(splits[-1], told=(*splits[-1].told, *taps.read))
+            return Plan(graph, splits, self._tell_both(taps))
         if self._pipeline is not None:
             return PipelinedPlan(graph, splits, self._pipeline, number)
         if self.together:
@@ -144,6 +154,17 @@ class Scheduler:
             waves = [[number_of[id(part)] for part in wave] for wave in layout.waves]
             return PlanInWaves(graph, splits, waves, self._crew)
         return Plan(graph, splits, self.watch)
+
+    def _tell_both(self, taps: Taps) -> Callable[[Tensor], None]:
+        watch = self.watch
+        if watch is None:
+            return taps.tell
+
+        def tell(t: Tensor) -> None:
+            taps.tell(t)
+            watch(t)
+
+        return tell
 
     def why_not(self, node: Tensor) -> str:
         """ "" if some device can run the node, else each device's reason."""
@@ -155,25 +176,29 @@ class Scheduler:
             reasons.append(f"{d.name}: {reason}")
         return "; ".join(reasons)
 
-    def _lay_out(self, graph: Graph, pins: Pins, fixed: Pins, number: int) -> Layout:
-        """number   of the copies in a pipeline"""
+    def _lay_out(
+        self, graph: Graph, pins: Pins, fixed: Pins, number: int, stops: Sequence[Tensor] = ()
+    ) -> Layout:
+        """number   of the copies in a pipeline
+        stops    nodes after which the graph is cut; its parts then run one after the other"""
         alignments = tuple(d.alignment for d in self.devices)
         if len(self.devices) == 1:
             _refuse((t, self.why_not(t)) for t in graph.compute_nodes())
             self.n_splits = 1
-            parts = [Part(0, graph.nodes)]
+            parts = cut([Part(0, graph.nodes)], stops) if stops else [Part(0, graph.nodes)]
             fused = self._fuse(parts, graph)
             memory = plan_memory(graph, None, alignments, fused, self._room(1))
             return Layout(parts, [parts], memory, lambda: None)
         assignment = self._assign(graph, pins, fixed)
         splitter = Splitter(graph, assignment, number if self._pipeline else None, self._anyhow)
-        parts = splitter.parts
-        waves = in_waves(parts) if self.together else [[part] for part in parts]
+        self.n_splits = len(splitter.parts)
+        parts = cut(splitter.parts, stops) if stops else splitter.parts
+        together = self.together and not stops
+        waves = in_waves(parts) if together else [[part] for part in parts]
         whole = splitter.with_copies(waves)
         arenas = alignments * (1 + self.n_copies)
         fused, room = self._fuse(parts, whole), self._room(len(arenas))
         memory = plan_memory(whole, splitter.arena_of, arenas, fused, room)
-        self.n_splits = len(parts)
         return Layout(parts, waves, memory, splitter.undo)
 
     def _fuse(self, parts: list[Part], whole: Graph) -> list[Fused[Any]]:
@@ -212,10 +237,10 @@ class Scheduler:
         if part.group is not None:
             group = [None if i is None else self.devices[i] for i in part.group]
             program = self._all_reduce.all_reduce(part.nodes[0], group)
-            return [Split(device, part.nodes, part.inputs, part.steps, program)]
+            return [Split(device, part.nodes, part.inputs, part.steps, program, part.told)]
         if not self._one_by_one:
             program = device.compile(part.steps, self.options)
-            return [Split(device, part.nodes, part.inputs, part.steps, program)]
+            return [Split(device, part.nodes, part.inputs, part.steps, program, part.told)]
         splits = [self._split(device, t) for t in part.nodes]
         splits[0].inputs.extend(part.inputs)
         return splits
@@ -226,7 +251,7 @@ class Scheduler:
         program: Program = device.compile(steps, self.options)
         if self.check is not None and steps:
             program = self.check.checked(program, node, device.name)
-        return Split(device, [node], [], steps, program)
+        return Split(device, [node], [], steps, program, [node])
 
     @cached_property
     def _samples(self) -> list[Buffer]:

@@ -21,6 +21,7 @@ class Part:
 
     steps   what it runs, once that is known: nodes, or several of them as one
     group   of a REDUCE whose parts are in several memories: the device of each
+    told    nodes whose values are wanted once it has run
     """
 
     device: int
@@ -28,6 +29,7 @@ class Part:
     inputs: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     steps: list[Work] = field(default_factory=list)
     group: list[int | None] | None = None
+    told: Sequence[Tensor] = ()
 
     @property
     def is_reduce(self) -> bool:

@@ -23,6 +23,8 @@ from llama_py.forms import forms
 from llama_py.graph.cross import Cross
 from llama_py.graph.params import GraphParams, GraphType
 from llama_py.graph.result import GraphResult
+from llama_py.hooks import Capture, Hooks, Patch
+from llama_py.hooks.patch import Change
 from llama_py.largest import full_params, largest
 from llama_py.linear import Linear
 from llama_py.loaded import Loaded
@@ -90,6 +92,7 @@ class Context(Closing):
         self._resolve_fused_ops()
         self._reserve()
         self.reuse = Reuse(self)
+        self._hooks = Hooks(self.runner, self._some_graphs)
 
     @property
     def devices(self) -> Sequence[Device]:
@@ -236,6 +239,30 @@ class Context(Closing):
         full = full_params(self.model, self._graph_params, self.memory, n_tokens, n_seqs)
         for n_outputs in dict.fromkeys((full.n_outputs, n_seqs)):
             self.runner.prepare(replace(full, n_outputs=n_outputs))
+
+    def capture(self, *names: str) -> Capture:
+        """Keep the values of nodes while its `with` lasts; see llama_py.hooks.
+
+        Raises ContextError for a name that no node has.
+        """
+        return self._hooks.capture(*names)
+
+    def patch(self, name: str, change: Change | Any) -> Patch:
+        """Replace the values of nodes while its `with` lasts: by change(value, at), or by an array.
+        See llama_py.hooks.
+
+        Raises ContextError for a name that no node has, and in `decode` for a value that does not
+        fit.
+        """
+        return self._hooks.patch(name, change)
+
+    def _some_graphs(self) -> list[GraphResult]:
+        """Of one token, and of several."""
+        n_ubatch = min(self.cparams.n_ubatch, 64, self.n_ctx)
+        params = [
+            full_params(self.model, self._graph_params, self.memory, n, 1) for n in (1, n_ubatch)
+        ]
+        return [self.model.architecture.graph(p) for p in params]
 
     def clear(self) -> None:
         """Forget all sequences."""

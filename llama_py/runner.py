@@ -11,6 +11,7 @@ from ggml_py.check import Checker
 from ggml_py.plan import Plan
 from ggml_py.registry import device as find_device
 from ggml_py.sched import Scheduler
+from ggml_py.taps import Taps
 from ggml_py.tensor import Tensor
 from llama_py.batch import UBatch
 from llama_py.graph.params import GraphParams
@@ -22,6 +23,7 @@ log = logging.getLogger("llama_py")
 
 N_GRAPHS = 4  # built graphs that are kept for reuse
 OnGraph = Callable[[GraphResult, UBatch], None]
+WantedOf = Callable[[GraphResult], Taps | None]
 
 
 class Runner:
@@ -30,12 +32,16 @@ class Runner:
     graphs    those that may be used again, the latest first; n_graphs  at most so many
     n_reused  how often one was used again
     checker   counts the nodes that `check` compared
+    ubatch    that which is computed
     """
 
     def __init__(self, model: Loaded, p: ContextParams) -> None:
         self.model = model
         self.graphs: list[tuple[GraphResult, Plan]] = []
         self.n_graphs = N_GRAPHS
+        self.ubatch: UBatch | None = None
+        self._taps: WantedOf | None = None
+        self._untapped: list[tuple[GraphResult, Plan]] = []
         self.n_reused = 0
         self.checker = _checker(model, p.check) if p.check else None
         how = CompileOptions(p.progress, p.fuse and p.watch is None and not p.check)
@@ -67,6 +73,7 @@ class Runner:
         res.set_inputs(ubatch)
         if on_graph is not None:
             on_graph(res, ubatch)
+        self.ubatch = ubatch
         plan.run()
         return res
 
@@ -82,9 +89,18 @@ class Runner:
     def _build(self, params: GraphParams) -> tuple[GraphResult, Plan]:
         res = self.model.architecture.graph(params)
         log.debug("graph of %d tokens: %d nodes", params.ubatch.n_tokens, len(res.graph.nodes))
-        built = res, self.sched.plan(res.graph, self._pins(res), self._in_parts(res))
+        taps = self._taps(res) if self._taps else None
+        built = res, self.sched.plan(res.graph, self._pins(res), self._in_parts(res), taps)
         self.graphs = [built, *self.graphs[: self.n_graphs - 1]]
         return built
+
+    def set_taps(self, taps: WantedOf | None) -> None:
+        """From now on plan graphs with taps on what this wants of each. Those that were planned
+        without are used again when there are none."""
+        if self._taps is None:
+            self._untapped = self.graphs
+        self._taps = taps
+        self.graphs = [] if taps else self._untapped
 
     def prepare(self, params: GraphParams) -> None:
         """Have the kernels of a graph ready, which is not kept."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ggml_py.ops import (
     add,
@@ -21,6 +23,7 @@ from ggml_py.ops import (
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32
 from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import HParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +73,12 @@ def _flash(
 ) -> Tensor:
     hp = g.hp
     k, v = (cast(t, F16) if t.type is F32 else t for t in (k, v))
-    cur = flash_attn_ext(
+    cur = attended = flash_attn_ext(
         q, k, v, mask, how.kq_scale, hp.max_alibi_bias, hp.attn_logit_softcap, how.sinks, "f32",
         how.n_kv_max,
     )  # fmt: skip
     g.fused("flash_attn", cur)
+    g.res.attention[il] = attended, partial(_weights, how.kq_scale, hp)
     if how.v_mla is not None:
         cur = mul_mat(how.v_mla, permute(cur, 0, 2, 1, 3))
         cur = cont(permute(g.cb(cur, "fattn_mla", il), 0, 2, 1, 3))
@@ -105,3 +109,17 @@ def _soft_max(
     if not g.cparams.offload_kqv:
         g.res.on_host.append(cur)
     return cur
+
+
+def _weights(kq_scale: float, hp: HParams, sources: Sequence[Tensor]) -> Tensor:
+    """The weights of keys that flash attention does not have in memory, of what it reads.
+    -> [n_kv, n_tokens, n_head, n_stream]
+    """
+    q, k, _, mask = sources[:4]
+    kq = mul_mat(k, q, "f32")
+    if cap := hp.attn_logit_softcap:
+        kq, kq_scale = scale(tanh(scale(kq, kq_scale / cap)), cap), 1.0
+    if mask.ne[0] != kq.ne[0]:
+        mask = cont(view(mask, (kq.ne[0], *mask.ne[1:])))
+    sinks = sources[4] if len(sources) > 4 else None
+    return soft_max_ext(kq, mask, kq_scale, hp.max_alibi_bias, sinks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from ggml_py.graph import Graph
@@ -12,6 +13,7 @@ from llama_py.graph.inputs.base import GraphInput
 from llama_py.graph.params import GraphParams
 
 Input = TypeVar("Input", bound=GraphInput)
+Weights = Callable[[Sequence[Tensor]], Tensor]
 
 
 class GraphResult:
@@ -25,6 +27,8 @@ class GraphResult:
     on_host    nodes that are to run on the host
     in_part    nodes of a device's part of a block, with the number of the device
     of_host_keys  ids of nodes that attend to keys on the host: the scheduler decides, in parts too
+    attention  nodes that attend without having weights in memory, by layer, and what builds these
+               of what the node reads
     fused      nodes that could be other ones, by the form that decides (see llama_py.forms)
     """
 
@@ -40,6 +44,7 @@ class GraphResult:
         self.on_host: list[Tensor] = []
         self.in_part: list[tuple[Tensor, int]] = []
         self.of_host_keys: set[int] = set()
+        self.attention: dict[int, tuple[Tensor, Weights]] = {}
         self.fused: defaultdict[str, list[Tensor]] = defaultdict(list)
 
     def add_input(self, inp: Input) -> Input:

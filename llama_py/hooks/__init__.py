@@ -1,0 +1,21 @@
+"""Values of nodes, looked at and changed while a context decodes.
+
+    with ctx.capture("l_out-*") as values:
+        ctx.decode(ids)
+    values["l_out-3"]                                   # float32 [n_tokens, n_embd]
+
+    with ctx.patch("attn_norm-3", lambda x, at: 2 * x):
+        ctx.decode(ids)
+
+Names are llama.cpp's, as `llama-py-graph dump` lists them, or TransformerLens's; see
+`llama_py.hooks.names`. All other nodes stay fused, and without hooks nothing costs anything.
+"""
+
+from __future__ import annotations
+
+from llama_py.hooks.capture import Capture
+from llama_py.hooks.hook import At, Hook
+from llama_py.hooks.hooks import Hooks
+from llama_py.hooks.patch import Patch
+
+__all__ = ["At", "Capture", "Hook", "Hooks", "Patch"]

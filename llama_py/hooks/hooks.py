@@ -1,0 +1,106 @@
+"""The hooks of a context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ggml_py.errors import ContextError
+from ggml_py.taps import Taps
+from ggml_py.tensor import FLAG_OUTPUT, Tensor
+from llama_py.batch import UBatch
+from llama_py.graph.result import GraphResult
+from llama_py.hooks.capture import Capture
+from llama_py.hooks.hook import Hook
+from llama_py.hooks.names import Found, Names
+from llama_py.hooks.patch import Change, Patch
+from llama_py.hooks.values import Values, as_leaf, computed, read
+from llama_py.runner import Runner
+
+Graphs = Callable[[], list[GraphResult]]
+
+
+class Hooks:
+    """Those that are in use, in the order in which they came, and what they want of graphs.
+
+    While there are some, the context's runner plans graphs for them, which it does not keep.
+    """
+
+    def __init__(self, runner: Runner, graphs: Graphs) -> None:
+        """graphs   builds a few of the graphs that will be run, to look for names in"""
+        self._runner = runner
+        self._graphs = graphs
+        self._all: list[Hook] = []
+
+    def capture(self, *patterns: str) -> Capture:
+        return Capture(patterns, self.switch, self.value)
+
+    def patch(self, pattern: str, change: Change | Any) -> Patch:
+        return Patch(pattern, change, self.switch, self.value)
+
+    def switch(self, hook: Hook, on: bool) -> None:
+        """Put a hook in use; ContextError for a name that no graph has. Or take it away."""
+        if on:
+            self._check(hook)
+        left = [h for h in self._all if h is not hook]
+        self._all = [*left, hook] if on else left
+        self._runner.set_taps(self.taps if self._all else None)
+
+    def value(self, found: Found) -> Values:
+        devices = list(self._runner.model.placement.devices)
+        if found.weights is None:
+            return read(found.node, devices)
+        sources = [as_leaf(s) for s in found.node.src if s is not None]
+        return read(computed(found.weights(sources), devices), devices)
+
+    def taps(self, res: GraphResult) -> Taps | None:
+        """What the hooks want of a graph."""
+        names = Names(res)
+        wanted = [(f, h) for h in self._all for p in h.patterns for f in names.find(p)]
+        stops = [f.node for f, h in wanted if h.changes or f.weights]
+        for found, _ in wanted:
+            if found.weights:
+                _keep(found.node)
+        by_node: dict[int, list[tuple[Found, Hook]]] = {}
+        for found, hook in wanted:
+            by_node.setdefault(id(found.node), []).append((found, hook))
+
+        def tell(node: Tensor) -> None:
+            for found, hook in by_node.get(id(node), ()):
+                hook.see(found, self._ubatch)
+
+        return Taps(tell, [f.node for f, _ in wanted], stops) if wanted else None
+
+    @property
+    def _ubatch(self) -> UBatch:
+        ubatch = self._runner.ubatch
+        assert ubatch is not None, "values are told while a ubatch is computed"
+        return ubatch
+
+    def _check(self, hook: Hook) -> None:
+        if hook.changes and self._runner.model.placement.shares_layers:
+            raise ContextError(
+                "patch: devices that share layers each have a part, or a copy, of a node; load the"
+                " model with split_mode='layer'"
+            )
+        graphs = [Names(res) for res in self._graphs()]
+        for pattern in hook.patterns:
+            found = [f for names in graphs for f in names.find(pattern)]
+            if not found:
+                similar = ", ".join(dict.fromkeys(s for g in graphs for s in g.similar(pattern)))
+                raise ContextError(
+                    f"{pattern!r}: no node has such a name; "
+                    + (f"there are {similar}" if similar else "`llama-py-graph dump` lists them")
+                )
+            if hook.changes and any(f.weights for f in found):
+                raise ContextError(
+                    f"{pattern!r} cannot be changed: flash attention has no such value in memory;"
+                    " make the context with flash_attn=False"
+                )
+
+
+def _keep(node: Tensor) -> None:
+    """What a node reads is not to be left out by a fused step."""
+    for s in node.src:
+        if s is not None and s.root.op != "NONE":
+            s.root.flags |= FLAG_OUTPUT

@@ -1,0 +1,38 @@
+"""Putting other values in place of what was computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llama_py.batch import UBatch
+from llama_py.hooks.hook import At, Hook
+from llama_py.hooks.names import Found
+from llama_py.hooks.values import Values, write
+
+Change = Callable[[Values, At], Any]
+Read = Callable[[Found], Values]
+
+
+class Patch(Hook):
+    """What a node gives is replaced; all that comes after reads the new value.
+
+    change   called with each value and where it is; None leaves it as it is. Or the new value
+             itself.
+    """
+
+    changes = True
+
+    def __init__(
+        self, pattern: str, change: Change | Any, switch: Callable[[Hook, bool], None], read: Read
+    ) -> None:
+        super().__init__([pattern], switch)
+        self._change = change
+        self._read = read
+
+    def see(self, found: Found, ubatch: UBatch) -> None:
+        new = self._change
+        if callable(new):
+            new = new(self._read(found), At(found.key, found.node, ubatch))
+        if new is not None:
+            write(found.node, new, found.key)

@@ -1,0 +1,78 @@
+"""A node's value as an array, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.backend import Device, get_tensor
+from ggml_py.errors import ContextError
+from ggml_py.graph import Graph
+from ggml_py.ops import cast
+from ggml_py.sched import Scheduler
+from ggml_py.tensor import Tensor, numpy_dtype, strided
+from ggml_py.types import F32 as F32_TYPE
+from llama_py.batch import F32
+
+Values = npt.NDArray[Any]
+
+
+def shape_of(t: Tensor) -> tuple[int, ...]:
+    """That of the array: the tensor's, the first dimension last, without dimensions of 1 behind the
+    second."""
+    n = max((i + 1 for i in range(2, 4) if t.ne[i] != 1), default=2)
+    return t.ne[:n][::-1]
+
+
+def read(t: Tensor, devices: list[Device]) -> Values:
+    """float32, or the integers of a tensor of such. [..., ne1, ne0]"""
+    if numpy_dtype(t) is None:
+        t = computed(cast(as_leaf(t), F32_TYPE), devices)
+    values = get_tensor(t)
+    if values.dtype.kind == "f":
+        values = values.astype(np.float32, copy=False)
+    return values.reshape(shape_of(t))
+
+
+def write(t: Tensor, values: Any, name: str) -> None:
+    """Put an array of the same shape, or one that fits it by broadcasting, in a tensor's place.
+
+    Raises ContextError for another shape, and for a tensor of a quantized type.
+    """
+    dtype = numpy_dtype(t)
+    if dtype is None or t.buffer is None:
+        raise ContextError(f"{name}: {t} has a quantized type; its value cannot be changed")
+    try:
+        new: F32 = np.broadcast_to(np.asarray(values), shape_of(t)).reshape(t.ne[::-1])
+    except ValueError:
+        raise ContextError(
+            f"{name}: the new value has the shape {np.shape(values)}; that of the node is"
+            f" {shape_of(t)}"
+        ) from None
+    raw = t.buffer.read(t.offset, t.nbytes)
+    strided(t, raw)[...] = _bf16(new) if t.type.name == "bf16" else new.astype(dtype)
+    t.buffer.write(t.offset, raw)
+
+
+def _bf16(values: F32) -> npt.NDArray[np.uint16]:
+    """Rounded to the nearest, ties to even; NaN stays NaN."""
+    bits = values.astype(np.float32).view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return np.where(np.isnan(values), (bits >> 16) | 0x40, rounded).astype(np.uint16)
+
+
+def as_leaf(t: Tensor) -> Tensor:
+    """The bytes of a tensor without what made them."""
+    leaf = Tensor(t.type, t.ne, name=t.name, nb=t.nb)
+    leaf.buffer, leaf.offset = t.buffer, t.offset
+    return leaf
+
+
+def computed(t: Tensor, devices: list[Device]) -> Tensor:
+    """Run what leads to a tensor from leafs that have their values."""
+    graph = Graph()
+    graph.build_forward_expand(t)
+    Scheduler(devices).plan(graph).run()
+    return t
