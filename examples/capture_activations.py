@@ -3,38 +3,30 @@
     python examples/capture_activations.py       # the demo model, the result of each layer
     python examples/capture_activations.py -m model.gguf -n 'ffn_norm-*' -o norms.npz
 
-A context with `watch` calls a function with each node once its value is there. Nodes have
-llama.cpp's names: `llama-py-graph dump` lists them.
+`Context.capture` keeps values of nodes while all others stay fused. Nodes have llama.cpp's names:
+`llama-py-graph dump` lists them; TransformerLens's are known, too.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 
 import llama_py
-from ggml_py.backend import get_tensor
-from ggml_py.tensor import Tensor
 
 Values = dict[str, Any]  # arrays of float32 by the node's name
 
 
 def capture(model: llama_py.Model, prompt: str, pattern: str) -> Values:
-    """The float32 nodes whose names fit, each [n_tokens, n] or [n_tokens, n_head, n_embd_head]."""
-    found: Values = {}
-
-    def keep(node: Tensor) -> None:
-        if fnmatchcase(node.name, pattern) and node.type.name == "f32":
-            found[node.name] = get_tensor(node).squeeze()  # [ne3, ne2, ne1, ne0], a copy
-
+    """The nodes whose names fit, each [n_tokens, n] or [n_tokens, n_head, n_embd_head]."""
     ids = model.tokenize(prompt)
-    with model.context(n_ctx=max(len(ids), 1), watch=keep) as ctx:
+    n = max(len(ids), 1)
+    with model.context(n_ctx=n, n_ubatch=n) as ctx, ctx.capture(pattern) as values:
         ctx.decode(ids, logits="all")  # "last" would cut the last layer down to one row
-    return found
+        return {name: value for name, value in values.items() if value.dtype == np.float32}
 
 
 def main(args: Sequence[str] | None = None) -> None:

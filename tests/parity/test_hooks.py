@@ -1,0 +1,80 @@
+"""Values seen and changed by hooks, beside llama.cpp's evaluation callback."""
+
+from __future__ import annotations
+
+import ctypes
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import llama_py
+from llama_py_tools.graph.peer import Peer
+from llama_py_tools.graph.peer_nodes import GGMLTensor
+from tests.commands import tiny_model
+from tests.golden_models import uses
+from tests.graph_models import CONTINUING
+from tests.live_models import nmse, tokens
+
+llama_cpp = pytest.importorskip(
+    "llama_cpp", reason="needs llama-cpp-python: pip install '.[parity]'"
+)
+pytestmark = pytest.mark.parity
+
+OPTIONS: dict[str, Any] = {"n_ctx": 256, "n_batch": 64, "n_ubatch": 64, "flash_attn": "off"}
+IDS = tokens(20)
+
+
+def bound(name: str, n_layer: int) -> float:
+    """llama.cpp's GELU is a table of F16 values, and each layer rounds by it."""
+    return 1.5e-7 * n_layer if uses(name, "GEGLU", "GELU") else 1e-8
+
+
+@pytest.mark.parametrize("name", CONTINUING)
+def test_values(name: str, tmp_path: Path) -> None:
+    path, theirs = str(tiny_model(tmp_path, name)), dict[str, Any]()
+    ctx = llama_py.load(path).context(**OPTIONS, type_k="f32", type_v="f32")
+    with ctx.capture("l_out-*", "*norm*", "*out*") as mine:
+        ctx.decode(IDS)
+    kinds = Counter[str]()
+
+    def watch(record: Any, read: Any) -> None:
+        if record["name"] in mine and (values := read()) is not None:
+            theirs[record["name"]] = values
+
+    with Peer(path, cache="f32", n_threads=1, watch=watch, **OPTIONS) as peer:
+        peer.decode(IDS)
+    for key, want in theirs.items():
+        got = mine[key]
+        if not got.size or not np.isfinite(want).all():
+            continue
+        assert nmse(want, got) <= 10 * bound(name, ctx.model.hparams.n_layer), key
+        kinds[key.split("-")[0]] += 1
+    assert len(kinds) > 1
+
+
+@pytest.mark.parametrize("name", CONTINUING)
+def test_a_changed_value(name: str, tmp_path: Path) -> None:
+    """The result of the first layer, doubled in both programs."""
+    path = str(tiny_model(tmp_path, name))
+    ctx = llama_py.load(path).context(**OPTIONS, type_k="f32", type_v="f32")
+    plain = ctx.decode(IDS)
+    ctx.clear()
+    with ctx.patch("l_out-0", lambda x, _: 2 * x):
+        found = ctx.decode(IDS)
+
+    def double(address: int, ask: bool, _: Any) -> bool:
+        if not ask:
+            t = ctypes.cast(address, ctypes.POINTER(GGMLTensor))[0]
+            if bytes(t.name) == b"l_out-0":
+                n = int(np.prod(list(t.ne)))
+                np.ctypeslib.as_array((ctypes.c_float * n).from_address(t.data))[:] *= 2
+        return True
+
+    callback = llama_cpp.llama_cpp.ggml_backend_sched_eval_callback(double)
+    with Peer(path, cache="f32", n_threads=1, cb_eval=callback, **OPTIONS) as peer:
+        expected = peer.decode(IDS)
+    assert nmse(expected, found[0]) <= bound(name, ctx.model.hparams.n_layer)
+    assert nmse(plain[0], found[0]) > 1e-6
