@@ -20,7 +20,13 @@ from ggml_py.errors import GGUFError
 # The scalar types by their id in the file; the codes mean the same to struct and to NumPy.
 _CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _SCALARS = {kind: struct.Struct("<" + code) for kind, code in _CODES.items()}
-_BOOL, _STRING, _ARRAY = 7, 8, 9
+_BOOL, STRING, ARRAY = 7, 8, 9
+# What the types are called.
+KINDS = {
+    "u8": 0, "i8": 1, "u16": 2, "i16": 3, "u32": 4, "i32": 5, "f32": 6, "bool": 7, "str": STRING,
+    "arr": ARRAY, "u64": 10, "i64": 11, "f64": 12,
+}  # fmt: skip
+_NAMES = {number: name for name, number in KINDS.items()}
 
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
@@ -30,7 +36,7 @@ _U32_U64 = struct.Struct("<IQ")
 _MAX_HEAD = 2**27  # bytes before the tensor data; the largest vocabularies take 2**24
 _MAX_KEY_BYTES = 65535  # of the GGUF specification
 _MAX_NESTING = 4  # arrays in arrays; known files have one level
-_MAX_INNER_ARRAYS = 2**18
+_MAX_INNERARRAYS = 2**18
 
 DAMAGED = "the file is damaged, download or convert it again"
 
@@ -46,8 +52,24 @@ class Metadata(Mapping[str, MetaValue]):
     `text.encode("utf-8", "surrogateescape")` gives the exact bytes of any string back.
     """
 
-    def __init__(self, values: Mapping[str, MetaValue | StoredArray]) -> None:
+    def __init__(
+        self, values: Mapping[str, MetaValue | StoredArray],
+        places: Mapping[str, tuple[int, int]], data: mmap.mmap,
+    ) -> None:  # fmt: skip
+        """places   where in the data each value is, type included"""
         self._values = dict(values)
+        self._places, self._data = places, data
+
+    @property
+    def stored(self) -> dict[str, bytes]:
+        """Type and bytes of each value, as they are in the file."""
+        return {key: self._data[start:end] for key, (start, end) in self._places.items()}
+
+    def kind(self, key: str) -> str:
+        """What a value is there: "u32", "str", "arr[f32]", ...; KeyError if there is none."""
+        start, _ = self._places[key]
+        number, item = struct.unpack("<II", self._data[start : start + 8].ljust(8, b"\0"))
+        return f"arr[{_NAMES[item]}]" if number == ARRAY else _NAMES[number]
 
     def __getitem__(self, key: str) -> MetaValue:
         value = self._values[key]
@@ -146,14 +168,22 @@ class Cursor:
 def read_metadata(cursor: Cursor, n_kv: int) -> Metadata:
     """Read n_kv key-values. GGUFError for a bad, empty or repeated key, or a bad value."""
     values: dict[str, MetaValue | StoredArray] = {}
+    places: dict[str, tuple[int, int]] = {}
     for i in range(n_kv):
         key = cursor.identifier(f"key {i}", _MAX_KEY_BYTES)
         if not key:
             raise cursor.error(f"key {i} at byte {cursor.pos} is empty; {DAMAGED}")
         if key in values:
             raise cursor.error(f"key {quoted(key)} is there twice; convert the model again")
+        start = cursor.pos
         values[key] = _read_value(cursor, f"the value of {quoted(key)}")
-    return Metadata(values)
+        places[key] = start, cursor.pos
+    return Metadata(values, places, cursor.data)
+
+
+def scalar(kind: int) -> struct.Struct:
+    """How a number of that type is stored."""
+    return _SCALARS[kind]
 
 
 def printable(text: str) -> str:
@@ -175,11 +205,11 @@ def describe(value: object) -> str:
 
 def _read_value(cursor: Cursor, what: str) -> MetaValue | StoredArray:
     kind = cursor.u32(f"the type of {what}")
-    if kind == _ARRAY:
+    if kind == ARRAY:
         start = cursor.pos
         _skip_array(cursor, what, 1)
         return StoredArray(cursor.data, start, cursor.pos)
-    if kind == _STRING:
+    if kind == STRING:
         return cursor.string(what).decode("utf-8", "surrogateescape")
     if kind not in _SCALARS:
         raise _bad_type(cursor, kind, what)
@@ -198,14 +228,14 @@ def _skip_array(cursor: Cursor, what: str, depth: int) -> None:
     if kind in _SCALARS:
         cursor.check_room(n, f"items in {what}", _SCALARS[kind].size)
         cursor.skip(n * _SCALARS[kind].size, what)
-    elif kind == _STRING:
+    elif kind == STRING:
         cursor.check_room(n, f"strings in {what}", _U64.size)
         _skip_strings(cursor, what, n)
-    elif kind == _ARRAY:
+    elif kind == ARRAY:
         cursor.check_room(n, f"arrays in {what}", _U32_U64.size)
         cursor.inner_arrays += n
-        if cursor.inner_arrays > _MAX_INNER_ARRAYS:
-            raise cursor.error(f"{what} has more than {_MAX_INNER_ARRAYS} inner arrays; {DAMAGED}")
+        if cursor.inner_arrays > _MAX_INNERARRAYS:
+            raise cursor.error(f"{what} has more than {_MAX_INNERARRAYS} inner arrays; {DAMAGED}")
         for _ in range(n):
             _skip_array(cursor, what, depth + 1)
     else:
@@ -235,9 +265,9 @@ def _decode_array(raw: bytes, pos: int) -> tuple[list[Any] | NDArray[Any], int]:
     """The checked array at `pos` of `raw`, and where it ends."""
     kind, n = _U32_U64.unpack_from(raw, pos)
     pos += _U32_U64.size
-    if kind == _STRING:
+    if kind == STRING:
         return _decode_strings(raw, pos, n)
-    if kind == _ARRAY:
+    if kind == ARRAY:
         items = []
         for _ in range(n):
             item, pos = _decode_array(raw, pos)

@@ -69,6 +69,11 @@ def check_part(path: Path, found: Split | None, expected: Split) -> None:
         )
 
 
+def part_name(prefix: str, no: int, count: int) -> str:
+    """The name of part `no`, from 0 (llama_split_path)."""
+    return prefix + _suffix(no, count)
+
+
 def _suffix(no: int, count: int) -> str:
     return f"-{no + 1:05d}-of-{count:05d}.gguf"
 

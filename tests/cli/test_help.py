@@ -10,7 +10,8 @@ import pytest
 from tests.commands import SCRIPTS, clean_environment, run
 
 COMMANDS = [
-    "llama-py-cli", "llama-py-debug", "llama-py-graph", "llama-py-bench", "llama-py-perplexity",
+    "llama-py-cli", "llama-py-debug", "llama-py-gguf", "llama-py-graph", "llama-py-bench",
+    "llama-py-perplexity",
 ]  # fmt: skip
 SLOW = {"numpy", "numba", "llvmlite", "ggml_cpu", "ggml_ref", "tokenizers", "jinja2", "tqdm"}
 

@@ -23,6 +23,10 @@ def debug() -> int:
     return _run("debug")
 
 
+def gguf() -> int:
+    return _run("gguf")
+
+
 def graph() -> int:
     return _run("graph")
 

@@ -1,0 +1,5 @@
+"""llama-py-gguf: look at GGUF files, change their metadata, split, merge and compare them."""
+
+from llama_py_tools.gguf.main import main
+
+__all__ = ["main"]

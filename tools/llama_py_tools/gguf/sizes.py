@@ -1,0 +1,24 @@
+"""Numbers of bytes, to read and to show."""
+
+from __future__ import annotations
+
+import re
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
+
+
+def size_of(text: str) -> int:
+    """`500M` in bytes; K, M, G are decimal, as llama-gguf-split's."""
+    found = re.fullmatch(r"(\d+)([KMG]?)", text.strip().upper())
+    if found is None:
+        raise ValueError(f"{text!r} is no size; 500M, 4G and 123456 are")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def shown(n: float) -> str:
+    """As people read it."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if n < 1024 or unit == "GiB":
+            break
+        n /= 1024
+    return f"{n:.0f} {unit}" if unit == "B" else f"{n:.2f} {unit}"
