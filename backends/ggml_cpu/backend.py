@@ -93,10 +93,11 @@ class CPUDevice:
         """What is run meanwhile adds its times to the list; that costs a look at the clock a step.
         The number of threads is to stay."""
         executor, times = self.executor, list[KernelTime]()
-        before, executor.times = executor.times, times
+        before, executor.times = executor.times, []
         try:
             yield times
         finally:
+            times.extend(t for run in executor.times for t in run.times())
             executor.times = before
 
     def set_threads(self, n: int) -> None:

@@ -30,7 +30,7 @@ from ggml_cpu.driver import (
     work,
 )
 from ggml_cpu.objcache import load_kernels
-from ggml_py.backend import KernelTime
+from ggml_cpu.recorded import Recorded
 
 
 def in_turn(steps: Iterable[tuple[int, int]]) -> NDArray[np.int64]:
@@ -131,7 +131,7 @@ class Executor:
         self._n_threads = n_threads
         self._pool: _Pool | None = None
         self._finish: Callable[[], object] | None = None
-        self.times: list[KernelTime] | None = None  # of what is run, while somebody wants them
+        self.times: list[Recorded] | None = None  # of what is run, while somebody wants them
         self._starting = threading.Lock()
         _EXECUTORS.add(self)
 

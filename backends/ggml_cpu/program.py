@@ -18,8 +18,9 @@ from ggml_cpu.faults import BLOCK, FAULT, FOUND, INDEX, LIMIT, new_record
 from ggml_cpu.layout import Entry, Layout
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import WORDS
+from ggml_cpu.recorded import Recorded
 from ggml_cpu.step import Step
-from ggml_py.backend import CompileOptions, KernelTime
+from ggml_py.backend import CompileOptions
 from ggml_py.indices import out_of_range
 from ggml_py.tensor import Tensor
 
@@ -110,7 +111,7 @@ class Program:
         if self._bounds is not None:
             self._bounds.clear()
         if self.executor.times is not None:
-            self.executor.times += self._timed()
+            self.executor.times.append(self._timed())
         else:
             for start, count in self._slices:
                 self.executor.run(start, count)
@@ -130,16 +131,12 @@ class Program:
         rows = self._layout.rows
         return next(s for s, of_step in zip(self.steps, rows, strict=True) if row in of_step)
 
-    def _timed(self) -> list[KernelTime]:
+    def _timed(self) -> Recorded:
         """Run once; how long each step took, up to where all threads met after it."""
         ns = np.zeros(len(self._entries), np.int64)
         start = perf_counter_ns()
         self.executor.run(int(self._entries.ctypes.data), len(self._entries), profile=ns)
-        ends = (start + np.cumsum(ns)).tolist()
-        return [
-            KernelTime(node, kernel, before, end)
-            for (node, kernel), before, end in zip(self.labels, [start, *ends], ends, strict=False)
-        ]
+        return Recorded(start, ns, self.labels)
 
 
 def _bounds(layout: Layout, faults: npt.NDArray[np.int64]) -> Bounds:

@@ -1,4 +1,5 @@
-"""Command line of llama-py-graph. Graphs are planned on the null device: nothing is computed."""
+"""Command line of llama-py-graph. For dump and diff graphs are planned on the null device: nothing
+is computed."""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from llama_py.params import ContextParams
+from llama_py.params import ContextParams, ModelParams
 from llama_py.params.option import Params, option
+from llama_py.params.rules import integers
 from llama_py_tools import session
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, FormParams, InputParams, SteeringParams
@@ -22,6 +24,16 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "json", "dot", "html", "ops")
 PEERS = ("llama.cpp",)
+KINDS = ("op", "layer", "node", "kernel")
+
+
+def kinds(text: str) -> tuple[str, ...]:
+    """Of tables."""
+    found = tuple(text.split(","))
+    if not set(found) <= set(KINDS):
+        raise ValueError(f"must be some of {', '.join(KINDS)}, got {text}")
+    return found
+
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,9 +61,27 @@ class DiffParams(Params):
     )  # fmt: skip
 
 
+@dataclass(frozen=True, kw_only=True)
+class ProfileParams(Params):
+    """What is told of times."""
+
+    by: tuple[str, ...] = option(
+        ("op", "layer", "node"), "--by", f"tables, of {', '.join(KINDS)}", parse=kinds, env="",
+        metavar="KIND,...",
+    )  # fmt: skip
+    repetitions: int = option(
+        3, "-r --repetitions", "runs, of which the fastest is told", check=integers(1), env=""
+    )
+    top: int = option(15, "--top", "lines of a table", check=integers(1), env="")
+    trace: str = option(
+        "", "--trace", "write a Chrome trace, which Perfetto opens", metavar="FILE.json", env=""
+    )
+    json: bool = option(False, "--json", "all steps as JSON instead of tables", env="")
+
+
 def parser() -> Parser:
     p = Parser("llama-py-graph", description=__doc__)
-    commands = p.add_subparsers(dest="command", required=True, metavar="dump|diff")
+    commands = p.add_subparsers(dest="command", required=True, metavar="dump|diff|profile")
     dump = commands.add_parser(
         "dump", help="write the graphs of a prompt",
         usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [--decode K] [options]",
@@ -63,6 +93,12 @@ def parser() -> Parser:
     for command, own in ((dump, DumpParams), (diff, DiffParams)):
         command.add(CommonParams, FileParams, InputParams, without=("repack",))
         command.add(ContextParams, FormParams, SteeringParams, own, without=("n_threads", "check"))
+    profile = commands.add_parser(
+        "profile", help="where the time of a prompt and of tokens after it goes",
+        usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [--decode K] [options]",
+    )  # fmt: skip
+    profile.add(CommonParams, FileParams, InputParams, ProfileParams)
+    profile.add(ContextParams, FormParams, SteeringParams, ModelParams, without=("check",))
     return p
 
 
@@ -75,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         n_files, against = len(o.files), o.against
         if n_files != (1 if against else 2) and not (against and not n_files):
             p.error("diff takes two files, or --against llama.cpp and at most one file")
-    return session.run(_dump if args.command == "dump" else _diff, args)
+    return session.run({"dump": _dump, "diff": _diff, "profile": _profile}[args.command], args)
 
 
 def _dump(args: argparse.Namespace) -> None:
@@ -128,6 +164,27 @@ def build_graphs(args: argparse.Namespace) -> list[Graph]:
     for _ in range(n_decode):
         ctx.decode([0])
     return graphs
+
+
+def _profile(args: argparse.Namespace) -> None:
+    import json
+
+    from llama_py_tools.graph.profile import WARM_TOKENS, as_data, measure, tables
+    from llama_py_tools.graph.trace import trace
+
+    o = read(args, ProfileParams)
+    model = session.open_model(args)
+    ids, n_decode = session.input_tokens(args, model), read(args, InputParams).decode
+    n_ctx = len(ids) + o.repetitions * n_decode + WARM_TOKENS
+    ctx = session.open_context(args, model, n_ctx=session.enough_context(args, n_ctx))
+    runs = measure(ctx, ids, n_decode, o.repetitions)
+    if o.json:
+        session.write(json.dumps(as_data(runs)) + "\n")
+    else:
+        session.write("\n".join(line for run in runs for line in tables(run, o.by, o.top)) + "\n")
+    if o.trace:
+        title = read(args, FileParams).model or "demo"
+        Path(o.trace).write_text(json.dumps(trace(runs, title)))
 
 
 def _diff(args: argparse.Namespace) -> int:
