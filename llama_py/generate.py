@@ -17,6 +17,7 @@ from llama_py.context import Context
 from llama_py.context_shift import can_shift, shift
 from llama_py.params import GenerateParams
 from llama_py.params.choosers import Chooser
+from llama_py.prompts import Prompt, ids_of
 from llama_py.signature import takes
 from llama_py.speculative.speculator import speculator_of
 from llama_py.text_stream import TextStream
@@ -82,7 +83,7 @@ class Piece:
 
 
 @takes(GenerateParams)
-def stream(ctx: Context, prompt: str | Sequence[int], **options: Any) -> Iterator[Piece]:
+def stream(ctx: Context, prompt: Prompt, **options: Any) -> Iterator[Piece]:
     """Continue a sequence with a prompt and yield the answer as it is made.
 
     options are the fields of GenerateParams; without a sampler, the most likely token is chosen.
@@ -94,7 +95,7 @@ def stream(ctx: Context, prompt: str | Sequence[int], **options: Any) -> Iterato
     return _stream(ctx, prompt, GenerateParams(**options))
 
 
-def _stream(ctx: Context, prompt: str | Sequence[int], p: GenerateParams) -> Iterator[Piece]:
+def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Iterator[Piece]:
     if not ctx.memory.parts:
         raise ContextError(
             f"models of architecture {ctx.model.arch!r} keep nothing of what they have read, so"
@@ -248,8 +249,5 @@ def _shown(text: TextStream, id: int, ends: bool, last: bool) -> tuple[str, Fini
     return shown, "eos" if ends else "length" if last else None
 
 
-def _prompt_ids(ctx: Context, prompt: str | Sequence[int], seq_id: int) -> list[int]:
-    if not isinstance(prompt, str):
-        return [int(id) for id in prompt]
-    fresh = ctx.memory.seq_pos_max(seq_id) < 0
-    return ctx.model.tokenizer.tokenize(prompt, add_special=fresh)
+def _prompt_ids(ctx: Context, prompt: Prompt, seq_id: int) -> list[int]:
+    return ids_of(ctx.model.tokenizer, prompt, ctx.memory.seq_pos_max(seq_id) < 0)
