@@ -22,6 +22,7 @@ from typing import Any
 
 import pyte
 
+DIM, GREY = b"\x1b[2m", b"\x1b[90m"  # pyte knows no dim text
 CTRL_C, CTRL_D = "\x03", "\x04"
 
 
@@ -54,7 +55,7 @@ class PseudoTerminal:
         """What is on the screen, without spaces at the ends of lines."""
         return "\n".join(line.rstrip() for line in self.screen.display).rstrip("\n")
 
-    def until(self, wanted: str | Callable[[str], bool], seconds: float = 60.0) -> str:
+    def until(self, wanted: str | Callable[[str], bool], seconds: float = 30.0) -> str:
         """Wait for a text, or a condition, on the screen. TimeoutError has the screen."""
         holds = wanted if callable(wanted) else lambda text: wanted in text
         end = monotonic() + seconds
@@ -63,12 +64,15 @@ class PseudoTerminal:
                 raise TimeoutError(f"{wanted!r} did not come; the screen is\n{self.text()}")
         return self.text()
 
-    def wait(self, seconds: float = 60.0) -> int:
-        """Wait for the end of the command; its exit code."""
+    def wait(self, seconds: float = 30.0) -> int:
+        """Wait for the end of the command; its exit code. TimeoutError has the screen."""
         end = monotonic() + seconds
         while self._feed(end - monotonic()):
             """until there is no more"""
-        return self.process.wait(max(end - monotonic(), 0.1))
+        try:
+            return self.process.wait(max(end - monotonic(), 1))
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"it did not end; the screen is\n{self.text()}") from None
 
     def _feed(self, seconds: float) -> bool:
         """Show what comes within some seconds; False if nothing does any more."""
@@ -79,7 +83,7 @@ class PseudoTerminal:
             data = os.read(self._fd, 1 << 16)
         except OSError:  # the other side was closed
             return False
-        self._stream.feed(data)
+        self._stream.feed(data.replace(DIM, GREY))
         return bool(data)
 
     def __enter__(self) -> PseudoTerminal:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import stat
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.commands import SCRIPTS, clean_environment
+from llama_py_tools.chat import commands
+from tests.commands import ROOT, SCRIPTS, clean_environment
 
 if sys.platform == "win32":
     pytest.skip("there are no pseudo-terminals", allow_module_level=True)
 
+import first_minute
 from pseudo_terminal import CTRL_C, CTRL_D, PseudoTerminal
 
 CHAT = [str(SCRIPTS / "llama-py-cli"), "-s", "1", "-c", "1024"]
@@ -66,8 +69,9 @@ def test_keys_at_the_prompt(tmp_path: Path) -> None:
         terminal.send('"""one\rtwo"""\r')
         terminal.until('. two"""')
         ready(terminal, 5)
-        for _ in range(2):
-            terminal.send(CTRL_C)
+        terminal.send(CTRL_C)
+        ready(terminal, 6)
+        terminal.send(CTRL_C)
         assert terminal.wait() == 0
         assert "| generated 2 tokens" in terminal.text()  # the message was answered
     with typed_at(tmp_path, "-n", "2", NO_COLOR="1") as terminal:
@@ -89,3 +93,12 @@ def test_simple_lines(tmp_path: Path) -> None:
         terminal.send(CTRL_D)
         assert terminal.wait() == 0
     assert not (tmp_path / "data").exists()
+
+
+def test_every_scene_is_on_the_page() -> None:
+    """docs/first-minute.md shows the pictures that tools/first_minute.py makes, and no others."""
+    page = (ROOT / "docs" / "first-minute.md").read_text()
+    pictures = [f"first-minute/{name}.svg" for name in first_minute.SCENES]
+    assert re.findall(r"\((first-minute/.*?\.svg)\)", page) == pictures
+    assert all((ROOT / "docs" / picture).stat().st_size > 1000 for picture in pictures)
+    assert all(f"`{name}" in page or f", `{name}" in page for name in commands.COMMANDS)

@@ -88,17 +88,17 @@ class Interruptible:
 
     def read(self, default: str = "") -> str | None:
         try:
-            return self.source.read(default)
+            text, cleared = self.source.read(default), False
         except KeyboardInterrupt:
-            session.tell("(Ctrl-C again, Ctrl-D or /exit ends the conversation)")
-        while True:
-            text, typed = self._read_again()
-            if not typed:
-                return text
+            text, cleared = None, True
+        while cleared:
+            text, cleared = self._read_again()
+        return text
 
     def _read_again(self) -> tuple[str | None, bool]:
         """A message, None for the end; whether Ctrl-C only cleared what was typed."""
         try:
+            session.tell("(Ctrl-C again, Ctrl-D or /exit ends the conversation)")
             return self.source.read(), False
         except KeyboardInterrupt as e:
             return None, bool(e.args)

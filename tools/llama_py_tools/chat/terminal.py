@@ -71,7 +71,8 @@ class Terminal:
 
 
 def _continuation(width: int, line_number: int, wrap_count: int) -> Any:
-    return [("class:more", MORE)]
+    """Before the lines of a message but the first, not before those that a narrow screen makes."""
+    return [("class:more", " " * len(MORE) if wrap_count else MORE)]
 
 
 def _history() -> History:
