@@ -106,7 +106,7 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Iterator[Piece]:
     ids = _prompt_ids(ctx, prompt, p.seq_id)
     choose = _Choice(p, [*p.before, *ids])
     drafts = p.drafters or p.model_draft is not None
-    walk = _Drafted(ctx, p) if drafts else _OneByOne(ctx, p, n_kept(ctx, p, len(ids)))
+    walk = (_Drafted if drafts else _OneByOne)(ctx, p, n_kept(ctx, p, len(ids)))
     try:
         start = perf_counter()
         walk.read(_encoded(ctx, ids, p.seq_id) if ctx.model.has_encoder else ids)
@@ -168,12 +168,11 @@ class _OneByOne:
 class _Drafted:
     """A sequence goes on by as many tokens as were drafted right."""
 
-    n_keep: int | None = None
-    n_discarded = 0
-
-    def __init__(self, ctx: Context, p: GenerateParams) -> None:
+    def __init__(self, ctx: Context, p: GenerateParams, n_keep: int | None) -> None:
+        """n_keep: as of `_OneByOne`."""
         self.speculator, self.seq_id = speculator_of(ctx, p), p.seq_id
         self.before = p.before
+        self.n_keep, self.n_discarded = n_keep, 0
 
     def read(self, ids: Sequence[int]) -> None:
         self.speculator.start(self.seq_id, ids, self.before)
@@ -181,6 +180,8 @@ class _Drafted:
 
     def next(self, choose: _Choice, n_left: int) -> tuple[int, F32]:
         if not self.speculator.has_rows(self.seq_id):
+            if self.n_keep is not None:
+                self.n_discarded += self.speculator.make_room(self.seq_id, self.n_keep)
             self.speculator.limit(self.seq_id, n_left)
             self.speculator.advance([self.seq_id])
         return self.speculator.take(self.seq_id, choose)

@@ -105,6 +105,41 @@ def test_other_rules_for_several_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [source.read(), source.read(), source.read()] == ["one\ntwo/", "three", None]
 
 
+class Typed:
+    """What comes of keys; None is Ctrl-C at an empty prompt, a text that begins with ^C clears."""
+
+    def __init__(self, *keys: str | None) -> None:
+        self.keys = list(keys)
+        self.defaults: list[str] = []
+
+    def read(self, default: str = "") -> str | None:
+        self.defaults.append(default)
+        key = self.keys.pop(0)
+        if key is None:
+            raise KeyboardInterrupt
+        if key.startswith("^C"):
+            raise KeyboardInterrupt(key)
+        return key
+
+
+def test_ctrl_c_at_the_prompt() -> None:
+    """It clears the line; the next one, with nothing typed in between, is the end."""
+    for keys in (("^C", None), (None, None), ("^C", "^C", "^C", None)):
+        assert lines.Interruptible(Typed(*keys)).read() is None
+    source = Typed(None, "^C", "Speak!", None, "Again!")
+    both = lines.Interruptible(source)
+    assert [both.read("x"), both.read()] == ["Speak!", "Again!"]
+    assert source.defaults == ["x", "", "", "", ""]
+
+
+def test_an_edit_that_is_given_up(talk: Talk) -> None:
+    source = Typed(None, "")
+    talk.source = lines.Interruptible(source)
+    for _ in range(2):
+        talk.take("/edit")
+    assert source.defaults == ["x", "x"] and talk.conversation.messages == [HELLO]
+
+
 def test_another_answer_to_the_same(chat: Any, tmp_path: Path) -> None:
     """It is drawn anew, takes the place of the first, and almost nothing is computed again."""
     files = [tmp_path / f"{i}.json" for i in range(3)]
