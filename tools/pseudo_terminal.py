@@ -47,9 +47,9 @@ class PseudoTerminal:
         )  # fmt: skip
         os.close(theirs)
 
-    def send(self, text: str) -> None:
+    def send(self, text: str | bytes) -> None:
         """Type it."""
-        os.write(self._fd, text.encode())
+        os.write(self._fd, text.encode() if isinstance(text, str) else text)
 
     def text(self) -> str:
         """What is on the screen, without spaces at the ends of lines."""

@@ -18,7 +18,7 @@ import llama_py
 from ggml_py.errors import ModelError
 from llama_py.params import GenerateParams, SamplingParams
 from llama_py_tools import cli
-from llama_py_tools.chat import Talk, commands, history, lines, saved, settings
+from llama_py_tools.chat import Talk, commands, history, lines, saved, settings, terminal
 from llama_py_tools.chat_params import ChatParams
 from tests.commands import DEMO
 
@@ -254,5 +254,9 @@ def test_typed_lines_are_kept_for_their_user_only(
     file.write_text("".join(f"\n# 2026\n+line {i}\n" for i in range(9)))
     history.opened()
     assert file.read_text() == "\n# 2026\n+line 8\n"
+    kept = terminal._Kept(str(file))
+    kept.store_string("no UTF-8: \udcff")
+    assert next(iter(kept.load_history_strings())) == "no UTF-8: ?"
+    terminal._Kept(str(file / "below a file")).store_string("said")  # is not kept
     monkeypatch.setattr(history, "path", lambda: file / "below a file")
     assert history.opened() is None

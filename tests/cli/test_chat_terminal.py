@@ -59,7 +59,7 @@ def test_keys_at_the_prompt(tmp_path: Path) -> None:
     """Ctrl-C clears the line, the next one ends; completion; lines of an earlier run."""
     with typed_at(tmp_path, "-n", "2") as terminal:
         ready(terminal)
-        terminal.send("never said" + CTRL_C)
+        terminal.send(b"never said \xff" + CTRL_C.encode())
         terminal.until("(Ctrl-C again, Ctrl-D or /exit ends the conversation)")
         terminal.send("/sys\t")
         terminal.until("> /system")

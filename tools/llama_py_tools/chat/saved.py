@@ -75,8 +75,8 @@ def _messages(found: Any) -> list[Message]:
 
 
 def _is_text(text: str) -> bool:
-    """Without halves of characters, which are no text."""
-    return not any("\ud800" <= c <= "\udfff" for c in text)
+    """Without halves of characters, which are no text; bytes that are no UTF-8 may be typed."""
+    return not any("\ud800" <= c <= "\udfff" and not "\udc80" <= c <= "\udcff" for c in text)
 
 
 def _settings(found: Any) -> dict[str, Any]:

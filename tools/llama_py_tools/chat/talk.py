@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_py_tools import session
 from llama_py_tools.chat import commands, settings
-from llama_py_tools.chat.lines import Interruptible, Plain, Source
+from llama_py_tools.chat.lines import Interruptible, Plain, Source, unfinished
 from llama_py_tools.escapes import unescape
 from llama_py_tools.thoughts import dimmed, with_thoughts
 
@@ -29,6 +29,7 @@ class Talk:
     """Reads what the user says and shows what the model answers.
 
     source    where messages come from
+    more      whether a text needs another line
     attached  texts that come before the next one
     ended     whether the user has had enough
     """
@@ -49,7 +50,7 @@ class Talk:
             session.tell("warning: --reasoning-budget has no effect: the template has no thoughts")
         self.single_turn = params.single_turn
         self.terminal = sys.stdin is not None and sys.stdin.isatty()
-        self.simple = params.simple_io
+        self.simple, self.more = params.simple_io, unfinished
         self.attached: list[str] = []
         self.ended = False
         self.source = Interruptible(Plain())
@@ -58,7 +59,7 @@ class Talk:
     def talk(self, first: str | None) -> None:
         """Answer `first`, then each message, until /exit, Ctrl-D or the end of stdin."""
         once = self.single_turn and first is not None
-        self.source = Interruptible(Plain() if once else _source(self.simple))
+        self.source = Interruptible(Plain() if once else self._source())
         if self.terminal and not once:
             session.tell(WELCOME)
         line = first if first is not None else self.source.read()
@@ -67,6 +68,17 @@ class Talk:
             if self.ended or (self.single_turn and answered):
                 return
             line = self.source.read()
+
+    def _source(self) -> Source:
+        """Lines of a terminal that can more than lines, unless it is to be simple; else of stdin.
+        """
+        both = all(s is not None and s.isatty() for s in (sys.stdin, sys.stdout))
+        if self.simple or not both or os.environ.get("TERM") == "dumb":
+            return Plain(self.more)
+        from llama_py_tools.chat.terminal import Terminal
+
+        words = {name: commands.FILES_OF.get(name, ()) for name in commands.COMMANDS}
+        return Terminal({**words, "/set": settings.names()}, self.more)
 
     def take(self, line: str, is_typed: bool = True) -> bool:
         """Do what a line says, or answer it; whether it was a message. Of what cannot be done a
@@ -152,13 +164,3 @@ class Talk:
         held = ctx.memory.seq_pos_max(self.conversation.prefix.seq_id) + 1
         return held >= ctx.cparams.n_ctx_seq
 
-
-def _source(simple: bool) -> Source:
-    """Lines of a terminal that can more than lines, unless it is to be simple; else of stdin."""
-    both = all(s is not None and s.isatty() for s in (sys.stdin, sys.stdout))
-    if simple or not both or os.environ.get("TERM") == "dumb":
-        return Plain()
-    from llama_py_tools.chat.terminal import Terminal
-
-    words = {name: commands.FILES_OF.get(name, ()) for name in commands.COMMANDS}
-    return Terminal({**words, "/set": settings.names()})

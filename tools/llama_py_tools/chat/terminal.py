@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from prompt_toolkit import PromptSession
@@ -80,7 +81,15 @@ def _history() -> History:
     if file is None:
         session.log.warning("%s cannot be written; what is typed is not kept", history.path())
         return InMemoryHistory()
-    return FileHistory(str(file))
+    return _Kept(str(file))
+
+
+class _Kept(FileHistory):
+    """Whatever a terminal sends, and though the disk be full."""
+
+    def store_string(self, string: str) -> None:
+        with suppress(OSError):
+            super().store_string(string.encode("utf-8", "replace").decode())
 
 
 class _Commands(Completer):
