@@ -25,10 +25,10 @@ def test_public_names() -> None:
     assert all(getattr(llama_py, name) is not None for name in dir(llama_py))
 
 
-def test_one_liners() -> None:
+def test_one_liners(model: llama_py.Model) -> None:
     assert llama_py.load().chat("hi", max_tokens=40, temp=0) != ""
-    assert llama_py.load().generate("ROMEO:", **SHORT).startswith(" I am")
-    assert llama_py.load().embed("love").shape == (256,)
+    assert model.generate("ROMEO:", **SHORT).startswith(" I am")
+    assert model.embed("love").shape == (256,)
 
 
 def test_the_demo_answers_with_one_speech(model: llama_py.Model) -> None:
