@@ -1,5 +1,7 @@
 """Run GGUF models.
 
+    print(llama_py.load().chat("hi"))                   # the demo model
+
     with llama_py.Model("model.gguf") as model:
         print(model.generate("Once upon a time", max_tokens=64))
         print(model.chat("What is a delta net?"))
@@ -77,9 +79,12 @@ def load(
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module 'llama_py' has no attribute {name!r}")
+        from llama_py.hints import MODULE
+
+        hint = f"; {MODULE[name]}" if name in MODULE else ""
+        raise AttributeError(f"module 'llama_py' has no attribute {name!r}{hint}")
     return getattr(import_module(f"llama_py.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted([*__all__, "__version__"])

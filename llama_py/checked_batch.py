@@ -22,6 +22,8 @@ class Positions(Protocol):
 
 def _ints(what: str, values: Any, low: int, high: int) -> npt.NDArray[Any]:
     """values as an integer array, all in [low, high); ContextError names the first that is not."""
+    if isinstance(values, (str, bytes, bytearray)):
+        raise ContextError(f"{what} must be ids, not a text; use model.tokenize(text)")
     array = np.asarray(values)
     if array.dtype.kind not in "iu" and array.size:
         raise ContextError(f"{what} must be integers, got {array.dtype}")

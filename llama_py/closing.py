@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from llama_py.hints import Hinting
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Closing(ABC):
+class Closing(Hinting, ABC):
     """Closed when its `with` ends."""
 
     @abstractmethod

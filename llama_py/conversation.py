@@ -9,12 +9,14 @@ from typing import Any
 from ggml_py.errors import ContextError, ModelError
 from llama_py.chat import ChatTemplate
 from llama_py.chat.budget import Budget
+from llama_py.chat.ends import turn_end
 from llama_py.chat.thinking import Tags, Thoughts, begins_inside, control_tokens, parted
 from llama_py.context import Context
 from llama_py.generate import Piece, stream
 from llama_py.loaded import Loaded
 from llama_py.prefix import Prefix
 from llama_py.reuse.tree import common
+from llama_py.text_stream import TextStream
 
 Message = Mapping[str, Any]  # {"role": "user", "content": "..."}
 Pieces = Generator[Piece, None, None]
@@ -42,16 +44,30 @@ class Conversation:
         variables  for the template, such as {"enable_thinking": False}
         """
         self.ctx = ctx
-        self.start: list[Message] = [{"role": "system", "content": system}] if system else []
-        self.messages = list(self.start)
+        self.messages: list[Message] = []
+        self.start: list[Message] = []
+        self.system = system
         self.prefix = Prefix(ctx, seq_id)
         self.variables = dict(variables or {})
         self.budget, self.budget_message = budget, budget_message
         self.tags = template_of(ctx.model).thinking
+        self._end = turn_end(template_of(ctx.model), ctx.model.tokenizer)
         self.thoughts = thoughts and self.tags is not None
         self.n_left = 0
         self._prompt = ""  # the last
+        self._stops: Sequence[str] = ()  # of the last answer
         self._answering: Pieces | None = None
+
+    @property
+    def system(self) -> str:
+        """What the model is to be, which the template tells it; it may be set at any time."""
+        return str(self.start[0]["content"]) if self.start else ""
+
+    @system.setter
+    def system(self, text: str) -> None:
+        rest = self.messages[len(self.start) :]
+        self.start = [{"role": "system", "content": text}] if text else []
+        self.messages = [*self.start, *rest]
 
     def ask(self, text: str, **options: Any) -> Pieces:
         """The answer to a message, piece by piece: `say`, then `answer`."""
@@ -69,6 +85,32 @@ class Conversation:
         n_all, (messages, prompt, ids) = len(messages), self._fitted(messages)
         self.n_left, self.messages, self._prompt = n_all - len(messages), messages, prompt
         return self.prefix.start(ids, marks(self.ctx, messages, ids, self.variables))
+
+    def again(self, text: str | None = None) -> list[int]:
+        """`say` what was said last once more, or `text` instead of it: the answer to it leaves the
+        conversation. ContextError, with nothing changed, if nothing was said, or as of `say`."""
+        self._stop()
+        before = self.messages
+        asked = [i for i, m in enumerate(before) if m["role"] == "user"]
+        if not asked:
+            raise ContextError("nothing was said yet that could be answered again")
+        self.messages = before[: asked[-1]]
+        try:
+            return self.say(str(before[asked[-1]]["content"]) if text is None else text)
+        except BaseException:
+            self.messages = before
+            raise
+
+    def resume(self, messages: Sequence[Message]) -> None:
+        """Go on with these messages instead, the first of which may be the system's.
+
+        Nothing is computed before the next `say`. Raises ModelError, with nothing changed, if the
+        template does not take them.
+        """
+        self._stop()
+        self.text(self.ctx.model, [*messages, {"role": "user", "content": "x"}], **self.variables)
+        self.start = [m for m in messages[:1] if m["role"] == "system"]
+        self.messages = list(messages)
 
     def _fitted(self, messages: list[Message]) -> tuple[list[Message], str, list[int]]:
         """As much of the end of a conversation as leaves room for an answer, and its prompt."""
@@ -103,7 +145,8 @@ class Conversation:
 
     def _pieces(self, ids: Sequence[int], options: dict[str, Any]) -> Iterator[Piece]:
         model, tags = self.ctx.model, self.tags
-        options |= {"seq_id": self.prefix.seq_id}
+        self._stops = stops_of(self._end, options.get("stop", ()))
+        options |= {"seq_id": self.prefix.seq_id, "stop": self._stops}
         if options.get("context_shift"):
             options["n_keep"] = self._n_keep(options.get("n_keep", 0))
         if tags is None:
@@ -127,14 +170,13 @@ class Conversation:
         return max(n_keep, len(tokens_of(self.ctx.model, start)))
 
     def _said(self, answer: Sequence[int]) -> Message:
-        """The message that an answer is."""
+        """The message that an answer is: its text up to where it was stopped."""
         tokenizer, tags = self.ctx.model.tokenizer, self.tags
+        shown = () if tags is None else control_tokens(tags, tokenizer)
+        stream = TextStream(tokenizer, self._stops, preserved=shown)
+        text = "".join([*map(stream.push, answer), stream.flush()])
         if tags is None:
-            return {"role": "assistant", "content": tokenizer.detokenize(answer)}
-        shown, data = control_tokens(tags, tokenizer), b""
-        for id in answer:
-            data += tokenizer.token_to_piece(id, special=id in shown)
-        text = data.decode("utf-8", "replace")
+            return {"role": "assistant", "content": text}
         if not self.thoughts:
             start = tags.start if begins_inside(tags, self._prompt) else ""
             return {"role": "assistant", "content": start + text}
@@ -176,6 +218,12 @@ class Conversation:
 def template_of(model: Loaded) -> ChatTemplate:
     """The model's chat template; a plain one, with a warning, if it has none."""
     return model.chat_template or model.default_template
+
+
+def stops_of(end: str, stop: Sequence[str]) -> Sequence[str]:
+    """What ends an answer besides the model's own tokens: `stop`, and where the template goes on.
+    """
+    return stop if not end or isinstance(stop, str) else (*stop, end)
 
 
 def tokens_of(model: Loaded, prompt: str) -> list[int]:

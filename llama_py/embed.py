@@ -10,13 +10,14 @@ from ggml_py.errors import ContextError
 from llama_py.batch import F32, Batch
 from llama_py.context import Context
 from llama_py.loaded import Loaded
+from llama_py.prompts import Prompt, ids_of
 
 N_SEQ = 32  # texts that are read at once
 N_TOKENS = 2048  # and their tokens together
 
 
 def embed(
-    model: Loaded, texts: Sequence[str | Sequence[int]], pooling: str = "auto",
+    model: Loaded, texts: Sequence[Prompt], pooling: str = "auto",
     normalize: bool = True,
 ) -> F32:  # fmt: skip
     """F32 [n_texts, n]: n is n_embd, or the number of a reranker's scores.
@@ -28,9 +29,7 @@ def embed(
         pooling = "mean" if model.hparams.pooling == "none" else model.hparams.pooling
     if pooling == "none":
         raise ContextError("embed gives one row a text; for one a token use a context's embd")
-    tokens = [
-        model.tokenizer.tokenize(text) if isinstance(text, str) else list(text) for text in texts
-    ]
+    tokens = [ids_of(model.tokenizer, text) for text in texts]
     if not all(tokens):
         raise ContextError(f"text {tokens.index([])} has no tokens, so there is nothing to embed")
     rows: list[F32] = []

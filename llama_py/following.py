@@ -51,6 +51,8 @@ class Following:
                 return None
         elif np.ndim(tokens) != 1 or len(tokens) != 1 or seq_id != self.seq_id:
             return None
+        if isinstance(tokens, bytearray):  # is refused
+            return None
         if logits == "none" or not self._fits(tokens[0], embd) or not self.mctx.can_follow():
             return None
         return self._ubatch(tokens[0], embd)

@@ -17,6 +17,7 @@ from llama_py.context import Context
 from llama_py.context_shift import can_shift, shift
 from llama_py.params import GenerateParams
 from llama_py.params.choosers import Chooser
+from llama_py.prompts import Prompt, ids_of
 from llama_py.signature import takes
 from llama_py.speculative.speculator import speculator_of
 from llama_py.text_stream import TextStream
@@ -82,7 +83,7 @@ class Piece:
 
 
 @takes(GenerateParams)
-def stream(ctx: Context, prompt: str | Sequence[int], **options: Any) -> Iterator[Piece]:
+def stream(ctx: Context, prompt: Prompt, **options: Any) -> Iterator[Piece]:
     """Continue a sequence with a prompt and yield the answer as it is made.
 
     options are the fields of GenerateParams; without a sampler, the most likely token is chosen.
@@ -94,7 +95,7 @@ def stream(ctx: Context, prompt: str | Sequence[int], **options: Any) -> Iterato
     return _stream(ctx, prompt, GenerateParams(**options))
 
 
-def _stream(ctx: Context, prompt: str | Sequence[int], p: GenerateParams) -> Iterator[Piece]:
+def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Iterator[Piece]:
     if not ctx.memory.parts:
         raise ContextError(
             f"models of architecture {ctx.model.arch!r} keep nothing of what they have read, so"
@@ -105,7 +106,7 @@ def _stream(ctx: Context, prompt: str | Sequence[int], p: GenerateParams) -> Ite
     ids = _prompt_ids(ctx, prompt, p.seq_id)
     choose = _Choice(p, [*p.before, *ids])
     drafts = p.drafters or p.model_draft is not None
-    walk = _Drafted(ctx, p) if drafts else _OneByOne(ctx, p, n_kept(ctx, p, len(ids)))
+    walk = (_Drafted if drafts else _OneByOne)(ctx, p, n_kept(ctx, p, len(ids)))
     try:
         start = perf_counter()
         walk.read(_encoded(ctx, ids, p.seq_id) if ctx.model.has_encoder else ids)
@@ -167,12 +168,11 @@ class _OneByOne:
 class _Drafted:
     """A sequence goes on by as many tokens as were drafted right."""
 
-    n_keep: int | None = None
-    n_discarded = 0
-
-    def __init__(self, ctx: Context, p: GenerateParams) -> None:
+    def __init__(self, ctx: Context, p: GenerateParams, n_keep: int | None) -> None:
+        """n_keep: as of `_OneByOne`."""
         self.speculator, self.seq_id = speculator_of(ctx, p), p.seq_id
         self.before = p.before
+        self.n_keep, self.n_discarded = n_keep, 0
 
     def read(self, ids: Sequence[int]) -> None:
         self.speculator.start(self.seq_id, ids, self.before)
@@ -180,6 +180,8 @@ class _Drafted:
 
     def next(self, choose: _Choice, n_left: int) -> tuple[int, F32]:
         if not self.speculator.has_rows(self.seq_id):
+            if self.n_keep is not None:
+                self.n_discarded += self.speculator.make_room(self.seq_id, self.n_keep)
             self.speculator.limit(self.seq_id, n_left)
             self.speculator.advance([self.seq_id])
         return self.speculator.take(self.seq_id, choose)
@@ -248,8 +250,5 @@ def _shown(text: TextStream, id: int, ends: bool, last: bool) -> tuple[str, Fini
     return shown, "eos" if ends else "length" if last else None
 
 
-def _prompt_ids(ctx: Context, prompt: str | Sequence[int], seq_id: int) -> list[int]:
-    if not isinstance(prompt, str):
-        return [int(id) for id in prompt]
-    fresh = ctx.memory.seq_pos_max(seq_id) < 0
-    return ctx.model.tokenizer.tokenize(prompt, add_special=fresh)
+def _prompt_ids(ctx: Context, prompt: Prompt, seq_id: int) -> list[int]:
+    return ids_of(ctx.model.tokenizer, prompt, ctx.memory.seq_pos_max(seq_id) < 0)

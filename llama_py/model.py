@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from llama_py.batch import F32
+from llama_py.chat.ends import turn_end
 from llama_py.chat.thinking import control_tokens
 from llama_py.context import Context
 from llama_py.conversation import (
@@ -15,6 +16,7 @@ from llama_py.conversation import (
     Pieces,
     marks,
     parted_pieces,
+    stops_of,
     template_of,
     tokens_of,
 )
@@ -29,6 +31,7 @@ from llama_py.params import (
     SamplingParams,
 )
 from llama_py.prefix import Prefix
+from llama_py.prompts import Prompt, ids_of, text_of
 from llama_py.sampler import Sampler
 from llama_py.signature import describe, takes
 from llama_py.speculative.needs import n_planes
@@ -54,7 +57,7 @@ class Model(Loaded):
         return Context(self, n_ctx=n_ctx, **options)
 
     @takes(AnswerParams)
-    def generate(self, prompt: str | Sequence[int], **options: Any) -> str:
+    def generate(self, prompt: Prompt, **options: Any) -> str:
         """The text that follows a prompt; options are the fields of AnswerParams.
 
         What the prompt has in common with the one before is not computed again. Raises ContextError
@@ -63,10 +66,9 @@ class Model(Loaded):
         return "".join(piece.text for piece in self.stream(prompt, **options))
 
     @takes(AnswerParams)
-    def stream(self, prompt: str | Sequence[int], **options: Any) -> Pieces:
+    def stream(self, prompt: Prompt, **options: Any) -> Pieces:
         """`generate`, piece by piece. It ends the answer before."""
-        ids = self.tokenize(prompt) if isinstance(prompt, str) else list(prompt)
-        return self._started(ids, AnswerParams(**options))
+        return self._started(ids_of(self.tokenizer, prompt), AnswerParams(**options))
 
     def _started(self, ids: list[int], p: AnswerParams, messages: Sequence[Message] = ()) -> Pieces:
         self._stop()
@@ -114,16 +116,21 @@ class Model(Loaded):
 
         What is in common with the call before is not computed again.
         """
-        if isinstance(messages, str):
-            messages = [{"role": "user", "content": messages}]
+        return "".join(piece.text for piece in self.stream_chat(messages, **options))
+
+    @takes(AnswerParams)
+    def stream_chat(self, messages: str | Sequence[Message], **options: Any) -> Iterator[Piece]:
+        """`chat`, piece by piece; thoughts are in `Piece.thought`. It ends the answer before."""
+        if isinstance(messages, (str, bytes, bytearray)):
+            messages = [{"role": "user", "content": text_of(messages)}]
         prompt, p = Conversation.text(self, messages), AnswerParams(**options)
-        tags = template_of(self).thinking
-        if tags is not None:
-            p = replace(p, preserved_tokens=control_tokens(tags, self.tokenizer))
-        pieces: Iterator[Piece] = self._started(tokens_of(self, prompt), p, messages)
-        if tags is not None:
-            pieces = parted_pieces(pieces, tags, prompt)
-        return "".join(piece.text for piece in pieces)
+        template = template_of(self)
+        p = replace(p, stop=stops_of(turn_end(template, self.tokenizer), p.stop))
+        if template.thinking is None:
+            return self._started(tokens_of(self, prompt), p, messages)
+        p = replace(p, preserved_tokens=control_tokens(template.thinking, self.tokenizer))
+        pieces = self._started(tokens_of(self, prompt), p, messages)
+        return parted_pieces(pieces, template.thinking, prompt)
 
     def apply_chat_template(
         self, messages: str | Sequence[Message], tools: Sequence[Message] | None = None,
@@ -134,12 +141,14 @@ class Model(Loaded):
         return Conversation.text(self, messages, **variables)
 
     def embed(
-        self, texts: str | Sequence[str], pooling: str = "auto", normalize: bool = True
-    ) -> F32:
+        self, texts: str | bytes | Sequence[str | bytes], pooling: str = "auto",
+        normalize: bool = True,
+    ) -> F32:  # fmt: skip
         """F32 [n] of a text, or [n_texts, n] of several; see llama_py.embed.embed."""
-        several = not isinstance(texts, str)
-        rows = embed(self, [texts] if isinstance(texts, str) else texts, pooling, normalize)
-        return rows if several else rows[0]
+        if isinstance(texts, (str, bytes, bytearray)):
+            row: F32 = embed(self, [texts], pooling, normalize)[0]
+            return row
+        return embed(self, texts, pooling, normalize)
 
     def close(self) -> None:
         """Give memory and file back. Contexts of the model must not be used any more."""

@@ -6,16 +6,17 @@ import os
 import signal
 import subprocess
 import sysconfig
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 from llama_py.models import tiny
-from tests.gguf_writer import kv, u64
 from tests.graph_models import split
 
 SCRIPTS = Path(sysconfig.get_path("scripts"))
-DEMO = Path(__file__).parents[1] / "llama_py" / "data" / "demo.gguf"
-HEAD = 24  # bytes of a GGUF file before its first key-value
+ROOT = Path(__file__).parents[1]
+DEMO = ROOT / "llama_py" / "data" / "demo.gguf"
 
 
 def clean_environment() -> dict[str, str]:
@@ -58,15 +59,18 @@ def tiny_model(folder: Path, name: str = "llama-dense") -> Path:
     return tiny.write(*split(name), folder)
 
 
-def demo_with_template(folder: Path, template: str) -> Path:
-    """The demo model with a chat template."""
-    raw = DEMO.read_bytes()
-    entry = b"-"
-    while len(entry) % 32:  # what follows must stay aligned
-        template += "{##}" if "#" not in template else ""
-        template = template.replace("{#", "{# ")
-        entry = kv("tokenizer.chat_template", "str", template)
-    n_kv = int.from_bytes(raw[HEAD - 8 : HEAD], "little")
+def demo_with_template(folder: Path, template: str | None) -> Path:
+    """The demo model with another chat template, or with none."""
     path = folder / "chat.gguf"
-    path.write_bytes(raw[: HEAD - 8] + u64(n_kv + 1) + entry + raw[HEAD:])
+    path.write_bytes(demo_template().with_template(DEMO, template))
     return path
+
+
+@cache
+def demo_template() -> Any:
+    """The module tools/demo_model/template.py; its package needs torch."""
+    spec = spec_from_file_location("demo_template", ROOT / "tools" / "demo_model" / "template.py")
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -6,6 +6,7 @@ caps.py       what a template can take, found by trying
 messages.py   messages and tools in the form of the OpenAI API, whole
 families.py   what some templates want of them besides
 named.py      the templates that llama.cpp knows by name
+ends.py       where an answer ends, if the template alone says so
 thinking.py   where thoughts begin and end in an answer
 """
 

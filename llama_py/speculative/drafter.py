@@ -77,6 +77,10 @@ class Drafter(Closing):
     def begin(self, seq_id: int, ids: I32) -> None:
         """A sequence goes on with a prompt; its tokens so far."""
 
+    def shift(self, seq_id: int, pos: int, n: int, end: int) -> None:
+        """Of a sequence of `end` tokens n have left from a position on; those behind them moved to
+        their place."""
+
     def observe(self, seen: Sequence[Seen]) -> None:
         """What the model has computed, drafts included; a position may come again."""
 

@@ -24,6 +24,7 @@ from ggml_py.errors import ContextError
 from llama_py.batch import F32, Batch
 from llama_py.closing import Closing
 from llama_py.context import Context
+from llama_py.context_shift import shift
 from llama_py.loaded import Loaded
 from llama_py.params.speculative import SpeculativeParams
 from llama_py.signature import takes
@@ -152,6 +153,22 @@ class Speculator(Closing):
             for track in tracks:  # sequences share cells, of which there may be too few
                 track.draft = []
             self._decode(tracks)
+
+    def make_room(self, seq_id: int, n_keep: int) -> int:
+        """If a sequence is full, half of what comes after its first n_keep tokens leaves it, and
+        what drafters keep. -> how many tokens that were (`context_shift.shift`)"""
+        track = self._tracks[seq_id]
+        self._settle(track)
+        held = self.ctx.memory.seq_pos_max(seq_id) + 1
+        if not track.begun or held < self.ctx.cparams.n_ctx_seq:
+            return 0
+        n = shift(self.ctx, seq_id, n_keep)
+        track.text.remove(n_keep, n)
+        track.told = None
+        for one in self._drafters.values():
+            one.shift(seq_id, n_keep, n, held)
+            one.begin(seq_id, track.text.ids)
+        return n
 
     def has_rows(self, seq_id: int) -> bool:
         """Whether a token can be taken before the next `advance`."""

@@ -1,4 +1,4 @@
-"""The tokens of a sequence, which only grow or lose their end."""
+"""The tokens of a sequence, which grow, lose their end, or (in a context shift) their middle."""
 
 from __future__ import annotations
 
@@ -41,3 +41,12 @@ class Text:
     def cut(self, pos: int) -> None:
         """Only positions before this one stay."""
         self.n = min(self.n, max(pos - self.first, 0))
+
+    def remove(self, pos: int, n: int) -> None:
+        """n positions from this one on leave, and what follows takes their place."""
+        start, end = (max(p - self.first, 0) for p in (pos, pos + n))
+        ids = [*self.ids[:start].tolist(), *self.ids[end:].tolist()]
+        if self.first > pos:
+            self.first = max(self.first - n, pos)
+        self.n = 0
+        self.add(ids)

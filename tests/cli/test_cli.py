@@ -193,14 +193,30 @@ def test_a_model_with_a_template_talks(
 
 
 def test_a_model_without_a_template_completes_unless_asked_to_talk(
-    prompts: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path: Path, prompts: list[str], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    assert cli.main([*QUICK, "-p", "Speak!", "-n", "2"]) == 0
-    assert cli.main([*QUICK, "-p", "Speak!", "-n", "2", "-cnv"]) == 0
+    plain = ["-m", str(demo_with_template(tmp_path, None))]
+    assert cli.main([*QUICK, *plain, "-p", "Speak!", "-n", "2"]) == 0
+    assert cli.main([*QUICK, *plain, "-p", "Speak!", "-n", "2", "-cnv"]) == 0
     chatml = "<|im_start|>user\nSpeak!<|im_end|>\n<|im_start|>assistant\n"
     assert prompts == ["Speak!", chatml]
     assert "the model has no chat template; chatml is used" in capsys.readouterr().err
+
+
+def test_the_demo_completes_unless_asked_to_talk(
+    prompts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It talks where it is just started on a terminal, too."""
+    monkeypatch.setattr("sys.stdin", io.StringIO("Again!\n"))
+    for how in ([], ["-p", "Speak!"], ["-cnv", "-p", "Speak!"]):
+        assert cli.main([*QUICK, *how, "-n", "2"]) == 0
+    assert prompts[:3] == ["ROMEO:", "Speak!", "Speak!\n\nJULIET:\n"]
+    assert prompts[3].endswith("Again!\n\nJULIET:\n")
+    monkeypatch.setattr("sys.stdin", Screen("Who is there?\n"))
+    assert cli.main([*QUICK, "-n", "2"]) == 0
+    assert prompts[4] == "Who is there?\n\nJULIET:\n"
 
 
 TEMPLATES = {

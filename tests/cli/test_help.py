@@ -43,6 +43,11 @@ def test_a_run_imports_no_compiler_templates_or_bars() -> None:
     assert not {"numba", "jinja2", "tqdm", "ggml_ref"} & imported
 
 
+def test_a_chat_imports_its_prompt_on_a_terminal_only() -> None:
+    shown, imported = imported_by("llama-py-cli", "-st", "-p", "Hi", "-n", "1")
+    assert shown.strip() and "jinja2" in imported and "prompt_toolkit" not in imported
+
+
 @pytest.mark.parametrize("word", ["cache", "warmup"])
 def test_help_of_commands_in_a_word(word: str) -> None:
     shown, imported = imported_by("llama-py-cli", word, "--help")

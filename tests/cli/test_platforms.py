@@ -82,7 +82,7 @@ def test_a_first_token(system: str, tmp_path: Path) -> None:
     model = folder / "démo.gguf"
     model.write_bytes(DEMO.read_bytes())
     done = bare(
-        system, "-m", model, "-p", "ROMEO — 愛:", "-n", "1", "-c", "256", "--temp", "0",
+        system, "-m", model, "-no-cnv", "-p", "ROMEO — 愛:", "-n", "1", "-c", "256", "--temp", "0",
         PYTHONIOENCODING="cp1252", PYTHONUTF8="0",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ import pytest
 import llama_py
 from ggml_py.errors import ContextError, ModelError
 from llama_py import Conversation
-from tests.commands import DEMO, demo_with_template
+from tests.commands import demo_with_template
 
 TEMPLATE = (
     "{% for m in messages %}{{ 'ROMEO' if m.role == 'assistant' else m.role }}:{{ m.content }}\n"
@@ -179,8 +179,10 @@ def test_the_oldest_turns_leave_a_full_context(model: llama_py.Model) -> None:
     assert answer == fresh(model, Conversation.text(model, talk.messages[:-1]), 4)
 
 
-def test_a_model_without_a_template_has_a_plain_one(caplog: pytest.LogCaptureFixture) -> None:
-    model: Any = llama_py.load(DEMO, "null")
+def test_a_model_without_a_template_has_a_plain_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    model: Any = llama_py.load(demo_with_template(tmp_path, None), "null")
     assert model.chat_template is None
     expected = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
     assert [Conversation.text(model, "Hi") for _ in range(2)] == [expected] * 2

@@ -18,6 +18,7 @@ from gguf import LlamaFileType as FileType
 from torch import Tensor
 
 from demo_model.model import Attention, Block, Config, DeltaNet, Model, MoE
+from demo_model.template import TEMPLATE
 from demo_model.tokenizer import PRE_NAME, Vocabulary
 
 ARCH = "qwen35moe"
@@ -165,3 +166,4 @@ def _add_vocabulary(w: gguf.GGUFWriter, v: Vocabulary) -> None:
     w.add_eos_token_id(v.end_of_text)
     w.add_pad_token_id(v.end_of_text)
     w.add_add_bos_token(False)
+    w.add_chat_template(TEMPLATE)

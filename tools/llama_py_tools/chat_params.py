@@ -34,9 +34,12 @@ class ChatParams(Params):
 
     conversation: bool | None = option(
         None, "-cnv --conversation", "talk, through a chat template (default: if the model has"
-        " one); /exit, /clear", off="-no-cnv --no-conversation",
+        " one; the demo: if there is no -p); /help lists commands", off="-no-cnv --no-conversation",
     )  # fmt: skip
     single_turn: bool = option(False, "-st --single-turn", "one question, one answer")
+    simple_io: bool = option(
+        False, "--simple-io", "plain lines, for consoles and programs that know no others"
+    )
     system_prompt: str = option("", "-sys --system-prompt", "what to be", metavar="TEXT")
     chat_template: str = option(
         "", "--chat-template", "instead of the model's: the name of a template that llama.cpp knows"

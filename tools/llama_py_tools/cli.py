@@ -25,6 +25,7 @@ from llama_py_tools.params import CommonParams, FileParams, FormParams, Steering
 from llama_py_tools.prompt_cache import CachedPrompt, PromptCacheParams
 
 if TYPE_CHECKING:
+    from llama_py import Model
     from llama_py.tokenizer import Tokenizer
 
 
@@ -37,7 +38,8 @@ class ListParams(Params):
 
 
 EPILOG = """examples:
-  llama-py-cli -p "ROMEO:" -n 100                        the bundled demo model
+  llama-py-cli                                           a conversation with the bundled demo model
+  llama-py-cli -p "ROMEO:" -n 100                        the demo model goes on with a text
   llama-py-cli -m model.gguf -p "The sea is" -n 32 --temp 0
   llama-py-cli -m model.gguf -sys "Be brief."            a conversation
   llama-py-cli -m model.gguf -st -p "What is a sea?"     one question, one answer
@@ -98,7 +100,8 @@ def _generate(args: argparse.Namespace) -> None:
     run = Run(args, text)
     if template is not None:
         run.model.set_chat_template(template)
-    if chat.wanted(run.model) and not cache.prompt_cache:
+    demo = not read(args, FileParams).model and template is None
+    if not cache.prompt_cache and talks(chat, run.model, demo, prompt):
         from llama_py_tools.chat import Talk
 
         with run.summary:
@@ -112,6 +115,18 @@ def _generate(args: argparse.Namespace) -> None:
     with run.summary:
         answer(ids, text.display_prompt)
         run.end_line()
+
+
+def talks(chat: ChatParams, model: Model, demo: bool, prompt: str | None) -> bool:
+    """Whether this is a conversation. The demo model writes plays: it talks to those who ask for
+    it, and to whom just starts it on a terminal."""
+    if demo and not chat.asked and (prompt is not None or not on_terminal()):
+        return False
+    return chat.wanted(model)
+
+
+def on_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
 
 
 def read_prompt(text: CompletionParams) -> str | None:

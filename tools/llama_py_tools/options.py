@@ -81,7 +81,7 @@ def read(args: argparse.Namespace, kind: type[P]) -> P:
 def _add_value(group: argparse._ArgumentGroup, f: Field[Any], o: Option) -> None:
     how: dict[str, Any] = {"dest": f.name} if o.flags[0].startswith("-") else {}
     group.add_argument(
-        *o.flags, type=_converter(o), action=_Extend if o.many else "store", nargs=o.nargs,
+        *o.flags, type=converter(o), action=_Extend if o.many else "store", nargs=o.nargs,
         default=os.environ.get(o.env), metavar=o.metavar, help=_help(f, o), **how,
     )  # fmt: skip
 
@@ -101,7 +101,7 @@ def default_text(f: Field[Any]) -> str:
     return shown.replace("\n", r"\n")
 
 
-def _converter(o: Option) -> Callable[[str], Any]:
+def converter(o: Option) -> Callable[[str], Any]:
     """Text to the field's value, with one plain sentence for argparse where it is wrong."""
 
     def convert(text: str) -> Any:

@@ -62,18 +62,23 @@ class _Marked(logging.Formatter):
 
 def _report(e: Exception, verbose: bool) -> None:
     """One line; with --verbose the traceback before it."""
-    from ggml_py.errors import GGMLError
-
     if verbose:
         log.error("", exc_info=e)
+    complain(e)
+    if isinstance(e, OSError):  # perhaps stdout itself, such as a full disk
+        drop_stdout()
+
+
+def complain(e: Exception) -> None:
+    """One line on stderr: what is wrong."""
+    from ggml_py.errors import GGMLError
+
     text = " ".join((_of_system(e) if isinstance(e, OSError) else str(e)).split())
     if isinstance(e, MemoryError) and not text:
         text = "out of memory"
     if not isinstance(e, (GGMLError, OSError, MemoryError)):
         text = f"{type(e).__name__}: {text} (a defect; --verbose shows where)"
     print(f"error: {_harmless(text)}", file=sys.stderr)
-    if isinstance(e, OSError):  # perhaps stdout itself, such as a full disk
-        drop_stdout()
 
 
 def _of_system(e: OSError) -> str:

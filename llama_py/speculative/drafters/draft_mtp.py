@@ -12,6 +12,7 @@ import numpy as np
 from ggml_py.errors import ContextError
 from llama_py.batch import F32, Batch
 from llama_py.context import Context
+from llama_py.context_shift import can_shift
 from llama_py.loaded import Loaded
 from llama_py.params.speculative import SpeculativeParams
 from llama_py.speculative.draft_vocabulary import DraftVocabulary, draft_vocabulary
@@ -106,6 +107,25 @@ class DraftMtp(Drafter):
             known.text.add(part.tokens)
             if known.text.n > self.setting.ctx.cparams.n_batch:
                 self._catch_up(part.seq_id, known)
+
+    def shift(self, seq_id: int, pos: int, n: int, end: int) -> None:
+        known = self._known.pop(seq_id, None)
+        if known is not None and known.text.first < end <= known.text.end:
+            known.text.cut(end)
+            if known.n_held < end:
+                self._catch_up(seq_id, known)
+            self._forget(known, end)
+            if pos + n < end and all(can_shift(ctx) for ctx in self.heads):
+                for ctx in self.heads:
+                    ctx.memory.seq_rm(seq_id, end, -1)
+                    ctx.memory.seq_rm(seq_id, pos, pos + n)
+                    ctx.memory.seq_add(seq_id, pos + n, end, -n)
+                known.n_held -= n
+                known.text.first -= n
+                self._known[seq_id] = known
+                return
+        for ctx in self.heads:
+            ctx.memory.seq_rm(seq_id)
 
     def _going_on(self, seq_id: int, pos: int) -> _Known:
         """What is known of a sequence, if tokens at this position follow it; else the start of it,

@@ -1,0 +1,37 @@
+"""Where the lines that were typed are kept between runs: a file that only its user can read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+MAX_BYTES = 1 << 20  # of it the last half is kept
+
+
+def path() -> Path:
+    """In the user's data directory."""
+    from platformdirs import user_data_path
+
+    return user_data_path("llama-py", appauthor=False) / "chat_history"
+
+
+def opened() -> Path | None:
+    """The file, made if need be; None where it cannot be written."""
+    file = path()
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600))
+        file.chmod(0o600)
+        _shorten(file)
+    except OSError:
+        return None
+    return file
+
+
+def _shorten(file: Path) -> None:
+    """Entries of prompt_toolkit's history begin with an empty line and a comment."""
+    if file.stat().st_size <= MAX_BYTES:
+        return
+    data = file.read_bytes()[-MAX_BYTES // 2 :]
+    start = data.find(b"\n\n# ")
+    file.write_bytes(data[start + 1 :] if start >= 0 else b"")

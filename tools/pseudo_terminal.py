@@ -1,0 +1,102 @@
+"""A command in a terminal that is none: what it shows is a screen of text (pyte).
+
+    with PseudoTerminal(["llama-py-cli", "-s", "1"]) as terminal:
+        terminal.until("> ")
+        terminal.send("Who is there?\\r")
+        print(terminal.text())
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
+from typing import Any
+
+import pyte
+
+DIM, GREY = b"\x1b[2m", b"\x1b[90m"  # pyte knows no dim text
+CTRL_C, CTRL_D = "\x03", "\x04"
+
+
+class PseudoTerminal:
+    """A running command and its screen. SIGINT, history and colours are as on a real terminal."""
+
+    def __init__(
+        self, command: Sequence[str], env: Mapping[str, str] | None = None, columns: int = 100,
+        lines: int = 30, shown: str = "",
+    ) -> None:  # fmt: skip
+        """shown: what stands on the screen before."""
+        self.screen: Any = pyte.Screen(columns, lines)
+        self.screen.write_process_input = self.send
+        self._stream: Any = pyte.ByteStream(self.screen)
+        self._stream.feed(shown.replace("\n", "\r\n").encode())
+        self._fd, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.process = subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+            preexec_fn=_take_terminal,
+            env={**os.environ, "TERM": "xterm-256color", **(env or {})},
+        )  # fmt: skip
+        os.close(theirs)
+
+    def send(self, text: str | bytes) -> None:
+        """Type it."""
+        os.write(self._fd, text.encode() if isinstance(text, str) else text)
+
+    def text(self) -> str:
+        """What is on the screen, without spaces at the ends of lines."""
+        return "\n".join(line.rstrip() for line in self.screen.display).rstrip("\n")
+
+    def until(self, wanted: str | Callable[[str], bool], seconds: float = 30.0) -> str:
+        """Wait for a text, or a condition, on the screen. TimeoutError has the screen."""
+        holds = wanted if callable(wanted) else lambda text: wanted in text
+        end = monotonic() + seconds
+        while not holds(self.text()):
+            if not self._feed(end - monotonic()):
+                raise TimeoutError(f"{wanted!r} did not come; the screen is\n{self.text()}")
+        return self.text()
+
+    def wait(self, seconds: float = 30.0) -> int:
+        """Wait for the end of the command; its exit code. TimeoutError has the screen."""
+        end = monotonic() + seconds
+        while self._feed(end - monotonic()):
+            """until there is no more"""
+        try:
+            return self.process.wait(max(end - monotonic(), 1))
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"it did not end; the screen is\n{self.text()}") from None
+
+    def _feed(self, seconds: float) -> bool:
+        """Show what comes within some seconds; False if nothing does any more."""
+        ready, _, _ = select.select([self._fd], [], [], max(seconds, 0))
+        if not ready:
+            return False
+        try:
+            data = os.read(self._fd, 1 << 16)
+        except OSError:  # the other side was closed
+            return False
+        self._stream.feed(data.replace(DIM, GREY))
+        return bool(data)
+
+    def __enter__(self) -> PseudoTerminal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._fd)
+
+
+def _take_terminal() -> None:
+    """In the child: stdin is its terminal, whose Ctrl-C ends it."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
