@@ -11,7 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ggml_py import building
 from llama_py.params import ContextParams, ModelParams
+from llama_py.progress import LINE, Kernels, on_terminal
 from llama_py_tools.options import read
 from llama_py_tools.params import FileParams, FormParams, InputParams, SteeringParams
 from llama_py_tools.progress import Progress
@@ -35,8 +37,10 @@ def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Name
     log.setLevel(logging.DEBUG if verbose else logging.WARNING)
     gc.unfreeze()  # of a run before
     gc.disable()  # a start makes hardly any garbage; looking for it takes a tenth of the time
+    display = Kernels(elsewhere=tell)
     try:
-        code = command(args) or EXIT_OK
+        with building.telling(display):
+            code = command(args) or EXIT_OK
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
@@ -50,12 +54,15 @@ def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Name
         return EXIT_FAILURE
     finally:
         gc.enable()
+        display.close()
+        LINE.wipe()
 
 
 class _Marked(logging.Formatter):
     """Says of warnings that they are."""
 
     def format(self, record: logging.LogRecord) -> str:
+        LINE.wipe()
         text = super().format(record)
         return f"warning: {text}" if record.levelno == logging.WARNING else text
 
@@ -71,6 +78,7 @@ def _report(e: Exception, verbose: bool) -> None:
         text = "out of memory"
     if not isinstance(e, (GGMLError, OSError, MemoryError)):
         text = f"{type(e).__name__}: {text} (a defect; --verbose shows where)"
+    LINE.wipe()
     print(f"error: {_harmless(text)}", file=sys.stderr)
     if isinstance(e, OSError):  # perhaps stdout itself, such as a full disk
         drop_stdout()
@@ -88,11 +96,13 @@ def _harmless(text: str) -> str:
 
 def write(text: str) -> None:
     """Text to stdout at once."""
+    LINE.wipe()
     print(text, end="", flush=True)
 
 
 def tell(text: str) -> None:
     """A line for the user, on stderr."""
+    LINE.wipe()
     print(text, file=sys.stderr, flush=True)
 
 
@@ -114,6 +124,8 @@ def load(file: FileParams, params: ModelParams, n_threads: int | None = None) ->
 
     With `auto`, a GPU that fails leaves it to the CPU.
     """
+    if on_terminal():
+        LINE.draw("loading ...")  # now: importing takes longer than people wait without asking
     import llama_py
     from ggml_py.errors import AllocError, BackendError
     from llama_py.placement import devices_in_use
@@ -158,7 +170,7 @@ def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context
 
     params = read(args, ContextParams)
     forms = {**params.forms, **read(args, FormParams).forms}
-    how = replace(params, **{"forms": forms, "progress": Progress("compiling kernels"), **more})
+    how = replace(params, **{"forms": forms, **more})
     try:
         ctx = _steered(model.context(**vars(how)), read(args, SteeringParams))
         gc.freeze()  # what is here now stays to the end
