@@ -121,6 +121,9 @@ class KeepsKernels(Protocol):
     less time than one after the other.
     """
 
+    def begin(self) -> None:
+        """A model is about to be loaded: start what compiles, if it is likely to be needed."""
+
     def lacks(self, nodes: Sequence[Work]) -> bool:
         """Whether kernels for these, which need not have memory, are still to be compiled."""
 

@@ -66,7 +66,6 @@ class CPUDevice:
         return HostBuffer(aligned_bytes(size, self.alignment))
 
     def wrap(self, data: Bytes) -> Buffer | None:
-        start_compilers()
         return HostBuffer(data)
 
     def why_not(self, node: Tensor) -> str:
@@ -93,6 +92,9 @@ class CPUDevice:
 
     def compile(self, nodes: Sequence[Work], options: CompileOptions) -> Program:
         return Program(_all_steps(nodes), self.executor, options)
+
+    def begin(self) -> None:
+        start_compilers()
 
     def lacks(self, nodes: Sequence[Work]) -> bool:
         return lacks(kernels_of(_all_steps(nodes)))

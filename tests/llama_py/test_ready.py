@@ -16,7 +16,6 @@ from ggml_cpu.kernel import Kernel
 from ggml_cpu.objcache import Library
 from ggml_cpu.store import STORE
 from ggml_py import building
-from ggml_py.building import Stage
 from llama_py import Context, GenerateParams
 from llama_py.ready import make_ready, sizes, warm_up
 
