@@ -128,6 +128,9 @@ class Kernels:
             LINE.wipe()
 
 
+KERNELS = Kernels()  # of a model and its contexts
+
+
 @contextmanager
 def shown(progress: Progress | bool | None) -> Iterator[None]:
     """Meanwhile kernels that are compiled are shown on a terminal; not where `progress` is False or
@@ -135,12 +138,11 @@ def shown(progress: Progress | bool | None) -> Iterator[None]:
     if progress not in (None, True) or building.is_told() or not on_terminal():
         yield
         return
-    display = Kernels()
-    with building.telling(display):
+    with building.telling(KERNELS):
         try:
             yield
         finally:
-            display.close()
+            KERNELS.close()
 
 
 def told(progress: Progress | bool | None) -> Progress | None:

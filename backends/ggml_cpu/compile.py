@@ -39,6 +39,8 @@ def compile_kernels(
     not known yet. Raises BackendError for the first that fails; those finished before are kept.
     """
     codes: dict[Kernel, bytes] = {}
+    if not kernels:
+        return codes
     total = len(kernels) if whole else 0
     estimate = Estimate(kernels, n_children(len(kernels)))
     building.tell(Stage(0, total, left=estimate.left))

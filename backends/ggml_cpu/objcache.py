@@ -30,7 +30,7 @@ class Library:
         self._engines: list[llvm.ExecutionEngine] = []
 
     def load(
-        self, kernels: Sequence[Kernel], progress: Progress | None, whole: bool
+        self, kernels: Sequence[Kernel], progress: Progress | None, whole: bool = True
     ) -> dict[str, int]:
         """Address of every kernel by its name, loading and compiling what is missing."""
         wanted = {file_name(k): k for k in kernels}

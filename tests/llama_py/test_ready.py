@@ -6,18 +6,27 @@ takes what is asked for from the real one.
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Iterator, Sequence
 
 import pytest
 
 import llama_py
 from ggml_cpu import objcache
+from ggml_cpu.compile import Progress
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.objcache import Library
 from ggml_cpu.store import STORE
 from ggml_py import building
+from ggml_py.building import Stage
 from llama_py import Context, GenerateParams
 from llama_py.ready import make_ready, sizes, warm_up
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
 
 PROMPT = "ROMEO:\nI am"
 
@@ -35,19 +44,20 @@ class Cold:
     def read(self, kernels: Iterable[Kernel]) -> dict[Kernel, bytes]:
         return real_read([k for k in kernels if k.name in self.kept])
 
-    def compile(self, kernels: Sequence[Kernel], *how: object) -> dict[Kernel, bytes]:
+    def compile(
+        self, kernels: Sequence[Kernel], progress: Progress | None = None, whole: bool = True
+    ) -> dict[Kernel, bytes]:
         self.batches.append([k.name for k in kernels])
         self.kept.update(self.batches[-1])
-        return real_compile(kernels, *how)  # type: ignore[arg-type]
-
-
-def real_compile(kernels: Sequence[Kernel], *how: object) -> dict[Kernel, bytes]:
-    found = real_read(kernels)
-    return found | _compile([k for k in kernels if k not in found])
+        found = real_read(kernels)
+        found |= real_compile([k for k in kernels if k not in found])
+        for done in range(len(kernels) + 1):
+            building.tell(Stage(done, len(kernels) if whole else 0))
+        return found
 
 
 _LIBRARIES: list[Library] = []  # threads of the device may be in their code to the end
-real_read, _compile = STORE.read, objcache.compile_kernels
+real_read, real_compile = STORE.read, objcache.compile_kernels
 
 
 @pytest.fixture
@@ -121,7 +131,7 @@ def test_compiling_is_not_prompt_time(
 
     def slow(kernels: Sequence[Kernel], *how: object) -> dict[Kernel, bytes]:
         now[0] += 100.0
-        return cold.compile(kernels, *how)
+        return cold.compile(kernels)
 
     monkeypatch.setattr(objcache, "compile_kernels", slow)
     before = building.seconds()
@@ -137,3 +147,14 @@ def test_warming_up_leaves_nothing(ctx: Context) -> None:
     warm_up(ctx, shifts=True)
     assert ctx.memory.seq_pos_max(0) == -1
     assert (ctx.decode(ids) == fresh).all()
+
+
+def test_python_counts_all_on_a_terminal(cold: Cold, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of weights and of the executor, too."""
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with llama_py.load() as model, model.context(64) as ctx:
+        for _ in llama_py.stream(ctx, PROMPT, max_tokens=2):
+            pass
+    assert f" of {sum(map(len, cold.batches))} |" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r")

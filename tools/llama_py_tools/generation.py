@@ -106,6 +106,7 @@ class Run:
     """
 
     def __init__(self, args: argparse.Namespace, text: CompletionParams) -> None:
+        session.loading()
         from llama_py.speculative.needs import n_planes, needs_nextn
         from llama_py.speculative.speculator import speculator_of
 

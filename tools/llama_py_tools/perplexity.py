@@ -63,6 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(args: argparse.Namespace) -> None:
+    session.loading()
     from llama_py.ready import make_ready
 
     text = Path(read(args, TextParams).file).read_bytes().decode(*ENCODING)

@@ -113,6 +113,12 @@ def demo_model() -> str:
     return str(Path(llama_py.__file__).parent / "data" / "demo.gguf")
 
 
+def loading() -> None:
+    """Say on a terminal that it is, before modules are imported: that takes a second."""
+    if on_terminal():
+        LINE.draw("loading ...")
+
+
 def open_model(args: argparse.Namespace, **more: Any) -> Model:
     """The model that the options name; `more` are fields of ModelParams that override them."""
     file, threads = read(args, FileParams), read(args, ContextParams).n_threads
@@ -124,8 +130,7 @@ def load(file: FileParams, params: ModelParams, n_threads: int | None = None) ->
 
     With `auto`, a GPU that fails leaves it to the CPU.
     """
-    if on_terminal():
-        LINE.draw("loading ...")  # now: importing takes longer than people wait without asking
+    loading()
     import llama_py
     from ggml_py.errors import AllocError, BackendError
     from llama_py.placement import devices_in_use
@@ -141,7 +146,9 @@ def load(file: FileParams, params: ModelParams, n_threads: int | None = None) ->
         tell(f"warning: -ngl has no effect on device {devices[0].name}")
     how = replace(params, device=devices, progress=Progress("loading"))
     try:
-        return llama_py.load(file.model or demo_model(), **vars(how))
+        model = llama_py.load(file.model or demo_model(), **vars(how))
+        LINE.wipe()
+        return model
     except (AllocError, BackendError) as e:
         if not _may_do_without(params, devices):
             raise

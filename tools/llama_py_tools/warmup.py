@@ -52,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _command(args: argparse.Namespace) -> None:
     from ggml_cpu import store
 
+    session.loading()
     start = perf_counter()
     for n_seqs in dict.fromkeys((1, read(args, WarmupParams).parallel)):
         _warm(args, n_seqs)
