@@ -116,6 +116,26 @@ class BuildsAhead(Protocol):
 
 
 @runtime_checkable
+class KeepsKernels(Protocol):
+    """A device that compiles kernels when they are first needed, and keeps them: many at once take
+    less time than one after the other.
+    """
+
+    def begin(self) -> None:
+        """A model is about to be loaded: start what compiles, if it is likely to be needed."""
+
+    def lacks(self, nodes: Sequence[Work]) -> bool:
+        """Whether kernels for these, which need not have memory, are still to be compiled."""
+
+    def provide(self, nodes: Sequence[Work], options: CompileOptions) -> None:
+        """Have all kernels for these; BackendError for what does not compile."""
+
+    def prepare_weights(self, weights: Sequence[tuple[Tensor, Sequence[str]]]) -> None:
+        """Called once before `prepare_weight` with all that it will be called with: have all
+        kernels for that."""
+
+
+@runtime_checkable
 class Fuses(Protocol):
     """A device that can run several nodes as one step."""
 

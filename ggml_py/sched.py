@@ -21,6 +21,7 @@ from ggml_py.backend import (
     BuildsAhead,
     CompileOptions,
     Device,
+    KeepsKernels,
     Program,
     Work,
     steps_of,
@@ -69,6 +70,7 @@ class Scheduler:
     together  devices run at the same time where nothing that one reads is made by another
     all_reduce  how parts of a REDUCE that are in several memories reach each other
     n_splits  of the graph that was planned or reserved last
+    work      what each device runs of it
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class Scheduler:
         self.watch = watch
         self.check = check
         self.n_splits = 0
+        self.work: list[tuple[Device, list[Work]]] = []
         able = all(isinstance(d, AsyncDevice) for d in devices[:-1])
         self._one_by_one = watch is not None or check is not None
         alone = len(devices) == 1 or self._one_by_one
@@ -114,6 +117,20 @@ class Scheduler:
             for number in range(copies if size else 0):
                 self._buffer(arena + n * number, size)
         return self.compute_sizes()
+
+    def provide(self, graphs: Iterable[tuple[Graph, Pins, Pins]]) -> None:
+        """Have all kernels that these graphs need, with their pins; they stay as they are.
+        BackendError for what does not compile."""
+        work: dict[str, tuple[Device, list[Work]]] = {}
+        for graph, pins, fixed in graphs:
+            self._lay_out(graph, pins, fixed, 0).undo()
+            for device, steps in self.work:
+                work.setdefault(device.name, (device, []))[1].extend(steps)
+        for device, steps in work.values():
+            if isinstance(device, BuildsAhead):
+                device.build(steps, self.options)
+            elif isinstance(device, KeepsKernels):
+                device.provide(steps, self.options)
 
     def compute_sizes(self) -> list[int]:
         """Bytes of the compute buffers, by device."""
@@ -207,6 +224,7 @@ class Scheduler:
         for part in parts:
             nodes, device = _computed(part.nodes), self.devices[part.device]
             part.steps = [*nodes] if uses is None else steps_of(device, nodes, uses)
+        self.work = [(self.devices[part.device], part.steps) for part in parts]
         return [step for part in parts for step in part.steps if isinstance(step, Fused)]
 
     def _assign(self, graph: Graph, pins: Pins, fixed: Pins) -> Assignment:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -233,12 +233,12 @@ class Context(Closing):
         self.h_nextn = outputs.h_nextn.values
         return outputs.logits.get(self.n_vocab)
 
-    def prepare(self, n_tokens: int, n_seqs: int = 1) -> None:
-        """Have all kernels ready that a batch of so many tokens needs, of n_seqs sequences
-        together: with all logits, and with those of the last tokens. Nothing is computed."""
-        full = full_params(self.model, self._graph_params, self.memory, n_tokens, n_seqs)
-        for n_outputs in dict.fromkeys((full.n_outputs, n_seqs)):
-            self.runner.prepare(replace(full, n_outputs=n_outputs))
+    def prepare(self, n_tokens: int | Iterable[int], n_seqs: int = 1) -> None:
+        """Have all kernels ready that batches of so many tokens need, of n_seqs sequences together:
+        with all logits, and with those of the last tokens. Nothing is computed."""
+        each, params = [n_tokens] if isinstance(n_tokens, int) else n_tokens, self._graph_params
+        full = (full_params(self.model, params, self.memory, n, n_seqs) for n in each)
+        self.runner.prepare(replace(f, n_outputs=n) for f in full for n in {f.n_outputs, n_seqs})
 
     def capture(self, *names: str) -> Capture:
         """Keep the values of nodes while its `with` lasts; see llama_py.hooks.

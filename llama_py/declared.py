@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from ggml_py.backend import Bytes, Device
+from ggml_py.backend import Bytes, Device, KeepsKernels
 from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from llama_py.cut import Cut
 from llama_py.gguf_file import TensorInfo
@@ -73,12 +73,17 @@ class Declarations:
         """See Weights.place."""
         where = self._put_all(device_of, readers)
         tied = {id(copy) for copy, _ in self.tied}
-        own = {id(t): t.nbytes for t in self.placed if id(t) not in tied}
+        placed = self.placed
+        own = {id(t): t.nbytes for t in placed if id(t) not in tied}
         total, done = sum(own.values()), 0
-        for t in self.placed:
-            ops = tuple(dict.fromkeys(node.op for node in readers.get(id(t), ())))
+        ops = {id(t): tuple(dict.fromkeys(n.op for n in readers.get(id(t), ()))) for t in placed}
+        for device in dict.fromkeys(where.values()):
+            if isinstance(device, KeepsKernels):
+                mine = [t for t in placed if where[id(t)] is device]
+                device.prepare_weights([(t, ops[id(t)]) for t in mine])
+        for t in placed:
             before = t.buffer
-            where[id(t)].prepare_weight(t, ops)
+            where[id(t)].prepare_weight(t, ops[id(t)])
             if t.buffer is not before and t.name in self.infos:
                 self.infos[t.name].let_go()
             if progress is not None and id(t) in own:

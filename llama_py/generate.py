@@ -6,11 +6,11 @@ import logging
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from time import perf_counter
 from typing import Any, Literal
 
 import numpy as np
 
+from ggml_py.building import clock
 from ggml_py.errors import ContextError, ModelError
 from llama_py.batch import F32, Batch
 from llama_py.context import Context
@@ -18,6 +18,7 @@ from llama_py.context_shift import can_shift, shift
 from llama_py.params import GenerateParams
 from llama_py.params.choosers import Chooser
 from llama_py.prompts import Prompt, ids_of
+from llama_py.ready import make_ready
 from llama_py.signature import takes
 from llama_py.speculative.speculator import speculator_of
 from llama_py.text_stream import TextStream
@@ -51,7 +52,8 @@ class Piece:
     text           may be empty: part of a character, or of what may become a stop string
     token          None if no token could be generated
     prompt_tokens, prompt_seconds   the prompt's
-    gen_tokens, gen_seconds         the answer's so far; the caller's own time is not counted
+    gen_tokens, gen_seconds         the answer's so far; neither the caller's own time is counted,
+                                    nor that in which kernels are compiled
     finish_reason  on the last piece: a stop string, no room or max_tokens, or the model's end token
     thought        what of the answer is a thought, and not in `text` (`Conversation`)
     n_discarded    tokens of the sequence that left a full context so far
@@ -108,9 +110,11 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Iterator[Piece]:
     drafts = p.drafters or p.model_draft is not None
     walk = (_Drafted if drafts else _OneByOne)(ctx, p, n_kept(ctx, p, len(ids)))
     try:
-        start = perf_counter()
+        for one in walk.contexts:
+            make_ready(one, len(ids), walk.n_more)
+        start = clock()
         walk.read(_encoded(ctx, ids, p.seq_id) if ctx.model.has_encoder else ids)
-        piece = Piece("", None, len(ids), perf_counter() - start, 0, 0.0)
+        piece = Piece("", None, len(ids), clock() - start, 0, 0.0)
         room = ctx.cparams.n_ctx_seq - ctx.memory.seq_pos_max(p.seq_id)  # the last needs no cell
         if walk.n_keep is not None:
             room = sys.maxsize
@@ -118,9 +122,9 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Iterator[Piece]:
         if n_max < 1:
             yield replace(piece, finish_reason="length")
         for n in range(1, n_max + 1):
-            start = perf_counter()
+            start = clock()
             id, logits = walk.next(choose, n_max - n + 1)
-            spent = piece.gen_seconds + perf_counter() - start
+            spent = piece.gen_seconds + clock() - start
             shown, reason = _shown(text, id, tokenizer.is_eog(id), n == n_max)
             logprob, top = _logprobs(logits, id, p.logprobs)
             piece = replace(
@@ -141,6 +145,7 @@ class _OneByOne:
         """n_keep: tokens that stay when the context is full; None: it ends there."""
         self.ctx, self.seq_id = ctx, p.seq_id
         self.last: int | None = None
+        self.contexts, self.n_more = (ctx,), 1
         self.n_keep, self.n_discarded = n_keep, 0
 
     def read(self, ids: Sequence[int]) -> None:
@@ -173,6 +178,7 @@ class _Drafted:
         self.speculator, self.seq_id = speculator_of(ctx, p), p.seq_id
         self.before = p.before
         self.n_keep, self.n_discarded = n_keep, 0
+        self.contexts, self.n_more = self.speculator.contexts, 1 + self.speculator.n_max
 
     def read(self, ids: Sequence[int]) -> None:
         self.speculator.start(self.seq_id, ids, self.before)

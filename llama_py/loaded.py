@@ -27,6 +27,7 @@ from llama_py.placement import (
     warn_of_idle_rules,
 )
 from llama_py.prompts import text_of
+from llama_py.progress import shown, told
 from llama_py.readers import readers_of
 from llama_py.split import split
 from llama_py.tokenizer import Tokenizer
@@ -53,7 +54,7 @@ class LoadOptions(TypedDict, total=False):
     tensor_split: Sequence[float]
     load_mtp: bool
     use_mmap: bool
-    progress: Progress | None
+    progress: Progress | bool | None
 
 
 class Loaded(Closing):
@@ -104,7 +105,8 @@ class Loaded(Closing):
         if self.placement.shares_layers:
             split(self.architecture, weights, self.placement, device_of)
         readers = readers_of(self.architecture, weights.all)
-        weights.place(device_of, readers, p.progress)
+        with shown(p.progress):
+            weights.place(device_of, readers, told(p.progress))
         self._weights = weights
         self.adapters: list[Adapter] = []
         self.sizes = weights.sizes

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import perf_counter
 
-from ggml_py.backend import CompileOptions, Device
+from ggml_py.backend import CompileOptions, Device, KeepsKernels, Work
 from ggml_py.check import Checker
 from ggml_py.plan import Plan
 from ggml_py.registry import device as find_device
@@ -18,6 +18,7 @@ from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult
 from llama_py.loaded import Loaded
 from llama_py.params import ContextParams
+from llama_py.progress import shown, told
 
 log = logging.getLogger("llama_py")
 
@@ -44,7 +45,9 @@ class Runner:
         self._untapped: list[tuple[GraphResult, Plan]] = []
         self.n_reused = 0
         self.checker = _checker(model, p.check) if p.check else None
-        how = CompileOptions(p.progress, p.fuse and p.watch is None and not p.check)
+        self.progress, self._several = p.progress, p.n_seq_max > 1
+        self._next: list[tuple[Device, list[Work]]] | None = None  # what the next token takes
+        how = CompileOptions(told(p.progress), p.fuse and p.watch is None and not p.check)
         devices = list(model.placement.devices)
         self.sched = Scheduler(
             devices, how, p.watch, self.checker, parallel=_several_in_flight(model, p),
@@ -90,7 +93,9 @@ class Runner:
         res = self.model.architecture.graph(params)
         log.debug("graph of %d tokens: %d nodes", params.ubatch.n_tokens, len(res.graph.nodes))
         taps = self._taps(res) if self._taps else None
-        built = res, self.sched.plan(res.graph, self._pins(res), self._in_parts(res), taps)
+        with shown(self.progress):
+            plan = self.sched.plan(res.graph, self._pins(res), self._in_parts(res), taps)
+        built = res, plan
         self.graphs = [built, *self.graphs[: self.n_graphs - 1]]
         return built
 
@@ -102,10 +107,20 @@ class Runner:
         self._taps = taps
         self.graphs = [] if taps else self._untapped
 
-    def prepare(self, params: GraphParams) -> None:
-        """Have the kernels of a graph ready, which is not kept."""
-        res = self.model.architecture.graph(params)
-        self.sched.plan(res.graph, self._pins(res), self._in_parts(res))
+    def prepare(self, params: Iterable[GraphParams]) -> None:
+        """Have the kernels of graphs ready, all at once; the graphs are not kept."""
+        built = map(self.model.architecture.graph, params)
+        with shown(self.progress):
+            self.sched.provide((r.graph, self._pins(r), self._in_parts(r)) for r in built)
+
+    def lacks_next(self) -> bool:
+        """Whether kernels for the next token may have to be compiled. It is asked once; of several
+        sequences, it is not known for one alone."""
+        work, self._next = self._next, None
+        return work is not None and (
+            self._several
+            or any(isinstance(d, KeepsKernels) and d.lacks(steps) for d, steps in work)
+        )
 
     def _pins(self, res: GraphResult) -> list[tuple[Tensor, Device]]:
         """Nodes whose device is not left to the scheduler (llama_context::graph_get_cb)."""
@@ -146,6 +161,7 @@ class Runner:
             self.sched.reserve(res.graph, self._pins(res), self._in_parts(res))
             if params.gtype != "encoder":
                 graphs[params.ubatch.n_tokens] = len(res.graph.nodes), self.sched.n_splits
+        self._next = self.sched.work  # of single tokens, which come last
         for device, size in zip(self.model.placement.devices, self.compute_sizes(), strict=True):
             log.info(
                 "sched_reserve: %10s compute buffer size = %8.2f MiB", device.name, size / 2**20

@@ -9,7 +9,8 @@ from ggml_cpu.compile import start_compilers
 from ggml_cpu.dense import steps_for, why_not
 from ggml_cpu.executor import Executor
 from ggml_cpu.fused import fusions
-from ggml_cpu.program import Program
+from ggml_cpu.objcache import lacks
+from ggml_cpu.program import Program, kernels_of, load
 from ggml_cpu.step import Step
 from ggml_py import host
 from ggml_py.backend import (
@@ -65,7 +66,6 @@ class CPUDevice:
         return HostBuffer(aligned_bytes(size, self.alignment))
 
     def wrap(self, data: Bytes) -> Buffer | None:
-        start_compilers()
         return HostBuffer(data)
 
     def why_not(self, node: Tensor) -> str:
@@ -80,13 +80,27 @@ class CPUDevice:
         if self.repack:
             repack(weight, uses, self.executor)
 
+    def prepare_weights(self, weights: Sequence[tuple[Tensor, Sequence[str]]]) -> None:
+        from ggml_cpu.repack import load_for
+
+        if self.repack:
+            load_for(weights)
+
     @property
     def fusions(self) -> Fusions[Step]:
         return fusions()
 
     def compile(self, nodes: Sequence[Work], options: CompileOptions) -> Program:
-        steps = [step for work in nodes for step in _steps(work)]
-        return Program(steps, self.executor, options)
+        return Program(_all_steps(nodes), self.executor, options)
+
+    def begin(self) -> None:
+        start_compilers()
+
+    def lacks(self, nodes: Sequence[Work]) -> bool:
+        return lacks(kernels_of(_all_steps(nodes)))
+
+    def provide(self, nodes: Sequence[Work], options: CompileOptions) -> None:
+        load(_all_steps(nodes), options)
 
     @contextmanager
     def profiling(self) -> Iterator[list[KernelTime]]:
@@ -104,6 +118,10 @@ class CPUDevice:
         """n: of all that share the cores."""
         number, of = self._share
         self.n_threads = max(1, n // of + (number < n % of))
+
+
+def _all_steps(nodes: Sequence[Work]) -> list[Step]:
+    return [step for work in nodes for step in _steps(work)]
 
 
 def _steps(work: Work) -> list[Step]:

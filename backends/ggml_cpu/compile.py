@@ -16,9 +16,11 @@ from contextlib import closing, nullcontext, suppress
 
 from ggml_cpu.children import Children, source
 from ggml_cpu.codegen import object_code
+from ggml_cpu.estimate import Estimate
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.store import STORE
-from ggml_py import host
+from ggml_py import building, host
+from ggml_py.building import Stage
 
 Progress = Callable[[int, int, str], None]
 
@@ -29,20 +31,27 @@ _LOOK = 0.1  # seconds between two looks at what another process has compiled
 
 
 def compile_kernels(
-    kernels: Sequence[Kernel], progress: Progress | None = None
+    kernels: Sequence[Kernel], progress: Progress | None = None, whole: bool = True
 ) -> dict[Kernel, bytes]:
     """The object code of kernels, which are compiled and kept for the next time.
 
-    `progress(done, total, name)` is called after each one. Raises BackendError for the first that
-    fails; those finished before are kept.
+    `progress(done, total, name)` is called after each one. Not `whole`: more will follow, which is
+    not known yet. Raises BackendError for the first that fails; those finished before are kept.
     """
     codes: dict[Kernel, bytes] = {}
+    if not kernels:
+        return codes
+    total = len(kernels) if whole else 0
+    estimate = Estimate(kernels, n_children(len(kernels)))
+    building.tell(Stage(0, total, left=estimate.left))
     here = [k for k in kernels if not source(k.module)]
     there = [k for k in kernels if k not in here]
     with closing(_compile_here(here)) as some, closing(_COMPILERS.compile(there)) as others:
         for finished in (some, others):
             for kernel, code in finished:
                 codes[kernel] = code
+                estimate.done(kernel)
+                building.tell(Stage(len(codes), total, kernel.name, estimate.left))
                 if progress is not None:
                     progress(len(codes), len(kernels), kernel.name)
     return codes

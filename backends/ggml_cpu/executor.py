@@ -43,7 +43,7 @@ class _Natives:
 
     def __init__(self) -> None:
         kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)
-        addresses = load_kernels([launch, work])
+        addresses = load_kernels([launch, work], None, False)
         self.launch = kind(addresses[launch.name])
         self.work = kind(addresses[work.name])
 

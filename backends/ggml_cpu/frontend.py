@@ -6,18 +6,23 @@ are inlined and optimised once, with the kernel (`codegen`). Importing this impo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import cache
 from unittest.mock import patch
 
 import llvmlite.binding as llvm
 from llvmlite import ir
-from numba.core import cgutils, compiler, types
+from numba.core import base, cgutils, compiler, types
 from numba.core.codegen import CodeLibrary, CPUCodegen, CPUCodeLibrary, JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.errors import WarningsFixer  # type: ignore[attr-defined]
+from numba.core.interpreter import Interpreter
+from numba.core.ir import FunctionIR
 from numba.core.postproc import PostProcessor
 from numba.core.registry import cpu_target
 from numba.core.transforms import canonicalize_cfg
+from numba.core.typing.npydecl import NumpyRulesArrayOperator
 from numba.core.typing.templates import Signature
 
 import ggml_cpu.vocabulary.vec  # noqa: F401  (wakes the lazy package)
@@ -72,6 +77,7 @@ class CheckedLibrary(Library):
         super().add_ir_module(module)
 
 
+Peephole = Callable[[FunctionIR], FunctionIR]
 Resolve = Callable[[types.Type, tuple[types.Type, ...], dict[str, types.Type]], Signature | None]
 
 
@@ -98,6 +104,28 @@ def _remembering(resolve: Resolve) -> Resolve:
 _SIGNATURES: dict[tuple[types.Type, tuple[types.Type, ...]], Signature] = {}
 
 
+def _no_warnings(*_: object, **where: object) -> AbstractContextManager[None]:
+    """Numba collects them around every step of its type inference."""
+    return nullcontext()
+
+
+def _few_peepholes(
+    of: Interpreter, peepholes: Iterable[Peephole], func_ir: FunctionIR
+) -> FunctionIR:
+    """Without those for `with` and for long dictionaries, which look through every variable."""
+    for change in peepholes:
+        if change.__name__ not in _IDLE_PEEPHOLES:
+            func_ir = change(func_ir)
+    return func_ir
+
+
+_IDLE_PEEPHOLES = ("peep_hole_delete_with_exit", "peep_hole_fuse_dict_add_updates")
+
+
+def _no_arrays(*_: object) -> None:
+    """Numba tries every NumPy ufunc on every `+`; no operand is an array."""
+
+
 _run = PostProcessor.run
 
 
@@ -110,6 +138,10 @@ def _without_lifetimes(
         return
     of.func_ir.blocks = canonicalize_cfg(of.func_ir.blocks)
     of.func_ir.generator_info = None
+
+
+_HAS_LOC = cache(base._has_loc)
+_SIZE_OF = cache(cpu_target.target_context.get_abi_sizeof)
 
 
 @contextmanager
@@ -130,6 +162,11 @@ def _front_end(library: type[Library]) -> Iterator[None]:
         (typing, "load_additional_registries", lambda: None),
         (typing, "resolve_function_type", _remembering(typing.resolve_function_type)),
         (PostProcessor, "run", _without_lifetimes),
+        (NumpyRulesArrayOperator, "generic", _no_arrays),
+        (Interpreter, "post_process", _few_peepholes),
+        (WarningsFixer, "catch_warnings", _no_warnings),
+        (base, "_has_loc", _HAS_LOC),
+        (lowering, "get_abi_sizeof", _SIZE_OF),
     )
     with ExitStack() as stack:
         for changed, name, value in changes:

@@ -1,11 +1,11 @@
 """How Numba types a call of a helper (`@fn`): it is compiled once for each list of argument types.
 
-Kernels that this process compiles later share it.
+Kernels that this process compiles later share it, and so do helpers of the same content.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, ClassVar
 
 from numba.core import compiler, types
@@ -15,13 +15,18 @@ from numba.core.typing.templates import AbstractTemplate, Signature
 
 from ggml_cpu.kernel import REGISTRY, Function
 from ggml_cpu.passes import Pipeline, flags
+from ggml_cpu.shares import content
+
+Compiled = dict[tuple[types.Type, ...], tuple[Signature, Callable[..., None]] | None]
+
+_KNOWN: dict[Hashable, Compiled] = {}  # by the content of helpers
 
 
 class _Helper(AbstractTemplate):
     """The base of one class a helper, as Numba wants it."""
 
     key: ClassVar[Function]
-    known: ClassVar[dict[tuple[types.Type, ...], tuple[Signature, Callable[..., None]] | None]]
+    known: ClassVar[Compiled]
 
     def generic(self, args: tuple[types.Type, ...], kws: dict[str, types.Type]) -> Signature:
         if kws:
@@ -77,6 +82,7 @@ def no_entry(*compiled: object) -> Callable[..., None]:
 def register_helpers() -> None:
     """Tell Numba of the helpers declared since the last kernel."""
     for function in REGISTRY.new_helpers():
-        members = {"key": staticmethod(function), "known": {}}
+        known = _KNOWN.setdefault(content(function), {})
+        members = {"key": staticmethod(function), "known": known}
         template = type(f"Helper_{function.__name__}", (_Helper,), members)
         cpu_target.typing_context.insert_global(function, types.Function(template))

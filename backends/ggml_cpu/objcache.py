@@ -5,7 +5,7 @@ Loading needs llvmlite only; Numba is imported by the processes that compile, if
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import llvmlite.binding as llvm
@@ -16,6 +16,7 @@ from ggml_cpu.fingerprints import file_name
 from ggml_cpu.kernel import REGISTRY, Kernel
 from ggml_cpu.store import STORE
 from ggml_cpu.symbols import bind_externals, symbol_of
+from ggml_py.building import building
 from ggml_py.errors import BackendError
 
 DRIVER = "ggml_cpu.driver"
@@ -28,19 +29,30 @@ class Library:
         self._addresses: dict[str, int] = {}
         self._engines: list[llvm.ExecutionEngine] = []
 
-    def load(self, kernels: Sequence[Kernel], progress: Progress | None) -> dict[str, int]:
+    def load(
+        self, kernels: Sequence[Kernel], progress: Progress | None, whole: bool = True
+    ) -> dict[str, int]:
         """Address of every kernel by its name, loading and compiling what is missing."""
         wanted = {file_name(k): k for k in kernels}
         new = [k for f, k in wanted.items() if f not in self._addresses]
         if new:
-            wrong = self._add(_objects(new, progress))
-            for kernel in wrong:
-                STORE.forget(kernel)
-            wrong = self._add(compile_kernels(wrong, progress)) if wrong else []
-            if wrong:
-                names = ", ".join(k.name for k in wrong)
-                raise BackendError(f"LLVM cannot load what it has compiled: kernels {names}")
+            with building():
+                self._load(new, progress, whole)
         return {k.name: self._addresses[f] for f, k in wanted.items()}
+
+    def lacks(self, kernels: Iterable[Kernel]) -> bool:
+        """Whether some are neither loaded nor kept."""
+        new = [k for k in kernels if file_name(k) not in self._addresses]
+        return len(STORE.read(new)) < len(new)
+
+    def _load(self, new: list[Kernel], progress: Progress | None, whole: bool) -> None:
+        wrong = self._add(_objects(new, progress, whole))
+        for kernel in wrong:
+            STORE.forget(kernel)
+        wrong = self._add(compile_kernels(wrong, progress)) if wrong else []
+        if wrong:
+            names = ", ".join(k.name for k in wrong)
+            raise BackendError(f"LLVM cannot load what it has compiled: kernels {names}")
 
     def _add(self, objects: dict[Kernel, bytes]) -> list[Kernel]:
         """Load object code; the kernels that are not in theirs."""
@@ -62,12 +74,14 @@ class Library:
         return wrong
 
 
-def _objects(kernels: Sequence[Kernel], progress: Progress | None) -> dict[Kernel, bytes]:
+def _objects(
+    kernels: Sequence[Kernel], progress: Progress | None, whole: bool
+) -> dict[Kernel, bytes]:
     """Object code; what the cache lacks, or has damaged, is compiled."""
     found = STORE.read(kernels)
     missing = [k for k in kernels if k not in found]
     if missing:
-        compiled = compile_kernels(missing + _soon(kernels), progress)
+        compiled = compile_kernels(missing + _soon(kernels), progress, whole)
         found |= {k: compiled[k] for k in missing}
     return found
 
@@ -83,11 +97,17 @@ _LIBRARY = Library()
 
 
 def load_kernels(
-    kernels: Sequence[Kernel | str], progress: Progress | None = None
+    kernels: Sequence[Kernel | str], progress: Progress | None = None, whole: bool = True
 ) -> dict[str, int]:
     """Native addresses by kernel name; kernels are given as such or by their names.
 
-    `progress(done, total, name)` reports compilation. Raises BackendError where one fails.
+    `progress(done, total, name)` reports compilation; not `whole`: others will follow soon. Raises
+    BackendError where one fails.
     """
     declared = [k if isinstance(k, Kernel) else REGISTRY.kernels[k] for k in kernels]
-    return _LIBRARY.load(declared, progress)
+    return _LIBRARY.load(declared, progress, whole)
+
+
+def lacks(kernels: Iterable[Kernel]) -> bool:
+    """Whether to load these would mean to compile some of them."""
+    return _LIBRARY.lacks(kernels)

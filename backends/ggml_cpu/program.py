@@ -15,6 +15,7 @@ from ggml_cpu.bounds.extents import Bounds, of_layout
 from ggml_cpu.driver import ENTRY_WORDS, MEET, OWN
 from ggml_cpu.executor import Executor
 from ggml_cpu.faults import BLOCK, FAULT, FOUND, INDEX, LIMIT, new_record
+from ggml_cpu.kernel import Kernel
 from ggml_cpu.layout import Entry, Layout
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import WORDS
@@ -40,7 +41,7 @@ class Program:
     def __init__(self, steps: Sequence[Step], executor: Executor, options: CompileOptions) -> None:
         self.executor = executor
         self.steps = steps
-        self._addresses = self._load(options)
+        self._addresses = load(steps, options)
         self._faults = new_record()
         self._runs = 0
         self._lay_out(False)
@@ -63,10 +64,6 @@ class Program:
         self.labels = [self._label(layout.entries[i]) for i in order]
         self.n_barriers = len(ends) if self.executor.n_threads > 1 else 0
         self._slices = self._cut(order, set(ends))
-
-    def _load(self, options: CompileOptions) -> dict[str, int]:
-        kernels = {k.name: k for s in self.steps for k in (*s.kernel.prepare, s.kernel)}
-        return load_kernels(list(kernels.values()), options.progress)
 
     def _label(self, entry: Entry) -> tuple[Tensor, str]:
         return self.steps[entry.step].node, entry.kernel.name
@@ -137,6 +134,16 @@ class Program:
         start = perf_counter_ns()
         self.executor.run(int(self._entries.ctypes.data), len(self._entries), profile=ns)
         return Recorded(start, ns, self.labels)
+
+
+def kernels_of(steps: Sequence[Step]) -> list[Kernel]:
+    """Each kernel once."""
+    return list({k.name: k for s in steps for k in (*s.kernel.prepare, s.kernel)}.values())
+
+
+def load(steps: Sequence[Step], options: CompileOptions) -> dict[str, int]:
+    """Addresses of their kernels, by name."""
+    return load_kernels(kernels_of(steps), options.progress)
 
 
 def _bounds(layout: Layout, faults: npt.NDArray[np.int64]) -> Bounds:

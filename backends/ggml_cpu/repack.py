@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ggml_cpu.blocks.format import LAYOUT
 from ggml_cpu.bounds import CHECKED
@@ -48,6 +48,13 @@ def can_repack(weight: Tensor, uses: Sequence[str]) -> bool:
     )
 
 
+def load_for(weights: Iterable[tuple[Tensor, Sequence[str]]]) -> None:
+    """Load the kernels that these will be repacked with."""
+    names = dict.fromkeys(w.type.name for w, uses in weights if can_repack(w, uses))
+    if names:
+        load_kernels([REPACK[name] for name in names], None, False)
+
+
 def repack(weight: Tensor, uses: Sequence[str], executor: Executor) -> None:
     """Give the weight a buffer of its own in panels, if that pays and its readers allow it."""
     if not can_repack(weight, uses):
@@ -59,7 +66,7 @@ def repack(weight: Tensor, uses: Sequence[str], executor: Executor) -> None:
     blocks = new_blocks(1)
     pack(blocks[0], [View(panels.base, weight.ne, weight.nb), source])
     set_scratch(blocks[0], 0, 0, 0)
-    addresses = load_kernels([step])
+    addresses = load_kernels([step], None, False)
     entries = in_turn([(addresses[step.name], block_address(blocks))])
     bounds = _bounds(blocks, weight, panels) if CHECKED else None
     executor.run(int(entries.ctypes.data), 1)

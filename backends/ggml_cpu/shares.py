@@ -1,12 +1,18 @@
-"""Which of several workers compiles which kernel: those that share helpers go to the same one."""
+"""Which of several workers compiles which kernel: those that share helpers go to the same one.
+
+Helpers that a factory has made twice of the same parts are one: what is typed for the first serves
+the second.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from types import FunctionType
 
 from ggml_cpu.kernel import Kernel
+
+Reached = dict[Hashable, int]  # sizes of functions, by their content
 
 
 class Shares:
@@ -18,7 +24,7 @@ class Shares:
 
     def __init__(self, kernels: Sequence[Kernel], n: int) -> None:
         self._waiting = {kernel: reached(kernel) for kernel in kernels}
-        self._seen: list[set[FunctionType]] = [set() for _ in range(n)]
+        self._seen: list[Reached] = [{} for _ in range(n)]
         self._lock = threading.Lock()
 
     def take(self, worker: int) -> Kernel | None:
@@ -37,27 +43,47 @@ class Shares:
 
     def _suits(self, kernel: Kernel, worker: int) -> bool:
         functions = self._waiting[kernel]
-        seen = [size(functions & known) for known in self._seen]
+        seen = [sum(n for f, n in functions.items() if f in known) for known in self._seen]
         return seen[worker] >= max(seen)
 
     def _size(self, kernel: Kernel) -> int:
-        return size(self._waiting[kernel])
+        return sum(self._waiting[kernel].values())
 
 
-def reached(kernel: Kernel) -> set[FunctionType]:
-    """The kernel's function, and those it calls, directly or not."""
-    found: set[FunctionType] = set()
+def reached(kernel: Kernel) -> Reached:
+    """The kernel's function, and those it calls, directly or not: bytes of bytecode of each."""
+    found: Reached = {}
+    seen: set[int] = set()
     wanted: list[object] = [kernel.function]
     while wanted:
         function = wanted.pop()
-        if type(function) is FunctionType and function not in found:  # isinstance wakes `v`
-            found.add(function)
+        if type(function) is FunctionType and id(function) not in seen:  # isinstance wakes `v`
+            seen.add(id(function))
+            found[content(function)] = len(function.__code__.co_code)
             names, known = function.__code__.co_names, function.__globals__
             wanted += [known[name] for name in names if name in known]
             wanted += [cell.cell_contents for cell in function.__closure__ or ()]
     return found
 
 
-def size(functions: Iterable[FunctionType]) -> int:
-    """Bytes of bytecode."""
-    return sum(len(function.__code__.co_code) for function in functions)
+def content(function: object) -> Hashable:
+    """Equal for functions that are the same lines on the same parts, and so do the same."""
+    if type(function) is not FunctionType:
+        return id(function)
+    if function not in _CONTENTS:
+        _CONTENTS[function] = id(function), None  # to itself, it is not the same as others
+        cells = (cell.cell_contents for cell in function.__closure__ or ())
+        parts = tuple(map(_part, (*cells, *(function.__defaults__ or ()))))
+        found = function.__module__, function.__code__, parts
+        _CONTENTS[function] = _NUMBERS.setdefault(found, len(_NUMBERS)), True
+    return _CONTENTS[function]
+
+
+def _part(x: object) -> Hashable:
+    if type(x) in (bool, int, float, str, bytes, type(None)):
+        return type(x), repr(x)  # 1 == True, and 0.0 == -0.0
+    return tuple(map(_part, x)) if type(x) is tuple else content(x)
+
+
+_CONTENTS: dict[FunctionType, tuple[int, bool | None]] = {}
+_NUMBERS: dict[Hashable, int] = {}

@@ -14,7 +14,9 @@ from ggml_opencl.faults import Faults
 from ggml_opencl.kernels import source
 from ggml_opencl.profiler import Bound, Profiler
 from ggml_opencl.table import WG, Launch, table
+from ggml_py import building
 from ggml_py.backend import CompileOptions, Work
+from ggml_py.building import Stage
 from ggml_py.errors import BackendError
 from ggml_py.fusion import Fused
 from ggml_py.tensor import Tensor
@@ -85,9 +87,13 @@ class Builder:
         """What is not there yet. BackendError for what does not compile."""
         missing = {k: run for run in runs if (k := key(run)) not in self._programs}
         for done, (k, run) in enumerate(missing.items()):
+            building.tell(Stage(done, len(missing), run.family))
             if options.progress is not None:
                 options.progress(done, len(missing), f"{run.family} {' '.join(k[1])}")
-            self._programs[k] = self._build(k)
+            with building.building():
+                self._programs[k] = self._build(k)
+        if missing:
+            building.tell(Stage(len(missing), len(missing)))
 
     def _build(self, k: ProgramKey) -> cl.Program:
         import pyopencl as cl

@@ -73,9 +73,10 @@ class ModelParams(Params):
         True, "--mmap", "map the file; off: read all of it at the start, so that it may be changed"
         " or cut short while the model is in use", off="--no-mmap",
     )  # fmt: skip
-    progress: Progress | None = option(
-        None, "", "called as progress(done, total, what) while weights are read"
-    )
+    progress: Progress | bool | None = option(
+        None, "", "called as progress(done, total, what) while weights are read; None: kernels that"
+        " are compiled are shown on a terminal, False: nothing is"
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,9 +165,10 @@ class ContextParams(Params):
     rope_freq_base: float = option(0.0, "", "of RoPE (0: the model's own)", check=BASE)
     rope_freq_scale: float = option(0.0, "", "of RoPE (0: the model's own)", check=BASE)
     fuse: bool = option(True, "", "let the device run several nodes as one")
-    progress: Progress | None = option(
-        None, "", "called as progress(done, total, what) while kernels are compiled"
-    )
+    progress: Progress | bool | None = option(
+        None, "", "called as progress(done, total, what) while kernels are compiled; None: that is"
+        " shown on a terminal, False: it is not"
+    )  # fmt: skip
     watch: Callable[[Tensor], None] | None = option(
         None, "", "called with every node's tensor once its value is there; slow, nothing is fused"
     )

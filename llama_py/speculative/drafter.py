@@ -74,6 +74,11 @@ class Drafter(Closing):
     def n_max(cls, p: SpeculativeParams) -> int:
         """Tokens of its longest drafts."""
 
+    @property
+    def contexts(self) -> Sequence[Context]:
+        """Of its own, in which it drafts."""
+        return ()
+
     def begin(self, seq_id: int, ids: I32) -> None:
         """A sequence goes on with a prompt; its tokens so far."""
 

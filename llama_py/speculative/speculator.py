@@ -108,6 +108,16 @@ class Speculator(Closing):
             self.close()
             raise
 
+    @property
+    def contexts(self) -> list[Context]:
+        """That of the text, and those of drafters."""
+        return [self.ctx, *(ctx for one in self._drafters.values() for ctx in one.contexts)]
+
+    @property
+    def n_max(self) -> int:
+        """Tokens of the longest drafts."""
+        return max((one.n_max(self.params) for one in self._drafters.values()), default=0)
+
     def start(self, seq_id: int, ids: Sequence[int], before: Sequence[int] = ()) -> None:
         """A sequence goes on with a prompt; `before` is what it has, where that is known.
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
+from ggml_py.building import clock
 from llama_py.params import ModelParams
 from llama_py.params.texts import device_names, shares
 from llama_py_tools import session
@@ -18,7 +18,6 @@ from llama_py_tools.bench_output import Result, printer, result
 from llama_py_tools.bench_params import BenchParams, Test, combinations
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, FormParams
-from llama_py_tools.progress import Progress
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,6 +76,8 @@ def run_rooflines(options: BenchParams) -> Iterator[str]:
 
 def prepared(options: BenchParams) -> Iterator[tuple[Test, Model, Measure]]:
     """Every test; a model stays loaded while the next one wants it too."""
+    from llama_py.ready import make_ready
+
     model: Model | None = None
     loaded: tuple[object, ...] = ()
     todo = combinations(options)
@@ -94,8 +95,9 @@ def prepared(options: BenchParams) -> Iterator[tuple[Test, Model, Measure]]:
             test.n_prompt + test.n_gen + test.n_depth, n_batch=test.n_batch,
             n_ubatch=test.n_ubatch, flash_attn=test.flash_attn, type_k=test.type_k,
             type_v=test.type_v, forms=FormParams(delta_net=test.delta_net).forms,
-            n_threads=test.threads, progress=Progress("compiling kernels"),
+            n_threads=test.threads,
         )  # fmt: skip
+        make_ready(ctx, max(test.n_prompt, test.n_depth))
         says = f"benchmark {i + 1}/{len(todo)}" if options.progress else ""
         yield test, model, Measure(ctx, model, test, says)
 
@@ -124,9 +126,9 @@ class Measure:
     def once(self, i: int, repetitions: int) -> int:
         self.go_to_depth()
         self.tell(f"run {i + 1}/{repetitions}")
-        start = perf_counter_ns()
+        start = clock()
         self.run()
-        return perf_counter_ns() - start
+        return round(1e9 * (clock() - start))
 
     def run(self) -> None:
         self.prompt(self.test.n_prompt)

@@ -105,12 +105,14 @@ def _generate(args: argparse.Namespace) -> None:
         from llama_py_tools.chat import Talk
 
         with run.summary:
+            run.get_ready(None)
             Talk(run, chat, text.escape).talk(prompt)
         return
     if prompt is None and not read(args, FileParams).model:
         prompt = session.DEMO_PROMPT
     ids = prompt_ids(run.model.tokenizer, prompt or "")
     session.check_length(run.ctx, ids)
+    run.get_ready(len(ids))
     answer = CachedPrompt(run, cache).answer if cache.prompt_cache else run.answer
     with run.summary:
         answer(ids, text.display_prompt)

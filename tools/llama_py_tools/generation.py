@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from time import perf_counter
 from typing import TYPE_CHECKING
 
+from ggml_py.building import clock
 from llama_py.params import GenerateParams, SamplingParams
 from llama_py.params.option import Params, option
 from llama_py_tools import session
@@ -36,6 +35,10 @@ class CompletionParams(Params):
         off="--no-display-prompt",
     )  # fmt: skip
     escape: bool = option(True, "-e --escape", r"read \n, \t, \\, \x41 in texts", off="--no-escape")
+    warmup: bool = option(
+        True, "--warmup", "run the model on a few tokens before, so that the rates are those of a"
+        " warm one", off="--no-warmup",
+    )  # fmt: skip
 
 
 class Summary:
@@ -65,7 +68,7 @@ class Summary:
             parts = [self._prompt(), self._generated()]
         if self.pending is not None:
             n, start = self.pending
-            parts.append(f"prompt of {n} tokens given up after {perf_counter() - start:.2f} s")
+            parts.append(f"prompt of {n} tokens given up after {clock() - start:.2f} s")
         reason = (
             reason
             or self.full
@@ -103,17 +106,16 @@ class Run:
     """
 
     def __init__(self, args: argparse.Namespace, text: CompletionParams) -> None:
+        session.loading()
         from llama_py.speculative.needs import n_planes, needs_nextn
         from llama_py.speculative.speculator import speculator_of
 
-        start = perf_counter()
+        start = clock()
         self._line_open = False
         p = read(args, GenerateParams)
         self.model: Model = session.open_model(args, load_mtp=needs_nextn(p))
-        compiling = Progress("compiling kernels", before=self.end_line_shown)
-        self.ctx: Context = session.open_context(
-            args, self.model, progress=compiling, n_rs_seq=n_planes(p)
-        )
+        self.ctx: Context = session.open_context(args, self.model, n_rs_seq=n_planes(p))
+        self.warmup = text.warmup
         self.sampler = self._make_sampler(read(args, SamplingParams), text.escape)
         self.params = replace(p, sampler=self.sampler)
         if text.escape:
@@ -122,7 +124,7 @@ class Run:
         about = describe(self.model, self.ctx)
         if self.sampler.is_random:
             about += f" | seed {self.sampler.seed}"
-        self.summary = Summary(perf_counter() - start, about)
+        self.summary = Summary(clock() - start, about)
         self.summary.drafting = drafting
 
     def _make_sampler(self, params: SamplingParams, escaped: bool) -> Sampler:
@@ -133,6 +135,18 @@ class Run:
             params = replace(params, dry_sequence_breakers=breakers)
         return Sampler(params, self.ctx.n_vocab, self.model.tokenizer)
 
+    def get_ready(self, n_tokens: int | None) -> None:
+        """Before a prompt of so many tokens (None: of any length): compile what is missing for it
+        and its answer, then warm up."""
+        from llama_py.ready import make_ready, warm_up
+
+        drafting = self.summary.drafting
+        contexts = drafting.contexts if drafting is not None else [self.ctx]
+        for ctx in contexts:
+            make_ready(ctx, n_tokens, 1 + drafting.n_max if drafting is not None else 1)
+        if self.warmup:
+            warm_up(self.ctx, self.params.context_shift)
+
     def write(self, text: str) -> None:
         if text:
             session.write(text)
@@ -141,11 +155,6 @@ class Run:
     def end_line(self) -> None:
         if self._line_open:
             self.write("\n")
-
-    def end_line_shown(self) -> None:
-        """Text on a terminal is not to be drawn over."""
-        if self._line_open and sys.stdout.isatty():
-            session.tell("")
 
     def echo(self, ids: Sequence[int]) -> None:
         """Show a prompt's tokens as llama-completion does."""
@@ -167,7 +176,7 @@ class Run:
     def show(self, pieces: Iterator[Piece], n_tokens: int, echo: Sequence[int] = ()) -> None:
         """Write the text of pieces, which go on from so many tokens, as it comes; before that, of a
         prompt, its tokens."""
-        self.summary.pending = n_tokens, perf_counter()
+        self.summary.pending = n_tokens, clock()
         show_prompt = partial(self.echo, echo) if echo else None
         self.ctx.on_graph = progress = PromptProgress(n_tokens, show_prompt)
         try:

@@ -63,6 +63,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(args: argparse.Namespace) -> None:
+    session.loading()
+    from llama_py.ready import make_ready
+
     text = Path(read(args, TextParams).file).read_bytes().decode(*ENCODING)
     model = session.open_model(args)
     ids = token_ids(model, text.removesuffix("\n"))
@@ -73,6 +76,7 @@ def _command(args: argparse.Namespace) -> None:
     ctx = session.open_context(
         args, model, n_ctx=n_seqs * o.n_ctx, n_batch=n_batch, n_seq_max=n_seqs
     )
+    make_ready(ctx, n_batch)
     bos = model.tokenizer.bos if model.tokenizer.add_bos else None
     estimate = Estimate()
     for i, losses in enumerate(score(ctx, ids, o.n_ctx, n_batch, bos), 1):

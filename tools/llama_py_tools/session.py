@@ -11,7 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ggml_py import building
 from llama_py.params import ContextParams, ModelParams
+from llama_py.progress import LINE, Kernels, on_terminal
 from llama_py_tools.options import read
 from llama_py_tools.params import FileParams, FormParams, InputParams, SteeringParams
 from llama_py_tools.progress import Progress
@@ -35,8 +37,10 @@ def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Name
     log.setLevel(logging.DEBUG if verbose else logging.WARNING)
     gc.unfreeze()  # of a run before
     gc.disable()  # a start makes hardly any garbage; looking for it takes a tenth of the time
+    display = Kernels(elsewhere=tell)
     try:
-        code = command(args) or EXIT_OK
+        with building.telling(display):
+            code = command(args) or EXIT_OK
         if sys.stdout is not None:
             sys.stdout.flush()
         return code
@@ -50,12 +54,15 @@ def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Name
         return EXIT_FAILURE
     finally:
         gc.enable()
+        display.close()
+        LINE.wipe()
 
 
 class _Marked(logging.Formatter):
     """Says of warnings that they are."""
 
     def format(self, record: logging.LogRecord) -> str:
+        LINE.wipe()
         text = super().format(record)
         return f"warning: {text}" if record.levelno == logging.WARNING else text
 
@@ -78,6 +85,7 @@ def complain(e: Exception) -> None:
         text = "out of memory"
     if not isinstance(e, (GGMLError, OSError, MemoryError)):
         text = f"{type(e).__name__}: {text} (a defect; --verbose shows where)"
+    LINE.wipe()
     print(f"error: {_harmless(text)}", file=sys.stderr)
 
 
@@ -93,11 +101,13 @@ def _harmless(text: str) -> str:
 
 def write(text: str) -> None:
     """Text to stdout at once."""
+    LINE.wipe()
     print(text, end="", flush=True)
 
 
 def tell(text: str) -> None:
     """A line for the user, on stderr."""
+    LINE.wipe()
     print(text, file=sys.stderr, flush=True)
 
 
@@ -106,6 +116,12 @@ def demo_model() -> str:
     import llama_py
 
     return str(Path(llama_py.__file__).parent / "data" / "demo.gguf")
+
+
+def loading() -> None:
+    """Say on a terminal that it is, before modules are imported: that takes a second."""
+    if on_terminal():
+        LINE.draw("loading ...")
 
 
 def open_model(args: argparse.Namespace, **more: Any) -> Model:
@@ -119,6 +135,7 @@ def load(file: FileParams, params: ModelParams, n_threads: int | None = None) ->
 
     With `auto`, a GPU that fails leaves it to the CPU.
     """
+    loading()
     import llama_py
     from ggml_py.errors import AllocError, BackendError
     from llama_py.placement import devices_in_use
@@ -134,7 +151,9 @@ def load(file: FileParams, params: ModelParams, n_threads: int | None = None) ->
         tell(f"warning: -ngl has no effect on device {devices[0].name}")
     how = replace(params, device=devices, progress=Progress("loading"))
     try:
-        return llama_py.load(file.model or demo_model(), **vars(how))
+        model = llama_py.load(file.model or demo_model(), **vars(how))
+        LINE.wipe()
+        return model
     except (AllocError, BackendError) as e:
         if not _may_do_without(params, devices):
             raise
@@ -163,7 +182,7 @@ def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context
 
     params = read(args, ContextParams)
     forms = {**params.forms, **read(args, FormParams).forms}
-    how = replace(params, **{"forms": forms, "progress": Progress("compiling kernels"), **more})
+    how = replace(params, **{"forms": forms, **more})
     try:
         ctx = _steered(model.context(**vars(how)), read(args, SteeringParams))
         gc.freeze()  # what is here now stays to the end

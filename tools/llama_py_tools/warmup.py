@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import perf_counter
@@ -16,7 +16,6 @@ from llama_py.params.speculative import SpeculativeParams
 from llama_py_tools import session
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, FormParams, SteeringParams
-from llama_py_tools.progress import Progress
 
 if TYPE_CHECKING:
     from llama_py import Context, Model
@@ -53,6 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _command(args: argparse.Namespace) -> None:
     from ggml_cpu import store
 
+    session.loading()
     start = perf_counter()
     for n_seqs in dict.fromkeys((1, read(args, WarmupParams).parallel)):
         _warm(args, n_seqs)
@@ -65,29 +65,19 @@ def _command(args: argparse.Namespace) -> None:
 
 def _warm(args: argparse.Namespace, n_seqs: int) -> None:
     """Prepare for so many sequences together."""
+    from llama_py.ready import sizes
     from llama_py.speculative.needs import n_planes, needs_nextn
 
     drafting = read(args, SpeculativeParams)
     fields = {f.name: getattr(drafting, f.name) for f, _ in options_of(SpeculativeParams)}
     p = GenerateParams(**fields, max_tokens=MANY)
     model = session.open_model(args, load_mtp=needs_nextn(p))
-    progress = Progress("compiling kernels")
     with model, session.open_context(
-        args, model, progress=progress, n_rs_seq=n_planes(p), n_seq_max=n_seqs
+        args, model, n_rs_seq=n_planes(p), n_seq_max=n_seqs
     ) as ctx:
-        for n_tokens in _sizes(ctx, n_seqs):
-            ctx.prepare(n_tokens, n_seqs)
+        ctx.prepare(sizes(ctx, n_seqs), n_seqs)
         if n_seqs == 1 and ctx.memory.parts:
             _decode(model, ctx, p)
-    progress.close()
-
-
-def _sizes(ctx: Context, n_seqs: int) -> Iterator[int]:
-    """Numbers of tokens of a batch, of all sequences together. Kernels differ by how many they
-    take at once: one, a few, a tile, many."""
-    most = min(ctx.cparams.n_ubatch, ctx.n_ctx)
-    each = (*range(1, 10), 16, 17, 32, 33, 64, 128, 256, most // n_seqs)
-    yield from dict.fromkeys(n * n_seqs for n in each if 0 < n * n_seqs <= most)
 
 
 def _decode(model: Model, ctx: Context, p: GenerateParams) -> None:

@@ -166,6 +166,10 @@ class DraftMtp(Drafter):
         text.add(old.since(end - 1))
         known.text = text
 
+    @property
+    def contexts(self) -> Sequence[Context]:
+        return self.heads
+
     def draft(self, requests: Sequence[Request]) -> Mapping[int, list[int]]:
         drafting = [self._begin(r) for r in requests if r.seq_id in self._known]
         if not drafting:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ggml_py.errors import ContextError
 from llama_py.batch import F32, Batch
+from llama_py.context import Context
 from llama_py.params.speculative import SpeculativeParams
 from llama_py.speculative.draft_vocabulary import draft_vocabulary
 from llama_py.speculative.drafter import Drafter, Request, Setting
@@ -39,6 +40,10 @@ class DraftSimple(Drafter):
     @classmethod
     def n_max(cls, p: SpeculativeParams) -> int:
         return p.spec_draft_n_max
+
+    @property
+    def contexts(self) -> Sequence[Context]:
+        return [self.ctx]
 
     def draft(self, requests: Sequence[Request]) -> Mapping[int, list[int]]:
         n_vocab = self.ctx.n_vocab

@@ -325,9 +325,11 @@ def _flash(source: Source) -> None:
             part, first = u // pairs, u % pairs
             count = min(stop - u, pairs - first)
             begin, end = v.split_by(v.ne(p, K, 1), KEYS, part, parts)
-            run_pairs(p, first, count, begin, end, rows, local, False)
-            if any_spoilt(p, count, rows, local):
-                run_pairs(p, first, count, begin, end, rows, local, True)
+            careful, again = False, True
+            while again:  # one call, whose code is there once
+                run_pairs(p, first, count, begin, end, rows, local, careful)
+                again = not careful and any_spoilt(p, count, rows, local)
+                careful = again
             for i in range(count):
                 for r in range(rows):
                     at = pair_at(p, local, rows, i)

@@ -264,9 +264,11 @@ def _unit(source: Source) -> Function:
     @fn
     def unit(p, local, pair, first, n_rows, begin, end, part, parts):
         """The rows' results, or their share of them if the keys are in several parts."""
-        run_keys(p, local, pair, first, n_rows, begin, end, False)
-        if any_spoilt(p, local, n_rows):
-            run_keys(p, local, pair, first, n_rows, begin, end, True)
+        careful, again = False, True
+        while again:  # one call, whose code is there once
+            run_keys(p, local, pair, first, n_rows, begin, end, careful)
+            again = not careful and any_spoilt(p, local, n_rows)
+            careful = again
         for r in range(n_rows):
             state = states_at(p, local, r) + r % TILE * STATE
             finish_row(p, pair, first + r, part, parts, state, sums_at(p, local, r), SUMS)

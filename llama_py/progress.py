@@ -1,0 +1,150 @@
+"""What takes long, shown on a terminal in one line of stderr that is wiped when it is done."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from time import monotonic
+
+from ggml_py import building
+from ggml_py.building import Stage
+
+BAR = 16  # characters
+TICK = 0.25  # seconds between two drawings
+QUIET, EVERY = 2.0, 10.0  # seconds until the first line where there is no terminal, and to the next
+
+Progress = Callable[[int, int, str], None]
+
+
+def on_terminal() -> bool:
+    """Whether somebody sees stderr at once."""
+    try:
+        return sys.stderr is not None and sys.stderr.isatty()
+    except ValueError:  # it is closed
+        return False
+
+
+class Line:
+    """The line of the terminal that is drawn anew; any thread may do that."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._width = 0
+
+    def draw(self, text: str) -> None:
+        """Show this in place of what was shown before."""
+        with self._lock:
+            text = text[: shutil.get_terminal_size().columns - 1]
+            self._put("\r" + text.ljust(self._width))
+            self._width = len(text)
+
+    def wipe(self) -> None:
+        """Leave the line empty for what is written next."""
+        if self._width:
+            with self._lock:
+                self._put("\r" + " " * self._width + "\r")
+                self._width = 0
+
+    def _put(self, text: str) -> None:
+        with suppress(OSError, ValueError, AttributeError):  # nobody sees it any more
+            sys.stderr.write(text)
+            sys.stderr.flush()
+
+
+LINE = Line()
+
+
+def bar(done: int, total: int) -> str:
+    """`|####            |`"""
+    return f"|{'#' * (BAR * done // max(total, 1)):{BAR}}|"
+
+
+class Kernels:
+    """Told of kernels that are compiled (ggml_py.building): of how many, and how long it will take.
+
+    before     called before something is drawn
+    elsewhere  what is called with a line now and then where there is no terminal; None: nothing
+    """
+
+    TITLE = "compiling kernels, first use only"
+
+    def __init__(
+        self, before: Callable[[], None] = lambda: None,
+        elsewhere: Callable[[str], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.before, self.elsewhere = before, elsewhere
+        self._earlier = 0  # kernels of which it was not known how many will follow
+        self._stage = Stage(0, 0)
+        self._since = self._told = 0.0
+        self._ends: threading.Event | None = None
+
+    def __call__(self, stage: Stage) -> None:
+        now = monotonic()
+        if not stage.done:  # others begin
+            self._earlier = 0 if self._stage.total else self._earlier + self._stage.done
+            self._since = self._since or now
+        self._stage, self._told = stage, now
+        if stage.total and stage.done >= stage.total:
+            self.close()
+        elif on_terminal():
+            self._show()
+        elif self.elsewhere is not None and stage.done and now - self._since >= QUIET:
+            self._since = now + EVERY - QUIET
+            self.elsewhere(self.text())
+
+    def text(self) -> str:
+        """`compiling kernels, first use only: 12 of 39 |####   | about 7 s left`"""
+        s, done = self._stage, self._earlier + self._stage.done
+        if not s.total:
+            return f"{self.TITLE}: {done} so far" if done else f"{self.TITLE} ..."
+        total = self._earlier + s.total
+        text = f"{self.TITLE}: {done} of {total} {bar(done, total)}"
+        if s.left is not None:
+            text += f" about {max(1, round(s.left - (monotonic() - self._told)))} s left"
+        return text
+
+    def _show(self) -> None:
+        if self._ends is None:
+            self.before()
+            self._ends = threading.Event()
+            threading.Thread(target=self._tick, args=(self._ends,), daemon=True).start()
+        LINE.draw(self.text())
+
+    def _tick(self, ends: threading.Event) -> None:
+        while not ends.wait(TICK):
+            LINE.draw(self.text())
+            if ends.is_set():
+                LINE.wipe()
+
+    def close(self) -> None:
+        """Wipe the line; what is compiled later is shown again."""
+        self._since = 0.0
+        if self._ends is not None:
+            self._ends.set()
+            self._ends = None
+            LINE.wipe()
+
+
+KERNELS = Kernels()  # of a model and its contexts
+
+
+@contextmanager
+def shown(progress: Progress | bool | None) -> Iterator[None]:
+    """Meanwhile kernels that are compiled are shown on a terminal; not where `progress` is False or
+    a function, which is told itself, nor where somebody is told of them already."""
+    if progress not in (None, True) or building.is_told() or not on_terminal():
+        yield
+        return
+    with building.telling(KERNELS):
+        try:
+            yield
+        finally:
+            KERNELS.close()
+
+
+def told(progress: Progress | bool | None) -> Progress | None:
+    """The function, if it is one."""
+    return None if isinstance(progress, bool) else progress

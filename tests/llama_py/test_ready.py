@@ -1,0 +1,160 @@
+"""Before the first token all kernels are there, compiled in one go; after it none is compiled.
+
+Kernels are not really compiled anew: a store that forgets everything stands for an empty cache, and
+takes what is asked for from the real one.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Sequence
+
+import pytest
+
+import llama_py
+from ggml_cpu import objcache
+from ggml_cpu.compile import Progress
+from ggml_cpu.kernel import Kernel
+from ggml_cpu.objcache import Library
+from ggml_cpu.store import STORE
+from ggml_py import building
+from ggml_py.building import Stage
+from llama_py import Context, GenerateParams
+from llama_py.ready import make_ready, sizes, warm_up
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+PROMPT = "ROMEO:\nI am"
+
+
+class Cold:
+    """As if nothing had been compiled before this.
+
+    batches   names of the kernels that were compiled, of those compiled together
+    """
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.kept: set[str] = set()
+
+    def read(self, kernels: Iterable[Kernel]) -> dict[Kernel, bytes]:
+        return real_read([k for k in kernels if k.name in self.kept])
+
+    def compile(
+        self, kernels: Sequence[Kernel], progress: Progress | None = None, whole: bool = True
+    ) -> dict[Kernel, bytes]:
+        self.batches.append([k.name for k in kernels])
+        self.kept.update(self.batches[-1])
+        found = real_read(kernels)
+        found |= real_compile([k for k in kernels if k not in found])
+        for done in range(len(kernels) + 1):
+            building.tell(Stage(done, len(kernels) if whole else 0))
+        return found
+
+
+_LIBRARIES: list[Library] = []  # threads of the device may be in their code to the end
+real_read, real_compile = STORE.read, objcache.compile_kernels
+
+
+@pytest.fixture
+def cold(monkeypatch: pytest.MonkeyPatch) -> Cold:
+    cold = Cold()
+    _LIBRARIES.append(Library())
+    monkeypatch.setattr(objcache, "_LIBRARY", _LIBRARIES[-1])
+    monkeypatch.setattr(STORE, "read", cold.read)
+    monkeypatch.setattr(objcache, "compile_kernels", cold.compile)
+    return cold
+
+
+@pytest.fixture
+def ctx(cold: Cold) -> Iterator[Context]:
+    with llama_py.load() as model, model.context(256, n_ubatch=16) as ctx:
+        yield ctx
+
+
+@pytest.mark.parametrize("n_prompt", [2, 35])
+def test_nothing_is_compiled_after_the_first_token(cold: Cold, ctx: Context, n_prompt: int) -> None:
+    """35 tokens: two whole ubatches and one of three."""
+    pieces = llama_py.stream(ctx, [5] * n_prompt, max_tokens=40)
+    next(pieces)
+    before = len(cold.batches)
+    assert before
+    for _ in pieces:
+        pass
+    assert cold.batches[before:] == []
+
+
+def test_all_are_compiled_together(cold: Cold, ctx: Context) -> None:
+    """But for what weights are laid out with, and what runs that, which come before."""
+    before = set().union(*cold.batches)
+    assert {n for n in before if not n.startswith("executor_")} == {"repack_q8_0"}
+    cold.batches.clear()
+    for _ in llama_py.stream(ctx, [5] * 35, max_tokens=3):
+        pass
+    assert [len(batch) > 20 for batch in cold.batches] == [True]
+
+
+def test_drafts(cold: Cold, ctx: Context) -> None:
+    """Text that repeats itself is drafted: batches of several tokens are checked."""
+    how = GenerateParams(max_tokens=30, spec_type="ngram-simple", spec_ngram_simple_size_n=2)
+    pieces = llama_py.stream(ctx, [5, 6, 7] * 4, **vars(how))
+    next(pieces)
+    before = len(cold.batches)
+    for _ in pieces:
+        pass
+    assert cold.batches[before:] == []
+
+
+def test_what_is_there_costs_no_graph(cold: Cold, ctx: Context) -> None:
+    make_ready(ctx, 35)
+    graphs = []
+    ctx.model.architecture.graph = graphs.append  # type: ignore[assignment, method-assign]
+    make_ready(ctx, 35)
+    assert graphs == []
+
+
+def test_a_context_of_known_kernels_is_ready(cold: Cold, ctx: Context) -> None:
+    ctx.prepare(sizes(ctx))
+    with ctx.model.context(256) as other:
+        assert not other.runner.lacks_next()
+
+
+def test_compiling_is_not_prompt_time(
+    cold: Cold, ctx: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(building, "perf_counter", lambda: now[0])
+
+    def slow(kernels: Sequence[Kernel], *how: object) -> dict[Kernel, bytes]:
+        now[0] += 100.0
+        return cold.compile(kernels)
+
+    monkeypatch.setattr(objcache, "compile_kernels", slow)
+    before = building.seconds()
+    last = [*llama_py.stream(ctx, PROMPT, max_tokens=2)][-1]
+    assert building.seconds() - before >= 100.0
+    assert last.prompt_seconds == last.gen_seconds == 0.0
+
+
+def test_warming_up_leaves_nothing(ctx: Context) -> None:
+    ids = ctx.model.tokenize(PROMPT)
+    fresh = ctx.decode(ids).copy()
+    ctx.clear()
+    warm_up(ctx, shifts=True)
+    assert ctx.memory.seq_pos_max(0) == -1
+    assert (ctx.decode(ids) == fresh).all()
+
+
+def test_python_counts_all_on_a_terminal(cold: Cold, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of weights and of the executor, too."""
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with llama_py.load() as model, model.context(64) as ctx:
+        for _ in llama_py.stream(ctx, PROMPT, max_tokens=2):
+            pass
+    assert f" of {sum(map(len, cold.batches))} |" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r")
