@@ -9,10 +9,12 @@ What a CPU refuses, such as registers whose shapes do not fit together, gives wr
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import sys
 from functools import cache
+from pathlib import Path
 
 import platformdirs
 
@@ -21,8 +23,9 @@ from tests.foreign import become
 
 NAME = "avx512-amx"
 _CACHE = os.environ.get("LLAMA_PY_CACHE") or platformdirs.user_cache_dir("llama-py")
-if not _CACHE.endswith(NAME):  # what is compiled here is no code for a CPU with AMX
-    os.environ["LLAMA_PY_CACHE"] = f"{_CACHE}/{NAME}"
+if NAME not in _CACHE:  # what is compiled here is no code for a CPU with AMX
+    _version = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
+    os.environ["LLAMA_PY_CACHE"] = f"{_CACHE}/{NAME}-{_version}"
 become(NAME)
 
 import llvmlite.binding as llvm  # noqa: E402
@@ -127,6 +130,12 @@ def unsigned(address):
     return v.ld_u8(address)
 
 
+@fn
+def bf16(address):
+    """v.ld_bf16, which is compiled with checks of bounds where kernels are."""
+    return v.f32_of_bits(v.ld_u16(address) << 16)
+
+
 def tdpbf16ps(state, c, a, b):
     """The even products are added up by themselves, and the odd ones."""
     if not fit(state, c, a, b):
@@ -137,8 +146,8 @@ def tdpbf16ps(state, c, a, b):
             even, odd = v.float32(0.0), v.float32(0.0)
             for k in range(rows_of(state, b)):
                 x, y = row_of(state, a, m) + 4 * k, row_of(state, b, k) + 4 * n
-                even = v.float32(even + v.ld_bf16(x) * v.ld_bf16(y))
-                odd = v.float32(odd + v.ld_bf16(x + 2) * v.ld_bf16(y + 2))
+                even = v.float32(even + bf16(x) * bf16(y))
+                odd = v.float32(odd + bf16(x + 2) * bf16(y + 2))
             at = row_of(state, c, m) + 4 * n
             v.st_f32(at, v.ld_f32(at) + (even + odd))
 

@@ -16,7 +16,7 @@ from .tiles import ALIGN, Tile
 from .vec import I32, I64, call, intrinsic, pointer
 
 I8, VOID = ir.IntType(8), ir.VoidType()
-SHAPES = ir.ArrayType(I8, 64)
+SHAPES = ir.VectorType(I8, 64)
 
 
 def _instruction(builder: ir.IRBuilder, name: str, registers: list[int], *rest: ir.Value) -> None:
