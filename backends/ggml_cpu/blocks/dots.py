@@ -80,14 +80,16 @@ def _words(width: int, words: int, dot4: Function, small: bool) -> Dots:
 
     @fn
     def one(dots, i, values, a, n):
+        at = a + 4 * width * n
         for t in range(width):
-            dots[t] = dot4(dots[t], values, v.as_i8(v.i32_bcast(a + 4 * (n * width + t))))
+            dots[t] = dot4(dots[t], values, v.as_i8(v.i32_bcast(at + 4 * t)))
 
     @fn
     def one_by_fours(dots, i, values, a, n):
         """From a load of four columns sdot takes one as it is."""
+        at = a + 4 * width * n
         for t in range(0, width, 4):
-            x = v.i32x4_load(a + 4 * (n * width + t))
+            x = v.i32x4_load(at + 4 * t)
             dots[t] = dot4(dots[t], values, v.as_i8(v.shuffle(x, 0, 0, 0, 0)))
             dots[t + 1] = dot4(dots[t + 1], values, v.as_i8(v.shuffle(x, 1, 1, 1, 1)))
             dots[t + 2] = dot4(dots[t + 2], values, v.as_i8(v.shuffle(x, 2, 2, 2, 2)))
@@ -101,9 +103,10 @@ def _words(width: int, words: int, dot4: Function, small: bool) -> Dots:
             one_by_fours(dots, i, low, a, n)
             one_by_fours(dots, i, high, a, n + HALF)
         else:
+            at = a + 4 * width * n
             for t in range(width):
-                x = v.as_i8(v.i32_bcast(a + 4 * (n * width + t)))
-                y = v.as_i8(v.i32_bcast(a + 4 * ((n + HALF) * width + t)))
+                x = v.as_i8(v.i32_bcast(at + 4 * t))
+                y = v.as_i8(v.i32_bcast(at + 4 * (HALF * width + t)))
                 dots[t] = dot4(dot4(dots[t], low, x), high, y)
 
     @fn
@@ -131,8 +134,9 @@ def _pairs(width: int, run: int) -> Dots:
 
     @fn
     def one(dots, i, values, a, n):
+        at = a + 4 * width * n
         for t in range(width):
-            x = v.as_i8(v.i32_bcast(a + 4 * (n * width + t)))
+            x = v.as_i8(v.i32_bcast(at + 4 * t))
             dots[t] = v.as_i32(v.dot_pairs(v.as_i16(dots[t]), values, x))
 
     @fn
