@@ -1,8 +1,8 @@
 """What this machine has, as far as this process may use it: cores and memory, less what an affinity
 mask and the limits of a container (cgroup) take away; and instructions that LLVM does not tell.
 
-All that is asked of Linux is in files and `_auxiliary`, of macOS in `_sysctl`, of Windows in
-`_processor_has`, the rest in psutil.
+All that is asked of Linux is in files, `_auxiliary` and `_arch_prctl`, of macOS in `_sysctl`, of
+Windows in `_processor_has`, the rest in psutil.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ OWN_CGROUP = Path("/proc/self/cgroup")
 MEMINFO = Path("/proc/meminfo")
 
 AT_HWCAP, AT_HWCAP2 = 16, 26
+SYS_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILEDATA = 158, 0x1023, 18
 
 
 class Asked(NamedTuple):
@@ -135,6 +136,19 @@ def _allows(asked: Asked) -> bool:
     if SYSTEM == "darwin":
         return _number_of(_sysctl(f"hw.optional.arm.{asked.macos}")) == 1
     return SYSTEM == "win32" and _processor_has(asked.windows)
+
+
+@cache
+def allows_amx() -> bool:
+    """Whether this process may use AMX's registers, which its processor, an x86 one, has. Linux is
+    asked for them, once: it gives them to all threads, those to come, too. Others are not asked.
+    """
+    return SYSTEM == "linux" and _arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA) == 0
+
+
+def _arch_prctl(code: int, argument: int) -> int:
+    """0, or -1 where Linux refuses."""
+    return int(ctypes.CDLL(None).syscall(SYS_ARCH_PRCTL, code, ctypes.c_ulong(argument)))
 
 
 def _auxiliary(kind: int) -> int:

@@ -100,7 +100,11 @@ PROCESS = start()
 
 def library(kernel: Kernel) -> Path:
     """The kernel as a shared library, kept in the cache."""
-    path = store.writable_directory() / f"{store.file_name(kernel)}.so"
+    folder, _ = store.STORE.make()
+    directory = store.path()
+    assert folder is not None and directory is not None
+    folder.close()
+    path = directory / f"{store.file_name(kernel)}.so"
     if not path.exists():
         code = path.with_suffix(".o")
         code.write_bytes(codegen.object_code(kernel))

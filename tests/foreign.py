@@ -24,6 +24,7 @@ def become(name: str) -> None:
         patch.object(llvm, "get_process_triple", lambda: triple),
         patch.object(llvm, "get_host_cpu_features", lambda: dict.fromkeys(named.features, True)),
         patch.object(host, "arm_features", lambda: set(named.features)),
+        patch.object(host, "allows_amx", lambda: True),
     ):
         import ggml_cpu.target  # noqa: F401
     llvm.initialize_all_targets()

@@ -138,7 +138,7 @@ def multiplied(a: Tensor, b: Tensor, few: bool) -> tuple[NDArray[np.float64], ND
     """The weights and the activations that are multiplied; `few` columns: by `dot` and `dots`."""
     weight = weights()[a.type.name]
     taken = weight.dot_activations if few and not a.layout else weight.activations
-    if taken is INTEGERS:
+    if taken.name.startswith(INTEGERS.name):
         return in_integers(values(a), WEIGHT_TOP), in_integers(values(b), COLUMN_TOP)
     return values(a).astype(np.float64), rounded(taken.name, values(b))
 

@@ -25,8 +25,8 @@ from pathlib import Path
 from ggml_cpu import target
 
 INSTRUCTIONS = (
-    "pmaddubsw", "pmaddwd", "vpmaddubsw", "vpmaddwd", "vpdpbusd", "vpdpwssd", "vdpbf16ps", "sdot",
-    "smmla", "bfdot",
+    "pmaddubsw", "pmaddwd", "vpmaddubsw", "vpmaddwd", "vpdpbusd", "vpdpwssd", "vdpbf16ps",
+    "tdpbsud", "tdpbssd", "tdpbf16ps", "sdot", "smmla", "bfdot", "bfmmla",
 )  # fmt: skip
 KERNELS = ("mul_mat_{}_panel", "mul_mat_{}_panels")
 CODE = """

@@ -111,7 +111,12 @@ class Folder:
             finally:
                 os.close(fd)
             of = self._fd
-            os.replace(self._at(partial), self._at(name), src_dir_fd=of, dst_dir_fd=of)
+            try:
+                os.replace(self._at(partial), self._at(name), src_dir_fd=of, dst_dir_fd=of)
+            except PermissionError:  # of Windows, for a file that somebody has open
+                if self.read(name) != content:
+                    raise
+                self.remove(partial)
         except BaseException:
             with suppress(OSError):
                 self.remove(partial)

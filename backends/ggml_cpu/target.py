@@ -11,7 +11,7 @@ import os
 
 import llvmlite.binding as llvm
 
-from ggml_cpu.targets import NAMED, TELLING
+from ggml_cpu.targets import AMX_FEATURES, NAMED, TELLING
 from ggml_py import host
 from ggml_py.errors import BackendError
 
@@ -25,6 +25,8 @@ def host_features() -> dict[str, bool]:
     found = dict(llvm.get_host_cpu_features())
     if ARM64:
         found |= dict.fromkeys(("neon", *host.arm_features()), True)
+    if any(found.get(name, False) for name in AMX_FEATURES) and not host.allows_amx():
+        found |= dict.fromkeys(AMX_FEATURES, False)
     return found
 
 
@@ -78,9 +80,11 @@ AVX2: bool = has("avx2", "fma", "f16c")
 # Byte products with sums in 32 bits; without, where there are bytes times bytes with sums of two.
 VNNI: bool = has("avx512vnni") if AVX512 else AVX2 and has("avxvnni")
 PAIRS: bool = X86 and has("ssse3") and not VNNI
+AMX: bool = AVX512 and VNNI and has("avx512bf16", *AMX_FEATURES)  # products of whole tiles
 BF16: bool = has("avx512bf16") if AVX512 else ARM64 and has("bf16")
 NEON_DOT: bool = ARM64 and has("dotprod")
 NEON_MATRIX: bool = NEON_DOT and has("i8mm")
+NEON_BF16: bool = ARM64 and BF16
 FMA: bool = ARM64 or has("fma")
 HALF: bool = ARM64 or has("f16c") or AVX512
 
@@ -91,6 +95,9 @@ TILE: int = 12 if AVX512 else 6 if AVX2 else 8
 
 # `dot4_biased` wants its first operand stored with this value XORed into every byte.
 I8_BIAS: int = 128 if VNNI else 0
+
+
+CHECKED: bool = os.environ.get("LLAMA_PY_CHECK_BOUNDS", "") not in ("", "0")  # see bounds/
 
 
 def feature_string() -> str:

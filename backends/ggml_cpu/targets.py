@@ -25,6 +25,8 @@ _SSE42 = _SSE2 | _set("sse3 ssse3 sse4.1 sse4.2 popcnt cx16")
 _AVX2 = _SSE42 | _set("avx avx2 fma f16c bmi bmi2 lzcnt movbe")
 _AVX512 = _AVX2 | _set("avx512f avx512bw avx512cd avx512dq avx512vl")
 _VNNI = _AVX512 | _set("avx512vnni")
+_BF16 = _VNNI | _set("avx512bf16")
+AMX_FEATURES = _set("amx-tile amx-int8 amx-bf16")  # an operating system has to allow them
 _NEON = _set("neon")
 
 NAMED = {
@@ -34,7 +36,8 @@ NAMED = {
     "avx-vnni": Named(True, "x86-64-v3", _AVX2 | _set("avxvnni")),
     "avx512": Named(True, "x86-64-v4", _AVX512),
     "avx512-vnni": Named(True, "x86-64-v4", _VNNI),
-    "avx512-bf16": Named(True, "x86-64-v4", _VNNI | _set("avx512bf16")),
+    "avx512-bf16": Named(True, "x86-64-v4", _BF16),
+    "avx512-amx": Named(True, "x86-64-v4", _BF16 | AMX_FEATURES),
     "neon": Named(False, "generic", _NEON),
     "neon-dotprod": Named(False, "generic", _NEON | _set("dotprod")),
     "neon-i8mm": Named(False, "generic", _NEON | _set("dotprod i8mm")),
@@ -44,5 +47,6 @@ NAMED = {
 # Of the features, those by which CPUs differ in what kernels do with them.
 TELLING = (
     "ssse3", "avx2", "avxvnni", "avx512bw", "avx512vnni", "avx512bf16",
+    "amx-int8", "amx-bf16",
     "neon", "dotprod", "i8mm", "bf16",
 )  # fmt: skip

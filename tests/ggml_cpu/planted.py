@@ -36,6 +36,12 @@ def writes_before(p, ith, nth):
 
 
 @kernel()
+def writes_after(p, ith, nth):
+    for i in range(N + 1):
+        v.st_f32(v.data(p, 0) + 4 * i, 1.0)
+
+
+@kernel()
 def writes_its_source(p, ith, nth):
     v.st_f32(v.data(p, 1), 1.0)
 
@@ -115,6 +121,10 @@ def main() -> None:
     found["gathers"] = run(Step(gathers, node, (node, x, index)))
     found["writes_two"] = run(Step(writes_two, node, (node, x, y), writes=(2,)))
     found["its dst"] = get_tensor(node).reshape(-1).tolist()
+    one, neighbour = ops.neg(x), tensor(2 * N)
+    one.buffer, one.offset = neighbour.buffer, neighbour.offset - one.nbytes
+    found["writes_after"] = run(Step(writes_after, one, (one, x)))
+    found["its neighbour"] = float(get_tensor(neighbour).max())
     right = Step(is_right, node, (node, x))
     found["often"] = run(right, n_threads=2, times=40)
     found["in between"] = run(right, Step(writes_before, node, (node, x)), right, n_threads=2)

@@ -60,6 +60,11 @@ def test_nothing_is_stored_elsewhere_and_the_rest_is_done(found: Any) -> None:
     assert found["its dst"] == [1.5] * 20
 
 
+def test_a_neighbour_in_the_same_memory_is_none_of_its_business(found: Any) -> None:
+    assert "a store of 4 bytes at byte 80 of dst" in found["writes_after"]
+    assert found["its neighbour"] == 0
+
+
 def test_one_step_among_right_ones_is_found(found: Any) -> None:
     assert found["in between"].startswith("kernel writes_before")
 

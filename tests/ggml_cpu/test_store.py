@@ -132,6 +132,34 @@ def test_what_is_no_file_of_ours_is_not_read(at: Path, done: list[str], kind: st
     assert path.is_file() and not path.is_symlink()
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_a_file_in_use_on_windows(
+    at: Path, done: list[str], same: bool, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    """It cannot be replaced. Another process may have written just that meanwhile; what is of
+    another content stays, and the kernel is in memory."""
+
+    def refuse(source: str, target: str, **_: object) -> None:
+        assert (at / target).exists()
+        raise PermissionError(errno.EACCES, "Access is denied", source, 5, target)
+
+    path = at / file_name(A)
+    code = path.read_bytes()
+    damaged = code if same else code[:-1]
+    path.write_bytes(b"")
+
+    def compiling(kernel: object) -> bytes:
+        path.write_bytes(damaged)
+        return stores(symbol_of("kernel_a"), 5)
+
+    monkeypatch.setattr(compile, "object_code", compiling)
+    monkeypatch.setattr(os, "replace", refuse)
+    assert run(A) == run(A) == [5]
+    assert path.read_bytes() == damaged and not list(at.glob("*.part"))
+    assert len(warnings(caplog)) == (not same)
+
+
 def test_a_directory_instead_of_an_object(
     at: Path, done: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -96,6 +96,20 @@ def test_dotbf16():
 
 
 @kernel()
+def bf16_squares(p, ith, nth):
+    x, y = v.i16x8_load(v.data(p, 1)), v.i16x8_load(v.data(p, 2))
+    v.store(v.data(p, 0), v.matrix_dotbf16(v.f32x4_load(v.data(p, 3)), x, y))
+
+
+def test_matrix_dotbf16():
+    x, y = (to_bf16(RNG.standard_normal((2, 4)).astype(f32)) for _ in range(2))
+    acc, out = RNG.standard_normal((2, 2)).astype(f32), np.zeros((2, 2), f32)
+    call(bf16_squares, out, x, y, acc)
+    a, b = ((q.astype(np.uint32) << 16).view(f32).astype(np.float64) for q in (x, y))
+    np.testing.assert_allclose(out, acc + a @ b.T, rtol=1e-5, atol=1e-5)
+
+
+@kernel()
 def lookups(p, ith, nth):
     table = v.i8x16_load(v.data(p, 1))
     v.store(v.data(p, 0), v.lookup16(table, v.i8x16_load(v.data(p, 2))))

@@ -158,7 +158,7 @@ def nibbles(
             begin(dots, sums)
             for i in range(first, first + at_once):
                 low, high = pairs_of(w, i)
-                two(dots, i, low, high, a + 4 * i * width, 16 * width)
+                two(dots, i, low, high, a, i)
             into(sums, dots)
 
         @fn

@@ -1,11 +1,13 @@
 """Bytes of weights times a tile of columns, word by word, as this CPU does it best.
 
-A word is four bytes along k of each of LANES rows; at `at` lie the same four of `width` columns.
-Products are added up in a tile of `size` i32 vectors, in a form of the CPU's own:
+A word is four bytes along k of each of LANES rows; where the same four of `width` columns lie is
+told in activations.py. Products are added up in a tile of `size` i32 vectors, in a form of the
+CPU's own:
 words    (most) the i32 sums of column t are vector t
 pairs    (x86 without byte products that end in 32 bits) where so many products cannot overflow,
          vector t has i16 sums
 matrix   (ARM with i8mm) two words at a time: two columns and two rows a vector
+amx      (amx.py) as words, once all of the run are there
 """
 
 from __future__ import annotations
@@ -13,11 +15,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.amx import in_registers
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.target import NEON_DOT, NEON_MATRIX, PAIRS, X86
+from ggml_cpu.target import AMX, NEON_DOT, NEON_MATRIX, PAIRS, X86
 
 ANY = 128  # a magnitude of signed bytes; of unsigned ones at most 127
 I16 = 32767
+HALF = 4  # words from those of low nibbles to those of high ones
 
 
 class Dots(NamedTuple):
@@ -26,9 +30,9 @@ class Dots(NamedTuple):
     size     vectors of `dots`, which begin as zeros
     run      words to add to them at most
     begin    begin(dots, sums): start from these sums; only before `into`
-    one      one(dots, i, values, a, n): add word i, whose columns are word n of those at a. Words
-             come by twos, an even one and the next
-    two      two(dots, i, low, high, at, apart): two series of words at once, `apart` bytes apart
+    one      one(dots, i, values, a, n): add word i of a run, word n of the block whose columns are
+             at a. Words come in order, from an even one on
+    two      two(dots, i, low, high, a, n): words n and n + HALF at once
     into     into(sums, dots): the sums become those of `dots`, with what they began with
     scaled   scaled(sums, dots, scale): sums[t] += scale * dots, of scales that fit i16
     """
@@ -62,7 +66,8 @@ def dots_of(width: int, words: int, largest: int, dot4: Function = unsigned_dot)
     if NEON_MATRIX and width > 1:
         return _matrix(width, words)
     small = X86 and 4 * words * 127 * largest <= I16
-    return _words(width, words, dot4, small)
+    plain = _words(width, words, dot4, small)
+    return plain._replace(**in_registers(width, words)) if AMX and width > 1 else plain
 
 
 def _words(width: int, words: int, dot4: Function, small: bool) -> Dots:
@@ -75,14 +80,16 @@ def _words(width: int, words: int, dot4: Function, small: bool) -> Dots:
 
     @fn
     def one(dots, i, values, a, n):
+        at = a + 4 * width * n
         for t in range(width):
-            dots[t] = dot4(dots[t], values, v.as_i8(v.i32_bcast(a + 4 * (n * width + t))))
+            dots[t] = dot4(dots[t], values, v.as_i8(v.i32_bcast(at + 4 * t)))
 
     @fn
     def one_by_fours(dots, i, values, a, n):
         """From a load of four columns sdot takes one as it is."""
+        at = a + 4 * width * n
         for t in range(0, width, 4):
-            x = v.i32x4_load(a + 4 * (n * width + t))
+            x = v.i32x4_load(at + 4 * t)
             dots[t] = dot4(dots[t], values, v.as_i8(v.shuffle(x, 0, 0, 0, 0)))
             dots[t + 1] = dot4(dots[t + 1], values, v.as_i8(v.shuffle(x, 1, 1, 1, 1)))
             dots[t + 2] = dot4(dots[t + 2], values, v.as_i8(v.shuffle(x, 2, 2, 2, 2)))
@@ -91,14 +98,15 @@ def _words(width: int, words: int, dot4: Function, small: bool) -> Dots:
     by_fours = NEON_DOT and width % 4 == 0
 
     @fn
-    def two(dots, i, low, high, at, apart):
+    def two(dots, i, low, high, a, n):
         if by_fours:
-            one_by_fours(dots, i, low, at, 0)
-            one_by_fours(dots, i, high, at + apart, 0)
+            one_by_fours(dots, i, low, a, n)
+            one_by_fours(dots, i, high, a, n + HALF)
         else:
+            at = a + 4 * width * n
             for t in range(width):
                 x = v.as_i8(v.i32_bcast(at + 4 * t))
-                y = v.as_i8(v.i32_bcast(at + apart + 4 * t))
+                y = v.as_i8(v.i32_bcast(at + 4 * (HALF * width + t)))
                 dots[t] = dot4(dot4(dots[t], low, x), high, y)
 
     @fn
@@ -126,14 +134,15 @@ def _pairs(width: int, run: int) -> Dots:
 
     @fn
     def one(dots, i, values, a, n):
+        at = a + 4 * width * n
         for t in range(width):
-            x = v.as_i8(v.i32_bcast(a + 4 * (n * width + t)))
+            x = v.as_i8(v.i32_bcast(at + 4 * t))
             dots[t] = v.as_i32(v.dot_pairs(v.as_i16(dots[t]), values, x))
 
     @fn
-    def two(dots, i, low, high, at, apart):
-        one(dots, i, low, at, 0)
-        one(dots, i, high, at + apart, 0)
+    def two(dots, i, low, high, a, n):
+        one(dots, i, low, a, n)
+        one(dots, i, high, a, n + HALF)
 
     @fn
     def into(sums, dots):
@@ -201,9 +210,9 @@ def _matrix(width: int, words: int) -> Dots:
         add(dots, width, i, values, a + 4 * width * n)
 
     @fn
-    def two(dots, i, low, high, at, apart):
-        add(dots, width, i, low, at)
-        add(dots, width + 1, i, high, at + apart)
+    def two(dots, i, low, high, a, n):
+        add(dots, width, i, low, a + 4 * width * n)
+        add(dots, width + 1, i, high, a + 4 * width * (n + HALF))
 
     @fn
     def scaled(sums, dots, scale):

@@ -50,6 +50,8 @@ class Weight(Format):
     k_block       steps of a panel to unpack and multiply at a time, in whole blocks
     of_dots       what `dot` and `dots` take, where that is not `activations`
     few           columns up to which `dots` costs less than turning rows into panels
+    registers     what the CPU's matrix registers are configured to while tiles are multiplied, see
+                  amx.py
     """
 
     activations: Activations
@@ -65,6 +67,7 @@ class Weight(Format):
     k_block: int = BLOCKS
     of_dots: Activations | None = None
     few: int = FEW
+    registers: bytes = b""
 
     @property
     def dot_activations(self) -> Activations:

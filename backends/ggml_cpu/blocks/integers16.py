@@ -29,7 +29,7 @@ K_BLOCK = 16  # steps of a panel at a time: 66 KiB where a vector has 16 lanes
 SPAN = 2 * LANES
 
 
-def _scale(load_n: Function, size: int, most: float) -> Function:
+def scale_of(load_n: Function, size: int, most: float) -> Function:
     @fn
     def scale(x, n):
         """What one stands for in the block of the up to BLOCK values at x."""
@@ -69,7 +69,7 @@ def load_f32_n(address, n):
     return v.f32_load_n(address, n)
 
 
-_column_scale, _column_words = _scale(load_f32_n, 4, COLUMN_TOP), _words(load_f32_n, 4)
+_column_scale, _column_words = scale_of(load_f32_n, 4, COLUMN_TOP), _words(load_f32_n, 4)
 
 
 @fn
@@ -88,7 +88,7 @@ INTEGERS = Activations("i16", BLOCK, 4 * (WORDS + 1), pack)
 
 def unpacker(load_n: Function, size: int) -> Function:
     """`Weight.unpack` of elements of `size` bytes; load_n(address, n): the first n as f32."""
-    scale, words = _scale(load_n, size, WEIGHT_TOP), _words(load_n, size)
+    scale, words = scale_of(load_n, size, WEIGHT_TOP), _words(load_n, size)
 
     @fn
     def half_step(src, stride, rows, n, dst):

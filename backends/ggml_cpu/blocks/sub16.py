@@ -60,8 +60,8 @@ def _add_block(
             """sums[t] += scale * dot over a group."""
             dots = v.i32_regs(size)
             for i in range(4):
-                at = a + 4 * width * (32 * half + 8 * j + 4 * s + i)
-                one(dots, i, v.as_i8(word_of(w, half, j, 4 * s + i)), at, 0)
+                values = v.as_i8(word_of(w, half, j, 4 * s + i))
+                one(dots, i, values, a, 32 * half + 8 * j + 4 * s + i)
             scaled(sums, dots, scale)
 
         @fn

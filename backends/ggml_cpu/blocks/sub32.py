@@ -66,7 +66,7 @@ def _add_block(value_of: Function, largest: int) -> Callable[[int], Function]:
             dots = v.i32_regs(size)
             for i in range(first, first + run):
                 values = value_of(w, j, high, i)
-                one(dots, i, values, a + 4 * width * (16 * j + 8 * high + i), 0)
+                one(dots, i, values, a, 16 * j + 8 * high + i)
             scaled(sums, dots, scale)
 
         @fn

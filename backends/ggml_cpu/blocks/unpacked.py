@@ -22,6 +22,7 @@ from ggml_cpu.blocks.activations import (
     OFFSET,
     Activations,
 )
+from ggml_cpu.blocks.amx import BYTES
 from ggml_cpu.blocks.dots import ANY, dots_of
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.walk import WORD
@@ -148,7 +149,7 @@ def _tile(decoder: Decoder) -> Callable[[int], Function]:
                     begin(dots, totals)
                     for i in range(words):
                         values = v.i8_load(w + WORD * (words * g + i))
-                        one(dots, i, values, a + 4 * width * (words * g + i), 0)
+                        one(dots, i, values, a, words * g + i)
                     into(totals, dots)
                     scale = v.f32_load(w + SCALES + WORD * g)
                     at = a + CHUNK_SCALE * width + 4 * width * (2 * g // groups)
@@ -277,5 +278,5 @@ def weight(
         quantize=None if encode is None else walk.quantize(kind, encode),
         activations=activations, rows=LANES, panel_bytes=decoder.panel_bytes,
         unpack=walk.unpack(kind, decoder.chunks * decoder.panel_bytes, _pack(decoder)),
-        tile=_tile(decoder), dot=dot, k_block=K_BLOCK,
+        tile=_tile(decoder), dot=dot, k_block=K_BLOCK, registers=BYTES,
     )  # fmt: skip

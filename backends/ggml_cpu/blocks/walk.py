@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import SCALE_256, Activations
+from ggml_cpu.blocks.amx import BYTES
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
@@ -162,4 +163,5 @@ def weight(
         type=kind, dequantize=dequantize(kind, decode), quantize=quantize(kind, encode),
         activations=activations, rows=LANES, panel_bytes=panel_bytes, tile=tile, dot=dot,
         unpack=unpack(kind, panel_bytes, panel[0]), row=row(kind, panel_bytes, panel[1]),
+        registers=BYTES,
     )  # fmt: skip

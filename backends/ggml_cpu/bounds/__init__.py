@@ -9,6 +9,4 @@ extents.py     which memory a step may touch, and the error for what it touched 
 
 from __future__ import annotations
 
-import os
-
-CHECKED = os.environ.get("LLAMA_PY_CHECK_BOUNDS", "") not in ("", "0")
+from ggml_cpu.target import CHECKED as CHECKED

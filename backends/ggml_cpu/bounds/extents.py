@@ -3,7 +3,9 @@
 A step may read its operands, each from the first to the last byte (of a weight in panels, all of
 these), its parameter block, the constants of the kernel and the scratch; it may write its dst, the
 operands that it `writes`, the scratch and the record of faults. There is no padding: a vector that
-ends beyond the last element is wrong for a load as well.
+ends beyond the last element is wrong for a load as well. Tensors that lie next to each other are
+told apart; an address that was meant for one operand, but lies wholly in another of the step that
+may be touched likewise, is not.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.amx import around
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.tiles import WIDTHS, tile_width
 from ggml_cpu.kernel import Function, fn
@@ -121,6 +122,7 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
     step, block_bytes = weight.step, weight.activations.block_bytes
     block_size, type_size = weight.type.block_size, weight.type.type_size
     steps_of, column_bytes = Shape(weight).steps_of, weight.activations.column_bytes
+    begin, end = around(weight.registers)
 
     @fn
     def put(sums, m, n, row, c, more, out, stride, order):
@@ -139,6 +141,7 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
         """Column c is stored at out + c * stride, or order[c] * stride where `order` is not 0."""
         steps = steps_of(k)
         panels = panels_at(local)
+        begin()
         for s in range(0, steps, k_block):
             count = min(steps - s, k_block)
             if in_place:
@@ -159,5 +162,6 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
                     multiply(width, panel, tile, count, local)
                     put(local, m, min(width, n - c), i * rows, c, s > 0, out, stride, order)
                 c += width
+        end()
 
     return product

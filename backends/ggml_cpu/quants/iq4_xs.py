@@ -43,22 +43,22 @@ def add_block(width: int) -> Function:
     size, _, _, _, two, _, scaled = dots_of(width, 8, ANY, biased_dot)
 
     @fn
-    def add_32(levels, w, a, scale, sums):
+    def add_32(levels, w, a, n, scale, sums):
         """sums[t] += scale * dot over a group."""
         dots = v.i32_regs(size)
         for i in range(4):
             low, high = both_levels(levels, v.i8_load(w + WORD * i))
-            two(dots, i, low, high, a + 4 * width * i, 16 * width)
+            two(dots, i, low, high, a, n + i)
         scaled(sums, dots, scale)
 
     @fn
-    def add_128(levels, w, a, totals, pairs, others, sums):
+    def add_128(levels, w, a, n, totals, pairs, others, sums):
         """The same over four groups, their scales in two vectors; the bias is taken off."""
         first, second = v.as_i32(pairs), v.as_i32(others)
-        add_32(levels, w, a, v.asr(first << 16, 16), sums)
-        add_32(levels, w + 4 * WORD, a + 32 * width, v.asr(second << 16, 16), sums)
-        add_32(levels, w + 8 * WORD, a + 64 * width, v.asr(first, 16), sums)
-        add_32(levels, w + 12 * WORD, a + 96 * width, v.asr(second, 16), sums)
+        add_32(levels, w, a, n, v.asr(first << 16, 16), sums)
+        add_32(levels, w + 4 * WORD, a, n + 8, v.asr(second << 16, 16), sums)
+        add_32(levels, w + 8 * WORD, a, n + 16, v.asr(first, 16), sums)
+        add_32(levels, w + 12 * WORD, a, n + 24, v.asr(second, 16), sums)
         for t in range(width):
             x = v.as_i16(v.i32_bcast(totals + 4 * t))
             y = v.as_i16(v.i32_bcast(totals + 4 * (width + t)))
@@ -72,9 +72,8 @@ def add_block(width: int) -> Function:
         for half in range(2):
             pairs = scale_pairs(lower, both >> 16, 4 * half)
             others = scale_pairs(lower, both >> 16, 4 * half + 1)
-            values, x = w + WORD * (2 + 16 * half), a + 128 * width * half
-            totals = a + (SUMS32_256 + 8 * half) * width
-            add_128(levels, values, x, totals, pairs, others, sums)
+            values, totals = w + WORD * (2 + 16 * half), a + (SUMS32_256 + 8 * half) * width
+            add_128(levels, values, a, 32 * half, totals, pairs, others, sums)
         d = v.f16_to_f32(v.to_i16(both))
         for t in range(width):
             scale = d * v.f32_bcast(a + SCALE_256 * width + 4 * t)

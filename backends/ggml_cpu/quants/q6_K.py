@@ -60,7 +60,7 @@ def add_block(width: int) -> Function:
     size, run, _, one, _, _, scaled = dots_of(width, 4, 63)
 
     @fn
-    def add_run(w, a, which, first, scale, sums):
+    def add_run(w, a, n, which, first, scale, sums):
         """sums[t] += scale * dot over `run` words, from `first` on, of those of add_16."""
         dots = v.i32_regs(size)
         for i in range(first, first + run):
@@ -70,15 +70,16 @@ def add_block(width: int) -> Function:
             low = v.i32_load(at) >> ((which & 2) << 1)
             top = (v.i32_load(w + 2 * WORD * i + WORD) >> (2 * which)) << 4
             values = v.as_i8((low & 0x0F0F0F0F) | (top & 0x30303030))
-            one(dots, i, values, a, i)
+            one(dots, i, values, a, n + i)
         scaled(sums, dots, scale)
 
     @fn
-    def add_16(w, a, which, scale, sums):
-        """sums[t] += scale * dot over 16 values: those of A, B, A, B with top bits 2 * which."""
-        add_run(w, a, which, 0, scale, sums)
+    def add_16(w, a, n, which, scale, sums):
+        """sums[t] += scale * dot over 16 values: those of A, B, A, B with top bits 2 * which; n is
+        their first word in a column."""
+        add_run(w, a, n, which, 0, scale, sums)
         if run < 4:
-            add_run(w, a, which, run, scale, sums)
+            add_run(w, a, n, which, run, scale, sums)
 
     @fn
     def offsets(w, a, sums):
@@ -97,11 +98,11 @@ def add_block(width: int) -> Function:
             scales = w + PANEL_SCALES + 2 * WORD * half
             first, second = v.i32_load(scales), v.i32_load(scales + WORD)
             values = w + VALUES + PART * i
-            x = a + 4 * width * (32 * half + 4 * s)
-            add_16(values, x, 0, scale_byte(first, s), sums)
-            add_16(values, x + 32 * width, 1, scale_byte(first, s + 2), sums)
-            add_16(values, x + 64 * width, 2, scale_byte(second, s), sums)
-            add_16(values, x + 96 * width, 3, scale_byte(second, s + 2), sums)
+            n = 32 * half + 4 * s
+            add_16(values, a, n, 0, scale_byte(first, s), sums)
+            add_16(values, a, n + 8, 1, scale_byte(first, s + 2), sums)
+            add_16(values, a, n + 16, 2, scale_byte(second, s), sums)
+            add_16(values, a, n + 24, 3, scale_byte(second, s + 2), sums)
         offsets(w, a, sums)
         d = v.f16_load(w)
         for t in range(width):

@@ -19,6 +19,18 @@ from . import memory as _memory
 from . import operators as _operators
 from . import scalar as _scalar
 from . import tiles as _tiles
+from .amx import (
+    amx_configure,
+    amx_dot,
+    amx_dot_bf16,
+    amx_dot_unsigned,
+    amx_load,
+    amx_load_words,
+    amx_release,
+    amx_store,
+    amx_store_words,
+    amx_zero,
+)
 from .atomic import (
     atomic_add,
     atomic_load,
@@ -37,7 +49,7 @@ from .dot import (
     dot_pairs,
     matrix_dot,
 )
-from .dot_bf16 import dotbf16
+from .dot_bf16 import dotbf16, matrix_dotbf16
 from .functions import (
     verf,
     vexp,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from ggml_cpu.target import BF16, LANES, X86
+from ggml_cpu.target import BF16, LANES, NEON_BF16, X86
 
-from .vec import I32, Vec, call, chunked, constant, intrinsic, suffix
+from .lanes import WORDS, even, odd, shuffle
+from .vec import I32, Vec, call, chunked, constant, inlined, intrinsic, suffix
+
+as_i16, as_i32, f32x8 = WORDS["as_i16"], WORDS["as_i32"], WORDS["f32x8"]
 
 
 class _BFloat(ir.Type):
@@ -66,3 +69,28 @@ def dotbf16(typing, acc, x, y):
         return chunked(builder, widest, args, _hardware_dotbf16 if BF16 else _plain_dotbf16)
 
     return acc(acc, x, y), emit
+
+
+@intrinsic
+def _bfmmla(typing, acc, x, y):
+    if acc != Vec("f32", 4) or not x == y == Vec("i16", 8):
+        return None
+
+    def emit(context, builder, sig, args):
+        fours = ir.VectorType(_BFloat(), 8)
+        operands = [args[0], *(builder.bitcast(v, fours) for v in args[1:])]
+        return call(builder, "llvm.aarch64.neon.bfmmla", acc.ir, operands)
+
+    return acc(acc, x, y), emit
+
+
+@inlined
+def _plain_matrix_dotbf16(acc, x, y):
+    rows = shuffle(as_i32(x), 0, 1, 0, 1, 2, 3, 2, 3)
+    columns = shuffle(as_i32(y), 0, 1, 2, 3, 0, 1, 2, 3)
+    dots = dotbf16(f32x8(0.0), as_i16(rows), as_i16(columns))
+    return acc + (even(dots) + odd(dots))
+
+
+# acc f32x4, 2 x 2: acc[2i + j] += sum over k < 4 of x[4i + k] * y[4j + k]; x, y raw bf16.
+matrix_dotbf16 = _bfmmla if NEON_BF16 else _plain_matrix_dotbf16

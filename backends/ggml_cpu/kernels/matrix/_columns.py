@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.activations import UNIT, UNIT_BYTES, Activations, spread
+from ggml_cpu.blocks.activations import UNIT, UNIT_BYTES, Activations
 from ggml_cpu.blocks.tiles import columns_before, tile_of
-from ggml_cpu.kernel import Kernel, fn, kernel
+from ggml_cpu.kernel import Function, Kernel, fn, kernel
 from ggml_cpu.quants import activations
 
 KINDS = ("f32", "f16", "bf16")  # of src1, by the number passed to the kernels as extra 0
@@ -81,17 +81,23 @@ def _rows(activations: Activations) -> Kernel:
     return rows
 
 
-@fn
-def put(packed, size, tile, width, t, last):
-    """Words into column t of a tile, and into the unused ones after it where it is the last."""
-    end = width if last else t + 1
-    for i in range(t, end):
-        spread(packed, size, tile, width, i)
+def putter(activations: Activations) -> Function:
+    """put(packed, size, tile, width, t, last): blocks into column t of a tile, and into the unused
+    ones after it where it is the last."""
+    spread = activations.spread
+
+    @fn
+    def put(packed, size, tile, width, t, last):
+        end = width if last else t + 1
+        for i in range(t, end):
+            spread(packed, size, tile, width, i)
+
+    return put
 
 
 def _tiles(activations: Activations) -> Kernel:
     """The rows of src1 as columns in tiles, COLUMNS of each product; `padded` are reserved."""
-    pack, column_bytes = activations.pack, activations.column_bytes
+    pack, put, column_bytes = activations.pack, putter(activations), activations.column_bytes
     unit_bytes = column_bytes(UNIT)
 
     @kernel(name=f"tiles_{activations.name}", reads=(2,))

@@ -15,7 +15,7 @@ from ggml_cpu.blocks.tiles import GRAIN, padded, tile_of
 from ggml_cpu.faults import index_or_0
 from ggml_cpu.kernel import Kernel, fn, kernel
 from ggml_cpu.kernels.matrix._columns import LOCAL as UNIT_LOCAL
-from ggml_cpu.kernels.matrix._columns import packed_at, put, source, units_of
+from ggml_cpu.kernels.matrix._columns import packed_at, putter, source, units_of
 from ggml_cpu.quants import activations
 from ggml_py.tensor import Tensor
 
@@ -105,7 +105,7 @@ def copy_words(src, dst, n):
 
 
 def _grouped(activations: Activations) -> Kernel:
-    pack, column_bytes = activations.pack, activations.column_bytes
+    pack, put, column_bytes = activations.pack, putter(activations), activations.column_bytes
     unit_bytes = column_bytes(UNIT)
 
     @fn
