@@ -26,8 +26,8 @@ from llama_py.placement import (
     overrides,
     warn_of_idle_rules,
 )
-from llama_py.prompts import text_of
 from llama_py.progress import shown, told
+from llama_py.prompts import text_of
 from llama_py.readers import readers_of
 from llama_py.split import split
 from llama_py.tokenizer import Tokenizer
