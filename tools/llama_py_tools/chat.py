@@ -36,7 +36,7 @@ class Talk:
             variables=params.variables(),
         )  # fmt: skip
         if params.reasoning_budget >= 0 and self.conversation.tags is None:
-            session.tell("warning: --reasoning-budget has no effect: the template has no thoughts")
+            session.log.warning("--reasoning-budget has no effect: the template has no thoughts")
         self.single_turn = params.single_turn
         self.terminal = sys.stdin is not None and sys.stdin.isatty()
 

@@ -84,8 +84,8 @@ def _command(args: argparse.Namespace) -> None:
     ctx.on_graph = nodes.next_graph
     logits = decode_greedily(ctx, ids, n_decode, options.all_logits)
     if not nodes.found:
-        session.tell(
-            "warning: --tensor-filter: no node has such a name; llama-py-graph dump lists them"
+        session.log.warning(
+            "--tensor-filter: no node has such a name; llama-py-graph dump lists them"
         )
     if options.save_logits:
         import numpy as np

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from llama_py.params.option import Params, option
 from llama_py.params.texts import integer, parsed, words
+from llama_py_tools.logs import CommonParams as CommonParams
 
 
 def token_list(text: str) -> tuple[int, ...]:
@@ -23,13 +24,6 @@ def scaled_files(text: str) -> tuple[tuple[str, float], ...]:
     parts = [file.rpartition(":") for file in words(text)]
     pairs = ((path, float(factor)) for path, _, factor in parts)
     return parsed(lambda _: tuple(pairs), text, "FILE:SCALE,...")
-
-
-@dataclass(frozen=True, kw_only=True)
-class CommonParams(Params):
-    """What every command takes."""
-
-    verbose: bool = option(False, "-v --verbose", "log everything, and show where errors come from")
 
 
 @dataclass(frozen=True, kw_only=True)

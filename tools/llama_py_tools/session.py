@@ -12,8 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llama_py.params import ContextParams, ModelParams
+from llama_py_tools import logs
+from llama_py_tools.logs import tell as tell
 from llama_py_tools.options import read
-from llama_py_tools.params import FileParams, FormParams, InputParams, SteeringParams
+from llama_py_tools.params import (
+    CommonParams,
+    FileParams,
+    FormParams,
+    InputParams,
+    SteeringParams,
+)
 from llama_py_tools.progress import Progress
 from llama_py_tools.streams import drop_stdout, open_streams, reader_left
 
@@ -29,13 +37,12 @@ log = logging.getLogger("llama_py")
 def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Namespace) -> int:
     """Run a command: 0 done, 1 with one line `error: ...`, 130 after Ctrl-C."""
     open_streams()
-    verbose = bool(getattr(args, "verbose", False))
-    log.handlers[:] = [logging.StreamHandler(sys.stderr)]
-    log.handlers[0].setFormatter(_Marked())
-    log.setLevel(logging.DEBUG if verbose else logging.WARNING)
     gc.unfreeze()  # of a run before
     gc.disable()  # a start makes hardly any garbage; looking for it takes a tenth of the time
+    how = read(args, CommonParams)
+    logs.set_up(replace(how, log_file=""))
     try:
+        logs.set_up(how)
         code = command(args) or EXIT_OK
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -46,18 +53,10 @@ def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Name
         if reader_left(e):  # there is nobody to tell
             drop_stdout()
             return EXIT_FAILURE
-        _report(e, verbose)
+        _report(e, how.verbose)
         return EXIT_FAILURE
     finally:
         gc.enable()
-
-
-class _Marked(logging.Formatter):
-    """Says of warnings that they are."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
-        return f"warning: {text}" if record.levelno == logging.WARNING else text
 
 
 def _report(e: Exception, verbose: bool) -> None:
@@ -71,7 +70,7 @@ def _report(e: Exception, verbose: bool) -> None:
         text = "out of memory"
     if not isinstance(e, (GGMLError, OSError, MemoryError)):
         text = f"{type(e).__name__}: {text} (a defect; --verbose shows where)"
-    print(f"error: {_harmless(text)}", file=sys.stderr)
+    log.error("%s", _harmless(text))
     if isinstance(e, OSError):  # perhaps stdout itself, such as a full disk
         drop_stdout()
 
@@ -89,11 +88,6 @@ def _harmless(text: str) -> str:
 def write(text: str) -> None:
     """Text to stdout at once."""
     print(text, end="", flush=True)
-
-
-def tell(text: str) -> None:
-    """A line for the user, on stderr."""
-    print(text, file=sys.stderr, flush=True)
 
 
 def demo_model() -> str:
@@ -126,14 +120,14 @@ def load(file: FileParams, params: ModelParams, n_threads: int | None = None) ->
             d.set_threads(n_threads)
     _warn_of_threads(n_threads)
     if len(devices) == 1 and params.n_gpu_layers > 0:
-        tell(f"warning: -ngl has no effect on device {devices[0].name}")
+        log.warning("-ngl has no effect on device %s", devices[0].name)
     how = replace(params, device=devices, progress=Progress("loading"))
     try:
         return llama_py.load(file.model or demo_model(), **vars(how))
     except (AllocError, BackendError) as e:
         if not _may_do_without(params, devices):
             raise
-        tell(f"warning: {e}; running on the CPU instead")
+        log.warning("%s; running on the CPU instead", e)
         return load(file, ModelParams(), n_threads)
 
 
@@ -141,7 +135,9 @@ def _warn_of_threads(n: int | None) -> None:
     from ggml_py.host import logical_cpus
 
     if n is not None and n > len(logical_cpus()):
-        tell(f"warning: -t {n} on {len(logical_cpus())} CPUs: threads will wait for each other")
+        log.warning(
+            "-t %d on %d CPUs: threads will wait for each other", n, len(logical_cpus())
+        )
 
 
 def _may_do_without(params: ModelParams, devices: Sequence[Device]) -> bool:
@@ -167,7 +163,7 @@ def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context
     except (AllocError, BackendError) as e:
         if not _may_do_without(read(args, ModelParams), model.devices):
             raise
-        tell(f"warning: {e}; running on the CPU instead")
+        log.warning("%s; running on the CPU instead", e)
         on_cpu = load(read(args, FileParams), ModelParams(), params.n_threads)
         return open_context(args, on_cpu, **more)
 
