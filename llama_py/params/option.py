@@ -33,6 +33,7 @@ class Option:
     metavar  what stands for the value in the help
     off      flags that make a bool False
     many     the flag may be given again: values of `parse`, a tuple or dict, are put together
+    choices  the texts that may be given, where only those may
     nargs    how many words the flag takes, as argparse has it; such a flag has no variable
     """
 
@@ -45,6 +46,7 @@ class Option:
     off: tuple[str, ...] = ()
     many: bool = False
     nargs: int | str | None = None
+    choices: tuple[str, ...] = ()
 
 
 def option(
@@ -67,6 +69,7 @@ def option(
         names, help, f"{PREFIX}{env}" if env else "", check,
         parse or (check.parse if check else str),
         metavar or "|".join(map(str, choices)) or "N", tuple(off.split()), many, nargs,
+        tuple(one for one in choices if isinstance(one, str)),
     )  # fmt: skip
     made: dict[str, Any] = {"default_factory" if isinstance(default, type) else "default": default}
     return field(**made, metadata={"option": declared})

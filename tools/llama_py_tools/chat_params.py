@@ -38,6 +38,9 @@ class ChatParams(Params):
     )  # fmt: skip
     single_turn: bool = option(False, "-st --single-turn", "one question, one answer")
     system_prompt: str = option("", "-sys --system-prompt", "what to be", metavar="TEXT")
+    system_prompt_file: str = option(
+        "", "-sysf --system-prompt-file", "read that from a file", metavar="FILE"
+    )
     chat_template: str = option(
         "", "--chat-template", "instead of the model's: the name of a template that llama.cpp knows"
         " (a wrong one lists them), or a Jinja text", metavar="NAME|JINJA",
@@ -82,7 +85,7 @@ class ChatParams(Params):
         """Whether a conversation was asked for, whatever the model is."""
         if self.conversation is not None:
             return self.conversation
-        return self.single_turn or bool(self.system_prompt)
+        return self.single_turn or bool(self.system_prompt or self.system_prompt_file)
 
     def wanted(self, model: Model) -> bool:
         """Whether this is a conversation: a model with a template talks, unless told not to."""

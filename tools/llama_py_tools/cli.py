@@ -6,9 +6,11 @@ As the first word, `cache` and `warmup` are commands of their own, in the module
 from __future__ import annotations
 
 import argparse
+import os
+import stat
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,6 +41,7 @@ class ListParams(Params):
 EPILOG = """examples:
   llama-py-cli -p "ROMEO:" -n 100                        the bundled demo model
   llama-py-cli -m model.gguf -p "The sea is" -n 32 --temp 0
+  echo "JULIET:" | llama-py-cli                          what is piped is the prompt
   llama-py-cli -m model.gguf -sys "Be brief."            a conversation
   llama-py-cli -m model.gguf -st -p "What is a sea?"     one question, one answer
   llama-py-cli -p "ROMEO:" -n 100 --spec-type draft-mtp  tokens are drafted, and checked together
@@ -56,6 +59,7 @@ def parser() -> Parser:
         "llama-py-cli", usage="%(prog)s [-m FILE] [-p TEXT] [-n N] [options]",
         description="Generate text with a GGUF model.", epilog=EPILOG,
     )  # fmt: skip
+    p.others = OTHERS
     p.add(ListParams, CommonParams, FileParams, CompletionParams)
     p.add(GenerateParams, without={f.name for f, _ in options_of(SpeculativeParams)})
     p.add(ChatParams, PromptCacheParams, SamplingParams, SpeculativeParams)
@@ -71,9 +75,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     p = parser()
     args = p.parse_args(words)
     text = read(args, CompletionParams)
-    if text.file and text.prompt is not None:
-        p.error("give either -p or -f")
+    if (text.prompt is not None) + bool(text.file) + bool(text.binary_file) > 1:
+        p.error("give either -p or -f or -bf")
     chat = read(args, ChatParams)
+    if chat.system_prompt and chat.system_prompt_file:
+        p.error("give either -sys or -sysf")
     if chat.chat_template and chat.chat_template_file:
         p.error("give either --chat-template or --chat-template-file")
     if chat.asked and read(args, PromptCacheParams).prompt_cache:
@@ -92,7 +98,7 @@ def _command(args: argparse.Namespace) -> None:
 
 
 def _generate(args: argparse.Namespace) -> None:
-    text, chat = read(args, CompletionParams), read(args, ChatParams)
+    text, chat = read(args, CompletionParams), with_system(read(args, ChatParams))
     cache, template = read(args, PromptCacheParams), chat.template()
     prompt = read_prompt(text)
     run = Run(args, text)
@@ -104,28 +110,56 @@ def _generate(args: argparse.Namespace) -> None:
         with run.summary:
             Talk(run, chat, text.escape).talk(prompt)
         return
+    if prompt is None and is_piped():
+        prompt = escaped(read_text("-").removesuffix("\n"), text) or None
     if prompt is None and not read(args, FileParams).model:
         prompt = session.DEMO_PROMPT
     ids = prompt_ids(run.model.tokenizer, prompt or "")
     session.check_length(run.ctx, ids)
+    if text.verbose_prompt:
+        run.tell_tokens(ids)
     answer = CachedPrompt(run, cache).answer if cache.prompt_cache else run.answer
     with run.summary:
         answer(ids, text.display_prompt)
         run.end_line()
 
 
-def read_prompt(text: CompletionParams) -> str | None:
-    """The prompt of -p or -f with its escapes processed; None if there is neither."""
-    prompt = text.prompt
-    if text.file == "-":
-        prompt = "" if sys.stdin is None else sys.stdin.buffer.read().decode(*ENCODING)
-    elif text.file:
-        prompt = Path(text.file).read_bytes().decode(*ENCODING)
-    if prompt is None:
-        return None
-    if text.file:
-        prompt = prompt.removesuffix("\n")
+def with_system(chat: ChatParams) -> ChatParams:
+    """With the system prompt of -sysf, where that is given."""
+    if not chat.system_prompt_file:
+        return chat
+    text = read_text(chat.system_prompt_file).removesuffix("\n")
+    return replace(chat, system_prompt=text)
+
+
+def read_text(file: str) -> str:
+    """Of a file, or of stdin (-)."""
+    if file != "-":
+        return Path(file).read_bytes().decode(*ENCODING)
+    return "" if sys.stdin is None else sys.stdin.buffer.read().decode(*ENCODING)
+
+
+def escaped(prompt: str, text: CompletionParams) -> str:
+    """The prompt with its escapes processed, unless that is turned off."""
     return unescape(prompt) if text.escape else prompt
+
+
+def read_prompt(text: CompletionParams) -> str | None:
+    """The prompt of -p, -f or -bf with its escapes processed; None if there is none of them."""
+    if text.binary_file:
+        return escaped(read_text(text.binary_file), text)
+    if text.file:
+        return escaped(read_text(text.file).removesuffix("\n"), text)
+    return None if text.prompt is None else escaped(text.prompt, text)
+
+
+def is_piped() -> bool:
+    """Whether stdin is a pipe or a file that somebody filled; a terminal is not, nor /dev/null."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
 def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:

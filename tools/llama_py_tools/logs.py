@@ -73,7 +73,8 @@ def set_up(params: CommonParams) -> None:
     if params.log_disable:
         log.handlers[0].addFilter(lambda record: record.levelno == logging.ERROR)
     if params.log_file:
-        file = Path(params.log_file).open("a", encoding="utf-8")  # noqa: SIM115  to the end
+        path = Path(params.log_file)
+        file = path.open("a", encoding="utf-8", errors="backslashreplace")
         log.addHandler(_Stream(lambda: file, form, file.close))
 
 
