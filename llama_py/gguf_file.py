@@ -14,10 +14,12 @@ arrays can be read, while tensors without elements, names that are not UTF-8 and
 from __future__ import annotations
 
 import errno
+import logging
 import math
 import mmap
 import os
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from struct import Struct
@@ -28,8 +30,18 @@ from numpy.typing import NDArray
 
 from ggml_py.errors import AllocError, GGUFError
 from ggml_py.types import TYPES, GGMLType
-from llama_py.gguf_metadata import DAMAGED, Cursor, Metadata, describe, quoted, read_metadata
+from llama_py.gguf_metadata import (
+    DAMAGED,
+    Cursor,
+    Metadata,
+    describe,
+    printable,
+    quoted,
+    read_metadata,
+)
 from llama_py.gguf_split import check_part, part_paths, read_split
+
+log = logging.getLogger("llama_py")
 
 _MAX_NAME_BYTES = 63  # GGML_MAX_NAME less its final zero
 _MAX_DIMS = 4
@@ -154,6 +166,13 @@ class GGUFFile:
                 f"give the GGUF file of a model"
             )
         return name
+
+    def override(self, values: Mapping[str, bool | int | float | str]) -> None:
+        """Other values of the metadata, from now on (llama.cpp's kv_overrides)."""
+        for key in values:
+            if key not in self.metadata:
+                log.warning("kv_overrides: the file has no key %s; it is added", printable(key))
+        self._metadata = self.metadata.replaced(values)
 
     def close(self) -> None:
         """Let go of metadata and tensors. Values and `TensorInfo`s taken before stay good."""

@@ -51,6 +51,7 @@ class LoadOptions(TypedDict, total=False):
     main_gpu: int
     tensor_split: Sequence[float]
     load_mtp: bool
+    kv_overrides: Mapping[str, bool | int | float | str]
     use_mmap: bool
     progress: Progress | None
 
@@ -83,6 +84,8 @@ class Loaded(Closing):
         self.file = (
             GGUFFile.open(path, p.use_mmap) if isinstance(path, str | Path) else path
         )
+        if p.kv_overrides:
+            self.file.override(p.kv_overrides)
         if not isinstance(device, Placement):
             mode = SAME_MODE.get(p.split_mode, p.split_mode)
             devices, shares = arranged(devices_in_use(device), mode, p.main_gpu, p.tensor_split)

@@ -10,7 +10,7 @@ from ggml_py.errors import ContextError
 from ggml_py.types import BY_NAME
 from llama_py.params import texts
 from llama_py.params.option import Params, option
-from llama_py.params.rules import integers, zero_or
+from llama_py.params.rules import SCALARS, integers, zero_or
 from llama_py.params.sampling import SamplingParams as SamplingParams
 from llama_py.params.speculative import SpeculativeParams
 
@@ -69,6 +69,10 @@ class ModelParams(Params):
         parse=texts.shares, metavar="N,N,...",
     )  # fmt: skip
     load_mtp: bool = option(False, "", "also load the NextN layers")
+    kv_overrides: Mapping[str, bool | int | float | str] = option(
+        dict, "--override-kv", "other values of the file's metadata; a TYPE is int, float, bool or"
+        " str", parse=texts.kv_overrides, check=SCALARS, many=True, metavar="KEY=TYPE:VALUE,...",
+    )  # fmt: skip
     use_mmap: bool = option(
         True, "--mmap", "map the file; off: read all of it at the start, so that it may be changed"
         " or cut short while the model is in use", off="--no-mmap",
@@ -121,6 +125,39 @@ class ContextParams(Params):
         dict, "--form", "how blocks are built that can be built in several ways; what is left open"
         " is one op where the device can", parse=texts.forms, many=True, metavar="KIND=FORM,...",
     )  # fmt: skip
+    rope_scaling: str | None = option(
+        None, "--rope-scaling", "how RoPE reaches behind the positions of the training (default:"
+        " the model's own)", choices=("none", "linear", "yarn"), env="ROPE_SCALING_TYPE",
+    )  # fmt: skip
+    rope_scale: float = option(
+        0.0, "--rope-scale", "RoPE: how many times as many positions (0: the model's own)",
+        check=BASE,
+    )  # fmt: skip
+    rope_freq_base: float = option(
+        0.0, "--rope-freq-base", "RoPE: base of the frequencies (0: the model's own)", check=BASE
+    )
+    rope_freq_scale: float = option(
+        0.0, "--rope-freq-scale", "RoPE: the inverse of --rope-scale (0: the model's own)",
+        check=BASE,
+    )  # fmt: skip
+    yarn_orig_ctx: int = option(
+        0, "--yarn-orig-ctx", "YaRN: context of the training (0: the model's own)",
+        check=integers(0, 2**31 - 1),
+    )  # fmt: skip
+    yarn_ext_factor: float = option(
+        -1.0, "--yarn-ext-factor", "YaRN: how much is extrapolated (0: nothing, -1: as the model"
+        " says)",
+    )  # fmt: skip
+    yarn_attn_factor: float = option(
+        -1.0, "--yarn-attn-factor", "factor of heads that RoPE turned, where nothing is"
+        " extrapolated (-1: as the model says)",
+    )  # fmt: skip
+    yarn_beta_slow: float = option(
+        -1.0, "--yarn-beta-slow", "YaRN: turns that are few, which are interpolated (-1: 1)"
+    )
+    yarn_beta_fast: float = option(
+        -1.0, "--yarn-beta-fast", "YaRN: turns that are many, which stay (-1: 32)"
+    )
     cache_ram: int = option(
         8192, "-cram --cache-ram", "MiB of host memory for snapshots, and for the states of"
         " sequences that are not in use (-1: no limit, 0: none is kept)", check=integers(-1),
@@ -161,8 +198,6 @@ class ContextParams(Params):
     )  # fmt: skip
     mtp: bool = option(False, "", "run a NextN layer instead of the trunk")
     nextn_layer: int = option(0, "", "which of them, the first being 0", check=integers(0))
-    rope_freq_base: float = option(0.0, "", "of RoPE (0: the model's own)", check=BASE)
-    rope_freq_scale: float = option(0.0, "", "of RoPE (0: the model's own)", check=BASE)
     fuse: bool = option(True, "", "let the device run several nodes as one")
     progress: Progress | None = option(
         None, "", "called as progress(done, total, what) while kernels are compiled"

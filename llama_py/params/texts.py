@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable
 from typing import TypeVar
@@ -83,6 +84,19 @@ def forms(text: str) -> dict[str, str]:
     return {kind.replace("-", "_"): form for kind, _, form in pairs}
 
 
+def kv_overrides(text: str) -> dict[str, bool | int | float | str]:
+    """`general.name=str:a,x.count=int:3` as values by key; one with commas stands in quotes."""
+    found: dict[str, bool | int | float | str] = {}
+    for item in next(csv.reader([text]), []):
+        key, _, value = item.partition("=")
+        kind, colon, value = value.partition(":")
+        if not key or not colon or kind not in _KINDS:
+            wanted = "KEY=TYPE:VALUE,... with int, float, bool or str"
+            raise ValueError(f"expected {wanted}; got {text!r}")
+        found[key] = _KINDS[kind](value)
+    return found
+
+
 def shares(text: str) -> tuple[float, ...]:
     """`3,1` as numbers."""
     parts = words(text.replace("/", ","))
@@ -97,3 +111,8 @@ def logit_bias(text: str) -> dict[int, float]:
         return {int(id): float(bias)}
 
     return parsed(pair, text, "a logit bias like 15043+1 or 15043-1")
+
+
+_KINDS: dict[str, Callable[[str], bool | int | float | str]] = {
+    "int": integer, "float": number, "bool": truth, "str": str,
+}  # fmt: skip
