@@ -35,11 +35,15 @@ class ListParams(Params):
     """Instead of a text."""
 
     list_devices: bool = option(False, "--list-devices", "list devices and exit", env="")
+    cache_list: bool = option(
+        False, "-cl --cache-list", "list models of the hub that are in its cache and exit", env=""
+    )
     list_archs: bool = option(False, "--list-archs", "list architectures and exit", env="")
 
 
 EPILOG = """examples:
   llama-py-cli -p "ROMEO:" -n 100                        the bundled demo model
+  llama-py-cli -hf user/model-GGUF:Q4_K_M                a model of the hub
   llama-py-cli -m model.gguf -p "The sea is" -n 32 --temp 0
   echo "JULIET:" | llama-py-cli                          what is piped is the prompt
   llama-py-cli -m model.gguf -sys "Be brief."            a conversation
@@ -91,6 +95,10 @@ def _command(args: argparse.Namespace) -> None:
     wanted = read(args, ListParams)
     if wanted.list_devices:
         session.list_devices()
+    elif wanted.cache_list:
+        from llama_py_tools.hub import cached
+
+        session.write(cached())
     elif wanted.list_archs:
         session.list_archs()
     else:
@@ -112,7 +120,7 @@ def _generate(args: argparse.Namespace) -> None:
         return
     if prompt is None and is_piped():
         prompt = escaped(read_text("-").removesuffix("\n"), text) or None
-    if prompt is None and not read(args, FileParams).model:
+    if prompt is None and not read(args, FileParams).named:
         prompt = session.DEMO_PROMPT
     ids = prompt_ids(run.model.tokenizer, prompt or "")
     session.check_length(run.ctx, ids)

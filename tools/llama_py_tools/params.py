@@ -33,10 +33,30 @@ class FileParams(Params):
     model: str = option(
         "", "-m --model", "GGUF file (default: the bundled demo model)", metavar="FILE"
     )
+    hf_repo: str = option(
+        "", "-hf -hfr --hf-repo", "instead of -m: a model of the Hugging Face hub, kept in its"
+        " cache; without a type Q4_K_M, Q8_0 or the first file", metavar="USER/MODEL[:TYPE]",
+    )  # fmt: skip
+    hf_file: str = option("", "-hff --hf-file", "which file of it", metavar="NAME")
+    hf_token: str = option(
+        "", "-hft --hf-token", "access token of the hub (default: what its own login keeps)",
+        env="/HF_TOKEN", metavar="TOKEN",
+    )  # fmt: skip
+    offline: bool = option(False, "--offline", "ask no network: use what is in the cache")
     repack: bool = option(
         True, "--repack", "lay weights out anew for speed; off: use them as the file has them",
         off="-nr --no-repack",
     )  # fmt: skip
+
+
+    @property
+    def named(self) -> bool:
+        """Whether there is a model, and not the bundled one is meant."""
+        return bool(self.model or self.hf_repo)
+
+    @property
+    def title(self) -> str:
+        return self.model or self.hf_repo or "demo"
 
 
 @dataclass(frozen=True, kw_only=True)

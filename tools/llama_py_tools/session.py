@@ -97,6 +97,21 @@ def demo_model() -> str:
     return str(Path(llama_py.__file__).parent / "data" / "demo.gguf")
 
 
+def model_path(file: FileParams) -> str:
+    """The file that the options name, which is downloaded if it must be."""
+    from ggml_py.errors import ModelError
+
+    if file.model and file.hf_repo:
+        raise ModelError("give either -m or -hf")
+    if file.hf_file and not file.hf_repo:
+        raise ModelError("-hff needs -hf USER/MODEL")
+    if file.hf_repo:
+        from llama_py_tools.hub import fetched
+
+        return fetched(file)
+    return file.model or demo_model()
+
+
 def open_model(args: argparse.Namespace, **more: Any) -> Model:
     """The model that the options name; `more` are fields of ModelParams that override them."""
     file, threads = read(args, FileParams), read(args, ContextParams).n_threads
@@ -123,7 +138,7 @@ def load(file: FileParams, params: ModelParams, n_threads: int | None = None) ->
         log.warning("-ngl has no effect on device %s", devices[0].name)
     how = replace(params, device=devices, progress=Progress("loading"))
     try:
-        return llama_py.load(file.model or demo_model(), **vars(how))
+        return llama_py.load(model_path(file), **vars(how))
     except (AllocError, BackendError) as e:
         if not _may_do_without(params, devices):
             raise
@@ -195,7 +210,7 @@ def input_tokens(args: argparse.Namespace, model: Model) -> list[int]:
     o = read(args, InputParams)
     if o.tokens:
         return list(o.tokens)
-    if not o.prompt and read(args, FileParams).model:
+    if not o.prompt and read(args, FileParams).named:
         raise ContextError("there is nothing to run; give -p TEXT or --tokens 1,2,3")
     return model.tokenizer.tokenize(o.prompt or DEMO_PROMPT)
 

@@ -118,7 +118,7 @@ def _dump(args: argparse.Namespace) -> None:
     o = read(args, DumpParams)
     graphs = build_graphs(args)
     with _output(o.output) as file:
-        for text in render(o.format, graphs, read(args, FileParams).model or "demo"):
+        for text in render(o.format, graphs, read(args, FileParams).title):
             file.write(text)
 
 
