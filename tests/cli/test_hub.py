@@ -115,7 +115,7 @@ def test_refusals(how: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatc
 
 def test_what_the_hub_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     made(monkeypatch).error = RuntimeError("401 Client Error\n\nRepository Not Found")
-    with pytest.raises(ModelError, match="^-hf u/m: 401 Client Error Repository Not Found$"):
+    with pytest.raises(ModelError, match=r"^-hf u/m: 401 Client Error Repository Not Found$"):
         hub.fetched(FileParams(hf_repo="u/m"))
 
 
