@@ -25,6 +25,7 @@ class CParams:
     nextn_pre_norm     that state is the one before the last norm
     nextn_layer        which of the NextN layers a draft graph runs, the first being 0
     offload_kqv        caches are on the devices of their layers, not on the host
+    swa_full           caches of layers with a window keep all tokens
     reduce_type        of sums over devices, for more than a few tokens
     forms              how blocks are built that can be built in several ways (llama_py.forms)
     """
@@ -51,6 +52,7 @@ class CParams:
     nextn_pre_norm: bool = False
     nextn_layer: int = 0
     offload_kqv: bool = True
+    swa_full: bool = False
     pooling: str = "none"
     reduce_type: str = "f32"
     forms: tuple[tuple[str, str], ...] = ()

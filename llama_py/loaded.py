@@ -23,6 +23,7 @@ from llama_py.placement import (
     Placement,
     arranged,
     devices_in_use,
+    kept_on,
     overrides,
     warn_of_idle_rules,
 )
@@ -47,6 +48,8 @@ class LoadOptions(TypedDict, total=False):
     n_gpu_layers: int
     tensor_overrides: Mapping[str, str]
     n_cpu_moe: int
+    cpu_moe: bool
+    n_cpu_ffn: int
     split_mode: str
     main_gpu: int
     tensor_split: Sequence[float]
@@ -89,7 +92,10 @@ class Loaded(Closing):
         if not isinstance(device, Placement):
             mode = SAME_MODE.get(p.split_mode, p.split_mode)
             devices, shares = arranged(devices_in_use(device), mode, p.main_gpu, p.tensor_split)
-            rules = overrides(p.tensor_overrides, p.n_cpu_moe, devices)
+            rules = (
+                *overrides(p.tensor_overrides, p.n_cpu_moe, devices),
+                *kept_on(devices[-1], p.cpu_moe, p.n_cpu_ffn),
+            )
             device = Placement(devices, p.n_gpu_layers, rules, shares, mode)
         self.placement = device
         self._load(p)

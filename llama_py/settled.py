@@ -70,6 +70,7 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
         embeddings=p.embeddings,
         nextn_layer=p.nextn_layer,
         offload_kqv=p.offload_kqv,
+        swa_full=p.swa_full,
         reduce_type=p.reduce_type,
         pooling=model.hparams.pooling if p.pooling == "auto" else p.pooling,
         forms=tuple(sorted(chosen.items())),

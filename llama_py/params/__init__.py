@@ -54,6 +54,13 @@ class ModelParams(Params):
         0, "-ncmoe --n-cpu-moe", "layers, from the first, whose experts stay on the host",
         check=integers(0),
     )  # fmt: skip
+    cpu_moe: bool = option(
+        False, "-cmoe --cpu-moe", "the experts of all layers stay on the host"
+    )
+    n_cpu_ffn: int = option(
+        0, "-ncffn --n-cpu-ffn", "layers, from the first, whose feed-forward networks without"
+        " experts stay on the host", check=integers(0),
+    )  # fmt: skip
     split_mode: str = option(
         "layer", "-sm --split-mode", "how several devices share a model: whole layers, the rows of"
         " matrices, or heads and hidden channels, whose partial sums are added (graph in"
@@ -116,6 +123,10 @@ class ContextParams(Params):
         True, "-kvo --kv-offload", "keep the memory of a layer on its device; off: on the host"
         " (split mode graph: keys and values only)",
         off="-nkvo --no-kv-offload",
+    )  # fmt: skip
+    swa_full: bool = option(
+        False, "--swa-full", "also layers that see a window of tokens keep all: a sequence can then"
+        " go on from any earlier token without a snapshot",
     )  # fmt: skip
     reduce_type: str = option(
         "f32", "-grt --graph-reduce-type", "split mode graph: the type in which devices exchange"
