@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from time import perf_counter
 
-from ggml_py.backend import CompileOptions, Device
+from ggml_py.backend import CompileOptions, Device, TellsBatches
 from ggml_py.check import Checker
 from ggml_py.plan import Plan
 from ggml_py.registry import device as find_device
@@ -24,6 +25,15 @@ log = logging.getLogger("llama_py")
 N_GRAPHS = 4  # built graphs that are kept for reuse
 OnGraph = Callable[[GraphResult, UBatch], None]
 WantedOf = Callable[[GraphResult], Taps | None]
+
+
+def set_threads(devices: Sequence[Device], p: ContextParams) -> None:
+    """As many as a context asks for."""
+    for device in devices:
+        if p.n_threads is not None:
+            device.set_threads(p.n_threads)
+        if isinstance(device, TellsBatches):
+            device.set_batch_threads(p.n_threads_batch)
 
 
 class Runner:
@@ -89,8 +99,7 @@ class Runner:
     def _build(self, params: GraphParams) -> tuple[GraphResult, Plan]:
         res = self.model.architecture.graph(params)
         log.debug("graph of %d tokens: %d nodes", params.ubatch.n_tokens, len(res.graph.nodes))
-        taps = self._taps(res) if self._taps else None
-        built = res, self.sched.plan(res.graph, self._pins(res), self._in_parts(res), taps)
+        built = res, self._planned(res, self._taps(res) if self._taps else None)
         self.graphs = [built, *self.graphs[: self.n_graphs - 1]]
         return built
 
@@ -104,8 +113,12 @@ class Runner:
 
     def prepare(self, params: GraphParams) -> None:
         """Have the kernels of a graph ready, which is not kept."""
-        res = self.model.architecture.graph(params)
-        self.sched.plan(res.graph, self._pins(res), self._in_parts(res))
+        self._planned(self.model.architecture.graph(params))
+
+    def _planned(self, res: GraphResult, taps: Taps | None = None) -> Plan:
+        many = res.params.ubatch.n_tokens > 1
+        self.sched.options = replace(self.sched.options, many=many)
+        return self.sched.plan(res.graph, self._pins(res), self._in_parts(res), taps)
 
     def _pins(self, res: GraphResult) -> list[tuple[Tensor, Device]]:
         """Nodes whose device is not left to the scheduler (llama_context::graph_get_cb)."""

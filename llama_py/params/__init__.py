@@ -109,6 +109,10 @@ class ContextParams(Params):
         None, "-t --threads", "threads (default, or -t 0: one per core)", parse=texts.above_zero,
         check=integers(1, MAX_THREADS),
     )  # fmt: skip
+    n_threads_batch: int | None = option(
+        None, "-tb --threads-batch", "threads for several tokens at once, as in prompts (default,"
+        " or -tb 0: as -t)", parse=texts.above_zero, check=integers(1, MAX_THREADS),
+    )  # fmt: skip
     flash_attn: bool | Literal["auto", "on", "off"] = option(
         "auto", "-fa --flash-attn", "fused attention; auto: where the device can",
         choices=("auto", "on", "off", True, False), metavar="on|off|auto", parse=texts.on_off_auto,

@@ -20,6 +20,7 @@ from llama_py.params.option import Params, option, options_of
 from llama_py.params.speculative import SpeculativeParams
 from llama_py_tools import session
 from llama_py_tools.chat_params import ChatParams
+from llama_py_tools.cpus import CpuParams
 from llama_py_tools.escapes import ENCODING, unescape
 from llama_py_tools.generation import CompletionParams, Run
 from llama_py_tools.options import Parser, read
@@ -67,7 +68,7 @@ def parser() -> Parser:
     p.add(ListParams, CommonParams, FileParams, CompletionParams)
     p.add(GenerateParams, without={f.name for f, _ in options_of(SpeculativeParams)})
     p.add(ChatParams, PromptCacheParams, SamplingParams, SpeculativeParams)
-    p.add(ContextParams, FormParams, SteeringParams, ModelParams)
+    p.add(ContextParams, CpuParams, FormParams, SteeringParams, ModelParams)
     return p
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llama_py.params import ContextParams, ModelParams
-from llama_py_tools import logs
+from llama_py_tools import cpus, logs
+from llama_py_tools.cpus import CpuParams
 from llama_py_tools.logs import tell as tell
 from llama_py_tools.options import read
 from llama_py_tools.params import (
@@ -114,8 +115,12 @@ def model_path(file: FileParams) -> str:
 
 def open_model(args: argparse.Namespace, **more: Any) -> Model:
     """The model that the options name; `more` are fields of ModelParams that override them."""
-    file, threads = read(args, FileParams), read(args, ContextParams).n_threads
-    return load(file, replace(read(args, ModelParams), **more), threads)
+    file, placing, asked = read(args, FileParams), read(args, CpuParams), read(args, ContextParams)
+    cpus.enter(placing)
+    _warn_of_threads("-tb", asked.n_threads_batch)
+    model = load(file, replace(read(args, ModelParams), **more), asked.n_threads)
+    cpus.pin(model.devices, placing)
+    return model
 
 
 def load(file: FileParams, params: ModelParams, n_threads: int | None = None) -> Model:
@@ -133,7 +138,7 @@ def load(file: FileParams, params: ModelParams, n_threads: int | None = None) ->
         found.repack = file.repack
         if n_threads is not None:
             d.set_threads(n_threads)
-    _warn_of_threads(n_threads)
+    _warn_of_threads("-t", n_threads)
     if len(devices) == 1 and params.n_gpu_layers > 0:
         log.warning("-ngl has no effect on device %s", devices[0].name)
     how = replace(params, device=devices, progress=Progress("loading"))
@@ -146,12 +151,12 @@ def load(file: FileParams, params: ModelParams, n_threads: int | None = None) ->
         return load(file, ModelParams(), n_threads)
 
 
-def _warn_of_threads(n: int | None) -> None:
+def _warn_of_threads(flag: str, n: int | None) -> None:
     from ggml_py.host import logical_cpus
 
     if n is not None and n > len(logical_cpus()):
         log.warning(
-            "-t %d on %d CPUs: threads will wait for each other", n, len(logical_cpus())
+            "%s %d on %d CPUs: threads will wait for each other", flag, n, len(logical_cpus())
         )
 
 
