@@ -15,6 +15,7 @@ from llama_py.closing import Closing
 from llama_py.fingerprint import fingerprint
 from llama_py.gguf_file import GGUFFile
 from llama_py.hparams import HParams
+from llama_py.locked import lock
 from llama_py.lora import Adapter, Loras
 from llama_py.models import architecture
 from llama_py.params import ModelParams, Progress
@@ -56,6 +57,7 @@ class LoadOptions(TypedDict, total=False):
     load_mtp: bool
     kv_overrides: Mapping[str, bool | int | float | str]
     use_mmap: bool
+    use_mlock: bool
     progress: Progress | None
 
 
@@ -117,6 +119,8 @@ class Loaded(Closing):
         self.adapters: list[Adapter] = []
         self.sizes = weights.sizes
         self.n_params, self.n_bytes = weights.n_params, weights.n_bytes
+        if p.use_mlock:
+            log.info("mlock: %.2f MiB", lock(weights.all) / 2**20)
         self._log_load()
         self._check_template()
 

@@ -84,6 +84,9 @@ class ModelParams(Params):
         True, "--mmap", "map the file; off: read all of it at the start, so that it may be changed"
         " or cut short while the model is in use", off="--no-mmap",
     )  # fmt: skip
+    use_mlock: bool = option(
+        False, "--mlock", "keep weights in memory: the system may not swap them out"
+    )
     progress: Progress | None = option(
         None, "", "called as progress(done, total, what) while weights are read"
     )

@@ -26,6 +26,16 @@ def scaled_files(text: str) -> tuple[tuple[str, float], ...]:
     return parsed(lambda _: tuple(pairs), text, "FILE:SCALE,...")
 
 
+# Of --load-mode: the options of ModelParams that are meant.
+LOAD_MODES: dict[str, dict[str, bool]] = {
+    "auto": {},
+    "none": {"use_mmap": False},
+    "mmap": {"use_mmap": True},
+    "mlock": {"use_mmap": False, "use_mlock": True},
+    "mmap+mlock": {"use_mmap": True, "use_mlock": True},
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class FileParams(Params):
     """Which model, and what its weights become."""
@@ -43,6 +53,14 @@ class FileParams(Params):
         env="/HF_TOKEN", metavar="TOKEN",
     )  # fmt: skip
     offline: bool = option(False, "--offline", "ask no network: use what is in the cache")
+    load_mode: str = option(
+        "auto", "-lm --load-mode", "how the file is read: mapped (auto, mmap), at the start as a"
+        " whole (none); with mlock its weights stay in memory", choices=tuple(LOAD_MODES),
+        metavar="MODE",
+    )  # fmt: skip
+    check_tensors: bool = option(
+        False, "--check-tensors", "look first whether all weights are finite numbers"
+    )
     repack: bool = option(
         True, "--repack", "lay weights out anew for speed; off: use them as the file has them",
         off="-nr --no-repack",

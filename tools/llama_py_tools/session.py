@@ -17,6 +17,7 @@ from llama_py_tools.cpus import CpuParams
 from llama_py_tools.logs import tell as tell
 from llama_py_tools.options import read
 from llama_py_tools.params import (
+    LOAD_MODES,
     CommonParams,
     FileParams,
     FormParams,
@@ -118,7 +119,8 @@ def open_model(args: argparse.Namespace, **more: Any) -> Model:
     file, placing, asked = read(args, FileParams), read(args, CpuParams), read(args, ContextParams)
     cpus.enter(placing)
     _warn_of_threads("-tb", asked.n_threads_batch)
-    model = load(file, replace(read(args, ModelParams), **more), asked.n_threads)
+    how = {**LOAD_MODES[file.load_mode], **more}
+    model = load(file, replace(read(args, ModelParams), **how), asked.n_threads)
     cpus.pin(model.devices, placing)
     return model
 
@@ -142,13 +144,24 @@ def load(file: FileParams, params: ModelParams, n_threads: int | None = None) ->
     if len(devices) == 1 and params.n_gpu_layers > 0:
         log.warning("-ngl has no effect on device %s", devices[0].name)
     how = replace(params, device=devices, progress=Progress("loading"))
+    path = model_path(file)
+    if file.check_tensors:
+        _check_tensors(path)
     try:
-        return llama_py.load(model_path(file), **vars(how))
+        return llama_py.load(path, **vars(how))
     except (AllocError, BackendError) as e:
         if not _may_do_without(params, devices):
             raise
         log.warning("%s; running on the CPU instead", e)
         return load(file, ModelParams(), n_threads)
+
+
+def _check_tensors(path: str) -> None:
+    from llama_py.gguf_file import GGUFFile
+    from llama_py_tools.check_tensors import check_tensors
+
+    with GGUFFile.open(path) as file:
+        check_tensors(file, Progress("checking weights"))
 
 
 def _warn_of_threads(flag: str, n: int | None) -> None:
