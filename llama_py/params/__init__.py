@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ggml_py.errors import ContextError
-from ggml_py.types import BY_NAME
 from llama_py.params import texts
+from llama_py.params.caches import CACHE_TYPES as CACHE_TYPES
 from llama_py.params.option import Params, option
 from llama_py.params.rules import SCALARS, integers, zero_or
 from llama_py.params.sampling import SamplingParams as SamplingParams
@@ -26,8 +26,6 @@ P = TypeVar("P", bound=Params)
 Progress = Callable[[int, int, str], None]
 SPLIT_MODES = ("layer", "row", "graph", "tensor", "none")
 REDUCE_TYPES = ("f32", "f16", "bf16", "q8_0")
-NO_CACHES = ("f64", "i8", "i16", "i32", "i64")
-CACHE_TYPES = [name for name in BY_NAME if name not in NO_CACHES]
 POOLING = ("none", "mean", "cls", "last", "rank")  # llama.h:llama_pooling_type
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from llama_py_tools import session
 from llama_py_tools.escapes import unescape
+from llama_py_tools.interactive import message
 from llama_py_tools.thoughts import dimmed, with_thoughts
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class Talk:
         )  # fmt: skip
         if params.reasoning_budget >= 0 and self.conversation.tags is None:
             session.log.warning("--reasoning-budget has no effect: the template has no thoughts")
-        self.single_turn = params.single_turn
+        self.single_turn, self.multiline = params.single_turn, params.multiline_input
         self.terminal = sys.stdin is not None and sys.stdin.isatty()
 
     def talk(self, first: str | None) -> None:
@@ -55,6 +56,10 @@ class Talk:
             line = self.read()
 
     def read(self) -> str | None:
+        """The next message; None at the end."""
+        return message(self.line, self.multiline)
+
+    def line(self) -> str | None:
         """The next line; None at the end."""
         if self.terminal and sys.stdout is not None and sys.stdout.isatty():
             with suppress(ImportError):  # Windows does without

@@ -37,6 +37,10 @@ class ChatParams(Params):
         " one); /exit, /clear", off="-no-cnv --no-conversation",
     )  # fmt: skip
     single_turn: bool = option(False, "-st --single-turn", "one question, one answer")
+    multiline_input: bool = option(
+        False, "-mli --multiline-input", "a message ends behind a line that ends with a backslash;"
+        " without this, such a line goes on in the next",
+    )  # fmt: skip
     system_prompt: str = option("", "-sys --system-prompt", "what to be", metavar="TEXT")
     system_prompt_file: str = option(
         "", "-sysf --system-prompt-file", "read that from a file", metavar="FILE"
@@ -58,6 +62,10 @@ class ChatParams(Params):
         "auto", "--reasoning-format", "thoughts: none leaves them in the answer; else they are no"
         " part of it, but shown dimmed on a terminal",
         choices=("auto", "none", "deepseek", "deepseek-legacy"), env="THINK",
+    )  # fmt: skip
+    skip_chat_parsing: bool = option(
+        False, "--skip-chat-parsing", "the same as --reasoning-format none",
+        off="--no-skip-chat-parsing",
     )  # fmt: skip
     reasoning: str = option(
         "auto", "-rea --reasoning", "think before an answer; auto: as the template has it",

@@ -23,6 +23,7 @@ from llama_py_tools.chat_params import ChatParams
 from llama_py_tools.cpus import CpuParams
 from llama_py_tools.escapes import ENCODING, unescape
 from llama_py_tools.generation import CompletionParams, Run
+from llama_py_tools.interactive import InteractiveParams, Turns
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, FormParams, SteeringParams
 from llama_py_tools.prompt_cache import CachedPrompt, PromptCacheParams
@@ -67,7 +68,7 @@ def parser() -> Parser:
     p.others = OTHERS
     p.add(ListParams, CommonParams, FileParams, CompletionParams)
     p.add(GenerateParams, without={f.name for f, _ in options_of(SpeculativeParams)})
-    p.add(ChatParams, PromptCacheParams, SamplingParams, SpeculativeParams)
+    p.add(ChatParams, InteractiveParams, PromptCacheParams, SamplingParams, SpeculativeParams)
     p.add(ContextParams, CpuParams, FormParams, SteeringParams, ModelParams)
     return p
 
@@ -87,7 +88,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         p.error("give either -sys or -sysf")
     if chat.chat_template and chat.chat_template_file:
         p.error("give either --chat-template or --chat-template-file")
-    if chat.asked and read(args, PromptCacheParams).prompt_cache:
+    turns = read(args, InteractiveParams).wanted
+    if (chat.asked or turns) and read(args, PromptCacheParams).prompt_cache:
         p.error("--prompt-cache is for completions, not for conversations")
     return session.run(_command, args)
 
@@ -113,13 +115,15 @@ def _generate(args: argparse.Namespace) -> None:
     run = Run(args, text)
     if template is not None:
         run.model.set_chat_template(template)
-    if chat.wanted(run.model) and not cache.prompt_cache:
+    turns = read(args, InteractiveParams)
+    talks = chat.conversation or (chat.wanted(run.model) and not turns.raw)
+    if talks and not cache.prompt_cache:
         from llama_py_tools.chat import Talk
 
         with run.summary:
             Talk(run, chat, text.escape).talk(prompt)
         return
-    if prompt is None and is_piped():
+    if prompt is None and not turns.wanted and is_piped():
         prompt = escaped(read_text("-").removesuffix("\n"), text) or None
     if prompt is None and not read(args, FileParams).named:
         prompt = session.DEMO_PROMPT
@@ -127,6 +131,11 @@ def _generate(args: argparse.Namespace) -> None:
     session.check_length(run.ctx, ids)
     if text.verbose_prompt:
         run.tell_tokens(ids)
+    if turns.wanted:
+        with run.summary:
+            Turns(run, turns, chat.multiline_input).go(ids, text.display_prompt)
+            run.end_line()
+        return
     answer = CachedPrompt(run, cache).answer if cache.prompt_cache else run.answer
     with run.summary:
         answer(ids, text.display_prompt)
@@ -134,7 +143,9 @@ def _generate(args: argparse.Namespace) -> None:
 
 
 def with_system(chat: ChatParams) -> ChatParams:
-    """With the system prompt of -sysf, where that is given."""
+    """With the system prompt of -sysf, and thoughts in the answer, where that is asked for."""
+    if chat.skip_chat_parsing:
+        chat = replace(chat, reasoning_format="none")
     if not chat.system_prompt_file:
         return chat
     text = read_text(chat.system_prompt_file).removesuffix("\n")
