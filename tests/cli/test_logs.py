@@ -42,16 +42,16 @@ def test_a_file_has_what_is_told(capsys: pytest.CaptureFixture[str], tmp_path: P
     shown = told(capsys, *WARNED, "--log-file", str(file))
     assert file.read_text() == shown
     assert told(capsys, *WARNED, "--log-file", str(file), "--log-disable") == ""
-    assert file.read_text().count("warning: n_ctx") == 2
+    assert file.read_text().count("warning: -c") == 2
     assert cli.main([*QUICK, "--log-file", str(tmp_path)]) == 1
     assert capsys.readouterr().err == f"error: {tmp_path}: Is a directory\n"
 
 
 def test_marks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     shown = told(capsys, *WARNED, "--log-prefix", "--log-timestamps")
-    assert re.search(r"^\d+\.\d\d\.\d{3} W warning: n_ctx", shown, re.MULTILINE)
+    assert re.search(r"^\d+\.\d\d\.\d{3} W warning: -c", shown, re.MULTILINE)
     assert re.search(r"^\d+\.\d\d\.\d{3} prompt 1 tokens|^prompt 1 tokens", shown, re.MULTILINE)
-    assert "\033[35mwarning\033[0m: n_ctx" in told(capsys, *WARNED, "--log-colors", "on")
+    assert "\033[35mwarning\033[0m: -c" in told(capsys, *WARNED, "--log-colors", "on")
     assert "\033" not in told(capsys, *WARNED)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.delenv("NO_COLOR", raising=False)
@@ -68,7 +68,7 @@ def test_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown.err == ""
     lines = [json.loads(line) for line in shown.out.splitlines() if line.startswith("{")]
     assert [line["level"] for line in lines] == ["warn", "none"]
-    assert lines[0]["msg"].startswith("n_ctx = 1280") and lines[0]["type"] == "log"
+    assert lines[0]["msg"].startswith("-c 1280") and lines[0]["type"] == "log"
 
 
 def test_a_new_start_closes_the_file(tmp_path: Path) -> None:

@@ -72,6 +72,7 @@ class Summary:
         self.pending: tuple[int, float] | None = None  # prompt tokens, and when they were started
         self.drafting: Speculator | None = None
         self.wanted = True
+        self.ctx: Context | None = None
         self.full = ""  # why an answer ended where the context did
 
     def __enter__(self) -> None:
@@ -97,6 +98,8 @@ class Summary:
             or "end of input"
         )
         drafts = f"\n{self.drafting.text()}" if self.drafting is not None else ""
+        if self.ctx is not None and self.ctx.checker is not None:
+            drafts += f"\n{self.ctx.checker.text()}"
         first = [f"load {self.load_seconds:.2f} s", self.model, *filter(None, [self.states])]
         return f"\n{' | '.join(first)}\n{' | '.join([*parts, f'stop: {reason}'])}{drafts}"
 
@@ -150,6 +153,7 @@ class Run:
             about += f" | seed {self.sampler.seed}"
         self.summary = Summary(perf_counter() - start, about)
         self.summary.drafting, self.summary.wanted = drafting, text.perf
+        self.summary.ctx = self.ctx
 
     def _make_sampler(self, params: SamplingParams, escaped: bool) -> Sampler:
         from llama_py.sampler import Sampler

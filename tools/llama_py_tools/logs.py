@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TextIO
 
 from llama_py.params.option import Params, option
@@ -17,6 +19,7 @@ from llama_py_tools.streams import in_colour
 
 log = logging.getLogger("llama_py")
 
+NONE: Mapping[str, str] = MappingProxyType({})
 TOLD = 100  # level of what a command always tells
 # The least level that is shown, by --log-verbosity; above: everything.
 LEVELS = (logging.ERROR, logging.ERROR, logging.WARNING, logging.INFO)
@@ -62,12 +65,15 @@ class CommonParams(Params):
         return LEVELS[self.log_verbosity]
 
 
-def set_up(params: CommonParams) -> None:
-    """From now on; OSError if the file cannot be written."""
+def set_up(params: CommonParams, flags: Mapping[str, str] = NONE) -> None:
+    """From now on; OSError if the file cannot be written.
+
+    flags  the flag of each option by its name in Python: messages are written for both
+    """
     for handler in log.handlers[:]:
         log.removeHandler(handler)
         handler.close()
-    form = _JSON() if params.log_jsonl else _Form(params)
+    form = _JSON(flags) if params.log_jsonl else _Form(flags, params)
     log.setLevel(params.level)
     log.addHandler(_Stream(lambda: sys.stdout if params.log_jsonl else sys.stderr, form))
     if params.log_disable:
@@ -103,15 +109,45 @@ class _Stream(logging.Handler):
         super().close()
 
 
-class _Form(logging.Formatter):
+class _Flagged(logging.Formatter):
+    """Says `-c` where a message has the name that the option has in Python."""
+
+    def __init__(self, flags: Mapping[str, str]) -> None:
+        super().__init__()
+        self.flags = flags
+
+    def text(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        return in_flags(text, self.flags) if record.levelno >= logging.WARNING else text
+
+
+def in_flags(text: str, flags: Mapping[str, str]) -> str:
+    """A message with flags instead of names: `n_ctx = 5` is `-c 5`."""
+
+    def flag(found: re.Match[str]) -> str:
+        name, value, same = found.groups()
+        if name not in flags or (same and same != flags[name]):
+            return found[0]
+        return f"{flags[name]} " if value else flags[name]
+
+    return _NAME.sub(flag, text)
+
+
+# With a `_`, so that no other word is one; neither in a path nor a key of a file.
+_NAME = re.compile(
+    r"(?<![\w./'-])([a-z]+(?:_[a-z]+)+)\b(?!\.\w|[/'(])( = |=(?=\w))?(?: \((-[\w-]+)\))?"
+)
+
+
+class _Form(_Flagged):
     """`warning: text`, perhaps with `W` and the time before it."""
 
-    def __init__(self, params: CommonParams) -> None:
-        super().__init__()
+    def __init__(self, flags: Mapping[str, str], params: CommonParams) -> None:
+        super().__init__(flags)
         self.params = params
 
     def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
+        text = self.text(record)
         if record.levelno in (logging.WARNING, logging.ERROR) and record.msg:
             text = f"{self.mark(record, record.levelname.lower())}: {text}"
         before = []
@@ -129,12 +165,12 @@ class _Form(logging.Formatter):
         return f"\033[{COLOURS[record.levelno]}m{text}\033[0m"
 
 
-class _JSON(logging.Formatter):
+class _JSON(_Flagged):
     """As llama.cpp has it: the time in microseconds since the start."""
 
     def format(self, record: logging.LogRecord) -> str:
         level = _NAMES.get(record.levelno) or record.levelname.lower()
         return json.dumps(
             {"type": "log", "time": int(record.relativeCreated * 1000), "level": level,
-             "msg": super().format(record)}
+             "msg": self.text(record)}
         )  # fmt: skip

@@ -54,6 +54,8 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse's, of words that `exact_flags` has looked through."""
         given = sys.argv[1:] if args is None else list(args)
+        namespace = argparse.Namespace() if namespace is None else namespace
+        namespace.flag_of = {f.name: o.flags[0] for _, f, o in self.added}
         return super().parse_known_args(exact_flags(self, given), namespace)
 
     def add(self, *kinds: type[Params], without: Container[str] = ()) -> None:

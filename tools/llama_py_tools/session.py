@@ -41,10 +41,10 @@ def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Name
     open_streams()
     gc.unfreeze()  # of a run before
     gc.disable()  # a start makes hardly any garbage; looking for it takes a tenth of the time
-    how = read(args, CommonParams)
-    logs.set_up(replace(how, log_file=""))
+    how, flags = read(args, CommonParams), getattr(args, "flag_of", {})
+    logs.set_up(replace(how, log_file=""), flags)
     try:
-        logs.set_up(how)
+        logs.set_up(how, flags)
         code = command(args) or EXIT_OK
         if sys.stdout is not None:
             sys.stdout.flush()
