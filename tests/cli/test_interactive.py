@@ -110,7 +110,7 @@ def test_messages_of_a_conversation(
     monkeypatch.setattr(
         llama_py.Conversation, "say", lambda self, text: told.append(text) or say(self, text)
     )
-    args = ["-dev", "ref", "--chat-template", "chatml", "-n", "1", "-cnv"]
+    args = ["-dev", "ref", "--chat-template", "{{ messages[-1].content }}", "-n", "1", "-cnv"]
     for typed, more in (("a\\\nb\n", []), ("a\nb\\\nc\\\n", ["-mli"])):
         monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
         assert cli.main([*args, *more]) == 0

@@ -68,6 +68,17 @@ def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert capsys.readouterr().err == f"error: {tmp_path / 'no.txt'}: No such file or directory\n"
 
 
+def test_a_cache_that_cannot_be_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Told before anything is computed or shown."""
+    path = tmp_path / "no" / "cache.bin"
+    assert cli.main([*QUICK, "--prompt-cache", str(path)]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == "" and f"error: --prompt-cache {path}: its folder is not" in shown.err
+    assert cli.main([*QUICK, "--prompt-cache", str(path), "--prompt-cache-ro"]) == 0
+
+
 def test_one_token_has_no_rate(capsys: pytest.CaptureFixture[str]) -> None:
     assert "generated 1 tokens | stop" in told(capsys)
 

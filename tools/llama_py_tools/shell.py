@@ -130,7 +130,7 @@ def _zsh(prog: str, commands: Mapping[str, list[Flag]]) -> str:
         each = " ".join(_quoted(f"{f.name}:{f.help}", ":") for f in flags)
         lines.append(f"        flags=({each}) ;;")
     called = f'[ "$funcstack[1]" = "{name}" ]'
-    lines += ["    esac", "    _describe option flags -o", "}",
+    lines += ["    esac", "    _describe -o option flags", "}",
               f'if {called}; then {name} "$@"; else compdef {name} {prog}; fi']  # fmt: skip
     return "\n".join(lines) + "\n"
 
