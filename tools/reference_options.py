@@ -40,8 +40,7 @@ REASONS = {
     "--fit-target": "as `--fit`",
     "--fit-ctx": "as `--fit`",
     "--op-offload": "an op runs where its weight lies",
-    "--model-url": "`curl -LO URL` does that, then `-m`; `-hf` fetches, checks and keeps models",
-    "--docker-repo": "`-hf` fetches models; of other registries, `-m`",
+    "--docker-repo": "`-hf` and `-mu` fetch models",
     "--jinja": "`--no-jinja` is not here: templates by name are Jinja texts too",
     **dict.fromkeys(
         ("--warmup", "--grammar", "--grammar-file", "--json-schema", "--json-schema-file",

@@ -139,7 +139,9 @@ def test_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
     made(monkeypatch)
     assert cli.main(["-cl"]) == 0
     assert capsys.readouterr().out == "number of models in cache: 0\n"
-    for argv, says in ((["-m", "a", "-hf", "b/c"], "either -m or -hf"), (["-hff", "a"], "-hf")):
+    for argv, says in (
+        (["-m", "a", "-hf", "b/c"], "either -hf or -m or -mu"), (["-hff", "a"], "-hff needs -hf"),
+    ):  # fmt: skip
         assert cli.main(argv) == 1
         assert says in capsys.readouterr().err
 

@@ -43,6 +43,10 @@ class FileParams(Params):
     model: str = option(
         "", "-m --model", "GGUF file (default: the bundled demo model)", metavar="FILE"
     )
+    model_url: str = option(
+        "", "-mu --model-url", "fetch the model from there, once, to the file that -m names or a"
+        " folder of the user's (LLAMA_CACHE)", metavar="URL",
+    )  # fmt: skip
     hf_repo: str = option(
         "", "-hf -hfr --hf-repo", "instead of -m: a model of the Hugging Face hub, kept in its"
         " cache; without a type Q4_K_M, Q8_0 or the first file", metavar="USER/MODEL[:TYPE]",
@@ -70,11 +74,11 @@ class FileParams(Params):
     @property
     def named(self) -> bool:
         """Whether there is a model, and not the bundled one is meant."""
-        return bool(self.model or self.hf_repo)
+        return bool(self.model or self.hf_repo or self.model_url)
 
     @property
     def title(self) -> str:
-        return self.model or self.hf_repo or "demo"
+        return self.model or self.hf_repo or self.model_url or "demo"
 
 
 @dataclass(frozen=True, kw_only=True)

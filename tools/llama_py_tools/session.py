@@ -103,14 +103,18 @@ def model_path(file: FileParams) -> str:
     """The file that the options name, which is downloaded if it must be."""
     from ggml_py.errors import ModelError
 
-    if file.model and file.hf_repo:
-        raise ModelError("give either -m or -hf")
+    if file.hf_repo and (file.model or file.model_url):
+        raise ModelError("give either -hf or -m or -mu")
     if file.hf_file and not file.hf_repo:
         raise ModelError("-hff needs -hf USER/MODEL")
     if file.hf_repo:
         from llama_py_tools.hub import fetched
 
         return fetched(file)
+    if file.model_url:
+        from llama_py_tools.url import downloaded
+
+        return downloaded(file.model_url, file.model, file.offline)
     return file.model or demo_model()
 
 
