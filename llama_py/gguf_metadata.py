@@ -84,8 +84,8 @@ class Metadata(Mapping[str, MetaValue]):
         return iter(self._values)
 
     def replaced(self, values: Mapping[str, MetaValue]) -> Metadata:
-        """These with other values of some keys."""
-        return Metadata({**self._values, **values})
+        """These with other values of some keys; `stored` and `kind` stay those of the file."""
+        return Metadata({**self._values, **values}, self._places, self._data)
 
     def __len__(self) -> int:
         return len(self._values)
