@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -97,3 +98,12 @@ def test_variables_that_turn_off(
     monkeypatch.setenv("LLAMA_ARG_NO_PERF", "")
     assert shown(capsys, "-p", "A")[1] == ""
     assert "| generated" in shown(capsys, "-p", "A", "--perf")[1]
+
+
+def test_what_is_no_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal and /dev/null are devices; there may be no stdin at all."""
+    with Path(os.devnull).open() as nothing:
+        monkeypatch.setattr(sys, "stdin", nothing)
+        assert not cli.is_piped()
+    monkeypatch.setattr(sys, "stdin", None)
+    assert not cli.is_piped()
