@@ -183,7 +183,7 @@ def _profile(args: argparse.Namespace) -> None:
     else:
         session.write("\n".join(line for run in runs for line in tables(run, o.by, o.top)) + "\n")
     if o.trace:
-        title = read(args, FileParams).model or "demo"
+        title = read(args, FileParams).title
         Path(o.trace).write_text(json.dumps(trace(runs, title)))
 
 
