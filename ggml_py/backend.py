@@ -7,7 +7,7 @@ and returns the list of its devices. Everything else follows from the three prot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -41,10 +41,12 @@ class CompileOptions:
     progress    called as progress(done, total, what) while kernels are being built
     fuse        whether several nodes may be run as one step (False when every node's value is
                 wanted)
+    many        whether the nodes are of a graph of several tokens (`TellsBatches`)
     """
 
     progress: Callable[[int, int, str], None] | None = None
     fuse: bool = True
+    many: bool = False
 
 
 @runtime_checkable
@@ -85,6 +87,21 @@ class Device(Protocol):
 
     def set_threads(self, n: int) -> None:
         """Number of host threads, where that means something."""
+
+
+CPUs = Sequence[Collection[int]]
+
+
+@runtime_checkable
+class TellsBatches(Protocol):
+    """A device that may run graphs of several tokens on other threads than those of one."""
+
+    def set_batch_threads(self, n: int | None) -> None:
+        """Their number; None: as `set_threads` says."""
+
+    def pin(self, cpus: CPUs, batch_cpus: CPUs | None = None) -> None:
+        """Thread i may run on the CPUs cpus[i % len(cpus)] only, or on all of no `cpus`; those of
+        batches on others if there are `batch_cpus`."""
 
 
 class Event(Protocol):

@@ -41,6 +41,11 @@ class Checker:
         self.n_skipped = 0
         self._weights: dict[int, Tensor] = {}
 
+    def text(self) -> str:
+        """What was compared so far."""
+        skipped = f", {self.n_skipped} left out that it cannot run" if self.n_skipped else ""
+        return f"check: {self.n_checked} nodes are those of {self.device.name}{skipped}"
+
     def checked(self, program: Program, node: Tensor, by: str) -> Program:
         """A program that runs `program`, which computes the node on device `by`, and compares."""
         return _Checked(self, program, node, by)

@@ -11,7 +11,7 @@ import ctypes
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 SYSTEM = sys.platform
 CPUS = Path("/sys/devices/system/cpu")
+NODES = Path("/sys/devices/system/node")
 CPUINFO = Path("/proc/cpuinfo")
 FAST_CPUS = Path("/sys/devices/cpu_core/cpus")  # of an Intel CPU with cores of two kinds
 CGROUPS = Path("/sys/fs/cgroup")
@@ -56,6 +57,54 @@ def logical_cpus() -> list[int]:
         with suppress(psutil.Error, OSError):
             return sorted(psutil.Process().cpu_affinity())
     return list(range(os.cpu_count() or 1))
+
+
+def set_affinity(cpus: Collection[int]) -> Collection[int] | None:
+    """Let this thread (Windows: this process) run on these CPUs only; -> those of before, None
+    where the system has no such thing. OSError if it has none of these CPUs."""
+    if hasattr(os, "sched_setaffinity"):
+        before: Collection[int] = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, cpus)
+        return before
+    if SYSTEM == "win32":
+        import psutil
+
+        process = psutil.Process()
+        before = process.cpu_affinity()
+        process.cpu_affinity(sorted(cpus))
+        return before
+    return None
+
+
+def has_affinity() -> bool:
+    """Whether a thread's CPUs can be chosen."""
+    return hasattr(os, "sched_setaffinity") or SYSTEM == "win32"
+
+
+@cache
+def usable_cpus() -> frozenset[int]:
+    """Those that this process could use when this was first asked."""
+    return frozenset(logical_cpus())
+
+
+def current_cpu() -> int:
+    """Where this thread runs at this moment; -1 where that is not told."""
+    with suppress(AttributeError, OSError):
+        return int(ctypes.CDLL(None).sched_getcpu())
+    return -1
+
+
+def numa_nodes() -> list[list[int]]:
+    """The CPUs of each memory node, as far as this process may use them; [] where that is not told.
+    """
+    allowed = set(logical_cpus())
+    folders = NODES.glob("node[0-9]*")
+    lists = [_numbers(_text(folder / "cpulist")) for folder in sorted(folders, key=_number_in)]
+    return [cpus for found in lists if (cpus := sorted(allowed & set(found)))]
+
+
+def _number_in(folder: Path) -> int:
+    return int(folder.name.removeprefix("node"))
 
 
 def physical_cores() -> int:

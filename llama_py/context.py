@@ -34,7 +34,7 @@ from llama_py.memory.k_shift import remove_half_turned, shift_keys
 from llama_py.outputs import Outputs, read_rows
 from llama_py.params import ContextParams
 from llama_py.reuse import Reuse
-from llama_py.runner import OnGraph, Runner
+from llama_py.runner import OnGraph, Runner, set_threads
 from llama_py.settled import settled
 from llama_py.signature import takes
 from llama_py.splitter import BatchSplitter, splitter_of
@@ -83,9 +83,7 @@ class Context(Closing):
         self._unfinished = Unfinished()
         self.on_graph: OnGraph | None = None
         self.speculator: Closing | None = None
-        if p.n_threads is not None:
-            for device in self.devices:
-                device.set_threads(p.n_threads)
+        set_threads(self.devices, p)
         self.runner = Runner(model, p)
         self.checker = self.runner.checker
         self.memory = self._create_memory()

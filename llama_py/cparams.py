@@ -25,6 +25,7 @@ class CParams:
     nextn_pre_norm     that state is the one before the last norm
     nextn_layer        which of the NextN layers a draft graph runs, the first being 0
     offload_kqv        caches are on the devices of their layers, not on the host
+    swa_full           caches of layers with a window keep all tokens
     reduce_type        of sums over devices, for more than a few tokens
     forms              how blocks are built that can be built in several ways (llama_py.forms)
     """
@@ -51,6 +52,7 @@ class CParams:
     nextn_pre_norm: bool = False
     nextn_layer: int = 0
     offload_kqv: bool = True
+    swa_full: bool = False
     pooling: str = "none"
     reduce_type: str = "f32"
     forms: tuple[tuple[str, str], ...] = ()
@@ -85,24 +87,34 @@ def make_cparams(
     n_rs_seq: int = 0,
     flash_attn: bool = True,
     kv_unified: bool = False,
+    rope_scaling_type: str | None = None,
     rope_freq_base: float = 0.0,
     rope_freq_scale: float = 0.0,
+    yarn_orig_ctx: int = 0,
+    yarn_ext_factor: float = -1.0,
+    yarn_attn_factor: float = -1.0,
+    yarn_beta_fast: float = -1.0,
+    yarn_beta_slow: float = -1.0,
 ) -> CParams:
     """Fill in what the caller left open from the model (llama-context.cpp:llama_context).
 
-    n_ctx 0 is the model's own context; rope_freq_base and rope_freq_scale 0 are the model's.
-    The others are checked by ContextParams.
+    n_ctx 0 is the model's own context; None, 0 and below 0 of what concerns RoPE are the model's,
+    whose context grows with a scale that YaRN is given. The others are checked by ContextParams.
     """
-    n_ctx = n_ctx or hparams.n_ctx_train
+    scaling = rope_scaling_type or hparams.rope_scaling_type
+    scale = rope_freq_scale or hparams.rope_freq_scale_train
+    if scaling == "none":
+        scale = 1.0
+    n_ctx_orig = yarn_orig_ctx or hparams.n_ctx_orig_yarn or hparams.n_ctx_train
+    n_ctx = n_ctx or trained_context(hparams, rope_scaling_type, rope_freq_scale, yarn_orig_ctx)
     if hparams.causal_attn:
         n_batch = min(n_batch, n_ctx)
     n_ctx = _padded(n_ctx)
     n_ctx_seq = n_ctx if kv_unified else _padded(n_ctx // n_seq_max)
-    scale = rope_freq_scale or hparams.rope_freq_scale_train
-    if hparams.rope_scaling_type == "none":
-        scale = 1.0
-    yarn = hparams.rope_scaling_type == "yarn"
-    attn_factor = _yarn_attn_factor(scale, hparams) if yarn else 1.0
+    ext_factor = yarn_ext_factor if yarn_ext_factor >= 0 else float(scaling == "yarn")
+    attn_factor = yarn_attn_factor if yarn_attn_factor >= 0 else 1.0
+    if ext_factor:  # what was asked for does not count then
+        attn_factor = _yarn_attn_factor(scale, hparams)
     return CParams(
         n_ctx=n_ctx if kv_unified else n_ctx_seq * n_seq_max,
         n_ctx_seq=n_ctx_seq,
@@ -112,15 +124,27 @@ def make_cparams(
         n_rs_seq=n_rs_seq,
         rope_freq_base=rope_freq_base or hparams.rope_freq_base_train,
         rope_freq_scale=scale,
-        n_ctx_orig_yarn=hparams.n_ctx_orig_yarn or hparams.n_ctx_train,
-        yarn_ext_factor=1.0 if yarn else 0.0,
+        n_ctx_orig_yarn=n_ctx_orig,
+        yarn_ext_factor=ext_factor,
         yarn_attn_factor=attn_factor * hparams.rope_attn_factor,
-        yarn_beta_fast=32.0,
-        yarn_beta_slow=1.0,
+        yarn_beta_fast=yarn_beta_fast if yarn_beta_fast >= 0 else 32.0,
+        yarn_beta_slow=yarn_beta_slow if yarn_beta_slow >= 0 else 1.0,
         causal_attn=hparams.causal_attn,
         flash_attn=flash_attn,
         kv_unified=kv_unified,
     )
+
+
+def trained_context(
+    hparams: HParams, rope_scaling_type: str | None, rope_freq_scale: float, yarn_orig_ctx: int
+) -> int:
+    """Tokens that the model can be trusted with: what it was trained with, or what YaRN makes of
+    that with another scale (llama_init_from_model)."""
+    scaling, scale = rope_scaling_type or hparams.rope_scaling_type, rope_freq_scale
+    if scaling != "yarn" or not scale or scale == hparams.rope_freq_scale_train:
+        return hparams.n_ctx_train
+    n_ctx_orig = yarn_orig_ctx or hparams.n_ctx_orig_yarn or hparams.n_ctx_train
+    return int(np.float32(n_ctx_orig) / np.float32(scale))
 
 
 def _padded(n: int) -> int:

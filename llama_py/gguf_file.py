@@ -14,10 +14,12 @@ arrays can be read, while tensors without elements, names that are not UTF-8 and
 from __future__ import annotations
 
 import errno
+import logging
 import math
 import mmap
 import os
 import stat
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from struct import Struct
@@ -28,8 +30,18 @@ from numpy.typing import NDArray
 
 from ggml_py.errors import AllocError, GGUFError
 from ggml_py.types import TYPES, GGMLType
-from llama_py.gguf_metadata import DAMAGED, Cursor, Metadata, describe, quoted, read_metadata
+from llama_py.gguf_metadata import (
+    DAMAGED,
+    Cursor,
+    Metadata,
+    describe,
+    printable,
+    quoted,
+    read_metadata,
+)
 from llama_py.gguf_split import check_part, part_paths, read_split
+
+log = logging.getLogger("llama_py")
 
 _MAX_NAME_BYTES = 63  # GGML_MAX_NAME less its final zero
 _MAX_DIMS = 4
@@ -41,14 +53,15 @@ _NE = Struct("<q")
 _MIN_KEY_VALUE = 8 + 1 + 4 + 1
 _MIN_TENSOR_INFO = 8 + 4 + 4 + 8
 
+_CONVERT = "convert it with llama.cpp's convert_hf_to_gguf.py"
 _FOREIGN = (
     (b"tjgg", "an old GGML model (ggjt); convert the original model to GGUF"),
     (b"fmgg", "an old GGML model (ggmf); convert the original model to GGUF"),
     (b"lmgg", "an old GGML model (ggml); convert the original model to GGUF"),
     (b"algg", "an old GGML adapter (ggla); convert the original adapter to GGUF"),
     (b"FUGG", "a byte-swapped GGUF file; get a little-endian one"),
-    (b"PK\x03\x04", "a zip archive (a PyTorch checkpoint?); convert it with convert_hf_to_gguf.py"),
-    (b"\x80", "a Python pickle (a PyTorch checkpoint?); convert it with convert_hf_to_gguf.py"),
+    (b"PK\x03\x04", f"a zip archive (a PyTorch checkpoint?); {_CONVERT}"),
+    (b"\x80", f"a Python pickle (a PyTorch checkpoint?); {_CONVERT}"),
     (b"\x1f\x8b", "compressed by gzip; uncompress it first"),
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself; run 'git lfs pull'"),
     (b"<", "a web page; download the file itself"),
@@ -155,6 +168,13 @@ class GGUFFile:
             )
         return name
 
+    def override(self, values: Mapping[str, bool | int | float | str]) -> None:
+        """Other values of the metadata, from now on (llama.cpp's kv_overrides)."""
+        for key in values:
+            if key not in self.metadata:
+                log.warning("kv_overrides: the file has no key %s; it is added", printable(key))
+        self._metadata = self.metadata.replaced(values)
+
     def close(self) -> None:
         """Let go of metadata and tensors. Values and `TensorInfo`s taken before stay good."""
         self._metadata, self._tensors = None, {}
@@ -232,7 +252,7 @@ def _read_version(cursor: Cursor) -> int:
 
 def _foreign(head: bytes) -> str:
     if head[8:10] == b'{"':  # after the length of this JSON, which may begin with any byte
-        return "it looks like safetensors; convert it with convert_hf_to_gguf.py"
+        return f"it looks like safetensors; {_CONVERT}"
     for magic, what in _FOREIGN:
         if head.startswith(magic):
             return f"it looks like {what}"

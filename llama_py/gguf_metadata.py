@@ -83,6 +83,10 @@ class Metadata(Mapping[str, MetaValue]):
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 
+    def replaced(self, values: Mapping[str, MetaValue]) -> Metadata:
+        """These with other values of some keys; `stored` and `kind` stay those of the file."""
+        return Metadata({**self._values, **values}, self._places, self._data)
+
     def __len__(self) -> int:
         return len(self._values)
 

@@ -15,6 +15,7 @@ from llama_py.closing import Closing
 from llama_py.fingerprint import fingerprint
 from llama_py.gguf_file import GGUFFile
 from llama_py.hparams import HParams
+from llama_py.locked import lock
 from llama_py.lora import Adapter, Loras
 from llama_py.models import architecture
 from llama_py.params import ModelParams, Progress
@@ -23,6 +24,7 @@ from llama_py.placement import (
     Placement,
     arranged,
     devices_in_use,
+    kept_on,
     overrides,
     warn_of_idle_rules,
 )
@@ -49,11 +51,15 @@ class LoadOptions(TypedDict, total=False):
     n_gpu_layers: int
     tensor_overrides: Mapping[str, str]
     n_cpu_moe: int
+    cpu_moe: bool
+    n_cpu_ffn: int
     split_mode: str
     main_gpu: int
     tensor_split: Sequence[float]
     load_mtp: bool
+    kv_overrides: Mapping[str, bool | int | float | str]
     use_mmap: bool
+    use_mlock: bool
     progress: Progress | bool | None
 
 
@@ -85,10 +91,15 @@ class Loaded(Closing):
         self.file = (
             GGUFFile.open(path, p.use_mmap) if isinstance(path, str | Path) else path
         )
+        if p.kv_overrides:
+            self.file.override(p.kv_overrides)
         if not isinstance(device, Placement):
             mode = SAME_MODE.get(p.split_mode, p.split_mode)
             devices, shares = arranged(devices_in_use(device), mode, p.main_gpu, p.tensor_split)
-            rules = overrides(p.tensor_overrides, p.n_cpu_moe, devices)
+            rules = (
+                *overrides(p.tensor_overrides, p.n_cpu_moe, devices),
+                *kept_on(devices[-1], p.cpu_moe, p.n_cpu_ffn),
+            )
             device = Placement(devices, p.n_gpu_layers, rules, shares, mode)
         self.placement = device
         self._load(p)
@@ -111,6 +122,8 @@ class Loaded(Closing):
         self.adapters: list[Adapter] = []
         self.sizes = weights.sizes
         self.n_params, self.n_bytes = weights.n_params, weights.n_bytes
+        if p.use_mlock:
+            log.info("mlock: %.2f MiB", lock(weights.all) / 2**20)
         self._log_load()
         self._check_template()
 

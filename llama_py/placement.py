@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Protocol, runtime_checkable
@@ -26,6 +26,7 @@ log = logging.getLogger("llama_py")
 SHARING = ("row", "graph")
 SAME_MODE = {"tensor": "graph"}  # llama.cpp's name for it
 EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
+DENSE = r"\.ffn_(up|down|gate)\."
 
 Override = tuple[re.Pattern[str], Device]
 
@@ -242,6 +243,14 @@ def overrides(
             raise BackendError(f"-ot {text}={name}: no regular expression: {e}") from None
     found += [(re.compile(rf"blk\.{i}{EXPERTS}"), devices[-1]) for i in range(n_cpu_moe)]
     return tuple(found)
+
+
+def kept_on(host: Device, cpu_moe: bool, n_cpu_ffn: int) -> Iterator[Override]:
+    """Rules that keep all experts there, and the dense networks of the first layers."""
+    if cpu_moe:
+        yield re.compile(EXPERTS), host
+    for i in range(n_cpu_ffn):
+        yield re.compile(rf"blk\.{i}{DENSE}"), host
 
 
 def warn_of_idle_rules(rules: Mapping[str, str], weights: Iterable[Tensor]) -> None:

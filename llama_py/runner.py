@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from time import perf_counter
 
-from ggml_py.backend import CompileOptions, Device, KeepsKernels, Work
+from ggml_py.backend import CompileOptions, Device, KeepsKernels, TellsBatches, Work
 from ggml_py.check import Checker
 from ggml_py.plan import Plan
 from ggml_py.registry import device as find_device
@@ -25,6 +26,15 @@ log = logging.getLogger("llama_py")
 N_GRAPHS = 4  # built graphs that are kept for reuse
 OnGraph = Callable[[GraphResult, UBatch], None]
 WantedOf = Callable[[GraphResult], Taps | None]
+
+
+def set_threads(devices: Sequence[Device], p: ContextParams) -> None:
+    """As many as a context asks for."""
+    for device in devices:
+        if p.n_threads is not None:
+            device.set_threads(p.n_threads)
+        if isinstance(device, TellsBatches):
+            device.set_batch_threads(p.n_threads_batch)
 
 
 class Runner:
@@ -92,9 +102,8 @@ class Runner:
     def _build(self, params: GraphParams) -> tuple[GraphResult, Plan]:
         res = self.model.architecture.graph(params)
         log.debug("graph of %d tokens: %d nodes", params.ubatch.n_tokens, len(res.graph.nodes))
-        taps = self._taps(res) if self._taps else None
         with shown(self.progress):
-            plan = self.sched.plan(res.graph, self._pins(res), self._in_parts(res), taps)
+            plan = self._planned(res, self._taps(res) if self._taps else None)
         built = res, plan
         self.graphs = [built, *self.graphs[: self.n_graphs - 1]]
         return built
@@ -106,6 +115,11 @@ class Runner:
             self._untapped = self.graphs
         self._taps = taps
         self.graphs = [] if taps else self._untapped
+
+    def _planned(self, res: GraphResult, taps: Taps | None = None) -> Plan:
+        many = res.params.ubatch.n_tokens > 1
+        self.sched.options = replace(self.sched.options, many=many)
+        return self.sched.plan(res.graph, self._pins(res), self._in_parts(res), taps)
 
     def prepare(self, params: Iterable[GraphParams]) -> None:
         """Have the kernels of graphs ready, all at once; the graphs are not kept."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ggml_py.errors import ContextError
 from ggml_py.types import F32
-from llama_py.cparams import CParams, make_cparams
+from llama_py.cparams import CParams, make_cparams, trained_context
 from llama_py.forms import SLOTS, forms
 from llama_py.forms import check as check_forms
 from llama_py.loaded import Loaded
@@ -43,13 +43,19 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
                 f"{kind} {form}: the states of {model.arch} are not kept in slots; those of"
                 f" {', '.join(known)} can be"
             )
+    if p.rope_scale and p.rope_freq_scale:
+        raise ContextError("rope_scale and rope_freq_scale are inverses; give one of them")
+    scale = 1 / p.rope_scale if p.rope_scale else p.rope_freq_scale
     cparams = make_cparams(
         model.hparams, n_ctx=p.n_ctx or 0, n_batch=p.n_batch, n_ubatch=p.n_ubatch,
         n_seq_max=p.n_seq_max, n_rs_seq=n_rs_seq, flash_attn=p.flash_attn not in (False, "off"),
-        kv_unified=p.kv_unified, rope_freq_base=p.rope_freq_base,
-        rope_freq_scale=p.rope_freq_scale,
+        kv_unified=p.kv_unified, rope_scaling_type=p.rope_scaling, rope_freq_base=p.rope_freq_base,
+        rope_freq_scale=scale, yarn_orig_ctx=p.yarn_orig_ctx, yarn_ext_factor=p.yarn_ext_factor,
+        yarn_attn_factor=p.yarn_attn_factor, yarn_beta_fast=p.yarn_beta_fast,
+        yarn_beta_slow=p.yarn_beta_slow,
     )  # fmt: skip
-    asked, trained = (p.n_ctx or 0) // p.n_seq_max, model.hparams.n_ctx_train
+    asked = (p.n_ctx or 0) // p.n_seq_max
+    trained = trained_context(model.hparams, p.rope_scaling, scale, p.yarn_orig_ctx)
     if asked > trained:
         log.warning(
             "n_ctx = %d for each sequence: the model was trained with %d tokens, and what it writes"
@@ -64,6 +70,7 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
         embeddings=p.embeddings,
         nextn_layer=p.nextn_layer,
         offload_kqv=p.offload_kqv,
+        swa_full=p.swa_full,
         reduce_type=p.reduce_type,
         pooling=model.hparams.pooling if p.pooling == "auto" else p.pooling,
         forms=tuple(sorted(chosen.items())),

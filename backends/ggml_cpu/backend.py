@@ -11,12 +11,14 @@ from ggml_cpu.executor import Executor
 from ggml_cpu.fused import fusions
 from ggml_cpu.objcache import lacks
 from ggml_cpu.program import Program, kernels_of, load
+from ggml_cpu.recorded import Recorded
 from ggml_cpu.step import Step
 from ggml_py import host
 from ggml_py.backend import (
     Buffer,
     Bytes,
     CompileOptions,
+    CPUs,
     HostBuffer,
     KernelTime,
     Work,
@@ -36,7 +38,9 @@ class CPUDevice:
         """That number of n."""
         self.name = name
         self._share = number, n
-        self._executor: Executor | None = None
+        self._executors: dict[bool, Executor] = {}
+        self._cpus: dict[bool, CPUs] = {False: (), True: ()}
+        self.n_threads_batch: int | None = None
         self.set_threads(host.default_threads())
         self.repack = True
 
@@ -55,9 +59,19 @@ class CPUDevice:
 
     @property
     def executor(self) -> Executor:
-        if self._executor is None or self._executor.n_threads != self.n_threads:
-            self._executor = Executor(self.n_threads)
-        return self._executor
+        """Of graphs of one token, and of what is no graph."""
+        return self._executor(False)
+
+    def _executor(self, many: bool) -> Executor:
+        n, cpus = self.n_threads, self._cpus[many]
+        if many and self.n_threads_batch is not None:
+            n = self.n_threads_batch
+        if n == self.n_threads and cpus == self._cpus[False]:
+            many = False  # the same threads do
+        found = self._executors.get(many)
+        if found is None or (found.n_threads, found.cpus) != (n, cpus):
+            found = self._executors[many] = Executor(n, cpus)
+        return found
 
     def memory(self) -> tuple[int, int]:
         return host.memory()
@@ -91,7 +105,7 @@ class CPUDevice:
         return fusions()
 
     def compile(self, nodes: Sequence[Work], options: CompileOptions) -> Program:
-        return Program(_all_steps(nodes), self.executor, options)
+        return Program(_all_steps(nodes), self._executor(options.many), options)
 
     def begin(self) -> None:
         start_compilers()
@@ -106,18 +120,33 @@ class CPUDevice:
     def profiling(self) -> Iterator[list[KernelTime]]:
         """What is run meanwhile adds its times to the list; that costs a look at the clock a step.
         The number of threads is to stay."""
-        executor, times = self.executor, list[KernelTime]()
-        before, executor.times = executor.times, []
+        executors, runs = {*map(self._executor, (False, True))}, list[Recorded]()
+        times = list[KernelTime]()
+        before = {executor: executor.times for executor in executors}
         try:
+            for executor in executors:
+                executor.times = runs
             yield times
         finally:
-            times.extend(t for run in executor.times for t in run.times())
-            executor.times = before
+            times.extend(t for run in runs for t in run.times())
+            for executor, theirs in before.items():
+                executor.times = theirs
 
     def set_threads(self, n: int) -> None:
         """n: of all that share the cores."""
+        self.n_threads = self._part(n)
+
+    def set_batch_threads(self, n: int | None) -> None:
+        """As `set_threads`, for graphs of several tokens."""
+        self.n_threads_batch = None if n is None else self._part(n)
+
+    def pin(self, cpus: CPUs, batch_cpus: CPUs | None = None) -> None:
+        """See ggml_py.backend.TellsBatches."""
+        self._cpus = {False: cpus, True: cpus if batch_cpus is None else batch_cpus}
+
+    def _part(self, n: int) -> int:
         number, of = self._share
-        self.n_threads = max(1, n // of + (number < n % of))
+        return max(1, n // of + (number < n % of))
 
 
 def _all_steps(nodes: Sequence[Work]) -> list[Step]:

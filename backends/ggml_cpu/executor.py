@@ -31,6 +31,8 @@ from ggml_cpu.driver import (
 )
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.recorded import Recorded
+from ggml_py import host
+from ggml_py.backend import CPUs
 
 
 def in_turn(steps: Iterable[tuple[int, int]]) -> NDArray[np.int64]:
@@ -51,7 +53,8 @@ class _Natives:
 class _Pool:
     """Threads 1 .. n-1, and the control block they share with the caller, who is thread 0."""
 
-    def __init__(self, n_threads: int) -> None:
+    def __init__(self, n_threads: int, cpus: CPUs = ()) -> None:
+        self.cpus = cpus
         self.control = (ctypes.c_int64 * (SEEN + WORDS_PER_THREAD * n_threads))()
         self.address = ctypes.addressof(self.control)
         self.n_threads = n_threads
@@ -73,6 +76,8 @@ class _Pool:
 
     def _serve(self, ith: int) -> None:
         """A worker thread: native while there is work, asleep while there is none."""
+        if self.cpus:
+            host.set_affinity(self.cpus[ith % len(self.cpus)])
         while not self.control[QUIT]:
             self.natives.work(self.address, ith, self.n_threads)
             with self.wake:
@@ -86,11 +91,14 @@ class _Pool:
             self.control[PROGRAM] = program
             self.control[STEPS] = steps
             self.control[TIMES] = times
+            before = host.set_affinity(self.cpus[0]) if self.cpus else None
             try:
                 self._keep_awake()
                 self.natives.launch(self.address, 0, self.n_threads)
             finally:
                 self.busy = False
+                if before is not None:
+                    host.set_affinity(before)
 
     def _keep_awake(self) -> None:
         """From now on no worker falls asleep, and those that did get up.
@@ -119,15 +127,17 @@ class _Pool:
 
 
 class Executor:
-    """A pool of `n_threads` threads (the caller is one of them) that runs programs.
+    """A pool of `n_threads` threads (the caller is one of them) that runs programs. Thread i runs
+    on the CPUs cpus[i % len(cpus)], if there are some; the caller only while it does.
 
     Calls from several Python threads are served one after the other. Threads are started at the
     first run, and again in a forked child.
     """
 
-    def __init__(self, n_threads: int) -> None:
+    def __init__(self, n_threads: int, cpus: CPUs = ()) -> None:
         if n_threads < 1:
             raise ValueError(f"an executor needs at least 1 thread, not {n_threads}")
+        self.cpus = cpus
         self._n_threads = n_threads
         self._pool: _Pool | None = None
         self._finish: Callable[[], object] | None = None
@@ -177,7 +187,7 @@ class Executor:
     def _start(self) -> _Pool:
         with self._starting:
             if self._pool is None:
-                pool = _Pool(self._n_threads)
+                pool = _Pool(self._n_threads, self.cpus)
                 self._finish = weakref.finalize(self, pool.stop)
                 self._pool = pool
             return self._pool

@@ -110,7 +110,7 @@ class Adapter:
                 shown = quoted(found) if isinstance(found, str) else describe(found)
                 raise GGUFError(
                     f"{file.path}: is no LoRA adapter: {key} is {shown}, it must be"
-                    f" {expected!r}; convert it with convert_lora_to_gguf.py"
+                    f" {expected!r}; convert it with llama.cpp's convert_lora_to_gguf.py"
                 )
         if file.architecture != architecture:
             raise WeightsError(

@@ -102,8 +102,9 @@ def _cache(
 
 
 def _cells(window: Window | None, cp: CParams) -> int:
-    """A cell for each position, or for the window of each sequence and one ubatch."""
-    if window is None:
+    """A cell for each position, or (not with swa_full) for the window of each sequence and
+    one ubatch."""
+    if window is None or cp.swa_full:
         return cp.n_ctx_seq
     needed = window.size * (cp.n_seq_max if cp.kv_unified else 1) + cp.n_ubatch
     return -(-min(cp.n_ctx_seq, needed) // N_CTX_STEP) * N_CTX_STEP

@@ -7,10 +7,10 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from ggml_py.errors import ContextError
-from ggml_py.types import BY_NAME
 from llama_py.params import texts
+from llama_py.params.caches import CACHE_TYPES as CACHE_TYPES
 from llama_py.params.option import Params, option
-from llama_py.params.rules import integers, zero_or
+from llama_py.params.rules import SCALARS, integers, zero_or
 from llama_py.params.sampling import SamplingParams as SamplingParams
 from llama_py.params.speculative import SpeculativeParams
 
@@ -26,8 +26,6 @@ P = TypeVar("P", bound=Params)
 Progress = Callable[[int, int, str], None]
 SPLIT_MODES = ("layer", "row", "graph", "tensor", "none")
 REDUCE_TYPES = ("f32", "f16", "bf16", "q8_0")
-NO_CACHES = ("f64", "i8", "i16", "i32", "i64")
-CACHE_TYPES = [name for name in BY_NAME if name not in NO_CACHES]
 POOLING = ("none", "mean", "cls", "last", "rank")  # llama.h:llama_pooling_type
 
 
@@ -54,6 +52,13 @@ class ModelParams(Params):
         0, "-ncmoe --n-cpu-moe", "layers, from the first, whose experts stay on the host",
         check=integers(0),
     )  # fmt: skip
+    cpu_moe: bool = option(
+        False, "-cmoe --cpu-moe", "the experts of all layers stay on the host"
+    )
+    n_cpu_ffn: int = option(
+        0, "-ncffn --n-cpu-ffn", "layers, from the first, whose feed-forward networks without"
+        " experts stay on the host", check=integers(0),
+    )  # fmt: skip
     split_mode: str = option(
         "layer", "-sm --split-mode", "how several devices share a model: whole layers, the rows of"
         " matrices, or heads and hidden channels, whose partial sums are added (graph in"
@@ -69,10 +74,17 @@ class ModelParams(Params):
         parse=texts.shares, metavar="N,N,...",
     )  # fmt: skip
     load_mtp: bool = option(False, "", "also load the NextN layers")
+    kv_overrides: Mapping[str, bool | int | float | str] = option(
+        dict, "--override-kv", "other values of the file's metadata; a TYPE is int, float, bool or"
+        " str", parse=texts.kv_overrides, check=SCALARS, many=True, metavar="KEY=TYPE:VALUE,...",
+    )  # fmt: skip
     use_mmap: bool = option(
         True, "--mmap", "map the file; off: read all of it at the start, so that it may be changed"
         " or cut short while the model is in use", off="--no-mmap",
     )  # fmt: skip
+    use_mlock: bool = option(
+        False, "--mlock", "keep weights in memory: the system may not swap them out"
+    )
     progress: Progress | bool | None = option(
         None, "", "called as progress(done, total, what) while weights are read; None: kernels that"
         " are compiled are shown on a terminal, False: nothing is"
@@ -99,6 +111,10 @@ class ContextParams(Params):
         None, "-t --threads", "threads (default, or -t 0: one per core)", parse=texts.above_zero,
         check=integers(1, MAX_THREADS),
     )  # fmt: skip
+    n_threads_batch: int | None = option(
+        None, "-tb --threads-batch", "threads for several tokens at once, as in prompts (default,"
+        " or -tb 0: as -t)", parse=texts.above_zero, check=integers(1, MAX_THREADS),
+    )  # fmt: skip
     flash_attn: bool | Literal["auto", "on", "off"] = option(
         "auto", "-fa --flash-attn", "fused attention; auto: where the device can",
         choices=("auto", "on", "off", True, False), metavar="on|off|auto", parse=texts.on_off_auto,
@@ -114,6 +130,10 @@ class ContextParams(Params):
         " (split mode graph: keys and values only)",
         off="-nkvo --no-kv-offload",
     )  # fmt: skip
+    swa_full: bool = option(
+        False, "--swa-full", "also layers that see a window of tokens keep all: a sequence can then"
+        " go on from any earlier token without a snapshot",
+    )  # fmt: skip
     reduce_type: str = option(
         "f32", "-grt --graph-reduce-type", "split mode graph: the type in which devices exchange"
         " partial sums of more than 32 tokens", choices=REDUCE_TYPES,
@@ -122,6 +142,39 @@ class ContextParams(Params):
         dict, "--form", "how blocks are built that can be built in several ways; what is left open"
         " is one op where the device can", parse=texts.forms, many=True, metavar="KIND=FORM,...",
     )  # fmt: skip
+    rope_scaling: str | None = option(
+        None, "--rope-scaling", "how RoPE reaches behind the positions of the training (default:"
+        " the model's own)", choices=("none", "linear", "yarn"), env="ROPE_SCALING_TYPE",
+    )  # fmt: skip
+    rope_scale: float = option(
+        0.0, "--rope-scale", "RoPE: how many times as many positions (0: the model's own)",
+        check=BASE,
+    )  # fmt: skip
+    rope_freq_base: float = option(
+        0.0, "--rope-freq-base", "RoPE: base of the frequencies (0: the model's own)", check=BASE
+    )
+    rope_freq_scale: float = option(
+        0.0, "--rope-freq-scale", "RoPE: the inverse of --rope-scale (0: the model's own)",
+        check=BASE,
+    )  # fmt: skip
+    yarn_orig_ctx: int = option(
+        0, "--yarn-orig-ctx", "YaRN: context of the training (0: the model's own)",
+        check=integers(0, 2**31 - 1),
+    )  # fmt: skip
+    yarn_ext_factor: float = option(
+        -1.0, "--yarn-ext-factor", "YaRN: how much is extrapolated (0: nothing, -1: as the model"
+        " says)",
+    )  # fmt: skip
+    yarn_attn_factor: float = option(
+        -1.0, "--yarn-attn-factor", "factor of heads that RoPE turned, where nothing is"
+        " extrapolated (-1: as the model says)",
+    )  # fmt: skip
+    yarn_beta_slow: float = option(
+        -1.0, "--yarn-beta-slow", "YaRN: turns that are few, which are interpolated (-1: 1)"
+    )
+    yarn_beta_fast: float = option(
+        -1.0, "--yarn-beta-fast", "YaRN: turns that are many, which stay (-1: 32)"
+    )
     cache_ram: int = option(
         8192, "-cram --cache-ram", "MiB of host memory for snapshots, and for the states of"
         " sequences that are not in use (-1: no limit, 0: none is kept)", check=integers(-1),
@@ -162,8 +215,6 @@ class ContextParams(Params):
     )  # fmt: skip
     mtp: bool = option(False, "", "run a NextN layer instead of the trunk")
     nextn_layer: int = option(0, "", "which of them, the first being 0", check=integers(0))
-    rope_freq_base: float = option(0.0, "", "of RoPE (0: the model's own)", check=BASE)
-    rope_freq_scale: float = option(0.0, "", "of RoPE (0: the model's own)", check=BASE)
     fuse: bool = option(True, "", "let the device run several nodes as one")
     progress: Progress | bool | None = option(
         None, "", "called as progress(done, total, what) while kernels are compiled; None: that is"

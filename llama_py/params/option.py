@@ -33,6 +33,7 @@ class Option:
     metavar  what stands for the value in the help
     off      flags that make a bool False
     many     the flag may be given again: values of `parse`, a tuple or dict, are put together
+    choices  the texts that may be given, where only those may
     nargs    how many words the flag takes, as argparse has it; such a flag has no variable
     """
 
@@ -45,6 +46,7 @@ class Option:
     off: tuple[str, ...] = ()
     many: bool = False
     nargs: int | str | None = None
+    choices: tuple[str, ...] = ()
 
 
 def option(
@@ -54,7 +56,8 @@ def option(
 ) -> Any:  # fmt: skip
     """A field. `flags` and `off` are separated by spaces; a default that is a type is called.
 
-    env    the name after LLAMA_ARG_, where it is not that of the longest `--flag`
+    env    the name after LLAMA_ARG_, where it is not that of the longest `--flag`; with a `/`
+           before it the whole name
     check  by default an integer, a number or a bool is wanted if the default is one
     choices  a check by values, which the help shows
     """
@@ -64,12 +67,19 @@ def option(
     if env is None:
         env = long[2:].replace("-", "_").upper() if long.startswith("--") and not nargs else ""
     declared = Option(
-        names, help, f"{PREFIX}{env}" if env else "", check,
+        names, help, _variable(env), check,
         parse or (check.parse if check else str),
         metavar or "|".join(map(str, choices)) or "N", tuple(off.split()), many, nargs,
+        tuple(one for one in choices if isinstance(one, str)),
     )  # fmt: skip
     made: dict[str, Any] = {"default_factory" if isinstance(default, type) else "default": default}
     return field(**made, metadata={"option": declared})
+
+
+def _variable(name: str) -> str:
+    if name.startswith("/"):
+        return name[1:]
+    return f"{PREFIX}{name}" if name else ""
 
 
 def options_of(kind: type[Params]) -> list[tuple[Field[Any], Option]]:

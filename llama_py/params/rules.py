@@ -75,4 +75,12 @@ def _are_biases(value: Any) -> bool:
     )
 
 
+def _are_scalars(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        isinstance(key, str) and isinstance(one, (bool, int, float, str))
+        for key, one in value.items()
+    )
+
+
+SCALARS = Rule("texts, numbers or bools by name", _are_scalars)
 BIASES = Rule("finite numbers or -inf by token id or text", _are_biases)

@@ -162,8 +162,9 @@ class SamplingParams(Params):
         check=numbers(0, 1e6),
     )  # fmt: skip
     logit_bias: Mapping[int | str, float] = option(
-        dict, "-l --logit-bias", "added to a token's logit, as 15043+1 or 15043-1; in Python also"
-        " by text, for all its tokens", parse=texts.logit_bias, many=True, check=BIASES,
+        dict, "-l --logit-bias", "added to a token's logit, as 15043+1 or 15043-1, or to those of"
+        " all tokens of a text, as Hello-1", metavar="TOKEN+N|TEXT+N",
+        parse=texts.logit_bias, many=True, check=BIASES,
     )  # fmt: skip
 
     @property

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from llama_py.params import texts
+from llama_py.params.caches import CACHE_TYPES
 from llama_py.params.option import Params, option
 from llama_py.params.rules import Rule, integers, numbers
 
@@ -39,6 +40,15 @@ class SpeculativeParams(Params):
     model_draft: Any = option(
         None, "-md --model-draft --spec-draft-model", "GGUF file (in Python also a loaded model)"
         " that drafts: a smaller model, or NextN layers", env="MODEL_DRAFT", metavar="FILE",
+    )  # fmt: skip
+    spec_draft_type_k: str | None = option(
+        None, "--spec-draft-type-k -ctkd --cache-type-k-draft", "type of the K cache of a model"
+        " that drafts (default: as -ctk)", choices=CACHE_TYPES, metavar="TYPE",
+        env="SPEC_DRAFT_CACHE_TYPE_K",
+    )  # fmt: skip
+    spec_draft_type_v: str | None = option(
+        None, "--spec-draft-type-v -ctvd --cache-type-v-draft", "type of its V cache (default: as"
+        " -ctv)", choices=CACHE_TYPES, metavar="TYPE", env="SPEC_DRAFT_CACHE_TYPE_V",
     )  # fmt: skip
     spec_draft_n_max: int = option(
         3, "--spec-draft-n-max", "tokens that a model drafts at most", check=integers(1, 256)

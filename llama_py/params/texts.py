@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable
 from typing import TypeVar
@@ -83,17 +84,38 @@ def forms(text: str) -> dict[str, str]:
     return {kind.replace("-", "_"): form for kind, _, form in pairs}
 
 
+def kv_overrides(text: str) -> dict[str, bool | int | float | str]:
+    """`general.name=str:a,x.count=int:3` as values by key; one with commas stands in quotes."""
+    found: dict[str, bool | int | float | str] = {}
+    for item in next(csv.reader([text]), []):
+        key, _, value = item.partition("=")
+        kind, colon, value = value.partition(":")
+        if not key or not colon or kind not in _KINDS:
+            wanted = "KEY=TYPE:VALUE,... with int, float, bool or str"
+            raise ValueError(f"expected {wanted}; got {text!r}")
+        found[key] = _KINDS[kind](value)
+    return found
+
+
 def shares(text: str) -> tuple[float, ...]:
     """`3,1` as numbers."""
     parts = words(text.replace("/", ","))
     return parsed(lambda _: tuple(map(float, parts)), text, "shares like 3,1")
 
 
-def logit_bias(text: str) -> dict[int, float]:
-    """`15043+1` or `15043-1.5` (or `-inf`): what is added to the logit of a token id."""
+def logit_bias(text: str) -> dict[int | str, float]:
+    """`15043+1` or `15043-1.5` (or `-inf`): what is added to the logit of a token id; of any other
+    text, as ` Hello+1`, or of one in quotes, to those of its tokens."""
+    found = _BIASED.fullmatch(text)
+    if found is None or re.fullmatch(r"[+-]\d+", found[1]):
+        raise ValueError(f"expected a logit bias like 15043+1 or Hello-1, got {text!r}")
+    what, bias = found[1], float(found[2])
+    if what.isdecimal():
+        return {int(what): bias}
+    return {what[1:-1] if len(what) > 2 and what[0] == what[-1] == '"' else what: bias}
 
-    def pair(text: str) -> dict[int, float]:
-        id, bias = re.split("(?=[+-])", text, maxsplit=1)
-        return {int(id): float(bias)}
 
-    return parsed(pair, text, "a logit bias like 15043+1 or 15043-1")
+_BIASED = re.compile(r"(.+?)([+-](?:inf|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?))", re.DOTALL)
+_KINDS: dict[str, Callable[[str], bool | int | float | str]] = {
+    "int": integer, "float": number, "bool": truth, "str": str,
+}  # fmt: skip

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from llama_py_tools import cli, debug
+from llama_py_tools.logs import in_flags
 from tests.commands import tiny_model
 
 QUICK = ["-dev", "ref", "-p", "A", "-n", "1"]
@@ -41,7 +43,7 @@ def test_more_threads_than_cpus(
 
 def test_a_context_beyond_what_was_trained(capsys: pytest.CaptureFixture[str]) -> None:
     says = told(capsys, "-c", "1025")
-    assert "warning: n_ctx = 1025 for each sequence: the model was trained with 1024 tokens" in says
+    assert "warning: -c 1025 for each sequence: the model was trained with 1024 tokens" in says
     assert "warning" not in told(capsys, "-c", "1024")
 
 
@@ -66,6 +68,17 @@ def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert capsys.readouterr().err == f"error: {tmp_path / 'no.txt'}: No such file or directory\n"
 
 
+def test_a_cache_that_cannot_be_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Told before anything is computed or shown."""
+    path = tmp_path / "no" / "cache.bin"
+    assert cli.main([*QUICK, "--prompt-cache", str(path)]) == 1
+    shown = capsys.readouterr()
+    assert shown.out == "" and f"error: --prompt-cache {path}: its folder is not" in shown.err
+    assert cli.main([*QUICK, "--prompt-cache", str(path), "--prompt-cache-ro"]) == 0
+
+
 def test_one_token_has_no_rate(capsys: pytest.CaptureFixture[str]) -> None:
     assert "generated 1 tokens | stop" in told(capsys)
 
@@ -82,3 +95,36 @@ def test_a_full_context_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_file_without_vocabulary(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert cli.main(["-dev", "ref", "-m", str(tiny_model(tmp_path)), "-p", "A"]) == 1
     assert "no vocabulary to read text with; give one that has" in capsys.readouterr().err
+
+
+def test_flags_instead_of_names(capsys: pytest.CaptureFixture[str]) -> None:
+    """What the library calls by its name in Python, a command calls by the flag."""
+    for argv, says in (
+        (["-ctv", "q4_0", "-fa", "off"], "error: -ctv q4_0 needs flash attention; use f16 or -fa"),
+        (["--rope-scale", "2", "--rope-freq-scale", "2"], "--rope-scale and --rope-freq-scale are"),
+        (["--spec-type", "draft-simple"], "needs a smaller model; give it as -md\n"),
+        (["-c", "9" * 12], "free; use a smaller -c, n_seq_max"),
+        (["-mg", "3"], "error: -mg 3 must be from 0 to 0, one of: ref"),
+    ):
+        assert cli.main([*QUICK, *argv]) == 1
+        assert says in capsys.readouterr().err
+    says = told(capsys, "-c", "1025")
+    assert "warning: -c 1025 for each sequence: the model was trained with 1024 tokens" in says
+
+
+def test_names_that_are_no_options() -> None:
+    flags = {"n_ctx": "-c", "type_k": "-ctk"}
+    for text in ("a/n_ctx.gguf", "qwen.n_ctx", "'n_ctx'", "n_ctxs", "my_n_ctx", "n_ctx_train"):
+        assert in_flags(text, flags) == text
+    assert in_flags("n_ctx=3, type_k = f16; n_ctx (-c), n_ctx.", flags) == (
+        "-c 3, -ctk f16; -c, -c."
+    )
+
+
+def test_what_was_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    says = told(capsys, "--check", "ref")
+    found = re.search(r"^check: (\d+) nodes are those of ref$", says, re.MULTILINE)
+    assert found and int(found[1]) > 100
+    assert "check" not in told(capsys)
+    assert debug.main(["-dev", "ref", "-p", "A", "--check", "ref", "--tensor-filter", "z"]) == 0
+    assert "check: " in capsys.readouterr().err

@@ -90,6 +90,11 @@ def test_names_are_llama_cpps(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_logit_biases_are_a_mapping() -> None:
     found = parse(SamplingParams, "-l", "5+1.5", "-l", "6-inf")
     assert found.logit_bias == {5: 1.5, 6: float("-inf")}
+    texts = (" Hello+1", "C++1", '"42"-2e-3', "a-1-.5", "+-1", '""+1', "7+1e-3")
+    found = parse(SamplingParams, *(word for text in texts for word in ("-l", text)))
+    assert found.logit_bias == {
+        " Hello": 1, "C+": 1, "42": -2e-3, "a-1": -0.5, "+": -1, '""': 1, 7: 1e-3,
+    }  # fmt: skip
 
 
 def test_samplers_and_breakers() -> None:

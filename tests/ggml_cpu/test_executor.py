@@ -17,6 +17,7 @@ from ggml_cpu.driver import ENTRY_WORDS, HOW, IDLE_NS, MEET, OWN, STRIDE
 from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.kernel import kernel
 from ggml_cpu.objcache import load_kernels
+from ggml_py import host
 
 THREADS = (1, 2, 3, 5)
 
@@ -80,6 +81,26 @@ def executor(request):
 
 def test_every_thread_runs_every_step(executor):
     assert run_counts(executor) == 100 * executor.n_threads
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs sched_setaffinity")
+def test_threads_on_cpus_of_their_own(monkeypatch):
+    """Each worker for good, the caller while it works."""
+    allowed, asked = os.sched_getaffinity(0), []
+    set_affinity = host.set_affinity
+
+    def note(cpus):
+        asked.append((threading.current_thread().name, sorted(cpus)))
+        return set_affinity(allowed)
+
+    monkeypatch.setattr(host, "set_affinity", note)
+    made = Executor(3, [[7], [8]])
+    assert run_counts(made) == 300
+    made.close()
+    names = {name: cpus for name, cpus in asked if name.startswith("ggml_cpu-")}
+    assert names == {"ggml_cpu-1": [8], "ggml_cpu-2": [7]}
+    mine = [cpus for name, cpus in asked if not name.startswith("ggml_cpu-")]
+    assert mine == [[7], sorted(allowed)]
 
 
 def test_thread_numbers(executor):

@@ -230,3 +230,22 @@ class TestContextParameters:
         mscale = (0.1 * np.log(4) + 1) / (0.05 * np.log(4) + 1)
         wanted = mscale / (1 + 0.1 * np.log(4))
         assert make_cparams(hp).yarn_attn_factor == pytest.approx(wanted, rel=1e-6)
+
+    def test_scaling_that_is_asked_for(self) -> None:
+        """As llama_context settles it: YaRN's factor of attention counts where nothing is
+        extrapolated, and a scale makes the model's context longer."""
+        cp = make_cparams(self.hp, rope_scaling_type="yarn", rope_freq_scale=0.25)
+        assert (cp.yarn_ext_factor, cp.rope_freq_scale, cp.n_ctx) == (1.0, 0.25, 4 * 256)
+        assert (cp.yarn_beta_fast, cp.yarn_beta_slow, cp.n_ctx_orig_yarn) == (32.0, 1.0, 256)
+        cp = make_cparams(
+            self.hp, rope_scaling_type="yarn", rope_freq_scale=0.5, yarn_orig_ctx=1024,
+            yarn_ext_factor=0.0, yarn_attn_factor=0.7, yarn_beta_fast=16.0, yarn_beta_slow=2.0,
+        )  # fmt: skip
+        assert (cp.n_ctx, cp.n_ctx_orig_yarn) == (2048, 1024)
+        assert (cp.yarn_ext_factor, cp.yarn_attn_factor) == (0.0, 0.7)
+        assert (cp.yarn_beta_fast, cp.yarn_beta_slow) == (16.0, 2.0)
+        mixed = make_cparams(self.hp, rope_freq_scale=0.25, yarn_ext_factor=0.5)
+        assert mixed.yarn_attn_factor == pytest.approx(1.0, rel=1e-6)
+        scaled = read("llama-dense", rope__scaling__factor=4.0)
+        assert make_cparams(scaled, rope_scaling_type="none").rope_freq_scale == 1.0
+        assert make_cparams(scaled, rope_freq_scale=0.5).n_ctx == 256

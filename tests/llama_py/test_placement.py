@@ -13,7 +13,7 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I32
 from llama_py import placement
 from llama_py.context import Context
-from llama_py.placement import Placement, devices_in_use, overrides
+from llama_py.placement import Placement, devices_in_use, kept_on, overrides
 from tests.devices import TestDevice
 from tests.live_models import made, model_of
 
@@ -88,6 +88,14 @@ def test_overrides_and_experts_on_the_host() -> None:
         assert home(f"blk.{il}.ffn_up_exps.weight", overrides=moe) == expected
     assert home("blk.0.ffn_up_shexp.weight", overrides=moe) == "a"
     assert home("blk.0.ffn_gate_inp.weight", overrides=moe) == "a"
+
+
+def test_networks_on_the_host() -> None:
+    rules = tuple(kept_on(HOST, True, 2))
+    for name, expected in (("3.ffn_up_exps", "host"), ("0.ffn_up", "host"), ("1.ffn_down", "host"),
+                           ("3.ffn_up", "b"), ("0.ffn_norm", "a")):  # fmt: skip
+        assert home(f"blk.{name}.weight", overrides=rules) == expected
+    assert home("blk.3.ffn_up_exps.weight", overrides=tuple(kept_on(HOST, False, 0))) == "b"
 
 
 @pytest.mark.parametrize(

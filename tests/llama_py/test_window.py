@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from llama_py.context import Context
 from llama_py.geometry import Window, WindowKind
+from tests.live_models import live
 
 
 def is_masked_swa(n_swa: int, swa_type: str, p0: int, p1: int) -> bool:
@@ -34,6 +36,24 @@ def test_windows_hide_what_llama_cpp_masks(kind: WindowKind, size: int) -> None:
     pos = np.arange(n)
     assert window.hides(pos[None, :], pos[:, None]).tolist() == expected
     assert [[bool(window.hides(p0, p1)) for p0 in range(n)] for p1 in range(n)] == expected
+
+
+def test_all_may_be_kept() -> None:
+    """Then a sequence goes on from any earlier token."""
+    model, tokens = live("gemma3-dense", "ref"), [i % 50 for i in range(60)]
+    again = []
+    for swa_full in (True, False):
+        ctx = Context(model, n_ctx=512, n_ubatch=8, swa_full=swa_full)
+        ctx.decode(tokens)
+        if not swa_full:  # fewer cells than tokens
+            assert [kv.kv_size for kv in ctx.memory.windows] == [256]
+            ctx = Context(model, n_ctx=512)
+            ctx.decode(tokens[:9])
+        else:
+            assert [kv.kv_size for kv in ctx.memory.windows] == [512]
+            assert ctx.memory.seq_rm(0, 9, -1)
+        again.append(ctx.decode([3, 4, 5], logits="all"))
+    assert np.allclose(*again, atol=1e-9)
 
 
 def test_the_last_tokens_are_the_default() -> None:

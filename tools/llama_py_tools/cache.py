@@ -89,7 +89,7 @@ def _clear(o: CacheParams) -> None:
     print(f"removed {n} kernels, {size}, of {len(removed)} environments")
     for e in wanted:
         if e not in removed:
-            session.tell(f"warning: {e.path} is in use, or has files of others; it stays")
+            session.log.warning("%s is in use, or has files of others; it stays", e.path)
 
 
 def _size(n: int) -> str:

@@ -40,7 +40,14 @@ class ChatParams(Params):
     simple_io: bool = option(
         False, "--simple-io", "plain lines, for consoles and programs that know no others"
     )
+    multiline_input: bool = option(
+        False, "-mli --multiline-input", "a message ends behind a line that ends with a backslash;"
+        " without this, such a line goes on in the next",
+    )  # fmt: skip
     system_prompt: str = option("", "-sys --system-prompt", "what to be", metavar="TEXT")
+    system_prompt_file: str = option(
+        "", "-sysf --system-prompt-file", "read that from a file", metavar="FILE"
+    )
     chat_template: str = option(
         "", "--chat-template", "instead of the model's: the name of a template that llama.cpp knows"
         " (a wrong one lists them), or a Jinja text", metavar="NAME|JINJA",
@@ -58,6 +65,10 @@ class ChatParams(Params):
         "auto", "--reasoning-format", "thoughts: none leaves them in the answer; else they are no"
         " part of it, but shown dimmed on a terminal",
         choices=("auto", "none", "deepseek", "deepseek-legacy"), env="THINK",
+    )  # fmt: skip
+    skip_chat_parsing: bool = option(
+        False, "--skip-chat-parsing", "the same as --reasoning-format none",
+        off="--no-skip-chat-parsing",
     )  # fmt: skip
     reasoning: str = option(
         "auto", "-rea --reasoning", "think before an answer; auto: as the template has it",
@@ -85,7 +96,7 @@ class ChatParams(Params):
         """Whether a conversation was asked for, whatever the model is."""
         if self.conversation is not None:
             return self.conversation
-        return self.single_turn or bool(self.system_prompt)
+        return self.single_turn or bool(self.system_prompt or self.system_prompt_file)
 
     def wanted(self, model: Model) -> bool:
         """Whether this is a conversation: a model with a template talks, unless told not to."""

@@ -6,9 +6,11 @@ As the first word, `cache` and `warmup` are commands of their own, in the module
 from __future__ import annotations
 
 import argparse
+import os
+import stat
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +20,10 @@ from llama_py.params.option import Params, option, options_of
 from llama_py.params.speculative import SpeculativeParams
 from llama_py_tools import session
 from llama_py_tools.chat_params import ChatParams
+from llama_py_tools.cpus import CpuParams
 from llama_py_tools.escapes import ENCODING, unescape
 from llama_py_tools.generation import CompletionParams, Run
+from llama_py_tools.interactive import InteractiveParams, Turns
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, FormParams, SteeringParams
 from llama_py_tools.prompt_cache import CachedPrompt, PromptCacheParams
@@ -34,13 +38,18 @@ class ListParams(Params):
     """Instead of a text."""
 
     list_devices: bool = option(False, "--list-devices", "list devices and exit", env="")
+    cache_list: bool = option(
+        False, "-cl --cache-list", "list models of the hub that are in its cache and exit", env=""
+    )
     list_archs: bool = option(False, "--list-archs", "list architectures and exit", env="")
 
 
 EPILOG = """examples:
   llama-py-cli                                           a conversation with the bundled demo model
   llama-py-cli -p "ROMEO:" -n 100                        the demo model goes on with a text
+  llama-py-cli -hf user/model-GGUF:Q4_K_M                a model of the hub
   llama-py-cli -m model.gguf -p "The sea is" -n 32 --temp 0
+  echo "JULIET:" | llama-py-cli                          what is piped is the prompt
   llama-py-cli -m model.gguf -sys "Be brief."            a conversation
   llama-py-cli -m model.gguf -st -p "What is a sea?"     one question, one answer
   llama-py-cli -p "ROMEO:" -n 100 --spec-type draft-mtp  tokens are drafted, and checked together
@@ -58,10 +67,11 @@ def parser() -> Parser:
         "llama-py-cli", usage="%(prog)s [-m FILE] [-p TEXT] [-n N] [options]",
         description="Generate text with a GGUF model.", epilog=EPILOG,
     )  # fmt: skip
+    p.others = OTHERS
     p.add(ListParams, CommonParams, FileParams, CompletionParams)
     p.add(GenerateParams, without={f.name for f, _ in options_of(SpeculativeParams)})
-    p.add(ChatParams, PromptCacheParams, SamplingParams, SpeculativeParams)
-    p.add(ContextParams, FormParams, SteeringParams, ModelParams)
+    p.add(ChatParams, InteractiveParams, PromptCacheParams, SamplingParams, SpeculativeParams)
+    p.add(ContextParams, CpuParams, FormParams, SteeringParams, ModelParams)
     return p
 
 
@@ -73,12 +83,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     p = parser()
     args = p.parse_args(words)
     text = read(args, CompletionParams)
-    if text.file and text.prompt is not None:
-        p.error("give either -p or -f")
+    if (text.prompt is not None) + bool(text.file) + bool(text.binary_file) > 1:
+        p.error("give either -p or -f or -bf")
     chat = read(args, ChatParams)
+    if chat.system_prompt and chat.system_prompt_file:
+        p.error("give either -sys or -sysf")
     if chat.chat_template and chat.chat_template_file:
         p.error("give either --chat-template or --chat-template-file")
-    if chat.asked and read(args, PromptCacheParams).prompt_cache:
+    turns = read(args, InteractiveParams).wanted
+    if (chat.asked or turns) and read(args, PromptCacheParams).prompt_cache:
         p.error("--prompt-cache is for completions, not for conversations")
     return session.run(_command, args)
 
@@ -87,6 +100,10 @@ def _command(args: argparse.Namespace) -> None:
     wanted = read(args, ListParams)
     if wanted.list_devices:
         session.list_devices()
+    elif wanted.cache_list:
+        from llama_py_tools.hub import cached
+
+        session.write(cached())
     elif wanted.list_archs:
         session.list_archs()
     else:
@@ -94,25 +111,35 @@ def _command(args: argparse.Namespace) -> None:
 
 
 def _generate(args: argparse.Namespace) -> None:
-    text, chat = read(args, CompletionParams), read(args, ChatParams)
+    text, chat = read(args, CompletionParams), with_system(read(args, ChatParams))
     cache, template = read(args, PromptCacheParams), chat.template()
     prompt = read_prompt(text)
     run = Run(args, text)
     if template is not None:
         run.model.set_chat_template(template)
-    demo = not read(args, FileParams).model and template is None
-    if not cache.prompt_cache and talks(chat, run.model, demo, prompt):
+    turns = read(args, InteractiveParams)
+    demo = not read(args, FileParams).named and template is None
+    if not cache.prompt_cache and not turns.raw and talks(chat, run.model, demo, prompt):
         from llama_py_tools.chat import Talk
 
         with run.summary:
             run.get_ready(None)
             Talk(run, chat, text.escape).talk(prompt)
         return
-    if prompt is None and not read(args, FileParams).model:
+    if prompt is None and not turns.wanted and is_piped():
+        prompt = escaped(read_text("-").removesuffix("\n"), text) or None
+    if prompt is None and not read(args, FileParams).named:
         prompt = session.DEMO_PROMPT
     ids = prompt_ids(run.model.tokenizer, prompt or "")
     session.check_length(run.ctx, ids)
+    if text.verbose_prompt:
+        run.tell_tokens(ids)
     run.get_ready(len(ids))
+    if turns.wanted:
+        with run.summary:
+            Turns(run, turns, chat.multiline_input).go(ids, text.display_prompt)
+            run.end_line()
+        return
     answer = CachedPrompt(run, cache).answer if cache.prompt_cache else run.answer
     with run.summary:
         answer(ids, text.display_prompt)
@@ -131,18 +158,44 @@ def on_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def read_prompt(text: CompletionParams) -> str | None:
-    """The prompt of -p or -f with its escapes processed; None if there is neither."""
-    prompt = text.prompt
-    if text.file == "-":
-        prompt = "" if sys.stdin is None else sys.stdin.buffer.read().decode(*ENCODING)
-    elif text.file:
-        prompt = Path(text.file).read_bytes().decode(*ENCODING)
-    if prompt is None:
-        return None
-    if text.file:
-        prompt = prompt.removesuffix("\n")
+def with_system(chat: ChatParams) -> ChatParams:
+    """With the system prompt of -sysf, and thoughts in the answer, where that is asked for."""
+    if chat.skip_chat_parsing:
+        chat = replace(chat, reasoning_format="none")
+    if not chat.system_prompt_file:
+        return chat
+    text = read_text(chat.system_prompt_file).removesuffix("\n")
+    return replace(chat, system_prompt=text)
+
+
+def read_text(file: str) -> str:
+    """Of a file, or of stdin (-)."""
+    if file != "-":
+        return Path(file).read_bytes().decode(*ENCODING)
+    return "" if sys.stdin is None else sys.stdin.buffer.read().decode(*ENCODING)
+
+
+def escaped(prompt: str, text: CompletionParams) -> str:
+    """The prompt with its escapes processed, unless that is turned off."""
     return unescape(prompt) if text.escape else prompt
+
+
+def read_prompt(text: CompletionParams) -> str | None:
+    """The prompt of -p, -f or -bf with its escapes processed; None if there is none of them."""
+    if text.binary_file:
+        return escaped(read_text(text.binary_file), text)
+    if text.file:
+        return escaped(read_text(text.file).removesuffix("\n"), text)
+    return None if text.prompt is None else escaped(text.prompt, text)
+
+
+def is_piped() -> bool:
+    """Whether stdin is a pipe or a file that somebody filled; a terminal is not, nor /dev/null."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError, AttributeError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
 
 
 def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:

@@ -83,9 +83,11 @@ def _command(args: argparse.Namespace) -> None:
     )  # fmt: skip
     ctx.on_graph = nodes.next_graph
     logits = decode_greedily(ctx, ids, n_decode, options.all_logits)
+    if ctx.checker is not None:
+        session.tell(ctx.checker.text())
     if not nodes.found:
-        session.tell(
-            "warning: --tensor-filter: no node has such a name; llama-py-graph dump lists them"
+        session.log.warning(
+            "--tensor-filter: no node has such a name; llama-py-graph dump lists them"
         )
     if options.save_logits:
         import numpy as np

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,10 +12,12 @@ from typing import TYPE_CHECKING
 from ggml_py.building import clock
 from llama_py.params import GenerateParams, SamplingParams
 from llama_py.params.option import Params, option
+from llama_py.params.texts import on_off_auto
 from llama_py_tools import session
 from llama_py_tools.escapes import ENCODING, unescape
 from llama_py_tools.options import read
 from llama_py_tools.progress import Progress
+from llama_py_tools.streams import in_colour
 
 if TYPE_CHECKING:
     from llama_py import Context, Model, Piece, Sampler
@@ -24,12 +27,33 @@ if TYPE_CHECKING:
     from llama_py.speculative.speculator import Speculator
 
 
+YELLOW, PLAIN = "\x1b[33m", "\x1b[0m"  # of prompts, as in llama.cpp
+
+
 @dataclass(frozen=True, kw_only=True)
 class CompletionParams(Params):
     """What is continued, and what of it is shown."""
 
     prompt: str | None = option(None, "-p --prompt", "text to continue", metavar="TEXT")
     file: str = option("", "-f --file", "read the prompt from a file (-: stdin)", metavar="FILE")
+    binary_file: str = option(
+        "", "-bf --binary-file", "the same, its last newline too", metavar="FILE"
+    )
+    verbose_prompt: bool = option(
+        False, "--verbose-prompt", "tell the tokens of the prompt before it is read"
+    )
+    color: str = option(
+        "auto", "-co --color", "colour the prompt, to tell it from what is written behind it; auto:"
+        " on a terminal, unless NO_COLOR is set", choices=("on", "off", "auto"),
+        parse=on_off_auto,
+    )  # fmt: skip
+    print_token_count: int = option(
+        -1, "-ptc --print-token-count", "tell how full the context is every so many tokens"
+        " (-1: never)",
+    )  # fmt: skip
+    perf: bool = option(
+        True, "--perf", "tell times, rates and memory at the end", off="--no-perf"
+    )
     display_prompt: bool = option(
         True, "--display-prompt", "show the prompt before its continuation",
         off="--no-display-prompt",
@@ -51,13 +75,15 @@ class Summary:
         self.states = ""  # what is kept of them
         self.pending: tuple[int, float] | None = None  # prompt tokens, and when they were started
         self.drafting: Speculator | None = None
+        self.wanted = True
+        self.ctx: Context | None = None
         self.full = ""  # why an answer ended where the context did
 
     def __enter__(self) -> None:
         """Only the end matters."""
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None or kind is KeyboardInterrupt:
+        if self.wanted and (kind is None or kind is KeyboardInterrupt):
             session.tell(self.text("interrupted" if kind else ""))
 
     def text(self, reason: str = "") -> str:
@@ -76,6 +102,8 @@ class Summary:
             or "end of input"
         )
         drafts = f"\n{self.drafting.text()}" if self.drafting is not None else ""
+        if self.ctx is not None and self.ctx.checker is not None:
+            drafts += f"\n{self.ctx.checker.text()}"
         first = [f"load {self.load_seconds:.2f} s", self.model, *filter(None, [self.states])]
         return f"\n{' | '.join(first)}\n{' | '.join([*parts, f'stop: {reason}'])}{drafts}"
 
@@ -111,7 +139,9 @@ class Run:
         from llama_py.speculative.speculator import speculator_of
 
         start = clock()
+        self.text = text
         self._line_open = False
+        self._held = 0  # tokens of the context that were told of last
         p = read(args, GenerateParams)
         self.model: Model = session.open_model(args, load_mtp=needs_nextn(p))
         self.ctx: Context = session.open_context(args, self.model, n_rs_seq=n_planes(p))
@@ -125,7 +155,8 @@ class Run:
         if self.sampler.is_random:
             about += f" | seed {self.sampler.seed}"
         self.summary = Summary(clock() - start, about)
-        self.summary.drafting = drafting
+        self.summary.drafting, self.summary.wanted = drafting, text.perf
+        self.summary.ctx = self.ctx
 
     def _make_sampler(self, params: SamplingParams, escaped: bool) -> Sampler:
         from llama_py.sampler import Sampler
@@ -160,7 +191,20 @@ class Run:
         """Show a prompt's tokens as llama-completion does."""
         tokenizer = self.model.tokenizer
         data = b"".join(tokenizer.token_to_piece(id, self.params.special) for id in ids)
-        self.write(data.decode(*ENCODING))
+        self.write(self._coloured(data.decode(*ENCODING)))
+
+    def _coloured(self, text: str) -> str:
+        wanted = self.text.color
+        if wanted == "off" or (wanted == "auto" and not in_colour(sys.stdout)):
+            return text
+        return f"{YELLOW}{text}{PLAIN}"
+
+    def tell_tokens(self, ids: Sequence[int]) -> None:
+        """Of a prompt: how many, and the text of each."""
+        session.tell(f"number of tokens in prompt = {len(ids)}")
+        for id in ids:
+            text = self.model.tokenizer.token_to_piece(id, True).decode(errors="replace")
+            session.tell(f"{id:6d} -> {text!r}")
 
     def answer(self, ids: Sequence[int], echo: bool = False) -> None:
         """Continue with the tokens, writing text as it comes."""
@@ -199,6 +243,14 @@ class Run:
             self.summary.answers.append(piece)
         self.summary.answers[-1] = piece
         self.write(piece.text)
+        if self.text.print_token_count > 0:
+            self._tell_count(self.text.print_token_count)
+
+    def _tell_count(self, step: int) -> None:
+        held = self.ctx.memory.seq_pos_max(self.params.seq_id) + 1
+        if held // step != self._held // step:
+            session.tell(f"\n{held} of {self.ctx.cparams.n_ctx_seq} tokens of the context are used")
+        self._held = held
 
 
 class PromptProgress:

@@ -13,13 +13,14 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import MISSING, Field
 from typing import Any, TypeVar
 
-from llama_py.params.option import Option, Params, options_of
+from llama_py.params.option import PREFIX, Option, Params, options_of
 from llama_py.params.texts import truth
 from llama_py_tools.flags import exact_flags
+from llama_py_tools.shell import SHELLS, Completion
 from llama_py_tools.version import Version
 
 P = TypeVar("P", bound=Params)
@@ -28,19 +29,33 @@ P = TypeVar("P", bound=Params)
 class Parser(argparse.ArgumentParser):
     """Takes the options of dataclasses.
 
-    added  every field that became an option
+    added   every field that became an option
+    others  first words that are commands of their own, in the modules of these names
     """
 
     def __init__(self, prog: str, **how: Any) -> None:
         super().__init__(
-            prog, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **how
-        )
+            prog, allow_abbrev=False, add_help=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter, **how,
+        )  # fmt: skip
         self.added: list[tuple[type[Params], Field[Any], Option]] = []
+        self.others: Sequence[str] = ()
+        self.add_argument("-h", "--help", "--usage", action="help", help="show this and exit")
         self.add_argument("--version", action=Version, help="show versions and exit")
+        self.add_argument(
+            "--completion", action=Completion, choices=SHELLS, dest=argparse.SUPPRESS,
+            default=argparse.SUPPRESS, help="print a script that lets this shell complete flags",
+        )  # fmt: skip
+        self.add_argument(
+            "--completion-bash", action=Completion, nargs=0, dest=argparse.SUPPRESS,
+            default=argparse.SUPPRESS, help="the same as --completion bash",
+        )  # fmt: skip
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """As argparse's, of words that `exact_flags` has looked through."""
         given = sys.argv[1:] if args is None else list(args)
+        namespace = argparse.Namespace() if namespace is None else namespace
+        namespace.flag_of = {f.name: o.flags[0] for _, f, o in self.added}
         return super().parse_known_args(exact_flags(self, given), namespace)
 
     def add(self, *kinds: type[Params], without: Container[str] = ()) -> None:
@@ -60,12 +75,19 @@ class Parser(argparse.ArgumentParser):
         given = os.environ.get(o.env)
         try:
             default = None if given is None else truth(given)
+            if o.off and o.env and _negated(o.env) in os.environ:
+                default = False
         except ValueError as e:
             self.error(f"{o.env}: {e}")
         how: dict[str, Any] = {"dest": f.name, "action": "store_const", "default": default}
         group.add_argument(*o.flags, const=True, help=_help(f, o), **how)
         if o.off:
             group.add_argument(*o.off, const=False, help=f"the opposite of {o.flags[-1]}", **how)
+
+
+def _negated(variable: str) -> str:
+    """The one that turns off, whatever its value (common_arg::get_value_from_env)."""
+    return variable.replace(PREFIX, f"{PREFIX}NO_")
 
 
 def read(args: argparse.Namespace, kind: type[P]) -> P:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from llama_py.params.option import Params, option
 from llama_py.params.texts import integer, parsed, words
+from llama_py_tools.logs import CommonParams as CommonParams
 
 
 def token_list(text: str) -> tuple[int, ...]:
@@ -25,11 +26,14 @@ def scaled_files(text: str) -> tuple[tuple[str, float], ...]:
     return parsed(lambda _: tuple(pairs), text, "FILE:SCALE,...")
 
 
-@dataclass(frozen=True, kw_only=True)
-class CommonParams(Params):
-    """What every command takes."""
-
-    verbose: bool = option(False, "-v --verbose", "log everything, and show where errors come from")
+# Of --load-mode: the options of ModelParams that are meant.
+LOAD_MODES: dict[str, dict[str, bool]] = {
+    "auto": {},
+    "none": {"use_mmap": False},
+    "mmap": {"use_mmap": True},
+    "mlock": {"use_mmap": False, "use_mlock": True},
+    "mmap+mlock": {"use_mmap": True, "use_mlock": True},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,10 +43,42 @@ class FileParams(Params):
     model: str = option(
         "", "-m --model", "GGUF file (default: the bundled demo model)", metavar="FILE"
     )
+    model_url: str = option(
+        "", "-mu --model-url", "fetch the model from there, once, to the file that -m names or a"
+        " folder of the user's (LLAMA_CACHE)", metavar="URL",
+    )  # fmt: skip
+    hf_repo: str = option(
+        "", "-hf -hfr --hf-repo", "instead of -m: a model of the Hugging Face hub, kept in its"
+        " cache; without a type Q4_K_M, Q8_0 or the first file", metavar="USER/MODEL[:TYPE]",
+    )  # fmt: skip
+    hf_file: str = option("", "-hff --hf-file", "which file of it", metavar="NAME")
+    hf_token: str = option(
+        "", "-hft --hf-token", "access token of the hub (default: what its own login keeps)",
+        env="/HF_TOKEN", metavar="TOKEN",
+    )  # fmt: skip
+    offline: bool = option(False, "--offline", "ask no network: use what is in the cache")
+    load_mode: str = option(
+        "auto", "-lm --load-mode", "how the file is read: mapped (auto, mmap), at the start as a"
+        " whole (none); with mlock its weights stay in memory", choices=tuple(LOAD_MODES),
+        metavar="MODE",
+    )  # fmt: skip
+    check_tensors: bool = option(
+        False, "--check-tensors", "look first whether all weights are finite numbers"
+    )
     repack: bool = option(
         True, "--repack", "lay weights out anew for speed; off: use them as the file has them",
         off="-nr --no-repack",
     )  # fmt: skip
+
+
+    @property
+    def named(self) -> bool:
+        """Whether there is a model, and not the bundled one is meant."""
+        return bool(self.model or self.hf_repo or self.model_url)
+
+    @property
+    def title(self) -> str:
+        return self.model or self.hf_repo or self.model_url or "demo"
 
 
 @dataclass(frozen=True, kw_only=True)

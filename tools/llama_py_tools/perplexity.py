@@ -18,6 +18,7 @@ from llama_py.params import ContextParams, ModelParams
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
 from llama_py_tools import session
+from llama_py_tools.cpus import CpuParams
 from llama_py_tools.escapes import ENCODING
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, FormParams, SteeringParams
@@ -49,7 +50,7 @@ def parser() -> Parser:
     usage = "%(prog)s -m FILE -f TEXT [options]"
     p = Parser("llama-py-perplexity", usage=usage, description=__doc__)
     p.add(CommonParams, FileParams, TextParams)
-    p.add(WindowParams, FormParams, SteeringParams, ModelParams, without=("check",))
+    p.add(WindowParams, CpuParams, FormParams, SteeringParams, ModelParams, without=("check",))
     return p
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -37,12 +38,18 @@ class CachedPrompt:
     """Answers a prompt with the help of a file."""
 
     def __init__(self, run: Run, params: PromptCacheParams) -> None:
-        """ContextError if the file is damaged or belongs to another model."""
+        """ContextError if the file cannot be written, is damaged or belongs to another model."""
+        from ggml_py.errors import ContextError
         from llama_py.prefix import Prefix
         from llama_py.reuse import load_slot
 
         self.run, self.params = run, params
         self.path = Path(params.prompt_cache)
+        if not params.prompt_cache_ro and not os.access(self.path.parent, os.W_OK):
+            raise ContextError(
+                f"--prompt-cache {self.path}: its folder is not there, or not yours to write in;"
+                " give another, or --prompt-cache-ro"
+            )
         self.prefix: Prefix = Prefix(run.ctx)
         if self.path.exists() and self.path.stat().st_size:
             load_slot(run.ctx.reuse, self.path)

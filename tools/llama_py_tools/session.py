@@ -14,8 +14,18 @@ from typing import TYPE_CHECKING, Any
 from ggml_py import building
 from llama_py.params import ContextParams, ModelParams
 from llama_py.progress import LINE, Kernels, on_terminal
+from llama_py_tools import cpus, logs
+from llama_py_tools.cpus import CpuParams
+from llama_py_tools.logs import tell as tell
 from llama_py_tools.options import read
-from llama_py_tools.params import FileParams, FormParams, InputParams, SteeringParams
+from llama_py_tools.params import (
+    LOAD_MODES,
+    CommonParams,
+    FileParams,
+    FormParams,
+    InputParams,
+    SteeringParams,
+)
 from llama_py_tools.progress import Progress
 from llama_py_tools.streams import drop_stdout, open_streams, reader_left
 
@@ -31,14 +41,13 @@ log = logging.getLogger("llama_py")
 def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Namespace) -> int:
     """Run a command: 0 done, 1 with one line `error: ...`, 130 after Ctrl-C."""
     open_streams()
-    verbose = bool(getattr(args, "verbose", False))
-    log.handlers[:] = [logging.StreamHandler(sys.stderr)]
-    log.handlers[0].setFormatter(_Marked())
-    log.setLevel(logging.DEBUG if verbose else logging.WARNING)
     gc.unfreeze()  # of a run before
     gc.disable()  # a start makes hardly any garbage; looking for it takes a tenth of the time
     display = Kernels(elsewhere=tell)
+    how, flags = read(args, CommonParams), getattr(args, "flag_of", {})
+    logs.set_up(replace(how, log_file=""), flags)
     try:
+        logs.set_up(how, flags)
         with building.telling(display):
             code = command(args) or EXIT_OK
         if sys.stdout is not None:
@@ -50,21 +59,12 @@ def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Name
         if reader_left(e):  # there is nobody to tell
             drop_stdout()
             return EXIT_FAILURE
-        _report(e, verbose)
+        _report(e, how.verbose)
         return EXIT_FAILURE
     finally:
         gc.enable()
         display.close()
         LINE.wipe()
-
-
-class _Marked(logging.Formatter):
-    """Says of warnings that they are."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        LINE.wipe()
-        text = super().format(record)
-        return f"warning: {text}" if record.levelno == logging.WARNING else text
 
 
 def _report(e: Exception, verbose: bool) -> None:
@@ -85,8 +85,7 @@ def complain(e: Exception) -> None:
         text = "out of memory"
     if not isinstance(e, (GGMLError, OSError, MemoryError)):
         text = f"{type(e).__name__}: {text} (a defect; --verbose shows where)"
-    LINE.wipe()
-    print(f"error: {_harmless(text)}", file=sys.stderr)
+    log.error("%s", _harmless(text))
 
 
 def _of_system(e: OSError) -> str:
@@ -105,12 +104,6 @@ def write(text: str) -> None:
     print(text, end="", flush=True)
 
 
-def tell(text: str) -> None:
-    """A line for the user, on stderr."""
-    LINE.wipe()
-    print(text, file=sys.stderr, flush=True)
-
-
 def demo_model() -> str:
     """The path of the bundled demo model."""
     import llama_py
@@ -124,10 +117,34 @@ def loading() -> None:
         LINE.draw("loading ...")
 
 
+def model_path(file: FileParams) -> str:
+    """The file that the options name, which is downloaded if it must be."""
+    from ggml_py.errors import ModelError
+
+    if file.hf_repo and (file.model or file.model_url):
+        raise ModelError("give either -hf or -m or -mu")
+    if file.hf_file and not file.hf_repo:
+        raise ModelError("-hff needs -hf USER/MODEL")
+    if file.hf_repo:
+        from llama_py_tools.hub import fetched
+
+        return fetched(file)
+    if file.model_url:
+        from llama_py_tools.url import downloaded
+
+        return downloaded(file.model_url, file.model, file.offline)
+    return file.model or demo_model()
+
+
 def open_model(args: argparse.Namespace, **more: Any) -> Model:
     """The model that the options name; `more` are fields of ModelParams that override them."""
-    file, threads = read(args, FileParams), read(args, ContextParams).n_threads
-    return load(file, replace(read(args, ModelParams), **more), threads)
+    file, placing, asked = read(args, FileParams), read(args, CpuParams), read(args, ContextParams)
+    cpus.enter(placing)
+    _warn_of_threads("-tb", asked.n_threads_batch)
+    how = {**LOAD_MODES[file.load_mode], **more}
+    model = load(file, replace(read(args, ModelParams), **how), asked.n_threads)
+    cpus.pin(model.devices, placing)
+    return model
 
 
 def load(file: FileParams, params: ModelParams, n_threads: int | None = None) -> Model:
@@ -146,26 +163,39 @@ def load(file: FileParams, params: ModelParams, n_threads: int | None = None) ->
         found.repack = file.repack
         if n_threads is not None:
             d.set_threads(n_threads)
-    _warn_of_threads(n_threads)
+    _warn_of_threads("-t", n_threads)
     if len(devices) == 1 and params.n_gpu_layers > 0:
-        tell(f"warning: -ngl has no effect on device {devices[0].name}")
+        log.warning("-ngl has no effect on device %s", devices[0].name)
     how = replace(params, device=devices, progress=Progress("loading"))
+    path = model_path(file)
+    if file.check_tensors:
+        _check_tensors(path)
     try:
-        model = llama_py.load(file.model or demo_model(), **vars(how))
+        model = llama_py.load(path, **vars(how))
         LINE.wipe()
         return model
     except (AllocError, BackendError) as e:
         if not _may_do_without(params, devices):
             raise
-        tell(f"warning: {e}; running on the CPU instead")
+        log.warning("%s; running on the CPU instead", e)
         return load(file, ModelParams(), n_threads)
 
 
-def _warn_of_threads(n: int | None) -> None:
+def _check_tensors(path: str) -> None:
+    from llama_py.gguf_file import GGUFFile
+    from llama_py_tools.check_tensors import check_tensors
+
+    with GGUFFile.open(path) as file:
+        check_tensors(file, Progress("checking weights"))
+
+
+def _warn_of_threads(flag: str, n: int | None) -> None:
     from ggml_py.host import logical_cpus
 
     if n is not None and n > len(logical_cpus()):
-        tell(f"warning: -t {n} on {len(logical_cpus())} CPUs: threads will wait for each other")
+        log.warning(
+            "%s %d on %d CPUs: threads will wait for each other", flag, n, len(logical_cpus())
+        )
 
 
 def _may_do_without(params: ModelParams, devices: Sequence[Device]) -> bool:
@@ -191,7 +221,7 @@ def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context
     except (AllocError, BackendError) as e:
         if not _may_do_without(read(args, ModelParams), model.devices):
             raise
-        tell(f"warning: {e}; running on the CPU instead")
+        log.warning("%s; running on the CPU instead", e)
         on_cpu = load(read(args, FileParams), ModelParams(), params.n_threads)
         return open_context(args, on_cpu, **more)
 
@@ -223,7 +253,7 @@ def input_tokens(args: argparse.Namespace, model: Model) -> list[int]:
     o = read(args, InputParams)
     if o.tokens:
         return list(o.tokens)
-    if not o.prompt and read(args, FileParams).model:
+    if not o.prompt and read(args, FileParams).named:
         raise ContextError("there is nothing to run; give -p TEXT or --tokens 1,2,3")
     return model.tokenizer.tokenize(o.prompt or DEMO_PROMPT)
 

@@ -37,10 +37,12 @@ def drop_stdout() -> None:
         return
 
 
-def in_colour(stream: TextIO) -> bool:
+def in_colour(stream: TextIO | None) -> bool:
     """Whether escape sequences become colours there. On Windows the console is told to obey them;
     one before Windows 10 refuses."""
-    if not stream.isatty() or "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb":
+    if stream is None or not stream.isatty():
+        return False
+    if "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb":
         return False
     return SYSTEM != "win32" or _obeys(_console())
 

@@ -15,13 +15,15 @@ from llama_py.speculative.draft_vocabulary import DraftVocabulary
 N_CANDIDATES = 10  # most likely tokens among which a draft's probability is taken
 
 
-def like(target: Context, model: Loaded, **options: Any) -> Context:
+def like(target: Context, model: Loaded, how: SpeculativeParams, **options: Any) -> Context:
     """A context of a model that drafts, as large as the one that it drafts for."""
     p, cp = target.params, target.cparams
     made = Context(
         model, n_ctx=cp.n_ctx, n_batch=cp.n_batch, n_ubatch=cp.n_ubatch, n_seq_max=cp.n_seq_max,
-        kv_unified=cp.kv_unified, flash_attn=p.flash_attn, type_k=p.type_k, type_v=p.type_v,
-        offload_kqv=p.offload_kqv, progress=p.progress, fuse=p.fuse, **options,
+        kv_unified=cp.kv_unified, flash_attn=p.flash_attn,
+        type_k=how.spec_draft_type_k or p.type_k, type_v=how.spec_draft_type_v or p.type_v,
+        n_threads=p.n_threads, n_threads_batch=p.n_threads_batch, offload_kqv=p.offload_kqv,
+        progress=p.progress, fuse=p.fuse, **options,
     )  # fmt: skip
     made.runner.n_graphs = target.runner.n_graphs
     return made

@@ -81,7 +81,9 @@ class DraftMtp(Drafter):
             model = given
         _check(target.model, model)
         n_heads = min(model.hparams.n_layer_nextn, setting.params.spec_draft_n_max)
-        self.heads = [like(target, model, mtp=True, nextn_layer=i) for i in range(n_heads)]
+        self.heads = [
+            like(target, model, setting.params, mtp=True, nextn_layer=i) for i in range(n_heads)
+        ]
         n_tokens = setting.params.spec_draft_vocab
         self.few = [draft_vocabulary(ctx, n_tokens) for ctx in self.heads]
         for ctx in (target, *self.heads):

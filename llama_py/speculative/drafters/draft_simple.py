@@ -32,7 +32,7 @@ class DraftSimple(Drafter):
         if model is None:
             raise ContextError("draft-simple needs a smaller model; give it as model_draft (-md)")
         check_same_vocabulary(target.model, model)
-        self.ctx = like(target, model)
+        self.ctx = like(target, model, setting.params)
         self.few = draft_vocabulary(self.ctx, setting.params.spec_draft_vocab)
         self.rollback = Rollback(self.ctx)
         self._held: dict[int, Text] = {}  # what the draft context has read

@@ -27,6 +27,12 @@ def unfinished(text: str) -> bool:
     return text.endswith("\\")
 
 
+def unfinished_always(text: str) -> bool:
+    r"""The same where a message goes on until a line that ends with `\` (-mli)."""
+    stripped = text.strip()
+    return unfinished(text) if stripped.startswith(QUOTES) else not text.endswith("\\")
+
+
 def message(text: str) -> str:
     """A message without the marks of its lines. Behind a space or quotes is no command, so it keeps
     a space."""

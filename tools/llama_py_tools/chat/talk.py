@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_py_tools import session
 from llama_py_tools.chat import commands, settings
-from llama_py_tools.chat.lines import Interruptible, Plain, Source, unfinished
+from llama_py_tools.chat.lines import Interruptible, Plain, Source, unfinished, unfinished_always
 from llama_py_tools.escapes import unescape
 from llama_py_tools.thoughts import dimmed, with_thoughts
 
@@ -47,19 +47,20 @@ class Talk:
             variables=params.variables(),
         )  # fmt: skip
         if params.reasoning_budget >= 0 and self.conversation.tags is None:
-            session.tell("warning: --reasoning-budget has no effect: the template has no thoughts")
+            session.log.warning("--reasoning-budget has no effect: the template has no thoughts")
         self.single_turn = params.single_turn
         self.terminal = sys.stdin is not None and sys.stdin.isatty()
-        self.simple, self.more = params.simple_io, unfinished
+        self.simple = params.simple_io
+        self.more = unfinished_always if params.multiline_input else unfinished
         self.attached: list[str] = []
         self.ended = False
-        self.source = Interruptible(Plain())
+        self.source = Interruptible(Plain(self.more))
         self._anew = False  # whether the sampler is to be told of all that was said
 
     def talk(self, first: str | None) -> None:
         """Answer `first`, then each message, until /exit, Ctrl-D or the end of stdin."""
         once = self.single_turn and first is not None
-        self.source = Interruptible(Plain() if once else self._source())
+        self.source = Interruptible(Plain(self.more) if once else self._source())
         if self.terminal and not once:
             session.tell(WELCOME)
         line = first if first is not None else self.source.read()

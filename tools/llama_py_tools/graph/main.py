@@ -118,7 +118,7 @@ def _dump(args: argparse.Namespace) -> None:
     o = read(args, DumpParams)
     graphs = build_graphs(args)
     with _output(o.output) as file:
-        for text in render(o.format, graphs, read(args, FileParams).model or "demo"):
+        for text in render(o.format, graphs, read(args, FileParams).title):
             file.write(text)
 
 
@@ -183,7 +183,7 @@ def _profile(args: argparse.Namespace) -> None:
     else:
         session.write("\n".join(line for run in runs for line in tables(run, o.by, o.top)) + "\n")
     if o.trace:
-        title = read(args, FileParams).model or "demo"
+        title = read(args, FileParams).title
         Path(o.trace).write_text(json.dumps(trace(runs, title)))
 
 

@@ -1,0 +1,44 @@
+"""Weights that must stay in memory (llama.cpp's mlock)."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import mmap
+import os
+import sys
+from collections.abc import Iterable
+
+from ggml_py.backend import HostBuffer
+from ggml_py.tensor import Tensor
+
+log = logging.getLogger("llama_py")
+
+
+def lock(weights: Iterable[Tensor]) -> int:
+    """Keep the bytes of those that are in the host's memory from being swapped out; what the system
+    refuses is told. -> bytes that are locked, until their memory is given back"""
+    places = {(t.buffer.base + t.offset, t.nbytes) for t in weights
+              if isinstance(t.buffer, HostBuffer) and t.nbytes}  # fmt: skip
+    total, done = sum(size for _, size in places), 0
+    for address, size in sorted(places):
+        start = address // mmap.PAGESIZE * mmap.PAGESIZE
+        why = _lock(start, address + size - start)
+        if why:
+            log.warning(
+                "mlock: %.1f of %.1f MiB are locked, the rest may be swapped out: %s; raise this"
+                " process's limit (ulimit -l)", done / 2**20, total / 2**20, why,
+            )  # fmt: skip
+            return done
+        done += size
+    return done
+
+
+def _lock(address: int, size: int) -> str:
+    """Why not; empty if it is done."""
+    where, n = ctypes.c_void_p(address), ctypes.c_size_t(size)
+    if sys.platform == "win32":
+        kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+        return "" if kernel.VirtualLock(where, n) else ctypes.FormatError(ctypes.get_last_error())
+    libc = ctypes.CDLL(None, use_errno=True)
+    return "" if libc.mlock(where, n) == 0 else os.strerror(ctypes.get_errno())

@@ -1,0 +1,158 @@
+"""-hf, with a hub that is made up: nothing is asked of any network."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ggml_py.errors import ModelError
+from llama_py_tools import cli, hub, session
+from llama_py_tools.params import FileParams
+from tests.commands import DEMO
+
+NAMES = (
+    "README.md", "imatrix.gguf", "m-F16.gguf", "m-Q4_K_M-00001-of-00002.gguf",
+    "m-Q4_K_M-00002-of-00002.gguf", "m-Q8_0.gguf", "mmproj-Q4_K_M.gguf",
+)  # fmt: skip
+
+
+class NoCache(Exception):
+    pass
+
+
+class Hub:
+    """The functions of huggingface_hub that are used."""
+
+    CacheNotFound = NoCache
+
+    def __init__(self, names: Sequence[str] = NAMES, cached: Sequence[str] = ()) -> None:
+        self.names, self.cached = names, cached
+        self.asked: list[tuple[Any, ...]] = []
+        self.error: Exception | None = None
+
+    def HfApi(self) -> Hub:
+        return self
+
+    def list_repo_files(self, repo: str, token: str | None = None) -> list[str]:
+        self.asked.append(("list", repo, token))
+        if self.error:
+            raise self.error
+        return list(self.names)
+
+    def hf_hub_download(
+        self, repo: str, name: str, token: str | None = None, local_files_only: bool = False
+    ) -> str:
+        self.asked.append((repo, name, local_files_only))
+        return str(DEMO) if name.endswith("-F16.gguf") else f"/{name}"
+
+    def scan_cache_dir(self) -> Any:
+        if not self.cached:
+            raise NoCache
+        at = Path("/cache/snapshots/1")
+        files = [SimpleNamespace(file_path=at / name, size_on_disk=2**20) for name in self.cached]
+        revision = SimpleNamespace(snapshot_path=at, files=files)
+        repo = SimpleNamespace(repo_type="model", repo_id="u/m", revisions=[revision])
+        return SimpleNamespace(repos=[repo])
+
+
+def made(monkeypatch: pytest.MonkeyPatch, **how: Any) -> Hub:
+    found = Hub(**how)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", found)  # type: ignore[arg-type]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("repo", "file", "path"),
+    [("u/m", "", "m-Q4_K_M-00001-of-00002.gguf"), ("u/m:q8_0", "", "m-Q8_0.gguf"),
+     ("u/m:f16", "", str(DEMO)), ("u/m:Q8_0", "imatrix.gguf", "imatrix.gguf")],
+)  # fmt: skip
+def test_which_file(
+    repo: str, file: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = made(monkeypatch).asked
+    found = hub.fetched(FileParams(hf_repo=repo, hf_file=file, hf_token="t"))
+    assert found.endswith(path)
+    assert asked[0] == ("list", "u/m", "t")
+    assert len(asked) == (3 if "Q4_K_M" in path else 2)
+
+
+def test_without_a_usual_type_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    made(monkeypatch, names=("b.gguf", "a.gguf"))
+    assert hub.fetched(FileParams(hf_repo="u/m")) == "/a.gguf"
+
+
+def test_the_cache_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = made(monkeypatch, cached=["x/m-Q8_0.gguf"])
+    assert hub.fetched(FileParams(hf_repo="u/m", offline=True)) == "/x/m-Q8_0.gguf"
+    assert found.asked == [("u/m", "x/m-Q8_0.gguf", True)]
+
+
+def test_a_network_that_is_down(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = made(monkeypatch, cached=["m-Q8_0.gguf"])
+    found.error = ConnectionError("no route")
+    assert hub.fetched(FileParams(hf_repo="u/m")) == "/m-Q8_0.gguf"
+    assert caplog.messages == ["-hf u/m: no route; what is in the cache is used"]
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [({"hf_repo": "m"}, "expected USER/MODEL"), ({"hf_repo": "u/m:Q2_K"}, "of type Q2_K; it has m"),
+     ({"hf_repo": "u/m", "hf_file": "no"}, "-hff no: u/m has no such file; it has"),
+     ({"hf_repo": "u/m", "offline": True}, "nothing of it is in the cache; it is fetched without")],
+)  # fmt: skip
+def test_refusals(how: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made(monkeypatch)
+    with pytest.raises(ModelError, match=says):
+        hub.fetched(FileParams(**how))
+
+
+def test_what_the_hub_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    made(monkeypatch).error = RuntimeError("401 Client Error\n\nRepository Not Found")
+    with pytest.raises(ModelError, match=r"^-hf u/m: 401 Client Error Repository Not Found$"):
+        hub.fetched(FileParams(hf_repo="u/m"))
+
+
+def test_without_the_library(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert cli.main(["-hf", "u/m"]) == 1
+    assert capsys.readouterr().err == (
+        "error: -hf needs huggingface_hub: pip install 'llama-py[hub]'\n"
+    )
+
+
+def test_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    made(monkeypatch, cached=["m-Q8_0.gguf", "README.md"])
+    assert cli.main(["-hf", "u/m:F16", "-dev", "ref", "-p", "ROMEO:", "-n", "1"]) == 0
+    assert capsys.readouterr().out.startswith("ROMEO:")
+    assert cli.main(["--cache-list"]) == 0
+    shown = "number of models in cache: 1\n   1. u/m m-Q8_0.gguf (1 MiB)\n"
+    assert capsys.readouterr().out == shown
+    made(monkeypatch)
+    assert cli.main(["-cl"]) == 0
+    assert capsys.readouterr().out == "number of models in cache: 0\n"
+    for argv, says in (
+        (["-m", "a", "-hf", "b/c"], "either -hf or -m or -mu"), (["-hff", "a"], "-hff needs -hf"),
+    ):  # fmt: skip
+        assert cli.main(argv) == 1
+        assert says in capsys.readouterr().err
+
+
+def test_the_real_library_takes_these_arguments() -> None:
+    import inspect
+
+    real = pytest.importorskip("huggingface_hub")
+    for name, function in (("HfApi().list_repo_files", real.HfApi().list_repo_files),
+                           ("hf_hub_download", real.hf_hub_download)):  # fmt: skip
+        ours = inspect.signature(getattr(Hub(), name.rpartition(".")[2]))
+        assert {*ours.parameters} - {"repo", "name"} <= {*inspect.signature(function).parameters}
+    assert issubclass(real.CacheNotFound, Exception)
+    assert session.model_path(FileParams()).endswith("demo.gguf")

@@ -1,0 +1,80 @@
+"""What commands tell: how much, where, and in which form."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from pathlib import Path
+
+import pytest
+
+from llama_py_tools import cli, logs
+from llama_py_tools.params import CommonParams
+
+QUICK = ["-dev", "ref", "-p", "A", "-n", "1", "--temp", "0"]
+WARNED = ["-c", "1280"]  # more than the model was trained with
+
+
+def told(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
+    assert cli.main([*QUICK, *argv]) == 0
+    return capsys.readouterr().err
+
+
+def test_verbosity(capsys: pytest.CaptureFixture[str]) -> None:
+    for level, says in ((1, []), (2, ["warning: "]), (3, ["warning: ", "load_tensors: "])):
+        found = told(capsys, *WARNED, "-lv", str(level))
+        assert "| generated 1 tokens" in found
+        assert [mark for mark in ("warning: ", "load_tensors: ") if mark in found] == says
+        assert "graph of " not in found
+    assert "graph of " in told(capsys, "-lv", "4")
+    assert "graph of " in told(capsys, "--log-verbose", "-lv", "0")
+
+
+def test_nothing_but_errors(capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(capsys, *WARNED, "--log-disable") == ""
+    assert cli.main(["-m", "missing.gguf", "--log-disable", "-lv", "0"]) == 1
+    assert capsys.readouterr().err.startswith("error: missing.gguf")
+
+
+def test_a_file_has_what_is_told(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    shown = told(capsys, *WARNED, "--log-file", str(file))
+    assert file.read_text() == shown
+    assert told(capsys, *WARNED, "--log-file", str(file), "--log-disable") == ""
+    assert file.read_text().count("warning: -c") == 2
+    assert cli.main([*QUICK, "--log-file", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"error: {tmp_path}: Is a directory\n"
+
+
+def test_marks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = told(capsys, *WARNED, "--log-prefix", "--log-timestamps")
+    assert re.search(r"^\d+\.\d\d\.\d{3} W warning: -c", shown, re.MULTILINE)
+    assert re.search(r"^\d+\.\d\d\.\d{3} prompt 1 tokens|^prompt 1 tokens", shown, re.MULTILINE)
+    assert "\033[35mwarning\033[0m: -c" in told(capsys, *WARNED, "--log-colors", "on")
+    assert "\033" not in told(capsys, *WARNED)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert "\033[35mwarning" in told(capsys, *WARNED)
+    assert "\033" not in told(capsys, *WARNED, "--log-colors", "off")
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\033" not in told(capsys, *WARNED)
+
+
+def test_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*QUICK, *WARNED, "--log-jsonl"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    lines = [json.loads(line) for line in shown.out.splitlines() if line.startswith("{")]
+    assert [line["level"] for line in lines] == ["warn", "none"]
+    assert lines[0]["msg"].startswith("-c 1280") and lines[0]["type"] == "log"
+
+
+def test_a_new_start_closes_the_file(tmp_path: Path) -> None:
+    logs.set_up(CommonParams(log_file=str(tmp_path / "log")))
+    handler = logging.getLogger("llama_py").handlers[1]
+    logs.set_up(CommonParams())
+    assert handler not in logging.getLogger("llama_py").handlers
+    logs.tell("elsewhere")
+    assert (tmp_path / "log").read_text() == ""

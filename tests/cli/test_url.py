@@ -1,0 +1,81 @@
+"""-mu, with a server of this machine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from ggml_py.errors import ModelError
+from llama_py_tools import cli
+from llama_py_tools.url import downloaded
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    asked: list[str]
+
+    def log_message(self, *_: object) -> None:
+        self.asked.append(self.path)
+
+    def send_header(self, keyword: str, value: str) -> None:
+        lies = keyword == "Content-Length" and "short" in self.path
+        super().send_header(keyword, "100" if lies else value)
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    (tmp_path / "web").mkdir()
+    for name in ("a.gguf", "b-00001-of-00002.gguf", "b-00002-of-00002.gguf"):
+        (tmp_path / "web" / name).write_text(name)
+    Quiet.asked = []
+    handler = partial(Quiet, directory=str(tmp_path / "web"))
+    found = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=found.serve_forever, args=(0.01,), daemon=True).start()
+    monkeypatch.setenv("LLAMA_CACHE", str(tmp_path / "cache"))
+    yield f"http://127.0.0.1:{found.server_port}"
+    found.shutdown()
+    found.server_close()
+
+
+def test_once(server: str, tmp_path: Path) -> None:
+    for _ in range(2):
+        path = downloaded(f"{server}/a.gguf?x=y#z", "", False)
+        assert path == str(tmp_path / "cache" / "a.gguf")
+        assert Path(path).read_text() == "a.gguf"
+    assert len(Quiet.asked) == 1
+    assert downloaded(f"{server}/a.gguf", "", True) == path
+
+
+def test_where_m_says_and_all_parts(server: str, tmp_path: Path) -> None:
+    path = tmp_path / "own" / "mine-00001-of-00002.gguf"
+    assert downloaded(f"{server}/b-00001-of-00002.gguf", str(path), False) == str(path)
+    assert sorted(p.name for p in path.parent.iterdir()) == [
+        "b-00002-of-00002.gguf", path.name,
+    ]  # fmt: skip
+
+
+def test_refusals(server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for url, offline, says in (
+        (f"{server}/no.gguf", False, "HTTP Error 404"),
+        (f"{server}/a.gguf", True, "is not there; it is fetched without --offline"),
+        ("file:///etc/passwd", False, "expected http"),
+        (f"{server}/", False, "expected http"),
+        ("http://127.0.0.1:1/a.gguf", False, "refused"),
+    ):
+        with pytest.raises(ModelError, match=says):
+            downloaded(url, "", offline)
+    assert not (tmp_path / "cache" / "no.gguf").exists()
+    assert cli.main(["-mu", f"{server}/a.gguf", "-p", "x"]) == 1
+    assert "not a GGUF file" in capsys.readouterr().err
+    assert cli.main(["-mu", f"{server}/a.gguf", "-hf", "a/b"]) == 1
+
+
+def test_a_file_that_does_not_come_whole(server: str, tmp_path: Path) -> None:
+    (tmp_path / "web" / "short.gguf").write_text("x")
+    with pytest.raises(ModelError, match="1 of 100 bytes came; start again"):
+        downloaded(f"{server}/short.gguf", "", False)
+    assert [*(tmp_path / "cache").iterdir()] == []

@@ -1,0 +1,151 @@
+"""Models of the Hugging Face hub: `-hf user/model[:quant]`. They stay in that library's cache."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from llama_py_tools.logs import log
+
+if TYPE_CHECKING:
+    from llama_py_tools.params import FileParams
+
+T = TypeVar("T")
+
+USUAL = ("Q4_K_M", "Q8_0")  # llama.cpp's choice where no type is asked for
+_OTHERS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")  # in names of no models
+_UNREACHABLE = {"ConnectionError", "Timeout", "TransportError"}  # of requests and httpx
+_PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
+
+
+def fetched(file: FileParams) -> str:
+    """The path of the model that -hf names, which is downloaded if it is not there; of a model in
+    several files, of the first. ModelError says in one line why there is none."""
+    hub = _library()
+    repo, _, quant = file.hf_repo.partition(":")
+    if repo.count("/") != 1:
+        raise _error(f"-hf {file.hf_repo}: expected USER/MODEL or USER/MODEL:QUANT")
+    token = file.hf_token or None
+    names = _names(hub, repo, file.offline, token)
+    name = _named(repo, names, file.hf_file) if file.hf_file else chosen(repo, names, quant)
+    paths = [
+        _asked(repo, lambda part=part: hub.hf_hub_download(  # type: ignore[misc]
+            repo, part, token=token, local_files_only=file.offline))
+        for part in parts_of(name, names)
+    ]  # fmt: skip
+    return str(paths[0])
+
+
+def cached() -> str:
+    """What is in the cache: a line for each GGUF file that is a model, or its first part."""
+    hub = _library()
+    lines = []
+    for repo in sorted(_repos(hub), key=lambda repo: str(repo.repo_id)):
+        for name, size in sorted(_files(repo).items()):
+            if is_model(name):
+                lines.append(f"{repo.repo_id} {name} ({size / 2**20:.0f} MiB)")
+    head = f"number of models in cache: {len(lines)}\n"
+    return head + "".join(f"{i:4d}. {line}\n" for i, line in enumerate(lines, 1))
+
+
+def is_model(name: str) -> bool:
+    """Whether a file is a model, of several parts the first (common_download: find_best_model)."""
+    base = name.rpartition("/")[2]
+    part = _PART.search(name)
+    if not name.endswith(".gguf") or any(other in base for other in _OTHERS):
+        return False
+    return part is None or int(part[1]) == 1
+
+
+def chosen(repo: str, names: Sequence[str], quant: str) -> str:
+    """The file of a type, or without one of a usual type, or the first."""
+    models = [name for name in names if is_model(name)]
+    for tag in (quant,) if quant else USUAL:
+        for name in models:
+            if re.search(re.escape(tag) + "[.-]", name, re.IGNORECASE):
+                return name
+    if quant or not models:
+        wanted = f"no GGUF file of type {quant}" if quant else "no GGUF file"
+        raise _error(f"-hf {repo}: there is {wanted}{_list(models)}")
+    return models[0]
+
+
+def parts_of(name: str, names: Sequence[str]) -> list[str]:
+    """All files of a model, the first part before the others."""
+    found = _PART.search(name)
+    if found is None:
+        return [name]
+    stem = name[: found.start()]
+    return sorted(n for n in names if n.startswith(stem) and (p := _PART.search(n))
+                  and p.start() == len(stem) and p[2] == found[2])  # fmt: skip
+
+
+def _named(repo: str, names: Sequence[str], name: str) -> str:
+    if name not in names:
+        models = [name for name in names if name.endswith(".gguf")]
+        raise _error(f"-hff {name}: {repo} has no such file{_list(models)}")
+    return name
+
+
+def _list(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    return f"; it has {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}"
+
+
+def _names(hub: Any, repo: str, offline: bool, token: str | None) -> list[str]:
+    """Of a repository's files; of those in the cache, where the hub is not to be asked or cannot
+    be."""
+    if not offline:
+        try:
+            return sorted(hub.HfApi().list_repo_files(repo, token=token))
+        except Exception as e:  # of many classes without a common base
+            if not _UNREACHABLE & {kind.__name__ for kind in type(e).__mro__}:
+                raise _error(f"-hf {repo}: {_line(e)}") from None
+            log.warning("-hf %s: %s; what is in the cache is used", repo, _line(e))
+    files = [name for found in _repos(hub) if found.repo_id == repo for name in _files(found)]
+    if not files:
+        raise _error(f"-hf {repo}: nothing of it is in the cache; it is fetched without --offline")
+    return sorted(files)
+
+
+def _repos(hub: Any) -> list[Any]:
+    try:
+        return [repo for repo in hub.scan_cache_dir().repos if repo.repo_type == "model"]
+    except hub.CacheNotFound:
+        return []
+
+
+def _files(repo: Any) -> dict[str, int]:
+    """Sizes by path, of all revisions."""
+    return {
+        file.file_path.relative_to(revision.snapshot_path).as_posix(): file.size_on_disk
+        for revision in repo.revisions
+        for file in revision.files
+    }
+
+
+def _asked(repo: str, ask: Callable[[], T]) -> T:
+    try:
+        return ask()
+    except Exception as e:  # of many classes without a common base
+        raise _error(f"-hf {repo}: {_line(e)}") from None
+
+
+def _line(e: Exception) -> str:
+    return " ".join(str(e).split()) or type(e).__name__
+
+
+def _library() -> Any:
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise _error("-hf needs huggingface_hub: pip install 'llama-py[hub]'") from None
+    return huggingface_hub
+
+
+def _error(text: str) -> Exception:
+    from ggml_py.errors import ModelError
+
+    return ModelError(text)
