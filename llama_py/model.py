@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from llama_py.batch import F32
-from llama_py.chat.thinking import control_tokens
+from llama_py.chat.thinking import control_tokens, thinking_of
 from llama_py.context import Context
 from llama_py.conversation import (
     Conversation,
@@ -119,7 +119,9 @@ class Model(Loaded):
         prompt, p = Conversation.text(self, messages), AnswerParams(**options)
         tags = template_of(self).thinking
         if tags is not None:
-            p = replace(p, preserved_tokens=control_tokens(tags, self.tokenizer))
+            thinking = thinking_of(tags, prompt)
+            shown = control_tokens(tags, self.tokenizer)
+            p = replace(p, preserved_tokens=shown, thinking=thinking)
         pieces: Iterator[Piece] = self._started(tokens_of(self, prompt), p, messages)
         if tags is not None:
             pieces = parted_pieces(pieces, tags, prompt)

@@ -108,13 +108,13 @@ class Run:
 
         start = perf_counter()
         self._line_open = False
-        p = read(args, GenerateParams)
+        p, sampling = read(args, GenerateParams), read(args, SamplingParams)
         self.model: Model = session.open_model(args, load_mtp=needs_nextn(p))
         compiling = Progress("compiling kernels", before=self.end_line_shown)
         self.ctx: Context = session.open_context(
             args, self.model, progress=compiling, n_rs_seq=n_planes(p)
         )
-        self.sampler = self._make_sampler(read(args, SamplingParams), text.escape)
+        self.sampler = self._make_sampler(sampling, text.escape)
         self.params = replace(p, sampler=self.sampler)
         if text.escape:
             self.params = replace(self.params, stop=tuple(s for s in map(unescape, p.stop) if s))
