@@ -57,8 +57,12 @@ def _read(text: str) -> str:
         schema = json.loads(text, parse_constant=_no_number)
     except json.JSONDecodeError as e:
         raise error_at(text, e.pos, e.msg[:1].lower() + e.msg[1:], "JSON schema") from None
-    except (RecursionError, ValueError):
+    except RecursionError:
         raise GrammarError(f"JSON schema: more than {MAX_DEPTH} brackets in one another") from None
+    except GrammarError:
+        raise
+    except ValueError:
+        raise GrammarError("JSON schema: a number has thousands of digits") from None
     if schema is True:
         return "{}"
     if not isinstance(schema, dict):

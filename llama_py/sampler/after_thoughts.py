@@ -50,6 +50,8 @@ class AfterThoughts:
         return not self.text and not self.thinking and self.inner.complete
 
     def allows(self, id: int) -> bool:
+        if self.said:
+            return self.inner.allows(id)
         if not 0 <= id < len(self.pieces):
             return False
         if self.thinking:

@@ -10,7 +10,7 @@ import numpy as np
 
 from llama_py.grammar import Grammar
 from llama_py.grammar.vocabulary import matcher
-from llama_py.sampler.candidates import Candidates
+from llama_py.sampler.candidates import F32, Candidates
 from llama_py.tokenizer import Tokenizer
 
 # By a byte of a mask: what is added to the logits of its eight tokens, the lowest bit's first.
@@ -32,10 +32,10 @@ class ByGrammar:
 
     def n_allowed(self, ids: Sequence[int]) -> int:
         """How many of these tokens may come next, one after another."""
-        if self._now.is_error():
+        if self._now.is_error() or not len(ids):
             return 0
-        if self._now.is_stopped():  # it takes nothing more, and does not say that it may end
-            return int(len(ids) > 0 and ids[0] in self.ends)
+        if ids[0] in self.ends:  # asked for, llguidance does not say so once nothing may follow
+            return int(self.complete)
         known = list(takewhile(lambda id: id < self.n_tokens, ids))  # beyond them is an error
         return int(self._now.validate_tokens(known))
 
@@ -44,9 +44,11 @@ class ByGrammar:
         """
         n = c.ids.size
         bits = np.frombuffer(self._now.compute_bitmask(), np.uint8)
+        if self._now.is_error():  # a dead end, or a limit: the mask then has the end tokens
+            bits = np.zeros_like(bits)
         if bits.size * 8 < n:  # logits without a token
             bits = np.pad(bits, (0, (n + 7) // 8 - bits.size))
-        left = np.take(_ADDED, bits, axis=0).reshape(-1)[:n]
+        left: F32 = np.take(_ADDED, bits, axis=0).reshape(-1)[:n]
         np.add(left, c.logits, out=left)
         return Candidates(c.ids, left)
 
@@ -56,11 +58,6 @@ class ByGrammar:
     @property
     def complete(self) -> bool:
         return bool(self._now.is_accepting())
-
-    @property
-    def trouble(self) -> str:
-        """Why it goes no further, if that is not the grammar's doing."""
-        return " ".join(self._now.get_error().split())[:200]
 
     def reset(self) -> None:
         self._now = self._first.deep_copy()
