@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _MAPS = ("properties", "patternProperties", "$defs", "definitions")
-_LISTS = ("anyOf", "oneOf", "prefixItems")
+_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _ONE = ("items", "additionalProperties", "additionalItems")
 # Where several schemas hold for one object, none may refuse what another describes.
 _TOGETHER = {
@@ -23,7 +23,7 @@ def closed(schema: dict[str, Any]) -> dict[str, Any]:
 
     It is left as it is where objects are described by several schemas together.
     """
-    parts = list(_schemas(schema))
+    parts = list(schemas(schema))
     if any(_TOGETHER & part.keys() or ("$ref" in part and "properties" in part) for part in parts):
         return schema
     for part in parts:
@@ -36,7 +36,8 @@ def closed(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _schemas(schema: Any) -> Iterator[dict[str, Any]]:
+def schemas(schema: Any) -> Iterator[dict[str, Any]]:
+    """The schema and those within."""
     left = [schema]
     while left:
         part = left.pop()

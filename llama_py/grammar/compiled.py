@@ -9,7 +9,7 @@ from typing import Any
 
 from ggml_py.errors import GrammarError
 from llama_py.grammar.lark import lark_of
-from llama_py.grammar.messages import one_line
+from llama_py.grammar.messages import TITLES, one_line
 from llama_py.grammar.nodes import TokenOf
 from llama_py.grammar.place import error_at
 from llama_py.grammar.schema import schema_text
@@ -45,6 +45,10 @@ def compiled(kind: str, text: str) -> Grammar:
         raise GrammarError(
             f"{kind} has {len(text)} characters, and {MAX_CHARACTERS} are the most: leave parts out"
         )
+    try:
+        text.encode()
+    except UnicodeEncodeError as e:
+        raise error_at(text, e.start, "no character", TITLES.get(kind, kind)) from None
     if kind == "grammar" and text.lstrip().startswith(LLGUIDANCE):
         kind = "lark"
     return _KINDS[kind](text)

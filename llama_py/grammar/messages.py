@@ -29,4 +29,5 @@ def one_line(kind: str, error: str, text: str = "") -> str:
     said = " ".join(re.split(r"\n +\d+ \| |\n?<state>|\n?<non-verbose", said)[0].split())
     if said.startswith(_NOT_KEPT):
         said = f"cannot be kept to:{said.removeprefix(_NOT_KEPT)}; leave them out"
-    return f"{title}: {said[:_MOST]}"
+    said = "".join(c if c.isprintable() else repr(c)[1:-1] for c in said[:_MOST])
+    return f"{title}: {said}"

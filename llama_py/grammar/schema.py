@@ -8,6 +8,7 @@ from typing import Any
 
 from ggml_py.errors import GrammarError
 from llama_py.grammar.closed import closed
+from llama_py.grammar.formats import exact
 from llama_py.grammar.messages import one_line
 from llama_py.grammar.place import error_at
 from llama_py.grammar.trial import trial
@@ -72,7 +73,7 @@ def _read(text: str) -> str:
     for path, _ in _parts(schema):
         if len(path) > MAX_DEPTH:
             raise GrammarError(f"JSON schema: more than {MAX_DEPTH} brackets in one another")
-    found = json.dumps(closed(schema), ensure_ascii=False)
+    found = json.dumps(exact(closed(schema)), ensure_ascii=False)
     try:
         found.encode()
     except UnicodeEncodeError:

@@ -303,6 +303,8 @@ def test_chat_with_thoughts(tmp_path: Path) -> None:
     [
         ({"regex": "a(b"}, r"regular expression, column 2: unclosed group, at '\(b'"),
         ({"regex": "x\\"}, "column 2: nothing follows the backslash"),
+        ({"regex": "a\ud800"}, r"column 2: no character, at '\\ud800'"),
+        ({"lark": "start: /[\x1b[2J/"}, r"unclosed character class in \[\\x1b\[2J"),
         ({"regex": "(?=x)"}, "look-around, .* is not supported"),
         ({"lark": "start: foo"}, 'Lark grammar, line 1, column 8: unknown name: "foo"'),
         ({"grammar": "%llguidance {}\nstart: foo"}, "Lark grammar, line 2, column 8"),
