@@ -13,6 +13,7 @@ GGMLError
     ├── HParamsError       a metadata key is missing or has a value that makes no sense
     ├── WeightsError       tensors missing, unused or of a wrong shape, all told at once
     ├── TokenizerError
+    ├── GrammarError       a grammar, schema or expression that is none, or too large
     └── ContextError       a prompt or batch that does not fit the context
 """
 
@@ -71,6 +72,11 @@ class WeightsError(ModelError):
 
 class TokenizerError(ModelError):
     """The tokenizer's metadata is missing, broken or of an unknown kind."""
+
+
+class GrammarError(ModelError):
+    """A grammar, JSON schema or regular expression that is none, is too large, or that no answer
+    can meet; line and column are in the message where they are known."""
 
 
 class ContextError(ModelError):

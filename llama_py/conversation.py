@@ -10,7 +10,14 @@ from ggml_py.errors import ContextError, ModelError
 from llama_py.chat import ChatTemplate
 from llama_py.chat.budget import Budget
 from llama_py.chat.ends import turn_end
-from llama_py.chat.thinking import Tags, Thoughts, begins_inside, control_tokens, parted
+from llama_py.chat.thinking import (
+    Tags,
+    Thoughts,
+    begins_inside,
+    control_tokens,
+    parted,
+    thinking_of,
+)
 from llama_py.context import Context
 from llama_py.generate import Piece, stream
 from llama_py.loaded import Loaded
@@ -152,6 +159,7 @@ class Conversation:
         if tags is None:
             return stream(self.ctx, ids, **options)
         options["preserved_tokens"] = control_tokens(tags, model.tokenizer)
+        options["thinking"] = thinking_of(tags, self._prompt)
         if self.budget >= 0:
             end = Budget(model.tokenizer, tags, self.budget, self._prompt, self.budget_message)
             options["logits_processors"] = [*options.get("logits_processors", ()), end]

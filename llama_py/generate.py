@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -16,9 +16,10 @@ from llama_py.batch import F32, Batch
 from llama_py.context import Context
 from llama_py.context_shift import can_shift, shift
 from llama_py.params import GenerateParams
-from llama_py.params.choosers import Chooser
+from llama_py.params.choosers import Answers, Chooser
 from llama_py.prompts import Prompt, ids_of
 from llama_py.ready import make_ready
+from llama_py.sampler.constraint import Ended
 from llama_py.signature import takes
 from llama_py.speculative.speculator import speculator_of
 from llama_py.text_stream import TextStream
@@ -27,7 +28,7 @@ log = logging.getLogger("llama_py")
 
 UNTIL_FULL = -2  # of max_tokens: a full context is the end in any case
 
-FinishReason = Literal["stop", "length", "eos"]
+FinishReason = Literal["stop", "length", "eos", "grammar"]
 
 
 class Greedy:
@@ -54,7 +55,9 @@ class Piece:
     prompt_tokens, prompt_seconds   the prompt's
     gen_tokens, gen_seconds         the answer's so far; neither the caller's own time is counted,
                                     nor that in which kernels are compiled
-    finish_reason  on the last piece: a stop string, no room or max_tokens, or the model's end token
+    finish_reason  on the last piece: a stop string (or a grammar's end, of a model without an end
+                   token), no room or max_tokens, the model's end token, or a grammar that the
+                   vocabulary cannot go on with
     thought        what of the answer is a thought, and not in `text` (`Conversation`)
     n_discarded    tokens of the sequence that left a full context so far
     logprob        of the token, before sampling changes anything; with `logprobs`
@@ -123,7 +126,11 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Iterator[Piece]:
             yield replace(piece, finish_reason="length")
         for n in range(1, n_max + 1):
             start = clock()
-            id, logits = walk.next(choose, n_max - n + 1)
+            try:
+                id, logits = walk.next(choose, n_max - n + 1)
+            except Ended as e:
+                yield _ended(piece, text.flush(), e)
+                return
             spent = piece.gen_seconds + clock() - start
             shown, reason = _shown(text, id, tokenizer.is_eog(id), n == n_max)
             logprob, top = _logprobs(logits, id, p.logprobs)
@@ -188,7 +195,7 @@ class _Drafted:
         if not self.speculator.has_rows(self.seq_id):
             if self.n_keep is not None:
                 self.n_discarded += self.speculator.make_room(self.seq_id, self.n_keep)
-            self.speculator.limit(self.seq_id, n_left)
+            self.speculator.limit(self.seq_id, n_left, choose.allowed)
             self.speculator.advance([self.seq_id])
         return self.speculator.take(self.seq_id, choose)
 
@@ -222,8 +229,16 @@ class _Choice:
         self.sampler: Chooser = p.sampler or Greedy()
         self.processors = p.logits_processors
         self.ids = list(prompt)
+        self.answers = self.sampler if isinstance(self.sampler, Answers) else None
+        if self.answers is not None:
+            self.answers.begin(p.thinking)
         for id in prompt:
             self.sampler.accept(id)
+
+    @property
+    def allowed(self) -> Callable[[Sequence[int]], int] | None:
+        """How many tokens of a draft the sampler lets come next."""
+        return None if self.answers is None else self.answers.n_allowed
 
     def __call__(self, logits: F32) -> int:
         for process in self.processors:
@@ -232,6 +247,14 @@ class _Choice:
         self.sampler.accept(id)
         self.ids.append(id)
         return id
+
+
+def _ended(piece: Piece, text: str, e: Ended) -> Piece:
+    """The last piece of an answer with which a constraint has come to an end."""
+    if not e.complete:
+        log.warning("the grammar allows no token here: the answer is not complete")
+    reason: FinishReason = "stop" if e.complete else "grammar"
+    return replace(piece, text=text, token=None, finish_reason=reason)
 
 
 def _logprobs(

@@ -8,7 +8,7 @@ from typing import Any
 
 from llama_py.batch import F32
 from llama_py.chat.ends import turn_end
-from llama_py.chat.thinking import control_tokens
+from llama_py.chat.thinking import control_tokens, thinking_of
 from llama_py.context import Context
 from llama_py.conversation import (
     Conversation,
@@ -128,7 +128,10 @@ class Model(Loaded):
         p = replace(p, stop=stops_of(turn_end(template, self.tokenizer), p.stop))
         if template.thinking is None:
             return self._started(tokens_of(self, prompt), p, messages)
-        p = replace(p, preserved_tokens=control_tokens(template.thinking, self.tokenizer))
+        p = replace(
+            p, preserved_tokens=control_tokens(template.thinking, self.tokenizer),
+            thinking=thinking_of(template.thinking, prompt),
+        )  # fmt: skip
         pieces = self._started(tokens_of(self, prompt), p, messages)
         return parted_pieces(pieces, template.thinking, prompt)
 

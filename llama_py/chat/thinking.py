@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ggml_py.errors import ModelError
+from llama_py.params.choosers import Thinking
 
 if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
@@ -174,6 +175,11 @@ class Thoughts:
 def begins_inside(tags: Tags, prompt: str) -> bool:
     """Whether an answer to the prompt begins with thoughts, their tag being in the prompt."""
     return prompt.rstrip().endswith(tags.start.strip())
+
+
+def thinking_of(tags: Tags, prompt: str) -> Thinking:
+    """How an answer to a prompt begins."""
+    return Thinking(tags.start, tags.ends, tags.answer, tags.spaces, begins_inside(tags, prompt))
 
 
 def begun(text: str, tags: tuple[str, ...]) -> int:

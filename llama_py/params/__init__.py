@@ -17,7 +17,7 @@ from llama_py.params.speculative import SpeculativeParams
 if TYPE_CHECKING:
     from ggml_py.backend import Device
     from ggml_py.tensor import Tensor
-    from llama_py.params.choosers import Chooser, LogitsProcessor
+    from llama_py.params.choosers import Chooser, LogitsProcessor, Thinking
 
 MAX_SEQ = 256  # LLAMA_MAX_SEQ
 MAX_THREADS = 512  # GGML_MAX_N_THREADS
@@ -249,6 +249,10 @@ class GenerateParams(SpeculativeParams):
         check=integers(-1),
     )  # fmt: skip
     sampler: Chooser | None = option(None, "", "what chooses tokens (None: the most likely)")
+    thinking: Thinking | None = option(
+        None, "", "the tags around the thoughts that an answer begins with: a sampler's constraint"
+        " holds for what follows them"
+    )
     logits_processors: Sequence[LogitsProcessor] = option(
         (), "", "called in turn with the tokens so far and the logits [n_vocab]; give new logits"
     )

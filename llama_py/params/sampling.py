@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any
 
 from llama_py.params import texts
@@ -23,6 +24,9 @@ _ALIASES = {
 }  # fmt: skip
 _NAMES = {character: name for name, character in SAMPLERS.items()}
 
+_CONSTRAINTS = (
+    "grammar", "grammar_file", "json_schema", "json_schema_file", "regex", "lark",
+)  # fmt: skip
 _RANDOM_SEEDS = (-1, 2**32 - 1)  # LLAMA_DEFAULT_SEED, with and without its sign
 _UNIT = numbers(0, 1)
 
@@ -166,6 +170,36 @@ class SamplingParams(Params):
         " all tokens of a text, as Hello-1", metavar="TOKEN+N|TEXT+N",
         parse=texts.logit_bias, many=True, check=BIASES,
     )  # fmt: skip
+
+    grammar: str = option(
+        "", "--grammar", "what an answer must be, in llama.cpp's GBNF (or Lark, if it begins with"
+        " %llguidance)", metavar="GBNF",
+    )  # fmt: skip
+    grammar_file: str | PathLike[str] = option(
+        "", "--grammar-file", "the same, from a file (of Lark, if its name ends in .lark)",
+        metavar="FILE",
+    )  # fmt: skip
+    json_schema: str | bool | Mapping[str, Any] = option(
+        "", "-j --json-schema", 'an answer must be JSON of this schema; {}: any JSON',
+        metavar="SCHEMA",
+    )  # fmt: skip
+    json_schema_file: str | PathLike[str] = option(
+        "", "-jf --json-schema-file", "the same, from a file", metavar="FILE"
+    )
+    regex: str = option(
+        "", "--regex", "an answer must be what this regular expression takes", metavar="REGEX"
+    )
+    lark: str = option(
+        "", "--lark", "an answer must be what this Lark grammar takes", metavar="LARK"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in _CONSTRAINTS:
+            if getattr(self, name) != "":
+                from llama_py.grammar.chosen import chosen  # it is not light
+
+                chosen(self)
 
     @property
     def chain(self) -> tuple[str, ...]:

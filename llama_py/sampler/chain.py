@@ -5,15 +5,19 @@ from __future__ import annotations
 import copy
 import math
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from ggml_py.errors import ModelError
+from llama_py.grammar.chosen import chosen
 from llama_py.params import SamplingParams
+from llama_py.params.choosers import Thinking
+from llama_py.sampler.after_thoughts import AfterThoughts
 from llama_py.sampler.candidates import F32, Candidates, Stage
-from llama_py.sampler.constraint import Constraint
+from llama_py.sampler.constraint import Constraint, Ended
 from llama_py.sampler.draw import Greedy
+from llama_py.sampler.grammar import ByGrammar
 from llama_py.sampler.penalties import logit_bias
 from llama_py.sampler.stages import Setup, chain_of
 from llama_py.tokenizer import Tokenizer
@@ -41,14 +45,16 @@ class Sampler:
         """
         tokenizer   for what depends on texts: DRY's breakers, infill, ignore_eos, biases by text,
                     and tokens that the model's file says are never to be generated
-        constraint  what every token must meet, a grammar, say
+        constraint  what every token must meet; by default, what `params` say of answers
 
         Raises ModelError without a tokenizer where one is needed, and when `params.logit_bias`
-        names a token outside the vocabulary.
+        names a token outside the vocabulary; GrammarError where no answer can meet a grammar.
         """
-        self.params, self.n_vocab, self.constraint = params, n_vocab, constraint
+        self.params, self.n_vocab = params, n_vocab
         self.seed = params.seed if params.has_seed else secrets.randbits(32)
         setup = Setup(params, n_vocab, self.seed, tokenizer)
+        self.constraint = constraint or _constraint(setup)
+        self._tokenizer = tokenizer
         self._ids = np.arange(n_vocab)
         self._bias = logit_bias(_biases(setup))
         self._chain, self._draw = chain_of(setup)
@@ -58,12 +64,12 @@ class Sampler:
         """A token for `logits` [n_vocab]; at `temp` <= 0 the most likely, of equals the lowest id.
 
         Does not remember the token: `accept` does. Raises ModelError for logits of another shape,
-        with NaN, or with +inf, and where everything is forbidden.
+        with NaN, or with +inf, and where everything is forbidden: Ended, if the constraint does.
         """
         c = self._start(logits)
         id = self._draw.draw(self._left(c))
         if self.constraint is not None and not self.constraint.allows(id):
-            id = self._draw.draw(self._left(_checked(self.constraint.apply(c))))
+            id = self._draw.draw(self._left(_some(self.constraint.apply(c), self.constraint)))
         self._drawn = id
         return id
 
@@ -81,6 +87,20 @@ class Sampler:
             stage.accept(id, drawn)
         if drawn and self.constraint is not None:
             self.constraint.accept(id)
+
+    def begin(self, thinking: Thinking | None = None) -> None:
+        """Another answer begins: the constraint starts anew, behind thoughts if there are any."""
+        if self.constraint is None:
+            return
+        if isinstance(self.constraint, AfterThoughts):
+            self.constraint = self.constraint.inner
+        self.constraint.reset()
+        if thinking is not None and self._tokenizer is not None:
+            self.constraint = AfterThoughts(self.constraint, self._tokenizer, thinking)
+
+    def n_allowed(self, ids: Sequence[int]) -> int:
+        """How many tokens of a draft the constraint lets come next, one after another."""
+        return len(ids) if self.constraint is None else self.constraint.n_allowed(ids)
 
     @property
     def is_random(self) -> bool:
@@ -128,6 +148,21 @@ def _checked(c: Candidates) -> Candidates:
             " overflow in the model, or a bias or constraint that forbids every token"
         )
     return c
+
+
+def _some(c: Candidates, constraint: Constraint) -> Candidates:
+    if c.logits.max() > -np.inf:
+        return c
+    raise Ended(
+        "there is nothing to sample from: a constraint that forbids every token",
+        constraint.complete,
+    )
+
+
+def _constraint(s: Setup) -> Constraint | None:
+    """What the parameters say an answer must be."""
+    grammar = chosen(s.params)
+    return ByGrammar(grammar, s.tokenizer(grammar.kind)) if grammar else None
 
 
 def _biases(s: Setup) -> dict[int, float]:

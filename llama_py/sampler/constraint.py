@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
+from ggml_py.errors import ModelError
 from llama_py.sampler.candidates import Candidates
+
+
+class Ended(ModelError):
+    """A constraint allows no token: the answer ends here. complete: it is one that meets it."""
+
+    def __init__(self, message: str, complete: bool) -> None:
+        super().__init__(message)
+        self.complete = complete
 
 
 class Constraint(Protocol):
@@ -19,12 +29,22 @@ class Constraint(Protocol):
         """Whether the token may come next."""
         ...
 
+    def n_allowed(self, ids: Sequence[int]) -> int:
+        """How many of these tokens may come next, one after another."""
+        ...
+
     def apply(self, c: Candidates) -> Candidates:
-        """The candidates with -inf for those that may not."""
+        """The candidates with -inf for those that may not. They are the whole vocabulary, in
+        order."""
         ...
 
     def accept(self, id: int) -> None:
         """A token of the answer. The prompt's are not told."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether the answer may end here."""
         ...
 
     def reset(self) -> None:

@@ -39,6 +39,7 @@ _OPTIONS = [f.name for f in fields(SpeculativeParams)]
 N_GRAPHS = 16  # built graphs that a context keeps: there is one for each length of a draft
 
 Choose = Callable[[F32], int]
+Allowed = Callable[[Sequence[int]], int]
 
 
 @dataclass(slots=True)
@@ -48,6 +49,7 @@ class _Track:
     pending   tokens of the text that the memory does not have
     told      the position up to which the context's `reuse` knows the sequence; None if it does not
     n_left    tokens that will still be taken, at most
+    allowed   how many tokens of a draft may be chosen at all; None: it is not known
     draft     guesses that follow them, and whose they are
     rows      logits after the last pending token and after each guess
     n_taken, n_accepted   tokens chosen from them, and how many were as guessed
@@ -59,6 +61,7 @@ class _Track:
     pending: list[int]
     told: int | None
     n_left: int = 2**31
+    allowed: Allowed | None = None
     draft: list[int] = field(default_factory=list)
     author: str = ""
     rows: F32 | None = None
@@ -140,9 +143,10 @@ class Speculator(Closing):
         for one in self._drafters.values():
             one.begin(seq_id, text.ids)
 
-    def limit(self, seq_id: int, n_left: int) -> None:
-        """No more tokens than this will be taken: it does not draft any further."""
-        self._tracks[seq_id].n_left = n_left
+    def limit(self, seq_id: int, n_left: int, allowed: Allowed | None = None) -> None:
+        """No more tokens than this will be taken: it does not draft any further; of a draft only
+        the first allowed(draft) tokens are checked, as the others would not be chosen."""
+        self._tracks[seq_id].n_left, self._tracks[seq_id].allowed = n_left, allowed
 
     def advance(self, seq_ids: Iterable[int] | None = None) -> None:
         """Draft for sequences (None: all that were started) and compute the drafts in one batch.
@@ -258,7 +262,10 @@ class Speculator(Closing):
             drafts = self._guesses(one, requests) if requests else {}
             self.statistics[name].seconds += perf_counter() - start
             for request in requests:
-                if guess := list(drafts.get(request.seq_id, ()))[: request.n_max]:
+                guess = list(drafts.get(request.seq_id, ()))[: request.n_max]
+                if (allowed := open[request.seq_id].allowed) is not None:
+                    guess = guess[: allowed(guess)]
+                if guess:
                     track = open.pop(request.seq_id)
                     track.draft, track.author = guess, name
 

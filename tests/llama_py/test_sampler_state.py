@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -143,6 +143,13 @@ class Even:
 
     def allows(self, id: int) -> bool:
         return id % 2 == 0 and id > self.last
+
+    def n_allowed(self, ids: Sequence[int]) -> int:
+        return next((n for n, id in enumerate(ids) if not self.allows(id)), len(ids))
+
+    @property
+    def complete(self) -> bool:
+        return True
 
     def apply(self, c: Candidates) -> Candidates:
         self.asked += 1

@@ -20,6 +20,7 @@ from ggml_ref.backend import RefDevice
 from llama_py.chat import ChatTemplate
 from llama_py.control_vector import load_directions
 from llama_py.gguf_file import GGUFFile
+from llama_py.grammar import compiled
 from llama_py.loaded import DEMO
 from llama_py.lora import Adapter
 from llama_py_tools.graph.main import read_records
@@ -29,7 +30,7 @@ from llama_py_tools.test_backend_ops.run import evaluate
 CORPUS = Path(__file__).parents[1] / "data" / "fuzz"
 INDEX: dict[str, list[str]] = json.loads((CORPUS / "index.json").read_text())
 CASES = {"gguf": 40, "vocab": 60, "template": 25, "split": 10, "state": 6, "adapter": 8, "calls": 6,
-         "ops": 20, "nodes": 10, "lookup": 5}  # fmt: skip
+         "ops": 20, "nodes": 10, "lookup": 5, "grammar": 60, "schema": 60}  # fmt: skip
 SEED = 681  # for which each way to go wrong comes once
 EXPECTED = {
     "crash": "signal 11", "foreign": "KeyError", "hang": "no answer in 2 s",
@@ -78,6 +79,9 @@ def give(path: Path) -> Any:
         return Adapter(path, "llama", {}, RefDevice())
     if suffixes == ".cvec.gguf":
         return load_directions([(path, 1.0)])
+    kinds = {".gbnf": "grammar", ".lark": "lark", ".schema.json": "json_schema"}
+    if suffixes in kinds:
+        return compiled(kinds[suffixes], path.read_text())
     if suffixes == ".jsonl":
         return read_records(str(path))
     return llama_py.load(path, device="ref")

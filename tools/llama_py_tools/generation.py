@@ -142,11 +142,11 @@ class Run:
         self.text = text
         self._line_open = False
         self._held = 0  # tokens of the context that were told of last
-        p = read(args, GenerateParams)
+        p, sampling = read(args, GenerateParams), read(args, SamplingParams)
         self.model: Model = session.open_model(args, load_mtp=needs_nextn(p))
         self.ctx: Context = session.open_context(args, self.model, n_rs_seq=n_planes(p))
         self.warmup = text.warmup
-        self.sampler = self._make_sampler(read(args, SamplingParams), text.escape)
+        self.sampler = self._make_sampler(sampling, text.escape)
         self.params = replace(p, sampler=self.sampler)
         if text.escape:
             self.params = replace(self.params, stop=tuple(s for s in map(unescape, p.stop) if s))

@@ -1,0 +1,13 @@
+"""What an answer must be: a JSON schema, a regular expression, or a grammar.
+
+    sampler = Sampler(SamplingParams(json_schema={"type": "integer"}), n_vocab, tokenizer)
+
+llguidance says which tokens may come next. `compiled` checks a text and makes llguidance's form of
+it (`trial` in a process of its own, if it may take long); GBNF is read here (`gbnf`, `check`), cut
+into lexemes where that changes nothing (`lexemes`, `shape`, `automata`) and written as Lark
+(`lark`). `vocabulary` is the model's tokens as llguidance wants them, made once a model.
+"""
+
+from llama_py.grammar.compiled import Grammar, compiled
+
+__all__ = ["Grammar", "compiled"]

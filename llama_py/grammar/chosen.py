@@ -1,0 +1,48 @@
+"""What parameters say an answer must be."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ggml_py.errors import GrammarError
+from llama_py.grammar.compiled import Grammar, compiled
+
+FIELDS = ("grammar", "grammar_file", "json_schema", "json_schema_file", "regex", "lark")
+
+
+def chosen(params: Any) -> Grammar | None:
+    """The grammar that the fields of SamplingParams give; None if there is none.
+
+    Raises GrammarError for one that is wrong, or for several; OSError for a file that is not there.
+    """
+    given = {name: value for name in FIELDS if _is_given(value := getattr(params, name))}
+    if not given:
+        return None
+    if len(given) > 1:
+        raise GrammarError(f"{' and '.join(given)} are given; an answer can meet only one of them")
+    [(name, value)] = given.items()
+    if isinstance(value, (Mapping, bool)):
+        return compiled(name, _dumped(value))
+    if name.endswith("_file"):
+        path, name = Path(value), name.removesuffix("_file")
+        if name == "grammar" and path.suffix == ".lark":
+            name = "lark"
+        try:
+            value = path.read_bytes().decode("utf-8")
+        except UnicodeDecodeError as e:
+            raise GrammarError(f"{path}: byte {e.start} is not UTF-8: save it as UTF-8") from None
+    return compiled(name, value)
+
+
+def _is_given(value: Any) -> bool:
+    return value is not None and value != ""
+
+
+def _dumped(schema: Any) -> str:
+    try:
+        return json.dumps(schema)
+    except (TypeError, ValueError, RecursionError) as e:
+        raise GrammarError(f"json_schema is no JSON: {e}") from None

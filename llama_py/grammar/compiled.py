@@ -1,0 +1,98 @@
+"""A text that says what an answer must be, checked, in llguidance's form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ggml_py.errors import GrammarError
+from llama_py.grammar.lark import lark_of
+from llama_py.grammar.messages import TITLES, one_line
+from llama_py.grammar.nodes import TokenOf
+from llama_py.grammar.place import error_at
+from llama_py.grammar.schema import schema_text
+from llama_py.grammar.trial import trial
+
+MAX_CHARACTERS = 256 << 10  # so that what nests, nests in the stack that there is
+LLGUIDANCE = "%llguidance"  # a grammar that begins so is Lark, as in llama.cpp
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """A grammar, checked. kind: grammar (GBNF), lark, regex or json_schema.
+
+    form    llguidance's
+    tokens  in it, `<[@0]>`, `<[@1]>`, ... stand for these
+    warnings  where it takes more than it should
+    """
+
+    kind: str
+    form: str
+    tokens: tuple[TokenOf, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@lru_cache(64)
+def compiled(kind: str, text: str) -> Grammar:
+    """Check a text of a kind: `grammar` (GBNF; Lark, if it begins with %llguidance), `lark`,
+    `regex` or `json_schema`.
+
+    Raises GrammarError, in one line that says where and what to do.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise GrammarError(
+            f"{kind} has {len(text)} characters, and {MAX_CHARACTERS} are the most: leave parts out"
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as e:
+        raise error_at(text, e.start, "no character", TITLES.get(kind, kind)) from None
+    if kind == "grammar" and text.lstrip().startswith(LLGUIDANCE):
+        kind = "lark"
+    return _KINDS[kind](text)
+
+
+def _gbnf(text: str) -> Grammar:
+    lark = lark_of(text)
+    form = _checked("grammar", matcher_class().grammar_from_lark(lark.text))
+    return Grammar("grammar", form, lark.tokens)
+
+
+def _lark(text: str) -> Grammar:
+    return Grammar("lark", _checked("lark", matcher_class().grammar_from_lark(text), text))
+
+
+def _regex(text: str) -> Grammar:
+    if (len(text) - len(text.rstrip("\\"))) % 2:
+        raise error_at(text, len(text) - 1, "nothing follows the backslash", "regular expression")
+    return Grammar("regex", _checked("regex", matcher_class().grammar_from_regex(text), text))
+
+
+def _json_schema(text: str) -> Grammar:
+    schema, warnings = schema_text(text)
+    return Grammar("json_schema", _checked("json_schema", schema, text), (), warnings)
+
+
+_KINDS: dict[str, Callable[[str], Grammar]] = {
+    "grammar": _gbnf, "lark": _lark, "regex": _regex, "json_schema": _json_schema,
+}  # fmt: skip
+
+
+def _checked(kind: str, form: str, text: str = "") -> str:
+    error = trial(form.replace("@", "") if kind == "grammar" else form)
+    if error:
+        raise GrammarError(one_line(kind, error, text))
+    return form
+
+
+def matcher_class() -> Any:
+    """llguidance's; it is imported where it is needed."""
+    try:
+        from llguidance import LLMatcher
+    except ImportError:
+        raise GrammarError(
+            "grammars and JSON schemas need llguidance: pip install llguidance"
+        ) from None
+    return LLMatcher

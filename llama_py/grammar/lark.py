@@ -1,0 +1,53 @@
+"""GBNF as Lark, in which llguidance takes grammars."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llama_py.grammar.check import check
+from llama_py.grammar.gbnf import parse
+from llama_py.grammar.lexemes import cut
+from llama_py.grammar.nodes import Ref, TokenOf
+from llama_py.grammar.regex import times
+from llama_py.grammar.shape import AltOf, Leaf, Part, SeqOf, Shape, Times
+
+
+@dataclass(frozen=True)
+class Lark:
+    """A grammar in which `<[@0]>`, `<[@1]>`, ... are these tokens."""
+
+    text: str
+    tokens: tuple[TokenOf, ...]
+
+
+def lark_of(gbnf: str) -> Lark:
+    """Raises GrammarError for what is no grammar."""
+    rules = parse(gbnf)
+    check(rules, gbnf)
+    shape = cut(rules)
+    tokens = [leaf for leaf in shape.leaves if isinstance(leaf, TokenOf)]
+    names = {name: "start" if name == "root" else f"r{i}" for i, name in enumerate(shape.rules)}
+    lines = [f"{names[name]}: {_text(part, shape, names)}" for name, part in shape.rules.items()]
+    for i, leaf in enumerate(shape.leaves):
+        if not isinstance(leaf, TokenOf):
+            lines.append(f"T{i}: /{shape.texts[i]}/")
+    text = "\n".join(lines) + "\n"
+    for i, token in enumerate(tokens):
+        name = f"<[{'^' if token.but else ''}@{i}]>"
+        text = text.replace(f"<{shape.leaves.index(token)}>", name)
+    return Lark(text, tuple(tokens))
+
+
+def _text(part: Part, shape: Shape, names: dict[str, str]) -> str:
+    if isinstance(part, Leaf):
+        is_token = isinstance(shape.leaves[part.number], TokenOf)
+        return f"<{part.number}>" if is_token else f"T{part.number}"
+    if isinstance(part, Ref):
+        return names[part.name]
+    if isinstance(part, Times):
+        return f"({_text(part.item, shape, names)}){times(part.low, part.high)}"
+    inner = [_text(one, shape, names) for one in part.items]
+    if isinstance(part, SeqOf):
+        return " ".join(inner) or '""'
+    assert isinstance(part, AltOf)
+    return f"({' | '.join(inner)})"

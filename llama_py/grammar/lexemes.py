@@ -1,0 +1,166 @@
+"""How a grammar is cut into lexemes so that the longest match is always a right one.
+
+llguidance's lexer takes the longest text that a lexeme matches and never looks back; GBNF has no
+lexer: `"a"* "ab"` means what it says. So lexemes that could end where another goes on, with what
+may follow them, are cut into their parts, at last into single characters, of which none goes on.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from llama_py.grammar.automata import Automaton, automaton, meeting
+from llama_py.grammar.nodes import Ranges, Ref, Rules, TokenOf, meet, merged
+from llama_py.grammar.shape import AltOf, Leaf, Part, Regular, SeqOf, Shape, Times
+
+MAX_ROUNDS = 12
+MAX_STEPS = 200_000  # of looking for what to cut, about a second
+
+
+def cut(rules: Rules) -> Shape:
+    """The grammar as rules of lexemes that take, longest first, exactly what it takes."""
+    regular, wrong, steps = Regular(rules), set[str](), 0
+    for _ in range(MAX_ROUNDS):
+        shape = Shape(regular, wrong)
+        look = _Look(shape, MAX_STEPS - steps)
+        more = look.too_long()
+        if look.steps >= look.max_steps:
+            break
+        if not more:
+            return shape
+        wrong |= more
+        steps += look.steps
+    return Shape(regular, wrong, cut_all=True)
+
+
+class _Look:
+    """Which lexemes meet which: sets of lexemes are the bits of a number."""
+
+    def __init__(self, shape: Shape, max_steps: int) -> None:
+        self.shape, self.max_steps, self.steps = shape, max_steps, 0
+        rules = shape._regular.rules
+        self.automata = [
+            Automaton() if isinstance(leaf, TokenOf) else automaton(leaf, rules)
+            for leaf in shape.leaves
+        ]
+        self.begins = [a.begins for a in self.automata]
+        self.first, self.empty = dict.fromkeys(shape.rules, 0), dict.fromkeys(shape.rules, False)
+        self.after = [0] * len(shape.leaves)  # what may follow a leaf
+        self.after_rule = dict.fromkeys(shape.rules, 0)
+        self._fill()
+
+    def too_long(self) -> set[str]:
+        """The expressions of lexemes to be cut."""
+        found = set[str]()
+        follows = [self._begin_of(bits) for bits in self.after]
+        seen, left = set[tuple[int, int]](), list(self._pairs(self.first["root"]))
+        left += [pair for bits in {*self.after} for pair in self._pairs(bits)]
+        while left and self.steps < self.max_steps:
+            pair = left.pop()
+            self.steps += 1
+            if pair in seen:
+                continue
+            seen.add(pair)
+            i, j = pair
+            if not meet(self.begins[i], self.begins[j]):
+                continue
+            same = False
+            for a, b in {(i, j), (j, i)}:
+                met = meeting(self.automata[a], self.automata[b])
+                self.steps += met.n_steps
+                same |= met.same
+                if meet(met.beyond, follows[a]):
+                    found.add(self.shape.texts[b])
+            if same and i != j:
+                left += [
+                    (min(a, b), max(a, b))
+                    for a in _bits(self.after[i]) for b in _bits(self.after[j])
+                ]  # fmt: skip
+        return found
+
+    def _pairs(self, bits: int) -> Iterator[tuple[int, int]]:
+        numbers = [*_bits(bits)]
+        self.steps += len(numbers) ** 2 // 2
+        if self.steps < self.max_steps:
+            yield from ((a, b) for k, a in enumerate(numbers) for b in numbers[k:])
+
+    def _begin_of(self, bits: int) -> Ranges:
+        return merged([r for i in _bits(bits) for r in self.begins[i]])
+
+    def _fill(self) -> None:
+        """FIRST and FOLLOW, as in every book on parsing."""
+        users = defaultdict(set)
+        for name, part in self.shape.rules.items():
+            for ref in _refs(part):
+                users[ref].add(name)
+        left = dict.fromkeys(self.shape.rules)
+        while left:
+            name, _ = left.popitem()
+            first, empty = self._first(self.shape.rules[name])
+            if (first, empty) != (self.first[name], self.empty[name]):
+                self.first[name], self.empty[name] = first, empty
+                left |= dict.fromkeys(users[name])
+        left = dict.fromkeys(self.shape.rules)
+        while left:
+            name, _ = left.popitem()
+            left |= dict.fromkeys(self._follow(self.shape.rules[name], self.after_rule[name]))
+
+    def _first(self, part: Part) -> tuple[int, bool]:
+        if isinstance(part, Leaf):
+            return 1 << part.number, self.automata[part.number].empty
+        if isinstance(part, Ref):
+            return self.first[part.name], self.empty[part.name]
+        if isinstance(part, Times):
+            first, empty = self._first(part.item)
+            return first, empty or part.low == 0
+        found = [self._first(one) for one in part.items]
+        if isinstance(part, AltOf):
+            bits = 0
+            for first, _ in found:
+                bits |= first
+            return bits, any(empty for _, empty in found)
+        bits, empty = 0, True
+        for first, may_be_empty in found:
+            bits |= first if empty else 0
+            empty = empty and may_be_empty
+        return bits, empty
+
+    def _follow(self, part: Part, after: int) -> Iterator[str]:
+        """The rules after which there may be more than was known."""
+        if isinstance(part, Leaf):
+            self.after[part.number] |= after
+        elif isinstance(part, Ref):
+            if after & ~self.after_rule[part.name]:
+                self.after_rule[part.name] |= after
+                yield part.name
+        elif isinstance(part, Times):
+            again = part.high is None or part.high > 1
+            yield from self._follow(part.item, after | (self._first(part)[0] if again else 0))
+        elif isinstance(part, AltOf):
+            for one in part.items:
+                yield from self._follow(one, after)
+        else:
+            for one in reversed(part.items):
+                yield from self._follow(one, after)
+                first, empty = self._first(one)
+                after = first | (after if empty else 0)
+
+
+def _bits(bits: int) -> Iterator[int]:
+    while bits:
+        low = bits & -bits
+        yield low.bit_length() - 1
+        bits ^= low
+
+
+def _refs(part: Part) -> Iterator[str]:
+    left = [part]
+    while left:
+        part = left.pop()
+        if isinstance(part, Ref):
+            yield part.name
+        elif isinstance(part, (SeqOf, AltOf)):
+            left += part.items
+        elif isinstance(part, Times):
+            left.append(part.item)

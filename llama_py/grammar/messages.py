@@ -1,0 +1,33 @@
+"""llguidance's messages as one line that says where."""
+
+from __future__ import annotations
+
+import re
+
+from llama_py.grammar.place import found
+
+_PLACE = re.compile(r"(?:at )?(\d+)\((\d+)\): (.*)", re.DOTALL)
+_REGEX = re.compile(r"regex parse error:\n(.*)\n( *)\^+.*?\nerror: ([^\n]*)", re.DOTALL)
+_NOT_KEPT = "Unimplemented keys:"
+_MOST = 300  # characters
+_INDENT = 4  # of what is shown of an expression
+
+TITLES = {"regex": "regular expression", "lark": "Lark grammar", "json_schema": "JSON schema"}
+
+
+def one_line(kind: str, error: str, text: str = "") -> str:
+    """`Lark grammar, line 1, column 8: unknown name: "foo"`"""
+    title = TITLES.get(kind, kind)
+    place = _PLACE.match(error)
+    if place and kind == "lark":
+        title += f", line {place[1]}, column {place[2]}"
+    inner = _REGEX.search(error)
+    if inner and kind == "regex":
+        column = max(len(inner[2]) - _INDENT, 0) + 1
+        return f"{title}, column {column}: {inner[3]}, {found(text[column - 1 :][:20])}"
+    said = f"{inner[3]} in {inner[1].strip()}" if inner else place[3] if place else error
+    said = " ".join(re.split(r"\n +\d+ \| |\n?<state>|\n?<non-verbose", said)[0].split())
+    if said.startswith(_NOT_KEPT):
+        said = f"cannot be kept to:{said.removeprefix(_NOT_KEPT)}; leave them out"
+    said = "".join(c if c.isprintable() else repr(c)[1:-1] for c in said[:_MOST])
+    return f"{title}: {said}"

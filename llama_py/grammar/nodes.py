@@ -1,0 +1,117 @@
+"""What a GBNF grammar is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+Ranges: TypeAlias = tuple[tuple[int, int], ...]  # of code points, both ends included; in order
+MOST = 0x10FFFF
+ANY: Ranges = ((0, MOST),)
+
+
+@dataclass(frozen=True, slots=True)
+class Chars:
+    """One of these characters."""
+
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class TokenOf:
+    """One token of the vocabulary, by its id or its text; `but`: any other one."""
+
+    which: int | str
+    but: bool
+    at: int  # where it stands
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """Another rule."""
+
+    name: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seq:
+    """One after another."""
+
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alt:
+    """One of them."""
+
+    items: tuple[Node, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """From `low` to `high` times; None: any number."""
+
+    item: Node
+    low: int
+    high: int | None
+
+
+Node: TypeAlias = "Chars | TokenOf | Ref | Seq | Alt | Repeat"
+Rules: TypeAlias = dict[str, Node]
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    if isinstance(node, (Seq, Alt)):
+        return node.items
+    return (node.item,) if isinstance(node, Repeat) else ()
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and all below it, without following references."""
+    left = [node]
+    while left:
+        node = left.pop()
+        yield node
+        left += children(node)
+
+
+def refs(node: Node) -> Iterator[Ref]:
+    return (one for one in walk(node) if isinstance(one, Ref))
+
+
+def merged(ranges: list[tuple[int, int]]) -> Ranges:
+    """In order, none touching the next."""
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if found and low <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], high)
+        else:
+            found.append((low, high))
+    return tuple(found)
+
+
+def complement(ranges: Ranges) -> Ranges:
+    """All other code points; ranges as `merged` gives them."""
+    found, start = [], 0
+    for low, high in ranges:
+        if low > start:
+            found.append((start, low - 1))
+        start = high + 1
+    if start <= MOST:
+        found.append((start, MOST))
+    return tuple(found)
+
+
+def meet(a: Ranges, b: Ranges) -> bool:
+    """Whether a code point is in both."""
+    i = j = 0
+    while i < len(a) and j < len(b):
+        if a[i][1] < b[j][0]:
+            i += 1
+        elif b[j][1] < a[i][0]:
+            j += 1
+        else:
+            return True
+    return False

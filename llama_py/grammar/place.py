@@ -1,0 +1,18 @@
+"""Where in a text something is wrong."""
+
+from __future__ import annotations
+
+from ggml_py.errors import GrammarError
+
+_SHOWN = 20  # characters
+
+
+def error_at(text: str, at: int, what: str, of: str = "grammar") -> GrammarError:
+    """`grammar, line 2, column 7: expected ::= at "= x"`"""
+    line, column = text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1
+    rest = text[at : at + _SHOWN].partition("\n")[0]
+    return GrammarError(f"{of}, line {line}, column {column}: {what}, {found(rest)}")
+
+
+def found(rest: str) -> str:
+    return f"at {rest!r}" if rest else "where the line ends"

@@ -1,0 +1,97 @@
+"""Whether llguidance takes a grammar, within limits of time, memory and stack."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+STACK = 256 << 20  # bytes, of which few are ever touched: llguidance follows references by calls
+SECONDS = 20
+MEMORY = 2 << 30
+SMALL = 4 << 10  # characters of what cannot take long ...
+FEW = 3  # ... with so few expressions that all hold at once
+
+# Texts are bounded by these as they are matched.
+LIMITS: dict[str, Any] = {
+    "step_max_items": 500_000, "max_lexer_states": 50_000, "verbose_errors": False,
+}  # fmt: skip
+
+_CHILD = """
+import sys
+sys.path[:] = sys.argv[1:]
+try:
+    import resource
+    resource.setrlimit(resource.RLIMIT_AS, ({memory}, {memory}))
+except (ImportError, ValueError, OSError):
+    pass
+import threading
+from llguidance import LLMatcher, LLParserLimits
+form = sys.stdin.buffer.read().decode("utf-8", "surrogatepass")
+def run():
+    limits = LLParserLimits(**{limits})
+    sys.stdout.buffer.write(b"=" + LLMatcher.validate_grammar(form, limits=limits).encode())
+    sys.stdout.flush()
+threading.stack_size({stack})
+thread = threading.Thread(target=run)
+thread.start()
+thread.join()
+"""
+
+
+def trial(form: str) -> str:
+    """What is wrong with a grammar in llguidance's form; "" if nothing is.
+
+    One that may take long is tried in a process that can be ended.
+    """
+    alone = sum(form.count(sign) for sign in ("pattern", "format", "&", "~"))
+    if len(form) > SMALL or alone > FEW:
+        return _elsewhere(form)
+    from llguidance import LLMatcher
+
+    return roomy(lambda: str(LLMatcher.validate_grammar(form, limits=limits())))
+
+
+def limits() -> Any:
+    from llguidance import LLParserLimits
+
+    return LLParserLimits(**LIMITS)
+
+
+def _elsewhere(form: str) -> str:
+    code = _CHILD.format(memory=MEMORY, stack=STACK, limits=LIMITS)
+    command = [sys.executable, "-I", "-c", code, *sys.path]
+    data = form.encode("utf-8", "surrogatepass")
+    try:
+        done = subprocess.run(command, input=data, capture_output=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return f"it takes more than {SECONDS} s to prepare: make it simpler"
+    found = done.stdout.decode("utf-8", "replace")
+    return found[1:] if found else "it takes too much memory: make it simpler"
+
+
+def roomy(run: Callable[[], T]) -> T:
+    """The result of a function that has much stack."""
+    found: list[T] = []
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            found.append(run())
+        except BaseException as e:
+            errors.append(e)
+
+    before = threading.stack_size(STACK if sys.maxsize > 2**32 else 0)
+    try:
+        thread = threading.Thread(target=call, daemon=True)
+        thread.start()
+    finally:
+        threading.stack_size(before)
+    thread.join()
+    if errors:
+        raise errors[0]
+    return found[0]

@@ -1,0 +1,87 @@
+"""A model's tokens as llguidance wants them: a trie of their bytes, made once a tokenizer."""
+
+from __future__ import annotations
+
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from ggml_py.errors import GrammarError
+from llama_py.grammar.compiled import Grammar, matcher_class
+from llama_py.grammar.messages import one_line
+from llama_py.grammar.nodes import TokenOf
+from llama_py.grammar.trial import limits, roomy
+from llama_py.tokenizer import Tokenizer
+
+NO_EXTENSION = "NoExtension"  # llguidance's word for it
+_MADE: WeakKeyDictionary[Tokenizer, Any] = WeakKeyDictionary()
+
+
+class _Tokens:
+    """What llguidance asks of a tokenizer. Control tokens are no text: no grammar of texts takes
+    them. Without a token that ends an answer there is one more, which is never chosen."""
+
+    bos_token_id = None
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        n = tokenizer.n_vocab
+        self.tokens = [*tokenizer.pieces, *([] if tokenizer.eog else [b"<end>"])]
+        self.special_token_ids = [
+            id for id in range(len(self.tokens)) if id >= n or tokenizer.is_control(id)
+        ]
+        self.ends = sorted(tokenizer.eog) or [n]
+        self.eos_token_id = self.ends[0]
+        self._tokenizer = tokenizer
+
+    def __call__(self, text: bytes | str) -> list[int]:
+        shown = text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
+        return self._tokenizer.tokenize(shown, False, False)
+
+
+def vocabulary(tokenizer: Tokenizer) -> Any:
+    """The LLTokenizer of a tokenizer."""
+    found = _MADE.get(tokenizer)
+    if found is None:
+        from llguidance import LLTokenizer, TokenizerWrapper
+
+        tokens = _Tokens(tokenizer)
+        found = _MADE[tokenizer] = LLTokenizer(
+            TokenizerWrapper(tokens), n_vocab=len(tokens.tokens), eos_token=tokens.ends
+        )
+    return found
+
+
+def matcher(grammar: Grammar, tokenizer: Tokenizer) -> Any:
+    """An LLMatcher at the start of an answer.
+
+    Raises GrammarError for tokens that the vocabulary lacks, and where no answer can begin.
+    """
+    kind, form = matcher_class(), grammar.form
+    for i, token in enumerate(grammar.tokens):
+        form = form.replace(f"@{i}]", f"{_id(token, tokenizer)}]")
+    words = vocabulary(tokenizer)
+    made = roomy(lambda: kind(words, form, log_level=0, limits=limits()))
+    may_begin = made.is_accepting() or any(made.compute_bitmask())
+    if not may_begin or (made.is_error() and NO_EXTENSION in made.get_error()):
+        raise GrammarError(
+            f"{grammar.kind}: no token of the vocabulary can begin what it asks for, so there is no"
+            " answer"
+        )
+    if made.is_error():
+        raise GrammarError(one_line(grammar.kind, made.get_error()))
+    return made
+
+
+def _id(token: TokenOf, tokenizer: Tokenizer) -> int:
+    if isinstance(token.which, int):
+        if token.which < tokenizer.n_vocab:
+            return token.which
+        raise GrammarError(
+            f"grammar: token {token.which} is outside the vocabulary, 0..{tokenizer.n_vocab - 1}"
+        )
+    ids = tokenizer.tokenize(token.which, add_special=False)
+    if len(ids) != 1:
+        raise GrammarError(
+            f"grammar: {token.which} is {len(ids)} tokens of this vocabulary, not one; write it as"
+            f' text: "{token.which}"'
+        )
+    return ids[0]

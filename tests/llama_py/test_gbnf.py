@@ -1,0 +1,148 @@
+"""GBNF takes exactly what llama.cpp's grammars take, and wrong ones are told in a line."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import jsonschema
+import pytest
+
+from ggml_py.errors import GrammarError
+from llama_py.grammar import compiled
+from llama_py.grammar.gbnf import parse
+from llama_py.grammar.lark import lark_of
+from llama_py.grammar.lexemes import cut
+from llama_py.grammar.shape import Regular, Shape
+from llama_py.grammar.vocabulary import matcher
+from tests.grammars import characters, meets, random_grammar, record, takes
+
+RECORD = record()
+
+
+@pytest.mark.parametrize("case", RECORD["cases"], ids=[case[1] for case in RECORD["cases"]])
+def test_what_llama_cpp_takes(case: list[Any]) -> None:
+    """Of a schema it takes less than what is valid: up to 16 digits, and no uniqueItems."""
+    kind, _, text, yes, no = case
+    if kind == "json_schema":
+        text = text.replace('"uniqueItems": true', '"title": ""')
+    judge = takes(kind, text)
+    assert [answer for answer in yes if not judge(answer)] == []
+    for answer in filter(judge, no):
+        assert kind == "json_schema"
+        jsonschema.validate(json.loads(answer), json.loads(text))
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_random_grammars_take_what_they_say(seed: int) -> None:
+    """Texts of few letters, beside a judge that tries everything."""
+    rng = Random(seed)
+    text = random_grammar(rng)
+    try:
+        judge = takes("grammar", text)
+    except GrammarError as e:
+        assert "never ends" in str(e)
+        return
+    plain = meets(text)
+    for _ in range(12):
+        answer = "".join(rng.choice("abcé") for _ in range(rng.randint(0, 6)))
+        assert judge(answer) == plain(answer), f"{text}\n{answer!r}"
+
+
+@pytest.mark.parametrize("name", RECORD["files"])
+def test_llama_cpps_files(name: str) -> None:
+    """Every answer that the masks lead to is one that the grammar takes."""
+    text, rng, tokenizer = RECORD["files"][name], Random(1), characters()
+    now, answer = matcher(compiled("grammar", text), tokenizer), b""
+    whole = b""
+    while len(answer) < 40 and not now.is_stopped():
+        bits = int.from_bytes(now.compute_bitmask(), "little")
+        may = [id for id in range(256) if bits >> id & 1 and len(tokenizer.pieces[id]) == 1]
+        id = rng.choice([i for i in may if tokenizer.pieces[i] < b"\x7f"] or may)
+        answer += tokenizer.pieces[id]
+        assert now.consume_token(id)
+        whole = answer if now.is_accepting() else whole
+    assert answer and (not whole or meets(text)(whole.decode()))
+
+
+def lexemes(text: str) -> list[str]:
+    return cut(parse(text)).texts
+
+
+def test_lexemes_are_as_long_as_they_may_be() -> None:
+    assert lexemes('root ::= "a" [b-c]* (d | "e")\nd ::= "d"') == ["a(?:[b-c])*(?:d|e)"]
+    text = 'root ::= "x" root "y" | [a-c]+'
+    assert lexemes(text) == ["x", "y", "(?:[a-c])+"]
+    # "aa" may be one [a]+ or two
+    assert lexemes('root ::= [a]+ root "b" | "c"') == ["a", "b", "c"]
+
+
+def test_the_longest_match_alone_would_be_wrong() -> None:
+    """Without being cut, `ab` hides `a` before `b`."""
+    text = 'root ::= x "b" | "ab" root "c"\nx ::= "a" x | "a"'
+    rules = parse(text)
+    assert "ab" in Shape(Regular(rules), ()).texts and "ab" not in cut(rules).texts
+    judge = takes("grammar", text)
+    assert judge("ab") and judge("aab") and judge("ababc") and not judge("abc")
+
+
+def test_what_is_too_large_for_a_lexeme_is_cut_to_characters() -> None:
+    words = " | ".join(f'"{n:04d}x"' for n in range(300))
+    judge = takes("grammar", f"root ::= ({words}) root?")
+    assert judge("0123x0007x") and not judge("0300x") and not judge("0123")
+    deep = "\n".join(f'r{n} ::= "{n}" r{n + 1}' for n in range(500))
+    assert takes("grammar", f'root ::= r0\n{deep}\nr500 ::= "."')(
+        "".join(map(str, range(500))) + "."
+    )
+
+
+def test_tokens_are_named_by_text_or_number() -> None:
+    lark = lark_of('root ::= <a> !<[7]> "<[@0]>"')
+    assert [(token.which, token.but) for token in lark.tokens] == [("<a>", False), (7, True)]
+    assert lark.text.startswith("start: <[@0]> <[^@1]> T") and lark.text.count("@") == 2
+    tokenizer = characters()
+    think = tokenizer.n_vocab - 1
+    now = matcher(compiled("grammar", f"root ::= <think> !<[{think}]> [b]"), tokenizer)
+    b = tokenizer.pieces.index(b"b")
+    assert now.validate_tokens([think, b, b]) == 3 and now.validate_tokens([b]) == 0
+    assert now.validate_tokens([think, think]) == 1
+    with pytest.raises(GrammarError, match=r"token 258 is outside the vocabulary, 0\.\.257"):
+        matcher(compiled("grammar", "root ::= <[258]>"), tokenizer)
+    with pytest.raises(GrammarError, match="<a> is 3 tokens of this vocabulary, not one"):
+        matcher(compiled("grammar", "root ::= <a>"), tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "line 1, column 1: there is no rule `root`"),
+        ('a ::= "b"', "there is no rule `root`: add `root ::= ...`"),
+        ('root = "a"', "line 1, column 6: expected ::=, at '= \"a\"'"),
+        ('root ::= "a"\nroot ::= foo', "line 2, column 10: there is no rule `foo`, at 'foo'"),
+        ('root ::= "a', r'line 1, column 12: the grammar ends within'),
+        ("root ::= [a", r"column 12: the grammar ends within"),
+        ("root ::= []", r"no characters between \[ and \]"),
+        (r'root ::= "\q"', r"column 11: an unknown escape; there are \\n"),
+        (r'root ::= "\x4"', "an unknown escape"),
+        (r'root ::= "\UFFFFFFFF"', "there is no such character"),
+        ("root ::= [z-a]", "column 13: the range ends before it begins"),
+        ("root ::= *", "column 10: there is nothing before it to be repeated"),
+        ('root ::= "a"{3', "column 15: expected }, where the line ends"),
+        ('root ::= "a"{2,1}', "from 2 to 1 times: turn them"),
+        ('root ::= "a"{2001}', "at least 2001 times; 2000 is the most"),
+        ('root ::= "a"{9999999999}', "the number is too large"),
+        ('root ::= ("a" | "b"', r"column 20: expected \), where the line ends"),
+        ('root ::= "a" )', "column 14: expected a text"),
+        ("root ::= root", "rule `root` never ends"),
+        ('root ::= "a" x\nx ::= "b" x', "line 1, column 14: rule `root` never ends"),
+        ("root ::= <[x]>", r"a token's number is written as `<\[1000\]>`"),
+        ("root ::= <a", "the token has no end"),
+        (f"root ::= {'(' * 101}", "column 110: more than 100 parentheses in one another"),
+        ("x" * (1 << 20), "grammar has 1048576 characters, and 262144 are the most"),
+    ],
+)
+def test_what_is_no_grammar(text: str, said: str) -> None:
+    with pytest.raises(GrammarError, match=said) as caught:
+        compiled("grammar", text)
+    assert "\n" not in str(caught.value)
