@@ -18,7 +18,6 @@ from typing import NamedTuple
 RECORDED = Path(__file__).parent / "reference_options.tsv"
 EXAMPLE, COMMON = "LLAMA_EXAMPLE_COMPLETION", "LLAMA_EXAMPLE_COMMON"
 
-NOT_YET = "not yet"
 # Why an option is not here, or not all of it; by the longest flag that turns on.
 REASONS = {
     "--poll": "how long waiting threads spin is compiled in (`ggml_cpu/driver.py`); then they"
@@ -42,10 +41,6 @@ REASONS = {
     "--op-offload": "an op runs where its weight lies",
     "--docker-repo": "`-hf` and `-mu` fetch models",
     "--jinja": "`--no-jinja` is not here: templates by name are Jinja texts too",
-    **dict.fromkeys(
-        ("--warmup", "--grammar", "--grammar-file", "--json-schema", "--json-schema-file",
-         "--multiline-input", "--simple-io"), NOT_YET,
-    ),
 }  # fmt: skip
 
 HEAD = """# llama-completion's options

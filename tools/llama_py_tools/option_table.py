@@ -11,10 +11,20 @@ from dataclasses import Field
 from typing import Any
 
 from llama_py.params.option import Option, Params
-from llama_py_tools import bench, cache, cli, debug, graph, perplexity, test_backend_ops, warmup
+from llama_py_tools import (
+    bench,
+    cache,
+    cli,
+    debug,
+    gguf,
+    graph,
+    perplexity,
+    test_backend_ops,
+    warmup,
+)
 from llama_py_tools.options import Parser, default_text
 
-COMMANDS = (cli, cache, warmup, debug, graph, bench, perplexity, test_backend_ops)
+COMMANDS = (cli, cache, warmup, debug, gguf, graph, bench, perplexity, test_backend_ops)
 
 HEAD = """# Options
 

@@ -1,5 +1,5 @@
 """llama-py-gguf: look at GGUF files, change their metadata, split, merge and compare them."""
 
-from llama_py_tools.gguf.main import main
+from llama_py_tools.gguf.main import main, parser
 
-__all__ = ["main"]
+__all__ = ["main", "parser"]
