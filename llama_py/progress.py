@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic
+from typing import Any
 
 from ggml_py import building
 from ggml_py.building import Stage
@@ -32,26 +32,31 @@ class Line:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._width = 0
+        self._line: Any = None
 
     def draw(self, text: str) -> None:
         """Show this in place of what was shown before."""
-        with self._lock:
-            text = text[: shutil.get_terminal_size().columns - 1]
-            self._put("\r" + text.ljust(self._width))
-            self._width = len(text)
+        with self._lock, _nobody_may_see():
+            if self._line is None:
+                from tqdm import tqdm
+
+                self._line = tqdm(
+                    bar_format="{desc}", leave=False, dynamic_ncols=True, file=sys.stderr
+                )
+            self._line.set_description_str(text)
 
     def wipe(self) -> None:
         """Leave the line empty for what is written next."""
-        if self._width:
-            with self._lock:
-                self._put("\r" + " " * self._width + "\r")
-                self._width = 0
+        if self._line is not None:
+            with self._lock, _nobody_may_see():
+                line, self._line = self._line, None
+                if line is not None:
+                    line.close()
 
-    def _put(self, text: str) -> None:
-        with suppress(OSError, ValueError, AttributeError):  # nobody sees it any more
-            sys.stderr.write(text)
-            sys.stderr.flush()
+
+def _nobody_may_see() -> suppress:
+    """stderr may be closed meanwhile."""
+    return suppress(OSError, ValueError, AttributeError)
 
 
 LINE = Line()
@@ -59,7 +64,10 @@ LINE = Line()
 
 def bar(done: int, total: int) -> str:
     """`|####            |`"""
-    return f"|{'#' * (BAR * done // max(total, 1)):{BAR}}|"
+    from tqdm import tqdm
+
+    shape = f"|{{bar:{BAR}}}|"
+    return str(tqdm.format_meter(done, max(total, 1), 0, bar_format=shape, ascii=" #"))
 
 
 class Kernels:
