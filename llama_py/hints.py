@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 OF_A_MODEL = "use ctx.model.{name}"
 OF_A_CONTEXT = "contexts do that: ctx = model.context(), then ctx.{name}"
 LIBRARIES = "use llama_py.load(path)"  # llama-cpp-python's, transformers' and mlx-lm's first names
-MODULE = dict.fromkeys(("Llama", "LLM", "AutoModelForCausalLM", "from_pretrained"), LIBRARIES)
+MODULE = dict(
+    Llama=LIBRARIES, LLM=LIBRARIES, AutoModelForCausalLM=LIBRARIES, from_pretrained=LIBRARIES
+)  # fmt: skip
 
 MODEL = {
     **dict.fromkeys(

@@ -17,9 +17,10 @@ import pytest
 import llama_py
 from ggml_py.errors import ModelError
 from llama_py.params import GenerateParams, SamplingParams
-from llama_py_tools import cli
+from llama_py_tools import cli, logs
 from llama_py_tools.chat import Talk, commands, history, lines, saved, settings, terminal
 from llama_py_tools.chat_params import ChatParams
+from llama_py_tools.logs import CommonParams
 from tests.commands import DEMO
 
 HOW = ["-cnv", "-c", "512", "-n", "4", "-s", "5"]
@@ -46,6 +47,7 @@ def context() -> Iterator[llama_py.Context]:
 @pytest.fixture
 def talk(context: llama_py.Context) -> Talk:
     """In which one message was said."""
+    logs.set_up(CommonParams())
     model: Any = context.model
     sampler = llama_py.Sampler(SamplingParams(temp=0.5), model.hparams.n_vocab, model.tokenizer)
     run: Any = SimpleNamespace(

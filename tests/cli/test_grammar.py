@@ -41,7 +41,7 @@ def test_files_and_what_is_wrong(tmp_path: Path) -> None:
     assert said == "grammar, line 1, column 11: expected ), where the line ends"
     assert "nowhere.gbnf" in refused(run("llama-py-cli", "--grammar-file", "nowhere.gbnf"))
     said = refused(run("llama-py-cli", "--regex", "a", "-j", "{}"))
-    assert said == "json_schema and regex are given; an answer can meet only one of them"
+    assert said == "-j and regex are given; an answer can meet only one of them"
 
 
 def test_the_page() -> None:

@@ -131,7 +131,7 @@ def test_without_the_library(
 
 def test_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     made(monkeypatch, cached=["m-Q8_0.gguf", "README.md"])
-    assert cli.main(["-hf", "u/m:F16", "-dev", "ref", "-p", "ROMEO:", "-n", "1"]) == 0
+    assert cli.main(["-hf", "u/m:F16", "-dev", "ref", "-p", "ROMEO:", "-n", "1", "-no-cnv"]) == 0
     assert capsys.readouterr().out.startswith("ROMEO:")
     assert cli.main(["--cache-list"]) == 0
     shown = "number of models in cache: 1\n   1. u/m m-Q8_0.gguf (1 MiB)\n"

@@ -17,7 +17,9 @@ from tests.commands import DEMO, SCRIPTS, clean_environment
 ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "llama_py" / "params" / "README.md"
 FILE = "llama_py/params/__init__.py"
-COMMANDS = ("cli", "cli warmup", "debug", "graph dump", "graph diff", "perplexity")
+COMMANDS = (
+    "cli", "cli warmup", "debug", "graph dump", "graph diff", "graph profile", "perplexity",
+)  # fmt: skip
 VARIABLE = "LLAMA_ARG_PAGES"
 
 OPEN = """

@@ -120,7 +120,8 @@ class _Flagged(logging.Formatter):
 
     def text(self, record: logging.LogRecord) -> str:
         text = super().format(record)
-        return in_flags(text, self.flags) if record.levelno >= logging.WARNING else text
+        wanted = record.levelno >= logging.WARNING and getattr(record, "in_flags", True)
+        return in_flags(text, self.flags) if wanted else text
 
 
 def in_flags(text: str, flags: Mapping[str, str]) -> str:

@@ -76,8 +76,8 @@ def _report(e: Exception, verbose: bool) -> None:
         drop_stdout()
 
 
-def complain(e: Exception) -> None:
-    """One line on stderr: what is wrong."""
+def complain(e: Exception, in_flags: bool = True) -> None:
+    """One line on stderr: what is wrong. in_flags: with flags in the place of Python's names."""
     from ggml_py.errors import GGMLError
 
     text = " ".join((_of_system(e) if isinstance(e, OSError) else str(e)).split())
@@ -85,7 +85,7 @@ def complain(e: Exception) -> None:
         text = "out of memory"
     if not isinstance(e, (GGMLError, OSError, MemoryError)):
         text = f"{type(e).__name__}: {text} (a defect; --verbose shows where)"
-    log.error("%s", _harmless(text))
+    log.error("%s", _harmless(text), extra={"in_flags": in_flags})
 
 
 def _of_system(e: OSError) -> str:

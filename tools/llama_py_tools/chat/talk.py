@@ -99,7 +99,7 @@ class Talk:
         except (GGMLError, OSError) as e:
             if self.single_turn or (command is None and not self.terminal):
                 raise
-            session.complain(e)
+            session.complain(e, in_flags=command is None)  # commands have Python's names
         return command is None and bool(line.strip())
 
     def clear(self) -> None:
