@@ -19,6 +19,7 @@ from ggml_py.buffer import Buffer as Buffer
 from ggml_py.buffer import Bytes as Bytes
 from ggml_py.fusion import Fused, Fusions
 from ggml_py.host_memory import aligned_bytes as aligned_bytes
+from ggml_py.host_memory import zero
 from ggml_py.tensor import Tensor, numpy_dtype
 from ggml_py.uses import Uses
 
@@ -253,4 +254,7 @@ class HostBuffer:
         return self.data[offset : offset + size]
 
     def clear(self, value: int = 0) -> None:
-        self.data[:] = value
+        if value:
+            self.data[:] = value
+        else:
+            zero(self.data)
