@@ -28,7 +28,7 @@ Scene = Callable[[PseudoTerminal], None]
 
 
 def cold_start(t: PseudoTerminal) -> None:
-    t.until(re.compile(r"\d+ ?%|\d+/\d+").search, 300)
+    t.until(re.compile(r"\d+ of \d+ .*left").search, 300)
 
 
 def warm_start(t: PseudoTerminal) -> None:
