@@ -6,7 +6,8 @@ import logging
 import threading
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,8 +24,6 @@ from llama_py.forms import forms
 from llama_py.graph.cross import Cross
 from llama_py.graph.params import GraphParams, GraphType
 from llama_py.graph.result import GraphResult
-from llama_py.hooks import Capture, Hooks, Patch
-from llama_py.hooks.patch import Change
 from llama_py.largest import full_params, largest
 from llama_py.linear import Linear
 from llama_py.loaded import Loaded
@@ -39,6 +38,10 @@ from llama_py.settled import settled
 from llama_py.signature import takes
 from llama_py.splitter import BatchSplitter, splitter_of
 from llama_py.unfinished import Unfinished, tell_removed
+
+if TYPE_CHECKING:
+    from llama_py.hooks import Capture, Hooks, Patch
+    from llama_py.hooks.patch import Change
 
 log = logging.getLogger("llama_py")
 
@@ -90,7 +93,6 @@ class Context(Closing):
         self._resolve_fused_ops()
         self._reserve()
         self.reuse = Reuse(self)
-        self._hooks = Hooks(self.runner, self._some_graphs)
 
     @property
     def devices(self) -> Sequence[Device]:
@@ -237,6 +239,12 @@ class Context(Closing):
         each, params = [n_tokens] if isinstance(n_tokens, int) else n_tokens, self._graph_params
         full = (full_params(self.model, params, self.memory, n, n_seqs) for n in each)
         self.runner.prepare(replace(f, n_outputs=n) for f in full for n in {f.n_outputs, n_seqs})
+
+    @cached_property
+    def _hooks(self) -> Hooks:
+        from llama_py.hooks import Hooks  # few contexts have any
+
+        return Hooks(self.runner, self._some_graphs)
 
     def capture(self, *names: str) -> Capture:
         """Keep the values of nodes while its `with` lasts; see llama_py.hooks.

@@ -10,15 +10,13 @@ from typing import Any
 from ggml_py.errors import GrammarError
 from llama_py.grammar.compiled import Grammar, compiled
 
-FIELDS = ("grammar", "grammar_file", "json_schema", "json_schema_file", "regex", "lark")
-
 
 def chosen(params: Any) -> Grammar | None:
-    """The grammar that the fields of SamplingParams give; None if there is none.
+    """The grammar that SamplingParams ask for; None if there is none.
 
     Raises GrammarError for one that is wrong, or for several; OSError for a file that is not there.
     """
-    given = {name: value for name in FIELDS if _is_given(value := getattr(params, name))}
+    given = {name: getattr(params, name) for name in params.constraints}
     if not given:
         return None
     if len(given) > 1:
@@ -35,10 +33,6 @@ def chosen(params: Any) -> Grammar | None:
         except UnicodeDecodeError as e:
             raise GrammarError(f"{path}: byte {e.start} is not UTF-8: save it as UTF-8") from None
     return compiled(name, value)
-
-
-def _is_given(value: Any) -> bool:
-    return value is not None and value != ""
 
 
 def _dumped(schema: Any) -> str:

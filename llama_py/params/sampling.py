@@ -24,7 +24,7 @@ _ALIASES = {
 }  # fmt: skip
 _NAMES = {character: name for name, character in SAMPLERS.items()}
 
-_CONSTRAINTS = (
+CONSTRAINTS = (
     "grammar", "grammar_file", "json_schema", "json_schema_file", "regex", "lark",
 )  # fmt: skip
 _RANDOM_SEEDS = (-1, 2**32 - 1)  # LLAMA_DEFAULT_SEED, with and without its sign
@@ -195,11 +195,15 @@ class SamplingParams(Params):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in _CONSTRAINTS:
-            if getattr(self, name) != "":
-                from llama_py.grammar.chosen import chosen  # it is not light
+        if self.constraints:
+            from llama_py.grammar.chosen import chosen  # it is not light
 
-                chosen(self)
+            chosen(self)
+
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """The fields that say what an answer must be, of those that are given."""
+        return tuple(n for n in CONSTRAINTS if getattr(self, n) not in (None, ""))
 
     @property
     def chain(self) -> tuple[str, ...]:

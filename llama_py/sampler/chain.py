@@ -10,14 +10,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ggml_py.errors import ModelError
-from llama_py.grammar.chosen import chosen
 from llama_py.params import SamplingParams
 from llama_py.params.choosers import Thinking
 from llama_py.sampler.after_thoughts import AfterThoughts
 from llama_py.sampler.candidates import F32, Candidates, Stage
 from llama_py.sampler.constraint import Constraint, Ended
 from llama_py.sampler.draw import Greedy
-from llama_py.sampler.grammar import ByGrammar
 from llama_py.sampler.penalties import logit_bias
 from llama_py.sampler.stages import Setup, chain_of
 from llama_py.tokenizer import Tokenizer
@@ -161,6 +159,11 @@ def _some(c: Candidates, constraint: Constraint) -> Candidates:
 
 def _constraint(s: Setup) -> Constraint | None:
     """What the parameters say an answer must be."""
+    if not s.params.constraints:
+        return None
+    from llama_py.grammar.chosen import chosen  # not light
+    from llama_py.sampler.grammar import ByGrammar
+
     grammar = chosen(s.params)
     return ByGrammar(grammar, s.tokenizer(grammar.kind)) if grammar else None
 

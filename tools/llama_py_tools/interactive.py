@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from llama_py.params.option import Params, option
 from llama_py_tools.escapes import unescape
+from llama_py_tools.streams import next_line
 
 if TYPE_CHECKING:
     from llama_py.conversation import Pieces
@@ -57,8 +58,8 @@ class Turns:
         from llama_py.prefix import Prefix
 
         self.run, self.params = run, params
-        self.read = partial(message, next_line, multiline)
         self.terminal = sys.stdin is not None and sys.stdin.isatty()
+        self.read = partial(message, partial(next_line, self.terminal), multiline)
         self.ids: list[int] = []
         self.prefix: Prefix = Prefix(run.ctx)
 
@@ -131,19 +132,6 @@ class Turns:
                 bos += tokenizer.tokenize(text, False, special) if text else []
         self.ids += bos
         return True
-
-
-def next_line() -> str | None:
-    """Of stdin, edited where it is a terminal; None at its end."""
-    if sys.stdin is not None and sys.stdin.isatty():
-        with suppress(ImportError):  # Windows does without
-            import readline  # noqa: F401
-        try:
-            return input()
-        except EOFError:
-            return None
-    line = "" if sys.stdin is None else sys.stdin.readline()
-    return line.removesuffix("\n") if line else None
 
 
 def message(read: Callable[[], str | None], multiline: bool) -> str | None:

@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,6 +21,24 @@ def open_streams() -> None:
     for stream in (sys.stdin, sys.stdout):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+
+
+def is_edited() -> bool:
+    """Whether lines are typed at a terminal that shows what is told, too."""
+    return all(s is not None and s.isatty() for s in (sys.stdin, sys.stdout))
+
+
+def next_line(edited: bool, prompt: str = "") -> str | None:
+    """Of stdin without its newline; None at its end. `edited` lines come behind a prompt."""
+    if edited:
+        with suppress(ImportError):  # Windows does without
+            import readline  # noqa: F401  line editing and history for input()
+        try:
+            return input(prompt)
+        except EOFError:
+            return None
+    line = "" if sys.stdin is None else sys.stdin.readline()
+    return line.removesuffix("\n") if line else None
 
 
 def reader_left(e: BaseException) -> bool:

@@ -6,12 +6,11 @@ three quotes end a line.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Protocol
 
 from llama_py_tools import session
+from llama_py_tools.streams import is_edited, next_line
 
 QUOTES = '"""'
 PROMPT, MORE = "> ", ". "
@@ -56,34 +55,18 @@ class Plain:
     def __init__(self, more: Unfinished = unfinished) -> None:
         """more: whether a text needs another line."""
         self.more = more
-        self.shown = _are_terminals()
-        if self.shown:
-            with suppress(ImportError):  # Windows does without
-                import readline  # noqa: F401  line editing and history for input()
+        self.edited = is_edited()
 
     def read(self, default: str = "") -> str | None:
-        text = self._line("\n" + PROMPT)
+        text = next_line(self.edited, "\n" + PROMPT)
         if text is None:
             return None
         while self.more(text):
-            line = self._line(MORE)
+            line = next_line(self.edited, MORE)
             if line is None:
                 break
             text += f"\n{line}"
         return message(text)
-
-    def _line(self, prompt: str) -> str | None:
-        if self.shown:
-            try:
-                return input(prompt)
-            except EOFError:
-                return None
-        line = "" if sys.stdin is None else sys.stdin.readline()
-        return line.rstrip("\n") if line else None
-
-
-def _are_terminals() -> bool:
-    return all(s is not None and s.isatty() for s in (sys.stdin, sys.stdout))
 
 
 class Interruptible:

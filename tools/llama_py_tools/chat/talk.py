@@ -13,6 +13,7 @@ from llama_py_tools import session
 from llama_py_tools.chat import commands, settings
 from llama_py_tools.chat.lines import Interruptible, Plain, Source, unfinished, unfinished_always
 from llama_py_tools.escapes import unescape
+from llama_py_tools.streams import is_edited
 from llama_py_tools.thoughts import dimmed, with_thoughts
 
 if TYPE_CHECKING:
@@ -73,8 +74,7 @@ class Talk:
     def _source(self) -> Source:
         """Lines of a terminal that can more than lines, unless it is to be simple; else of stdin.
         """
-        both = all(s is not None and s.isatty() for s in (sys.stdin, sys.stdout))
-        if self.simple or not both or os.environ.get("TERM") == "dumb":
+        if self.simple or not is_edited() or os.environ.get("TERM") == "dumb":
             return Plain(self.more)
         from llama_py_tools.chat.terminal import Terminal
 
