@@ -7,7 +7,7 @@ and returns the list of its devices. Everything else follows from the three prot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -139,8 +139,9 @@ class KeepsKernels(Protocol):
     less time than one after the other.
     """
 
-    def begin(self) -> None:
-        """A model is about to be loaded: start what compiles, if it is likely to be needed."""
+    def begin(self, types: Iterable[str]) -> None:
+        """A model with weights of these types is about to be loaded: start what compiles, if it is
+        likely to be needed."""
 
     def lacks(self, nodes: Sequence[Work]) -> bool:
         """Whether kernels for these, which need not have memory, are still to be compiled."""

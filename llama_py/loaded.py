@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
+from ggml_py.backend import KeepsKernels
 from ggml_py.errors import ModelError
 from llama_py.chat import ChatTemplate
 from llama_py.chat.named import DEFAULT, source_of
@@ -102,8 +103,15 @@ class Loaded(Closing):
             )
             device = Placement(devices, p.n_gpu_layers, rules, shares, mode)
         self.placement = device
+        self._begin()
         self._load(p)
         warn_of_idle_rules(p.tensor_overrides, self._weights.all)
+
+    def _begin(self) -> None:
+        types = {info.type.name for info in self.file.tensors.values()}
+        for device in self.devices:
+            if isinstance(device, KeepsKernels):
+                device.begin(types)
 
     def _load(self, p: ModelParams) -> None:
         kind = architecture(self.file.architecture)

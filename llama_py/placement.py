@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Protocol, runtime_checkable
 
-from ggml_py.backend import Device, KeepsKernels
+from ggml_py.backend import Device
 from ggml_py.errors import BackendError
 from ggml_py.registry import backend_names
 from ggml_py.registry import device as find_device
@@ -58,9 +58,6 @@ def devices_in_use(wanted: str | Device | Sequence[str | Device]) -> tuple[Devic
     names = [d.name for d in found]
     if len(set(names)) < len(names):
         raise BackendError(f"a device is given twice: {', '.join(names)}")
-    for d in found:
-        if isinstance(d, KeepsKernels):
-            d.begin()
     return tuple(found)
 
 

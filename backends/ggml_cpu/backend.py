@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ggml_cpu.compile import start_compilers
@@ -107,8 +107,10 @@ class CPUDevice:
     def compile(self, nodes: Sequence[Work], options: CompileOptions) -> Program:
         return Program(_all_steps(nodes), self._executor(options.many), options)
 
-    def begin(self) -> None:
-        start_compilers()
+    def begin(self, types: Iterable[str]) -> None:
+        from ggml_cpu.repack import kernels_for
+
+        start_compilers(lambda: kernels_for(types))
 
     def lacks(self, nodes: Sequence[Work]) -> bool:
         return lacks(kernels_of(_all_steps(nodes)))

@@ -143,9 +143,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_COMPILERS.after_fork)
 
 
-def start_compilers() -> None:
-    """Where nothing was compiled before, start what will: it imports Numba in the meantime."""
-    if STORE.is_cold() and sys.executable:
+def start_compilers(first: Callable[[], Sequence[Kernel]]) -> None:
+    """Where nothing was compiled before, or not what is needed `first`, start what will: it imports
+    Numba in the meantime."""
+    if not sys.executable:
+        return
+    if STORE.is_cold() or len(STORE.read(kernels := first())) < len(kernels):
         _COMPILERS.start()
 
 

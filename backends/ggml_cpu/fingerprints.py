@@ -21,7 +21,7 @@ import numpy as np
 
 from ggml_cpu import target
 from ggml_cpu.bounds import CHECKED
-from ggml_cpu.kernel import Kernel
+from ggml_cpu.kernel import ROUTINE, Kernel, is_routine
 from ggml_cpu.numba_version import numba_version
 
 FORMAT = "2"  # of the files in a cache
@@ -108,6 +108,8 @@ class Fingerprints:
         for cell in function.__closure__ or ():
             yield self._value(cell.cell_contents, names)
         yield self._value(function.__defaults__, names)
+        if is_routine(function):
+            yield ROUTINE
 
     def _value(self, value: object, names: list[str]) -> str:
         if isinstance(value, ModuleType):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import cache
-from unittest.mock import patch
+from functools import cache, partial
+from importlib import import_module
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -22,8 +22,10 @@ from numba.core.ir import FunctionIR
 from numba.core.postproc import PostProcessor
 from numba.core.registry import cpu_target
 from numba.core.transforms import canonicalize_cfg
+from numba.core.typing import mathdecl
 from numba.core.typing.npydecl import NumpyRulesArrayOperator
-from numba.core.typing.templates import Signature
+from numba.core.typing.templates import Signature, builtin_registry
+from numba.cpython import mathimpl
 
 import ggml_cpu.vocabulary.vec  # noqa: F401  (wakes the lazy package)
 from ggml_cpu.bounds import CHECKED
@@ -46,6 +48,9 @@ class Library(JITCodeLibrary):
         self.called[library] = None
 
     def add_ir_module(self, module: ir.Module) -> None:
+        for function in module.functions:
+            if function.blocks and "alwaysinline" not in function.attributes:
+                function.attributes.add("noinline")
         text = cgutils.normalize_ir_text(str(module))
         self.modules.append(llvm.parse_assembly(text).as_bitcode())
 
@@ -140,26 +145,51 @@ def _without_lifetimes(
     of.func_ir.generator_info = None
 
 
+# What declares itself when it is imported: the operations on numbers and tuples.
+_DECLARED = tuple(
+    import_module(f"numba.{name}")
+    for name in (
+        "core.typing.builtins", "cpython.builtins", "cpython.iterators", "cpython.numbers",
+        "cpython.rangeobj", "cpython.tupleobj",
+    )
+)  # fmt: skip
 _HAS_LOC = cache(base._has_loc)
 _SIZE_OF = cache(cpu_target.target_context.get_abi_sizeof)
 
 
 @contextmanager
-def _front_end(library: type[Library]) -> Iterator[None]:
-    """Meanwhile Numba makes no machine code, and looks for no extensions at each function."""
-    typing, lowering = cpu_target.typing_context, cpu_target.target_context
-    typing.refresh()
-    lowering.refresh()
+def _with(changed: object, name: str, value: object) -> Iterator[None]:
+    """Meanwhile the attribute has this value (unittest.mock takes a tenth of Numba to import)."""
+    own = vars(changed)
+    restore = partial(setattr, changed, name, own[name]) if name in own else None
+    setattr(changed, name, value)
+    try:
+        yield
+    finally:
+        restore() if restore else delattr(changed, name)
 
-    def install_new() -> None:
-        for registry in list(lowering._registries):
+
+@contextmanager
+def _front_end(library: type[Library]) -> Iterator[None]:
+    """Meanwhile Numba makes no machine code, knows no arrays, strings and lists, and looks for no
+    extensions at each function. What it is used for otherwise has all of that."""
+    typing, lowering = cpu_target.typing_context, cpu_target.target_context
+
+    def install() -> None:
+        for registry in (mathimpl.registry, *lowering._registries):
             lowering.install_registry(registry)
+
+    def declare() -> None:
+        for registry in (mathdecl.registry, builtin_registry):
+            typing.install_registry(registry)
 
     changes = (
         (lowering.codegen(), "_library_class", library),
         (lowering, "get_executable", no_entry),
-        (lowering, "load_additional_registries", install_new),
-        (typing, "load_additional_registries", lambda: None),
+        (lowering, "post_lowering", lambda *_: None),  # links Numba's memory manager
+        (lowering, "load_additional_registries", install),
+        (typing, "load_additional_registries", declare),
+        (typing, "_load_builtins", lambda: None),
         (typing, "resolve_function_type", _remembering(typing.resolve_function_type)),
         (PostProcessor, "run", _without_lifetimes),
         (NumpyRulesArrayOperator, "generic", _no_arrays),
@@ -170,7 +200,8 @@ def _front_end(library: type[Library]) -> Iterator[None]:
     )
     with ExitStack() as stack:
         for changed, name, value in changes:
-            stack.enter_context(patch.object(changed, name, value, create=True))
+            stack.enter_context(_with(changed, name, value))
+        lowering.refresh()
         yield
 
 

@@ -1,4 +1,5 @@
-"""Declaring kernels: `@kernel` for what the executor calls, `@fn` for helpers they share.
+"""Declaring kernels: `@kernel` for what the executor calls, `@fn` and `@routine` for helpers they
+share.
 
 Nothing is compiled here, and Numba is not imported: a declaration only records the function.
 """
@@ -93,12 +94,24 @@ class Registry:
 
 
 REGISTRY = Registry()
+ROUTINE = "routine"  # among the attributes of a function: it is not inlined
 
 
 def fn(function: Helper) -> Helper:
     """Declare a helper that kernels may call; it is always inlined into them."""
     REGISTRY.helpers.append(function)
     return function
+
+
+def routine(function: Helper) -> Helper:
+    """Declare a helper that stays a function of its own, for what takes long at each call (a tile,
+    a row): LLVM is done with several small functions sooner than with a large one."""
+    vars(function)[ROUTINE] = True
+    return fn(function)
+
+
+def is_routine(function: object) -> bool:
+    return ROUTINE in getattr(function, "__dict__", ())
 
 
 def kernel(

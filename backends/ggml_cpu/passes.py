@@ -24,6 +24,9 @@ from numba.core.untyped_passes import (
     TranslateByteCode,
 )
 
+from ggml_cpu.bounds import CHECKED
+from ggml_cpu.kernel import is_routine
+
 _PASSES = (
     TranslateByteCode, FixupArgs, RewriteSemanticConstants, DeadBranchPrune, GenericRewrites,
     ReconstructSSA, NopythonTypeInference, PreLowerStripPhis, NativeLowering, NoPythonBackend,
@@ -40,6 +43,8 @@ class _Passes:
 
     def run(self, state: compiler.StateDict) -> None:
         for step in _STEPS:
+            if isinstance(step, NativeLowering):  # by now it is known to who was typed for it
+                state.flags.forceinline = CHECKED or not is_routine(state.func_id.func)
             step.run_pass(state)
             if isinstance(step, DeadBranchPrune):  # blocks are gone; others see to that themselves
                 state.func_ir.blocks = canonicalize_cfg(state.func_ir.blocks)

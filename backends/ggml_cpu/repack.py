@@ -9,6 +9,7 @@ from ggml_cpu.bounds import CHECKED
 from ggml_cpu.bounds.extents import Bounds, Extent
 from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.faults import new_record
+from ggml_cpu.kernel import Kernel
 from ggml_cpu.kernels._products import Shape
 from ggml_cpu.kernels._repack import REPACK
 from ggml_cpu.objcache import load_kernels
@@ -48,11 +49,16 @@ def can_repack(weight: Tensor, uses: Sequence[str]) -> bool:
     )
 
 
+def kernels_for(types: Iterable[str]) -> list[Kernel]:
+    """What weights of these types are repacked with."""
+    return [REPACK[name] for name in dict.fromkeys(types) if name in REPACK]
+
+
 def load_for(weights: Iterable[tuple[Tensor, Sequence[str]]]) -> None:
     """Load the kernels that these will be repacked with."""
-    names = dict.fromkeys(w.type.name for w, uses in weights if can_repack(w, uses))
-    if names:
-        load_kernels([REPACK[name] for name in names], None, False)
+    kernels = kernels_for(w.type.name for w, uses in weights if can_repack(w, uses))
+    if kernels:
+        load_kernels(kernels, None, False)
 
 
 def repack(weight: Tensor, uses: Sequence[str], executor: Executor) -> None:

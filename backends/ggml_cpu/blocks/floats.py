@@ -9,7 +9,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import Activations
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.interleave import interleaver
-from ggml_cpu.kernel import Function, fn
+from ggml_cpu.kernel import Function, fn, routine
 from ggml_cpu.target import LANES, TILE
 from ggml_py.types import BY_NAME
 
@@ -34,7 +34,7 @@ def add_to(at, more, x):
 
 def _tile(load: Function, spread: Function, multiply_add: Function) -> Callable[[int], Function]:
     def tile(width: int) -> Function:
-        @fn
+        @routine
         def multiply(w, a, steps, out):
             for s in range(0, steps, SPAN):
                 first = v.f32_regs(width)
@@ -90,7 +90,7 @@ def _dots(operands: Operands, at_once: int) -> Function:
     load, load_n, size, column_load, column_load_n, column_size, multiply_add, span = operands
     both = ROWS_AT_ONCE * at_once
 
-    @fn
+    @routine
     def dots(src, stride, rows, a, apart, columns, n, out):
         """Rows and columns past the last repeat it. The rows that follow are fetched meanwhile."""
         sums = v.f32_regs(both)

@@ -8,7 +8,7 @@ part of the keys; what several parts of the keys give is merged in a last step.
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import fn, kernel
+from ggml_cpu.kernel import fn, kernel, routine
 from ggml_cpu.kernels._common import padded
 from ggml_cpu.kernels.attention._sources import WORD, Source
 from ggml_cpu.kernels.attention.soft_max import MINUS_INFINITY, slope_of
@@ -169,7 +169,7 @@ def start_row(p, pair, r, state, sums, step):
         v.store(sums + i // LANES * step, v.f32(0.0))
 
 
-@fn
+@routine
 def is_spoilt(p, sums, step):
     """Whether a row's sums hold NaN or infinity that may come from a cell hidden by the mask.
 
@@ -246,7 +246,7 @@ def result_at(p, pair, r):
     return v.data(p, 0) + head_of(p, pair, r) * v.nb(p, 0, 1) + shift
 
 
-@fn
+@routine
 def finish_row(p, pair, r, part, parts, state, sums, step):
     """Store a row whose keys have all been seen; `sums`: its vectors, `step` bytes apart."""
     n = v.ne(p, 0, 0)
@@ -265,7 +265,7 @@ def finish_row(p, pair, r, part, parts, state, sums, step):
         sums += step
 
 
-@fn
+@routine
 def merge_row(p, pair, r, parts):
     """The result of row r from those of the parts of the keys."""
     n = v.ne(p, 0, 0)

@@ -7,7 +7,7 @@ cache in order although the heads of a cell lie side by side.
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import Function, fn, kernel
+from ggml_cpu.kernel import Function, fn, kernel, routine
 from ggml_cpu.kernels._common import Element, padded
 from ggml_cpu.kernels._sums import lane_sums
 from ggml_cpu.kernels.attention._parts import (
@@ -103,7 +103,7 @@ def _dots(element: Element, rows: int) -> Function:
             for i in range(0, d * size, 64):
                 v.prefetch(at + j * stride + i)
 
-    @fn
+    @routine
     def dots(q, src, ahead, stride, n, d, out):
         """Scores of n keys; the keys at `ahead` are fetched meanwhile."""
         step, whole = 4 * padded(d), d // LANES * LANES
@@ -165,7 +165,7 @@ def _values(element: Element, rows: int) -> Function:
             s = v.fma(load_n(src + key * stride, left), v.f32_bcast(weights + 4 * key), s)
         v.store(out, s)
 
-    @fn
+    @routine
     def add_values(weights, state, src, ahead, stride, n, dv, out):
         """Add n weighted values to the sums; the values at `ahead` are fetched meanwhile."""
         step, i = 4 * padded(dv), 0
@@ -185,7 +185,7 @@ def _values(element: Element, rows: int) -> Function:
 def _seen_values(element: Element) -> Function:
     load_n, size = element.load_n, element.size
 
-    @fn
+    @routine
     def seen_values(rows, weights, state, src, stride, n, dv, out):
         """As all_values, but what has no weight is left out: it may be NaN."""
         for r in range(rows):
@@ -235,7 +235,7 @@ def _all_values(element: Element) -> Function:
     return all_values
 
 
-@fn
+@routine
 def start_pair(p, pair, rows, at):
     """Nothing seen; queries times the scale. The last row fills an empty place.
 

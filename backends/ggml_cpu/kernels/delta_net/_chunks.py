@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.interleave import interleave_words
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import fn, routine
 from ggml_cpu.kernels._common import padded
 from ggml_cpu.kernels.delta_net._gated import (
     B,
@@ -74,7 +74,7 @@ def decayed_products(w, decay, keys, queries, size, at):
     v.st_f32(at + 4 * CHUNK * CHUNK, v.vsum(with_queries))
 
 
-@fn
+@routine
 def make_tables(p, head, seq, start, tables, spare):
     """The tables of the CHUNK tokens from `start` on; spare: three rows."""
     size = v.ne(p, V, 0)
@@ -126,7 +126,7 @@ def solve_chunk(p, head, seq, start, row, rows, sums, deltas, tables):
         v.store_n(output_at(p, head, seq, start + t) + 4 * row, v.fma(delta, own, out), rows)
 
 
-@fn
+@routine
 def run_chunk(p, head, seq, start, row, rows, m, tables):
     """LANES rows of the transposed state m [size][LANES] over a chunk."""
     size = v.ne(p, V, 0)
@@ -150,7 +150,7 @@ def run_chunk(p, head, seq, start, row, rows, m, tables):
         x += 4
 
 
-@fn
+@routine
 def store_rows(m, size, rows, to):
     """The transposed state of `rows` rows back as rows."""
     for i in range(0, size, LANES):

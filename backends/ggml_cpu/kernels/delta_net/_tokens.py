@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import fn, routine
 from ggml_cpu.kernels._sums import lane_sums
 from ggml_cpu.kernels.delta_net._gated import (
     B,
@@ -36,7 +36,7 @@ def local_bytes(size: int) -> int:
     return rows_at(0, size) + HALF * vector_bytes(size)
 
 
-@fn
+@routine
 def load_token(p, head, seq, t, keys, queries, decays):
     """Decayed keys, decayed and scaled queries, decays; returns <k, q>, scaled."""
     size = v.ne(p, V, 0)
@@ -55,7 +55,7 @@ def load_token(p, head, seq, t, keys, queries, decays):
     return v.vsum(total)
 
 
-@fn
+@routine
 def step_rows(p, head, seq, t, first, rows, old, ahead, new, kept, keys, kq):
     """HALF rows of the state over one token; rows past the last repeat it and are not stored.
 

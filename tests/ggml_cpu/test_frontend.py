@@ -1,0 +1,91 @@
+"""What Numba is made to do for kernels, and that it does all else for others."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from tests.native import call
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.bounds import CHECKED
+from ggml_cpu.codegen import optimized
+from ggml_cpu.fingerprints import Fingerprints
+from ggml_cpu.kernel import fn, kernel, routine
+
+
+@routine
+def sum_of(src, n):
+    total = v.float32(0)
+    for i in range(n):
+        total += v.ld_f32(src + 4 * i)
+    return total
+
+
+@fn
+def doubled(x):
+    return max(x, 0) + min(x, 0) + x
+
+
+@kernel()
+def sums_by_routine(p, ith, nth):
+    n = v.ne(p, 1, 0)
+    for r in range(v.ne(p, 1, 1)):
+        total = doubled(sum_of(v.data(p, 1) + r * v.nb(p, 1, 1), n))
+        v.st_f32(v.data(p, 0) + 4 * r, total)
+
+
+@pytest.mark.skipif(CHECKED, reason="kernels that check their bounds are one function")
+def test_a_routine_stays_a_function_and_helpers_do_not() -> None:
+    names = [f.name for f in optimized(sums_by_routine).functions if not f.is_declaration]
+    assert len(names) == 2
+    assert any("sum_of" in name for name in names)
+
+
+def test_a_routine_computes_what_a_helper_does() -> None:
+    x = np.array([[1, 2, 3], [-4, 0.5, 0]], np.float32)
+    found = np.full(2, np.nan, np.float32)
+    call(sums_by_routine, found, x)
+    assert found.tolist() == [12.0, -7.0]
+
+
+def test_to_be_a_routine_is_part_of_the_content() -> None:
+    def declared(as_what):
+        @as_what
+        def same(x):
+            return x
+
+        return same
+
+    assert Fingerprints().of(declared(fn)) != Fingerprints().of(declared(routine))
+
+
+OTHERS = """
+import ggml_cpu.driver
+from ggml_cpu.codegen import object_code
+from ggml_cpu.kernel import REGISTRY
+
+def compiled():
+    return len(object_code(REGISTRY.kernels["executor_work"]))
+
+def of_users():
+    import numba
+    import numpy as np
+
+    @numba.njit
+    def f(x):
+        return (x + 1)[0] + [i for i, _ in enumerate(x)][1]
+
+    return f(np.arange(3.0))
+
+first, second = %s
+assert first() and second() and first()
+"""
+
+
+@pytest.mark.parametrize("turn", ["compiled, of_users", "of_users, compiled"])
+def test_others_use_numba_as_they_know_it(turn: str) -> None:
+    """Arrays and lists, before and after a kernel was compiled in the same process."""
+    subprocess.run([sys.executable, "-W", "error", "-c", OTHERS % turn], check=True)
