@@ -7,13 +7,13 @@ import sys
 
 import numpy as np
 import pytest
-from tests.native import call
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.bounds import CHECKED
 from ggml_cpu.codegen import optimized
 from ggml_cpu.fingerprints import Fingerprints
 from ggml_cpu.kernel import fn, kernel, routine
+from tests.native import call
 
 
 @routine

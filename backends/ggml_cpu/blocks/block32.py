@@ -15,7 +15,7 @@ from ggml_cpu.blocks.activations import SCALE_32, SUM8_32, SUM_32, Activations
 from ggml_cpu.blocks.dots import dots_of, unsigned_dot
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.walk import AHEAD, WORD
-from ggml_cpu.kernel import Function, fn, routine
+from ggml_cpu.kernel import Function, fn, several
 from ggml_cpu.target import LANES
 from ggml_py.types import BY_NAME
 
@@ -67,7 +67,7 @@ def _tile(products: Products, panel_bytes: int, column_bytes: int) -> Callable[[
 
         finish = scaled if minima_of is None else scaled_with_minima
 
-        @routine
+        @several(width)
         def multiply(w, a, steps, out):
             sums = v.f32_regs(width)
             for _ in range(steps):

@@ -9,7 +9,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import Activations
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.interleave import interleaver
-from ggml_cpu.kernel import Function, fn, routine
+from ggml_cpu.kernel import Function, fn, routine, several
 from ggml_cpu.target import LANES, TILE
 from ggml_py.types import BY_NAME
 
@@ -34,7 +34,7 @@ def add_to(at, more, x):
 
 def _tile(load: Function, spread: Function, multiply_add: Function) -> Callable[[int], Function]:
     def tile(width: int) -> Function:
-        @routine
+        @several(width)
         def multiply(w, a, steps, out):
             for s in range(0, steps, SPAN):
                 first = v.f32_regs(width)

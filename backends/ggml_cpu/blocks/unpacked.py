@@ -26,7 +26,7 @@ from ggml_cpu.blocks.amx import BYTES
 from ggml_cpu.blocks.dots import ANY, dots_of
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.walk import WORD
-from ggml_cpu.kernel import Function, fn, routine
+from ggml_cpu.kernel import Function, fn, several
 from ggml_cpu.target import LANES
 from ggml_py.types import BY_NAME, GGMLType
 
@@ -138,7 +138,7 @@ def _tile(decoder: Decoder) -> Callable[[int], Function]:
     def tile(width: int) -> Function:
         size, _, begin, one, _, into, _ = dots_of(width, words, ANY)
 
-        @routine
+        @several(width)
         def multiply(w, a, steps, out):
             sums = v.f32_regs(width)
             for _ in range(steps):

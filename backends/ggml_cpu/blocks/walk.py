@@ -11,7 +11,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import SCALE_256, Activations
 from ggml_cpu.blocks.amx import BYTES
 from ggml_cpu.blocks.format import Weight
-from ggml_cpu.kernel import Function, fn, routine
+from ggml_cpu.kernel import Function, fn, several
 from ggml_cpu.target import LANES
 from ggml_py.types import GGMLType
 
@@ -84,7 +84,7 @@ def tile(
     def tile_of(width: int) -> Function:
         add = add_block(width)
 
-        @routine
+        @several(width)
         def multiply(w, a, steps, out):
             for t in range(width):
                 v.store(out + WORD * t, v.f32(0.0))
@@ -136,7 +136,7 @@ def dot(
     elements, size, zeros = kind.block_size, kind.type_size, ZEROS[lanes]
     column_bytes = elements // activations.elements * activations.block_bytes
 
-    @routine
+    @fn
     def multiply(src, stride, rows, a, n, out):
         total, less = v.f32x16(0.0), zeros()
         for _ in range(n // elements):
