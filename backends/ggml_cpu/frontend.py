@@ -145,12 +145,12 @@ def _without_lifetimes(
     of.func_ir.generator_info = None
 
 
-# What declares itself when it is imported: the operations on numbers and tuples.
+# What declares itself when it is imported: operations on numbers and tuples, constant bytes.
 _DECLARED = tuple(
     import_module(f"numba.{name}")
     for name in (
         "core.typing.builtins", "cpython.builtins", "cpython.iterators", "cpython.numbers",
-        "cpython.rangeobj", "cpython.tupleobj",
+        "cpython.rangeobj", "cpython.tupleobj", "np.arrayobj",
     )
 )  # fmt: skip
 _HAS_LOC = cache(base._has_loc)

@@ -110,12 +110,6 @@ def routine(function: Helper) -> Helper:
     return fn(function)
 
 
-def several(columns: int) -> Callable[[Helper], Helper]:
-    """Products of a matrix with so many columns at once: a routine, but for one column, which is
-    what decoding waits for."""
-    return routine if columns > 1 else fn
-
-
 def is_routine(function: object) -> bool:
     return ROUTINE in getattr(function, "__dict__", ())
 

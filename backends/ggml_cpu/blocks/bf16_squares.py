@@ -12,7 +12,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import Activations
 from ggml_cpu.blocks.floats import ROW, SPAN, WORD, add_to
 from ggml_cpu.blocks.format import Weight
-from ggml_cpu.kernel import Function, fn, routine
+from ggml_cpu.kernel import Function, fn
 
 STEP, STEP_BYTES = 4, 8
 ROWS = 8
@@ -64,7 +64,7 @@ def tile(width: int) -> Function:
         if not alone:
             add_to(to + ROW, more, y)
 
-    @routine
+    @fn
     def multiply(w, a, steps, out):
         for s in range(0, steps, SPAN):
             sums = v.f32_regs(vectors)

@@ -14,8 +14,9 @@ from ggml_cpu.blocks import walk
 from ggml_cpu.blocks.activations import SCALE_32, SUM8_32, SUM_32, Activations
 from ggml_cpu.blocks.dots import dots_of, unsigned_dot
 from ggml_cpu.blocks.format import Weight
+from ggml_cpu.blocks.tiles import several
 from ggml_cpu.blocks.walk import AHEAD, WORD
-from ggml_cpu.kernel import Function, fn, several
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
 from ggml_py.types import BY_NAME
 

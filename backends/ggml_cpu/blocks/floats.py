@@ -9,7 +9,8 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import Activations
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.interleave import interleaver
-from ggml_cpu.kernel import Function, fn, routine, several
+from ggml_cpu.blocks.tiles import several
+from ggml_cpu.kernel import Function, fn, routine
 from ggml_cpu.target import LANES, TILE
 from ggml_py.types import BY_NAME
 

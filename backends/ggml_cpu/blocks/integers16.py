@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import Activations
-from ggml_cpu.kernel import Function, fn, routine
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
 
 BLOCK = 64
@@ -123,7 +123,7 @@ def unpacker(load_n: Function, size: int) -> Function:
 def tile(width: int) -> Function:
     """`Weight.tile`."""
 
-    @routine
+    @fn
     def multiply(w, a, steps, out):
         for t in range(width):
             v.store(out + ROW * t, v.f32(0.0))

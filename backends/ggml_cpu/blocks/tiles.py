@@ -7,8 +7,10 @@ wider than the columns left; its unused places repeat the last column.
 
 from __future__ import annotations
 
-from ggml_cpu.kernel import fn
-from ggml_cpu.target import TILE
+from collections.abc import Callable
+
+from ggml_cpu.kernel import Helper, fn, routine
+from ggml_cpu.target import AMX, TILE
 
 WIDTHS = (TILE, 4, 2, 1)
 FULL: int = {12: 10, 8: 7}.get(TILE, TILE)  # columns from which a full tile is the cheapest
@@ -46,3 +48,9 @@ def padded(n: int) -> int:
 def columns_before(i: int, n: int) -> int:
     """Columns reserved for the matrices before number i, of n columns each; for i of them."""
     return i * padded(n)
+
+
+def several(columns: int) -> Callable[[Helper], Helper]:
+    """How products of a panel with so many columns are declared: apart, but for one column, which
+    decoding waits for; and where tiles have registers, which stay within a function."""
+    return fn if columns == 1 or AMX else routine

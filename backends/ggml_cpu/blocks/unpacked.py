@@ -25,8 +25,9 @@ from ggml_cpu.blocks.activations import (
 from ggml_cpu.blocks.amx import BYTES
 from ggml_cpu.blocks.dots import ANY, dots_of
 from ggml_cpu.blocks.format import Weight
+from ggml_cpu.blocks.tiles import several
 from ggml_cpu.blocks.walk import WORD
-from ggml_cpu.kernel import Function, fn, several
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
 from ggml_py.types import BY_NAME, GGMLType
 

@@ -11,7 +11,8 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import SCALE_256, Activations
 from ggml_cpu.blocks.amx import BYTES
 from ggml_cpu.blocks.format import Weight
-from ggml_cpu.kernel import Function, fn, several
+from ggml_cpu.blocks.tiles import several
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
 from ggml_py.types import GGMLType
 
