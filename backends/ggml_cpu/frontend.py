@@ -12,11 +12,13 @@ from functools import cache, partial
 from importlib import import_module
 
 import llvmlite.binding as llvm
+import numpy as np
 from llvmlite import ir
 from numba.core import base, cgutils, compiler, types
 from numba.core.codegen import CodeLibrary, CPUCodegen, CPUCodeLibrary, JITCodeLibrary
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.errors import WarningsFixer  # type: ignore[attr-defined]
+from numba.core.imputils import Registry
 from numba.core.interpreter import Interpreter
 from numba.core.ir import FunctionIR
 from numba.core.postproc import PostProcessor
@@ -145,14 +147,23 @@ def _without_lifetimes(
     of.func_ir.generator_info = None
 
 
-# What declares itself when it is imported: operations on numbers and tuples, constant bytes.
+# What declares itself when it is imported: operations on numbers and tuples.
 _DECLARED = tuple(
     import_module(f"numba.{name}")
     for name in (
         "core.typing.builtins", "cpython.builtins", "cpython.iterators", "cpython.numbers",
-        "cpython.rangeobj", "cpython.tupleobj", "np.arrayobj",
+        "cpython.rangeobj", "cpython.tupleobj",
     )
 )  # fmt: skip
+def _constant_bytes(
+    context: base.BaseContext, builder: ir.IRBuilder, kind: types.Bytes, value: bytes
+) -> ir.Value:
+    """As numba.np.arrayobj does it; to import that takes as long as all that is wanted of Numba."""
+    return context.make_constant_array(builder, kind, np.frombuffer(value, np.uint8))
+
+
+_TABLES = Registry("tables")
+_TABLES.lower_constant(types.Bytes)(_constant_bytes)
 _HAS_LOC = cache(base._has_loc)
 _SIZE_OF = cache(cpu_target.target_context.get_abi_sizeof)
 
@@ -176,7 +187,7 @@ def _front_end(library: type[Library]) -> Iterator[None]:
     typing, lowering = cpu_target.typing_context, cpu_target.target_context
 
     def install() -> None:
-        for registry in (mathimpl.registry, *lowering._registries):
+        for registry in (mathimpl.registry, _TABLES, *lowering._registries):
             lowering.install_registry(registry)
 
     def declare() -> None:
