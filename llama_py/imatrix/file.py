@@ -111,9 +111,9 @@ def _read_gguf(path: Path) -> Imatrix:
         if not entries:
             raise GGUFError(f"{path}: has no entries; it was made of no text")
         datasets = file.metadata[DATASETS]
-        numbers = [int(str(file.metadata[key])) for key in (N_CHUNKS, CHUNK_SIZE)]
+        n_chunks, size = (int(str(file.metadata[key])) for key in (N_CHUNKS, CHUNK_SIZE))
         texts = [str(d) for d in datasets] if isinstance(datasets, list) else []
-        return Imatrix(str(path), entries, texts, *numbers)
+        return Imatrix(str(path), entries, texts, n_chunks, size)
 
 
 class _Cursor:

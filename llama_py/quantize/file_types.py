@@ -1,5 +1,4 @@
-"""What a file as a whole may be quantized to (llama.h:enum llama_ftype, quantize.cpp:QUANT_OPTIONS).
-"""
+"""What a file may be quantized to (llama.h:enum llama_ftype, quantize.cpp:QUANT_OPTIONS)."""
 
 from __future__ import annotations
 

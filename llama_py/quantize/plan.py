@@ -125,9 +125,9 @@ class _Choice:
         if wishes.type.copies or not is_allowed(t, self.model.arch, wishes.leave_output):
             return t.type
         named = next((type for p, type in self.patterns if p.search(t.name)), None)
-        if wishes.embedding_type and kind_of(t.name) == "embedding":
-            if t.name == EMBEDDINGS[0] or named is None:
-                return wishes.embedding_type
+        by_name = t.name != EMBEDDINGS[0] and named is not None
+        if wishes.embedding_type and kind_of(t.name) == "embedding" and not by_name:
+            return wishes.embedding_type
         if wishes.output_type and t.name == OUTPUT:
             return wishes.output_type
         if not self.default.is_quantized:
@@ -191,8 +191,8 @@ def check_imatrix(work: Sequence[Job], imatrix: Imatrix | None) -> None:
         found = None if imatrix is None else imatrix.weights(job.source.name)
         if job.wants_imatrix and found is None:
             raise GGUFError(
-                f"{job.name}: as {job.type} it would be worthless without knowing what matters; give"
-                " --imatrix FILE, which llama-py-imatrix makes"
+                f"{job.name}: as {job.type} it would be worthless without knowing what matters;"
+                " give --imatrix FILE, which llama-py-imatrix makes"
             )
         if found is not None and not job.copies and kind_of(job.name) != "embedding":
             wanted = job.source.ne[0] * job.source.ne[2]

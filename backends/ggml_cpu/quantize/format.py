@@ -11,6 +11,7 @@ from ggml_cpu.kernel import Function
 from ggml_cpu.quantize import types
 from ggml_py.types import BY_NAME, GGMLType
 
+
 @dataclass(frozen=True)
 class Quantizer:
     """How blocks of a type are made, 16 at a time; both functions take an address (lanes.py).

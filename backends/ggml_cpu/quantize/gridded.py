@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.quantize.lanes import LEVELS, SCALES, VECTOR, W, X, at, mul, put, put_half, ratio
+from ggml_cpu.quantize.lanes import (
+    LEVELS,
+    SCALES,
+    SPARE,
+    VECTOR,
+    W,
+    X,
+    at,
+    mul,
+    put,
+    put_half,
+    ratio,
+)
 from ggml_cpu.quantize.points import (
+    CODES,
     codes_at,
     even_magnitudes,
     half_steps,
@@ -13,8 +26,6 @@ from ggml_cpu.quantize.points import (
     index_of,
     magnitudes,
     put_roots,
-    CODES,
-    SPARE,
 )
 
 SIGNS = SPARE + 72 * VECTOR  # of the points of 8 of a group

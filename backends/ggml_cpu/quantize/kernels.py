@@ -1,6 +1,6 @@
 """A kernel for each quantizer: rows of f32 to rows of blocks, 16 blocks at a time.
 
-dst  blocks, [n_per_row, n_rows]     src0  f32, the same     src1  importance f32 [n_per_row], or none
+dst  blocks, [n_per_row, n_rows]   src0  f32, the same   src1  importance f32 [n_per_row], or none
 extra 0..  addresses of a codebook's tables
 """
 
@@ -10,7 +10,6 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, Kernel, fn, kernel
 from ggml_cpu.quantize.format import Quantizer, quantizers
 from ggml_cpu.quantize.lanes import BYTES, LANES, SIGMA, SPARE, TABLES, W, X, mul, put
-
 
 COUNT = b"".join(i.to_bytes(4, "little") for i in range(LANES))  # lanes 0, 1, 2, ...
 

@@ -15,13 +15,11 @@ from ggml_cpu.quantize.lanes import (
     mul,
     put,
     put_byte,
-    put_bytes,
     put_half,
     weigh,
     whole,
 )
 from ggml_cpu.quantize.offset import with_minimum
-from ggml_cpu.quantize.steps import put_nibbles
 from ggml_cpu.quantize.symmetric import best_scale
 
 

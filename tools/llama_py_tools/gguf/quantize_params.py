@@ -6,12 +6,16 @@ import argparse
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ggml_py.types import GGMLType
 from llama_py.params.option import Params, option
 from llama_py.params.texts import kv_overrides
 from llama_py.quantize.file_types import COPY, FILE_TYPES, file_type, tensor_type
 from llama_py_tools.options import Parser, read
+
+if TYPE_CHECKING:
+    from llama_py.quantize.plan import Wishes
 
 TensorTypes = tuple[tuple[str, GGMLType], ...]
 
@@ -52,8 +56,8 @@ class QuantizeParams(Params):
 
     file: str = option("", "file", "the file, of floats; of a split one, any part", metavar="IN")
     words: tuple[str, ...] = option(
-        (), "words", "the new file (by default ggml-model-TYPE.gguf beside the old one), the type, the"
-        " number of threads (by default all)", nargs="+", metavar="[OUT] TYPE [THREADS]",
+        (), "words", "the new file (by default ggml-model-TYPE.gguf beside the old one), the type,"
+        " the number of threads (by default all)", nargs="+", metavar="[OUT] TYPE [THREADS]",
     )  # fmt: skip
     imatrix: str = option("", "--imatrix", "importance of values, from llama-py-imatrix or"
                           " llama-imatrix", metavar="FILE", env="")  # fmt: skip
@@ -138,20 +142,25 @@ def check(parser: Parser, args: argparse.Namespace) -> None:
 EPILOG = f"types: {', '.join(FILE_TYPES)}; {COPY.name} changes none"
 
 
-def run(args: argparse.Namespace) -> None:
-    from ggml_py import host
+def wishes_of(o: QuantizeParams) -> Wishes:
     from llama_py.quantize.plan import Wishes
-    from llama_py_tools.gguf.quantize import quantize
 
-    o = read(args, QuantizeParams)
-    output, type, n_threads = target(o)
-    wishes = Wishes(
+    _, type, _ = target(o)
+    return Wishes(
         type=file_type(type), pure=o.pure, leave_output=o.leave_output_tensor,
         output_type=o.output_tensor_type, embedding_type=o.token_embedding_type,
         tensor_types=o.tensor_types + o.tensor_type_file, allow_requantize=o.allow_requantize,
         prune=o.prune_layers, overrides=o.kv_overrides, keep_split=o.keep_split,
     )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> None:
+    from ggml_py import host
+    from llama_py_tools.gguf.quantize import quantize
+
+    o = read(args, QuantizeParams)
+    output, _, n_threads = target(o)
     quantize(
-        o.file, output, wishes, o.imatrix, o.include_weights, o.exclude_weights, o.dry_run, o.force,
-        n_threads or len(host.logical_cpus()),
+        o.file, output, wishes_of(o), o.imatrix, o.include_weights, o.exclude_weights, o.dry_run,
+        o.force, n_threads or len(host.logical_cpus()),
     )  # fmt: skip

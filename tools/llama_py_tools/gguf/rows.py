@@ -74,8 +74,7 @@ class Rows:
 
                 def task(piece: Bytes = piece, weights: Floats | None = weights) -> Bytes:
                     x = from_rows(piece, n)
-                    if not np.isfinite(x).all():
-                        raise GGUFError(f"{t.name}: has values that are not finite; the file is bad")
+                    _check(t.name, x)
                     return to_blocks(x, weights).reshape(-1)
 
                 yield task, piece.nbytes
@@ -87,6 +86,11 @@ class Rows:
         if found is None or found.size != n or not job.type.is_quantized:
             return None
         return found.reshape(job.source.ne[2], job.source.ne[0])
+
+
+def _check(name: str, x: Floats) -> None:
+    if not np.isfinite(x).all():
+        raise GGUFError(f"{name}: has values that are not finite; convert the model again")
 
 
 def reader(type: GGMLType) -> Callable[[Bytes, int], Floats]:

@@ -1,5 +1,5 @@
-"""iq1_m (ggml-quants.c:quantize_row_iq1_m_impl): indices u8 [32] | for two points three upper bits and
-a sign each u8 [16] | u16 [4], four scales of three bits and a quarter of d.
+"""iq1_m (ggml-quants.c:quantize_row_iq1_m_impl): indices u8 [32] | for two points three upper bits
+and a sign each u8 [16] | u16 [4], four scales of three bits and a quarter of d.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""iq1_s (ggml-quants.c:quantize_row_iq1_s_impl): d | indices u8 [32] | u16 [8], four times three upper
-bits, a scale and a sign.
+"""iq1_s (ggml-quants.c:quantize_row_iq1_s_impl): d | indices u8 [32] | u16 [8], four times three
+upper bits, a scale and a sign.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""iq2_xs (ggml-quants.c:quantize_row_iq2_xs_impl): d | u16 [32], index and seven signs | scales u8 [8].
+"""iq2_xs (ggml-quants.c:quantize_row_iq2_xs_impl): d | u16 [32], index and seven signs | scales u8
+[8].
 """
 
 from __future__ import annotations

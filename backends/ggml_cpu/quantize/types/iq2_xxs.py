@@ -1,5 +1,5 @@
-"""iq2_xxs (ggml-quants.c:quantize_row_iq2_xxs_impl): d | for each 32 values four indices u8, and u32
-with four times seven signs and a scale.
+"""iq2_xxs (ggml-quants.c:quantize_row_iq2_xxs_impl): d | for each 32 values four indices u8, and
+u32 with four times seven signs and a scale.
 """
 
 from __future__ import annotations

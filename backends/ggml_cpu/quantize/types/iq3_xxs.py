@@ -1,5 +1,5 @@
-"""iq3_xxs (ggml-quants.c:quantize_row_iq3_xxs_impl): d | indices u8 [64] | u32 [8], four times seven
-signs and a scale.
+"""iq3_xxs (ggml-quants.c:quantize_row_iq3_xxs_impl): d | indices u8 [64] | u32 [8], four times
+seven signs and a scale.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""iq4_xs (ggml-quants.c:quantize_row_iq4_nl_impl): d | upper bits of scales u16 | u8 [4] | u8 [128].
+"""iq4_xs (ggml-quants.c:quantize_row_iq4_nl_impl): d | upper bits of scales u16 | u8 [4] | u8
+[128].
 """
 
 from __future__ import annotations
