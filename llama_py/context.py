@@ -264,14 +264,9 @@ class Context(Closing):
         """
         return self._hooks.patch(name, change)
 
-    def tapped(
-        self, of: Callable[[GraphResult], Taps | None]
-    ) -> AbstractContextManager[None]:
-        """While its `with` lasts, run graphs with taps on the nodes that a function chooses of each
-        (ggml_py.taps); for what is not found by names.
-
-        Raises ContextError while values are captured or patched.
-        """
+    def tapped(self, of: Callable[[GraphResult], Taps | None]) -> AbstractContextManager[None]:
+        """Meanwhile tell of nodes that a function chooses of each graph (ggml_py.taps).
+        ContextError while values are captured or patched."""
         return self._hooks.tapped(of)
 
     def _some_graphs(self) -> list[GraphResult]:

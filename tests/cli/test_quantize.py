@@ -124,8 +124,8 @@ def test_each_expert_has_its_importance(model: Path, tmp_path: Path) -> None:
         assert (a.tensors[WEIGHTS[0]].data != expected).any()
         assert b.metadata["quantize.imatrix.entries_count"] == 1
         assert b.metadata["quantize.imatrix.file"] == str(tmp_path / "i.gguf")[:127]
-    assert run("--exclude-weights", "exps", "--imatrix", tmp_path / "i.gguf", model, outs[1],
-               "--force", "Q4_0", *named) == 0  # fmt: skip
+    options = ("--exclude-weights", "exps", "--imatrix", tmp_path / "i.gguf", "--force", *named)
+    assert run(*options, model, outs[1], "Q4_0") == 0
     assert outs[0].read_bytes() == outs[1].read_bytes()
 
 

@@ -12,7 +12,7 @@ import lzma
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -55,24 +55,15 @@ class Shape:
 
     arch: str
     n_layer: int
-    heads: tuple[int, int] = (8, 2)
+    heads: Sequence[int] = (8, 2)
     n_expert: int = 0
     parts: Sequence[str] = ("attn_q", "attn_k", "attn_v", "attn_output")
     tied: bool = False
-    keys: Mapping[str, Any] = field(default_factory=dict)
 
 
 SHAPES = {
-    "dense": Shape("llama", 24),
-    "dense-no-gqa": Shape("llama", 24, (8, 8)),
-    "tied": Shape("llama", 17, tied=True),
-    "70b": Shape("llama", 80, (8, 1)),
-    "65b": Shape("llama", 80, (8, 8)),
-    "qwen2-80": Shape("qwen2", 80, (8, 8)),
-    "eight-experts": Shape("llama", 16, (8, 2), 8),
-    "four-experts": Shape("llama", 16, (8, 4), 4),
-    "falcon": Shape("falcon", 24, (8, 1), parts=("attn_qkv", "attn_output")),
-    "joined": Shape("gpt2", 13, (8, 8), parts=("attn_qkv", "attn_output")),
+    name: Shape(**sizes)
+    for name, sizes in json.loads(Path(__file__).with_suffix(".json").read_text("utf-8")).items()
 }
 OPTIONS: dict[str, Sequence[str]] = {
     "pure": ("--pure",),
