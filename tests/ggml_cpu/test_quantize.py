@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ggml_cpu.quantize.format import quantizers
 from ggml_cpu.quantize.run import can_quantize, needs_importance, quantizer
 from ggml_cpu.quantize.tables import tables
+from ggml_cpu.quantize.types import quantizers
 from ggml_py.errors import BackendError
 from ggml_py.grids import grid
 from ggml_py.types import BY_NAME

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pkgutil
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
 
 from ggml_cpu.kernel import Function
-from ggml_cpu.quantize import types
 from ggml_py.types import BY_NAME, GGMLType
 
 
@@ -37,11 +33,3 @@ def register(
     codebook: tuple[str, int] | None = None,
 ) -> None:  # fmt: skip
     REGISTERED[name] = Quantizer(BY_NAME[name], plain, weighted, by_row, codebook)
-
-
-@cache
-def quantizers() -> dict[str, Quantizer]:
-    """Every quantizer by the name of its type."""
-    for module in pkgutil.iter_modules(types.__path__):
-        import_module(f"{types.__name__}.{module.name}")
-    return REGISTERED

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, Kernel, fn, kernel
-from ggml_cpu.quantize.format import Quantizer, quantizers
+from ggml_cpu.quantize.format import Quantizer
 from ggml_cpu.quantize.lanes import BYTES, LANES, SIGMA, SPARE, TABLES, W, X, mul, put
+from ggml_cpu.quantize.types import quantizers
 
 COUNT = b"".join(i.to_bytes(4, "little") for i in range(LANES))  # lanes 0, 1, 2, ...
 

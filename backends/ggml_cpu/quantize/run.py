@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import View, block_address, new_blocks, pack, set_scratch
-from ggml_cpu.quantize.format import quantizers
 from ggml_cpu.quantize.kernels import KERNELS
 from ggml_cpu.quantize.lanes import LANES, MEMORY
 from ggml_cpu.quantize.tables import tables
+from ggml_cpu.quantize.types import quantizers
 from ggml_py.backend import aligned_bytes
 from ggml_py.errors import BackendError
 from ggml_py.types import GGMLType
