@@ -47,6 +47,14 @@ def test_groups_of_zeros_in_iq3_s() -> None:
     assert mine < 0.1 * theirs
 
 
+def test_just_below_a_power_of_two() -> None:
+    """As in ggml, whose logarithm rounds: with the scale of the power itself."""
+    power = np.float32(2.0**-5)
+    x = np.stack([np.full(32, value) for value in (power, np.nextafter(power, np.float32(0)))])
+    found = quantizer(BY_NAME["mxfp4"], False)(x, None)
+    assert found[:, 0].tolist() == [127 - 5 - 2] * 2
+
+
 @pytest.mark.parametrize("name", ["q4_0", "q5_1", "q6_K", "iq3_s"])
 @pytest.mark.parametrize("n_rows", [1, 3, 17])
 def test_rows_do_not_depend_on_each_other(name: str, n_rows: int) -> None:

@@ -118,6 +118,7 @@ def _command(args: argparse.Namespace) -> None:
         for found in before:
             collector.add(found, n_ctx)
         _save(o, collector, before[0].chunk_size or n_ctx)
+        _tell(o, collector)
         return
     session.loading()
     model = session.open_model(args)
@@ -128,6 +129,7 @@ def _command(args: argparse.Namespace) -> None:
     ids = chunks_of(model, o, n_ctx)
     _collect(args, model, collector, ids)
     _save(o, collector, n_ctx)
+    _tell(o, collector)
 
 
 def chunks_of(model: Model, o: ImatrixParams, n_ctx: int) -> npt.NDArray[np.int32]:
@@ -225,6 +227,10 @@ def _save(o: ImatrixParams, collector: Collector, size: int, ending: str = "") -
     path = o.output + ending
     found = collector.result(path, size)
     write(path, found)
-    partial = [n for n, e in found.entries.items() if not e.counts.all()]
-    if partial and not ending:
+
+
+def _tell(o: ImatrixParams, collector: Collector) -> None:
+    partial = [name for name, e in collector.entries.items() if not e.counts.all()]
+    session.tell(f"{o.output}: {len(collector.entries)} tensors")
+    if partial:
         session.tell(f"{len(partial)} tensors have experts without tokens: {partial[0]}, ...")
