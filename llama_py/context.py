@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import numpy as np
 
 from ggml_py.backend import Device
 from ggml_py.errors import ContextError
+from ggml_py.taps import Taps
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
 from llama_py import state
@@ -261,6 +263,11 @@ class Context(Closing):
         fit.
         """
         return self._hooks.patch(name, change)
+
+    def tapped(self, of: Callable[[GraphResult], Taps | None]) -> AbstractContextManager[None]:
+        """Meanwhile tell of nodes that a function chooses of each graph (ggml_py.taps).
+        ContextError while values are captured or patched."""
+        return self._hooks.tapped(of)
 
     def _some_graphs(self) -> list[GraphResult]:
         """Of one token, and of several."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from ggml_py.errors import ContextError
@@ -37,6 +38,17 @@ class Hooks:
 
     def patch(self, pattern: str, change: Change | Any) -> Patch:
         return Patch(pattern, change, self.switch, self.value)
+
+    @contextmanager
+    def tapped(self, of: Callable[[GraphResult], Taps | None]) -> Iterator[None]:
+        """Meanwhile tell of the nodes that a function wants of each graph, and of no others'."""
+        if self._all:
+            raise ContextError("tapped: values are captured or patched; end that first")
+        self._runner.set_taps(of)
+        try:
+            yield
+        finally:
+            self._runner.set_taps(None)
 
     def switch(self, hook: Hook, on: bool) -> None:
         """Put a hook in use; ContextError for a name that no graph has. Or take it away."""

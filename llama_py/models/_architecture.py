@@ -70,6 +70,12 @@ class Architecture(ABC):
     def build(self, g: GraphBuilder) -> None:
         """Build the trunk; set g.res.t_logits and g.res.t_embd."""
 
+    @classmethod
+    def is_70b(cls, n_layer: int, n_head: int, n_head_kv: int) -> bool:
+        """Whether llama.cpp calls a model of this size 70B: its values are quantized with more bits
+        than others'."""
+        return False
+
     def build_encoder(self, g: GraphBuilder) -> None:
         """Build the encoder of an encoder-decoder; set g.res.t_embd."""
         raise ContextError(f"models of architecture {self.arch!r} have no encoder")

@@ -30,6 +30,10 @@ class Deci(LongDecoder):
     hp: DeciHParams
     layer_sum = "ffn_out"
 
+    @classmethod
+    def is_70b(cls, n_layer: int, n_head: int, n_head_kv: int) -> bool:
+        return n_layer == 80
+
     def layer(self, w: Weights, il: int) -> Layer:
         n_embd, shape = self.hp.n_embd, self.hp.layers[il]
         return Layer(

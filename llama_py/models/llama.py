@@ -23,6 +23,10 @@ class Llama(LongDecoder):
     HParams = LlamaHParams
     layer_sum = "ffn_out"
 
+    @classmethod
+    def is_70b(cls, n_layer: int, n_head: int, n_head_kv: int) -> bool:
+        return n_layer == 80 and n_head != n_head_kv
+
     def layer(self, w: Weights, il: int) -> Layer:
         hp, n_ff = self.hp, self.hp.layers[il].n_ff
         return Layer(

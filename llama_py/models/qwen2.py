@@ -22,6 +22,10 @@ class Qwen2(Decoder):
     HParams = Qwen2HParams
     output_bias = True
 
+    @classmethod
+    def is_70b(cls, n_layer: int, n_head: int, n_head_kv: int) -> bool:
+        return n_layer == 80
+
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp
         return Layer(

@@ -18,13 +18,16 @@ from llama_py_tools import (
     debug,
     gguf,
     graph,
+    imatrix,
     perplexity,
     test_backend_ops,
     warmup,
 )
 from llama_py_tools.options import Parser, default_text
 
-COMMANDS = (cli, cache, warmup, debug, gguf, graph, bench, perplexity, test_backend_ops)
+COMMANDS = (
+    cli, cache, warmup, debug, gguf, graph, bench, imatrix, perplexity, test_backend_ops,
+)  # fmt: skip
 
 HEAD = """# Options
 

@@ -35,6 +35,10 @@ def bench() -> int:
     return _run("bench")
 
 
+def imatrix() -> int:
+    return _run("imatrix")
+
+
 def perplexity() -> int:
     return _run("perplexity")
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
 from llama_py_tools import session
+from llama_py_tools.gguf import quantize_params
+from llama_py_tools.gguf.quantize_params import QuantizeParams
 from llama_py_tools.gguf.sizes import size_of
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams
@@ -144,6 +146,7 @@ COMMANDS: dict[str, tuple[type[Params], Callable[[argparse.Namespace], int | Non
     "set": (SetParams, _set, "a file with other metadata"),
     "split": (SplitParams, _split, "a file in parts"),
     "merge": (MergeParams, _merge, "parts in one file"),
+    "quantize": (QuantizeParams, quantize_params.run, "a file with other types"),
     "diff": (DiffParams, _diff, "what differs between two files: exit 0 nothing, 1 something"),
 }
 
@@ -152,7 +155,10 @@ def parser() -> Parser:
     p = Parser("llama-py-gguf", description=__doc__)
     commands = p.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
     for name, (kind, _, help) in COMMANDS.items():
-        command = commands.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
+        command = commands.add_parser(
+            name, help=help, description=f"{help[0].upper()}{help[1:]}.",
+            epilog=quantize_params.EPILOG if name == "quantize" else None,
+        )  # fmt: skip
         command.add(kind, CommonParams)
     return p
 
@@ -167,4 +173,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             p.error("set needs -o FILE or --in-place")
         if not o.changes and not o.remove:
             p.error("set needs KEY=VALUE or --remove KEY")
+    if args.command == "quantize":
+        quantize_params.check(p, args)
     return session.run(COMMANDS[args.command][1], args)

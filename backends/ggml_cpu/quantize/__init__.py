@@ -1,0 +1,1 @@
+"""Quantizing weights: the types' blocks as ggml-quants.c makes them, with importance or without."""

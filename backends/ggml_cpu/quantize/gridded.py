@@ -1,0 +1,93 @@
+"""What the types of iq2 and iq3 do for each group, and with the scales at the end."""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import Function, fn
+from ggml_cpu.quantize.lanes import (
+    LEVELS,
+    SCALES,
+    SPARE,
+    VECTOR,
+    W,
+    X,
+    at,
+    mul,
+    put,
+    put_half,
+    ratio,
+)
+from ggml_cpu.quantize.points import (
+    CODES,
+    codes_at,
+    even_magnitudes,
+    half_steps,
+    highest,
+    index_of,
+    magnitudes,
+    put_roots,
+)
+
+SIGNS = SPARE + 72 * VECTOR  # of the points of 8 of a group
+
+
+def groups_of(n: int, tiny: float, even: bool, start: Function, fit: Function) -> Function:
+    """A function for a group of n values: magnitudes, signs, codes and the scale, which it keeps.
+
+    start    of the largest magnitude and whether the group is zero, the same two as they are to be
+             and the scale to begin with
+    """
+
+    @fn
+    def group(m, g):
+        """Whether it is none, whose indices and signs are 0."""
+        x = m + X + n * VECTOR * g
+        w, roots = x + W, x + LEVELS
+        put_roots(w, roots, n)
+        for p in range(n // 8):
+            here = 8 * VECTOR * p
+            signs = even_magnitudes(x + here, w + here) if even else magnitudes(x + here)
+            put(m + SIGNS, p, signs)
+        top = highest(x, n)
+        zero, top, scale = start(m, x, w, top, top < tiny if tiny > 0.0 else top == 0.0)
+        one = v.f32x16(1.0)
+        scale = fit(m, x, w, roots, v.select(zero, one, top), scale)
+        for p in range(n // 8):
+            other = ~codes_at(m + SIGNS, p) & (127 if even else 255)
+            signs = v.select(scale < 0.0, other, codes_at(m + SIGNS, p))
+            put(m + SIGNS, p, v.select(zero, v.i32x16(0), signs))
+        put(m + SCALES, g, v.select(zero, v.f32x16(0.0), v.vabs(scale)))
+        return zero
+
+    return group
+
+
+@fn
+def point_index(m, p, zero):
+    return v.select(zero, v.i32x16(0), index_of(m, codes_at(m + CODES, p)))
+
+
+def of_largest(steps: float) -> Function:
+    """A `start` whose scale is the largest magnitude / steps."""
+
+    @fn
+    def start(m, x, w, top, zero):
+        return zero, top, top / steps
+
+    return start
+
+
+@fn
+def put_scales(m, to, groups, fudge):
+    """The f16 that all scales are multiples of; returns what makes steps of them."""
+    top = v.f32x16(0.0)
+    for g in range(groups):
+        top = v.vmax(at(m + SCALES, g), top)
+    d = top / 31.0
+    put_half(m, to, mul(d, v.f32x16(fudge)))
+    return ratio(v.f32x16(1.0), d)
+
+
+@fn
+def step_of(m, g, factor):
+    return half_steps(at(m + SCALES, g), factor, 15.0)

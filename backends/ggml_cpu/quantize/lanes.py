@@ -1,0 +1,148 @@
+"""What quantizers are written in: 16 blocks at once, one a lane.
+
+A quantizer reads like ggml-quants.c, with a vector where that has a number: each lane is a block of
+its own, sums are in ggml's order, and no product is fused with a sum; so the bytes are ggml's. What
+C leaves out by `continue` is computed and not selected.
+
+`m` is the address of a thread's memory. Tiles in it have a vector for each value of a block.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.rounding import TINY
+from ggml_cpu.blocks.search import nearest
+from ggml_cpu.kernel import fn
+
+LANES = 16
+VECTOR = 4 * LANES
+BLOCK = 256 * VECTOR
+
+# Tiles, as bytes from m: values, weights, levels, and the bytes of blocks.
+X, W, LEVELS, BYTES = 0, BLOCK, 2 * BLOCK, 3 * BLOCK
+SCALES = BYTES + 256 * LANES
+MINIMA = SCALES + 16 * VECTOR
+STEPS = MINIMA + 16 * VECTOR
+MINIMUM_STEPS = STEPS + 16 * VECTOR
+SUMS = MINIMUM_STEPS + 16 * VECTOR
+SIGMA = SUMS + 16 * VECTOR  # one vector: of a row, the mean square
+TABLES = SIGMA + VECTOR  # addresses of a codebook's tables
+SPARE = TABLES + VECTOR
+MEMORY = SPARE + 2 * BLOCK
+
+
+@fn
+def mul(x, y):
+    """x * y, rounded: `*` may become a part of a fused multiply-add, which ggml's has not."""
+    return v.fma(x, y, -0.0)
+
+
+@fn
+def at(tile, i):
+    return v.f32x16_load(tile + VECTOR * i)
+
+
+@fn
+def put(tile, i, x):
+    v.store(tile + VECTOR * i, x)
+
+
+@fn
+def clipped(x, low, high):
+    return v.vmin(v.vmax(nearest(x), low), high)
+
+
+@fn
+def whole(tile, i):
+    return v.to_i32(at(tile, i))
+
+
+@fn
+def half(x):
+    """As an f16 has it."""
+    return v.f16_to_f32(v.f32_to_f16(x))
+
+
+@fn
+def put_byte(m, i, q):
+    """Byte i of the blocks."""
+    v.store(m + BYTES + LANES * i, v.to_i8(q))
+
+
+@fn
+def put_bytes(m, i, n, q):
+    for j in range(n):
+        put_byte(m, i + j, q >> (8 * j))
+
+
+@fn
+def put_half(m, i, x):
+    put_bytes(m, i, 2, v.zext_i32(v.f32_to_f16(x)))
+
+
+@fn
+def sum_of_squares(x, n):
+    total = v.f32x16(0.0)
+    for i in range(n):
+        total = total + mul(at(x, i), at(x, i))
+    return total
+
+
+@fn
+def weigh(x, w, n, sigma2):
+    """The importance of values: w * sqrt(sigma2 + x * x), in place of w."""
+    for i in range(n):
+        put(w, i, mul(at(w, i), v.vsqrt(sigma2 + mul(at(x, i), at(x, i)))))
+
+
+@fn
+def sum_of(tile, n):
+    total = v.f32x16(0.0)
+    for i in range(n):
+        total = total + at(tile, i)
+    return total
+
+
+@fn
+def largest(x, n):
+    top = v.f32x16(0.0)
+    for i in range(n):
+        top = v.vmax(v.vabs(at(x, i)), top)
+    return top
+
+
+@fn
+def extreme(x, n):
+    """The first of n values of largest magnitude, with its sign."""
+    top, most = v.f32x16(0.0), v.f32x16(0.0)
+    for i in range(n):
+        size = v.vabs(at(x, i))
+        more = size > most
+        most, top = v.select(more, size, most), v.select(more, at(x, i), top)
+    return top
+
+
+@fn
+def divided(x, y):
+    """x / y, or 0 where y is 0."""
+    zero = y == 0.0
+    return v.select(zero, v.f32x16(0.0), x / v.select(zero, v.f32x16(1.0), y))
+
+
+@fn
+def ratio(x, y):
+    """x / y, or 0 unless y > 0."""
+    some = y > 0.0
+    return v.select(some, x / v.select(some, y, v.f32x16(1.0)), v.f32x16(0.0))
+
+
+@fn
+def is_zero(top):
+    """Whether a group with this largest value is taken for zeros."""
+    return v.vabs(top) < TINY
+
+
+@fn
+def step_by(start, step, i):
+    """start + step * i in single precision."""
+    return v.float32(start) + v.float32(step) * v.float32(i)

@@ -1,0 +1,86 @@
+"""Scales and minima of groups, a lane each (ggml-quants.c:make_qkx2_quants, make_qkx3_quants)."""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.quantize.lanes import SPARE, at, clipped, mul, put, step_by
+
+
+@fn
+def size_of(diff, absolute):
+    return v.vabs(diff) if absolute else mul(diff, diff)
+
+
+@fn
+def bounds_and_sums(x, w, n):
+    low, high, s_w = at(x, 0), at(x, 0), at(w, 0)
+    s_x = mul(s_w, low)
+    for i in range(1, n):
+        low, high = v.vmin(at(x, i), low), v.vmax(at(x, i), high)
+        s_w, s_x = s_w + at(w, i), s_x + mul(at(w, i), at(x, i))
+    return v.select(low > 0.0, v.f32x16(0.0), low), high, s_w, s_x
+
+
+@fn
+def error_of(x, w, n, levels, scale, offset, absolute):
+    total = v.f32x16(0.0)
+    for i in range(n):
+        diff = (mul(scale, at(levels, i)) + offset) - at(x, i)
+        total = total + mul(at(w, i), size_of(diff, absolute))
+    return total
+
+
+@fn
+def sums_of_levels(x, w, n, factor, offset, q_max, levels):
+    """Sums of w * q, w * q * q and w * q * x; and the levels."""
+    s_q, s_qq, s_xq = v.f32x16(0.0), v.f32x16(0.0), v.f32x16(0.0)
+    for i in range(n):
+        q = clipped(mul(factor, at(x, i) - offset), 0.0, q_max)
+        put(levels, i, q)
+        wq = mul(at(w, i), q)
+        s_q, s_qq, s_xq = s_q + wq, s_qq + mul(wq, q), s_xq + mul(wq, at(x, i))
+    return s_q, s_qq, s_xq
+
+
+@fn
+def refitted(s_w, s_x, s_q, s_qq, s_xq):
+    """Whether least squares have a solution, and its scale and offset, which is not above 0."""
+    det = mul(s_w, s_qq) - mul(s_q, s_q)
+    solved = det > 0.0
+    det = v.select(solved, det, v.f32x16(1.0))
+    scale = (mul(s_w, s_xq) - mul(s_x, s_q)) / det
+    offset = (mul(s_qq, s_x) - mul(s_q, s_xq)) / det
+    above = offset > 0.0
+    scale = v.select(above, s_xq / v.select(above, s_qq, v.f32x16(1.0)), scale)
+    return solved, scale, v.select(above, v.f32x16(0.0), offset)
+
+
+@fn
+def with_minimum(m, x, w, n, q_max, start, step, tries, absolute, levels):
+    """Scale and minimum with x = scale * q - minimum, q from 0 to q_max; and the levels q.
+
+    tries + 1 factors are tried, refitted each; as in ggml, a winner's minimum is where the later
+    ones start. Of the winner, what its levels come from is kept.
+    """
+    low, high, s_w, s_x = bounds_and_sums(x, w, n)
+    flat = high <= low
+    high = v.select(flat, low + 1.0, high)
+    factor, offset, start_at = v.f32x16(q_max) / (high - low), low, low
+    scale = v.f32x16(1.0) / factor
+    sums_of_levels(x, w, n, factor, low, q_max, levels)
+    least = error_of(x, w, n, levels, scale, low, absolute)
+    for i in range(tries + 1):
+        tried = v.f32x16(step_by(start, step, i) + v.float32(q_max)) / (high - offset)
+        s_q, s_qq, s_xq = sums_of_levels(x, w, n, tried, offset, q_max, m + SPARE)
+        solved, scale2, offset2 = refitted(s_w, s_x, s_q, s_qq, s_xq)
+        error = error_of(x, w, n, m + SPARE, scale2, offset2, absolute)
+        better = solved & (error < least)
+        least, factor = v.select(better, error, least), v.select(better, tried, factor)
+        start_at = v.select(better, offset, start_at)
+        scale, offset = v.select(better, scale2, scale), v.select(better, offset2, offset)
+    zero = v.f32x16(0.0)
+    for i in range(n):
+        q = clipped(mul(factor, at(x, i) - start_at), 0.0, q_max)
+        put(levels, i, v.select(flat, zero, q))
+    return v.select(flat, zero, scale), -v.select(flat, low, offset)

@@ -1,0 +1,224 @@
+"""Groups as points of a codebook, a lane each (ggml-quants.c:iq2_find_best_neighbour,
+iq3_find_best_neighbour, and what calls them).
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import Function, fn
+from ggml_cpu.quantize.lanes import (
+    LANES,
+    SPARE,
+    TABLES,
+    VECTOR,
+    at,
+    clipped,
+    mul,
+    put,
+    step_by,
+)
+from ggml_cpu.quantize.tables import BITS
+
+# Tiles of codes, and of whether they stand for points that were off the grid.
+CODES, TRIED = SPARE, SPARE + 16 * VECTOR
+OFF, TRIED_OFF = SPARE + 32 * VECTOR, SPARE + 48 * VECTOR
+FOUND, BACK, BIAS, INDEX = (SPARE + (64 + i) * VECTOR for i in range(4))
+LANE_NUMBERS = b"".join(i.to_bytes(4, "little") for i in range(LANES))
+FAR = 3.4028234663852886e38  # FLT_MAX
+AFTER = 1 << 20
+
+
+@fn
+def codes_at(tile, i):
+    return v.i32x16_load(tile + VECTOR * i)
+
+
+@fn
+def index_of(m, code):
+    """Of codes that are on the grid."""
+    return v.i32_gather(v.ld_i64(m + TABLES), code)
+
+
+def searcher(length: int, step: float) -> Function:
+    """A function that finds the points of codes; level l of a point stands for step * l + bias."""
+    bits = BITS[length]
+    mask = (1 << bits) - 1
+
+    @fn
+    def nearest_of(points, x, w, scale, bias):
+        """Of a list of points, the code and index of the one with the least weighted square error;
+        x and w are of one lane."""
+        n, lanes = v.ld_i32(points), v.i32x16_load(v.table(LANE_NUMBERS))
+        least, chosen = v.f32x16(FAR), v.i32x16(0)
+        for j in range(0, n, LANES):
+            codes, error = v.i32x16_load(points + 4 + 4 * j), v.f32x16(0.0)
+            for i in range(length):
+                q = v.to_f32((codes >> (bits * i)) & mask) * step + bias
+                diff = mul(q, scale) - v.ld_f32(x + VECTOR * i)
+                error = error + mul(mul(diff, v.ld_f32(w + VECTOR * i)), diff)
+            better = (error < least) & (lanes + j < n)
+            least = v.select(better, error, least)
+            chosen = v.select(better, lanes + j, chosen)
+        first = v.vminval(v.select(least == v.vminval(least), chosen, v.i32x16(AFTER)))
+        return v.ld_i32(points + 4 + 4 * first)
+
+    @fn
+    def on_grid(m, code, wanted, x, w, scale, bias):
+        """Codes of points on the grid instead of those that are not; and which were not."""
+        found = v.i32_gather(v.ld_i64(m + TABLES), code)
+        off = wanted & (found < 0)
+        if not v.vany(off):
+            return code, off
+        v.store(m + FOUND, v.select(off, found, v.i32x16(0)))
+        v.store(m + BACK, scale)
+        v.store(m + BIAS, bias)
+        v.store(m + INDEX, code)
+        for lane in range(LANES):
+            begin = v.ld_i32(m + FOUND + 4 * lane)
+            if begin < 0:
+                points = v.ld_i64(m + TABLES + 8) + 4 * (-1 - begin)
+                back, offset = v.ld_f32(m + BACK + 4 * lane), v.ld_f32(m + BIAS + 4 * lane)
+                point = nearest_of(points, x + 4 * lane, w + 4 * lane, back, offset)
+                v.st_i32(m + INDEX + 4 * lane, point & 0xFFFF)
+        return v.i32x16_load(m + INDEX), off
+
+    return on_grid
+
+
+def fitter(
+    group: int, length: int, q_max: int, tries: int, step: float, off_only: bool, off_first: bool,
+    always: bool = False,
+) -> Function:  # fmt: skip
+    """A function that fits groups of values to points of magnitudes 2 * level + 1.
+
+    tries, step  factors (2 * q_max - 1 + step * i) / largest are tried, i from -tries to tries
+    off_only     the winner's points are searched again with its scale, only those off the grid;
+    off_first    all where no try was any good;
+    always       those on the grid, too
+    """
+    bits, points, find = BITS[length], group // length, searcher(length, 2.0)
+    mask = (1 << bits) - 1
+
+    @fn
+    def rounded(x, factor):
+        code = v.i32x16(0)
+        for i in range(length):
+            q = clipped(mul(mul(factor, at(x, i)) - 1.0, v.f32x16(0.5)), 0.0, q_max - 1.0)
+            code = code | (v.to_i32(q) << (bits * i))
+        return code
+
+    @fn
+    def gains(x, w, code, qx, qq):
+        for i in range(length):
+            q = v.to_f32(((code >> (bits * i)) & mask) * 2 + 1)
+            qx = qx + mul(mul(at(w, i), at(x, i)), q)
+            qq = qq + mul(mul(at(w, i), q), q)
+        return qx, qq
+
+    @fn
+    def tried(m, x, w, roots, factor):
+        """Sums of w * q * x and w * q * q; codes in TRIED."""
+        qx, qq, back = v.f32x16(0.0), v.f32x16(0.0), v.f32x16(1.0) / factor
+        all_lanes, one = qx == 0.0, v.f32x16(1.0)
+        for p in range(points):
+            here = length * VECTOR * p
+            code = rounded(x + here, factor)
+            code, off = find(m, code, all_lanes, x + here, roots + here, back, one)
+            put(m + TRIED, p, code)
+            put(m + TRIED_OFF, p, v.select(off, v.i32x16(1), 0))
+            qx, qq = gains(x + here, w + here, code, qx, qq)
+        return qx, qq
+
+    @fn
+    def again(m, x, w, roots, scale):
+        """The scale once points off the grid are searched anew with it."""
+        wanted, any_off = scale > 0.0, v.i32x16(0)
+        for p in range(points):
+            any_off = any_off | codes_at(m + OFF, p)
+        wanted = wanted & ((any_off != 0) if not always else wanted)
+        if not v.vany(wanted):
+            return scale
+        qx, qq, one = v.f32x16(0.0), v.f32x16(0.0), v.f32x16(1.0)
+        factor = one / v.select(wanted, scale, one)
+        for p in range(points):
+            here, code = length * VECTOR * p, codes_at(m + CODES, p)
+            these = wanted & ((codes_at(m + OFF, p) != 0) if off_only else wanted)
+            new = rounded(x + here, factor)
+            new, _ = find(m, new, these, x + here, roots + here, scale, one)
+            code = v.select(these, new, code)
+            put(m + CODES, p, code)
+            qx, qq = gains(x + here, w + here, code, qx, qq)
+        wanted = wanted & (qq > 0.0)
+        return v.select(wanted, qx / v.select(wanted, qq, one), scale)
+
+    @fn
+    def fit(m, x, w, roots, top, scale):
+        """The scale of a group with this largest value, and its codes in CODES."""
+        best = v.f32x16(0.0)
+        for p in range(points):
+            put(m + CODES, p, v.i32x16(0))
+            put(m + OFF, p, v.i32x16(1 if off_first else 0))
+        for i in range(-tries, tries + 1):
+            factor = v.f32x16(step_by(2.0 * q_max - 1.0, step, i)) / top
+            qx, qq = tried(m, x, w, roots, factor)
+            better = (qq > 0.0) & (mul(qx, qx) > mul(best, qq))
+            scale = v.select(better, qx / v.select(better, qq, v.f32x16(1.0)), scale)
+            best = v.select(better, mul(scale, qx), best)
+            for p in range(points):
+                code = v.select(better, codes_at(m + TRIED, p), codes_at(m + CODES, p))
+                off = v.select(better, codes_at(m + TRIED_OFF, p), codes_at(m + OFF, p))
+                put(m + CODES, p, code)
+                put(m + OFF, p, off)
+        return again(m, x, w, roots, scale)
+
+    return fit
+
+
+@fn
+def magnitudes(x):
+    """Eight values without their signs, in place; and the signs, a bit each."""
+    bits = v.i32x16(0)
+    for i in range(8):
+        minus = at(x, i) < 0.0
+        bits = bits | v.select(minus, v.i32x16(1 << i), 0)
+        put(x, i, v.select(minus, -at(x, i), at(x, i)))
+    return bits
+
+
+@fn
+def even_magnitudes(x, w):
+    """As `magnitudes`, and the least important value has the wrong sign if the number of minuses is
+    odd; the last sign is not told."""
+    least, at_least, odd = mul(mul(at(w, 0), at(x, 0)), at(x, 0)), v.i32x16(1), v.i32x16(0)
+    for i in range(8):
+        size = mul(mul(at(w, i), at(x, i)), at(x, i))
+        less = size < least
+        least = v.select(less, size, least)
+        at_least = v.select(less, v.i32x16(1 << i), at_least)
+        odd = odd ^ v.select(at(x, i) < 0.0, v.i32x16(1), 0)
+    bits = magnitudes(x)
+    flip = v.select(odd != 0, at_least, v.i32x16(0))
+    for i in range(8):
+        put(x, i, v.select((flip & (1 << i)) != 0, -at(x, i), at(x, i)))
+    return (bits ^ flip) & 127
+
+
+@fn
+def highest(x, n):
+    top = at(x, 0)
+    for i in range(1, n):
+        top = v.vmax(at(x, i), top)
+    return top
+
+
+@fn
+def put_roots(w, roots, n):
+    for i in range(n):
+        put(roots, i, v.vsqrt(at(w, i)))
+
+
+@fn
+def half_steps(scale, factor, most):
+    """Steps with scale = (2 * step + 1) / factor."""
+    q = clipped(mul(mul(factor, scale) - 1.0, v.f32x16(0.5)), 0.0, most)
+    return v.to_i32(q)

@@ -1,0 +1,163 @@
+"""Scales and minima of groups as small integers times one f16, and levels by what they are then."""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.search import nearest
+from ggml_cpu.kernel import Function, fn
+from ggml_cpu.quantize.lanes import (
+    LEVELS,
+    MINIMA,
+    MINIMUM_STEPS,
+    SCALES,
+    STEPS,
+    SUMS,
+    VECTOR,
+    W,
+    X,
+    at,
+    clipped,
+    half,
+    mul,
+    put,
+    put_byte,
+    put_half,
+    ratio,
+    sum_of,
+    sum_of_squares,
+    weigh,
+    whole,
+)
+from ggml_cpu.quantize.offset import with_minimum
+from ggml_cpu.quantize.symmetric import positive_scale
+
+
+@fn
+def in_steps(values, groups, most, steps):
+    """Steps 0 .. most of values that are not negative; what they are multiplied with."""
+    top = v.f32x16(0.0)
+    for g in range(groups):
+        top = v.vmax(at(values, g), top)
+    factor = ratio(v.f32x16(most), top)
+    for g in range(groups):
+        put(steps, g, v.vmin(nearest(mul(factor, at(values, g))), most))
+    return top / most
+
+
+@fn
+def levels_again(m, groups, n, q_max, d, d_min):
+    """Levels by x = d * step * q - d_min * minimum_step; as they were where that scale is 0."""
+    for g in range(groups):
+        scale = mul(d, at(m + STEPS, g))
+        minimum = mul(d_min, at(m + MINIMUM_STEPS, g))
+        some = scale != 0.0
+        scale = v.select(some, scale, v.f32x16(1.0))
+        for i in range(n * g, n * g + n):
+            q = clipped((at(m + X, i) + minimum) / scale, 0.0, q_max)
+            put(m + LEVELS, i, v.select(some, q, at(m + LEVELS, i)))
+
+
+@fn
+def levels_around(m, groups, n, n_max, d, steps):
+    """Levels by x = d * step * (q - n_max); as they were where that scale is 0."""
+    for g in range(groups):
+        scale = mul(d, at(steps, g))
+        some = scale != 0.0
+        scale = v.select(some, scale, v.f32x16(1.0))
+        for i in range(n * g, n * g + n):
+            q = clipped(at(m + X, i) / scale, -n_max, n_max - 1.0) + n_max
+            put(m + LEVELS, i, v.select(some, q, at(m + LEVELS, i)))
+
+
+def with_scales_and_minima(
+    groups: int, q_max: float, most: float, base: Function, search: tuple[float, float, int, bool],
+) -> tuple[Function, Function]:  # fmt: skip
+    """Two functions of m that search scales and minima, without importance and with; both store
+    levels and steps and return d and d_min.
+
+    base     base(m, x, n): weights of a group's values without importance
+    search   start, step, number of tries, and whether errors are not squared
+    """
+    n = 256 // groups
+    start, step, tries, absolute = search
+
+    @fn
+    def plain(m):
+        for g in range(groups):
+            x = m + X + n * VECTOR * g
+            base(m + W, x, n)
+            scale, minimum = with_minimum(
+                m, x, m + W, n, q_max, start, step, tries, absolute, x + LEVELS
+            )
+            put(m + SCALES, g, scale)
+            put(m + MINIMA, g, minimum)
+        d = in_steps(m + SCALES, groups, most, m + STEPS)
+        d_min = in_steps(m + MINIMA, groups, most, m + MINIMUM_STEPS)
+        levels_again(m, groups, n, q_max, half(d), half(d_min))
+        return d, d_min
+
+    @fn
+    def weighted(m, sigma2_of):
+        sigma2 = mul(sum_of_squares(m + X, 256), v.f32x16(sigma2_of)) / 256.0
+        for g in range(groups):
+            x, w = m + X + n * VECTOR * g, m + W + n * VECTOR * g
+            weigh(x, w, n, sigma2)
+            put(m + SUMS, g, sum_of(w, n))
+            scale, minimum = with_minimum(m, x, w, n, q_max, -0.9, 0.05, 36, False, x + LEVELS)
+            put(m + SCALES, g, scale)
+            put(m + MINIMA, g, minimum)
+        d = positive_scale(m + SCALES, m + SUMS, groups, most, m + STEPS)
+        d_min = positive_scale(m + MINIMA, m + SUMS, groups, most, m + MINIMUM_STEPS)
+        levels_again(m, groups, n, q_max, half(d), half(d_min))
+        return d, d_min
+
+    return plain, weighted
+
+
+@fn
+def by_magnitude(w, x, n):
+    for i in range(n):
+        put(w, i, v.vabs(at(x, i)))
+
+
+@fn
+def by_magnitude_and_mean(w, x, n):
+    mean = v.vsqrt(sum_of_squares(x, n) / v.float32(n))
+    for i in range(n):
+        put(w, i, mean + v.vabs(at(x, i)))
+
+
+@fn
+def put_six_bits(m, to):
+    """12 bytes of eight scales and eight minima of six bits (ggml-quants.c:get_scale_min_k4)."""
+    for g in range(4):
+        scale, minimum = whole(m + STEPS, g), whole(m + MINIMUM_STEPS, g)
+        scale2, minimum2 = whole(m + STEPS, g + 4), whole(m + MINIMUM_STEPS, g + 4)
+        put_byte(m, to + g, scale | ((scale2 >> 4) << 6))
+        put_byte(m, to + 4 + g, minimum | ((minimum2 >> 4) << 6))
+        put_byte(m, to + 8 + g, (scale2 & 15) | ((minimum2 & 15) << 4))
+
+
+@fn
+def put_quarters(m, to):
+    """64 bytes of 256 values of two bits: of 128 values, four that are 32 apart to a byte."""
+    for part in range(2):
+        for i in range(32):
+            q = whole(m + LEVELS, 128 * part + i) & 3
+            for j in range(1, 4):
+                q = q | ((whole(m + LEVELS, 128 * part + 32 * j + i) & 3) << (2 * j))
+            put_byte(m, to + 32 * part + i, q)
+
+
+@fn
+def put_nibbles(m, to, n, x):
+    """n bytes of the low four bits of 2 * n levels, the second half above the first."""
+    for i in range(n):
+        low, high = whole(x, i) & 15, whole(x, n + i) & 15
+        put_byte(m, to + i, low | (high << 4))
+
+
+@fn
+def put_factors(m, to, d, d_min):
+    put_half(m, to, d)
+    put_half(m, to + 2, d_min)

@@ -1,0 +1,155 @@
+"""Scales of groups around zero, a lane each (ggml-quants.c:make_qx_quants, make_q3_quants,
+make_qp_quants).
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.search import nearest
+from ggml_cpu.kernel import fn
+from ggml_cpu.quantize.lanes import at, clipped, extreme, is_zero, mul, put, ratio, step_by
+
+
+@fn
+def gains(x, w, n, factor, n_max):
+    """Sums of w * x * q and w * q * q for the levels that a factor gives."""
+    xq, qq = v.f32x16(0.0), v.f32x16(0.0)
+    for i in range(n):
+        q, weight = clipped(mul(factor, at(x, i)), -n_max, n_max - 1.0), at(w, i)
+        xq = xq + mul(mul(weight, at(x, i)), q)
+        qq = qq + mul(mul(weight, q), q)
+    return xq, qq
+
+
+@fn
+def best_scale(x, w, n, n_max, levels):
+    """The scale of n values to -n_max .. n_max - 1, of 19 tried, and the levels, from 0 on."""
+    top = extreme(x, n)
+    zero = is_zero(top)
+    top = v.select(zero, v.f32x16(1.0), top)
+    factor = v.f32x16(-n_max) / top
+    xq, qq = gains(x, w, n, factor, n_max)
+    scale = v.select(qq == 0.0, v.f32x16(0.0), xq / v.select(qq == 0.0, v.f32x16(1.0), qq))
+    best = mul(scale, xq)
+    for step in range(-9, 10):
+        if step != 0:
+            tried = v.f32x16(-step_by(n_max, 0.1, step)) / top
+            xq, qq = gains(x, w, n, tried, n_max)
+            better = (qq > 0.0) & (mul(xq, xq) > mul(best, qq))
+            factor = v.select(better, tried, factor)
+            scale = v.select(better, xq / v.select(better, qq, v.f32x16(1.0)), scale)
+            best = v.select(better, mul(scale, xq), best)
+    for i in range(n):
+        q = clipped(mul(factor, at(x, i)), -n_max, n_max - 1.0) + n_max
+        put(levels, i, v.select(zero, v.f32x16(0.0), q))
+    return v.select(zero, v.f32x16(0.0), scale)
+
+
+@fn
+def moved(x, w, n, n_max, levels, xq, qq):
+    """Sums once levels have been moved one by one, up to five times over, while that helps."""
+    for _ in range(5):
+        changed = v.f32x16(0.0) > 1.0
+        for i in range(n):
+            xi, weight, q = at(x, i), at(w, i), at(levels, i)
+            wx = mul(weight, xi)
+            less_xq, less_qq = xq - mul(wx, q), qq - mul(mul(weight, q), q)
+            usable = less_xq > 0.0
+            new = mul(xi, less_qq) / v.select(usable, less_xq, v.f32x16(1.0))
+            new = clipped(new, -n_max, n_max - 1.0)
+            new_xq, new_qq = less_xq + mul(wx, new), less_qq + mul(mul(weight, new), new)
+            better = usable & (new != q) & (new_qq > 0.0)
+            better = better & (mul(mul(new_xq, new_xq), qq) > mul(mul(xq, xq), new_qq))
+            put(levels, i, v.select(better, new, q))
+            xq, qq = v.select(better, new_xq, xq), v.select(better, new_qq, qq)
+            changed = changed | better
+        if not v.vany(changed):
+            break
+    return xq, qq
+
+
+@fn
+def moved_scale(x, w, n, n_max, levels):
+    """The scale of n values to -n_max .. n_max - 1, and the levels, from 0 on."""
+    top = extreme(x, n)
+    zero = is_zero(top)
+    factor = v.f32x16(-n_max) / v.select(zero, v.f32x16(1.0), top)
+    xq, qq = gains(x, w, n, factor, n_max)
+    for i in range(n):
+        put(levels, i, clipped(mul(factor, at(x, i)), -n_max, n_max - 1.0))
+    xq, qq = moved(x, w, n, n_max, levels, xq, qq)
+    for i in range(n):
+        put(levels, i, v.select(zero, v.f32x16(0.0), at(levels, i) + n_max))
+    return v.select(zero, v.f32x16(0.0), ratio(xq, qq))
+
+
+@fn
+def as_byte(q):
+    """What ggml keeps of a level in a u8: of the few that are negative, 256 more."""
+    return v.select(q < 0.0, q + 256.0, q)
+
+
+@fn
+def factor_of_least_error(x, w, n, q_max, top):
+    factor = v.f32x16(q_max) / top
+    least = v.f32x16(0.0)
+    for step in range(-5, 5):  # -5 stands for the first, which has no upper bound
+        tried = factor
+        if step > -5:
+            tried = v.f32x16(step_by(0.0, 0.1, step) + v.float32(q_max)) / top
+        scale, error = v.f32x16(1.0) / tried, v.f32x16(0.0)
+        for i in range(n):
+            q = nearest(mul(tried, at(x, i)))
+            q = v.vmin(q, q_max) if step > -5 else as_byte(q)
+            diff = at(x, i) - mul(scale, q)
+            error = error + mul(mul(at(w, i), diff), diff)
+        if step == -5:
+            least = error
+        elif step != 0:
+            better = error < least
+            least, factor = v.select(better, error, least), v.select(better, tried, factor)
+    return factor
+
+
+@fn
+def positive_scale(x, w, n, q_max, levels):
+    """The scale of n values, none negative, to 0 .. q_max; and the levels."""
+    top = v.f32x16(0.0)
+    for i in range(n):
+        top = v.vmax(top, at(x, i))
+    zero = top < 1e-15
+    top = v.select(zero, v.f32x16(1.0), top)
+    factor = factor_of_least_error(x, w, n, q_max, top)
+    xq, qq = v.f32x16(0.0), v.f32x16(0.0)
+    for i in range(n):
+        q, weight = v.vmin(nearest(mul(factor, at(x, i))), q_max), at(w, i)
+        put(levels, i, as_byte(q))
+        xq = xq + mul(mul(weight, at(x, i)), q)
+        qq = qq + mul(mul(weight, q), q)
+    xq, qq = moved_up(x, w, n, q_max, levels, xq, qq)
+    for i in range(n):
+        put(levels, i, v.select(zero, v.f32x16(0.0), at(levels, i)))
+    return v.select(zero, v.f32x16(0.0), ratio(xq, qq))
+
+
+@fn
+def moved_up(x, w, n, q_max, levels, xq, qq):
+    """As `moved`, for levels that have an upper bound only."""
+    for _ in range(5):
+        changed = v.f32x16(0.0) > 1.0
+        for i in range(n):
+            xi, weight, q = at(x, i), at(w, i), at(levels, i)
+            wx = mul(weight, xi)
+            less_xq, less_qq = xq - mul(wx, q), qq - mul(mul(weight, q), q)
+            usable = (less_xq > 0.0) & (less_qq > 0.0)
+            new = mul(xi, less_qq) / v.select(usable, less_xq, v.f32x16(1.0))
+            new = v.vmin(nearest(new), q_max)
+            new_xq, new_qq = less_xq + mul(wx, new), less_qq + mul(mul(weight, new), new)
+            better = usable & (new != q)
+            better = better & (mul(mul(new_xq, new_xq), qq) > mul(mul(xq, xq), new_qq))
+            put(levels, i, v.select(better, as_byte(new), q))
+            xq, qq = v.select(better, new_xq, xq), v.select(better, new_qq, qq)
+            changed = changed | better
+        if not v.vany(changed):
+            break
+    return xq, qq

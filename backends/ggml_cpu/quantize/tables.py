@@ -1,0 +1,71 @@
+"""What a codebook is searched with (ggml-quants.c:iq2xs_init_impl, iq3xs_init_impl).
+
+A code has the levels of a point, two bits each for points of 8 values, three for points of 4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.grids import grid
+
+I32 = npt.NDArray[np.int32]
+
+BITS = {8: 2, 4: 3}  # of a level, by the length of points
+PART = 512  # codes at a time
+PADDING = np.zeros(16, np.int32)  # lists are read 16 at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """of_code  of a code the index of its point, or -1 - where its list of points begins
+    lists    how many there are, then index << 16 | code of each; the nearest first
+    codes    of an index the code
+    """
+
+    of_code: I32
+    lists: I32
+    codes: I32
+
+    @property
+    def addresses(self) -> tuple[int, ...]:
+        return tuple(int(a.ctypes.data) for a in (self.of_code, self.lists, self.codes))
+
+
+@cache
+def tables(name: str, distances: int) -> Tables:
+    """Of a codebook; a list has all points at the so many smallest distances."""
+    points = grid(name).astype(np.int64)
+    places = np.searchsorted(np.unique(points), points)
+    length, n_levels = points.shape[1], int(places.max()) + 1
+    shifts = BITS[length] * np.arange(length)
+    codes = (places << shifts).sum(1)
+    of_code = np.full(1 << BITS[length] * length, -1, np.int64)
+    of_code[codes] = np.arange(len(codes))
+    axes = np.meshgrid(*[np.arange(n_levels)] * length, indexing="ij")
+    others = np.stack(axes, -1).reshape(-1, length)
+    others = others[of_code[(others << shifts).sum(1)] < 0]
+    lists: list[npt.NDArray[np.int64]] = []
+    at = 0
+    for part in (others[i : i + PART] for i in range(0, len(others), PART)):
+        for other, near in zip(part, _near(part, places, distances), strict=True):
+            of_code[(other << shifts).sum()] = -1 - at
+            lists += [np.array([len(near)]), near << 16 | codes[near]]
+            at += 1 + len(near)
+    whole = np.concatenate([*lists, PADDING]).astype(np.int32)
+    return Tables(of_code.astype(np.int32), whole, codes.astype(np.int32))
+
+
+def _near(
+    others: npt.NDArray[np.int64], places: npt.NDArray[np.int64], distances: int
+) -> list[npt.NDArray[np.int64]]:
+    """Indices of the points near each of these places, by distance, then by index."""
+    squares = (others**2).sum(1)[:, None] + (places**2).sum(1) - 2 * others @ places.T
+    order = np.argsort(squares, axis=1, kind="stable")
+    ordered = np.take_along_axis(squares, order, axis=1)
+    ring = np.cumsum(np.diff(ordered, axis=1, prepend=ordered[:, :1]) > 0, axis=1)
+    return [row[r < distances] for row, r in zip(order, ring, strict=True)]

@@ -1,0 +1,93 @@
+"""What the types of iq1 do for each group: the best split into three levels, and points near it.
+
+Levels stand for -1, 0 and 1, plus or minus DELTA. Of sorted values, those below one bound get the
+first, those from another bound on the last: all pairs of bounds are tried.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.quantize.lanes import LANES, SPARE, TABLES, VECTOR, at, mul, put
+from ggml_cpu.quantize.points import codes_at, searcher
+
+DELTA = 0.125
+LEAST = -3.4028234663852886e38  # -FLT_MAX
+
+# Tiles: the places of values in order, what is in these places, and sums up to each.
+PLACE, ORDER = SPARE + 80 * VECTOR, SPARE + 112 * VECTOR
+SORTED_X, SORTED_W = SPARE + 144 * VECTOR, SPARE + 176 * VECTOR
+SUM_X, SUM_W = SPARE + 208 * VECTOR, SPARE + 241 * VECTOR
+OTHER_SUM_X, OTHER_SUM_W = SPARE + 274 * VECTOR, SPARE + 307 * VECTOR
+POINTS = SPARE + 340 * VECTOR  # codes of all groups
+
+find = searcher(8, 1.0)
+
+
+@fn
+def insert(m, x, lane, n):
+    """ORDER of n values of a lane: by insertion, so that equal ones stay in order."""
+    for i in range(n):
+        value, j = v.ld_f32(x + VECTOR * i + lane), i
+        while j > 0:
+            before = v.ld_i32(m + ORDER + VECTOR * (j - 1) + lane)
+            if not v.ld_f32(x + VECTOR * before + lane) > value:
+                break
+            v.st_i32(m + ORDER + VECTOR * j + lane, before)
+            j -= 1
+        v.st_i32(m + ORDER + VECTOR * j + lane, i)
+
+
+@fn
+def sort(m, x, w, n):
+    """PLACE, ORDER and values and weights in order."""
+    for i in range(LANES):
+        insert(m, x, 4 * i, n)
+        for j in range(n):
+            here = VECTOR * j + 4 * i
+            k = VECTOR * v.ld_i32(m + ORDER + here) + 4 * i
+            v.st_f32(m + SORTED_X + here, v.ld_f32(x + k))
+            v.st_f32(m + SORTED_W + here, v.ld_f32(w + k))
+            v.st_i32(m + PLACE + k, j)
+
+
+@fn
+def split_code(m, first, low, high, flipped):
+    """The code of eight values by their places: level 0 below `low`, 2 from `high` on."""
+    code = v.i32x16(0)
+    for i in range(8):
+        place = codes_at(m + PLACE, first + i)
+        level = v.select(place >= low, v.i32x16(1), 0) + v.select(place >= high, v.i32x16(1), 0)
+        level = v.select(flipped, 2 - level, level)
+        code = code | (level << (2 * i))
+    return code
+
+
+@fn
+def on_grid(m, code, x, w, scale, delta):
+    return find(m, code, scale == scale, x, w, scale, delta - 1.0)
+
+
+@fn
+def gains(x, w, code, delta, times, qx, qq):
+    """Sums of w * q * x and w * q * q with q = (level - 1 + delta) * times."""
+    for i in range(8):
+        q = mul(v.to_f32((code >> (2 * i)) & 3) - 1.0 + delta, times)
+        wq = mul(at(w, i), q)
+        qx, qq = qx + mul(wq, at(x, i)), qq + mul(wq, q)
+    return qx, qq
+
+
+@fn
+def magnitude(x, n):
+    top = v.vabs(at(x, 0))
+    for i in range(1, n):
+        top = v.vmax(v.vabs(at(x, i)), top)
+    return top
+
+
+@fn
+def put_point(m, p, code, none):
+    """Keep a code; of a group that is none, that of point 0."""
+    first = v.i32x16(0) + v.ld_i32(v.ld_i64(m + TABLES + 16))
+    put(m + POINTS, p, v.select(none, first, code))

@@ -1,0 +1,176 @@
+"""iq1_m (ggml-quants.c:quantize_row_iq1_m_impl): indices u8 [32] | for two points three upper bits
+and a sign each u8 [16] | u16 [4], four scales of three bits and a quarter of d.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.quantize.format import register
+from ggml_cpu.quantize.lanes import (
+    SCALES,
+    STEPS,
+    VECTOR,
+    W,
+    X,
+    at,
+    mul,
+    put,
+    put_byte,
+    put_bytes,
+    ratio,
+    sum_of_squares,
+    weigh,
+)
+from ggml_cpu.quantize.points import codes_at, half_steps, index_of
+from ggml_cpu.quantize.ternary import (
+    DELTA,
+    LEAST,
+    ORDER,
+    OTHER_SUM_W,
+    OTHER_SUM_X,
+    POINTS,
+    SORTED_W,
+    SORTED_X,
+    SUM_W,
+    SUM_X,
+    gains,
+    magnitude,
+    on_grid,
+    put_point,
+    sort,
+    split_code,
+)
+
+
+@fn
+def put_sums(m):
+    """Of the first and of the second eight values apart: their deltas may differ."""
+    for tile in (SUM_X, SUM_W, OTHER_SUM_X, OTHER_SUM_W):
+        put(m + tile, 0, v.f32x16(0.0))
+    for i in range(16):
+        first = codes_at(m + ORDER, i) < 8
+        w = at(m + SORTED_W, i)
+        wx = mul(w, at(m + SORTED_X, i))
+        x0, w0 = at(m + SUM_X, i), at(m + SUM_W, i)
+        x1, w1 = at(m + OTHER_SUM_X, i), at(m + OTHER_SUM_W, i)
+        put(m + SUM_X, i + 1, v.select(first, x0 + wx, x0))
+        put(m + SUM_W, i + 1, v.select(first, w0 + w, w0))
+        put(m + OTHER_SUM_X, i + 1, v.select(first, x1, x1 + wx))
+        put(m + OTHER_SUM_W, i + 1, v.select(first, w1, w1 + w))
+
+
+@fn
+def sums_for(m, xs, ws, i, j, delta):
+    """Sums of w * q * x and w * q * q of eight values, with bounds i and j."""
+    low, middle, high = delta - 1.0, delta, delta + 1.0
+    most, total = v.f32x16(high), at(m + ws, 16)
+    qx = mul(at(m + xs, 16), most) - (at(m + xs, i) + at(m + xs, j))
+    qq = mul(mul(total, most), most) + mul(at(m + ws, i), v.f32x16(low * low - middle * middle))
+    return qx, qq + mul(at(m + ws, j), v.f32x16(middle * middle - high * high))
+
+
+@fn
+def best_split(m, top):
+    """Scale, the two bounds, and which deltas are negative, the second's first; -1 for none."""
+    best, scale = v.f32x16(LEAST), top
+    low, high, chosen = v.i32x16(0), v.i32x16(0), v.i32x16(-1)
+    for i in range(17):
+        for j in range(i, 17):
+            for k in range(4):
+                delta = v.float32(DELTA) if k < 2 else v.float32(-DELTA)
+                other = v.float32(DELTA) if k % 2 == 0 else v.float32(-DELTA)
+                qx, qq = sums_for(m, SUM_X, SUM_W, i, j, delta)
+                qx1, qq1 = sums_for(m, OTHER_SUM_X, OTHER_SUM_W, i, j, other)
+                qx, qq = qx + qx1, qq + qq1
+                better = (qq > 0.0) & (mul(qx, qx) > mul(best, qq))
+                scale = v.select(better, qx / v.select(better, qq, v.f32x16(1.0)), scale)
+                best = v.select(better, mul(scale, qx), best)
+                low, high = v.select(better, v.i32x16(i), low), v.select(better, v.i32x16(j), high)
+                chosen = v.select(better, v.i32x16(k), chosen)
+    return scale, low, high, chosen
+
+
+@fn
+def delta_of(chosen, p):
+    minus = (chosen & (2 >> p)) != 0
+    return v.select(minus, v.f32x16(-DELTA), v.f32x16(DELTA))
+
+
+@fn
+def group(m, g):
+    x = m + X + 16 * VECTOR * g
+    w, top = x + W, magnitude(x, 16)
+    sort(m, x, w, 16)
+    put_sums(m)
+    scale, low, high, chosen = best_split(m, top)
+    none, flipped = (top < 1e-7) | (chosen < 0), scale < 0.0
+    chosen = v.select(none, v.i32x16(0), v.select(flipped, 3 - chosen, chosen))
+    scale, any_off = v.vabs(scale), scale != scale
+    one, qx, qq = v.f32x16(1.0), v.f32x16(0.0), v.f32x16(0.0)
+    for p in range(2):
+        here, delta = 8 * VECTOR * p, delta_of(chosen, p)
+        code = split_code(m, 8 * p, low, high, flipped)
+        code, off = on_grid(m, code, x + here, w + here, scale, delta)
+        any_off = any_off | off
+        put_point(m, 2 * g + p, code, none)
+        qx, qq = gains(x + here, w + here, code, delta, one, qx, qq)
+    refit = any_off & (qx > 0.0) & (qq > 0.0)
+    scale = v.select(refit, qx / v.select(refit, qq, one), scale)
+    put(m + SCALES, g, v.select(none, v.f32x16(0.0), scale))
+    put(m + STEPS, g, chosen)
+
+
+@fn
+def put_points(m, g, some):
+    upper = v.i32x16(0)
+    for p in range(2):
+        index = index_of(m, codes_at(m + POINTS, 2 * g + p))
+        put_byte(m, 2 * g + p, index)
+        minus = some & ((codes_at(m + STEPS, g) & (2 >> p)) != 0)
+        upper = upper | (((index >> 8) | v.select(minus, v.i32x16(8), 0)) << (4 * p))
+    put_byte(m, 32 + g, upper)
+
+
+@fn
+def put_all(m):
+    top = v.f32x16(0.0)
+    for g in range(16):
+        group(m, g)
+        top = v.vmax(at(m + SCALES, g), top)
+    d, some = top / 15.0, top > 0.0
+    factor, qx, qq = ratio(v.f32x16(1.0), d), v.f32x16(0.0), v.f32x16(0.0)
+    for four in range(4):
+        word = v.i32x16(0)
+        for i in range(4):
+            g = 4 * four + i
+            put_points(m, g, some)
+            step = half_steps(at(m + SCALES, g), factor, 7.0)
+            word = word | (step << (3 * i))
+            x = m + X + 16 * VECTOR * g
+            for p in range(2):
+                here, delta = 8 * VECTOR * p, delta_of(codes_at(m + STEPS, g), p)
+                times, code = v.to_f32(step * 2 + 1), codes_at(m + POINTS, 2 * g + p)
+                qx, qq = gains(x + here, x + W + here, code, delta, times, qx, qq)
+        put(m + STEPS + 16 * VECTOR, four, word)
+    d = v.select(qq > 0.0, qx / v.select(qq > 0.0, qq, v.f32x16(1.0)), d)
+    bits = v.zext_i32(v.f32_to_f16(mul(d, v.f32x16(1.1125))))
+    for four in range(4):
+        word = codes_at(m + STEPS + 16 * VECTOR, four) | (((bits >> (4 * four)) & 15) << 12)
+        put_bytes(m, 48 + 2 * four, 2, v.select(some, word, v.i32x16(0)))
+
+
+@fn
+def plain(m):
+    for i in range(256):
+        put(m + W, i, mul(at(m + X, i), at(m + X, i)))
+    put_all(m)
+
+
+@fn
+def weighted(m):
+    weigh(m + X, m + W, 256, (sum_of_squares(m + X, 256) * 2.0) / 256.0)
+    put_all(m)
+
+
+register("iq1_m", plain, weighted, codebook=("iq1", 3))

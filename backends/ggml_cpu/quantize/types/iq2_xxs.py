@@ -1,0 +1,54 @@
+"""iq2_xxs (ggml-quants.c:quantize_row_iq2_xxs_impl): d | for each 32 values four indices u8, and
+u32 with four times seven signs and a scale.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.quantize.format import register
+from ggml_cpu.quantize.gridded import SIGNS, groups_of, point_index, put_scales, step_of
+from ggml_cpu.quantize.lanes import (
+    SPARE,
+    STEPS,
+    VECTOR,
+    W,
+    X,
+    put,
+    put_byte,
+    put_bytes,
+    sum_of_squares,
+    weigh,
+)
+from ggml_cpu.quantize.points import codes_at, fitter
+from ggml_cpu.quantize.symmetric import positive_scale
+
+TRIAL = SPARE + 80 * VECTOR
+
+
+@fn
+def start(m, x, w, top, zero):
+    scale = positive_scale(x, w, 32, 4.0, m + TRIAL)
+    top = scale * 3.0
+    return zero | (top <= 0.0), top, scale
+
+
+group = groups_of(32, 1e-15, True, start, fitter(32, 8, 3, 6, 0.1, False, False, True))
+
+
+@fn
+def weighted(m):
+    weigh(m + X, m + W, 256, sum_of_squares(m + X, 256) / 256.0)
+    for g in range(8):
+        zero, signs = group(m, g), v.i32x16(0)
+        for p in range(4):
+            put_byte(m, 2 + 8 * g + p, point_index(m, p, zero))
+            signs = signs | (codes_at(m + SIGNS, p) << (7 * p))
+        put(m + STEPS, g, signs)
+    factor = put_scales(m, 0, 8, 1.0)
+    for g in range(8):
+        word = codes_at(m + STEPS, g) | (step_of(m, g, factor) << 28)
+        put_bytes(m, 6 + 8 * g, 4, word)
+
+
+register("iq2_xxs", None, weighted, codebook=("iq2_xxs", 2))

@@ -1,0 +1,46 @@
+"""iq3_s (ggml-quants.c:quantize_row_iq3_s_impl): d | indices u8 [64] | their ninth bits u8 [8] |
+signs u8 [32] | scales u8 [4].
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.quantize.format import register
+from ggml_cpu.quantize.gridded import SIGNS, groups_of, of_largest, point_index, put_scales, step_of
+from ggml_cpu.quantize.lanes import W, X, at, mul, put, put_byte, sum_of_squares, weigh
+from ggml_cpu.quantize.points import codes_at, fitter
+
+group = groups_of(32, 0.0, False, of_largest(15.0), fitter(32, 4, 8, 9, 0.2, False, True))
+
+
+@fn
+def put_all(m):
+    for g in range(8):
+        zero, upper = group(m, g), v.i32x16(0)
+        for p in range(8):
+            index = point_index(m, p, zero)
+            put_byte(m, 2 + 8 * g + p, index)
+            upper = upper | ((index >> 8) << p)
+        put_byte(m, 66 + g, upper)
+        for p in range(4):
+            put_byte(m, 74 + 4 * g + p, codes_at(m + SIGNS, p))
+    factor = put_scales(m, 0, 8, 1.033)
+    for g in range(4):
+        put_byte(m, 106 + g, step_of(m, 2 * g, factor) | (step_of(m, 2 * g + 1, factor) << 4))
+
+
+@fn
+def plain(m):
+    for i in range(256):
+        put(m + W, i, mul(at(m + X, i), at(m + X, i)))
+    put_all(m)
+
+
+@fn
+def weighted(m):
+    weigh(m + X, m + W, 256, (sum_of_squares(m + X, 256) * 2.0) / 256.0)
+    put_all(m)
+
+
+register("iq3_s", plain, weighted, codebook=("iq3_s", 3))

@@ -1,0 +1,55 @@
+"""iq3_xxs (ggml-quants.c:quantize_row_iq3_xxs_impl): d | indices u8 [64] | u32 [8], four times
+seven signs and a scale.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.quantize.format import register
+from ggml_cpu.quantize.gridded import SIGNS, groups_of, of_largest, point_index, put_scales, step_of
+from ggml_cpu.quantize.lanes import (
+    STEPS,
+    W,
+    X,
+    at,
+    mul,
+    put,
+    put_byte,
+    put_bytes,
+    sum_of_squares,
+    weigh,
+)
+from ggml_cpu.quantize.points import codes_at, fitter
+
+group = groups_of(32, 1e-8, True, of_largest(15.0), fitter(32, 4, 8, 15, 0.2, True, False))
+
+
+@fn
+def put_all(m):
+    for g in range(8):
+        zero, signs = group(m, g), v.i32x16(0)
+        for p in range(8):
+            put_byte(m, 2 + 8 * g + p, point_index(m, p, zero))
+        for p in range(4):
+            signs = signs | (codes_at(m + SIGNS, p) << (7 * p))
+        put(m + STEPS, g, signs)
+    factor = put_scales(m, 0, 8, 1.0125)
+    for g in range(8):
+        put_bytes(m, 66 + 4 * g, 4, codes_at(m + STEPS, g) | (step_of(m, g, factor) << 28))
+
+
+@fn
+def plain(m):
+    for i in range(256):
+        put(m + W, i, mul(at(m + X, i), at(m + X, i)))
+    put_all(m)
+
+
+@fn
+def weighted(m):
+    weigh(m + X, m + W, 256, (sum_of_squares(m + X, 256) * 2.0) / 256.0)
+    put_all(m)
+
+
+register("iq3_xxs", plain, weighted, codebook=("iq3_xxs", 2))

@@ -1,0 +1,67 @@
+"""iq4_xs (ggml-quants.c:quantize_row_iq4_nl_impl): d | upper bits of scales u16 | u8 [4] | u8
+[128].
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.quantize.format import register
+from ggml_cpu.quantize.lanes import (
+    LEVELS,
+    SCALES,
+    STEPS,
+    VECTOR,
+    W,
+    X,
+    at,
+    clipped,
+    divided,
+    extreme,
+    mul,
+    put,
+    put_byte,
+    put_bytes,
+    put_half,
+    sum_of_squares,
+    weigh,
+    whole,
+)
+from ggml_cpu.quantize.steps import put_nibbles
+from ggml_cpu.quantize.uneven import put_levels, searched
+
+
+@fn
+def put_all(m):
+    for g in range(8):
+        x = m + X + 32 * VECTOR * g
+        put(m + SCALES, g, searched(x, x + W, 32))
+    d = -extreme(m + SCALES, 8) / 32.0
+    put_half(m, 0, d)
+    factor, upper = divided(v.f32x16(1.0), d), v.i32x16(0)
+    for g in range(8):
+        x, step = m + X + 32 * VECTOR * g, clipped(mul(factor, at(m + SCALES, g)), -32.0, 31.0)
+        put_levels(x, x + LEVELS, 32, mul(d, step))
+        put(m + STEPS, g, step + 32.0)
+        upper = upper | ((whole(m + STEPS, g) >> 4) << (2 * g))
+        put_nibbles(m, 8 + 16 * g, 16, x + LEVELS)
+    put_bytes(m, 2, 2, upper)
+    for g in range(4):
+        low, high = whole(m + STEPS, 2 * g) & 15, whole(m + STEPS, 2 * g + 1) & 15
+        put_byte(m, 4 + g, low | (high << 4))
+
+
+@fn
+def plain(m):
+    for i in range(256):
+        put(m + W, i, mul(at(m + X, i), at(m + X, i)))
+    put_all(m)
+
+
+@fn
+def weighted(m):
+    weigh(m + X, m + W, 256, sum_of_squares(m + X, 256) * (2.0 / 256.0))
+    put_all(m)
+
+
+register("iq4_xs", plain, weighted)

@@ -1,0 +1,24 @@
+"""q1_0 (ggml-quants.c:quantize_row_q1_0_ref): d, the mean magnitude | a bit for each of 128."""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import fn
+from ggml_cpu.quantize.format import register
+from ggml_cpu.quantize.lanes import X, at, put_byte, put_half
+
+
+@fn
+def plain(m):
+    total = v.f32x16(0.0)
+    for i in range(128):
+        total = total + v.vabs(at(m + X, i))
+    put_half(m, 0, total / 128.0)
+    for i in range(16):
+        bits = v.i32x16(0)
+        for j in range(8):
+            bits = bits | v.select(at(m + X, 8 * i + j) >= 0.0, v.i32x16(1 << j), 0)
+        put_byte(m, 2 + i, bits)
+
+
+register("q1_0", plain)

@@ -1,0 +1,37 @@
+"""q2_K (ggml-quants.c:quantize_row_q2_K_ref, quantize_row_q2_K_impl): scales u8 [16], low nibbles,
+and minima above them | u8 [64] | d | d_min.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu.kernel import fn
+from ggml_cpu.quantize.format import register
+from ggml_cpu.quantize.lanes import MINIMUM_STEPS, STEPS, put_byte, whole
+from ggml_cpu.quantize.steps import by_magnitude, put_factors, put_quarters, with_scales_and_minima
+
+searched, searched_weighted = with_scales_and_minima(
+    16, 3.0, 15.0, by_magnitude, (-0.5, 0.1, 15, True)
+)
+
+
+@fn
+def put_all(m, d, d_min):
+    for g in range(16):
+        put_byte(m, g, whole(m + STEPS, g) | (whole(m + MINIMUM_STEPS, g) << 4))
+    put_quarters(m, 16)
+    put_factors(m, 80, d, d_min)
+
+
+@fn
+def plain(m):
+    d, d_min = searched(m)
+    put_all(m, d, d_min)
+
+
+@fn
+def weighted(m):
+    d, d_min = searched_weighted(m, 1.0)
+    put_all(m, d, d_min)
+
+
+register("q2_K", plain, weighted)

@@ -1,0 +1,43 @@
+"""q4_K (ggml-quants.c:quantize_row_q4_K_ref, quantize_row_q4_K_impl): d | d_min | scales and minima
+u8 [12] | u8 [128].
+"""
+
+from __future__ import annotations
+
+from ggml_cpu.kernel import fn
+from ggml_cpu.quantize.format import register
+from ggml_cpu.quantize.lanes import LEVELS, VECTOR
+from ggml_cpu.quantize.steps import (
+    by_magnitude_and_mean,
+    put_factors,
+    put_nibbles,
+    put_six_bits,
+    with_scales_and_minima,
+)
+
+searched, searched_weighted = with_scales_and_minima(
+    8, 15.0, 63.0, by_magnitude_and_mean, (-1.0, 0.1, 20, False)
+)
+
+
+@fn
+def put_all(m, d, d_min):
+    put_factors(m, 0, d, d_min)
+    put_six_bits(m, 4)
+    for i in range(4):
+        put_nibbles(m, 16 + 32 * i, 32, m + LEVELS + 64 * VECTOR * i)
+
+
+@fn
+def plain(m):
+    d, d_min = searched(m)
+    put_all(m, d, d_min)
+
+
+@fn
+def weighted(m):
+    d, d_min = searched_weighted(m, 2.0)
+    put_all(m, d, d_min)
+
+
+register("q4_K", plain, weighted)

@@ -1,0 +1,1 @@
+"""Importance matrices: which inputs of a weight matrix are large (tools/imatrix/imatrix.cpp)."""

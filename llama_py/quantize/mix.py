@@ -1,0 +1,224 @@
+"""The type of a tensor in a mix (llama-quant.cpp:llama_tensor_get_type_impl).
+
+Rules go by what a tensor is for, by how many of its kind came before it, and by the model.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ggml_py.errors import GGUFError
+from ggml_py.types import BY_NAME, GGMLType
+from llama_py.gguf_file import TensorInfo
+from llama_py.quantize.model import Model
+
+VERY_LOW = {"IQ2_XXS", "IQ2_XS", "IQ1_S", "IQ2_S", "IQ2_M", "IQ1_M"}
+TWO_BITS = {"IQ2_S", "IQ2_M"}  # of these, those with more
+Q8_AT_LEAST = {"glm5-next": ("attn_q_a", "attn_q_b", "nextn.eh_proj")}
+EMBEDDINGS = ("token_embd.weight", "per_layer_token_embd.weight")
+OUTPUT = "output.weight"
+_KINDS = (
+    ("attn_qkv.weight", "attn_v"), ("attn_kv_b.weight", "attn_v"), ("attn_v.weight", "attn_v"),
+    ("attn_k.weight", "attn_k"), ("attn_q.weight", "attn_q"),
+    ("attn_output.weight", "attn_output"), ("ffn_up", "ffn_up"), ("ffn_gate", "ffn_gate"),
+    ("ffn_down", "ffn_down"),
+)  # fmt: skip
+
+
+def kind_of(name: str) -> str:
+    """What a tensor is for; "" where no rule asks for it (tensor_get_category)."""
+    if name == OUTPUT:
+        return "output"
+    if name in EMBEDDINGS:
+        return "embedding"
+    return next((kind for part, kind in _KINDS if part in name), "")
+
+
+def more_bits(i: int, n: int) -> bool:
+    """The first and the last eighth of the layers, and every third between."""
+    return i < n // 8 or i >= 7 * n // 8 or (i - n // 8) % 3 == 2
+
+
+class Mix:
+    """Chooses types, asked for tensors in the order in which they are written.
+
+    ftype    the name of the file's type
+    default  its type
+    output   of the output, if it is given; embedding of the embeddings
+    """
+
+    def __init__(
+        self, ftype: str, default: GGMLType, model: Model, names: Iterable[str], has_imatrix: bool,
+        output: GGMLType | None = None, embedding: GGMLType | None = None,
+    ) -> None:  # fmt: skip
+        names = list(names)
+        self.ftype, self.default, self.model = ftype, default, model
+        self.has_imatrix = has_imatrix
+        self.output, self.embedding = output, embedding
+        self.tied = OUTPUT not in names
+        self.n_values = sum(kind_of(name) == "attn_v" for name in names)
+        self.seen: dict[str, int] = {}
+
+    def choose(self, t: TensorInfo) -> GGMLType:
+        kind = kind_of(t.name)
+        if any(part in t.name for part in Q8_AT_LEAST.get(self.model.arch, ())) and (
+            self.default.is_quantized
+        ):
+            return BY_NAME["q8_0"]
+        if kind == "output" or (self.tied and kind == "embedding"):
+            return self.output or self._output(t)
+        if self.ftype == "MXFP4_MOE":
+            return self._mxfp4(t, kind)
+        if kind == "embedding":
+            return self.embedding or self._named(self._embedding())
+        if self.ftype in VERY_LOW:
+            return self._named(self._very_low(kind))
+        if kind == "attn_v":
+            return self._values()
+        chosen = {
+            "attn_k": self._keys, "attn_q": self._queries, "ffn_down": self._down,
+            "attn_output": self._attn_output, "ffn_gate": self._up, "ffn_up": self._up,
+        }.get(kind)  # fmt: skip
+        return self._named(chosen(t.name, kind)) if chosen else self.default
+
+    def _named(self, name: str) -> GGMLType:
+        return BY_NAME[name] if name else self.default
+
+    def _count(self, kind: str) -> int:
+        """How many of a kind there were before."""
+        n = self.seen.get(kind, 0)
+        self.seen[kind] = n + 1
+        return n
+
+    def _layer(self, name: str, kind: str) -> int:
+        """Which layer it is: by counting; with experts, whose order may be any, by its name."""
+        n = self._count(kind)
+        if self.model.n_expert <= 1:
+            return n
+        found = re.match(r"blk\.(\d+)\.", name)
+        if found is None or int(found[1]) >= self.model.n_layer:
+            raise GGUFError(
+                f"{name}: belongs to none of the {self.model.n_layer} layers, so no type can be"
+                " chosen; give one by --tensor-type, or use --pure"
+            )
+        return int(found[1])
+
+    def _output(self, t: TensorInfo) -> GGMLType:
+        uneven = t.ne[0] % self.default.block_size != 0
+        if self.ftype == "MXFP4_MOE" or self.model.arch == "falcon" or uneven:
+            return BY_NAME["q8_0"]
+        if self.ftype in VERY_LOW or self.ftype == "IQ3_XXS":
+            return BY_NAME["q5_K"]
+        return self.default if self.default.name == "q8_0" else BY_NAME["q6_K"]
+
+    def _mxfp4(self, t: TensorInfo, kind: str) -> GGMLType:
+        experts = t.ne[2] > 1
+        if self.model.arch == "bailingmoe3":  # has other matrices that are three-dimensional
+            experts = experts and kind.startswith("ffn_")
+        return BY_NAME["mxfp4" if experts else "q8_0"]
+
+    def _embedding(self) -> str:
+        if self.ftype in ("IQ2_XXS", "IQ2_XS", "IQ1_S", "IQ1_M"):
+            return "q2_K"
+        if self.ftype in TWO_BITS or self.ftype == "IQ3_XXS":
+            return "iq3_s"
+        return "q4_K" if self.ftype in ("TQ1_0", "TQ2_0", "Q2_0") else ""
+
+    def _very_low(self, kind: str) -> str:
+        more = "iq3_s" if self.ftype in TWO_BITS else "q2_K"
+        if kind == "attn_v":
+            return "q4_K" if self.model.n_gqa >= 4 or self.model.n_expert >= 4 else more
+        if kind == "attn_k" and self.model.n_expert == 8:
+            return "q4_K"
+        if kind == "ffn_down":
+            return more if self._count(kind) < self.model.n_layer // 8 else ""
+        if kind == "attn_output":
+            if self.model.n_expert == 8:
+                return "q5_K"
+            if self.ftype in ("IQ1_S", "IQ1_M"):
+                return "iq2_xxs"
+            return "iq3_s" if self.ftype in TWO_BITS else ""
+        return ""
+
+    def _values(self) -> GGMLType:
+        chosen = self._named(self._values_by_type(self._count("attn_v")))
+        if self.model.is_70b and chosen.name in ("q3_K", "q4_K"):
+            chosen = BY_NAME["q5_K"]
+        return BY_NAME["q8_0"] if self.model.n_expert == 8 else chosen
+
+    def _values_by_type(self, i: int) -> str:
+        shared = self.model.n_gqa >= 4
+        match self.ftype:
+            case "Q2_K":
+                return "q4_K" if shared else "q3_K"
+            case "Q2_K_S" | "IQ3_XS" | "IQ3_S":
+                return "q4_K" if shared else ""
+            case "IQ3_XXS":
+                return "q4_K" if shared else "iq3_xxs" if self.has_imatrix else "iq3_s"
+            case "IQ3_M":
+                return "q4_K"
+            case "Q3_K_M":
+                return "q5_K" if i < 2 else "q4_K"
+            case "Q3_K_L":
+                return "q5_K"
+            case "IQ4_NL" | "IQ4_XS":
+                return "q5_K" if shared else ""
+            case "Q4_K_M" | "Q5_K_M":
+                return "q6_K" if more_bits(i, self.n_values) else ""
+            case "Q4_K_S":
+                return "q5_K" if i < 4 else ""
+        return ""
+
+    def _keys(self, name: str, kind: str) -> str:
+        return "q8_0" if self.model.n_expert == 8 else self._queries(name, kind)
+
+    def _queries(self, name: str, kind: str) -> str:
+        return {"IQ3_XS": "iq3_xxs", "IQ3_XXS": "iq2_s"}.get(self.ftype, "")
+
+    def _up(self, name: str, kind: str) -> str:
+        i, n = self._layer(name, kind), self.model.n_layer
+        return "iq3_xxs" if self.ftype == "IQ3_XS" and n // 8 <= i < 7 * n // 8 else ""
+
+    def _down(self, name: str, kind: str) -> str:
+        i, n = self._layer(name, kind), self.model.n_layer
+        falcon, first, more = self.model.arch == "falcon", i < n // 8, more_bits(i, n)
+        match self.ftype:
+            case "Q2_K":
+                return "q3_K"
+            case "Q2_K_S":
+                return "q4_K" if first else ""
+            case "IQ3_XXS" if not self.has_imatrix:
+                return "q4_K" if first else "q3_K"
+            case "Q3_K_M":
+                return "q5_K" if i < n // 16 else "q4_K" if not falcon or more else "q3_K"
+            case "IQ3_M":
+                return "q4_K" if first or (self.model.n_expert == 8 and more) else ""
+            case "Q3_K_L":
+                return "q4_K" if falcon else "q5_K"
+            case "Q4_K_M" if falcon:
+                return "q6_K" if i < n // 16 else "q5_K" if more else "q4_K"
+            case "Q4_K_M" | "Q5_K_M":
+                return "q6_K" if more else ""
+            case "IQ4_NL" | "IQ4_XS" if not self.has_imatrix:
+                return "q5_K" if first else ""
+            case "Q4_K_S":
+                return "q5_K" if first and not falcon else ""
+            case "Q4_0" | "Q5_0" if self.has_imatrix and first:
+                return "q4_1" if self.ftype == "Q4_0" else "q5_1"
+        return ""
+
+    def _attn_output(self, name: str, kind: str) -> str:
+        if self.model.arch == "falcon":
+            return "q4_K" if self.ftype == "Q3_K_L" else ""
+        if self.model.n_expert == 8:
+            return "q5_K" if self.ftype in _MORE_WITH_EIGHT else ""
+        return {
+            "Q2_K": "q3_K", "IQ3_XXS": "iq3_s", "Q3_K_M": "q4_K", "Q3_K_L": "q5_K", "IQ3_M": "q4_K",
+        }.get(self.ftype, "")  # fmt: skip
+
+
+_MORE_WITH_EIGHT = {
+    "Q2_K", "IQ3_XS", "IQ3_XXS", "Q3_K_S", "Q3_K_M", "IQ4_NL", "Q4_K_S", "Q4_K_M", "IQ3_S", "IQ3_M",
+    "IQ4_XS",
+}  # fmt: skip

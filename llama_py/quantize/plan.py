@@ -1,0 +1,211 @@
+"""What is written: every tensor with its new type, and the metadata."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ggml_py.errors import GGUFError
+from ggml_py.types import GGMLType
+from llama_py.gguf_file import GGUFFile, TensorInfo
+from llama_py.gguf_write import encode
+from llama_py.imatrix.file import Imatrix
+from llama_py.quantize.allowed import fitting, is_allowed, wants_imatrix
+from llama_py.quantize.file_types import FileType, guessed
+from llama_py.quantize.mix import EMBEDDINGS, OUTPUT, Mix, kind_of
+from llama_py.quantize.model import Model
+from llama_py.quantize.prune import n_layers, order, renamed
+
+QUANTIZATION_VERSION = 2  # GGML_QNT_VERSION
+SPLIT = ("split.no", "split.count", "split.tensors.count")
+MOST_TEXT = 127  # bytes of a text that llama.cpp puts in metadata
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """How a file is to be quantized; see llama_py_tools.gguf.quantize for what each means."""
+
+    type: FileType
+    pure: bool = False
+    leave_output: bool = False
+    output_type: GGMLType | None = None
+    embedding_type: GGMLType | None = None
+    tensor_types: Sequence[tuple[str, GGMLType]] = ()
+    allow_requantize: bool = False
+    prune: Sequence[int] = ()
+    overrides: Mapping[str, bool | int | float | str] | None = None
+    keep_split: bool = False
+
+
+@dataclass(frozen=True)
+class Job:
+    """One tensor.
+
+    source  as it is in the file; its bytes are copied if `type` is its type
+    name    the new one
+    part    of which file it is, if parts are kept
+    fell_back  whether the type that was chosen does not fit its rows
+    """
+
+    source: TensorInfo
+    name: str
+    type: GGMLType
+    part: int
+    fell_back: bool
+    wants_imatrix: bool
+
+    @property
+    def copies(self) -> bool:
+        return self.type == self.source.type
+
+    @property
+    def n_rows(self) -> int:
+        return self.source.ne[1] * self.source.ne[2] * self.source.ne[3]
+
+    @property
+    def made(self) -> TensorInfo:
+        """As it will be, without its bytes."""
+        nbytes = self.source.nbytes
+        if not self.copies:
+            nbytes = self.type.row_size(self.source.ne[0]) * self.n_rows
+        return replace(self.source, name=self.name, type=self.type, nbytes=nbytes)
+
+
+def jobs(file: GGUFFile, wishes: Wishes, imatrix: Imatrix | None) -> list[Job]:
+    """All tensors in the order of the new file.
+
+    Raises GGUFError for a type that fits no way, and for tensors that are quantized already.
+    """
+    model, parts = Model.of(file), _parts(file)
+    tensors = sorted(file.tensors.values(), key=lambda t: order(t.name))
+    names = renamed((t.name for t in tensors), wishes.prune)
+    tensors = [t for t in tensors if t.name in names]
+    if wishes.keep_split:
+        tensors.sort(key=lambda t: (parts[id(t.mapped)], t.offset))
+    choice = _Choice(wishes, model, list(names.values()), imatrix is not None)
+    return [choice.job(t, names[t.name], parts[id(t.mapped)]) for t in tensors]
+
+
+def _parts(file: GGUFFile) -> dict[int, int]:
+    """The number of each mapped part."""
+    seen = dict.fromkeys(id(t.mapped) for t in file.tensors.values())
+    return {part: number for number, part in enumerate(seen)}
+
+
+class _Choice:
+    """llama-quant.cpp:llama_tensor_get_type"""
+
+    def __init__(
+        self, wishes: Wishes, model: Model, names: Sequence[str], has_imatrix: bool
+    ) -> None:
+        self.wishes, self.model = wishes, model
+        self.patterns = [(re.compile(p), t) for p, t in wishes.tensor_types]
+        if wishes.type.type is not None:
+            self.default = wishes.type.type
+            self.mix = Mix(
+                wishes.type.name, self.default, model, names, has_imatrix, wishes.output_type,
+                wishes.embedding_type,
+            )  # fmt: skip
+
+    def job(self, t: TensorInfo, name: str, part: int) -> Job:
+        wanted = self._wanted(replace(t, name=name))
+        type = fitting(t, wanted) if wanted.is_quantized and wanted != t.type else wanted
+        if type != t.type and t.type.is_quantized and not self.wishes.allow_requantize:
+            raise GGUFError(
+                f"{name}: is {t.type} already, and would lose more as {type}; quantize the original"
+                " model, or give --allow-requantize"
+            )
+        needs = type != t.type and wants_imatrix(name, type, self.wishes.type.name)
+        return Job(t, name, type, part, type != wanted, needs)
+
+    def _wanted(self, t: TensorInfo) -> GGMLType:
+        wishes = self.wishes
+        if wishes.type.copies or not is_allowed(t, self.model.arch, wishes.leave_output):
+            return t.type
+        named = next((type for p, type in self.patterns if p.search(t.name)), None)
+        by_name = t.name != EMBEDDINGS[0] and named is not None
+        if wishes.embedding_type and kind_of(t.name) == "embedding" and not by_name:
+            return wishes.embedding_type
+        if wishes.output_type and t.name == OUTPUT:
+            return wishes.output_type
+        if not self.default.is_quantized:
+            return self.default
+        if named is not None:
+            return named
+        return self.default if wishes.pure else self.mix.choose(t)
+
+
+def metadata(
+    file: GGUFFile, wishes: Wishes, work: Sequence[Job], imatrix: Imatrix | None
+) -> dict[str, bytes]:
+    """Key-values of the new file, those that are new or changed at the end, as llama.cpp has it."""
+    stored = file.metadata.stored
+    number = wishes.type.number
+    if wishes.type.copies:
+        types = [t.type for t in file.tensors.values()]
+        kept = file.metadata.get("general.file_type")
+        number = kept if isinstance(kept, int) else guessed(types)
+    new = {
+        "general.quantization_version": encode("u32", QUANTIZATION_VERSION),
+        "general.file_type": encode("u32", number),
+    }
+    given = dict(wishes.overrides or {})
+    if imatrix is not None:
+        given |= _of_imatrix(imatrix)
+    for key, value in given.items():
+        new.pop(key, None)
+        new[key] = _encoded(value)
+    if wishes.prune:
+        key = f"{file.architecture}.block_count"
+        new.pop(key, None)
+        new[key] = encode("u32", n_layers(job.name for job in work))
+    kept_keys = {k: raw for k, raw in stored.items() if k not in new and k not in SPLIT}
+    return kept_keys | new
+
+
+def _of_imatrix(imatrix: Imatrix) -> dict[str, str | int]:
+    found: dict[str, str | int] = {"quantize.imatrix.file": imatrix.path}
+    if imatrix.datasets:
+        found["quantize.imatrix.dataset"] = imatrix.datasets[0]
+    found["quantize.imatrix.entries_count"] = len(imatrix.entries)
+    if imatrix.n_chunks > 0:
+        found["quantize.imatrix.chunks_count"] = imatrix.n_chunks
+    return found
+
+
+def _encoded(value: bool | int | float | str) -> bytes:
+    if isinstance(value, bool):
+        return encode("bool", value)
+    if isinstance(value, int):
+        return encode("u32", abs(value) & 0xFFFFFFFF)
+    if isinstance(value, float):
+        return encode("f32", value)
+    return encode("str", value.encode()[:MOST_TEXT].decode("utf-8", "ignore"))
+
+
+def check_imatrix(work: Sequence[Job], imatrix: Imatrix | None) -> None:
+    """GGUFError if a tensor needs importance and has none, or one of another size."""
+    for job in work:
+        found = None if imatrix is None else imatrix.weights(job.source.name)
+        if job.wants_imatrix and found is None:
+            raise GGUFError(
+                f"{job.name}: as {job.type} it would be worthless without knowing what matters;"
+                " give --imatrix FILE, which llama-py-imatrix makes"
+            )
+        if found is not None and not job.copies and kind_of(job.name) != "embedding":
+            wanted = job.source.ne[0] * job.source.ne[2]
+            if found.size != wanted:
+                raise GGUFError(
+                    f"{job.name}: the importance matrix has {found.size} values for it, not"
+                    f" {wanted}; was it made with another model?"
+                )
+
+
+def out_path(path: Path, n: int, n_parts: int) -> Path:
+    """Where part n goes if parts are kept."""
+    from llama_py.gguf_split import part_name
+
+    prefix = str(path).removesuffix(".gguf")
+    return Path(part_name(prefix, n, n_parts))

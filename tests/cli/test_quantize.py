@@ -1,0 +1,231 @@
+"""llama-py-gguf quantize: whole files, refusals, and runs that are stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ggml_cpu.quantize.run import quantizer
+from ggml_py.types import BY_NAME
+from ggml_ref.quants import dequantizer
+from golden.quantize import Case, write_head
+from llama_py.gguf_file import GGUFFile
+from llama_py.imatrix.file import Entry, Imatrix, write_imatrix
+from llama_py.models import tiny
+from llama_py_tools.gguf import main
+from llama_py_tools.gguf import quantize as quantize_module
+from tests.gguf_writer import Tensor, gguf, kv, write
+
+N = 256
+RNG = np.random.default_rng(3)
+WEIGHTS = ("blk.0.ffn_gate_exps.weight", "blk.0.attn_q.weight", "token_embd.weight")
+KEYS = [
+    kv("general.architecture", "str", "none"), kv("none.block_count", "u32", 1),
+    kv("general.name", "str", "small"),
+]  # fmt: skip
+
+
+def tensors(kind: int = 1) -> list[Tensor]:
+    dtype = {0: np.float32, 1: np.float16}[kind]
+    made = []
+    for name, ne in zip(WEIGHTS, ((N, 6, 3), (N, 70), (N, 5)), strict=True):
+        made.append(Tensor(name, ne, kind, RNG.standard_normal(ne[::-1]).astype(dtype).tobytes()))
+    return [*made, Tensor("output_norm.weight", (N,), 0, np.ones(N, np.float32).tobytes())]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    return write(tmp_path, gguf(KEYS, tensors()), "m.gguf")
+
+
+def run(*args: object) -> int:
+    return main(["quantize", *map(str, args)])
+
+
+def refused(capsys: pytest.CaptureFixture[str], *args: object) -> str:
+    capsys.readouterr()
+    assert run(*args) == 1
+    lines = [x for x in capsys.readouterr().err.splitlines() if x.startswith("error: ")]
+    assert len(lines) == 1
+    return lines[0]
+
+
+def names(folder: Path) -> set[str]:
+    return {p.name for p in folder.iterdir()}
+
+
+def test_a_file(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "q.gguf"
+    assert run(model, out, "q4_k_m", 2) == 0
+    assert "quant size = " in capsys.readouterr().err
+    with GGUFFile.open(model) as old, GGUFFile.open(out) as new:
+        assert new.metadata["general.file_type"] == 15
+        assert new.metadata["general.quantization_version"] == 2
+        assert new.tensors["token_embd.weight"].type.name == "q6_K"
+        norm = "output_norm.weight"
+        assert (new.tensors[norm].data == old.tensors[norm].data).all()
+        for name in WEIGHTS:
+            x = old.tensors[name].data.view(np.float16).astype(np.float32)
+            t = new.tensors[name]
+            decode = dequantizer(t.type)
+            assert decode is not None
+            back = decode(t.data.reshape(-1, t.type.type_size)).ravel()
+            assert np.sqrt(np.mean((back - x) ** 2)) < 0.1 * x.std()
+
+
+def test_order_is_that_of_llama_cpp(model: Path, tmp_path: Path) -> None:
+    assert run(model, tmp_path / "q.gguf", "Q8_0") == 0
+    with GGUFFile.open(tmp_path / "q.gguf") as new:
+        assert list(new.tensors) == [
+            "output_norm.weight", "token_embd.weight", "blk.0.attn_q.weight",
+            "blk.0.ffn_gate_exps.weight",
+        ]  # fmt: skip
+
+
+def test_name_and_type_only(model: Path, tmp_path: Path) -> None:
+    assert run(model, "f16") == 0
+    made = tmp_path / "ggml-model-F16.gguf"
+    assert made.stat().st_size > model.stat().st_size  # two more keys
+    with GGUFFile.open(model) as old, GGUFFile.open(made) as new:
+        assert all((old.tensors[n].data == new.tensors[n].data).all() for n in WEIGHTS)
+
+
+@pytest.mark.parametrize("type", ["F32", "BF16"])
+def test_floats(type: str, model: Path, tmp_path: Path) -> None:
+    assert run(model, tmp_path / "q.gguf", type) == 0
+    with GGUFFile.open(model) as old, GGUFFile.open(tmp_path / "q.gguf") as new:
+        x = old.tensors[WEIGHTS[0]].data.view(np.float16).astype(np.float32)
+        raw = new.tensors[WEIGHTS[0]].data
+    if type == "F32":
+        assert (raw.view(np.float32) == x).all()
+    else:
+        back = (raw.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+        assert (abs(back - x) <= abs(x) * 2.0**-8).all()
+
+
+def test_each_expert_has_its_importance(model: Path, tmp_path: Path) -> None:
+    """Of other matrices it is another one; experts without tokens count all values alike."""
+    sums = RNG.random((3, N)).astype(np.float32)
+    entry = Entry(sums.ravel(), np.array([5, 0, 5]))
+    write_imatrix(tmp_path / "i.gguf", Imatrix("", {WEIGHTS[0]: entry}, ["t"], 1, 5))
+    named = ("--tensor-type", "exps=q2_K")
+    outs = [tmp_path / name for name in ("without.gguf", "with.gguf")]
+    assert run(*named, model, outs[0], "Q4_0") == 0
+    assert run(*named, "--imatrix", tmp_path / "i.gguf", model, outs[1], "Q4_0") == 0
+    with GGUFFile.open(outs[0]) as a, GGUFFile.open(outs[1]) as b, GGUFFile.open(model) as old:
+        x = old.tensors[WEIGHTS[0]].data.view(np.float16).astype(np.float32).reshape(3, 6, N)
+        plain, weighted = (quantizer(BY_NAME["q2_K"], way) for way in (False, True))
+        means = sums[0] / np.float32(5), np.ones(N, np.float32), sums[2] / np.float32(5)
+        expected = np.concatenate([weighted(x[e], means[e]) for e in range(3)]).ravel()
+        assert (b.tensors[WEIGHTS[0]].data == expected).all()
+        assert (a.tensors[WEIGHTS[0]].data == plain(x.reshape(-1, N), None).ravel()).all()
+        assert (a.tensors[WEIGHTS[0]].data != expected).any()
+        assert b.metadata["quantize.imatrix.entries_count"] == 1
+        assert b.metadata["quantize.imatrix.file"] == str(tmp_path / "i.gguf")[:127]
+    options = ("--exclude-weights", "exps", "--imatrix", tmp_path / "i.gguf", "--force", *named)
+    assert run(*options, model, outs[1], "Q4_0") == 0
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+
+
+def test_parts_are_kept(model: Path, tmp_path: Path) -> None:
+    assert main(["split", "--split-max-tensors", "2", str(model), str(tmp_path / "s")]) == 0
+    part = tmp_path / "s-00001-of-00002.gguf"
+    assert run("--keep-split", part, tmp_path / "q.gguf", "Q8_0") == 0
+    assert run(model, tmp_path / "whole.gguf", "Q8_0") == 0
+    with (
+        GGUFFile.open(tmp_path / "q-00002-of-00002.gguf") as new,
+        GGUFFile.open(tmp_path / "whole.gguf") as whole,
+    ):
+        assert len(new.paths) == 2
+        assert all((t.data == new.tensors[n].data).all() for n, t in whole.tensors.items())
+
+
+def test_dry_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a head alone, which says how large 13 GB would become."""
+    sizes = {"token_embd.weight": (4096, 32000), "blk.0.ffn_up.weight": (4096, 800_000)}
+    metadata = {"general.architecture": "llama", "llama.block_count": 1}
+    write_head(tmp_path / "m.gguf", Case(metadata, sizes, ()))
+    assert run("--dry-run", tmp_path / "m.gguf", "IQ2_XS") == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[1].endswith("type = f16, size = 6250.000 MiB -> 903.320 MiB (iq2_xs)")
+    assert out[-1].startswith("1 tensors need an importance matrix; the first is blk.0.ffn_up")
+    assert names(tmp_path) == {"m.gguf"}
+
+
+def test_refusals(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "q.gguf"
+    assert "give --imatrix FILE" in refused(capsys, model, out, "IQ1_S")
+    assert "is the file to be quantized" in refused(capsys, model, model, "Q8_0")
+    assert "is the file to be quantized" in refused(capsys, "--force", model, model, "Q8_0")
+    assert run(model, out, "Q8_0") == 0
+    before = out.read_bytes()
+    assert "is there already" in refused(capsys, model, out, "Q4_0")
+    assert "--allow-requantize" in refused(capsys, out, tmp_path / "r.gguf", "Q4_0")
+    assert run("--allow-requantize", out, tmp_path / "r.gguf", "Q4_0") == 0
+    assert "no layer 3" in refused(capsys, "--prune-layers", 3, model, tmp_path / "p.gguf", "Q8_0")
+    assert out.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("Q9",), "'Q9' is no type of files"),
+        (("out.gguf", "Q4_0", "two"), "a number of threads, not 'two'"),
+        (("--tensor-type", "attn_v", "Q4_0"), "expected PATTERN=TYPE, such as attn_v=q8_0"),
+        (("--tensor-type", "attn_v=q9", "Q4_0"), "'q9' is no type of tensors"),
+        (("--tensor-type", "(=q8_0", "Q4_0"), "is no regular expression"),
+        (("--prune-layers", "1,a", "Q4_0"), "expected numbers of layers like 4,5,6"),
+        (("--include-weights", "a", "--exclude-weights", "b", "Q4_0"), "give either"),
+        (("--include-weights", "a", "Q4_0"), "are about --imatrix FILE"),
+    ],
+)
+def test_wrong_usage(args: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [a for a in args if a.startswith("--")]
+    first = args[: 2 * len(options)]
+    with pytest.raises(SystemExit) as ended:
+        run(*first, "m.gguf", *args[2 * len(options) :])
+    assert ended.value.code == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+def test_values_that_are_not_finite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = tensors()
+    bad = np.full((70, N), np.nan, np.float16).tobytes()
+    made[1] = Tensor(WEIGHTS[1], (N, 70), 1, bad)
+    model = write(tmp_path, gguf(KEYS, made), "m.gguf")
+    message = refused(capsys, model, tmp_path / "q.gguf", "Q4_0")
+    assert "blk.0.attn_q.weight: has values that are not finite" in message
+    assert names(tmp_path) == {"m.gguf"}
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, OSError])
+def test_a_run_that_is_stopped_leaves_no_file(
+    stop: type[BaseException], model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the file that was there before stays as it was."""
+    out = tmp_path / "q.gguf"
+    out.write_bytes(b"before")
+
+    def closed(self: object, done: int, total: int, what: str) -> None:
+        if "ffn_gate_exps" in what:
+            raise stop
+
+    monkeypatch.setattr(quantize_module.Progress, "__call__", closed)
+    assert run("--force", model, out, "Q4_0") == (130 if stop is KeyboardInterrupt else 1)
+    assert out.read_bytes() == b"before"
+    assert names(tmp_path) == {"m.gguf", "q.gguf"}
+
+
+def test_a_model_runs_as_it_did(tmp_path: Path) -> None:
+    """Of a tiny one, whose rows fall back to other types."""
+    import llama_py
+
+    path = tiny.write("llama", "dense", tmp_path)
+    assert run(path, tmp_path / "q.gguf", "Q8_0") == 0
+    logits = [
+        llama_py.load(p, "cpu").context(n_ctx=64).decode([1, 2, 3])
+        for p in (path, tmp_path / "q.gguf")
+    ]
+    assert np.corrcoef(*(x.ravel() for x in logits))[0, 1] > 0.99

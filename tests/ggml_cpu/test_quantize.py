@@ -1,0 +1,107 @@
+"""Quantizers make the bytes that the real ggml made (tests/data/quantize)."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from ggml_cpu.quantize.run import can_quantize, needs_importance, quantizer
+from ggml_cpu.quantize.tables import tables
+from ggml_cpu.quantize.types import quantizers
+from ggml_py.errors import BackendError
+from ggml_py.grids import grid
+from ggml_py.types import BY_NAME
+from ggml_ref.quants import dequantizer
+from golden.quantize import BLOCKS, DATA
+
+RECORDED = dict(np.load(DATA / BLOCKS))
+X: npt.NDArray[np.float32] = RECORDED.pop("x").astype(np.float32)
+WEIGHTS: npt.NDArray[np.float32] = RECORDED.pop("weights").astype(np.float32)
+ZEROS = 4  # the row that has groups of zeros between others
+RNG = np.random.default_rng(5)
+
+
+def test_all_are_recorded() -> None:
+    ways = {(name, way) for name, q in quantizers().items()
+            for way, make in (("", q.plain), (".weighted", q.weighted)) if make}  # fmt: skip
+    assert {name + way for name, way in ways} == set(RECORDED)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_bytes(name: str) -> None:
+    type, _, weighted = name.partition(".")
+    found = quantizer(BY_NAME[type], bool(weighted))(X, WEIGHTS if weighted else None)
+    same = (found == RECORDED[name]).all(axis=1)
+    assert list(np.flatnonzero(~same)) == ([ZEROS] if type == "iq3_s" else [])
+
+
+def test_groups_of_zeros_in_iq3_s() -> None:
+    """ggml does not step over one (`continue` before `qs += bs4`), and the groups after it stand in
+    the places before their own; ours are in theirs."""
+    decode = dequantizer(BY_NAME["iq3_s"])
+    assert decode is not None
+    ours = quantizer(BY_NAME["iq3_s"], False)(X, None)
+    rows = [raw[ZEROS].reshape(-1, BY_NAME["iq3_s"].type_size) for raw in (ours, RECORDED["iq3_s"])]
+    mine, theirs = (float(((decode(raw).ravel() - X[ZEROS]) ** 2).sum()) for raw in rows)
+    assert mine < 0.1 * theirs
+
+
+def test_just_below_a_power_of_two() -> None:
+    """As in ggml, whose logarithm rounds: with the scale of the power itself."""
+    power = np.float32(2.0**-5)
+    x = np.stack([np.full(32, value) for value in (power, np.nextafter(power, np.float32(0)))])
+    found = quantizer(BY_NAME["mxfp4"], False)(x, None)
+    assert found[:, 0].tolist() == [127 - 5 - 2] * 2
+
+
+@pytest.mark.parametrize("name", ["q4_0", "q5_1", "q6_K", "iq3_s"])
+@pytest.mark.parametrize("n_rows", [1, 3, 17])
+def test_rows_do_not_depend_on_each_other(name: str, n_rows: int) -> None:
+    """Whatever shares a vector with them, and at the end of the last, incomplete one."""
+    x = RNG.standard_normal((n_rows, 768), np.float32)
+    weights = RNG.random(768, np.float32)
+    make = quantizer(BY_NAME[name], True)
+    whole = make(x, weights)
+    assert whole.shape == (n_rows, BY_NAME[name].row_size(768))
+    assert all((make(x[i : i + 1], weights) == whole[i]).all() for i in range(n_rows))
+
+
+@pytest.mark.parametrize("name", ["q4_K", "iq2_xs"])
+def test_importance_matters(name: str) -> None:
+    """The error where it is large is less than without."""
+    x = RNG.standard_normal((8, 256), np.float32)
+    weights = np.where(np.arange(256) % 8 < 2, np.float32(100), np.float32(0.01))
+    decode = dequantizer(BY_NAME[name])
+    assert decode is not None
+
+    def error(importance: npt.NDArray[np.float32]) -> float:
+        raw = quantizer(BY_NAME[name], True)(x, importance)
+        back = decode(raw.reshape(-1, BY_NAME[name].type_size)).reshape(x.shape)
+        return float((weights * (x - back) ** 2).sum())
+
+    assert error(weights) < 0.8 * error(np.ones(256, np.float32))
+
+
+def test_refusals() -> None:
+    assert needs_importance(BY_NAME["iq1_s"]) and not needs_importance(BY_NAME["iq3_s"])
+    with pytest.raises(BackendError, match="needs an importance"):
+        quantizer(BY_NAME["iq2_xxs"], False)
+    assert not can_quantize(BY_NAME["q8_K"])
+    with pytest.raises(BackendError, match="is not quantized to"):
+        quantizer(BY_NAME["q8_K"], False)
+
+
+def test_lists_have_the_nearest_points() -> None:
+    """By one search that looks at all points."""
+    found, points = tables("iq3_xxs", 2), grid("iq3_xxs").astype(int)
+    places = np.searchsorted(np.unique(points), points)
+    code = next(c for c in range(4096) if found.of_code[c] < 0)
+    other = code >> 3 * np.arange(4) & 7
+    squares = ((places - other) ** 2).sum(1)
+    near = np.unique(squares)[:2]
+    at = -1 - found.of_code[code]
+    listed = found.lists[at + 1 : at + 1 + found.lists[at]]
+    assert set(listed >> 16) == set(np.flatnonzero(np.isin(squares, near)))
+    assert (found.codes[listed >> 16] == listed & 0xFFFF).all()
+    assert (np.diff(squares[listed >> 16]) >= 0).all()

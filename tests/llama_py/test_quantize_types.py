@@ -1,0 +1,99 @@
+"""Every tensor gets the type that the real llama-quantize gave it (tests/data/quantize)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ggml_py.errors import GGUFError
+from golden.quantize import Case, cases, packed, recorded_types, write_head
+from llama_py.gguf_file import GGUFFile
+from llama_py.imatrix.file import Entry, Imatrix
+from llama_py.quantize.file_types import FILE_TYPES, file_type, guessed
+from llama_py.quantize.plan import Wishes, check_imatrix, jobs, metadata
+from llama_py.quantize.prune import order, renamed
+from llama_py_tools.gguf.main import parser
+from llama_py_tools.gguf.quantize_params import QuantizeParams, wishes_of
+from llama_py_tools.options import read
+
+RECORDED = recorded_types()
+CASES = dict(cases(list(FILE_TYPES)))
+IMATRIX = Imatrix("x.gguf", {"blk.0.attn_q.weight": Entry(np.ones(256, np.float32), np.ones(1))})
+
+
+def wishes(case: Case, type: str) -> Wishes:
+    args = parser().parse_args(["quantize", *case.options, "x.gguf", type])
+    return wishes_of(read(args, QuantizeParams))
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_types(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    write_head(tmp_path / "head.gguf", case)
+    imatrix = IMATRIX if case.imatrix else None
+    with GGUFFile.open(tmp_path / "head.gguf") as file:
+        found = {
+            type: packed([j.type.name for j in jobs(file, wishes(case, type), imatrix)])
+            for type in RECORDED[name]
+        }
+    assert found == RECORDED[name]
+
+
+def test_what_is_recorded() -> None:
+    """All types, and where the rules look at the model."""
+    assert set(RECORDED["dense"]) == set(FILE_TYPES)
+    same = [RECORDED[name]["Q4_K_M"] for name in ("dense", "65b", "70b", "falcon")]
+    assert len(set(same)) == len(same)
+    assert RECORDED["dense-imatrix"] != RECORDED["dense"] != RECORDED["dense-no-gqa"]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> GGUFFile:
+    write_head(tmp_path / "head.gguf", CASES["dense"])
+    return GGUFFile.open(tmp_path / "head.gguf")
+
+
+def test_metadata(file: GGUFFile) -> None:
+    """What is new stands at the end, as llama.cpp puts it there."""
+    plan = Wishes(type=file_type("q4_k_m"), prune=(0, 3), overrides={"a.b": -7, "c": "x" * 200})
+    work = jobs(file, plan, IMATRIX)
+    IMATRIX.datasets, IMATRIX.n_chunks = ["text.txt"], 12
+    stored = metadata(file, plan, work, IMATRIX)
+    assert list(stored)[-9:] == [
+        "general.quantization_version", "general.file_type", "a.b", "c", "quantize.imatrix.file",
+        "quantize.imatrix.dataset", "quantize.imatrix.entries_count",
+        "quantize.imatrix.chunks_count", "llama.block_count",
+    ]  # fmt: skip
+    assert stored["a.b"][-4:] == b"\7\0\0\0" and len(stored["c"]) == 4 + 8 + 127
+    assert stored["llama.block_count"][-4:] == bytes([22, 0, 0, 0])
+
+
+def test_pruned_layers_have_other_numbers() -> None:
+    names = [f"blk.{i}.x" for i in (0, 1, 2, 10)] + ["y"]
+    assert renamed(names, [1]) == {
+        "blk.0.x": "blk.0.x", "blk.2.x": "blk.1.x", "blk.10.x": "blk.2.x", "y": "y",
+    }  # fmt: skip
+    assert sorted(names, key=order) == ["y", "blk.0.x", "blk.1.x", "blk.2.x", "blk.10.x"]
+    with pytest.raises(GGUFError, match="no layer 7"):
+        renamed(names, [7])
+
+
+def test_importance_that_does_not_fit(file: GGUFFile) -> None:
+    work = jobs(file, Wishes(type=file_type("IQ2_XS")), None)
+    with pytest.raises(GGUFError, match=r"blk.0.attn_k.weight: as iq2_xs it would be worthless"):
+        check_imatrix(work, None)
+    entry = Entry(np.ones(64, np.float32), np.ones(1))
+    work = jobs(file, Wishes(type=file_type("Q4_0")), None)
+    with pytest.raises(GGUFError, match="64 values for it, not 256"):
+        check_imatrix(work, Imatrix("x", {"blk.0.attn_q.weight": entry}))
+
+
+def test_names_of_types() -> None:
+    assert file_type("q4_k").name == file_type("15").name == "Q4_K_M"
+    assert file_type("copy").copies
+    with pytest.raises(ValueError, match="'Q9' is no type of files; there are F32"):
+        file_type("Q9")
+    types = [FILE_TYPES[name].type for name in ("Q8_0", "Q6_K", "Q6_K")]
+    assert guessed([t for t in types if t]) == 1024 + 18
