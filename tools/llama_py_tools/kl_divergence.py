@@ -65,7 +65,8 @@ def unpacked(rows: U16, n_vocab: int) -> F32:
 def _log_sum(logits: F32, high: F32) -> F32:
     """[n, 1]"""
     total = np.exp(logits - high).sum(axis=1, dtype=np.float64, keepdims=True)
-    return np.log(total).astype(np.float32)
+    found: F32 = np.log(total).astype(np.float32)
+    return found
 
 
 class BaseWriter:
