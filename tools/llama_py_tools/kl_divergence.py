@@ -65,7 +65,7 @@ def unpacked(rows: U16, n_vocab: int) -> F32:
 def _log_sum(logits: F32, high: F32) -> F32:
     """[n, 1]"""
     total = np.exp(logits - high).sum(axis=1, dtype=np.float64, keepdims=True)
-    found: F32 = np.log(total).astype(np.float32)
+    found: F32 = np.log(total).astype(logits.dtype)
     return found
 
 
@@ -277,7 +277,8 @@ def _pm(value: float, error: float) -> str:
 
 
 def of_logits(logits: F32, expected: F32, targets: Sequence[int]) -> Divergence:
-    """Of two models' logits [n, n_vocab] of the same tokens, without a file between."""
-    high = expected.max(axis=1, keepdims=True)
-    base = expected - high - _log_sum(expected, high)
-    return divergence(logits, base, np.asarray(targets, np.int32))
+    """Of two models' logits [n, n_vocab] of the same tokens, without a file between, in float64."""
+    ours, theirs = (x.astype(np.float64) for x in (logits, expected))
+    high = theirs.max(axis=1, keepdims=True)
+    base = theirs - high - _log_sum(theirs, high)  # type: ignore[arg-type]
+    return divergence(ours, base, np.asarray(targets, np.int32))  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ggml_py.dump import Record
 from ggml_py.errors import GGMLError
 from llama_py.batch import Batch
-from llama_py_tools.graph.peer_nodes import Recorder, Values, Watch
+from llama_py_tools.graph.peer_nodes import Recorder, Values, Watch, WatchInput
 
 __all__ = ["Peer", "Values", "Watch", "records"]
 
@@ -57,6 +57,7 @@ class Peer:
     cache    type of keys and values, "f16" or "f32"
     watch    called with each node it has computed, and what reads the node's values, at once or
              never; None of a quantized type
+    watch_input  likewise, with the number of the graph and the name of each of its inputs
     mtp      run the NextN layers instead of the trunk
     pooling  of embeddings, one of POOLING
     more     further fields of llama_context_params
@@ -66,7 +67,7 @@ class Peer:
     def __init__(
         self, path: str, *, n_ctx: int, n_batch: int, n_ubatch: int, flash_attn: str = "auto",
         cache: str = "f16", n_threads: int = 0, watch: Watch | None = None, mtp: bool = False,
-        pooling: str = "unspecified", **more: Any,
+        pooling: str = "unspecified", watch_input: WatchInput | None = None, **more: Any,
     ) -> None:  # fmt: skip
         self.api = api = _llama_cpp()
         api.llama_log_set(_log(api), None)
@@ -84,7 +85,7 @@ class Peer:
         if n_threads:
             params.n_threads = params.n_threads_batch = n_threads
         self._encoded = False
-        self._recorder = Recorder(api, watch) if watch else None
+        self._recorder = Recorder(api, watch, watch_input) if watch else None
         if self._recorder:
             params.cb_eval = self._recorder.callback
         for name, value in more.items():

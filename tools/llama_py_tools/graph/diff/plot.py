@@ -1,0 +1,76 @@
+"""Errors of all nodes as a picture, and as an overlay of a page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ggml_py.errors import GGMLError
+from llama_py_tools.graph.diff.found import Found
+
+LEAST, MOST = 1e-17, 1e3  # what is smaller, or larger, is shown there
+
+
+def plot(found: Found, path: str) -> None:
+    """Errors by node, and what each made by itself. GGMLError without matplotlib."""
+    try:
+        import matplotlib as mpl
+
+        mpl.use("Agg")
+        import matplotlib.pyplot as plt
+    except ImportError as e:
+        raise GGMLError(f"--plot needs matplotlib (pip install 'llama-py[plot]'): {e}") from e
+    figure, axes = plt.subplots(figsize=(12, 4.5), layout="constrained")
+    try:
+        _draw(axes, found)
+        figure.savefig(path)
+    except ValueError as e:
+        raise GGMLError(f"--plot {path}: {e}") from e
+    finally:
+        plt.close(figure)
+
+
+def _draw(axes: Any, found: Found) -> None:
+    nodes = [n for n in found.nodes if not str(n.record["type"]).startswith("i")]
+    x = range(len(nodes))
+    shown = [min(MOST, max(LEAST, n.error.nmse)) for n in nodes]
+    axes.semilogy(x, shown, lw=1, color="#0550ae", label="both run by themselves")
+    if found.known:
+        own = [min(MOST, max(LEAST, n.made.nmse)) if n.made else LEAST for n in nodes]
+        axes.semilogy(x, own, ".", ms=3, color="#777777", label="given the same inputs")
+    wrong = [(i, n) for i, n in enumerate(nodes) if n.is_wrong]
+    if wrong:
+        errors = [(n.made or n.error).nmse for _, n in wrong]
+        tops = [max(LEAST, min(MOST, e)) for e in errors]
+        axes.semilogy([i for i, _ in wrong], tops, "o", ms=4, color="#cf222e", label="wrong")
+        axes.annotate(
+            wrong[0][1].name, (wrong[0][0], tops[0]), xytext=(6, 6), textcoords="offset points",
+            color="#cf222e",
+        )  # fmt: skip
+    starts = [i for i, n in enumerate(nodes) if not i or n.layer != nodes[i - 1].layer]
+    for i in starts[1:]:
+        axes.axvline(i - 0.5, color="#dddddd", lw=0.6, zorder=0)
+    every = max(1, len(starts) // 12)
+    titles = [nodes[i].layer for i in starts[::every]]
+    axes.set_xticks(starts[::every], titles, rotation=30, ha="right")
+    axes.set_ylim(LEAST / 3, MOST * 3)
+    axes.set_ylabel("NMSE")
+    axes.set_title(f"{found.ours.what} beside {found.theirs.what}")
+    axes.legend(loc="upper left")
+
+
+def overlay(found: Found) -> Iterator[str]:
+    """A line of JSON for each node: its record, and its errors by name."""
+    for n in found.nodes:
+        values = {"error": n.error.nmse}
+        if n.made is not None:
+            values["own error"] = n.made.nmse
+        finite = {name: min(value, MOST) for name, value in values.items()}
+        yield json.dumps({**n.record, "overlay": finite}, separators=(",", ":")) + "\n"
+
+
+def write_overlay(found: Found, path: str) -> None:
+    with Path(path).open("w", encoding="utf-8", errors="surrogateescape") as file:
+        file.writelines(overlay(found))

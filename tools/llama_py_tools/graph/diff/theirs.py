@@ -1,0 +1,66 @@
+"""The real llama.cpp's run of a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ggml_py.dump import Record
+from ggml_py.opspec import OPS
+from ggml_py.tensor import FLAG_COMPUTE
+from llama_py.batch import Batch
+from llama_py.forms import forms as known_forms
+from llama_py_tools.graph.diff.numbers import Values
+from llama_py_tools.graph.diff.run import Run, Store, feed
+from llama_py_tools.graph.peer import Peer
+
+NAME = "llama.cpp"
+
+
+def record(
+    path: str, prompt: Sequence[int], n_decode: int, adapters: Sequence[tuple[str, float]],
+    has_logits: bool, forms: Mapping[str, str], **context: Any,
+) -> Run:  # fmt: skip
+    """Run and keep all values. GGMLError if llama-cpp-python is missing, or llama.cpp refuses.
+
+    forms     of blocks (llama_py.forms); it has the first of each kind, and the second
+
+    context   n_ctx, n_batch, n_ubatch, flash_attn, cache, n_threads, as Peer has them
+    """
+    run, store, calls = Run(NAME), Store(), [-1]
+
+    def watch(node: Record, read: Callable[[], Values | None]) -> None:
+        run.records.append(node)
+        if node["dec"] == len(run.calls):
+            run.calls.append(calls[0])
+        op = OPS.get(node["op"])
+        if node["flags"] & FLAG_COMPUTE and not (op is not None and op.view):
+            values = read()
+            if values is not None:
+                run.values[node["dec"], node["i"]] = store.put(values)
+
+    def leaf(dec: int, name: str, read: Callable[[], Values | None]) -> None:
+        if (dec, name) not in run.inputs and (values := read()) is not None:
+            run.inputs[dec, name] = store.put(values)
+
+    context["n_batch"] = max(context["n_batch"], len(prompt))
+    with Peer(path, watch=watch, watch_input=leaf, **context) as peer:
+        peer.set_adapters(adapters)
+        for kind, form in forms.items():
+            if form == known_forms()[kind].names[1]:
+                peer.refuse_fused(kind)
+        start = 0
+
+        def decode(ids: Sequence[int]) -> Values:
+            nonlocal start
+            n, calls[0] = len(ids), calls[0] + 1
+            outputs = [True] * n
+            pos = np.arange(start, start + n, dtype=np.int32)
+            peer.run(Batch(np.array(ids, np.int32), pos=pos, seq_ids=[(0,)] * n, outputs=outputs))
+            start += n
+            return peer.logits(n) if has_logits else np.zeros((0, 0), np.float32)
+
+        feed(run, decode, prompt, n_decode)
+    return run
