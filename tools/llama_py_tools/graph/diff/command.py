@@ -214,7 +214,7 @@ def _values(args: argparse.Namespace, other: Other, o: DiffParams) -> int:
         theirs = _of_llama_cpp(args, has_logits)
         if (code := tell_graphs(planned, theirs.records)) and not o.names:
             return code
-    with _opened(args, fuse=o.fuse) as (ctx, ids, n_decode):
+    with _opened(args, fuse=_fuses(args, o)) as (ctx, ids, n_decode):
         if other.args is not None:
             with _opened(other.args, fuse=False) as (another, _, _):
                 theirs = own.record(another, other.theirs, ids, n_decode)
@@ -226,9 +226,15 @@ def _values(args: argparse.Namespace, other: Other, o: DiffParams) -> int:
         return code
     if code:
         found = by_name(ours, theirs, o.threshold)
-        return _tell(found, {}, o, _sound(args, other) if found.wrong else ())
+        return _tell(found, {}, o, _sound(args, other) if found.far else ())
     found = aligned(ours, theirs, o.threshold)
+    found.other_weights = other.other_weights
     return _tell(found, {} if found.equal else _blamed(args, found, o), o)
+
+
+def _fuses(args: argparse.Namespace, o: DiffParams) -> bool:
+    """Each weight is to be seen by itself where they differ."""
+    return o.fuse and not args.other.other_weights
 
 
 @contextmanager
@@ -246,10 +252,10 @@ def _blamed(args: argparse.Namespace, found: Found, o: DiffParams) -> dict[Key, 
     from ggml_py.registry import device
     from llama_py_tools.graph.diff import blame
 
-    with _opened(args, fuse=o.fuse) as (ctx, ids, n_decode):
+    with _opened(args, fuse=_fuses(args, o)) as (ctx, ids, n_decode):
         blame.make_known(found, ctx, ids, n_decode)
     wanted = blame.wanted(found)
-    if not wanted or args.other.other_weights:
+    if not wanted:
         return {}
     with _opened(args, fuse=False, check=JUDGE) as (ctx, ids, n_decode):
         return blame.judge(found, wanted, ctx, device(JUDGE), ids, n_decode)
@@ -286,4 +292,4 @@ def _tell(
             plot.write_overlay(found, o.overlay)
         if o.plot:
             plot.plot(found, o.plot)
-    return session.EXIT_FAILURE if found.wrong else session.EXIT_OK
+    return session.EXIT_FAILURE if found.far else session.EXIT_OK

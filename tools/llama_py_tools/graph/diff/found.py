@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -50,7 +51,7 @@ class Node:
         return str(self.record["name"])
 
     @property
-    def is_wrong(self) -> bool:
+    def is_far(self) -> bool:
         return not (self.made or self.error).nmse <= self.bound
 
 
@@ -62,6 +63,7 @@ class Found:
     inputs    errors of what was set before each graph, by graph and name, where there are some
     n_apart   nodes of ours without a partner of the same name and shape
     known     whether it is known what nodes make by themselves
+    other_weights  whether these may differ, so that what reads them may, too
     """
 
     ours: Run
@@ -70,10 +72,31 @@ class Found:
     inputs: dict[tuple[int, str], Error] = field(default_factory=dict)
     n_apart: int = 0
     known: bool = False
+    other_weights: bool = False
+
+    @property
+    def far(self) -> list[Node]:
+        """Nodes whose error, or where that is known what they made of it, is beyond the bound."""
+        return [n for n in self.nodes if n.is_far]
 
     @property
     def wrong(self) -> list[Node]:
-        return [n for n in self.nodes if n.is_wrong]
+        """Those of them that have no other weights than in the other run."""
+        return [n for n in self.far if not (self.other_weights and self.weights_of(n))]
+
+    def weights_of(self, node: Node) -> list[tuple[str, str, str]]:
+        """Names of the weights that a node, or one of its step, reads; types in both runs."""
+        dec, (ours, theirs) = node.key[0], self._records
+        return [
+            (a["name"], a["type"], b["type"])
+            for i in node.step or (node.key[1],)
+            for a, b in zip(ours[dec, i]["src"], theirs[dec, i]["src"], strict=False)
+            if a["name"].endswith(".weight")
+        ]
+
+    @cached_property
+    def _records(self) -> tuple[Mapping[Key, Record], Mapping[Key, Record]]:
+        return self.ours.by_key(), self.theirs.by_key()
 
     @property
     def equal(self) -> bool:

@@ -40,11 +40,11 @@ def _draw(axes: Any, found: Found) -> None:
     if found.known:
         own = [min(MOST, max(LEAST, n.made.nmse)) if n.made else LEAST for n in nodes]
         axes.semilogy(x, own, ".", ms=3, color="#777777", label="given the same inputs")
-    wrong = [(i, n) for i, n in enumerate(nodes) if n.is_wrong]
+    wrong = [(i, n) for i, n in enumerate(nodes) if n.is_far]
     if wrong:
         errors = [(n.made or n.error).nmse for _, n in wrong]
         tops = [max(LEAST, min(MOST, e)) for e in errors]
-        axes.semilogy([i for i, _ in wrong], tops, "o", ms=4, color="#cf222e", label="wrong")
+        axes.semilogy([i for i, _ in wrong], tops, "o", ms=4, color="#cf222e", label="too far off")
         axes.annotate(
             wrong[0][1].name, (wrong[0][0], tops[0]), xytext=(6, 6), textcoords="offset points",
             color="#cf222e",

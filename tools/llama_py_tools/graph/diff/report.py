@@ -43,14 +43,17 @@ def lines(found: Found, verdicts: Mapping[Key, Verdict], top: int) -> Iterator[s
 
 
 def _summary(found: Found) -> str:
-    n, wrong = len(found.nodes), len(found.wrong)
+    n, wrong, differ = len(found.nodes), len(found.wrong), len(found.far)
     compared = f"values: {n} nodes of {found.ours.what} and {found.theirs.what} compared"
     if found.n_apart:
         compared += f", {found.n_apart} have no partner"
     if found.equal:
         return f"{compared}: equal bit for bit"
-    if not wrong:
+    if not differ:
         return f"{compared}: no more apart than rounding explains"
+    if differ > wrong:
+        also = f", {wrong} of them with the same weights" if wrong else ""
+        return f"{compared}: {differ} differ, given the same inputs{also}"
     if found.known:
         far = sum(not node.error.nmse <= ALONG for node in found.nodes)
         also = f"; {far} are above {ALONG:.0e} when both run by themselves" if far else ""
@@ -201,7 +204,7 @@ def _layers(found: Found) -> Iterator[str]:
         if own:
             most = max(own, key=lambda n: n.made.nmse if n.made else 0.0)
             assert most.made is not None
-            row += f"  {most.made.nmse:10.1e}  {most.name}"
+            row += f"  {most.made.nmse:10.1e}  {most.name}: {most.record['op']}"
         yield row.rstrip()
 
 

@@ -7,25 +7,21 @@ from collections.abc import Sequence
 
 from llama_py_tools.graph.diff.found import Found, Node
 
+SAME = 1e-9  # NMSE of what is made with equal weights, at most
 Hurt = tuple[str, str, Node]  # weight, types, what is made with it
 
 
 def by_weight(found: Found) -> list[Hurt]:
-    """Nodes that read a weight which has another type in the other run, those with the largest
-    errors of their own first."""
-    ours, theirs = found.ours.by_key(), found.theirs.by_key()
+    """What is made with each weight that is not the same in the other run, the largest error
+    first."""
     hurt: list[Hurt] = []
-    for n in found.nodes:
-        if n.made is None or n.key not in theirs:
-            continue
-        dec = n.key[0]
-        for i in n.step or (n.key[1],):
-            pairs = zip(ours[dec, i]["src"], theirs[dec, i]["src"], strict=False)
-            hurt += [
-                (a["name"], f"{b['type']} -> {a['type']}", n)
-                for a, b in pairs
-                if a["type"] != b["type"] and a["name"].endswith(".weight")
-            ]
+    for n in found.nodes if found.other_weights else ():
+        for name, ours, theirs in found.weights_of(n) if n.made is not None else ():
+            assert n.made is not None
+            if ours != theirs:
+                hurt.append((name, f"{theirs} -> {ours}", n))
+            elif n.made.nmse > SAME:
+                hurt.append((name, ours, n))
     return sorted(hurt, key=lambda h: -h[2].made.nmse if h[2].made else 0.0)
 
 
