@@ -1,0 +1,62 @@
+"""Kernels that are wrong for one node of a model, or in one step."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ggml_cpu.fusion import FUSIONS
+from ggml_cpu.kernel import REGISTRY
+from ggml_cpu.table import table
+from ggml_py import registry
+from ggml_py.kernels import Entry
+from ggml_py.pattern import Pattern
+from ggml_py.tensor import Tensor
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, op: str, kernel: str, node: str) -> None:
+    """From now on the CPU computes a node by another op's kernel."""
+    entries = table()._table
+
+    def when(t: Tensor) -> str:
+        return "" if t.name == node else "is another node"
+
+    wrong = Entry(REGISTRY.kernels[kernel], when, rank=99)
+    monkeypatch.setitem(entries, op, [wrong, *entries[op]])
+    monkeypatch.setattr(table(), "_by_first", {})
+
+
+def plant_in_step(monkeypatch: pytest.MonkeyPatch, pattern: Pattern, node: str) -> None:
+    """From now on the CPU's step for a pattern that gives this node has another parameter."""
+    (i,) = (i for i, rule in enumerate(FUSIONS.rules) if rule.pattern is pattern)
+    rule = FUSIONS.rules[i]
+
+    def launch(match: Any) -> Any:
+        steps = rule.launcher(match)
+        if match.result.name != node:
+            return steps
+        return [replace(s, op_params=struct.pack("<f", 0.5) + s.params()[4:]) for s in steps]
+
+    rules = [*FUSIONS.rules[:i], replace(rule, launcher=launch), *FUSIONS.rules[i + 1 :]]
+    monkeypatch.setattr(FUSIONS, "rules", rules)
+
+
+class EntryOf:
+    """A backend as if it were installed."""
+
+    def __init__(self, make: Callable[[], Sequence[Any]]) -> None:
+        self.value, self.make = "tests", make
+
+    def load(self) -> Callable[[], Sequence[Any]]:
+        return self.make
+
+
+def install(monkeypatch: pytest.MonkeyPatch, name: str, device: Any) -> None:
+    """From now on there is a backend with this device."""
+    known = {**registry._entry_points(), name: EntryOf(lambda: [device])}
+    monkeypatch.setattr(registry, "_entry_points", lambda: known)
+    registry.devices.cache_clear()
