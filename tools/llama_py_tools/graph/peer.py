@@ -132,6 +132,11 @@ class Peer:
             what = f"run a batch of {native.n_tokens} tokens: {code}"
             raise GGMLError(f"llama.cpp cannot {what}{_reason()}")
 
+    def n_past(self) -> int:
+        """Tokens of sequence 0 in memory; 0 of a model that keeps nothing."""
+        memory = self.api.llama_get_memory(self.ctx)
+        return 1 + int(self.api.llama_memory_seq_pos_max(memory, 0)) if memory else 0
+
     def set_adapters(self, files: Sequence[tuple[str, float]]) -> None:
         """From now on with these LoRA adapters, each times its scale."""
         n = len(files)
@@ -141,6 +146,14 @@ class Peer:
         adapters = (self.api.llama_cpp.llama_adapter_lora_p_ctypes * n)(*loaded)
         scales = (ctypes.c_float * n)(*(scale for _, scale in files))
         self.api.llama_set_adapters_lora(self.ctx, adapters, n, scales)
+
+    def set_control_vector(self, directions: Floats, first: int, last: int) -> None:
+        """From now on add directions [n, n_embd], layer 1's first, to the results of layers."""
+        data = np.ascontiguousarray(directions, np.float32)
+        values = data.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+        n_embd = data.shape[1]
+        if self.api.llama_set_adapter_cvec(self.ctx, values, data.size, n_embd, first, last):
+            raise GGMLError(f"llama.cpp refuses the control vector{_reason()}")
 
     def logits(self, n: int) -> Floats:
         """Of the last n outputs. -> [n, n_vocab]"""

@@ -182,10 +182,28 @@ def _of_llama_cpp(args: argparse.Namespace, has_logits: bool) -> Run:
     forms = {**o.forms, **read(args, FormParams).forms}
     files = () if steering.lora_init_without_apply else session.adapter_files(steering)
     return record(
-        str(model.file.path), ids, n_decode, files, has_logits, forms,
+        str(model.file.path), ids, n_decode, files, has_logits, forms, session.directions(steering),
         n_ctx=o.n_ctx or len(ids) + n_decode, n_batch=o.n_batch, n_ubatch=o.n_ubatch,
-        flash_attn=str(o.flash_attn), cache=o.type_k, n_threads=o.n_threads or 0,
+        flash_attn=str(o.flash_attn), cache=o.type_k, n_threads=o.n_threads or 0, **_rope(o),
     )  # fmt: skip
+
+
+SCALINGS = {"none": 0, "linear": 1, "yarn": 2}  # llama.h:llama_rope_scaling_type
+ROPE = (
+    "rope_freq_base", "rope_freq_scale", "yarn_orig_ctx", "yarn_ext_factor", "yarn_attn_factor",
+    "yarn_beta_slow", "yarn_beta_fast", "swa_full",
+)  # fmt: skip
+
+
+def _rope(o: ContextParams) -> dict[str, Any]:
+    """Fields of llama_context_params that the options change."""
+    plain = ContextParams()
+    found = {k: getattr(o, k) for k in ROPE if getattr(o, k) != getattr(plain, k)}
+    if o.rope_scale:
+        found["rope_freq_scale"] = 1 / o.rope_scale
+    if o.rope_scaling is not None:
+        found["rope_scaling_type"] = SCALINGS[o.rope_scaling]
+    return found
 
 
 def _comparable(

@@ -21,6 +21,7 @@ from llama_py_tools.graph.diff.run import Key, Run
 from llama_py_tools.graph.diff.steps import Mask
 from llama_py_tools.graph.layers import groups
 
+BEFORE, AFTER = "before layers", "after layers"
 ALONG = 1e-3  # bound of errors that may come from sources
 
 
@@ -221,10 +222,14 @@ def layers_of(records: Sequence[Record]) -> Mapping[Key, str]:
     for dec, nodes in graphs.items():
         graph = Graph()
         graph.nodes = [Tensor(name=r["name"]) for r in nodes]
-        n_layers = 0
-        for title, members in groups(graph):
-            inside = title.startswith("layer")
-            n_layers += inside
-            where = title if inside else "after layers" if n_layers else "before layers"
+        parts = groups(graph)
+        last = max((k for k, (title, _) in enumerate(parts) if _is_layer(title)), default=-1)
+        where = BEFORE
+        for k, (title, members) in enumerate(parts):
+            where = title if _is_layer(title) else AFTER if k > last >= 0 else where
             found.update(((dec, nodes[i]["i"]), where) for i, _ in members)
     return found
+
+
+def _is_layer(title: str) -> bool:
+    return title.startswith("layer ")

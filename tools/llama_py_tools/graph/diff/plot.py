@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ggml_py.errors import GGMLError
 from llama_py_tools.graph.diff.found import Found
+from llama_py_tools.graph.diff.numbers import Error
 
 LEAST, MOST = 1e-17, 1e3  # what is smaller, or larger, is shown there
 
@@ -35,15 +37,14 @@ def plot(found: Found, path: str) -> None:
 def _draw(axes: Any, found: Found) -> None:
     nodes = [n for n in found.nodes if not str(n.record["type"]).startswith("i")]
     x = range(len(nodes))
-    shown = [min(MOST, max(LEAST, n.error.nmse)) for n in nodes]
+    shown = [_shown(n.error) for n in nodes]
     axes.semilogy(x, shown, lw=1, color="#0550ae", label="both run by themselves")
     if found.known:
-        own = [min(MOST, max(LEAST, n.made.nmse)) if n.made else LEAST for n in nodes]
+        own = [_shown(n.made) for n in nodes]
         axes.semilogy(x, own, ".", ms=3, color="#777777", label="given the same inputs")
     wrong = [(i, n) for i, n in enumerate(nodes) if n.is_far]
     if wrong:
-        errors = [(n.made or n.error).nmse for _, n in wrong]
-        tops = [max(LEAST, min(MOST, e)) for e in errors]
+        tops = [_shown(n.made or n.error) for _, n in wrong]
         axes.semilogy([i for i, _ in wrong], tops, "o", ms=4, color="#cf222e", label="too far off")
         axes.annotate(
             wrong[0][1].name, (wrong[0][0], tops[0]), xytext=(6, 6), textcoords="offset points",
@@ -52,13 +53,19 @@ def _draw(axes: Any, found: Found) -> None:
     starts = [i for i, n in enumerate(nodes) if not i or n.layer != nodes[i - 1].layer]
     for i in starts[1:]:
         axes.axvline(i - 0.5, color="#dddddd", lw=0.6, zorder=0)
-    every = max(1, len(starts) // 12)
-    titles = [nodes[i].layer for i in starts[::every]]
-    axes.set_xticks(starts[::every], titles, rotation=30, ha="right")
-    axes.set_ylim(LEAST / 3, MOST * 3)
+    apart, ticks = len(nodes) / 16, list[int]()
+    for i in starts:
+        if not ticks or i - ticks[-1] >= apart:
+            ticks.append(i)
+    axes.set_xticks(ticks, [nodes[i].layer for i in ticks], rotation=30, ha="right")
     axes.set_ylabel("NMSE")
     axes.set_title(f"{found.ours.what} beside {found.theirs.what}")
     axes.legend(loc="upper left")
+
+
+def _shown(error: Error | None) -> float:
+    """NaN where there is none: nothing is drawn."""
+    return min(MOST, max(LEAST, error.nmse)) if error and error.nmse else math.nan
 
 
 def overlay(found: Found) -> Iterator[str]:

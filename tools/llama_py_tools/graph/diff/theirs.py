@@ -17,14 +17,17 @@ from llama_py_tools.graph.diff.run import Run, Store, feed
 from llama_py_tools.graph.peer import Peer
 
 NAME = "llama.cpp"
+Directions = tuple[Values, int, int]
 
 
 def record(
     path: str, prompt: Sequence[int], n_decode: int, adapters: Sequence[tuple[str, float]],
-    has_logits: bool, forms: Mapping[str, str], **context: Any,
+    has_logits: bool, forms: Mapping[str, str], directions: Directions | None = None,
+    **context: Any,
 ) -> Run:  # fmt: skip
     """Run and keep all values. GGMLError if llama-cpp-python is missing, or llama.cpp refuses.
 
+    directions  of a control vector [n, n_embd], with the first and the last layer
     forms     of blocks (llama_py.forms); it has the first of each kind, and the second
 
     context   n_ctx, n_batch, n_ubatch, flash_attn, cache, n_threads, as Peer has them
@@ -48,18 +51,17 @@ def record(
     context["n_batch"] = max(context["n_batch"], len(prompt))
     with Peer(path, watch=watch, watch_input=leaf, **context) as peer:
         peer.set_adapters(adapters)
+        if directions is not None:
+            peer.set_control_vector(*directions)
         for kind, form in forms.items():
             if form == known_forms()[kind].names[1]:
                 peer.refuse_fused(kind)
-        start = 0
 
         def decode(ids: Sequence[int]) -> Values:
-            nonlocal start
             n, calls[0] = len(ids), calls[0] + 1
-            outputs = [True] * n
+            start, outputs = peer.n_past(), [True] * n
             pos = np.arange(start, start + n, dtype=np.int32)
             peer.run(Batch(np.array(ids, np.int32), pos=pos, seq_ids=[(0,)] * n, outputs=outputs))
-            start += n
             return peer.logits(n) if has_logits else np.zeros((0, 0), np.float32)
 
         feed(run, decode, prompt, n_decode)
