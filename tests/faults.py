@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ggml_cpu.fusion import FUSIONS
+from ggml_cpu.fused import fusions
 from ggml_cpu.kernel import REGISTRY
 from ggml_cpu.table import table
 from ggml_py import registry
@@ -32,8 +32,9 @@ def plant(monkeypatch: pytest.MonkeyPatch, op: str, kernel: str, node: str) -> N
 
 def plant_in_step(monkeypatch: pytest.MonkeyPatch, pattern: Pattern, node: str) -> None:
     """From now on the CPU's step for a pattern that gives this node has another parameter."""
-    (i,) = (i for i, rule in enumerate(FUSIONS.rules) if rule.pattern is pattern)
-    rule = FUSIONS.rules[i]
+    known = fusions().rules
+    (i,) = (i for i, rule in enumerate(known) if rule.pattern is pattern)
+    rule = known[i]
 
     def launch(match: Any) -> Any:
         steps = rule.launcher(match)
@@ -41,8 +42,8 @@ def plant_in_step(monkeypatch: pytest.MonkeyPatch, pattern: Pattern, node: str) 
             return steps
         return [replace(s, op_params=struct.pack("<f", 0.5) + s.params()[4:]) for s in steps]
 
-    rules = [*FUSIONS.rules[:i], replace(rule, launcher=launch), *FUSIONS.rules[i + 1 :]]
-    monkeypatch.setattr(FUSIONS, "rules", rules)
+    rules = [*known[:i], replace(rule, launcher=launch), *known[i + 1 :]]
+    monkeypatch.setattr(fusions(), "rules", rules)
 
 
 class EntryOf:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ggml_py.dump import Record
-from ggml_py.errors import GGMLError
+if TYPE_CHECKING:
+    from ggml_py.dump import Record
 
 
 def read_records(path: str) -> list[Record]:
     """The nodes of a JSON dump, also a gzipped one. GGMLError if it is something else."""
+    import gzip
+    import json
+
+    from ggml_py.errors import GGMLError
+
     raw = Path(path).read_bytes()
     try:
         text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
