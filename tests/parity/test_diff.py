@@ -72,7 +72,11 @@ def test_a_wrong_hyperparameter(capsys: Out) -> None:
     key = "qwen35moe.attention.layer_norm_rms_epsilon=float:0.01"
     code, report = against_llama_cpp(capsys, *PROMPT, "--override-kv", key)
     assert code == 1
-    assert re.fullmatch(r"node 1 'norm-0': params: .* != .* \(graph 0\)\n", report)
+    told, ours, theirs = report.splitlines()
+    assert re.fullmatch(r"node 1 'norm-0': params: .* != .* \(graph 0\)", told)
+    node = r"norm-0 = RMS_NORM\(model\.input_embed f32 \[256, 8\]\) -> f32 \[256, 8\], eps"
+    assert re.fullmatch(rf"  first   {node}=0\.01", ours)
+    assert re.fullmatch(rf"  second  {node}=1e-06", theirs)
 
 
 def test_wrong_positions(monkeypatch: pytest.MonkeyPatch, capsys: Out) -> None:

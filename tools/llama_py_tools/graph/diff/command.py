@@ -121,8 +121,9 @@ def tell_graphs(a: Sequence[Record], b: Sequence[Record]) -> int:
     if found is None:
         print(f"equal: {len(a)} nodes", flush=True)
         return session.EXIT_OK
-    longer = a if found.index < len(a) else b
-    print(f"{found} (graph {longer[found.index]['dec']})", flush=True)
+    from llama_py_tools.graph.diff.graphs import lines
+
+    print("\n".join(lines(a, b, found)), flush=True)
     return session.EXIT_FAILURE
 
 

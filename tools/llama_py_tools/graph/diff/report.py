@@ -10,6 +10,7 @@ from typing import Any
 from ggml_py.opspec import OPS
 from llama_py_tools.graph.diff.blame import Verdict
 from llama_py_tools.graph.diff.found import ALONG, Found, Node
+from llama_py_tools.graph.diff.graphs import value
 from llama_py_tools.graph.diff.numbers import Error
 from llama_py_tools.graph.diff.run import Key
 from llama_py_tools.graph.diff.weights import by_kind, by_weight
@@ -96,14 +97,7 @@ def _judged(found: Found, node: Node, verdicts: Mapping[Key, Verdict]) -> Iterat
 
 def describe(node: Node) -> str:
     """`MUL_MAT f32 [64, 12]`"""
-    return f"{node.record['op']} {_shape(node.record)}"
-
-
-def _shape(record: Mapping[str, object]) -> str:
-    ne = list(record["ne"])  # type: ignore[call-overload]
-    while len(ne) > 1 and ne[-1] == 1:
-        ne.pop()
-    return f"{record['type']} {ne}"
+    return f"{node.record['op']} {value(node.record)}"
 
 
 def worst(error: Error) -> str:
@@ -154,7 +148,7 @@ def _inputs(found: Found, node: Node) -> Iterator[tuple[str, str, str]]:
                 told = "equal"
             else:
                 told = "kept from before" if leaf.startswith("cache_") else "a weight"
-            rows.append((s["name"], _shape(s), told))
+            rows.append((s["name"], value(s), told))
     rows = list(dict.fromkeys(rows))
     widths = [max((len(row[k]) for row in rows), default=0) for k in (0, 1)]
     return ((f"{a:{widths[0]}}", f"{b:{widths[1]}}", c) for a, b, c in rows)
