@@ -20,7 +20,7 @@ pytestmark = pytest.mark.parity
 PROMPT = ("-p", "ROMEO:\nBut soft, what light", "--decode", "1")
 NAMES = [
     "bert-dense", "deepseek32-moe", "gemma3n-few", "gpt-oss-moe", "kimi-linear-moe", "lfm2-window",
-    "llada-dense", "mamba2-dense", "rwkv6-fused",
+    "llada-dense", "mamba2-dense", "rwkv6-fused", "t5-gated",
 ]  # fmt: skip
 Out = pytest.CaptureFixture[str]
 

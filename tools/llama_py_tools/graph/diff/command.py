@@ -141,6 +141,7 @@ def _planned(args: argparse.Namespace) -> tuple[list[Record], bool]:
     """The nodes of graphs that are planned on a device that computes nothing, and whether there
     are logits."""
     from ggml_py.dump import records
+    from llama_py_tools.graph.diff.own import begin
 
     model = session.open_model(args, device="null", n_gpu_layers=-1)
     ids, n_decode = _input(args, model)
@@ -153,10 +154,10 @@ def _planned(args: argparse.Namespace) -> tuple[list[Record], bool]:
         logits.append(res.t_logits is not None)
 
     ctx.on_graph = keep
-    ctx.decode(ids, logits="all")
+    ctx.decode(begin(ctx, ids), logits="all")
     for _ in range(n_decode):
         ctx.decode([0], logits="all")
-    return found, all(logits)
+    return found, logits[-1]
 
 
 def _input(args: argparse.Namespace, model: Model) -> tuple[list[int], int]:
@@ -181,9 +182,11 @@ def _of_llama_cpp(args: argparse.Namespace, has_logits: bool) -> Run:
             f" with both of one type, {' or '.join(CACHE_TYPES)}"
         )
     forms = {**o.forms, **read(args, FormParams).forms}
+    start = model.architecture.start_token if model.has_encoder else None
     files = () if steering.lora_init_without_apply else session.adapter_files(steering)
     return record(
-        str(model.file.path), ids, n_decode, files, has_logits, forms, session.directions(steering),
+        str(model.file.path), ids, n_decode, files, has_logits, forms,
+        session.directions(steering), start,
         n_ctx=o.n_ctx or len(ids) + n_decode, n_batch=o.n_batch, n_ubatch=o.n_ubatch,
         flash_attn=str(o.flash_attn), cache=o.type_k, n_threads=o.n_threads or 0, **_rope(o),
     )  # fmt: skip
@@ -228,6 +231,7 @@ def _values(args: argparse.Namespace, other: Other, o: DiffParams) -> int:
     from llama_py_tools.graph.diff import own
     from llama_py_tools.graph.diff.found import aligned, by_name
 
+    code = session.EXIT_OK
     if other.args is None:
         planned, has_logits = _planned(args)
         theirs = _of_llama_cpp(args, has_logits)
@@ -238,7 +242,6 @@ def _values(args: argparse.Namespace, other: Other, o: DiffParams) -> int:
             with _opened(other.args, fuse=False) as (another, _, _):
                 theirs = own.record(another, other.theirs, ids, n_decode)
         ours = own.record(ctx, other.ours, ids, n_decode, theirs.chosen)
-    code = session.EXIT_OK
     if other.args is not None:
         code = tell_graphs(*_comparable(ours.records, theirs.records, other))
     if code and not (o.names or other.other_graph):
@@ -283,13 +286,14 @@ def _blamed(args: argparse.Namespace, found: Found, o: DiffParams) -> dict[Key, 
 def _sound(args: argparse.Namespace, other: Other) -> Iterator[str]:
     """Whether each run's nodes are what their ops mean, where the graphs are not the same."""
     from ggml_py.check import CheckFailed
+    from llama_py_tools.graph.diff.own import begin
 
     for what, which in ((other.ours, args), (other.theirs, other.args)):
         if which is None:
             continue
         with _opened(which, fuse=False, check=JUDGE) as (ctx, ids, _):
             try:
-                ctx.decode(ids)
+                ctx.decode(begin(ctx, ids))
                 yield f"{what}: every node of the prompt is what {JUDGE} makes of its inputs"
             except CheckFailed as e:
                 yield f"{what}: {e}"

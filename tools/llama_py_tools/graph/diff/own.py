@@ -40,7 +40,7 @@ class Watched:
                 "diff: devices that share layers each have a part of a node; use -sm layer"
             )
         self.ctx, self.run, self.look, self.store = ctx, run, look, store
-        self.dec = -1
+        self.dec, self.call = -1, 0
         self.place: dict[int, int] = {}  # of a node, by id
         self._known: dict[int, tuple[GraphResult, list[Record], list[Block], Parts]] = {}
         ctx.runner.set_taps(self._taps)
@@ -54,8 +54,8 @@ class Watched:
             found: Values = self.ctx.decode(ids, logits="all")
             return found
 
-        self.call = -1
-        feed(self.run, one, prompt, n_decode, chosen)
+        self.call = 0 if self.ctx.model.has_encoder else -1
+        feed(self.run, one, begin(self.ctx, prompt), n_decode, chosen)
 
     def _taps(self, res: GraphResult) -> Taps:
         nodes = res.graph.nodes
@@ -87,6 +87,14 @@ class Watched:
             if self.store is not None and is_set and numpy_dtype(t) is not None:
                 values = get_tensor(t).astype(np.float32)
                 run.inputs[self.dec, t.name] = self.store.put(values)
+
+
+def begin(ctx: Context, ids: Sequence[int]) -> Sequence[int]:
+    """What is decoded: the prompt, or once an encoder has read it, the token to start with."""
+    if not ctx.model.has_encoder:
+        return ids
+    ctx.encode(ids)
+    return [ctx.model.architecture.start_token]
 
 
 def values_of(t: Tensor, ctx: Context) -> Values:

@@ -243,5 +243,6 @@ def _logits(found: Found) -> Iterator[str]:
         yield f"{told}, not all are finite"
         return
     d = of_logits(ours, theirs, list(theirs.argmax(axis=1)))
-    kld, same = f"mean {d.kld.mean():.2e}, largest {d.kld.max():.2e}", d.same_top.mean()
-    yield f"{told}, KL divergence {kld}; same most likely token {same:.1%}"
+    kld = np.maximum(d.kld, 0.0)  # but for rounding it is
+    told_kld, same = f"mean {kld.mean():.2e}, largest {kld.max():.2e}", d.same_top.mean()
+    yield f"{told}, KL divergence {told_kld}; same most likely token {same:.1%}"

@@ -23,10 +23,11 @@ Directions = tuple[Values, int, int]
 def record(
     path: str, prompt: Sequence[int], n_decode: int, adapters: Sequence[tuple[str, float]],
     has_logits: bool, forms: Mapping[str, str], directions: Directions | None = None,
-    **context: Any,
+    start: int | None = None, **context: Any,
 ) -> Run:  # fmt: skip
     """Run and keep all values. GGMLError if llama-cpp-python is missing, or llama.cpp refuses.
 
+    start     the token to decode once an encoder has read the prompt; None: there is no encoder
     directions  of a control vector [n, n_embd], with the first and the last layer
     forms     of blocks (llama_py.forms); it has the first of each kind, and the second
 
@@ -57,12 +58,17 @@ def record(
             if form == known_forms()[kind].names[1]:
                 peer.refuse_fused(kind)
 
-        def decode(ids: Sequence[int]) -> Values:
-            n, calls[0] = len(ids), calls[0] + 1
-            start, outputs = peer.n_past(), [True] * n
-            pos = np.arange(start, start + n, dtype=np.int32)
-            peer.run(Batch(np.array(ids, np.int32), pos=pos, seq_ids=[(0,)] * n, outputs=outputs))
-            return peer.logits(n) if has_logits else np.zeros((0, 0), np.float32)
+        def go_on(ids: Sequence[int], encode: bool = False) -> None:
+            n, past, calls[0] = len(ids), 0 if encode else peer.n_past(), calls[0] + 1
+            pos = np.arange(past, past + n, dtype=np.int32)
+            seq_ids, outputs = [(0,)] * n, [True] * n
+            peer.run(Batch(np.array(ids, np.int32), None, pos, seq_ids, outputs), encode)
 
-        feed(run, decode, prompt, n_decode)
+        def decode(ids: Sequence[int]) -> Values:
+            go_on(ids)
+            return peer.logits(len(ids)) if has_logits else np.zeros((0, 0), np.float32)
+
+        if start is not None:
+            go_on(prompt, encode=True)
+        feed(run, decode, prompt if start is None else [start], n_decode)
     return run
