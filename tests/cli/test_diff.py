@@ -17,7 +17,10 @@ from llama_py.gguf_file import GGUFFile
 from llama_py.gguf_write import content
 from llama_py_tools import debug
 from llama_py_tools.graph import main
+from llama_py_tools.graph.diff.found import aligned
 from llama_py_tools.graph.diff.numbers import NONE, Stats, error_of, rounding
+from llama_py_tools.graph.diff.report import lines
+from llama_py_tools.graph.diff.run import Run
 from llama_py_tools.graph.dumps import read_records
 from tests.commands import DEMO, tiny_model
 from tests.devices import WrongDevice
@@ -253,6 +256,32 @@ def test_errors_of_values() -> None:
     assert error_of(order[0], np.array([[1, 2, 4]]), whole=True).nmse == pytest.approx(1 / 3)
     stats = Stats.of(np.array([1, 3, np.nan, -np.inf, np.inf], np.float32))
     assert (stats.low, stats.high, stats.mean, stats.n_nan, stats.n_inf) == (1, 3, 2, 1, 2)
+
+
+def run_of(what: str, **values: float) -> Run:
+    """Nodes of one number each."""
+    run = Run(what, calls=[0])
+    for i, (name, value) in enumerate(values.items()):
+        source = [{"k": 0, "name": f"w{i}", "type": "q8_0", "ne": [32, 1, 1, 1]}]
+        run.records.append(
+            {"dec": 0, "i": i, "name": name, "op": "MUL_MAT", "type": "f32", "ne": [1, 1, 1, 1],
+             "view_src": "", "src": source}
+        )  # fmt: skip
+        run.values[0, i] = lambda x=value: np.full((1, 1, 1, 1), x, np.float32)  # type: ignore[misc]
+    return run
+
+
+def test_errors_that_grow_are_told_but_no_fault() -> None:
+    """Each node is right for its inputs; the runs end far apart all the same."""
+    found = aligned(run_of("ours", a=1.001, b=1.01, c=1.3), run_of("theirs", a=1, b=1, c=1), None)
+    assert [n.name for n in found.far] == ["c"], "as long as it is not known what nodes make"
+    for node in found.nodes:
+        node.made = NONE
+    found.known = True
+    report = list(lines(found, {}, 5))
+    assert not found.far
+    assert report[0].endswith("no more apart than rounding explains")
+    assert report[1].endswith("is first above 1e-03 in c (before layers)")
 
 
 def test_what_rounding_explains() -> None:

@@ -11,7 +11,7 @@ from ggml_py.opspec import OPS
 from llama_py_tools.graph.diff.blame import Verdict
 from llama_py_tools.graph.diff.found import ALONG, Found, Node
 from llama_py_tools.graph.diff.graphs import value
-from llama_py_tools.graph.diff.numbers import Error
+from llama_py_tools.graph.diff.numbers import Error, is_whole
 from llama_py_tools.graph.diff.run import Key
 from llama_py_tools.graph.diff.weights import by_kind, by_weight
 
@@ -33,6 +33,11 @@ def lines(found: Found, verdicts: Mapping[Key, Verdict], top: int) -> Iterator[s
             yield from _others(wrong, verdicts, found, top)
     if found.equal:
         return
+    if not found.far and (grown := next((n for n in found.nodes if _is_grown(n)), None)):
+        yield (
+            f"by themselves the runs part: what was rounded grows, and is first above {ALONG:.0e}"
+            f" in {grown.name} ({grown.layer})"
+        )
     yield ""
     yield from _layers(found)
     if weights := by_weight(found):
@@ -41,6 +46,10 @@ def lines(found: Found, verdicts: Mapping[Key, Verdict], top: int) -> Iterator[s
     if told := list(_logits(found)):
         yield ""
         yield from told
+
+
+def _is_grown(node: Node) -> bool:
+    return not is_whole(node.record) and not node.error.nmse <= ALONG
 
 
 def _summary(found: Found) -> str:
