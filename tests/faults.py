@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -46,18 +45,9 @@ def plant_in_step(monkeypatch: pytest.MonkeyPatch, pattern: Pattern, node: str) 
     monkeypatch.setattr(fusions(), "rules", rules)
 
 
-class EntryOf:
-    """A backend as if it were installed."""
-
-    def __init__(self, make: Callable[[], Sequence[Any]]) -> None:
-        self.value, self.make = "tests", make
-
-    def load(self) -> Callable[[], Sequence[Any]]:
-        return self.make
-
-
 def install(monkeypatch: pytest.MonkeyPatch, name: str, device: Any) -> None:
     """From now on there is a backend with this device."""
-    known = {**registry._entry_points(), name: EntryOf(lambda: [device])}
+    names, devices = registry._entry_points(), registry.devices
+    known = {**names, name: names["ref"]}
     monkeypatch.setattr(registry, "_entry_points", lambda: known)
-    registry.devices.cache_clear()
+    monkeypatch.setattr(registry, "devices", lambda n: (device,) if n == name else devices(n))
