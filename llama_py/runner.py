@@ -121,6 +121,12 @@ class Runner:
         self.sched.options = replace(self.sched.options, many=many)
         return self.sched.plan(res.graph, self._pins(res), self._in_parts(res), taps)
 
+    def steps(self, res: GraphResult) -> list[Work]:
+        """What would be run of a graph, in order: nodes, or several of them as one. It stays as it
+        is."""
+        self.sched.reserve(res.graph, self._pins(res), self._in_parts(res))
+        return [step for _, steps in self.sched.work for step in steps]
+
     def prepare(self, params: Iterable[GraphParams]) -> None:
         """Have the kernels of graphs ready, all at once; the graphs are not kept."""
         built = map(self.model.architecture.graph, params)

@@ -144,7 +144,7 @@ def test_saved_tensors(model: str, tmp_path: Path, capsys: pytest.CaptureFixture
     args = ["-dev", "ref", "-m", model, "--tokens", TOKENS, "--save-tensors", str(tmp_path / "t")]
     assert debug.main([*args, "--decode", "1", "--tensor-filter", "result_output"]) == 0
     assert "common_debug_cb_eval" in capsys.readouterr().out
-    prompt, token = sorted((tmp_path / "t").iterdir())
+    prompt, token = sorted((tmp_path / "t").glob("*.npy"))
     assert prompt.name == f"0-{N_NODES - 1:05}-result_output.npy"
     assert token.name == f"1-{N_NODES - 1:05}-result_output.npy"
     assert np.load(token).shape == (1, 1, 1, N_VOCAB)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from ggml_py.tensor import Tensor
     from llama_py import Context
+    from llama_py.graph.result import GraphResult
 
 
 def regex(text: str) -> tuple[re.Pattern[str], ...]:
@@ -45,8 +46,9 @@ class DebugParams(Params):
         parse=regex, many=True, metavar="REGEX",
     )  # fmt: skip
     save_tensors: str = option(
-        "", "--save-tensors", "write the nodes as <graph>-<node>-<name>.npy", metavar="DIR"
-    )
+        "", "--save-tensors", "write the nodes as <graph>-<node>-<name>.npy, and nodes.jsonl, for"
+        " llama-py-graph diff", metavar="DIR",
+    )  # fmt: skip
     save_logits: str = option(
         "", "--save-logits", "write float32 [n_rows, n_vocab]: the last prompt token's row, then"
         " those of --decode", metavar="FILE.npy",
@@ -119,8 +121,14 @@ class Nodes:
         if options.save_tensors:
             Path(options.save_tensors).mkdir(parents=True, exist_ok=True)
 
-    def next_graph(self, *_: object) -> None:
+    def next_graph(self, res: GraphResult, _: object) -> None:
         self.graph, self.index = self.graph + 1, 0
+        if self.options.save_tensors:
+            from ggml_py.dump import dump_json
+
+            path = Path(self.options.save_tensors) / "nodes.jsonl"
+            with path.open("a" if self.graph else "w", encoding="utf-8") as file:
+                file.writelines(line + "\n" for line in dump_json(res.graph, self.graph))
 
     def __call__(self, t: Tensor) -> None:
         i, self.index = self.index, self.index + 1

@@ -3,6 +3,9 @@
 The text is cut into windows of -c tokens, each run from an empty memory; tokens of the second half
 are scored, which have at least half a window before them. As many windows as -b holds are run at
 once. The estimate after each window goes to stdout, then the final one.
+
+--kl-divergence-base FILE keeps what the model predicts; --kl-divergence then tells how far another
+model's predictions for the same tokens are from that. The file is llama-perplexity's.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +33,9 @@ if TYPE_CHECKING:
 
     from llama_py import Context, Model
 
+    F32 = npt.NDArray[np.float32]
+    I32 = npt.NDArray[np.int32]
+
 SMALLEST_WINDOW = 4  # tokens; below, too few are scored for an error
 
 
@@ -37,6 +44,19 @@ class TextParams(Params):
     """What is scored."""
 
     file: str = option("", "-f --file", "text to score", metavar="FILE")
+    chunks: int = option(-1, "--chunks", "windows at most (-1: all)", check=integers(-1))
+    kl_divergence: bool = option(
+        False, "--kl-divergence", "compare with the predictions in --kl-divergence-base, of its"
+        " tokens and windows (-f and -c are not needed)",
+    )  # fmt: skip
+    logits_file: str = option(
+        "", "--kl-divergence-base --save-all-logits", "write the predictions there, or with"
+        " --kl-divergence read them", metavar="FILE",
+    )  # fmt: skip
+    ppl_output_type: int = option(
+        0, "--ppl-output-type", "0: the estimate after each window; 1: a line each, with the number"
+        " of its first token", check=integers(0, 1), metavar="0|1",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,32 +78,78 @@ def main(argv: Sequence[str] | None = None) -> int:
     """0 done, 1 error, 2 wrong usage, 130 interrupted."""
     p = parser()
     args = p.parse_args(argv)
-    if not read(args, TextParams).file:
+    o = read(args, TextParams)
+    if o.kl_divergence and not o.logits_file:
+        p.error("--kl-divergence needs --kl-divergence-base FILE, which a run without it writes")
+    if not o.file and not o.kl_divergence:
         p.error("give a text with -f FILE")
-    return session.run(_command, args)
+    return session.run(_compare if o.kl_divergence else _command, args)
 
 
 def _command(args: argparse.Namespace) -> None:
     session.loading()
-    from llama_py.ready import make_ready
-
-    text = Path(read(args, TextParams).file).read_bytes().decode(*ENCODING)
+    t, o = read(args, TextParams), read(args, WindowParams)
+    text = Path(t.file).read_bytes().decode(*ENCODING)
     model = session.open_model(args)
     ids = token_ids(model, text.removesuffix("\n"))
-    o = read(args, WindowParams)
     check_length(ids, o.n_ctx)
-    n_seqs = max(1, o.n_batch // o.n_ctx)
-    n_batch = min(o.n_batch, n_seqs * o.n_ctx)
+    windows = windows_of(ids, o.n_ctx)[: t.chunks if t.chunks > 0 else None]
+    estimate = Estimate()
+    with ExitStack() as stack:
+        keep = None
+        if t.logits_file:
+            from llama_py_tools.kl_divergence import BaseWriter
+
+            file = stack.enter_context(Path(t.logits_file).open("wb"))
+            keep = BaseWriter(file, windows, model.hparams.n_vocab)
+        for i, (logits, targets) in enumerate(_predictions(args, model, windows), 1):
+            estimate.add(-log_softmax(logits, targets))
+            if keep is not None:
+                keep.add(logits)
+            if t.ppl_output_type:
+                session.write(f"{(i - 1) * o.n_ctx:8d}  {estimate.line()}\n")
+            else:
+                session.write(f"[{i}]{estimate.perplexity:.4f},")
+    session.write(f"\nFinal estimate: {estimate}\n")
+
+
+def _compare(args: argparse.Namespace) -> None:
+    """With what another model predicted."""
+    session.loading()
+    from ggml_py.errors import ContextError
+    from llama_py_tools import kl_divergence as kl
+
+    t = read(args, TextParams)
+    base = kl.Base(t.logits_file)
+    model = session.open_model(args)
+    if base.n_vocab != model.hparams.n_vocab:
+        raise ContextError(
+            f"{t.logits_file} is of a vocabulary of {base.n_vocab} tokens, the model has"
+            f" {model.hparams.n_vocab}; only models with the same tokens can be compared"
+        )
+    token_ids(model, "")
+    windows = base.windows[: t.chunks if t.chunks > 0 else None]
+    found = kl.Divergences()
+    for i, (logits, targets) in enumerate(_predictions(args, model, windows)):
+        session.write("" if i else f"{kl.TITLE}\n")
+        found.add(kl.divergence(logits, base.log_probs(i), targets))
+        session.write(f"{found.line()}\n")
+    session.write("\n" + "".join(f"{line}\n" for line in found.lines()))
+
+
+def _predictions(args: argparse.Namespace, model: Model, windows: I32) -> Iterator[tuple[F32, I32]]:
+    """See `predictions`; with a context for as many windows at once as -b holds."""
+    from llama_py.ready import make_ready
+
+    n_ctx, most = windows.shape[1], read(args, WindowParams).n_batch
+    n_seqs = max(1, most // n_ctx)
+    n_batch = min(most, n_seqs * n_ctx)
     ctx = session.open_context(
-        args, model, n_ctx=n_seqs * o.n_ctx, n_batch=n_batch, n_seq_max=n_seqs
+        args, model, n_ctx=n_seqs * n_ctx, n_batch=n_batch, n_seq_max=n_seqs
     )
     make_ready(ctx, n_batch)
     bos = model.tokenizer.bos if model.tokenizer.add_bos else None
-    estimate = Estimate()
-    for i, losses in enumerate(score(ctx, ids, o.n_ctx, n_batch, bos), 1):
-        estimate.add(losses)
-        session.write(f"[{i}]{estimate.perplexity:.4f},")
-    session.write(f"\nFinal estimate: {estimate}\n")
+    yield from predictions(ctx, windows, n_batch, bos)
 
 
 def token_ids(model: Model, text: str) -> list[int]:
@@ -106,17 +172,30 @@ def check_length(ids: Sequence[int], n_ctx: int) -> None:
         )
 
 
+def windows_of(ids: Sequence[int], n_ctx: int) -> I32:
+    """Whole windows. -> [n, n_ctx]"""
+    import numpy as np
+
+    return np.array(ids[: len(ids) // n_ctx * n_ctx], np.int32).reshape(-1, n_ctx)
+
+
 def score(
     ctx: Context, ids: Sequence[int], n_ctx: int, n_batch: int, bos: int | None = None
 ) -> Iterator[npt.NDArray[np.float64]]:
-    """-log p of the scored tokens of each whole window (perplexity.cpp:perplexity).
+    """-log p of the scored tokens of each whole window (perplexity.cpp:perplexity)."""
+    for logits, targets in predictions(ctx, windows_of(ids, n_ctx), n_batch, bos):
+        yield -log_softmax(logits, targets)
 
-    Of a window, tokens n_ctx / 2 + 1 to n_ctx - 1 are scored. `bos` stands in place of its first.
-    The context must have n_batch // n_ctx sequences, or one if that is 0.
+
+def predictions(
+    ctx: Context, windows: I32, n_batch: int, bos: int | None = None
+) -> Iterator[tuple[F32, I32]]:
+    """Of each window [n_ctx], logits [n_scored, n_vocab] and the tokens that come.
+
+    Scored are tokens n_ctx / 2 + 1 to n_ctx - 1. `bos` stands in place of the first. The context
+    must have n_batch // n_ctx sequences, or one if that is 0.
     """
-    import numpy as np
-
-    windows = np.array(ids[: len(ids) // n_ctx * n_ctx], np.int32).reshape(-1, n_ctx)
+    n_ctx = windows.shape[1]
     n_seqs = max(1, n_batch // n_ctx)
     for start in range(0, len(windows), n_seqs):
         group = windows[start : start + n_seqs]
@@ -124,11 +203,10 @@ def score(
         if bos is not None:
             fed[:, 0] = bos
         rows = _logits(ctx, fed, min(n_batch, n_ctx))
-        for logits, targets in zip(rows, group[:, n_ctx // 2 + 1 :], strict=True):
-            yield -log_softmax(logits, targets)
+        yield from zip(rows, group[:, n_ctx // 2 + 1 :], strict=True)
 
 
-def _logits(ctx: Context, windows: npt.NDArray[np.int32], n_batch: int) -> npt.NDArray[np.float32]:
+def _logits(ctx: Context, windows: I32, n_batch: int) -> F32:
     """Of windows run side by side, from token n_ctx / 2 to the last but one
     -> [n_windows, n_scored, n_vocab]"""
     import numpy as np
@@ -149,9 +227,7 @@ def _logits(ctx: Context, windows: npt.NDArray[np.int32], n_batch: int) -> npt.N
     return np.concatenate(parts, axis=1)
 
 
-def log_softmax(
-    logits: npt.NDArray[np.float32], targets: npt.NDArray[np.int32]
-) -> npt.NDArray[np.float64]:
+def log_softmax(logits: F32, targets: I32) -> npt.NDArray[np.float64]:
     """log p of a target in each row [n, n_vocab]; float32 terms, a float64 sum."""
     import numpy as np
 
@@ -184,6 +260,11 @@ class Estimate:
         mean = self.total / self.count
         variance = max(0.0, self.total_squares / self.count - mean**2)
         return math.sqrt(variance / (self.count - 1)) * self.perplexity
+
+    def line(self) -> str:
+        """The perplexity, the mean and its error."""
+        error = self.error / self.perplexity
+        return f"{self.perplexity:.4f}  {self.total / self.count:4f}  {error:4f}"
 
     def __str__(self) -> str:
         return f"PPL = {self.perplexity:.4f} +/- {self.error:.5f}"

@@ -32,6 +32,7 @@ from llama_py_tools.streams import drop_stdout, open_streams, reader_left
 if TYPE_CHECKING:
     from ggml_py.backend import Device
     from llama_py import Context, Model
+    from llama_py.batch import F32
 
 EXIT_OK, EXIT_FAILURE, EXIT_INTERRUPTED = 0, 1, 130
 
@@ -231,14 +232,21 @@ def _steered(ctx: Context, params: SteeringParams) -> Context:
     loras = [(ctx.model.load_adapter(file), scale) for file, scale in adapter_files(params)]
     if not params.lora_init_without_apply:
         ctx.set_adapters(dict(loras))
-    files = (*params.control_vector, *params.control_vector_scaled)
-    if files:
-        from llama_py.control_vector import load_directions
-        from llama_py.hparams import MAX_LAYERS
-
-        start, end = params.control_vector_layer_range or (1, MAX_LAYERS)
-        ctx.set_control_vector(load_directions(files), range(start, end + 1))
+    if (found := directions(params)) is not None:
+        ctx.set_control_vector(found[0], range(found[1], found[2] + 1))
     return ctx
+
+
+def directions(params: SteeringParams) -> tuple[F32, int, int] | None:
+    """Those of control vectors, with the first and the last layer that they are for."""
+    files = (*params.control_vector, *params.control_vector_scaled)
+    if not files:
+        return None
+    from llama_py.control_vector import load_directions
+    from llama_py.hparams import MAX_LAYERS
+
+    start, end = params.control_vector_layer_range or (1, MAX_LAYERS)
+    return load_directions(files), start, end
 
 
 def adapter_files(params: SteeringParams) -> tuple[tuple[str, float], ...]:

@@ -1,5 +1,5 @@
-"""Command line of llama-py-graph. For dump and diff graphs are planned on the null device: nothing
-is computed."""
+"""Command line of llama-py-graph. For dump, graphs are planned on the null device: nothing is
+computed."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from llama_py.params import ContextParams, ModelParams
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
 from llama_py_tools import session
+from llama_py_tools.graph.diff.command import check_usage
+from llama_py_tools.graph.diff.command import run as diff
+from llama_py_tools.graph.diff.params import DiffParams
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, FormParams, InputParams, SteeringParams
 
 if TYPE_CHECKING:
-    from ggml_py.dump import Record
     from ggml_py.graph import Graph
 
 FORMATS = ("text", "json", "dot", "html", "ops")
-PEERS = ("llama.cpp",)
 KINDS = ("op", "layer", "node", "kernel")
 
 
@@ -46,19 +47,6 @@ class DumpParams(Params):
         choices=FORMATS,
     )  # fmt: skip
     output: str = option("", "-o --output", "write there instead of stdout", metavar="FILE")
-
-
-@dataclass(frozen=True, kw_only=True)
-class DiffParams(Params):
-    """What is compared."""
-
-    files: tuple[str, ...] = option(
-        (), "files", "dumps (.jsonl, .jsonl.gz)", nargs="*", metavar="FILE"
-    )
-    against: str = option(
-        "", "--against", "compare with the graph another program builds for -m and the tokens",
-        choices=PEERS,
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,13 +74,17 @@ def parser() -> Parser:
         "dump", help="write the graphs of a prompt",
         usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [--decode K] [options]",
     )  # fmt: skip
+    dump.add(CommonParams, FileParams, InputParams, without=("repack",))
+    dump.add(
+        ContextParams, FormParams, SteeringParams, DumpParams, without=("n_threads", "check")
+    )
     diff = commands.add_parser(
-        "diff", help="first difference of two JSON dumps: exit 0 equal, 1 different",
-        usage="%(prog)s A B | [A] --against llama.cpp -m FILE [options]",
+        "diff", help="two graphs and their values: where they part, and which node made it; exit 0"
+        " equal, 1 different",
+        usage="%(prog)s A B | -m FILE (-p TEXT | --tokens 1,2,3) --against WHAT [options]",
     )  # fmt: skip
-    for command, own in ((dump, DumpParams), (diff, DiffParams)):
-        command.add(CommonParams, FileParams, InputParams, without=("repack",))
-        command.add(ContextParams, FormParams, SteeringParams, own, without=("n_threads", "check"))
+    diff.add(CommonParams, FileParams, InputParams, DiffParams)
+    diff.add(ContextParams, FormParams, SteeringParams, ModelParams, without=("check",))
     profile = commands.add_parser(
         "profile", help="where the time of a prompt and of tokens after it goes",
         usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [--decode K] [options]",
@@ -104,14 +96,11 @@ def parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """0 done or equal, 1 different or error, 2 wrong usage, 130 interrupted."""
-    p = parser()
-    args = p.parse_args(argv)
+    p, given = parser(), list(sys.argv[1:] if argv is None else argv)
+    args = p.parse_args(given)
     if args.command == "diff":
-        o = read(args, DiffParams)
-        n_files, against = len(o.files), o.against
-        if n_files != (1 if against else 2) and not (against and not n_files):
-            p.error("diff takes two files, or --against llama.cpp and at most one file")
-    return session.run({"dump": _dump, "diff": _diff, "profile": _profile}[args.command], args)
+        check_usage(args, lambda more: p.parse_args([*given, *more]), p.error)
+    return session.run({"dump": _dump, "diff": diff, "profile": _profile}[args.command], args)
 
 
 def _dump(args: argparse.Namespace) -> None:
@@ -185,66 +174,3 @@ def _profile(args: argparse.Namespace) -> None:
     if o.trace:
         title = read(args, FileParams).title
         Path(o.trace).write_text(json.dumps(trace(runs, title)))
-
-
-def _diff(args: argparse.Namespace) -> int:
-    from ggml_py.dump import diff
-
-    o = read(args, DiffParams)
-    nodes = [read_records(path) for path in o.files]
-    if o.against:
-        nodes = nodes or [own_records(args)]
-        nodes.append(peer_records(args))
-    found = diff(*nodes)
-    if found is not None:
-        print(f"{found} (graph {nodes[0][min(found.index, len(nodes[0]) - 1)]['dec']})")
-        return session.EXIT_FAILURE
-    print(f"equal: {len(nodes[0])} nodes")
-    return session.EXIT_OK
-
-
-def read_records(path: str) -> list[Record]:
-    """The nodes of a JSON dump, also a gzipped one. GGMLError if it is something else."""
-    import gzip
-    import json
-
-    from ggml_py.errors import GGMLError
-
-    raw = Path(path).read_bytes()
-    try:
-        text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-        records = [json.loads(line) for line in text.splitlines() if line.strip()]
-    except (ValueError, EOFError, OSError) as e:
-        raise GGMLError(f"{path}: no JSON dump (llama-py-graph dump --format json): {e}") from e
-    if not records or not all(_is_node(r) for r in records):
-        raise GGMLError(f"{path}: its lines are not nodes (llama-py-graph dump --format json)")
-    return records
-
-
-def _is_node(record: object) -> bool:
-    return (
-        isinstance(record, dict)
-        and isinstance(record.get("name"), str)
-        and isinstance(record.get("dec"), int)
-    )
-
-
-def own_records(args: argparse.Namespace) -> list[Record]:
-    from ggml_py.dump import records
-
-    return [r for dec, graph in enumerate(build_graphs(args)) for r in records(graph, dec)]
-
-
-def peer_records(args: argparse.Namespace) -> list[Record]:
-    """The nodes that llama.cpp runs for the same input."""
-    from llama_py_tools.graph.peer import records
-
-    model = session.open_model(args, device="null")
-    ids = session.input_tokens(args, model)
-    o, n_decode = read(args, ContextParams), read(args, InputParams).decode
-    steering = read(args, SteeringParams)
-    files = () if steering.lora_init_without_apply else session.adapter_files(steering)
-    return records(
-        str(model.file.path), ids, n_decode, files, n_ctx=o.n_ctx or len(ids) + n_decode,
-        n_batch=o.n_batch, n_ubatch=o.n_ubatch, flash_attn=o.flash_attn,
-    )  # fmt: skip

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ggml_py.dump import Record
 from ggml_py.errors import GGMLError
 from llama_py.batch import Batch
-from llama_py_tools.graph.peer_nodes import Recorder, Values, Watch
+from llama_py_tools.graph.peer_nodes import Recorder, Values, Watch, WatchInput
 
 __all__ = ["Peer", "Values", "Watch", "records"]
 
@@ -57,6 +57,7 @@ class Peer:
     cache    type of keys and values, "f16" or "f32"
     watch    called with each node it has computed, and what reads the node's values, at once or
              never; None of a quantized type
+    watch_input  likewise, with the number of the graph and the name of each of its inputs
     mtp      run the NextN layers instead of the trunk
     pooling  of embeddings, one of POOLING
     more     further fields of llama_context_params
@@ -66,7 +67,7 @@ class Peer:
     def __init__(
         self, path: str, *, n_ctx: int, n_batch: int, n_ubatch: int, flash_attn: str = "auto",
         cache: str = "f16", n_threads: int = 0, watch: Watch | None = None, mtp: bool = False,
-        pooling: str = "unspecified", **more: Any,
+        pooling: str = "unspecified", watch_input: WatchInput | None = None, **more: Any,
     ) -> None:  # fmt: skip
         self.api = api = _llama_cpp()
         api.llama_log_set(_log(api), None)
@@ -84,7 +85,7 @@ class Peer:
         if n_threads:
             params.n_threads = params.n_threads_batch = n_threads
         self._encoded = False
-        self._recorder = Recorder(api, watch) if watch else None
+        self._recorder = Recorder(api, watch, watch_input) if watch else None
         if self._recorder:
             params.cb_eval = self._recorder.callback
         for name, value in more.items():
@@ -131,6 +132,11 @@ class Peer:
             what = f"run a batch of {native.n_tokens} tokens: {code}"
             raise GGMLError(f"llama.cpp cannot {what}{_reason()}")
 
+    def n_past(self) -> int:
+        """Tokens of sequence 0 in memory; 0 of a model that keeps nothing."""
+        memory = self.api.llama_get_memory(self.ctx)
+        return 1 + int(self.api.llama_memory_seq_pos_max(memory, 0)) if memory else 0
+
     def set_adapters(self, files: Sequence[tuple[str, float]]) -> None:
         """From now on with these LoRA adapters, each times its scale."""
         n = len(files)
@@ -140,6 +146,14 @@ class Peer:
         adapters = (self.api.llama_cpp.llama_adapter_lora_p_ctypes * n)(*loaded)
         scales = (ctypes.c_float * n)(*(scale for _, scale in files))
         self.api.llama_set_adapters_lora(self.ctx, adapters, n, scales)
+
+    def set_control_vector(self, directions: Floats, first: int, last: int) -> None:
+        """From now on add directions [n, n_embd], layer 1's first, to the results of layers."""
+        data = np.ascontiguousarray(directions, np.float32)
+        values = data.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+        n_embd = data.shape[1]
+        if self.api.llama_set_adapter_cvec(self.ctx, values, data.size, n_embd, first, last):
+            raise GGMLError(f"llama.cpp refuses the control vector{_reason()}")
 
     def logits(self, n: int) -> Floats:
         """Of the last n outputs. -> [n, n_vocab]"""

@@ -35,13 +35,19 @@ GGMLTensor._fields_ = [
 
 
 Values = NDArray[np.float32]  # [ne3, ne2, ne1, ne0]
-Watch = Callable[[Record, Callable[[], Values | None]], None]
+Read = Callable[[], Values | None]
+Watch = Callable[[Record, Read], None]
+WatchInput = Callable[[int, str, Read], None]
+NO_OP, INPUT = 0, 1  # ggml.h:GGML_OP_NONE, GGML_TENSOR_FLAG_INPUT
 
 
 class Recorder:
-    """Turns each node that llama.cpp computes into a record, and reads its values."""
+    """Turns each node that llama.cpp computes into a record, and reads its values; and those of
+    what is set before, with the graph's number and the name."""
 
-    def __init__(self, llama_cpp: Any, watch: Watch) -> None:
+    def __init__(
+        self, llama_cpp: Any, watch: Watch, watch_input: WatchInput | None = None
+    ) -> None:
         from llama_cpp._ggml import libggml
 
         self.callback = llama_cpp.llama_cpp.ggml_backend_sched_eval_callback(self._node)
@@ -50,7 +56,7 @@ class Recorder:
             function.restype = ctypes.c_char_p
         self._op_desc.argtypes = [ctypes.POINTER(GGMLTensor)]
         self._type_name.argtypes = [ctypes.c_int]
-        self._watch = watch
+        self._watch, self._watch_input = watch, watch_input
         self._first = ""
         self._graph, self._index = -1, 0
 
@@ -67,7 +73,15 @@ class Recorder:
             record = self._record(t)
             self._watch(record, lambda: _values(t, record["type"]))
             self._index += 1
+            if self._watch_input is not None:
+                self._inputs(t, self._watch_input)
         return True
+
+    def _inputs(self, t: GGMLTensor, watch: WatchInput) -> None:
+        for source in t.src:
+            if source and source[0].op == NO_OP and source[0].flags & INPUT:
+                s, kind = source[0], self._type_name(source[0].type).decode()
+                watch(self._graph, _name(s), lambda s=s, kind=kind: _values(s, kind))  # type: ignore[misc]
 
     def _record(self, t: GGMLTensor) -> Record:
         return {

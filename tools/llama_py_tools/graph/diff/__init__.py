@@ -1,0 +1,1 @@
+"""llama-py-graph diff: where two runs part, and which node made it."""

@@ -1,0 +1,235 @@
+"""Two runs beside each other: which nodes differ, and which of them are wrong by themselves.
+
+A node's `error` is how far its value is from the other run's, whatever it was made of: it grows
+from node to node. What the node itself adds, `made`, is known where it was given the other run's
+values of all its sources. A node is wrong if that is more than rounding explains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from ggml_py.dump import Record
+from ggml_py.graph import Graph
+from ggml_py.tensor import Tensor
+from llama_py_tools.graph.diff.numbers import Error, Stats, Values, error_of, is_whole, rounding
+from llama_py_tools.graph.diff.run import Key, Run
+from llama_py_tools.graph.diff.steps import Mask
+from llama_py_tools.graph.layers import groups
+
+BEFORE, AFTER = "before layers", "after layers"
+ALONG = 1e-3  # bound of errors that may come from sources
+
+
+@dataclass(slots=True)
+class Node:
+    """One that both runs have.
+
+    layer   where it stands
+    bound   what its own error may be, or where that is not known its error
+    error   of its value when both run by themselves
+    made    when its sources are the other run's; None: not known
+    ours, theirs  statistics of the values that made the larger error, where it is beyond the bound
+    step    indices of the nodes that were computed with it as one step
+    """
+
+    key: Key
+    record: Record
+    layer: str
+    bound: float
+    error: Error
+    made: Error | None = None
+    ours: Stats | None = None
+    theirs: Stats | None = None
+    step: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return str(self.record["name"])
+
+    @property
+    def is_far(self) -> bool:
+        return not (self.made or self.error).nmse <= self.bound
+
+
+@dataclass
+class Found:
+    """What two runs have in common, and what not.
+
+    nodes     in order
+    inputs    errors of what was set before each graph, by graph and name, where there are some
+    n_apart   nodes of ours without a partner of the same name and shape
+    known     whether it is known what nodes make by themselves
+    other_weights  whether these may differ, so that what reads them may, too
+    """
+
+    ours: Run
+    theirs: Run
+    nodes: list[Node] = field(default_factory=list)
+    inputs: dict[tuple[int, str], Error] = field(default_factory=dict)
+    n_apart: int = 0
+    known: bool = False
+    other_weights: bool = False
+
+    @property
+    def far(self) -> list[Node]:
+        """Nodes whose error, or where that is known what they made of it, is beyond the bound."""
+        return [n for n in self.nodes if n.is_far]
+
+    @property
+    def wrong(self) -> list[Node]:
+        """Those of them that have no other weights than in the other run."""
+        return [n for n in self.far if not (self.other_weights and self.weights_of(n))]
+
+    def weights_of(self, node: Node) -> list[tuple[str, str, str]]:
+        """Names of the weights that a node, or one of its step, reads; types in both runs."""
+        dec, (ours, theirs) = node.key[0], self._records
+        return [
+            (a["name"], a["type"], b["type"])
+            for i in node.step or (node.key[1],)
+            for a, b in zip(ours[dec, i]["src"], theirs[dec, i]["src"], strict=False)
+            if a["name"].endswith(".weight")
+        ]
+
+    @cached_property
+    def _records(self) -> tuple[Mapping[Key, Record], Mapping[Key, Record]]:
+        return self.ours.by_key(), self.theirs.by_key()
+
+    @property
+    def equal(self) -> bool:
+        """Bit for bit."""
+        return not any(n.error.nmse for n in self.nodes)
+
+    def layers(self) -> dict[str, list[Node]]:
+        """Nodes by where they stand, in order."""
+        found: dict[str, list[Node]] = {}
+        for n in self.nodes:
+            found.setdefault(n.layer, []).append(n)
+        return found
+
+
+def aligned(ours: Run, theirs: Run, bound: float | None, along: bool = False) -> Found:
+    """Node by node, of equal graphs.
+
+    bound   instead of what rounding explains
+    along   errors of sources are not going to be taken away
+    """
+    found, records, layers = Found(ours, theirs), ours.by_key(), layers_of(ours.records)
+    for key in sorted(ours.values.keys() & theirs.values.keys()):
+        record, step = records[key], ours.steps.get(key, ())
+        if along:
+            limit = np.inf if is_whole(record) else ALONG
+        else:
+            limit = rounding(record, [records[key[0], i] for i in step])
+        if bound is not None and not is_whole(record):
+            limit = bound
+        node = Node(key, record, layers[key], limit, Error(0.0), step=step)
+        a, b = ours.values[key](), theirs.values[key]()
+        if a.shape != b.shape:
+            found.n_apart += 1
+            continue
+        node.error = compare(node, written(ours, key, a, b), b)
+        found.nodes.append(node)
+    for at in ours.inputs.keys() & theirs.inputs.keys():
+        a, b = ours.inputs[at](), theirs.inputs[at]()
+        if a.shape == b.shape and (error := error_of(b, a)).nmse:
+            found.inputs[at] = error
+    return found
+
+
+def written(run: Run, key: Key, ours: Values, theirs: Values) -> Values:
+    """Our value of a node, with theirs where nobody reads it and a step need not write it."""
+    part = run.parts.get(key)
+    return ours if part is None else np.where(part, ours, theirs)
+
+
+def compare(node: Node, ours: Values, theirs: Values) -> Error:
+    """The error of a node's value; its statistics are kept where it is too large."""
+    error = error_of(theirs, ours, is_whole(node.record))
+    if not error.nmse <= node.bound:
+        node.ours, node.theirs = Stats.of(ours), Stats.of(theirs)
+    return error
+
+
+def by_name(ours: Run, theirs: Run, bound: float | None) -> Found:
+    """Nodes of the same name, of graphs that may differ: parts of a prompt that were computed one
+    after the other are put together."""
+    found, records, layers = Found(ours, theirs), ours.by_key(), layers_of(ours.records)
+    others = dict(_named(theirs))
+    for at, keys in _named(ours):
+        record = records[keys[0]]
+        if is_whole(record):
+            continue
+        values = [ours.values[k]() for k in keys]
+        every = [np.ones(v.shape, bool) for v in values]
+        there = [ours.parts.get(k, whole) for k, whole in zip(keys, every, strict=True)]
+        pair = _joined(values, [theirs.values[k]() for k in others.get(at, ())], there)
+        if pair is None:
+            found.n_apart += len(keys)
+            continue
+        limit = ALONG if bound is None else bound
+        node = Node(keys[0], record, layers[keys[0]], limit, Error(0.0))
+        node.error = compare(node, *pair)
+        found.nodes.append(node)
+    found.nodes.sort(key=lambda n: n.key)
+    return found
+
+
+Name = tuple[int, str, int]  # decode, name, which of several
+
+
+def _named(run: Run) -> Iterator[tuple[Name, list[Key]]]:
+    """Nodes with values, of each graph of a decode."""
+    found: dict[Name, list[Key]] = {}
+    count: dict[tuple[int, str], int] = {}
+    for r in run.records:
+        dec, name = r["dec"], r["name"]
+        number = count[dec, name] = count.get((dec, name), -1) + 1
+        if (dec, r["i"]) in run.values:
+            found.setdefault((run.calls[dec], name, number), []).append((dec, r["i"]))
+    return iter(found.items())
+
+
+def _joined(
+    a: Sequence[Values], b: Sequence[Values], there: Sequence[Mask]
+) -> tuple[Values, Values] | None:
+    """Each put together along the one dimension in which they differ; None if they do not fit.
+
+    there   which elements of a there are; the others are b's
+    """
+    if len(a) == len(b) == 1 and a[0].shape == b[0].shape:
+        return np.where(there[0], a[0], b[0]), b[0]
+    for axis in range(4) if a and b else ():
+        fits = {tuple(np.delete(x.shape, axis)) for x in (*a, *b)}
+        sizes = [sum(x.shape[axis] for x in parts) for parts in (a, b)]
+        if len(fits) == 1 and sizes[0] == sizes[1]:
+            theirs = np.concatenate(b, axis)
+            ours = np.where(np.concatenate(there, axis), np.concatenate(a, axis), theirs)
+            return ours, theirs
+    return None
+
+
+def layers_of(records: Sequence[Record]) -> Mapping[Key, str]:
+    """Where each node stands."""
+    graphs: dict[int, list[Record]] = {}
+    for r in records:
+        graphs.setdefault(r["dec"], []).append(r)
+    found: dict[Key, str] = {}
+    for dec, nodes in graphs.items():
+        graph = Graph()
+        graph.nodes = [Tensor(name=r["name"]) for r in nodes]
+        parts = groups(graph)
+        last = max((k for k, (title, _) in enumerate(parts) if _is_layer(title)), default=-1)
+        where = BEFORE
+        for k, (title, members) in enumerate(parts):
+            where = title if _is_layer(title) else AFTER if k > last >= 0 else where
+            found.update(((dec, nodes[i]["i"]), where) for i, _ in members)
+    return found
+
+
+def _is_layer(title: str) -> bool:
+    return title.startswith("layer ")

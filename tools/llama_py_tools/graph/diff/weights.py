@@ -1,0 +1,36 @@
+"""Which weights an error comes from, where two files have different ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from llama_py_tools.graph.diff.found import Found, Node
+
+SAME = 1e-9  # NMSE of what is made with equal weights, at most
+Hurt = tuple[str, str, Node]  # weight, types, what is made with it
+
+
+def by_weight(found: Found) -> list[Hurt]:
+    """What is made with each weight that is not the same in the other run, the largest error
+    first."""
+    hurt: list[Hurt] = []
+    for n in found.nodes if found.other_weights else ():
+        for name, ours, theirs in found.weights_of(n) if n.made is not None else ():
+            assert n.made is not None
+            if ours != theirs:
+                hurt.append((name, f"{theirs} -> {ours}", n))
+            elif n.made.nmse > SAME:
+                hurt.append((name, ours, n))
+    return sorted(hurt, key=lambda h: -h[2].made.nmse if h[2].made else 0.0)
+
+
+def by_kind(hurt: Sequence[Hurt]) -> list[tuple[str, str, int, float, float]]:
+    """Name without the layer, types, how many, mean and largest error; the largest mean first."""
+    kinds: dict[tuple[str, str], list[float]] = {}
+    for name, types, node in hurt:
+        assert node.made is not None
+        kind = re.sub(r"^blk\.\d+\.", "", name)
+        kinds.setdefault((kind, types), []).append(node.made.nmse)
+    rows = [(k, t, len(v), sum(v) / len(v), max(v)) for (k, t), v in kinds.items()]
+    return sorted(rows, key=lambda row: -row[3])
