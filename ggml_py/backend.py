@@ -154,6 +154,24 @@ class KeepsKernels(Protocol):
 
 
 @runtime_checkable
+class LaysOut(Protocol):
+    """A device that gives weights a layout of its own, and can tell before it does."""
+
+    def layout_of(self, weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
+        """The layout that `prepare_weight` would give a weight, and its bytes; None: it stays as it
+        is."""
+
+
+@runtime_checkable
+class LimitsBuffers(Protocol):
+    """A device whose buffers may be no larger than some part of its memory."""
+
+    def largest(self, total: int | None = None) -> int | None:
+        """Bytes of one buffer, at most; as if there were `total` bytes of memory, if given. None:
+        nobody knows."""
+
+
+@runtime_checkable
 class Fuses(Protocol):
     """A device that can run several nodes as one step."""
 

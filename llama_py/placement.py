@@ -46,6 +46,15 @@ def devices_in_use(wanted: str | Device | Sequence[str | Device]) -> tuple[Devic
     be: `opencl0,opencl0` are opencl0 and opencl0.2, `cpu,cpu` each have half of the threads.
     Raises BackendError for an unknown name.
     """
+    found = found_devices(wanted)
+    for d in found:
+        if isinstance(d, KeepsKernels):
+            d.begin()
+    return tuple(found)
+
+
+def found_devices(wanted: str | Device | Sequence[str | Device]) -> list[Device]:
+    """The same, before anything is started for them."""
     several = wanted if isinstance(wanted, (list, tuple)) else (wanted,)
     if several in (("auto",), ["auto"]):
         several = (*_gpus(), "cpu")
@@ -58,10 +67,7 @@ def devices_in_use(wanted: str | Device | Sequence[str | Device]) -> tuple[Devic
     names = [d.name for d in found]
     if len(set(names)) < len(names):
         raise BackendError(f"a device is given twice: {', '.join(names)}")
-    for d in found:
-        if isinstance(d, KeepsKernels):
-            d.begin()
-    return tuple(found)
+    return found
 
 
 def _opened_again(device: Device, number: int, n: int) -> Device:
@@ -166,22 +172,25 @@ class Placement:
         """
 
         def choose(t: Tensor, readers: Sequence[Tensor]) -> Device:
-            for pattern, device in self.overrides:
-                if pattern.search(t.name):
-                    return device
-            device = _by_name(t, readers, layers, self.host)
-            return device if device is self.host else self._able(device, t, readers)
+            return self.choice(t, readers, layers)[0]
 
         return choose
 
-    def _able(self, device: Device, t: Tensor, readers: Sequence[Tensor]) -> Device:
-        """The device, or the host if that one could not use the weight."""
-        for node in readers:
-            reason = device.why_not(node) if node.op in _BY_TYPE else ""
-            if reason:
-                log.info("%s stays on %s: %s: %s", t.name, self.host.name, device.name, reason)
-                return self.host
-        return device
+    def choice(
+        self, t: Tensor, readers: Sequence[Tensor], layers: Sequence[Device]
+    ) -> tuple[Device, str]:
+        """The device of a weight, and why that one."""
+        for pattern, device in self.overrides:
+            if pattern.search(t.name):
+                return device, _flag_of(pattern.pattern)
+        device, why = _by_name(t, readers, layers, self.host)
+        if device is not self.host:
+            for node in readers:
+                reason = device.why_not(node) if node.op in _BY_TYPE else ""
+                if reason:
+                    log.info("%s stays on %s: %s: %s", t.name, self.host.name, device.name, reason)
+                    return self.host, f"{device.name} cannot run {node.op}: {reason}"
+        return device, why
 
 
 # Ops that a device may have for some types of weights only.
@@ -191,12 +200,22 @@ _LAYER = re.compile(r"blk\.(\d+)\.")
 
 def _by_name(
     t: Tensor, readers: Sequence[Tensor], layers: Sequence[Device], host: Device
-) -> Device:
+) -> tuple[Device, str]:
     if (layer := _LAYER.search(t.name)) is not None:
-        return layers[int(layer[1])]
+        return layers[int(layer[1])], "layer"
     if all(node.op == "GET_ROWS" for node in readers):  # large tables of which little is read
-        return host
-    return layers[-1] if t.name.startswith("token_embd.") or "output" in t.name else layers[0]
+        return host, "table"
+    if t.name.startswith("token_embd.") or "output" in t.name:
+        return layers[-1], "output"
+    return layers[0], "first layer"
+
+
+def _flag_of(pattern: str) -> str:
+    """The option that a rule came from."""
+    if pattern == EXPERTS:
+        return "-cmoe"
+    short = {EXPERTS: "-ncmoe", DENSE: "-ncffn"}
+    return next((flag for end, flag in short.items() if pattern.endswith(end)), f"-ot {pattern}")
 
 
 def arranged(

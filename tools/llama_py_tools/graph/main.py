@@ -15,6 +15,7 @@ from llama_py.params import ContextParams, ModelParams
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
 from llama_py_tools import session
+from llama_py_tools.graph import plan
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, FormParams, InputParams, SteeringParams
 
@@ -81,7 +82,9 @@ class ProfileParams(Params):
 
 def parser() -> Parser:
     p = Parser("llama-py-graph", description=__doc__)
-    commands = p.add_subparsers(dest="command", required=True, metavar="dump|diff|profile")
+    commands = p.add_subparsers(
+        dest="command", required=True, metavar="dump|diff|profile|placement|fit"
+    )
     dump = commands.add_parser(
         "dump", help="write the graphs of a prompt",
         usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [--decode K] [options]",
@@ -99,6 +102,16 @@ def parser() -> Parser:
     )  # fmt: skip
     profile.add(CommonParams, FileParams, InputParams, ProfileParams)
     profile.add(ContextParams, FormParams, SteeringParams, ModelParams, without=("check",))
+    placement = commands.add_parser(
+        "placement", help="which device has which tensor and runs which node, and why",
+        usage="%(prog)s -m FILE [-dev NAME,...] [--memory SIZE,...] [-ngl N] [-ot ...] [options]",
+    )  # fmt: skip
+    plan.add(placement, plan.PlacementParams)
+    fitting = commands.add_parser(
+        "fit", help="the options with which a model fits into the memory that there is",
+        usage="%(prog)s -m FILE --memory SIZE,... [--host-memory SIZE] [-c N] [-np N] [options]",
+    )  # fmt: skip
+    plan.add(fitting, plan.FitParams, without=plan.SOUGHT)
     return p
 
 
@@ -111,7 +124,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         n_files, against = len(o.files), o.against
         if n_files != (1 if against else 2) and not (against and not n_files):
             p.error("diff takes two files, or --against llama.cpp and at most one file")
-    return session.run({"dump": _dump, "diff": _diff, "profile": _profile}[args.command], args)
+    commands = {
+        "dump": _dump, "diff": _diff, "profile": _profile, "placement": _placement, "fit": _fit,
+    }  # fmt: skip
+    return session.run(commands[args.command], args)
 
 
 def _dump(args: argparse.Namespace) -> None:
@@ -185,6 +201,26 @@ def _profile(args: argparse.Namespace) -> None:
     if o.trace:
         title = read(args, FileParams).title
         Path(o.trace).write_text(json.dumps(trace(runs, title)))
+
+
+def _placement(args: argparse.Namespace) -> None:
+    import json
+
+    from llama_py_tools.graph.placement import as_data, report
+    from llama_py_tools.graph.placement_text import text
+
+    model = plan.model_of(args, plan.devices_of(args))
+    found = report(model, plan.context_of(args, model))
+    if read(args, plan.PlanParams).json:
+        session.write(json.dumps(as_data(found)) + "\n")
+    else:
+        session.write("\n".join(text(found, read(args, plan.PlacementParams).node)) + "\n")
+
+
+def _fit(args: argparse.Namespace) -> int:
+    from llama_py_tools.graph.fit import run
+
+    return run(args, read(args, plan.FitParams))
 
 
 def _diff(args: argparse.Namespace) -> int:
