@@ -190,12 +190,16 @@ def steps_of(device: Device, nodes: list[Tensor], uses: Uses) -> list[Work]:
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """One run of one kernel for a node, from start to end in nanoseconds of the device's clock."""
+    """One run of one kernel for a node, from start to end in nanoseconds of the device's clock.
+
+    threads  when each thread began it, and had done its part, where they are known
+    """
 
     node: Tensor
     kernel: str
     start: int
     end: int
+    threads: tuple[tuple[int, int], ...] = ()
 
 
 @runtime_checkable

@@ -107,10 +107,11 @@ class _Search:
     def run(self) -> Fit:
         answer, _ = best(self._shares(), self.contexts)
         chosen, tried = self._planned(answer), {answer}
-        for _ in range(MOST_PLANS - 1):
+        for n in range(MOST_PLANS - 1):
             answer, may_fit = best(self._shares(), self.contexts)
             better = answer.rank > chosen.answer.rank
-            if answer in tried or not may_fit or (chosen.fits and not better):
+            hopeless = n > 0 and not may_fit  # the second miss is told
+            if answer in tried or hopeless or (chosen.fits and not better):
                 break
             tried.add(answer)
             this = self._planned(answer)

@@ -77,6 +77,10 @@ class ProfileParams(Params):
     trace: str = option(
         "", "--trace", "write a Chrome trace, which Perfetto opens", metavar="FILE.json", env=""
     )
+    limits: bool = option(
+        False, "--limits", "also measure what the devices can do, and tell how much of that is"
+        " reached", env="",
+    )  # fmt: skip
     json: bool = option(False, "--json", "all steps as JSON instead of tables", env="")
 
 
@@ -185,7 +189,7 @@ def build_graphs(args: argparse.Namespace) -> list[Graph]:
 def _profile(args: argparse.Namespace) -> None:
     import json
 
-    from llama_py_tools.graph.profile import WARM_TOKENS, as_data, measure, tables
+    from llama_py_tools.graph.profile import WARM_TOKENS, as_data, limits, measure, tables
     from llama_py_tools.graph.trace import trace
 
     o = read(args, ProfileParams)
@@ -197,7 +201,9 @@ def _profile(args: argparse.Namespace) -> None:
     if o.json:
         session.write(json.dumps(as_data(runs)) + "\n")
     else:
-        session.write("\n".join(line for run in runs for line in tables(run, o.by, o.top)) + "\n")
+        can_do = limits(model) if o.limits else None
+        told = (line for run in runs for line in tables(run, o.by, o.top, can_do))
+        session.write("\n".join(told) + "\n")
     if o.trace:
         title = read(args, FileParams).title
         Path(o.trace).write_text(json.dumps(trace(runs, title)))
