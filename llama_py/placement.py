@@ -214,8 +214,10 @@ def _flag_of(pattern: str) -> str:
     """The option that a rule came from."""
     if pattern == EXPERTS:
         return "-cmoe"
-    short = {EXPERTS: "-ncmoe", DENSE: "-ncffn"}
-    return next((flag for end, flag in short.items() if pattern.endswith(end)), f"-ot {pattern}")
+    for end, flag in ((EXPERTS, "-ncmoe"), (DENSE, "-ncffn")):
+        if re.fullmatch(r"blk\\\.\d+", pattern.removesuffix(end)) and pattern.endswith(end):
+            return flag
+    return f"-ot {pattern if len(pattern) <= 32 else f'{pattern[:30]}..'}"
 
 
 def arranged(

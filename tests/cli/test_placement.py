@@ -191,8 +191,8 @@ def test_sizes(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         main(["fit", "--memory", "24X"])
     assert "expected a size like 24G or 512M, got '24X'" in capsys.readouterr().err
-    assert [mib(n) for n in (0, 2000, 5 << 20, 24 << 30)] == [
-        "0.00 MiB", "1.95 KiB", "5.00 MiB", "24.00 GiB",
+    assert [mib(n) for n in (0, 8, 2000, 5 << 20, 24 << 30)] == [
+        "0.00 MiB", "8 B", "1.95 KiB", "5.00 MiB", "24.00 GiB",
     ]  # fmt: skip
     assert ranges([5, 1, 2, 3, 9]) == "1-3,5,9" and ranges([]) == ""
     assert columns([["a", "b"], ["ccc", "10"]]) == ["a     b", "ccc  10"]

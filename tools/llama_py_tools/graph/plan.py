@@ -145,7 +145,9 @@ def context_options(args: argparse.Namespace, **more: Any) -> dict[str, Any]:
 
 
 def mib(n: float) -> str:
-    """Bytes as MiB; as GiB where there are many, and as KiB where few."""
+    """Bytes as MiB; as GiB where there are many, and as they are or as KiB where few."""
+    if 0 < abs(n) < 1024:
+        return f"{n:g} B"
     if abs(n) >= 10 * 2**30:
         return f"{n / 2**30:.2f} GiB"
     return f"{n / 2**20:.2f} MiB" if abs(n) >= 2**18 or not n else f"{n / 2**10:.2f} KiB"
