@@ -22,7 +22,7 @@ from llama_py.settled import settled
 if TYPE_CHECKING:
     from llama_py.fit.answer import Answer
 
-_LAYER = re.compile(r"^blk\.(\d+)\.")
+_LAYER = re.compile(r"blk\.(\d+)\.")
 
 
 @dataclass(slots=True)

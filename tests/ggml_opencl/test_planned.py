@@ -19,9 +19,10 @@ LITTLE = 4096  # of a device: what the scheduler asks others about, and where fa
 
 
 @pytest.mark.parametrize(
-    "name", ["llama-dense", "qwen35moe-moe", "kimi-linear-moe", "deepseek2-moe"]
-)
-@pytest.mark.parametrize("model", [{}, {"n_gpu_layers": 2, "cpu_moe": True}])
+    ("name", "model"),
+    [("llama-dense", {"n_gpu_layers": 2}), ("qwen35moe-moe", {}), ("kimi-linear-moe", {}),
+     ("deepseek2-moe", {"n_gpu_layers": 2, "cpu_moe": True})],
+)  # fmt: skip
 def test_bytes(
     name: str, model: dict[str, Any], two: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

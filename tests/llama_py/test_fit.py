@@ -17,6 +17,7 @@ from llama_py.placement import EXPERTS
 from llama_py.planning import PlannedModel, gpus, header_of, stand_ins
 from tests import large_models
 from tests.commands import clean_environment
+from tests.graph_models import declared, file_of
 
 MIB = 1 << 20
 SMALL = {
@@ -132,6 +133,18 @@ def test_buffers_that_would_be_too_large(moe: Path) -> None:
     this = fit(path, devices, n_ctx=4096, margins=[MARGIN] * 3, context={"n_ubatch": 64})
     assert this.fits and all(d.asked <= 24 * MIB for d in devices[:2])
     assert min(this.answer.n_layers) >= 4
+
+
+@pytest.mark.parametrize("name", ["t5-dense", "gemma3n-few", "llama4-many", "falcon-h1-dense"])
+def test_other_architectures(name: str) -> None:
+    """Two stacks, shared caches, experts in some layers, two kinds of memory in a layer."""
+    file = file_of(*declared(name))
+    half = sum(t.nbytes for t in file.tensors.values()) // 2
+    devices = stand_ins([*gpus(2), "cpu"], [half, half, 64 * MIB])
+    for d in devices:
+        d.largest = None
+    this = fit(file, devices, n_ctx=256, margins=[1000] * 3, context={"n_ubatch": 16})
+    assert this.fits and layers(this.answer) > 0 and min(this.left.values()) >= 1000
 
 
 @pytest.mark.parametrize(
