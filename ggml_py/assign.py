@@ -16,6 +16,13 @@ from ggml_py.opspec import OPS
 from ggml_py.tensor import FLAG_INPUT, FLAG_WEIGHT, Tensor
 
 NOWHERE = -1
+
+# Why a node or a tensor is where it is.
+PINNED, MEMORY, INPUT = "pinned", "memory", "input"
+WEIGHT, OFFLOADED = "weight", "offloaded"
+NEAR, UP, SOURCES, SEEN, READER = "near", "up", "sources", "seen", "reader"
+Causes = dict[int, str]
+
 MIN_OFFLOADED_BATCH = 32  # as ggml's CUDA and Vulkan backends
 
 
@@ -107,20 +114,33 @@ class Assignment:
 
     pins   nodes whose device is already decided
     fixed  likewise, and they do not move up to a device on the same memory
+    causes  by id of a tensor, is filled with why it is where it is, if that is wanted:
+            PINNED     it was decided before
+            MEMORY     it has, or looks at, memory there
+            INPUT      inputs of the graph are on the host
+            WEIGHT     its weight is there; OFFLOADED: and is copied for a large batch
+            NEAR       as the nodes beside it
+            UP         to a preferred device on the same memory
+            SOURCES    most of its sources are there
+            SEEN       what it looks at, or writes into, is there
+            READER     it is read there
     Raises BackendError for a node that must write where no device can.
     """
 
     def __init__(
         self, graph: Graph, devices: Devices, pins: Iterable[tuple[Tensor, int]] = (),
-        fixed: Iterable[tuple[Tensor, int]] = (),
+        fixed: Iterable[tuple[Tensor, int]] = (), causes: Causes | None = None,
     ) -> None:  # fmt: skip
         self.devices = devices
+        self._causes = causes
         final = {id(t): i for t, i in fixed}
         self._of = {id(t): i for t, i in pins} | final
+        if causes is not None:
+            causes.update(dict.fromkeys(self._of, PINNED))
         self._nodes = [t for t in graph.nodes if not is_view(t)]
         for t in (*graph.leafs, *graph.nodes):
             if id(t) not in self._of:
-                self._set(t, self._from_memory(t))
+                self._set(t, *self._from_memory(t))
         self._expand()
         for node in self._nodes:
             if id(node) not in final:
@@ -142,25 +162,29 @@ class Assignment:
             owner = self.of(t.view_src)
         return owner != NOWHERE and self.devices.reads(device, owner)
 
-    def _set(self, t: Tensor, device: int) -> None:
+    def _set(self, t: Tensor, device: int, cause: str) -> None:
         if device != NOWHERE:
             self._of[id(t)] = device
+            if self._causes is not None:
+                self._causes[id(t)] = cause
 
-    def _from_memory(self, t: Tensor) -> int:
-        """Pass 1: where it is, where inputs are, or where its weight is."""
+    def _from_memory(self, t: Tensor) -> tuple[int, str]:
+        """Pass 1: where it is, where inputs are, or where its weight is; and why."""
         buffer, devices = home(t), self.devices
         if buffer is not None:
             found = devices.reader(buffer, t)
             if found == NOWHERE:
                 raise BackendError(_stuck(t, buffer, devices))
-            return found
+            return found, MEMORY
         if t.flags & FLAG_INPUT:
-            return devices.host
+            return devices.host, INPUT
         if t.op != "NONE" and OPS[t.op].at_weights:
             for s in sources(t):
                 if s.flags & FLAG_WEIGHT and s.buffer is not None:
-                    return devices.beside(s.buffer, t)
-        return NOWHERE
+                    found = devices.beside(s.buffer, t)
+                    there = found == NOWHERE or devices.all[found].can_read(s.buffer)
+                    return found, WEIGHT if there else OFFLOADED
+        return NOWHERE, ""
 
     def _expand(self) -> None:
         """Pass 2: neighbours run together, first with devices other than the host."""
@@ -175,7 +199,7 @@ class Assignment:
             if own != NOWHERE:
                 current = NOWHERE if own == without else own
             elif current != NOWHERE and self.devices.runs(current, node):
-                self._set(node, current)
+                self._set(node, current, NEAR)
 
     def _improve(self, node: Tensor) -> None:
         """Pass 3: up to a preferred device on the same memory; the rest where most sources are."""
@@ -183,14 +207,14 @@ class Assignment:
         if own == NOWHERE:
             able = [i for i in range(len(self.devices.all)) if self.devices.runs(i, node)]
             if able:
-                self._set(node, max(able, key=lambda i: self._n_at_hand(node, i)))
+                self._set(node, max(able, key=lambda i: self._n_at_hand(node, i)), SOURCES)
             return
         for i in range(own):
             same = self.devices.reads(i, own) and self.devices.reads(own, i)
             if same and all(self.can_read(i, s) for s in sources(node)):
                 if not self.devices.runs(i, node):
                     continue
-                self._set(node, i)
+                self._set(node, i, UP)
                 return
 
     def _n_at_hand(self, node: Tensor, device: int) -> int:
@@ -204,17 +228,17 @@ class Assignment:
         for s in sources(node):
             if self.of(s) == NOWHERE:
                 known = NOWHERE if s.view_src is None else self.of(s.view_src)
-                self._set(s, self.of(node) if known == NOWHERE else known)
+                self._set(s, self.of(node) if known == NOWHERE else known, READER)
         if is_view(node) and self.of(node) == NOWHERE:
-            self._set(node, self.devices.host)
+            self._set(node, self.devices.host, SEEN)
 
     def _stay_with(self, node: Tensor, root: Tensor) -> None:
         """What looks at, or writes into, memory must be on a device that has that memory."""
         at = self.of(root)
         if at == NOWHERE:
-            self._set(root, self.of(node))
+            self._set(root, self.of(node), READER)
         elif self.of(node) == NOWHERE or not self.devices.reads(self.of(node), at):
-            self._set(node, at)
+            self._set(node, at, SEEN)
             if not self.devices.runs(at, node):
                 raise BackendError(_stuck(node, None, self.devices, at))
 

@@ -155,6 +155,24 @@ class KeepsKernels(Protocol):
 
 
 @runtime_checkable
+class LaysOut(Protocol):
+    """A device that gives weights a layout of its own, and can tell before it does."""
+
+    def layout_of(self, weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
+        """The layout that `prepare_weight` would give a weight, and its bytes; None: it stays as it
+        is."""
+
+
+@runtime_checkable
+class LimitsBuffers(Protocol):
+    """A device whose buffers may be no larger than some part of its memory."""
+
+    def largest(self, total: int | None = None) -> int | None:
+        """Bytes of one buffer, at most; as if there were `total` bytes of memory, if given. None:
+        nobody knows."""
+
+
+@runtime_checkable
 class Fuses(Protocol):
     """A device that can run several nodes as one step."""
 
@@ -173,12 +191,16 @@ def steps_of(device: Device, nodes: list[Tensor], uses: Uses) -> list[Work]:
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """One run of one kernel for a node, from start to end in nanoseconds of the device's clock."""
+    """One run of one kernel for a node, from start to end in nanoseconds of the device's clock.
+
+    threads  when each thread began it, and had done its part, where they are known
+    """
 
     node: Tensor
     kernel: str
     start: int
     end: int
+    threads: tuple[tuple[int, int], ...] = ()
 
 
 @runtime_checkable

@@ -19,7 +19,7 @@ from ggml_py.tensor import Tensor
 Record = dict[str, Any]
 
 _WORDS = struct.Struct("<16i")
-_LAYER = re.compile(r"-(\d+)(?: \(|$)|^blk\.(\d+)\.|^cache_[a-z]+_l(\d+)")
+_LAYER = re.compile(r"-(\d+)(?: \(|$)|^blk\.(\d+)\.|^(?:cache|per_step)_[a-z]+_l(\d+)")
 
 
 def node_record(node: Tensor, i: int, dec: int = 0) -> Record:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from time import perf_counter_ns
 
 from ggml_py.backend import Device, Program, Work, move
 from ggml_py.crew import Crew
@@ -28,16 +29,56 @@ class Split:
     program: Program
     told: Sequence[Tensor] = ()
 
-    def run(self) -> None:
+    def run(self, times: list[SplitTime] | None = None) -> None:
+        """times  gets how long it took, if that is wanted"""
+        if times is not None:
+            times.append(self._timed())
+            return
         for source, copy in self.inputs:
             move(source, copy)
         self.program.run()
+
+    def _timed(self) -> SplitTime:
+        copied = []
+        for source, copy in self.inputs:
+            start = perf_counter_ns()
+            move(source, copy)
+            copied.append((source, start, perf_counter_ns()))
+        start = perf_counter_ns()
+        self.program.run()
+        return SplitTime(self, copied, start, perf_counter_ns())
+
+
+@dataclass(frozen=True, slots=True)
+class SplitTime:
+    """One run of a split, in nanoseconds of `perf_counter_ns`.
+
+    copied      what was copied to its device, with start and end of each
+    start, end  of its program
+    """
+
+    split: Split
+    copied: list[tuple[Tensor, int, int]]
+    start: int
+    end: int
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(t.nbytes for t, _, _ in self.copied)
+
+
+@dataclass(slots=True)
+class Wanted:
+    """Where times go; tasks know it, and not their plan, so that this goes when nobody uses it."""
+
+    times: list[SplitTime] | None = None
 
 
 class Plan:
     """What `Scheduler.plan` returns: run it as often as its inputs change.
 
     watch  called with the nodes that splits tell of, each after it was computed
+    times  gets how long splits take, while somebody wants that
     """
 
     def __init__(
@@ -46,13 +87,22 @@ class Plan:
         self.graph = graph
         self.splits = splits
         self.watch = watch
+        self._wanted = Wanted()
+
+    @property
+    def times(self) -> list[SplitTime] | None:
+        return self._wanted.times
+
+    @times.setter
+    def times(self, times: list[SplitTime] | None) -> None:
+        self._wanted.times = times
 
     def run(self) -> None:
         """Compute every node. KeyboardInterrupt may be raised between nodes; the plan stays
         usable.
         """
         for split in self.splits:
-            split.run()
+            split.run(self.times)
             if self.watch is not None:
                 for node in split.told:
                     self.watch(node)
@@ -74,21 +124,21 @@ class PlanInWaves(Plan):
         super().__init__(graph, splits)
         self.crew = crew
         self.waves = waves
-        self._tasks = [_by_device([splits[i] for i in wave]) for wave in waves]
+        self._tasks = [_by_device([splits[i] for i in wave], self._wanted) for wave in waves]
 
     def run(self) -> None:
         for tasks in self._tasks:
             self.crew.run(tasks)
 
 
-def _by_device(splits: list[Split]) -> list[Callable[[], None]]:
+def _by_device(splits: list[Split], wanted: Wanted) -> list[Callable[[], None]]:
     devices = dict.fromkeys(split.device.name for split in splits)
-    return [_in_turn([s for s in splits if s.device.name == name]) for name in devices]
+    return [_in_turn([s for s in splits if s.device.name == name], wanted) for name in devices]
 
 
-def _in_turn(splits: list[Split]) -> Callable[[], None]:
+def _in_turn(splits: list[Split], wanted: Wanted) -> Callable[[], None]:
     def run() -> None:
         for split in splits:
-            split.run()
+            split.run(wanted.times)
 
     return run

@@ -5,13 +5,11 @@ name.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from ggml_py.backend import Device
 from ggml_py.errors import BackendError
-from ggml_py.tensor import Tensor
 
 GROUP = "ggml_py.backends"
 
@@ -61,16 +59,19 @@ def device(name: str) -> Device:
     )
 
 
-def why_not(backend: str) -> Callable[[Tensor], str] | None:
-    """What any device of a backend would answer, where that is known without one: the function
-    `why_not` beside its entry point. None if it has no such function or cannot be imported.
+def absent(name: str) -> Device | None:
+    """What stands for a device that is not on this machine, such as `opencl1`: it answers, and
+    computes nothing. Made by the function `absent` beside the backend's entry point; None if there
+    is no such function, or it cannot be imported.
     """
-    ep = _entry_points().get(backend)
+    ep = _entry_points().get(name.rstrip("0123456789"))
     try:
         entry = ep.load() if ep is not None else None
     except Exception:  # whatever a broken plug-in raises
         return None
-    return getattr(sys.modules.get(getattr(entry, "__module__", "")), "why_not", None)
+    make = getattr(sys.modules.get(getattr(entry, "__module__", "")), "absent", None)
+    made: Device | None = make(name) if make is not None else None
+    return made
 
 
 def refresh() -> None:

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from ggml_py.alloc import MemoryPlan, plan_memory
-from ggml_py.assign import Assignment, Devices, is_view
+from ggml_py.assign import Assignment, Causes, Devices, is_view
 from ggml_py.backend import (
     AsyncDevice,
     Buffer,
@@ -51,12 +51,15 @@ class Layout:
     """A graph cut into parts, and the offsets of its tensors.
 
     waves  the parts that run at the same time
+    undo   lets the nodes read their own sources again, not copies
+    assignment  of several devices
     """
 
     parts: list[Part]
     waves: list[list[Part]]
     memory: MemoryPlan
     undo: Callable[[], None]
+    assignment: Assignment | None = None
 
 
 class Scheduler:
@@ -100,11 +103,16 @@ class Scheduler:
         self._all_reduce = all_reduce or Gather(self.options)
         self._buffers: dict[int, Buffer] = {}  # by arena, see Splitter
         self._told: set[tuple[str, str]] = set()
+        self._causes: Causes | None = None
 
     def reserve(self, graph: Graph, pins: Pins = (), fixed: Pins = ()) -> list[int]:
         """Make the compute buffers large enough for this graph; returns their sizes in bytes, by
         device. The graph stays as it is. BackendError if kernels of it cannot be built.
         """
+        self._reserved(graph, pins, fixed)
+        return self.compute_sizes()
+
+    def _reserved(self, graph: Graph, pins: Pins, fixed: Pins) -> Layout:
         layout = self._lay_out(graph, pins, fixed, 0)
         layout.undo()
         for part in layout.parts:
@@ -116,7 +124,17 @@ class Scheduler:
             copies = self.n_copies if arena >= n else 1
             for number in range(copies if size else 0):
                 self._buffer(arena + n * number, size)
-        return self.compute_sizes()
+        return layout
+
+    def explain(self, graph: Graph, pins: Pins = (), fixed: Pins = ()) -> tuple[Layout, Causes]:
+        """`reserve`, and how the graph is laid out, and why each tensor is where it is; see
+        Assignment."""
+        causes: Causes = {}
+        self._causes = causes
+        try:
+            return self._reserved(graph, pins, fixed), causes
+        finally:
+            self._causes = None
 
     def provide(self, graphs: Iterable[tuple[Graph, Pins, Pins]]) -> None:
         """Have all kernels that these graphs need, with their pins; they stay as they are.
@@ -216,7 +234,7 @@ class Scheduler:
         arenas = alignments * (1 + self.n_copies)
         fused, room = self._fuse(parts, whole), self._room(len(arenas))
         memory = plan_memory(whole, splitter.arena_of, arenas, fused, room)
-        return Layout(parts, waves, memory, splitter.undo)
+        return Layout(parts, waves, memory, splitter.undo, assignment)
 
     def _fuse(self, parts: list[Part], whole: Graph) -> list[Fused[Any]]:
         """Set what each part runs; returns its steps of several nodes."""
@@ -233,7 +251,7 @@ class Scheduler:
         allowed, final = (
             [(t, index[id(d)]) for t, d in pairs if not d.why_not(t)] for pairs in (pins, fixed)
         )
-        assignment = Assignment(graph, devices, allowed, final)
+        assignment = Assignment(graph, devices, allowed, final, self._causes)
         computed = graph.compute_nodes()
         _refuse((t, devices.refusals(t)) for t in computed if assignment.of(t) < 0)
         for t in computed:

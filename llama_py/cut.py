@@ -42,6 +42,9 @@ def bytes_of(info: TensorInfo, dim: int | None, ranges: Iterable[Range]) -> Byte
     if dim == 0:
         ranges = [(t.row_size(a), t.row_size(b)) for a, b in ranges]
     axis = 3 - dim
+    if not any(info.data.strides):  # there in name only
+        n = sum(b - a for a, b in ranges)
+        return info.data[: info.nbytes // rows.shape[3 - dim] * n]
     parts = [rows[(slice(None),) * axis + (slice(a, b),)] for a, b in ranges]
     found = parts[0] if len(parts) == 1 else np.concatenate(parts, axis)
     return np.ascontiguousarray(found).reshape(-1)

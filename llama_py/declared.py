@@ -89,6 +89,14 @@ class Declarations:
             if progress is not None and id(t) in own:
                 done += own[id(t)]
                 progress(done, total, t.name)
+        self._count(placed, where)
+
+    def _count(self, placed: Sequence[Tensor], where: Mapping[int, Device]) -> None:
+        """Set the sizes: what devices have made of weights may take more than the file's bytes."""
+        self.sizes.clear()
+        buffers = {id(t.buffer): (where[id(t)].name, t.buffer.size) for t in placed if t.buffer}
+        for name, size in buffers.values():
+            self.sizes[name] = self.sizes.get(name, 0) + size
 
     def _put_all(self, device_of: DeviceOf, readers: Readers) -> dict[int, Device]:
         """The device of each, by id."""
@@ -121,7 +129,6 @@ class Declarations:
                 self.infos[t.name].let_go()
         t.buffer, t.offset = buffer, 0
         t.flags |= FLAG_WEIGHT
-        self.sizes[device.name] = self.sizes.get(device.name, 0) + data.size
 
     def plain_bytes(self, name: str) -> Bytes | None:
         """See Weights.plain_bytes."""

@@ -175,6 +175,15 @@ class GGUFFile:
                 log.warning("kv_overrides: the file has no key %s; it is added", printable(key))
         self._metadata = self.metadata.replaced(values)
 
+    def forget_data(self) -> None:
+        """Let tensors be there in name only, from now on: with type and shape, and zeros for bytes.
+        Nothing of them is read then, nor kept mapped."""
+        names_only = {
+            name: replace(t, data=np.broadcast_to(np.uint8(0), t.nbytes), mapped=None)
+            for name, t in self.tensors.items()
+        }
+        self._tensors = names_only
+
     def close(self) -> None:
         """Let go of metadata and tensors. Values and `TensorInfo`s taken before stay good."""
         self._metadata, self._tensors = None, {}

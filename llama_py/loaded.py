@@ -13,6 +13,8 @@ from ggml_py.errors import ModelError
 from llama_py.chat import ChatTemplate
 from llama_py.chat.named import DEFAULT, source_of
 from llama_py.closing import Closing
+from llama_py.declared import DeviceOf, Readers
+from llama_py.declared import Progress as ReadProgress
 from llama_py.fingerprint import fingerprint
 from llama_py.gguf_file import GGUFFile
 from llama_py.hparams import HParams
@@ -124,9 +126,9 @@ class Loaded(Closing):
         if self.placement.shares_layers:
             split(self.architecture, weights, self.placement, device_of)
         readers = readers_of(self.architecture, weights.all)
-        with shown(p.progress):
-            weights.place(device_of, readers, told(p.progress))
         self._weights = weights
+        with shown(p.progress):
+            self._place(device_of, readers, told(p.progress))
         self.adapters: list[Adapter] = []
         self.sizes = weights.sizes
         self.n_params, self.n_bytes = weights.n_params, weights.n_bytes
@@ -134,6 +136,9 @@ class Loaded(Closing):
             log.info("mlock: %.2f MiB", lock(weights.all) / 2**20)
         self._log_load()
         self._check_template()
+
+    def _place(self, device_of: DeviceOf, readers: Readers, progress: ReadProgress | None) -> None:
+        self._weights.place(device_of, readers, progress)
 
     def _log_load(self) -> None:
         n, n_all = self.placement.n_offloaded(self.hparams.n_layer_all), len(self.layer_devices)

@@ -163,22 +163,25 @@ class Placement:
         """
 
         def choose(t: Tensor, readers: Sequence[Tensor]) -> Device:
-            for pattern, device in self.overrides:
-                if pattern.search(t.name):
-                    return device
-            device = _by_name(t, readers, layers, self.host)
-            return device if device is self.host else self._able(device, t, readers)
+            return self.choice(t, readers, layers)[0]
 
         return choose
 
-    def _able(self, device: Device, t: Tensor, readers: Sequence[Tensor]) -> Device:
-        """The device, or the host if that one could not use the weight."""
-        for node in readers:
-            reason = device.why_not(node) if node.op in _BY_TYPE else ""
-            if reason:
-                log.info("%s stays on %s: %s: %s", t.name, self.host.name, device.name, reason)
-                return self.host
-        return device
+    def choice(
+        self, t: Tensor, readers: Sequence[Tensor], layers: Sequence[Device]
+    ) -> tuple[Device, str]:
+        """The device of a weight, and why that one."""
+        for pattern, device in self.overrides:
+            if pattern.search(t.name):
+                return device, _flag_of(pattern.pattern)
+        device, why = _by_name(t, readers, layers, self.host)
+        if device is not self.host:
+            for node in readers:
+                reason = device.why_not(node) if node.op in _BY_TYPE else ""
+                if reason:
+                    log.info("%s stays on %s: %s: %s", t.name, self.host.name, device.name, reason)
+                    return self.host, f"{device.name} cannot run {node.op}: {reason}"
+        return device, why
 
 
 # Ops that a device may have for some types of weights only.
@@ -188,12 +191,24 @@ _LAYER = re.compile(r"blk\.(\d+)\.")
 
 def _by_name(
     t: Tensor, readers: Sequence[Tensor], layers: Sequence[Device], host: Device
-) -> Device:
+) -> tuple[Device, str]:
     if (layer := _LAYER.search(t.name)) is not None:
-        return layers[int(layer[1])]
+        return layers[int(layer[1])], "layer"
     if all(node.op == "GET_ROWS" for node in readers):  # large tables of which little is read
-        return host
-    return layers[-1] if t.name.startswith("token_embd.") or "output" in t.name else layers[0]
+        return host, "table"
+    if t.name.startswith("token_embd.") or "output" in t.name:
+        return layers[-1], "output"
+    return layers[0], "first layer"
+
+
+def _flag_of(pattern: str) -> str:
+    """The option that a rule came from."""
+    if pattern == EXPERTS:
+        return "-cmoe"
+    for end, flag in ((EXPERTS, "-ncmoe"), (DENSE, "-ncffn")):
+        if re.fullmatch(r"blk\\\.\d+", pattern.removesuffix(end)) and pattern.endswith(end):
+            return flag
+    return f"-ot {pattern if len(pattern) <= 32 else f'{pattern[:30]}..'}"
 
 
 def arranged(

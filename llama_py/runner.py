@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from time import perf_counter
 
+from ggml_py.assign import Causes
 from ggml_py.backend import CompileOptions, Device, KeepsKernels, TellsBatches, Work
 from ggml_py.check import Checker
 from ggml_py.plan import Plan
 from ggml_py.registry import device as find_device
-from ggml_py.sched import Scheduler
+from ggml_py.sched import Layout, Scheduler
 from ggml_py.taps import Taps
 from ggml_py.tensor import Tensor
 from llama_py.batch import UBatch
@@ -196,6 +197,10 @@ class Runner:
             "sched_reserve: reserve took %.2f ms, sched copies = %d",
             (perf_counter() - start) * 1e3, self.sched.n_copies,
         )  # fmt: skip
+
+    def explain(self, res: GraphResult) -> tuple[Layout, Causes]:
+        """Compute buffers for a graph; how it is laid out, and why (see Scheduler.explain)."""
+        return self.sched.explain(res.graph, self._pins(res), self._in_parts(res))
 
     def compute_sizes(self) -> list[int]:
         """Bytes of the compute buffer of each device."""

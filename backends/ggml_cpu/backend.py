@@ -94,6 +94,11 @@ class CPUDevice:
         if self.repack:
             repack(weight, uses, self.executor)
 
+    def layout_of(self, weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
+        from ggml_cpu.repack import layout_of
+
+        return layout_of(weight, uses) if self.repack else None
+
     def prepare_weights(self, weights: Sequence[tuple[Tensor, Sequence[str]]]) -> None:
         from ggml_cpu.repack import load_for
 

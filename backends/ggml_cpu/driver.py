@@ -42,22 +42,25 @@ def barrier(control, nth):
 def run_steps(control, ith, nth):
     """One thread's part of the program in the control block."""
     step = v.ld_i64(control + 8 * PROGRAM)
+    n = v.ld_i64(control + 8 * STEPS)
     times = v.ld_i64(control + 8 * TIMES)
-    before = v.nanoseconds() if times != 0 else 0
-    for i in range(v.ld_i64(control + 8 * STEPS)):
+    mine = times + 16 * ith * (n + 1)
+    for i in range(n):
+        if times != 0:
+            v.st_i64(mine + 16 * i, v.nanoseconds())
         how = v.ld_i64(step + 8 * HOW)
         block = v.ld_i64(step + 8 * BLOCK) + ith * v.ld_i64(step + 8 * STRIDE)
         if how & OWN:
             v.call_kernel(v.ld_i64(step + 8 * KERNEL), block, 0, 1)
         else:
             v.call_kernel(v.ld_i64(step + 8 * KERNEL), block, ith, nth)
-        if nth > 1 and (how & MEET or times != 0):
+        if times != 0:
+            v.st_i64(mine + 16 * i + 8, v.nanoseconds())
+        if nth > 1 and how & MEET:
             barrier(control, nth)
         step += 8 * ENTRY_WORDS
-        if times != 0 and ith == 0:
-            after = v.nanoseconds()
-            v.st_i64(times + 8 * i, v.ld_i64(times + 8 * i) + after - before)
-            before = after
+    if times != 0 and ith == 0:  # of other threads it might be too late
+        v.st_i64(mine + 16 * n, v.nanoseconds())
 
 
 @kernel(name="executor_pass")

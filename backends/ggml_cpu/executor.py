@@ -161,15 +161,18 @@ class Executor:
         """Run `steps` steps of the program at address `program`; returns when all are done, if a
         barrier follows the last.
 
-        profile: int64 [steps]; the nanoseconds of each step, until all threads meet after it, are
-            added.
+        profile: int64 [n_threads, steps + 1, 2]; gets when a thread began a step, and when its
+            kernel had ended, in nanoseconds of the system's clock; at last when thread 0 had
+            ended.
         """
         if steps < 1:
             return
         times = 0
         if profile is not None:
-            if profile.shape != (steps,) or profile.dtype != np.int64 or profile.strides != (8,):
-                raise ValueError(f"profile must be a dense int64 array of {steps} elements")
+            shape = self.n_threads, steps + 1, 2
+            whole = profile.flags.c_contiguous and profile.flags.writeable
+            if profile.shape != shape or profile.dtype != np.int64 or not whole:
+                raise ValueError(f"profile must be a dense int64 array of {list(shape)}")
             times = int(profile.ctypes.data)
         (self._pool or self._start()).run(program, steps, times)
 

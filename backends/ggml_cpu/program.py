@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from time import perf_counter_ns
+from time import perf_counter_ns, time_ns
 
 import numpy as np
 import numpy.typing as npt
@@ -129,11 +129,14 @@ class Program:
         return next(s for s, of_step in zip(self.steps, rows, strict=True) if row in of_step)
 
     def _timed(self) -> Recorded:
-        """Run once; how long each step took, up to where all threads met after it."""
-        ns = np.zeros(len(self._entries), np.int64)
-        start = perf_counter_ns()
-        self.executor.run(int(self._entries.ctypes.data), len(self._entries), profile=ns)
-        return Recorded(start, ns, self.labels)
+        """Run once; when each thread was at which step."""
+        n = len(self._entries)
+        ns = np.zeros((self.executor.n_threads, n + 1, 2), np.int64)
+        if not n:
+            return Recorded(ns, self.labels, 0)
+        shift = perf_counter_ns() - time_ns()
+        self.executor.run(int(self._entries.ctypes.data), n, profile=ns)
+        return Recorded(ns, self.labels, shift)
 
 
 def kernels_of(steps: Sequence[Step]) -> list[Kernel]:

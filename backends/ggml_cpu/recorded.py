@@ -14,15 +14,20 @@ from ggml_py.tensor import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """A run that began at `start`; ns of each step, and what these are (node, kernel)."""
+    """ns of each step as Executor.run gives them, what these are (node, kernel), and what is to be
+    added for times of `perf_counter_ns`.
 
-    start: int
+    A step takes from where thread 0 begins it to where that begins the next: with what it waits
+    for the others, where all meet.
+    """
+
     ns: NDArray[np.int64]
     labels: Sequence[tuple[Tensor, str]]
+    shift: int
 
     def times(self) -> Iterator[KernelTime]:
-        ends = (self.start + np.cumsum(self.ns)).tolist()
-        for (node, kernel), before, end in zip(
-            self.labels, [self.start, *ends], ends, strict=False
-        ):
-            yield KernelTime(node, kernel, before, end)
+        starts = (self.ns[0, :, 0] + self.shift).tolist()
+        threads = (self.ns[:, :-1].swapaxes(0, 1) + self.shift).tolist()
+        for i, (node, kernel) in enumerate(self.labels):
+            each = tuple((begin, end) for begin, end in threads[i])
+            yield KernelTime(node, kernel, starts[i], starts[i + 1], each)

@@ -54,6 +54,11 @@ def kernels_for(types: Iterable[str]) -> list[Kernel]:
     return [REPACK[name] for name in dict.fromkeys(types) if name in REPACK]
 
 
+def layout_of(weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
+    """The layout that `repack` would give it, and its bytes; None if it stays as it is."""
+    return (LAYOUT, repacked_size(weight)) if can_repack(weight, uses) else None
+
+
 def load_for(weights: Iterable[tuple[Tensor, Sequence[str]]]) -> None:
     """Load the kernels that these will be repacked with."""
     kernels = kernels_for(w.type.name for w, uses in weights if can_repack(w, uses))

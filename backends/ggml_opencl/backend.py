@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import ggml_opencl.ops
+from ggml_opencl.absent import ALIGNMENT, AbsentDevice
 from ggml_opencl.buffers import OpenCLBuffer, failing, opened_here
 from ggml_opencl.fused import fusions
 from ggml_opencl.program import Builder, OpenCLProgram, launches
@@ -35,7 +36,7 @@ class OpenCLDevice:
     meanwhile.
     """
 
-    alignment = 128
+    alignment = ALIGNMENT
 
     def __init__(self, name: str, device: cl.Device) -> None:
         import pyopencl as cl
@@ -65,6 +66,11 @@ class OpenCLDevice:
             return self._total, self._total
         return min(host.memory()[0], self._total), self._total
 
+    def largest(self, total: int | None = None) -> int:
+        """What the driver says; of other memory the same part, or the quarter that it must be."""
+        most, own = int(self.queue.device.max_mem_alloc_size), self._total
+        return most if total is None else max(total * most // own, total // 4)
+
     def alloc(self, size: int) -> Buffer:
         return OpenCLBuffer(self.queue, size, self.builder.faults)
 
@@ -73,7 +79,7 @@ class OpenCLDevice:
         return None
 
     def why_not(self, node: Tensor) -> str:
-        return why_not(node)
+        return table.why_not(node)
 
     def can_read(self, buffer: Buffer) -> bool:
         return isinstance(buffer, OpenCLBuffer) and buffer.queue is self.queue
@@ -133,9 +139,9 @@ def _is_over(event: cl.Event) -> bool:
     return bool(event.command_execution_status <= 0)  # complete, or an error
 
 
-def why_not(node: Tensor) -> str:
-    """As every device answers: it is the kernels that count. Needs no OpenCL."""
-    return table.why_not(node)
+def absent(name: str) -> AbsentDevice:
+    """What stands for a device that is not here: it is the kernels that count. Needs no OpenCL."""
+    return AbsentDevice(name)
 
 
 def devices() -> list[OpenCLDevice]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from ggml_py.errors import ContextError
+from ggml_py.tensor import Tensor
 from llama_py.batch import UBatch
 from llama_py.memory.cells import END
 from llama_py.memory.group_context import GroupContext
@@ -44,6 +45,11 @@ class MemoryGroup:
         self.of = dict(of)
         self.intact: dict[int, int] = {}
         self.changes = 0
+
+    def tensors(self) -> list[Tensor]:
+        """All that keep something between batches, each named after its layer."""
+        of_keys = [t for kv in self.caches.values() for t in kv.tensors.all()]
+        return of_keys if self.recr is None else [*of_keys, *self.recr.tensors()]
 
     @property
     def parts(self) -> list[KVCache | States]:

@@ -86,6 +86,9 @@ class KVTensors:
         told_as = "llama_kv_cache: %10s KV"
         self.buffers: list[tuple[Device, Buffer]] = allocate("KV cache", told_as, placed)
 
+    def all(self) -> list[Tensor]:
+        return [*self.k.values(), *self.v.values()]
+
     def _owner(self, key: LayerKey) -> LayerKey:
         return self.same_as.get(key, key) if isinstance(key, int) else key
 

@@ -154,18 +154,31 @@ def test_threads_do_not_wait_without_a_barrier(executor):
 
 
 def test_profile(executor):
-    words, ns = np.zeros(16, np.int64), np.full(50, -5, np.int64)
+    n = executor.n_threads
+    words, ns = np.zeros(16, np.int64), np.full((n, 51, 2), -5, np.int64)
     entries = np.repeat(program((count_step, words)), 50, 0)
-    before = time.perf_counter_ns()
+    before = time.time_ns()
     executor.run(address(entries), 50, profile=ns)
-    passed = time.perf_counter_ns() - before
-    assert words[0] == 50 * executor.n_threads
-    assert (ns >= -5).all() and 0 < (ns + 5).sum() <= passed + 10**6
+    assert words[0] == 50 * n
+    assert before - 10**6 <= ns[:, 0, 0].min() and ns[0, 50, 0] <= time.time_ns() + 10**6
+    steps = ns[:, :50]
+    assert (steps[:, :, 0] <= steps[:, :, 1]).all() and (steps[:, 1:, 0] >= steps[:, :-1, 1]).all()
+    assert (steps[:, 1:, 0] >= steps[:, :-1].max(axis=(0, 2))).all(), "they met after each step"
+    assert ns[0, 50, 0] >= steps.max() and (ns[1:, 50] == -5).all() and ns[0, 50, 1] == -5
+
+
+def test_a_profile_adds_no_barrier(executor):
+    """As in the test before the last."""
+    words, ns = np.zeros(8, np.int64), np.zeros((executor.n_threads, 3, 2), np.int64)
+    entries = program((wait_for_last, words), (last_is_here, words))
+    entries[0, HOW] = 0
+    executor.run(address(entries), 2, profile=ns)
+    assert words[0] == 1
 
 
 def test_profile_must_fit(executor):
-    with pytest.raises(ValueError, match="3 elements"):
-        executor.run(0, 3, profile=np.zeros(2, np.int64))
+    with pytest.raises(ValueError, match=rf"array of \[{executor.n_threads}, 4, 2\]"):
+        executor.run(0, 3, profile=np.zeros((2, 2), np.int64))
 
 
 def test_wakes_from_sleep(executor):

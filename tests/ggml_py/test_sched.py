@@ -324,3 +324,25 @@ def test_values_do_not_depend_on_the_split(seed: int) -> None:
         return found
 
     np.testing.assert_array_equal(run(*devices, host), run(host))
+
+
+def test_why_each_tensor_is_where_it_is() -> None:
+    """A node at its weight, one beside it, one that the device refuses, and one that writes."""
+    gpu = TestDevice("gpu", "NEG")
+    x, kept = given(4, 2, name="x"), weight(HOST, 4, 2, name="kept")
+    product = ops.mul_mat(weight(gpu, 4, 4, name="w"), x)
+    beside = ops.scale(product, 2.0)
+    refused = ops.neg(beside)
+    written = ops.cpy(refused, kept)
+    scheduler = Scheduler([gpu, HOST])
+    graph = graph_of(written)
+    layout, causes = scheduler.explain(graph, [(product, gpu)])
+    assert layout.assignment is not None
+    tensors = (x, product, beside, refused, written)
+    assert [(layout.assignment.of(t), causes[id(t)]) for t in tensors] == [
+        (1, "input"), (0, "pinned"), (0, "near"), (1, "near"), (1, "memory"),
+    ]  # fmt: skip
+    assert product.src[1] is x, "nodes read no copies"
+    unpinned = scheduler.explain(graph)[1]
+    assert unpinned[id(product)] == "weight"
+    assert sum(scheduler.compute_sizes()) > 0 and scheduler._causes is None

@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "llama_py" / "params" / "README.md"
 FILE = "llama_py/params/__init__.py"
 COMMANDS = (
-    "cli", "cli warmup", "debug", "graph dump", "graph diff", "graph profile", "imatrix",
-    "perplexity",
+    "cli", "cli warmup", "debug", "graph dump", "graph diff", "graph profile", "graph placement",
+    "graph fit", "imatrix", "perplexity",
 )  # fmt: skip
 VARIABLE = "LLAMA_ARG_PAGES"
 
@@ -70,9 +70,9 @@ def start(tree: Path, command: str, *args: str, **variables: str) -> tuple[int, 
 def test_commands_have_it(tree: Path, command: str) -> None:
     code, told = start(tree, command, "--help")
     assert code == 0
-    assert f"-np N, --n-pages N pages of it (default: 7) [{VARIABLE}]" in told
-    wrong = "argument -np/--n-pages: must be an integer in [1, 9], got"
-    code, told = start(tree, command, "-np", "10")
+    assert f"-npg N, --n-pages N pages of it (default: 7) [{VARIABLE}]" in told
+    wrong = "argument -npg/--n-pages: must be an integer in [1, 9], got"
+    code, told = start(tree, command, "-npg", "10")
     assert (code, f"{wrong} 10" in told) == (2, True), told
     code, told = start(tree, command, **{VARIABLE: "0"})
     assert (code, f"{wrong} 0" in told) == (2, True), told
@@ -80,7 +80,7 @@ def test_commands_have_it(tree: Path, command: str) -> None:
 
 @pytest.mark.parametrize(
     ("variables", "flags", "expected"),
-    [({}, [], 7), ({VARIABLE: "8"}, [], 8), ({VARIABLE: "8"}, ["-np", "9"], 9)],
+    [({}, [], 7), ({VARIABLE: "8"}, [], 8), ({VARIABLE: "8"}, ["-npg", "9"], 9)],
 )
 def test_contexts_get_it(
     tree: Path, variables: dict[str, str], flags: list[str], expected: int
@@ -102,5 +102,5 @@ def test_the_table_has_it(tree: Path) -> None:
     """By the guide's last command."""
     (command,) = re.findall(r"`(python -m \S+) > docs/options\.md`", GUIDE.read_text())
     done = run(tree, sys.executable, *command.split()[1:])
-    row = f"| `-np`, `--n-pages` | `{VARIABLE}` | `7` | pages of it | {', '.join(COMMANDS)} |"
+    row = f"| `-npg`, `--n-pages` | `{VARIABLE}` | `7` | pages of it | {', '.join(COMMANDS)} |"
     assert row in done.stdout.splitlines(), done.stderr

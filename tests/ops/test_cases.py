@@ -49,10 +49,10 @@ def some_cases() -> list[Case]:
 
 def refused(backend: str, cases: list[Case]) -> list[Case]:
     """What a backend says that it does not take; one that answers on a device only takes all."""
-    answer = registry.why_not(backend)
-    if answer is None:
+    device = registry.absent(backend)
+    if device is None:
         return []
-    return [c for c in cases if any(answer(t) for t in c.graph()[0].compute_nodes())]
+    return [c for c in cases if any(device.why_not(t) for t in c.graph()[0].compute_nodes())]
 
 
 SOME = some_cases()

@@ -45,9 +45,13 @@ class Limits:
     bandwidth: float
     flops: float
 
+    def least(self, nbytes: float, flops: float) -> float:
+        """Seconds that so much cannot take less than."""
+        return max(nbytes / self.bandwidth, flops / self.flops)
+
     def seconds(self, row: Row) -> float:
         """The least that a row can take."""
-        return max(row.nbytes / self.bandwidth, row.flops / self.flops)
+        return self.least(row.nbytes, row.flops)
 
 
 def limits(device: Device, type_name: str) -> Limits:
@@ -121,13 +125,17 @@ def waits(ctx: Context) -> str:
 def measure(model: Model, run: Callable[[], None]) -> str:
     """The table of one run, on each of a model's devices that does something."""
     tables = []
-    types = [t.type.name for t in model.file.tensors.values() if len(t.ne) > 1]
-    common = max(dict.fromkeys(types), key=types.count)
     for device in model.devices:
         found = rows(_recorded(device, run))
         if found:
-            tables.append(table(device.name, found, limits(device, common)))
+            tables.append(table(device.name, found, limits(device, common_type(model))))
     return "\n\n".join(tables)
+
+
+def common_type(model: Model) -> str:
+    """That of the most weights."""
+    types = [t.type.name for t in model.file.tensors.values() if len(t.ne) > 1]
+    return max(dict.fromkeys(types), key=types.count)
 
 
 def table(name: str, found: Sequence[Row], most: Limits) -> str:

@@ -15,6 +15,7 @@ from llama_py.params import ContextParams, ModelParams
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
 from llama_py_tools import session
+from llama_py_tools.graph import plan
 from llama_py_tools.graph.diff.command import check_usage
 from llama_py_tools.graph.diff.command import run as diff
 from llama_py_tools.graph.diff.params import DiffParams
@@ -64,12 +65,18 @@ class ProfileParams(Params):
     trace: str = option(
         "", "--trace", "write a Chrome trace, which Perfetto opens", metavar="FILE.json", env=""
     )
+    limits: bool = option(
+        False, "--limits", "also measure what the devices can do, and tell how much of that is"
+        " reached", env="",
+    )  # fmt: skip
     json: bool = option(False, "--json", "all steps as JSON instead of tables", env="")
 
 
 def parser() -> Parser:
     p = Parser("llama-py-graph", description=__doc__)
-    commands = p.add_subparsers(dest="command", required=True, metavar="dump|diff|profile")
+    commands = p.add_subparsers(
+        dest="command", required=True, metavar="dump|diff|profile|placement|fit"
+    )
     dump = commands.add_parser(
         "dump", help="write the graphs of a prompt",
         usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [--decode K] [options]",
@@ -91,6 +98,16 @@ def parser() -> Parser:
     )  # fmt: skip
     profile.add(CommonParams, FileParams, InputParams, ProfileParams)
     profile.add(ContextParams, FormParams, SteeringParams, ModelParams, without=("check",))
+    placement = commands.add_parser(
+        "placement", help="which device has which tensor and runs which node, and why",
+        usage="%(prog)s -m FILE [-dev NAME,...] [--memory SIZE,...] [-ngl N] [-ot ...] [options]",
+    )  # fmt: skip
+    plan.add(placement, plan.PlacementParams)
+    fitting = commands.add_parser(
+        "fit", help="the options with which a model fits into the memory that there is",
+        usage="%(prog)s -m FILE --memory SIZE,... [--host-memory SIZE] [-c N] [-np N] [options]",
+    )  # fmt: skip
+    plan.add(fitting, plan.FitParams, without=plan.SOUGHT)
     return p
 
 
@@ -100,7 +117,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = p.parse_args(given)
     if args.command == "diff":
         check_usage(args, lambda more: p.parse_args([*given, *more]), p.error)
-    return session.run({"dump": _dump, "diff": diff, "profile": _profile}[args.command], args)
+    commands = {
+        "dump": _dump, "diff": diff, "profile": _profile, "placement": _placement, "fit": _fit,
+    }  # fmt: skip
+    return session.run(commands[args.command], args)
 
 
 def _dump(args: argparse.Namespace) -> None:
@@ -158,7 +178,7 @@ def build_graphs(args: argparse.Namespace) -> list[Graph]:
 def _profile(args: argparse.Namespace) -> None:
     import json
 
-    from llama_py_tools.graph.profile import WARM_TOKENS, as_data, measure, tables
+    from llama_py_tools.graph.profile import WARM_TOKENS, as_data, limits, measure, tables
     from llama_py_tools.graph.trace import trace
 
     o = read(args, ProfileParams)
@@ -170,7 +190,29 @@ def _profile(args: argparse.Namespace) -> None:
     if o.json:
         session.write(json.dumps(as_data(runs)) + "\n")
     else:
-        session.write("\n".join(line for run in runs for line in tables(run, o.by, o.top)) + "\n")
+        can_do = limits(model) if o.limits else None
+        told = (line for run in runs for line in tables(run, o.by, o.top, can_do))
+        session.write("\n".join(told) + "\n")
     if o.trace:
         title = read(args, FileParams).title
         Path(o.trace).write_text(json.dumps(trace(runs, title)))
+
+
+def _placement(args: argparse.Namespace) -> None:
+    import json
+
+    from llama_py_tools.graph.placement import as_data, report
+    from llama_py_tools.graph.placement_text import text
+
+    model = plan.model_of(args, plan.devices_of(args))
+    found = report(model, plan.context_of(args, model))
+    if read(args, plan.PlanParams).json:
+        session.write(json.dumps(as_data(found)) + "\n")
+    else:
+        session.write("\n".join(text(found, read(args, plan.PlacementParams).node)) + "\n")
+
+
+def _fit(args: argparse.Namespace) -> int:
+    from llama_py_tools.graph.fit import run
+
+    return run(args, read(args, plan.FitParams))

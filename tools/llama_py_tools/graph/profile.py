@@ -1,12 +1,13 @@
 """llama-py-graph profile: where the time of a prompt and of single tokens goes.
 
-Times are those of the executor, step by step: a step ends where all threads have met after it, or
-go on. What several nodes do in one step is shown at the last of them.
+Times are those of the executor, step by step: a step ends where the first thread begins the next
+one, after the others if all meet there. What several nodes do in one step is shown at the last of
+them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import chain
@@ -15,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from ggml_py.backend import KernelTime, Profiles
 from ggml_py.errors import BackendError
+from ggml_py.traffic import flops, moved
 from llama_py_tools.graph.layers import groups, shape
 
 if TYPE_CHECKING:
+    from ggml_py.plan import SplitTime
     from ggml_py.tensor import Tensor
-    from llama_py import Context
+    from llama_py import Context, Model
     from llama_py.graph.result import GraphResult
+    from llama_py_tools.roofline import Limits
 
 WARM_TOKENS = 36  # then programs have been laid out for many runs (ggml_cpu/program.py:OFTEN)
 OUTSIDE = "outside of layers"
@@ -28,13 +32,17 @@ OUTSIDE = "outside of layers"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One kernel of one node. start, end in nanoseconds of the host's clock."""
+    """One kernel of one node. start, end in nanoseconds of the host's clock.
+
+    last  whether no other kernel of the node follows: what that moves and computes counts here
+    """
 
     device: str
     time: KernelTime
     layer: str
     start: int
     end: int
+    last: bool = True
 
     @property
     def seconds(self) -> float:
@@ -48,17 +56,29 @@ class Run:
     what   "prompt, 7 tokens", "token 1"
     wall   seconds of the whole call
     steps  in the order in which they began
+    splits  parts of graphs on one device each, with what was copied there before
     """
 
     what: str
     start: int
     wall: float
     steps: list[Step]
+    splits: list[SplitTime]
 
     @property
     def seconds(self) -> float:
         """In steps."""
         return sum(s.seconds for s in self.steps)
+
+    @property
+    def copying(self) -> float:
+        """Seconds in which something was copied between devices."""
+        return sum(end - start for s in self.splits for _, start, end in s.copied) / 1e9
+
+    @property
+    def copied(self) -> int:
+        """Bytes of that."""
+        return sum(s.n_bytes for s in self.splits)
 
 
 def measure(ctx: Context, ids: Sequence[int], n_decode: int, repeat: int = 3) -> list[Run]:
@@ -102,30 +122,41 @@ class _Timer:
 
     def run(self, what: str, ids: Sequence[int]) -> Run:
         self.results.clear()
+        splits: list[SplitTime] = []
+        plans = [plan for _, plan in self.ctx.runner.graphs]
         devices = [d for d in self.ctx.devices if isinstance(d, Profiles)]
         with ExitStack() as stack:
             found = {d.name: stack.enter_context(d.profiling()) for d in devices}
+            for plan in plans:
+                plan.times = splits
             start = perf_counter_ns()
             self.ctx.decode(ids)
             end = perf_counter_ns()
+            for plan in plans:
+                plan.times = None
         layers = {
             id(t): title
             for res in self.results for title, nodes in groups(res.graph) for _, t in nodes
         }  # fmt: skip
-        parts = (_steps(name, times, layers, start, end) for name, times in found.items())
-        steps = list(chain.from_iterable(parts))
-        return Run(what, start, (end - start) / 1e9, sorted(steps, key=lambda s: s.start))
+        parts = (_steps(name, times, layers, splits) for name, times in found.items())
+        steps = sorted(chain.from_iterable(parts), key=lambda s: s.start)
+        return Run(what, start, (end - start) / 1e9, steps, splits)
 
 
 def _steps(
-    device: str, times: Sequence[KernelTime], layers: dict[int, str], start: int, end: int
+    device: str, times: Sequence[KernelTime], layers: dict[int, str], splits: Sequence[SplitTime]
 ) -> Iterator[Step]:
-    """A device with another clock began when the run did."""
-    own_clock = times and not start <= times[0].start <= end
-    shift = start - times[0].start if own_clock else 0
-    for t in times:
-        layer = layers.get(id(t.node), OUTSIDE)
-        yield Step(device, t, layer, t.start + shift, t.end + shift)
+    """A device with another clock ended each of its splits when the host saw that."""
+    number = {id(t): i for i, s in enumerate(splits) for t in s.split.nodes}
+    last = {number.get(id(t.node), -1): t.end for t in times}  # the last of each split
+    shift = {i: splits[i].end - end for i, end in last.items() if i >= 0}
+    own_clock = any(t.threads == () for t in times)
+    for i, t in enumerate(times):
+        layer, ahead = layers.get(id(t.node), OUTSIDE), 0
+        if own_clock:
+            ahead = shift.get(number.get(id(t.node), -1), 0)
+        ends = i + 1 == len(times) or times[i + 1].node is not t.node
+        yield Step(device, t, layer, t.start + ahead, t.end + ahead, ends)
 
 
 Key = Callable[[Step], str]
@@ -149,6 +180,8 @@ class Line:
     example: Tensor
     n: int = 0
     seconds: float = 0.0
+    nbytes: float = 0.0
+    flops: float = 0.0
 
 
 def lines(run: Run, by: str) -> list[Line]:
@@ -159,32 +192,76 @@ def lines(run: Run, by: str) -> list[Line]:
         line = found.setdefault(key, Line(key, step.time.node))
         line.n += 1
         line.seconds += step.seconds
+        if step.last:
+            line.nbytes += moved(step.time.node)
+            line.flops += flops(step.time.node)
     return sorted(found.values(), key=lambda line: -line.seconds)
 
 
-def tables(run: Run, kinds: Sequence[str], top: int) -> Iterator[str]:
-    """As text: a line on the whole, then a table for each kind."""
+def tables(
+    run: Run, kinds: Sequence[str], top: int, limits: Mapping[str, Limits] | None = None
+) -> Iterator[str]:
+    """As text: a line on the whole, then a table for each kind. limits: what devices can do, by
+    name; then there is a column that tells how much of that was reached."""
     share = run.seconds / run.wall if run.wall else 0.0
     yield (
         f"{run.what}: {run.wall * 1e3:.3f} ms, of these {run.seconds * 1e3:.3f} ms ({share:.1%}) in"
         f" {len(run.steps)} steps"
     )
+    if len(run.splits) > 1:
+        yield (
+            f"  {len(run.splits)} splits; {run.copied / 2**20:.2f} MiB copied between devices in"
+            f" {run.copying * 1e3:.3f} ms"
+        )
+    for name, most in (limits or {}).items():
+        yield f"  {name} can do {most.bandwidth / 1e9:.1f} GB/s, {most.flops / 1e9:.0f} GFLOP/s"
     for by in kinds:
         found = lines(run, by)
         width = max((len(line.what) for line in found[:top]), default=0)
-        yield f"\n  {'by ' + by:{width}}  steps        ms  of all"
+        limit = "  of the limit" if limits else ""
+        heading = "steps        ms  of all    GB/s  GFLOP/s"
+        yield f"\n  {'by ' + by:{width}}  {heading}{limit}"
+        least = _least(run, by, limits or {})
         for line in found[:top]:
             more = f"  {line.example.op} {shape(line.example)}" if by == "node" else ""
-            yield _row(line, width, run) + more
+            limit = f"  {least[line.what] / line.seconds:12.0%}" if line.seconds and least else ""
+            yield _row(line, width, run) + limit + more
         if rest := found[top:]:
-            n, seconds = sum(line.n for line in rest), sum(line.seconds for line in rest)
-            yield _row(Line(f"{len(rest)} more", rest[0].example, n, seconds), width, run)
+            total = Line(
+                f"{len(rest)} more", rest[0].example, sum(line.n for line in rest),
+                sum(line.seconds for line in rest), sum(line.nbytes for line in rest),
+                sum(line.flops for line in rest),
+            )  # fmt: skip
+            yield _row(total, width, run)
     yield ""
+
+
+def limits(model: Model) -> dict[str, Limits]:
+    """What each device of a model reaches that tells times."""
+    from llama_py_tools import roofline
+
+    able = [d for d in model.devices if isinstance(d, Profiles)]
+    return {d.name: roofline.limits(d, roofline.common_type(model)) for d in able}
+
+
+def _least(run: Run, by: str, limits: Mapping[str, Limits]) -> dict[str, float]:
+    """Seconds that nodes cannot take less than, on their devices, by line."""
+    found: dict[str, float] = {}
+    for s in run.steps if limits else ():
+        key, node = BY[by](s), s.time.node
+        least = limits[s.device].least(moved(node), flops(node)) if s.last else 0.0
+        found[key] = found.get(key, 0.0) + least
+    return found
 
 
 def _row(line: Line, width: int, run: Run) -> str:
     part = line.seconds / run.seconds if run.seconds else 0.0
-    return f"  {line.what:{width}}  {line.n:5d}  {line.seconds * 1e3:8.3f}  {part:6.1%}"
+    per_ns = 1 / max(line.seconds * 1e9, 1e-9)
+    rate = f"{line.flops * per_ns:7.1f}" if line.flops else " " * 7
+    return (
+        f"  {line.what:{width}}  {line.n:5d}  {line.seconds * 1e3:8.3f}  {part:6.1%}"
+        f"  {line.nbytes * per_ns:6.1f}  {rate}"
+    )
 
 
 def as_data(runs: Sequence[Run]) -> list[dict[str, Any]]:
@@ -192,12 +269,16 @@ def as_data(runs: Sequence[Run]) -> list[dict[str, Any]]:
     return [
         {
             "run": run.what, "wall_ms": run.wall * 1e3, "steps_ms": run.seconds * 1e3,
+            "n_splits": len(run.splits), "copied_bytes": run.copied,
+            "copying_ms": run.copying * 1e3,
             "steps": [
                 {
                     "node": s.time.node.name, "op": s.time.node.op, "kernel": s.time.kernel,
                     "type": s.time.node.type.name, "ne": list(s.time.node.ne), "layer": s.layer,
                     "device": s.device, "start_us": (s.start - run.start) / 1e3,
                     "us": s.seconds * 1e6,
+                    "bytes": moved(s.time.node) if s.last else 0,
+                    "flops": flops(s.time.node) if s.last else 0,
                 }
                 for s in run.steps
             ],

@@ -7,57 +7,81 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llama_py_tools.graph.layers import shape
 from llama_py_tools.graph.profile import Run, Step
 
+if TYPE_CHECKING:
+    from ggml_py.plan import SplitTime
+
 PROCESS = 1
-CALLS = 0  # the track of decodes; then one of layers and one of steps for each device
+CALLS = 0  # the track of decodes; then those of each device
 
 Event = dict[str, Any]
 
 
 def trace(runs: Sequence[Run], title: str) -> Event:
     """What is written as JSON."""
-    devices = list(dict.fromkeys(s.device for run in runs for s in run.steps))
     first = min((run.start for run in runs), default=0)
+    tracks = _Tracks()
+    events = [event for run in runs for event in _events(run, tracks, first)]
     return {
         "displayTimeUnit": "ms",
         "otherData": {"model": title},
-        "traceEvents": [*_names(devices, title), *_events(runs, devices, first)],
+        "traceEvents": [*tracks.events(title), *events],
     }
 
 
-def _names(devices: Sequence[str], title: str) -> Iterator[Event]:
-    yield _meta("process_name", 0, {"name": f"llama-py {title}"})
-    tracks = ["decode", *(f"{d}: {what}" for d in devices for what in ("layers", "steps"))]
-    for number, name in enumerate(tracks):
-        yield _meta("thread_name", number, {"name": name})
-        yield _meta("thread_sort_index", number, {"sort_index": number})
+class _Tracks(dict[str, int]):
+    """Their numbers by name, in the order in which they are wanted."""
+
+    def __missing__(self, name: str) -> int:
+        self[name] = len(self)
+        return self[name]
+
+    def events(self, title: str) -> Iterator[Event]:
+        yield _meta("process_name", 0, {"name": f"llama-py {title}"})
+        for name, number in self.items():
+            yield _meta("thread_name", number, {"name": name})
+            yield _meta("thread_sort_index", number, {"sort_index": number})
 
 
 def _meta(name: str, track: int, args: Event) -> Event:
     return {"name": name, "ph": "M", "pid": PROCESS, "tid": track, "args": args}
 
 
-def _events(runs: Sequence[Run], devices: Sequence[str], first: int) -> Iterator[Event]:
-    for run in runs:
-        end = run.start + round(run.wall * 1e9)
-        yield _span(run.what, "decode", CALLS, run.start - first, end - first, {})
-        for number, device in enumerate(devices):
-            steps = [s for s in run.steps if s.device == device]
-            layers, track = 1 + 2 * number, 2 + 2 * number
-            for layer, of_layer in groupby(steps, key=lambda s: s.layer):
-                inside = list(of_layer)
-                yield _span(
-                    layer, "layer", layers, inside[0].start - first, inside[-1].end - first, {}
-                )
-            for s in steps:
-                yield _span(
-                    s.time.node.name, s.time.node.op, track, s.start - first, s.end - first,
-                    _about(s),
-                )  # fmt: skip
+def _events(run: Run, tracks: _Tracks, first: int) -> Iterator[Event]:
+    """Of a device there are splits, with what is copied there before each, layers, steps, and what
+    each of its threads does; where those are busy with nothing, they wait for others."""
+    end = run.start + round(run.wall * 1e9)
+    yield _span(run.what, "decode", tracks["decode"], run.start - first, end - first, {})
+    for device in dict.fromkeys(s.split.device.name for s in run.splits):
+        own = [s for s in run.splits if s.split.device.name == device]
+        yield from _splits(own, tracks[f"{device}: splits"], first)
+        steps = [s for s in run.steps if s.device == device]
+        track = tracks[f"{device}: layers"]
+        for layer, of_layer in groupby(steps, key=lambda s: s.layer):
+            inside = list(of_layer)
+            yield _span(layer, "layer", track, inside[0].start - first, inside[-1].end - first, {})
+        track = tracks[f"{device}: steps"]
+        for s in steps:
+            node = s.time.node
+            yield _span(node.name, node.op, track, s.start - first, s.end - first, _about(s))
+        for s in steps:
+            for number, (start, end) in enumerate(s.time.threads):
+                track = tracks[f"{device}: thread {number}"]
+                yield _span(s.time.node.name, s.time.node.op, track, start - first, end - first, {})
+
+
+def _splits(splits: Sequence[SplitTime], track: int, first: int) -> Iterator[Event]:
+    for s in splits:
+        nodes = s.split.nodes
+        about = {"nodes": len(nodes), "from": nodes[0].name, "to": nodes[-1].name}
+        yield _span(f"{len(nodes)} nodes", "split", track, s.start - first, s.end - first, about)
+        for t, start, end in s.copied:
+            name, about = f"copy {t.name}", {"shape": shape(t), "bytes": t.nbytes}
+            yield _span(name, "copy", track, start - first, end - first, about)
 
 
 def _about(s: Step) -> Event:

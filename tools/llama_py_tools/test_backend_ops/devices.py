@@ -42,8 +42,5 @@ def _devices_of(backend: str, mode: str) -> Sequence[Device]:
     except BackendError as e:
         if mode != "support":
             print(f"{backend}: {e}", file=sys.stderr)
-    if mode == "support" and (why_not := registry.why_not(backend)):
-        from llama_py_tools.test_backend_ops.absent import AbsentDevice
-
-        return [AbsentDevice(backend, why_not)]
-    return []
+    found_absent = registry.absent(backend) if mode == "support" else None
+    return [] if found_absent is None else [found_absent]

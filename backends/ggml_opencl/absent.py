@@ -1,0 +1,71 @@
+"""Stands for an OpenCL device that is not on this machine: says what one could run, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ggml_opencl.fused import fusions
+from ggml_opencl.table import Launch, table
+from ggml_py.backend import Buffer, Bytes, Event, Program
+from ggml_py.fusion import Fusions
+from ggml_py.null import NullBuffer, NullDevice
+from ggml_py.tensor import Tensor
+
+ALIGNMENT = 128
+
+
+class OwnBuffer(NullBuffer):
+    """Counts bytes that only one device can read."""
+
+    def __init__(self, size: int, owner: AbsentDevice) -> None:
+        super().__init__(size)
+        self.owner = owner
+
+
+class AbsentDevice(NullDevice):
+    """A GPU of which nothing is known but its name: there is no memory, and nothing is computed."""
+
+    description = "not on this machine"
+    kind = "gpu"
+    alignment = ALIGNMENT
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def again(self, name: str, number: int = 0, n: int = 1) -> AbsentDevice:
+        """Another one."""
+        return AbsentDevice(name)
+
+    def alloc(self, size: int) -> Buffer:
+        return OwnBuffer(size, self)
+
+    def wrap(self, data: Bytes) -> Buffer | None:
+        return None
+
+    def why_not(self, node: Tensor) -> str:
+        return table.why_not(node)
+
+    def can_read(self, buffer: Buffer) -> bool:
+        return isinstance(buffer, OwnBuffer) and buffer.owner is self
+
+    @property
+    def fusions(self) -> Fusions[Launch]:
+        return fusions()
+
+    def largest(self, total: int | None = None) -> int | None:
+        """The quarter of its memory that every OpenCL device gives as one buffer."""
+        return None if total is None else total // 4
+
+    def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
+        """Weights stay as they are."""
+
+    def send(self, target: Tensor, data: Bytes, after: Event | None) -> None:
+        """Bytes go nowhere."""
+
+    def start(self, program: Program) -> Event:
+        return _Over()
+
+
+class _Over:
+    def wait(self) -> None:
+        """Nothing was started."""

@@ -1,0 +1,142 @@
+"""Devices that plan as others do, and compute nothing: for what a model of any size would take.
+
+A planned device answers as the one it stands for: which nodes it runs, as which steps, which memory
+it reads, what layout weights get. Its memory only counts bytes, and its programs run nothing, so
+that models and contexts are made as ever, with every decision and every size, in no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ggml_py.backend import (
+    AsyncDevice,
+    Buffer,
+    Bytes,
+    CompileOptions,
+    Device,
+    Event,
+    Fuses,
+    LaysOut,
+    LimitsBuffers,
+    Program,
+    Work,
+)
+from ggml_py.fusion import Fusions
+from ggml_py.null import NullProgram
+from ggml_py.tensor import Tensor
+
+
+@dataclass(slots=True, eq=False)
+class PlannedBuffer:
+    """Counts bytes. `like` is a little memory of the device that it stands for; `mapped` bytes are
+    the host's already."""
+
+    size: int
+    like: Buffer
+    mapped: bool = False
+    is_host: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.is_host = self.like.is_host
+
+    def write(self, offset: int, data: Bytes) -> None:
+        """Bytes go nowhere; they are not looked at."""
+
+    def read(self, offset: int, size: int) -> Bytes:
+        return np.zeros(size, np.uint8)
+
+    def clear(self, value: int = 0) -> None:
+        """There is nothing to fill."""
+
+
+class Planned:
+    """Stands for a device.
+
+    free     bytes that it is to have; None: as many as the device itself has
+    here     whether it is a device of this machine
+    repack   whether weights get a layout of their own, as of the device
+    largest  bytes of the largest buffer that there can be; None: no limit
+    asked    bytes of the largest buffer that was asked for
+    """
+
+    def __init__(self, device: Device, free: int | None = None) -> None:
+        self.device = device
+        self.name, self.description, self.kind = device.name, device.description, device.kind
+        self.alignment = device.alignment
+        self.asked = 0
+        self.repack = True
+        self._like = device.alloc(device.alignment)
+        self.limit(free)
+
+    def limit(self, free: int | None) -> None:
+        """Let it have so many bytes."""
+        self.free = free
+        device = self.device
+        self.largest = device.largest(free) if isinstance(device, LimitsBuffers) else None
+
+    def memory(self) -> tuple[int, int]:
+        """What decides of shares; of no total, so that nothing is refused."""
+        return (self.device.memory()[0] if self.free is None else self.free), 0
+
+    def alloc(self, size: int) -> Buffer:
+        self.asked = max(self.asked, size)
+        return PlannedBuffer(size, self._like)
+
+    def wrap(self, data: Bytes) -> Buffer | None:
+        if self.device.wrap(data[:0]) is None:
+            return None
+        return PlannedBuffer(data.size, self._like, mapped=True)
+
+    def why_not(self, node: Tensor) -> str:
+        return self.device.why_not(node)
+
+    def can_read(self, buffer: Buffer) -> bool:
+        like = buffer.like if isinstance(buffer, PlannedBuffer) else buffer
+        return self.device.can_read(like)
+
+    def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
+        """Give it the layout, and the bytes, that it would have."""
+        if not self.repack or not isinstance(self.device, LaysOut):
+            return
+        if (found := self.device.layout_of(weight, uses)) is not None:
+            weight.layout, size = found
+            weight.buffer, weight.offset = self.alloc(size), 0
+
+    @property
+    def fusions(self) -> Fusions[Any]:
+        return self.device.fusions if isinstance(self.device, Fuses) else Fusions()
+
+    def compile(self, nodes: Sequence[Work], options: CompileOptions) -> NullProgram:
+        return NullProgram([t for t in nodes if isinstance(t, Tensor)])
+
+    def set_threads(self, n: int) -> None:
+        """Nothing runs."""
+
+
+class PlannedAsync(Planned):
+    """Stands for a device that works by itself: graphs have as many copies there."""
+
+    def send(self, target: Tensor, data: Bytes, after: Event | None) -> None:
+        """Bytes go nowhere."""
+
+    def start(self, program: Program) -> Event:
+        return _Over()
+
+
+class _Over:
+    def wait(self) -> None:
+        """Nothing was started."""
+
+
+def planned(devices: Sequence[Device], free: Sequence[int | None] = ()) -> list[Planned]:
+    """One for each device, with as much memory as `free` says."""
+    each = [*free, *[None] * len(devices)]
+    return [
+        (PlannedAsync if isinstance(d, AsyncDevice) else Planned)(d, n)
+        for d, n in zip(devices, each, strict=False)
+    ]

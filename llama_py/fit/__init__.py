@@ -1,0 +1,139 @@
+"""Where a model's parts go so that it fits into the memory that there is (common/fit.cpp).
+
+`fit` looks for the best answer in sizes alone (`shares`), makes model and context as they would be
+then, on devices that only plan (`llama_py.planning`), and looks again with what these took: what it
+returns has been planned as it will be, not estimated.
+
+Best is, in this order: all of the model on the devices before the host; all but experts, of as few
+layers as can be, the first ones; as many layers as can be, from the output on. A context that is
+left open is as large as it can be for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ggml_py.planned import Planned
+from llama_py.cparams import N_CTX_STEP
+from llama_py.fit.answer import Answer
+from llama_py.fit.shares import Shares, best
+from llama_py.fit.sizes import Sizes, sizes_of
+from llama_py.gguf_file import GGUFFile
+from llama_py.planning import PlannedContext, PlannedModel
+
+MARGIN = 1 << 30  # bytes that are left free on each device (llama.cpp's fit_params_target)
+N_CTX_MIN = 4096  # tokens of a sequence, for which layers rather leave (fit_params_min_ctx)
+MOST_PLANS = 6
+GUESS = 1 << 29  # of compute buffers, before one was planned
+
+Plan = Callable[[Answer], tuple[PlannedContext, dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """An answer and what it takes.
+
+    answer   layers by device, layers whose experts stay on the host, cells of the context
+    options  of ModelParams, besides the devices, that give it
+    ctx      the context as it would be
+    left     bytes that are left of each device's memory; some are below 0 if nothing fits
+    fits     whether every margin is kept
+    """
+
+    answer: Answer
+    options: dict[str, Any]
+    ctx: PlannedContext
+    left: dict[str, int]
+    fits: bool
+
+
+def fit(
+    file: GGUFFile, devices: Sequence[Planned], *, n_ctx: int | None = None,
+    n_ctx_min: int = N_CTX_MIN, margins: Sequence[int] = (), model: Mapping[str, Any] | None = None,
+    context: Mapping[str, Any] | None = None,
+) -> Fit:  # fmt: skip
+    """The best placement of a file, of which only the metadata is read.
+
+    devices    with memory, the last being the host
+    n_ctx      cells of the context; None: as many as fit, at least n_ctx_min for each sequence
+    margins    bytes to leave free on each device, MARGIN where not given
+    model, context   other options of ModelParams and ContextParams
+
+    Where nothing fits, what misses least, with `fits` False.
+    """
+    how, more = dict(model or {}), dict(context or {})
+    every = [*margins, *[MARGIN] * len(devices)][: len(devices)]
+    sizes = sizes_of(PlannedModel(file, devices, **how), more)
+    asked = _contexts(sizes, n_ctx, n_ctx_min, more)
+
+    def plan(answer: Answer) -> tuple[PlannedContext, dict[str, Any]]:
+        for d in devices:
+            d.asked = 0
+        found = answer.options(devices[-1].name) if len(devices) > 1 else {}
+        if rules := {**how.get("tensor_overrides", {}), **found.get("tensor_overrides", {})}:
+            found["tensor_overrides"] = rules
+        model = PlannedModel(file, devices, **{**how, **found})
+        return PlannedContext(model, **{**more, "n_ctx": answer.n_ctx}), found
+
+    return _Search(sizes, devices, every, asked, plan).run()
+
+
+def _contexts(
+    sizes: Sizes, n_ctx: int | None, n_ctx_min: int, context: Mapping[str, Any]
+) -> Sequence[int]:
+    """The sizes that may be chosen, upwards."""
+    if n_ctx is not None:
+        return (n_ctx,)
+    n_seqs = context.get("n_seq_max", 1)
+    step, most = N_CTX_STEP * n_seqs, sizes.n_ctx_train * n_seqs
+    least = min(n_ctx_min * n_seqs, most)
+    return (*range(least, most, step), most)
+
+
+class _Search:
+    """Answers in sizes, each corrected by what the last plan took."""
+
+    def __init__(
+        self, sizes: Sizes, devices: Sequence[Planned], margins: Sequence[int],
+        contexts: Sequence[int], plan: Plan,
+    ) -> None:  # fmt: skip
+        self.sizes, self.devices, self.margins = sizes, devices, margins
+        self.contexts, self.plan = contexts, plan
+        self.memory = [d.memory()[0] for d in devices]
+        self.other = [min(GUESS, n // 8) for n in self.memory]  # than weights and caches
+
+    def run(self) -> Fit:
+        answer, _ = best(self._shares(), self.contexts)
+        chosen, tried = self._planned(answer), {answer}
+        for n in range(MOST_PLANS - 1):
+            answer, may_fit = best(self._shares(), self.contexts)
+            better = answer.rank > chosen.answer.rank
+            hopeless = n > 0 and not may_fit  # the second miss is told
+            if answer in tried or hopeless or (chosen.fits and not better):
+                break
+            tried.add(answer)
+            this = self._planned(answer)
+            if this.fits or not chosen.fits:
+                chosen = this
+        return chosen
+
+    def _shares(self) -> Shares:
+        room = [
+            n - margin - other
+            for n, margin, other in zip(self.memory, self.margins, self.other, strict=True)
+        ]
+        return Shares(self.sizes, room, [d.largest for d in self.devices])
+
+    def _planned(self, answer: Answer) -> Fit:
+        """Plan it, and remember what it took beyond what was counted."""
+        ctx, options = self.plan(answer)
+        use = [sum(ctx.memory_breakdown()[d.name].values()) for d in self.devices]
+        counted = self.sizes.taken(answer)
+        self.other = [n - known for n, known in zip(use, counted, strict=True)]
+        left = [n - used for n, used in zip(self.memory, use, strict=True)]
+        kept = all(n >= margin for n, margin in zip(left, self.margins, strict=True))
+        small = all(d.largest is None or d.asked <= d.largest for d in self.devices)
+        names = [d.name for d in self.devices]
+        return Fit(answer, options, ctx, dict(zip(names, left, strict=True)), kept and small)

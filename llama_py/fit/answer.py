@@ -1,0 +1,53 @@
+"""How a model is dealt out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from llama_py.fit.ranges import any_of
+from llama_py.placement import EXPERTS
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """n_layers   of each device but the host, counted back from the output, which is one
+    on_host    layers on devices whose experts are on the host
+    n_all      layers of the model, the output included
+    n_moe      of them, those that have experts
+    """
+
+    n_layers: tuple[int, ...]
+    on_host: frozenset[int]
+    n_ctx: int
+    n_all: int
+    n_moe: int = 0
+
+    @property
+    def devices(self) -> list[int]:
+        """The number of each layer's device, at the end of the output's; the host is the last."""
+        host = len(self.n_layers)
+        kept = [host] * (self.n_all - sum(self.n_layers))
+        return kept + [i for i, n in enumerate(self.n_layers) for _ in range(n)]
+
+    @property
+    def rank(self) -> tuple[int, ...]:
+        """A larger one is better."""
+        n = sum(self.n_layers)
+        whole = n == self.n_all
+        return (whole, whole and not self.on_host, n, self.n_ctx, -len(self.on_host))
+
+    def options(self, host: str) -> dict[str, Any]:
+        """Of ModelParams; `host` is its name."""
+        found: dict[str, Any] = {"n_gpu_layers": sum(self.n_layers)}
+        if len(self.n_layers) > 1 and any(self.n_layers):
+            found["tensor_split"] = tuple(map(float, self.n_layers))
+        n = len(self.on_host)
+        first = self.n_all - sum(self.n_layers)  # those before have all on the host
+        if self.n_moe and n + min(first, self.n_moe) >= self.n_moe:
+            found["cpu_moe"] = True
+        elif n and max(self.on_host) < n + first:
+            found["n_cpu_moe"] = max(self.on_host) + 1
+        elif n:
+            found["tensor_overrides"] = {rf"blk\.{any_of(self.on_host)}{EXPERTS}": host}
+        return found

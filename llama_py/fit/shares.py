@@ -1,0 +1,158 @@
+"""Which layers go where, in sizes alone: the best answer that fits, or what misses least."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from llama_py.fit.answer import Answer
+from llama_py.fit.sizes import Sizes
+
+SHIFTS = 8  # layers that a boundary between devices may be moved by to make room for experts
+
+
+class Shares:
+    """room     bytes of each device for weights and caches, the host's last
+    largest  bytes of one buffer, None for no limit; caches of a device are in one
+    """
+
+    def __init__(self, sizes: Sizes, room: Sequence[int], largest: Sequence[int | None]) -> None:
+        self.sizes, self.largest = sizes, largest
+        self.room = [n - always for n, always in zip(room, sizes.always, strict=True)]
+        self.n_all = len(sizes.layers)
+        self.moe = frozenset(il for il, x in enumerate(sizes.layers) if x.experts)
+
+    def made(self, n_layers: Sequence[int], n_ctx: int, on_host: frozenset[int]) -> Answer:
+        return Answer(tuple(n_layers), on_host, n_ctx, self.n_all, len(self.moe))
+
+    def dealt(
+        self, n_ctx: int, n: int, on_host: frozenset[int], slack: int = 0
+    ) -> Answer | None:
+        """The n last layers, each device having `slack` bytes left; None if they do not fit."""
+        layers, caches = self.sizes.layers, self.caches(n_ctx)
+        counts = [0] * (len(self.room) - 1)
+        i = len(counts) - 1
+        used = cached = 0
+        for il in reversed(range(self.n_all - n, self.n_all)):
+            layer, kept = layers[il], il in on_host
+            widest = layer.widest if kept else max(layer.widest, layer.widest_expert)
+            size = layer.dense + caches[il] + (0 if kept else layer.experts)
+            while i >= 0 and not (
+                used + size <= self.room[i] - slack
+                and self.allows(i, max(widest, cached + caches[il]))
+            ):
+                i, used, cached = i - 1, 0, 0
+            if i < 0:
+                return None
+            counts[i] += 1
+            used, cached = used + size, cached + caches[il]
+        return self.made(counts, n_ctx, on_host)
+
+    def evenly(self, answer: Answer) -> Answer:
+        """The same layers, so dealt that the least room that a device has left is the most."""
+        low, high = 0, max(self.room)
+        while len(answer.n_layers) > 1 and high - low > max(self.room) >> 12:
+            slack = (low + high) // 2
+            found = self.dealt(answer.n_ctx, sum(answer.n_layers), answer.on_host, slack)
+            low, high = (slack, high) if found else (low, slack)
+            answer = found or answer
+        return answer
+
+    def with_experts(self, answer: Answer) -> Answer:
+        """All layers of it, and on each device as many experts as fit beside them, of the last of
+        its layers first. Boundaries are moved a little where more fit so."""
+        best = self._filled(answer.n_layers, answer.n_ctx)
+        for i in range(len(answer.n_layers) - 1):
+            start = best.n_layers
+            for shift in range(-SHIFTS, SHIFTS + 1):
+                moved = [*start]
+                moved[i], moved[i + 1] = moved[i] + shift, moved[i + 1] - shift
+                if min(moved) >= 0 and self._fit(moved, answer.n_ctx):
+                    found = self._filled(moved, answer.n_ctx)
+                    best = found if found.rank > best.rank else best
+        return best
+
+    def _fit(self, n_layers: Sequence[int], n_ctx: int) -> bool:
+        """Whether the devices have room for these layers without experts."""
+        return all(
+            room >= 0 and self.allows(i, cached)
+            for i, (room, cached) in enumerate(self._rest(n_layers, n_ctx))
+        )
+
+    def _rest(self, n_layers: Sequence[int], n_ctx: int) -> list[tuple[int, int]]:
+        """Of each device, the room beside its layers without experts, and their caches."""
+        found, end, caches = [], self.n_all - sum(n_layers), self.caches(n_ctx)
+        for i, n in enumerate(n_layers):
+            start, end = end, end + n
+            dense = sum(layer.dense for layer in self.sizes.layers[start:end])
+            cached = sum(caches[start:end])
+            found.append((self.room[i] - dense - cached, cached))
+        return found
+
+    def _filled(self, n_layers: Sequence[int], n_ctx: int) -> Answer:
+        on_host = set(self.moe)
+        end = self.n_all - sum(n_layers)
+        for i, (room, _) in enumerate(self._rest(n_layers, n_ctx)):
+            start, end = end, end + n_layers[i]
+            for il in reversed(range(start, end)):
+                layer = self.sizes.layers[il]
+                if layer.experts <= room and self.allows(i, layer.widest_expert):
+                    room -= layer.experts
+                    on_host.discard(il)
+        return self.made(n_layers, n_ctx, frozenset(on_host))
+
+    def caches(self, n_ctx: int) -> Sequence[int]:
+        """Of layers, where these are."""
+        return [0] * self.n_all if self.sizes.on_host else self.sizes.caches_of(n_ctx)
+
+    def allows(self, i: int, size: int) -> bool:
+        """Whether a device can have a buffer of that size."""
+        most = self.largest[i]
+        return most is None or size <= most
+
+    def host_has_room(self, answer: Answer) -> bool:
+        return self.sizes.taken(answer)[-1] - self.sizes.always[-1] <= self.room[-1]
+
+
+def best(shares: Shares, contexts: Sequence[int]) -> tuple[Answer, bool]:
+    """The best of all that fit; where none does, the one that lacks least, and False.
+
+    contexts   cells that may be chosen, upwards
+    """
+    for kept in dict.fromkeys((frozenset(), shares.moe)):
+        if _whole(shares, contexts[0], kept) is not None:
+            n = bisect_right(contexts, 0, key=lambda n: 0 if _whole(shares, n, kept) else 1)
+            found = _whole(shares, contexts[n - 1], kept)
+            assert found is not None, "it fitted before"
+            return found, True
+    found = _most_layers(shares, contexts[0])
+    return found, shares.host_has_room(found)
+
+
+def _whole(shares: Shares, n_ctx: int, kept: frozenset[int]) -> Answer | None:
+    """All layers on the devices, but for experts of some of `kept`; of the host alone, all there.
+    """
+    if len(shares.room) == 1:
+        alone = shares.made((), n_ctx, frozenset())
+        return alone if shares.host_has_room(alone) else None
+    found = shares.dealt(n_ctx, shares.n_all, kept)
+    if found is None:
+        return None
+    found = shares.evenly(found)
+    if kept:
+        found = shares.with_experts(found)
+    return found if shares.host_has_room(found) else None
+
+
+def _most_layers(shares: Shares, n_ctx: int) -> Answer:
+    """As many as can be, their experts on the host."""
+    none = shares.made([0] * (len(shares.room) - 1), n_ctx, frozenset())
+    n = bisect_right(
+        range(1, shares.n_all + 1), 0,
+        key=lambda n: 0 if len(shares.room) > 1 and shares.dealt(n_ctx, n, shares.moe) else 1,
+    )  # fmt: skip
+    found = shares.dealt(n_ctx, n, shares.moe) if n else None
+    if found is None:
+        return none
+    found = shares.evenly(found)
+    return shares.with_experts(found) if n == shares.n_all else found

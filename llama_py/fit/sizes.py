@@ -1,0 +1,148 @@
+"""What each layer of a model takes, on the host and on other devices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from ggml_py.backend import LaysOut
+from ggml_py.dump import layer_of
+from ggml_py.planned import Planned
+from ggml_py.tensor import Tensor
+from ggml_py.types import BY_NAME
+from llama_py.memory import Placing, create_memory
+from llama_py.params import ContextParams
+from llama_py.placement import EXPERTS
+from llama_py.planning import PlannedModel
+from llama_py.settled import settled
+
+if TYPE_CHECKING:
+    from llama_py.fit.answer import Answer
+
+_LAYER = re.compile(r"blk\.(\d+)\.")
+
+
+@dataclass(slots=True)
+class Layer:
+    """Bytes of weights. dense, experts: on another device than the host; host_*: on the host, which
+    may lay them out in more bytes; widest_*: the largest tensor of them."""
+
+    dense: int = 0
+    experts: int = 0
+    host_dense: int = 0
+    host_experts: int = 0
+    widest: int = 0
+    widest_expert: int = 0
+
+    def add(self, nbytes: int, on_host: int, expert: bool) -> None:
+        if expert:
+            self.experts += nbytes
+            self.host_experts += on_host
+            self.widest_expert = max(self.widest_expert, nbytes)
+        else:
+            self.dense += nbytes
+            self.host_dense += on_host
+            self.widest = max(self.widest, nbytes)
+
+
+@dataclass(slots=True)
+class Sizes:
+    """Of a model.
+
+    layers   weights by layer, at the end those of the output
+    always   by device, weights that are there in any case
+    caches   of the context, for so many cells in all: bytes by layer
+    on_host  whether caches are on the host
+    """
+
+    layers: list[Layer]
+    always: list[int]
+    caches: Any
+    on_host: bool
+    n_ctx_train: int
+    alone: bool = False
+    _seen: dict[int, Sequence[int]] = field(default_factory=dict)
+
+    @property
+    def n_layer(self) -> int:
+        return len(self.layers) - 1
+
+    def caches_of(self, n_ctx: int) -> Sequence[int]:
+        if n_ctx not in self._seen:
+            self._seen[n_ctx] = self.caches(n_ctx)
+        return self._seen[n_ctx]
+
+    def taken(self, answer: Answer) -> list[int]:
+        """Weights and caches by device."""
+        total, caches = [*self.always], self.caches_of(answer.n_ctx)
+        for il, (layer, device) in enumerate(zip(self.layers, answer.devices, strict=True)):
+            host = device == len(total) - 1
+            total[device] += layer.host_dense if host and not self.alone else layer.dense
+            keeps = len(total) - 1 if self.on_host else device
+            total[keeps] += caches[il]
+            stays = il in answer.on_host or host
+            total[-1 if stays else device] += layer.host_experts if stays else layer.experts
+        return total
+
+
+def sizes_of(model: PlannedModel, context: Mapping[str, Any]) -> Sizes:
+    """Of a model that was made with everything on the devices before the host."""
+    place, layers = model.placement, model.layer_devices
+    found = [Layer() for _ in layers]
+    always = [0] * len(place.devices)
+    number = {id(d): i for i, d in enumerate(place.devices)}
+    host = place.host
+    for t in _once(model.weights):
+        readers = model.readers.get(id(t), ())
+        device, cause = place.choice(t, readers, layers)
+        uses = tuple(dict.fromkeys(n.op for n in readers))
+        on_host = _host_size(t, uses, host)
+        if cause not in ("layer", "output", "first layer"):  # a rule, a table, what is not able
+            always[number[id(device)]] += on_host if device is host else t.nbytes
+            continue
+        layer = _LAYER.search(t.name)
+        il = int(layer[1]) if layer else -1 if cause == "output" else 0
+        nbytes = on_host if len(place.devices) == 1 else t.nbytes
+        found[il].add(nbytes, on_host, re.search(EXPERTS, t.name) is not None)
+    p = ContextParams(**{**context, "n_ctx": None})
+    return Sizes(
+        found, always, cache(lambda n_ctx: _caches(model, replace(p, n_ctx=n_ctx))),
+        not p.offload_kqv, model.hparams.n_ctx_train, len(place.devices) == 1,
+    )  # fmt: skip
+
+
+def _once(weights: Sequence[Tensor]) -> list[Tensor]:
+    """Each, but of those on the same bytes of one device the first."""
+    return [*{id(t.buffer): t for t in weights}.values()]
+
+
+def _host_size(t: Tensor, uses: Sequence[str], host: Any) -> int:
+    """Bytes that it takes on the host, which may lay it out anew."""
+    if t.layout and t.buffer is not None:
+        return t.buffer.size
+    device = host.device if isinstance(host, Planned) else host
+    if isinstance(device, LaysOut) and getattr(host, "repack", True):
+        plain = Tensor(t.type, t.ne, name=t.name)
+        if (laid_out := device.layout_of(plain, uses)) is not None:
+            return laid_out[1]
+    return t.nbytes
+
+
+def _caches(model: PlannedModel, p: ContextParams) -> list[int]:
+    """Bytes of keys, values and states by layer."""
+    arch, place = model.architecture, model.placement
+    layers, cparams = range(model.hparams.n_layer), settled(model, p)
+    how = Placing(
+        cparams, lambda il: place.host, BY_NAME[p.type_k], BY_NAME[p.type_v],
+        n_pos=model.hparams.n_pos_per_embd, parts=place.group,
+    )  # fmt: skip
+    memory = create_memory({il: arch.kept(il) for il in layers}, how)
+    found = [0] * len(model.layer_devices)
+    for t in memory.tensors():
+        il = layer_of(t)
+        assert il is not None, f"{t.name} is of no layer"
+        found[il] += t.nbytes
+    return found

@@ -1,0 +1,112 @@
+"""Models and contexts as they would be, on devices that only plan: every decision and every size,
+out of a file's metadata alone.
+
+    devices = stand_ins(["opencl0", "opencl1", "cpu"], [24 << 30, 24 << 30, 64 << 30])
+    model = PlannedModel(header_of("model.gguf"), devices, n_gpu_layers=20)
+    ctx = PlannedContext(model, n_ctx=32768)
+    ctx.memory_breakdown()       # bytes by device
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ggml_py import registry
+from ggml_py.assign import Causes
+from ggml_py.backend import Device
+from ggml_py.errors import BackendError
+from ggml_py.planned import Planned, planned
+from ggml_py.sched import Layout
+from ggml_py.tensor import Tensor
+from llama_py.context import Context
+from llama_py.declared import DeviceOf, Progress, Readers
+from llama_py.gguf_file import GGUFFile
+from llama_py.graph.result import GraphResult
+from llama_py.largest import largest
+from llama_py.loaded import Loaded
+from llama_py.placement import devices_in_use
+
+
+class PlannedModel(Loaded):
+    """A model on devices of `stand_ins`. Its weights are not read.
+
+    readers  the nodes that read a weight, by its id
+    """
+
+    def _place(self, device_of: DeviceOf, readers: Readers, progress: Progress | None) -> None:
+        self.readers = readers
+        super()._place(device_of, readers, progress)
+
+    @property
+    def weights(self) -> list[Tensor]:
+        """All that have a place."""
+        return self._weights.all
+
+    def _check_template(self) -> None:
+        """Nobody talks to it."""
+
+
+class PlannedContext(Context):
+    """A context of such a model: its memory is counted.
+
+    graphs  the largest ones, with their layouts, and why each tensor is where it is
+    """
+
+    def _reserve(self) -> None:
+        self.graphs: list[tuple[GraphResult, Layout, Causes]] = []
+        for params in largest(self.model, self._graph_params, self.memory, self.cparams):
+            res = self.model.architecture.graph(params)
+            self.graphs.append((res, *self.runner.explain(res)))
+
+
+def header_of(path: str | Path) -> GGUFFile:
+    """A file of which the weights are there in name only."""
+    file = GGUFFile.open(path)
+    file.forget_data()
+    return file
+
+
+def stand_ins(devices: Sequence[str | Device], free: Sequence[int | None] = ()) -> list[Planned]:
+    """What plans as these devices do, the last being the host; `free` bytes of memory each, or as
+    much as the device has.
+
+    A device that is not on this machine is one of which its backend knows what it can run.
+    Raises BackendError for a name that no backend knows.
+    """
+    found = [_find(d) if isinstance(d, str) else d for d in devices]
+    return planned(devices_in_use(found), free)
+
+
+def _find(name: str) -> Device:
+    """A device of this machine, or what stands for one that it does not have."""
+    try:
+        return registry.device(name)
+    except BackendError:
+        absent = registry.absent(name)
+        if absent is None:
+            raise
+        return absent
+
+
+def gpus(n: int | None = None) -> list[Device]:
+    """So many GPUs: those of this machine, then some that it does not have. None: its own.
+
+    BackendError if no backend knows GPUs.
+    """
+    backends = registry.backend_names()
+    found = [d for b in backends for d in _devices(b) if d.kind == "gpu"]
+    able = next((b for b in backends if registry.absent(b) is not None), None)
+    while n is not None and len(found) < n:
+        another = registry.absent(f"{able}{len(found)}")
+        if another is None:
+            raise BackendError(f"{n} GPUs were asked for, and no installed backend knows any")
+        found.append(another)
+    return found[:n]
+
+
+def _devices(backend: str) -> Sequence[Device]:
+    try:
+        return registry.devices(backend)
+    except BackendError:
+        return ()

@@ -1,0 +1,179 @@
+"""The report of `llama-py-graph placement` as text; what is alike is told once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from ggml_py import assign
+from ggml_py.dump import layer_of
+from llama_py_tools.graph.layers import shape
+from llama_py_tools.graph.plan import columns, mib, ranges
+
+if TYPE_CHECKING:
+    from llama_py_tools.graph.placement import GraphAt, Kept, NodeAt, Report, SplitAt
+
+N_SCRATCH = 3  # of the compute buffer's tensors, those that are told
+N_SPLITS = 8  # and of splits
+_NUMBER = re.compile(r"(?<=\bblk\.)\d+(?=\.)|(?<=[A-Za-z_]-)\d+\b|(?<=_l)\d+\b|(?<=node_)\d+\b")
+_WITH_OTHERS = (assign.NEAR, assign.SEEN, assign.UP, assign.SOURCES, assign.READER)
+
+
+def text(found: Report, pattern: str = "") -> Iterator[str]:
+    """Lines. pattern: of nodes that are told one by one; "": all are, those that are alike
+    together."""
+    yield from _head(found)
+    yield ""
+    yield from _memory(found)
+    yield ""
+    yield from _kept("weights", found.weights)
+    if found.caches:
+        yield ""
+        yield from _kept("memory of the context", found.caches)
+    told: list[list[str]] = []
+    for graph in found.graphs:
+        yield ""
+        yield from _graph(graph)
+        if pattern:
+            yield from _table(n for n in graph.nodes if re.search(pattern, n.node.name))
+            continue
+        lines = [*_nodes(graph, [d.name for d in found.ctx.model.layer_devices])]
+        yield from ["  nodes are where they are in the graph above"] if lines in told else lines
+        told.append(lines)
+
+
+def _head(found: Report) -> Iterator[str]:
+    ctx, model = found.ctx, found.ctx.model
+    cp, n = ctx.cparams, model.hparams.n_layer_all
+    sequences = f", {cp.n_seq_max} sequences" if cp.n_seq_max > 1 else ""
+    yield (
+        f"{model.file.path}: {model.arch}, {n} layers; context {cp.n_ctx}{sequences}, batches of"
+        f" {cp.n_ubatch}"
+    )
+    for d in ctx.devices:
+        yield f"  {d.name}: {d.description}"
+
+
+def _memory(found: Report) -> Iterator[str]:
+    uses = ("model", "context", "compute")
+    rows = [["memory", "weights", "context", "compute", "total", "free", "left"]]
+    for d in found.ctx.devices:
+        use, free = found.use[d.name], d.memory()[0]
+        total = sum(use[u] for u in uses)
+        left = [mib(free), mib(free - total)] if free else ["", ""]
+        rows.append([f"  {d.name}", *(mib(use[u]) for u in uses), mib(total), *left])
+    return iter(columns(rows))
+
+
+def _kept(title: str, kept: Sequence[Kept]) -> Iterator[str]:
+    """A heading for what is on one device for one reason; a line there for tensors whose names
+    differ by the layer only."""
+    yield title
+    reasons: dict[tuple[str, str], list[Kept]] = {}
+    for k in kept:
+        reasons.setdefault((k.device, k.why), []).append(k)
+    for (device, why), some in reasons.items():
+        yield f"  {device}: {mib(sum(k.nbytes for k in some))}, {why}"
+        alike: dict[tuple[str, str], list[Kept]] = {}
+        for k in some:
+            layout = f", layout {k.tensor.layout}" if k.tensor.layout else ""
+            key = (_folded(k.tensor.name), f"{shape(k.tensor)}{layout}")
+            alike.setdefault(key, []).append(k)
+        rows = [
+            [f"    {name}", _layers(of), what, mib(sum(k.nbytes for k in of))]
+            for (name, what), of in alike.items()
+        ]
+        yield from columns(rows, (0, 1, 2))
+
+
+def _layers(kept: Iterable[Kept]) -> str:
+    found = ranges(il for k in kept if (il := layer_of(k.tensor)) is not None)
+    return found and f"N = {found}"
+
+
+def _graph(g: GraphAt) -> Iterator[str]:
+    tokens = "1 token" if g.n_tokens == 1 else f"{g.n_tokens} tokens"
+    splits = "1 split" if len(g.splits) == 1 else f"{len(g.splits)} splits"
+    yield (
+        f"graph of {tokens}: {len(g.nodes)} nodes, {splits}, {mib(g.copied)} copied between devices"
+    )
+    for name, tensors in g.scratch.items():
+        if tensors:
+            some = ", ".join(f"{t.name} {mib(t.nbytes)}" for t in tensors[:N_SCRATCH])
+            yield f"  largest in the compute buffer of {name}: {some}"
+    if len(g.splits) > 1:
+        yield from _splits(g.splits)
+
+
+def _splits(splits: Sequence[SplitAt]) -> Iterator[str]:
+    """Those that differ by the layer only, once; what copies most first."""
+    found: dict[tuple[str, str, str], list[int]] = {}
+    for i, s in enumerate(splits):
+        copied = ", ".join(f"{_folded(name)} {mib(n)}" for name, n in s.copied)
+        found.setdefault((s.device, str(len(s.nodes)), copied), []).append(i)
+    most = sorted(found.items(), key=lambda item: -sum(splits[i].n_bytes for i in item[1]))
+    rows = [["  splits", "", "device", "nodes", "copied there before each"]]
+    for key, numbers in most[:N_SPLITS]:
+        rows.append([f"  {len(numbers)}", _some(numbers), *key])
+    yield from columns(rows, (1, 2, 4))
+    if len(found) > N_SPLITS:
+        yield f"  and {sum(len(n) for _, n in most[N_SPLITS:])} others (--json has all)"
+
+
+def _some(numbers: Sequence[int]) -> str:
+    """`3, 5, .. 93`"""
+    few = [*numbers[:2], "..", numbers[-1]] if len(numbers) > 3 else numbers
+    return ", ".join(map(str, few))
+
+
+def _nodes(g: GraphAt, of_layer: Sequence[str]) -> Iterator[str]:
+    """Of each kind of layer. of_layer: its own device"""
+    kinds: dict[tuple[str, ...], list[int]] = {}
+    by_layer: dict[int, list[NodeAt]] = {}
+    for n in g.nodes:
+        if (il := layer_of(n.node)) is not None:
+            by_layer.setdefault(il, []).append(n)
+    for il, nodes in by_layer.items():
+        kinds.setdefault(tuple(_runs(nodes, of_layer[il])), []).append(il)
+    for lines, layers in kinds.items():
+        yield f"  layers {ranges(layers)}" if len(layers) > 1 else f"  layer {layers[0]}"
+        yield from lines
+    yield "  outside of layers"
+    yield from _table(n for n in g.nodes if layer_of(n.node) is None)
+
+
+def _runs(nodes: Sequence[NodeAt], own: str) -> Iterator[str]:
+    """A line for nodes that a device runs in a row; for those elsewhere than where the layer is,
+    a line each for what makes them be there."""
+    for device, run in groupby(nodes, key=lambda n: n.device):
+        some = [*run]
+        count = "1 node" if len(some) == 1 else f"{len(some)} nodes"
+        names = dict.fromkeys(_folded(some[i].node.name) for i in (0, -1))
+        yield f"    {device:8} {count}, {' .. '.join(names)}"
+        if device != own:
+            lines = dict.fromkeys(_reason(n) for n in some if n.cause not in _WITH_OTHERS)
+            lines |= dict.fromkeys(_reason(n) for n in some if n.why_not and "cannot:" in _not(n))
+            yield from (f"      {line}" for line in lines)
+
+
+def _reason(n: NodeAt) -> str:
+    return _folded(f"{n.node.op}: {n.why}{_not(n)}")
+
+
+def _not(n: NodeAt) -> str:
+    """Devices with one reason together."""
+    found: dict[str, list[str]] = {}
+    for device, why in n.why_not.items():
+        found.setdefault(why, []).append(device)
+    return "".join(f"; not {', '.join(devices)}: {why}" for why, devices in found.items())
+
+
+def _folded(name: str) -> str:
+    return _NUMBER.sub("N", name)
+
+
+def _table(nodes: Iterable[NodeAt]) -> Iterator[str]:
+    rows = [[f"    {n.node.name}", n.node.op, n.device, f"{n.why}{_not(n)}"] for n in nodes]
+    return iter(columns(rows, range(4)) if rows else ["    no such node"])
