@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ggml_py.backend import Device
 from ggml_py.errors import ContextError
@@ -18,7 +19,7 @@ from ggml_py.types import BY_NAME
 from llama_py import state
 from llama_py.batch import F32, I32, Batch, UBatch, Wanted
 from llama_py.closing import Closing
-from llama_py.control_vector import ControlVector
+from llama_py.control_vector import PlacedDirections
 from llama_py.following import Following, following
 from llama_py.forms import forms
 from llama_py.graph.cross import Cross
@@ -75,7 +76,7 @@ class Context(Closing):
         self.embd: F32 | None = None
         self.embd_seq: dict[int, F32] = {}
         self.h_nextn: F32 | None = None
-        self._cvec: ControlVector | None = None
+        self._cvec: PlacedDirections | None = None
         self._encoded: Cross | None = None
         self._adapters = Choice()
         self._head: Linear | None = None
@@ -320,13 +321,17 @@ class Context(Closing):
         own, which None is: `decode` gives rows of n."""
         self._head = head
 
-    def set_control_vector(self, directions: F32 | None, layers: range | None = None) -> None:
+    def set_control_vector(
+        self, directions: npt.ArrayLike | None, layers: range | None = None
+    ) -> None:
         """From now on add directions [n, n_embd], layer 1's first, to the results of layers (None:
-        of all); without directions no longer. ContextError for another n_embd."""
+        of all); without directions no longer. A `llama_py.steering.ControlVector` is such.
+        ContextError for another n_embd."""
         hp, devices = self.model.hparams, self.model.layer_devices
         self._cvec = None
         if directions is not None:
-            self._cvec = ControlVector(directions, devices[: hp.n_layer], hp.n_embd, layers)
+            values = np.asarray(directions, np.float32)
+            self._cvec = PlacedDirections(values, devices[: hp.n_layer], hp.n_embd, layers)
 
     def set_adapters(
         self, adapters: Mapping[Adapter, float] | None = None, seq_id: int | None = None

@@ -18,5 +18,5 @@ def test_an_option_of_several_commands_stands_once() -> None:
     rows = [row for row in table().splitlines() if row.startswith("| `-ub`")]
     shared, several = rows
     graphs = "graph dump, graph diff, graph profile"
-    assert shared.endswith(f"| cli, cli warmup, debug, {graphs}, perplexity |")
+    assert shared.endswith(f"| cli, cli warmup, debug, {graphs}, perplexity, cvector-generator |")
     assert several.endswith("| bench |")

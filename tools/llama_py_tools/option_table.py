@@ -15,6 +15,7 @@ from llama_py_tools import (
     bench,
     cache,
     cli,
+    cvector_generator,
     debug,
     gguf,
     graph,
@@ -24,7 +25,9 @@ from llama_py_tools import (
 )
 from llama_py_tools.options import Parser, default_text
 
-COMMANDS = (cli, cache, warmup, debug, gguf, graph, bench, perplexity, test_backend_ops)
+COMMANDS = (
+    cli, cache, warmup, debug, gguf, graph, bench, perplexity, cvector_generator, test_backend_ops
+)  # fmt: skip
 
 HEAD = """# Options
 
