@@ -43,6 +43,7 @@ from llama_py.unfinished import Unfinished, tell_removed
 if TYPE_CHECKING:
     from llama_py.hooks import Capture, Hooks, Patch
     from llama_py.hooks.patch import Change
+    from llama_py.unembed import Unembedding
 
 log = logging.getLogger("llama_py")
 
@@ -263,13 +264,22 @@ class Context(Closing):
         """
         return self._hooks.patch(name, change)
 
+    @cached_property
+    def unembed(self) -> Unembedding:
+        """Rows of the residual stream [n, n_embd] -> their logits [n, n_vocab], by the model's own
+        last norm and head; see llama_py.lens."""
+        from llama_py.unembed import Unembedding
+
+        return Unembedding(self._full_graph, self.devices)
+
     def _some_graphs(self) -> list[GraphResult]:
         """Of one token, and of several."""
-        n_ubatch = min(self.cparams.n_ubatch, 64, self.n_ctx)
-        params = [
-            full_params(self.model, self._graph_params, self.memory, n, 1) for n in (1, n_ubatch)
-        ]
-        return [self.model.architecture.graph(p) for p in params]
+        return [self._full_graph(n) for n in (1, min(self.cparams.n_ubatch, 64, self.n_ctx))]
+
+    def _full_graph(self, n_tokens: int) -> GraphResult:
+        """That of a sequence's tokens, all of them outputs, as if the memory were full."""
+        params = full_params(self.model, self._graph_params, self.memory, n_tokens, 1)
+        return self.model.architecture.graph(params)
 
     def clear(self) -> None:
         """Forget all sequences."""

@@ -48,7 +48,7 @@ class Names:
                 self._nodes.setdefault(t.name, []).append(Found(t.name, t))
         for il, (node, weights) in res.attention.items():
             self._nodes.setdefault(WEIGHTS.format(il=il), [Found("", node, weights)])
-        self._n_layers = 1 + max((_layer(name) for name in self._nodes), default=-1)
+        self.n_layers = 1 + max((_layer(name) for name in self._nodes), default=-1)
 
     def find(self, pattern: str) -> list[Found]:
         """What a name or a pattern means; nothing where there is no such node."""
@@ -82,7 +82,7 @@ class Names:
 
     def _points(self) -> list[str]:
         inner = (*LAYER_POINTS, PATTERN)
-        return [*POINTS, *(f"blocks.{il}.{p}" for il in range(self._n_layers) for p in inner)]
+        return [*POINTS, *(f"blocks.{il}.{p}" for il in range(self.n_layers) for p in inner)]
 
     def _at(self, point: str) -> Found | None:
         """What a hook point is in this graph."""
