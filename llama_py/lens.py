@@ -19,7 +19,7 @@ from llama_py.prompts import Prompt, ids_of
 from llama_py.tokenizer import Tokenizer
 
 RESIDUAL = ("hook_embed", "blocks.*.hook_resid_post")
-WIDTH = 12
+WIDTH = 10
 
 
 def logit_lens(
