@@ -85,6 +85,7 @@ def test_heads(name: str) -> None:
         )
         np.testing.assert_allclose(q[:, 0], rot_q[:, 0], atol=1e-5)
         np.testing.assert_allclose(k[:, 0], rot_k[:, 0], atol=1e-5)
+    assert min(np.abs(q - rot_q).max(), np.abs(k - rot_k).max()) > 0.05
     n_rep, n = len(q) // len(k), len(IDS)
     scores = rot_q @ np.repeat(rot_k, n_rep, 0).swapaxes(1, 2) / np.sqrt(d)
     scores = np.where(np.tril(np.ones((n, n), bool)), scores, -np.inf)
