@@ -1,6 +1,6 @@
 """Sparse autoencoders: features of a model's values, read and pushed.
 
-    sae = SAE.load("gpt2-small-res-jb/blocks.8.hook_resid_pre")   # SAELens, Gemma Scope, sparsify
+    sae = SAE.load("saes/blocks.8.hook_resid_pre")     # SAELens, Gemma Scope, sparsify
     with ctx.capture(sae.hook_name) as values:
         ctx.decode(ids, "all")
     features = sae.encode(values[sae.hook_name])                  # float32 [n_tokens, d_sae]
