@@ -31,7 +31,6 @@ class Unembedding:
     def __init__(self, graph_of: Callable[[int], GraphResult], devices: Sequence[Device]) -> None:
         """graph_of   builds the graph of so many tokens, all of which are outputs"""
         self._graph_of, self._devices = graph_of, list(devices)
-        self._latest: tuple[Tail, Plan] | None = None
 
     def __call__(self, x: npt.ArrayLike) -> F32:
         """Rows of the residual stream [n, n_embd] -> logits [n, n_vocab]
@@ -42,22 +41,28 @@ class Unembedding:
         rows = np.ascontiguousarray(x, np.float32)
         if rows.ndim != 2 or not len(rows):
             raise ContextError(f"rows of the residual stream are [n, n_embd], not {rows.shape}")
-        parts = (rows[i : i + N_ROWS] for i in range(0, len(rows), N_ROWS))
-        return np.concatenate([self._run(part) for part in parts])
+        parts = [rows[i : i + N_ROWS] for i in range(0, len(rows), N_ROWS)]
+        found, planned = list[F32](), dict[int, tuple[Tail, Plan]]()
+        for part in parts:
+            if len(part) not in planned:  # not kept: adapters may be set before the next call
+                planned = {len(part): self._planned(len(part))}
+            found.append(_run(*planned[len(part)], part))
+        return np.concatenate(found)
 
-    def _run(self, rows: F32) -> F32:
-        if self._latest is None or self._latest[0].end.ne[1] != len(rows):
-            found = tail(self._graph_of(len(rows)))
-            self._latest = found, Scheduler(self._devices).plan(found.graph)
-        here, plan = self._latest
-        if rows.shape[1] != here.end.ne[0]:
-            raise ContextError(f"rows have {rows.shape[1]} elements; the model's {here.end.ne[0]}")
-        set_tensor(here.end, rows)
-        for select in here.selecting:
-            select.set_input(here.ubatch)
-        plan.run()
-        logits: F32 = get_tensor(here.logits).reshape(len(rows), -1).copy()
-        return logits
+    def _planned(self, n: int) -> tuple[Tail, Plan]:
+        found = tail(self._graph_of(n))
+        return found, Scheduler(self._devices).plan(found.graph)
+
+
+def _run(tail: Tail, plan: Plan, rows: F32) -> F32:
+    if rows.shape[1] != tail.end.ne[0]:
+        raise ContextError(f"rows have {rows.shape[1]} elements; the model's {tail.end.ne[0]}")
+    set_tensor(tail.end, rows)
+    for select in tail.selecting:
+        select.set_input(tail.ubatch)
+    plan.run()
+    logits: F32 = get_tensor(tail.logits).reshape(len(rows), -1).copy()
+    return logits
 
 
 @dataclass(frozen=True, slots=True)
