@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ggml_py.backend import Device
 from ggml_py.errors import ContextError
@@ -20,7 +21,7 @@ from ggml_py.types import BY_NAME
 from llama_py import state
 from llama_py.batch import F32, I32, Batch, UBatch, Wanted
 from llama_py.closing import Closing
-from llama_py.control_vector import ControlVector
+from llama_py.control_vector import PlacedDirections
 from llama_py.following import Following, following
 from llama_py.forms import forms
 from llama_py.graph.cross import Cross
@@ -44,6 +45,7 @@ from llama_py.unfinished import Unfinished, tell_removed
 if TYPE_CHECKING:
     from llama_py.hooks import Capture, Hooks, Patch
     from llama_py.hooks.patch import Change
+    from llama_py.unembed import Unembedding
 
 log = logging.getLogger("llama_py")
 
@@ -77,7 +79,7 @@ class Context(Closing):
         self.embd: F32 | None = None
         self.embd_seq: dict[int, F32] = {}
         self.h_nextn: F32 | None = None
-        self._cvec: ControlVector | None = None
+        self._cvec: PlacedDirections | None = None
         self._encoded: Cross | None = None
         self._adapters = Choice()
         self._head: Linear | None = None
@@ -269,13 +271,22 @@ class Context(Closing):
         ContextError while values are captured or patched."""
         return self._hooks.tapped(of)
 
+    @cached_property
+    def unembed(self) -> Unembedding:
+        """Rows of the residual stream [n, n_embd] -> their logits [n, n_vocab], by the model's own
+        last norm and head; see llama_py.lens."""
+        from llama_py.unembed import Unembedding
+
+        return Unembedding(self._full_graph, self.devices)
+
     def _some_graphs(self) -> list[GraphResult]:
         """Of one token, and of several."""
-        n_ubatch = min(self.cparams.n_ubatch, 64, self.n_ctx)
-        params = [
-            full_params(self.model, self._graph_params, self.memory, n, 1) for n in (1, n_ubatch)
-        ]
-        return [self.model.architecture.graph(p) for p in params]
+        return [self._full_graph(n) for n in (1, min(self.cparams.n_ubatch, 64, self.n_ctx))]
+
+    def _full_graph(self, n_tokens: int) -> GraphResult:
+        """That of a sequence's tokens, all of them outputs, as if the memory were full."""
+        params = full_params(self.model, self._graph_params, self.memory, n_tokens, 1)
+        return self.model.architecture.graph(params)
 
     def clear(self) -> None:
         """Forget all sequences."""
@@ -327,13 +338,17 @@ class Context(Closing):
         own, which None is: `decode` gives rows of n."""
         self._head = head
 
-    def set_control_vector(self, directions: F32 | None, layers: range | None = None) -> None:
+    def set_control_vector(
+        self, directions: npt.ArrayLike | None, layers: range | None = None
+    ) -> None:
         """From now on add directions [n, n_embd], layer 1's first, to the results of layers (None:
-        of all); without directions no longer. ContextError for another n_embd."""
+        of all); without directions no longer. A `llama_py.steering.ControlVector` is such.
+        ContextError for another n_embd."""
         hp, devices = self.model.hparams, self.model.layer_devices
         self._cvec = None
         if directions is not None:
-            self._cvec = ControlVector(directions, devices[: hp.n_layer], hp.n_embd, layers)
+            values = np.asarray(directions, np.float32)
+            self._cvec = PlacedDirections(values, devices[: hp.n_layer], hp.n_embd, layers)
 
     def set_adapters(
         self, adapters: Mapping[Adapter, float] | None = None, seq_id: int | None = None

@@ -62,7 +62,7 @@ def _values(path: str | Path, info: TensorInfo) -> Directions:
     return info.data.view(np.float32)
 
 
-class ControlVector:
+class PlacedDirections:
     """Directions on the devices of their layers. Layer 0 never has one."""
 
     def __init__(

@@ -9,7 +9,7 @@ from typing import Literal
 from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
 from llama_py.batch import UBatch
-from llama_py.control_vector import ControlVector
+from llama_py.control_vector import PlacedDirections
 from llama_py.cparams import CParams
 from llama_py.graph.cross import Cross
 from llama_py.hparams import HParams
@@ -38,7 +38,7 @@ class GraphParams:
     mctx: GroupContext
     n_outputs: int
     gtype: GraphType = "decoder"
-    cvec: ControlVector | None = None
+    cvec: PlacedDirections | None = None
     encoded: Cross | None = None
     loras: Loras = NO_LORAS
     head: Callable[..., Tensor] | None = None

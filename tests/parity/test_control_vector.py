@@ -11,6 +11,8 @@ import pytest
 
 import llama_py
 from ggml_py.dump import Record, diff, records
+from llama_py.control_vector import load_directions
+from llama_py.steering import train
 from llama_py_tools.graph.peer import Peer
 from tests.commands import tiny_model
 from tests.golden_models import uses
@@ -51,3 +53,29 @@ def without_data(nodes: list[Record]) -> list[Record]:
             if src["k"] == 1 and node["name"] == "l_out-1":
                 src["name"] = ""
     return nodes
+
+
+@pytest.mark.parametrize("name", ["demo", "llama-dense"])
+def test_a_trained_vector_moves_both_alike(name: str, tmp_path: Path) -> None:
+    """Trained here, loaded there: it moves both by the same, up to the rounding of activations for
+    the demo's weights of 8 bits."""
+    model = llama_py.load(None if name == "demo" else str(tiny_model(tmp_path, name)))
+    path, ids = tmp_path / "vector.gguf", tokens(12)
+    pairs = [(tokens(9, i), tokens(9, i + 20)) for i in range(4)]
+    (6 * train(model, pairs)).save(path)
+    data = load_directions([(path, 1.0)])
+    ctx = model.context(**OPTIONS, type_k="f32", type_v="f32")
+    plain = ctx.decode(ids)[0]
+    ctx.clear()
+    ctx.set_control_vector(data)
+    moved = ctx.decode(ids)[0] - plain
+    with Peer(str(model.file.path), cache="f32", n_threads=1, **OPTIONS) as peer:
+        there = peer.decode(ids)
+        peer.api.llama_memory_clear(peer.api.llama_get_memory(peer.ctx), True)
+        values = data.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
+        n_layer, n_embd = model.hparams.n_layer, data.shape[1]
+        code = peer.api.llama_set_adapter_cvec(peer.ctx, values, data.size, n_embd, 1, n_layer)
+        assert code == 0
+        moved_there = peer.decode(ids) - there
+    assert np.abs(moved).max() > 0.5
+    assert nmse(moved_there, moved) < (1e-3 if name == "demo" else 1e-8)

@@ -25,6 +25,8 @@ pytestmark = pytest.mark.parity
 
 OPTIONS: dict[str, Any] = {"n_ctx": 256, "n_batch": 64, "n_ubatch": 64, "flash_attn": "off"}
 IDS = tokens(20)
+# softcap, sinks, windows, one latent head, and layers that do not attend
+ATTENDING = ["llama-dense", "gemma2-dense", "gpt-oss-moe", "deepseek2-moe", "qwen35moe-moe"]
 
 
 def bound(name: str, n_layer: int) -> float:
@@ -53,6 +55,26 @@ def test_values(name: str, tmp_path: Path) -> None:
         assert nmse(want, got) <= 10 * bound(name, ctx.model.hparams.n_layer), key
         kinds[key.split("-")[0]] += 1
     assert len(kinds) > 1
+
+
+@pytest.mark.parametrize("name", ATTENDING)
+def test_weights_of_attention(name: str, tmp_path: Path) -> None:
+    """Ours with flash attention, theirs without; keys are rounded to f16 in both."""
+    path, theirs = str(tiny_model(tmp_path, name)), dict[str, Any]()
+    ctx = llama_py.load(path).context(**{**OPTIONS, "flash_attn": "on"})
+    with ctx.capture("kq_soft_max-*") as mine:
+        ctx.decode(IDS)
+
+    def watch(record: Any, read: Any) -> None:
+        if record["name"] in mine:
+            theirs[record["name"]] = read()
+
+    with Peer(path, n_threads=1, watch=watch, **OPTIONS) as peer:
+        peer.decode(IDS)
+    assert theirs.keys() == mine.keys()
+    for key, want in theirs.items():
+        got, want = mine[key][..., : len(IDS)], want.reshape(-1, *want.shape[-2:])[..., : len(IDS)]
+        assert nmse(want, got) < 1e-5, key
 
 
 @pytest.mark.parametrize("name", CONTINUING)

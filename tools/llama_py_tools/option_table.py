@@ -15,6 +15,7 @@ from llama_py_tools import (
     bench,
     cache,
     cli,
+    cvector_generator,
     debug,
     gguf,
     graph,
@@ -26,7 +27,8 @@ from llama_py_tools import (
 from llama_py_tools.options import Parser, default_text
 
 COMMANDS = (
-    cli, cache, warmup, debug, gguf, graph, bench, imatrix, perplexity, test_backend_ops,
+    cli, cache, warmup, debug, gguf, graph, bench, imatrix, perplexity, cvector_generator,
+    test_backend_ops,
 )  # fmt: skip
 
 HEAD = """# Options

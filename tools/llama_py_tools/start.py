@@ -43,5 +43,9 @@ def perplexity() -> int:
     return _run("perplexity")
 
 
+def cvector_generator() -> int:
+    return _run("cvector_generator")
+
+
 def test_backend_ops() -> int:
     return _run("test_backend_ops")

@@ -1,0 +1,203 @@
+"""TransformerLens's hook points, and which node of a graph has the value of each.
+
+Nodes have llama.cpp's names, which tell little of some values: what attention adds to the residual
+stream, say, is the unnamed product with `wo`. Such a value is looked for from a node with a name:
+it is what was added to make `ffn_inp-3`. Where a layer has no such value the rule gives None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ggml_py.tensor import Tensor
+
+
+class Nodes(Protocol):
+    """The nodes of a graph by name."""
+
+    def named(self, name: str) -> Sequence[Tensor]:
+        """Those of a name in the order of the graph; none if there is no such node."""
+
+
+Rule = Callable[[Nodes, int], Tensor | None]
+
+EMBEDDINGS = ("inp_scaled", "embd", "inp_embd", "model.input_embed", "model.embed_tokens")
+BEFORE_LAYERS = ("inpL", "inp_norm", *EMBEDDINGS)
+BESIDE_PRODUCT = ("ADD", "MUL", "CLAMP", "RESHAPE", "VIEW", "CONT")
+NORMS = ("RMS_NORM", "NORM")
+
+
+def last(*names: str) -> Rule:
+    """The last node of the first of these names that there is; `{il}` is the layer's number."""
+
+    def rule(nodes: Nodes, il: int) -> Tensor | None:
+        found = (nodes.named(name.format(il=il)) for name in names)
+        return next((same[-1] for same in found if same), None)
+
+    return rule
+
+
+def first(name: str) -> Rule:
+    def rule(nodes: Nodes, il: int) -> Tensor | None:
+        return next(iter(nodes.named(name.format(il=il))), None)
+
+    return rule
+
+
+def projected(*names: str) -> Rule:
+    """The last that weights alone have made, with a bias: before norms and RoPE."""
+
+    def rule(nodes: Nodes, il: int) -> Tensor | None:
+        found = (t for name in names for t in nodes.named(name.format(il=il)) if _is_projected(t))
+        return next(reversed([*found]), None)
+
+    return rule
+
+
+def rotated(*names: str) -> Rule:
+    def rule(nodes: Nodes, il: int) -> Tensor | None:
+        all_of = [t for name in names for t in nodes.named(name.format(il=il))]
+        return next((t for t in reversed(all_of) if t.op == "ROPE"), None)
+
+    return rule
+
+
+def resid_pre(nodes: Nodes, il: int) -> Tensor | None:
+    """What the layer before gave; of the first one, what it norms if that is no embedding."""
+    if il:  # there may be layers of nothing between
+        before = (resid_post(nodes, i) for i in reversed(range(il)))
+        return next((t for t in before if t is not None), None)
+    normed, middle = ln1(nodes, il), resid_mid(nodes, il)
+    candidates = [last(name)(nodes, il) for name in BEFORE_LAYERS]
+    candidates.insert(0, normed and normed.src[0])
+    there = (t for t in candidates if t is not None)
+    return next((t for t in there if middle is None or _added(middle, t) is not None), None)
+
+
+resid_mid = last("ffn_inp-{il}", "sa_out-{il}", "attn_residual-{il}")
+resid_post = last("l_out-{il}")
+
+
+def attn_out(nodes: Nodes, il: int) -> Tensor | None:
+    """What attention adds to the residual stream."""
+    return _added(resid_mid(nodes, il), resid_pre(nodes, il))
+
+
+def mlp_out(nodes: Nodes, il: int) -> Tensor | None:
+    """What the rest of the layer adds; a control vector is no part of it."""
+    total = resid_post(nodes, il)
+    if total is not None and total.op == "ADD" and _is_direction(total.src[1]):
+        total = total.src[0]
+    return _added(total, resid_mid(nodes, il))
+
+
+def mlp_post(nodes: Nodes, il: int) -> Tensor | None:
+    """What the last matrix of a feed-forward block gets; None of experts."""
+    t = mlp_out(nodes, il)
+    while t is not None and t.op in ("ADD", "MUL", "SCALE", *NORMS):
+        t = t.src[0]
+    return t.src[1] if t is not None and t.op == "MUL_MAT" else None
+
+
+def mlp_pre(nodes: Nodes, il: int) -> Tensor | None:
+    """What the activation function gets: of a gated block the gate."""
+    post = t = mlp_post(nodes, il)
+    if post is None or t is None:
+        return None
+    if _is_gated(post):
+        return post.src[0]
+    while len(s := _sources(t)) == 1 and s[0].ne == t.ne:
+        t = s[0]
+    return None if t is post else t
+
+
+def mlp_pre_linear(nodes: Nodes, il: int) -> Tensor | None:
+    t = mlp_post(nodes, il)
+    return t.src[1] if t is not None and _is_gated(t) else None
+
+
+def ln1(nodes: Nodes, il: int) -> Tensor | None:
+    return _norm_of(last("attn_norm-{il}", "model.layers.{{}}.operator_norm-{il}")(nodes, il))
+
+
+def ln2(nodes: Nodes, il: int) -> Tensor | None:
+    """That which reads the residual stream behind attention, whatever it is called."""
+    middle = resid_mid(nodes, il)
+    for name in ("ffn_norm-{il}", "attn_post_norm-{il}"):
+        norm = _norm_of(last(name)(nodes, il))
+        if norm is not None and middle is not None and norm.src[0] is middle:
+            return norm
+    return None
+
+
+POINTS: dict[str, Rule] = {
+    "hook_embed": last(*EMBEDDINGS),
+    "hook_pos_embed": last("pos_embd"),
+    "ln_final.hook_normalized": lambda nodes, il: _norm_of(last("result_norm")(nodes, il)),
+    "hook_logits": last("result_output"),
+}
+LAYER_POINTS: dict[str, Rule] = {
+    "hook_resid_pre": resid_pre,
+    "hook_resid_mid": resid_mid,
+    "hook_resid_post": resid_post,
+    "hook_attn_out": attn_out,
+    "hook_mlp_out": mlp_out,
+    "ln1.hook_normalized": ln1,
+    "ln2.hook_normalized": ln2,
+    "ln1_post.hook_normalized": lambda nodes, il: _norm_of(attn_out(nodes, il)),
+    "ln2_post.hook_normalized": lambda nodes, il: _norm_of(mlp_out(nodes, il)),
+    "attn.hook_q": projected("Qcur_reshaped-{il}", "Qcur_view-{il}", "Qcur-{il}"),
+    "attn.hook_k": projected("Kcur-{il}"),
+    "attn.hook_v": projected("Vcur-{il}"),
+    "attn.hook_rot_q": rotated("Qcur-{il}", "Qcur_pos-{il}", "Qcur-post-rope-{il}"),
+    "attn.hook_rot_k": rotated("Kcur-{il}", "Kcur_pos-{il}", "Kcur-post-rope-{il}"),
+    "attn.hook_z": lambda nodes, il: (
+        last("attn_pregate-{il}")(nodes, il) or first("kqv_out-{il}")(nodes, il)
+    ),
+    "mlp.hook_pre": mlp_pre,
+    "mlp.hook_pre_linear": mlp_pre_linear,
+    "mlp.hook_post": mlp_post,
+    "mlp.hook_expert_weights": last("ffn_moe_probs-{il}"),
+    "mlp.hook_expert_indices": last("ffn_moe_topk-{il}"),
+}
+PATTERN = "attn.hook_pattern"  # which flash attention does not make; see llama_py.hooks.names
+
+
+def _added(total: Tensor | None, residual: Tensor | None) -> Tensor | None:
+    """Of a sum, what is not the residual stream, nor the rows of it that are outputs."""
+    if total is None or residual is None or total.op != "ADD":
+        return None
+    for i, operand in enumerate(total.src[:2]):
+        if operand is residual or (
+            operand is not None and operand.op == "GET_ROWS" and operand.src[0] is residual
+        ):
+            return total.src[1 - i]
+    return None
+
+
+def _norm_of(t: Tensor | None) -> Tensor | None:
+    """The norm that a value was made of by weights and a bias."""
+    while t is not None and t.op in ("MUL", "ADD", "GET_ROWS"):
+        t = t.src[0]
+    return t if t is not None and t.op in NORMS else None
+
+
+def _is_projected(t: Tensor | None) -> bool:
+    while t is not None and t.op in BESIDE_PRODUCT:
+        t = t.src[0]
+    return t is not None and t.op == "MUL_MAT"
+
+
+def _sources(t: Tensor) -> list[Tensor]:
+    return [s for s in t.src if s is not None]
+
+
+def _is_gated(t: Tensor) -> bool:
+    """Whether it is act(gate) * value."""
+    sources = _sources(t)
+    return len(sources) == 2 and all(s.ne == t.ne for s in sources)
+
+
+def _is_direction(t: Tensor | None) -> bool:
+    return t is not None and t.name.startswith("direction.")

@@ -1,0 +1,107 @@
+"""Files of sparse autoencoders: SAELens's, Gemma Scope's and sparsify's layouts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.errors import ModelError
+
+Arrays = dict[str, npt.NDArray[np.float32]]
+CONFIG, WEIGHTS = "cfg.json", "sae_weights.safetensors"
+FILES = (WEIGHTS, "sae.safetensors", "params.npz")
+DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
+# others' names for what SAELens calls so
+NAMES = {
+    "w_enc": "W_enc", "w_dec": "W_dec", "encoder.weight": "W_enc", "encoder.bias": "b_enc",
+    "decoder.weight": "W_dec", "decoder.bias": "b_dec",
+}  # fmt: skip
+# Gemma Scope's repositories: gemma-scope-2b-pt-res, ...
+SCOPE = {"res": "hook_resid_post", "mlp": "hook_mlp_out", "att": "attn.hook_z"}
+
+
+def read(path: str | Path) -> tuple[dict[str, Any], Arrays]:
+    """Configuration and weights of a folder, or of a file beside its configuration.
+
+    Raises ModelError for what is no such file, or if the safetensors library is missing.
+    """
+    given = Path(path)
+    file = next((given / f for f in FILES if (given / f).is_file()), given)
+    if not file.is_file():
+        raise ModelError(f"{path}: no SAE is there; a folder has {CONFIG} and {', '.join(FILES)}")
+    found = _read_npz(file) if file.suffix == ".npz" else _read_safetensors(file)
+    arrays = {NAMES.get(name, name): values for name, values in found.items()}
+    beside = file.with_name(CONFIG)
+    cfg = json.loads(beside.read_text("utf-8")) if beside.is_file() else {}
+    if file.suffix == ".npz" and not cfg:
+        cfg = _of_scope(file)
+    if "num_latents" in cfg or "expansion_factor" in cfg:
+        cfg = _of_sparsify(cfg, file)
+    return cfg, arrays
+
+
+def write(folder: str | Path, cfg: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    """SAELens's layout."""
+    to, save = Path(folder), _safetensors("numpy").save_file
+    to.mkdir(parents=True, exist_ok=True)
+    save({k: np.ascontiguousarray(v) for k, v in arrays.items()}, to / WEIGHTS)
+    (to / CONFIG).write_text(json.dumps(cfg, indent=2) + "\n", "utf-8")
+
+
+def _read_safetensors(file: Path) -> Arrays:
+    library = _safetensors()
+    try:
+        stored = library.deserialize(file.read_bytes())
+    except library.SafetensorError as e:
+        raise ModelError(f"{file}: is no safetensors file: {e}") from None
+    return {name: _array(file, name, info) for name, info in stored}
+
+
+def _array(file: Path, name: str, info: Mapping[str, Any]) -> npt.NDArray[np.float32]:
+    if info["dtype"] == "BF16":  # the upper half of a float32
+        wide = np.frombuffer(info["data"], "<u2").astype(np.uint32) << 16
+        return wide.view(np.float32).reshape(info["shape"])
+    if info["dtype"] not in DTYPES:
+        raise ModelError(f"{file}: {name} has the type {info['dtype']}; known are BF16, F16, F32")
+    values = np.frombuffer(info["data"], DTYPES[info["dtype"]])
+    return values.astype(np.float32).reshape(info["shape"])
+
+
+def _read_npz(file: Path) -> Arrays:
+    try:
+        with np.load(file, allow_pickle=False) as stored:
+            return {name: stored[name].astype(np.float32) for name in stored}
+    except ValueError as e:
+        raise ModelError(f"{file}: is no npz file of arrays: {e}") from None
+
+
+def _of_scope(file: Path) -> dict[str, Any]:
+    """Gemma Scope has no configuration: path and repository say where it belongs."""
+    cfg: dict[str, Any] = {"architecture": "jumprelu", "apply_b_dec_to_input": False}
+    layer = re.search(r"layer_(\d+)", str(file))
+    kind = re.search(r"gemma-scope-\w+-\w+-(res|mlp|att)\b", str(file))
+    if layer and kind:
+        cfg["hook_name"] = f"blocks.{layer[1]}.{SCOPE[kind[1]]}"
+    return cfg
+
+
+def _of_sparsify(cfg: Mapping[str, Any], file: Path) -> dict[str, Any]:
+    """Of a folder `layers.5`, in which rows come from that layer's result."""
+    layer = re.search(r"layers\.(\d+)$", file.parent.name)
+    found = {"architecture": "topk", "k": cfg.get("k", 0)}
+    return {**found, "hook_name": f"blocks.{layer[1]}.hook_resid_post"} if layer else found
+
+
+def _safetensors(part: str = "") -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(f"safetensors.{part}" if part else "safetensors")
+    except ImportError:
+        raise ModelError("SAEs need safetensors: pip install 'llama-py[research]'") from None

@@ -1,0 +1,48 @@
+"""Many differences of a layer made one direction (cvector-generator: pca.hpp, mean.hpp)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+F64 = npt.NDArray[np.float64]
+N_ITER, TOLERANCE, BLOCK = 1000, 1e-13, 8
+
+
+def mean(rows: npt.NDArray[Any]) -> F64:
+    """The mean of rows [n, n_embd], of length 1."""
+    found: F64 = rows.mean(axis=0, dtype=np.float64)
+    return found / _norm(found)
+
+
+def pca(rows: npt.NDArray[Any]) -> F64:
+    """The direction, of length 1, in which rows [n, n_embd] have most of their square; they are not
+    centred. Of the two it is that which the mean leads to.
+
+    Several vectors are turned towards it at once, as Rayleigh-Ritz subspace iteration does: where
+    the first two directions have much the same square, one alone would need very long.
+    """
+    x = rows.astype(np.float64)
+    wide = len(x) < x.shape[1]
+    gram = x @ x.T if wide else x.T @ x
+    start = np.random.default_rng(0).standard_normal((len(gram), min(len(gram), BLOCK)))
+    best, turned = start[:, 0], start
+    for _ in range(N_ITER):
+        basis, _ = np.linalg.qr(turned)
+        turned = gram @ basis
+        _, vectors = np.linalg.eigh(basis.T @ turned)
+        before, best = best, basis @ vectors[:, -1]
+        if abs(best @ before) > (1 - TOLERANCE) * _norm(before):
+            break
+    found: F64 = x.T @ best if wide else best
+    found = found / _norm(found)
+    return -found if found @ x.mean(axis=0) < 0 else found
+
+
+def _norm(x: F64) -> float:
+    return float(np.linalg.norm(x)) or 1.0
+
+
+METHODS = {"pca": pca, "mean": mean}

@@ -1,0 +1,123 @@
+"""From pairs of prompts to a control vector (llama.cpp: tools/cvector-generator)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.errors import ContextError
+from llama_py.context import Context
+from llama_py.loaded import Loaded
+from llama_py.params import Progress
+from llama_py.prompts import Prompt
+from llama_py.steering.reduce import METHODS
+from llama_py.steering.vector import ControlVector
+
+Rows = npt.NDArray[np.float32]
+Pairs = Sequence[tuple[Prompt, Prompt]]
+SAME = 1e-6  # rows that differ by less are those of what both prompts begin with
+N_CTX_LEAST = 64
+
+
+def train(
+    model: Loaded | Context, pairs: Pairs, method: str = "pca", tokens: str = "all",
+    progress: Progress | None = None,
+) -> ControlVector:  # fmt: skip
+    """The direction from the second prompts to the first, for each layer.
+
+    Both prompts of a pair are run, the shorter one with spaces at its end; that of layer N is made
+    of the differences of what layer N reads, which layer N - 1 gave.
+
+    model   or a context of it, whose sequences are forgotten
+    pairs   of texts, or of token ids
+    method  "pca" or "mean", see llama_py.steering.reduce; directions have the length 1
+    tokens  "all": a difference for each token; "last": of the last tokens only, and no spaces
+    progress  called with (pairs done, all of them, "")
+
+    Raises ContextError for pairs that do not differ, or prompts that do not fit.
+    """
+    _check(pairs, method, tokens)
+    own, loaded = (model, model.model) if isinstance(model, Context) else (None, model)
+    encoded = [_encoded(loaded, pair, tokens == "all") for pair in pairs]
+    ctx = own or Context(loaded, n_ctx=max(longest(loaded, pairs), N_CTX_LEAST))
+    try:
+        differences = _differences(ctx, encoded, tokens, progress)
+    finally:
+        ctx.clear()
+        if own is None:
+            ctx.close()
+    reduce = METHODS[method]
+    return ControlVector(
+        np.array([reduce(rows) for rows in differences], np.float32), loaded.arch
+    )
+
+
+def longest(model: Loaded, pairs: Pairs) -> int:
+    """How many tokens the longest prompt has."""
+    return max(len(_ids(model, prompt)) for pair in pairs for prompt in pair)
+
+
+def _ids(model: Loaded, prompt: Prompt) -> list[int]:
+    return model.tokenize(prompt) if isinstance(prompt, (str, bytes)) else list(prompt)
+
+
+def _check(pairs: Pairs, method: str, tokens: str) -> None:
+    if not pairs:
+        raise ContextError("there are no pairs of prompts to train with")
+    if method not in METHODS:
+        raise ContextError(f"there is no method {method!r}; there are {', '.join(METHODS)}")
+    if tokens not in ("all", "last"):
+        raise ContextError(f"tokens is {tokens!r}; it must be 'all' or 'last'")
+
+
+def _encoded(
+    model: Loaded, pair: tuple[Prompt, Prompt], pad: bool
+) -> tuple[list[int], list[int]]:
+    """Their tokens, as many of both if the shorter is to be padded."""
+    a, b = (_ids(model, prompt) for prompt in pair)
+    if pad and len(a) != len(b):
+        space = model.tokenize(" ", add_special=False, parse_special=False)[-1:]
+        n = max(len(a), len(b))
+        a, b = (ids + space * (n - len(ids)) for ids in (a, b))
+    return a, b
+
+
+def _differences(
+    ctx: Context, encoded: Sequence[tuple[list[int], list[int]]], tokens: str,
+    progress: Progress | None,
+) -> list[Rows]:  # fmt: skip
+    """Of each layer but the first. [n, n_embd]"""
+    points = [f"blocks.{il}.hook_resid_pre" for il in range(1, ctx.model.hparams.n_layer)]
+    if not points:
+        raise ContextError("a model of one layer has no place for a control vector")
+    found: list[list[Rows]] = [[] for _ in points]
+    with ctx.capture(*points) as values:
+        for i, both in enumerate(encoded):
+            if progress is not None:
+                progress(i, len(encoded), "")
+            read = []
+            for ids in both:
+                values.clear()
+                ctx.clear()
+                ctx.decode(ids)
+                read.append([np.concatenate(values.history(point)) for point in points])
+            for rows, a, b in zip(found, *read, strict=True):
+                rows.append(_changed(a, b, tokens))
+    if progress is not None:
+        progress(len(encoded), len(encoded), "")
+    layers = [np.concatenate(rows) for rows in found]
+    for point, rows in zip(points, layers, strict=True):
+        if not len(rows):
+            raise ContextError(f"the prompts of all pairs give the same at {point}")
+    return layers
+
+
+def _changed(a: Rows, b: Rows, tokens: str) -> Rows:
+    """The rows in which two prompts differ."""
+    if a.ndim != 2:
+        raise ContextError(f"this model's residual stream is {a.shape}, not [n_tokens, n_embd]")
+    rows = a[-1:] - b[-1:] if tokens == "last" else a - b
+    changed: Rows = rows[np.abs(rows).max(axis=1) > SAME]
+    return changed
