@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ggml_py.backend import Device
 from ggml_py.errors import ContextError
-from ggml_py.taps import Taps
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
 from llama_py import state
@@ -41,18 +38,14 @@ from llama_py.settled import settled
 from llama_py.signature import takes
 from llama_py.splitter import BatchSplitter, splitter_of
 from llama_py.unfinished import Unfinished, tell_removed
-
-if TYPE_CHECKING:
-    from llama_py.hooks import Capture, Hooks, Patch
-    from llama_py.hooks.patch import Change
-    from llama_py.unembed import Unembedding
+from llama_py.watched import Watched
 
 log = logging.getLogger("llama_py")
 
 NOTHING = MemoryGroup({}, None, {})  # what an encoder keeps
 
 
-class Context(Closing):
+class Context(Closing, Watched):
     """The memory of a model's sequences, and the graphs that advance it.
 
     embd      F32 [n_outputs, n_embd] of the last batch, with `embeddings`
@@ -243,50 +236,6 @@ class Context(Closing):
         each, params = [n_tokens] if isinstance(n_tokens, int) else n_tokens, self._graph_params
         full = (full_params(self.model, params, self.memory, n, n_seqs) for n in each)
         self.runner.prepare(replace(f, n_outputs=n) for f in full for n in {f.n_outputs, n_seqs})
-
-    @cached_property
-    def _hooks(self) -> Hooks:
-        from llama_py.hooks import Hooks  # few contexts have any
-
-        return Hooks(self.runner, self._some_graphs)
-
-    def capture(self, *names: str) -> Capture:
-        """Keep the values of nodes while its `with` lasts; see llama_py.hooks.
-
-        Raises ContextError for a name that no node has.
-        """
-        return self._hooks.capture(*names)
-
-    def patch(self, name: str, change: Change | Any) -> Patch:
-        """Replace the values of nodes while its `with` lasts: by change(value, at), or by an array.
-        See llama_py.hooks.
-
-        Raises ContextError for a name that no node has, and in `decode` for a value that does not
-        fit.
-        """
-        return self._hooks.patch(name, change)
-
-    def tapped(self, of: Callable[[GraphResult], Taps | None]) -> AbstractContextManager[None]:
-        """Meanwhile tell of nodes that a function chooses of each graph (ggml_py.taps).
-        ContextError while values are captured or patched."""
-        return self._hooks.tapped(of)
-
-    @cached_property
-    def unembed(self) -> Unembedding:
-        """Rows of the residual stream [n, n_embd] -> their logits [n, n_vocab], by the model's own
-        last norm and head; see llama_py.lens."""
-        from llama_py.unembed import Unembedding
-
-        return Unembedding(self._full_graph, self.devices)
-
-    def _some_graphs(self) -> list[GraphResult]:
-        """Of one token, and of several."""
-        return [self._full_graph(n) for n in (1, min(self.cparams.n_ubatch, 64, self.n_ctx))]
-
-    def _full_graph(self, n_tokens: int) -> GraphResult:
-        """That of a sequence's tokens, all of them outputs, as if the memory were full."""
-        params = full_params(self.model, self._graph_params, self.memory, n_tokens, 1)
-        return self.model.architecture.graph(params)
 
     def clear(self) -> None:
         """Forget all sequences."""

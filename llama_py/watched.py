@@ -1,0 +1,81 @@
+"""What one looks at, and changes, in a model at work: values of nodes, logits of any layer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ggml_py.taps import Taps
+from llama_py.batch import UBatch
+from llama_py.cparams import CParams
+from llama_py.graph.params import GraphParams
+from llama_py.graph.result import GraphResult
+from llama_py.largest import full_params
+from llama_py.loaded import Loaded
+from llama_py.memory import GroupContext, MemoryGroup
+from llama_py.runner import Runner
+
+if TYPE_CHECKING:
+    from llama_py.hooks import Capture, Hooks, Patch
+    from llama_py.hooks.patch import Change
+    from llama_py.unembed import Unembedding
+
+
+class Watched(ABC):
+    """A context, to who looks into its graphs; what they take to import is imported when asked."""
+
+    model: Loaded
+    cparams: CParams
+    memory: MemoryGroup
+    runner: Runner
+
+    @abstractmethod
+    def _graph_params(self, ubatch: UBatch, mctx: GroupContext, n_outputs: int) -> GraphParams: ...
+
+    @cached_property
+    def _hooks(self) -> Hooks:
+        from llama_py.hooks import Hooks  # few contexts have any
+
+        return Hooks(self.runner, self._some_graphs)
+
+    def capture(self, *names: str) -> Capture:
+        """Keep the values of nodes while its `with` lasts; see llama_py.hooks.
+
+        Raises ContextError for a name that no node has.
+        """
+        return self._hooks.capture(*names)
+
+    def patch(self, name: str, change: Change | Any) -> Patch:
+        """Replace the values of nodes while its `with` lasts: by change(value, at), or by an array.
+        See llama_py.hooks.
+
+        Raises ContextError for a name that no node has, and in `decode` for a value that does not
+        fit.
+        """
+        return self._hooks.patch(name, change)
+
+    def tapped(self, of: Callable[[GraphResult], Taps | None]) -> AbstractContextManager[None]:
+        """Meanwhile tell of nodes that a function chooses of each graph (ggml_py.taps).
+        ContextError while values are captured or patched."""
+        return self._hooks.tapped(of)
+
+    @cached_property
+    def unembed(self) -> Unembedding:
+        """Rows of the residual stream [n, n_embd] -> their logits [n, n_vocab], by the model's own
+        last norm and head; see llama_py.lens."""
+        from llama_py.unembed import Unembedding
+
+        return Unembedding(self._full_graph, self.model.devices)
+
+    def _some_graphs(self) -> list[GraphResult]:
+        """Of one token, and of several."""
+        several = min(self.cparams.n_ubatch, 64, self.cparams.n_ctx)
+        return [self._full_graph(n) for n in (1, several)]
+
+    def _full_graph(self, n_tokens: int) -> GraphResult:
+        """That of a sequence's tokens, all of them outputs, as if the memory were full."""
+        params = full_params(self.model, self._graph_params, self.memory, n_tokens, 1)
+        return self.model.architecture.graph(params)
