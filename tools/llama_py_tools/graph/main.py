@@ -4,18 +4,18 @@ is computed."""
 from __future__ import annotations
 
 import argparse
-import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from llama_py.params import ContextParams, ModelParams
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
 from llama_py_tools import session
 from llama_py_tools.graph import plan
+from llama_py_tools.graph.view.command import pages, view
+from llama_py_tools.graph.view.params import ViewParams
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, FormParams, InputParams, SteeringParams
 
@@ -34,7 +34,6 @@ def kinds(text: str) -> tuple[str, ...]:
     if not set(found) <= set(KINDS):
         raise ValueError(f"must be some of {', '.join(KINDS)}, got {text}")
     return found
-
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,11 +82,15 @@ class ProfileParams(Params):
 def parser() -> Parser:
     p = Parser("llama-py-graph", description=__doc__)
     commands = p.add_subparsers(
-        dest="command", required=True, metavar="dump|diff|profile|placement|fit"
+        dest="command", required=True, metavar="dump|view|diff|profile|placement|fit"
     )
     dump = commands.add_parser(
         "dump", help="write the graphs of a prompt",
         usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [--decode K] [options]",
+    )  # fmt: skip
+    view = commands.add_parser(
+        "view", help="a page of the graphs of a prompt: layers, shapes, memory, times",
+        usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) -o page.html [options]",
     )  # fmt: skip
     diff = commands.add_parser(
         "diff", help="first difference of two JSON dumps: exit 0 equal, 1 different",
@@ -96,6 +99,8 @@ def parser() -> Parser:
     for command, own in ((dump, DumpParams), (diff, DiffParams)):
         command.add(CommonParams, FileParams, InputParams, without=("repack",))
         command.add(ContextParams, FormParams, SteeringParams, own, without=("n_threads", "check"))
+    view.add(CommonParams, FileParams, InputParams, ViewParams)
+    view.add(ContextParams, FormParams, SteeringParams, ModelParams, without=("check",))
     profile = commands.add_parser(
         "profile", help="where the time of a prompt and of tokens after it goes",
         usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) [--decode K] [options]",
@@ -125,47 +130,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         if n_files != (1 if against else 2) and not (against and not n_files):
             p.error("diff takes two files, or --against llama.cpp and at most one file")
     commands = {
-        "dump": _dump, "diff": _diff, "profile": _profile, "placement": _placement, "fit": _fit,
+        "dump": _dump, "view": view, "diff": _diff, "profile": _profile, "placement": _placement,
+        "fit": _fit,
     }  # fmt: skip
     return session.run(commands[args.command], args)
 
 
 def _dump(args: argparse.Namespace) -> None:
+    from llama_py_tools.graph.writing import output, render
+
     o = read(args, DumpParams)
-    graphs = build_graphs(args)
-    with _output(o.output) as file:
-        for text in render(o.format, graphs, read(args, FileParams).title):
-            file.write(text)
-
-
-def render(format: str, graphs: Sequence[Graph], title: str) -> Iterable[str]:
-    """The text of the graphs, in pieces."""
-    from ggml_py.dump import dump_json, dump_text
-
-    if format == "json":
-        return (line + "\n" for dec, g in enumerate(graphs) for line in dump_json(g, dec))
-    if format == "dot":
-        from llama_py_tools.graph.dot import dot
-
-        return dot(graphs)
-    if format == "html":
-        from llama_py_tools.graph.html import html
-
-        return html(graphs, title)
-    if format == "ops":
-        from llama_py_tools.test_backend_ops.op_file import lines
-
-        return (line + "\n" for line in lines(graphs))
-    return (f"graph {dec}: {len(g.nodes)} nodes\n{dump_text(g)}\n" for dec, g in enumerate(graphs))
-
-
-@contextmanager
-def _output(path: str) -> Iterator[IO[str]]:
-    if not path:
-        yield sys.stdout
-        return
-    with Path(path).open("w", encoding="utf-8", errors="surrogateescape") as file:
-        yield file
+    graphs, title = build_graphs(args), Path(read(args, FileParams).title).name
+    text = pages(graphs, title) if o.format == "html" else render(o.format, graphs)
+    with output(o.output) as file:
+        file.writelines(text)
 
 
 def build_graphs(args: argparse.Namespace) -> list[Graph]:
@@ -225,6 +203,7 @@ def _fit(args: argparse.Namespace) -> int:
 
 def _diff(args: argparse.Namespace) -> int:
     from ggml_py.dump import diff
+    from llama_py_tools.graph.dumps import read_records
 
     o = read(args, DiffParams)
     nodes = [read_records(path) for path in o.files]
@@ -237,32 +216,6 @@ def _diff(args: argparse.Namespace) -> int:
         return session.EXIT_FAILURE
     print(f"equal: {len(nodes[0])} nodes")
     return session.EXIT_OK
-
-
-def read_records(path: str) -> list[Record]:
-    """The nodes of a JSON dump, also a gzipped one. GGMLError if it is something else."""
-    import gzip
-    import json
-
-    from ggml_py.errors import GGMLError
-
-    raw = Path(path).read_bytes()
-    try:
-        text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
-        records = [json.loads(line) for line in text.splitlines() if line.strip()]
-    except (ValueError, EOFError, OSError) as e:
-        raise GGMLError(f"{path}: no JSON dump (llama-py-graph dump --format json): {e}") from e
-    if not records or not all(_is_node(r) for r in records):
-        raise GGMLError(f"{path}: its lines are not nodes (llama-py-graph dump --format json)")
-    return records
-
-
-def _is_node(record: object) -> bool:
-    return (
-        isinstance(record, dict)
-        and isinstance(record.get("name"), str)
-        and isinstance(record.get("dec"), int)
-    )
 
 
 def own_records(args: argparse.Namespace) -> list[Record]:

@@ -1,0 +1,31 @@
+"""Graphs that were written as JSON, a node a line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+from ggml_py.dump import Record
+from ggml_py.errors import GGMLError
+
+
+def read_records(path: str) -> list[Record]:
+    """The nodes of a JSON dump, also a gzipped one. GGMLError if it is something else."""
+    raw = Path(path).read_bytes()
+    try:
+        text = gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw
+        records = [json.loads(line) for line in text.splitlines() if line.strip()]
+    except (ValueError, EOFError, OSError) as e:
+        raise GGMLError(f"{path}: no JSON dump (llama-py-graph dump --format json): {e}") from e
+    if not records or not all(_is_node(r) for r in records):
+        raise GGMLError(f"{path}: its lines are not nodes (llama-py-graph dump --format json)")
+    return records
+
+
+def _is_node(record: object) -> bool:
+    return (
+        isinstance(record, dict)
+        and isinstance(record.get("name"), str)
+        and isinstance(record.get("dec"), int)
+    )
