@@ -115,15 +115,16 @@ function numbers(key, label, graph, value, text, { root = 1, most = false }) {
     if (bad !== undefined) return bad;
     return most ? -least(values.map((v) => -v)) : values.reduce((a, b) => a + b, 0);
   };
-  const layers = most ? [] : graph.layers.map((part) => total(part.nodes) || 0);
-  const largest = -least(layers.map((v) => -v)) || high;
+  // A part is coloured by its sum: the mean of all layers is in the middle.
+  const sums = most ? [] : graph.layers.map((part) => total(part.nodes) || 0);
+  const middle = sums.reduce((a, b) => a + b, 0) / (sums.length || 1) || high;
   return {
     key, label, numeric: true, value, text,
     of: (node) => of(value(node)),
     ofPart(nodes) {
       const v = total(nodes);
       if (most || v === null || !Number.isFinite(v)) return of(v);
-      return { colour: heat(Math.sqrt(Math.min(1, v / (largest || 1)))), strength: 0.6 };
+      return { colour: heat(v / (2 * middle || 1)), strength: 0.6 };
     },
     total,
     note: (nodes) => { const v = total(nodes); return v === null ? "" : text(v); },

@@ -4,6 +4,7 @@
 
 export const NODE = { width: 240, height: 46, chip: 20, view: 26 };
 export const CARD = { width: 320, height: 66 };
+const REPEAT = 390; // its head has more in it
 const PORT = { width: 190, height: 22 };
 const END = { width: 1, height: 1 };
 const BOX = { side: 22, head: 36, space: 14 };
@@ -27,7 +28,7 @@ export class Layout {
     if (!part.open) return { ...CARD, inside: null };
     const inside = part.leaf ? this._block(part) : this._container(part);
     if (part.kind === "root") return { width: inside.width, height: inside.height, inside };
-    const width = Math.max(inside.width, CARD.width) + 2 * BOX.side;
+    const width = Math.max(inside.width, part.kind === "repeat" ? REPEAT : CARD.width) + 2 * BOX.side;
     const above = BOX.head + (inside.at.has("in") ? 0 : BOX.space / 2), below = inside.at.has("out") ? 0 : BOX.space;
     return { width, height: inside.height + above + below, inside, x: (width - inside.width) / 2, y: above };
   }

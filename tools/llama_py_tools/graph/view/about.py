@@ -69,7 +69,7 @@ def _span(values: Sequence[int]) -> str:
 
 
 def _percent(part: float) -> str:
-    return f"{100 * part:.0f} %" if part >= 0.005 else "< 1 %"
+    return f"{100 * part:.0f}%" if part >= 0.005 else "<1%"
 
 
 def _large(n: float) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from llama_py import Context
     from llama_py_tools.graph.view.seen import Seen
 
-REPETITIONS = 3  # of what is measured; the fastest is told
+REPETITIONS = 5  # of what is measured; the fastest is told
 
 
 def view(args: argparse.Namespace) -> None:
