@@ -39,7 +39,7 @@ def unfold(kind: str, number: int) -> str:
 # file, page, size, dark, what is done
 SCENES: tuple[tuple[str, str, tuple[int, int], bool, Sequence[str]], ...] = (
     ("demo-1280.png", "demo", SMALL, False, ["location.hash = '#g0n294'"]),
-    ("demo-2560.png", "demo", LARGE, True, [unfold("layer", 0), unfold("block", 0), "location.hash = '#g0n46'"]),
+    ("demo-2560.png", "demo", LARGE, True, ["location.hash = '#g0n46'"]),
     ("large-1280.png", "large", SMALL, False, []),
     ("large-2560.png", "large", LARGE, False, [unfold("layer", 0), unfold("block", 2)]),
 )
@@ -61,7 +61,7 @@ def write_pages(folder: Path, pages: dict[str, Path]) -> None:
     made = ["--arch", "qwen35moe", "--size", "80b", "--type", "Q4_K_M", "--hole"]
     run(str(ROOT / "tools" / "make_bench_model.py"), *made, "--out", str(model))
     view = ("-c", "from llama_py_tools.start import graph; graph()", "view")
-    run(*view, "-p", PROMPT, "--decode", "1", "--profile", "-o", str(pages["demo"]))
+    run(*view, "-p", PROMPT, "--decode", "1", "--profile", "-t", "1", "-o", str(pages["demo"]))
     run(*view, "-m", str(model), "-p", PROMPT, "-o", str(pages["large"]))
 
 
@@ -92,7 +92,7 @@ def picture(
 def small(png: bytes) -> bytes:
     """With the most frequent colours only: those of all areas, and enough for the edges of text."""
     found, out = Image.open(BytesIO(png)).convert("RGB"), BytesIO()
-    colours = sorted(found.getcolors(1 << 24) or [], reverse=True)[:256]
+    colours = sorted(found.getcolors(1 << 24) or [], reverse=True)[:160]
     palette = Image.new("P", (1, 1))
     palette.putpalette([part for _, colour in colours for part in colour])
     found.quantize(palette=palette, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)

@@ -62,11 +62,7 @@ class App {
 
   toggle(part) {
     this._keeping(part, () => { part.open = !part.open; });
-    const box = part.open && this.canvas.querySelector(`[data-part="${part.id}"]`);
-    if (!box) return;
-    const least = Math.max(0.85, (this.pane.clientWidth - 24) / parseFloat(box.style.width));
-    if (least < this.zoom) this._keeping(part, () => this._setZoom(least));
-    box.scrollIntoView({ block: "nearest", inline: "center" });
+    if (part.open) this._fitWidth(part);
   }
 
   turn(part, turn) { this._keeping(part, () => { part.turn = turn; }); }
@@ -102,6 +98,7 @@ class App {
     }
     this.graph.unfoldTo(i);
     this.draw();
+    this._fitWidth(this.graph.blockOf[i]);
     this.boxes.fill(this.graph.blockOf[i]);
     this.select(ref);
     const card = this.canvas.querySelector(`[data-node="${i}"]`);
@@ -153,6 +150,14 @@ class App {
     this._setZoom(Math.min(1.6, Math.max(0.75, fits)));
     this.pane.scrollTop = 0;
     this.pane.scrollLeft = (this.pane.scrollWidth - clientWidth) / 2;
+  }
+
+  /** Zoom out until a part is as wide as can be seen, within what can be read, and put it in the middle. */
+  _fitWidth(part) {
+    const box = this.canvas.querySelector(`[data-part="${part.id}"]`);
+    const fits = Math.max(0.85, (this.pane.clientWidth - 24) / parseFloat(box.style.width));
+    if (fits < this.zoom) this._keeping(part, () => this._setZoom(fits));
+    this.canvas.querySelector(`[data-part="${part.id}"]`).scrollIntoView({ block: "nearest", inline: "center" });
   }
 
   _setZoom(zoom) {
