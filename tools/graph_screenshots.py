@@ -92,7 +92,7 @@ def picture(
 def small(png: bytes) -> bytes:
     """With the most frequent colours only: those of all areas, and enough for the edges of text."""
     found, out = Image.open(BytesIO(png)).convert("RGB"), BytesIO()
-    colours = sorted(found.getcolors(1 << 24) or [], reverse=True)[:160]
+    colours = sorted(found.getcolors(1 << 24) or [], reverse=True)[:128]
     palette = Image.new("P", (1, 1))
     palette.putpalette([part for _, colour in colours for part in colour])
     found.quantize(palette=palette, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)

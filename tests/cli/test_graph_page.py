@@ -128,10 +128,12 @@ def test_unfold_and_fold(open_page: Open, demo: Path) -> None:
     assert titles(b) == ["input", "layer 0", "layer 3", "output"]
 
 
-def test_boxes_do_not_overlap(open_page: Open, demo: Path) -> None:
+@pytest.mark.parametrize("views", [False, True])
+def test_boxes_do_not_overlap(open_page: Open, demo: Path, views: bool) -> None:
     b = open_page(demo)
     find(b, "#unfold-all").click()
-    find(b, "#views").click()
+    if views:
+        find(b, "#views").click()
     wait(b, "return document.querySelectorAll('[data-node]').length > 40")
     overlapping = run(b, """
         const found = [];

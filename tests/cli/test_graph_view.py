@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
+from ggml_py import ops
+from ggml_py.alloc import plan_memory
 from ggml_py.errors import GGMLError
 from ggml_py.graph import Graph
-from ggml_py.tensor import Tensor
+from ggml_py.null import NullBuffer
+from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from llama_py_tools.graph import main
 from llama_py_tools.graph.view import model_explorer
 from llama_py_tools.graph.view.data import graph_data, page_data
@@ -194,6 +197,34 @@ def test_memory_is_the_plans(model: str, capsys: pytest.CaptureFixture[str]) -> 
     (memory,) = graph["memory"]
     assert memory["device"] == "cpu" and len(memory["places"]) > 40
     check_memory(memory, len(graph["nodes"]))
+    until = {place[0]: place[2] for place in memory["places"]}
+    in_steps = [(s, n["step"]) for n in graph["nodes"] if "step" in n for s in n["src"]]
+    outside = [(s, step) for s, step in in_steps if s in until]
+    assert len(outside) > 5 and all(until[s] >= step for s, step in outside)
+
+
+def test_how_long_bytes_are_needed() -> None:
+    """A result that is taken over counts once; an output and an input stay to the end."""
+    graph, x = Graph(), Tensor(ne=(64,), name="x")
+    nodes = [ops.scale(x, 2.0)]
+    nodes.append(ops.sqr(nodes[0]))
+    nodes.append(ops.mul_mat(nodes[1], nodes[1]))
+    nodes.append(ops.sqr(nodes[2]))
+    nodes.append(ops.sqr(nodes[3]))
+    nodes[2].flags |= FLAG_OUTPUT
+    graph.build_forward_expand(nodes[4])
+    plan = plan_memory(graph)
+    buffer = NullBuffer(plan.sizes[0])
+    for t, _, offset in plan.placed:
+        t.buffer, t.offset = buffer, offset
+    (memory,) = memories(Seen("", graph))
+    found = {p.tensor.name: (p.first, p.last, p.size) for p in memory.places}
+    assert found == {
+        "x": (0, 4, 256), "node_0": (0, 1, 256), "node_1": (1, 2, 256), "node_2": (2, 4, 4),
+        "node_3": (3, 4, 4), "node_4": (4, 4, 4),
+    }  # fmt: skip
+    assert memory.alive == [512, 512, 516, 264, 264]
+    assert memory.peak == (516, 2)
 
 
 def test_two_devices(model: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -316,8 +347,6 @@ def test_other_formats_are_dumps(
 
 def test_a_graph_without_layers() -> None:
     graph, x = Graph(), Tensor(name="x")
-    from ggml_py import ops
-
     for _ in range(600):
         x = ops.scale(x, 2.0)
     graph.build_forward_expand(x)

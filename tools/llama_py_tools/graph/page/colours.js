@@ -53,7 +53,7 @@ export function layerKinds(graph) {
   return kinds.map(([words, number], i) => {
     const [first] = words.split(" → ");
     let hue = HUES[first.replaceAll(" ", "_")] ?? SPARE[i % SPARE.length];
-    while (taken.has(hue)) hue = (hue + 47) % 360;
+    while (taken.has(hue)) hue = (hue + 97) % 360;
     taken.add(hue);
     return { words, colour: coloured(hue), number };
   });

@@ -128,8 +128,14 @@ class App {
     return null;
   }
 
-  /** The colour of a layer's kind; of other parts the accent. */
-  colourOfPart(part) { return this.kinds.find(({ words }) => part.kind === "layer" && words === part.words)?.colour ?? "var(--accent)"; }
+  /** Of a layer the colour of its kind, where kinds of ops are shown; else that of most of its nodes. */
+  colourOfPart(part) {
+    if (this.colouring.key !== "op") {
+      const [most] = this.colouring.mix(part.nodes).sort((a, b) => b[1] - a[1]);
+      if (most) return most[0];
+    }
+    return this.kinds.find(({ words }) => part.kind === "layer" && words === part.words)?.colour ?? "var(--accent)";
+  }
 
   /** Bytes of the weights that a part's nodes read. */
   weightBytes(part) {
