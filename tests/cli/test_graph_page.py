@@ -134,7 +134,7 @@ def test_boxes_do_not_overlap(open_page: Open, demo: Path, views: bool) -> None:
     find(b, "#unfold-all").click()
     if views:
         find(b, "#views").click()
-    wait(b, "return document.querySelectorAll('[data-node]').length > 40")
+    wait(b, "return document.querySelectorAll('[data-node]').length > 10")
     overlapping = run(b, """
         const found = [];
         for (const body of document.querySelectorAll(".body, #canvas")) {
