@@ -329,10 +329,16 @@ def test_model_explorer(model: str, tmp_path: Path) -> None:
 
 
 def test_model_explorer_repetitions() -> None:
-    graph = graph_of("qwen3-dense")
-    shown = model_explorer.graphs([Seen("a", graph)], "x")["graphs"][0]
-    repeated = Repeat([[item] for item in tree(graph) if isinstance(item, Layer)])
-    assert repeated.turns and all(isinstance(n["namespace"], str) for n in shown["nodes"])
+    """Layers that repeat are in a namespace of their own."""
+    graph, x = Graph(), ops.scale(Tensor(ne=(8,), name="x"), 1.0).set_name("embd")
+    for il in range(3):
+        for k in range(5):
+            x = ops.sqr(x).set_name(f"x_{k}-{il}")
+    graph.build_forward_expand(ops.neg(x).set_name("result"))
+    (shown,) = model_explorer.graphs([Seen("a", graph)], "x")["graphs"]
+    spaces = {n["attrs"][0]["value"]: n["namespace"] for n in shown["nodes"]}
+    assert spaces["x_0-1"] == "layers 0 to 2/layer 1"
+    assert (spaces["embd"], spaces["result"]) == ("input", "output")
 
 
 @pytest.mark.parametrize("format", ["dot", "json", "text"])
