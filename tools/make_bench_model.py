@@ -5,16 +5,19 @@
 The same arguments give the same bytes. The text it generates is noise; speed, memory and the mix of
 types are those of a real model. --vocab takes the tokenizer of another GGUF file.
 
+--hole leaves the weights out: the file has the head and the size of the model, but takes no room.
+
 --nextn 0.8 adds a layer that drafts and is right about 80% of the tokens (bench_model/nextn.py).
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import pkgutil
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 
@@ -31,6 +34,7 @@ from bench_model.nextn import Cycle
 from bench_model.spec import Architecture, TensorSpec, Value
 from bench_model.vocabulary import Vocabulary
 
+ALIGNMENT = gguf.GGUF_DEFAULT_ALIGNMENT
 N_VOCAB = 248320  # of the models that have the synthetic vocabulary's pre-tokenizer
 
 
@@ -51,8 +55,10 @@ def write(
     vocab: Vocabulary,
     seed: int,
     cycle: Cycle | None = None,
+    hole: bool = False,
 ) -> None:
-    """Write `arch` with its matrices in the mix `kind`, text going round the `cycle`."""
+    """Write `arch` with its matrices in the mix `kind`, text going round the `cycle`; with a hole
+    in place of all weights."""
     tensors = list(arch.tensors(len(vocab.tokens)))
     mix = Mix(kind, tensors, arch.n_layer, arch.n_gqa)
     writer = gguf.GGUFWriter(str(path), arch.name)
@@ -72,9 +78,16 @@ def write(
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
-    for data in contents:
+    for data in () if hole else contents:
         writer.write_tensor_data(data)
     writer.close()
+    if hole:
+        aligned = [-(-n // ALIGNMENT) * ALIGNMENT for n in (path.stat().st_size, *sizes(contents))]
+        os.truncate(path, sum(aligned))
+
+
+def sizes(contents: Iterable[NDArray[np.float32] | RandomMatrix]) -> list[int]:
+    return [data.nbytes for data in contents]
 
 
 def content(
@@ -107,6 +120,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--nextn", type=float, metavar="RATE", help="add a NextN layer that is right at this rate"
     )
+    parser.add_argument("--hole", action="store_true", help="without the weights' bytes")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args(arguments)
     args.size = args.size or next(iter(SIZES[args.arch]))
@@ -127,7 +141,7 @@ def main() -> int:
         if args.nextn is not None:
             arch = arch.with_nextn()
             cycle = Cycle(vocab, arch.n_embd, args.nextn, args.seed)
-        write(args.out, arch, args.type, vocab, args.seed, cycle)
+        write(args.out, arch, args.type, vocab, args.seed, cycle, args.hole)
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

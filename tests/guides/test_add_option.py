@@ -18,8 +18,8 @@ ROOT = Path(__file__).parents[2]
 GUIDE = ROOT / "llama_py" / "params" / "README.md"
 FILE = "llama_py/params/__init__.py"
 COMMANDS = (
-    "cli", "cli warmup", "debug", "graph dump", "graph diff", "graph profile", "graph placement",
-    "graph fit", "imatrix", "perplexity", "cvector-generator",
+    "cli", "cli warmup", "debug", "graph dump", "graph view", "graph diff", "graph profile",
+    "graph placement", "graph fit", "imatrix", "perplexity", "cvector-generator",
 )  # fmt: skip
 VARIABLE = "LLAMA_ARG_PAGES"
 

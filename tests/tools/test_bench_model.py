@@ -52,6 +52,22 @@ def test_same_seed_same_bytes(tmp_path: Path) -> None:
     assert data[0] == data[1] != data[2]
 
 
+def test_a_hole_in_place_of_weights(tmp_path: Path) -> None:
+    """The same head and the same size, on hardly any room."""
+    arch, vocab = replace(qwen35moe.SIZES["80b"], n_layer=2), vocabulary.synthetic(1024)
+    make_bench_model.write(tmp_path / "large", arch, "Q4_K_M", vocab, seed=1, hole=True)
+    found = (tmp_path / "large").stat()
+    assert found.st_size > 1e9 and found.st_blocks * 512 < 1e7
+    with GGUFFile.open(tmp_path / "large") as file:
+        last = list(file.tensors.values())[-1]
+        assert last.name.startswith("blk.1.") and not last.data.any()
+    for hole in (False, True):
+        path = tmp_path / str(hole)
+        make_bench_model.write(path, SMALL[1], "Q4_K_M", vocab, seed=1, hole=hole)
+    whole, left = ((tmp_path / str(hole)).read_bytes() for hole in (False, True))
+    assert len(whole) == len(left) and whole[:10000] == left[:10000] and not any(left[-1000:])
+
+
 @pytest.mark.parametrize("dtype", [*blocks.SCALES, Type.F16], ids=lambda t: t.name)
 def test_weights_have_the_wanted_spread(dtype) -> None:
     n, std = 2**20, 1 / 32

@@ -122,5 +122,17 @@ SIZES = {
         n_used=4,
         n_ff=256,
         n_ff_shared=256,
-    )
+    ),
+    "80b": Qwen35Moe(
+        n_layer=48,
+        n_embd=2048,
+        n_head=16,
+        n_head_kv=2,
+        k_heads=16,
+        v_heads=32,
+        n_expert=512,
+        n_used=10,
+        n_ff=512,
+        n_ff_shared=512,
+    ),
 }

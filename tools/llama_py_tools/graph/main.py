@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from llama_py.params import ContextParams, ModelParams
 from llama_py.params.option import Params, option
@@ -19,6 +18,8 @@ from llama_py_tools.graph import plan
 from llama_py_tools.graph.diff.command import check_usage
 from llama_py_tools.graph.diff.command import run as diff
 from llama_py_tools.graph.diff.params import DiffParams
+from llama_py_tools.graph.view.command import pages, view
+from llama_py_tools.graph.view.params import ViewParams
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, FormParams, InputParams, SteeringParams
 
@@ -35,7 +36,6 @@ def kinds(text: str) -> tuple[str, ...]:
     if not set(found) <= set(KINDS):
         raise ValueError(f"must be some of {', '.join(KINDS)}, got {text}")
     return found
-
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class ProfileParams(Params):
 def parser() -> Parser:
     p = Parser("llama-py-graph", description=__doc__)
     commands = p.add_subparsers(
-        dest="command", required=True, metavar="dump|diff|profile|placement|fit"
+        dest="command", required=True, metavar="dump|view|diff|profile|placement|fit"
     )
     dump = commands.add_parser(
         "dump", help="write the graphs of a prompt",
@@ -85,6 +85,12 @@ def parser() -> Parser:
     dump.add(
         ContextParams, FormParams, SteeringParams, DumpParams, without=("n_threads", "check")
     )
+    view = commands.add_parser(
+        "view", help="a page of the graphs of a prompt: layers, shapes, memory, times",
+        usage="%(prog)s -m FILE (-p TEXT | --tokens 1,2,3) -o page.html [options]",
+    )  # fmt: skip
+    view.add(CommonParams, FileParams, InputParams, ViewParams)
+    view.add(ContextParams, FormParams, SteeringParams, ModelParams, without=("check",))
     diff = commands.add_parser(
         "diff", help="two graphs and their values: where they part, and which node made it; exit 0"
         " equal, 1 different",
@@ -118,47 +124,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command == "diff":
         check_usage(args, lambda more: p.parse_args([*given, *more]), p.error)
     commands = {
-        "dump": _dump, "diff": diff, "profile": _profile, "placement": _placement, "fit": _fit,
+        "dump": _dump, "view": view, "diff": diff, "profile": _profile, "placement": _placement,
+        "fit": _fit,
     }  # fmt: skip
     return session.run(commands[args.command], args)
 
 
 def _dump(args: argparse.Namespace) -> None:
+    from llama_py_tools.graph.writing import output, render
+
     o = read(args, DumpParams)
-    graphs = build_graphs(args)
-    with _output(o.output) as file:
-        for text in render(o.format, graphs, read(args, FileParams).title):
-            file.write(text)
-
-
-def render(format: str, graphs: Sequence[Graph], title: str) -> Iterable[str]:
-    """The text of the graphs, in pieces."""
-    from ggml_py.dump import dump_json, dump_text
-
-    if format == "json":
-        return (line + "\n" for dec, g in enumerate(graphs) for line in dump_json(g, dec))
-    if format == "dot":
-        from llama_py_tools.graph.dot import dot
-
-        return dot(graphs)
-    if format == "html":
-        from llama_py_tools.graph.html import html
-
-        return html(graphs, title)
-    if format == "ops":
-        from llama_py_tools.test_backend_ops.op_file import lines
-
-        return (line + "\n" for line in lines(graphs))
-    return (f"graph {dec}: {len(g.nodes)} nodes\n{dump_text(g)}\n" for dec, g in enumerate(graphs))
-
-
-@contextmanager
-def _output(path: str) -> Iterator[IO[str]]:
-    if not path:
-        yield sys.stdout
-        return
-    with Path(path).open("w", encoding="utf-8", errors="surrogateescape") as file:
-        yield file
+    graphs, title = build_graphs(args), Path(read(args, FileParams).title).name
+    text = pages(graphs, title) if o.format == "html" else render(o.format, graphs)
+    with output(o.output) as file:
+        file.writelines(text)
 
 
 def build_graphs(args: argparse.Namespace) -> list[Graph]:

@@ -1,0 +1,327 @@
+"""The page of llama-py-graph view as its reader has it: in a browser."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ggml_py import ops
+from ggml_py.graph import Graph
+from ggml_py.tensor import Tensor
+from llama_py_tools.graph import main
+from llama_py_tools.graph.view.data import page_data
+from llama_py_tools.graph.view.page import page
+from llama_py_tools.graph.view.seen import Seen
+from tests.browser import chromium
+from tests.commands import DEMO
+
+HOSTILE = "</script><img src=x onerror=document.title='taken'>\x1b[2J"
+Open = Callable[[Path], Any]
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with chromium(tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Open]:
+    """Opens a page; whatever its console says is an error at the end."""
+
+    def go(path: Path) -> Any:
+        browser.get("about:blank")
+        browser.get_log("browser")
+        browser.get(path.as_uri())
+        return browser
+
+    yield go
+    assert browser.get_log("browser") == []
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the demo model, with values of `error`, of two graphs."""
+    folder = tmp_path_factory.mktemp("page")
+    path, dump, values = (folder / name for name in ("page.html", "dump", "values"))
+    args = ["-m", str(DEMO), "-p", "ROMEO:"]
+    assert main(["dump", *args, "--format", "json", "-o", str(dump)]) == 0
+    with values.open("w") as file:
+        for line in dump.read_text().splitlines():
+            record = json.loads(line)
+            record["overlay"] = {"error": 1e-9 * 1.06 ** record["i"]}
+            file.write(json.dumps(record) + "\n")
+    more = ["--decode", "1", "--overlay", str(values), "-o", str(path)]
+    assert main(["view", *args, *more]) == 0
+    return path
+
+
+def run(browser: Any, script: str, *args: Any) -> Any:
+    return browser.execute_script(script, *args)
+
+
+def find(browser: Any, selector: str) -> Any:
+    return browser.find_element("css selector", selector)
+
+
+def texts(browser: Any, selector: str) -> list[str]:
+    """What is seen of each."""
+    script = "return [...document.querySelectorAll(arguments[0])].map((e) => e.innerText.trim())"
+    return list(run(browser, script, selector))
+
+
+def count(browser: Any, selector: str) -> int:
+    return int(run(browser, "return document.querySelectorAll(arguments[0]).length", selector))
+
+
+def titles(browser: Any) -> list[str]:
+    """Of all folded parts that are shown, in their order."""
+    return [title.lower() for title in texts(browser, ".card.part .title")]
+
+
+def wait(browser: Any, script: str, *args: Any) -> Any:
+    """Until the script returns something true."""
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    return WebDriverWait(browser, 20, 0.02).until(lambda b: run(b, script, *args))
+
+
+def press(browser: Any, *keys: str) -> None:
+    """Keys, to what has the focus."""
+    from selenium.webdriver import ActionChains
+
+    ActionChains(browser).send_keys(*keys).perform()
+
+
+def name_of(key: str) -> str:
+    from selenium.webdriver import Keys
+
+    return str(getattr(Keys, key))
+
+
+def test_at_first_it_is_a_short_column(open_page: Open, demo: Path) -> None:
+    b = open_page(demo)
+    assert titles(b) == ["input", "layer 0", "layer 3", "output"]
+    assert texts(b, ".box.repeat > .head .title") == ["3 ×"]
+    assert texts(b, ".card.layer .words") == ["delta net → experts", "attention → experts"]
+    assert count(b, "[data-node]") == 0
+    assert "qwen35moe" in find(b, "#facts").text
+    assert "peak" in find(b, "#memory").text
+    assert count(b, "#layers button") == 4
+
+
+def test_unfold_and_fold(open_page: Open, demo: Path) -> None:
+    b = open_page(demo)
+    find(b, ".card.layer .face").click()
+    assert titles(b) == ["input", "delta net", "experts", "layer 3", "output"]
+    find(b, ".box.layer .card.block .face").click()
+    wait(b, "return document.querySelectorAll('[data-node]').length > 20")
+    names = texts(b, ".card.node .face .name")
+    assert "attn_norm-0" in names and "conv_output_silu-0" in names
+    assert not any("(reshaped)" in name for name in texts(b, ".card.node .op"))
+    assert count(b, ".box.block path.line") > 20
+    find(b, ".box.layer > .head > .fold").click()
+    assert titles(b) == ["input", "layer 0", "layer 3", "output"]
+
+
+@pytest.mark.parametrize("views", [False, True])
+def test_boxes_do_not_overlap(open_page: Open, demo: Path, views: bool) -> None:
+    b = open_page(demo)
+    find(b, "#unfold-all").click()
+    if views:
+        find(b, "#views").click()
+    wait(b, "return document.querySelectorAll('[data-node]').length > 10")
+    overlapping = run(b, """
+        const found = [];
+        for (const body of document.querySelectorAll(".body, #canvas")) {
+          const boxes = [...body.children].filter((e) => e.matches(".card, .box, .port"))
+            .map((e) => [e.offsetLeft, e.offsetTop, e.offsetWidth, e.offsetHeight]);
+          boxes.forEach(([x, y, w, h], i) => boxes.slice(0, i).forEach(([x2, y2, w2, h2]) => {
+            if (x < x2 + w2 - 1 && x2 < x + w - 1 && y < y2 + h2 - 1 && y2 < y + h - 1) found.push([x, y, x2, y2]);
+          }));
+        }
+        return found;""")  # noqa: E501
+    assert overlapping == []
+
+
+def test_turns_of_a_repetition(open_page: Open, demo: Path) -> None:
+    b = open_page(demo)
+    find(b, ".turner .next").click()
+    assert titles(b) == ["input", "layer 1", "layer 3", "output"]
+    assert find(b, ".turner output").text == "layer 1"
+    assert run(b, "return document.activeElement.className") == "next"
+    find(b, ".turner .back").click()
+    find(b, ".turner .back").click()
+    assert titles(b)[1] == "layer 2"
+    find(b, ".turner .all").click()
+    assert titles(b) == ["input", "layer 0", "layer 1", "layer 2", "layer 3", "output"]
+
+
+def test_search(open_page: Open, demo: Path) -> None:
+    b = open_page(demo)
+    press(b, "/", *"attn_norm-2")
+    first = texts(b, "#found [role=option]")[0]
+    assert "attn_norm-2" in first and "layer 2 › delta net" in first
+    press(b, name_of("ENTER"))
+    assert find(b, "#details h2").text == "attn_norm-2"
+    card = find(b, ".card.selected")
+    assert "attn_norm-2" in card.text and card.is_displayed()
+    assert texts(b, ".turner output") == ["layer 2"]
+    press(b, "/", *"nothing like it")
+    assert find(b, "#found").text == "nothing has such a name"
+    press(b, name_of("ESCAPE"))
+    assert not find(b, "#found").is_displayed()
+
+
+def test_click_and_links(open_page: Open, demo: Path) -> None:
+    """What is told of a node; its sources and users are links, weights are shown too."""
+    b = open_page(demo)
+    find(b, ".card.layer .face").click()
+    find(b, ".box.layer .card.block .face").click()
+    wait(b, "return document.querySelector('[data-node=\"2\"]')")
+    find(b, '[data-node="2"] .face').click()
+    details = find(b, "#details").text
+    for text in (
+        "layer 0 › delta net", "attn_norm-0", "MUL", "[256, 2]", "f32", "2,048 bytes",
+        "[4, 1,024, 2,048, 2,048] bytes", "buffer offset", "in memory", "error",
+    ):  # fmt: skip
+        assert text in details
+    assert texts(b, "#details .links a")[:2] == ["norm-0", "blk.0.attn_norm.weight"]
+    assert len(texts(b, "#details .links a")) == 6
+    assert count(b, "path.hot") == 5
+    find(b, "#details .links a").click()
+    wait(b, "return document.querySelector('#details h2').textContent === 'norm-0'")
+    assert run(b, "return location.hash") == "#g0n1"
+    find(b, '[data-node="2"] .chip').click()
+    assert find(b, "#details h2").text == "blk.0.attn_norm.weight"
+    assert "weight of the model" in find(b, "#details").text
+    find(b, "#details .links a").click()
+    wait(b, "return document.querySelector('#details h2').textContent === 'attn_norm-0'")
+
+
+def test_a_link_to_a_node(open_page: Open, demo: Path) -> None:
+    b = open_page(demo)
+    b.get(demo.as_uri() + "#g1n40")
+    wait(b, "return document.querySelector('.card.selected')")
+    assert find(b, "#graph").get_attribute("value") == "1"
+    assert find(b, "#details h2").text == "gate-0"
+
+
+def colours(b: Any) -> list[str]:
+    script = "(e) => getComputedStyle(e).borderLeftColor"
+    return list(run(b, f"return [...document.querySelectorAll('.card.node')].map({script})"))
+
+
+def test_colours(open_page: Open, demo: Path) -> None:
+    from selenium.webdriver.support.ui import Select
+
+    b = open_page(demo)
+    choice = Select(find(b, "#colour"))
+    assert choice.first_selected_option.text == "error"
+    assert [o.text for o in choice.options] == [
+        "Kind of op", "Device", "Type of weights", "Bytes of results", "error"
+    ]  # fmt: skip
+    assert find(b, "#legend .ticks").text.split()[0] == "1.00e-9"
+    run(b, "location.hash = '#g0n2'")
+    wait(b, "return document.querySelectorAll('.card.node').length > 20")
+    by_error = colours(b)
+    assert len(set(by_error)) > 15
+    choice.select_by_value("op")
+    wait(b, "return document.querySelectorAll('.card.node').length > 20")
+    by_op = colours(b)
+    assert 5 < len(set(by_op)) < 12 and by_op != by_error
+    assert {"matrix", "norm", "delta net"} <= set(texts(b, "#legend li span"))
+    choice.select_by_value("device")
+    assert len(texts(b, "#legend li")) == 1
+
+
+def test_light_and_dark(open_page: Open, demo: Path) -> None:
+    b = open_page(demo)
+    ground = "return getComputedStyle(document.body).backgroundColor"
+    before = run(b, ground)
+    find(b, "#theme").click()
+    assert run(b, ground) != before
+
+
+def test_keyboard(open_page: Open, demo: Path) -> None:
+    """Everything without a mouse: go on, unfold, select, fold, leave."""
+    b = open_page(demo)
+    here = "return document.activeElement.getAttribute('aria-label')"
+    press(b, name_of("ARROW_DOWN"))
+    assert run(b, here).startswith("input")
+    press(b, name_of("ARROW_DOWN"), name_of("ARROW_DOWN"))
+    assert run(b, here).startswith("layer 0")
+    press(b, name_of("ARROW_RIGHT"))
+    assert run(b, here) == "layer 0, unfolded"
+    press(b, name_of("ARROW_DOWN"), name_of("ARROW_RIGHT"))
+    assert run(b, here) == "delta net, unfolded"
+    wait(b, "return document.querySelectorAll('[data-node]').length > 20")
+    press(b, name_of("ARROW_DOWN"), name_of("ENTER"))
+    assert find(b, "#details .tag").text in ("SCALE", "RMS_NORM")
+    press(b, name_of("ARROW_LEFT"))
+    assert run(b, here) == "delta net, unfolded"
+    press(b, name_of("ARROW_LEFT"))
+    assert run(b, here).startswith("delta net") and run(b, here).endswith("folded")
+    press(b, name_of("ESCAPE"))
+    assert "How to read this" in find(b, "#details").text
+    before = find(b, "#fit").text
+    press(b, "+")
+    assert find(b, "#fit").text != before
+
+
+def test_memory_chart(open_page: Open, demo: Path) -> None:
+    b = open_page(demo)
+    painted = """
+        const c = document.querySelector("#memory canvas");
+        const data = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+        return new Set(new Uint32Array(data.buffer)).size;"""
+    assert run(b, painted) > 10
+    find(b, "#memory .peak").click()
+    node = run(b, "return location.hash")
+    assert node.startswith("#g0n")
+    assert find(b, ".card.selected").is_displayed()
+
+
+def test_hostile_names(open_page: Open, tmp_path: Path) -> None:
+    graph, x = Graph(), Tensor(ne=(8, 2), name=HOSTILE)
+    y = ops.scale(x, 2.0).set_name(HOSTILE)
+    graph.build_forward_expand(y)
+    path = tmp_path / "page.html"
+    path.write_text("".join(page(page_data([Seen(HOSTILE, graph)], HOSTILE, [("name", HOSTILE)]))))
+    b = open_page(path)
+    assert b.title.startswith("</script><img") and "taken" not in b.title[:8]
+    press(b, "/", *"script", name_of("ENTER"))
+    assert find(b, "#details h2").text.startswith("</script><img src=x")
+    assert count(b, "img") == 0
+    assert "\x1b" not in find(b, "body").text
+    assert run(b, "return document.title") != "taken"
+
+
+def test_five_thousand_nodes(open_page: Open, tmp_path: Path) -> None:
+    """All unfolded, with only what is near on the screen as elements."""
+    graph, x = Graph(), Tensor(ne=(8, 2), name="inp_embd")
+    x = ops.scale(x, 1.0)
+    for il in range(60):
+        start = x
+        for k in range(27):
+            gate = ops.silu(x).set_name(f"gate_{k}-{il}")
+            half = ops.scale(x, 0.5).set_name(f"half_{k}-{il}")
+            x = ops.mul(half, gate).set_name(f"x_{k}-{il}")
+        x = ops.add(x, start).set_name(f"l_out-{il}")
+    graph.build_forward_expand(x)
+    assert len(graph.nodes) > 4900
+    path = tmp_path / "page.html"
+    path.write_text("".join(page(page_data([Seen("all", graph)], "large"))))
+    b = open_page(path)
+    assert texts(b, ".box.repeat > .head .title") == ["60 ×"]
+    find(b, "#unfold-all").click()
+    assert count(b, ".box.layer") == 60
+    wait(b, "return document.querySelectorAll('[data-node]').length > 20")
+    assert count(b, "[data-node]") < 1500
+    run(b, "document.getElementById('pane').scrollTop = 1e9")
+    wait(b, "return document.querySelector('[data-node=\"4900\"]')")
+    assert count(b, '[data-node="5"]') == 0

@@ -1,0 +1,146 @@
+// The compute buffer over time: across, the nodes in their order; upwards, bytes of the buffer.
+import { h, styleOf } from "./dom.js";
+import { bytes, count, hex } from "./format.js";
+
+const EDGE = { left: 70, right: 14, top: 8, bottom: 20 };
+
+export class MemoryChart {
+  constructor(app, element) {
+    Object.assign(this, { app, element, number: 0, near: false });
+    this.canvas = h("canvas", { tabindex: "0", role: "img", mousemove: (e) => this._hover(e), mouseleave: () => this._tell(null),
+      click: (e) => this._click(e) });
+    this.note = h("span", { class: "note" });
+    new ResizeObserver(() => this.paint()).observe(this.canvas);
+  }
+
+  get memory() { return this.app.graph.data.memory[this.number]; }
+
+  draw() {
+    const all = this.app.graph.data.memory;
+    this.element.hidden = !all.length;
+    if (!all.length) return;
+    this.number = Math.min(this.number, all.length - 1);
+    const m = this.memory;
+    m.top = Math.max(m.peak, ...m.places.map(([, , , offset, size]) => offset + size));
+    const choose = all.length < 2 ? null : h("select", { "aria-label": "Which buffer", change: (e) => { this.number = Number(e.target.value); this.draw(); } },
+      all.map((each, i) => h("option", { value: i, selected: i === this.number }, each.device || `buffer ${i}`)));
+    const peak = h("button", { class: "peak", click: () => this.app.reveal(m.peak_at) }, `peak ${bytes(m.peak)} at node ${count(m.peak_at)}`);
+    const near = h("button", { class: "near", "aria-pressed": String(this.near), click: () => { this.near = !this.near; this.draw(); } },
+      this.near ? "whole graph" : "only the layer");
+    near.hidden = !this.near && !this._layer();
+    this.button = near;
+    this.canvas.setAttribute("aria-label", `${bytes(m.size)} of buffer; at most ${bytes(m.peak)} at once, at node ${m.peak_at}`);
+    this.element.replaceChildren(
+      h("header", {}, h("h2", {}, "Compute buffer"), choose, h("span", {}, `${bytes(m.top)} used${m.size > m.top ? ` of ${bytes(m.size)}` : ""}`), peak, near, this.note), this.canvas);
+    this._tell(null);
+    this.paint();
+  }
+
+  /** The layer of what is selected. */
+  _layer() {
+    const { app } = this;
+    if (app.selected === null || app.selected < 0) return null;
+    return app.graph.path(app.selected).find((part) => part.kind === "layer") ?? app.graph.blockOf[app.selected];
+  }
+
+  /** Nodes that are shown: [first, number]. */
+  _range() {
+    const layer = this.near && this._layer();
+    return layer ? [layer.first, layer.nodes.length] : [0, this.memory.alive.length];
+  }
+
+  paint() {
+    const m = this.memory, { canvas } = this, { clientWidth, clientHeight } = canvas;
+    if (!m || !clientWidth) return;
+    const ratio = window.devicePixelRatio || 1, c = canvas.getContext("2d");
+    canvas.width = clientWidth * ratio;
+    canvas.height = clientHeight * ratio;
+    c.scale(ratio, ratio);
+    if (this.button) this.button.hidden = !this.near && !this._layer();
+    const [begin, n] = this._range(), width = clientWidth - EDGE.left - EDGE.right, height = clientHeight - EDGE.top - EDGE.bottom;
+    const x = (i) => EDGE.left + (Math.min(n, Math.max(0, i - begin)) / n) * width, y = (b) => EDGE.top + height - (b / (m.top || 1)) * height;
+    this.scale = { x, y, i: (px) => begin + Math.floor(((px - EDGE.left) / width) * n), b: (py) => ((EDGE.top + height - py) / height) * m.size };
+    this._axes(c, m, x, y, clientWidth);
+    const probe = h("i", { hidden: true });
+    document.body.append(probe);
+    for (const [ref, first, last, offset, size] of m.places) {
+      if (last < begin || first >= begin + n) continue;
+      c.fillStyle = this._colour(probe, ref);
+      const w = Math.max(1, x(last + 1) - x(first) - 0.5), tall = y(offset) - y(offset + size);
+      c.fillRect(x(first), y(offset + size), w, Math.max(0.75, tall - 0.5));
+    }
+    probe.remove();
+    this._curve(c, m, x, y);
+  }
+
+  /** The colour of a place's node, as the canvas understands it. */
+  _colour(probe, ref) {
+    if (ref === null || ref === undefined || ref < 0) return styleOf("--quiet");
+    probe.style.color = this.app.colouring.of(this.app.graph.nodes[ref]).colour;
+    return getComputedStyle(probe).color;
+  }
+
+  _axes(c, m, x, y, right) {
+    c.font = `11px ${styleOf("--sans")}`;
+    c.textBaseline = "middle";
+    for (const part of [0, 0.5, 1]) {
+      c.fillStyle = styleOf("--line");
+      c.fillRect(EDGE.left, Math.round(y(m.top * part)), right - EDGE.left - EDGE.right, 1);
+      c.fillStyle = styleOf("--faint");
+      c.textAlign = "right";
+      c.fillText(part ? bytes(m.top * part) : "0", EDGE.left - 8, y(m.top * part));
+    }
+    c.textAlign = "center";
+    const [begin, n] = this._range(), step = niceStep(n / 10);
+    for (let i = Math.ceil(begin / step) * step; i < begin + n; i += step) c.fillText(count(i), x(i), y(0) + 12);
+  }
+
+  _curve(c, m, x, y) {
+    c.strokeStyle = styleOf("--ink");
+    c.lineWidth = 1.25;
+    c.beginPath();
+    const [begin, n] = this._range(), shown = (i) => i >= begin && i < begin + n;
+    m.alive.forEach((b, i) => { if (shown(i)) { c.lineTo(x(i), y(b)); c.lineTo(x(i + 1), y(b)); } });
+    c.stroke();
+    const { selected } = this.app;
+    if (selected !== null && selected >= 0) {
+      c.fillStyle = styleOf("--accent");
+      c.fillRect(x(selected), EDGE.top, Math.max(1.5, x(selected + 1) - x(selected)), y(0) - EDGE.top);
+    }
+    if (!shown(m.peak_at)) return;
+    c.fillStyle = styleOf("--hot");
+    c.beginPath();
+    c.arc(x(m.peak_at + 0.5), y(m.peak), 3.5, 0, 7);
+    c.fill();
+  }
+
+  _at(event) {
+    const box = this.canvas.getBoundingClientRect();
+    const i = this.scale.i(event.clientX - box.left), b = this.scale.b(event.clientY - box.top);
+    if (i < 0 || i >= this.memory.alive.length) return null;
+    const place = this.memory.places.find(([, first, last, offset, size]) => i >= first && i <= last && b >= offset && b < offset + size);
+    return { i, place };
+  }
+
+  _hover(event) { this._tell(this._at(event)); }
+
+  _tell(found) {
+    if (!found) {
+      this.note.textContent = "each bar: a result, from the node that makes it to the last that reads it; the line: bytes in use";
+      return;
+    }
+    const { i, place } = found, { graph } = this.app;
+    const here = `node ${count(i)} ${graph.nodes[i].name}: ${bytes(this.memory.alive[i])} in use`;
+    if (!place) this.note.textContent = here;
+    else this.note.textContent = `${here} · ${graph.at(place[0])?.name ?? "scratch"}: ${bytes(place[4])} at ${hex(place[3])}, nodes ${count(place[1])} to ${count(place[2])}`;
+  }
+
+  _click(event) {
+    const found = this._at(event);
+    if (found) this.app.reveal(found.place && found.place[0] >= 0 ? found.place[0] : found.i);
+  }
+}
+
+function niceStep(least) {
+  for (let size = 1; ; size *= 10) for (const n of [1, 2, 5]) if (n * size >= least) return n * size;
+}

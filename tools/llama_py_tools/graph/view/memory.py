@@ -1,0 +1,109 @@
+"""What lies where in the compute buffers, and from which node to which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ggml_py.buffer import Buffer
+from ggml_py.tensor import FLAG_OUTPUT, Tensor
+from llama_py_tools.graph.view.seen import Seen
+from llama_py_tools.graph.view.tree import is_computed
+
+
+@dataclass(slots=True)
+class Place:
+    """Bytes of a tensor in a compute buffer, while node `first` to node `last` run."""
+
+    tensor: Tensor
+    first: int
+    last: int
+
+    @property
+    def offset(self) -> int:
+        return self.tensor.offset
+
+    @property
+    def size(self) -> int:
+        return self.tensor.nbytes
+
+
+@dataclass(slots=True)
+class Memory:
+    """One compute buffer.
+
+    alive  bytes in use while each node runs
+    """
+
+    device: str
+    size: int
+    places: list[Place]
+    alive: list[int]
+
+    @property
+    def peak(self) -> tuple[int, int]:
+        """(bytes, node): the most, and where first."""
+        most = max(self.alive, default=0)
+        return most, self.alive.index(most) if self.alive else 0
+
+
+def memories(seen: Seen) -> list[Memory]:
+    """The compute buffers of a graph, as far as it was planned."""
+    n, devices = len(seen.graph.nodes), seen.devices()
+    buffers: dict[int, tuple[Buffer, str, list[Place]]] = {}
+    for place in _places(seen):
+        buffer = place.tensor.buffer
+        assert buffer is not None
+        name = devices.get(id(seen.graph.nodes[place.first]), "")
+        buffers.setdefault(id(buffer), (buffer, name, []))[2].append(place)
+    return [
+        Memory(name, buffer.size, places, alive(places, n))
+        for buffer, name, places in buffers.values()
+    ]
+
+
+def _places(seen: Seen) -> Iterator[Place]:
+    """All tensors that have bytes in a compute buffer: results, inputs, copies to other devices.
+    Inputs and outputs keep theirs; what a step of several nodes reads is there until its last."""
+    nodes, steps = seen.graph.nodes, seen.last_of_step()
+    index = {id(t): i for i, t in enumerate(nodes)}
+    runs_at = {id(t): index.get(id(steps.get(id(t), t)), index[id(t)]) for t in nodes}
+    last: dict[int, int] = {}
+    for t in nodes:
+        for s in t.src:
+            if s is not None and is_computed(t):
+                last[id(s.root)] = max(last.get(id(s.root), 0), runs_at[id(t)])
+    splits = [s for s in (seen.plan.splits if seen.plan else []) if s.nodes]
+    for split in splits:
+        for source, _ in split.inputs:
+            root, i = id(source.root), index[id(split.nodes[0])]
+            last[root] = max(last.get(root, 0), i)
+    kept = {id(t.root) for t in nodes if t.flags & FLAG_OUTPUT}
+    own = [t for t in nodes if t.view_src is None and t.buffer is not None]
+    buffers = {id(t.buffer) for t in own}
+    for t in seen.graph.leafs:
+        if t.buffer is not None and t.view_src is None and id(t.buffer) in buffers:
+            yield Place(t, 0, len(nodes) - 1)
+    for t in own:
+        i = index[id(t)]
+        yield Place(t, i, len(nodes) - 1 if id(t) in kept else max(i, last.get(id(t), i)))
+    for split in splits:
+        for _, copy in split.inputs:
+            if copy.buffer is not None:
+                i = index[id(split.nodes[0])]
+                yield Place(copy, i, max(i, last.get(id(copy), i)))
+
+
+def alive(places: list[Place], n_nodes: int) -> list[int]:
+    """Bytes in use while each of n_nodes runs: those that a result has taken over count once."""
+    change = [0] * (n_nodes + 1)
+    begins = {(p.offset, p.first) for p in places}
+    for p in places:
+        taken = p.first < p.last and (p.offset, p.last) in begins
+        change[p.first] += p.size
+        change[p.last + (not taken)] -= p.size
+    total, found = 0, list[int]()
+    for more in change[:n_nodes]:
+        total += more
+        found.append(total)
+    return found

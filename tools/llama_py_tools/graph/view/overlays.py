@@ -1,0 +1,75 @@
+"""Values of nodes that come from elsewhere: times, differences, whatever a number can say.
+
+An overlay file is a list of nodes as `llama-py-graph dump --format json` writes it: a line of JSON
+a node, with `dec`, `name` and, if it is known, `i`; and with `overlay: {"error": 1e-3}`. Lines
+without an overlay say nothing, and other keys are not looked at.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+
+from ggml_py.dump import Record
+from ggml_py.errors import GGMLError
+from ggml_py.tensor import Tensor
+from llama_py_tools.graph.view.seen import Overlay, Seen
+
+
+def put(graphs: Sequence[Seen], records: Sequence[Record], path: str) -> None:
+    """Give nodes the overlays of a file's lines.
+
+    A line is for the node with its number, if that has its name; else for the node of that name, of
+    several in turn. Raises GGMLError for an overlay that is not of numbers, and if no line is for a
+    node of these graphs.
+    """
+    lines = [r for r in records if r.get("overlay") is not None]
+    numbers: list[dict[str, list[int]]] = []
+    for seen in graphs:
+        by_name: defaultdict[str, list[int]] = defaultdict(list)
+        for i, t in enumerate(seen.graph.nodes):
+            by_name[t.name].append(i)
+        numbers.append(by_name)
+    n_found = 0
+    for r in lines:
+        overlay, dec = _checked(r, path), r["dec"]
+        if not 0 <= dec < len(graphs):
+            continue
+        at = _number_of(r, graphs[dec].graph.nodes, numbers[dec])
+        if at is not None:
+            graphs[dec].overlays.setdefault(at, {}).update(overlay)
+            n_found += 1
+    if not n_found:
+        raise GGMLError(
+            f"{path}: none of its {len(lines)} lines with an overlay is of a node of these graphs;"
+            f" make it of the same model and the same tokens"
+        )
+
+
+def _number_of(r: Record, nodes: Sequence[Tensor], by_name: dict[str, list[int]]) -> int | None:
+    i = r.get("i")
+    if isinstance(i, int) and 0 <= i < len(nodes) and nodes[i].name == r["name"]:
+        return i
+    waiting = by_name.get(r["name"], [])
+    return waiting.pop(0) if waiting else None
+
+
+def _checked(record: Record, path: str) -> Overlay:
+    found = record["overlay"]
+    good = isinstance(found, dict) and all(
+        isinstance(v, int | float) and not isinstance(v, bool) for v in found.values()
+    )
+    if not good:
+        raise GGMLError(
+            f"{path}: overlay of {record['name']!r} must be numbers by name, like"
+            f' {{"error": 0.001}}; got {found!r:.80}'
+        )
+    return {name: float(value) for name, value in found.items()}
+
+
+def number(value: float) -> float | str:
+    """As strict JSON can have it: what is no finite number becomes a text."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")

@@ -1,0 +1,66 @@
+"""The page: one HTML file with its data, its script and its style in it.
+
+Nothing in it asks for anything outside, and a content security policy keeps it so. What comes from
+a model file is in one JSON element, in which no `<` is left, and gets on the screen as text only.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+
+from llama_py_tools.graph.view.data import Data
+
+FOLDER = files("llama_py_tools.graph.page")
+LIBRARY, LICENCE = "dagre.min.js", "dagre.LICENSE.txt"
+# In the order of their imports: a module may use what those before it export.
+MODULES = (
+    "dom.js", "format.js", "model.js", "colours.js", "layout.js", "cards.js", "boxes.js",
+    "details.js", "overview.js", "memory.js", "search.js", "keys.js", "main.js",
+)  # fmt: skip
+
+
+def page(data: Data) -> Iterator[str]:
+    """The text of the page, in pieces."""
+    head, _, tail = _read("page.html").partition("<!-- parts -->")
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src '{_hash(script())}'"
+    yield head.replace("TITLE", html.escape(data["title"])).replace("POLICY", policy)
+    yield f"<style>\n{_read('page.css')}</style>\n"
+    yield tail.partition("<!-- data -->")[0]
+    yield f'<script type="application/json" id="data">{embedded(data)}</script>\n'
+    yield f"<script>{script()}</script>\n"
+    yield tail.partition("<!-- data -->")[2]
+
+
+def embedded(data: Data) -> str:
+    """JSON that HTML takes for text, whatever strings are in it."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)  # ASCII: no U+2028 either
+    for c in "<>&":
+        text = text.replace(c, f"\\u{ord(c):04x}")
+    return text
+
+
+def script() -> str:
+    """The library, and the modules as one function: without their import and export."""
+    modules = "\n".join(_without_imports(_read(name)) for name in MODULES)
+    library = f"/*! dagre\n\n{_read(LICENCE)}*/\n{_read(LIBRARY)}"
+    return f'{library}(() => {{\n"use strict";\n{modules}}})();\n'
+
+
+def _without_imports(text: str) -> str:
+    text = re.sub(r"^import [^;]*;\n", "", text, flags=re.M)
+    return re.sub(r"^export ", "", text, flags=re.M)
+
+
+def _hash(text: str) -> str:
+    """As a content security policy names an inline script."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _read(name: str) -> str:
+    return (FOLDER / name).read_text("utf-8")

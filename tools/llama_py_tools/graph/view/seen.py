@@ -1,0 +1,98 @@
+"""Graphs as they were planned, and perhaps timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ggml_py.fusion import Fused
+from ggml_py.graph import Graph
+from ggml_py.plan import Plan
+from ggml_py.tensor import Tensor
+
+if TYPE_CHECKING:
+    from llama_py import Context
+    from llama_py.batch import UBatch
+    from llama_py.graph.result import GraphResult
+    from llama_py_tools.graph.profile import Run
+
+Overlay = dict[str, float]
+MANY = 256  # graphs of runs that are measured, which are all to be shown
+
+
+@dataclass(slots=True)
+class Seen:
+    """A graph, and what is known of its nodes.
+
+    what      "prompt, 7 tokens", "token 1"
+    plan      where nodes run; None if nothing is known of that
+    seconds   of each node that was timed, by id; kernels: what ran
+    overlays  values of other programs, by number of the node: {"error": 1e-3}
+    """
+
+    what: str
+    graph: Graph
+    plan: Plan | None = None
+    seconds: dict[int, float] = field(default_factory=dict)
+    kernels: dict[int, list[str]] = field(default_factory=dict)
+    overlays: dict[int, Overlay] = field(default_factory=dict)
+
+    def devices(self) -> dict[int, str]:
+        """The device of each node by its id."""
+        splits = self.plan.splits if self.plan else []
+        return {id(t): split.device.name for split in splits for t in split.nodes}
+
+    def last_of_step(self) -> dict[int, Tensor]:
+        """Of nodes that run as a part of a step of several: the last of that step, by id."""
+        splits = self.plan.splits if self.plan else []
+        steps = [s.match.nodes for p in splits for s in p.steps if isinstance(s, Fused)]
+        return {id(t): nodes[-1] for nodes in steps for t in nodes}
+
+    def overlay_names(self) -> list[str]:
+        return list(dict.fromkeys(name for o in self.overlays.values() for name in o))
+
+
+def planned(ctx: Context, ids: Sequence[int], n_decode: int) -> list[Seen]:
+    """The graphs of a prompt, and of tokens after it. On devices that only plan, nothing is
+    computed."""
+    found = list[Seen]()
+
+    def on_graph(res: GraphResult, ubatch: UBatch) -> None:
+        plan = next(plan for known, plan in ctx.runner.graphs if known is res)
+        found.append(Seen("", res.graph, plan))
+
+    ctx.on_graph = on_graph
+    ctx.decode(ids)
+    _name(found, f"prompt, {len(ids)} {'token' if len(ids) == 1 else 'tokens'}")
+    for number in range(1, n_decode + 1):
+        before = len(found)
+        ctx.decode([0])
+        _name(found[before:], f"token {number}")
+    return found
+
+
+def timed(ctx: Context, runs: Callable[[], Sequence[Run]]) -> list[Seen]:
+    """The graphs of `runs`, which measures decodes of the context (profile.measure)."""
+    ctx.runner.n_graphs = MANY
+    found = list[Seen]()
+    measured = runs()
+    plans = [plan for _, plan in reversed(ctx.runner.graphs)]
+    of = {id(t): plan for plan in plans for t in plan.graph.nodes}
+    for run in measured:
+        ran = {id(plan): plan for s in run.steps if (plan := of.get(id(s.time.node)))}
+        parts = {key: Seen("", plan.graph, plan) for key, plan in ran.items()}
+        for step in run.steps:
+            node = id(step.time.node)
+            if node in of:
+                part = parts[id(of[node])]
+                part.seconds[node] = part.seconds.get(node, 0.0) + step.seconds
+                part.kernels.setdefault(node, []).append(step.time.kernel)
+        _name([*parts.values()], run.what)
+        found += parts.values()
+    return found
+
+
+def _name(parts: Sequence[Seen], what: str) -> None:
+    for number, part in enumerate(parts, 1):
+        part.what = what if len(parts) == 1 else f"{what}, part {number}"
