@@ -21,6 +21,8 @@ from PIL import Image
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
+from make_bench_model import SIZES
+
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "graph-view"
 PROMPT = "ROMEO: But soft, what light through yonder window breaks?"
@@ -30,6 +32,7 @@ FLAGS = (
     "--hide-scrollbars",
 )  # fmt: skip
 SMALL, LARGE = (1280, 800), (2560, 1440)
+LARGEST = "80b"  # of the sizes that make_bench_model.py knows
 
 
 def unfold(kind: str, number: int) -> str:
@@ -57,8 +60,9 @@ def main() -> None:
 
 
 def write_pages(folder: Path, pages: dict[str, Path]) -> None:
-    model = folder / "qwen35moe-80b.gguf"
-    made = ["--arch", "qwen35moe", "--size", "80b", "--type", "Q4_K_M", "--hole"]
+    arch = next(name for name, sizes in SIZES.items() if LARGEST in sizes)
+    model = folder / f"{arch}-{LARGEST}.gguf"
+    made = ["--arch", arch, "--size", LARGEST, "--type", "Q4_K_M", "--hole"]
     run(str(ROOT / "tools" / "make_bench_model.py"), *made, "--out", str(model))
     view = ("-c", "from llama_py_tools.start import graph; graph()", "view")
     run(*view, "-p", PROMPT, "--decode", "1", "--profile", "-t", "1", "-o", str(pages["demo"]))

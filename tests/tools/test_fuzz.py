@@ -23,7 +23,7 @@ from llama_py.gguf_file import GGUFFile
 from llama_py.grammar import compiled
 from llama_py.loaded import DEMO
 from llama_py.lora import Adapter
-from llama_py_tools.graph.main import read_records
+from llama_py_tools.graph.dumps import read_records
 from llama_py_tools.test_backend_ops.op_file import read_cases
 from llama_py_tools.test_backend_ops.run import evaluate
 
