@@ -2,7 +2,6 @@
 and a sign each u8 [16] | u16 [4], four scales of three bits and a quarter of d.
 """
 
-from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
@@ -19,8 +18,6 @@ from ggml_cpu.quantize.lanes import (
     put_byte,
     put_bytes,
     ratio,
-    sum_of_squares,
-    weigh,
 )
 from ggml_cpu.quantize.points import codes_at, half_steps, index_of
 from ggml_cpu.quantize.ternary import (
@@ -41,6 +38,7 @@ from ggml_cpu.quantize.ternary import (
     sort,
     split_code,
 )
+from ggml_cpu.quantize.ways import by_squares
 
 
 @fn
@@ -160,17 +158,4 @@ def put_all(m):
         put_bytes(m, 48 + 2 * four, 2, v.select(some, word, v.i32x16(0)))
 
 
-@fn
-def plain(m):
-    for i in range(256):
-        put(m + W, i, mul(at(m + X, i), at(m + X, i)))
-    put_all(m)
-
-
-@fn
-def weighted(m):
-    weigh(m + X, m + W, 256, (sum_of_squares(m + X, 256) * 2.0) / 256.0)
-    put_all(m)
-
-
-register("iq1_m", plain, weighted, codebook=("iq1", 3))
+register("iq1_m", *by_squares(256, 2.0, put_all), codebook=("iq1", 3))

@@ -2,14 +2,14 @@
 signs u8 [32] | scales u8 [4].
 """
 
-from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
 from ggml_cpu.quantize.gridded import SIGNS, groups_of, of_largest, point_index, put_scales, step_of
-from ggml_cpu.quantize.lanes import W, X, at, mul, put, put_byte, sum_of_squares, weigh
+from ggml_cpu.quantize.lanes import put_byte
 from ggml_cpu.quantize.points import codes_at, fitter
+from ggml_cpu.quantize.ways import by_squares
 
 group = groups_of(32, 0.0, False, of_largest(15.0), fitter(32, 4, 8, 9, 0.2, False, True))
 
@@ -30,17 +30,4 @@ def put_all(m):
         put_byte(m, 106 + g, step_of(m, 2 * g, factor) | (step_of(m, 2 * g + 1, factor) << 4))
 
 
-@fn
-def plain(m):
-    for i in range(256):
-        put(m + W, i, mul(at(m + X, i), at(m + X, i)))
-    put_all(m)
-
-
-@fn
-def weighted(m):
-    weigh(m + X, m + W, 256, (sum_of_squares(m + X, 256) * 2.0) / 256.0)
-    put_all(m)
-
-
-register("iq3_s", plain, weighted, codebook=("iq3_s", 3))
+register("iq3_s", *by_squares(256, 2.0, put_all), codebook=("iq3_s", 3))

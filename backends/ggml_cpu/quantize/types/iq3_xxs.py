@@ -2,25 +2,14 @@
 seven signs and a scale.
 """
 
-from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
 from ggml_cpu.quantize.gridded import SIGNS, groups_of, of_largest, point_index, put_scales, step_of
-from ggml_cpu.quantize.lanes import (
-    STEPS,
-    W,
-    X,
-    at,
-    mul,
-    put,
-    put_byte,
-    put_bytes,
-    sum_of_squares,
-    weigh,
-)
+from ggml_cpu.quantize.lanes import STEPS, put, put_byte, put_bytes
 from ggml_cpu.quantize.points import codes_at, fitter
+from ggml_cpu.quantize.ways import by_squares
 
 group = groups_of(32, 1e-8, True, of_largest(15.0), fitter(32, 4, 8, 15, 0.2, True, False))
 
@@ -39,17 +28,4 @@ def put_all(m):
         put_bytes(m, 66 + 4 * g, 4, codes_at(m + STEPS, g) | (step_of(m, g, factor) << 28))
 
 
-@fn
-def plain(m):
-    for i in range(256):
-        put(m + W, i, mul(at(m + X, i), at(m + X, i)))
-    put_all(m)
-
-
-@fn
-def weighted(m):
-    weigh(m + X, m + W, 256, (sum_of_squares(m + X, 256) * 2.0) / 256.0)
-    put_all(m)
-
-
-register("iq3_xxs", plain, weighted, codebook=("iq3_xxs", 2))
+register("iq3_xxs", *by_squares(256, 2.0, put_all), codebook=("iq3_xxs", 2))

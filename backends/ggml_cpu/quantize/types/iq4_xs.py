@@ -2,7 +2,6 @@
 [128].
 """
 
-from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
@@ -23,12 +22,11 @@ from ggml_cpu.quantize.lanes import (
     put_byte,
     put_bytes,
     put_half,
-    sum_of_squares,
-    weigh,
     whole,
 )
 from ggml_cpu.quantize.steps import put_nibbles
 from ggml_cpu.quantize.uneven import put_levels, searched
+from ggml_cpu.quantize.ways import by_squares
 
 
 @fn
@@ -51,17 +49,4 @@ def put_all(m):
         put_byte(m, 4 + g, low | (high << 4))
 
 
-@fn
-def plain(m):
-    for i in range(256):
-        put(m + W, i, mul(at(m + X, i), at(m + X, i)))
-    put_all(m)
-
-
-@fn
-def weighted(m):
-    weigh(m + X, m + W, 256, sum_of_squares(m + X, 256) * (2.0 / 256.0))
-    put_all(m)
-
-
-register("iq4_xs", plain, weighted)
+register("iq4_xs", *by_squares(256, 2.0, put_all))

@@ -8,10 +8,9 @@ from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
 from ggml_cpu.quantize.lanes import MINIMUM_STEPS, STEPS, put_byte, whole
 from ggml_cpu.quantize.steps import by_magnitude, put_factors, put_quarters, with_scales_and_minima
+from ggml_cpu.quantize.ways import by_steps
 
-searched, searched_weighted = with_scales_and_minima(
-    16, 3.0, 15.0, by_magnitude, (-0.5, 0.1, 15, True)
-)
+searched = with_scales_and_minima(16, 3.0, 15.0, by_magnitude, (-0.5, 0.1, 15, True))
 
 
 @fn
@@ -22,16 +21,4 @@ def put_all(m, d, d_min):
     put_factors(m, 80, d, d_min)
 
 
-@fn
-def plain(m):
-    d, d_min = searched(m)
-    put_all(m, d, d_min)
-
-
-@fn
-def weighted(m):
-    d, d_min = searched_weighted(m, 1.0)
-    put_all(m, d, d_min)
-
-
-register("q2_K", plain, weighted)
+register("q2_K", *by_steps(*searched, 1.0, put_all))

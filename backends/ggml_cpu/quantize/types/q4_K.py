@@ -14,10 +14,9 @@ from ggml_cpu.quantize.steps import (
     put_six_bits,
     with_scales_and_minima,
 )
+from ggml_cpu.quantize.ways import by_steps
 
-searched, searched_weighted = with_scales_and_minima(
-    8, 15.0, 63.0, by_magnitude_and_mean, (-1.0, 0.1, 20, False)
-)
+searched = with_scales_and_minima(8, 15.0, 63.0, by_magnitude_and_mean, (-1.0, 0.1, 20, False))
 
 
 @fn
@@ -28,16 +27,4 @@ def put_all(m, d, d_min):
         put_nibbles(m, 16 + 32 * i, 32, m + LEVELS + 64 * VECTOR * i)
 
 
-@fn
-def plain(m):
-    d, d_min = searched(m)
-    put_all(m, d, d_min)
-
-
-@fn
-def weighted(m):
-    d, d_min = searched_weighted(m, 2.0)
-    put_all(m, d, d_min)
-
-
-register("q4_K", plain, weighted)
+register("q4_K", *by_steps(*searched, 2.0, put_all))

@@ -15,10 +15,9 @@ from ggml_cpu.quantize.steps import (
     put_six_bits,
     with_scales_and_minima,
 )
+from ggml_cpu.quantize.ways import by_steps
 
-searched, searched_weighted = with_scales_and_minima(
-    8, 31.0, 63.0, by_magnitude_and_mean, (-0.5, 0.1, 15, False)
-)
+searched = with_scales_and_minima(8, 31.0, 63.0, by_magnitude_and_mean, (-0.5, 0.1, 15, False))
 
 
 @fn
@@ -34,16 +33,4 @@ def put_all(m, d, d_min):
         put_nibbles(m, 48 + 32 * i, 32, m + LEVELS + 64 * VECTOR * i)
 
 
-@fn
-def plain(m):
-    d, d_min = searched(m)
-    put_all(m, d, d_min)
-
-
-@fn
-def weighted(m):
-    d, d_min = searched_weighted(m, 2.0)
-    put_all(m, d, d_min)
-
-
-register("q5_K", plain, weighted)
+register("q5_K", *by_steps(*searched, 2.0, put_all))
