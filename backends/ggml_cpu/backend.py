@@ -9,6 +9,7 @@ from ggml_cpu.compile import start_compilers
 from ggml_cpu.dense import steps_for, why_not
 from ggml_cpu.executor import Executor
 from ggml_cpu.fused import fusions
+from ggml_cpu.kernel import Kernel
 from ggml_cpu.objcache import lacks
 from ggml_cpu.program import Program, kernels_of, load
 from ggml_cpu.recorded import Recorded
@@ -113,9 +114,12 @@ class CPUDevice:
         return Program(_all_steps(nodes), self._executor(options.many), options)
 
     def begin(self, types: Iterable[str]) -> None:
-        from ggml_cpu.repack import kernels_for
+        def repacking() -> list[Kernel]:
+            from ggml_cpu.repack import kernels_for  # by which time others may have been started
 
-        start_compilers(lambda: kernels_for(types))
+            return kernels_for(types)
+
+        start_compilers(repacking)
 
     def lacks(self, nodes: Sequence[Work]) -> bool:
         return lacks(kernels_of(_all_steps(nodes)))

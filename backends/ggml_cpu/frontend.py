@@ -148,13 +148,13 @@ def _without_lifetimes(
 
 
 # What declares itself when it is imported: operations on numbers and tuples.
-_DECLARED = tuple(
-    import_module(f"numba.{name}")
-    for name in (
-        "core.typing.builtins", "cpython.builtins", "cpython.iterators", "cpython.numbers",
-        "cpython.rangeobj", "cpython.tupleobj",
-    )
-)  # fmt: skip
+for _name in (
+    "core.typing.builtins", "cpython.builtins", "cpython.iterators", "cpython.numbers",
+    "cpython.rangeobj", "cpython.tupleobj",
+):  # fmt: skip
+    import_module(f"numba.{_name}")
+
+
 def _constant_bytes(
     context: base.BaseContext, builder: ir.IRBuilder, kind: types.Bytes, value: bytes
 ) -> ir.Value:

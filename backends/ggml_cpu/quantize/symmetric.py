@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.search import nearest
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.quantize.lanes import at, clipped, extreme, is_zero, mul, put, ratio, step_by
 
 
@@ -45,27 +45,72 @@ def best_scale(x, w, n, n_max, levels):
     return v.select(zero, v.f32x16(0.0), scale)
 
 
+def _mover(can_do_without: Function, limited: Function, kept: Function) -> Function:
+    """moved(x, w, n, limit, levels, xq, qq): sums once levels have been moved one by one, up to
+    five times over, while that helps.
+
+    can_do_without  (xq, qq) of the other levels: whether there is a best one for them
+    limited         (level, limit): the nearest that there is
+    kept            (level): what is kept of it
+    """
+
+    @fn
+    def moved(x, w, n, limit, levels, xq, qq):
+        for _ in range(5):
+            changed = v.f32x16(0.0) > 1.0
+            for i in range(n):
+                xi, weight, q = at(x, i), at(w, i), at(levels, i)
+                wx = mul(weight, xi)
+                less_xq, less_qq = xq - mul(wx, q), qq - mul(mul(weight, q), q)
+                usable = can_do_without(less_xq, less_qq)
+                new = mul(xi, less_qq) / v.select(usable, less_xq, v.f32x16(1.0))
+                new = limited(new, limit)
+                new_xq, new_qq = less_xq + mul(wx, new), less_qq + mul(mul(weight, new), new)
+                better = usable & (new != q) & (new_qq > 0.0)
+                better = better & (mul(mul(new_xq, new_xq), qq) > mul(mul(xq, xq), new_qq))
+                put(levels, i, v.select(better, kept(new), q))
+                xq, qq = v.select(better, new_xq, xq), v.select(better, new_qq, qq)
+                changed = changed | better
+            if not v.vany(changed):
+                break
+        return xq, qq
+
+    return moved
+
+
 @fn
-def moved(x, w, n, n_max, levels, xq, qq):
-    """Sums once levels have been moved one by one, up to five times over, while that helps."""
-    for _ in range(5):
-        changed = v.f32x16(0.0) > 1.0
-        for i in range(n):
-            xi, weight, q = at(x, i), at(w, i), at(levels, i)
-            wx = mul(weight, xi)
-            less_xq, less_qq = xq - mul(wx, q), qq - mul(mul(weight, q), q)
-            usable = less_xq > 0.0
-            new = mul(xi, less_qq) / v.select(usable, less_xq, v.f32x16(1.0))
-            new = clipped(new, -n_max, n_max - 1.0)
-            new_xq, new_qq = less_xq + mul(wx, new), less_qq + mul(mul(weight, new), new)
-            better = usable & (new != q) & (new_qq > 0.0)
-            better = better & (mul(mul(new_xq, new_xq), qq) > mul(mul(xq, xq), new_qq))
-            put(levels, i, v.select(better, new, q))
-            xq, qq = v.select(better, new_xq, xq), v.select(better, new_qq, qq)
-            changed = changed | better
-        if not v.vany(changed):
-            break
-    return xq, qq
+def xq_is_positive(xq, qq):
+    return xq > 0.0
+
+
+@fn
+def both_are_positive(xq, qq):
+    return (xq > 0.0) & (qq > 0.0)
+
+
+@fn
+def on_both_sides(level, n_max):
+    return clipped(level, -n_max, n_max - 1.0)
+
+
+@fn
+def from_above(level, q_max):
+    return v.vmin(nearest(level), q_max)
+
+
+@fn
+def as_it_is(level):
+    return level
+
+
+@fn
+def as_byte(q):
+    """What ggml keeps of a level in a u8: of the few that are negative, 256 more."""
+    return v.select(q < 0.0, q + 256.0, q)
+
+
+moved = _mover(xq_is_positive, on_both_sides, as_it_is)
+moved_up = _mover(both_are_positive, from_above, as_byte)
 
 
 @fn
@@ -81,12 +126,6 @@ def moved_scale(x, w, n, n_max, levels):
     for i in range(n):
         put(levels, i, v.select(zero, v.f32x16(0.0), at(levels, i) + n_max))
     return v.select(zero, v.f32x16(0.0), ratio(xq, qq))
-
-
-@fn
-def as_byte(q):
-    """What ggml keeps of a level in a u8: of the few that are negative, 256 more."""
-    return v.select(q < 0.0, q + 256.0, q)
 
 
 @fn
@@ -130,26 +169,3 @@ def positive_scale(x, w, n, q_max, levels):
     for i in range(n):
         put(levels, i, v.select(zero, v.f32x16(0.0), at(levels, i)))
     return v.select(zero, v.f32x16(0.0), ratio(xq, qq))
-
-
-@fn
-def moved_up(x, w, n, q_max, levels, xq, qq):
-    """As `moved`, for levels that have an upper bound only."""
-    for _ in range(5):
-        changed = v.f32x16(0.0) > 1.0
-        for i in range(n):
-            xi, weight, q = at(x, i), at(w, i), at(levels, i)
-            wx = mul(weight, xi)
-            less_xq, less_qq = xq - mul(wx, q), qq - mul(mul(weight, q), q)
-            usable = (less_xq > 0.0) & (less_qq > 0.0)
-            new = mul(xi, less_qq) / v.select(usable, less_xq, v.f32x16(1.0))
-            new = v.vmin(nearest(new), q_max)
-            new_xq, new_qq = less_xq + mul(wx, new), less_qq + mul(mul(weight, new), new)
-            better = usable & (new != q)
-            better = better & (mul(mul(new_xq, new_xq), qq) > mul(mul(xq, xq), new_qq))
-            put(levels, i, v.select(better, as_byte(new), q))
-            xq, qq = v.select(better, new_xq, xq), v.select(better, new_qq, qq)
-            changed = changed | better
-        if not v.vany(changed):
-            break
-    return xq, qq

@@ -91,3 +91,18 @@ def put_point(m, p, code, none):
     """Keep a code; of a group that is none, that of point 0."""
     first = v.i32x16(0) + v.ld_i32(v.ld_i64(m + TABLES + 16))
     put(m + POINTS, p, v.select(none, first, code))
+
+
+@fn
+def improved(qx, qq, scale, best):
+    """Where these sums make less of an error than the best so far; then the scale and the best."""
+    better = (qq > 0.0) & (mul(qx, qx) > mul(best, qq))
+    scale = v.select(better, qx / v.select(better, qq, v.f32x16(1.0)), scale)
+    return better, scale, v.select(better, mul(scale, qx), best)
+
+
+@fn
+def refitted(any_off, qx, qq, scale):
+    """The scale, once more where points had to be taken that were not wanted."""
+    refit = any_off & (qx > 0.0) & (qq > 0.0)
+    return v.select(refit, qx / v.select(refit, qq, v.f32x16(1.0)), scale)

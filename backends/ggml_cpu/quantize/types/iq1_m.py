@@ -2,6 +2,7 @@
 and a sign each u8 [16] | u16 [4], four scales of three bits and a quarter of d.
 """
 
+from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
@@ -32,9 +33,11 @@ from ggml_cpu.quantize.ternary import (
     SUM_W,
     SUM_X,
     gains,
+    improved,
     magnitude,
     on_grid,
     put_point,
+    refitted,
     sort,
     split_code,
 )
@@ -81,9 +84,7 @@ def best_split(m, top):
                 qx, qq = sums_for(m, SUM_X, SUM_W, i, j, delta)
                 qx1, qq1 = sums_for(m, OTHER_SUM_X, OTHER_SUM_W, i, j, other)
                 qx, qq = qx + qx1, qq + qq1
-                better = (qq > 0.0) & (mul(qx, qx) > mul(best, qq))
-                scale = v.select(better, qx / v.select(better, qq, v.f32x16(1.0)), scale)
-                best = v.select(better, mul(scale, qx), best)
+                better, scale, best = improved(qx, qq, scale, best)
                 low, high = v.select(better, v.i32x16(i), low), v.select(better, v.i32x16(j), high)
                 chosen = v.select(better, v.i32x16(k), chosen)
     return scale, low, high, chosen
@@ -113,8 +114,7 @@ def group(m, g):
         any_off = any_off | off
         put_point(m, 2 * g + p, code, none)
         qx, qq = gains(x + here, w + here, code, delta, one, qx, qq)
-    refit = any_off & (qx > 0.0) & (qq > 0.0)
-    scale = v.select(refit, qx / v.select(refit, qq, one), scale)
+    scale = refitted(any_off, qx, qq, scale)
     put(m + SCALES, g, v.select(none, v.f32x16(0.0), scale))
     put(m + STEPS, g, chosen)
 

@@ -33,9 +33,11 @@ from ggml_cpu.quantize.ternary import (
     SUM_W,
     SUM_X,
     gains,
+    improved,
     magnitude,
     on_grid,
     put_point,
+    refitted,
     sort,
     split_code,
 )
@@ -76,9 +78,7 @@ def best_split(m, top):
             for sign in range(1, -2, -2):
                 delta = v.float32(DELTA) * v.float32(sign)
                 qx, qq = three(x, xj - x, xs, delta), three_squares(w, wj - w, ws, delta)
-                better = (qq > 0.0) & (mul(qx, qx) > mul(best, qq))
-                scale = v.select(better, qx / v.select(better, qq, v.f32x16(1.0)), scale)
-                best = v.select(better, mul(scale, qx), best)
+                better, scale, best = improved(qx, qq, scale, best)
                 low, high = v.select(better, v.i32x16(i), low), v.select(better, v.i32x16(j), high)
                 shift = v.select(better, v.i32x16(sign), shift)
     return scale, low, high, shift
@@ -102,8 +102,7 @@ def group(m, g):
         any_off = any_off | off
         put_point(m, p, code, none)
         qx, qq = gains(x + here, w + here, code, delta, one, qx, qq)
-    refit = any_off & (qx > 0.0) & (qq > 0.0)
-    scale = v.select(refit, qx / v.select(refit, qq, one), scale)
+    scale = refitted(any_off, qx, qq, scale)
     put(m + SCALES, g, v.select(none, v.f32x16(0.0), scale))
     word = v.select(none | (shift == 1), v.i32x16(0), v.i32x16(1 << 15))
     for p in range(4):

@@ -2,6 +2,7 @@
 signs u8 [32] | scales u8 [4].
 """
 
+from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn

@@ -2,6 +2,7 @@
 seven signs and a scale.
 """
 
+from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn

@@ -1,5 +1,6 @@
 """iq4_nl (ggml-quants.c:quantize_row_iq4_nl_impl): d | u8 [16]."""
 
+from __future__ import annotations
 
 from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register

@@ -2,6 +2,7 @@
 [128].
 """
 
+from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
