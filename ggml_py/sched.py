@@ -103,7 +103,6 @@ class Scheduler:
         self._all_reduce = all_reduce or Gather(self.options)
         self._buffers: dict[int, Buffer] = {}  # by arena, see Splitter
         self._told: set[tuple[str, str]] = set()
-        self._causes: Causes | None = None
 
     def reserve(self, graph: Graph, pins: Pins = (), fixed: Pins = ()) -> list[int]:
         """Make the compute buffers large enough for this graph; returns their sizes in bytes, by
@@ -112,8 +111,10 @@ class Scheduler:
         self._reserved(graph, pins, fixed)
         return self.compute_sizes()
 
-    def _reserved(self, graph: Graph, pins: Pins, fixed: Pins) -> Layout:
-        layout = self._lay_out(graph, pins, fixed, 0)
+    def _reserved(
+        self, graph: Graph, pins: Pins, fixed: Pins, causes: Causes | None = None
+    ) -> Layout:
+        layout = self._lay_out(graph, pins, fixed, 0, causes=causes)
         layout.undo()
         for part in layout.parts:
             device = self.devices[part.device]
@@ -130,11 +131,7 @@ class Scheduler:
         """`reserve`, and how the graph is laid out, and why each tensor is where it is; see
         Assignment."""
         causes: Causes = {}
-        self._causes = causes
-        try:
-            return self._reserved(graph, pins, fixed), causes
-        finally:
-            self._causes = None
+        return self._reserved(graph, pins, fixed, causes), causes
 
     def provide(self, graphs: Iterable[tuple[Graph, Pins, Pins]]) -> None:
         """Have all kernels that these graphs need, with their pins; they stay as they are.
@@ -212,10 +209,12 @@ class Scheduler:
         return "; ".join(reasons)
 
     def _lay_out(
-        self, graph: Graph, pins: Pins, fixed: Pins, number: int, stops: Sequence[Tensor] = ()
-    ) -> Layout:
+        self, graph: Graph, pins: Pins, fixed: Pins, number: int, stops: Sequence[Tensor] = (),
+        causes: Causes | None = None,
+    ) -> Layout:  # fmt: skip
         """number   of the copies in a pipeline
-        stops    nodes after which the graph is cut; its parts then run one after the other"""
+        stops    nodes after which the graph is cut; its parts then run one after the other
+        causes   see Assignment"""
         alignments = tuple(d.alignment for d in self.devices)
         if len(self.devices) == 1:
             _refuse((t, self.why_not(t)) for t in graph.compute_nodes())
@@ -224,7 +223,7 @@ class Scheduler:
             fused = self._fuse(parts, graph)
             memory = plan_memory(graph, None, alignments, fused, self._room(1))
             return Layout(parts, [parts], memory, lambda: None)
-        assignment = self._assign(graph, pins, fixed)
+        assignment = self._assign(graph, pins, fixed, causes)
         splitter = Splitter(graph, assignment, number if self._pipeline else None, self._anyhow)
         self.n_splits = len(splitter.parts)
         parts = cut(splitter.parts, stops) if stops else splitter.parts
@@ -245,13 +244,15 @@ class Scheduler:
         self.work = [(self.devices[part.device], part.steps) for part in parts]
         return [step for part in parts for step in part.steps if isinstance(step, Fused)]
 
-    def _assign(self, graph: Graph, pins: Pins, fixed: Pins) -> Assignment:
+    def _assign(
+        self, graph: Graph, pins: Pins, fixed: Pins, causes: Causes | None
+    ) -> Assignment:
         devices = Devices(self.devices, self._samples)
         index = {id(d): i for i, d in enumerate(self.devices)}
         allowed, final = (
             [(t, index[id(d)]) for t, d in pairs if not d.why_not(t)] for pairs in (pins, fixed)
         )
-        assignment = Assignment(graph, devices, allowed, final, self._causes)
+        assignment = Assignment(graph, devices, allowed, final, causes)
         computed = graph.compute_nodes()
         _refuse((t, devices.refusals(t)) for t in computed if assignment.of(t) < 0)
         for t in computed:
