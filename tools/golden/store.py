@@ -42,8 +42,10 @@ def recorded() -> list[tuple[str, str]]:
 
 
 def recipe(arch: str, variant: str) -> dict[str, Any]:
-    """The dictionary as JSON has it."""
-    return _said(json.loads(json.dumps(asdict(find(arch, variant)))))
+    """The dictionary as JSON has it, but for what says nothing of the model."""
+    said = _said(json.loads(json.dumps(asdict(find(arch, variant)))))
+    said.pop("familiar", None)
+    return said
 
 
 def _said(fields: dict[str, Any]) -> dict[str, Any]:

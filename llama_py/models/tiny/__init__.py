@@ -31,6 +31,8 @@ class Tiny:
     gain       factors on the random part of values, to make every branch of the graph matter
     mean       the part of values that is not random, where it is another than usual
     unread     shapes of tensors that are in the file, but are not for the model
+    familiar   all its blocks, and what its layers keep, are in other models too: tests of what any
+               model must do run over those, and over all of them with LLAMA_PY_TEST_MODELS=every
 
     What is recorded of llama.cpp (tools/record_golden.py):
 
@@ -47,6 +49,7 @@ class Tiny:
     gain: Mapping[str, float] = field(default_factory=dict)
     mean: Mapping[str, float] = field(default_factory=dict)
     unread: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    familiar: bool = False
     prompt: int = 40
     first: int = 0
     steps: int = 6
