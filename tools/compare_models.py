@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Logits of model files beside the real llama.cpp's.
+
+    pip install '.[parity]'
+    test-llama-archs -s 4242 -o DIR            # llama.cpp's own: random models of architectures
+    python tools/compare_models.py DIR/*.gguf  # a line each, and how many are equal
+
+A prompt, then two tokens, where nothing is rounded on the way (F32 caches, no flash attention);
+embeddings where there are no logits. Each file has a process of its own, for either engine may
+refuse it, or llama.cpp abort.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from golden import runs
+from golden.engines import LlamaCpp, Ours
+from golden.facts import facts_of
+from llama_py.gguf_file import GGUFFile
+from llama_py.models.tiny import Tiny
+
+BOUND = 1e-5
+SECONDS = 120  # for a file; the first may compile kernels
+
+
+class Found(NamedTuple):
+    """What a comparison gave: the error, or why there is none."""
+
+    nmse: float | None
+    words: str = ""
+
+    def line(self, bound: float) -> str:
+        if self.nmse is None:
+            return self.words
+        return f"{self.nmse:.2g}" + ("" if self.nmse <= bound else " DIFFERS")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """0 if all are equal, 1 if some are not or cannot be compared."""
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    p.add_argument("--bound", type=float, default=BOUND, help=f"of the NMSE; default {BOUND:g}")
+    p.add_argument("--device", default="cpu", help="ours; default cpu")
+    p.add_argument("--prompt", type=int, default=40, metavar="N", help="tokens; default 40")
+    args = p.parse_args(argv)
+    os.environ["GGML_NO_BACKTRACE"] = "1"  # a failed assertion is told in one line
+    equal = 0
+    for path in args.files:
+        found = apart(path, args.device, args.prompt)
+        equal += found.nmse is not None and found.nmse <= args.bound
+        print(f"{path.name:32} {found.line(args.bound)}", flush=True)
+    print(f"{equal} of {len(args.files)} within {args.bound:g}")
+    return int(equal < len(args.files))
+
+
+def apart(path: Path, device: str, n_prompt: int) -> Found:
+    """`compare` in a process of its own."""
+    here, there = multiprocessing.get_context("fork").Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(
+        target=_tell, args=(there, path, device, n_prompt)
+    )
+    child.start()
+    there.close()
+    try:
+        answered = here.poll(SECONDS)
+        found = here.recv() if answered else Found(None, f"no answer in {SECONDS} seconds")
+    except EOFError:
+        child.join()
+        found = Found(None, f"the process ended with {child.exitcode}")
+    child.kill()
+    child.join()
+    return Found(*found)
+
+
+def _tell(answer: Connection, path: Path, device: str, n_prompt: int) -> None:
+    try:
+        answer.send(Found(compare(path, device, n_prompt)))
+    except Exception as e:
+        answer.send(Found(None, f"{type(e).__name__}: {e}"))
+
+
+def compare(path: Path, device: str, n_prompt: int) -> float:
+    """The NMSE of all rows."""
+    file = GGUFFile.open(path)
+    arch, n_vocab = file.architecture, _vocabulary(file)
+    made = Tiny(keys={"vocab_size": n_vocab}, prompt=n_prompt)
+    facts = facts_of(arch, path)
+    wanted = runs.exact if facts.logits else runs.RUNS["pooled-none"]
+    opened: list[runs.Open] = [
+        lambda **how: LlamaCpp(path, **how), lambda **how: Ours(path, device, **how)
+    ]  # fmt: skip
+    theirs, ours = (wanted(runs.Case(made, facts, how)).values for how in opened)
+    expected, found = (np.concatenate([*x.values()]).astype(np.float64) for x in (theirs, ours))
+    return float(np.square(expected - found).sum() / np.square(expected).sum())
+
+
+def _vocabulary(file: Any) -> int:
+    """The number of tokens, which the key or the vocabulary says."""
+    n = file.metadata.get(f"{file.architecture}.vocab_size")
+    return int(n or len(file.metadata["tokenizer.ggml.tokens"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
