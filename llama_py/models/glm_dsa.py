@@ -1,0 +1,89 @@
+"""GLM-5: latent attention to the tokens that an indexer chooses, the layer's own or an earlier
+layer's; experts after the first layers, a NextN layer that drafts (models/glm-dsa.cpp)."""
+
+from __future__ import annotations
+
+from ggml_py.tensor import Tensor
+from llama_py.blocks.experts import GATING_FUNCS
+from llama_py.geometry import ROPE_NORMAL
+from llama_py.graph.builder import GraphBuilder
+from llama_py.keys import Keys, uints
+from llama_py.models._decoder import Layer
+from llama_py.models._dsa import (
+    DRAFT_NAMES_DSA,
+    INDEXER_TENSORS,
+    Choosing,
+    ChoosingAttention,
+    ChoosingHParams,
+)
+from llama_py.models._nextn import DraftingDecoder
+from llama_py.weights import Weights
+
+N_CTX_5_2 = 1 << 20  # from this context on, files without indexer.types are GLM-5.2's
+N_LAYER_5_2 = 78
+
+
+def _indexer_types(hp: GlmDsaHParams) -> list[int]:
+    """Of files that do not say: all layers have an indexer, or of GLM-5.2 the first three and then
+    each fourth."""
+    if hp.n_ctx_train < N_CTX_5_2:
+        return [1] * hp.n_layer
+    return [int(il < 3 or (il % 4 == 2 and il < N_LAYER_5_2)) for il in range(hp.n_layer)]
+
+
+class GlmDsaHParams(ChoosingHParams):
+    """indexer_types   by layer of the trunk: 1 has an indexer, 0 uses what the last one chose"""
+
+    indexer_rope = ROPE_NORMAL
+    f_norm_eps = 0.0  # llama.cpp has none here
+    indexer_types: tuple[int, ...] = uints(
+        "attention.indexer.types", _indexer_types, count=lambda hp: hp.n_layer
+    )
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        self.indexers = self.last_indexer(keys, tuple(map(bool, self.indexer_types)))
+
+    def indexer_of(self, il: int) -> int:
+        return self.indexers[il] if il < self.n_layer else -1
+
+    def default_gating(self, keys: Keys) -> int:
+        return 1 + GATING_FUNCS.index("sigmoid")
+
+
+class SharingAttention(ChoosingAttention):
+    """What a layer's indexer chooses is for the layers after it too, so devices do not share it."""
+
+    def declare_indexer(self, w: Weights, hp: ChoosingHParams) -> None:
+        self.chooser = hp.indexer_of(w.il)
+        if self.chooser == w.il:
+            super().declare_indexer(w, hp)
+        else:  # files may have one in every layer
+            w.skip(*INDEXER_TENSORS)
+
+    def choose(self, g: GraphBuilder, cur: Tensor, small: Tensor, il: int) -> Tensor | None:
+        if self.chooser < 0:
+            return None
+        chosen = g.shared(f"top_k-{self.chooser}", lambda: self.indexer(g, cur, small, il))
+        return g.cb(chosen, "top_k", il)
+
+
+class GlmDsa(DraftingDecoder, Choosing):
+    arch = "glm-dsa"
+    sizes = {78: "744B.A40B"}
+    HParams = GlmDsaHParams
+    hp: GlmDsaHParams
+    names = {"attn_out": ""}
+    draft_names = DRAFT_NAMES_DSA
+
+    def layer(self, w: Weights, il: int) -> Layer:
+        hp = self.hp
+        attention = ChoosingAttention if all(hp.indexer_types) else SharingAttention
+        if il >= hp.n_layer:
+            attention = SharingAttention
+        return Layer(
+            w.norm("attn_norm", hp.n_embd),
+            attention(w, hp),
+            w.norm("ffn_norm", hp.n_embd),
+            self.feed_forward(w, il, need_shexp=True, scaled=True),
+        )
