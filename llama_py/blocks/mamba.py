@@ -130,9 +130,14 @@ class Mamba(_Mamba):
 
     parts_keep = State
 
-    def __init__(self, w: Weights, hp: SSMHParams) -> None:
+    def __init__(self, w: Weights, hp: SSMHParams, *, normed: bool = False) -> None:
+        """normed  steps, inputs and outputs are, with weights"""
         super().__init__(w, hp, "needed")
         d_inner, d_state = hp.ssm_d_inner, hp.ssm_d_state
+        sizes = {"ssm_dt_norm": hp.ssm_dt_rank, "ssm_b_norm": d_state, "ssm_c_norm": d_state}
+        self.norms = [w.norm(name, n) for name, n in sizes.items()] if normed else []
+        if hp.ssm_dt_b_c_rms and not normed:
+            self.norms = [Norm()] * 3
         halves = (d_inner, d_inner)
         self.in_proj = w.linear("ssm_in", hp.n_embd, 2 * d_inner, sections=halves)
         self.x = w.linear("ssm_x", d_inner, hp.ssm_dt_rank + 2 * d_state, scaled=False)
@@ -164,8 +169,9 @@ class Mamba(_Mamba):
         dt = view(dt_b_c, (rank, *g.per_seq))
         b = heads(dt_b_c, d_state, 1, *g.per_seq, offset=rank)
         c = heads(dt_b_c, d_state, 1, *g.per_seq, offset=rank + d_state)
-        if hp.ssm_dt_b_c_rms:
-            dt, b, c = (Norm()(g, t, il=il) for t in (dt, b, c))
+        if self.norms:
+            pairs = zip(self.norms, (dt, b, c), strict=True)
+            dt, b, c = (norm(g, t, il=il) for norm, t in pairs)
         else:
             dt = cont(dt)
         dt = self.dt(g, dt)

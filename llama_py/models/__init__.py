@@ -1,6 +1,7 @@
 """Architectures, one file each, found by name and imported when a model needs them.
 
-The file of an architecture is its name with `-` as `_`. Files that start with `_` are shared parts.
+The file of an architecture is its name with `-` as `_` (a name that has `_` itself is read there,
+as it stands after `arch =`). Files that start with `_` are shared parts.
 A package of its own brings one by an entry point: in its group `llama_py.models`, the name is the
 architecture's and the value a module with a subclass of `Architecture`. A script or a notebook
 has `register`.
@@ -9,6 +10,7 @@ has `register`.
 from __future__ import annotations
 
 import pkgutil
+import re
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
@@ -36,10 +38,22 @@ def known_architectures() -> list[str]:
     return sorted({*_REGISTERED, *_ours(), *_others()})
 
 
+@cache
 def _ours() -> dict[str, str]:
     """The module of each architecture of this folder."""
     modules = (m.name for m in pkgutil.iter_modules(__path__) if not m.ispkg)
-    return {name.replace("_", "-"): name for name in modules if not name.startswith("_")}
+    return {spelled(name): name for name in modules if not name.startswith("_")}
+
+
+@cache
+def spelled(module: str) -> str:
+    """The name of the architecture that a module of this folder defines."""
+    if "_" not in module:
+        return module
+    dashed = module.replace("_", "-")
+    source = (pkgutil.get_data(__name__, f"{module}.py") or b"").decode("utf-8")
+    said = re.findall(r'^    arch = "([^"]+)"$', source, re.MULTILINE)
+    return next((name for name in said if name.replace("_", "-") == dashed), dashed)
 
 
 @cache

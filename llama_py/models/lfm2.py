@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ggml_py.ops import add
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention
 from llama_py.blocks.feed_forward import FeedForward
@@ -13,11 +11,12 @@ from llama_py.blocks.rope import rope
 from llama_py.blocks.short_conv import ShortConv
 from llama_py.geometry import ROPE_NEOX, Window
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams import RMS_EPS, HParams
+from llama_py.hparams import RMS_EPS
 from llama_py.keys import Keys, number, uint
-from llama_py.linear import Linear, Norm
+from llama_py.linear import Linear
 from llama_py.memory.kept import KeysValues
 from llama_py.models._decoder import Block, Decoder
+from llama_py.models._hybrid import MixedHParams, OperatorLayer
 from llama_py.share import Share
 from llama_py.weights import Weights
 
@@ -33,11 +32,12 @@ NAMES = {
     "shortconv_in": "model.layers.{}.conv.in_proj",
     "shortconv": "model.layers.{}.conv.conv",
     "shortconv_out": "model.layers.{}.conv.out_proj",
-    "ffn_norm": "model.layers.{}.ffn_out",
+    "ffn_norm": "model.layers.{}.ffn_norm",
+    "ffn_out": "model.layers.{}.ffn_out",
 }
 
 
-class Lfm2HParams(HParams):
+class Lfm2HParams(MixedHParams):
     """n_shortconv_l_cache, n_embd_conv  width and channels of the convolutions; layers without key
     heads have one"""
 
@@ -59,9 +59,6 @@ class Lfm2HParams(HParams):
             hp._of_channels(share.of(self.n_embd, 1, "shortconv.out_proj", il=il))
         return hp
 
-    def is_recr(self, il: int) -> bool:
-        return self.n_head_kv[il] == 0
-
     def window(self, il: int) -> Window | None:
         return Window(self.n_swa) if self.n_swa and not self.is_recr(il) else None
 
@@ -71,24 +68,6 @@ class Lfm2Attention(Attention):
 
     def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
         return rope(g, qkv.q, il), rope(g, qkv.k, il)
-
-
-@dataclass(slots=True)
-class Lfm2Layer:
-    """x + operator(norm(x)), then x + feed_forward(norm(x))"""
-
-    norm: Norm
-    operator: Block
-    ffn_norm: Norm
-    feed_forward: Block
-
-    def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
-        residual = cur
-        cur = self.operator(g, self.norm(g, cur, "attn_norm", il), il)
-        if last:  # only outputs go on
-            cur, residual = g.outputs(cur, residual)
-        cur = add(residual, cur)
-        return add(cur, self.feed_forward(g, self.ffn_norm(g, cur, "ffn_norm", il), il))
 
 
 class Lfm2(Decoder):
@@ -104,7 +83,7 @@ class Lfm2(Decoder):
         dense = w.optional_linear("dense_2", hp.n_embd, hp.n_embd_out, bias=True, scaled=False)
         self.dense_out = () if dense is None else (dense,)
 
-    def layer(self, w: Weights, il: int) -> Lfm2Layer:
+    def layer(self, w: Weights, il: int) -> OperatorLayer:
         hp, n_embd = self.hp, self.hp.n_embd
         operator: Block
         if hp.is_recr(il):
@@ -115,11 +94,12 @@ class Lfm2(Decoder):
             d = hp.layers[il].n_embd_head_k
             norms = w.norm("attn_q_norm", d), w.norm("attn_k_norm", d)
             operator = Lfm2Attention(w, hp, q_norm=norms[0], k_norm=norms[1], name="attn_out")
-        return Lfm2Layer(
+        return OperatorLayer(
             w.norm("attn_norm", n_embd),
             operator,
             w.norm("ffn_norm", n_embd),
             self.feed_forward(w, il),
+            ffn_name="ffn_out",
         )
 
     def feed_forward(self, w: Weights, il: int) -> Block:

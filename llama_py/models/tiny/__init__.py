@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from ggml_py.errors import UnknownArchitecture
+from llama_py.models import spelled
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ ALTERNATIVES = (
 def every() -> list[tuple[str, str]]:
     """Each (architecture, variant)."""
     names = sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
-    return [(n.replace("_", "-"), variant) for n in names for variant in _variants(n)]
+    return [(spelled(name), variant) for name in names for variant in _variants(name)]
 
 
 def find(arch: str, variant: str) -> Tiny:
