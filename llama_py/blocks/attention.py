@@ -182,16 +182,18 @@ class Attention:
         self, w: Weights, hp: HParams, *, bias: Bias = True, out_bias: Bias = False,
         q_norm: Norm | None = None, k_norm: Norm | None = None, q_scale: float = 0.0,
         kq_scale: float = 0.0, factors: RopeFactors | None = None, sinks: Tensor | None = None,
-        cached: bool = True, name: str = "",
+        cached: bool = True, name: str = "", norm_late: bool = False,
+        turned: tuple[str, str] = ("Qcur", "Kcur"),
     ) -> None:  # fmt: skip
         """bias, out_bias  of the projections to and from heads
-        q_norm, k_norm   of each head
+        q_norm, k_norm   of each head; norm_late: after RoPE
         q_scale   queries are multiplied by this; then kq_scale is 1 unless given
         kq_scale  on products of queries and keys; 0: 1 / sqrt(d)
         factors   of RoPE's frequencies
         sinks     F32 [n_head] a score for each head of attending to nothing
         cached    False: to the tokens of the ubatch alone
         name      of the result
+        turned    what queries and keys are called after RoPE
         """
         shape = hp.layers[w.il]
         if not (shape.n_head and shape.n_head_kv):
@@ -205,16 +207,20 @@ class Attention:
         self.q_scale = q_scale
         self.kq_scale = kq_scale or (1.0 if q_scale else inv_sqrt(shape.n_embd_head_k))
         self.sinks, self.cached, self.name = sinks, cached, name
+        self.norm_late, self.turned = norm_late, turned
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """[n_embd, n_tokens] -> the same"""
-        return self.attended(g, self.normed(g, self.project(g, cur, il), il), il)
+        qkv = self.project(g, cur, il)
+        return self.attended(g, qkv if self.norm_late else self.normed(g, qkv, il), il)
 
     def attended(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
         """From heads to the result. -> [n_embd, n_tokens]"""
         q, k = self.place(g, qkv, il)
+        if self.norm_late:
+            q, k, _ = self.normed(g, QKV(q, k, qkv.v), il)
         if self.q_scale:
-            q = scale(q, self.q_scale)
+            q = g.cb(scale(q, self.q_scale), "Qcur_scaled", il)
         how = self.scores(g, il)
         cur = (attend if self.cached else attend_within)(g, QKV(q, k, qkv.v), il, how)
         cur = self.output(g, cur)
@@ -240,6 +246,5 @@ class Attention:
     def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
         """Queries and keys [d, H, n_tokens] turned by their positions."""
         factors = None if self.factors is None else self.factors(g.cparams)
-        q = g.cb(rope(g, qkv.q, il, factors), "Qcur", il)
-        k = g.cb(rope(g, qkv.k, il, factors), "Kcur", il)
-        return q, k
+        q, k = (rope(g, x, il, factors) for x in (qkv.q, qkv.k))
+        return g.cb(q, self.turned[0], il), g.cb(k, self.turned[1], il)

@@ -37,7 +37,7 @@ class GemmaDecoder(Decoder):
     """
 
     post_ffn_il: ClassVar[tuple[bool, bool]] = (False, True)
-    names = {"ffn_inp": "sa_out"}
+    names = {"ffn_inp": "sa_out", "Qcur_scaled": ""}
 
     def layer_around(self, w: Weights, il: int, attention: Attention) -> Layer:
         """Layer il with this attention."""

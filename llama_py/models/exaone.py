@@ -1,0 +1,23 @@
+"""EXAONE 3 (models/exaone.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.blocks.attention import Attention
+from llama_py.geometry import ROPE_NEOX
+from llama_py.models._decoder import Block, LongDecoder
+from llama_py.models._plain import Plain, WholeHParams
+from llama_py.weights import Weights
+
+
+class ExaoneHParams(WholeHParams):
+    rope_type = ROPE_NEOX
+
+
+class Exaone(Plain, LongDecoder):
+    arch = "exaone"
+    HParams = ExaoneHParams
+    sizes = {32: "8B"}
+    layer_sum = "ffn_out"
+
+    def attention(self, w: Weights, il: int) -> Block:
+        return Attention(w, self.hp, factors=self.factors)

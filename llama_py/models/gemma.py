@@ -1,0 +1,35 @@
+"""Gemma: embeddings and queries are scaled (models/gemma.cpp)."""
+
+from __future__ import annotations
+
+from ggml_py.ops import scale
+from ggml_py.tensor import Tensor
+from llama_py.blocks.activation import GELU
+from llama_py.blocks.attention import Attention
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.blocks.functions import inv_sqrt
+from llama_py.geometry import ROPE_NEOX
+from llama_py.graph.builder import GraphBuilder
+from llama_py.models._decoder import Block
+from llama_py.models._plain import Plain, PlainHParams
+from llama_py.weights import Weights
+
+
+class GemmaHParams(PlainHParams):
+    rope_type = ROPE_NEOX
+
+
+class Gemma(Plain):
+    arch = "gemma"
+    HParams = GemmaHParams
+    sizes = {18: "2B", 28: "7B"}
+    names = {"ffn_inp": "sa_out"}
+
+    def embed(self, g: GraphBuilder) -> Tensor:
+        return g.cb(scale(super().embed(g), self.hp.n_embd**0.5), "inp_scaled")
+
+    def attention(self, w: Weights, il: int) -> Block:
+        return Attention(w, self.hp, q_scale=inv_sqrt(self.hp.n_embd_head_k))
+
+    def feed_forward(self, w: Weights, il: int) -> Block:
+        return FeedForward(w, self.hp.n_embd, self.hp.layers[il].n_ff, act=GELU, scaled=False)

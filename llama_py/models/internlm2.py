@@ -1,0 +1,16 @@
+"""InternLM 2 (models/internlm2.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.geometry import ROPE_NORMAL
+from llama_py.models._plain import Plain, WholeHParams
+
+
+class InternLm2HParams(WholeHParams):
+    rope_type = ROPE_NORMAL
+
+
+class InternLm2(Plain):
+    arch = "internlm2"
+    HParams = InternLm2HParams
+    sizes = {32: "7B", 48: "20B"}

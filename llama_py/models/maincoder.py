@@ -1,0 +1,27 @@
+"""Maincoder: queries and keys are normed head by head after RoPE (models/maincoder.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.blocks.attention import Attention
+from llama_py.geometry import ROPE_NORMAL
+from llama_py.models._decoder import Block
+from llama_py.models._plain import Plain, WholeHParams
+from llama_py.weights import Weights
+
+
+class MaincoderHParams(WholeHParams):
+    rope_type = ROPE_NORMAL
+
+
+class Maincoder(Plain):
+    arch = "maincoder"
+    HParams = MaincoderHParams
+    sizes = {32: "1B"}
+    names = {"Qcur_normed": "Qcur", "Kcur_normed": "Kcur"}
+
+    def attention(self, w: Weights, il: int) -> Block:
+        d = self.hp.layers[il].n_embd_head_k
+        norms = w.norm("attn_q_norm", d), w.norm("attn_k_norm", d)
+        return Attention(
+            w, self.hp, q_norm=norms[0], k_norm=norms[1], norm_late=True, turned=("", "")
+        )

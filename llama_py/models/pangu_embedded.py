@@ -1,0 +1,30 @@
+"""openPangu Embedded (models/pangu-embed.cpp).
+
+Factors of frequencies count where a file has them; llama.cpp leaves them out of its graph.
+"""
+
+from __future__ import annotations
+
+from llama_py.blocks.attention import Attention
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.geometry import ROPE_NEOX
+from llama_py.models._decoder import Block, LongDecoder
+from llama_py.models._plain import Plain, WholeHParams
+from llama_py.weights import Weights
+
+
+class PanguEmbeddedHParams(WholeHParams):
+    rope_type = ROPE_NEOX
+
+
+class PanguEmbedded(Plain, LongDecoder):
+    arch = "pangu-embedded"
+    HParams = PanguEmbeddedHParams
+    sizes = {26: "1B", 34: "7B"}
+    layer_sum = "ffn_out"
+
+    def attention(self, w: Weights, il: int) -> Block:
+        return Attention(w, self.hp, out_bias="needed", factors=self.factors)
+
+    def feed_forward(self, w: Weights, il: int) -> Block:
+        return FeedForward(w, self.hp.n_embd, self.hp.layers[il].n_ff, scaled=False, name="")

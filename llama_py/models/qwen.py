@@ -1,0 +1,30 @@
+"""Qwen: one matrix with a bias for queries, keys and values (models/qwen.cpp)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from llama_py.blocks.attention import Attention
+from llama_py.geometry import ROPE_NEOX, LayerShape
+from llama_py.models._decoder import Block
+from llama_py.models._plain import Plain, PlainHParams
+from llama_py.weights import Weights
+
+
+class QwenHParams(PlainHParams):
+    """Files have the hidden sizes of gate and up together."""
+
+    rope_type = ROPE_NEOX
+
+    def layer(self, il: int) -> LayerShape:
+        shape = super().layer(il)
+        return replace(shape, n_ff=shape.n_ff // 2)
+
+
+class Qwen(Plain):
+    arch = "qwen"
+    HParams = QwenHParams
+    sizes = {32: "7B", 40: "13B"}
+
+    def attention(self, w: Weights, il: int) -> Block:
+        return Attention(w, self.hp, bias="needed")

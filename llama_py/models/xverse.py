@@ -1,0 +1,16 @@
+"""XVERSE (models/xverse.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.geometry import ROPE_NORMAL
+from llama_py.models._plain import Plain, WholeHParams
+
+
+class XverseHParams(WholeHParams):
+    rope_type = ROPE_NORMAL
+
+
+class Xverse(Plain):
+    arch = "xverse"
+    HParams = XverseHParams
+    sizes = {32: "7B", 40: "13B", 80: "65B"}
