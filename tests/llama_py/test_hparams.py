@@ -9,6 +9,7 @@ import pytest
 
 from ggml_py.errors import HParamsError
 from llama_py.cparams import make_cparams
+from llama_py.geometry import Window
 from llama_py.hparams import HParams
 from llama_py.keys import Keys
 from llama_py.models import architecture
@@ -44,6 +45,15 @@ def test_values_of_a_hybrid_model() -> None:
     assert (hp.n_embd_r, hp.n_embd_s) == (3 * 256, 32 * 128)
     assert hp.rope_sections == (4, 2, 2, 0)
     assert hp.n_pos_per_embd == 4
+
+
+def test_windows_of_a_certain_number_of_layers() -> None:
+    """EXAONE 4: in so many layers, one of four sees all tokens, and has no RoPE."""
+    assert all(layer.window is None and layer.rope for layer in read("exaone4-dense").layers)
+    layers = read("exaone4-dense", block_count=64, nextn_predict_layers=None).layers
+    assert [layer.window is not None for layer in layers] == [True, True, True, False] * 16
+    assert [layer.rope is not None for layer in layers] == [True, True, True, False] * 16
+    assert layers[0].window == Window(12)
 
 
 def test_defaults_of_optional_keys() -> None:

@@ -1,0 +1,54 @@
+"""EXAONE 4: only the results of blocks are normed; in the larger model three layers of four see a
+window of tokens, and the others have no RoPE (models/exaone4.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.blocks.attention import Attention
+from llama_py.geometry import ROPE_NEOX, Rope
+from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
+from llama_py.keys import Keys, number, uint
+from llama_py.models._decoder import Layer, LongDecoder
+from llama_py.models._plain import Plain
+from llama_py.weights import Weights
+
+N_LAYER_WINDOWED = 64  # layers of the model with windows; in files of others one is not read
+
+
+class Exaone4HParams(WindowedHParams):
+    rope_type = ROPE_NEOX
+    required_heads = equal_heads = whole_rope = True
+    n_pattern = 4
+    f_norm_rms_eps: float = number(RMS_EPS, least=0)
+    n_swa: int = uint("attention.sliding_window", 4096)
+
+    def load(self, keys: Keys) -> None:
+        if self.n_layer != N_LAYER_WINDOWED:
+            self.n_swa = 0
+        super().load(keys)
+
+    def rope(self, il: int) -> Rope | None:
+        """As trained without windows: no graph reads what the file says of them."""
+        return HParams.rope(self, il) if self.swa_layers[il] or not self.n_swa else None
+
+
+class Exaone4(Plain, LongDecoder):
+    """NextN layers are left alone, as llama.cpp does."""
+
+    arch = "exaone4"
+    HParams = Exaone4HParams
+    sizes = {30: "1.2B", 64: "32B"}
+
+    def layer(self, w: Weights, il: int) -> Layer:
+        hp, d = self.hp, self.hp.layers[il].n_embd_head_k
+        norms = w.norm("attn_q_norm", d), w.norm("attn_k_norm", d)
+        return Layer(
+            None,
+            Attention(
+                w, hp, q_norm=norms[0], k_norm=norms[1], factors=self.factors, name="attn_out"
+            ),
+            None,
+            self.feed_forward(w, il),
+            attn_post_norm=w.norm("post_attention_norm", hp.n_embd),
+            ffn_post_norm=w.norm("post_ffw_norm", hp.n_embd),
+            post_ffn_il=(False, False),
+        )
