@@ -39,9 +39,11 @@ class Projections:
 
     def __init__(
         self, w: Weights, n_embd: int, shape: LayerShape, *, n_embd_head_q: int = 0,
-        bias: Bias = True, scaled: bool = True,
+        bias: Bias = True, scaled: bool = True, joined: bool = False,
     ) -> None:  # fmt: skip
-        """n_embd_head_q: when queries carry more than their head (a gate)."""
+        """n_embd_head_q: when queries carry more than their head (a gate)
+        joined: it must be one matrix
+        """
         self.heads = (
             (n_embd_head_q or shape.n_embd_head_k, shape.n_head),
             (shape.n_embd_head_k, shape.n_head_kv),
@@ -52,7 +54,7 @@ class Projections:
         self.joint: Linear | None = None
         self.parts: Sequence[Linear] = ()
         self.old_biases: Sequence[Tensor | None] = ()
-        if w.has("attn_qkv.weight"):
+        if joined or w.has("attn_qkv.weight"):
             self.joint = w.linear(
                 "attn_qkv", n_embd, sum(sizes), bias=bias, scaled=scaled, sections=sizes
             )
@@ -183,7 +185,7 @@ class Attention:
         q_norm: Norm | None = None, k_norm: Norm | None = None, q_scale: float = 0.0,
         kq_scale: float = 0.0, factors: RopeFactors | None = None, sinks: Tensor | None = None,
         cached: bool = True, name: str = "", norm_late: bool = False,
-        turned: tuple[str, str] = ("Qcur", "Kcur"),
+        turned: tuple[str, str] = ("Qcur", "Kcur"), joined: bool = False,
     ) -> None:  # fmt: skip
         """bias, out_bias  of the projections to and from heads
         q_norm, k_norm   of each head; norm_late: after RoPE
@@ -194,6 +196,7 @@ class Attention:
         cached    False: to the tokens of the ubatch alone
         name      of the result
         turned    what queries and keys are called after RoPE
+        joined    queries, keys and values must be made by one matrix
         """
         shape = hp.layers[w.il]
         if not (shape.n_head and shape.n_head_kv):
@@ -201,7 +204,7 @@ class Attention:
                 f"{hp.arch}.attention.head_count is {shape.n_head} and head_count_kv is"
                 f" {shape.n_head_kv} in layer {w.il}, which attends; both must be at least 1"
             )
-        self.qkv = Projections(w, hp.n_embd, shape, bias=bias)
+        self.qkv = Projections(w, hp.n_embd, shape, bias=bias, joined=joined)
         self.output = w.linear("attn_output", shape.n_embd_v_out, hp.n_embd, bias=out_bias)
         self.q_norm, self.k_norm, self.factors = q_norm, k_norm, factors
         self.q_scale = q_scale
@@ -216,15 +219,18 @@ class Attention:
 
     def attended(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
         """From heads to the result. -> [n_embd, n_tokens]"""
+        cur = self.output(g, self.seen(g, qkv, il))
+        return g.cb(cur, self.name, il) if self.name else cur
+
+    def seen(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
+        """What heads find, joined. -> [d_v * n_head, n_tokens]"""
         q, k = self.place(g, qkv, il)
         if self.norm_late:
             q, k, _ = self.normed(g, QKV(q, k, qkv.v), il)
         if self.q_scale:
             q = g.cb(scale(q, self.q_scale), "Qcur_scaled", il)
         how = self.scores(g, il)
-        cur = (attend if self.cached else attend_within)(g, QKV(q, k, qkv.v), il, how)
-        cur = self.output(g, cur)
-        return g.cb(cur, self.name, il) if self.name else cur
+        return (attend if self.cached else attend_within)(g, QKV(q, k, qkv.v), il, how)
 
     def scores(self, g: GraphBuilder, il: int) -> Scores:
         """How queries and keys become weights."""

@@ -48,6 +48,12 @@ GATING_FUNCS = tuple(GATING)  # by llama-hparams.h:llama_expert_gating_func_type
 
 Optional = Literal["no", "optional", "needed"]
 
+# What experts are chosen by, where it is not the probabilities; [n_expert, n_tokens] each.
+CHOICE: dict[str, Callable[[Tensor], Tensor]] = {
+    "logits": lambda logits: logits,
+    "sigmoid": sigmoid,
+}
+
 
 class Experts:
     """The weighted sum of each token's experts."""
@@ -59,7 +65,7 @@ class Experts:
         norm_w: bool = True, w_scale: float = 0.0, act: Activation = SILU, bias: Bias = False,
         router_bias: Bias = False, probs_bias: Optional = "no", merged: bool = False,
         gate_optional: bool = False, scaled: bool = True, router_scaled: bool = True,
-        weigh_input: bool = False, choose_by_logits: bool = False,
+        weigh_input: bool = False, choose_by: str = "", probs_name: str = "exp_probs_b.bias",
     ) -> None:  # fmt: skip
         """n_embd   channels that experts see; 0: those of the model
         gating     how the router's logits become probabilities, one of GATING
@@ -68,7 +74,8 @@ class Experts:
         probs_bias whether a bias decides who is chosen (not how much it weighs)
         merged     gate and up may be one tensor
         weigh_input   weights are applied before the experts, not after
-        choose_by_logits  of the logits, not of the probabilities
+        choose_by  one of CHOICE, of the logits; "": the best probabilities are chosen
+        probs_name of the bias in the file
         """
         n_expert, n_embd = hp.n_expert, n_embd or hp.n_embd
         self.n_expert, self.n_used = n_expert, hp.layers[w.il].n_expert_used
@@ -79,7 +86,7 @@ class Experts:
         self.probs_bias: Tensor | None = None
         if probs_bias != "no":
             declare = w.tensor if probs_bias == "needed" else w.optional_tensor
-            self.probs_bias = declare("exp_probs_b.bias", n_expert)
+            self.probs_bias = declare(probs_name, n_expert)
 
         def experts(stem: str, n_in: int, *n_out: int) -> ExpertLinear:
             return w.experts(
@@ -98,7 +105,7 @@ class Experts:
             self.up = experts("ffn_up_exps", n_embd, n_ff)
         self.down = experts("ffn_down_exps", n_ff, n_embd)
         self.gating, self.norm_w, self.w_scale, self.act = gating, norm_w, w_scale, act
-        self.weigh_input, self.choose_by_logits = weigh_input, choose_by_logits
+        self.weigh_input, self.choose_by = weigh_input, choose_by
 
     def __call__(
         self, g: GraphBuilder, cur: Tensor, il: int, logits: Tensor | None = None
@@ -131,8 +138,10 @@ class Experts:
         probs = selection = g.cb(GATING[self.gating](logits), "ffn_moe_probs", il)
         if self.probs_bias is not None:
             selection = g.cb(add(probs, self.probs_bias), "ffn_moe_probs_biased", il)
-        if self.choose_by_logits:
-            selection = logits
+        if self.choose_by:
+            selection = CHOICE[self.choose_by](logits)
+            if selection is not logits:
+                g.cb(selection, "ffn_moe_probs_biased", il)
         if self.n_groups > 1 and logits.ne[1] > 0:
             selection = self._mask_groups(g, selection, il)
         selected = argsort_top_k(selection, self.n_used)
@@ -225,6 +234,10 @@ class SharedExperts:
         moe, shared = self.experts(g, cur, il), self.shared(g, cur, il)
         if self.gate is not None:
             gate = g.cb(self.gate(g, cur), "shared_expert_gate", il)
-            gate = g.cb(sigmoid(gate), "shared_expert_gate_sigmoid", il)  # [1, n_tokens]
+            gate = g.cb(self.opened(gate), "shared_expert_gate_sigmoid", il)  # [1, n_tokens]
             shared = g.cb(mul(shared, gate), "ffn_shexp_gated", il)
         return g.cb(add(moe, shared), self.name, il)
+
+    def opened(self, gate: Tensor) -> Tensor:
+        """How far a gate is open."""
+        return sigmoid(gate)

@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ggml_py.tensor import Tensor
-from llama_py.blocks.experts import Experts, Optional, SharedExperts
-from llama_py.blocks.feed_forward import FeedForward
+from llama_py.blocks.experts import Optional
 from llama_py.blocks.latent_attention import LatentSizes, absorbed
 from llama_py.blocks.rope import rope
 from llama_py.geometry import LayerShape
@@ -18,7 +17,7 @@ from llama_py.hparams import RMS_EPS
 from llama_py.keys import Keys, number, uint
 from llama_py.memory.kept import Kept, KeysValues
 from llama_py.models._decoder import Block, Decoder
-from llama_py.models._experts import LeadingDenseHParams
+from llama_py.models._experts import LeadingDenseHParams, expert_layer
 from llama_py.share import Share
 from llama_py.weights import Weights
 
@@ -104,16 +103,10 @@ class Latent(Decoder):
         """need_shexp, probs_bias  whether shared experts, and a bias on the choice, must be there
         scaled   whether matrices may have scales
         """
-        hp = self.hp
-        if il < hp.n_layer_dense_lead:
-            return FeedForward(w, hp.n_embd, hp.layers[il].n_ff, scaled=scaled)
-        experts = Experts(
-            w, hp, hp.n_ff_exp[il], gating=hp.gating, norm_w=hp.expert_weights_norm,
-            w_scale=hp.expert_weights_scale, probs_bias=probs_bias, merged=True, scaled=scaled,
-        )  # fmt: skip
-        if not (need_shexp or w.has("ffn_up_shexp.weight")):
-            return experts
-        return SharedExperts(w, hp, experts, hp.n_ff_shexp, scaled=scaled)
+        shared = need_shexp or w.has("ffn_up_shexp.weight")
+        return expert_layer(
+            w, self.hp, il, shared=shared, probs_bias=probs_bias, merged=True, scaled=scaled
+        )
 
 
 def turn(g: GraphBuilder, x: Tensor, il: int, offset: int) -> Tensor:
@@ -121,11 +114,16 @@ def turn(g: GraphBuilder, x: Tensor, il: int, offset: int) -> Tensor:
 
 
 def kq_scale(g: GraphBuilder) -> float:
+    """That of the size of keys once unpacked."""
+    assert isinstance(g.hp, LatentHParams)
+    return yarn_kq_scale(g, g.hp.n_embd_head_k_mla)
+
+
+def yarn_kq_scale(g: GraphBuilder, d: int) -> float:
     """1 / sqrt(d), with what YaRN adds: its factor as it was before CParams divided out ggml's
     own, and mscale, both squared because they are of queries and keys. In float32 steps."""
     hp, cp, f32 = g.hp, g.cparams, np.float32
-    assert isinstance(hp, LatentHParams)
     log = np.log(f32(1.0) / f32(cp.rope_freq_scale))
     factor = f32(cp.yarn_attn_factor) * (f32(1.0) + f32(0.1) * log)
     mscale = factor * (f32(1.0) + f32(0.1) * f32(hp.rope_yarn_log_mul) * log)
-    return float(mscale * mscale / np.sqrt(f32(hp.n_embd_head_k_mla)))
+    return float(mscale * mscale / np.sqrt(f32(d)))

@@ -3,30 +3,23 @@
 
 from __future__ import annotations
 
-from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import SWIGLU
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.geometry import ROPE_MROPE, ROPE_NORMAL
+from llama_py.geometry import ROPE_NORMAL
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams import RMS_EPS, HParams
-from llama_py.keys import Keys, number, uints
+from llama_py.hparams import RMS_EPS
+from llama_py.keys import number
+from llama_py.models._axes import AxesHParams, check_axes
 from llama_py.models._decoder import Decoder, Layer
 from llama_py.weights import Weights
 
 
-class Glm4HParams(HParams):
-    """A file with sections of RoPE has several position axes, for images."""
-
+class Glm4HParams(AxesHParams):
     rope_type = ROPE_NORMAL
     required_heads = equal_heads = True
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
-    rope_sections: tuple[int, ...] = uints("rope.dimension_sections", 0, count=lambda _: 4)
-
-    def load(self, keys: Keys) -> None:
-        if all(self.rope_sections[:2]):
-            self.rope_type = ROPE_MROPE
 
 
 class Glm4(Decoder):
@@ -38,11 +31,7 @@ class Glm4(Decoder):
     names = {"attn_post_norm": "post_attn_norm", "ffn_post_norm": "post_mlp_norm"}
 
     def embed(self, g: GraphBuilder) -> Tensor:
-        if g.ubatch.token is None and self.hp.rope_type != ROPE_MROPE:
-            raise ContextError(
-                "this file has no rope.dimension_sections, so that the places of embeddings in an "
-                "image cannot be told; convert the model again, or decode tokens"
-            )
+        check_axes(g)
         return super().embed(g)
 
     def layer(self, w: Weights, il: int) -> Layer:

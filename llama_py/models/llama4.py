@@ -69,7 +69,7 @@ class Llama4(LongDecoder):
             return Layer(norm, attention, ffn_norm, feed_forward)
         experts = Experts(
             w, hp, n_ff_exp, gating="sigmoid", norm_w=False, scaled=False, weigh_input=True,
-            choose_by_logits=True, router_scaled=False,
+            choose_by="logits", router_scaled=False,
         )  # fmt: skip
         shared = SharedExperts(w, hp, experts, n_ff_exp, scaled=False, name="ffn_moe_out_merged")
         return ExpertLayer(norm, attention, ffn_norm, shared)

@@ -1,0 +1,40 @@
+"""Ling, the first: experts in every layer, with shared ones (models/bailingmoe.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.blocks.attention import Attention
+from llama_py.geometry import ROPE_NORMAL
+from llama_py.hparams import RMS_EPS
+from llama_py.keys import Keys, number
+from llama_py.models._decoder import Decoder, Layer
+from llama_py.models._experts import LeadingDenseHParams, expert_layer
+from llama_py.weights import Weights
+
+
+class BailingMoeHParams(LeadingDenseHParams):
+    """All layers have experts, whatever leading_dense_block_count is."""
+
+    rope_type = ROPE_NORMAL
+    required_heads = equal_heads = whole_rope = True
+    expert_gating_func = 1
+    f_norm_rms_eps: float = number(RMS_EPS, least=0)
+
+    def load(self, keys: Keys) -> None:
+        self.n_layer_dense_lead = 0
+        super().load(keys)
+
+
+class BailingMoe(Decoder):
+    arch = "bailingmoe"
+    HParams = BailingMoeHParams
+    hp: BailingMoeHParams
+    sizes = {28: "16B", 88: "290B"}
+
+    def layer(self, w: Weights, il: int) -> Layer:
+        hp = self.hp
+        return Layer(
+            w.norm("attn_norm", hp.n_embd),
+            Attention(w, hp),
+            w.norm("ffn_norm", hp.n_embd),
+            expert_layer(w, hp, il, probs_bias="no"),
+        )

@@ -1,0 +1,42 @@
+"""Ling 2: experts after the first layers, with shared ones; queries and keys are normed head by
+head (models/bailingmoe2.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.blocks.attention import Attention
+from llama_py.geometry import ROPE_NEOX
+from llama_py.hparams import RMS_EPS
+from llama_py.keys import Keys, number, uint
+from llama_py.models._decoder import Decoder, Layer
+from llama_py.models._experts import LeadingDenseHParams, expert_layer
+from llama_py.weights import Weights
+
+
+class BailingMoe2HParams(LeadingDenseHParams):
+    rope_type = ROPE_NEOX
+    required_heads = equal_heads = True
+    f_norm_rms_eps: float = number(RMS_EPS, least=0)
+    n_ff_shexp: int = uint("expert_shared_feed_forward_length", 0)
+
+    def shared_size(self, keys: Keys) -> int:
+        return (self.n_ff_shexp or self.n_ff_exp[0]) * self.n_expert_shared
+
+
+class BailingMoe2(Decoder):
+    """NextN layers are left alone, as llama.cpp does."""
+
+    arch = "bailingmoe2"
+    HParams = BailingMoe2HParams
+    hp: BailingMoe2HParams
+    names = {"ffn_inp": "sa_out"}
+    sizes = {20: "16B.A1B", 32: "100B.A6B"}
+
+    def layer(self, w: Weights, il: int) -> Layer:
+        hp, d = self.hp, self.hp.layers[il].n_embd_head_k
+        norms = w.norm("attn_q_norm", d), w.norm("attn_k_norm", d)
+        return Layer(
+            w.norm("attn_norm", hp.n_embd),
+            Attention(w, hp, bias=False, joined=True, q_norm=norms[0], k_norm=norms[1]),
+            w.norm("ffn_norm", hp.n_embd),
+            expert_layer(w, hp, il),
+        )

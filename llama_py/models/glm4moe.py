@@ -1,0 +1,79 @@
+"""GLM-4.5 and its kin, text and vision: experts after the first layers, with shared ones, a NextN
+layer that drafts (models/glm4-moe.cpp).
+
+llama.cpp cannot draft with a file of several position axes; here it can."""
+
+from __future__ import annotations
+
+from ggml_py.tensor import Tensor
+from llama_py.blocks.attention import QKV, Attention
+from llama_py.geometry import ROPE_NEOX
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import RMS_EPS
+from llama_py.keys import number
+from llama_py.memory.kept import KeysValues
+from llama_py.models._axes import AxesHParams, check_axes
+from llama_py.models._decoder import Layer
+from llama_py.models._experts import LeadingDenseHParams, expert_layer
+from llama_py.models._nextn import DRAFT_NAMES, DraftingDecoder
+from llama_py.weights import Weights
+
+NAMES = {
+    "ffn_norm": "post_attn_norm", "ffn_shexp": "ffn_shexp_out", "attn_out": "",
+    "Qcur_rope": "Qcur", "Kcur_rope": "Kcur", "Vcur_heads": "Vcur",
+}  # fmt: skip
+DRAFT_NAMES_GLM = {
+    **{k: DRAFT_NAMES[k] for k in ("attn_norm", "Qcur_normed", "Kcur_normed", "ffn_out")},
+    "Qcur_rope": "mtp_Qcur", "Kcur_rope": "mtp_Kcur", "Vcur_heads": "mtp_Vcur",
+    "attn_out": "mtp_attn_out", "mtp_attn_residual": "mtp_ffn_inp",
+    "mtp_attn_post_norm": "mtp_post_attn_norm", "ffn_moe_out": "mtp_ffn_moe_out",
+    "ffn_shexp": "mtp_ffn_shexp_out",
+}  # fmt: skip
+
+
+class Glm4MoeHParams(AxesHParams, LeadingDenseHParams):
+    rope_type = ROPE_NEOX
+    required_heads = equal_heads = True
+    usual_gating = "sigmoid"
+    f_norm_rms_eps: float = number(RMS_EPS, least=0)
+
+
+class Glm4Moe(DraftingDecoder):
+    arch = "glm4moe"
+    HParams = Glm4MoeHParams
+    hp: Glm4MoeHParams
+    names = NAMES
+    draft_names = DRAFT_NAMES_GLM
+    sizes = {46: "106B.A12B", 48: "102B.A12B", 92: "355B.A32B"}
+
+    def embed(self, g: GraphBuilder) -> Tensor:
+        check_axes(g)
+        return super().embed(g)
+
+    def layer(self, w: Weights, il: int) -> Layer:
+        hp, n_embd, shape = self.hp, self.hp.n_embd, self.hp.layers[il]
+        attention = NamedAttention(
+            w, hp, q_norm=w.optional_norm("attn_q_norm", shape.n_embd_head_k),
+            k_norm=w.optional_norm("attn_k_norm", shape.n_embd_head_k), turned=("Qcur_rope", "Kcur_rope"), name="attn_out",
+        )  # fmt: skip
+        attention.output.prec = "f32"
+        shared = hp.n_expert_shared > 0
+        return Layer(
+            w.norm("attn_norm", n_embd),
+            attention,
+            w.norm("post_attention_norm", n_embd),
+            expert_layer(w, hp, il, shared=shared, probs_bias="needed", down_prec="f32"),
+        )
+
+    def selects_early(self, g: GraphBuilder) -> bool:
+        return not g.cparams.embeddings_nextn or g.cparams.embeddings_nextn_masked
+
+
+class NamedAttention(Attention):
+    """Values, too, have another name in the draft graph."""
+
+    parts_keep = KeysValues
+
+    def seen(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
+        g.cb(qkv.v, "Vcur_heads", il)
+        return super().seen(g, qkv, il)

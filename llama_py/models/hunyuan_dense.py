@@ -1,0 +1,18 @@
+"""Hunyuan, text only: sections of RoPE make no axes (models/hunyuan-dense.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.geometry import ROPE_NEOX
+from llama_py.keys import Keys
+from llama_py.models.hunyuan_vl import HunyuanHParams, HunyuanVL
+
+
+class HunyuanDenseHParams(HunyuanHParams):
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        self.rope_type = ROPE_NEOX
+
+
+class HunyuanDense(HunyuanVL):
+    arch = "hunyuan-dense"
+    HParams = HunyuanDenseHParams
