@@ -54,7 +54,8 @@ class Glm4Moe(DraftingDecoder):
         hp, n_embd, shape = self.hp, self.hp.n_embd, self.hp.layers[il]
         attention = NamedAttention(
             w, hp, q_norm=w.optional_norm("attn_q_norm", shape.n_embd_head_k),
-            k_norm=w.optional_norm("attn_k_norm", shape.n_embd_head_k), turned=("Qcur_rope", "Kcur_rope"), name="attn_out",
+            k_norm=w.optional_norm("attn_k_norm", shape.n_embd_head_k),
+            turned=("Qcur_rope", "Kcur_rope"), name="attn_out",
         )  # fmt: skip
         attention.output.prec = "f32"
         shared = hp.n_expert_shared > 0

@@ -17,9 +17,14 @@ GOLDEN = ROOT / "tests" / "data" / "golden"
 SOURCES = tuple(ROOT / name for name in ("llama_py", "ggml_py", "backends", "tools"))
 
 # Where the words mean something else:
-VOCABULARIES = ("llama_py/tokenizer/pre.py", "llama_py/tokenizer/models/")
+VOCABULARIES = (
+    "llama_py/tokenizer/pre.py",
+    "llama_py/tokenizer/models/",
+    "tools/llama_py_tools/chat_params.py",
+)
 VOCABULARY = re.compile(r'"tokenizer\.ggml\.(model|pre)": ')
-PUBLISHED = ("mamba", "mamba2", "rwkv6")  # with a capital it is a kind of layer, whoever has it
+# With a capital it is a kind of layer, whoever has it, or who made several:
+PUBLISHED = ("mamba", "mamba2", "rwkv6", "deepseek")
 # Where one architecture is built upon another, or of a block; and where one is made to be trained:
 IMPORT = re.compile(r"from llama_py\.(models|models\.tiny|blocks)\.\w+ import ")
 ONE_MODEL = "tools/demo_model/"
@@ -27,14 +32,18 @@ SCOPE = r"(?![ -]scope)"  # a collection of autoencoders has a model's name in i
 
 
 def pattern(name: str, in_models: bool = False) -> re.Pattern[str]:
-    """The whole word, with - or _; not at the end of a longer name, nor in that of a C++ file.
+    """The whole word, with - or _; not within a longer name, nor in that of a C++ file.
 
     In models/ small letters count only: with capitals it is a class there, or a headline.
     "llama" counts as a string of its own only: it is the project's name, and llama.cpp's.
     """
     spelled = f"(?<=[\"']){name}(?=[\"'])" if name == "llama" else name.replace("-", "[-_]")
     any_case = not in_models and name not in PUBLISHED
-    return re.compile(rf"(?<![\w-]){spelled}(?!\w|[\w-]*\.cpp){SCOPE}", re.I if any_case else 0)
+    longer = "".join(
+        f"|{x[len(name) :]}" for x in known_architectures() if x.startswith(f"{name}-")
+    )
+    ends = rf"(?!\w|[\w-]*\.cpp{longer}){SCOPE}"
+    return re.compile(rf"(?<![\w-]){spelled}{ends}", re.I if any_case else 0)
 
 
 def places(name: str) -> Iterator[str]:
@@ -66,6 +75,7 @@ def test_name_stands_in_its_own_files(name: str) -> None:
         ("gpt-oss", "GPT_OSS = 1", True),
         ("rwkv6", "(models/rwkv6-base.cpp)", False),
         ("bert", "nomic-bert", False),
+        ("deepseek2", 'arch = "deepseek2-ocr"', False),
         ("mamba", "Mamba-2", False),
         ("mamba", 'kinds = {"mamba": 1}', True),
         ("llama", 'if hp.arch in ("llama", "deci"):', True),
