@@ -33,6 +33,7 @@ from llama_py.placement import (
 )
 from llama_py.progress import shown, told
 from llama_py.prompts import text_of
+from llama_py.quantize.file_types import guessed, words_of
 from llama_py.readers import readers_of
 from llama_py.split import split
 from llama_py.tokenizer import Tokenizer
@@ -158,6 +159,14 @@ class Loaded(Closing):
     @property
     def arch(self) -> str:
         return self.architecture.arch
+
+    @property
+    def desc(self) -> str:
+        """What llama.cpp calls it, "qwen35moe 35B.A3B Q4_K - Medium" (llama_model_desc)."""
+        said = self.file.metadata.get("general.file_type")
+        types = {name: t.type for name, t in self.file.tensors.items()}
+        number = said if isinstance(said, int) else guessed(types)
+        return f"{self.arch} {self.architecture.size_name(self.hparams)} {words_of(number)}"
 
     @property
     def has_encoder(self) -> bool:

@@ -6,7 +6,7 @@
     python tools/compare_models.py DIR/*.gguf  # a line each, and how many are equal
 
 A prompt, then two tokens, where nothing is rounded on the way (F32 caches, no flash attention);
-embeddings where there are no logits. Scales (`*.scale`) that llama.cpp reads and leaves out of its
+embeddings where there are no logits. Scales and biases that llama.cpp reads and leaves out of its
 graph count with us, so ours is given the file without them, and their number is told. Each file has
 a process of its own, for either engine may refuse it, or llama.cpp abort.
 """
@@ -103,7 +103,7 @@ def compare(path: Path, device: str, n_prompt: int) -> Found:
         wanted = runs.exact if facts.logits else runs.RUNS["pooled-none"]
         of = lambda opened: wanted(runs.Case(made, facts, opened)).values  # noqa: E731
         expected = of(lambda **how: LlamaCpp(path, **how))
-        unread = _unread_scales(file, path, made, facts)
+        unread = _unread(file, path, made, facts)
         if unread:
             kept = [t for name, t in file.tensors.items() if name not in unread]
             path = Path(folder) / path.name
@@ -111,15 +111,15 @@ def compare(path: Path, device: str, n_prompt: int) -> Found:
         found = of(lambda **how: Ours(path, device, **how))
         a, b = (np.concatenate([*x.values()]).astype(np.float64) for x in (expected, found))
         nmse = float(np.square(a - b).sum() / np.square(a).sum())
-        return Found(nmse, f" (without {len(unread)} scales)" if unread else "")
+        return Found(nmse, f" (without {len(unread)} tensors)" if unread else "")
 
 
-def _unread_scales(file: GGUFFile, path: Path, made: Tiny, facts: runs.Facts) -> set[str]:
-    """Scales in the file that no node of llama.cpp's graphs reads."""
+def _unread(file: GGUFFile, path: Path, made: Tiny, facts: runs.Facts) -> set[str]:
+    """Scales and biases in the file that no node of llama.cpp's graphs reads."""
     case = runs.Case(made, facts, lambda **how: LlamaCpp(path, **how))
     run = runs.nodes if facts.logits else runs.RUNS["nodes-pooled-none"]
     read = {source["name"] for node in run(case).nodes for source in node["src"]}
-    return {name for name in file.tensors if name.endswith(".scale")} - read
+    return {name for name in file.tensors if name.endswith((".scale", ".bias"))} - read
 
 
 def _vocabulary(file: Any) -> int:

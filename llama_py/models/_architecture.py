@@ -31,7 +31,7 @@ class Architecture(ABC):
     """The blocks of a model, and how graphs are built of them.
 
     HParams   the class of its hyperparameters
-    sizes     what llama.cpp calls a model of so many layers (`size_name`)
+    sizes     what llama.cpp calls a model of so many layers, or of (layers, n_embd); `size_name`
     names     what tensors of shared blocks are called in its graphs, where it is something else
     draft_names   and in its draft graph
     gtypes    the graphs it has: a trunk, perhaps an encoder before it
@@ -46,7 +46,7 @@ class Architecture(ABC):
 
     arch: ClassVar[str]
     HParams: ClassVar[type[AnyHParams]]
-    sizes: ClassVar[Mapping[int, str]] = {}
+    sizes: ClassVar[Mapping[int | tuple[int, int], str]] = {}
     hp: AnyHParams
     names: Mapping[str, str] = {}
     draft_names: Mapping[str, str] = {}
@@ -76,7 +76,8 @@ class Architecture(ABC):
     def size_name(cls, hp: AnyHParams) -> str:
         """What llama.cpp calls a model of this size, "8B" or "35B.A3B"; "?B" where it has no name
         (llama-model.cpp:llm_type_name)."""
-        return cls.sizes.get(hp.n_layer, "?B")
+        both = hp.n_layer, hp.n_embd
+        return cls.sizes.get(both) or cls.sizes.get(hp.n_layer, "?B")
 
     @classmethod
     def is_70b(cls, n_layer: int, n_head: int, n_head_kv: int) -> bool:

@@ -46,6 +46,7 @@ class PostNormLayer:
 class Bert(Encoder):
     arch = "bert"
     HParams = BertHParams
+    sizes = {3: "17M", 6: "22M", (12, 384): "33M", (12, 768): "109M", 24: "335M"}
     hp: BertHParams
 
     def declare_ends(self, w: Weights) -> None:

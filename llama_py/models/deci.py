@@ -27,6 +27,7 @@ class Deci(LongDecoder):
 
     arch = "deci"
     HParams = DeciHParams
+    sizes = {32: "7B", 80: "70B", 162: "405B"}
     hp: DeciHParams
     layer_sum = "ffn_out"
 

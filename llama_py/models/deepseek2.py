@@ -40,6 +40,7 @@ class Deepseek2HParams(YarnLatentHParams):
 class Deepseek2(Latent):
     arch = "deepseek2"
     HParams = Deepseek2HParams
+    sizes = {27: "16B", 47: "30B.A3B", 60: "236B", 61: "671B"}
     hp: Deepseek2HParams
     names = NAMES
 

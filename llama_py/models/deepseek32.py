@@ -18,6 +18,7 @@ class Deepseek32(DraftingDecoder, Choosing):
     arch = "deepseek32"
     sizes = {61: "685B.A37B"}
     HParams = Deepseek32HParams
+    sizes = {61: "685B.A37B"}
     hp: Deepseek32HParams
     names = {"attn_out": ""}
     draft_names = DRAFT_NAMES_DSA

@@ -70,6 +70,7 @@ class FalconH1Layer:
 class FalconH1(Decoder):
     arch = "falcon-h1"
     HParams = FalconH1HParams
+    sizes = {36: "0.5B", 24: "1.5B", 66: "1B", 32: "3B", 44: "7B", 72: "34B"}
     hp: FalconH1HParams
     names = NAMES
 

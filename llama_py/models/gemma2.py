@@ -31,6 +31,7 @@ class Gemma2(GemmaDecoder):
 
     arch = "gemma2"
     HParams = Gemma2HParams
+    sizes = {26: "2B", 42: "9B", 46: "27B"}
     hp: Gemma2HParams
     post_ffn_il = (False, False)
 

@@ -22,6 +22,7 @@ class Gemma3HParams(GemmaHParams):
 class Gemma3(GemmaDecoder):
     arch = "gemma3"
     HParams = Gemma3HParams
+    sizes = {18: "270M", 26: "1B", 32: "8B", 34: "4B", 48: "12B", 62: "27B"}
     hp: Gemma3HParams
 
     def embed(self, g: GraphBuilder) -> Tensor:

@@ -152,6 +152,7 @@ class Gemma3nLayer:
 class Gemma3n(Decoder):
     arch = "gemma3n"
     HParams = Gemma3nHParams
+    sizes = {30: "E2B", 35: "E4B"}
     hp: Gemma3nHParams
 
     def declare_ends(self, w: Weights) -> None:

@@ -27,6 +27,7 @@ class Glm4(Decoder):
 
     arch = "glm4"
     HParams = Glm4HParams
+    sizes = {17: "1B", 40: "9B", 61: "32B"}
     hp: Glm4HParams
     names = {"attn_post_norm": "post_attn_norm", "ffn_post_norm": "post_mlp_norm"}
 

@@ -23,6 +23,7 @@ class Gpt2HParams(HParams):
 class Gpt2(Decoder):
     arch = "gpt2"
     HParams = Gpt2HParams
+    sizes = {12: "0.1B", 24: "0.4B", 36: "0.8B", 48: "1.5B"}
     hp: Gpt2HParams
 
     def declare_ends(self, w: Weights) -> None:

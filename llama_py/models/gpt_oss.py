@@ -34,6 +34,7 @@ class GptOssHParams(WindowedHParams):
 class GptOss(Decoder):
     arch = "gpt-oss"
     HParams = GptOssHParams
+    sizes = {24: "20B", 36: "120B"}
     hp: GptOssHParams
     names = {"ffn_norm": "attn_post_norm"}
 

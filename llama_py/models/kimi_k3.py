@@ -197,6 +197,7 @@ class KimiK3Layer:
 class KimiK3(Latent):
     arch = "kimi-k3"
     HParams = KimiK3HParams
+    sizes = {93: "2.8T.A50B"}
     hp: KimiK3HParams
     names = dict.fromkeys(UNNAMED, "") | {"embd": "inp_embd"}
 

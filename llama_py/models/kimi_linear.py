@@ -65,6 +65,7 @@ class KimiLinearKDA(KDA):
 class KimiLinear(Latent):
     arch = "kimi-linear"
     HParams = KimiLinearHParams
+    sizes = {27: "48B.A3B"}
     hp: KimiLinearHParams
 
     def declare(self, w: Weights) -> None:

@@ -15,6 +15,7 @@ from llama_py.hparams import RMS_EPS
 from llama_py.keys import Keys, number, uint
 from llama_py.linear import Linear
 from llama_py.memory.kept import KeysValues
+from llama_py.models._architecture import AnyHParams
 from llama_py.models._decoder import Block, Decoder
 from llama_py.models._hybrid import MixedHParams, OperatorLayer
 from llama_py.share import Share
@@ -75,6 +76,11 @@ class Lfm2(Decoder):
     HParams = Lfm2HParams
     hp: Lfm2HParams
     names = NAMES
+
+    @classmethod
+    def size_name(cls, hp: AnyHParams) -> str:
+        sizes = {2560: "230M", 4608: "350M", 6912: "700M", 8192: "1.2B", 10752: "2.6B"}
+        return sizes.get(hp.n_ff[0], "?B")
 
     def declare_ends(self, w: Weights) -> None:
         hp = self.hp

@@ -22,6 +22,11 @@ class LladaHParams(HParams):
 class Llada(Decoder):
     arch = "llada"
     HParams = LladaHParams
+    sizes = {32: "8B"}
+
+    def declare(self, w: Weights) -> None:
+        w.skip("rope_freqs.weight")  # llama.cpp loads them, and turns heads without
+        super().declare(w)
 
     def keeps(self, il: int) -> Kept:
         return ()
@@ -29,7 +34,6 @@ class Llada(Decoder):
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp
         w.skip("attn_output.bias", "ffn_gate.bias", "ffn_up.bias", "ffn_down.bias")
-        w.skip("rope_freqs.weight")
         return Layer(
             w.norm("attn_norm", hp.n_embd),
             Attention(w, hp, cached=False),

@@ -8,6 +8,7 @@ from llama_py.blocks.feed_forward import FeedForward
 from llama_py.geometry import ROPE_NORMAL
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.keys import number
+from llama_py.models._architecture import AnyHParams
 from llama_py.models._decoder import Layer, LongDecoder
 from llama_py.weights import Weights
 
@@ -21,7 +22,21 @@ class LlamaHParams(HParams):
 class Llama(LongDecoder):
     arch = "llama"
     HParams = LlamaHParams
+    sizes = {
+        16: "1B", 22: "1B", 26: "3B", 28: "3B", 30: "256M", 36: "8B",
+        40: "13B", 48: "34B", 60: "30B", 80: "70B",
+    }  # fmt: skip
     layer_sum = "ffn_out"
+
+    @classmethod
+    def size_name(cls, hp: AnyHParams) -> str:
+        if hp.n_expert == 8:
+            return {32: "8x7B", 56: "8x22B"}.get(hp.n_layer, "?B")
+        if hp.n_layer == 32:
+            return "3B" if hp.n_vocab == 49152 else "7B" if hp.n_vocab < 40000 else "8B"
+        if hp.n_layer == 80 and hp.n_head[0] == hp.n_head_kv[0]:
+            return "65B"
+        return super().size_name(hp)
 
     @classmethod
     def is_70b(cls, n_layer: int, n_head: int, n_head_kv: int) -> bool:

@@ -15,6 +15,7 @@ from llama_py.hparams import RMS_EPS, WindowedHParams
 from llama_py.keys import Keys, base, number, uint, uints
 from llama_py.linear import Norm
 from llama_py.memory.kept import KeysValues
+from llama_py.models._architecture import AnyHParams
 from llama_py.models._decoder import Block, Layer, LongDecoder
 from llama_py.weights import Weights
 
@@ -59,6 +60,12 @@ class Llama4(LongDecoder):
     hp: Llama4HParams
     layer_sum = "ffn_out"
     names = {"ffn_shexp": "ffn_moe_shexp"}
+
+    @classmethod
+    def size_name(cls, hp: AnyHParams) -> str:
+        if not hp.n_expert:
+            return {2048: "140M", 4096: "360M", 6144: "950M"}.get(hp.n_embd, "?B")
+        return {16: "17Bx16E (Scout)", 128: "17Bx128E (Maverick)"}.get(hp.n_expert, "?B")
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp, n_embd, n_ff_exp = self.hp, self.hp.n_embd, self.hp.n_ff_exp[il]

@@ -34,6 +34,7 @@ class Olmo2HParams(WindowedHParams):
 class Olmo2(Decoder):
     arch = "olmo2"
     HParams = Olmo2HParams
+    sizes = {16: "1B", 32: "7B", 40: "13B", 64: "32B"}
     hp: Olmo2HParams
     layer_sum = "ffn_out"
 

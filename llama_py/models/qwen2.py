@@ -7,6 +7,7 @@ from llama_py.blocks.feed_forward import FeedForward
 from llama_py.geometry import ROPE_NEOX
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.keys import number
+from llama_py.models._architecture import AnyHParams
 from llama_py.models._decoder import Decoder, Layer
 from llama_py.weights import Weights
 
@@ -20,7 +21,17 @@ class Qwen2HParams(HParams):
 class Qwen2(Decoder):
     arch = "qwen2"
     HParams = Qwen2HParams
+    sizes = {
+        (24, 1024): "0.5B", 24: "1B", (28, 1536): "1.5B", 28: "7B", 32: "7B", 36: "3B",
+        48: "14B", 64: "32B", 80: "70B",
+    }  # fmt: skip
     output_bias = True
+
+    @classmethod
+    def size_name(cls, hp: AnyHParams) -> str:
+        if hp.n_layer == 40:
+            return "4B" if hp.n_head[0] == 20 else "13B"
+        return super().size_name(hp)
 
     @classmethod
     def is_70b(cls, n_layer: int, n_head: int, n_head_kv: int) -> bool:

@@ -24,6 +24,7 @@ class Qwen3(Decoder):
 
     arch = "qwen3"
     HParams = Qwen3HParams
+    sizes = {(28, 1024): "0.6B", 28: "1.7B", (36, 2560): "4B", 36: "8B", 40: "14B", 64: "32B"}
 
     def declare(self, w: Weights) -> None:
         super().declare(w)

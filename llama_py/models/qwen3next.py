@@ -109,6 +109,7 @@ class Qwen3NextLinear(SlotAttention):
 class Qwen3Next(HybridMoe):
     arch = "qwen3next"
     HParams = Qwen3NextHParams
+    sizes = {48: "80B.A3B"}
     names = NAMES | {
         "embd": "model.embed_tokens", "Qcur_reshaped": "Qcur_view", "gate_view": "gate",
         "gate_reshaped": "",

@@ -51,6 +51,7 @@ class Rwkv6Layer:
 class Rwkv6(Decoder):
     arch = "rwkv6"
     HParams = RwkvHParams
+    sizes = {24: "1.6B", (32, 2560): "3B", (32, 4096): "7B", 61: "14B", 64: "32B"}
     hp: RwkvHParams
 
     def declare_ends(self, w: Weights) -> None:

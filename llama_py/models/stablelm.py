@@ -21,6 +21,7 @@ class StableLmHParams(HParams):
 class StableLm(Decoder):
     arch = "stablelm"
     HParams = StableLmHParams
+    sizes = {24: "1B", 32: "3B", 40: "12B"}
     hp: StableLmHParams
     names = {"Qcur_normed": "Qcur", "Kcur_normed": "Kcur"}
 

@@ -13,6 +13,7 @@ from llama_py.hparams import HParams
 from llama_py.keys import Keys, uint
 from llama_py.linear import Norm
 from llama_py.memory.kept import Kept, KeysValues
+from llama_py.models._architecture import AnyHParams
 from llama_py.models._decoder import Decoder, Layer
 from llama_py.models._t5 import BucketHParams, Distances, Reading, feed_forward
 from llama_py.weights import Weights
@@ -62,9 +63,20 @@ class DecoderLayer:
 class T5(Decoder):
     arch = "t5"
     HParams = T5HParams
+    sizes = {6: "60M", 8: "80M"}
     hp: T5HParams
     gtypes = ("decoder", "encoder")
     layer_sum = "ffn_out"
+
+    @classmethod
+    def size_name(cls, hp: AnyHParams) -> str:
+        n_ff = hp.n_ff[0]
+        if hp.n_layer == 12:
+            return {3072: "220M", 2048: "250M"}.get(n_ff, "?B")
+        if hp.n_layer == 24:
+            sizes = {4096: "770M", 2816: "780M", 16384: "3B", 5120: "3B"}
+            return sizes.get(n_ff) or {65536: "11B", 10240: "11B"}.get(n_ff, "?B")
+        return super().size_name(hp)
 
     def declare(self, w: Weights) -> None:
         hp = self.hp

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ggml_py.errors import GGUFError
@@ -17,11 +20,13 @@ class FileType:
     name    as it is asked for
     number  general.file_type
     type    what a tensor gets unless there is a rule for it; None: all stay as they are
+    words   what llama.cpp calls it (llama-model-loader.cpp:llama_ftype_name)
     """
 
     name: str
     number: int
     type: GGMLType | None
+    words: str = ""
 
     @property
     def copies(self) -> bool:
@@ -29,24 +34,34 @@ class FileType:
 
 
 _TABLE = (
-    ("F32", 0, "f32"), ("F16", 1, "f16"), ("BF16", 32, "bf16"),
+    ("F32", 0, "f32", "all F32"), ("F16", 1, "f16"), ("BF16", 32, "bf16"),
     ("Q8_0", 7, "q8_0"), ("Q6_K", 18, "q6_K"),
-    ("Q5_K_M", 17, "q5_K"), ("Q5_K_S", 16, "q5_K"), ("Q5_1", 9, "q5_1"), ("Q5_0", 8, "q5_0"),
-    ("Q4_K_M", 15, "q4_K"), ("Q4_K_S", 14, "q4_K"), ("IQ4_NL", 25, "iq4_nl"),
-    ("IQ4_XS", 30, "iq4_xs"), ("Q4_1", 3, "q4_1"), ("Q4_0", 2, "q4_0"),
-    ("MXFP4_MOE", 38, "mxfp4"),
-    ("Q3_K_L", 13, "q3_K"), ("Q3_K_M", 12, "q3_K"), ("Q3_K_S", 11, "q3_K"),
-    ("IQ3_M", 27, "iq3_s"), ("IQ3_S", 26, "iq3_s"), ("IQ3_XS", 22, "iq3_s"),
-    ("IQ3_XXS", 23, "iq3_xxs"),
-    ("Q2_K", 10, "q2_K"), ("Q2_K_S", 21, "q2_K"), ("Q2_0", 41, "q2_0"),
-    ("IQ2_M", 29, "iq2_s"), ("IQ2_S", 28, "iq2_xs"), ("IQ2_XS", 20, "iq2_xs"),
-    ("IQ2_XXS", 19, "iq2_xxs"), ("TQ2_0", 37, "tq2_0"), ("TQ1_0", 36, "tq1_0"),
-    ("IQ1_M", 31, "iq1_m"), ("IQ1_S", 24, "iq1_s"), ("Q1_0", 40, "q1_0"),
+    ("Q5_K_M", 17, "q5_K", "Q5_K - Medium"), ("Q5_K_S", 16, "q5_K", "Q5_K - Small"),
+    ("Q5_1", 9, "q5_1"), ("Q5_0", 8, "q5_0"),
+    ("Q4_K_M", 15, "q4_K", "Q4_K - Medium"), ("Q4_K_S", 14, "q4_K", "Q4_K - Small"),
+    ("IQ4_NL", 25, "iq4_nl", "IQ4_NL - 4.5 bpw"), ("IQ4_XS", 30, "iq4_xs", "IQ4_XS - 4.25 bpw"),
+    ("Q4_1", 3, "q4_1"), ("Q4_0", 2, "q4_0"), ("MXFP4_MOE", 38, "mxfp4", "MXFP4 MoE"),
+    ("Q3_K_L", 13, "q3_K", "Q3_K - Large"), ("Q3_K_M", 12, "q3_K", "Q3_K - Medium"),
+    ("Q3_K_S", 11, "q3_K", "Q3_K - Small"), ("IQ3_M", 27, "iq3_s", "IQ3_S mix - 3.66 bpw"),
+    ("IQ3_S", 26, "iq3_s", "IQ3_S - 3.4375 bpw"), ("IQ3_XS", 22, "iq3_s", "IQ3_XS - 3.3 bpw"),
+    ("IQ3_XXS", 23, "iq3_xxs", "IQ3_XXS - 3.0625 bpw"),
+    ("Q2_K", 10, "q2_K", "Q2_K - Medium"), ("Q2_K_S", 21, "q2_K", "Q2_K - Small"),
+    ("Q2_0", 41, "q2_0"), ("IQ2_M", 29, "iq2_s", "IQ2_M - 2.7 bpw"),
+    ("IQ2_S", 28, "iq2_xs", "IQ2_S - 2.5 bpw"), ("IQ2_XS", 20, "iq2_xs", "IQ2_XS - 2.3125 bpw"),
+    ("IQ2_XXS", 19, "iq2_xxs", "IQ2_XXS - 2.0625 bpw"),
+    ("TQ2_0", 37, "tq2_0", "TQ2_0 - 2.06 bpw ternary"),
+    ("TQ1_0", 36, "tq1_0", "TQ1_0 - 1.69 bpw ternary"),
+    ("IQ1_M", 31, "iq1_m", "IQ1_M - 1.75 bpw"), ("IQ1_S", 24, "iq1_s", "IQ1_S - 1.5625 bpw"),
+    ("Q1_0", 40, "q1_0"),
 )  # fmt: skip
 _ALIASES = {"Q3_K": "Q3_K_M", "Q4_K": "Q4_K_M", "Q5_K": "Q5_K_M"}
 
-FILE_TYPES = {name: FileType(name, number, BY_NAME[of]) for name, number, of in _TABLE}
+FILE_TYPES = {
+    name: FileType(name, number, BY_NAME[of], *(words or (name,)))
+    for name, number, of, *words in _TABLE
+}
 COPY = FileType("COPY", 0, None)
+READ_ONLY = FileType("NVFP4", 39, BY_NAME["nvfp4"], "NVFP4")  # others quantize to it
 
 
 def file_type(text: str) -> FileType:
@@ -73,10 +88,36 @@ def tensor_type(text: str) -> GGMLType:
     return found
 
 
-def guessed(types: list[GGMLType]) -> int:
-    """general.file_type of a file that does not say it: by the type of most of its tensors."""
-    if not types:
+def guessed(tensors: Mapping[str, GGMLType]) -> int:
+    """general.file_type of a file that does not say it: by the type of most of its tensors, and of
+    two such the one that comes first to so many (llama_model_loader's constructor).
+
+    tensors  types by name
+    Raises GGUFError if there are none.
+    """
+    if not tensors:
         raise GGUFError("there are no tensors to quantize; give the GGUF file of a model")
-    most = max(dict.fromkeys(types), key=types.count)
-    medium = next((t for t in FILE_TYPES.values() if t.type == most), FILE_TYPES["F32"])
+    counts: Counter[GGMLType] = Counter()
+    most, n_most = None, 0
+    for name in sorted(tensors, key=_by_layer):
+        kind = tensors[name]
+        counts[kind] += 1
+        if counts[kind] > n_most:
+            most, n_most = kind, counts[kind]
+    medium = next((t for t in _KNOWN if t.type == most), FILE_TYPES["F32"])
     return medium.number | GUESSED
+
+
+def words_of(number: int) -> str:
+    """What llama.cpp calls general.file_type: "Q4_K - Medium", "(guessed) all F32"."""
+    found = next((t.words for t in _KNOWN if t.number == number & ~GUESSED), None)
+    return ("(guessed) " if number & GUESSED else "") + (found or "unknown, may not work")
+
+
+_KNOWN = (*FILE_TYPES.values(), READ_ONLY)
+
+
+def _by_layer(name: str) -> tuple[int, bytes]:
+    """The order in which llama.cpp has tensors (weight_name_comparer)."""
+    layer = re.match(r"blk\.(\d+)\.", name)
+    return (int(layer[1]) if layer else -1), name.encode("utf-8", "surrogateescape")

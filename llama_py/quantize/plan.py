@@ -144,8 +144,8 @@ def metadata(
     stored = file.metadata.stored
     number = wishes.type.number
     if wishes.type.copies:
-        types = [t.type for t in file.tensors.values()]
         kept = file.metadata.get("general.file_type")
+        types = {name: t.type for name, t in file.tensors.items()}
         number = kept if isinstance(kept, int) else guessed(types)
     new = {
         "general.quantization_version": encode("u32", QUANTIZATION_VERSION),

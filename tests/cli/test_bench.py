@@ -66,7 +66,7 @@ def test_markdown_as_a_process(model: str) -> None:
     assert rows[0] == [*titles, "t/s"]
     assert [row[5] for row in rows[2:8]] == ["2"] * 3 + ["4"] * 3
     assert [row[8] for row in rows[2:5]] == ["pp4", "tg2", "pp3+tg1"]
-    assert all(row[0] == "llama ?B F32" and row[3] == "REF" for row in rows[2:8])
+    assert all(row[0] == "llama ?B (guessed) all F32" and row[3] == "REF" for row in rows[2:8])
     assert all(row[7].endswith(" MiB") and row[9].endswith(" ± 0.00") for row in rows[2:8])
     assert rows[8][0].startswith("version: ")
     assert "benchmark 6/6: run 1/1" in done.stderr.splitlines()
@@ -94,7 +94,8 @@ def test_lines_csv_and_sql(model: str, capsys: pytest.CaptureFixture[str]) -> No
     assert [(x["n_prompt"], x["n_gen"], int(x["repack"]), x["model_type"]) for x in lines] == [
         (int(r["n_prompt"]), int(r["n_gen"]), int(r["repack"]), r["model_type"]) for r in rows
     ]
-    assert list(stored) == [(4, 0, 1, "llama ?B F32"), (0, 2, 1, "llama ?B F32")]
+    called = "llama ?B (guessed) all F32"
+    assert list(stored) == [(4, 0, 1, called), (0, 2, 1, called)]
     database.close()
 
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from ggml_py.errors import GGUFError
+from ggml_py.types import BY_NAME
 from golden.quantize import Case, cases, packed, recorded_types, write_head
 from llama_py.gguf_file import GGUFFile
 from llama_py.imatrix.file import Entry, Imatrix
-from llama_py.quantize.file_types import FILE_TYPES, file_type, guessed
+from llama_py.quantize.file_types import FILE_TYPES, file_type, guessed, words_of
 from llama_py.quantize.plan import Wishes, check_imatrix, jobs, metadata
 from llama_py.quantize.prune import order, renamed
 from llama_py_tools.gguf.main import parser
@@ -95,5 +96,24 @@ def test_names_of_types() -> None:
     assert file_type("copy").copies
     with pytest.raises(ValueError, match="'Q9' is no type of files; there are F32"):
         file_type("Q9")
-    types = [FILE_TYPES[name].type for name in ("Q8_0", "Q6_K", "Q6_K")]
-    assert guessed([t for t in types if t]) == 1024 + 18
+
+
+def test_a_file_that_does_not_say_its_type() -> None:
+    q8, q6 = (BY_NAME[name] for name in ("q8_0", "q6_K"))
+    names = ("output.weight", "blk.10.a.weight", "blk.2.b.weight", "blk.2.a.weight")
+    assert guessed(dict(zip(names, (q8, q6, q6, q6), strict=True))) == 1024 + 18
+    # as many of each: the layers' order decides, by their numbers
+    assert guessed(dict(zip(names, (q8, q8, q6, q6), strict=True))) == 1024 + 18
+    assert guessed(dict(zip(names, (q8, q6, q6, q8), strict=True))) == 1024 + 7
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (15, "Q4_K - Medium"), (0, "all F32"), (1024, "(guessed) all F32"),
+        (27, "IQ3_S mix - 3.66 bpw"), (39, "NVFP4"), (1024 + 7, "(guessed) Q8_0"),
+        (4, "unknown, may not work"),
+    ],
+)  # fmt: skip
+def test_words_for_types_of_files(number: int, words: str) -> None:
+    assert words_of(number) == words

@@ -126,10 +126,13 @@ def _tiny(arch: str, variant: str) -> Case:
     return Case(tiny.metadata(arch, made), tensors, ("Q4_K_M", "Q2_K", "IQ3_XS", "MXFP4_MOE"))
 
 
-def write_head(path: Path, case: Case) -> None:
-    """The file, whose tensors take no space."""
+def write_head(path: Path, case: Case, matrices: str = "f16") -> None:
+    """The file, whose tensors take no space.
+
+    matrices  the type of what has more than one dimension
+    """
     stored = {key: _encoded(value) for key, value in case.metadata.items()}
-    infos = [_info(name, ne) for name, ne in case.tensors.items()]
+    infos = [_info(name, ne, matrices) for name, ne in case.tensors.items()]
     raw = head(stored, infos, 32)
     size = sum(-(-t.nbytes // 32) * 32 for t in infos)
     with path.open("wb") as file:
@@ -137,8 +140,8 @@ def write_head(path: Path, case: Case) -> None:
         file.truncate(len(raw) + size)
 
 
-def _info(name: str, ne: tuple[int, ...]) -> TensorInfo:
-    type = BY_NAME["f16" if len(ne) > 1 else "f32"]
+def _info(name: str, ne: tuple[int, ...], matrices: str) -> TensorInfo:
+    type = BY_NAME[matrices if len(ne) > 1 else "f32"]
     nbytes = type.type_size * int(np.prod(ne))
     whole = (*ne, 1, 1, 1)[:4]
     return TensorInfo(name, type, whole, 0, nbytes, np.empty(0, np.uint8))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import statistics
 import time
-from collections import Counter
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -69,7 +68,7 @@ def result(test: Test, model: Model, ctx: Context, samples: list[int]) -> Result
         version=llama_py.__version__, cpu_info=host.cpu_name(),
         backends="+".join(_backend(d.name) for d in model.devices),
         model_filename=test.model or "demo",
-        model_type=model_type(model), model_size=sum(t.nbytes for t in tensors),
+        model_type=model.desc, model_size=sum(t.nbytes for t in tensors),
         model_n_params=sum(n_elements(t.ne) for t in tensors), n_batch=test.n_batch,
         n_ubatch=test.n_ubatch, n_threads=test.threads, type_k=test.type_k, type_v=test.type_v,
         n_gpu_layers=test.n_gpu_layers, split_mode=test.split_mode,
@@ -98,15 +97,6 @@ def n_elements(ne: tuple[int, ...]) -> int:
     for size in ne:
         n *= size
     return n
-
-
-def model_type(model: Model) -> str:
-    """Architecture, size label, and the type that most bytes of the weights have."""
-    sizes: Counter[str] = Counter()
-    for t in model.file.tensors.values():
-        sizes[t.type.name.upper()] += t.nbytes
-    label = model.file.metadata.get("general.size_label", "?B")
-    return f"{model.arch} {label} {sizes.most_common(1)[0][0]}"
 
 
 COLUMNS = [f.name for f in fields(Result) if not f.metadata.get("list")]
