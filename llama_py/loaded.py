@@ -15,6 +15,7 @@ from llama_py.chat.named import DEFAULT, source_of
 from llama_py.closing import Closing
 from llama_py.declared import DeviceOf, Readers
 from llama_py.declared import Progress as ReadProgress
+from llama_py.file_types import guessed, words_of
 from llama_py.fingerprint import fingerprint
 from llama_py.gguf_file import GGUFFile
 from llama_py.hparams import HParams
@@ -33,7 +34,6 @@ from llama_py.placement import (
 )
 from llama_py.progress import shown, told
 from llama_py.prompts import text_of
-from llama_py.quantize.file_types import guessed, words_of
 from llama_py.readers import readers_of
 from llama_py.split import split
 from llama_py.tokenizer import Tokenizer

@@ -17,8 +17,8 @@ import numpy as np
 
 from ggml_cpu.quantize.types import quantizers
 from golden.quantize import BLOCKS, DATA, TYPES, cases, dry_run, packed, quantized, rows, write_head
+from llama_py.file_types import FILE_TYPES
 from llama_py.imatrix.file import Entry, Imatrix, write_imatrix
-from llama_py.quantize.file_types import FILE_TYPES
 
 
 def main() -> None:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from ggml_py.errors import GGUFError
 from ggml_py.types import GGMLType
+from llama_py.file_types import FileType, guessed
 from llama_py.gguf_file import GGUFFile, TensorInfo
 from llama_py.gguf_write import encode
 from llama_py.imatrix.file import Imatrix
 from llama_py.quantize.allowed import fitting, is_allowed, wants_imatrix
-from llama_py.quantize.file_types import FileType, guessed
 from llama_py.quantize.mix import EMBEDDINGS, OUTPUT, Mix, kind_of
 from llama_py.quantize.model import Model
 from llama_py.quantize.prune import n_layers, order, renamed

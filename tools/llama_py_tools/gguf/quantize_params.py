@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ggml_py.types import GGMLType
+from llama_py.file_types import COPY, FILE_TYPES, file_type, tensor_type
 from llama_py.params.option import Params, option
 from llama_py.params.texts import kv_overrides
-from llama_py.quantize.file_types import COPY, FILE_TYPES, file_type, tensor_type
 from llama_py_tools.options import Parser, read
 
 if TYPE_CHECKING:
