@@ -162,7 +162,7 @@ class Loaded(Closing):
 
     @property
     def desc(self) -> str:
-        """What llama.cpp calls it, with its size and type: "... 8B Q4_K - Medium" (llama_model_desc)."""
+        """What llama.cpp calls it, and its size: "... 8B Q4_K - Medium" (llama_model_desc)."""
         said = self.file.metadata.get("general.file_type")
         types = {name: t.type for name, t in self.file.tensors.items()}
         number = said if isinstance(said, int) else guessed(types)
