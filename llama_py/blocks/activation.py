@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from ggml_py.ops import (
     geglu_split,
@@ -12,6 +13,7 @@ from ggml_py.ops import (
     relu,
     silu,
     swiglu,
+    swiglu_clamp,
     swiglu_oai,
     swiglu_split,
 )
@@ -39,3 +41,11 @@ SWIGLU_OAI = Activation(
     "silu", silu, "swiglu_oai", lambda gate, up: swiglu_oai(gate, up, 1.702, 7.0)
 )
 SWIGLU = Activation("swiglu", swiglu, halves=True)
+
+
+def clamped_silu(limit: float) -> Activation:
+    """SiLU of a gate that is at most `limit`, times what is from -limit to limit; 0: no limit."""
+    if limit <= 1e-6:
+        return SILU
+    gated = partial(swiglu_clamp, limit=limit)
+    return Activation("silu", silu, "swiglu_limited", gated)

@@ -40,10 +40,16 @@ class Indexer:
 
     def __init__(
         self, w: Weights, *, n_embd: int, n_lora_q: int, n_head: int, size: int, n_chosen: int,
-        rope_type: int,
+        rope_type: int, rope_offset: int = 0, rotated: bool = True, few_names: bool = False,
     ) -> None:  # fmt: skip
-        """n_lora_q  channels of the vector that queries are made of; size  of a head"""
-        self.n_head, self.size, self.n_chosen, self.rope_type = n_head, size, n_chosen, rope_type
+        """n_lora_q  channels of the vector that queries are made of; size  of a head
+        rope_offset  the first channel of a head that positions turn
+        rotated      heads are then multiplied by a Hadamard matrix
+        few_names    steps have none
+        """
+        self.n_head, self.size, self.n_chosen = n_head, size, n_chosen
+        self.rope_type, self.rope_offset, self.rotated = rope_type, rope_offset, rotated
+        self.few_names = few_names
         self.k_norm = w.norm("indexer.k_norm", size, kind="layer", bias="needed")
         self.proj = w.tensor("indexer.proj.weight", n_embd, n_head)
         self.attn_k = w.tensor("indexer.attn_k.weight", n_embd, size)
@@ -54,49 +60,53 @@ class Indexer:
         small [n_lora_q, n_tokens] -> I32 [n_chosen, tokens of a stream, 1, n_stream]"""
         fused = g.form(LIGHTNING_INDEXER) == "fused"
         inp = g.inp_index(fused)
-        q = g.cb(g.mm(self.attn_q_b, small), "indexer_q", il)
+        q = self._step(g, g.mm(self.attn_q_b, small), "indexer_q", il)
         q = self._turned(g, q, inp.k_rot, "indexer_q", il)
-        k = g.cb(g.mm(self.attn_k, cur), "indexer_k", il)
-        k = self.k_norm(g, k, "indexer_k", il)
+        k = self._step(g, g.mm(self.attn_k, cur), "indexer_k", il)
+        k = self._step(g, self.k_norm(g, k, il=il), "indexer_k", il)
         k = self._turned(g, k, inp.k_rot, "indexer_k", il)
         g.expand(inp.mctx.cpy_k(k, inp.k_idxs, il))
-        weights = g.cb(g.mm(self.proj, cur), "indexer_weights", il)
+        weights = self._step(g, g.mm(self.proj, cur), "indexer_weights", il)
         k = inp.mctx.get_k(il)  # [size, 1, n_kv, n_stream]
         n_stream, row = k.ne[3], self.size * self.n_head
         n = g.n_tokens // n_stream
         q = view(q, (self.size, self.n_head, n, n_stream), (self.size, row, row * n))
         strides = (self.n_head, self.n_head * n, self.n_head * n)
         weights = view(weights, (self.n_head, n, 1, n_stream), strides)
-        weights = g.cb(scale(weights, inv_sqrt(row)), "indexer_weights", il)
+        weights = self._step(g, scale(weights, inv_sqrt(row)), "indexer_weights", il)
         if fused:
             scores = lightning_indexer(q, k, weights, inp.kq_mask)
             g.fused(LIGHTNING_INDEXER.kind, g.cb(scores, "indexer_score", il))
         else:
-            scores = _scores(g, q, k, weights, inp.kq_mask, il)
+            scores = self._scores(g, q, k, weights, inp.kq_mask, il)
         return g.cb(cont(top_k(scores, min(scores.ne[0], self.n_chosen))), "top_k", il)
 
     def _turned(self, g: GraphBuilder, x: Tensor, rot: Tensor | None, name: str, il: int) -> Tensor:
         """[size * H, n_tokens] -> [size, H, n_tokens]"""
         x = reshape(x, self.size, x.ne[0] // self.size, g.n_tokens)
-        x = g.cb(rope(g, x, il, type=self.rope_type), name, il)
+        x = g.cb(rope(g, x, il, type=self.rope_type, offset=self.rope_offset), name, il)
+        if not self.rotated:
+            return x
         assert rot is not None
         return g.cb(mul_mat(rot, x), name, il)
 
+    def _step(self, g: GraphBuilder, x: Tensor, name: str, il: int) -> Tensor:
+        return x if self.few_names else g.cb(x, name, il)
 
-def _scores(
-    g: GraphBuilder, q: Tensor, k: Tensor, weights: Tensor, mask: Tensor, il: int
-) -> Tensor:
-    """What the fused op computes. q [size, H, T, B], k [size, 1, n_kv, B], weights [H, T, 1, B],
-    mask [n_kv, T, 1, B] -> [n_kv, T, 1, B]"""
-    q = g.cb(permute(q, 0, 2, 1, 3), "indexer_q", il)
-    k = g.cb(permute(k, 0, 2, 1, 3), "indexer_k", il)
-    kq = g.cb(mul_mat(k, q), "indexer_kq", il)  # [n_kv, T, H, B]
-    kq = g.cb(cont(permute(kq, 2, 1, 0, 3)), "indexer_kq", il)
-    x = g.cb(relu(kq), "indexer_score", il)
-    x = g.cb(mul(x, weights), "indexer_score", il)
-    x = g.cb(sum_rows(x), "indexer_score", il)
-    x = g.cb(cont(permute(x, 2, 1, 0, 3)), "indexer_score", il)
-    return g.cb(add(x, mask), "indexer_score", il)
+    def _scores(
+        self, g: GraphBuilder, q: Tensor, k: Tensor, weights: Tensor, mask: Tensor, il: int
+    ) -> Tensor:
+        """What the fused op computes. q [size, H, T, B], k [size, 1, n_kv, B], weights [H, T, 1,
+        B], mask [n_kv, T, 1, B] -> [n_kv, T, 1, B]"""
+        q = self._step(g, permute(q, 0, 2, 1, 3), "indexer_q", il)
+        k = self._step(g, permute(k, 0, 2, 1, 3), "indexer_k", il)
+        kq = self._step(g, mul_mat(k, q), "indexer_kq", il)  # [n_kv, T, H, B]
+        kq = self._step(g, cont(permute(kq, 2, 1, 0, 3)), "indexer_kq", il)
+        x = self._step(g, relu(kq), "indexer_score", il)
+        x = self._step(g, mul(x, weights), "indexer_score", il)
+        x = self._step(g, sum_rows(x), "indexer_score", il)
+        x = self._step(g, cont(permute(x, 2, 1, 0, 3)), "indexer_score", il)
+        return g.cb(add(x, mask), "indexer_score", il)
 
 
 def only(mask: Tensor, chosen: Tensor) -> Tensor:

@@ -65,13 +65,18 @@ class LatentAttention:
         self, w: Weights, n: LatentSizes, *, absorbed: bool, output: Linear | None = None,
         turn: Turn | None = None, temper: Temper | None = None,
         kq_scale: Callable[[GraphBuilder], float], split_queries: bool = True, name: str = "",
+        k_norm: Norm | None = None, sinks: Tensor | None = None, few_names: bool = False,
     ) -> None:  # fmt: skip
         """
         turn      rotates channels of heads by position; None: none are
         temper    scales queries by position; None: they are not
         split_queries  False: queries are views of all heads' row
         name      of the projected result
+        k_norm    of the keys' part that all heads share
+        sinks     F32 [n_head] a score for each head of attending to nothing
+        few_names steps on the way to what is turned or cached have none
         """
+        self.k_norm, self.sinks, self.few_names = k_norm, sinks, few_names
         self.n, self.output, self.absorbed, self.name = n, output, absorbed, name
         self.turn, self.temper, self.kq_scale = turn, temper, kq_scale
         self.split_queries = split_queries or not absorbed
@@ -104,23 +109,35 @@ class LatentAttention:
         small = self._small(g, cur, il)
         chosen = self.choose(g, cur, small, il)
         q = self._queries(g, small, il)
-        kv = g.cb(self.kv_a(g, cur), "kv_cmpr_pe", il)
-        latent = g.cb(view(kv, (n.n_lora_kv, g.n_tokens)), "kv_cmpr", il)
+        kv = self._step(g, self.kv_a(g, cur), "kv_cmpr_pe", il)
+        latent = self._step(g, view(kv, (n.n_lora_kv, g.n_tokens)), "kv_cmpr", il)
         k_pe = heads(kv, n.n_rot, 1, g.n_tokens, offset=n.n_lora_kv, step=kv.ne[0])
-        k_pe = g.cb(self._turned(g, g.cb(k_pe, "k_pe", il), il), "k_pe", il)
+        self._step(g, k_pe, "k_pe", il)
+        if self.k_norm is not None:
+            k_pe = self.k_norm(g, k_pe, "k_pe", il)
+        k_pe = g.cb(self._turned(g, k_pe, il), "k_pe", il)
         latent = self.kv_a_norm(g, latent, "kv_cmpr", il)
         if self.absorbed:
             mask, n_kv_max = None, 0
             if chosen is not None:
                 mask, n_kv_max = only(g.inp_attn(il).kq_mask, chosen), chosen.ne[0]
-            how = Scores(self.kq_scale(g), v_mla=self.v_b, n_kv_max=n_kv_max)
-            cur = attend_latent(g, self._absorbed(g, q, latent, k_pe, il), il, how, mask)
+            how = Scores(self.kq_scale(g), self.sinks, v_mla=self.v_b, n_kv_max=n_kv_max)
+            attended = attend_latent(g, self._absorbed(g, q, latent, k_pe, il), il, how, mask)
         else:
-            how = Scores(self.kq_scale(g))
-            cur = attend(g, self._unpacked(g, q, latent, k_pe, il), il, how)
+            how = Scores(self.kq_scale(g), self.sinks)
+            attended = attend(g, self._unpacked(g, q, latent, k_pe, il), il, how)
+        cur = self.gated(g, attended, cur, il)
         if self.output is not None:
             cur = self.output(g, cur)
         return g.cb(cur, self.name, il) if self.name else cur
+
+    def gated(self, g: GraphBuilder, attended: Tensor, cur: Tensor, il: int) -> Tensor:
+        """What heads made [d_v * n_head, n_tokens], before its projection; cur: the block's
+        input."""
+        return attended
+
+    def _step(self, g: GraphBuilder, x: Tensor, name: str, il: int) -> Tensor:
+        return x if self.few_names else g.cb(x, name, il)
 
     def _turned(self, g: GraphBuilder, x: Tensor, il: int, offset: int = 0) -> Tensor:
         return x if self.turn is None else self.turn(g, x, il, offset)
@@ -141,11 +158,12 @@ class LatentAttention:
         if self.q_a is None:
             return cur
         assert self.q_a_norm is not None
-        return self.q_a_norm(g, g.cb(self.q_a(g, cur), "qr", il), "qr", il)
+        small = self.q_a_norm(g, self._step(g, self.q_a(g, cur), "qr", il), il=il)
+        return self._step(g, small, "qr", il)
 
     def _queries(self, g: GraphBuilder, small: Tensor, il: int) -> Tensor:
         """-> [d_k, n_head, n_tokens], or the heads of a token joined"""
-        q = g.cb(self.q(g, small), "q", il)
+        q = self._step(g, self.q(g, small), "q", il)
         if not self.split_queries:
             return q
         return g.cb(reshape(q, self.n.d_k, self.n.n_head, g.n_tokens), "q", il)
@@ -154,16 +172,16 @@ class LatentAttention:
         """Queries in the latent space: then there is one head of keys, and it has the values."""
         n, n_tokens = self.n, g.n_tokens
         strides = (n.d_k, n.d_k * n.n_head)
-        q_nope = g.cb(view(q, (n.nope, n.n_head, n_tokens), strides), "q_nope", il)
-        q_pe = g.cb(view(q, (n.n_rot, n.n_head, n_tokens), strides, n.nope), "q_pe", il)
+        q_nope = self._step(g, view(q, (n.nope, n.n_head, n_tokens), strides), "q_nope", il)
+        q_pe = self._step(g, view(q, (n.n_rot, n.n_head, n_tokens), strides, n.nope), "q_pe", il)
         q_pe = g.cb(self._turned(g, q_pe, il), "q_pe", il)
-        q_nope = g.cb(permute(q_nope, 0, 2, 1, 3), "q_nope_perm", il)
-        q_nope = g.cb(mul_mat(self.k_b, q_nope), "q_nope_absorbed", il)
-        q_nope = g.cb(permute(q_nope, 0, 2, 1, 3), "q_nope_absorbed_perm", il)
-        queries = g.cb(concat(q_nope, q_pe, 0), "Qcur", il)  # [n_lora_kv + n_rot, n_head, T]
-        values = g.cb(reshape(latent, n.n_lora_kv, 1, n_tokens), "kv_cmpr_reshape", il)
-        keys = g.cb(concat(values, k_pe, 0), "Kcur", il)
-        return QKV(self._tempered(g, queries, il), keys, g.cb(values, "Vcur", il))
+        q_nope = self._step(g, permute(q_nope, 0, 2, 1, 3), "q_nope_perm", il)
+        q_nope = self._step(g, mul_mat(self.k_b, q_nope), "q_nope_absorbed", il)
+        q_nope = self._step(g, permute(q_nope, 0, 2, 1, 3), "q_nope_absorbed_perm", il)
+        queries = self._step(g, concat(q_nope, q_pe, 0), "Qcur", il)  # [n_lora_kv + n_rot, n_head, T]
+        values = self._step(g, reshape(latent, n.n_lora_kv, 1, n_tokens), "kv_cmpr_reshape", il)
+        keys = self._step(g, concat(values, k_pe, 0), "Kcur", il)
+        return QKV(self._tempered(g, queries, il), keys, self._step(g, values, "Vcur", il))
 
     def _unpacked(self, g: GraphBuilder, q: Tensor, latent: Tensor, k_pe: Tensor, il: int) -> QKV:
         """Keys and values of every head. A head's key is [nope, pe] as its query is; llama.cpp has

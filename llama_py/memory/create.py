@@ -48,6 +48,7 @@ def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
     windows: dict[str, Window | None] = {}
     same_as: dict[int, int] = {}
     of: dict[int, str] = {}
+    rotated = True
     states: list[tuple[int, State]] = []
     for il, what in kept.items():
         for one in what:
@@ -60,7 +61,7 @@ def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
                 )
                 layers.setdefault(name, []).append(layer)
             elif isinstance(one, Index):
-                windows[INDEX] = None
+                windows[INDEX], rotated = None, one.rotated
                 sizes = 1, one.n_embd_head, 0
                 layer = KVLayer(
                     il, *sizes, how.of_keys(il, one.part), one.rope, one.part, one.copied
@@ -74,7 +75,8 @@ def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
     # the cache of layers that see all comes first
     names = sorted(layers, key=lambda name: (name != BASE, name))
     caches = {
-        name: _cache(layers[name], windows[name], same_as, name == INDEX, how) for name in names
+        name: _cache(layers[name], windows[name], same_as, name == INDEX, rotated, how)
+        for name in names
     }
     return MemoryGroup(caches, _states(states, how), of)
 
@@ -85,7 +87,7 @@ def _name(window: Window | None) -> str:
 
 def _cache(
     layers: list[KVLayer], window: Window | None, same_as: Mapping[int, int], scored: bool,
-    how: Placing,
+    rotated: bool, how: Placing,
 ) -> KVCache:  # fmt: skip
     cp, own = how.cparams, {layer.il for layer in layers}
     if how.type_k is not how.type_v and any(not layer.n_embd_head_v for layer in layers):
@@ -97,7 +99,7 @@ def _cache(
         layers, kv_size=_cells(window, cp), n_seq_max=cp.n_seq_max, unified=cp.kv_unified,
         type_k=how.type_k, type_v=how.type_v, v_trans=not cp.flash_attn, n_pos=how.n_pos,
         window=window, same_as={il: other for il, other in same_as.items() if other in own},
-        scored=scored,
+        scored=scored, rotated=scored and rotated,
     )  # fmt: skip
 
 

@@ -40,12 +40,16 @@ class KeysValues:
 @dataclass(frozen=True, slots=True)
 class Index:
     """One more key for each token, by which an indexer chooses what is attended to; part and
-    copied as above."""
+    copied as above.
+
+    rotated  by a Hadamard matrix, whatever the type of the cache
+    """
 
     n_embd_head: int
     rope: Rope | None = None
     part: int | None = None
     copied: bool = False
+    rotated: bool = True
 
 
 @dataclass(frozen=True, slots=True)

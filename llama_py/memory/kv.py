@@ -30,14 +30,15 @@ class KVCache(KVSlots):
     """Keys and values of all tokens of all sequences (llama_kv_cache).
 
     v_trans   V is stored transposed (needed when flash attention is off)
-    scored    keys of indexers, which are rotated whatever their type
+    scored    keys of indexers
+    rotated   keys are rotated whatever their type
     """
 
     def __init__(
         self, layers: Sequence[KVLayer], *, kv_size: int, n_seq_max: int, unified: bool,
         type_k: GGMLType = F16, type_v: GGMLType = F16, v_trans: bool = False, n_pos: int = 1,
         window: Window | None = None, same_as: Mapping[int, int] | None = None,
-        scored: bool = False,
+        scored: bool = False, rotated: bool = False,
     ) -> None:  # fmt: skip
         # tensors first: they are refused if they are too large for the device
         n_stream = 1 if unified else n_seq_max
@@ -50,7 +51,7 @@ class KVCache(KVSlots):
             " MiB, V (%s): %7.2f MiB", k + v, kv_size, n_layers, n_seq_max, n_stream,
             type_k.name, k, type_v.name, v,
         )  # fmt: skip
-        self.rotation = Rotation(layers, type_k, type_v, whole_keys=scored)
+        self.rotation = Rotation(layers, type_k, type_v, whole_keys=rotated)
         self.scored = scored
 
     def place(self, ubatches: list[UBatch]) -> KVCacheContext:

@@ -49,12 +49,13 @@ class LatentHParams(LeadingDenseHParams):
         shape = self.layers[il]
         if shape.recurrent:
             return shape
-        n = share.of(shape.n_head, self.n_embd_head_v_mla, "attn_output", il=il)
+        n = share.of(shape.n_head, self.latent(il).d_v, "attn_output", il=il)
         return replace(shape, n_head=n)
 
     def n_embd_values(self, il: int) -> int:
         """Channels of what attention gives before its projection."""
-        return self.layers[il].n_head * self.n_embd_head_v_mla
+        sizes = self.latent(il)
+        return sizes.n_head * sizes.d_v
 
     def latent(self, il: int) -> LatentSizes:
         return LatentSizes(
@@ -88,13 +89,12 @@ class Latent(Decoder):
         hp, shape = self.hp, self.hp.layers[il]
         if shape.recurrent:
             return super().keeps(il)
-        n_lora, n_rot, rope = hp.n_lora_kv, hp.n_rot, shape.rope
-        offset = n_lora if self.absorbed else hp.n_embd_head_k_mla - n_rot
+        sizes, rope = hp.latent(il), shape.rope
+        offset = sizes.n_lora_kv if self.absorbed else sizes.nope
         rope = None if rope is None else replace(rope, offset=offset)
         if self.absorbed:
-            return (KeysValues(1, n_lora + n_rot, 0, rope=rope),)
-        sizes = shape.n_head, hp.n_embd_head_k_mla, hp.n_embd_head_v_mla
-        return (KeysValues(*sizes, rope=rope),)
+            return (KeysValues(1, sizes.n_lora_kv + sizes.n_rot, 0, shape.window, rope),)
+        return (KeysValues(sizes.n_head, sizes.d_k, sizes.d_v, shape.window, rope),)
 
     def feed_forward(
         self, w: Weights, il: int, *, need_shexp: bool, probs_bias: Optional = "optional",

@@ -4,9 +4,8 @@ layers, a NextN layer that drafts (models/deepseek32.cpp)."""
 from __future__ import annotations
 
 from llama_py.models._decoder import Layer
-from llama_py.models._dsa import DRAFT_NAMES_DSA, Choosing, ChoosingAttention, ChoosingHParams
+from llama_py.models._dsa import ChoosingAttention, ChoosingDrafter, ChoosingHParams
 from llama_py.models._latent import YarnLatentHParams
-from llama_py.models._nextn import DraftingDecoder
 from llama_py.weights import Weights
 
 
@@ -14,14 +13,12 @@ class Deepseek32HParams(ChoosingHParams, YarnLatentHParams):
     pass
 
 
-class Deepseek32(DraftingDecoder, Choosing):
+class Deepseek32(ChoosingDrafter):
     arch = "deepseek32"
     sizes = {61: "685B.A37B"}
     HParams = Deepseek32HParams
     sizes = {61: "685B.A37B"}
     hp: Deepseek32HParams
-    names = {"attn_out": ""}
-    draft_names = DRAFT_NAMES_DSA
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp

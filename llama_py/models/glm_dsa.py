@@ -10,13 +10,11 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.keys import Keys, uints
 from llama_py.models._decoder import Layer
 from llama_py.models._dsa import (
-    DRAFT_NAMES_DSA,
-    INDEXER_TENSORS,
-    Choosing,
     ChoosingAttention,
+    ChoosingDrafter,
     ChoosingHParams,
+    SharingAttention,
 )
-from llama_py.models._nextn import DraftingDecoder
 from llama_py.weights import Weights
 
 N_CTX_5_2 = 1 << 20  # from this context on, files without indexer.types are GLM-5.2's
@@ -42,7 +40,7 @@ class GlmDsaHParams(ChoosingHParams):
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
-        self.indexers = self.last_indexer(keys, tuple(map(bool, self.indexer_types)))
+        self.indexers = self.last_indexers(keys, self.indexer_types)
 
     def indexer_of(self, il: int) -> int:
         return self.indexers[il] if il < self.n_layer else -1
@@ -51,36 +49,24 @@ class GlmDsaHParams(ChoosingHParams):
         return 1 + GATING_FUNCS.index("sigmoid")
 
 
-class SharingAttention(ChoosingAttention):
-    """What a layer's indexer chooses is for the layers after it too, so devices do not share it."""
-
-    def declare_indexer(self, w: Weights, hp: ChoosingHParams) -> None:
-        self.chooser = hp.indexer_of(w.il)
-        if self.chooser == w.il:
-            super().declare_indexer(w, hp)
-        else:  # files may have one in every layer
-            w.skip(*INDEXER_TENSORS)
+class GlmAttention(SharingAttention):
+    """What is chosen is named by each layer that uses it."""
 
     def choose(self, g: GraphBuilder, cur: Tensor, small: Tensor, il: int) -> Tensor | None:
-        if self.chooser < 0:
-            return None
-        chosen = g.shared(f"top_k-{self.chooser}", lambda: self.indexer(g, cur, small, il))
-        return g.cb(chosen, "top_k", il)
+        chosen = super().choose(g, cur, small, il)
+        return None if chosen is None else g.cb(chosen, "top_k", il)
 
 
-class GlmDsa(DraftingDecoder, Choosing):
+class GlmDsa(ChoosingDrafter):
     arch = "glm-dsa"
     sizes = {78: "744B.A40B"}
     HParams = GlmDsaHParams
     hp: GlmDsaHParams
-    names = {"attn_out": ""}
-    draft_names = DRAFT_NAMES_DSA
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp
-        attention = ChoosingAttention if all(hp.indexer_types) else SharingAttention
-        if il >= hp.n_layer:
-            attention = SharingAttention
+        alone = il < hp.n_layer and all(hp.indexer_types)
+        attention = ChoosingAttention if alone else GlmAttention
         return Layer(
             w.norm("attn_norm", hp.n_embd),
             attention(w, hp),

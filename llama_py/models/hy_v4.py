@@ -1,0 +1,228 @@
+"""Hunyuan V4: several residual streams that each block reads and writes by weights of its own,
+gated latent attention, perhaps to the tokens that an earlier layer's indexer chose; experts after
+the first layers (models/hy-v4.cpp)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ggml_py.ops import (
+    add,
+    cast,
+    concat,
+    mul,
+    repeat_4d,
+    reshape,
+    rms_norm,
+    scale,
+    sigmoid,
+    view,
+)
+from ggml_py.tensor import Tensor
+from ggml_py.types import F32
+from llama_py.blocks.activation import clamped_silu
+from llama_py.blocks.experts import GATING_FUNCS, Experts, SharedExperts
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.blocks.functions import inv_sqrt
+from llama_py.geometry import ROPE_NORMAL
+from llama_py.graph.builder import GraphBuilder
+from llama_py.keys import Keys, number, numbers, uint, uints
+from llama_py.linear import Norm
+from llama_py.models._decoder import Block
+from llama_py.models._dsa import Choosing, ChoosingHParams, SharingAttention
+from llama_py.weights import Weights
+
+
+class HyV4HParams(ChoosingHParams):
+    """n_stream   residual streams; stream_eps, stream_gain  of their weights
+    indexer_types   by layer: 1 has an indexer, 0 uses what the last one chose
+    swiglu_clamp_exp   limits of routed experts' gates, by layer; 0: none
+    """
+
+    indexer_rope = ROPE_NORMAL
+    indexer_rotated = False
+    few_names = True
+    n_stream: int = uint("hyper_connection.count", least=1)
+    stream_eps: float = number("hyper_connection.epsilon", least=0)
+    stream_gain: float = number("hyper_connection.magnitude")
+    swiglu_clamp_exp: tuple[float, ...] = numbers("swiglu_clamp_exp", 0.0)
+    indexer_n_head: int = uint("attention.indexer.head_count", 0)
+    indexer_head_size: int = uint("attention.indexer.key_length", 0)
+    indexer_top_k: int = uint("attention.indexer.top_k", 0)
+    indexer_types: tuple[int, ...] = uints(
+        "attention.indexer.types", 0, count=lambda hp: hp.n_layer
+    )
+
+    def load(self, keys: Keys) -> None:
+        self.f_norm_eps = self.f_norm_rms_eps  # of the indexer
+        super().load(keys)
+        self.indexer_offset = self.indexer_head_size - self.n_rot
+        self.indexers = (-1,) * self.n_layer
+        if self.indexer_top_k:
+            self.indexers = self.last_indexers(keys, self.indexer_types)
+
+    def check_indexer(self, keys: Keys) -> None:
+        if self.indexer_top_k and self.indexer_head_size <= self.n_rot:
+            raise keys.error(
+                "attention.indexer.key_length",
+                f"it must be above rope.dimension_count = {self.n_rot}",
+            )
+        if self.indexer_top_k and not self.indexer_n_head:
+            raise keys.error("attention.indexer.head_count", "it must be at least 1")
+
+    def indexer_of(self, il: int) -> int:
+        return self.indexers[il] if il < self.n_layer else -1
+
+    def default_gating(self, keys: Keys) -> int:
+        return 1 + GATING_FUNCS.index("softmax")
+
+
+class HyV4Attention(SharingAttention):
+    """Results of heads are gated channel by channel."""
+
+    def __init__(self, w: Weights, hp: HyV4HParams) -> None:
+        kq_scale = inv_sqrt(hp.latent(w.il).d_k)
+        sinks = w.tensor("attn_sinks.weight", hp.layers[w.il].n_head)
+        super().__init__(w, hp, kq_scale=lambda _: kq_scale, sinks=sinks)
+        self.gate = w.linear("attn_gate", hp.n_embd, hp.n_embd_values(w.il), scaled=False)
+
+    def gated(self, g: GraphBuilder, attended: Tensor, cur: Tensor, il: int) -> Tensor:
+        g.cb(attended, "attn_kqv", il)
+        gate = sigmoid(self.gate(g, cur))
+        return g.cb(mul(attended, gate), "attn_gated", il)
+
+
+class Streams:
+    """The weights by which a block reads the residual streams, and its result is added to each."""
+
+    def __init__(self, w: Weights, hp: HyV4HParams, kind: str) -> None:
+        """kind  attn or ffn"""
+        self.n, self.eps, self.gain = hp.n_stream, hp.stream_eps, hp.stream_gain
+        self.fn = w.tensor(f"hc_{kind}_fn.weight", hp.n_stream * hp.n_embd, 2 * hp.n_stream)
+        self.base = w.tensor(f"hc_{kind}_base.weight", 2 * hp.n_stream)
+        self.scale = w.tensor(f"hc_{kind}_scale.weight", 2)
+
+    def read(self, g: GraphBuilder, x: Tensor, il: int) -> tuple[Tensor, Tensor]:
+        """x [n_embd, n_stream, n_tokens] -> what the block gets [n_embd, n_tokens], and how its
+        result is to be weighed [n_stream, n_tokens]"""
+        mixes = g.cb(_mixes(g, x, self.fn), "hc_mixes", il)
+        pre = scale(self._weights(mixes, 0), 1.0, self.eps)
+        g.cb(pre, "hc_pre", il)
+        post = scale(scale(self._weights(mixes, 1), self.gain), 1.0, self.eps)
+        g.cb(post, "hc_post_gate", il)
+        return _weighted(x, pre), post
+
+    def _weights(self, mixes: Tensor, which: int) -> Tensor:
+        """Those to read by (0), or to write by (1). mixes [2 * n_stream, n_tokens]"""
+        x = view(mixes, (self.n, mixes.ne[1]), offset=which * self.n)
+        x = mul(x, view(self.scale, (1,), offset=which))
+        return sigmoid(add(x, view(self.base, (self.n,), offset=which * self.n)))
+
+    def write(self, cur: Tensor, x: Tensor, post: Tensor) -> Tensor:
+        """Each stream with `cur` times its weight added. cur [n_embd, n_tokens] -> as x"""
+        n_embd, n_tokens = cur.ne[:2]
+        cur, post, x = (cast(t, F32) for t in (cur, post, x))
+        out: Tensor | None = None
+        for i in range(self.n):
+            one = add(_stream(x, i), mul(cur, _row(post, i)))
+            one = reshape(one, n_embd, 1, n_tokens)
+            out = one if out is None else concat(out, one, 1)
+        assert out is not None
+        return cast(out, F32)
+
+
+def _mixes(g: GraphBuilder, x: Tensor, fn: Tensor) -> Tensor:
+    """Of all streams of a token, normed together."""
+    flat = reshape(x, x.ne[0] * x.ne[1], x.ne[2])
+    return g.mm(fn, rms_norm(flat, g.hp.f_norm_rms_eps))
+
+
+def _stream(x: Tensor, i: int) -> Tensor:
+    n_embd, n_stream, n_tokens, _ = x.ne
+    return view(x, (n_embd, n_tokens), (n_embd * n_stream,), i * n_embd)
+
+
+def _row(weights: Tensor, i: int) -> Tensor:
+    return view(weights, (1, weights.ne[1]), offset=i)
+
+
+def _weighted(x: Tensor, weights: Tensor) -> Tensor:
+    """The sum of streams by their weights. -> [n_embd, n_tokens]"""
+    x, total = cast(x, F32), None
+    for i in range(x.ne[1]):
+        one = mul(_stream(x, i), _row(weights, i))
+        total = one if total is None else add(total, one)
+    assert total is not None
+    return cast(total, F32)
+
+
+@dataclass(slots=True)
+class HyV4Layer:
+    attn_streams: Streams
+    attn_norm: Norm
+    attention: Block
+    ffn_streams: Streams
+    ffn_norm: Norm
+    feed_forward: Block
+
+    def __call__(self, g: GraphBuilder, x: Tensor, il: int, last: bool) -> Tensor:
+        """[n_embd, n_stream, n_tokens] -> the same"""
+        cur, post = self.attn_streams.read(g, x, il)
+        cur = self.attention(g, self.attn_norm(g, cur, "attn_norm", il), il)
+        x = g.cb(self.attn_streams.write(cur, x, post), "hc_attn_out", il)
+        cur, post = self.ffn_streams.read(g, x, il)
+        cur = self.feed_forward(g, self.ffn_norm(g, cur, "ffn_norm", il), il)
+        return self.ffn_streams.write(cur, x, post)
+
+
+class HyV4(Choosing):
+    arch = "hy_v4"
+    HParams = HyV4HParams
+    hp: HyV4HParams
+
+    def declare_ends(self, w: Weights) -> None:
+        super().declare_ends(w)
+        n, n_embd = self.hp.n_stream, self.hp.n_embd
+        self.head_fn = w.tensor("output_hc_fn.weight", n * n_embd, n)
+        self.head_base = w.tensor("output_hc_base.weight", n)
+        self.head_scale = w.tensor("output_hc_scale.weight", 1)
+
+    def layer(self, w: Weights, il: int) -> HyV4Layer:
+        hp = self.hp
+        return HyV4Layer(
+            Streams(w, hp, "attn"),
+            w.norm("attn_norm", hp.n_embd),
+            HyV4Attention(w, hp),
+            Streams(w, hp, "ffn"),
+            w.norm("ffn_norm", hp.n_embd),
+            self._fed(w, il),
+        )
+
+    def _fed(self, w: Weights, il: int) -> Block:
+        hp = self.hp
+        if il < hp.n_layer_dense_lead:
+            return FeedForward(w, hp.n_embd, hp.layers[il].n_ff, scaled=False)
+        experts = Experts(
+            w, hp, hp.n_ff_exp[il], gating=hp.gating, norm_w=hp.expert_weights_norm,
+            w_scale=hp.expert_weights_scale, probs_bias="optional", scaled=False,
+            act=clamped_silu(hp.swiglu_clamp_exp[il]),
+        )  # fmt: skip
+        return SharedExperts(w, hp, experts, hp.n_ff_shexp, scaled=False)
+
+    def embed(self, g: GraphBuilder) -> Tensor:
+        n, n_embd = self.hp.n_stream, self.hp.n_embd
+        cur = reshape(super().embed(g), n_embd, 1, g.n_tokens)
+        return g.cb(repeat_4d(cur, n_embd, n, g.n_tokens, 1), "hc_init")
+
+    def selects_early(self, g: GraphBuilder) -> bool:
+        return False
+
+    def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
+        n_embd, n = cur.ne[:2]
+        flat = g.outputs(reshape(cur, n_embd * n, cur.ne[2]))[0]
+        x = reshape(flat, n_embd, n, flat.ne[1])
+        mixes = g.cb(_mixes(g, x, self.head_fn), "hc_head_mixes")
+        pre = sigmoid(add(mul(mixes, self.head_scale), self.head_base))
+        pre = g.cb(scale(pre, 1.0, self.hp.stream_eps), "hc_head_pre")
+        cur = g.cb(_weighted(x, pre), "hc_head")
+        super().finish(g, cur, True)
