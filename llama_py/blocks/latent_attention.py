@@ -178,7 +178,9 @@ class LatentAttention:
         q_nope = self._step(g, permute(q_nope, 0, 2, 1, 3), "q_nope_perm", il)
         q_nope = self._step(g, mul_mat(self.k_b, q_nope), "q_nope_absorbed", il)
         q_nope = self._step(g, permute(q_nope, 0, 2, 1, 3), "q_nope_absorbed_perm", il)
-        queries = self._step(g, concat(q_nope, q_pe, 0), "Qcur", il)  # [n_lora_kv + n_rot, n_head, T]
+        queries = self._step(
+            g, concat(q_nope, q_pe, 0), "Qcur", il
+        )  # [n_lora_kv + n_rot, n_head, T]
         values = self._step(g, reshape(latent, n.n_lora_kv, 1, n_tokens), "kv_cmpr_reshape", il)
         keys = self._step(g, concat(values, k_pe, 0), "Kcur", il)
         return QKV(self._tempered(g, queries, il), keys, self._step(g, values, "Vcur", il))

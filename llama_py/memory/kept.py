@@ -1,12 +1,12 @@
 """What a layer keeps of the tokens it has seen: a model says any of these for each layer, or none.
 
-    (KeysValues(8, 128, 128),)                      attention
-    (KeysValues(1, 576, 0),)                        latent attention: values are part of the keys
-    (KeysValues(8, 64, 64, window=Window(4096)),)   attention to the last 4096 tokens
-    (State(n_embd_r, n_embd_s),)                    a recurrent layer
-    (KeysValues(...), State(...))                   both in one layer
-    (SameAs(19),)                                   what layer 19 keeps
-    (KeysValues(...), Index(128))                   keys of an indexer beside its own
+(KeysValues(8, 128, 128),)                      attention
+(KeysValues(1, 576, 0),)                        latent attention: values are part of the keys
+(KeysValues(8, 64, 64, window=Window(4096)),)   attention to the last 4096 tokens
+(State(n_embd_r, n_embd_s),)                    a recurrent layer
+(KeysValues(...), State(...))                   both in one layer
+(SameAs(19),)                                   what layer 19 keeps
+(KeysValues(...), Index(128))                   keys of an indexer beside its own
 """
 
 from __future__ import annotations

@@ -91,9 +91,9 @@ class ChoosingAttention(LatentAttention):
     def __init__(
         self, w: Weights, hp: ChoosingHParams, *,
         kq_scale: Callable[[GraphBuilder], float] = kq_scale, name: str = "attn_out",
-        k_norm: Norm | None = None, sinks: Tensor | None = None,
+        k_norm: Norm | None = None, sinks: Tensor | None = None, scaled: bool = True,
     ) -> None:  # fmt: skip
-        output = w.linear("attn_output", hp.n_embd_values(w.il), hp.n_embd)
+        output = w.linear("attn_output", hp.n_embd_values(w.il), hp.n_embd, scaled=scaled)
         super().__init__(
             w, hp.latent(w.il), absorbed=True, output=output, turn=turn, kq_scale=kq_scale,
             split_queries=False, name=name, k_norm=k_norm, sinks=sinks, few_names=hp.few_names,

@@ -4,6 +4,8 @@ indexer chooses, in others with a window and sizes of their own; experts after t
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ggml_py.ops import mul, reshape, sigmoid
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import inv_sqrt
@@ -33,7 +35,8 @@ class Dots3NoteHParams(ChoosingHParams, WindowedHParams):
         self.rope_freq_scale_swa = self.rope_freq_scale_train
         if self.n_rot >= self.n_embd_head_k_mla_swa:
             raise keys.error(
-                "attention.key_length_mla_swa", f"it must be above rope.dimension_count {self.n_rot}"
+                "attention.key_length_mla_swa",
+                f"it must be above rope.dimension_count {self.n_rot}",
             )
         types = _each_layer(keys, "attention.indexer.types", self.n_layer)
         for il, (swa, full) in enumerate(zip(self.swa_layers, types, strict=False)):
@@ -66,7 +69,7 @@ def _each_layer(keys: Keys, key: str, n_layer: int) -> tuple[bool, ...]:
 class Dots3NoteAttention(ChoosingAttention):
     """Results of heads are multiplied by a gate each."""
 
-    parts_keep = (KeysValues, Index)
+    parts_keep: ClassVar[type | tuple[type, ...]] = (KeysValues, Index)
 
     def __init__(self, w: Weights, hp: Dots3NoteHParams) -> None:
         kq_scale = inv_sqrt(hp.latent(w.il).d_k)

@@ -83,7 +83,7 @@ class HyV4Attention(SharingAttention):
     def __init__(self, w: Weights, hp: HyV4HParams) -> None:
         kq_scale = inv_sqrt(hp.latent(w.il).d_k)
         sinks = w.tensor("attn_sinks.weight", hp.layers[w.il].n_head)
-        super().__init__(w, hp, kq_scale=lambda _: kq_scale, sinks=sinks)
+        super().__init__(w, hp, kq_scale=lambda _: kq_scale, sinks=sinks, scaled=False)
         self.gate = w.linear("attn_gate", hp.n_embd, hp.n_embd_values(w.il), scaled=False)
 
     def gated(self, g: GraphBuilder, attended: Tensor, cur: Tensor, il: int) -> Tensor:
@@ -165,8 +165,9 @@ class HyV4Layer:
     ffn_norm: Norm
     feed_forward: Block
 
-    def __call__(self, g: GraphBuilder, x: Tensor, il: int, last: bool) -> Tensor:
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
         """[n_embd, n_stream, n_tokens] -> the same"""
+        x = cur
         cur, post = self.attn_streams.read(g, x, il)
         cur = self.attention(g, self.attn_norm(g, cur, "attn_norm", il), il)
         x = g.cb(self.attn_streams.write(cur, x, post), "hc_attn_out", il)

@@ -15,7 +15,7 @@ DENSE = {
     "hyper_connection.magnitude": 1.5,
     "swiglu_clamp_exp": [0.0, 0.5],
 }
-GAIN = {"*.attn_q_b.weight": 2, "*.attn_k_b.weight": 2}
+GAIN = {"*.attn_q_b.weight": 2, "*.attn_k_b.weight": 2, "*.ffn_down_exps.weight": 3}
 
 TINY = {
     # the last layer uses what the first has chosen
