@@ -343,8 +343,8 @@ class Context(Closing, Watched):
         """Rotate the cached keys whose positions were moved since."""
         cparams = self.cparams
 
-        def factors(_: int) -> Tensor | None:
-            return self.model.architecture.rope_factors(cparams)
+        def factors(il: int) -> Tensor | None:
+            return self.model.architecture.rope_factors(cparams, il)
 
         for kv in self.memory.caches.values():
             try:

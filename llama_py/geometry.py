@@ -9,6 +9,7 @@ from typing import Any, Literal
 ROPE_NONE, ROPE_NORMAL, ROPE_NEOX, ROPE_MROPE, ROPE_IMROPE = -1, 0, 2, 8, 40
 
 WindowKind = Literal["standard", "chunked", "symmetric"]
+NonCausal = Literal["all", "swa_only"]  # layers (llama_non_causal_type): all, or those with windows
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from llama_py.geometry import (
     ROPE_MROPE,
     ROPE_NONE,
     LayerShape,
+    NonCausal,
     Rope,
     Window,
     WindowKind,
@@ -65,6 +66,7 @@ class HParams(Declared):
     state_sections   what lies one after another in these two, if devices share them; (): one thing
     n_cls_out   scores of a reranker
     n_pos_per_embd   positions per token: one, or one per RoPE axis
+    non_causal_type  where tokens see later ones, if a context's tokens do
     """
 
     rope_type: int = ROPE_NONE
@@ -108,6 +110,7 @@ class HParams(Declared):
     n_ff_exp: tuple[int, ...] = ()  # those that say so read them here, after what they depend on
     n_ff_shexp: int = 0
 
+    non_causal_type: ClassVar[NonCausal] = "all"
     required_heads: ClassVar[bool] = False  # a model without attention makes no sense
     equal_heads: ClassVar[bool] = False  # keys and values have the same size
     whole_rope: ClassVar[bool] = False  # RoPE turns whole heads

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ggml_py.errors import HParamsError
 from ggml_py.ops import add, concat, cont, mul_mat, reshape, scale, view_4d
@@ -40,9 +40,12 @@ class Projections:
     def __init__(
         self, w: Weights, n_embd: int, shape: LayerShape, *, n_embd_head_q: int = 0,
         bias: Bias = True, scaled: bool = True, joined: bool = False,
+        needed: Literal["qkv", "qk", "q"] = "qkv",
     ) -> None:  # fmt: skip
         """n_embd_head_q: when queries carry more than their head (a gate)
         joined: it must be one matrix
+        needed: "qk": without a matrix of their own the values are the keys; "q": of three matrices
+                those of keys and values are not read
         """
         self.heads = (
             (n_embd_head_q or shape.n_embd_head_k, shape.n_head),
@@ -62,9 +65,14 @@ class Projections:
                 pairs = zip(stems, sizes, strict=True)
                 self.old_biases = [w.optional_tensor(f"{s}.bias", n) for s, n in pairs]
         else:
+            if needed == "q":
+                w.skip(*(f"{stem}.{what}" for stem in stems[1:] for what in ("weight", "scale")))
+            n_parts = len(needed)
+            if needed == "qk" and w.has("attn_v.weight"):
+                n_parts = 3
             self.parts = [
                 w.linear(stem, n_embd, n, bias=bias, scaled=scaled)
-                for stem, n in zip(stems, sizes, strict=True)
+                for stem, n in [*zip(stems, sizes, strict=True)][:n_parts]
             ]
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
@@ -87,7 +95,12 @@ class Projections:
         if self.joint is not None:
             qkv = self._joint(g, cur, il)
             return QKV(*map(cont, split(qkv, [d * n for d, n in self.heads])))
-        return QKV(*(w(g, cur) for w in self.parts))
+        parts = [w(g, cur) for w in self.parts]
+        return QKV(*parts, *parts[-1:] * (3 - len(parts)))
+
+    def queries(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """The queries alone, likewise. cur [n_embd, n_tokens] -> [d * n_head, n_tokens]"""
+        return self.parts[0](g, cur) if self.joint is None else self.rows(g, cur, il).q
 
     def _joint(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         assert self.joint is not None
@@ -181,13 +194,14 @@ class Attention:
     parts_keep = KeysValues
 
     def __init__(
-        self, w: Weights, hp: HParams, *, bias: Bias = True, out_bias: Bias = False,
-        q_norm: Norm | None = None, k_norm: Norm | None = None, q_scale: float = 0.0,
-        kq_scale: float = 0.0, factors: RopeFactors | None = None, sinks: Tensor | None = None,
-        cached: bool = True, name: str = "", norm_late: bool = False,
+        self, w: Weights, hp: HParams, *, qkv: Projections | None = None, bias: Bias = True,
+        out_bias: Bias = False, q_norm: Norm | None = None, k_norm: Norm | None = None,
+        q_scale: float = 0.0, kq_scale: float = 0.0, factors: RopeFactors | None = None,
+        sinks: Tensor | None = None, cached: bool = True, name: str = "", norm_late: bool = False,
         turned: tuple[str, str] = ("Qcur", "Kcur"), joined: bool = False,
     ) -> None:  # fmt: skip
-        """bias, out_bias  of the projections to and from heads
+        """qkv     projections to heads, if they are others
+        bias, out_bias  of the projections to and from heads
         q_norm, k_norm   of each head; norm_late: after RoPE
         q_scale   queries are multiplied by this; then kq_scale is 1 unless given
         kq_scale  on products of queries and keys; 0: 1 / sqrt(d)
@@ -204,7 +218,7 @@ class Attention:
                 f"{hp.arch}.attention.head_count is {shape.n_head} and head_count_kv is"
                 f" {shape.n_head_kv} in layer {w.il}, which attends; both must be at least 1"
             )
-        self.qkv = Projections(w, hp.n_embd, shape, bias=bias, joined=joined)
+        self.qkv = qkv or Projections(w, hp.n_embd, shape, bias=bias, joined=joined)
         self.output = w.linear("attn_output", shape.n_embd_v_out, hp.n_embd, bias=out_bias)
         self.q_norm, self.k_norm, self.factors = q_norm, k_norm, factors
         self.q_scale = q_scale

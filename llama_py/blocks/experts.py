@@ -32,7 +32,7 @@ from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.functions import split
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
-from llama_py.linear import ExpertLinear
+from llama_py.linear import ExpertLinear, Linear
 from llama_py.weights import Bias, Weights
 
 F16_SMALLEST_NORMAL = 6.103515625e-5
@@ -63,14 +63,16 @@ class Experts:
     def __init__(
         self, w: Weights, hp: HParams, n_ff: int, *, n_embd: int = 0, gating: str = "softmax",
         norm_w: bool = True, w_scale: float = 0.0, act: Activation = SILU, bias: Bias = False,
-        router_bias: Bias = False, probs_bias: Optional = "no", merged: bool = False,
-        gate_optional: bool = False, scaled: bool = True, router_scaled: bool = True,
-        weigh_input: bool = False, choose_by: str = "", probs_name: str = "exp_probs_b.bias",
+        router: Linear | None = None, router_bias: Bias = False, probs_bias: Optional = "no",
+        merged: bool = False, gate_optional: bool = False, scaled: bool = True,
+        router_scaled: bool = True, weigh_input: bool = False, choose_by: str = "",
+        probs_name: str = "exp_probs_b.bias",
     ) -> None:  # fmt: skip
         """n_embd   channels that experts see; 0: those of the model
         gating     how the router's logits become probabilities, one of GATING
         norm_w     weights of the chosen experts are made to sum to one
         w_scale    then multiplied by this, unless it is 0 or 1
+        router     if it is not ffn_gate_inp with a scale like others
         probs_bias whether a bias decides who is chosen (not how much it weighs)
         merged     gate and up may be one tensor
         weigh_input   weights are applied before the experts, not after
@@ -80,7 +82,7 @@ class Experts:
         n_expert, n_embd = hp.n_expert, n_embd or hp.n_embd
         self.n_expert, self.n_used = n_expert, hp.layers[w.il].n_expert_used
         self.n_groups, self.n_group_used = hp.n_expert_groups, hp.n_group_used
-        self.router = w.linear(
+        self.router = router or w.linear(
             "ffn_gate_inp", hp.n_embd, n_expert, bias=router_bias, scaled=router_scaled
         )
         self.probs_bias: Tensor | None = None

@@ -3,7 +3,7 @@ first layer gets (models/gemma3n.cpp:build_inp_per_layer, project_per_layer_inpu
 
 from __future__ import annotations
 
-from ggml_py.ops import add, cast, cont, permute, reshape, scale, view
+from ggml_py.ops import add, cast, cont, gelu, mul, permute, reshape, scale, view
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py.blocks.functions import inv_sqrt
@@ -11,6 +11,24 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputEmbd
 from llama_py.hparams import HParams
 from llama_py.weights import Weights
+
+
+class LayerGate:
+    """A layer's own input, gated by a stream.
+
+    n_embd_per_layer   channels of the layer's input
+    """
+
+    def __init__(self, w: Weights, n_embd: int, n_embd_per_layer: int) -> None:
+        self.inp_gate = w.linear("inp_gate", n_embd, n_embd_per_layer, scaled=False)
+        self.proj = w.linear("proj", n_embd_per_layer, n_embd, scaled=False)
+        self.post_norm = w.norm("post_norm", n_embd)
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, mine: Tensor, il: int) -> Tensor:
+        """cur [n_embd, n], mine [n_embd_per_layer, n] -> [n_embd, n]"""
+        cur = g.cb(gelu(self.inp_gate(g, cur)), "first_prediction_gated", il)
+        cur = g.cb(mul(cur, mine), "first_prediction_scaled", il)
+        return self.post_norm(g, self.proj(g, cur), "first_prediction_out", il)
 
 
 class PerLayerInputs:

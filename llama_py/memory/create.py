@@ -74,8 +74,9 @@ def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
     of |= {il: of[other] for il, other in same_as.items()}
     # the cache of layers that see all comes first
     names = sorted(layers, key=lambda name: (name != BASE, name))
+    widest = max((x.n_embd_v_gqa for found in layers.values() for x in found), default=0)
     caches = {
-        name: _cache(layers[name], windows[name], same_as, name == INDEX, rotated, how)
+        name: _cache(layers[name], windows[name], same_as, name == INDEX, rotated, widest, how)
         for name in names
     }
     return MemoryGroup(caches, _states(states, how), of)
@@ -87,7 +88,7 @@ def _name(window: Window | None) -> str:
 
 def _cache(
     layers: list[KVLayer], window: Window | None, same_as: Mapping[int, int], scored: bool,
-    rotated: bool, how: Placing,
+    rotated: bool, n_embd_v_max: int, how: Placing,
 ) -> KVCache:  # fmt: skip
     cp, own = how.cparams, {layer.il for layer in layers}
     if how.type_k is not how.type_v and any(not layer.n_embd_head_v for layer in layers):
@@ -99,7 +100,7 @@ def _cache(
         layers, kv_size=_cells(window, cp), n_seq_max=cp.n_seq_max, unified=cp.kv_unified,
         type_k=how.type_k, type_v=how.type_v, v_trans=not cp.flash_attn, n_pos=how.n_pos,
         window=window, same_as={il: other for il, other in same_as.items() if other in own},
-        scored=scored, rotated=scored and rotated,
+        scored=scored, rotated=scored and rotated, n_embd_v_max=0 if scored else n_embd_v_max,
     )  # fmt: skip
 
 

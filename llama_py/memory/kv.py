@@ -32,17 +32,20 @@ class KVCache(KVSlots):
     v_trans   V is stored transposed (needed when flash attention is off)
     scored    keys of indexers
     rotated   keys are rotated whatever their type
+    n_embd_v_max   of all caches beside each other
     """
 
     def __init__(
         self, layers: Sequence[KVLayer], *, kv_size: int, n_seq_max: int, unified: bool,
         type_k: GGMLType = F16, type_v: GGMLType = F16, v_trans: bool = False, n_pos: int = 1,
         window: Window | None = None, same_as: Mapping[int, int] | None = None,
-        scored: bool = False, rotated: bool = False,
+        scored: bool = False, rotated: bool = False, n_embd_v_max: int = 0,
     ) -> None:  # fmt: skip
         # tensors first: they are refused if they are too large for the device
         n_stream = 1 if unified else n_seq_max
-        self.tensors = KVTensors(layers, kv_size, n_stream, type_k, type_v, v_trans, same_as)
+        self.tensors = KVTensors(
+            layers, kv_size, n_stream, type_k, type_v, v_trans, same_as, n_embd_v_max
+        )
         super().__init__(kv_size, n_seq_max, unified, n_pos, window)
         k, v = (mib(d.values()) for d in (self.tensors.k, self.tensors.v))
         n_layers = len({layer.il for layer in layers})

@@ -56,11 +56,13 @@ class KVTensors:
 
     With `v_trans` (no flash attention) a stream of V holds [kv_size, n_embd_v_gqa] instead.
     same_as  layers that read another's
+    n_embd_v_max  the widest values of all caches of a memory
     """
 
     def __init__(
         self, layers: Sequence[KVLayer], kv_size: int, n_stream: int, type_k: GGMLType,
         type_v: GGMLType, v_trans: bool, same_as: Mapping[int, int] | None = None,
+        n_embd_v_max: int = 0,
     ) -> None:  # fmt: skip
         self.same_as = dict(same_as or {})
         self.layers = {layer.key: layer for layer in layers}
@@ -69,7 +71,7 @@ class KVTensors:
         self.type_k = type_k
         self.type_v = type_v
         self.v_trans = v_trans
-        self.n_embd_v_max = max((layer.n_embd_v_gqa for layer in layers), default=0)
+        self.n_embd_v_max = max([n_embd_v_max, *(layer.n_embd_v_gqa for layer in layers)])
         self.k: dict[LayerKey, Tensor] = {}
         self.v: dict[LayerKey, Tensor] = {}
         placed: list[tuple[Device, Tensor]] = []

@@ -115,8 +115,8 @@ class Architecture(ABC):
             found += _shared_out(whole, mine)
         return tuple(found)
 
-    def rope_factors(self, cparams: CParams) -> Tensor | None:
-        """Factors of RoPE's frequencies. F32 [n_rot / 2]"""
+    def rope_factors(self, cparams: CParams, il: int) -> Tensor | None:
+        """Factors of RoPE's frequencies in layer il. F32 [n_rot / 2]"""
         return None
 
     def graph(self, params: GraphParams) -> GraphResult:

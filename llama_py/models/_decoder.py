@@ -180,5 +180,5 @@ class LongDecoder(Decoder):
         self.factors = RopeFactors(w, self.hp)
         super().declare(w)
 
-    def rope_factors(self, cparams: CParams) -> Tensor | None:
+    def rope_factors(self, cparams: CParams, il: int) -> Tensor | None:
         return self.factors(cparams)

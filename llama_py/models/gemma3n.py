@@ -7,21 +7,13 @@ as the weights say.
 
 from __future__ import annotations
 
-from ggml_py.ops import add, concat, gelu, mean, mul, relu, reshape, scale, sqr, sqrt, sub, sum_rows
+from ggml_py.ops import add, concat, gelu, mean, mul, relu, scale, sqr, sqrt, sub, sum_rows
 from ggml_py.tensor import Tensor
 from llama_py.blocks.altup import AltUp, AltUpEnds, others, stream
-from llama_py.blocks.attention import QKV, Attention, attend_again
 from llama_py.blocks.functions import inv_sqrt
-from llama_py.blocks.per_layer import PerLayerInputs
-from llama_py.blocks.rope import rope
-from llama_py.blocks.softmax import Scores
-from llama_py.geometry import ROPE_NEOX
+from llama_py.blocks.per_layer import LayerGate, PerLayerInputs
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams import RMS_EPS, WindowedHParams
-from llama_py.keys import Keys, number, uint
-from llama_py.linear import Norm
-from llama_py.memory.kept import Kept, SameAs
-from llama_py.models._decoder import Decoder
+from llama_py.models._kv_shared import SharedKVDecoder, SharedKVHParams, attention
 from llama_py.weights import Weights
 
 # Sizes that all models share; their files are not asked.
@@ -31,45 +23,9 @@ N_LAYER_SPARSE = 10  # layers whose feed-forward keeps large gates only
 SPARSITY_STD = 1.6448533535003662  # 95 % of a normal distribution are below
 
 
-class Gemma3nHParams(WindowedHParams):
-    rope_type = ROPE_NEOX
-    required_heads = equal_heads = True
+class Gemma3nHParams(SharedKVHParams):
     n_pattern = 5
-    f_norm_rms_eps: float = number(RMS_EPS, least=0)
-    final_logit_softcap: float = number("final_logit_softcapping", 30.0)
-    n_swa: int = uint("attention.sliding_window", least=1)
-
-    def load(self, keys: Keys) -> None:
-        super().load(keys)
-        shared = self.n_layer > N_LAYER_KV
-        if shared and self.swa_layers[N_LAYER_KV - 2 : N_LAYER_KV] != (True, False):
-            raise keys.error(
-                "attention.sliding_window_pattern",
-                f"of layers {N_LAYER_KV - 2} and {N_LAYER_KV - 1}, which later ones attend to, the"
-                " first must have a window, the second none",
-            )
-
-
-class Gemma3nAttention(Attention):
-    """Values are normed too; from layer N_LAYER_KV on there are queries only."""
-
-    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        if il < N_LAYER_KV:
-            return super().__call__(g, cur, il)
-        d, n_head = self.qkv.heads[0]
-        q = g.cb(self.qkv.rows(g, cur, il).q, "Qcur", il)
-        assert self.q_norm is not None
-        q = self.q_norm(g, reshape(q, d, n_head, g.n_tokens), "Qcur_normed", il)
-        q = g.cb(rope(g, q, il), "Qcur_pos", il)
-        return self.output(g, attend_again(g, q, il, Scores(self.kq_scale)))
-
-    def normed(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
-        q, k, v = super().normed(g, qkv, il)
-        return QKV(q, k, Norm()(g, v, "Vcur_normed", il))
-
-    def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
-        q, k = (rope(g, x, il) for x in (qkv.q, qkv.k))
-        return g.cb(q, "Qcur_pos", il), g.cb(k, "Kcur_pos", il)
+    n_layer_kv_from_start = N_LAYER_KV
 
 
 class SparseFeedForward:
@@ -115,14 +71,12 @@ class Gemma3nLayer:
         self.correct_scale = w.tensor("altup_correct_scale.weight", n_embd)
         self.attn_norm, self.laurel = w.norm("attn_norm", n_embd), Laurel(w, n_embd)
         q_norm, k_norm = (w.norm(f"attn_{x}_norm", shape.n_embd_head_k) for x in "qk")
-        self.attention = Gemma3nAttention(w, hp, q_norm=q_norm, k_norm=k_norm, kq_scale=1.0)
+        self.attention = attention(hp, il)(w, hp, q_norm, k_norm)
         self.attn_post_norm = w.norm("post_attention_norm", n_embd)
         self.ffn_norm = w.norm("ffn_norm", n_embd)
         self.feed_forward = SparseFeedForward(w, n_embd, shape.n_ff)
         self.ffn_post_norm = w.norm("post_ffw_norm", n_embd)
-        self.inp_gate = w.linear("inp_gate", n_embd, N_EMBD_PER_LAYER, scaled=False)
-        self.proj = w.linear("proj", N_EMBD_PER_LAYER, n_embd, scaled=False)
-        self.post_norm = w.norm("post_norm", n_embd)
+        self.gate = LayerGate(w, n_embd, N_EMBD_PER_LAYER)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
         """streams -> the same"""
@@ -143,13 +97,10 @@ class Gemma3nLayer:
     def _layer_input(self, g: GraphBuilder, corrected: Tensor, il: int) -> Tensor:
         """The layer's own input, gated by the first stream. -> [n_embd, n_tokens]"""
         cur = mul(stream(corrected, 0), self.correct_scale)
-        cur = g.cb(gelu(self.inp_gate(g, cur)), "first_prediction_gated", il)
-        cur = mul(cur, stream(g.made("inp_per_layer"), il))
-        cur = self.proj(g, g.cb(cur, "first_prediction_scaled", il))
-        return self.post_norm(g, cur, "first_prediction_out", il)
+        return self.gate(g, cur, stream(g.made("inp_per_layer"), il), il)
 
 
-class Gemma3n(Decoder):
+class Gemma3n(SharedKVDecoder):
     arch = "gemma3n"
     HParams = Gemma3nHParams
     sizes = {30: "E2B", 35: "E4B"}
@@ -163,15 +114,8 @@ class Gemma3n(Decoder):
     def layer(self, w: Weights, il: int) -> Gemma3nLayer:
         return Gemma3nLayer(w, self.hp, il)
 
-    def keeps(self, il: int) -> Kept:
-        if il < N_LAYER_KV:
-            return super().keeps(il)
-        return (SameAs(N_LAYER_KV - (2 if self.hp.swa_layers[il] else 1)),)
-
     def embed(self, g: GraphBuilder) -> Tensor:
-        # embeddings of images come scaled
-        factor = self.hp.n_embd**0.5 if g.ubatch.token is not None else 1.0
-        cur = g.cb(scale(super().embed(g), factor), "inp_scaled")
+        cur = super().embed(g)
         g.shared("inp_per_layer", lambda: self.per_layer(g, cur))
         return self.altup.stack(g, cur)
 

@@ -51,7 +51,7 @@ def no_scales(metadata: dict[str, Any], arrays: Arrays) -> None:
 
 def one_matrix(metadata: dict[str, Any], arrays: Arrays) -> None:
     """Queries, keys and values of a layer in attn_qkv, the biases as they were."""
-    for p in layers_with(arrays, "attn_k.weight"):
+    for p in layers_with(arrays, "attn_v.weight"):
         parts = [take(arrays, f"{p}attn_{x}") for x in "qkv"]
         arrays[f"{p}attn_qkv.weight"] = np.concatenate(parts, axis=-2)
 
@@ -94,10 +94,16 @@ def test_head_that_is_the_embeddings(name: str) -> None:
     assert nmse(run(name, own_head), run(name, tied_head)) < SAME
 
 
+def scales(arrays: Arrays) -> list[str]:
+    """Those of results; there may be one of an input, of as many channels."""
+    found = [key for key in arrays if key.endswith(".scale")]
+    return [key for key in found if not key.endswith(".ffn_gate_inp.scale")]
+
+
 def fold_scales(metadata: dict[str, Any], arrays: Arrays) -> None:
     """Every scale multiplied into its matrix, and into the bias of a dense feed-forward, which
     comes before it."""
-    for key in [key for key in arrays if key.endswith(".scale")]:
+    for key in scales(arrays):
         stem, scale = key.removesuffix(".scale"), arrays.pop(key).reshape(-1, 1, 1)
         arrays[f"{stem}.weight"] = scale * arrays[f"{stem}.weight"]
         if f"{stem}.bias" in arrays and ".ffn_" in stem and scale.size == 1:
@@ -105,7 +111,7 @@ def fold_scales(metadata: dict[str, Any], arrays: Arrays) -> None:
 
 
 def unscaled(metadata: dict[str, Any], arrays: Arrays) -> None:
-    for key in [key for key in arrays if key.endswith("scale")]:
+    for key in scales(arrays):
         del arrays[key]
 
 

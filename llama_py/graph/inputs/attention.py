@@ -30,6 +30,8 @@ class InputAttnKV:
         self.part = part
         self.mctx = mctx = params.mctx.kv(part)
         self.causal = params.cparams.causal_attn
+        if params.hparams.non_causal_type == "swa_only" and mctx.kv.window is None:
+            self.causal = True
         self.k_idxs = mctx.build_input_k_idxs(params.ubatch)
         self.v_idxs: Tensor | None = None
         if mctx.has_values:
