@@ -64,6 +64,8 @@ class HParams(Declared):
     n_ff_exp, n_ff_shexp   hidden sizes of routed experts, by layer, and of shared ones
     n_embd_r, n_embd_s   floats of convolution state and of recurrent state, per recurrent layer
     state_sections   what lies one after another in these two, if devices share them; (): one thing
+    max_alibi_bias   how much less what is far off counts (ALiBi); 0: positions do not matter so
+    clamp_kqv   queries, keys and values are kept between this and its negative; 0: they are not
     n_cls_out   scores of a reranker
     n_pos_per_embd   positions per token: one, or one per RoPE axis
     non_causal_type  where tokens see later ones, if a context's tokens do
@@ -78,6 +80,7 @@ class HParams(Declared):
     attn_logit_softcap: float = 0.0
     final_logit_softcap: float = 0.0
     max_alibi_bias: float = 0.0
+    clamp_kqv: float = 0.0
     logit_scale: float = 0.0
     f_norm_eps: float = 0.0
     f_norm_rms_eps: float = 0.0

@@ -28,12 +28,14 @@ class Linear:
     """y = scale * (weight x) + bias.  weight [n_in, n_out], bias [n_out], scale [1]
 
     prec  "f32": sums need more than half precision
+    before_bias  what it is called without the bias
     """
 
     weight: Tensor
     bias: Tensor | None = None
     scale: Tensor | None = None
     prec: str = "default"
+    before_bias: str = ""
 
     def product(self, g: GraphBuilder, x: Tensor) -> Tensor:
         """weight x. [n_in, n] -> [n_out, n]"""
@@ -48,7 +50,9 @@ class Linear:
     def __call__(self, g: GraphBuilder, x: Tensor) -> Tensor:
         """[n_in, n] -> [n_out, n]"""
         res = self.scaled(g, x)
-        return res if self.bias is None else add(res, self.bias)
+        if self.bias is None:
+            return res
+        return add(g.cb(res, self.before_bias) if self.before_bias else res, self.bias)
 
 
 @dataclass(slots=True)

@@ -147,7 +147,7 @@ class Weights:
         bias_ = self._bias(stem, (n_out, n_expert), bias, sections)
         return ExpertLinear(weight, bias_, self._scale(stem, n_expert, scaled))
 
-    def output(self, n_embd: int, n_vocab: int, *, bias: bool = False) -> Linear:
+    def output(self, n_embd: int, n_vocab: int, *, bias: Bias = False) -> Linear:
         """The head: `output.weight`, else the token embeddings once more (tied weights)."""
         weight = self.optional_tensor("output.weight", n_embd, n_vocab)
         scale = None

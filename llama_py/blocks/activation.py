@@ -12,6 +12,7 @@ from ggml_py.ops import (
     reglu_split,
     relu,
     silu,
+    sqr,
     swiglu,
     swiglu_clamp,
     swiglu_oai,
@@ -25,6 +26,7 @@ class Activation:
     """A function with its names in the graph, and its gated form act(gate) * up.
 
     halves  the function takes gate and up in one tensor, and gives half of it
+    then    what is done to its result, with a name of its own
     """
 
     name: str
@@ -32,11 +34,13 @@ class Activation:
     gated_name: str = ""
     gated: Callable[[Tensor, Tensor], Tensor] | None = None
     halves: bool = False
+    then: tuple[str, Callable[[Tensor], Tensor]] | None = None
 
 
 SILU = Activation("silu", silu, "swiglu", swiglu_split)
 GELU = Activation("gelu", gelu, "geglu", geglu_split)
 RELU = Activation("relu", relu, "reglu", reglu_split)
+RELU_SQR = Activation("relu", relu, then=("sqr(relu)", sqr))
 SWIGLU_OAI = Activation(
     "silu", silu, "swiglu_oai", lambda gate, up: swiglu_oai(gate, up, 1.702, 7.0)
 )

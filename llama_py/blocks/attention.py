@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from ggml_py.errors import HParamsError
-from ggml_py.ops import add, concat, cont, mul_mat, reshape, scale, view_4d
+from ggml_py.ops import add, clamp, concat, cont, mul_mat, reshape, scale, view_4d
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import heads, inv_sqrt, split
 from llama_py.blocks.rope import RopeFactors, rope
@@ -79,7 +79,7 @@ class Projections:
         """cur [n_embd, n_tokens] -> heads, called Qcur, Kcur, Vcur"""
         names = ("Qcur", "Kcur", "Vcur")
         if self.joint is not None:
-            qkv, offset, parts = self._joint(g, cur, il), 0, []
+            qkv, offset, parts = _clamped(g, self._joint(g, cur, il), "wqkv", il), 0, []
             for d, n_head in self.heads:
                 parts.append(heads(qkv, d, n_head, g.n_tokens, offset=offset))
                 offset += d * n_head
@@ -112,7 +112,14 @@ class Projections:
 
     def _part(self, g: GraphBuilder, w: Linear, cur: Tensor, name: str, il: int) -> Tensor:
         part = g.cb(w.scaled(g, cur), name, il)
-        return part if w.bias is None else g.cb(add(part, w.bias), name, il)
+        part = part if w.bias is None else g.cb(add(part, w.bias), name, il)
+        return _clamped(g, part, name, il)
+
+
+def _clamped(g: GraphBuilder, x: Tensor, name: str, il: int) -> Tensor:
+    """Between the model's bounds, if it has some."""
+    most = g.hp.clamp_kqv
+    return g.cb(clamp(x, -most, most), f"{name}_clamped", il) if most else x
 
 
 def attend(g: GraphBuilder, qkv: QKV, il: int, how: Scores) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_py.ops import add, mul
+from ggml_py.ops import add, div, mul
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import SILU, Activation
 from llama_py.graph.builder import GraphBuilder
@@ -18,8 +18,10 @@ class FeedForward:
     def __init__(
         self, w: Weights, n_embd: int, n_ff: int, kind: str = "", *, act: Activation = SILU,
         gated: bool = True, bias: Bias = False, scaled: bool = True, name: str = "ffn_out",
+        act_scales: Tensor | None = None,
     ) -> None:  # fmt: skip
         """kind  "" for ffn_up, ffn_gate, ffn_down; "_shexp" for experts that see every token
+        act_scales  F32 [n_ff] divide what the activation gives, where there is no gate
         name  of the result
         """
         n_up = 2 * n_ff if act.halves else n_ff
@@ -30,13 +32,13 @@ class FeedForward:
         up = f"ffn_up{kind}"
         self.up = w.linear(up, n_embd, n_up, bias=bias, scaled=scaled, sections=halves)
         self.down = w.linear(f"ffn_down{kind}", n_ff, n_embd, bias=bias, scaled=scaled)
-        self.act, self.name = act, name
+        self.act, self.name, self.act_scales = act, name, act_scales
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """[n_embd, n] -> the same"""
         up = self._part(g, self.up, cur, "ffn_up", il)
         if self.gate is None:
-            cur = g.cb(self.act.function(up), f"ffn_{self.act.name}", il)
+            cur = self._activated(g, up, il)
         else:
             assert self.act.gated is not None
             gate = self._part(g, self.gate, cur, "ffn_gate", il)
@@ -48,6 +50,13 @@ class FeedForward:
         if down.scale is not None:
             cur = g.cb(self._scaled(g, down, cur, x), "ffn_down_s", il)
         return g.cb(cur, self.name, il) if self.name else cur
+
+    def _activated(self, g: GraphBuilder, up: Tensor, il: int) -> Tensor:
+        cur = g.cb(self.act.function(up), f"ffn_{self.act.name}", il)
+        if self.act.then is not None:
+            name, function = self.act.then
+            cur = g.cb(function(cur), f"ffn_{name}", il)
+        return cur if self.act_scales is None else g.cb(div(cur, self.act_scales), "ffn_act", il)
 
     def _part(self, g: GraphBuilder, w: Linear, cur: Tensor, name: str, il: int) -> Tensor:
         """Here the bias comes before the scale."""

@@ -6,15 +6,13 @@ from ggml_py.ops import add, get_rows
 from ggml_py.tensor import Tensor
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import PosLimit
-from llama_py.hparams import HParams
-from llama_py.weights import Weights
 
 
 class LearnedPositions:
     """weight [n_embd, n_ctx_train]; ContextError for a position behind its end."""
 
-    def __init__(self, w: Weights, hp: HParams) -> None:
-        self.weight = w.tensor("position_embd.weight", hp.n_embd, hp.n_ctx_train)
+    def __init__(self, weight: Tensor) -> None:
+        self.weight = weight
 
     def __call__(self, g: GraphBuilder, embd: Tensor) -> Tensor:
         """[n_embd, n_tokens] -> the same"""

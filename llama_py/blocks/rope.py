@@ -30,13 +30,13 @@ def rope(
 
 
 class RopeFactors:
-    """Factors of each frequency, of long-context variants: `rope_freqs`, or for "longrope" those
-    for short and for long contexts. F32 [n_rot / 2]"""
+    """Factors of each frequency, of long-context variants: `rope_freqs`, or for "longrope" (or
+    with `long`) those for short and for long contexts. F32 [n_rot / 2]"""
 
-    def __init__(self, w: Weights, hp: HParams) -> None:
+    def __init__(self, w: Weights, hp: HParams, *, long: bool = False) -> None:
         self.n_ctx_orig = hp.n_ctx_orig_yarn
         self.freqs = self.long = self.short = None
-        if hp.rope_scaling_type == "longrope":
+        if long or hp.rope_scaling_type == "longrope":
             self.long = w.optional_tensor("rope_factors_long.weight", hp.n_rot // 2)
             self.short = w.optional_tensor("rope_factors_short.weight", hp.n_rot // 2)
         else:

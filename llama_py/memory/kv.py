@@ -261,14 +261,16 @@ class KVCacheContext(Walk):
         pairs = zip(self.place.strm, self.place.idxs, strict=True)
         return np.concatenate([stream * self.kv.kv_size + idx for stream, idx in pairs])
 
-    def set_input_kq_mask(self, dst: Tensor, ubatch: UBatch, causal: bool) -> None:
-        """[n_kv, n_tokens / n_stream, 1, n_stream], 0 or -inf."""
+    def set_input_kq_mask(
+        self, dst: Tensor, ubatch: UBatch, causal: bool, alibi: bool = False
+    ) -> None:
+        """[n_kv, n_tokens / n_stream, 1, n_stream], 0 (with alibi -distance) or -inf."""
         mask = self._masks.get(id(dst))
         if mask is None:
-            rule = MaskRule(causal, self.kv.window)
+            rule = MaskRule(causal, self.kv.window, alibi)
             streams = [self.kv.cells[s] for s in self.place.strm]
             mask = kq_mask(rule, dst.type is F16, dst.ne[0], ubatch, streams)
-            if len(self.ubatches) == ubatch.n_tokens == 1:
+            if len(self.ubatches) == ubatch.n_tokens == 1 and not alibi:
                 self._masks[id(dst)] = mask
         set_tensor(dst, mask)
 

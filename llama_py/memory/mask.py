@@ -20,10 +20,14 @@ _HIDE_F32 = np.uint32(0xFF800000)
 @dataclass(frozen=True, slots=True)
 class MaskRule:
     """What hides a cell of the same sequence from a token: later positions, and with a window those
-    outside of it."""
+    outside of it.
+
+    alibi  what is seen counts less the farther it is: -distance, which each head scales
+    """
 
     causal: bool
     window: Window | None
+    alibi: bool = False
 
     def visible(self, cells: KVCells, which: Any, ubatch: UBatch, token: Any) -> Bools:
         """Whether `token` (an index, or indices [n, 1]) sees the cells `which`, sequences aside."""
@@ -47,7 +51,8 @@ def _after(xy: I32, pos: I32, token: Any, n: int) -> Bools:
 def kq_mask(
     rule: MaskRule, f16: bool, n_kv: int, ubatch: UBatch, streams: list[KVCells]
 ) -> npt.NDArray[Any]:
-    """[n_stream, n_tokens / n_stream, n_kv]: 0 where the token sees the cell, else -inf, as bits.
+    """[n_stream, n_tokens / n_stream, n_kv]: 0 (or -distance) where the token sees the cell, else
+    -inf, as bits.
 
     streams   the cells that the ubatch's tokens look at, one per equal part of the ubatch
     """
@@ -57,25 +62,26 @@ def kq_mask(
     for i, cells in enumerate(streams):
         part = range(i * per_stream, (i + 1) * per_stream)
         for seq_id, tokens in _by_first_seq(ubatch, part):
-            _fill(mask, rule, hide, cells, seq_id, ubatch, tokens)
+            if rule.alibi:
+                _fill_distances(mask, rule, cells, seq_id, ubatch, tokens)
+            else:
+                _fill(mask, rule, hide, cells, seq_id, ubatch, tokens)
     return mask.reshape(len(streams), per_stream, n_kv)
 
 
-def ubatch_mask(
-    ubatch: UBatch, causal: bool, window: Window | None, f16: bool
-) -> npt.NDArray[Any]:
-    """[n_tokens, n_tokens]: 0 where a token of the ubatch sees another, else -inf, as bits
-    (llm_graph_input_attn_no_cache::set_input)."""
+def ubatch_mask(ubatch: UBatch, rule: MaskRule, f16: bool) -> npt.NDArray[Any]:
+    """[n_tokens, n_tokens]: 0 (or -distance) where a token of the ubatch sees another, else -inf,
+    as bits (llm_graph_input_attn_no_cache::set_input)."""
     hide = _HIDE_F16 if f16 else _HIDE_F32
     pos = ubatch.pos[: ubatch.n_tokens]
     first = np.array([ids[0] for ids in ubatch.seq_id])
     p0, p1 = pos[None, :], pos[:, None]
     hidden = first[None, :] != first[:, None]
-    if causal:
+    if rule.causal:
         hidden = hidden | (p0 > p1)
-    if window is not None:
-        hidden = hidden | window.hides(p0, p1)
-    return np.asarray(hidden * hide)
+    if rule.window is not None:
+        hidden = hidden | rule.window.hides(p0, p1)
+    return _distances(~hidden, p0, p1, hide.dtype) if rule.alibi else np.asarray(hidden * hide)
 
 
 def _by_first_seq(ubatch: UBatch, part: range) -> list[tuple[int, npt.NDArray[np.intp]]]:
@@ -104,3 +110,21 @@ def _fill(
         changing = np.flatnonzero(mine & near)
         seen = rule.visible(cells, changing, ubatch, tokens[:, None])
         mask[np.ix_(tokens, changing)] = ~seen * hide
+
+
+def _fill_distances(
+    mask: npt.NDArray[Any], rule: MaskRule, cells: KVCells, seq_id: int, ubatch: UBatch,
+    tokens: npt.NDArray[np.intp],
+) -> None:  # fmt: skip
+    """Rows of one sequence, none of which are alike."""
+    n_kv = mask.shape[1]
+    seen = cells.seq[seq_id, :n_kv] & rule.visible(cells, slice(0, n_kv), ubatch, tokens[:, None])
+    mask[tokens] = _distances(seen, cells.pos[:n_kv], ubatch.pos[tokens][:, None], mask.dtype)
+
+
+def _distances(
+    seen: Bools, p0: Any, p1: Any, bits: np.dtype[Any]
+) -> npt.NDArray[Any]:
+    """-|p1 - p0| where seen, else -inf."""
+    floats = np.where(seen, -np.abs(p1 - p0), -np.inf)
+    return floats.astype(np.float16 if bits.itemsize == 2 else np.float32).view(bits)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Literal, Protocol
 
 from ggml_py.ops import add, scale, tanh
 from ggml_py.tensor import Tensor
@@ -13,7 +13,7 @@ from llama_py.cparams import CParams
 from llama_py.graph.builder import GraphBuilder
 from llama_py.linear import Linear, Norm
 from llama_py.models._architecture import Architecture
-from llama_py.weights import Weights
+from llama_py.weights import Bias, Weights
 
 
 class Block(Protocol):
@@ -38,6 +38,7 @@ class Layer:
     expanded   the normed input comes before anything else of the layer
     post_ffn_il   whether the last norm, and its result, are called by the layer's number
     norm_name  what the normed input is called
+    input_first  the last sum is input + result
     """
 
     attn_norm: Norm | None
@@ -49,6 +50,7 @@ class Layer:
     expanded: bool = False
     post_ffn_il: tuple[bool, bool] = (False, True)
     norm_name: str = "attn_norm"
+    input_first: bool = False
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
         if self.attention is not None:
@@ -78,24 +80,47 @@ class Layer:
         if self.ffn_post_norm is not None:
             inner, named = (il if numbered else -1 for numbered in self.post_ffn_il)
             cur = g.cb(self.ffn_post_norm(g, cur, il=inner), "ffn_post_norm", named)
-        return add(cur, ffn_inp)
+        return add(ffn_inp, cur) if self.input_first else add(cur, ffn_inp)
 
 
 @dataclass(slots=True)
 class ParallelLayer:
-    """x + attention(norm(x)) + feed_forward(norm(x)), with the same norm."""
+    """x + attention(norm(x)) + feed_forward(norm(x)), with the same norm, or with one of their own.
+
+    attn_norm_2, ffn_norm   what attention, or the feed-forward, gets instead, of x
+    order      what is added to what: x, attention's and feed-forward's results
+    sum_name   what the first sum is called
+    """
 
     norm: Norm
     attention: Block
     feed_forward: Block
+    attn_norm_2: Norm | None = None
+    ffn_norm: Norm | None = None
+    order: Literal["f(ax)", "(af)x", "(fa)x", "(fx)a"] = "(fx)a"
+    sum_name: str = ""
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
-        residual, normed = cur, self.norm(g, cur, "attn_norm", il)
-        cur = self.attention(g, normed, il)
-        if last:  # only outputs go on
-            cur, residual, normed = g.outputs(cur, residual, normed)
-        attended = g.cb(add(cur, residual), "ffn_inp", il)
-        return add(self.feed_forward(g, normed, il), attended)
+        x, attended = cur, self.norm(g, cur, "attn_norm", il)
+        normed = attended
+        if self.attn_norm_2 is not None:
+            attended = self.attn_norm_2(g, x, "attn_norm_2", il)
+        attended = self.attention(g, attended, il)
+        if last and self.ffn_norm is None:  # only outputs go on
+            attended, x, normed = g.outputs(attended, x, normed)
+        elif last:
+            attended, x = g.outputs(attended, x)
+        if self.ffn_norm is not None:
+            normed = self.ffn_norm(g, x, "ffn_norm", il)
+        fed = self.feed_forward(g, normed, il)
+        return self._sum(g, {"x": x, "a": attended, "f": fed}, il)
+
+    def _sum(self, g: GraphBuilder, parts: dict[str, Tensor], il: int) -> Tensor:
+        inner = self.order[self.order.index("(") + 1 : self.order.index(")")]
+        both = add(parts.pop(inner[0]), parts.pop(inner[1]))
+        both = g.cb(both, self.sum_name, il) if self.sum_name else both
+        (third,) = parts.values()
+        return add(both, third) if self.order[0] == "(" else add(third, both)
 
 
 class Decoder(Architecture):
@@ -106,14 +131,17 @@ class Decoder(Architecture):
     """
 
     layer_sum: ClassVar[str] = ""
-    output_bias: ClassVar[bool] = False
+    output_bias: ClassVar[Bias] = False
 
     def declare(self, w: Weights) -> None:
-        hp = self.hp
-        self.token_embd = w.tensor("token_embd.weight", hp.n_embd, hp.n_vocab)
+        self.token_embd = self.embeddings(w)
         self.declare_ends(w)
         self.declare_trunk(w)
         self.declare_nextn(w)
+
+    def embeddings(self, w: Weights) -> Tensor:
+        """Of the tokens. [n_embd, n_vocab]"""
+        return w.tensor("token_embd.weight", self.hp.n_embd, self.hp.n_vocab)
 
     def declare_ends(self, w: Weights) -> None:
         """What comes before and after the layers."""
@@ -174,10 +202,15 @@ class Decoder(Architecture):
 
 
 class LongDecoder(Decoder):
-    """One whose file may have factors for the frequencies of positions."""
+    """One whose file may have factors for the frequencies of positions.
+
+    long_factors  those for short and for long contexts, whatever scaling the file says
+    """
+
+    long_factors: ClassVar[bool] = False
 
     def declare(self, w: Weights) -> None:
-        self.factors = RopeFactors(w, self.hp)
+        self.factors = RopeFactors(w, self.hp, long=self.long_factors)
         super().declare(w)
 
     def rope_factors(self, cparams: CParams, il: int) -> Tensor | None:

@@ -41,5 +41,7 @@ class StableLm(Decoder):
         feed_forward = FeedForward(w, n_embd, shape.n_ff, scaled=False)
         ffn_norm = w.optional_norm("ffn_norm", n_embd, kind="layer", bias=True)
         if ffn_norm is None:
-            return ParallelLayer(norm, attention, feed_forward)
+            return ParallelLayer(
+                norm, attention, feed_forward, order="f(ax)", sum_name="ffn_inp"
+            )
         return Layer(norm, attention, ffn_norm, feed_forward)

@@ -81,7 +81,7 @@ class SplitLinear(Linear):
 
     def __init__(self, whole: Linear, rows: Sequence[Tensor], group: Group) -> None:
         """rows: a matrix [n_in, n_i] of each device"""
-        super().__init__(whole.weight, whole.bias, whole.scale, whole.prec)
+        super().__init__(whole.weight, whole.bias, whole.scale, whole.prec, whole.before_bias)
         self.rows, self.group = rows, group
 
     def product(self, g: GraphBuilder, x: Tensor) -> Tensor:

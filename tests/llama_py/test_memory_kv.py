@@ -223,7 +223,8 @@ def seen(kv: KVCache, pos: int, seq: int, cell: int, causal: bool, stream: int) 
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("window", [None, Window(3), Window(4, "chunked"), Window(4, "symmetric")])
 @pytest.mark.parametrize("unified", [True, False])
-def test_mask(type: Any, causal: bool, window: Window | None, unified: bool) -> None:
+@pytest.mark.parametrize("alibi", [True, False])
+def test_mask(type: Any, causal: bool, window: Window | None, unified: bool, alibi: bool) -> None:
     kv = cache(32, n_seq_max=2, unified=unified, window=window)
     put(kv, [0, 1] * 5)
     if unified:
@@ -236,12 +237,13 @@ def test_mask(type: Any, causal: bool, window: Window | None, unified: bool) -> 
         n_stream = 1 if unified else u.n_seqs_unq
         mask = Tensor(type, (32, u.n_tokens // n_stream, 1, n_stream))
         mask.buffer = DEVICE.alloc(mask.nbytes)
-        ctx.set_input_kq_mask(mask, u, causal)
+        ctx.set_input_kq_mask(mask, u, causal, alibi)
         found = get_tensor(mask).reshape(u.n_tokens, 32)
         for i, (s,) in enumerate(u.seq_id):
             stream = 0 if unified else s
             expected = [seen(kv, int(u.pos[i]), s, j, causal, stream) for j in range(32)]
-            assert (found[i] == np.where(expected, 0, -np.inf)).all(), i
+            far = -abs(int(u.pos[i]) - kv.cells[stream].pos) if alibi else 0
+            assert (found[i] == np.where(expected, far, -np.inf)).all(), i
         if not ctx.next():
             break
 

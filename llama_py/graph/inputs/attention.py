@@ -11,7 +11,7 @@ from llama_py.geometry import Window
 from llama_py.graph.inputs.base import new_input, write
 from llama_py.graph.params import GraphParams
 from llama_py.memory.kv import KVCacheContext
-from llama_py.memory.mask import ubatch_mask
+from llama_py.memory.mask import MaskRule, ubatch_mask
 
 
 class InputAttnKV:
@@ -32,6 +32,7 @@ class InputAttnKV:
         self.causal = params.cparams.causal_attn
         if params.hparams.non_causal_type == "swa_only" and mctx.kv.window is None:
             self.causal = True
+        self.alibi = params.hparams.max_alibi_bias > 0
         self.k_idxs = mctx.build_input_k_idxs(params.ubatch)
         self.v_idxs: Tensor | None = None
         if mctx.has_values:
@@ -47,7 +48,7 @@ class InputAttnKV:
         if self.v_idxs is not None and self.v_idxs.buffer is not None:
             self.mctx.set_input_v_idxs(self.v_idxs, ubatch)
         if self.kq_mask.buffer is not None:
-            self.mctx.set_input_kq_mask(self.kq_mask, ubatch, self.causal)
+            self.mctx.set_input_kq_mask(self.kq_mask, ubatch, self.causal, self.alibi)
         for rot in (self.k_rot, self.v_rot):
             if rot is not None and rot.buffer is not None:
                 self.mctx.set_input_rot(rot)
@@ -71,15 +72,15 @@ class InputAttnNoCache:
 
     def __init__(self, params: GraphParams, window: Window | None) -> None:
         n_tokens = params.ubatch.n_tokens
-        self.window, self.causal = window, params.cparams.causal_attn
+        alibi = params.hparams.max_alibi_bias > 0
+        self.rule = MaskRule(params.cparams.causal_attn, window, alibi)
         mask_type = F16 if params.cparams.flash_attn else F32
         name = "self_kq_mask" if window is None else ""
         self.kq_mask = new_input(name, mask_type, n_tokens, n_tokens, 1, 1)
 
     def set_input(self, ubatch: UBatch) -> None:
         if self.kq_mask.buffer is not None:
-            mask = ubatch_mask(ubatch, self.causal, self.window, self.kq_mask.type is F16)
-            write(self.kq_mask, mask)
+            write(self.kq_mask, ubatch_mask(ubatch, self.rule, self.kq_mask.type is F16))
 
     def can_reuse(self, params: GraphParams) -> bool:
         return self.kq_mask.ne[0] == params.ubatch.n_tokens

@@ -1,0 +1,46 @@
+"""Command R: attention and feed-forward side by side, on the same norm, which has no bias; in the
+largest one queries and keys are normed (models/command-r.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.blocks.activation import SILU
+from llama_py.blocks.attention import Attention
+from llama_py.geometry import ROPE_NORMAL
+from llama_py.keys import number
+from llama_py.linear import Linear
+from llama_py.models._decoder import ParallelLayer
+from llama_py.models._layer_norm import LayerNormDecoder, LayerNormHParams
+from llama_py.weights import Weights
+
+
+class CommandRHParams(LayerNormHParams):
+    rope_type = ROPE_NORMAL
+    logit_scale: float = number("logit_scale", 0.0)
+
+
+class CommandR(LayerNormDecoder):
+    """The head is always the embeddings."""
+
+    arch = "command-r"
+    HParams = CommandRHParams
+    sizes = {40: "35B"}
+    names = {"Qcur_normed": "Qcur", "Kcur_normed": "Kcur"}
+    norm_bias = False
+    act, gated = SILU, True
+
+    def declare_ends(self, w: Weights) -> None:
+        self.output_norm = self.norm(w, "output_norm")
+        self.output = Linear(w.tied("token_embd.weight"))
+
+    def layer(self, w: Weights, il: int) -> ParallelLayer:
+        return ParallelLayer(self.norm(w, "attn_norm"), self.attention(w), self.feed_forward(w))
+
+    def attention(self, w: Weights) -> Attention:
+        hp, shape = self.hp, self.hp.layers[w.il]
+        if hp.n_layer < 64:
+            return super().attention(w)
+        q_norm, k_norm = (
+            w.norm(f"attn_{x}_norm", shape.n_embd_head_k, n, kind="layer")
+            for x, n in (("q", shape.n_head), ("k", shape.n_head_kv))
+        )
+        return Attention(w, hp, q_norm=q_norm, k_norm=k_norm)

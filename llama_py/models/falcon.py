@@ -1,0 +1,30 @@
+"""Falcon: attention and feed-forward side by side, in the larger ones each with a norm of its own
+(models/falcon.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.geometry import ROPE_NEOX
+from llama_py.models._decoder import ParallelLayer
+from llama_py.models._layer_norm import LayerNormDecoder, LayerNormHParams
+from llama_py.weights import Weights
+
+
+class FalconHParams(LayerNormHParams):
+    rope_type = ROPE_NEOX
+    whole_rope = True
+
+
+class Falcon(LayerNormDecoder):
+    arch = "falcon"
+    HParams = FalconHParams
+    sizes = {32: "7B", 60: "40B"}
+    qkv_bias = False
+
+    def layer(self, w: Weights, il: int) -> ParallelLayer:
+        return ParallelLayer(
+            self.norm(w, "attn_norm"),
+            self.attention(w),
+            self.feed_forward(w),
+            attn_norm_2=w.optional_norm("attn_norm_2", self.hp.n_embd, kind="layer", bias=True),
+            order="(fa)x",
+        )

@@ -1,0 +1,45 @@
+"""Jais 2: norms and matrices with biases, and squares of positive values in the feed-forward
+(models/jais2.cpp)."""
+
+from __future__ import annotations
+
+from ggml_py.tensor import Tensor
+from llama_py.blocks.activation import RELU_SQR
+from llama_py.blocks.attention import QKV, Attention
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.geometry import ROPE_NEOX
+from llama_py.graph.builder import GraphBuilder
+from llama_py.memory.kept import KeysValues
+from llama_py.models._layer_norm import LayerNormDecoder, LayerNormHParams
+from llama_py.weights import Weights
+
+
+class Jais2HParams(LayerNormHParams):
+    rope_type = ROPE_NEOX
+    whole_rope = True
+
+
+class Jais2(LayerNormDecoder):
+    arch = "jais2"
+    HParams = Jais2HParams
+    sizes = {32: "8B", 68: "70B"}
+    out_bias = ffn_bias = "needed"
+    act = RELU_SQR
+
+    def attention(self, w: Weights) -> Attention:
+        attention = NamedRope(w, self.hp, bias=self.qkv_bias, out_bias=self.out_bias)
+        attention.output.prec = "f32"
+        return attention
+
+    def feed_forward(self, w: Weights) -> FeedForward:
+        feed_forward = super().feed_forward(w)
+        feed_forward.down.prec = "f32"
+        return feed_forward
+
+
+class NamedRope(Attention):
+    parts_keep = KeysValues
+
+    def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
+        q, k = super().place(g, qkv, il)
+        return g.cb(q, "Qcur_rope", il), g.cb(k, "Kcur_rope", il)

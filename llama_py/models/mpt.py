@@ -1,0 +1,69 @@
+"""MPT: what is far off counts less, or positions are learned; queries, keys and values may be
+limited, or queries and keys normed over all heads (models/mpt.cpp, which fails with such norms)."""
+
+from __future__ import annotations
+
+from ggml_py.ops import cont, reshape
+from ggml_py.tensor import Tensor
+from llama_py.blocks.attention import QKV, Attention
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.blocks.learned_positions import LearnedPositions
+from llama_py.graph.builder import GraphBuilder
+from llama_py.keys import number
+from llama_py.linear import Norm
+from llama_py.models._layer_norm import LayerNormDecoder, LayerNormHParams
+from llama_py.weights import Weights
+
+
+class MptHParams(LayerNormHParams):
+    clamp_kqv: float = number("attention.clamp_kqv", 0.0, least=0)
+    max_alibi_bias: float = number("attention.max_alibi_bias", 0.0, least=0)
+
+
+class Mpt(LayerNormDecoder):
+    arch = "mpt"
+    HParams = MptHParams
+    sizes = {32: "7B", 48: "30B"}
+    norm_bias = out_bias = ffn_bias = True
+
+    def declare_ends(self, w: Weights) -> None:
+        hp = self.hp
+        positions = w.optional_tensor("position_embd.weight", hp.n_embd, hp.n_ctx_train)
+        self.positions = None if positions is None else LearnedPositions(positions)
+        super().declare_ends(w)
+
+    def embed(self, g: GraphBuilder) -> Tensor:
+        embd = super().embed(g)
+        return embd if self.positions is None else self.positions(g, embd)
+
+    def attention(self, w: Weights) -> Attention:
+        shape = self.hp.layers[w.il]
+        q_norm, k_norm = (
+            w.optional_norm(f"attn_{x}_norm", n, kind="layer", bias=True)
+            for x, n in (("q", shape.n_embd_q), ("k", shape.n_embd_k_gqa))
+        )
+        if q_norm is None and k_norm is None:
+            return super().attention(w)
+        return NormedRows(w, self.hp, out_bias=True, q_norm=q_norm, k_norm=k_norm)
+
+    def feed_forward(self, w: Weights) -> FeedForward:
+        n_embd, n_ff = self.hp.n_embd, self.hp.layers[w.il].n_ff
+        return FeedForward(
+            w, n_embd, n_ff, act=self.act, gated=False, bias=True, scaled=False,
+            act_scales=w.optional_tensor("ffn.act.scales", n_ff),
+        )  # fmt: skip
+
+
+class NormedRows(Attention):
+    """Queries and keys are normed over all heads, so that devices cannot share them."""
+
+    def normed(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
+        q, k = (
+            x if norm is None else self._normed(g, norm, x, il)
+            for x, norm in ((qkv.q, self.q_norm), (qkv.k, self.k_norm))
+        )
+        return QKV(q, k, qkv.v)
+
+    def _normed(self, g: GraphBuilder, norm: Norm, x: Tensor, il: int) -> Tensor:
+        rows = cont(x, x.ne[0] * x.ne[1], x.ne[2])
+        return reshape(norm(g, rows, il=il), *x.ne)

@@ -1,0 +1,27 @@
+"""OLMo: norms without weights; queries, keys and values may be limited (models/olmo.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.blocks.activation import SILU
+from llama_py.geometry import ROPE_NORMAL
+from llama_py.keys import number
+from llama_py.linear import Norm
+from llama_py.models._layer_norm import LayerNormDecoder, LayerNormHParams
+from llama_py.weights import Weights
+
+
+class OlmoHParams(LayerNormHParams):
+    rope_type = ROPE_NORMAL
+    whole_rope = True
+    clamp_kqv: float = number("attention.clamp_kqv", 0.0, least=0)
+
+
+class Olmo(LayerNormDecoder):
+    arch = "olmo"
+    HParams = OlmoHParams
+    sizes = {22: "1B", 32: "7B", 80: "70B"}
+    layer_sum = "ffn_out"
+    act, gated = SILU, True
+
+    def norm(self, w: Weights, stem: str) -> Norm:
+        return Norm(kind="layer")

@@ -1,0 +1,34 @@
+"""Phi 1.5 and 2: attention and feed-forward side by side, on the same norm; matrices with biases,
+the head too (models/phi2.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.blocks.attention import Attention
+from llama_py.blocks.functions import inv_sqrt
+from llama_py.geometry import ROPE_NEOX
+from llama_py.models._decoder import ParallelLayer
+from llama_py.models._layer_norm import LayerNormDecoder, LayerNormHParams
+from llama_py.weights import Weights
+
+
+class Phi2HParams(LayerNormHParams):
+    rope_type = ROPE_NEOX
+
+
+class Phi2(LayerNormDecoder):
+    arch = "phi2"
+    HParams = Phi2HParams
+    sizes = {24: "1B", 32: "3B"}
+    output_bias = out_bias = ffn_bias = "needed"
+
+    def declare_ends(self, w: Weights) -> None:
+        super().declare_ends(w)
+        self.output.before_bias = "result_output_no_bias"
+
+    def layer(self, w: Weights, il: int) -> ParallelLayer:
+        norm, attention = self.norm(w, "attn_norm"), self.attention(w)
+        return ParallelLayer(norm, attention, self.feed_forward(w), order="(af)x")
+
+    def attention(self, w: Weights) -> Attention:
+        scale = inv_sqrt(self.hp.layers[w.il].n_embd_head_k)
+        return Attention(w, self.hp, out_bias=self.out_bias, q_scale=scale)

@@ -1,0 +1,24 @@
+"""Pocket TTS, the part that reads text: no biases but those of norms. What speaks is not in this
+file; as in llama.cpp the embeddings serve as a head (models/pockettts.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.geometry import ROPE_NORMAL
+from llama_py.linear import Linear
+from llama_py.models._layer_norm import LayerNormDecoder, LayerNormHParams
+from llama_py.weights import Weights
+
+
+class PocketTtsHParams(LayerNormHParams):
+    rope_type = ROPE_NORMAL
+    whole_rope = True
+
+
+class PocketTts(LayerNormDecoder):
+    arch = "pockettts"
+    HParams = PocketTtsHParams
+    sizes = {6: "109M", 24: "335M"}
+
+    def declare_ends(self, w: Weights) -> None:
+        self.output_norm = self.norm(w, "output_norm")
+        self.output = Linear(w.tied("token_embd.weight"))
