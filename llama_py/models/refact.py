@@ -21,8 +21,7 @@ class RefactHParams(HParams):
 
 
 class Refact(Decoder):
-    """Biases count where a file has them; llama.cpp accepts them, but leaves out all but those of
-    queries, keys and values."""
+    """Of biases only those of queries, keys and values count, as in llama.cpp."""
 
     arch = "refact"
     HParams = RefactHParams
@@ -34,9 +33,10 @@ class Refact(Decoder):
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp
+        w.skip(*(f"{stem}.bias" for stem in ("attn_output", "ffn_gate", "ffn_up", "ffn_down")))
         return Layer(
             w.norm("attn_norm", hp.n_embd),
-            Attention(w, hp, out_bias=True),
+            Attention(w, hp),
             w.norm("ffn_norm", hp.n_embd),
-            FeedForward(w, hp.n_embd, hp.layers[il].n_ff, bias=True, scaled=False),
+            FeedForward(w, hp.n_embd, hp.layers[il].n_ff, scaled=False),
         )

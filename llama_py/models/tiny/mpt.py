@@ -18,5 +18,6 @@ TINY = {
         keep=["*.attn_qkv.weight"],
         gain={"token_embd.weight": 0.2, "position_embd.weight": 2, "*.attn_qkv.weight": 1.5},
         mean={"*.ffn.act.scales": 0.5},
+        familiar=True,
     ),
 }

@@ -1,0 +1,61 @@
+"""What tiny models of these do not show: it needs more layers, or fails in llama.cpp."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ggml_py.errors import HParamsError
+from llama_py.context import Context
+from llama_py.geometry import ROPE_NORMAL
+from llama_py.models import architecture, tiny
+from llama_py.models.tiny._invent import shapes
+from tests.live_models import EXACT, PROMPT, live, logits, made, model_of, nmse, random
+
+
+SIZES = [(32, True, 0), (40, False, 8), (24, False, 0)]
+
+
+@pytest.mark.parametrize(("n_layer", "rope", "bias"), SIZES)
+def test_layers_say_what_positions_do(n_layer: int, rope: bool, bias: float) -> None:
+    metadata, _ = made("baichuan-dense", block_count=n_layer)
+    hp = architecture("baichuan").HParams(metadata, "baichuan")
+    found = hp.layers[0].rope
+    assert (found is not None and found.type == ROPE_NORMAL) == rope
+    assert hp.max_alibi_bias == bias
+
+
+def test_the_largest_command_r_has_norms_of_heads() -> None:
+    for n_layer in (63, 64):
+        keys = {**tiny.find("command-r", "dense").keys, "block_count": n_layer}
+        found = shapes("command-r", tiny.Tiny(keys=keys))
+        assert found.get("blk.63.attn_q_norm.weight") == ((16, 4, 1, 1) if n_layer == 64 else None)
+        assert ("blk.0.attn_k_norm.weight" in found) == (n_layer == 64)
+
+
+def test_rows_of_all_heads_are_normed() -> None:
+    metadata, arrays = made("mpt-positions")
+    for il in range(2):
+        for x, n in (("q", 64), ("k", 32)):
+            arrays[f"blk.{il}.attn_{x}_norm.weight"] = random(n)
+            arrays[f"blk.{il}.attn_{x}_norm.bias"] = random(n)[::-1].copy()
+    model = model_of(metadata, arrays)
+    ctx = Context(model, **EXACT)
+    with ctx.capture("wqkv_clamped-1", "kq_soft_max-1", "Qcur-1", "Kcur-1") as seen:
+        ctx.decode(PROMPT, logits="all")
+    rows = seen["wqkv_clamped-1"]
+    assert abs(rows).max() == np.float32(1.5)
+    sections = {"q": rows[:, :64], "k": rows[:, 64:96]}
+    for x, row in sections.items():
+        centred = row - row.mean(1, keepdims=True)
+        normed = centred / np.sqrt((centred**2).mean(1, keepdims=True) + 1e-5)
+        weight, bias = (arrays[f"blk.1.attn_{x}_norm.{part}"] for part in ("weight", "bias"))
+        found = seen[f"{x.upper()}cur-1"].reshape(row.shape)
+        np.testing.assert_allclose(found, normed * weight + bias, atol=1e-5)
+    plain = logits(live("mpt-positions"))
+    assert nmse(plain, logits(model)) > 1e-3
+
+
+def test_refact_has_no_experts() -> None:
+    with pytest.raises(HParamsError, match=r"refact\.expert_count is 4; it must be 0"):
+        made("refact-dense", expert_count=4, expert_used_count=2)
