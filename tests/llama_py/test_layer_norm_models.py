@@ -12,7 +12,6 @@ from llama_py.models import architecture, tiny
 from llama_py.models.tiny._invent import shapes
 from tests.live_models import EXACT, PROMPT, live, logits, made, model_of, nmse, random
 
-
 SIZES = [(32, True, 0), (40, False, 8), (24, False, 0)]
 
 
