@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from ggml_py.tensor import Tensor
 from llama_py.graph.builder import GraphBuilder
-from llama_py.models._architecture import AnyHParams
 from llama_py.models._layer_norm import LayerNormDecoder, LayerNormHParams
 from llama_py.weights import Weights
 
@@ -17,13 +16,8 @@ class BloomHParams(LayerNormHParams):
 class Bloom(LayerNormDecoder):
     arch = "bloom"
     HParams = BloomHParams
+    sizes = {24: "1B", (30, 2560): "3B", (30, 4096): "7B"}
     qkv_bias = out_bias = ffn_bias = "needed"
-
-    @classmethod
-    def size_name(cls, hp: AnyHParams) -> str:
-        if hp.n_layer == 30:
-            return {2560: "3B", 4096: "7B"}.get(hp.n_embd, "?B")
-        return "1B" if hp.n_layer == 24 else "?B"
 
     def declare_ends(self, w: Weights) -> None:
         self.tok_norm = self.norm(w, "token_embd_norm")
