@@ -36,6 +36,7 @@ class Architecture(ABC):
     draft_names   and in its draft graph
     gtypes    the graphs it has: a trunk, perhaps an encoder before it
     has_trunk     False for a file of NextN layers alone
+    low_mix       when it is quantized, down and output projections get fewer bits than others'
     in_slots      whether its states can be rows of slots (llama_py.memory.slots)
     start_token   what a decoder begins with that has read a text
     classifier    what a reranker applies to a pooled row
@@ -51,6 +52,7 @@ class Architecture(ABC):
     names: Mapping[str, str] = {}
     draft_names: Mapping[str, str] = {}
     gtypes: ClassVar[tuple[GraphType, ...]] = ("decoder",)
+    low_mix: ClassVar[bool] = False
     in_slots: ClassVar[bool] = False
     has_trunk: bool = True
     start_token: int = 0

@@ -18,6 +18,7 @@ class Falcon(LayerNormDecoder):
     arch = "falcon"
     HParams = FalconHParams
     sizes = {32: "7B", 60: "40B"}
+    low_mix = True
     qkv_bias = False
 
     def layer(self, w: Weights, il: int) -> ParallelLayer:

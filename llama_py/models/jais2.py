@@ -3,13 +3,10 @@
 
 from __future__ import annotations
 
-from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import RELU_SQR
-from llama_py.blocks.attention import QKV, Attention
+from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.geometry import ROPE_NEOX
-from llama_py.graph.builder import GraphBuilder
-from llama_py.memory.kept import KeysValues
 from llama_py.models._layer_norm import LayerNormDecoder, LayerNormHParams
 from llama_py.weights import Weights
 
@@ -26,8 +23,14 @@ class Jais2(LayerNormDecoder):
     out_bias = ffn_bias = "needed"
     act = RELU_SQR
 
+    @classmethod
+    def is_70b(cls, n_layer: int, n_head: int, n_head_kv: int) -> bool:
+        return n_layer == 68
+
     def attention(self, w: Weights) -> Attention:
-        attention = NamedRope(w, self.hp, bias=self.qkv_bias, out_bias=self.out_bias)
+        attention = Attention(
+            w, self.hp, out_bias=self.out_bias, turned=("Qcur_rope", "Kcur_rope")
+        )
         attention.output.prec = "f32"
         return attention
 
@@ -35,11 +38,3 @@ class Jais2(LayerNormDecoder):
         feed_forward = super().feed_forward(w)
         feed_forward.down.prec = "f32"
         return feed_forward
-
-
-class NamedRope(Attention):
-    parts_keep = KeysValues
-
-    def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
-        q, k = super().place(g, qkv, il)
-        return g.cb(q, "Qcur_rope", il), g.cb(k, "Kcur_rope", il)

@@ -23,5 +23,9 @@ class Olmo(LayerNormDecoder):
     layer_sum = "ffn_out"
     act, gated = SILU, True
 
+    @classmethod
+    def is_70b(cls, n_layer: int, n_head: int, n_head_kv: int) -> bool:
+        return n_layer == 80
+
     def norm(self, w: Weights, stem: str) -> Norm:
         return Norm(kind="layer")

@@ -19,6 +19,7 @@ class Phi2(LayerNormDecoder):
     arch = "phi2"
     HParams = Phi2HParams
     sizes = {24: "1B", 32: "3B"}
+    names = {"Qcur_scaled": ""}
     output_bias = out_bias = ffn_bias = "needed"
 
     def declare_ends(self, w: Weights) -> None:

@@ -106,7 +106,7 @@ class Mix:
 
     def _output(self, t: TensorInfo) -> GGMLType:
         uneven = t.ne[0] % self.default.block_size != 0
-        if self.ftype == "MXFP4_MOE" or self.model.arch == "falcon" or uneven:
+        if self.ftype == "MXFP4_MOE" or self.model.low_mix or uneven:
             return BY_NAME["q8_0"]
         if self.ftype in VERY_LOW or self.ftype == "IQ3_XXS":
             return BY_NAME["q5_K"]
@@ -182,7 +182,7 @@ class Mix:
 
     def _down(self, name: str, kind: str) -> str:
         i, n = self._layer(name, kind), self.model.n_layer
-        falcon, first, more = self.model.arch == "falcon", i < n // 8, more_bits(i, n)
+        low, first, more = self.model.low_mix, i < n // 8, more_bits(i, n)
         match self.ftype:
             case "Q2_K":
                 return "q3_K"
@@ -191,25 +191,25 @@ class Mix:
             case "IQ3_XXS" if not self.has_imatrix:
                 return "q4_K" if first else "q3_K"
             case "Q3_K_M":
-                return "q5_K" if i < n // 16 else "q4_K" if not falcon or more else "q3_K"
+                return "q5_K" if i < n // 16 else "q4_K" if not low or more else "q3_K"
             case "IQ3_M":
                 return "q4_K" if first or (self.model.n_expert == 8 and more) else ""
             case "Q3_K_L":
-                return "q4_K" if falcon else "q5_K"
-            case "Q4_K_M" if falcon:
+                return "q4_K" if low else "q5_K"
+            case "Q4_K_M" if low:
                 return "q6_K" if i < n // 16 else "q5_K" if more else "q4_K"
             case "Q4_K_M" | "Q5_K_M":
                 return "q6_K" if more else ""
             case "IQ4_NL" | "IQ4_XS" if not self.has_imatrix:
                 return "q5_K" if first else ""
             case "Q4_K_S":
-                return "q5_K" if first and not falcon else ""
+                return "q5_K" if first and not low else ""
             case "Q4_0" | "Q5_0" if self.has_imatrix and first:
                 return "q4_1" if self.ftype == "Q4_0" else "q5_1"
         return ""
 
     def _attn_output(self, name: str, kind: str) -> str:
-        if self.model.arch == "falcon":
+        if self.model.low_mix:
             return "q4_K" if self.ftype == "Q3_K_L" else ""
         if self.model.n_expert == 8:
             return "q5_K" if self.ftype in _MORE_WITH_EIGHT else ""

@@ -20,6 +20,7 @@ SOURCES = tuple(ROOT / name for name in ("llama_py", "ggml_py", "backends", "too
 VOCABULARIES = (
     "llama_py/tokenizer/pre.py",
     "llama_py/tokenizer/models/",
+    "llama_py/tokenizer/special.py",
     "tools/llama_py_tools/chat_params.py",
 )
 VOCABULARY = re.compile(r'"tokenizer\.ggml\.(model|pre)": ')
