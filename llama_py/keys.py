@@ -128,6 +128,12 @@ def as_base(value: Any) -> float | None:
     return base if base is not None and LOWEST_BASE <= base <= HIGHEST_BASE else None
 
 
+def as_divisor(value: Any) -> float | None:
+    """Zero, which stands for nothing, or what has an inverse among f32."""
+    number = as_float(value)
+    return number if number is not None and (not number or abs(number) >= LOWEST_BASE) else None
+
+
 def as_bool(value: Any) -> bool | None:
     flag = isinstance(value, bool | np.bool_) or as_uint(value) in (0, 1)
     return bool(value) if flag else None
@@ -141,6 +147,7 @@ _MEANING: dict[Any, str] = {
     as_uint: "a whole number from 0 to 2^32 - 1",
     as_float: "a finite number",
     as_base: f"a finite number that is positive, from {LOWEST_BASE} to {HIGHEST_BASE}",
+    as_divisor: f"0, or a finite number of at least {LOWEST_BASE}",
     as_bool: "true or false",
     as_str: "a text",
 }
@@ -207,6 +214,11 @@ def number(
 def base(key: str, default: Default = None) -> Any:
     """Of RoPE's frequencies."""
     return Field(key, as_base, default)
+
+
+def divisor(key: str, default: Default = None) -> Any:
+    """What values are divided by: a cap, a scale; 0 for none."""
+    return Field(key, as_divisor, default)
 
 
 def flag(key: str, default: Default = None) -> Any:

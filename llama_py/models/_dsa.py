@@ -86,7 +86,7 @@ class ChoosingAttention(LatentAttention):
     """Of the trunk, to what the layer's indexer chooses, which every device that has heads does for
     itself; the layer that drafts attends to all."""
 
-    parts_keep = (KeysValues, Index)
+    parts_keep: ClassVar[type | tuple[type, ...]] = (KeysValues, Index)
 
     def __init__(
         self, w: Weights, hp: ChoosingHParams, *,

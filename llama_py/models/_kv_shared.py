@@ -10,7 +10,7 @@ from llama_py.blocks.rope import rope
 from llama_py.geometry import ROPE_NEOX
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
-from llama_py.keys import Keys, number, uint
+from llama_py.keys import Keys, divisor, number, uint
 from llama_py.linear import Norm
 from llama_py.memory.kept import Kept, KeysValues, SameAs
 from llama_py.models._decoder import Decoder
@@ -24,7 +24,7 @@ class SharedKVHParams(WindowedHParams):
     rope_type = ROPE_NEOX
     required_heads = equal_heads = True
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
-    final_logit_softcap: float = number("final_logit_softcapping", 30.0)
+    final_logit_softcap: float = divisor("final_logit_softcapping", 30.0)
     n_swa: int = uint("attention.sliding_window", least=1)
     n_layer_kv_from_start: int
 

@@ -4,8 +4,6 @@ indexer chooses, in others with a window and sizes of their own; experts after t
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from ggml_py.ops import mul, reshape, sigmoid
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import inv_sqrt
@@ -13,7 +11,7 @@ from llama_py.blocks.latent_attention import LatentSizes
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import WindowedHParams
 from llama_py.keys import Keys, base, uint
-from llama_py.memory.kept import Index, KeysValues
+from llama_py.memory.kept import KeysValues
 from llama_py.models._decoder import Layer
 from llama_py.models._dsa import INDEXER_TENSORS, Choosing, ChoosingAttention, ChoosingHParams
 from llama_py.weights import Weights
@@ -68,8 +66,6 @@ def _each_layer(keys: Keys, key: str, n_layer: int) -> tuple[bool, ...]:
 
 class Dots3NoteAttention(ChoosingAttention):
     """Results of heads are multiplied by a gate each."""
-
-    parts_keep: ClassVar[type | tuple[type, ...]] = (KeysValues, Index)
 
     def __init__(self, w: Weights, hp: Dots3NoteHParams) -> None:
         kq_scale = inv_sqrt(hp.latent(w.il).d_k)

@@ -7,7 +7,7 @@ from ggml_py.ops import scale
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Attention
 from llama_py.graph.builder import GraphBuilder
-from llama_py.keys import Keys, base, number, uint
+from llama_py.keys import Keys, base, divisor, uint
 from llama_py.models._decoder import Layer
 from llama_py.models._gemma import GemmaDecoder, GemmaHParams
 from llama_py.weights import Weights
@@ -18,8 +18,8 @@ class Gemma2HParams(GemmaHParams):
     n_layer_27b = 46
     n_swa: int = uint("attention.sliding_window", 4096)
     rope_freq_base_swa: float = base("rope.freq_base_swa", lambda hp: hp.rope_freq_base_train)
-    attn_logit_softcap: float = number("attn_logit_softcapping", 50.0, least=0)
-    final_logit_softcap: float = number("final_logit_softcapping", 30.0, least=0)
+    attn_logit_softcap: float = divisor("attn_logit_softcapping", 50.0)
+    final_logit_softcap: float = divisor("final_logit_softcapping", 30.0)
 
     def load(self, keys: Keys) -> None:
         super().load(keys)

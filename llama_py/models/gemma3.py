@@ -7,7 +7,7 @@ from ggml_py.ops import scale
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Attention
 from llama_py.graph.builder import GraphBuilder
-from llama_py.keys import number
+from llama_py.keys import divisor
 from llama_py.models._decoder import Layer
 from llama_py.models._gemma import GemmaDecoder, GemmaHParams
 from llama_py.weights import Weights
@@ -16,7 +16,7 @@ from llama_py.weights import Weights
 class Gemma3HParams(GemmaHParams):
     n_pattern = 6
     n_layer_27b = 62
-    final_logit_softcap: float = number("final_logit_softcapping", 0.0)
+    final_logit_softcap: float = divisor("final_logit_softcapping", 0.0)
 
 
 class Gemma3(GemmaDecoder):

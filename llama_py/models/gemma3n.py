@@ -13,6 +13,7 @@ from llama_py.blocks.altup import AltUp, AltUpEnds, others, stream
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.per_layer import LayerGate, PerLayerInputs
 from llama_py.graph.builder import GraphBuilder
+from llama_py.keys import Keys
 from llama_py.models._kv_shared import SharedKVDecoder, SharedKVHParams, attention
 from llama_py.weights import Weights
 
@@ -26,6 +27,11 @@ SPARSITY_STD = 1.6448533535003662  # 95 % of a normal distribution are below
 class Gemma3nHParams(SharedKVHParams):
     n_pattern = 5
     n_layer_kv_from_start = N_LAYER_KV
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        if 1 in self.n_ff[:N_LAYER_SPARSE]:
+            raise keys.error("feed_forward_length", "one channel does not deviate from its mean")
 
 
 class SparseFeedForward:

@@ -114,7 +114,7 @@ def _other(rng: Random, old: Any) -> Any:
     if isinstance(old, str):
         return rng.choice(numbers.TEXTS[10:16])
     if isinstance(old, int):
-        changed = (0, 1, 2, 3, old + 1, old - 1, old * 2, old // 2, old * 3, old * 32, 17, 100)
+        changed = (0, 1, 2, 3, old + 1, old - 1, old * 2, old // 2, old * 3, old * 32, 17, 50)
         return max(rng.choice(changed), 0)
     return rng.choice((0, 1, 2, 3, 16, 32, 64, 1.0, 0.5, True, False, 1e-6, 1000))
 

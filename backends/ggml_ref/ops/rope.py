@@ -38,12 +38,14 @@ def yarn(node: Tensor, angle: Values) -> tuple[Values, float]:
 
     def dim(n_rotations: float) -> float:
         turns = node.param("n_ctx_orig") / (n_rotations * 2 * math.pi)
-        return float(n_dims * math.log(turns) / (2 * math.log(node.param("freq_base"))))
+        halves = np.float64(2 * math.log(node.param("freq_base")))
+        with np.errstate(divide="ignore", invalid="ignore"):  # no power of 1 is another number
+            return float(n_dims * math.log(turns) / halves)
 
     low, high = 0.0, -math.inf  # with no original context no pair is beyond it
     if node.param("n_ctx_orig") > 0:
-        low = max(0, math.floor(dim(node.param("beta_fast"))))
-        high = min(n_dims - 1, math.ceil(dim(node.param("beta_slow"))))
+        low = max(0, np.floor(dim(node.param("beta_fast"))))
+        high = min(n_dims - 1, np.ceil(dim(node.param("beta_slow"))))
     ramp = np.clip((np.arange(angle.shape[-1]) - low) / max(0.001, high - low), 0, 1)
     mix = (1 - ramp) * ext
     return scale * angle * (1 - mix) + angle * mix, magnitude * (1 + 0.1 * math.log(1 / scale))
