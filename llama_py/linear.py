@@ -58,18 +58,22 @@ class Linear:
 @dataclass(slots=True)
 class ExpertLinear:
     """A matrix for each expert.  weight [n_in, n_out, n_expert], bias [n_out, n_expert],
-    scale [n_expert]"""
+    scale [n_expert]
+
+    in_prec  "f32": what comes in has values that half precision has not
+    """
 
     weight: Tensor
     bias: Tensor | None = None
     scale: Tensor | None = None
+    in_prec: str = "default"
 
     def __call__(self, g: GraphBuilder, x: Tensor, ids: Tensor, name: str, il: int) -> Tensor:
         """Each token times the matrices of its experts (build_lora_mm_id).
 
         x [n_in, 1 or n_used, n_tokens], ids [n_used, n_tokens] -> [n_out, n_used, n_tokens]
         """
-        cur = mul_mat_id(self.weight, x, ids)
+        cur = mul_mat_id(self.weight, x, ids, self.in_prec)
         if self.scale is not None:
             n_expert = self.scale.ne[0]
             scales = reshape(self.scale, 1, n_expert, 1)

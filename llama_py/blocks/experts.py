@@ -66,7 +66,7 @@ class Experts:
         router: Linear | None = None, router_bias: Bias = False, probs_bias: Optional = "no",
         merged: bool = False, gate_optional: bool = False, scaled: bool = True,
         router_scaled: bool = True, weigh_input: bool = False, choose_by: str = "",
-        probs_name: str = "exp_probs_b.bias",
+        probs_name: str = "exp_probs_b.bias", second: int = 0,
     ) -> None:  # fmt: skip
         """n_embd   channels that experts see; 0: those of the model
         gating     how the router's logits become probabilities, one of GATING
@@ -78,9 +78,11 @@ class Experts:
         weigh_input   weights are applied before the experts, not after
         choose_by  one of CHOICE, of the logits; "": the best probabilities are chosen
         probs_name of the bias in the file
+        second     so many experts of another set ("chexps")
         """
-        n_expert, n_embd = hp.n_expert, n_embd or hp.n_embd
-        self.n_expert, self.n_used = n_expert, hp.layers[w.il].n_expert_used
+        n_expert, n_embd = second or hp.n_expert, n_embd or hp.n_embd
+        kind = "chexps" if second else "exps"
+        self.n_expert, self.n_used = n_expert, min(hp.layers[w.il].n_expert_used, n_expert)
         self.n_groups, self.n_group_used = hp.n_expert_groups, hp.n_group_used
         self.router = router or w.linear(
             "ffn_gate_inp", hp.n_embd, n_expert, bias=router_bias, scaled=router_scaled
@@ -92,7 +94,7 @@ class Experts:
 
         def experts(stem: str, n_in: int, *n_out: int) -> ExpertLinear:
             return w.experts(
-                stem, n_in, sum(n_out), n_expert, bias=bias, scaled=scaled,
+                f"ffn_{stem}_{kind}", n_in, sum(n_out), n_expert, bias=bias, scaled=scaled,
                 sections=n_out if len(n_out) > 1 else (),
             )  # fmt: skip
 
@@ -100,12 +102,12 @@ class Experts:
         self.gate: ExpertLinear | None = None
         self.up: ExpertLinear | None = None
         if merged and w.has("ffn_gate_up_exps.weight"):
-            self.gate_up = experts("ffn_gate_up_exps", n_embd, n_ff, n_ff)
+            self.gate_up = experts("gate_up", n_embd, n_ff, n_ff)
         else:
             if not gate_optional or w.has("ffn_gate_exps.weight"):
-                self.gate = experts("ffn_gate_exps", n_embd, n_ff)
-            self.up = experts("ffn_up_exps", n_embd, n_ff)
-        self.down = experts("ffn_down_exps", n_ff, n_embd)
+                self.gate = experts("gate", n_embd, n_ff)
+            self.up = experts("up", n_embd, n_ff)
+        self.down = experts("down", n_ff, n_embd)
         self.gating, self.norm_w, self.w_scale, self.act = gating, norm_w, w_scale, act
         self.weigh_input, self.choose_by = weigh_input, choose_by
 

@@ -39,6 +39,7 @@ class Layer:
     post_ffn_il   whether the last norm, and its result, are called by the layer's number
     norm_name  what the normed input is called
     input_first  the last sum is input + result
+    norms_all  attention's result is normed before outputs are selected, not after
     """
 
     attn_norm: Norm | None
@@ -51,6 +52,7 @@ class Layer:
     post_ffn_il: tuple[bool, bool] = (False, True)
     norm_name: str = "attn_norm"
     input_first: bool = False
+    norms_all: bool = False
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
         if self.attention is not None:
@@ -67,11 +69,13 @@ class Layer:
             cur = self.attn_norm(g, cur, self.norm_name, il)
         if self.expanded:
             g.expand(cur)
-        cur = attention(g, cur, il)
+        cur, norm = attention(g, cur, il), self.attn_post_norm
+        if norm is not None and self.norms_all:
+            cur = norm(g, cur, "attn_post_norm", il)
         if last:  # only outputs go on
             cur, residual = g.outputs(cur, residual)
-        if self.attn_post_norm is not None:
-            cur = self.attn_post_norm(g, cur, "attn_post_norm", il)
+        if norm is not None and not self.norms_all:
+            cur = norm(g, cur, "attn_post_norm", il)
         return g.cb(add(cur, residual), "ffn_inp", il)
 
     def _fed(self, g: GraphBuilder, feed_forward: Block, ffn_inp: Tensor, il: int) -> Tensor:

@@ -46,10 +46,11 @@ DRAFT_NAMES = {
 class NextN:
     """A layer after the trunk, fed with a token and the state before it."""
 
-    def __init__(self, w: Weights, hp: HParams, layer: Layer) -> None:
+    def __init__(self, w: Weights, hp: HParams, layer: Layer, scaled: bool = True) -> None:
+        """scaled  whether the matrix that joins both may have a scale"""
         n_embd, n_vocab = hp.n_embd, hp.n_vocab
         self.layer = layer
-        self.eh_proj = w.linear("nextn.eh_proj", 2 * n_embd, n_embd)
+        self.eh_proj = w.linear("nextn.eh_proj", 2 * n_embd, n_embd, scaled=scaled)
         self.enorm, self.hnorm = w.norm("nextn.enorm", n_embd), w.norm("nextn.hnorm", n_embd)
         self.embed_tokens = w.optional_tensor("nextn.embed_tokens.weight", n_embd, n_vocab)
         self.head = w.optional_linear("nextn.shared_head_head", n_embd, n_vocab)
@@ -100,10 +101,12 @@ class DraftingDecoder(Decoder):
     A file may have the trunk, the NextN layers, or both.
 
     drafts_early  outputs are selected right after its attention, unless all rows are wanted
+    scaled   as of `NextN`
     """
 
     gtypes: ClassVar[tuple[GraphType, ...]] = ("decoder", "decoder_mtp")
     drafts_early: ClassVar[bool] = False
+    scaled: ClassVar[bool] = True
 
     @abstractmethod
     def layer(self, w: Weights, il: int) -> Layer:
@@ -123,7 +126,8 @@ class DraftingDecoder(Decoder):
         if not self.load_mtp:
             w.skip_layers(nextn)
             return
-        self.drafts = [NextN(w.layer(il), self.hp, self.layer(w.layer(il), il)) for il in nextn]
+        made = ((w.layer(il), self.layer(w.layer(il), il)) for il in nextn)
+        self.drafts = [NextN(own, self.hp, layer, self.scaled) for own, layer in made]
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
         # The normed state feeds the head, and the NextN layer of a draft context.

@@ -1,0 +1,112 @@
+"""GroveMoE: beside the experts a second set of fewer, each for a group of them
+(models/grovemoe.cpp).
+
+As there, the second set gets the result of the first, and an expert of it weighs as much as the
+expert of the first set that has its number."""
+
+from __future__ import annotations
+
+from typing_extensions import Self
+
+from ggml_py.ops import add, cast, cont, scale
+from ggml_py.tensor import Tensor
+from ggml_py.types import F32, I32
+from llama_py.blocks.attention import Attention
+from llama_py.blocks.experts import Experts
+from llama_py.geometry import ROPE_NEOX
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import RMS_EPS
+from llama_py.keys import Keys, number, uint
+from llama_py.linear import Linear
+from llama_py.models._decoder import Decoder, Layer
+from llama_py.models._experts import ExpertHParams
+from llama_py.share import Share, Steps
+from llama_py.weights import Weights
+
+
+class GroveMoeHParams(ExpertHParams):
+    """n_ff_chexp, expert_group_scale  hidden size of the second set, and a factor on its result
+    n_group_experts  experts of the first set for each of the second"""
+
+    rope_type = ROPE_NEOX
+    required_heads = equal_heads = whole_rope = True
+    f_norm_rms_eps: float = number(RMS_EPS, least=0)
+    n_ff_chexp: int = uint("expert_chunk_feed_forward_length", 0)
+    expert_group_scale: float = number("expert_group_scale")
+    n_group_experts: int = uint("experts_per_group", least=1)
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        self.n_ff_chexp = self.n_ff_chexp or self.n_embd_head_k
+        if self.n_expert % self.n_group_experts:
+            raise keys.error(
+                "experts_per_group", f"it must divide expert_count = {self.n_expert}"
+            )  # fmt: skip
+
+    def shared(self, share: Share) -> Self:
+        hp = super().shared(share)
+        hp.n_ff_chexp = share.of(self.n_ff_chexp, 1, "ffn_down_chexps")
+        return hp
+
+
+class GroveMoe(Decoder):
+    arch = "grovemoe"
+    HParams = GroveMoeHParams
+    hp: GroveMoeHParams
+    sizes = {48: "30B.A3B"}
+
+    def layer(self, w: Weights, il: int) -> Layer:
+        hp, d = self.hp, self.hp.layers[il].n_embd_head_k
+        norms = w.norm("attn_q_norm", d), w.norm("attn_k_norm", d)
+        return Layer(
+            w.norm("attn_norm", hp.n_embd),
+            Attention(w, hp, q_norm=norms[0], k_norm=norms[1]),
+            w.norm("ffn_norm", hp.n_embd),
+            TwoSets(w, hp),
+        )
+
+
+class GroupExperts(Experts):
+    """The second set: each stands for a group of the experts that are chosen."""
+
+    def __init__(self, w: Weights, hp: GroveMoeHParams, router: Linear) -> None:
+        self.n_each = hp.n_group_experts
+        n = hp.n_expert // self.n_each
+        super().__init__(
+            w, hp, hp.n_ff_chexp, scaled=False, choose_by="sigmoid", second=n, router=router
+        )  # fmt: skip
+
+    def _select(self, g: GraphBuilder, logits: Tensor, il: int) -> tuple[Tensor, Tensor]:
+        probs, ids = super()._select(g, logits, il)
+        if self.n_each == 1:
+            return probs, ids
+        return probs, cast(scale(cast(ids, F32), 1.0 / self.n_each), I32)
+
+
+class TwoSets:
+    """Experts, and the second set's result on theirs."""
+
+    parts_keep = None
+
+    def __init__(self, w: Weights, hp: GroveMoeHParams) -> None:
+        self.experts = Experts(w, hp, hp.n_ff_exp[w.il], scaled=False, choose_by="sigmoid")
+        self.groups = GroupExperts(w, hp, self.experts.router)
+        self.scale = hp.expert_group_scale
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """[n_embd, n] -> the same"""
+        logits = self.experts.route(g, cur, il)
+        moe = self.experts(g, cur, il, logits)
+        return g.cb(add(moe, self._adjusted(g, moe, logits, il)), "ffn_final_moe_out", il)
+
+    def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
+        """The result, of some of the hidden channels: the second set needs the whole sum of the
+        first, which takes the place of a part."""
+        logits = self.experts.route(g, cur, il)
+        mine = self.experts(g, cur, il, logits)
+        moe = yield cont(mine)
+        return add(mine, self._adjusted(g, moe, logits, il))
+
+    def _adjusted(self, g: GraphBuilder, moe: Tensor, logits: Tensor, il: int) -> Tensor:
+        adjusted = self.groups(g, moe, il, logits)
+        return scale(g.cb(adjusted, "ffn_adj_moe_out", il), self.scale)

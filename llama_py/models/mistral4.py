@@ -1,0 +1,34 @@
+"""Mistral 4: latent attention and experts as DeepSeek-V3 has them; what experts' last matrices get
+may not fit into half precision (models/mistral4.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.blocks.experts import Experts, Optional, SharedExperts
+from llama_py.keys import Keys
+from llama_py.models._decoder import Block
+from llama_py.models.deepseek2 import Deepseek2, Deepseek2HParams
+from llama_py.weights import Weights
+
+
+class Mistral4HParams(Deepseek2HParams):
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        self.rope_yarn_mscale = 1.0
+
+
+class Mistral4(Deepseek2):
+    arch = "mistral4"
+    HParams = Mistral4HParams
+    hp: Mistral4HParams
+
+    def feed_forward(
+        self, w: Weights, il: int, *, need_shexp: bool, probs_bias: Optional = "optional",
+        scaled: bool = False,
+    ) -> Block:  # fmt: skip
+        block = super().feed_forward(
+            w, il, need_shexp=need_shexp, probs_bias=probs_bias, scaled=scaled
+        )
+        experts = block.experts if isinstance(block, SharedExperts) else block
+        if isinstance(experts, Experts):
+            experts.down.in_prec = "f32"
+        return block
