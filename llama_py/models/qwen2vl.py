@@ -1,0 +1,25 @@
+"""Qwen2-VL and Qwen2.5-VL, the part that reads text: Qwen2, where positions have several axes
+(models/qwen2vl.cpp, where the epsilon of norms is forgotten)."""
+
+from __future__ import annotations
+
+from llama_py.geometry import ROPE_MROPE
+from llama_py.keys import uints
+from llama_py.models._plain import Plain, WholeHParams
+from llama_py.weights import Weights
+
+
+class Qwen2VLHParams(WholeHParams):
+    rope_type = ROPE_MROPE
+    rope_sections: tuple[int, ...] = uints("rope.dimension_sections", count=lambda _: 4)
+
+
+class Qwen2VL(Plain):
+    """llama.cpp accepts a bias of the head, and leaves it out."""
+
+    arch = "qwen2vl"
+    HParams = Qwen2VLHParams
+
+    def declare_ends(self, w: Weights) -> None:
+        w.skip("output.bias")
+        super().declare_ends(w)

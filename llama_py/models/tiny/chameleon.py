@@ -1,0 +1,22 @@
+"""Tiny models of Chameleon, which needs many tokens: most are of images."""
+
+from llama_py.models.tiny import SIZES, Tiny
+
+KEYS = {
+    **SIZES,
+    "vocab_size": 8200,
+    "attention.layer_norm_rms_epsilon": 1e-5,
+    "rope.freq_base": 1e4,
+}
+
+TINY = {
+    name: Tiny(
+        keys={**KEYS, "swin_norm": name == "swin"},
+        gain={"*.attn_[qk].weight": 2},
+        familiar=True,
+        prompt=8,
+        steps=1,
+        sequences=2,
+    )
+    for name in ("plain", "swin")
+}
