@@ -66,18 +66,33 @@ def scan(new: Made, dim: int) -> tuple[Tensor, Tensor, int]:
     return ops.ssm_scan(states, x, dt, a, b, c, ids, K), cache, x.n_elements
 
 
+def rows(new: Made, n: int, size: int) -> tuple[list[Tensor], Tensor]:
+    """What linear attention is given for each token, and the cache."""
+    ne = (size, 2, new.n_tokens * new.n_seqs)
+    return [new(*ne) for _ in range(n)], new.cache(size * size * 2)
+
+
 def wkv6(new: Made, size: int) -> tuple[Tensor, Tensor, int]:
-    n_head = 2
-    ne = (size, n_head, new.n_tokens * new.n_seqs)
-    cache = new.cache(size * size * n_head)
-    k, v, r, td = (new(*ne) for _ in range(4))
-    net = ops.rwkv_wkv6(k, v, r, new(size, n_head), td, new.started(cache), K)
+    (k, v, r, td), cache = rows(new, 4, size)
+    net = ops.rwkv_wkv6(k, v, r, new(size, 2), td, new.started(cache), K)
+    return net, cache, k.n_elements
+
+
+def wkv7(new: Made, size: int) -> tuple[Tensor, Tensor, int]:
+    (r, w, k, v, a), cache = rows(new, 5, size)
+    a = ops.scale(a, 0.1)
+    return ops.rwkv_wkv7(r, w, k, v, a, a, new.started(cache), K), cache, k.n_elements
+
+
+def gated(new: Made, size: int) -> tuple[Tensor, Tensor, int]:
+    (k, v, q, g), cache = rows(new, 4, size)
+    net = ops.gated_linear_attn(k, v, q, g, new.started(cache), 0.5, K)
     return net, cache, k.n_elements
 
 
 RECURRENCES: dict[str, tuple[Callable[..., tuple[Tensor, Tensor, int]], int]] = {
     "delta net": (delta_net, 1), "KDA": (delta_net, 16), "Mamba": (scan, 1), "Mamba-2": (scan, 8),
-    "RWKV-6": (wkv6, 20),
+    "RWKV-6": (wkv6, 20), "RWKV-7": (wkv7, 20), "gated": (gated, 20),
 }  # fmt: skip
 
 

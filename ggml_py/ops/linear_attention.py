@@ -60,29 +60,34 @@ def rwkv_wkv6(
     )  # fmt: skip
 
 
-@op("RWKV_WKV7")
+@op("RWKV_WKV7", "n_earlier:i")
 def rwkv_wkv7(
-    r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor
-) -> Tensor:
+    r: Tensor, w: Tensor, k: Tensor, v: Tensor, a: Tensor, b: Tensor, state: Tensor,
+    n_snapshots: int = 1,
+) -> Tensor:  # fmt: skip
     """The time mixing of RWKV-7 (ggml.c:ggml_rwkv_wkv7, arXiv 2503.14456).
 
     r, w, k, v, a, b [S, H, T], state [S * S * H, n_seqs]; sequences have T / n_seqs tokens
-    -> [S * H, T + S * n_seqs]: outputs [S, H, T], then the states [S, S, H, n_seqs], key index
-    fast. Per token: M[i] = w * M[i] + v[i] k + <a, M[i]> b; o[i] = <M[i], r>.
+    -> as of `rwkv_wkv6`, but of the states [S, S, H, n_seqs] the key index is fast.
+    Per token: M[i] = w * M[i] + v[i] k + <a, M[i]> b; o[i] = <M[i], r>.
     """
-    rows = (k, r, w, v, a, b)
-    return _recurrence("RWKV_WKV7", rows, r, w, k, v, a, b, state)
+    return _recurrence(
+        "RWKV_WKV7", (k, r, w, v, a, b), r, w, k, v, a, b, state, params=(n_snapshots - 1,),
+        n_snapshots=n_snapshots,
+    )  # fmt: skip
 
 
-@op("GATED_LINEAR_ATTN", "scale:f")
+@op("GATED_LINEAR_ATTN", "scale:f n_earlier:i")
 def gated_linear_attn(
-    k: Tensor, v: Tensor, q: Tensor, g: Tensor, state: Tensor, scale: float
+    k: Tensor, v: Tensor, q: Tensor, g: Tensor, state: Tensor, scale: float, n_snapshots: int = 1
 ) -> Tensor:
     """Gated linear attention (ggml.c:ggml_gated_linear_attn, arXiv 2312.06635).
 
     k, v, q, g [S, H, T], state [S * S * H, n_seqs]; sequences have T / n_seqs tokens
-    -> [S * H, T + S * n_seqs]: outputs [S, H, T], then the states [S, S, H, n_seqs], value index
-    fast. Per token: M = g * M + k v^T; o = scale * q M.
+    -> as of `rwkv_wkv6`. Per token: M = g * M + k v^T; o = scale * q M.
     """
     rows = (k, v, q, g)
-    return _recurrence("GATED_LINEAR_ATTN", rows, *rows, state, params=(scale,))
+    return _recurrence(
+        "GATED_LINEAR_ATTN", rows, *rows, state, params=(scale, n_snapshots - 1),
+        n_snapshots=n_snapshots,
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""RWKV_WKV6 whose states go to a cache."""
+"""Linear attention whose states go to a cache."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ def states(m: Match) -> States:
     return States(k.n_elements, size * size * n_head, n_seqs, n_written)
 
 
-STATES_TO_CACHE = Pattern(
-    """
-    net! = RWKV_WKV6(k, v, r, tf, td, state)
-    kept = CPY(~net, _)
-    """,
-    go_to_cache(states),
-)
+def _to_cache(net: str) -> Pattern:
+    return Pattern(f"net! = {net}\nkept = CPY(~net, _)", go_to_cache(states))
+
+
+WKV6_TO_CACHE = _to_cache("RWKV_WKV6(k, v, r, tf, td, state)")
+WKV7_TO_CACHE = _to_cache("RWKV_WKV7(r, w, k, v, a, b, state)")
+GATED_TO_CACHE = _to_cache("GATED_LINEAR_ATTN(k, v, q, g, state)")

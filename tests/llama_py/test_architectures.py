@@ -51,12 +51,14 @@ class TestEveryWayOfFeeding:
     def test_sequences_together(self, name: str, unified: bool) -> None:
         model, n = live(name), len(PROMPT)
         ctx = Context(model, **{**EXACT, "n_ctx": 512}, n_seq_max=3, kv_unified=unified)
-        other = tokens(n, seed=5)
-        seqs = [(s,) for s in (0, 2) for _ in range(n - 1)]
+        other, pair = tokens(n, seed=5), (0, 2) if unified else (1, 2)  # these share a ubatch
+        seqs = [(s,) for s in pair for _ in range(n - 1)]
         ctx.decode(Batch(PROMPT[:-1] + other[:-1], seq_ids=seqs), logits="none")
         both = [PROMPT[-1], other[-1]]
-        found = ctx.decode(Batch(both, seq_ids=[(0,), (2,)]), logits="all")
-        assert nmse(logits(model)[-1], found[0]) < 1e-9
+        found = ctx.decode(Batch(both, seq_ids=[(s,) for s in pair]), logits="all")
+        for prompt, row in zip((PROMPT, other), found, strict=True):
+            alone = Context(model, **EXACT).decode(prompt)
+            assert nmse(alone[-1], row) < 1e-9
         assert nmse(found[0], found[1]) > 1e-3
 
 

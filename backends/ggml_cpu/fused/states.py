@@ -45,7 +45,9 @@ def in_the_cache(m: Match) -> list[Step]:
     return [step] if alone else [Step(keep_delta_sources, net, operands), step]
 
 
-@fuse(linear_attention.STATES_TO_CACHE, when=as_it_is)
+@fuse(linear_attention.WKV6_TO_CACHE, when=as_it_is)
+@fuse(linear_attention.WKV7_TO_CACHE, when=as_it_is)
+@fuse(linear_attention.GATED_TO_CACHE, when=as_it_is)
 @fuse(delta_net.STATES_TO_CACHE, when=as_it_is)
 def to_the_cache(m: Match) -> list[Step]:
     net = m["net"]

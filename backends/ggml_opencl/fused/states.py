@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from ggml_opencl.ops._states import in_rows
 from ggml_opencl.ops.delta_net import gated_delta_net_to
-from ggml_opencl.ops.linear_attention import rwkv_wkv6_to
+from ggml_opencl.ops.linear_attention import linear_attention_to
 from ggml_opencl.ops.ssm import ssm_scan_to
 from ggml_opencl.table import Launch, fuse, table
 from ggml_py.fusion import f32_rows
@@ -38,9 +38,11 @@ def delta_net_to_the_cache(m: Match) -> list[Launch]:
     return _to(gated_delta_net_to, m, delta_net.states(m))
 
 
-@fuse(linear_attention.STATES_TO_CACHE, when=as_it_is)
-def wkv6_to_the_cache(m: Match) -> list[Launch]:
-    return _to(rwkv_wkv6_to, m, linear_attention.states(m))
+@fuse(linear_attention.WKV6_TO_CACHE, when=as_it_is)
+@fuse(linear_attention.WKV7_TO_CACHE, when=as_it_is)
+@fuse(linear_attention.GATED_TO_CACHE, when=as_it_is)
+def attention_to_the_cache(m: Match) -> list[Launch]:
+    return _to(linear_attention_to, m, linear_attention.states(m))
 
 
 @fuse(ssm.STATES_TO_CACHE, when=of_one_sequence)

@@ -46,9 +46,10 @@ KERNEL rwkv_wkv6(TENSOR(k), TENSOR(v), TENSOR(r), TENSOR(tf), TENSOR(td), TENSOR
 #if defined(RWKV7)
 // M[i] = w * M[i] + v[i] k + <a, M[i]> b, o[i] = <M[i], r>. An item keeps a row of M.
 KERNEL rwkv_wkv7(TENSOR(r), TENSOR(w), TENSOR(k), TENSOR(v), TENSOR(a), TENSOR(b), TENSOR(state),
-                 TENSOR(dst)) {
+                 TENSOR(dst), TENSOR(kept), const int n_snapshots) {
     const uint i = get_global_id(0), start = head_state(&k_) + S * i;
     if (i >= S) return;
+    const uint n_tokens = k_.ne[2] / get_num_groups(2);
     float m[S];
     for (uint j = 0; j < S; j++) m[j] = VALUES(state)[start + j];
     EACH_TOKEN(t, k) {
@@ -62,17 +63,21 @@ KERNEL rwkv_wkv7(TENSOR(r), TENSOR(w), TENSOR(k), TENSOR(v), TENSOR(a), TENSOR(b
             sum += m[j] * VALUES(r)[row + j];
         }
         VALUES(dst)[row + i] = sum;
+        const uint slot = n_tokens - 1 - t;
+        if (slot >= n_snapshots) continue;
+        global float *saved = STATES(kept, slot, get_group_id(2)) + S * S * get_group_id(1);
+        for (uint j = 0; j < S; j++) saved[S * i + j] = m[j];
     }
-    for (uint j = 0; j < S; j++) VALUES(dst)[count(&k_) + start + j] = m[j];
 }
 #endif
 
 #if defined(GATED)
 // M = g * M + k v^T, o = scale * q M. An item keeps a column of M.
 KERNEL gated_linear_attn(TENSOR(k), TENSOR(v), TENSOR(q), TENSOR(g), TENSOR(state), TENSOR(dst),
-                         const float scale) {
+                         TENSOR(kept), const int n_snapshots, const float scale) {
     const uint j = get_global_id(0), start = head_state(&k_) + j;
     if (j >= S) return;
+    const uint n_tokens = k_.ne[2] / get_num_groups(2);
     float m[S];
     for (uint i = 0; i < S; i++) m[i] = VALUES(state)[start + S * i];
     EACH_TOKEN(t, k) {
@@ -84,7 +89,10 @@ KERNEL gated_linear_attn(TENSOR(k), TENSOR(v), TENSOR(q), TENSOR(g), TENSOR(stat
             sum += VALUES(q)[row + i] * m[i];
         }
         VALUES(dst)[row + j] = scale * sum;
+        const uint slot = n_tokens - 1 - t;
+        if (slot >= n_snapshots) continue;
+        global float *saved = STATES(kept, slot, get_group_id(2)) + S * S * get_group_id(1) + j;
+        for (uint i = 0; i < S; i++) saved[S * i] = m[i];
     }
-    for (uint i = 0; i < S; i++) VALUES(dst)[count(&k_) + start + S * i] = m[i];
 }
 #endif

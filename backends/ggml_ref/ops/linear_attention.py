@@ -52,7 +52,7 @@ def rwkv_wkv7(node: Tensor) -> None:
         m = m + removed[..., None] * b[..., None, :]
         return einsum("bhij,bhj->bhi", m, r), m
 
-    _scan(node, step, state, r, w, k, v, a, b)
+    _scan(node, step, state, r, w, k, v, a, b, n_snapshots=1 + node.param("n_earlier"))
 
 
 @table.step("GATED_LINEAR_ATTN")
@@ -64,4 +64,4 @@ def gated_linear_attn(node: Tensor) -> None:
         m = g[..., None] * m + k[..., :, None] * v[..., None, :]
         return scale * einsum("bhi,bhij->bhj", q, m), m
 
-    _scan(node, step, state, k, v, q, g)
+    _scan(node, step, state, k, v, q, g, n_snapshots=1 + node.param("n_earlier"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, fn, kernel
 from ggml_cpu.kernels._sums import lane_sums
-from ggml_cpu.kernels.linear_attention.by_value import per_sequence, state_after, state_before
+from ggml_cpu.kernels.linear_attention.by_value import per_sequence, snapshot_at, state_before
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
@@ -116,13 +116,15 @@ def run_token(p, at, row, rows, old, new, local):
 @kernel("RWKV_WKV7", scratch=scratch)
 def rwkv_wkv7_f32(p, ith, nth):
     size, n_head, n_tokens = v.ne(p, R, 0), v.ne(p, R, 1), per_sequence(p, R, STATE)
-    blocks = (size + LANES - 1) // LANES
+    blocks, n_slots = (size + LANES - 1) // LANES, v.op_i32(p, 0) + 1
     start, stop = v.split(blocks * n_head * v.ne(p, STATE, 1), ith, nth)
     for u in range(start, stop):
         row, head, seq = u % blocks * LANES, u // blocks % n_head, u // (blocks * n_head)
-        new = state_after(p, head, seq) + 4 * row * size
         old = state_before(p, STATE, head, seq) + 4 * row * size
-        for t in range(seq * n_tokens, (seq + 1) * n_tokens):
-            at = 4 * size * (t * n_head + head)
+        for t in range(n_tokens):
+            slot = n_tokens - 1 - t
+            new = snapshot_at(p, STATE + 1, slot if slot < n_slots else 0, head, seq)
+            new += 4 * row * size
+            at = 4 * size * ((seq * n_tokens + t) * n_head + head)
             run_token(p, at, row, min(LANES, size - row), old, new, v.local(p, ith))
             old = new

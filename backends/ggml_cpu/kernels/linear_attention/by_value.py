@@ -38,11 +38,10 @@ def snapshot_at(p, target, slot, head, seq):
     return state_after(p, head, seq) + 4 * row * n_seqs * slot
 
 
-def _by_value(
-    op: str, state: int, run_key: Function, snapshots: bool = False, scaled: bool = False
-) -> None:
+def _by_value(op: str, state: int, run_key: Function, n_earlier: int = 0) -> None:
     """The value index of the state is fast: threads take LANES values of a head each.
 
+    n_earlier  where the parameter of this name is; there is a scale before it
     run_key(p, at, head_at, i, old, new, values, y, rest): row i of the state over a token whose
     sources are at byte `at`; returns y with its output added. `rest` values are there.
     """
@@ -61,12 +60,12 @@ def _by_value(
             row = 4 * i * n
             y[0] = run_key(p, at, head_at, i, old + row, new + row, values, y[0], rest)
         total = (y[0] + y[1]) + (y[2] + y[3])
-        return total * v.op_f32(p, 0) if scaled else total
+        return total * v.op_f32(p, 0) if n_earlier else total
 
     @fn
     def run_block(p, c, head, seq, rest):
         size, n_head, n_tokens = v.ne(p, 1, 0), v.ne(p, 1, 1), per_sequence(p, 1, state)
-        n_slots = v.op_i32(p, 0) + 1 if snapshots else 1
+        n_slots = v.op_i32(p, n_earlier) + 1
         old = state_before(p, state, head, seq) + 4 * c
         for u in range(n_tokens):
             slot = n_tokens - 1 - u
@@ -108,5 +107,5 @@ def gla_key(p, at, head_at, i, old, new, values, y, rest):
     return v.fma(m, q, y)
 
 
-_by_value("RWKV_WKV6", 6, wkv6_key, snapshots=True)
-_by_value("GATED_LINEAR_ATTN", 5, gla_key, scaled=True)
+_by_value("RWKV_WKV6", 6, wkv6_key)
+_by_value("GATED_LINEAR_ATTN", 5, gla_key, n_earlier=1)

@@ -147,10 +147,35 @@ def ssm_scan_cache(new: Leaves, head_dim: int, n_tokens: int, n_seqs: int, K: in
 
 @case("RWKV_WKV6_CACHE", fused=True, head_size=[16, 33], n_tokens=[1, 5], n_seqs=[1, 2], K=[1, 3])
 def rwkv_wkv6_cache(new: Leaves, head_size: int, n_tokens: int, n_seqs: int, K: int) -> Tensor:
+    (k, v, r, td), state = _rows(new, 4, head_size, n_tokens, n_seqs)
+    return _kept(new, ops.rwkv_wkv6(k, v, r, new(k.ne[:2]), td, state, K), k, state, K)
+
+
+@case("RWKV_WKV7_CACHE", fused=True, head_size=[16, 33], n_tokens=[1, 5], n_seqs=[1, 2], K=[1, 3])
+def rwkv_wkv7_cache(new: Leaves, head_size: int, n_tokens: int, n_seqs: int, K: int) -> Tensor:
+    (k, v, r, w, a), state = _rows(new, 5, head_size, n_tokens, n_seqs)
+    a = ops.l2_norm(a, 1e-7)
+    return _kept(new, ops.rwkv_wkv7(r, w, k, v, a, a, state, K), k, state, K)
+
+
+@case("GATED_LINEAR_ATTN_CACHE", fused=True, head_size=[16, 33], n_tokens=[1, 5], n_seqs=[1, 2],
+      K=[1, 3])  # fmt: skip
+def gated_attn_cache(new: Leaves, head_size: int, n_tokens: int, n_seqs: int, K: int) -> Tensor:
+    (k, v, q, g), state = _rows(new, 4, head_size, n_tokens, n_seqs)
+    return _kept(new, ops.gated_linear_attn(k, v, q, g, state, 0.5, K), k, state, K)
+
+
+def _rows(
+    new: Leaves, n: int, head_size: int, n_tokens: int, n_seqs: int
+) -> tuple[list[Tensor], Tensor]:
+    """What linear attention is given for each token, and its state."""
+    ne = (head_size, 3, n_tokens * n_seqs)
+    return [new(ne) for _ in range(n)], new((head_size * head_size * 3, n_seqs))
+
+
+def _kept(new: Leaves, out: Tensor, k: Tensor, state: Tensor, K: int) -> Tensor:
     """The last K states are copied into the cache."""
-    ne, n_kept = (head_size, 3, n_tokens * n_seqs), min(K, n_tokens)
-    size = head_size * head_size * ne[1]
-    k, v, r, td = (new(ne) for _ in range(4))
-    out = ops.rwkv_wkv6(k, v, r, new(ne[:2]), td, new((size, n_seqs)), K)
-    state = ops.view(out, (size, n_seqs, n_kept), (size, size * n_seqs), k.n_elements)
-    return ops.cpy(state, ops.view(new((size, 5 * K)), state.ne[:3], (size, size * 5), size))
+    size, n_seqs = state.ne[:2]
+    n_kept = min(K, k.ne[2] // n_seqs)
+    states = ops.view(out, (size, n_seqs, n_kept), (size, size * n_seqs), k.n_elements)
+    return ops.cpy(states, ops.view(new((size, 5 * K)), states.ne[:3], (size, size * 5), size))

@@ -27,29 +27,34 @@ def rwkv_wkv6(
 @case("RWKV_WKV7", head_count=[32], head_size=[64],
       tokens=[(1, 1), (4, 4), (32, 1), (32, 4), (128, 4)])  # fmt: skip
 @case("RWKV_WKV7", head_count=[3], head_size=[16, 33], tokens=TOKENS)
+@case("RWKV_WKV7", head_count=[3], head_size=[16, 33], tokens=TOKENS, K=[2, 5])
 @case("RWKV_WKV7", perf=True, head_count=[32], head_size=[64], tokens=[(1, 1), (128, 1)])
-def rwkv_wkv7(new: Leaves, head_count: int, head_size: int, tokens: tuple[int, int]) -> Tensor:
+def rwkv_wkv7(
+    new: Leaves, head_count: int, head_size: int, tokens: tuple[int, int], K: int = 1
+) -> Tensor:
     ne = (head_size, head_count, tokens[0])
     r, w, k, v = new(ne), new(ne, init=DECAY), new(ne), new(ne)
     a, b = (ops.l2_norm(new(ne), 1e-7) for _ in "ab")
     state = new((head_size * head_size * head_count, tokens[1]))
-    return ops.rwkv_wkv7(r, w, k, v, a, b, state)
+    return ops.rwkv_wkv7(r, w, k, v, a, b, state, K)
 
 
 @case("GATED_LINEAR_ATTN", head_count=[32], head_size=[64],
       tokens=[(1, 1), (32, 1), (32, 4), (128, 4)], scale=[0.125])  # fmt: skip
 @case("GATED_LINEAR_ATTN", head_count=[3], head_size=[16, 33], tokens=TOKENS, scale=[1.0, 0.3])
+@case("GATED_LINEAR_ATTN", head_count=[3], head_size=[16, 33], tokens=TOKENS, scale=[0.3], K=[2, 5])
 @case("GATED_LINEAR_ATTN", perf=True, head_count=[32], head_size=[64], tokens=[(1, 1), (128, 1)],
       scale=[0.125])  # fmt: skip
 def gated_linear_attn(
-    new: Leaves, head_count: int, head_size: int, tokens: tuple[int, int], scale: float
+    new: Leaves, head_count: int, head_size: int, tokens: tuple[int, int], scale: float, K: int = 1
 ) -> Tensor:
     ne = (head_size, head_count, tokens[0])
     k, v, q, g = new(ne), new(ne), new(ne), new(ne, init=DECAY)
     state = new((head_size * head_size * head_count, tokens[1]))
-    return ops.gated_linear_attn(k, v, q, g, state, scale)
+    return ops.gated_linear_attn(k, v, q, g, state, scale, K)
 
 
-differs_from_ggml("RWKV_WKV6", "gives the last state only", K=[2, 5])
+for name in ("RWKV_WKV6", "RWKV_WKV7", "GATED_LINEAR_ATTN"):
+    differs_from_ggml(name, "gives the last state only", K=[2, 5])
 differs_from_ggml("RWKV_WKV7", "reads whole vectors: beyond the end of heads of such a size",
                   head_size=[16, 33])  # fmt: skip

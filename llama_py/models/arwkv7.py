@@ -1,0 +1,25 @@
+"""ARWKV: Qwen2 with RWKV-7's time mix in the place of attention (models/arwkv7.cpp).
+
+llama.cpp keeps the wrong tokens of several sequences that are decoded together; here each has its
+own.
+"""
+
+from __future__ import annotations
+
+from llama_py.blocks.time_mix7 import Rwkv7HParams, TimeMix7
+from llama_py.models._rwkv import SIZES_7, ShiftedDecoder
+from llama_py.weights import Weights
+
+
+class Arwkv7HParams(Rwkv7HParams):
+    n_shifts = 1
+
+
+class Arwkv7(ShiftedDecoder):
+    arch = "arwkv7"
+    HParams = Arwkv7HParams
+    hp: Arwkv7HParams
+    sizes = SIZES_7
+
+    def time_mix(self, w: Weights) -> TimeMix7:
+        return TimeMix7(w, self.hp, optional=True)

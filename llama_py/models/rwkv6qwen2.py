@@ -1,0 +1,39 @@
+"""QRWKV: Qwen2 with gated linear attention over mixed tokens in the place of attention
+(models/rwkv6qwen2.cpp).
+
+llama.cpp keeps the wrong tokens of several sequences that are decoded together; here each has its
+own.
+"""
+
+from __future__ import annotations
+
+from llama_py.blocks.time_mix import GatedTimeMix, Rwkv6HParams
+from llama_py.keys import Keys
+from llama_py.models._rwkv import SIZES_6, ShiftedDecoder
+from llama_py.weights import Weights
+
+
+class Rwkv6Qwen2HParams(Rwkv6HParams):
+    n_shifts = 1
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        self.wkv_n_head_kv = self.n_head_kv[0] or self.wkv_n_head
+        if self.wkv_n_head % self.wkv_n_head_kv:
+            raise keys.error(
+                "attention.head_count_kv", f"it must divide the {self.wkv_n_head} heads"
+            )
+
+
+class Rwkv6Qwen2(ShiftedDecoder):
+    arch = "rwkv6qwen2"
+    HParams = Rwkv6Qwen2HParams
+    hp: Rwkv6Qwen2HParams
+    sizes = SIZES_6
+
+    def declare_ends(self, w: Weights) -> None:
+        self.output_norm = w.norm("output_norm", self.hp.n_embd, bias=True)
+        self.output = w.output(self.hp.n_embd, self.hp.n_vocab)
+
+    def time_mix(self, w: Weights) -> GatedTimeMix:
+        return GatedTimeMix(w, self.hp)
