@@ -33,8 +33,8 @@ def linear_attention_to(node: Tensor, kept: Tensor) -> list[Launch]:
     """The states go to `kept` [S * S * H, n_seqs, n_snapshots or fewer]."""
     size, n_head = node.source(0).ne[:2]
     groups = (-(-size // WG), n_head, node.sources()[-1].ne[1])
-    scalars: list[float] = [1 + int(node.param("n_earlier"))]
+    scalars: tuple[float, ...] = (1 + int(node.param("n_earlier")),)
     if node.op == "GATED_LINEAR_ATTN":
-        scalars.append(float(node.param("scale")))
+        scalars = (*scalars, float(node.param("scale")))
     given, tensors = defines(**{VARIANTS[node.op]: 1}, S=size), (*node.sources(), node, kept)
     return [Launch("linear_attention", node.op.lower(), tensors, groups, scalars, given)]
