@@ -16,7 +16,7 @@ static inline uint head_state(const tensor_t *x) {
 
 #define EACH_TOKEN(t, x) for (uint t = 0; t < x##_.ne[2] / get_num_groups(2); t++)
 
-#if defined(RWKV6)
+#if defined(RWKV_WKV6)
 // o = r (tf * k v^T + M), M = td * M + k v^T. An item keeps a column of M.
 KERNEL rwkv_wkv6(TENSOR(k), TENSOR(v), TENSOR(r), TENSOR(tf), TENSOR(td), TENSOR(state),
                  TENSOR(dst), TENSOR(kept), const int n_snapshots) {
@@ -43,7 +43,7 @@ KERNEL rwkv_wkv6(TENSOR(k), TENSOR(v), TENSOR(r), TENSOR(tf), TENSOR(td), TENSOR
 }
 #endif
 
-#if defined(RWKV7)
+#if defined(RWKV_WKV7)
 // M[i] = w * M[i] + v[i] k + <a, M[i]> b, o[i] = <M[i], r>. An item keeps a row of M.
 KERNEL rwkv_wkv7(TENSOR(r), TENSOR(w), TENSOR(k), TENSOR(v), TENSOR(a), TENSOR(b), TENSOR(state),
                  TENSOR(dst), TENSOR(kept), const int n_snapshots) {
@@ -71,7 +71,7 @@ KERNEL rwkv_wkv7(TENSOR(r), TENSOR(w), TENSOR(k), TENSOR(v), TENSOR(a), TENSOR(b
 }
 #endif
 
-#if defined(GATED)
+#if defined(GATED_LINEAR_ATTN)
 // M = g * M + k v^T, o = scale * q M. An item keeps a column of M.
 KERNEL gated_linear_attn(TENSOR(k), TENSOR(v), TENSOR(q), TENSOR(g), TENSOR(state), TENSOR(dst),
                          TENSOR(kept), const int n_snapshots, const float scale) {

@@ -16,9 +16,6 @@ def small_heads(node: Tensor) -> str:
 SMALL_F32 = every(all_typed((*range(7), -1), "f32"), small_heads)
 
 
-VARIANTS = {"RWKV_WKV6": "RWKV6", "RWKV_WKV7": "RWKV7", "GATED_LINEAR_ATTN": "GATED"}
-
-
 @table.op("RWKV_WKV6", SMALL_F32)
 @table.op("RWKV_WKV7", SMALL_F32)
 @table.op("GATED_LINEAR_ATTN", SMALL_F32)
@@ -36,5 +33,5 @@ def linear_attention_to(node: Tensor, kept: Tensor) -> list[Launch]:
     scalars: tuple[float, ...] = (1 + int(node.param("n_earlier")),)
     if node.op == "GATED_LINEAR_ATTN":
         scalars = (*scalars, float(node.param("scale")))
-    given, tensors = defines(**{VARIANTS[node.op]: 1}, S=size), (*node.sources(), node, kept)
+    given, tensors = defines(**{node.op: 1}, S=size), (*node.sources(), node, kept)
     return [Launch("linear_attention", node.op.lower(), tensors, groups, scalars, given)]
