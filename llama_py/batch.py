@@ -21,7 +21,7 @@ class Batch:
     """Tokens, or rows of embeddings, to decode (llama_batch).
 
     tokens   ids [n_tokens]; None when only `embd` is given
-    embd     F32 [n_tokens, n_embd]: input embeddings, or (MTP) hidden states beside tokens
+    embd     F32 [n_tokens, n_embd_inp]: input embeddings, or (MTP) hidden states beside tokens
     pos      position of each token; None: each sequence goes on where it stands.
              M-RoPE embeddings may give [n_pos, n_tokens]
     seq_ids  the sequences each token belongs to; None: sequence 0

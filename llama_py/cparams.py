@@ -111,8 +111,9 @@ def make_cparams(
         n_batch = min(n_batch, n_ctx)
     n_ctx = _padded(n_ctx)
     n_ctx_seq = n_ctx if kv_unified else _padded(n_ctx // n_seq_max)
-    ext_factor = yarn_ext_factor if yarn_ext_factor >= 0 else float(scaling == "yarn")
-    attn_factor = yarn_attn_factor if yarn_attn_factor >= 0 else 1.0
+    ext_factor = yarn_ext_factor if yarn_ext_factor >= 0 else hparams.yarn_ext_factor
+    ext_factor = ext_factor if ext_factor >= 0 else float(scaling == "yarn")
+    attn_factor = yarn_attn_factor if yarn_attn_factor >= 0 else hparams.yarn_attn_factor
     if ext_factor:  # what was asked for does not count then
         attn_factor = _yarn_attn_factor(scale, hparams)
     return CParams(
@@ -127,8 +128,8 @@ def make_cparams(
         n_ctx_orig_yarn=n_ctx_orig,
         yarn_ext_factor=ext_factor,
         yarn_attn_factor=attn_factor * hparams.rope_attn_factor,
-        yarn_beta_fast=yarn_beta_fast if yarn_beta_fast >= 0 else 32.0,
-        yarn_beta_slow=yarn_beta_slow if yarn_beta_slow >= 0 else 1.0,
+        yarn_beta_fast=yarn_beta_fast if yarn_beta_fast >= 0 else hparams.yarn_beta_fast,
+        yarn_beta_slow=yarn_beta_slow if yarn_beta_slow >= 0 else hparams.yarn_beta_slow,
         causal_attn=hparams.causal_attn,
         flash_attn=flash_attn,
         kv_unified=kv_unified,

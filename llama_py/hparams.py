@@ -58,6 +58,9 @@ class HParams(Declared):
 
     n_layer     layers that are run; n_layer_all also counts the NextN (MTP) layers after them
     n_embd_inp  channels of embeddings that come in place of tokens
+    n_deepstack   later layers that such embeddings have more channels for, n_embd each
+    yarn_*      what YaRN's parameters are where nobody says otherwise
+    embedding_scale   on embeddings; 0: none
     layers      the sizes of each layer, of NextN layers too
     n_head_first  heads of the first layer that has some
     rope_type   ggml's RoPE mode; ROPE_NONE if positions are not encoded
@@ -76,6 +79,12 @@ class HParams(Declared):
     n_embd_s: int = 0
     rope_yarn_log_mul: float = 0.0
     rope_yarn_mscale: float = 1.0
+    yarn_ext_factor: float = -1.0
+    yarn_attn_factor: float = 1.0
+    yarn_beta_fast: float = 32.0
+    yarn_beta_slow: float = 1.0
+    embedding_scale: float = 0.0
+    n_deepstack: int = 0
     rope_sections: tuple[int, ...] = (0, 0, 0, 0)
     attn_logit_softcap: float = 0.0
     final_logit_softcap: float = 0.0
@@ -212,7 +221,7 @@ class HParams(Declared):
 
     @property
     def n_embd_inp(self) -> int:
-        return self.n_embd
+        return self.n_embd * (1 + self.n_deepstack)
 
     @cached_property
     def n_pos_per_embd(self) -> int:
@@ -309,6 +318,7 @@ class WindowedHParams(HParams):
     rope_freq_base_swa: float = base("rope.freq_base_swa", 10000.0)
 
     def load(self, keys: Keys) -> None:
+        super().load(keys)
         self.swa_layers = self._pattern(keys) if self.n_swa else (False,) * self.n_layer_all
         if any(self.swa_layers):
             self._check_windowed(keys)

@@ -67,8 +67,8 @@ class Keys:
         return self.values(key, n, default, as_uint)
 
     def flags(self, key: str, n: int, default: bool | None = None) -> tuple[bool, ...]:
-        """n flags: an array of n, or one for all of them."""
-        return self.values(key, n, default, as_bool)
+        """n flags: an array of n or more, or one for all of them."""
+        return self.values(key, n, default, as_bool, longer=True)
 
     def count(self, key: str) -> int:
         """Items of an array; 0 where there is none."""
@@ -89,11 +89,14 @@ class Keys:
         return value
 
     def values(
-        self, key: str, n: int, default: T | None, convert: Callable[[Any], T | None]
-    ) -> tuple[T, ...]:
+        self, key: str, n: int, default: T | None, convert: Callable[[Any], T | None],
+        longer: bool = False,
+    ) -> tuple[T, ...]:  # fmt: skip
         raw = self._get(key, default)
         if not isinstance(raw, list | np.ndarray):
             return (self.scalar(key, default, convert),) * n
+        if longer:  # llama.cpp writes as many as its arrays have
+            raw = raw[:n]
         if len(raw) != n:
             raise self.error(key, f"it must have {n} items, not {len(raw)}")
         values = tuple(v for item in raw if (v := convert(item)) is not None)
@@ -114,6 +117,11 @@ class Keys:
 def as_uint(value: Any) -> int | None:
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     return int(value) if whole and 0 <= value <= _MAX_UINT else None
+
+
+def as_int(value: Any) -> int | None:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return int(value) if whole else None
 
 
 def as_float(value: Any) -> float | None:
@@ -145,6 +153,7 @@ def as_str(value: Any) -> str | None:
 
 _MEANING: dict[Any, str] = {
     as_uint: "a whole number from 0 to 2^32 - 1",
+    as_int: "a whole number",
     as_float: "a finite number",
     as_base: f"a finite number that is positive, from {LOWEST_BASE} to {HIGHEST_BASE}",
     as_divisor: f"0, or a finite number of at least {LOWEST_BASE}",
@@ -164,6 +173,7 @@ class Field:
 
     default  None: the file must have the key; a function takes what was read before it
     count    how many values, from what was read before; None for a single one
+    longer   whether there may be more of them
     """
 
     key: str
@@ -173,6 +183,7 @@ class Field:
     most: float | None = None
     choices: Sequence[str] = ()
     count: Callable[[Any], int] | None = None
+    longer: bool = False
 
     def read(self, keys: Keys, owner: Any) -> Any:
         default = self.default(owner) if callable(self.default) else self.default
@@ -180,7 +191,8 @@ class Field:
             value = keys.scalar(self.key, default, self.convert)
             self._check(keys, (value,))
             return value
-        values = keys.values(self.key, self.count(owner), default, self.convert)
+        n = self.count(owner)
+        values = keys.values(self.key, n, default, self.convert, self.longer)
         self._check(keys, values)
         return values
 
@@ -239,6 +251,16 @@ def uints(
 ) -> Any:
     """Values of each layer, or `count` of them."""
     return Field(key, as_uint, default, least, count=count or _n_layer_all)
+
+
+def flags(key: str, default: Default = None) -> Any:
+    """Values of each layer."""
+    return Field(key, as_bool, default, count=_n_layer_all, longer=True)
+
+
+def ints(key: str, default: Default = None, *, least: int, most: int | None = None) -> Any:
+    """Values of each layer, which may be negative."""
+    return Field(key, as_int, default, least, most, count=_n_layer_all, longer=True)
 
 
 def numbers(key: str, default: Default = None) -> Any:

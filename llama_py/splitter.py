@@ -208,8 +208,9 @@ def splitter_of(
     batch = tokens if isinstance(tokens, Batch) else Batch(tokens)
     if wanted not in ("last", "all", "none"):
         raise ContextError(f'logits must be "last", "all" or "none", not {wanted!r}')
+    n_embd = hp.n_embd_inp if batch.tokens is None else hp.n_embd
     splitter = BatchSplitter(
-        batch, n_vocab=hp.n_vocab, n_embd=hp.n_embd, n_seq_max=cparams.n_seq_max,
+        batch, n_vocab=hp.n_vocab, n_embd=n_embd, n_seq_max=cparams.n_seq_max,
         n_pos=hp.n_pos_per_embd, memory=memory, outputs=wanted,
         output_all=cparams.embeddings or reads, hidden=hidden,
     )  # fmt: skip

@@ -226,12 +226,14 @@ class SharedExperts:
 
     def __init__(
         self, w: Weights, hp: HParams, experts: Experts, n_ff: int, *, gated: bool = False,
-        scaled: bool = True, name: str = "ffn_out",
+        scaled: bool = True, name: str = "ffn_out", act: Activation = SILU,
     ) -> None:  # fmt: skip
         """gated  the shared one is multiplied by a sigmoid of the token; name  of the result"""
         self.experts, self.name = experts, name
         self.gate = w.linear("ffn_gate_inp_shexp", hp.n_embd, 1) if gated else None
-        self.shared = FeedForward(w, hp.n_embd, n_ff, "_shexp", scaled=scaled, name="ffn_shexp")
+        self.shared = FeedForward(
+            w, hp.n_embd, n_ff, "_shexp", act=act, scaled=scaled, name="ffn_shexp"
+        )
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """[n_embd, n] -> the same"""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
-from ggml_py.ops import get_rows, mul, mul_mat
+from ggml_py.ops import cont, get_rows, mul, mul_mat, pad, scale, view
 from ggml_py.tensor import Tensor
 from llama_py.forms import Form
 from llama_py.geometry import Window
@@ -71,9 +71,21 @@ class GraphBuilder:
         """Embeddings of the tokens, or those that the batch brought. -> [n_embd, n_tokens]"""
         names = ("inp_tokens", "inp_embd")
         inp = self.add_input(InputEmbd(self.hp.n_embd_inp, self.n_tokens, names))
-        rows = self.rows(token_embd, inp.tokens)
-        cur = self.gf.select([rows, inp.embd], 0 if self.ubatch.token is not None else 1)
+        rows, more = self.rows(token_embd, inp.tokens), self.hp.n_embd_inp - self.hp.n_embd
+        rows = pad(rows, more, 0, 0, 0) if more else rows
+        given = self.ubatch.token is None
+        cur = self.gf.select([rows, inp.embd], int(given))
+        self.inp_embd = cur = view(cur, (self.hp.n_embd, self.n_tokens)) if more else cur
+        if self.hp.embedding_scale and not (given and more):  # an image's are as large as they are
+            cur = scale(cur if cur.is_contiguous() else cont(cur), self.hp.embedding_scale)
         return self.expand(self.cb(cur, "embd"))
+
+    def deepstack(self, i: int) -> Tensor:
+        """What embeddings that come in place of tokens have for a later layer. [n_embd, n_tokens]
+
+        i  from 1; 0 is what the first layer gets
+        """
+        return view(self.inp_embd, self.inp_embd.ne[:2], offset=i * self.hp.n_embd)
 
     def rows(self, table: Tensor, ids: Tensor) -> Tensor:
         """Rows of a table of embeddings, with what adapters add. ids I32 [n] -> [n_embd, n]"""

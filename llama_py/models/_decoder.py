@@ -40,6 +40,7 @@ class Layer:
     norm_name  what the normed input is called
     input_first  the last sum is input + result
     norms_all  attention's result is normed before outputs are selected, not after
+    residual_scale   on what attention and feed-forward give; 0: none
     """
 
     attn_norm: Norm | None
@@ -53,6 +54,7 @@ class Layer:
     norm_name: str = "attn_norm"
     input_first: bool = False
     norms_all: bool = False
+    residual_scale: float = 0.0
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
         if self.attention is not None:
@@ -76,6 +78,8 @@ class Layer:
             cur, residual = g.outputs(cur, residual)
         if norm is not None and not self.norms_all:
             cur = norm(g, cur, "attn_post_norm", il)
+        if self.residual_scale:
+            cur = g.cb(scale(cur, self.residual_scale), "hidden_scaled", il)
         return g.cb(add(cur, residual), "ffn_inp", il)
 
     def _fed(self, g: GraphBuilder, feed_forward: Block, ffn_inp: Tensor, il: int) -> Tensor:
@@ -84,6 +88,8 @@ class Layer:
         if self.ffn_post_norm is not None:
             inner, named = (il if numbered else -1 for numbered in self.post_ffn_il)
             cur = g.cb(self.ffn_post_norm(g, cur, il=inner), "ffn_post_norm", named)
+        if self.residual_scale:
+            cur = g.cb(scale(cur, self.residual_scale), "hidden_scaled_ffn", il)
         return add(ffn_inp, cur) if self.input_first else add(cur, ffn_inp)
 
 

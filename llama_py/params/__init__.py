@@ -170,10 +170,10 @@ class ContextParams(Params):
         " extrapolated (-1: as the model says)",
     )  # fmt: skip
     yarn_beta_slow: float = option(
-        -1.0, "--yarn-beta-slow", "YaRN: turns that are few, which are interpolated (-1: 1)"
+        -1.0, "--yarn-beta-slow", "YaRN: turns that are few, which are interpolated (-1: the model's, mostly 1)"
     )
     yarn_beta_fast: float = option(
-        -1.0, "--yarn-beta-fast", "YaRN: turns that are many, which stay (-1: 32)"
+        -1.0, "--yarn-beta-fast", "YaRN: turns that are many, which stay (-1: the model's, mostly 32)"
     )
     cache_ram: int = option(
         8192, "-cram --cache-ram", "MiB of host memory for snapshots, and for the states of"

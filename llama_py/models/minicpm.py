@@ -1,0 +1,31 @@
+"""MiniCPM 1 and 2: scales as Granite's (models/minicpm.cpp).
+
+Old files do not say by what logits are divided: n_embd / 256, as in training. llama.cpp takes its
+inverse for them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from llama_py.hparams import HParams
+from llama_py.keys import number
+from llama_py.models.granite import Scaled, ScaledHParams
+
+
+def _residual(hp: HParams) -> float:
+    return float(np.float32(1.4) / np.sqrt(np.float32(hp.n_layer)))
+
+
+class MiniCpmHParams(ScaledHParams):
+    attention_scale = 0.0
+    n_ff_shexp = 0
+    logits_divisor: float = number("logit_scale", lambda hp: hp.n_embd / 256)
+    residual_scale: float = number("residual_scale", _residual)
+    embedding_scale: float = number("embedding_scale", 12.0)
+
+
+class MiniCpm(Scaled):
+    arch = "minicpm"
+    HParams = MiniCpmHParams
+    sizes = {40: "2B", 52: "1B"}
