@@ -170,11 +170,13 @@ class ContextParams(Params):
         " extrapolated (-1: as the model says)",
     )  # fmt: skip
     yarn_beta_slow: float = option(
-        -1.0, "--yarn-beta-slow", "YaRN: turns that are few, which are interpolated (-1: the model's, mostly 1)"
-    )
+        -1.0, "--yarn-beta-slow", "YaRN: turns that are few, which are interpolated (-1: the"
+        " model's, mostly 1)",
+    )  # fmt: skip
     yarn_beta_fast: float = option(
-        -1.0, "--yarn-beta-fast", "YaRN: turns that are many, which stay (-1: the model's, mostly 32)"
-    )
+        -1.0, "--yarn-beta-fast", "YaRN: turns that are many, which stay (-1: the model's, mostly"
+        " 32)",
+    )  # fmt: skip
     cache_ram: int = option(
         8192, "-cram --cache-ram", "MiB of host memory for snapshots, and for the states of"
         " sequences that are not in use (-1: no limit, 0: none is kept)", check=integers(-1),

@@ -112,6 +112,7 @@ def test_embeddings_are_what_the_head_sees(name: str) -> None:
     expected = embd @ get_tensor(head.weight)[0, 0].T
     if head.bias is not None:
         expected += get_tensor(head.bias)[0, 0]
+    expected *= ctx.model.hparams.logit_scale or 1.0
     if ctx.model.hparams.final_logit_softcap:
         cap = ctx.model.hparams.final_logit_softcap
         expected = cap * np.tanh(expected / cap)
