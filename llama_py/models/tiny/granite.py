@@ -26,7 +26,7 @@ TINY = {
     "moe": Tiny(
         keys={**WIDE, **SCALES, "expert_count": 5, "expert_used_count": 2,
               "expert_shared_feed_forward_length": 64, "rope.scaling.finetuned": False},
-        without=["*.bias"],
+        without=["*.bias", "rope_freqs.weight"],
         familiar=True,
     ),
 }  # fmt: skip
