@@ -122,6 +122,7 @@ class Peer:
     def run(self, batch: Batch, encode: bool = False) -> None:
         """Decode, or encode, a batch that says everything: positions, sequences, outputs."""
         keep, native = native_batch(self.api.llama_batch, batch)
+        encode = encode or not self.api.llama_model_has_decoder(self.model)
         if self._recorder and encode != self._encoded:
             self._recorder.next_graph()
         self._encoded = encode
