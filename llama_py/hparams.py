@@ -221,6 +221,11 @@ class HParams(Declared):
         known = self.pooling_type < len(POOLING)  # -1 is "not said"
         return POOLING[self.pooling_type] if known else "none"
 
+    @cached_property
+    def windowed(self) -> bool:
+        """Whether some layers see a window of tokens."""
+        return any(shape.window is not None for shape in self.layers)
+
     @property
     def classifies_mean(self) -> bool:
         """Whether a reranker's classifier gets the mean of the rows."""

@@ -179,7 +179,7 @@ def attend_within(g: GraphBuilder, qkv: QKV, il: int, how: Scores) -> Tensor:
 def expand_together(g: GraphBuilder, qkv: QKV) -> None:
     """Nothing else comes between; k is last, next to where it is stored, but where there are
     windows."""
-    for t in (qkv.q, qkv.k, qkv.v) if g.mctx.windowed else (qkv.q, qkv.v, qkv.k):
+    for t in (qkv.q, qkv.k, qkv.v) if g.hp.windowed else (qkv.q, qkv.v, qkv.k):
         g.expand(t)
 
 

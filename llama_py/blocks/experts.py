@@ -226,10 +226,12 @@ class SharedExperts:
 
     def __init__(
         self, w: Weights, hp: HParams, experts: Experts, n_ff: int, *, gated: bool = False,
-        scaled: bool = True, name: str = "ffn_out", act: Activation = SILU,
+        scaled: bool = True, name: str = "ffn_out", act: Activation = SILU, mean: bool = False,
     ) -> None:  # fmt: skip
-        """gated  the shared one is multiplied by a sigmoid of the token; name  of the result"""
-        self.experts, self.name = experts, name
+        """gated  the shared one is multiplied by a sigmoid of the token; name  of the result
+        mean   it is half the sum
+        """
+        self.experts, self.name, self.mean = experts, name, mean
         self.gate = w.linear("ffn_gate_inp_shexp", hp.n_embd, 1) if gated else None
         self.shared = FeedForward(
             w, hp.n_embd, n_ff, "_shexp", act=act, scaled=scaled, name="ffn_shexp"
@@ -242,7 +244,8 @@ class SharedExperts:
             gate = g.cb(self.gate(g, cur), "shared_expert_gate", il)
             gate = g.cb(self.opened(gate), "shared_expert_gate_sigmoid", il)  # [1, n_tokens]
             shared = g.cb(mul(shared, gate), "ffn_shexp_gated", il)
-        return g.cb(add(moe, shared), self.name, il)
+        both = add(moe, shared)
+        return g.cb(scale(both, 0.5) if self.mean else both, self.name, il)
 
     def opened(self, gate: Tensor) -> Tensor:
         """How far a gate is open."""

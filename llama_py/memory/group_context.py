@@ -12,10 +12,7 @@ from llama_py.memory.slots import SlotContext
 
 
 class GroupContext:
-    """A batch's ubatches, each with its place in every part (llama_memory_context_i).
-
-    windowed  whether some layers forget what is out of sight
-    """
+    """A batch's ubatches, each with its place in every part (llama_memory_context_i)."""
 
     def __init__(
         self, of: Mapping[int, str], caches: Mapping[str, KVCacheContext],
@@ -23,7 +20,6 @@ class GroupContext:
     ) -> None:  # fmt: skip
         self.ubatches = ubatches
         self._of, self._caches, self._recr = of, caches, recr
-        self.windowed = any(c.kv.window is not None for c in caches.values())
         self._i = 0
 
     def next(self) -> bool:

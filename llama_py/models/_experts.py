@@ -67,12 +67,13 @@ class LeadingDenseHParams(HParams):
 def expert_layer(
     w: Weights, hp: LeadingDenseHParams, il: int, *, shared: bool = True,
     probs_bias: Optional = "optional", probs_name: str = "exp_probs_b.bias", merged: bool = False,
-    scaled: bool = False, down_prec: str = "default",
+    scaled: bool = False, down_prec: str = "default", mean: bool = False,
 ) -> Block:  # fmt: skip
     """The feed-forward of layer il: dense in the first layers, then experts and what they share.
 
     shared      whether there are shared experts
     probs_bias, probs_name, merged, scaled   as of `Experts`
+    mean        half the sum of experts and shared ones
     down_prec   of the last matrix of what all tokens go through
     """
     if il < hp.n_layer_dense_lead:
@@ -86,6 +87,6 @@ def expert_layer(
     )  # fmt: skip
     if not shared:
         return experts
-    both = SharedExperts(w, hp, experts, hp.n_ff_shexp, scaled=scaled)
+    both = SharedExperts(w, hp, experts, hp.n_ff_shexp, scaled=scaled, mean=mean)
     both.shared.down.prec = down_prec
     return both

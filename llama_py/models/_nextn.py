@@ -12,8 +12,8 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputEmbdH
 from llama_py.graph.params import GraphType
 from llama_py.hparams import HParams
-from llama_py.linear import Linear, Norm
-from llama_py.models._decoder import Decoder, Layer
+from llama_py.linear import Linear, Norm, NormKind
+from llama_py.models._decoder import AnyLayer, Decoder, Layer
 from llama_py.weights import Weights
 
 # Trunk names of what the draft graph calls otherwise; "" leaves a tensor to its automatic name.
@@ -46,15 +46,18 @@ DRAFT_NAMES = {
 class NextN:
     """A layer after the trunk, fed with a token and the state before it."""
 
-    def __init__(self, w: Weights, hp: HParams, layer: Layer, scaled: bool = True) -> None:
-        """scaled  whether the matrix that joins both may have a scale"""
+    def __init__(
+        self, w: Weights, hp: HParams, layer: AnyLayer, scaled: bool = True, kind: NormKind = "rms"
+    ) -> None:
+        """scaled  whether the matrix that joins both may have a scale; kind  of the norms"""
         n_embd, n_vocab = hp.n_embd, hp.n_vocab
         self.layer = layer
         self.eh_proj = w.linear("nextn.eh_proj", 2 * n_embd, n_embd, scaled=scaled)
-        self.enorm, self.hnorm = w.norm("nextn.enorm", n_embd), w.norm("nextn.hnorm", n_embd)
+        self.enorm = w.norm("nextn.enorm", n_embd, kind=kind)
+        self.hnorm = w.norm("nextn.hnorm", n_embd, kind=kind)
         self.embed_tokens = w.optional_tensor("nextn.embed_tokens.weight", n_embd, n_vocab)
         self.head = w.optional_linear("nextn.shared_head_head", n_embd, n_vocab)
-        self.head_norm = w.optional_norm("nextn.shared_head_norm", n_embd)
+        self.head_norm = w.optional_norm("nextn.shared_head_norm", n_embd, kind=kind)
 
     def build(
         self, g: GraphBuilder, token_embd: Tensor, output_norm: Norm, il: int, early: bool
@@ -63,7 +66,7 @@ class NextN:
 
         early  outputs are selected right after attention, not before the head
         """
-        layer, inp = self.layer, g.add_input(InputEmbdH(g.hp.n_embd, g.n_tokens))
+        inp = g.add_input(InputEmbdH(g.hp.n_embd, g.n_tokens))
         embd = inp.embd
         if g.ubatch.token is not None:
             tokens = token_embd if self.embed_tokens is None else self.embed_tokens
@@ -72,7 +75,18 @@ class NextN:
         h_norm = self.hnorm(g, inp.h, "mtp_hnorm", il)
         e_norm = self.enorm(g, embd, "mtp_enorm", il)
         cur = g.cb(concat(e_norm, h_norm, 0), "mtp_concat", il)  # [2 * n_embd, n_tokens]
-        residual = g.cb(self.eh_proj(g, cur), "mtp_eh_proj", il)
+        cur = g.cb(self.eh_proj(g, cur), "mtp_eh_proj", il)
+        layer = self._serial if isinstance(self.layer, Layer) else self.layer
+        cur = g.cb(layer(g, cur, il, early), "mtp_post_ffn", il)
+        norm = output_norm if self.head_norm is None else self.head_norm
+        cur = normed(g, norm, cur)
+        if not early:
+            cur = g.cb(g.outputs(cur)[0], "mtp_shared_head_norm")
+        return cur, self.head
+
+    def _serial(self, g: GraphBuilder, residual: Tensor, il: int, early: bool) -> Tensor:
+        layer = self.layer
+        assert isinstance(layer, Layer)
         assert layer.attn_norm and layer.attention and layer.ffn_norm and layer.feed_forward
         cur = layer.attention(g, layer.attn_norm(g, residual, "attn_norm", il), il)
         if early:
@@ -80,12 +94,7 @@ class NextN:
         residual = g.cb(add(cur, residual), "mtp_attn_residual", il)
         cur = layer.ffn_norm(g, residual, "mtp_attn_post_norm", il)
         cur = layer.feed_forward(g, cur, il)
-        cur = g.cb(add(cur, residual), "mtp_post_ffn", il)
-        norm = output_norm if self.head_norm is None else self.head_norm
-        cur = normed(g, norm, cur)
-        if not early:
-            cur = g.cb(g.outputs(cur)[0], "mtp_shared_head_norm")
-        return cur, self.head
+        return add(cur, residual)
 
 
 def normed(g: GraphBuilder, norm: Norm, cur: Tensor) -> Tensor:
@@ -109,7 +118,7 @@ class DraftingDecoder(Decoder):
     scaled: ClassVar[bool] = True
 
     @abstractmethod
-    def layer(self, w: Weights, il: int) -> Layer:
+    def layer(self, w: Weights, il: int) -> AnyLayer:
         """Make layer il, one of the trunk or after it."""
 
     def declare_trunk(self, w: Weights) -> None:
@@ -127,7 +136,8 @@ class DraftingDecoder(Decoder):
             w.skip_layers(nextn)
             return
         made = ((w.layer(il), self.layer(w.layer(il), il)) for il in nextn)
-        self.drafts = [NextN(own, self.hp, layer, self.scaled) for own, layer in made]
+        kind = self.output_norm.kind
+        self.drafts = [NextN(own, self.hp, layer, self.scaled, kind) for own, layer in made]
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
         # The normed state feeds the head, and the NextN layer of a draft context.
