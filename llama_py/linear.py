@@ -91,17 +91,22 @@ class ExpertLinear:
 @dataclass(slots=True)
 class Norm:
     """Rows made to have mean square one ("rms"), or also mean zero ("layer"), times a weight, plus
-    a bias. weight, bias [n]"""
+    a bias. weight, bias [n]
+
+    eps  another than the model's; then rows without the weight have no name
+    """
 
     weight: Tensor | None = None
     bias: Tensor | None = None
     kind: NormKind = "rms"
+    eps: float = 0.0
 
     def __call__(self, g: GraphBuilder, cur: Tensor, name: str = "", il: int = -1) -> Tensor:
         """cur [n, ...] -> the same, called `name` if there is one"""
         rms = self.kind == "rms"
-        cur = rms_norm(cur, g.hp.f_norm_rms_eps) if rms else norm(cur, g.hp.f_norm_eps)
-        if self.weight is not None or self.bias is not None:
+        eps = self.eps or (g.hp.f_norm_rms_eps if rms else g.hp.f_norm_eps)
+        cur = rms_norm(cur, eps) if rms else norm(cur, eps)
+        if not self.eps and (self.weight is not None or self.bias is not None):
             g.cb(cur, "norm", il)
         if self.weight is not None:
             cur = mul(cur, self.weight)

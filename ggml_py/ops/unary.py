@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+import numpy as np
+
 from ggml_py.ops.registry import node, op, require, view_of
 from ggml_py.tensor import Tensor
 
@@ -74,9 +76,11 @@ def xielu(a: Tensor, alpha_n: float, alpha_p: float, beta: float, eps: float) ->
     (beta + softplus(alpha_n)) (expm1(min(a, eps)) - a) + beta a (ggml.c:ggml_xielu).
     """
     require(a.has_contiguous_rows(), "xielu: rows must be dense", a)
-    params = (17, beta + _softplus(alpha_n), _softplus(alpha_p), beta, eps)
+    slope = float(np.float32(beta) + np.float32(_softplus(alpha_n)))
+    params = (17, slope, _softplus(alpha_p), beta, eps)
     return node("XIELU", a.type, a.ne, a, params=params)
 
 
 def _softplus(x: float) -> float:
-    return x if x > 20 else math.log1p(math.exp(x))
+    """In float32 steps, as the C code computes it."""
+    return x if x > 20 else float(np.float32(math.log(np.float32(1) + np.float32(math.exp(x)))))

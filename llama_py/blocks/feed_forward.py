@@ -36,6 +36,10 @@ class FeedForward:
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """[n_embd, n] -> the same"""
+        return self.projected(g, self.hidden(g, cur, il), il)
+
+    def hidden(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """[n_embd, n] -> [n_ff, n]"""
         up = self._part(g, self.up, cur, "ffn_up", il)
         if self.gate is None:
             cur = self._activated(g, up, il)
@@ -43,7 +47,11 @@ class FeedForward:
             assert self.act.gated is not None
             gate = self._part(g, self.gate, cur, "ffn_gate", il)
             cur = g.cb(self.act.gated(gate, up), f"ffn_{self.act.gated_name}", il)
-        down, x = self.down, cur
+        return cur
+
+    def projected(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
+        """[n_ff, n] -> [n_embd, n]"""
+        down = self.down
         cur = self._product(g, down, x)
         if down.bias is not None:
             cur = add(g.cb(cur, "ffn_down", il), down.bias)

@@ -17,6 +17,7 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, attend, attend_latent
 from llama_py.blocks.functions import heads
 from llama_py.blocks.indexer import only
+from llama_py.blocks.rope import RopeFactors, rope
 from llama_py.blocks.softmax import Scores
 from llama_py.graph.builder import GraphBuilder
 from llama_py.linear import Linear, Norm
@@ -63,12 +64,13 @@ class LatentAttention:
 
     def __init__(
         self, w: Weights, n: LatentSizes, *, absorbed: bool, output: Linear | None = None,
-        turn: Turn | None = None, temper: Temper | None = None,
+        turn: Turn | None = None, factors: RopeFactors | None = None, temper: Temper | None = None,
         kq_scale: Callable[[GraphBuilder], float], split_queries: bool = True, name: str = "",
         k_norm: Norm | None = None, sinks: Tensor | None = None, few_names: bool = False,
     ) -> None:  # fmt: skip
         """
         turn      rotates channels of heads by position; None: none are
+        factors   of RoPE's frequencies; then heads are turned by RoPE
         temper    scales queries by position; None: they are not
         split_queries  False: queries are views of all heads' row
         name      of the projected result
@@ -78,7 +80,7 @@ class LatentAttention:
         """
         self.k_norm, self.sinks, self.few_names = k_norm, sinks, few_names
         self.n, self.output, self.absorbed, self.name = n, output, absorbed, name
-        self.turn, self.temper, self.kq_scale = turn, temper, kq_scale
+        self.turn, self.factors, self.temper, self.kq_scale = turn, factors, temper, kq_scale
         self.split_queries = split_queries or not absorbed
         self._declare_queries(w)
         self.kv_a = w.linear("attn_kv_a_mqa", n.n_embd, n.n_lora_kv + n.n_rot, scaled=False)
@@ -140,6 +142,8 @@ class LatentAttention:
         return x if self.few_names else g.cb(x, name, il)
 
     def _turned(self, g: GraphBuilder, x: Tensor, il: int, offset: int = 0) -> Tensor:
+        if self.factors is not None:
+            return rope(g, x, il, self.factors(g.cparams), offset=offset)
         return x if self.turn is None else self.turn(g, x, il, offset)
 
     def _tempered(self, g: GraphBuilder, q: Tensor, il: int) -> Tensor:

@@ -38,7 +38,7 @@ class Layer:
     expanded   the normed input comes before anything else of the layer
     post_ffn_il   whether the last norm, and its result, are called by the layer's number
     norm_name  what the normed input is called
-    input_first  the last sum is input + result
+    input_first  whether the two sums are input + result
     norms_all  attention's result is normed before outputs are selected, not after
     residual_scale   on what attention and feed-forward give; 0: none
     """
@@ -52,7 +52,7 @@ class Layer:
     expanded: bool = False
     post_ffn_il: tuple[bool, bool] = (False, True)
     norm_name: str = "attn_norm"
-    input_first: bool = False
+    input_first: tuple[bool, bool] = (False, False)
     norms_all: bool = False
     residual_scale: float = 0.0
 
@@ -80,7 +80,8 @@ class Layer:
             cur = norm(g, cur, "attn_post_norm", il)
         if self.residual_scale:
             cur = g.cb(scale(cur, self.residual_scale), "hidden_scaled", il)
-        return g.cb(add(cur, residual), "ffn_inp", il)
+        cur = add(residual, cur) if self.input_first[0] else add(cur, residual)
+        return g.cb(cur, "ffn_inp", il)
 
     def _fed(self, g: GraphBuilder, feed_forward: Block, ffn_inp: Tensor, il: int) -> Tensor:
         cur = ffn_inp if self.ffn_norm is None else self.ffn_norm(g, ffn_inp, "ffn_norm", il)
@@ -90,7 +91,7 @@ class Layer:
             cur = g.cb(self.ffn_post_norm(g, cur, il=inner), "ffn_post_norm", named)
         if self.residual_scale:
             cur = g.cb(scale(cur, self.residual_scale), "hidden_scaled_ffn", il)
-        return add(ffn_inp, cur) if self.input_first else add(cur, ffn_inp)
+        return add(ffn_inp, cur) if self.input_first[1] else add(cur, ffn_inp)
 
 
 @dataclass(slots=True)
@@ -138,10 +139,12 @@ class Decoder(Architecture):
 
     layer_sum    what a layer's result is called before a control vector is added
     output_bias  whether the head may have one
+    scales_early   logit_scale is applied before the head, not after
     """
 
     layer_sum: ClassVar[str] = ""
     output_bias: ClassVar[Bias] = False
+    scales_early: ClassVar[bool] = False
 
     def declare(self, w: Weights) -> None:
         self.token_embd = self.embeddings(w)
@@ -179,12 +182,8 @@ class Decoder(Architecture):
         for il, layer in enumerate(self.layers):
             before, cur = cur, layer(g, cur, il, early and il == end)
             if cur is not before:  # there are layers of nothing
-                cur = self.after_layer(g, g.layer_out(cur, il, self.layer_sum), il)
+                cur = g.layer_out(cur, il, self.layer_sum)
         self.finish(g, cur, early)
-
-    def after_layer(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """What goes on from layer il. [n_embd, n] -> the same"""
-        return cur
 
     def selects_early(self, g: GraphBuilder) -> bool:
         """Whether only outputs go through the end of the last layer."""
@@ -207,16 +206,15 @@ class Decoder(Architecture):
     def head(self, g: GraphBuilder, cur: Tensor, output: Linear | None = None) -> None:
         """The graph's end: logits of `cur` [n_embd, n_outputs], by the head of the context, another
         one, or the model's."""
-        logits = self.logits(g, cur, output)
-        if self.hp.logit_scale:
-            logits = scale(logits, self.hp.logit_scale)
+        factor = self.hp.logit_scale
+        if factor and self.scales_early:
+            cur = g.cb(scale(cur, factor), "lmhead_scaling")
+        logits = (g.params.head or output or self.output)(g, cur)
+        if factor and not self.scales_early:
+            logits = scale(logits, factor)
         if cap := self.hp.final_logit_softcap:
             logits = scale(tanh(scale(logits, 1.0 / cap)), cap)
         g.res.t_logits = g.expand(g.cb(logits, "result_output"))
-
-    def logits(self, g: GraphBuilder, cur: Tensor, output: Linear | None) -> Tensor:
-        """Before scale and cap. [n_embd, n_outputs] -> [n_vocab, n_outputs]"""
-        return (g.params.head or output or self.output)(g, cur)
 
 
 class LongDecoder(Decoder):

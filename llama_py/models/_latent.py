@@ -13,7 +13,7 @@ from llama_py.blocks.latent_attention import LatentSizes, absorbed
 from llama_py.blocks.rope import rope
 from llama_py.geometry import LayerShape
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams import RMS_EPS
+from llama_py.hparams import RMS_EPS, HParams
 from llama_py.keys import Keys, number, uint
 from llama_py.memory.kept import Kept, KeysValues
 from llama_py.models._decoder import Block, Decoder
@@ -22,7 +22,7 @@ from llama_py.share import Share
 from llama_py.weights import Weights
 
 
-class LatentHParams(LeadingDenseHParams):
+class LatentSizesHParams(HParams):
     """n_lora_kv  of the latent vector; n_lora_q of the queries', where they have one
     n_embd_head_k_mla, n_embd_head_v_mla   of a head's keys and values once unpacked; the last n_rot
                 channels of the keys are one part that all heads share
@@ -64,6 +64,10 @@ class LatentHParams(LeadingDenseHParams):
         )  # fmt: skip
 
 
+class LatentHParams(LatentSizesHParams, LeadingDenseHParams):
+    """Experts after the first layers."""
+
+
 class YarnLatentHParams(LatentHParams):
     """With YaRN's factor on what queries and keys come to."""
 
@@ -76,10 +80,10 @@ class YarnLatentHParams(LatentHParams):
         self.rope_yarn_log_mul = float(np.float32(self.yarn_log_mul) / np.float32(0.1))
 
 
-class Latent(Decoder):
+class LatentDecoder(Decoder):
     """absorbed  whether latent vectors are kept, not each head's keys and values"""
 
-    hp: LatentHParams
+    hp: LatentSizesHParams
 
     def declare(self, w: Weights) -> None:
         self.absorbed = absorbed(w)
@@ -95,6 +99,12 @@ class Latent(Decoder):
         if self.absorbed:
             return (KeysValues(1, sizes.n_lora_kv + sizes.n_rot, 0, shape.window, rope),)
         return (KeysValues(sizes.n_head, sizes.d_k, sizes.d_v, shape.window, rope),)
+
+
+class Latent(LatentDecoder):
+    """With experts after the first layers."""
+
+    hp: LatentHParams
 
     def feed_forward(
         self, w: Weights, il: int, *, need_shexp: bool, probs_bias: Optional = "optional",
@@ -115,7 +125,7 @@ def turn(g: GraphBuilder, x: Tensor, il: int, offset: int) -> Tensor:
 
 def kq_scale(g: GraphBuilder) -> float:
     """That of the size of keys once unpacked."""
-    assert isinstance(g.hp, LatentHParams)
+    assert isinstance(g.hp, LatentSizesHParams)
     return yarn_kq_scale(g, g.hp.n_embd_head_k_mla)
 
 

@@ -38,5 +38,5 @@ class Phi3(LongDecoder):
             Attention(w, hp, factors=self.factors, q_scale=inv_sqrt(d)),
             w.norm("ffn_norm", hp.n_embd),
             FeedForward(w, hp.n_embd, hp.layers[il].n_ff, act=SWIGLU, scaled=False),
-            input_first=True,
+            input_first=(False, True),
         )

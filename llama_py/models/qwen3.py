@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from ggml_py.ops import soft_max
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
@@ -22,18 +20,16 @@ class Qwen3HParams(HParams):
 
 
 class Qwen3(Decoder):
-    """reranks  a file may have a projection to scores"""
+    """Also a reranker: a file may have a projection to scores."""
 
     arch = "qwen3"
-    reranks: ClassVar[bool] = True
     HParams = Qwen3HParams
     sizes = {(28, 1024): "0.6B", 28: "1.7B", (36, 2560): "4B", 36: "8B", 40: "14B", 64: "32B"}
 
     def declare(self, w: Weights) -> None:
         super().declare(w)
-        if self.reranks:
-            out = w.optional_linear("cls.output", self.hp.n_embd, self.hp.n_cls_out)
-            self.classifier = Classifier(out=out, after=soft_max)
+        out = w.optional_linear("cls.output", self.hp.n_embd, self.hp.n_cls_out)
+        self.classifier = Classifier(out=out, after=soft_max)
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp, n_embd_head = self.hp, self.hp.layers[il].n_embd_head_k

@@ -24,6 +24,7 @@ NAMES = [f"{arch}-{variant}" for arch, variant in tiny.every()]
 NOT_READ = {
     "gemma3n-shared": ["blk.2[01].attn_[kv].weight", "blk.2[01].attn_k_norm.weight"],
     "deci-plain": ["rope_factors_short.weight"],  # for contexts shorter than any
+    "minicpm3-dense": ["rope_factors_short.weight"],  # likewise
     "phi3-long": ["rope_factors_short.weight"],  # likewise
     "kimi-k3": ["blk.0.attn_res_score.weight"],
 }

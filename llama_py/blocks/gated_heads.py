@@ -1,0 +1,37 @@
+"""Attention with a gate on what heads find (the part that models/afmoe.cpp and muse-glimmer.cpp
+have in common)."""
+
+from __future__ import annotations
+
+from ggml_py.ops import mul, sigmoid
+from ggml_py.tensor import Tensor
+from llama_py.blocks.attention import QKV, Attention
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import HParams
+from llama_py.memory.kept import KeysValues
+from llama_py.weights import Weights
+
+
+class GatedHeads(Attention):
+    """What heads find is gated, channel by channel, by their input."""
+
+    parts_keep = KeysValues
+
+    def __init__(self, w: Weights, hp: HParams) -> None:
+        shape = hp.layers[w.il]
+        d = shape.n_embd_head_k
+        super().__init__(
+            w, hp, q_norm=w.norm("attn_q_norm", d), k_norm=w.norm("attn_k_norm", d),
+            turned=("Qcur_rope", "Kcur_rope"), name="attn_o_proj",
+        )  # fmt: skip
+        self.gate = w.linear("attn_gate", hp.n_embd, shape.n_embd_v_out, scaled=False)
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        gate = g.cb(self.gate(g, cur), "attn_gate_proj", il)
+        qkv = self.normed(g, self.project(g, cur, il), il)
+        cur = g.cb(self.seen(g, qkv, il), "attn_out", il)
+        cur = g.cb(mul(cur, g.cb(sigmoid(gate), "attn_gate_sig", il)), "attn_gated", il)
+        return g.cb(self.output(g, cur), self.name, il)
+
+    def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
+        return (qkv.q, qkv.k) if g.hp.layers[il].rope is None else super().place(g, qkv, il)

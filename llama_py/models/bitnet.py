@@ -1,0 +1,89 @@
+"""BitNet b1.58: what heads find, and hidden channels, are normed before they are projected
+(models/bitnet.cpp)."""
+
+from __future__ import annotations
+
+from ggml_py.ops import div, mul, scale, sqr, sqrt, sum_rows
+from ggml_py.tensor import Tensor
+from llama_py.blocks.attention import Attention
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.geometry import ROPE_NEOX
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import HParams
+from llama_py.linear import Norm
+from llama_py.memory.kept import KeysValues
+from llama_py.models._decoder import Block
+from llama_py.models._plain import Plain, PlainHParams
+from llama_py.share import Steps
+from llama_py.weights import Weights
+
+
+class BitNetHParams(PlainHParams):
+    rope_type = ROPE_NEOX
+
+
+class BitNet(Plain):
+    arch = "bitnet"
+    HParams = BitNetHParams
+    sizes = {26: "3B"}
+    layer_sum = "l_out"
+    names = {"ffn_swiglu": "ffn_sub_out"}
+
+    def attention(self, w: Weights, il: int) -> Block:
+        return SubNormedAttention(w, self.hp)
+
+    def feed_forward(self, w: Weights, il: int) -> Block:
+        return SubNormedFeedForward(w, self.hp)
+
+
+class SubNormedAttention(Attention):
+    """n_all  channels of all heads' results"""
+
+    parts_keep = KeysValues
+
+    def __init__(self, w: Weights, hp: HParams) -> None:
+        super().__init__(w, hp, bias=False, name="attn_out")
+        shape = hp.layers[w.il]
+        self.sub_norm = w.norm("attn_sub_norm", shape.n_embd_v_out)
+        self.n_all = shape.n_embd_head_v * hp.n_head[w.il]
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        seen = self.seen(g, self.project(g, cur, il), il)
+        return self._projected(g, self.sub_norm(g, seen, "attn_sub_norm", il), il)
+
+    def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
+        """The result, of some of the heads."""
+        seen = self.seen(g, self.project(g, cur, il), il)
+        normed = yield from normed_in_parts(g, seen, self.sub_norm, self.n_all)
+        return self._projected(g, normed, il)
+
+    def _projected(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        return g.cb(self.output(g, cur), self.name, il)
+
+
+class SubNormedFeedForward(FeedForward):
+    """n_all  hidden channels of all parts"""
+
+    parts_keep = None
+
+    def __init__(self, w: Weights, hp: HParams) -> None:
+        n_ff = hp.layers[w.il].n_ff
+        super().__init__(w, hp.n_embd, n_ff, name="ffn_down")
+        self.sub_norm, self.n_all = w.norm("ffn_sub_norm", n_ff), hp.n_ff[w.il]
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        hidden = self.hidden(g, cur, il)
+        return self.projected(g, self.sub_norm(g, hidden, "ffn_sub_norm", il), il)
+
+    def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
+        """The result, of some of the hidden channels."""
+        hidden = self.hidden(g, cur, il)
+        normed = yield from normed_in_parts(g, hidden, self.sub_norm, self.n_all)
+        return self.projected(g, normed, il)
+
+
+def normed_in_parts(g: GraphBuilder, x: Tensor, norm: Norm, n: int) -> Steps:
+    """A part of rows of n channels; their mean square comes before it."""
+    mean = yield scale(sum_rows(sqr(x)), 1.0 / n)  # [1, n_tokens]
+    assert norm.weight is not None
+    return mul(div(x, sqrt(scale(mean, 1.0, g.hp.f_norm_rms_eps))), norm.weight)

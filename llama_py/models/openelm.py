@@ -1,0 +1,48 @@
+"""OpenELM: layers differ in heads and hidden channels (models/openelm.cpp)."""
+
+from __future__ import annotations
+
+from ggml_py.ops import reshape, view
+from ggml_py.tensor import Tensor
+from llama_py.blocks.attention import QKV, Attention, Projections
+from llama_py.geometry import ROPE_NEOX
+from llama_py.graph.builder import GraphBuilder
+from llama_py.models._decoder import Layer
+from llama_py.models._plain import Plain, PlainHParams
+from llama_py.weights import Weights
+
+
+class OpenElmHParams(PlainHParams):
+    rope_type = ROPE_NEOX
+
+
+class OpenElm(Plain):
+    arch = "openelm"
+    HParams = OpenElmHParams
+    sizes = {16: "270M", 20: "450M", 28: "1B", 36: "3B"}
+    names = {"Qcur_normed": "Qcur", "Kcur_normed": "Kcur"}
+
+    def layer(self, w: Weights, il: int) -> Layer:
+        hp, shape = self.hp, self.hp.layers[il]
+        norms = [w.norm(f"attn_{x}_norm", shape.n_embd_head_k) for x in "qk"]
+        qkv = HeadsFirst(w, hp.n_embd, shape, bias=False, scaled=False, joined=True)
+        return Layer(
+            w.norm("attn_norm", hp.n_embd),
+            # llama.cpp gives the queries, once they are turned, the values' name.
+            Attention(w, hp, qkv=qkv, q_norm=norms[0], k_norm=norms[1], turned=("Vcur", "Kcur")),
+            w.norm("ffn_norm", hp.n_embd),
+            self.feed_forward(w, il),
+            input_first=(True, False),
+        )
+
+
+class HeadsFirst(Projections):
+    """What one matrix makes is seen as heads before it is queries, keys and values."""
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
+        d, first, parts = self.heads[0][0], 0, []
+        every = reshape(self._joint(g, cur, il), d, sum(n for _, n in self.heads), g.n_tokens)
+        for (_, n_head), name in zip(self.heads, ("Qcur", "Kcur", "Vcur"), strict=True):
+            parts.append(g.cb(view(every, (d, n_head, g.n_tokens), offset=first * d), name, il))
+            first += n_head
+        return QKV(*parts)

@@ -1,0 +1,62 @@
+"""Talkie: norms without weights, also of embeddings, of which each layer gets some once more
+(models/talkie.cpp)."""
+
+from __future__ import annotations
+
+from ggml_py.ops import add, mul
+from ggml_py.tensor import Tensor
+from llama_py.blocks.attention import Attention
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.geometry import ROPE_NEOX
+from llama_py.graph.builder import GraphBuilder
+from llama_py.keys import number
+from llama_py.linear import Norm
+from llama_py.models._decoder import AnyLayer, Decoder, Layer
+from llama_py.models._plain import WholeHParams
+from llama_py.weights import Weights
+
+EMBD = "embd_skip"
+
+
+class TalkieHParams(WholeHParams):
+    rope_type = ROPE_NEOX
+    logit_scale: float = number("logit_scale")
+
+
+class Talkie(Decoder):
+    """Queries have a factor for each head in place of a norm's weights."""
+
+    arch = "talkie"
+    HParams = TalkieHParams
+    sizes = {40: "13B"}
+    names = {"Qcur_normed": "Qcur_norm", "Kcur_normed": "Kcur_norm"}
+
+    def declare_ends(self, w: Weights) -> None:
+        self.output_norm = Norm()
+        self.output = w.output(self.hp.n_embd, self.hp.n_vocab)
+
+    def embed(self, g: GraphBuilder) -> Tensor:
+        return g.shared(EMBD, lambda: Norm()(g, super(Talkie, self).embed(g), "inp_norm"))
+
+    def layer(self, w: Weights, il: int) -> AnyLayer:
+        hp, shape = self.hp, self.hp.layers[il]
+        attention = Attention(
+            w, hp, q_norm=Norm(w.tensor("attn_q_norm.weight", 1, shape.n_head)), k_norm=Norm(),
+            norm_late=True, turned=("", ""), name="attn_out",
+        )  # fmt: skip
+        feed_forward = FeedForward(w, hp.n_embd, shape.n_ff, scaled=False)
+        return WithEmbeddings(w, Layer(Norm(), attention, Norm(), feed_forward))
+
+
+class WithEmbeddings:
+    """A layer to whose result the embeddings are added, times a factor."""
+
+    def __init__(self, w: Weights, layer: AnyLayer) -> None:
+        self.layer, self.factor = layer, w.tensor("layer_output_scale.weight", 1)
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
+        """See AnyLayer."""
+        cur, embd = self.layer(g, cur, il, last), g.made(EMBD)
+        if last:
+            embd = g.outputs(embd)[0]
+        return add(cur, g.cb(mul(embd, self.factor), "embd_skip", il))
