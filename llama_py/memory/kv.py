@@ -185,17 +185,20 @@ class KVCacheContext(Walk):
         self.places = places
         super().__init__(ubatches)
         self._n_kv = kv.kv_size
+        self._n_pos: int | None = kv.kv_size  # None: not asked for since the last ubatch
         self._masks: dict[int, npt.NDArray[Any]] = {}  # of tokens one by one, by id of the tensor
 
     def apply(self) -> None:
         self.kv.apply_ubatch(self.place, self.get_ubatch())
         self._n_kv = self.kv.get_n_kv(self.place)
+        self._n_pos = None
 
     def can_follow(self) -> bool:
         stream, cell = self.place.strm[0], int(self.place.idxs[0][0]) + 1
         cells = self.kv.cells[stream]
         free = self.kv.heads[stream] == cell < self._n_kv and bool(cells.pos[cell] < 0)
-        return free and self.kv.window is None
+        fits = self._n_pos is None or int(self.get_ubatch().pos[0]) + 1 < self._n_pos
+        return free and fits and self.kv.window is None
 
     def follow(self, ubatch: UBatch) -> None:
         place = self.place
@@ -215,6 +218,21 @@ class KVCacheContext(Walk):
 
     def get_n_kv(self) -> int:
         return self._n_kv
+
+    def get_n_pos(self) -> int:
+        """Positions that attention has to look at: up to the last of all sequences, in steps."""
+        if self._n_pos is None:
+            last = max(self.kv.seq_pos_max(s) for s in range(self.kv.n_seq_max))
+            self._n_pos = max(N_KV_STEP, -(-(last + 1) // N_KV_STEP) * N_KV_STEP)
+        return self._n_pos
+
+    def cells_of(self, ubatch: UBatch) -> list[tuple[int, KVCells]]:
+        """The first sequence of each equal part of the ubatch, and the cells that its tokens look
+        at."""
+        step = ubatch.n_tokens // len(self.place.strm)
+        return [
+            (ubatch.seq_id[i * step][0], self.kv.cells[s]) for i, s in enumerate(self.place.strm)
+        ]
 
     def get_k(self, il: int) -> Tensor:
         """[n_embd_head_k, n_head_kv, n_kv, n_stream]"""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from llama_py.blocks.activation import SILU, Activation
 from llama_py.blocks.experts import GATING_FUNCS, Experts, Optional, SharedExperts
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.hparams import HParams
@@ -67,7 +68,8 @@ class LeadingDenseHParams(HParams):
 def expert_layer(
     w: Weights, hp: LeadingDenseHParams, il: int, *, shared: bool = True,
     probs_bias: Optional = "optional", probs_name: str = "exp_probs_b.bias", merged: bool = False,
-    scaled: bool = False, down_prec: str = "default", mean: bool = False,
+    scaled: bool = False, down_prec: str = "default", mean: bool = False, act: Activation = SILU,
+    routed_act: Activation | None = None,
 ) -> Block:  # fmt: skip
     """The feed-forward of layer il: dense in the first layers, then experts and what they share.
 
@@ -75,18 +77,19 @@ def expert_layer(
     probs_bias, probs_name, merged, scaled   as of `Experts`
     mean        half the sum of experts and shared ones
     down_prec   of the last matrix of what all tokens go through
+    routed_act  of routed experts; None: act
     """
     if il < hp.n_layer_dense_lead:
-        dense = FeedForward(w, hp.n_embd, hp.layers[il].n_ff, scaled=scaled)
+        dense = FeedForward(w, hp.n_embd, hp.layers[il].n_ff, act=act, scaled=scaled)
         dense.down.prec = down_prec
         return dense
     experts = Experts(
         w, hp, hp.n_ff_exp[il], gating=hp.gating, norm_w=hp.expert_weights_norm,
         w_scale=hp.expert_weights_scale, probs_bias=probs_bias, probs_name=probs_name,
-        merged=merged, scaled=scaled,
+        merged=merged, scaled=scaled, act=routed_act or act,
     )  # fmt: skip
     if not shared:
         return experts
-    both = SharedExperts(w, hp, experts, hp.n_ff_shexp, scaled=scaled, mean=mean)
+    both = SharedExperts(w, hp, experts, hp.n_ff_shexp, scaled=scaled, mean=mean, act=act)
     both.shared.down.prec = down_prec
     return both

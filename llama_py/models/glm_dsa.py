@@ -4,7 +4,6 @@ layer's; experts after the first layers, a NextN layer that drafts (models/glm-d
 from __future__ import annotations
 
 from ggml_py.tensor import Tensor
-from llama_py.blocks.experts import GATING_FUNCS
 from llama_py.geometry import ROPE_NORMAL
 from llama_py.graph.builder import GraphBuilder
 from llama_py.keys import Keys, uints
@@ -32,6 +31,7 @@ def _indexer_types(hp: GlmDsaHParams) -> list[int]:
 class GlmDsaHParams(ChoosingHParams):
     """indexer_types   by layer of the trunk: 1 has an indexer, 0 uses what the last one chose"""
 
+    usual_gating = "sigmoid"
     indexer_rope = ROPE_NORMAL
     f_norm_eps = 0.0  # llama.cpp has none here
     indexer_types: tuple[int, ...] = uints(
@@ -44,9 +44,6 @@ class GlmDsaHParams(ChoosingHParams):
 
     def indexer_of(self, il: int) -> int:
         return self.indexers[il] if il < self.n_layer else -1
-
-    def default_gating(self, keys: Keys) -> int:
-        return 1 + GATING_FUNCS.index("sigmoid")
 
 
 class GlmAttention(SharingAttention):

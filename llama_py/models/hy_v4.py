@@ -21,8 +21,6 @@ from ggml_py.ops import (
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py.blocks.activation import clamped_silu
-from llama_py.blocks.experts import GATING_FUNCS, Experts, SharedExperts
-from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.geometry import ROPE_NORMAL
 from llama_py.graph.builder import GraphBuilder
@@ -30,6 +28,7 @@ from llama_py.keys import Keys, number, numbers, uint, uints
 from llama_py.linear import Norm
 from llama_py.models._decoder import Block
 from llama_py.models._dsa import Choosing, ChoosingHParams, SharingAttention
+from llama_py.models._experts import expert_layer
 from llama_py.weights import Weights
 
 
@@ -39,6 +38,7 @@ class HyV4HParams(ChoosingHParams):
     swiglu_clamp_exp   limits of routed experts' gates, by layer; 0: none
     """
 
+    usual_gating = "softmax"
     indexer_rope = ROPE_NORMAL
     indexer_rotated = False
     few_names = True
@@ -72,9 +72,6 @@ class HyV4HParams(ChoosingHParams):
 
     def indexer_of(self, il: int) -> int:
         return self.indexers[il] if il < self.n_layer else -1
-
-    def default_gating(self, keys: Keys) -> int:
-        return 1 + GATING_FUNCS.index("softmax")
 
 
 class HyV4Attention(SharingAttention):
@@ -196,19 +193,8 @@ class HyV4(Choosing):
             HyV4Attention(w, hp),
             Streams(w, hp, "ffn"),
             w.norm("ffn_norm", hp.n_embd),
-            self._fed(w, il),
+            expert_layer(w, hp, il, routed_act=clamped_silu(hp.swiglu_clamp_exp[il])),
         )
-
-    def _fed(self, w: Weights, il: int) -> Block:
-        hp = self.hp
-        if il < hp.n_layer_dense_lead:
-            return FeedForward(w, hp.n_embd, hp.layers[il].n_ff, scaled=False)
-        experts = Experts(
-            w, hp, hp.n_ff_exp[il], gating=hp.gating, norm_w=hp.expert_weights_norm,
-            w_scale=hp.expert_weights_scale, probs_bias="optional", scaled=False,
-            act=clamped_silu(hp.swiglu_clamp_exp[il]),
-        )  # fmt: skip
-        return SharedExperts(w, hp, experts, hp.n_ff_shexp, scaled=False)
 
     def embed(self, g: GraphBuilder) -> Tensor:
         n, n_embd = self.hp.n_stream, self.hp.n_embd
