@@ -106,7 +106,7 @@ class Layout:
         values = trace(steps, n_threads) if often else untraced(steps)
         common, own = Arena(ALIGN), Arena(ALIGN)
         self.placed = _places(steps, values, n_threads, common, own, often)
-        most = max((s.kernel.scratch(s.node, n_threads)[1] for s in steps), default=0)
+        most = max(map(self._local, range(len(steps))), default=0)
         self.local_bytes = local = -(-most // ALIGN) * ALIGN
         self.stride = own.size
         sizes = common.size, self.local_bytes * n_threads, own.size * n_threads
@@ -128,6 +128,12 @@ class Layout:
         self.blocks = new_blocks(n)
         for i in range(len(steps)):
             self._fill(i)
+
+    def _local(self, i: int) -> int:
+        """Bytes of thread-local scratch for a step. One that each thread runs by itself may need
+        more than one that they share."""
+        step = self.steps[i]
+        return step.kernel.scratch(step.node, 1 if self.placed[i].own else self.n_threads)[1]
 
     def _operands(self, i: int, values: Values) -> list[Range | None]:
         """Where the operands of a step are; an inner value's range stands for parts of it, too."""

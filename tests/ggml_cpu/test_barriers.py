@@ -23,7 +23,7 @@ from ggml_py.backend import CompileOptions, HostBuffer, aligned_bytes, get_tenso
 from ggml_py.graph import Graph
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
-from ggml_py.types import F32
+from ggml_py.types import F16, F32
 from tests.devices import given
 
 A, B, C, D = ((i, i + 64) for i in range(1000, 1256, 64))
@@ -257,6 +257,22 @@ def test_products_of_the_same_columns_share_their_preparation() -> None:
     kernels = [kernel for _, kernel in program.labels]
     assert sum(k.startswith("tiles") for k in kernels) == 1
     assert program.n_barriers == 4  # columns, products, two sums
+
+
+def test_a_step_of_every_thread_has_the_scratch_of_one_that_runs_alone() -> None:
+    """Attention of two key heads: one thread has both at a time, of two each has one."""
+
+    def build(q: Tensor, k: Tensor) -> Tensor:
+        q, k = ops.neg(q), ops.cast(k, F16)
+        return ops.sqr(ops.sigmoid(ops.flash_attn_ext(q, k, k, None, 1.0)))
+
+    _, program, _ = planned(build, 2, (32, 1, 4, 1), (32, 12, 2, 1))
+    layout = program._layout
+    (own,) = {e.step for e in layout.entries if program.steps[e.step].node.op == "FLASH_ATTN_EXT"}
+    attention = program.steps[own]
+    assert layout.placed[own].own
+    alone, shared = (attention.kernel.scratch(attention.node, n)[1] for n in (1, 2))
+    assert layout.local_bytes >= alone > shared
 
 
 def test_columns_that_were_overwritten_are_prepared_again() -> None:
