@@ -80,6 +80,20 @@ class PosLimit:
         return True
 
 
+class OneSequence:
+    """No tensor, but a check: what is computed along a batch would mix sequences."""
+
+    def set_input(self, ubatch: UBatch) -> None:
+        n = len(ubatch.seq_id_unq)
+        if n > 1:
+            raise ContextError(
+                f"{n} sequences in a batch: this model convolves along it; give one at a time"
+            )
+
+    def can_reuse(self, params: GraphParams) -> bool:
+        return True
+
+
 class InputAttnTemp:
     """A factor on the queries that grows slowly with the position (llm_graph_input_attn_temp).
 
