@@ -95,6 +95,7 @@ def make_cparams(
     yarn_attn_factor: float = -1.0,
     yarn_beta_fast: float = -1.0,
     yarn_beta_slow: float = -1.0,
+    causal_attn: bool | None = None,
 ) -> CParams:
     """Fill in what the caller left open from the model (llama-context.cpp:llama_context).
 
@@ -107,7 +108,8 @@ def make_cparams(
         scale = 1.0
     n_ctx_orig = yarn_orig_ctx or hparams.n_ctx_orig_yarn or hparams.n_ctx_train
     n_ctx = n_ctx or trained_context(hparams, rope_scaling_type, rope_freq_scale, yarn_orig_ctx)
-    if hparams.causal_attn:
+    causal_attn = hparams.causal_attn if causal_attn is None else causal_attn
+    if causal_attn:
         n_batch = min(n_batch, n_ctx)
     n_ctx = _padded(n_ctx)
     n_ctx_seq = n_ctx if kv_unified else _padded(n_ctx // n_seq_max)
@@ -130,7 +132,7 @@ def make_cparams(
         yarn_attn_factor=attn_factor * hparams.rope_attn_factor,
         yarn_beta_fast=yarn_beta_fast if yarn_beta_fast >= 0 else hparams.yarn_beta_fast,
         yarn_beta_slow=yarn_beta_slow if yarn_beta_slow >= 0 else hparams.yarn_beta_slow,
-        causal_attn=hparams.causal_attn,
+        causal_attn=causal_attn,
         flash_attn=flash_attn,
         kv_unified=kv_unified,
     )

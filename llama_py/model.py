@@ -32,6 +32,7 @@ from llama_py.params import (
 )
 from llama_py.prefix import Prefix
 from llama_py.prompts import Prompt, ids_of, text_of
+from llama_py.rerank import rerank
 from llama_py.sampler import Sampler
 from llama_py.signature import describe, takes
 from llama_py.speculative.needs import n_planes
@@ -145,13 +146,18 @@ class Model(Loaded):
 
     def embed(
         self, texts: str | bytes | Sequence[str | bytes], pooling: str = "auto",
-        normalize: bool = True,
+        normalize: bool | int = True, attention: str = "auto",
     ) -> F32:  # fmt: skip
         """F32 [n] of a text, or [n_texts, n] of several; see llama_py.embed.embed."""
         if isinstance(texts, (str, bytes, bytearray)):
-            row: F32 = embed(self, [texts], pooling, normalize)[0]
+            row: F32 = embed(self, [texts], pooling, normalize, attention)[0]
             return row
-        return embed(self, texts, pooling, normalize)
+        return embed(self, texts, pooling, normalize, attention)
+
+    def rerank(self, query: str, texts: Sequence[str]) -> F32:
+        """How well texts answer a query, by a reranker: F32 [n_texts], or [n_texts, n_cls_out]; see
+        llama_py.rerank.rerank."""
+        return rerank(self, query, texts)
 
     def close(self) -> None:
         """Give memory and file back. Contexts of the model must not be used any more."""

@@ -53,6 +53,7 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
         rope_freq_scale=scale, yarn_orig_ctx=p.yarn_orig_ctx, yarn_ext_factor=p.yarn_ext_factor,
         yarn_attn_factor=p.yarn_attn_factor, yarn_beta_fast=p.yarn_beta_fast,
         yarn_beta_slow=p.yarn_beta_slow,
+        causal_attn=None if p.attention == "auto" else p.attention == "causal",
     )  # fmt: skip
     asked = (p.n_ctx or 0) // p.n_seq_max
     trained = trained_context(model.hparams, p.rope_scaling, scale, p.yarn_orig_ctx)

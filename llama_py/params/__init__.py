@@ -26,6 +26,7 @@ P = TypeVar("P", bound=Params)
 Progress = Callable[[int, int, str], None]
 SPLIT_MODES = ("layer", "row", "graph", "tensor", "none")
 REDUCE_TYPES = ("f32", "f16", "bf16", "q8_0")
+ATTENTION = ("causal", "non-causal")
 POOLING = ("none", "mean", "cls", "last", "rank")  # llama.h:llama_pooling_type
 
 
@@ -214,6 +215,10 @@ class ContextParams(Params):
     pooling: str = option(
         "auto", "", "how a sequence's rows become one; auto: as the model says",
         choices=("auto", *POOLING),
+    )  # fmt: skip
+    attention: str = option(
+        "auto", "", "whether tokens see those after them; auto: as the model says",
+        choices=("auto", *ATTENTION),
     )  # fmt: skip
     mtp: bool = option(False, "", "run a NextN layer instead of the trunk")
     nextn_layer: int = option(0, "", "which of them, the first being 0", check=integers(0))

@@ -19,7 +19,7 @@ GUIDE = ROOT / "llama_py" / "params" / "README.md"
 FILE = "llama_py/params/__init__.py"
 COMMANDS = (
     "cli", "cli warmup", "debug", "graph dump", "graph view", "graph diff", "graph profile",
-    "graph placement", "graph fit", "imatrix", "perplexity", "cvector-generator",
+    "graph placement", "graph fit", "imatrix", "embedding", "perplexity", "cvector-generator",
 )  # fmt: skip
 VARIABLE = "LLAMA_ARG_PAGES"
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 import llama_py
 from ggml_py.errors import ContextError
-from llama_py.embed import embed
+from llama_py.embed import embed, normalized, similarities
+from llama_py.rerank import TEMPLATE, labels, pair
 from tests.commands import DEMO
+from tests.golden_models import path_of
 from tests.live_models import live, tokens
 
 TEXTS = ["To be, or not to be", "that is the question", "Whether"]
@@ -69,3 +74,63 @@ def test_what_makes_no_sense(demo: llama_py.Model) -> None:
         demo.embed("x", pooling="none")
     with pytest.raises(ContextError, match="pooling is 'sum'; it must be one of auto, none, mean"):
         demo.embed("x", pooling="sum")
+
+
+@pytest.mark.parametrize(("norm", "size"), [(1, 1.0), (2, 1.0), (3, 1.0), (0, 32760.0)])
+def test_rows_are_divided_by_a_norm(norm: int, size: float) -> None:
+    rows = np.array([[3, -4, 1], [0, 0, 0]], np.float32)
+    found = np.abs(normalized(rows, norm).astype(np.float64))
+    measured = found[0].max() if norm == 0 else (found[0] ** norm).sum() ** (1 / norm)
+    assert measured == pytest.approx(size, rel=1e-6) and not found[1].any()
+    assert np.sign(normalized(rows, norm))[0].tolist() == [1, -1, 1]
+
+
+def test_a_norm_out_of_range() -> None:
+    with pytest.raises(ContextError, match="normalize = -2"):
+        normalized(np.ones((1, 2), np.float32), -2)
+
+
+def test_cosines() -> None:
+    rows = np.array([[2, 0], [0, 3], [-1, -1], [0, 0], [0, 0]], np.float32)
+    half = -(0.5**0.5)
+    expected = [
+        [1, 0, half, 0, 0], [0, 1, half, 0, 0], [half, half, 1, 0, 0], [0, 0, 0, 1, 1],
+        [0, 0, 0, 1, 1],
+    ]  # fmt: skip
+    np.testing.assert_allclose(similarities(rows), expected, atol=1e-6)
+
+
+def test_attention_may_see_what_follows() -> None:
+    model, ids = live("llama-dense"), tokens(9)
+    other = [*ids[:-1], (ids[-1] + 1) % 64]
+    for attention, equal in (("causal", True), ("auto", True), ("non-causal", False)):
+        a, b = (embed(model, [x], "cls", attention=attention) for x in (ids, other))
+        assert np.allclose(a, b, atol=1e-6) is equal, attention
+
+
+def test_a_reranker_scores_pairs() -> None:
+    with llama_py.load(str(path_of("bert-rank"))) as model:
+        model.tokenizer.tokenize = lambda text: [ord(c) % 64 for c in text]  # type: ignore[method-assign]
+        scores = model.rerank("abc", ["de", "fghi"])
+        assert scores.shape == (2, 3)
+        row = embed(model, [pair(model, ["abc", "fghi"])], "rank")[0]
+        np.testing.assert_allclose(scores[1], row, atol=1e-5)
+        assert labels(model) == ["no", "yes", "perhaps"]
+    with pytest.raises(ContextError, match="no classifier"):
+        live("llama-dense").rerank("a", ["b"])
+
+
+def test_a_pair_is_the_files_prompt_or_has_what_ends_texts_between() -> None:
+    seen: list[str] = []
+    vocab = SimpleNamespace(texts=["<s>", "</s>", "[SEP]"], add_eos=True, add_sep=True)
+    tokenizer = SimpleNamespace(
+        vocab=vocab, special_ids={"eos": 1, "sep": 2}, tokenize=lambda t: seen.append(t) or [1]
+    )
+    file = SimpleNamespace(metadata={})
+    model: Any = SimpleNamespace(tokenizer=tokenizer, file=file)
+    pair(model, ["q", "d"])
+    vocab.add_sep = False
+    pair(model, ["q", "d", "e"])
+    file.metadata[TEMPLATE] = "Q: {query}? D: {document} ({query})"
+    pair(model, ["q", "d"])
+    assert seen == ["q</s>[SEP]d", "q</s>d</s>e", "Q: q? D: d (q)"]

@@ -17,6 +17,7 @@ from llama_py_tools import (
     cli,
     cvector_generator,
     debug,
+    embedding,
     gguf,
     graph,
     imatrix,
@@ -27,8 +28,8 @@ from llama_py_tools import (
 from llama_py_tools.options import Parser, default_text
 
 COMMANDS = (
-    cli, cache, warmup, debug, gguf, graph, bench, imatrix, perplexity, cvector_generator,
-    test_backend_ops,
+    cli, cache, warmup, debug, gguf, graph, bench, imatrix, embedding, perplexity,
+    cvector_generator, test_backend_ops,
 )  # fmt: skip
 
 HEAD = """# Options

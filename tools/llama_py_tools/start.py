@@ -39,6 +39,10 @@ def imatrix() -> int:
     return _run("imatrix")
 
 
+def embedding() -> int:
+    return _run("embedding")
+
+
 def perplexity() -> int:
     return _run("perplexity")
 

@@ -19,7 +19,11 @@ TINY = {
         },
         mean={"*.gamma.weight": 0.5},
         # Matrices of convolutions are made as if each had one channel to sum over.
-        gain={"conv1d.weight": 0.15, "posnet.*.conv?.weight": 0.15, "posnet.2.attn_[qkvo]*.weight": 0.2},
+        gain={
+            "conv1d.weight": 0.15,
+            "posnet.*.conv?.weight": 0.15,
+            "posnet.2.attn_[qkvo]*.weight": 0.2,
+        },
         sequences=1,
         pooling=["none"],
     )
