@@ -63,12 +63,12 @@ class Outputs:
         cp = self._cparams
         place = self._rank[ubatch.batch_idxs[ubatch.output]]
         if place.size and res.t_logits is not None:
-            self.logits.put(place, read_rows(res.t_logits, place.size))
+            self.logits.put(place, _output_rows(res.t_logits, ubatch))
         reads = cp.embeddings or res.params.gtype == "encoder"
         pooled = cp.pooling != "none"
         plain = res.t_embd if pooled or res.t_embd_pooled is None else res.t_embd_pooled
         if reads and place.size and plain is not None:
-            self.embd.put(place, read_rows(plain, place.size))
+            self.embd.put(place, _output_rows(plain, ubatch))
         if cp.embeddings and pooled and res.t_embd_pooled is not None:
             rows = read_rows(res.t_embd_pooled, ubatch.n_seqs_unq)
             self.by_seq |= dict(zip(ubatch.seq_id_unq, rows, strict=True))

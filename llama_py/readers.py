@@ -38,17 +38,24 @@ def readers_of(
         if all(found.values()):
             break
         for gtype, layer in graphs:
-            for node in _graph(arch, gtype, embeddings, layer, loras).graph.nodes:
-                for src in {id(t) for t in node.src if t is not None}:
-                    if src in found:
-                        found[src].append(node)
+            _note(found, _graph(arch, gtype, embeddings, layer, loras))
+    if arch.reads_images:
+        _note(found, _graph(arch, "decoder", False, 0, loras, image=True))
     return {**found}
 
 
+def _note(found: dict[int, list[Tensor]], result: GraphResult) -> None:
+    for node in result.graph.nodes:
+        for src in {id(t) for t in node.src if t is not None}:
+            if src in found:
+                found[src].append(node)
+
+
 def _graph(
-    arch: Architecture, gtype: GraphType, embeddings: bool, nextn_layer: int, loras: Loras
-) -> GraphResult:
-    """embeddings: pooled, with a reranker's scores"""
+    arch: Architecture, gtype: GraphType, embeddings: bool, nextn_layer: int, loras: Loras,
+    image: bool = False,
+) -> GraphResult:  # fmt: skip
+    """embeddings: pooled, with a reranker's scores; image: they come in place of tokens"""
     hp = arch.hp
     cparams = replace(make_cparams(hp, n_ctx=1, n_ubatch=N_TOKENS), nextn_layer=nextn_layer)
     if embeddings:
@@ -60,6 +67,9 @@ def _graph(
     how = Placing(cparams, lambda _: NullDevice(), F16, F16, parts=parts)
     memory = create_memory(kept, how)
     ubatch = ubatch_reserve(N_TOKENS, 1, hp.n_pos_per_embd)
+    if image:
+        rows = np.zeros((N_TOKENS, hp.n_embd_inp), np.float32)
+        ubatch = replace(ubatch, token=None, embd=rows)
     encoded = Cross(np.zeros((1, hp.n_embd), np.float32), [(0,)])
     mctx = memory.init_full()
     return arch.graph(

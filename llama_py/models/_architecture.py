@@ -37,6 +37,7 @@ class Architecture(ABC):
     gtypes    the graphs it has: a trunk, perhaps an encoder before it
     has_trunk     False for a file of NextN layers alone
     low_mix       when it is quantized, down and output projections get fewer bits than others'
+    reads_images  whether it has weights of its own for embeddings that come in place of tokens
     in_slots      whether its states can be rows of slots (llama_py.memory.slots)
     start_token   what a decoder begins with that has read a text
     classifier    what a reranker applies to a pooled row
@@ -53,6 +54,7 @@ class Architecture(ABC):
     draft_names: Mapping[str, str] = {}
     gtypes: ClassVar[tuple[GraphType, ...]] = ("decoder",)
     low_mix: ClassVar[bool] = False
+    reads_images: ClassVar[bool] = False
     in_slots: ClassVar[bool] = False
     has_trunk: bool = True
     start_token: int = 0

@@ -72,7 +72,8 @@ def test_no_outputs_at_all_can_be_planned(name: str) -> None:
     cparams = make_cparams(model.hparams, n_ctx=256)
     result = build_one(model, Batch([1, 2, 3], outputs=[False] * 3), cparams)
     assert result.t_logits is not None
-    assert result.t_logits.ne == (N_VOCAB, 0, 1, 1)
+    rows = 3 if name.startswith("cogvlm") else 0  # there all go through the head
+    assert result.t_logits.ne == (N_VOCAB, rows, 1, 1)
     Scheduler([NullDevice()]).plan(result.graph).run()
 
 

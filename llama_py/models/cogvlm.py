@@ -1,0 +1,96 @@
+"""CogVLM, the part that reads text and what was made of images: each has matrices of its own, and
+both the same keys and values (models/cogvlm.cpp).
+
+All rows go through the last layer and the head, as in llama.cpp; there a context takes the first of
+them for those that were asked for, here these.
+"""
+
+from __future__ import annotations
+
+from ggml_py.ops import rope_ext
+from ggml_py.tensor import Tensor
+from llama_py.blocks.attention import QKV, Attention
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.geometry import ROPE_NEOX, Rope
+from llama_py.graph.builder import GraphBuilder
+from llama_py.keys import Keys
+from llama_py.memory.kept import KeysValues
+from llama_py.models._decoder import Block, Decoder, Layer
+from llama_py.models._plain import WholeHParams
+from llama_py.weights import Weights
+
+
+class CogVLMHParams(WholeHParams):
+    """Positions turn heads in one way, whatever the file says."""
+
+    rope_type = ROPE_NEOX
+
+    def load(self, keys: Keys) -> None:
+        if self.n_head != self.n_head_kv:
+            raise keys.error("attention.head_count_kv", "it must be attention.head_count")
+        if self.n_embd != self.n_embd_head_k * self.n_head[0]:
+            raise keys.error(
+                "attention.key_length", f"heads must have {self.n_embd} channels together"
+            )
+
+    def rope(self, il: int) -> Rope | None:
+        return Rope(self.rope_type, self.n_rot, fixed=True, yarn=False)
+
+
+class CogVLM(Decoder):
+    arch = "cogvlm"
+    HParams = CogVLMHParams
+    hp: CogVLMHParams
+    sizes = {32: "13B"}
+    names = {"attn_norm": "", "wqkv": "", "Qcur": "", "Kcur": "", "Vcur": ""}
+    layer_sum = "ffn_out"
+    reads_images = True
+
+    def declare_ends(self, w: Weights) -> None:
+        w.skip("rope_freqs.weight")
+        super().declare_ends(w)
+
+    def layer(self, w: Weights, il: int) -> Layer:
+        hp, image, n_ff = self.hp, w.scope("vis_", il), self.hp.layers[il].n_ff
+        return Layer(
+            w.norm("attn_norm", hp.n_embd),
+            TextOrImage(PlainRope(w, hp, joined=True, bias=False, name="attn_out"),
+                        PlainRope(image, hp, joined=True, bias=False, name="attn_out")),
+            w.norm("ffn_norm", hp.n_embd),
+            TextOrImage(FeedForward(w, hp.n_embd, n_ff, scaled=False, name=""),
+                        FeedForward(image, hp.n_embd, n_ff, scaled=False, name="", stem="")),
+        )  # fmt: skip
+
+    def selects_early(self, g: GraphBuilder) -> bool:
+        return False
+
+    def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
+        super().finish(g, cur, selected=True)  # none are left out
+
+
+class TextOrImage:
+    """One block for tokens, another for embeddings that come in their place."""
+
+    def __init__(self, text: Block, image: Block) -> None:
+        self.text, self.image = text, image
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """[n_embd, n_tokens] -> the same"""
+        block = self.image if g.ubatch.token is None else self.text
+        return block(g, cur, il)
+
+
+class PlainRope(Attention):
+    """Turned as ggml_rope does: nothing of the context's RoPE counts."""
+
+    parts_keep = KeysValues
+
+    def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
+        how = g.hp.layers[il].rope
+        assert how is not None
+        q, k = (
+            rope_ext(x, g.inp_pos, None, how.n_rot, how.type, 0, how.freq_base, 1.0, 0.0, 1.0, 0.0,
+                     0.0)
+            for x in qkv[:2]
+        )  # fmt: skip
+        return q, k
