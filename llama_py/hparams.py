@@ -101,6 +101,7 @@ class HParams(Declared):
     n_layer_nextn: int = uint("nextn_predict_layers", 0)
     causal_attn: bool = flag("attention.causal", True)
     pooling_type: int = uint("pooling_type", 0)
+    pooling_type_cls: int = uint("classifier.pooling_type", 0)
     n_expert: int = uint("expert_count", 0, most=MAX_EXPERTS)
     n_expert_used: tuple[int, ...] = uints("expert_used_count", 0)
     n_expert_groups: int = uint("expert_group_count", 0)
@@ -126,6 +127,7 @@ class HParams(Declared):
     required_heads: ClassVar[bool] = False  # a model without attention makes no sense
     equal_heads: ClassVar[bool] = False  # keys and values have the same size
     whole_rope: ClassVar[bool] = False  # RoPE turns whole heads
+    cached: ClassVar[bool] = True  # keys and values are kept; else only a batch's own tokens count
 
     def __init__(self, metadata: Mapping[str, Any], arch: str) -> None:
         keys = Keys(metadata, arch)
@@ -223,6 +225,11 @@ class HParams(Declared):
     def windowed(self) -> bool:
         """Whether some layers see a window of tokens."""
         return any(shape.window is not None for shape in self.layers)
+
+    @property
+    def classifies_mean(self) -> bool:
+        """Whether a reranker's classifier gets the mean of the rows."""
+        return self.pooling_type_cls == POOLING.index("mean")
 
     @property
     def n_embd_inp(self) -> int:

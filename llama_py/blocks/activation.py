@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from ggml_py.ops import (
+    geglu,
     geglu_split,
     gelu,
+    reglu,
     reglu_split,
     relu,
     silu,
@@ -44,6 +46,8 @@ RELU_SQR = Activation("relu", relu, then=("sqr(relu)", sqr))
 SWIGLU_OAI = Activation(
     "silu", silu, "swiglu_oai", lambda gate, up: swiglu_oai(gate, up, 1.702, 7.0)
 )
+GEGLU = Activation("geglu", geglu, halves=True)
+REGLU = Activation("reglu", reglu, halves=True)
 SWIGLU = Activation("swiglu", swiglu, halves=True)
 
 

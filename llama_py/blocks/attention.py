@@ -204,7 +204,7 @@ class Attention:
         self, w: Weights, hp: HParams, *, qkv: Projections | None = None, bias: Bias = True,
         out_bias: Bias = False, q_norm: Norm | None = None, k_norm: Norm | None = None,
         q_scale: float = 0.0, kq_scale: float = 0.0, factors: RopeFactors | None = None,
-        sinks: Tensor | None = None, cached: bool = True, name: str = "", norm_late: bool = False,
+        sinks: Tensor | None = None, name: str = "", norm_late: bool = False,
         turned: tuple[str, str] = ("Qcur", "Kcur"), joined: bool = False,
     ) -> None:  # fmt: skip
         """qkv     projections to heads, if they are others
@@ -214,7 +214,6 @@ class Attention:
         kq_scale  on products of queries and keys; 0: 1 / sqrt(d)
         factors   of RoPE's frequencies
         sinks     F32 [n_head] a score for each head of attending to nothing
-        cached    False: to the tokens of the ubatch alone
         name      of the result
         turned    what queries and keys are called after RoPE
         joined    queries, keys and values must be made by one matrix
@@ -230,7 +229,7 @@ class Attention:
         self.q_norm, self.k_norm, self.factors = q_norm, k_norm, factors
         self.q_scale = q_scale
         self.kq_scale = kq_scale or (1.0 if q_scale else inv_sqrt(shape.n_embd_head_k))
-        self.sinks, self.cached, self.name = sinks, cached, name
+        self.sinks, self.cached, self.name = sinks, hp.cached, name
         self.norm_late, self.turned = norm_late, turned
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from ggml_py.ops import cont, get_rows, mul_mat, tanh, transpose
 from ggml_py.tensor import Tensor
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.pooling import InputCls, InputMean
+from llama_py.hparams import HParams
 from llama_py.linear import Linear, Norm
+from llama_py.weights import Weights
 
 
 @dataclass(frozen=True, slots=True)
 class Classifier:
     """What makes scores of a pooled row: dense and activation, a norm, the scores' projection, and
-    perhaps a function of them.
-
-    pools  what is pooled for it: the first token ("cls"; the last where attention is causal), or
-           the mean
-    """
+    perhaps a function of them."""
 
     dense: Linear | None = None
     out: Linear | None = None
     norm: Norm | None = None
     activation: Callable[[Tensor], Tensor] = tanh
     after: Callable[[Tensor], Tensor] | None = None
-    pools: Literal["cls", "mean"] = "cls"
 
     def __call__(self, g: GraphBuilder, cur: Tensor) -> Tensor:
         """[n_embd, n_seqs] -> [n_cls_out, n_seqs]"""
@@ -40,17 +36,26 @@ class Classifier:
         return cur if self.after is None else self.after(cur)
 
 
+def classifier(w: Weights, hp: HParams) -> Classifier:
+    """A dense layer and the projection to scores, each where the file has it."""
+    return Classifier(
+        w.optional_linear("cls", hp.n_embd, hp.n_embd, bias=True, scaled=False),
+        w.optional_linear("cls.output", hp.n_embd, hp.n_cls_out, bias=True, scaled=False),
+    )
+
+
 def pool(g: GraphBuilder, classifier: Classifier | None) -> None:
     """Set t_embd_pooled: the rows of t_embd made one per sequence, as cparams.pooling says.
 
     none   as they are
     mean   their mean;  cls, last  the first, the last token's
-    rank   scores by the model's classifier
+    rank   scores by the model's classifier, of the first token, of the last where attention is
+           causal, or of the mean, as the model says
     """
     cur = g.res.t_embd
     assert cur is not None
     how = g.cparams.pooling
-    if how == "mean" or (how == "rank" and classifier is not None and classifier.pools == "mean"):
+    if how == "mean" or (how == "rank" and g.hp.classifies_mean):
         mean = g.add_input(InputMean(g.params)).mean
         cur = mul_mat(cont(transpose(cur)), mean)
     elif how != "none":

@@ -122,9 +122,7 @@ def _fill_distances(
     mask[tokens] = _distances(seen, cells.pos[:n_kv], ubatch.pos[tokens][:, None], mask.dtype)
 
 
-def _distances(
-    seen: Bools, p0: Any, p1: Any, bits: np.dtype[Any]
-) -> npt.NDArray[Any]:
+def _distances(seen: Bools, p0: Any, p1: Any, bits: np.dtype[Any]) -> npt.NDArray[Any]:
     """-|p1 - p0| where seen, else -inf."""
     floats = np.where(seen, -np.abs(p1 - p0), -np.inf)
     return floats.astype(np.float16 if bits.itemsize == 2 else np.float32).view(bits)

@@ -102,7 +102,7 @@ class Architecture(ABC):
         shape = self.hp.layers[il]
         if shape.recurrent:
             return (State(self.hp.n_embd_r, self.hp.n_embd_s, *self.hp.state_sections),)
-        if not (shape.n_head and shape.n_head_kv):
+        if not (self.hp.cached and shape.n_head and shape.n_head_kv):
             return ()
         sizes = shape.n_head_kv, shape.n_embd_head_k, shape.n_embd_head_v
         return (KeysValues(*sizes, shape.window, shape.rope),)

@@ -182,8 +182,12 @@ class Decoder(Architecture):
         for il, layer in enumerate(self.layers):
             before, cur = cur, layer(g, cur, il, early and il == end)
             if cur is not before:  # there are layers of nothing
-                cur = g.layer_out(cur, il, self.layer_sum)
+                cur = self.after_layer(g, g.layer_out(cur, il, self.layer_sum), il)
         self.finish(g, cur, early)
+
+    def after_layer(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """What goes on from layer il. [n_embd, n] -> the same"""
+        return cur
 
     def selects_early(self, g: GraphBuilder) -> bool:
         """Whether only outputs go through the end of the last layer."""
@@ -209,12 +213,16 @@ class Decoder(Architecture):
         factor = self.hp.logit_scale
         if factor and self.scales_early:
             cur = g.cb(scale(cur, factor), "lmhead_scaling")
-        logits = (g.params.head or output or self.output)(g, cur)
+        logits = self.logits(g, cur, output)
         if factor and not self.scales_early:
             logits = scale(logits, factor)
         if cap := self.hp.final_logit_softcap:
             logits = scale(tanh(scale(logits, 1.0 / cap)), cap)
         g.res.t_logits = g.expand(g.cb(logits, "result_output"))
+
+    def logits(self, g: GraphBuilder, cur: Tensor, output: Linear | None) -> Tensor:
+        """Before scale and cap. [n_embd, n_outputs] -> [n_vocab, n_outputs]"""
+        return (g.params.head or output or self.output)(g, cur)
 
 
 class LongDecoder(Decoder):

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from ggml_py.tensor import Tensor
 from llama_py.graph.builder import GraphBuilder
-from llama_py.memory.kept import Kept
 from llama_py.models._decoder import Decoder
+from llama_py.weights import Weights
 
 
 class Encoder(Decoder):
-    """Tokens to embeddings: no head, no memory, no control vectors."""
+    """Tokens to embeddings: no head, no memory, no control vectors.
 
-    names = {"l_out": ""}
+    result  what the embeddings are called
+    """
 
-    def keeps(self, il: int) -> Kept:
-        return ()
+    names: Mapping[str, str] = {"l_out": ""}
+    result: ClassVar[str] = "result_embd"
+
+    def declare_ends(self, w: Weights) -> None:
+        self.output_norm = w.norm("output_norm", self.hp.n_embd)
+        w.skip("output.weight")
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
-        g.res.t_embd = g.expand(g.cb(cur, "result_embd"))
+        g.res.t_embd = g.expand(g.cb(self.normed(g, cur), self.result))
+
+    def normed(self, g: GraphBuilder, cur: Tensor) -> Tensor:
+        """The last layer's result, normed."""
+        return self.output_norm(g, cur)
+
+    def head_of(self, nextn: int | None = None) -> None:
+        return None

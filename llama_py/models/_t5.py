@@ -12,6 +12,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.buckets import InputPosBucket, InputPosBucketKV
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.keys import number, uint
+from llama_py.models._decoder import Layer
 from llama_py.share import Share
 from llama_py.weights import Weights
 
@@ -90,6 +91,28 @@ class Reading:
         if self.distances is not None:
             return cur, g.inp_no_cache(None).kq_mask
         return g.inp_cross.embd, g.inp_cross.kq_mask
+
+
+class Tables:
+    """The distances of one stack's layers: each has its own, or the first's."""
+
+    def __init__(self, hp: BucketHParams, decoding: bool = False) -> None:
+        self.hp, self.decoding = hp, decoding
+
+    def __call__(self, w: Weights) -> Distances:
+        """Those of layer w.il; the first must be asked for first."""
+        ne = self.hp.layers[w.il].n_head, self.hp.n_rel_attn_bkts
+        if w.il == 0:
+            self.first = w.tensor("attn_rel_b.weight", *ne)
+        table = w.optional_tensor("attn_rel_b.weight", *ne)
+        return Distances(self.first if table is None else table, self.decoding)
+
+
+def reader(w: Weights, hp: HParams, distances: Distances) -> Layer:
+    """A layer of an encoder."""
+    norm = w.norm("attn_norm", hp.n_embd)
+    attention = Reading(w, hp, "attn", distances)
+    return Layer(norm, attention, w.norm("ffn_norm", hp.n_embd), feed_forward(w, hp))
 
 
 def feed_forward(w: Weights, hp: HParams) -> FeedForward:

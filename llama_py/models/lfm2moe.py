@@ -26,6 +26,4 @@ class Lfm2Moe(Lfm2):
         hp = self.hp
         if il < hp.n_layer_dense_lead:
             return super().feed_forward(w, il)
-        return Experts(
-            w, hp, hp.n_ff_exp[il], gating=hp.gating, probs_bias="needed", scaled=False
-        )
+        return Experts(w, hp, hp.n_ff_exp[il], gating=hp.gating, probs_bias="needed", scaled=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from ggml_py.ops import soft_max
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
@@ -20,16 +22,18 @@ class Qwen3HParams(HParams):
 
 
 class Qwen3(Decoder):
-    """Also a reranker: a file may have a projection to scores."""
+    """reranks  a file may have a projection to scores"""
 
     arch = "qwen3"
+    reranks: ClassVar[bool] = True
     HParams = Qwen3HParams
     sizes = {(28, 1024): "0.6B", 28: "1.7B", (36, 2560): "4B", 36: "8B", 40: "14B", 64: "32B"}
 
     def declare(self, w: Weights) -> None:
         super().declare(w)
-        out = w.optional_linear("cls.output", self.hp.n_embd, self.hp.n_cls_out)
-        self.classifier = Classifier(out=out, after=soft_max)
+        if self.reranks:
+            out = w.optional_linear("cls.output", self.hp.n_embd, self.hp.n_cls_out)
+            self.classifier = Classifier(out=out, after=soft_max)
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp, n_embd_head = self.hp, self.hp.layers[il].n_embd_head_k

@@ -18,6 +18,7 @@ class Qwen3Moe(Qwen3):
     HParams = Qwen3MoeHParams
     sizes = {48: "30B.A3B", 94: "235B.A22B"}
     hp: Qwen3MoeHParams
+    reranks = False
 
     def feed_forward(self, w: Weights, il: int) -> Block:
         return Experts(w, self.hp, self.hp.n_ff_exp[il])

@@ -15,7 +15,7 @@ from llama_py.linear import Norm
 from llama_py.memory.kept import Kept, KeysValues
 from llama_py.models._architecture import AnyHParams
 from llama_py.models._decoder import Decoder, Layer
-from llama_py.models._t5 import BucketHParams, Distances, Reading, feed_forward
+from llama_py.models._t5 import BucketHParams, Distances, Reading, Tables, feed_forward, reader
 from llama_py.weights import Weights
 
 
@@ -85,38 +85,25 @@ class T5(Decoder):
         self.encoder_norm = w.norm("enc.output_norm", hp.n_embd)
         self.output_norm = w.norm("dec.output_norm", hp.n_embd)
         self.output = w.output(hp.n_embd, hp.n_vocab)
-        self.encoder = [self.reader(w.layer(il, "enc.")) for il in range(hp.n_layer)]
+        read, self.written = Tables(hp), Tables(hp, decoding=True)
+        parts = (w.layer(il, "enc.") for il in range(hp.n_layer))
+        self.encoder = [reader(part, hp, read(part)) for part in parts]
         self.layers = [self.layer(w.layer(il, "dec."), il) for il in range(hp.dec_n_layer)]
 
     def keeps(self, il: int) -> Kept:
         return super().keeps(il) if il < self.hp.dec_n_layer else ()
-
-    def reader(self, w: Weights) -> Layer:
-        """A layer of the encoder."""
-        hp = self.hp
-        norm = w.norm("attn_norm", hp.n_embd)
-        attention = Reading(w, hp, "attn", self.distances(w, decoding=False))
-        return Layer(norm, attention, w.norm("ffn_norm", hp.n_embd), feed_forward(w, hp))
 
     def layer(self, w: Weights, il: int) -> DecoderLayer:
         hp = self.hp
         w.skip("cross_attn_rel_b.weight")
         return DecoderLayer(
             w.norm("attn_norm", hp.n_embd),
-            SelfAttention(w, hp, self.distances(w, decoding=True)),
+            SelfAttention(w, hp, self.written(w)),
             Layer(
                 w.norm("cross_attn_norm", hp.n_embd), Reading(w, hp, "cross_attn"),
                 w.norm("ffn_norm", hp.n_embd), feed_forward(w, hp), norm_name="attn_norm_cross",
             ),
         )  # fmt: skip
-
-    def distances(self, w: Weights, decoding: bool) -> Distances:
-        """Those of the layer, else of the first."""
-        ne = self.hp.layers[w.il].n_head, self.hp.n_rel_attn_bkts
-        if w.il == 0:
-            self.first = w.tensor("attn_rel_b.weight", *ne)
-        table = w.optional_tensor("attn_rel_b.weight", *ne)
-        return Distances(self.first if table is None else table, decoding)
 
     def build_encoder(self, g: GraphBuilder) -> None:
         cur, end = self.embed(g), len(self.encoder) - 1

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llama_py.tokenizer.vocab import PREFIX, TokenType, Vocab
+from llama_py.tokenizer.stripped import SPECIAL_TYPES, stripped
+from llama_py.tokenizer.vocab import TokenType, Vocab
 
 # A special id the file does not give is found by text, and the token found is a control token.
 _TEXTS_OF_NAME: Mapping[str, tuple[str, ...]] = {
@@ -93,11 +94,6 @@ _ENDING_TEXTS = (
 # Where answers have channels, their markers are part of the answer, so they are shown.
 _SHOWN_TEXTS = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
 
-# Files whose <mask> eats the spaces before it.
-_LSTRIP_MASK_PRES = ("jina-v2-de", "jina-v2-es", "jina-v2-code")
-_LSTRIP_MASK_ARCHS = ("nomic-bert-moe", "jina-bert-v3")
-
-_SPECIAL_TYPES = (TokenType.CONTROL, TokenType.USER_DEFINED, TokenType.UNKNOWN)
 _C_SPACES = " \t\n\v\f\r"  # isspace
 
 
@@ -105,23 +101,19 @@ def classify(vocab: Vocab) -> tuple[list[int], dict[str, int], frozenset[int]]:
     """The token types and the special ids, completed, and the ids that end generation."""
     types, named = list(vocab.types), dict(vocab.special_ids)
     for name, texts in _TEXTS_OF_NAME.items():
-        found = _ids_of(vocab, texts)
+        found = vocab.ids_of(texts)
         if name not in named and found:
             named[name] = found[0]
             types[found[0]] = TokenType.CONTROL
 
-    ending = set(_ids_of(vocab, _ENDING_TEXTS))
+    ending = set(vocab.ids_of(_ENDING_TEXTS))
     for i in ending:
         types[i] = TokenType.CONTROL
-    for i in _ids_of(vocab, _SHOWN_TEXTS):
+    for i in vocab.ids_of(_SHOWN_TEXTS):
         types[i] = TokenType.USER_DEFINED
     ending |= {named[name] for name in _ENDING_NAMES if name in named}
     _spare_inner_ends(vocab, types, ending)
     return types, named, frozenset(ending)
-
-
-def _ids_of(vocab: Vocab, texts: Sequence[str]) -> list[int]:
-    return [vocab.ids[text] for text in texts if text in vocab.ids]
 
 
 def _spare_inner_ends(vocab: Vocab, types: list[int], ending: set[int]) -> None:
@@ -150,30 +142,13 @@ class Special:
 
 def special_tokens(meta: Mapping[str, Any], vocab: Vocab, types: Sequence[int]) -> list[Special]:
     """All tokens to be found in texts, the longest (in UTF-8) first."""
-    lstripped, rstripped = _stripped(meta, vocab, types)
+    lstripped, rstripped = stripped(meta, vocab, types)
     specials = [
         Special(i, vocab.texts[i], type_, i in lstripped, i in rstripped)
         for i, type_ in enumerate(types)
-        if type_ in _SPECIAL_TYPES
+        if type_ in SPECIAL_TYPES
     ]
     return sorted(specials, key=lambda s: -len(s.text.encode("utf-8", "surrogatepass")))
-
-
-def _stripped(
-    meta: Mapping[str, Any], vocab: Vocab, types: Sequence[int]
-) -> tuple[set[int], set[int]]:
-    """The ids that strip to the left and to the right: known by names in the file only."""
-    pre, arch = str(meta.get(PREFIX + "pre", "")), str(meta.get("general.architecture", ""))
-    name = str(meta.get("general.name", "")).lower()
-    if any(p in pre for p in _LSTRIP_MASK_PRES) or any(a in arch for a in _LSTRIP_MASK_ARCHS):
-        return set(_ids_of(vocab, ("<mask>",))), set()
-    if "phi-3" in name or "phi3" in name:
-        right = {i for i, type_ in enumerate(types) if type_ in _SPECIAL_TYPES}
-        right |= set(_ids_of(vocab, ("</s>",)))
-        return set(), right - set(_ids_of(vocab, ("<unk>", "<s>", "<|endoftext|>")))
-    if "modern-bert" in name:
-        return set(_ids_of(vocab, ("[MASK]",))), set()
-    return set(), set()
 
 
 def partition(text: str, specials: Sequence[Special]) -> list[str | int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -97,6 +97,10 @@ class Vocab:
                 f"in for it, is missing"
             )
         return self.special_ids["unk"]
+
+    def ids_of(self, texts: Iterable[str]) -> list[int]:
+        """Of those texts that are tokens."""
+        return [self.ids[text] for text in texts if text in self.ids]
 
 
 def read_vocab(meta: Mapping[str, Any], defaults: Defaults) -> Vocab:

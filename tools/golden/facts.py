@@ -14,13 +14,14 @@ def facts_of(arch: str, path: Path) -> runs.Facts:
     is known here."""
     with LlamaCpp(path, nodes=True, n_rs_seq=3) as peer:
         api, start = peer.api, None
-        if api.llama_model_has_encoder(peer.model):
+        decodes = api.llama_model_has_decoder(peer.model)
+        if decodes and api.llama_model_has_encoder(peer.model):
             start = max(api.llama_model_decoder_start_token(peer.model), 0)
             peer.run(runs.batch([1, 2]), encode=True)
         peer.run(runs.batch([1, 2] if start is None else [start]))
         drafts = "decoder_mtp" in architecture(arch).gtypes
         return runs.Facts(
-            memory=bool(api.llama_get_memory(peer.ctx)),
+            memory=decodes and bool(api.llama_get_memory(peer.ctx)),
             logits=any(node["name"] == "result_output" for node in peer.nodes),
             start=start,
             delta_net=any(node["op"] == "GATED_DELTA_NET" for node in peer.nodes),

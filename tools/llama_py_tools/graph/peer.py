@@ -122,6 +122,7 @@ class Peer:
     def run(self, batch: Batch, encode: bool = False) -> None:
         """Decode, or encode, a batch that says everything: positions, sequences, outputs."""
         keep, native = native_batch(self.api.llama_batch, batch)
+        encode = encode or not self.api.llama_model_has_decoder(self.model)
         if self._recorder and encode != self._encoded:
             self._recorder.next_graph()
         self._encoded = encode
@@ -200,10 +201,11 @@ class Peer:
 
 def native_batch(kind: type[Any], batch: Batch) -> tuple[Any, Any]:
     """What must live as long, and the batch as a struct llama_batch."""
-    assert batch.tokens is not None and batch.pos is not None
+    assert batch.pos is not None
     assert batch.seq_ids is not None and batch.outputs is not None
-    n = len(batch.tokens)
-    token, pos = (ctypes.c_int32 * n)(*batch.tokens), (ctypes.c_int32 * n)(*batch.pos)
+    n = len(batch.outputs)
+    token = None if batch.tokens is None else (ctypes.c_int32 * n)(*batch.tokens)
+    pos = np.ascontiguousarray(batch.pos, np.int32)  # of several axes, one after another
     sets = [tuple(ids) for ids in batch.seq_ids]
     seq = [(ctypes.c_int32 * len(ids))(*ids) for ids in sets]
     n_seq_id = (ctypes.c_int32 * n)(*map(len, sets))
@@ -211,7 +213,9 @@ def native_batch(kind: type[Any], batch: Batch) -> tuple[Any, Any]:
     seq_id = (pointer * (n + 1))(*(ctypes.cast(ids, pointer) for ids in seq))
     output = (ctypes.c_int8 * n)(*batch.outputs)
     native = kind()
-    native.n_tokens, native.token, native.pos = n, token, pos
+    native.n_tokens, native.pos = n, pos.ctypes.data_as(pointer)
+    if token is not None:
+        native.token = token
     native.n_seq_id, native.seq_id, native.logits = n_seq_id, seq_id, output
     embd = None
     if batch.embd is not None:

@@ -1,0 +1,21 @@
+"""Dream: a Qwen2 that was made to diffuse (models/dream.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.geometry import ROPE_NEOX
+from llama_py.models.llada import Llada, LladaHParams
+from llama_py.weights import Weights
+
+
+class DreamHParams(LladaHParams):
+    rope_type = ROPE_NEOX
+
+
+class Dream(Llada):
+    arch = "dream"
+    HParams = DreamHParams
+    sizes = {28: "7B"}
+
+    def declare_ends(self, w: Weights) -> None:
+        super().declare_ends(w)
+        w.skip("output.bias")

@@ -1,0 +1,73 @@
+"""Jina Embeddings 2 and their rerankers: BERT that weighs by distance, with a gated feed-forward
+(models/jina-bert-v2.cpp)."""
+
+from __future__ import annotations
+
+from ggml_py.ops import reshape
+from ggml_py.tensor import Tensor
+from llama_py.blocks.activation import GEGLU, GELU
+from llama_py.blocks.attention import QKV, Attention
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.blocks.pooling import Classifier
+from llama_py.graph.builder import GraphBuilder
+from llama_py.linear import Norm
+from llama_py.models._bert import BertEncoder, BertHParams, PostNormLayer
+from llama_py.models._decoder import Block
+from llama_py.weights import Weights
+
+
+class JinaBertV2HParams(BertHParams):
+    max_alibi_bias = 8.0
+
+
+class JinaAttention(Attention):
+    """Norms are over the queries, and over the keys, of all heads."""
+
+    def normed(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
+        return QKV(_normed(g, self.q_norm, qkv.q, il), _normed(g, self.k_norm, qkv.k, il), qkv.v)
+
+
+def _normed(g: GraphBuilder, norm: Norm | None, x: Tensor, il: int) -> Tensor:
+    """x [d, n_head, n_tokens]"""
+    if norm is None:
+        return x
+    d, n_head, n_tokens, _ = x.ne
+    return reshape(norm(g, reshape(x, d * n_head, n_tokens), il=il), d, n_head, n_tokens)
+
+
+class JinaBertV2(BertEncoder):
+    arch = "jina-bert-v2"
+    HParams = JinaBertV2HParams
+    sizes = {4: "33M", 12: "137M"}
+
+    def declare_ends(self, w: Weights) -> None:
+        super().declare_ends(w)
+        self.classifier = Classifier(
+            w.optional_linear("cls", self.hp.n_embd, 1, bias=True, scaled=False)
+        )
+
+    def layer(self, w: Weights, il: int) -> PostNormLayer:
+        layer = super().layer(w, il)
+        layer.attn_norm_2 = w.optional_norm("attn_norm_2", self.hp.n_embd, kind="layer", bias=True)
+        return layer
+
+    def attention(self, w: Weights) -> Block:
+        hp, shape = self.hp, self.hp.layers[w.il]
+        norms = [
+            w.optional_norm(f"attn_{part}_norm", n, kind="layer", bias=True)
+            for part, n in (("q", shape.n_embd_q), ("k", shape.n_embd_k_gqa))
+        ]
+        return JinaAttention(
+            w, hp, out_bias="needed", q_norm=norms[0], k_norm=norms[1],
+            name="kqv_out",
+        )  # fmt: skip
+
+    def feed_forward(self, w: Weights, il: int) -> Block:
+        """With a gate of its own, with a gate beside `up` in one tensor, or without."""
+        n_ff = self.hp.layers[il].n_ff
+        gated, up = w.has("ffn_gate.weight"), w.info("ffn_up.weight")
+        both = not gated and up is not None and up.ne[1] != n_ff
+        return FeedForward(
+            w, self.hp.n_embd, n_ff, act=GEGLU if both else GELU, gated=gated, bias=True,
+            scaled=False,
+        )  # fmt: skip

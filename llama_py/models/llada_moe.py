@@ -1,0 +1,41 @@
+"""LLaDA with experts, and norms of queries and keys (models/llada-moe.cpp)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from llama_py.blocks.attention import Attention
+from llama_py.blocks.experts import Experts
+from llama_py.geometry import ROPE_NEOX
+from llama_py.hparams import RMS_EPS
+from llama_py.keys import number
+from llama_py.models._decoder import Decoder, Layer
+from llama_py.models._experts import ExpertHParams
+from llama_py.weights import Weights
+
+
+class LladaMoeHParams(ExpertHParams):
+    rope_type = ROPE_NEOX
+    required_heads = equal_heads = whole_rope = True
+    causal_attn = cached = False
+    f_norm_rms_eps: float = number(RMS_EPS, least=0)
+
+
+class LladaMoe(Decoder):
+    """norm_w  weights of the chosen experts are made to sum to one"""
+
+    arch = "llada-moe"
+    HParams = LladaMoeHParams
+    hp: LladaMoeHParams
+    sizes = {16: "A1.7B"}
+    norm_w: ClassVar[bool] = False
+
+    def layer(self, w: Weights, il: int) -> Layer:
+        hp, n_embd_head = self.hp, self.hp.layers[il].n_embd_head_k
+        norms = w.norm("attn_q_norm", n_embd_head), w.norm("attn_k_norm", n_embd_head)
+        return Layer(
+            w.norm("attn_norm", hp.n_embd),
+            Attention(w, hp, q_norm=norms[0], k_norm=norms[1]),
+            w.norm("ffn_norm", hp.n_embd),
+            Experts(w, hp, hp.n_ff_exp[il], norm_w=self.norm_w, scaled=False, router_scaled=False),
+        )

@@ -1,0 +1,20 @@
+"""Llama for embeddings: attention within a batch, without a cache (models/llama-embed.cpp).
+
+There a cache is made that nothing reads; with one for each sequence their batches are split by it.
+"""
+
+from __future__ import annotations
+
+from llama_py.models._encoder import Encoder
+from llama_py.models.llama import Llama, LlamaHParams
+
+
+class LlamaEmbedHParams(LlamaHParams):
+    cached = False
+
+
+class LlamaEmbed(Encoder, Llama):
+    arch = "llama-embed"
+    HParams = LlamaEmbedHParams
+    names = Llama.names
+    result = "result_norm"

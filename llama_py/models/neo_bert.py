@@ -1,0 +1,46 @@
+"""NeoBERT: norms before blocks, RoPE, a gated feed-forward (models/neo-bert.cpp)."""
+
+from __future__ import annotations
+
+from ggml_py.tensor import Tensor
+from llama_py.blocks.activation import SWIGLU
+from llama_py.blocks.attention import Attention
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.blocks.pooling import classifier
+from llama_py.geometry import ROPE_NORMAL
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import RMS_EPS, HParams
+from llama_py.keys import number
+from llama_py.models._decoder import Layer
+from llama_py.models._encoder import Encoder
+from llama_py.weights import Weights
+
+
+class NeoBertHParams(HParams):
+    rope_type = ROPE_NORMAL
+    cached = False
+    required_heads = equal_heads = True
+    f_norm_rms_eps: float = number(RMS_EPS, least=0)
+
+
+class NeoBert(Encoder):
+    arch = "neo-bert"
+    HParams = NeoBertHParams
+    sizes = {28: "250M"}
+
+    def declare_ends(self, w: Weights) -> None:
+        self.classifier = classifier(w, self.hp)
+        self.output_norm = w.norm("enc.output_norm", self.hp.n_embd)
+
+    def layer(self, w: Weights, il: int) -> Layer:
+        hp, n_ff = self.hp, self.hp.layers[il].n_ff
+        return Layer(
+            w.norm("attn_norm", hp.n_embd),
+            Attention(w, hp, bias=False, name="kqv_out"),
+            w.norm("ffn_norm", hp.n_embd),
+            FeedForward(w, hp.n_embd, n_ff, act=SWIGLU, scaled=False, name=""),
+            norm_name="",
+        )
+
+    def embed(self, g: GraphBuilder) -> Tensor:
+        return g.cb(super().embed(g), "inp_embd")

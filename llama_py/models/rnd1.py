@@ -1,0 +1,11 @@
+"""RND1: a Qwen3 with experts that was made to diffuse (models/rnd1.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.models.llada_moe import LladaMoe
+
+
+class Rnd1(LladaMoe):
+    arch = "rnd1"
+    sizes = {48: "30B.A3B"}
+    norm_w = True
