@@ -64,7 +64,7 @@ class Experts:
         self, w: Weights, hp: HParams, n_ff: int, *, n_embd: int = 0, gating: str = "softmax",
         norm_w: bool = True, w_scale: float = 0.0, act: Activation = SILU, bias: Bias = False,
         router: Linear | None = None, router_bias: Bias = False, probs_bias: Optional = "no",
-        merged: bool = False, gate_optional: bool = False, scaled: bool = True,
+        merged: bool = False, gated: bool = True, gate_optional: bool = False, scaled: bool = True,
         router_scaled: bool = True, weigh_input: bool = False, choose_by: str = "",
         probs_name: str = "exp_probs_b.bias", second: int = 0,
     ) -> None:  # fmt: skip
@@ -104,7 +104,7 @@ class Experts:
         if merged and w.has("ffn_gate_up_exps.weight"):
             self.gate_up = experts("gate_up", n_embd, n_ff, n_ff)
         else:
-            if not gate_optional or w.has("ffn_gate_exps.weight"):
+            if gated and (not gate_optional or w.has("ffn_gate_exps.weight")):
                 self.gate = experts("gate", n_embd, n_ff)
             self.up = experts("up", n_embd, n_ff)
         self.down = experts("down", n_ff, n_embd)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import ClassVar
 
 from ggml_py.ops import add, concat
@@ -47,17 +46,23 @@ class NextN:
     """A layer after the trunk, fed with a token and the state before it."""
 
     def __init__(
-        self, w: Weights, hp: HParams, layer: AnyLayer, scaled: bool = True, kind: NormKind = "rms"
-    ) -> None:
-        """scaled  whether the matrix that joins both may have a scale; kind  of the norms"""
+        self, w: Weights, hp: HParams, layer: AnyLayer, *, scaled: bool = True,
+        kind: NormKind = "rms", head_kind: NormKind | None = None, selects_sums: bool = False,
+    ) -> None:  # fmt: skip
+        """scaled  whether the matrix that joins both may have a scale
+        kind, head_kind  of the norms, and of the last if it is of another
+        selects_sums  outputs are selected of the sum after attention, not of what is added
+        """
         n_embd, n_vocab = hp.n_embd, hp.n_vocab
-        self.layer = layer
+        self.layer, self.selects_sums = layer, selects_sums
         self.eh_proj = w.linear("nextn.eh_proj", 2 * n_embd, n_embd, scaled=scaled)
         self.enorm = w.norm("nextn.enorm", n_embd, kind=kind)
         self.hnorm = w.norm("nextn.hnorm", n_embd, kind=kind)
         self.embed_tokens = w.optional_tensor("nextn.embed_tokens.weight", n_embd, n_vocab)
         self.head = w.optional_linear("nextn.shared_head_head", n_embd, n_vocab)
-        self.head_norm = w.optional_norm("nextn.shared_head_norm", n_embd, kind=kind)
+        self.head_norm = w.optional_norm(
+            "nextn.shared_head_norm", n_embd, kind=head_kind or kind
+        )
 
     def build(
         self, g: GraphBuilder, token_embd: Tensor, output_norm: Norm, il: int, early: bool
@@ -89,9 +94,11 @@ class NextN:
         assert isinstance(layer, Layer)
         assert layer.attn_norm and layer.attention and layer.ffn_norm and layer.feed_forward
         cur = layer.attention(g, layer.attn_norm(g, residual, "attn_norm", il), il)
-        if early:
+        if early and not self.selects_sums:
             cur, residual = g.outputs(cur, residual)
         residual = g.cb(add(cur, residual), "mtp_attn_residual", il)
+        if early and self.selects_sums:
+            residual = g.outputs(residual)[0]
         cur = layer.ffn_norm(g, residual, "mtp_attn_post_norm", il)
         cur = layer.feed_forward(g, cur, il)
         return add(cur, residual)
@@ -110,16 +117,19 @@ class DraftingDecoder(Decoder):
     A file may have the trunk, the NextN layers, or both.
 
     drafts_early  outputs are selected right after its attention, unless all rows are wanted
-    scaled   as of `NextN`
+    scaled, selects_sums   as of `NextN`
+    head_norm  the kind of its last norm, if it is another than the trunk's
     """
 
     gtypes: ClassVar[tuple[GraphType, ...]] = ("decoder", "decoder_mtp")
     drafts_early: ClassVar[bool] = False
     scaled: ClassVar[bool] = True
+    head_norm: ClassVar[NormKind | None] = None
+    selects_sums: ClassVar[bool] = False
 
-    @abstractmethod
-    def layer(self, w: Weights, il: int) -> AnyLayer:
-        """Make layer il, one of the trunk or after it."""
+    def nextn_layer(self, w: Weights, il: int) -> AnyLayer:
+        """Make layer il, one of those after the trunk; here it is as those of the trunk."""
+        return self.layer(w, il)
 
     def declare_trunk(self, w: Weights) -> None:
         nextn = range(self.hp.n_layer, self.hp.n_layer_all)
@@ -135,9 +145,14 @@ class DraftingDecoder(Decoder):
         if not self.load_mtp:
             w.skip_layers(nextn)
             return
-        made = ((w.layer(il), self.layer(w.layer(il), il)) for il in nextn)
-        kind = self.output_norm.kind
-        self.drafts = [NextN(own, self.hp, layer, self.scaled, kind) for own, layer in made]
+        made = ((w.layer(il), self.nextn_layer(w.layer(il), il)) for il in nextn)
+        self.drafts = [
+            NextN(
+                own, self.hp, layer, scaled=self.scaled, kind=self.output_norm.kind,
+                head_kind=self.head_norm, selects_sums=self.selects_sums,
+            )
+            for own, layer in made
+        ]  # fmt: skip
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
         # The normed state feeds the head, and the NextN layer of a draft context.

@@ -4,9 +4,8 @@ smaller space; and residual streams that later layers mix anew (models/kimi-k3.c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ggml_py.ops import add, cont, mul, reshape, scale, sigmoid, softplus, view
+from ggml_py.ops import add, cont, mul, reshape, scale, sigmoid, softplus
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import Activation
 from llama_py.blocks.delta_net import Delta, build_recurrent_attn
@@ -14,6 +13,7 @@ from llama_py.blocks.experts import Experts
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.kda import KDA
 from llama_py.blocks.latent_attention import LatentAttention
+from llama_py.blocks.latent_experts import LatentExpertHParams, LatentExperts
 from llama_py.blocks.residual_bank import Bank
 from llama_py.blocks.situ import Situ, SituFeedForward
 from llama_py.graph.builder import GraphBuilder
@@ -23,11 +23,7 @@ from llama_py.memory.kept import KeysValues, State
 from llama_py.models._decoder import Block
 from llama_py.models._kimi import KimiHParams
 from llama_py.models._latent import Latent
-from llama_py.share import Share, Steps, alone
 from llama_py.weights import Weights
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 # Not named in this graph.
 UNNAMED = (
@@ -37,13 +33,13 @@ UNNAMED = (
 )  # fmt: skip
 
 
-class KimiK3HParams(KimiHParams):
-    """n_embd_latent  size of what experts see
-    n_embd_routed, first_routed   channels of that which are projected back, and the first of them
-    gate_lower_bound  decays are exp of this times a sigmoid; None: of a softplus, as in Kimi Linear
+class KimiK3HParams(LatentExpertHParams, KimiHParams):
+    """gate_lower_bound  decays are exp of this times a sigmoid; None: of a softplus, as in Kimi
+                      Linear
     attn_res_block_size  every so many layers the residual stream is banked; 0: never
     """
 
+    latent_stem = "ffn_routed"
     n_expert_latent: int = uint("expert_latent_length", 0)
     attn_res_block_size: int = uint("attn_res.block_size")
     situ_beta: float = number("activation.situ_beta")
@@ -53,59 +49,24 @@ class KimiK3HParams(KimiHParams):
         super().load(keys)
         bound = "kda.gate_lower_bound"
         self.gate_lower_bound = keys.number(bound) if keys.has(bound) else None
-        self.n_embd_latent = self.n_embd_routed = self.n_expert_latent or self.n_embd
-        self.first_routed = 0
+        self.of_latent(self.n_expert_latent, 0)
         if self.situ_beta <= 0:
             raise keys.error("activation.situ_beta", "it must be positive")
 
-    def shared(self, share: Share) -> Self:
-        hp, n = super().shared(share), self.n_embd_latent
-        if self.n_expert_latent:
-            hp.n_embd_routed = share.of(n, 1, "ffn_routed_up")
-            hp.first_routed = share.before(n, 1, "ffn_routed_up")
-        return hp
 
-
-class LatentExperts:
-    """Experts that work in a smaller space, beside one that every token goes through."""
-
-    parts_keep = None
-
-    def __init__(self, w: Weights, hp: KimiK3HParams, situ: Situ) -> None:
-        n_embd, n_latent = hp.n_embd, hp.n_embd_latent
-        self.first, self.n_routed = hp.first_routed, hp.n_embd_routed
-        self.experts = Experts(
-            w, hp, hp.n_ff_exp[w.il], n_embd=n_latent, gating=hp.gating,
-            norm_w=hp.expert_weights_norm, w_scale=hp.expert_weights_scale,
-            act=Activation("situ", situ.gate, "situ", situ), probs_bias="needed", merged=True,
-            scaled=False, router_scaled=False,
-        )  # fmt: skip
-        self.down = self.up = self.norm = self.shared = None
-        if hp.n_expert_latent:
-            self.down = w.linear("ffn_routed_down", n_embd, n_latent, scaled=False)
-            self.up = w.linear("ffn_routed_up", self.n_routed, n_embd, scaled=False)
-            self.norm = w.optional_norm("ffn_routed_norm", n_latent)
-        if w.has("ffn_up_shexp.weight"):
-            self.shared = SituFeedForward(w, n_embd, hp.n_ff_shexp, situ, "_shexp", "ffn_shexp")
-
-    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """[n_embd, n_tokens] -> the same"""
-        return alone(self.steps(g, cur, il))
-
-    def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
-        """The same; what all experts together give comes before the way back."""
-        routed = cur if self.down is None else self.down(g, cur)
-        moe = self.experts(g, routed, il, self.experts.route(g, cur, il))
-        if self.up is not None:
-            moe = yield moe
-            if self.norm is not None:
-                moe = self.norm(g, moe, il=il)
-            if self.n_routed < moe.ne[0]:
-                moe = cont(view(moe, (self.n_routed, moe.ne[1]), (moe.ne[0],), self.first))
-            moe = self.up(g, moe)
-        if self.shared is not None:
-            moe = add(moe, self.shared(g, cur, il))
-        return g.cb(moe, "ffn_out", il)
+def latent_experts(w: Weights, hp: KimiK3HParams, situ: Situ) -> LatentExperts:
+    experts = Experts(
+        w, hp, hp.n_ff_exp[w.il], n_embd=hp.n_embd_latent, gating=hp.gating,
+        norm_w=hp.expert_weights_norm, w_scale=hp.expert_weights_scale,
+        act=Activation("situ", situ.gate, "situ", situ), probs_bias="needed", merged=True,
+        scaled=False, router_scaled=False,
+    )  # fmt: skip
+    norm = shared = None
+    if hp.n_expert_latent:
+        norm = w.optional_norm("ffn_routed_norm", hp.n_expert_latent)
+    if w.has("ffn_up_shexp.weight"):
+        shared = SituFeedForward(w, hp.n_embd, hp.n_ff_shexp, situ, "_shexp", "ffn_shexp")
+    return LatentExperts(w, hp, experts, shared, norm=norm)
 
 
 class KimiK3KDA(KDA):
@@ -217,7 +178,7 @@ class KimiK3(Latent):
             w.norm("ffn_norm", n_embd),
             SituFeedForward(w, n_embd, hp.layers[il].n_ff, situ, "", "ffn_out")
             if il < hp.n_layer_dense_lead
-            else LatentExperts(w, hp, situ),
+            else latent_experts(w, hp, situ),
             every > 0 and il % every == 0,
             w.tensor("attn_res_score.weight", n_embd) if every else None,
             w.tensor("ffn_res_score.weight", n_embd) if every else None,

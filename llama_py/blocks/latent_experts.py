@@ -1,0 +1,86 @@
+"""Experts that work in a smaller space (the part that models/kimi-k3.cpp and nemotron-h.cpp have in
+common)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from ggml_py.ops import add, cont, view
+from ggml_py.tensor import Tensor
+from llama_py.blocks.experts import Experts
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import HParams
+from llama_py.linear import Norm
+from llama_py.share import Share, Steps, alone
+from llama_py.weights import Weights
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+class LatentExpertHParams(HParams):
+    """n_expert_latent  size of what experts see; 0: they see what others do
+    n_embd_routed, first_routed   channels of it that are projected back, and the first of them
+    latent_stem  of the names of both projections
+    """
+
+    latent_stem: ClassVar[str]
+    n_expert_latent: int = 0
+
+    @property
+    def n_embd_latent(self) -> int:
+        """Channels that experts see."""
+        return self.n_expert_latent or self.n_embd
+
+    def of_latent(self, n: int, first: int) -> None:
+        self.n_embd_routed, self.first_routed = n, first
+
+    def shared(self, share: Share) -> Self:
+        hp, n, stem = super().shared(share), self.n_expert_latent, f"{self.latent_stem}_up"
+        hp.of_latent(share.of(n, 1, stem) if n else 0, share.before(n, 1, stem) if n else 0)
+        return hp
+
+
+class Shared(Protocol):
+    """What every token goes through."""
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """[n_embd, n] -> the same"""
+
+
+class LatentExperts:
+    """Experts that work in a smaller space, beside what every token goes through."""
+
+    parts_keep = None
+
+    def __init__(
+        self, w: Weights, hp: LatentExpertHParams, experts: Experts, shared: Shared | None, *,
+        norm: Norm | None = None,
+    ) -> None:  # fmt: skip
+        """experts  of n_embd_latent channels; norm  of their sum, before the way back"""
+        self.experts, self.shared, self.norm = experts, shared, norm
+        self.first, self.n_routed = hp.first_routed, hp.n_embd_routed
+        self.down = self.up = None
+        if hp.n_expert_latent:
+            stem = hp.latent_stem
+            self.down = w.linear(f"{stem}_down", hp.n_embd, hp.n_expert_latent, scaled=False)
+            self.up = w.linear(f"{stem}_up", self.n_routed, hp.n_embd, scaled=False)
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """[n_embd, n_tokens] -> the same"""
+        return alone(self.steps(g, cur, il))
+
+    def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
+        """The same; what all experts together give comes before the way back."""
+        routed = cur if self.down is None else self.down(g, cur)
+        moe = self.experts(g, routed, il, self.experts.route(g, cur, il))
+        if self.up is not None:
+            moe = yield moe
+            if self.norm is not None:
+                moe = self.norm(g, moe, il=il)
+            if self.n_routed < moe.ne[0]:
+                moe = cont(view(moe, (self.n_routed, moe.ne[1]), (moe.ne[0],), self.first))
+            moe = self.up(g, moe)
+        if self.shared is not None:
+            moe = add(moe, self.shared(g, cur, il))
+        return g.cb(moe, "ffn_out", il)

@@ -1,0 +1,113 @@
+"""Nemotron-H: each layer is one thing, a state space, attention that positions do not turn, or a
+feed-forward, perhaps of experts in a smaller space (models/nemotron-h.cpp).
+
+A control vector moves every layer's result; llama.cpp moves what feed-forwards give, and no other
+layer's.
+"""
+
+from __future__ import annotations
+
+from ggml_py.ops import relu, sqr
+from ggml_py.tensor import Tensor
+from llama_py.blocks.activation import RELU_SQR, Activation
+from llama_py.blocks.attention import Attention
+from llama_py.blocks.experts import Experts
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.blocks.latent_experts import LatentExpertHParams, LatentExperts
+from llama_py.blocks.mamba import Mamba2, SSMHParams
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import EPS, RMS_EPS
+from llama_py.keys import Keys, flag, number, uint, uints
+from llama_py.memory.kept import Kept
+from llama_py.models._architecture import AnyHParams
+from llama_py.models._decoder import AnyLayer, Block, Decoder
+from llama_py.models._nextn import normed
+from llama_py.models._ssm import SSMLayer
+from llama_py.weights import Weights
+
+EXPERT_ACT = Activation("relu_sqr", lambda x: sqr(relu(x)))
+NAMES = {"l_out": "nemotron_h_block_out", "ffn_out": "l_out"}
+
+
+class NemotronHHParams(LatentExpertHParams, SSMHParams):
+    """Layers with hidden channels are feed-forwards, others without key heads recurrent."""
+
+    required_heads = equal_heads = True
+    latent_stem = "ffn_latent"
+    f_norm_eps: float = number(EPS, least=0)
+    f_norm_rms_eps: float = number(RMS_EPS, lambda hp: hp.f_norm_eps, least=0)
+    n_ff_exp: tuple[int, ...] = uints("expert_feed_forward_length", 0)
+    n_ff_shexp: int = uint("expert_shared_feed_forward_length", 0)
+    expert_weights_norm: bool = flag("expert_weights_norm", False)
+    expert_weights_scale: float = number("expert_weights_scale", 0.0)
+    n_expert_latent: int = uint("moe_latent_size", 0)
+
+    def load(self, keys: Keys) -> None:
+        self.check_groups(keys)
+        super().load(keys)
+        self.of_latent(self.n_expert_latent, 0)
+        if self.n_expert:
+            triples = zip(self.n_ff_exp, self.n_ff, self.n_expert_used, strict=True)
+            self.n_ff_exp = tuple(n or n_ff // max(1, used) for n, n_ff, used in triples)
+        else:
+            self.n_ff_exp = ()
+
+    def is_recr(self, il: int) -> bool:
+        return il < self.n_layer and self.n_head_kv[il] == 0 and self.n_ff[il] == 0
+
+    def is_ffn(self, il: int) -> bool:
+        return il < self.n_layer and self.n_ff[il] > 0
+
+
+class NemotronH(Decoder):
+    arch = "nemotron_h"
+    HParams = NemotronHHParams
+    hp: NemotronHHParams
+    names = NAMES
+    sizes = {52: "31B.A3.5B", 56: "9B", 88: "120B.A12B"}
+
+    @classmethod
+    def size_name(cls, hp: AnyHParams) -> str:
+        several = len(set(hp.n_expert_used[: hp.n_layer])) > 1
+        return "75B.A9B" if hp.n_layer == 88 and several else super().size_name(hp)
+
+    def layer(self, w: Weights, il: int) -> AnyLayer:
+        block: Block
+        if self.hp.is_recr(il):
+            block = Mamba2(w, self.hp, conv_bias=True)
+        elif self.hp.is_ffn(il):
+            block = self.feed_forward(w, il)
+        else:
+            block = Attention(w, self.hp, out_bias=True, name="attn_out")
+        return SSMLayer(w.norm("attn_norm", self.hp.n_embd), block)
+
+    def feed_forward(self, w: Weights, il: int) -> Block:
+        hp = self.hp
+        if hp.n_expert:
+            return self.experts(w, il)
+        return FeedForward(w, hp.n_embd, hp.layers[il].n_ff, act=RELU_SQR, gated=False, bias=True)
+
+    def experts(self, w: Weights, il: int) -> LatentExperts:
+        hp = self.hp
+        experts = Experts(
+            w, hp, hp.n_ff_exp[il], n_embd=hp.n_embd_latent, gating="sigmoid", act=EXPERT_ACT,
+            norm_w=hp.expert_weights_norm, w_scale=hp.expert_weights_scale, probs_bias="needed",
+            gated=False, router_scaled=False,
+        )  # fmt: skip
+        shared = FeedForward(
+            w, hp.n_embd, hp.n_ff_shexp, "_shexp", act=RELU_SQR, gated=False, name="ffn_shexp"
+        )
+        return LatentExperts(w, hp, experts, shared)
+
+    def keeps(self, il: int) -> Kept:
+        return () if self.hp.is_ffn(il) else super().keeps(il)
+
+    def selects_early(self, g: GraphBuilder) -> bool:
+        return g.cparams.embeddings_nextn_masked
+
+    def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
+        cur = normed(g, self.output_norm, cur)
+        if not selected:
+            cur = g.outputs(cur)[0]
+        g.res.t_embd = g.cb(cur, "result_norm")
+        self.head(g, cur)
