@@ -3,6 +3,8 @@ later layers may get a part of an image's embeddings (models/granite.cpp)."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
 from ggml_py.ops import add
@@ -22,8 +24,10 @@ from llama_py.weights import Weights
 class ScaledHParams(HParams):
     """residual_scale   on what attention and feed-forward give; 0: none
     attention_scale  on products of queries and keys; 0: 1 / sqrt(d)
+    logits_divided   they must be
     """
 
+    logits_divided: ClassVar[bool] = True
     rope_type = ROPE_NORMAL
     required_heads = equal_heads = whole_rope = True
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
@@ -35,17 +39,26 @@ class ScaledHParams(HParams):
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
-        if self.logits_divisor == 0:
+        if self.logits_divisor:
+            self.logit_scale = float(np.float32(1.0) / np.float32(self.logits_divisor))
+        elif self.logits_divided:
             raise keys.error("logit_scale", "it must not be 0")
-        self.logit_scale = float(np.float32(1.0) / np.float32(self.logits_divisor))
 
 
-class GraniteHParams(ScaledHParams):
+class SwitchedHParams(ScaledHParams):
+    """with_rope  whether positions turn heads"""
+
+    with_rope: bool = flag("rope.scaling.finetuned", True)
+
+    def rope(self, il: int) -> Rope | None:
+        return super().rope(il) if self.with_rope else None
+
+
+class GraniteHParams(SwitchedHParams):
     """deepstack_mapping   by layer, which part of an embedding it gets, 0 being the whole model's;
     -1: none
     """
 
-    with_rope: bool = flag("rope.scaling.finetuned", True)
     deepstack_mapping: tuple[int, ...] = ints("deepstack_mapping", -1, least=-1)
 
     def load(self, keys: Keys) -> None:
@@ -54,9 +67,6 @@ class GraniteHParams(ScaledHParams):
         self.n_deepstack = len(parts)
         if max(parts, default=0) > len(parts):
             raise keys.error("deepstack_mapping", f"it must be at most {len(parts)}, their number")
-
-    def rope(self, il: int) -> Rope | None:
-        return super().rope(il) if self.with_rope else None
 
 
 class Scaled(LongDecoder):

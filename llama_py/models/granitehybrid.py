@@ -1,0 +1,40 @@
+"""Granite 4: state spaces in layers without key heads, else Granite (models/granite-hybrid.cpp).
+
+The states' inner size may be any; llama.cpp ends where it is not twice the channels.
+"""
+
+from __future__ import annotations
+
+from llama_py.blocks.mamba import Mamba2, SSMHParams
+from llama_py.keys import Keys, number
+from llama_py.models._architecture import AnyHParams
+from llama_py.models._decoder import Block
+from llama_py.models._hybrid import MixedHParams
+from llama_py.models.granite import Scaled, SwitchedHParams
+from llama_py.weights import Weights
+
+
+class GraniteHybridHParams(MixedHParams, SwitchedHParams, SSMHParams):
+    logits_divided = whole_rope = False
+    logits_divisor: float = number("logit_scale", 0.0)
+
+    def load(self, keys: Keys) -> None:
+        self.check_groups(keys)
+        super().load(keys)
+
+
+class GraniteHybrid(Scaled):
+    arch = "granitehybrid"
+    HParams = GraniteHybridHParams
+    hp: GraniteHybridHParams
+
+    @classmethod
+    def size_name(cls, hp: AnyHParams) -> str:
+        small = "7B.A1B" if hp.n_ff[0] == 512 else "1B"
+        by_width = {768: "350M", 1536: small, 2048: "3B", 2560: "3B", 4096: "32B.A9B"}
+        return by_width.get(hp.n_embd, "?B")
+
+    def attention(self, w: Weights, il: int) -> Block:
+        if self.hp.layers[il].recurrent:
+            return Mamba2(w, self.hp, conv_bias=True)
+        return super().attention(w, il)
