@@ -32,6 +32,15 @@ class LlamaCpp:
         n = self.lib.llama_token_to_piece(self.vocab, id, out, len(out), 0, special)
         return out.raw[:n]
 
+    def detokenize(self, ids: list[int], remove_special: bool, special: bool) -> bytes:
+        tokens = (ctypes.c_int32 * len(ids))(*ids)
+        out = ctypes.create_string_buffer(1 << 20)
+        n = self.lib.llama_detokenize(
+            self.vocab, tokens, len(ids), out, len(out), remove_special, special
+        )
+        assert n >= 0
+        return out.raw[:n]
+
     def is_eog(self, id: int) -> bool:
         return bool(self.lib.llama_vocab_is_eog(self.vocab, id))
 

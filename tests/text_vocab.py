@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -53,16 +52,15 @@ def spm(scored: dict[str, float], special: Types | None = None, **keys: Any) -> 
     return Tokenizer.from_metadata({f"tokenizer.ggml.{k}": v for k, v in meta.items()})
 
 
-def vocab_gguf(meta: Mapping[str, Any]) -> bytes:
+def vocab_gguf(meta: dict[str, Any]) -> bytes:
     """A GGUF file of a vocabulary and no weights, which llama.cpp opens too."""
     integers = dict.fromkeys(("context_length", "embedding_length", "block_count"), 1)
     return gguf(
         [
-            kv("general.architecture", "str", "llama"),
+            *(_kv(key, value) for key, value in ({"general.architecture": "llama"} | meta).items()),
             *(kv(f"llama.{name}", "u32", n) for name, n in integers.items()),
             kv("llama.attention.head_count", "u32", 1),
             kv("llama.attention.layer_norm_rms_epsilon", "f32", 1e-5),
-            *(_kv(key, value) for key, value in meta.items()),
         ]
     )
 

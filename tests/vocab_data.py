@@ -9,12 +9,21 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 DATA = Path(__file__).parent / "data" / "vocab"
 NAMES = sorted(path.name.removesuffix(".json.xz") for path in DATA.glob("*.json.xz"))
 
+ARRAYS = {
+    "tokenizer.ggml.scores": "f4",
+    "tokenizer.ggml.token_type": "i4",
+    "tokenizer.ggml.precompiled_charsmap": "u1",
+}
+
 
 class Vocabulary(NamedTuple):
-    """metadata: the tokenizer's keys; ids of each text, without special tokens."""
+    """metadata: the tokenizer's keys; ids of each text, without special tokens (not all have any).
+    """
 
     metadata: dict[str, Any]
     texts: list[str]
@@ -29,4 +38,7 @@ def vocabulary(name: str) -> Vocabulary:
     if made:
         merges = [f"{token[:n]} {token[n:]}" for token, n in zip(made, cuts, strict=True)]
         metadata["tokenizer.ggml.merges"] = merges
+    for key, dtype in ARRAYS.items():
+        if key in metadata:
+            metadata[key] = np.array(metadata[key], dtype)
     return Vocabulary(metadata, raw["texts"], raw["ids"])

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Pack vocabularies with llama.cpp's test vectors for tests/data/vocab: of a GGUF file what a
-tokenizer needs, and of the files X.gguf.inp and X.gguf.out beside it the texts and their ids.
+tokenizer needs, and of the files X.gguf.inp and X.gguf.out beside it (not every vocabulary has
+them) the texts and their ids.
 
     python tools/pack_vocab.py llama.cpp/models/ggml-vocab-gpt-2.gguf
 
@@ -20,6 +21,7 @@ import numpy as np
 from llama_py.gguf_file import GGUFFile
 
 DATA = Path(__file__).parents[1] / "tests" / "data" / "vocab"
+KEYS = ("tokenizer.", "general.architecture", "general.name")
 SEPARATOR = "\n__ggml_vocab_test__\n"
 
 
@@ -37,19 +39,20 @@ def main() -> None:
 
 
 def packed(path: Path) -> dict[str, Any]:
-    """metadata  the tokenizer's keys, without merges
+    """metadata  the tokenizer's keys, without merges, and the names that it looks at
     merges    [ids of their tokens, less the id before; lengths of their first halves]
-    texts, ids  the test vectors
+    texts, ids  the test vectors, if there are any
     """
     with GGUFFile.open(path) as file:
-        metadata = {k: _plain(v) for k, v in file.metadata.items() if k.startswith("tokenizer.")}
+        metadata = {k: _plain(v) for k, v in file.metadata.items() if k.startswith(KEYS)}
     merges = metadata.pop("tokenizer.ggml.merges", [])
-    *texts, _ = path.with_suffix(".gguf.inp").read_bytes().decode().split(SEPARATOR)
-    lines = path.with_suffix(".gguf.out").read_text().splitlines()
+    inputs, outputs = (path.with_suffix(f".gguf.{end}") for end in ("inp", "out"))
+    texts = inputs.read_bytes().decode().split(SEPARATOR) if inputs.exists() else []
+    lines = outputs.read_text().splitlines() if outputs.exists() else []
     return {
         "metadata": metadata,
         "merges": _pack_merges(merges, metadata["tokenizer.ggml.tokens"]),
-        "texts": texts,
+        "texts": texts[: len(lines)],  # most end with a separator
         "ids": [[int(i) for i in line.split()] for line in lines],
     }
 
@@ -62,7 +65,10 @@ def _pack_merges(merges: list[str], tokens: list[str]) -> tuple[list[int], list[
 
 
 def _plain(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value
+    """As JSON; a float32 has as few digits as it needs."""
+    if not isinstance(value, np.ndarray):
+        return value
+    return [float(str(v)) for v in value] if value.dtype == np.float32 else value.tolist()
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import Any
 
 from ggml_py.errors import TokenizerError
 from llama_py.gguf_file import GGUFFile
+from llama_py.tokenizer.cleaned import cleaned
 from llama_py.tokenizer.models import text_model
 from llama_py.tokenizer.models._base import TextModel
 from llama_py.tokenizer.special import Special, classify, partition, special_tokens
@@ -82,12 +83,12 @@ class Tokenizer:
     @property
     def add_bos(self) -> bool:
         """Whether `tokenize` puts BOS first."""
-        return self.vocab.add_bos
+        return "bos" in self.vocab.first
 
     @property
     def add_eos(self) -> bool:
         """Whether `tokenize` puts EOS last."""
-        return self.vocab.add_eos
+        return "eos" in self.vocab.last
 
     @property
     def chat_template(self) -> str | None:
@@ -117,16 +118,11 @@ class Tokenizer:
         `add_special` adds BOS, EOS and SEP where the model wants them. Without `parse_special` the
         texts of control tokens are plain text; user-defined tokens are found either way.
         """
-        ids: list[int] = []
-        if add_special and self.add_bos:
-            ids.append(self.special_ids["bos"])
+        first, last = (self.vocab.first, self.vocab.last) if add_special else ((), ())
+        ids = [self.special_ids[name] for name in first]
         for part in partition(text, self._specials if parse_special else self._user_defined):
             ids += [part] if isinstance(part, int) else self._model.encode(part)
-        if add_special and self.add_eos:
-            ids.append(self.special_ids["eos"])
-        if add_special and self.vocab.add_sep:
-            ids.append(self.special_ids["sep"])
-        return ids
+        return ids + [self.special_ids[name] for name in last]
 
     def token_to_piece(self, id: int, special: bool = False) -> bytes:
         """The bytes a token adds to a text; none for a control token, unless `special`.
@@ -152,16 +148,35 @@ class Tokenizer:
         ids = self._meta.get(PREFIX + "suppress_tokens", ())
         return [int(id) for id in ids if 0 <= id < self.n_vocab]
 
-    def detokenize(self, ids: Iterable[int], special: bool = False) -> str:
+    def detokenize(
+        self,
+        ids: Iterable[int],
+        special: bool = False,
+        *,
+        remove_special: bool = False,
+        clean_spaces: bool = False,
+    ) -> str:
         """The text of ids. Bytes that are not UTF-8 become U+FFFD.
 
-        The space that `tokenize` puts before a text is taken off. Nothing else is "cleaned up",
-        unlike in llama.cpp, so text -> ids -> text gives the same text where the tokenizer model
-        keeps all of a text.
+        special         show control tokens
+        remove_special  leave out the BOS and the EOS that `tokenize` adds
+        clean_spaces    take spaces before punctuation away, if the tokenizer model wants that, as
+                        llama.cpp always does; without it, text -> ids -> text gives the same text
+                        where the tokenizer model keeps all of a text
+
+        The space that `tokenize` puts before a text is taken off, also (unlike in llama.cpp) if
+        there was a BOS before it.
         """
+        ids, vocab = list(ids), self.vocab
+        if remove_special and ids and self.add_bos and ids[0] == self.bos:
+            del ids[0]
+        if remove_special and ids and self.add_eos and ids[-1] == self.eos:
+            del ids[-1]
         data = b"".join(self.token_to_piece(i, special) for i in ids)
-        if self.vocab.add_space_prefix:
+        if vocab.add_space_prefix:
             data = data.removeprefix(b" ")
+        if clean_spaces and vocab.clean_spaces:
+            data = cleaned(data)
         return data.decode("utf-8", "replace")
 
     def __repr__(self) -> str:

@@ -1,8 +1,7 @@
 """Pre-tokenizers: how a text is cut into words before merging, by `tokenizer.ggml.pre`.
 
-A pre-tokenizer is a list of patterns, applied one after the other: each cuts the words of the one
-before into matches and what is between them. The patterns mean what llama.cpp's mean
-(llama-vocab.cpp:llm_tokenizer_bpe, unicode.cpp), in the syntax of the `tokenizers` library's Regex.
+A pre-tokenizer is a list of cuts, made one after the other, and what else llama.cpp derives from
+its name (llama-vocab.cpp:llm_tokenizer_bpe, impl::load). The patterns are llama.cpp's.
 
 To add one: an entry in `PRE_TOKENIZERS`.
 """
@@ -13,36 +12,60 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from llama_py.tokenizer.cuts import Cut, Kinds, Plain, Threes, words
+
+_FALCONS_END = 11  # what BOS and EOS are where the file does not say it
+
 
 @dataclass(frozen=True)
 class PreTokenizer:
-    """`ignore_merges`: a word that is a token is that token. `add_bos`: unless the file has it."""
+    """The flags are what holds where the file has no key for it.
 
-    patterns: tuple[str, ...]
+    ignore_merges  a word that is a token is that token
+    add_bos        a text starts with BOS; `always`: whatever the file says
+    clean_spaces   llama.cpp takes spaces before punctuation away when it joins tokens
+    default_bos    BOS, where the file has none
+    as_bytes       tokens are of GPT-2's characters for bytes; else they are text, in which a space
+                   is U+2581 (if `escape`), and a character without a token is tokens of bytes
+    newlines       a row of newlines that is a token is that token
+    lowercase      letters become small ones, where the model may do that at all
+    """
+
+    cuts: tuple[Cut, ...]
     ignore_merges: bool = False
     add_bos: bool = False
+    always: bool = False
+    add_sep: bool = False
+    clean_spaces: bool = False
+    default_bos: int | None = _FALCONS_END
+    as_bytes: bool = True
+    escape: bool = False
+    newlines: bool = False
+    lowercase: bool = True
 
-    def build(self) -> Any:
-        """The library's object: cuts a text, then writes its bytes as GPT-2's characters."""
-        from tokenizers import Regex, pre_tokenizers
+    @property
+    def default_ids(self) -> dict[str, int]:
+        """Special tokens, where the file does not name them."""
+        bos = {} if self.default_bos is None else {"bos": self.default_bos}
+        return {"eos": _FALCONS_END} | bos
 
-        steps = [pre_tokenizers.Split(Regex(p), "isolated") for p in self.patterns]
-        to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-        return pre_tokenizers.Sequence([*steps, to_bytes])
+    def split(self, text: str) -> list[str]:
+        """A text's words; together they are the text."""
+        return words(text, self.cuts)
 
 
-# 's, 't, ... in either case. Not (?i:...), which also matches the long s (U+017F).
+# 's, 't, ... in either case.
 _CONTRACTION = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
 _PUNCTUATION = r" ?[^\s\p{L}\p{N}]+[\r\n]*"
 _SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 _WORD = r"[^\r\n\p{L}\p{N}]?\p{L}+"
 
 
-def _any(*patterns: str) -> str:
-    return "|".join(patterns)
+def _any(*patterns: str) -> Kinds:
+    return Kinds("|".join(patterns))
 
 
-_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)"
+_GPT2 = Kinds(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)")
 _LLAMA3 = _any(_CONTRACTION, _WORD, r"\p{N}{1,3}", _PUNCTUATION, _SPACES)
 _QWEN2 = _any(_CONTRACTION, _WORD, r"\p{N}", _PUNCTUATION, _SPACES)
 _QWEN35 = _any(
@@ -53,11 +76,13 @@ _QWEN35 = _any(
     _SPACES,
 )
 _UFAKZEKA = _any(_WORD, r"\p{N}", _PUNCTUATION, _SPACES)
-_MINICPM5 = (r"\p{N}{1,3}", _any(_CONTRACTION, _WORD, r"\p{N}+", _PUNCTUATION, _SPACES))
+_DIGITS, _UP_TO_THREE = Kinds(r"\p{N}"), Kinds(r"\p{N}{1,3}")
+_MINICPM5 = (_UP_TO_THREE, _any(_CONTRACTION, _WORD, r"\p{N}+", _PUNCTUATION, _SPACES))
 _SEED_CODER = _any(_CONTRACTION, _WORD, r"\p{N}", r" ?[^\s\p{L}\p{N}\r\n]+", _SPACES)
 _EXAONE_MOE = _any(
     _CONTRACTION,
-    r"[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+",
+    # The original's (?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+ without nesting.
+    r"[^\r\n\p{L}\p{N}]?\p{L}[\p{L}\p{M}]*(?: \p{L}[\p{L}\p{M}]*)*",
     r"\p{N}",
     r" ?[^\s\p{L}\p{N}]+[\r\n/]?",
     _SPACES,
@@ -72,45 +97,38 @@ _JAIS2 = _any(
     r"\s{1,2}(?!\S)|\s",
 )
 
-# llama.cpp tells upper from lower case in ASCII only; any other letter may stand in either place.
 _CASED = (
-    r"[^\r\n\p{L}\p{N}]?(?:(?=%(letter)s)[^a-z])*(?:(?=%(letter)s)[^A-Z])+%(end)s",
-    r"[^\r\n\p{L}\p{N}]?(?:(?=%(letter)s)[^a-z])+(?:(?=%(letter)s)[^A-Z])*%(end)s",
+    r"[^\r\n\p{L}\p{N}]?[\p{U}%(mark)s]*[\p{W}%(mark)s]+%(end)s",
+    r"[^\r\n\p{L}\p{N}]?[\p{U}%(mark)s]+[\p{W}%(mark)s]*%(end)s",
 )
 _CASED_PUNCTUATION = r" ?[^\s\p{L}\p{N}]+[\r\n/]*"
 
 
-def _cased(numbers: str, letter: str = r"\p{L}", end: str = "") -> str:
-    words = (pattern % {"letter": letter, "end": end} for pattern in _CASED)
-    return _any(*words, numbers, _CASED_PUNCTUATION, _SPACES)
+def _cased(numbers: str, mark: str = "", end: str = "") -> Kinds:
+    found = (pattern % {"mark": mark, "end": end} for pattern in _CASED)
+    return _any(*found, numbers, _CASED_PUNCTUATION, _SPACES)
 
 
 _TEKKEN = _cased(r"\p{N}")
 _GPT4O = _cased(r"\p{N}{1,3}", end=_CONTRACTION + "?")
-_GRANITE_EMBED = _cased(r"\p{N}{1,3}", r"[\p{L}\p{M}]", _CONTRACTION + "?")
+_GRANITE_EMBED = _cased(r"\p{N}{1,3}", r"\p{M}", _CONTRACTION + "?")
 
 # In \p{Lu}, \p{Ll} and the like llama.cpp takes any letter, so the original's two cases are one.
 _MARKED_WORD = rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+{_CONTRACTION}?"
 _YOUTU = (
-    r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+",
+    Plain(r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+"),
     _any(_MARKED_WORD, r"\p{N}", _CASED_PUNCTUATION, _SPACES),
 )
-# Groups of three digits from the right; what is before a number goes with its first group.
-_THREES_FROM_RIGHT = r"\P{N}*+(?:(?<!\p{N})\p{N}{1,2}(?=(?:\p{N}{3})*(?!\p{N}))|\p{N}{3})|\P{N}+"
 _TINY_AYA = (
-    _THREES_FROM_RIGHT,
+    Threes(r"\p{N}+"),
     _any(_MARKED_WORD, r"\p{N}{1,3}", _CASED_PUNCTUATION, _SPACES),
 )
-_SUPERBPE = (r"\p{N}+", r"(?=(?:[0-9]{3})+(?![0-9]))")
+_SUPERBPE = (Kinds(r"\p{N}+"), Threes("[0-9]+", before=True))
 
-_HAN = (
-    r"\x{4E00}-\x{9FFF}\x{3400}-\x{4DBF}\x{20000}-\x{2A6DF}\x{2A700}-\x{2EBEF}"
-    r"\x{F900}-\x{FAFF}\x{2F800}-\x{2FA1F}"
-)
 # As llama.cpp, not as the original: capitals and combining marks do not end or join a word.
 _KIMI_K2 = _any(
-    rf"[{_HAN}]+",
-    rf"[^\r\n\p{{L}}\p{{N}}]?(?:(?![{_HAN}])\p{{L}})+{_CONTRACTION}?",
+    r"\p{Han}+",
+    rf"[^\r\n\p{{L}}\p{{N}}]?(?:(?!\p{{Han}})\p{{L}})+{_CONTRACTION}?",
     r"\p{N}{1,3}",
     _PUNCTUATION,
     _SPACES,
@@ -122,97 +140,121 @@ _DEEPSEEK_LETTERS = (
     "ἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤ"
     "Ⳬ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
 )
-# To llama.cpp all white space is ASCII here, so a range does not match U+2003 or U+3000 inside it.
-_DEEPSEEK_CJK = r"(?:(?!\s)[一-龥ࠀ-一가-\x{D7FF}])+"
+_DEEPSEEK_CJK = Plain(r"[一-龥ࠀ-一가-\ud7ff]+")
 _DEEPSEEK_LLM = (
-    r"[\r\n]",
-    rf"\s?[{_DEEPSEEK_LETTERS}]+",
-    r"\s?[!-/:-~！-／：-～‘-‟\x{3001}-。]+",
-    r"\s+\z",
+    Plain(r"[\r\n]"),
+    Plain(rf"\s?[{_DEEPSEEK_LETTERS}]+"),
+    Plain(r"\s?[!-/:-~！-／：-～‘-‟\u3000-。]+"),
+    Plain(r"\s+\Z"),
     _DEEPSEEK_CJK,
-    r"\p{N}+",
+    Kinds(r"\p{N}+"),
 )
-_DEEPSEEK_CODER = (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _DEEPSEEK_CJK, r"\p{N}")
+_DEEPSEEK_CODER = (
+    Plain(r"[\r\n]"),
+    Kinds(r"\s?\p{L}+"),
+    Kinds(r"\s?\p{P}+"),
+    _DEEPSEEK_CJK,
+    _DIGITS,
+)
 _DEEPSEEK_WORD = (
     r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
 )
 _DEEPSEEK_V3 = (
-    r"\p{N}{1,3}",
-    r"[一-龥぀-ゟ゠-ヿ]+",
+    _UP_TO_THREE,
+    Plain(r"[一-龥぀-ゟ゠-ヿ]+"),
     _any(_DEEPSEEK_WORD, r" ?[\p{P}\p{S}]+[\r\n]*", _SPACES),
 )
 _SPARK = (
     *_DEEPSEEK_V3[:2],
     _any(_DEEPSEEK_WORD, r" ?[\p{P}\p{S}]+", r"[\r\n]", r"\s+(?!\S)", r"\s+"),
-    r"\p{N}",
+    _DIGITS,
 )
 _AFMOE = (
-    _THREES_FROM_RIGHT,
-    r"[一-鿿㐀-䶿\x{8C48}-\x{FAFF}぀-ゟ゠-ヿ･-ﾟ⼀-⿟\x{0E40}-\x{0E7F}\x{0E80}-\x{0EFF}"
-    r"\x{1780}-\x{17FF}\x{1000}-\x{109F}\x{AA60}-\x{AA7F}\x{A9E0}-\x{A9FF}\x{AC00}-\x{D7AF}"
-    r"\x{1100}-\x{11FF}]+",
+    Threes(r"\p{N}+"),
+    Plain(
+        r"[一-鿿㐀-䶿\u8C48-\uFAFF぀-ゟ゠-ヿ･-ﾟ⼀-⿟\u0E40-\u0E7F\u0E80-\u0EFF"
+        r"\u1780-\u17FF\u1000-\u109F\uAA60-\uAA7F\uA9E0-\uA9FF\uAC00-\uD7AF"
+        r"\u1100-\u11FF]+"
+    ),
     _DEEPSEEK_V3[2],
 )
-_BLOOM = r" ?[^(\s|.,!?…。，、।۔،)]+"
+_BLOOM = Plain(r" ?[^(\s|.,!?…。，、।۔،)]+")
 _CHAMELEON = (
-    r"<sentinel:[0-9]+>",
-    r"IMGIMG[A-I]{1,4}Z",
-    r"[\t\n]|    |  ",
-    r"\p{N}",
-    r"[\p{P}!-/:-@\[-`{-~]",
+    Plain(r"<sentinel:[0-9]+>"),
+    Plain(r"IMGIMG[A-I]{1,4}Z"),
+    Plain(r"[\t\n]|    |  "),
+    _DIGITS,
+    Kinds(r"[\p{P}!-/:-@\[-`{-~]"),
     _GPT2,
 )
-_DEFAULT = (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", r"[0-9][0-9][0-9]")
-_FALCON = (r"[\p{P}\$\+<=>\^~\|`]+", _GPT2, r"[0-9][0-9][0-9]")
+_DEFAULT = (
+    Kinds(r"[\p{P}\$\+<=>\^~\|]+"),
+    _GPT2,
+    Kinds(r"\p{N}+"),
+    Plain(r"[0-9][0-9][0-9]"),
+)
+_FALCON = (Kinds(r"[\p{P}\$\+<=>\^~\|`]+"), _GPT2, Plain(r"[0-9][0-9][0-9]"))
+_LINES = Plain(r"[^\n]+|\n+")
 
 
-def _names(names: str, pre: PreTokenizer) -> dict[str, PreTokenizer]:
-    return dict.fromkeys(names.split(), pre)
+def _names(names: str, *cuts: Cut, **flags: Any) -> dict[str, PreTokenizer]:
+    return dict.fromkeys(names.split(), PreTokenizer(cuts, **flags))
 
 
 PRE_TOKENIZERS: Mapping[str, PreTokenizer] = {
-    **_names("default", PreTokenizer(_DEFAULT)),
+    **_names("default", *_DEFAULT, clean_spaces=True),
     **_names(
-        "gpt-2 phi-2 mpt olmo jais trillion granite-docling exaone4 gigachat mellum a.x-4.0 "
-        "modern-bert roberta-bpe jina-es jina-de jina-v1-en jina-v2-es jina-v2-de jina-v2-code",
-        PreTokenizer((_GPT2,)),
+        "gpt-2 phi-2 mpt olmo jais exaone4 gigachat mellum a.x-4.0 modern-bert jina-es jina-de"
+        " jina-v2-es jina-v2-de",
+        _GPT2, clean_spaces=True,
     ),
+    **_names("trillion granite-docling", _GPT2),
+    **_names("jina-v1-en jina-v2-code roberta-bpe", _GPT2, add_sep=True, clean_spaces=True),
     **_names(
         "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano",
-        PreTokenizer((_LLAMA3,), ignore_merges=True, add_bos=True),
+        _LLAMA3, ignore_merges=True, add_bos=True, clean_spaces=True,
     ),
-    **_names("dbrx smaug-bpe chatglm-bpe", PreTokenizer((_LLAMA3,))),
-    **_names("glm4 glm5", PreTokenizer((_LLAMA3,), ignore_merges=True)),
+    **_names("dbrx smaug-bpe", _LLAMA3, clean_spaces=True),
+    **_names("chatglm-bpe", _LLAMA3, clean_spaces=True, default_bos=None),
+    **_names("glm4 glm5", _LLAMA3, ignore_merges=True, clean_spaces=True, default_bos=None),
+    **_names("stablelm2 megrez", _QWEN2, clean_spaces=True),
     **_names(
-        "qwen2 deepseek-r1-qwen stablelm2 megrez hunyuan solar-open grok-2 kormo f2llmv2 "
-        "bailingmoe bailingmoe2 llada-moe",
-        PreTokenizer((_QWEN2,)),
+        "qwen2 deepseek-r1-qwen hunyuan solar-open grok-2 kormo f2llmv2 bailingmoe bailingmoe2"
+        " llada-moe",
+        _QWEN2,
     ),
-    **_names("qwen35", PreTokenizer((_QWEN35,))),
-    **_names("ufakzeka", PreTokenizer((_UFAKZEKA,))),
-    **_names("laguna", PreTokenizer((r"[^\n]+|\n+", _QWEN2))),
-    **_names("minicpm5", PreTokenizer(_MINICPM5, ignore_merges=True)),
-    **_names("seed-coder", PreTokenizer((_SEED_CODER,))),
-    **_names("exaone-moe", PreTokenizer((_EXAONE_MOE,))),
-    **_names("jais-2", PreTokenizer((_JAIS2,))),
-    **_names("tekken", PreTokenizer((_TEKKEN,), ignore_merges=True, add_bos=True)),
-    **_names("gpt-4o llama4 kanana2 talkie minimax-m2", PreTokenizer((_GPT4O,))),
-    **_names("granite-embed-multi-97m", PreTokenizer((_GRANITE_EMBED,), ignore_merges=True)),
-    **_names("tiny_aya cohere2moe", PreTokenizer(_TINY_AYA)),
-    **_names("youtu", PreTokenizer(_YOUTU, ignore_merges=True)),
-    **_names("kimi-k2", PreTokenizer((_KIMI_K2,))),
+    **_names("qwen35", _QWEN35),
+    **_names("ufakzeka", _UFAKZEKA),
+    **_names("laguna", _LINES, _QWEN2),
+    **_names("minicpm5", *_MINICPM5, ignore_merges=True, clean_spaces=True),
+    **_names("seed-coder", _SEED_CODER),
+    **_names("exaone-moe", _EXAONE_MOE, clean_spaces=True),
+    **_names("jais-2", _JAIS2, clean_spaces=True),
+    **_names("tekken", _TEKKEN, ignore_merges=True, add_bos=True),
+    **_names("gpt-4o llama4 kanana2 talkie minimax-m2", _GPT4O),
+    **_names("granite-embed-multi-97m", _GRANITE_EMBED, ignore_merges=True),
+    **_names("tiny_aya cohere2moe", *_TINY_AYA),
+    **_names("youtu", *_YOUTU, ignore_merges=True),
+    **_names("kimi-k2", _KIMI_K2),
+    **_names("smollm command-r", _DIGITS, _GPT2),
     **_names(
-        "smollm starcoder refact command-r codeshell exaone minerva-7b mellum2",
-        PreTokenizer((r"\p{N}", _GPT2)),
+        "starcoder refact codeshell exaone minerva-7b mellum2", _DIGITS, _GPT2, clean_spaces=True
     ),
-    **_names("superbpe", PreTokenizer(_SUPERBPE)),
-    **_names("deepseek-llm", PreTokenizer(_DEEPSEEK_LLM)),
-    **_names("deepseek-coder", PreTokenizer(_DEEPSEEK_CODER)),
-    **_names("deepseek-v3 hunyuan-dense joyai-llm hy_v4", PreTokenizer(_DEEPSEEK_V3)),
-    **_names("spark2_5", PreTokenizer(_SPARK)),
-    **_names("afmoe", PreTokenizer(_AFMOE)),
-    **_names("falcon", PreTokenizer(_FALCON)),
-    **_names("poro-chat bloom gpt3-finnish", PreTokenizer((_BLOOM,))),
-    **_names("viking", PreTokenizer((_BLOOM, r"\p{N}"))),
-    **_names("chameleon", PreTokenizer(_CHAMELEON, add_bos=True)),
+    **_names("superbpe", *_SUPERBPE),
+    **_names("deepseek-llm", *_DEEPSEEK_LLM),
+    **_names("deepseek-coder", *_DEEPSEEK_CODER),
+    **_names("deepseek-v3 hunyuan-dense joyai-llm hy_v4", *_DEEPSEEK_V3),
+    **_names("spark2_5", *_SPARK),
+    **_names("afmoe", *_AFMOE),
+    **_names("falcon", *_FALCON, clean_spaces=True),
+    **_names("bloom gpt3-finnish", _BLOOM, clean_spaces=True),
+    **_names("poro-chat", _BLOOM),
+    **_names("viking", _BLOOM, _DIGITS),
+    **_names("chameleon", *_CHAMELEON, add_bos=True),
+    **_names(
+        "gemma4 granite-embed-multi-311m",
+        _LINES, always=True, clean_spaces=True, as_bytes=False, escape=True, newlines=True,
+    ),
+    **_names("sarvam-moe", _LINES, as_bytes=False, escape=True),
+    **_names("whitespace", Plain(r"\S+"), clean_spaces=True, as_bytes=False, lowercase=False),
 }

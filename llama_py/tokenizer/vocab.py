@@ -57,15 +57,18 @@ class TokenType(IntEnum):
 class Defaults:
     """What holds for a tokenizer model where the file has no key (llama-vocab.cpp:impl::load).
 
-    fixed_ends        the file's add_bos_token and add_eos_token do not count
-    add_space_prefix  None: the file's does not count, and it is false
+    always_bos  a text starts with BOS whatever the file says
+    first, last special tokens around a text, if they do not go by the file's flags
     """
 
     add_bos: bool = False
     add_eos: bool = False
     add_sep: bool = False
-    fixed_ends: bool = False
-    add_space_prefix: bool | None = None
+    always_bos: bool = False
+    add_space_prefix: bool = False
+    clean_spaces: bool = False
+    first: tuple[str, ...] | None = None
+    last: tuple[str, ...] | None = None
     special_ids: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -74,8 +77,10 @@ class Vocab:
     """Texts are str; bytes that are not UTF-8 are lone surrogates (`surrogateescape`).
 
     `ids` is text to id. `special_ids` is name (`bos`, `eos`, `eot`, `unk`, `fim_pre`, ...) to id; a
-    name that neither the file nor the tokenizer model gives is absent. A text's ids start with BOS
-    if `add_bos`, and end with EOS or SEP if `add_eos` or `add_sep`.
+    name that neither the file nor the tokenizer model gives is absent. `first` and `last` are the
+    names of those that a text's ids start and end with. `add_sep`: where two texts stand together,
+    SEP is between them. `clean_spaces`: llama.cpp takes spaces before punctuation away when it
+    joins tokens.
     """
 
     texts: list[str]
@@ -83,10 +88,11 @@ class Vocab:
     scores: list[float]
     ids: dict[str, int]
     special_ids: dict[str, int]
-    add_bos: bool
-    add_eos: bool
+    first: tuple[str, ...]
+    last: tuple[str, ...]
     add_sep: bool
     add_space_prefix: bool
+    clean_spaces: bool
 
     @property
     def unk(self) -> int:
@@ -113,30 +119,28 @@ def read_vocab(meta: Mapping[str, Any], defaults: Defaults) -> Vocab:
             f"{PREFIX}tokens: {len(texts)} tokens, but only {len(ids)} different ones; {first!r} "
             f"appears again; convert the model again"
         )
-    adds: Mapping[str, Any] = {} if defaults.fixed_ends else meta
-    prefix = flag(meta, "add_space_prefix", bool(defaults.add_space_prefix))
+    add_bos = flag(meta, "add_bos_token", defaults.add_bos) or defaults.always_bos
+    add_eos = flag(meta, "add_eos_token", defaults.add_eos)
     vocab = Vocab(
         texts=texts,
         types=_numbers(meta, "token_type", len(texts), TokenType.NORMAL),
         scores=_numbers(meta, "scores", len(texts), 0.0),
         ids=ids,
         special_ids=_read_special_ids(meta, len(texts), defaults.special_ids),
-        add_bos=flag(adds, "add_bos_token", defaults.add_bos),
-        add_eos=flag(adds, "add_eos_token", defaults.add_eos),
-        add_sep=defaults.add_sep,
-        add_space_prefix=defaults.add_space_prefix is not None and prefix,
+        first=("bos",) * add_bos if defaults.first is None else defaults.first,
+        last=("eos",) * add_eos if defaults.last is None else defaults.last,
+        add_sep=flag(meta, "add_sep_token", defaults.add_sep),
+        add_space_prefix=flag(meta, "add_space_prefix", defaults.add_space_prefix),
+        clean_spaces=defaults.clean_spaces,
     )
     _check_ends(vocab)
     return vocab
 
 
 def _check_ends(vocab: Vocab) -> None:
-    for name, stem, wanted in (
-        ("bos", "bos", vocab.add_bos),
-        ("eos", "eos", vocab.add_eos),
-        ("sep", "seperator", vocab.add_sep),
-    ):
-        if wanted and name not in vocab.special_ids:
+    for name in (*vocab.first, *vocab.last):
+        if name not in vocab.special_ids:
+            stem = dict(_SPECIAL_KEYS)[name]
             raise TokenizerError(
                 f"every text gets a {name.upper()} token, but {PREFIX}{stem}_token_id is missing "
                 f"or out of range; set it, or set {PREFIX}add_{name}_token to false"

@@ -93,7 +93,8 @@ def test_a_full_context_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_file_without_vocabulary(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert cli.main(["-dev", "ref", "-m", str(tiny_model(tmp_path)), "-p", "A"]) == 1
+    none = ["--override-kv", "tokenizer.ggml.model=str:none"]
+    assert cli.main(["-dev", "ref", "-m", str(tiny_model(tmp_path)), *none, "-p", "A"]) == 1
     assert "no vocabulary to read text with; give one that has" in capsys.readouterr().err
 
 

@@ -15,7 +15,7 @@ import llama_py
 from ggml_py.errors import ContextError, ModelError, TokenizerError
 from llama_py.context import Context
 from llama_py.generate import Greedy, Piece
-from tests.live_models import live
+from tests.live_models import made, model_of
 
 PROMPT = "First Citizen:\n"
 
@@ -166,9 +166,12 @@ def test_greedy_takes_the_largest() -> None:
             Greedy().sample(np.array([0, 3, bad, 1], np.float32))
 
 
+NO_VOCABULARY = {"/tokenizer.ggml.model": "none"}
+
+
 def test_a_stream_needs_a_tokenizer() -> None:
     with pytest.raises(TokenizerError, match="no vocabulary"):
-        answer(Context(live("llama-dense"), n_ctx=256))
+        answer(Context(model_of(*made("llama-dense", **NO_VOCABULARY)), n_ctx=256))
 
 
 def test_the_model_knows_its_parts() -> None:

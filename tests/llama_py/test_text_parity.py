@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import random
-import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ pytestmark = pytest.mark.parity
 
 
 # One name for each way of cutting.
-WAYS = {pre.patterns: name for name, pre in PRE_TOKENIZERS.items()}.values()
+WAYS = {pre.cuts: name for name, pre in PRE_TOKENIZERS.items() if pre.as_bytes}.values()
 
 ALPHABETS = (
     "abcdefghijklmnopqrstuvwxyz  ",
@@ -53,17 +52,15 @@ def random_texts(n: int) -> Iterator[str]:
     for _ in range(n):
         few = rng.sample(ALPHABETS, 3)
         yield "".join(rng.choice(rng.choice(few)) for _ in range(rng.randint(0, 50)))
-        # Long known code points only: the newest are in one Unicode table and not in the other.
         points = [chr(rng.randrange(1, 0x30000)) for _ in range(60)]
-        known = unicodedata.ucd_3_2_0.category
-        yield "".join(c for c in points if known(c) not in ("Cn", "Cs"))
+        yield "".join(c for c in points if not "\ud800" <= c < "\ue000")
 
 
 def assert_same_ids(lib: Any, path: Path) -> None:
     ours, theirs = Tokenizer.from_metadata(GGUFFile.open(path).metadata), LlamaCpp(lib, path)
     control = [i for i, type_ in enumerate(ours.types) if type_ == TokenType.CONTROL][:50]
     rng = random.Random(2)
-    for text in random_texts(300):
+    for text in random_texts(100):
         text += rng.choice(["", *(ours.vocab.texts[i] for i in control)]) + " x"
         for how in ((False, False), (True, True)):
             assert ours.tokenize(text, *how) == theirs.tokenize(text, *how), repr(text)
@@ -80,16 +77,6 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def test_ids(llama_cpp: Any, path: Path) -> None:
     assert_same_ids(llama_cpp, path)
-
-
-def test_pieces_and_ends(llama_cpp: Any, path: Path) -> None:
-    ours = Tokenizer.from_metadata(GGUFFile.open(path).metadata)
-    theirs = LlamaCpp(llama_cpp, path)
-    every_few = range(0, ours.n_vocab, 7)
-    for i in {*every_few, *range(300), *range(ours.n_vocab - 400, ours.n_vocab)}:
-        assert ours.token_to_piece(i) == theirs.piece(i, False)
-        assert ours.token_bytes(i) == theirs.piece(i, True)
-        assert ours.is_eog(i) == theirs.is_eog(i)
 
 
 @pytest.mark.parametrize("pre", WAYS)

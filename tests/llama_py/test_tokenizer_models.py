@@ -13,6 +13,7 @@ import pytest
 import llama_py
 from ggml_py.errors import TokenizerError
 from llama_py.tokenizer import Tokenizer, TokenType
+from tests import vocab_data
 from tests.gguf_writer import gguf, kv, write
 from tests.text_vocab import bpe, bpe_meta, spm, vocab_gguf
 from tests.vocabularies import VOCABULARIES, recorded, texts
@@ -45,7 +46,7 @@ def pieces(tokenizer: Any, text: str) -> list[str]:
     return [tokenizer.vocab.texts[i] for i in tokenizer.tokenize(text, add_special=False)]
 
 
-@pytest.mark.parametrize("name", VOCABULARIES)
+@pytest.mark.parametrize("name", [n for n in VOCABULARIES if n not in vocab_data.NAMES])
 def test_ids_are_those_of_llama_cpp(name: str) -> None:
     tokenizer, ids = Tokenizer.from_metadata(VOCABULARIES[name]()), recorded()[name]
     assert len(ids) == len(texts()) > 300
@@ -60,8 +61,9 @@ def test_a_file_with_a_vocabulary_only(tmp_path: Path) -> None:
     assert isinstance(tokenizer, llama_py.Tokenizer)
     assert tokenizer.tokenize("abc<a>") == [256, 99, 257]
     assert tokenizer.detokenize([256, 99, 257]) == "abc"
-    assert (tokenizer.bos, tokenizer.eos, tokenizer.eot) == (257, None, 259)
-    assert tokenizer.special_ids == {"bos": 257, "eot": 259}
+    # 11 is what llama.cpp takes for EOS where a file of this kind does not say it.
+    assert (tokenizer.bos, tokenizer.eos, tokenizer.eot) == (257, 11, 259)
+    assert tokenizer.special_ids == {"bos": 257, "eos": 11, "eot": 259}
     assert repr(tokenizer) == "<Tokenizer gpt2 (gpt-2), 260 tokens>"
 
 

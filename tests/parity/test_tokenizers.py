@@ -7,26 +7,33 @@ from __future__ import annotations
 
 import os
 import random
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import llama_py
-from ggml_py.errors import TokenizerError
 from llama_py.tokenizer import Tokenizer
-from llama_py.tokenizer.pre import PRE_TOKENIZERS
 from tests.gguf_writer import write
 from tests.llama_cpp_vocab import LlamaCpp
 from tests.text_vocab import vocab_gguf
-from tests.vocabularies import VOCABULARIES, pairs, recorded, texts
+from tests.vocabularies import VOCABULARIES, recorded, texts
 
 llama_cpp = pytest.importorskip("llama_cpp", reason="needs llama-cpp-python: '.[parity]'")
 pytestmark = pytest.mark.parity
 
 FOLDER = os.environ.get("LLAMA_CPP_MODELS")
 FILES = sorted(Path(FOLDER).glob("*.gguf")) if FOLDER else []
-BYTES = ("t5", "t5, spaced", "t5, unprefixed", "rwkv")  # models that see bytes, not characters
+SPECIAL = (
+    *("bos", "eos", "eot", "sep", "pad", "mask"),
+    *("fim_pre", "fim_suf", "fim_mid", "fim_pad", "fim_rep", "fim_sep"),
+)
+# A token of characters that stand for no bytes is [UNK_BYTE_0x...] in llama.cpp's texts, and itself
+# in ours; this kind has many.
+READ = [name for name in VOCABULARIES if name != "whitespace, whitespace"]
+# Models that see bytes, not characters:
+BYTES = ("nomic-bert-moe", "test", "t5, spaced", "t5, unprefixed", "rwkv")
 
 
 def both(meta: dict[str, Any], folder: Path) -> tuple[Tokenizer, LlamaCpp]:
@@ -44,7 +51,7 @@ def assert_same(ours: Tokenizer, theirs: LlamaCpp, many: list[str]) -> None:
 def test_ids(name: str, tmp_path: Path) -> None:
     ours, theirs = both(VOCABULARIES[name](), tmp_path)
     assert [theirs.tokenize(text, True, True) for text in texts()] == recorded()[name]
-    assert_same(ours, theirs, texts(n=300, seed=2))
+    assert_same(ours, theirs, texts(n=500, seed=2))
 
 
 @pytest.mark.parametrize("name", BYTES)
@@ -59,34 +66,46 @@ def test_ids_of_bytes(name: str, tmp_path: Path) -> None:
         assert found == theirs.tokenize(bytes(data), True, True), bytes(data)
 
 
-@pytest.mark.parametrize("name", [name for name in VOCABULARIES if "gpt2" not in name])
+@pytest.mark.parametrize("name", READ)
 def test_tokens(name: str, tmp_path: Path) -> None:
     ours, theirs = both(VOCABULARIES[name](), tmp_path)
     for i in range(ours.n_vocab):
-        assert ours.token_to_piece(i) == theirs.piece(i, False)
-        assert ours.token_bytes(i) == theirs.piece(i, True)
+        if not (piece := theirs.piece(i, True)).startswith(b"[UNK_BYTE_0x"):
+            assert ours.token_bytes(i) == piece
+            assert ours.token_to_piece(i) == theirs.piece(i, False)
         assert ours.is_eog(i) == theirs.is_eog(i)
-    for special in ("bos", "eos", "eot", "sep", "pad", "mask"):
+    for special in SPECIAL:
         assert ours.special_ids.get(special) == theirs.special_id(special), special
+    assert ours.vocab.add_sep == theirs.lib.llama_vocab_get_add_sep(theirs.vocab)
 
 
-@pytest.mark.parametrize("pre", PRE_TOKENIZERS)
-def test_every_name_of_a_pre_tokenizer(pre: str, tmp_path: Path) -> None:
-    assert_same(*both(pairs(pre), tmp_path), texts()[:120])
+@pytest.mark.parametrize("name", READ)
+def test_texts_of_ids(name: str, tmp_path: Path) -> None:
+    ours, theirs = both(VOCABULARIES[name](), tmp_path)
+    rng = random.Random(7)
+    many = [theirs.tokenize(text, True, True) for text in texts()]
+    many += [rng.choices(range(ours.n_vocab), k=20) for _ in range(100)]
+    ends = (False, True) if ours.vocab.first or ours.vocab.last else (False,)
+    for ids in many:
+        for remove, special in product(ends, (False, True)):
+            expected = theirs.detokenize(ids, remove, special)
+            removed = remove and ids[:1] == [ours.bos]
+            silent = removed or (ids and not theirs.piece(ids[0], special))
+            if ours.vocab.add_space_prefix and silent:
+                expected = expected.removeprefix(b" ")  # there, a BOS keeps it
+            found = ours.detokenize(ids, special, remove_special=remove, clean_spaces=True)
+            same = found == expected.decode("utf-8", "replace")
+            assert same or b"[UNK_BYTE_0x" in expected, ids
 
 
 @pytest.mark.skipif(not FILES, reason="LLAMA_CPP_MODELS is not set")
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_ids_of_files(path: Path) -> None:
     """Also the texts and ids that come with some of the files."""
-    try:
-        ours = llama_py.load_tokenizer(path)
-    except TokenizerError as error:
-        pytest.skip(str(error))
-    theirs = LlamaCpp(llama_cpp, path)
+    ours, theirs = llama_py.load_tokenizer(path), LlamaCpp(llama_cpp, path)
     inputs, outputs = (path.with_name(f"{path.name}.{end}") for end in ("inp", "out"))
     if inputs.exists():
-        *many, _ = inputs.read_bytes().decode().split("\n__ggml_vocab_test__\n")
-        for text, line in zip(many, outputs.read_text().splitlines(), strict=True):
+        many = inputs.read_bytes().decode().split("\n__ggml_vocab_test__\n")
+        for text, line in zip(many, outputs.read_text().splitlines(), strict=False):
             assert ours.tokenize(text, False, False) == [int(i) for i in line.split()], repr(text)
-    assert_same(ours, theirs, texts(n=300, seed=3))
+    assert_same(ours, theirs, texts(n=500, seed=3))

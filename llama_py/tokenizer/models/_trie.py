@@ -5,32 +5,48 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
-# Nodes by the next byte or character; under None the value of the key that ends here.
+# Nodes by the next byte or character, or, of those where nobody has been yet, a list of their keys
+# and values; under None the value of the key that ends here.
 Trie: TypeAlias = dict[Any, Any]
 
 
 def trie(items: Iterable[tuple[bytes | str, int]]) -> Trie:
     """Of keys and their values; the last of equal keys counts."""
-    root: Trie = {}
-    for key, value in items:
-        node = root
-        for c in key:
-            child = node.get(c)
-            if child is None:
-                child = node[c] = {}
-            node = child
-        node[None] = value
-    return root
+    return _grown(items, 0)
+
+
+def _grown(items: Iterable[tuple[bytes | str, int]], depth: int) -> Trie:
+    """The node of keys that have their first `depth` characters in common."""
+    node: Trie = {}
+    for item in items:
+        key, value = item
+        if len(key) == depth:
+            node[None] = value
+        elif key[depth] in node:
+            node[key[depth]].append(item)
+        else:
+            node[key[depth]] = [item]
+    return node
+
+
+def _path(root: Trie, text: bytes | str, start: int) -> Iterator[tuple[int, Trie]]:
+    """The nodes that the text leads to, and up to where it has been read."""
+    node = root
+    for at in range(start, len(text)):
+        child = node.get(text[at])
+        if child is None:
+            return
+        if type(child) is list:
+            child = node[text[at]] = _grown(child, at + 1 - start)
+        node = child
+        yield at + 1, node
 
 
 def matches(root: Trie, text: bytes | str, start: int) -> Iterator[tuple[int, int]]:
     """Where each key that stands at `start` ends, and its value; the shortest key first."""
-    node, n = root, len(text)
-    while start < n and text[start] in node:
-        node = node[text[start]]
-        start += 1
+    for end, node in _path(root, text, start):
         if None in node:
-            yield start, node[None]
+            yield end, node[None]
 
 
 def longest(root: Trie, text: bytes | str, start: int) -> tuple[int, int] | None:
@@ -40,8 +56,4 @@ def longest(root: Trie, text: bytes | str, start: int) -> tuple[int, int] | None
 
 def depth(root: Trie, text: bytes | str, start: int) -> int:
     """How much of the text from `start` on is the beginning of some key."""
-    node, at = root, start
-    while at < len(text) and text[at] in node:
-        node = node[text[at]]
-        at += 1
-    return at - start
+    return max((end for end, _ in _path(root, text, start)), default=start) - start

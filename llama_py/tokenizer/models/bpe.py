@@ -1,22 +1,21 @@
-"""Byte-level BPE (`tokenizer.ggml.model` = gpt2): words by regex, then merges by rank."""
+"""Byte-level BPE (`tokenizer.ggml.model` = gpt2 and others): words, then merges by rank."""
 
 from __future__ import annotations
 
 import difflib
 import logging
-import re
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Iterator, Mapping
+from functools import cached_property, lru_cache
 from typing import Any
 
 from ggml_py.errors import TokenizerError
-from llama_py.tokenizer.models._base import TextModel
+from llama_py.tokenizer.characters import decoded, is_space, lower
+from llama_py.tokenizer.models._base import SPACE, TextModel
+from llama_py.tokenizer.models._merge import merged
 from llama_py.tokenizer.pre import PRE_TOKENIZERS, PreTokenizer
-from llama_py.tokenizer.vocab import PREFIX, Defaults, read_vocab, strings
+from llama_py.tokenizer.vocab import PREFIX, Defaults, flag, read_vocab, strings
 
 log = logging.getLogger("llama_py")
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def _byte_characters() -> list[str]:
@@ -31,67 +30,110 @@ _BYTE_OF = {character: bytes([b]) for b, character in enumerate(_CHARACTERS)}
 
 
 class BytePairs(TextModel):
-    """Texts to ids as llama.cpp's llm_tokenizer_bpe_session does; the work is the Rust library's.
+    """Texts to ids as llama.cpp's llm_tokenizer_bpe_session does.
 
-    The library's tokenizer is built on first use: 0.4 s for a vocabulary of 250,000.
+    Merges are the Rust library's, built on first use (0.4 s for a vocabulary of 250,000), where it
+    merges as llama.cpp: where all bytes and all that is merged are tokens. Else they are our own.
     """
 
     names = ("gpt2",)
 
     def __init__(self, meta: Mapping[str, Any]) -> None:
-        self._pre = _pre_tokenizer(meta)
-        self._merges = strings(meta, "merges")
-        self.vocab = read_vocab(meta, Defaults(add_bos=self._pre.add_bos))
+        self._pre = self._pre_tokenizer(meta)
+        without = meta.get(PREFIX + "pre") == "kimi-k2" and PREFIX + "merges" not in meta
+        self._merges = [] if without else strings(meta, "merges")
+        defaults = Defaults(
+            add_bos=self._pre.add_bos,
+            always_bos=self._pre.always,
+            add_sep=self._pre.add_sep,
+            clean_spaces=self._pre.clean_spaces,
+            special_ids=self._default_ids(),
+        )
+        self.vocab = read_vocab(meta, defaults)
+        self._ids_of_word = lru_cache(maxsize=1 << 16)(self._encode_word)
 
     def encode(self, text: str) -> list[int]:
         """Bytes that were not UTF-8 become U+FFFD each."""
-        encoding = self._tokenizer.encode(_SURROGATE.sub("\ufffd", text), add_special_tokens=False)
-        n_vocab = len(self.vocab.texts)
-        return [i for i in encoding.ids if i < n_vocab]
+        return self._encode(text.replace(" ", SPACE) if self._pre.escape else text)
 
     def normal(self, text: str) -> bytes:
         """A normal token's bytes; a character that stands for no byte is taken as it is."""
+        if not self._pre.as_bytes:
+            return super().normal(text)
         return b"".join(_BYTE_OF.get(c) or c.encode("utf-8", "surrogateescape") for c in text)
 
+    def _pre_tokenizer(self, meta: Mapping[str, Any]) -> PreTokenizer:
+        name = meta.get(PREFIX + "pre", "")
+        if not name:
+            log.warning("%spre is missing: texts are cut as by 'default'", PREFIX)
+        return pre_tokenizer(str(name or "default"))
+
+    def _default_ids(self) -> dict[str, int]:
+        return self._pre.default_ids
+
+    def _encode(self, text: str) -> list[int]:
+        words = self._pre.split(decoded(text))
+        return [id for word in words for id in self._ids_of_word(word)]
+
+    def _encode_word(self, word: str) -> list[int]:
+        pre, ids = self._pre, self.vocab.ids
+        if pre.as_bytes:
+            word = "".join([_CHARACTERS[b] for b in word.encode()])
+        whole = pre.ignore_merges or (pre.newlines and not word.strip("\n"))
+        if whole and word in ids:
+            return [ids[word]]
+        if self._library:
+            found: list[int] = self._library.encode(word, add_special_tokens=False).ids
+            return found
+        ranks = self._ranks
+
+        def rank(text: str, a: int, b: int, c: int) -> int | None:
+            return ranks.get((text[a:b], text[b:c]))
+
+        return [id for symbol in merged(word, rank) for id in self._ids_of_symbol(symbol)]
+
+    def _ids_of_symbol(self, symbol: str) -> Iterator[int]:
+        """Of a symbol that is no token its bytes', of those that are tokens."""
+        ids = self.vocab.ids
+        if symbol in ids:
+            yield ids[symbol]
+            return
+        for b in symbol.encode():
+            name = self._name_of_byte(b)
+            if name in ids:
+                yield ids[name]
+
+    def _name_of_byte(self, byte: int) -> str:
+        """Of one whose symbol is no token: the byte itself, or what is written for it."""
+        raw = bytes([byte]).decode("utf-8", "surrogateescape")
+        return raw if self._pre.as_bytes else f"<0x{byte:02X}>"
+
     @cached_property
-    def _tokenizer(self) -> Any:
+    def _ranks(self) -> dict[tuple[str, str], int]:
+        """The first of equal merges counts, and what is no pair does not."""
+        found: dict[tuple[str, str], int] = {}
+        for i, merge in enumerate(self._merges):
+            cut = merge.find(" ", 1)
+            if cut > 0:
+                found.setdefault((merge[:cut], merge[cut + 1 :]), i)
+        return found
+
+    @cached_property
+    def _library(self) -> Any:
+        """A `tokenizers.Tokenizer`, or None."""
+        ids = {text: id for text, id in self.vocab.ids.items() if decoded(text) == text}
+        names = _CHARACTERS if self._pre.as_bytes else [f"<0x{b:02X}>" for b in range(256)]
+        made = (text for a, b in self._ranks for text in (a, b, a + b))
+        if not all(text in ids for text in (*names, *made)):
+            return None
         from tokenizers import Tokenizer, models
 
-        ids = self._ids_of_all_bytes()
-        tokenizer = Tokenizer(
-            models.BPE(vocab=ids, merges=self._pairs(ids), ignore_merges=self._pre.ignore_merges)
-        )
-        tokenizer.pre_tokenizer = self._pre.build()
-        return tokenizer
-
-    def _ids_of_all_bytes(self) -> dict[str, int]:
-        """The vocabulary the library can take: UTF-8, and a token for every byte.
-
-        It would drop a byte without a token before it merges, and so merge what is not adjacent.
-        Such bytes get ids above the vocabulary and are dropped from the result.
-        """
-        ids = self.vocab.ids
-        if _SURROGATE.search("".join(ids)):
-            ids = {text: i for text, i in ids.items() if not _SURROGATE.search(text)}
-        missing = [c for c in _CHARACTERS if c not in ids]
-        return ids | {c: len(self.vocab.texts) + n for n, c in enumerate(missing)}
-
-    def _pairs(self, ids: Mapping[str, int]) -> list[tuple[str, str]]:
-        pairs, unusable = [], 0
-        for merge in dict.fromkeys(self._merges):
-            cut = merge.find(" ", 1)
-            left, right = merge[:cut], merge[cut + 1 :]
-            if cut > 0 and left in ids and right in ids and left + right in ids:
-                pairs.append((left, right))
-            else:
-                unusable += 1
-        if unusable:
-            log.warning("%smerges: %d merges of or into no token: ignored", PREFIX, unusable)
-        return pairs
+        fallback = not self._pre.as_bytes
+        return Tokenizer(models.BPE(vocab=ids, merges=list(self._ranks), byte_fallback=fallback))
 
 
-def _pre_tokenizer(meta: Mapping[str, Any]) -> PreTokenizer:
-    name = str(meta.get(PREFIX + "pre"))
+def pre_tokenizer(name: str) -> PreTokenizer:
+    """That of a name; TokenizerError with the known and the nearest one for any other."""
     if name in PRE_TOKENIZERS:
         return PRE_TOKENIZERS[name]
     nearest = difflib.get_close_matches(name, PRE_TOKENIZERS, n=1)
@@ -100,3 +142,31 @@ def _pre_tokenizer(meta: Mapping[str, Any]) -> PreTokenizer:
         + (f" (nearest: {nearest[0]})" if nearest else "")
         + "; to add it: an entry in llama_py/tokenizer/pre.py"
     )
+
+
+class SpacedPairs(BytePairs):
+    """Merges of characters in whole lines (`tokenizer.ggml.model` = gemma4); spaces are U+2581."""
+
+    names = ("gemma4",)
+
+    def _pre_tokenizer(self, meta: Mapping[str, Any]) -> PreTokenizer:
+        return pre_tokenizer("gemma4")
+
+    def _default_ids(self) -> dict[str, int]:
+        return {}
+
+
+class Unspaced(BytePairs):
+    """Words between white space, which is lost (`tokenizer.ggml.model` = whitespace)."""
+
+    names = ("whitespace",)
+
+    def __init__(self, meta: Mapping[str, Any]) -> None:
+        super().__init__(meta)
+        self._lowercase = flag(meta, "normalizer.lowercase", self._pre.lowercase)
+
+    def _encode(self, text: str) -> list[int]:
+        text = decoded(text)
+        shown = {c: " " if is_space(c) else lower(c) if self._lowercase else c for c in set(text)}
+        words = "".join(map(shown.__getitem__, text)).split(" ")
+        return [id for word in words for id in super(Unspaced, self)._encode(word)]

@@ -1,4 +1,4 @@
-"""Files without a vocabulary: `tokenizer.ggml.model` = none, no_vocab, test (tiny test models)."""
+"""Files without a vocabulary (`tokenizer.ggml.model` = none, no_vocab), and llama.cpp's tests."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from llama_py.tokenizer.models._base import TextModel
 from llama_py.tokenizer.vocab import PREFIX, Defaults, read_vocab
 
 _MAX_TOKENS = 1 << 20
+_DEFAULTS = Defaults(first=(), last=())
 
 
 class NoText(TextModel):
     """Ids have names to show (`tok_5`), but no text can be cut into them."""
 
-    names = ("none", "no_vocab", "test")
+    names = ("none", "no_vocab")
 
     def __init__(self, meta: Mapping[str, Any]) -> None:
-        if PREFIX + "tokens" not in meta:
-            meta = {PREFIX + "tokens": [f"tok_{i}" for i in range(_vocab_size(meta))]}
-        self.vocab = read_vocab(meta, Defaults())
+        self.vocab = read_vocab(
+            {PREFIX + "tokens": [f"tok_{i}" for i in range(_vocab_size(meta))]}, _DEFAULTS
+        )
 
     def encode(self, text: str) -> list[int]:
         raise TokenizerError(
@@ -31,6 +32,27 @@ class NoText(TextModel):
 
     def normal(self, text: str) -> bytes:
         return text.encode("utf-8", "surrogateescape")
+
+
+class Hashes(TextModel):
+    """Tiny models of tests (`test`): five bytes are a token, by a number made of them."""
+
+    names = ("test",)
+
+    def __init__(self, meta: Mapping[str, Any]) -> None:
+        self.vocab = read_vocab(meta, _DEFAULTS)
+
+    def encode(self, text: str) -> list[int]:
+        data, ids = text.encode("utf-8", "surrogateescape"), []
+        for start in range(0, len(data), 5):
+            number = 0
+            for byte in data[start : start + 5]:
+                number = number * 31 + byte
+            ids.append(number % len(self.vocab.texts))
+        return ids
+
+    def piece(self, text: str, type: int) -> bytes:
+        return format(self.vocab.ids[text], "x").encode()
 
 
 def _vocab_size(meta: Mapping[str, Any]) -> int:

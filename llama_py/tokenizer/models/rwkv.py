@@ -25,7 +25,7 @@ class World(TextModel):
     names = ("rwkv",)
 
     def __init__(self, meta: Mapping[str, Any]) -> None:
-        self.vocab = read_vocab(meta, Defaults(fixed_ends=True))
+        self.vocab = read_vocab(meta, Defaults(first=(), last=()))
 
     def encode(self, text: str) -> list[int]:
         data, ids, at = text.encode("utf-8", "surrogateescape"), [], 0

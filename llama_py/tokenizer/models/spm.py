@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
-from heapq import heapify, heappop, heappush
 from typing import Any
 
 from llama_py.tokenizer.models._base import SPACE, TextModel
+from llama_py.tokenizer.models._merge import merged
 from llama_py.tokenizer.vocab import Defaults, read_vocab
 
 _WORD = re.compile(f"{SPACE}*[^{SPACE}]+|{SPACE}+")
@@ -52,36 +52,16 @@ class ScoredPieces(TextModel):
         return out
 
     def _merged(self, text: str) -> list[str]:
-        """The text cut into symbols. A symbol is known by its start; `end[i]` 0: merged away."""
-        ids, scores, n = self.vocab.ids, self.vocab.scores, len(text)
-        end = list(range(1, n + 1))
-        before = list(range(-1, n - 1))
+        ranks = self._ranks
 
-        def candidate(left: int, right: int) -> tuple[float, int, int, int] | None:
-            if left < 0 or right >= n:
-                return None
-            token = ids.get(text[left : end[right]])
-            return None if token is None else (-scores[token], left, right, end[right])
+        def rank(text: str, a: int, b: int, c: int) -> float | None:
+            return ranks.get(text[a:c])
 
-        queue = [pair for i in range(n - 1) if (pair := candidate(i, i + 1))]
-        heapify(queue)
-        while queue:
-            _, left, right, stop = heappop(queue)
-            # Stale: one of the two has been merged since.
-            if end[left] != right or end[right] != stop:
-                continue
-            end[left], end[right] = stop, 0
-            if stop < n:
-                before[stop] = left
-            for pair in (candidate(before[left], left), candidate(left, stop)):
-                if pair:
-                    heappush(queue, pair)
+        return merged(text, rank)
 
-        symbols, i = [], 0
-        while i < n:
-            symbols.append(text[i : end[i]])
-            i = end[i]
-        return symbols
+    @cached_property
+    def _ranks(self) -> dict[str, float]:
+        return {text: -self.vocab.scores[id] for text, id in self.vocab.ids.items()}
 
     def _byte_id(self, byte: int) -> int:
         ids = self.vocab.ids

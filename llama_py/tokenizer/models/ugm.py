@@ -17,9 +17,7 @@ from llama_py.tokenizer.models._charsmap import Charsmap
 from llama_py.tokenizer.models._trie import Trie, depth, matches, trie
 from llama_py.tokenizer.vocab import PREFIX, Defaults, TokenType, flag, read_vocab
 
-_DEFAULTS = Defaults(
-    add_eos=True, add_space_prefix=False, special_ids={"eos": 1, "unk": 2, "pad": 0}
-)
+_DEFAULTS = Defaults(add_eos=True, special_ids={"eos": 1, "unk": 2, "pad": 0})
 _USABLE = (TokenType.NORMAL, TokenType.USER_DEFINED, TokenType.UNUSED)
 _UNKNOWN_PENALTY = np.float32(10.0)
 _REPLACEMENT = "\ufffd".encode()

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
+from llama_py.tokenizer.characters import category, is_space, lower
 from llama_py.tokenizer.models._base import SPACE, TextModel
 from llama_py.tokenizer.models._trie import Trie, longest, trie
 from llama_py.tokenizer.vocab import Defaults, flag, read_vocab
@@ -18,7 +19,9 @@ from llama_py.tokenizer.vocab import Defaults, flag, read_vocab
 _DEFAULTS = Defaults(
     add_bos=True,
     add_sep=True,
-    fixed_ends=True,
+    clean_spaces=True,
+    first=("bos",),
+    last=("sep",),
     special_ids={"bos": 101, "unk": 100, "sep": 102, "pad": 0, "mask": 103},
 )
 
@@ -80,15 +83,13 @@ class _Characters(dict[int, str]):
     def _of(self, char: str) -> str:
         if self._strip_accents:
             # As llama.cpp has it: the first character only, also of a Hangul syllable.
-            char = unicodedata.normalize("NFD", char)[0]
-        if char.isspace() and not "\x1c" <= char <= "\x1f":
+            char = unicodedata.normalize("NFD", char)[0] if category(char) != "-" else char
+        if is_space(char):
             return " "
-        category = unicodedata.category(char)
-        if char == "\ufffd" or category in ("Cc", "Cf", "Cs", "Co"):
+        kind = category(char)
+        if char == "\ufffd" or kind == "C" or (self._strip_accents and kind == "M"):
             return ""
-        if self._strip_accents and category[0] == "M":
-            return ""
-        word = category[0] == "P" or (char < "\x7f" and category[0] == "S")
+        word = kind == "P" or (char < "\x7f" and kind == "S")
         word = word or any(first <= char <= last for first, last in _CHINESE)
-        lower = char.lower()[0] if self._lowercase else char
-        return f" {lower} " if word else lower
+        small = lower(char) if self._lowercase else char
+        return f" {small} " if word else small

@@ -1,0 +1,100 @@
+"""What kind of character each is, to llama.cpp: by Unicode 15.1, whatever this Python knows.
+
+`category` is one letter (`L`, `M`, `N`, `P`, `S`, `Z`, `C`, or `-` where nothing is assigned).
+Regular expressions see `kinds`, one byte a character, as unicode.cpp:unicode_regex_split has them:
+ASCII is itself, any other white space is a vertical tab, and there is a byte for each category.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+FILE = Path(__file__).parents[1] / "data" / "unicode.txt"
+
+HAN = "一-鿿㐀-䶿\U00020000-\U0002a6df\U0002a700-\U0002ebef\uf900-\ufaff\U0002f800-\U0002fa1f"
+
+# Bytes of kinds: others, and those of categories; Han that are letters, and that are not.
+_OTHER, _SPACE, _HAN_LETTER, _HAN_OTHER = 0xD0, 0x0B, 0xD6, 0xD7
+_KIND_OF = {"N": 0xD1, "L": 0xD2, "P": 0xD3, "M": 0xD4, "S": 0xD5}
+
+# What a class of kinds has, to stand between [ and ]. `U` and `W`: letters but small ASCII ones,
+# and but capital ones, for llama.cpp tells the cases apart in ASCII only.
+CLASSES = {
+    "N": r"0-9\xd1",
+    "L": r"A-Za-z\xd2\xd6",
+    "P": r"!-#%-*,-/:-;?-@\[-\]_{}\xd3",
+    "M": r"\xd4",
+    "S": r"$+<->^`|~\xd5",
+    "U": r"A-Z\xd2\xd6",
+    "W": r"a-z\xd2\xd6",
+    "Han": r"\xd6\xd7",
+}
+
+_SPACES = re.compile("[^\\S\x1c-\x1f]")  # Python takes four control characters for spaces
+_SPACE_AS_ASCII = {ord(c): "\v" for c in map(chr, range(0x80, 0x3001)) if _SPACES.match(c)}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@cache
+def _categories() -> NDArray[np.uint8]:
+    table = np.full(0x110000, ord("-"), np.uint8)
+    for line in FILE.read_text("utf-8").splitlines():
+        if line.startswith("#"):
+            continue
+        letter, *ranges = line.split()
+        for item in ranges:
+            first, _, last = item.partition("-")
+            table[int(first, 16) : int(last or first, 16) + 1] = ord(letter)
+    return table
+
+
+@cache
+def _kinds() -> NDArray[np.uint8]:
+    categories = _categories()
+    table = np.full(len(categories), _OTHER, np.uint8)
+    for letter, kind in _KIND_OF.items():
+        table[categories == ord(letter)] = kind
+    for part in re.findall("(.)-(.)", HAN):
+        han = slice(ord(part[0]), ord(part[1]) + 1)
+        letters = table[han] == _KIND_OF["L"]
+        table[han] = np.where(letters, _HAN_LETTER, _HAN_OTHER)
+    table[list(_SPACE_AS_ASCII)] = _SPACE
+    table[:0x80] = np.arange(0x80)
+    return table
+
+
+def kinds(text: str) -> bytes:
+    """The kind of each character; lone surrogates are none of the categories."""
+    if text.isascii():
+        return text.encode()
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+    found: NDArray[np.uint8] = _kinds()[codes]
+    return found.tobytes()
+
+
+def category(character: str) -> str:
+    return chr(_categories()[ord(character)])
+
+
+def is_space(character: str) -> bool:
+    return _SPACES.match(character) is not None
+
+
+def lower(character: str) -> str:
+    """One character always."""
+    return character.lower()[0] if category(character) != "-" else character
+
+
+def ascii_spaces(text: str) -> str:
+    """With a vertical tab for all white space that is not ASCII."""
+    return text if text.isascii() else text.translate(_SPACE_AS_ASCII)
+
+
+def decoded(text: str) -> str:
+    """With U+FFFD for each byte that was not UTF-8."""
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)

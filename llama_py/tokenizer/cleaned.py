@@ -1,0 +1,18 @@
+"""Spaces that tokens have and texts do not (llama-vocab.cpp:impl::detokenize)."""
+
+from __future__ import annotations
+
+import re
+
+_PASSES = (
+    (re.compile(rb" (?=[?!.,])"), b""),
+    (re.compile(rb" ' "), b"'"),
+    (re.compile(rb" (?='(?:[sm]|re|ve))"), b""),
+)
+
+
+def cleaned(data: bytes) -> bytes:
+    """Without spaces before punctuation and before 's, 'm, 're and 've, and around a lone '."""
+    for pattern, by in _PASSES:
+        data = pattern.sub(by, data)
+    return data

@@ -1,0 +1,135 @@
+"""Ways to cut a text into words: the steps of a pre-tokenizer (unicode.cpp:unicode_regex_split).
+
+Each step cuts the words of the one before: into the matches of a pattern and what is between them,
+or into groups of three digits. A word is known by where it ends.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+from llama_py.tokenizer.characters import CLASSES, ascii_spaces, kinds
+
+
+class Views:
+    """A text, and what patterns see of it."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def kinds(self) -> bytes:
+        return kinds(self.text)
+
+    @cached_property
+    def plain(self) -> str:
+        """To llama.cpp's std::wregex all white space is ASCII."""
+        return ascii_spaces(self.text)
+
+
+class Cut(ABC):
+    """A step."""
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self)["pattern"] == vars(other)["pattern"]
+
+    def __hash__(self) -> int:
+        return hash(self.pattern)
+
+    @abstractmethod
+    def ends(self, views: Views, ends: Iterable[int]) -> list[int]:
+        """Where words end, given where they ended before."""
+
+
+class Plain(Cut):
+    """By a pattern of characters."""
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(self.pattern, re.ASCII)
+
+    def ends(self, views: Views, ends: Iterable[int]) -> list[int]:
+        return _matched(self._compiled, views.plain, ends)
+
+
+class Kinds(Cut):
+    """By a pattern of kinds of characters, in which \\p{X} stands for a category."""
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[bytes]:
+        return re.compile(_with_classes(self.pattern).encode("latin-1"))
+
+    def ends(self, views: Views, ends: Iterable[int]) -> list[int]:
+        return _matched(self._compiled, views.kinds, ends)
+
+
+class Threes(Kinds):
+    """What the pattern matches, in groups of three from the right.
+
+    `before`: cut before each whole group; else after each group, the first of which takes what
+    stands before the digits.
+    """
+
+    def __init__(self, pattern: str, before: bool = False) -> None:
+        super().__init__(pattern)
+        self.before = before
+
+    def ends(self, views: Views, ends: Iterable[int]) -> list[int]:
+        found, start = [], 0
+        for end in ends:
+            for match in self._compiled.finditer(views.kinds, start, end):
+                first, last = match.span()
+                odd = (last - first) % 3
+                if self.before:
+                    found += [at for at in range(first + odd, last, 3) if at > start]
+                else:
+                    found += range(first + (odd or 3), last + 1, 3)
+            if not found or found[-1] < end:
+                found.append(end)
+            start = end
+        return found
+
+
+def words(text: str, steps: Sequence[Cut]) -> list[str]:
+    """The text, cut."""
+    views, ends = Views(text), [len(text)]
+    for step in steps:
+        ends = step.ends(views, ends)
+    return [text[a:b] for a, b in zip([0, *ends], ends, strict=False) if a < b]
+
+
+def _matched(pattern: re.Pattern[Any], text: str | bytes, ends: Iterable[int]) -> list[int]:
+    found, start = [], 0
+    for end in ends:
+        for match in pattern.finditer(text, start, end):
+            a, b = match.span()
+            if a > start:
+                found.append(a)
+            found.append(b)
+            start = b
+        if start < end:
+            found.append(end)
+        start = end
+    return found
+
+
+def _with_classes(pattern: str) -> str:
+    """With the characters of each class instead of \\p{X}."""
+    inside = False
+
+    def put(match: re.Match[str]) -> str:
+        nonlocal inside
+        if match[1]:
+            return CLASSES[match[1]] if inside else f"[{CLASSES[match[1]]}]"
+        if match[0] in ("[", "]"):
+            inside = match[0] == "["
+        return match[0]
+
+    return re.sub(r"\\p\{(\w+)\}|\\.|[\[\]]", put, pattern)
