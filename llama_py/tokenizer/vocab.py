@@ -78,8 +78,8 @@ class Vocab:
 
     `ids` is text to id. `special_ids` is name (`bos`, `eos`, `eot`, `unk`, `fim_pre`, ...) to id; a
     name that neither the file nor the tokenizer model gives is absent. `first` and `last` are the
-    names of those that a text's ids start and end with. `add_sep`: where two texts stand together,
-    SEP is between them. `clean_spaces`: llama.cpp takes spaces before punctuation away when it
+    names of those that a text's ids start and end with. `add_bos`, `add_eos` and `add_sep` are the
+    file's flags: these stand between two texts, too. `clean_spaces`: llama.cpp takes spaces before punctuation away when it
     joins tokens.
     """
 
@@ -90,6 +90,8 @@ class Vocab:
     special_ids: dict[str, int]
     first: tuple[str, ...]
     last: tuple[str, ...]
+    add_bos: bool
+    add_eos: bool
     add_sep: bool
     add_space_prefix: bool
     clean_spaces: bool
@@ -129,6 +131,8 @@ def read_vocab(meta: Mapping[str, Any], defaults: Defaults) -> Vocab:
         special_ids=_read_special_ids(meta, len(texts), defaults.special_ids),
         first=("bos",) * add_bos if defaults.first is None else defaults.first,
         last=("eos",) * add_eos if defaults.last is None else defaults.last,
+        add_bos=add_bos,
+        add_eos=add_eos,
         add_sep=flag(meta, "add_sep_token", defaults.add_sep),
         add_space_prefix=flag(meta, "add_space_prefix", defaults.add_space_prefix),
         clean_spaces=defaults.clean_spaces,

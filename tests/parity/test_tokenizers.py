@@ -76,7 +76,9 @@ def test_tokens(name: str, tmp_path: Path) -> None:
         assert ours.is_eog(i) == theirs.is_eog(i)
     for special in SPECIAL:
         assert ours.special_ids.get(special) == theirs.special_id(special), special
-    assert ours.vocab.add_sep == theirs.lib.llama_vocab_get_add_sep(theirs.vocab)
+    for flag in ("add_bos", "add_eos", "add_sep"):
+        expected = getattr(theirs.lib, f"llama_vocab_get_{flag}")(theirs.vocab)
+        assert getattr(ours.vocab, flag) == expected, flag
 
 
 @pytest.mark.parametrize("name", READ)
