@@ -79,8 +79,8 @@ class Vocab:
     `ids` is text to id. `special_ids` is name (`bos`, `eos`, `eot`, `unk`, `fim_pre`, ...) to id; a
     name that neither the file nor the tokenizer model gives is absent. `first` and `last` are the
     names of those that a text's ids start and end with. `add_bos`, `add_eos` and `add_sep` are the
-    file's flags: these stand between two texts, too. `clean_spaces`: llama.cpp takes spaces before punctuation away when it
-    joins tokens.
+    file's flags: these stand between two texts, too. `clean_spaces`: llama.cpp takes spaces before
+    punctuation away when it joins tokens.
     """
 
     texts: list[str]
