@@ -1,0 +1,41 @@
+"""DBRX: experts in every layer, queries, keys and values by one matrix and limited
+(models/dbrx.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.blocks.attention import Attention
+from llama_py.blocks.experts import Experts
+from llama_py.geometry import ROPE_NEOX
+from llama_py.keys import Keys, number
+from llama_py.models._decoder import Layer
+from llama_py.models._layer_norm import LayerNormDecoder, LayerNormHParams
+from llama_py.weights import Weights
+
+
+class DbrxHParams(LayerNormHParams):
+    rope_type = ROPE_NEOX
+    whole_rope = True
+    clamp_kqv: float = number("attention.clamp_kqv", least=0)
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        if self.n_expert == 0:
+            raise keys.error("expert_count", "it must be at least 1")
+
+
+class Dbrx(LayerNormDecoder):
+    arch = "dbrx"
+    HParams = DbrxHParams
+    sizes = {40: "16x12B"}
+    names = {"ffn_norm": "attn_out_norm"}
+    layer_sum = "ffn_out"
+    norm_bias = False
+
+    def layer(self, w: Weights, il: int) -> Layer:
+        hp = self.hp
+        return Layer(
+            self.norm(w, "attn_norm"),
+            Attention(w, hp, bias=False, joined=True),
+            self.norm(w, "attn_output_norm"),
+            Experts(w, hp, hp.layers[il].n_ff, scaled=False),
+        )

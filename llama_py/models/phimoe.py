@@ -1,0 +1,49 @@
+"""Phi 3.5 with mixture of experts: norms with biases, factors of frequencies for short and for long
+contexts (models/phimoe.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.blocks.attention import Attention
+from llama_py.blocks.experts import Experts
+from llama_py.blocks.functions import inv_sqrt
+from llama_py.geometry import ROPE_NEOX
+from llama_py.hparams import RMS_EPS, HParams
+from llama_py.keys import Keys, number
+from llama_py.models._decoder import Layer, LongDecoder
+from llama_py.weights import Weights
+
+
+class PhiMoeHParams(HParams):
+    rope_type = ROPE_NEOX
+    required_heads = equal_heads = True
+    f_norm_rms_eps: float = number(RMS_EPS, least=0)
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        if self.n_expert == 0:
+            raise keys.error("expert_count", "it must be at least 1")
+
+
+class PhiMoe(LongDecoder):
+    arch = "phimoe"
+    HParams = PhiMoeHParams
+    sizes = {32: "16x3.8B"}
+    names = {"Qcur_scaled": "Qcur", "ffn_inp": ""}
+    long_factors = True
+    output_bias = "needed"
+
+    def declare_ends(self, w: Weights) -> None:
+        hp = self.hp
+        self.output_norm = w.norm("output_norm", hp.n_embd, bias="needed")
+        self.output = w.output(hp.n_embd, hp.n_vocab, bias=self.output_bias)
+        self.output.before_bias = "result_output_no_bias"
+
+    def layer(self, w: Weights, il: int) -> Layer:
+        hp, scale = self.hp, inv_sqrt(self.hp.layers[il].n_embd_head_k)
+        return Layer(
+            w.norm("attn_norm", hp.n_embd, bias="needed"),
+            Attention(w, hp, out_bias="needed", factors=self.factors, q_scale=scale),
+            w.norm("ffn_norm", hp.n_embd, bias="needed"),
+            Experts(w, hp, hp.layers[il].n_ff, scaled=False),
+            input_first=True,
+        )
