@@ -133,7 +133,7 @@ def make_cparams(
         yarn_beta_fast=yarn_beta_fast if yarn_beta_fast >= 0 else hparams.yarn_beta_fast,
         yarn_beta_slow=yarn_beta_slow if yarn_beta_slow >= 0 else hparams.yarn_beta_slow,
         causal_attn=causal_attn,
-        flash_attn=flash_attn,
+        flash_attn=flash_attn and hparams.flash_attn,
         kv_unified=kv_unified,
     )
 

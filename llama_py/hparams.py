@@ -124,6 +124,7 @@ class HParams(Declared):
     n_ff_shexp: int = 0
 
     non_causal_type: ClassVar[NonCausal] = "all"
+    flash_attn: ClassVar[bool] = True  # flash attention computes what the model's does
     required_heads: ClassVar[bool] = False  # a model without attention makes no sense
     equal_heads: ClassVar[bool] = False  # keys and values have the same size
     whole_rope: ClassVar[bool] = False  # RoPE turns whole heads

@@ -55,6 +55,8 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
         yarn_beta_slow=p.yarn_beta_slow,
         causal_attn=None if p.attention == "auto" else p.attention == "causal",
     )  # fmt: skip
+    if p.flash_attn in (True, "on") and not cparams.flash_attn:
+        log.warning("flash attention is off: models of architecture %s have none", model.arch)
     asked = (p.n_ctx or 0) // p.n_seq_max
     trained = trained_context(model.hparams, p.rope_scaling, scale, p.yarn_orig_ctx)
     if asked > trained:

@@ -35,6 +35,7 @@ class Scores:
     bias      F32 [n_kv, n_tokens, n_head, n_stream] added to the products
     v_mla     [d_v, d_mla, n_head] unpacks the values
     n_kv_max  so many cells at most are seen; 0: not known
+    cap       (a, b): products x become b * tanh(a * x), where they are none of flash attention
     """
 
     kq_scale: float
@@ -42,6 +43,7 @@ class Scores:
     bias: Tensor | None = None
     v_mla: Tensor | None = None
     n_kv_max: int = 0
+    cap: tuple[float, float] | None = None
 
 
 def mha(
@@ -91,6 +93,9 @@ def _soft_max(
 ) -> Tensor:  # fmt: skip
     hp = g.hp
     kq = g.cb(mul_mat(k, q, "f32"), "kq", il)  # [n_kv, n_tokens, n_head, n_stream]
+    if how.cap is not None:
+        kq = g.cb(tanh(scale(kq, how.cap[0])), "kq_tanh", il)
+        kq = g.cb(scale(kq, how.cap[1]), "kq_scaled", il)
     if cap := hp.attn_logit_softcap:
         kq = g.cb(scale(kq, 1.0 / cap), "kq_scaled_1", il)
         kq = g.cb(tanh(kq), "kq_tanh", il)

@@ -17,7 +17,16 @@ def _n_ff_each(hp: HParams) -> int:
     return hp.n_ff[0] // max(1, hp.n_expert_used[0])
 
 
-class ExpertHParams(HParams):
+class RoutedHParams(HParams):
+    """Experts in every layer."""
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        if self.n_expert == 0:
+            raise keys.error("expert_count", "it must be at least 1")
+
+
+class ExpertHParams(RoutedHParams):
     """Hidden sizes of routed experts, by layer, and of shared ones."""
 
     n_ff_exp: tuple[int, ...] = uints("expert_feed_forward_length", 0)
@@ -25,8 +34,6 @@ class ExpertHParams(HParams):
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
-        if self.n_expert == 0:
-            raise keys.error("expert_count", "it must be at least 1")
         self.n_ff_exp = tuple(n or _n_ff_each(self) for n in self.n_ff_exp)
         self.n_ff_shexp = self.n_ff_shexp or self.n_ff[0]
 

@@ -12,15 +12,16 @@ from llama_py.blocks.experts import Experts
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.geometry import ROPE_NORMAL, LayerShape
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams import RMS_EPS, HParams
+from llama_py.hparams import RMS_EPS
 from llama_py.keys import Keys, number
 from llama_py.linear import Norm
 from llama_py.models._architecture import AnyHParams
 from llama_py.models._decoder import Block, Decoder
+from llama_py.models._experts import RoutedHParams
 from llama_py.weights import Weights
 
 
-class ArcticHParams(HParams):
+class ArcticHParams(RoutedHParams):
     """feed_forward_length is that of experts; the dense part has as many channels as the model."""
 
     rope_type = ROPE_NORMAL
@@ -30,8 +31,6 @@ class ArcticHParams(HParams):
     def load(self, keys: Keys) -> None:
         super().load(keys)
         self.n_ff_exp = self.n_ff
-        if self.n_expert == 0:
-            raise keys.error("expert_count", "it must be at least 1")
 
     def layer(self, il: int) -> LayerShape:
         return replace(super().layer(il), n_ff=self.n_embd)

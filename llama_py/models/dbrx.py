@@ -6,21 +6,17 @@ from __future__ import annotations
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import Experts
 from llama_py.geometry import ROPE_NEOX
-from llama_py.keys import Keys, number
+from llama_py.keys import number
 from llama_py.models._decoder import Layer
+from llama_py.models._experts import RoutedHParams
 from llama_py.models._layer_norm import LayerNormDecoder, LayerNormHParams
 from llama_py.weights import Weights
 
 
-class DbrxHParams(LayerNormHParams):
+class DbrxHParams(LayerNormHParams, RoutedHParams):
     rope_type = ROPE_NEOX
     whole_rope = True
     clamp_kqv: float = number("attention.clamp_kqv", least=0)
-
-    def load(self, keys: Keys) -> None:
-        super().load(keys)
-        if self.n_expert == 0:
-            raise keys.error("expert_count", "it must be at least 1")
 
 
 class Dbrx(LayerNormDecoder):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from llama_py.blocks.experts import Experts, SharedExperts
 from llama_py.geometry import ROPE_NEOX
-from llama_py.hparams import RMS_EPS, HParams
+from llama_py.hparams import RMS_EPS
 from llama_py.keys import Keys, number, uint, uints
 from llama_py.models._decoder import Decoder, Layer
+from llama_py.models._experts import RoutedHParams
 from llama_py.models._hunyuan import NAMES, late_normed
 from llama_py.weights import Weights
 
 
-class HunyuanMoeHParams(HParams):
+class HunyuanMoeHParams(RoutedHParams):
     """Hidden sizes of experts are feed_forward_length; the other key must be there."""
 
     rope_type = ROPE_NEOX
@@ -23,8 +24,6 @@ class HunyuanMoeHParams(HParams):
     def load(self, keys: Keys) -> None:
         super().load(keys)
         self.n_ff_shexp = self.n_ff_shexp or self.n_ff[0]
-        if self.n_expert == 0:
-            raise keys.error("expert_count", "it must be at least 1")
 
 
 class HunyuanMoe(Decoder):

@@ -6,13 +6,14 @@ from __future__ import annotations
 from llama_py.blocks.experts import GATING_FUNCS, Experts
 from llama_py.blocks.normed_rows import NormedRows
 from llama_py.geometry import ROPE_NEOX
-from llama_py.hparams import RMS_EPS, HParams
-from llama_py.keys import Keys, number, uint, uints
+from llama_py.hparams import RMS_EPS
+from llama_py.keys import number, uint, uints
 from llama_py.models._decoder import Decoder, Layer
+from llama_py.models._experts import RoutedHParams
 from llama_py.weights import Weights
 
 
-class MiniMaxM2HParams(HParams):
+class MiniMaxM2HParams(RoutedHParams):
     """Hidden sizes of experts are feed_forward_length; the other key must be there."""
 
     rope_type = ROPE_NEOX
@@ -20,11 +21,6 @@ class MiniMaxM2HParams(HParams):
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
     expert_sizes: tuple[int, ...] = uints("expert_feed_forward_length")
     expert_gating_func: int = uint("expert_gating_func", 0, least=1, most=len(GATING_FUNCS))
-
-    def load(self, keys: Keys) -> None:
-        super().load(keys)
-        if self.n_expert == 0:
-            raise keys.error("expert_count", "it must be at least 1")
 
 
 class MiniMaxM2(Decoder):

@@ -5,21 +5,17 @@ from __future__ import annotations
 from llama_py.blocks.experts import Experts
 from llama_py.blocks.normed_rows import NormedRows
 from llama_py.geometry import ROPE_NEOX
-from llama_py.hparams import RMS_EPS, HParams
-from llama_py.keys import Keys, number
+from llama_py.hparams import RMS_EPS
+from llama_py.keys import number
 from llama_py.models._decoder import Decoder, Layer
+from llama_py.models._experts import RoutedHParams
 from llama_py.weights import Weights
 
 
-class OlmoeHParams(HParams):
+class OlmoeHParams(RoutedHParams):
     rope_type = ROPE_NEOX
     required_heads = equal_heads = whole_rope = True
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
-
-    def load(self, keys: Keys) -> None:
-        super().load(keys)
-        if self.n_expert == 0:
-            raise keys.error("expert_count", "it must be at least 1")
 
 
 class Olmoe(Decoder):

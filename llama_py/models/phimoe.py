@@ -7,21 +7,17 @@ from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import Experts
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.geometry import ROPE_NEOX
-from llama_py.hparams import RMS_EPS, HParams
-from llama_py.keys import Keys, number
+from llama_py.hparams import RMS_EPS
+from llama_py.keys import number
 from llama_py.models._decoder import Layer, LongDecoder
+from llama_py.models._experts import RoutedHParams
 from llama_py.weights import Weights
 
 
-class PhiMoeHParams(HParams):
+class PhiMoeHParams(RoutedHParams):
     rope_type = ROPE_NEOX
     required_heads = equal_heads = True
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
-
-    def load(self, keys: Keys) -> None:
-        super().load(keys)
-        if self.n_expert == 0:
-            raise keys.error("expert_count", "it must be at least 1")
 
 
 class PhiMoe(LongDecoder):
