@@ -30,7 +30,6 @@ class AfMoeHParams(WindowedHParams, LeadingDenseHParams):
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
-        LeadingDenseHParams.load(self, keys)
         self.rope_freq_scale_swa = self.rope_freq_scale_train
 
     def rope(self, il: int) -> Rope | None:

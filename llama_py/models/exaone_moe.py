@@ -23,10 +23,6 @@ class ExaoneMoeHParams(WindowedHParams, LeadingDenseHParams):
     n_expert_shared: int = uint("expert_shared_count", 0)
     n_ff_shexp: int = uint("expert_shared_feed_forward_length", 0)
 
-    def load(self, keys: Keys) -> None:
-        super().load(keys)
-        LeadingDenseHParams.load(self, keys)
-
     def shared_size(self, keys: Keys) -> int:
         return self.n_ff_shexp or self.n_ff_exp[0]
 

@@ -76,6 +76,8 @@ def test_nothing_depends_on_how_tokens_are_fed(name: str) -> None:
 def test_nor_with_caches_that_round(name: str) -> None:
     """A rounding of F32 can put a cached value on the next F16: the worst is 1e-8 (deepseek2).
     llama.cpp itself, which rounds the queries of fewer than 64 tokens to F16: 1e-7 to 4e-6."""
+    if not live(name, "cpu").hparams.flash_attn:
+        pytest.skip("without flash attention the weights of values are rounded, too")
     check(name, CLOSE_F16, {})
 
 

@@ -82,6 +82,8 @@ def test_a_reused_slot_is_as_good_as_a_fresh_one(name, how, kv_unified, flash_at
 def test_a_broken_sequence_breaks_no_other(name, kv_unified):
     """Both are in one batch, and with kv_unified in the same cells."""
     well, broken = (context(name, kv_unified=kv_unified, flash_attn="on") for _ in range(2))
+    if not well.cparams.flash_attn:
+        pytest.skip("without flash attention NaN times nothing is NaN")
     turns = [s for _ in MORE for s in (0, 1)]
     batch = [MORE[i // 2] for i in range(len(turns))]
     found = []

@@ -14,7 +14,7 @@ TINY = {
     # As the files of the first: they say next to nothing, and have no dense part.
     "moe": Tiny(
         keys=FIRST,
-        without=["*.ffn_up.weight", "*.ffn_gate.weight", "*.ffn_down.weight", "output.weight",
+        without=["*.ffn_up.weight", "*.ffn_gate.weight", "*.ffn_down.weight",
                  "*.layer_output_norm.weight", "*.bias", "*.scale"],
         gain={**GAIN, "token_embd.weight": 0.0128},
         familiar=True,
