@@ -26,6 +26,7 @@ NOT_READ = {
     "deci-plain": ["rope_factors_short.weight"],  # for contexts shorter than any
     "minicpm3-dense": ["rope_factors_short.weight"],  # likewise
     "phi3-long": ["rope_factors_short.weight"],  # likewise
+    "phimoe": ["rope_factors_short.weight"],
     "kimi-k3": ["blk.0.attn_res_score.weight"],
 }
 
