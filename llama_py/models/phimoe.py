@@ -41,5 +41,5 @@ class PhiMoe(LongDecoder):
             Attention(w, hp, out_bias="needed", factors=self.factors, q_scale=scale),
             w.norm("ffn_norm", hp.n_embd, bias="needed"),
             Experts(w, hp, hp.layers[il].n_ff, scaled=False),
-            input_first=True,
+            input_first=(False, True),
         )
