@@ -46,7 +46,7 @@ def main() -> None:
         print(f"demo: recorded {demo.record()} bytes")
     with tempfile.TemporaryDirectory() as folder:
         for arch, variant in tiny.every():
-            if args.archs and arch not in args.archs:
+            if (args.archs and arch not in args.archs) or tiny.find(arch, variant).unrecorded:
                 continue
             path = tiny.write(arch, variant, args.output or Path(folder))
             print(f"{arch} {variant}: {path.stat().st_size} bytes")

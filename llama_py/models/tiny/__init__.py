@@ -34,6 +34,7 @@ class Tiny:
     unread     shapes of tensors that are in the file, but are not for the model
     familiar   all its blocks, and what its layers keep, are in other models too: tests of what any
                model must do run over those, and over all of them with LLAMA_PY_TEST_MODELS=every
+    unrecorded   llama.cpp cannot run it
 
     What is recorded of llama.cpp (tools/record_golden.py):
 
@@ -51,6 +52,7 @@ class Tiny:
     mean: Mapping[str, float] = field(default_factory=dict)
     unread: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     familiar: bool = False
+    unrecorded: bool = False
     prompt: int = 40
     first: int = 0
     steps: int = 6
