@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 
-from ggml_py.dump import Record, diff
+from ggml_py.dump import diff
 from golden import store
+from golden.known import with_gates_along_keys
 from golden.runs import RUNS
 from tests.golden_models import case, runs_of
 from tests.graph_models import split
-
-
-def with_gates_along_keys(nodes: list[Record]) -> list[Record]:
-    """The one thing that differs on purpose: for a single token, llama.cpp's builder without the
-    fused op lays gates per channel along the values, [1, S, ...]. A view and its EXP see it."""
-    along: set[tuple[int, str]] = set()
-    for node in (nodes := copy.deepcopy(nodes)):
-        for t in (node, *node["src"]):
-            gates = t["name"].startswith("g_in-") and t["name"].endswith(" (reshaped)")
-            if t is node and node["op"] == "EXP":
-                gates = (node["dec"], node["src"][0]["name"]) in along
-            if (gates or (node["dec"], t["name"]) in along) and t["ne"][0] == 1:
-                along.add((node["dec"], t["name"]))
-                size = t["ne"][1]
-                t["ne"][:2], t["nb"][1] = [size, 1], 4 * size
-    return nodes
 
 
 @pytest.mark.parametrize(("name", "run"), runs_of("nodes-", nodes=True))
