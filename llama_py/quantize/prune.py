@@ -16,11 +16,11 @@ def renamed(names: Iterable[str], pruned: Iterable[int]) -> dict[str, str]:
     Raises GGUFError for a layer that there is not.
     """
     names, gone = list(names), set(pruned)
-    layers = sorted({int(m[1]) for name in names if (m := _LAYER.search(name))})
+    layers = range(n_layers(names))  # there are some without tensors
     missing = gone - set(layers)
     if missing:
         raise GGUFError(
-            f"there is no layer {min(missing)} to prune; there are 0 to {max(layers, default=0)}"
+            f"there is no layer {min(missing)} to prune; there are 0 to {max(len(layers) - 1, 0)}"
         )
     number = {old: new for new, old in enumerate(n for n in layers if n not in gone)}
     found = {}

@@ -72,13 +72,14 @@ def test_metadata(file: GGUFFile) -> None:
 
 
 def test_pruned_layers_have_other_numbers() -> None:
-    names = [f"blk.{i}.x" for i in (0, 1, 2, 10)] + ["y"]
+    names = [f"blk.{i}.x" for i in (0, 1, 2, 10)] + ["y"]  # layers 3 to 9 have no tensors
+    assert renamed(names, []) == {name: name for name in names}
     assert renamed(names, [1]) == {
-        "blk.0.x": "blk.0.x", "blk.2.x": "blk.1.x", "blk.10.x": "blk.2.x", "y": "y",
+        "blk.0.x": "blk.0.x", "blk.2.x": "blk.1.x", "blk.10.x": "blk.9.x", "y": "y",
     }  # fmt: skip
     assert sorted(names, key=order) == ["y", "blk.0.x", "blk.1.x", "blk.2.x", "blk.10.x"]
-    with pytest.raises(GGUFError, match="no layer 7"):
-        renamed(names, [7])
+    with pytest.raises(GGUFError, match="no layer 11"):
+        renamed(names, [11])
 
 
 def test_importance_that_does_not_fit(file: GGUFFile) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ from llama_py_tools.gguf.quantize import quantize
 
 FLOATS = NDArray[np.float64]
 QUANTIZED = ("Q8_0", "Q4_K_M")
+MAX_SEEDS = 40
+STABLE = 2e-5  # NMSE of a row: what F16 does, where nothing tips over
 EXACT: dict[str, Any] = {"type_k": "f32", "type_v": "f32", "flash_attn": "off"}
 
 
@@ -62,7 +64,8 @@ def judge(arch: str, variant: str) -> Judged:
     found = Judged()
     with tempfile.TemporaryDirectory() as folder:
         path = tiny.write(arch, variant, Path(folder))
-        made, facts = tiny.find(arch, variant), facts_of(arch, path)
+        made = tiny.find(arch, variant)
+        facts = steady(path, made, facts_of(arch, path))
         wanted = runs.wanted(made, facts)
         on_f32 = Beside(path, made, facts)
         for name in wanted:
@@ -115,11 +118,24 @@ def quantized(
     row is too short for a block, llama-quantize's rules choose another type, and so do ours."""
     out = path.with_name(f"{kind}.gguf")
     quantize(str(path), str(out), Wishes(type=file_type(kind)), "", (), (), False, True, 1)
-    both = Beside(out, made, facts)
+    both = Beside(out, made, steady(out, made, facts))
     for name in wanted:
         if name == "exact" or name.startswith("pooled-"):
             both.run(name, Judged())
     return both.worst
+
+
+def steady(path: Path, made: tiny.Tiny, facts: runs.Facts) -> runs.Facts:
+    """With tokens of which llama.cpp chooses no other expert, and no other token to attend to, if
+    other things are rounded; of the least such if there are none."""
+    tried: list[tuple[float, runs.Facts]] = []
+    for seed in range(MAX_SEEDS):
+        seeded = replace(facts, seed=seed)
+        case = runs.Case(made, seeded, lambda **how: LlamaCpp(path, **how))
+        tried.append((runs.instability(case), seeded))
+        if tried[-1][0] <= STABLE:
+            break
+    return min(tried, key=lambda pair: pair[0])[1]
 
 
 def continues(made: tiny.Tiny, facts: runs.Facts) -> bool:
@@ -141,8 +157,9 @@ def fed(path: Path, made: tiny.Tiny) -> float:
     worst = max(worst, nmse(whole, rows))
     for unified in (False, True):
         ctx = Context(
-            model, n_ctx=768, n_ubatch=128, n_seq_max=3, kv_unified=unified, **EXACT
-        )
+            model, n_ctx=256 if unified else 768, n_ubatch=128, n_seq_max=3, kv_unified=unified,
+            **EXACT,
+        )  # fmt: skip
         other = _tokens(made, 17, seed=3)
         seqs = [(0,)] * len(ids) + [(2,)] * len(other)
         batch = Batch([*ids, *other], seq_ids=seqs, outputs=[True] * len(seqs))
