@@ -7,7 +7,9 @@ import math
 import statistics
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, fields, replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +29,11 @@ from llama_py.loaded import Loaded
 from llama_py.models import tiny
 from llama_py.quantize.plan import Wishes
 from llama_py_tools.gguf.quantize import quantize
+from llama_py_tools.graph import main as graph
 
 FLOATS = NDArray[np.float64]
 QUANTIZED = ("Q8_0", "Q4_K_M")
+QUANTIZED_BOUND = 2e-3
 N_PROMPTS = 5
 MAX_SEEDS = 40
 # NMSE of a row where nothing tips over: what F16 does, and activations of eight bits.
@@ -43,6 +47,8 @@ class Judged:
 
     nodes, n_nodes   runs whose node lists are llama.cpp's, of so many
     f32, q8, q4      NMSE of logits or embeddings against llama.cpp's, by the file's type
+    q8_wrong, q4_wrong   whether that is beyond QUANTIZED_BOUND, and a node differs, given the same
+                     inputs, by more than rounding explains
     tokens, n_tokens greedily chosen tokens that are llama.cpp's, of so many
     fed              NMSE of token by token, of ubatches of 1, 7 and 16, and of several sequences
                      against one batch
@@ -55,6 +61,8 @@ class Judged:
     f32: float = math.nan
     q8: float = math.nan
     q4: float = math.nan
+    q8_wrong: int = 0
+    q4_wrong: int = 0
     tokens: int = 0
     n_tokens: int = 0
     fed: float = math.nan
@@ -75,7 +83,11 @@ def judge(arch: str, variant: str) -> Judged:
             on_f32.run(name, found)
         found.f32 = on_f32.worst
         for kind, attribute in zip(QUANTIZED, ("q8", "q4"), strict=True):
-            setattr(found, attribute, quantized(path, kind, made, facts, wanted))
+            out = path.with_name(f"{kind}.gguf")
+            error = quantized(path, out, kind, made, facts, wanted)
+            setattr(found, attribute, error)
+            wrong = error > QUANTIZED_BOUND and a_node_differs(out, made)
+            setattr(found, f"{attribute}_wrong", int(wrong))
         on_opencl = Beside(path, made, facts, "opencl")
         on_opencl.run("exact" if facts.logits else f"pooled-{made.pooling[0]}", Judged())
         found.opencl = on_opencl.worst
@@ -115,13 +127,12 @@ class Beside:
 
 
 def quantized(
-    path: Path, kind: str, made: tiny.Tiny, facts: runs.Facts, wanted: Iterable[str]
+    path: Path, out: Path, kind: str, made: tiny.Tiny, facts: runs.Facts, wanted: Iterable[str]
 ) -> float:
-    """The NMSE of a file of another type, of a prompt's last row and two more, or of embeddings:
-    the median of several prompts, for activations are rounded to eight bits, and what tips over
-    there may choose another expert. Where a row is too short for a block, llama-quantize's rules
+    """Quantize a file. The NMSE of a prompt's last row and two more, or of embeddings: the median of
+    several prompts, for activations are rounded to eight bits, and what tips over there may choose
+    another expert. Where a row is too short for a block, llama-quantize's rules
     choose another type, and so do ours."""
-    out = path.with_name(f"{kind}.gguf")
     quantize(str(path), str(out), Wishes(type=file_type(kind)), "", (), (), False, True, 1)
     names = [name for name in wanted if name == "exact" or name.startswith("pooled-")]
     found = []
@@ -131,6 +142,14 @@ def quantized(
             both.run(name, Judged())
         found.append(both.worst)
     return statistics.median(found)
+
+
+def a_node_differs(path: Path, made: tiny.Tiny) -> bool:
+    """Whether a node does, given the same inputs as llama.cpp's (`llama-py-graph diff`)."""
+    ids = ",".join(map(str, _tokens(made, made.prompt)))
+    args = ["diff", "-m", str(path), "--tokens", ids, "--decode", "1", "--against", "llama.cpp"]
+    with redirect_stdout(StringIO()):
+        return graph(args) != 0
 
 
 def steady(
