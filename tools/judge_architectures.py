@@ -29,7 +29,10 @@ from llama_py.models import known_architectures, tiny
 ROOT = Path(__file__).parents[1]
 DATA, PAGE = ROOT / "docs" / "judged.json", ROOT / "docs" / "judged.md"
 SECONDS = 600
-BOUNDS = {"f32": 3e-6, "q8": judging.QUANTIZED_BOUND, "q4": judging.QUANTIZED_BOUND, "fed": 1e-9, "kept": 1e-9, "opencl": 1e-6}
+BOUNDS = {
+    "f32": 3e-6, "q8": judging.QUANTIZED_BOUND, "q4": judging.QUANTIZED_BOUND, "fed": 1e-9,
+    "kept": 1e-9, "opencl": 1e-6,
+}  # fmt: skip
 
 HEAD = """# Architectures, judged
 

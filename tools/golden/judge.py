@@ -129,10 +129,10 @@ class Beside:
 def quantized(
     path: Path, out: Path, kind: str, made: tiny.Tiny, facts: runs.Facts, wanted: Iterable[str]
 ) -> float:
-    """Quantize a file. The NMSE of a prompt's last row and two more, or of embeddings: the median of
-    several prompts, for activations are rounded to eight bits, and what tips over there may choose
-    another expert. Where a row is too short for a block, llama-quantize's rules
-    choose another type, and so do ours."""
+    """Quantize a file. The NMSE of a prompt's last row and two more, or of embeddings: the median
+    of several prompts, for activations are rounded to eight bits, and what tips over there may
+    choose another expert. Where a row is too short for a block, llama-quantize's rules choose
+    another type, and so do ours."""
     quantize(str(path), str(out), Wishes(type=file_type(kind)), "", (), (), False, True, 1)
     names = [name for name in wanted if name == "exact" or name.startswith("pooled-")]
     found = []
