@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,12 +49,21 @@ def pattern(name: str, in_models: bool = False) -> re.Pattern[str]:
     return re.compile(rf"(?<![\w-]){spelled}{ends}", re.I if any_case else 0)
 
 
+@cache
+def sources() -> list[tuple[Path, str, str]]:
+    """Every file, its name in the project, and its text in small letters."""
+    files = sorted(p for folder in SOURCES for p in folder.rglob("*") if p.suffix in (".py", ".cl"))
+    named = [(path, path.relative_to(ROOT).as_posix()) for path in files]
+    searched = [x for x in named if not x[1].startswith((*VOCABULARIES, ONE_MODEL))]
+    return [(path, where, path.read_text("utf-8").lower()) for path, where in searched]
+
+
 def places(name: str) -> Iterator[str]:
     """Lines that have the name in other files than `x.py`, and `_x.py` that its family shares."""
-    for path in sorted(p for folder in SOURCES for p in folder.rglob("*")):
-        where, in_models = path.relative_to(ROOT).as_posix(), path.is_relative_to(MODELS)
-        if path.suffix not in (".py", ".cl") or where.startswith((*VOCABULARIES, ONE_MODEL)):
+    for path, where, text in sources():
+        if re.split("[-_]", name)[0].lower() not in text:
             continue
+        in_models = path.is_relative_to(MODELS)
         if path.stem.removeprefix("_") == name.replace("-", "_"):
             continue
         word, other = pattern(name, in_models), IMPORT if in_models else VOCABULARY
