@@ -158,7 +158,7 @@ class _Graph(_Splitter):
                     setattr(whole, name, new)
 
     def _replacement(self, value: Any, parts: Sequence[Any]) -> Any:
-        if not is_made_of(value) or isinstance(value, Tensor | Linear):
+        if not is_made_of(value) or isinstance(value, Tensor | Linear | SplitBlock):
             return value
         if is_block(value):
             return self._shared(value, parts)

@@ -20,9 +20,10 @@ def facts_of(arch: str, path: Path) -> runs.Facts:
             peer.run(runs.batch([1, 2]), encode=True)
         peer.run(runs.batch([1, 2] if start is None else [start]))
         drafts = "decoder_mtp" in architecture(arch).gtypes
+        unnamed = architecture(arch).names.get("result_output") == ""
         return runs.Facts(
             memory=decodes and bool(api.llama_get_memory(peer.ctx)),
-            logits=any(node["name"] == "result_output" for node in peer.nodes),
+            logits=any(node["name"] == "result_output" for node in peer.nodes) or unnamed,
             start=start,
             delta_net=any(node["op"] == "GATED_DELTA_NET" for node in peer.nodes),
             indexer=any(node["op"] == "LIGHTNING_INDEXER" for node in peer.nodes),

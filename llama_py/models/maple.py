@@ -1,0 +1,51 @@
+"""Maple: most layers see a window of tokens, the others have no RoPE; experts with limits of their
+hidden values (models/maple.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.blocks.activation import clamped_silu
+from llama_py.blocks.attention import Attention
+from llama_py.blocks.experts import Experts
+from llama_py.geometry import ROPE_NEOX, Rope
+from llama_py.hparams import RMS_EPS, WindowedHParams
+from llama_py.keys import Keys, base, number, numbers, uint
+from llama_py.models._decoder import Decoder, Layer
+from llama_py.models._experts import ExpertHParams
+from llama_py.weights import Weights
+
+
+class MapleHParams(ExpertHParams, WindowedHParams):
+    """swiglu_clamp_exp  limits of experts' gates and values, by layer; 0: none"""
+
+    rope_type = ROPE_NEOX
+    required_heads = equal_heads = True
+    n_pattern = 4
+    f_norm_rms_eps: float = number(RMS_EPS, least=0)
+    n_swa: int = uint("attention.sliding_window", least=1)
+    rope_freq_base_swa: float = base("rope.freq_base_swa", lambda hp: hp.rope_freq_base_train)
+    swiglu_clamp_exp: tuple[float, ...] = numbers("swiglu_clamp_exp")
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        self.rope_freq_scale_swa = self.rope_freq_scale_train
+
+    def rope(self, il: int) -> Rope | None:
+        return super().rope(il) if self.swa_layers[il] else None
+
+
+class Maple(Decoder):
+    arch = "maple"
+    HParams = MapleHParams
+    hp: MapleHParams
+    sizes = {24: "20B"}
+
+    def layer(self, w: Weights, il: int) -> Layer:
+        hp, n_embd_head = self.hp, self.hp.layers[il].n_embd_head_k
+        norms = w.norm("attn_q_norm", n_embd_head), w.norm("attn_k_norm", n_embd_head)
+        act = clamped_silu(hp.swiglu_clamp_exp[il])
+        return Layer(
+            w.norm("attn_norm", hp.n_embd),
+            Attention(w, hp, q_norm=norms[0], k_norm=norms[1], name="attn_out"),
+            w.norm("ffn_norm", hp.n_embd),
+            Experts(w, hp, hp.n_ff_exp[il], act=act, scaled=False),
+        )

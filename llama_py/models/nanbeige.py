@@ -1,0 +1,68 @@
+"""Nanbeige: all layers may be run several times, each time with keys and values of its own
+(models/nanbeige.cpp)."""
+
+from __future__ import annotations
+
+from ggml_py.tensor import Tensor
+from llama_py.blocks.attention import Attention
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.geometry import ROPE_NORMAL
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import MAX_LAYERS, RMS_EPS, HParams
+from llama_py.keys import Keys, flag, number, uint
+from llama_py.models._decoder import Layer, LongDecoder
+from llama_py.weights import Weights
+
+
+class NanbeigeHParams(HParams):
+    """Layers are counted once for each loop.
+
+    n_layer_phys   those that have weights
+    """
+
+    rope_type = ROPE_NORMAL
+    required_heads = equal_heads = True
+    f_norm_rms_eps: float = number(RMS_EPS, least=0)
+    n_loops: int = uint("num_loops", 1, least=1)
+    skip_loop_final_norm: bool = flag("skip_loop_final_norm", False)
+
+    def load(self, keys: Keys) -> None:
+        self.n_layer_phys = self.n_layer_all
+        self.n_layer_all *= self.n_loops
+        if self.n_layer_all > MAX_LAYERS:
+            most = MAX_LAYERS // self.n_layer_phys
+            raise keys.error("num_loops", f"it must be at most {most}, for so many layers")
+        for name in ("n_head", "n_head_kv", "n_ff", "n_expert_used"):
+            setattr(self, name, getattr(self, name) * self.n_loops)
+
+
+class LoopedAttention(Attention):
+    """Each loop keeps its own keys, so that it is not divided among devices."""
+
+
+class Nanbeige(LongDecoder):
+    """Scales of matrices count in every loop; llama.cpp leaves them out of all but the first."""
+
+    arch = "nanbeige"
+    HParams = NanbeigeHParams
+    hp: NanbeigeHParams
+    layer_sum = "ffn_out"
+
+    def declare_trunk(self, w: Weights) -> None:
+        layers = [self.layer(w.layer(il), il) for il in range(self.hp.n_layer_phys)]
+        self.layers = [*layers * self.hp.n_loops]
+
+    def layer(self, w: Weights, il: int) -> Layer:
+        hp, n_embd = self.hp, self.hp.n_embd
+        return Layer(
+            w.norm("attn_norm", n_embd),
+            LoopedAttention(w, hp, factors=self.factors, name="attn_out"),
+            w.norm("ffn_norm", n_embd),
+            FeedForward(w, n_embd, hp.layers[il].n_ff),
+        )
+
+    def after_layer(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        n, hp = il + 1, self.hp
+        if n % hp.n_layer_phys or n == hp.n_layer or hp.skip_loop_final_norm:
+            return cur
+        return self.output_norm(g, cur, "loop_norm", il)

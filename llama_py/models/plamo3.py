@@ -1,0 +1,50 @@
+"""PLaMo 3: norms before and after blocks; most layers may see a window of tokens
+(models/plamo3.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.blocks.activation import SWIGLU
+from llama_py.blocks.attention import Attention
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.geometry import ROPE_NEOX
+from llama_py.hparams import RMS_EPS, WindowedHParams
+from llama_py.keys import number
+from llama_py.linear import Norm
+from llama_py.models._decoder import Decoder, Layer
+from llama_py.weights import Weights
+
+
+class Plamo3HParams(WindowedHParams):
+    rope_type = ROPE_NEOX
+    required_heads = True
+    n_pattern = 8
+    f_norm_rms_eps: float = number(RMS_EPS, least=0)
+
+
+class Plamo3(Decoder):
+    arch = "plamo3"
+    HParams = Plamo3HParams
+    hp: Plamo3HParams
+    sizes = {24: "2B"}
+    layer_sum = "ffn_residual"
+    names = {
+        "attn_norm": "wqkv", "wqkv": "", "Qcur_normed": "attn_q_norm",
+        "Kcur_normed": "attn_k_norm", "ffn_inp": "attn_residual",
+        "result_norm": "", "result_output": "",
+    }  # fmt: skip
+
+    def layer(self, w: Weights, il: int) -> Layer:
+        hp, n_embd, shape = self.hp, self.hp.n_embd, self.hp.layers[il]
+        q_norm, k_norm = (w.norm(f"attn_{x}_norm", shape.n_embd_head_k) for x in "qk")
+        return Layer(
+            w.norm("attn_norm", n_embd),
+            Attention(
+                w, hp, bias=False, joined=True, q_norm=q_norm, k_norm=k_norm, turned=("", ""),
+                name="attn_out",
+            ),
+            w.norm("ffn_norm", n_embd),
+            FeedForward(w, n_embd, shape.n_ff, act=SWIGLU, scaled=False),
+            attn_post_norm=Norm(w.tensor("post_attention_norm", n_embd)),
+            ffn_post_norm=Norm(w.tensor("post_ffw_norm", n_embd)),
+            post_ffn_il=(True, True),
+        )  # fmt: skip
