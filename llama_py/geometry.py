@@ -43,6 +43,7 @@ class Rope:
     sections   channel pairs of each position axis, where there are several
     fixed      the context's frequencies do not apply
     yarn       the context's YaRN does
+    plain      nor is anything else told of YaRN
     """
 
     type: int
@@ -53,6 +54,7 @@ class Rope:
     offset: int = 0
     fixed: bool = False
     yarn: bool = True
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)

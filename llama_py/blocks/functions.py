@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ggml_py.ops import view
+from ggml_py.ops import mul, reshape, view
 from ggml_py.tensor import Tensor
 
 
@@ -41,3 +41,10 @@ def dense(ne: Sequence[int]) -> tuple[int, int, int]:
 def tokens(x: Tensor, start: int, n: int) -> Tensor:
     """[., T, ...] -> [., n, ...] from token `start` on, a view."""
     return view(x, (x.ne[0], n, *x.ne[2:]), offset=start * (x.nb[1] // x.nb[0]))
+
+
+def times_by_head(x: Tensor, gate: Tensor) -> Tensor:
+    """Each head of x [d * n_head, n] times its number of gate [n_head, n]. -> as x"""
+    n_head, n = gate.ne[:2]
+    by_head = reshape(x, x.ne[0] // n_head, n_head, n)
+    return reshape(mul(by_head, reshape(gate, 1, n_head, n)), *x.ne[:2])

@@ -22,10 +22,12 @@ def rope(
     how, cp = g.hp.layers[il].rope, g.cparams
     if how is None:
         return x
+    n_ctx, betas = cp.n_ctx_orig_yarn, (cp.yarn_beta_fast, cp.yarn_beta_slow)
+    if how.plain:
+        n_ctx, betas = g.hp.n_ctx_train, (0.0, 0.0)
     return rope_ext(
-        x, g.inp_pos, factors, how.n_rot, how.type if type is None else type, cp.n_ctx_orig_yarn,
-        *cp.rope_freq(how), *cp.rope_yarn(how), cp.yarn_beta_fast, cp.yarn_beta_slow, how.sections,
-        offset,
+        x, g.inp_pos, factors, how.n_rot, how.type if type is None else type, n_ctx,
+        *cp.rope_freq(how), *cp.rope_yarn(how), *betas, how.sections, offset,
     )  # fmt: skip
 
 

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from ggml_py.ops import mul, reshape, sigmoid
+from ggml_py.ops import sigmoid
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import GELU
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
+from llama_py.blocks.functions import times_by_head
 from llama_py.geometry import ROPE_NEOX
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
@@ -43,10 +44,7 @@ class GatedByHead(Attention):
         """[n_embd, n_tokens] -> the same"""
         found = g.cb(self.seen(g, self.project(g, cur, il), il), "attn_out", il)
         gate = g.cb(sigmoid(self.gate(g, cur)), "attn_gate", il)
-        n_head = gate.ne[0]
-        by_head = reshape(found, found.ne[0] // n_head, n_head, g.n_tokens)
-        gated = mul(by_head, reshape(gate, 1, n_head, g.n_tokens))
-        gated = g.cb(reshape(gated, *found.ne[:2]), "attn_gated", il)
+        gated = g.cb(times_by_head(found, gate), "attn_gated", il)
         return g.cb(self.output(g, gated), self.name, il)
 
 
