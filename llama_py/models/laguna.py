@@ -14,7 +14,6 @@ from llama_py.geometry import ROPE_NEOX, Rope
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
 from llama_py.keys import Keys, base, number, uint
-from llama_py.linear import Linear
 from llama_py.memory.kept import KeysValues
 from llama_py.models._decoder import Decoder, Layer
 from llama_py.models._experts import LeadingDenseHParams, expert_layer
@@ -57,9 +56,10 @@ class SoftplusGate(Attention):
             w, hp, q_norm=q_norm, k_norm=k_norm, turned=("Qcur_rope", "Kcur_rope"),
             name="attn_o_proj",
         )  # fmt: skip
-        by_channel = (hp.n_embd, shape.n_embd_v_out)
-        gate = w.tensor("attn_gate.weight", hp.n_embd, shape.n_head, other=by_channel)
-        self.gate, self.by_head = Linear(gate), gate.ne[1] == shape.n_head
+        info = w.info("attn_gate.weight")
+        self.by_head = info is None or info.ne[1] != shape.n_embd_v_out
+        n_gates = shape.n_head if self.by_head else shape.n_embd_v_out
+        self.gate = w.linear("attn_gate", hp.n_embd, n_gates, scaled=False)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """[n_embd, n_tokens] -> the same"""
