@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from llama_py.conversation import (
 )
 from llama_py.embed import embed
 from llama_py.generate import Piece, stream
+from llama_py.infill import infill_ids
 from llama_py.loaded import Loaded
 from llama_py.params import (
     AnswerParams,
@@ -70,6 +71,19 @@ class Model(Loaded):
     def stream(self, prompt: Prompt, **options: Any) -> Pieces:
         """`generate`, piece by piece. It ends the answer before."""
         return self._started(ids_of(self.tokenizer, prompt), AnswerParams(**options))
+
+    @takes(AnswerParams)
+    def infill(
+        self, prefix: str, suffix: str, extra: Sequence[Mapping[str, str]] = (), **options: Any
+    ) -> str:
+        """The text between two texts, of a model that was trained for it; `extra` has others, as
+        `llama_py.infill.infill_ids` takes them. TokenizerError for another model."""
+        p = AnswerParams(**options)
+        ids = infill_ids(
+            self.tokenizer, prefix, suffix, extra=extra, n_ctx=self.hparams.n_ctx_train,
+            n_predict=max(p.max_tokens, 0),
+        )  # fmt: skip
+        return "".join(piece.text for piece in self._started(ids, p))
 
     def _started(self, ids: list[int], p: AnswerParams, messages: Sequence[Message] = ()) -> Pieces:
         self._stop()

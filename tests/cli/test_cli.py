@@ -325,3 +325,20 @@ def test_it_is_told_when_the_context_is_full(
     assert len(told.out.splitlines()) >= 4
     assert cli.main([*small, "--ignore-eos", "-st", "-p", question]) == 0
     assert "(the context is full: --context-shift would go on)" in capsys.readouterr().err
+
+
+def test_filling_in_needs_a_model_that_can(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["-dev", "ref", "--fim-prefix", "a", "--fim-suffix", "b", "-n", "1"]) == 1
+    assert "cannot fill in" in capsys.readouterr().err
+
+
+def test_filling_in(capsys: pytest.CaptureFixture[str]) -> None:
+    ids = (f"tokenizer.ggml.fim_{name}_token_id=int:{256 + i}" for i, name in enumerate(FIM))
+    named = [word for text in ids for word in ("--override-kv", text)]
+    args = ["-dev", "ref", *named, "--fim-prefix", r"a\n", "--fim-suffix", "b", "-p", "c"]
+    assert cli.main([*args, "-n", "2", "--verbose-prompt"]) == 0
+    ids = re.findall(r"^ +(\d+) ->", capsys.readouterr().err, re.M)
+    assert ids == ["256", "64", "198", "66", "257", "65", "258"]
+
+
+FIM = ("pre", "suf", "mid")

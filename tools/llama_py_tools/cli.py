@@ -119,18 +119,19 @@ def _generate(args: argparse.Namespace) -> None:
         run.model.set_chat_template(template)
     turns = read(args, InteractiveParams)
     demo = not read(args, FileParams).named and template is None
-    if not cache.prompt_cache and not turns.raw and talks(chat, run.model, demo, prompt):
+    fills = text.fills_in
+    if not (fills or cache.prompt_cache or turns.raw) and talks(chat, run.model, demo, prompt):
         from llama_py_tools.chat import Talk
 
         with run.summary:
             run.get_ready(None)
             Talk(run, chat, text.escape).talk(prompt)
         return
-    if prompt is None and not turns.wanted and is_piped():
+    if prompt is None and not turns.wanted and not fills and is_piped():
         prompt = escaped(read_text("-").removesuffix("\n"), text) or None
-    if prompt is None and not read(args, FileParams).named:
+    if prompt is None and not fills and not read(args, FileParams).named:
         prompt = session.DEMO_PROMPT
-    ids = prompt_ids(run.model.tokenizer, prompt or "")
+    ids = gap_ids(run, text, prompt) if fills else prompt_ids(run.model.tokenizer, prompt or "")
     session.check_length(run.ctx, ids)
     if text.verbose_prompt:
         run.tell_tokens(ids)
@@ -196,6 +197,17 @@ def is_piped() -> bool:
     except (OSError, ValueError, AttributeError):
         return False
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
+
+
+def gap_ids(run: Run, text: CompletionParams, prompt: str | None) -> list[int]:
+    """The tokens that ask for what stands between --fim-prefix and --fim-suffix."""
+    from llama_py.infill import infill_ids
+
+    prefix, suffix = (escaped(t or "", text) for t in (text.fim_prefix, text.fim_suffix))
+    return infill_ids(
+        run.model.tokenizer, prefix, suffix, prompt=prompt or "", n_ctx=run.ctx.n_ctx,
+        spm=text.spm_infill,
+    )  # fmt: skip
 
 
 def prompt_ids(tokenizer: Tokenizer, prompt: str) -> list[int]:

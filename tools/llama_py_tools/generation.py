@@ -39,6 +39,17 @@ class CompletionParams(Params):
     binary_file: str = option(
         "", "-bf --binary-file", "the same, its last newline too", metavar="FILE"
     )
+    fim_prefix: str | None = option(
+        None, "--fim-prefix", "fill in what stands behind this text and before that of"
+        " --fim-suffix; -p is how it begins", metavar="TEXT",
+    )  # fmt: skip
+    fim_suffix: str | None = option(
+        None, "--fim-suffix", "what stands behind the gap", metavar="TEXT"
+    )
+    spm_infill: bool = option(
+        False, "--spm-infill", "suffix, prefix, middle instead of prefix, suffix, middle, as some"
+        " models prefer it",
+    )  # fmt: skip
     verbose_prompt: bool = option(
         False, "--verbose-prompt", "tell the tokens of the prompt before it is read"
     )
@@ -63,6 +74,11 @@ class CompletionParams(Params):
         True, "--warmup", "run the model on a few tokens before, so that the rates are those of a"
         " warm one", off="--no-warmup",
     )  # fmt: skip
+
+    @property
+    def fills_in(self) -> bool:
+        """Whether a gap is filled, instead of a text continued."""
+        return self.fim_prefix is not None or self.fim_suffix is not None
 
 
 class Summary:

@@ -1,0 +1,66 @@
+"""Filling in the middle: the prompt of what stands before and behind a gap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ggml_py.errors import TokenizerError
+from llama_py.tokenizer import Tokenizer
+
+N_BATCH = 2048
+_NEEDED = {"fim_pre": "prefix", "fim_suf": "suffix", "fim_mid": "middle"}
+
+
+def infill_ids(
+    tokenizer: Tokenizer, prefix: str, suffix: str, *, prompt: str = "",
+    extra: Sequence[Mapping[str, str]] = (), n_ctx: int = 0, n_predict: int = 0,
+    n_batch: int = N_BATCH, spm: bool = False,
+) -> list[int]:  # fmt: skip
+    """The ids that ask for what stands between two texts (server-common.cpp:format_prompt_infill).
+
+    prompt   how the middle begins
+    extra    what else may be of use, the best last: `{"text": ..., "filename": ...}`; of it, as
+             much as a context of n_ctx holds beside a batch and twice n_predict
+    n_batch  three quarters of it is for the end of the prefix, the rest for the start of the suffix
+    spm      suffix, prefix, middle, which some models prefer
+
+    Raises TokenizerError for a model without the tokens for it.
+    """
+    ids = tokenizer.special_ids
+    missing = [text for name, text in _NEEDED.items() if name not in ids]
+    if missing:
+        raise TokenizerError(
+            f"this model cannot fill in: its vocabulary has no {', '.join(missing)} token; give a"
+            " model that was trained for it, or name the ids (--override-kv"
+            " tokenizer.ggml.fim_pre_token_id=int:N, fim_suf_, fim_mid_)"
+        )
+    head, tail = (tokenizer.tokenize(text, False, False) for text in (prefix, suffix))
+    begun = tokenizer.tokenize(prompt, False)
+    quarter = n_batch // 4
+    n_tail = max(0, quarter - (2 + len(begun)))
+    before = [ids["fim_pre"], *head[max(0, len(head) - 3 * quarter) :], *begun]
+    behind = [ids["fim_suf"], *tail[:n_tail]]
+    around = _around(tokenizer, extra)
+    n_around = max(0, n_ctx - n_batch - 2 * n_predict)
+    first = [ids["bos"]] if tokenizer.add_bos else []
+    parts = [behind, before] if spm else [before, behind]
+    return [*around[max(0, len(around) - n_around) :], *first, *parts[0], *parts[1], ids["fim_mid"]]
+
+
+def _around(tokenizer: Tokenizer, extra: Sequence[Mapping[str, str]]) -> list[int]:
+    """Other texts, as files of a repository where the model knows such."""
+    special = tokenizer.special_ids
+
+    def ids_of(text: str) -> list[int]:
+        return tokenizer.tokenize(text, False, False)
+
+    found = [special["fim_rep"], *ids_of("myproject\n")] if "fim_rep" in special else []
+    for chunk in extra:
+        if "fim_sep" in special:
+            found += [special["fim_sep"], *ids_of(chunk.get("filename", "tmp") + "\n")]
+        else:
+            found += ids_of("\n\n--- snippet ---\n\n")
+        found += ids_of(chunk["text"])
+    if "fim_sep" in special:
+        found += [special["fim_sep"], *ids_of("filename\n")]
+    return found
