@@ -39,6 +39,7 @@ class Architecture(ABC):
     low_mix       when it is quantized, down and output projections get fewer bits than others'
     reads_images  whether it has weights of its own for embeddings that come in place of tokens
     in_slots      whether its states can be rows of slots (llama_py.memory.slots)
+    diffuses      whether it writes by unmasking (llama_py.diffusion)
     start_token   what a decoder begins with that has read a text
     classifier    what a reranker applies to a pooled row
     dense_out     what embeddings go through after pooling
@@ -56,6 +57,7 @@ class Architecture(ABC):
     low_mix: ClassVar[bool] = False
     reads_images: ClassVar[bool] = False
     in_slots: ClassVar[bool] = False
+    diffuses: ClassVar[bool] = False
     has_trunk: bool = True
     start_token: int = 0
     classifier: Classifier | None = None

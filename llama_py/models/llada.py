@@ -22,6 +22,7 @@ class LladaHParams(HParams):
 class Llada(Decoder):
     arch = "llada"
     HParams = LladaHParams
+    diffuses = True
     sizes = {32: "8B"}
 
     def declare_ends(self, w: Weights) -> None:

@@ -27,6 +27,7 @@ class LladaMoe(Decoder):
     arch = "llada-moe"
     HParams = LladaMoeHParams
     hp: LladaMoeHParams
+    diffuses = True
     sizes = {16: "A1.7B"}
     norm_w: ClassVar[bool] = False
 

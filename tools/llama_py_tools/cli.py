@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llama_py.params import ContextParams, GenerateParams, ModelParams, SamplingParams
+from llama_py.params.diffusion import DiffusionParams
 from llama_py.params.option import Params, option, options_of
 from llama_py.params.speculative import SpeculativeParams
 from llama_py_tools import session
@@ -71,6 +72,7 @@ def parser() -> Parser:
     p.add(ListParams, CommonParams, FileParams, CompletionParams)
     p.add(GenerateParams, without={f.name for f, _ in options_of(SpeculativeParams)})
     p.add(ChatParams, InteractiveParams, PromptCacheParams, SamplingParams, SpeculativeParams)
+    p.add(DiffusionParams)
     p.add(ContextParams, CpuParams, FormParams, SteeringParams, ModelParams)
     return p
 
@@ -106,8 +108,25 @@ def _command(args: argparse.Namespace) -> None:
         session.write(cached())
     elif wanted.list_archs:
         session.list_archs()
+    elif read(args, DiffusionParams).wanted:
+        _diffuse(args)
     else:
         _generate(args)
+
+
+def _diffuse(args: argparse.Namespace) -> None:
+    """Write an answer by diffusion."""
+    from llama_py_tools import diffusion
+
+    text, chat = read(args, CompletionParams), with_system(read(args, ChatParams))
+    prompt, template = read_prompt(text), chat.template()
+    model = session.open_model(args)
+    if template is not None:
+        model.set_chat_template(template)
+    if prompt and chat.wanted(model):
+        messages = [{"role": "system", "content": chat.system_prompt}] if chat.system_prompt else []
+        prompt = model.apply_chat_template([*messages, {"role": "user", "content": prompt}])
+    diffusion.write(args, model, prompt_ids(model.tokenizer, prompt or ""))
 
 
 def _generate(args: argparse.Namespace) -> None:

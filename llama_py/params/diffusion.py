@@ -1,0 +1,58 @@
+"""How a model that diffuses writes a text: masked at first, then token by token in any order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ggml_py.errors import ContextError
+from llama_py.params.option import Params, option
+from llama_py.params.rules import integers, numbers
+from llama_py.params.texts import number
+
+ALGORITHMS = ("origin", "entropy", "margin", "random", "confidence")
+STEPS, EPS = 128, 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffusionParams(Params):
+    """How a text is unmasked (examples/diffusion)."""
+
+    error = ContextError
+
+    steps: int | None = option(
+        None, "--diffusion-steps", f"how often the text is read (default: {STEPS})",
+        check=integers(1), env="",
+    )  # fmt: skip
+    eps: float = option(
+        0.0, "--diffusion-eps", "unmask all over the text, with this much of the time left at the"
+        f" end (default: {EPS:g}, unless there are blocks)", check=numbers(0, 1), env="",
+    )  # fmt: skip
+    block_length: int = option(
+        0, "--diffusion-block-length", "unmask block by block of so many tokens instead",
+        check=integers(0), env="",
+    )  # fmt: skip
+    algorithm: int = option(
+        4, "--diffusion-algorithm", "which tokens are unmasked first: 0 any; of those that were"
+        " drawn 1 by entropy, 2 by how far the next is behind, 3 any, 4 by probability",
+        check=integers(0, len(ALGORITHMS) - 1), metavar="0..4", env="",
+    )  # fmt: skip
+    alg_temp: float = option(
+        0.0, "--diffusion-alg-temp", "choose them by chance, the more the higher",
+        check=numbers(0), env="",
+    )  # fmt: skip
+    cfg_scale: float = option(
+        0.0, "--diffusion-cfg-scale", "away from what would be written without the prompt",
+        check=numbers(0), env="",
+    )  # fmt: skip
+    add_gumbel_noise: bool = option(
+        False, "--diffusion-add-gumbel-noise", "add Gumbel noise to the logits if the temperature"
+        " is above 0", parse=lambda text: bool(number(text)), metavar="0|1", env="",
+    )  # fmt: skip
+    visual: bool = option(
+        False, "--diffusion-visual", "show the text after each step", env=""
+    )
+
+    @property
+    def wanted(self) -> bool:
+        """Whether any of it was asked for."""
+        return bool(self.steps or self.eps or self.block_length)
