@@ -76,7 +76,7 @@ def resid_pre(nodes: Nodes, il: int) -> Tensor | None:
 
 
 resid_mid = last("ffn_inp-{il}", "sa_out-{il}", "attn_residual-{il}")
-resid_post = last("nemotron_h_block_out-{il}", "l_out-{il}")
+resid_post = last("nemotron_h_block_out-{il}", "ffn_residual-{il}", "l_out-{il}")
 
 
 def attn_out(nodes: Nodes, il: int) -> Tensor | None:
