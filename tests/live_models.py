@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -127,8 +128,15 @@ def tokens(n: int, seed: int = 0) -> list[int]:
     return [int(t) for t in np.random.default_rng(seed).integers(0, N_VOCAB, n)]
 
 
+NEVER = -3e38  # logits of tokens that a model must not choose are below that
+
+
 def nmse(expected: NDArray[Any], found: NDArray[Any]) -> float:
-    """Mean squared error over mean square."""
+    """Mean squared error over mean square, tokens aside that are never chosen."""
+    if (never := expected < NEVER).any():
+        same = ((found < NEVER) == never).all()
+        expected, found = (np.where(never, 0, x) for x in (expected, found))
+        return nmse(expected, found) if same else math.inf
     return float(np.square(expected - found).sum() / np.square(expected).sum())
 
 

@@ -57,8 +57,8 @@ class SwinLayer:
 
 
 class Chameleon(Decoder):
-    """Tokens of images are never chosen: what they would become is not in this file. As in
-    llama.cpp it is the first output of a batch that leaves them out."""
+    """Tokens of images are never chosen: what they would become is not in this file. llama.cpp
+    leaves them out of the first output of a batch only, here all outputs do."""
 
     arch = "chameleon"
     HParams = ChameleonHParams
@@ -82,7 +82,7 @@ class Chameleon(Decoder):
     def head(self, g: GraphBuilder, cur: Tensor, output: Linear | None = None) -> None:
         logits = (g.params.head or output or self.output)(g, cur)
         g.cb(logits, "result_output_with_img_logits")
-        lowest = clamp(Tensor(F32, (len(_IMAGES),)), _LOWEST, _LOWEST)
+        lowest = clamp(Tensor(F32, (len(_IMAGES), g.n_outputs)), _LOWEST, _LOWEST)
         g.cb(lowest, "img_logits")
         logits = set_(logits, lowest, *logits.nb[1:], _IMAGES.start * logits.nb[0])
         g.res.t_logits = g.expand(g.cb(logits, "result_output"))

@@ -7,8 +7,9 @@ import pytest
 
 from golden import store
 from llama_py.models import known_architectures, tiny
-from tests.golden_models import CASES, NAMES, NEVER, path_of
+from tests.golden_models import CASES, NAMES, path_of
 from tests.graph_models import split
+from tests.live_models import NEVER
 
 COMMAND = "python tools/record_golden.py"
 

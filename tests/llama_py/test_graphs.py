@@ -25,7 +25,6 @@ from llama_py.graph.result import GraphResult
 from llama_py.model import Model
 from llama_py.models import architecture
 from tests.graph_models import CONTINUING, load, memory_for, params_for, run
-from tests.live_models import N_VOCAB
 
 
 def build_one(model: Model, batch: Batch, cparams: CParams) -> GraphResult:
@@ -73,7 +72,7 @@ def test_no_outputs_at_all_can_be_planned(name: str) -> None:
     result = build_one(model, Batch([1, 2, 3], outputs=[False] * 3), cparams)
     assert result.t_logits is not None
     rows = 3 if name.startswith("cogvlm") else 0  # there all go through the head
-    assert result.t_logits.ne == (N_VOCAB, rows, 1, 1)
+    assert result.t_logits.ne == (model.hparams.n_vocab, rows, 1, 1)
     Scheduler([NullDevice()]).plan(result.graph).run()
 
 

@@ -1,4 +1,6 @@
-"""Tiny models of Chameleon, which needs many tokens: most are of images."""
+"""Tiny models of Chameleon, which needs many tokens: most are of images.
+
+One token at a time: llama.cpp leaves those out of the first output only."""
 
 from llama_py.models.tiny import SIZES, Tiny
 
@@ -14,9 +16,9 @@ TINY = {
         keys={**KEYS, "swin_norm": name == "swin"},
         gain={"*.attn_[qk].weight": 2},
         familiar=True,
-        prompt=8,
-        steps=1,
-        sequences=2,
+        prompt=1,
+        steps=20,
+        sequences=1,
     )
     for name in ("plain", "swin")
 }
