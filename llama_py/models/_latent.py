@@ -4,6 +4,7 @@ layers keep (models/deepseek2.cpp, deepseek32.cpp, kimi-linear.cpp, kimi-k3.cpp)
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -29,6 +30,7 @@ class LatentSizesHParams(HParams):
     """
 
     required_heads = True
+    least_nope: ClassVar[int] = 1  # channels of a head that are not turned
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
     n_lora_kv: int = uint("attention.kv_lora_rank", least=1)
     n_lora_q: int = uint("attention.q_lora_rank", 0)
@@ -39,10 +41,9 @@ class LatentSizesHParams(HParams):
         super().load(keys)
         self.n_embd_head_k_mla = self.n_embd_head_k_mla or self.n_embd_head_k
         self.n_embd_head_v_mla = self.n_embd_head_v_mla or self.n_embd_head_v
-        if self.n_rot == 0 or self.n_rot >= self.n_embd_head_k_mla:
-            raise keys.error(
-                "rope.dimension_count", f"it must be from 2 to {self.n_embd_head_k_mla - 1}"
-            )
+        most = self.n_embd_head_k_mla - self.least_nope
+        if self.n_rot == 0 or self.n_rot > most:
+            raise keys.error("rope.dimension_count", f"it must be from 2 to {most}")
 
     def shared_heads(self, share: Share, il: int) -> LayerShape:
         """Any heads: what they all read is one vector, which every device makes for itself."""

@@ -21,6 +21,7 @@ EMBEDDING_SCALE, DEPTH_SCALE, N_EMBD_BASE = 12.0, 1.4, 256
 
 class MiniCpm3HParams(LatentSizesHParams):
     rope_type = ROPE_NEOX
+    least_nope = 0
     n_lora_q: int = uint("attention.q_lora_rank", least=1)
 
     def load(self, keys: Keys) -> None:

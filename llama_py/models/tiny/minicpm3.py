@@ -21,5 +21,12 @@ TINY = {
         keys=DENSE,
         keep=["*.attn_kv_b.weight", "rope_factors_*"],
         gain={"token_embd.weight": 0.1, "*.attn_q_b.weight": 2},
-    )
+    ),
+    # No channel of a head is without a position.
+    "turned": Tiny(
+        keys={**DENSE, "rope.dimension_count": 24},
+        keep=["*.attn_kv_b.weight"],
+        gain={"token_embd.weight": 0.1, "*.attn_q_b.weight": 2},
+        familiar=True,
+    ),
 }
