@@ -1,7 +1,7 @@
 """MiniCPM 1 and 2: scales as Granite's (models/minicpm.cpp).
 
-Old files do not say by what logits are divided: n_embd / 256, as in training. llama.cpp takes its
-inverse for them.
+Where an old file does not say by what logits are divided it is n_embd / 256, as in training;
+llama.cpp takes the inverse of that.
 """
 
 from __future__ import annotations

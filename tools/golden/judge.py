@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import statistics
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, fields, replace
 from io import StringIO
@@ -71,19 +71,26 @@ class Judged:
     opencl: float = math.nan
 
 
-def judge(arch: str, variant: str) -> Judged:
-    """Every check; needs llama-cpp-python and an OpenCL device."""
+def judge(arch: str, variant: str, types: Sequence[str] = QUANTIZED) -> Judged:
+    """Every check; needs llama-cpp-python and an OpenCL device.
+
+    types  those of QUANTIZED that are tried
+    """
     found = Judged()
     with tempfile.TemporaryDirectory() as folder:
         path = tiny.write(arch, variant, Path(folder))
         made = tiny.find(arch, variant)
+        if made.unrecorded:
+            found.fed, found.kept = fed(path, made), kept(path, made)
+            return found
         facts = steady(path, made, facts_of(arch, path))[0]
         wanted = runs.wanted(made, facts)
         on_f32 = Beside(path, made, facts)
         for name in wanted:
             on_f32.run(name, found)
         found.f32 = on_f32.worst
-        for kind, attribute in zip(QUANTIZED, ("q8", "q4"), strict=True):
+        for kind in types:
+            attribute = kind[:2].lower()
             out = path.with_name(f"{kind}.gguf")
             error = quantized(path, out, kind, made, facts, wanted)
             setattr(found, attribute, error)

@@ -5,8 +5,11 @@ python -m llama_py_tools.architecture_table > docs/architectures.md
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from llama_py.hparams import HParams
@@ -34,12 +37,40 @@ compared with ours ([tests/data](../tests/data/README.md)).
 """
 
 
+OTHERWISE = """
+## Where llama.cpp does otherwise
+
+Graphs are llama.cpp's, node for node. Where it refuses a file, ends the process or leaves something
+of a file out, this is what happens here, as the architectures' files say.
+
+| architecture | |
+|---|---|
+"""
+TOLD = re.compile(r"(?<!/)\bllama\.cpp\b")
+
+
 def table() -> str:
     """The whole file: a row for each architecture that has a tiny model."""
     variants: dict[str, list[str]] = {}
     for arch, variant in tiny.every():
         variants.setdefault(arch, []).append(variant)
-    return HEAD + "".join(_row(arch, found) for arch, found in variants.items())
+    rows = "".join(_row(arch, found) for arch, found in variants.items())
+    return HEAD + rows + OTHERWISE + "".join(map(_otherwise, variants))
+
+
+def _otherwise(arch: str) -> str:
+    """What the docstrings of an architecture's file say of llama.cpp; "" if nothing."""
+    text = Path(inspect.getfile(architecture(arch))).read_text(encoding="utf-8")
+    told = [part for doc in _docstrings(text) for part in doc.split(". ") if TOLD.search(part)]
+    about = ". ".join(part.strip().rstrip(".") for part in told)
+    return f"| `{arch}` | {about}. |\n" if told else ""
+
+
+def _docstrings(text: str) -> Iterator[str]:
+    """Of a module, its classes and functions, in order; each on one line."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            yield " ".join((ast.get_docstring(node) or "").split())
 
 
 def _row(arch: str, variants: list[str]) -> str:
