@@ -6,9 +6,9 @@
     python tools/compare_models.py DIR/*.gguf  # a line each, and how many are equal
 
 A prompt, then two tokens, where nothing is rounded on the way (F32 caches, no flash attention);
-embeddings where there are no logits. Scales and biases that llama.cpp reads and leaves out of its
-graph count with us, so ours is given the file without them, and their number is told. Each file has
-a process of its own, for either engine may refuse it, or llama.cpp abort.
+embeddings where there are no logits. Scales and biases that llama.cpp loads and leaves out of its
+graph count with us, so both are given the file without them, and their number is told. Each file
+has a process of its own, for either engine may refuse it, or llama.cpp abort.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import multiprocessing
 import os
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -100,26 +101,30 @@ def compare(path: Path, device: str, n_prompt: int) -> Found:
     with GGUFFile.open(path) as file, tempfile.TemporaryDirectory() as folder:
         made = Tiny(keys={"vocab_size": _vocabulary(file)}, prompt=n_prompt)
         facts = facts_of(file.architecture, path)
+        left_out = _left_out(file, path, made, facts)
+        if left_out:
+            kept = [t for name, t in file.tensors.items() if name not in left_out]
+            path = Path(folder) / path.name
+            replace_file(path, content(file.metadata.stored, kept))
         wanted = runs.exact if facts.logits else runs.RUNS["pooled-none"]
         of = lambda opened: wanted(runs.Case(made, facts, opened)).values  # noqa: E731
         expected = of(lambda **how: LlamaCpp(path, **how))
-        unread = _unread(file, path, made, facts)
-        if unread:
-            kept = [t for name, t in file.tensors.items() if name not in unread]
-            path = Path(folder) / path.name
-            replace_file(path, content(file.metadata.stored, kept))
         found = of(lambda **how: Ours(path, device, **how))
         a, b = (np.concatenate([*x.values()]).astype(np.float64) for x in (expected, found))
         nmse = float(np.square(a - b).sum() / np.square(a).sum())
-        return Found(nmse, f" (without {len(unread)} tensors)" if unread else "")
+        return Found(nmse, f" (without {len(left_out)} tensors)" if left_out else "")
 
 
-def _unread(file: GGUFFile, path: Path, made: Tiny, facts: runs.Facts) -> set[str]:
-    """Scales and biases in the file that no node of llama.cpp's graphs reads."""
+def _left_out(file: GGUFFile, path: Path, made: Tiny, facts: runs.Facts) -> set[str]:
+    """Biases that no node of llama.cpp's graphs reads, and scales that are read less often than
+    their matrices."""
     case = runs.Case(made, facts, lambda **how: LlamaCpp(path, **how))
     run = runs.nodes if facts.logits else runs.RUNS["nodes-pooled-none"]
-    read = {source["name"] for node in run(case).nodes for source in node["src"]}
-    return {name for name in file.tensors if name.endswith((".scale", ".bias"))} - read
+    reads = Counter(source["name"] for node in run(case).nodes for source in node["src"])
+    biases = {name for name in file.tensors if name.endswith(".bias") and not reads[name]}
+    scales = {name for name in file.tensors if name.endswith(".scale")}
+    weight = {name: name.removesuffix("scale") + "weight" for name in scales}
+    return biases | {name for name in scales if reads[name] < max(1, reads[weight[name]])}
 
 
 def _vocabulary(file: Any) -> int:
