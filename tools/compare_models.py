@@ -117,14 +117,21 @@ def compare(path: Path, device: str, n_prompt: int) -> Found:
 
 def _left_out(file: GGUFFile, path: Path, made: Tiny, facts: runs.Facts) -> set[str]:
     """Biases that no node of llama.cpp's graphs reads, and scales that are read less often than
-    their matrices."""
+    their matrices, or have none."""
     case = runs.Case(made, facts, lambda **how: LlamaCpp(path, **how))
     run = runs.nodes if facts.logits else runs.RUNS["nodes-pooled-none"]
     reads = Counter(source["name"] for node in run(case).nodes for source in node["src"])
     biases = {name for name in file.tensors if name.endswith(".bias") and not reads[name]}
-    scales = {name for name in file.tensors if name.endswith(".scale")}
-    weight = {name: name.removesuffix("scale") + "weight" for name in scales}
-    return biases | {name for name in scales if reads[name] < max(1, reads[weight[name]])}
+    scaled = {
+        name: name.removesuffix("scale") + "weight"
+        for name in file.tensors
+        if name.endswith(".scale")
+    }
+    return biases | {
+        name
+        for name, weight in scaled.items()
+        if weight not in file.tensors or reads[name] < max(1, reads[weight])
+    }
 
 
 def _vocabulary(file: Any) -> int:
