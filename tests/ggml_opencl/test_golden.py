@@ -22,7 +22,8 @@ from tests.splits import count_splits
 SOME = ["llama-dense", "qwen35moe-moe", "kimi-linear-moe"]
 SIZES = {"n_ctx": 256, "n_batch": 64, "n_ubatch": 64}
 BOUND = 1e-5
-FROM_ZERO = [name for name in CONTINUING if not tiny.find(*split(name)).first]
+FOUND = {name: tiny.find(*split(name)) for name in CONTINUING}
+FROM_ZERO = [name for name, found in FOUND.items() if not (found.first or found.unrecorded)]
 OTHERS = [
     (name, run)
     for name, run in runs_of("", nodes=False)

@@ -250,10 +250,11 @@ def test_same_as_the_gguf_package(name: str, tmp_path: Path) -> None:
 def test_vocabularies(name: str, tmp_path: Path) -> None:
     """What was written is read, of every kind of array."""
     metadata = vocab_data.vocabulary(name).metadata
+    metadata = {k: v for k, v in metadata.items() if k.startswith("tokenizer.")}
     with GGUFFile.open(write(tmp_path, vocab_gguf(metadata))) as file:
         found = {k: plain(v) for k, v in file.metadata.items() if k.startswith("tokenizer.")}
     assert len(found["tokenizer.ggml.tokens"]) == len(found["tokenizer.ggml.token_type"]) > 30000
-    assert found == metadata
+    assert found == {k: plain(v) for k, v in metadata.items()}
 
 
 def test_vocabulary_of_248320_tokens(tmp_path: Path) -> None:
