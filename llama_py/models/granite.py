@@ -15,7 +15,7 @@ from llama_py.blocks.feed_forward import FeedForward
 from llama_py.geometry import ROPE_NORMAL, Rope
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.keys import Keys, flag, ints, number, uint
+from llama_py.keys import Keys, divisor, flag, ints, number, uint
 from llama_py.models._architecture import AnyHParams
 from llama_py.models._decoder import AnyLayer, Block, Layer, LongDecoder
 from llama_py.weights import Weights
@@ -31,7 +31,7 @@ class ScaledHParams(HParams):
     rope_type = ROPE_NORMAL
     required_heads = equal_heads = whole_rope = True
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
-    logits_divisor: float = number("logit_scale")
+    logits_divisor: float = divisor("logit_scale")
     residual_scale: float = number("residual_scale", 0.0)
     embedding_scale: float = number("embedding_scale", 0.0)
     attention_scale: float = number("attention.scale", 0.0)

@@ -6,7 +6,7 @@ The states' inner size may be any; llama.cpp ends where it is not twice the chan
 from __future__ import annotations
 
 from llama_py.blocks.mamba import Mamba2, SSMHParams
-from llama_py.keys import Keys, number
+from llama_py.keys import Keys, divisor
 from llama_py.models._architecture import AnyHParams
 from llama_py.models._decoder import Block
 from llama_py.models._hybrid import MixedHParams
@@ -16,7 +16,7 @@ from llama_py.weights import Weights
 
 class GraniteHybridHParams(MixedHParams, SwitchedHParams, SSMHParams):
     logits_divided = whole_rope = False
-    logits_divisor: float = number("logit_scale", 0.0)
+    logits_divisor: float = divisor("logit_scale", 0.0)
 
     def load(self, keys: Keys) -> None:
         self.check_groups(keys)

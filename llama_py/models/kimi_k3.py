@@ -17,7 +17,7 @@ from llama_py.blocks.latent_experts import LatentExpertHParams, LatentExperts
 from llama_py.blocks.residual_bank import Bank
 from llama_py.blocks.situ import Situ, SituFeedForward
 from llama_py.graph.builder import GraphBuilder
-from llama_py.keys import Keys, number, uint
+from llama_py.keys import Keys, divisor, uint
 from llama_py.linear import Norm
 from llama_py.memory.kept import KeysValues, State
 from llama_py.models._decoder import Block
@@ -42,8 +42,8 @@ class KimiK3HParams(LatentExpertHParams, KimiHParams):
     latent_stem = "ffn_routed"
     n_expert_latent: int = uint("expert_latent_length", 0)
     attn_res_block_size: int = uint("attn_res.block_size")
-    situ_beta: float = number("activation.situ_beta")
-    situ_linear_beta: float = number("activation.situ_linear_beta")
+    situ_beta: float = divisor("activation.situ_beta")
+    situ_linear_beta: float = divisor("activation.situ_linear_beta")
 
     def load(self, keys: Keys) -> None:
         super().load(keys)

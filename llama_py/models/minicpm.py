@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from llama_py.hparams import HParams
-from llama_py.keys import number
+from llama_py.keys import divisor, number
 from llama_py.models.granite import Scaled, ScaledHParams
 
 
@@ -20,7 +20,7 @@ def _residual(hp: HParams) -> float:
 class MiniCpmHParams(ScaledHParams):
     attention_scale = 0.0
     n_ff_shexp = 0
-    logits_divisor: float = number("logit_scale", lambda hp: hp.n_embd / 256)
+    logits_divisor: float = divisor("logit_scale", lambda hp: hp.n_embd / 256)
     residual_scale: float = number("residual_scale", _residual)
     embedding_scale: float = number("embedding_scale", 12.0)
 

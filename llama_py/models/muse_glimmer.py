@@ -9,7 +9,7 @@ from llama_py.blocks.gated_heads import GatedHeads
 from llama_py.geometry import ROPE_NORMAL, Rope
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, WindowedHParams
-from llama_py.keys import base, number, uint
+from llama_py.keys import base, divisor, number, uint
 from llama_py.linear import Norm
 from llama_py.models._decoder import Decoder, Layer
 from llama_py.weights import Weights
@@ -24,7 +24,7 @@ class MuseGlimmerHParams(WindowedHParams):
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
     n_swa: int = uint("attention.sliding_window")
     rope_freq_base_swa: float = base("rope.freq_base_swa", lambda hp: hp.rope_freq_base_train)
-    final_logit_softcap: float = number("final_logit_softcapping", 0.0, least=0)
+    final_logit_softcap: float = divisor("final_logit_softcapping", 0.0)
     logit_scale: float = number("logit_scale")
 
     def rope(self, il: int) -> Rope | None:
