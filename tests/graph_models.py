@@ -128,3 +128,5 @@ def run(
 
 # Those that continue a text; made at last, for it needs what is above.
 CONTINUING = [name for name in NAMES if continues(name)]
+# Of these, what the real llama.cpp can run.
+LIVE = [name for name in CONTINUING if not tiny.find(*split(name)).unrecorded]

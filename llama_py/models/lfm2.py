@@ -79,6 +79,8 @@ class Lfm2(Decoder):
 
     @classmethod
     def size_name(cls, hp: AnyHParams) -> str:
+        if cls.sizes:
+            return super().size_name(hp)
         sizes = {2560: "230M", 4608: "350M", 6912: "700M", 8192: "1.2B", 10752: "2.6B"}
         return sizes.get(hp.n_ff[0], "?B")
 

@@ -16,7 +16,7 @@ from llama_py.steering import train
 from llama_py_tools.graph.peer import Peer
 from tests.commands import tiny_model
 from tests.golden_models import uses
-from tests.graph_models import CONTINUING
+from tests.graph_models import LIVE
 from tests.live_models import nmse, tokens
 
 pytest.importorskip("llama_cpp", reason="needs llama-cpp-python: pip install '.[parity]'")
@@ -25,7 +25,11 @@ pytestmark = pytest.mark.parity
 OPTIONS: dict[str, Any] = {"n_ctx": 256, "n_batch": 64, "n_ubatch": 64, "flash_attn": "off"}
 
 
-@pytest.mark.parametrize("name", CONTINUING)
+# llama.cpp leaves control vectors out of these graphs.
+UNMOVED = ["hy_v4-moe", "hy_v4-all", "plamo2-dense"]
+
+
+@pytest.mark.parametrize("name", [name for name in LIVE if name not in UNMOVED])
 def test_nodes_and_logits(name: str, tmp_path: Path) -> None:
     path, nodes = str(tiny_model(tmp_path, name)), list[Record]()
     ctx = llama_py.load(path).context(**OPTIONS, type_k="f32", type_v="f32")

@@ -15,7 +15,7 @@ from llama_py_tools.graph.peer import Peer
 from llama_py_tools.graph.peer_nodes import GGMLTensor
 from tests.commands import tiny_model
 from tests.golden_models import uses
-from tests.graph_models import CONTINUING
+from tests.graph_models import LIVE
 from tests.live_models import nmse, tokens
 
 llama_cpp = pytest.importorskip(
@@ -34,7 +34,12 @@ def bound(name: str, n_layer: int) -> float:
     return 1.5e-7 * n_layer if uses(name, "GEGLU", "GELU") else 1e-8
 
 
-@pytest.mark.parametrize("name", CONTINUING)
+# Results of layers have no name there; or the norm behind the first takes a factor away.
+NAMED = [name for name in LIVE if name != "plamo2-dense"]
+SCALED = [name for name in NAMED if name != "hrm_text-turns"]
+
+
+@pytest.mark.parametrize("name", NAMED)
 def test_values(name: str, tmp_path: Path) -> None:
     path, theirs = str(tiny_model(tmp_path, name)), dict[str, Any]()
     ctx = llama_py.load(path).context(**OPTIONS, type_k="f32", type_v="f32")
@@ -77,7 +82,7 @@ def test_weights_of_attention(name: str, tmp_path: Path) -> None:
         assert nmse(want, got) < 1e-5, key
 
 
-@pytest.mark.parametrize("name", CONTINUING)
+@pytest.mark.parametrize("name", SCALED)
 def test_a_changed_value(name: str, tmp_path: Path) -> None:
     """The result of the first layer, doubled in both programs."""
     path = str(tiny_model(tmp_path, name))

@@ -20,7 +20,7 @@ from ggml_py.tensor import FLAG_COMPUTE, Tensor, strided
 from llama_py_tools.graph.peer import Peer, Values
 from llama_py_tools.node_text import values_of
 from tests.golden_models import path_of, uses
-from tests.graph_models import CONTINUING
+from tests.graph_models import LIVE
 
 pytest.importorskip("llama_cpp", reason="needs llama-cpp-python: pip install '.[parity]'")
 pytestmark = pytest.mark.parity
@@ -120,7 +120,7 @@ def nmse(expected: Values, found: Values) -> float:
     return error / float(np.square(a).sum()) if error else 0.0
 
 
-@pytest.fixture(params=CONTINUING)
+@pytest.fixture(params=LIVE)
 def path(request: pytest.FixtureRequest) -> Path:
     return path_of(request.param)
 
