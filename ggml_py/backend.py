@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -90,6 +91,51 @@ class Device(Protocol):
         """Number of host threads, where that means something."""
 
 
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """Bytes of a file: ranges of one axis of an array of bytes, one after another.
+
+    offset, shape  of the array in it
+    """
+
+    path: Path
+    offset: int
+    shape: tuple[int, ...]
+    axis: int
+    ranges: tuple[tuple[int, int], ...]
+
+    def of(self, data: Bytes) -> Bytes:
+        """The bytes, given the file's; those that lie together are not copied."""
+        n = int(np.prod(self.shape))
+        return ranges_of(data[self.offset : self.offset + n], self.shape, self.axis, self.ranges)
+
+
+def ranges_of(
+    data: Bytes, shape: Sequence[int], axis: int, ranges: Iterable[tuple[int, int]]
+) -> Bytes:
+    """Ranges of one axis of an array of bytes, as bytes; those that lie together are not copied."""
+    rows = data.reshape(shape)
+    parts = [rows[(slice(None),) * axis + (slice(a, b),)] for a, b in ranges]
+    found = parts[0] if len(parts) == 1 else np.concatenate(parts, axis)
+    return np.ascontiguousarray(found).reshape(-1)
+
+
+@runtime_checkable
+class ReadsFiles(Protocol):
+    """A device in a process that may read files for itself."""
+
+    def from_file(self, part: FilePart) -> Buffer | None:
+        """Memory with bytes of a file; None if it has not that file."""
+
+
+@runtime_checkable
+class RunsElsewhere(Protocol):
+    """A device of another process: its programs are only started by `run`. To read its memory is to
+    wait for them."""
+
+    elsewhere: bool
+
+
 CPUs = Sequence[Collection[int]]
 
 
@@ -152,6 +198,27 @@ class KeepsKernels(Protocol):
     def prepare_weights(self, weights: Sequence[tuple[Tensor, Sequence[str]]]) -> None:
         """Called once before `prepare_weight` with all that it will be called with: have all
         kernels for that."""
+
+
+@runtime_checkable
+class HasTarget(Protocol):
+    """A device whose kernels are compiled for some kind of machine."""
+
+    @property
+    def target(self) -> str:
+        """That kind, in words."""
+
+
+MaskLogits = Callable[[npt.NDArray[np.float32], bytes], npt.NDArray[np.float32]]
+
+
+@runtime_checkable
+class MasksLogits(Protocol):
+    """A device with a kernel for what a grammar lets come next."""
+
+    def logits_mask(self) -> MaskLogits:
+        """A function of logits [n] and bits, a token's each, the lowest of a byte first: a copy
+        with -inf for tokens without one."""
 
 
 @runtime_checkable
@@ -225,9 +292,21 @@ class Meets(Protocol):
         ...
 
 
+@runtime_checkable
+class PassesOn(Protocol):
+    """Memory of another process, which can send bytes to a third without this one."""
+
+    def pass_on(self, offset: int, size: int, target: Buffer, at: int) -> bool:
+        """Copy bytes into another buffer; False if that cannot be done there."""
+
+
 def move(source: Tensor, target: Tensor) -> None:
     """Copy the bytes of a tensor into another one, which may be on another device."""
     assert target.buffer is not None, f"{target} is not allocated"
+    if isinstance(source.buffer, PassesOn):
+        place = source.offset, source.nbytes, target.buffer, target.offset
+        if source.buffer.pass_on(*place):
+            return
     target.buffer.write(target.offset, tensor_bytes(source))
 
 
@@ -244,6 +323,17 @@ def set_tensor(t: Tensor, values: npt.NDArray[Any]) -> None:
     if raw.size != t.nbytes:
         raise ValueError(f"{t} has {t.nbytes} bytes; got {raw.size}")
     t.buffer.write(t.offset, raw)
+
+
+def host_array(t: Tensor) -> npt.NDArray[Any] | None:
+    """The values of a tensor without gaps where the host has them, to be changed there. None of one
+    in another memory, and of a quantized one. -> [ne3, ne2, ne1, ne0], bf16 as uint16
+    """
+    dtype = numpy_dtype(t)
+    if dtype is None or not isinstance(t.buffer, HostBuffer) or not t.is_contiguous():
+        return None
+    values: npt.NDArray[Any] = t.buffer.view(t.offset, t.nbytes).view(dtype)
+    return values.reshape(t.ne[::-1])
 
 
 def get_tensor(t: Tensor) -> npt.NDArray[Any]:

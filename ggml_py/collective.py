@@ -7,7 +7,7 @@ machines, an `AllReduce` moves them; `Gather` is the one that needs nothing but 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ggml_py.backend import Buffer, CompileOptions, Device, Program, move
 from ggml_py.tensor import Tensor
@@ -23,6 +23,13 @@ class AllReduce(Protocol):
 
         tensor  the REDUCE, with memory; its source i is on group[i]
         """
+
+
+@runtime_checkable
+class KnowsOthers(Protocol):
+    """A device that has a better way than through this process."""
+
+    all_reduce: AllReduce
 
 
 class Gather:

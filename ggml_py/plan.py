@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
+from typing import Protocol, runtime_checkable
 
-from ggml_py.backend import Device, Program, Work, move
+from ggml_py.backend import Device, Program, RunsElsewhere, Work, move
 from ggml_py.crew import Crew
 from ggml_py.graph import Graph
 from ggml_py.tensor import Tensor
@@ -101,8 +102,9 @@ class Plan:
         """Compute every node. KeyboardInterrupt may be raised between nodes; the plan stays
         usable.
         """
+        times = self._wanted.times
         for split in self.splits:
-            split.run(self.times)
+            split.run(times)
             if self.watch is not None:
                 for node in split.told:
                     self.watch(node)
@@ -110,6 +112,15 @@ class Plan:
     @property
     def n_splits(self) -> int:
         return len(self.splits)
+
+
+@runtime_checkable
+class Plans(Protocol):
+    """A device that runs a plan in a way of its own, together with others of its kind."""
+
+    def plan(self, graph: Graph, splits: list[Split]) -> Plan:
+        """The plan of these splits, all of them."""
+        ...
 
 
 class PlanInWaves(Plan):
@@ -127,13 +138,22 @@ class PlanInWaves(Plan):
         self._tasks = [_by_device([splits[i] for i in wave], self._wanted) for wave in waves]
 
     def run(self) -> None:
-        for tasks in self._tasks:
-            self.crew.run(tasks)
+        for started, tasks in self._tasks:
+            started()
+            if tasks:
+                self.crew.run(tasks)
 
 
-def _by_device(splits: list[Split], wanted: Wanted) -> list[Callable[[], None]]:
-    devices = dict.fromkeys(split.device.name for split in splits)
-    return [_in_turn([s for s in splits if s.device.name == name], wanted) for name in devices]
+Task = Callable[[], None]
+
+
+def _by_device(splits: list[Split], wanted: Wanted) -> tuple[Task, list[Task]]:
+    """What other processes are told first, and a task for each device of this one."""
+    there = [s for s in splits if isinstance(s.device, RunsElsewhere)]
+    here = [s for s in splits if not isinstance(s.device, RunsElsewhere)]
+    devices = dict.fromkeys(split.device.name for split in here)
+    tasks = [_in_turn([s for s in here if s.device.name == name], wanted) for name in devices]
+    return _in_turn(there, wanted), tasks
 
 
 def _in_turn(splits: list[Split], wanted: Wanted) -> Callable[[], None]:

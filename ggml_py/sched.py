@@ -27,14 +27,14 @@ from ggml_py.backend import (
     steps_of,
 )
 from ggml_py.check import Checker
-from ggml_py.collective import AllReduce, Gather
+from ggml_py.collective import AllReduce, Gather, KnowsOthers
 from ggml_py.crew import Crew
 from ggml_py.errors import UnsupportedOp
 from ggml_py.fusion import Fused
 from ggml_py.graph import Graph
 from ggml_py.kernels import describe
 from ggml_py.pipeline import MAX_COPIES, Pipeline, PipelinedPlan
-from ggml_py.plan import Plan, PlanInWaves, Split
+from ggml_py.plan import Plan, PlanInWaves, Plans, Split
 from ggml_py.split import Part, Splitter
 from ggml_py.taps import Taps, cut, settled
 from ggml_py.tensor import FLAG_COMPUTE, Tensor
@@ -100,7 +100,8 @@ class Scheduler:
         self.together = together and not alone
         self._crew = Crew()
         self._anyhow = all_reduce is not None
-        self._all_reduce = all_reduce or Gather(self.options)
+        known = (d.all_reduce for d in devices if isinstance(d, KnowsOthers))
+        self._all_reduce = all_reduce or next(known, None) or Gather(self.options)
         self._buffers: dict[int, Buffer] = {}  # by arena, see Splitter
         self._told: set[tuple[str, str]] = set()
 
@@ -181,6 +182,9 @@ class Scheduler:
             return Plan(graph, splits, self._tell_both(taps))
         if self._pipeline is not None:
             return PipelinedPlan(graph, splits, self._pipeline, number)
+        own = next((d for d in self.devices if isinstance(d, Plans)), None)
+        if own is not None and not self._one_by_one:
+            return own.plan(graph, splits)
         if self.together:
             number_of = {id(part): i for i, part in enumerate(layout.parts)}
             waves = [[number_of[id(part)] for part in wave] for wave in layout.waves]

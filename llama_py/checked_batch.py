@@ -126,12 +126,20 @@ class CheckedBatch:
                     f"seq_ids[{self.seq_id.index(ids)}]: sequence {bad} is not in [0, {n_seq_max});"
                     " use a larger n_seq_max"
                 )
+        self._sort_sets()
+
+    def _sort_sets(self) -> None:
         self._sets = {ids: sum(1 << s for s in ids) for ids in set(self.seq_id)}
         self._of_set: dict[SeqIds, npt.NDArray[np.intp]] = {}
         if len(self._sets) == 1:
             self._of_seq: dict[int, Index] = dict.fromkeys(self.seq_id[0], slice(0, self.n_tokens))
         else:
             self._of_seq = positions_of(self.seq_id)
+
+    def give_to_first(self) -> None:
+        """Where all tokens are of the same sequences: let them be of the first only."""
+        self.seq_id, self.has_cpl = [self.seq_id[0][:1]] * self.n_tokens, False
+        self._sort_sets()
 
     def _read_pos(self, batch: Batch, memory: Positions | None) -> None:
         if batch.pos is None:

@@ -28,7 +28,7 @@ from llama_py.largest import full_params, largest
 from llama_py.linear import Linear
 from llama_py.loaded import Loaded
 from llama_py.lora import NO_LORAS, Adapter, Choice, Loras
-from llama_py.memory import GroupContext, MemoryGroup, Placing, create_memory
+from llama_py.memory import GroupContext, MemoryGroup, Placing, SharedMemory, create_memory
 from llama_py.memory.k_shift import remove_half_turned, shift_keys
 from llama_py.outputs import Outputs, read_rows
 from llama_py.params import ContextParams
@@ -50,6 +50,7 @@ class Context(Closing, Watched):
 
     embd      F32 [n_outputs, n_embd] of the last batch, with `embeddings`
     h_nextn   F32 rows that seed the NextN layers, after `set_embeddings_nextn`
+    layer_inp  F32 [n_tokens, n_embd] by layer, after `set_embeddings_layer_inp`
     embd_seq  with `embeddings`, F32 [n_embd] of each sequence of the last batch, or of a reranker
               its scores; empty for pooling "none"
     checker   counts the nodes that `check` compared
@@ -57,6 +58,7 @@ class Context(Closing, Watched):
     speculator  what drafts for it, once something has (llama_py.speculative)
     reuse     what sequences hold, so that it is not computed again
     on_graph  called with each graph, built or used again, and its ubatch before it is run
+    following  the same one as long as tokens follow tokens, and nothing else is done
     """
 
     @takes(ContextParams)
@@ -68,17 +70,19 @@ class Context(Closing, Watched):
         self.model = model
         self.params = p = ContextParams(**options)
         self.cparams = settled(model, p)
+        self._lent = None if p.target is None else p.target.model.architecture.lends()
         self.gtype: GraphType = "decoder_mtp" if p.mtp else "decoder"
         self.embd: F32 | None = None
         self.embd_seq: dict[int, F32] = {}
         self.h_nextn: F32 | None = None
+        self.layer_inp: dict[int, F32] = {}
         self._cvec: PlacedDirections | None = None
         self._encoded: Cross | None = None
         self._adapters = Choice()
         self._head: Linear | None = None
         self._loras: list[Loras] = [NO_LORAS]  # by kind of ubatch
         self._closed = False
-        self._before: Following | None = None
+        self.following: Following | None = None
         self._at_work = threading.Lock()
         self._unfinished = Unfinished()
         self.on_graph: OnGraph | None = None
@@ -111,27 +115,39 @@ class Context(Closing, Watched):
 
     def _create_memory(self) -> MemoryGroup:
         p, arch, hp = self.params, self.model.architecture, self.model.hparams
+        if arch.shares_memory:
+            return self._shared_memory(p.target)
         types = BY_NAME[p.type_k], BY_NAME[p.type_v]
         if types[1].block_size > 1 and not self.cparams.flash_attn:
             raise ContextError(f"type_v = {p.type_v} needs flash attention; use f16 or flash_attn")
-        layers = [hp.n_layer + p.nextn_layer] if p.mtp else range(hp.n_layer)
+        layers = [hp.n_layer + p.nextn_layer] if p.mtp else hp.kept_layers
         how = Placing(
             self.cparams, self._memory_device, *types, n_pos=hp.n_pos_per_embd,
             parts=self.model.placement.group,
         )  # fmt: skip
         return create_memory({il: arch.kept(il) for il in layers}, how)
 
+    def _shared_memory(self, target: Context) -> MemoryGroup:
+        """Of a model that attends to what the one that it drafts for keeps."""
+        theirs, hp = target.model.architecture, self.model.hparams
+        self.cparams = replace(self.cparams, flash_attn=target.cparams.flash_attn)
+        kept = {il: theirs.kept(il) for il in range(target.model.hparams.n_layer)}
+        layers = self.model.architecture.reads(kept)
+        return SharedMemory(target.memory, layers, {il: hp.layers[il].window for il in layers})
+
     def _memory_device(self, il: int) -> Device:
         model = self.model
         return model.layer_devices[il] if self.cparams.offload_kqv else model.placement.host
 
     def decode(
-        self, tokens: Sequence[int] | I32 | Batch, logits: Wanted = "last", seq_id: int = 0
-    ) -> F32:
+        self, tokens: Sequence[int] | I32 | Batch, logits: Wanted = "last", seq_id: int = 0,
+        copy: bool = True,
+    ) -> F32:  # fmt: skip
         """Advance the sequences of a batch. -> F32 [n, n_vocab], the rows in the batch's order
 
         tokens   ids that continue sequence `seq_id`, or a Batch
         logits   of which tokens, unless the batch says itself
+        copy     False: rows are not to be changed, and good until the context computes again
 
         Raises ContextError, before anything is computed, for a batch that is malformed or does not
         fit, and while another thread decodes: each needs a context of its own. If the computation
@@ -140,16 +156,17 @@ class Context(Closing, Watched):
         """
         self._refuse_others()
         with self._at_work:
-            before, self._before = self._before, None
-            if before and before.is_valid(self.memory, self._settings(before.seq_id)):
+            before, self.following = self.following, None
+            if before is not None and before.is_valid(self.memory, self._settings()):
                 ubatch = before.next(tokens, logits, seq_id)
                 if ubatch is not None:
-                    return self._follow(before, ubatch)
+                    return self._follow(before, ubatch, copy)
             if seq_id and not isinstance(tokens, Batch):
                 tokens = Batch(tokens, seq_ids=[(seq_id,)] * len(tokens))
             splitter = self._checked(tokens, logits)
             self._apply_shift()
-            return self._run(splitter, self.memory)
+            with self.memory.copied(splitter):
+                return self._run(splitter, self.memory, copy)
 
     def encode(self, tokens: Sequence[int] | I32 | Batch) -> F32:
         """Read a text as a whole. -> F32 [n_tokens, n_embd], what the encoder made of it
@@ -183,15 +200,15 @@ class Context(Closing, Watched):
         self._encoded = Cross(self.embd, splitter.seq_id)
         return self.embd
 
-    def _run(self, splitter: BatchSplitter, memory: MemoryGroup) -> F32:
+    def _run(self, splitter: BatchSplitter, memory: MemoryGroup, copy: bool = True) -> F32:
         cparams = self.cparams
         whole = cparams.embeddings or not cparams.causal_attn
         plan = self._adapters.plan(splitter)
         if plan.kinds is not None:
             splitter.set_kinds(plan.kinds)
-        self._loras, self._before = plan.loras, None
+        self._loras, self.following = plan.loras, None
         mctx = memory.init_batch(splitter, cparams.n_ubatch, whole)
-        outputs = Outputs(splitter, cparams)
+        outputs = Outputs(splitter, cparams, copy or len(mctx.ubatches) > 1)
         while True:
             ubatch = mctx.get_ubatch()
             with self._unfinished.while_at(ubatch, memory):
@@ -201,33 +218,30 @@ class Context(Closing, Watched):
                 break
         self._adapters.keep(plan)
         if not plan.heard:  # an adapter may begin to work with any token
-            settings = self._settings(splitter.seq_id[0][0])
-            self._before = following(splitter, mctx, settings, memory, self.n_vocab)
+            self.following = following(splitter, mctx, self._settings(), memory, self.n_vocab)
         return self._result(outputs)
 
-    def _settings(self, seq_id: int) -> tuple[object, ...]:
+    def _settings(self) -> tuple[object, ...]:
         """What graphs depend on besides batch and memory."""
-        return (
-            self.cparams, self.gtype, self._cvec, self._encoded, self._head,
-            self._adapters.of(seq_id), self.on_graph, self.runner.latest,
-        )  # fmt: skip
+        own = self.cparams, self.gtype, self._cvec, self._encoded, self._head
+        return *own, self._adapters.made, self.on_graph, self.runner.latest
 
-    def _follow(self, before: Following, ubatch: UBatch) -> F32:
-        """Decode the token after `before`."""
-        cparams = self.cparams
+    def _follow(self, before: Following, ubatch: UBatch, copy: bool) -> F32:
+        """Decode the tokens after `before`."""
         with self._unfinished.while_at(ubatch, self.memory):
             before.mctx.follow(ubatch)
             res = self.runner.again(ubatch, self.on_graph)
-        before.ubatch, self._before = ubatch, before
-        if res.t_logits is not None and not cparams.embeddings and not cparams.embeddings_nextn:
-            return read_rows(res.t_logits, 1)
-        outputs = Outputs(before.splitter, cparams)
+        before.ubatch, self.following = ubatch, before
+        if res.t_logits is not None and not self.cparams.gives_more:
+            return read_rows(res.t_logits, ubatch.n_tokens, copy)
+        outputs = Outputs(before.splitter, self.cparams, copy)
         outputs.add(res, ubatch)
         return self._result(outputs)
 
     def _result(self, outputs: Outputs) -> F32:
         self.embd, self.embd_seq = outputs.embd.values, outputs.by_seq
-        self.h_nextn = outputs.h_nextn.values
+        self.h_nextn, hp = outputs.h_nextn.values, self.model.hparams
+        self.layer_inp = {il: r.get(hp.n_embd) for il, r in outputs.layer_inp.items()}
         return outputs.logits.get(self.n_vocab)
 
     def prepare(self, n_tokens: int | Iterable[int], n_seqs: int = 1) -> None:
@@ -258,7 +272,7 @@ class Context(Closing, Watched):
         if self.speculator is not None:
             self.speculator.close()
         self.memory, self.runner.graphs, self._closed = NOTHING, [], True
-        self._before = None
+        self.following = None
         self.reuse = Reuse(self)
 
     def __repr__(self) -> str:
@@ -336,7 +350,8 @@ class Context(Closing, Watched):
         self._unfinished.discard()
         return splitter_of(
             tokens, logits, self.model.hparams, self.cparams, memory or self.memory,
-            reads=memory is NOTHING, hidden=self.gtype == "decoder_mtp",
+            reads=memory is NOTHING,
+            hidden=self.gtype == "decoder_mtp" or self.model.architecture.continues_states,
         )  # fmt: skip
 
     def _apply_shift(self) -> None:
@@ -361,7 +376,7 @@ class Context(Closing, Watched):
     def _graph_params(self, ubatch: UBatch, mctx: GroupContext, n_outputs: int) -> GraphParams:
         return GraphParams(
             self.model.hparams, self.cparams, ubatch, mctx, n_outputs, self.gtype, self._cvec,
-            self._encoded, self._loras[ubatch.kind], self._head,
+            self._encoded, self._loras[ubatch.kind], self._head, self._lent,
         )  # fmt: skip
 
     def _resolve_fused_ops(self) -> None:

@@ -18,11 +18,12 @@ def can_shift(ctx: Context) -> bool:
     return ctx.memory.goes_back and len({kv.kv_size for kv in ctx.memory.caches.values()}) <= 1
 
 
-def shift(ctx: Context, seq_id: int, n_keep: int) -> int:
-    """Take half of what comes after the first n_keep tokens out of a full sequence; the rest moves
-    to its place. -> how many tokens were discarded. ContextError if nothing can be."""
+def shift(ctx: Context, seq_id: int, n_keep: int, n_discard: int = 0) -> int:
+    """Take n_discard tokens (0: half of them) of those that come after the first n_keep out of a
+    full sequence; the rest moves to their place. -> how many tokens were discarded. ContextError if
+    nothing can be."""
     held = ctx.memory.seq_pos_max(seq_id) + 1
-    n = (held - n_keep) // 2
+    n = min(n_discard or (held - n_keep) // 2, held - n_keep - 1)
     if n < 1:
         raise ContextError(
             f"context shift: of {held} tokens {n_keep} are kept, so none can go; keep fewer"

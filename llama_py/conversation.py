@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ggml_py.errors import ContextError, ModelError
 from llama_py.chat import ChatTemplate
 from llama_py.chat.budget import Budget
 from llama_py.chat.ends import turn_end
+from llama_py.chat.messages import IMAGE, has_images, parts_of
+from llama_py.chat.stream import Parser
 from llama_py.chat.thinking import (
     Tags,
     Thoughts,
@@ -22,8 +25,12 @@ from llama_py.context import Context
 from llama_py.generate import Piece, stream
 from llama_py.loaded import Loaded
 from llama_py.prefix import Prefix
+from llama_py.prompts import n_cells
 from llama_py.reuse.tree import common
 from llama_py.text_stream import TextStream
+
+if TYPE_CHECKING:
+    from llama_py.vision.messages import Given
 
 Message = Mapping[str, Any]  # {"role": "user", "content": "..."}
 Pieces = Generator[Piece, None, None]
@@ -76,19 +83,29 @@ class Conversation:
         self.start = [{"role": "system", "content": text}] if text else []
         self.messages = [*self.start, *rest]
 
-    def ask(self, text: str, **options: Any) -> Pieces:
+    def ask(self, text: str, images: Sequence[Given] = (), **options: Any) -> Pieces:
         """The answer to a message, piece by piece: `say`, then `answer`."""
-        return self.answer(self.say(text), **options)
+        return self.answer(self.say(text, images), **options)
 
-    def say(self, text: str) -> list[int]:
+    def say(self, text: str, images: Sequence[Given] = ()) -> list[int]:
         """Add a message; the tokens of the conversation that the memory does not have.
+
+        images  files, bytes of files or `llama_py.vision.Image`s that come before its text
 
         It ends the answer before. The oldest turns, but not what the system says, leave a context
         that has no room for all. Raises ContextError, with no message added, if it has none for
-        this message alone.
+        this message alone; ModelError for an image that cannot be read, or that the model cannot
+        see.
         """
+        if not images:
+            return self._say(text)
+        from llama_py.vision.messages import with_images
+
+        return self._say(with_images(text, images))
+
+    def _say(self, content: Any) -> list[int]:
         self._stop()
-        messages: list[Message] = [*self.messages, {"role": "user", "content": text}]
+        messages: list[Message] = [*self.messages, {"role": "user", "content": content}]
         n_all, (messages, prompt, ids) = len(messages), self._fitted(messages)
         self.n_left, self.messages, self._prompt = n_all - len(messages), messages, prompt
         return self.prefix.start(ids, marks(self.ctx, messages, ids, self.variables))
@@ -103,7 +120,7 @@ class Conversation:
             raise ContextError("nothing was said yet that could be answered again")
         self.messages = before[: asked[-1]]
         try:
-            return self.say(str(before[asked[-1]]["content"]) if text is None else text)
+            return self._say(_said_again(before[asked[-1]], text))
         except BaseException:
             self.messages = before
             raise
@@ -124,9 +141,9 @@ class Conversation:
         n_ctx = self.ctx.cparams.n_ctx_seq
         while True:
             prompt = self.text(self.ctx.model, messages, **self.variables)
-            ids = tokens_of(self.ctx.model, prompt)
+            ids = tokens_of(self.ctx.model, prompt, messages)
             fewer = _without_oldest(messages)
-            if fewer is None or len(ids) <= n_ctx - n_ctx // ROOM:
+            if fewer is None or n_cells(ids) <= n_ctx - n_ctx // ROOM:
                 self._check_length(ids)
                 return messages, prompt, ids
             messages = fewer
@@ -207,20 +224,30 @@ class Conversation:
         """The prompt of a conversation, or of one question; `variables` are for the template."""
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
-        return template_of(model).render(messages, **variables)
+        return template_of(model).render(without_images(messages), **variables)
 
     @staticmethod
     def prompt(model: Loaded, messages: str | Sequence[Message], **variables: Any) -> list[int]:
         """The tokens of `text`."""
-        return tokens_of(model, Conversation.text(model, messages, **variables))
+        said = () if isinstance(messages, str) else messages
+        return tokens_of(model, Conversation.text(model, messages, **variables), said)
 
     def _check_length(self, ids: Sequence[int]) -> None:
         n_ctx = self.ctx.cparams.n_ctx_seq
-        if len(ids) > n_ctx:
+        if n_cells(ids) > n_ctx:
             raise ContextError(
-                f"the conversation has {len(ids)} tokens, but the context {n_ctx}; use a larger"
+                f"the conversation has {n_cells(ids)} tokens, but the context {n_ctx}; use a larger"
                 " n_ctx, or clear it"
             )
+
+
+def without_images(messages: Sequence[Message]) -> Sequence[Message]:
+    """Messages with marks where images are, for a template."""
+    if not has_images(messages):
+        return messages
+    from llama_py.vision.messages import marked
+
+    return marked(messages)
 
 
 def template_of(model: Loaded) -> ChatTemplate:
@@ -234,10 +261,25 @@ def stops_of(end: str, stop: Sequence[str]) -> Sequence[str]:
     return stop if not end or isinstance(stop, str) else (*stop, end)
 
 
-def tokens_of(model: Loaded, prompt: str) -> list[int]:
-    """The tokens of a prompt that a template made: BOS is there once."""
+def tokens_of(
+    model: Loaded, prompt: str, messages: Sequence[Message] = (),
+    media_path: str | Path | None = None,
+) -> list[int]:  # fmt: skip
+    """The tokens of a prompt that a template made: BOS is there once. Where the messages that it
+    was made of have images, it is a `llama_py.vision.prompt.ImagePrompt`.
+
+    media_path  a folder of whose files the messages may name images (file:NAME)
+    """
     bos = template_of(model).bos
     has_bos = bool(bos) and prompt.startswith(bos)
+    if has_images(messages):
+        from llama_py.vision.messages import PLACE, images_of
+        from llama_py.vision.prompt import image_prompt
+
+        return image_prompt(
+            model.tokenizer, model.hparams, model.eyes, prompt, images_of(messages, media_path),
+            marker=PLACE, add_special=not has_bos,
+        )  # fmt: skip
     return model.tokenizer.tokenize(prompt, add_special=not has_bos)
 
 
@@ -249,11 +291,32 @@ def parted_pieces(pieces: Iterator[Piece], tags: Tags, prompt: str) -> Iterator[
         yield replace(piece, text=said, thought=thought)
 
 
+def read_pieces(pieces: Iterator[Piece], parser: Parser) -> Iterator[Piece]:
+    """The pieces of an answer that may call tools: what is said, thoughts, and calls."""
+    for piece in pieces:
+        deltas = parser.feed(piece.text)
+        if piece.finish_reason is not None:
+            deltas += parser.rest()
+        yield replace(
+            piece, text="".join(delta.content for delta in deltas),
+            thought="".join(delta.reasoning for delta in deltas),
+            calls=tuple(delta for delta in deltas if delta.index is not None),
+        )  # fmt: skip
+
+
 def opened(pieces: Iterator[Piece], start: str) -> Iterator[Piece]:
     """The pieces of an answer, with the tag before the first that the prompt ended with."""
     for piece in pieces:
         yield replace(piece, text=start + piece.text)
         start = ""
+
+
+def _said_again(message: Message, text: str | None) -> Any:
+    """The content of a message, or another text in place of its own; its images stay."""
+    if text is None or not has_images([message]):
+        return message["content"] if text is None else text
+    images = [part for part in parts_of(message) if part.get("type") == IMAGE]
+    return [*images, {"type": "text", "text": text}]
 
 
 def _without_oldest(messages: list[Message]) -> list[Message] | None:
@@ -271,7 +334,7 @@ def marks(
     """Where other prompts may go on from the tokens of a conversation: before the text of its last
     message, which may be another, and where the answer will be written differently once it is an
     earlier message (thinking is left out), or before the last token."""
-    if ctx.memory.goes_back or not messages:
+    if ctx.memory.goes_back or not messages or has_images(messages):
         return []
     template, (*before, last) = template_of(ctx.model), messages
     said = str(last.get("content", ""))

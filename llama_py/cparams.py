@@ -22,6 +22,7 @@ class CParams:
     pooling            how the rows of a sequence become one, one of hparams.POOLING
     embeddings_nextn   also return the hidden state that feeds the NextN layer, of all tokens, or
                        with embeddings_nextn_masked of the tokens that are outputs
+    embeddings_layer_inp  also return what these layers get; n_layer: what comes of the last
     nextn_pre_norm     that state is the one before the last norm
     nextn_layer        which of the NextN layers a draft graph runs, the first being 0
     offload_kqv        caches are on the devices of their layers, not on the host
@@ -49,6 +50,7 @@ class CParams:
     embeddings: bool = False
     embeddings_nextn: bool = False
     embeddings_nextn_masked: bool = False
+    embeddings_layer_inp: tuple[int, ...] = ()
     nextn_pre_norm: bool = False
     nextn_layer: int = 0
     offload_kqv: bool = True
@@ -66,6 +68,11 @@ class CParams:
     def rope_yarn(self, rope: Rope) -> tuple[float, float]:
         """ggml's ext_factor and attn_factor of a layer's RoPE."""
         return (self.yarn_ext_factor, self.yarn_attn_factor) if rope.yarn else (0.0, 1.0)
+
+    @property
+    def gives_more(self) -> bool:
+        """Whether something besides logits is wanted."""
+        return self.embeddings or self.embeddings_nextn or bool(self.embeddings_layer_inp)
 
     @property
     def in_slots(self) -> bool:

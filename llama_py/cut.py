@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
-from ggml_py.backend import Bytes, Device
+from ggml_py.backend import Bytes, Device, FilePart, ranges_of
 from ggml_py.tensor import Tensor
 from llama_py.gguf_file import TensorInfo
 
@@ -32,22 +30,39 @@ class Cut:
         """Its bytes, copied only if they do not lie together."""
         return bytes_of(self.info, self.dim, self.ranges)
 
+    def file_part(self) -> FilePart | None:
+        """Where these bytes are in a file; None for what is in none."""
+        info = self.info
+        if info.path is None:
+            return None
+        if self.dim is None:
+            whole = (info.nbytes,), 0, ((0, info.nbytes),)
+            return FilePart(info.path, info.offset, *whole)
+        axis, ranges = _axis(info, self.dim, self.ranges)
+        return FilePart(info.path, info.offset, _shape(info), axis, tuple(ranges))
+
 
 def bytes_of(info: TensorInfo, dim: int | None, ranges: Iterable[Range]) -> Bytes:
     """The file's bytes of these ranges of a dimension; those that lie together are not copied."""
     if dim is None:
         return info.data
-    ne, t = info.ne, info.type
-    rows = info.data.reshape(ne[3], ne[2], ne[1], t.row_size(ne[0]))
-    if dim == 0:
-        ranges = [(t.row_size(a), t.row_size(b)) for a, b in ranges]
-    axis = 3 - dim
+    axis, ranges = _axis(info, dim, ranges)
     if not any(info.data.strides):  # there in name only
         n = sum(b - a for a, b in ranges)
-        return info.data[: info.nbytes // rows.shape[3 - dim] * n]
-    parts = [rows[(slice(None),) * axis + (slice(a, b),)] for a, b in ranges]
-    found = parts[0] if len(parts) == 1 else np.concatenate(parts, axis)
-    return np.ascontiguousarray(found).reshape(-1)
+        return info.data[: info.nbytes // _shape(info)[axis] * n]
+    return ranges_of(info.data, _shape(info), axis, ranges)
+
+
+def _shape(info: TensorInfo) -> tuple[int, ...]:
+    """As rows of bytes."""
+    ne = info.ne
+    return ne[3], ne[2], ne[1], info.type.row_size(ne[0])
+
+
+def _axis(info: TensorInfo, dim: int, ranges: Iterable[Range]) -> tuple[int, list[Range]]:
+    """Of that shape, with ranges of bytes where these are of elements."""
+    size = info.type.row_size
+    return 3 - dim, [(size(a), size(b)) if dim == 0 else (a, b) for a, b in ranges]
 
 
 def cuts_blocks(info: TensorInfo, dim: int | None, ranges: Iterable[Range]) -> bool:

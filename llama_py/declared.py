@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from ggml_py.backend import Bytes, Device, KeepsKernels
+from ggml_py.backend import Buffer, Bytes, Device, KeepsKernels, ReadsFiles
 from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from llama_py.cut import Cut
 from llama_py.gguf_file import TensorInfo
@@ -104,8 +104,8 @@ class Declarations:
         for t in self.tensors.values():
             if id(t) not in self.replaced:
                 device = where[id(t)] = device_of(t, readers.get(id(t), ()))
-                self._put(t, device, self.infos[t.name].data)
                 self.whole[t.name] = Cut(t, device, self.infos[t.name])
+                self._put(self.whole[t.name])
         for copy, original in self.tied:
             if id(copy) in self.replaced:
                 continue
@@ -114,21 +114,31 @@ class Declarations:
                 copy.buffer, copy.offset = original.buffer, original.offset
                 copy.flags |= FLAG_WEIGHT
             else:
-                self._put(copy, device, self.infos[copy.name].data)
+                self._put(Cut(copy, device, self.infos[copy.name]))
         for part in (*self.cut, *self.rows):
             where[id(part.tensor)] = part.device
-            self._put(part.tensor, part.device, part.data())
+            self._put(part)
         return where
 
-    def _put(self, t: Tensor, device: Device, data: Bytes) -> None:
-        buffer = device.wrap(data)
-        if buffer is None:
-            buffer = device.alloc(data.size)
-            buffer.write(0, data)
-            if t.name in self.infos:
-                self.infos[t.name].let_go()
-        t.buffer, t.offset = buffer, 0
+    def _put(self, part: Cut) -> None:
+        t = part.tensor
+        t.buffer, t.offset = self._buffer(part), 0
         t.flags |= FLAG_WEIGHT
+
+    def _buffer(self, part: Cut) -> Buffer:
+        device, place = part.device, part.file_part()
+        if place is not None and isinstance(device, ReadsFiles):
+            found = device.from_file(place)
+            if found is not None:
+                return found
+        data = part.data()
+        found = device.wrap(data)
+        if found is None:
+            found = device.alloc(data.size)
+            found.write(0, data)
+            if part.tensor.name in self.infos:
+                self.infos[part.tensor.name].let_go()
+        return found
 
     def plain_bytes(self, name: str) -> Bytes | None:
         """See Weights.plain_bytes."""

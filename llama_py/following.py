@@ -1,4 +1,4 @@
-"""One token after one token of the same sequence, which is what most decodes are.
+"""One token after one token of the same sequences, which is what most decodes are.
 
 The graph is the same, and of the memory and of the inputs only what grows by a token is changed:
 nothing is checked, split, placed or looked for again. Whatever is not so simple is decoded as any
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from llama_py.splitter import BatchSplitter
 
 @dataclass(slots=True)
 class Following:
-    """A token that was decoded alone, with logits.
+    """Tokens that were decoded together, one of each sequence, all with logits.
 
     settings  what the graph was made for, compared by identity
     changes   those of the memory until then
@@ -33,69 +34,80 @@ class Following:
     settings: tuple[object, ...]
     changes: int
 
-    @property
-    def seq_id(self) -> int:
-        return self.ubatch.seq_id_unq[0]
+    def is_valid(self, memory: MemoryGroup, settings: tuple[object, ...]) -> bool:
+        """Whether nothing was changed since."""
+        return self.changes == memory.changes and all(map(is_, self.settings, settings))
 
     def next(
         self, tokens: Sequence[int] | I32 | Batch, logits: Wanted, seq_id: int
     ) -> UBatch | None:
-        """A batch that is the token after this one; None for any other."""
-        embd = None
+        """A batch of the token after each of these; None for any other, and without room."""
+        last, embd = self.ubatch, None
         if isinstance(tokens, Batch):
-            batch, tokens = tokens, tokens.tokens if tokens.tokens is not None else ()
-            if batch.pos is not None or np.ndim(tokens) != 1 or len(tokens) != 1:
+            batch, embd = tokens, tokens.embd
+            if not self._is_alike(batch, logits):
                 return None
-            embd = batch.embd
-            if not _is_all(batch.outputs) or not self._is_here(batch.seq_ids):
-                return None
-        elif np.ndim(tokens) != 1 or len(tokens) != 1 or seq_id != self.seq_id:
+            tokens = () if batch.tokens is None else batch.tokens
+        elif last.n_tokens > 1 or seq_id != last.seq_id_unq[0]:
             return None
-        if isinstance(tokens, bytearray):  # is refused
+        if logits == "none" or not self._fits(tokens, embd):
             return None
-        if logits == "none" or not self._fits(tokens[0], embd) or not self.mctx.can_follow():
-            return None
-        return self._ubatch(tokens[0], embd)
+        rows = None if embd is None else np.ascontiguousarray(embd, np.float32)
+        if rows is not None and not np.isfinite(rows).all():
+            return None  # it is refused
+        # another one each time: what was interrupted is known by its ubatch
+        ubatch = UBatch(
+            last.equal_seqs, last.n_tokens, last.n_seq_tokens, last.n_seqs, last.n_pos,
+            np.array(tokens, np.int32), rows, last.pos + 1, last.seq_id, last.seq_id_unq,
+            last.output, last.batch_idxs, last.kind,
+        )  # fmt: skip
+        return ubatch if self.mctx.has_room(ubatch) else None
 
-    def is_valid(self, memory: MemoryGroup, settings: tuple[object, ...]) -> bool:
-        """Whether nothing was changed since."""
-        same = all(a is b for a, b in zip(self.settings, settings, strict=True))
-        return same and self.changes == memory.changes
+    def _is_alike(self, batch: Batch, logits: Wanted) -> bool:
+        """Whether a batch has the same sequences in the same order, at their next positions, with
+        all logits."""
+        last, n = self.ubatch, self.ubatch.n_tokens
+        ids, pos, outputs = batch.seq_ids, batch.pos, batch.outputs
+        given = [(0,)] if ids is None else [tuple(one) for one in ids]
+        if given != last.seq_id:
+            return False
+        if pos is not None and [*pos] != (last.pos[:n] + 1).tolist():
+            return False
+        return _is_all(outputs, n, logits)
 
-    def _is_here(self, seq_ids: Any) -> bool:
-        here = (self.seq_id,)
-        return here == (0,) if seq_ids is None else len(seq_ids) == 1 and tuple(seq_ids[0]) == here
-
-    def _fits(self, token: Any, embd: Any) -> bool:
-        """Whether inputs are of the same kinds, and the token exists."""
+    def _fits(self, tokens: Sequence[int] | I32, embd: Any) -> bool:
+        """Whether inputs are of the same kinds, and the tokens exist."""
         mine = self.ubatch.embd
         if (embd is None) != (mine is None) or (mine is not None and np.shape(embd) != mine.shape):
             return False
-        is_id = isinstance(token, (int, np.integer)) and token is not True and token is not False
-        return is_id and 0 <= token < self.n_vocab
-
-    def _ubatch(self, token: Any, embd: Any) -> UBatch:
-        """Another one each time: what was interrupted is known by its ubatch."""
-        u = self.ubatch
-        rows = None if embd is None else np.ascontiguousarray(embd, np.float32)
-        return UBatch(
-            u.equal_seqs, 1, u.n_seq_tokens, u.n_seqs, u.n_pos, np.array([token], np.int32), rows,
-            u.pos + 1, u.seq_id, u.seq_id_unq, u.output, u.batch_idxs, u.kind,
-        )  # fmt: skip
+        if isinstance(tokens, np.ndarray):
+            tokens = tokens.tolist() if tokens.ndim == 1 else ()
+        if not isinstance(tokens, (list, tuple)) or len(tokens) != self.ubatch.n_tokens:
+            return False
+        for id in tokens:
+            is_id = type(id) is int or isinstance(id, np.integer)
+            if not (is_id and 0 <= id < self.n_vocab):
+                return False
+        return True
 
 
-def _is_all(outputs: Any) -> bool:
-    return outputs is None or (len(outputs) == 1 and bool(outputs[0]))
+def _is_all(outputs: Any, n: int, logits: Wanted) -> bool:
+    if outputs is None:
+        return n == 1 or logits == "all"
+    return len(outputs) == n and all(outputs)
 
 
 def following(
     splitter: BatchSplitter, mctx: GroupContext, settings: tuple[object, ...],
     memory: MemoryGroup, n_vocab: int,
 ) -> Following | None:  # fmt: skip
-    """For the token after a batch that was decoded; None if that was not one token of a sequence.
-    """
+    """For the tokens after a batch that was decoded; None if that was not one token each of
+    sequences, computed together."""
     ubatch = mctx.ubatches[0]
-    alone = splitter.n_tokens == splitter.n_outputs == ubatch.n_seqs_unq == 1
-    if not alone or ubatch.token is None:
+    n = ubatch.n_tokens
+    alone = n == splitter.n_tokens == splitter.n_outputs == ubatch.n_seqs_unq
+    if not alone or ubatch.token is None or ubatch.seq_id != splitter.seq_id:
+        return None
+    if any(len(ids) > 1 for ids in ubatch.seq_id) or not mctx.is_settled:
         return None
     return Following(n_vocab, splitter, ubatch, mctx, settings, memory.changes)

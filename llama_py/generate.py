@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 from typing import Any, Literal
 
 import numpy as np
@@ -13,11 +14,12 @@ import numpy as np
 from ggml_py.building import clock
 from ggml_py.errors import ContextError, ModelError
 from llama_py.batch import F32, Batch
+from llama_py.chat.stream import Delta
 from llama_py.context import Context
 from llama_py.context_shift import can_shift, shift
 from llama_py.params import GenerateParams
 from llama_py.params.choosers import Answers, Chooser
-from llama_py.prompts import Prompt, ids_of
+from llama_py.prompts import Mixed, Prompt, ids_of, is_mixed, n_cells
 from llama_py.ready import make_ready
 from llama_py.sampler.constraint import Ended
 from llama_py.signature import takes
@@ -35,8 +37,8 @@ class Greedy:
     """Always the most likely token. ModelError for NaN and +inf."""
 
     def sample(self, logits: F32) -> int:
-        best = int(np.argmax(logits))  # the first NaN, if there is one
-        if not np.isfinite(logits[best]):
+        best = int(logits.argmax())  # the first NaN, if there is one
+        if not isfinite(logits[best]):
             raise ModelError(
                 f"the logit of token {best} is {logits[best]}: a NaN or overflow in the model"
             )
@@ -59,6 +61,7 @@ class Piece:
                    token), no room or max_tokens, the model's end token, or a grammar that the
                    vocabulary cannot go on with
     thought        what of the answer is a thought, and not in `text` (`Conversation`)
+    calls          what of it is calls of tools (`Model.stream_chat`)
     n_discarded    tokens of the sequence that left a full context so far
     logprob        of the token, before sampling changes anything; with `logprobs`
     top            the most likely tokens with theirs, as many as `logprobs` says
@@ -75,6 +78,7 @@ class Piece:
     top: tuple[tuple[int, float], ...] = ()
     thought: str = ""
     n_discarded: int = 0
+    calls: tuple[Delta, ...] = ()
 
     @property
     def prompt_rate(self) -> float:
@@ -109,16 +113,19 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Iterator[Piece]:
     tokenizer = ctx.model.tokenizer
     text = TextStream(tokenizer, p.stop, p.special, p.preserved_tokens)
     ids = _prompt_ids(ctx, prompt, p.seq_id)
-    choose = _Choice(p, [*p.before, *ids])
+    choose = Choice(p, [*p.before, *ids])
     drafts = p.drafters or p.model_draft is not None
-    walk = (_Drafted if drafts else _OneByOne)(ctx, p, n_kept(ctx, p, len(ids)))
+    if drafts and is_mixed(p.before, ids):
+        raise ContextError("tokens cannot be drafted behind images; answer without drafters")
+    walk = (_Drafted if drafts else _OneByOne)(ctx, p, n_kept(ctx, p, ids))
     try:
         for one in walk.contexts:
             make_ready(one, len(ids), walk.n_more)
         start = clock()
         walk.read(_encoded(ctx, ids, p.seq_id) if ctx.model.has_encoder else ids)
-        piece = Piece("", None, len(ids), clock() - start, 0, 0.0)
+        piece = Piece("", None, n_cells(ids), clock() - start, 0, 0.0)
         room = ctx.cparams.n_ctx_seq - ctx.memory.seq_pos_max(p.seq_id)  # the last needs no cell
+        room -= ids.n_beyond if isinstance(ids, Mixed) else 0
         if walk.n_keep is not None:
             room = sys.maxsize
         n_max = room if p.max_tokens < 0 else min(p.max_tokens, room)
@@ -132,11 +139,11 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Iterator[Piece]:
                 yield _ended(piece, text.flush(), e)
                 return
             spent = piece.gen_seconds + clock() - start
-            shown, reason = _shown(text, id, tokenizer.is_eog(id), n == n_max)
-            logprob, top = _logprobs(logits, id, p.logprobs)
-            piece = replace(
-                piece, text=shown, token=id, gen_tokens=n, gen_seconds=spent, finish_reason=reason,
-                logprob=logprob, top=top, n_discarded=walk.n_discarded,
+            shown, reason = said(text, id, tokenizer.is_eog(id), n == n_max)
+            logprob, top = logprobs_of(logits, id, p.logprobs)
+            piece = Piece(
+                shown, id, piece.prompt_tokens, piece.prompt_seconds, n, spent, reason, logprob,
+                top, n_discarded=walk.n_discarded,
             )  # fmt: skip
             yield piece
             if reason is not None:
@@ -156,14 +163,20 @@ class _OneByOne:
         self.n_keep, self.n_discarded = n_keep, 0
 
     def read(self, ids: Sequence[int]) -> None:
-        self.logits = self.ctx.reuse.decode(ids, self.seq_id)[-1]
+        if isinstance(ids, Mixed):
+            self.logits = ids.read(self.ctx, self.seq_id)[-1]
+            self.ctx.reuse.hold([*ids.before, *ids], self.seq_id)
+        else:
+            self.logits = self.ctx.reuse.decode(ids, self.seq_id)[-1]
 
-    def next(self, choose: _Choice, n_left: int) -> tuple[int, F32]:
+    def next(self, choose: Choice, n_left: int) -> tuple[int, F32]:
         """A token, and the logits it was chosen from."""
         if self.n_keep is not None:
             self._make_room(self.n_keep)
         if self.last is not None:
             self.logits = self.ctx.reuse.decode([self.last], self.seq_id)[0]
+        if choose.processors:  # they may write into it, or decode, which would overwrite it
+            self.logits = self.logits.copy()
         self.last = choose(self.logits)
         return self.last, self.logits
 
@@ -183,6 +196,7 @@ class _Drafted:
     def __init__(self, ctx: Context, p: GenerateParams, n_keep: int | None) -> None:
         """n_keep: as of `_OneByOne`."""
         self.speculator, self.seq_id = speculator_of(ctx, p), p.seq_id
+        self.speculator.keeps_rows = bool(p.logits_processors)
         self.before = p.before
         self.n_keep, self.n_discarded = n_keep, 0
         self.contexts, self.n_more = self.speculator.contexts, 1 + self.speculator.n_max
@@ -191,7 +205,7 @@ class _Drafted:
         self.speculator.start(self.seq_id, ids, self.before)
         self.speculator.advance([self.seq_id])
 
-    def next(self, choose: _Choice, n_left: int) -> tuple[int, F32]:
+    def next(self, choose: Choice, n_left: int) -> tuple[int, F32]:
         if not self.speculator.has_rows(self.seq_id):
             if self.n_keep is not None:
                 self.n_discarded += self.speculator.make_room(self.seq_id, self.n_keep)
@@ -203,14 +217,17 @@ class _Drafted:
         self.speculator.finish(self.seq_id)
 
 
-def n_kept(ctx: Context, p: GenerateParams, n_prompt: int) -> int | None:
+def n_kept(ctx: Context, p: GenerateParams, ids: Sequence[int]) -> int | None:
     """How many tokens stay when a prompt's context is full; None if it ends there."""
     if not p.context_shift or p.max_tokens == UNTIL_FULL:
         return None
     if not can_shift(ctx):
         log.warning("context shift is not possible with what the model keeps of its past; disabled")
         return None
-    n_prompt += ctx.memory.seq_pos_max(p.seq_id) + 1
+    if is_mixed(ids, ctx.reuse.tokens(p.seq_id)):
+        log.warning("context shift is not possible with images; disabled")
+        return None
+    n_prompt = len(ids) + ctx.memory.seq_pos_max(p.seq_id) + 1
     add_bos = int(ctx.model.tokenizer.add_bos)
     return n_prompt if p.n_keep < 0 else min(p.n_keep + add_bos, n_prompt)
 
@@ -222,17 +239,17 @@ def _encoded(ctx: Context, ids: Sequence[int], seq_id: int) -> list[int]:
     return [ctx.model.architecture.start_token]
 
 
-class _Choice:
+class Choice:
     """The sampler, and what changes logits before it: each is told of every token."""
 
     def __init__(self, p: GenerateParams, prompt: Sequence[int]) -> None:
         self.sampler: Chooser = p.sampler or Greedy()
         self.processors = p.logits_processors
-        self.ids = list(prompt)
+        self.ids = [id for id in prompt if id >= 0]  # others are no tokens
         self.answers = self.sampler if isinstance(self.sampler, Answers) else None
         if self.answers is not None:
             self.answers.begin(p.thinking)
-        for id in prompt:
+        for id in self.ids:
             self.sampler.accept(id)
 
     @property
@@ -257,9 +274,10 @@ def _ended(piece: Piece, text: str, e: Ended) -> Piece:
     return replace(piece, text=text, token=None, finish_reason=reason)
 
 
-def _logprobs(
+def logprobs_of(
     logits: F32, id: int, n: int | None
 ) -> tuple[float | None, tuple[tuple[int, float], ...]]:
+    """The log probability of a token, and those of the n most likely; None: nothing of it."""
     if n is None:
         return None, ()
     x = logits.astype(np.float64)
@@ -269,7 +287,7 @@ def _logprobs(
     return float(x[id]), tuple((int(i), float(x[i])) for i in best)
 
 
-def _shown(text: TextStream, id: int, ends: bool, last: bool) -> tuple[str, FinishReason | None]:
+def said(text: TextStream, id: int, ends: bool, last: bool) -> tuple[str, FinishReason | None]:
     """The text that a token makes certain, and why it is the last one if it is."""
     shown = "" if ends else text.push(id)
     if text.stopped is None and (ends or last):

@@ -9,7 +9,9 @@ from typing import Any, Literal
 ROPE_NONE, ROPE_NORMAL, ROPE_NEOX, ROPE_MROPE, ROPE_IMROPE = -1, 0, 2, 8, 40
 
 WindowKind = Literal["standard", "chunked", "symmetric"]
-NonCausal = Literal["all", "swa_only"]  # layers (llama_non_causal_type): all, or those with windows
+# Which layers (llama_non_causal_type): all, or those with windows; "swa_full": all, and in these
+# tokens of a ubatch see each other however far they are apart
+NonCausal = Literal["all", "swa_only", "swa_full"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,8 @@ class TensorInfo:
     `ne` is in ggml's order ([n_embd, n_vocab]: ne[0] fastest), padded with ones to 4. `offset` is
     in bytes from the start of the file, in a split model from the start of the tensor's own part.
     `data` is a read-only uint8 view, [nbytes], of the mapped file, which stays mapped as long as
-    the view lives; `mapped` is that file's mapping, None for bytes that come from elsewhere.
+    the view lives; `mapped` is that file's mapping and `path` its name, None for bytes that come
+    from elsewhere.
     """
 
     name: str
@@ -85,6 +86,7 @@ class TensorInfo:
     nbytes: int
     data: NDArray[np.uint8] = field(repr=False)
     mapped: mmap.mmap | None = field(default=None, repr=False, compare=False)
+    path: Path | None = field(default=None, repr=False, compare=False)
 
     def let_go(self) -> None:
         """Of the memory that the mapped bytes take in this process: a device has made its own of
@@ -334,7 +336,7 @@ def _place(
                 f"{cursor.size}; {DAMAGED}"
             )
         data = whole[at : at + nbytes]
-        tensors[name] = TensorInfo(name, dtype, ne, at, nbytes, data, cursor.data)
+        tensors[name] = TensorInfo(name, dtype, ne, at, nbytes, data, cursor.data, cursor.path)
         expected = _padded(offset + nbytes, alignment)
     return tensors
 

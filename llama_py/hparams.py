@@ -56,7 +56,8 @@ def _head_size(hp: HParams) -> int:
 class HParams(Declared):
     """What the graph, the memory and the weights need to know of a model; names as llama-hparams.h.
 
-    n_layer     layers that are run; n_layer_all also counts the NextN (MTP) layers after them
+    n_layer     layers that are run; n_layer_all also counts the NextN (MTP) layers after them, and
+                then n_layer_bare without weights, which keep something for the trunk
     n_embd_inp  channels of embeddings that come in place of tokens
     n_deepstack   later layers that such embeddings have more channels for, n_embd each
     yarn_*      what YaRN's parameters are where nobody says otherwise
@@ -84,6 +85,7 @@ class HParams(Declared):
     yarn_beta_fast: float = 32.0
     yarn_beta_slow: float = 1.0
     embedding_scale: float = 0.0
+    n_layer_bare: int = 0
     n_deepstack: int = 0
     rope_sections: tuple[int, ...] = (0, 0, 0, 0)
     attn_logit_softcap: float = 0.0
@@ -209,7 +211,13 @@ class HParams(Declared):
 
     @property
     def n_layer(self) -> int:
-        return self.n_layer_all - self.n_layer_nextn
+        return self.n_layer_all - self.n_layer_nextn - self.n_layer_bare
+
+    @property
+    def kept_layers(self) -> list[int]:
+        """Those whose keys, values and states the trunk needs."""
+        n_all = self.n_layer_all
+        return [*range(self.n_layer), *range(n_all - self.n_layer_bare, n_all)]
 
     @property
     def n_head_first(self) -> int:
@@ -235,6 +243,16 @@ class HParams(Declared):
     @property
     def n_embd_inp(self) -> int:
         return self.n_embd * (1 + self.n_deepstack)
+
+    @property
+    def n_embd_inp_enc(self) -> int:
+        """Likewise, of what an encoder gets."""
+        return self.n_embd_inp
+
+    @property
+    def n_embd_beside(self) -> int:
+        """Channels of states that come beside tokens."""
+        return self.n_embd
 
     @cached_property
     def n_pos_per_embd(self) -> int:
@@ -340,8 +358,8 @@ class WindowedHParams(HParams):
         size, size_v = self.n_embd_head_k_swa, self.n_embd_head_v_swa
         if self.equal_heads and size_v != size:
             raise keys.error("attention.value_length_swa", f"it must be key_length_swa = {size}")
-        if self.n_rot_swa % 2 or self.n_rot_swa > size:
-            raise keys.error("rope.dimension_count_swa", f"it must be even, from 0 to {size}")
+        if self.n_rot_swa % 2 or not 0 < self.n_rot_swa <= size:
+            raise keys.error("rope.dimension_count_swa", f"it must be even, from 2 to {size}")
 
     def _pattern(self, keys: Keys) -> tuple[bool, ...]:
         n, key = self.n_layer, "attention.sliding_window_pattern"

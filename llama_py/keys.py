@@ -247,10 +247,11 @@ def _n_layer_all(owner: Any) -> int:
 
 
 def uints(
-    key: str, default: Default = None, *, least: int = 0, count: Callable[[Any], int] | None = None
-) -> Any:
-    """Values of each layer, or `count` of them."""
-    return Field(key, as_uint, default, least, count=count or _n_layer_all)
+    key: str, default: Default = None, *, least: int = 0,
+    count: Callable[[Any], int] | None = None, longer: bool = False,
+) -> Any:  # fmt: skip
+    """Values of each layer, or `count` of them; longer: there may be more."""
+    return Field(key, as_uint, default, least, count=count or _n_layer_all, longer=longer)
 
 
 def flags(key: str, default: Default = None) -> Any:

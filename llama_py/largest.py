@@ -26,7 +26,9 @@ def full_params(
     hp = model.hparams
     ubatch = ubatch_reserve(-(-n_tokens // n_seqs), n_seqs, hp.n_pos_per_embd)
     params = params_of(ubatch, memory.init_full(n_seqs), ubatch.n_tokens)
-    return replace(params, encoded=_longest_text(hp)) if model.has_encoder else params
+    if not model.has_encoder:
+        return params
+    return replace(params, encoded=_longest_text(hp, params.cparams))
 
 
 def largest(
@@ -43,7 +45,8 @@ def largest(
     return full
 
 
-def _longest_text(hp: HParams) -> Cross:
-    """As if a text of the length the model was trained with had been encoded."""
-    rows = np.broadcast_to(np.float32(0), (hp.n_ctx_train, hp.n_embd))
-    return Cross(rows, [(0,)] * hp.n_ctx_train)
+def _longest_text(hp: HParams, cp: CParams) -> Cross:
+    """As if a text of the length the model was trained with had been encoded, or as much of it as
+    can be: an encoder gets all of a text at once."""
+    n = min(hp.n_ctx_train, cp.n_ubatch)
+    return Cross(np.broadcast_to(np.float32(0), (n, hp.n_embd)), [(0,)] * n)

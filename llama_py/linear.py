@@ -61,25 +61,30 @@ class ExpertLinear:
     scale [n_expert]
 
     in_prec  "f32": what comes in has values that half precision has not
+    first, of   the weight has the experts from `first` on of so many; bias and scale have all. 0:
+                it has all, too
     """
 
     weight: Tensor
     bias: Tensor | None = None
     scale: Tensor | None = None
     in_prec: str = "default"
+    first: int = 0
+    of: int = 0
 
     def __call__(self, g: GraphBuilder, x: Tensor, ids: Tensor, name: str, il: int) -> Tensor:
         """Each token times the matrices of its experts (build_lora_mm_id).
 
         x [n_in, 1 or n_used, n_tokens], ids [n_used, n_tokens] -> [n_out, n_used, n_tokens]
         """
-        cur = mul_mat_id(self.weight, x, ids, self.in_prec)
+        cur = mul_mat_id(self.weight, x, ids, self.in_prec, self.first, self.of)
         if self.scale is not None:
             n_expert = self.scale.ne[0]
             scales = reshape(self.scale, 1, n_expert, 1)
             scales = repeat_4d(scales, 1, n_expert, x.ne[2], 1)
             cur = mul(cur, get_rows(scales, ids))
-        cur = g.params.loras.add_to_experts(cur, self.weight, x, ids)
+        here = self.first, self.of
+        cur = g.params.loras.add_to_experts(cur, self.weight, x, ids, here)
         g.cb(cur, name, il)
         if self.scale is not None:
             g.cb(cur, f"{name}_scaled", il)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from ggml_py.backend import KeepsKernels
 from ggml_py.errors import ModelError
@@ -22,6 +22,7 @@ from llama_py.hparams import HParams
 from llama_py.locked import lock
 from llama_py.lora import Adapter, Loras
 from llama_py.models import architecture
+from llama_py.parallel import Parallel
 from llama_py.params import ModelParams, Progress
 from llama_py.placement import (
     SAME_MODE,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ggml_py.backend import Bytes, Device
+    from llama_py.vision.encoder import Encoder
 
 log = logging.getLogger("llama_py")
 
@@ -58,6 +60,7 @@ class LoadOptions(TypedDict, total=False):
     cpu_moe: bool
     n_cpu_ffn: int
     split_mode: str
+    parallel: str | Mapping[str, int]
     main_gpu: int
     tensor_split: Sequence[float]
     load_mtp: bool
@@ -75,6 +78,7 @@ class Loaded(Closing):
     hparams        its hyperparameters
     placement      the devices in use; layer_devices: that of each layer, at the end of the output
     adapters       those that were loaded for it
+    vision         its encoder of images; None without one
     sizes          bytes of weights by device name
     n_params, n_bytes     of the loaded tensors
     """
@@ -92,6 +96,7 @@ class Loaded(Closing):
         """
         p = ModelParams(**options)
         path = DEMO if path is None else path
+        self.vision: Encoder | None = None
         self.file = (
             GGUFFile.open(path, p.use_mmap) if isinstance(path, str | Path) else path
         )
@@ -99,12 +104,15 @@ class Loaded(Closing):
             self.file.override(p.kv_overrides)
         if not isinstance(device, Placement):
             mode = SAME_MODE.get(p.split_mode, p.split_mode)
+            parallel = Parallel.of(p.parallel) if p.parallel else None
+            if parallel is not None:
+                mode = "graph" if parallel.size > 1 else "layer"
             devices, shares = arranged(devices_in_use(device), mode, p.main_gpu, p.tensor_split)
             rules = (
                 *overrides(p.tensor_overrides, p.n_cpu_moe, devices),
                 *kept_on(devices[-1], p.cpu_moe, p.n_cpu_ffn),
             )
-            device = Placement(devices, p.n_gpu_layers, rules, shares, mode)
+            device = Placement(devices, p.n_gpu_layers, rules, shares, mode, parallel)
         self.placement = device
         self._begin()
         self._load(p)
@@ -256,8 +264,43 @@ class Loaded(Closing):
         self.adapters.append(adapter)
         return adapter
 
+    def load_vision(
+        self, path: str | Path, device: str | Device | None = None, **options: Any
+    ) -> Encoder:
+        """An encoder of images for this model (an mmproj file), which from now on sees them.
+
+        device   None: the model's host;  options  are those of `llama_py.vision.Encoder`
+
+        Raises GGUFError, UnknownArchitecture, HParamsError, WeightsError, and ModelError for a
+        file that is no encoder of images, or that of another model.
+        """
+        from llama_py.vision.encoder import Encoder
+
+        made = Encoder(path, self.placement.host if device is None else device, **options)
+        if made.n_embd != self.hparams.n_embd_inp:
+            made.close()
+            raise ModelError(
+                f"{path}: makes rows of {made.n_embd} channels, but the model"
+                f" {self.file.path} takes {self.hparams.n_embd_inp}; give the mmproj file that was"
+                " made with the model"
+            )
+        self.vision = made
+        return made
+
+    @property
+    def eyes(self) -> Encoder:
+        """Its encoder of images. ModelError without one."""
+        if self.vision is None:
+            raise ModelError(
+                "there is an image, but the model has no eyes; give the mmproj file that belongs"
+                " to it (--mmproj FILE, model.load_vision)"
+            )
+        return self.vision
+
     def close(self) -> None:
         """Give memory and file back. Contexts of the model must not be used any more."""
+        if self.vision is not None:
+            self.vision.close()
         self._weights.release()
         self.file.close()
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
 
+from ggml_py.errors import GrammarError, ModelError
 from llama_py.batch import F32
+from llama_py.chat.answer import Answer
 from llama_py.chat.ends import turn_end
+from llama_py.chat.stream import Parser
 from llama_py.chat.thinking import control_tokens, thinking_of
 from llama_py.context import Context
 from llama_py.conversation import (
@@ -16,9 +20,11 @@ from llama_py.conversation import (
     Pieces,
     marks,
     parted_pieces,
+    read_pieces,
     stops_of,
     template_of,
     tokens_of,
+    without_images,
 )
 from llama_py.embed import embed
 from llama_py.generate import Piece, stream
@@ -32,12 +38,17 @@ from llama_py.params import (
     SamplingParams,
 )
 from llama_py.prefix import Prefix
-from llama_py.prompts import Prompt, ids_of, text_of
+from llama_py.prompts import Prompt, ids_of, n_cells, text_of
 from llama_py.rerank import rerank
-from llama_py.sampler import Sampler
-from llama_py.signature import describe, takes
+from llama_py.sampler import Constraint, Sampler
+from llama_py.signature import describe, described, takes
 from llama_py.speculative.needs import n_planes
 
+if TYPE_CHECKING:
+    from llama_py.vision.messages import Given
+    from llama_py.vision.prompt import ImagePrompt
+
+Tool = Message | Callable[..., Any]
 N_CTX_LEAST = 2048  # cells of the context that a model makes for itself
 
 
@@ -85,21 +96,36 @@ class Model(Loaded):
         )  # fmt: skip
         return "".join(piece.text for piece in self._started(ids, p))
 
-    def _started(self, ids: list[int], p: AnswerParams, messages: Sequence[Message] = ()) -> Pieces:
+    def see(self, text: str, images: Sequence[Given]) -> ImagePrompt:
+        """A prompt for `generate` and `stream`: a text with images where it has "<__media__>".
+        ModelError if there are more or fewer of these than images, or the model does not see."""
+        from llama_py.vision.messages import read_image
+        from llama_py.vision.prompt import image_prompt
+
+        seen = [read_image(image) for image in images]
+        return image_prompt(self.tokenizer, self.hparams, self.eyes, text, seen)
+
+    def _started(
+        self, ids: list[int], p: AnswerParams, messages: Sequence[Message] = (),
+        constraint: Constraint | None = None,
+    ) -> Pieces:  # fmt: skip
         self._stop()
-        self._answering = self._answer(ids, p, messages)
+        self._answering = self._answer(ids, p, messages, constraint)
         return self._answering
 
     def _stop(self) -> None:
         if self._answering is not None:
             self._answering.close()
 
-    def _answer(self, ids: list[int], p: AnswerParams, messages: Sequence[Message]) -> Pieces:
-        prefix = self._prefix(len(ids) + max(p.max_tokens, 0), n_planes(p))
+    def _answer(
+        self, ids: list[int], p: AnswerParams, messages: Sequence[Message],
+        constraint: Constraint | None,
+    ) -> Pieces:  # fmt: skip
+        prefix = self._prefix(n_cells(ids) + max(p.max_tokens, 0), n_planes(p))
         rest = prefix.start(ids, marks(prefix.ctx, messages, ids) if messages else None)
         done: list[int] = []
         sampler = p.sampler or Sampler(
-            p.part(SamplingParams), self.hparams.n_vocab, self.tokenizer
+            p.part(SamplingParams), self.hparams.n_vocab, self.tokenizer, constraint
         )
         more = {"sampler": sampler, "before": ids[: len(ids) - len(rest)]}
         how = vars(p.part(GenerateParams)) | more
@@ -124,31 +150,98 @@ class Model(Loaded):
             self._own = Prefix(larger)
         return self._own
 
-    @takes(AnswerParams)
-    def chat(self, messages: str | Sequence[Message], **options: Any) -> str:
+    @overload
+    def chat(
+        self, messages: str | Sequence[Message], *, tools: None = None,
+        images: Sequence[Given] = (), media_path: str | Path | None = None, **options: Any
+    ) -> str: ...  # fmt: skip
+
+    @overload
+    def chat(
+        self, messages: str | Sequence[Message], *, tools: Sequence[Tool],
+        tool_choice: str | Message = "auto", parallel_tool_calls: bool | None = None,
+        images: Sequence[Given] = (), media_path: str | Path | None = None, **options: Any
+    ) -> Answer: ...  # fmt: skip
+
+    @described(AnswerParams)
+    def chat(
+        self, messages: str | Sequence[Message], *, tools: Sequence[Tool] | None = None,
+        tool_choice: str | Message = "auto", parallel_tool_calls: bool | None = None,
+        images: Sequence[Given] = (), media_path: str | Path | None = None, **options: Any
+    ) -> str | Answer:  # fmt: skip
         """The answer to a question, or to a conversation [{"role": "user", "content": ...}, ...],
         through the model's chat template, without the model's thoughts.
 
+        With tools, functions or descriptions in the form of the OpenAI API, it is an Answer: what
+        is said, thoughts, and calls, whose arguments meet the schemas; `format_of` in
+        `llama_py.chat.tools` says of the rest. `Answer.message()` is a message for the next call,
+        so is what `llama_py.chat.functions.result_of` gives for a call.
+
+        images (files, their bytes, or `llama_py.vision.Image`s) come before the last message's
+        text; a message's content may also have them as parts, {"type": "image_url", "image_url":
+        {"url": "data:image/png;base64,..."}}, or file:NAME of the folder media_path. The model must
+        see (`load_vision`).
+
         What is in common with the call before is not computed again.
         """
-        return "".join(piece.text for piece in self.stream_chat(messages, **options))
+        if tools is None:
+            seen = self.stream_chat(messages, images=images, media_path=media_path, **options)
+            return "".join(piece.text for piece in seen)
+        messages = _with_images(_messages(messages), images)
+        called = messages, tools, tool_choice, parallel_tool_calls, media_path, options
+        pieces, parser = self._called(*called)
+        for _ in pieces:
+            pass
+        return parser.answer
 
-    @takes(AnswerParams)
-    def stream_chat(self, messages: str | Sequence[Message], **options: Any) -> Iterator[Piece]:
-        """`chat`, piece by piece; thoughts are in `Piece.thought`. It ends the answer before."""
-        if isinstance(messages, (str, bytes, bytearray)):
-            messages = [{"role": "user", "content": text_of(messages)}]
+    @described(AnswerParams)
+    def stream_chat(
+        self, messages: str | Sequence[Message], *, tools: Sequence[Tool] | None = None,
+        tool_choice: str | Message = "auto", parallel_tool_calls: bool | None = None,
+        images: Sequence[Given] = (), media_path: str | Path | None = None, **options: Any
+    ) -> Iterator[Piece]:  # fmt: skip
+        """`chat`, piece by piece; thoughts are in `Piece.thought`, calls of tools in `Piece.calls`.
+        It ends the answer before."""
+        messages = _with_images(_messages(messages), images)
+        if tools is not None:
+            called = messages, tools, tool_choice, parallel_tool_calls, media_path, options
+            return self._called(*called)[0]
         prompt, p = Conversation.text(self, messages), AnswerParams(**options)
         template = template_of(self)
         p = replace(p, stop=stops_of(turn_end(template, self.tokenizer), p.stop))
+        ids = tokens_of(self, prompt, messages, media_path)
         if template.thinking is None:
-            return self._started(tokens_of(self, prompt), p, messages)
+            return self._started(ids, p, messages)
         p = replace(
             p, preserved_tokens=control_tokens(template.thinking, self.tokenizer),
             thinking=thinking_of(template.thinking, prompt),
         )  # fmt: skip
-        pieces = self._started(tokens_of(self, prompt), p, messages)
+        pieces = self._started(ids, p, messages)
         return parted_pieces(pieces, template.thinking, prompt)
+
+    def _called(
+        self, messages: Sequence[Message], tools: Sequence[Tool], choice: str | Message,
+        parallel: bool | None, media_path: str | Path | None, options: Mapping[str, Any],
+    ) -> tuple[Iterator[Piece], Parser]:  # fmt: skip
+        """An answer that may call tools, and what reads it."""
+        from llama_py.chat.functions import tools_of
+        from llama_py.chat.tools import format_of  # it is not light
+
+        p, template = AnswerParams(**options), template_of(self)
+        form = format_of(
+            template, without_images(messages), tools=tools_of(tools), tool_choice=choice,
+            parallel_tool_calls=parallel,
+        )
+        constraint = form.constraint(self.tokenizer)
+        if constraint is not None and p.constraints:
+            given = " and ".join(p.constraints)
+            raise GrammarError(f"tools and {given} are given; an answer can meet only one of them")
+        given_stops = [p.stop] if isinstance(p.stop, str) else [*p.stop]
+        end = "" if form.ends_itself else turn_end(template, self.tokenizer)
+        stops = stops_of(end, [*given_stops, *form.stops])
+        p = replace(p, stop=stops, preserved_tokens=form.shown(self.tokenizer))
+        ids, parser = tokens_of(self, form.prompt, messages, media_path), form.parser()
+        return read_pieces(self._started(ids, p, messages, constraint), parser), parser
 
     def apply_chat_template(
         self, messages: str | Sequence[Message], tools: Sequence[Message] | None = None,
@@ -184,3 +277,22 @@ class Model(Loaded):
 
 describe(Model.__init__, ModelParams)
 describe(Model.context, ContextParams)
+
+
+def _messages(given: str | Sequence[Message]) -> Sequence[Message]:
+    """A conversation; of one question, if that is given."""
+    if isinstance(given, (str, bytes, bytearray)):
+        return [{"role": "user", "content": text_of(given)}]
+    return given
+
+
+def _with_images(messages: Sequence[Message], images: Sequence[Given]) -> Sequence[Message]:
+    """A conversation whose last message has images."""
+    if not images:
+        return messages
+    from llama_py.vision.messages import with_images
+
+    if not messages:
+        raise ModelError("images come before the text of the last message, but there is no message")
+    *before, last = messages
+    return [*before, {**last, "content": with_images(last.get("content") or "", images)}]

@@ -20,11 +20,13 @@ from ggml_py.registry import backend_names
 from ggml_py.registry import device as find_device
 from ggml_py.registry import devices as find_devices
 from ggml_py.tensor import Tensor
+from llama_py.parallel import Parallel
 
 log = logging.getLogger("llama_py")
 
 SHARING = ("row", "graph")
 SAME_MODE = {"tensor": "graph"}  # llama.cpp's name for it
+PARTS = 16  # of the largest share, to which others are rounded
 EXPERTS = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps"
 DENSE = r"\.ffn_(up|down|gate)\."
 
@@ -90,6 +92,7 @@ class Placement:
     overrides     weights whose name has a match go there; the first that matches counts
     tensor_split  shares of the offloaded layers by device; empty: by free memory
     split_mode    whether devices share layers: "layer" and "none" not, "row" and "graph" do
+    parallel      stages of devices that share layers; None: as split_mode says
     """
 
     devices: tuple[Device, ...]
@@ -97,6 +100,7 @@ class Placement:
     overrides: tuple[Override, ...] = ()
     tensor_split: tuple[float, ...] = ()
     split_mode: str = "layer"
+    parallel: Parallel | None = None
 
     @property
     def host(self) -> Device:
@@ -117,15 +121,15 @@ class Placement:
         """The device of each layer, and at the end that of the output."""
         n = self.n_offloaded(n_layer_all)
         kept = [self.host] * (n_layer_all + 1 - n)
-        if self.shares_layers:  # what is not split has the first
-            return kept + [self.devices[0]] * n
-        limits = self._limits()
-        return kept + [self.offload[bisect_right(limits, i / n)] for i in range(n)]
+        if n == 0:
+            return kept
+        groups, limits = self.groups, self._limits()
+        return kept + [groups[bisect_right(limits, i / n)][0] for i in range(n)]
 
     @property
     def shares_layers(self) -> bool:
         """Whether several devices compute one layer."""
-        return self.split_mode in SHARING and len(self.group) > 1
+        return any(len(group) > 1 for group in self.groups)
 
     @property
     def group(self) -> tuple[Device, ...]:
@@ -136,14 +140,37 @@ class Placement:
         asked = len(self.tensor_split) == len(self.devices) and any(self.tensor_split)
         return self.devices if alike or asked else self.offload
 
-    def shares(self) -> list[float]:
-        """Of the devices in `group`."""
-        return self._shares(self.group)
+    @property
+    def groups(self) -> tuple[tuple[Device, ...], ...]:
+        """The devices of each stage of layers, in order: those that share its layers. The first of
+        a stage has what is not split.
+
+        BackendError if there are more or fewer devices than `parallel` says.
+        """
+        if self.parallel is None:
+            if self.split_mode in SHARING:
+                return (self.group,)
+            return tuple((d,) for d in self.offload)
+        found, size = self.group, self.parallel.size
+        if len(found) != self.parallel.n:
+            raise BackendError(
+                f"{self.parallel.pp} stages of {size} are {self.parallel.n} devices, but there are"
+                f" {len(found)}: {', '.join(d.name for d in found)}; name as many with -dev (one"
+                " may be named several times), or change tp, pp or ep"
+            )
+        return tuple(found[i : i + size] for i in range(0, len(found), size))
+
+    def shares(self) -> dict[str, float]:
+        """Of the devices of all groups, by name."""
+        devices = [d for group in self.groups for d in group]
+        return {d.name: n for d, n in zip(devices, self._shares(devices), strict=True)}
 
     def _shares(self, devices: Sequence[Device]) -> list[float]:
         shares: Sequence[float] = self.tensor_split
         if not any(shares):
             shares = [d.memory()[0] or self.host.memory()[0] or 1 for d in devices]
+            if self.shares_layers:
+                shares = coarse(shares)
         if len(shares) != len(devices) or min(shares, default=0) < 0:
             raise BackendError(
                 f"tensor_split {list(shares)} must be {len(devices)} shares, one per device:"
@@ -152,8 +179,9 @@ class Placement:
         return [*shares]
 
     def _limits(self) -> list[float]:
-        """Where the share of each device ends, as a part of the offloaded layers."""
-        ends = list(accumulate(self._shares(self.offload)))
+        """Where the share of each group ends, as a part of the offloaded layers."""
+        shares = self.shares()
+        ends = list(accumulate(sum(shares[d.name] for d in group) for group in self.groups))
         return [end / ends[-1] for end in ends[:-1]]
 
     def device_of(self, layers: Sequence[Device]) -> Callable[[Tensor, Sequence[Tensor]], Device]:
@@ -209,6 +237,13 @@ def _flag_of(pattern: str) -> str:
         if re.fullmatch(r"blk\\\.\d+", pattern.removesuffix(end)) and pattern.endswith(end):
             return flag
     return f"-ot {pattern if len(pattern) <= 32 else f'{pattern[:30]}..'}"
+
+
+def coarse(shares: Sequence[float]) -> list[float]:
+    """Shares in whole sixteenths of the largest: what little differs between two starts, as free
+    memory does, is not to have sums cut elsewhere."""
+    largest = max(shares)
+    return [round(PARTS * x / largest) or PARTS * x / largest for x in shares]
 
 
 def arranged(

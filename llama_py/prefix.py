@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from llama_py.context import Context
+from llama_py.prompts import Mixed
 from llama_py.reuse import Reused
 
 
@@ -28,9 +29,14 @@ class Prefix:
         `ctx.reuse.decode`; see there and `Reuse.start` for marks.
         """
         self.told = told = self.ctx.reuse.start(ids, self.seq_id, marks)
+        rest = list(ids[told.n_reused :])
+        if isinstance(ids, Mixed):
+            rest = ids.rest(told.n_reused) or ids
+            if rest is ids and told.n_reused:  # it would begin within an image
+                self.told = told = self.ctx.reuse.start(ids, self.seq_id, marks, afresh=True)
         self.tokens = list(ids[: told.n_reused])
         self.n_reused += told.n_reused
-        return list(ids[told.n_reused :])
+        return rest
 
     def add(self, ids: Sequence[int]) -> None:
         """Tokens that were decoded or generated since; the last may not be in the memory yet.

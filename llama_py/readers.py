@@ -61,7 +61,7 @@ def _graph(
     if embeddings:
         cparams = replace(cparams, embeddings=True, pooling="rank")
     mtp = gtype == "decoder_mtp"
-    layers = range(hp.n_layer, hp.n_layer_all) if mtp else range(hp.n_layer)
+    layers = range(hp.n_layer, hp.n_layer_all) if mtp else hp.kept_layers
     kept = {il: arch.kept(il) for il in layers}
     parts = [NullDevice()] * max(map(len, arch.parts.values()), default=0)
     how = Placing(cparams, lambda _: NullDevice(), F16, F16, parts=parts)
@@ -72,6 +72,8 @@ def _graph(
         ubatch = replace(ubatch, token=None, embd=rows)
     encoded = Cross(np.zeros((1, hp.n_embd), np.float32), [(0,)])
     mctx = memory.init_full()
-    return arch.graph(
-        GraphParams(hp, cparams, ubatch, mctx, N_TOKENS, gtype, encoded=encoded, loras=loras)
+    lent = arch.stand_in()
+    params = GraphParams(
+        hp, cparams, ubatch, mctx, N_TOKENS, gtype, encoded=encoded, loras=loras, lent=lent
     )
+    return arch.graph(params)

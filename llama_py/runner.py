@@ -68,6 +68,7 @@ class Runner:
     def run(self, params: GraphParams, on_graph: OnGraph | None) -> GraphResult:
         """Compute a ubatch; on_graph sees its graph before."""
         res, plan = self._reusable(params) or self._build(params)
+        res.set_inputs(params.ubatch)
         return self._computed(res, plan, params.ubatch, on_graph)
 
     @property
@@ -76,15 +77,16 @@ class Runner:
         return self.graphs[0][0] if self.graphs else None
 
     def again(self, ubatch: UBatch, on_graph: OnGraph | None) -> GraphResult:
-        """Compute another ubatch in the graph of the last `run`, which it is known to fit."""
+        """Compute the tokens after those of the last `run`, in its graph, which they are known to
+        fit."""
         res, plan = self.graphs[0]
         self.n_reused += 1
+        res.follow(ubatch)
         return self._computed(res, plan, ubatch, on_graph)
 
     def _computed(
         self, res: GraphResult, plan: Plan, ubatch: UBatch, on_graph: OnGraph | None
     ) -> GraphResult:
-        res.set_inputs(ubatch)
         if on_graph is not None:
             on_graph(res, ubatch)
         self.ubatch = ubatch

@@ -11,7 +11,7 @@ from llama_py.cparams import CParams, make_cparams, trained_context
 from llama_py.forms import SLOTS, forms
 from llama_py.forms import check as check_forms
 from llama_py.loaded import Loaded
-from llama_py.memory.kept import State
+from llama_py.memory.kept import Compressed, State
 from llama_py.models import architecture, known_architectures
 from llama_py.params import ContextParams
 
@@ -23,6 +23,11 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
     check_forms(p.forms)
     if p.mtp and not model.architecture.load_mtp:
         raise ContextError("mtp needs a model with NextN layers, loaded with load_mtp=True")
+    if model.architecture.drafts_by and p.target is None:
+        raise ContextError(
+            f"models of {model.arch!r} can only draft for another; give it as model_draft (-md) of"
+            " that one"
+        )
     if p.nextn_layer and p.nextn_layer >= model.hparams.n_layer_nextn:
         raise ContextError(
             f"nextn_layer = {p.nextn_layer}: the model has {model.hparams.n_layer_nextn} NextN"
@@ -57,7 +62,7 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
     )  # fmt: skip
     if p.flash_attn in (True, "on") and not cparams.flash_attn:
         log.warning("flash attention is off: models of architecture %s have none", model.arch)
-    asked = (p.n_ctx or 0) // p.n_seq_max
+    asked = (p.n_ctx or 0) // (1 if p.kv_unified else p.n_seq_max)
     trained = trained_context(model.hparams, p.rope_scaling, scale, p.yarn_orig_ctx)
     if asked > trained:
         log.warning(
@@ -84,11 +89,12 @@ def _n_rs_seq(model: Loaded, p: ContextParams) -> int:
     """How many earlier states of each sequence are kept: as many as are asked for and fit; none
     where nothing has to be kept to go back."""
     hp, architecture = model.hparams, model.architecture
-    layers = range(hp.n_layer, hp.n_layer_all) if p.mtp else range(hp.n_layer)
-    states = [k for il in layers for k in architecture.kept(il) if isinstance(k, State)]
+    layers = range(hp.n_layer, hp.n_layer_all) if p.mtp else hp.kept_layers
+    kept = (k for il in layers for k in architecture.kept(il))
+    states = [k for k in kept if isinstance(k, State | Compressed)]
     if not states or not p.n_rs_seq:
         return 0
-    step = p.n_seq_max * sum(k.n_embd_r + k.n_embd_s for k in states) * F32.type_size
+    step = p.n_seq_max * sum(k.n_embd_states for k in states) * F32.type_size
     fitting = p.rs_ram * 2**20 // step if p.rs_ram else p.n_rs_seq
     if fitting < p.n_rs_seq:
         log.warning(

@@ -13,6 +13,7 @@ from llama_py.geometry import LayerShape
 # such a sum too.
 Steps = Generator[Tensor, Tensor, Tensor]
 
+EXPERTS = "exps"  # the end of the names of what has a matrix of each
 Whole = tuple[int, str]  # a layer, -1 for all, and the stem of a matrix
 
 
@@ -32,13 +33,18 @@ class Share:
 
     weights   of all devices
     part      the number of this one
+    by_expert experts are not divided: each device has some of them, whole
     block_of  elements of a block of matrices `blk.*.STEM.weight`; 1 where there are none
     asked     matrices whose columns are shared
     idle      those of which there was nothing left for this device
     """
 
-    def __init__(self, weights: Sequence[float], part: int, block_of: Callable[[str], int]) -> None:
-        self.weights = weights
+    def __init__(
+        self, weights: Sequence[float], part: int, block_of: Callable[[str], int],
+        has: Callable[[int, str], bool] = lambda il, stem: True, by_expert: bool = False,
+    ) -> None:  # fmt: skip
+        """has: whether a layer has a matrix of that name"""
+        self.weights, self.by_expert, self._has = weights, by_expert, has
         self.part = part
         self.block_of = block_of
         self.idle: set[Whole] = set()
@@ -54,12 +60,24 @@ class Share:
         Where there is nothing left it is as much as others have, and noted as idle: that part is
         not to be used.
         """
+        experts = {(il, s) for s in stems if s.endswith(EXPERTS) and self._has(il, s)}
+        if self.by_expert and experts:
+            self.asked |= experts
+            return n
         counts, together = self._counts(n, width, stems)
         mine = counts[self.part]
         self.asked |= {(il, stem) for stem in stems}
         if not mine:
             self.idle |= {(il, stem) for stem in stems}
         return max(mine, 1) * together
+
+    def experts(self, n: int, il: int, stem: str) -> tuple[int, int]:
+        """The first of n experts that this device has, and how many; one if there is none left."""
+        counts = apportion(n, self.weights)
+        mine = counts[self.part]
+        if not mine:
+            self.idle |= {(il, stem), (-1, stem)} & self.asked
+        return min(sum(counts[: self.part]), n - 1), max(mine, 1)
 
     def before(self, n: int, width: int, *stems: str) -> int:
         """How many of them the devices before it have."""

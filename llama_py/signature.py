@@ -26,6 +26,11 @@ def takes(
     return declare
 
 
+def described(params: Callable[..., Any]) -> Callable[[F], F]:
+    """Declare, for help only, that **options are the fields of `params`."""
+    return lambda function: describe(function, params)
+
+
 def describe(function: F, params: Callable[..., Any]) -> F:
     """Let help and `inspect.signature` tell a function's **options: the fields of `params`."""
     signature = inspect.signature(function)

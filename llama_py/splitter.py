@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 
 
 class BatchSplitter(CheckedBatch):
-    """A checked batch, and what of it is not in a ubatch yet."""
+    """A checked batch, and what of it is not in a ubatch yet.
 
+    apart  no ubatch of `split_equal` is to have tokens of two sequence sets
+    """
+
+    apart = False
     _kinds: npt.NDArray[np.intp] | None = None
 
     def set_kinds(self, kinds: npt.NDArray[np.intp] | None) -> None:
@@ -143,7 +147,7 @@ class BatchSplitter(CheckedBatch):
             kind = self._next_kind(ids)
             chosen.append(ids)
             taken |= self._sets[ids]
-            if len(chosen) == n_ubatch:
+            if len(chosen) == n_ubatch or self.apart:
                 break
         return chosen
 
@@ -208,7 +212,8 @@ def splitter_of(
     batch = tokens if isinstance(tokens, Batch) else Batch(tokens)
     if wanted not in ("last", "all", "none"):
         raise ContextError(f'logits must be "last", "all" or "none", not {wanted!r}')
-    n_embd = hp.n_embd_inp if batch.tokens is None else hp.n_embd
+    width = hp.n_embd_inp_enc if reads else hp.n_embd_inp
+    n_embd = width if batch.tokens is None else hp.n_embd_beside
     splitter = BatchSplitter(
         batch, n_vocab=hp.n_vocab, n_embd=n_embd, n_seq_max=cparams.n_seq_max,
         n_pos=hp.n_pos_per_embd, memory=memory, outputs=wanted,

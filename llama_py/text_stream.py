@@ -51,7 +51,10 @@ class TextStream:
     def _add(self, data: bytes, final: bool) -> str:
         if self.stopped is not None:
             return ""
-        text = self._held + self._decoder.decode(data, final)
+        text = self._decoder.decode(data, final)
+        if not self._stop:
+            return text
+        text = self._held + text
         found = [(at + len(s), at, s) for s in self._stop if (at := text.find(s)) >= 0]
         if found:
             # The one that is complete first, as if the text had come character by character.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ggml_py.errors import ContextError
 from ggml_py.taps import Taps
 from llama_py.batch import UBatch
 from llama_py.cparams import CParams
@@ -69,6 +71,24 @@ class Watched(ABC):
         from llama_py.unembed import Unembedding
 
         return Unembedding(self._full_graph, self.model.devices)
+
+    def set_embeddings_layer_inp(self, layers: Iterable[int]) -> None:
+        """Whether decode also gives `layer_inp`: what these layers get, n_layer being the result of
+        the last. ContextError for a model that does not tell what they get."""
+        wanted, hp = tuple(sorted(set(layers))), self.model.hparams
+        found = self._full_graph(1).t_layer_inp if wanted else {}
+        for il in wanted:
+            if il not in found or found[il].ne[:2] != (hp.n_embd, 1):
+                raise ContextError(
+                    f"models of {self.model.arch!r} do not tell what layer {il} gets, of"
+                    f" {hp.n_layer} layers"
+                )
+        self.cparams = replace(self.cparams, embeddings_layer_inp=wanted)
+
+    @property
+    def gives_nextn(self) -> bool:
+        """Whether the model has something to give for `h_nextn`."""
+        return self._full_graph(1).t_h_nextn is not None
 
     def _some_graphs(self) -> list[GraphResult]:
         """Of one token, and of several."""

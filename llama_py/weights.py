@@ -67,20 +67,30 @@ class Weights:
         return any(name.endswith(suffix) for name in self._all.infos)
 
     def tensor(
-        self, name: str, *ne: int, other: tuple[int, ...] = (), sections: Sections = ()
-    ) -> Tensor:
-        """A tensor that must be there; `other` is another shape that it may have.
+        self, name: str, *ne: int, other: tuple[int, ...] = (), sections: Sections = (),
+        shaped: tuple[int, ...] = (),
+    ) -> Tensor:  # fmt: skip
+        """A tensor that must be there; `other` is another shape that it may have, `shaped` the one
+        that it is read as, which it may have too.
 
         sections   sizes of what lies one after another along the dimension that devices may share:
                    each has some of every section. (): it is all of a kind
 
         The answer is a stand-in when it is missing or misshapen: `finish` will raise.
         """
-        found = self._find(name, ne, other, True, sections)
+        found = self._find(name, ne, other or shaped, True, sections, shaped)
         if found is None:
             self._all.missing.append(self.prefix + name)
-            return Tensor(F32, ne, name=self.prefix + name)
+            return Tensor(F32, shaped or ne, name=self.prefix + name)
         return found
+
+    def reshaped(self, name: str, *ne: int) -> Tensor:
+        """A tensor [n_in, n_out, n] that files may also have as a matrix [n_in, n_out * n]."""
+        flat = (ne[0], ne[1] * ne[2])
+        t = self.tensor(name, *ne, other=flat)
+        if tuple(t.ne) == shape4(flat):
+            t = self._all.tensors[t.name] = Tensor(t.type, ne, name=t.name)
+        return t
 
     def optional_tensor(
         self, name: str, *ne: int, other: tuple[int, ...] = (), sections: Sections = ()
@@ -90,7 +100,7 @@ class Weights:
 
     def _find(
         self, name: str, ne: tuple[int, ...], other: tuple[int, ...], needed: bool,
-        sections: Sections = (),
+        sections: Sections = (), shaped: tuple[int, ...] = (),
     ) -> Tensor | None:  # fmt: skip
         name, d = self.prefix + name, self._all
         if d.invent is not None:
@@ -104,7 +114,7 @@ class Weights:
             d.misshapen.append(
                 f"tensor {name!r} has wrong shape; expected {shown(ne)}, got {shown(info.ne)}"
             )
-        d.tensors[name] = Tensor(info.type, info.ne, name=name)
+        d.tensors[name] = Tensor(info.type, shaped or info.ne, name=name)
         return d.tensors[name]
 
     def norm(self, stem: str, *ne: int, kind: NormKind = "rms", bias: Bias = False) -> Norm:

@@ -29,7 +29,7 @@ def run(name: str, *args: str, **more: Any) -> subprocess.CompletedProcess[str]:
     """A console script, run to its end."""
     return subprocess.run(
         [str(SCRIPTS / name), *args], capture_output=True, text=True, timeout=120,
-        env=clean_environment(), **{"stdin": subprocess.DEVNULL, **more},
+        **{"stdin": subprocess.DEVNULL, "env": clean_environment(), **more},
     )  # fmt: skip
 
 

@@ -6,9 +6,10 @@ from collections import Counter
 from importlib.util import find_spec
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-settings.register_profile("here", deadline=None)  # how long an example takes says nothing here
+# How long an example takes says nothing on a busy machine.
+settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("here")
 
 # Training has an extra of its own: without it, what it tests is not there.

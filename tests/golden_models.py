@@ -42,8 +42,10 @@ def case(name: str, device: Any = "cpu", **options: Any) -> Case:
     """The model on our engine; options of the context in addition to a run's own."""
     arch, variant = split(name)
     facts = store.about(arch, variant).facts
-    opened = lambda **how: Ours(path_of(name), device, **how, **options)  # noqa: E731
-    return Case(tiny.find(arch, variant), facts, opened)
+    found = tiny.find(arch, variant)
+    target = None if found.drafts_for is None else path_of("-".join(found.drafts_for))
+    opened = lambda **how: Ours(path_of(name), device, target=target, **how, **options)  # noqa: E731
+    return Case(found, facts, opened)
 
 
 def gold(name: str, run: str) -> dict[str, Any]:

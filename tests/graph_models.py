@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,9 +20,10 @@ from llama_py.gguf_file import TensorInfo
 from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult
 from llama_py.memory import MemoryGroup, Placing, create_memory
+from llama_py.memory.kept import Keeps
 from llama_py.model import Model
 from llama_py.models import tiny
-from llama_py.models.tiny._invent import shapes
+from llama_py.models.tiny._invent import NUMBERS, shapes
 from llama_py.splitter import BatchSplitter
 
 
@@ -30,17 +33,25 @@ def stands_for_others(arch: str, variant: str) -> bool:
     return every or not tiny.find(arch, variant).familiar
 
 
-# Of every kind of architecture, without the variants with a NextN layer.
-NAMES = [f"{a}-{v}" for a, v in tiny.every() if v != "mtp" and stands_for_others(a, v)]
+# Of every kind of architecture, without the variants with a NextN layer, and those that only draft.
+NAMES = [
+    f"{a}-{v}"
+    for a, v in tiny.every()
+    if v != "mtp" and tiny.find(a, v).drafts_for is None and stands_for_others(a, v)
+]
 
 
 def continues(name: str) -> bool:
     """Whether a text may come in pieces: layers keep what they have seen, tokens see only those
     before them, and there is no encoder."""
-    architecture = load(name).architecture
-    hp = architecture.hp
-    keeps = any(architecture.keeps(il) for il in range(hp.n_layer))
-    return keeps and hp.causal_attn and "encoder" not in architecture.gtypes
+    architecture = known(name).architecture
+    return bool(kept(name)) and architecture.hp.causal_attn and "encoder" not in architecture.gtypes
+
+
+def kept(name: str) -> list[Keeps]:
+    """What all layers keep."""
+    architecture = known(name).architecture
+    return [what for il in range(architecture.hp.n_layer) for what in architecture.keeps(il)]
 
 
 Shapes = Mapping[str, Sequence[int]]
@@ -56,11 +67,19 @@ def info(name: str, ne: Sequence[int], type: str = "f32") -> TensorInfo:
 
 def file_of(metadata: Mapping[str, Any], shapes: Shapes) -> Any:
     """What `Model` needs of a GGUFFile."""
+    arch = metadata["general.architecture"]
+    whole = [p for a, v in tiny.every() if a == arch for p in tiny.find(a, v).table]
+
+    def of(name: str) -> str:
+        if name in NUMBERS:
+            return "i64"
+        return "i32" if any(fnmatchcase(name, p) for p in whole) else "f32"
+
     return SimpleNamespace(
         path="tiny.gguf",
         metadata=dict(metadata),
-        architecture=metadata["general.architecture"],
-        tensors={name: info(name, ne) for name, ne in shapes.items()},
+        architecture=arch,
+        tensors={name: info(name, ne, of(name)) for name, ne in shapes.items()},
     )
 
 
@@ -81,10 +100,16 @@ def load(name: str, **options: Any) -> Model:
     return Model(file_of(*declared(name)), NullDevice(), **options)
 
 
+@cache
+def known(name: str) -> Model:
+    """One to ask only."""
+    return load(name)
+
+
 def memory_for(model: Model, cparams: CParams, mtp: bool = False) -> MemoryGroup:
     """The memory a context would make."""
     hp = model.hparams
-    layers = range(hp.n_layer, hp.n_layer_all) if mtp else range(hp.n_layer)
+    layers = range(hp.n_layer, hp.n_layer_all) if mtp else hp.kept_layers
     how = Placing(cparams, lambda _: NullDevice(), F16, F16, hp.n_pos_per_embd)
     return create_memory({il: model.architecture.keeps(il) for il in layers}, how)
 
@@ -128,5 +153,6 @@ def run(
 
 # Those that continue a text; made at last, for it needs what is above.
 CONTINUING = [name for name in NAMES if continues(name)]
-# Of these, what the real llama.cpp can run.
+# Of these, those that can run with flash attention, and those that the real llama.cpp can run.
+FLASH = [name for name in CONTINUING if known(name).hparams.flash_attn]
 LIVE = [name for name in CONTINUING if not tiny.find(*split(name)).unrecorded]

@@ -13,11 +13,13 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from ggml_py.types import F32, GGMLType
+from ggml_py.backend import tensor_bytes
+from ggml_py.types import F32, I32, I64, GGMLType
 from ggml_ref.quants import quantizer
 from llama_py import loaded
 from llama_py.context import Context
 from llama_py.gguf_file import TensorInfo
+from llama_py.memory.compressed import CompressedMemory
 from llama_py.model import Model
 from llama_py.models import tiny
 from llama_py.models._architecture import Architecture
@@ -40,9 +42,12 @@ def made(name: str, **keys: Any) -> tuple[dict[str, Any], Arrays]:
 
 
 def info_of(name: str, array: NDArray[np.float32], type: GGMLType = F32) -> TensorInfo:
-    """A tensor of a file with these values."""
+    """A tensor of a file with these values; whole numbers stay such."""
+    type = I32 if array.dtype == np.int32 else type
     flat = np.ascontiguousarray(array).reshape(-1)
-    data = np.frombuffer(quantizer(type)(flat), np.uint8) if type is not F32 else flat
+    type = I64 if array.dtype == np.int64 else type
+    kept = (F32, I32, I64)
+    data = np.frombuffer(quantizer(type)(flat), np.uint8) if type not in kept else flat
     data = data.view(np.uint8)
     return TensorInfo(name, type, (*array.shape[::-1], 1, 1, 1, 1)[:4], 0, data.size, data)
 
@@ -94,8 +99,9 @@ def two_heads(metadata: dict[str, Any], arrays: Arrays) -> None:
     n_all = metadata[f"{arch}.block_count"]
     metadata[f"{arch}.block_count"] = n_all + 1
     metadata[f"{arch}.nextn_predict_layers"] = 2
-    if (key := f"{arch}.attention.recurrent_layers") in metadata:
-        metadata[key] = [*metadata[key], False]
+    for key, value in metadata.items():
+        if isinstance(value, list) and len(value) == n_all and not key.endswith("sections"):
+            metadata[key] = [*value, value[-1]]  # of each layer
     first, second = f"blk.{n_all - 1}.", f"blk.{n_all}."
     for name in [name for name in arrays if name.startswith(first)]:
         arrays[name.replace(first, second)] = arrays[name].copy()
@@ -150,3 +156,15 @@ PROMPT = tokens(13)
 def logits(model: Model, **options: Any) -> NDArray[np.float32]:
     """Those of PROMPT. -> [13, n_vocab]"""
     return Context(model, **{**EXACT, **options}).decode(PROMPT, logits="all")
+
+
+def spoil_keys(mem: CompressedMemory, seq_id: int) -> None:
+    """NaN in all that a sequence has: keys that were made, the last, which nobody sees, states."""
+    for one in mem.kinds.values():
+        n = (mem.held[seq_id].pos + 1) // one.kept.ratio
+        for t in (*one.keys.all(), *one.states()):
+            raw = tensor_bytes(t).reshape(t.ne[2], t.ne[1], -1)
+            made = [*range(n), -1] if t in one.keys.all() else slice(None)
+            raw[seq_id :: mem.size, made] = 0xFF
+            assert t.buffer is not None
+            t.buffer.write(t.offset, raw.reshape(-1))

@@ -16,6 +16,7 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py.batch import Batch, UBatch
 from llama_py.cparams import make_cparams
+from llama_py.following import Following, following
 from llama_py.geometry import Window
 from llama_py.hparams import HParams
 from llama_py.memory import GroupContext, Placing, create_memory
@@ -65,12 +66,25 @@ class Toy:
             buffers += [b for _, b in self.memory.recr.buffers]
         for buffer in buffers:
             buffer.clear(fill)
+        self.following: Following | None = None
         self.reuse = Reuse(self)
 
     def computed_with(self, seq_id: int) -> tuple[()]:
         return ()
 
-    def decode(self, tokens: Batch, logits: Any = "last") -> NDArray[np.float32]:
+    def decode(
+        self, tokens: Batch | Sequence[int], logits: Any = "last", seq_id: int = 0,
+        copy: bool = True,
+    ) -> NDArray[np.float32]:  # fmt: skip
+        before, self.following = self.following, None
+        if before is not None and before.is_valid(self.memory, ()):
+            ubatch = before.next(tokens, logits, seq_id)
+            if ubatch is not None:
+                before.mctx.follow(ubatch)
+                before.ubatch, self.following = ubatch, before
+                return self._run(before.mctx, ubatch)[:, None]
+        if not isinstance(tokens, Batch):
+            tokens = Batch(tokens, seq_ids=[(seq_id,)] * len(tokens))
         splitter = BatchSplitter(
             tokens, n_vocab=N_VOCAB, n_embd=4, n_seq_max=self.params.n_seq_max, memory=self.memory,
             outputs=logits,
@@ -82,7 +96,9 @@ class Toy:
             ubatch = mctx.get_ubatch()
             found[ubatch.batch_idxs] = self._run(mctx, ubatch)
             if not mctx.next():
-                return found[splitter.output][:, None]
+                break
+        self.following = following(splitter, mctx, (), self.memory, N_VOCAB)
+        return found[splitter.output][:, None]
 
     def _run(self, mctx: GroupContext, ubatch: UBatch) -> NDArray[np.float32]:
         self.n_decoded += ubatch.n_tokens

@@ -3,6 +3,7 @@
 
 python tools/check_schemas.py                    # schemas 0 to 499, the demo model
 python tools/check_schemas.py --start 7 --count 1 --show  # one of them, and its answer
+python tools/check_schemas.py --count 1000 --serve 4  # through llama-py-server, 4 at a time
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import sys
 def main(argv: list[str] | None = None) -> int:
     """0 if all answers are valid or cut, 1 if one is wrong."""
     import llama_py
-    from schemas.run import answers, nth, summary
+    from llama_py.loaded import DEMO
+    from schemas.run import Told, answers, nth, summary
+    from schemas.served import served
 
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -25,14 +28,27 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--count", type=int, default=500)
     p.add_argument("-n", "--max-tokens", type=int, default=900)
     p.add_argument("--show", action="store_true", help="every schema and answer")
+    p.add_argument("--serve", type=int, default=0, metavar="N",
+                   help="through a server that answers N at a time")  # fmt: skip
+    p.add_argument("-t", "--threads", type=int, default=2, help="of that server")
     args = p.parse_args(argv)
-    told = []
-    with llama_py.Model(args.model) as model:
-        for one in answers(model, range(args.start, args.start + args.count), args.max_tokens):
-            told.append(one)
-            if args.show or one.what != "valid":
-                print(f"{one.number} {one.way}: {one.what}\n  {json.dumps(nth(one.number))}")
-                print(f"  {one.text[:300]!r}")
+    numbers = range(args.start, args.start + args.count)
+    told: list[Told] = []
+
+    def tell(one: Told) -> None:
+        told.append(one)
+        if args.show or one.what != "valid":
+            print(f"{one.number} {one.way}: {one.what}\n  {json.dumps(nth(one.number))}")
+            print(f"  {one.text[:300]!r}")
+
+    if args.serve:
+        path = args.model or str(DEMO)
+        for one in served(path, numbers, args.max_tokens, args.serve, args.threads):
+            tell(one)
+    else:
+        with llama_py.Model(args.model) as model:
+            for one in answers(model, numbers, args.max_tokens):
+                tell(one)
     print(summary(told))
     return int(any(one.what.startswith("wrong") for one in told))
 

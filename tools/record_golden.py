@@ -18,7 +18,7 @@ from pathlib import Path
 
 from golden import demo, ik, runs, store
 from golden.balance import balance
-from golden.engines import LlamaCpp
+from golden.engines import LlamaCpp, target_of
 from golden.facts import facts_of
 from llama_py.models import tiny
 
@@ -49,6 +49,8 @@ def main() -> None:
             if (args.archs and arch not in args.archs) or tiny.find(arch, variant).unrecorded:
                 continue
             path = tiny.write(arch, variant, args.output or Path(folder))
+            if (target := tiny.find(arch, variant).drafts_for) is not None:
+                tiny.write(*target, path.parent)
             print(f"{arch} {variant}: {path.stat().st_size} bytes")
             if args.balance:
                 prompt = case_of(arch, variant, path, runs.Facts()).tokens(24)
@@ -69,12 +71,13 @@ def record_ik(library: Path, archs: list[str]) -> None:
 
 def case_of(arch: str, variant: str, path: Path, facts: runs.Facts) -> runs.Case:
     found = tiny.find(arch, variant)
-    return runs.Case(found, facts, lambda **how: LlamaCpp(path, **how))
+    target = target_of(path, found)
+    return runs.Case(found, facts, lambda **how: LlamaCpp(path, target=target, **how))
 
 
 def record(arch: str, variant: str, path: Path) -> None:
     """Run and store one variant."""
-    case = stable(case_of(arch, variant, path, facts_of(arch, path)))
+    case = stable(case_of(arch, variant, path, facts_of(arch, path, tiny.find(arch, variant))))
     names = runs.wanted(case.tiny, case.facts)
     results = {name: runs.RUNS[name](case) for name in names}
     about = store.About(store.fingerprint(path), store.recipe(arch, variant), case.facts, names)

@@ -22,6 +22,7 @@ from ggml_py.backend import (
     CPUs,
     HostBuffer,
     KernelTime,
+    MaskLogits,
     Work,
     aligned_bytes,
 )
@@ -52,11 +53,15 @@ class CPUDevice:
         return device
 
     @property
-    def description(self) -> str:
+    def target(self) -> str:
         from ggml_cpu import target
 
+        return target.description()
+
+    @property
+    def description(self) -> str:
         threads = f"{self.n_threads} {'thread' if self.n_threads == 1 else 'threads'}"
-        return f"{target.description()}, {host.description()}, {threads}"
+        return f"{self.target}, {host.description()}, {threads}"
 
     @property
     def executor(self) -> Executor:
@@ -105,6 +110,11 @@ class CPUDevice:
 
         if self.repack:
             load_for(weights)
+
+    def logits_mask(self) -> MaskLogits:
+        from ggml_cpu.logits import LogitsMask
+
+        return LogitsMask()
 
     @property
     def fusions(self) -> Fusions[Step]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import binascii
 import gc
 import json
+import os
 import signal
 import sys
 from importlib import import_module
@@ -22,6 +23,9 @@ CHANGED = "has changed since this program started; start again"
 def serve() -> None:
     """Answer until stdin ends: with the object code, or with why there is none."""
     answers, sys.stdout = sys.stdout, sys.stderr
+    # The thousand errors that Numba raises for itself as it types a kernel are not to be coloured:
+    # with colorama installed that is a twentieth of the work.
+    os.environ["NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING"] = "1"
     import_module("ggml_cpu.frontend")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asked; that ends us if it must
     gc.disable()  # what compiling leaves behind is mostly kept; looking through it takes a fifth

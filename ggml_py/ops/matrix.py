@@ -47,12 +47,19 @@ def mul_mat_hadamard(a: Tensor, b: Tensor) -> Tensor:
     return t
 
 
-@op("MUL_MAT_ID", "prec:i hint:i 4x src_prec:i", batch=(2,), reads=_chosen, flops=_flops)
-def mul_mat_id(as_: Tensor, b: Tensor, ids: Tensor, b_prec: str = "default") -> Tensor:
+@op(
+    "MUL_MAT_ID", "prec:i hint:i 4x src_prec:i first:i of:i", batch=(2,), reads=_chosen,
+    flops=_flops,
+)  # fmt: skip
+def mul_mat_id(
+    as_: Tensor, b: Tensor, ids: Tensor, b_prec: str = "default", first: int = 0, of: int = 0
+) -> Tensor:
     """Each token times its own matrices (ggml.c:ggml_mul_mat_id, ggml_prec_set_src).
 
     as_ [k, n, n_expert], b [k, 1 or n_used, T], ids I32 [n_used, T] -> F32 [n, n_used, T]
     b_prec  "f32": b has values that half precision has not
+    first, of  of `of` matrices that are chosen from, as_ has those from `first` on; the product
+               with one that it has not is zero. of 0: it has all, as it must for other engines
     """
     require(not as_.is_transposed(), "mul_mat_id: the matrices must not be transposed", as_)
     require(as_.ne[2] > 0 or ids.is_empty(), "mul_mat_id: there must be a matrix", as_, ids)
@@ -65,8 +72,14 @@ def mul_mat_id(as_: Tensor, b: Tensor, ids: Tensor, b_prec: str = "default") -> 
     require(as_.ne[0] == b.ne[0], "mul_mat_id: matrices and b must have equal ne0", as_, b)
     require(ids.ne[1] == b.ne[2], "mul_mat_id: ids must have a column per token of b", b, ids)
     require(divides(b.ne[1], ids.ne[0]), "mul_mat_id: b's ne1 must divide ids' ne0", b, ids)
+    require(
+        first >= 0 and (first + as_.ne[2] <= of if of else first == 0),
+        f"mul_mat_id: matrices from {first} on must be some of {of}",
+        as_,
+    )
     ne = as_.ne[1], ids.ne[0], b.ne[2]
-    return node("MUL_MAT_ID", F32, ne, as_, b, ids, params=(0, 0, PREC[b_prec]))
+    params = (0, 0, PREC[b_prec], first, of)
+    return node("MUL_MAT_ID", F32, ne, as_, b, ids, params=params)
 
 
 @op("OUT_PROD", flops=lambda t: 2.0 * t.n_elements * t.source(0).ne[1])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 from ggml_py.ops import (
+    clamp,
     geglu,
     geglu_split,
     gelu,
+    mul,
     reglu,
     reglu_split,
     relu,
@@ -21,6 +24,7 @@ from ggml_py.ops import (
     swiglu_split,
 )
 from ggml_py.tensor import Tensor
+from llama_py.graph.builder import GraphBuilder
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,24 @@ class Activation:
     halves: bool = False
     then: tuple[str, Callable[[Tensor], Tensor]] | None = None
 
+    def times(self, g: GraphBuilder, gate: Tensor, up: Tensor, stem: str, il: int) -> Tensor:
+        """act(gate) * up, for what has a gated form; stem  how its name begins. each [n, ...]"""
+        assert self.gated is not None
+        return g.cb(self.gated(gate, up), f"{stem}{self.gated_name}", il)
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedSilu(Activation):
+    """SiLU, of which at most `limit` counts, times what is from -limit to limit."""
+
+    limit: float = 0.0
+
+    def times(self, g: GraphBuilder, gate: Tensor, up: Tensor, stem: str, il: int) -> Tensor:
+        up = g.cb(clamp(up, -self.limit, self.limit), f"{stem}up_clamped", il)
+        gate = g.cb(silu(gate), f"{stem}silu", il)
+        gate = g.cb(clamp(gate, -math.inf, self.limit), f"{stem}silu_clamped", il)
+        return g.cb(mul(gate, up), f"{stem}swiglu_limited", il)
+
 
 SILU = Activation("silu", silu, "swiglu", swiglu_split)
 GELU = Activation("gelu", gelu, "geglu", geglu_split)
@@ -49,6 +71,11 @@ SWIGLU_OAI = Activation(
 GEGLU = Activation("geglu", geglu, halves=True)
 REGLU = Activation("reglu", reglu, halves=True)
 SWIGLU = Activation("swiglu", swiglu, halves=True)
+
+
+def limited_silu(limit: float) -> Activation:
+    """SiLU with a limit of its result and of what it is multiplied by; 0: none."""
+    return LimitedSilu("silu", silu, limit=limit) if limit > 1e-6 else SILU
 
 
 def clamped_silu(limit: float) -> Activation:

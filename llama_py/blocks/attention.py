@@ -40,7 +40,7 @@ class Projections:
     def __init__(
         self, w: Weights, n_embd: int, shape: LayerShape, *, n_embd_head_q: int = 0,
         bias: Bias = True, scaled: bool = True, joined: bool = False,
-        needed: Literal["qkv", "qk", "q"] = "qkv",
+        needed: Literal["qkv", "qk", "q"] = "qkv", named: bool = True,
     ) -> None:  # fmt: skip
         """n_embd_head_q: when queries carry more than their head (a gate)
         joined: it must be one matrix
@@ -53,7 +53,7 @@ class Projections:
             (shape.n_embd_head_v, shape.n_head_kv),
         )
         sizes = [d * n for d, n in self.heads]
-        stems = ("attn_q", "attn_k", "attn_v")
+        self.named, stems = named, ("attn_q", "attn_k", "attn_v")
         self.joint: Linear | None = None
         self.parts: Sequence[Linear] = ()
         self.old_biases: Sequence[Tensor | None] = ()
@@ -88,7 +88,10 @@ class Projections:
                 reshape(self._part(g, w, cur, name, il), d, n_head, g.n_tokens)
                 for w, name, (d, n_head) in zip(self.parts, names, self.heads, strict=True)
             ]
-        return QKV(*(g.cb(t, name, il) for t, name in zip(parts, names, strict=True)))
+        if self.named:
+            for t, name in zip(parts, names, strict=True):
+                g.cb(t, name, il)
+        return QKV(*parts)
 
     def rows(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
         """The heads of a token joined, without names. cur [n_embd, n_tokens]"""
@@ -122,11 +125,11 @@ def _clamped(g: GraphBuilder, x: Tensor, name: str, il: int) -> Tensor:
     return g.cb(clamp(x, -most, most), f"{name}_clamped", il) if most else x
 
 
-def attend(g: GraphBuilder, qkv: QKV, il: int, how: Scores) -> Tensor:
-    """Store keys and values, and attend to all that the mask lets see.
-
-    -> [d_v * n_head, n_tokens]
-    """
+def attend(
+    g: GraphBuilder, qkv: QKV, il: int, how: Scores, mask: Tensor | None = None
+) -> Tensor:
+    """Store keys and values, and attend to all that the mask lets see; mask: another than the
+    cache's. -> [d_v * n_head, n_tokens]"""
     inp = g.inp_attn(il)
     if inp.k_rot is not None:
         qkv = qkv._replace(q=rotate(qkv.q, inp.k_rot), k=rotate(qkv.k, inp.k_rot))
@@ -136,7 +139,7 @@ def attend(g: GraphBuilder, qkv: QKV, il: int, how: Scores) -> Tensor:
     g.expand(inp.mctx.cpy_k(qkv.k, inp.k_idxs, il))
     assert inp.v_idxs is not None
     g.expand(inp.mctx.cpy_v(qkv.v, inp.v_idxs, il))
-    return _seen(g, qkv.q, il, how)
+    return _seen(g, qkv.q, il, how, mask)
 
 
 def attend_again(g: GraphBuilder, q: Tensor, il: int, how: Scores) -> Tensor:
@@ -147,10 +150,13 @@ def attend_again(g: GraphBuilder, q: Tensor, il: int, how: Scores) -> Tensor:
     return _seen(g, q, il, how)
 
 
-def _seen(g: GraphBuilder, q: Tensor, il: int, how: Scores) -> Tensor:
+def _seen(
+    g: GraphBuilder, q: Tensor, il: int, how: Scores, mask: Tensor | None = None
+) -> Tensor:
     inp = g.inp_attn(il)
     k, v = inp.mctx.get_k(il), inp.mctx.get_v(il)
-    cur = g.cb(mha(g, q, k, v, inp.kq_mask, il, how), "kqv_out", il)
+    mask = inp.kq_mask if mask is None else mask
+    cur = g.cb(mha(g, q, k, v, mask, il, how), "kqv_out", il)
     return cur if inp.v_rot is None else rotate(cur, inp.v_rot)  # its own inverse
 
 

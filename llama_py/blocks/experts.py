@@ -201,8 +201,7 @@ class Experts:
                 gate = self.gate(g, cur, ids, "ffn_moe_gate", il)
         if gate is None:
             return g.cb(self.act.function(up), f"ffn_moe_{self.act.name}", il)
-        assert self.act.gated is not None
-        return g.cb(self.act.gated(gate, up), f"ffn_moe_{self.act.gated_name}", il)
+        return self.act.times(g, gate, up, "ffn_moe_", il)
 
     def _sum(self, g: GraphBuilder, experts: Tensor, il: int) -> Tensor:
         """[n_embd, n_used, n_tokens] -> [n_embd, n_tokens]; views first, then adds."""

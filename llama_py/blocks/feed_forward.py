@@ -45,9 +45,8 @@ class FeedForward:
         if self.gate is None:
             cur = self._activated(g, up, il)
         else:
-            assert self.act.gated is not None
             gate = self._part(g, self.gate, cur, "ffn_gate", il)
-            cur = g.cb(self.act.gated(gate, up), f"ffn_{self.act.gated_name}", il)
+            cur = self.act.times(g, gate, up, "ffn_", il)
         return cur
 
     def projected(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:

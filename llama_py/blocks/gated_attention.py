@@ -7,6 +7,7 @@ from ggml_py.ops import cont, mul, reshape, sigmoid, view
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Projections, attend
 from llama_py.blocks.functions import inv_sqrt
+from llama_py.blocks.indexer import only
 from llama_py.blocks.rope import rope
 from llama_py.blocks.softmax import Scores
 from llama_py.graph.builder import GraphBuilder
@@ -36,6 +37,7 @@ class GatedAttention:
             self.shape.n_embd_head_k, self.shape.n_head, self.shape.n_head_kv
         )  # fmt: skip
         n_tokens, strides = g.n_tokens, (2 * d, 2 * d * n_head)
+        chosen = self.choose(g, cur, il)
         q_gate, k, v = self.qkv.rows(g, cur, il)
         for t, name in ((q_gate, "Qcur_full"), (k, "Kcur_full"), (v, "Vcur_full")):
             g.cb(t, name, il)
@@ -49,7 +51,15 @@ class GatedAttention:
         q = g.cb(rope(g, q, il), "Qcur", il)
         k = g.cb(rope(g, k, il), "Kcur", il)
         v = g.cb(reshape(v, d, n_head_kv, n_tokens), "Vcur", il)
-        cur = attend(g, QKV(q, k, v), il, Scores(inv_sqrt(d)))
+        mask, n_kv_max = None, 0
+        if chosen is not None:
+            mask, n_kv_max = only(g.inp_attn(il).kq_mask, chosen), chosen.ne[0]
+        cur = attend(g, QKV(q, k, v), il, Scores(inv_sqrt(d), n_kv_max=n_kv_max), mask)
         g.cb(cur, "attn_pregate", il)  # [d * n_head, n_tokens]
         cur = g.cb(mul(cur, g.cb(sigmoid(gate), "gate_sigmoid", il)), "attn_gated", il)
         return g.cb(self.output(g, cur), "attn_output", il)
+
+    def choose(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor | None:
+        """Which cells are attended to; None: all that the mask lets see. cur [n_embd, n_tokens]
+        -> I32 [n_chosen, tokens of a stream, 1, n_stream]"""
+        return None

@@ -22,7 +22,7 @@ from ggml_py.ops import (
     view,
 )
 from ggml_py.tensor import Tensor
-from ggml_py.types import F32
+from ggml_py.types import F32, GGMLType
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.rope import rope
 from llama_py.forms import Form
@@ -30,7 +30,8 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.weights import Weights
 
 LIGHTNING_INDEXER = Form(
-    "lightning_indexer", ("fused", "nodes"), "how keys are scored that attention may look at"
+    "lightning_indexer", ("fused", "nodes"), "how keys are scored that attention may look at",
+    go_back=("nodes",),
 )
 
 
@@ -109,15 +110,16 @@ class Indexer:
         return g.cb(add(x, mask), "indexer_score", il)
 
 
-def only(mask: Tensor, chosen: Tensor) -> Tensor:
+def only(mask: Tensor, chosen: Tensor, of: GGMLType = F32) -> Tensor:
     """A mask that lets see the chosen cells only, of those that `mask` lets see.
 
     mask [n_kv, T, 1, B], chosen I32 [n_chosen, T, 1, B] -> like mask
+    of  the type that chosen cells are written in
     """
     n_kv, n, _, n_stream = mask.ne
     hidden = view(fill(mask, -math.inf), (1, n_kv, n, n_stream), (1, n_kv, n_kv * n))
     n_chosen = chosen.ne[0]
     ids = view(chosen, (n_chosen, n, n_stream, 1), (n_chosen, n_chosen * n, chosen.n_elements))
-    shown = fill(Tensor(F32, (1, n_chosen, n, n_stream)), 0.0)
+    shown = fill(Tensor(of, (1, n_chosen, n, n_stream)), 0.0)
     rows = set_rows(hidden, shown, ids)
     return add(view(rows, (n_kv, n, 1, n_stream), (n_kv, n_kv * n, n_kv * n)), mask)

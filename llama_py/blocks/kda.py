@@ -1,14 +1,27 @@
-"""Kimi's delta attention: a delta net with a gate per channel (the part that models/kimi-linear.cpp
-and kimi-k3.cpp have in common)."""
+"""Kimi's delta attention: a delta net with a gate per channel (the part that
+models/kimi-linear.cpp, kimi-k3.cpp and glm5-next.cpp have in common)."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from ggml_py.ops import concat, cont, mul, reshape, sigmoid, silu, ssm_conv, transpose, view
+from ggml_py.ops import (
+    add,
+    concat,
+    cont,
+    mul,
+    reshape,
+    scale,
+    sigmoid,
+    silu,
+    softplus,
+    ssm_conv,
+    transpose,
+    view,
+)
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Projections
-from llama_py.blocks.delta_net import l2_norm
+from llama_py.blocks.delta_net import Delta, build_recurrent_attn, l2_norm
 from llama_py.blocks.state import first_cell, n_snapshots, read_states, store_inputs
 from llama_py.geometry import LayerShape
 from llama_py.graph.builder import GraphBuilder
@@ -26,12 +39,20 @@ class KDA(ABC):
         self.convs = [w.tensor(name, d_conv, 1, n_inner, other=(d_conv, n_inner)) for name in names]
         shape = LayerShape(n_head, n_head, size, size, 0)
         self.qkv = Projections(w, n_embd, shape, scaled=False)
-        self.f_a = w.linear("ssm_f_a", n_embd, size, scaled=False)
-        self.f_b = w.linear("ssm_f_b", size, n_inner, scaled=False)
+        self.declare_decay(w, n_embd)
         self.beta = w.linear("ssm_beta", n_embd, n_head, scaled=False)
         self.dt = w.tensor("ssm_dt.bias", n_inner)
         self.norm = w.norm("ssm_norm", size)
         self.output = w.linear("attn_output", n_inner, n_embd, scaled=False)
+
+    def declare_decay(self, w: Weights, n_embd: int) -> None:
+        """What decays are made by."""
+        self.f_a = w.linear("ssm_f_a", n_embd, self.size, scaled=False)
+        self.f_b = w.linear("ssm_f_b", self.size, self.n_inner, scaled=False)
+
+    def stored(self, g: GraphBuilder) -> range:
+        """How many tokens ago inputs are stored as of."""
+        return range(n_snapshots(g))
 
     @property
     def n_embd_r(self) -> int:
@@ -71,7 +92,7 @@ class KDA(ABC):
         def cells(slot: int) -> Tensor:
             return view(all_states, ne, strides, first_cell(g, slot) * row + first)
 
-        store_inputs(g, conv_x, width, cells, range(n_snapshots(g)))
+        store_inputs(g, conv_x, width, cells, self.stored(g))
         y = ssm_conv(conv_x, reshape(self.convs[part], self.d_conv, n_inner))
         y = silu(reshape(y, n_inner, g.n_tokens))
         return reshape(y, self.size, self.n_head, *g.per_seq)
@@ -92,3 +113,47 @@ class KDA(ABC):
         output = mul(output, sigmoid(gate))
         cur = self.output(g, cont(output, self.n_inner, g.n_tokens))
         return g.cb(cur, "kda_out", il)
+
+
+class BoundedKDA(KDA):
+    """lower_bound  decays are exp of this times a sigmoid; None: of a softplus"""
+
+    def __init__(
+        self, w: Weights, n_embd: int, n_head: int, size: int, d_conv: int,
+        lower_bound: float | None,
+    ) -> None:  # fmt: skip
+        super().__init__(w, n_embd, n_head, size, d_conv)
+        self.a = w.tensor("ssm_a", n_head)
+        self.lower_bound = lower_bound
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        size, n_head = self.size, self.n_head
+        q, k, v = self.convolved(g, cur, il)
+        for t, name in ((q, "kda_q_conv"), (k, "kda_k_conv"), (v, "kda_v_conv")):
+            g.cb(t, name, il)
+        gate = reshape(self.decay(g, cur, il), size, n_head, *g.per_seq)
+        beta = reshape(self.beta(g, cur), 1, n_head, *g.per_seq)
+        beta = g.cb(sigmoid(beta), "kda_beta", il)
+        state = self.state(g, il)
+        q, k = self.normed(g, q, k)
+        states = g.inp_rs.mctx.get_s_l(il)
+        output = build_recurrent_attn(g, states, Delta(q, k, v, gate, beta), state, il)
+        output = g.cb(cont(g.cb(output, "attn_output", il)), "kda_scan_out", il)
+        out_gate = reshape(self.out_gate(g, cur), size, n_head, g.n_tokens)
+        return self.project(g, output, g.cb(out_gate, "kda_g2", il), il)
+
+    def decay(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """Log of each channel's decay; ssm_a is -exp(A_log). -> [S, H, n_tokens]"""
+        ne = (self.size, self.n_head, g.n_tokens)
+        gate = self.f_b(g, self.f_a(g, cur))
+        gate, a = add(gate, self.dt), reshape(self.a, 1, self.n_head, 1)
+        if self.lower_bound is None:
+            gate = mul(reshape(softplus(gate), *ne), a)
+        else:
+            gate = mul(reshape(gate, *ne), a)
+            gate = scale(sigmoid(scale(gate, -1.0)), self.lower_bound)
+        return g.cb(gate, "kda_g1", il)
+
+    @abstractmethod
+    def out_gate(self, g: GraphBuilder, cur: Tensor) -> Tensor:
+        """Of the result, before its sigmoid. [n_embd, n_tokens] -> [S * H, n_tokens]"""

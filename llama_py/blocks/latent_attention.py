@@ -117,8 +117,8 @@ class LatentAttention:
         self._step(g, k_pe, "k_pe", il)
         if self.k_norm is not None:
             k_pe = self.k_norm(g, k_pe, "k_pe", il)
-        k_pe = g.cb(self._turned(g, k_pe, il), "k_pe", il)
-        latent = self.kv_a_norm(g, latent, "kv_cmpr", il)
+        k_pe = g.cb(self._turned(g, k_pe, il), _finer(g, "k_pe_rope", "k_pe"), il)
+        latent = self.kv_a_norm(g, latent, _finer(g, "kv_cmpr_norm", "kv_cmpr"), il)
         if self.absorbed:
             mask, n_kv_max = None, 0
             if chosen is not None:
@@ -162,8 +162,8 @@ class LatentAttention:
         if self.q_a is None:
             return cur
         assert self.q_a_norm is not None
-        small = self.q_a_norm(g, self._step(g, self.q_a(g, cur), "qr", il), il=il)
-        return self._step(g, small, "qr", il)
+        small = self._step(g, self.q_a(g, cur), _finer(g, "q_a", "qr"), il)
+        return self._step(g, self.q_a_norm(g, small, il=il), _finer(g, "q_a_norm", "qr"), il)
 
     def _queries(self, g: GraphBuilder, small: Tensor, il: int) -> Tensor:
         """-> [d_k, n_head, n_tokens], or the heads of a token joined"""
@@ -178,7 +178,7 @@ class LatentAttention:
         strides = (n.d_k, n.d_k * n.n_head)
         q_nope = self._step(g, view(q, (n.nope, n.n_head, n_tokens), strides), "q_nope", il)
         q_pe = self._step(g, view(q, (n.n_rot, n.n_head, n_tokens), strides, n.nope), "q_pe", il)
-        q_pe = g.cb(self._turned(g, q_pe, il), "q_pe", il)
+        q_pe = g.cb(self._turned(g, q_pe, il), _finer(g, "q_pe_rope", "q_pe"), il)
         q_nope = self._step(g, permute(q_nope, 0, 2, 1, 3), "q_nope_perm", il)
         q_nope = self._step(g, mul_mat(self.k_b, q_nope), "q_nope_absorbed", il)
         q_nope = self._step(g, permute(q_nope, 0, 2, 1, 3), "q_nope_absorbed_perm", il)
@@ -202,3 +202,8 @@ class LatentAttention:
         k_pe = repeat_4d(k_pe, n.n_rot, n.n_head, n_tokens, 1)
         keys = g.cb(concat(k_nope, k_pe, 0), "Kcur", il)
         return QKV(self._tempered(g, queries, il), keys, values)
+
+
+def _finer(g: GraphBuilder, name: str, usual: str) -> str:
+    """The name of a step, where a graph tells it from the one before."""
+    return name if name in g.names else usual

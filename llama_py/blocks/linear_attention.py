@@ -130,7 +130,7 @@ class LinearAttention:
         size, n_head = hp.ssm_d_state, hp.ssm_dt_rank
         x = self.project(g, cur, il)
         conv_states, states = mctx.get_r_l(il), mctx.get_s_l(il)
-        conv_input = build_conv_state(g, conv_states, x.qkv, hp.ssm_d_conv, il)
+        conv_input = self.conv_input(g, conv_states, x.qkv, il)
         state = read_states(g, states, hp.n_embd_s)
         state = g.cb(reshape(state, size, size, n_head, n_seqs), "state_predelta", il)
         conv = g.cb(ssm_conv(conv_input, self.conv1d), "conv_output_raw", il)
@@ -139,10 +139,19 @@ class LinearAttention:
         output = build_recurrent_attn(g, states, Delta(q, k, v, x.gate, x.beta), state, il)
         g.cb(output, "attn_output", il)
         z = reshape(x.z, size, n_head, *g.per_seq)
-        output = mul(self.norm(g, output, il=il), silu(z))  # [S, H, T, B]
+        output = self.gated(g, output, z, il)
         output = reshape(output, hp.value_dim, *g.per_seq)
         cur = self.out(g, g.cb(output, "final_output", il))
         return reshape(g.cb(cur, "linear_attn_out", il), hp.n_embd, g.n_tokens)
+
+    def conv_input(self, g: GraphBuilder, states: Tensor, x: Tensor, il: int) -> Tensor:
+        """The inputs of the convolution, those of before first; the new last ones are stored.
+        x [conv_dim, T, B] -> [d_conv - 1 + T, conv_dim, B]"""
+        return build_conv_state(g, states, x, self.hp.ssm_d_conv, il)
+
+    def gated(self, g: GraphBuilder, output: Tensor, z: Tensor, il: int) -> Tensor:
+        """[S, H, T, B], normed and gated."""
+        return mul(self.norm(g, output, il=il), silu(z))
 
     def project(self, g: GraphBuilder, cur: Tensor, il: int) -> Projected:
         """[n_embd, n_tokens] -> the inputs of the delta net"""

@@ -54,7 +54,7 @@ def mha(
     q [d, n_head, n_tokens], k [d, n_head_kv, n_kv, n_stream], v likewise (or transposed, as the
     cache keeps it without flash attention) -> [d_v * n_head, n_tokens]
     """
-    v_trans = v.nb[1] > v.nb[2]
+    v_trans = v.nb[1] > v.nb[2] or v.ne[2] < k.ne[2]  # the latter where they have one channel
     n_stream = k.ne[3]
     n_tokens = q.ne[2] // n_stream
     strides = (q.nb[1] // q.nb[0], q.nb[2] // q.nb[0], q.nb[2] // q.nb[0] * n_tokens)

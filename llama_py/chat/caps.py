@@ -20,13 +20,17 @@ MARK = "STRING_MARKER"
 class Caps:
     """string_content, typed_content   contents that are texts, or lists of parts
     system_role        messages of the system
+    tool_calls         calls of tools, in any way
     object_arguments   arguments of calls that are dictionaries, and not JSON texts
+    parallel_tool_calls  several calls in a message
     """
 
     string_content: bool = True
     typed_content: bool = False
     system_role: bool = True
+    tool_calls: bool = True
     object_arguments: bool = False
+    parallel_tool_calls: bool = True
 
 
 class _Seen:
@@ -164,8 +168,8 @@ TOOL = {
 }  # fmt: skip
 
 
-CALL = {"name": "tool1", "arguments": {"arg": "value"}}
-CALLED = [
+CALL: dict[str, Any] = {"name": "tool1", "arguments": {"arg": "value"}}
+CALLED: list[dict[str, Any]] = [
     USER,
     {
         "role": "assistant", "content": "",
@@ -181,14 +185,40 @@ def caps_of(watching: Callable[..., str]) -> Caps:
     """What a template can take; `watching` renders it in a sandbox that watches."""
     string, typed = _contents(watching)
     system = at(Trial(watching, [SYSTEM, USER]).messages, 0, "content")
-    return Caps(string, typed, system.has("used"), _object_arguments(watching))
+    calls, objects = _calls(watching)
+    parallel = _parallel_calls(watching, objects)
+    return Caps(string, typed, system.has("used"), calls, objects, parallel)
 
 
-def _object_arguments(watching: Callable[..., str]) -> bool:
+def _parallel_calls(watching: Callable[..., str], objects: bool) -> bool:
+    """Whether the second of two calls is looked at."""
+    two = [_as_text(i) for i in (1, 2)]
+    if objects:
+        two = [{**call, "function": CALL} for call in two]
+    messages = [CALLED[0], {**CALLED[1], "tool_calls": two}, *CALLED[2:]]
+    trial = Trial(watching, messages, [TOOL])
+    second = at(trial.messages, 1, "tool_calls", 1, "function")
+    return trial.text is not None and second.has("used")
+
+
+def _calls(watching: Callable[..., str]) -> tuple[bool, bool]:
+    """Whether it takes calls, and whether their arguments as dictionaries."""
     trial = Trial(watching, CALLED, [TOOL])
     calls = at(trial.messages, 1, "tool_calls")
     argument = at(calls, 0, "function", "arguments", "arg")
-    return trial.text is not None and calls.has("used") and argument.has("used")
+    taken = trial.text is not None
+    if taken and argument.has("used"):
+        return calls.has("used"), calls.has("used")
+    messages = [CALLED[0], {**CALLED[1], "tool_calls": [_as_text()]}, *CALLED[2:]]
+    texts = Trial(watching, messages, [TOOL])
+    used = texts.text is not None and at(texts.messages, 1, "tool_calls").has("used")
+    return used and (not taken or calls.has("used")), False
+
+
+def _as_text(number: int = 1) -> dict[str, Any]:
+    """A call whose arguments are JSON text."""
+    function = {**CALL, "arguments": '{"arg": "value"}'}
+    return {"id": f"call0000{number}", "type": "function", "function": function}
 
 
 def _contents(watching: Callable[..., str]) -> tuple[bool, bool]:

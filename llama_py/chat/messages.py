@@ -16,6 +16,21 @@ if TYPE_CHECKING:
 
 Message = dict[str, Any]
 
+IMAGE = "image_url"  # the type of a part of a content that is an image
+
+
+def parts_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The parts of a message's content; none, if it is a text."""
+    content = message.get("content")
+    if not isinstance(content, list | tuple):
+        return []
+    return [part for part in content if isinstance(part, Mapping)]
+
+
+def has_images(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether there is an image in them."""
+    return any(part.get("type") == IMAGE for m in messages for part in parts_of(m))
+
 
 def copied(value: Any) -> Any:
     """Lists and dictionaries that a template may change."""

@@ -23,11 +23,12 @@ def named() -> dict[str, str]:
 
 
 def source_of(text: str) -> str:
-    """A template's text: of one that is known by name, or the text itself if it is a template.
+    """A template's text: of one that is known by name, or the text itself if it is no single word:
+    a text without any `{` is a template too, which is the same for every conversation.
 
     Raises ModelError, with all names, for a word that is none of them.
     """
-    if "{" in text or "\n" in text:
+    if "{" in text or len(text.split()) > 1:
         return text
     if text not in named():
         raise ModelError(f"there is no chat template {text!r}; known are {', '.join(named())}")

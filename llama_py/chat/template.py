@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 from ggml_py.errors import ModelError
 from llama_py.chat import families
 from llama_py.chat.caps import Caps, caps_of, watch
-from llama_py.chat.messages import Message, copied, fitted, whole, whole_tool
+from llama_py.chat.messages import (
+    Message,
+    copied,
+    fitted,
+    whole,
+    whole_tool,
+    with_content,
+)
 from llama_py.chat.thinking import Tags, tags_of
 from llama_py.gguf_metadata import printable
 
@@ -58,6 +65,17 @@ class ChatTemplate:
             variables["tools"] = [whole_tool(tool) for tool in tools]
         if add_generation_prompt:
             variables["add_generation_prompt"] = True
+        return self._made(template, **variables)
+
+    def plain(self, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str:
+        """The text for messages as they are, but for texts that are to be lists of parts or the
+        other way round; and with these variables alone. Raises ModelError, as `render`."""
+        template = self._template
+        found = [with_content(copied(message), self.caps) for message in messages]
+        tokens = {"bos_token": self.bos, "eos_token": self.eos}
+        return self._made(template, messages=found, **tokens, **copied(variables))
+
+    def _made(self, template: Template, **variables: Any) -> str:
         try:
             return _run(template, **variables)
         except Exception as error:  # a template can raise anything
@@ -101,9 +119,10 @@ class ChatTemplate:
 
     @cached_property
     def caps(self) -> Caps:
-        """What the template can take."""
+        """What the template can take. ModelError if it is none."""
         from llama_py.chat.sandbox import Sandbox
 
+        _ = self._template
         sandbox = Sandbox()
         watch(sandbox)
         template = sandbox.from_string(families.patched(self.source))

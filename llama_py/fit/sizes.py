@@ -134,7 +134,7 @@ def _host_size(t: Tensor, uses: Sequence[str], host: Any) -> int:
 def _caches(model: PlannedModel, p: ContextParams) -> list[int]:
     """Bytes of keys, values and states by layer."""
     arch, place = model.architecture, model.placement
-    layers, cparams = range(model.hparams.n_layer), settled(model, p)
+    layers, cparams = model.hparams.kept_layers, settled(model, p)
     how = Placing(
         cparams, lambda il: place.host, BY_NAME[p.type_k], BY_NAME[p.type_v],
         n_pos=model.hparams.n_pos_per_embd, parts=place.group,

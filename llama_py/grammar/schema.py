@@ -37,6 +37,14 @@ def schema_text(text: str) -> tuple[str, tuple[str, ...]]:
     return form, warnings
 
 
+def schema_in_lark(text: str) -> str:
+    """A schema for `%json` in a Lark grammar. Raises GrammarError, as `schema_text`."""
+    _, warnings = schema_text(text)
+    guided = json.loads(_read(text))
+    guided["x-guidance"] = {"whitespace_pattern": SPACE, "coerce_one_of": bool(warnings)}
+    return json.dumps(guided, ensure_ascii=False)
+
+
 def _tried(schema: str, **how: Any) -> tuple[str, str]:
     """llguidance's form, and what is wrong."""
     from llguidance import LLMatcher

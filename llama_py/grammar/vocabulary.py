@@ -13,21 +13,24 @@ from llama_py.grammar.trial import limits, roomy
 from llama_py.tokenizer import Tokenizer
 
 NO_EXTENSION = "NoExtension"  # llguidance's word for it
-_MADE: WeakKeyDictionary[Tokenizer, Any] = WeakKeyDictionary()
+NONE: frozenset[int] = frozenset()
+_MADE: WeakKeyDictionary[Tokenizer, dict[frozenset[int], Any]] = WeakKeyDictionary()
 
 
 class _Tokens:
-    """What llguidance asks of a tokenizer. Control tokens are no text: no grammar of texts takes
-    them. Without a token that ends an answer there is one more, which is never chosen."""
+    """What llguidance asks of a tokenizer. Control tokens are no text, unless they are shown: no
+    grammar of texts takes them. Without a token that ends an answer there is one more, which is
+    never chosen."""
 
     bos_token_id = None
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, shown: frozenset[int]) -> None:
         n = tokenizer.n_vocab
         self.tokens = [*tokenizer.pieces, *([] if tokenizer.eog else [b"<end>"])]
         self.special_token_ids = [
-            id for id in range(len(self.tokens)) if id >= n or tokenizer.is_control(id)
-        ]
+            id for id in range(len(self.tokens))
+            if id >= n or (tokenizer.is_control(id) and id not in shown)
+        ]  # fmt: skip
         self.ends = sorted(tokenizer.eog) or [n]
         self.eos_token_id = self.ends[0]
         self._tokenizer = tokenizer
@@ -37,28 +40,30 @@ class _Tokens:
         return self._tokenizer.tokenize(shown, False, False)
 
 
-def vocabulary(tokenizer: Tokenizer) -> Any:
-    """The LLTokenizer of a tokenizer."""
-    found = _MADE.get(tokenizer)
+def vocabulary(tokenizer: Tokenizer, shown: frozenset[int] = NONE) -> Any:
+    """The LLTokenizer of a tokenizer. shown: control tokens that are texts."""
+    shown -= frozenset(tokenizer.eog)
+    made = _MADE.setdefault(tokenizer, {})
+    found = made.get(shown)
     if found is None:
         from llguidance import LLTokenizer, TokenizerWrapper
 
-        tokens = _Tokens(tokenizer)
-        found = _MADE[tokenizer] = LLTokenizer(
+        tokens = _Tokens(tokenizer, shown)
+        found = made[shown] = LLTokenizer(
             TokenizerWrapper(tokens), n_vocab=len(tokens.tokens), eos_token=tokens.ends
         )
     return found
 
 
-def matcher(grammar: Grammar, tokenizer: Tokenizer) -> Any:
-    """An LLMatcher at the start of an answer.
+def matcher(grammar: Grammar, tokenizer: Tokenizer, shown: frozenset[int] = NONE) -> Any:
+    """An LLMatcher at the start of an answer; shown: control tokens that are texts.
 
     Raises GrammarError for tokens that the vocabulary lacks, and where no answer can begin.
     """
     kind, form = matcher_class(), grammar.form
     for i, token in enumerate(grammar.tokens):
         form = form.replace(f"@{i}]", f"{_id(token, tokenizer)}]")
-    words = vocabulary(tokenizer)
+    words = vocabulary(tokenizer, shown)
     made = roomy(lambda: kind(words, form, log_level=0, limits=limits()))
     may_begin = made.is_accepting() or any(made.compute_bitmask())
     if not may_begin or (made.is_error() and NO_EXTENSION in made.get_error()):

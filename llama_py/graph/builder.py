@@ -71,6 +71,7 @@ class GraphBuilder:
         """Embeddings of the tokens, or those that the batch brought. -> [n_embd, n_tokens]"""
         names = ("inp_tokens", "inp_embd")
         inp = self.add_input(InputEmbd(self.hp.n_embd_inp, self.n_tokens, names))
+        self.inp_tokens = inp.tokens
         rows, more = self.rows(token_embd, inp.tokens), self.hp.n_embd_inp - self.hp.n_embd
         rows = pad(rows, more, 0, 0, 0) if more else rows
         given = self.ubatch.token is None

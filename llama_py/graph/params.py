@@ -11,6 +11,7 @@ from ggml_py.tensor import Tensor
 from llama_py.batch import UBatch
 from llama_py.control_vector import PlacedDirections
 from llama_py.cparams import CParams
+from llama_py.graph.borrowed import Borrowed
 from llama_py.graph.cross import Cross
 from llama_py.hparams import HParams
 from llama_py.lora import NO_LORAS, Loras
@@ -30,6 +31,7 @@ class GraphParams:
     encoded    what the encoder made, for the decoder of an encoder-decoder
     loras      adapters that are added to weights
     head       (builder, [n_embd, n]) -> logits, if it is another than the model's own
+    lent       what the model that it drafts for lends it, of a model that only drafts
     """
 
     hparams: HParams
@@ -42,6 +44,7 @@ class GraphParams:
     encoded: Cross | None = None
     loras: Loras = NO_LORAS
     head: Callable[..., Tensor] | None = None
+    lent: Borrowed | None = None
 
     @property
     def cross(self) -> Cross:
@@ -49,6 +52,15 @@ class GraphParams:
         if self.encoded is None:
             raise ContextError("this model decodes what it has encoded; call encode first")
         return self.encoded
+
+    @property
+    def borrowed(self) -> Borrowed:
+        """What it has of another model; ContextError where there is none."""
+        if self.lent is None:
+            raise ContextError(
+                "this model can only draft for another; give it as model_draft (-md) of that one"
+            )
+        return self.lent
 
     def allow_reuse(self, other: GraphParams) -> bool:
         """Whether graphs of both would have the same nodes, as far as the inputs do not decide."""
@@ -59,6 +71,7 @@ class GraphParams:
             and self.cvec is other.cvec
             and self.loras == other.loras
             and self.head is other.head
+            and self.lent is other.lent
             and self.cparams == other.cparams
             and self.hparams is other.hparams
         )

@@ -9,7 +9,7 @@ from typing import TypeVar
 from ggml_py.graph import Graph
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from llama_py.batch import UBatch
-from llama_py.graph.inputs.base import GraphInput
+from llama_py.graph.inputs.base import Follows, GraphInput
 from llama_py.graph.params import GraphParams
 
 Input = TypeVar("Input", bound=GraphInput)
@@ -23,6 +23,7 @@ class GraphResult:
     t_embd     [n_embd, n_outputs] what the head is applied to
     t_embd_pooled  [n_embd, n_seqs] one row a sequence, or with pooling "none" of each output
     t_h_nextn  [n_embd, n_tokens or n_outputs] what seeds the NextN layer, where there is one
+    t_layer_inp  [n_embd, n_tokens] what layers get, by layer; the last: what comes of them
     in_layer   nodes that are to run where this layer is, so that its device does not change early
     on_host    nodes that are to run on the host
     in_part    nodes of a device's part of a block, with the number of the device
@@ -36,10 +37,12 @@ class GraphResult:
         self.params = params
         self.graph = Graph()
         self.inputs: list[GraphInput] = []
+        self._follow: list[Callable[[UBatch], None]] | None = None
         self.t_logits: Tensor | None = None
         self.t_embd: Tensor | None = None
         self.t_embd_pooled: Tensor | None = None
         self.t_h_nextn: Tensor | None = None
+        self.t_layer_inp: dict[int, Tensor] = {}
         self.in_layer: list[tuple[Tensor, int]] = []
         self.on_host: list[Tensor] = []
         self.in_part: list[tuple[Tensor, int]] = []
@@ -53,16 +56,30 @@ class GraphResult:
 
     def set_outputs(self) -> None:
         """Keep what is read after the run from being overwritten during it."""
-        for t in (self.t_logits, self.t_embd, self.t_embd_pooled, self.t_h_nextn):
-            if t is not None:
+        layers = map(self.t_layer_inp.get, self.params.cparams.embeddings_layer_inp)
+        for t in (self.t_logits, self.t_embd, self.t_embd_pooled, self.t_h_nextn, *layers):
+            while t is not None:
                 t.flags |= FLAG_OUTPUT
+                t = t.view_src
 
     def set_inputs(self, ubatch: UBatch) -> None:
         for inp in self.inputs:
             inp.set_input(ubatch)
+
+    def follow(self, ubatch: UBatch) -> None:
+        """`set_inputs` for the tokens after those that this graph has computed last: nothing else
+        was computed in its memory since."""
+        if self._follow is None:
+            self._follow = [_follow(inp) for inp in self.inputs]
+        for follow in self._follow:
+            follow(ubatch)
 
     def can_reuse(self, params: GraphParams) -> bool:
         """Whether this graph serves for params too; if so its inputs are bound to their memory."""
         return self.params.allow_reuse(params) and all(
             [inp.can_reuse(params) for inp in self.inputs]
         )
+
+
+def _follow(inp: GraphInput) -> Callable[[UBatch], None]:
+    return inp.follow if isinstance(inp, Follows) else inp.set_input

@@ -40,11 +40,16 @@ class Loras:
             res = add(res, scale(mul_mat(pair.b, mul_mat(pair.a, x)), factor))
         return res
 
-    def add_to_experts(self, res: Tensor, weight: Tensor, x: Tensor, ids: Tensor) -> Tensor:
+    def add_to_experts(
+        self, res: Tensor, weight: Tensor, x: Tensor, ids: Tensor, here: tuple[int, int] = (0, 0)
+    ) -> Tensor:
         """The same for the experts `ids` of each token. x [n_in, 1 or n_used, T] -> [n_out, n_used,
-        T]"""
+        T]
+
+        here  the first of the experts that the weight has, and how many there are in all"""
         for pair, factor in self._pairs(weight, False):
-            delta = mul_mat_id(pair.b, mul_mat_id(pair.a, x, ids), ids)
+            rows = mul_mat_id(pair.a, x, ids, first=here[0], of=here[1])
+            delta = mul_mat_id(pair.b, rows, ids, first=here[0], of=here[1])
             res = add(res, scale(delta, factor))
         return res
 

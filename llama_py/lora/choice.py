@@ -44,9 +44,13 @@ class Plan:
 
 
 class Choice:
-    """The adapters of a context's sequences."""
+    """The adapters of a context's sequences.
+
+    made  another one whenever they are chosen anew
+    """
 
     def __init__(self) -> None:
+        self.made = object()
         self._of_all = NO_LORAS
         self._of_seq: dict[int, Loras] = {}
         self._heard: dict[int, Heard] = {}
@@ -59,6 +63,7 @@ class Choice:
             for pair in adapter.pairs.values():
                 adapter.scale(pair, factor)
         loras = Loras(tuple((a, float(x)) for a, x in adapters.items() if x))
+        self.made = object()
         if seq_id is None:
             self._of_all, self._of_seq, self._heard = loras, {}, {}
         else:

@@ -7,7 +7,9 @@ from llama_py.memory.group import MemoryGroup
 from llama_py.memory.group_context import GroupContext
 from llama_py.memory.kv import KVCache
 from llama_py.memory.recurrent import RecurrentMemory
+from llama_py.memory.shared import SharedMemory
 
 __all__ = [
-    "GroupContext", "KVCache", "MemoryGroup", "Placing", "RecurrentMemory", "create_memory",
+    "GroupContext", "KVCache", "MemoryGroup", "Placing", "RecurrentMemory", "SharedMemory",
+    "create_memory",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,15 +26,19 @@ class KVCells:
     seq     [n_seq_max, size] whether the sequence sees the cell
     n_seq   how many sequences see it
     xy      [2, size] column and row of an image patch (M-RoPE only)
+    ids     [size] the token, -1 for an embedding in its place (where that is kept)
     """
 
-    def __init__(self, size: int, n_seq_max: int, with_xy: bool = False) -> None:
+    def __init__(
+        self, size: int, n_seq_max: int, with_xy: bool = False, with_ids: bool = False
+    ) -> None:
         self.size = size
         self.pos = np.full(size, -1, np.int32)
         self.shift = np.zeros(size, np.int32)
         self.seq = np.zeros((n_seq_max, size), np.bool_)
         self.n_seq = np.zeros(size, np.int16)
         self.xy = np.zeros((2, size), np.int32) if with_xy else None
+        self.ids = np.full(size, -1, np.int32) if with_ids else None
         self.reset()
 
     def reset(self) -> None:
@@ -54,11 +58,12 @@ class KVCells:
         for name in ("pos", "shift", "seq", "n_seq"):
             setattr(other, name, getattr(self, name).copy())
         other.xy = None if self.xy is None else self.xy.copy()
+        other.ids = None if self.ids is None else self.ids.copy()
         other._range = dict(self._range)
         return other
 
     def remember(self, seq_id: int | None = None) -> Back:
-        """What puts back all but `xy`; with a sequence, what may change with that one's cells."""
+        """What puts back all but `xy`, `ids`; with a sequence, what may change with its cells."""
         rows = slice(None) if seq_id is None else slice(seq_id, seq_id + 1)
         arrays: list[npt.NDArray[Any]] = [self.pos, self.shift, self.n_seq, self.seq[rows]]
         before, ranges = [a.copy() for a in arrays], dict(self._range)
@@ -123,12 +128,24 @@ class KVCells:
         """`place` of one token behind the last of its sequence."""
         self.pos[cell] = pos
         self.used += 1
-        if self._max_p1 is not None:
-            self._max_p1 = max(self._max_p1, cell + 1)
+        if self._max_p1 is not None and self._max_p1 <= cell:
+            self._max_p1 = cell + 1
         self.seq[seq_id, cell] = True
         self.n_seq[cell] += 1
-        low = self._range.get(seq_id, (pos, pos))[0]
-        self._range[seq_id] = (low, pos)
+        known = self._range.get(seq_id)
+        if known is not None:
+            self._range[seq_id] = (known[0] if known[0] >= 0 else pos, pos)
+
+    def used_after(self, cells: Indices, forgotten: Sequence[tuple[int, int]]) -> int:
+        """`used_max_p1` once these cells are in use and of each (sequence, p1) the positions below
+        p1 have left; no cell is of two sequences then."""
+        if not forgotten:
+            return max(self.used_max_p1(), int(cells[-1] if cells.size == 1 else cells.max()) + 1)
+        kept = self.pos >= 0
+        for s, p1 in forgotten:
+            kept &= ~(self.seq[s] & (self.pos < p1))
+        kept[cells] = True
+        return int(np.flatnonzero(kept)[-1]) + 1
 
     def take_back(self, cells: Indices, forgotten: Iterable[tuple[int, int]]) -> None:
         """Empty these cells, and of each (sequence, p1) all positions below p1, however far a

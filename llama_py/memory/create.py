@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from ggml_py.backend import Device
 from ggml_py.errors import ContextError
 from ggml_py.types import GGMLType
 from llama_py.cparams import N_CTX_STEP, CParams
 from llama_py.geometry import Window
+from llama_py.memory.compressed import CompressedMemory
+from llama_py.memory.compressed_tensors import CompressedTensors
 from llama_py.memory.group import MemoryGroup, States
-from llama_py.memory.kept import BASE, INDEX, Index, Kept, KeysValues, SameAs, State
+from llama_py.memory.kept import (
+    BASE,
+    INDEX,
+    Compressed,
+    Index,
+    Kept,
+    KeysValues,
+    SameAs,
+    State,
+    Tokens,
+)
+from llama_py.memory.kpool import KPoolCache
 from llama_py.memory.kv import KVCache
 from llama_py.memory.kv_tensors import KVLayer
 from llama_py.memory.recurrent import RecurrentMemory, StateLayer
@@ -44,24 +58,29 @@ class Placing:
 
 def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
     """The memory of a context, by what each layer keeps (llama_model::create_memory)."""
+    if any(isinstance(one, KeysValues) and one.apart for what in kept.values() for one in what):
+        how = replace(how, cparams=replace(how.cparams, kv_unified=False))
     layers: dict[str, list[KVLayer]] = {}
     windows: dict[str, Window | None] = {}
     same_as: dict[int, int] = {}
     of: dict[int, str] = {}
-    rotated = True
+    rotated: dict[str, bool] = {}
+    pooled, with_ids, kpool = False, False, 0
     states: list[tuple[int, State]] = []
+    compressed: list[tuple[int, Compressed]] = []
     for il, what in kept.items():
         for one in what:
             if isinstance(one, KeysValues):
                 name = of[il] = _name(one.window)
-                windows[name] = one.window
+                windows[name], rotated[name] = one.window, one.rotated
                 sizes = one.n_head_kv, one.n_embd_head_k, one.n_embd_head_v
                 layer = KVLayer(
                     il, *sizes, how.of_keys(il, one.part), one.rope, one.part, one.copied
                 )
                 layers.setdefault(name, []).append(layer)
             elif isinstance(one, Index):
-                windows[INDEX], rotated = None, one.rotated
+                windows[INDEX], rotated[INDEX] = None, one.rotated
+                pooled, kpool = one.pooled, one.kpool
                 sizes = 1, one.n_embd_head, 0
                 layer = KVLayer(
                     il, *sizes, how.of_keys(il, one.part), one.rope, one.part, one.copied
@@ -69,6 +88,10 @@ def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
                 layers.setdefault(INDEX, []).append(layer)
             elif isinstance(one, SameAs):
                 same_as[il] = one.il
+            elif isinstance(one, Tokens):
+                with_ids = True
+            elif isinstance(one, Compressed):
+                compressed.append((il, one))
             else:
                 states.append((il, one))
     of |= {il: of[other] for il, other in same_as.items()}
@@ -76,10 +99,15 @@ def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
     names = sorted(layers, key=lambda name: (name != BASE, name))
     widest = max((x.n_embd_v_gqa for found in layers.values() for x in found), default=0)
     caches = {
-        name: _cache(layers[name], windows[name], same_as, name == INDEX, rotated, widest, how)
+        name: _cache(
+            layers[name], windows[name], same_as, name == INDEX, rotated[name], widest, how,
+            with_ids=with_ids and name == BASE, tag="idx_" if name == INDEX and states else "",
+            kpool=kpool,
+        )
         for name in names
-    }
-    return MemoryGroup(caches, _states(states, how), of)
+    }  # fmt: skip
+    recr = _compressed(compressed, how) if compressed else _states(states, how)
+    return MemoryGroup(caches, recr, of, pooled)
 
 
 def _name(window: Window | None) -> str:
@@ -88,7 +116,7 @@ def _name(window: Window | None) -> str:
 
 def _cache(
     layers: list[KVLayer], window: Window | None, same_as: Mapping[int, int], scored: bool,
-    rotated: bool, n_embd_v_max: int, how: Placing,
+    rotated: bool, n_embd_v_max: int, how: Placing, with_ids: bool, tag: str, kpool: int,
 ) -> KVCache:  # fmt: skip
     cp, own = how.cparams, {layer.il for layer in layers}
     if how.type_k is not how.type_v and any(not layer.n_embd_head_v for layer in layers):
@@ -96,11 +124,13 @@ def _cache(
             f"type_k = {how.type_k} and type_v = {how.type_v} must be the same: this model's"
             " values are part of its keys"
         )
-    return KVCache(
+    kind = partial(KPoolCache, kpool) if scored and kpool else KVCache
+    return kind(
         layers, kv_size=_cells(window, cp), n_seq_max=cp.n_seq_max, unified=cp.kv_unified,
         type_k=how.type_k, type_v=how.type_v, v_trans=not cp.flash_attn, n_pos=how.n_pos,
         window=window, same_as={il: other for il, other in same_as.items() if other in own},
-        scored=scored, rotated=scored and rotated, n_embd_v_max=0 if scored else n_embd_v_max,
+        scored=scored, rotated=rotated, n_embd_v_max=0 if scored else n_embd_v_max,
+        with_ids=with_ids, tag=tag,
     )  # fmt: skip
 
 
@@ -120,3 +150,18 @@ def _states(states: Sequence[tuple[int, State]], how: Placing) -> States | None:
     layers = [StateLayer(il, how.device(il, s.part), s) for il, s in states]
     kind = SlotMemory if cp.in_slots else RecurrentMemory
     return kind(layers, size=cp.n_seq_max, n_rs_seq=cp.n_rs_seq, causal=cp.causal_attn)
+
+
+def _compressed(found: Sequence[tuple[int, Compressed]], how: Placing) -> CompressedMemory:
+    """By kind, in the order that they come in."""
+    cp, by_kind = how.cparams, dict[Compressed, list[int]]()
+    for il, one in found:
+        by_kind.setdefault(one, []).append(il)
+    kinds = [
+        CompressedTensors(
+            one, [(il, how.of_keys(il, None)) for il in layers],
+            n_ctx=cp.n_ctx_seq, n_stream=cp.n_seq_max, n_rs_seq=cp.n_rs_seq, type_k=how.type_k,
+        )
+        for one, layers in by_kind.items()
+    ]  # fmt: skip
+    return CompressedMemory(kinds, size=cp.n_seq_max, n_ctx=cp.n_ctx_seq, n_rs_seq=cp.n_rs_seq)

@@ -8,11 +8,13 @@ everything, one for each kind of window, one for the keys of indexers, and one m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
-from llama_py.batch import UBatch
+from llama_py.batch import SeqIds, UBatch
 from llama_py.memory.cells import END
+from llama_py.memory.compressed import CompressedMemory
 from llama_py.memory.group_context import GroupContext
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv import KVCache
@@ -22,7 +24,7 @@ from llama_py.memory.slots import SlotMemory
 from llama_py.memory.whole import Back, entirely, whole
 from llama_py.splitter import BatchSplitter
 
-States = RecurrentMemory | SlotMemory
+States = RecurrentMemory | SlotMemory | CompressedMemory
 
 
 class MemoryGroup:
@@ -32,19 +34,23 @@ class MemoryGroup:
 
     caches  caches of keys by name; recr  the states; None for none
     of      the name of each layer's cache
+    pooled  blocks of positions are of one sequence each (kept.Index)
     intact  by sequence, for whoever makes an entry: how many of its first positions were neither
             removed nor changed since then
     changes  counts what may matter to a token after another besides that
     """
 
     def __init__(
-        self, caches: Mapping[str, KVCache], recr: States | None, of: Mapping[int, str]
-    ) -> None:
+        self, caches: Mapping[str, KVCache], recr: States | None, of: Mapping[int, str],
+        pooled: bool = False,
+    ) -> None:  # fmt: skip
         self.caches = dict(caches)
         self.recr = recr
         self.of = dict(of)
+        self.pooled = pooled
         self.intact: dict[int, int] = {}
         self.changes = 0
+        self._copied: tuple[SeqIds, int] | None = None
 
     def tensors(self) -> list[Tensor]:
         """All that keep something between batches, each named after its layer."""
@@ -72,9 +78,10 @@ class MemoryGroup:
         return 0 if self.recr is None else self.recr.n_rs_seq
 
     @property
-    def by_token(self) -> list[KVCache]:
-        """Caches that keep every token: `seq_rm` can always take back what they have."""
-        return [kv for kv in self.caches.values() if kv.window is None]
+    def by_token(self) -> list[KVCache | CompressedMemory]:
+        """What keeps something of every token that a `partial` state is without."""
+        caches = [kv for kv in self.caches.values() if kv.window is None]
+        return [*caches, *([self.recr] if isinstance(self.recr, CompressedMemory) else [])]
 
     def _changed(self, seq_id: int, p0: int = 0) -> None:
         """Positions from p0 on are not what they were; seq_id -1: of all sequences."""
@@ -96,6 +103,7 @@ class MemoryGroup:
         whole_seqs  one sequence after the other, where there are states
         """
         self.changes += 1
+        splitter.apart = self.pooled and self._shares_cells(splitter)
         failed: ContextError | None = None
         for split in self._ways_to_split(splitter, n_ubatch, whole_seqs):
             splitter.split_reset()
@@ -106,12 +114,36 @@ class MemoryGroup:
                 failed = failed or e
         raise failed or ContextError("the batch is empty")
 
+    @contextmanager
+    def copied(self, splitter: BatchSplitter) -> Iterator[None]:
+        """Where each sequence is kept by itself, and all tokens are of the same ones, which are
+        empty, or were the last to be copied so: the batch is decoded for the first of them, and
+        the others are copies of that."""
+        ids = splitter.seq_id[0]
+        apart = splitter.has_cpl and isinstance(self.recr, CompressedMemory)
+        same = apart and all(other == ids for other in splitter.seq_id)
+        equal = self._copied == (ids, self.changes)
+        copies = same and (equal or all(self.seq_pos_max(s) < 0 for s in ids))
+        if copies:
+            splitter.give_to_first()
+        yield
+        for s in ids[1:] if copies else ():
+            self.seq_rm(s)
+            self.seq_cp(ids[0], s)
+        if copies:
+            self._copied = ids, self.changes
+
+    def _shares_cells(self, splitter: BatchSplitter) -> bool:
+        """Whether a cell is of several sequences, or will be."""
+        cells = (cells for kv in self.caches.values() for cells in kv.cells)
+        return splitter.has_cpl or any(bool((c.n_seq > 1).any()) for c in cells)
+
     def _ways_to_split(
         self, splitter: BatchSplitter, n_ubatch: int, whole_seqs: bool
     ) -> Iterator[Callable[[], UBatch | None]]:
         if not self.parts:  # tokens see each other within the ubatch only
             yield lambda: splitter.split_simple(splitter.n_tokens)
-        elif self.recr is not None and whole_seqs:
+        elif self.recr is not None and whole_seqs and self.recr.whole_seqs:
             yield lambda: splitter.split_seq(n_ubatch)
         elif self.recr is not None:
             recr, sequential = self.recr, not self.caches or self.n_stream > 1
@@ -205,8 +237,8 @@ class MemoryGroup:
         """Let dst have the first n positions of src, and nothing else, as far as they are kept by
         token; windows and states are empty until they are read from a saved state."""
         self.seq_rm(dst)
-        for kv in self.by_token:
-            kv.seq_take(src, dst, n)
+        for part in self.by_token:
+            part.seq_take(src, dst, n)
 
     @entirely()
     def seq_keep(self, seq_id: int) -> None:
@@ -253,6 +285,8 @@ class MemoryGroup:
             raise ContextError(f"seq_add: {delta} is not within {END} positions")
 
     def _check_shift(self, what: str) -> None:
+        if self.recr is not None and not self.recr.moves_on:
+            raise ContextError(f"{what}: positions of a model with compressed keys cannot move")
         if len({kv.kv_size for kv in self.caches.values()}) > 1:
             raise ContextError(f"{what}: positions of a model with attention windows cannot move")
         for kv in self.caches.values():
@@ -287,7 +321,7 @@ class MemoryGroup:
     def state_write(self, io: StateWriter, seq_id: int = -1, partial: bool = False) -> None:
         """Write sequences; `partial` leaves out what seq_rm can always take back."""
         for part in self._written(partial):
-            part.state_write(io, seq_id)
+            part.state_write(io, seq_id, partial)
 
     def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
         """Replace sequences by written ones; ContextError if they do not fit."""
@@ -298,7 +332,7 @@ class MemoryGroup:
         self._changed(seq_id)
         try:
             for part in self._written(partial):
-                part.state_read(io, seq_id)
+                part.state_read(io, seq_id, partial)
         except ContextError:  # half a state is none
             for part in self.parts:
                 part.seq_rm(seq_id)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from ggml_py.errors import ContextError
 from llama_py.batch import UBatch
+from llama_py.memory.compressed import CompressedContext
 from llama_py.memory.kv import KVCacheContext
 from llama_py.memory.recurrent import RecurrentContext
 from llama_py.memory.slots import SlotContext
+
+StatesContext = RecurrentContext | SlotContext | CompressedContext
 
 
 class GroupContext:
@@ -16,15 +19,16 @@ class GroupContext:
 
     def __init__(
         self, of: Mapping[int, str], caches: Mapping[str, KVCacheContext],
-        recr: RecurrentContext | SlotContext | None, ubatches: list[UBatch],
+        recr: StatesContext | None, ubatches: list[UBatch],
     ) -> None:  # fmt: skip
         self.ubatches = ubatches
         self._of, self._caches, self._recr = of, caches, recr
+        self._parts = [*caches.values(), *([] if recr is None else [recr])]
         self._i = 0
 
     def next(self) -> bool:
         """Go to the next ubatch; False, and no move, at the last."""
-        for part in self._parts():
+        for part in self._parts:
             part.next()
         there_is = self._i + 1 < len(self.ubatches)
         self._i += there_is
@@ -32,25 +36,24 @@ class GroupContext:
 
     def apply(self) -> None:
         """Take the place of the current ubatch in the memory."""
-        for part in self._parts():
+        for part in self._parts:
             part.apply()
 
-    def can_follow(self) -> bool:
-        """Whether every part has room for the token after the one token of this batch. None comes
-        after it where nothing is kept: each batch is a text of its own."""
-        parts = [*self._parts()]
-        return bool(parts) and all(part.can_follow() for part in parts)
+    @property
+    def is_settled(self) -> bool:
+        """Whether tokens after those of this batch, one each of the same sequences, may `follow`.
+        None comes after them where nothing is kept: each batch is a text of its own."""
+        return bool(self._parts) and all(part.is_settled for part in self._parts)
+
+    def has_room(self, ubatch: UBatch) -> bool:
+        """Whether every part has a place for these."""
+        return all([part.has_room(ubatch) for part in self._parts])
 
     def follow(self, ubatch: UBatch) -> None:
-        """Take the place of that token, which is the ubatch from now on."""
+        """Take their place: they are the ubatch from now on."""
         self.ubatches[self._i] = ubatch
-        for part in self._parts():
+        for part in self._parts:
             part.follow(ubatch)
-
-    def _parts(self) -> Iterator[KVCacheContext | RecurrentContext | SlotContext]:
-        yield from self._caches.values()
-        if self._recr is not None:
-            yield self._recr
 
     def get_ubatch(self) -> UBatch:
         """The current ubatch."""
@@ -68,6 +71,12 @@ class GroupContext:
         """The recurrent states, if they are in cells."""
         if not isinstance(self._recr, RecurrentContext):
             raise ContextError("this memory keeps no recurrent states in cells")
+        return self._recr
+
+    def compressed(self) -> CompressedContext:
+        """Keys of several tokens each, where there are some."""
+        if not isinstance(self._recr, CompressedContext):
+            raise ContextError("this memory keeps no compressed keys")
         return self._recr
 
     def slots(self) -> SlotContext:

@@ -7,6 +7,8 @@
 (KeysValues(...), State(...))                   both in one layer
 (SameAs(19),)                                   what layer 19 keeps
 (KeysValues(...), Index(128))                   keys of an indexer beside its own
+(State(...), Tokens())                          the tokens themselves beside a state
+(KeysValues(...), Compressed("csa", 4, 128))    one more key for every four tokens
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ class KeysValues:
     rope           how the keys were turned, so that they can be turned on
     part           of the devices that share the layer, the one that has these heads; None: all
     copied         they have all of it each, and the same
+    apart          each sequence has cells of its own, whatever the context says
+    rotated        by a Hadamard matrix, whatever the type of the cache
     """
 
     n_head_kv: int
@@ -35,6 +39,8 @@ class KeysValues:
     rope: Rope | None = None
     part: int | None = None
     copied: bool = False
+    apart: bool = False
+    rotated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,10 @@ class Index:
     copied as above.
 
     rotated  by a Hadamard matrix, whatever the type of the cache
+    pooled   keys are chosen by blocks of a sequence's positions, which sequences that share some of
+             their cells do not share
+    kpool    so many tokens after one another are chosen together, by a key that is kept in the row
+             of the last; 0: each by itself
     """
 
     n_embd_head: int
@@ -50,12 +60,15 @@ class Index:
     part: int | None = None
     copied: bool = False
     rotated: bool = True
+    pooled: bool = False
+    kpool: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class State:
     """n_embd_r floats of convolution state and n_embd_s of recurrent state, per sequence.
 
+    n_embd_p   floats of a second convolution's state
     r_sections, s_sections   what lies one after another in them: of devices that share the layer
                              each has some of every section. (): it is all of a kind
     part                     as above
@@ -66,6 +79,44 @@ class State:
     r_sections: tuple[int, ...] = ()
     s_sections: tuple[int, ...] = ()
     part: int | None = None
+    n_embd_p: int = 0
+
+    @property
+    def n_embd_states(self) -> int:
+        """All of a sequence."""
+        return self.n_embd_r + self.n_embd_s + self.n_embd_p
+
+
+@dataclass(frozen=True, slots=True)
+class Compressed:
+    """One key for every `ratio` tokens, and of the tokens since the last one what the next is to be
+    made of.
+
+    kind     a name; layers of one kind have the same sizes
+    overlap  keys are also made of the `ratio` tokens before their own
+    rotated  by a Hadamard matrix, whatever the type of the cache
+    """
+
+    kind: str
+    ratio: int
+    n_embd_head: int
+    overlap: bool = False
+    rotated: bool = False
+
+    @property
+    def n_tokens(self) -> int:
+        """Tokens that a key is made of."""
+        return 2 * self.ratio if self.overlap else self.ratio
+
+    @property
+    def n_embd_state(self) -> int:
+        """Channels that are kept of each of them, and as many of their scores."""
+        return 2 * self.n_embd_head if self.overlap else self.n_embd_head
+
+    @property
+    def n_embd_states(self) -> int:
+        """All of a sequence."""
+        return 2 * self.n_tokens * self.n_embd_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,5 +126,10 @@ class SameAs:
     il: int
 
 
-Keeps = KeysValues | Index | State | SameAs
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Which token each cell is of, in the cache of layers that see everything."""
+
+
+Keeps = KeysValues | Index | State | Compressed | SameAs | Tokens
 Kept = tuple[Keeps, ...]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ggml_py.backend import set_tensor
 from ggml_py.errors import ContextError
+from ggml_py.ops import view_2d
 from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import F16, I64, GGMLType
 from llama_py.batch import I32, Index, UBatch
@@ -18,7 +17,7 @@ from llama_py.memory.base import log, mib, sizes_by_device
 from llama_py.memory.cells import Bools, Indices, KVCells
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv_rot import Rotation
-from llama_py.memory.kv_slots import KVSlots, SlotInfo
+from llama_py.memory.kv_slots import Forgotten, KVSlots, SlotInfo
 from llama_py.memory.kv_tensors import KVLayer, KVTensors
 from llama_py.memory.mask import MaskRule, kq_mask
 from llama_py.memory.walk import Walk
@@ -31,8 +30,10 @@ class KVCache(KVSlots):
 
     v_trans   V is stored transposed (needed when flash attention is off)
     scored    keys of indexers
-    rotated   keys are rotated whatever their type
+    rotated   keys are rotated whatever their type: of indexers as a whole, others in blocks
     n_embd_v_max   of all caches beside each other
+    with_ids  cells know their tokens
+    tag       in the names of tensors
     """
 
     def __init__(
@@ -40,13 +41,14 @@ class KVCache(KVSlots):
         type_k: GGMLType = F16, type_v: GGMLType = F16, v_trans: bool = False, n_pos: int = 1,
         window: Window | None = None, same_as: Mapping[int, int] | None = None,
         scored: bool = False, rotated: bool = False, n_embd_v_max: int = 0,
+        with_ids: bool = False, tag: str = "",
     ) -> None:  # fmt: skip
         # tensors first: they are refused if they are too large for the device
         n_stream = 1 if unified else n_seq_max
         self.tensors = KVTensors(
-            layers, kv_size, n_stream, type_k, type_v, v_trans, same_as, n_embd_v_max
+            layers, kv_size, n_stream, type_k, type_v, v_trans, same_as, n_embd_v_max, tag
         )
-        super().__init__(kv_size, n_seq_max, unified, n_pos, window)
+        super().__init__(kv_size, n_seq_max, unified, n_pos, window, with_ids)
         k, v = (mib(d.values()) for d in (self.tensors.k, self.tensors.v))
         n_layers = len({layer.il for layer in layers})
         log.info(
@@ -54,7 +56,8 @@ class KVCache(KVSlots):
             " MiB, V (%s): %7.2f MiB", k + v, kv_size, n_layers, n_seq_max, n_stream,
             type_k.name, k, type_v.name, v,
         )  # fmt: skip
-        self.rotation = Rotation(layers, type_k, type_v, whole_keys=rotated)
+        whole = scored and rotated
+        self.rotation = Rotation(layers, type_k, type_v, whole_keys=whole, always=rotated)
         self.scored = scored
 
     def place(self, ubatches: list[UBatch]) -> KVCacheContext:
@@ -67,8 +70,10 @@ class KVCache(KVSlots):
 
     def get_n_kv(self, place: SlotInfo) -> int:
         """Cells that attention has to look at: all in use, in steps of 256."""
-        used = max(self.cells[stream].used_max_p1() for stream in place.strm)
-        return min(self.kv_size, max(N_KV_STEP, -(-used // N_KV_STEP) * N_KV_STEP))
+        return self.padded(max(self.cells[stream].used_max_p1() for stream in place.strm))
+
+    def padded(self, n_used: int) -> int:
+        return min(self.kv_size, max(N_KV_STEP, -(-n_used // N_KV_STEP) * N_KV_STEP))
 
     def copy_stream(self, src: int, dst: int) -> None:
         self.tensors.copy_stream(src, dst)
@@ -111,6 +116,8 @@ class KVCache(KVSlots):
         io.array(seqs[:, chosen])
         if cells.xy is not None:
             io.array(cells.xy[:, chosen])
+        if cells.ids is not None:
+            io.array(cells.ids[chosen])
         if chosen.size:
             self.tensors.write_cells(io, stream, chosen)
 
@@ -139,8 +146,16 @@ class KVCache(KVSlots):
         n_seq = self.n_seq_max if seq_id < 0 else 1
         seqs = io.array(np.bool_, n_seq * pos.size).reshape(n_seq, pos.size)
         xy = io.array(np.int32, 2 * pos.size).reshape(2, -1) if self.n_pos >= 3 else None
-        if pos.size:
-            self._restore(io, stream, seq_id, pos, seqs, xy)
+        with_ids = self.cells[stream].ids is not None
+        ids = io.array(np.int32, pos.size) if with_ids else None
+        if not pos.size:
+            return
+        idxs = self._restore(io, stream, seq_id, pos, seqs)
+        cells = self.cells[stream]
+        if cells.xy is not None and xy is not None:
+            cells.xy[:, idxs] = xy
+        if cells.ids is not None and ids is not None:
+            cells.ids[idxs] = ids
 
     def seq_take(self, src: int, dst: int, n: int) -> None:
         """Let dst, which is empty, have the first n positions of src: the same cells, or copies in
@@ -154,8 +169,9 @@ class KVCache(KVSlots):
         self._read(StateReader(io.bytes()), self.stream_of(dst), dst)
 
     def _restore(
-        self, io: StateReader, stream: int, seq_id: int, pos: I32, seqs: Bools, xy: I32 | None
-    ) -> None:
+        self, io: StateReader, stream: int, seq_id: int, pos: I32, seqs: Bools
+    ) -> Indices:
+        """-> the cells, in the order of what was written"""
         idxs = self.find_cells(stream, pos.size)
         if idxs is None:
             raise ContextError(
@@ -171,10 +187,8 @@ class KVCache(KVSlots):
             for s, row in enumerate(seqs)
             if row.any()
         ]
-        cells = self.cells[stream]
-        cells.place(idxs, pos, by_seq)
-        if cells.xy is not None and xy is not None:
-            cells.xy[:, idxs] = xy
+        self.cells[stream].place(idxs, pos, by_seq)
+        return idxs
 
 
 class KVCacheContext(Walk):
@@ -186,26 +200,35 @@ class KVCacheContext(Walk):
         super().__init__(ubatches)
         self._n_kv = kv.kv_size
         self._n_pos: int | None = kv.kv_size  # None: not asked for since the last ubatch
-        self._masks: dict[int, npt.NDArray[Any]] = {}  # of tokens one by one, by id of the tensor
+        self._found: tuple[SlotInfo, Forgotten] | None = None  # of what follows
 
     def apply(self) -> None:
         self.kv.apply_ubatch(self.place, self.get_ubatch())
         self._n_kv = self.kv.get_n_kv(self.place)
         self._n_pos = None
 
-    def can_follow(self) -> bool:
-        stream, cell = self.place.strm[0], int(self.place.idxs[0][0]) + 1
-        cells = self.kv.cells[stream]
-        free = self.kv.heads[stream] == cell < self._n_kv and bool(cells.pos[cell] < 0)
-        fits = self._n_pos is None or int(self.get_ubatch().pos[0]) + 1 < self._n_pos
-        return free and fits and self.kv.window is None
+    @property
+    def is_settled(self) -> bool:
+        return True
+
+    def has_room(self, ubatch: UBatch) -> bool:
+        if self._n_pos is not None and int(ubatch.pos.max()) >= self._n_pos:
+            return False
+        place = self.kv.find_slot(ubatch)
+        if place is None:
+            return False
+        forgotten = self.kv.overwritten(place)
+        self._found = place, forgotten
+        used = (
+            self.kv.cells[stream].used_after(idx, gone)
+            for stream, idx, gone in zip(place.strm, place.idxs, forgotten, strict=True)
+        )
+        return self.kv.padded(max(used)) == self._n_kv
 
     def follow(self, ubatch: UBatch) -> None:
-        place = self.place
-        place.idxs[0] = place.idxs[0] + 1
-        self.kv.follow(place, ubatch)
-        for mask in self._masks.values():
-            mask[..., place.idxs[0]] = 0
+        assert self._found is not None
+        self.places[self._i], forgotten = self._found
+        self.kv.follow(ubatch, self.places[self._i], forgotten)
 
     @property
     def place(self) -> SlotInfo:
@@ -238,6 +261,11 @@ class KVCacheContext(Walk):
         """[n_embd_head_k, n_head_kv, n_kv, n_stream]"""
         return self.kv.tensors.get_k(self._key(il), self._n_kv, self.place.s0, self.place.n_stream)
 
+    def get_k_rows(self, il: int, n: int, first: int = 0) -> Tensor:
+        """n channels, from `first` on, of the keys of all cells of all streams. [n, cells]"""
+        k = self.kv.tensors.k[self._key(il)]
+        return view_2d(k, n, k.ne[1] * k.ne[2], k.nb[1], k.type.row_size(first))
+
     def get_v(self, il: int) -> Tensor:
         """[n_embd_head_v, n_head_kv, n_kv, n_stream]; without flash attention [n_kv, n_head_kv,
         n_embd_head_v, n_stream]"""
@@ -259,12 +287,12 @@ class KVCacheContext(Walk):
         return _input("attn_inp_v_idxs", ubatch.n_tokens * (t.n_embd_v_max if t.v_trans else 1))
 
     def set_input_k_idxs(self, dst: Tensor, ubatch: UBatch) -> None:
-        set_tensor(dst, self._rows())
+        set_tensor(dst, self.rows())
 
     def set_input_v_idxs(self, dst: Tensor, ubatch: UBatch) -> None:
         t = self.kv.tensors
         if not t.v_trans:
-            set_tensor(dst, self._rows())
+            set_tensor(dst, self.rows())
             return
         channels = np.arange(t.n_embd_v_max) * t.kv_size
         parts = [
@@ -273,24 +301,21 @@ class KVCacheContext(Walk):
         ]
         set_tensor(dst, np.concatenate(parts))
 
-    def _rows(self) -> Indices:
+    def rows(self) -> Indices:
+        """Of the cache, where the ubatch's tokens go. [n_tokens]"""
         if len(self.place.strm) == 1 and self.place.strm[0] == 0:
             return self.place.idxs[0]
         pairs = zip(self.place.strm, self.place.idxs, strict=True)
         return np.concatenate([stream * self.kv.kv_size + idx for stream, idx in pairs])
 
     def set_input_kq_mask(
-        self, dst: Tensor, ubatch: UBatch, causal: bool, alibi: bool = False
+        self, dst: Tensor, ubatch: UBatch, causal: bool, alibi: bool = False, spans: bool = False
     ) -> None:
-        """[n_kv, n_tokens / n_stream, 1, n_stream], 0 (with alibi -distance) or -inf."""
-        mask = self._masks.get(id(dst))
-        if mask is None:
-            rule = MaskRule(causal, self.kv.window, alibi)
-            streams = [self.kv.cells[s] for s in self.place.strm]
-            mask = kq_mask(rule, dst.type is F16, dst.ne[0], ubatch, streams)
-            if len(self.ubatches) == ubatch.n_tokens == 1 and not alibi:
-                self._masks[id(dst)] = mask
-        set_tensor(dst, mask)
+        """[n_kv, n_tokens / n_stream, 1, n_stream], 0 (with alibi -distance) or -inf; see MaskRule.
+        """
+        rule = MaskRule(causal, self.kv.window, alibi, spans)
+        streams = [self.kv.cells[s] for s in self.place.strm]
+        set_tensor(dst, kq_mask(rule, dst.type is F16, dst.ne[0], ubatch, streams))
 
     def build_input_k_rot(self) -> Tensor | None:
         return self.kv.rotation.build_input("attn_inp_k_rot", self.kv.rotation.n_k)

@@ -28,15 +28,18 @@ class Rotation:
     """n_k, n_v: size of the blocks that K and V heads are rotated in; 0 for none."""
 
     def __init__(
-        self, layers: Sequence[KVLayer], type_k: GGMLType, type_v: GGMLType, whole_keys: bool
-    ) -> None:
-        """whole_keys: of any type, and in one block; their size is a power of two"""
+        self, layers: Sequence[KVLayer], type_k: GGMLType, type_v: GGMLType,
+        whole_keys: bool = False, always: bool = False,
+    ) -> None:  # fmt: skip
+        """whole_keys: of any type, and in one block; their size is a power of two
+        always: keys of any type, in the largest blocks
+        """
         k = {layer.n_embd_head_k for layer in layers}
         v = {layer.n_embd_head_v for layer in layers}
         if whole_keys:
             self.n_k = max(k)
         else:
-            self.n_k = _largest_block(k) if type_k.block_size > 1 else 0
+            self.n_k = _largest_block(k) if always or type_k.block_size > 1 else 0
         self.n_v = STEP if type_v.block_size > 1 and _largest_block(v) else 0
 
     def build_input(self, name: str, n: int) -> Tensor | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
 
@@ -14,9 +15,25 @@ from llama_py.memory.cells import END, Indices, KVCells
 from llama_py.memory.whole import Back
 
 
+def check_seqs(size: int, *seqs: int) -> None:
+    """ContextError for a sequence that a memory of so many has not."""
+    for s in seqs:
+        if not 0 <= s < size:
+            raise ContextError(f"sequence {s} is not in [0, {size}); use a larger n_seq_max")
+
+
 def span(p0: int, p1: int) -> tuple[int, int]:
     """A position range with its open ends filled in."""
     return max(p0, 0), END if p1 < 0 else p1
+
+
+def all_or_none(p0: int, p1: int, clear: Callable[[], object]) -> bool:
+    """`seq_rm` of every sequence in a memory of states, which are of no range of positions: all of
+    them go, or none where the range is empty; another range is refused."""
+    if (p0, p1) == (0, END):
+        clear()
+        return True
+    return p0 == p1
 
 
 @dataclass(slots=True)
@@ -36,6 +53,9 @@ class SlotInfo:
         return max(self.strm) - min(self.strm) + 1
 
 
+Forgotten = list[list[tuple[int, int]]]
+
+
 @dataclass(frozen=True, slots=True)
 class Applied:
     """What `discard` needs to know of the ubatch that was applied last: where it went, the heads
@@ -44,7 +64,7 @@ class Applied:
     ubatch: UBatch
     place: SlotInfo
     heads: list[int]
-    forgotten: list[list[tuple[int, int]]]
+    forgotten: Forgotten
 
 
 class KVSlots:
@@ -54,18 +74,21 @@ class KVSlots:
 
     unified   all sequences share one stream of kv_size cells; else each has a stream of its own
     window    what a token sees, None for all; cells out of sight of all to come are reused
+    with_ids  cells know their tokens
     """
 
     def __init__(
         self, kv_size: int, n_seq_max: int, unified: bool, n_pos: int = 1,
-        window: Window | None = None,
+        window: Window | None = None, with_ids: bool = False,
     ) -> None:  # fmt: skip
         self.kv_size = kv_size
         self.n_seq_max = n_seq_max
         self.n_stream = 1 if unified else n_seq_max
         self.n_pos = n_pos
         self.window = window
-        self.cells = [KVCells(kv_size, n_seq_max, n_pos >= 3) for _ in range(self.n_stream)]
+        self.cells = [
+            KVCells(kv_size, n_seq_max, n_pos >= 3, with_ids) for _ in range(self.n_stream)
+        ]
         self.heads = [0] * self.n_stream
         self.applied: Applied | None = None
         self.rotating = False  # some keys may be rotated by their cells' shifts, others not
@@ -129,6 +152,8 @@ class KVSlots:
         if head > cells.used + 2 * n:  # many free cells before the head: fill them first
             head = 0
         end = head + n
+        if n == 1 and head < cells.size and cells.pos[head] < 0:
+            return np.array((head,))
         if end <= cells.size and not (cells.pos[head:end] >= 0).any():
             return np.arange(head, end)
         usable = np.flatnonzero(cells.usable(self.window))
@@ -140,10 +165,7 @@ class KVSlots:
         """Put the ubatch's positions and sequences into its cells."""
         pos = ubatch.pos[: ubatch.n_tokens]
         n = ubatch.n_tokens // len(place.strm)
-        forgotten = [
-            self._overwritten(self.cells[stream], idx)
-            for stream, idx in zip(place.strm, place.idxs, strict=True)
-        ]
+        forgotten = self.overwritten(place)
         self.applied = Applied(ubatch, place, list(self.heads), forgotten)
         for s, (stream, idx) in enumerate(zip(place.strm, place.idxs, strict=True)):
             cells = self.cells[stream]
@@ -157,23 +179,43 @@ class KVSlots:
             if cells.xy is not None:
                 cells.xy[0, idx] = ubatch.pos[2 * ubatch.n_tokens :][part]
                 cells.xy[1, idx] = ubatch.pos[ubatch.n_tokens :][part]
+            if cells.ids is not None:
+                cells.ids[idx] = -1 if ubatch.token is None else ubatch.token[part]
             self.heads[stream] = int(idx[-1]) + 1
 
-    def follow(self, place: SlotInfo, ubatch: UBatch) -> None:
-        """`apply_ubatch` of one token that is the next of its sequence, into the cell at the head.
+    def follow(self, ubatch: UBatch, place: SlotInfo, forgotten: Forgotten) -> None:
+        """`apply_ubatch` of one token each of sequences, the next of each.
+
+        forgotten  `overwritten` of the place
         """
-        (stream,), (idx,) = place.strm, place.idxs
-        self.applied = Applied(ubatch, SlotInfo([stream], [idx]), list(self.heads), [[]])
-        cells, cell = self.cells[stream], int(idx[0])
-        cells.append(cell, int(ubatch.pos[0]), ubatch.seq_id_unq[0])
-        if cells.xy is not None:
-            cells.xy[:, cell] = ubatch.pos[2], ubatch.pos[1]
-        self.heads[stream] = cell + 1
+        self.applied = Applied(ubatch, place, list(self.heads), forgotten)
+        n, pos, i = ubatch.n_tokens, ubatch.pos, 0
+        for stream, idx, gone in zip(place.strm, place.idxs, forgotten, strict=True):
+            cells = self.cells[stream]
+            for seq_id, p1 in gone:
+                cells.seq_rm(seq_id, 0, p1)
+            for cell in idx.tolist():
+                cells.append(cell, int(pos[i]), ubatch.seq_id[i][0])
+                if cells.xy is not None:
+                    cells.xy[:, cell] = pos[2 * n + i], pos[n + i]
+                if cells.ids is not None:
+                    cells.ids[cell] = -1 if ubatch.token is None else ubatch.token[i]
+                i += 1
+            self.heads[stream] = cell + 1
+
+    def overwritten(self, place: SlotInfo) -> Forgotten:
+        """By part of a place, of sequences with cells that are about to be reused: (sequence, end
+        of the positions that go), all earlier ones as well: what is kept of a sequence must have no
+        gaps."""
+        if self.window is None:
+            return [[]] * len(place.strm)
+        return [
+            self._overwritten(self.cells[stream], idx)
+            for stream, idx in zip(place.strm, place.idxs, strict=True)
+        ]
 
     def _overwritten(self, cells: KVCells, idx: Indices) -> list[tuple[int, int]]:
-        """Of sequences with cells that are about to be reused: (sequence, end of the positions that
-        go), all earlier ones as well: what is kept of a sequence must have no gaps."""
-        if self.window is None:
+        if (cells.pos[idx] < 0).all():
             return []
         seqs = np.flatnonzero(cells.seq[:, idx].any(1))
         return [(int(s), int(cells.pos[idx[cells.seq[s, idx]]].max()) + 1) for s in seqs]

@@ -57,12 +57,13 @@ class KVTensors:
     With `v_trans` (no flash attention) a stream of V holds [kv_size, n_embd_v_gqa] instead.
     same_as  layers that read another's
     n_embd_v_max  the widest values of all caches of a memory
+    tag  in the names, where there are two caches of a layer's: `cache_idx_k_l%d`
     """
 
     def __init__(
         self, layers: Sequence[KVLayer], kv_size: int, n_stream: int, type_k: GGMLType,
         type_v: GGMLType, v_trans: bool, same_as: Mapping[int, int] | None = None,
-        n_embd_v_max: int = 0,
+        n_embd_v_max: int = 0, tag: str = "",
     ) -> None:  # fmt: skip
         self.same_as = dict(same_as or {})
         self.layers = {layer.key: layer for layer in layers}
@@ -77,13 +78,13 @@ class KVTensors:
         placed: list[tuple[Device, Tensor]] = []
         for layer in layers:
             k = Tensor(type_k, (layer.n_embd_k_gqa, kv_size, n_stream))
-            self.k[layer.key] = k.set_name(f"cache_k_l{key_name(layer.key)}")
+            self.k[layer.key] = k.set_name(f"cache_{tag}k_l{key_name(layer.key)}")
             placed.append((layer.device, k))
             if layer.n_embd_head_v:
                 # transposed rows are one element of all layers, so all need the widest
                 n_embd_v = self.n_embd_v_max if v_trans else layer.n_embd_v_gqa
                 v = Tensor(type_v, (n_embd_v, kv_size, n_stream))
-                self.v[layer.key] = v.set_name(f"cache_v_l{key_name(layer.key)}")
+                self.v[layer.key] = v.set_name(f"cache_{tag}v_l{key_name(layer.key)}")
                 placed.append((layer.device, v))
         told_as = "llama_kv_cache: %10s KV"
         self.buffers: list[tuple[Device, Buffer]] = allocate("KV cache", told_as, placed)

@@ -23,11 +23,13 @@ class MaskRule:
     outside of it.
 
     alibi  what is seen counts less the farther it is: -distance, which each head scales
+    spans  a window does not hide tokens of the same ubatch
     """
 
     causal: bool
     window: Window | None
     alibi: bool = False
+    spans: bool = False
 
     def visible(self, cells: KVCells, which: Any, ubatch: UBatch, token: Any) -> Bools:
         """Whether `token` (an index, or indices [n, 1]) sees the cells `which`, sequences aside."""
@@ -38,8 +40,17 @@ class MaskRule:
             n = ubatch.n_tokens
             seen = seen & ~((p0 == p1) & _after(cells.xy[:, which], ubatch.pos, token, n))
         if self.window is not None:
-            seen = seen & ~self.window.hides(p0, p1)
+            hidden = self.window.hides(p0, p1)
+            if self.spans:
+                hidden = hidden & (p0 < _begin(ubatch, token))
+            seen = seen & ~hidden
         return np.asarray(seen)
+
+
+def _begin(ubatch: UBatch, token: Any) -> int:
+    """The first position that the ubatch has of a token's sequence, which is that of all."""
+    seq_id = ubatch.seq_id[int(np.ravel(token)[0])][0]
+    return int(ubatch.pos[: ubatch.n_tokens][dict(ubatch.by_seq())[seq_id]].min())
 
 
 def _after(xy: I32, pos: I32, token: Any, n: int) -> Bools:
@@ -106,7 +117,7 @@ def _fill(
     if tokens.size > 1:
         mask[tokens] = mask[first]
         back = 0 if rule.window is None else rule.window.size
-        near = cells.pos[:n_kv] >= ubatch.pos[first] - back
+        near = cells.pos[:n_kv] >= int(ubatch.pos[first]) - back  # may be below an i32
         changing = np.flatnonzero(mine & near)
         seen = rule.visible(cells, changing, ubatch, tokens[:, None])
         mask[np.ix_(tokens, changing)] = ~seen * hide

@@ -48,7 +48,8 @@ class StateLayer(NamedTuple):
 
 class RecurrentMemory(RecurrentSlots):
     """`cache_r_l%d` [n_embd_r, rows] and `cache_s_l%d` [n_embd_s, rows], F32, one row per sequence
-    (llama_memory_recurrent); of a layer that devices share, each has `cache_r_l%d.%d`.
+    (llama_memory_recurrent); of a layer that devices share, each has `cache_r_l%d.%d`. A layer with
+    a second convolution has `cache_ple_r_l%d` [n_embd_p, rows] too.
 
     rows = size * (1 + n_rs_seq): group g of size rows holds the states of g tokens back. A ubatch
     with T tokens of a sequence leaves T - 1 such states.
@@ -61,6 +62,7 @@ class RecurrentMemory(RecurrentSlots):
         self.layers = layers
         self.r_l: dict[LayerKey, Tensor] = {}
         self.s_l: dict[LayerKey, Tensor] = {}
+        self.p_l: dict[LayerKey, Tensor] = {}
         rows = size * (1 + n_rs_seq)
         placed: list[tuple[Device, Tensor]] = []
         for layer in layers:
@@ -69,9 +71,13 @@ class RecurrentMemory(RecurrentSlots):
             self.r_l[key] = Tensor(F32, (state.n_embd_r, rows)).set_name(f"cache_r_l{name}")
             self.s_l[key] = Tensor(F32, (state.n_embd_s, rows)).set_name(f"cache_s_l{name}")
             placed += [(layer.device, self.r_l[key]), (layer.device, self.s_l[key])]
+            if state.n_embd_p:
+                p = Tensor(F32, (state.n_embd_p, rows)).set_name(f"cache_ple_r_l{name}")
+                self.p_l[key] = p
+                placed.append((layer.device, p))
         told_as = "llama_memory_recurrent: %10s RS"
         self.buffers = allocate("recurrent memory", told_as, placed)
-        r, s = (mib(d.values()) for d in (self.r_l, self.s_l))
+        r, s = mib([*self.r_l.values(), *self.p_l.values()]), mib(self.s_l.values())
         log.info(
             "llama_memory_recurrent: size = %7.2f MiB (%6d cells, %3d layers, %2d seqs %2d rs_seq),"
             " R (f32): %7.2f MiB, S (f32): %7.2f MiB, to go back: %7.2f MiB", r + s, size,
@@ -80,16 +86,24 @@ class RecurrentMemory(RecurrentSlots):
 
     def tensors(self) -> list[Tensor]:
         """Those that hold something: not every model has both kinds of state."""
-        return [t for t in (*self.r_l.values(), *self.s_l.values()) if t.n_elements]
+        return [t for t in self._all() if t.n_elements]
+
+    def _all(self) -> Iterator[Tensor]:
+        for states in (self.r_l, self.s_l, self.p_l):
+            yield from states.values()
 
     def _whole_rows(self) -> Iterator[tuple[list[Tensor], list[list[int]]]]:
         """The parts of each row that a layer keeps, and the sizes of their sections in bytes."""
-        for states, of_r in ((self.r_l, True), (self.s_l, False)):
+        for states, of in ((self.r_l, "r"), (self.s_l, "s"), (self.p_l, "")):
             for _, parts in groupby(self.layers, lambda layer: layer.il):
-                found = [(states[x.key], x.state) for x in parts if states[x.key].n_elements]
+                found = [
+                    (states[x.key], x.state)
+                    for x in parts
+                    if x.key in states and states[x.key].n_elements
+                ]
                 if found:
                     sections = [
-                        [4 * n for n in (s.r_sections if of_r else s.s_sections)] or [t.nb[1]]
+                        [4 * n for n in (getattr(s, f"{of}_sections") if of else ())] or [t.nb[1]]
                         for t, s in found
                     ]
                     yield [t for t, _ in found], sections
@@ -134,7 +148,7 @@ class RecurrentMemory(RecurrentSlots):
 
     def layout(self) -> str:
         layers = ",".join(str(il) for il, _ in groupby(x.il for x in self.layers))
-        row = sum(t.ne[0] for t in (*self.r_l.values(), *self.s_l.values()))
+        row = sum(t.ne[0] for t in self._all())
         return f"recurrent [{layers}] {row}"
 
     def state_write(self, io: StateWriter, seq_id: int = -1, partial: bool = False) -> None:
@@ -194,8 +208,9 @@ class RecurrentContext(Walk):
     def apply(self) -> None:
         self.mem.apply_ubatch(self.get_ubatch())
 
-    def can_follow(self) -> bool:
-        return self.mem.is_settled
+    @property
+    def is_settled(self) -> bool:
+        return self.mem.is_settled(self.get_ubatch())
 
     def follow(self, ubatch: UBatch) -> None:
         self.mem.follow(ubatch)
@@ -221,6 +236,9 @@ class RecurrentContext(Walk):
 
     def get_s_l(self, il: int) -> Tensor:
         return self.mem.s_l[self._key(il)]
+
+    def get_p_l(self, il: int) -> Tensor:
+        return self.mem.p_l[self._key(il)]
 
     def s_copy(self, i: int) -> int:
         """The row that state head + i is read from."""

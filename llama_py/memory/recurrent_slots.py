@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from copy import copy
+from typing import ClassVar
 
 from ggml_py.errors import ContextError
 from llama_py.batch import UBatch
 from llama_py.memory.cells import END
-from llama_py.memory.kv_slots import span
+from llama_py.memory.kv_slots import all_or_none, span
 from llama_py.memory.recurrent_cells import Cell, steps_of_one
 from llama_py.memory.whole import Back
 
@@ -25,7 +26,12 @@ class RecurrentSlots(ABC):
                 runs; others move by `rows`
     applied     the ubatch whose place was taken last
     torn        sequences whose states were being moved before its graph
+    moves_on    positions can be moved; whole_seqs  one sequence is computed after the other, where
+                all tokens are outputs
     """
+
+    moves_on: ClassVar = True
+    whole_seqs: ClassVar = True
 
     def __init__(self, size: int, n_rs_seq: int, causal: bool = True) -> None:
         self.size = size
@@ -207,16 +213,21 @@ class RecurrentSlots(ABC):
         self._copy_rows([(g + old, g + new) for old, new in self.moves for g in groups])
         self.torn = set()
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether the current ubatch was of one sequence that had its state where it stays."""
-        alone = self.n == 1 and self.rows == [self.head] and self.rs_z < 0 and not self.moves
-        return alone and len(self.cells[self.head].seq_id) == 1
+    def is_settled(self, ubatch: UBatch) -> bool:
+        """Whether the current ubatch, of one token each of sequences, has all their states where
+        they stay, and moves no others."""
+        here = range(self.head, self.head + self.n)
+        if self.rows != [*here] or self.rs_z >= 0 or self.moves or self.n != ubatch.n_tokens:
+            return False
+        own = zip(here, ubatch.seq_id, strict=True)
+        return all(self.cells[i].seq_id == set(ids) and len(ids) == 1 for i, ids in own)
 
     def follow(self, ubatch: UBatch) -> None:
-        """`apply_ubatch` for one more token of that sequence."""
-        self.applied, cell = ubatch, self.cells[self.head]
-        cell.pos, cell.n_back = int(ubatch.pos[0]), 0
+        """`apply_ubatch` for one more token of each of these sequences."""
+        self.applied = ubatch
+        for i in range(ubatch.n_tokens):
+            cell = self.cells[self.head + i]
+            cell.pos, cell.n_back = int(ubatch.pos[i]), 0
 
     def discard(self, ubatch: UBatch) -> list[int]:
         """The states that the graph was writing or moving are gone: their sequences are removed."""
@@ -236,10 +247,7 @@ class RecurrentSlots(ABC):
     def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
         p0, p1 = span(p0, p1)
         if seq_id < 0:
-            if (p0, p1) != (0, END):
-                return p0 == p1
-            self.reset()
-            return True
+            return all_or_none(p0, p1, self.reset)
         self._check_seqs([(seq_id,)])
         if (p0, p1) == (0, END):
             self.rs_idx[seq_id] = 0

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
 from itertools import groupby
+from typing import ClassVar
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from llama_py.memory.base import (
 from llama_py.memory.cells import END
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.joined import cut, join
-from llama_py.memory.kv_slots import span
+from llama_py.memory.kv_slots import all_or_none, check_seqs, span
 from llama_py.memory.recurrent import StateLayer
 from llama_py.memory.recurrent_cells import steps_of_one
 from llama_py.memory.walk import Walk
@@ -59,6 +60,9 @@ class SlotMemory:
     than one and at most n_rs_seq + 1, leaves inputs and states after each token, but the last
     state, which is in the row. Of a layer that devices share, each has `cache_s_l%d.%d`.
     """
+
+    moves_on: ClassVar = True
+    whole_seqs: ClassVar = True
 
     def __init__(
         self, layers: Sequence[StateLayer], *, size: int, n_rs_seq: int = 0, causal: bool = True
@@ -101,7 +105,7 @@ class SlotMemory:
         """ContextError if a token is in several sequences."""
         for ubatch in ubatches:
             for ids in ubatch.seq_id:
-                self._check_seqs(*ids)
+                check_seqs(self.size, *ids)
                 if len(ids) > 1:
                     raise ContextError(
                         f"a token is in the sequences {list(ids)}, but states in slots are of one"
@@ -139,13 +143,6 @@ class SlotMemory:
         for t in self.s_l.values():
             write_part(t, seq_id * t.nb[1], np.zeros(t.nb[1], np.uint8))
 
-    def _check_seqs(self, *seqs: int) -> None:
-        for s in seqs:
-            if not 0 <= s < self.size:
-                raise ContextError(
-                    f"sequence {s} is not in [0, {self.size}); use a larger n_seq_max"
-                )
-
     def discard(self, ubatch: UBatch) -> list[int]:
         """The states that the graph was writing are gone: their sequences are removed."""
         for seq_id in ubatch.seq_id_unq:
@@ -160,11 +157,8 @@ class SlotMemory:
     def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
         p0, p1 = span(p0, p1)
         if seq_id < 0:
-            if (p0, p1) != (0, END):
-                return p0 == p1
-            self.clear(data=False)
-            return True
-        self._check_seqs(seq_id)
+            return all_or_none(p0, p1, lambda: self.clear(data=False))
+        check_seqs(self.size, seq_id)
         slot = self.slots[seq_id]
         if 0 < p0 <= slot.pos < p1:
             return self._roll_back(seq_id, slot.pos - p0 + 1)
@@ -191,7 +185,7 @@ class SlotMemory:
 
     def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
         """All that src has; states know no range of positions."""
-        self._check_seqs(src, dst)
+        check_seqs(self.size, src, dst)
         if src == dst:
             return
         self.slots[dst] = copy(self.slots[src])
@@ -199,7 +193,7 @@ class SlotMemory:
             write_part(t, dst * t.nb[1], read_part(t, src * t.nb[1], t.nb[1]))
 
     def seq_keep(self, seq_id: int) -> None:
-        self._check_seqs(seq_id)
+        check_seqs(self.size, seq_id)
         self.slots = [x if s == seq_id else Slot() for s, x in enumerate(self.slots)]
 
     def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
@@ -215,7 +209,7 @@ class SlotMemory:
             slot.pos //= d
 
     def _slot_in(self, seq_id: int, p0: int, p1: int) -> Slot | None:
-        self._check_seqs(seq_id)
+        check_seqs(self.size, seq_id)
         slot = self.slots[seq_id]
         return slot if slot.pos >= 0 and p0 <= slot.pos < p1 else None
 
@@ -223,7 +217,7 @@ class SlotMemory:
         return self.seq_pos_max(seq_id)
 
     def seq_pos_max(self, seq_id: int) -> int:
-        self._check_seqs(seq_id)
+        check_seqs(self.size, seq_id)
         return self.slots[seq_id].pos
 
     def memory_breakdown(self) -> dict[str, int]:
@@ -258,7 +252,7 @@ class SlotMemory:
         for _ in range(io.count()):
             written, pos = io.count(), io.count()
             s = written if seq_id < 0 else seq_id
-            self._check_seqs(s)
+            check_seqs(self.size, s)
             if self.slots[s].pos >= 0 or pos >= END:
                 raise ContextError(f"the state is broken: position {pos}, sequence {written}")
             for tensors, sections in self._whole_rows():
@@ -277,6 +271,15 @@ class SlotContext(Walk):
 
     def apply(self) -> None:
         self.mem.apply_ubatch(self.get_ubatch())
+
+    @property
+    def is_settled(self) -> bool:
+        """The graph of a first token is another."""
+        ubatch = self.get_ubatch()
+        return bool(ubatch.pos[: ubatch.n_tokens].min() > 0)
+
+    def follow(self, ubatch: UBatch) -> None:
+        self.mem.apply_ubatch(ubatch)
 
     def get_s_l(self, il: int) -> Tensor:
         """The rows of a layer."""

@@ -38,10 +38,15 @@ class Walk:
     def get_ubatch(self) -> UBatch:
         return self.ubatches[self._i]
 
-    def can_follow(self) -> bool:
-        """Whether the token after the one token of this batch needs nothing but `follow`: its place
-        is behind that one's, and the graph is the same."""
+    @property
+    def is_settled(self) -> bool:
+        """Of a batch of one token each of sequences: whether those after them need nothing but
+        `follow`, as long as there is room and nothing else is done to the memory."""
         return False
 
+    def has_room(self, ubatch: UBatch) -> bool:
+        """Whether the tokens after them have a place, and the same graph."""
+        return True
+
     def follow(self, ubatch: UBatch) -> None:
-        """Take the place of that token."""
+        """Take their place, after `has_room`."""

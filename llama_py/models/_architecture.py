@@ -8,14 +8,15 @@ in general.architecture; nothing else in the project knows the name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
 from llama_py.blocks.pooling import Classifier, pool, project_pooled
 from llama_py.cparams import CParams
+from llama_py.graph.borrowed import Borrowed
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.params import GraphParams, GraphType
 from llama_py.graph.result import GraphResult
@@ -25,6 +26,25 @@ from llama_py.memory.kept import Index, Keeps, Kept, KeysValues, State
 from llama_py.weights import Weights
 
 AnyHParams = HParams  # within the class that name is the architecture's own
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """What a model drafts at once.
+
+    size     tokens of a block
+    first    the first position that is a guess: 0, or 1 where the last token of the text is only
+             looked at
+    chained  each token is chosen by the one before it
+    sure     it tells how sure it is of each, in `h_nextn`
+    n_pairs  it gives so many candidates of each, with scores of pairs, in `h_nextn`
+    """
+
+    size: int
+    first: int = 1
+    chained: bool = False
+    sure: bool = False
+    n_pairs: int = 0
 
 
 class Architecture(ABC):
@@ -37,9 +57,16 @@ class Architecture(ABC):
     gtypes    the graphs it has: a trunk, perhaps an encoder before it
     has_trunk     False for a file of NextN layers alone
     low_mix       when it is quantized, down and output projections get fewer bits than others'
+    more_stacks   when it is quantized, three-dimensional are not the matrices of experts alone
+    never_quantized, least_q8   parts of names of tensors that are not, or to 8 bits at least
     reads_images  whether it has weights of its own for embeddings that come in place of tokens
     in_slots      whether its states can be rows of slots (llama_py.memory.slots)
     diffuses      whether it writes by unmasking (llama_py.diffusion)
+    shares_memory  whether it attends to what the model that it drafts for keeps (`reads`)
+    continues_states  whether each of its tokens comes with a hidden state
+    target_layers  the layers of the other model whose input it reads, of a model that only drafts
+    blocks        what it drafts at once, if it is a block
+    drafts_by     of a model that can only draft for another, the way to draft that runs it
     start_token   what a decoder begins with that has read a text
     classifier    what a reranker applies to a pooled row
     dense_out     what embeddings go through after pooling
@@ -55,9 +82,17 @@ class Architecture(ABC):
     draft_names: Mapping[str, str] = {}
     gtypes: ClassVar[tuple[GraphType, ...]] = ("decoder",)
     low_mix: ClassVar[bool] = False
+    more_stacks: ClassVar[bool] = False
+    never_quantized: ClassVar[tuple[str, ...]] = ()
+    least_q8: ClassVar[tuple[str, ...]] = ()
     reads_images: ClassVar[bool] = False
     in_slots: ClassVar[bool] = False
     diffuses: ClassVar[bool] = False
+    shares_memory: ClassVar[bool] = False
+    continues_states: ClassVar[bool] = False
+    drafts_by: str = ""
+    target_layers: tuple[int, ...] = ()
+    blocks: Blocks | None = None
     has_trunk: bool = True
     start_token: int = 0
     classifier: Classifier | None = None
@@ -90,6 +125,11 @@ class Architecture(ABC):
         """Whether llama.cpp calls a model of this size 70B: its values are quantized with more bits
         than others'."""
         return False
+
+    @classmethod
+    def counted_layers(cls, n_layer_all: int, n_layer_nextn: int) -> int:
+        """How many layers llama.cpp counts when it chooses types for one, by what a file says."""
+        return n_layer_all
 
     def build_encoder(self, g: GraphBuilder) -> None:
         """Build the encoder of an encoder-decoder; set g.res.t_embd."""
@@ -141,12 +181,30 @@ class Architecture(ABC):
             )
         else:
             self.build(g)
-        if params.cparams.embeddings and not draft:
+        if params.cparams.embeddings and g.res.t_embd is not None and not draft:
             pool(g, self.classifier)
             if self.dense_out:
                 project_pooled(g, self.dense_out)
         g.res.set_outputs()
         return g.res
+
+    @classmethod
+    def way_to_draft(cls, names: Iterable[str]) -> str:
+        """`drafts_by` of a file with tensors of these names."""
+        return cls.drafts_by
+
+    def lends(self) -> Borrowed:
+        """What a model that only drafts may have of this one."""
+        return Borrowed()
+
+    def reads(self, kept: Mapping[int, Kept]) -> Mapping[int, int]:
+        """The layer of the model that it drafts for whose keys and values each layer attends to;
+        `kept`: what that one's layers keep. ContextError where they do not fit."""
+        return {}
+
+    def stand_in(self) -> Borrowed | None:
+        """What stands for what it borrows, in graphs that are only looked at."""
+        return None
 
     def head_of(self, nextn: int | None = None) -> Linear | None:
         """What makes the logits of the trunk, or of a NextN layer, by its number among them; None

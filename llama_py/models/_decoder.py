@@ -10,6 +10,7 @@ from ggml_py.ops import add, scale, tanh
 from ggml_py.tensor import Tensor
 from llama_py.blocks.rope import RopeFactors
 from llama_py.cparams import CParams
+from llama_py.graph.borrowed import Borrowed
 from llama_py.graph.builder import GraphBuilder
 from llama_py.linear import Linear, Norm
 from llama_py.models._architecture import Architecture
@@ -178,12 +179,18 @@ class Decoder(Architecture):
 
     def build(self, g: GraphBuilder) -> None:
         cur, end = self.embed(g), len(self.layers) - 1
-        early = self.selects_early(g)
+        early = self.selects_early(g) and end + 1 not in g.cparams.embeddings_layer_inp
         for il, layer in enumerate(self.layers):
+            g.res.t_layer_inp[il] = self.layer_input(g, cur, il)
             before, cur = cur, layer(g, cur, il, early and il == end)
             if cur is not before:  # there are layers of nothing
                 cur = self.after_layer(g, g.layer_out(cur, il, self.layer_sum), il)
+        g.res.t_layer_inp[end + 1] = self.layer_input(g, cur, end + 1)
         self.finish(g, cur, early)
+
+    def layer_input(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """What a model that drafts is told of what layer il gets. [n_embd, n_tokens]"""
+        return cur
 
     def after_layer(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """What goes on from layer il. [n_embd, n] -> the same"""
@@ -203,6 +210,9 @@ class Decoder(Architecture):
         cur = self.output_norm(g, cur, "result_norm")
         g.res.t_embd = cur
         self.head(g, cur)
+
+    def lends(self) -> Borrowed:
+        return Borrowed(self.token_embd, self.head_of())
 
     def head_of(self, nextn: int | None = None) -> Linear | None:
         return self.output

@@ -1,14 +1,17 @@
 """Decoders some of whose layers keep a state in place of keys and values: those without key heads
-(the part that models/granite-hybrid.cpp, jamba.cpp and lfm2.cpp have in common)."""
+(the part that models/granite-hybrid.cpp, jamba.cpp and lfm2.cpp have in common), or all but every
+n-th (models/qwen35.cpp, minimax-01.cpp)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ggml_py.ops import add
 from ggml_py.tensor import Tensor
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
+from llama_py.keys import Keys
 from llama_py.linear import Norm
 from llama_py.models._decoder import Block
 
@@ -18,6 +21,27 @@ class MixedHParams(HParams):
 
     def is_recr(self, il: int) -> bool:
         return il < self.n_layer and self.n_head_kv[il] == 0
+
+
+class IntervalHParams(HParams):
+    """Layers are recurrent as a list says, or all but every full_attention_interval-th."""
+
+    usual_interval: ClassVar[int] = 4
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        self.recurrent_layers = self._load_recurrent_layers(keys)
+
+    def _load_recurrent_layers(self, keys: Keys) -> tuple[bool, ...]:
+        if keys.has("attention.recurrent_layers"):
+            return keys.flags("attention.recurrent_layers", self.n_layer_all)
+        every = keys.uint("full_attention_interval", self.usual_interval)
+        if every == 0:
+            raise keys.error("full_attention_interval", "it must be at least 1")
+        return tuple((il + 1) % every != 0 for il in range(self.n_layer_all))
+
+    def is_recr(self, il: int) -> bool:
+        return il < self.n_layer and self.recurrent_layers[il]
 
 
 @dataclass(slots=True)

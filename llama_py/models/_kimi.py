@@ -1,4 +1,4 @@
-"""What Kimi's models have in common: delta nets in layers without key heads."""
+"""What Kimi's models and GLM5-Next have in common: delta nets in layers without key heads."""
 
 from __future__ import annotations
 
@@ -51,3 +51,13 @@ class KimiHParams(LatentHParams):
     def kda_sizes(self) -> tuple[int, int, int]:
         """Heads of a delta net, their size, and the width of its convolution."""
         return self.n_head_kda, self.n_embd_head_kda, self.ssm_d_conv
+
+
+class BoundedKimiHParams(KimiHParams):
+    """gate_lower_bound  decays are exp of this times a sigmoid; None: of a softplus, as in Kimi
+    Linear"""
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        bound = "kda.gate_lower_bound"
+        self.gate_lower_bound = keys.number(bound) if keys.has(bound) else None

@@ -31,6 +31,8 @@ class SharedKVHParams(WindowedHParams):
     def load(self, keys: Keys) -> None:
         super().load(keys)
         n = self.n_layer_kv_from_start
+        if n < 0:
+            raise keys.error("attention.shared_kv_layers", f"it must be at most {self.n_layer}")
         for il in range(n, self.n_layer):
             other = self.kv_of(il)
             if other < 0 or self.swa_layers[other] != self.swa_layers[il]:

@@ -41,6 +41,10 @@ class LatentSizesHParams(HParams):
         super().load(keys)
         self.n_embd_head_k_mla = self.n_embd_head_k_mla or self.n_embd_head_k
         self.n_embd_head_v_mla = self.n_embd_head_v_mla or self.n_embd_head_v
+        self.check_turned(keys)
+
+    def check_turned(self, keys: Keys) -> None:
+        """How many channels of a key positions turn."""
         most = self.n_embd_head_k_mla - self.least_nope
         if self.n_rot == 0 or self.n_rot > most:
             raise keys.error("rope.dimension_count", f"it must be from 2 to {most}")

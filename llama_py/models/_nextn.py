@@ -43,13 +43,19 @@ DRAFT_NAMES = {
 
 
 class NextN:
-    """A layer after the trunk, fed with a token and the state before it."""
+    """A layer after the trunk, fed with a token and the state before it.
+
+    head_norm_stem  of the name of the last norm
+    """
+
+    head_norm_stem: ClassVar[str] = "nextn.shared_head_norm"
 
     def __init__(
         self, w: Weights, hp: HParams, layer: AnyLayer, *, scaled: bool = True,
-        kind: NormKind = "rms", head_kind: NormKind | None = None, selects_sums: bool = False,
+        head_scaled: bool = True, kind: NormKind = "rms", head_kind: NormKind | None = None,
+        selects_sums: bool = False,
     ) -> None:  # fmt: skip
-        """scaled  whether the matrix that joins both may have a scale
+        """scaled, head_scaled  whether the matrix that joins both may have a scale, and the head
         kind, head_kind  of the norms, and of the last if it is of another
         selects_sums  outputs are selected of the sum after attention, not of what is added
         """
@@ -59,9 +65,11 @@ class NextN:
         self.enorm = w.norm("nextn.enorm", n_embd, kind=kind)
         self.hnorm = w.norm("nextn.hnorm", n_embd, kind=kind)
         self.embed_tokens = w.optional_tensor("nextn.embed_tokens.weight", n_embd, n_vocab)
-        self.head = w.optional_linear("nextn.shared_head_head", n_embd, n_vocab)
+        self.head = w.optional_linear(
+            "nextn.shared_head_head", n_embd, n_vocab, scaled=head_scaled
+        )
         self.head_norm = w.optional_norm(
-            "nextn.shared_head_norm", n_embd, kind=head_kind or kind
+            self.head_norm_stem, n_embd, kind=head_kind or kind
         )
 
     def build(
@@ -83,11 +91,14 @@ class NextN:
         cur = g.cb(self.eh_proj(g, cur), "mtp_eh_proj", il)
         layer = self._serial if isinstance(self.layer, Layer) else self.layer
         cur = g.cb(layer(g, cur, il, early), "mtp_post_ffn", il)
-        norm = output_norm if self.head_norm is None else self.head_norm
+        return self.end(g, self.head_norm or output_norm, cur, early), self.head
+
+    def end(self, g: GraphBuilder, norm: Norm, cur: Tensor, early: bool) -> Tensor:
+        """What the head gets, of the layer's result, whose rows are those of outputs if `early`."""
         cur = normed(g, norm, cur)
         if not early:
             cur = g.cb(g.outputs(cur)[0], "mtp_shared_head_norm")
-        return cur, self.head
+        return cur
 
     def _serial(self, g: GraphBuilder, residual: Tensor, il: int, early: bool) -> Tensor:
         layer = self.layer
@@ -104,6 +115,16 @@ class NextN:
         return add(cur, residual)
 
 
+class UnnormedNextN(NextN):
+    """What seeds the next one is what the last norm gets."""
+
+    def end(self, g: GraphBuilder, norm: Norm, cur: Tensor, early: bool) -> Tensor:
+        every, cur = cur, g.cb(cur if early else g.outputs(cur)[0], "h_nextn")
+        of_all = g.cparams.embeddings_nextn and not g.cparams.embeddings_nextn_masked
+        g.res.t_h_nextn = every if of_all else cur
+        return norm(g, cur, "mtp_shared_head_norm")
+
+
 def normed(g: GraphBuilder, norm: Norm, cur: Tensor) -> Tensor:
     """The last norm; what seeds a NextN layer is its result, or what it gets."""
     before, cur = cur, norm(g, cur, "h_nextn")
@@ -116,14 +137,17 @@ class DraftingDecoder(Decoder):
 
     A file may have the trunk, the NextN layers, or both.
 
+    nextn         the class of these layers
     drafts_early  outputs are selected right after its attention, unless all rows are wanted
-    scaled, selects_sums   as of `NextN`
+    scaled, head_scaled, selects_sums   as of `NextN`
     head_norm  the kind of its last norm, if it is another than the trunk's
     """
 
     gtypes: ClassVar[tuple[GraphType, ...]] = ("decoder", "decoder_mtp")
+    nextn: ClassVar[type[NextN]] = NextN
     drafts_early: ClassVar[bool] = False
     scaled: ClassVar[bool] = True
+    head_scaled: ClassVar[bool] = True
     head_norm: ClassVar[NormKind | None] = None
     selects_sums: ClassVar[bool] = False
 
@@ -147,9 +171,10 @@ class DraftingDecoder(Decoder):
             return
         made = ((w.layer(il), self.nextn_layer(w.layer(il), il)) for il in nextn)
         self.drafts = [
-            NextN(
-                own, self.hp, layer, scaled=self.scaled, kind=self.output_norm.kind,
-                head_kind=self.head_norm, selects_sums=self.selects_sums,
+            self.nextn(
+                own, self.hp, layer, scaled=self.scaled, head_scaled=self.head_scaled,
+                kind=self.output_norm.kind, head_kind=self.head_norm,
+                selects_sums=self.selects_sums,
             )
             for own, layer in made
         ]  # fmt: skip
@@ -171,3 +196,13 @@ class DraftingDecoder(Decoder):
         il = self.hp.n_layer + cp.nextn_layer
         layer = self.drafts[cp.nextn_layer]
         self.head(g, *layer.build(g, self.token_embd, self.output_norm, il, early))
+
+
+class UnnormedDrafter(DraftingDecoder):
+    """What seeds the layers that draft is what the last norm gets, and not its result."""
+
+    nextn = UnnormedNextN
+
+    def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
+        g.res.t_h_nextn = g.cb(cur, "h_nextn")
+        Decoder.finish(self, g, cur, selected)

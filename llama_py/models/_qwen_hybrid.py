@@ -12,29 +12,14 @@ from llama_py.blocks.gated_attention import GatedAttention
 from llama_py.blocks.linear_attention import DeltaNetHParams
 from llama_py.blocks.slots import SlotAttention, each_seq
 from llama_py.graph.builder import GraphBuilder
-from llama_py.keys import Keys
 from llama_py.models._decoder import Block, Layer
+from llama_py.models._hybrid import IntervalHParams
 from llama_py.models._nextn import DRAFT_NAMES, DraftingDecoder
 from llama_py.weights import Weights
 
 
-class HybridHParams(DeltaNetHParams):
+class HybridHParams(IntervalHParams, DeltaNetHParams):
     required_heads = equal_heads = True
-
-    def load(self, keys: Keys) -> None:
-        super().load(keys)
-        self.recurrent_layers = self._load_recurrent_layers(keys)
-
-    def _load_recurrent_layers(self, keys: Keys) -> tuple[bool, ...]:
-        if keys.has("attention.recurrent_layers"):
-            return keys.flags("attention.recurrent_layers", self.n_layer_all)
-        every = keys.uint("full_attention_interval", 4)
-        if every == 0:
-            raise keys.error("full_attention_interval", "it must be at least 1")
-        return tuple((il + 1) % every != 0 for il in range(self.n_layer_all))
-
-    def is_recr(self, il: int) -> bool:
-        return il < self.n_layer and self.recurrent_layers[il]
 
 
 NAMES = {

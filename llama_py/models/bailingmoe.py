@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from llama_py.blocks.attention import Attention
 from llama_py.geometry import ROPE_NORMAL
 from llama_py.hparams import RMS_EPS
 from llama_py.keys import Keys, number
-from llama_py.models._decoder import Decoder, Layer
+from llama_py.models._decoder import Block
 from llama_py.models._experts import LeadingDenseHParams, expert_layer
+from llama_py.models._plain import Plain
 from llama_py.weights import Weights
 
 
@@ -24,17 +24,11 @@ class BailingMoeHParams(LeadingDenseHParams):
         super().load(keys)
 
 
-class BailingMoe(Decoder):
+class BailingMoe(Plain):
     arch = "bailingmoe"
     HParams = BailingMoeHParams
     hp: BailingMoeHParams
     sizes = {28: "16B", 88: "290B"}
 
-    def layer(self, w: Weights, il: int) -> Layer:
-        hp = self.hp
-        return Layer(
-            w.norm("attn_norm", hp.n_embd),
-            Attention(w, hp),
-            w.norm("ffn_norm", hp.n_embd),
-            expert_layer(w, hp, il, probs_bias="no"),
-        )
+    def feed_forward(self, w: Weights, il: int) -> Block:
+        return expert_layer(w, self.hp, il, probs_bias="no")

@@ -1,5 +1,5 @@
-"""DeepSeek-V2 and -V3, and others of their shape: latent attention, experts after the first layers
-(models/deepseek2.cpp)."""
+"""DeepSeek-V2 and -V3, and others of their shape: latent attention, experts after the first layers,
+perhaps a NextN layer that drafts (models/deepseek2.cpp)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputAttnTemp
 from llama_py.keys import Keys, number, uint
 from llama_py.models._decoder import Layer
+from llama_py.models._dsa import DRAFT_NAMES_DSA
 from llama_py.models._latent import Latent, YarnLatentHParams, kq_scale, turn
+from llama_py.models._nextn import DraftingDecoder
 from llama_py.weights import Weights
 
 NAMES = {"qr": "q"}
+DRAFT_NAMES = DRAFT_NAMES_DSA | {
+    "q_a": "mtp_q_a", "q_a_norm": "mtp_q_a_norm", "q": "mtp_q_b", "q_pe_rope": "mtp_q_pe_rope",
+    "k_pe_rope": "mtp_k_pe_rope", "kv_cmpr_norm": "mtp_kv_cmpr_norm",
+}  # fmt: skip
 GLM_4_7_LITE = (47, 48), 154880  # layers, vocabulary: its files do not name the gating function
 
 
@@ -37,25 +43,36 @@ class Deepseek2HParams(YarnLatentHParams):
         return 1 + GATING_FUNCS.index("sigmoid" if glm else "softmax")
 
 
-class Deepseek2(Latent):
+class Deepseek2(DraftingDecoder, Latent):
     arch = "deepseek2"
     HParams = Deepseek2HParams
     sizes = {27: "16B", 47: "30B.A3B", 60: "236B", 61: "671B"}
     hp: Deepseek2HParams
     names = NAMES
+    draft_names = DRAFT_NAMES
 
     def layer(self, w: Weights, il: int) -> Layer:
-        hp = self.hp
+        hp, drafts = self.hp, il >= self.hp.n_layer
         output = w.linear("attn_output", hp.n_embd_values(il), hp.n_embd)
         return Layer(
             w.norm("attn_norm", hp.n_embd),
             LatentAttention(
                 w, hp.latent(il), absorbed=self.absorbed, output=output, turn=turn,
                 temper=self.temper if hp.attn_temp_scale else None, kq_scale=kq_scale,
+                split_queries=not drafts, name="attn_out" if drafts else "",
             ),
             w.norm("ffn_norm", hp.n_embd),
             self.feed_forward(w, il, need_shexp=hp.n_expert_shared > 0),
         )  # fmt: skip
+
+    def declare_nextn(self, w: Weights) -> None:
+        nextn = range(self.hp.n_layer, self.hp.n_layer_all)
+        if not any(w.layer(il).has("nextn.eh_proj.weight") for il in nextn):
+            self.load_mtp = False  # files may count such layers without having them
+        super().declare_nextn(w)
+
+    def selects_early(self, g: GraphBuilder) -> bool:
+        return not g.cparams.embeddings_nextn or g.cparams.embeddings_nextn_masked
 
     def temper(self, g: GraphBuilder, q: Tensor, il: int) -> Tensor:
         """Queries scaled by position."""

@@ -11,15 +11,15 @@ from typing_extensions import Self
 from ggml_py.ops import add, cast, cont, scale
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I32
-from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import Experts
 from llama_py.geometry import ROPE_NEOX
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
 from llama_py.keys import Keys, number, uint
 from llama_py.linear import Linear
-from llama_py.models._decoder import Decoder, Layer
+from llama_py.models._decoder import Block
 from llama_py.models._experts import ExpertHParams
+from llama_py.models.qwen3 import Qwen3
 from llama_py.share import Share, Steps
 from llama_py.weights import Weights
 
@@ -49,21 +49,15 @@ class GroveMoeHParams(ExpertHParams):
         return hp
 
 
-class GroveMoe(Decoder):
+class GroveMoe(Qwen3):
     arch = "grovemoe"
     HParams = GroveMoeHParams
     hp: GroveMoeHParams
     sizes = {48: "30B.A3B"}
+    reranks = False
 
-    def layer(self, w: Weights, il: int) -> Layer:
-        hp, d = self.hp, self.hp.layers[il].n_embd_head_k
-        norms = w.norm("attn_q_norm", d), w.norm("attn_k_norm", d)
-        return Layer(
-            w.norm("attn_norm", hp.n_embd),
-            Attention(w, hp, q_norm=norms[0], k_norm=norms[1]),
-            w.norm("ffn_norm", hp.n_embd),
-            TwoSets(w, hp),
-        )
+    def feed_forward(self, w: Weights, il: int) -> Block:
+        return TwoSets(w, self.hp)
 
 
 class GroupExperts(Experts):

@@ -13,7 +13,6 @@ from ggml_py.ops import (
     mul,
     repeat_4d,
     reshape,
-    rms_norm,
     scale,
     sigmoid,
     view,
@@ -22,6 +21,7 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py.blocks.activation import clamped_silu
 from llama_py.blocks.functions import inv_sqrt
+from llama_py.blocks.streams import mixes, row, stream, weighted
 from llama_py.geometry import ROPE_NORMAL
 from llama_py.graph.builder import GraphBuilder
 from llama_py.keys import Keys, number, numbers, uint, uints
@@ -102,10 +102,10 @@ class Streams:
     def read(self, g: GraphBuilder, x: Tensor, il: int) -> tuple[Tensor, Tensor]:
         """x [n_embd, n_stream, n_tokens] -> what the block gets [n_embd, n_tokens], and how its
         result is to be weighed [n_stream, n_tokens]"""
-        mixes = g.cb(_mixes(g, x, self.fn), "hc_mixes", il)
-        pre = scale(self._weights(mixes, 0), 1.0, self.eps)
+        mixed = g.cb(mixes(g, x, self.fn), "hc_mixes", il)
+        pre = scale(self._weights(mixed, 0), 1.0, self.eps)
         g.cb(pre, "hc_pre", il)
-        post = scale(scale(self._weights(mixes, 1), self.gain), 1.0, self.eps)
+        post = scale(scale(self._weights(mixed, 1), self.gain), 1.0, self.eps)
         g.cb(post, "hc_post_gate", il)
         return _weighted(x, pre), post
 
@@ -121,36 +121,15 @@ class Streams:
         cur, post, x = (cast(t, F32) for t in (cur, post, x))
         out: Tensor | None = None
         for i in range(self.n):
-            one = add(_stream(x, i), mul(cur, _row(post, i)))
+            one = add(stream(x, i), mul(cur, row(post, i)))
             one = reshape(one, n_embd, 1, n_tokens)
             out = one if out is None else concat(out, one, 1)
         assert out is not None
         return cast(out, F32)
 
 
-def _mixes(g: GraphBuilder, x: Tensor, fn: Tensor) -> Tensor:
-    """Of all streams of a token, normed together."""
-    flat = reshape(x, x.ne[0] * x.ne[1], x.ne[2])
-    return g.mm(fn, rms_norm(flat, g.hp.f_norm_rms_eps))
-
-
-def _stream(x: Tensor, i: int) -> Tensor:
-    n_embd, n_stream, n_tokens, _ = x.ne
-    return view(x, (n_embd, n_tokens), (n_embd * n_stream,), i * n_embd)
-
-
-def _row(weights: Tensor, i: int) -> Tensor:
-    return view(weights, (1, weights.ne[1]), offset=i)
-
-
 def _weighted(x: Tensor, weights: Tensor) -> Tensor:
-    """The sum of streams by their weights. -> [n_embd, n_tokens]"""
-    x, total = cast(x, F32), None
-    for i in range(x.ne[1]):
-        one = mul(_stream(x, i), _row(weights, i))
-        total = one if total is None else add(total, one)
-    assert total is not None
-    return cast(total, F32)
+    return cast(weighted(cast(x, F32), weights), F32)
 
 
 @dataclass(slots=True)
@@ -208,8 +187,8 @@ class HyV4(Choosing):
         n_embd, n = cur.ne[:2]
         flat = g.outputs(reshape(cur, n_embd * n, cur.ne[2]))[0]
         x = reshape(flat, n_embd, n, flat.ne[1])
-        mixes = g.cb(_mixes(g, x, self.head_fn), "hc_head_mixes")
-        pre = sigmoid(add(mul(mixes, self.head_scale), self.head_base))
+        mixed = g.cb(mixes(g, x, self.head_fn), "hc_head_mixes")
+        pre = sigmoid(add(mul(mixed, self.head_scale), self.head_base))
         pre = g.cb(scale(pre, 1.0, self.hp.stream_eps), "hc_head_pre")
         cur = g.cb(_weighted(x, pre), "hc_head")
         super().finish(g, cur, True)

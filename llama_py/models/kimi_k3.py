@@ -5,13 +5,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ggml_py.ops import add, cont, mul, reshape, scale, sigmoid, softplus
+from ggml_py.ops import add, mul, reshape, sigmoid
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import Activation
-from llama_py.blocks.delta_net import Delta, build_recurrent_attn
 from llama_py.blocks.experts import Experts
 from llama_py.blocks.functions import inv_sqrt
-from llama_py.blocks.kda import KDA
+from llama_py.blocks.kda import BoundedKDA
 from llama_py.blocks.latent_attention import LatentAttention
 from llama_py.blocks.latent_experts import LatentExpertHParams, LatentExperts
 from llama_py.blocks.residual_bank import Bank
@@ -21,7 +20,7 @@ from llama_py.keys import Keys, divisor, uint
 from llama_py.linear import Norm
 from llama_py.memory.kept import KeysValues, State
 from llama_py.models._decoder import Block
-from llama_py.models._kimi import KimiHParams
+from llama_py.models._kimi import BoundedKimiHParams
 from llama_py.models._latent import Latent
 from llama_py.weights import Weights
 
@@ -33,11 +32,8 @@ UNNAMED = (
 )  # fmt: skip
 
 
-class KimiK3HParams(LatentExpertHParams, KimiHParams):
-    """gate_lower_bound  decays are exp of this times a sigmoid; None: of a softplus, as in Kimi
-                      Linear
-    attn_res_block_size  every so many layers the residual stream is banked; 0: never
-    """
+class KimiK3HParams(LatentExpertHParams, BoundedKimiHParams):
+    """attn_res_block_size  every so many layers the residual stream is banked; 0: never"""
 
     latent_stem = "ffn_routed"
     n_expert_latent: int = uint("expert_latent_length", 0)
@@ -47,8 +43,6 @@ class KimiK3HParams(LatentExpertHParams, KimiHParams):
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
-        bound = "kda.gate_lower_bound"
-        self.gate_lower_bound = keys.number(bound) if keys.has(bound) else None
         self.of_latent(self.n_expert_latent, 0)
         if self.situ_beta <= 0:
             raise keys.error("activation.situ_beta", "it must be positive")
@@ -69,44 +63,16 @@ def latent_experts(w: Weights, hp: KimiK3HParams, situ: Situ) -> LatentExperts:
     return LatentExperts(w, hp, experts, shared, norm=norm)
 
 
-class KimiK3KDA(KDA):
+class KimiK3KDA(BoundedKDA):
     parts_keep = State
 
     def __init__(self, w: Weights, hp: KimiK3HParams) -> None:
-        super().__init__(w, hp.n_embd, *hp.kda_sizes)
-        self.a = w.tensor("ssm_a", self.n_head)
+        super().__init__(w, hp.n_embd, *hp.kda_sizes, hp.gate_lower_bound)
         self.g = w.linear("ssm_g", hp.n_embd, self.n_inner, scaled=False)
-        self.lower_bound = hp.gate_lower_bound
 
-    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        size, n_head, n_tokens = self.size, self.n_head, g.n_tokens
-        q, k, v = self.convolved(g, cur, il)
-        for t, name in ((q, "kda_q_conv"), (k, "kda_k_conv"), (v, "kda_v_conv")):
-            g.cb(t, name, il)
-        gate = reshape(self.decay(g, cur, il), size, n_head, *g.per_seq)
-        beta = reshape(self.beta(g, cur), 1, n_head, *g.per_seq)
-        beta = g.cb(sigmoid(beta), "kda_beta", il)
-        normed = reshape(cur, cur.ne[0], *g.per_seq)
-        state = self.state(g, il)
-        q, k = self.normed(g, q, k)
-        states = g.inp_rs.mctx.get_s_l(il)
-        output = build_recurrent_attn(g, states, Delta(q, k, v, gate, beta), state, il)
-        output = g.cb(cont(g.cb(output, "attn_output", il)), "kda_scan_out", il)
-        out_gate = self.g(g, reshape(normed, cur.ne[0], n_tokens))
-        out_gate = g.cb(reshape(out_gate, size, n_head, n_tokens), "kda_g2", il)
-        return self.project(g, output, out_gate, il)
-
-    def decay(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        """Log of each channel's decay; ssm_a is -exp(A_log). -> [S, H, n_tokens]"""
-        ne = (self.size, self.n_head, g.n_tokens)
-        gate = self.f_b(g, self.f_a(g, cur))
-        gate, a = add(gate, self.dt), reshape(self.a, 1, self.n_head, 1)
-        if self.lower_bound is None:
-            gate = mul(reshape(softplus(gate), *ne), a)
-        else:
-            gate = mul(reshape(gate, *ne), a)
-            gate = scale(sigmoid(scale(gate, -1.0)), self.lower_bound)
-        return g.cb(gate, "kda_g1", il)
+    def out_gate(self, g: GraphBuilder, cur: Tensor) -> Tensor:
+        cur = reshape(cur, cur.ne[0], *g.per_seq)
+        return self.g(g, reshape(cur, cur.ne[0], g.n_tokens))
 
 
 class GatedLatentAttention:

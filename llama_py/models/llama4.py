@@ -3,6 +3,8 @@ grow with the position; a few experts beside a shared one (models/llama4.cpp).""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ggml_py.ops import add, mul
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention
@@ -17,7 +19,11 @@ from llama_py.linear import Norm
 from llama_py.memory.kept import KeysValues
 from llama_py.models._architecture import AnyHParams
 from llama_py.models._decoder import Block, Layer, LongDecoder
+from llama_py.share import Share
 from llama_py.weights import Weights
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 N_CHUNK = 8192  # tokens of a chunk, and of a step of the temperature; files do not tell
 N_EXPERT_MAVERICK = 128  # the larger model does not norm queries and keys
@@ -40,9 +46,18 @@ class Llama4HParams(WindowedHParams):
     def load(self, keys: Keys) -> None:
         self.n_swa = N_CHUNK if self.n_swa else 0
         super().load(keys)
+        self.n_ff_beside = self.n_ff_exp  # of the shared expert
         self.rope_freq_scale_swa = self.rope_freq_scale_train
         if self.n_expert == 0 and any(map(self.is_moe, range(self.n_layer))):
             raise keys.error("expert_count", "it must be at least 1")
+
+    def shared(self, share: Share) -> Self:
+        hp = super().shared(share)
+        hp.n_ff_beside = tuple(
+            share.of(n, 1, "ffn_down_shexp", il=il) if n else 0
+            for il, n in enumerate(self.n_ff_beside)
+        )
+        return hp
 
     def is_moe(self, il: int) -> bool:
         """Whether layer il has experts."""
@@ -78,7 +93,9 @@ class Llama4(LongDecoder):
             w, hp, n_ff_exp, gating="sigmoid", norm_w=False, scaled=False, weigh_input=True,
             choose_by="logits", router_scaled=False,
         )  # fmt: skip
-        shared = SharedExperts(w, hp, experts, n_ff_exp, scaled=False, name="ffn_moe_out_merged")
+        shared = SharedExperts(
+            w, hp, experts, hp.n_ff_beside[il], scaled=False, name="ffn_moe_out_merged"
+        )
         return ExpertLayer(norm, attention, ffn_norm, shared)
 
 

@@ -3,25 +3,12 @@ not scaled (models/mellum.cpp)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from llama_py.geometry import Rope
-from llama_py.hparams import WindowedHParams
-from llama_py.keys import Keys
+from llama_py.models._unscaled_windows import UnscaledWindows
 from llama_py.models.qwen3moe import Qwen3Moe, Qwen3MoeHParams
 
 
-class MellumHParams(Qwen3MoeHParams, WindowedHParams):
+class MellumHParams(Qwen3MoeHParams, UnscaledWindows):
     whole_rope = True
-    n_pattern = 4
-
-    def load(self, keys: Keys) -> None:
-        super().load(keys)
-        self.rope_freq_base_swa = self.rope_freq_base_train  # no graph reads the file's
-
-    def rope(self, il: int) -> Rope | None:
-        rope = super().rope(il)
-        return replace(rope, yarn=False) if rope and self.swa_layers[il] else rope
 
 
 class Mellum(Qwen3Moe):

@@ -14,7 +14,7 @@ from llama_py.models.granite import Scaled, ScaledHParams
 
 
 def _residual(hp: HParams) -> float:
-    return float(np.float32(1.4) / np.sqrt(np.float32(hp.n_layer)))
+    return float(np.float32(1.4) / np.sqrt(np.float32(max(hp.n_layer, 1))))
 
 
 class MiniCpmHParams(ScaledHParams):

@@ -3,9 +3,14 @@ may not fit into half precision (models/mistral4.cpp)."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from ggml_py.tensor import Tensor
 from llama_py.blocks.experts import Experts, Optional, SharedExperts
+from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.params import GraphType
 from llama_py.keys import Keys
-from llama_py.models._decoder import Block
+from llama_py.models._decoder import Block, Decoder
 from llama_py.models.deepseek2 import Deepseek2, Deepseek2HParams
 from llama_py.weights import Weights
 
@@ -20,6 +25,16 @@ class Mistral4(Deepseek2):
     arch = "mistral4"
     HParams = Mistral4HParams
     hp: Mistral4HParams
+    gtypes: ClassVar[tuple[GraphType, ...]] = ("decoder",)
+
+    def declare_nextn(self, w: Weights) -> None:
+        Decoder.declare_nextn(self, w)
+
+    def selects_early(self, g: GraphBuilder) -> bool:
+        return True
+
+    def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
+        Decoder.finish(self, g, cur, selected)
 
     def feed_forward(
         self, w: Weights, il: int, *, need_shexp: bool, probs_bias: Optional = "optional",

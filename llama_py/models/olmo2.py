@@ -3,32 +3,20 @@ perhaps most layers see a window of tokens (models/olmo2.cpp)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.normed_rows import NormedRows
-from llama_py.geometry import ROPE_NEOX, Rope
-from llama_py.hparams import RMS_EPS, WindowedHParams
-from llama_py.keys import Keys, number
+from llama_py.geometry import ROPE_NEOX
+from llama_py.hparams import RMS_EPS
+from llama_py.keys import number
 from llama_py.models._decoder import Decoder, Layer
+from llama_py.models._unscaled_windows import UnscaledWindows
 from llama_py.weights import Weights
 
 
-class Olmo2HParams(WindowedHParams):
-    """Positions within a window are not scaled, by a factor or YaRN, and turn as trained."""
-
+class Olmo2HParams(UnscaledWindows):
     rope_type = ROPE_NEOX
     required_heads = equal_heads = whole_rope = True
-    n_pattern = 4
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
-
-    def load(self, keys: Keys) -> None:
-        super().load(keys)
-        self.rope_freq_base_swa = self.rope_freq_base_train  # no graph reads the file's
-
-    def rope(self, il: int) -> Rope | None:
-        rope = super().rope(il)
-        return replace(rope, yarn=False) if rope and self.swa_layers[il] else rope
 
 
 class Olmo2(Decoder):

@@ -11,6 +11,7 @@ from llama_py.blocks.pooling import Classifier
 from llama_py.geometry import ROPE_NEOX
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.keys import number
+from llama_py.models._architecture import AnyHParams
 from llama_py.models._decoder import Block, Decoder, Layer
 from llama_py.weights import Weights
 
@@ -26,7 +27,7 @@ class Qwen3(Decoder):
 
     arch = "qwen3"
     reranks: ClassVar[bool] = True
-    HParams = Qwen3HParams
+    HParams: ClassVar[type[AnyHParams]] = Qwen3HParams
     sizes = {(28, 1024): "0.6B", 28: "1.7B", (36, 2560): "4B", 36: "8B", 40: "14B", 64: "32B"}
 
     def declare(self, w: Weights) -> None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+
+from ggml_py.ops import silu
+from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
+from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.keys import Keys, number
-from llama_py.models._decoder import Decoder, Layer
+from llama_py.keys import number
+from llama_py.models._decoder import Block, Decoder, Layer
 from llama_py.weights import Weights
+
+ENDS = ("weight", "scale", "input_scale")
+
+log = logging.getLogger("llama_py")
 
 
 class RefactHParams(HParams):
@@ -15,13 +24,11 @@ class RefactHParams(HParams):
     max_alibi_bias = 8.0
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
 
-    def load(self, keys: Keys) -> None:
-        if self.n_expert:  # llama.cpp takes them, and leaves them out of its graph
-            raise keys.error("expert_count", "it must be 0: such models have no experts")
-
 
 class Refact(Decoder):
-    """Of biases only those of queries, keys and values count, as in llama.cpp."""
+    """Of biases only those of queries, keys and values count, as in llama.cpp. No such model has
+    experts; of a file that does, llama.cpp leaves their matrices out of its graph, and so they are
+    here, with a warning."""
 
     arch = "refact"
     HParams = RefactHParams
@@ -30,6 +37,11 @@ class Refact(Decoder):
     def declare_ends(self, w: Weights) -> None:
         w.skip("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
         super().declare_ends(w)
+        if self.hp.n_expert:
+            log.warning(
+                "%s: its experts do not count: llama.cpp leaves them out of the graph of %s models",
+                w.where, self.arch,
+            )  # fmt: skip
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp
@@ -38,5 +50,20 @@ class Refact(Decoder):
             w.norm("attn_norm", hp.n_embd),
             Attention(w, hp),
             w.norm("ffn_norm", hp.n_embd),
-            FeedForward(w, hp.n_embd, hp.layers[il].n_ff, scaled=False),
+            self._feed_forward(w),
         )
+
+    def _feed_forward(self, w: Weights) -> Block:
+        if not self.hp.n_expert:
+            return FeedForward(w, self.hp.n_embd, self.hp.layers[w.il].n_ff, scaled=False)
+        parts = [f"{part}_{kind}" for part in ("gate", "up", "down") for kind in ("exps", "shexp")]
+        w.skip(*(f"ffn_{stem}.{end}" for stem in ("gate_inp", *parts) for end in ENDS))
+        return Activated()
+
+
+class Activated:
+    """What is left of a feed-forward without its matrices."""
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """[n_embd, n] -> the same"""
+        return g.cb(g.cb(silu(g.cb(cur, "ffn_up", il)), "ffn_silu", il), "ffn_out", il)

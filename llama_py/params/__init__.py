@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ggml_py.errors import ContextError
 from llama_py.params import texts
@@ -65,6 +65,11 @@ class ModelParams(Params):
         " matrices, or heads and hidden channels, whose partial sums are added (graph in"
         " ik_llama.cpp, tensor in llama.cpp: both are the same); none: one device alone",
         choices=SPLIT_MODES,
+    )  # fmt: skip
+    parallel: str | Mapping[str, int] = option(
+        "", "--parallel --model-parallel", "how devices are divided, whatever the split mode: pp"
+        " stages of layers, in each of which tp devices share heads and hidden channels, and ep"
+        " have some of the experts", metavar="tp=N,pp=N,ep=N",
     )  # fmt: skip
     main_gpu: int = option(
         0, "-mg --main-gpu", "number of the device that is used (none), or that has what is not"
@@ -222,6 +227,9 @@ class ContextParams(Params):
     )  # fmt: skip
     mtp: bool = option(False, "", "run a NextN layer instead of the trunk")
     nextn_layer: int = option(0, "", "which of them, the first being 0", check=integers(0))
+    target: Any = option(
+        None, "", "of a model that can only draft: the context that it drafts for"
+    )
     fuse: bool = option(True, "", "let the device run several nodes as one")
     progress: Progress | bool | None = option(
         None, "", "called as progress(done, total, what) while kernels are compiled; None: that is"

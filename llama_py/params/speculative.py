@@ -39,7 +39,8 @@ class SpeculativeParams(Params):
     )  # fmt: skip
     model_draft: Any = option(
         None, "-md --model-draft --spec-draft-model", "GGUF file (in Python also a loaded model)"
-        " that drafts: a smaller model, or NextN layers", env="MODEL_DRAFT", metavar="FILE",
+        " that drafts: a smaller model, NextN layers, or what was trained to draft for the model;"
+        " which of the last two it is, it says itself", env="MODEL_DRAFT", metavar="FILE",
     )  # fmt: skip
     spec_draft_type_k: str | None = option(
         None, "--spec-draft-type-k -ctkd --cache-type-k-draft", "type of the K cache of a model"

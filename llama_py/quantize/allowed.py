@@ -8,6 +8,7 @@ from ggml_py.errors import GGUFError
 from ggml_py.types import BY_NAME, GGMLType
 from llama_py.gguf_file import TensorInfo
 from llama_py.quantize.mix import EMBEDDINGS, OUTPUT
+from llama_py.quantize.model import Model
 
 # Small, or read as they are. Of parts of a name, and whole names.
 KEPT = (
@@ -22,14 +23,6 @@ KEPT = (
     "mm.a.code_embd",
 )  # fmt: skip
 KEPT_NAMES = ("position_embd.weight", "token_types.weight")
-KEPT_OF = {
-    "glm5-next": (
-        "hc_", "indexer.attn_q_b", "indexer.attn_k", "indexer.proj", "indexer_compressor_gate",
-        "indexer_compressor_ape", "ssm_f_a.weight", "ssm_f_b.weight", "ssm_g_a.weight",
-        "ssm_g_b.weight", "ssm_beta.weight", "attn_kv_a_mqa.weight", "attn_k_b.weight",
-        "attn_v_b.weight",
-    ),
-}  # fmt: skip
 INSTEAD = {
     "iq1_s": "iq4_nl", "iq1_m": "iq4_nl", "iq2_xxs": "iq4_nl", "iq2_xs": "iq4_nl",
     "iq2_s": "iq4_nl", "iq3_xxs": "iq4_nl", "iq3_s": "iq4_nl", "iq4_xs": "iq4_nl",
@@ -39,14 +32,14 @@ INSTEAD = {
 WANT_IMATRIX = {"iq3_xxs", "iq2_xxs", "iq2_xs", "iq2_s", "iq1_m", "iq1_s"}
 
 
-def is_allowed(t: TensorInfo, arch: str, leave_output: bool) -> bool:
+def is_allowed(t: TensorInfo, model: Model, leave_output: bool) -> bool:
     if max((i + 1 for i, n in enumerate(t.ne) if n > 1), default=1) < 2:
         return False
     if not t.name.endswith("weight") or t.name in KEPT_NAMES:
         return False
     if leave_output and t.name == OUTPUT:
         return False
-    return not any(part in t.name for part in (*KEPT, *KEPT_OF.get(arch, ())))
+    return not any(part in t.name for part in (*KEPT, *model.never_quantized))
 
 
 def fitting(t: TensorInfo, type: GGMLType) -> GGMLType:

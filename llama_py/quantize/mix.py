@@ -15,7 +15,6 @@ from llama_py.quantize.model import Model
 
 VERY_LOW = {"IQ2_XXS", "IQ2_XS", "IQ1_S", "IQ2_S", "IQ2_M", "IQ1_M"}
 TWO_BITS = {"IQ2_S", "IQ2_M"}  # of these, those with more
-Q8_AT_LEAST = {"glm5-next": ("attn_q_a", "attn_q_b", "nextn.eh_proj")}
 EMBEDDINGS = ("token_embd.weight", "per_layer_token_embd.weight")
 OUTPUT = "output.weight"
 _KINDS = (
@@ -62,9 +61,7 @@ class Mix:
 
     def choose(self, t: TensorInfo) -> GGMLType:
         kind = kind_of(t.name)
-        if any(part in t.name for part in Q8_AT_LEAST.get(self.model.arch, ())) and (
-            self.default.is_quantized
-        ):
+        if self.default.is_quantized and any(x in t.name for x in self.model.least_q8):
             return BY_NAME["q8_0"]
         if kind == "output" or (self.tied and kind == "embedding"):
             return self.output or self._output(t)
@@ -114,7 +111,7 @@ class Mix:
 
     def _mxfp4(self, t: TensorInfo, kind: str) -> GGMLType:
         experts = t.ne[2] > 1
-        if self.model.arch == "bailingmoe3":  # has other matrices that are three-dimensional
+        if self.model.more_stacks:
             experts = experts and kind.startswith("ffn_")
         return BY_NAME["mxfp4" if experts else "q8_0"]
 

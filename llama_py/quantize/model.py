@@ -18,6 +18,7 @@ class Model:
     """n_gqa   heads that share a key and a value; 0 for none
     is_70b  whether it is one of those that llama.cpp calls so, whose values get more bits
     low_mix  whether other matrices than that get fewer (`Architecture.low_mix`)
+    more_stacks, never_quantized, least_q8  as of `Architecture`
     """
 
     arch: str
@@ -26,6 +27,9 @@ class Model:
     n_gqa: int
     is_70b: bool
     low_mix: bool
+    more_stacks: bool
+    never_quantized: tuple[str, ...] = ()
+    least_q8: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, file: GGUFFile) -> Model:
@@ -36,11 +40,16 @@ class Model:
             raise GGUFError(f"{file.path}: has no {arch}.block_count; give the file of a model")
         n_head = _first(file.metadata.get(f"{arch}.attention.head_count"), 0)
         n_head_kv = _first(file.metadata.get(f"{arch}.attention.head_count_kv"), n_head)
+        n_nextn = _first(file.metadata.get(f"{arch}.nextn_predict_layers"), 0)
         kind = architecture(arch) if arch in known_architectures() else Architecture
         large = kind.is_70b(n_layer, n_head, n_head_kv)
         n_expert = _first(file.metadata.get(f"{arch}.expert_count"), 0)
         n_gqa = n_head // n_head_kv if n_head_kv else 0
-        return cls(arch, n_layer, n_expert, n_gqa, large, kind.low_mix)
+        n_layer = kind.counted_layers(n_layer, n_nextn)
+        return cls(
+            arch, n_layer, n_expert, n_gqa, large, kind.low_mix, kind.more_stacks,
+            kind.never_quantized, kind.least_q8,
+        )  # fmt: skip
 
 
 def _first(value: Any, default: Any) -> Any:

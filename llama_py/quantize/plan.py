@@ -122,7 +122,7 @@ class _Choice:
 
     def _wanted(self, t: TensorInfo) -> GGMLType:
         wishes = self.wishes
-        if wishes.type.copies or not is_allowed(t, self.model.arch, wishes.leave_output):
+        if wishes.type.copies or not is_allowed(t, self.model, wishes.leave_output):
             return t.type
         named = next((type for p, type in self.patterns if p.search(t.name)), None)
         by_name = t.name != EMBEDDINGS[0] and named is not None

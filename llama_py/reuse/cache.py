@@ -32,7 +32,13 @@ class Decoding(Remembering, Protocol):
     params: ContextParams
     cparams: CParams
 
-    def decode(self, tokens: Batch, logits: Wanted = "last") -> F32: ...
+    @property
+    def following(self) -> object | None: ...
+
+    def decode(
+        self, tokens: Sequence[int] | Batch, logits: Wanted = "last", seq_id: int = 0,
+        copy: bool = True,
+    ) -> F32: ...  # fmt: skip
 
     def computed_with(self, seq_id: int) -> Hashable | None: ...
 
@@ -45,6 +51,20 @@ class _Found:
     n: int = 0
     holder: Holder | None = None
     snapshot: Kept | None = None
+
+
+@dataclass(slots=True)
+class _Going:
+    """A sequence, all known, that goes on token by token.
+
+    following  that of the context: as long as it is the same, nothing else has happened
+    n_free     tokens that may come before a snapshot is due
+    """
+
+    seq_id: int
+    following: object
+    kind: Hashable
+    n_free: int
 
 
 class Reuse:
@@ -65,26 +85,31 @@ class Reuse:
         self.tree: Tree[Holder, Kept] = Tree(not memory.by_token, self.budget.drop)
         self.snapshots = Snapshots(memory, p, self.budget, self.tree)
         self._plans: dict[int, Plan] = {}
+        self._going: _Going | None = None
+        self.worth = 2  # a sequence that loses more than one of so many tokens is saved first
         self.shifted: set[int] = set()  # sequences that lost tokens in their middle
 
     def start(
-        self, ids: Sequence[int], seq_id: int = 0, marks: Iterable[int] | None = None
-    ) -> Reused:
+        self, ids: Sequence[int], seq_id: int = 0, marks: Iterable[int] | None = None,
+        afresh: bool = False,
+    ) -> Reused:  # fmt: skip
         """Let a sequence hold as much of a prompt as is held by any, and nothing else. The rest,
         `ids[n_reused:]`, is to be decoded: at least one token, so that there are logits.
 
         marks  positions from which other prompts may go on; there will be snapshots of them. None:
                the one before the last token (and those that can be rolled back from there).
+        afresh  compute all of it, whoever has it
         """
         ids, memory = [int(id) for id in ids], self.ctx.memory
         self._check()
         kind = self._kind(seq_id)
         most = 0 if kind is None else max(len(ids) - 1, 0)
-        path, n_same = self.tree.match(ids[:most], kind)
+        usable = [] if afresh else ids[:most]
+        path, n_same = self.tree.match(usable, kind)
         own = self.tokens(seq_id)
-        n_own = common(own, ids[:most])
+        n_own = common(own, usable)
         found = self._best(path, n_same, seq_id)
-        saved = self._saved(seq_id) if 2 * n_own < len(own) else None
+        saved = self._saved(seq_id) if self.worth * (len(own) - n_own) > len(own) else None
         if found.n <= n_own and self._goes_back(seq_id, n_own):
             found = _Found(n_own, seq_id)
         else:
@@ -99,10 +124,22 @@ class Reuse:
         return told
 
     def decode(self, ids: Sequence[int], seq_id: int = 0) -> F32:
-        """Go on with a sequence. -> F32 [1, n_vocab], of the last token
+        """Go on with a sequence. -> F32 [1, n_vocab], of the last token, good until the context
+        computes again
 
         The tokens are cut where snapshots are due, if it is known what the sequence holds.
         """
+        going, self._going = self._going, None
+        fits = going is not None and going.seq_id == seq_id and len(ids) == 1 <= going.n_free
+        if going is not None and fits and self._is_all(seq_id):
+            logits = self.ctx.decode(ids, "last", seq_id, copy=False)
+            if self.ctx.following is going.following:
+                self.tree.grow(seq_id, [int(ids[0])], going.kind)
+                going.n_free -= 1
+                self._going = going
+            else:
+                self._note(ids, seq_id)
+            return logits
         known = self.knows(seq_id)
         held = self.ctx.memory.seq_pos_max(seq_id) + 1
         fits = len(ids) <= self.ctx.cparams.n_ctx_seq - held  # else it is refused before the cuts
@@ -113,10 +150,33 @@ class Reuse:
             self.ctx.decode(_batch(ids[:n], seq_id), "none")
             self.advance(ids[:n], seq_id)
             ids = ids[n:]
-        logits = self.ctx.decode(_batch(ids, seq_id))
+        logits = self.ctx.decode(_batch(ids, seq_id), copy=False)
         if known:
             self.advance(ids, seq_id)
+            self._going = self._goes_on(seq_id)
         return logits
+
+    def _is_all(self, seq_id: int) -> bool:
+        """Whether a sequence that only went on has no more than what is known: `Context.decode`
+        may have been called without it."""
+        node = self.tree.ends.get(seq_id)
+        return node is not None and node.end == self.ctx.memory.seq_pos_max(seq_id) + 1
+
+    def _goes_on(self, seq_id: int) -> _Going | None:
+        following, kind = self.ctx.following, self._kind(seq_id)
+        if following is None or kind is None:
+            return None
+        n = self.until_snapshot(seq_id)
+        return _Going(seq_id, following, kind, END if n is None else n - 1)
+
+    def _note(self, ids: Sequence[int], seq_id: int) -> None:
+        """These tokens were decoded; whether all before them are known is still to be seen."""
+        node, kind = self.tree.ends.get(seq_id), self._kind(seq_id)
+        if node is None or kind is None or self.tree.kinds[seq_id] != kind:
+            return
+        held = self.ctx.memory.seq_pos_max(seq_id) + 1
+        if node.end + len(ids) == held and self._known(seq_id) == node.end:
+            self.advance(ids, seq_id)
 
     def knows(self, seq_id: int) -> bool:
         """Whether all that a sequence holds is known, so that `advance` may say what follows."""
@@ -132,6 +192,7 @@ class Reuse:
 
     def advance(self, ids: Sequence[int], seq_id: int) -> None:
         """These tokens were decoded behind what a sequence had."""
+        self._going = None  # the next snapshot is counted from somewhere else
         node = self.tree.grow(seq_id, [int(id) for id in ids], self._kind(seq_id))
         plan = self._plans.get(seq_id)
         self.ctx.memory.intact[seq_id] = END
@@ -151,6 +212,23 @@ class Reuse:
         """What a sequence is known to hold."""
         node = self.tree.ends.get(seq_id)
         return [] if node is None else self.tree.tokens(node)[: self._known(seq_id)]
+
+    def mark(self, seq_id: int, pos: int) -> None:
+        """Another prompt parts from that of a sequence at a position that is not computed yet:
+        there will be a snapshot."""
+        if seq_id in self._plans and self.snapshots.wanted:
+            self._plans[seq_id].marks.add(pos)
+
+    def spoil(self, seq_id: int, n: int) -> None:
+        """What a sequence has after n tokens is wrong: nobody goes on from it, and the sequence is
+        empty."""
+        for at, state in self.snapshots.of(seq_id):
+            if at.end > n:
+                self.snapshots.drop(at, state)
+        self.ctx.memory.seq_rm(seq_id)
+        self._plans.pop(seq_id, None)
+        self.shifted.discard(seq_id)
+        self.tree.release(seq_id)
 
     def put_away(self, seq_id: int) -> None:
         """Give the cells of a sequence back; its state stays in host memory, if that allows."""

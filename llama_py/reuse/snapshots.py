@@ -107,6 +107,9 @@ class Snapshots:
                 range(1, len(kept)) if len(kept) > 1 else (0,),
                 key=lambda i: (kept[i][1].marked, ends[i - 1] - ends[i + 1]),
             )
-            node, state = kept.pop(i)
-            self.budget.drop(state)
-            self._lose(node)
+            self.drop(*kept.pop(i))
+
+    def drop(self, at: At, state: Kept) -> None:
+        """Keep it no longer."""
+        self.budget.drop(state)
+        self._lose(at)

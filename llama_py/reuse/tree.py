@@ -117,11 +117,35 @@ class Tree(Generic[H, S]):
         """A holder has more tokens behind its own, which are of that kind too."""
         node = self.ends.get(holder) or self._root(kind)
         alone = node.holders == {holder} and node.state is None and not node.children
-        if not alone:
-            return self.hold(holder, [*self.tokens(node), *ids], kind)
-        node.tokens += ids
-        node.end += len(ids)
-        return node
+        if alone:
+            node.tokens += ids
+            node.end += len(ids)
+            return node
+        end = self._below(node, list(ids))
+        for one in end.path():
+            if holder in one.holders:
+                break
+            one.holders.add(holder)
+        self.ends[holder], self.kinds[holder] = end, kind
+        self._join(node)
+        return end
+
+    def _below(self, node: Node[H, S], ids: list[int]) -> Node[H, S]:
+        """The node that ends with these tokens behind those of a node."""
+        while ids and (child := node.children.get(ids[0])) is not None:
+            n = common(child.tokens, ids[: len(child.tokens)])
+            node = child if n == len(child.tokens) else self._cut(child, node.end + n)
+            ids = ids[n:]
+        return self._leaf(node, ids) if ids else node
+
+    def _join(self, node: Node[H, S]) -> None:
+        """If nothing tells a node apart from what follows it, they become one: the latter."""
+        if node.parent is None or node.state is not None or len(node.children) != 1:
+            return
+        (child,) = node.children.values()
+        if child.holders == node.holders:
+            child.tokens, child.parent = node.tokens + child.tokens, node.parent
+            node.parent.children[child.tokens[0]] = child
 
     def release(self, holder: H) -> None:
         """A holder has nothing any more."""

@@ -6,11 +6,13 @@ import copy
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from math import isfinite
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ggml_py.errors import ModelError
 from llama_py.sampler.mt19937 import Mt19937
 
 F32: TypeAlias = NDArray[np.float32]
@@ -115,8 +117,22 @@ def largest(values: F32, k: int) -> Index:
     if n_blocks > k:
         rest = values[: n_blocks * _BLOCK].reshape(n_blocks, _BLOCK).max(axis=1)
     bound = np.partition(rest, rest.size - k)[rest.size - k]
-    found = np.flatnonzero(values >= bound)
-    return found[np.argsort(-values[found], kind="stable")[:k]]
+    few = bound == -np.inf  # a grammar leaves few: the others need no order
+    found = np.flatnonzero(values > bound if few else values >= bound)
+    best = found[np.argsort(-values[found], kind="stable")[:k]]
+    if not few or best.size == k:
+        return best
+    others = np.flatnonzero(values[: k + found.size] == bound)[: k - best.size]
+    return np.concatenate([best, others])
+
+
+def check(largest: np.float32) -> None:
+    """ModelError, if that is no logit that a token can have."""
+    if not isfinite(largest):
+        raise ModelError(
+            f"the largest logit is {largest}, so there is nothing to sample from: a NaN or"
+            " overflow in the model, or a bias or constraint that forbids every token"
+        )
 
 
 def f32(value: float) -> np.float32:

@@ -13,7 +13,7 @@ from ggml_py.errors import ModelError
 from llama_py.params import SamplingParams
 from llama_py.params.choosers import Thinking
 from llama_py.sampler.after_thoughts import AfterThoughts
-from llama_py.sampler.candidates import F32, Candidates, Stage
+from llama_py.sampler.candidates import F32, Candidates, Stage, check
 from llama_py.sampler.constraint import Constraint, Ended
 from llama_py.sampler.draw import Greedy
 from llama_py.sampler.penalties import logit_bias
@@ -126,7 +126,10 @@ class Sampler:
         if logits.shape != (self.n_vocab,):
             raise ModelError(f"logits must have shape ({self.n_vocab},), they have {logits.shape}")
         c = Candidates(self._ids, logits)
-        return _checked(self._bias(c) if self._bias else c)
+        c = self._bias(c) if self._bias else c
+        if self.is_random or self._chain:  # else the choice looks at all of them anyway
+            check(c.logits.max())
+        return c
 
     def _left(self, c: Candidates) -> Candidates:
         for part in self._chain:
@@ -136,16 +139,6 @@ class Sampler:
     def _stages(self) -> Iterator[Stage]:
         yield from (part for part in self._chain if isinstance(part, Stage))
         yield self._draw
-
-
-def _checked(c: Candidates) -> Candidates:
-    largest = c.logits.max()
-    if not np.isfinite(largest):
-        raise ModelError(
-            f"the largest logit is {largest}, so there is nothing to sample from: a NaN or"
-            " overflow in the model, or a bias or constraint that forbids every token"
-        )
-    return c
 
 
 def _some(c: Candidates, constraint: Constraint) -> Candidates:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 import numpy as np
 
-from llama_py.sampler.candidates import F32, Candidates, Stage
+from llama_py.sampler.candidates import F32, Candidates, Stage, check
 from llama_py.sampler.mt19937 import Mt19937
 
 
@@ -22,7 +22,8 @@ class Greedy(Draw):
     """The most likely token, of equal ones the first."""
 
     def __call__(self, c: Candidates) -> Candidates:
-        best = int(np.argmax(c.logits))
+        best = int(c.logits.argmax())  # the first NaN, if there is one
+        check(c.logits[best])
         return c.take(slice(best, best + 1))
 
     def draw(self, c: Candidates) -> int:

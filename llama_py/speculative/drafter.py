@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import ClassVar
 
@@ -31,12 +31,14 @@ class Seen:
 
     pos    position of the first
     h      F32 [n_tokens, n_embd] what seeds NextN layers, if the context gives it
+    layer_inp  likewise what layers get, by layer
     """
 
     seq_id: int
     pos: int
     tokens: Sequence[int]
     h: F32 | None
+    layer_inp: Mapping[int, F32] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,11 @@ class Drafter(Closing):
     def __init__(self, setting: Setting) -> None:
         """Raises ContextError or ModelError where it cannot draft for the context's model."""
         self.setting = setting
+
+    @classmethod
+    def made(cls, setting: Setting) -> Drafter:
+        """One of this class, or what does the same for a model of another kind."""
+        return cls(setting)
 
     @classmethod
     @abstractmethod

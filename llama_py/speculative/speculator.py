@@ -16,7 +16,7 @@ would have without drafts.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from time import perf_counter
 from typing import Any
 
@@ -29,54 +29,16 @@ from llama_py.loaded import Loaded
 from llama_py.params.speculative import SpeculativeParams
 from llama_py.signature import takes
 from llama_py.speculative.drafter import Drafter, Request, Seen, Setting, drafter
-from llama_py.speculative.length import Length
-from llama_py.speculative.needs import load_draft
+from llama_py.speculative.needs import load_draft, settled
 from llama_py.speculative.rollback import Rollback
 from llama_py.speculative.statistics import Statistics
 from llama_py.speculative.text import Text
+from llama_py.speculative.track import Allowed, Track
 
 _OPTIONS = [f.name for f in fields(SpeculativeParams)]
 N_GRAPHS = 16  # built graphs that a context keeps: there is one for each length of a draft
 
 Choose = Callable[[F32], int]
-Allowed = Callable[[Sequence[int]], int]
-
-
-@dataclass(slots=True)
-class _Track:
-    """A sequence that goes on.
-
-    pending   tokens of the text that the memory does not have
-    told      the position up to which the context's `reuse` knows the sequence; None if it does not
-    n_left    tokens that will still be taken, at most
-    allowed   how many tokens of a draft may be chosen at all; None: it is not known
-    draft     guesses that follow them, and whose they are
-    rows      logits after the last pending token and after each guess
-    n_taken, n_accepted   tokens chosen from them, and how many were as guessed
-    begun     whether the memory has what was computed, and no interruption took it away
-    """
-
-    seq_id: int
-    text: Text
-    pending: list[int]
-    told: int | None
-    n_left: int = 2**31
-    allowed: Allowed | None = None
-    draft: list[int] = field(default_factory=list)
-    author: str = ""
-    rows: F32 | None = None
-    n_taken: int = 0
-    n_accepted: int = 0
-    begun: bool = False
-    lengths: dict[str, Length] = field(default_factory=dict)
-
-    def length(self, author: str) -> Length:
-        return self.lengths.setdefault(author, Length())
-
-    @property
-    def has_rows(self) -> bool:
-        """Whether another token can be taken: the last one was as guessed."""
-        return self.rows is not None and self.n_taken == self.n_accepted < len(self.rows)
 
 
 class Speculator(Closing):
@@ -84,6 +46,7 @@ class Speculator(Closing):
 
     statistics   by the name of the way to draft
     rollback     counts checkpoints
+    keeps_rows   what `take` gives stays as it is when the context computes something else
     """
 
     @takes(SpeculativeParams)
@@ -94,19 +57,21 @@ class Speculator(Closing):
         model with another vocabulary, and what loading that may raise.
         """
         self.ctx = ctx
-        self.params = p = SpeculativeParams(**options)
+        self.params = SpeculativeParams(**options)
+        p = settled(self.params)
         kinds = {name: drafter(name) for name in p.drafters}
         self._loaded = load_draft(ctx, p, kinds.values())
         given = p.model_draft if isinstance(p.model_draft, Loaded) else self._loaded
         self._drafters: dict[str, Drafter] = {}
-        self._tracks: dict[int, _Track] = {}
+        self._tracks: dict[int, Track] = {}
         self._texts: dict[int, Text] = {}
         self.statistics = {name: Statistics() for name in kinds}
         self.rollback = Rollback(ctx)
+        self.keeps_rows = False
         ctx.runner.n_graphs = max(ctx.runner.n_graphs, N_GRAPHS)
         try:
             for name, kind in kinds.items():
-                self._drafters[name] = kind(Setting(ctx, p, given))
+                self._drafters[name] = kind.made(Setting(ctx, p, given))
         except BaseException:
             self.close()
             raise
@@ -139,7 +104,7 @@ class Speculator(Closing):
             text.add(before)
         text.add(ids)
         told = held if self.ctx.reuse.knows(seq_id) else None
-        self._tracks[seq_id] = _Track(seq_id, text, list(ids), told)
+        self._tracks[seq_id] = Track(seq_id, text, list(ids), told)
         for one in self._drafters.values():
             one.begin(seq_id, text.ids)
 
@@ -148,8 +113,13 @@ class Speculator(Closing):
         the first allowed(draft) tokens are checked, as the others would not be chosen."""
         self._tracks[seq_id].n_left, self._tracks[seq_id].allowed = n_left, allowed
 
-    def advance(self, seq_ids: Iterable[int] | None = None) -> None:
+    def advance(
+        self, seq_ids: Iterable[int] | None = None, pieces: Mapping[int, int] | None = None
+    ) -> None:
         """Draft for sequences (None: all that were started) and compute the drafts in one batch.
+
+        pieces  how many of the pending tokens of a sequence are computed now, at most; it has rows
+                once none is left
 
         Rows that were not taken are lost, also those of other sequences. ContextError if there is
         no room.
@@ -159,24 +129,36 @@ class Speculator(Closing):
         for track in self._tracks.values():
             self._settle(track)
         self._draft(tracks)
+        most = pieces or {}
         try:
-            self._decode(tracks)
+            self._decode(tracks, most)
         except ContextError:
             if not self.ctx.cparams.kv_unified or not any(track.draft for track in tracks):
                 raise
             for track in tracks:  # sequences share cells, of which there may be too few
                 track.draft = []
-            self._decode(tracks)
+            self._decode(tracks, most)
 
-    def make_room(self, seq_id: int, n_keep: int) -> int:
-        """If a sequence is full, half of what comes after its first n_keep tokens leaves it, and
-        what drafters keep. -> how many tokens that were (`context_shift.shift`)"""
+    def n_pending(self, seq_id: int) -> int:
+        """Tokens of a sequence that are still to be computed, but for those of a draft."""
+        return len(self._tracks[seq_id].pending)
+
+    def n_guesses(self, seq_id: int) -> int:
+        """Tokens of the draft that its rows are about."""
+        return len(self._tracks[seq_id].draft)
+
+    def tokens(self, seq_id: int) -> list[int]:
+        """A sequence's text as far as it is known, with what was chosen."""
+        return self._tracks[seq_id].text.since(0)
+
+    def make_room(self, seq_id: int, n_keep: int, n_discard: int = 0) -> int:
+        """`context_shift.shift`, if a sequence is full. -> how many tokens left"""
         track = self._tracks[seq_id]
         self._settle(track)
         held = self.ctx.memory.seq_pos_max(seq_id) + 1
         if not track.begun or held < self.ctx.cparams.n_ctx_seq:
             return 0
-        n = shift(self.ctx, seq_id, n_keep)
+        n = shift(self.ctx, seq_id, n_keep, n_discard)
         track.text.remove(n_keep, n)
         track.told = None
         for one in self._drafters.values():
@@ -203,13 +185,14 @@ class Speculator(Closing):
             self._settle(track)
         return id, row
 
-    def finish(self, seq_id: int) -> None:
-        """A sequence goes on no more: the memory then has all of its tokens but the last."""
+    def finish(self, seq_id: int, whole: bool = True) -> None:
+        """A sequence goes on no more: the memory then has all of its tokens but the last, or
+        without `whole` those that it has anyway."""
         track = self._tracks.pop(seq_id, None)
         if track is None:
             return
         self._settle(track)
-        if track.begun and len(track.pending) > 1:
+        if whole and track.begun and len(track.pending) > 1:
             self._read(track, len(track.pending) - 1)
 
     def close(self) -> None:
@@ -224,7 +207,7 @@ class Speculator(Closing):
         """The statistics, a line for each way to draft."""
         return "\n".join(f"{name}: {s.text()}" for name, s in self.statistics.items())
 
-    def _settle(self, track: _Track) -> None:
+    def _settle(self, track: Track) -> None:
         """Take back what was not chosen; the memory may then lack more than the last token."""
         if track.rows is None:
             return
@@ -244,7 +227,7 @@ class Speculator(Closing):
                 one.accept(track.seq_id, track.n_accepted, name == track.author)
         track.draft, track.rows, track.n_taken, track.n_accepted = [], None, 0, 0
 
-    def _draft(self, tracks: Sequence[_Track]) -> None:
+    def _draft(self, tracks: Sequence[Track]) -> None:
         room = self.ctx.cparams.n_ubatch // max(len(tracks), 1) - 1
         # what had to be taken back to a checkpoint is first computed again
         open = {t.seq_id: t for t in tracks if len(t.pending) == 1 and t.text.n > 1}
@@ -277,45 +260,67 @@ class Speculator(Closing):
                 raise
             return {}
 
-    def _decode(self, tracks: Sequence[_Track]) -> None:
+    def _decode(self, tracks: Sequence[Track], most: Mapping[int, int]) -> None:
         for track in tracks:
             if not track.pending:
                 raise ContextError(
                     f"sequence {track.seq_id} has nothing to go on from: take a token, or start it"
                 )
-            while len(track.pending) > (n := self._most(track)):
+            while track.seq_id not in most and 1 < len(track.pending) > (n := self._most(track)):
                 self._read(track, n)
         for track in tracks:
             self.rollback.mark(track.seq_id, len(track.draft))
-        parts = [([*t.pending, *t.draft], len(t.draft) + 1, t) for t in tracks]
-        batch = Batch(
-            [id for ids, _, _ in parts for id in ids],
-            pos=[t.text.end - len(t.pending) + i for ids, _, t in parts for i in range(len(ids))],
-            seq_ids=[(t.seq_id,) for ids, _, t in parts for _ in ids],
-            outputs=[i >= len(ids) - n for ids, n, _ in parts for i in range(len(ids))],
-        )
+        parts = [self._part(track, most) for track in tracks]
         starts = [t.text.end - len(t.pending) for t in tracks]
         try:
-            rows = self.ctx.decode(batch)
+            rows = self._rows(parts)
         except BaseException:
             self._drop_guesses(tracks)
             raise
         row = 0
-        for _, n, track in parts:
+        for ids, n, track in parts:
+            if n == 0:
+                track.pending = track.pending[len(ids) :]
+                self._tell(track, track.text.end - len(track.pending))
+                continue
             track.rows, row = rows[row : row + n], row + n
             track.begun = True
             if not track.draft:
                 self._tell(track, track.text.end)
         self._show([(t.seq_id, pos, ids) for (ids, _, t), pos in zip(parts, starts, strict=True)])
 
-    def _drop_guesses(self, tracks: Sequence[_Track]) -> None:
+    def _rows(self, parts: Sequence[tuple[list[int], int, Track]]) -> F32:
+        """Compute tokens of sequences: the logits of as many at the end of each as it says."""
+        # rows of a draft are taken one by one
+        keep = self.keeps_rows or any(n > 1 for _, n, _ in parts)
+        if len(parts) == 1 and len(parts[0][0]) == parts[0][1] == 1:  # its graph is there
+            return self.ctx.decode(parts[0][0], seq_id=parts[0][2].seq_id, copy=keep)
+        batch = Batch(
+            [id for ids, _, _ in parts for id in ids],
+            pos=[t.text.end - len(t.pending) + i for ids, _, t in parts for i in range(len(ids))],
+            seq_ids=[(t.seq_id,) for ids, _, t in parts for _ in ids],
+            outputs=[i >= len(ids) - n for ids, n, _ in parts for i in range(len(ids))],
+        )
+        return self.ctx.decode(batch, copy=keep)
+
+    def _part(self, track: Track, most: Mapping[int, int]) -> tuple[list[int], int, Track]:
+        """What of a sequence is computed now, and of how many tokens at its end there are rows."""
+        n = len(track.pending)
+        if n > 1 and (n := min(most.get(track.seq_id, n), self._most(track))) < len(track.pending):
+            return track.pending[:n], 0, track
+        return [*track.pending, *track.draft], len(track.draft) + 1, track
+
+    def _drop_guesses(self, tracks: Sequence[Track]) -> None:
         """What was computed before an interruption must not have drafts in it."""
         for track in tracks:
-            track.begun, track.told = False, None
+            held = self.ctx.memory.seq_pos_max(track.seq_id) + 1
+            track.begun = False
+            if held != track.told or not self.ctx.reuse.knows(track.seq_id):
+                track.told = None
             if track.draft:
                 self.rollback.back_to(track.seq_id, track.text.end)
 
-    def _read(self, track: _Track, n: int) -> None:
+    def _read(self, track: Track, n: int) -> None:
         """Compute the first n pending tokens."""
         ids, pos = track.pending[:n], track.text.end - len(track.pending)
         self.ctx.decode(Batch(ids, None, range(pos, pos + n), [(track.seq_id,)] * n), "none")
@@ -323,12 +328,12 @@ class Speculator(Closing):
         self._tell(track, pos + n)
         self._show([(track.seq_id, pos, ids)])
 
-    def _most(self, track: _Track) -> int:
+    def _most(self, track: Track) -> int:
         """Tokens that may be computed at once: a snapshot may be due after them."""
         n = None if track.told is None else self.ctx.reuse.until_snapshot(track.seq_id)
         return min(self.ctx.cparams.n_batch, n or self.ctx.cparams.n_batch)
 
-    def _tell(self, track: _Track, pos: int) -> None:
+    def _tell(self, track: Track, pos: int) -> None:
         """Let the context know what is in the memory for good: tokens before a position."""
         if track.told is None or pos < track.told:
             track.told = None
@@ -341,9 +346,10 @@ class Speculator(Closing):
         """Let drafters see what was computed: of each sequence its first position and tokens."""
         h, at, seen = self.ctx.h_nextn, 0, []
         for seq_id, pos, ids in parts:
-            rows = None if h is None else h[at : at + len(ids)]
-            seen.append(Seen(seq_id, pos, ids, rows))
-            at += len(ids)
+            end = at + len(ids)
+            layers = {il: rows[at:end] for il, rows in self.ctx.layer_inp.items()}
+            seen.append(Seen(seq_id, pos, ids, None if h is None else h[at:end], layers))
+            at = end
         for one in self._drafters.values():
             one.observe(seen)
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import is_dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
+from ggml_py.backend import Device
 from ggml_py.ops import mul, mul_mat
 from ggml_py.tensor import Tensor
 from llama_py.cut import Cut
 from llama_py.declared import DeviceOf
+from llama_py.hparams import HParams
 from llama_py.linear import ExpertLinear, Linear
 from llama_py.models._architecture import Architecture
+from llama_py.parallel import Parallel
 from llama_py.placement import Placement
 from llama_py.share import Share, apportion
 from llama_py.split.block import SplitBlock, SplitLinear
@@ -29,23 +32,58 @@ _UNSPLIT = object()
 
 
 def split(arch: Architecture, w: Weights, place: Placement, device_of: DeviceOf) -> None:
-    """Let the devices of place.group share what they can of a model, as place.split_mode says.
+    """Let the devices of each of place.groups share what they can of its layers, as
+    place.split_mode says.
 
-    device_of   of a whole tensor, by the nodes that read it: what is not on the first device of the
-                group stays as it is
+    device_of   of a whole tensor, by the nodes that read it: a group shares what would be on its
+                first device
     """
-    if place.split_mode == "row":
-        _Rows(arch, w, place, device_of).split(every(arch))
-    else:
-        _Graph(arch, w, place, device_of).split()
+    shares, first = place.shares(), 0
+    layers = place.layers(arch.hp.n_layer_all)
+    for devices in place.groups:
+        its = frozenset(il for il, d in enumerate(layers) if d is devices[0])
+        stage = Stage(devices, [shares[d.name] for d in devices], first, its, place.parallel)
+        first += len(devices)
+        if len(devices) == 1:
+            continue
+        if place.split_mode == "row":
+            _Rows(arch, w, stage, device_of).split(every(arch))
+        else:
+            _Graph(arch, w, stage, device_of).split()
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Devices that share layers.
+
+    shares  how much each has
+    first   devices of stages before this one
+    layers  their numbers
+    parallel  whether they share heads, or experts, or both; None: heads and channels of all
+    """
+
+    devices: Sequence[Device]
+    shares: Sequence[float]
+    first: int
+    layers: frozenset[int]
+    parallel: Parallel | None = None
+
+    @property
+    def by_expert(self) -> bool:
+        return self.parallel is not None and self.parallel.ep > 1
+
+    @property
+    def experts_alone(self) -> bool:
+        return self.parallel is not None and self.parallel.tp == 1
+
+    def group(self, hparams: Sequence[HParams]) -> Group:
+        return Group(hparams, [{} for _ in self.devices], self.first, self.layers)
 
 
 class _Splitter:
-    def __init__(
-        self, arch: Architecture, w: Weights, place: Placement, device_of: DeviceOf
-    ) -> None:
-        self.arch, self.w, self.place, self.device_of = arch, w, place, device_of
-        self.devices, self.shares = place.group, place.shares()
+    def __init__(self, arch: Architecture, w: Weights, stage: Stage, device_of: DeviceOf) -> None:
+        self.arch, self.w, self.stage, self.device_of = arch, w, stage, device_of
+        self.devices, self.shares = stage.devices, stage.shares
 
     def is_elsewhere(self, tensors: Sequence[Tensor]) -> bool:
         """Whether the matrices among them are to be on another device than the main one."""
@@ -63,11 +101,9 @@ class _Splitter:
 class _Rows(_Splitter):
     """Matrices by rows."""
 
-    def __init__(
-        self, arch: Architecture, w: Weights, place: Placement, device_of: DeviceOf
-    ) -> None:
-        super().__init__(arch, w, place, device_of)
-        self.group = Group([arch.hp] * len(self.devices), [{} for _ in self.devices])
+    def __init__(self, arch: Architecture, w: Weights, stage: Stage, device_of: DeviceOf) -> None:
+        super().__init__(arch, w, stage, device_of)
+        self.group = stage.group([arch.hp] * len(self.devices))
 
     def split(self, owners: Sequence[Any]) -> None:
         """Every `Linear` that is an attribute of one of these."""
@@ -108,17 +144,18 @@ def _is_frozen(owner: object) -> bool:
 class _Graph(_Splitter):
     """Blocks by heads and hidden channels, the head by rows."""
 
-    def __init__(
-        self, arch: Architecture, w: Weights, place: Placement, device_of: DeviceOf
-    ) -> None:
-        super().__init__(arch, w, place, device_of)
-        shares = [Share(self.shares, i, self._block_of) for i in range(len(self.devices))]
-        self.weights = [PartWeights(w, share) for share in shares]
+    def __init__(self, arch: Architecture, w: Weights, stage: Stage, device_of: DeviceOf) -> None:
+        super().__init__(arch, w, stage, device_of)
+        shares = [
+            Share(self.shares, i, self._block_of, self._has, stage.by_expert)
+            for i in range(len(self.devices))
+        ]
+        self.weights = [PartWeights(w, x, stage.first + i) for i, x in enumerate(shares)]
         self.parts = [
             type(arch)(arch.hp.shared(share), part, arch.load_mtp)
             for share, part in zip(shares, self.weights, strict=True)
         ]
-        self.group = Group([part.hp for part in self.parts], [{} for _ in self.devices])
+        self.group = stage.group([part.hp for part in self.parts])
         self.used: list[Any] = []  # blocks: a list of parts each
         self.told: set[str] = set()
 
@@ -127,6 +164,10 @@ class _Graph(_Splitter):
         end = f".{stem}.weight"
         sizes = (t.type.block_size for name, t in self.w.infos.items() if name.endswith(end))
         return max(sizes, default=1)
+
+    def _has(self, il: int, stem: str) -> bool:
+        end = f"blk.{il}.{stem}.weight" if il >= 0 else f".{stem}.weight"
+        return any(name.endswith(end) for name in self.w.infos)
 
     def split(self) -> None:
         whole = {t.name: t for t in tensors_of(self.arch)}
@@ -137,8 +178,8 @@ class _Graph(_Splitter):
         replaced = [t for name, t in whole.items() if name in cut and id(t) not in kept]
         self._replicate(left)
         self.w.place_parts((), replaced)
-        if isinstance(getattr(self.arch, "output", None), Linear):
-            rows = _Rows(self.arch, self.w, self.place, self.device_of)
+        if isinstance(getattr(self.arch, "output", None), Linear) and not self.stage.experts_alone:
+            rows = _Rows(self.arch, self.w, self.stage, self.device_of)
             rows.group = self.group
             self.arch.output = rows.shared(self.arch.output)  # type: ignore[attr-defined]
 
@@ -171,6 +212,8 @@ class _Graph(_Splitter):
         tensors = tensors_of(block)
         if not tensors or self.is_elsewhere(tensors):
             return block
+        if self.stage.experts_alone and not any(isinstance(x, ExpertLinear) for x in every(block)):
+            return block
         why = "its parts do not add up to it"
         if vars(type(block)).get("parts_keep", _UNSPLIT) is not _UNSPLIT:
             used, why = self._used(parts)
@@ -192,6 +235,8 @@ class _Graph(_Splitter):
             return [], "a device would have some of its matrices only"
         if sum(part is not None for part in used) < 2:
             return [], self._too_small(pieces[0])
+        if any(p.is_sum and p.dim is None for own in pieces for p in own):
+            return [], "a matrix whose products are added would be on all devices"
         if not all(any(p.is_partial for p in own) for own in pieces):
             return [], "it has no heads or channels that devices could share"
         return used, self._misfit([own for own, u in zip(pieces, used, strict=True) if u])
@@ -229,7 +274,7 @@ class _Graph(_Splitter):
                 for linear in every(part):
                     if isinstance(linear, Linear | ExpertLinear) and (
                         (p := own.get(id(linear.weight))) is not None and p.is_partial
-                    ):
+                    ):  # of experts too: a bias is of all of them
                         linear.bias = None
         self.used.append(used)
         keeps = type(block).parts_keep
@@ -238,7 +283,7 @@ class _Graph(_Splitter):
             with_part = [
                 None if part is None else arch for part, arch in zip(used, self.parts, strict=True)
             ]
-            self.arch.parts[il, kind] = with_part
+            self.arch.parts[il, kind] = [None] * self.stage.first + with_part
 
     def _cut_blocks(self) -> set[str]:
         """Give every piece in use its bytes; the names of the tensors that were cut."""

@@ -33,7 +33,7 @@ class Piece:
     @property
     def is_partial(self) -> bool:
         """Whether products with it are parts of a sum."""
-        return self.dim == 0 and self.tensor.ne[1] > 1
+        return (self.dim == 0 and self.tensor.ne[1] > 1) or (self.dim == 2 and self.is_sum)
 
 
 def ranges_of(pieces: Sequence[Piece]) -> list[list[Range]]:

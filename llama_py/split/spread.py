@@ -33,9 +33,10 @@ class PartBuilder(GraphBuilder):
     are those of the whole graph.
     """
 
-    def __init__(self, whole: GraphBuilder, hp: HParams, number: int) -> None:
+    def __init__(self, whole: GraphBuilder, hp: HParams, number: int, memory: int) -> None:
+        """number: among the devices of its group; memory: among all, see `Kept.part`"""
         self.__dict__.update(whole.__dict__)
-        self.whole, self.hp, self.number = whole, hp, number
+        self.whole, self.hp, self.number, self.memory = whole, hp, number, memory
         self._shared: dict[str, Any] = {}
         self._mine: dict[int, Any] = {}
 
@@ -49,7 +50,7 @@ class PartBuilder(GraphBuilder):
         """An input whose memory is this device's."""
         if id(inp) not in self._mine:
             mine: Any = copy(inp)
-            mine.mctx = mine.mctx.on(self.number)
+            mine.mctx = mine.mctx.on(self.memory)
             self._mine[id(inp)] = mine
         found: Input = self._mine[id(inp)]
         return found
@@ -90,10 +91,14 @@ class Group:
 
     hparams   the sizes of each one's part
     replicas  weights of each that are the same on all, by their names in the file
+    first     devices of the groups before it, which have the layers before
+    layers    the numbers of its layers
     """
 
     hparams: Sequence[HParams]
     replicas: Sequence[dict[str, Tensor]] = field(default_factory=list)
+    first: int = 0
+    layers: frozenset[int] = frozenset()
 
     @property
     def n(self) -> int:
@@ -102,29 +107,37 @@ class Group:
 
 class Spread:
     """One graph's tensors on the devices of a group. The first of them, the main one, also has what
-    is not split.
+    is not split. What comes from the layers of another group, the scheduler brings.
     """
 
-    def __init__(self, g: GraphBuilder, group: Group) -> None:
-        self.g, self.group = g, group
-        self.parts = [PartBuilder(g, hp, i) for i, hp in enumerate(group.hparams)]
+    def __init__(self, g: GraphBuilder, group: Group, before: Spread | None) -> None:
+        """before: that of the group whose layers came last"""
+        self.g, self.group, self.before = g, group, before
+        self.parts = [
+            PartBuilder(g, hp, i, group.first + i) for i, hp in enumerate(group.hparams)
+        ]
         self._sums: dict[int, Tensor] = {}  # by id of what a block gave: its REDUCE
         self._at: dict[tuple[int, int], Tensor] = {}
         self._follows: dict[int, bool] = {}
+        self._own: dict[int, bool] = {}
         self._first: set[int] = set()
+        self._norms: set[int] = set()  # of its layers
+        self._n_seen = 0  # of all norms
 
     @classmethod
     def of(cls, g: GraphBuilder, group: Group) -> Spread:
         """That of a graph."""
-        found: Spread = g.shared("spread", lambda: cls(g, group))
-        return found
+        spreads: dict[int, Spread] = g.shared("spreads", dict)
+        if group.first not in spreads:
+            spreads[group.first] = cls(g, group, [None, *spreads.values()][-1])
+        return spreads[group.first]
 
     def on(self, number: int, make: Any) -> Tensor:
         """Expand what `make` builds; all that is new of it runs on that device."""
         nodes = self.g.gf.nodes
         first = len(nodes)
         made: Tensor = self.g.expand(make())
-        self.g.res.in_part += [(t, number) for t in nodes[first:]]
+        self.g.res.in_part += [(t, self.group.first + number) for t in nodes[first:]]
         return made
 
     def at(self, t: Tensor, number: int) -> Tensor:
@@ -148,7 +161,10 @@ class Spread:
         """Or what comes before the first of them."""
         found = self._follows.get(id(t))
         if found is None:
-            if _is_simple(t):
+            if self._came_in(t):
+                found = True
+                self._first.add(id(t))
+            elif _is_simple(t):
                 found = any(self._follows_sums(s) for s in t.src if s is not None)
             else:
                 found = t.op != "NONE" and not self._sums
@@ -156,6 +172,39 @@ class Spread:
                     self._first.add(id(t))
             self._follows[id(t)] = found
         return found
+
+    def _came_in(self, t: Tensor) -> bool:
+        """Whether devices of the group before make it, each for itself."""
+        before = self.before
+        if before is None or t.op == "NONE" or self._is_own(t):
+            return False
+        return before._follows_sums(t)
+
+    def _is_own(self, t: Tensor) -> bool:
+        """Whether it was made of sums of this group, or of what its layers begin with: a norm, or
+        a weight that its devices have."""
+        found = self._own.get(id(t))
+        if found is None:
+            sources = [s for s in t.src if s is not None]
+            if id(t) in self._sums or id(t) in self._own_norms():
+                found = True
+            elif self.before is not None and id(t) in self.before._follows:
+                found = False
+            elif any(s.op == "NONE" and s.name in self.group.replicas[-1] for s in sources):
+                found = True
+            else:
+                found = _is_simple(t) and any(
+                    self._is_own(s) for s in sources if s.op != "NONE"
+                )
+            self._own[id(t)] = found
+        return found
+
+    def _own_norms(self) -> set[int]:
+        """Ids of what the graph has so far of them."""
+        norms = self.g.res.in_layer
+        new, self._n_seen = norms[self._n_seen :], len(norms)
+        self._norms |= {id(t) for t, il in new if il in self.group.layers}
+        return self._norms
 
     def _again(self, t: Tensor, number: int) -> Tensor:
         """The same computed on another device."""

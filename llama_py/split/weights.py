@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ggml_py.tensor import Tensor, shape4
-from llama_py.linear import Norm, NormKind
+from llama_py.linear import ExpertLinear, Norm, NormKind
 from llama_py.share import Share
 from llama_py.split.pieces import Piece
 from llama_py.weights import Bias, Sections, Weights
@@ -15,24 +15,26 @@ from llama_py.weights import Bias, Sections, Weights
 class PartWeights(Weights):
     """Finds tensors as `Weights` does; what it finds are pieces of the file's.
 
+    number   of the device, in their names
     pieces   by id of the tensor
     """
 
-    def __init__(self, whole: Weights, share: Share) -> None:
+    def __init__(self, whole: Weights, share: Share, number: int) -> None:
         super().__init__(whole.infos, whole.where)
-        self.share = share
+        self.share, self.number = share, number
         self.pieces: dict[int, Piece] = {}
         self._by_name: dict[str, Piece] = {}
 
     def scope(self, prefix: str, il: int = -1) -> Weights:
         part = super().scope(prefix, il)
         assert isinstance(part, PartWeights)
-        part.share, part.pieces, part._by_name = self.share, self.pieces, self._by_name
+        part.share, part.number = self.share, self.number
+        part.pieces, part._by_name = self.pieces, self._by_name
         return part
 
     def _find(
         self, name: str, ne: tuple[int, ...], other: tuple[int, ...], needed: bool,
-        sections: Sections = (),
+        sections: Sections = (), shaped: tuple[int, ...] = (),
     ) -> Tensor | None:  # fmt: skip
         found = self.info(name)
         if found is None:
@@ -42,7 +44,7 @@ class PartWeights(Weights):
         if piece is None:
             whole = found.ne
             shape = min(shape4(ne), shape4(other or ne), key=lambda s: len(_different(s, whole)))
-            tensor = Tensor(found.type, shape, name=f"{full}.{self.share.part}")
+            tensor = Tensor(found.type, shape, name=f"{full}.{self.number}")
             piece = self._by_name[full] = Piece(tensor, full, None, ())
             stem = name.removesuffix(".weight")
             piece.idle, piece.is_sum = self.share.knows(self.il, stem)
@@ -62,6 +64,22 @@ class PartWeights(Weights):
             piece.problem = f"{list(shape)} is no part of {list(whole)}"
         elif different:
             piece.dim = different[0]
+
+    def experts(
+        self, stem: str, n_in: int, n_out: int, n_expert: int, *, bias: Bias = False,
+        scaled: bool = True, sections: Sections = (),
+    ) -> ExpertLinear:  # fmt: skip
+        """Some of the experts, whole, where these are shared so: of biases and scales there are
+        all, for numbers of experts are those of all."""
+        if not self.share.by_expert:
+            return super().experts(
+                stem, n_in, n_out, n_expert, bias=bias, scaled=scaled, sections=sections
+            )
+        first, n = self.share.experts(n_expert, self.il, stem)
+        weight = self.tensor(f"{stem}.weight", n_in, n_out, n)
+        bias_ = self._bias(stem, (n_out, n_expert), bias)
+        scale = self._scale(stem, n_expert, scaled)
+        return ExpertLinear(weight, bias_, scale, first=first, of=n_expert)
 
     def norm(self, stem: str, *ne: int, kind: NormKind = "rms", bias: Bias = False) -> Norm:
         norm = super().norm(stem, *ne, kind=kind, bias=bias)

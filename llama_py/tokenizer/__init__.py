@@ -49,6 +49,8 @@ class Tokenizer:
         self._meta = meta
         self.vocab = model.vocab
         self.types, self.special_ids, self.eog = classify(model.vocab)
+        self._plain: dict[int, bytes] = {}  # pieces that were asked for
+        self._shown: dict[int, bytes] = {}
 
     @classmethod
     def from_metadata(cls, meta: Mapping[str, Any]) -> Tokenizer:
@@ -129,9 +131,13 @@ class Tokenizer:
 
         Raises TokenizerError for an id outside the vocabulary.
         """
-        if self.is_control(id) and not special:
-            return b""
-        return self._model.piece(self.vocab.texts[id], self._type(id))
+        known = self._shown if special else self._plain
+        piece = known.get(id)
+        if piece is None:
+            hidden = self.is_control(id) and not special
+            piece = b"" if hidden else self._model.piece(self.vocab.texts[id], self._type(id))
+            known[id] = piece
+        return piece
 
     def token_bytes(self, id: int) -> bytes:
         """The bytes a token stands for, control tokens included."""

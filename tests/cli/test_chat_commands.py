@@ -72,7 +72,7 @@ def test_every_command_has_a_line_of_help(chat: Any) -> None:
 REFUSED = [
     ("/hlep", "there is no command /hlep; did you mean /help?"),
     ("/xyzzy", "there is no command /xyzzy; /help lists all"),
-    ("/image cat.png", "the model has no eyes: qwen35moe reads text only (/read FILE: a text"),
+    ("/image cat.png", "the model has no eyes: qwen35moe was started without --mmproj FILE"),
     ("/read", "a file is wanted: /read FILE"),
     ("/read no such file", "no such file: No such file or directory"),
     ("/regen", "nothing was said yet that could be answered again"),
@@ -251,6 +251,10 @@ def test_too_large_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     file.write_text(json.dumps(GOOD))
     with pytest.raises(ModelError, match="has more than"):
         saved.load(file)
+    kept = file.read_bytes()
+    with pytest.raises(ModelError, match="it was not saved"):  # as it could not be read again
+        saved.save(file, "m", [HELLO], {})
+    assert file.read_bytes() == kept
 
 
 def test_typed_lines_are_kept_for_their_user_only(

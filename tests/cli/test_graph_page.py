@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +89,17 @@ def wait(browser: Any, script: str, *args: Any) -> Any:
     """Until the script returns something true."""
     from selenium.webdriver.support.ui import WebDriverWait
 
-    return WebDriverWait(browser, 20, 0.02).until(lambda b: run(b, script, *args))
+    return WebDriverWait(browser, 60, 0.02).until(lambda b: run(b, script, *args))
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """What keys lead to is there soon, but not at once."""
+    for _ in range(300):
+        with suppress(Exception):  # an element is drawn anew, or not there yet
+            if holds():
+                return
+        time.sleep(0.1)
+    assert holds()
 
 
 def press(browser: Any, *keys: str) -> None:
@@ -164,17 +176,17 @@ def test_turns_of_a_repetition(open_page: Open, demo: Path) -> None:
 def test_search(open_page: Open, demo: Path) -> None:
     b = open_page(demo)
     press(b, "/", *"attn_norm-2")
-    first = texts(b, "#found [role=option]")[0]
-    assert "attn_norm-2" in first and "layer 2 › delta net" in first
+    until(lambda: "attn_norm-2" in texts(b, "#found [role=option]")[0])
+    assert "layer 2 › delta net" in texts(b, "#found [role=option]")[0]
     press(b, name_of("ENTER"))
-    assert find(b, "#details h2").text == "attn_norm-2"
-    card = find(b, ".card.selected")
-    assert "attn_norm-2" in card.text and card.is_displayed()
+    until(lambda: find(b, "#details h2").text == "attn_norm-2")
+    until(lambda: "attn_norm-2" in find(b, ".card.selected").text)
+    assert find(b, ".card.selected").is_displayed()
     assert texts(b, ".turner output") == ["layer 2"]
     press(b, "/", *"nothing like it")
-    assert find(b, "#found").text == "nothing has such a name"
+    until(lambda: find(b, "#found").text == "nothing has such a name")
     press(b, name_of("ESCAPE"))
-    assert not find(b, "#found").is_displayed()
+    until(lambda: not find(b, "#found").is_displayed())
 
 
 def test_click_and_links(open_page: Open, demo: Path) -> None:

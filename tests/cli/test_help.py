@@ -12,6 +12,7 @@ from tests.commands import SCRIPTS, clean_environment, run
 COMMANDS = [
     "llama-py-cli", "llama-py-debug", "llama-py-gguf", "llama-py-graph", "llama-py-bench",
     "llama-py-imatrix", "llama-py-embedding", "llama-py-perplexity", "llama-py-cvector-generator",
+    "llama-py-server",
 ]  # fmt: skip
 SLOW = {"numpy", "numba", "llvmlite", "ggml_cpu", "ggml_ref", "tokenizers", "jinja2", "tqdm"}
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import llama_py
 from llama_py_tools import cli, debug
 from llama_py_tools.logs import in_flags
 from tests.commands import tiny_model
@@ -47,6 +48,15 @@ def test_a_context_beyond_what_was_trained(capsys: pytest.CaptureFixture[str]) -
     assert "warning" not in told(capsys, "-c", "1024")
 
 
+@pytest.mark.parametrize("unified, warns", [(False, False), (True, True)])
+def test_sequences_that_share_cells_may_each_have_all(
+    caplog: pytest.LogCaptureFixture, unified: bool, warns: bool
+) -> None:
+    with llama_py.load() as model, model.context(n_ctx=2048, n_seq_max=2, kv_unified=unified):
+        pass
+    assert ("the model was trained with 1024 tokens" in caplog.text) == warns
+
+
 def test_rules_that_match_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     says = told(capsys, "-ot", "attn_zzz=ref", "-ot", "ffn=ref")
     assert "warning: -ot attn_zzz=ref: no weight has such a name" in says and "ffn=ref:" not in says
@@ -84,7 +94,7 @@ def test_one_token_has_no_rate(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_full_context_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    args = ["-dev", "ref", "-p", "A " * 120, "--ignore-eos", "-c", "256"]
+    args = ["-dev", "cpu", "-p", "A " * 120, "--ignore-eos", "-c", "256"]
     assert cli.main([*args, "-n", "-1"]) == 0
     says = "stop: the context of 256 tokens is full (-c N: a larger one)"
     assert says in capsys.readouterr().err

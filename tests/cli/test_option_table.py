@@ -18,6 +18,6 @@ def test_an_option_of_several_commands_stands_once() -> None:
     rows = [row for row in table().splitlines() if row.startswith("| `-ub`")]
     shared, several = rows
     graphs = "graph dump, graph view, graph diff, graph profile, graph placement, graph fit"
-    last = "imatrix, embedding, perplexity, cvector-generator"
+    last = "imatrix, embedding, perplexity, cvector-generator, server"
     assert shared.endswith(f"| cli, cli warmup, debug, {graphs}, {last} |")
     assert several.endswith("| bench |")

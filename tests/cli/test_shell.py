@@ -24,7 +24,7 @@ def offered(folder: Path, *words: str, command: str = "llama-py-cli") -> set[str
     ask = f"\nCOMP_WORDS=({line}); COMP_CWORD={len(words)}; {name}; {show}"
     done = subprocess.run(
         ["bash", "--norc"], input=script(parser, "bash") + ask, capture_output=True, text=True,
-        cwd=folder, timeout=60,
+        cwd=folder, timeout=120,
     )  # fmt: skip
     assert done.stderr == ""
     return {*done.stdout.split("\n")} - {""}

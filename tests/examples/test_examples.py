@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 
 from llama_py import models
+from load.servers import ours, running
+from tests.commands import DEMO
 
 FOLDER = Path(__file__).parents[2] / "examples"
 
@@ -65,3 +68,31 @@ def test_compare_two_quantizations(capsys: pytest.CaptureFixture[str]) -> None:
         assert out.count("normalised error of") == 3
     same, coarser = means
     assert same < 1e-3 < coarser
+
+
+def test_call_functions(capsys: pytest.CaptureFixture[str]) -> None:
+    example("call_functions").main([])
+    found = capsys.readouterr().out
+    assert re.search(r'^assistant: degrees\(\{\s*"city"', found, re.M)
+    assert re.search(r"^tool: -?[\d.]+$", found, re.M)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of the demo model, on this machine."""
+    command = ours(str(DEMO), n_ctx=4096, n_parallel=1, n_threads=1)
+    with running(command, tmp_path_factory.mktemp("server") / "log") as url:
+        yield f"{url}/v1"
+
+
+def test_langchain_chat(request: pytest.FixtureRequest) -> None:
+    pytest.importorskip("langchain_openai")
+    found = example("langchain_chat").talk(request.getfixturevalue("server"))
+    assert found["said"] and 0 <= found["person"].age <= 120
+    assert found["result"] in (12.5, 3.0)
+
+
+def test_llama_index_chat(request: pytest.FixtureRequest) -> None:
+    pytest.importorskip("llama_index.llms.openai_like")
+    found = example("llama_index_chat").talk(request.getfixturevalue("server"))
+    assert found["said"] and found["result"] in (12.5, 3.0)

@@ -12,7 +12,7 @@ from ggml_py.registry import device as find_device
 from llama_py.context import Context
 from llama_py.placement import Placement, overrides
 from tests.graph_models import CONTINUING
-from tests.live_models import live, made, model_of, nmse, tokens
+from tests.live_models import Arrays, live, made, model_of, nmse, tokens
 from tests.splits import count_splits
 
 SIZES = {"n_ctx": 256, "n_ubatch": 16}
@@ -26,9 +26,9 @@ def run(ctx: Context) -> np.ndarray:
     return np.concatenate([ctx.decode(ids[:40], logits="all"), ctx.decode(ids[40:])])
 
 
-def split(name: str, where: Placement) -> np.ndarray:
+def split(name: str, weights: tuple[dict[str, Any], Arrays], where: Placement) -> np.ndarray:
     """With one device only, a node that it refuses raises."""
-    ctx = Context(model_of(*made(name), where), **SIZES)
+    ctx = Context(model_of(*weights, where), **SIZES)
 
     def count(res: Any, _: Any) -> None:
         n = ctx.runner.graphs[0][1].n_splits
@@ -45,9 +45,9 @@ def test_logits(name: str, device: Any) -> None:
     pair: tuple[Device, ...] = (device, cpu)
     experts = overrides({"exps": "cpu"}, 0, pair)
     twice = (device, device.again("opencl0.2"), cpu)
-    expected = run(Context(live(name), **SIZES)).astype(np.float64)
+    expected, weights = run(Context(live(name), **SIZES)).astype(np.float64), made(name)
     for where in (
         Placement((device,)), Placement(pair), Placement(pair, 1), Placement(pair, -1, experts),
         Placement(twice, tensor_split=(1, 1)),
     ):  # fmt: skip
-        assert nmse(expected, split(name, where)) <= 1e-5, where
+        assert nmse(expected, split(name, weights, where)) <= 1e-5, where

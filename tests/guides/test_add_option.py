@@ -20,6 +20,7 @@ FILE = "llama_py/params/__init__.py"
 COMMANDS = (
     "cli", "cli warmup", "debug", "graph dump", "graph view", "graph diff", "graph profile",
     "graph placement", "graph fit", "imatrix", "embedding", "perplexity", "cvector-generator",
+    "server",
 )  # fmt: skip
 VARIABLE = "LLAMA_ARG_PAGES"
 
@@ -40,7 +41,8 @@ session.open_context(args, model, n_batch=3)
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the sources with the guide's field in ContextParams."""
     folder, ignored = tmp_path_factory.mktemp("tree"), shutil.ignore_patterns("__pycache__")
-    for source in (ROOT / "llama_py", ROOT / "tools" / "llama_py_tools"):
+    tools = ROOT / "tools"
+    for source in (ROOT / "llama_py", tools / "llama_py_tools", tools / "llama_py_server"):
         shutil.copytree(source, folder / source.name, ignore=ignored)
     (field,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.S)
     before, start, after = (

@@ -24,12 +24,15 @@ VOCABULARIES = (
     "llama_py/tokenizer/models/",
     "llama_py/tokenizer/special.py",
     "tools/llama_py_tools/chat_params.py",
+    "llama_py/chat/reasoning_formats.py",
+    "tools/llama_py_tools/hub.py",  # how names of files begin
 )
 VOCABULARY = re.compile(r'"tokenizer\.ggml\.(model|pre)": ')
 # With a capital it is a kind of layer, whoever has it, or who made several:
 PUBLISHED = ("mamba", "mamba2", "rwkv6", "deepseek")
-# Where one architecture is built upon another, or of a block; and where one is made to be trained:
-IMPORT = re.compile(r"from llama_py\.(models|models\.tiny|blocks)\.\w+ import ")
+# Where one architecture is built upon another, or of a block, or drafts for it; and where one is
+# made to be trained:
+IMPORT = re.compile(r"from llama_py\.(models|models\.tiny|blocks)\.\w+ import |drafts_for=\(")
 ONE_MODEL = "tools/demo_model/"
 SCOPE = r"(?![ -]scope)"  # a collection of autoencoders has a model's name in its own
 

@@ -14,7 +14,8 @@ from llama_py.context import Context
 from llama_py.model import Model
 from tests.live_models import EXACT, PROMPT, Arrays, changed, model_of, nmse, two_heads
 
-NAMES = ["qwen35-mtp", "qwen35moe-mtp", "qwen3next-mtp", "deepseek32-moe"]
+NORMED = ["qwen35-mtp", "qwen35moe-mtp", "qwen3next-mtp", "deepseek32-moe"]
+NAMES = [*NORMED, "step35-mtp"]  # whose state is always the one before the last norm
 HIDDEN = np.random.default_rng(2).standard_normal((len(PROMPT), 64)).astype(np.float32)
 CLOSE = 1e-12
 Rows = NDArray[np.float32]
@@ -63,7 +64,7 @@ def rms(rows: Rows, weight: Rows, eps: float) -> Rows:
 
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("mtp", [True, False])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", NORMED)
 def test_states_before_the_last_norm(name: str, mtp: bool, masked: bool) -> None:
     metadata, arrays = changed(name)
     model = model_of(metadata, arrays, load_mtp=True)
@@ -137,3 +138,22 @@ def test_models_without_nextn_layers() -> None:
     model = Model(None, load_mtp=False)
     with pytest.raises(ContextError, match="load_mtp=True"):
         Context(model, n_ctx=256, mtp=True)
+
+
+def three_matrices(metadata: dict[str, Any], arrays: Arrays) -> None:
+    """What queries, keys and values are made by, cut out of one matrix."""
+    hp = model_of(metadata, arrays).hparams
+    for name in [name for name in arrays if name.endswith("attn_qkv.weight")]:
+        stem, shape = name.removesuffix("qkv.weight"), hp.layers[int(name.split(".")[1])]
+        joint, scale = arrays.pop(name), arrays.pop(f"{stem}qkv.scale", None)
+        ends = shape.n_embd_q, shape.n_embd_q + shape.n_embd_k_gqa
+        for x, part in zip("qkv", np.split(joint, ends, axis=-2), strict=True):
+            arrays[f"{stem}{x}.weight"] = part
+            if scale is not None:
+                arrays[f"{stem}{x}.scale"] = scale
+
+
+def test_three_matrices_draft_as_one() -> None:
+    """With three of them llama.cpp ends the process."""
+    one, three = (drafter("mimo2-mtp", *c).decode(batch(12)) for c in ([], [three_matrices]))
+    assert nmse(one, three) < CLOSE

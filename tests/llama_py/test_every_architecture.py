@@ -14,7 +14,8 @@ from ggml_py.backend import get_tensor
 from llama_py import state
 from llama_py.batch import Batch
 from llama_py.context import Context
-from llama_py.memory.kept import State
+from llama_py.memory.compressed import CompressedMemory
+from llama_py.memory.kept import Compressed, State
 from tests.graph_models import CONTINUING
 from tests.live_models import NEVER, live, nmse, tokens
 
@@ -42,8 +43,10 @@ def filled(name: str, **options: Any) -> Context:
 
 
 def states(ctx: Context) -> list[NDArray[Any]]:
-    """The recurrent states of cell 0."""
+    """The recurrent states of cell 0, or what compressed keys of sequence 0 are made of."""
     recr = ctx.memory.recr
+    if isinstance(recr, CompressedMemory):
+        return [get_tensor(t)[0, 0] for one in recr.kinds.values() for t in one.states()]
     return [] if recr is None else [get_tensor(t)[0, 0, 0].copy() for t in recr.tensors()]
 
 
@@ -127,6 +130,6 @@ def test_states_after_a_prompt_are_those_after_its_tokens(name: str) -> None:
     for token in PROMPT:
         single.decode([token])
     kept = [what for il in range(hp.n_layer) for what in whole.model.architecture.keeps(il)]
-    assert bool(states(whole)) == any(isinstance(what, State) for what in kept)
+    assert bool(states(whole)) == any(isinstance(what, State | Compressed) for what in kept)
     for expected, found in zip(states(whole), states(single), strict=True):
         assert nmse(expected, found) < CLOSE

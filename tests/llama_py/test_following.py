@@ -11,8 +11,9 @@ import pytest
 from ggml_py.errors import ContextError
 from llama_py.batch import Batch
 from llama_py.context import Context
+from llama_py.generate import stream
 from tests.graph_models import CONTINUING
-from tests.live_models import live, tokens
+from tests.live_models import live, made, model_of, tokens
 
 N_CTX = 64
 
@@ -33,7 +34,7 @@ class Pair:
         self.quick._follow = counted  # type: ignore[method-assign]
 
     def decode(self, *batch: Any, **how: Any) -> None:
-        self.plain._before = None
+        self.plain.following = None
         rows, expected = self.quick.decode(*batch, **how), self.plain.decode(*batch, **how)
         assert np.array_equal(rows, expected)
 
@@ -53,6 +54,26 @@ def test_the_same_rows_and_the_same_memory(name: str) -> None:
     pair.decode(tokens(5))
     for token in tokens(12):
         pair.decode([token])
+    pair.same_state()
+
+
+TOGETHER = [(name, True) for name in CONTINUING[:2]] + [
+    ("llama-dense", False), ("gemma3-dense", True), ("gemma3-dense", False),
+    ("qwen35moe-moe", True), ("qwen35moe-moe", False), ("mamba-dense", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "unified"), TOGETHER)
+def test_several_sequences_go_on_together(name: str, unified: bool) -> None:
+    """Past the end of windows; one of them leaves, and comes again."""
+    pair = Pair(name, kv_unified=unified, n_ctx=3 * N_CTX)
+    for seq_id, n in enumerate((3, 7, 5)):
+        pair.decode(Batch(tokens(n, seq_id), seq_ids=[(seq_id,)] * n))
+    for step in range(24):
+        seqs = [0, 1] if 10 <= step < 14 else [0, 1, 2]
+        ids = tokens(len(seqs), step)
+        pair.decode(Batch(ids, seq_ids=[(s,) for s in seqs], outputs=[True] * len(seqs)))
+    assert pair.followed >= 15
     pair.same_state()
 
 
@@ -119,7 +140,7 @@ def test_positions_that_are(what: str) -> None:
 BATCHES: dict[str, tuple[Batch, bool]] = {
     "as decode counts": (Batch([5]), True),
     "with its sequence": (Batch([5], seq_ids=[(0,)], outputs=[True]), True),
-    "with a position": (Batch([5], pos=[6]), False),
+    "with a position": (Batch([5], pos=[6]), True),
     "of another sequence": (Batch([5], seq_ids=[(1,)]), False),
     "of two sequences": (Batch([5], seq_ids=[(1, 2)]), False),
     "without logits": (Batch([5], outputs=[False]), False),
@@ -166,7 +187,7 @@ def test_an_interrupt_leaves_what_it_leaves_otherwise(
     with monkeypatch.context() as patch:
         for ctx in (pair.quick, pair.plain):
             patch.setattr(ctx.runner, "_computed", interrupted)
-            ctx._before = ctx._before if ctx is pair.quick else None
+            ctx.following = ctx.following if ctx is pair.quick else None
             with pytest.raises(KeyboardInterrupt):
                 ctx.decode([3])
     pair.same_state()
@@ -182,3 +203,46 @@ def test_where_nothing_is_kept_each_token_is_a_text_of_its_own() -> None:
         assert ctx.embd is not None
         found.append(ctx.embd.copy())
     assert np.array_equal(found[0], found[1]) and np.array_equal(found[0], found[2])
+
+
+def test_what_was_decoded_beside_the_reuse_is_not_taken_for_known() -> None:
+    """The way is the same short one, but the reuse was not told of a token."""
+    ctx = Context(live("llama-dense", "cpu"), n_ctx=N_CTX)
+    ctx.reuse.start(tokens(6))
+    ctx.reuse.decode(tokens(6))
+    ctx.reuse.decode([3])
+    ctx.decode([4])
+    ctx.reuse.decode([5])
+    assert ctx.reuse.tokens(0) == [*tokens(6), 3]
+    prompt = [*tokens(6), 3, 5, 7]
+    told = ctx.reuse.start(prompt)
+    again = Context(live("llama-dense", "cpu"), n_ctx=N_CTX)
+    expected = again.decode(prompt)
+    np.testing.assert_allclose(
+        ctx.reuse.decode(prompt[told.n_reused :]), expected, rtol=0, atol=1e-3
+    )
+
+
+@pytest.mark.parametrize("drafts", [{}, {"spec_type": "ngram-simple"}], ids=["", "drafts"])
+def test_logits_processors_may_decode(drafts: dict[str, Any]) -> None:
+    """As guidance does, which compares with another sequence of the context."""
+    ctx = Context(live("llama-dense", "cpu"), n_ctx=2 * N_CTX, n_seq_max=2)
+    seen = []
+
+    def process(ids: Any, logits: Any) -> Any:
+        before = logits.copy()
+        ctx.decode([ids[-1]], seq_id=1)
+        seen.append(np.array_equal(before, logits))
+        return logits
+
+    assert len([*stream(ctx, tokens(5), max_tokens=6, logits_processors=[process], **drafts)])
+    assert len(seen) > 2 and all(seen)
+
+
+def test_hidden_states_that_are_not_finite_are_refused() -> None:
+    ctx = Context(model_of(*made("qwen35-mtp"), "cpu", load_mtp=True), n_ctx=N_CTX, mtp=True)
+    h = np.ones((1, ctx.model.hparams.n_embd), np.float32)
+    for _ in range(3):
+        ctx.decode(Batch([1], h))
+    with pytest.raises(ContextError, match="finite"):
+        ctx.decode(Batch([1], h * np.nan))

@@ -16,8 +16,9 @@ import pytest
 from ggml_py.crew import Crew
 from ggml_py.errors import ContextError
 from interrupts import Lines, Story, broken
+from llama_py.batch import Batch
 from llama_py.context import Context
-from tests.live_models import live, tokens
+from tests.live_models import live, nmse, tokens
 
 # keys and values, with a window, states beside them, states alone
 MODELS = ["llama-dense", "gemma3-dense", "qwen35moe-moe", "mamba-dense"]
@@ -46,15 +47,35 @@ def test_a_decode_goes_on_after_an_interrupt(name: str) -> None:
         assert not list(broken(told, at, some(told, at, 18)))
 
 
+@pytest.mark.parametrize("n_seqs", [1, 3])
 @pytest.mark.parametrize("name", MODELS)
-def test_a_token_after_a_token(name: str) -> None:
-    """It goes a way of its own (llama_py/following.py)."""
-    ctx, text = Context(live(name, "cpu"), n_ctx=64, n_ubatch=4, n_threads=2), tokens(12)
-    told = Story(ctx, [text[:8], *([token] for token in text[8:])])
-    told.read()
-    files = told.lines(4)
-    assert any("following" in file for file in files)
-    assert not list(broken(told, 4, range(0, len(files), 9)))
+def test_tokens_that_follow_tokens(name: str, n_seqs: int) -> None:
+    """They go a way of their own (llama_py/following.py)."""
+    how = {"n_seq_max": n_seqs, "kv_unified": True, "n_threads": 2}
+    ctx, ids = Context(live(name, "cpu"), n_ctx=64 * n_seqs, **how), tokens(8)
+    together = [(s,) for s in range(n_seqs)]
+
+    def step(i: int) -> Any:
+        return ctx.decode(Batch([ids[i]] * n_seqs, seq_ids=together), "all")
+
+    want = [step(i) for i in range(8)][6]
+    n, lines, where = 0, 0, "begin"
+    while where:
+        ctx.clear()
+        for i in range(5):
+            step(i)
+        before = ctx.following
+        assert before is not None
+        with Lines(n) as told:
+            step(5)
+        n, where = n + 5, told.where
+        assert where or ctx.following is before
+        for s in range(n_seqs):
+            for i in range(ctx.memory.seq_pos_max(s) + 1, 6):
+                ctx.decode([ids[i]], seq_id=s)
+        assert nmse(want, step(6)) < 1e-9, where
+        lines += 1
+    assert lines > 10
 
 
 def test_an_interrupt_while_graphs_are_built() -> None:

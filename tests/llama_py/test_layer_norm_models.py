@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ggml_py.errors import HParamsError
 from llama_py.context import Context
 from llama_py.geometry import ROPE_NORMAL
 from llama_py.models import architecture, tiny
 from llama_py.models.tiny._invent import shapes
+from tests.graph_models import load
 from tests.live_models import EXACT, PROMPT, live, logits, made, model_of, nmse, random
 
 SIZES = [(32, True, 0), (40, False, 8), (24, False, 0)]
@@ -55,6 +55,8 @@ def test_rows_of_all_heads_are_normed() -> None:
     assert nmse(plain, logits(model)) > 1e-3
 
 
-def test_refact_has_no_experts() -> None:
-    with pytest.raises(HParamsError, match=r"refact\.expert_count is 4; it must be 0"):
-        made("refact-dense", expert_count=4, expert_used_count=2)
+def test_experts_of_refact_are_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    load("refact-dense")
+    assert "experts" not in caplog.text
+    load("refact-moe")
+    assert "its experts do not count" in caplog.text

@@ -15,6 +15,7 @@ from ggml_py.errors import HParamsError
 from llama_py import models, state
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.mamba import Mamba2, SSMHParams
+from llama_py.context import Context
 from llama_py.geometry import ROPE_NEOX, Window
 from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
 from llama_py.keys import number
@@ -23,7 +24,8 @@ from llama_py.models import tiny
 from llama_py.models._decoder import Decoder, Layer
 from llama_py.models.tiny import _invent
 from llama_py.weights import Weights
-from tests.live_models import nmse, tokens
+from tests.live_models import EXACT, PROMPT, logits, model_of, nmse, tokens
+from tests.live_models import made as weights_of
 
 SIZES = {
     "vocab_size": 128, "context_length": 256, "block_count": 2, "embedding_length": 64,
@@ -181,3 +183,13 @@ def test_states_beside_windows_are_saved(hybrid: Any) -> None:
     other.decode(ids[20:])
     state.load(other, state.save(ctx))
     assert nmse(ctx.decode(ids[20:], "all"), other.decode(ids[20:], "all")) < 1e-9
+
+
+def test_values_of_one_channel() -> None:
+    """Kept transposed, without flash attention, they look like others."""
+    model = model_of(*weights_of("plamo3-windows", attention__value_length=1))
+    rows = logits(model)
+    ctx = Context(model, **EXACT)
+    assert nmse(rows, np.concatenate([ctx.decode([t]) for t in PROMPT])) < 1e-9
+    flash = Context(model, **EXACT | {"flash_attn": True}).decode(PROMPT, logits="all")
+    assert nmse(rows, flash) < 1e-5

@@ -17,7 +17,6 @@ from llama_py.geometry import Window
 from llama_py.memory import MemoryGroup
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv import KVCache, KVCacheContext
-from llama_py.memory.kv_rot import hadamard
 from llama_py.memory.kv_tensors import KVLayer, runs
 from llama_py.splitter import BatchSplitter
 from tests.host_device import HostDevice
@@ -496,9 +495,3 @@ def test_quantized_caches_rotate_heads(head: int, n_k: int) -> None:
     k, v = ctx.build_input_k_rot(), ctx.build_input_v_rot()
     assert (k.ne[0] if k else 0, v.ne[0] if v else 0) == (n_k, 64 if n_k else 0)
     assert cache().init_full().build_input_k_rot() is None
-
-
-def test_hadamard_is_its_own_inverse() -> None:
-    h = hadamard(64)
-    assert np.allclose(h @ h, np.eye(64), atol=1e-6)
-    assert h[1, :4].tolist() == [0.125, -0.125, 0.125, -0.125]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from llama_py.reuse import Reused
-from llama_py.reuse.tree import common
+from llama_py.reuse.tree import Tree, common
 from tests.toy_memory import KINDS, N_VOCAB, Toy, expected
 
 STEP = 8
@@ -292,3 +292,20 @@ def test_too_few_cells_for_a_copy_compute_everything() -> None:
     told = ask(toy, [*ids[:50], 1], 2)
     assert told.n_reused == 0 and "host memory" not in str(told)
     assert toy.reuse.tokens(1) == [5, *text(150)]
+
+
+def test_who_follows_another_leaves_no_runs_of_one_token() -> None:
+    tree: Tree[str, bytes] = Tree(False, lambda _: None)
+    tree.hold("a", range(50))
+    tree.hold("b", [0])
+    for id in range(1, 40):
+        tree.grow("b", [id])
+        assert len([*tree.ends["b"].path()]) == 1
+        assert len([*tree.ends["a"].path()]) == 2
+    tree.grow("b", [99, 98])
+    assert tree.tokens(tree.ends["b"]) == [*range(40), 99, 98]
+    assert tree.tokens(tree.ends["a"]) == [*range(50)]
+    assert [node.holders for node in tree.ends["b"].path()] == [{"b"}, {"a", "b"}]
+    assert tree.match(range(60)) == ([*reversed([*tree.ends["a"].path()])], 50)
+    tree.release("b")
+    assert tree.tokens(tree.ends["a"]) == [*range(50)] and tree.match([0, 99])[1] == 1

@@ -259,3 +259,16 @@ def test_bad_requests() -> None:
     for values in ([0, math.nan, 0, 0], [math.inf, 0, 0, 0], [-math.inf] * 4):
         with pytest.raises(ModelError, match="nothing to sample from"):
             chain_of(4).sample(np.array(values, np.float32))
+
+
+@pytest.mark.parametrize("n", [300, 20000])
+@pytest.mark.parametrize("n_possible", [0, 1, 39, 41, 150])
+def test_the_largest_where_few_are_possible(n: int, n_possible: int) -> None:
+    """A grammar leaves few: the others follow in their order."""
+    rng = np.random.default_rng(n_possible)
+    for places in (rng.choice(n, n_possible, False), np.arange(n - n_possible, n)):
+        values = np.full(n, -np.inf, np.float32)
+        values[places] = rng.integers(-3, 3, n_possible)
+        for k in (1, 40, 299):
+            wanted = np.argsort(-values, kind="stable")[:k]
+            np.testing.assert_array_equal(largest(values, k), wanted)

@@ -23,6 +23,9 @@ def of(params: type[Params]) -> list[str]:
     return [f.name for f in fields(params)]
 
 
+WITH_TOOLS = ["messages", "tools", "tool_choice", "parallel_tool_calls", "images", "media_path"]
+
+
 @pytest.mark.parametrize(
     ("function", "first", "params"),
     [
@@ -30,7 +33,7 @@ def of(params: type[Params]) -> list[str]:
         (llama_py.stream, ["ctx", "prompt"], GenerateParams),
         (Model.generate, ["prompt"], AnswerParams),
         (Model.stream, ["prompt"], AnswerParams),
-        (Model.chat, ["messages"], AnswerParams),
+        (Model.chat, WITH_TOOLS, AnswerParams),
     ],
 )
 def test_fields_are_the_keywords(

@@ -96,6 +96,7 @@ def test_texts_by_name_are_those_of_llama_cpp(name: str) -> None:
 
 def test_a_name_that_is_none() -> None:
     assert source_of("{{ messages }}") == "{{ messages }}"
+    assert source_of("always the same words") == "always the same words"
     with pytest.raises(
         ModelError, match=r"no chat template .chatgpt.; known are bailing, .*zephyr"
     ):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ggml_py.errors import WeightsError
 from ggml_py.tensor import Tensor
 from llama_py.weights import Weights
-from tests.graph_models import CONTINUING, declared, load
+from tests.graph_models import CONTINUING, known, load
 from tests.live_models import (
     Arrays,
     Change,
@@ -35,8 +35,11 @@ def layers_with(tensors: Iterable[str], name: str) -> list[str]:
     return [key.removesuffix(name) for key in tensors if re.fullmatch(rf"blk\.\d+\.{name}", key)]
 
 
+DECLARED = {name: [*known(name).file.tensors] for name in CONTINUING}
+
+
 def with_tensor(name: str) -> list[str]:
-    return [n for n in CONTINUING if layers_with(declared(n)[1], name)]
+    return [n for n, tensors in DECLARED.items() if layers_with(tensors, name)]
 
 
 def run(name: str, *changes: Change, **options: Any) -> NDArray[np.float32]:
@@ -115,7 +118,7 @@ def unscaled(metadata: dict[str, Any], arrays: Arrays) -> None:
         del arrays[key]
 
 
-SCALED = [n for n in CONTINUING if any(key.endswith(".scale") for key in declared(n)[1])]
+SCALED = [n for n in CONTINUING if any(key.endswith(".scale") for key in DECLARED[n])]
 
 
 @pytest.mark.parametrize("name", SCALED)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.geometry import Window, WindowKind
-from tests.live_models import live
+from tests.live_models import EXACT, live, made, model_of, nmse
 
 
 def is_masked_swa(n_swa: int, swa_type: str, p0: int, p1: int) -> bool:
@@ -56,6 +57,27 @@ def test_all_may_be_kept() -> None:
     assert np.allclose(*again, atol=1e-9)
 
 
+def test_a_window_may_be_larger_than_every_position() -> None:
+    tokens = [i % 50 for i in range(20)]
+    rows = [
+        Context(model_of(*made("gemma3-dense", attention__sliding_window=n))).decode(tokens)
+        for n in (64, 2**32 - 1)
+    ]
+    assert (rows[0] == rows[1]).all()
+
+
 def test_the_last_tokens_are_the_default() -> None:
     assert Window(3) == Window(3, "standard")
     assert [p for p in range(6) if not Window(3).hides(p, 5)] == [3, 4, 5]
+
+
+def test_keys_are_turned_on_as_their_layer_turns_them() -> None:
+    """With a window all channels, elsewhere half of them and with factors; llama.cpp refuses."""
+    tokens, rows = [5, 9, 11, 2, 7, 1], []
+    for first in (0, 7):
+        ctx = Context(live("step35-mtp"), **EXACT)
+        ctx.decode(Batch(tokens, pos=[first + i for i in range(6)], outputs=[False] * 6), "none")
+        if first == 0:
+            ctx.memory.seq_add(0, 0, -1, 7)
+        rows.append(ctx.decode(Batch([4], pos=[13], outputs=[True])))
+    assert nmse(rows[1], rows[0]) < 1e-11

@@ -17,6 +17,7 @@ from llama_py_tools.test_backend_ops import main
 from llama_py_tools.test_backend_ops.pool import Died, in_order
 from llama_py_tools.test_backend_ops.run import Outcome, Status
 from llama_py_tools.test_backend_ops.task import in_processes
+from tests.commands import heed_interrupts
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def test_wrong_usage(args: list[str], capsys: pytest.CaptureFixture[str]) -> Non
 def test_ctrl_c_ends_all_processes() -> None:
     """The terminal interrupts the whole process group; only the parent speaks, and leaves."""
     running = subprocess.Popen(
-        [*TOOL, "-j", "2"],
+        [*TOOL, "-j", "2"], preexec_fn=heed_interrupts,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     assert running.stdout is not None

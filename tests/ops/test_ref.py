@@ -66,6 +66,15 @@ def test_mul_mat_id_chooses_matrices() -> None:
     np.testing.assert_allclose(got[1, 1], experts[1] @ x[1, 0], rtol=1e-5)
 
 
+def test_mul_mat_id_of_a_matrix_elsewhere_is_zero() -> None:
+    experts, x = RNG.normal(size=(2, 4, 8)), RNG.normal(size=(1, 1, 8))
+    ids = leaf([[0, 1, 2, 3]], I32)
+    got = compute(ops.mul_mat_id(leaf(experts), leaf(x), ids, first=1, of=4)).reshape(4, 4)
+    np.testing.assert_allclose(got[1], experts[0] @ x[0, 0], rtol=1e-5)
+    np.testing.assert_allclose(got[2], experts[1] @ x[0, 0], rtol=1e-5)
+    assert not got[0].any() and not got[3].any()
+
+
 def test_rms_norm() -> None:
     assert compute(ops.rms_norm(leaf([3, 4]), 0.0)) == pytest.approx(np.array([3, 4]) / 12.5**0.5)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -13,11 +13,11 @@ from ggml_py.errors import ContextError, ModelError
 from llama_py.batch import F32, Batch
 from llama_py.context import Context
 from llama_py.model import Model
-from llama_py.speculative.drafter import Request
 from llama_py.speculative.drafters.draft_mtp import DraftMtp
 from llama_py.speculative.speculator import Speculator
 from tests.live_models import EXACT, Arrays, changed, model_of, tokens, two_heads
 from tests.speculative.scripted import greedy, run
+from tests.speculative.watched import Watched, watch
 
 
 def model(name: str, *changes: Any, **options: Any) -> Model:
@@ -39,7 +39,8 @@ class ByHand:
         self.target.decode(text)
         assert self.target.h_nextn is not None
         ids = list(text)
-        h: list[F32] = [np.zeros(64, np.float32), *self.target.h_nextn[:-1]]
+        width = self.target.model.hparams.n_embd_beside
+        h: list[F32] = [np.zeros(width, np.float32), *self.target.h_nextn[:-1]]
         for i in range(n):
             ctx = self.heads[i % len(self.heads)]
             ctx.clear()
@@ -50,31 +51,17 @@ class ByHand:
         return ids[len(text) :]
 
 
-class Watched(DraftMtp):
-    """texts, drafts   what was asked, and what was answered"""
-
-    texts: list[list[int]]
-    drafts: list[list[int]]
-
-    def draft(self, requests: Sequence[Request]) -> Mapping[int, list[int]]:
-        found = super().draft(requests)
-        for r in requests:
-            self.texts.append(r.ids.tolist())
-            self.drafts.append(found.get(r.seq_id, []))
-        return found
-
-
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
-    kind = type("Watched", (Watched,), {"texts": [], "drafts": []})
-    monkeypatch.setattr("llama_py.speculative.speculator.drafter", lambda _: kind)
-    return kind
+    return watch(monkeypatch, DraftMtp)
 
 
 @pytest.mark.parametrize(
     ("name", "change", "n_seq"),
     [("qwen35-mtp", [], 1), ("qwen35moe-mtp", [], 3), ("qwen3next-mtp", [], 1),
-     ("deepseek32-moe", [], 1), ("qwen3next-mtp", [two_heads], 3)],
+     ("deepseek32-moe", [], 1), ("qwen3next-mtp", [two_heads], 3), ("step35-mtp", [two_heads], 1),
+     ("mimo2-mtp", [], 1), ("bailingmoe3-mtp", [], 1), ("deepseek4-mtp", [], 1),
+     ("deepseek2-mtp", [], 1)],
 )  # fmt: skip
 def test_drafts_are_those_of_the_plain_loop(
     name: str, change: list[Any], n_seq: int, watched: type[Watched]

@@ -68,6 +68,30 @@ def test_the_text_is_the_same(name: str, kind: str, n_keep: int, n: int) -> None
     ctx.speculator.close()
 
 
+@pytest.mark.parametrize(
+    ("kind", "name"), [("draft-eagle3", "eagle3-own"), ("draft-dflash", "dflash-pairs")]
+)
+@pytest.mark.parametrize("n_keep", [0, 9])
+def test_drafts_of_a_model_for_this_one(kind: str, name: str, n_keep: int) -> None:
+    """What it has read moves with the model's."""
+
+    def layers(metadata: dict[str, Any], _: Any) -> None:
+        for key in {"eagle3.target_layers"} & metadata.keys():
+            metadata[key] = [0, 1, 0]
+
+    one, draft = model("llama-dense"), model_of(*changed(name, layers), "cpu")
+    how = {**EXACT, "n_ctx": N_CTX}
+    expected, _ = said(Context(one, **how), n_keep, 270)
+    ctx = Context(one, **how)
+    found, n_gone = said(ctx, n_keep, 270, spec_type=kind, model_draft=draft)
+    assert found == expected and n_gone > 0
+    assert isinstance(ctx.speculator, Speculator)
+    own = ctx.speculator.contexts[1].memory
+    assert own.seq_pos_min(0) == 0
+    assert ctx.memory.seq_pos_max(0) - 8 < own.seq_pos_max(0) <= ctx.memory.seq_pos_max(0) + 1
+    ctx.speculator.close()
+
+
 def test_a_prompt_that_is_kept_whole() -> None:
     ctx = Context(model("llama-dense"), **{**EXACT, "n_ctx": N_CTX})
     prompt = (PROMPT * 13)[:N_CTX]

@@ -13,6 +13,7 @@ from ggml_py.errors import ContextError, GGUFError, ModelError
 from llama_py import Conversation
 from llama_py.batch import F32
 from llama_py.sampler import Sampler
+from llama_py.speculative.speculator import Speculator
 from llama_py_tools import cli
 from tests.commands import DEMO, demo_with_template, tiny_model
 
@@ -186,11 +187,11 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"spec_type": "magic"}, ModelError, "spec_type is 'magic'; it must be of none, draft-mtp"),
+        ({"spec_type": "magic"}, ModelError, "spec_type is 'magic'; it must be of none, draft-d"),
         ({"spec_type": "draft-mtp"}, ContextError, "loaded without them, use load_mtp=True"),
         ({"spec_type": "draft-simple"}, ContextError, "give it as model_draft"),
         ({"spec_type": "ngram-mod", "model_draft": DEMO}, ContextError, "does not use a model"),
-        ({"model_draft": DEMO}, ContextError, "spec_type = none does not use a model"),
+        ({"spec_type": "none", "model_draft": DEMO}, ContextError, "none does not use a model"),
         ({"spec_type": "draft-mtp", "spec_draft_n_max": 0}, ModelError, "spec_draft_n_max is 0"),
         ({"spec_type": "draft-simple", "model_draft": "missing.gguf"}, GGUFError, "missing.gguf"),
     ],
@@ -198,6 +199,16 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_is_refused(options: dict[str, Any], error: type[Exception], message: str) -> None:
     with llama_py.load() as model, pytest.raises(error, match=message):
         answer(model.context(256), max_tokens=2, **options)
+
+
+def test_a_file_says_how_it_drafts(model: llama_py.Model, tmp_path: Any) -> None:
+    """One of NextN layers does; another may be for anything."""
+    ctx = model.context(256)
+    answer(ctx, max_tokens=3, model_draft=DEMO)
+    assert isinstance(ctx.speculator, Speculator)
+    assert [*ctx.speculator.statistics] == ["draft-mtp"]
+    with pytest.raises(ContextError, match="spec_type = none does not use a model"):
+        answer(model.context(256), model_draft=tiny_model(tmp_path))
 
 
 def test_another_vocabulary(model: llama_py.Model, tmp_path: Any) -> None:

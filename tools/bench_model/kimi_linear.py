@@ -114,4 +114,7 @@ SIZES = {
     "wide": KimiLinear(
         n_layer=4, n_embd=2304, n_head=32, n_expert=16, n_used=4, n_ff=4096, n_ff_expert=512
     ),
+    "20m": KimiLinear(
+        n_layer=4, n_embd=512, n_head=4, n_expert=8, n_used=2, n_ff=1024, n_ff_expert=256
+    ),
 }

@@ -48,4 +48,7 @@ class Qwen3(Architecture):
             yield from swiglu(p, "", self.n_embd, self.n_ff)
 
 
-SIZES = {"0.6b": Qwen3(n_layer=28, n_embd=1024, n_ff=3072, n_head=16, n_head_kv=8)}
+SIZES = {
+    "0.6b": Qwen3(n_layer=28, n_embd=1024, n_ff=3072, n_head=16, n_head_kv=8),
+    "20m": Qwen3(n_layer=6, n_embd=512, n_ff=1536, n_head=8, n_head_kv=4),
+}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,6 +10,8 @@ import numpy as np
 
 from fuzz.gguf_bytes import Tensor, array, kv, pieces, string, u32
 from fuzz.numbers import kind_of, shown
+
+I32 = 26  # GGUF's number of the type
 
 
 @dataclass
@@ -110,18 +112,26 @@ def _pair(key: str, value: Any) -> Pair:
         kind = {"i": "i", "u": "u", "f": "f"}[value.dtype.kind] + str(8 * value.dtype.itemsize)
         return Pair(key, "arr", Items(kind, value.tolist()))
     if isinstance(value, list | tuple):
-        negative = any(isinstance(v, int) and v < 0 for v in value)
-        kind = "i32" if negative else kind_of(value[0]) if value else "u32"
-        return Pair(key, "arr", Items(kind, list(value)))
+        return Pair(key, "arr", Items(_kind_of_all(value), list(value)))
     return Pair(key, kind_of(value), value)
 
 
-def tensors_of(shapes: Mapping[str, Sequence[int]], data: Mapping[str, bytes]) -> list[Tensor]:
-    """F32 tensors; without the ones at the end of a shape."""
+def _kind_of_all(values: Sequence[Any]) -> str:
+    """The least of 32 bits and of 64 that has all whole numbers."""
+    whole = [v for v in values if isinstance(v, int)]
+    if any(v >= 2**32 for v in whole):
+        return "u64"
+    return "i32" if any(v < 0 for v in whole) else kind_of(values[0]) if values else "u32"
+
+
+def tensors_of(
+    shapes: Mapping[str, Sequence[int]], data: Mapping[str, bytes], whole: Container[str] = ()
+) -> list[Tensor]:
+    """F32 tensors, I32 those of whole numbers; without the ones at the end of a shape."""
     found = []
     for name, ne in shapes.items():
         sizes = list(ne)
         while len(sizes) > 1 and sizes[-1] == 1:
             sizes.pop()
-        found.append(Tensor(name, tuple(sizes), 0, data[name]))
+        found.append(Tensor(name, tuple(sizes), I32 if name in whole else 0, data[name]))
     return found

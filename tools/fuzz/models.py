@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import cache, cached_property
 from pathlib import Path
 from random import Random
@@ -61,10 +62,11 @@ class Start:
     @cached_property
     def image(self) -> Image:
         arrays = tensors(self.arch, self.tiny)
-        data = {name: a.astype("<f4").tobytes() for name, a in arrays.items()}
+        whole = {name for name, a in arrays.items() if a.dtype == np.int32}
+        data = {n: a.astype("<i4" if n in whole else "<f4").tobytes() for n, a in arrays.items()}
         sizes = {name: a.shape[::-1] for name, a in arrays.items()}
         metadata = tiny.metadata(self.arch, self.tiny)
-        return Image(pairs_of(metadata), tensors_of(sizes, data))
+        return Image(pairs_of(metadata), tensors_of(sizes, data, whole))
 
     @cached_property
     def keys(self) -> list[str]:
@@ -100,7 +102,10 @@ class Start:
         for name, ne in found.items():
             values = np.resize(pool, math.prod(ne))
             raw[name] = (values + 1 if "norm" in name else values).tobytes()
-        return Image(pairs_of(metadata), tensors_of(found, raw))
+        whole = {n for n in found if any(fnmatchcase(n, p) for p in changed.table)}
+        small = np.arange(6, dtype="<i4")
+        raw |= {name: np.resize(small, math.prod(found[name])).tobytes() for name in whole}
+        return Image(pairs_of(metadata), tensors_of(found, raw, whole))
 
 
 def _other(rng: Random, old: Any) -> Any:
@@ -115,7 +120,7 @@ def _other(rng: Random, old: Any) -> Any:
         return rng.choice(numbers.TEXTS[10:16])
     if isinstance(old, int):
         changed = (0, 1, 2, 3, old + 1, old - 1, old * 2, old // 2, old * 3, old * 32, 17, 50)
-        return max(rng.choice(changed), 0)
+        return min(max(rng.choice(changed), 0), 2**64 - 1)
     return rng.choice((0, 1, 2, 3, 16, 32, 64, 1.0, 0.5, True, False, 1e-6, 1000))
 
 
@@ -135,11 +140,12 @@ def memories(folder: Path) -> list[Path]:
 @cache
 def _of_each_memory() -> list[Start]:
     found: dict[object, Start] = {}
-    for start in sorted(starts(), key=lambda s: s.nbytes):
+    alone = (s for s in starts() if s.tiny.drafts_for is None)
+    for start in sorted(alone, key=lambda s: s.nbytes):
         kind = architecture(start.arch)
         hp = kind.HParams(tiny.metadata(start.arch, start.tiny), start.arch)
         made = kind(hp, Weights(Invented(start.tiny), start.arch))
-        parts = (k for il in range(hp.n_layer) for k in made.keeps(il))
+        parts = (k for il in hp.kept_layers for k in made.keeps(il))
         kinds = {(type(k), getattr(k, "window", None) is None) for k in parts}
         found.setdefault((frozenset(kinds), kind.gtypes), start)
     return list(found.values())

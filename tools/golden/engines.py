@@ -13,12 +13,18 @@ import llama_py
 from ggml_py.dump import Record, records
 from llama_py.batch import Batch
 from llama_py.forms import forms
+from llama_py.models.tiny import Tiny
 from llama_py_tools.graph.peer import Peer
 
 Floats = NDArray[np.float32]
 
 N_SEQ = 256  # cells of a sequence
 N_BATCH = 240  # a multiple of the numbers of sequences: llama.cpp's reserving can fail with others
+
+
+def target_of(path: Path, made: Tiny) -> Path | None:
+    """The file, beside that of a tiny model, of the one that it drafts for."""
+    return None if made.drafts_for is None else path.with_name("-".join(made.drafts_for) + ".gguf")
 
 
 class Engine(Protocol):
@@ -30,6 +36,12 @@ class Engine(Protocol):
     nodes: list[Record]
 
     def run(self, batch: Batch, encode: bool = False) -> None: ...
+
+    def see_all(self) -> None:
+        """From now on tokens see those after them too, where a model's key does not say so."""
+
+    def fill(self, batch: Batch) -> None:
+        """Let the model that it drafts for read this."""
 
     def logits(self, n: int) -> Floats:
         """Of the n outputs of the last batch."""
@@ -57,6 +69,7 @@ class Open(Protocol):
         mtp     False   the NextN layers instead of the trunk
         n_rs_seq 0      snapshots of recurrent states
         pooling ""      kind of embeddings; "": logits
+        target  None    file of the model that it drafts for, if it can do nothing else
         """
 
 
@@ -66,14 +79,14 @@ class LlamaCpp(Peer):
     def __init__(
         self, path: Path, *, n_seqs: int = 1, flash: bool = True, cache: str = "f16",
         nodes: bool = False, unfused: str = "", mtp: bool = False, n_rs_seq: int = 0,
-        pooling: str = "", unified: bool = False,
+        pooling: str = "", unified: bool = False, target: Path | None = None,
     ) -> None:  # fmt: skip
         self.nodes: list[Record] = []
         super().__init__(
             str(path), n_ctx=N_SEQ * n_seqs, n_batch=N_BATCH, n_ubatch=N_BATCH, n_threads=1,
             flash_attn="on" if flash else "off", cache=cache, mtp=mtp, n_rs_seq=n_rs_seq,
             n_seq_max=n_seqs, kv_unified=unified, embeddings=bool(pooling),
-            pooling=pooling or "unspecified",
+            pooling=pooling or "unspecified", target=None if target is None else str(target),
             watch=(lambda record, _: self.nodes.append(record)) if nodes else None,
         )  # fmt: skip
         if unfused:
@@ -86,7 +99,8 @@ class Ours:
     def __init__(
         self, path: Path, device: Any = "cpu", *, n_seqs: int = 1, flash: bool = True,
         cache: str = "f16", nodes: bool = False, unfused: str = "", mtp: bool = False,
-        n_rs_seq: int = 0, pooling: str = "", unified: bool = False, **options: Any,
+        n_rs_seq: int = 0, pooling: str = "", unified: bool = False, target: Path | None = None,
+        **options: Any,
     ) -> None:  # fmt: skip
         self.nodes: list[Record] = []
         self._graph = -1
@@ -94,12 +108,16 @@ class Ours:
             options["forms"] = {unfused: forms()[unfused].names[1]}
         if pooling:
             options |= {"embeddings": True, "pooling": pooling}
-        model = llama_py.load(str(path), device, load_mtp=True)
-        self.ctx = model.context(
-            N_SEQ * n_seqs, n_batch=N_BATCH, **{"n_ubatch": N_BATCH, **options}, n_seq_max=n_seqs,
-            kv_unified=unified, n_rs_seq=n_rs_seq, flash_attn=flash, type_k=cache, type_v=cache,
-            mtp=mtp,
-        )  # fmt: skip
+        options = {
+            "n_ctx": N_SEQ * n_seqs, "n_batch": N_BATCH, "n_ubatch": N_BATCH, "n_seq_max": n_seqs,
+            "kv_unified": unified, "n_rs_seq": n_rs_seq, "flash_attn": flash, "type_k": cache,
+            "type_v": cache, **options,
+        }  # fmt: skip
+        self.target = None
+        if target is not None:
+            self.target = options["target"] = llama_py.load(str(target), device).context(**options)
+        mtp = mtp and target is None
+        self.ctx = llama_py.load(str(path), device, load_mtp=True).context(**options, mtp=mtp)
         if nodes:
             self.ctx.on_graph = self._list
 
@@ -116,6 +134,13 @@ class Ours:
     def run(self, batch: Batch, encode: bool = False) -> None:
         ctx: Any = self.ctx
         self._logits = ctx.encode(batch) if encode else ctx.decode(batch)
+
+    def see_all(self) -> None:
+        assert not self.ctx.cparams.causal_attn
+
+    def fill(self, batch: Batch) -> None:
+        assert self.target is not None
+        self.target.decode(batch)
 
     def logits(self, n: int) -> Floats:
         return self._logits[-n:]

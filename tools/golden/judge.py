@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ggml_py.dump import diff
 from golden import runs
-from golden.engines import LlamaCpp, Ours
+from golden.engines import LlamaCpp, Ours, target_of
 from golden.facts import facts_of
 from golden.known import with_gates_along_keys
 from llama_py import state
@@ -83,7 +83,9 @@ def judge(arch: str, variant: str, types: Sequence[str] = QUANTIZED) -> Judged:
         if made.unrecorded:
             found.fed, found.kept = fed(path, made), kept(path, made)
             return found
-        facts = steady(path, made, facts_of(arch, path))[0]
+        if made.drafts_for is not None:
+            tiny.write(*made.drafts_for, Path(folder))
+        facts = steady(path, made, facts_of(arch, path, made))[0]
         wanted = runs.wanted(made, facts)
         on_f32 = Beside(path, made, facts)
         for name in wanted:
@@ -94,10 +96,11 @@ def judge(arch: str, variant: str, types: Sequence[str] = QUANTIZED) -> Judged:
             out = path.with_name(f"{kind}.gguf")
             error = quantized(path, out, kind, made, facts, wanted)
             setattr(found, attribute, error)
-            wrong = error > QUANTIZED_BOUND and a_node_differs(out, made)
+            alone = made.drafts_for is None
+            wrong = error > QUANTIZED_BOUND and (not alone or a_node_differs(out, made))
             setattr(found, f"{attribute}_wrong", int(wrong))
         on_opencl = Beside(path, made, facts, "opencl")
-        on_opencl.run("exact" if facts.logits else f"pooled-{made.pooling[0]}", Judged())
+        on_opencl.run(next(name for name in wanted if is_exact(name)), Judged())
         found.opencl = on_opencl.worst
         if continues(made, facts):
             found.fed, found.kept = fed(path, made), kept(path, made)
@@ -113,8 +116,9 @@ class Beside:
     def __init__(
         self, path: Path, made: tiny.Tiny, facts: runs.Facts, device: str = "cpu"
     ) -> None:
-        self.theirs = runs.Case(made, facts, lambda **how: LlamaCpp(path, **how))
-        self.ours = runs.Case(made, facts, lambda **how: Ours(path, device, **how))
+        target = target_of(path, made)
+        self.theirs = runs.Case(made, facts, lambda **how: LlamaCpp(path, target=target, **how))
+        self.ours = runs.Case(made, facts, lambda **how: Ours(path, device, target=target, **how))
         self.worst = math.nan
 
     def run(self, name: str, found: Judged) -> None:
@@ -142,7 +146,7 @@ def quantized(
     choose another expert. Where a row is too short for a block, llama-quantize's rules choose
     another type, and so do ours."""
     quantize(str(path), str(out), Wishes(type=file_type(kind)), "", (), (), False, True, 1)
-    names = [name for name in wanted if name == "exact" or name.startswith("pooled-")]
+    names = [name for name in wanted if is_exact(name)]
     found = []
     for chosen in steady(out, made, facts, N_PROMPTS, ROUGH):
         both = Beside(out, made, chosen)
@@ -150,6 +154,11 @@ def quantized(
             both.run(name, Judged())
         found.append(both.worst)
     return statistics.median(found)
+
+
+def is_exact(name: str) -> bool:
+    """Whether a run is of what is compared where more is rounded."""
+    return name.startswith(("exact", "pooled-"))
 
 
 def a_node_differs(path: Path, made: tiny.Tiny) -> bool:
@@ -167,16 +176,19 @@ def steady(
     other things are rounded: the first n seeds whose rows change by no more than `most`, or else
     those that change least."""
     tried: list[tuple[float, int]] = []
+    target = target_of(path, made)
     while len(tried) < MAX_SEEDS and sum(found <= most for found, _ in tried) < n:
         seeded = replace(facts, seed=len(tried))
-        case = runs.Case(made, seeded, lambda **how: LlamaCpp(path, **how))
+        case = runs.Case(made, seeded, lambda **how: LlamaCpp(path, target=target, **how))
         tried.append((runs.instability(case), seeded.seed))
     return [replace(facts, seed=seed) for _, seed in sorted(tried)[:n]]
 
 
 def continues(made: tiny.Tiny, facts: runs.Facts) -> bool:
     """Whether a text may come in pieces."""
-    return facts.memory and facts.start is None and made.keys.get("attention.causal", True) is True
+    if made.drafts_for is not None or not facts.memory or facts.start is not None:
+        return False
+    return made.keys.get("attention.causal", True) is True
 
 
 def fed(path: Path, made: tiny.Tiny) -> float:

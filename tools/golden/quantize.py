@@ -149,7 +149,7 @@ def _info(name: str, ne: tuple[int, ...], matrices: str) -> TensorInfo:
 
 def _encoded(value: Any) -> bytes:
     items = list(value) if isinstance(value, list | tuple) else [value]
-    kinds = {str: "str", bool: "bool", float: "f32", int: "u32"}
+    kinds = {str: "str", bool: "bool", float: "f32", int: "u32", tiny.Wide: "u64"}
     kind = kinds[type(items[0])]
     if kind == "u32" and min(items) < 0:
         kind = "i32"

@@ -2,97 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ggml_py.dump import Record
-from golden.engines import Engine, Open
-from llama_py.batch import Batch
+from golden import drafts
+from golden.case import Case, Facts, Result, batch, joined
+from golden.engines import Engine
 from llama_py.models.tiny import Tiny
-
-Ids = Sequence[int]
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What llama.cpp says of a model.
-
-    memory    whether a batch goes on where the one before it ended
-    logits    whether there are any, instead of embeddings
-    start     the token a decoder starts with, of a model that has an encoder too; else None
-    delta_net whether it has a gated delta net that is one op
-    indexer   whether it has a lightning indexer that is one op
-    n_nextn   layers that draft
-    rollback  whether recurrent states can be kept
-    seed      of the tokens
-    """
-
-    memory: bool = True
-    logits: bool = True
-    start: int | None = None
-    delta_net: bool = False
-    indexer: bool = False
-    n_nextn: int = 0
-    rollback: bool = False
-    seed: int = 0
-
-
-@dataclass
-class Result:
-    """Node lists, and arrays by name."""
-
-    nodes: list[Record] = field(default_factory=list)
-    values: dict[str, NDArray[Any]] = field(default_factory=dict)
-
-
-@dataclass
-class Case:
-    """A model on an engine."""
-
-    tiny: Tiny
-    facts: Facts
-    open: Open
-
-    def tokens(self, n: int, seed: int = 0) -> list[int]:
-        """Random ones, the same everywhere."""
-        raw = np.random.Philox(key=seed + 100 * self.facts.seed).random_raw(n)
-        return [int(x) for x in raw % np.uint64(self.tiny.n_vocab)]
-
-    def prompt(self, engine: Engine) -> list[int]:
-        """What the decoder is given; an encoder has read the whole prompt before."""
-        ids = self.tokens(self.tiny.prompt)
-        if self.facts.start is None:
-            return ids
-        engine.run(batch(ids), encode=True)
-        return [self.facts.start, *ids[:4]]
-
-    @property
-    def outputs(self) -> str:
-        """Of which tokens; without a memory llama.cpp gives those of all."""
-        return "last" if self.facts.memory else "all"
-
-
-def batch(
-    tokens: Ids, first: int = 0, outputs: str = "last", seq: int = 0, embd: Any = None
-) -> Batch:
-    """Tokens of one sequence; outputs: "last" or "all"."""
-    n = len(tokens)
-    wanted = [outputs == "all" or i == n - 1 for i in range(n)]
-    return Batch(
-        list(tokens), pos=list(range(first, first + n)), seq_ids=[(seq,)] * n, outputs=wanted,
-        embd=embd,
-    )  # fmt: skip
-
-
-def joined(parts: Iterable[Batch]) -> Batch:
-    """Several sequences in one batch."""
-    all_parts: list[Any] = list(parts)
-    fields = ("tokens", "pos", "seq_ids", "outputs")
-    return Batch(**{name: [x for p in all_parts for x in getattr(p, name)] for name in fields})
 
 
 def nodes(case: Case, **how: Any) -> Result:
@@ -126,13 +45,15 @@ def greedy(engine: Engine, row: NDArray[Any], n_past: int, n: int) -> dict[str, 
     return {"tokens": np.array(tokens, np.int32), "steps": np.stack(rows)}
 
 
-def exact(case: Case) -> Result:
+def exact(case: Case, outputs: str = "") -> Result:
     """Where nothing is rounded: no flash attention, F32 caches. The last row of the prompt, and two
-    more tokens."""
+    more tokens. outputs: what is asked of the prompt, if not what is usual ("all": of all rows the
+    last is taken)."""
     with case.open(flash=False, cache="f32") as engine:
         ids, first = case.prompt(engine), case.tiny.first
-        engine.run(batch(ids, first, case.outputs))
-        rows = [engine.logits(1 if case.facts.memory else len(ids))]
+        engine.run(batch(ids, first, outputs or case.outputs))
+        n_rows = 1 if (outputs or case.outputs) == "last" else len(ids)
+        rows = [engine.logits(n_rows)[-1 if case.facts.memory else -n_rows :]]
         for i in range(2 if case.facts.memory else 0):
             engine.run(batch([3 + i], first + len(ids) + i))
             rows.append(engine.logits(1))
@@ -171,9 +92,11 @@ def snapshots(case: Case) -> Result:
 
 def trunk(case: Case) -> Result:
     """The hidden states of a prompt, from which drafts start."""
+    # of tokens that are no outputs, llama.cpp overwrites some where there are several streams
+    masked = case.facts.state_width > 0
     with case.open() as engine:
-        engine.set_embeddings_nextn(masked=False)
-        engine.run(batch(case.tokens(case.tiny.prompt)))
+        engine.set_embeddings_nextn(masked=masked)
+        engine.run(batch(case.tokens(case.tiny.prompt), outputs="all" if masked else "last"))
         return Result(values={"h": engine.h_nextn(case.tiny.prompt)})
 
 
@@ -181,9 +104,7 @@ def draft(case: Case, **how: Any) -> Result:
     """The NextN layer after a prompt, each token with the state before it; then one more draft.
     The states are random ones of the size that norms give."""
     ids, values = case.tokens(case.tiny.prompt), {}
-    n_embd = case.tiny.keys["embedding_length"]
-    raw = np.random.Philox(key=9).random_raw(len(ids) * n_embd) >> np.uint64(40)
-    h = ((raw.astype(np.float32) - 2**23) / 2**22).reshape(len(ids), n_embd)
+    h = drafts.random_states(len(ids), case.facts.state_width or case.tiny.keys["embedding_length"])
     with case.open(mtp=True, **how) as engine:
         engine.set_embeddings_nextn(masked=True)
         engine.run(batch(ids, outputs="all", embd=h))
@@ -222,24 +143,43 @@ RUNS: dict[str, Callable[[Case], Result]] = {
     "nodes-fa-off": lambda case: nodes(case, flash=False),
     "nodes-unfused": lambda case: nodes(case, unfused="delta_net"),
     "nodes-indexer": lambda case: nodes(case, unfused="lightning_indexer"),
+    "nodes-streams": lambda case: nodes(case, unfused="hyper_connections"),
     "nodes-sequences": lambda case: sequences(case, nodes=True),
     "nodes-snapshots": snapshots,
     "nodes-draft": lambda case: draft(case, nodes=True),
     "logits": logits,
     "indexer": lambda case: logits(case, unfused="lightning_indexer"),
+    "streams": lambda case: logits(case, unfused="hyper_connections"),
     "exact": exact,
     "sequences": sequences,
     "trunk": trunk,
     "draft": draft,
     "encoder": encoder,
+    "nodes-features": lambda case: drafts.features(case, nodes=True),
+    "nodes-states": lambda case: drafts.states(case, nodes=True),
+    "nodes-states-fa-off": lambda case: drafts.states(case, nodes=True, flash=False),
+    "nodes-states-sequences": lambda case: drafts.sequences(case, nodes=True),
+    "nodes-blocks": lambda case: drafts.blocks(case, nodes=True),
+    "nodes-blocks-fa-off": lambda case: drafts.blocks(case, nodes=True, flash=False),
+    "nodes-blocks-sequences": lambda case: drafts.blocks(case, 3, nodes=True),
+    "blocks": drafts.blocks,
+    "exact-blocks": lambda case: drafts.blocks(case, flash=False, cache="f32"),
+    "blocks-sequences": lambda case: drafts.blocks(case, 3),
+    "features": drafts.features,
+    "states": drafts.states,
+    "exact-states": drafts.exact,
+    "states-sequences": drafts.sequences,
 }
+ENCODED = [name for name in RUNS if name.endswith("features")]
+STATES = [name for name in RUNS if "states" in name]
+BLOCKS = [name for name in RUNS if "blocks" in name]
 for _kind in POOLING:
     RUNS[f"nodes-pooled-{_kind}"] = lambda case, kind=_kind: pooled(case, kind, nodes=True)
     RUNS[f"pooled-{_kind}"] = lambda case, kind=_kind: pooled(case, kind)
 
 
 # Where the choice of an expert, or of a token, would be another after a little rounding.
-DECIDING = ("logits", "sequences", "draft")
+DECIDING = ("logits", "sequences", "draft", "states", "states-sequences", "blocks")
 ROUNDINGS: list[dict[str, Any]] = [{"flash": False}, {"flash": False, "cache": "f32"}]
 
 
@@ -265,10 +205,16 @@ def _distance(expected: NDArray[Any], found: NDArray[Any]) -> float:
 
 def wanted(tiny: Tiny, facts: Facts) -> list[str]:
     """The runs that say something of a model."""
+    of_drafts = ENCODED * bool(facts.enc_width) + STATES * bool(facts.state_width)
+    of_drafts += BLOCKS * bool(facts.block)
+    if tiny.drafts_for is not None:
+        return of_drafts
     without = {
         "nodes-unfused": not facts.delta_net,
         "nodes-indexer": not facts.indexer,
         "indexer": not facts.indexer,
+        "nodes-streams": not facts.streams,
+        "streams": not facts.streams,
         "nodes-snapshots": not facts.rollback,
         "nodes-draft": not facts.n_nextn,
         "trunk": not facts.n_nextn,
@@ -280,4 +226,5 @@ def wanted(tiny: Tiny, facts: Facts) -> list[str]:
         without |= dict.fromkeys(
             (f"nodes-pooled-{kind}", f"pooled-{kind}"), kind not in tiny.pooling
         )
-    return [name for name in RUNS if not without.get(name)]
+    every = [name for name in RUNS if name not in (*ENCODED, *STATES, *BLOCKS)]
+    return [name for name in every if not without.get(name)]

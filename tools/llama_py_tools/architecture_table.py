@@ -1,6 +1,7 @@
 """docs/architectures.md: every architecture, from its file, its tiny models and what is recorded.
 
 python -m llama_py_tools.architecture_table > docs/architectures.md
+python -m llama_py_tools.architecture_table LLAMA.CPP   # median lines of its files, and ours
 """
 
 from __future__ import annotations
@@ -9,11 +10,22 @@ import ast
 import inspect
 import json
 import re
-from collections.abc import Iterator
+import statistics
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from llama_py.hparams import HParams
-from llama_py.memory.kept import Index, Kept, KeysValues, SameAs, State
+from llama_py.memory.kept import (
+    Compressed,
+    Index,
+    Keeps,
+    Kept,
+    KeysValues,
+    SameAs,
+    State,
+    Tokens,
+)
 from llama_py.models import architecture, tiny
 from llama_py.models._architecture import Architecture
 from llama_py.models.tiny._invent import Invented
@@ -32,10 +44,18 @@ is stale.
 `llama_py/models/tiny/`, each with the number of runs that are recorded of the real llama.cpp and
 compared with ours ([tests/data](../tests/data/README.md)).
 
+{lines}
 | architecture | file | lines | what it is | keeps | tiny models |
 |---|---|---|---|---|---|
 """
 
+
+LINES = """Half of the {n} files have at most {ours:g} lines; of llama.cpp's {n_theirs},
+`src/models/*.cpp`, half have at most {theirs:g}
+(`python -m llama_py_tools.architecture_table LLAMA.CPP`). What several have in common is in `_*.py`
+beside them and in `llama_py/blocks`, as there in `src/llama-graph.cpp` and others.
+"""
+REFERENCE = 156, 178.0  # llama.cpp's files, and the median of their lines
 
 OTHERWISE = """
 ## Where llama.cpp does otherwise
@@ -55,12 +75,29 @@ def table() -> str:
     for arch, variant in tiny.every():
         variants.setdefault(arch, []).append(variant)
     rows = "".join(_row(arch, found) for arch, found in variants.items())
-    return HEAD + rows + OTHERWISE + "".join(map(_otherwise, variants))
+    head = HEAD.format(lines=lines(*REFERENCE))
+    return head + rows + OTHERWISE + "".join(map(_otherwise, variants))
+
+
+def lines(n_theirs: int, theirs: float) -> str:
+    """The median of lines of architectures' files beside llama.cpp's."""
+    files = {_file(arch) for arch, _ in tiny.every()}
+    return LINES.format(
+        n=len(files), ours=_median(files), n_theirs=n_theirs, theirs=theirs
+    )
+
+
+def _median(files: Iterable[Path]) -> float:
+    return statistics.median(len(f.read_text(encoding="utf-8").splitlines()) for f in files)
+
+
+def _file(arch: str) -> Path:
+    return Path(inspect.getfile(architecture(arch)))
 
 
 def _otherwise(arch: str) -> str:
     """What the docstrings of an architecture's file say of llama.cpp; "" if nothing."""
-    text = Path(inspect.getfile(architecture(arch))).read_text(encoding="utf-8")
+    text = _file(arch).read_text(encoding="utf-8")
     told = [part for doc in _docstrings(text) for part in doc.split(". ") if TOLD.search(part)]
     about = ". ".join(part.strip().rstrip(".") for part in told)
     return f"| `{arch}` | {about}. |\n" if told else ""
@@ -98,22 +135,33 @@ def _keeps(kind: type[Architecture], variant: str) -> list[str]:
     model = tiny.find(kind.arch, variant)
     hp: HParams = kind.HParams(tiny.metadata(kind.arch, model), kind.arch)
     built = kind(hp, Weights(Invented(model), kind.arch), load_mtp=True)
-    return [_words(built.keeps(il)) for il in range(hp.n_layer)]
+    return [_words(built.keeps(il)) for il in hp.kept_layers]
 
 
 def _words(kept: Kept) -> str:
     return " and ".join(map(_word, kept)) or "nothing"
 
 
-def _word(one: KeysValues | Index | State | SameAs) -> str:
+def _word(one: Keeps) -> str:
     if isinstance(one, KeysValues):
         what = "keys and values" if one.n_embd_head_v else "latent keys"
         return f"{what} of a window ({one.window.kind})" if one.window else what
     names: dict[type, str] = {
-        Index: "keys of an indexer", State: "a state", SameAs: "what another layer keeps"
+        Index: "keys of an indexer", State: "a state", SameAs: "what another layer keeps",
+        Tokens: "the tokens",
     }  # fmt: skip
+    if isinstance(one, Compressed):
+        return f"one key of every {one.ratio} tokens"
     return names[type(one)]
 
 
+def main() -> None:
+    if sys.argv[1:]:
+        files = [*Path(sys.argv[1]).glob("src/models/*.cpp")]
+        print(lines(len(files), _median(files)), end="")
+    else:
+        print(table(), end="")
+
+
 if __name__ == "__main__":
-    print(table(), end="")
+    main()

@@ -18,6 +18,7 @@ from llama_py_tools.bench_output import Result, printer, result
 from llama_py_tools.bench_params import BenchParams, Test, combinations
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, FormParams
+from llama_py_tools.ranks import HostsParams
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 def parser() -> Parser:
     usage = "%(prog)s [-m FILE] [-p N] [-n N] [options]"
     p = Parser("llama-py-bench", usage=usage, description=__doc__)
-    p.add(CommonParams, BenchParams)
+    p.add(CommonParams, BenchParams, HostsParams)
     return p
 
 
@@ -43,6 +44,10 @@ def _command(args: argparse.Namespace) -> None:
     options = read(args, BenchParams)
     for form in options.delta_net:
         check(FormParams(delta_net=form).forms)
+    if options.predict:
+        for text in predicted(options):
+            print(text, flush=True)
+        return
     if options.roofline:
         for text in run_rooflines(options):
             print(text, flush=True)
@@ -74,6 +79,23 @@ def run_rooflines(options: BenchParams) -> Iterator[str]:
         yield "\n\n".join(s for s in (test.name, roofline.waits(measure.ctx), table) if s)
 
 
+def predicted(options: BenchParams) -> Iterator[str]:
+    """A table of what several machines would do. ModelError for options that are none."""
+    from ggml_py.errors import ModelError
+    from llama_py_tools.predict import command
+
+    try:
+        command.counts(options.predict)
+        command.link(options.link)
+        if options.speed:
+            command.speed(options.speed)
+    except ValueError as e:
+        raise ModelError(f"--predict, --link or --speed: {e}") from None
+    path = session.model_path(FileParams(model=options.model[0]))
+    rows = command.rows(options, path, run_tests)
+    yield from command.table(rows, max(options.n_prompt[0], 1))
+
+
 def prepared(options: BenchParams) -> Iterator[tuple[Test, Model, Measure]]:
     """Every test; a model stays loaded while the next one wants it too."""
     from llama_py.ready import make_ready
@@ -87,7 +109,7 @@ def prepared(options: BenchParams) -> Iterator[tuple[Test, Model, Measure]]:
             file = FileParams(model=test.model, repack=not test.no_repack)
             how = ModelParams(
                 device=device_names(test.device), n_gpu_layers=test.n_gpu_layers,
-                split_mode=test.split_mode,
+                split_mode=test.split_mode, parallel=test.parallel,
                 tensor_split=shares(test.tensor_split) if test.tensor_split else (),
             )  # fmt: skip
             model = session.load(file, how, test.threads)

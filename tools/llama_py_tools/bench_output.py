@@ -35,6 +35,7 @@ class Result:
     type_v: str
     n_gpu_layers: int
     split_mode: str
+    parallel: str
     tensor_split: str
     flash_attn: int
     delta_net: str
@@ -71,7 +72,7 @@ def result(test: Test, model: Model, ctx: Context, samples: list[int]) -> Result
         model_type=model.desc, model_size=sum(t.nbytes for t in tensors),
         model_n_params=sum(n_elements(t.ne) for t in tensors), n_batch=test.n_batch,
         n_ubatch=test.n_ubatch, n_threads=test.threads, type_k=test.type_k, type_v=test.type_v,
-        n_gpu_layers=test.n_gpu_layers, split_mode=test.split_mode,
+        n_gpu_layers=test.n_gpu_layers, split_mode=test.split_mode, parallel=test.parallel,
         tensor_split=test.tensor_split, flash_attn=FLASH_ATTN[test.flash_attn],
         delta_net=test.delta_net, devices=model.device_names.replace(",", "/"),
         repack=not test.no_repack, compute_size=sum(u["compute"] for u in use),
@@ -187,7 +188,8 @@ COLUMNS_MD = (
     Column("n_ubatch", "n_ubatch", 8, "n_ubatch"), Column("type_k", "type_k", 6, "type_k"),
     Column("type_v", "type_v", 6, "type_v"), Column("flash_attn", "fa", 3, "flash_attn"),
     Column("delta_net", "delta net", -14, "delta_net"), Column("devices", "dev", -12, "device"),
-    Column("split_mode", "sm", -5, "split_mode"), Column("tensor_split", "ts", -8, "tensor_split"),
+    Column("split_mode", "sm", -5, "split_mode"), Column("parallel", "parallel", -9, "parallel"),
+    Column("tensor_split", "ts", -8, "tensor_split"),
     Column("repack", "rpk", 3, "no_repack"),
     Column("compute", "compute", 12), Column("test", "test", 15), Column("rate", "t/s", 20),
 )  # fmt: skip

@@ -98,6 +98,10 @@ class BenchParams(Params):
         help="devices, one after the other; those of one model as a/b",
     )  # fmt: skip
     split_mode: tuple[str, ...] = several(ModelParams, "split_mode", parse=words)
+    parallel: tuple[str, ...] = several(
+        ModelParams, "parallel", parse=words, metavar="tp=N/pp=N/ep=N",
+        help="how the devices of one model are divided, as tp=2/pp=2",
+    )  # fmt: skip
     tensor_split: tuple[str, ...] = several(
         ModelParams, "tensor_split", "", metavar="N", parse=words,
         help="shares of the devices of one model, as 3/1",
@@ -112,6 +116,18 @@ class BenchParams(Params):
         False, "--roofline", "instead of rates, what one run's time goes to, against what the"
         " device can read and compute",
     )  # fmt: skip
+    predict: str = option(
+        "", "--predict", "instead of measuring, tell what several machines would do",
+        metavar="hosts=a:2,b|hosts=N,...", env="",
+    )  # fmt: skip
+    link: str = option(
+        "0.1ms,10Gbit", "--link", "for --predict: latency and rate between two machines, and what a"
+        " message takes besides", metavar="LATENCY,RATE[,MESSAGE]", env="",
+    )  # fmt: skip
+    speed: str = option(
+        "", "--speed", "for --predict: bytes and flops a second of a machine (default: this one's,"
+        " measured)", metavar="BYTES,FLOPS", env="",
+    )  # fmt: skip
     warmup: bool = option(True, "--warmup", "run each test once before", off="--no-warmup")
     progress: bool = option(False, "--progress", "tell on stderr what is being run")
 
@@ -124,6 +140,7 @@ class Test:
     n_gpu_layers: int
     device: str
     split_mode: str
+    parallel: str
     tensor_split: str
     no_repack: bool
     n_batch: int
@@ -142,9 +159,11 @@ class Test:
         return test_name(self.n_prompt, self.n_gen, self.n_depth)
 
     @property
-    def weights(self) -> tuple[str, int, str, str, str, bool]:
+    def weights(self) -> tuple[str, int, str, str, str, str, bool]:
         """Tests that agree in these share a loaded model."""
-        placed = self.n_gpu_layers, self.device, self.split_mode, self.tensor_split
+        placed = (
+            self.n_gpu_layers, self.device, self.split_mode, self.parallel, self.tensor_split
+        )  # fmt: skip
         return self.model, *placed, self.no_repack
 
 
@@ -160,8 +179,9 @@ def combinations(o: BenchParams) -> list[Test]:
     kinds += [pg for pg in o.pg if sum(pg) > 0]
     threads = [n if n > 0 else _cores() for n in o.threads]
     values: Iterator[Any] = product(
-        o.model, o.n_gpu_layers, o.device, o.split_mode, o.tensor_split, o.no_repack, o.n_batch,
-        o.n_ubatch, o.type_k, o.type_v, o.flash_attn, o.delta_net, threads, o.n_depth, kinds,
+        o.model, o.n_gpu_layers, o.device, o.split_mode, o.parallel, o.tensor_split, o.no_repack,
+        o.n_batch, o.n_ubatch, o.type_k, o.type_v, o.flash_attn, o.delta_net, threads, o.n_depth,
+        kinds,
     )  # fmt: skip
     return [Test(*how, *kind) for *how, kind in values]
 

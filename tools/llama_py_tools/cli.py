@@ -19,7 +19,7 @@ from llama_py.params import ContextParams, GenerateParams, ModelParams, Sampling
 from llama_py.params.diffusion import DiffusionParams
 from llama_py.params.option import Params, option, options_of
 from llama_py.params.speculative import SpeculativeParams
-from llama_py_tools import session
+from llama_py_tools import session, vision
 from llama_py_tools.chat_params import ChatParams
 from llama_py_tools.cpus import CpuParams
 from llama_py_tools.escapes import ENCODING, unescape
@@ -28,6 +28,8 @@ from llama_py_tools.interactive import InteractiveParams, Turns
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, FormParams, SteeringParams
 from llama_py_tools.prompt_cache import CachedPrompt, PromptCacheParams
+from llama_py_tools.ranks import HostsParams
+from llama_py_tools.vision import VisionParams
 
 if TYPE_CHECKING:
     from llama_py import Model
@@ -53,6 +55,7 @@ EPILOG = """examples:
   echo "JULIET:" | llama-py-cli                          what is piped is the prompt
   llama-py-cli -m model.gguf -sys "Be brief."            a conversation
   llama-py-cli -m model.gguf -st -p "What is a sea?"     one question, one answer
+  llama-py-cli -m model.gguf --mmproj mmproj.gguf --image cat.png -st -p "What is this?"
   llama-py-cli -p "ROMEO:" -n 100 --spec-type draft-mtp  tokens are drafted, and checked together
 
 about compiled kernels (each has its own --help):
@@ -71,9 +74,10 @@ def parser() -> Parser:
     p.others = OTHERS
     p.add(ListParams, CommonParams, FileParams, CompletionParams)
     p.add(GenerateParams, without={f.name for f, _ in options_of(SpeculativeParams)})
-    p.add(ChatParams, InteractiveParams, PromptCacheParams, SamplingParams, SpeculativeParams)
+    p.add(ChatParams, VisionParams, InteractiveParams, PromptCacheParams, SamplingParams)
+    p.add(SpeculativeParams)
     p.add(DiffusionParams)
-    p.add(ContextParams, CpuParams, FormParams, SteeringParams, ModelParams)
+    p.add(ContextParams, CpuParams, FormParams, SteeringParams, ModelParams, HostsParams)
     return p
 
 
@@ -95,6 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     turns = read(args, InteractiveParams).wanted
     if (chat.asked or turns) and read(args, PromptCacheParams).prompt_cache:
         p.error("--prompt-cache is for completions, not for conversations")
+    if read(args, VisionParams).image and (turns or read(args, PromptCacheParams).prompt_cache):
+        p.error("--image is for a text or a conversation, without -i or --prompt-cache")
     return session.run(_command, args)
 
 
@@ -132,8 +138,10 @@ def _diffuse(args: argparse.Namespace) -> None:
 def _generate(args: argparse.Namespace) -> None:
     text, chat = read(args, CompletionParams), with_system(read(args, ChatParams))
     cache, template = read(args, PromptCacheParams), chat.template()
-    prompt = read_prompt(text)
+    prompt, seen = read_prompt(text), read(args, VisionParams)
+    seen.check()
     run = Run(args, text)
+    vision.load(args, run.model)
     if template is not None:
         run.model.set_chat_template(template)
     turns = read(args, InteractiveParams)
@@ -144,13 +152,18 @@ def _generate(args: argparse.Namespace) -> None:
 
         with run.summary:
             run.get_ready(None)
-            Talk(run, chat, text.escape).talk(prompt)
+            Talk(run, chat, text.escape, seen.image).talk(prompt)
         return
     if prompt is None and not turns.wanted and not fills and is_piped():
         prompt = escaped(read_text("-").removesuffix("\n"), text) or None
     if prompt is None and not fills and not read(args, FileParams).named:
         prompt = session.DEMO_PROMPT
-    ids = gap_ids(run, text, prompt) if fills else prompt_ids(run.model.tokenizer, prompt or "")
+    if fills:
+        ids = gap_ids(run, text, prompt)
+    elif seen.image:
+        ids = vision.prompt(run.model, prompt or "", seen.image)
+    else:
+        ids = prompt_ids(run.model.tokenizer, prompt or "")
     session.check_length(run.ctx, ids)
     if text.verbose_prompt:
         run.tell_tokens(ids)

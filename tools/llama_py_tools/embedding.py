@@ -21,6 +21,7 @@ from llama_py_tools.cpus import CpuParams
 from llama_py_tools.escapes import ENCODING, unescape
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, FormParams, SteeringParams
+from llama_py_tools.ranks import HostsParams
 
 if TYPE_CHECKING:
     from llama_py import Model
@@ -92,6 +93,7 @@ def parser() -> Parser:
     p = Parser("llama-py-embedding", usage=usage, description=__doc__)
     p.add(CommonParams, FileParams, EmbeddingParams)
     p.add(ReadingParams, CpuParams, FormParams, SteeringParams, ModelParams, without=("check",))
+    p.add(HostsParams)
     return p
 
 

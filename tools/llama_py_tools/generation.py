@@ -206,7 +206,8 @@ class Run:
     def echo(self, ids: Sequence[int]) -> None:
         """Show a prompt's tokens as llama-completion does."""
         tokenizer = self.model.tokenizer
-        data = b"".join(tokenizer.token_to_piece(id, self.params.special) for id in ids)
+        tokens = (id for id in ids if id >= 0)  # others are images
+        data = b"".join(tokenizer.token_to_piece(id, self.params.special) for id in tokens)
         self.write(self._coloured(data.decode(*ENCODING)))
 
     def _coloured(self, text: str) -> str:
@@ -218,7 +219,7 @@ class Run:
     def tell_tokens(self, ids: Sequence[int]) -> None:
         """Of a prompt: how many, and the text of each."""
         session.tell(f"number of tokens in prompt = {len(ids)}")
-        for id in ids:
+        for id in (id for id in ids if id >= 0):
             text = self.model.tokenizer.token_to_piece(id, True).decode(errors="replace")
             session.tell(f"{id:6d} -> {text!r}")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from llama_py_tools.logs import log
@@ -16,6 +18,9 @@ T = TypeVar("T")
 USUAL = ("Q4_K_M", "Q8_0")  # llama.cpp's choice where no type is asked for
 _OTHERS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")  # in names of no models
 _UNREACHABLE = {"ConnectionError", "Timeout", "TransportError"}  # of requests and httpx
+_TYPE = re.compile(
+    r"[-.]((?:UD-)?(?:I?Q\d\w*|TQ\d\w*|BF16|F16|F32|MXFP4\w*))\.gguf$", re.IGNORECASE
+)
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 
 
@@ -47,6 +52,37 @@ def cached() -> str:
                 lines.append(f"{repo.repo_id} {name} ({size / 2**20:.0f} MiB)")
     head = f"number of models in cache: {len(lines)}\n"
     return head + "".join(f"{i:4d}. {line}\n" for i, line in enumerate(lines, 1))
+
+
+def cached_files() -> list[Path]:
+    """The models in the cache, those of a repository in the order of their names; none where
+    huggingface_hub is not installed."""
+    if find_spec("huggingface_hub") is None:
+        return []
+    paths = {
+        name: Path(file.file_path)
+        for repo in _repos(_library())
+        for revision in repo.revisions
+        for file in revision.files
+        if is_model(name := file.file_path.relative_to(revision.snapshot_path).as_posix())
+    }
+    return [paths[name] for name in sorted(paths)]
+
+
+def cached_names() -> dict[str, Path]:
+    """The models in the cache by repository and type, USER/MODEL:TYPE, as llama-server has them."""
+    if find_spec("huggingface_hub") is None:
+        return {}
+    found: dict[str, Path] = {}
+    for repo in _repos(_library()):
+        for revision in repo.revisions:
+            for file in sorted(revision.files, key=lambda file: str(file.file_path)):
+                name = file.file_path.relative_to(revision.snapshot_path).as_posix()
+                if is_model(name):
+                    kind = _TYPE.search(_PART.sub(".gguf", name))
+                    full = f"{repo.repo_id}:{kind[1].upper()}" if kind else str(repo.repo_id)
+                    found.setdefault(full, Path(file.file_path))
+    return found
 
 
 def is_model(name: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from dataclasses import Field
+from importlib import import_module
 from typing import Any
 
 from llama_py.params.option import Option, Params
@@ -29,7 +30,7 @@ from llama_py_tools.options import Parser, default_text
 
 COMMANDS = (
     cli, cache, warmup, debug, gguf, graph, bench, imatrix, embedding, perplexity,
-    cvector_generator, test_backend_ops,
+    cvector_generator, import_module("llama_py_server.command"), test_backend_ops,
 )  # fmt: skip
 
 HEAD = """# Options

@@ -14,7 +14,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Container, Sequence
-from dataclasses import MISSING, Field
+from dataclasses import MISSING, Field, replace
 from typing import Any, TypeVar
 
 from llama_py.params.option import PREFIX, Option, Params, options_of
@@ -25,6 +25,8 @@ from llama_py_tools.version import Version
 
 P = TypeVar("P", bound=Params)
 
+called_as = ""  # what a command's help calls it, where that is not its own name: `llama-py bench`
+
 
 class Parser(argparse.ArgumentParser):
     """Takes the options of dataclasses.
@@ -34,6 +36,8 @@ class Parser(argparse.ArgumentParser):
     """
 
     def __init__(self, prog: str, **how: Any) -> None:
+        if called_as and prog.startswith("llama-py-"):
+            prog = called_as
         super().__init__(
             prog, allow_abbrev=False, add_help=False,
             formatter_class=argparse.RawDescriptionHelpFormatter, **how,
@@ -59,17 +63,24 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(exact_flags(self, given), namespace)
 
     def add(self, *kinds: type[Params], without: Container[str] = ()) -> None:
-        """Every field of the dataclasses that has flags, `without` some; each class is a group."""
+        """Every field of the dataclasses that has flags, `without` some; each class is a group. A
+        flag that another field has already means that one."""
         for kind in kinds:
             group = self.add_argument_group(kind.__name__.removesuffix("Params").lower())
             for f, o in options_of(kind):
                 if not o.flags or f.name in without:
                     continue
+                o = replace(o, flags=tuple(x for x in o.flags if x not in self.flags))
                 self.added.append((kind, f, o))
                 if isinstance(f.default, bool) or o.off:
                     self._add_switch(group, f, o)
                 else:
                     _add_value(group, f, o)
+
+    @property
+    def flags(self) -> Container[str]:
+        """All that there are so far."""
+        return self._option_string_actions
 
     def _add_switch(self, group: argparse._ArgumentGroup, f: Field[Any], o: Option) -> None:
         given = os.environ.get(o.env)

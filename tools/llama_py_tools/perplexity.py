@@ -26,6 +26,7 @@ from llama_py_tools.cpus import CpuParams
 from llama_py_tools.escapes import ENCODING
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, FormParams, SteeringParams
+from llama_py_tools.ranks import HostsParams
 
 if TYPE_CHECKING:
     import numpy as np
@@ -71,6 +72,7 @@ def parser() -> Parser:
     p = Parser("llama-py-perplexity", usage=usage, description=__doc__)
     p.add(CommonParams, FileParams, TextParams)
     p.add(WindowParams, CpuParams, FormParams, SteeringParams, ModelParams, without=("check",))
+    p.add(HostsParams)
     return p
 
 

@@ -134,7 +134,23 @@ def model_path(file: FileParams) -> str:
         from llama_py_tools.url import downloaded
 
         return downloaded(file.model_url, file.model, file.offline)
-    return file.model or demo_model()
+    return _named_file(file.model) if file.model else demo_model()
+
+
+def _named_file(name: str) -> str:
+    """A path as it is; a short name's where there is no such file."""
+    if Path(name).suffix == ".gguf" or Path(name).exists():
+        return name
+    from ggml_py.errors import ModelError
+    from llama_py_tools import local_models
+
+    found = local_models.find(name)
+    if found is None and local_models.is_name(name):
+        raise ModelError(
+            f"{name}: there is no such file, and no model of this name; llama-py list shows those"
+            " that there are"
+        )
+    return str(found or name)
 
 
 def open_model(args: argparse.Namespace, **more: Any) -> Model:
@@ -277,11 +293,12 @@ def enough_context(args: argparse.Namespace, n_tokens: int) -> int:
 def check_length(ctx: Context, ids: Sequence[int]) -> None:
     """ContextError, before anything is shown, if the prompt leaves no room."""
     from ggml_py.errors import ContextError
+    from llama_py.prompts import n_cells
 
-    n_ctx = ctx.cparams.n_ctx_seq
-    if len(ids) > n_ctx:
+    n_ctx, n = ctx.cparams.n_ctx_seq, n_cells(ids)
+    if n > n_ctx:
         raise ContextError(
-            f"the prompt has {len(ids)} tokens, but the context {n_ctx}; give a larger -c"
+            f"the prompt has {n} tokens, but the context {n_ctx}; give a larger -c"
             f" (the model was trained with {ctx.model.hparams.n_ctx_train}) or a shorter prompt"
         )
 

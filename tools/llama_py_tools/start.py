@@ -8,11 +8,20 @@ INTERRUPTED = 130
 
 def _run(command: str) -> int:
     try:
+        import sys
         from importlib import import_module
 
+        from llama_py_tools.ranks import joined
+
+        if (code := joined(command == "main" and sys.argv[1:2] == ["serve"])) is not None:
+            return code
         return int(import_module(f"llama_py_tools.{command}").main() or 0)
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def main() -> int:
+    return _run("main")
 
 
 def cli() -> int:

@@ -27,7 +27,7 @@ MANY = 40  # tokens that are really decoded: what runs often is laid out anew on
 class WarmupParams(Params):
     """What is prepared for."""
 
-    parallel: int = option(
+    n_parallel: int = option(
         4, "--parallel", "also for batches of so many sequences (1: for one only)",
         env="N_PARALLEL", check=integers(1, MAX_SEQ),
     )  # fmt: skip
@@ -54,7 +54,7 @@ def _command(args: argparse.Namespace) -> None:
 
     session.loading()
     start = perf_counter()
-    for n_seqs in dict.fromkeys((1, read(args, WarmupParams).parallel)):
+    for n_seqs in dict.fromkeys((1, read(args, WarmupParams).n_parallel)):
         _warm(args, n_seqs)
     seconds, names = perf_counter() - start, sorted(set(store.STORE.compiled))
     if names:

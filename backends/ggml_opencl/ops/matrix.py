@@ -31,7 +31,12 @@ def mul_mat(node: Tensor) -> list[Launch]:
     return [Launch("matrix", "mul_mat_tile", (a, b, node), groups)]
 
 
-@table.op("MUL_MAT_ID", PRODUCT)
+def all_there(node: Tensor) -> str:
+    n, of = node.source(0).ne[2], node.param("of")
+    return f"needs all matrices that are chosen from; got {n} of {of}" if of else ""
+
+
+@table.op("MUL_MAT_ID", every(PRODUCT, all_there))
 def mul_mat_id(node: Tensor) -> list[Launch]:
     a, b, ids = node.sources()
     tensors, types = (a, b, node, ids), (a.type.name, b.type.name, "f32")

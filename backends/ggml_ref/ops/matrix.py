@@ -24,9 +24,10 @@ def mul_mat_id(node: Tensor) -> None:
     """Only the experts that some token uses are read."""
     experts, b, ids = node.sources()
     x = load(b)[0]  # [T, b.ne1, k]
-    chosen = checked(node, load(ids)[0, 0], experts.ne[2])  # [T, n_used]
+    n, first = experts.ne[2], node.param("first")
+    chosen = checked(node, load(ids)[0, 0], node.param("of") or n) - first  # [T, n_used]
     out = np.zeros((*chosen.shape, experts.ne[1]))
-    for expert in np.unique(chosen):
+    for expert in np.unique(chosen[(chosen >= 0) & (chosen < n)]):
         token, slot = np.nonzero(chosen == expert)
         out[token, slot] = x[token, slot % x.shape[1]] @ load(experts, (0, expert)).T
     store(node, out[None])

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
+from functools import cached_property
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.backend import host_array
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32
 from llama_py.batch import UBatch
@@ -12,6 +17,8 @@ from llama_py.graph.inputs.base import new_input, write
 from llama_py.graph.params import GraphParams
 from llama_py.memory.kv import KVCacheContext
 from llama_py.memory.mask import MaskRule, ubatch_mask
+
+I64 = npt.NDArray[np.int64]
 
 
 class InputAttnKV:
@@ -32,6 +39,7 @@ class InputAttnKV:
         self.causal = params.cparams.causal_attn
         if params.hparams.non_causal_type == "swa_only" and mctx.kv.window is None:
             self.causal = True
+        self.spans = params.hparams.non_causal_type == "swa_full" and not self.causal
         self.alibi = params.hparams.max_alibi_bias > 0
         self.k_idxs = mctx.build_input_k_idxs(params.ubatch)
         self.v_idxs: Tensor | None = None
@@ -48,10 +56,36 @@ class InputAttnKV:
         if self.v_idxs is not None and self.v_idxs.buffer is not None:
             self.mctx.set_input_v_idxs(self.v_idxs, ubatch)
         if self.kq_mask.buffer is not None:
-            self.mctx.set_input_kq_mask(self.kq_mask, ubatch, self.causal, self.alibi)
+            how = self.causal, self.alibi, self.spans
+            self.mctx.set_input_kq_mask(self.kq_mask, ubatch, *how)
         for rot in (self.k_rot, self.v_rot):
             if rot is not None and rot.buffer is not None:
                 self.mctx.set_input_rot(rot)
+
+    def follow(self, ubatch: UBatch) -> None:
+        """Each token sees its own cell besides those that the one before it saw."""
+        values = self._values
+        if values is None:
+            self.set_input(ubatch)
+            return
+        idxs, mask, each = values
+        rows = self.mctx.rows()
+        for t in idxs:
+            t[:] = rows
+        mask[each, rows % self.mctx.kv.kv_size] = 0
+
+    @cached_property
+    def _values(self) -> tuple[list[I64], npt.NDArray[Any], npt.NDArray[np.intp]] | None:
+        """Rows to write to, the mask [n_tokens, n_kv], and the numbers of its rows; None where a
+        token sees not just one cell more."""
+        kv, mask = self.mctx.kv, host_array(self.kq_mask)
+        if mask is None or kv.window is not None or self.alibi or kv.tensors.v_trans:
+            return None
+        idxs = [host_array(t) for t in (self.k_idxs, self.v_idxs) if t is not None and t.buffer]
+        if any(t is None for t in idxs):
+            return None
+        rows = mask.reshape(-1, mask.shape[-1])
+        return [t.reshape(-1) for t in idxs if t is not None], rows, np.arange(len(rows))
 
     def can_reuse(self, params: GraphParams) -> bool:
         self.mctx = params.mctx.kv(self.part)
@@ -60,7 +94,7 @@ class InputAttnKV:
 
 
 def _mask_ne(params: GraphParams, mctx: KVCacheContext) -> tuple[int, int, int, int]:
-    n_stream = 1 if params.cparams.kv_unified else params.ubatch.n_seqs_unq
+    n_stream = params.ubatch.n_seqs_unq if mctx.kv.n_stream > 1 else 1
     return (mctx.get_n_kv(), params.ubatch.n_tokens // n_stream, 1, n_stream)
 
 

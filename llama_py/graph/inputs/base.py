@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
@@ -21,6 +21,14 @@ class GraphInput(Protocol):
 
     def can_reuse(self, params: GraphParams) -> bool:
         """Whether the tensors would be the same for params; binds to their memory context."""
+
+
+@runtime_checkable
+class Follows(Protocol):
+    """An input that has less to do where token follows token."""
+
+    def follow(self, ubatch: UBatch) -> None:
+        """`set_input` for one more token of each sequence: what was set last is still there."""
 
 
 def new_input(name: str, type: GGMLType, *ne: int) -> Tensor:

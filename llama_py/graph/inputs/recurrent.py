@@ -30,6 +30,9 @@ class InputRS:
         n_rs = self.mctx.get_n_rs()
         write(self.s_copy, np.array([self.mctx.s_copy(i) for i in range(n_rs)], np.int32))
 
+    def follow(self, ubatch: UBatch) -> None:
+        """They are where they were."""
+
     def can_reuse(self, params: GraphParams) -> bool:
         self.mctx = mctx = params.mctx.states()
         return (

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from functools import cached_property
 
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.backend import host_array
 from ggml_py.errors import ContextError
 from ggml_py.types import F32, I32
 from llama_py.batch import UBatch
@@ -57,6 +61,18 @@ class InputPos:
             pos = pos[: ubatch.n_tokens]  # text: time, row and column are the same, no fourth axis
             pos = np.concatenate((pos, pos, pos, np.zeros_like(pos)))
         write(self.pos, pos)
+
+    def follow(self, ubatch: UBatch) -> None:
+        if self._values is None:
+            self.set_input(ubatch)
+        else:  # the fourth axis stays where it is
+            self._values[: 3 if self.n_pos == 4 else None] += 1
+
+    @cached_property
+    def _values(self) -> npt.NDArray[np.int32] | None:
+        """[n_pos, n_tokens]"""
+        values = host_array(self.pos)
+        return None if values is None else values.reshape(self.n_pos, -1)
 
     def can_reuse(self, params: GraphParams) -> bool:
         return self.pos.ne[0] == params.ubatch.n_tokens * self.n_pos
@@ -124,6 +140,9 @@ class InputOutIds:
         every = n_outputs == ubatch.n_tokens
         ids = np.arange(n_outputs) if every else np.flatnonzero(ubatch.output)
         write(self.out_ids, ids.astype(np.int32))
+
+    def follow(self, ubatch: UBatch) -> None:
+        """All are, as before."""
 
     def can_reuse(self, params: GraphParams) -> bool:
         return self.out_ids.ne[0] == params.n_outputs

@@ -13,12 +13,18 @@ from __future__ import annotations
 import pkgutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ggml_py.errors import UnknownArchitecture
 from llama_py.models import spelled
+
+
+class Wide(int):
+    """A number of metadata that has 64 bits in the file."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +37,12 @@ class Tiny:
     keep       those that are there although a pattern leaves them out
     gain       factors on the random part of values, to make every branch of the graph matter
     mean       the part of values that is not random, where it is another than usual
+    table      patterns of tensors of whole numbers below so many, none twice in a row
     unread     shapes of tensors that are in the file, but are not for the model
     familiar   all its blocks, and what its layers keep, are in other models too: tests of what any
                model must do run over those, and over all of them with LLAMA_PY_TEST_MODELS=every
     unrecorded   llama.cpp cannot run it
+    drafts_for   the tiny model that it drafts for, if it can do nothing else
 
     What is recorded of llama.cpp (tools/record_golden.py):
 
@@ -50,9 +58,11 @@ class Tiny:
     keep: Sequence[str] = ()
     gain: Mapping[str, float] = field(default_factory=dict)
     mean: Mapping[str, float] = field(default_factory=dict)
+    table: Mapping[str, int] = field(default_factory=dict)
     unread: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     familiar: bool = False
     unrecorded: bool = False
+    drafts_for: tuple[str, str] | None = None
     prompt: int = 40
     first: int = 0
     steps: int = 6
@@ -81,10 +91,12 @@ ALTERNATIVES = (
 )  # fmt: skip
 
 
-def every() -> list[tuple[str, str]]:
-    """Each (architecture, variant)."""
+@cache
+def every() -> Mapping[tuple[str, str], Tiny]:
+    """By (architecture, variant), those of an architecture one after the other."""
     names = sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
-    return [(spelled(name), variant) for name in names for variant in _variants(name)]
+    found = {(spelled(n), variant): one for n in names for variant, one in _variants(n).items()}
+    return MappingProxyType(found)
 
 
 def find(arch: str, variant: str) -> Tiny:
@@ -92,7 +104,7 @@ def find(arch: str, variant: str) -> Tiny:
     if (arch, variant) not in every():
         known = ", ".join(f"{a} {v}" for a, v in every())
         raise UnknownArchitecture(f"no tiny model {arch} {variant}; there are {known}")
-    return _variants(arch.replace("-", "_"))[variant]
+    return every()[arch, variant]
 
 
 def _variants(module: str) -> dict[str, Tiny]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggml_py.tensor import shape4
-from ggml_py.types import F32
+from ggml_py.types import F32, I32, I64
 from llama_py.gguf_file import TensorInfo
 from llama_py.models import architecture
 from llama_py.models.tiny import ALTERNATIVES, Tiny, metadata
@@ -32,6 +32,11 @@ KINDS: dict[str, tuple[float, float]] = {
 }
 
 
+# Numbers of rows, all different, as long as their count has no factor in common with this.
+NUMBERS = ("d2t",)
+STEP = 7
+
+
 class Invented(dict[str, TensorInfo]):
     """The tensors of a file that does not exist: `Weights` tells what is declared, and that is
     there, except for optional ones that the variant leaves out. Bytes are there in name only."""
@@ -46,8 +51,10 @@ class Invented(dict[str, TensorInfo]):
         """The model wants this tensor."""
         if name not in self.keys() and (needed or self.wanted(name)):
             ne4 = shape4(ne)
-            nbytes = 4 * math.prod(ne4)
-            self[name] = TensorInfo(name, F32, ne4, 0, nbytes, np.broadcast_to(np.uint8(0), nbytes))
+            type = I64 if name in NUMBERS else I32 if _fits(name, self.tiny.table) else F32
+            nbytes = type.type_size * math.prod(ne4)
+            data = np.broadcast_to(np.uint8(0), nbytes)
+            self[name] = TensorInfo(name, type, ne4, 0, nbytes, data)
 
     def wanted(self, name: str) -> bool:
         """Whether an optional tensor is in the file."""
@@ -71,13 +78,19 @@ def shapes(arch: str, tiny: Tiny) -> dict[str, tuple[int, ...]]:
     return {name: infos[name].ne for name in sorted(infos.keys())}
 
 
-def values(tiny: Tiny, name: str, ne: tuple[int, ...]) -> NDArray[np.float32]:
+def values(tiny: Tiny, name: str, ne: tuple[int, ...]) -> NDArray[Any]:
     """Random values out of the tensor's name, flat: sums of four 16-bit numbers, nearly normal.
 
     Bits of a counter-based generator and IEEE's four operations give the same everywhere.
     """
     n = math.prod(ne)
+    if name in NUMBERS:
+        return np.arange(n, dtype=np.int64) * STEP % tiny.n_vocab
     key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:16], "little")
+    below = next((n for p, n in tiny.table.items() if fnmatchcase(name, p)), 0)
+    if below:
+        order = np.random.Philox(key=key).random_raw(n // ne[0] * below).reshape(-1, below)
+        return np.asarray(order.argsort(1, kind="stable")[:, : ne[0]].reshape(-1), np.int32)
     raw = np.random.Philox(key=key).random_raw(n).view(np.uint16).reshape(n, 4)
     x = (raw.sum(1, dtype=np.int64) - 2 * 65535) / math.sqrt((65536**2 - 1) / 3)
     fallback = (0.0, 1 / math.sqrt(ne[0]))
@@ -87,7 +100,7 @@ def values(tiny: Tiny, name: str, ne: tuple[int, ...]) -> NDArray[np.float32]:
     return np.asarray(mean + deviation * gain * x, np.float32)
 
 
-def tensors(arch: str, tiny: Tiny) -> Mapping[str, NDArray[np.float32]]:
+def tensors(arch: str, tiny: Tiny) -> Mapping[str, NDArray[Any]]:
     """All of them, arrays in reversed (NumPy's) order of dimensions."""
     return {
         name: values(tiny, name, ne).reshape(ne[::-1]) for name, ne in shapes(arch, tiny).items()

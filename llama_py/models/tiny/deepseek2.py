@@ -34,4 +34,14 @@ YARN = {
     "rope.scaling.yarn_log_multiplier": 0.1,
 }
 
-TINY = {"moe": Tiny(keys={"block_count": 2, **LATENT, **YARN}, without=["*.attn_q.weight"])}
+SIZES = {"block_count": 2, **LATENT, **YARN}
+
+TINY = {
+    "moe": Tiny(keys=SIZES, without=["*.attn_q.weight"]),
+    # then a layer that drafts
+    "mtp": Tiny(
+        keys=SIZES | {"block_count": 3, "nextn_predict_layers": 1},
+        without=["*.attn_q.weight"],
+        familiar=True,
+    ),
+}

@@ -27,6 +27,7 @@ class Talk(Protocol):
     conversation: Conversation
     source: Interruptible
     attached: list[str]
+    images: list[str | Path]
     ended: bool
 
     def clear(self) -> None: ...
@@ -93,10 +94,18 @@ def read(talk: Talk, rest: str) -> None:
 
 
 def image(talk: Talk, rest: str) -> None:
-    """show the model an image"""
-    raise ModelError(
-        f"the model has no eyes: {talk.run.model.arch} reads text only (/read FILE: a text file)"
-    )
+    """show the model an image, before the next message"""
+    from llama_py.vision.image import Image
+
+    path = _path(rest, "/image FILE")
+    if talk.run.model.vision is None:
+        raise ModelError(
+            f"the model has no eyes: {talk.run.model.arch} was started without --mmproj FILE"
+            " (/read FILE: a text file)"
+        )
+    width, height = Image.open(path).size
+    talk.images.append(path)
+    session.tell(dimmed(f"({path}, {width} x {height}, comes before your next message)"))
 
 
 def save(talk: Talk, rest: str) -> None:

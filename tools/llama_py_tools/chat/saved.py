@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ggml_py.errors import ModelError
+from llama_py.chat.messages import IMAGE
 from llama_py_tools.chat import settings
 
 KIND = "llama-py conversation"
@@ -18,12 +19,13 @@ MAX_BYTES = 64 << 20
 ROLES = ("system", "user", "assistant")
 TEXTS = ("content", "reasoning_content")
 
-Message = dict[str, str]
+Message = dict[str, Any]
 
 
 def save(path: Path, model: str, messages: Sequence[Mapping[str, Any]], now: Mapping[str, Any],
          ) -> None:  # fmt: skip
-    """Write a conversation, for nobody else to read; a file of this name is replaced."""
+    """Write a conversation, for nobody else to read; a file of this name is replaced.
+    ModelError for one that `load` would not read."""
     data = {
         "kind": KIND, "version": VERSION, "model": model,
         "messages": [{k: m[k] for k in ("role", *TEXTS) if k in m} for m in messages],
@@ -32,6 +34,11 @@ def save(path: Path, model: str, messages: Sequence[Mapping[str, Any]], now: Map
         },
     }  # fmt: skip
     text = json.dumps(data, indent=1) + "\n"
+    if len(text) > MAX_BYTES:  # all ASCII
+        raise ModelError(
+            f"the conversation has {len(text) >> 20} MiB with its images, and {MAX_BYTES >> 20} are"
+            " read again; it was not saved"
+        )
     made = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -69,8 +76,21 @@ def _messages(found: Any) -> list[Message]:
             raise ModelError(f"message {i} must have role and content, and nothing else")
         if m.get("role") not in ROLES or (m["role"] == "system" and i):
             raise ModelError(f"message {i} is of {_short(m.get('role'))}; system is the first only")
-        if not all(isinstance(m.get(k, ""), str) and _is_text(m.get(k, "")) for k in TEXTS):
+        texts = [m.get(k, "") for k in TEXTS]
+        if isinstance(texts[0], list) and m["role"] == "user":
+            texts[:1] = _texts_of(texts[0])
+        if not all(isinstance(text, str) and _is_text(text) for text in texts):
             raise ModelError(f"message {i} is no text")
+    return found
+
+
+def _texts_of(parts: list[Any]) -> list[Any]:
+    """What should be texts in a content with images: its own, and URLs."""
+    found = []
+    for part in parts:
+        kind = part.get("type") if isinstance(part, dict) else None
+        value = part.get(kind) if kind in ("text", IMAGE) else None
+        found.append(value.get("url") if kind == IMAGE and isinstance(value, dict) else value)
     return found
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llama_py.chat.messages import parts_of
 from llama_py_tools import session
 from llama_py_tools.chat import commands, settings
 from llama_py_tools.chat.lines import Interruptible, Plain, Source, unfinished, unfinished_always
@@ -32,11 +34,15 @@ class Talk:
     source    where messages come from
     more      whether a text needs another line
     attached  texts that come before the next one
+    images    files of images that come before that
     ended     whether the user has had enough
     """
 
-    def __init__(self, run: Run, params: ChatParams, escape: bool = True) -> None:
-        """escape: whether the system prompt has escapes. ModelError if the template is none."""
+    def __init__(
+        self, run: Run, params: ChatParams, escape: bool = True, images: Sequence[str] = ()
+    ) -> None:
+        """escape: whether the system prompt has escapes; images: of the first message. ModelError
+        if the template is none."""
         from llama_py import Conversation
 
         run.model.check_chat_template()
@@ -54,6 +60,7 @@ class Talk:
         self.simple = params.simple_io
         self.more = unfinished_always if params.multiline_input else unfinished
         self.attached: list[str] = []
+        self.images: list[str | Path] = list(images)
         self.ended = False
         self.source = Interruptible(Plain(self.more))
         self._anew = False  # whether the sampler is to be told of all that was said
@@ -93,6 +100,7 @@ class Talk:
             elif line.strip():
                 self.turn("\n\n".join([*self.attached, line.strip()]))
                 self.attached.clear()
+                self.images.clear()
         except KeyboardInterrupt:
             if not self.terminal or self.single_turn:
                 raise
@@ -106,6 +114,7 @@ class Talk:
         self.conversation.clear()
         self.run.sampler.reset()
         self.attached.clear()
+        self.images.clear()
 
     def set(self, changes: Mapping[str, Any]) -> None:
         """From now on answer with other settings; a conversation that is there goes on."""
@@ -114,8 +123,11 @@ class Talk:
 
     def last_said(self) -> str:
         """The last message of the user."""
-        said = [m["content"] for m in self.conversation.messages if m["role"] == "user"]
-        return str(said[-1]) if said else ""
+        said = [m for m in self.conversation.messages if m["role"] == "user"]
+        if not said:
+            return ""
+        texts = [p["text"] for p in parts_of(said[-1]) if p.get("type") == "text"]
+        return "\n".join(texts) if parts_of(said[-1]) else str(said[-1]["content"])
 
     def again(self, text: str | None = None) -> None:
         """Answer the last message again, or another one in its place: with the next seed, as the
@@ -127,9 +139,11 @@ class Talk:
 
     def turn(self, line: str) -> None:
         """One question and its answer. On a terminal Ctrl-C ends the answer only."""
-        self._show(self.conversation.say(line))
+        self._show(self.conversation.say(line, self.images))
 
     def _show(self, ids: list[int]) -> None:
+        from llama_py.prompts import n_cells
+
         self.run.reused(self.conversation.prefix.told)
         if n := self.conversation.n_left:
             session.tell(dimmed(f"(the context is full: the {n} oldest messages have left it)"))
@@ -138,7 +152,7 @@ class Talk:
             how, self._anew = replace(how, before=self.conversation.prefix.tokens), False
         try:
             with closing(self.conversation.answer(ids, **vars(how))) as pieces:
-                self.run.show(with_thoughts(self.watched(pieces)), len(ids))
+                self.run.show(with_thoughts(self.watched(pieces)), n_cells(ids))
         except KeyboardInterrupt:
             if not self.terminal or self.single_turn:
                 raise

@@ -23,9 +23,10 @@ CACHE_TYPES = {"f32": 0, "f16": 1}
 POOLING = {"unspecified": -1, "none": 0, "mean": 1, "cls": 2, "last": 3, "rank": 4}
 MTP = 1  # llama.h:LLAMA_CONTEXT_TYPE_MTP
 # llama-context.h, llama-cparams.h: a reference to the model, then eighteen words and seven flags
-# that come before fused_gdn_ar, fused_gdn_ch, auto_fgdn, fused_lid and auto_flid.
+# that come before fused_gdn_ar, fused_gdn_ch, auto_fgdn, fused_lid, auto_flid, fused_dsv4_hc_pre,
+# fused_dsv4_hc_comb, fused_dsv4_hc_post and auto_fhc.
 FUSED_AT = 8 + 18 * 4 + 7
-FUSED = {"delta_net": (0, 1), "lightning_indexer": (3,)}
+FUSED = {"delta_net": (0, 1), "lightning_indexer": (3,), "hyper_connections": (5, 6, 7)}
 
 ERROR = 4  # ggml.h:GGML_LOG_LEVEL_ERROR
 
@@ -60,6 +61,7 @@ class Peer:
     watch_input  likewise, with the number of the graph and the name of each of its inputs
     mtp      run the NextN layers instead of the trunk
     pooling  of embeddings, one of POOLING
+    target   file of the model that it drafts for, of one that can do nothing else
     more     further fields of llama_context_params
     Raises GGMLError if llama-cpp-python is missing, or llama.cpp refuses.
     """
@@ -67,7 +69,8 @@ class Peer:
     def __init__(
         self, path: str, *, n_ctx: int, n_batch: int, n_ubatch: int, flash_attn: str = "auto",
         cache: str = "f16", n_threads: int = 0, watch: Watch | None = None, mtp: bool = False,
-        pooling: str = "unspecified", watch_input: WatchInput | None = None, **more: Any,
+        pooling: str = "unspecified", watch_input: WatchInput | None = None,
+        target: str | None = None, **more: Any,
     ) -> None:  # fmt: skip
         self.api = api = _llama_cpp()
         api.llama_log_set(_log(api), None)
@@ -84,16 +87,23 @@ class Peer:
         params.ctx_type = MTP if mtp else 0
         if n_threads:
             params.n_threads = params.n_threads_batch = n_threads
-        self._encoded = False
+        self._kind = False, False
         self._recorder = Recorder(api, watch, watch_input) if watch else None
         if self._recorder:
             params.cb_eval = self._recorder.callback
         for name, value in more.items():
             setattr(params, name, value)
+        self.target: Peer | None = None
+        if target is not None:
+            self.target = Peer(
+                target, n_ctx=n_ctx, n_batch=n_batch, n_ubatch=n_ubatch, flash_attn=flash_attn,
+                cache=cache, **more,
+            )  # fmt: skip
+            params.ctx_other = self.target.ctx
         self.model = api.llama_model_load_from_file(path.encode(), model_params)
         if not self.model:
             raise GGMLError(f"llama.cpp cannot load {path}{_reason()}")
-        self.ctx = api.llama_init_from_model(self.model, params)
+        self.ctx: Any = api.llama_init_from_model(self.model, params)
         if not self.ctx:
             api.llama_model_free(self.model)
             what = f"make a context of {n_ctx} tokens for {path}"
@@ -108,6 +118,8 @@ class Peer:
     def __exit__(self, *_: object) -> None:
         self.api.llama_free(self.ctx)
         self.api.llama_model_free(self.model)
+        if self.target is not None:
+            self.target.__exit__()
 
     def decode(self, tokens: Sequence[int]) -> Floats:
         """Go on with these tokens. -> the logits of the last one, [n_vocab]"""
@@ -123,15 +135,25 @@ class Peer:
         """Decode, or encode, a batch that says everything: positions, sequences, outputs."""
         keep, native = native_batch(self.api.llama_batch, batch)
         encode = encode or not self.api.llama_model_has_decoder(self.model)
-        if self._recorder and encode != self._encoded:
+        kind = encode, batch.tokens is None
+        if self._recorder and kind != self._kind:
             self._recorder.next_graph()
-        self._encoded = encode
+        self._kind = kind
         call = self.api.llama_encode if encode else self.api.llama_decode
         code = call(self.ctx, native)
         del keep
         if code:
             what = f"run a batch of {native.n_tokens} tokens: {code}"
             raise GGMLError(f"llama.cpp cannot {what}{_reason()}")
+
+    def see_all(self) -> None:
+        """From now on tokens see those after them too."""
+        self.api.llama_set_causal_attn(self.ctx, False)
+
+    def fill(self, batch: Batch) -> None:
+        """Let the model that it drafts for read a batch."""
+        assert self.target is not None
+        self.target.run(batch)
 
     def n_past(self) -> int:
         """Tokens of sequence 0 in memory; 0 of a model that keeps nothing."""
@@ -180,10 +202,10 @@ class Peer:
         function(self.ctx, True, masked)
 
     def h_nextn(self, n: int) -> Floats:
-        """-> [n, n_embd]"""
+        """-> [n, n_embd_out]"""
         function = self.api.llama_cpp._lib["_Z26llama_get_embeddings_nextnP13llama_context"]
         function.argtypes, function.restype = [ctypes.c_void_p], ctypes.POINTER(ctypes.c_float)
-        return np.ctypeslib.as_array(function(self.ctx), (n, self.n_embd)).copy()
+        return np.ctypeslib.as_array(function(self.ctx), (n, self.n_embd_out)).copy()
 
     def refuse_fused(self, kind: str) -> None:
         """Build a kind of block (llama_py.forms) node by node, as where a device cannot run the
@@ -192,8 +214,8 @@ class Peer:
         assert address is not None
         sizes = (ctypes.c_uint32 * 3).from_address(address + 8)
         n_ctx = self.api.llama_n_ctx(self.ctx), self.api.llama_n_batch(self.ctx)
-        flags = (ctypes.c_uint8 * 5).from_address(address + FUSED_AT)
-        if (sizes[0], sizes[2]) != n_ctx or list(flags) != [1, 1, 0, 1, 0]:
+        flags = (ctypes.c_uint8 * 9).from_address(address + FUSED_AT)
+        if (sizes[0], sizes[2]) != n_ctx or list(flags) != [1, 1, 0, 1, 0, 1, 1, 1, 0]:
             raise GGMLError("this llama.cpp keeps its flags elsewhere; 0.3.36 is known")
         for i in FUSED[kind]:
             flags[i] = 0

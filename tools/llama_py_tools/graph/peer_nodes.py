@@ -57,18 +57,19 @@ class Recorder:
         self._op_desc.argtypes = [ctypes.POINTER(GGMLTensor)]
         self._type_name.argtypes = [ctypes.c_int]
         self._watch, self._watch_input = watch, watch_input
-        self._first = ""
+        self._first: tuple[str, ...] = ()
         self._graph, self._index = -1, 0
 
     def next_graph(self) -> None:
         """The next node is the first of a graph, whatever its name."""
-        self._first = ""
+        self._first = ()
 
     def _node(self, address: int, ask: bool, _: Any) -> bool:
         if not ask:
             t = ctypes.cast(address, ctypes.POINTER(GGMLTensor))[0]
-            self._first = self._first or _name(t)
-            if _name(t) == self._first:
+            names = _name(t), *(_name(s[0]) for s in t.src if s)
+            self._first = self._first or names
+            if names == self._first:
                 self._graph, self._index = self._graph + 1, 0
             record = self._record(t)
             self._watch(record, lambda: _values(t, record["type"]))

@@ -24,7 +24,8 @@ UNITS = {"": 20, "K": 10, "M": 20, "G": 30, "T": 40}
 UNREAD = ("load_mode", "check_tensors", "use_mmap", "use_mlock")  # nothing is loaded
 NOT_RUN = ("check", "n_threads", "n_threads_batch")
 SOUGHT = (  # by `fit`
-    "n_gpu_layers", "n_cpu_moe", "cpu_moe", "n_cpu_ffn", "split_mode", "main_gpu", "tensor_split",
+    "n_gpu_layers", "n_cpu_moe", "cpu_moe", "n_cpu_ffn", "split_mode", "parallel", "main_gpu",
+    "tensor_split",
 )  # fmt: skip
 
 

@@ -156,29 +156,56 @@ def draw_inputs(leaves: Leaves, seed: list[int], most: int | None = None) -> lis
     return drawn
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a judge gives for a case: its bench after the run, of the inputs; or why there is none.
+    """
+
+    bench: Bench
+    inputs: list[Bytes]
+    refused: Outcome | None = None
+
+
+def expect(case: Case, reference: Device, seed: int = 0) -> Expected:
+    """The reference's values; one that raises fails the case, not the run."""
+    bench = Bench(case, reference)
+    if reason := bench.why_not():
+        return Expected(bench, [], Outcome(Status.NOT_SUPPORTED, f"{reference.name}: {reason}"))
+    known = known_difference(case) if reference.name == "ggml" else None
+    if known is not None and known.crashes:
+        return Expected(bench, [], Outcome(Status.NOT_SUPPORTED, f"ggml {known.why}"))
+    try:
+        inputs = draw_inputs(bench.leaves, case.seed(seed))
+        bench.write(inputs)
+        bench.run()
+    except UnsupportedOp as e:
+        return Expected(bench, [], Outcome(Status.NOT_SUPPORTED, f"{reference.name}: {e}"))
+    except Exception as e:  # out of a file, a node need not make sense
+        failed = Outcome(Status.FAIL, f"{reference.name}: {type(e).__name__}: {e} ")
+        return Expected(bench, [], failed)
+    return Expected(bench, inputs)
+
+
 def evaluate(case: Case, device: Device, reference: Device, seed: int = 0) -> Outcome:
     """Run on both and compare every value; one that raises fails the case, not the run.
 
     KNOWN is what ggml, as the judge, is known to compute in another way.
     """
-    expected, got = Bench(case, reference), Bench(case, device)
-    for bench in (got, expected):
-        if reason := bench.why_not():
-            return Outcome(Status.NOT_SUPPORTED, f"{bench.device.name}: {reason}")
-    known = known_difference(case) if reference.name == "ggml" else None
-    if known is not None and known.crashes:
-        return Outcome(Status.NOT_SUPPORTED, f"ggml {known.why}")
-    try:
-        inputs = draw_inputs(got.leaves, case.seed(seed))
-        expected.write(inputs)
-        expected.run()
-    except UnsupportedOp as e:
-        return Outcome(Status.NOT_SUPPORTED, f"{reference.name}: {e}")
-    except Exception as e:  # out of a file, a node need not make sense
-        return Outcome(Status.FAIL, f"{reference.name}: {type(e).__name__}: {e} ")
-    if failed := failure(got, inputs):
+    if reason := why_not(case, device):
+        return Outcome(Status.NOT_SUPPORTED, f"{device.name}: {reason}")
+    return judged(case, device, expect(case, reference, seed))
+
+
+def judged(case: Case, device: Device, expected: Expected) -> Outcome:
+    """Run on the device and compare every value with what is expected."""
+    if expected.refused is not None:
+        return expected.refused
+    got = Bench(case, device)
+    if failed := failure(got, expected.inputs):
         return failed
-    outcome = _compare(case, expected, got)
+    outcome = _compare(case, expected.bench, got)
+    reference = expected.bench.device
+    known = known_difference(case) if reference.name == "ggml" else None
     if outcome.status is Status.FAIL and known is not None:
         return Outcome(Status.KNOWN, f"{outcome.reason}[ggml {known.why}] ", outcome.error)
     return outcome

@@ -20,6 +20,7 @@ from ggml_cpu.quants import activations
 from ggml_py.tensor import Tensor
 
 EXPERT, PLACE, COUNT, COLUMN, GROUP_BYTES = 0, 4, 8, 12, 16
+FIRST, OF = 4, 5  # words of the params: see ggml_py.ops.mul_mat_id
 
 
 @fn
@@ -59,10 +60,17 @@ def local_bytes(node: Tensor) -> int:
 
 @fn
 def expert_of(p, entry):
-    """The expert of an entry; 0 for an id to be noted."""
-    used = v.ne(p, 3, 0)
+    """The expert of an entry, among those that are here; below 0 or above them for one that is not.
+    The first for an id to be noted."""
+    used, n_all = v.ne(p, 3, 0), v.op_i32(p, OF)
     at = v.data(p, 3) + entry % used * v.nb(p, 3, 0) + entry // used * v.nb(p, 3, 1)
-    return index_or_0(p, v.ld_i32(at), v.ne(p, 1, 2))
+    n = n_all if n_all > 0 else v.ne(p, 1, 2)
+    return index_or_0(p, v.ld_i32(at), n) - v.op_i32(p, FIRST)
+
+
+@fn
+def is_here(p, expert):
+    return expert >= 0 and expert < v.ne(p, 1, 2)
 
 
 @fn
@@ -72,8 +80,9 @@ def make_groups(p, groups, group_of, entries):
     for e in range(experts):
         v.st_i32(group_of + 4 * e, 0)
     for i in range(entries):
-        count = group_of + 4 * expert_of(p, i)
-        v.st_i32(count, v.ld_i32(count) + 1)
+        e = expert_of(p, i)
+        if is_here(p, e):
+            v.st_i32(group_of + 4 * e, v.ld_i32(group_of + 4 * e) + 1)
     g, place, column = groups, 0, 0
     for e in range(experts):
         count = v.ld_i32(group_of + 4 * e)
@@ -91,11 +100,13 @@ def make_groups(p, groups, group_of, entries):
 def fill_groups(p, groups, order, group_of, place_of, entries):
     """Put the entries in their groups; place_of: i32 [entries], the place of each in its group."""
     for i in range(entries):
-        g = groups + GROUP_BYTES * v.ld_i32(group_of + 4 * expert_of(p, i))
-        place = v.ld_i32(g + COUNT)
-        v.st_i32(order + 4 * (v.ld_i32(g + PLACE) + place), i)
-        v.st_i32(place_of + 4 * i, place)
-        v.st_i32(g + COUNT, place + 1)
+        e = expert_of(p, i)
+        if is_here(p, e):
+            g = groups + GROUP_BYTES * v.ld_i32(group_of + 4 * e)
+            place = v.ld_i32(g + COUNT)
+            v.st_i32(order + 4 * (v.ld_i32(g + PLACE) + place), i)
+            v.st_i32(place_of + 4 * i, place)
+            v.st_i32(g + COUNT, place + 1)
 
 
 @fn
@@ -110,8 +121,12 @@ def _grouped(activations: Activations) -> Kernel:
 
     @fn
     def send(p, groups, group_of, place_of, entry, columns, i, packed, size):
-        """Unit i of an entry's activations to its place in the tiles of its group."""
-        g = groups + GROUP_BYTES * v.ld_i32(group_of + 4 * expert_of(p, entry))
+        """Unit i of an entry's activations to its place in the tiles of its group, if there is
+        one."""
+        e = expert_of(p, entry)
+        if not is_here(p, e):
+            return
+        g = groups + GROUP_BYTES * v.ld_i32(group_of + 4 * e)
         count, place = v.ld_i32(g + COUNT), v.ld_i32(place_of + 4 * entry)
         first, width = tile_of(place, count)
         to = columns + (v.ld_i32(g + COLUMN) + first) * column_bytes(v.ne(p, 2, 0))

@@ -21,9 +21,11 @@ from ggml_cpu.kernels.matrix._experts import (
     EXPERT,
     EXPERTS,
     GROUP_BYTES,
+    OF,
     PLACE,
     end_of_lists,
     expert_of,
+    is_here,
     local_bytes,
     order_at,
     shared_bytes,
@@ -65,7 +67,11 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
             entry, first = start // pieces, start % pieces
             last = min(pieces, first + stop - start)
             start += last - first
-            w, out = matrix(p, expert_of(p, entry), 0), v.data(p, 0) + entry * v.nb(p, 0, 1)
+            expert, out = expert_of(p, entry), v.data(p, 0) + entry * v.nb(p, 0, 1)
+            if not is_here(p, expert):
+                zero_rows(out + 4 * first * at_once, min(m, last * at_once) - first * at_once)
+                continue
+            w = matrix(p, expert, 0)
             column = v.shared(p) + (entry // used * slots + entry % slots) * column_bytes(k)
             for i in range(first, last):
                 rows = min(at_once, m - i * at_once)
@@ -74,6 +80,13 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
                 else:
                     multiply(w + i * steps_of(k) * panel_bytes, column, steps_of(k), sums)
                 store_rows(sums, rows, out + 4 * i * at_once)
+
+
+@fn
+def zero_rows(out, n):
+    """Results of an expert that is not here."""
+    for i in range(0, n, v.LANES):
+        v.store_n(out + 4 * i, v.f32(0.0), n - i)
 
 
 @fn
@@ -131,6 +144,11 @@ def _grouped(weight: Weight, in_place: bool) -> None:
                 )  # fmt: skip
                 first = last
             group += GROUP_BYTES
+        if v.op_i32(p, OF) > 0:
+            start, stop = v.split(entries, ith, nth)
+            for i in range(start, stop):
+                if not is_here(p, expert_of(p, i)):
+                    zero_rows(v.data(p, 0) + i * v.nb(p, 0, 1), m)
 
 
 for _weight in weights().values():

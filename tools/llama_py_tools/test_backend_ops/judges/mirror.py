@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 
 from ggml_py.backend import HostBuffer
-from ggml_py.opspec import OP_PARAMS_SIZE
+from ggml_py.opspec import OP_PARAMS_SIZE, OPS
 from ggml_py.tensor import Tensor
 from llama_py_tools.test_backend_ops.judges.libggml import Ggml, GgmlTensor
 
@@ -44,4 +44,6 @@ def why_no_mirror(ggml: Ggml, node: Tensor) -> str:
     for t in (node, *node.src):
         if t is not None and ggml.type_name(t.type.id) != t.type.name:
             return f"it has no type {t.type}"
+    if "of" in OPS[node.op].fields and node.param("of"):
+        return f"it has no {node.op} with some of the matrices"
     return ""

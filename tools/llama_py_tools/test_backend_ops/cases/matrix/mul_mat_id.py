@@ -93,4 +93,16 @@ def mul_mat_id_same(
     return ops.mul_mat_id(new((k, m, n_mats), type_a), new((k, n_used, n)), ids)
 
 
-draws("MUL_MAT_ID", 2, lambda t: expert_ids(t.src[0].ne[2]))
+@case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32, BLOCKS[0], BLOCKS[2]], n_mats=[3], n_used=[4],
+      m=[33], n=[1, 3, 40], k=[256], prepared=[False, True], first=[0, 2, 5], of=[8])  # fmt: skip
+def mul_mat_id_some(
+    new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, m: int, n: int, k: int,
+    prepared: bool, first: int, of: int,
+) -> Tensor:  # fmt: skip
+    """Of the matrices that are chosen from, some are here."""
+    ids = ops.view_2d(x := new((of, n), I32, expert_ids(of)), n_used, n, x.nb[1], 0)
+    as_ = (new.weight if prepared else new)((k, m, n_mats), type_a)
+    return ops.mul_mat_id(as_, new((k, 1, n)), ids, first=first, of=of)
+
+
+draws("MUL_MAT_ID", 2, lambda t: expert_ids(t.param("of") or t.src[0].ne[2]))

@@ -1,0 +1,59 @@
+"""What a rank is: what must be the same on all of them, and what is told of each."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ggml_py.backend import Device, HasTarget
+from ggml_py.errors import BackendError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """target   the kind of CPU that kernels are compiled for, the same on all ranks"""
+
+    target: str
+    host: str
+    description: str
+
+
+def about(device: Device) -> About:
+    """Of this rank."""
+    target = device.target if isinstance(device, HasTarget) else ""
+    return About(target, platform.node(), device.description)
+
+
+def compared(comm: MPI.Intracomm) -> list[str]:
+    """The names of all ranks' machines. Every rank must call it.
+
+    BackendError in all ranks, if one has another version of the program: an order would be
+    something else there.
+    """
+    found = comm.allgather((platform.node(), version("llama-py"), code()))
+    first = found[0]
+    for rank, other in enumerate(found):
+        for what, a, b in zip(("version", "code"), first[1:], other[1:], strict=True):
+            if a != b:
+                raise BackendError(
+                    f"rank {rank} on {other[0]} has another {what} of the program than rank 0"
+                    f" ({b[:60]}, not {a[:60]}); all ranks need the same installation"
+                )
+    return [host for host, *_ in found]
+
+
+def code() -> str:
+    """A hash of the sources that plan and compute."""
+    found = hashlib.sha256()
+    for name in ("ggml_py", "ggml_cpu", "ggml_mpi"):
+        for path in sorted(Path(str(import_module(name).__file__)).parent.rglob("*.py")):
+            found.update(path.read_bytes())
+    return found.hexdigest()

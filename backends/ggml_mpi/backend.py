@@ -1,0 +1,44 @@
+"""Entry point: the devices mpi0, mpi1, ... of a program that a launcher started several times."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ggml_mpi.about import About, about
+from ggml_mpi.all_reduce import AcrossRanks
+from ggml_mpi.device import RankDevice
+from ggml_mpi.plan import RankPlan
+from ggml_mpi.worker import local_device
+from ggml_mpi.world import n_started, world
+from ggml_py.backend import Device
+from ggml_py.errors import BackendError
+
+
+def devices() -> list[Device]:
+    """This rank's CPU as mpi0, and those of the others. None, if there are no others."""
+    if n_started() < 2:
+        return []
+    at = world()
+    if at.rank:
+        raise BackendError(f"rank {at.rank} computes for rank 0, which alone knows the devices")
+    cpu: Any = local_device(at)
+    here = cpu.again("mpi0")
+    here.kind = RankDevice.kind
+    all_reduce = AcrossRanks(at, here)
+    plan = partial(RankPlan, at)
+    others = [RankDevice(at, rank, cpu, all_reduce, plan) for rank in range(1, at.size)]
+    for other in others:
+        _compare(about(cpu), other)
+    return [here, *others]
+
+
+def _compare(own: About, other: RankDevice) -> None:
+    """BackendError for a rank that would compute otherwise."""
+    theirs: About = other.about
+    if own.target != theirs.target:
+        raise BackendError(
+            f"rank {other.rank} on {theirs.host} has another kind of CPU than rank 0"
+            f" ({theirs.target[:60]}, not {own.target[:60]}); LLAMA_PY_CPU has kernels made for one"
+            " that all ranks are"
+        )

@@ -1,0 +1,194 @@
+"""A device of another rank, as rank 0 sees it: memory there, and programs that are run there."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from ggml_mpi import orders
+from ggml_mpi.files import digest_of
+from ggml_mpi.wire import RankMemory, leaf_to_send, steps_to_send
+from ggml_mpi.world import World
+from ggml_py.backend import (
+    Buffer,
+    Bytes,
+    CompileOptions,
+    CPUs,
+    Device,
+    FilePart,
+    Fuses,
+    KeepsKernels,
+    LaysOut,
+    Work,
+)
+from ggml_py.collective import AllReduce
+from ggml_py.fusion import Fusions
+from ggml_py.graph import Graph
+from ggml_py.plan import Plan, Split
+from ggml_py.tensor import Tensor
+
+MakePlan = Callable[[Graph, list[Split]], Plan]
+
+SMALL = 4096  # bytes that go with their order
+
+handles = count(1)
+
+
+class RankBuffer(RankMemory):
+    """Memory of another rank."""
+
+    is_host = False
+
+    def __init__(self, world: World, rank: int, size: int, handle: int = 0) -> None:
+        """handle: of memory that is there already"""
+        super().__init__(rank, handle or next(handles))
+        self.world, self.size = world, size
+        if not handle:
+            world.ask(rank, orders.Alloc(handle=self.handle, size=size))
+        end = weakref.finalize(self, world.tell, rank, orders.Free(handle=self.handle))
+        end.atexit = False  # all memory ends then
+
+    def write(self, offset: int, data: Bytes) -> None:
+        what: dict[str, Any] = {"buffer": self, "offset": offset, "size": data.size}
+        if data.size <= SMALL:
+            self.world.tell(self.rank, orders.Write(**what, data=data.tobytes()))
+        else:
+            self.world.tell(self.rank, orders.Write(**what), np.ascontiguousarray(data))
+
+    def read(self, offset: int, size: int) -> Bytes:
+        found: Bytes = self.world.ask(
+            self.rank, orders.Read(buffer=self, offset=offset, size=size)
+        )
+        return found
+
+    def clear(self, value: int = 0) -> None:
+        self.world.tell(self.rank, orders.Clear(buffer=self, value=value))
+
+    def pass_on(self, offset: int, size: int, target: Buffer, at: int) -> bool:
+        """See ggml_py.backend.PassesOn."""
+        if not isinstance(target, RankBuffer) or target.rank == self.rank:
+            return False
+        with self.world.whole():
+            self.world.tell(
+                self.rank, orders.Send(buffer=self, offset=offset, size=size, to=target.rank)
+            )
+            self.world.tell(
+                target.rank,
+                orders.Receive(buffer=target, offset=at, size=size, source=self.rank),
+            )
+        return True
+
+
+class RankProgram:
+    """What another rank has compiled. To run it is to tell that rank; who reads its results waits.
+    """
+
+    def __init__(self, world: World, rank: int, handle: int) -> None:
+        self.rank, self.handle = rank, handle
+        self._run = world.tell, rank, orders.Run(handle=handle)
+        end = weakref.finalize(self, world.tell, rank, orders.Drop(handle=handle))
+        end.atexit = False
+
+    def run(self) -> None:
+        tell, rank, order = self._run
+        tell(rank, order)
+
+
+class RankDevice:
+    """The CPU of another rank, of the same kind as this one's, which answers for it."""
+
+    kind = "accel"
+    elsewhere = True
+
+    def __init__(
+        self, world: World, rank: int, like: Device, all_reduce: AllReduce, plan: MakePlan
+    ) -> None:
+        """all_reduce: see ggml_py.collective.KnowsOthers; plan: see ggml_py.plan.Plans"""
+        self.name = f"mpi{rank}"
+        self.world, self.rank, self.like = world, rank, like
+        self.all_reduce, self.plan = all_reduce, plan
+        self.alignment = like.alignment
+        self.repack = True
+        self.about = world.ask(rank, orders.About())
+
+    @property
+    def description(self) -> str:
+        return f"rank {self.rank} on {self.about.host}: {self.about.description}"
+
+    def memory(self) -> tuple[int, int]:
+        free, total = self.world.ask(self.rank, orders.FreeMemory())
+        return free, total
+
+    def alloc(self, size: int) -> Buffer:
+        return RankBuffer(self.world, self.rank, size)
+
+    def wrap(self, data: Bytes) -> Buffer | None:
+        return None
+
+    def from_file(self, part: FilePart) -> Buffer | None:
+        """See ggml_py.backend.ReadsFiles."""
+        handle = next(handles)
+        size, digest = part.path.stat().st_size, digest_of(part)
+        order = orders.Map(handle=handle, part=part, size=size, digest=digest)
+        size = self.world.ask(self.rank, order)
+        return RankBuffer(self.world, self.rank, size, handle) if size else None
+
+    def why_not(self, node: Tensor) -> str:
+        return self.like.why_not(node)
+
+    def can_read(self, buffer: Buffer) -> bool:
+        return isinstance(buffer, RankBuffer) and buffer.rank == self.rank
+
+    @property
+    def fusions(self) -> Fusions[Any]:
+        return self.like.fusions if isinstance(self.like, Fuses) else Fusions()
+
+    def begin(self, types: Iterable[str]) -> None:
+        self.world.tell(self.rank, orders.Begin(types=sorted(types)))
+
+    def lacks(self, nodes: Sequence[Work]) -> bool:
+        return isinstance(self.like, KeepsKernels) and self.like.lacks(nodes)
+
+    def provide(self, nodes: Sequence[Work], options: CompileOptions) -> None:
+        steps = steps_to_send(nodes, self.fusions)
+        self.world.tell(self.rank, orders.Provide(steps=steps, many=options.many))
+
+    def prepare_weights(self, weights: Sequence[tuple[Tensor, Sequence[str]]]) -> None:
+        if self.repack:
+            pairs = [(leaf_to_send(t), tuple(uses)) for t, uses in weights]
+            self.world.tell(self.rank, orders.PrepareAll(weights=pairs))
+
+    def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
+        if not self.repack:
+            return
+        handle, copy = next(handles), leaf_to_send(weight)
+        weight.layout, size = self.world.ask(
+            self.rank, orders.Prepare(weight=copy, uses=tuple(uses), handle=handle, repack=True)
+        )
+        if size:
+            weight.buffer, weight.offset = RankBuffer(self.world, self.rank, size, handle), 0
+
+    def layout_of(self, weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
+        if self.repack and isinstance(self.like, LaysOut):
+            return self.like.layout_of(weight, uses)
+        return None
+
+    def compile(self, nodes: Sequence[Work], options: CompileOptions) -> RankProgram:
+        handle, steps = next(handles), steps_to_send(nodes, self.fusions)
+        order = orders.Compile(handle=handle, steps=steps, many=options.many)
+        self.world.tell(self.rank, order)
+        return RankProgram(self.world, self.rank, handle)
+
+    def set_threads(self, n: int) -> None:
+        self.world.tell(self.rank, orders.Threads(n=n))
+
+    def set_batch_threads(self, n: int | None) -> None:
+        """See ggml_py.backend.TellsBatches."""
+        self.world.tell(self.rank, orders.Threads(n=0, n_batch=n, batch=True))
+
+    def pin(self, cpus: CPUs, batch_cpus: CPUs | None = None) -> None:
+        """CPUs are those of rank 0's machine: other ranks are placed by their launcher."""

@@ -1,0 +1,88 @@
+"""The sum of what several ranks have: each sends its part to all others, and adds what it got.
+
+All add in the same order, so all have the same sum, to the last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ggml_mpi.world import World
+from ggml_py.backend import Buffer, Bytes, CompileOptions, Device, HostBuffer, Program
+from ggml_py.errors import BackendError
+from ggml_py.ops.collective import ADD
+from ggml_py.tensor import Tensor
+
+
+class Meetings:
+    """Exchanges of one rank. What comes from others has memory for as much as the largest."""
+
+    def __init__(self, world: World, device: Device) -> None:
+        self.world, self.device = world, device
+        self._buffers: dict[int, Buffer] = {}
+
+    def exchange(
+        self, parts: Mapping[int, Tensor], ranks: Sequence[int | None], receivers: Sequence[int]
+    ) -> Program:
+        """parts       this rank's, by position: several where devices share its memory
+        ranks       those of all parts, None where there is none
+        receivers   positions of parts that are not added, but get the sum
+        """
+        others = {i: r for i, r in enumerate(ranks) if r is not None and i not in parts}
+        part = next(iter(parts.values()))
+        src = [parts.get(i) for i in range(len(ranks))]
+        for i in others.keys() - set(receivers):
+            copy = Tensor(part.type, part.ne, name=part.name)
+            copy.buffer = self._buffer(i, part.nbytes)
+            src[i] = copy
+        last = [t for t in src if t is not None][-1]
+        bits = sum(1 << i for i in receivers)
+        n_have = sum(t is not None for t in src)
+        node = Tensor(
+            part.type, part.ne, "REDUCE", tuple(src), (ADD, len(src), n_have, 0, bits), part.name
+        )
+        node.buffer, node.offset, node.flags = last.buffer, last.offset, part.flags
+        # where only this rank's part is added, it is the sum already
+        alone = n_have == 1
+        adding = None if alone else self.device.compile([node], CompileOptions())
+        gives = [_bytes(parts[i]) for i in sorted(parts) if i not in receivers]
+        to = list(dict.fromkeys(others.values()))
+        coming = [(r, _bytes(src[i])) for i, r in others.items() if i not in receivers]
+        return Exchange(self.world, gives, to, coming, adding)
+
+    def _buffer(self, i: int, size: int) -> Buffer:
+        found = self._buffers.get(i)
+        if found is None or found.size < size:
+            found = self._buffers[i] = self.device.alloc(size)
+        return found
+
+
+class Exchange:
+    """own  bytes that go to the ranks `to`, of each part;  coming  (rank, memory for what it sends)
+    """
+
+    def __init__(
+        self, world: World, own: Sequence[Bytes], to: Sequence[int],
+        coming: Sequence[tuple[int, Bytes]], adding: Program | None,
+    ) -> None:  # fmt: skip
+        self.world, self.own, self.to, self.coming = world, own, to, coming
+        self.adding = adding
+
+    def run(self) -> None:
+        world = self.world
+        requests = [r for rank, into in self.coming for r in world.receiving(rank, into)]
+        requests += [r for to in self.to for own in self.own for r in world.sending(to, own)]
+        world.wait(requests)
+        if self.adding is not None:
+            self.adding.run()
+
+
+def _bytes(t: Tensor | None) -> Bytes:
+    assert t is not None
+    if not isinstance(t.buffer, HostBuffer):
+        raise BackendError(f"{t} is not in host memory, so it cannot be sent to other ranks")
+    found = t.buffer.view(t.offset, t.nbytes)
+    assert isinstance(found, np.ndarray)
+    return found

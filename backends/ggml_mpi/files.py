@@ -1,0 +1,59 @@
+"""Model files that a rank can read for itself."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from ggml_py.backend import Bytes, FilePart
+
+MARGIN = 2**20  # bytes of a file that its digest is of, from either end
+SAMPLES, SAMPLE = 4, 1024  # places within an array, and bytes of each
+
+
+class Files:
+    """Files that were mapped, by name and size."""
+
+    def __init__(self) -> None:
+        self._maps: dict[tuple[Path, int], Bytes | None] = {}
+
+    def read(self, part: FilePart, size: int, digest: str) -> Bytes | None:
+        """Bytes of a file; None if there is none of that name, or another one."""
+        key = part.path, size
+        if key not in self._maps:
+            self._maps[key] = _mapped(*key)
+        data = self._maps[key]
+        return None if data is None or digest_of(part) != digest else part.of(data)
+
+
+def _mapped(path: Path, size: int) -> Bytes | None:
+    try:
+        return np.memmap(path, np.uint8, "r") if path.stat().st_size == size else None
+    except OSError:
+        return None
+
+
+def digest_of(part: FilePart) -> str:
+    """A SHA-256 of the file's first and last megabyte, which are all metadata, names and places of
+    tensors, and of some bytes of the array that the part is of: two files that differ in one tensor
+    only, such as adapted models, differ there."""
+    found = hashlib.sha256(_ends(part.path))
+    n = int(np.prod(part.shape))
+    with part.path.open("rb") as file:
+        for i in range(SAMPLES):
+            file.seek(part.offset + i * max(n - SAMPLE, 0) // (SAMPLES - 1))
+            found.update(file.read(min(SAMPLE, n)))
+    return found.hexdigest()
+
+
+@cache
+def _ends(path: Path) -> bytes:
+    with path.open("rb") as file:
+        found = hashlib.sha256(file.read(MARGIN))
+        file.seek(-min(MARGIN, path.stat().st_size), os.SEEK_END)
+        found.update(file.read(MARGIN))
+    return found.digest()

@@ -1,0 +1,185 @@
+"""A process around each rank, which tells how the rank ended where that was no regular end.
+
+A launcher that sees a rank die kills all others at once, with words of its own, if any. So what it
+has started is a small process that starts the rank, and outlives it for as long as it takes to say
+which one it was. It also ends a rank that does not come through the beginning or the end of MPI,
+where nothing but the kernel can look at it.
+
+Nothing is imported here that takes time: this comes before all else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import select
+import signal
+import sys
+import time
+
+LIMIT = 30.0  # seconds without a word
+LATER = 5.0  # more of them for those that wait: who keeps them waiting is to be named
+WATCHED = 3.0  # where the others notice it, and speak first
+READ = 0.2  # in which a launcher reads the last line
+SET_PDEATHSIG = 1  # linux/prctl.h
+HEEDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")  # by the rank alone
+
+# What launchers of MPI programs set: MPICH and Intel, Open MPI, Slurm.
+SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "PMIX_SIZE")
+RANKS = ("PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "SLURM_PROCID")
+
+JOINS, RUNS, ENDS = b"j", b"r", b"e"  # stages of a rank; the first one is without a name
+
+_told: int | None = None  # where a rank that is kept tells its stage
+
+
+def limit() -> float:
+    """Seconds of silence after which a rank counts as lost (LLAMA_PY_MPI_TIMEOUT)."""
+    return float(os.environ.get("LLAMA_PY_MPI_TIMEOUT") or LIMIT)
+
+
+def n_started() -> int:
+    """Ranks that a launcher has started, 1 without one; MPI is not loaded for that."""
+    return next((int(os.environ[name]) for name in SIZES if name in os.environ), 1)
+
+
+def own_rank() -> int:
+    """As the launcher has told it, before MPI is there."""
+    return next((int(os.environ[name]) for name in RANKS if name in os.environ), 0)
+
+
+def say(text: str) -> None:
+    """A line on stderr, whole whoever else writes there."""
+    with contextlib.suppress(OSError):
+        os.write(2, f"error: {text}; all ranks end\n".encode())
+
+
+def tell(stage: bytes) -> None:
+    """In a rank: where it is."""
+    if _told is not None:
+        with contextlib.suppress(OSError):
+            os.write(_told, stage)
+
+
+def kept(linger: float = 0.0) -> None:
+    """Returns in a new process, the rank; the one that called keeps it, and ends after it.
+
+    linger  seconds for which the launcher does not learn that a rank other than 0 was lost, so that
+            rank 0 can say so to whom it serves
+    """
+    global _told
+    if sys.platform == "win32" or not hasattr(os, "fork"):
+        return
+    heard, told = os.pipe()
+    end_with_parent()
+    keeper = os.getpid()
+    child = os.fork()
+    if child:
+        os.close(told)
+        os._exit(_Keeper(child, heard, linger).run())
+    os.close(heard)
+    end_with_parent()
+    if os.getppid() != keeper:
+        os._exit(1)
+    _told = told
+
+
+def end_with_parent() -> None:
+    """From now on this process is killed when its parent ends."""
+    if sys.platform == "linux":
+        import ctypes
+
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+class _Keeper:
+    def __init__(self, child: int, heard: int, linger: float) -> None:
+        self.child, self.heard, self.linger = child, heard, linger
+        self.rank = own_rank()
+        self.name = f"rank {self.rank} on {platform.node()}"
+        self._stage, self._since, self._is_stopped = b"", time.monotonic(), False
+        self._wake, wakes = os.pipe()
+        os.set_blocking(wakes, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wakes, warn_on_full_buffer=False)
+        for name in HEEDED:
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+
+    def run(self) -> int:
+        """The rank's exit code; 1 for one that was killed."""
+        while True:
+            code = self._looked()
+            if code is not None:
+                if code and self._stage != ENDS:
+                    self._end_all()
+                return code
+            sources = [self._wake] + [self.heard] * (self.heard >= 0)
+            ready, _, _ = select.select(sources, [], [], self._patience())
+            if self._wake in ready:
+                os.read(self._wake, 64)
+            if self.heard in ready:
+                self._hear()
+            elif not ready and self._patience() == 0:
+                self._give_up()
+
+    def _hear(self) -> None:
+        said = os.read(self.heard, 64)
+        if not said:
+            os.close(self.heard)
+            self.heard = -1
+            return
+        self._stage, self._since = said[-1:], time.monotonic()
+
+    def _looked(self) -> int | None:
+        """The exit code, once the rank has ended."""
+        while True:
+            how = os.WNOHANG | os.WUNTRACED | os.WCONTINUED
+            pid, status = os.waitpid(self.child, how)
+            if pid == 0:
+                return None
+            if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
+                self._is_stopped = os.WIFSTOPPED(status)
+                if self._is_stopped and self._stage == RUNS:
+                    self._since = time.monotonic()
+            elif os.WIFSIGNALED(status):
+                number = os.WTERMSIG(status)
+                say(f"{self.name} was killed by signal {number} ({signal.strsignal(number)})")
+                return 1
+            else:
+                return os.WEXITSTATUS(status)
+
+    def _patience(self) -> float | None:
+        """Seconds left; None: as long as it takes, while ranks run, and watch each other."""
+        most = limit()
+        if self._stage == RUNS:
+            if not self._is_stopped:
+                return None
+            most += WATCHED
+        elif self._stage and not self._is_stopped:  # it waits for others; rank 0 speaks first
+            most += LATER * (1 + (self.rank > 0))
+        return max(self._since + most - time.monotonic(), 0.0)
+
+    def _give_up(self) -> None:
+        """Of many that wait for each other, rank 0 alone speaks."""
+        seconds = f"for {limit():g} s"
+        if self._is_stopped:
+            say(f"{self.name} has been stopped {seconds}")
+        elif not self._stage:
+            say(f"{self.name} has not come to the others {seconds}")
+        elif self.rank == 0:
+            what = "end of" if self._stage == ENDS else "beginning of"
+            say(f"{self.name} has waited for the {what} other ranks {seconds}")
+        os.kill(self.child, signal.SIGKILL)
+        self._end_all()
+        os._exit(1)
+
+    def _end_all(self) -> None:
+        """Have the launcher end the others, by PMI's own word for it: that this process ends, or
+        how, is not enough before MPI has begun."""
+        if self.rank:
+            time.sleep(self.linger)
+        time.sleep(READ)
+        with contextlib.suppress(KeyError, ValueError, OSError):
+            os.write(int(os.environ["PMI_FD"]), b"cmd=abort exitcode=1\n")

@@ -1,0 +1,35 @@
+"""What rank 0 says to another rank."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar
+
+Self = TypeVar("Self", bound="Word")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Word:
+    """number: of a question, 0 for what is not waited for"""
+
+    number: int = 0
+
+    def numbered(self: Self, number: int) -> Self:
+        return replace(self, number=number)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order(Word, ABC):
+    """Something to do."""
+
+    meets: ClassVar[bool] = False  # whether another rank waits for what is done
+
+    @abstractmethod
+    def obey(self, here: Any) -> Any:
+        """Do it in the rank that it was given to; what it gives is the answer to a question."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class End(Word):
+    """The program is over."""

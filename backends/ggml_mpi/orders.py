@@ -1,0 +1,312 @@
+"""What rank 0 tells another one to do. `obey` runs there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ggml_mpi.about import about
+from ggml_mpi.exchange import Meetings
+from ggml_mpi.files import Files
+from ggml_mpi.order import Order
+from ggml_mpi.wire import Steps, steps_to_run
+from ggml_mpi.world import World
+from ggml_py.backend import (
+    Buffer,
+    CompileOptions,
+    FilePart,
+    HostBuffer,
+    KeepsKernels,
+    Program,
+    TellsBatches,
+)
+from ggml_py.tensor import Tensor
+
+
+class Here(Protocol):
+    """The rank that obeys: its device, and the buffers and programs that rank 0 has numbers for."""
+
+    world: World
+    device: Any
+    buffers: dict[int, Buffer]
+    programs: dict[int, Program]
+    scripts: dict[int, Sequence[Order]]
+    meetings: Meetings
+    files: Files
+
+
+@dataclass(frozen=True, kw_only=True)
+class About(Order):
+    """What kind of machine this is: see `about.About`."""
+
+    def obey(self, here: Here) -> Any:
+        return about(here.device)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FreeMemory(Order):
+    def obey(self, here: Here) -> Any:
+        return here.device.memory()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Threads(Order):
+    n: int
+    n_batch: int | None = None
+    batch: bool = False
+
+    def obey(self, here: Here) -> None:
+        if not self.batch:
+            here.device.set_threads(self.n)
+        elif isinstance(here.device, TellsBatches):
+            here.device.set_batch_threads(self.n_batch)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alloc(Order):
+    handle: int
+    size: int
+
+    def obey(self, here: Here) -> None:
+        here.buffers[self.handle] = here.device.alloc(self.size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Free(Order):
+    handle: int
+
+    def obey(self, here: Here) -> None:
+        here.buffers.pop(self.handle, None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Map(Order):
+    """Take bytes of a file for a buffer. The answer is its size, or 0 if there is no such file.
+
+    size, digest   of the file, see `files.digest_of`
+    """
+
+    handle: int
+    part: FilePart
+    size: int
+    digest: str
+
+    def obey(self, here: Here) -> int:
+        data = here.files.read(self.part, self.size, self.digest)
+        if data is None:
+            return 0
+        buffer = here.device.wrap(data)
+        if buffer is None:
+            buffer = here.device.alloc(data.size)
+            buffer.write(0, data)
+        here.buffers[self.handle] = buffer
+        return data.size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Write(Order):
+    """The bytes follow, unless they are few."""
+
+    buffer: Buffer
+    offset: int
+    size: int
+    data: bytes = b""
+
+    def obey(self, here: Here) -> None:
+        data = np.frombuffer(self.data, np.uint8)
+        if not self.data:
+            data = np.empty(self.size, np.uint8)
+            here.world.receive(0, data)
+        self.buffer.write(self.offset, data)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read(Order):
+    buffer: Buffer
+    offset: int
+    size: int
+
+    def obey(self, here: Here) -> Any:
+        return self.buffer.read(self.offset, self.size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clear(Order):
+    buffer: Buffer
+    value: int
+
+    def obey(self, here: Here) -> None:
+        self.buffer.clear(self.value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Send(Order):
+    """To another rank, which has the order to receive."""
+
+    meets = True
+    buffer: Buffer
+    offset: int
+    size: int
+    to: int
+
+    def obey(self, here: Here) -> None:
+        here.world.send(self.to, self.buffer.read(self.offset, self.size))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receive(Order):
+    """What another rank has the order to send."""
+
+    meets = True
+    buffer: Buffer
+    offset: int
+    size: int
+    source: int
+
+    def obey(self, here: Here) -> None:
+        take(here.world, self.source, self.buffer, self.offset, self.size)
+
+
+def take(world: World, source: int, buffer: Buffer, offset: int, size: int) -> None:
+    """Receive what another rank sends into memory."""
+    if isinstance(buffer, HostBuffer):
+        world.receive(source, buffer.view(offset, size))
+        return
+    data = np.empty(size, np.uint8)
+    world.receive(source, data)
+    buffer.write(offset, data)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy(Order):
+    """Within a rank."""
+
+    buffer: Buffer
+    offset: int
+    size: int
+    to: Buffer
+    at: int
+
+    def obey(self, here: Here) -> None:
+        self.to.write(self.at, self.buffer.read(self.offset, self.size))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begin(Order):
+    """See KeepsKernels.begin."""
+
+    types: Sequence[str]
+
+    def obey(self, here: Here) -> None:
+        if isinstance(here.device, KeepsKernels):
+            here.device.begin(self.types)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provide(Order):
+    """See KeepsKernels.provide."""
+
+    steps: Steps
+    many: bool
+
+    def obey(self, here: Here) -> None:
+        if isinstance(here.device, KeepsKernels):
+            steps = steps_to_run(self.steps, here.device)
+            here.device.provide(steps, CompileOptions(many=self.many))
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrepareAll(Order):
+    """See KeepsKernels.prepare_weights: of weights with the ops that read them."""
+
+    weights: Sequence[tuple[Tensor, Sequence[str]]]
+
+    def obey(self, here: Here) -> None:
+        if isinstance(here.device, KeepsKernels):
+            here.device.prepare_weights(self.weights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepare(Order):
+    """Lay a weight out anew. The answer is its layout, and the size of its new memory, which the
+    handle is for; 0: it is where it was."""
+
+    weight: Tensor
+    uses: Sequence[str]
+    handle: int
+    repack: bool
+
+    def obey(self, here: Here) -> tuple[str, int]:
+        before, device = self.weight.buffer, here.device
+        device.repack = self.repack
+        device.prepare_weight(self.weight, self.uses)
+        buffer = self.weight.buffer
+        if buffer is None or buffer is before:
+            return self.weight.layout, 0
+        here.buffers[self.handle] = buffer
+        return self.weight.layout, buffer.size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compile(Order):
+    """Freeze steps into a program."""
+
+    meets = True
+    handle: int
+    steps: Steps
+    many: bool
+
+    def obey(self, here: Here) -> None:
+        steps = steps_to_run(self.steps, here.device)
+        here.programs[self.handle] = here.device.compile(steps, CompileOptions(many=self.many))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Meet(Order):
+    """A program that exchanges a part with those of other ranks. See exchange.Exchange."""
+
+    meets = True
+    handle: int
+    part: Tensor
+    position: int
+    ranks: Sequence[int | None]
+    receivers: Sequence[int]
+
+    def obey(self, here: Here) -> None:
+        here.programs[self.handle] = here.meetings.exchange(
+            {self.position: self.part}, self.ranks, self.receivers
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(Order):
+    handle: int
+
+    def obey(self, here: Here) -> None:
+        here.programs[self.handle].run()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Join(Run):
+    """Run what `Meet` has made."""
+
+    meets = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sent(Order):
+    """Messages and bytes that this rank has sent so far."""
+
+    def obey(self, here: Here) -> tuple[int, int]:
+        return here.world.sent.n, here.world.sent.n_bytes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drop(Order):
+    handle: int
+
+    def obey(self, here: Here) -> None:
+        here.programs.pop(self.handle, None)

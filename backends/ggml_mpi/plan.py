@@ -1,0 +1,146 @@
+"""A plan over ranks: what each does in a run is kept there, so a run is one message to each."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from ggml_mpi import orders
+from ggml_mpi.all_reduce import Meeting
+from ggml_mpi.device import RankBuffer, RankProgram, handles
+from ggml_mpi.order import Order
+from ggml_mpi.script import Forget, Keep, Play, Put, tried
+from ggml_mpi.world import World
+from ggml_py.assign import is_view
+from ggml_py.backend import Buffer, move, tensor_bytes
+from ggml_py.graph import Graph
+from ggml_py.plan import Plan, Split
+from ggml_py.tensor import Tensor
+from ggml_py.waves import written
+
+WITH_RUN = 2**14  # bytes of an input, at most, that go with the message of a run
+
+Step = Callable[[], None]
+
+
+class RankPlan(Plan):
+    """Every rank does its part in the order of the plan, and waits for others only where bytes pass
+    between them. A run cannot be interrupted, for the others would wait.
+    """
+
+    def __init__(self, world: World, graph: Graph, splits: list[Split]) -> None:
+        super().__init__(graph, splits)
+        self.world = world
+        self.parts = _Parts(world, splits)
+        self.handles = {rank: next(handles) for rank in self.parts.orders}
+        for rank, handle in self.handles.items():
+            world.tell(rank, Keep(handle=handle, orders=self.parts.orders[rank]))
+            end = weakref.finalize(self, world.tell, rank, Forget(handle=handle))
+            end.atexit = False
+
+    def run(self) -> None:
+        if self.times is not None:  # one split after the other, each waited for
+            super().run()
+            return
+        problem: Exception | None = None
+        with self.world.whole():
+            for rank, handle in self.handles.items():
+                given = b"".join(tensor_bytes(t).tobytes() for t in self.parts.given[rank])
+                self.world.tell(rank, Play(handle=handle, given=given))
+            for step, meets in self.parts.here:
+                if meets:
+                    step()
+                else:  # others wait for the steps after it
+                    found = tried(step)
+                    problem = problem or found
+        if problem is not None:
+            raise problem
+
+
+class _Parts:
+    """What is done where.
+
+    orders  by rank; given: the tensors whose bytes go there with each run
+    here    what this rank does, and whether another has a part in it
+    """
+
+    def __init__(self, world: World, splits: Sequence[Split]) -> None:
+        self.world = world
+        self.orders: dict[int, list[Order]] = {}
+        self.given: dict[int, list[Tensor]] = {}
+        self._n_given: dict[int, int] = {}
+        self.here: list[tuple[Step, bool]] = []
+        nodes = (t for split in splits for t in split.nodes if not is_view(t))
+        self._made = {id(t.root) for node in nodes for t in written(node)}
+        for split in splits:
+            for source, copy in split.inputs:
+                self._bring(source, copy)
+            self._run(split)
+
+    def _at(self, rank: int, order: Order) -> None:
+        self.orders.setdefault(rank, []).append(order)
+        self.given.setdefault(rank, [])
+
+    def _run(self, split: Split) -> None:
+        program = split.program
+        if isinstance(program, Meeting):
+            for one in program.there:
+                self._at(one.rank, orders.Join(handle=one.handle))
+            if program.here is not None:
+                self.here.append((program.here.run, True))
+        elif isinstance(program, RankProgram):
+            self._at(program.rank, orders.Run(handle=program.handle))
+        else:
+            self.here.append((program.run, False))
+
+    def _bring(self, source: Tensor, copy: Tensor) -> None:
+        a, b, size = source.buffer, copy.buffer, source.nbytes
+        assert a is not None and b is not None, f"{source} or its copy is not allocated"
+        from_, to = _rank(a), _rank(b)
+        if not size:
+            return
+        if from_ == to == 0:
+            self.here.append((partial(move, source, copy), False))
+        elif from_ == to:
+            order = orders.Copy(
+                buffer=a, offset=source.offset, size=size, to=b, at=copy.offset
+            )
+            self._at(to, order)
+        elif from_ == 0 and size <= WITH_RUN and id(source.root) not in self._made:
+            start = self._n_given.get(to, 0)
+            self._n_given[to] = start + size
+            self._at(to, Put(start=start, buffer=b, offset=copy.offset, size=size))
+            self.given[to].append(source)
+        else:
+            self._pass(source, from_, copy, to)
+
+    def _pass(self, source: Tensor, from_: int, copy: Tensor, to: int) -> None:
+        """From rank to rank, while both run."""
+        size, world = source.nbytes, self.world
+        if from_:
+            self._at(
+                from_,
+                orders.Send(buffer=_buffer(source), offset=source.offset, size=size, to=to),
+            )
+        else:
+            self.here.append((lambda: world.send(to, tensor_bytes(source)), True))
+        if to:
+            self._at(
+                to,
+                orders.Receive(
+                    buffer=_buffer(copy), offset=copy.offset, size=size, source=from_
+                ),
+            )
+        else:
+            into = _buffer(copy), copy.offset, size
+            self.here.append((partial(orders.take, world, from_, *into), True))
+
+
+def _rank(buffer: Buffer) -> int:
+    return buffer.rank if isinstance(buffer, RankBuffer) else 0
+
+
+def _buffer(t: Tensor) -> Buffer:
+    assert t.buffer is not None
+    return t.buffer

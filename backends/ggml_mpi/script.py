@@ -1,0 +1,76 @@
+"""What a rank does in one run of a graph, kept there: a run is one message, with its inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ggml_mpi.order import Order
+from ggml_py.backend import Buffer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Put(Order):
+    """Write bytes that came with the run."""
+
+    start: int
+    buffer: Buffer
+    offset: int
+    size: int
+
+    def obey(self, here: Any) -> None:
+        self.buffer.write(self.offset, here.given[self.start : self.start + self.size])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keep(Order):
+    """Keep orders, to be obeyed in turn."""
+
+    handle: int
+    orders: Sequence[Order]
+
+    def obey(self, here: Any) -> None:
+        here.scripts[self.handle] = self.orders
+
+
+@dataclass(frozen=True, kw_only=True)
+class Play(Order):
+    """Obey orders that are kept. All of them, even if one fails: other ranks wait for the next.
+
+    given  what `Put` writes
+    """
+
+    handle: int
+    given: bytes
+
+    def obey(self, here: Any) -> None:
+        here.given = np.frombuffer(self.given, np.uint8)
+        problem: Exception | None = None
+        for order in here.scripts[self.handle]:
+            found = tried(partial(order.obey, here))
+            if found is not None and order.meets:
+                here.give_up(found)
+            problem = problem or found
+        if problem is not None:
+            raise problem
+
+
+def tried(step: Callable[[], object]) -> Exception | None:
+    """What went wrong."""
+    try:
+        step()
+    except Exception as e:
+        return e
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forget(Order):
+    handle: int
+
+    def obey(self, here: Any) -> None:
+        here.scripts.pop(self.handle, None)

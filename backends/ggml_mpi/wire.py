@@ -1,0 +1,198 @@
+"""Orders as bytes: tensors without the graph before them, steps of several nodes by their rule.
+
+Only processes of one program exchange them.
+"""
+
+from __future__ import annotations
+
+import io
+import pickle
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ggml_py.backend import Buffer, Fuses, HostBuffer, Work
+from ggml_py.errors import BackendError
+from ggml_py.fusion import Fused, Fusions
+from ggml_py.pattern import Match
+from ggml_py.tensor import Shape, Tensor
+from ggml_py.types import TYPES, GGMLType
+
+Number = int  # of a tensor among those that are sent
+ITSELF = -1  # as its own source: what a cast writes into
+
+
+class RankMemory:
+    """A number that a rank knows a buffer by."""
+
+    def __init__(self, rank: int, handle: int) -> None:
+        self.rank, self.handle = rank, handle
+
+
+class Row(NamedTuple):
+    """A tensor; sources and what it looks at are numbers of earlier ones."""
+
+    type: GGMLType
+    ne: Shape
+    op: str
+    src: tuple[Number | None, ...]
+    params: tuple[Any, ...]
+    name: str
+    nb: Shape
+    view_src: Number | None
+    view_offs: int
+    flags: int
+    layout: str
+    buffer: Buffer | None
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class FusedStep:
+    """A step of several nodes: the number of its rule, and its match."""
+
+    rule: int
+    found: Mapping[str, Sequence[Number]]
+    nodes: Sequence[Number]
+    kept: Sequence[Number]
+    operands: Sequence[Number]
+    scratch: Number | None
+    over: Number | None
+
+
+@dataclass(slots=True)
+class Steps:
+    """What a device is to run. (Rows, as a chain of tensors is too deep to be pickled.)"""
+
+    rows: list[Row] = field(default_factory=list)
+    steps: list[Number | FusedStep] = field(default_factory=list)
+
+
+class _Table:
+    """Numbers tensors: nodes of some steps with their sources, all others without."""
+
+    def __init__(self, nodes: Iterable[Tensor] = ()) -> None:
+        self.rows: list[Row] = []
+        self._nodes = {id(t) for t in nodes}
+        self._numbers: dict[int, Number] = {}
+
+    def of(self, t: Tensor) -> Number:
+        if id(t) not in self._numbers:
+            src = self._sources(t) if id(t) in self._nodes else ()
+            root = self.maybe(t.view_src)
+            self._numbers[id(t)] = len(self.rows)
+            self.rows.append(Row(
+                t.type, t.ne, t.op, src, t.params, t.name, t.nb, root, t.view_offs, t.flags,
+                t.layout, t.buffer, t.offset,
+            ))  # fmt: skip
+        return self._numbers[id(t)]
+
+    def maybe(self, t: Tensor | None) -> Number | None:
+        return None if t is None else self.of(t)
+
+    def all(self, tensors: Iterable[Tensor]) -> tuple[Number, ...]:
+        return tuple(map(self.of, tensors))
+
+    def _sources(self, t: Tensor) -> tuple[Number | None, ...]:
+        return tuple(ITSELF if s is t else self.maybe(s) for s in t.src)
+
+
+def steps_to_send(work: Sequence[Work], fusions: Fusions[Any]) -> Steps:
+    """What a device is to run, as it is sent there."""
+    nodes = [t for step in work for t in (step.match.nodes if isinstance(step, Fused) else [step])]
+    table, steps = _Table(nodes), Steps()
+    for t in nodes:  # in order, so that none has to look far back
+        table.of(t)
+    for step in work:
+        one = _fused(step, table, fusions) if isinstance(step, Fused) else table.of(step)
+        steps.steps.append(one)
+    steps.rows = table.rows
+    return steps
+
+
+def _fused(step: Fused[Any], table: _Table, fusions: Fusions[Any]) -> FusedStep:
+    m = step.match
+    rule = next(i for i, r in enumerate(fusions.rules) if r.launcher is step.launcher)
+    return FusedStep(
+        rule, {name: table.all(some) for name, some in m.found.items()}, table.all(m.nodes),
+        table.all(m.kept), table.all(m.operands), table.maybe(m.scratch), table.maybe(step.over),
+    )  # fmt: skip
+
+
+def leaf_to_send(t: Tensor) -> Tensor:
+    """A tensor without what made it."""
+    return _tensors(_alone(t))[-1]
+
+
+def _alone(t: Tensor) -> list[Row]:
+    table = _Table()
+    table.of(t)
+    return table.rows
+
+
+def steps_to_run(sent: Steps, device: object) -> list[Work]:
+    """What `steps_to_send` made, for the device that runs it."""
+    tensors = _tensors(sent.rows)
+    rules = device.fusions.rules if isinstance(device, Fuses) else []
+    return [
+        _match(s, tensors, rules) if isinstance(s, FusedStep) else tensors[s] for s in sent.steps
+    ]
+
+
+def _tensors(rows: Sequence[Row]) -> list[Tensor]:
+    made: list[Tensor] = []
+    for r in rows:
+        root = None if r.view_src is None else made[r.view_src]
+        t = Tensor(r.type, r.ne, r.op, (), r.params, r.name, r.nb, root)
+        t.src = tuple(None if i is None else t if i == ITSELF else made[i] for i in r.src)
+        t.view_offs, t.flags, t.layout = r.view_offs, r.flags, r.layout
+        t.buffer, t.offset = r.buffer, r.offset
+        made.append(t)
+    return made
+
+
+def _match(step: FusedStep, tensors: Sequence[Tensor], rules: Sequence[Any]) -> Fused[Any]:
+    def some(numbers: Sequence[Number]) -> list[Tensor]:
+        return [tensors[i] for i in numbers]
+
+    m = Match.__new__(Match)
+    m.found = {name: tuple(some(numbers)) for name, numbers in step.found.items()}
+    m.nodes, m.kept, m.operands = some(step.nodes), some(step.kept), some(step.operands)
+    m.inside = [t for t in m.nodes if t not in m.kept]
+    m.scratch = None if step.scratch is None else tensors[step.scratch]
+    m.result = m.kept[-1]
+    over = None if step.over is None else tensors[step.over]
+    return Fused(m, over, rules[step.rule].launcher)
+
+
+def dumps(order: object) -> bytes:
+    """An order as bytes. BackendError for memory of this rank, which others cannot read."""
+    out = io.BytesIO()
+    _Pickler(out, pickle.HIGHEST_PROTOCOL).dump(order)
+    return out.getvalue()
+
+
+def loads(data: bytes, buffer: Callable[[int], Buffer]) -> Any:
+    """buffer: that of a handle here"""
+    return _Unpickler(data, buffer).load()
+
+
+class _Pickler(pickle.Pickler):
+    def persistent_id(self, obj: object) -> tuple[str, int] | None:
+        if isinstance(obj, GGMLType):
+            return "type", obj.id
+        if isinstance(obj, RankMemory):
+            return "buffer", obj.handle
+        if isinstance(obj, HostBuffer):
+            raise BackendError("a step for another rank reads memory of this one")
+        return None
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, data: bytes, buffer: Callable[[int], Buffer]) -> None:
+        super().__init__(io.BytesIO(data))
+        self._buffer = buffer
+
+    def persistent_load(self, pid: tuple[str, int]) -> object:
+        kind, number = pid
+        return TYPES[number] if kind == "type" else self._buffer(number)

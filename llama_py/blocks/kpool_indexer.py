@@ -1,0 +1,174 @@
+"""An indexer that chooses pools of neighbouring tokens
+(models/glm5-next.cpp:build_kpool_select)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ggml_py.ops import (
+    add,
+    arange,
+    argsort,
+    cast,
+    concat,
+    cont,
+    exp,
+    fill,
+    get_rows,
+    lightning_indexer,
+    mul,
+    mul_mat,
+    permute,
+    relu,
+    repeat_4d,
+    reshape,
+    scale,
+    set_rows,
+    soft_max,
+    sub,
+    sum_rows,
+    top_k,
+    view,
+)
+from ggml_py.tensor import Tensor
+from ggml_py.types import F32, I32
+from llama_py.blocks.functions import inv_sqrt
+from llama_py.blocks.indexer import LIGHTNING_INDEXER
+from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.inputs.kpool import InputKPool, kpool_context
+from llama_py.weights import Weights
+
+
+@dataclass(frozen=True, slots=True)
+class PoolSizes:
+    """n_head, size  heads of queries, and their channels; pool  tokens of a pool
+    n_chosen  tokens that are chosen, in whole pools"""
+
+    n_head: int
+    size: int
+    pool: int
+    n_chosen: int
+
+
+class KPoolIndexer:
+    """A key and a gate of each token; the key of a pool is the sum of its tokens', weighed channel
+    by channel by a softmax of their gates. A row of the cache has all three."""
+
+    def __init__(self, w: Weights, n_embd: int, n_lora_q: int, n: PoolSizes) -> None:
+        """n_lora_q  channels of the vector that queries are made of"""
+        self.n = n
+        self.k_norm = w.norm("indexer.k_norm", n.size, kind="layer", bias="needed")
+        self.proj = w.tensor("indexer.proj.weight", n_embd, n.n_head)
+        self.attn_k = w.tensor("indexer.attn_k.weight", n_embd, n.size)
+        self.attn_q_b = w.tensor("indexer.attn_q_b.weight", n_lora_q, n.n_head * n.size)
+        self.gate = w.tensor("indexer_compressor_gate.weight", n_embd, n.size)
+        self.ape = w.tensor("indexer_compressor_ape.weight", n.size, n.pool)
+
+    def inputs(self, g: GraphBuilder) -> InputKPool:
+        def make() -> InputKPool:
+            n, fused = self.n, g.form(LIGHTNING_INDEXER) == "fused"
+            inp = InputKPool(g.params, n.n_chosen // n.pool, fused)
+            for t in (inp.cells, inp.members, inp.mask, inp.tails, inp.live):
+                g.expand(t)
+            g.add_input(inp)
+            return inp
+
+        return g.shared("pools", make)
+
+    def __call__(
+        self, g: GraphBuilder, cur: Tensor, small: Tensor, kq_mask: Tensor, il: int
+    ) -> Tensor:
+        """cur [n_embd, T], small [n_lora_q, T] -> chosen cells I32 [n_sel, T] where they are
+        gathered, else a mask like kq_mask, as [n_kv, T]"""
+        n, inp = self.n, self.inputs(g)
+        q = reshape(g.mm(self.attn_q_b, small), n.size, n.n_head, g.n_tokens)
+        g.cb(q, "indexer_q", il)
+        self._store(g, cur, inp, il)
+        keys = self._pool_keys(g, inp, il)  # [size, 1, n_pool]
+        weights = scale(g.mm(self.proj, cur), inv_sqrt(n.size * n.n_head))
+        g.cb(weights, "indexer_weights", il)
+        if g.form(LIGHTNING_INDEXER) == "fused":
+            scores = lightning_indexer(q, keys, weights, inp.mask)
+            g.fused(LIGHTNING_INDEXER.kind, scores)
+        else:
+            scores = _scores(q, keys, weights, inp.mask)
+        chosen = self._best(g, g.cb(scores, "indexer_score", il), inp, il)
+        if inp.gathers:
+            return g.cb(chosen, "indexer_sel_idx", il)
+        return g.cb(_only(kq_mask, chosen, inp), "indexer_sel", il)
+
+    def _store(self, g: GraphBuilder, cur: Tensor, inp: InputKPool, il: int) -> None:
+        """Key and gate of each token, and room for a pool's key."""
+        size, n_tokens = self.n.size, g.n_tokens
+        key = self.k_norm(g, g.mm(self.attn_k, cur), "indexer_k", il)
+        gate = g.cb(g.mm(self.gate, cur), "indexer_gate", il)
+        zeros = fill(Tensor(F32, (size, n_tokens)), 0.0)
+        row = reshape(concat(concat(key, gate, 0), zeros, 0), 3 * size, 1, n_tokens)
+        g.expand(kpool_context(g.params).cpy_k(row, inp.k_idxs, il))
+
+    def _pool_keys(self, g: GraphBuilder, inp: InputKPool, il: int) -> Tensor:
+        """Those of all pools, the new ones made. -> [size, 1, n_pool]"""
+        size, pool, mctx = self.n.size, self.n.pool, kpool_context(g.params)
+        n_new, n_pool = inp.new.ne[1], inp.n_pool
+        # in the order in which llama.cpp makes them, of which none is a node before it is read
+        stored = mctx.get_k_rows(il, size, 2 * size)
+        rows = get_rows(mctx.get_k_rows(il, 2 * size), reshape(inp.new, pool * n_new))
+        rows = reshape(rows, 2 * size, pool, n_new)
+        key, gate = (
+            view(rows, (size, pool, n_new), (2 * size, 2 * size * pool), first)
+            for first in (0, size)
+        )
+        gate = cont(permute(add(gate, self.ape), 1, 0, 2, 3))  # [pool, size, n_new]
+        weights = soft_max(reshape(gate, pool, size * n_new))
+        weights = reshape(weights, pool, size, n_new)
+        new = sum_rows(mul(weights, cont(permute(key, 1, 0, 2, 3))))
+        new = g.cb(reshape(new, size, n_new), "indexer_pool_k_new", il)
+        if inp.new_rows is not None:
+            g.expand(set_rows(stored, new, inp.new_rows))
+            every = get_rows(stored, inp.cells)
+        else:
+            every = concat(new, fill(Tensor(F32, (size, n_pool - n_new)), 0.0), 1)
+        return g.cb(reshape(every, size, 1, n_pool), "indexer_pool_k", il)
+
+    def _best(self, g: GraphBuilder, scores: Tensor, inp: InputKPool, il: int) -> Tensor:
+        """Cells of the best pools, best first, and then of what comes after the last pool.
+        scores [n_pool, T] -> I32 [n_sel, T]"""
+        n_pool, n_tokens, n_top, pool = inp.n_pool, g.n_tokens, inp.n_top, self.n.pool
+        best = top_k(scores, n_top)  # in any order
+        of_best = get_rows(reshape(scores, 1, n_pool, n_tokens), best)
+        order = argsort(reshape(of_best, n_top, n_tokens), "desc")
+        best = get_rows(reshape(cast(best, F32), 1, n_top, n_tokens), order)
+        best = cast(cont(reshape(best, n_top, n_tokens)), I32)
+        g.cb(best, "indexer_top_k", il)
+        cells = get_rows(inp.members, reshape(best, n_top * n_tokens))
+        return concat(reshape(cells, pool * n_top, n_tokens), inp.tails, 0)
+
+
+def _scores(q: Tensor, k: Tensor, weights: Tensor, mask: Tensor) -> Tensor:
+    """What the fused op computes. q [size, H, T], k [size, 1, n_pool], weights [H, T], mask
+    [n_pool, T] -> [n_pool, T]"""
+    kq = mul_mat(permute(k, 0, 2, 1, 3), permute(q, 0, 2, 1, 3))  # [n_pool, T, H]
+    kq = cont(permute(kq, 2, 1, 0, 3))
+    scores = sum_rows(mul(relu(kq), weights))  # [1, T, n_pool]
+    return add(cont(permute(scores, 2, 1, 0, 3)), mask)
+
+
+def _only(mask: Tensor, cells: Tensor, inp: InputKPool) -> Tensor:
+    """A mask that lets see chosen cells only, of those that `mask` lets see: zeros are written over
+    -inf. What is not live has a row of its own behind the cells, so that no row is written twice.
+
+    mask [n_kv, T in all streams], cells I32 [n_sel, T] -> [n_kv, T]
+    """
+    n_kv, (n_sel, n_tokens) = inp.n_kv, cells.ne[:2]
+    seed = cast(view(cells, (1,)), F32)
+    hidden = fill(seed if mask.type is F32 else cast(seed, mask.type), -math.inf)
+    hidden = repeat_4d(hidden, 1, n_kv + n_sel, n_tokens, 1)
+    hidden = reshape(hidden, 1, n_kv + n_sel, n_tokens)
+    zeros = reshape(repeat_4d(fill(seed, 0.0), 1, n_sel, n_tokens, 1), 1, n_sel, n_tokens)
+    live = exp(reshape(inp.live, n_sel, n_tokens))
+    own = arange(float(n_kv), float(n_kv + n_sel), 1.0)
+    at = add(mul(sub(cast(cells, F32), own), live), own)
+    rows = set_rows(hidden, zeros, reshape(cast(at, I32), n_sel, n_tokens, 1))
+    shown = view(rows, (n_kv, n_tokens), (n_kv + n_sel,))
+    return add(shown, reshape(mask, n_kv, n_tokens))

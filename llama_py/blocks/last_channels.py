@@ -1,0 +1,58 @@
+"""Positions that turn the last channels of heads, and back again; keys made of several tokens have
+frequencies of their own (models/deepseek4.cpp)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ggml_py.ops import rope_ext, rope_ext_back
+from ggml_py.tensor import Tensor
+from llama_py.cparams import CParams
+from llama_py.geometry import ROPE_NORMAL
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Of the last n_rot channels of each head."""
+
+    n_rot: int
+    n_ctx_orig: int
+    freq_base: float
+    freq_scale: float = 1.0
+    ext_factor: float = 0.0
+    beta_fast: float = 0.0
+    beta_slow: float = 0.0
+
+    def __call__(self, x: Tensor, pos: Tensor, back: bool = False) -> Tensor:
+        """x [d, H, n], pos I32 [n] -> as x; back: what was turned is as it was before"""
+        turn = rope_ext_back if back else rope_ext
+        factor = attn_factor(self.freq_scale, self.ext_factor)
+        return turn(
+            x, pos, None, self.n_rot, ROPE_NORMAL, self.n_ctx_orig, self.freq_base, self.freq_scale,
+            self.ext_factor, factor, self.beta_fast, self.beta_slow, n_offs=x.ne[0] - self.n_rot,
+        )  # fmt: skip
+
+
+def plain_turn(cp: CParams, n_rot: int) -> Turn:
+    """Of layers that keep no more than a window."""
+    return Turn(n_rot, 0, cp.rope_freq_base)
+
+
+def far_turn(cp: CParams, n_rot: int, freq_base: float) -> Turn:
+    """Of layers with compressed keys."""
+    return Turn(
+        n_rot, cp.n_ctx_orig_yarn, freq_base, cp.rope_freq_scale, cp.yarn_ext_factor,
+        cp.yarn_beta_fast, cp.yarn_beta_slow,
+    )  # fmt: skip
+
+
+def attn_factor(freq_scale: float, ext_factor: float) -> float:
+    """What undoes the factor that ggml's YaRN has for attention: 1 / (1 + 0.1 ln(1 / scale)), in
+    float32."""
+    if not ext_factor:
+        return 1.0
+    f32 = np.float32
+    log = np.log(f32(1.0) / f32(freq_scale))
+    return float(f32(1.0) / (f32(1.0) + f32(0.1) * log))

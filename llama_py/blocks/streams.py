@@ -1,0 +1,35 @@
+"""Several residual streams: [n_embd, n_stream, n_tokens]."""
+
+from __future__ import annotations
+
+from ggml_py.ops import add, mul, reshape, rms_norm, view
+from ggml_py.tensor import Tensor
+from llama_py.graph.builder import GraphBuilder
+
+
+def mixes(g: GraphBuilder, x: Tensor, fn: Tensor) -> Tensor:
+    """A matrix times all streams of a token, normed together. fn [n_embd * n_stream, n] ->
+    [n, n_tokens]"""
+    flat = reshape(x, x.ne[0] * x.ne[1], x.ne[2])
+    return g.mm(fn, rms_norm(flat, g.hp.f_norm_rms_eps))
+
+
+def stream(x: Tensor, i: int) -> Tensor:
+    """One of them. -> [n_embd, n_tokens]"""
+    n_embd, n_stream, n_tokens, _ = x.ne
+    return view(x, (n_embd, n_tokens), (n_embd * n_stream,), i * n_embd)
+
+
+def row(weights: Tensor, i: int) -> Tensor:
+    """A stream's weights, of all. [n_stream, n_tokens] -> [1, n_tokens]"""
+    return view(weights, (1, weights.ne[1]), offset=i)
+
+
+def weighted(x: Tensor, weights: Tensor) -> Tensor:
+    """The sum of streams by their weights [n_stream, n_tokens]. -> [n_embd, n_tokens]"""
+    total: Tensor | None = None
+    for i in range(x.ne[1]):
+        one = mul(stream(x, i), row(weights, i))
+        total = one if total is None else add(total, one)
+    assert total is not None
+    return total

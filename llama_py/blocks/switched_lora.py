@@ -1,0 +1,145 @@
+"""Adapters that a model has of its own: which of them works at a token, and what it adds
+(models/granite-switch.cpp)."""
+
+from __future__ import annotations
+
+from ggml_py.errors import ContextError
+from ggml_py.ops import add, cast, clamp, cont, mul, mul_mat_id, pad, reshape, round, silu, view
+from ggml_py.tensor import Tensor
+from ggml_py.types import I32
+from llama_py.blocks.attention import QKV, Projections, attend
+from llama_py.blocks.functions import inv_sqrt
+from llama_py.blocks.rope import rope
+from llama_py.blocks.softmax import Scores
+from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.inputs.adapter import InputSwitch, Switches
+from llama_py.hparams import HParams
+from llama_py.weights import Weights
+
+IDS, LAST_IDS = "adapter_ids", "adapter_ids of outputs"
+
+
+class SwitchHParams(HParams):
+    """n_adapters   besides none, which is number 0
+    n_lora_rank  of all of them
+    """
+
+    n_adapters: int
+    n_lora_rank: int
+
+
+class Router:
+    """Which adapter works at a token: that of the last token before it that switches, or of itself.
+    Attention with one head, in a layer without weights, finds it; of several it finds the mean of
+    their numbers.
+
+    n_adapters  whose numbers are from 1; at a token before all that switch it is 0
+    il          of the layer that keeps keys and values
+    """
+
+    def __init__(self, switches: Switches, gain: float, n_adapters: int, il: int) -> None:
+        self.switches, self.gain, self.n_adapters, self.il = switches, gain, n_adapters, il
+
+    def embed(self, g: GraphBuilder, token_embd: Tensor) -> tuple[Tensor, Tensor]:
+        """-> embeddings of what is read [n_embd, n_tokens], adapters I32 [n_tokens].
+
+        ContextError where there are no tokens."""
+        if g.ubatch.token is None:
+            raise ContextError(
+                "this model finds its adapters by tokens, so it cannot decode embeddings; give"
+                " tokens"
+            )
+        inp = g.add_input(InputSwitch(self.switches, self.gain, g.n_tokens))
+        return g.rows(token_embd, inp.tokens), self._found(g, inp)
+
+    def _found(self, g: GraphBuilder, inp: InputSwitch) -> Tensor:
+        size, il = g.hp.layers[self.il].n_embd_head_v, self.il
+
+        def head(x: Tensor) -> Tensor:  # its first channel has all that counts
+            return pad(reshape(x, 1, 1, g.n_tokens), size - 1, 0, 0, 0)
+
+        cur = attend(g, QKV(head(inp.q), head(inp.k), head(inp.v)), il, Scores(1.0))
+        cur = g.cb(cur, "router_out", il)
+        cur = cont(view(cur, (1, g.n_tokens), (size,)))
+        cur = clamp(reshape(cur, g.n_tokens), 0.0, float(self.n_adapters))
+        return g.cb(cast(round(cur), I32), "adapter_ids")
+
+
+class SwitchedLora:
+    """What the adapters add to a matrix's product: B (A x), by token."""
+
+    def __init__(
+        self, w: Weights, hp: SwitchHParams, stem: str, n_in: int, n_out: int
+    ) -> None:  # fmt: skip
+        n = hp.n_adapters + 1
+        self.a = w.tensor(f"{stem}.lora_a", n_in, hp.n_lora_rank, n)
+        self.b = w.tensor(f"{stem}.lora_b", hp.n_lora_rank, n_out, n)
+
+    def __call__(self, x: Tensor, ids: Tensor) -> Tensor:
+        """x [n_in, n], ids I32 [n] -> [n_out, n]"""
+        n = x.ne[1]
+        by_token, ids = reshape(x, x.ne[0], 1, n), reshape(ids, 1, n)
+        added = mul_mat_id(self.b, mul_mat_id(self.a, by_token, ids), ids)
+        return reshape(added, added.ne[0], n)
+
+
+class SwitchedLinear:
+    """A matrix with adapters."""
+
+    def __init__(
+        self, w: Weights, hp: SwitchHParams, stem: str, n_in: int, n_out: int
+    ) -> None:  # fmt: skip
+        self.base = w.linear(stem, n_in, n_out, scaled=False)
+        self.lora = SwitchedLora(w, hp, stem, n_in, n_out)
+
+    def __call__(self, g: GraphBuilder, x: Tensor, ids: Tensor) -> Tensor:
+        """x [n_in, n], ids I32 [n] -> [n_out, n]"""
+        return add(self.base(g, x), self.lora(x, ids))
+
+
+class SwitchedAttention:
+    """Attention, queries, keys and values by one matrix."""
+
+    def __init__(self, w: Weights, hp: SwitchHParams, kq_scale: float) -> None:
+        shape, n_embd = hp.layers[w.il], hp.n_embd
+        self.qkv = Projections(w, n_embd, shape, joined=True, bias=False, scaled=False)
+        self.loras = [
+            SwitchedLora(w, hp, f"attn_{x}", n_embd, d * n)
+            for x, (d, n) in zip("qkv", self.qkv.heads, strict=True)
+        ]
+        self.output = SwitchedLinear(w, hp, "attn_output", shape.n_embd_v_out, n_embd)
+        self.kq_scale = kq_scale or inv_sqrt(shape.n_embd_head_k)
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """[n_embd, n_tokens] -> the same"""
+        ids, rows = g.made(IDS), self.qkv.rows(g, cur, il)
+        q, k, v = (
+            reshape(add(x, lora(cur, ids)), d, n, g.n_tokens)
+            for x, lora, (d, n) in zip(rows, self.loras, self.qkv.heads, strict=True)
+        )
+        q, k = rope(g, q, il), rope(g, k, il)
+        qkv = QKV(g.cb(q, "Qcur", il), g.cb(k, "Kcur", il), g.cb(v, "Vcur", il))
+        found = g.cb(attend(g, qkv, il, Scores(self.kq_scale)), "attn_pre_o", il)
+        return g.cb(self.output(g, found, ids), "attn_out", il)
+
+
+class SwitchedFeedForward:
+    def __init__(self, w: Weights, hp: SwitchHParams) -> None:
+        n_embd, n_ff = hp.n_embd, hp.layers[w.il].n_ff
+        self.gate, self.up = (
+            SwitchedLinear(w, hp, f"ffn_{x}", n_embd, n_ff) for x in ("gate", "up")
+        )
+        self.down = SwitchedLinear(w, hp, "ffn_down", n_ff, n_embd)
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """[n_embd, n] -> the same; of the last layer n are the outputs"""
+        ids = g.made(IDS)
+        if il == g.hp.n_layer - 1:
+            ids = g.shared(LAST_IDS, lambda: of_outputs(g, ids))
+        gate, up = self.gate(g, cur, ids), self.up(g, cur, ids)
+        return g.cb(self.down(g, mul(silu(gate), up), ids), "ffn_out", il)
+
+
+def of_outputs(g: GraphBuilder, ids: Tensor) -> Tensor:
+    """I32 [n_tokens] -> I32 [n_outputs]"""
+    return reshape(g.outputs(reshape(ids, 1, ids.ne[0]))[0], g.n_outputs)

@@ -1,0 +1,224 @@
+"""The message that an answer is: what is said, thoughts, and calls of tools.
+
+chat-peg-parser.cpp:common_chat_peg_mapper.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from llama_py.chat.peg.found import Found
+
+# The tags of expressions. Rules have a space in their names, so that no tool's name is one of them.
+REASONING, CONTENT, TOOL = "reasoning", "content", "tool"
+TOOL_OPEN, TOOL_CLOSE, TOOL_ID = "tool-open", "tool-close", "tool-id"
+TOOL_NAME, TOOL_ARGS = "tool-name", "tool-args"
+ARG, ARG_OPEN, ARG_CLOSE, ARG_NAME = "arg", "arg-open", "arg-close", "arg-name"
+ARG_VALUE, ARG_STRING = "arg-value", "arg-string"
+
+SPACES = " \t\n\v\f\r"
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?', re.S)
+_PARTS = re.compile(
+    r""""[^"\\]*(?:\\.[^"\\]*)*"?|'[^'\\]*(?:\\.[^'\\]*)*(?P<ended>')?|\w+""", re.ASCII | re.S
+)
+_QUOTES = re.compile(r"\\.|\"", re.S)
+_MEANT = {"\\'": "'", '"': '\\"'}
+_PYTHON = {"True": "true", "False": "false", "None": "null"}
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """arguments: JSON, as the model wrote it."""
+
+    name: str
+    arguments: str
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model answered."""
+
+    content: str = ""
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+
+    def message(self) -> dict[str, Any]:
+        """In the form of the OpenAI API, as the next prompt wants it."""
+        found: dict[str, Any] = {"role": "assistant", "content": self.content}
+        if self.reasoning:
+            found["reasoning_content"] = self.reasoning
+        if self.tool_calls:
+            found["content"] = self.content or None
+            found["tool_calls"] = [
+                {"type": "function", "id": call.id,
+                 "function": {"name": call.name, "arguments": call.arguments}}
+                for call in self.tool_calls
+            ]  # fmt: skip
+        return found
+
+
+class Reader:
+    """Makes an answer of what was found, tag by tag."""
+
+    def __init__(self) -> None:
+        self.content = self.reasoning = ""
+        self.calls: list[ToolCall] = []
+        self.call: ToolCall | None = None  # that is being read
+        self.n_args, self.open_quote = 0, False
+
+    def read(self, found: Sequence[Found]) -> Answer:
+        for one in found:
+            self._visit(one)
+        if self.call is not None and self.call.name:
+            end = '"' if self.open_quote and self.call.arguments else ""
+            self.calls.append(replace(self.call, arguments=self.call.arguments + end))
+        return self.answer()
+
+    def answer(self) -> Answer:
+        thoughts = self.reasoning if self.reasoning.strip(" \n\r\t") else ""
+        return Answer(self.content, thoughts, tuple(self.calls))
+
+    def _visit(self, one: Found) -> None:
+        read = _READ.get(one.name)
+        if read is not None:
+            read(self, one)
+        for part in one.parts:
+            self._visit(part)
+
+    def said(self, one: Found) -> None:
+        self.content += one.text
+
+    def thought(self, one: Found) -> None:
+        self.reasoning += one.text
+
+    def opened(self, one: Found) -> None:
+        self.call, self.n_args, self.open_quote = ToolCall("", ""), 0, False
+
+    def identified(self, one: Found) -> None:
+        id = one.text.rstrip(SPACES)
+        if len(id) > 1 and id[0] == id[-1] == '"':
+            id = id[1:-1]
+        self._now(id=id)
+
+    def named(self, one: Found) -> None:
+        arguments = self._arguments() or "{"
+        self._now(name=one.text.rstrip(SPACES), arguments=arguments)
+        if self.call is not None:  # it can be seen from here on
+            self.calls.append(self.call)
+            self.call = None
+
+    def whole_arguments(self, one: Found) -> None:
+        text = one.text.rstrip(SPACES)
+        if text.startswith("{"):
+            self._now(arguments=text)
+
+    def argument_opened(self, one: Found) -> None:
+        self.open_quote = False
+
+    def argument_named(self, one: Found) -> None:
+        name = one.text[1:] if one.text[:1] in (*SPACES, "") else one.text
+        before = self._arguments() or "{"
+        comma = "," if self.n_args else ""
+        self.n_args += 1
+        self._now(arguments=f"{before}{comma}{quoted(name.rstrip(SPACES))}:")
+
+    def value(self, one: Found) -> None:
+        self._add(as_json(one.text))
+
+    def string(self, one: Found) -> None:
+        begin = "" if self.open_quote else '"'
+        self.open_quote = True
+        self._add(begin + escaped(one.text))
+
+    def argument_closed(self, one: Found) -> None:
+        if self.open_quote:
+            self._add('"')
+        self.open_quote = False
+
+    def closed(self, one: Found) -> None:
+        self.argument_closed(one)
+        self._add("}" * depth(self._arguments()))
+        if self.call is not None and self.call.name:
+            self.calls.append(self.call)
+        self.call = None
+
+    def _arguments(self) -> str:
+        call = self.call or (self.calls[-1] if self.calls else None)
+        return call.arguments if call is not None else ""
+
+    def _add(self, text: str) -> None:
+        self._now(arguments=self._arguments() + text)
+
+    def _now(self, **fields: str) -> None:
+        """Something more of the call that is being read."""
+        if self.call is not None:
+            self.call = replace(self.call, **fields)
+        elif self.calls:
+            self.calls[-1] = replace(self.calls[-1], **fields)
+
+
+_READ = {
+    CONTENT: Reader.said, REASONING: Reader.thought, TOOL_OPEN: Reader.opened,
+    TOOL_ID: Reader.identified, TOOL_NAME: Reader.named, TOOL_ARGS: Reader.whole_arguments,
+    ARG_OPEN: Reader.argument_opened, ARG_NAME: Reader.argument_named, ARG_VALUE: Reader.value,
+    ARG_STRING: Reader.string, ARG_CLOSE: Reader.argument_closed, TOOL_CLOSE: Reader.closed,
+}  # fmt: skip
+
+
+def answer_of(
+    found: Sequence[Found], call_of: Callable[[Found], ToolCall | None]
+) -> Answer:
+    """An answer out of what was found, where calls are read in a way of their own; `call_of` gives
+    None for one that has no name yet."""
+    texts: dict[str, list[str]] = {CONTENT: [], REASONING: []}
+    calls: list[ToolCall] = []
+    left = list(reversed(found))
+    while left:
+        one = left.pop()
+        if one.name in texts:
+            texts[one.name].append(one.text)
+        elif one.name == TOOL:
+            call = call_of(one)
+            calls += [call] if call is not None else []
+        else:
+            left += reversed(one.parts)
+    thoughts = "".join(texts[REASONING])
+    return Answer("".join(texts[CONTENT]), thoughts if thoughts.strip() else "", tuple(calls))
+
+
+def quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def escaped(text: str) -> str:
+    """What is between the quotes of a text in JSON."""
+    return quoted(text)[1:-1]
+
+
+def depth(text: str) -> int:
+    """How many braces of a JSON text are open."""
+    rest = _STRING.sub("", text)
+    return max(rest.count("{") - rest.count("}"), 0)
+
+
+def as_json(text: str) -> str:
+    """A value as Python writes it, in JSON: quotes are double, True is true. The beginning of a
+    value gives the beginning of its JSON (normalize_quotes_to_json)."""
+    return _PARTS.sub(_part_as_json, text)
+
+
+def _part_as_json(match: re.Match[str]) -> str:
+    part = match[0]
+    if part[0] == "'":
+        ended = len(part) > 1 and match["ended"] is not None
+        inner = part[1:-1] if ended else part[1:]
+        return '"' + _QUOTES.sub(lambda m: _MEANT.get(m[0], m[0]), inner) + ('"' if ended else "")
+    if part[0] in "TFN":
+        known = [json for name, json in _PYTHON.items() if name.startswith(part)]
+        return known[0][: len(part)] if known else part
+    return part

@@ -1,0 +1,38 @@
+"""What a template makes of small conversations shows how its models write answers.
+
+trials.py   the conversations, and what differs between two of them (`diff.py`)
+thoughts.py, said.py, calls.py   the marks around parts of an answer
+json_objects.py, names.py, arguments.py, ids.py   those within calls
+patches.py  templates that do not show it
+
+chat-diff-analyzer.cpp; what is not found is "".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from llama_py.chat.formats.analysis.calls import with_calls
+from llama_py.chat.formats.analysis.patches import patched
+from llama_py.chat.formats.analysis.said import around_said
+from llama_py.chat.formats.analysis.thoughts import around_thoughts
+from llama_py.chat.formats.analysis.trials import Trials
+from llama_py.chat.formats.marks import Marks
+from llama_py.chat.template import ChatTemplate
+
+__all__ = ["marks_in"]
+
+
+@lru_cache(64)
+def marks_in(source: str) -> Marks:
+    """The marks of answers to a template's prompts; its text tells, without special tokens."""
+    trials = Trials(ChatTemplate(source))
+    thoughts = around_thoughts(trials)
+    said = around_said(trials, thoughts)
+    found = Marks(think=thoughts.start, thought=thoughts.end, say=said.start, said=said.end)
+    elsewhere: tuple[str, ...] = ()
+    if trials.caps.tool_calls:
+        found, elsewhere = with_calls(found, trials, thoughts)
+    shown = dict.fromkeys((*found.shown, *(mark for mark in elsewhere if mark)))
+    return patched(replace(found, preserved=tuple(shown)), source)

@@ -1,0 +1,33 @@
+"""Marks around what is said (chat-diff-analyzer.cpp:analyze_content)."""
+
+from __future__ import annotations
+
+import re
+
+from llama_py.chat.formats.analysis.diff import MARK, SPACES
+from llama_py.chat.formats.analysis.thoughts import Around
+from llama_py.chat.formats.analysis.trials import SAID, THOUGHT, Trials, call, called, said
+
+_WRAPPED = re.compile(rf"({MARK}\s*){SAID}\s*({MARK}\s*)")
+
+
+def around_said(trials: Trials, thoughts: Around) -> Around:
+    """What is always before and after what is said."""
+    calls = trials.answers(said(), called(call({"arg1": "value1"}, "test_func")))
+    thinks = trials.answers(said(), said("", THOUGHT))
+    if calls is None or thinks is None:
+        return Around()
+    alone, beside_thoughts = calls.diff.left, thinks.diff.left
+    if alone.strip(SPACES) == SAID and _is_plain(beside_thoughts, thoughts.end):
+        return Around()
+    if thoughts.end and thoughts.end in beside_thoughts:
+        beside_thoughts = beside_thoughts.partition(thoughts.end)[2]
+    wrapped = _WRAPPED.search(max(alone, beside_thoughts, key=len))
+    return Around(wrapped[1], wrapped[2]) if wrapped else Around()
+
+
+def _is_plain(text: str, end: str) -> bool:
+    """Whether a text, which may begin with the end of thoughts, has no mark of its own."""
+    if text.lstrip(SPACES) == text:
+        return True
+    return bool(end) and re.search(rf"{re.escape(end)}\s*{SAID}", text) is not None

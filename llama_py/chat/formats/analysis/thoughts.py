@@ -1,0 +1,84 @@
+"""Marks around thoughts (chat-diff-analyzer.cpp:analyze_reasoning)."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from llama_py.chat.formats.analysis.diff import MARK, SPACES, segments
+from llama_py.chat.formats.analysis.trials import FIRST, SAID, THOUGHT, Trials, said
+
+ANCHOR = 64  # characters by which the ends of two prompts are compared
+_WRAPPED = re.compile(rf"({MARK}\s*){THOUGHT}(\s*{MARK}\s*)")
+_BEFORE_CALL = re.compile(rf"({MARK}\s*){THOUGHT}\s*({MARK}\s*)")
+_ENDED = re.compile(rf"{THOUGHT}\s*({MARK}\s*)?")
+
+
+class Around(NamedTuple):
+    """What is before thoughts and after them, with the spaces there; "" where nothing is."""
+
+    start: str = ""
+    end: str = ""
+
+
+def around_thoughts(trials: Trials) -> Around:
+    """As answers have them; what is missing then, as prompts for answers have it."""
+    found = _in_prompts(trials, _in_answers(trials))
+    return _before_calls(trials, found) if trials.caps.tool_calls else found
+
+
+def _in_answers(trials: Trials) -> Around:
+    both = trials.answers(said(), said(SAID, THOUGHT), tools=False)
+    if both is None or THOUGHT not in both.diff.right:
+        return Around()
+    wrapped = _WRAPPED.search(both.b)
+    return Around(wrapped[1], wrapped[2]) if wrapped else Around("", _end(both.b))
+
+
+def _in_prompts(trials: Trials, found: Around) -> Around:
+    """What the prompt for an answer ends with, only if it is to have thoughts, or none."""
+    both = trials.asked()
+    if both is None:
+        return found
+    without, thinking = both.diff.left, both.diff.right
+    left, right = without.strip(SPACES), thinking.strip(SPACES)
+    if right and not left:
+        opens = not found.start and both.b.endswith(right)
+        return found._replace(start=thinking) if opens else found
+    if left and not right:
+        closes = not found.end and both.a.endswith(left)
+        return _closed(both.a, without, found) if closes else found
+    return _behind_anchor(both.a, both.b, found) if left and right else found
+
+
+def _closed(prompt: str, end: str, found: Around) -> Around:
+    """A prompt that ends thoughts, which the mark before begins."""
+    parts = [one for one in segments(prompt) if one.text.strip(SPACES)]
+    begins = len(parts) > 1 and parts[-1].text == end.strip(SPACES) and parts[-2].is_mark
+    return Around(parts[-2].text if begins else found.start, end)
+
+
+def _behind_anchor(a: str, b: str, found: Around) -> Around:
+    """Prompts that differ before their ends, too: two marks behind what the other ends with."""
+    for shorter, longer in ((b, a), (a, b)):
+        end = shorter[-ANCHOR:]
+        _, known, more = longer.rpartition(end)
+        parts = [one for one in segments(more.strip(SPACES)) if one.text.strip(SPACES)]
+        if known and len(parts) == 2 and all(one.is_mark for one in parts):
+            return Around(found.start or parts[0].text, found.end or parts[1].text)
+    return found
+
+
+def _before_calls(trials: Trials, found: Around) -> Around:
+    """Of a template that writes thoughts before calls only."""
+    both = trials.answers(said(SAID, THOUGHT), said(None, THOUGHT, FIRST))
+    if both is None or THOUGHT in both.a or THOUGHT not in both.b:
+        return found
+    wrapped = _BEFORE_CALL.search(both.b)
+    return Around(wrapped[1], wrapped[2]) if wrapped else Around(found.start, _end(both.b))
+
+
+def _end(text: str) -> str:
+    """The mark that follows thoughts."""
+    found = _ENDED.search(text)
+    return (found and found[1]) or ""

@@ -1,0 +1,72 @@
+"""Calls as a name, then `<arg_key>` and `<arg_value>` of each argument, with what is said on either
+side (common/parsers/ling3.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.chat.formats import form
+from llama_py.chat.formats.form import Asked, Form, each
+from llama_py.chat.formats.schema import parameters
+from llama_py.chat.peg.leaves import END, until
+from llama_py.chat.peg.named import permuted, rule, trigger
+from llama_py.chat.peg.nodes import SPACE, As, Node, atomic, choice, many, never, optional, seq
+from llama_py.chat.peg.values import of_schema
+
+ROLE, END_ROLE = "<role>ASSISTANT</role>", "<|role_end|>"
+THINK, THOUGHT = "<think>", "</think>"
+CALL, CALLED = "<tool_call>", "</tool_call>"
+KEY, END_KEY, VALUE, END_VALUE = "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"
+
+
+def made(asked: Asked) -> Form:
+    prompt = form.continued(asked, f"{ROLE}\n{THINK}", THOUGHT)
+    if asked.said is not None:
+        is_open = asked.said[1] is None
+    else:  # the prompt may begin thoughts, or end them
+        is_open = prompt.rfind(THINK) > prompt.rfind(THOUGHT)
+    return Form(
+        _root(asked, is_open), prompt, bool(asked.tools), asked.auto, (CALL,),
+        preserved=(THINK, THOUGHT, CALL, CALLED, KEY, END_KEY, VALUE, END_VALUE, END_ROLE),
+        stops=(END_ROLE,), thinking=(THINK, (THOUGHT, CALL)),
+    )  # fmt: skip
+
+
+def _root(asked: Asked, is_open: bool) -> Node:
+    inner = until(THOUGHT, CALL) if is_open else until(THOUGHT)
+    thought = form.reasoning(inner) if asked.reasoning else form.content(inner)
+    start = seq(
+        optional(ROLE + SPACE), optional(seq(optional(THINK), thought, optional(THOUGHT)))
+    )
+    tail = seq(optional(form.content(until(END_ROLE))), optional(END_ROLE))
+    if not asked.tools:
+        return seq(start, tail, END)
+    tail = never(CALL) + tail  # a broken call is none of it
+    one = choice(*(rule(f"tool {name}", _call(name, tool)) for name, tool in each(asked)))
+    several = one + many(SPACE + one) if asked.parallel else one
+    calls = trigger("tool call", seq(several, SPACE, tail))
+    said = optional(form.content(until(CALL)))
+    return seq(start, said, calls if asked.required else optional(calls), tail, END)
+
+
+def _call(name: str, tool: form.Tool) -> Node:
+    close = form.argument_closed(END_VALUE)
+    text = rule("text of an argument", form.string(until(END_VALUE)) + close)
+    required: list[Node] = []
+    others: list[Node] = []
+    for one in parameters(tool):
+        types = one.types
+        json = form.value(of_schema(one.schema)) + close
+        inner = json if "string" not in types else text
+        if "string" in types and types != {"string"}:
+            inner = As(choice(atomic(json), text), text)
+        start = form.argument_opened(seq(KEY, form.argument_named(one.name), END_KEY))
+        found = rule(f"argument {name} {one.name}", seq(
+            SPACE, form.argument(seq(start, SPACE, VALUE, inner))
+        ))  # fmt: skip
+        (required if one.required else others).append(found)
+    arguments = permuted(f"arguments {name}", required)
+    if others:
+        arguments = arguments + many(choice(*others))
+    return form.call(seq(
+        form.opened(seq(CALL, form.named(name), SPACE)), form.arguments(arguments),
+        form.closed(SPACE + CALLED),
+    ))  # fmt: skip

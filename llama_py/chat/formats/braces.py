@@ -1,0 +1,183 @@
+"""Calls as `call:NAME{key:<|"|>value<|"|>}`, in braces of their own.
+
+common/parsers/gemma4.cpp; chat-peg-parser.cpp:common_chat_peg_gemma4_mapper.
+"""
+
+from __future__ import annotations
+
+import json
+
+from llama_py.chat import answer as tags
+from llama_py.chat.answer import Answer, ToolCall, escaped
+from llama_py.chat.formats import form
+from llama_py.chat.formats.form import Asked, Form, each, tool_rule
+from llama_py.chat.formats.schema import (
+    Schema,
+    alone,
+    alternatives,
+    kind,
+    members,
+    parameters_of,
+    target,
+)
+from llama_py.chat.peg.found import Found
+from llama_py.chat.peg.leaves import characters, until
+from llama_py.chat.peg.named import Rule, rule, tag, trigger
+from llama_py.chat.peg.nodes import (
+    NOTHING,
+    SPACE,
+    As,
+    Later,
+    Node,
+    choice,
+    joined,
+    lit,
+    many,
+    never,
+    optional,
+    peek,
+    seq,
+)
+from llama_py.chat.peg.values import BOOLEAN, NULL, NUMBER, of_schema
+
+MAX_DEPTH = 8  # of values in values whose schemas hold
+TURN, QUOTE = "<|turn>model\n", '<|"|>'
+CHANNEL, LEFT = "<|channel>", "<channel|>"
+THOUGHT = f"{CHANNEL}thought"
+CALL, CALLED = "<|tool_call>", "<tool_call|>"
+
+TEXT = tag("braces text", until(QUOTE))
+STRING = tag("braces string", seq(QUOTE, TEXT, QUOTE))
+KEY = tag("braces key", tag("braces name", characters("[^:}]")) + ":")
+DICT: Node
+LIST: Node
+VALUE = Rule("braces value", tag("braces value", Later(lambda: choice(
+    STRING, DICT, LIST, *(tag("braces plain", one) for one in (NUMBER, BOOLEAN, NULL))
+))))  # fmt: skip
+
+
+def _items(one: Node, first: str, last: str) -> Node:
+    items = seq(one, many(seq(",", SPACE, one)), SPACE, last)
+    return seq(first, SPACE, choice(last, items))
+
+
+_MEMBER = tag("braces member", seq(KEY, SPACE, VALUE))
+DICT = rule("braces object", tag("braces object", _items(_MEMBER, "{", "}")))
+LIST = rule("braces array", tag("braces array", _items(VALUE, "[", "]")))
+
+
+def _object(schema: Schema, depth: int) -> Node:
+    """An object of a schema, for a grammar: what must be there in its order, then the rest."""
+    required: list[Node] = []
+    others: list[Node] = []
+    for one in members(schema):
+        (required if one.required else others).append(f"{one.name}:" + _value(one.schema, depth))
+    comma = seq(",", SPACE)
+    found = joined(required, comma)
+    if others:
+        other = choice(*others)
+        more = many(comma + other)
+        found = found + more if required else optional(other + more)
+    return seq("{", SPACE, found, SPACE, "}")
+
+
+def _value(schema: Schema, depth: int) -> Node:
+    """A value of a schema, for a grammar."""
+    if "$ref" in schema:
+        found = target(schema, schema)
+        return _value(alone(found, schema), depth - 1) if found is not None and depth else VALUE
+    each_kind = alternatives(schema)
+    if each_kind is not None:
+        return choice(*(_value(alone(one, schema), depth) for one in each_kind))
+    what = kind(schema)
+    if what in ("const", "enum"):
+        values = [schema["const"]] if what == "const" else schema["enum"]
+        if not all(isinstance(one, str | int | float | None) for one in values):
+            return VALUE
+        return choice(*(
+            f"{QUOTE}{one}{QUOTE}" if isinstance(one, str) else json.dumps(one) for one in values
+        ))  # fmt: skip
+    if what == "object" and schema.get("properties") and depth:
+        return _object(schema, depth - 1)
+    items = schema.get("items")
+    if what == "array" and isinstance(items, dict) and depth:
+        return _items(_value(alone(items, schema), depth - 1), "[", "]")
+    if what in ("integer", "number", "boolean", "null"):
+        return of_schema(schema)
+    return {"string": STRING, "object": DICT, "array": LIST}.get(what, VALUE)
+
+
+def made(asked: Asked) -> Form:
+    start = TURN if asked.prompt == TURN else ""
+    holds = asked.is_json or bool(asked.tools)
+    return Form(
+        _root(asked), form.continued(asked, f"{start}{THOUGHT}\n", LEFT), holds,
+        asked.auto and not asked.is_json, (CALL,),
+        preserved=(CHANNEL, LEFT, CALL, CALLED, "<|turn>"), thinking=(THOUGHT, (LEFT,)), drops=True,
+        read=read,
+    )  # fmt: skip
+
+
+def _root(asked: Asked) -> Node:
+    block: Node
+    if asked.reasoning:
+        block = seq(THOUGHT, SPACE, form.reasoning(until(LEFT)), LEFT)
+    else:
+        block = form.content(seq(THOUGHT, SPACE, until(LEFT), LEFT))
+    # Channels may be begun again and again before one is used.
+    empty = As(many(lit(CHANNEL) + never("thought")), NOTHING)
+    thought = choice(seq(peek(CHANNEL), empty, rule("thought", block)), never(CHANNEL))
+    start = optional(TURN)
+    if asked.schema is not None:
+        fenced = lit("```json") << form.answer_of(asked.schema) << "```"
+        return seq(start, optional(thought), fenced)
+    if not asked.tools:
+        return seq(start, many(rule("message", thought + form.content(until(CHANNEL, LEFT))), 1))
+    one = choice(*(
+        tool_rule(name, form.call(seq(
+            form.opened(form.named(name) + peek("{")),
+            form.arguments(As(DICT, _object(parameters_of(tool), MAX_DEPTH))),
+        ))) for name, tool in each(asked)
+    ))  # fmt: skip
+    several = many(
+        seq(f"{CALL}call:", one, CALLED), int(asked.required), -1 if asked.parallel else 1
+    )
+    calls = trigger("tool call", several)
+    if asked.required:
+        return seq(start, thought, calls)
+    said = form.content(until(CHANNEL, LEFT, CALL))
+    return seq(start, many(rule("message", thought + said)), until(CALL), calls)
+
+
+def read(found: tuple[Found, ...]) -> Answer:
+    """The answer; arguments as JSON."""
+    return tags.answer_of(found, _called)
+
+
+def _called(one: Found) -> ToolCall | None:
+    name, inner = one.first(tags.TOOL_NAME), one.first(tags.TOOL_ARGS)
+    if name is None or inner is None or name.partial:
+        return None
+    return ToolCall(name.text, _json(inner.parts[0]) if inner.parts else "")
+
+
+def _json(one: Found) -> str:
+    """A value in JSON, as far as it is there."""
+    kind = one.name.removeprefix("braces ")
+    if not one.text:
+        return ""
+    inner = [_json(part) for part in one.parts]
+    if kind == "text":
+        return escaped(one.text)
+    if kind == "name":
+        return one.text
+    if kind == "string":
+        return '"' + "".join(inner[:1]) + ("" if one.partial else '"') if inner else '"'
+    if kind == "key":
+        return '"' + escaped("".join(inner[:1])) + ("" if one.partial else '":')
+    if kind in ("object", "array"):
+        first, last = "{}" if kind == "object" else "[]"
+        return first + ",".join(inner) + ("" if one.partial else last)
+    if kind in ("value", "member"):
+        return "".join(inner)
+    return one.text

@@ -1,0 +1,34 @@
+"""Calls behind `[TOOL_CALLS]`: a name, `[ARGS]`, JSON (common/parsers/ministral3.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.chat.formats import form
+from llama_py.chat.formats.form import Asked, Form, each, tool_rule
+from llama_py.chat.peg.leaves import rest, until
+from llama_py.chat.peg.named import trigger
+from llama_py.chat.peg.nodes import NOTHING, Node, choice, many, optional, seq
+
+THINK, THOUGHT, CALL, ARGUMENTS = "[THINK]", "[/THINK]", "[TOOL_CALLS]", "[ARGS]"
+
+
+def made(asked: Asked) -> Form:
+    thoughts: Node = NOTHING
+    if asked.reasoning:
+        thoughts = optional(seq(THINK, form.reasoning(until(THOUGHT)), THOUGHT))
+    if asked.schema is not None:
+        root = thoughts << "```json" << form.answer_of(asked.schema) << "```"
+    elif asked.tools:
+        one = choice(*(
+            tool_rule(name, form.call(
+                form.opened(form.named(name) + ARGUMENTS) + form.arguments_of(tool)
+            ))
+            for name, tool in each(asked)
+        ))  # fmt: skip
+        several = many(CALL + one, int(asked.required), -1 if asked.parallel else 1)
+        root = thoughts << form.content(until(CALL)) << trigger("tool call", several)
+    else:
+        root = thoughts << form.content(rest())
+    return Form(
+        root, form.continued(asked, THINK, THOUGHT), asked.is_json or bool(asked.tools), asked.auto,
+        (CALL,), preserved=(THINK, THOUGHT, CALL, ARGUMENTS), thinking=(THINK, (THOUGHT,)),
+    )  # fmt: skip

@@ -1,0 +1,73 @@
+"""Answers in channels: analysis, commentary, and what is final (common/parsers/gpt-oss.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.chat.formats import form
+from llama_py.chat.formats.form import Asked, Form, each, tool_rule
+from llama_py.chat.peg.leaves import characters, until
+from llama_py.chat.peg.named import rule, trigger
+from llama_py.chat.peg.nodes import (
+    NOTHING,
+    SPACE,
+    As,
+    Node,
+    atomic,
+    choice,
+    lit,
+    many,
+    optional,
+    seq,
+)
+
+START, END, CHANNEL, MESSAGE = "<|start|>assistant", "<|end|>", "<|channel|>", "<|message|>"
+ANALYSIS = f"{CHANNEL}analysis{MESSAGE}"
+COMMENTARY, FINAL = f"{CHANNEL}commentary", f"{CHANNEL}final"
+TRIGGERS = (
+    r"<\|start\|>assistant(\s+to)",
+    r"<\|start\|>assistant(<\|channel\|>(?:commentary|analysis)\s+to)",
+)
+
+
+def made(asked: Asked) -> Form:
+    holds = asked.is_json or bool(asked.tools)
+    return Form(
+        _root(asked),
+        form.continued(asked, START + ANALYSIS, f"{END}{START}{FINAL}{MESSAGE}"),
+        holds, not asked.is_json and asked.auto, (), TRIGGERS,
+        preserved=(CHANNEL, "<|constrain|>", MESSAGE, "<|start|>", END),
+        thinking=(ANALYSIS, (END,)),
+    )  # fmt: skip
+
+
+def _root(asked: Asked) -> Node:
+    inner = until(END)
+    # Some models begin a channel with another one, which no grammar needs to take.
+    stray = As(optional(lit(COMMENTARY) + optional(" to=assistant")), NOTHING)
+    thoughts = seq(stray, ANALYSIS)
+    if asked.reasoning:
+        analysis = rule("analysis", seq(thoughts, form.reasoning(inner), END))
+    else:
+        analysis = rule("analysis", form.content(seq(thoughts, inner, END)))
+    kind = seq(SPACE, optional("<|constrain|>"), characters("[A-Za-z0-9_-]"))
+    json = choice(" json", " <|constrain|>json", "<|constrain|>json")
+    constrained = As(optional(kind), optional(json))
+    if asked.schema is not None:
+        answer = form.answer_of(asked.schema)
+        return seq(many(START + analysis), START, FINAL, constrained, MESSAGE, answer)
+    preamble = rule("preamble", seq(COMMENTARY + MESSAGE, form.content(inner), END))
+    final = rule("final", seq(stray, FINAL + MESSAGE, form.content(inner)))
+    channel = choice(COMMENTARY, f"{CHANNEL}analysis")
+    before = many(START + rule("any", choice(preamble, analysis)))
+    if not asked.tools:
+        # Calls of tools that nobody offered.
+        other = rule("other", atomic(seq(optional(channel), " to=", inner, END)))
+        return seq(before, START, choice(final, other))
+    tools = []
+    for name, tool in each(asked):
+        to = seq(" to=functions.", form.named(name))
+        arguments = form.arguments_of(tool)
+        in_role = seq(form.opened(seq(to, channel, constrained, MESSAGE)), arguments)
+        in_channel = seq(form.opened(seq(channel, to, constrained, MESSAGE)), arguments)
+        tools.append(tool_rule(name, choice(form.call(in_role), form.call(in_channel))))
+    calls = trigger("tool call", choice(*tools))
+    return seq(before, START, calls if asked.required else choice(calls, final))

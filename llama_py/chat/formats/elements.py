@@ -1,0 +1,149 @@
+"""Arguments as nested elements, each called as the property that it is.
+
+common/parsers/minimax-m3.cpp; chat-peg-parser.cpp:common_chat_peg_minimax_m3_mapper.
+"""
+
+from __future__ import annotations
+
+from llama_py.chat import answer as tags
+from llama_py.chat.answer import Answer, ToolCall, escaped, quoted
+from llama_py.chat.formats import form
+from llama_py.chat.formats.form import Asked, Form, each, tool_rule
+from llama_py.chat.formats.schema import (
+    Schema,
+    alone,
+    alternatives,
+    kind,
+    may_be_text,
+    members,
+    parameters_of,
+    target,
+)
+from llama_py.chat.peg.found import Found
+from llama_py.chat.peg.leaves import END, rest, until
+from llama_py.chat.peg.named import rule, tag, trigger
+from llama_py.chat.peg.nodes import NOTHING, SPACE, Node, choice, joined, lit, many, optional, seq
+from llama_py.chat.peg.values import of_schema
+
+NS = "]<]minimax[>["
+THINK, THOUGHT = "<mm:think>", "</mm:think>"
+CALL, CALLED = f"{NS}<tool_call>", f"{NS}</tool_call>"
+OBJECT, ARRAY, ITEM = "arg-object", "arg-array", "arg-item"
+VALUES = (tags.ARG_VALUE, tags.ARG_STRING, OBJECT, ARRAY)
+MAX_DEPTH = 8  # of elements in elements; deeper ones are JSON
+
+
+def made(asked: Asked) -> Form:
+    return Form(
+        _root(asked), form.continued(asked, asked.prompt + THINK, THOUGHT),
+        asked.is_json or bool(asked.tools), not asked.is_json and asked.auto, (CALL,),
+        preserved=(NS, "<tool_call>", "</tool_call>", THINK, THOUGHT), thinking=(THINK, (THOUGHT,)),
+        read=read,
+    )  # fmt: skip
+
+
+def _root(asked: Asked) -> Node:
+    thoughts: Node = NOTHING
+    if asked.reasoning:
+        inner = until(THOUGHT)
+        block = seq(THINK, inner, THOUGHT)
+        if asked.thinking:
+            block = seq(THINK, SPACE, form.reasoning(inner), THOUGHT)
+        thoughts = optional(choice(block, THOUGHT))
+    start = lit(asked.prompt.partition(THINK)[0]) + thoughts
+    if asked.schema is not None:
+        inner = form.answer_of(asked.schema)
+        return seq(start, rule("response format", seq("```json", SPACE, inner, SPACE, "```")), END)
+    if not asked.tools:
+        return seq(start, form.content(rest()), END)
+    one = choice(*(tool_rule(name, _call(name, tool)) for name, tool in each(asked)))
+    several = one + many(SPACE + one) if asked.parallel else one
+    calls = trigger("tool call", seq(CALL, SPACE, several, SPACE, CALLED))
+    return seq(
+        start, form.content(until(CALL)), calls if asked.required else optional(calls), END
+    )
+
+
+def _call(name: str, tool: form.Tool) -> Node:
+    schema = parameters_of(tool)
+    inner = _members(schema, f"argument {name}", MAX_DEPTH) if kind(schema) == "object" else NOTHING
+    opened = form.opened(seq(f'{NS}<invoke name="', form.named(name), '">'))
+    return form.call(seq(opened, SPACE, inner, SPACE, form.closed(f"{NS}</invoke>")))
+
+
+def _members(schema: Schema, name: str, depth: int) -> Node:
+    required: list[Node] = []
+    others: list[Node] = []
+    for one in members(schema):
+        opened = form.argument_opened(seq(f"{NS}<", form.argument_named(one.name), ">"))
+        inner = _value(one.schema, f"{name} {one.name}", f"{NS}</{one.name}>", depth)
+        found = rule(f"{name} {one.name}", form.argument(opened + inner))
+        (required if one.required else others).append(found)
+    found_all = joined(required, SPACE)
+    return found_all + many(SPACE + choice(*others)) if others else found_all
+
+
+def _value(schema: Schema, name: str, close: str, depth: int) -> Node:
+    end = form.argument_closed(close)
+    if may_be_text(schema, schema):
+        return form.string(until(close)) + end
+    if "$ref" in schema:
+        found = target(schema, schema)
+        schema = alone(found, schema) if found is not None and depth else schema
+    each_kind = alternatives(schema)
+    if each_kind is not None:
+        return choice(*(
+            _value(alone(one, schema), f"{name} {i}", close, depth)
+            for i, one in enumerate(each_kind)
+        ))  # fmt: skip
+    what = kind(schema)
+    if what == "object" and schema.get("properties") and depth:
+        return seq(tag(OBJECT, _members(schema, name, depth - 1)), SPACE, end)
+    items = schema.get("items", {})
+    if what == "array" and isinstance(items, dict) and "$ref" not in schema and depth:
+        inner = _value(alone(items, schema), f"{name} item", f"{NS}</item>", depth - 1)
+        item = rule(f"{name} item", tag(ITEM, f"{NS}<item>" + inner))
+        return seq(tag(ARRAY, many(SPACE + item)), SPACE, end)
+    return form.value(of_schema(schema)) + end
+
+
+def read(found: tuple[Found, ...]) -> Answer:
+    """The answer; objects and arrays out of their elements."""
+    return tags.answer_of(found, _called)
+
+
+def _called(one: Found) -> ToolCall | None:
+    name = one.first(tags.TOOL_NAME)
+    return None if name is None else ToolCall(name.text, _container(one, True, not one.partial))
+
+
+def _within(one: Found, name: str) -> list[Found]:
+    """The parts of that name, but none within another of them."""
+    found = []
+    for part in one.parts:
+        found += [part] if part.name == name else _within(part, name)
+    return found
+
+
+def _container(one: Found, is_object: bool, closed: bool) -> str:
+    texts = []
+    for part in _within(one, tags.ARG if is_object else ITEM):
+        text = _value_of(part)
+        if is_object:
+            name = part.first(tags.ARG_NAME)
+            text = f"{quoted(name.text)}:{text}" if name is not None else ""
+        texts += [text] if text else []
+    first, last = "{}" if is_object else "[]"
+    return first + ",".join(texts) + (last if closed else "")
+
+
+def _value_of(one: Found) -> str:
+    value = next((part for part in one.parts if part.name in VALUES), None)
+    if value is None:
+        return ""
+    closed = not one.partial
+    if value.name in (OBJECT, ARRAY):
+        return _container(value, value.name == OBJECT, closed)
+    if value.name == tags.ARG_STRING:
+        return '"' + escaped(value.text) + ('"' if closed else "")
+    return value.text

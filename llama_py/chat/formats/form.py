@@ -1,0 +1,136 @@
+"""What is asked of an answer, and the form that a family of templates gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from llama_py.chat import answer as tags
+from llama_py.chat.answer import Answer, Reader
+from llama_py.chat.formats.schema import parameters_of
+from llama_py.chat.peg.found import Found
+from llama_py.chat.peg.named import rule, tag
+from llama_py.chat.peg.nodes import Node, atomic
+from llama_py.chat.peg.values import of_schema
+
+Tool = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of an answer.
+
+    tools      that it may call, in the form of the OpenAI API; none, if it may call none
+    required   whether it must call one
+    parallel   whether it may call several
+    schema     what it must be, as JSON; {}: any object; None: anything
+    reasoning  whether thoughts are told from what is said
+    thinking   whether the model was asked to think
+    prompt     the end of the prompt that the answer begins with: what was rendered for it
+    source     the template's
+    said       the message that is to be continued: its thoughts and what it says (None: no
+               thoughts are there, or no content: thoughts are continued)
+    """
+
+    tools: tuple[Tool, ...] = ()
+    required: bool = False
+    parallel: bool = False
+    schema: Mapping[str, Any] | None = None
+    reasoning: bool = True
+    thinking: bool = True
+    prompt: str = ""
+    source: str = ""
+    said: tuple[str, str | None] | None = None
+
+    @property
+    def auto(self) -> bool:
+        """Whether it may call a tool, but need not."""
+        return bool(self.tools) and not self.required
+
+    @property
+    def is_json(self) -> bool:
+        return self.schema is not None
+
+
+def read(found: tuple[Found, ...]) -> Answer:
+    return Reader().read(found)
+
+
+@dataclass(frozen=True)
+class Form:
+    """How an answer is written.
+
+    root      the expression of the prompt's end and the answer
+    prompt    the prompt's end
+    grammar   whether a grammar holds; lazy: only from one of the triggers on
+    words     that are triggers; patterns: regular expressions that are, or their first group
+    preserved  tokens that must be seen, though they are control tokens
+    stops     texts that end an answer
+    thinking  tags around thoughts, within which there are no triggers
+    late_ids  whether the id of a call follows its arguments
+    drops     whether what follows an answer is left out
+    """
+
+    root: Node
+    prompt: str = ""
+    grammar: bool = False
+    lazy: bool = False
+    words: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    preserved: tuple[str, ...] = ()
+    stops: tuple[str, ...] = ()
+    thinking: tuple[str, tuple[str, ...]] = ("", ())
+    late_ids: bool = False
+    drops: bool = False
+    read: Callable[[tuple[Found, ...]], Answer] = field(default=read)
+
+
+Tagged: TypeAlias = Callable[[Node | str], Node]
+
+
+def _tagged(name: str) -> Tagged:
+    return lambda item: tag(name, item)
+
+
+def _whole(name: str) -> Tagged:
+    """Of which nothing is found before it is whole."""
+    return lambda item: atomic(tag(name, item))
+
+
+# What finds an expression as a part of an answer: thoughts, what is said, a call and its parts.
+content, reasoning, call = map(_tagged, (tags.CONTENT, tags.REASONING, tags.TOOL))
+opened, closed = map(_whole, (tags.TOOL_OPEN, tags.TOOL_CLOSE))
+named, identified = map(_whole, (tags.TOOL_NAME, tags.TOOL_ID))
+arguments, argument = map(_tagged, (tags.TOOL_ARGS, tags.ARG))
+argument_opened, argument_closed = map(_whole, (tags.ARG_OPEN, tags.ARG_CLOSE))
+argument_named = _whole(tags.ARG_NAME)
+value, string = map(_tagged, (tags.ARG_VALUE, tags.ARG_STRING))
+
+
+def answer_of(schema: Mapping[str, Any]) -> Node:
+    """What is said, as JSON of a schema."""
+    return content(of_schema(schema))
+
+
+def each(asked: Asked) -> Iterator[tuple[str, Tool]]:
+    """The names of the tools, and the tools."""
+    for tool in asked.tools:
+        yield tool["function"]["name"], tool
+
+
+def arguments_of(tool: Tool) -> Node:
+    """A call's arguments, all of them as JSON."""
+    return arguments(of_schema(parameters_of(tool)))
+
+
+def tool_rule(name: str, item: Node | str) -> Node:
+    return rule(f"tool {name}", item)
+
+
+def continued(asked: Asked, start: str, between: str) -> str:
+    """The end of a prompt, of a message that goes on, with its thoughts behind `start`."""
+    if asked.said is None:
+        return asked.prompt
+    thoughts, said = asked.said
+    return start + thoughts + ("" if said is None else between + said)

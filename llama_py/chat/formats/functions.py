@@ -1,0 +1,135 @@
+"""Calls as `<function=NAME>` or `<function name="NAME">`, with a tag for each parameter.
+
+common/parsers/qwen3-coder.cpp, minicpm5.cpp.
+"""
+
+from __future__ import annotations
+
+from llama_py.chat.formats import form
+from llama_py.chat.formats.form import Asked, Form, each, tool_rule
+from llama_py.chat.formats.schema import parameters
+from llama_py.chat.peg.leaves import END, rest, until
+from llama_py.chat.peg.named import permuted, rule, trigger
+from llama_py.chat.peg.nodes import (
+    NOTHING,
+    SPACE,
+    As,
+    Node,
+    atomic,
+    choice,
+    lit,
+    many,
+    optional,
+    peek,
+    seq,
+)
+from llama_py.chat.peg.values import ARRAY, BOOLEAN, NULL, NUMBER, OBJECT, of_schema
+
+TURN, CALL, CALLED = "<|im_start|>assistant\n", "<tool_call>", "</tool_call>"
+THINK, THOUGHT = "<think>", "</think>"
+CLOSE = "\n</parameter>\n"
+VALUES = (
+    ("object", OBJECT), ("array", ARRAY), ("number", NUMBER), ("integer", NUMBER),
+    ("boolean", BOOLEAN), ("null", NULL),
+)  # fmt: skip
+
+
+def by_lines(asked: Asked) -> Form:
+    """A tag a line. Models that do not think may leave out the tag around a call."""
+    thinks = THINK in asked.source
+    starts = (CALL, *(f"<function={name}>" for name, _ in each(asked) if not thinks))
+    prompt = asked.prompt
+    if asked.said is not None:
+        said = asked.said[1] or ""
+        prompt = TURN + said
+        if thinks:
+            prompt = form.continued(asked, f"{TURN}{THINK}\n", f"\n{THOUGHT}\n\n")
+    return Form(
+        _root(asked, thinks, starts), prompt, asked.is_json or bool(asked.tools), asked.auto,
+        starts, preserved=(CALL, CALLED, *((THINK, THOUGHT) if thinks else ())),
+        thinking=(THINK, (f"\n{THOUGHT}", THOUGHT, CALL)) if thinks else ("", ()),
+    )  # fmt: skip
+
+
+def _root(asked: Asked, thinks: bool, starts: tuple[str, ...]) -> Node:
+    thoughts: Node = NOTHING
+    if thinks and asked.reasoning:
+        inner = form.reasoning(until(THOUGHT, CALL))
+        thoughts = optional(seq(THINK, SPACE, inner, choice(THOUGHT, peek(CALL))))
+    if asked.schema is not None:
+        return TURN + (thoughts << form.answer_of(asked.schema))
+    if not asked.tools:
+        return TURN + (thoughts << form.content(rest()))
+    one = choice(*(tool_rule(name, _call(name, tool)) for name, tool in each(asked)))
+    body = seq(one, CALLED, SPACE)
+    call = rule("tool call", CALL + "\n" + body)
+    first = call if thinks else rule("first call", seq(optional(CALL + "\n"), body))
+    calls = first + many(call) if asked.parallel else first
+    several = trigger("tool calls", many(calls, int(asked.required), 1))
+    return TURN + (thoughts << form.content(until(*starts)) << several)
+
+
+def _call(name: str, tool: form.Tool) -> Node:
+    close = form.argument_closed(CLOSE)
+    text = rule("text of an argument", form.string(until(CLOSE)) + close)
+    required: list[Node] = []
+    others: list[Node] = []
+    for one in parameters(tool):
+        start = form.argument_opened(seq("<parameter=", form.argument_named(one.name), ">\n"))
+        types = one.types
+        if "string" not in types:
+            inner = form.value(of_schema(one.schema)) + close
+        elif types == {"string"}:
+            inner = text
+        else:  # JSON, if it is some; but a model may write anything
+            json = choice(*(value for type, value in VALUES if type in types))
+            inner = As(choice(atomic(form.value(json) + close), text), text)
+        found = rule(f"argument {name} {one.name}", form.argument(start + inner))
+        (required if one.required else others).append(found)
+    arguments = permuted(f"arguments {name}", required)
+    if others:
+        arguments = arguments + many(choice(*others))
+    opened = form.opened(seq("<function=", form.named(name), ">\n"))
+    return form.call(seq(opened, form.arguments(arguments), form.closed("</function>\n")))
+
+
+PARAMETER, DATA = "</param>", "<![CDATA["
+
+
+def in_attributes(asked: Asked) -> Form:
+    """Names as attributes; texts that may be CDATA."""
+    thoughts: Node = NOTHING
+    if asked.reasoning:
+        thoughts = (THINK << form.reasoning(until(THOUGHT)) << THOUGHT) + SPACE
+    start = lit(TURN) + thoughts
+    if asked.schema is not None:
+        root = start + form.answer_of(asked.schema)
+    elif asked.tools:
+        one = choice(*(tool_rule(name, _with_names(name, tool)) for name, tool in each(asked)))
+        several = many(one + SPACE, 1, -1 if asked.parallel else 1)
+        calls = trigger("tool call", several)
+        root = seq(start, form.content(until("<function")), calls, END)
+    else:
+        root = seq(start, form.content(rest()), END)
+    return Form(
+        root, form.continued(asked, f"{TURN}{THINK}\n", f"\n{THOUGHT}\n\n"),
+        asked.is_json or bool(asked.tools), not asked.is_json and asked.auto, ("<function",),
+        preserved=("<function", "<param", "</function>", PARAMETER, THINK, THOUGHT),
+        thinking=(THINK, (THOUGHT,)),
+    )  # fmt: skip
+
+
+def _with_names(name: str, tool: form.Tool) -> Node:
+    close = form.argument_closed(PARAMETER)
+    text = choice(
+        seq(DATA, form.string(until("]]>")), "]]>", close),
+        seq(form.string(until(PARAMETER, but=DATA)), close),
+    )
+    each_argument = []
+    for one in parameters(tool):
+        inner = text if one.may_be_text else form.value(of_schema(one.schema)) + close
+        opened = seq('<param name="', form.argument_named(one.name), '">')
+        each_argument.append(form.argument(form.argument_opened(opened) + inner))
+    arguments = many(choice(*each_argument) + SPACE) if each_argument else NOTHING
+    opened = form.opened(seq('<function name="', form.named(name), '">'))
+    return form.call(opened << form.arguments(arguments) << form.closed("</function>"))

@@ -1,0 +1,54 @@
+"""Tools for templates that take no calls: they are told of in what the system says, and called as
+JSON between tags, as many models were trained to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from llama_py.chat.formats.marks import Marks
+from llama_py.chat.messages import Message, text_of, whole
+
+MARKS = Marks(calls="json", each_call=("<tool_call>\n", "</tool_call>"))
+INTRODUCTION = """You may call functions to answer. These are there, each as JSON:
+{tools}
+
+To call one, write its name and its arguments as JSON between tags:
+<tool_call>
+{{"name": "the function's name", "arguments": {{"the argument's name": "its value"}}}}
+</tool_call>"""
+
+
+def told(
+    messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
+) -> list[Message]:
+    """The messages, the first of which tells of the tools; calls and results are texts."""
+    found = [_plain(whole(message)) for message in messages]
+    text = INTRODUCTION.format(tools="\n".join(map(_dumped, tools)))
+    if found and found[0]["role"] in ("system", "developer"):
+        before = text_of(found[0])
+        found[0] = {**found[0], "content": f"{before}\n\n{text}" if before else text}
+        return found
+    return [{"role": "system", "content": text}, *found]
+
+
+def _plain(message: Message) -> Message:
+    if message["role"] == "tool":
+        text = f"<tool_response>\n{text_of(message)}\n</tool_response>"
+        return {"role": "user", "content": text}
+    calls = message.get("tool_calls")
+    if not calls:
+        return message
+    texts = [text for text in (text_of(message),) if text]
+    for call in calls:
+        function = call["function"]
+        name = json.dumps(function["name"], ensure_ascii=False)
+        body = f'{{"name": {name}, "arguments": {function["arguments"]}}}'
+        texts.append(f"<tool_call>\n{body}\n</tool_call>")
+    rest = {key: value for key, value in message.items() if key != "tool_calls"}
+    return {**rest, "content": "\n".join(texts)}
+
+
+def _dumped(tool: Mapping[str, Any]) -> str:
+    return json.dumps(tool["function"], ensure_ascii=False)

@@ -1,0 +1,92 @@
+"""Calls as `<invoke name="...">` with a tag for each parameter that says whether it is a text.
+
+common/parsers/deepseek.cpp.
+"""
+
+from __future__ import annotations
+
+from llama_py.chat.formats import form
+from llama_py.chat.formats.form import Asked, Form, each, tool_rule
+from llama_py.chat.formats.schema import parameters
+from llama_py.chat.peg.leaves import END, rest, until
+from llama_py.chat.peg.named import rule, trigger
+from llama_py.chat.peg.nodes import (
+    NOTHING,
+    SPACE,
+    Node,
+    choice,
+    joined,
+    lit,
+    many,
+    never,
+    optional,
+    seq,
+)
+from llama_py.chat.peg.values import of_schema
+
+DSML = "｜DSML｜"
+THINK, THOUGHT = "<think>", "</think>"
+TURN = "<｜Assistant｜>"
+CLOSE = f"</{DSML}parameter>"
+
+
+def made(asked: Asked) -> Form:
+    """The later templates name the block of calls otherwise, and begin with the bare end of
+    thoughts where there are none."""
+    later = "function_calls" not in asked.source
+    block = "tool_calls" if later else "function_calls"
+    begin, end = f"<{DSML}{block}>", f"</{DSML}{block}>"
+    return Form(
+        _root(asked, later, begin, end), _continued(asked, later), bool(asked.tools)
+        or asked.is_json, asked.auto, (begin,), preserved=(DSML, THINK, THOUGHT),
+        thinking=(THINK, (THOUGHT, begin)),
+    )  # fmt: skip
+
+
+def _continued(asked: Asked, later: bool) -> str:
+    if later and asked.said is not None and not asked.said[0]:
+        return TURN + THOUGHT + (asked.said[1] or "")
+    return form.continued(asked, TURN + THINK, THOUGHT)
+
+
+def _root(asked: Asked, later: bool, begin: str, end: str) -> Node:
+    thoughts: Node = NOTHING
+    if asked.reasoning and asked.thinking:
+        thoughts = optional(seq(THINK, form.reasoning(until(THOUGHT)), THOUGHT))
+    elif asked.reasoning:
+        empty = lit(THOUGHT) if later else seq(THINK, until(THOUGHT), THOUGHT)
+        thoughts = optional(empty)
+    if asked.schema is not None:
+        inner = form.answer_of(asked.schema)
+        fenced = rule("response format", seq("```json", SPACE, inner, SPACE, "```"))
+        return seq(TURN, thoughts, fenced, END)
+    if not asked.tools:
+        return seq(TURN, thoughts, form.content(rest()), END)
+    one = choice(*(tool_rule(name, _call(name, tool)) for name, tool in each(asked)))
+    several = one + many(SPACE + one) if asked.parallel else one
+    calls = trigger("tool call", seq(begin, SPACE, several, SPACE, end))
+    ends = ("\n\n" + begin, begin)
+    said = seq(never(THINK), form.content(until(*ends)), SPACE)
+    usual = seq(thoughts, said, calls if asked.required else optional(calls))
+    if not (asked.reasoning and asked.thinking):
+        return seq(TURN, usual, END)
+    within = seq(THINK, form.reasoning(until(*ends, THOUGHT)), SPACE, calls)
+    return seq(TURN, choice(within, usual), END)
+
+
+def _call(name: str, tool: form.Tool) -> Node:
+    required: list[Node] = []
+    others: list[Node] = []
+    for one in parameters(tool):
+        text = one.may_be_text
+        kind = f'" string="{"true" if text else "false"}">'
+        start = seq(f'<{DSML}parameter name="', form.argument_named(one.name), kind)
+        inner = form.string(until(CLOSE)) if text else form.value(of_schema(one.schema))
+        whole = seq(form.argument_opened(start), inner, form.argument_closed(CLOSE))
+        found = rule(f"argument {name} {one.name}", form.argument(whole))
+        (required if one.required else others).append(found)
+    inner = joined(required, SPACE)
+    if others:
+        inner = inner + many(SPACE + choice(*others))
+    opened = form.opened(seq(f'<{DSML}invoke name="', form.named(name), '">\n'))
+    return form.call(seq(opened, inner, SPACE, form.closed(f"</{DSML}invoke>")))

@@ -1,0 +1,120 @@
+"""Calls of tools as JSON objects (chat-peg-parser.cpp:standard_json_tools)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llama_py.chat.formats.form import (
+    Asked,
+    Tool,
+    arguments_of,
+    call,
+    closed,
+    each,
+    identified,
+    named,
+    opened,
+    tool_rule,
+)
+from llama_py.chat.peg.leaves import Quoted
+from llama_py.chat.peg.named import trigger
+from llama_py.chat.peg.nodes import (
+    NOTHING,
+    SPACE,
+    Node,
+    atomic,
+    choice,
+    joined,
+    lit,
+    many,
+    optional,
+    seq,
+)
+from llama_py.chat.peg.values import NUMBER, member
+
+COMMA = seq(SPACE, ",", SPACE)
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Of a call as a JSON object.
+
+    name, arguments  keys of these; `function.name`: of an object within
+    id, made_id  keys of a call's id, if it has one: the API's, or one that the model makes
+    order        of the keys
+    array        calls are in brackets
+    by_name      `{"the tool's name": its arguments}`
+    """
+
+    name: str = "name"
+    arguments: str = "arguments"
+    id: str = ""
+    made_id: str = ""
+    order: tuple[str, ...] = ("name", "arguments")
+    array: bool = False
+    by_name: bool = False
+
+
+def json_calls(marks: tuple[str, str], keys: Keys, asked: Asked, wrapper: bool = False) -> Node:
+    """Calls between two marks; in `{"type": "function", ...}`, too, if there may be a wrapper."""
+    how = _by_name if keys.by_name else _nested if "." in keys.name else _flat
+    one = choice(*(
+        tool_rule(name, call(how(name, tool, keys, wrapper))) for name, tool in each(asked)
+    ))  # fmt: skip
+    calls = one + many(COMMA + one) if asked.parallel else one
+    if keys.array:
+        calls = seq("[", SPACE, calls, SPACE, "]")
+    found = trigger("tool call", seq(marks[0], SPACE, calls, SPACE, marks[1]))
+    return found if asked.required else optional(found)
+
+
+def _name(name: str) -> Node:
+    return atomic(seq('"', named(name), '"'))
+
+
+def _id(key: str, numbers: bool = True) -> Node:
+    text = seq('"', identified(Quoted('"')), '"')
+    value = choice(text, identified(NUMBER)) if numbers else text
+    return atomic(member(key, value))
+
+
+def _flat(name: str, tool: Tool, keys: Keys, wrapper: bool) -> Node:
+    parts = [
+        (member(keys.name, _name(name)), keys.name),
+        (member(keys.arguments, arguments_of(tool)), keys.arguments),
+    ]
+    parts += [(optional(_id(key)), key) for key in (keys.id, keys.made_id) if key]
+    order = keys.order
+    parts.sort(key=lambda part: order.index(part[1]) if part[1] in order else len(order))
+    kind = optional(member("type", lit('"function"')) + COMMA) if wrapper else NOTHING
+    inner = joined((part for part, _ in parts), COMMA)
+    return seq(opened("{"), SPACE, kind, inner, SPACE, closed("}"))
+
+
+def _nested(name: str, tool: Tool, keys: Keys, wrapper: bool) -> Node:
+    outer, _, name_key = keys.name.partition(".")
+    arguments_key = keys.arguments.rpartition(".")[2]
+    inner = seq(
+        "{", SPACE, member(name_key, _name(name)), COMMA,
+        member(arguments_key, arguments_of(tool)), SPACE, "}",
+    )  # fmt: skip
+    ids = seq(*(
+        optional(_id(key, numbers) + COMMA)
+        for key, numbers in ((keys.id, False), (keys.made_id, True)) if key and "." not in key
+    ))  # fmt: skip
+    return seq(opened("{"), SPACE, ids, member(outer, inner), SPACE, closed("}"))
+
+
+def _by_name(name: str, tool: Tool, keys: Keys, wrapper: bool) -> Node:
+    ids = [
+        optional(seq(_id(key, numbers), SPACE, optional("," + SPACE)))
+        for key, numbers in ((keys.id, False), (keys.made_id, True)) if key
+    ]  # fmt: skip
+    value = arguments_of(tool)
+    if keys.arguments:
+        value = member(keys.arguments, value)
+    if keys.arguments or ids:
+        value = seq("{", SPACE, joined([*ids, value], SPACE), SPACE, "}")
+    return seq(
+        opened("{"), SPACE, '"', named(name), '"', SPACE, ":", SPACE, value, SPACE, closed("}")
+    )

@@ -1,0 +1,68 @@
+"""Formats of their own, told by marks in the text of their templates; the first that fits counts.
+
+chat.cpp:common_chat_try_specialized_template
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from llama_py.chat.formats import (
+    arg_keys,
+    braces,
+    bracketed,
+    channels,
+    elements,
+    functions,
+    invokes,
+    python_calls,
+    recipients,
+    sections,
+    texts,
+)
+from llama_py.chat.formats.form import Asked, Form
+
+Make = Callable[[Asked], Form]
+
+
+@dataclass(frozen=True)
+class Family:
+    """has: texts that a template has; lacks: that it has not."""
+
+    has: tuple[str, ...]
+    made: Make
+    lacks: tuple[str, ...] = ()
+
+    def fits(self, source: str) -> bool:
+        return all(mark in source for mark in self.has) and not any(
+            mark in source for mark in self.lacks
+        )
+
+
+FAMILIES: tuple[Family, ...] = (
+    Family(("[SYSTEM_PROMPT]", "[TOOL_CALLS]", "[ARGS]"), bracketed.made, ("[CALL_ID]",)),
+    Family(("<|channel|>",), channels.made),
+    Family(("<atem:function_calls>", "<|eom|>"), recipients.addressed),
+    Family((">>>all", ">>>${recipient}"), recipients.arrows),
+    Family(("<|tool_calls_section_begin|>", "<|tool_call_begin|>"), sections.by_id),
+    Family(("<|open|>", "<|close|>", "<|end_of_msg|>"), sections.nested),
+    Family(("<role>ASSISTANT</role>", "<arg_key>"), arg_keys.made),
+    Family(("<|START_TEXT|>", "<|START_ACTION|>"), texts.made),
+    Family(("<|tool_list_start|>", "<|tool_list_end|>"), python_calls.made),
+    Family(("List of tools: [",), python_calls.made, ("<|tool_list_start|>",)),
+    Family(("<|role_sep|>", "<|message_sep|>"), recipients.roles, ("<|function_call|>",)),
+    Family(("]<]minimax[>[", "<tool_call>", "<invoke name="), elements.made),
+    Family(("dsml_token", "DSML", "function_calls"), invokes.made),
+    Family(("dsml_token", "DSML", "tool_calls"), invokes.made),
+    Family(("'<|tool_call>call:'",), braces.made),
+    Family(("Tool usage guidelines:", '<function name="', '<param name="'),
+           functions.in_attributes),
+    Family(("<tool_call>", "<function=", "<parameter="), functions.by_lines,
+           ("'<tool_call><function=' ~ tool_call.name ~ '>'",)),
+)  # fmt: skip
+
+
+def made_for(source: str) -> Make | None:
+    """What makes the form of answers; None: a template of no such format."""
+    return next((family.made for family in FAMILIES if family.fits(source)), None)

@@ -1,0 +1,266 @@
+"""Formats that differ in marks only: JSON or tagged arguments between texts.
+
+chat-auto-parser-generator.cpp; the marks are those that chat-diff-analyzer.cpp finds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from llama_py.chat.formats import form
+from llama_py.chat.formats.form import Asked, Form, Tool, each, tool_rule
+from llama_py.chat.formats.json_calls import Keys, json_calls
+from llama_py.chat.formats.schema import parameters
+from llama_py.chat.peg.leaves import END, rest, until
+from llama_py.chat.peg.named import rule, trigger
+from llama_py.chat.peg.nodes import (
+    NOTHING,
+    SPACE,
+    As,
+    Node,
+    atomic,
+    choice,
+    joined,
+    lit,
+    many,
+    optional,
+    peek,
+    seq,
+    spaced,
+)
+from llama_py.chat.peg.values import of_schema
+
+KEYS = Keys()
+# Spaces are read, but not written: a model that may goes on with them, or ends its turn by them.
+UNWRITTEN, LINE = As(SPACE, NOTHING), As(SPACE, optional("\n"))
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What a model writes around the parts of an answer.
+
+    think, thought   before and after thoughts; without the first they begin the answer
+    say, said        around what is said, always (wrapped: with thoughts only)
+    calls            how tools are called: none; `json` objects; a name, then JSON (`name`); or a
+                     name, then each argument in tags (`tags`)
+    section          around all calls; each_call: around each
+    keys             of JSON calls
+    name             around a call's name; then, before its arguments, `gap`; close: after them
+    id               between name and arguments: before the id, and after it
+    key, value       around an argument's name and its value
+    wrapper          calls may be in `{"type": "function", ...}` too
+    preserved, stops  as of Form
+    """
+
+    think: str = ""
+    thought: str = ""
+    say: str = ""
+    said: str = ""
+    calls: Literal["none", "json", "name", "tags"] = "none"
+    section: tuple[str, str] = ("", "")
+    each_call: tuple[str, str] = ("", "")
+    keys: Keys = KEYS
+    name: tuple[str, str] = ("", "")
+    gap: str = ""
+    close: str = ""
+    id: tuple[str, str] = ("", "")
+    key: tuple[str, str] = ("", "")
+    value: tuple[str, str] = ("", "")
+    wrapper: bool = False
+    preserved: tuple[str, ...] = ()
+    stops: tuple[str, ...] = ()
+
+    @property
+    def thinks(self) -> bool:
+        return bool(self.thought)
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """`preserved`, or else all marks."""
+        marks = (
+            self.think, self.thought, self.say, self.said, *self.section, *self.each_call,
+            *self.name, self.gap, self.close, *self.key, *self.value, *self.id,
+        )  # fmt: skip
+        return self.preserved or tuple(dict.fromkeys(m.strip() for m in marks if m.strip()))
+
+
+def marked(marks: Marks, asked: Asked) -> Form:
+    """The form of answers with such marks."""
+    calls = asked.tools if marks.calls != "none" else ()
+    asked = replace(asked, tools=calls)
+    start = marks.section[0] or marks.each_call[0]
+    words: tuple[str, ...] = (start,) if start else ()
+    if words and marks.wrapper:
+        words += ('{"type": "function",',)
+    holds = asked.is_json or (bool(calls) and (asked.required or bool(start)))
+    ends = (marks.thought.strip(),) if marks.thought.strip() else ()
+    return Form(
+        _root(marks, asked), _continued(marks, asked), holds, not asked.is_json and asked.auto,
+        words, (), marks.shown, marks.stops, (marks.think.strip(), ends),
+        late_ids=bool(marks.keys.id) and marks.keys.order[-1:] == (marks.keys.id,),
+    )  # fmt: skip
+
+
+def _continued(marks: Marks, asked: Asked) -> str:
+    if asked.said is None:
+        return asked.prompt
+    thoughts, said = asked.said
+    found = asked.prompt
+    if marks.think:
+        found = found.partition(marks.think)[0] + marks.think + thoughts
+        found += marks.thought if said is not None else ""
+    return found + (said or "")
+
+
+def _root(marks: Marks, asked: Asked) -> Node:
+    think = marks.think.strip()
+    before = lit(asked.prompt.partition(think)[0] if think else asked.prompt)
+    if asked.schema is not None:
+        value = rule("response format", form.answer_of(asked.schema))
+        fenced = seq("```json", LINE, value, LINE, "```")
+        thoughts = _thoughts(marks, asked, SPACE)
+        return seq(before, UNWRITTEN, thoughts, choice(fenced, value), UNWRITTEN, END)
+    thoughts = _thoughts(marks, asked)
+    if asked.tools:
+        return before << _MADE[marks.calls](marks, asked, thoughts)
+    said = _said(marks, asked, thoughts)
+    return before << said if marks.thinks else before + said
+
+
+def _thoughts(marks: Marks, asked: Asked, behind: Node = NOTHING) -> Node:
+    if not asked.reasoning or not marks.thinks:
+        return NOTHING
+    inner = form.reasoning(until(marks.thought.strip()))
+    return optional(seq(spaced(marks.think), inner, spaced(marks.thought), behind))
+
+
+def _said(marks: Marks, asked: Asked, thoughts: Node) -> Node:
+    if not marks.say:
+        return seq(thoughts, form.content(rest()), END)
+    wrapped = seq(marks.say, form.content(until(marks.said)), marks.said, END)
+    if asked.reasoning and marks.thinks:
+        return thoughts + wrapped
+    return form.content(until(marks.say)) + wrapped
+
+
+def _json(marks: Marks, asked: Asked, thoughts: Node) -> Node:
+    if not marks.section[0] and marks.each_call[0]:
+        one = json_calls(marks.each_call, marks.keys, asked, marks.wrapper)
+        several = many(one + SPACE, 1)  # read, though perhaps only one may be written
+        single = several if asked.parallel else one + SPACE
+        calls = trigger("tool calls", As(several, single))
+    else:
+        calls = json_calls(marks.section, marks.keys, asked, marks.wrapper)
+    if marks.say:
+        said = optional(seq(marks.say, form.content(until(marks.said)), marks.said))
+    else:
+        said = optional(form.content(until(marks.section[0] or marks.each_call[0] or "{")))
+    return seq(thoughts, As(said, NOTHING) if asked.required else said, calls, END)
+
+
+def _named(marks: Marks, asked: Asked, thoughts: Node) -> Node:
+    tools = []
+    for name, tool in each(asked):
+        inner = form.arguments_of(tool)
+        tools.append(tool_rule(name, _function(marks, name, _id(marks), inner)))
+    one: Node = choice(*tools)
+    if marks.each_call[0]:
+        wrapped = seq(marks.each_call[0], one, marks.each_call[1])
+        calls = trigger("tool call", _several(wrapped, asked, SPACE))
+        if marks.section[0]:
+            end = lit(marks.section[1]) if marks.section[1] else END
+            calls = trigger("tool calls", seq(marks.section[0], SPACE, calls, SPACE, end))
+    else:
+        inner = _several(one, asked, lit(", "))
+        calls = trigger("tool call", seq(marks.section[0], inner, marks.section[1]))
+    return _behind(marks, asked, thoughts, calls)
+
+
+def _tagged(marks: Marks, asked: Asked, thoughts: Node) -> Node:
+    tools = []
+    for name, tool in each(asked):
+        inner, has_required = _arguments(marks, name, tool)
+        ahead = peek(marks.key[0]) if marks.key[0] and has_required else None
+        tools.append(tool_rule(name, _function(marks, name, _id(marks), inner, ahead)))
+    one: Node = choice(*tools)
+    first, last = marks.section
+    if marks.each_call[0]:
+        wrapped = seq(marks.each_call[0], SPACE, one, SPACE, marks.each_call[1])
+        calls = trigger("tool call", _several(wrapped, asked, SPACE) + SPACE)
+        if first:
+            end = last + SPACE if last else END
+            calls = trigger("tool calls", seq(first, SPACE, calls, SPACE, end))
+    else:
+        inner = _several(one, asked, lit(", "))
+        calls = trigger("tool call", seq(first, SPACE, inner, SPACE, last))
+    return _behind(marks, asked, thoughts, calls)
+
+
+_MADE = {"json": _json, "name": _named, "tags": _tagged}
+
+
+def _behind(marks: Marks, asked: Asked, thoughts: Node, calls: Node) -> Node:
+    """Calls behind thoughts and what is said."""
+    start = marks.section[0] or marks.each_call[0]
+    said = optional(form.content(until(start) if start else NOTHING))
+    if asked.required:  # what is said before is read, but not written: it may be without end
+        return seq(thoughts, As(said, NOTHING), calls, END)
+    return seq(thoughts, said, optional(calls), END)
+
+
+def _several(one: Node, asked: Asked, between: Node) -> Node:
+    return one + many(between + one) if asked.parallel else one
+
+
+def _id(marks: Marks) -> Node | None:
+    before, after = marks.id
+    if not before or not after:
+        return None
+    found = before + form.identified(until(after))
+    return optional(found) + after if marks.calls == "name" else optional(found + after)
+
+
+def _function(
+    marks: Marks, name: str, id: Node | None, inner: Node, ahead: Node | None = None
+) -> Node:
+    """A call: its name, then its arguments. ahead: what they begin with, if that must be seen
+    before the name counts, as one tool's name may begin another's."""
+    start: Node = form.opened(seq(marks.name[0], form.named(name), marks.name[1]))
+    if marks.gap:
+        start = seq(start, SPACE, marks.gap)
+    alone = not marks.name[1] and id is None and ahead is None
+    if marks.name[1]:
+        found = seq(start, id or NOTHING, SPACE, inner)
+    elif id is not None:
+        found = seq(atomic(start + id), SPACE, inner)
+    elif ahead is not None:
+        found = seq(atomic(seq(start, SPACE, ahead)), inner)
+    else:
+        found = seq(start, SPACE, inner)
+    if marks.close:
+        found = seq(found, SPACE, form.closed(marks.close))
+    elif marks.each_call[1]:
+        found = found + form.closed(peek(SPACE + marks.each_call[1]))
+    else:
+        found = found + form.closed(SPACE)
+    return atomic(found) if alone else found
+
+
+def _arguments(marks: Marks, name: str, tool: Tool) -> tuple[Node, bool]:
+    """Each argument in its tags: those that must be there in their order, then others. And whether
+    any must be there."""
+    required: list[Node] = []
+    others: list[Node] = []
+    before, after = marks.value
+    for one in parameters(tool):
+        start = form.argument_opened(
+            seq(marks.key[0], form.argument_named(one.name), marks.key[1])
+        )
+        inner = form.string(until(after)) if one.may_be_text else form.value(of_schema(one.schema))
+        whole = form.argument(seq(start, before, inner, form.argument_closed(after)))
+        (required if one.required else others).append(rule(f"argument {name} {one.name}", whole))
+    found = joined(required, SPACE)
+    if others:
+        found = found + many(SPACE + choice(*others))
+    return found, bool(required)

@@ -1,0 +1,56 @@
+"""Calls as Python writes them: `[name(key="value")]` (common/parsers/lfm2.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.chat.formats import form
+from llama_py.chat.formats.form import Asked, Form, each, tool_rule
+from llama_py.chat.formats.schema import parameters_of
+from llama_py.chat.peg.leaves import END, rest, until
+from llama_py.chat.peg.named import trigger
+from llama_py.chat.peg.nodes import NOTHING, SPACE, Node, choice, lit, many, optional, seq
+from llama_py.chat.peg.values import DOUBLE, PYTHON, SINGLE
+
+CALL, CALLED = "<|tool_call_start|>", "<|tool_call_end|>"
+LIST = ("<|tool_list_start|>", "<|tool_list_end|>")
+THINK, THOUGHT = "<think>", "</think>"
+TURN = "<|im_start|>assistant\n"
+
+
+def made(asked: Asked) -> Form:
+    thoughts: Node = NOTHING
+    if asked.reasoning and THINK in asked.source:
+        thoughts = optional(seq(THINK, form.reasoning(until(THOUGHT)), THOUGHT))
+    start = lit(TURN) + thoughts
+    holds = asked.is_json or bool(asked.tools)
+    if asked.tools:
+        one = choice(*(tool_rule(name, _call(tool, name)) for name, tool in each(asked)))
+        several = one + many(seq(",", SPACE, one)) if asked.parallel else one
+        calls = trigger("tool call", seq(CALL + "[", SPACE, several, SPACE, "]" + CALLED))
+        root = seq(start, form.content(until(CALL)), calls, END)
+    elif asked.schema is not None:
+        root = seq(start, form.answer_of(asked.schema), END)
+    else:
+        root = seq(start, form.content(rest()), END)
+    lists = LIST if LIST[0] in asked.source else ()
+    return Form(
+        root, form.continued(asked, TURN + THINK, THOUGHT), holds,
+        not asked.is_json and asked.auto, (CALL,), preserved=(CALL, CALLED, THINK, THOUGHT, *lists),
+        thinking=(THINK, (THOUGHT,)),
+    )  # fmt: skip
+
+
+def _call(tool: form.Tool, name: str) -> Node:
+    each_argument = []
+    for key, schema in (parameters_of(tool).get("properties") or {}).items():
+        is_text = isinstance(schema, dict) and schema.get("type") == "string"
+        text = choice(DOUBLE, SINGLE) if is_text else PYTHON
+        start = form.argument_opened(form.argument_named(key) + "=")
+        each_argument.append(form.argument(
+            seq(start, form.value(text), form.argument_closed(NOTHING))
+        ))  # fmt: skip
+    inner: Node = NOTHING
+    if each_argument:
+        one = choice(*each_argument)
+        inner = one + many(seq(",", SPACE, one))
+    opened = form.opened(form.named(name) + "(")
+    return form.call(seq(opened, SPACE, form.arguments(inner), SPACE, form.closed(")")))

@@ -1,0 +1,123 @@
+"""Answers to whom they say: to the user, or to a tool.
+
+common/parsers/functionary-v3-2.cpp, muse-glimmer.cpp and gigachat-v3.cpp.
+"""
+
+from __future__ import annotations
+
+from llama_py.chat.formats import form
+from llama_py.chat.formats.form import Asked, Form, each, tool_rule
+from llama_py.chat.formats.schema import parameters
+from llama_py.chat.peg.leaves import END, rest, until
+from llama_py.chat.peg.named import rule, trigger
+from llama_py.chat.peg.nodes import NOTHING, SPACE, As, Node, choice, lit, many, optional, seq
+from llama_py.chat.peg.values import member, of_schema
+
+HEAD = "<|start_header_id|>assistant<|end_header_id|>\n\n>>>"
+TO_ONE = r">>>(?!a?l?l?\Z|all\n)"
+
+
+def arrows(asked: Asked) -> Form:
+    """`>>>all`, then what is said; `>>>NAME`, then arguments."""
+    prompt = asked.prompt
+    if asked.said is not None:
+        prompt = f"{HEAD}all\n{asked.said[1] or ''}"
+    said: Node = seq("all\n", form.content(rest()))
+    if asked.tools:
+        one = choice(*(
+            tool_rule(name, form.call(
+                seq(form.opened(form.named(name) + "\n"), form.arguments_of(tool))
+            )) for name, tool in each(asked)
+        ))  # fmt: skip
+        first = one + many(seq(optional(">>>"), one)) if asked.parallel else one
+        calls = trigger("tools", seq(optional(">>>"), first))
+        both = seq("all\n", form.content(until(">>>")), calls)
+        said = choice(both, calls) if asked.required else choice(both, said, calls)
+    holds = bool(asked.tools)
+    return Form(
+        seq(HEAD, said, END), prompt, holds, asked.auto, (), (TO_ONE,), preserved=(">>>all",)
+    )
+
+
+START, EOM = "<|start|>assistant", "<|eom|>"
+ENDS = optional(choice("<|eot|>", EOM))
+MESSAGE, FENCE = "<|message|>", "</atem:parameter>"
+TO_TOOL = (
+    r"<\|start\|>assistant( to=(?!self<\|message\|>)(?!user<\|message\|>)[^<]*?<\|message\|>)"
+)
+
+
+def addressed(asked: Asked) -> Form:
+    """Messages to=self, which are thoughts, to=user, or to a tool."""
+    prompt = START
+    if asked.said is not None:
+        to_user = f"{EOM}{START} to=user{MESSAGE}"
+        prompt = form.continued(asked, f"{START} to=self{MESSAGE}", to_user)
+    holds = asked.is_json or bool(asked.tools)
+    return Form(
+        _addressed(asked, holds) + As(ENDS, NOTHING), prompt, holds,
+        not asked.is_json and asked.auto, (), (TO_TOOL,),
+        preserved=("<|start|>", MESSAGE, EOM, "<|eot|>", "<atem:function_calls>", "<atem:invoke",
+                   "<atem:parameter", FENCE, "</atem:invoke>", "</atem:function_calls>"),
+    )  # fmt: skip
+
+
+def _addressed(asked: Asked, holds: bool) -> Node:
+    if not asked.reasoning and not holds:
+        return START + form.content(rest())
+    made = form.reasoning if asked.reasoning else form.content
+    before = many(seq(START, rule("analysis", seq(f" to=self{MESSAGE}", made(until(EOM)), EOM))))
+    to_user = optional(" to=user")
+    if asked.schema is not None:
+        inner = form.answer_of(asked.schema)
+        fenced = seq("```json", SPACE, inner, SPACE, "```")
+        return seq(before, START, to_user, MESSAGE, choice(fenced, inner))
+    final = rule("final", seq(to_user, MESSAGE, form.content(until("<|eot|>", EOM))))
+    if not asked.tools:
+        return seq(before, START, final)
+    one = choice(*(tool_rule(name, _addressed_call(name, tool)) for name, tool in each(asked)))
+    several = one + many(seq(EOM + START, one)) if asked.parallel else one
+    calls = trigger("tool call", several)
+    if asked.required:
+        return seq(before, START, calls)
+    return seq(before, START, choice(calls, seq(final, optional(seq(EOM + START, calls)))))
+
+
+def _addressed_call(name: str, tool: form.Tool) -> Node:
+    each_argument = []
+    for one in parameters(tool):
+        inner = form.string(until(FENCE)) if one.may_be_text else form.value(of_schema(one.schema))
+        opened = seq('<atem:parameter name="', form.argument_named(one.name), '">')
+        each_argument.append(form.argument(
+            seq(form.argument_opened(opened), inner, form.argument_closed(FENCE))
+        ))  # fmt: skip
+    inner = many(choice(*each_argument) + SPACE) if each_argument else NOTHING
+    opened = seq(
+        " to=", until(MESSAGE), f"{MESSAGE}<atem:function_calls>", SPACE, '<atem:invoke name="',
+        form.named(name), '">', SPACE,
+    )  # fmt: skip
+    closed = seq("</atem:invoke>", SPACE, "</atem:function_calls>")
+    return form.call(form.opened(opened) << form.arguments(inner) << form.closed(closed))
+
+
+CALL = "<|message_sep|>\n\nfunction call<|role_sep|>\n"
+ROLE = "assistant<|role_sep|>\n"
+
+
+def roles(asked: Asked) -> Form:
+    """A message to the role `function call`."""
+    prompt = asked.prompt if asked.said is None else ROLE + (asked.said[1] or "")
+    said: Node = form.content(rest())
+    if asked.tools:
+        tools = []
+        for name, tool in each(asked):
+            key = member("name", seq('"', form.named(name), '"'))
+            inner = member("arguments", form.arguments_of(tool))
+            body = form.opened("{" << key) << "," << inner << "}"
+            tools.append(tool_rule(name, form.call(body)))
+        several = many(CALL + choice(*tools), int(asked.required), 1)
+        said = form.content(until("<|message_sep|>\n\n")) << trigger("tool call", several)
+    return Form(
+        lit(ROLE) + said, prompt, bool(asked.tools), asked.auto, (CALL,),
+        preserved=("<|message_sep|>\n\n", "<|role_sep|>\n"),
+    )  # fmt: skip

@@ -1,0 +1,158 @@
+"""The parameters of a tool, out of its JSON schema (common/json-schema.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Schema = Mapping[str, Any]
+TYPES = frozenset(("null", "boolean", "number", "integer", "string", "array", "object"))
+_OBJECT = ("properties", "additionalProperties")
+_TEXT = ("pattern", "minLength", "maxLength", "format")
+_OF = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
+DEFINITIONS = ("$defs", "definitions")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """schema: alone, with the definitions that it may refer to."""
+
+    name: str
+    schema: Schema
+    required: bool
+
+    @property
+    def types(self) -> frozenset[str]:
+        """What it may be."""
+        return types_of(self.schema, self.schema)
+
+    @property
+    def may_be_text(self) -> bool:
+        """Whether it says that it may be a text: then what is written is one."""
+        return may_be_text(self.schema, self.schema)
+
+
+def parameters_of(tool: Schema) -> Schema:
+    """The schema of a tool's arguments."""
+    found = tool["function"].get("parameters")
+    return found if found else {"type": "object", "properties": {}}
+
+
+def parameters(tool: Schema) -> list[Parameter]:
+    return members(parameters_of(tool))
+
+
+def members(schema: Schema, root: Schema | None = None) -> list[Parameter]:
+    """The properties of an object."""
+    root = schema if root is None else root
+    known = schema.get("properties")
+    given = schema.get("required")
+    required = set(given) if isinstance(given, list) else set()
+    if not isinstance(known, Mapping):
+        return []
+    return [
+        Parameter(name, alone(one if isinstance(one, Mapping) else {}, root), name in required)
+        for name, one in known.items()
+    ]
+
+
+def alone(schema: Schema, root: Schema) -> Schema:
+    """A part of a schema with the definitions of the whole."""
+    more = {key: root[key] for key in DEFINITIONS if key in root and key not in schema}
+    return {**schema, **more}
+
+
+def target(schema: Schema, root: Schema) -> Schema | None:
+    """What `$ref` refers to; None, if there is no such thing here."""
+    ref = schema["$ref"]
+    if not isinstance(ref, str) or not ref.startswith("#/"):
+        return None
+    found: Any = root
+    for key in ref[2:].split("/"):
+        if isinstance(found, Mapping) and key in found:
+            found = found[key]
+        elif isinstance(found, list) and key.isdigit() and int(key) < len(found):
+            found = found[int(key)]
+        else:
+            return None
+    return found if isinstance(found, Mapping) else None
+
+
+def alternatives(schema: Schema) -> list[Schema] | None:
+    """Those of anyOf, oneOf, or several types; None, if there are none."""
+    for key in ("oneOf", "anyOf"):
+        if isinstance(schema.get(key), list):
+            return [one for one in schema[key] if isinstance(one, Mapping)]
+    if isinstance(schema.get("type"), list):
+        return [{**schema, "type": one} for one in schema["type"]]
+    return None
+
+
+def kind(schema: Schema) -> str:
+    """A type; `const`, `enum`, `allOf`; or `any`."""
+    for key in ("const", "enum"):
+        if key in schema:
+            return key
+    type, has_members = schema.get("type"), any(key in schema for key in _OBJECT)
+    if type in (None, "object") and not has_members and "allOf" in schema:
+        return "allOf"
+    if type == "string" and "allOf" in schema:
+        return "allOf"
+    if isinstance(type, str):
+        return type
+    if has_members:
+        return "object"
+    if "items" in schema or "prefixItems" in schema:
+        return "array"
+    return "string" if any(key in schema for key in _TEXT) else "any"
+
+
+def types_of(schema: Schema, root: Schema, seen: tuple[int, ...] = ()) -> frozenset[str]:
+    if "$ref" in schema:
+        found = target(schema, root)
+        if found is None or id(found) in seen:
+            return frozenset()
+        return types_of(found, root, (*seen, id(found)))
+    each = alternatives(schema)
+    if each is not None:
+        return frozenset().union(*(types_of(one, root, seen) for one in each))
+    what = kind(schema)
+    if what == "any":
+        return TYPES
+    if what == "const":
+        return frozenset((_type_of(schema["const"]),))
+    if what == "enum":
+        return frozenset(map(_type_of, schema["enum"]))
+    if what == "allOf":
+        found_types = TYPES
+        for one in schema["allOf"]:
+            found_types &= types_of(one, root, seen)
+        return found_types
+    return frozenset(("number", "integer")) if what == "number" else frozenset((what,))
+
+
+def may_be_text(schema: Schema, root: Schema, seen: tuple[int, ...] = ()) -> bool:
+    if "$ref" in schema:
+        found = target(schema, root)
+        if found is None or id(found) in seen:
+            return False
+        return may_be_text(found, root, (*seen, id(found)))
+    each = alternatives(schema)
+    if each is not None:
+        return any(may_be_text(one, root, seen) for one in each)
+    what = kind(schema)
+    if what == "const":
+        return isinstance(schema["const"], str)
+    if what == "enum":
+        return any(isinstance(one, str) for one in schema["enum"])
+    if what == "allOf":
+        some = [one for one in schema["allOf"] if "$ref" in one or kind(one) != "any"]
+        return bool(some) and all(may_be_text(one, root, seen) for one in some)
+    return what == "string"
+
+
+def _type_of(value: Any) -> str:
+    if value is None:
+        return "null"
+    return next((name for type, name in _OF.items() if isinstance(value, type)), "object")

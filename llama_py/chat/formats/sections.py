@@ -1,0 +1,96 @@
+"""Calls in a section of their own: by an id that has the tool's name, or in nested tags.
+
+common/parsers/kimi-k2.cpp and kimi-k3.cpp.
+"""
+
+from __future__ import annotations
+
+from llama_py.chat.formats import form
+from llama_py.chat.formats.form import Asked, Form, each, tool_rule
+from llama_py.chat.formats.schema import parameters_of
+from llama_py.chat.peg.leaves import END, characters, rest, until
+from llama_py.chat.peg.named import rule, trigger
+from llama_py.chat.peg.nodes import NOTHING, Node, choice, lit, many, optional, seq
+
+THINK, THOUGHT = "<think>", "</think>"
+BEGIN, STOP = "<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"
+CALL, ARGUMENTS, CALLED = "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>"
+TURN = "<|im_assistant|>assistant<|im_middle|>"
+
+
+def by_id(asked: Asked) -> Form:
+    """`functions.NAME:0`, then the arguments. A call may be in thoughts that do not end."""
+    thoughts: Node = NOTHING
+    if asked.reasoning:
+        inner = form.reasoning(until(THOUGHT, BEGIN, CALL))
+        thoughts = optional(seq(THINK, inner, optional(THOUGHT)))
+    start = lit(TURN) + thoughts
+    root = seq(start, form.content(rest()), END)
+    if asked.tools:
+        tools = []
+        for name, tool in each(asked):
+            id = form.identified(seq("functions.", form.named(name), ":", characters("[0-9]")))
+            tools.append(tool_rule(name, form.call(seq(
+                form.opened(id + ARGUMENTS), form.arguments_of(tool), form.closed(optional(CALLED))
+            ))))  # fmt: skip
+        several = many(seq(CALL, choice(*tools)), int(asked.required), -1 if asked.parallel else 1)
+        calls = seq(optional(BEGIN), trigger("tool call", several + optional(STOP)))
+        root = seq(start, form.content(until(BEGIN, CALL)), calls, END)
+    return Form(
+        root, form.continued(asked, TURN + THINK, THOUGHT), bool(asked.tools), asked.auto, (CALL,),
+        preserved=(BEGIN, STOP, CALL, ARGUMENTS, CALLED, THINK, THOUGHT),
+        thinking=(THINK, (THOUGHT,)),
+    )  # fmt: skip
+
+
+SEP, EOM = "<|sep|>", "<|end_of_msg|>"
+
+
+def _begun(name: str) -> str:
+    return f"<|open|>{name}{SEP}"
+
+
+def _ended(name: str) -> str:
+    return f"<|close|>{name}{SEP}"
+
+
+MESSAGE = _begun('message role="assistant"')
+
+
+def nested(asked: Asked) -> Form:
+    """`<|open|>call tool="NAME" ...<|sep|>` in a section of tools, with a tag for each argument."""
+    think, thought, response = _begun("think"), _ended("think"), _begun("response")
+    tools_begin, tools_end, end = _begun("tools"), _ended("tools"), _ended("message")
+    inner = until(thought, response)
+    said = form.reasoning(inner) if asked.reasoning else form.content(inner)
+    start = seq(
+        optional(MESSAGE), optional(seq(optional(think), said, optional(thought))),
+        optional(response), form.content(until(_ended("response"), tools_begin, end)),
+        optional(_ended("response")),
+    )  # fmt: skip
+    trailer = seq(optional(end), optional(EOM))
+    root = seq(start, trailer, END)
+    if asked.tools:
+        one = choice(*(tool_rule(name, _nested_call(name, tool)) for name, tool in each(asked)))
+        calls = trigger("tool call", seq(tools_begin, many(one, 1), tools_end, trailer))
+        root = seq(start, calls if asked.required else optional(calls), trailer, END)
+    return Form(
+        root, form.continued(asked, MESSAGE + think, thought + response), bool(asked.tools),
+        asked.auto, (tools_begin,), preserved=("<|open|>", "<|close|>", SEP, EOM),
+        thinking=(think, (thought, response)),
+    )  # fmt: skip
+
+
+def _nested_call(name: str, tool: form.Tool) -> Node:
+    each_argument = []
+    end = _ended("argument")
+    for key, schema in (parameters_of(tool).get("properties") or {}).items():
+        kind = schema.get("type", "string") if isinstance(schema, dict) else "string"
+        made = form.string if kind == "string" or not isinstance(kind, str) else form.value
+        each_argument.append(rule(f"argument {name} {key}", form.argument(seq(
+            form.argument_opened('<|open|>argument key="'), form.argument_named(key), '"',
+            until(SEP), SEP, made(until(end)), form.argument_closed(end),
+        ))))  # fmt: skip
+    inner = many(choice(*each_argument)) if each_argument else NOTHING
+    opened = seq('<|open|>call tool="', form.named(name), '"', until(SEP), SEP)
+    return form.call(seq(form.opened(opened), form.arguments(inner), form.closed(_ended("call"))))

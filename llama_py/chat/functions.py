@@ -1,0 +1,132 @@
+"""Functions of Python as tools: what they take as a JSON schema, and calls of them.
+
+    def degrees(city: str, unit: Literal["C", "F"] = "C") -> float:
+        '''How warm it is.
+
+        city: of any country
+        '''
+
+    tool_of(degrees)  # in the form of the OpenAI API
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import types
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from functools import partial
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+from ggml_py.errors import ModelError
+from llama_py.chat.answer import ToolCall
+
+Function: TypeAlias = Callable[..., Any]
+Schema = dict[str, Any]
+_PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+# `name: what it is` and `name (int): ...` in a line of its own, `:param name: ...`.
+_TOLD = r"^\s*(?::param\s+(?:\S+\s+)?)?{name}(?:\s*\([^)]*\))?\s*:\s*(.+)$"
+
+
+def tool_of(function: Function) -> Schema:
+    """A tool: the function's name, the first paragraph of its docstring, and its parameters.
+
+    Types are str, int, float, bool, None, Literal, Enum of str, list, dict, and unions of these;
+    without an annotation anything goes. Lines `name: text` of the docstring tell of a parameter.
+    Raises ModelError for other types, for *args and **kwargs, and for what has no name.
+    """
+    name = getattr(function, "__name__", "")
+    if not name.isidentifier():
+        raise ModelError(f"a tool needs a name that can be called, {function!r} has {name!r}")
+    told = inspect.getdoc(function) or ""
+    try:
+        hints = get_type_hints(function)
+    except Exception as e:  # of annotations that are texts
+        raise ModelError(f"tool {name}: its annotations mean nothing here: {e}") from None
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:  # some that are written in C
+        raise ModelError(f"tool {name}: its parameters are not known; wrap it") from None
+    properties: Schema = {}
+    required = []
+    for one in parameters:
+        if one.kind in _VARIABLE or one.kind == inspect.Parameter.POSITIONAL_ONLY:
+            raise ModelError(f"tool {name}: {one} has no name; give each parameter one")
+        schema = _schema(hints.get(one.name, Any), f"tool {name}, parameter {one.name}")
+        text = re.search(_TOLD.format(name=re.escape(one.name)), told, re.M)
+        properties[one.name] = schema | ({"description": text[1]} if text else {})
+        if one.default is inspect.Parameter.empty:
+            required.append(one.name)
+    return {"type": "function", "function": {
+        "name": name, "description": " ".join(told.partition("\n\n")[0].split()),
+        "parameters": {"type": "object", "properties": properties, "required": required},
+    }}  # fmt: skip
+
+
+def tools_of(tools: Sequence[Function | Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Tools in the form of the OpenAI API; functions among them are turned into that."""
+    return [tool if isinstance(tool, Mapping) else tool_of(tool) for tool in tools]
+
+
+def result_of(call: ToolCall, functions: Sequence[Function]) -> Schema:
+    """Call one of some functions as a model asked for it; the message with its result, a text or
+    else JSON (what JSON has no word for as `str` has it).
+
+    Raises ModelError where there is no such function, for a call that was cut and for arguments
+    that it does not take, and what the function raises.
+    """
+    known = {getattr(function, "__name__", ""): function for function in functions}
+    if call.name not in known:
+        raise ModelError(f"there is no function {call.name!r} among {', '.join(known) or 'none'}")
+    function = known[call.name]
+    result = function(**_arguments(call, function))
+    told = partial(json.dumps, ensure_ascii=False, default=str)
+    text = result if isinstance(result, str) else told(result)
+    return {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": text}
+
+
+def _arguments(call: ToolCall, function: Function) -> dict[str, Any]:
+    """What a function is called with: members of an Enum by their values."""
+    try:
+        found = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError) as e:
+        raise ModelError(
+            f"the arguments of {call.name} are no JSON ({e}): the answer was cut, let it be longer"
+        ) from None
+    if not isinstance(found, dict):
+        raise ModelError(f"the arguments of {call.name} are {call.arguments}: no object of JSON")
+    try:
+        inspect.signature(function).bind(**found)
+        hints = get_type_hints(function)
+        return {name: _member(hints.get(name), value) for name, value in found.items()}
+    except (TypeError, ValueError, NameError) as e:
+        raise ModelError(f"{call.name} does not take {call.arguments}: {e}") from None
+
+
+def _member(hint: Any, value: Any) -> Any:
+    return hint(value) if isinstance(hint, type) and issubclass(hint, Enum) else value
+
+
+def _schema(hint: Any, where: str) -> Schema:
+    if hint is Any:
+        return {}
+    if hint in _PLAIN:
+        return {"type": _PLAIN[hint]}
+    origin, args = get_origin(hint) or hint, get_args(hint)
+    if origin is Literal:
+        return {"enum": list(args)}
+    if isinstance(origin, type) and issubclass(origin, Enum) and issubclass(origin, str):
+        return {"enum": [one.value for one in origin]}
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [_schema(one, where) for one in args]}
+    if origin is list:
+        return {"type": "array"} | ({"items": _schema(args[0], where)} if args else {})
+    if origin is dict:
+        more = {"additionalProperties": _schema(args[1], where)} if args else {}
+        return {"type": "object", **more}
+    raise ModelError(
+        f"{where}: {hint} is no type of JSON; use str, int, float, bool, list, dict or Literal"
+    )

@@ -1,0 +1,140 @@
+"""What is left of an expression behind a text, for grammars.
+
+Expressions are in sequences here: tags and names do not matter any more.
+"""
+
+from __future__ import annotations
+
+from llama_py.chat.peg.found import begins
+from llama_py.chat.peg.leaves import End, Until
+from llama_py.chat.peg.named import Rule, Tag
+from llama_py.chat.peg.nodes import (
+    As,
+    Atomic,
+    Choice,
+    Later,
+    Literal,
+    Node,
+    Peek,
+    Repeat,
+    Seq,
+    Space,
+)
+
+Items = tuple[Node, ...]
+MAX_DEPTH = 200  # of repetitions of what may be empty, and the like
+
+
+def flat(*nodes: Node) -> Items:
+    """A sequence. What has a name stays whole, but if it ends with any text: that ends where what
+    follows begins."""
+    found: list[Node] = []
+    for node in nodes:
+        if isinstance(node, Seq):
+            found += flat(*node.items)
+        elif isinstance(node, (Tag, Atomic, Later)):
+            found += flat(node.item)
+        elif isinstance(node, As):
+            found += flat(node.grammar)
+        elif isinstance(node, Rule) and is_open(node):
+            found += flat(node.item)
+        elif not isinstance(node, (Peek, End)):
+            found.append(node)
+    return tuple(found)
+
+
+def is_open(node: Node, seen: tuple[int, ...] = ()) -> bool:
+    """Whether it may end with any text."""
+    if id(node) in seen:
+        return False
+    seen = (*seen, id(node))
+    if isinstance(node, Until):
+        return True
+    if isinstance(node, Seq):
+        inner = [item for item in node.items if not isinstance(item, (Peek, End))]
+        return bool(inner) and is_open(inner[-1], seen)
+    if isinstance(node, Choice):
+        return any(is_open(item, seen) for item in node.items)
+    if isinstance(node, As):
+        return is_open(node.grammar, seen)
+    if isinstance(node, (Tag, Atomic, Rule, Repeat)):
+        return is_open(node.item, seen)
+    return False
+
+
+def may_be_empty(items: Items) -> bool:
+    return all(_may_be_empty(item) for item in items)
+
+
+def _may_be_empty(node: Node) -> bool:
+    if isinstance(node, Repeat):
+        return node.low == 0 or _may_be_empty(node.item)
+    if isinstance(node, Choice):
+        return any(map(_may_be_empty, node.items))
+    if isinstance(node, Literal):
+        return not node.text
+    if isinstance(node, (Seq, Tag, Atomic, As)):
+        return may_be_empty(flat(node))
+    return isinstance(node, (Space, Until, Peek, End))
+
+
+def behind(text: str, items: Items) -> list[Items]:
+    """What may be left of a sequence behind a text that it begins with."""
+    return [left for left, _ in _behind(text, items, 0)]
+
+
+def likeliest(text: str, items: Items) -> list[Items]:
+    """What is left where as much as can be of the text is what the expression says, and as little
+    as can be any text."""
+    found = _behind(text, items, 0)
+    least = min((wild for _, wild in found), default=0)
+    return [left for left, wild in found if wild == least]
+
+
+Left = list[tuple[Items, int]]  # and how many characters may have been any
+
+
+def _behind(text: str, items: Items, depth: int) -> Left:
+    if not text:
+        return [(items, 0)]
+    if not items or depth > MAX_DEPTH:
+        return []
+    first, rest = items[0], items[1:]
+    if isinstance(first, Literal):
+        if first.text.startswith(text):
+            return [((Literal(first.text[len(text) :]), *rest), 0)]
+        if text.startswith(first.text):
+            return _behind(text[len(first.text) :], rest, depth)
+        return []
+    if isinstance(first, Space):
+        return _behind(text.lstrip(" \t\n\v\f\r"), rest, depth)
+    if isinstance(first, Until):
+        return _behind_any(text, first, rest, depth)
+    ways = ((*inner, *rest) for inner in _ways(first))
+    return [found for way in ways for found in _behind(text, way, depth + 1)]
+
+
+def _ways(node: Node) -> list[Items]:
+    """What an expression may be, as sequences."""
+    if isinstance(node, Choice):
+        return [flat(item) for item in node.items]
+    if isinstance(node, Repeat):
+        if node.high == 0:
+            return [()]
+        more = Repeat(node.item, max(node.low - 1, 0), node.high - 1 if node.high > 0 else -1)
+        left = () if node.high == 1 else (more,)
+        return [(*flat(node.item), *left), *([()] if node.low == 0 else [])]
+    if isinstance(node, Rule):
+        return [flat(node.item)]
+    if isinstance(node, (Seq, Tag, Atomic, As, Later)):
+        return [flat(node)]
+    return []  # JSON, say, which begins with no mark
+
+
+def _behind_any(text: str, node: Until, rest: Items, depth: int) -> Left:
+    """Behind the text before a tag: the tag may be in it, or begin at its end, or follow."""
+    places = [at for tag in node.tags if (at := text.find(tag)) >= 0]
+    cut = min(places, default=len(text) - begins(text, node.tags))
+    more = _behind(text[cut:], rest, depth + 1) if cut < len(text) else []
+    found = [(left, wild + cut) for left, wild in more]
+    return found if places else [((node, *rest), len(text)), *found]

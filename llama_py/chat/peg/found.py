@@ -1,0 +1,84 @@
+"""What expressions find in a text that still grows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+FAIL, DONE, MORE = 0, 1, 2  # it is not there; it is; it may be, once more of the text is there
+
+
+class Found(NamedTuple):
+    """A part of a text that has a name: a tag's, or a rule's.
+
+    partial: the text ends within it
+    """
+
+    name: str
+    text: str
+    start: int
+    end: int
+    parts: tuple[Found, ...]
+    partial: bool
+
+    def first(self, name: str) -> Found | None:
+        """The first part of that name, however deep."""
+        for part in self.parts:
+            if part.name == name:
+                return part
+            inner = part.first(name)
+            if inner is not None:
+                return inner
+        return None
+
+
+class Result(NamedTuple):
+    """state: FAIL, DONE or MORE; end: as far as the text was taken."""
+
+    state: int
+    end: int
+    found: tuple[Found, ...] = ()
+
+
+# Of a repetition: as far as it is for good, how often, how far was looked, and what was found.
+Begun = tuple[int, int, int, tuple[Found, ...]]
+
+
+@dataclass
+class Text:
+    """A text so far, and what was found for good.
+
+    far   how far it was looked at by what is being parsed; beyond its end, if the end itself
+          mattered: with more text there may be another result
+    cut   where something was left out that may become a tag, or -1
+    """
+
+    text: str = ""
+    far: int = 0
+    cut: int = -1
+    kept: dict[tuple[int, int], tuple[Result, int]] = field(default_factory=dict)
+    begun: dict[tuple[int, int], Begun] = field(default_factory=dict)
+
+    def at_end(self, place: int) -> bool:
+        """Whether the text ends there; it matters from now on."""
+        if place < len(self.text):
+            if place >= self.far:
+                self.far = place + 1
+            return False
+        self.far = len(self.text) + 1
+        return True
+
+
+@lru_cache(256)
+def _beginnings(tags: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(tag[:n] for tag in tags for n in range(1, len(tag)))
+
+
+def begins(text: str, tags: tuple[str, ...]) -> int:
+    """The length of the longest end of a text that may begin one of the tags."""
+    known, longest = _beginnings(tags), max(map(len, tags), default=1)
+    for n in range(min(len(text), longest - 1), 0, -1):
+        if text[-n:] in known:
+            return n
+    return 0

@@ -1,0 +1,185 @@
+"""An expression as a grammar for llguidance, which takes Lark.
+
+Text before a tag is one lexeme with its tag, so that it ends there.
+"""
+
+from __future__ import annotations
+
+import json
+
+from llama_py.chat.peg.derive import Items, behind, flat, is_open, likeliest, may_be_empty
+from llama_py.chat.peg.leaves import Matched, Quoted, Until
+from llama_py.chat.peg.named import Rule
+from llama_py.chat.peg.nodes import Choice, Literal, Node, Repeat, Schema, Space
+from llama_py.chat.peg.values import JSON, NUMBER
+from llama_py.grammar.schema import schema_in_lark
+
+SPACES = r"/ |\n{1,2}[ \t]{0,20}/"
+ANY = "(?s:.*)"
+SPECIAL = frozenset(r"\.+*?()|[]{}^$#&-~/")
+NUMBERS = r"/-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,16})?([eE][-+]?[0-9]{1,3})?/"
+MAX_WAYS = 64  # of what may follow a text
+
+
+def lark_of(root: Node, prompt: str, lazy: bool) -> str:
+    """The grammar of an answer behind the prompt's end; lazy: of what begins with a trigger."""
+    writer = _Writer()
+    if lazy:
+        starts = [flat(node) for node in _triggers(root)]
+    else:
+        starts = likeliest(prompt, flat(root)) or [flat(root)]
+    text = " | ".join(dict.fromkeys(writer.sequence(items) for items in starts))
+    return "\n".join((f"start: {text}", *writer.lines)) + "\n"
+
+
+def _triggers(root: Node) -> list[Node]:
+    """The rules with which a lazy grammar may begin."""
+    found: dict[int, Node] = {}
+    left, seen = [root], set[int]()
+    while left:
+        node = left.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, Rule) and node.trigger:
+            found[id(node)] = node.item
+        inner = getattr(node, "items", None) or [getattr(node, "item", None)]
+        left += [one for one in inner if isinstance(one, Node)]
+    return list(found.values())
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._names: dict[object, str] = {}
+
+    def sequence(self, items: Items) -> str:
+        """Parts one after the other; those at the end that depend on what follows, with it."""
+        found: list[str] = []
+        text = ""
+        for i, item in enumerate(items):
+            rest = items[i + 1 :]
+            if isinstance(item, Literal):
+                text += item.text
+                continue
+            found += [_quoted(text)] if text else []
+            text = ""
+            if isinstance(item, Until):
+                return " ".join([*found, self._until(item, rest)])
+            if is_open(item) and isinstance(item, (Choice, Repeat)):
+                return " ".join([*found, self._spread(item, rest)])
+            found.append(self._part(item))
+        found += [_quoted(text)] if text else []
+        return " ".join(found) or '""'
+
+    def _spread(self, item: Choice | Repeat, rest: Items) -> str:
+        """An expression that may end with any text, and what follows it."""
+        if isinstance(item, Choice):
+            ways = [flat(one) for one in item.items]
+        elif item.high == 1:
+            ways = [flat(item.item)]
+            if item.low == 0 and not may_be_empty(ways[0]):
+                ways.append(())
+        else:  # again and again: any text is in it
+            ways = [(Until(()),)] if may_be_empty(rest) else [(Until(_tags(flat(item.item))),)]
+        return _either([self.sequence((*way, *rest)) for way in ways])
+
+    def _until(self, item: Until, rest: Items) -> str:
+        found = []
+        for tag in item.tags:
+            ways = behind(tag, rest)[:MAX_WAYS]
+            if ways:
+                tails = _either([self.sequence(way) for way in ways])
+                found.append(f"{self._up_to(tag, item)} {tails}")
+        if may_be_empty(rest) or not found:
+            found.append(self._without(item.tags))
+        return _either(found)
+
+    def _up_to(self, tag: str, item: Until) -> str:
+        """Text up to a tag, and the tag."""
+        if len(item.tags) == 1 and not item.but:
+            return self._named(("up to", tag), "u{}[lazy]: " + f"/(?s:.*?){_pattern(tag)}/")
+        others = "|".join(map(_pattern, item.tags))
+        but = f" & ~/{_pattern(item.but)}{ANY}/" if item.but else ""
+        return self._named(
+            ("up to", tag, item.tags, item.but),
+            "T{}: " + f"/{ANY}{_pattern(tag)}/ & ~/{ANY}({others})(?s:.+)/{but}",
+        )
+
+    def _without(self, tags: tuple[str, ...]) -> str:
+        if not tags:
+            return f"/{ANY}/"
+        others = "|".join(map(_pattern, tags))
+        return self._named(("without", tags), "T{}: " + f"/{ANY}/ & ~/{ANY}({others}){ANY}/")
+
+    def _named(self, key: object, line: str) -> str:
+        if key not in self._names:
+            head, _, body = line.partition("{}")  # the first: a pattern may have some, too
+            self._names[key] = f"{head}{len(self._names)}"
+            self.lines.append(self._names[key] + body)
+        return self._names[key]
+
+    def _part(self, item: Node) -> str:
+        if item is JSON:
+            return self._json({})
+        if item is NUMBER:
+            return NUMBERS
+        if isinstance(item, Schema):
+            return self._json(item.schema)
+        if isinstance(item, Space):
+            return f"{SPACES}?"
+        if isinstance(item, Matched):
+            high = "" if item.high < 0 else item.high
+            return f"/({item.characters}){{{item.low},{high}}}/"
+        if isinstance(item, Quoted):
+            escape = rf"\\([{item.quote}\\\/bfnrt]|u[0-9a-fA-F]{{4}})"
+            return rf"/([^{item.quote}\\\x00-\x1f]|{escape})*/"
+        if isinstance(item, Choice):
+            return _either([self.sequence(flat(one)) for one in item.items])
+        if isinstance(item, Repeat):
+            return self._repeat(item)
+        assert isinstance(item, Rule), item
+        return self._rule(item)
+
+    def _repeat(self, item: Repeat) -> str:
+        inner = f"({self.sequence(flat(item.item))})"
+        times = {(0, 1): "?", (0, -1): "*", (1, -1): "+", (1, 1): ""}.get((item.low, item.high))
+        if times is None:
+            times = f"{{{item.low},{'' if item.high < 0 else item.high}}}"
+        return inner + times
+
+    def _rule(self, item: Rule) -> str:
+        key = ("rule", id(item))
+        if key not in self._names:
+            name = self._names[key] = f"r{len(self._names)}"
+            at = len(self.lines)
+            self.lines.append("")
+            self.lines[at] = f"{name}: {self.sequence(flat(item.item))}"
+        return self._names[key]
+
+    def _json(self, schema: object) -> str:
+        text = schema_in_lark(json.dumps(schema))
+        key = ("json", text)
+        if key not in self._names:
+            self._names[key] = f"j{len(self._names)}"
+            self.lines.append(f"{self._names[key]}: %json {text}")
+        return self._names[key]
+
+
+def _tags(items: Items) -> tuple[str, ...]:
+    last = items[-1]
+    return last.tags if isinstance(last, Until) else ()
+
+
+def _either(texts: list[str]) -> str:
+    texts = list(dict.fromkeys(texts))
+    return texts[0] if len(texts) == 1 else f"({' | '.join(texts)})"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _pattern(text: str) -> str:
+    escaped = "".join(f"\\{c}" if c in SPECIAL else c for c in text)
+    return escaped.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")

@@ -1,0 +1,97 @@
+"""Expressions of letters: characters of a class, quoted ones, those before a tag, the end."""
+
+from __future__ import annotations
+
+import re
+
+from llama_py.chat.peg.found import DONE, FAIL, MORE, Result, Text, begins
+from llama_py.chat.peg.nodes import UNBOUNDED, Literal, Node
+
+
+class End(Node):
+    def parse(self, text: Text, at: int) -> Result:
+        return Result(DONE if text.at_end(at) else FAIL, at)
+
+
+class Matched(Node):
+    """As many characters as a pattern takes, `low` at least."""
+
+    def __init__(self, characters: str, low: int, high: int) -> None:
+        self.characters, self.low, self.high = characters, low, high
+        times = f"{{0,{'' if high == UNBOUNDED else high}}}"
+        self._pattern = re.compile(f"(?:{characters}){times}")
+
+    def parse(self, text: Text, at: int) -> Result:
+        match = self._pattern.match(text.text, at)
+        end = match.end() if match else at
+        if end - at != self.high:
+            text.at_end(end)
+        if end - at < self.low:
+            return Result(MORE if text.at_end(end) else FAIL, end)
+        return Result(DONE, end)
+
+
+class Quoted(Node):
+    """What is between quotes, with JSON's escapes; not the quotes."""
+
+    def __init__(self, quote: str) -> None:
+        self.quote = quote
+        hexadecimal = "[0-9a-fA-F]"
+        escape, other = rf"\\(?:[{quote}\\/bfnrt]|u{hexadecimal}{{4}})", rf"[^{quote}\\]*"
+        self._pattern = re.compile(rf"{other}(?:{escape}{other})*")
+        self._begun = re.compile(rf"\\(?:u{hexadecimal}{{0,3}})?\Z")
+
+    def parse(self, text: Text, at: int) -> Result:
+        match = self._pattern.match(text.text, at)
+        end = match.end() if match else at
+        if text.at_end(end):
+            return Result(MORE, end)
+        if text.text[end] == self.quote:
+            return Result(DONE, end)
+        if self._begun.match(text.text, end):
+            text.far = len(text.text) + 1
+            return Result(MORE, end)
+        return Result(FAIL, at)
+
+
+class Until(Node):
+    """Everything before the first of some tags, or before what may become one; without tags, all.
+
+    but: what it may not begin with
+    """
+
+    def __init__(self, tags: tuple[str, ...], but: str = "") -> None:
+        self.tags, self.but = tags, but
+        self._pattern = re.compile("|".join(map(re.escape, tags))) if tags else None
+
+    def parse(self, text: Text, at: int) -> Result:
+        if self.but:
+            state = Literal(self.but).parse(text, at).state
+            if state != FAIL:
+                return Result(MORE if state == MORE else FAIL, at)
+        found = self._pattern.search(text.text, at) if self._pattern else None
+        if found:
+            text.far = max(text.far, found.end())
+            return Result(DONE, found.start())
+        text.far = len(text.text) + 1
+        begun = begins(text.text[at:], self.tags)
+        if begun:
+            text.cut = len(text.text) - begun
+            return Result(DONE, text.cut)
+        return Result(MORE, len(text.text))
+
+
+END = End()
+
+
+def until(*tags: str, but: str = "") -> Node:
+    return Until(tags, but)
+
+
+def rest() -> Node:
+    return Until(())
+
+
+def characters(pattern: str, low: int = 1, high: int = UNBOUNDED) -> Node:
+    """`pattern`: a class of characters of a regular expression."""
+    return Matched(pattern, low, high)

@@ -1,0 +1,54 @@
+"""Expressions for the values of JSON and of Python."""
+
+from __future__ import annotations
+
+from llama_py.chat.peg.leaves import Quoted, characters
+from llama_py.chat.peg.named import Rule
+from llama_py.chat.peg.nodes import SPACE, Later, Node, Schema, choice, many, never, optional, seq
+
+DOUBLE = Rule("json-string", seq('"', Quoted('"'), '"'))
+SINGLE = Rule("single-quoted-string", seq("'", Quoted("'"), "'"))
+_DIGITS = characters("[0-9]")
+# It is whole once something else follows: 3 may become 3.14.
+NUMBER = Rule("json-number", seq(
+    optional("-"), choice("0", characters("[1-9]", 1, 1) + characters("[0-9]", 0)),
+    optional("." + _DIGITS),
+    optional(choice("e", "E") + optional(characters("[+-]", 1, 1)) + _DIGITS),
+    never(characters("[0-9.eE+-]", 1, 1)),
+))  # fmt: skip
+BOOLEAN = Rule("json-bool", choice("true", "false"))
+NULL = Rule("json-null", "null" + seq())
+
+
+def container(name: str, first: str, item: Node, last: str, comma: Node) -> Node:
+    """Items in brackets."""
+    items = seq(item, many(comma + item))
+    return Rule(name, seq(first, SPACE, choice(last, seq(items, SPACE, last))))
+
+
+OBJECT: Node
+ARRAY: Node
+_DICT: Node
+_LIST: Node
+_COMMA = seq(SPACE, ",", SPACE)
+JSON = Rule("json-value", Later(
+    lambda: choice(OBJECT, ARRAY, DOUBLE, NUMBER, BOOLEAN, NULL)
+))  # fmt: skip
+OBJECT = container("json-object", "{", DOUBLE << ":" << JSON, "}", _COMMA)
+ARRAY = container("json-array", "[", JSON, "]", _COMMA)
+
+PYTHON = Rule("python-value", Later(lambda: choice(
+    _DICT, _LIST, DOUBLE, SINGLE, NUMBER, "True", "False", "None", BOOLEAN, NULL,
+)))  # fmt: skip
+_DICT = container("python-dict", "{", choice(DOUBLE, SINGLE) << ":" << PYTHON, "}", _COMMA) + SPACE
+_LIST = container("python-list", "[", PYTHON, "]", seq(",", SPACE)) + SPACE
+
+
+def of_schema(schema: object) -> Node:
+    """JSON of a schema."""
+    return Schema(JSON, schema)
+
+
+def member(key: str, value: Node) -> Node:
+    """`"key": value` of an object."""
+    return f'"{key}"' << seq(":") << value

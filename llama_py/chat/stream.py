@@ -1,0 +1,189 @@
+"""What an answer is, as it comes: the same deltas make the same message, wherever it is cut."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from llama_py.chat.answer import CONTENT, REASONING, TOOL, TOOL_NAME, Answer, ToolCall
+from llama_py.chat.peg.found import DONE, FAIL, MORE, Found, Result, Text
+from llama_py.chat.peg.nodes import Node
+
+ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of an answer: of `content`, of `reasoning`, or of a call of a tool.
+
+    index      the call's number; None: it is of no call
+    id, name   of a call, once, with its first delta
+    arguments  a piece of the call's JSON
+    """
+
+    content: str = ""
+    reasoning: str = ""
+    index: int | None = None
+    id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+Read = Callable[[tuple[Found, ...]], Answer]  # makes an answer of what was found
+
+
+def new_id() -> str:
+    """A call's, as llama-server's: 32 letters and digits."""
+    return "".join(secrets.choice(ALPHABET) for _ in range(32))
+
+
+class Parser:
+    """Reads one answer: `feed` its text piece by piece, then `finish`.
+
+    An answer that is not in the format, such as a call of a tool that there is not, is what was
+    said, from where it no longer fits.
+    """
+
+    def __init__(
+        self, root: Node, read: Read, prompt: str = "", ids: Callable[[], str] = new_id,
+        late_ids: bool = False, silent: bool = False, drops: tuple[str, ...] = (),
+    ) -> None:  # fmt: skip
+        """prompt: the end of the prompt that the expression begins with; ids: makes those of calls
+        that have none; late_ids: a call's own may follow its arguments; silent: what the
+        prompt has of the answer is in no delta; drops: what follows an answer is left out, but if
+        it begins with one of these."""
+        self._root, self._read, self._ids = root, read, ids
+        self._late_ids, self._ended, self._drops = late_ids, False, drops
+        self._text = Text(prompt)
+        self._n_prompt = len(prompt)
+        self._wrong: int | None = None  # from where the text is not in the format
+        self._answer, self._told = Answer(), Answer()
+        self._ends: int = len(prompt)  # of what the answer has
+        self._cut = ""
+        self._tail: Found | None = None
+        if silent:
+            self._parsed(prompt)
+            self._deltas()
+
+    @property
+    def answer(self) -> Answer:
+        """So far: what the deltas make."""
+        return self._told
+
+    def feed(self, text: str) -> list[Delta]:
+        """The next piece of the answer; what is certain with it."""
+        if self._wrong is None and text:
+            self._more(text)
+        else:
+            self._text.text += text
+        return self._deltas()
+
+    def finish(self) -> Answer:
+        """The answer; `rest` has the deltas that were not certain before."""
+        self.rest()
+        return self._told
+
+    def rest(self) -> list[Delta]:
+        """The answer has ended: the last deltas."""
+        self._ended = True
+        if self._wrong is None and self._cut:
+            self._answer = _with_cut(self._answer, self._cut, self._tail)
+            self._cut = ""
+        return self._deltas()
+
+    def _more(self, text: str) -> None:
+        before = self._text.text
+        if self._parsed(before + text):
+            return
+        low, high = 0, len(text)  # with `low` characters it fits, with `high` not
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._parsed(before + text[:middle]):
+                low = middle
+            else:
+                high = middle
+        self._parsed(before + text[:low])
+        self._wrong = self._ends
+        self._text.text = before + text
+
+    def _parsed(self, text: str) -> bool:
+        """Whether a text is in the format so far; its answer is taken, if it is."""
+        now = self._text
+        if len(text) < len(now.text):
+            now.kept.clear()
+            now.begun.clear()
+        now.text, now.far, now.cut = text, 0, -1
+        try:
+            result = self._root.parse(now, 0)
+        except RecursionError:
+            result = Result(FAIL, 0)
+        if result.state == FAIL or (result.state == DONE and self._more_follows(result.end)):
+            return False
+        self._answer = self._read(result.found)
+        self._tail = _last(result.found)
+        self._ends = max(self._n_prompt, self._tail.end if self._tail else 0)
+        is_tail = self._tail is not None and now.cut == self._tail.end >= self._n_prompt
+        self._cut = text[now.cut :] if is_tail and result.state == MORE else ""
+        return True
+
+    def _more_follows(self, end: int) -> bool:
+        """Whether there is something behind an answer that cannot just be left out."""
+        rest = self._text.text[end:].strip()
+        return bool(rest) and (not self._drops or rest.startswith(self._drops))
+
+    def _deltas(self) -> list[Delta]:
+        now, told = self._answer, self._told
+        if self._wrong is not None:
+            now = replace(now, content=now.content + self._text.text[self._wrong :])
+        found = []
+        if more := _more_of(told.reasoning, now.reasoning):
+            found.append(Delta(reasoning=more))
+        if more := _more_of(told.content, now.content):
+            found.append(Delta(content=more))
+        calls = list(told.tool_calls)
+        for i, call in enumerate(now.tool_calls):
+            if not call.name:
+                break
+            goes_on = i == len(now.tool_calls) - 1 and not self._ended
+            if self._late_ids and not call.id and goes_on:
+                break
+            if i == len(calls):
+                id = call.id or self._ids()
+                calls.append(ToolCall(call.name, "", id))
+                found.append(Delta(index=i, id=id, name=call.name))
+            if more := _more_of(calls[i].arguments, call.arguments):
+                calls[i] = replace(calls[i], arguments=calls[i].arguments + more)
+                found.append(Delta(index=i, arguments=more))
+        self._told = Answer(
+            told.content + "".join(d.content for d in found),
+            told.reasoning + "".join(d.reasoning for d in found), tuple(calls),
+        )  # fmt: skip
+        return found
+
+
+def _more_of(told: str, now: str) -> str:
+    """What is new of a text; nothing, if what was told is no longer its beginning."""
+    return now[len(told) :] if now.startswith(told) else ""
+
+
+def _last(found: tuple[Found, ...]) -> Found | None:
+    """The last of the parts that an answer is made of; a call, once it has a name."""
+    for one in reversed(found):
+        if one.name in (CONTENT, REASONING) or (one.name == TOOL and one.first(TOOL_NAME)):
+            return one
+        inner = _last(one.parts)
+        if inner is not None:
+            return inner
+    return None
+
+
+def _with_cut(answer: Answer, cut: str, tail: Found | None) -> Answer:
+    """With the beginning of a tag that did not come."""
+    if tail is not None and tail.name == CONTENT:
+        return replace(answer, content=answer.content + cut)
+    if tail is not None and tail.name == REASONING and answer.reasoning:
+        return replace(answer, reasoning=answer.reasoning + cut)
+    return answer
+
+

@@ -1,0 +1,314 @@
+"""Tools, thoughts and JSON in chat: how a model is asked, what it may write, and what it wrote.
+
+    form = format_of(model.chat_template, messages, tools=tools)
+    form.prompt                        # text
+    form.constraint(model.tokenizer)   # None, or what a Sampler is given
+    parser = form.parser()
+    deltas = parser.feed(text)         # piece by piece; then
+    deltas += parser.rest()
+    parser.answer                      # what the deltas make
+
+One expression for each family of templates (`formats`) says both what may be written and what it
+means. chat.cpp:common_chat_templates_apply_jinja.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ggml_py.errors import ModelError
+from llama_py.chat.answer import Answer, ToolCall
+from llama_py.chat.formats.analysis import marks_in
+from llama_py.chat.formats.form import Asked, Form
+from llama_py.chat.formats.generic import MARKS as GENERIC
+from llama_py.chat.formats.generic import told
+from llama_py.chat.formats.known import made_for
+from llama_py.chat.formats.marks import Marks, marked
+from llama_py.chat.messages import text_of, whole, whole_tool
+from llama_py.chat.peg.lark import lark_of
+from llama_py.chat.reasoning_formats import REASONING_FORMATS
+from llama_py.chat.stream import Delta, Parser, new_id
+from llama_py.grammar import Grammar, compiled
+from llama_py.grammar.vocabulary import vocabulary
+from llama_py.sampler.constraint import Constraint
+from llama_py.sampler.grammar import ByGrammar
+from llama_py.sampler.lazily import Lazily, Triggers
+
+if TYPE_CHECKING:
+    from llama_py.chat.template import ChatTemplate
+    from llama_py.tokenizer import Tokenizer
+
+CHOICES = ("auto", "none", "required")
+
+
+@dataclass(frozen=True)
+class ChatFormat:
+    """How one answer is asked for and read.
+
+    prompt      the text of the whole prompt
+    form        what the answer may be
+    continued   the prompt has the beginning of the answer
+    """
+
+    prompt: str
+    form: Form
+    reasoning_format: str = "auto"
+    continued: bool = False
+
+    @property
+    def generation_prompt(self) -> str:
+        """The end of the prompt that belongs to the answer: thoughts that it begins, say."""
+        return self.form.prompt
+
+    @property
+    def lazy(self) -> bool:
+        """Whether the constraint holds only from a call of a tool on."""
+        return self.form.lazy
+
+    @property
+    def ends_itself(self) -> bool:
+        """Whether a grammar says where the whole answer ends: then nothing else should."""
+        return self.form.grammar and not self.form.lazy
+
+    @property
+    def preserved_tokens(self) -> tuple[str, ...]:
+        """Texts that must be seen, though they may be control tokens."""
+        return self.form.preserved
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Texts that end the answer, besides the model's own tokens."""
+        return self.form.stops
+
+    @property
+    def thinking(self) -> tuple[str, tuple[str, ...]]:
+        """The tag before thoughts and those after them; ("", ()) if there are none."""
+        return self.form.thinking
+
+    def shown(self, tokenizer: Tokenizer) -> tuple[int, ...]:
+        """The control tokens among `preserved_tokens`, and those that texts of them are made of."""
+        ids = {id for text in self.form.preserved for id in tokenizer.tokenize(text, False)}
+        return tuple(id for id in sorted(ids) if tokenizer.is_control(id))
+
+    @cached_property
+    def grammar(self) -> Grammar | None:
+        """What the answer, or what of it follows a trigger, must be; None: it may be anything.
+
+        Raises GrammarError for a schema that cannot be kept.
+        """
+        if not self.form.grammar:
+            return None
+        text = lark_of(self.form.root, self.form.prompt, self.form.lazy)
+        return compiled("lark", text)
+
+    def constraint(self, tokenizer: Tokenizer) -> Constraint | None:
+        """What a Sampler is given for the answer: it holds from its first token on, so that
+        there is nothing to tell of thoughts. Raises GrammarError, as `grammar`."""
+        if self.grammar is None:
+            return None
+        shown = frozenset(self.shown(tokenizer))
+        inner = ByGrammar(self.grammar, tokenizer, shown)
+        if not self.form.lazy:
+            return inner
+        start, ends = self.form.thinking
+        form = self.form
+        triggers = Triggers(form.words, form.patterns, start, ends, form.prompt)
+        return Lazily(inner, tokenizer, triggers, vocabulary(tokenizer, shown).tokenize_bytes)
+
+    def parser(self, ids: Callable[[], str] = new_id, echo: bool = False) -> Parser:
+        """Reads the answer. ids: makes the ids of calls that have none. echo: the deltas of an
+        answer that was continued begin with its beginning, too, which `answer` has anyway."""
+        form, silent = self.form, self.continued and not echo
+        drops = form.words if form.drops else ()
+        return Parser(form.root, form.read, form.prompt, ids, form.late_ids, silent, drops)
+
+    def parse(self, text: str, ids: Callable[[], str] = new_id) -> Answer:
+        """A whole answer."""
+        parser = self.parser(ids)
+        parser.feed(text)
+        return parser.finish()
+
+
+def format_of(
+    template: ChatTemplate,
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    tools: Sequence[Mapping[str, Any]] | None = None,
+    tool_choice: str | Mapping[str, Any] | None = "auto",
+    parallel_tool_calls: bool | None = None,
+    json_schema: Mapping[str, Any] | bool | None = None,
+    reasoning_format: str = "auto",
+    add_generation_prompt: bool = True,
+    continue_final_message: bool | str = False,
+    **variables: Any,
+) -> ChatFormat:
+    """How an answer to messages is asked for and read.
+
+    tool_choice   auto, none, required, or {"type": "function", "function": {"name": ...}}
+    parallel_tool_calls  None: if the template takes several calls in a message
+    json_schema   the answer is JSON of this schema; True and {}: any object
+    reasoning_format  none: thoughts stay in what is said; else they are told from it
+    continue_final_message  the last message is the answer's beginning: True, or which of
+                  `content` and `reasoning_content` goes on
+    variables     for the template, as of ChatTemplate.render
+
+    Raises ModelError for what is none of these, and for what the template does not take.
+    """
+    if tools and template.tool_use is not None:
+        template = template.tool_use
+    if reasoning_format not in REASONING_FORMATS:
+        raise ModelError(
+            f"reasoning_format is one of {', '.join(REASONING_FORMATS)}, not {reasoning_format!r}"
+        )
+    given = [whole_tool(_function(tool)) for tool in tools or ()]
+    callable_tools, required = _chosen(given, tool_choice)
+    if json_schema in (True, {}):
+        json_schema = {"type": "object"}
+    thinking = variables.get("enable_thinking", True)
+    if parallel_tool_calls is None:
+        parallel_tool_calls = template.caps.parallel_tool_calls
+    said = None
+    if continue_final_message and messages:
+        *messages, last = messages
+        said = _said(whole(last), continue_final_message)
+        add_generation_prompt = False
+    if given and not takes_calls(template):
+        messages, given = told(messages, given), []
+    render = _Render(template, messages, given, variables)
+    asked = Asked(
+        tuple(callable_tools), required, parallel_tool_calls,
+        json_schema if isinstance(json_schema, Mapping) else None, reasoning_format != "none",
+        bool(thinking), render.generation, template.source, said,
+    )  # fmt: skip
+    return _format(template, render, asked, add_generation_prompt, reasoning_format)
+
+
+def schema_of(response_format: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """The schema that the OpenAI API's `response_format` asks for; None for any text.
+
+    Raises ModelError for a type that is none of text, json_object and json_schema.
+    """
+    given = response_format or {}
+    kind = given.get("type", "text")
+    if kind == "text":
+        return None
+    if kind not in ("json_object", "json_schema"):
+        raise ModelError(
+            f"response_format: its type is text, json_object or json_schema, not {kind!r}"
+        )
+    within = given.get("json_schema") or {} if kind == "json_schema" else given
+    return within.get("schema") or {"type": "object"}
+
+
+def _format(
+    template: ChatTemplate, render: _Render, asked: Asked, ask: bool, reasoning_format: str
+) -> ChatFormat:
+    prompt = render.asked if ask else render.before
+    if ask and prompt.endswith("<turn|>\n") and "<|turn>model" in template.source:
+        # The template begins no turn after calls, but the model needs one.
+        asked = replace(asked, prompt="<|turn>model\n")
+        prompt += asked.prompt
+    elif asked.said is not None and "<|turn>model" in template.source:
+        asked = replace(asked, prompt="<|turn>model\n" if prompt.endswith("<turn|>\n") else "")
+    made = form_of(template, asked)
+    if asked.said is not None:
+        prompt += made.prompt
+    return ChatFormat(prompt, made, reasoning_format, asked.said is not None)
+
+
+def form_of(template: ChatTemplate, asked: Asked) -> Form:
+    """What an answer may be."""
+    made = made_for(template.source)
+    if made is not None:
+        return made(asked)
+    return marked(marks_of(template, bool(asked.tools)), asked)
+
+
+def marks_of(template: ChatTemplate, tools: bool = False) -> Marks:
+    """Those of a template without a format of its own. tools: there are some, perhaps for a
+    template that takes none."""
+    found = marks_in(template.source)
+    tags = template.thinking
+    if not found.thinks and tags is not None:
+        found = replace(found, think=tags.start, thought=tags.ends[0])
+    if tools and found.calls == "none":
+        return replace(GENERIC, think=found.think, thought=found.thought)
+    return found
+
+
+def takes_calls(template: ChatTemplate) -> bool:
+    """Whether a template writes calls of tools."""
+    made = made_for(template.source)
+    return made is not None or marks_in(template.source).calls != "none"
+
+
+class _Render:
+    """What a template makes of messages, with and without asking for an answer."""
+
+    def __init__(
+        self, template: ChatTemplate, messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]], variables: Mapping[str, Any],
+    ) -> None:  # fmt: skip
+        self._template, self._tools = template, tools or None
+        self._messages, self._variables = messages, variables
+
+    def _make(self, ask: bool) -> str:
+        return self._template.render(self._messages, ask, self._tools, **self._variables)
+
+    @cached_property
+    def before(self) -> str:
+        return self._make(False)
+
+    @cached_property
+    def asked(self) -> str:
+        return self._make(True)
+
+    @property
+    def generation(self) -> str:
+        """What is in the prompt only because an answer is asked for."""
+        before, asked = self.before, self.asked
+        n = next((i for i, (a, b) in enumerate(zip(before, asked, strict=False)) if a != b), None)
+        return asked[min(len(before), len(asked)) if n is None else n :]
+
+
+def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    if tool.get("type", "function") != "function":
+        raise ModelError(f"tools are functions, {{'type': 'function', ...}}; got {tool!r}")
+    return tool
+
+
+def _chosen(
+    tools: list[dict[str, Any]], choice: str | Mapping[str, Any] | None
+) -> tuple[list[dict[str, Any]], bool]:
+    """The tools that may be called, and whether one must be."""
+    if isinstance(choice, Mapping):
+        function = choice.get("function", choice)
+        name = function.get("name") if isinstance(function, Mapping) else None
+        found = [tool for tool in tools if tool["function"]["name"] == name]
+        if not found:
+            raise ModelError(f"tool_choice: there is no tool {name!r} among those that are given")
+        return found, True
+    if choice is not None and choice not in CHOICES:
+        raise ModelError(
+            f"tool_choice is one of {', '.join(CHOICES)}, or a function; not {choice!r}"
+        )
+    if choice == "required" and not tools:
+        raise ModelError("tool_choice is required, but no tools are given")
+    return ([] if choice == "none" else tools), choice == "required"
+
+
+def _said(message: dict[str, Any], which: bool | str) -> tuple[str, str | None]:
+    """The thoughts of a message that goes on, and what it says, if that is what goes on."""
+    if which is not True and which not in ("content", "reasoning_content"):
+        raise ModelError(
+            f"continue_final_message is True, content or reasoning_content; not {which!r}"
+        )
+    thoughts, text = str(message.get("reasoning_content", "")), text_of(message)
+    of_thoughts = which == "reasoning_content" or (which is True and thoughts and not text)
+    return thoughts, None if of_thoughts else text
+
+
+__all__ = ["Answer", "ChatFormat", "Delta", "Parser", "ToolCall", "format_of", "schema_of"]

@@ -1,0 +1,19 @@
+"""What a model that only drafts has of the one that it drafts for (llama_cparams::ctx_other)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ggml_py.tensor import Tensor
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Borrowed:
+    """token_embd  [n_embd, n_vocab];  output  (builder, [n_embd, n]) -> logits [n_vocab, n]
+    stands_in   for graphs that are only looked at
+    """
+
+    token_embd: Tensor | None = None
+    output: Callable[..., Tensor] | None = None
+    stands_in: bool = False

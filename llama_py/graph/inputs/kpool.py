@@ -1,0 +1,153 @@
+"""Pools of neighbouring tokens, for attention that chooses among them
+(models/glm5-next.cpp:llm_graph_input_kpool, llama-memory-hybrid-idx.cpp:set_input_kpool)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.types import F16, F32, I32, I64
+from llama_py.batch import I32 as Ints
+from llama_py.batch import UBatch
+from llama_py.graph.inputs.base import new_input, write
+from llama_py.graph.params import GraphParams
+from llama_py.memory.kept import INDEX
+from llama_py.memory.kpool import KPoolContext, PoolPlan, SeqPools
+
+MOST_GATHERED = 16  # tokens of a ubatch whose cells are gathered
+Cells = npt.NDArray[np.int64]
+
+
+def kpool_context(params: GraphParams) -> KPoolContext:
+    """The cache of the keys that pools are chosen by."""
+    mctx = params.mctx.kv(INDEX)
+    assert isinstance(mctx, KPoolContext)
+    return mctx
+
+
+class InputKPool:
+    """n_pool pools of `size` tokens, of which n_top are chosen for each token; n_sel cells are
+    those of them and of the tokens since the last pool.
+
+    gathers    the chosen cells are read one by one; else a mask hides all others
+    k_idxs     I64 [n_tokens] rows of the cache, which have key, gate and key of a pool
+    cells      I32 [n_pool] the row that has a pool's key
+    members    I32 [size, n_pool] the cells of each pool's tokens, of no cell where it is not in use
+    mask       [n_pool, n_tokens] 0 where the token sees the pool, else -inf; F16 for the fused op
+    tails      I32 [size - 1, n_tokens] cells of the tokens since the last pool
+    live       F32 [n_sel, 1, 1, n_tokens] 0 for what is chosen, -inf where there is no more
+    new        I32 [size, n_new] rows of the tokens of pools whose keys are made
+    new_rows   I64 [n_new] the rows that these are written to; None where they are not kept
+
+    Of cells that are gathered, all streams' are counted; of others those of the token's stream.
+    """
+
+    def __init__(self, params: GraphParams, n_chosen: int, f16: bool) -> None:
+        """n_chosen  pools at most; f16: whether the mask is"""
+        self.mctx = mctx = kpool_context(params)
+        plan, n_tokens = mctx.plan, params.ubatch.n_tokens
+        self.size, self.n_pool = size, n_pool = plan.size, plan.n_pool
+        self.n_new, self.safe = plan.n_new, plan.safe
+        self.n_kv = mctx.get_n_kv()
+        self.n_top = min(n_pool, n_chosen)
+        self.n_sel = size * self.n_top + size - 1
+        self.gathers = n_tokens <= MOST_GATHERED and self.n_kv > self.n_sel
+        self.k_idxs = mctx.build_input_k_idxs(params.ubatch)
+        self.cells = new_input("", I32, n_pool)
+        self.members = new_input("", I32, size, n_pool)
+        self.mask = new_input("", F16 if f16 else F32, n_pool, n_tokens)
+        self.tails = new_input("", I32, size - 1, n_tokens)
+        self.live = new_input("", F32, self.n_sel, 1, 1, n_tokens)
+        self.new = new_input("", I32, size, plan.n_new)
+        self.new_rows = new_input("", I64, plan.n_new) if plan.safe else None
+
+    def can_reuse(self, params: GraphParams) -> bool:
+        self.mctx = mctx = kpool_context(params)
+        plan = mctx.plan
+        return (
+            self.k_idxs.ne[0] == params.ubatch.n_tokens
+            and (self.n_pool, self.n_new, self.safe) == (plan.n_pool, plan.n_new, plan.safe)
+            and self.n_kv == mctx.get_n_kv()
+        )
+
+    def set_input(self, ubatch: UBatch) -> None:
+        plan = self.mctx.plan
+        self.mctx.set_input_k_idxs(self.k_idxs, ubatch)
+        seq = plan.seqs[ubatch.seq_id[0][0]]
+        own, _ = seq.cell_at(ubatch.pos[:1])
+        filler = self._row(seq, int(own[0]))
+        none = filler if self.gathers else self.n_kv
+        self._set_pools(plan, ubatch, filler, none)
+        self._set_tokens(plan, ubatch, none)
+
+    def _row(self, seq: SeqPools, cell: int) -> int:
+        """Counted over all streams."""
+        return seq.stream * self.mctx.kv.kv_size + cell
+
+    def _set_pools(self, plan: PoolPlan, ubatch: UBatch, filler: int, none: int) -> None:
+        size, in_ubatch = self.size, {s for s, _ in ubatch.by_seq()}
+        rows = [np.empty((0, size), np.int64)]
+        members = [*rows]
+        for s, seq in plan.seqs.items():
+            cells = seq.members(size)
+            rows.append(cells + self._row(seq, 0))
+            if self.gathers:
+                cells = rows[-1]
+            elif self.mctx.kv.n_stream > 1 and s not in in_ubatch:
+                cells = np.full_like(cells, none)  # cells of a stream that is not looked at
+            members.append(cells)
+        every, n = np.concatenate(rows), plan.is_new.size
+        write(self.cells, _filled(every[:, -1], self.n_pool, filler))
+        shown = np.full((self.n_pool, size), none, np.int32)
+        shown[:n] = np.concatenate(members)
+        write(self.members, shown)
+        new = every[plan.is_new]
+        if not new.size:  # a row that belongs to no pool yet
+            new = np.full((1, size), filler, np.int64)
+        write(self.new, new.astype(np.int32))
+        if self.new_rows is not None:
+            write(self.new_rows, new[:, -1].astype(np.int64))
+
+    def _set_tokens(self, plan: PoolPlan, ubatch: UBatch, none: int) -> None:
+        n_tokens, size = ubatch.n_tokens, self.size
+        mask = np.full((n_tokens, self.n_pool), -np.inf, np.float32)
+        live = np.full((n_tokens, self.n_sel), -np.inf, np.float32)
+        tails = np.full((n_tokens, size - 1), none, np.int32)
+        n_slots = self.n_top * size
+        for seq_id, mine in _by_first_seq(ubatch):
+            seq, pos = plan.seqs[seq_id], ubatch.pos[mine]
+            n_seen = np.searchsorted(seq.ends(size), pos, "right")[:, None]
+            first = plan.first[seq_id]
+            numbers = np.arange(seq.starts.size)
+            mask[mine, first : first + numbers.size] = np.where(numbers < n_seen, 0, -np.inf)
+            slots = np.arange(n_slots)
+            live[mine, :n_slots] = np.where(slots < n_seen * size, 0, -np.inf)
+            cells, there = self._tails(seq, pos)
+            tails[mine] = np.where(there, cells, none)
+            live[mine, n_slots:] = np.where(there, 0, -np.inf)
+        write(self.mask, mask.astype(np.float16) if self.mask.type is F16 else mask)
+        write(self.live, live)
+        write(self.tails, tails)
+
+    def _tails(self, seq: SeqPools, pos: Ints) -> tuple[Cells, npt.NDArray[np.bool_]]:
+        """Of the tokens since the last pool, newest first, and whether there are so many.
+        [tokens, size - 1]"""
+        back = np.arange(self.size - 1)
+        n_tail = (pos - seq.pos[0] + 1) % self.size
+        cells, there = seq.cell_at(pos[:, None] - back)
+        return cells + (self._row(seq, 0) if self.gathers else 0), there & (back < n_tail[:, None])
+
+
+def _filled(x: Cells, n: int, value: int) -> Ints:
+    found = np.full(n, value, np.int32)
+    found[: x.size] = x
+    return found
+
+
+def _by_first_seq(ubatch: UBatch) -> Iterator[tuple[int, Cells]]:
+    """Each sequence that is the first of tokens, with the numbers of these."""
+    firsts = np.array([ids[0] for ids in ubatch.seq_id])
+    for seq_id in dict.fromkeys(firsts.tolist()):
+        yield seq_id, np.flatnonzero(firsts == seq_id)

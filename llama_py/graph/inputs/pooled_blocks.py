@@ -1,0 +1,188 @@
+"""Which cells make up the blocks of a sequence's positions, for an indexer that scores blocks
+(llama-memory-hybrid-idx.cpp:set_input_qsa)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.types import F32, I32
+from llama_py.batch import UBatch
+from llama_py.graph.inputs.base import new_input, write
+from llama_py.graph.params import GraphParams
+from llama_py.memory.cells import KVCells
+from llama_py.memory.kept import INDEX
+from llama_py.memory.kv import KVCacheContext
+
+FORCED = 1e9  # added to the score of what is always chosen
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Blocks:
+    """Those of the sequences that the tokens of a stream are of; only whole ones count.
+
+    owner   by block, the number of its sequence
+    first   by block, the place of its first cell within the sequence
+    pos     by block, the four positions of that cell
+    cells   by block, its cells in order [n, size]
+    of      by cell, its block; -1 for none
+    """
+
+    owner: Ints
+    first: Ints
+    pos: Ints
+    cells: Ints
+    of: Ints
+
+
+class Line:
+    """The cells of a sequence in the order of their tokens: by position, or, where an image has
+    several cells of one position, by their rank."""
+
+    def __init__(self, cells: KVCells, seq_id: int, n_kv: int) -> None:
+        self.cells = np.flatnonzero(cells.seq[seq_id, :n_kv])
+        self.places = cells.pos[self.cells].astype(np.int64)
+        self.keys: Ints | None = None
+        if _rising(self.places):
+            return
+        order = np.argsort(self.places, kind="stable")
+        self.cells, self.places, xy = self.cells[order], self.places[order], cells.xy
+        if xy is None or _rising(self.places):
+            return
+        keys = np.stack((self.places, xy[1, self.cells], xy[0, self.cells]))
+        order = np.lexsort(keys[::-1])
+        self.cells, self.keys = self.cells[order], keys[:, order]
+        self.places = np.arange(order.size)
+
+    def place_of(self, pos: npt.NDArray[np.int32]) -> Ints:
+        """Where tokens with these positions [4, n] or [1, n] are. -> [n]"""
+        if self.keys is None:
+            return np.asarray(pos[0], np.int64)
+        wanted = pos[[0, 1, 2] if len(pos) > 1 else [0, 0, 0]]
+        before = [
+            np.count_nonzero(_up_to(self.keys, wanted[:, i])) - 1 for i in range(pos.shape[1])
+        ]
+        return np.array(before, np.int64)
+
+    def positions(self, i: Ints) -> Ints:
+        """Of the cells number i of the line. -> [4, n]"""
+        if self.keys is None:
+            return np.stack([self.places[i]] * 4)
+        return np.asarray(self.keys[[0, 1, 2, 0]][:, i])
+
+    def blocks(self, size: int) -> Ints:
+        """Where each whole block begins, as a number in the line."""
+        starts = np.flatnonzero(self.places % size == 0)
+        ends = starts + size - 1
+        starts, ends = starts[ends < self.places.size], ends[ends < self.places.size]
+        return np.asarray(starts[self.places[ends] - self.places[starts] == size - 1])
+
+    def runs(self, starts: Ints, size: int) -> Ints:
+        """The cells of these blocks. -> [blocks, size]"""
+        n = starts.size
+        if n and starts[-1] - starts[0] == (n - 1) * size:  # without a gap
+            return self.cells[starts[0] : starts[-1] + size].reshape(n, size)
+        return np.asarray(self.cells[starts[:, None] + np.arange(size)])
+
+
+def _rising(places: Ints) -> bool:
+    return bool((places[1:] > places[:-1]).all())
+
+
+def _up_to(keys: Ints, key: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+    """Which keys [3, n] do not come after this one."""
+    found = keys[2] <= key[2]
+    for i in (1, 0):
+        found = (keys[i] < key[i]) | ((keys[i] == key[i]) & found)
+    return np.asarray(found)
+
+
+def blocks_of(lines: list[Line], size: int, n_kv: int) -> Blocks:
+    """Those of several sequences of a stream, of which no two share a cell."""
+    starts = [line.blocks(size) for line in lines]
+    pairs = [*zip(lines, starts, strict=True)]
+    cells = np.concatenate([line.runs(i, size) for line, i in pairs])
+    of = np.full(n_kv, -1)
+    of[cells.reshape(-1)] = np.arange(len(cells)).repeat(size)
+    return Blocks(
+        np.repeat(np.arange(len(lines)), [i.size for i in starts]),
+        np.concatenate([line.places[i] for line, i in pairs]),
+        np.concatenate([line.positions(i) for line, i in pairs], 1),
+        cells,
+        of,
+    )
+
+
+class InputPooledBlocks:
+    """Blocks of `size` positions; what is in none, the end of a sequence, is one more block.
+
+    k_idxs     I64 [n_tokens] where the indexer's keys are written
+    cell_blk   I32 [n_kv, n_stream] the block of each cell
+    blk_cells  I32 [size * n_blocks, n_stream] the cells of each block
+    blk_pos    I32 [4 * n_blocks * n_stream] the positions of each block's first cell
+    bias       F32 [n_blocks, tokens of a stream, n_stream] what is added to a token's scores
+    """
+
+    def __init__(self, params: GraphParams, size: int) -> None:
+        self.size, self.causal = size, params.cparams.causal_attn
+        self.mctx: KVCacheContext = params.mctx.kv(INDEX)
+        self.n_kv, self.n_stream, self.n = self._sizes(params)
+        self.n_blocks = -(-self.n_kv // size)
+        self.k_idxs = self.mctx.build_input_k_idxs(params.ubatch)
+        self.cell_blk = new_input("", I32, self.n_kv, self.n_stream)
+        self.blk_cells = new_input("", I32, size * self.n_blocks, self.n_stream)
+        self.blk_pos = new_input("", I32, 4 * self.n_blocks * self.n_stream)
+        self.bias = new_input("", F32, self.n_blocks, self.n, self.n_stream)
+
+    def _sizes(self, params: GraphParams) -> tuple[int, int, int]:
+        """Cells, streams, tokens of a stream."""
+        n_stream = 1 if params.cparams.kv_unified else params.ubatch.n_seqs_unq
+        return self.mctx.get_n_kv(), n_stream, params.ubatch.n_tokens // n_stream
+
+    def can_reuse(self, params: GraphParams) -> bool:
+        self.mctx = params.mctx.kv(INDEX)
+        return (self.n_kv, self.n_stream, self.n) == self._sizes(params)
+
+    def set_input(self, ubatch: UBatch) -> None:
+        self.mctx.set_input_k_idxs(self.k_idxs, ubatch)
+        cell_blk = np.empty((self.n_stream, self.n_kv), np.int32)
+        blk_cells = np.zeros((self.n_stream, self.n_blocks, self.size), np.int32)
+        blk_pos = np.zeros((4, self.n_stream, self.n_blocks), np.int32)
+        bias = np.full((self.n_stream, self.n, self.n_blocks), -math.inf, np.float32)
+        pos = ubatch.pos.reshape(-1, ubatch.n_tokens)
+        for s, (_, cells) in enumerate(self.mctx.cells_of(ubatch)):
+            mine = slice(s * self.n, (s + 1) * self.n)
+            seqs, numbers = np.unique(_viewpoints(ubatch.seq_id[mine]), return_inverse=True)
+            lines = [Line(cells, int(seq), self.n_kv) for seq in seqs]
+            found = blocks_of(lines, self.size, self.n_kv)
+            n = len(found.cells)
+            blk_cells[s, :n], blk_pos[:, s, :n] = found.cells, found.pos
+            rest = min(n, self.n_blocks - 1)  # one more block, if there are cells in none
+            cell_blk[s] = np.where(found.of < 0, rest, found.of)
+            for number, line in enumerate(lines):
+                rows = np.flatnonzero(numbers == number)
+                tail = (line.place_of(pos[:, mine][:, rows]) + 1) // self.size * self.size
+                bias[s, rows, :n] = self._bias(found, number, tail)
+            if n < self.n_blocks:
+                bias[s, :, n] = FORCED
+        write(self.cell_blk, cell_blk)
+        write(self.blk_cells, blk_cells)
+        write(self.blk_pos, blk_pos.reshape(-1))
+        write(self.bias, bias)
+
+    def _bias(self, found: Blocks, number: int, tail: Ints) -> npt.NDArray[np.float32]:
+        """Of the blocks of sequence `number`, for tokens to which everything from `tail` [n] on
+        counts. -> [n, blocks]"""
+        ahead = self.causal & (found.first >= tail[:, None])
+        return np.where(found.owner == number, np.where(ahead, FORCED, 0.0), -math.inf)
+
+
+def _viewpoints(seq_id: list[tuple[int, ...]]) -> npt.NDArray[np.intp]:
+    """A sequence of each token, the same one as far as they have it in common."""
+    common = set(seq_id[0]).intersection(*seq_id[1:])
+    return np.array([min(common)] * len(seq_id) if common else [ids[0] for ids in seq_id])

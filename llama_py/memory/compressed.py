@@ -1,0 +1,319 @@
+"""Compressed keys: one for every few tokens of a sequence, made as they are complete, with
+snapshots to roll back to (llama-kv-cache-dsv4.cpp)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from ggml_py.errors import ContextError
+from ggml_py.tensor import Tensor
+from llama_py.batch import UBatch
+from llama_py.memory.base import log, mib, sizes_by_device
+from llama_py.memory.cells import END
+from llama_py.memory.compressed_plan import Plan, largest_plan, plan_of
+from llama_py.memory.compressed_tensors import CompressedTensors
+from llama_py.memory.io import StateReader, StateWriter
+from llama_py.memory.kv_slots import all_or_none, check_seqs, span
+from llama_py.memory.recurrent_cells import steps_of_one
+from llama_py.memory.walk import Walk
+from llama_py.memory.whole import Back
+from llama_py.splitter import BatchSplitter
+
+
+@dataclass(slots=True)
+class Held:
+    """What a sequence has.
+
+    pos     its last position, -1 if it is empty
+    n_keys  of how many tokens all keys are right
+    n_dirty   of how many tokens there may be keys
+    n_back  how many tokens can be taken back
+    back    how many were: the plane that its state is in
+    """
+
+    pos: int = -1
+    n_keys: int = 0
+    n_dirty: int = 0
+    n_back: int = 0
+    back: int = 0
+
+
+class CompressedMemory:
+    """Every sequence has keys and states of its own, at its number, whether other caches are
+    unified or not.
+
+    kinds    what there is, each for some layers
+    n_ctx    positions of a sequence
+    plans    by kind, of the ubatch that was applied last
+    """
+
+    moves_on: ClassVar = False  # a key's place is that of its tokens
+    whole_seqs: ClassVar = False
+
+    def __init__(
+        self, kinds: Sequence[CompressedTensors], *, size: int, n_ctx: int, n_rs_seq: int
+    ) -> None:
+        self.kinds = {one.kept.kind: one for one in kinds}
+        self.size, self.n_ctx, self.n_rs_seq = size, n_ctx, n_rs_seq
+        self.buffers = [b for one in kinds for b in one.buffers]
+        self.held = [Held() for _ in range(size)]
+        self.plans: dict[str, Plan] = {}
+        self.applied: UBatch | None = None
+        for one in kinds:
+            log.info(
+                "llama_kv_cache_dsv4: %s: %7.2f MiB of keys (%6d for each of %2d seqs, %3d layers,"
+                " %s), %7.2f MiB of states (%2d rs_seq)", one.kept.kind, mib(one.keys.all()),
+                one.sizes.n_keys, size, len(one.kv), one.keys.type_k.name, mib(one.states()),
+                n_rs_seq,
+            )  # fmt: skip
+
+    def tensors(self) -> list[Tensor]:
+        """All of them."""
+        return [t for one in self.kinds.values() for t in (*one.keys.all(), *one.states())]
+
+    def split(self, splitter: BatchSplitter, n_ubatch: int, sequential: bool) -> UBatch | None:
+        """The next ubatch: as many tokens of each sequence, or of one sequence whatever comes; the
+        last ones, which may be taken back, together."""
+        if splitter.has_cpl:
+            raise ContextError(
+                "a token is in several sequences, but compressed keys are of one sequence each:"
+                " such tokens must be a batch of their own that begins these sequences; decode it"
+                " for one and use seq_cp"
+            )
+        tail = self.n_rs_seq + 1 if self.n_rs_seq else 0
+        if self.size > 1:
+            return splitter.split_equal(n_ubatch, True, tail)
+        left = splitter.n_tokens - splitter.n_used
+        return splitter.split_simple(left - tail if 0 < left - n_ubatch < tail else n_ubatch)
+
+    def place(self, ubatches: list[UBatch]) -> CompressedContext:
+        """Places for all ubatches; ContextError if they do not fit."""
+        for ubatch in ubatches:
+            check_seqs(self.size, *ubatch.seq_id_unq)
+            self._check_steps(ubatch)
+            last = int(ubatch.pos[: ubatch.n_tokens].max())
+            if last >= self.n_ctx:
+                raise ContextError(
+                    f"position {last} does not fit the context: a sequence has {self.n_ctx}"
+                    " positions, for keys have places of their own; use a larger n_ctx, or a"
+                    " shorter prompt"
+                )
+        return CompressedContext(self, ubatches)
+
+    def _check_steps(self, ubatch: UBatch) -> None:
+        for seq_id, where in ubatch.by_seq():
+            pos = ubatch.pos[: ubatch.n_tokens][where]
+            if steps_of_one(pos) + 1 < pos.size:
+                raise ContextError(
+                    f"positions of sequence {seq_id} must each be one more than the one before:"
+                    " this model makes keys of several; leave them out, or count them so"
+                )
+
+    def init_full(self, n_seqs: int | None = None) -> CompressedContext:
+        return CompressedContext(self, [], min(self.size, n_seqs or self.size))
+
+    def apply_ubatch(self, ubatch: UBatch) -> None:
+        """Take the ubatch's place. A sequence that starts does so from zeros."""
+        self.applied = ubatch
+        for seq_id in ubatch.seq_id_unq:
+            held = self.held[seq_id]
+            if held.pos < 0:
+                for one in self.kinds.values():
+                    one.begin(seq_id, held.n_dirty)
+                held.back = held.n_dirty = 0
+        back = {s: self.held[s].back for s in ubatch.seq_id_unq}
+        made: dict[tuple[int, int, bool], Plan] = {}
+        plans = {}
+        for kind, one in self.kinds.items():  # kinds that differ in channels only have the same
+            key = one.kept.ratio, one.sizes.n_keys, one.kept.overlap
+            plans[kind] = made.get(key) or plan_of(ubatch, one.sizes, back)
+            made[key] = plans[kind]
+        self.plans = plans
+        pos = ubatch.pos[: ubatch.n_tokens]
+        for seq_id, where in ubatch.by_seq():
+            held, mine = self.held[seq_id], pos[where]
+            held.pos = int(mine[-1])
+            held.n_keys = held.pos + 1
+            held.n_dirty = max(held.n_dirty, held.n_keys)
+            held.n_back = min(self.n_rs_seq, steps_of_one(mine) + 1)
+            held.back = 0
+
+    def remember(self, seq_id: int | None = None) -> Back:
+        """What puts the books back as they are."""
+        before = [replace(held) for held in self.held]
+
+        def back() -> None:
+            self.held = [replace(held) for held in before]
+
+        return back
+
+    def discard(self, ubatch: UBatch) -> list[int]:
+        """The states that the graph was writing are gone: their sequences are removed."""
+        if self.applied is not ubatch:
+            return []
+        for seq_id in ubatch.seq_id_unq:
+            self._empty(seq_id)
+        return list(ubatch.seq_id_unq)
+
+    def _empty(self, seq_id: int) -> None:
+        """n_dirty stays: what it counts is zeroed when the sequence starts again."""
+        self.held[seq_id] = Held(n_dirty=self.held[seq_id].n_dirty)
+
+    def clear(self, data: bool = True) -> None:
+        for s in range(self.size):
+            self._empty(s)
+        for _, buffer in self.buffers if data else ():
+            buffer.clear()
+
+    def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
+        p0, p1 = span(p0, p1)
+        if seq_id < 0:
+            return all_or_none(p0, p1, lambda: self.clear(data=False))
+        check_seqs(self.size, seq_id)
+        held = self.held[seq_id]
+        if held.pos < p0 or p0 >= p1:
+            if p0 < p1:  # a saved state may have been read before
+                held.n_keys = min(held.n_keys, p0)
+            return True
+        if p1 <= held.pos:  # there are keys of what comes after
+            return False
+        if p0 == 0:
+            self._empty(seq_id)
+            return True
+        return self._roll_back(held, held.pos - p0 + 1)
+
+    def _roll_back(self, held: Held, back: int) -> bool:
+        """Go back to a snapshot; a second time only after tokens were decoded from it."""
+        if back > held.n_back:
+            return False
+        held.pos -= back
+        held.n_keys = held.pos + 1
+        held.n_back, held.back = 0, back
+        return True
+
+    def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
+        check_seqs(self.size, src, dst)
+        if p0 > 0 or 0 < p1 + 1 < self.n_ctx:
+            raise ContextError(
+                f"seq_cp of positions [{p0}, {p1}): compressed keys can only be copied with all of"
+                " their sequence"
+            )
+        if src == dst:
+            return
+        self._empty(dst)
+        held = self.held[src]
+        if held.pos >= 0:
+            for one in self.kinds.values():
+                one.begin(dst, self.held[dst].n_dirty)
+                one.copy(src, dst, held.back, held.pos + 1)
+            n = held.pos + 1
+            self.held[dst] = Held(held.pos, n, n)
+
+    def seq_take(self, src: int, dst: int, n: int) -> None:
+        """The keys of src's first n tokens; the state is read from a saved one."""
+        check_seqs(self.size, src, dst)
+        self._empty(dst)
+        for one in self.kinds.values():
+            one.begin(dst, self.held[dst].n_dirty)
+            one.copy_keys(src, dst, n)
+        self.held[dst] = Held(n_keys=n, n_dirty=n)
+
+    def seq_keep(self, seq_id: int) -> None:
+        check_seqs(self.size, seq_id)
+        for other in range(self.size):
+            if other != seq_id:
+                self._empty(other)
+
+    def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
+        """MemoryGroup has refused."""
+        raise ContextError("seq_add: compressed keys cannot move")
+
+    def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
+        raise ContextError("seq_div: compressed keys cannot move")
+
+    def seq_pos_min(self, seq_id: int) -> int:
+        return self.seq_pos_max(seq_id)
+
+    def seq_pos_max(self, seq_id: int) -> int:
+        check_seqs(self.size, seq_id)
+        return self.held[seq_id].pos
+
+    def memory_breakdown(self) -> dict[str, int]:
+        return sizes_by_device(self.buffers)
+
+    def layout(self) -> str:
+        return "compressed " + ", ".join(one.layout() for one in self.kinds.values())
+
+    def state_write(self, io: StateWriter, seq_id: int = -1, partial: bool = False) -> None:
+        """partial  without keys"""
+        chosen = [s for s, held in enumerate(self.held) if held.pos >= 0 and seq_id in (s, -1)]
+        io.count(len(chosen))
+        for s in chosen:
+            held = self.held[s]
+            io.count(s)
+            io.count(held.pos)
+            for one in self.kinds.values():
+                if not partial:
+                    one.write_keys(io, s, held.pos + 1)
+                one.write_state(io, s, held.back)
+
+    def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
+        for s in range(self.size) if seq_id < 0 else [seq_id]:
+            check_seqs(self.size, s)
+            n_keys = self.held[s].n_keys if partial else 0
+            self._empty(s)
+            self.held[s].n_keys = n_keys
+        for _ in range(io.count()):
+            written, pos = io.count(), io.count()
+            s = written if seq_id < 0 else seq_id
+            check_seqs(self.size, s)
+            if self.held[s].pos >= 0 or pos >= END:
+                raise ContextError(f"the state is broken: position {pos}, sequence {written}")
+            self._read(io, s, pos, partial)
+
+    def _read(self, io: StateReader, s: int, pos: int, partial: bool) -> None:
+        held = self.held[s]
+        if pos >= self.n_ctx:
+            raise ContextError(
+                f"the state is at position {pos}, and a sequence of this context has {self.n_ctx};"
+                " use a larger n_ctx"
+            )
+        if partial and held.n_keys <= pos:
+            raise ContextError(
+                f"the state is without the keys of its {pos + 1} tokens, and sequence {s} has those"
+                f" of {held.n_keys}; give it the whole state"
+            )
+        n_dirty = max(held.n_dirty, pos + 1)
+        for one in self.kinds.values():
+            if not partial:
+                one.begin(s, held.n_dirty)
+                one.read_keys(io, s, pos + 1)
+            one.read_state(io, s)
+        self.held[s] = Held(pos, held.n_keys if partial else pos + 1, n_dirty)
+
+
+class CompressedContext(Walk):
+    """A batch's ubatches in such a memory.
+
+    n_seqs  of graphs that are only measured; 0: these are not
+    """
+
+    def __init__(self, mem: CompressedMemory, ubatches: list[UBatch], n_seqs: int = 0) -> None:
+        self.mem, self.n_seqs = mem, n_seqs
+        super().__init__(ubatches)
+
+    def apply(self) -> None:
+        self.mem.apply_ubatch(self.get_ubatch())
+
+    def plan(self, kind: str, ubatch: UBatch) -> Plan:
+        """Of the ubatch that was applied last; of one that is only measured, the largest."""
+        if not self.n_seqs:
+            return self.mem.plans[kind]
+        return largest_plan(ubatch.n_tokens, ubatch.n_seqs, self.mem.kinds[kind].sizes)
+
+    def get_k(self, kind: str, il: int, ubatch: UBatch) -> Tensor:
+        """Keys of the ubatch's sequences. [n_embd_head, 1, n_keys, n_stream]"""
+        seqs = range(self.n_seqs) if self.n_seqs else ubatch.seq_id_unq
+        return self.mem.kinds[kind].get_k(il, min(seqs), len(seqs))

@@ -1,0 +1,264 @@
+"""A cache of keys of which pools of neighbours are chosen together (llama-memory-hybrid-idx.cpp:
+kpool_layout, kpool_state).
+
+A pool is `size` consecutive positions of a sequence, counted from its first one. Its own key is
+made of those of its tokens when it is complete, and kept in the row of its last token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from llama_py.batch import I32, UBatch
+from llama_py.memory.cells import Bools, Indices, KVCells
+from llama_py.memory.io import StateReader
+from llama_py.memory.kv import KVCache, KVCacheContext
+from llama_py.memory.kv_slots import SlotInfo, span
+from llama_py.memory.whole import Back
+
+N_POOL_STEP = 64  # pools grow in steps, so that graphs can be reused
+NO_CELLS = np.empty(0, np.int64)
+
+
+def pool_pad(n: int) -> int:
+    """The number of pools in a graph; the last is never in use."""
+    return max(N_POOL_STEP, -(-(n + 1) // N_POOL_STEP) * N_POOL_STEP)
+
+
+@dataclass(frozen=True, slots=True)
+class SeqPools:
+    """Of one sequence.
+
+    stream      that has its cells
+    pos, cells  its positions in their order, and their cells
+    starts      which of them begin a complete pool
+    """
+
+    stream: int
+    pos: I32
+    cells: Indices
+    starts: Indices
+
+    def members(self, size: int) -> Indices:
+        """Cells of each pool. [pools, size]"""
+        found: Indices = self.cells[self.starts[:, None] + np.arange(size)]
+        return found
+
+    def ends(self, size: int) -> I32:
+        """The last position of each pool."""
+        found: I32 = self.pos[self.starts + size - 1]
+        return found
+
+    def cell_at(self, pos: I32) -> tuple[Indices, Bools]:
+        """The cell of each position, and whether there is one."""
+        if not self.cells.size:
+            return np.zeros(pos.shape, np.int64), np.zeros(pos.shape, np.bool_)
+        at = np.minimum(np.searchsorted(self.pos, pos), self.pos.size - 1)
+        return self.cells[at], self.pos[at] == pos
+
+
+@dataclass(frozen=True)
+class PoolPlan:
+    """What a graph of a ubatch does with the pools of all sequences, which lie one sequence after
+    the other.
+
+    seqs    by sequence, those that have any cell
+    is_new  of each pool, whether its key is to be made
+    safe    keys of pools are kept; not where sequences share cells, which may be of other pools
+    """
+
+    size: int
+    seqs: Mapping[int, SeqPools]
+    is_new: Bools
+    safe: bool
+
+    @property
+    def n_pool(self) -> int:
+        """Pools in the graph."""
+        return pool_pad(self.is_new.size)
+
+    @cached_property
+    def n_new(self) -> int:
+        """Keys that are made; at least one, so that the graph stays the same."""
+        return max(int(np.count_nonzero(self.is_new)), 1)
+
+    @cached_property
+    def first(self) -> dict[int, int]:
+        """The number of each sequence's first pool."""
+        found, n = {}, 0
+        for s, seq in self.seqs.items():
+            found[s] = n
+            n += seq.starts.size
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a ubatch has been told to make anew, in case that it is not computed."""
+
+    ubatch: UBatch
+    stale: Mapping[int, int]
+    safe: bool
+
+
+class KPoolCache(KVCache):
+    """stale  by sequence, the first position from which on pools may be others than those whose
+           keys are kept
+    safe   whether the last ubatch kept its keys
+    """
+
+    def __init__(self, pool: int, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.pool = pool
+        self.stale: dict[int, int] = {}
+        self.safe = True
+        self.taken: Taken | None = None
+
+    def place(self, ubatches: list[UBatch]) -> KPoolContext:
+        return KPoolContext(self, self.prepare(ubatches), ubatches)
+
+    def init_full(self, n_seqs: int | None = None) -> KPoolContext:
+        full = super().init_full(n_seqs)
+        return KPoolContext(self, full.places, [])
+
+    def pools_of(self, seq_id: int) -> SeqPools:
+        stream = self.stream_of(seq_id)
+        pos, cells = _by_position(self.cells[stream], seq_id)
+        starts = NO_CELLS
+        if pos.size >= self.pool:
+            first = np.arange(pos.size - self.pool + 1)
+            next_ones = np.concatenate(([0], np.cumsum(np.diff(pos) == 1)))
+            whole = next_ones[first + self.pool - 1] - next_ones[first] == self.pool - 1
+            starts = first[whole & ((pos[first] - pos[0]) % self.pool == 0)]
+        return SeqPools(stream, pos, cells, starts)
+
+    def plan(self, ubatch: UBatch) -> PoolPlan:
+        """Of a ubatch that has its cells. What is stale is made anew by it."""
+        seqs = {s: self.pools_of(s) for s in range(self.n_seq_max) if self.seq_pos_max(s) >= 0}
+        safe = self.n_stream > 1 or not (self.cells[0].n_seq > 1).any()
+        self.taken = Taken(ubatch, self.stale, self.safe)
+        stale = self.stale if self.safe else dict.fromkeys(seqs, 0)
+        new = [self._new(seq, s, ubatch, stale if safe else {s: 0}) for s, seq in seqs.items()]
+        self.stale, self.safe = {}, safe
+        return PoolPlan(self.pool, seqs, np.concatenate([*new, np.empty(0, np.bool_)]), safe)
+
+    def _new(self, seq: SeqPools, seq_id: int, ubatch: UBatch, stale: Mapping[int, int]) -> Bools:
+        """Which pools of a sequence end behind what is stale, or have tokens of the ubatch."""
+        ends = seq.ends(self.pool)
+        new: Bools = np.zeros(ends.size, np.bool_)
+        if seq_id in stale:
+            new |= ends >= stale[seq_id]
+        mine = [where for s, where in ubatch.by_seq() if s == seq_id]
+        for where in mine:
+            pos = ubatch.pos[: ubatch.n_tokens][where]
+            at = np.searchsorted(ends, pos)
+            inside = at < ends.size
+            at, pos = at[inside], pos[inside]
+            new[at[pos > ends[at] - self.pool]] = True
+        return new
+
+    def _stale_from(self, seq_id: int, p0: int) -> None:
+        """Positions from p0 on are to change; seq_id -1: of all sequences."""
+        found = dict(self.stale)
+        for s in range(self.n_seq_max) if seq_id < 0 else [seq_id]:
+            first = self.seq_pos_min(s)
+            found[s] = min(found.get(s, p0), p0 if p0 > first else 0)
+        self.stale = found
+
+    def discard(self, ubatch: UBatch) -> None:
+        super().discard(ubatch)
+        taken = self.taken
+        if taken is not None and taken.ubatch is ubatch:
+            firsts = [*self.stale.items(), *taken.stale.items()]
+            stale: dict[int, int] = {}
+            for s, p0 in firsts:
+                stale[s] = min(stale.get(s, p0), p0)
+            self.stale, self.safe = stale, taken.safe
+
+    def remember(self, seq_id: int | None = None) -> Back:
+        back, stale, safe = super().remember(seq_id), dict(self.stale), self.safe
+
+        def both() -> None:
+            back()
+            self.stale, self.safe = dict(stale), safe
+
+        return both
+
+    def clear(self, data: bool = True) -> None:
+        super().clear(data)
+        self._stale_from(-1, 0)
+
+    def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
+        self._stale_from(seq_id, span(p0, p1)[0])
+        return super().seq_rm(seq_id, p0, p1)
+
+    def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
+        super().seq_cp(src, dst, p0, p1)
+        for s in (src, dst):
+            self._stale_from(s, 0)
+
+    def seq_take(self, src: int, dst: int, n: int) -> None:
+        super().seq_take(src, dst, n)
+        self._stale_from(dst, 0)
+
+    def seq_keep(self, seq_id: int) -> None:
+        super().seq_keep(seq_id)
+        self._stale_from(-1, 0)
+
+    def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
+        p0, p1 = span(p0, p1)
+        self._stale_from(seq_id, max(p0 + min(delta, 0), 0))
+        super().seq_add(seq_id, p0, p1, delta)
+
+    def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
+        super().seq_div(seq_id, p0, p1, d)
+        self._stale_from(seq_id, 0)
+
+    def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
+        super().state_read(io, seq_id, partial)
+        self._stale_from(seq_id, 0)
+
+
+def _by_position(cells: KVCells, seq_id: int) -> tuple[I32, Indices]:
+    """A sequence's positions in their order, and their cells."""
+    found = np.flatnonzero(cells.seq[seq_id])
+    pos: I32 = cells.pos[found]
+    if (np.diff(pos) < 0).any():
+        order = np.argsort(pos, kind="stable")
+        pos, found = pos[order], found[order]
+    return pos, found
+
+
+class KPoolContext(KVCacheContext):
+    """A batch's ubatches in such a cache; `plan` is of the current one."""
+
+    kv: KPoolCache
+
+    def __init__(
+        self, kv: KPoolCache, places: list[SlotInfo], ubatches: list[UBatch]
+    ) -> None:
+        super().__init__(kv, places, ubatches)
+        n = kv.kv_size // kv.pool * kv.n_seq_max
+        self.plan = PoolPlan(kv.pool, {}, np.ones(n, np.bool_), True)
+
+    def apply(self) -> None:
+        super().apply()
+        self.plan = self.kv.plan(self.get_ubatch())
+
+    @property
+    def is_settled(self) -> bool:
+        return self.get_ubatch().n_tokens == 1
+
+    def has_room(self, ubatch: UBatch) -> bool:
+        plan = self.plan
+        another = pool_pad(plan.is_new.size + 1) == plan.n_pool
+        return another and plan.n_new == 1 and plan.safe and super().has_room(ubatch)
+
+    def follow(self, ubatch: UBatch) -> None:
+        super().follow(ubatch)
+        self.plan = self.kv.plan(ubatch)

@@ -1,0 +1,127 @@
+"""EAGLE-3: one layer that drafts for another model, from a token and what three layers of that
+model get of the token before it, joined by a matrix (models/eagle3.cpp).
+
+Of a batch of which some tokens are outputs, their logits are given; llama.cpp gives those of its
+first tokens. A token of `d2t` that there is not is an error here, and so is `d2t` without a head:
+llama.cpp ends the process.
+"""
+
+from __future__ import annotations
+
+from ggml_py.errors import WeightsError
+from ggml_py.ops import add, concat, reshape
+from ggml_py.tensor import Tensor
+from llama_py.blocks.attention import QKV, Attention, Projections
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.blocks.rope import RopeFactors
+from llama_py.cparams import CParams
+from llama_py.geometry import ROPE_NORMAL
+from llama_py.graph.borrowed import Borrowed
+from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.inputs.tokens import InputEmbd
+from llama_py.hparams import RMS_EPS, HParams
+from llama_py.keys import Keys, flag, number, uint
+from llama_py.models._architecture import Architecture
+from llama_py.models._draft import Ends, target_layers
+from llama_py.weights import Weights
+
+N_TARGETS = 3
+
+
+class Eagle3HParams(HParams):
+    """n_embd_target  channels of the model that it drafts for"""
+
+    rope_type = ROPE_NORMAL
+    required_heads = equal_heads = True
+    f_norm_rms_eps: float = number(RMS_EPS, least=0)
+    n_embd_target: int = uint("target_hidden_size", least=1)
+    norm_before_residual: bool = flag("norm_before_residual", False)
+    norm_before_fc: bool = flag("norm_before_fc", False)
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        self.target_layers = target_layers(keys, f"{N_TARGETS} layers", N_TARGETS)
+        if self.n_layer_all != 1:
+            raise keys.error("block_count", "it must be 1")
+        if self.n_layer_nextn:
+            raise keys.error("nextn_predict_layers", "it must be 0")
+
+    @property
+    def n_embd_inp_enc(self) -> int:
+        return N_TARGETS * self.n_embd_target
+
+
+class RowsFirst(Projections):
+    """Of tokens and states side by side; heads have no name before they are turned."""
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
+        rows = self.rows(g, cur, il)
+        for t, name in zip(rows, ("Qcur", "Kcur", "Vcur"), strict=True):
+            g.cb(t, name, il)
+        return QKV(*(reshape(t, *n, g.n_tokens) for t, n in zip(rows, self.heads, strict=True)))
+
+
+class Eagle3(Architecture):
+    arch = "eagle3"
+    HParams = Eagle3HParams
+    hp: Eagle3HParams
+    gtypes = ("decoder", "encoder")
+    drafts_by = "draft-eagle3"
+    continues_states = True
+    names = {"ffn_norm": "post_attn_norm"}
+
+    def declare(self, w: Weights) -> None:
+        self.target_layers = self.hp.target_layers
+        hp, n_embd, first = self.hp, self.hp.n_embd, w.layer(0)
+        self.ends = Ends(w, hp)
+        self.fc = w.linear("fc", hp.n_embd_inp_enc, n_embd, scaled=False)
+        self.fc_norm = w.norm("enc.output_norm", hp.n_embd_inp_enc) if hp.norm_before_fc else None
+        self.output_norm = w.norm("output_norm", n_embd)
+        self.ends.output = w.optional_linear(
+            "output", n_embd, self.ends.n_tokens, scaled=False
+        )
+        if self.ends.some is not None and self.ends.output is None:
+            raise WeightsError(f"{w.where}: tensor 'd2t' is for a head, and there is none")
+        if (info := w.info("token_embd.weight")) is not None:
+            n_rows = max(hp.n_vocab, info.ne[1])
+            self.ends.token_embd = w.tensor("token_embd.weight", n_embd, n_rows)
+        self.token_norm = first.norm("attn_norm", n_embd)
+        self.state_norm = first.norm("attn_norm_2", n_embd)
+        self.factors = RopeFactors(w, hp)
+        self.attention = Attention(
+            first, hp, qkv=RowsFirst(first, 2 * n_embd, hp.layers[0], bias=False, scaled=False),
+            turned=("Qcur_rope", "Kcur_rope"), factors=self.factors,
+        )  # fmt: skip
+        self.ffn_norm = first.norm("ffn_norm", n_embd)
+        self.feed_forward = FeedForward(first, n_embd, hp.layers[0].n_ff, scaled=False)
+
+    def rope_factors(self, cparams: CParams, il: int) -> Tensor | None:
+        return self.factors(cparams)
+
+    def stand_in(self) -> Borrowed:
+        return self.ends.stand_in()
+
+    def build_encoder(self, g: GraphBuilder) -> None:
+        """States that draft, of what three layers get."""
+        n_inp = self.hp.n_embd_inp_enc
+        cur = g.add_input(InputEmbd(n_inp, g.n_tokens, ("", "inp_embd"))).embd
+        if self.fc_norm is not None:
+            cur = self.fc_norm(g, cur, "enc_input_norm")
+        g.res.t_embd = g.res.t_h_nextn = g.expand(g.cb(self.fc(g, cur), "fc_out"))
+
+    def build(self, g: GraphBuilder) -> None:
+        inp = g.add_input(InputEmbd(self.hp.n_embd, g.n_tokens, ("", "inp_g_embeddings")))
+        tokens, states = g.cb(self.ends.rows(g, inp.tokens), "inp_embd"), inp.embd
+        tokens = self.token_norm(g, tokens, il=0)
+        normed = self.state_norm(g, states)
+        residual = normed if self.hp.norm_before_residual else states
+        both = concat(g.cb(tokens, "embd_norm", 0), g.cb(normed, "g_norm", 0), 0)
+        cur = self.attention(g, g.cb(both, "concat_embd", 0), 0)
+        ffn_inp = g.cb(add(cur, residual), "ffn_inp", 0)
+        cur = self.feed_forward(g, self.ffn_norm(g, ffn_inp, "ffn_norm", 0), 0)
+        cur = g.cb(add(cur, ffn_inp), "eagle3_prenorm", 0)
+        g.res.t_h_nextn = cur
+        cur = self.ends.logits(g, self.output_norm(g, cur, "result_norm"))
+        if self.ends.some is not None:
+            cur = self.ends.some(g, cur)
+        g.res.t_logits = g.expand(g.cb(cur, "result_output"))

@@ -1,0 +1,292 @@
+"""GLM5-Next: delta nets with a gate per channel, and now and then latent attention to the pools of
+tokens that an indexer chooses, the layer's own or an earlier layer's; four residual streams,
+experts after the first layers (models/glm5-next.cpp).
+
+NextN layers are left alone: llama.cpp has no graph of them yet. Where it would crash it is as the
+weights say: queries, keys and values of a delta net may come by one matrix. Files of which the
+tokens since the last pool are not attended to are refused: llama.cpp gives NaN for the first ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ggml_py.ops import (
+    cont,
+    get_rows,
+    mul_mat,
+    permute,
+    reshape,
+    soft_max_ext,
+    transpose,
+    view_4d,
+)
+from ggml_py.ops.hyper_connections import STREAMS
+from ggml_py.tensor import Tensor
+from llama_py.blocks.activation import clamped_silu
+from llama_py.blocks.delta_net import l2_norm
+from llama_py.blocks.functions import inv_sqrt
+from llama_py.blocks.hyper_connections import HyperConnections
+from llama_py.blocks.kda import BoundedKDA
+from llama_py.blocks.kpool_indexer import KPoolIndexer, PoolSizes
+from llama_py.blocks.softmax import Scores, mha
+from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.inputs.kpool import InputKPool
+from llama_py.hparams import EPS
+from llama_py.keys import Keys, flag, number, numbers, uint, uints
+from llama_py.linear import Linear
+from llama_py.memory.kept import Index, Kept, State
+from llama_py.models._decoder import Block
+from llama_py.models._dsa import INDEXER_TENSORS
+from llama_py.models._experts import expert_layer
+from llama_py.models._kimi import BoundedKimiHParams
+from llama_py.models._latent import Latent
+from llama_py.models._streams import StreamLayer, flattened, mean, spread
+from llama_py.weights import Weights
+
+MORE_INDEXER_TENSORS = ("indexer_compressor_gate.weight", "indexer_compressor_ape.weight")
+KEPT = (
+    "hc_", "indexer.attn_q_b", "indexer.attn_k", "indexer.proj", "indexer_compressor_gate",
+    "indexer_compressor_ape", "ssm_f_a.weight", "ssm_f_b.weight", "ssm_g_a.weight",
+    "ssm_g_b.weight", "ssm_beta.weight", "attn_kv_a_mqa.weight", "attn_k_b.weight",
+    "attn_v_b.weight",
+)  # fmt: skip
+L2_EPS = 1e-6  # of queries and keys of delta nets
+MOST_STEPS = 1000  # each is several nodes where they are not one op
+
+
+class Glm5NextHParams(BoundedKimiHParams):
+    """indexer_...   heads of the indexer; indexer_kpool  tokens of a pool, indexer_top_k  that are
+                  chosen, in whole pools, beside those since the last pool
+    indexer_types   by layer: 1 has an indexer, 0 uses what the last one chose
+    swiglu_clamp_...   limits of gates of routed experts, and of shared ones, by layer; 0: none
+    hc_eps, hc_n_iter  of the matrices that mix residual streams
+    """
+
+    usual_gating = "sigmoid"
+    f_norm_eps: float = number(EPS, 0.0, least=0)  # of the indexer
+    n_lora_q: int = uint("attention.q_lora_rank", least=1)
+    n_embd_head_k_mla: int = uint("attention.key_length_mla", least=1)
+    n_embd_head_v_mla: int = uint("attention.value_length_mla", least=1)
+    n_expert_shared: int = uint("expert_shared_count", least=1)
+    swiglu_clamp_exp: tuple[float, ...] = numbers("swiglu_clamp_exp", 0.0)
+    swiglu_clamp_shexp: tuple[float, ...] = numbers("swiglu_clamp_shexp", 0.0)
+    indexer_n_head: int = uint("attention.indexer.head_count", least=1)
+    indexer_head_size: int = uint("attention.indexer.key_length", least=1)
+    indexer_top_k: int = uint("attention.indexer.top_k", least=1)
+    indexer_kpool: int = uint("attention.indexer.kpool", least=2)
+    indexer_kpool_select_tail: bool = flag("attention.indexer.kpool_select_tail", True)
+    indexer_types: tuple[int, ...] = uints(
+        "attention.indexer.types", 1, count=lambda hp: hp.n_layer
+    )
+    n_stream: int = uint("hyper_connection.count", least=STREAMS, most=STREAMS)
+    hc_n_iter: int = uint("hyper_connection.sinkhorn_iterations", least=1, most=MOST_STEPS)
+    hc_eps: float = number("hyper_connection.epsilon", least=0)
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        if not keys.has("swiglu_clamp_shexp"):
+            self.swiglu_clamp_shexp = self.swiglu_clamp_exp
+        if not self.indexer_kpool_select_tail:
+            raise keys.error(
+                "attention.indexer.kpool_select_tail",
+                "it must be true: the first tokens would attend to nothing",
+            )
+        if self.indexer_top_k % self.indexer_kpool:
+            raise keys.error(
+                "attention.indexer.top_k", f"it must be a multiple of kpool = {self.indexer_kpool}"
+            )
+        self.indexers = tuple(self._indexers(keys))
+
+    def check_turned(self, keys: Keys) -> None:
+        if self.n_rot:
+            raise keys.error("rope.dimension_count", "it must be 0: positions turn no heads")
+
+    def shared_size(self, keys: Keys) -> int:
+        sizes = {*self.n_ff_exp[self.n_layer_dense_lead : self.n_layer]}
+        if len(sizes) > 1:
+            raise keys.error("expert_feed_forward_length", "it must be the same in all layers")
+        return max(sizes, default=0) * self.n_expert_shared
+
+    def _indexers(self, keys: Keys) -> Iterator[int]:
+        """By layer, the last one up to it that has an indexer; -1 for a delta net."""
+        last = -1
+        for il in range(self.n_layer):
+            if self.is_recr(il):
+                yield -1
+                continue
+            last = il if self.indexer_types[il] else last
+            if last < 0:
+                raise keys.error(
+                    "attention.indexer.types",
+                    f"layer {il} must have an indexer: there is none before it that could choose",
+                )
+            yield last
+
+    @property
+    def pools(self) -> PoolSizes:
+        return PoolSizes(
+            self.indexer_n_head, self.indexer_head_size, self.indexer_kpool, self.indexer_top_k
+        )
+
+
+class Glm5NextKDA(BoundedKDA):
+    parts_keep = State
+
+    def __init__(self, w: Weights, hp: Glm5NextHParams) -> None:
+        super().__init__(w, hp.n_embd, *hp.kda_sizes, hp.gate_lower_bound)
+        self.g_a = w.linear("ssm_g_a", hp.n_embd, self.size, scaled=False)
+        self.g_b = w.linear("ssm_g_b", self.size, self.n_inner, scaled=False)
+
+    def out_gate(self, g: GraphBuilder, cur: Tensor) -> Tensor:
+        return self.g_b(g, self.g_a(g, cur))
+
+    def normed(self, g: GraphBuilder, *parts: Tensor) -> list[Tensor]:
+        return [l2_norm(g, t, L2_EPS) for t in parts]
+
+
+class PoolAttention:
+    """Latent attention to the pools that an indexer chooses. The latent vectors are cached; those
+    of chosen cells are read one by one where a ubatch is small, else a mask hides the others."""
+
+    def __init__(self, w: Weights, hp: Glm5NextHParams) -> None:
+        self.n = n = hp.latent(w.il)
+        self.kq_scale = inv_sqrt(n.d_k)
+        self.q_a_norm = w.norm("attn_q_a_norm", n.n_lora_q)
+        self.kv_a_norm = w.norm("attn_kv_a_norm", n.n_lora_kv)
+        self.q_a = w.linear("attn_q_a", n.n_embd, n.n_lora_q, scaled=False)
+        self.q_b = w.linear("attn_q_b", n.n_lora_q, n.n_head * n.d_k, scaled=False)
+        self.kv_a = w.linear("attn_kv_a_mqa", n.n_embd, n.n_lora_kv, scaled=False)
+        self.k_b = w.tensor("attn_k_b.weight", n.d_k, n.n_lora_kv, n.n_head)
+        self.v_b = w.tensor("attn_v_b.weight", n.n_lora_kv, n.d_v, n.n_head)
+        self.output: Linear = w.linear("attn_output", n.n_head * n.d_v, n.n_embd, scaled=False)
+        self.chooser = hp.indexers[w.il]
+        self.indexer: KPoolIndexer | None = None
+        if self.chooser == w.il:
+            self.indexer = KPoolIndexer(w, n.n_embd, n.n_lora_q, hp.pools)
+        else:  # files may have one in every layer
+            w.skip(*INDEXER_TENSORS, *MORE_INDEXER_TENSORS)
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """[n_embd, n_tokens] -> the same"""
+        n = self.n
+        small = self.q_a_norm(g, self.q_a(g, cur), "q_resid", il)
+        q = reshape(self.q_b(g, small), n.d_k, n.n_head, g.n_tokens)
+        latent = self.kv_a_norm(g, self.kv_a(g, cur), il=il)
+        latent = g.cb(reshape(latent, n.n_lora_kv, 1, g.n_tokens), "kv_cmpr", il)
+        q = permute(mul_mat(self.k_b, permute(q, 0, 2, 1, 3)), 0, 2, 1, 3)
+        g.cb(q, "q_absorbed", il)
+        inp, chosen = self._chosen(g, cur, small, il)
+        g.expand(q)
+        g.expand(latent)
+        cache = g.inp_attn(il)
+        g.expand(cache.mctx.cpy_k(latent, cache.k_idxs, il))
+        attended = self._gathered if inp.gathers else self._masked
+        out = g.cb(attended(g, q, inp, chosen, il), "kqv_out", il)
+        return g.cb(self.output(g, out), "attn_out", il)
+
+    def _chosen(
+        self, g: GraphBuilder, cur: Tensor, small: Tensor, il: int
+    ) -> tuple[InputKPool, Tensor]:
+        def choose() -> tuple[InputKPool, Tensor]:
+            assert self.indexer is not None
+            mask = g.inp_attn(il).kq_mask
+            return self.indexer.inputs(g), self.indexer(g, cur, small, mask, il)
+
+        return g.shared(f"pools-{self.chooser}", choose)
+
+    def _gathered(
+        self, g: GraphBuilder, q: Tensor, inp: InputKPool, cells: Tensor, il: int
+    ) -> Tensor:
+        """q [n_lora_kv, n_head, T], cells I32 [n_sel, T] -> [d_v * n_head, T]"""
+        n, n_tokens, n_sel, cache = self.n, g.n_tokens, inp.n_sel, g.inp_attn(il)
+        g.expand(cache.kq_mask)
+        rows = cache.mctx.get_k_rows(il, n.n_lora_kv)
+        k = get_rows(rows, reshape(cells, n_sel * n_tokens))
+        k = g.cb(reshape(k, n.n_lora_kv, n_sel, 1, n_tokens), "kv_gathered", il)
+        kq = mul_mat(k, permute(q, 0, 2, 3, 1), "f32")  # [n_sel, 1, n_head, T]
+        kq = soft_max_ext(kq, inp.live, self.kq_scale, 0.0)
+        g.cb(kq, "kq_soft_max_gathered", il)
+        v = cont(transpose(k))  # [n_sel, n_lora_kv, 1, T]
+        out = mul_mat(self.v_b, mul_mat(v, kq))  # [d_v, 1, n_head, T]
+        g.cb(out, "kqv_gathered", il)
+        return reshape(cont(permute(out, 0, 2, 1, 3)), n.d_v * n.n_head, n_tokens)
+
+    def _masked(
+        self, g: GraphBuilder, q: Tensor, inp: InputKPool, chosen: Tensor, il: int
+    ) -> Tensor:
+        """chosen [n_kv, T] is a mask. -> [d_v * n_head, T]"""
+        cache = g.inp_attn(il)
+        mask = g.cb(reshape(chosen, *cache.kq_mask.ne), "kq_mask_dsa", il)
+        k = cache.mctx.get_k(il)
+        v = view_4d(k, self.n.n_lora_kv, *k.ne[1:], *k.nb[1:], 0)
+        return mha(g, q, k, v, mask, il, Scores(self.kq_scale, v_mla=self.v_b, n_kv_max=inp.n_sel))
+
+
+class Glm5NextLayer(StreamLayer):
+    """What a block gets comes before anything else of it."""
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
+        x, streams = self.attn_connections.read(g, cur, il, "hc_attn_pre")
+        x = self.attention(g, g.expand(self.attn_norm(g, x, "attn_norm", il)), il)
+        cur = g.cb(self.attn_connections.write(g, x, streams), "hc_attn_post", il)
+        x, streams = self.ffn_connections.read(g, cur, il, "hc_ffn_pre")
+        x = self.feed_forward(g, self.ffn_norm(g, x, "ffn_norm", il), il)
+        return self.ffn_connections.write(g, x, streams)
+
+
+class Glm5Next(Latent):
+    arch = "glm5-next"
+    HParams = Glm5NextHParams
+    hp: Glm5NextHParams
+    sizes = {45: "320B.A18B"}
+    never_quantized = KEPT
+    least_q8 = ("attn_q_a", "attn_q_b", "nextn.eh_proj")
+    names = {"embd": "inp_embd", "conv_states_all": ""}
+
+    def declare_trunk(self, w: Weights) -> None:
+        self.indexers: list[KPoolIndexer] = []
+        super().declare_trunk(w)
+
+    def layer(self, w: Weights, il: int) -> Glm5NextLayer:
+        hp, n_embd = self.hp, self.hp.n_embd
+        return Glm5NextLayer(
+            HyperConnections(w, n_embd, "hc_attn", n_iter=hp.hc_n_iter, eps=hp.hc_eps),
+            w.norm("attn_norm", n_embd),
+            self.attention(w, il),
+            HyperConnections(w, n_embd, "hc_ffn", n_iter=hp.hc_n_iter, eps=hp.hc_eps),
+            w.norm("ffn_norm", n_embd),
+            expert_layer(
+                w, hp, il, probs_bias="needed", act=clamped_silu(hp.swiglu_clamp_shexp[il]),
+                routed_act=clamped_silu(hp.swiglu_clamp_exp[il]),
+            ),
+        )  # fmt: skip
+
+    def attention(self, w: Weights, il: int) -> Block:
+        if self.hp.layers[il].recurrent:
+            return Glm5NextKDA(w, self.hp)
+        made = PoolAttention(w, self.hp)
+        if made.indexer is not None:
+            self.indexers.append(made.indexer)
+        return made
+
+    def keeps(self, il: int) -> Kept:
+        kept, hp = super().keeps(il), self.hp
+        if il >= hp.n_layer or hp.indexers[il] != il:
+            return kept
+        # key and gate of a token, and the key of a pool
+        return *kept, Index(3 * hp.indexer_head_size, rotated=False, kpool=hp.indexer_kpool)
+
+    def embed(self, g: GraphBuilder) -> Tensor:
+        cur = super().embed(g)
+        if self.indexers:  # all have the same inputs, which are the first in the graph
+            self.indexers[0].inputs(g)
+        return g.cb(spread(cur), "hc_init")
+
+    def selects_early(self, g: GraphBuilder) -> bool:
+        return False
+
+    def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
+        flat = g.outputs(flattened(cur))[0]
+        cur = mean(reshape(flat, self.hp.n_embd, STREAMS, flat.ne[1]))
+        super().finish(g, g.cb(cur, "hc_head"), True)

@@ -1,0 +1,121 @@
+"""MiMo-V2: attention with a sink for each head and larger keys than values, experts in most layers;
+most layers see a window of tokens; NextN layers that draft (models/mimo2.cpp).
+
+llama.cpp drafts only with a NextN layer that has one matrix for queries, keys and values; here it
+may have three."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ggml_py.ops import scale
+from ggml_py.tensor import Tensor
+from llama_py.blocks.attention import QKV, Attention, Projections
+from llama_py.blocks.experts import Experts
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.geometry import ROPE_NEOX
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import RMS_EPS, HParams
+from llama_py.keys import Keys, number, uints
+from llama_py.memory.kept import KeysValues
+from llama_py.models._decoder import AnyLayer, Block, Decoder, Layer
+from llama_py.models._flagged_windows import FlaggedWindows
+from llama_py.models._nextn import UnnormedDrafter, UnnormedNextN
+from llama_py.weights import Weights
+
+DRAFT_NAMES = {
+    "mtp_attn_residual": "mtp_ffn_inp", "mtp_attn_post_norm": "mtp_ffn_norm",
+    **{
+        x: f"mtp_{x}"
+        for x in (
+            "attn_norm", "wqkv", "Qcur", "Kcur", "Vcur", "attn_out", "attn_out_scaled", "ffn_out",
+        )
+    },
+}  # fmt: skip
+DENSE = "gate", "up", "down"  # may be in the file beside the experts, and are not used then
+
+
+class Mimo2HParams(FlaggedWindows):
+    """value_scale  on what attention gives; 0: none"""
+
+    rope_type = ROPE_NEOX
+    required_heads = True
+    f_norm_rms_eps: float = number(RMS_EPS, least=0)
+    n_ff_exp: tuple[int, ...] = uints("expert_feed_forward_length")
+    value_scale: float = number("attention.value_scale", 0.0)
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        # in all layers as many channels are turned as in the first
+        self.n_rot = self.n_rot_swa = self.n_rot_swa if self.swa_layers[0] else self.n_rot
+
+
+class Mimo2Attention(Attention):
+    """With a scale on its result."""
+
+    parts_keep = KeysValues
+
+    def __init__(self, w: Weights, hp: Mimo2HParams) -> None:
+        shape = hp.layers[w.il]
+        qkv = Projections(
+            w, hp.n_embd, shape, bias=False, scaled=w.il >= hp.n_layer, named=False
+        )  # fmt: skip
+        sinks = w.optional_tensor("attn_sinks.weight", shape.n_head)
+        super().__init__(w, hp, qkv=qkv, sinks=sinks, name="attn_out")
+        self.value_scale = 0.0 if hp.value_scale == 1 else hp.value_scale
+
+    def seen(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
+        g.cb(qkv.v, "Vcur", il)
+        return super().seen(g, qkv, il)
+
+    def attended(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
+        cur = super().attended(g, qkv, il)
+        if self.value_scale:
+            cur = g.cb(scale(cur, self.value_scale), "attn_out_scaled", il)
+        return cur
+
+
+class Mimo2NextN(UnnormedNextN):
+    """Its last norm may have another name."""
+
+    def __init__(self, w: Weights, hp: HParams, layer: AnyLayer, **how: Any) -> None:
+        super().__init__(w, hp, layer, **how)
+        other = w.optional_norm("layer_output_norm", hp.n_embd)
+        self.head_norm = self.head_norm or other
+
+
+class Mimo2(UnnormedDrafter):
+    """A layer is what its tensors say: dense, or with experts; those that draft are dense."""
+
+    arch = "mimo2"
+    HParams = Mimo2HParams
+    hp: Mimo2HParams
+    draft_names = DRAFT_NAMES
+    sizes = {48: "310B.A15B"}
+    nextn = Mimo2NextN
+
+    def layer(self, w: Weights, il: int) -> Layer:
+        hp = self.hp
+        return Layer(
+            w.norm("attn_norm", hp.n_embd),
+            Mimo2Attention(w, hp),
+            w.norm("ffn_norm", hp.n_embd),
+            self.feed_forward(w, il),
+        )
+
+    def feed_forward(self, w: Weights, il: int) -> Block:
+        hp = self.hp
+        if il >= hp.n_layer or not w.has("ffn_gate_inp.weight"):
+            return FeedForward(w, hp.n_embd, hp.layers[il].n_ff, scaled=False)
+        w.skip(*(f"ffn_{x}.{y}" for x in DENSE for y in ("weight", "scale", "input_scale")))
+        return Experts(
+            w, hp, hp.n_ff_exp[il], gating="sigmoid", probs_bias="optional", scaled=False,
+            router_scaled=False,
+        )  # fmt: skip
+
+    def selects_early(self, g: GraphBuilder) -> bool:
+        return not g.cparams.embeddings_nextn or g.cparams.embeddings_nextn_masked
+
+    def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
+        kind = UnnormedDrafter if g.cparams.embeddings_nextn else Decoder
+        kind.finish(self, g, cur, selected)

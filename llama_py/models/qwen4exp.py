@@ -1,0 +1,227 @@
+"""Qwen4, the experimental one: delta nets, every fourth layer attention to chosen blocks of
+positions; several residual streams, to which one layer adds embeddings of n-grams; experts with a
+shared one (models/qwen4exp.cpp).
+
+Biases of queries, keys and values count where a file has them; llama.cpp leaves them out. Of cells
+with equal scores the first are chosen, in llama.cpp any of them. Blocks may have any size, and be
+at any position; llama.cpp ends where they have more than 64 positions, or positions are not below
+the cells in use. A sequence that shares a part of a block with another has the block all the same;
+in llama.cpp its cells are then seen by all tokens. A control vector moves every stream; llama.cpp
+leaves it out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ggml_py.ops import mul, repeat_4d, reshape, sigmoid
+from ggml_py.tensor import Tensor
+from llama_py.blocks.experts import Experts, SharedExperts
+from llama_py.blocks.gated_attention import GatedAttention
+from llama_py.blocks.gated_streams import GatedStreams
+from llama_py.blocks.linear_attention import LinearAttention
+from llama_py.blocks.ngrams import NGrams, NGramSizes, conv_state_at, ngram_rows
+from llama_py.blocks.pooled_indexer import PooledIndexer
+from llama_py.geometry import ROPE_IMROPE
+from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.inputs.ngrams import Hashes
+from llama_py.keys import Keys, as_int, number, uint, uints
+from llama_py.memory.kept import Index, Kept, State, Tokens
+from llama_py.models._decoder import Block, Decoder
+from llama_py.models._qwen_hybrid import NAMES
+from llama_py.models._qwen_hybrid_moe import HybridMoeHParams
+from llama_py.weights import Weights
+
+MAX_NGRAM, MAX_HEADS = 8, 64  # llama-hparams.h
+END_OF_ROWS = 2**31 - 1
+
+
+class Qwen4ExpHParams(HybridMoeHParams):
+    """n_stream, hc_rank   residual streams, and the rank of the gates that read them
+    compress_ratios   by layer, positions of a block that attention chooses; 0: it sees all
+    ngram_layer   the one that adds embeddings of n-grams; -1: none does
+    """
+
+    rope_type = ROPE_IMROPE
+    rope_sections: tuple[int, ...] = uints("rope.dimension_sections", count=lambda _: 4)
+    expert_weights_scale: float = number("expert_weights_scale", 0.0)
+    n_stream: int = uint("hyper_connection.count", least=2)
+    hc_rank: int = uint("hyper_connection.low_rank", least=1)
+    indexer_n_head: int = uint("attention.indexer.head_count", least=1)
+    indexer_head_size: int = uint("attention.indexer.key_length", least=1)
+    indexer_top_k: int = uint("attention.indexer.top_k", least=1)
+    compress_ratios: tuple[int, ...] = uints("attention.compress_ratios", 0)
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        if self.indexer_head_size < self.n_rot:
+            raise keys.error(
+                "attention.indexer.key_length",
+                f"it must not be below rope.dimension_count = {self.n_rot}",
+            )
+        self.ngram_layer = -1
+        if keys.count("ple.layers"):
+            self._load_ngrams(keys)
+
+    def _load_ngrams(self, keys: Keys) -> None:
+        n_gram, n_each = keys.uint("ple.ngram_size"), keys.uint("ple.heads_per_ngram")
+        if not 2 <= n_gram <= MAX_NGRAM:
+            raise keys.error("ple.ngram_size", f"it must be from 2 to {MAX_NGRAM}")
+        n_heads = (n_gram - 1) * n_each
+        if not 0 < n_heads <= MAX_HEADS:
+            most = MAX_HEADS // (n_gram - 1)
+            raise keys.error("ple.heads_per_ngram", f"it must be from 1 to {most}")
+        n_kernel, size = keys.uint("ple.conv_kernel"), keys.uint("embedding_length_per_layer_input")
+        if not 2 <= n_kernel <= self.n_ctx_train:
+            raise keys.error(
+                "ple.conv_kernel", f"it must be from 2 to context_length = {self.n_ctx_train}"
+            )
+        if size * n_heads != self.n_embd:
+            raise keys.error(
+                "embedding_length_per_layer_input",
+                f"{n_heads} of them must make embedding_length = {self.n_embd}",
+            )
+        self._check_ngram_layer(keys)
+        self.ngrams = NGramSizes(n_gram, n_kernel, self.n_embd, self.n_stream)
+        self.ngram_size = size
+        self._load_hashes(keys, n_gram, n_each)
+
+    def _check_ngram_layer(self, keys: Keys) -> None:
+        layers = keys.uints("ple.layers", keys.count("ple.layers"))
+        if len(layers) != 1 or not self.is_recr(layers[0]):
+            raise keys.error("ple.layers", "it must be one layer, and of linear attention")
+        if all(map(self.is_recr, range(self.n_layer))):
+            raise keys.error("ple.layers", "one other layer at least must have attention")
+        self.ngram_layer = layers[0]
+
+    def _load_hashes(self, keys: Keys, n_gram: int, n_each: int) -> None:
+        n_heads = (n_gram - 1) * n_each
+        factors = _wide(keys, "ple.layer_multipliers", n_gram)
+        firsts = _wide(keys, "ple.head_offsets", n_heads)
+        counts = _wide(keys, "ple.head_vocab_sizes", n_heads)
+        for key, least in (("ple.head_offsets", 0), ("ple.head_vocab_sizes", 1)):
+            if min(_wide(keys, key, n_heads)) < least:
+                raise keys.error(key, f"each item must be at least {least}")
+        self.n_ngram_rows = max(map(int.__add__, firsts, counts))
+        if self.n_ngram_rows > END_OF_ROWS:
+            raise keys.error("ple.head_offsets", f"rows must end at {END_OF_ROWS}")
+        end = keys.uint("ple.eos_token_id")
+        self.hashes = Hashes(
+            n_gram, n_each, tuple(x % 2**64 for x in factors), firsts, counts, end,
+            keys.uint("ple.image_token_id", 0) or end,
+        )  # fmt: skip
+
+
+def _wide(keys: Keys, key: str, n: int) -> tuple[int, ...]:
+    """The first n whole numbers of a list, which may be wider than 32 bits."""
+    return keys.values(key, n, None, as_int, longer=True)
+
+
+class Qwen4ExpLinear(LinearAttention):
+    """Inputs are kept as of every token that can be gone back to; results are gated by sigmoids."""
+
+    def conv_input(self, g: GraphBuilder, states: Tensor, x: Tensor, il: int) -> Tensor:
+        return conv_state_at(g, states, x, self.hp.ssm_d_conv - 1, il)
+
+    def gated(self, g: GraphBuilder, output: Tensor, z: Tensor, il: int) -> Tensor:
+        return mul(self.norm(g, output, il=il), sigmoid(z))
+
+
+class Qwen4ExpAttention(GatedAttention):
+    """To what an indexer chooses, if the layer has blocks."""
+
+    indexer: PooledIndexer | None = None
+
+    def __init__(self, w: Weights, hp: Qwen4ExpHParams) -> None:
+        super().__init__(w, hp)
+        made = PooledIndexer(
+            w, n_embd=hp.n_embd, n_head=hp.indexer_n_head, size=hp.indexer_head_size,
+            n_chosen=hp.indexer_top_k, n_pooled=hp.compress_ratios[w.il],
+        )  # fmt: skip
+        if hp.compress_ratios[w.il]:
+            self.indexer = made
+
+    def choose(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor | None:
+        return None if self.indexer is None else self.indexer(g, cur, il)
+
+
+@dataclass(slots=True)
+class Qwen4ExpLayer:
+    """On residual streams [n_embd, n_stream, n_tokens]."""
+
+    ngrams: NGrams | None
+    attn_streams: GatedStreams
+    attention: Block
+    ffn_streams: GatedStreams
+    feed_forward: Block
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
+        x = cur if self.ngrams is None else self.ngrams(g, cur, il)
+        cur, inject = self.attn_streams.read(g, x, il)
+        cur = self.attention(g, g.expand(cur), il)
+        if last:  # only outputs go on
+            n_embd, n_stream, n_tokens, _ = x.ne
+            cur, inject = g.outputs(cur, inject)
+            x = g.outputs(reshape(x, n_embd * n_stream, n_tokens))[0]
+            x = reshape(x, n_embd, n_stream, x.ne[1])
+        x = self.attn_streams.write(g, cur, x, inject, il)
+        cur, inject = self.ffn_streams.read(g, x, il)
+        return self.ffn_streams.write(g, self.feed_forward(g, cur, il), x, inject, il)
+
+
+class Qwen4Exp(Decoder):
+    arch = "qwen4exp"
+    HParams = Qwen4ExpHParams
+    hp: Qwen4ExpHParams
+    sizes = {48: "A3B"}
+    names = NAMES | {"l_out": "l_last"}
+
+    def declare_ends(self, w: Weights) -> None:
+        hp = self.hp
+        self.streams = GatedStreams(w, "output_hc", hp.n_embd, hp.n_stream, hp.hc_rank, False)
+        self.output = w.output(hp.n_embd, hp.n_vocab)
+        if hp.ngram_layer >= 0:
+            name = "per_layer_token_embd.weight"
+            info = w.info(name)
+            n_rows = max(hp.n_ngram_rows, 0 if info is None else info.ne[1])
+            self.ngram_table = w.tensor(name, hp.ngram_size, n_rows)
+
+    def layer(self, w: Weights, il: int) -> Qwen4ExpLayer:
+        hp = self.hp
+
+        def streams(kind: str) -> GatedStreams:
+            return GatedStreams(w, f"hc_{kind}", hp.n_embd, hp.n_stream, hp.hc_rank)
+
+        return Qwen4ExpLayer(
+            NGrams(w, hp.ngrams) if il == hp.ngram_layer else None,
+            streams("attn"),
+            Qwen4ExpLinear(w, hp) if hp.layers[il].recurrent else Qwen4ExpAttention(w, hp),
+            streams("ffn"),
+            self.feed_forward(w, il),
+        )
+
+    def feed_forward(self, w: Weights, il: int) -> Block:
+        hp = self.hp
+        experts = Experts(w, hp, hp.n_ff_exp[il], merged=True, w_scale=hp.expert_weights_scale)
+        return SharedExperts(w, hp, experts, hp.n_ff_shexp, gated=True)
+
+    def keeps(self, il: int) -> Kept:
+        kept, hp = super().keeps(il), self.hp
+        if il == hp.ngram_layer:
+            state = State(hp.n_embd_r, hp.n_embd_s, n_embd_p=hp.ngrams.n_state)
+            return state, Tokens()
+        if hp.layers[il].recurrent or not hp.compress_ratios[il]:
+            return kept
+        return *kept, Index(hp.indexer_head_size, rotated=False, pooled=True)
+
+    def embed(self, g: GraphBuilder) -> Tensor:
+        n, n_embd = self.hp.n_stream, self.hp.n_embd
+        cur = super().embed(g)
+        if self.hp.ngram_layer >= 0:
+            ngram_rows(g, self.ngram_table, self.hp.hashes)
+        cur = reshape(cur, n_embd, 1, g.n_tokens)
+        return g.cb(repeat_4d(cur, n_embd, n, g.n_tokens, 1), "hc_init")
+
+    def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
+        cur = self.streams.read(g, cur, -1)[0]
+        g.res.t_embd = g.cb(cur, "result_norm")
+        self.head(g, cur)

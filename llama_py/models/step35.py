@@ -1,0 +1,162 @@
+"""Step 3.5 and 3.7: a gate on what each head finds, experts beside a shared one after the first
+layers, limits of hidden values by layer; most layers see a window of tokens, with more heads and
+all of them turned; NextN layers that draft (models/step35.cpp).
+
+llama.cpp does not shift a context of this model; here it can."""
+
+from __future__ import annotations
+
+from ggml_py.ops import mul, reshape, sigmoid
+from ggml_py.tensor import Tensor
+from llama_py.blocks.activation import limited_silu
+from llama_py.blocks.attention import QKV, Attention
+from llama_py.blocks.experts import GATING_FUNCS, Experts, SharedExperts
+from llama_py.blocks.feed_forward import FeedForward
+from llama_py.blocks.rope import RopeFactors
+from llama_py.cparams import CParams
+from llama_py.geometry import ROPE_NEOX
+from llama_py.graph.builder import GraphBuilder
+from llama_py.hparams import RMS_EPS, HParams
+from llama_py.keys import Keys, flag, number, numbers, uint, uints
+from llama_py.memory.kept import KeysValues
+from llama_py.models._decoder import Block, Layer
+from llama_py.models._flagged_windows import FlaggedWindows
+from llama_py.models._nextn import UnnormedDrafter
+from llama_py.weights import Weights
+
+NAMES = {"ffn_shexp": "ffn_shared_out"}
+DRAFT_NAMES = {
+    "mtp_attn_post_norm": "mtp_ffn_norm", "ffn_shexp": "mtp_ffn_shared_out",
+    **{
+        x: f"mtp_{x}"
+        for x in (
+            "attn_norm", "Qcur", "Kcur", "Vcur", "Qcur_normed", "Kcur_normed", "Qcur_pos",
+            "Kcur_pos", "attn_out", "attn_gate", "attn_gate_sigmoid", "attn_gate_3d",
+            "attn_gated_3d", "attn_gated", "attn_proj", "ffn_moe_out", "ffn_out",
+        )
+    },
+}  # fmt: skip
+DENSE = "gate", "up", "down"  # may be in the file beside the experts, and are not used then
+
+
+class Step35HParams(FlaggedWindows):
+    """swiglu_clamp_exp, swiglu_clamp_shexp  limits of hidden values, by layer, of routed experts
+    and of what all tokens go through; 0: none. The file counts twice the channels that positions
+    turn where there is no window."""
+
+    rope_type = ROPE_NEOX
+    required_heads = True
+    f_norm_rms_eps: float = number(RMS_EPS, least=0)
+    n_ff_exp: tuple[int, ...] = uints("expert_feed_forward_length")
+    n_ff_shexp: int = uint("expert_shared_feed_forward_length", 0)
+    expert_gating_func: int = uint("expert_gating_func", 0, most=len(GATING_FUNCS))
+    expert_weights_scale: float = number("expert_weights_scale", 0.0)
+    expert_weights_norm: bool = flag("expert_weights_norm", False)
+    swiglu_clamp_exp: tuple[float, ...] = numbers("swiglu_clamp_exp", 0.0)
+    swiglu_clamp_shexp: tuple[float, ...] = numbers("swiglu_clamp_shexp", 0.0)
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        if self.n_rot % 4:
+            raise keys.error("rope.dimension_count", "it must be four times a whole number")
+        self.n_rot //= 2
+        if self.n_expert and not self.n_ff_shexp:
+            raise keys.error("expert_shared_feed_forward_length", "it must be at least 1")
+        number = self.expert_gating_func
+        self.gating = GATING_FUNCS[number - 1] if number else "sigmoid"
+
+    @property
+    def n_rot_most(self) -> int:
+        """Channels that positions turn, of the layer of the trunk that has most."""
+        return max(self.n_rot_swa if swa else self.n_rot for swa in self.swa_layers[: self.n_layer])
+
+
+class HeadGate(Attention):
+    """What each head finds is multiplied by a sigmoid of the input, if the layer has such a
+    gate."""
+
+    parts_keep = KeysValues
+
+    def __init__(self, w: Weights, hp: HParams, factors: RopeFactors | None) -> None:
+        self.shape = shape = hp.layers[w.il]
+        q_norm, k_norm = (w.optional_norm(f"attn_{x}_norm", shape.n_embd_head_k) for x in "qk")
+        super().__init__(
+            w, hp, q_norm=q_norm, k_norm=k_norm, factors=factors, turned=("Qcur_pos", "Kcur_pos"),
+            name="attn_proj",
+        )  # fmt: skip
+        self.gate = w.optional_linear("attn_gate", hp.n_embd, shape.n_head, scaled=False)
+
+    def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """[n_embd, n_tokens] -> the same"""
+        qkv = self.normed(g, self.project(g, cur, il), il)
+        found = g.cb(self.seen(g, qkv, il), "attn_out", il)
+        if self.gate is not None:
+            gate = g.cb(self.gate(g, cur), "attn_gate", il)
+            gate = g.cb(sigmoid(gate), "attn_gate_sigmoid", il)
+            found = g.cb(self.gated(g, found, gate, il), "attn_gated", il)
+        return g.cb(self.output(g, found), self.name, il)
+
+    def gated(self, g: GraphBuilder, found: Tensor, gate: Tensor, il: int) -> Tensor:
+        """found [d * n_head, n_tokens], gate [n_head, n_tokens] -> as found"""
+        n_head = self.shape.n_head
+        by_head = reshape(found, self.shape.n_embd_head_v, n_head, g.n_tokens)
+        gate = g.cb(reshape(gate, 1, n_head, g.n_tokens), "attn_gate_3d", il)
+        by_head = g.cb(mul(by_head, gate), "attn_gated_3d", il)
+        return reshape(by_head, *found.ne[:2])
+
+    def project(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
+        """Names are those of rows, not of heads."""
+        parts = []
+        rows = self.qkv.rows(g, cur, il)
+        for x, name, (d, n) in zip(rows, ("Qcur", "Kcur", "Vcur"), self.qkv.heads, strict=True):
+            parts.append(reshape(g.cb(x, name, il), d, n, g.n_tokens))
+        return QKV(*parts)
+
+
+class Step35(UnnormedDrafter):
+    """A layer is what its tensors say: dense, or with experts."""
+
+    arch = "step35"
+    HParams = Step35HParams
+    hp: Step35HParams
+    names = NAMES
+    draft_names = DRAFT_NAMES
+    sizes = {45: "196B.A11B"}
+    scaled = head_scaled = False
+
+    def declare(self, w: Weights) -> None:
+        self.factors = RopeFactors(w, self.hp, n_rot=self.hp.n_rot_most)
+        super().declare(w)
+
+    def rope_factors(self, cparams: CParams, il: int) -> Tensor | None:
+        return None if self.hp.swa_layers[il] else self.factors(cparams)
+
+    def layer(self, w: Weights, il: int) -> Layer:
+        hp = self.hp
+        return Layer(
+            w.norm("attn_norm", hp.n_embd),
+            HeadGate(w, hp, None if hp.swa_layers[il] else self.factors),
+            w.norm("ffn_norm", hp.n_embd),
+            self.feed_forward(w, il),
+        )
+
+    def feed_forward(self, w: Weights, il: int) -> Block:
+        hp, act = self.hp, limited_silu(self.hp.swiglu_clamp_shexp[il])
+        if not w.has("ffn_gate_inp.weight"):
+            return FeedForward(w, hp.n_embd, hp.layers[il].n_ff, act=act, scaled=False)
+        w.skip(*(f"ffn_{x}.{y}" for x in DENSE for y in ("weight", "scale", "input_scale")))
+        experts = Experts(
+            w, hp, hp.n_ff_exp[il], gating=hp.gating, norm_w=hp.expert_weights_norm,
+            w_scale=hp.expert_weights_scale, probs_bias="optional", scaled=False,
+            router_scaled=False, act=limited_silu(hp.swiglu_clamp_exp[il]),
+        )  # fmt: skip
+        return SharedExperts(w, hp, experts, hp.n_ff_shexp, scaled=False, act=act)
+
+    def embed(self, g: GraphBuilder) -> Tensor:
+        return g.cb(super().embed(g), "attn_norm_in", 0)
+
+    def after_layer(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        return g.cb(cur, "attn_norm_in", il + 1) if il + 1 < self.hp.n_layer else cur
+
+    def selects_early(self, g: GraphBuilder) -> bool:
+        return g.cparams.embeddings_nextn_masked

@@ -1,0 +1,60 @@
+"""How a model is divided among devices: stages of layers, and in each what its devices share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from ggml_py.errors import BackendError
+
+FORM = "tp=N, pp=N, ep=N, or several of them with commas between"
+
+
+@dataclass(frozen=True, slots=True)
+class Parallel:
+    """Of so many devices, `pp` stages of as many each.
+
+    tp  devices of a stage that share heads and hidden channels; 1: none do
+    pp  stages, which have some of the layers each
+    ep  devices of a stage that have some of the experts each; 1: experts are shared by channels
+    """
+
+    tp: int = 1
+    pp: int = 1
+    ep: int = 1
+
+    @classmethod
+    def of(cls, given: str | Mapping[str, int]) -> Parallel:
+        """What an option says: `tp=2,pp=2` or {"tp": 2, "pp": 2}. BackendError for anything else.
+        """
+        if isinstance(given, str):
+            pairs = (word.partition("=") for word in given.replace("/", ",").split(","))
+            numbers = {name.strip(): _number(value) for name, _, value in pairs}
+        else:
+            numbers = dict(given)
+        names = {f.name for f in fields(cls)}
+        if not numbers.keys() <= names or any(
+            not isinstance(n, int) or n < 1 for n in numbers.values()
+        ):
+            raise BackendError(f"parallel is {given!r}; it must be {FORM}")
+        found = cls(**numbers)
+        if not {found.tp, found.ep} <= {1, found.size}:
+            raise BackendError(
+                f"parallel has tp={found.tp} and ep={found.ep}: a stage's devices share heads, or"
+                " experts, or both, so these must be the same where both are above 1"
+            )
+        return found
+
+    @property
+    def size(self) -> int:
+        """Devices of a stage."""
+        return max(self.tp, self.ep)
+
+    @property
+    def n(self) -> int:
+        """All devices."""
+        return self.pp * self.size
+
+
+def _number(text: str) -> int:
+    return int(text) if text.strip().isdigit() else 0

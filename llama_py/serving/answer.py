@@ -1,0 +1,181 @@
+"""One answer, from logits to text, and why it ends; it knows nothing of other answers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ggml_py.errors import ContextError
+from llama_py.batch import F32
+from llama_py.generate import Choice, logprobs_of, said
+from llama_py.loaded import Loaded
+from llama_py.params import GenerateParams, SamplingParams
+from llama_py.sampler import Sampler
+from llama_py.sampler.constraint import Ended
+from llama_py.serving.request import Event, Reason, Request, Timings
+from llama_py.text_stream import TextStream
+
+Top = tuple[tuple[int, float], ...]
+
+
+class Answer:
+    """What a request has been told so far.
+
+    ended  why there is no more, None while there is
+    slot   the sequence that answers, -1 if none does yet
+    """
+
+    def __init__(self, request: Request, model: Loaded) -> None:
+        """Raises what `Sampler` raises, and ContextError for params that are not a request's."""
+        _check(request)
+        self.request, self.params = request, request.params
+        p, self._tokenizer = request.params, model.tokenizer
+        self._sampler = p.sampler or Sampler(
+            p.part(SamplingParams), model.hparams.n_vocab, model.tokenizer, request.constraint
+        )
+        self.ids = [int(id) for id in request.prompt]
+        self._choice = Choice(replace(p.part(GenerateParams), sampler=self._sampler), self.ids)
+        self._text = TextStream(model.tokenizer, p.stop, p.special, p.preserved_tokens)
+        self._lines = Lines(request.n_indent)
+        self._before: Sampler | None = None  # as it was before the last token, where that is wanted
+        self._n_max = self._room = sys.maxsize
+        self._n = {"n_prompt": len(self.ids)}  # fields of timings
+        self._prompt_seconds = self._gen_seconds = 0.0
+        self.ended: Reason | None = None
+        self.slot = -1
+
+    @property
+    def timings(self) -> Timings:
+        """How far it has come."""
+        return Timings(
+            **self._n, prompt_seconds=self._prompt_seconds, gen_seconds=self._gen_seconds
+        )
+
+    @property
+    def n_gen(self) -> int:
+        """Tokens so far."""
+        return self._n.get("n_gen", 0)
+
+    def place(self, slot: int, n_reused: int) -> Event:
+        """A slot answers it, which has n_reused tokens of the prompt."""
+        self.slot = slot
+        self._n |= {"n_reused": n_reused, "n_done": n_reused}
+        return self._event()
+
+    def read(self, n_done: int, seconds: float) -> Event:
+        """Of the prompt the memory has so many tokens; a step for it took so long."""
+        self._n["n_done"] = n_done
+        self._prompt_seconds += seconds
+        return self._event()
+
+    def spend(self, seconds: float) -> None:
+        """A step for tokens of the answer took so long."""
+        self._gen_seconds += seconds
+
+    def count(self, what: str, n: int) -> None:
+        """So many more of a field of timings: n_drafted, n_accepted, n_discarded."""
+        self._n[what] = self._n.get(what, 0) + n
+
+    def limit(self, room: int) -> None:
+        """There is room for so many tokens."""
+        most = self.params.max_tokens
+        self._room, self._n_max = room, room if most < 0 else min(room, most)
+
+    @property
+    def n_left(self) -> int:
+        """Tokens that may still come."""
+        return self._n_max - self.n_gen
+
+    @property
+    def allowed(self) -> Callable[[Sequence[int]], int] | None:
+        """How many tokens of a draft the sampler lets come next."""
+        return self._choice.allowed
+
+    def choose(self, logits: F32) -> int:
+        """The next token. Ended where a constraint has come to an end, ModelError for NaN."""
+        self._before = None
+        if self.request.post_sampling_probs and self.params.logprobs is not None:
+            self._before = self._sampler.clone() if isinstance(self._sampler, Sampler) else None
+        return self._choice(logits)
+
+    def token(self, id: int, logits: F32) -> Event:
+        """What a token that was chosen from these logits [n_vocab] makes of the text."""
+        n = self._n["n_gen"] = self.n_gen + 1
+        text, reason = said(self._text, id, self._tokenizer.is_eog(id), n >= self._n_max)
+        text, cut = self._lines.push(text)
+        if cut:
+            reason = "length"
+        late = 0 < self.request.t_max_predict < self._gen_seconds and "\n" in text
+        self.ended = reason or ("time" if late else None)
+        if late and not reason:
+            text += self._text.flush()
+        logprob, top = self._probabilities(logits, id)
+        return self._event(text, id, logprob, top)
+
+    def end(self, reason: Reason, error: Exception | None = None) -> Event:
+        """There is no other token. The text that was held back comes now."""
+        self.ended = reason
+        return replace(self._event(self._lines.push(self._text.flush())[0]), error=error)
+
+    def end_of(self, e: Ended) -> Event:
+        """A constraint has come to an end."""
+        return self.end("stop" if e.complete else "grammar")
+
+    def _event(
+        self, text: str = "", token: int | None = None, logprob: float | None = None, top: Top = ()
+    ) -> Event:
+        t = self.timings
+        full = self.ended == "length" and t.n_gen >= self._room
+        return Event(
+            t, self.slot, text, token, logprob, top, self.ended, self._text.stopped or "",
+            full or t.n_discarded > 0,
+        )  # fmt: skip
+
+    def _probabilities(self, logits: F32, id: int) -> tuple[float | None, Top]:
+        if self._before is None:
+            return logprobs_of(logits, id, self.params.logprobs)
+        left = self._before.candidates(logits)
+        order = np.argsort(-left.logits, kind="stable")
+        with np.errstate(divide="ignore"):
+            logs = np.log(left.probabilities().astype(np.float64))
+        found = {int(left.ids[i]): float(logs[i]) for i in order}
+        return found.get(id, -np.inf), tuple(found.items())[: self.params.logprobs]
+
+
+class Lines:
+    """A text that ends before a line that is indented too little (llama-server's n_indent)."""
+
+    def __init__(self, n_indent: int) -> None:
+        self._most = n_indent
+        self._n: int | None = None  # spaces and tabs of a line that has nothing else yet
+
+    def push(self, text: str) -> tuple[str, bool]:
+        """As much of a text as belongs to it, and whether it ends there."""
+        if self._most <= 0:
+            return text, False
+        for i, c in enumerate(text):
+            if self._n is not None and c in " \t":
+                self._n += 1
+            elif self._n is not None and self._n < self._most:
+                return text[:i], True
+            else:
+                self._n = 0 if c == "\n" else None
+        return text, False
+
+
+def _check(request: Request) -> None:
+    p = request.params
+    if not len(request.prompt):
+        raise ContextError("the prompt is empty: there is nothing to go on from")
+    if p.drafters or p.model_draft is not None:
+        raise ContextError(
+            "spec_type and model_draft are the engine's, for all requests together; a request may"
+            " only say n_drafts"
+        )
+    if p.seq_id or len(p.before):
+        raise ContextError("a request has no seq_id and no `before`; id_slot chooses a sequence")
+    if p.sampler is not None and request.constraint is not None:
+        raise ContextError("give a sampler that has the constraint, or a constraint without one")

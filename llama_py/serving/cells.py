@@ -1,0 +1,41 @@
+"""Room in the memory, where sequences share its cells."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from llama_py.context import Context
+from llama_py.reuse.tree import common
+from llama_py.serving.slots import Slot
+
+
+def free_cells(ctx: Context) -> int:
+    """How many tokens fit beside all that are there; any number, if each sequence has its own."""
+    caches = [kv for kv in ctx.memory.caches.values() if kv.window is None]
+    shared = [kv for kv in caches if kv.n_stream == 1 < ctx.cparams.n_seq_max]
+    return min((kv.kv_size - kv.cells[0].used for kv in shared), default=sys.maxsize)
+
+
+def put_idle_away(ctx: Context, slots: Sequence[Slot]) -> bool:
+    """The sequence that was not used for longest, of those that are idle, gives its cells back.
+    False, if there is none."""
+    idle = [s for s in slots if s.job is None and ctx.memory.seq_pos_max(s.id) >= 0]
+    if not idle:
+        return False
+    slot = min(idle, key=lambda slot: slot.used)
+    ctx.reuse.put_away(slot.id)
+    slot.n_held = 0
+    return True
+
+
+def make_cells(ctx: Context, slots: Sequence[Slot], ids: Sequence[int], slot: Slot) -> None:
+    """Idle sequences give way to a prompt of a slot, but for what it has in common with one."""
+    if free_cells(ctx) >= len(ids):
+        return
+    there = [common(ctx.reuse.tokens(s.id), ids) for s in slots]
+    most = max(there)
+    needed = len(ids) - most
+    others = [s for s, n in zip(slots, there, strict=True) if s is not slot and (n < most or not n)]
+    while free_cells(ctx) < needed and put_idle_away(ctx, others):
+        pass

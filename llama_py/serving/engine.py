@@ -1,0 +1,345 @@
+"""Many requests to one model: anyone asks, one thread computes.
+
+    with Engine(model, n_ctx=8192, n_seq_max=4) as engine:
+        handle = engine.submit(Request(prompt=ids), told=print)
+        for event in engine.stream(Request(prompt=other_ids)):
+            print(event.text, end="")
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from ggml_py.errors import ContextError
+from llama_py.batch import F32
+from llama_py.closing import Closing
+from llama_py.context import Context
+from llama_py.conversation import Message, marks
+from llama_py.lora import Adapter
+from llama_py.model import Model
+from llama_py.params import ContextParams
+from llama_py.params.speculative import SpeculativeParams
+from llama_py.ready import make_ready
+from llama_py.rerank import check_reranks, pair
+from llama_py.reuse import load_slot, save_slot
+from llama_py.serving.answer import Answer
+from llama_py.serving.job import Handle, Job, Told
+from llama_py.serving.metrics import Now
+from llama_py.serving.reading import Reading
+from llama_py.serving.request import Busy, Closed, Event, Request, TooLong
+from llama_py.serving.scheduler import Scheduler
+from llama_py.serving.slots import SlotInfo
+from llama_py.serving.tasks import Steps, Task, at_once
+from llama_py.signature import takes
+from llama_py.speculative.needs import n_planes
+from llama_py.speculative.speculator import Speculator
+
+log = logging.getLogger("llama_py")
+
+MAX_QUEUE = 512
+
+
+class Engine(Closing):
+    """A context of a model with a slot for each of its sequences, and the thread that runs it.
+
+    model    whose answers these are
+    n_ctx    tokens that one sequence has room for
+    n_slots  sequences, `n_seq_max` of the params
+    size     bytes of the model, the memory and what computing takes; kept states are none of them
+    """
+
+    @takes(ContextParams)
+    def __init__(
+        self, model: Model, *, speculative: SpeculativeParams | None = None,
+        max_queue: int = MAX_QUEUE, n_piece: int | None = None, warmup: bool = False,
+        owns_model: bool = False, **options: Any,
+    ) -> None:  # fmt: skip
+        """options are the fields of ContextParams.
+
+        speculative  how answers are drafted, all of them
+        max_queue    requests that may wait for a slot
+        n_piece      tokens of prompts in a step that has tokens of answers too; None: so many that
+                     answers do not stumble, by how long steps take
+        warmup       have the kernels ready before the first request
+        owns_model   close it with the engine
+
+        Raises what `Context` and `Speculator` raise.
+        """
+        drafts = speculative or SpeculativeParams()
+        p = ContextParams(**options)
+        p = replace(p, n_rs_seq=max(p.n_rs_seq, n_planes(drafts)))
+        self.model, self.params, self.max_queue = model, p, max_queue
+        self._owns_model = owns_model
+        self._ctx = ctx = Context(model, **vars(p))
+        self.n_ctx, self.n_slots = ctx.cparams.n_ctx_seq, ctx.cparams.n_seq_max
+        try:
+            self._speculator = ctx.speculator = Speculator(ctx, **vars(drafts))
+            if warmup:
+                make_ready(ctx)
+        except BaseException:
+            ctx.close()
+            raise
+        used = ctx.memory_breakdown().values()
+        self.size = sum(n for by in used for what, n in by.items() if what != "reuse")
+        self._scheduler = Scheduler(ctx, self._speculator, n_piece)
+        self._reading = Reading(model, p, self._scheduler.metrics)
+        self._ids = count()
+        self._came: deque[Job] = deque()
+        self._tasks: deque[Task] = deque()
+        self._changed = threading.Condition()
+        self._closing, self._draining = False, False
+        self._thread = threading.Thread(target=self._run, name="llama-engine", daemon=True)
+        self._thread.start()
+
+    def submit(self, request: Request, told: Told) -> Handle:
+        """Have a request answered. `told` is called with its events, in the engine's thread, and
+        must not wait; if it raises, the request is cancelled. The last event has a finish_reason.
+
+        Raises Busy while the queue is full, Closed, TooLong or another ContextError for a prompt
+        that does not fit, and what `Sampler` raises, GrammarError above all.
+        """
+        self._check_open()
+        self._check_answers()
+        self._check(request)
+        job = Job(next(self._ids), Answer(request, self.model), told)
+        with self._changed:
+            self._check_open()
+            self._came.append(job)
+            self._changed.notify()
+        return Handle(job, self._wake)
+
+    def stream(self, request: Request) -> Generator[Event, None, None]:
+        """The events of a request, as they come; whoever stops to read cancels it. An error is
+        raised."""
+        events: SimpleQueue[Event] = SimpleQueue()
+        handle = self.submit(request, events.put)
+        try:
+            while True:
+                event = events.get()
+                if event.error is not None:
+                    raise event.error
+                yield event
+                if event.finish_reason is not None:
+                    return
+        finally:
+            handle.cancel()
+
+    def embed(
+        self, texts: Sequence[Sequence[int]], pooling: str = "auto", normalize: bool | int = True,
+        attention: str = "auto",
+    ) -> Future[list[F32]]:  # fmt: skip
+        """Rows of texts, which are ids: F32 [n_embd] each, of a reranker its scores, with pooling
+        "none" those of its tokens [n_tokens, n_embd]. See `llama_py.embed.embed`.
+
+        Raises TooLong for a text that is longer than a batch, ContextError for an empty one.
+        """
+        empty = next((i for i, ids in enumerate(texts) if not len(ids)), None)
+        if empty is not None:
+            raise ContextError(f"text {empty} has no tokens, so there is nothing to embed")
+        self._check_tokens(id for ids in texts for id in ids)
+        self._reading.check(texts)
+        norm = (2 if normalize else -1) if isinstance(normalize, bool) else normalize
+        return self._later(self._reading.embed(texts, pooling, attention, norm))
+
+    def rerank(self, query: str, texts: Sequence[str]) -> Future[list[F32]]:
+        """How well texts answer a query: of each its scores, F32 [n_cls_out].
+        ContextError for a model that is no reranker, TooLong for a text that is too long."""
+        check_reranks(self.model)
+        return self.embed([pair(self.model, [query, text]) for text in texts], "rank")
+
+    def marks(
+        self, messages: Sequence[Message], ids: Sequence[int],
+        variables: Mapping[str, Any] | None = None,
+    ) -> list[int]:  # fmt: skip
+        """`Request.marks` of a conversation, of which ids are the prompt."""
+        return marks(self._ctx, messages, ids, variables)
+
+    def slots(self) -> tuple[SlotInfo, ...]:
+        """What each sequence is doing."""
+        return self._scheduler.info()
+
+    def metrics(self) -> Now:
+        """What is done, and was done so far."""
+        s, budget = self._scheduler, self._ctx.reuse.budget
+        total = replace(s.metrics, ended=Counter(dict(s.metrics.ended)))
+        n_cells = sum(slot.n_held for slot in s.slots)
+        return Now(
+            total, len(s.busy), len(s.waiting) + len(self._came), n_cells, budget.size,
+            budget.n_evicted,
+        )  # fmt: skip
+
+    def set_loras(self, loras: Mapping[Adapter, float]) -> None:
+        """From now on requests that say nothing of adapters begin with these."""
+        self._check_loras(loras)
+        self._scheduler.loras = dict(loras)
+
+    @property
+    def loras(self) -> dict[Adapter, float]:
+        """Adapters of requests that say nothing of them."""
+        return dict(self._scheduler.loras)
+
+    def save_slot(self, id: int, path: str | Path) -> Future[tuple[int, int]]:
+        """Write a sequence to a file, once it is idle; -> its tokens, and the file's bytes.
+        See `llama_py.reuse.save_slot`."""
+        reuse = self._ctx.reuse
+
+        def save() -> tuple[int, int]:
+            n_bytes = save_slot(reuse, path, id)
+            return len(reuse.tokens(id)), n_bytes
+
+        return self._of_slot(id, save)
+
+    def restore_slot(self, id: int, path: str | Path) -> Future[tuple[int, int]]:
+        """Put a sequence from a file in place of what one has, once it is idle; -> its tokens, and
+        the file's bytes. See `llama_py.reuse.load_slot`."""
+
+        def load() -> tuple[int, int]:
+            tokens = load_slot(self._ctx.reuse, path, id)
+            return len(tokens), Path(path).stat().st_size
+
+        return self._of_slot(id, load)
+
+    def erase_slot(self, id: int) -> Future[int]:
+        """Forget a sequence, once it is idle; -> how many tokens it had."""
+
+        def erase() -> int:
+            n = self._ctx.memory.seq_pos_max(id) + 1
+            self._ctx.reuse.spoil(id, 0)
+            return n
+
+        return self._of_slot(id, erase)
+
+    def close(self, drain: bool = False) -> None:
+        """Stop, and give the context's memory back. Requests end with the error Closed; with
+        `drain` they are answered first, those that wait too. It may be called again."""
+        with self._changed:
+            self._draining |= drain
+            self._closing = True
+            if not drain:
+                self._draining = False
+            self._changed.notify()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise Closed("the engine is closed; no requests are taken any more")
+
+    def _check_answers(self) -> None:
+        """ContextError for a model that does not go on with texts, or not with several."""
+        if not self._ctx.memory.parts:
+            raise ContextError(
+                f"models of architecture {self.model.arch!r} keep nothing of what they have read,"
+                " so they cannot continue a text; use embed"
+            )
+        if self.model.has_encoder:
+            raise ContextError(
+                f"models of architecture {self.model.arch!r} read a text as a whole before they"
+                " answer, and only one at a time; use Model.generate"
+            )
+
+    def _check(self, request: Request) -> None:
+        n = len(self._came) + len(self._scheduler.waiting)
+        if n >= self.max_queue:
+            raise Busy(f"{n} requests wait already, which is as many as may; ask again later")
+        if len(request.prompt) > self.n_ctx:
+            raise TooLong(len(request.prompt), self.n_ctx)
+        self._check_tokens(request.prompt)
+        if not -1 <= request.id_slot < self.n_slots:
+            raise ContextError(f"id_slot = {request.id_slot} is not in [-1, {self.n_slots})")
+        self._check_loras(request.loras or {})
+
+    def _check_tokens(self, ids: Iterable[int]) -> None:
+        n_vocab = self.model.hparams.n_vocab
+        bad = next((id for id in ids if not 0 <= id < n_vocab), None)
+        if bad is not None:
+            raise ContextError(f"token {bad} is not in [0, {n_vocab})")
+
+    def _check_loras(self, loras: Mapping[Adapter, float]) -> None:
+        for adapter in loras:
+            if adapter not in self.model.adapters:
+                raise ContextError(f"{adapter} is not of this model; use its load_adapter")
+
+    def _of_slot(self, id: int, do: Callable[[], Any]) -> Future[Any]:
+        if not 0 <= id < self.n_slots:
+            raise ContextError(f"slot {id} is not in [0, {self.n_slots})")
+        slot = self._scheduler.slots[id]
+
+        def done() -> Any:
+            try:
+                return do()
+            finally:
+                self._scheduler.look(slot)
+
+        return self._later(at_once(done), lambda: slot.job is None)
+
+    def _later(self, steps: Steps, is_ready: Callable[[], bool] = lambda: True) -> Future[Any]:
+        task = Task(steps, is_ready)
+        with self._changed:
+            self._check_open()
+            self._tasks.append(task)
+            self._changed.notify()
+        return task.future
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify()
+
+    def _run(self) -> None:
+        scheduler = self._scheduler
+        try:
+            while self._goes_on():
+                while self._came:
+                    scheduler.waiting.append(self._came.popleft())
+                scheduler.step()
+                self._do_task()
+        except BaseException as e:
+            log.exception("the engine stops")
+            self._end(e)
+            raise
+        self._end(None)
+
+    def _goes_on(self) -> bool:
+        """Wait for something to do. False: it is time to stop."""
+        with self._changed:
+            while True:
+                has_work = bool(self._came or self._tasks or not self._scheduler.is_idle)
+                if self._closing and not (self._draining and has_work):
+                    return False
+                if has_work:
+                    return True
+                self._changed.wait()
+
+    def _do_task(self) -> None:
+        """A step of the first task that is ready; the others come first next time."""
+        for _ in range(len(self._tasks)):
+            task = self._tasks.popleft()
+            if task.is_ready():
+                if task.step():
+                    self._tasks.append(task)
+                return
+            self._tasks.append(task)
+
+    def _end(self, why: BaseException | None) -> None:
+        error = Closed("the engine was closed before the answer was complete")
+        error.__cause__ = why
+        with self._changed:
+            self._closing = True
+        while self._came:
+            self._scheduler.waiting.append(self._came.popleft())
+        self._scheduler.end_all("error", error)
+        while self._tasks:
+            self._tasks.popleft().fail(error)
+        self._reading.close()
+        self._ctx.close()
+        if self._owns_model:
+            self.model.close()

@@ -1,0 +1,77 @@
+"""A request on its way."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from time import monotonic
+
+from llama_py.serving.answer import Answer
+from llama_py.serving.request import Event, Request
+
+log = logging.getLogger("llama_py")
+
+Told = Callable[[Event], None]
+
+
+class Job:
+    """A request, who is told of it, and how far it has come.
+
+    ids     what its slot begins with: the prompt, and what was answered before it gave way
+    reads   tokens of them that are still to be computed
+    n_kept  tokens that stay in a full context; None: the answer ends when it is full
+    alone   its next step is not to be one with others: the last failed
+    since   when it came
+    """
+
+    def __init__(self, id: int, answer: Answer, told: Told) -> None:
+        self.id, self.answer, self._told = id, answer, told
+        self.ids = answer.ids
+        self.reads = len(answer.ids)
+        self.n_kept: int | None = None
+        self.alone = False
+        self.since = monotonic()
+        self.cancelled = False
+        self.done = threading.Event()
+
+    @property
+    def request(self) -> Request:
+        return self.answer.request
+
+    @property
+    def is_late(self) -> bool:
+        """Whether its time is up."""
+        return 0 < self.request.t_max < monotonic() - self.since
+
+    def tell(self, event: Event) -> None:
+        """Whoever is told may fail: then nobody listens, and the request is cancelled."""
+        try:
+            self._told(event)
+        except Exception:
+            log.exception("request %d: the listener failed, the request is cancelled", self.id)
+            self.cancelled = True
+        if event.finish_reason is not None:
+            self.done.set()
+
+
+class Handle:
+    """What `Engine.submit` gives."""
+
+    def __init__(self, job: Job, wake: Callable[[], None]) -> None:
+        self._job, self._wake = job, wake
+
+    @property
+    def id(self) -> int:
+        """A number of its own in the engine."""
+        return self._job.id
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more: no other step is computed for it. Its last event has
+        the reason "cancelled"; nothing happens if it has already ended."""
+        self._job.cancelled = True
+        self._wake()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until it has ended. False if that took longer than `timeout` seconds."""
+        return self._job.done.wait(timeout)

@@ -1,0 +1,378 @@
+"""Several models under one budget of memory: loaded when they are asked for, and the one that was
+not used for longest leaves, never one in use.
+
+    models = Models({"small": Source(lambda: Engine(load(a), owns_model=True), size_of(a)), ...},
+                    budget=16 * 2**30)
+    with models.use("small") as engine:
+        ...
+
+Who asks first is served first. Whoever asks for a model that is there goes on at once, even while
+others wait for room; but after PATIENCE seconds of that, what others keep in use takes no new work,
+so that nobody waits forever.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Generator, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as Late
+from contextlib import contextmanager
+from dataclasses import dataclass
+from time import monotonic
+from types import MappingProxyType
+from typing import Generic
+
+from ggml_py.errors import AllocError, ModelError
+from llama_py.closing import Closing
+from llama_py.serving.request import Busy, Closed
+from llama_py.serving.source import Entry, Lease, ModelInfo, Source, T
+
+log = logging.getLogger("llama_py")
+
+PATIENCE = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked(Generic[T]):
+    entry: Entry[T]
+    future: Future[Lease[T]]
+    since: float
+
+
+class Models(Closing, Generic[T]):
+    """Models by name."""
+
+    def __init__(
+        self, sources: Mapping[str, Source[T]] = MappingProxyType({}), budget: int | None = None,
+        most: int = 0, patience: float = PATIENCE,
+    ) -> None:  # fmt: skip
+        """budget: bytes of all that are loaded together; None for any number.
+        most: models that are loaded together; 0 for any number."""
+        self.budget, self.most, self.patience = budget, most, patience
+        self._entries = {name: Entry(name, source) for name, source in sources.items()}
+        self._all = [*self._entries.values()]  # with those that were removed, until they are gone
+        self._asked: list[_Asked[T]] = []
+        self._news: list[tuple[Future[Lease[T]], Lease[T] | None, Exception | None]] = []
+        self._changed = threading.Condition()
+        self._clock, self._closed = 0, False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._entries)
+
+    def info(self) -> tuple[ModelInfo, ...]:
+        """All models, and how they are now."""
+        with self._changed:
+            return tuple(
+                ModelInfo(e.name, e.state, e.size, e.n_uses, e.asleep, e.error)
+                for e in self._entries.values()
+            )
+
+    def add(self, name: str, source: Source[T]) -> None:
+        """One more. ModelError for a name that is taken."""
+        with self._changed:
+            if name in self._entries:
+                raise ModelError(f"there is a model {name!r} already; give another name")
+            self._entries[name] = Entry(name, source)
+            self._all.append(self._entries[name])
+
+    def remove(self, name: str) -> None:
+        """It cannot be asked for any more; who uses it now may go on to the end."""
+        with self._locked():
+            entry = self._entry(name)
+            entry.leaving = True
+            del self._entries[name]
+            error = ModelError(f"model {name!r} was removed while the request waited for it")
+            for one in [one for one in self._asked if one.entry is entry]:
+                self._fail(one, error)
+            self._settle()
+
+    def ask(self, name: str) -> Future[Lease[T]]:
+        """A model, as soon as it is there and its turn has come; it is loaded first, if need be.
+        Who does not want it any more says so by `forget`.
+
+        Raises ModelError for a name that is not known, AllocError for a model that is larger than
+        the budget, Closed. The future has Closed, and what loading raises.
+        """
+        with self._locked():
+            entry = self._entry(name)
+            if self._closed:
+                raise Closed("the models are closed")
+            if self.budget is not None and entry.source.size > self.budget:
+                raise AllocError(
+                    f"model {name} takes {entry.source.size} bytes, more than the budget of"
+                    f" {self.budget} for all; use a larger budget"
+                )
+            asked = _Asked(entry, Future[Lease[T]](), monotonic())
+            self._asked.append(asked)
+            self._settle()
+        return asked.future
+
+    def forget(self, future: Future[Lease[T]]) -> None:
+        """Of `ask`: what it asked for is not wanted any more, or is given back."""
+        if future.cancel():
+            with self._locked():
+                self._settle()
+        else:
+            future.add_done_callback(_give_back)
+
+    @contextmanager
+    def use(self, name: str, timeout: float | None = None) -> Generator[T, None, None]:
+        """A model, which stays until the end of `with`; it is loaded first, if need be.
+
+        timeout  seconds to wait for others to end, where only what they use could make room
+
+        Raises what `ask` and its future raise, and Busy after the time.
+        """
+        future = self.ask(name)
+        try:
+            lease = future.result(timeout)
+        except Late:
+            self.forget(future)
+            raise Busy(
+                f"model {name} has to wait for models in use; ask again later, or use a larger"
+                " budget"
+            ) from None
+        except BaseException:
+            self.forget(future)
+            raise
+        try:
+            yield lease.served
+        finally:
+            lease.end()
+
+    def peek(self, name: str) -> Lease[T] | None:
+        """A model that is loaded, to look at it: that does not count as work. None if it is not."""
+        with self._changed:
+            entry = self._entry(name)
+            if entry.state != "loaded" or entry.served is None:
+                return None
+            entry.n_uses += 1
+            return Lease(entry.served, lambda: self._returned(entry, entry.since))
+
+    def unload(self, name: str) -> bool:
+        """Let a model leave now. False if it was not there; Busy if it is in use."""
+        with self._changed:
+            entry = self._entry(name)
+            if entry.n_uses or entry.state in ("loading", "unloading"):
+                raise Busy(f"model {name} is in use; ask again later")
+            if entry.state == "unloaded":
+                return False
+            entry.state = "unloading"
+        self._unload(entry)
+        return True
+
+    def leave(self, name: str) -> bool:
+        """Let a model leave as soon as nobody uses it; who asks for it from now on waits until it
+        is loaded anew. One that sleeps is not there any more. False if it is not there."""
+        with self._locked():
+            entry = self._entry(name)
+            was_asleep, entry.asleep = entry.asleep, False
+            if entry.state == "unloaded":
+                return was_asleep
+            entry.leaving = True
+            self._settle()
+        return True
+
+    def tick(self, idle: float = 0.0) -> None:
+        """To be called now and then: models that nobody used for `idle` seconds leave (0: none
+        do), and patience may have come to an end."""
+        with self._locked():
+            for e in self._all:
+                if e.is_idle and 0 < idle <= monotonic() - e.since:
+                    e.leaving = e.asleep = True
+            self._settle()
+
+    def close(self) -> None:
+        """Unload all, once nobody uses them any more; who still waits for one gets Closed."""
+        with self._locked():
+            self._closed = True
+            for one in self._asked[:]:
+                self._fail(one, Closed("the models are closed"))
+            for entry in self._all:
+                entry.leaving = True
+            self._settle()
+        with self._changed:
+            while self._there():
+                self._changed.wait()
+
+    @contextmanager
+    def _locked(self) -> Generator[None, None, None]:
+        """What is decided meanwhile is told behind it: whoever is told may ask for something."""
+        with self._changed:
+            try:
+                yield
+            finally:
+                news, self._news = self._news, []
+        for future, lease, error in news:
+            if error is not None:
+                future.set_exception(error)
+            elif lease is not None:
+                future.set_result(lease)
+
+    def _entry(self, name: str) -> Entry[T]:
+        if name not in self._entries:
+            raise ModelError(f"no model is called {name!r}; there are {', '.join(self.names)}")
+        return self._entries[name]
+
+    def _settle(self) -> None:
+        """See whose turn it is; with the lock, whenever something has changed."""
+        self._asked = [one for one in self._asked if not one.future.cancelled()]
+        full = False  # somebody waits for room: who asked later does not get it before
+        for one in self._asked[:]:
+            e = one.entry
+            if e.state == "loaded" and not e.leaving:
+                self._serve(one)
+            elif e.state == "unloaded" and not full:
+                full = not self._has_begun(one)
+            elif e.state != "loading":
+                full = True
+        for e in self._all:
+            if e.leaving and e.is_idle:
+                self._send_away(e)
+        larger = self._too_many(0, 0)[1]  # what is there was larger than its source said
+        for e in larger[:-1] if len(larger) == len(self._there()) else larger:
+            self._send_away(e)
+        here = self._entries
+        self._all = [e for e in self._all if e.state != "unloaded" or here.get(e.name) is e]
+        self._changed.notify_all()
+
+    def _serve(self, one: _Asked[T]) -> None:
+        self._asked.remove(one)
+        e = one.entry
+        assert e.served is not None
+        if one.future.set_running_or_notify_cancel():
+            self._clock += 1
+            e.used, e.n_uses = self._clock, e.n_uses + 1
+            lease = Lease(e.served, lambda: self._returned(e))
+            self._news.append((one.future, lease, None))
+
+    def _fail(self, one: _Asked[T], error: Exception) -> None:
+        self._asked.remove(one)
+        if one.future.set_running_or_notify_cancel():
+            self._news.append((one.future, None, error))
+
+    def _returned(self, entry: Entry[T], since: float | None = None) -> None:
+        with self._locked():
+            self._clock += since is None
+            entry.n_uses -= 1
+            if since is None:
+                entry.used = self._clock
+            entry.since = monotonic() if since is None else since
+            self._settle()
+
+    def _has_begun(self, one: _Asked[T]) -> bool:
+        """Load it, if there is room; or let others leave, if that makes room."""
+        size = one.entry.size
+        left, leaving = self._too_many(size, 1)
+        there = self._there()
+        if left and len(leaving) < len([e for e in there if e.state != "unloading"]):
+            if monotonic() - one.since >= self.patience:
+                self._take_no_more(one)
+            return False
+        for e in leaving:
+            self._send_away(e)
+        if any(e.state == "unloading" for e in there) and not self._fits(there, size):
+            return False
+        one.entry.state, one.entry.asleep, one.entry.error = "loading", False, None
+        threading.Thread(
+            target=self._load, args=(one.entry,), name="llama-load", daemon=True
+        ).start()
+        return True
+
+    def _there(self) -> list[Entry[T]]:
+        return [e for e in self._all if e.state != "unloaded"]
+
+    def _fits(self, there: list[Entry[T]], size: int) -> bool:
+        """Whether another of this size has room beside these."""
+        if self.most and len(there) >= self.most:
+            return False
+        return self.budget is None or sum(e.size for e in there) + size <= self.budget
+
+    def _too_many(self, size: int, n: int) -> tuple[bool, list[Entry[T]]]:
+        """Whether n more with so many bytes have no room, even once these models have left: of
+        those that are idle the ones that were not used for longest."""
+        there = [e for e in self._there() if e.state != "unloading"]
+        excess = sum(e.size for e in there) + size - (self.budget or 0) if self.budget else 0
+        surplus = len(there) + n - self.most if self.most else 0
+        leaving: list[Entry[T]] = []
+        for e in sorted((e for e in there if e.is_idle), key=lambda e: e.used):
+            if excess <= 0 and surplus <= 0:
+                break
+            leaving.append(e)
+            excess, surplus = excess - e.size, surplus - 1
+        return excess > 0 or surplus > 0, leaving
+
+    def _take_no_more(self, one: _Asked[T]) -> None:
+        """What is in use leaves as well, that which was not used for longest first, as much as is
+        needed."""
+        there = [e for e in self._there() if e.state != "unloading" and not e.is_idle]
+        there.sort(key=lambda e: e.used)
+        while there and not self._fits([e for e in there if not e.leaving], one.entry.size):
+            e = there.pop(0)
+            if not e.leaving:
+                log.info("model %s: takes no new work, others have waited for long", e.name)
+            e.leaving = True
+
+    def _send_away(self, entry: Entry[T]) -> None:
+        entry.state = "unloading"
+        threading.Thread(
+            target=self._unload, args=(entry,), name="llama-unload", daemon=True
+        ).start()
+
+    def _load(self, entry: Entry[T]) -> None:
+        log.info("model %s: loading", entry.name)
+        served: T | None = None
+        error: Exception | None = None
+        while served is None and error is None:
+            served, error = _loaded(entry.source)
+            if isinstance(error, AllocError | MemoryError) and self._made_room():
+                error = None  # there was less memory than the budget
+        with self._locked():
+            entry.served, entry.state = served, "unloaded" if served is None else "loaded"
+            entry.error, entry.since = error, monotonic()
+            if served is not None:
+                entry.size = served.size
+            for one in [one for one in self._asked if one.entry is entry]:
+                if error is not None:
+                    self._fail(one, error)
+                else:
+                    self._serve(one)
+            self._settle()
+
+    def _made_room(self) -> bool:
+        """Whether an idle model has left."""
+        with self._changed:
+            idle = sorted((e for e in self._there() if e.is_idle), key=lambda e: e.used)
+            if not idle:
+                return False
+            idle[0].state = "unloading"
+        self._unload(idle[0])
+        return True
+
+    def _unload(self, entry: Entry[T]) -> None:
+        log.info("model %s: unloading", entry.name)
+        served, entry.served = entry.served, None
+        try:
+            if served is not None:
+                served.close()
+        except Exception:
+            log.exception("model %s: unloading failed", entry.name)
+        finally:
+            with self._locked():
+                entry.state, entry.leaving = "unloaded", False
+                self._settle()
+
+
+def _loaded(source: Source[T]) -> tuple[T | None, Exception | None]:
+    try:
+        return source.load(), None
+    except Exception as e:
+        return None, e
+
+
+def _give_back(future: Future[Lease[T]]) -> None:
+    if future.exception() is None:
+        future.result().end()

@@ -1,0 +1,101 @@
+"""Embeddings and scores between the steps of answers: a few texts at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter as clock
+from typing import Any
+
+import numpy as np
+
+from llama_py.batch import F32
+from llama_py.closing import Closing
+from llama_py.context import Context
+from llama_py.embed import N_SEQ, normalized, rows
+from llama_py.loaded import Loaded
+from llama_py.params import ContextParams
+from llama_py.serving.metrics import Metrics
+from llama_py.serving.request import TooLong
+from llama_py.serving.tasks import Steps
+
+Texts = Sequence[Sequence[int]]
+_HOW = ("n_threads", "n_threads_batch", "flash_attn", "type_k", "type_v", "offload_kqv", "forms")
+
+
+class Reading(Closing):
+    """A context that reads texts, made when the first one comes.
+
+    n_tokens  of the texts that are read at once, and of the longest
+    """
+
+    def __init__(self, model: Loaded, p: ContextParams, metrics: Metrics) -> None:
+        """p: those of the context that answers;  metrics: where is counted what was read"""
+        self.model, self._metrics = model, metrics
+        self._how = {name: getattr(p, name) for name in _HOW}
+        most = p.n_ctx or model.hparams.n_ctx_train
+        self.n_tokens = min(most, max(p.n_ubatch, p.n_batch))
+        self._ctx: Context | None = None
+        self._kind = ("", "")
+
+    def embed(self, texts: Texts, pooling: str, attention: str, normalize: int) -> Steps:
+        """The rows of texts, as `llama_py.embed.embed` gives them; with pooling "none" of each text
+        those of its tokens. A step for as many texts as are read together."""
+        if pooling == "auto":
+            known = self.model.hparams.pooling
+            pooling = "mean" if known == "none" else known
+        found: list[F32] = []
+        for group in self._groups(texts):
+            start = clock()
+            found += self._read(group, pooling, attention, normalize)
+            self._count(group, clock() - start)
+            yield
+        return found
+
+    def _read(self, texts: Texts, pooling: str, attention: str, normalize: int) -> list[F32]:
+        made = [*rows(self._context(pooling, attention), texts)]
+        if pooling == "rank":
+            return made
+        if pooling == "none":
+            return [normalized(one, -1) for one in made]
+        return [*normalized(np.stack(made), normalize)]
+
+    def _count(self, texts: Texts, seconds: float) -> None:
+        m = self._metrics
+        m.n_steps, m.n_busy, m.n_texts = m.n_steps + 1, m.n_busy + 1, m.n_texts + len(texts)
+        m.n_prompt, m.prompt_seconds = m.n_prompt + sum(map(len, texts)), m.prompt_seconds + seconds
+        m.n_longest = max(m.n_longest, *map(len, texts))
+
+    def _groups(self, texts: Texts) -> list[Texts]:
+        """Neighbours that are read together."""
+        groups: list[list[Sequence[int]]] = []
+        n = self.n_tokens
+        for ids in texts:
+            n += len(ids)
+            if n > self.n_tokens or len(groups[-1]) == N_SEQ:
+                groups.append([])
+                n = len(ids)
+            groups[-1].append(ids)
+        return [*groups]
+
+    def check(self, texts: Texts) -> None:
+        """TooLong for a text that cannot be read at once."""
+        longest = max(map(len, texts), default=0)
+        if longest > self.n_tokens:
+            raise TooLong(longest, self.n_tokens)
+
+    def _context(self, pooling: str, attention: str) -> Context:
+        kind = (pooling, attention)
+        if self._ctx is None or self._kind != kind:
+            self.close()
+            how: dict[str, Any] = dict.fromkeys(("n_ctx", "n_batch", "n_ubatch"), self.n_tokens)
+            self._ctx = Context(
+                self.model, **how, **self._how, n_seq_max=N_SEQ, kv_unified=True, embeddings=True,
+                pooling=pooling, attention=attention,
+            )  # fmt: skip
+            self._kind = kind
+        return self._ctx
+
+    def close(self) -> None:
+        if self._ctx is not None:
+            self._ctx.close()
+            self._ctx = None

@@ -1,0 +1,139 @@
+"""What is asked of an engine, and what it tells of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ggml_py.errors import ContextError, GGMLError
+from llama_py.lora import Adapter
+from llama_py.params import AnswerParams
+from llama_py.sampler.constraint import Constraint
+
+# A stop string (or a grammar's end, without an end token), a limit, the model's end token, a
+# grammar that the vocabulary cannot go on with, the time limit, whoever asked does not want more.
+Reason = Literal["stop", "length", "eos", "grammar", "time", "cancelled", "error"]
+
+
+class Busy(GGMLError):
+    """As many requests wait as may: ask again later."""
+
+
+class Closed(GGMLError):
+    """The engine was closed, so there is no answer."""
+
+
+class TooLong(ContextError):
+    """A prompt that a sequence of the context has no room for.
+
+    n_prompt  its tokens;  n_ctx  those that there is room for
+    """
+
+    def __init__(self, n_prompt: int, n_ctx: int) -> None:
+        super().__init__(
+            f"the prompt has {n_prompt} tokens, but a sequence of this context {n_ctx}; use a"
+            " shorter prompt, a larger n_ctx, or fewer sequences"
+        )
+        self.n_prompt, self.n_ctx = n_prompt, n_ctx
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One completion.
+
+    prompt        ids, at least one
+    params        how it is answered: every field of `AnswerParams` but those that say how to draft
+                  (`Engine` has them for all), `seq_id` and `before`
+    constraint    what the answer must be, if it is none of those that `params` name
+    loras         adapters of the model and their scales; None: those of the engine
+    id_slot       the sequence that is to answer; -1: the one that has most of the prompt
+    cache_prompt  whether what is held of the prompt is not computed again
+    marks         where other prompts may go on, see `Reuse.start` and `Engine.marks`
+    n_drafts      tokens that are drafted at most; 0: none, None: as many as the engine may
+    post_sampling_probs  probabilities are those that the sampler drew from
+    n_discard     tokens that leave with a context shift (0: half of those that are not kept)
+    n_indent      the answer ends before a line that is indented by fewer spaces and tabs (0: off)
+    t_max_predict seconds after which the answer ends with its line (0: no limit)
+    t_max         seconds after which it ends in any case, those in the queue included (0: no limit)
+    """
+
+    prompt: Sequence[int]
+    params: AnswerParams = field(default_factory=AnswerParams)
+    constraint: Constraint | None = None
+    loras: Mapping[Adapter, float] | None = None
+    id_slot: int = -1
+    cache_prompt: bool = True
+    marks: Sequence[int] | None = None
+    n_drafts: int | None = None
+    post_sampling_probs: bool = False
+    n_discard: int = 0
+    n_indent: int = 0
+    t_max_predict: float = 0.0
+    t_max: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """How far a request has come. Seconds are those of the steps that it was part of.
+
+    n_prompt, n_reused, n_done   tokens of the prompt, those that were held, and those that the
+                                 memory has now
+    prompt_seconds, gen_seconds  until the first token, and from then on
+    n_gen                        tokens of the answer
+    n_drafted, n_accepted        guesses that were checked, and those that were right
+    n_discarded                  tokens that left a full context
+    """
+
+    n_prompt: int = 0
+    n_reused: int = 0
+    n_done: int = 0
+    prompt_seconds: float = 0.0
+    n_gen: int = 0
+    gen_seconds: float = 0.0
+    n_drafted: int = 0
+    n_accepted: int = 0
+    n_discarded: int = 0
+
+    @property
+    def n_computed(self) -> int:
+        """Tokens of the prompt that were not held."""
+        return self.n_prompt - self.n_reused
+
+    @property
+    def prompt_rate(self) -> float:
+        """Tokens of the prompt computed in a second."""
+        n = self.n_done - self.n_reused
+        return n / self.prompt_seconds if self.prompt_seconds else 0.0
+
+    @property
+    def gen_rate(self) -> float:
+        """Tokens of the answer in a second; the first comes out of the prompt."""
+        return max(self.n_gen - 1, 0) / self.gen_seconds if self.gen_seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something happened to a request: a part of its prompt was read, or it has another token.
+
+    timings   so far;  slot  the sequence that answers, -1 if none does yet
+    text      that is certain with this token; empty: a part of a character, or of a stop string
+    token     None: there is none, it is about the prompt, or the end
+    logprob   of the token, and `top` the most likely with theirs, if `params.logprobs` is given;
+              natural logarithms of what `Request.post_sampling_probs` says
+    finish_reason  on the last event, and only there
+    stopped_by     the stop string that was found
+    truncated      the context is full, or tokens of it left
+    error     why there is no answer, with the reason "error"
+    """
+
+    timings: Timings
+    slot: int = -1
+    text: str = ""
+    token: int | None = None
+    logprob: float | None = None
+    top: tuple[tuple[int, float], ...] = ()
+    finish_reason: Reason | None = None
+    stopped_by: str = ""
+    truncated: bool = False
+    error: Exception | None = None

@@ -1,0 +1,339 @@
+"""Several requests in one batch, step by step (llama-server's update_slots).
+
+A step computes a token, or a draft, of each answer, and a piece of each prompt, all in one decode.
+So answers go on while prompts are read. Everything here belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from ggml_py.building import clock
+from ggml_py.errors import ContextError
+from llama_py.context import Context
+from llama_py.context_shift import can_shift
+from llama_py.generate import UNTIL_FULL
+from llama_py.lora import Adapter
+from llama_py.reuse.tree import common
+from llama_py.sampler.constraint import Ended
+from llama_py.serving.cells import make_cells, put_idle_away
+from llama_py.serving.job import Job
+from llama_py.serving.metrics import Metrics
+from llama_py.serving.pace import Pace, shares
+from llama_py.serving.request import Event, Reason, TooLong
+from llama_py.serving.slots import Slot, SlotInfo, State, chosen
+from llama_py.speculative.speculator import Speculator
+
+log = logging.getLogger("llama_py")
+
+N_SHARED = 32  # a prefix of so many tokens is waited for, if another slot is reading it
+WORTH = 64  # of a conversation in host memory: a copy takes a hundredth of computing it
+N_LOOKED_AT = 8  # jobs for each slot that may overtake those that wait for something
+N_GRAPHS = 12  # that are kept: steps differ in how many answers there are, and pieces of prompts
+SHORTEST = 4  # in every so many steps the shortest prompt is read, in the others the first
+N_SPARE = 4  # tokens of a full context that a context shift never keeps (llama-server)
+
+
+class Scheduler:
+    """The slots of a context, who waits for one, and what the next step computes.
+
+    waiting  jobs without a slot, the next one first
+    metrics  counts what is done
+    """
+
+    def __init__(self, ctx: Context, speculator: Speculator, n_piece: int | None) -> None:
+        """n_piece: tokens of prompts in a step that has tokens of answers too; None: see `Pace`."""
+        self.ctx, self.speculator = ctx, speculator
+        ctx.runner.n_graphs = max(ctx.runner.n_graphs, N_GRAPHS)
+        self._pace = Pace(ctx.cparams.n_ubatch, n_piece)
+        ctx.reuse.worth = WORTH
+        self.slots = [Slot(i) for i in range(ctx.cparams.n_seq_max)]
+        self.waiting: list[Job] = []
+        self.loras: dict[Adapter, float] = {}
+        self.metrics = Metrics()
+        self._is_tight = False  # someone had to give way: nobody begins before someone ends
+
+    @property
+    def busy(self) -> list[tuple[Slot, Job]]:
+        """Slots at work, in order, with their jobs."""
+        return [(slot, slot.job) for slot in self.slots if slot.job is not None]
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.waiting and not self.busy
+
+    def step(self) -> None:
+        """Let those go that do not go on, begin with as many as there are slots, compute."""
+        self._sweep()
+        self._admit()
+        self._sweep()  # who left when it began
+        if not (busy := self.busy):
+            return
+        self.metrics.n_steps += 1
+        self.metrics.n_busy += len(busy)
+        together = [slot for slot, job in busy if not job.alone]
+        groups = [together] if together else []
+        for group in [*groups, *([slot] for slot, job in busy if job.alone)]:
+            self._compute([(slot, slot.job) for slot in group if slot.job is not None])
+        self._sweep()
+
+    def info(self) -> tuple[SlotInfo, ...]:
+        """What each slot is doing; any thread may ask."""
+        return tuple(self._info(slot) for slot in self.slots)
+
+    def end_all(self, reason: Reason, error: Exception | None = None) -> None:
+        """No job goes on."""
+        for slot, _ in self.busy:
+            self._end(slot, reason, error)
+        while self.waiting:
+            job = self.waiting.pop()
+            self._tell(job, job.answer.end(reason, error))
+
+    def _info(self, slot: Slot) -> SlotInfo:
+        if (job := slot.job) is None:
+            return SlotInfo(slot.id, "idle", n_held=slot.n_held)
+        t = job.answer.timings
+        state: State = "prompt" if job.reads else "answer"
+        return SlotInfo(
+            slot.id, state, job.id, t.n_prompt, t.n_done, t.n_gen, job.answer.n_left, slot.n_held
+        )  # fmt: skip
+
+    def look(self, slot: Slot) -> None:
+        """See what the memory has of a sequence."""
+        slot.n_held = self.ctx.memory.seq_pos_max(slot.id) + 1
+
+    def _sweep(self) -> None:
+        """Who is cancelled or late ends."""
+        for job in [job for job in self.waiting if job.cancelled or job.is_late]:
+            self.waiting.remove(job)
+            self._tell(job, job.answer.end("cancelled" if job.cancelled else "time"))
+        for slot, job in self.busy:
+            if job.cancelled or job.is_late:
+                self._end(slot, "cancelled" if job.cancelled else "time")
+
+    def _admit(self) -> None:
+        for job in self.waiting[: N_LOOKED_AT * len(self.slots)]:
+            free = [slot for slot in self.slots if slot.job is None]
+            if not free or (self._is_tight and len(free) < len(self.slots)):
+                return
+            slot = self._slot_for(job, free)
+            if slot is not None:
+                self.waiting.remove(job)
+                self._begin(slot, job)
+
+    def _slot_for(self, job: Job, free: Sequence[Slot]) -> Slot | None:
+        """The slot that answers; None, if the one it wants is at work, or if another is just
+        computing what its prompt begins with."""
+        wanted = job.request.id_slot
+        if wanted >= 0:
+            return next((slot for slot in free if slot.id == wanted), None)
+        if self._is_coming(job):
+            return None
+        return chosen(free, [self.ctx.reuse.tokens(slot.id) for slot in free], job.ids)
+
+    def _is_coming(self, job: Job) -> bool:
+        if not job.request.cache_prompt:
+            return False
+        for slot, other in self.busy:
+            if not other.reads or other.request.loras != job.request.loras:
+                continue
+            n = min(common(other.ids, job.ids), len(job.ids) - 1)
+            if n >= N_SHARED and n > len(other.ids) - other.reads:
+                self.ctx.reuse.mark(slot.id, n)
+                return True
+        return False
+
+    def _begin(self, slot: Slot, job: Job) -> None:
+        reuse, request = self.ctx.reuse, job.request
+        slot.job = job
+        try:
+            loras = self.loras if request.loras is None else request.loras
+            self.ctx.set_adapters(loras, slot.id)
+            make_cells(self.ctx, self.slots, job.ids, slot)
+            afresh = not request.cache_prompt
+            n = reuse.start(job.ids, slot.id, request.marks, afresh).n_reused
+            self._start(slot, job, n)
+        except Exception as e:
+            self._end(slot, "error", e)
+            return
+        if not job.answer.n_gen:
+            job.n_kept = self._kept(job)
+            room = self.ctx.cparams.n_ctx_seq - len(job.ids) + 1  # the last token needs no cell
+            job.answer.limit(2**31 if job.n_kept is not None else room)
+            self.metrics.n_reused += n
+            self._tell(job, job.answer.place(slot.id, n))
+
+    def _start(self, slot: Slot, job: Job, n: int) -> None:
+        """The slot has the first n tokens."""
+        self.speculator.start(slot.id, job.ids[n:], job.ids[:n])
+        job.reads = len(job.ids) - n
+
+    def _kept(self, job: Job) -> int | None:
+        """How many tokens stay when the context is full; None if the answer ends there."""
+        p = job.request.params
+        if not p.context_shift or p.max_tokens == UNTIL_FULL or not can_shift(self.ctx):
+            return None
+        n = job.answer.timings.n_prompt
+        if p.n_keep >= 0:
+            n = min(n, p.n_keep + int(self.ctx.model.tokenizer.add_bos))
+        return max(min(n, self.ctx.cparams.n_ctx_seq - N_SPARE), 0)
+
+    def _compute(self, busy: list[tuple[Slot, Job]]) -> None:
+        for slot, job in busy:
+            self._make_room(slot, job)
+        busy = [(slot, job) for slot, job in busy if slot.job is job]
+        if not busy:
+            return
+        pieces = self._pieces(busy)
+        busy = [(slot, job) for slot, job in busy if not job.reads or pieces.get(slot.id)]
+        start = clock()
+        try:
+            self.speculator.advance([slot.id for slot, _ in busy], pieces)
+        except ContextError as e:
+            self._has_no_room(busy, e)
+        except Exception as e:
+            self._failed(busy, e)
+        else:
+            seconds = clock() - start
+            self._pace.saw(sum(pieces.values()), len(busy) - len(pieces), seconds)
+            for slot, job in busy:
+                job.alone = False
+                self.look(slot)
+                self._take(slot, job, seconds)
+
+    def _make_room(self, slot: Slot, job: Job) -> None:
+        """Before an answer goes on: what leaves a full context, how far it is drafted."""
+        answer = job.answer
+        try:
+            if job.n_kept is not None and not job.reads:
+                n_discard = job.request.n_discard
+                n = self.speculator.make_room(slot.id, job.n_kept, n_discard)
+                answer.count("n_discarded", n)
+        except Exception as e:
+            self._end(slot, "error", e)
+            return
+        most, left = job.request.n_drafts, answer.n_left
+        self.speculator.limit(
+            slot.id, left if most is None else min(left, most + 1), answer.allowed
+        )
+
+    def _pieces(self, busy: list[tuple[Slot, Job]]) -> dict[int, int]:
+        """How much of prompts is computed now, of those whose turn it is."""
+        prompts = sorted((job.id, slot.id, job.reads) for slot, job in busy if job.reads)
+        n_answers = len(busy) - len(prompts)
+        shortest = self.metrics.n_steps % SHORTEST == 0
+        wanted = [n for _, _, n in prompts]
+        found = shares(self._pace.piece(n_answers), wanted, shortest, whole=n_answers > 0)
+        return {id: n for (_, id, _), n in zip(prompts, found, strict=True) if n}
+
+    def _take(self, slot: Slot, job: Job, seconds: float) -> None:
+        """The tokens that a step has made certain."""
+        answer, speculator = job.answer, self.speculator
+        if not job.reads:
+            answer.spend(seconds)
+            self.metrics.gen_seconds += seconds
+        elif not self._has_read(slot, job, seconds):
+            return
+        n_guesses, n = speculator.n_guesses(slot.id), 0
+        answer.count("n_drafted", n_guesses)
+        self.metrics.n_drafts += n_guesses > 0
+        self.metrics.n_drafted += n_guesses
+        try:
+            while slot.job is job and not job.cancelled and speculator.has_rows(slot.id):
+                id, row = speculator.take(slot.id, answer.choose)
+                answer.count("n_accepted", int(n > 0))
+                self._go_on(slot, job, answer.token(id, row))
+                n += 1
+        except Ended as e:
+            self._go_on(slot, job, answer.end_of(e))
+        except Exception as e:
+            self._end(slot, "error", e, spoiled=True)
+        self.metrics.n_gen += n
+        self.metrics.n_accepted += max(n - 1, 0)
+        held = answer.timings.n_prompt + answer.timings.n_gen
+        self.metrics.n_longest = max(self.metrics.n_longest, held)
+
+    def _go_on(self, slot: Slot, job: Job, event: Event) -> None:
+        """Tell an event; with the last one the slot is free."""
+        if event.finish_reason is not None:
+            self._release(slot, job)
+        self._tell(job, event)
+
+    def _has_read(self, slot: Slot, job: Job, seconds: float) -> bool:
+        """Whether the prompt is read, and an answer is wanted."""
+        has_rows = self.speculator.has_rows(slot.id)
+        left = 0 if has_rows else self.speculator.n_pending(slot.id)
+        self.metrics.n_prompt += job.reads - left
+        self.metrics.prompt_seconds += seconds
+        job.reads, answer = left, job.answer
+        n_prompt = answer.timings.n_prompt
+        self._tell(job, answer.read(min(len(job.ids) - left, n_prompt), seconds))
+        if not has_rows:
+            return False
+        if answer.n_left < 1:
+            self._end(slot, "length")
+            return False
+        return True
+
+    def _has_no_room(self, busy: list[tuple[Slot, Job]], e: ContextError) -> None:
+        """Sequences share cells, of which there are too few: idle ones give theirs back, then the
+        job that came last gives way, and goes on where it was once another has ended."""
+        if put_idle_away(self.ctx, self.slots):
+            return
+        slot, job = max(self.busy, key=lambda one: one[1].id)
+        if len(self.busy) > 1:
+            log.info("request %d gives way: %s", job.id, e)
+            job.ids = self.speculator.tokens(slot.id)
+            self._release(slot, job)
+            self.ctx.reuse.put_away(slot.id)
+            self.waiting.insert(0, job)
+            self._is_tight = True
+        elif job.reads and not job.answer.n_gen:
+            self._end(slot, "error", TooLong(len(job.ids), slot.n_held))
+        else:
+            self._end(slot, "length")
+
+    def _failed(self, busy: list[tuple[Slot, Job]], e: Exception) -> None:
+        """A step failed: whose fault it was is seen when each goes on alone."""
+        if len(busy) == 1:
+            self._end(busy[0][0], "error", e, spoiled=True)
+            return
+        log.warning("a step of %d requests failed, each goes on alone: %s", len(busy), e)
+        for slot, job in busy:
+            self._restart(slot, job)
+
+    def _restart(self, slot: Slot, job: Job) -> None:
+        """Go on from what the memory still has."""
+        try:
+            job.alone, job.ids = True, self.speculator.tokens(slot.id)
+            self.speculator.finish(slot.id, whole=False)
+            self._start(slot, job, self.ctx.reuse.start(job.ids, slot.id).n_reused)
+        except Exception as e:
+            self._end(slot, "error", e)
+
+    def _release(self, slot: Slot, job: Job) -> None:
+        """The slot is free; its sequence stays."""
+        try:
+            self.speculator.finish(slot.id, whole=False)
+        except Exception:
+            log.exception("slot %d is cleared", slot.id)
+            self.ctx.reuse.spoil(slot.id, 0)
+        self.look(slot)
+        slot.job, slot.used, self._is_tight = None, self.metrics.n_steps, False
+
+    def _end(
+        self, slot: Slot, reason: Reason, error: Exception | None = None, spoiled: bool = False
+    ) -> None:
+        """A job goes on no more; spoiled: what was computed for it is wrong."""
+        if (job := slot.job) is not None:
+            self._release(slot, job)
+            if spoiled:
+                self.ctx.reuse.spoil(slot.id, job.answer.timings.n_reused)
+                self.look(slot)
+            self._tell(job, job.answer.end(reason, error))
+
+    def _tell(self, job: Job, event: Event) -> None:
+        if event.finish_reason is not None:
+            self.metrics.ended[event.finish_reason] += 1
+        job.tell(event)

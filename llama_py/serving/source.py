@@ -1,0 +1,101 @@
+"""What `Models` are made of: where a model comes from, and who uses it."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, Literal, Protocol, TypeVar
+
+PART = re.compile(r"-\d{5}(-of-\d{5}\.gguf)$")
+State = Literal["unloaded", "loading", "loaded", "unloading"]
+
+
+class Served(Protocol):
+    """What is loaded: an `Engine`, or something that has one."""
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes."""
+        ...
+
+    def close(self) -> None: ...
+
+
+T = TypeVar("T", bound=Served)
+
+
+@dataclass(frozen=True, slots=True)
+class Source(Generic[T]):
+    """How a model is loaded, and about how many bytes it takes then."""
+
+    load: Callable[[], T]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """A model, its bytes (about, before it is loaded), and how many use it.
+
+    asleep  it left because nobody used it for long
+    error   why it could not be loaded the last time
+    """
+
+    name: str
+    state: State
+    size: int
+    n_uses: int
+    asleep: bool = False
+    error: Exception | None = None
+
+
+class Entry(Generic[T]):
+    """A model as `Models` have it.
+
+    leaving  it takes no new work, and leaves when nobody uses it
+    used, since  when it was used, as a number that grows; when it became idle, in seconds
+    """
+
+    def __init__(self, name: str, source: Source[T]) -> None:
+        self.name, self.source, self.size = name, source, source.size
+        self.state: State = "unloaded"
+        self.served: T | None = None
+        self.n_uses = self.used = 0
+        self.since = 0.0
+        self.leaving = self.asleep = False
+        self.error: Exception | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        return self.state == "loaded" and not self.n_uses
+
+
+class Lease(Generic[T]):
+    """A model in use: `served`, which stays until `end` was called as often as `keep`, and once."""
+
+    def __init__(self, served: T, ended: Callable[[], None]) -> None:
+        self.served, self._ended = served, ended
+        self._n, self._lock = 1, threading.Lock()
+
+    def keep(self) -> None:
+        """Somebody else uses it too."""
+        with self._lock:
+            self._n += 1
+
+    def end(self) -> None:
+        with self._lock:
+            self._n -= 1
+            last = self._n == 0
+        if last:
+            self._ended()
+
+
+def size_of(path: str | Path) -> int:
+    """About the bytes of a model that is not loaded: those of its file, or of all parts."""
+    path = Path(path)
+    split = PART.search(path.name)
+    others = path.parent.glob(f"*{split[1]}") if split else [path]
+    stem = path.name[: split.start()] if split else ""
+    return sum(p.stat().st_size for p in others if p.name.startswith(stem))

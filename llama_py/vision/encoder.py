@@ -1,0 +1,210 @@
+"""The encoder of a file (--mmproj) on a device: images in, rows for a text model out (clip.cpp).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from ggml_py.backend import CompileOptions, Device, KeepsKernels, set_tensor
+from ggml_py.errors import HParamsError, ModelError, ShapeError
+from ggml_py.plan import Plan
+from ggml_py.sched import Scheduler
+from ggml_py.tensor import FLAG_OUTPUT, Tensor
+from llama_py.closing import Closing
+from llama_py.fingerprint import fingerprint
+from llama_py.gguf_file import GGUFFile
+from llama_py.outputs import read_rows
+from llama_py.placement import devices_in_use
+from llama_py.vision.graph import ImageGraph
+from llama_py.vision.image import Image
+from llama_py.vision.projectors import Dynamic, projector
+from llama_py.vision.projectors._projector import F32
+from llama_py.weights import Weights
+
+log = logging.getLogger("llama_py")
+
+N_GRAPHS = 4  # that are kept, by the size of their image
+KEPT_BYTES = 2**28  # of embeddings that are not computed again
+
+
+class Part(NamedTuple):
+    """An image as it is computed: one that was given, or a part of it.
+
+    pixels  F32 [height, width, 3];  key  by which the same are known again
+    """
+
+    pixels: F32
+    key: bytes
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height."""
+        height, width, _ = self.pixels.shape
+        return width, height
+
+
+class Encoder(Closing):
+    """An encoder of images, with its weights on devices.
+
+        with Encoder("mmproj.gguf") as eyes:
+            parts = eyes.encode(Image.open("cat.png"))     # each F32 [n_tokens, n_embd_out]
+
+    file        the open file
+    projector   the blocks that graphs are built of
+    flash_attn  whether attention is one node, with keys and values in F16, as in llama.cpp
+    sizes       bytes of weights by device name
+    """
+
+    def __init__(
+        self, path: str | Path | GGUFFile, device: str | Device | Sequence[str | Device] = "cpu",
+        *, flash_attn: bool = True, min_tokens: int = 0, max_tokens: int = 0,
+        watch: Callable[[Tensor], None] | None = None,
+    ) -> None:  # fmt: skip
+        """min_tokens, max_tokens   of an image whose size decides how many it becomes; 0: as the
+        model was trained;  watch   is called with each node's tensor
+
+        Raises GGUFError, UnknownArchitecture, HParamsError, WeightsError, ModelError for a file
+        that is no encoder of images, or BackendError.
+        """
+        self.file = path if isinstance(path, GGUFFile) else GGUFFile.open(path)
+        kind = projector(_name(self.file))
+        weights = Weights(self.file.tensors, str(self.file.path))
+        self.projector = kind(kind.HParams(self.file.metadata), weights)
+        if isinstance(self.projector, Dynamic):
+            self.projector.limit(min_tokens, max_tokens)
+        weights.skip(*self.file.tensors)  # those of other encoders, and what nobody reads
+        weights.finish()
+        self.flash_attn = flash_attn
+        self.devices = devices_in_use(device)
+        self._weights = weights
+        self._place()
+        self.sizes = weights.sizes
+        self._watch = watch
+        self._sched = Scheduler(
+            list(self.devices), CompileOptions(fuse=watch is None, many=True), watch
+        )
+        self._graphs: OrderedDict[tuple[int, int], tuple[ImageGraph, Plan]] = OrderedDict()
+        self._kept: OrderedDict[bytes, F32] = OrderedDict()
+        self._log()
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        return fingerprint(self.file)
+
+    @property
+    def n_embd(self) -> int:
+        """Channels of a row."""
+        return self.projector.n_embd_out
+
+    def parts(self, image: Image) -> list[Part]:
+        """The images that are computed of one, in the order in which the text model gets them."""
+        prepared = self.projector.prepare(image.pixels)
+        # Of the same image another encoder makes other rows, and so do other limits of this one.
+        keys = (f"{self._fingerprint} {i} {p.shape}".encode() for i, p in enumerate(prepared))
+        return [Part(p, image.digest + key) for p, key in zip(prepared, keys, strict=True)]
+
+    def encode(self, image: Image) -> list[F32]:
+        """The rows of an image, F32 [n_tokens, n_embd], one array for each of its parts."""
+        return [self.rows(part) for part in self.parts(image)]
+
+    def rows(self, part: Part) -> F32:
+        """The rows of a part of an image, F32 [n_tokens, n_embd]. Those of the last ones are kept.
+        """
+        rows = self._kept.pop(part.key, None)
+        if rows is None:
+            rows = self._computed(part.pixels)
+        self._kept[part.key] = rows
+        while sum(kept.nbytes for kept in self._kept.values()) > KEPT_BYTES:
+            self._kept.popitem(last=False)
+        return rows
+
+    def _computed(self, pixels: F32) -> F32:
+        height, width, _ = pixels.shape
+        g, plan = self._planned(width, height)
+        set_tensor(g.inputs["inp_raw"], pixels.transpose(2, 0, 1))
+        for name, values in g.values.items():
+            if g.inputs[name].buffer is not None:
+                set_tensor(g.inputs[name], values)
+        plan.run()
+        assert g.result is not None
+        return read_rows(g.result, self.projector.n_tokens(width, height))
+
+    def graph(self, width: int, height: int) -> ImageGraph:
+        """A new graph of an image of that size; without memory."""
+        g = self.projector.Graph(self.projector.hp, width, height, self.flash_attn)
+        g.result = g.expand(self.projector.build(g))
+        return g
+
+    def close(self) -> None:
+        """Give memory and file back."""
+        self._graphs.clear()
+        self._kept.clear()
+        self._weights.release()
+        self.file.close()
+
+    def __repr__(self) -> str:
+        names = ",".join(d.name for d in self.devices)
+        return f"<{type(self).__name__} {self.projector.name} {self.file.path} on {names}>"
+
+    def _planned(self, width: int, height: int) -> tuple[ImageGraph, Plan]:
+        found = self._graphs.get((width, height))
+        if found is None:
+            g = self.graph(width, height)
+            log.debug("graph of %d x %d pixels: %d nodes", width, height, len(g.gf.nodes))
+            t = g.result
+            while t is not None:
+                t.flags |= FLAG_OUTPUT
+                t = t.view_src
+            found = self._graphs[width, height] = g, self._sched.plan(g.gf)
+            while len(self._graphs) > N_GRAPHS:
+                self._graphs.popitem(last=False)
+        self._graphs.move_to_end((width, height))
+        return found
+
+    def _place(self) -> None:
+        """Weights to their device, which is told what reads them."""
+        readers: dict[int, list[Tensor]] = {id(t): [] for t in self._weights.all}
+        try:
+            nodes = self.graph(*self.projector.example()).gf.nodes
+        except ShapeError as e:
+            raise HParamsError(
+                f"{self.file.path}: its sizes do not fit together ({e}); convert the model again"
+            ) from e
+        for node in nodes:
+            for src in {id(t) for t in node.src if t is not None}:
+                if src in readers:
+                    readers[src].append(node)
+        first = self.devices[0]
+        if isinstance(first, KeepsKernels):
+            first.begin({info.type.name for info in self.file.tensors.values()})
+        self._weights.place(lambda t, nodes: first, readers)
+
+    def _log(self) -> None:
+        hp = self.projector.hp
+        log.info(
+            "vision: %s, %d layers of %d channels, rows of %d; %.2f MiB", self.projector.name,
+            hp.n_layer, hp.n_embd, self.n_embd, sum(self.sizes.values()) / 2**20,
+        )  # fmt: skip
+
+
+def _name(file: GGUFFile) -> str:
+    """What a file says that its encoder of images is. ModelError if it has none."""
+    m = file.metadata
+    if m.get("clip.has_vision_encoder") is not True:
+        has_audio = m.get("clip.has_audio_encoder") is True
+        what = "it is an encoder of sound" if has_audio else "it has no clip.has_vision_encoder"
+        raise ModelError(
+            f"{file.path}: is no encoder of images: {what}; give the mmproj file of a vision model"
+        )
+    name = m.get("clip.projector_type") or m.get("clip.vision.projector_type")
+    if not isinstance(name, str):
+        raise ModelError(
+            f"{file.path}: says nothing of its projector (clip.projector_type); convert it again"
+        )
+    return name
+

@@ -1,0 +1,102 @@
+"""The sizes of a vision encoder, out of the metadata of its file (clip.cpp:load_hparams)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from ggml_py.errors import HParamsError
+from llama_py.hparams import MAX_LAYERS
+from llama_py.keys import Declared, Field, Keys, as_float, flag, number, uint
+
+PREFIX = "clip"  # of the keys
+MAX_SIDE = 8192  # of an image that is computed, in pixels
+MAX_PATCH = 65535
+MAX_STEP = 4096  # pixels of a side that become one embedding
+
+
+def colours(key: str) -> Any:
+    """A number for red, green and blue; what follows does not count."""
+    return Field(key, as_float, count=lambda _: 3, longer=True)
+
+
+class VisionHParams(Declared):
+    """Hyperparameters of an encoder.
+
+    n_merge     patches that become one embedding, on a side
+    min_tokens, max_tokens  embeddings of one image, where its size decides; 0: it does not
+    n_embd_head  channels of a head
+    activation  "gelu", "silu" or "gelu_quick"
+    rope_theta  base of the frequencies with which positions turn heads
+    """
+
+    min_tokens: ClassVar[int] = 0
+    max_tokens: ClassVar[int] = 0
+    rope_theta: ClassVar[float] = 10000.0
+
+    n_embd: int = uint("vision.embedding_length", least=1)
+    n_head: int = uint("vision.attention.head_count", least=1)
+    n_head_kv: int = uint("vision.attention.head_count_kv", lambda hp: hp.n_head, least=1)
+    n_embd_head: int = uint("vision.attention.head_dim", lambda hp: hp.n_embd // hp.n_head)
+    n_ff: int = uint("vision.feed_forward_length")
+    n_layer: int = uint("vision.block_count", most=MAX_LAYERS)
+    n_embd_out: int = uint("vision.projection_dim")
+    eps: float = number("vision.attention.layer_norm_epsilon", least=0)
+    image_size: int = uint("vision.image_size", most=MAX_SIDE)
+    patch_size: int = uint("vision.patch_size", least=1, most=MAX_PATCH)
+    use_gelu: bool = flag("use_gelu", False)
+    use_silu: bool = flag("use_silu", False)
+    image_mean: tuple[float, ...] = colours("vision.image_mean")
+    image_std: tuple[float, ...] = colours("vision.image_std")
+    n_merge: int = uint("vision.projector.scale_factor", 1, least=1, most=MAX_PATCH)
+
+    def __init__(self, metadata: Mapping[str, Any]) -> None:
+        keys = Keys(metadata, PREFIX)
+        super().__init__(keys)
+        self.load(keys)
+        self._check(keys)
+
+    def load(self, keys: Keys) -> None:
+        """What cannot be said by a field."""
+
+    @property
+    def activation(self) -> str:
+        return "gelu" if self.use_gelu else "silu" if self.use_silu else "gelu_quick"
+
+    @property
+    def step(self) -> int:
+        """Pixels of a side that become one embedding."""
+        return self.patch_size * self.n_merge
+
+    @property
+    def n_side(self) -> int:
+        """Patches on a side of an image of `image_size`."""
+        return self.image_size // self.patch_size
+
+    def pixels(self, n_tokens: int) -> int:
+        """Of an image of so many embeddings."""
+        return n_tokens * self.step**2
+
+    def _check(self, keys: Keys) -> None:
+        if self.use_gelu and self.use_silu:
+            raise keys.error("use_silu", "use_gelu is set too; only one of them can be")
+        if self.step > MAX_STEP:
+            why = f"{self.step} pixels of a side become one embedding; at most {MAX_STEP} may"
+            raise self.refuse("vision.patch_size", why)
+        if 0 in self.image_std:
+            raise keys.error("vision.image_std", "pixels are divided by it; none may be 0")
+        if not self.n_layer:
+            return
+        if self.n_head_kv != self.n_head:
+            raise keys.error(
+                "vision.attention.head_count_kv", f"it must be head_count = {self.n_head}"
+            )
+        if self.n_embd_head * self.n_head != self.n_embd:
+            raise keys.error(
+                "vision.attention.head_count",
+                f"it must divide embedding_length = {self.n_embd}, with heads of its quotient",
+            )
+
+    def refuse(self, key: str, why: str) -> HParamsError:
+        """An error about a key, for checks of an encoder's own."""
+        return HParamsError(f"{PREFIX}.{key}: {why}")

@@ -1,0 +1,121 @@
+"""Images as they are read: files, bytes, `data:` URLs. Nothing in them is trusted."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.errors import ModelError
+
+U8 = npt.NDArray[np.uint8]
+
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+MAX_PIXELS = 2**26  # of an image that is decoded
+MAX_BYTES = 2**28  # of its file
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Image:
+    """Pixels, u8 [height, width, 3]; and a digest by which the same are known again."""
+
+    pixels: U8 = field(repr=False)
+    digest: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, pixels: npt.ArrayLike) -> Image:
+        """Of u8 [height, width, 3]. ModelError for what is none."""
+        found = np.asarray(pixels)
+        if found.dtype != np.uint8 or found.ndim != 3 or found.shape[2] != 3 or not found.size:
+            raise ModelError(
+                f"an image is u8 [height, width, 3], got {found.dtype} {list(found.shape)}"
+            )
+        found = np.ascontiguousarray(found)
+        digest = hashlib.sha256(repr(found.shape).encode() + found.tobytes()).digest()
+        return cls(found, digest)
+
+    @classmethod
+    def open(cls, path: str | Path) -> Image:
+        """Of a file. ModelError if it is no image that can be read."""
+        path = Path(path)
+        try:
+            if not path.is_file():
+                raise ModelError(f"{path}: there is no such file; give the path of an image")
+            if path.stat().st_size > MAX_BYTES:
+                raise ModelError(
+                    f"{path}: is larger than {MAX_BYTES >> 20} MiB; give a smaller image"
+                )
+            data = path.read_bytes()
+        except OSError as e:
+            raise ModelError(f"{path}: cannot be read ({e.strerror}); give another file") from None
+        return cls.read(data, str(path))
+
+    @classmethod
+    def read(cls, data: bytes, what: str = "the image") -> Image:
+        """Of the bytes of a file. ModelError if they are no image that can be read."""
+        return cls.of(_decoded(data, what))
+
+    @classmethod
+    def from_url(cls, url: str) -> Image:
+        """Of a `data:` URL in base64. ModelError for another."""
+        head, comma, body = url.partition(",")
+        if not head.startswith("data:") or not comma or not head.endswith(";base64"):
+            raise ModelError(
+                f"an image's URL is data:image/...;base64,..., got {url[:40]!r}; nothing is fetched"
+            )
+        if len(body) > MAX_BYTES:
+            raise ModelError(f"the image is larger than {MAX_BYTES >> 20} MiB; give a smaller one")
+        try:
+            data = base64.b64decode(body, validate=True)
+        except ValueError as e:
+            raise ModelError(f"the image's URL is no base64 ({e})") from None
+        return cls.read(data)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height."""
+        height, width, _ = self.pixels.shape
+        return width, height
+
+
+def _decoded(data: bytes, what: str) -> U8:
+    try:
+        from PIL import Image as Pillow
+    except ImportError:
+        raise ModelError(
+            "reading images needs Pillow, which is not installed; pip install 'llama-py[vision]'"
+        ) from None
+    try:
+        with Pillow.open(io.BytesIO(data), formats=FORMATS) as found:
+            width, height = found.size
+            if width * height > MAX_PIXELS:
+                raise ModelError(
+                    f"{what}: has {width} x {height} pixels, more than {MAX_PIXELS}; give a"
+                    " smaller image"
+                )
+            return _rgb(found)
+    except ModelError:
+        raise
+    except Pillow.DecompressionBombError as e:
+        raise ModelError(f"{what}: is too large an image ({e}); give a smaller one") from None
+    except Exception as e:  # a decoder can raise anything
+        raise ModelError(
+            f"{what}: cannot be read as an image ({e}); known are {', '.join(FORMATS)}"
+        ) from None
+
+
+def _rgb(found: Any) -> U8:
+    """Pixels without transparency; of more than 8 bits, the highest."""
+    # Pillow has the 16 bits of a PPM, and in some versions those of a PNG, in 32.
+    if found.mode.startswith("I;16") or (found.mode == "I" and found.format in ("PNG", "PPM")):
+        grey = (np.asarray(found).astype(np.uint16) >> 8).astype(np.uint8)
+        return np.repeat(grey[:, :, None], 3, 2)
+    if found.mode in ("I", "F"):
+        raise ValueError("its pixels have 32 bits, and nothing says which number is white")
+    return np.array(found.convert("RGB"), np.uint8)

@@ -1,0 +1,107 @@
+"""Images in messages, in the form of the OpenAI API: parts of a content.
+
+    {"role": "user", "content": [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,..."}},
+        {"type": "text", "text": "What is this?"},
+    ]}
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from ggml_py.errors import ModelError
+from llama_py.chat.messages import IMAGE, has_images, parts_of
+from llama_py.vision.image import Image
+
+Message = Mapping[str, Any]
+Given = str | Path | bytes | Image  # a file, its bytes, or what was read of it
+
+# What stands for an image in a text that was made of messages. Nobody can write it into one.
+PLACE = f"<__media_{secrets.token_hex(16)}__>"
+
+
+def read_image(image: Given) -> Image:
+    """ModelError for what cannot be read."""
+    if isinstance(image, Image):
+        return image
+    return Image.read(image) if isinstance(image, bytes) else Image.open(image)
+
+
+def image_part(image: Given) -> dict[str, Any]:
+    """The part of a content that an image is. ModelError for what cannot be read."""
+    read_image(image)
+    if isinstance(image, Image):
+        return {"type": IMAGE, IMAGE: image}
+    data = image if isinstance(image, bytes) else Path(image).read_bytes()
+    url = f"data:application/octet-stream;base64,{base64.b64encode(data).decode()}"
+    return {"type": IMAGE, IMAGE: {"url": url}}
+
+
+def with_images(content: Any, images: Sequence[Given]) -> Any:
+    """A message's content with images before it."""
+    if not images:
+        return content
+    said = [{"type": "text", "text": content}] if isinstance(content, str) else [*content]
+    return [*map(image_part, images), *said]
+
+
+def marked(messages: Sequence[Message]) -> list[Message]:
+    """Messages whose contents are texts, with PLACE where images were."""
+    return [
+        {**m, "content": _text(parts_of(m))} if has_images([m]) else m for m in messages
+    ]
+
+
+def images_of(
+    messages: Sequence[Message], media_path: str | Path | None = None
+) -> list[Image]:
+    """The images of messages.
+
+    media_path  a folder of whose files URLs (file:NAME) may be read; None: of none
+
+    Raises ModelError for an image that cannot be had.
+    """
+    parts = (part for m in messages for part in parts_of(m))
+    return [_image(part, media_path) for part in parts if part.get("type") == IMAGE]
+
+
+def _text(parts: Iterable[Mapping[str, Any]]) -> str:
+    """The parts of a content as one text (common_chat_msg::to_json_oaicompat): a new line between
+    texts, none beside images."""
+    text, after_image = "", False
+    for part in parts:
+        if part.get("type") == IMAGE:
+            text, after_image = text + PLACE, True
+        elif part.get("type") == "text":
+            text += ("" if after_image or not text else "\n") + str(part.get("text", ""))
+            after_image = False
+    return text
+
+
+def _image(part: Mapping[str, Any], media_path: str | Path | None) -> Image:
+    url = part.get(IMAGE)
+    if isinstance(url, Mapping):
+        url = url.get("url")
+    if isinstance(url, Image):
+        return url
+    if not isinstance(url, str):
+        raise ModelError("an image_url is {'url': 'data:image/...;base64,...'}")
+    if not url.startswith("file:"):
+        return Image.from_url(url)
+    if media_path is None:
+        raise ModelError("files are not read for messages here; give an image as a data: URL")
+    folder = Path(media_path).resolve()
+    try:
+        path = (folder / unquote(urlsplit(url).path).lstrip("/")).resolve()
+    except (OSError, RuntimeError, ValueError) as e:  # too long, a circle of links, a zero byte
+        why = ascii(str(e)[:60])
+        raise ModelError(f"{url[:40]!a} names no file of {folder} ({why})") from None
+    if not path.is_relative_to(folder):
+        raise ModelError(f"{url}: is not in {folder}; only files of that folder are read")
+    return Image.open(path)

@@ -1,0 +1,118 @@
+"""What an encoder of images is: its sizes, its blocks, its graph, what becomes of an image before.
+
+A file of this folder defines subclasses of `Projector`, each with `name` set to what files say in
+clip.projector_type; nothing else in the project knows the name.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.errors import ModelError
+from ggml_py.tensor import Tensor
+from llama_py.vision.graph import ImageGraph
+from llama_py.vision.hparams import VisionHParams
+from llama_py.vision.image import MAX_PIXELS
+from llama_py.vision.resize import U8, Size, aligned, fit
+from llama_py.weights import Weights
+
+F32 = npt.NDArray[np.float32]
+AnyHParams = VisionHParams  # within the class that name is the projector's own
+
+
+class Projector(ABC):
+    """The blocks of an encoder, and how graphs are built of them.
+
+    same_as   another whose blocks it has, if only the name differs
+    HParams   the class of its hyperparameters
+    Graph     what its blocks are given
+    resize    how images get another size, one of `resize.FILTERS`
+    begin, end  what stands before and behind an image in the text, special tokens included
+    n_embd_out  channels of a row
+    """
+
+    name: ClassVar[str]
+    same_as: ClassVar[str] = ""
+    HParams: ClassVar[type[AnyHParams]] = VisionHParams
+    Graph: ClassVar[type[ImageGraph]] = ImageGraph
+    resize: ClassVar[str] = "bicubic"
+    begin: ClassVar[str] = ""
+    end: ClassVar[str] = ""
+    hp: AnyHParams
+    n_embd_out: int
+
+    def __init__(self, hp: AnyHParams, w: Weights) -> None:
+        self.hp = hp
+        self.declare(w)
+
+    @abstractmethod
+    def declare(self, w: Weights) -> None:
+        """Make the blocks, which declare their tensors; set n_embd_out."""
+
+    @abstractmethod
+    def build(self, g: ImageGraph) -> Tensor:
+        """What the text model gets of an image. [n_embd_out, n_tokens]"""
+
+    def prepare(self, image: U8) -> list[F32]:
+        """The images that are computed of one, in the order in which the text model gets them, F32
+        [height, width, 3]. This one: itself, in the middle of one of a fixed size."""
+        side = self.hp.image_size
+        return [self.normalized(fit(image, (side, side), self.resize))]
+
+    def normalized(self, image: U8) -> F32:
+        """Pixels as the model was trained with."""
+        hp, f32 = self.hp, np.float32
+        mean, std = np.array([hp.image_mean, hp.image_std], f32)
+        found: F32 = (image.astype(f32) / f32(255) - mean) / std
+        return found
+
+    def example(self) -> Size:
+        """Width and height of an image that the encoder computes."""
+        return self.hp.image_size, self.hp.image_size
+
+    def n_tokens(self, width: int, height: int) -> int:
+        """How many rows a computed image becomes."""
+        return (width // self.hp.step) * (height // self.hp.step)
+
+    def grid(self, width: int, height: int) -> Size:
+        """Columns and rows of these, as a text model with positions on several axes is told."""
+        return self.n_tokens(width, height), 1
+
+    def sees_all(self, n_embd: int) -> bool:
+        """Whether a text model of so many channels lets each embedding of an image see all others,
+        later ones too."""
+        return False
+
+
+class Dynamic(Projector):
+    """An encoder of images of any size.
+
+    min_tokens, max_tokens  how many embeddings an image becomes
+    """
+
+    least: int
+    most: int
+
+    def limit(self, least: int, most: int) -> None:
+        """From now on images become at least and at most so many embeddings; 0: as many as the
+        model was trained with."""
+        self.least = least or self.hp.min_tokens
+        self.most = most or self.hp.max_tokens
+
+    def example(self) -> Size:
+        return 2 * self.hp.step, 2 * self.hp.step
+
+    def prepare(self, image: U8) -> list[F32]:
+        height, width = image.shape[:2]
+        hp = self.hp
+        size = aligned((width, height), hp.step, hp.pixels(self.least), hp.pixels(self.most))
+        if size[0] * size[1] > MAX_PIXELS:
+            raise ModelError(
+                f"an image would become {size[0]} x {size[1]} pixels, more than {MAX_PIXELS}; give"
+                " a smaller one, or fewer embeddings at least (min_tokens)"
+            )
+        return [self.normalized(fit(image, size, self.resize))]

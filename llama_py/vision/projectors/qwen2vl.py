@@ -1,0 +1,10 @@
+"""Qwen2VL's eyes (models/qwen2vl.cpp)."""
+
+from __future__ import annotations
+
+from llama_py.vision.projectors._qwen import Merging
+
+
+class Qwen2VL(Merging):
+    name = "qwen2vl_merger"
+    swaps = True

@@ -1,0 +1,207 @@
+"""A prompt with images, and how a context reads it (mtmd.cpp:mtmd_tokenizer, mtmd-helper.cpp).
+
+An image stands in a prompt's ids as numbers below zero, one for each position that it takes: the
+same image has the same, so that what a sequence has of a prompt is found as of any other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ggml_py.errors import ContextError, ModelError
+from llama_py.batch import F32, I32, Batch, Wanted
+from llama_py.hparams import HParams
+from llama_py.prompts import Decoding, Mixed
+from llama_py.vision.encoder import Encoder, Part
+from llama_py.vision.image import Image
+
+if TYPE_CHECKING:
+    from llama_py.tokenizer import Tokenizer
+
+MARKER = "<__media__>"  # where an image stands in a text
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A part of an image in a prompt.
+
+    n_tokens      rows that the text model gets
+    columns, rows   of them, where positions have several axes
+    n_axes        of positions
+    sees_all      whether each row is to see all others
+    """
+
+    encoder: Encoder = field(repr=False)
+    part: Part = field(repr=False)
+    n_tokens: int
+    columns: int
+    rows: int
+    n_axes: int
+    sees_all: bool
+
+    @property
+    def n_pos(self) -> int:
+        """How many positions it takes."""
+        return self.n_tokens if self.n_axes == 1 else max(self.columns, self.rows)
+
+    @property
+    def ids(self) -> list[int]:
+        """What stands for it: a number below zero for each position."""
+        raw = hashlib.shake_256(self.part.key + bytes([self.n_axes])).digest(4 * self.n_pos)
+        found: list[int] = (-1 - (np.frombuffer(raw, "<u4") >> 1).astype(np.int64)).tolist()
+        return found
+
+    def positions(self, first: int) -> I32:
+        """Of its rows, from a position on. [n_axes, n_tokens]"""
+        i = np.arange(self.n_tokens, dtype=np.int32)
+        if self.n_axes == 1:
+            return first + i[None]
+        found = np.zeros((self.n_axes, self.n_tokens), np.int32)
+        found[0] = first
+        found[1], found[2] = first + i // self.columns, first + i % self.columns
+        return found
+
+
+Chunk = list[int] | Picture
+
+
+class ImagePrompt(Mixed):
+    """A prompt's ids, and the tokens and images that they stand for: its `chunks`."""
+
+    def __init__(
+        self, chunks: Sequence[Chunk], before: Sequence[int] = (), n_beyond: int = 0
+    ) -> None:
+        """before, n_beyond: of what a sequence has already."""
+        super().__init__(
+            id for c in chunks for id in (c.ids if isinstance(c, Picture) else c)
+        )
+        self.chunks = list(chunks)
+        self.before = list(before)
+        self.n_tokens = sum(c.n_tokens if isinstance(c, Picture) else len(c) for c in chunks)
+        self.n_beyond = n_beyond + self.n_tokens - len(self)
+
+    def rest(self, n: int) -> ImagePrompt | None:
+        """What follows the first n positions; None if an image is cut there."""
+        at, beyond = 0, self.n_beyond - (self.n_tokens - len(self))
+        for i, chunk in enumerate(self.chunks):
+            size = chunk.n_pos if isinstance(chunk, Picture) else len(chunk)
+            if n < at + size:
+                cut = n - at
+                if isinstance(chunk, Picture):
+                    if cut:
+                        return None
+                    left: list[Chunk] = [chunk]
+                else:
+                    left = [chunk[cut:]]
+                left += self.chunks[i + 1 :]
+                return ImagePrompt(left, [*self.before, *self[:n]], beyond)
+            at += size
+            if isinstance(chunk, Picture):
+                beyond += chunk.n_tokens - chunk.n_pos
+        return ImagePrompt([], [*self.before, *self], beyond)
+
+    def read(self, ctx: Decoding, seq_id: int = 0) -> F32:
+        """Let a sequence go on with it. -> F32 [1, n_vocab], of the last token
+
+        Raises ContextError, as `Context.decode`, where it does not fit.
+        """
+        pos, logits = len(self.before), np.empty((0, 0), np.float32)
+        for i, chunk in enumerate(self.chunks):
+            wanted: Wanted = "last" if i == len(self.chunks) - 1 else "none"
+            if isinstance(chunk, Picture):
+                logits = _decode_picture(ctx, chunk, pos, seq_id, wanted)
+                pos += chunk.n_pos
+            elif chunk:
+                at = np.arange(pos, pos + len(chunk), dtype=np.int32)
+                batch = Batch(chunk, pos=at, seq_ids=[(seq_id,)] * len(chunk))
+                logits = ctx.decode(batch, wanted)
+                pos += len(chunk)
+        return logits
+
+
+def _decode_picture(
+    ctx: Decoding, picture: Picture, pos: int, seq_id: int, wanted: Wanted
+) -> F32:
+    at, n, step = picture.positions(pos), picture.n_tokens, ctx.cparams.n_batch
+    if picture.sees_all and n > ctx.cparams.n_ubatch:
+        raise ContextError(
+            f"an image of {n} rows that all see each other needs a batch of its own, but n_batch ="
+            f" {step} and n_ubatch = {ctx.cparams.n_ubatch}; use at least {n} for both"
+        )
+    rows = picture.encoder.rows(picture.part)
+    logits = np.empty((0, 0), np.float32)
+    with attending_both_ways(ctx, picture.sees_all):
+        for i in range(0, n, step):
+            part = slice(i, min(i + step, n))
+            seq_ids = [(seq_id,)] * (part.stop - i)
+            batch = Batch(embd=rows[part], pos=at[:, part], seq_ids=seq_ids)
+            logits = ctx.decode(batch, wanted if part.stop == n else "none")
+    return logits
+
+
+@contextmanager
+def attending_both_ways(ctx: Decoding, wanted: bool = True) -> Iterator[None]:
+    """Within, tokens of a batch see those after them, too (llama_set_causal_attn)."""
+    before = ctx.cparams
+    ctx.cparams = replace(before, causal_attn=before.causal_attn and not wanted)
+    try:
+        yield
+    finally:
+        ctx.cparams = before
+
+
+def image_prompt(
+    tokenizer: Tokenizer, hp: HParams, encoder: Encoder, text: str, images: Sequence[Image], *,
+    marker: str = MARKER, add_special: bool = True,
+) -> ImagePrompt:  # fmt: skip
+    """A text with images where it has markers, for a model of these hyperparameters.
+
+    Raises ModelError if there are not as many images as markers.
+    """
+    texts = text.split(marker)
+    if len(texts) - 1 != len(images):
+        raise ModelError(
+            f"the text has {len(texts) - 1} places for images ({marker}), but {len(images)} images"
+            " are given"
+        )
+    chunks: list[Chunk] = []
+    _add(chunks, tokenizer.tokenize(texts[0], False))
+    for image, after in zip(images, texts[1:], strict=True):
+        _add(chunks, tokenizer.tokenize(encoder.projector.begin, False))
+        chunks += _pictures(encoder, image, hp)
+        _add(chunks, tokenizer.tokenize(encoder.projector.end, False))
+        _add(chunks, tokenizer.tokenize(after, False))
+    if add_special and "bos" in tokenizer.vocab.first:
+        bos = tokenizer.special_ids["bos"]
+        if chunks and isinstance(chunks[0], list):
+            chunks[0].insert(0, bos)
+        else:
+            chunks.insert(0, [bos])
+    if add_special and "eos" in tokenizer.vocab.last:
+        _add(chunks, [tokenizer.special_ids["eos"]])
+    if not chunks or isinstance(chunks[-1], Picture):
+        raise ContextError("the prompt ends with an image; some text must follow it")
+    return ImagePrompt(chunks)
+
+
+def _pictures(encoder: Encoder, image: Image, hp: HParams) -> Iterator[Picture]:
+    kind, sees_all = encoder.projector, encoder.projector.sees_all(hp.n_embd_inp)
+    for part in encoder.parts(image):
+        n, grid = kind.n_tokens(*part.size), kind.grid(*part.size)
+        yield Picture(encoder, part, n, *grid, hp.n_pos_per_embd, sees_all)
+
+
+def _add(chunks: list[Chunk], ids: list[int]) -> None:
+    """Tokens behind what is there; those of a text are together."""
+    if not ids:
+        return
+    if chunks and isinstance(chunks[-1], list):
+        chunks[-1] += ids
+    else:
+        chunks.append(list(ids))

@@ -1,0 +1,40 @@
+"""A large image in tiles (mtmd-image.cpp:mtmd_image_preprocessor_llava_uhd)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from llama_py.vision.resize import U8, Size, fit, resize
+
+
+def tiles(image: U8, side: int, most: int, how: str) -> list[U8]:
+    """Square tiles of an image, row by row, and at the end all of it in one: it alone, if it is not
+    larger.
+
+    side  of a tile;  most  tiles on a side of the image;  how  one of FILTERS
+    """
+    height, width = image.shape[:2]
+    whole = resize(image, (side, side), how)
+    if max(width, height) <= side:
+        return [whole]
+    sizes = [(x * side, y * side) for x in range(1, most + 1) for y in range(1, most + 1)]
+    size = best_size((width, height), sizes[1:])
+    large = fit(image, size, how)
+    found = [
+        large[y : y + side, x : x + side]
+        for y in range(0, size[1], side) for x in range(0, size[0], side)
+    ]  # fmt: skip
+    return [*found, whole]
+
+
+def best_size(size: Size, known: Sequence[Size]) -> Size:
+    """Of known sizes the one that shows most of an image of a size, and has least besides."""
+    f32 = np.float32
+
+    def shown(other: Size) -> int:
+        scale = min(f32(a) / f32(b) for a, b in zip(other, size, strict=True))
+        return min(int(f32(size[0]) * scale) * int(f32(size[1]) * scale), size[0] * size[1])
+
+    return max(known, key=lambda other: (shown(other), shown(other) - other[0] * other[1]))

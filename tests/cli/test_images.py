@@ -1,0 +1,55 @@
+"""Images on the command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from golden.vision import image
+from llama_py.vision import tiny
+from tests.commands import refused, run, tiny_model
+from tests.vision.test_image import png
+
+SHORT = ("-n", "4", "--temp", "0", "--no-warmup", "-c", "256")
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """The options of a model that sees, and an image."""
+    folder = tmp_path_factory.mktemp("seen")
+    (folder / "a.png").write_bytes(png(image(50, 40)))
+    (folder / "b.png").write_bytes(png(image(30, 40, seed=1)))
+    mmproj = tiny.write("gemma3", folder)
+    return str(tiny_model(folder, "gemma3-dense")), str(mmproj), str(folder)
+
+
+def test_a_text_with_images_is_continued(seen: tuple[str, ...]) -> None:
+    model, mmproj, folder = seen
+    files = f"{folder}/a.png,{folder}/b.png"
+    how = ("-m", model, "--mmproj", mmproj, "--image", files, *SHORT, "-p")
+    said = run("llama-py-cli", *how, "a <__media__> b <__media__> c")
+    assert said.returncode == 0, said.stderr
+    assert "generated 4 tokens" in said.stderr
+    before = run("llama-py-cli", *how, "c")
+    assert before.returncode == 0 and "generated 4 tokens" in before.stderr
+    assert "16" not in before.stdout
+
+
+def test_questions_about_images(seen: tuple[str, ...]) -> None:
+    model, mmproj, folder = seen
+    lines = f"/image {folder}/b.png\nand this?\n/image {folder}/c.png\n/exit\n"
+    how = ("-m", model, "--mmproj", mmproj, "--image", f"{folder}/a.png", *SHORT, "-cnv")
+    said = run("llama-py-cli", *how, "-p", "what?", stdin=None, input=lines)
+    assert said.returncode == 0, said.stderr
+    assert "30 x 40, comes before your next message" in said.stderr
+    assert "c.png: there is no such file" in said.stderr
+    assert said.stderr.count("generated 8 tokens") == 1
+
+
+def test_an_image_needs_eyes(seen: tuple[str, ...]) -> None:
+    model, mmproj, folder = seen
+    how = ("-m", model, "--image", f"{folder}/a.png", "-p", "x")
+    assert "--image needs --mmproj FILE" in refused(run("llama-py-cli", *how))
+    how = ("-m", model, "--mmproj", model, "--image", f"{folder}/a.png", "-p", "x")
+    assert "is no encoder of images" in refused(run("llama-py-cli", *how))
+    how = ("-m", model, "--mmproj", mmproj, "--image", f"{folder}/no.png", "-p", "x")
+    assert "no.png: there is no such file" in refused(run("llama-py-cli", *how))

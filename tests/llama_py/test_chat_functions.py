@@ -1,0 +1,91 @@
+"""Functions of Python as tools of a model."""
+
+from __future__ import annotations
+
+from datetime import date
+from enum import Enum
+from typing import Any, Literal
+
+import pytest
+
+from ggml_py.errors import ModelError
+from llama_py.chat.answer import ToolCall
+from llama_py.chat.functions import result_of, tool_of, tools_of
+
+
+class Size(str, Enum):
+    SMALL, LARGE = "small", "large"
+
+
+def order(
+    what: str, n: int = 1, size: Size = Size.SMALL, colour: Literal["red", "blue"] | None = None,
+    notes: list[str] | None = None, more: Any = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Order a thing
+    from a shop.
+
+    what: the thing
+    n (int): how many
+    :param size: of each
+    """
+    return {"what": what, "n": n}
+
+
+def test_a_function_is_a_schema() -> None:
+    tool = tool_of(order)["function"]
+    assert (tool["name"], tool["description"]) == ("order", "Order a thing from a shop.")
+    assert tool["parameters"] == {"type": "object", "required": ["what"], "properties": {
+        "what": {"type": "string", "description": "the thing"},
+        "n": {"type": "integer", "description": "how many"},
+        "size": {"enum": ["small", "large"], "description": "of each"},
+        "colour": {"anyOf": [{"enum": ["red", "blue"]}, {"type": "null"}]},
+        "notes": {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "null"}]},
+        "more": {},
+    }}  # fmt: skip
+    given = {"type": "function", "function": {"name": "now"}}
+    assert tools_of([order, given]) == [tool_of(order), given]
+
+
+def several(*names: str) -> None: ...
+
+
+def waits(seconds: complex) -> None: ...
+
+
+@pytest.mark.parametrize(("function", "rule"), [
+    (several, "has no name; give each"), (waits, "is no type of JSON"),
+    (lambda: 0, "needs a name that can be called"), (max, "its parameters are not known"),
+])  # fmt: skip
+def test_what_is_no_tool_is_refused(function: Any, rule: str) -> None:
+    with pytest.raises(ModelError, match=rule):
+        tool_of(function)
+
+
+def test_results_are_messages() -> None:
+    message = result_of(ToolCall("order", '{"what": "tea", "n": 2}', "1"), [order])
+    assert message == {
+        "role": "tool", "tool_call_id": "1", "name": "order", "content": '{"what": "tea", "n": 2}',
+    }  # fmt: skip
+    with pytest.raises(ModelError, match="no function 'other' among order"):
+        result_of(ToolCall("other", "{}"), [order])
+    with pytest.raises(ModelError, match="the answer was cut"):
+        result_of(ToolCall("order", '{"what'), [order])
+
+
+@pytest.mark.parametrize(("arguments", "rule"), [
+    ("[1]", "no object of JSON"), ("[" * 10**5, "are no JSON"), ("{}", "does not take {}: missing"),
+    ('{"what": "tea", "size": "huge"}', "is not a valid Size"), ('{"whom": 1}', "does not take"),
+])  # fmt: skip
+def test_arguments_that_a_function_does_not_take(arguments: str, rule: str) -> None:
+    with pytest.raises(ModelError, match=rule):
+        result_of(ToolCall("order", arguments), [order])
+
+
+def when(size: Size = Size.SMALL) -> Any:
+    return {"size": size.name, "day": date(2020, 1, 2)}
+
+
+def test_values_that_json_does_not_have() -> None:
+    found = result_of(ToolCall("when", '{"size": "large"}'), [when])["content"]
+    assert found == '{"size": "LARGE", "day": "2020-01-02"}'
+    assert '"SMALL"' in result_of(ToolCall("when", ""), [when])["content"]

@@ -1,0 +1,61 @@
+"""What ranks send each other for a token."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+
+import pytest
+
+from tests.mpi.launching import on_ranks
+
+
+def test_a_run_is_one_message_and_each_sum_another() -> None:
+    """Of two layers: rank 0 sends the run, the embeddings, and its part of four sums; rank 1 its
+    parts, and its rows of the head."""
+    done = on_ranks(2, "tools/count_messages.py", "graph", "llama-dense", "qwen3moe-moe")
+    assert done.returncode == 0, done.stderr
+    for line in done.stdout.splitlines():
+        assert re.search(r": 11 messages, by rank 6 \(\d+ B\), 5 \(\d+ B\)$", line), line
+    assert done.stdout.count("\n") == 2
+
+
+def test_ctrl_c_comes_after_what_must_be_whole() -> None:
+    """Also where another thread gets the signal."""
+    pytest.importorskip("mpi4py")
+    from ggml_mpi.world import _uninterrupted
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored here
+    over = threading.Event()
+    other = threading.Thread(target=over.wait)
+    other.start()
+    is_through = False
+    try:
+        with pytest.raises(KeyboardInterrupt), _uninterrupted(), _uninterrupted():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.05)
+            is_through = True
+    finally:
+        after = signal.signal(signal.SIGINT, before)
+        over.set()
+        other.join()
+    assert is_through and after is signal.default_int_handler
+
+
+def test_what_others_wait_for_ends_all_if_it_fails_in_a_run() -> None:
+    """Not only where it is an order of its own."""
+    program = (
+        "from ggml_mpi import orders, script, worker\n"
+        "from ggml_mpi.world import world\n"
+        "if world().rank: worker.serve()\n"
+        "else:\n"
+        "    world().tell(1, script.Keep(handle=1, orders=[orders.Join(handle=7)]))\n"
+        "    world().tell(1, script.Play(handle=1, given=b''))\n"
+        "    import numpy as np\n"
+        "    world().receive(1, np.zeros(4, np.uint8))\n"
+    )
+    done = on_ranks(2, "-c", program)
+    assert done.returncode != 0 and "rank 1 (" in done.stderr, done.stderr

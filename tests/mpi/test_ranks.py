@@ -1,0 +1,166 @@
+"""Models over ranks: the same logits and texts as of one process, and an end for all."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.commands import SCRIPTS, clean_environment, run
+from tests.mpi.launching import TIMEOUT, launcher, on_ranks, started
+
+CLI = str(SCRIPTS / "llama-py-cli")
+HANDFUL = ("llama-dense", "qwen35moe-moe", "kimi-linear-moe")
+TEXT = ("-p", "ROMEO:", "-n", "12", "--temp", "0", "-no-cnv")
+
+
+@pytest.mark.parametrize(
+    ("n", "mode"), [(2, "layer"), (3, "graph"), (2, "host"), (4, "tp=2,pp=2,ep=2")]
+)
+def test_logits_are_those_of_one_process(n: int, mode: str) -> None:
+    done = on_ranks(n, "tools/compare_ranks.py", mode, *HANDFUL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert all(f"{name}: " in done.stdout for name in HANDFUL)
+    assert "not shared" not in done.stdout
+
+
+def test_a_command_writes_once_what_it_writes_alone() -> None:
+    alone = run("llama-py-cli", *TEXT)
+    done = on_ranks(2, CLI, *TEXT, "-sm", "graph")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == alone.stdout
+    assert "mpi1" in done.stderr and done.stderr.count("load ") == 1
+
+
+def test_hosts_start_a_launcher() -> None:
+    launcher()
+    alone = run("llama-py-cli", *TEXT)
+    done = run("llama-py-cli", "--hosts", "localhost:2", *TEXT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == alone.stdout and "mpi1" in done.stderr
+    done = run("llama-py-cli", "--hosts", "localhost", *TEXT)
+    assert (done.returncode, done.stdout) == (0, alone.stdout), done.stderr
+    done = run("llama-py-cli", "--hosts", "localhost:x", *TEXT)
+    assert (done.returncode, done.stderr) == (
+        1, "error: --hosts localhost:x: expected HOST[:N],...\n"
+    )  # fmt: skip
+
+
+def test_drafts_are_taken_back_and_states_kept_over_ranks(tmp_path: Path) -> None:
+    draft = ("--spec-type", "draft-mtp")
+    alone = run("llama-py-cli", *TEXT)
+    cache = ("--prompt-cache", str(tmp_path / "state"))
+    assert on_ranks(2, CLI, *TEXT, *draft).stdout == alone.stdout
+    first = on_ranks(2, CLI, *TEXT, *cache)
+    again = on_ranks(2, CLI, *TEXT, *cache)
+    assert first.stdout == again.stdout == alone.stdout, again.stderr
+
+
+def test_an_error_is_told_once() -> None:
+    done = on_ranks(2, CLI, "-m", "missing.gguf", "-p", "x")
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.count("error: ") == 1 and "missing.gguf" in done.stderr
+
+
+def test_what_needs_no_model_ends_on_all_ranks() -> None:
+    done = on_ranks(3, CLI, "--version")
+    assert done.returncode == 0 and done.stdout.count("llama-py ") == 1
+
+
+def rank_of(process: subprocess.Popen[str], rank: int) -> psutil.Process:
+    """One of those that a launcher has started, once it is there: not what keeps it."""
+    for _ in range(200):
+        children = psutil.Process(process.pid).children(recursive=True)
+        found = [child for child in children if _rank(child) == str(rank)]
+        if len(found) == 2:  # a parent comes before its children
+            return found[1]
+        time.sleep(0.05)
+    raise AssertionError(f"there is no rank {rank}")
+
+
+def _rank(child: psutil.Process) -> str | None:
+    try:
+        return child.environ().get("PMI_RANK") if "python" in child.name() else None
+    except psutil.Error:  # which has ended meanwhile
+        return None
+
+
+ENDLESS = ("-p", "ROMEO:", "-n", "1000000", "--context-shift", "-no-cnv", "--ignore-eos")
+
+
+@pytest.mark.parametrize("rank", [0, 2])
+def test_a_killed_rank_ends_all(rank: int) -> None:
+    with started(3, CLI, *ENDLESS) as process:
+        assert process.stdout is not None
+        process.stdout.read(200)  # it is at work
+        others = [rank_of(process, i) for i in range(3)]
+        others[rank].kill()
+        _, err = process.communicate(timeout=TIMEOUT)
+        assert process.returncode != 0
+        gone, alive = psutil.wait_procs(others, timeout=60)
+        assert not alive, gone
+    errors = [line for line in err.splitlines() if "error" in line]
+    assert len(errors) == 1 and errors[0].startswith(f"error: rank {rank} on "), err
+    assert errors[0].endswith(" was killed by signal 9 (Killed); all ranks end")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_silent_rank_ends_all_with_its_name(rank: int) -> None:
+    with started(2, CLI, *ENDLESS, LLAMA_PY_MPI_TIMEOUT="3") as process:
+        assert process.stdout is not None
+        process.stdout.read(200)
+        silent = rank_of(process, rank)
+        silent.send_signal(signal.SIGSTOP)
+        try:
+            _, err = process.communicate(timeout=TIMEOUT)
+        finally:
+            if silent.is_running():
+                silent.kill()
+    assert process.returncode != 0
+    assert f"error: rank {rank} on " in err and "; all ranks end" in err and err.count("error") == 1
+
+
+OTHERWISE = "import sys, ggml_mpi.about as a; a.code = lambda: 'x'; from llama_py_tools.start"
+
+
+@pytest.mark.parametrize(
+    ("program", "env", "what"),
+    [(OTHERWISE, (), "another code"), ("", ("LLAMA_PY_CPU", "avx2"), "another kind of CPU")],
+)
+def test_a_rank_that_would_compute_otherwise_ends_all(
+    program: str, env: tuple[str, ...], what: str
+) -> None:
+    other = ["-c", f"{program} import cli; sys.exit(cli())"] if program else [CLI]
+    set_env = ["-env", *env] if env else []
+    done = on_ranks(1, CLI, *TEXT, ":", "-n", "1", *set_env, sys.executable, *other, *TEXT)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: rank 1 on ") and what in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+
+
+def test_other_ranks_alone_know_no_devices() -> None:
+    """A program that does not say `serve` in them is told so."""
+    program = (
+        "from ggml_py.registry import device\n"
+        "from ggml_mpi.world import world\n"
+        "import sys\n"
+        "try:\n    world().rank and device('mpi0')\n"
+        "except Exception as e:\n    sys.stdout.write(str(e))\n"
+        "world().part()\n"
+    )
+    done = on_ranks(2, "-c", program)
+    assert "rank 1 computes for rank 0, which alone knows the devices" in done.stdout
+
+
+def test_without_a_launcher_there_are_no_devices() -> None:
+    launcher()
+    done = subprocess.run(
+        [sys.executable, "-c", "from ggml_py.registry import devices; print(devices('mpi'))"],
+        capture_output=True, text=True, env=clean_environment(),
+    )  # fmt: skip
+    assert done.stdout.strip() == "()", done.stderr

@@ -1,0 +1,128 @@
+"""A server over ranks: the same answers, and what becomes of it when one is lost."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from llama_py_server.errors import HTTPError
+from llama_py_server.fitting import check_fits
+from llama_py_server.loss import Loss
+from llama_py_tools.supervisor import left
+from tests.commands import DEMO, SCRIPTS, clean_environment, run
+from tests.mpi.launching import TIMEOUT, launcher
+from tests.mpi.test_ranks import rank_of
+from tests.server.served import events
+
+ASK = {"prompt": "ROMEO: what is it that you say", "n_predict": 12, "temperature": 0}
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@contextmanager
+def serving(*flags: str) -> Iterator[tuple[subprocess.Popen[str], httpx.Client]]:
+    """A server that is a command of its own, and a client of it."""
+    launcher()
+    port = free_port()
+    process = subprocess.Popen(
+        [str(SCRIPTS / "llama-py-server"), "--port", str(port), "--no-warmup", *flags],
+        stderr=subprocess.PIPE, text=True, env=clean_environment(), stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=TIMEOUT) as client:
+            yield process, client
+    finally:
+        process.kill()
+        process.wait(TIMEOUT)
+
+
+def until(process: subprocess.Popen[str], what: str) -> list[str]:
+    """Lines of stderr up to one that begins so."""
+    assert process.stderr is not None
+    found = []
+    for line in process.stderr:
+        found.append(line)
+        if line.startswith(what):
+            return found
+    raise AssertionError("".join(found))
+
+
+def said(client: httpx.Client, **more: Any) -> dict[str, Any]:
+    found = client.post("/completion", json={**ASK, **more})
+    assert found.status_code == 200, found.text
+    return dict(found.json())
+
+
+def test_a_server_goes_on_without_a_rank_that_was_killed(tmp_path: Path) -> None:
+    alone = run("llama-py-cli", "-p", ASK["prompt"], "-n", "12", "--temp", "0", "-no-cnv").stdout
+    flags = ("--hosts", "localhost:2", "-np", "2", "-c", "8192", "--slot-save-path", str(tmp_path))
+    with serving(*flags) as (process, client):
+        until(process, "ready: demo")
+        first = said(client, id_slot=0)
+        assert alone.strip().endswith(first["content"].strip())
+        kept = client.post("/slots/0?action=save", json={"filename": "kept"}).json()["n_saved"]
+        endless = {**ASK, "n_predict": -1, "ignore_eos": True, "stream": True}
+        with client.stream("POST", "/completion", json=endless) as answer:
+            parts = answer.iter_text()
+            next(parts)
+            rank_of(process, 1).kill()
+            text = "".join(parts)
+            refused = client.post("/completion", json=ASK)
+        assert events(text)[-1][1]["error"]["code"] == 503, text[-300:]
+        assert "rank 1 on" in events(text)[-1][1]["error"]["message"]
+        assert refused.status_code == 503 and "rank 1 on" in refused.json()["error"]["message"]
+        lines = until(process, "ready: demo")
+        assert sum(line.startswith("error: rank 1 on ") for line in lines) == 1
+        assert "starting again with localhost:1\n" in lines
+        back = client.post("/slots/1?action=restore", json={"filename": "kept"}).json()
+        assert back["n_restored"] == kept
+        again = said(client, id_slot=1)
+        assert again["content"] == first["content"] and again["timings"]["cache_n"] > 0
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(TIMEOUT) == 0
+
+
+def test_who_is_left() -> None:
+    hosts = [("a", 2), ("b", 1), ("c", 2)]
+    assert left(hosts, 0, False) == left(hosts, 0, True) == hosts
+    assert left(hosts, 1, True) == [("a", 1), ("b", 1), ("c", 2)]
+    assert left(hosts, 2, False) == [("a", 2), ("c", 2)]
+    assert left(hosts, 4, False) == [("a", 2), ("b", 1), ("c", 1)]
+    assert left(hosts, 3, True) == [("a", 2), ("b", 1)]
+
+
+class _Has:
+    """A device with so much memory free."""
+
+    def __init__(self, free: int) -> None:
+        self.free = free
+
+    def memory(self) -> tuple[int, int]:
+        return self.free, self.free
+
+
+def test_a_model_that_is_larger_than_what_is_left_is_refused() -> None:
+    size = DEMO.stat().st_size
+    check_fits(str(DEMO), [_Has(size)])  # type: ignore[list-item]
+    with pytest.raises(Exception, match="the ranks that are left are too few"):
+        check_fits(str(DEMO), [_Has(size - 1), _Has(size - 1)])  # type: ignore[list-item]
+
+
+def test_nothing_is_begun_after_a_loss() -> None:
+    loss = Loss()
+    loss.check()
+    loss.error = HTTPError("unavailable_error", "rank 1 on b has ended")
+    with pytest.raises(HTTPError):
+        loss.check()

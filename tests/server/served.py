@@ -1,0 +1,71 @@
+"""Servers of the demo model in this process, without a socket."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from starlette.testclient import TestClient
+
+from llama_py_server.app import app
+from llama_py_server.command import parser, shelf_of
+from llama_py_server.params import ListenParams
+from llama_py_server.state import State
+from llama_py_tools.options import read
+
+TEMPLATES = Path(__file__).parents[1] / "data" / "chat" / "templates.json.xz"
+SMALL = ("-c", "2048", "-np", "2", "--temp", "0", "-n", "12", "--no-warmup")
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "weather", "description": "of a place",
+        "parameters": {
+            "type": "object", "properties": {"place": {"enum": ["here", "there"]}},
+            "required": ["place"],
+        },
+    },
+}  # fmt: skip
+ASK = [{"role": "user", "content": "Who are you?"}]
+
+
+@cache
+def template(name: str) -> str:
+    """One of llama.cpp's collection."""
+    found: dict[str, Any] = json.loads(lzma.decompress(TEMPLATES.read_bytes()))
+    return str(found["templates"][name]["source"])
+
+
+def talking() -> tuple[str, str]:
+    """The flags for a template with tools, which must begin an answer where they are required."""
+    return "--chat-template", template("openai-gpt-oss-120b")
+
+
+@contextmanager
+def served(*flags: str) -> Iterator[tuple[TestClient, State]]:
+    """A client of a server with these flags, and what it serves."""
+    args = parser().parse_args([*SMALL, *flags])
+    shelf = shelf_of(args)
+    with shelf.models.use("") as loaded:
+        state = loaded.state
+    shelf.ready = True
+    try:
+        made = app(shelf, read(args, ListenParams))
+        yield TestClient(made, raise_server_exceptions=False), state
+    finally:
+        shelf.close()
+
+
+def events(text: str) -> list[tuple[str, Any]]:
+    """Name and data of each event of a stream; the end is `[DONE]` as it stands."""
+    found = []
+    for block in text.split("\n\n"):
+        lines = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
+        if "data" in lines:
+            data = lines["data"]
+            found.append((lines.get("event", ""), data if data == "[DONE]" else json.loads(data)))
+    return found

@@ -1,0 +1,150 @@
+"""Keys, pages of other origins, limits, and the end of whoever does not wait."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from llama_py.serving import Busy
+from llama_py_server.app import app
+from llama_py_server.params import ListenParams
+from llama_py_server.shelf import Shelf, holding
+from llama_py_server.state import State
+
+KEY = "a-secret"
+
+
+def client_of(state: State | None, **options: Any) -> TestClient:
+    shelf = Shelf([]) if state is None else holding(state)
+    return TestClient(app(shelf, ListenParams(**options)), raise_server_exceptions=False)
+
+
+def test_keys(state: State) -> None:
+    client = client_of(state, api_key=("other", KEY))
+    body = {"content": "a"}
+    for headers in ({}, {"authorization": "Bearer x"}, {"authorization": f"Bearer {KEY}x"}):
+        refused = client.post("/tokenize", json=body, headers=headers)
+        assert refused.status_code == 401
+        assert refused.json()["error"]["type"] == "authentication_error"
+    for headers in ({"authorization": f"Bearer {KEY}"}, {"x-api-key": KEY}):
+        assert client.post("/tokenize", json=body, headers=headers).status_code == 200
+    assert client.get("/health").status_code == 200
+
+
+def test_keys_of_a_file(state: State, tmp_path: Any) -> None:
+    file = tmp_path / "keys"
+    file.write_text(f"\n{KEY}\n\n")
+    assert ListenParams(api_key_file=str(file)).keys() == (KEY,)
+
+
+@pytest.mark.parametrize(
+    "origins, origin, allowed",
+    [
+        ("*", "http://any.where", "http://any.where"),
+        ("localhost", "http://127.0.0.1:3000", "http://127.0.0.1:3000"),
+        ("localhost", "http://localhost.evil.com", None),
+        ("http://one", "http://other", "http://one"),
+    ],
+)
+def test_origins(state: State, origins: str, origin: str, allowed: str | None) -> None:
+    client = client_of(state, cors_origins=origins, api_key=(KEY,))
+    asked = client.options("/completions", headers={"origin": origin})
+    assert asked.status_code == 200
+    assert asked.headers["access-control-allow-methods"] == "GET, POST, DELETE, OPTIONS"
+    assert asked.headers.get("access-control-allow-origin") == allowed
+    got = client.get("/health", headers={"origin": origin})
+    assert got.headers.get("access-control-allow-origin") == allowed
+
+
+def test_a_model_that_is_being_loaded() -> None:
+    response = client_of(None).get("/health")
+    assert response.status_code == 503
+    assert response.json()["error"] == {
+        "code": 503, "message": "Loading model", "type": "unavailable_error",
+    }  # fmt: skip
+
+
+def test_large_requests(state: State) -> None:
+    client = client_of(state, max_body=1)
+    large = b'{"content": "' + b"a" * (1 << 20) + b'"}'
+    for content in (large, iter([large[:100], large[100:]])):  # with its length, and without
+        response = client.post("/tokenize", content=content)
+        assert response.status_code == 413
+        assert response.json()["error"]["type"] == "request_too_large"
+
+
+def test_slow_requests(state: State) -> None:
+    made = client_of(state, timeout_read=1).app
+    sent: list[Any] = []
+
+    async def never() -> Any:
+        await asyncio.sleep(60)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/tokenize", "headers": [],
+             "query_string": b"", "root_path": ""}  # fmt: skip
+    asyncio.run(asyncio.wait_for(made(scope, never, send), 30))
+    assert sent[0]["status"] == 413
+
+
+def test_a_full_queue(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> Any:
+        raise Busy("as many wait as may")
+
+    monkeypatch.setattr(state.engine, "submit", full)
+    for stream in (False, True):
+        body = {"prompt": "a", "stream": stream}
+        response = client_of(state).post("/completion", json=body)
+        assert response.status_code == 503
+        assert response.json()["error"]["type"] == "unavailable_error"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_who_hangs_up_is_not_answered(
+    state: State, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    """The client leaves after its request, or after the first event."""
+    made, ctx = client_of(state).app, state.engine._ctx
+    decode = ctx.decode
+
+    def slowly(*args: Any, **how: Any) -> Any:
+        time.sleep(0.02)  # it is not to be done before the client has left
+        return decode(*args, **how)
+
+    monkeypatch.setattr(ctx, "decode", slowly)
+    body = b'{"prompt": "a", "n_predict": 400, "ignore_eos": true, "stream": %s}' % (
+        b"true" if stream else b"false"
+    )
+    sent: list[Any] = []
+
+    async def hangs_up() -> None:
+        received = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def receive() -> Any:
+            if (message := next(received, None)) is not None:
+                return message
+            while not (any(a.tokens for a in state.work.values()) and (sent or not stream)):
+                await asyncio.sleep(0.01)
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "POST", "path": "/completion", "headers": [],
+                 "query_string": b"", "root_path": ""}  # fmt: skip
+        await asyncio.wait_for(made(scope, receive, send), 120)
+
+    before = state.engine.metrics().total.ended["cancelled"]
+    asyncio.run(hangs_up())
+    for _ in range(600):
+        if state.engine.metrics().total.ended["cancelled"] > before:
+            break
+        asyncio.run(asyncio.sleep(0.1))
+    assert state.engine.metrics().total.ended["cancelled"] == before + 1
+    assert not state.work and all(s.state == "idle" for s in state.engine.slots())

@@ -1,0 +1,167 @@
+"""/completion, /v1/completions: whole and streamed, their fields, their errors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from llama_py_server.state import State
+from tests.server.served import events
+
+PROMPT = "ROMEO:"
+
+
+def post(client: TestClient, path: str, **body: Any) -> Any:
+    response = client.post(path, json={"prompt": PROMPT, **body})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def test_is_what_the_model_says(client: TestClient, state: State) -> None:
+    found = post(client, "/completion", n_predict=8, return_tokens=True)
+    assert found["content"] == state.model.generate(PROMPT, max_tokens=8, temp=0)
+    assert found["tokens"] and found["prompt"] == PROMPT
+    assert (found["stop_type"], found["truncated"]) == ("limit", False)
+    assert found["timings"]["predicted_n"] == found["tokens_predicted"] == 8
+    assert found["generation_settings"]["temperature"] == 0.0
+
+
+def test_a_stream_is_the_same(client: TestClient) -> None:
+    whole = post(client, "/completion")
+    *parts, last = events(client.post("/completion", json={"prompt": PROMPT, "stream": True}).text)
+    assert "".join(data["content"] for _, data in parts) == whole["content"]
+    assert not any(data["stop"] for _, data in parts) and all(d["tokens"] for _, d in parts)
+    assert last[1]["stop"] and last[1]["content"] == ""
+
+
+def test_ids_are_told_one_by_one_though_their_text_is_held_back(client: TestClient) -> None:
+    whole = post(client, "/completion", return_tokens=True)
+    body = {"prompt": PROMPT, "stream": True, "return_tokens": True}
+    body["stop"] = [whole["content"] + "#"]  # which all of the text may begin
+    *parts, _ = events(client.post("/completion", json=body).text)
+    assert [data["tokens"] for _, data in parts] == [[id] for id in whole["tokens"]]
+
+
+def test_openai(client: TestClient) -> None:
+    whole = post(client, "/v1/completions", max_tokens=5)
+    choice = whole["choices"][0]
+    assert whole["object"] == "text_completion" and choice["finish_reason"] == "length"
+    assert whole["usage"]["completion_tokens"] == 5
+    body = {"prompt": PROMPT, "max_tokens": 5, "stream": True}
+    stream = client.post("/v1/completions", json=body)
+    *chunks, last, done = events(stream.text)
+    assert done[1] == "[DONE]"
+    assert "".join(c["choices"][0]["text"] for _, c in chunks) == choice["text"]
+    assert last[1]["choices"][0]["finish_reason"] == "length" and last[1]["usage"]
+
+
+def test_a_prompt_again_is_not_computed_again(client: TestClient) -> None:
+    text = "A cold and narrow street it was, and nobody was there. " * 4
+    first, second = (post(client, "/v1/completions", prompt=text, n_predict=1) for _ in range(2))
+    n = first["usage"]["prompt_tokens"]
+    assert second["usage"]["prompt_tokens_details"]["cached_tokens"] == n - 1
+    assert second["timings"]["prompt_n"] == 1
+    again = post(client, "/completion", prompt=text, n_predict=1, cache_prompt=False)
+    assert again["timings"]["cache_n"] == 0
+
+
+def test_several_prompts_and_answers(client: TestClient) -> None:
+    ids = client.post("/tokenize", json={"content": PROMPT}).json()["tokens"]
+    found = client.post("/completion", json={"prompt": [PROMPT, ids, {"prompt_string": PROMPT}]})
+    texts = {one["content"] for one in found.json()}
+    assert len(texts) == 1 and [one["index"] for one in found.json()] == [0, 1, 2]
+    several = post(client, "/v1/completions", n=2, temperature=1.5, seed=1)["choices"]
+    assert [c["index"] for c in several] == [0, 1] and several[0]["text"] != several[1]["text"]
+
+
+def test_stop(client: TestClient) -> None:
+    text = post(client, "/completion")["content"]
+    word = text.split()[2]
+    found = post(client, "/completion", stop=[word])
+    assert found["content"] == text[: text.index(word)]
+    assert (found["stop_type"], found["stopping_word"]) == ("word", word)
+
+
+def test_seeds(client: TestClient) -> None:
+    one, same, other = (
+        post(client, "/completion", temperature=2.0, seed=seed)["content"] for seed in (1, 1, 2)
+    )
+    assert one == same != other
+
+
+def test_probabilities(client: TestClient) -> None:
+    found = post(client, "/completion", n_probs=3, n_predict=4)["completion_probabilities"]
+    assert len(found) == 4
+    for one in found:
+        likely = [top["logprob"] for top in one["top_logprobs"]]
+        assert one["logprob"] == likely[0] and likely == sorted(likely, reverse=True)
+    after = post(
+        client, "/completion", n_probs=3, temperature=1.0, top_k=2, post_sampling_probs=True,
+        n_predict=2,
+    )["completion_probabilities"]  # fmt: skip
+    for one in after:
+        assert math.isclose(sum(top["prob"] for top in one["top_probs"]), 1.0, abs_tol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "body, wanted",
+    [
+        ({"grammar": 'root ::= "yes" | "no"'}, {"yes", "no"}),
+        ({"json_schema": {"const": 42}}, {"42"}),
+        ({"regex": "(ab){2}"}, {"abab"}),
+    ],
+)
+def test_constraints(client: TestClient, body: dict[str, Any], wanted: set[str]) -> None:
+    found = post(client, "/completion", n_predict=32, **body)
+    assert found["content"] in wanted and found["stop_type"] == "eos"
+
+
+def test_a_bias_and_fields(client: TestClient) -> None:
+    found = post(client, "/completion", logit_bias=[[" am", False]], response_fields=[
+        "content", "generation_settings/n_predict", "none",
+    ])  # fmt: skip
+    assert " am" not in found["content"]
+    assert found.keys() == {"content", "generation_settings/n_predict"}
+
+
+def test_progress(client: TestClient) -> None:
+    body = {"prompt": "of the " * 40, "stream": True, "return_progress": True, "n_predict": 1}
+    found = [d["prompt_progress"] for _, d in events(client.post("/completion", json=body).text)
+             if "prompt_progress" in d]  # fmt: skip
+    assert found[0]["processed"] == found[0]["cache"]
+    assert found[-1]["processed"] == found[-1]["total"]
+
+
+@pytest.mark.parametrize(
+    "body, kind, words",
+    [
+        ({}, "invalid_request_error", '"prompt" is required'),
+        ({"prompt": []}, "invalid_request_error", "must not be empty"),
+        ({"prompt": {"a": 1}}, "invalid_request_error", "elements must be"),
+        ({"prompt": [1, 10**6]}, "invalid_request_error", "invalid tokens"),
+        ({"prompt": "a", "temperature": "hot"}, "invalid_request_error", "Field 'temperature'"),
+        ({"prompt": "a", "n_predict": -5}, "invalid_request_error", "Value must be between"),
+        ({"prompt": "a", "n": 9}, "invalid_request_error", "Field 'n'"),
+        ({"prompt": "a", "id_slot": 7}, "invalid_request_error", "id_slot"),
+        ({"prompt": "a", "grammar": "root ::= ("}, "invalid_request_error", "grammar"),
+        ({"prompt": "a", "lora": [{"id": 3}]}, "invalid_request_error", "no adapter 3"),
+        ({"prompt": "a " * 2000}, "exceed_context_size_error", "exceeds the available context"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_errors(
+    client: TestClient, body: dict[str, Any], kind: str, words: str, stream: bool
+) -> None:
+    response = client.post("/completion", json={**body, "stream": stream})
+    error = response.json()["error"]
+    assert (response.status_code, error["code"], error["type"]) == (400, 400, kind)
+    assert words in error["message"]
+
+
+def test_no_json(client: TestClient) -> None:
+    for body in (b"", b"{", b"[1]", b'{"a":' * 5000, b"\xff"):
+        response = client.post("/v1/completions", content=body)
+        assert response.status_code == 400 and "JSON" in response.json()["error"]["message"]

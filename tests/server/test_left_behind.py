@@ -1,0 +1,104 @@
+"""What failed, or was stopped early, leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from starlette.applications import Starlette
+
+from ggml_py.errors import AllocError
+from llama_py import serving
+from llama_py.model import Model
+from llama_py.params import SamplingParams
+from llama_py_server import work
+from llama_py_server.command import Loader, parser, shelf_of
+from llama_py_server.kept import Kept
+from llama_py_server.shelf import Shelf
+from llama_py_server.state import State
+from llama_py_server.task import Task
+from tests.server.served import SMALL
+
+WAIT = 60
+
+
+@pytest.mark.parametrize("fails", [(serving.Engine, "__init__"), (serving.Engine, "set_loras")])
+def test_a_model_whose_engine_fails_is_closed(
+    fails: tuple[type, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_memory(*_: Any, **__: Any) -> None:
+        raise AllocError("full")
+
+    closed: list[str] = []
+    for kind in (Model, serving.Engine):
+        def close(self: Any, real: Any = kind.close, name: str = kind.__name__) -> None:
+            closed.append(name)
+            real(self)
+
+        monkeypatch.setattr(kind, "close", close)
+    monkeypatch.setattr(*fails, no_memory)
+    shelf = shelf_of(parser().parse_args([*SMALL]))
+    with pytest.raises(AllocError, match="full"), shelf.models.use(""):
+        pass
+    assert closed == (["Model"] if fails[1] == "__init__" else ["Engine", "Model"])
+    shelf.close()
+
+
+def test_a_stream_that_is_stopped_before_it_began_gives_its_model_back() -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        yield b""
+
+    async def run() -> None:
+        kept, ended = Kept("a"), asyncio.Event()
+        kept.run(chunks(), ended.set)
+        kept.stop()
+        await asyncio.wait_for(ended.wait(), WAIT)
+
+    asyncio.run(run())
+
+
+def test_who_leaves_while_answers_are_prepared_cancels_all(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go, done = threading.Event(), threading.Event(), threading.Event()
+    cancelled: list[int] = []
+
+    def submit(*_: Any) -> Any:
+        begun.set()
+        assert go.wait(WAIT)
+        return SimpleNamespace(id=7, cancel=lambda: cancelled.append(7))
+
+    state = SimpleNamespace(engine=SimpleNamespace(submit=submit), work={}, loss=None)
+    monkeypatch.setattr(work, "request_of", lambda *_: None)
+    made = work.Work._submit
+    monkeypatch.setattr(work.Work, "_submit", lambda self: (made(self), done.set()))
+
+    async def run() -> None:
+        asked = work.Work(cast("State", state), [[1], [2]], Task(sampling=SamplingParams()))
+        task = asyncio.ensure_future(asked.__aenter__())
+        await asyncio.to_thread(begun.wait, WAIT)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        go.set()
+        assert await asyncio.to_thread(done.wait, WAIT)
+
+    asyncio.run(run())
+    assert cancelled == [7] and not state.work
+
+
+def test_a_server_of_several_models_collects_its_garbage() -> None:
+    async def run() -> None:
+        async with Loader(Shelf([], several=True)).lifespan(Starlette()):
+            assert gc.isenabled()
+
+    gc.disable()  # as commands begin
+    try:
+        asyncio.run(run())
+    finally:
+        gc.enable()

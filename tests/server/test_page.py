@@ -1,0 +1,213 @@
+"""The page at `/` as its reader has it: in a browser, on a real socket."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import uvicorn
+from starlette.testclient import TestClient
+
+from tests.browser import chromium
+from tests.commands import ROOT
+from tests.server.served import served
+
+SOURCES = ROOT / "tools" / "chat_page"
+BUILT = ROOT / "tools" / "llama_py_server" / "page"
+SECONDS = 60
+
+
+def test_the_page_is_built_of_its_sources() -> None:
+    """`npm run build` in tools/chat_page makes it anew."""
+    names = ["index.html", "page.css", "package-lock.json"]
+    names += [f.relative_to(SOURCES).as_posix() for f in SOURCES.glob("src/**/*.ts*")]
+    found = hashlib.sha256()
+    for name in sorted(n for n in names if ".test." not in n):
+        found.update(f"{name}\n".encode() + (SOURCES / name).read_bytes().replace(b"\r\n", b"\n"))
+    assert (BUILT / "sources.sha256").read_text().strip() == found.hexdigest()
+
+
+def test_files_need_no_key_and_load_nothing_from_elsewhere(client: TestClient) -> None:
+    with served("--api-key", "secret") as (locked, _):
+        assert locked.get("/v1/models").status_code == 401
+        for path in ("/", "/page.css", "/page.js", "/LICENSES.txt"):
+            found = locked.get(path)
+            assert found.status_code == 200
+            assert found.headers["content-security-policy"].startswith("default-src 'none'")
+    html = client.get("/").text
+    assert "://" not in html
+    assert client.get("/sources.sha256").status_code == 404
+    assert client.get("/../app.py").status_code == 404
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with chromium(tmp_path_factory.mktemp("profile")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Of a server of the demo model, which answers greedily, and if it may for minutes: with its
+    own template an answer would end where the other one's turn begins, and it has to fit."""
+    endless = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+    flags = ("--ignore-eos", "-c", "65536", "-n", "40", "--chat-template", endless)
+    with served(*flags) as (client, _):
+        config = uvicorn.Config(client.app, port=0, log_level="error")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        until(lambda: server.started)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        yield f"http://127.0.0.1:{port}/"
+        server.should_exit = True
+        thread.join()
+
+
+def until(holds: Callable[[], Any]) -> Any:
+    for _ in range(20 * SECONDS):
+        if found := holds():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it did not happen")
+
+
+class Page:
+    """What a user does with it."""
+
+    def __init__(self, driver: Any, address: str) -> None:
+        self.driver = driver
+        driver.get(address)
+        self.until(lambda: self.all("textarea[name=message]"))
+
+    def all(self, selector: str) -> list[Any]:
+        return list(self.driver.find_elements("css selector", selector))
+
+    def one(self, selector: str) -> Any:
+        return self.until(lambda: self.all(selector))[-1]
+
+    def until(self, holds: Callable[[], Any]) -> Any:
+        """As `until`; if it does not happen, the error has what is seen instead."""
+        try:
+            return until(holds)
+        except AssertionError:
+            shown, log = self.all("body")[0].text, self.driver.get_log("browser")
+            busy = len(self.all("[aria-busy=true]"))
+            raise AssertionError(
+                f"it did not happen; {busy} answers are coming, and the page shows:\n{shown}\n{log}"
+            ) from None
+
+    def press(self, label: str, of: str = "") -> None:
+        self.one(f"{of} [aria-label='{label}']").click()
+
+    def say(self, text: str) -> None:
+        self.one("textarea[name=message]").send_keys(text + "\n")
+
+    def texts(self) -> list[str]:
+        """Of all messages, once none is coming."""
+        self.until(
+            lambda: not self.all("[aria-busy=true]") and self.all(".composer [aria-label=Send]")
+        )
+        return [one.text for one in self.all(".message .text")]
+
+
+def test_a_talk_with_branches(browser: Any, address: str) -> None:
+    page = Page(browser, address)
+    page.say("Who are you?")
+    page.until(lambda: page.all(".message.assistant .rate"))
+    first = page.texts()
+    assert first[0] == "Who are you?" and first[1]
+    assert page.one(".message.assistant .rate").text.partition(" ")[2].startswith("tokens, ")
+
+    page.press("Answer again", ".message.assistant")
+    page.until(lambda: page.all(".branches"))
+    page.texts()
+    assert page.one(".branches").text.strip() == "2 / 2"
+    page.press("The branch before", ".branches")
+    assert page.texts() == first
+
+    page.press("Edit", ".message.user")
+    field = page.one(".edit textarea")
+    field.clear()
+    field.send_keys("Where is the king?")
+    page.one(".edit button[type=submit]").click()
+    page.until(lambda: page.texts()[:1] == ["Where is the king?"] and len(page.texts()) == 2)
+    assert page.one(".message.user .branches").text.strip() == "2 / 2"
+
+    page.driver.refresh()  # kept by the browser
+    page.until(lambda: page.texts()[:1] == ["Where is the king?"])
+    assert not page.driver.get_log("browser")
+
+
+def test_an_answer_is_stopped_and_settings_are_sent(browser: Any, address: str) -> None:
+    page = Page(browser, address)
+    page.one(".new").click()
+    page.press("Settings")
+    page.one("textarea[name=system]").send_keys("You are a king.")
+    length = page.one("input[name=max_tokens]")
+    length.send_keys("3")
+    page.one("input[name=temperature]").send_keys("0\t")
+    page.say("Speak")
+    page.until(lambda: page.all(".message.assistant .rate"))
+    page.texts()  # it has ended
+    said = page.one(".rate").text
+    assert said.startswith("3 tokens, ") and "no more room" in said
+    length.clear()
+    length.send_keys("100000\t")
+    page.say("And on")
+    page.until(lambda: page.all("[aria-busy=true]"))
+    page.press("Stop")
+    page.until(lambda: "stopped" in page.one(".message:last-child .rate").text)
+
+
+def test_what_a_model_says_is_no_markup(browser: Any, address: str) -> None:
+    page = Page(browser, address)
+    hostile = "<img src=x onerror=document.title='taken'> [a](javascript:alert(1)) ![b](http://e/p)"
+    script = """
+        const done = arguments[arguments.length - 1];
+        const messages = {
+            1: {id: 1, parent: null, role: 'user', text: 'hi', thought: ''},
+            2: {id: 2, parent: 1, role: 'assistant', text: arguments[0], thought: arguments[0]}};
+        const talk = {id: 'x', system: '', leaf: 2, changed: Date.now() + 1e9, messages};
+        const open = indexedDB.open('keyval-store');
+        open.onsuccess = () => {
+            const store = open.result.transaction('keyval', 'readwrite').objectStore('keyval');
+            store.put(talk, 'x').onsuccess = () => done();
+        };"""
+    page.driver.execute_async_script(script, hostile)
+    page.driver.refresh()
+    page.until(lambda: "onerror" in page.texts()[-1])
+    assert not page.all(".message img") and page.driver.title == "llama-py"
+    links = [one.get_attribute("href") for one in page.all(".message a")]
+    assert all(link is None or not link.startswith("javascript") for link in links)
+
+
+def test_a_key_is_asked_for(browser: Any) -> None:
+    with served("--api-key", "secret") as (client, _):
+        config = uvicorn.Config(client.app, port=0, log_level="error")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, daemon=True)
+        thread.start()
+        until(lambda: server.started)
+        page = Page(browser, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/")
+        page.one("input[name=key]").send_keys("secret\n")
+        page.until(lambda: not page.all("input[name=key]") and page.one("h1").text != "llama-py")
+        server.should_exit = True
+        thread.join()
+
+
+def test_it_fits_a_small_window(browser: Any, address: str) -> None:
+    browser.set_window_size(420, 800)
+    try:
+        page = Page(browser, address)
+        assert page.driver.execute_script("return document.documentElement.scrollWidth") <= 420
+        page.press("Conversations")
+        page.until(lambda: page.one(".sidebar").location["x"] == 0)
+    finally:
+        browser.set_window_size(1280, 900)
+
+

@@ -1,0 +1,119 @@
+"""The balancer of docs/replicas.md, before servers that only say who they are."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.commands import ROOT
+
+TIMEOUT = 20
+
+
+class Replica(ThreadingHTTPServer):
+    """Answers with its name, or with 503 if it is not well."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.is_well = name, True
+        super().__init__(("127.0.0.1", 0), _Handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Replica
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.server.is_well else 503)
+        body = self.server.name.encode()
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self.do_GET()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing."""
+
+
+@contextmanager
+def balanced(folder: Path) -> Iterator[tuple[httpx.Client, list[Replica]]]:
+    program = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
+    if program is None:
+        pytest.skip("needs haproxy")
+    with ExitStack() as stack:
+        replicas = [stack.enter_context(Replica(name)) for name in "ab"]
+        for replica in replicas:
+            Thread(target=replica.serve_forever, daemon=True).start()
+            stack.callback(replica.shutdown)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        text = (ROOT / "docs" / "replicas.md").read_text()
+        found = re.search(r"```haproxy\n(.*?)```", text, re.DOTALL)
+        assert found
+        config = found[1].replace(":8000", f":{port}")
+        for number, replica in zip((8081, 8082), replicas, strict=True):
+            config = config.replace(f":{number}", f":{replica.server_port}")
+        (folder / "haproxy.cfg").write_text(config)
+        process = subprocess.Popen(
+            [program, "-db", "-f", str(folder / "haproxy.cfg")], stdin=subprocess.DEVNULL
+        )
+        stack.callback(process.wait, TIMEOUT)
+        stack.callback(process.kill)
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=TIMEOUT) as client:
+            until_there(client)
+            yield client, replicas
+
+
+def until_there(client: httpx.Client) -> None:
+    for _ in range(100):
+        with suppress(httpx.TransportError):
+            client.get("/health")
+            return
+        time.sleep(0.1)
+    raise AssertionError("haproxy does not answer")
+
+
+def talk(question: str, *turns: str, system: str = "Be brief.") -> dict[str, Any]:
+    """A conversation's request, with as many turns as there were."""
+    said = [{"role": "system", "content": system}, {"role": "user", "content": question}]
+    for answer in turns:
+        said += [{"role": "assistant", "content": answer}, {"role": "user", "content": "And?"}]
+    return {"model": "any", "messages": said, "stream": False}
+
+
+def who(client: httpx.Client, body: dict[str, Any], **headers: str) -> str:
+    found = client.post("/v1/chat/completions", json=body, headers=headers)
+    assert found.status_code == 200
+    return found.text
+
+
+def test_conversations_come_back_to_who_knows_them(tmp_path: Path) -> None:
+    with balanced(tmp_path) as (client, replicas):
+        questions = [f"What is {i}?" for i in range(24)]
+        first = {q: who(client, talk(q)) for q in questions}
+        assert set(first.values()) == {"a", "b"}
+        for q in questions:
+            assert who(client, talk(q, "A number.", "Odd.")) == first[q]
+        texts = {i: who(client, {"prompt": f"{i} " * 300 + "end"}) for i in range(24)}
+        assert set(texts.values()) == {"a", "b"}
+        for i, name in texts.items():
+            assert who(client, {"prompt": f"{i} " * 300 + "another end"}) == name
+        named = {who(client, talk(q), **{"X-Conversation": "one"}) for q in questions}
+        assert len(named) == 1
+        replicas[0].is_well = False
+        assert {who(client, talk(q)) for q in questions} == {"b"}
+        assert all(who(client, talk(q)) == "b" for q in questions if first[q] == "b")

@@ -1,0 +1,146 @@
+"""What is around answers: tokens, slots, metrics, what is served."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from llama_py_server.slots import is_file_name
+from llama_py_server.state import State
+from tests.server.served import served
+
+PROMPT = "ROMEO: what is it that you say of the night"
+
+
+def test_tokens_and_back(client: TestClient) -> None:
+    ids = client.post("/tokenize", json={"content": PROMPT}).json()["tokens"]
+    assert client.post("/detokenize", json={"tokens": ids}).json() == {"content": PROMPT}
+    pieces = client.post("/tokenize", json={"content": "é€", "with_pieces": True}).json()["tokens"]
+    data = b"".join(
+        bytes(p["piece"]) if isinstance(p["piece"], list) else p["piece"].encode() for p in pieces
+    )
+    assert data.decode() == "é€"
+    assert client.post("/tokenize", json={}).json() == {"tokens": []}
+    for tokens in ([10**6], ["a"], "x"):
+        assert client.post("/detokenize", json={"tokens": tokens}).status_code == 400
+
+
+def test_what_is_served(client: TestClient, state: State) -> None:
+    assert client.get("/health").json() == {"status": "ok"}
+    for path in ("/models", "/v1/models"):
+        found = client.get(path).json()
+        assert [m["id"] for m in found["data"]] == ["demo"]
+    assert client.get("/v1/models/demo").json()["meta"]["n_vocab"] == state.tokenizer.n_vocab
+    props = client.get("/props").json()
+    assert props["total_slots"] == 2 and props["default_generation_settings"]["n_ctx"] == 1024
+    assert props["default_generation_settings"]["params"]["temperature"] == 0.0
+    assert client.post("/props", json={}).status_code == 501
+    assert client.get("/nothing").json()["error"]["type"] == "not_found_error"
+    assert client.get("/completion").status_code == 404
+
+
+def test_slots_are_kept_in_files(client: TestClient, state: State) -> None:
+    body = {"prompt": PROMPT, "id_slot": 1, "n_predict": 4}
+    said = client.post("/completion", json=body).json()
+    assert said["id_slot"] == 1
+    saved = client.post("/slots/1?action=save", json={"filename": "one.bin"}).json()
+    assert saved["n_saved"] > len(PROMPT.split()) and saved["n_written"] > 0
+    erased = client.post("/slots/1?action=erase").json()
+    assert erased == {"id_slot": 1, "n_erased": saved["n_saved"]}
+    restored = client.post("/slots/0?action=restore", json={"filename": "one.bin"}).json()
+    assert restored["n_restored"] == saved["n_saved"]
+    assert restored["n_read"] == saved["n_written"]
+    again = client.post("/completion", json={**body, "id_slot": 0}).json()
+    assert again["content"] == said["content"] and again["timings"]["cache_n"] > 0
+
+
+@pytest.mark.parametrize(
+    "url, body",
+    [
+        ("/slots/x?action=save", {"filename": "a"}), ("/slots/9?action=erase", {}),
+        ("/slots/0?action=eat", {}), ("/slots/0?action=save", {"filename": "../a"}),
+        ("/slots/0?action=restore", {"filename": "none.bin"}), ("/slots/0?action=save", {}),
+    ],
+)  # fmt: skip
+def test_wrong_slots(client: TestClient, url: str, body: dict[str, Any]) -> None:
+    assert client.post(url, json=body).status_code == 400
+
+
+def test_file_names() -> None:
+    assert is_file_name("a.bin") and is_file_name("Grüße 1.bin")
+    for name in ("", ".", "..", "a/b", "a\\b", "a..b", "a.", " a", "c:a", "a\0", "x" * 256):
+        assert not is_file_name(name)
+
+
+def test_slots_and_metrics(client: TestClient) -> None:
+    slots = client.get("/slots").json()
+    assert [s["id"] for s in slots] == [0, 1] and not any(s["is_processing"] for s in slots)
+    before = numbers(client)
+    timings = client.post("/completion", json={"prompt": PROMPT, "n_predict": 5}).json()["timings"]
+    after = numbers(client)
+
+    def more(name: str) -> float:
+        return after[f"llamacpp:{name}"] - before[f"llamacpp:{name}"]
+
+    assert more("tokens_predicted_total") == 5
+    assert more("prompt_tokens_total") == timings["prompt_n"]
+    assert more("prompt_tokens_cached_total") == timings["cache_n"]
+
+
+def numbers(client: TestClient) -> dict[str, float]:
+    """Each has a type and a help line."""
+    response = client.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = response.text.splitlines()
+    named = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert named == [line.split()[2] for line in lines if line.startswith("# HELP")]
+    found = {name: float(value) for name, value in (
+        line.split(" ") for line in lines if line[0] != "#" and "{" not in line
+    )}  # fmt: skip
+    assert {*found} <= {*named}
+    return found
+
+
+def test_nothing_of_this_without_options() -> None:
+    with served("--no-slots", "--no-ui", "--api-prefix", "/ai") as (client, _):
+        assert client.get("/ai/").status_code == client.get("/ai/page.js").status_code == 404
+        assert client.get("/health").status_code == 404
+        assert client.get("/ai/health").status_code == 200
+        for path in ("/slots", "/metrics"):
+            assert client.get(f"/ai{path}").status_code == 501
+        posts = ("/slots/0?action=save", "/embeddings", "/rerank", "/infill")
+        for path in posts:
+            response = client.post(f"/ai{path}", json={})
+            assert response.status_code == 501
+            assert response.json()["error"]["type"] == "not_supported_error"
+
+
+def test_gaps_are_filled() -> None:
+    ids = [f"tokenizer.ggml.fim_{name}_token_id=int:{n}" for n, name in
+           enumerate(("pre", "suf", "mid"), 1)]  # fmt: skip
+    with served("--override-kv", ",".join(ids)) as (client, _):
+        body = {"input_prefix": "To be", "input_suffix": "question", "prompt": " or"}
+        found = client.post("/infill", json={**body, "input_extra": [{"text": "more"}]})
+        assert found.json()["content"]
+        for wrong in ({"input_prefix": "a"}, {**body, "input_extra": [{}]}, {**body, "prompt": 1}):
+            assert client.post("/infill", json=wrong).status_code == 400
+
+
+def test_embeddings() -> None:
+    with served("--embeddings") as (client, state):
+        body = {"input": ["one text", "another"], "model": "m"}
+        found = client.post("/v1/embeddings", json=body).json()
+        rows = [one["embedding"] for one in found["data"]]
+        wanted = state.model.embed(body["input"])
+        assert found["usage"]["prompt_tokens"] > 0 and found["model"] == "m"
+        for row, want in zip(rows, wanted, strict=True):
+            assert row == pytest.approx(want.tolist(), abs=1e-5)
+        ids = client.post("/tokenize", json={"content": "another"}).json()["tokens"]
+        one = client.post("/v1/embeddings", json={"input": ids, "encoding_format": "base64"})
+        assert isinstance(one.json()["data"][0]["embedding"], str)
+        native = client.post("/embedding", json={"content": "another"}).json()
+        assert native[0]["embedding"][0] == pytest.approx(rows[1], abs=1e-5)
+        for wrong in ({}, {"input": []}, {"input": ""}, {"input": "a", "encoding_format": "x"}):
+            assert client.post("/v1/embeddings", json=wrong).status_code == 400

@@ -1,0 +1,257 @@
+"""Several models behind one address: which a request means, and which of them are in memory."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from ggml_py.errors import AllocError, ModelError
+from llama_py_server.app import app
+from llama_py_server.command import main, parser, shelf_of
+from llama_py_server.params import ListenParams
+from llama_py_server.shelf import Shelf
+from llama_py_server.state import Record, State
+from tests.commands import DEMO
+from tests.server.served import SMALL, events
+
+WAIT = 60
+
+
+def made(*flags: str) -> Shelf:
+    args = parser().parse_args([*SMALL, *flags])
+    args.given = [*SMALL, *flags]
+    return shelf_of(args)
+
+
+def client_of(shelf: Shelf) -> TestClient:
+    return TestClient(app(shelf, ListenParams()), raise_server_exceptions=False)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of models a and b, which are files, and c, which is a folder."""
+    found = tmp_path_factory.mktemp("models")
+    (found / "c").mkdir()
+    for name in ("a.gguf", "b.gguf", "c/model-00001-of-00001.gguf", "mmproj-x.gguf"):
+        (found / name).symlink_to(DEMO)
+    return found
+
+
+@pytest.fixture(scope="module")
+def shelf(folder: Path) -> Iterator[Shelf]:
+    found = made("--models-dir", str(folder), "--models-max", "2", "--metrics")
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def client(shelf: Shelf) -> TestClient:
+    return client_of(shelf)
+
+
+def states(client: TestClient) -> dict[str, str]:
+    return {m["id"]: m["status"]["value"] for m in client.get("/v1/models").json()["data"]}
+
+
+def until(holds: Callable[[], Any]) -> None:
+    waiting = threading.Event()
+    for _ in range(20 * WAIT):
+        if holds():
+            return
+        waiting.wait(0.05)
+    raise AssertionError("it did not happen")
+
+
+def ask(client: TestClient, model: str, **more: Any) -> Any:
+    body = {"model": model, "prompt": "To be", "max_tokens": 2, **more}
+    return client.post("/v1/completions", json=body)
+
+
+def test_the_named_one_answers_and_the_one_not_used_for_longest_leaves(client: TestClient) -> None:
+    assert states(client) == dict.fromkeys("abc", "unloaded")
+    for name in "abac":
+        found = ask(client, name)
+        assert found.status_code == 200 and found.json()["model"] == name
+    until(lambda: states(client) == {"a": "loaded", "b": "unloaded", "c": "loaded"})
+    one = client.get("/v1/models/a").json()
+    assert one["meta"]["n_vocab"] > 0 and one["path"].endswith("a.gguf")
+    assert client.get("/v1/models/d").status_code == 404
+
+
+def test_each_has_its_own_metrics_slots_and_settings(client: TestClient) -> None:
+    for name in "ab":
+        ask(client, name, max_tokens=3)
+    for name in "ab":
+        where = {"model": name}
+        text = client.get("/metrics", params=where).text
+        n = re.search(r"^llamacpp:tokens_predicted_total (\d+)$", text, re.MULTILINE)
+        assert n is not None and int(n[1]) >= 3
+        assert len(client.get("/slots", params=where).json()) == 2
+        assert client.get("/props", params=where).json()["model_alias"] == name
+    props = client.get("/props").json()
+    assert props["role"] == "router" and props["max_instances"] == 2
+    assert client.get("/metrics").json()["error"]["message"].startswith("model name is missing")
+
+
+def test_what_is_no_name_is_told(client: TestClient) -> None:
+    for body in ({"prompt": "a"}, {"prompt": "a", "model": "d"}, {"prompt": "a", "model": 3}):
+        found = client.post("/completion", json=body)
+        assert found.status_code == 400
+        assert found.json()["error"]["type"] == "invalid_request_error"
+    assert "'d' not found" in ask(client, "d").json()["error"]["message"]
+    assert ask(client, "d", stream=True).status_code == 400
+
+
+def test_loading_and_leaving_by_hand(client: TestClient) -> None:
+    def say(what: str, name: str) -> int:
+        return int(client.post(f"/models/{what}", json={"model": name}).status_code)
+
+    if states(client)["a"] == "loaded":
+        assert say("load", "a") == 400
+    else:
+        assert say("load", "a") == 200
+    until(lambda: states(client)["a"] == "loaded")
+    assert say("unload", "a") == 200
+    until(lambda: states(client)["a"] == "unloaded")
+    assert (say("unload", "a"), say("unload", "d"), say("load", "d")) == (400, 400, 404)
+    found = client.post("/completion?autoload=false", json={"model": "a", "prompt": "x"})
+    assert found.status_code == 400 and states(client)["a"] == "unloaded"
+
+
+def test_others_go_on_while_one_is_being_loaded(
+    client: TestClient, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ask(client, "b").status_code == 200
+    if states(client)["c"] != "unloaded":
+        client.post("/models/unload", json={"model": "c"})
+        until(lambda: states(client)["c"] == "unloaded")
+    begun, go, real = threading.Event(), threading.Event(), shelf.places["c"].load
+
+    def slowly(record: Record) -> State:
+        begun.set()
+        assert go.wait(WAIT)
+        return real(record)
+
+    monkeypatch.setattr(shelf.places["c"], "load", slowly)
+    codes: list[int] = []
+    waiting = [
+        threading.Thread(target=lambda: codes.append(ask(client, "c").status_code))
+        for _ in range(3)
+    ]
+    for thread in waiting:
+        thread.start()
+    assert begun.wait(WAIT) and states(client)["c"] == "loading"
+    assert ask(client, "b").status_code == 200 and not codes
+    go.set()
+    for thread in waiting:
+        thread.join(WAIT)
+    assert codes == [200, 200, 200]
+
+
+def test_one_that_cannot_be_loaded_is_told(
+    client: TestClient, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.post("/models/unload", json={"model": "c"})
+    until(lambda: states(client)["c"] == "unloaded")
+    for error, code in ((ModelError("no such tensor"), 500), (AllocError("full"), 503)):
+
+        def fails(record: Record, error: Exception = error) -> State:
+            raise error
+
+        monkeypatch.setattr(shelf.places["c"], "load", fails)
+        found = ask(client, "c", stream=True)
+        assert found.status_code == code and str(error) in found.json()["error"]["message"]
+        shown = client.get("/v1/models/c").json()["status"]
+        assert shown["failed"] and shown["value"] == "unloaded"
+
+
+def test_a_preset_says_what_each_is(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "models.ini"
+    first = f"version = 1\n[*]\nc = 512\n[a]\nnp = 1\nno-slots = true\n[own]\nmodel = {DEMO}\n"
+    file.write_text(first + "alias = mine,ours\nLLAMA_ARG_N_PREDICT = 3\n")
+    flags = ("--models-dir", str(folder), "--models-preset", str(file), "--no-models-autoload")
+    args = parser().parse_args(["--no-warmup", *flags])
+    args.given = ["--no-warmup", *flags]
+    shelf = shelf_of(args)
+    client = client_of(shelf)
+    try:
+        assert ask(client, "a").status_code == 400 and [*states(client)] == ["a", "b", "c", "own"]
+        client.post("/models/load", json={"model": "a"})
+        until(lambda: states(client)["a"] == "loaded")
+        props = client.get("/props", params={"model": "a"}).json()
+        assert props["total_slots"] == 1 and not props["endpoint_slots"]
+        assert props["default_generation_settings"]["n_ctx"] == 512
+        shown = {m["id"]: m for m in client.get("/models").json()["data"]}
+        assert shown["own"]["aliases"] == ["mine", "ours"] and shown["own"]["source"] == "preset"
+        said = client.post("/completion?autoload=1", json={"model": "ours", "prompt": "To be"})
+        assert said.json()["tokens_predicted"] == 3 and said.json()["model"] == "own"
+        file.write_text(f"[b]\nc = 256\n[new]\nmodel = {DEMO}\n")
+        assert [*states(client)] == ["a", "b", "c", "own"]
+        client.get("/models?reload=1")
+        assert sorted(states(client)) == ["a", "b", "c", "new"]
+        assert ask(client, "own").status_code == 400
+    finally:
+        shelf.close()
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("[a]\nmodel = x\nno-such = 1\n", r"\[a\]: no-such = 1: there is no such option"),
+        ("[a]\nmodel = x\nc = -5\n", "models.ini: argument -c/--ctx-size: must be"),
+        ("[a]\nc = 1\n", r"preset \[a\] names no model"),
+        ("[a]\nmodel = x\nmetrics = maybe\n", "metrics = maybe: "), ("[a\n", "models.ini"),
+    ],
+)  # fmt: skip
+def test_wrong_presets(text: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "models.ini"
+    file.write_text(text)
+    with pytest.raises(ModelError, match=says):
+        made("--models-preset", str(file))
+
+
+def test_several_files_on_the_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shelf = made("-m", str(folder / "a.gguf"), "-m", str(folder / "b.gguf"))
+    assert shelf.several and [*shelf.places] == ["a", "b"]
+    shelf.close()
+    assert main(["-m", str(folder / "a.gguf"), "-m", str(DEMO), "-m", str(folder / "no.gguf")]) == 1
+    assert "no.gguf" in capsys.readouterr().err
+
+
+def test_one_that_nobody_uses_sleeps_until_it_is_asked() -> None:
+    shelf = made("--sleep-idle-seconds", "0", "--metrics")
+    shelf.ready = True
+    client = client_of(shelf)
+    try:
+        said = ask(client, "any").json()
+        counted = client.get("/metrics").text
+        assert client.get("/metrics").text != counted  # rates are those since the last look
+        awake = client.get("/metrics").text
+        shelf.tick()
+        until(lambda: shelf.models.info()[0].state == "unloaded")
+        assert client.get("/props").json()["is_sleeping"] is True
+        assert client.get("/metrics").text == awake
+        assert client.get("/v1/models").json()["data"][0]["id"] == "demo"
+        assert shelf.models.info()[0].state == "unloaded"  # none of this wakes it
+        again = ask(client, "any").json()
+        assert again["choices"][0]["text"] == said["choices"][0]["text"]
+        assert client.get("/props").json()["is_sleeping"] is False
+        assert "llamacpp:tokens_predicted_total 4\n" in client.get("/metrics").text
+    finally:
+        shelf.close()
+
+
+def test_a_stream_keeps_its_model(client: TestClient, shelf: Shelf) -> None:
+    ask(client, "b")
+    body = {"model": "b", "prompt": "To be", "max_tokens": 200, "ignore_eos": True, "stream": True}
+    with client.stream("POST", "/v1/completions", json=body) as response:
+        assert shelf.models.leave("b")
+        text = "".join(response.iter_text())
+    assert events(text)[-1][1] == "[DONE]" and len(events(text)) > 100
+    until(lambda: states(client)["b"] == "unloaded")

@@ -1,0 +1,137 @@
+"""Streams that go on without their client, and Vertex AI's requests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from llama_py_server import kept
+from llama_py_server.app import app
+from llama_py_server.params import ListenParams
+from llama_py_server.shelf import Shelf, holding
+from llama_py_server.state import State
+from tests.server.served import ASK, events
+
+BODY = {"prompt": "To be", "n_predict": 30, "ignore_eos": True, "stream": True}
+ID = "conversation/1::model"
+
+
+@pytest.fixture(scope="module")
+def shelf(serving: tuple[TestClient, State]) -> Shelf:
+    return holding(serving[1])
+
+
+@pytest.fixture(scope="module")
+def client(shelf: Shelf) -> Iterator[TestClient]:
+    """All of its requests are in one loop, as those of a server."""
+    with TestClient(app(shelf, ListenParams()), raise_server_exceptions=False) as found:
+        yield found
+
+
+def ask(client: TestClient, id: str = ID, **more: Any) -> Any:
+    headers = {"X-Conversation-Id": id}
+    return client.post("/completion", json={**BODY, **more}, headers=headers)
+
+
+def kept_whole(client: TestClient, id: str = ID) -> Any:
+    """What is known of an answer when it has ended: a slow reader of little that is kept ends
+    before it."""
+    ask(client, id)
+    while True:
+        [one] = client.post("/v1/streams/lookup", json={"conversation_ids": [id]}).json()
+        if one["is_done"]:
+            return one
+
+
+def resumed(client: TestClient, at: int = 0, id: str = ID) -> Any:
+    return client.get("/v1/stream", params={"conv_id": id, "from": at})
+
+
+def test_what_was_sent_can_be_had_again(client: TestClient) -> None:
+    said = ask(client)
+    assert said.status_code == 200 and len(events(said.text)) == 31
+    assert resumed(client).content == said.content
+    for at in (1, 100, len(said.content)):
+        assert resumed(client, at).content == said.content[at:]
+    ids = {"conversation_ids": ["conversation/1", "another"]}
+    found = client.post("/v1/streams/lookup", json=ids).json()
+    assert [(one["conversation_id"], one["is_done"]) for one in found] == [(ID, True)]
+    assert found[0]["total_bytes"] == len(said.content)
+    assert client.delete("/v1/stream", params={"conv_id": ID}).status_code == 204
+    assert resumed(client).status_code == 404
+
+
+def test_whoever_comes_later_reads_on_while_it_is_answered(client: TestClient) -> None:
+    texts: list[bytes] = []
+    thread = threading.Thread(target=lambda: texts.append(ask(client, n_predict=300).content))
+    thread.start()
+    while resumed(client).status_code != 200:
+        pass
+    later = resumed(client, 50).content
+    thread.join()
+    assert later == texts[0][50:] and len(events(texts[0].decode())) == 301
+
+
+def test_a_stop_ends_it(client: TestClient, shelf: Shelf, state: State) -> None:
+    codes: list[Any] = []
+    thread = threading.Thread(target=lambda: codes.append(ask(client, n_predict=900)))
+    thread.start()
+    while resumed(client, 10**9).status_code == 404:  # it waits there until the end
+        pass
+    client.delete("/v1/stream", params={"conv_id": ID})
+    thread.join()
+    assert not state.work and shelf.models.info()[0].n_uses == 0
+
+
+def test_a_request_that_fails_leaves_nothing(client: TestClient, shelf: Shelf) -> None:
+    assert ask(client, temperature="hot").status_code == 400
+    assert resumed(client).status_code == 404
+    said = client.post("/completion", json={**BODY, "stream": False, "n_predict": 2},
+                       headers={"X-Conversation-Id": ID})  # fmt: skip
+    assert said.json()["tokens_predicted"] == 2 and resumed(client).status_code == 404
+    assert shelf.models.info()[0].n_uses == 0
+
+
+@pytest.mark.parametrize("query", ["", "?conv_id=", "?conv_id=x&from=-1", "?conv_id=x&from=a"])
+def test_wrong_questions(client: TestClient, query: str) -> None:
+    ask(client, "x", n_predict=1)
+    assert client.get(f"/v1/stream{query}").status_code == 400
+
+
+def test_what_is_kept_is_bounded(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "MOST", 1000)
+    one = kept_whole(client)
+    assert resumed(client).status_code == 400
+    assert len(resumed(client, one["total_bytes"] - 900).content) == 900
+    monkeypatch.setattr(kept, "TOGETHER", 1500)
+    kept_whole(client, "another")
+    kept_whole(client, "a third one")
+    assert resumed(client).status_code == 404  # it was the oldest
+    assert resumed(client, 10**6, "another").status_code == 200
+    monkeypatch.setattr(kept, "SECONDS", -1.0)
+    ask(client, "the last one")
+    assert resumed(client, 10**6, "a third one").status_code == 404
+
+
+def test_predictions(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIP_MODE", "PREDICTION")
+    monkeypatch.setenv("AIP_HEALTH_ROUTE", "alive")
+    made = app(holding(state), ListenParams(api_key=("k",)))
+    client = TestClient(made, raise_server_exceptions=False)
+    assert client.get("/alive").json() == {"status": "ok"}
+    talk = {"@requestFormat": "chatCompletions", "messages": ASK, "max_tokens": 3, "stream": True}
+    more = [{"@requestFormat": "/tokenize", "content": "a"}, {"@requestFormat": "no"}, 3,
+            {"@requestFormat": "completion"}]  # fmt: skip
+    body = {"instances": [talk, talk, *more]}
+    assert client.post("/predict", json=body).status_code == 401
+    headers = {"authorization": "Bearer k"}
+    found = client.post("/predict", json=body, headers=headers).json()["predictions"]
+    assert [one["choices"][0]["message"]["role"] for one in found[:2]] == ["assistant"] * 2
+    assert found[2]["tokens"] and "no handler" in found[3]["error"]["message"]
+    assert [one["error"]["code"] for one in found[3:]] == [400, 400, 400]
+    for wrong in ({}, {"instances": 3}, {"instances": [1] * 129}):
+        assert client.post("/predict", json=wrong, headers=headers).status_code == 400

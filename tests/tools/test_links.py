@@ -1,0 +1,53 @@
+"""Links that are slow: when what was sent comes out, and what is read of the programs' output."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+import compare_links
+from links import delayed
+from links.spaces import Speed
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[int, int, int, int]]:
+    """Where packets are written, and taken; where they are put, and read. Non-blocking."""
+    found = *os.pipe()[::-1], *os.pipe()[::-1]
+    for end in found:
+        os.set_blocking(end, False)
+    yield found
+    for end in found:
+        os.close(end)
+
+
+def test_packets_come_in_turn_and_late(
+    ends: tuple[int, int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written, taken, put, read = ends
+    now = 100.0
+    monkeypatch.setattr(delayed.time, "monotonic", lambda: now)
+    way = delayed.Way(taken, put, latency=1.0, rate=10.0)
+    for packet in (b"x" * 20, b"y" * 10):  # 2 s and 1 s of the link, one after the other
+        os.write(written, packet)
+        way.take()
+    assert way.hand_on() == pytest.approx(103.0)
+    with pytest.raises(BlockingIOError):
+        os.read(read, 100)
+    now = 103.5
+    assert way.hand_on() == pytest.approx(104.0)
+    assert os.read(read, 100) == b"x" * 20
+    now = 104.0
+    assert way.hand_on() is None and os.read(read, 100) == b"y" * 10
+
+
+def test_rates_by_test_and_split_mode() -> None:
+    text = """
+{"n_prompt": 64, "n_gen": 0, "split_mode": "layer", "avg_ts": 5.5}
+not JSON
+{"n_prompt": 0, "n_gen": 16, "split_mode": "graph", "avg_ts": 2}
+"""
+    assert compare_links.rates(text) == {"layer pp": 5.5, "graph tg": 2.0}
+    assert Speed(1e-4, 1e8).name == "0.1 ms, 100 Mbit/s"

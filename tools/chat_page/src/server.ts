@@ -1,0 +1,99 @@
+// The server's face, as far as the page needs it.
+
+import { createParser } from "eventsource-parser";
+import type { Settings } from "./settings.ts";
+
+export interface Part {
+  text?: string;
+  thought?: string;
+  tokens?: number;
+  rate?: number;
+  end?: string;
+}
+
+export interface Sent {
+  role: "system" | "user" | "assistant";
+  content: string;
+}
+
+export class Refused extends Error {
+  status: number;
+  constructor(status: number, message: string) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export let key = localStorage.getItem("key") ?? "";
+
+export function setKey(value: string): void {
+  key = value;
+  localStorage.setItem("key", value);
+}
+
+async function ask(url: string, init: RequestInit = {}): Promise<Response> {
+  const headers = new Headers(init.headers);
+  if (key) headers.set("Authorization", `Bearer ${key}`);
+  const answer = await fetch(url, { ...init, headers });
+  if (answer.ok) return answer;
+  let message = `${answer.status} ${answer.statusText}`;
+  try {
+    message = (await answer.json()).error.message ?? message;
+  } catch {
+    // not the server's own words: a proxy's page, or nothing
+  }
+  throw new Refused(answer.status, message);
+}
+
+/** The names of the models that can be asked. */
+export async function models(): Promise<string[]> {
+  const found = await (await ask("v1/models")).json();
+  return found.data.map((one: { id: string }) => one.id);
+}
+
+/** Parts of an answer as they come. Throws Refused, and AbortError after `signal`. */
+export async function* answer(
+  messages: Sent[],
+  model: string,
+  settings: Settings,
+  signal: AbortSignal,
+): AsyncGenerator<Part> {
+  const body = JSON.stringify({
+    ...settings,
+    model,
+    messages,
+    stream: true,
+    stream_options: { include_usage: true },
+    timings_per_token: true,
+  });
+  const headers = { "Content-Type": "application/json" };
+  const answer = await ask("v1/chat/completions", { method: "POST", headers, body, signal });
+  const waiting: Part[] = [];
+  const parser = createParser({
+    onEvent(event) {
+      if (event.data !== "[DONE]") waiting.push(part(JSON.parse(event.data)));
+    },
+  });
+  const decoder = new TextDecoder();
+  const reader = answer.body!.getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    parser.feed(decoder.decode(value, { stream: true }));
+    yield* waiting.splice(0);
+  }
+}
+
+function part(chunk: any): Part {
+  if (chunk.error) throw new Refused(chunk.error.code ?? 500, chunk.error.message);
+  const found: Part = {};
+  const choice = chunk.choices?.[0];
+  if (choice?.delta?.content) found.text = choice.delta.content;
+  if (choice?.delta?.reasoning_content) found.thought = choice.delta.reasoning_content;
+  if (choice?.finish_reason) found.end = choice.finish_reason;
+  if (chunk.timings) {
+    found.tokens = chunk.timings.predicted_n;
+    found.rate = chunk.timings.predicted_per_second;
+  }
+  return found;
+}

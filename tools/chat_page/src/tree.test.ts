@@ -1,0 +1,43 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as tree from "./tree.ts";
+
+function talk() {
+  let t = tree.newTalk("a", 1);
+  let m;
+  [t, m] = tree.add(t, null, "user", "one");
+  [t, m] = tree.add(t, m.id, "assistant", "1");
+  [t, m] = tree.add(t, m.id, "user", "two");
+  [t, m] = tree.add(t, m.id, "assistant", "2");
+  return t;
+}
+
+test("a path goes from the first message to the last", () => {
+  assert.deepEqual(tree.path(talk()).map((m) => m.text), ["one", "1", "two", "2"]);
+});
+
+test("an edited message is a branch, and the old one stays", () => {
+  const old = talk();
+  const [t, m] = tree.add(old, 2, "user", "three");
+  assert.deepEqual(tree.path(t).map((x) => x.text), ["one", "1", "three"]);
+  assert.deepEqual(tree.siblings(t, m), [3, 5]);
+  assert.deepEqual(tree.path(t, tree.newestLeaf(t, 3)).map((x) => x.text), ["one", "1", "two", "2"]);
+});
+
+test("removing takes what is behind, and shows the branch beside it", () => {
+  const [t] = tree.add(talk(), 2, "user", "three");
+  const rest = tree.remove(t, 3);
+  assert.deepEqual(Object.keys(rest.messages), ["1", "2", "5"]);
+  assert.deepEqual(tree.path(rest).map((x) => x.text), ["one", "1", "three"]);
+  assert.deepEqual(tree.path(tree.remove(rest, 5)).map((x) => x.text), ["one", "1"]);
+  assert.equal(tree.remove(talk(), 1).leaf, null);
+});
+
+test("what is not a conversation is refused", () => {
+  assert.deepEqual(tree.checked(JSON.parse(JSON.stringify(talk()))), talk());
+  for (const bad of [null, 3, {}, { ...talk(), leaf: 9 }, { ...talk(), messages: { 1: { id: 1 } } }])
+    assert.equal(tree.checked(bad), null);
+  const cycle = talk();
+  cycle.messages[1]!.parent = 4;
+  assert.equal(tree.checked(cycle), null);
+});

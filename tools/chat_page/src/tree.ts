@@ -1,0 +1,122 @@
+// A conversation is a tree: to edit a message or to ask again makes a branch beside the old one.
+
+export interface Message {
+  id: number;
+  parent: number | null;
+  role: "user" | "assistant";
+  text: string;
+  thought: string;
+  tokens?: number; // of an answer
+  rate?: number; // tokens per second
+  end?: string; // "stop", "length", "stopped" by the user
+  error?: string;
+}
+
+export interface Talk {
+  id: string;
+  title: string;
+  system: string;
+  messages: Record<number, Message>;
+  leaf: number | null; // the end of the branch that is shown
+  changed: number; // milliseconds since 1970
+}
+
+export function newTalk(id: string, changed: number): Talk {
+  return { id, title: "", system: "", messages: {}, leaf: null, changed };
+}
+
+/** From the first message to `leaf`. */
+export function path(talk: Talk, leaf: number | null = talk.leaf): Message[] {
+  const found: Message[] = [];
+  for (let id = leaf; id !== null; ) {
+    const message: Message | undefined = talk.messages[id];
+    if (message === undefined) break;
+    found.push(message);
+    id = message.parent;
+  }
+  return found.reverse();
+}
+
+/** The ids of the messages beside one, it among them, oldest first. */
+export function siblings(talk: Talk, of: Message): number[] {
+  return Object.values(talk.messages)
+    .filter((m) => m.parent === of.parent && m.role === of.role)
+    .map((m) => m.id)
+    .sort((a, b) => a - b);
+}
+
+/** The newest end of the branches that go through a message. */
+export function newestLeaf(talk: Talk, id: number): number {
+  for (;;) {
+    const after = Object.values(talk.messages).filter((m) => m.parent === id);
+    if (after.length === 0) return id;
+    id = Math.max(...after.map((m) => m.id));
+  }
+}
+
+/** A new message behind `parent`, as the end of the branch that is shown. */
+export function add(
+  talk: Talk,
+  parent: number | null,
+  role: Message["role"],
+  text: string,
+): [Talk, Message] {
+  const id = Math.max(0, ...Object.keys(talk.messages).map(Number)) + 1;
+  const message: Message = { id, parent, role, text, thought: "" };
+  return [{ ...talk, messages: { ...talk.messages, [id]: message }, leaf: id }, message];
+}
+
+export function change(talk: Talk, id: number, fields: Partial<Message>): Talk {
+  const message = talk.messages[id];
+  if (message === undefined) return talk;
+  return { ...talk, messages: { ...talk.messages, [id]: { ...message, ...fields } } };
+}
+
+/** Without a message and all behind it; the branch beside it is shown, or what came before. */
+export function remove(talk: Talk, id: number): Talk {
+  const message = talk.messages[id];
+  if (message === undefined) return talk;
+  const gone = new Set([id]);
+  const messages: Record<number, Message> = {};
+  for (const m of Object.values(talk.messages).sort((a, b) => a.id - b.id)) {
+    if (gone.has(m.id) || (m.parent !== null && gone.has(m.parent))) gone.add(m.id);
+    else messages[m.id] = m;
+  }
+  const rest = { ...talk, messages };
+  const beside = siblings(talk, message).filter((other) => other !== id);
+  const last = beside[beside.length - 1];
+  return { ...rest, leaf: last === undefined ? message.parent : newestLeaf(rest, last) };
+}
+
+export function title(talk: Talk): string {
+  const first = Object.values(talk.messages).find((m) => m.parent === null);
+  return talk.title || first?.text.trim().split("\n")[0]?.slice(0, 60) || "New chat";
+}
+
+/** What a file or the browser's store gave, if it is a conversation. */
+export function checked(found: unknown): Talk | null {
+  const talk = found as Talk;
+  if (typeof talk !== "object" || talk === null || typeof talk.id !== "string") return null;
+  if (typeof talk.messages !== "object" || talk.messages === null) return null;
+  const whole = Object.entries(talk.messages).every(
+    ([id, m]) =>
+      typeof m === "object" &&
+      m !== null &&
+      m.id === Number(id) &&
+      typeof m.text === "string" &&
+      (m.role === "user" || m.role === "assistant") &&
+      (m.parent === null || (m.parent < m.id && m.parent in talk.messages)),
+  );
+  if (!whole || (talk.leaf !== null && !(talk.leaf in talk.messages))) return null;
+  const text = (s: unknown) => (typeof s === "string" ? s : "");
+  return {
+    id: talk.id,
+    title: text(talk.title),
+    system: text(talk.system),
+    messages: Object.fromEntries(
+      Object.entries(talk.messages).map(([id, m]) => [id, { ...m, thought: text(m.thought) }]),
+    ),
+    leaf: talk.leaf ?? null,
+    changed: Number(talk.changed) || 0,
+  };
+}

@@ -1,0 +1,314 @@
+#!/usr/bin/env python3
+"""A model on two machines, over links of several speeds: whole layers on each (pp=2), shared layers
+(tp=2), llama.cpp's RPC backend with the same split, and what `llama-py-bench --predict` says.
+
+    python tools/compare_links.py -m model.gguf [--latency 0.1,1,5] [--rate 0.1,1,10]
+        [--peer-bench llama-bench --rpc-server ggml-rpc-server] [-p 64] [-n 16] [-r 2] [-t 1]
+    python tools/compare_links.py -m model.gguf --overhead      # of ranks, without a link
+
+The machines are network namespaces of this one, with a link of netem, or of a program where the
+kernel has none (links/delayed.py); latency is one way, in ms, the rate in Gbit/s. Each has -t
+threads, so this machine needs twice as many cores, and one more for a link that is a program.
+`check`: the text over the slowest link is that of one process. Needs root, iproute2,
+`llama-py[mpi]`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tools")]
+
+from links.delayed import DEVICE  # noqa: E402
+from links.spaces import ADDRESSES, Spaces, Speed, linked  # noqa: E402
+
+PROGRAM = "import sys; from llama_py_tools.start import {0}; sys.exit({0}())"
+RPC_PORT = 50052
+TIMEOUT = 600
+REMOTE_SHELL = """#!/bin/sh
+# what mpiexec starts in the place of ssh: [options] HOST COMMAND
+while [ "${{1#-}}" != "$1" ]; do shift; done
+host=$1; shift
+case $host in {address}) space={first};; *) space={second};; esac
+exec ip netns exec $space sh -c "$*"
+"""
+
+
+def environment() -> dict[str, str]:
+    paths = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tools")]
+    old = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, *([old] if old else [])])}
+
+
+def output(command: Sequence[str], **env: str) -> str:
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=TIMEOUT, stdin=subprocess.DEVNULL,
+        env={**environment(), **env},
+    )  # fmt: skip
+    if done.returncode:
+        raise OSError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr[-2000:]}")
+    return done.stdout
+
+
+def mpiexec() -> str:
+    beside = Path(sys.executable).with_name("mpiexec")
+    return str(beside) if beside.exists() else shutil.which("mpiexec") or "mpiexec"
+
+
+def on_ranks(spaces: Spaces, folder: Path, command: str, *words: str) -> str:
+    """A command of ours with a rank in each namespace, over nothing but the link."""
+    shell = folder / "shell"
+    first, second = spaces.names
+    shell.write_text(REMOTE_SHELL.format(address=ADDRESSES[0], first=first, second=second))
+    shell.chmod(0o755)
+    launcher = [
+        mpiexec(), "-launcher", "ssh", "-launcher-exec", str(shell), "-localhost", ADDRESSES[0],
+        "-hosts", ",".join(ADDRESSES), "-n", "2",
+    ]  # fmt: skip
+    program = [sys.executable, "-c", PROGRAM.format(command), *words]
+    return output(
+        spaces.command(0, *launcher, *program), UCX_TLS="tcp,self", UCX_NET_DEVICES=DEVICE
+    )
+
+
+def rates(text: str) -> dict[str, float]:
+    """Tokens a second by `pp` and `tg`, with the split mode before them, of lines of JSON."""
+    found = {}
+    for line in text.splitlines():
+        if line.startswith("{"):
+            one = json.loads(line)
+            test = "pp" if one["n_prompt"] else "tg"
+            found[f"{one.get('split_mode', '')} {test}"] = float(one["avg_ts"])
+    return found
+
+
+def bench_words(args: argparse.Namespace) -> list[str]:
+    return [
+        "-m", args.model, "-p", str(args.n_prompt), "-n", str(args.n_gen), "-r",
+        str(args.repetitions), "-t", str(args.threads), "-o", "jsonl",
+    ]  # fmt: skip
+
+
+def ours(spaces: Spaces, folder: Path, args: argparse.Namespace) -> dict[str, float]:
+    how = ["-sm", "layer,graph", "-dev", "mpi0/mpi1"]
+    return rates(on_ranks(spaces, folder, "bench", *bench_words(args), *how))
+
+
+def theirs(spaces: Spaces, folder: Path, args: argparse.Namespace) -> dict[str, float]:
+    """llama-bench with half of the layers, and the output, on an RPC server. Weights that went
+    over the link once are kept there."""
+    words = [args.rpc_server, "-H", ADDRESSES[1], "-p", str(RPC_PORT), "-c", "-t"]
+    words.append(str(args.threads))
+    env = {**environment(), "LLAMA_CACHE": str(folder / "rpc")}
+    server = subprocess.Popen(
+        spaces.command(1, *words), env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        time.sleep(1)
+        bench = [
+            args.peer_bench, *bench_words(args), "--rpc", f"{ADDRESSES[1]}:{RPC_PORT}", "-ngl",
+            str(layers(args.model) // 2 + 1),
+        ]  # fmt: skip
+        found = rates(output(spaces.command(0, *bench)))
+    finally:
+        server.kill()
+        server.wait()
+    return {f"rpc {name.split()[-1]}": value for name, value in found.items()}
+
+
+def layers(path: str) -> int:
+    from llama_py.planning import PlannedModel, header_of, stand_ins
+
+    return PlannedModel(header_of(path), stand_ins(["cpu"])).hparams.n_layer
+
+
+def probed(spaces: Spaces) -> tuple[float, float]:
+    """Seconds there and back, and bits a second, as TCP has them."""
+    probe = [sys.executable, "-m", "links.probe"]
+    serving = subprocess.Popen(
+        spaces.command(1, *probe, "serve", ADDRESSES[1]), stdout=subprocess.PIPE, text=True,
+        env=environment(),
+    )  # fmt: skip
+    try:
+        assert serving.stdout is not None
+        serving.stdout.readline()
+        there_and_back, rate = map(
+            float, output(spaces.command(0, *probe, "ask", ADDRESSES[1])).split()
+        )
+    finally:
+        serving.kill()
+        serving.wait()
+    return there_and_back, rate
+
+
+class Predicted:
+    """What the cost model says, from runs of the model in one process."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        from llama_py.planning import PlannedModel, header_of, stand_ins
+        from llama_py_tools.bench import run_tests
+        from llama_py_tools.bench_params import BenchParams
+        from llama_py_tools.predict import command
+
+        o = BenchParams(
+            model=(args.model,), n_prompt=(args.n_prompt,), n_gen=(args.n_gen,),
+            threads=(args.threads,), repetitions=args.repetitions,
+        )  # fmt: skip
+        model = PlannedModel(header_of(args.model), stand_ins(["cpu"]))
+        limits = command.limits_of(o, args.model, model, run_tests)
+        n, n_ctx = min(args.n_prompt, o.n_ubatch[0]), max(args.n_prompt, args.n_gen)
+        self.n_prompt, self.n_batches = args.n_prompt, -(-args.n_prompt // n)
+        self.many = command.shape_of(model, limits, n, n_ctx)
+        self.one = command.shape_of(model, limits, 1, n_ctx)
+
+    def of(self, there_and_back: float, rate: float) -> dict[str, float]:
+        """By a link as it was measured, which has the two processes' share in it already."""
+        from llama_py_tools.predict.cost import Link, prompt, token
+
+        link = Link(there_and_back / 2, rate / 8)
+        found = {}
+        for name, t, p in (("layer", 1, 2), ("graph", 2, 1)):
+            seconds = prompt(self.many, link, t, p, self.n_batches)
+            found[f"{name} pp"] = self.n_prompt / seconds
+            found[f"{name} tg"] = 1 / token(self.one, link, t, p)
+        return found
+
+    @property
+    def alone(self) -> dict[str, float]:
+        from llama_py_tools.predict.cost import Link, prompt, token
+
+        link = Link(0, 1)
+        seconds = prompt(self.many, link, 1, 1, self.n_batches)
+        return {"pp": self.n_prompt / seconds, "tg": 1 / token(self.one, link, 1, 1)}
+
+
+def compare(args: argparse.Namespace, folder: Path) -> Iterator[str]:
+    predicted = Predicted(args)
+    one = predicted.alone
+    yield f"one process: pp {one['pp']:.1f} t/s, tg {one['tg']:.2f} t/s"
+    columns = ["layer pp", "layer tg", "graph pp", "graph tg"]
+    peer = ["rpc pp", "rpc tg"] if args.peer_bench else []
+    yield f"| link | as measured | {' | '.join(columns + peer)} |"
+    yield "|---|---|" + "---:|" * len(columns + peer)
+    with warmed(args, folder):
+        for speed in speeds(args):
+            with linked(speed) as spaces:
+                measured = probed(spaces)
+                found, guess = ours(spaces, folder, args), predicted.of(*measured)
+                if peer:
+                    found |= theirs(spaces, folder, args)
+                shown = [f"{found[c]:.2f} ({guess[c]:.2f})" for c in columns]
+                shown += [f"{found[c]:.2f}" for c in peer]
+                real = f"{measured[0] * 1e3:.2f} ms, {measured[1] / 1e9:.2f} Gbit/s"
+                yield f"| {speed.name} | {real} | {' | '.join(shown)} |"
+    yield f"in brackets: predicted. Links by {spaces.how}."
+
+
+@contextmanager
+def warmed(args: argparse.Namespace, folder: Path) -> Iterator[None]:
+    """The RPC server has its weights, over a link that does not wait."""
+    if args.peer_bench:
+        with linked(Speed(0.0, 1e11)) as spaces:
+            theirs(spaces, folder, argparse.Namespace(**{**vars(args), "n_gen": 1, "n_prompt": 1}))
+    yield
+
+
+def speeds(args: argparse.Namespace) -> Iterator[Speed]:
+    for ms in args.latency:
+        for gbit in args.rate:
+            yield Speed(ms / 1e3, gbit * 1e9)
+
+
+def check(args: argparse.Namespace, folder: Path) -> int:
+    """Texts over a slow link are those of one process."""
+    words = ["-m", args.model, "-p", "The sea is", "-n", "12", "--temp", "0", "-no-cnv", "-t", "1"]
+    alone = output([sys.executable, "-c", PROGRAM.format("cli"), *words])
+    with linked(Speed(max(args.latency) / 1e3, min(args.rate) * 1e9)) as spaces:
+        there_and_back, rate = probed(spaces)
+        print(f"{there_and_back * 1e3:.2f} ms there and back, {rate / 1e9:.3f} Gbit/s")
+        for mode in ("layer", "graph"):
+            text = on_ranks(spaces, folder, "cli", *words, "-sm", mode)
+            print(f"{mode}: {'the same text' if text == alone else f'{text!r}, not {alone!r}'}")
+            if text != alone:
+                return 1
+        print(f"links by {spaces.how}: {spaces.busy_seconds:.2f} s of CPU")
+    return 0
+
+
+def overhead(args: argparse.Namespace) -> Iterator[str]:
+    """By turns: no launcher, one rank, and two, of which the second has all layers."""
+    bench = [sys.executable, "-c", PROGRAM.format("bench"), *bench_words(args)]
+    ways: Mapping[str, list[str]] = {
+        "no MPI": bench,
+        "1 rank": [mpiexec(), "-n", "1", *bench],
+        "all on the other of 2": [mpiexec(), "-n", "2", *bench, "-dev", "mpi1"],
+    }
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
+    for _ in range(args.turns):
+        for name, command in ways.items():
+            found[name].append(rates(output(command)))
+    for test in ("pp", "tg"):
+        of = {
+            name: median(next(v for k, v in one.items() if k.endswith(test)) for one in ones)
+            for name, ones in found.items()
+        }
+        base = of["no MPI"]
+        yield f"{test}: " + ", ".join(
+            f"{name} {value:.2f} t/s ({value / base:.1%})" for name, value in of.items()
+        )
+
+
+def _arguments() -> argparse.Namespace:
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument("what", nargs="?", choices=("check",), help="texts instead of times")
+    p.add_argument("-m", "--model", required=True)
+    p.add_argument("--latency", type=_floats, default=[0.1, 1.0, 5.0], help="ms, one way")
+    p.add_argument("--rate", type=_floats, default=[0.1, 1.0, 10.0], help="Gbit/s")
+    p.add_argument("-p", "--n-prompt", type=int, default=64)
+    p.add_argument("-n", "--n-gen", type=int, default=16)
+    p.add_argument("-r", "--repetitions", type=int, default=2)
+    p.add_argument("-t", "--threads", type=int, default=1)
+    p.add_argument("--peer-bench", help="llama-bench that knows RPC")
+    p.add_argument("--rpc-server", help="ggml-rpc-server")
+    p.add_argument("--overhead", action="store_true")
+    p.add_argument("--turns", type=int, default=5, help="of --overhead")
+    return p.parse_args()
+
+
+def _floats(text: str) -> list[float]:
+    return [float(word) for word in text.split(",")]
+
+
+def main() -> int:
+    args = _arguments()
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        try:
+            if args.what == "check":
+                return check(args, folder)
+            for line in overhead(args) if args.overhead else compare(args, folder):
+                print(line, flush=True)
+        except (OSError, subprocess.SubprocessError) as e:
+            print(f"error: {e}", file=sys.stderr)
+            return 1
+    print(f"{time.monotonic() - start:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,184 @@
+"""The paths of the server and who handles them (server.cpp)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from llama_py_server import (
+    about,
+    completions,
+    metrics,
+    several,
+    slots,
+    static,
+    streams,
+    talks,
+    tokens,
+    vectors,
+    vertex,
+)
+from llama_py_server.access import Cors, Keys
+from llama_py_server.answers import GONE, as_error
+from llama_py_server.errors import HTTPError, told
+from llama_py_server.kept import begun
+from llama_py_server.limits import Limited
+from llama_py_server.shelf import Held
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from llama_py_server.params import ListenParams
+    from llama_py_server.shelf import Shelf
+    from llama_py_server.state import State
+
+log = logging.getLogger("llama_py")
+
+Handler = Callable[[Request, "State"], Awaitable[Response]]  # of a model that is in memory
+OfAll = Callable[[Request, "Shelf"], Awaitable[Response]]
+Handle = Callable[[Request], Awaitable[Any]]
+
+ALWAYS: dict[tuple[str, str], OfAll] = {  # whatever is in memory
+    ("GET", "/health"): several.health, ("GET", "/v1/health"): several.health,
+    ("GET", "/models"): several.models, ("GET", "/v1/models"): several.models,
+    ("GET", "/v1/models/{name:path}"): several.model,
+    ("POST", "/models/load"): several.load, ("POST", "/models/unload"): several.unload,
+    ("GET", "/props"): several.props, ("GET", "/metrics"): metrics.get,
+    ("GET", "/v1/stream"): streams.get, ("DELETE", "/v1/stream"): streams.delete,
+    ("POST", "/v1/streams/lookup"): streams.lookup,
+}  # fmt: skip
+
+GET: dict[str, Handler] = {"/slots": slots.get, "/lora-adapters": about.adapters}
+
+POST: dict[str, Handler] = {
+    "/completion": completions.native, "/completions": completions.native,
+    "/v1/completions": completions.openai, "/infill": completions.infill,
+    "/chat/completions": talks.chat, "/v1/chat/completions": talks.chat,
+    "/responses": talks.responses, "/v1/responses": talks.responses,
+    "/v1/messages": talks.messages, "/v1/messages/count_tokens": talks.count_messages,
+    "/chat/completions/input_tokens": talks.count_chat,
+    "/v1/chat/completions/input_tokens": talks.count_chat,
+    "/responses/input_tokens": talks.count_responses,
+    "/v1/responses/input_tokens": talks.count_responses,
+    "/apply-template": talks.apply_template,
+    "/tokenize": tokens.tokenize, "/detokenize": tokens.detokenize,
+    "/embedding": vectors.native, "/embeddings": vectors.native,
+    "/v1/embeddings": vectors.openai,
+    "/rerank": vectors.rerank, "/reranking": vectors.rerank,
+    "/v1/rerank": vectors.rerank, "/v1/reranking": vectors.rerank,
+    "/props": about.set_props, "/slots/{id_slot}": slots.post,
+    "/lora-adapters": about.set_adapters,
+}  # fmt: skip
+
+PUBLIC = ("/health", "/v1/health", *static.PATHS)  # without a key
+
+
+# Handlers of answers, of which a client may lose the stream and come again.
+STREAMED = (
+    completions.native, completions.openai, completions.infill, talks.chat, talks.responses,
+    talks.messages,
+)  # fmt: skip
+
+
+def app(
+    shelf: Shelf, listen: ListenParams,
+    lifespan: Callable[[Starlette], AbstractAsyncContextManager[None]] | None = None,
+) -> Starlette:  # fmt: skip
+    """The whole application, which answers what needs a model once the shelf is ready."""
+    prefix = listen.api_prefix
+    handles = {key: _told(_of_all(handler, shelf)) for key, handler in ALWAYS.items()}
+    for method, handlers in (("GET", GET), ("POST", POST)):
+        for path, handler in handlers.items():
+            handles[method, path] = _told(_of_one(handler, shelf))
+    handles |= vertex.handles(handles, _told)
+    routes = [
+        Route(prefix + path, handle, methods=[method])
+        for (method, path), handle in handles.items()
+    ]
+    if listen.ui:
+        routes += [Route(prefix + path, static.file(name)) for path, name in static.PATHS.items()]
+    public = [prefix + path for path in (*PUBLIC, *vertex.health_paths())]
+    middleware = [
+        Middleware(Cors, listen=listen),
+        Middleware(Keys, keys=listen.keys(), public=public),
+        Middleware(Limited, most=listen.max_body << 20, seconds=listen.timeout_read),
+    ]
+    failed = {HTTPException: _refused, Exception: _failed}
+    return Starlette(
+        routes=routes, middleware=middleware, exception_handlers=failed, lifespan=lifespan
+    )
+
+
+def _of_all(handler: OfAll, shelf: Shelf) -> Handle:
+    async def handle(request: Request) -> Response:
+        shelf.check_ready()
+        return await handler(request, shelf)
+
+    return handle
+
+
+def _of_one(handler: Handler, shelf: Shelf) -> Handle:
+    """The handler with the state of the model that the request means, which stays in memory until
+    the response is sent."""
+
+    loss = shelf.loss
+
+    async def handle(request: Request) -> Any:
+        shelf.check_ready()
+        kept = begun(request, shelf.streams) if handler in STREAMED else None
+        try:
+            lease = await shelf.lease(request)
+            if lease is None:
+                return GONE
+            request.state.lease = lease
+            try:
+                doing = handler(request, lease.served.state)
+                return Held(await (doing if loss is None else loss.before(doing)), lease)
+            except BaseException:
+                lease.end()
+                raise
+        finally:
+            if kept is not None and not kept.runs:
+                shelf.streams.drop(kept)
+
+    return handle
+
+
+def _told(handle: Handle) -> Handle:
+    """Errors as responses."""
+
+    async def handled(request: Request) -> Any:
+        try:
+            return await handle(request)
+        except ClientDisconnect:
+            return GONE
+        except Exception as e:
+            error = told(e)
+            unexpected = error.kind == "server_error" and not isinstance(e, HTTPError)
+            log.log(
+                logging.ERROR if unexpected else logging.INFO, "%s: %d %s", request.url.path,
+                error.code, error, exc_info=e if unexpected else None,
+            )  # fmt: skip
+            return as_error(error)
+
+    return handled
+
+
+async def _refused(request: Request, e: Exception) -> Response:
+    """No such path, or not with this method."""
+    code = e.status_code if isinstance(e, HTTPException) else 404
+    if code == 405:
+        return as_error(HTTPError("not_found_error", f"{request.method} is not for this path"))
+    return as_error(HTTPError("not_found_error", "File Not Found"))
+
+
+async def _failed(request: Request, e: Exception) -> Response:
+    return as_error(told(e))

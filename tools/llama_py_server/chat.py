@@ -1,0 +1,195 @@
+"""Requests of conversations: from messages, tools and options to a prompt and a task
+(server-common.cpp:oaicompat_chat_params_parse)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from llama_py_server import task as tasks
+from llama_py_server.answering import Answering
+from llama_py_server.asked import Asked, Options
+from llama_py_server.body import Body, inner, objects, text, value
+from llama_py_server.errors import HTTPError, invalid
+
+if TYPE_CHECKING:
+    from llama_py_server.state import State
+    from llama_py_server.task import Task
+
+N_PROBS = 20  # of `logprobs` without `top_logprobs`
+
+
+class Conversation(NamedTuple):
+    """What a conversation becomes."""
+
+    prompt: str
+    task: Task
+
+
+def conversation(state: State, body: Body) -> Conversation:
+    """Raises HTTPError for what no conversation can be, ModelError where the template does."""
+    tools = objects(body, "tools")
+    choice = _tool_choice(body)
+    if not state.talk.jinja and (tools or choice != "auto"):
+        raise invalid("tools param requires --jinja flag")
+    schema, grammar = _constraints(body)
+    messages = _messages(body)
+    options = _options(state, body, messages)
+    if tools and choice != "none" and grammar:
+        raise invalid("Cannot use custom grammar constraints with tools.")
+    if options.continued and isinstance(messages[-1].get("content"), list):
+        texts = (part["text"] for part in messages[-1]["content"])
+        messages[-1] = {**messages[-1], "content": "\n\n".join(texts)}  # as llama-server joins it
+    asked = Asked(messages, tools, choice, schema, options, state.talk.skip_chat_parsing)
+    answering = Answering(state.engine, state.template, asked)
+    body = {**body, **_probabilities(body, bool(tools))}
+    if schema is not None:  # the format of the answer has it
+        body = {key: v for key, v in body.items() if key not in ("json_schema", "grammar")}
+    task = tasks.read(body, state.defaults, state.tokenizer, state.engine.n_slots)
+    return Conversation(answering.prompt, replace(task, answering=answering))
+
+
+def _tool_choice(body: Body) -> Any:
+    """As OpenAI has it: a word, or an object that names a function."""
+    choice = body.get("tool_choice")
+    if choice is None:
+        return "auto"
+    if isinstance(choice, dict):
+        function = inner(choice, "function")
+        name = text(function, "name") or text(choice, "name")
+        if not name:
+            raise invalid("'tool_choice' must name a function")
+        return {"type": "function", "function": {"name": name}}
+    if choice not in ("auto", "none", "required"):
+        raise invalid(f"Invalid tool_choice: {choice}")
+    return choice
+
+
+def _constraints(body: Body) -> tuple[Any, str]:
+    """The schema and the grammar that a request asks for, at most one of them."""
+    schema, grammar = body.get("json_schema"), text(body, "grammar")
+    if schema is not None and grammar:
+        raise invalid("Cannot use both json_schema and grammar")
+    form = body.get("response_format")
+    if form is not None:
+        if not isinstance(form, dict):
+            raise invalid("'response_format' must be an object")
+        kind = text(form, "type")
+        if kind == "json_object":
+            if "schema" in form or schema is None:
+                schema = form.get("schema", {})
+        elif kind == "json_schema":
+            schema = inner(form, "json_schema").get("schema", {})
+        elif kind not in ("", "text"):
+            raise invalid(
+                'response_format type must be one of "text" or "json_object", but got: ' + kind
+            )
+    if schema == {}:
+        schema = {"type": "object"}
+    if schema is not None and not isinstance(schema, dict | bool):
+        raise invalid(f"a JSON schema is an object, not {json.dumps(schema)}")
+    return schema, grammar
+
+
+def _messages(body: Body) -> list[Body]:
+    if "messages" not in body:
+        raise invalid("'messages' is required")
+    if not isinstance(body["messages"], list):
+        raise invalid("Expected 'messages' to be an array")
+    return [_message(message) for message in objects(body, "messages")]
+
+
+def _message(message: Body) -> Body:
+    role = message.get("role")
+    if not isinstance(role, str):
+        raise invalid("each message must have a 'role', which is a string")
+    if "content" not in message:
+        if role != "assistant":
+            raise invalid("All non-assistant messages must contain 'content'")
+        if "tool_calls" not in message:
+            raise invalid("Assistant message must contain either 'content' or 'tool_calls'!")
+    content = message.get("content")
+    if isinstance(content, list):
+        return {**message, "content": [_part(part) for part in objects(message, "content")]}
+    if content is not None and not isinstance(content, str):
+        raise invalid("Expected 'content' to be a string or an array")
+    return message
+
+
+def _part(part: Body) -> Body:
+    kind = text(part, "type")
+    if kind in ("text", "refusal"):
+        return {"type": "text", "text": text(part, kind)}
+    if kind in _MEDIA:
+        what = _MEDIA[kind]
+        raise HTTPError(
+            "server_error", f"{what} input is not supported - hint: if this is unexpected, you may"
+            " need to provide the mmproj",
+        )  # fmt: skip
+    raise invalid("unsupported content[].type")
+
+
+_MEDIA = {
+    "image_url": "image", "input_audio": "audio", "input_video": "video", "video_url": "video",
+}  # fmt: skip
+
+
+def _options(state: State, body: Body, messages: list[Body]) -> Options:
+    talk = state.talk
+    budget = value(body, "reasoning_budget_tokens", value(body, "thinking_budget_tokens", -1))
+    continued, prompted = _continued(state, body, messages)
+    return Options(
+        add_generation_prompt=prompted,
+        continued=continued,
+        parallel_tool_calls=value(body, "parallel_tool_calls", True),
+        reasoning_format=text(body, "reasoning_format", talk.reasoning_format),
+        budget=talk.reasoning_budget if budget < 0 else budget,
+        budget_message=text(body, "reasoning_budget_message", talk.reasoning_budget_message),
+        variables=_variables(state, body),
+    )
+
+
+def _continued(state: State, body: Body, messages: list[Body]) -> tuple[bool | str, bool]:
+    """Which part of the last message goes on, and whether a new one begins."""
+    prompted = value(body, "add_generation_prompt", True)
+    given = body.get("continue_final_message")
+    continued = given if given in (True, "content", "reasoning_content") else False
+    last = bool(messages) and messages[-1]["role"] == "assistant"
+    if not continued and state.talk.prefill_assistant and last:
+        if len(messages) > 1 and messages[-2]["role"] == "assistant":
+            raise invalid("Cannot have 2 or more assistant messages at the end of the list.")
+        continued, prompted = True, False
+    if continued and prompted:
+        raise invalid("Cannot set both add_generation_prompt and continue_final_message to true.")
+    if continued and last and messages[-1].get("tool_calls"):
+        raise invalid("Cannot continue an assistant message that contains tool calls.")
+    return continued and last, prompted
+
+
+def _variables(state: State, body: Body) -> dict[str, Any]:
+    """What the template is told: by the command line, then by the request."""
+    found = {**state.talk.chat_template_kwargs, **inner(body, "chat_template_kwargs")}
+    if not isinstance(found.get("enable_thinking", True), bool):
+        raise invalid('invalid type for "enable_thinking" (expected boolean, got string)')
+    if state.talk.reasoning != "auto":
+        found.setdefault("enable_thinking", state.talk.reasoning == "on")
+    effort = body.get("reasoning_effort")
+    if effort == "none":
+        found["enable_thinking"] = False
+        found.pop("reasoning_effort", None)
+    elif isinstance(effort, str) and effort:
+        found["reasoning_effort"] = effort
+    return found
+
+
+def _probabilities(body: Body, has_tools: bool) -> Body:
+    """`logprobs` and `top_logprobs` as n_probs."""
+    if value(body, "logprobs", False):
+        if has_tools and value(body, "stream", False):
+            raise invalid("logprobs is not supported with tools + stream")
+        top = body.get("top_logprobs")
+        return {"n_probs": N_PROBS if top is None else top, "logprobs": None}
+    if body.get("top_logprobs") is not None:
+        raise invalid("top_logprobs requires logprobs to be set to true")
+    return {"logprobs": None}

@@ -1,0 +1,39 @@
+"""Whether a client still waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+from starlette.types import Receive
+
+T = TypeVar("T")
+
+
+async def unless_gone(request: Request, doing: Awaitable[T]) -> T | None:
+    """What comes of it; None, and it is cancelled, where the client leaves before."""
+    task = asyncio.ensure_future(doing)
+    gone = asyncio.ensure_future(left(request.receive))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        return None
+    finally:
+        await stopped(gone)
+        await stopped(task)
+
+
+async def left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def stopped(task: asyncio.Future[Any]) -> None:
+    if not task.done():
+        task.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await task

@@ -1,0 +1,60 @@
+"""What goes wrong, as clients are told (server-common.cpp:format_error_response)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ggml_py.errors import AllocError, ContextError, GGMLError, ModelError
+from llama_py.serving import Busy
+
+CODES = {
+    "invalid_request_error": 400,
+    "exceed_context_size_error": 400,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "server_error": 500,
+    "not_supported_error": 501,
+    "unavailable_error": 503,
+}
+
+
+class HTTPError(Exception):
+    """An answer that is an error: its kind is a name of CODES; `more` stands beside the message."""
+
+    def __init__(self, kind: str, message: str, **more: Any) -> None:
+        super().__init__(message)
+        self.kind, self.message, self.more = kind, message, more
+
+    @property
+    def code(self) -> int:
+        return CODES[self.kind]
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """What stands under `error`."""
+        return {"code": self.code, "message": self.message, "type": self.kind, **self.more}
+
+
+def invalid(message: str, **more: Any) -> HTTPError:
+    return HTTPError("invalid_request_error", message, **more)
+
+
+def not_supported(message: str) -> HTTPError:
+    return HTTPError("not_supported_error", message)
+
+
+def told(e: BaseException) -> HTTPError:
+    """Any error as one that a client is told."""
+    if isinstance(e, HTTPError):
+        return e
+    if isinstance(e, Busy):
+        return HTTPError("unavailable_error", str(e))
+    if isinstance(e, AllocError | MemoryError):
+        return HTTPError("unavailable_error", f"not enough memory: {e}")
+    if isinstance(e, ModelError | ContextError):
+        return invalid(str(e))
+    if isinstance(e, GGMLError):
+        return HTTPError("server_error", str(e))
+    return HTTPError("server_error", f"{type(e).__name__}: {e}")

@@ -1,0 +1,126 @@
+"""How a field of a request is read: its kind, its limits, its other names (server-schema.cpp)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llama_py.tokenizer import Tokenizer
+
+_UNSET = object()
+
+
+@dataclass(frozen=True)
+class Field:
+    """read  what it makes of a JSON value; ValueError says what is wrong, `default`: keep that"""
+
+    read: Callable[[Any], Any]
+    others: tuple[str, ...] = ()
+    into: str = ""
+    default: Any = _UNSET
+
+
+def flag() -> Field:
+    return Field(_flag)
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"it must be true or false, not {value!r}")
+    return value
+
+
+def integer(
+    low: int, high: int, others: tuple[str, ...] = (), clamped: bool = False
+) -> Field:
+    """An integer; outside of the limits it is an error, or with `clamped` the limit."""
+
+    def read(value: Any) -> int:
+        if isinstance(value, bool) and value is not False:
+            raise ValueError(f"it must be an integer, not {value!r}")
+        if not isinstance(value, int | float) or value != value or abs(value) == math.inf:
+            raise ValueError(f"it must be an integer, not {value!r}")
+        found = int(value)
+        if clamped:
+            return max(low, min(high, found))
+        return int(_within(found, low, high))
+
+    return Field(read, others)
+
+
+def number(
+    low: float = -math.inf, high: float = math.inf, *, into: str = "", clamped: bool = True,
+    below_is_default: bool = False,
+) -> Field:  # fmt: skip
+    """A number; outside of the limits it is the limit, or without `clamped` an error."""
+
+    def read(value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+            raise ValueError(f"it must be a number, not {value!r}")
+        if below_is_default and value < low:
+            return _UNSET
+        found = float(value)
+        return float(max(low, min(high, found))) if clamped else _within(found, low, high)
+
+    return Field(read, (), into)
+
+
+def _within(value: float, low: float, high: float) -> float:
+    if not low <= value <= high:
+        raise ValueError(f"Value must be between {low} <= value <= {high}, but got {value}")
+    return value
+
+
+def strings(least: int = 0) -> Field:
+    def read(value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+            raise ValueError("it must be an array of strings")
+        if len(value) < least:
+            raise ValueError("it must be a non-empty array of strings")
+        return tuple(value)
+
+    return Field(read)
+
+
+def stops() -> Field:
+    """A text or several; those that are empty do not count."""
+
+    def read(value: Any) -> tuple[str, ...]:
+        texts = strings().read([value] if isinstance(value, str) else value)
+        return tuple(text for text in texts if text)
+
+    return Field(read)
+
+
+def biases(value: Any, tokenizer: Tokenizer) -> dict[int, float]:
+    """Added to logits: `[[token, bias], ...]` or `{token: bias}`, of a token's number or of all
+    tokens of a text; false forbids. Pairs that are none are left out, as in llama.cpp."""
+    if isinstance(value, dict):
+        pairs = [(int(key) if _is_integer(key) else key, bias) for key, bias in value.items()]
+    elif isinstance(value, list):
+        pairs = [(one[0], one[1]) for one in value if isinstance(one, list) and len(one) == 2]
+    else:
+        raise ValueError("it must be an array of [token, bias] or an object")
+    found: dict[int, float] = {}
+    for what, bias in pairs:
+        if bias is False:
+            bias = -math.inf
+        if isinstance(bias, bool) or not isinstance(bias, int | float):
+            continue
+        for id in _ids_of(what, tokenizer):
+            if 0 <= id < tokenizer.n_vocab:
+                found[id] = found.get(id, 0.0) + float(bias)
+    return found
+
+
+def _is_integer(text: str) -> bool:
+    return text.removeprefix("-").isdecimal()
+
+
+def _ids_of(what: Any, tokenizer: Tokenizer) -> list[int]:
+    if isinstance(what, str):
+        return tokenizer.tokenize(what, False, False)
+    return [what] if isinstance(what, int) and not isinstance(what, bool) else []

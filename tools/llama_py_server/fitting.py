@@ -1,0 +1,28 @@
+"""Whether a model fits the ranks that are left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ggml_py.errors import ModelError
+
+if TYPE_CHECKING:
+    from ggml_py.backend import Device
+
+
+def check_fits(path: str, devices: Iterable[Device]) -> None:
+    """ModelError for a file that is larger than what all machines have free: it would be read from
+    disks for every token."""
+    free: dict[str, int] = {}
+    for device in devices:
+        about = getattr(device, "about", None)
+        host = about.host if about is not None else ""  # ranks of a machine share its memory
+        free[host] = max(free.get(host, 0), device.memory()[0])
+    size, has = Path(path).stat().st_size, sum(free.values())
+    if size > has:
+        raise ModelError(
+            f"{path} has {size / 2**30:.2f} GiB, but {len(free)} machines have"
+            f" {has / 2**30:.2f} GiB free: the ranks that are left are too few"
+        )

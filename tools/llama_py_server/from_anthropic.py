@@ -1,0 +1,150 @@
+"""Requests of Anthropic's API as those of OpenAI's
+(server-chat.cpp:server_chat_convert_anthropic_to_oai)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from llama_py_server.body import Body, inner, objects, text, value
+from llama_py_server.errors import invalid
+
+MAX_TOKENS, BUDGET = 4096, 10000
+_SAME = ("temperature", "top_p", "top_k", "stream", "chat_template_kwargs")
+_CHOICES = {"auto": "auto", "any": "required", "tool": "required", "none": "none"}
+
+
+def chat_body(body: Body) -> Body:
+    """A body for /v1/chat/completions. HTTPError where there are no messages."""
+    if "messages" not in body:
+        raise invalid("'messages' is required")
+    if not isinstance(body["messages"], list):
+        raise invalid("Expected 'messages' to be an array")
+    messages = _system(body.get("system"))
+    for message in body["messages"]:
+        messages += _messages(message) if isinstance(message, dict) else [message]
+    found: Body = {"messages": messages, "max_tokens": body.get("max_tokens", MAX_TOKENS)}
+    if isinstance(body.get("tools"), list):
+        found["tools"] = [_tool(tool) for tool in objects(body, "tools")]
+    choice = body.get("tool_choice")
+    if isinstance(choice, Mapping):
+        found |= _choice(choice)
+    if "stop_sequences" in body:
+        found["stop"] = body["stop_sequences"]
+    found |= {key: body[key] for key in _SAME if key in body}
+    thinking = inner(body, "thinking")
+    if thinking.get("type") == "enabled":
+        found["thinking_budget_tokens"] = value(thinking, "budget_tokens", BUDGET)
+    elif thinking.get("type") == "disabled":
+        kwargs = inner(found, "chat_template_kwargs")
+        found["chat_template_kwargs"] = {"enable_thinking": False, **kwargs}
+    return found
+
+
+def _choice(choice: Mapping[str, Any]) -> Body:
+    found: Body = {}
+    kind = text(choice, "type")
+    if kind in _CHOICES:
+        found["tool_choice"] = _CHOICES[kind]
+    if kind == "tool" and text(choice, "name"):
+        function = {"name": text(choice, "name")}
+        found["tool_choice"] = {"type": "function", "function": function}
+    if "disable_parallel_tool_use" in choice:
+        found["parallel_tool_calls"] = not choice["disable_parallel_tool_use"]
+    return found
+
+
+def _tool(tool: Mapping[str, Any]) -> Body:
+    function = {
+        "name": text(tool, "name"), "description": text(tool, "description"),
+        "parameters": tool.get("input_schema", {}),
+    }  # fmt: skip
+    return {"type": "function", "function": function}
+
+
+def _system(given: Any) -> list[Body]:
+    if given is None:
+        return []
+    if isinstance(given, str):
+        said = _steady(given)
+    elif isinstance(given, list):
+        blocks = [block for block in given if isinstance(block, dict)]
+        said = "".join(_steady(text(b, "text")) for b in blocks if b.get("type") == "text")
+    else:
+        said = ""
+    return [{"role": "system", "content": said}]
+
+
+def _steady(said: str) -> str:
+    """A header that some client puts before each system prompt, without the stamp in it that is
+    another each time: nothing behind it could be reused."""
+    return _STAMP.sub(r"\1fffff", said, count=1)
+
+
+_STAMP = re.compile(r"\A(x-anthropic-billing-header:[^\n]*?cch=).{5}(?=;)")
+
+
+def _messages(message: Body) -> list[Any]:
+    """One message becomes several, where it has results of tools."""
+    content = message.get("content")
+    if "content" not in message and message.get("role") == "assistant":
+        return []
+    if not isinstance(content, list):
+        return [message]
+    parts: list[Body] = []
+    calls: list[Body] = []
+    results: list[Body] = []
+    thoughts = ""
+    for block in objects(message, "content"):
+        kind = block.get("type")
+        if kind == "text":
+            parts.append({"type": "text", "text": text(block, "text")})
+        elif kind == "thinking":
+            thoughts += text(block, "thinking")
+        elif kind == "image":
+            parts.append(_image(block))
+        elif kind == "tool_use":
+            calls.append(_call(block))
+        elif kind == "tool_result":
+            results.append(_result(block))
+    found: list[Any] = []
+    if parts or calls or thoughts:
+        said: Body = {"role": text(message, "role"), "content": parts or ""}
+        said |= {"tool_calls": calls} if calls else {}
+        said |= {"reasoning_content": thoughts} if thoughts else {}
+        found.append(said)
+    return [*found, *results]
+
+
+def _image(block: Body) -> Body:
+    source = inner(block, "source")
+    url = text(source, "url")
+    if source.get("type") == "base64":
+        kind = text(source, "media_type", "image/jpeg")
+        url = f"data:{kind};base64,{text(source, 'data')}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _call(block: Body) -> Body:
+    arguments = json.dumps(inner(block, "input"), ensure_ascii=False, separators=(",", ":"))
+    function = {"name": text(block, "name"), "arguments": arguments}
+    return {"id": text(block, "id"), "type": "function", "function": function}
+
+
+def _result(block: Body) -> Body:
+    found: Body = {"role": "tool", "tool_call_id": text(block, "tool_use_id"), "content": ""}
+    content = block.get("content")
+    if isinstance(content, str):
+        found["content"] = content
+    elif isinstance(content, list):
+        blocks = objects(block, "content")
+        parts = [
+            {"type": "text", "text": text(b, "text")} if b.get("type") == "text" else _image(b)
+            for b in blocks
+            if b.get("type") in ("text", "image")
+        ]
+        texts = [str(part["text"]) for part in parts if part["type"] == "text"]
+        found["content"] = "".join(texts) if len(texts) == len(parts) else parts
+    return found

@@ -1,0 +1,218 @@
+"""Streams that outlive their client: whoever lost the connection reads on where it was
+(server-stream.cpp). A request has one if it names a conversation: `X-Conversation-Id`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from llama_py_server.clients import left, stopped
+from llama_py_server.errors import invalid
+
+T = TypeVar("T")
+HEADER = "x-conversation-id"
+SECONDS = 300.0  # that an answer is kept when it has ended, or goes on with nobody who reads it
+MOST = 4 << 20  # bytes of one that are kept, the last
+TOGETHER = 64 << 20  # of all that have ended
+LONGEST = 1024  # characters of a conversation's name
+
+
+class Kept:
+    """The bytes of one answer."""
+
+    def __init__(self, id: str) -> None:
+        self.id, self.started, self.ended = id, time.time(), 0.0
+        self.data, self.dropped = bytearray(), 0
+        self.runs = self.done = self.cancelled = False
+        self.n_readers, self.read = 0, time.monotonic()  # when somebody read it last
+        self._task: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def size(self) -> int:
+        """Bytes that it ever had."""
+        return self.dropped + len(self.data)
+
+    def run(self, chunks: AsyncIterator[bytes], at_end: Callable[[], None]) -> None:
+        """Take all that comes, whether somebody reads it or not."""
+        self.runs = True
+        if self.cancelled:
+            at_end()
+            return
+        self._task = asyncio.ensure_future(self._take(chunks))
+        self._task.add_done_callback(lambda _: at_end())  # also if it is stopped before it began
+
+    async def _take(self, chunks: AsyncIterator[bytes]) -> None:
+        try:
+            async for chunk in chunks:
+                self.data += chunk
+                if (n := len(self.data) - MOST) > 0:
+                    del self.data[:n]
+                    self.dropped += n
+                self._tell()
+        finally:
+            self.finish()
+
+    def _tell(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def finish(self) -> None:
+        if not self.done:
+            self.done, self.ended = True, time.time()
+            self._tell()
+
+    def stop(self) -> None:
+        """Nobody wants it any more."""
+        self.cancelled = True
+        if self._task is not None:
+            self._task.cancel()
+        self.finish()
+
+    async def unless_stopped(self, doing: Awaitable[T]) -> T:
+        """What comes of it; HTTPError where it is stopped before."""
+        task = asyncio.ensure_future(doing)
+        try:
+            while not task.done() and not self.cancelled:
+                waiting = asyncio.ensure_future(self._changed.wait())
+                await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+            if not task.done():
+                raise invalid("request cancelled by a stop before the answer began")
+            return task.result()
+        finally:
+            await stopped(task)
+
+    async def read_from(self, at: int) -> AsyncGenerator[bytes, None]:
+        """What there is from this byte on, then what comes. It ends early for a reader that is so
+        slow that what it wants is no longer kept."""
+        self.n_readers += 1
+        try:
+            while at >= self.dropped:
+                if at < self.size:
+                    found = bytes(self.data[at - self.dropped :])
+                    at += len(found)
+                    yield found
+                elif self.done:
+                    return
+                else:
+                    await self._changed.wait()
+        finally:
+            self.n_readers, self.read = self.n_readers - 1, time.monotonic()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it need not be kept: it has ended long ago, or nobody has read it for long."""
+        if self.done:
+            return time.time() - self.ended > SECONDS
+        return self.runs and not self.n_readers and time.monotonic() - self.read > SECONDS
+
+
+class Replay(Response):
+    """A kept stream from one byte on. The end of the client is not its end."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, kept: Kept, at: int = 0) -> None:
+        super().__init__(headers={"cache-control": "no-cache"})
+        del self.headers["content-length"]
+        self.kept, self.at = kept, at
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(self._send(send))
+        gone = asyncio.ensure_future(left(receive))
+        try:
+            await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                with suppress(OSError):
+                    sending.result()
+        finally:
+            await stopped(gone)
+            await stopped(sending)
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        chunks = self.kept.read_from(self.at)
+        try:
+            async for chunk in chunks:
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        finally:
+            await chunks.aclose()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+class Streams:
+    """Those of all conversations: the last of each."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Kept] = {}
+
+    def begin(self, id: str) -> Kept:
+        """A new one; the one before is stopped."""
+        self.stop(id)
+        self.sweep()
+        self._kept[id] = Kept(id)
+        return self._kept[id]
+
+    def get(self, id: str) -> Kept | None:
+        return self._kept.get(id)
+
+    def drop(self, kept: Kept) -> None:
+        """Its request failed before there was anything to keep."""
+        if self._kept.get(kept.id) is kept:
+            del self._kept[kept.id]
+        kept.finish()
+
+    def stop(self, id: str) -> None:
+        kept = self._kept.pop(id, None)
+        if kept is not None:
+            kept.stop()
+
+    def sweep(self) -> None:
+        """Forget what nobody wants any more, and what is too much, the oldest first."""
+        for kept in [k for k in self._kept.values() if k.is_over]:
+            self.stop(kept.id)
+        ended = sorted((k for k in self._kept.values() if k.done), key=lambda k: k.ended)
+        n = sum(len(k.data) for k in ended)
+        for kept in ended:
+            if n <= TOGETHER:
+                break
+            n -= len(kept.data)
+            self.stop(kept.id)
+
+    def lookup(self, ids: list[str]) -> list[dict[str, Any]]:
+        """Of conversations that the client names, and of those of a model: `ID::MODEL`."""
+        found = [
+            k for id in ids for k in self._kept.values()
+            if k.id == id or k.id.startswith(f"{id}::")
+        ]  # fmt: skip
+        return [
+            {
+                "conversation_id": k.id, "is_done": k.done, "total_bytes": k.size,
+                "started_at": int(k.started), "completed_at": int(k.ended),
+            }
+            for k in found
+        ]  # fmt: skip
+
+
+def kept_of(request: Request) -> Kept | None:
+    """The stream that a request is to have, if it named a conversation."""
+    found: Kept | None = getattr(request.state, "kept", None)
+    return found
+
+
+def begun(request: Request, streams: Streams) -> Kept | None:
+    id = request.headers.get(HEADER, "")
+    if not id:
+        return None
+    if len(id) > LONGEST:
+        raise invalid(f"X-Conversation-Id has more than {LONGEST} characters")
+    request.state.kept = kept = streams.begin(id)
+    return kept

@@ -1,0 +1,122 @@
+"""Sockets, TLS, and an end that lets answers end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+from starlette.applications import Starlette
+
+from ggml_py.errors import ModelError
+from llama_py_server.params import ListenParams
+from llama_py_tools.logs import tell
+
+log = logging.getLogger("llama_py")
+
+BACKLOG = 2048
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+INTERRUPTED = 130
+
+
+def serve(app: Starlette, listen: ListenParams, failed: threading.Event) -> int:
+    """Until a signal comes, or `failed` is set. -> 0, after Ctrl-C 130
+
+    Raises OSError for an address that cannot be had, ModelError for a bad key or certificate.
+    """
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, lifespan="on", server_header=False,
+        limit_concurrency=listen.max_connections, backlog=BACKLOG,
+        timeout_graceful_shutdown=listen.timeout_stop, timeout_keep_alive=listen.timeout_read,
+        ssl_keyfile=listen.ssl_key_file or None, ssl_certfile=listen.ssl_cert_file or None,
+    )  # fmt: skip
+    try:
+        config.load()
+    except OSError as e:  # ssl.SSLError is one
+        raise ModelError(f"TLS with {listen.ssl_cert_file}: {e}") from None
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(_bound(host, listen)) for host in listen.host]
+        for host, one in zip(listen.host, sockets, strict=True):
+            tell(f"listening on {_shown(host, one, listen)}")
+        server = Server(config)
+        asyncio.run(_serve(server, sockets, failed))
+    return INTERRUPTED if server.interrupted else 0
+
+
+class Server(uvicorn.Server):
+    """A signal is its regular end, and not raised again behind it. A second one is a hurry."""
+
+    interrupted = False
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self.interrupted |= sig == signal.SIGINT
+        super().handle_exit(sig, frame)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {sig: signal.signal(sig, self.handle_exit) for sig in SIGNALS}
+        try:
+            yield
+        finally:
+            for sig, handler in before.items():
+                signal.signal(sig, handler)
+
+
+async def _serve(
+    server: Server, sockets: list[socket.socket], failed: threading.Event
+) -> None:
+    async def watch() -> None:
+        while not server.should_exit:
+            await asyncio.sleep(0.1)
+            server.should_exit = server.should_exit or failed.is_set()
+
+    watching = asyncio.ensure_future(watch())
+    try:
+        await server.serve(sockets=sockets)
+    finally:
+        watching.cancel()
+
+
+@contextlib.contextmanager
+def _bound(host: str, listen: ListenParams) -> Iterator[socket.socket]:
+    """A socket that listens; of a unix socket, the file is gone afterwards."""
+    if host.endswith(".sock"):
+        path = Path(host)
+        if path.is_socket():
+            path.unlink()
+        found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        found.bind(host)
+        try:
+            with found:
+                yield found
+        finally:
+            path.unlink(missing_ok=True)
+        return
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as found:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6 and len(listen.host) > 1:
+            found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        try:
+            found.bind((host, listen.port))
+        except OSError as e:
+            raise OSError(e.errno, e.strerror, f"{host}:{listen.port}") from None
+        yield found
+
+
+def _shown(host: str, one: socket.socket, listen: ListenParams) -> str:
+    if host.endswith(".sock"):
+        return f"unix:{host}"
+    scheme = "https" if listen.ssl_key_file else "http"
+    name = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{name}:{one.getsockname()[1]}{listen.api_prefix}"

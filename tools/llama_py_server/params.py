@@ -1,0 +1,231 @@
+"""Options of llama-py-server: flags, variables and defaults of llama-server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from llama_py.params import ATTENTION, MAX_SEQ, POOLING, ContextParams
+from llama_py.params.option import Params, option
+from llama_py.params.rules import Rule, integers
+from llama_py.params.texts import words
+from llama_py_tools.chat_params import ChatParams
+
+_POSITIVE = integers(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListenParams(Params):
+    """Where to listen, and who is let in."""
+
+    host: tuple[str, ...] = option(
+        ("127.0.0.1",), "--host", "addresses to listen on; one that ends in .sock is a unix socket",
+        parse=words, metavar="HOST,...",
+    )  # fmt: skip
+    port: int = option(8080, "--port", "port to listen on (0: any)", check=integers(0, 65535))
+    ui: bool = option(
+        True, "--ui --webui", "the page at /", off="--no-ui --no-webui", env="UI",
+    )  # fmt: skip
+    api_prefix: str = option(
+        "", "--api-prefix", "what every path begins with, without a slash at the end",
+        metavar="PREFIX",
+    )  # fmt: skip
+    api_key: tuple[str, ...] = option(
+        (), "--api-key", "keys of which a client must have one", parse=words, many=True,
+        env="/LLAMA_API_KEY", metavar="KEY,...",
+    )  # fmt: skip
+    api_key_file: str = option(
+        "", "--api-key-file", "a file with such keys, one a line", env="", metavar="FILE"
+    )
+    ssl_key_file: str = option(
+        "", "--ssl-key-file", "for TLS: the private key, in PEM", metavar="FILE"
+    )
+    ssl_cert_file: str = option(
+        "", "--ssl-cert-file", "for TLS: the certificate, in PEM", metavar="FILE"
+    )
+    cors_origins: str = option(
+        "*", "--cors-origins", "web pages that may read answers; localhost: those of this machine",
+        metavar="ORIGINS",
+    )  # fmt: skip
+    cors_methods: str = option(
+        "GET, POST, DELETE, OPTIONS", "--cors-methods", "what they may do", metavar="METHODS"
+    )
+    cors_headers: str = option(
+        "*", "--cors-headers", "and the headers that they may send", metavar="HEADERS"
+    )
+    cors_credentials: bool = option(
+        True, "--cors-credentials", "pages may send cookies and keys", off="--no-cors-credentials"
+    )
+    timeout: int = option(
+        3600, "-to --timeout", "seconds after which an answer ends, with what there is of it",
+        check=integers(0),
+    )  # fmt: skip
+    timeout_read: int = option(
+        60, "--timeout-read", "seconds in which a request must have come", check=_POSITIVE
+    )
+    timeout_stop: int = option(
+        30, "--timeout-stop", "seconds that answers have to end when the server is stopped",
+        check=integers(0),
+    )  # fmt: skip
+    max_body: int = option(
+        64, "--max-body", "MiB that a request may have at most", check=_POSITIVE, metavar="MIB"
+    )
+    max_connections: int = option(
+        1000, "--max-connections", "connections at once, beyond which clients are told to come"
+        " again", check=_POSITIVE,
+    )  # fmt: skip
+    sse_ping_interval: int = option(
+        30, "--sse-ping-interval", "seconds after which a stream that is silent gives a sign of"
+        " life (-1: none)", check=integers(-1),
+    )  # fmt: skip
+
+    def keys(self) -> tuple[str, ...]:
+        """All keys. OSError if their file cannot be read."""
+        lines = Path(self.api_key_file).read_text("utf-8").splitlines() if self.api_key_file else []
+        return (*self.api_key, *(line.strip() for line in lines if line.strip()))
+
+
+_ALIASES = Rule("names without spaces", lambda names: all(n.strip() == n and n for n in names))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerParams(Params):
+    """What is served."""
+
+    alias: tuple[str, ...] = option(
+        (), "-a --alias", "names of the model (default: its file's)", parse=words, many=True,
+        check=_ALIASES, metavar="NAME,...",
+    )  # fmt: skip
+    tags: tuple[str, ...] = option(
+        (), "--tags", "words that /models has for it", parse=words, many=True, metavar="TAG,..."
+    )
+    max_queue: int = option(
+        256, "--max-queue", "requests that wait at most; more are told to come again (503)",
+        check=_POSITIVE,
+    )  # fmt: skip
+    cache_prompt: bool = option(
+        True, "--cache-prompt", "what is held of a prompt is not computed again",
+        off="--no-cache-prompt",
+    )  # fmt: skip
+    embedding: bool = option(
+        False, "--embedding --embeddings", "/embeddings gives vectors of texts", env="EMBEDDINGS"
+    )
+    reranking: bool = option(
+        False, "--rerank --reranking", "/rerank tells how well texts answer a query",
+        env="RERANKING",
+    )  # fmt: skip
+    normalize: int = option(
+        2, "--embd-normalize", "embeddings are divided by their size: -1 not at all, 0 the largest"
+        " value becomes 32760, 1 the sum is 1, 2 the length is 1, N by the p-norm",
+        check=integers(-1), env="",
+    )  # fmt: skip
+    slots: bool = option(
+        True, "--slots", "/slots tells what the sequences do", off="--no-slots",
+        env="ENDPOINT_SLOTS",
+    )  # fmt: skip
+    props: bool = option(
+        False, "--props", "POST /props may change settings", env="ENDPOINT_PROPS"
+    )
+    metrics: bool = option(
+        False, "--metrics", "/metrics tells numbers for Prometheus", env="ENDPOINT_METRICS"
+    )
+    slot_save_path: str = option(
+        "", "--slot-save-path", "folder to which /slots may save sequences", metavar="FOLDER"
+    )
+    spm_infill: bool = option(
+        False, "--spm-infill", "suffix, prefix, middle instead of prefix, suffix, middle, as some"
+        " models prefer it",
+    )  # fmt: skip
+    warmup: bool = option(
+        True, "--warmup", "compile and run before the first request", off="--no-warmup"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelsParams(Params):
+    """Which models there are, and how many of them at a time."""
+
+    model: tuple[str, ...] = option(
+        (), "-m --model", "GGUF file, or a model's short name (default: the bundled demo model);"
+        " given several times, requests name the one that they want", parse=lambda text: (text,),
+        many=True, metavar="FILE",
+    )  # fmt: skip
+    models_dir: str = option(
+        "", "--models-dir", "all models of this folder, or of folders in it, may be asked for by"
+        " the names of their files or folders", metavar="FOLDER",
+    )  # fmt: skip
+    models_preset: str = option(
+        "", "--models-preset", "all models of this file, which has options of each: a section"
+        " [NAME], or [*] for all, with lines like `ctx-size = 4096`", metavar="FILE",
+    )  # fmt: skip
+    models_cached: bool = option(
+        False, "--models-cached", "all models that `llama-py list` shows"
+    )
+    models_max: int = option(
+        4, "--models-max", "models that are loaded at a time (0: any number)", check=integers(0)
+    )
+    models_memory: int = option(
+        0, "--models-memory", "MiB that they may take together (0: what is available when the"
+        " server starts)", check=integers(0), metavar="MIB",
+    )  # fmt: skip
+    models_autoload: bool = option(
+        True, "--models-autoload", "a request loads the model that it names; off: /models/load"
+        " does", off="--no-models-autoload",
+    )  # fmt: skip
+    sleep_idle_seconds: int = option(
+        -1, "--sleep-idle-seconds", "a model that nobody used for so long leaves the memory, until"
+        " a request comes (-1: it stays)", check=integers(-1),
+    )  # fmt: skip
+
+    @property
+    def is_several(self) -> bool:
+        """Whether requests have to say which model they mean."""
+        more = self.models_dir or self.models_preset or self.models_cached
+        return bool(len(self.model) > 1 or more)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TalkParams(ChatParams):
+    """Conversations, of which requests may say more."""
+
+    jinja: bool = option(
+        True, "--jinja", "tools may be given; templates are Jinja texts in any case",
+        off="--no-jinja",
+    )  # fmt: skip
+    prefill_assistant: bool = option(
+        True, "--prefill-assistant", "where the last message is the assistant's, the answer goes on"
+        " with it", off="--no-prefill-assistant",
+    )  # fmt: skip
+
+
+# Options of ChatParams for somebody who types.
+TYPED = (
+    "conversation", "single_turn", "simple_io", "multiline_input", "system_prompt",
+    "system_prompt_file",
+)  # fmt: skip
+
+
+def _parallel(text: str) -> int:
+    return 4 if text == "-1" else int(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedParams(ContextParams):
+    """ContextParams, of several sequences."""
+
+    n_seq_max: int = option(
+        4, "-np --parallel", "sequences, which answer at the same time", env="N_PARALLEL",
+        parse=_parallel, check=integers(1, MAX_SEQ),
+    )  # fmt: skip
+    kv_unified: bool = option(
+        False, "-kvu --kv-unified", "sequences share all cells; off: each has its own part",
+        off="-no-kvu --no-kv-unified",
+    )  # fmt: skip
+    pooling: str = option(
+        "auto", "--pooling", "how the rows of a text become one embedding (default: the model's)",
+        choices=("auto", *POOLING),
+    )  # fmt: skip
+    attention: str = option(
+        "auto", "--attention", "whether tokens see those after them (default: the model's)",
+        choices=("auto", *ATTENTION), env="",
+    )  # fmt: skip

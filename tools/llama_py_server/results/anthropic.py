@@ -1,0 +1,128 @@
+"""Of Anthropic's /v1/messages (server-task.cpp:to_json_anthropic)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from llama_py_server.ids import new_id
+from llama_py_server.sse import Event
+
+if TYPE_CHECKING:
+    from llama_py.chat.stream import Delta
+    from llama_py_server.answer import Answer, Change
+    from llama_py_server.errors import HTTPError
+    from llama_py_server.messages import Call
+    from llama_py_server.state import State
+
+
+class Anthropic:
+    """Messages of blocks, one after the other: thoughts, text, each call."""
+
+    end = b""
+
+    def __init__(self, state: State) -> None:
+        self.state, self.id = state, new_id("msg_")
+        self._n = -1  # the number of the block that is open, or was last
+        self._open = ""  # what kind of block that is: "thinking", "text" or a call's number
+
+    def whole(self, answers: Sequence[Answer]) -> Any:
+        answer = answers[0]
+        said, blocks = answer.said, []
+        if said.reasoning:
+            blocks.append({"type": "thinking", "thinking": said.reasoning, "signature": ""})
+        if said.content:
+            blocks.append({"type": "text", "text": said.content})
+        blocks += [_block(call) for call in said.calls]
+        return {
+            **self._message(blocks, answer), "stop_reason": stop_reason(answer),
+            "stop_sequence": answer.stopping_word or None,
+        }  # fmt: skip
+
+    def _message(self, blocks: list[Any], answer: Answer, start: bool = False) -> dict[str, Any]:
+        return {
+            "id": self.id, "type": "message", "role": "assistant", "content": blocks,
+            "model": self.state.name, "stop_reason": None, "stop_sequence": None,
+            "usage": {
+                "cache_read_input_tokens": answer.n_cached,
+                "input_tokens": answer.n_prompt - answer.n_cached,
+                "output_tokens": 0 if start else answer.n_generated,
+            },
+        }  # fmt: skip
+
+    def progress(self, answer: Answer) -> list[Event]:
+        return [_event("ping")]
+
+    def partial(self, answer: Answer, change: Change) -> list[Event]:
+        found = []
+        if change.first:
+            found.append(_event("message_start", message=self._message([], answer, start=True)))
+        for delta in change.deltas:
+            found += self._added(delta)
+        return found
+
+    def _added(self, delta: Delta) -> list[Event]:
+        found = []
+        if delta.reasoning:
+            found += self._opened("thinking", {"type": "thinking", "thinking": ""})
+            found.append(self._delta("thinking_delta", thinking=delta.reasoning))
+        if delta.content:
+            found += self._opened("text", {"type": "text", "text": ""})
+            found.append(self._delta("text_delta", text=delta.content))
+        if delta.index is not None:
+            block = {"type": "tool_use", "id": delta.id, "name": delta.name, "input": {}}
+            found += self._opened(f"call {delta.index}", block)
+            if delta.arguments:
+                found.append(self._delta("input_json_delta", partial_json=delta.arguments))
+        return found
+
+    def _opened(self, kind: str, block: dict[str, Any]) -> list[Event]:
+        """The end of another block and the start of this one, unless it is open."""
+        if kind == self._open:
+            return []
+        found = self._closed()
+        self._n, self._open = self._n + 1, kind
+        start = _event("content_block_start", index=self._n, content_block=block)
+        return [*found, start]
+
+    def _closed(self) -> list[Event]:
+        if not self._open:
+            return []
+        signed = [self._delta("signature_delta", signature="")] if self._open == "thinking" else []
+        self._open = ""
+        return [*signed, _event("content_block_stop", index=self._n)]
+
+    def _delta(self, kind: str, **what: Any) -> Event:
+        return _event("content_block_delta", index=self._n, delta={"type": kind, **what})
+
+    def final(self, answer: Answer) -> list[Event]:
+        delta = {
+            "stop_reason": stop_reason(answer), "stop_sequence": answer.stopping_word or None,
+        }  # fmt: skip
+        usage = {"output_tokens": answer.n_generated}
+        end = _event("message_delta", delta=delta, usage=usage)
+        return [*self._closed(), end, _event("message_stop")]
+
+    def error(self, error: HTTPError) -> Event:
+        return Event({"type": "error", "error": error.body}, "error")
+
+
+def stop_reason(answer: Answer) -> str:
+    if answer.stop_type not in ("word", "eos"):
+        return "max_tokens"
+    if answer.said.calls:
+        return "tool_use"
+    return "stop_sequence" if answer.stopping_word in answer.task.stop else "end_turn"
+
+
+def _block(call: Call) -> dict[str, Any]:
+    try:
+        given = json.loads(call.arguments)
+    except ValueError:  # an answer that was cut
+        given = {}
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": given}
+
+
+def _event(kind: str, **what: Any) -> Event:
+    return Event({"type": kind, **what}, kind)

@@ -1,0 +1,128 @@
+"""What all forms of OpenAI's have in common (server-task.cpp:usage_json_oaicompat)."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from llama_py_server.ids import new_id
+from llama_py_server.results.native import whole
+from llama_py_server.results.probabilities import probabilities
+from llama_py_server.results.progress import timings, with_progress
+from llama_py_server.sse import DONE, Event
+
+if TYPE_CHECKING:
+    from llama_py_server.answer import Answer, Change, Chosen
+    from llama_py_server.errors import HTTPError
+    from llama_py_server.state import State
+
+
+def usage(answers: Sequence[Answer]) -> dict[str, Any]:
+    """Numbers of tokens. Several answers to one prompt read it once."""
+    prompts = {id(a.prompt): a for a in reversed(answers)}.values()
+    n_prompt, n_cached = sum(a.n_prompt for a in prompts), sum(a.n_cached for a in prompts)
+    n = sum(a.n_generated for a in answers)
+    return {
+        "completion_tokens": n, "prompt_tokens": n_prompt, "total_tokens": n + n_prompt,
+        "prompt_tokens_details": {"cached_tokens": n_cached},
+    }  # fmt: skip
+
+
+class OpenAI(ABC):
+    """Base of what writes choices. `kind`: what an object is called, and one of a stream."""
+
+    kind = ("", "")
+    end = DONE
+
+    def __init__(self, state: State) -> None:
+        self.state, self.id = state, new_id("chatcmpl-")
+        self._left: set[int] = set()  # answers that have not ended
+
+    def body(self, choices: list[Any], stream: bool) -> dict[str, Any]:
+        return {
+            "choices": choices, "created": int(time.time()), "model": self.state.name,
+            "system_fingerprint": self.state.build, "object": self.kind[stream], "id": self.id,
+        }  # fmt: skip
+
+    def logprobs(self, answer: Answer, chosen: Sequence[Chosen]) -> Any:
+        """Null without any, as OpenAI has it."""
+        if not chosen:
+            return None
+        after = answer.task.post_sampling_probs
+        return {"content": probabilities(self.state.tokenizer, chosen, after)}
+
+    @abstractmethod
+    def choice(self, answer: Answer) -> dict[str, Any]:
+        """Of an answer that has ended."""
+
+    def whole(self, answers: Sequence[Answer]) -> Any:
+        body = self.body([self.choice(a) for a in answers], False)
+        body |= {"usage": usage(answers), "timings": timings(answers[0])}
+        if answers[0].task.verbose:
+            body["__verbose"] = whole(self.state, answers[0])
+        return body
+
+    def note(self, answer: Answer) -> None:
+        """An answer that is being streamed."""
+        if not answer.ended:
+            self._left.add(answer.index)
+
+    def is_last(self, answer: Answer) -> bool:
+        """Whether with this one all answers of a stream have ended."""
+        self._left.discard(answer.index)
+        return not self._left
+
+    def error(self, error: HTTPError) -> Event:
+        return Event({"error": error.body})
+
+
+class Completion(OpenAI):
+    """Of /v1/completions."""
+
+    kind = ("text_completion", "text_completion")
+
+    def choice(self, answer: Answer) -> dict[str, Any]:
+        return {
+            "text": answer.text, "index": answer.index,
+            "logprobs": self.logprobs(answer, answer.chosen),
+            "finish_reason": finish_reason(answer),
+        }  # fmt: skip
+
+    def progress(self, answer: Answer) -> list[Event]:
+        self.note(answer)
+        return [Event(with_progress(answer, self._chunk(answer, "")))]
+
+    def partial(self, answer: Answer, change: Change) -> list[Event]:
+        self.note(answer)
+        chunk = self._chunk(answer, change.text, change.chosen)
+        if answer.task.timings_per_token:
+            chunk["timings"] = timings(answer)
+        if answer.task.verbose:
+            chunk["__verbose"] = {"tokens": change.tokens, "content": change.text}
+        return [Event(chunk)]
+
+    def _chunk(
+        self, answer: Answer, text: str, chosen: Sequence[Chosen] = (), reason: str | None = None
+    ) -> dict[str, Any]:
+        choice = {
+            "text": text, "index": answer.index, "logprobs": self.logprobs(answer, chosen),
+            "finish_reason": reason,
+        }  # fmt: skip
+        return self.body([choice], True)
+
+    def final(self, answer: Answer) -> list[Event]:
+        self.is_last(answer)
+        chunk = self._chunk(answer, "", reason=finish_reason(answer))
+        chunk |= {"usage": usage([answer]), "timings": timings(answer)}
+        if answer.task.verbose:
+            chunk["__verbose"] = whole(self.state, answer)
+        return [Event(chunk)]
+
+
+def finish_reason(answer: Answer) -> str:
+    """`tool_calls` where there are some; `length` where the answer was cut."""
+    if answer.stop_type not in ("word", "eos"):
+        return "length"
+    return "tool_calls" if answer.said.calls else "stop"

@@ -1,0 +1,108 @@
+"""Of /v1/chat/completions (server-task.cpp:to_json_oaicompat_chat)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from llama_py_server.results.native import whole
+from llama_py_server.results.openai import OpenAI, finish_reason, usage
+from llama_py_server.results.progress import timings, with_progress
+from llama_py_server.sse import Event
+
+if TYPE_CHECKING:
+    from llama_py.chat.stream import Delta
+    from llama_py_server.answer import Answer, Change
+    from llama_py_server.messages import Said
+
+
+class Chat(OpenAI):
+    """Messages, and what is added to them."""
+
+    kind = ("chat.completion", "chat.completion.chunk")
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._ended: list[Answer] = []
+
+    def choice(self, answer: Answer) -> dict[str, Any]:
+        choice: dict[str, Any] = {
+            "finish_reason": finish_reason(answer), "index": answer.index,
+            "message": message(answer),
+        }  # fmt: skip
+        if answer.chosen:
+            choice["logprobs"] = self.logprobs(answer, answer.chosen)
+        return choice
+
+    def _chunk(self, answer: Answer, delta: Any, reason: str | None = None) -> dict[str, Any]:
+        choice = {"finish_reason": reason, "index": answer.index, "delta": delta}
+        return self.body([choice], True)
+
+    def progress(self, answer: Answer) -> list[Event]:
+        self.note(answer)
+        chunk = self._chunk(answer, {"role": "assistant", "content": None})
+        return [Event(with_progress(answer, chunk))]
+
+    def partial(self, answer: Answer, change: Change) -> list[Event]:
+        self.note(answer)
+        said: list[dict[str, Any]] = []
+        if change.first:
+            said.append({"role": "assistant", "content": None})
+        said += map(delta_of, change.deltas)
+        if change.chosen and len(said) == int(change.first):
+            said.append({"content": ""})  # what bears their probabilities
+        chunks = [self._chunk(answer, one) for one in said]
+        if chunks and change.chosen:
+            chunks[-1]["choices"][0]["logprobs"] = self.logprobs(answer, change.chosen)
+        if len(chunks) > int(change.first) and answer.task.timings_per_token:
+            chunks[-1]["timings"] = timings(answer)
+        return [Event(chunk) for chunk in chunks]
+
+    def final(self, answer: Answer) -> list[Event]:
+        self._ended.append(answer)
+        chunks = [self._chunk(answer, {}, finish_reason(answer))]
+        if answer.task.verbose:
+            chunks[0]["__verbose"] = whole(self.state, answer)
+        if self.is_last(answer) and answer.task.include_usage:
+            chunks.append({**self.body([], True), "usage": usage(self._ended)})
+        chunks[-1]["timings"] = timings(answer)
+        return [Event(chunk) for chunk in chunks]
+
+
+def message(answer: Answer) -> dict[str, Any]:
+    """A whole message as OpenAI has it; thoughts beside it, as DeepSeek has them."""
+    said: Said = answer.said
+    found: dict[str, Any] = {"role": "assistant", "content": said.content}
+    if said.reasoning:
+        found["reasoning_content"] = said.reasoning
+    if said.calls:
+        found["tool_calls"] = calls(said)
+        found["content"] = said.content or None
+    return found
+
+
+def calls(said: Said) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "function", "id": call.id,
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for call in said.calls
+    ]  # fmt: skip
+
+
+def delta_of(delta: Delta) -> dict[str, Any]:
+    """server-chat.cpp:server_chat_msg_diff_to_json_oaicompat"""
+    found: dict[str, Any] = {}
+    if delta.reasoning:
+        found["reasoning_content"] = delta.reasoning
+    if delta.content:
+        found["content"] = delta.content
+    if delta.index is not None:
+        call: dict[str, Any] = {"index": delta.index}
+        if delta.id:
+            call |= {"id": delta.id, "type": "function"}
+        function = {"name": delta.name} if delta.name else {}
+        if delta.arguments or delta.name:
+            function["arguments"] = delta.arguments
+        found["tool_calls"] = [{**call, "function": function} if function else call]
+    return found

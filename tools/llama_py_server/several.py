@@ -1,0 +1,117 @@
+"""/health, /models, /props and what loads models, where there are several (server-models.cpp)."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from llama_py_server.about import one_model
+from llama_py_server.answers import GONE, as_json
+from llama_py_server.body import object_of, text
+from llama_py_server.errors import HTTPError, invalid
+from llama_py_server.state import build
+
+if TYPE_CHECKING:
+    from llama_py.serving import ModelInfo
+    from llama_py_server.shelf import Place, Shelf
+
+
+async def health(request: Request, shelf: Shelf) -> Response:
+    return as_json({"status": "ok"})
+
+
+async def models(request: Request, shelf: Shelf) -> Response:
+    """All that may be asked for, with `?reload=1` those that there are now."""
+    if not shelf.several:
+        told = shelf.told(shelf.only)
+        assert told is not None  # it was in memory once
+        return one_model(told)
+    if request.query_params.get("reload"):
+        shelf.reload()
+    infos = {info.name: info for info in shelf.models.info()}
+    shown = [p for p in shelf.places.values() if not p.hidden and p.name in infos]
+    return as_json({"object": "list", "data": [_shown(shelf, p, infos[p.name]) for p in shown]})
+
+
+async def model(request: Request, shelf: Shelf) -> Response:
+    """One of them; where there is only one, whichever is asked for."""
+    if not shelf.several:
+        told = shelf.told(shelf.only)
+        assert told is not None
+        return as_json(told.model)
+    name = request.path_params["name"]
+    try:
+        place = shelf.named(name)
+    except HTTPError as e:
+        raise HTTPError("not_found_error", e.message) from None
+    return as_json(_shown(shelf, place, shelf.info(place)))
+
+
+def _shown(shelf: Shelf, place: Place, info: ModelInfo) -> dict[str, Any]:
+    status: dict[str, Any] = {"value": status_of(info), "args": list(place.flags)}
+    if info.error is not None:
+        status |= {"failed": True, "exit_code": 1, "error": str(info.error)}
+    found = {
+        "id": place.name, "aliases": sorted(place.others), "tags": [], "object": "model",
+        "owned_by": "llama-py", "created": int(time.time()), "status": status,
+        "path": place.path, "source": place.kind, "can_remove": False,
+        "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
+    }  # fmt: skip
+    told = shelf.told(place)
+    return found if told is None else {**told.model, **found, "tags": told.model["tags"]}
+
+
+def status_of(info: ModelInfo) -> str:
+    """In llama-server's words."""
+    if info.state == "unloading":
+        return "unloaded"
+    return "sleeping" if info.asleep else info.state
+
+
+async def load(request: Request, shelf: Shelf) -> Response:
+    """Begin to load a model; /models tells when it is there."""
+    try:
+        place = await _named(request, shelf)
+    except HTTPError:
+        raise HTTPError("not_found_error", "model is not found") from None
+    if shelf.is_there(place):
+        raise invalid("model is already running")
+    shelf.begin(place)
+    return as_json({"success": True})
+
+
+async def unload(request: Request, shelf: Shelf) -> Response:
+    """Let a model leave, once what it answers has ended."""
+    try:
+        place = await _named(request, shelf)
+    except HTTPError:
+        raise invalid("model is not found") from None
+    if not shelf.is_there(place):
+        raise invalid("model is not running")
+    shelf.models.leave(place.name)
+    return as_json({"success": True})
+
+
+async def _named(request: Request, shelf: Shelf) -> Place:
+    if not shelf.several:
+        raise HTTPError("not_found_error", "File Not Found")
+    return shelf.named(text(await object_of(request), "model"))
+
+
+async def props(request: Request, shelf: Shelf) -> Response:
+    """Of a model; where there are several and none is named, of the server."""
+    if shelf.several and not request.query_params.get("model"):
+        return as_json({
+            "role": "router", "max_instances": shelf.models.most,
+            "models_autoload": shelf.autoload, "model_alias": "llama-py", "model_path": "none",
+            "default_generation_settings": {"params": None, "n_ctx": 0}, "ui_settings": {},
+            "build_info": build(), "cors_proxy_enabled": False,
+        })  # fmt: skip
+    found = await shelf.told_of(request)
+    if found is None:
+        return GONE
+    place, told = found
+    return as_json({**told.props, "is_sleeping": shelf.info(place).asleep})

@@ -1,0 +1,250 @@
+"""The models of a server: which there are, and which of them a request means."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ggml_py.errors import AllocError
+from llama_py.serving import Lease, ModelInfo, Models, Source
+from llama_py_server.about import Told, told_of
+from llama_py_server.body import json_of, text
+from llama_py_server.clients import unless_gone
+from llama_py_server.errors import HTTPError, invalid
+from llama_py_server.kept import Streams, kept_of
+from llama_py_server.state import Record
+
+if TYPE_CHECKING:
+    from llama_py_server.loss import Loss
+    from llama_py_server.state import State
+
+
+@dataclass
+class Place:
+    """A model, whether it is in memory or not.
+
+    name, others  by which requests name it
+    load          has it made, with what stays of it
+    size          bytes, about;  path  of its file, where it is known
+    kind          where it is from: file, folder, cache or preset
+    flags         those that only it has
+    hidden        /models does not list it;  at_start  it is loaded with the server
+    told          what was to be told of it when it left
+    """
+
+    name: str
+    load: Callable[[Record], State]
+    size: int = 0
+    path: str = ""
+    kind: str = "file"
+    others: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    hidden: bool = False
+    at_start: bool = False
+    record: Record = field(default_factory=Record)
+    told: Told | None = None
+
+    def source(self) -> Source[Loaded]:
+        return Source(lambda: Loaded(self.load(self.record), self), self.size)
+
+
+class Loaded:
+    """A model in memory."""
+
+    def __init__(self, state: State, place: Place) -> None:
+        self.state, self.place, self.size = state, place, state.engine.size
+
+    def close(self) -> None:
+        try:
+            self.place.told = told_of(self.state)
+            self.place.record.total = self.place.told.now.total
+        finally:
+            self.state.engine.close()
+            self.state.model.close()
+
+
+class Held:
+    """A response that needs a model until it is sent."""
+
+    def __init__(self, response: Response, lease: Lease[Loaded]) -> None:
+        self.response, self.lease = response, lease
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self.response(scope, receive, send)
+        finally:
+            self.lease.end()
+
+
+class Shelf:
+    """
+    models   those that are in memory, and who waits for one
+    several  whether requests have to say which they mean; otherwise any name is that of the one
+    autoload whether a request loads the model that it names
+    ready    whether requests are answered;  streams  those that may be resumed
+    again    makes the places anew, where they may have changed
+    loss     of ranks that compute; None without any that could be lost
+    """
+
+    def __init__(
+        self, places: Sequence[Place], *, several: bool = False, budget: int | None = None,
+        most: int = 0, autoload: bool = True, idle: float = -1.0,
+        again: Callable[[], Sequence[Place]] | None = None, loss: Loss | None = None,
+    ) -> None:  # fmt: skip
+        self.places = {place.name: place for place in places}
+        self.several, self.autoload, self.idle, self.again = several, autoload, idle, again
+        self.models: Models[Loaded] = Models(
+            {place.name: place.source() for place in places}, budget, most
+        )
+        self.streams, self.loss = Streams(), loss
+        self.ready = several
+
+    @property
+    def only(self) -> Place:
+        return next(iter(self.places.values()))
+
+    def check_ready(self) -> None:
+        if self.loss is not None:
+            self.loss.check()
+        if not self.ready:
+            raise HTTPError("unavailable_error", "Loading model")
+
+    def info(self, place: Place) -> ModelInfo:
+        return next(one for one in self.models.info() if one.name == place.name)
+
+    def named(self, name: str) -> Place:
+        """HTTPError for a name that is none."""
+        if not name:
+            raise invalid("model name is missing from the request")
+        found = self.places.get(name)
+        for place in () if found else self.places.values():
+            if name in place.others:
+                found = place
+        if found is None:
+            raise invalid(f"model '{name}' not found")
+        return found
+
+    async def wanted(self, request: Request) -> Place:
+        """The model that a request means."""
+        if not self.several:
+            return self.only
+        name = request.query_params.get("model", "")
+        if request.method == "POST":
+            body = await json_of(request)
+            name = text(body, "model", name) if isinstance(body, dict) else name
+        return self.named(name)
+
+    def told(self, place: Place) -> Told | None:
+        """What is to be told of a model that is in memory, or sleeps."""
+        lease = self.models.peek(place.name)
+        if lease is None:
+            return place.told if self.info(place).asleep or not self.several else None
+        try:
+            return told_of(lease.served.state)
+        finally:
+            lease.end()
+
+    async def told_of(self, request: Request) -> tuple[Place, Told] | None:
+        """The model that a request asks about, which is loaded if nothing is known of it. None
+        where the client does not wait."""
+        place = await self.wanted(request)
+        found = self.told(place)
+        if found is None:
+            lease = await self.lease(request)
+            if lease is None:
+                return None
+            found = told_of(lease.served.state)
+            lease.end()
+        return place, found
+
+    async def lease(self, request: Request) -> Lease[Loaded] | None:
+        """The model of a request, once it is in memory. None where the client does not wait."""
+        place = await self.wanted(request)
+        if not self._may_load(request) and not self.is_there(place):
+            raise invalid("model is not loaded")
+        future = self.models.ask(place.name)
+        if future.done():
+            return await _arrived(self.models, place, future)
+        await request.body()  # before the client is watched
+        waiting = _arrived(self.models, place, future)
+        kept = kept_of(request)
+        if kept is not None:  # which goes on without its client
+            return await kept.unless_stopped(waiting)
+        return await unless_gone(request, waiting)
+
+    def is_there(self, place: Place) -> bool:
+        info = self.info(place)
+        return info.state != "unloaded" or info.asleep
+
+    def _may_load(self, request: Request) -> bool:
+        said = request.query_params.get("autoload", "")
+        return said in ("true", "1") if said else self.autoload
+
+    def begin(self, place: Place, told: Callable[[Future[Any]], None] = lambda _: None) -> None:
+        """Load a model that nobody has asked for yet."""
+        future = self.models.ask(place.name)
+        future.add_done_callback(told)
+        future.add_done_callback(self.models.forget)
+
+    def tick(self) -> None:
+        """To be called now and then."""
+        self.models.tick(max(self.idle, 1e-9) if self.idle >= 0 else 0.0)
+        self.streams.sweep()
+
+    def reload(self) -> None:
+        """See which models there are now; those that have changed leave."""
+        if self.again is None:
+            return
+        now = {place.name: place for place in self.again()}
+        for name, place in [*self.places.items()]:
+            new = now.get(name)
+            if new is None or (new.flags, new.path) != (place.flags, place.path):
+                self.models.remove(name)
+                del self.places[name]
+            else:
+                place.hidden, place.others = new.hidden, new.others
+        for name, place in now.items():
+            if name not in self.places:
+                self.places[name] = place
+                self.models.add(name, place.source())
+
+    def close(self) -> None:
+        """End what is being answered, and give all memory back."""
+        self.ready = False
+        for place in self.places.values():
+            lease = self.models.peek(place.name)
+            if lease is not None:
+                lease.served.state.engine.close()
+                lease.end()
+        self.models.close()
+
+
+def holding(state: State) -> Shelf:
+    """Of one model that is in memory already."""
+    shelf = Shelf([Place("", lambda _: state)])
+    with shelf.models.use(""):
+        shelf.ready = True
+    return shelf
+
+
+async def _arrived(
+    models: Models[Loaded], place: Place, future: Future[Lease[Loaded]]
+) -> Lease[Loaded]:
+    try:
+        return await asyncio.wrap_future(future)
+    except asyncio.CancelledError:
+        models.forget(future)
+        raise
+    except (AllocError, MemoryError) as e:
+        message = f"there is not enough memory for model '{place.name}': {e}"
+        raise HTTPError("unavailable_error", message) from e
+    except Exception as e:
+        message = f"model '{place.name}' could not be loaded: {e}"
+        raise HTTPError("server_error", message) from e

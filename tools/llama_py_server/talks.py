@@ -1,0 +1,86 @@
+"""/v1/chat/completions, /v1/responses, /v1/messages, what counts their tokens, /apply-template."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from llama_py.conversation import tokens_of
+from llama_py_server import from_anthropic, from_responses
+from llama_py_server.answers import answered, as_json
+from llama_py_server.body import Body, object_of
+from llama_py_server.chat import conversation
+from llama_py_server.results import Writer
+from llama_py_server.results.anthropic import Anthropic
+from llama_py_server.results.openai_chat import Chat
+from llama_py_server.results.responses import Responses
+
+if TYPE_CHECKING:
+    from llama_py_server.state import State
+    from llama_py_server.task import Task
+
+Convert = Callable[[Body], Body]
+
+
+def _same(body: Body) -> Body:
+    return body
+
+
+async def _answered(request: Request, state: State, convert: Convert, writer: Writer) -> Response:
+    body = await object_of(request)
+    ids, task = await run_in_threadpool(_read, state, body, convert)
+    return await answered(request, state, [ids], task, writer)
+
+
+def _read(state: State, body: Body, convert: Convert) -> tuple[list[int], Task]:
+    prompt, task = conversation(state, convert(body))
+    ids = tokens_of(state.model, prompt)
+    assert task.answering is not None
+    task.answering.mark(ids)
+    return ids, task
+
+
+async def chat(request: Request, state: State) -> Response:
+    return await _answered(request, state, _same, Chat(state))
+
+
+async def responses(request: Request, state: State) -> Response:
+    return await _answered(request, state, from_responses.chat_body, Responses(state))
+
+
+async def messages(request: Request, state: State) -> Response:
+    return await _answered(request, state, from_anthropic.chat_body, Anthropic(state))
+
+
+async def _counted(request: Request, state: State, convert: Convert) -> int:
+    body = await object_of(request)
+
+    def n_tokens() -> int:
+        return len(tokens_of(state.model, conversation(state, convert(body)).prompt))
+
+    return await run_in_threadpool(n_tokens)
+
+
+async def count_chat(request: Request, state: State) -> Response:
+    n = await _counted(request, state, _same)
+    return as_json({"input_tokens": n, "object": "response.input_tokens"})
+
+
+async def count_responses(request: Request, state: State) -> Response:
+    n = await _counted(request, state, from_responses.chat_body)
+    return as_json({"input_tokens": n, "object": "response.input_tokens"})
+
+
+async def count_messages(request: Request, state: State) -> Response:
+    return as_json({"input_tokens": await _counted(request, state, from_anthropic.chat_body)})
+
+
+async def apply_template(request: Request, state: State) -> Response:
+    """The prompt of a conversation, without an answer."""
+    body = await object_of(request)
+    found = await run_in_threadpool(conversation, state, body)
+    return as_json({"prompt": found.prompt})

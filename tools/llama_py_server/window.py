@@ -1,0 +1,30 @@
+"""Rates between two looks at the metrics."""
+
+from __future__ import annotations
+
+from llama_py.serving import Metrics
+
+
+class Window:
+    """What was done since the metrics were read last: rates are those of this time."""
+
+    def __init__(self) -> None:
+        self.last = Metrics()
+
+    def rates(self, now: Metrics) -> dict[str, tuple[str, float]]:
+        """Help and value by name; from now on, they begin anew."""
+        last, self.last = self.last, now
+        return {
+            "prompt_tokens_seconds": (
+                "Average prompt throughput in tokens/s",
+                _rate(now.n_prompt - last.n_prompt, now.prompt_seconds - last.prompt_seconds),
+            ),
+            "predicted_tokens_seconds": (
+                "Average generation throughput in tokens/s",
+                _rate(now.n_gen - last.n_gen, now.gen_seconds - last.gen_seconds),
+            ),
+        }
+
+
+def _rate(n: int, seconds: float) -> float:
+    return n / seconds if seconds > 0 else 0.0

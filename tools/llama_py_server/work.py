@@ -1,0 +1,183 @@
+"""Answers of one HTTP request that are on their way: from the engine's thread to this one's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple
+
+from starlette.concurrency import run_in_threadpool
+
+from llama_py.serving import Event, Handle, Request, Timings, TooLong
+from llama_py_server.answer import Answer, Change
+from llama_py_server.errors import HTTPError, invalid, told
+
+if TYPE_CHECKING:
+    from llama_py_server.state import State
+    from llama_py_server.task import Task
+
+
+class News(NamedTuple):
+    """What came of an answer: a change, or None where it is about the prompt."""
+
+    answer: Answer
+    change: Change | None
+
+
+class Work:
+    """All answers of a request; leaving `async with` cancels those that have not ended.
+
+    Each is told of in the order in which it happens; HTTPError where one has failed.
+    """
+
+    def __init__(self, state: State, prompts: Sequence[Sequence[int]], task: Task) -> None:
+        self.state = state
+        self.answers = [
+            Answer(i * task.n_cmpl + j, prompt, _of_copy(task, j))
+            for i, prompt in enumerate(prompts)
+            for j in range(task.n_cmpl)
+        ]
+        self._left = len(self.answers)
+        self._handles: list[Handle] = []
+        self._is_cancelled = False
+        self._loop = asyncio.get_running_loop()
+        self._events: asyncio.Queue[tuple[Answer, Event] | None] = asyncio.Queue()
+        self._first: tuple[Answer, Event] | None = None  # that `is_quiet` has waited for
+        self._forget = state.loss.listen(self._lost) if state.loss is not None else None
+
+    def _lost(self, error: HTTPError) -> None:
+        """The engine will tell nothing any more."""
+        event = Event(Timings(), finish_reason="error", error=error)
+        self._events.put_nowait((self.answers[0], event))
+
+    async def __aenter__(self) -> Work:
+        try:
+            await run_in_threadpool(self._submit)
+        except BaseException:
+            self.cancel()
+            raise
+        return self
+
+    def _submit(self) -> None:
+        """Preparing a request may take long (a grammar), so this is done in a thread."""
+        try:
+            for answer in self.answers:
+                if self._is_cancelled:
+                    return
+                request = request_of(self.state, answer)
+                handle = self.state.engine.submit(request, partial(self._tell, answer))
+                self._handles.append(handle)
+                self.state.work[handle.id] = answer
+                if self._is_cancelled:  # meanwhile: nobody else cancels this one
+                    self.cancel()
+        except Exception as e:
+            raise failed(e) from e
+
+    def _tell(self, answer: Answer, event: Event) -> None:
+        """Called from the engine's thread. It raises where the loop is closed: nobody listens."""
+        self._loop.call_soon_threadsafe(self._events.put_nowait, (answer, event))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.cancel()
+
+    def cancel(self) -> None:
+        """No answer goes on, nor begins."""
+        self._is_cancelled = True
+        if self._forget is not None:
+            self._forget()
+        for handle in self._handles:
+            handle.cancel()
+            self.state.work.pop(handle.id, None)
+
+    async def next(self) -> News | None:
+        """What happens next; None after the end of all."""
+        if self._left == 0:
+            return None
+        first, self._first = self._first, None
+        while first is None:
+            first = await self._events.get()
+        return self._taken(*first)
+
+    async def is_quiet(self, seconds: float) -> bool:
+        """Wait for what happens next. Whether nothing does for so long (0: as long as it takes)."""
+        if self._left == 0 or self._first is not None:
+            return False
+        timer = self._loop.call_later(seconds, self._events.put_nowait, None) if seconds else None
+        self._first = await self._events.get()
+        if timer is not None:
+            timer.cancel()
+        return self._first is None
+
+    def soon(self) -> News | None:
+        """The next, if it is there already, and no error: what came before is to be sent first."""
+        while self._left and self._first is None and not self._events.empty():
+            self._first = self._events.get_nowait()
+        if self._left == 0 or self._first is None or self._first[1].error is not None:
+            return None
+        first, self._first = self._first, None
+        return self._taken(*first)
+
+    def _taken(self, answer: Answer, event: Event) -> News:
+        if event.error is not None:
+            raise failed(event.error)
+        about_prompt = event.token is None and event.finish_reason is None
+        if event.finish_reason is not None:
+            self._left -= 1
+        change = answer.take(event)
+        return News(answer, None if about_prompt else change)
+
+    async def __aiter__(self) -> AsyncIterator[News]:
+        while (news := await self.next()) is not None:
+            yield news
+
+
+def _of_copy(task: Task, i: int) -> Task:
+    """Of several answers to one prompt, each has its own seed."""
+    s = task.sampling
+    if i == 0 or not s.has_seed:
+        return task
+    return replace(task, sampling=replace(s, seed=(s.seed + i) % (2**32 - 1)), id_slot=-1)
+
+
+def failed(e: Exception) -> HTTPError:
+    """As a client is told of it."""
+    if isinstance(e, TooLong):
+        message = (
+            f"request ({e.n_prompt} tokens) exceeds the available context size ({e.n_ctx} tokens),"
+            " try increasing it"
+        )
+        more = {"n_prompt_tokens": e.n_prompt, "n_ctx": e.n_ctx}
+        return HTTPError("exceed_context_size_error", message, **more)
+    return told(e)
+
+
+def request_of(state: State, answer: Answer) -> Request:
+    """What the engine is asked for."""
+    task, answering = answer.task, answer.task.answering
+    if task.id_slot >= state.engine.n_slots:
+        raise invalid(f"id_slot = {task.id_slot}: there are slots 0 to {state.engine.n_slots - 1}")
+    params, constraint = state.params_of(task), None
+    if answering is not None and not task.sampling.constraints:
+        constraint = answering.constraint()
+        if constraint is None and answering.schema is not None:  # of a format without one
+            params = replace(params, json_schema=answering.schema, thinking=answering.thinking)
+    return Request(
+        prompt=answer.prompt,
+        params=params,
+        constraint=constraint,
+        loras=None if task.lora is None else state.adapters_of(task.lora),
+        id_slot=task.id_slot,
+        cache_prompt=task.cache_prompt,
+        marks=None if answering is None else answering.marks,
+        post_sampling_probs=task.post_sampling_probs,
+        n_indent=task.n_indent,
+        n_discard=task.n_discard,
+        t_max_predict=max(task.t_max_predict_ms, 0) / 1000,
+        t_max=state.t_max,
+    )

@@ -1,0 +1,102 @@
+"""llama-py: every command behind one word, with the model as the first argument.
+
+    llama-py run sea-0.6b "Why is the sky blue?"
+    llama-py chat user/model-GGUF:Q4_K_M
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib import import_module
+from typing import NamedTuple
+
+from llama_py_tools import options
+from llama_py_tools.options import Parser
+
+
+class Word(NamedTuple):
+    """One first word. module: whose `main` it is; model: whether a model may come next."""
+
+    module: str
+    about: str
+    model: bool = False
+
+
+WORDS = {
+    "run": Word("llama_py_tools.cli", "ask once, or talk: run [MODEL] [PROMPT]", True),
+    "chat": Word("llama_py_tools.cli", "talk with a model: chat [MODEL]", True),
+    "serve": Word("llama_py_server.command", "answer other programs: serve [MODEL]", True),
+    "pull": Word("llama_py_tools.pull", "fetch models of the hub: pull USER/MODEL[:TYPE]"),
+    "list": Word("llama_py_tools.listing", "the models that have a short name"),
+    "bench": Word("llama_py_tools.bench", "measure speed: bench [MODEL]", True),
+    "perplexity": Word("llama_py_tools.perplexity", "how well a model knows a text", True),
+    "embedding": Word("llama_py_tools.embedding", "vectors of texts", True),
+    "graph": Word("llama_py_tools.graph", "dump, view, profile and compare graphs"),
+    "gguf": Word("llama_py_tools.gguf", "look into files, quantize, split and merge them"),
+    "imatrix": Word("llama_py_tools.imatrix", "what matters to a model, for quantizing", True),
+    "cvector-generator": Word("llama_py_tools.cvector_generator", "train control vectors", True),
+    "debug": Word("llama_py_tools.debug", "values of nodes", True),
+    "warmup": Word("llama_py_tools.warmup", "compile what a model needs", True),
+    "cache": Word("llama_py_tools.cache", "compiled kernels that are kept"),
+}  # fmt: skip
+
+EPILOG = """a MODEL is a file, a short name of one (llama-py list), or USER/MODEL[:TYPE] of the hub;
+without one it is the bundled demo model. Each command has its own --help.
+
+examples:
+  llama-py chat                                    a conversation with the demo model
+  llama-py run model.gguf "What is a sea?"         one question, one answer
+  llama-py pull user/model-GGUF:Q4_K_M             fetch a model of the hub
+"""
+
+
+def parser() -> Parser:
+    lines = [f"  {word:18} {one.about}" for word, one in WORDS.items()]
+    return Parser(
+        "llama-py", usage="%(prog)s COMMAND [MODEL] [options]",
+        description="Run GGUF models.\n\ncommands:\n" + "\n".join(lines), epilog=EPILOG,
+    )  # fmt: skip
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """What the command gives; 2 for an unknown one."""
+    words = sys.argv[1:] if argv is None else list(argv)
+    if not words or words[0].startswith("-"):
+        p = parser()
+        p.parse_args(words)
+        p.print_help()
+        return 0
+    if words[0] not in WORDS:
+        near = get_close_matches(words[0], WORDS, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        parser().error(f"there is no command {words[0]!r}{hint}")
+    command = WORDS[words[0]]
+    options.called_as = f"llama-py {words[0]}"
+    return int(import_module(command.module).main(arguments(words[0], words[1:])) or 0)
+
+
+def arguments(word: str, rest: Sequence[str]) -> list[str]:
+    """Flags in the place of a model's name and of a prompt that stand before all flags."""
+    if not WORDS[word].model:
+        return list(rest)
+    n = next((i for i, one in enumerate(rest) if one.startswith("-")), len(rest))
+    plain, flags = list(rest[:n]), list(rest[n:])
+    given = [*_model(plain[0]), *flags] if plain else flags
+    if word == "run" and plain[1:]:
+        return [*given, "-st", "-p", " ".join(plain[1:])]
+    if word == "chat":
+        given = ["-cnv", *given]
+    return [*given, *plain[1:]]
+
+
+def _model(name: str) -> list[str]:
+    user, slash, model = name.partition("/")
+    of_hub = slash and user not in ("", ".", "..") and "/" not in model and "." not in user
+    if of_hub and not name.endswith(".gguf"):
+        from pathlib import Path
+
+        if not Path(name).exists():
+            return ["-hf", name]
+    return ["-m", name]

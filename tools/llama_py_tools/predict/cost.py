@@ -1,0 +1,93 @@
+"""Seconds of a token and of a prompt on several machines. docs/ranks.md has the formulas.
+
+Machines are N = t p: p stages, each with some of the layers, which t machines share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+F32 = 4  # bytes; what passes between ranks is of this type
+N_SUMS = 2  # of a shared layer: behind attention, or what is in its place, and the ffn
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """latency  seconds from one machine to another;  rate  bytes a second, each way
+    message   seconds that the two processes take for a message, beside the link"""
+
+    latency: float
+    rate: float
+    message: float = 60e-6
+
+    def seconds(self, nbytes: float) -> float:
+        return self.latency + self.message + nbytes / self.rate
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """layers, head  seconds on one machine, of one batch of n_tokens
+    n_embd, n_vocab  numbers that pass after a layer, and at the end"""
+
+    n_tokens: int
+    layers: Sequence[float]
+    head: float
+    n_embd: int
+    n_vocab: int
+
+    @property
+    def row_bytes(self) -> int:
+        """What a layer hands on."""
+        return F32 * self.n_embd * self.n_tokens
+
+
+def stages(layers: Sequence[float], p: int) -> list[float]:
+    """Seconds of p groups of consecutive layers, as many in each as in any other, or one more."""
+    n = len(layers)
+    cuts = [i * n // p for i in range(p + 1)]
+    return [sum(layers[a:b]) for a, b in pairwise(cuts)]
+
+
+def sums(shape: Shape, link: Link, t: int) -> float:
+    """Seconds of a layer's sums over t machines: each sends its part to all others at once."""
+    return N_SUMS * link.seconds((t - 1) * shape.row_bytes) if t > 1 else 0.0
+
+
+def batch(shape: Shape, link: Link, t: int, p: int) -> list[float]:
+    """Seconds of each stage of one batch, with what it hands on; the last has the head, and hands
+    logits of one token to the first rank."""
+    shared = sums(shape, link, t)
+    n = len(shape.layers)
+    counts = [(i + 1) * n // p - i * n // p for i in range(p)]
+    found = [
+        c / t + k * shared for c, k in zip(stages(shape.layers, p), counts, strict=True)
+    ]
+    for i in range(p - 1):
+        found[i] += link.seconds(shape.row_bytes)
+    if t > 1:
+        found[0] += link.seconds(0)  # others begin when they are told to
+    found[-1] += shape.head / t
+    if t * p > 1:
+        # of t parts of the logits one is there already, if the last stage is the first
+        away = (t - 1) / t if p == 1 else 1.0
+        found[-1] += link.seconds(F32 * shape.n_vocab * away)
+    return found
+
+
+def token(shape: Shape, link: Link, t: int, p: int) -> float:
+    """Seconds of a token of one answer: stages follow each other."""
+    return sum(batch(shape, link, t, p))
+
+
+def prompt(shape: Shape, link: Link, t: int, p: int, n_batches: int) -> float:
+    """Seconds of a prompt of several batches, which follow each other through the stages."""
+    found = batch(shape, link, t, p)
+    return sum(found) + (n_batches - 1) * max(found)
+
+
+def best(shape: Shape, link: Link, n: int) -> tuple[int, int]:
+    """The t and p of n machines with the fastest token."""
+    pairs = [(t, n // t) for t in range(1, n + 1) if n % t == 0 and n // t <= len(shape.layers)]
+    return min(pairs, key=lambda pair: token(shape, link, *pair))

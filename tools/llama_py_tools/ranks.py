@@ -1,0 +1,129 @@
+"""Commands over several machines: a launcher of MPI programs starts each of them several times.
+
+    mpiexec -n 4 llama-py-cli -m model.gguf
+    llama-py-cli --hosts a,b:2 -m model.gguf
+
+The first one (rank 0) is the command, with the devices mpi0, mpi1, ...; the others compute for it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llama_py.params.option import Params, option
+
+if TYPE_CHECKING:
+    from llama_py_tools.supervisor import Hosts
+
+FLAG = "--hosts"
+LINGER = 10.0  # seconds in which a server tells its clients that a rank is lost
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostsParams(Params):
+    """Machines that run a model together."""
+
+    hosts: str = option(
+        "", FLAG, "run on these machines, over MPI; :N starts so many processes there",
+        metavar="HOST[:N],...", env="",
+    )  # fmt: skip
+
+
+def joined(serves: bool = False) -> int | None:
+    """Take part in what a launcher started. -> the exit code of a rank that was not the first, once
+    that has ended; None for the first, or where nothing was launched.
+
+    Starts the launcher, in the place of this process, where --hosts says so.
+
+    serves  a server, which is started again with --hosts when a rank was lost: see `supervisor`
+    """
+    n = _started()
+    if n == 1:
+        return None
+    if n == 0:
+        hosts = _hosts(sys.argv[1:])
+        if not hosts:
+            return None
+        if serves:
+            from llama_py_tools.supervisor import supervised
+
+            return supervised(parsed(hosts), launch)
+        command = launch(parsed(hosts))
+        sys.stdout.flush()
+        os.execv(command[0], command)
+    from ggml_mpi.keeper import kept, own_rank
+
+    kept(LINGER if serves else 0.0)
+    return _in_rank(n, own_rank())
+
+
+def _in_rank(n: int, rank: int) -> int | None:
+    from ggml_mpi.worker import leave_signals
+
+    if rank:
+        leave_signals()
+    from ggml_mpi.world import world
+    from ggml_py.errors import BackendError
+
+    try:
+        world()
+    except BackendError as e:  # in all ranks
+        if rank == 0:
+            sys.stderr.write(f"error: {e}\n")
+            sys.stderr.flush()
+        else:
+            time.sleep(1)  # until rank 0 has said it
+        os._exit(1)
+    if rank == 0:
+        os.environ.setdefault("LLAMA_ARG_DEVICE", ",".join(f"mpi{i}" for i in range(n)))
+        return None
+    from ggml_mpi.worker import serve
+
+    serve()
+    return 0
+
+
+def _started() -> int:
+    """Ranks that a launcher has started; 0: there was none."""
+    if not any(name.startswith(("PMI", "OMPI_")) for name in os.environ):
+        return 0  # as most often: nothing is imported
+    from ggml_mpi.keeper import SIZES, n_started
+
+    return n_started() if any(name in os.environ for name in SIZES) else 0
+
+
+def _hosts(words: Sequence[str]) -> str:
+    for i, word in enumerate(words):
+        if word == FLAG and i + 1 < len(words):
+            return words[i + 1]
+        if word.startswith(f"{FLAG}="):
+            return word.partition("=")[2]
+    return ""
+
+
+def parsed(hosts: str) -> Hosts:
+    """Machines with their numbers of processes. Ends with an error where that is none."""
+    found = []
+    for name, colon, n in (host.partition(":") for host in hosts.split(",")):
+        if not name or (colon and not n.isdigit()) or n == "0":
+            sys.exit(f"error: {FLAG} {hosts}: expected HOST[:N],...")
+        found.append((name, int(n or 1)))
+    return found
+
+
+def launch(hosts: Hosts) -> list[str]:
+    """The command that starts this one there. Ends with an error where there is no launcher."""
+    beside = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
+    program = beside or shutil.which("mpiexec")
+    if program is None:
+        sys.exit(f"error: {FLAG} needs MPI: pip install 'llama-py[mpi]'")
+    total = sum(n for _, n in hosts)
+    where = ",".join(f"{name}:{n}" for name, n in hosts)
+    return [program, "-hosts", where, "-n", str(total), sys.executable, *sys.argv]

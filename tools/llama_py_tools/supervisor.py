@@ -1,0 +1,115 @@
+"""A server over ranks that is started again when one is lost, with those that are left.
+
+A world of MPI does not go on without one of its ranks; so all end, and the launcher is started
+again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from types import FrameType
+
+from ggml_mpi.keeper import end_with_parent
+
+Hosts = list[tuple[str, int]]
+AGAIN = "LLAMA_PY_STARTED_AGAIN"  # how often a server over ranks was, of its processes
+MOST = 3  # starts after a loss, within
+WITHIN = 3600.0  # seconds
+LOSS = re.compile(rb"^(?:error: )?rank (\d+) on (\S+) (was killed|has )")
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def supervised(hosts: Hosts, launch: Callable[[Hosts], list[str]]) -> int:
+    """The exit code, once the server has ended for good: it was stopped, failed by itself, or lost
+    ranks too often.
+
+    launch  the command that starts it on some hosts
+    """
+    starts: deque[float] = deque(maxlen=MOST + 1)
+    n = 0
+    while True:
+        starts.append(time.monotonic())
+        run = _Run(launch(hosts), n)
+        code = run.wait()
+        if code == 0 or run.stopped or run.lost is None:
+            return code
+        if len(starts) > MOST and starts[-1] - starts[0] < WITHIN:
+            _say(f"error: ranks were lost {MOST + 1} times within {WITHIN / 60:g} minutes")
+            return code or 1
+        hosts, n = left(hosts, *run.lost), n + 1
+        names = ",".join(f"{name}:{count}" for name, count in hosts)
+        _say(f"starting again with {names}")
+
+
+def left(hosts: Hosts, rank: int, silent: bool) -> Hosts:
+    """Where a server goes on without a rank. The first one's machine is where clients look for it,
+    so it is always there, with one process at least; of others that do not answer none is used.
+
+    silent  it did not end, but was heard of no more, as if its machine had gone
+    """
+    found, first = [], 0
+    for i, (name, n) in enumerate(hosts):
+        if first <= rank < first + n and rank > 0:
+            count = 0 if silent and i else n - 1
+            found += [(name, count)] if count else []
+        else:
+            found.append((name, n))
+        first += n
+    return found
+
+
+class _Run:
+    """One life of the server.
+
+    lost     the rank that ended it, and whether it was silent
+    stopped  whether somebody wanted the end
+    """
+
+    def __init__(self, command: list[str], n: int) -> None:
+        self.lost: tuple[int, bool] | None = None
+        self.stopped = False
+        before = [signal.signal(sig, self._stop) for sig in SIGNALS]
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                env={**os.environ, AGAIN: str(n)}, start_new_session=True,
+                preexec_fn=end_with_parent,
+            )  # fmt: skip
+            self._reading = threading.Thread(target=self._read, daemon=True)
+            self._reading.start()
+        except BaseException:
+            for sig, handler in zip(SIGNALS, before, strict=True):
+                signal.signal(sig, handler)
+            raise
+
+    def wait(self) -> int:
+        code = self._process.wait()
+        self._reading.join(5)
+        return code if code >= 0 else 128 - code
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        """Signals are passed on, each once: the launcher has a session of its own."""
+        self.stopped = True
+        self._process.send_signal(number)
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            found = LOSS.match(line)
+            if found and self.lost is None:
+                self.lost = int(found[1]), b"has not answered" in line
+            sys.stderr.buffer.write(line)
+            sys.stderr.flush()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()

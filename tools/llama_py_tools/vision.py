@@ -1,0 +1,71 @@
+"""Images on the command line: options of llama-mtmd-cli."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from llama_py.params.option import Params, option
+from llama_py.params.rules import integers
+from llama_py.params.texts import words
+from llama_py_tools import session
+from llama_py_tools.options import read
+
+if TYPE_CHECKING:
+    from llama_py import Model
+
+
+@dataclass(frozen=True, kw_only=True)
+class VisionParams(Params):
+    """Images."""
+
+    mmproj: str = option(
+        "", "-mm --mmproj", "the encoder of images that was made with the model, a GGUF file of its"
+        " own", metavar="FILE",
+    )  # fmt: skip
+    mmproj_device: str = option(
+        "", "-mmdev --mmproj-device", "where it runs (default: where the model's token embeddings"
+        " are)", metavar="DEVICE",
+    )  # fmt: skip
+    image: Sequence[str] = option(
+        (), "--image", "show the model these images (comma-separated), before the first message; in"
+        " a text that is continued, each where <__media__> stands", metavar="FILE", parse=words,
+        many=True, env="",
+    )  # fmt: skip
+    image_min_tokens: int = option(
+        0, "--image-min-tokens", "rows that an image becomes at least, where its size decides (0:"
+        " as the model was trained)", check=integers(0),
+    )  # fmt: skip
+    image_max_tokens: int = option(
+        0, "--image-max-tokens", "and at most", check=integers(0)
+    )
+
+    def check(self) -> None:
+        """ModelError for images that nothing can see."""
+        from ggml_py.errors import ModelError
+
+        if self.image and not self.mmproj:
+            raise ModelError(
+                "--image needs --mmproj FILE: the encoder of images that was made with the model"
+            )
+
+
+def load(args: argparse.Namespace, model: Model) -> None:
+    """Give a model the eyes that the options name."""
+    p = read(args, VisionParams)
+    if p.mmproj:
+        session.loading()
+        model.load_vision(
+            p.mmproj, p.mmproj_device or None, min_tokens=p.image_min_tokens,
+            max_tokens=p.image_max_tokens,
+        )  # fmt: skip
+
+
+def prompt(model: Model, text: str, images: Sequence[str]) -> list[int]:
+    """The tokens of a text with images; those for which it has no place come before it."""
+    from llama_py.vision.prompt import MARKER
+
+    lacking = len(images) - text.count(MARKER)
+    return model.see(MARKER * lacking + text, images)

@@ -1,0 +1,65 @@
+"""One client: requests one after the other, each a stream."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+LIMIT = 600.0  # seconds without a word
+
+
+@dataclass(slots=True)
+class Answer:
+    """When a request was sent, and its tokens came (seconds of one clock).
+
+    n_prompt  tokens of its prompt;  n_cached  those that the server had
+    """
+
+    sent: float
+    came: list[float] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    n_prompt: int = 0
+    n_cached: int = 0
+
+    @property
+    def first(self) -> float:
+        """Seconds to the first token."""
+        return self.came[0] - self.sent
+
+    @property
+    def between(self) -> list[float]:
+        """Seconds between tokens."""
+        return [b - a for a, b in zip(self.came, self.came[1:], strict=False)]
+
+
+async def ask(client: httpx.AsyncClient, prompt: Sequence[int], n: int) -> Answer:
+    """n tokens after a prompt of ids, by llama-server's own /completion. RuntimeError for a
+    refusal, or an answer of another length."""
+    body = {
+        "prompt": list(prompt), "n_predict": n, "stream": True, "cache_prompt": True,
+        "temperature": 0, "ignore_eos": True, "return_tokens": True, "return_progress": False,
+    }  # fmt: skip
+    answer = Answer(time.perf_counter())
+    async with client.stream("POST", "/completion", json=body, timeout=LIMIT) as response:
+        if response.status_code != 200:
+            raise RuntimeError(f"{response.status_code}: {(await response.aread()).decode()}")
+        async for line in response.aiter_lines():
+            if line.startswith("data: "):
+                _note(answer, json.loads(line.removeprefix("data: ")))
+    if len(answer.ids) != n:
+        raise RuntimeError(f"{len(answer.ids)} tokens came, {n} were asked for")
+    return answer
+
+
+def _note(answer: Answer, event: dict[str, Any]) -> None:
+    ids = event.get("tokens") or []
+    answer.came += [time.perf_counter()] * len(ids)
+    answer.ids += ids
+    if "timings" in event and event.get("stop"):
+        answer.n_prompt = event.get("tokens_evaluated", 0)
+        answer.n_cached = event["timings"].get("cache_n", 0)

@@ -1,0 +1,137 @@
+"""Clients that a server has to live with: they hang up, send rubbish, too much, or too slowly."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+HUGE = 64 * 2**20  # bytes that are announced
+ROUTES = (
+    "/completion", "/v1/completions", "/v1/chat/completions", "/v1/embeddings", "/v1/messages",
+    "/v1/responses", "/v1/rerank", "/tokenize", "/detokenize", "/apply-template", "/infill",
+    "/slots/0?action=save", "/slots/9?action=erase", "/lora-adapters", "/nothing",
+)  # fmt: skip
+VALUES: tuple[Any, ...] = (
+    None, -1, 0, 1, 2**63, -1e308, 1e308, "", "x" * 5000, [], {}, [[]], [None], True,
+    "\ud800\u0000",
+    {"type": "json_schema"}, [{"role": "user"}], [{"role": "user", "content": "hi"}], ["a"] * 500,
+)  # fmt: skip
+NO_JSON = (b"", b"{", b"\xff\xfe\x00", b"[" * 100_000, b"1e999", b'{"a": NaN}')
+KEYS = (
+    "prompt", "messages", "n_predict", "max_tokens", "temperature", "top_p", "top_k", "seed",
+    "stop", "n", "stream", "grammar", "json_schema", "response_format", "tools", "tool_choice",
+    "logprobs", "n_probs", "input", "query", "documents", "content", "tokens", "id_slot",
+    "cache_prompt", "logit_bias", "model", "samplers", "lora", "t_max_predict_ms", "min_keep",
+    "mirostat", "dry_sequence_breakers", "filename",
+)  # fmt: skip
+
+
+class Rude:
+    """Calls of one kind each, on connections of their own. They return what they saw, in a word."""
+
+    def __init__(self, host: str, port: int, seed: int) -> None:
+        self.host, self.port, self.draw = host, port, random.Random(seed)
+
+    def any(self) -> Callable[[], Awaitable[str]]:
+        return self.draw.choice([
+            self.hangs_up, self.hangs_up, self.half_a_request, self.wrong_fields, self.wrong_fields,
+            self.wrong_fields, self.no_json, self.no_http, self.huge, self.slow,
+        ])  # fmt: skip
+
+    async def hangs_up(self) -> str:
+        """After some of a stream, or before its first byte."""
+        body = {"prompt": "Once", "n_predict": 400, "stream": self.draw.random() < 0.8,
+                "ignore_eos": True}  # fmt: skip
+        reader, writer = await self._post("/completion", json.dumps(body).encode())
+        try:
+            n, seconds = self.draw.choice((1, 300, 5000)), self.draw.choice((0, 0.05, 0.3, 1))
+            await asyncio.wait_for(reader.read(n), seconds)
+        except asyncio.TimeoutError:
+            pass
+        if self.draw.random() < 0.5:
+            writer.transport.abort()
+        writer.close()
+        return "hung up"
+
+    async def half_a_request(self) -> str:
+        _, writer = await asyncio.open_connection(self.host, self.port)
+        text = self._head("/completion", 1000) + b'{"prompt": "Once'
+        writer.write(text[: self.draw.randrange(1, len(text))])
+        await writer.drain()
+        await asyncio.sleep(self.draw.random())
+        writer.close()
+        return "half a request"
+
+    async def wrong_fields(self) -> str:
+        """A good request with some fields of wrong types, sizes and values."""
+        body: dict[str, Any] = {"prompt": "Once", "n_predict": 2, "max_tokens": 2}
+        body |= {"messages": [{"role": "user", "content": "hi"}], "input": "a"}
+        for _ in range(self.draw.randrange(1, 4)):
+            body[self.draw.choice(KEYS)] = self.draw.choice(VALUES)
+        body["stream"] = False
+        return await self._answered(self.draw.choice(ROUTES), json.dumps(body).encode())
+
+    async def no_json(self) -> str:
+        return await self._answered(self.draw.choice(ROUTES), self.draw.choice(NO_JSON))
+
+    async def no_http(self) -> str:
+        reader, writer = await asyncio.open_connection(self.host, self.port)
+        writer.write(self.draw.randbytes(200) + b"\r\n\r\n")
+        return await self._line(reader, writer)
+
+    async def huge(self) -> str:
+        """A body of many megabytes; the server may answer before it has it all."""
+        reader, writer = await asyncio.open_connection(self.host, self.port)
+        writer.write(self._head("/completion", HUGE) + b'{"prompt": "')
+        try:
+            for _ in range(HUGE // 2**20):
+                writer.write(b"a" * 2**20)
+                await writer.drain()
+        except ConnectionError:
+            pass
+        return await self._line(reader, writer)
+
+    async def slow(self) -> str:
+        """A byte at a time, given up after a while."""
+        _, writer = await asyncio.open_connection(self.host, self.port)
+        body = b'{"prompt": "Once", "n_predict": 1}'
+        data = self._head("/completion", len(body)) + body
+        for i in range(self.draw.randrange(len(data))):
+            writer.write(data[i : i + 1])
+            await asyncio.sleep(0.005)
+        writer.close()
+        return "slow"
+
+    async def _answered(self, route: str, body: bytes) -> str:
+        return await self._line(*await self._post(route, body))
+
+    async def _post(
+        self, route: str, body: bytes
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection(self.host, self.port)
+        writer.write(self._head(route, len(body)) + body)
+        await writer.drain()
+        return reader, writer
+
+    def _head(self, route: str, length: int) -> bytes:
+        fields: Mapping[str, Any] = {
+            "Host": self.host, "Content-Type": "application/json", "Content-Length": length,
+            "Connection": "close",
+        }  # fmt: skip
+        lines = [f"POST {route} HTTP/1.1", *(f"{k}: {v}" for k, v in fields.items()), "", ""]
+        return "\r\n".join(lines).encode()
+
+    async def _line(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
+        """The status that came; "silence" after a minute."""
+        try:
+            words = (await asyncio.wait_for(reader.readline(), 60)).decode(errors="replace").split()
+            return words[1] if len(words) > 1 else "closed"
+        except asyncio.TimeoutError:
+            return "silence"
+        except ConnectionError:
+            return "closed"
+        finally:
+            writer.close()
