@@ -20,7 +20,6 @@ SOURCES = tuple(ROOT / name for name in ("llama_py", "ggml_py", "backends", "too
 # Where the words mean something else:
 VOCABULARIES = (
     "llama_py/tokenizer/pre.py",
-    "llama_py/tokenizer/stripped.py",
     "llama_py/tokenizer/models/",
     "llama_py/tokenizer/special.py",
     "tools/llama_py_tools/chat_params.py",

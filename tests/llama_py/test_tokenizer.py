@@ -209,12 +209,33 @@ def test_bos_and_eos() -> None:
     assert spm({"▁a": 0.0}).tokenize("a") == [1, 259]
 
 
-@pytest.mark.parametrize("name,stripped", [("Phi-3-mini", True), ("other", False)])
-def test_tokens_that_eat_the_space_after_them(name: str, stripped: bool) -> None:
-    meta = bpe_meta(special={"<|c|>": CONTROL}) | {"general.name": name}
-    tokenizer = Tokenizer.from_metadata(meta)
-    ids = tokenizer.tokenize("<|c|> \n a")
-    assert ids == ([256, 97] if stripped else [256, *b" \n a"])
+ARCH, PRE, NAME = "general.architecture", "tokenizer.ggml.pre", "general.name"
+LEFT, RIGHT, BOTH = [*b"a ", 256, 97], [*b"a", 256, *b" a"], [*b"a ", 256, *b" a"]
+
+
+@pytest.mark.parametrize(
+    ("said", "token", "ids"),
+    [
+        ({NAME: "Phi-3-mini"}, "<|c|>", LEFT),
+        ({NAME: "my phi3"}, "</s>", LEFT),
+        ({NAME: "Phi-3-mini"}, "<|endoftext|>", BOTH),
+        ({NAME: "other"}, "<|c|>", BOTH),
+        ({ARCH: "nomic-bert-moe"}, "<mask>", RIGHT),
+        ({ARCH: "jina-bert-v3", NAME: "jina-bert-v3"}, "<mask>", RIGHT),
+        ({ARCH: "jina-bert-v3", NAME: "phi-3"}, "<mask>", RIGHT),
+        ({ARCH: "jina-bert-v3"}, "[MASK]", BOTH),
+        ({PRE: "jina-v2-de"}, "<mask>", RIGHT),
+        ({PRE: "jina-es"}, "<mask>", BOTH),
+        ({NAME: "Modern-BERT"}, "[MASK]", RIGHT),
+        ({NAME: "modern-bert of phi-3"}, "[MASK]", LEFT),
+        ({ARCH: "phi3", NAME: "other"}, "<|c|>", BOTH),
+    ],
+)
+def test_tokens_that_eat_the_spaces_beside_them(
+    said: dict[str, str], token: str, ids: list[int]
+) -> None:
+    tokenizer = Tokenizer.from_metadata(bpe_meta(special={token: CONTROL}) | said)
+    assert tokenizer.tokenize(f"a {token} a") == ids
 
 
 def test_what_ends_generation() -> None:

@@ -1,0 +1,40 @@
+"""Which special tokens eat the spaces beside them. Files do not say it, so llama.cpp knows it by
+names in them (llama-vocab.cpp:impl::load).
+
+A file each, called as the architecture is that such models have; it defines a `Strips`. Files that
+start with `_` are shared.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from llama_py.tokenizer.stripped._strips import Strips
+from llama_py.tokenizer.vocab import TokenType, Vocab
+
+SPECIAL_TYPES = (TokenType.CONTROL, TokenType.USER_DEFINED, TokenType.UNKNOWN)
+
+
+def stripped(
+    meta: Mapping[str, Any], vocab: Vocab, types: Sequence[int]
+) -> tuple[set[int], set[int]]:
+    """The ids that strip to the left and to the right."""
+    found = next((strips for strips in declared() if strips.holds(meta)), None)
+    if found is None:
+        return set(), set()
+    right = {i for i, type_ in enumerate(types) if found.all_right and type_ in SPECIAL_TYPES}
+    right |= set(vocab.ids_of(found.right))
+    return set(vocab.ids_of(found.left)), right - set(vocab.ids_of(found.spared))
+
+
+@cache
+def declared() -> list[Strips]:
+    """What all files here declare, in the order in which it is asked."""
+    modules = [m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")]
+    found = (vars(import_module(f"{__name__}.{name}")).values() for name in modules)
+    every = [value for values in found for value in values if isinstance(value, Strips)]
+    return sorted(every, key=lambda strips: strips.order)

@@ -1,0 +1,40 @@
+"""What a file here declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from llama_py.tokenizer.vocab import PREFIX
+
+
+@dataclass(frozen=True)
+class Strips:
+    """Special tokens that eat the spaces beside them, of files that say one of these words.
+
+    arch, pre, name  words: in general.architecture, in tokenizer.ggml.pre, in general.name (in
+                     small letters)
+    left             texts of tokens that eat the spaces before them
+    right            of those that eat the spaces after them; `all_right`: every special token does
+    spared           but these
+    order            where several would hold, the lowest does
+    """
+
+    arch: tuple[str, ...] = ()
+    pre: tuple[str, ...] = ()
+    name: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+    right: tuple[str, ...] = ()
+    all_right: bool = False
+    spared: tuple[str, ...] = ()
+    order: int = 0
+
+    def holds(self, meta: Mapping[str, Any]) -> bool:
+        """Whether it does for a file."""
+        said = (
+            (str(meta.get("general.architecture", "")), self.arch),
+            (str(meta.get(PREFIX + "pre", "")), self.pre),
+            (str(meta.get("general.name", "")).lower(), self.name),
+        )
+        return any(word in text for text, words in said for word in words)

@@ -1,0 +1,5 @@
+"""Of Jina Embeddings 2, but the English ones."""
+
+from llama_py.tokenizer.stripped._strips import Strips
+
+STRIPS = Strips(pre=("jina-v2-de", "jina-v2-es", "jina-v2-code"), left=("<mask>",))
