@@ -4,11 +4,17 @@ from llama_py.models.tiny import Tiny
 from llama_py.models.tiny.deepseek2 import LATENT
 
 # Layers: dense, then with experts; two of them use what the one before has chosen. Then one that
-# drafts. Heads enough that every cell has a score.
+# drafts. Heads enough that every cell has a score. Rows are of whole blocks of 32, so that all of
+# them can be quantized: with F16 rows, whose products engines round otherwise, the indexer of the
+# third layer would choose other cells in a quantized file.
 MOE = {
     "block_count": 5,
     "nextn_predict_layers": 1,
     **{k: v for k, v in LATENT.items() if k != "expert_gating_func"},
+    "expert_feed_forward_length": 64,
+    "attention.key_length_mla": 48,
+    "attention.value_length_mla": 32,
+    "attention.q_lora_rank": 32,
     "attention.layer_norm_rms_epsilon": 1e-6,
     "rope.dimension_count": 16,
     "attention.indexer.head_count": 16,
