@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import llama_py
-from llama_py.models import architecture
+from llama_py.models import architecture, tiny
 from llama_py_tools.graph.peer import Peer
 from llama_py_tools.graph.peer_nodes import GGMLTensor
 from tests.commands import tiny_model
@@ -37,9 +37,14 @@ def bound(name: str, n_layer: int) -> float:
 
 # Results of layers have no name there, or another; or the norm behind the first takes a factor
 # away.
-UNNAMED = ["plamo2-dense", "qwen4exp-ngrams", "qwen4exp-chosen"]
+UNNAMED = ["plamo2-dense", "qwen4exp-ngrams", "qwen4exp-chosen", "step35-joint"]
 NAMED = [name for name in LIVE if name not in UNNAMED]
 SCALED = [name for name in NAMED if name not in ("hrm_text-turns", "minimax-01-moe")]
+
+
+def ids_of(name: str) -> list[int]:
+    """No more than llama.cpp can do at once."""
+    return IDS[: tiny.find(*split(name)).prompt]
 
 
 def result_of(name: str) -> str:
@@ -93,13 +98,13 @@ def test_weights_of_attention(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", SCALED)
 def test_a_changed_value(name: str, tmp_path: Path) -> None:
     """The result of the first layer, doubled in both programs."""
-    path = str(tiny_model(tmp_path, name))
+    path, ids = str(tiny_model(tmp_path, name)), ids_of(name)
     ctx = llama_py.load(path).context(**OPTIONS, type_k="f32", type_v="f32")
-    plain = ctx.decode(IDS)
+    plain = ctx.decode(ids)
     ctx.clear()
     result = f"{result_of(name)}-0"
     with ctx.patch(result, lambda x, _: 2 * x):
-        found = ctx.decode(IDS)
+        found = ctx.decode(ids)
 
     def double(address: int, ask: bool, _: Any) -> bool:
         if not ask:
@@ -111,6 +116,6 @@ def test_a_changed_value(name: str, tmp_path: Path) -> None:
 
     callback = llama_cpp.llama_cpp.ggml_backend_sched_eval_callback(double)
     with Peer(path, cache="f32", n_threads=1, cb_eval=callback, **OPTIONS) as peer:
-        expected = peer.decode(IDS)
+        expected = peer.decode(ids)
     assert nmse(expected, found[0]) <= bound(name, ctx.model.hparams.n_layer)
     assert nmse(plain[0], found[0]) > 1e-6
