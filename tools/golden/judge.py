@@ -7,9 +7,7 @@ import math
 import statistics
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, fields, replace
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +27,9 @@ from llama_py.loaded import Loaded
 from llama_py.models import tiny
 from llama_py.quantize.plan import Wishes
 from llama_py_tools.gguf.quantize import quantize
-from llama_py_tools.graph import main as graph
 
 FLOATS = NDArray[np.float64]
 QUANTIZED = ("Q8_0", "Q4_K_M")
-QUANTIZED_BOUND = 2e-3
 FORBIDDEN = np.float32(-3e38)
 N_PROMPTS = 5
 MAX_SEEDS = 40
@@ -48,8 +44,6 @@ class Judged:
 
     nodes, n_nodes   runs whose node lists are llama.cpp's, of so many
     f32, q8, q4      NMSE of logits or embeddings against llama.cpp's, by the file's type
-    q8_wrong, q4_wrong   whether that is beyond QUANTIZED_BOUND, and a node differs, given the same
-                     inputs, by more than rounding explains
     tokens, n_tokens greedily chosen tokens that are llama.cpp's, of so many
     fed              NMSE of token by token, of ubatches of 1, 7 and 16, and of several sequences
                      against one batch
@@ -62,8 +56,6 @@ class Judged:
     f32: float = math.nan
     q8: float = math.nan
     q4: float = math.nan
-    q8_wrong: int = 0
-    q4_wrong: int = 0
     tokens: int = 0
     n_tokens: int = 0
     fed: float = math.nan
@@ -92,13 +84,9 @@ def judge(arch: str, variant: str, types: Sequence[str] = QUANTIZED) -> Judged:
             on_f32.run(name, found)
         found.f32 = on_f32.worst
         for kind in types:
-            attribute = kind[:2].lower()
             out = path.with_name(f"{kind}.gguf")
             error = quantized(path, out, kind, made, facts, wanted)
-            setattr(found, attribute, error)
-            alone = made.drafts_for is None
-            wrong = error > QUANTIZED_BOUND and (not alone or a_node_differs(out, made))
-            setattr(found, f"{attribute}_wrong", int(wrong))
+            setattr(found, kind[:2].lower(), error)
         on_opencl = Beside(path, made, facts, "opencl")
         on_opencl.run(next(name for name in wanted if is_exact(name)), Judged())
         found.opencl = on_opencl.worst
@@ -159,14 +147,6 @@ def quantized(
 def is_exact(name: str) -> bool:
     """Whether a run is of what is compared where more is rounded."""
     return name.startswith(("exact", "pooled-"))
-
-
-def a_node_differs(path: Path, made: tiny.Tiny) -> bool:
-    """Whether a node does, given the same inputs as llama.cpp's (`llama-py-graph diff`)."""
-    ids = ",".join(map(str, _tokens(made, made.prompt)))
-    args = ["diff", "-m", str(path), "--tokens", ids, "--decode", "1", "--against", "llama.cpp"]
-    with redirect_stdout(StringIO()):
-        return graph(args) != 0
 
 
 def steady(

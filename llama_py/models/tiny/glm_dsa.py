@@ -4,9 +4,9 @@ from llama_py.models.tiny import Tiny
 from llama_py.models.tiny.deepseek2 import LATENT
 
 # Layers: dense, then with experts; two of them use what the one before has chosen. Then one that
-# drafts. Heads enough that every cell has a score. Rows are of whole blocks of 32, so that all of
-# them can be quantized: with F16 rows, whose products engines round otherwise, the indexer of the
-# third layer would choose other cells in a quantized file.
+# drafts. Heads enough that every cell has a score. Rows are of whole blocks of 32: quantized files
+# have F16 for others, whose products are not rounded as llama.cpp's are, and the third layer's
+# indexer would choose other cells by that.
 MOE = {
     "block_count": 5,
     "nextn_predict_layers": 1,
