@@ -7,7 +7,7 @@ and returns the list of its devices. Everything else follows from the three prot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,6 +34,14 @@ class Program(Protocol):
         """Run every node. Returns when all results are in memory; KeyboardInterrupt leaves it
         reusable.
         """
+
+
+@runtime_checkable
+class Pauses(Protocol):
+    """A program that can be run in parts."""
+
+    def run_in_parts(self) -> Iterator[None]:
+        """`Program.run`, with pauses in which the device may run other programs."""
 
 
 @dataclass(slots=True)

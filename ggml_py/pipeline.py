@@ -4,6 +4,8 @@ passes between devices (ggml-backend.cpp:ggml_backend_sched_compute_splits with 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ggml_py.backend import AsyncDevice, Event, tensor_bytes
 from ggml_py.graph import Graph
 from ggml_py.plan import Plan, Split
@@ -58,3 +60,7 @@ class PipelinedPlan(Plan):
             return
         for split in self.splits:
             self.pipeline.start(split, self.number)
+
+    def run_in_parts(self) -> Iterator[None]:
+        self.run()
+        yield

@@ -4,12 +4,12 @@ is built.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Protocol, runtime_checkable
 
-from ggml_py.backend import Device, Program, RunsElsewhere, Work, move
+from ggml_py.backend import Device, Pauses, Program, RunsElsewhere, Work, move
 from ggml_py.crew import Crew
 from ggml_py.graph import Graph
 from ggml_py.tensor import Tensor
@@ -109,6 +109,21 @@ class Plan:
                 for node in split.told:
                     self.watch(node)
 
+    def run_in_parts(self) -> Iterator[None]:
+        """`run`, with pauses in which the devices may run other plans: about as often as Python
+        gets control, where they can."""
+        for split in self.splits:
+            if isinstance(split.program, Pauses) and self._wanted.times is None:
+                for source, copy in split.inputs:
+                    move(source, copy)
+                yield from split.program.run_in_parts()
+            else:
+                split.run(self._wanted.times)
+                yield
+            if self.watch is not None:
+                for node in split.told:
+                    self.watch(node)
+
     @property
     def n_splits(self) -> int:
         return len(self.splits)
@@ -142,6 +157,10 @@ class PlanInWaves(Plan):
             started()
             if tasks:
                 self.crew.run(tasks)
+
+    def run_in_parts(self) -> Iterator[None]:
+        self.run()
+        yield
 
 
 Task = Callable[[], None]

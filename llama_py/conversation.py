@@ -263,12 +263,13 @@ def stops_of(end: str, stop: Sequence[str]) -> Sequence[str]:
 
 def tokens_of(
     model: Loaded, prompt: str, messages: Sequence[Message] = (),
-    media_path: str | Path | None = None,
+    media_path: str | Path | None = None, n_most: int | None = None,
 ) -> list[int]:  # fmt: skip
     """The tokens of a prompt that a template made: BOS is there once. Where the messages that it
     was made of have images, it is a `llama_py.vision.prompt.ImagePrompt`.
 
     media_path  a folder of whose files the messages may name images (file:NAME)
+    n_most      cells that images may take; None: any number
     """
     bos = template_of(model).bos
     has_bos = bool(bos) and prompt.startswith(bos)
@@ -278,7 +279,7 @@ def tokens_of(
 
         return image_prompt(
             model.tokenizer, model.hparams, model.eyes, prompt, images_of(messages, media_path),
-            marker=PLACE, add_special=not has_bos,
+            marker=PLACE, add_special=not has_bos, n_most=n_most,
         )  # fmt: skip
     return model.tokenizer.tokenize(prompt, add_special=not has_bos)
 
@@ -332,13 +333,15 @@ def marks(
     variables: Mapping[str, Any] | None = None,
 ) -> list[int]:  # fmt: skip
     """Where other prompts may go on from the tokens of a conversation: before the text of its last
-    message, which may be another, and where the answer will be written differently once it is an
-    earlier message (thinking is left out), or before the last token."""
-    if ctx.memory.goes_back or not messages or has_images(messages):
+    message (behind its images), which may be another, and where the answer will be written
+    differently once it is an earlier message (thinking is left out), or before the last token."""
+    if ctx.memory.goes_back or not messages:
         return []
+    seen, messages = has_images(messages[-1:]), without_images(messages)
     template, (*before, last) = template_of(ctx.model), messages
     said = str(last.get("content", ""))
-    other = {**last, "content": f"{'>' if said.startswith('<') else '<'}{said}"}
+    images, said = _behind_images(said) if seen else ("", said)
+    other = {**last, "content": f"{images}{'>' if said.startswith('<') else '<'}{said}"}
     answered = [*messages, {"role": "assistant", "content": "x"}, last]
     more = variables or {}
     try:
@@ -352,10 +355,21 @@ def marks(
     return [_token_at(ctx.model, ids, text[common(text, t) :]) for t in later]
 
 
+def _behind_images(text: str) -> tuple[str, str]:
+    """A text up to the end of its last image, and the rest."""
+    from llama_py.vision.messages import PLACE
+
+    head, place, rest = text.rpartition(PLACE)
+    return head + place, rest
+
+
 def _token_at(model: Loaded, ids: Sequence[int], rest: str) -> int:
-    """The token in which the rest of a text begins; the last one, if there is no rest."""
+    """The token in which the rest of a text begins; the last one, if there is no rest. Of what has
+    images only what is behind the last is looked at."""
     left = len(rest.encode("utf-8", "surrogatepass"))
     for i in reversed(range(len(ids))):
+        if ids[i] < 0:
+            return i + 1
         left -= len(model.tokenizer.token_to_piece(ids[i], special=True))
         if left <= 0:
             return i

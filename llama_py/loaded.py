@@ -267,7 +267,8 @@ class Loaded(Closing):
     def load_vision(
         self, path: str | Path, device: str | Device | None = None, **options: Any
     ) -> Encoder:
-        """An encoder of images for this model (an mmproj file), which from now on sees them.
+        """An encoder of images for this model (an mmproj file), which from now on sees them. One
+        that was there is closed.
 
         device   None: the model's host;  options  are those of `llama_py.vision.Encoder`
 
@@ -284,6 +285,8 @@ class Loaded(Closing):
                 f" {self.file.path} takes {self.hparams.n_embd_inp}; give the mmproj file that was"
                 " made with the model"
             )
+        if self.vision is not None:
+            self.vision.close()
         self.vision = made
         return made
 

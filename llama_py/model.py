@@ -38,7 +38,7 @@ from llama_py.params import (
     SamplingParams,
 )
 from llama_py.prefix import Prefix
-from llama_py.prompts import Prompt, ids_of, n_cells, text_of
+from llama_py.prompts import Prompt, ids_of, n_cells, n_whole, text_of
 from llama_py.rerank import rerank
 from llama_py.sampler import Constraint, Sampler
 from llama_py.signature import describe, described, takes
@@ -99,11 +99,9 @@ class Model(Loaded):
     def see(self, text: str, images: Sequence[Given]) -> ImagePrompt:
         """A prompt for `generate` and `stream`: a text with images where it has "<__media__>".
         ModelError if there are more or fewer of these than images, or the model does not see."""
-        from llama_py.vision.messages import read_image
         from llama_py.vision.prompt import image_prompt
 
-        seen = [read_image(image) for image in images]
-        return image_prompt(self.tokenizer, self.hparams, self.eyes, text, seen)
+        return image_prompt(self.tokenizer, self.hparams, self.eyes, text, images)
 
     def _started(
         self, ids: list[int], p: AnswerParams, messages: Sequence[Message] = (),
@@ -121,7 +119,7 @@ class Model(Loaded):
         self, ids: list[int], p: AnswerParams, messages: Sequence[Message],
         constraint: Constraint | None,
     ) -> Pieces:  # fmt: skip
-        prefix = self._prefix(n_cells(ids) + max(p.max_tokens, 0), n_planes(p))
+        prefix = self._prefix(n_cells(ids) + max(p.max_tokens, 0), n_planes(p), n_whole(ids))
         rest = prefix.start(ids, marks(prefix.ctx, messages, ids) if messages else None)
         done: list[int] = []
         sampler = p.sampler or Sampler(
@@ -137,14 +135,22 @@ class Model(Loaded):
         finally:
             prefix.add([*rest, *done])
 
-    def _prefix(self, n_tokens: int, n_rs_seq: int) -> Prefix:
-        """The model's own context, with room for so many tokens, of which some can be taken back.
-        """
+    def _prefix(self, n_tokens: int, n_rs_seq: int, n_ubatch: int) -> Prefix:
+        """The model's own context, with room for so many tokens, of which some can be taken back,
+        and for so many at once."""
         n_ctx = min(max(N_CTX_LEAST, 2 ** (n_tokens - 1).bit_length()), self.hparams.n_ctx_train)
         own = None if self._own is None else self._own.ctx
-        enough = own and own.n_ctx >= min(n_tokens, self.hparams.n_ctx_train)
-        if self._own is None or own is None or not enough or own.params.n_rs_seq < n_rs_seq:
-            larger = Context(self, n_ctx=max(n_ctx, own.n_ctx if own else 0), n_rs_seq=n_rs_seq)
+        least = min(n_tokens, self.hparams.n_ctx_train)
+        enough = own is not None and (
+            own.n_ctx >= least and own.params.n_rs_seq >= n_rs_seq
+            and own.cparams.n_ubatch >= n_ubatch
+        )  # fmt: skip
+        if self._own is None or not enough:
+            d = ContextParams()
+            larger = Context(
+                self, n_ctx=max(n_ctx, own.n_ctx if own else 0), n_rs_seq=n_rs_seq,
+                n_batch=max(d.n_batch, n_ubatch), n_ubatch=max(d.n_ubatch, n_ubatch),
+            )  # fmt: skip
             if own is not None:
                 larger.reuse.take_over(own.reuse)
             self._own = Prefix(larger)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ggml_py.errors import ModelError
+from ggml_py.errors import ContextError, ModelError
 from llama_py.batch import F32, Batch, Wanted
 from llama_py.cparams import CParams
 
@@ -14,6 +14,21 @@ if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
 
 Prompt = str | bytes | Sequence[int]
+MARKER = "<__media__>"  # where an image stands in a text
+
+
+class TooLong(ContextError):
+    """A prompt that a sequence of the context has no room for.
+
+    n_prompt  its tokens;  n_ctx  those that there is room for
+    """
+
+    def __init__(self, n_prompt: int, n_ctx: int) -> None:
+        super().__init__(
+            f"the prompt has {n_prompt} tokens, but a sequence of this context {n_ctx}; use a"
+            " shorter prompt, a larger n_ctx, or fewer sequences"
+        )
+        self.n_prompt, self.n_ctx = n_prompt, n_ctx
 
 
 class Decoding(Protocol):
@@ -24,6 +39,28 @@ class Decoding(Protocol):
     def decode(self, tokens: Batch, logits: Wanted = "last") -> F32: ...
 
 
+class Medium(Protocol):
+    """What stands in a prompt and is no token: an image.
+
+    n_tokens  cells that it takes;  n_pos  positions
+    """
+
+    @property
+    def n_tokens(self) -> int: ...
+
+    @property
+    def n_pos(self) -> int: ...
+
+    def reading(
+        self, ctx: Decoding, pos: int, seq_id: int, most: Callable[[], int]
+    ) -> Generator[None, None, None]:
+        """Let a sequence that stands at a position go on with it, with pauses in which the context
+        may compute for others; at most() rows at a time, where it can be cut.
+
+        ContextError, as `Context.decode`, where it does not fit.
+        """
+
+
 class Mixed(list[int]):
     """The ids of a prompt that is more than tokens: an id below zero is a position of something
     else (llama_py.vision.prompt).
@@ -31,11 +68,18 @@ class Mixed(list[int]):
     before    ids of the prompt that a sequence has already
     n_tokens  cells that it takes, which may be more than positions
     n_beyond  how many more, of all of the prompt
+    n_whole   rows of it that must be computed together
     """
 
     before: list[int]
     n_tokens: int
     n_beyond: int
+    n_whole: int
+
+    @property
+    @abstractmethod
+    def media(self) -> Mapping[int, Medium]:
+        """What else it has, by the position at which that begins."""
 
     @abstractmethod
     def rest(self, n: int) -> Mixed | None:
@@ -49,6 +93,21 @@ class Mixed(list[int]):
 def n_cells(ids: Sequence[int]) -> int:
     """How many cells a prompt takes."""
     return ids.n_tokens if isinstance(ids, Mixed) else len(ids)
+
+
+def n_whole(ids: Sequence[int]) -> int:
+    """How many rows of a prompt must be computed together."""
+    return ids.n_whole if isinstance(ids, Mixed) else 1
+
+
+def check_whole(n: int, cparams: CParams) -> None:
+    """ContextError for so many rows that see each other, where a ubatch has no room for them."""
+    if n > cparams.n_ubatch:
+        raise ContextError(
+            f"an image of {n} rows that all see each other needs a batch of its own, but n_batch ="
+            f" {cparams.n_batch} and n_ubatch = {cparams.n_ubatch}; use at least {n} for both (-b,"
+            " -ub)"
+        )
 
 
 def is_mixed(*parts: Sequence[int]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from time import perf_counter_ns, time_ns
 
@@ -101,17 +101,31 @@ class Program:
     def run(self) -> None:
         """Raises OutOfRange where an index among the data of a step names no row, and BoundsError
         where a kernel touched other memory than its step's, if that is checked (bounds/)."""
+        self._begin()
+        if self.executor.times is not None:
+            self.executor.times.append(self._timed())
+        else:
+            for start, count in self._slices:
+                self.executor.run(start, count)
+        self._end()
+
+    def run_in_parts(self) -> Iterator[None]:
+        """`run`, with a pause after each slice, in which others may run."""
+        self._begin()
+        for start, count in self._slices:
+            self.executor.run(start, count)
+            yield
+        self._end()
+
+    def _begin(self) -> None:
         self._runs += 1
         if self._runs == OFTEN and self.executor.n_threads > 1:
             self._lay_out(True)
         self._faults[FOUND] = 0  # an interrupted run may have left one
         if self._bounds is not None:
             self._bounds.clear()
-        if self.executor.times is not None:
-            self.executor.times.append(self._timed())
-        else:
-            for start, count in self._slices:
-                self.executor.run(start, count)
+
+    def _end(self) -> None:
         if self._faults[FOUND]:
             self._raise_fault()
         if self._bounds is not None and (row := self._bounds.row()) is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from ggml_mpi import orders
@@ -56,6 +56,10 @@ class RankPlan(Plan):
                     problem = problem or found
         if problem is not None:
             raise problem
+
+    def run_in_parts(self) -> Iterator[None]:
+        self.run()
+        yield
 
 
 class _Parts:

@@ -91,19 +91,20 @@ class Reuse:
 
     def start(
         self, ids: Sequence[int], seq_id: int = 0, marks: Iterable[int] | None = None,
-        afresh: bool = False,
+        afresh: bool = False, at_most: int | None = None,
     ) -> Reused:  # fmt: skip
         """Let a sequence hold as much of a prompt as is held by any, and nothing else. The rest,
         `ids[n_reused:]`, is to be decoded: at least one token, so that there are logits.
 
         marks  positions from which other prompts may go on; there will be snapshots of them. None:
                the one before the last token (and those that can be rolled back from there).
-        afresh  compute all of it, whoever has it
+        afresh  compute all of it, whoever has it;  at_most  compute all but so many
         """
         ids, memory = [int(id) for id in ids], self.ctx.memory
         self._check()
         kind = self._kind(seq_id)
         most = 0 if kind is None else max(len(ids) - 1, 0)
+        most = most if at_most is None else min(most, at_most)
         usable = [] if afresh else ids[:most]
         path, n_same = self.tree.match(usable, kind)
         own = self.tokens(seq_id)

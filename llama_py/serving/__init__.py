@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from llama_py.prompts import TooLong
 from llama_py.serving.engine import Engine
 from llama_py.serving.job import Handle
 from llama_py.serving.metrics import Metrics, Now
 from llama_py.serving.models import Models
-from llama_py.serving.request import Busy, Closed, Event, Reason, Request, Timings, TooLong
+from llama_py.serving.request import Busy, Closed, Event, Reason, Request, Timings
 from llama_py.serving.slots import SlotInfo
 from llama_py.serving.source import Lease, ModelInfo, Source, size_of
 

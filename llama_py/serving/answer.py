@@ -13,6 +13,7 @@ from llama_py.batch import F32
 from llama_py.generate import Choice, logprobs_of, said
 from llama_py.loaded import Loaded
 from llama_py.params import GenerateParams, SamplingParams
+from llama_py.prompts import n_cells
 from llama_py.sampler import Sampler
 from llama_py.sampler.constraint import Ended
 from llama_py.serving.request import Event, Reason, Request, Timings
@@ -42,7 +43,7 @@ class Answer:
         self._lines = Lines(request.n_indent)
         self._before: Sampler | None = None  # as it was before the last token, where that is wanted
         self._n_max = self._room = sys.maxsize
-        self._n = {"n_prompt": len(self.ids)}  # fields of timings
+        self._n = {"n_prompt": n_cells(request.prompt)}  # fields of timings
         self._prompt_seconds = self._gen_seconds = 0.0
         self.ended: Reason | None = None
         self.slot = -1

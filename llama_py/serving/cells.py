@@ -29,13 +29,18 @@ def put_idle_away(ctx: Context, slots: Sequence[Slot]) -> bool:
     return True
 
 
-def make_cells(ctx: Context, slots: Sequence[Slot], ids: Sequence[int], slot: Slot) -> None:
-    """Idle sequences give way to a prompt of a slot, but for what it has in common with one."""
-    if free_cells(ctx) >= len(ids):
+def make_cells(
+    ctx: Context, slots: Sequence[Slot], ids: Sequence[int], slot: Slot, n_beyond: int = 0
+) -> None:
+    """Idle sequences give way to a prompt of a slot, but for what it has in common with one.
+
+    n_beyond  cells that it takes besides one for each id
+    """
+    if free_cells(ctx) >= len(ids) + n_beyond:
         return
     there = [common(ctx.reuse.tokens(s.id), ids) for s in slots]
     most = max(there)
-    needed = len(ids) - most
+    needed = len(ids) + n_beyond - most
     others = [s for s, n in zip(slots, there, strict=True) if s is not slot and (n < most or not n)]
     while free_cells(ctx) < needed and put_idle_away(ctx, others):
         pass

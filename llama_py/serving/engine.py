@@ -28,6 +28,7 @@ from llama_py.lora import Adapter
 from llama_py.model import Model
 from llama_py.params import ContextParams
 from llama_py.params.speculative import SpeculativeParams
+from llama_py.prompts import Mixed, TooLong, check_whole, n_cells, n_whole
 from llama_py.ready import make_ready
 from llama_py.rerank import check_reranks, pair
 from llama_py.reuse import load_slot, save_slot
@@ -35,7 +36,7 @@ from llama_py.serving.answer import Answer
 from llama_py.serving.job import Handle, Job, Told
 from llama_py.serving.metrics import Now
 from llama_py.serving.reading import Reading
-from llama_py.serving.request import Busy, Closed, Event, Request, TooLong
+from llama_py.serving.request import Busy, Closed, Event, Request
 from llama_py.serving.scheduler import Scheduler
 from llama_py.serving.slots import SlotInfo
 from llama_py.serving.tasks import Steps, Task, at_once
@@ -251,9 +252,11 @@ class Engine(Closing):
         n = len(self._came) + len(self._scheduler.waiting)
         if n >= self.max_queue:
             raise Busy(f"{n} requests wait already, which is as many as may; ask again later")
-        if len(request.prompt) > self.n_ctx:
-            raise TooLong(len(request.prompt), self.n_ctx)
-        self._check_tokens(request.prompt)
+        if n_cells(request.prompt) > self.n_ctx:
+            raise TooLong(n_cells(request.prompt), self.n_ctx)
+        mixed = isinstance(request.prompt, Mixed)
+        self._check_tokens(id for id in request.prompt if id >= 0 or not mixed)
+        check_whole(n_whole(request.prompt), self._ctx.cparams)
         if not -1 <= request.id_slot < self.n_slots:
             raise ContextError(f"id_slot = {request.id_slot} is not in [-1, {self.n_slots})")
         self._check_loras(request.loras or {})

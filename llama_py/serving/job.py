@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from time import monotonic
 
+from llama_py.prompts import Medium, Mixed
 from llama_py.serving.answer import Answer
 from llama_py.serving.request import Event, Request
 
@@ -20,6 +21,8 @@ class Job:
 
     ids     what its slot begins with: the prompt, and what was answered before it gave way
     reads   tokens of them that are still to be computed
+    media   what else than tokens there is in them, by its position
+    n_held  ids that the memory had when it began
     n_kept  tokens that stay in a full context; None: the answer ends when it is full
     alone   its next step is not to be one with others: the last failed
     since   when it came
@@ -29,6 +32,9 @@ class Job:
         self.id, self.answer, self._told = id, answer, told
         self.ids = answer.ids
         self.reads = len(answer.ids)
+        prompt = answer.request.prompt
+        self.media = dict(prompt.media) if isinstance(prompt, Mixed) else {}
+        self.n_held = 0
         self.n_kept: int | None = None
         self.alone = False
         self.since = monotonic()
@@ -38,6 +44,30 @@ class Job:
     @property
     def request(self) -> Request:
         return self.answer.request
+
+    @property
+    def pos(self) -> int:
+        """How many of its ids the memory has."""
+        return len(self.ids) - self.reads
+
+    @property
+    def medium(self) -> Medium | None:
+        """What it is to read now, if that is no token."""
+        return self.media.get(self.pos) if self.reads else None
+
+    @property
+    def n_ahead(self) -> int:
+        """Tokens that it is to read before something else comes."""
+        return min((at - self.pos for at in self.media if at >= self.pos), default=self.reads)
+
+    def cells(self, n: int) -> int:
+        """How many the first n ids take."""
+        before = (m for at, m in self.media.items() if at + m.n_pos <= n)
+        return n + sum(m.n_tokens - m.n_pos for m in before)
+
+    def whole(self, n: int) -> int:
+        """The most of the first n ids that end with none of something that goes on."""
+        return min((at for at, m in self.media.items() if at < n < at + m.n_pos), default=n)
 
     @property
     def is_late(self) -> bool:

@@ -14,8 +14,8 @@ from llama_py.context import Context
 from llama_py.embed import N_SEQ, normalized, rows
 from llama_py.loaded import Loaded
 from llama_py.params import ContextParams
+from llama_py.prompts import TooLong
 from llama_py.serving.metrics import Metrics
-from llama_py.serving.request import TooLong
 from llama_py.serving.tasks import Steps
 
 Texts = Sequence[Sequence[int]]

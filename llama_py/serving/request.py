@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ggml_py.errors import ContextError, GGMLError
+from ggml_py.errors import GGMLError
 from llama_py.lora import Adapter
 from llama_py.params import AnswerParams
 from llama_py.sampler.constraint import Constraint
@@ -24,25 +24,12 @@ class Closed(GGMLError):
     """The engine was closed, so there is no answer."""
 
 
-class TooLong(ContextError):
-    """A prompt that a sequence of the context has no room for.
-
-    n_prompt  its tokens;  n_ctx  those that there is room for
-    """
-
-    def __init__(self, n_prompt: int, n_ctx: int) -> None:
-        super().__init__(
-            f"the prompt has {n_prompt} tokens, but a sequence of this context {n_ctx}; use a"
-            " shorter prompt, a larger n_ctx, or fewer sequences"
-        )
-        self.n_prompt, self.n_ctx = n_prompt, n_ctx
-
-
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """One completion.
 
-    prompt        ids, at least one
+    prompt        ids, at least one; with images, a `llama_py.vision.prompt.ImagePrompt`, whose
+                  answer is not drafted, and ends with the context
     params        how it is answered: every field of `AnswerParams` but those that say how to draft
                   (`Engine` has them for all), `seq_id` and `before`
     constraint    what the answer must be, if it is none of those that `params` name

@@ -15,13 +15,15 @@ from llama_py.context import Context
 from llama_py.context_shift import can_shift
 from llama_py.generate import UNTIL_FULL
 from llama_py.lora import Adapter
+from llama_py.prompts import TooLong
 from llama_py.reuse.tree import common
 from llama_py.sampler.constraint import Ended
 from llama_py.serving.cells import make_cells, put_idle_away
 from llama_py.serving.job import Job
 from llama_py.serving.metrics import Metrics
 from llama_py.serving.pace import Pace, shares
-from llama_py.serving.request import Event, Reason, TooLong
+from llama_py.serving.request import Event, Reason
+from llama_py.serving.sight import Sight
 from llama_py.serving.slots import Slot, SlotInfo, State, chosen
 from llama_py.speculative.speculator import Speculator
 
@@ -52,6 +54,7 @@ class Scheduler:
         self.waiting: list[Job] = []
         self.loras: dict[Adapter, float] = {}
         self.metrics = Metrics()
+        self._sight: Sight | None = None  # the image that is being read
         self._is_tight = False  # someone had to give way: nobody begins before someone ends
 
     @property
@@ -72,6 +75,7 @@ class Scheduler:
             return
         self.metrics.n_steps += 1
         self.metrics.n_busy += len(busy)
+        self._see()
         together = [slot for slot, job in busy if not job.alone]
         groups = [together] if together else []
         for group in [*groups, *([slot] for slot, job in busy if job.alone)]:
@@ -145,39 +149,87 @@ class Scheduler:
         return False
 
     def _begin(self, slot: Slot, job: Job) -> None:
-        reuse, request = self.ctx.reuse, job.request
+        request = job.request
         slot.job = job
         try:
             loras = self.loras if request.loras is None else request.loras
             self.ctx.set_adapters(loras, slot.id)
-            make_cells(self.ctx, self.slots, job.ids, slot)
-            afresh = not request.cache_prompt
-            n = reuse.start(job.ids, slot.id, request.marks, afresh).n_reused
-            self._start(slot, job, n)
+            n_beyond = job.cells(len(job.ids)) - len(job.ids)
+            make_cells(self.ctx, self.slots, job.ids, slot, n_beyond)
+            n = self._start(slot, job, afresh=not request.cache_prompt)
         except Exception as e:
             self._end(slot, "error", e)
             return
         if not job.answer.n_gen:
             job.n_kept = self._kept(job)
-            room = self.ctx.cparams.n_ctx_seq - len(job.ids) + 1  # the last token needs no cell
+            room = self.ctx.cparams.n_ctx_seq - job.cells(len(job.ids)) + 1  # the last needs none
             job.answer.limit(2**31 if job.n_kept is not None else room)
-            self.metrics.n_reused += n
-            self._tell(job, job.answer.place(slot.id, n))
+            self.metrics.n_reused += job.cells(n)
+            self._tell(job, job.answer.place(slot.id, job.cells(n)))
 
-    def _start(self, slot: Slot, job: Job, n: int) -> None:
-        """The slot has the first n tokens."""
+    def _start(
+        self, slot: Slot, job: Job, afresh: bool = False, marked: bool = True
+    ) -> int:
+        """Let the slot have as much of a job's ids as is held. -> how many"""
+        marks, reuse = job.request.marks if marked else None, self.ctx.reuse
+        n = reuse.start(job.ids, slot.id, marks, afresh).n_reused
+        if (whole := job.whole(n)) < n:  # it would begin within an image
+            n = reuse.start(job.ids, slot.id, marks, at_most=whole).n_reused
         self.speculator.start(slot.id, job.ids[n:], job.ids[:n])
-        job.reads = len(job.ids) - n
+        job.reads, job.n_held = len(job.ids) - n, n
+        return n
 
     def _kept(self, job: Job) -> int | None:
         """How many tokens stay when the context is full; None if the answer ends there."""
         p = job.request.params
         if not p.context_shift or p.max_tokens == UNTIL_FULL or not can_shift(self.ctx):
             return None
+        if job.media:
+            return None
         n = job.answer.timings.n_prompt
         if p.n_keep >= 0:
             n = min(n, p.n_keep + int(self.ctx.model.tokenizer.add_bos))
         return max(min(n, self.ctx.cparams.n_ctx_seq - N_SPARE), 0)
+
+    def _see(self) -> None:
+        """A part of an image: of the first job that stands at one, before that goes on."""
+        if self._sight is None:
+            seeing = [(slot, job) for slot, job in self.busy if job.medium is not None]
+            if not seeing:
+                return
+            self._sight = Sight(self.ctx, *min(seeing, key=lambda one: one[1].id), self._rows)
+        sight, start = self._sight, clock()
+        slot, job = sight.slot, sight.job
+        try:
+            done = sight.step()
+        except Exception as e:
+            self._unseen(slot, job, e)
+            return
+        seconds = clock() - start
+        self.metrics.prompt_seconds += seconds
+        self.look(slot)
+        if done:
+            self._sight = None
+            n_pos = sight.medium.n_pos
+            self.metrics.n_prompt += sight.medium.n_tokens
+            self.speculator.skip(slot.id, n_pos)
+            job.reads -= n_pos
+        self._tell(job, job.answer.read(job.cells(job.pos), seconds))
+
+    def _rows(self) -> int:
+        """How many rows of an image are read in a step."""
+        n_answers = sum(not job.reads for _, job in self.busy)
+        return self._pace.piece(n_answers) if n_answers else self.ctx.cparams.n_batch
+
+    def _unseen(self, slot: Slot, job: Job, e: Exception) -> None:
+        """An image could not be read: the job ends, but where others may give it room."""
+        self._sight = None
+        if isinstance(e, ContextError):
+            self._has_no_room(e)
+            if slot.job is job:
+                self._restart(slot, job)
+        else:
+            self._end(slot, "error", e, spoiled=True)
 
     def _compute(self, busy: list[tuple[Slot, Job]]) -> None:
         for slot, job in busy:
@@ -187,11 +239,13 @@ class Scheduler:
             return
         pieces = self._pieces(busy)
         busy = [(slot, job) for slot, job in busy if not job.reads or pieces.get(slot.id)]
+        if not busy:  # all stand at images
+            return
         start = clock()
         try:
             self.speculator.advance([slot.id for slot, _ in busy], pieces)
         except ContextError as e:
-            self._has_no_room(busy, e)
+            self._has_no_room(e)
         except Exception as e:
             self._failed(busy, e)
         else:
@@ -220,7 +274,7 @@ class Scheduler:
 
     def _pieces(self, busy: list[tuple[Slot, Job]]) -> dict[int, int]:
         """How much of prompts is computed now, of those whose turn it is."""
-        prompts = sorted((job.id, slot.id, job.reads) for slot, job in busy if job.reads)
+        prompts = sorted((job.id, slot.id, job.n_ahead) for slot, job in busy if job.reads)
         n_answers = len(busy) - len(prompts)
         shortest = self.metrics.n_steps % SHORTEST == 0
         wanted = [n for _, _, n in prompts]
@@ -268,7 +322,7 @@ class Scheduler:
         self.metrics.prompt_seconds += seconds
         job.reads, answer = left, job.answer
         n_prompt = answer.timings.n_prompt
-        self._tell(job, answer.read(min(len(job.ids) - left, n_prompt), seconds))
+        self._tell(job, answer.read(min(job.cells(job.pos), n_prompt), seconds))
         if not has_rows:
             return False
         if answer.n_left < 1:
@@ -276,7 +330,7 @@ class Scheduler:
             return False
         return True
 
-    def _has_no_room(self, busy: list[tuple[Slot, Job]], e: ContextError) -> None:
+    def _has_no_room(self, e: ContextError) -> None:
         """Sequences share cells, of which there are too few: idle ones give theirs back, then the
         job that came last gives way, and goes on where it was once another has ended."""
         if put_idle_away(self.ctx, self.slots):
@@ -290,7 +344,7 @@ class Scheduler:
             self.waiting.insert(0, job)
             self._is_tight = True
         elif job.reads and not job.answer.n_gen:
-            self._end(slot, "error", TooLong(len(job.ids), slot.n_held))
+            self._end(slot, "error", TooLong(job.cells(len(job.ids)), slot.n_held))
         else:
             self._end(slot, "length")
 
@@ -308,12 +362,14 @@ class Scheduler:
         try:
             job.alone, job.ids = True, self.speculator.tokens(slot.id)
             self.speculator.finish(slot.id, whole=False)
-            self._start(slot, job, self.ctx.reuse.start(job.ids, slot.id).n_reused)
+            self._start(slot, job, marked=False)
         except Exception as e:
             self._end(slot, "error", e)
 
     def _release(self, slot: Slot, job: Job) -> None:
         """The slot is free; its sequence stays."""
+        if self._sight is not None and self._sight.job is job:
+            self._sight = None
         try:
             self.speculator.finish(slot.id, whole=False)
         except Exception:
@@ -329,7 +385,7 @@ class Scheduler:
         if (job := slot.job) is not None:
             self._release(slot, job)
             if spoiled:
-                self.ctx.reuse.spoil(slot.id, job.answer.timings.n_reused)
+                self.ctx.reuse.spoil(slot.id, job.n_held)
                 self.look(slot)
             self._tell(job, job.answer.end(reason, error))
 

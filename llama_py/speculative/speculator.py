@@ -27,6 +27,7 @@ from llama_py.context import Context
 from llama_py.context_shift import shift
 from llama_py.loaded import Loaded
 from llama_py.params.speculative import SpeculativeParams
+from llama_py.prompts import is_mixed
 from llama_py.signature import takes
 from llama_py.speculative.drafter import Drafter, Request, Seen, Setting, drafter
 from llama_py.speculative.needs import load_draft, settled
@@ -93,7 +94,9 @@ class Speculator(Closing):
         """
         if not len(ids):
             raise ContextError("the prompt is empty: there is nothing to go on from")
-        held = self.ctx.memory.seq_pos_max(seq_id) + 1
+        held = end = self.ctx.memory.seq_pos_max(seq_id) + 1
+        if is_mixed(before):  # an image may take more positions than its cells have
+            held = len(before)
         text = self._texts.get(seq_id)
         if text is None or not text.first <= held <= text.end:
             text = self._texts[seq_id] = Text(held - len(before) if len(before) == held else held)
@@ -103,9 +106,10 @@ class Speculator(Closing):
             text = self._texts[seq_id] = Text()  # it has what another sequence had
             text.add(before)
         text.add(ids)
-        told = held if self.ctx.reuse.knows(seq_id) else None
-        self._tracks[seq_id] = Track(seq_id, text, list(ids), told)
-        for one in self._drafters.values():
+        told = end if self.ctx.reuse.knows(seq_id) else None
+        mixed = is_mixed(before, ids)
+        self._tracks[seq_id] = Track(seq_id, text, list(ids), told, mixed=mixed)
+        for one in () if mixed else self._drafters.values():
             one.begin(seq_id, text.ids)
 
     def limit(self, seq_id: int, n_left: int, allowed: Allowed | None = None) -> None:
@@ -138,6 +142,13 @@ class Speculator(Closing):
             for track in tracks:  # sequences share cells, of which there may be too few
                 track.draft = []
             self._decode(tracks, most)
+
+    def skip(self, seq_id: int, n: int) -> None:
+        """The first n pending ids of a sequence are of no tokens, and the memory has now what they
+        stand for."""
+        track = self._tracks[seq_id]
+        track.pending = track.pending[n:]
+        self._tell(track, track.pos)
 
     def n_pending(self, seq_id: int) -> int:
         """Tokens of a sequence that are still to be computed, but for those of a draft."""
@@ -230,7 +241,8 @@ class Speculator(Closing):
     def _draft(self, tracks: Sequence[Track]) -> None:
         room = self.ctx.cparams.n_ubatch // max(len(tracks), 1) - 1
         # what had to be taken back to a checkpoint is first computed again
-        open = {t.seq_id: t for t in tracks if len(t.pending) == 1 and t.text.n > 1}
+        able = (t for t in tracks if not t.mixed)
+        open = {t.seq_id: t for t in able if len(t.pending) == 1 and t.text.n > 1}
         for name, one in self._drafters.items():
             requests = []
             for track in open.values():
@@ -271,7 +283,7 @@ class Speculator(Closing):
         for track in tracks:
             self.rollback.mark(track.seq_id, len(track.draft))
         parts = [self._part(track, most) for track in tracks]
-        starts = [t.text.end - len(t.pending) for t in tracks]
+        starts = [t.pos for t in tracks]
         try:
             rows = self._rows(parts)
         except BaseException:
@@ -281,27 +293,32 @@ class Speculator(Closing):
         for ids, n, track in parts:
             if n == 0:
                 track.pending = track.pending[len(ids) :]
-                self._tell(track, track.text.end - len(track.pending))
+                self._tell(track, track.pos)
                 continue
             track.rows, row = rows[row : row + n], row + n
             track.begun = True
             if not track.draft:
                 self._tell(track, track.text.end)
-        self._show([(t.seq_id, pos, ids) for (ids, _, t), pos in zip(parts, starts, strict=True)])
+        self._show([(t, pos, ids) for (ids, _, t), pos in zip(parts, starts, strict=True)])
 
     def _rows(self, parts: Sequence[tuple[list[int], int, Track]]) -> F32:
         """Compute tokens of sequences: the logits of as many at the end of each as it says."""
         # rows of a draft are taken one by one
         keep = self.keeps_rows or any(n > 1 for _, n, _ in parts)
-        if len(parts) == 1 and len(parts[0][0]) == parts[0][1] == 1:  # its graph is there
+        if len(parts) == 1 and len(parts[0][0]) == parts[0][1] == 1 and self._follows(parts[0][2]):
+            # its graph is there
             return self.ctx.decode(parts[0][0], seq_id=parts[0][2].seq_id, copy=keep)
         batch = Batch(
             [id for ids, _, _ in parts for id in ids],
-            pos=[t.text.end - len(t.pending) + i for ids, _, t in parts for i in range(len(ids))],
+            pos=[t.pos + i for ids, _, t in parts for i in range(len(ids))],
             seq_ids=[(t.seq_id,) for ids, _, t in parts for _ in ids],
             outputs=[i >= len(ids) - n for ids, n, _ in parts for i in range(len(ids))],
         )
         return self.ctx.decode(batch, copy=keep)
+
+    def _follows(self, track: Track) -> bool:
+        """Whether what is pending follows at the position after the last in memory."""
+        return not track.mixed or self.ctx.memory.seq_pos_max(track.seq_id) + 1 == track.pos
 
     def _part(self, track: Track, most: Mapping[int, int]) -> tuple[list[int], int, Track]:
         """What of a sequence is computed now, and of how many tokens at its end there are rows."""
@@ -322,19 +339,23 @@ class Speculator(Closing):
 
     def _read(self, track: Track, n: int) -> None:
         """Compute the first n pending tokens."""
-        ids, pos = track.pending[:n], track.text.end - len(track.pending)
+        ids, pos = track.pending[:n], track.pos
         self.ctx.decode(Batch(ids, None, range(pos, pos + n), [(track.seq_id,)] * n), "none")
         track.pending = track.pending[n:]
         self._tell(track, pos + n)
-        self._show([(track.seq_id, pos, ids)])
+        self._show([(track, pos, ids)])
 
     def _most(self, track: Track) -> int:
         """Tokens that may be computed at once: a snapshot may be due after them."""
         n = None if track.told is None else self.ctx.reuse.until_snapshot(track.seq_id)
+        if n is not None and track.told is not None:
+            n = max(n - (track.pos - track.told), 0)
         return min(self.ctx.cparams.n_batch, n or self.ctx.cparams.n_batch)
 
     def _tell(self, track: Track, pos: int) -> None:
         """Let the context know what is in the memory for good: tokens before a position."""
+        if track.mixed and self.ctx.memory.seq_pos_max(track.seq_id) + 1 != pos:
+            return  # the token behind an image makes the memory end where the text does
         if track.told is None or pos < track.told:
             track.told = None
         elif pos > track.told:
@@ -342,13 +363,15 @@ class Speculator(Closing):
             self.ctx.reuse.advance(ids, track.seq_id)
             track.told = pos
 
-    def _show(self, parts: Sequence[tuple[int, int, Sequence[int]]]) -> None:
+    def _show(self, parts: Sequence[tuple[Track, int, Sequence[int]]]) -> None:
         """Let drafters see what was computed: of each sequence its first position and tokens."""
         h, at, seen = self.ctx.h_nextn, 0, []
-        for seq_id, pos, ids in parts:
+        for track, pos, ids in parts:
             end = at + len(ids)
             layers = {il: rows[at:end] for il, rows in self.ctx.layer_inp.items()}
-            seen.append(Seen(seq_id, pos, ids, None if h is None else h[at:end], layers))
+            if not track.mixed:
+                rows = None if h is None else h[at:end]
+                seen.append(Seen(track.seq_id, pos, ids, rows, layers))
             at = end
         for one in self._drafters.values():
             one.observe(seen)

@@ -24,6 +24,7 @@ class Track:
     rows      logits after the last pending token and after each guess
     n_taken, n_accepted   tokens chosen from them, and how many were as guessed
     begun     whether the memory has what was computed, and no interruption took it away
+    mixed     there is more in it than tokens: it is not drafted
     """
 
     seq_id: int
@@ -38,7 +39,13 @@ class Track:
     n_taken: int = 0
     n_accepted: int = 0
     begun: bool = False
+    mixed: bool = False
     lengths: dict[str, Length] = field(default_factory=dict)
+
+    @property
+    def pos(self) -> int:
+        """That of the first pending token."""
+        return self.text.end - len(self.pending)
 
     def length(self, author: str) -> Length:
         return self.lengths.setdefault(author, Length())

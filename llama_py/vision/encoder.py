@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -115,22 +115,37 @@ class Encoder(Closing):
     def rows(self, part: Part) -> F32:
         """The rows of a part of an image, F32 [n_tokens, n_embd]. Those of the last ones are kept.
         """
+        computing = self.computing(part)
+        try:
+            while True:
+                next(computing)
+        except StopIteration as e:
+            found: F32 = e.value
+            return found
+
+    def computing(self, part: Part) -> Generator[None, None, F32]:
+        """`rows`, with pauses in which others may compute on the same device, though no other image
+        by this encoder."""
         rows = self._kept.pop(part.key, None)
         if rows is None:
-            rows = self._computed(part.pixels)
+            rows = yield from self._computed(part.pixels)
         self._kept[part.key] = rows
         while sum(kept.nbytes for kept in self._kept.values()) > KEPT_BYTES:
             self._kept.popitem(last=False)
         return rows
 
-    def _computed(self, pixels: F32) -> F32:
+    def prepare(self) -> None:
+        """Have the kernels ready that images need."""
+        self._planned(*self.projector.example())
+
+    def _computed(self, pixels: F32) -> Generator[None, None, F32]:
         height, width, _ = pixels.shape
         g, plan = self._planned(width, height)
         set_tensor(g.inputs["inp_raw"], pixels.transpose(2, 0, 1))
         for name, values in g.values.items():
             if g.inputs[name].buffer is not None:
                 set_tensor(g.inputs[name], values)
-        plan.run()
+        yield from plan.run_in_parts()
         assert g.result is not None
         return read_rows(g.result, self.projector.n_tokens(width, height))
 

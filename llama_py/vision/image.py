@@ -64,24 +64,28 @@ class Image:
     @classmethod
     def from_url(cls, url: str) -> Image:
         """Of a `data:` URL in base64. ModelError for another."""
-        head, comma, body = url.partition(",")
-        if not head.startswith("data:") or not comma or not head.endswith(";base64"):
-            raise ModelError(
-                f"an image's URL is data:image/...;base64,..., got {url[:40]!r}; nothing is fetched"
-            )
-        if len(body) > MAX_BYTES:
-            raise ModelError(f"the image is larger than {MAX_BYTES >> 20} MiB; give a smaller one")
-        try:
-            data = base64.b64decode(body, validate=True)
-        except ValueError as e:
-            raise ModelError(f"the image's URL is no base64 ({e})") from None
-        return cls.read(data)
+        return cls.read(bytes_of(url))
 
     @property
     def size(self) -> tuple[int, int]:
         """Width and height."""
         height, width, _ = self.pixels.shape
         return width, height
+
+
+def bytes_of(url: str) -> bytes:
+    """Those that a `data:` URL in base64 has. ModelError for another."""
+    head, comma, body = url.partition(",")
+    if not head.startswith("data:") or not comma or not head.endswith(";base64"):
+        raise ModelError(
+            f"an image's URL is data:image/...;base64,..., got {url[:40]!r}; nothing is fetched"
+        )
+    if len(body) > MAX_BYTES:
+        raise ModelError(f"the image is larger than {MAX_BYTES >> 20} MiB; give a smaller one")
+    try:
+        return base64.b64decode(body, validate=True)
+    except ValueError as e:
+        raise ModelError(f"the image's URL is no base64 ({e})") from None
 
 
 def _decoded(data: bytes, what: str) -> U8:

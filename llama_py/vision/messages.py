@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from ggml_py.errors import ModelError
 from llama_py.chat.messages import IMAGE, has_images, parts_of
-from llama_py.vision.image import Image
+from llama_py.vision.image import Image, bytes_of
 
 Message = Mapping[str, Any]
 Given = str | Path | bytes | Image  # a file, its bytes, or what was read of it
@@ -60,8 +60,8 @@ def marked(messages: Sequence[Message]) -> list[Message]:
 
 def images_of(
     messages: Sequence[Message], media_path: str | Path | None = None
-) -> list[Image]:
-    """The images of messages.
+) -> list[Given]:
+    """The images of messages, as they are given: none of them is decoded yet.
 
     media_path  a folder of whose files URLs (file:NAME) may be read; None: of none
 
@@ -84,18 +84,23 @@ def _text(parts: Iterable[Mapping[str, Any]]) -> str:
     return text
 
 
-def _image(part: Mapping[str, Any], media_path: str | Path | None) -> Image:
+def _image(part: Mapping[str, Any], media_path: str | Path | None) -> Given:
     url = part.get(IMAGE)
     if isinstance(url, Mapping):
         url = url.get("url")
-    if isinstance(url, Image):
+    if isinstance(url, Image | bytes):
         return url
     if not isinstance(url, str):
         raise ModelError("an image_url is {'url': 'data:image/...;base64,...'}")
     if not url.startswith("file:"):
-        return Image.from_url(url)
+        return bytes_of(url)
     if media_path is None:
         raise ModelError("files are not read for messages here; give an image as a data: URL")
+    return path_of(url, media_path)
+
+
+def path_of(url: str, media_path: str | Path) -> Path:
+    """The file of a folder that a URL names (file:NAME). ModelError for one that is not in it."""
     folder = Path(media_path).resolve()
     try:
         path = (folder / unquote(urlsplit(url).path).lstrip("/")).resolve()
@@ -104,4 +109,4 @@ def _image(part: Mapping[str, Any], media_path: str | Path | None) -> Image:
         raise ModelError(f"{url[:40]!a} names no file of {folder} ({why})") from None
     if not path.is_relative_to(folder):
         raise ModelError(f"{url}: is not in {folder}; only files of that folder are read")
-    return Image.open(path)
+    return path

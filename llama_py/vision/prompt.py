@@ -7,7 +7,7 @@ same image has the same, so that what a sequence has of a prompt is found as of 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ggml_py.errors import ContextError, ModelError
-from llama_py.batch import F32, I32, Batch, Wanted
+from llama_py.batch import F32, I32, Batch
 from llama_py.hparams import HParams
-from llama_py.prompts import Decoding, Mixed
+from llama_py.prompts import MARKER, Decoding, Mixed, TooLong, check_whole
 from llama_py.vision.encoder import Encoder, Part
 from llama_py.vision.image import Image
+from llama_py.vision.messages import Given, read_image
 
 if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
-
-MARKER = "<__media__>"  # where an image stands in a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +66,23 @@ class Picture:
         found[1], found[2] = first + i // self.columns, first + i % self.columns
         return found
 
+    def reading(
+        self, ctx: Decoding, pos: int, seq_id: int, most: Callable[[], int]
+    ) -> Generator[None, None, None]:
+        """See `llama_py.prompts.Medium`. Its rows are computed first, unless they are kept."""
+        at, n, i = self.positions(pos), self.n_tokens, 0
+        if self.sees_all:
+            check_whole(n, ctx.cparams)
+        rows = yield from self.encoder.computing(self.part)
+        while i < n:
+            part = slice(i, n if self.sees_all else min(i + max(most(), 1), n))
+            seq_ids = [(seq_id,)] * (part.stop - i)
+            with attending_both_ways(ctx, self.sees_all):
+                ctx.decode(Batch(embd=rows[part], pos=at[:, part], seq_ids=seq_ids), "none")
+            i = part.stop
+            if i < n:
+                yield
+
 
 Chunk = list[int] | Picture
 
@@ -85,6 +101,18 @@ class ImagePrompt(Mixed):
         self.before = list(before)
         self.n_tokens = sum(c.n_tokens if isinstance(c, Picture) else len(c) for c in chunks)
         self.n_beyond = n_beyond + self.n_tokens - len(self)
+        pictures = [c for c in chunks if isinstance(c, Picture)]
+        self.n_whole = max((c.n_tokens for c in pictures if c.sees_all), default=1)
+
+    @property
+    def media(self) -> dict[int, Picture]:
+        """Its images by the position at which they begin."""
+        found, pos = dict[int, Picture](), len(self.before)
+        for chunk in self.chunks:
+            if isinstance(chunk, Picture):
+                found[pos] = chunk
+            pos += chunk.n_pos if isinstance(chunk, Picture) else len(chunk)
+        return found
 
     def rest(self, n: int) -> ImagePrompt | None:
         """What follows the first n positions; None if an image is cut there."""
@@ -113,36 +141,16 @@ class ImagePrompt(Mixed):
         """
         pos, logits = len(self.before), np.empty((0, 0), np.float32)
         for i, chunk in enumerate(self.chunks):
-            wanted: Wanted = "last" if i == len(self.chunks) - 1 else "none"
             if isinstance(chunk, Picture):
-                logits = _decode_picture(ctx, chunk, pos, seq_id, wanted)
+                for _ in chunk.reading(ctx, pos, seq_id, lambda: ctx.cparams.n_batch):
+                    pass
                 pos += chunk.n_pos
             elif chunk:
                 at = np.arange(pos, pos + len(chunk), dtype=np.int32)
                 batch = Batch(chunk, pos=at, seq_ids=[(seq_id,)] * len(chunk))
-                logits = ctx.decode(batch, wanted)
+                logits = ctx.decode(batch, "last" if i == len(self.chunks) - 1 else "none")
                 pos += len(chunk)
         return logits
-
-
-def _decode_picture(
-    ctx: Decoding, picture: Picture, pos: int, seq_id: int, wanted: Wanted
-) -> F32:
-    at, n, step = picture.positions(pos), picture.n_tokens, ctx.cparams.n_batch
-    if picture.sees_all and n > ctx.cparams.n_ubatch:
-        raise ContextError(
-            f"an image of {n} rows that all see each other needs a batch of its own, but n_batch ="
-            f" {step} and n_ubatch = {ctx.cparams.n_ubatch}; use at least {n} for both"
-        )
-    rows = picture.encoder.rows(picture.part)
-    logits = np.empty((0, 0), np.float32)
-    with attending_both_ways(ctx, picture.sees_all):
-        for i in range(0, n, step):
-            part = slice(i, min(i + step, n))
-            seq_ids = [(seq_id,)] * (part.stop - i)
-            batch = Batch(embd=rows[part], pos=at[:, part], seq_ids=seq_ids)
-            logits = ctx.decode(batch, wanted if part.stop == n else "none")
-    return logits
 
 
 @contextmanager
@@ -157,12 +165,15 @@ def attending_both_ways(ctx: Decoding, wanted: bool = True) -> Iterator[None]:
 
 
 def image_prompt(
-    tokenizer: Tokenizer, hp: HParams, encoder: Encoder, text: str, images: Sequence[Image], *,
-    marker: str = MARKER, add_special: bool = True,
+    tokenizer: Tokenizer, hp: HParams, encoder: Encoder, text: str, images: Sequence[Given], *,
+    marker: str = MARKER, add_special: bool = True, n_most: int | None = None,
 ) -> ImagePrompt:  # fmt: skip
     """A text with images where it has markers, for a model of these hyperparameters.
 
-    Raises ModelError if there are not as many images as markers.
+    n_most  cells, beyond which no other image is decoded
+
+    Raises ModelError if there are not as many images as markers, or for what is no image;
+    TooLong where they take more cells than n_most.
     """
     texts = text.split(marker)
     if len(texts) - 1 != len(images):
@@ -171,10 +182,15 @@ def image_prompt(
             " are given"
         )
     chunks: list[Chunk] = []
+    n_rows = 0
     _add(chunks, tokenizer.tokenize(texts[0], False))
     for image, after in zip(images, texts[1:], strict=True):
         _add(chunks, tokenizer.tokenize(encoder.projector.begin, False))
-        chunks += _pictures(encoder, image, hp)
+        pictures = _pictures(encoder, read_image(image), hp)
+        n_rows += sum(p.n_tokens for p in pictures)
+        if n_most is not None and n_rows > n_most:
+            raise TooLong(n_rows, n_most)
+        chunks += pictures
         _add(chunks, tokenizer.tokenize(encoder.projector.end, False))
         _add(chunks, tokenizer.tokenize(after, False))
     if add_special and "bos" in tokenizer.vocab.first:
@@ -190,11 +206,15 @@ def image_prompt(
     return ImagePrompt(chunks)
 
 
-def _pictures(encoder: Encoder, image: Image, hp: HParams) -> Iterator[Picture]:
+def _pictures(encoder: Encoder, image: Image, hp: HParams) -> list[Picture]:
     kind, sees_all = encoder.projector, encoder.projector.sees_all(hp.n_embd_inp)
-    for part in encoder.parts(image):
-        n, grid = kind.n_tokens(*part.size), kind.grid(*part.size)
-        yield Picture(encoder, part, n, *grid, hp.n_pos_per_embd, sees_all)
+    return [
+        Picture(
+            encoder, part, kind.n_tokens(*part.size), *kind.grid(*part.size), hp.n_pos_per_embd,
+            sees_all,
+        )
+        for part in encoder.parts(image)
+    ]  # fmt: skip
 
 
 def _add(chunks: list[Chunk], ids: list[int]) -> None:

@@ -11,6 +11,7 @@ from llama_py.context import Context
 from llama_py.generate import stream
 from llama_py.model import Model
 from llama_py.params import AnswerParams
+from llama_py.prompts import Mixed
 from llama_py.serving import Engine, Event, Handle, Request
 from tests.live_models import EXACT, live
 
@@ -32,7 +33,7 @@ def request(ids: Sequence[int], n: int = 16, **options: Any) -> Request:
     """Greedy, n tokens; options are those of `Request` and of `AnswerParams`."""
     own = {k: options.pop(k) for k in [*options] if k in Request.__dataclass_fields__}
     how = {"temp": 0.0, "ignore_eos": True, "max_tokens": n, **options}
-    return Request(prompt=list(ids), params=AnswerParams(**how), **own)
+    return Request(prompt=as_given(ids), params=AnswerParams(**how), **own)
 
 
 @dataclass
@@ -66,6 +67,10 @@ class Asked:
     @property
     def text(self) -> str:
         return "".join(e.text for e in self.events)
+
+
+def as_given(ids: Sequence[int]) -> Sequence[int]:
+    return ids if isinstance(ids, Mixed) else list(ids)
 
 
 def stall(made: Engine, n: int = 0) -> threading.Event:
@@ -109,5 +114,5 @@ def alone(name: str | Model, ids: Sequence[int], n: int = 16, **options: Any) ->
         logits[[*ends]] = -float("inf")
         return logits
 
-    pieces = stream(ctx, list(ids), max_tokens=n, logits_processors=[goes_on], **own)
+    pieces = stream(ctx, as_given(ids), max_tokens=n, logits_processors=[goes_on], **own)
     return [p.token for p in pieces if p.token is not None]

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from llama_py.file_types import guessed, words_of
+from llama_py.prompts import MARKER
 from llama_py_server.answers import as_json
 from llama_py_server.body import json_of
 from llama_py_server.errors import invalid, not_supported
@@ -30,6 +31,14 @@ class Told:
     props: dict[str, Any]
     now: Now
 
+    @property
+    def sees(self) -> bool:
+        return bool(self.props["modalities"]["vision"])
+
+    @property
+    def capabilities(self) -> list[str]:
+        return ["completion", "multimodal"] if self.sees else ["completion"]
+
 
 def told_of(state: State) -> Told:
     return Told(state.params, _model(state), _props(state), state.now())
@@ -40,7 +49,7 @@ def one_model(told: Told) -> Response:
     name = told.model["id"]
     known = {
         "name": name, "model": name, "modified_at": "", "size": "", "digest": "", "type": "model",
-        "description": "", "tags": [""], "capabilities": ["completion"], "parameters": "",
+        "description": "", "tags": [""], "capabilities": told.capabilities, "parameters": "",
         "details": {
             "parent_model": "", "format": "gguf", "family": "", "families": [""],
             "parameter_size": "", "quantization_level": "",
@@ -79,7 +88,8 @@ def _props(state: State) -> dict[str, Any]:
         },
         "total_slots": state.engine.n_slots, "model_alias": state.name,
         "model_ftype": _file_type(state), "model_path": state.path,
-        "modalities": {"vision": False, "video": False, "audio": False},
+        "modalities": {"vision": state.sees, "video": False, "audio": False},
+        "media_marker": MARKER,
         "endpoint_slots": state.params.slots, "endpoint_props": state.params.props,
         "endpoint_metrics": state.params.metrics, "ui": False, "ui_settings": {},
         "chat_template": state.template.source, "chat_template_caps": _caps(state),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from llama_py.prompts import n_cells
 from llama_py.serving import Timings
 from llama_py_server.messages import Said
 
@@ -55,7 +56,7 @@ class Answer:
         self.text = ""
         self.tokens: list[int] = []
         self.chosen: list[Chosen] = []
-        self.timings, self.slot = Timings(n_prompt=len(prompt)), -1
+        self.timings, self.slot = Timings(n_prompt=n_cells(prompt)), -1
         self.stop_type, self.stopping_word, self.truncated = "none", "", False
         self.said = Said()
         self._reader = None if task.answering is None else task.answering.reader()
@@ -71,7 +72,7 @@ class Answer:
 
     @property
     def n_prompt(self) -> int:
-        return len(self.prompt)
+        return n_cells(self.prompt)
 
     @property
     def n_cached(self) -> int:

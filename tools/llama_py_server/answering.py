@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from llama_py.chat.budget import Budget
 from llama_py.chat.thinking import control_tokens, thinking_of
 from llama_py.chat.tools import Delta, format_of
+from llama_py.conversation import without_images
 
 if TYPE_CHECKING:
     from llama_py.chat import ChatTemplate
@@ -48,7 +49,7 @@ class Answering:
         self._engine, self._asked, o = engine, asked, asked.options
         self._tokenizer = engine.model.tokenizer
         self.format = format_of(
-            template, asked.messages, tools=asked.tools or None,
+            template, without_images(asked.messages), tools=asked.tools or None,
             tool_choice=asked.tool_choice, parallel_tool_calls=o.parallel_tool_calls,
             json_schema=asked.schema, reasoning_format=o.reasoning_format,
             add_generation_prompt=o.add_generation_prompt, continue_final_message=o.continued,

@@ -19,7 +19,8 @@ from llama_py_tools import hub, local_models
 from llama_py_tools.options import Parser, read
 
 Open = Callable[[argparse.Namespace, Record], "State"]
-NOT_ITS_OWN = ("alias", "model_url", "hf_repo", "hf_file")  # of the server's line: they are of one
+# Of the server's line: they are of one.
+NOT_ITS_OWN = ("alias", "model_url", "hf_repo", "hf_file", "mmproj")
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Found:
     path: str
     kind: str
     others: tuple[str, ...] = ()
+    mmproj: str = ""
 
 
 def single(args: argparse.Namespace, opened: Open) -> Place:
@@ -67,7 +69,8 @@ def places(
         path = one.path if one else own.model or ""
         made.append(Place(
             name, lambda record, own=own: opened(own, record),  # type: ignore[misc]
-            size=_size(path), path=path, kind=one.kind if one else "preset",
+            size=_size(path) + _size(own.mmproj), path=path, sees=bool(own.mmproj),
+            kind=one.kind if one else "preset",
             others=(*(one.others if one else ()), *(own.alias or ())), flags=its.flags,
             at_start=its.at_start,
         ))  # fmt: skip
@@ -86,6 +89,7 @@ def _settle(
         setattr(own, option, getattr(said, option))
     models = [*(said.model or ())] if isinstance(said.model, tuple) else []
     own.model = one.path if one else models[-1] if models else ""
+    own.mmproj = own.mmproj or (one.mmproj if one else "") or ""
     if not (own.model or own.hf_repo or own.model_url):
         raise ModelError(
             f"preset [{name}] names no model; give it `model = FILE` or `hf-repo = USER/MODEL`"
@@ -120,8 +124,9 @@ def _of_folder(folder: str) -> Iterator[Found]:
     for path in sorted(Path(folder).iterdir()):
         if path.is_dir():
             files = [p for p in sorted(path.glob("*.gguf")) if hub.is_model(p.name)]
+            eyes = [str(p) for p in sorted(path.glob("*mmproj*.gguf"))][:1]
             if files:
-                yield Found(path.name, str(files[0]), "folder")
+                yield Found(path.name, str(files[0]), "folder", mmproj="".join(eyes))
         elif path.suffix == ".gguf" and hub.is_model(path.name):
             yield Found(local_models.name_of(path), str(path), "folder")
 

@@ -11,7 +11,8 @@ from llama_py_server import task as tasks
 from llama_py_server.answering import Answering
 from llama_py_server.asked import Asked, Options
 from llama_py_server.body import Body, inner, objects, text, value
-from llama_py_server.errors import HTTPError, invalid
+from llama_py_server.errors import invalid
+from llama_py_server.media import KINDS, Media
 
 if TYPE_CHECKING:
     from llama_py_server.state import State
@@ -25,6 +26,7 @@ class Conversation(NamedTuple):
 
     prompt: str
     task: Task
+    messages: list[Body]
 
 
 def conversation(state: State, body: Body) -> Conversation:
@@ -34,12 +36,12 @@ def conversation(state: State, body: Body) -> Conversation:
     if not state.talk.jinja and (tools or choice != "auto"):
         raise invalid("tools param requires --jinja flag")
     schema, grammar = _constraints(body)
-    messages = _messages(body)
+    messages = _messages(body, Media(state))
     options = _options(state, body, messages)
     if tools and choice != "none" and grammar:
         raise invalid("Cannot use custom grammar constraints with tools.")
     if options.continued and isinstance(messages[-1].get("content"), list):
-        texts = (part["text"] for part in messages[-1]["content"])
+        texts = (part["text"] for part in messages[-1]["content"] if "text" in part)
         messages[-1] = {**messages[-1], "content": "\n\n".join(texts)}  # as llama-server joins it
     asked = Asked(messages, tools, choice, schema, options, state.talk.skip_chat_parsing)
     answering = Answering(state.engine, state.template, asked)
@@ -47,7 +49,7 @@ def conversation(state: State, body: Body) -> Conversation:
     if schema is not None:  # the format of the answer has it
         body = {key: v for key, v in body.items() if key not in ("json_schema", "grammar")}
     task = tasks.read(body, state.defaults, state.tokenizer, state.engine.n_slots)
-    return Conversation(answering.prompt, replace(task, answering=answering))
+    return Conversation(answering.prompt, replace(task, answering=answering), messages)
 
 
 def _tool_choice(body: Body) -> Any:
@@ -92,15 +94,15 @@ def _constraints(body: Body) -> tuple[Any, str]:
     return schema, grammar
 
 
-def _messages(body: Body) -> list[Body]:
+def _messages(body: Body, media: Media) -> list[Body]:
     if "messages" not in body:
         raise invalid("'messages' is required")
     if not isinstance(body["messages"], list):
         raise invalid("Expected 'messages' to be an array")
-    return [_message(message) for message in objects(body, "messages")]
+    return [_message(message, media) for message in objects(body, "messages")]
 
 
-def _message(message: Body) -> Body:
+def _message(message: Body, media: Media) -> Body:
     role = message.get("role")
     if not isinstance(role, str):
         raise invalid("each message must have a 'role', which is a string")
@@ -111,28 +113,20 @@ def _message(message: Body) -> Body:
             raise invalid("Assistant message must contain either 'content' or 'tool_calls'!")
     content = message.get("content")
     if isinstance(content, list):
-        return {**message, "content": [_part(part) for part in objects(message, "content")]}
+        parts = [_part(part, media) for part in objects(message, "content")]
+        return {**message, "content": parts}
     if content is not None and not isinstance(content, str):
         raise invalid("Expected 'content' to be a string or an array")
     return message
 
 
-def _part(part: Body) -> Body:
+def _part(part: Body, media: Media) -> Body:
     kind = text(part, "type")
     if kind in ("text", "refusal"):
         return {"type": "text", "text": text(part, kind)}
-    if kind in _MEDIA:
-        what = _MEDIA[kind]
-        raise HTTPError(
-            "server_error", f"{what} input is not supported - hint: if this is unexpected, you may"
-            " need to provide the mmproj",
-        )  # fmt: skip
+    if kind in KINDS:
+        return media.part(part)
     raise invalid("unsupported content[].type")
-
-
-_MEDIA = {
-    "image_url": "image", "input_audio": "audio", "input_video": "video", "video_url": "video",
-}  # fmt: skip
 
 
 def _options(state: State, body: Body, messages: list[Body]) -> Options:

@@ -30,12 +30,13 @@ from llama_py_server.params import (
     ServerParams,
     TalkParams,
 )
-from llama_py_tools import session
+from llama_py_tools import session, vision
 from llama_py_tools.cpus import CpuParams
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, FormParams, SteeringParams
 from llama_py_tools.ranks import HostsParams
 from llama_py_tools.supervisor import AGAIN
+from llama_py_tools.vision import VisionParams
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -58,6 +59,7 @@ def parser() -> Parser:
     p.add(FileParams, without=("model",))
     p.add(ListenParams, ServerParams)
     p.add(TalkParams, without=TYPED)
+    p.add(VisionParams, without=("image",))
     p.add(ServedParams, without=("check",))
     p.add(GenerateParams, SamplingParams)
     p.add(CpuParams, FormParams, ModelParams)
@@ -79,6 +81,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         p.error("TLS needs both --ssl-key-file and --ssl-cert-file")
     if o.slot_save_path and not Path(o.slot_save_path).is_dir():
         p.error(f"--slot-save-path {o.slot_save_path}: is no folder")
+    if o.media_path and not Path(o.media_path).is_dir():
+        p.error(f"--media-path {o.media_path}: is no folder")
+    if args.mmproj and read(args, ModelsParams).is_several:
+        p.error("--mmproj belongs to one model; of several, --models-preset says it of each")
     return session.run(_command, args)
 
 
@@ -199,6 +205,9 @@ def opened(args: argparse.Namespace, record: Record, loss: Loss | None = None) -
     with contextlib.ExitStack() as undo:  # what fails must not keep its memory
         model = session.open_model(args, **({"load_mtp": True} if needs_nextn else {}))
         undo.callback(model.close)
+        vision.load(args, model)
+        if model.vision is not None and o.warmup:
+            model.vision.prepare()
         engine, params = _engine(args, model, speculative, undo)
         undo.pop_all()
     listen = read(args, ListenParams)

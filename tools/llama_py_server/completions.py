@@ -40,7 +40,7 @@ def _read(state: State, body: Body) -> tuple[list[list[int]], Task]:
     if "prompt" not in body:
         raise invalid('"prompt" is required')
     task = tasks.read(body, state.defaults, state.tokenizer, state.engine.n_slots)
-    return prompts_of(state.tokenizer, body["prompt"]), task
+    return prompts_of(state.tokenizer, body["prompt"], state.see if state.sees else None), task
 
 
 async def infill(request: Request, state: State) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ggml_py.errors import AllocError, ContextError, GGMLError, ModelError
-from llama_py.serving import Busy
+from llama_py.serving import Busy, TooLong
 
 CODES = {
     "invalid_request_error": 400,
@@ -51,6 +51,13 @@ def told(e: BaseException) -> HTTPError:
         return e
     if isinstance(e, Busy):
         return HTTPError("unavailable_error", str(e))
+    if isinstance(e, TooLong):
+        message = (
+            f"request ({e.n_prompt} tokens) exceeds the available context size ({e.n_ctx} tokens),"
+            " try increasing it"
+        )
+        more = {"n_prompt_tokens": e.n_prompt, "n_ctx": e.n_ctx}
+        return HTTPError("exceed_context_size_error", message, **more)
     if isinstance(e, AllocError | MemoryError):
         return HTTPError("unavailable_error", f"not enough memory: {e}")
     if isinstance(e, ModelError | ContextError):

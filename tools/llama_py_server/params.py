@@ -136,6 +136,15 @@ class ServerParams(Params):
         False, "--spm-infill", "suffix, prefix, middle instead of prefix, suffix, middle, as some"
         " models prefer it",
     )  # fmt: skip
+    media_path: str = option(
+        "", "--media-path", "folder of whose files messages may name images, as file://NAME",
+        metavar="FOLDER",
+    )  # fmt: skip
+    media_urls: str = option(
+        "public", "--media-urls", "from where images are fetched that messages name by http(s)"
+        " URLs: the internet, but nothing of this machine's own network (public); anywhere (any);"
+        " nowhere (none)", choices=("public", "any", "none"),
+    )  # fmt: skip
     warmup: bool = option(
         True, "--warmup", "compile and run before the first request", off="--no-warmup"
     )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from llama_py_server.errors import invalid
+from llama_py_server.media import decoded
 
 if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
+
+See = Callable[[str, Sequence[bytes]], list[int]]
 
 _FORMS = (
     '"prompt" elements must be a string, a list of tokens, a JSON object containing a prompt'
@@ -16,18 +20,19 @@ _FORMS = (
 
 
 def tokens_of(
-    tokenizer: Tokenizer, value: Any, add_special: bool = True, parse_special: bool = True
+    tokenizer: Tokenizer, value: Any, add_special: bool = True, parse_special: bool = True,
+    see: See | None = None,
 ) -> list[int]:
     """The ids of one prompt: a text, ids, texts and ids in any order, or {"prompt_string": ...}.
 
     Only a text at the beginning gets what the model wants before texts (BOS). HTTPError for other
     forms, and for ids outside of the vocabulary.
+
+    see  what makes the prompt of a text with images; None: there can be none
     """
     if isinstance(value, dict) and "prompt_string" in value:
         if "multimodal_data" in value:
-            raise invalid(
-                "Multimodal data provided, but model does not support multimodal requests."
-            )
+            return _seen(value, see)
         value = value["prompt_string"]
     if isinstance(value, str):
         return _checked(tokenizer, tokenizer.tokenize(_plain(value), add_special, parse_special))
@@ -42,12 +47,22 @@ def tokens_of(
     return _checked(tokenizer, found)
 
 
-def prompts_of(tokenizer: Tokenizer, value: Any) -> list[list[int]]:
-    """The ids of each prompt: of one, or of each element of a list without numbers."""
+def _seen(value: dict[str, Any], see: See | None) -> list[int]:
+    if see is None:
+        raise invalid("Multimodal data provided, but model does not support multimodal requests.")
+    said, data = value["prompt_string"], value["multimodal_data"]
+    if not isinstance(said, str) or not isinstance(data, list):
+        raise invalid('"prompt_string" must be a string, "multimodal_data" an array of base64')
+    return see(_plain(said), [decoded(one) for one in data])
+
+
+def prompts_of(tokenizer: Tokenizer, value: Any, see: See | None = None) -> list[list[int]]:
+    """The ids of each prompt: of one, or of each element of a list without numbers. see: as above
+    """
     if isinstance(value, list) and not any(map(_is_id, value)):
-        found = [tokens_of(tokenizer, one) for one in value]
+        found = [tokens_of(tokenizer, one, see=see) for one in value]
     else:
-        found = [tokens_of(tokenizer, value)]
+        found = [tokens_of(tokenizer, value, see=see)]
     if not found:
         raise invalid('"prompt" must not be empty')
     return found

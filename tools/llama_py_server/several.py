@@ -58,7 +58,10 @@ def _shown(shelf: Shelf, place: Place, info: ModelInfo) -> dict[str, Any]:
         "id": place.name, "aliases": sorted(place.others), "tags": [], "object": "model",
         "owned_by": "llama-py", "created": int(time.time()), "status": status,
         "path": place.path, "source": place.kind, "can_remove": False,
-        "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
+        "architecture": {
+            "input_modalities": ["text", "image"] if place.sees else ["text"],
+            "output_modalities": ["text"],
+        },
     }  # fmt: skip
     told = shelf.told(place)
     return found if told is None else {**told.model, **found, "tags": told.model["tags"]}

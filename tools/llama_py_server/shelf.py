@@ -36,6 +36,7 @@ class Place:
     kind          where it is from: file, folder, cache or preset
     flags         those that only it has
     hidden        /models does not list it;  at_start  it is loaded with the server
+    sees          it takes images
     told          what was to be told of it when it left
     """
 
@@ -48,6 +49,7 @@ class Place:
     flags: tuple[str, ...] = ()
     hidden: bool = False
     at_start: bool = False
+    sees: bool = False
     record: Record = field(default_factory=Record)
     told: Told | None = None
 
@@ -59,7 +61,9 @@ class Loaded:
     """A model in memory."""
 
     def __init__(self, state: State, place: Place) -> None:
-        self.state, self.place, self.size = state, place, state.engine.size
+        eyes = state.model.vision
+        self.state, self.place = state, place
+        self.size = state.engine.size + (0 if eyes is None else sum(eyes.sizes.values()))
 
     def close(self) -> None:
         try:

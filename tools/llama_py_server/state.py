@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from importlib.metadata import version
@@ -93,6 +93,21 @@ class State:
             return "rank"
         asked, own = self.engine.params.pooling, self.model.hparams.pooling
         return asked if asked != "auto" else "mean" if own == "none" else own
+
+    @property
+    def sees(self) -> bool:
+        """Whether images may be given."""
+        return self.model.vision is not None
+
+    def see(self, text: str, images: Sequence[bytes]) -> list[int]:
+        """A prompt of a text with images where it has marks. ModelError if these are not as many,
+        TooLong where they take too many tokens."""
+        from llama_py.vision.prompt import image_prompt
+
+        m = self.model
+        return image_prompt(
+            m.tokenizer, m.hparams, m.eyes, text, images, n_most=self.engine.n_ctx
+        )
 
     @property
     def tokenizer(self) -> Tokenizer:

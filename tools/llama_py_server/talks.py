@@ -9,7 +9,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from llama_py.chat.messages import has_images
 from llama_py.conversation import tokens_of
+from llama_py.prompts import MARKER, n_cells
 from llama_py_server import from_anthropic, from_responses
 from llama_py_server.answers import answered, as_json
 from llama_py_server.body import Body, object_of
@@ -37,11 +39,15 @@ async def _answered(request: Request, state: State, convert: Convert, writer: Wr
 
 
 def _read(state: State, body: Body, convert: Convert) -> tuple[list[int], Task]:
-    prompt, task = conversation(state, convert(body))
-    ids = tokens_of(state.model, prompt)
+    prompt, task, messages = conversation(state, convert(body))
+    ids = _tokens(state, prompt, messages)
     assert task.answering is not None
     task.answering.mark(ids)
     return ids, task
+
+
+def _tokens(state: State, prompt: str, messages: list[Body]) -> list[int]:
+    return tokens_of(state.model, prompt, messages, n_most=state.engine.n_ctx)
 
 
 async def chat(request: Request, state: State) -> Response:
@@ -60,7 +66,8 @@ async def _counted(request: Request, state: State, convert: Convert) -> int:
     body = await object_of(request)
 
     def n_tokens() -> int:
-        return len(tokens_of(state.model, conversation(state, convert(body)).prompt))
+        prompt, _, messages = conversation(state, convert(body))
+        return n_cells(_tokens(state, prompt, messages))
 
     return await run_in_threadpool(n_tokens)
 
@@ -80,7 +87,12 @@ async def count_messages(request: Request, state: State) -> Response:
 
 
 async def apply_template(request: Request, state: State) -> Response:
-    """The prompt of a conversation, without an answer."""
+    """The prompt of a conversation, without an answer; with marks where images are."""
     body = await object_of(request)
     found = await run_in_threadpool(conversation, state, body)
-    return as_json({"prompt": found.prompt})
+    prompt = found.prompt
+    if has_images(found.messages):
+        from llama_py.vision.messages import PLACE
+
+        prompt = prompt.replace(PLACE, MARKER)
+    return as_json({"prompt": prompt})

@@ -83,6 +83,8 @@ def _prompts(state: State, body: Body) -> list[list[int]]:
 
 
 def _tokens(state: State, given: Any) -> list[int]:
+    if state.sees and isinstance(given, dict) and "multimodal_data" in given:
+        raise not_supported("embeddings of images are not supported; give texts only")
     if isinstance(given, dict) and "content" in given:
         parts = objects(given, "content")
         if any(part.get("type") != "text" for part in parts):

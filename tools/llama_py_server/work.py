@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 
-from llama_py.serving import Event, Handle, Request, Timings, TooLong
+from llama_py.serving import Event, Handle, Request, Timings
 from llama_py_server.answer import Answer, Change
 from llama_py_server.errors import HTTPError, invalid, told
 
@@ -74,7 +74,7 @@ class Work:
                 if self._is_cancelled:  # meanwhile: nobody else cancels this one
                     self.cancel()
         except Exception as e:
-            raise failed(e) from e
+            raise told(e) from e
 
     def _tell(self, answer: Answer, event: Event) -> None:
         """Called from the engine's thread. It raises where the loop is closed: nobody listens."""
@@ -125,7 +125,7 @@ class Work:
 
     def _taken(self, answer: Answer, event: Event) -> News:
         if event.error is not None:
-            raise failed(event.error)
+            raise told(event.error)
         about_prompt = event.token is None and event.finish_reason is None
         if event.finish_reason is not None:
             self._left -= 1
@@ -143,18 +143,6 @@ def _of_copy(task: Task, i: int) -> Task:
     if i == 0 or not s.has_seed:
         return task
     return replace(task, sampling=replace(s, seed=(s.seed + i) % (2**32 - 1)), id_slot=-1)
-
-
-def failed(e: Exception) -> HTTPError:
-    """As a client is told of it."""
-    if isinstance(e, TooLong):
-        message = (
-            f"request ({e.n_prompt} tokens) exceeds the available context size ({e.n_ctx} tokens),"
-            " try increasing it"
-        )
-        more = {"n_prompt_tokens": e.n_prompt, "n_ctx": e.n_ctx}
-        return HTTPError("exceed_context_size_error", message, **more)
-    return told(e)
 
 
 def request_of(state: State, answer: Answer) -> Request:

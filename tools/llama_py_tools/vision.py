@@ -65,7 +65,7 @@ def load(args: argparse.Namespace, model: Model) -> None:
 
 def prompt(model: Model, text: str, images: Sequence[str]) -> list[int]:
     """The tokens of a text with images; those for which it has no place come before it."""
-    from llama_py.vision.prompt import MARKER
+    from llama_py.prompts import MARKER
 
     lacking = len(images) - text.count(MARKER)
     return model.see(MARKER * lacking + text, images)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from llama_py.prompts import MARKER, Mixed
 from llama_py_server.results.probabilities import probabilities
 from llama_py_server.results.progress import timings, with_progress
 from llama_py_server.results.settings import settings
@@ -86,9 +87,13 @@ def whole(state: State, answer: Answer) -> dict[str, Any]:
 
 
 def shown(state: State, ids: Sequence[int]) -> str:
-    """The text of a prompt's tokens, special ones too."""
+    """The text of a prompt's tokens, special ones too; images are marks."""
     tokenizer = state.tokenizer
-    data = b"".join(tokenizer.token_to_piece(id, special=True) for id in ids)
+    media = ids.media if isinstance(ids, Mixed) else {}
+    data = b"".join(
+        tokenizer.token_to_piece(id, special=True) if id >= 0 else MARKER.encode()
+        for i, id in enumerate(ids) if id >= 0 or i in media
+    )  # fmt: skip
     return data.decode("utf-8", "replace")
 
 

@@ -1,0 +1,33 @@
+"""Tiny models that see, and pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+import llama_py
+from llama_py.models import tiny as texts
+from llama_py.vision import Image, tiny
+
+# A text model with recurrent states and positions on axes, for an encoder of such.
+HYBRID = ("qwen35", "dense"), "qwen2vl_merger"
+
+
+def seeing(name: str, folder: Path, text: tuple[str, str] | None = None) -> llama_py.Model:
+    """The tiny text model of an encoder, or another, with that encoder."""
+    files = files_of(name, folder, text)
+    model = llama_py.load(str(files[0]))
+    model.load_vision(files[1])
+    return model
+
+
+def files_of(name: str, folder: Path, text: tuple[str, str] | None = None) -> tuple[Path, Path]:
+    """The files of both."""
+    one = tiny.every()[name]
+    return texts.write(*(text or tiny.text_of(one)), folder), tiny.write(name, folder)
+
+
+def picture(seed: int = 0, size: tuple[int, int] = (50, 40)) -> Image:
+    rng = np.random.default_rng(seed)
+    return Image.of(rng.integers(0, 256, (size[1], size[0], 3), np.uint8))

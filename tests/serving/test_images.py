@@ -1,0 +1,257 @@
+"""Prompts with images, beside others: each answer is as if it were alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import llama_py
+from ggml_py.errors import ContextError
+from llama_py.context import Context
+from llama_py.generate import stream
+from llama_py.reuse.tree import common
+from llama_py.serving import TooLong
+from llama_py.serving.scheduler import Scheduler
+from llama_py.serving.sight import Sight
+from llama_py.vision import Encoder
+from llama_py.vision.prompt import ImagePrompt
+from tests.eyes import HYBRID, picture, seeing
+from tests.live_models import EXACT, tokens
+from tests.serving.engines import (
+    Asked,
+    alone,
+    as_given,
+    ask,
+    ask_all,
+    engine,
+    request,
+    stall,
+)
+
+AXES = "qwen2vl_merger"  # positions on several axes
+KINDS = {
+    "gemma3": ("gemma3", None), "gemma4v": ("gemma4v", None), "llama4": ("llama4", None),
+    "pixtral": ("pixtral", None), AXES: (AXES, None), "qwen3vl": ("qwen3vl_merger", None),
+    "hybrid": (HYBRID[1], HYBRID[0]),
+}  # fmt: skip
+LARGE = {"n_ubatch": 128}  # for rows that all see each other
+Models = Callable[[str], llama_py.Model]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Models]:
+    made: dict[str, llama_py.Model] = {}
+
+    def model(kind: str) -> llama_py.Model:
+        if kind not in made:
+            made[kind] = seeing(KINDS[kind][0], tmp_path_factory.mktemp(kind), KINDS[kind][1])
+        return made[kind]
+
+    yield model
+    for one in made.values():
+        one.close()
+
+
+def start_of(prompt: ImagePrompt) -> int:
+    """The position of the first image."""
+    return min(prompt.media)
+
+
+def first(model: llama_py.Model, ids: Sequence[int]) -> float:
+    """How likely the first token is, of a prompt alone."""
+    pieces = stream(Context(model, **{**EXACT, **LARGE}), as_given(ids), max_tokens=1, logprobs=0)
+    return next(p.logprob for p in pieces if p.logprob is not None)
+
+
+def scores(one: Asked) -> list[float]:
+    return [e.logprob for e in one.events if e.logprob is not None]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_answers_are_as_if_alone(models: Models, kind: str) -> None:
+    model = models(kind)
+    prompts = [
+        model.see("what <__media__> is?", [picture(1)]),
+        tokens(30),
+        model.see("<__media__> and <__media__>b", [picture(2, (30, 60)), picture(1)]),
+    ]
+    with engine(model, **LARGE) as made:
+        expected = [alone(model, ids, **LARGE) for ids in prompts]
+        firsts = [first(model, ids) for ids in prompts]
+        for again in (False, True):
+            found = ask_all(made, [request(ids, logprobs=0) for ids in prompts])
+            assert [one.tokens for one in found] == expected
+            assert np.allclose([scores(one)[0] for one in found], firsts, atol=1e-4)
+            for one, ids in zip(found, prompts, strict=True):
+                t = one.end().timings
+                n = ids.n_tokens if isinstance(ids, ImagePrompt) else len(ids)
+                assert t.n_prompt == t.n_done == n
+                assert t.n_reused == 0 or again
+    other = first(model, model.see("what <__media__> is?", [picture(3)]))
+    assert abs(other - firsts[0]) > 1e-3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_image_that_is_held_is_not_computed_again(
+    models: Models, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = models(kind)
+    first = model.see("look: <__media__>, what is this?", [picture(1)])
+    other = model.see("look: <__media__>, how many?", [picture(1)])
+    third = model.see("look: <__media__>, what is this?", [picture(2)])
+    expected = [alone(model, ids, **LARGE) for ids in (first, other, third)]
+    parts = common(first, other)
+    assert parts > first.index(min(first))
+    with engine(model, **LARGE) as made:
+        marks = [parts]
+        assert ask(made, request(first, marks=marks)).end().error is None
+        seen: list[Sight] = []
+        monkeypatch.setattr(Sight, "step", lambda self: seen.append(self) or step(self))
+        one = ask(made, request(other))
+        n = one.end().timings.n_reused
+        assert one.tokens == expected[1] and not seen
+        assert n == parts + first.n_tokens - len(first)
+        one = ask(made, request(third))
+        assert one.end().timings.n_reused <= start_of(third)
+        assert one.tokens == expected[2] and seen
+        with pytest.raises(ContextError, match="token -"):
+            ask(made, request([*first], 2))
+
+
+step = Sight.step
+
+
+@pytest.mark.parametrize("kind", [AXES, "pixtral", "hybrid"])
+def test_texts_that_end_with_an_image_or_nearly(models: Models, kind: str) -> None:
+    model = models(kind)
+    prompts = [
+        model.see(text, [picture(i) for i in range(text.count("<__media__>"))])
+        for text in ("<__media__>a", "<__media__>ab", "<__media__><__media__>c", "b<__media__>a")
+    ]
+    with engine(model) as made:
+        for ids in [*prompts, *prompts]:
+            one = ask(made, request(ids, 6))
+            assert one.end().error is None and one.tokens == alone(model, ids, 6)
+
+
+def test_answers_go_on_while_an_image_is_read(
+    models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One part of it in each step."""
+    model, told = models("pixtral"), list[str]()
+    image = model.see("<__media__>a", [picture(1, (70, 50))])
+    monkeypatch.setattr(Sight, "step", lambda self: told.append("see") or step(self))
+    with engine(model, n_seq_max=2) as made:
+        go_on = stall(made, 1)
+        text = ask(made, request(tokens(5), 60))
+        tell = text.__call__
+        handle = text.handle
+        assert handle is not None
+        handle._job._told = lambda e: (told.append("text"), tell(e))
+        seeing = ask(made, request(image, 4))
+        go_on.set()
+        assert text.end().error is None and seeing.end().error is None
+    assert told.count("see") >= image.n_tokens // 8
+    assert "see see" not in " ".join(told)
+    assert seeing.tokens == alone(model, image, 4) and text.tokens == alone(model, tokens(5), 60)
+
+
+@pytest.mark.parametrize("kind", ["pixtral", AXES, "hybrid"])
+@pytest.mark.parametrize("after", [1, 4])
+def test_who_leaves_while_an_image_is_read(
+    models: Models, kind: str, after: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, n = models(kind), list[int]()
+    ids = model.see("a <__media__> b", [picture(1, (70, 50))])
+    with engine(model, n_seq_max=1) as made:
+        go_on = stall(made)
+        one = ask(made, request(ids))
+
+        def stepped(self: Sight) -> bool:
+            n.append(1)
+            if len(n) == after:
+                assert one.handle is not None
+                one.handle.cancel()
+            return step(self)
+
+        monkeypatch.setattr(Sight, "step", stepped)
+        monkeypatch.setattr(Scheduler, "_rows", lambda self: 8)
+        go_on.set()
+        assert one.end().finish_reason == "cancelled" and not one.tokens
+        again = ask(made, request(ids))
+        assert again.end().error is None and again.tokens == alone(model, ids)
+
+
+def test_an_image_that_cannot_be_computed_ends_its_request_only(
+    models: Models, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = models("pixtral")
+    ids = model.see("a<__media__>b", [picture(7)])
+    with engine(model) as made:
+        with monkeypatch.context() as patch:
+            patch.setattr(Encoder, "computing", _fails)
+            bad, good = ask_all(made, [request(ids), request(tokens(20))])
+            assert str(bad.end().error) == "no light" and good.tokens == alone(model, tokens(20))
+        one = ask(made, request(ids))
+        assert one.end().error is None and one.tokens == alone(model, ids)
+
+
+def _fails(*_: Any) -> Any:
+    raise RuntimeError("no light")
+
+
+def test_what_does_not_fit_is_refused_at_once(models: Models) -> None:
+    model = models("gemma3")
+    ids = model.see("<__media__>a", [picture()])
+    n = ids.n_whole
+    with engine(model, n_ubatch=n - 1) as made, pytest.raises(ContextError, match=f"at least {n}"):
+        ask(made, request(ids))
+    model = models(AXES)
+    ids = model.see("<__media__>a" * 6, [picture(i, (90, 90)) for i in range(6)])
+    assert len(ids) < 256 < ids.n_tokens  # it has fewer positions than cells
+    with engine(model) as made, pytest.raises(TooLong):
+        ask(made, request(ids))
+
+
+@pytest.mark.parametrize("kind", ["pixtral", AXES, "hybrid"])
+def test_images_give_way_where_cells_are_shared(models: Models, kind: str) -> None:
+    model = models(kind)
+    prompts = [model.see("a <__media__> b", [picture(i, (70, 50))]) for i in range(4)]
+    assert 160 < sum(ids.n_tokens for ids in prompts)
+    with engine(model, kv_unified=True, n_ctx=160) as made:
+        found = ask_all(made, [request(ids, 20) for ids in prompts])
+        assert [one.end().error for one in found] == [None] * 4
+        assert [one.tokens for one in found] == [alone(model, ids, 20) for ids in prompts]
+
+
+@pytest.mark.parametrize("kind", ["pixtral", AXES])
+def test_answers_about_images_are_not_drafted(models: Models, kind: str) -> None:
+    from llama_py.params.speculative import SpeculativeParams
+
+    model = models(kind)
+    seen, text = model.see("<__media__>a", [picture()]), [1, 2, 3, 4] * 8
+    how = SpeculativeParams(spec_type="ngram-simple,ngram-mod")
+    with engine(model, speculative=how) as made:
+        for _ in range(2):
+            one, other = ask_all(made, [request(seen, 40), request(text, 40)])
+            assert one.end().error is None and other.end().error is None
+            assert one.tokens == alone(model, seen, 40) and other.tokens == alone(model, text, 40)
+            assert one.end().timings.n_drafted == 0
+
+
+@pytest.mark.parametrize("kind", ["pixtral", AXES])
+def test_a_saved_sequence_has_its_image(models: Models, kind: str, tmp_path: Path) -> None:
+    model = models(kind)
+    ids = model.see("what <__media__> is?", [picture(1)])
+    expected = alone(model, ids)
+    with engine(model, n_seq_max=1) as made:
+        ask(made, request(ids)).end()
+        made.save_slot(0, tmp_path / "saved").result()
+    with engine(model, n_seq_max=1) as made:
+        made.restore_slot(0, tmp_path / "saved").result()
+        one = ask(made, request(ids))
+        assert one.end().timings.n_reused == ids.n_tokens - 1 and one.tokens == expected
