@@ -88,7 +88,7 @@ def _image(part: Mapping[str, Any], media_path: str | Path | None) -> Given:
     url = part.get(IMAGE)
     if isinstance(url, Mapping):
         url = url.get("url")
-    if isinstance(url, Image | bytes):
+    if isinstance(url, Image | bytes | Path):
         return url
     if not isinstance(url, str):
         raise ModelError("an image_url is {'url': 'data:image/...;base64,...'}")

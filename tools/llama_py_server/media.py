@@ -60,7 +60,7 @@ class Media:
 
         if not self._folder:
             raise invalid("file:// URLs are not allowed unless --media-path is specified")
-        name = url.removeprefix("file://")
+        name = url.removeprefix("file://").lstrip("/")
         try:
             path = path_of(f"file:{name}", self._folder)
         except ModelError:
