@@ -221,7 +221,7 @@ def test_what_does_not_fit_is_refused_at_once(models: Models) -> None:
 def test_images_give_way_where_cells_are_shared(models: Models, kind: str) -> None:
     model = models(kind)
     prompts = [model.see("a <__media__> b", [picture(i, (70, 50))]) for i in range(4)]
-    assert 160 < sum(ids.n_tokens for ids in prompts)
+    assert sum(ids.n_tokens for ids in prompts) > 160
     with engine(model, kv_unified=True, n_ctx=160) as made:
         found = ask_all(made, [request(ids, 20) for ids in prompts])
         assert [one.end().error for one in found] == [None] * 4
