@@ -5,15 +5,18 @@
 
 LLAMA.CPP is its source tree, of the version of the tests. Models have random weights and the
 vocabularies of that tree, in a hub's cache of a temporary folder, so that -hf finds them without a
-network; a program of that folder starts the server as the tests start llama-server. Needs pytest
-and what tools/server/tests/requirements.txt of that tree names. Prints a line for each file:
-passed, failed, skipped; then why each failed, in one line.
+network, and images are made up, on this machine's own address; a program of that folder starts the
+server as the tests start llama-server. Needs pytest, Pillow and what
+tools/server/tests/requirements.txt of that tree names. Prints a line for each file: passed, failed,
+skipped; then why each failed, in one line.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import http.server
+import io
 import json
 import os
 import shutil
@@ -30,11 +33,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from llama_py.gguf_file import GGUFFile
 from llama_py.models import tiny
+from llama_py.vision import tiny as eyes
 
 # By repository and file that a test asks for: a tiny model, its vocabulary, more metadata.
 MODELS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_suffix(".json").read_text())
+IMAGES = "https://huggingface.co/ggml-org/tinygemma3-GGUF/resolve/main/test"
 LENGTH = 2048  # of contexts that they were trained with
 COMMIT = "0" * 40
 
@@ -97,7 +104,7 @@ def serve(made: socket.socket) -> None:
     try:
         if not set(argv) & set(MODEL_FLAGS):
             argv.append("--models-cached")
-        code = command.main([*argv, "--no-warmup"])
+        code = command.main([*argv, "--no-warmup", "--media-urls", "any"])
     except SystemExit as e:
         code = int(e.code or 0)
     finally:
@@ -127,6 +134,7 @@ def main() -> int:
         maker = os.fork()
         if maker == 0:
             make_servers(address)
+        serve_images(tests / "unit")
         report = root / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *more]
         done = subprocess.run(command, cwd=tests, env=environment)
@@ -147,6 +155,8 @@ def make_cache(tree: Path, hub: Path) -> None:
         (root / "refs" / "main").write_text(COMMIT)
         arch, _, variant = model["tiny"].rpartition("-")
         write(path, arch, variant, tree / "models" / model["vocabulary"], model.get("more", {}))
+        if "eyes" in model:
+            eyes.write(model["eyes"], path.parent)
 
 
 def write(path: Path, arch: str, variant: str, vocabulary: Path, more: dict[str, Any]) -> None:
@@ -158,6 +168,34 @@ def write(path: Path, arch: str, variant: str, vocabulary: Path, more: dict[str,
     keys = {**found.keys, "vocab_size": len(listed["/tokenizer.ggml.tokens"]),
             "context_length": LENGTH, **listed, **more}  # fmt: skip
     tiny.write_file(path, arch, replace(found, keys=keys))
+
+
+def serve_images(tests: Path) -> None:
+    """From now on tests find images here, whichever they want."""
+
+    class Images(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(image(self.path))
+
+        def log_message(self, *_: Any) -> None:
+            """Nothing."""
+
+    made = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Images)
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    for path in tests.glob("*.py"):
+        text = path.read_text()
+        path.write_text(text.replace(IMAGES, f"http://127.0.0.1:{made.server_port}"))
+
+
+def image(name: str) -> bytes:
+    """A PNG of pixels that its name decides."""
+    from PIL import Image
+
+    rng, out = np.random.default_rng([*name.encode()]), io.BytesIO()
+    Image.fromarray(rng.integers(0, 256, (32, 32, 3), np.uint8)).save(out, "PNG")
+    return out.getvalue()
 
 
 def copied(tree: Path, root: Path) -> Path:

@@ -207,6 +207,16 @@ class Encoder(Closing):
         )  # fmt: skip
 
 
+def check_kind(path: str | Path) -> None:
+    """GGUFError, ModelError or UnknownArchitecture for a file that is no encoder of images that is
+    known; its tensors are not looked at."""
+    file = GGUFFile.open(path)
+    try:
+        projector(_name(file))
+    finally:
+        file.close()
+
+
 def _name(file: GGUFFile) -> str:
     """What a file says that its encoder of images is. ModelError if it has none."""
     m = file.metadata

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from ggml_py.errors import ModelError
-from llama_py_tools import cli, hub, session
+from llama_py.vision import tiny
+from llama_py_tools import cli, hub, session, vision
 from llama_py_tools.params import FileParams
 from tests.commands import DEMO
 
@@ -79,6 +80,29 @@ def test_which_file(
     assert found.endswith(path)
     assert asked[0] == ("list", "u/m", "t")
     assert len(asked) == (3 if "Q4_K_M" in path else 2)
+
+
+def test_the_encoder_beside_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("m-Q8_0.gguf", "a/m-F16.gguf", "a/b/m-F16.gguf", "mmproj-BF16.gguf",
+             "mmproj-Q8_0.gguf", "a/mmproj.gguf", "c/mmproj-F16.gguf")  # fmt: skip
+    assert hub.eyes_of("m-Q8_0.gguf", names) == "mmproj-Q8_0.gguf"
+    assert hub.eyes_of("m-F16.gguf", names) == "mmproj-BF16.gguf"
+    assert hub.eyes_of("a/b/m-F16.gguf", names) == "a/mmproj.gguf"
+    assert hub.eyes_of("m-F16.gguf", names[:3]) == ""
+    found = made(monkeypatch)
+    assert hub.fetched_eyes(FileParams(hf_repo="u/m:Q8_0")) == "/mmproj-Q4_K_M.gguf"
+    found.names = ("m-Q8_0.gguf",)
+    assert hub.fetched_eyes(FileParams(hf_repo="u/m")) == ""
+
+
+def test_an_encoder_that_is_not_known_is_not_used(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    assert vision.usable("") == ""
+    assert vision.usable(str(DEMO)) == "" and "is no encoder of images" in caplog.messages[-1]
+    assert vision.usable(str(tmp_path / "none.gguf")) == ""
+    path = tiny.write("pixtral", tmp_path)
+    assert vision.usable(str(path)) == str(path)
 
 
 def test_without_a_usual_type_the_first(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ggml_py.errors import ContextError
 from golden.vision import image
 from llama_py.vision import tiny
+from llama_py_tools.chat.talk import Talk
 from tests.commands import refused, run, tiny_model
 from tests.vision.test_image import png
 
@@ -53,3 +55,19 @@ def test_an_image_needs_eyes(seen: tuple[str, ...]) -> None:
     assert "is no encoder of images" in refused(run("llama-py-cli", *how))
     how = ("-m", model, "--mmproj", mmproj, "--image", f"{folder}/no.png", "-p", "x")
     assert "no.png: there is no such file" in refused(run("llama-py-cli", *how))
+
+
+def test_the_message_after_a_refused_one_has_no_image(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may have been the image for which there was no room."""
+    talk = Talk.__new__(Talk)
+    talk.terminal, talk.single_turn, talk.attached, talk.images = True, False, ["x"], ["a.png"]
+
+    def refuse(*_: object) -> None:
+        raise ContextError("no room")
+
+    monkeypatch.setattr(Talk, "turn", refuse)
+    talk.take("what?", is_typed=False)
+    assert talk.images == [] and talk.attached == ["x"]
+    assert "no image is attached any more" in caplog.messages[-1]

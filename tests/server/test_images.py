@@ -345,6 +345,10 @@ def test_several_models_and_one_that_sees(
     inside.mkdir(parents=True)
     for path in files:
         (inside / path.name).symlink_to(path)
+    other = inside.parent / "other"  # beside which there is an encoder that is not known
+    other.mkdir()
+    for name in ("model.gguf", "mmproj.gguf"):
+        (other / name).symlink_to(model)
     flags = ("--models-preset", str(preset), "--models-dir", str(inside.parent))
     shelf = made(*flags)
     try:
@@ -352,7 +356,7 @@ def test_several_models_and_one_that_sees(
         shown = {one["id"]: one["architecture"]["input_modalities"]
                  for one in client.get("/v1/models").json()["data"]}  # fmt: skip
         sees = ["text", "image"]
-        assert shown == {"seeing": sees, "blind": ["text"], "pair": sees}
+        assert shown == {"seeing": sees, "blind": ["text"], "pair": sees, "other": ["text"]}
         for name in ("seeing", "pair"):
             answer = post(client, CHAT, model=name, messages=asked(url(1)), max_tokens=N)
             assert said(answer) == alone(1)

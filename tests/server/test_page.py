@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +17,9 @@ from starlette.testclient import TestClient
 
 from tests.browser import chromium
 from tests.commands import ROOT
+from tests.eyes import files_of
 from tests.server.served import served
+from tests.server.test_images import png
 
 SOURCES = ROOT / "tools" / "chat_page"
 BUILT = ROOT / "tools" / "llama_py_server" / "page"
@@ -56,16 +61,31 @@ def address() -> Iterator[str]:
     own template an answer would end where the other one's turn begins, and it has to fit."""
     endless = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
     flags = ("--ignore-eos", "-c", "65536", "-n", "40", "--chat-template", endless)
-    with served(*flags) as (client, _):
-        config = uvicorn.Config(client.app, port=0, log_level="error")
-        server = uvicorn.Server(config)
-        thread = threading.Thread(target=server.run, daemon=True)
-        thread.start()
-        until(lambda: server.started)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        yield f"http://127.0.0.1:{port}/"
-        server.should_exit = True
-        thread.join()
+    with served(*flags) as (client, _), on_a_socket(client) as found:
+        yield found
+
+
+@contextmanager
+def on_a_socket(client: TestClient) -> Iterator[str]:
+    """The address of what a client is for."""
+    server = uvicorn.Server(uvicorn.Config(client.app, port=0, log_level="error"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    until(lambda: server.started)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    yield f"http://127.0.0.1:{port}/"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def seeing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a tiny model that sees."""
+    pytest.importorskip("PIL.Image")
+    model, eyes = files_of("pixtral", tmp_path_factory.mktemp("eyes"))
+    flags = ("-m", str(model), "--mmproj", str(eyes), "-n", "6")
+    with served(*flags) as (client, _), on_a_socket(client) as found:
+        yield found
 
 
 def until(holds: Callable[[], Any]) -> Any:
@@ -211,3 +231,52 @@ def test_it_fits_a_small_window(browser: Any, address: str) -> None:
         browser.set_window_size(1280, 900)
 
 
+
+
+# Gives the page an image as a paste or a drop does: [what is given to, kind of event, base64].
+GIVE = """
+const [to, kind, data] = arguments;
+const bytes = Uint8Array.from(atob(data), c => c.charCodeAt(0));
+const transfer = new DataTransfer();
+transfer.items.add(new File([bytes], "a.png", {type: "image/png"}));
+const what = kind === "paste" ? {clipboardData: transfer} : {dataTransfer: transfer};
+const made = kind === "paste" ? ClipboardEvent : DragEvent;
+return to.dispatchEvent(new made(kind, {bubbles: true, cancelable: true, ...what}));
+"""
+
+
+def test_images_are_attached_shown_and_sent(
+    browser: Any, seeing: str, address: str, tmp_path: Path
+) -> None:
+    browser.get_log("browser")  # what other tests have left
+    page = Page(browser, seeing)
+    page.until(lambda: page.all(".composer .add"))
+    for i in range(3):
+        (tmp_path / f"{i}.png").write_bytes(png(i))
+    page.one("input[name=images]").send_keys(f"{tmp_path}/0.png\n{tmp_path}/1.png")
+    page.until(lambda: len(page.all(".composer img")) == 2)
+    given = base64.b64encode(png(2)).decode()
+    field = page.one("textarea[name=message]")
+    for n, kind in ((3, "paste"), (4, "drop")):
+        assert not page.driver.execute_script(GIVE, field, kind, given)  # the page took it
+        page.until(lambda n=n: len(page.all(".composer img")) == n)
+    page.press("Remove image 1")
+    page.until(lambda: len(page.all(".composer img")) == 3)
+    page.say("What is this?")
+    page.until(lambda: page.all(".message.assistant .rate"))
+    assert page.texts()[0] == "What is this?" and not page.all(".error")
+    shown = [img.get_attribute("src") for img in page.all(".message.user img")]
+    head = "data:image/png;base64,"
+    assert shown == [f"{head}{base64.b64encode(png(i)).decode()}" for i in (1, 2, 2)]
+    loaded = "return [...document.images].every(i => i.complete && i.naturalWidth > 0)"
+    page.until(lambda: page.driver.execute_script(loaded))
+    assert not page.all(".composer img")
+    page.driver.refresh()
+    page.until(lambda: len(page.all(".message.user img")) == 3)
+    assert not page.driver.get_log("browser")
+
+    page = Page(browser, address)  # of a model without sight
+    page.one(".new").click()
+    field = page.one("textarea[name=message]")
+    assert page.driver.execute_script(GIVE, field, "paste", given)
+    assert not page.all(".composer .add")

@@ -15,8 +15,9 @@ from llama_py_server.params import ModelsParams
 from llama_py_server.preset import ALL, Preset
 from llama_py_server.shelf import Place
 from llama_py_server.state import Record, State
-from llama_py_tools import hub, local_models
+from llama_py_tools import hub, local_models, vision
 from llama_py_tools.options import Parser, read
+from llama_py_tools.vision import VisionParams
 
 Open = Callable[[argparse.Namespace, Record], "State"]
 # Of the server's line: they are of one.
@@ -89,7 +90,8 @@ def _settle(
         setattr(own, option, getattr(said, option))
     models = [*(said.model or ())] if isinstance(said.model, tuple) else []
     own.model = one.path if one else models[-1] if models else ""
-    own.mmproj = own.mmproj or (one.mmproj if one else "") or ""
+    beside = one.mmproj if one and read(own, VisionParams).mmproj_auto else ""
+    own.mmproj = own.mmproj or vision.usable(beside)
     if not (own.model or own.hf_repo or own.model_url):
         raise ModelError(
             f"preset [{name}] names no model; give it `model = FILE` or `hf-repo = USER/MODEL`"
@@ -124,9 +126,8 @@ def _of_folder(folder: str) -> Iterator[Found]:
     for path in sorted(Path(folder).iterdir()):
         if path.is_dir():
             files = [p for p in sorted(path.glob("*.gguf")) if hub.is_model(p.name)]
-            eyes = [str(p) for p in sorted(path.glob("*mmproj*.gguf"))][:1]
             if files:
-                yield Found(path.name, str(files[0]), "folder", mmproj="".join(eyes))
+                yield Found(path.name, str(files[0]), "folder", mmproj=_eyes(files[0]))
         elif path.suffix == ".gguf" and hub.is_model(path.name):
             yield Found(local_models.name_of(path), str(path), "folder")
 
@@ -139,7 +140,14 @@ def _cached() -> Iterator[Found]:
         if name is None:
             yield Found(short, str(path), "cache")
         else:
-            yield Found(name, str(path), "cache", (short,))
+            yield Found(name, str(path), "cache", (short,), _eyes(path))
+
+
+def _eyes(path: Path) -> str:
+    """The encoder of images beside a model; empty, if there is none."""
+    folder = path.parent
+    found = hub.eyes_of(path.name, sorted(p.name for p in folder.glob("*.gguf")))
+    return str(folder / found) if found else ""
 
 
 def _stem(path: Path) -> str:

@@ -54,16 +54,17 @@ def _shown(shelf: Shelf, place: Place, info: ModelInfo) -> dict[str, Any]:
     status: dict[str, Any] = {"value": status_of(info), "args": list(place.flags)}
     if info.error is not None:
         status |= {"failed": True, "exit_code": 1, "error": str(info.error)}
+    told = shelf.told(place)
+    sees = place.sees if told is None else told.sees
     found = {
         "id": place.name, "aliases": sorted(place.others), "tags": [], "object": "model",
         "owned_by": "llama-py", "created": int(time.time()), "status": status,
         "path": place.path, "source": place.kind, "can_remove": False,
         "architecture": {
-            "input_modalities": ["text", "image"] if place.sees else ["text"],
+            "input_modalities": ["text", "image"] if sees else ["text"],
             "output_modalities": ["text"],
         },
     }  # fmt: skip
-    told = shelf.told(place)
     return found if told is None else {**told.model, **found, "tags": told.model["tags"]}
 
 

@@ -27,19 +27,50 @@ _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 def fetched(file: FileParams) -> str:
     """The path of the model that -hf names, which is downloaded if it is not there; of a model in
     several files, of the first. ModelError says in one line why there is none."""
+    name, names = _wanted(file)
+    first, *_ = [_downloaded(file, part) for part in parts_of(name, names)]
+    return first
+
+
+def fetched_eyes(file: FileParams) -> str:
+    """Likewise of the encoder of images that is beside it; empty, if there is none."""
+    found = eyes_of(*_wanted(file))
+    return _downloaded(file, found) if found else ""
+
+
+def eyes_of(name: str, names: Sequence[str]) -> str:
+    """The encoder of images (mmproj) for a model of a repository: in its folder or above, of the
+    nearest precision (common_download: find_best_sibling); empty, if there is none."""
+
+    def bits(name: str) -> int:
+        kind = _TYPE.search(_PART.sub(".gguf", name))
+        number = re.search(r"\d+", kind[1]) if kind else None
+        return int(number[0]) if number else 0
+
+    folder = name.rpartition("/")[0]
+    found = [
+        n for n in names if n.endswith(".gguf") and "mmproj" in n
+        and f"{folder}/".startswith(f"{n.rpartition('/')[0]}/".lstrip("/"))
+    ]  # fmt: skip
+    return min(found, key=lambda n: (-n.count("/"), abs(bits(n) - bits(name))), default="")
+
+
+def _wanted(file: FileParams) -> tuple[str, Sequence[str]]:
+    """The model's file, and all of its repository."""
     hub = _library()
     repo, _, quant = file.hf_repo.partition(":")
     if repo.count("/") != 1:
         raise _error(f"-hf {file.hf_repo}: expected USER/MODEL or USER/MODEL:QUANT")
-    token = file.hf_token or None
-    names = _names(hub, repo, file.offline, token)
+    names = _names(hub, repo, file.offline, file.hf_token or None)
     name = _named(repo, names, file.hf_file) if file.hf_file else chosen(repo, names, quant)
-    paths = [
-        _asked(repo, lambda part=part: hub.hf_hub_download(  # type: ignore[misc]
-            repo, part, token=token, local_files_only=file.offline))
-        for part in parts_of(name, names)
-    ]  # fmt: skip
-    return str(paths[0])
+    return name, names
+
+
+def _downloaded(file: FileParams, name: str) -> str:
+    hub, repo = _library(), file.hf_repo.partition(":")[0]
+    token = file.hf_token or None
+    return str(_asked(repo, lambda: hub.hf_hub_download(
+        repo, name, token=token, local_files_only=file.offline)))  # fmt: skip
 
 
 def cached() -> str:

@@ -11,7 +11,9 @@ from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
 from llama_py.params.texts import words
 from llama_py_tools import session
+from llama_py_tools.logs import log
 from llama_py_tools.options import read
+from llama_py_tools.params import FileParams
 
 if TYPE_CHECKING:
     from llama_py import Model
@@ -24,6 +26,10 @@ class VisionParams(Params):
     mmproj: str = option(
         "", "-mm --mmproj", "the encoder of images that was made with the model, a GGUF file of its"
         " own", metavar="FILE",
+    )  # fmt: skip
+    mmproj_auto: bool = option(
+        True, "--mmproj-auto", "take one that is beside the model: in its repository (-hf), or"
+        " in its folder (--models-dir)", off="--no-mmproj --no-mmproj-auto",
     )  # fmt: skip
     mmproj_device: str = option(
         "", "-mmdev --mmproj-device", "where it runs (default: where the model's token embeddings"
@@ -55,12 +61,32 @@ class VisionParams(Params):
 def load(args: argparse.Namespace, model: Model) -> None:
     """Give a model the eyes that the options name."""
     p = read(args, VisionParams)
-    if p.mmproj:
+    path = p.mmproj
+    file = read(args, FileParams)
+    if not path and p.mmproj_auto and file.hf_repo:
+        from llama_py_tools.hub import fetched_eyes
+
+        path = usable(fetched_eyes(file))
+    if path:
         session.loading()
         model.load_vision(
-            p.mmproj, p.mmproj_device or None, min_tokens=p.image_min_tokens,
+            path, p.mmproj_device or None, min_tokens=p.image_min_tokens,
             max_tokens=p.image_max_tokens,
         )  # fmt: skip
+
+
+def usable(path: str) -> str:
+    """A path that was found beside a model, if it is an encoder that is known; else none."""
+    from ggml_py.errors import GGMLError
+    from llama_py.vision.encoder import check_kind
+
+    try:
+        if path:
+            check_kind(path)
+    except (GGMLError, OSError) as e:
+        log.warning("the model does not see: %s", e)
+        return ""
+    return path
 
 
 def prompt(model: Model, text: str, images: Sequence[str]) -> list[int]:

@@ -2,8 +2,8 @@
 
 import { signal } from "@preact/signals";
 import * as server from "./server.ts";
-import { model, models, needsKey, notice, put, settings, talks } from "./store.ts";
-import { add, change, path, type Talk } from "./tree.ts";
+import { model, models, needsKey, notice, put, sees, settings, talks } from "./store.ts";
+import { add, change, path, type Message, type Talk } from "./tree.ts";
 
 /** The id of the conversation that is being answered, and how to stop it. */
 export const answering = signal<{ id: string; stop: AbortController } | null>(null);
@@ -13,7 +13,7 @@ const SHOWN_EVERY = 40; // milliseconds: a page that is drawn for each token slo
 export async function connect(): Promise<void> {
   try {
     models.value = await server.models();
-    model.value ||= models.value[0] ?? "";
+    model.value ||= models.value[0]?.name ?? "";
     needsKey.value = false;
     notice.value = "";
   } catch (e) {
@@ -22,9 +22,14 @@ export async function connect(): Promise<void> {
   }
 }
 
-/** The user's words behind `parent`, then the answer. */
-export async function send(talk: Talk, parent: number | null, text: string): Promise<void> {
-  const [asked, question] = add(talk, parent, "user", text);
+/** The user's words and images behind `parent`, then the answer. */
+export async function send(
+  talk: Talk,
+  parent: number | null,
+  text: string,
+  images: string[] = [],
+): Promise<void> {
+  const [asked, question] = add(talk, parent, "user", text, images);
   await answer(asked, question.id);
 }
 
@@ -32,7 +37,7 @@ export async function send(talk: Talk, parent: number | null, text: string): Pro
 export async function answer(talk: Talk, to: number): Promise<void> {
   if (answering.value) return;
   const sent: server.Sent[] = talk.system.trim() ? [{ role: "system", content: talk.system }] : [];
-  for (const m of path(talk, to)) sent.push({ role: m.role, content: m.text });
+  for (const m of path(talk, to)) sent.push({ role: m.role, content: content(m) });
   const [begun, message] = add(talk, to, "assistant", "");
   put(begun);
   const stop = new AbortController();
@@ -65,6 +70,15 @@ export async function answer(talk: Talk, to: number): Promise<void> {
   } finally {
     answering.value = null;
   }
+}
+
+/** Images that a model without sight would refuse are left out. */
+function content(m: Message): server.Content {
+  if (!m.images || !sees.value) return m.text;
+  return [
+    ...m.images.map((url) => ({ type: "image_url" as const, image_url: { url } })),
+    { type: "text" as const, text: m.text },
+  ];
 }
 
 export function stop(): void {

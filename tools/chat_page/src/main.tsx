@@ -36,7 +36,7 @@ function ModelName() {
   if (models.value.length < 2) return <h1>{model.value || "llama-py"}</h1>;
   return (
     <select aria-label="Model" value={model.value} onChange={(e) => (model.value = e.currentTarget.value)}>
-      {models.value.map((name) => <option key={name}>{name}</option>)}
+      {models.value.map(({ name }) => <option key={name}>{name}</option>)}
     </select>
   );
 }

@@ -11,9 +11,18 @@ export interface Part {
   end?: string;
 }
 
+export type Content =
+  | string
+  | ({ type: "text"; text: string } | { type: "image_url"; image_url: { url: string } })[];
+
 export interface Sent {
   role: "system" | "user" | "assistant";
-  content: string;
+  content: Content;
+}
+
+export interface Model {
+  name: string;
+  sees: boolean; // images may be sent to it
 }
 
 export class Refused extends Error {
@@ -45,10 +54,14 @@ async function ask(url: string, init: RequestInit = {}): Promise<Response> {
   throw new Refused(answer.status, message);
 }
 
-/** The names of the models that can be asked. */
-export async function models(): Promise<string[]> {
+/** The models that can be asked. */
+export async function models(): Promise<Model[]> {
   const found = await (await ask("v1/models")).json();
-  return found.data.map((one: { id: string }) => one.id);
+  const only = found.models?.[0]?.capabilities?.includes("multimodal"); // of a server of one model
+  return found.data.map((one: any) => ({
+    name: one.id,
+    sees: Boolean(only ?? one.architecture?.input_modalities?.includes("image")),
+  }));
 }
 
 /** Parts of an answer as they come. Throws Refused, and AbortError after `signal`. */

@@ -2,18 +2,20 @@
 
 import { computed, effect, signal } from "@preact/signals";
 import { del, entries, set } from "idb-keyval";
+import type { Model } from "./server.ts";
 import type { Settings } from "./settings.ts";
 import { checked, newTalk, type Talk } from "./tree.ts";
 
 export const talks = signal<Record<string, Talk>>({});
 export const current = signal<string>("");
-export const models = signal<string[]>([]);
+export const models = signal<Model[]>([]);
 export const model = signal<string>("");
 export const settings = signal<Settings>(kept<Settings>("settings", {}));
 export const theme = signal<"system" | "light" | "dark">(kept("theme", "system"));
 export const notice = signal<string>(""); // one line above the composer
 export const needsKey = signal(false);
 
+export const sees = computed(() => models.value.some((m) => m.name === model.value && m.sees));
 export const talk = computed<Talk | undefined>(() => talks.value[current.value]);
 export const newest = computed(() =>
   Object.values(talks.value).sort((a, b) => b.changed - a.changed),

@@ -41,3 +41,10 @@ test("what is not a conversation is refused", () => {
   cycle.messages[1]!.parent = 4;
   assert.equal(tree.checked(cycle), null);
 });
+
+test("images stay with their message, and nothing else is taken for one", () => {
+  const [t, m] = tree.add(talk(), null, "user", "", ["data:image/png;base64,AA=="]);
+  assert.deepEqual(tree.checked(JSON.parse(JSON.stringify(t)))?.messages[m.id]?.images, m.images);
+  const other = tree.change(t, m.id, { images: ["https://example.org/a.png", 3 as never] });
+  assert.equal(tree.checked(other)?.messages[m.id]?.images, undefined);
+});

@@ -5,6 +5,7 @@ export interface Message {
   parent: number | null;
   role: "user" | "assistant";
   text: string;
+  images?: string[]; // data: URLs, before the text
   thought: string;
   tokens?: number; // of an answer
   rate?: number; // tokens per second
@@ -60,9 +61,11 @@ export function add(
   parent: number | null,
   role: Message["role"],
   text: string,
+  images: string[] = [],
 ): [Talk, Message] {
   const id = Math.max(0, ...Object.keys(talk.messages).map(Number)) + 1;
   const message: Message = { id, parent, role, text, thought: "" };
+  if (images.length) message.images = images;
   return [{ ...talk, messages: { ...talk.messages, [id]: message }, leaf: id }, message];
 }
 
@@ -90,7 +93,8 @@ export function remove(talk: Talk, id: number): Talk {
 
 export function title(talk: Talk): string {
   const first = Object.values(talk.messages).find((m) => m.parent === null);
-  return talk.title || first?.text.trim().split("\n")[0]?.slice(0, 60) || "New chat";
+  const words = first?.text.trim().split("\n")[0]?.slice(0, 60);
+  return talk.title || words || (first?.images ? "An image" : "New chat");
 }
 
 /** What a file or the browser's store gave, if it is a conversation. */
@@ -109,12 +113,16 @@ export function checked(found: unknown): Talk | null {
   );
   if (!whole || (talk.leaf !== null && !(talk.leaf in talk.messages))) return null;
   const text = (s: unknown) => (typeof s === "string" ? s : "");
+  const isImage = (s: unknown) => typeof s === "string" && s.startsWith("data:image/");
   return {
     id: talk.id,
     title: text(talk.title),
     system: text(talk.system),
     messages: Object.fromEntries(
-      Object.entries(talk.messages).map(([id, m]) => [id, { ...m, thought: text(m.thought) }]),
+      Object.entries(talk.messages).map(([id, { images, ...m }]) => {
+        const found = Array.isArray(images) ? images.filter(isImage) : [];
+        return [id, { ...m, thought: text(m.thought), ...(found.length ? { images: found } : {}) }];
+      }),
     ),
     leaf: talk.leaf ?? null,
     changed: Number(talk.changed) || 0,

@@ -105,9 +105,14 @@ class Talk:
             if not self.terminal or self.single_turn:
                 raise
         except (GGMLError, OSError) as e:
+            dropped = command is None and bool(self.images)
+            if command is None:  # with them the next message would be refused, too
+                self.images.clear()
             if self.single_turn or (command is None and not self.terminal):
                 raise
             session.complain(e, in_flags=command is None)  # commands have Python's names
+            if dropped:
+                session.tell(dimmed("(no image is attached any more)"))
         return command is None and bool(line.strip())
 
     def clear(self) -> None:

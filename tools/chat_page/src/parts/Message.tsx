@@ -4,6 +4,7 @@ import { render } from "../markdown.ts";
 import { put } from "../store.ts";
 import { newestLeaf, remove, siblings, type Message, type Talk } from "../tree.ts";
 import { IconButton } from "./icons.tsx";
+import { Images } from "./Images.tsx";
 
 interface Props {
   talk: Talk;
@@ -18,7 +19,7 @@ export function MessageView({ talk, message }: Props) {
   if (edited !== null) {
     return <Edit text={edited} cancel={() => setEdited(null)} save={(text) => {
       setEdited(null);
-      void send(talk, message.parent, text);
+      void send(talk, message.parent, text, message.images);
     }} />;
   }
   return (
@@ -29,6 +30,7 @@ export function MessageView({ talk, message }: Props) {
           <Markdown text={message.thought} />
         </details>
       )}
+      {message.images && <Images of={message.images} />}
       {message.role === "user" ? <div class="text plain">{message.text}</div> : <Markdown text={message.text} />}
       {message.error && <p class="error" role="alert">{message.error}</p>}
       <footer>

@@ -10,6 +10,7 @@ const PATHS: Record<string, string> = {
   right: "M9 5l7 7-7 7",
   send: "M12 19V5M5 12l7-7 7 7",
   stop: "M7 7h10v10H7z",
+  image: "M4 5h16v14H4zM4 16l5-5 4 4 3-3 4 4M15 9h.01",
   menu: "M4 7h16M4 12h16M4 17h16",
   tune: "M4 8h10M18 8h2M4 16h2M10 16h10M16 6v4M8 14v4",
 };
