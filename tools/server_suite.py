@@ -203,6 +203,9 @@ def copied(tree: Path, root: Path) -> Path:
     tests = root / "tools" / "server" / "tests"
     shutil.copytree(tree / "tools" / "server" / "tests", tests)
     (tests / "tmp").mkdir(exist_ok=True)
+    media = root / "tools" / "mtmd"
+    media.mkdir()
+    shutil.copy(tree / "tools" / "mtmd" / "test-1.jpeg", media)
     (root / "models").symlink_to((tree / "models").resolve())
     return tests
 

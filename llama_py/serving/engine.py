@@ -28,7 +28,7 @@ from llama_py.lora import Adapter
 from llama_py.model import Model
 from llama_py.params import ContextParams
 from llama_py.params.speculative import SpeculativeParams
-from llama_py.prompts import Mixed, TooLong, check_whole, n_cells, n_whole
+from llama_py.prompts import Mixed, TooLong, check_whole, is_mixed, n_cells, n_whole
 from llama_py.ready import make_ready
 from llama_py.rerank import check_reranks, pair
 from llama_py.reuse import load_slot, save_slot
@@ -205,6 +205,12 @@ class Engine(Closing):
 
         def load() -> tuple[int, int]:
             tokens = load_slot(self._ctx.reuse, path, id)
+            if self.model.vision is None and is_mixed(tokens):
+                self._ctx.reuse.spoil(id, 0)
+                raise ContextError(
+                    f"{Path(path).name}: Cannot restore media tokens without an mmproj: the model"
+                    " has no eyes for the images of this sequence"
+                )
             return len(tokens), Path(path).stat().st_size
 
         return self._of_slot(id, load)

@@ -244,7 +244,9 @@ def test_answers_about_images_are_not_drafted(models: Models, kind: str) -> None
 
 
 @pytest.mark.parametrize("kind", ["pixtral", AXES])
-def test_a_saved_sequence_has_its_image(models: Models, kind: str, tmp_path: Path) -> None:
+def test_a_saved_sequence_has_its_image(
+    models: Models, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = models(kind)
     ids = model.see("what <__media__> is?", [picture(1)])
     expected = alone(model, ids)
@@ -255,3 +257,8 @@ def test_a_saved_sequence_has_its_image(models: Models, kind: str, tmp_path: Pat
         made.restore_slot(0, tmp_path / "saved").result()
         one = ask(made, request(ids))
         assert one.end().timings.n_reused == ids.n_tokens - 1 and one.tokens == expected
+        monkeypatch.setattr(model, "vision", None)
+        with pytest.raises(ContextError, match="without an mmproj"):
+            made.restore_slot(0, tmp_path / "saved").result()
+        one = ask(made, request(tokens(20)))
+        assert one.end().error is None and one.tokens == alone(model, tokens(20))
