@@ -13,13 +13,15 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
 LIMIT = 20.0  # seconds a case
+PATIENCE = 6  # times that, where it is tried again alone: kernels may have been compiled
 START = 120.0  # and the start of a worker: it makes its files
 PORTION = 4000  # cases of one worker
+SILENT = "no answer"
 
 
 @dataclass
@@ -59,7 +61,7 @@ def run(
 
 @dataclass(frozen=True)
 class _Job:
-    """What one worker is to do."""
+    """What one worker is to do; alone: a case that gave no answer."""
 
     name: str
     seed: int
@@ -67,6 +69,7 @@ class _Job:
     stop: int
     until: float
     limit: float
+    alone: bool = False
 
 
 def _portion(totals: Totals, job: _Job) -> int:
@@ -91,6 +94,10 @@ def _portion(totals: Totals, job: _Job) -> int:
                     return at
             if at < stop:
                 text = _death(worker, limit, errors)
+                if text.startswith(SILENT) and not job.alone:
+                    patient = PATIENCE * limit
+                    again = replace(job, start=at, stop=at + 1, limit=patient, alone=True)
+                    return _portion(totals, again)
                 totals.kinds["found"] += 1
                 totals.findings.append(Finding(at, words, text, text.partition("\n")[0]))
             return at + 1 if at < stop else stop
@@ -118,7 +125,7 @@ def _death(worker: subprocess.Popen[bytes], limit: float, errors: IO[str]) -> st
         code = worker.wait(1)
         what = f"signal {-code}" if code < 0 else f"exit {code}"
     except subprocess.TimeoutExpired:
-        what = f"no answer in {limit:g} s"
+        what = f"{SILENT} in {limit:g} s"
         worker.send_signal(signal.SIGABRT)  # faulthandler says where it is
         worker.wait()
     errors.seek(0)

@@ -29,6 +29,12 @@ def hang() -> str:
     return "not reached"
 
 
+def late() -> str:
+    """No answer in 2 s, but one if more time is given."""
+    time.sleep(3)
+    return "late"
+
+
 def foreign() -> str:
     raise KeyError("general.architecture")
 
@@ -47,7 +53,7 @@ def swallow() -> str:
 
 
 WAYS: tuple[Callable[[], str], ...] = (
-    refuse, crash, foreign, hang, raw, warn, swallow, lambda: "well",
+    refuse, crash, foreign, hang, late, raw, warn, swallow, lambda: "well",
 )  # fmt: skip
 
 
