@@ -92,7 +92,12 @@ def tied_head(metadata: dict[str, Any], arrays: Arrays) -> None:
     arrays.pop("output.weight", None)
 
 
-@pytest.mark.parametrize("name", CONTINUING)
+# The head is always the embeddings, or never (one has what the other would be, or other tokens).
+ONE_FORM = ["cohere2-dense", "command-r-dense", "pockettts-dense", "codeshell-dense",
+            "qwen3tts-dense"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [name for name in CONTINUING if name not in ONE_FORM])
 def test_head_that_is_the_embeddings(name: str) -> None:
     assert nmse(run(name, own_head), run(name, tied_head)) < SAME
 
@@ -127,7 +132,7 @@ def test_scales_multiply_what_their_matrix_gives(name: str) -> None:
     n_layer = live(name).hparams.n_layer  # each rounds
     assert nmse(expected, run(name, fold_scales)) < SAME * max(1, n_layer / 4)
     # by the norms after each of these matrices
-    undone = name.startswith(("gemma3", "olmo2-windows", "plamo2"))
+    undone = name.startswith(("gemma3", "olmo2-windows", "plamo2", "plamo3", "exaone4-dense"))
     assert (nmse(expected, run(name, unscaled)) > 1e-6) != undone
 
 
