@@ -54,6 +54,7 @@ class Meeting:
                 program.run()
             if self.here is not None:
                 self.here.run()
+        self.world.check()
 
 
 def _rank(part: Tensor) -> int:

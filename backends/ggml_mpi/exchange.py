@@ -72,9 +72,9 @@ class Exchange:
 
     def run(self) -> None:
         world = self.world
-        requests = [r for rank, into in self.coming for r in world.receiving(rank, into)]
-        requests += [r for to in self.to for own in self.own for r in world.sending(to, own)]
-        world.wait(requests)
+        coming = [r for rank, into in self.coming for r in world.receiving(rank, into)]
+        leaving = [r for to in self.to for own in self.own for r in world.sending(to, own)]
+        world.wait(coming, leaving)
         if self.adding is not None:
             self.adding.run()
 

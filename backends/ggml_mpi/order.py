@@ -31,5 +31,13 @@ class Order(Word, ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Settle(Order):
+    """A question for what went wrong: every answer has it."""
+
+    def obey(self, here: Any) -> None:
+        return
+
+
+@dataclass(frozen=True, kw_only=True)
 class End(Word):
     """The program is over."""

@@ -14,6 +14,7 @@ from ggml_mpi.script import Forget, Keep, Play, Put, tried
 from ggml_mpi.world import World
 from ggml_py.assign import is_view
 from ggml_py.backend import Buffer, move, tensor_bytes
+from ggml_py.errors import BackendError
 from ggml_py.graph import Graph
 from ggml_py.plan import Plan, Split
 from ggml_py.tensor import Tensor
@@ -43,19 +44,33 @@ class RankPlan(Plan):
         if self.times is not None:  # one split after the other, each waited for
             super().run()
             return
-        problem: Exception | None = None
         with self.world.whole():
-            for rank, handle in self.handles.items():
-                given = b"".join(tensor_bytes(t).tobytes() for t in self.parts.given[rank])
-                self.world.tell(rank, Play(handle=handle, given=given))
-            for step, meets in self.parts.here:
-                if meets:
-                    step()
-                else:  # others wait for the steps after it
-                    found = tried(step)
-                    problem = problem or found
+            try:
+                problem = self._together()
+            except BaseException as e:  # others wait for what is not done
+                self.world.give_up(e if isinstance(e, Exception) else BackendError(repr(e)))
         if problem is not None:
-            raise problem
+            self.world.settle(self.world.named(problem))
+        self.world.check()
+
+    def _together(self) -> Exception | None:
+        """What went wrong here where others do not wait for that itself, but for steps after it."""
+        problem: Exception | None = None
+        given = {rank: _given(tensors) for rank, tensors in self.parts.given.items()}
+        for rank, handle in self.handles.items():
+            self.world.tell(rank, Play(handle=handle, given=given[rank]))
+        for step, meets in self.parts.here:
+            if meets:
+                step()
+                continue
+            found = tried(step)
+            if found is not None:
+                problem, self.world.failed = problem or found, True
+        return problem
+
+
+def _given(tensors: Sequence[Tensor]) -> bytes:
+    return b"".join(tensor_bytes(t).tobytes() for t in tensors)
 
     def run_in_parts(self) -> Iterator[None]:
         self.run()

@@ -49,14 +49,10 @@ class Play(Order):
 
     def obey(self, here: Any) -> None:
         here.given = np.frombuffer(self.given, np.uint8)
-        problem: Exception | None = None
         for order in here.scripts[self.handle]:
             found = tried(partial(order.obey, here))
-            if found is not None and order.meets:
-                here.give_up(found)
-            problem = problem or found
-        if problem is not None:
-            raise problem
+            if found is not None:
+                here.note(found, order.meets)
 
 
 def tried(step: Callable[[], object]) -> Exception | None:

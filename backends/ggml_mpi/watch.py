@@ -40,11 +40,16 @@ class Watch:
         now = time.monotonic()
         self._heard = dict.fromkeys(peers, now)
         self._looked = now
+        self._expected: tuple[int, float] | None = None
         self._is_over = False
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="ggml_mpi-watch", daemon=True)
         if self._peers:
             self._thread.start()
+
+    def expect(self, rank: int) -> None:
+        """From now on this rank waits for the end of that one, for as long as for a silent one."""
+        self._expected = rank, time.monotonic()
 
     def part(self) -> None:
         """From now on others may end, and so may this one."""
@@ -97,6 +102,11 @@ class Watch:
             # of those that hear rank 0 no more, the second speaks
             if now - heard > limit() + PATIENCE * (self.rank > 1):
                 self._lose(rank, f"has not answered for {limit():g} s")
+
+        if self._expected is not None and not self._is_over:
+            rank, since = self._expected
+            if now - since > limit():
+                self._lose(rank, f"has not come to its end for {limit():g} s")
 
     def _lose(self, rank: int, what: str) -> None:
         self.lost(rank, what)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import platform
 import signal
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +15,6 @@ from ggml_mpi.order import End, Order
 from ggml_mpi.world import World, world
 from ggml_py import host
 from ggml_py.backend import Buffer, Bytes, Program
-from ggml_py.errors import BackendError
 from ggml_py.null import NullBuffer
 from ggml_py.registry import device as find_device
 
@@ -36,40 +33,35 @@ class Worker:
         self.files = Files()
         self._error: Exception | None = None
 
-    def serve(self) -> End:
-        """Until the end; the order that said so."""
+    def serve(self) -> None:
+        """Until the end."""
         while True:
             order: Order | End = wire.loads(self.world.next_order(), self._buffer)
             if isinstance(order, End):
-                return order
+                self._answer(order.number, None)
+                return
             self._obey(order)
 
     def _obey(self, order: Order) -> None:
-        """What goes wrong is told with the next answer; at once, and to all, if others wait."""
         value = None
         try:
             value = order.obey(self)
         except Exception as e:
-            if order.meets:
-                self.give_up(e)
-            self._error = self._error or self._told(e)
+            self.note(e, order.meets)
         if order.number:
-            error, self._error = self._error, None
-            self.world.reply(order.number, error, value)
+            self._answer(order.number, value)
 
-    def give_up(self, e: Exception) -> None:
-        """Others wait for what has failed: all ranks end."""
-        sys.stderr.write(f"error: {self._error or self._told(e)}\n")
-        sys.stderr.flush()
-        self.world.abort()
+    def note(self, e: Exception, meets: bool) -> None:
+        """What goes wrong is told with the next answer, and all bytes that leave before say that
+        something did; it ends all ranks, if others wait for what is not there."""
+        self._error = self._error or self.world.named(e)
+        self.world.failed = True
+        if meets:
+            self.world.abort(self._error)
 
-    def _told(self, e: Exception) -> Exception:
-        """The same kind of error, with this rank's name."""
-        text = f"rank {self.world.rank} ({platform.node()}): {e}"
-        try:
-            return type(e)(text)
-        except TypeError:
-            return BackendError(text)
+    def _answer(self, number: int, value: Any) -> None:
+        error, self._error = self._error, None
+        self.world.reply(number, error, value)
 
     def _buffer(self, handle: int) -> Buffer:
         """NullBuffer for what there was no memory for, which was told."""
@@ -87,8 +79,10 @@ def serve() -> None:
     """In a rank other than 0: obey until rank 0's program ends."""
     leave_signals()
     here = world()
-    last = Worker(here).serve()
-    here.reply(last.number, None, None)
+    try:
+        Worker(here).serve()
+    except Exception as e:  # not of an order: this rank cannot go on, nor can others without it
+        here.give_up(e)
     here.part()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import pickle
+import platform
 import re
 import signal
 import sys
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache, partial, wraps
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -26,7 +27,7 @@ from ggml_mpi.about import compared
 from ggml_mpi.keeper import ENDS, JOINS, RUNS, tell
 from ggml_mpi.keeper import n_started as n_started
 from ggml_mpi.lines import connected
-from ggml_mpi.order import End, Word
+from ggml_mpi.order import End, Settle, Word
 from ggml_mpi.watch import Watch
 from ggml_py.backend import Bytes
 from ggml_py.errors import BackendError
@@ -34,7 +35,8 @@ from ggml_py.errors import BackendError
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-ORDER, REPLY, DATA = 1, 2, 3  # tags
+ORDER, REPLY = 1, 2  # tags
+GOOD, FAILED = 0, 1  # tags of bytes from rank to rank, which have a communicator of their own
 CHUNK = 2**30  # bytes of one message
 AHEAD = 64  # orders that others have not taken yet, before this rank waits for them
 SPINS = 2000  # looks at a message that does not come, before the first sleep
@@ -45,20 +47,36 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def _with_others(method: Callable[P, R]) -> Callable[P, R]:
-    """MPI fails where another rank has died, which is then said by who keeps it, or watches."""
+def _with_others(
+    method: Callable[Concatenate[World, P], R],
+) -> Callable[Concatenate[World, P], R]:
+    """MPI fails where another rank has died, which is then said by who keeps it, or watches. If
+    nobody does, this rank ends all: what others wait for does not come."""
 
     @wraps(method)
-    def called(*args: P.args, **more: P.kwargs) -> R:
+    def called(here: World, /, *args: P.args, **more: P.kwargs) -> R:
         try:
-            return method(*args, **more)
+            return method(here, *args, **more)
         except RuntimeError as e:
             if type(e).__module__.partition(".")[0] != "mpi4py":
                 raise
             time.sleep(TELLING)
-            raise BackendError(f"MPI failed: {e}") from e
+            here.give_up(BackendError(f"MPI failed: {e}"))
 
     return called
+
+
+class Answer(NamedTuple):
+    """To a question.
+
+    error   what went wrong there since the last one
+    failed  whether something did, there or where it got bytes from
+    """
+
+    number: int
+    error: Exception | None
+    failed: bool
+    value: Any
 
 
 @dataclass(slots=True)
@@ -80,6 +98,8 @@ class World:
     hosts    the machine of each
     watch    notices when one is gone
     sent     counts what this one sends
+    failed   something went wrong, here or where bytes came from, that rank 0 was not told yet: all
+             bytes that leave have a tag that says so, and with what is made of them it comes to it
     """
 
     def __init__(self) -> None:
@@ -97,7 +117,9 @@ class World:
         near = self.comm.Split_type(MPI.COMM_TYPE_SHARED)
         self.n_local = near.Get_size()
         near.Free()
+        self._data = self.comm.Dup()
         self.sent = Sent()
+        self.failed = False
         self._lock = threading.RLock()
         self._leaving: deque[tuple[MPI.Request, bytes]] = deque()  # with what they send
         self._asked = 0
@@ -111,15 +133,24 @@ class World:
             atexit.register(self._end)
 
     def _end(self) -> None:
-        for rank in range(1, self.size):
-            self.ask(rank, End())
-        self.part()
+        """The end of rank 0's program. It raises nothing: rank 0 would be at the end of MPI, where
+        it waits for all, and they for a word of it. What no result has told is said here."""
+        with self._lock, _uninterrupted(for_good=True):
+            numbers = {rank: self._put(rank, End()) for rank in range(1, self.size)}
+            self._over = True
+            problem = None
+            for rank, number in numbers.items():
+                self.watch.expect(rank)
+                problem = self._answer(rank, number).error or problem
+            self.part()
+        if problem is not None:
+            self.abort(problem)
 
     def part(self) -> None:
         """The end of MPI, for all ranks: launchers kill who is left when the first has gone."""
         tell(ENDS)
         self.watch.part()
-        self._wait([request for request, _ in self._leaving])
+        self._wait((), [request for request, _ in self._leaving])
         self.comm.Barrier()
         self._over = True
         self._mpi.Finalize()
@@ -141,31 +172,58 @@ class World:
         while self._leaving and self._leaving[0][0].Test():
             self._leaving.popleft()
         if len(self._leaving) >= AHEAD:
-            self._wait([self._leaving.popleft()[0]])
+            self._wait((), [self._leaving.popleft()[0]])
         self._leaving.append((self.comm.Isend([data, self.byte], rank, ORDER), data))
 
     def ask(self, rank: int, order: Word) -> Any:
         """Give an order and wait for what comes of it, and of all before. Raises what went wrong
-        there since the last question."""
+        since the last question, there or where it got bytes from."""
+        with self._lock:
+            found = self._answer(rank, self._put(rank, order))
+            if found.failed:
+                self.settle(found.error)
+            return found.value
+
+    def settle(self, problem: Exception | None = None) -> None:
+        """Have every rank tell what went wrong there, after which nothing counts as failed any
+        more. Raises the first of it.
+
+        problem  what is known already, and comes first
+        """
+        with self._lock:
+            for rank in range(1, self.size):
+                told = self._answer(rank, self._put(rank, Settle())).error
+                problem = problem or told
+            self.failed = False
+        if problem is not None:
+            raise problem
+
+    def check(self) -> None:
+        """Raises what went wrong where bytes have come from; costs nothing if nothing did."""
+        if self.failed:
+            self.settle()
+
+    def _put(self, rank: int, question: Word) -> int:
+        """Ask, without waiting; the question's number."""
         with self._lock:
             self._asked += 1
-            number = self._asked
-            self.tell(rank, order.numbered(number))
-            while True:
-                reply = self._next(rank, REPLY)
-                answered, error, value = pickle.loads(reply)
-                if answered == number:  # others were for who did not wait
-                    break
-        if error is not None:
-            raise error
-        return value
+            self.tell(rank, question.numbered(self._asked))
+            return self._asked
+
+    def _answer(self, rank: int, number: int) -> Answer:
+        while True:
+            found: Answer = pickle.loads(self._next(rank, REPLY))
+            if found.number == number:  # others were for who did not wait
+                return found
 
     @_with_others
     def reply(self, number: int, error: Exception | None, value: Any) -> None:
-        """Answer a question of rank 0."""
-        data = pickle.dumps((number, error, value), pickle.HIGHEST_PROTOCOL)
+        """Answer a question of rank 0, which knows then what went wrong."""
+        answer = Answer(number, error, self.failed, value)
+        data = pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
+        self.failed = False
         self.sent.add(len(data))
-        self._wait([self.comm.Isend([data, self.byte], 0, REPLY)])
+        self._wait((), [self.comm.Isend([data, self.byte], 0, REPLY)])
 
     def next_order(self) -> bytes:
         return self._next(0, ORDER)
@@ -183,28 +241,32 @@ class World:
 
     def send(self, rank: int, data: Bytes) -> None:
         """Bytes to a rank that receives as many."""
-        self._wait(self.sending(rank, data))
+        self._wait((), self.sending(rank, data))
 
     def receive(self, rank: int, into: Bytes) -> None:
         self._wait(self.receiving(rank, into))
 
     @_with_others
     def sending(self, rank: int, data: Bytes) -> list[MPI.Request]:
-        data = np.ascontiguousarray(data)
+        data, tag = np.ascontiguousarray(data), FAILED if self.failed else GOOD
         self.sent.add(data.size)
-        return [self.comm.Isend([part, self.byte], rank, DATA) for part in _chunks(data)]
+        return [self._data.Isend([part, self.byte], rank, tag) for part in _chunks(data)]
 
     @_with_others
     def receiving(self, rank: int, into: Bytes) -> list[MPI.Request]:
-        return [self.comm.Irecv([part, self.byte], rank, DATA) for part in _chunks(into)]
+        return [self._data.Irecv([part, self.byte], rank) for part in _chunks(into)]
 
     @_with_others
-    def _wait(self, requests: Sequence[MPI.Request]) -> None:
-        waiting = list(requests)
+    def _wait(
+        self, coming: Sequence[MPI.Request], leaving: Sequence[MPI.Request] = ()
+    ) -> None:
+        waiting, said = [*coming, *leaving], [self._mpi.Status() for _ in coming]
         for pause in _pauses():
-            if self._mpi.Request.Testall(waiting):
-                return
+            if self._mpi.Request.Testall(waiting, said):
+                break
             pause()
+        if any(status.tag == FAILED for status in said[: len(coming)]):
+            self.failed = True
 
     wait = _wait
 
@@ -214,10 +276,32 @@ class World:
         with self._lock, _uninterrupted():
             yield
 
-    def abort(self) -> None:
-        """End all ranks: the others notice when this one is gone. (MPI's own way has its words.)"""
-        sys.stdout.flush()
+    def named(self, e: Exception) -> Exception:
+        """The same kind of error, with this rank's name."""
+        text = f"rank {self.rank} ({platform.node()}): {e}"
+        try:
+            found = type(e)(text)
+            pickle.loads(pickle.dumps(found))
+        except Exception:  # one that is made, or sent, in a way of its own
+            return BackendError(text)
+        return found
+
+    def give_up(self, e: Exception) -> NoReturn:
+        """End all ranks, with this error and this rank's name: others wait for what has failed."""
+        self.abort(self.named(e))
+
+    def abort(self, e: Exception) -> NoReturn:
+        """End this process, with this error: the others notice that it is gone. (MPI's own way has
+        its words.)"""
+        self._say(e)
         os._exit(1)
+
+    @staticmethod
+    def _say(e: Exception) -> None:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+        with suppress(OSError):
+            os.write(2, f"error: {e}\n".encode())
 
 
 @cache
@@ -260,9 +344,12 @@ class _Deferred:
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
+def _uninterrupted(for_good: bool = False) -> Iterator[None]:
     """Ctrl-C comes afterwards. To block the signal does not do it: another thread, of numpy's or
-    the CPU's, would get it, and then the main one its KeyboardInterrupt."""
+    the CPU's, would get it, and then the main one its KeyboardInterrupt.
+
+    for_good  it does not come at all
+    """
     before = None
     if threading.current_thread() is threading.main_thread():
         before = signal.getsignal(signal.SIGINT)
@@ -273,6 +360,8 @@ def _uninterrupted() -> Iterator[None]:
     signal.signal(signal.SIGINT, deferred)
     try:
         yield
+        if for_good:
+            deferred.came = None
     finally:
         signal.signal(signal.SIGINT, before)
         if deferred.came is not None:

@@ -1,0 +1,44 @@
+"""What goes wrong in a run: heard before its result is used, and an end for all within a time."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.mpi.failing import COUNT, WRONG
+from tests.mpi.launching import on_ranks
+
+PROGRAM = ("-m", "tests.mpi.failing")
+
+
+@pytest.mark.parametrize(("n", "how"), [(2, "graph"), (3, "graph"), (3, "layer")])
+def test_a_step_that_fails_is_told_by_its_run_and_no_other(n: int, how: str) -> None:
+    """Wherever it is: the output of shared layers is on rank 0, that of whole ones on the last."""
+    done = on_ranks(n, *PROGRAM, "every_run", how)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for rank in range(n):
+        for run in (0, COUNT // 2, COUNT - 1):
+            assert f"{how}: rank {rank}, run {run}, step 1 of " in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("what", "rank", "line"),
+    [
+        (("never_told",), 1, WRONG),
+        (("waited_for",), 1, WRONG),
+        (("at_first", "first"), 0, WRONG),
+        (("at_first", "last"), 0, WRONG),
+        (("does_not_end",), 1, "has not come to its end for 2 s; all ranks end"),
+        (("left_half_done",), 1, "has not come to its end for 2 s; all ranks end"),
+        (("unreadable",), 1, ""),
+    ],
+)
+def test_all_end_with_one_line_that_names_the_rank(
+    what: tuple[str, ...], rank: int, line: str
+) -> None:
+    done = on_ranks(2, *PROGRAM, *what, LLAMA_PY_MPI_TIMEOUT="2")
+    errors = re.findall(r"^error: .*$", done.stderr, re.M)
+    assert done.returncode != 0 and len(errors) == 1, done.stderr
+    assert re.match(rf"error: rank {rank} (\(|on )", errors[0]), done.stderr
+    assert errors[0].endswith(line) and "Traceback" not in done.stderr, done.stderr
