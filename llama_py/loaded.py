@@ -127,6 +127,7 @@ class Loaded(Closing):
     def _load(self, p: ModelParams) -> None:
         kind = architecture(self.file.architecture)
         self.hparams: HParams = kind.HParams(self.file.metadata, kind.arch)
+        self.placement.check(self.hparams.n_layer_all)
         self.layer_devices = self.placement.layers(self.hparams.n_layer_all)
         weights = Weights(self.file.tensors, str(self.file.path))
         self.architecture = kind(self.hparams, weights, p.load_mtp)

@@ -110,6 +110,21 @@ class Placement:
     def offload(self) -> tuple[Device, ...]:
         return self.devices[:-1]
 
+    def check(self, n_layer_all: int) -> None:
+        """BackendError for more stages than there are layers, with the output; a warning for those
+        that have none by their shares."""
+        if self.parallel is None:
+            return
+        if self.parallel.pp > n_layer_all + 1:
+            raise BackendError(
+                f"pp={self.parallel.pp}: the model has {n_layer_all} layers and the output, so it"
+                f" has {n_layer_all + 1} stages at most"
+            )
+        used = {d.name for d in self.layers(n_layer_all)}
+        idle = [group[0].name for group in self.groups if group[0].name not in used]
+        if idle:
+            log.warning("pp=%d: no layers for %s", self.parallel.pp, ", ".join(idle))
+
     def n_offloaded(self, n_layer_all: int) -> int:
         """Layers on other devices than the host; the output counts as one."""
         if not self.offload:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import platform
 import secrets
+import selectors
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ggml_mpi.keeper import limit
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
 SIOCGIFADDR = 0x8915  # linux/sockios.h
 TRY = 3.0  # seconds for an address to answer
+HELLO = 64  # bytes of what a rank says first, at most
 WELCOME = b"+"
 
 
@@ -36,7 +40,7 @@ def connected(comm: MPI.Intracomm, hosts: Sequence[str]) -> dict[int, socket.soc
             found[0] = line
     else:
         where = list(dict.fromkeys(_addresses()))
-        with socket.create_server(("", 0), backlog=size) as server:
+        with _server(size) as server:
             port, token = server.getsockname()[1], secrets.token_hex(16)
             wanted = (server, token, size - 1, found)
             threading.Thread(target=_accept, args=wanted, daemon=True).start()
@@ -53,20 +57,66 @@ def connected(comm: MPI.Intracomm, hosts: Sequence[str]) -> dict[int, socket.soc
     return found
 
 
+def _server(backlog: int) -> socket.socket:
+    """Where all can connect to, by IPv4 or IPv6, as this machine has them."""
+    if socket.has_dualstack_ipv6():
+        with suppress(OSError):  # IPv6 may be turned off
+            family = socket.AF_INET6
+            return socket.create_server(
+                ("", 0), family=family, backlog=backlog, dualstack_ipv6=True
+            )
+    return socket.create_server(("", 0), backlog=backlog)
+
+
 def _accept(
     server: socket.socket, token: str, n: int, found: dict[int, socket.socket]
 ) -> None:
-    server.settimeout(limit())
-    with suppress(OSError):
-        while len(found) < n:
-            line, _ = server.accept()
-            line.settimeout(TRY)
-            with suppress(OSError, ValueError):
-                said, rank = line.recv(64).split()
-                if secrets.compare_digest(said, token.encode()):
-                    found[int(rank)] = line
-                    line.setblocking(False)
+    """Until all have said the token and their rank. Whoever else connects is not waited for."""
+    until = time.monotonic() + limit()
+    server.setblocking(False)
+    with suppress(OSError, ValueError), selectors.DefaultSelector() as watched:
+        watched.register(server, selectors.EVENT_READ)
+        said: dict[socket.socket, bytes] = {}
+        while len(found) < n and time.monotonic() < until:
+            for key, _ in watched.select(TRY):
+                if key.fileobj is server:
+                    with suppress(OSError):
+                        line, _ = server.accept()
+                        line.setblocking(False)
+                        said[line] = b""
+                        watched.register(line, selectors.EVENT_READ)
+                    continue
+                assert isinstance(key.fileobj, socket.socket)
+                line = key.fileobj
+                said[line] += _heard(line)
+                rank = _rank_of(said[line], token)
+                if rank is None:
+                    continue
+                watched.unregister(line)
+                del said[line]
+                if rank:
+                    found[rank] = line
                     line.send(WELCOME)
+                else:
+                    line.close()
+        for line in said:
+            line.close()
+
+
+def _heard(line: socket.socket) -> bytes:
+    """What has come; a line's end if nothing will."""
+    with suppress(OSError):
+        return line.recv(HELLO) or b"\n"
+    return b"\n"
+
+
+def _rank_of(said: bytes, token: str) -> int | None:
+    """The rank that says so; 0: a stranger; None: that is not all yet."""
+    hello, end, _ = said.partition(b"\n")
+    if not end:
+        return 0 if len(said) >= HELLO else None
+    key, _, rank = hello.partition(b" ")
+    return int(rank) if secrets.compare_digest(key, token.encode()) else 0
 
 
 def _to_first(where: list[str], port: int, hello: bytes) -> socket.socket | None:
@@ -82,9 +132,20 @@ def _to_first(where: list[str], port: int, hello: bytes) -> socket.socket | None
 
 
 def _addresses() -> Iterator[str]:
-    """Of this machine: those of its name, and on Linux those of all its interfaces."""
+    """Of this machine: those of its name, and on Linux those of all its interfaces; IPv4 first.
+    Those of one link alone have no meaning elsewhere."""
+    found = [*_named(), *_of_interfaces()]
+    yield from (a for a in found if ":" not in a)
+    yield from (a for a in found if ":" in a and not a.startswith("fe80:"))
+
+
+def _named() -> Iterator[str]:
     with suppress(OSError):
-        yield from socket.gethostbyname_ex(platform.node())[2]
+        for *_, address in socket.getaddrinfo(platform.node(), None, type=socket.SOCK_STREAM):
+            yield str(address[0])
+
+
+def _of_interfaces() -> Iterator[str]:
     with suppress(ImportError, OSError):
         import fcntl
 
@@ -94,3 +155,6 @@ def _addresses() -> Iterator[str]:
                     named = struct.pack("256s", name.encode()[:15])
                     data = fcntl.ioctl(asked.fileno(), SIOCGIFADDR, named)
                     yield socket.inet_ntoa(data[20:24])
+    with suppress(OSError):
+        for line in Path("/proc/net/if_inet6").read_text().splitlines():
+            yield socket.inet_ntop(socket.AF_INET6, bytes.fromhex(line.split()[0]))

@@ -91,7 +91,8 @@ class Watch:
         except OSError:
             said = b""
         if BYE in said:
-            del self._peers[rank], self._heard[rank]
+            with self._lock:  # another thread may be at them
+                del self._peers[rank], self._heard[rank]
         elif said:
             self._heard[rank] = time.monotonic()
         elif not self._is_over:

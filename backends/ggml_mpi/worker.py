@@ -81,9 +81,9 @@ def serve() -> None:
     here = world()
     try:
         Worker(here).serve()
+        here.part()
     except Exception as e:  # not of an order: this rank cannot go on, nor can others without it
         here.give_up(e)
-    here.part()
 
 
 def leave_signals() -> None:

@@ -136,15 +136,23 @@ class World:
         """The end of rank 0's program. It raises nothing: rank 0 would be at the end of MPI, where
         it waits for all, and they for a word of it. What no result has told is said here."""
         with self._lock, _uninterrupted(for_good=True):
-            numbers = {rank: self._put(rank, End()) for rank in range(1, self.size)}
-            self._over = True
-            problem = None
-            for rank, number in numbers.items():
-                self.watch.expect(rank)
-                problem = self._answer(rank, number).error or problem
-            self.part()
+            try:
+                problem = self._farewell()
+            except Exception as e:
+                self.give_up(e)
         if problem is not None:
             self.abort(problem)
+
+    def _farewell(self) -> Exception | None:
+        """All ranks end; -> what one of them had not told yet."""
+        numbers = {rank: self._put(rank, End()) for rank in range(1, self.size)}
+        self._over = True
+        problem = None
+        for rank, number in numbers.items():
+            self.watch.expect(rank)
+            problem = self._answer(rank, number).error or problem
+        self.part()
+        return problem
 
     def part(self) -> None:
         """The end of MPI, for all ranks: launchers kill who is left when the first has gone."""

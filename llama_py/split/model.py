@@ -172,6 +172,7 @@ class _Graph(_Splitter):
     def split(self) -> None:
         whole = {t.name: t for t in tensors_of(self.arch)}
         self._visit(self.arch, self.parts)
+        self._warn_of_idle()
         cut = self._cut_blocks()
         left = tensors_of(self.arch)
         kept = {id(t) for t in left}
@@ -182,6 +183,20 @@ class _Graph(_Splitter):
             rows = _Rows(self.arch, self.w, self.stage, self.device_of)
             rows.group = self.group
             self.arch.output = rows.shared(self.arch.output)  # type: ignore[attr-defined]
+
+    def _warn_of_idle(self) -> None:
+        """Of devices that have a share, and no part of some block."""
+        idle = [
+            sum(used[i] is None for used in self.used) if self.shares[i] else 0
+            for i in range(len(self.devices))
+        ]
+        if any(idle):
+            log.warning(
+                "%d devices share layers, but %d of %d blocks have no part for %s: there are fewer"
+                " heads, experts or blocks of channels than devices",
+                len(idle), max(idle), len(self.used),
+                ", ".join(d.name for d, n in zip(self.devices, idle, strict=True) if n),
+            )  # fmt: skip
 
     def _visit(self, whole: Any, parts: Sequence[Any]) -> None:
         """Put split blocks in the place of those that can be, in all that is made of layers."""

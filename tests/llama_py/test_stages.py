@@ -120,6 +120,33 @@ def test_what_is_not_divisible_is_told() -> None:
         Parallel.of("tp=2,ep=4")
 
 
+def test_more_stages_than_layers_are_refused() -> None:
+    with pytest.raises(BackendError, match=r"pp=4: the model has 2 layers and the output"):
+        staged("llama-dense", "pp=4")
+
+
+def test_stages_without_a_layer_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    devices = devices_in_use([TestDevice(f"d{i}") for i in range(3)])
+    place = Placement(devices, tensor_split=(1, 0.01, 1), parallel=Parallel(pp=3))
+    model_of(*made("llama-dense"), place)
+    assert [r.getMessage() for r in caplog.records if "pp=" in r.getMessage()] == [
+        "pp=3: no layers for d1"
+    ]
+
+
+def test_devices_without_a_head_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    """Of four heads for keys; the hidden channels are enough for all."""
+    staged("llama-dense", "tp=2")
+    assert "no part for" not in caplog.text
+    model = staged("llama-dense", "tp=5")
+    n = len(model.architecture.layers)
+    assert [r.getMessage() for r in caplog.records if "no part for" in r.getMessage()] == [
+        f"5 devices share layers, but {n} of {2 * n} blocks have no part for cpu.5: there are fewer"
+        " heads, experts or blocks of channels than devices"
+    ]
+    assert nmse(run(whole("llama-dense")), run(model)) <= CLOSE
+
+
 def test_commands_take_it() -> None:
     text = ("-p", "ROMEO:", "-n", "12", "--temp", "0", "-no-cnv")
     alone = command("llama-py-cli", *text)

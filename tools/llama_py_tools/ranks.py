@@ -9,7 +9,9 @@ The first one (rank 0) is the command, with the devices mpi0, mpi1, ...; the oth
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from llama_py_tools.supervisor import Hosts
 
 FLAG = "--hosts"
+HOST = re.compile(r"(?:\[(?P<address>[0-9a-fA-F:.]+)\]|(?P<name>[^\s:\[\]]+))(?::(?P<n>\d+))?")
 LINGER = 10.0  # seconds in which a server tells its clients that a rank is lost
 
 
@@ -111,11 +114,27 @@ def _hosts(words: Sequence[str]) -> str:
 def parsed(hosts: str) -> Hosts:
     """Machines with their numbers of processes. Ends with an error where that is none."""
     found = []
-    for name, colon, n in (host.partition(":") for host in hosts.split(",")):
-        if not name or (colon and not n.isdigit()) or n == "0":
-            sys.exit(f"error: {FLAG} {hosts}: expected HOST[:N],...")
-        found.append((name, int(n or 1)))
+    for host in hosts.split(","):
+        what = HOST.fullmatch(host)
+        if what is None or what["n"] == "0":
+            more = "; an IPv6 address in brackets" if host.count(":") > 1 else ""
+            sys.exit(f"error: {FLAG} {hosts}: expected HOST[:N],...{more}")
+        found.append((what["name"] or _named(what["address"]), int(what["n"] or 1)))
     return found
+
+
+def _named(address: str) -> str:
+    """A name of an IPv6 address: launchers take a colon for the end of a name, and speak to each
+    other by IPv4. Ends with an error where there is none."""
+    try:
+        name = socket.gethostbyaddr(address)[0]
+        socket.getaddrinfo(name, None, socket.AF_INET)
+    except OSError:
+        sys.exit(
+            f"error: {FLAG} [{address}]: the launcher needs a name, or an IPv4 address, and this"
+            " machine knows none for it; add one to /etc/hosts"
+        )
+    return name
 
 
 def launch(hosts: Hosts) -> list[str]:
