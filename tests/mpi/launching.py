@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.commands import ROOT, clean_environment
@@ -27,8 +29,22 @@ def launcher() -> str:
 def on_ranks(n: int, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
     """A command on n ranks, run to its end."""
     with started(n, *command, **env) as process:
-        out, err = process.communicate(timeout=TIMEOUT)
+        try:
+            out, err = process.communicate(timeout=TIMEOUT)
+        except subprocess.TimeoutExpired:
+            end(process)
+            out, err = process.communicate()
+            raise AssertionError(f"{command} does not end; it said\n{out}{err}") from None
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """A launcher, and all that it has started: these do not end with it."""
+    all_ = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
+    for one in all_:
+        with suppress(psutil.Error):
+            one.kill()
+    psutil.wait_procs(all_[:-1], timeout=60)
 
 
 def started(n: int, *command: str, **env: str) -> subprocess.Popen[str]:
