@@ -18,7 +18,7 @@ from llama_py.serving import TooLong
 from llama_py.serving.scheduler import Scheduler
 from llama_py.serving.sight import Sight
 from llama_py.vision import Encoder
-from llama_py.vision.prompt import ImagePrompt
+from llama_py.vision.prompt import ImagePrompt, Picture
 from tests.eyes import HYBRID, picture, seeing
 from tests.live_models import EXACT, tokens
 from tests.serving.engines import (
@@ -54,6 +54,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Models]:
     yield model
     for one in made.values():
         one.close()
+
+
+def bare(model: llama_py.Model, seed: int) -> Picture:
+    """An image without anything around it."""
+    return next(iter(model.see("<__media__>a", [picture(seed)]).media.values()))
 
 
 def start_of(prompt: ImagePrompt) -> int:
@@ -128,14 +133,32 @@ step = Sight.step
 @pytest.mark.parametrize("kind", [AXES, "pixtral", "hybrid"])
 def test_texts_that_end_with_an_image_or_nearly(models: Models, kind: str) -> None:
     model = models(kind)
+    one, two = (bare(model, i) for i in range(2))
     prompts = [
-        model.see(text, [picture(i) for i in range(text.count("<__media__>"))])
-        for text in ("<__media__>a", "<__media__>ab", "<__media__><__media__>c", "b<__media__>a")
+        ImagePrompt(chunks)
+        for chunks in ([one, [5]], [one, [5, 6]], [one, two, [7]], [[8], one, [5]], [[8], two, [5]])
     ]
     with engine(model) as made:
         for ids in [*prompts, *prompts]:
-            one = ask(made, request(ids, 6))
+            one = ask(made, request(ids, 6, logprobs=0))
             assert one.end().error is None and one.tokens == alone(model, ids, 6)
+            assert abs(scores(one)[0] - first(model, ids)) < 1e-4
+
+
+def test_two_begin_behind_the_same_image(models: Models) -> None:
+    """Where it takes more positions than the memory can tell, the second does not begin in it."""
+    model = models(AXES)
+    ids = ImagePrompt([[3, 4], bare(model, 1), [5]])
+    with engine(model, cache_ram=0) as made:
+        ask(made, request(ids)).end()
+        go_on = stall(made)
+        other = ask(made, request([5], 10))
+        both = [ask(made, request(ids)) for _ in range(2)]
+        go_on.set()
+        assert [one.end().error for one in (other, *both)] == [None] * 3
+        assert [one.tokens for one in both] == [alone(model, ids)] * 2
+        held = [one.events[0].timings.n_reused for one in both]
+        assert held == [ids.n_tokens - 1, start_of(ids)]
 
 
 def test_answers_go_on_while_an_image_is_read(
