@@ -261,6 +261,8 @@ class Engine(Closing):
         if n_cells(request.prompt) > self.n_ctx:
             raise TooLong(n_cells(request.prompt), self.n_ctx)
         mixed = isinstance(request.prompt, Mixed)
+        if isinstance(request.prompt, Mixed) and request.prompt.before:
+            raise ContextError("a request has its whole prompt, not what follows of one (rest)")
         self._check_tokens(id for id in request.prompt if id >= 0 or not mixed)
         check_whole(n_whole(request.prompt), self._ctx.cparams)
         if not -1 <= request.id_slot < self.n_slots:

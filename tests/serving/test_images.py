@@ -233,6 +233,10 @@ def test_what_does_not_fit_is_refused_at_once(models: Models) -> None:
     n = ids.n_whole
     with engine(model, n_ubatch=n - 1) as made, pytest.raises(ContextError, match=f"at least {n}"):
         ask(made, request(ids))
+    rest = ids.rest(len(ids) - 1)
+    assert rest is not None
+    with engine(model) as made, pytest.raises(ContextError, match="whole prompt"):
+        ask(made, request(rest))
     model = models(AXES)
     ids = model.see("<__media__>a" * 6, [picture(i, (90, 90)) for i in range(6)])
     assert len(ids) < 256 < ids.n_tokens  # it has fewer positions than cells

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from importlib.metadata import version
+from threading import BoundedSemaphore
 from typing import TYPE_CHECKING
 
 from llama_py.chat.ends import turn_end
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from llama_py_server.loss import Loss
     from llama_py_server.params import ServerParams, TalkParams
     from llama_py_server.task import Task
+
+
+N_DECODING = 2  # images at a time
 
 
 def build() -> str:
@@ -54,6 +58,7 @@ class State:
     defaults      what requests leave open
     path          of the model's file
     t_max         seconds after which an answer ends (0: never)
+    decoding      one for each image that may be decoded at a time: it takes 3 bytes a pixel
     work          answers that are on their way, by the engine's numbers
     """
 
@@ -72,6 +77,7 @@ class State:
     record: Record = field(default_factory=Record)
     work: dict[int, Answer] = field(default_factory=dict)
     loss: Loss | None = None
+    decoding: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(N_DECODING))
 
     @property
     def name(self) -> str:
@@ -105,9 +111,10 @@ class State:
         from llama_py.vision.prompt import image_prompt
 
         m = self.model
-        return image_prompt(
-            m.tokenizer, m.hparams, m.eyes, text, images, n_most=self.engine.n_ctx
-        )
+        with self.decoding:
+            return image_prompt(
+                m.tokenizer, m.hparams, m.eyes, text, images, n_most=self.engine.n_ctx
+            )
 
     @property
     def tokenizer(self) -> Tokenizer:

@@ -47,7 +47,10 @@ def _read(state: State, body: Body, convert: Convert) -> tuple[list[int], Task]:
 
 
 def _tokens(state: State, prompt: str, messages: list[Body]) -> list[int]:
-    return tokens_of(state.model, prompt, messages, n_most=state.engine.n_ctx)
+    if not has_images(messages):
+        return tokens_of(state.model, prompt)
+    with state.decoding:
+        return tokens_of(state.model, prompt, messages, n_most=state.engine.n_ctx)
 
 
 async def chat(request: Request, state: State) -> Response:
