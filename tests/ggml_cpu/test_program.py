@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from ggml_cpu import program
 from ggml_cpu.program import SLICE_SECONDS, estimate
 from ggml_py import ops, registry
 from ggml_py.backend import get_tensor, set_tensor
@@ -40,3 +42,39 @@ def test_columns_prepared_for_another_cut_of_them_are_prepared_again() -> None:
     for a, t in zip((one, two, one), products, strict=True):
         expected = get_tensor(x) @ get_tensor(a).swapaxes(2, 3)
         np.testing.assert_allclose(get_tensor(t), expected, atol=1e-4)
+
+
+def test_others_run_in_the_pauses_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The result is that of a run, whatever runs in between on the same threads."""
+    monkeypatch.setattr(program, "SLICE_SECONDS", 0.0)  # a pause after each node
+    plans, ends, inputs = [], [], []
+    for seed in (1, 2):
+        rng = np.random.default_rng(seed)
+        cur = x = Tensor(ne=(32, 5))
+        for _ in range(6):
+            w = Tensor(ne=(32, 32))
+            cur = ops.mul_mat(w, ops.relu(cur))
+            inputs.append((w, rng.standard_normal((32, 32)).astype(np.float32)))
+        inputs.append((x, rng.standard_normal((5, 32)).astype(np.float32)))
+        cur.flags |= FLAG_OUTPUT
+        graph = Graph()
+        graph.build_forward_expand(cur)
+        plans.append(Scheduler([registry.device("cpu")]).plan(graph))
+        ends.append(cur)
+    for t, values in inputs:
+        set_tensor(t, values)
+    expected = []
+    for plan, end in zip(plans, ends, strict=True):
+        plan.run()
+        expected.append(get_tensor(end).copy())
+    set_tensor(inputs[-1][0], np.ones((5, 32), np.float32))
+    n = 0
+    for n, _ in enumerate(plans[0].run_in_parts(), 1):
+        plans[1].run()
+        set_tensor(inputs[-1][0], np.full((5, 32), n, np.float32))
+    assert n >= 6
+    assert (get_tensor(ends[0]) == expected[0]).all()
+    set_tensor(inputs[-1][0], inputs[-1][1])
+    for _ in plans[1].run_in_parts():
+        plans[0].run()
+    assert (get_tensor(ends[1]) == expected[1]).all()
