@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +15,12 @@ from llama_py.vision import Image, tiny
 HYBRID = ("qwen35", "dense"), "qwen2vl_merger"
 
 
-def seeing(name: str, folder: Path, text: tuple[str, str] | None = None) -> llama_py.Model:
+def seeing(
+    name: str, folder: Path, text: tuple[str, str] | None = None, **options: Any
+) -> llama_py.Model:
     """The tiny text model of an encoder, or another, with that encoder."""
     files = files_of(name, folder, text)
-    model = llama_py.load(str(files[0]))
+    model = llama_py.load(str(files[0]), **options)
     model.load_vision(files[1])
     return model
 

@@ -13,6 +13,7 @@ import llama_py
 from ggml_py.errors import ContextError
 from llama_py.context import Context
 from llama_py.generate import stream
+from llama_py.params.speculative import SpeculativeParams
 from llama_py.reuse.tree import common
 from llama_py.serving import TooLong
 from llama_py.serving.scheduler import Scheduler
@@ -255,19 +256,26 @@ def test_images_give_way_where_cells_are_shared(models: Models, kind: str) -> No
         assert [one.tokens for one in found] == [alone(model, ids, 20) for ids in prompts]
 
 
-@pytest.mark.parametrize("kind", ["pixtral", AXES])
-def test_answers_about_images_are_not_drafted(models: Models, kind: str) -> None:
-    from llama_py.params.speculative import SpeculativeParams
-
-    model = models(kind)
-    seen, text = model.see("<__media__>a", [picture()]), [1, 2, 3, 4] * 8
-    how = SpeculativeParams(spec_type="ngram-simple,ngram-mod")
-    with engine(model, speculative=how) as made:
+@pytest.mark.parametrize("kind", ["pixtral", AXES, "mtp"])
+def test_answers_about_images_are_not_drafted(
+    models: Models, kind: str, tmp_path: Path
+) -> None:
+    own = seeing(AXES, tmp_path, ("qwen35", "mtp"), load_mtp=True) if kind == "mtp" else None
+    model = own or models(kind)
+    seen, text = model.see("what <__media__>a", [picture()]), [1, 2, 3, 4] * 8
+    kinds = "ngram-simple,ngram-mod" if own is None else "draft-mtp"
+    with engine(model, speculative=SpeculativeParams(spec_type=kinds)) as made:
         for _ in range(2):
             one, other = ask_all(made, [request(seen, 40), request(text, 40)])
             assert one.end().error is None and other.end().error is None
             assert one.tokens == alone(model, seen, 40) and other.tokens == alone(model, text, 40)
             assert one.end().timings.n_drafted == 0
+            assert own is None or other.end().timings.n_drafted > 0
+        ids = [*seen[: start_of(seen)], *tokens(5)]  # where the image was there is a text now
+        one = ask(made, request(ids))
+        assert one.end().error is None and one.tokens == alone(model, ids)
+    if own is not None:
+        own.close()
 
 
 @pytest.mark.parametrize("kind", ["pixtral", AXES])
