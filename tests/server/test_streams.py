@@ -117,6 +117,34 @@ def test_what_is_kept_is_bounded(client: TestClient, monkeypatch: pytest.MonkeyP
     assert resumed(client, 10**6, "a third one").status_code == 404
 
 
+def test_answers_that_go_on_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "TOGETHER", 1000)
+    all_of_them = kept.Streams()
+    sizes = {"short": 100, "long": 900, "longest": 2000}
+    for id, n in sizes.items():
+        one = all_of_them.begin(id)
+        one.runs, one.data = True, bytearray(range(100)) * (n // 100)
+    all_of_them.sweep()
+    left = [found for id in sizes if (found := all_of_them.get(id)) is not None]
+    assert sum(len(one.data) for one in left) == 1000 and len(left) == 3
+    assert [one.size for one in left] == [*sizes.values()] and left[0].dropped == 0
+    assert all(bytes(one.data).endswith(bytes(range(1, 100))) for one in left)  # the last are there
+
+
+def test_a_key_has_its_own_streams(state: State) -> None:
+    made = app(holding(state), ListenParams(api_key=("k", "other")))
+    with (
+        TestClient(made, headers={"authorization": "Bearer k"}) as mine,
+        TestClient(made, headers={"x-api-key": "other"}) as theirs,
+    ):
+        said, ids = ask(mine, n_predict=2).content, {"conversation_ids": [ID]}
+        assert resumed(mine).content == said and resumed(theirs).status_code == 404
+        assert theirs.post("/v1/streams/lookup", json=ids).json() == []
+        assert ask(theirs, n_predict=1).content != said
+        theirs.delete("/v1/stream", params={"conv_id": ID})
+        assert resumed(mine).content == said and resumed(theirs).status_code == 404
+
+
 def test_predictions(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AIP_MODE", "PREDICTION")
     monkeypatch.setenv("AIP_HEALTH_ROUTE", "alive")

@@ -32,10 +32,12 @@ class Keys:
         if scope["type"] == "http" and self.keys and scope["path"] not in self.public:
             given = given_key(Headers(scope=scope)).encode("latin-1", "replace")
             # every key is compared, so that the time does not tell which one
-            if not any([hmac.compare_digest(given, key) for key in self.keys]):
+            same = [hmac.compare_digest(given, key) for key in self.keys]
+            if not any(same):
                 refusal = as_error(HTTPError("authentication_error", "Invalid API Key"))
                 await refusal(scope, receive, send)
                 return
+            scope.setdefault("state", {})["holder"] = same.index(True)
         await self.app(scope, receive, send)
 
 

@@ -37,3 +37,8 @@ async def stopped(task: asyncio.Future[Any]) -> None:
         task.cancel()
         with suppress(asyncio.CancelledError, Exception):
             await task
+
+
+def holder(request: Request) -> int:
+    """Which of the server's keys the request has; 0 where none is needed."""
+    return int(getattr(request.state, "holder", 0))

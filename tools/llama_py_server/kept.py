@@ -13,22 +13,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from llama_py_server.clients import left, stopped
+from llama_py_server.clients import holder, left, stopped
 from llama_py_server.errors import invalid
 
 T = TypeVar("T")
 HEADER = "x-conversation-id"
 SECONDS = 300.0  # that an answer is kept when it has ended, or goes on with nobody who reads it
 MOST = 4 << 20  # bytes of one that are kept, the last
-TOGETHER = 64 << 20  # of all that have ended
+TOGETHER = 64 << 20  # of all
 LONGEST = 1024  # characters of a conversation's name
 
 
 class Kept:
-    """The bytes of one answer."""
+    """The bytes of one answer. holder: of which key it is"""
 
-    def __init__(self, id: str) -> None:
-        self.id, self.started, self.ended = id, time.time(), 0.0
+    def __init__(self, id: str, holder: int = 0) -> None:
+        self.id, self.holder = id, holder
+        self.started, self.ended = time.time(), 0.0
         self.data, self.dropped = bytearray(), 0
         self.runs = self.done = self.cancelled = False
         self.n_readers, self.read = 0, time.monotonic()  # when somebody read it last
@@ -53,12 +54,17 @@ class Kept:
         try:
             async for chunk in chunks:
                 self.data += chunk
-                if (n := len(self.data) - MOST) > 0:
-                    del self.data[:n]
-                    self.dropped += n
+                self.shorten(len(self.data) - MOST)
                 self._tell()
         finally:
             self.finish()
+
+    def shorten(self, n: int) -> None:
+        """Keep the first n bytes of what is kept no longer, if n > 0."""
+        if n > 0:
+            n = min(n, len(self.data))
+            del self.data[:n]
+            self.dropped += n
 
     def _tell(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -149,49 +155,57 @@ class Replay(Response):
 
 
 class Streams:
-    """Those of all conversations: the last of each."""
+    """Those of all conversations, the last of each. A key's holder has its own: who has another key
+    does not see them, even by the same name."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[tuple[int, str], Kept] = {}
 
-    def begin(self, id: str) -> Kept:
+    def begin(self, id: str, holder: int = 0) -> Kept:
         """A new one; the one before is stopped."""
-        self.stop(id)
+        self.stop(id, holder)
         self.sweep()
-        self._kept[id] = Kept(id)
-        return self._kept[id]
+        self._kept[holder, id] = kept = Kept(id, holder)
+        return kept
 
-    def get(self, id: str) -> Kept | None:
-        return self._kept.get(id)
+    def get(self, id: str, holder: int = 0) -> Kept | None:
+        return self._kept.get((holder, id))
 
     def drop(self, kept: Kept) -> None:
         """Its request failed before there was anything to keep."""
-        if self._kept.get(kept.id) is kept:
-            del self._kept[kept.id]
+        if self.get(kept.id, kept.holder) is kept:
+            del self._kept[kept.holder, kept.id]
         kept.finish()
 
-    def stop(self, id: str) -> None:
-        kept = self._kept.pop(id, None)
+    def stop(self, id: str, holder: int = 0) -> None:
+        kept = self._kept.pop((holder, id), None)
         if kept is not None:
             kept.stop()
 
     def sweep(self) -> None:
-        """Forget what nobody wants any more, and what is too much, the oldest first."""
+        """Forget what nobody wants any more, and what is too much: what has ended, the oldest
+        first, then the beginnings of the longest that go on."""
         for kept in [k for k in self._kept.values() if k.is_over]:
-            self.stop(kept.id)
-        ended = sorted((k for k in self._kept.values() if k.done), key=lambda k: k.ended)
-        n = sum(len(k.data) for k in ended)
-        for kept in ended:
-            if n <= TOGETHER:
-                break
-            n -= len(kept.data)
-            self.stop(kept.id)
+            self.stop(kept.id, kept.holder)
+        excess = sum(len(k.data) for k in self._kept.values()) - TOGETHER
+        if excess <= 0:
+            return
+        for kept in sorted((k for k in self._kept.values() if k.done), key=lambda k: k.ended):
+            if excess <= 0:
+                return
+            excess -= len(kept.data)
+            self.stop(kept.id, kept.holder)
+        while excess > 0:
+            longest = max(self._kept.values(), key=lambda k: len(k.data))
+            n = min(excess, (len(longest.data) + 1) // 2)
+            longest.shorten(n)
+            excess -= n
 
-    def lookup(self, ids: list[str]) -> list[dict[str, Any]]:
+    def lookup(self, ids: list[str], holder: int = 0) -> list[dict[str, Any]]:
         """Of conversations that the client names, and of those of a model: `ID::MODEL`."""
         found = [
             k for id in ids for k in self._kept.values()
-            if k.id == id or k.id.startswith(f"{id}::")
+            if k.holder == holder and (k.id == id or k.id.startswith(f"{id}::"))
         ]  # fmt: skip
         return [
             {
@@ -214,5 +228,5 @@ def begun(request: Request, streams: Streams) -> Kept | None:
         return None
     if len(id) > LONGEST:
         raise invalid(f"X-Conversation-Id has more than {LONGEST} characters")
-    request.state.kept = kept = streams.begin(id)
+    request.state.kept = kept = streams.begin(id, holder(request))
     return kept

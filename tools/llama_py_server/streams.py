@@ -3,6 +3,8 @@
     GET /v1/stream?conv_id=ID&from=BYTES    what was sent, then what comes
     DELETE /v1/stream?conv_id=ID            stop
     POST /v1/streams/lookup                 which of these conversations have one
+
+Where the server has keys, each is told of its own only.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from starlette.responses import Response
 
 from llama_py_server.answers import as_json
 from llama_py_server.body import object_of
+from llama_py_server.clients import holder
 from llama_py_server.errors import HTTPError, invalid
 from llama_py_server.kept import Replay
 
@@ -29,7 +32,7 @@ def _id(request: Request) -> str:
 
 
 async def get(request: Request, shelf: Shelf) -> Response:
-    kept = shelf.streams.get(_id(request))
+    kept = shelf.streams.get(_id(request), holder(request))
     if kept is None:
         raise HTTPError("not_found_error", "Stream not found or expired")
     if not kept.runs:
@@ -43,7 +46,7 @@ async def get(request: Request, shelf: Shelf) -> Response:
 
 
 async def delete(request: Request, shelf: Shelf) -> Response:
-    shelf.streams.stop(_id(request))
+    shelf.streams.stop(_id(request), holder(request))
     return Response(status_code=204, media_type="application/json")
 
 
@@ -51,4 +54,5 @@ async def lookup(request: Request, shelf: Shelf) -> Response:
     ids = (await object_of(request)).get("conversation_ids", [])
     if not isinstance(ids, list):
         raise invalid("'conversation_ids' must be an array")
-    return as_json(shelf.streams.lookup([id for id in ids if isinstance(id, str) and id]))
+    names = [id for id in ids if isinstance(id, str) and id]
+    return as_json(shelf.streams.lookup(names, holder(request)))
