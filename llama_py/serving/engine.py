@@ -56,6 +56,7 @@ class Engine(Closing):
     n_ctx    tokens that one sequence has room for
     n_slots  sequences, `n_seq_max` of the params
     size     bytes of the model, the memory and what computing takes; kept states are none of them
+    error    what ended it, if that was not `close`: it is closed then
     """
 
     @takes(ContextParams)
@@ -98,6 +99,7 @@ class Engine(Closing):
         self._tasks: deque[Task] = deque()
         self._changed = threading.Condition()
         self._closing, self._draining = False, False
+        self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="llama-engine", daemon=True)
         self._thread.start()
 
@@ -315,9 +317,8 @@ class Engine(Closing):
                 self._do_task()
         except BaseException as e:
             log.exception("the engine stops")
-            self._end(e)
-            raise
-        self._end(None)
+            self.error = e
+        self._end(self.error)
 
     def _goes_on(self) -> bool:
         """Wait for something to do. False: it is time to stop."""

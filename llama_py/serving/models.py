@@ -8,7 +8,7 @@ not used for longest leaves, never one in use.
 
 Who asks first is served first. Whoever asks for a model that is there goes on at once, even while
 others wait for room; but after PATIENCE seconds of that, what others keep in use takes no new work,
-so that nobody waits forever.
+so that nobody waits forever. What ended by an error leaves, and is loaded anew for who asks next.
 """
 
 from __future__ import annotations
@@ -220,6 +220,9 @@ class Models(Closing, Generic[T]):
     def _settle(self) -> None:
         """See whose turn it is; with the lock, whenever something has changed."""
         self._asked = [one for one in self._asked if not one.future.cancelled()]
+        for e in self._all:
+            if e.state == "loaded" and e.served is not None and e.served.error is not None:
+                e.error, e.leaving = e.served.error, True
         full = False  # somebody waits for room: who asked later does not get it before
         for one in self._asked[:]:
             e = one.entry

@@ -21,6 +21,11 @@ class Served(Protocol):
         """Bytes that it takes."""
         ...
 
+    @property
+    def error(self) -> BaseException | None:
+        """What ended it by itself: it serves no more, and is loaded anew for who asks next."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -40,7 +45,7 @@ class ModelInfo:
     """A model, its bytes (about, before it is loaded), and how many use it.
 
     asleep  it left because nobody used it for long
-    error   why it could not be loaded the last time
+    error   why it could not be loaded the last time, or what ended it
     """
 
     name: str
@@ -48,7 +53,7 @@ class ModelInfo:
     size: int
     n_uses: int
     asleep: bool = False
-    error: Exception | None = None
+    error: BaseException | None = None
 
 
 class Entry(Generic[T]):
@@ -65,7 +70,7 @@ class Entry(Generic[T]):
         self.n_uses = self.used = 0
         self.since = 0.0
         self.leaving = self.asleep = False
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
     @property
     def is_idle(self) -> bool:

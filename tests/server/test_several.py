@@ -99,6 +99,20 @@ def test_each_has_its_own_metrics_slots_and_settings(client: TestClient) -> None
     assert client.get("/metrics").json()["error"]["message"].startswith("model name is missing")
 
 
+def test_one_that_broke_is_shown_and_loaded_anew(
+    client: TestClient, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(client, "a")
+    with shelf.models.use("a") as loaded:
+        monkeypatch.setattr(loaded.state.engine._scheduler, "step", lambda: 1 / 0)
+    assert ask(client, "a").status_code == 500
+    until(lambda: states(client)["a"] == "unloaded")
+    status = client.get("/v1/models/a").json()["status"]
+    assert status["failed"] and "division by zero" in status["error"]
+    assert ask(client, "a").status_code == 200
+    assert "failed" not in client.get("/v1/models/a").json()["status"]
+
+
 def test_what_is_no_name_is_told(client: TestClient) -> None:
     for body in ({"prompt": "a"}, {"prompt": "a", "model": "d"}, {"prompt": "a", "model": 3}):
         found = client.post("/completion", json=body)

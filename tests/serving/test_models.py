@@ -22,6 +22,7 @@ class Served:
 
     def __init__(self, size: int) -> None:
         self.size = size
+        self.error: Exception | None = None
         type(self).n_open += 1
 
     def close(self) -> None:
@@ -104,6 +105,35 @@ def test_what_does_not_load_may_be_tried_again() -> None:
             pass
         with made.use("a") as served:
             assert served.size == 1
+
+
+def test_what_ended_by_an_error_is_loaded_anew() -> None:
+    with models(None, a=1, b=1) as made:
+        with made.use("a") as first:
+            first.error = ModelError("it broke")
+            made.tick()
+            assert made.info()[0].error is first.error
+            waiting = made.ask("a")
+            assert not waiting.done()  # until nobody uses it any more
+        second = waiting.result(WAIT).served
+        assert second is not first and made.info()[0].error is None
+        waiting.result().end()
+        second.error = ModelError("again")
+        with made.use("a", WAIT) as third:
+            assert third is not second and Served.n_open == 1
+
+
+def test_an_engine_that_ended_by_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load() -> Engine:
+        return Engine(llama_py.load(), n_ctx=512, n_seq_max=2, owns_model=True)
+
+    with Models({"one": Source(load, 1)}) as made:
+        with made.use("one") as engine:
+            monkeypatch.setattr(engine._scheduler, "step", lambda: 1 / 0)
+            end = ask(engine, request([5], 4)).end()
+            assert isinstance(end.error, Closed) and end.error.__cause__ is engine.error
+        with made.use("one", WAIT) as another:
+            assert ask(another, request([5], 4)).end().error is None
 
 
 def test_many_threads() -> None:

@@ -65,6 +65,10 @@ class Loaded:
         self.state, self.place = state, place
         self.size = state.engine.size + (0 if eyes is None else sum(eyes.sizes.values()))
 
+    @property
+    def error(self) -> BaseException | None:
+        return self.state.engine.error
+
     def close(self) -> None:
         try:
             self.place.told = told_of(self.state)
