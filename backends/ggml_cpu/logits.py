@@ -63,7 +63,7 @@ class LogitsMask:
         own = self._own
         block, logits = own.block, np.ascontiguousarray(logits, np.float32)
         out = np.empty_like(logits)
-        words = np.frombuffer(bits, np.uint16, len(bits) // 2)
+        words = np.frombuffer(bits + b"\0" * (len(bits) % 2), np.uint16)
         block[_DST], block[_LOGITS] = out.ctypes.data, logits.ctypes.data
         block[_BITS], block[EXTRA] = words.ctypes.data, LANES * words.size
         block[_DST + NE] = logits.size

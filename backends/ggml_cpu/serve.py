@@ -8,8 +8,11 @@ import json
 import os
 import signal
 import sys
+import threading
+from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
+from queue import SimpleQueue
 
 from ggml_cpu.codegen import object_code
 from ggml_cpu.fingerprints import file_name
@@ -23,19 +26,34 @@ CHANGED = "has changed since this program started; start again"
 def serve() -> None:
     """Answer until stdin ends: with the object code, or with why there is none."""
     answers, sys.stdout = sys.stdout, sys.stderr
+    jobs = _jobs()
     # The thousand errors that Numba raises for itself as it types a kernel are not to be coloured:
     # with colorama installed that is a twentieth of the work.
     os.environ["NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING"] = "1"
     import_module("ggml_cpu.frontend")
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asked; that ends us if it must
     gc.disable()  # what compiling leaves behind is mostly kept; looking through it takes a fifth
-    for line in sys.stdin:
+    for line in jobs:
         failure, code = _answer(**json.loads(line))
         text = binascii.b2a_base64(code, newline=False).decode()
         answers.write(json.dumps([failure, text]) + "\n")
         answers.flush()
         if gc.get_count()[0] > GARBAGE:
             gc.collect()
+
+
+def _jobs() -> Iterator[str]:
+    """Lines of stdin. Whoever asks may end at any time, killed as well: then this process ends,
+    whatever it compiles."""
+    lines: SimpleQueue[str] = SimpleQueue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            lines.put(line)
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    return iter(lines.get, None)
 
 
 def _answer(module: str, source: str, kernel: str, file: str) -> tuple[str, bytes]:

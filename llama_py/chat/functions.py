@@ -15,7 +15,7 @@ import inspect
 import json
 import re
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
@@ -25,7 +25,10 @@ from llama_py.chat.answer import ToolCall
 
 Function: TypeAlias = Callable[..., Any]
 Schema = dict[str, Any]
-_PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+_PLAIN = {
+    str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null",
+    None: "null",
+}  # fmt: skip
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 # `name: what it is` and `name (int): ...` in a line of its own, `:param name: ...`.
 _TOLD = r"^\s*(?::param\s+(?:\S+\s+)?)?{name}(?:\s*\([^)]*\))?\s*:\s*(.+)$"
@@ -113,10 +116,10 @@ def _member(hint: Any, value: Any) -> Any:
 def _schema(hint: Any, where: str) -> Schema:
     if hint is Any:
         return {}
-    if hint in _PLAIN:
+    if isinstance(hint, Hashable) and hint in _PLAIN:
         return {"type": _PLAIN[hint]}
     origin, args = get_origin(hint) or hint, get_args(hint)
-    if origin is Literal:
+    if origin is Literal and all(type(one) in _PLAIN for one in args):
         return {"enum": list(args)}
     if isinstance(origin, type) and issubclass(origin, Enum) and issubclass(origin, str):
         return {"enum": [one.value for one in origin]}
@@ -125,7 +128,7 @@ def _schema(hint: Any, where: str) -> Schema:
     if origin is list:
         return {"type": "array"} | ({"items": _schema(args[0], where)} if args else {})
     if origin is dict:
-        more = {"additionalProperties": _schema(args[1], where)} if args else {}
+        more = {"additionalProperties": _schema(args[1], where)} if len(args) == 2 else {}
         return {"type": "object", **more}
     raise ModelError(
         f"{where}: {hint} is no type of JSON; use str, int, float, bool, list, dict or Literal"

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Mapping
+import random
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from jinja2 import ChainableUndefined, TemplateError, Undefined, nodes
@@ -21,6 +24,7 @@ from jinja2.runtime import Context
 
 from llama_py.chat.bounds import BoundedSandbox
 
+MOMENT = datetime.datetime(2026, 1, 1)  # at which time stands still
 
 class Sandbox(BoundedSandbox):
     """What templates are compiled in and run by."""
@@ -31,6 +35,7 @@ class Sandbox(BoundedSandbox):
             extensions=["jinja2.ext.loopcontrols", Generation],
         )  # fmt: skip
         self.add_filter("tojson", to_json)
+        self.add_filter("random", chosen)
         self.globals |= {"raise_exception": refuse, "strftime_now": strftime_now}
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> NoReturn:
@@ -96,9 +101,35 @@ def refuse(message: str) -> NoReturn:
     raise TemplateError(message)
 
 
+@contextmanager
+def always_the_same() -> Iterator[None]:
+    """Meanwhile, in this thread, a template makes the same of the same: time stands still, and what
+    is chosen at random is the first."""
+    before, _STILL.is_so = _STILL.is_so, True
+    try:
+        yield
+    finally:
+        _STILL.is_so = before
+
+
+class _Still(threading.local):
+    is_so = False
+
+
+_STILL = _Still()
+
+
 def now() -> datetime.datetime:
     return datetime.datetime.now()
 
 
 def strftime_now(format: str) -> str:
-    return now().strftime(format)
+    return (MOMENT if _STILL.is_so else now()).strftime(format)
+
+
+def chosen(items: Any) -> Any:
+    """One at random; of nothing, undefined."""
+    found = [*items]
+    if not found:
+        return ChainableUndefined("there is nothing to choose from")
+    return found[0] if _STILL.is_so else random.choice(found)

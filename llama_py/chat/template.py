@@ -131,7 +131,10 @@ class ChatTemplate:
     @cached_property
     def thinking(self) -> Tags | None:
         """The tags around the model's thoughts; None if it does not think."""
-        return tags_of(self.source, self.render)
+        from llama_py.chat.sandbox import always_the_same
+
+        with always_the_same():
+            return tags_of(self.source, self.render)
 
     @cached_property
     def _template(self) -> Template:

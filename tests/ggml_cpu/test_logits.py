@@ -25,6 +25,12 @@ def test_masked_logits(n: int, more: int) -> None:
         np.testing.assert_array_equal(given, before)
 
 
+def test_an_odd_number_of_bytes() -> None:
+    logits = np.arange(30, dtype=np.float32)
+    found = LogitsMask()(logits, b"\x01\x02\xff")
+    assert np.flatnonzero(np.isfinite(found)).tolist() == [0, 9, *range(16, 24)]
+
+
 def test_without_that_backend_it_is_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> object:
         raise BackendError("no backend")

@@ -170,3 +170,17 @@ def test_a_template_that_takes_no_calls_is_told_of_tools() -> None:
     )
     arguments = '{"city": "B", "days": 1}'
     assert answer == Answer("", "", (ToolCall("weather", arguments, "1"),))
+
+
+UNSTEADY = "{{ strftime_now('%H:%M:%S.%f') }} {{ range(9999) | random }}\n"
+
+
+@pytest.mark.parametrize("name", ["Qwen-Qwen3-0.6B", "ibm-granite-granite-3.3-2B-Instruct"])
+def test_time_and_chance_are_no_marks(name: str) -> None:
+    source = TEMPLATES["templates"][name]["source"]
+    unsteady = UNSTEADY + source
+    template = ChatTemplate(unsteady)
+    assert marks_in(unsteady) == marks_in(source)
+    assert template.thinking == ChatTemplate(source).thinking
+    texts = {template.render([{"role": "user", "content": "x"}]) for _ in range(3)}
+    assert len(texts) > 1  # for an answer they are what they say

@@ -46,6 +46,26 @@ def test_a_function_is_a_schema() -> None:
     assert tools_of([order, given]) == [tool_of(order), given]
 
 
+def unusual(a: list[None], b: dict[str, None], c: dict[str], d: Literal[None, 1]) -> None:  # type: ignore[type-arg]
+    ...
+
+
+def test_unusual_types() -> None:
+    parameters = tool_of(unusual)["function"]["parameters"]
+    assert parameters["properties"] == {
+        "a": {"type": "array", "items": {"type": "null"}},
+        "b": {"type": "object", "additionalProperties": {"type": "null"}},
+        "c": {"type": "object"}, "d": {"enum": [None, 1]},
+    }  # fmt: skip
+
+
+def of_bytes(what: Literal[b"x"]) -> None: ...
+
+
+def of_no_type(what: [int]) -> None:  # type: ignore[valid-type]
+    ...
+
+
 def several(*names: str) -> None: ...
 
 
@@ -54,6 +74,7 @@ def waits(seconds: complex) -> None: ...
 
 @pytest.mark.parametrize(("function", "rule"), [
     (several, "has no name; give each"), (waits, "is no type of JSON"),
+    (of_bytes, "is no type of JSON"), (of_no_type, "is no type of JSON"),
     (lambda: 0, "needs a name that can be called"), (max, "its parameters are not known"),
 ])  # fmt: skip
 def test_what_is_no_tool_is_refused(function: Any, rule: str) -> None:

@@ -13,6 +13,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("llama_py")
 
 TICK = 0.25  # seconds between looks at what is idle
+CLOSING = 10.0  # seconds at the end in which steps of answers may end that nobody waits for
 _CONTROL = ("control_vector", "control_vector_scaled", "control_vector_layer_range")
 
 
@@ -105,9 +107,12 @@ def _command(args: argparse.Namespace) -> int:
     shelf = shelf_of(args, _loss() if n_started() > 1 else None)
     loader = Loader(shelf)
     made = app(shelf, listen, loader.lifespan)
-    stopped = serve(made, replace(listen, port=vertex.port(listen.port)), loader.failed)
+    listen = replace(listen, port=vertex.port(listen.port))
+    stopped = serve(made, listen, loader.failed, loader.hurry)
     if loader.error is not None:
         raise loader.error
+    if loader.is_busy:
+        session.leave(stopped)
     return stopped
 
 
@@ -152,7 +157,14 @@ class Loader:
     def __init__(self, shelf: Shelf) -> None:
         self.shelf = shelf
         self.error: BaseException | None = None
-        self.failed = threading.Event()
+        self.failed, self.hurry = threading.Event(), threading.Event()
+        self._closing = threading.Thread(target=shelf.close, name="llama-close", daemon=True)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether, at the end, a model is still being loaded or in use: nothing can stop that, but
+        the end of the process."""
+        return self._closing.is_alive()
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -167,7 +179,16 @@ class Loader:
             yield
         finally:
             ticking.cancel()
-            await asyncio.to_thread(self.shelf.close)
+            await self._close()
+
+    async def _close(self) -> None:
+        """Give memory back, where it does not take long, and nobody is in a hurry."""
+        self._closing.start()
+        until = time.monotonic() + CLOSING
+        while self._closing.is_alive() and time.monotonic() < until:
+            if self.shelf.only_loads or self.hurry.is_set():
+                return
+            await asyncio.sleep(0.02)
 
     async def _tick(self) -> None:
         while True:
@@ -179,7 +200,7 @@ class Loader:
         if self.shelf.several:
             return
         if error is not None:
-            if not self.shelf.ready:
+            if not self.shelf.ready and self._closing.ident is None:
                 self.error = error
                 self.failed.set()
             return

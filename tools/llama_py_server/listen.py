@@ -26,8 +26,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 INTERRUPTED = 130
 
 
-def serve(app: Starlette, listen: ListenParams, failed: threading.Event) -> int:
-    """Until a signal comes, or `failed` is set. -> 0, after Ctrl-C 130
+def serve(
+    app: Starlette, listen: ListenParams, failed: threading.Event, hurry: threading.Event
+) -> int:
+    """Until a signal comes, or `failed` is set. `hurry` is set by a second Ctrl-C. -> 0, after
+    Ctrl-C 130
 
     Raises OSError for an address that cannot be had, ModelError for a bad key or certificate.
     """
@@ -45,8 +48,9 @@ def serve(app: Starlette, listen: ListenParams, failed: threading.Event) -> int:
         sockets = [stack.enter_context(_bound(host, listen)) for host in listen.host]
         for host, one in zip(listen.host, sockets, strict=True):
             tell(f"listening on {_shown(host, one, listen)}")
-        server = Server(config)
-        asyncio.run(_serve(server, sockets, failed))
+        server = Server(config, hurry)
+        with _signals(server):
+            asyncio.run(_serve(server, sockets, failed))
     return INTERRUPTED if server.interrupted else 0
 
 
@@ -55,21 +59,38 @@ class Server(uvicorn.Server):
 
     interrupted = False
 
+    def __init__(self, config: uvicorn.Config, hurry: threading.Event) -> None:
+        super().__init__(config)
+        self.hurry = hurry
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.interrupted |= sig == signal.SIGINT
         super().handle_exit(sig, frame)
+        if self.force_exit:
+            self.hurry.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        if self.force_exit:  # which leaves it out
+            await self.lifespan.shutdown()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {sig: signal.signal(sig, self.handle_exit) for sig in SIGNALS}
-        try:
-            yield
-        finally:
-            for sig, handler in before.items():
-                signal.signal(sig, handler)
+        yield  # they are ours for longer: see _signals
+
+
+@contextlib.contextmanager
+def _signals(server: Server) -> Iterator[None]:
+    """The server has them up to the end of its event loop."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {sig: signal.signal(sig, server.handle_exit) for sig in SIGNALS}
+    try:
+        yield
+    finally:
+        for sig, handler in before.items():
+            signal.signal(sig, handler)
 
 
 async def _serve(

@@ -127,6 +127,12 @@ class Shelf:
     def info(self, place: Place) -> ModelInfo:
         return next(one for one in self.models.info() if one.name == place.name)
 
+    @property
+    def only_loads(self) -> bool:
+        """Whether models are being loaded, and none is in memory."""
+        states = {info.state for info in self.models.info()}
+        return "loading" in states and states <= {"loading", "unloaded"}
+
     def named(self, name: str) -> Place:
         """HTTPError for a name that is none."""
         if not name:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import gc
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ggml_py import building
 from llama_py.params import ContextParams, ModelParams
@@ -66,6 +68,17 @@ def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Name
         gc.enable()
         display.close()
         LINE.wipe()
+
+
+def leave(code: int) -> NoReturn:
+    """End this process at once, whatever its threads do."""
+    LINE.wipe()
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            if stream is not None:
+                stream.flush()
+    os._exit(code)
 
 
 def _report(e: Exception, verbose: bool) -> None:

@@ -34,12 +34,13 @@ def supervised(hosts: Hosts, launch: Callable[[Hosts], list[str]]) -> int:
     launch  the command that starts it on some hosts
     """
     starts: deque[float] = deque(maxlen=MOST + 1)
-    n = 0
+    n, signals = 0, _Signals()
     while True:
         starts.append(time.monotonic())
-        run = _Run(launch(hosts), n)
+        run = _Run(launch(hosts), n, signals)
         code = run.wait()
-        if code == 0 or run.stopped or run.lost is None:
+        signals.of(None)
+        if signals.has_come or code == 0 or run.lost is None:
             return code
         if len(starts) > MOST and starts[-1] - starts[0] < WITHIN:
             _say(f"error: ranks were lost {MOST + 1} times within {WITHIN / 60:g} minutes")
@@ -66,39 +67,55 @@ def left(hosts: Hosts, rank: int, silent: bool) -> Hosts:
     return found
 
 
+class _Signals:
+    """Signals are passed on to the launcher, each once, since it has a session of its own. One that
+    comes while it is being started waits until it is there; one that comes between two of them is
+    the end."""
+
+    def __init__(self) -> None:
+        self.has_come = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._early: deque[int] = deque()
+        for sig in SIGNALS:
+            signal.signal(sig, self._come)
+
+    def _come(self, number: int, frame: FrameType | None) -> None:
+        self.has_come = True
+        self._early.append(number)
+        self._pass_on()
+
+    def of(self, process: subprocess.Popen[bytes] | None) -> None:
+        """From now on they are for this one; None: for the next."""
+        self._process = process
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        while self._process is not None and self._early:
+            self._process.send_signal(self._early.popleft())
+
+
 class _Run:
     """One life of the server.
 
-    lost     the rank that ended it, and whether it was silent
-    stopped  whether somebody wanted the end
+    lost  the rank that ended it, and whether it was silent
     """
 
-    def __init__(self, command: list[str], n: int) -> None:
+    def __init__(self, command: list[str], n: int, signals: _Signals) -> None:
         self.lost: tuple[int, bool] | None = None
-        self.stopped = False
-        before = [signal.signal(sig, self._stop) for sig in SIGNALS]
-        try:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                env={**os.environ, AGAIN: str(n)}, start_new_session=True,
-                preexec_fn=end_with_parent,
-            )  # fmt: skip
-            self._reading = threading.Thread(target=self._read, daemon=True)
-            self._reading.start()
-        except BaseException:
-            for sig, handler in zip(SIGNALS, before, strict=True):
-                signal.signal(sig, handler)
-            raise
+        signals.of(None)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            env={**os.environ, AGAIN: str(n)}, start_new_session=True,
+            preexec_fn=end_with_parent,
+        )  # fmt: skip
+        signals.of(self._process)
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
 
     def wait(self) -> int:
         code = self._process.wait()
         self._reading.join(5)
         return code if code >= 0 else 128 - code
-
-    def _stop(self, number: int, frame: FrameType | None) -> None:
-        """Signals are passed on, each once: the launcher has a session of its own."""
-        self.stopped = True
-        self._process.send_signal(number)
 
     def _read(self) -> None:
         assert self._process.stderr is not None

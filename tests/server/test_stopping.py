@@ -1,0 +1,126 @@
+"""A server that is stopped while it is still being started: it ends, and nothing of it is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.commands import SCRIPTS, clean_environment, heed_interrupts
+
+WAIT = 120
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+
+
+@pytest.fixture
+def loading(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A server whose kernels are being compiled for the first time."""
+    process = subprocess.Popen(
+        [str(SCRIPTS / "llama-py-server"), "--port", "0"], stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts,
+        env={**clean_environment(), "LLAMA_PY_CACHE": str(tmp_path)},
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=WAIT)
+
+
+def compilers(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """Its child processes, once there are some."""
+    while process.poll() is None:
+        time.sleep(0.01)
+        if found := psutil.Process(process.pid).children(recursive=True):
+            return found
+    raise AssertionError("it ended before it compiled anything")
+
+
+def all_end(processes: Sequence[psutil.Process]) -> bool:
+    """Whether they do; nobody may be there who buries those that have ended."""
+    until = time.monotonic() + WAIT
+    while any(map(runs, processes)) and time.monotonic() < until:
+        time.sleep(0.01)
+    return not any(map(runs, processes))
+
+
+def runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.parametrize(("signals", "code"), [
+    ((signal.SIGTERM,), 0), ((signal.SIGINT,), 130), ((signal.SIGINT, signal.SIGINT), 130),
+])  # fmt: skip
+def test_a_stop_while_a_model_is_loaded(
+    loading: subprocess.Popen[str], signals: Sequence[signal.Signals], code: int
+) -> None:
+    assert loading.stderr is not None
+    for line in loading.stderr:
+        if line.startswith("listening on"):
+            break
+    children = compilers(loading)
+    for one in signals:
+        loading.send_signal(one)
+    _, told = loading.communicate(timeout=WAIT)
+    assert loading.returncode == code and "error" not in told and "Traceback" not in told, told
+    assert all_end(children)
+
+
+def test_compilers_end_with_who_was_killed(loading: subprocess.Popen[str]) -> None:
+    children = compilers(loading)
+    loading.kill()
+    assert all_end(children)
+
+
+SUPERVISED = """
+import os, signal, subprocess, sys
+from llama_py_tools import supervisor
+
+real, n_launched = subprocess.Popen, 0
+waits = [sys.executable, "-c", "import signal; signal.pause()"]
+loses = [sys.executable, "-c", "import sys; sys.exit('rank 1 on b has ended')"]
+
+
+def launch(hosts):
+    global n_launched
+    n_launched += 1
+    if {when!r} == "between":
+        if n_launched == 1:
+            return loses
+        os.kill(os.getpid(), signal.SIGTERM)
+    return waits
+
+
+def started(*args, **more):
+    if {when!r} == "before":
+        os.kill(os.getpid(), signal.SIGTERM)
+    found = real(*args, **more)
+    if {when!r} == "within":
+        os.kill(os.getpid(), signal.SIGTERM)
+    return found
+
+
+supervisor.subprocess.Popen = started
+code = supervisor.supervised([("a", 1), ("b", 1)], launch)
+print(n_launched, code)
+"""
+
+
+@pytest.mark.parametrize(("when", "n"), [("before", 1), ("within", 1), ("between", 2)])
+def test_a_signal_while_a_launcher_is_started(when: str, n: int) -> None:
+    """It ends the launcher, and no other one is started."""
+    done = subprocess.run(
+        [sys.executable, "-c", SUPERVISED.format(when=when)], capture_output=True, text=True,
+        timeout=WAIT, env=os.environ,
+    )  # fmt: skip
+    assert done.stdout == f"{n} {128 + signal.SIGTERM}\n", done.stderr
