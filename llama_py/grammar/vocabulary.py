@@ -13,6 +13,7 @@ from llama_py.grammar.trial import limits, roomy
 from llama_py.tokenizer import Tokenizer
 
 NO_EXTENSION = "NoExtension"  # llguidance's word for it
+BEFORE = "\x02"  # a character that is part of no other token
 NONE: frozenset[int] = frozenset()
 _MADE: WeakKeyDictionary[Tokenizer, dict[frozenset[int], Any]] = WeakKeyDictionary()
 
@@ -34,10 +35,18 @@ class _Tokens:
         self.ends = sorted(tokenizer.eog) or [n]
         self.eos_token_id = self.ends[0]
         self._tokenizer = tokenizer
+        self._puts_space = tokenizer.vocab.add_space_prefix
 
     def __call__(self, text: bytes | str) -> list[int]:
+        """What is to come next, as the model would write it: no space is put before it."""
         shown = text.decode("utf-8", "surrogateescape") if isinstance(text, bytes) else text
-        return self._tokenizer.tokenize(shown, False, False)
+        ids = self._tokenizer.tokenize(shown, False, False)
+        if not self._puts_space or not ids:
+            return ids
+        behind, before = self._tokenizer.tokenize(BEFORE + shown, False, False), b""
+        while behind and not before.endswith(BEFORE.encode()):
+            before += self.tokens[behind.pop(0)]
+        return behind or ids
 
 
 def vocabulary(tokenizer: Tokenizer, shown: frozenset[int] = NONE) -> Any:

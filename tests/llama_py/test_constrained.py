@@ -23,7 +23,7 @@ from llama_py.tokenizer import Tokenizer, TokenType, load_tokenizer
 from tests.commands import DEMO
 from tests.grammars import characters
 from tests.speculative.scripted import context, greedy, plain, scripted
-from tests.text_vocab import bpe_meta
+from tests.text_vocab import bpe_meta, spm
 
 PERSON = {
     "type": "object",
@@ -350,3 +350,18 @@ def test_files(tmp_path: Path) -> None:
         SamplingParams(grammar_file=gbnf)
     with pytest.raises(FileNotFoundError):
         SamplingParams(json_schema_file=tmp_path / "none")
+
+
+@pytest.mark.parametrize("text", ["aaaaa", "a b", " a", "ab\u00e9\x03"])
+def test_no_space_comes_before_what_a_grammar_wants(text: str) -> None:
+    """Nor where the tokenizer puts one before every text: it would be none of the answer."""
+    pieces = {"\u2581a": -1.0, "\u2581b": -2.0, "\u2581": -3.0, "a": -4.0, "b": -5.0, "aa": -6.0}
+    given = spm(pieces)
+    sampler = made(given, grammar=f"root ::= {json.dumps(text)}", temp=0.0)
+    logits = np.zeros(given.n_vocab, np.float32)
+    sampler.begin()
+    found = list[int]()
+    while not (found and given.is_eog(found[-1])):
+        found.append(sampler.sample(logits.copy()))
+        sampler.accept(found[-1])
+    assert b"".join(map(given.token_bytes, found[:-1])).decode() == text
