@@ -70,6 +70,7 @@ class Conversation:
         self.n_left = 0
         self._prompt = ""  # the last
         self._stops: Sequence[str] = ()  # of the last answer
+        self._before: list[Message] = []  # the last message, but the system's
         self._answering: Pieces | None = None
 
     @property
@@ -107,6 +108,7 @@ class Conversation:
         self._stop()
         messages: list[Message] = [*self.messages, {"role": "user", "content": content}]
         n_all, (messages, prompt, ids) = len(messages), self._fitted(messages)
+        self._before = self.messages[len(self.start) :]
         self.n_left, self.messages, self._prompt = n_all - len(messages), messages, prompt
         return self.prefix.start(ids, marks(self.ctx, messages, ids, self.variables))
 
@@ -120,7 +122,9 @@ class Conversation:
             raise ContextError("nothing was said yet that could be answered again")
         self.messages = before[: asked[-1]]
         try:
-            return self._say(_said_again(before[asked[-1]], text))
+            ids = self._say(_said_again(before[asked[-1]], text))
+            self._before = before[len(self.start) :]
+            return ids
         except BaseException:
             self.messages = before
             raise
@@ -151,21 +155,29 @@ class Conversation:
     def answer(self, ids: Sequence[int], **options: Any) -> Pieces:
         """What follows the tokens of `say`, piece by piece; options are those of GenerateParams.
 
-        What was answered when the caller stops is kept as the answer.
+        What was answered when the caller stops, or an error comes, is kept as the answer; where an
+        error comes before any, the message leaves the conversation.
         """
         self._answering = self._answer(ids, options)
         return self._answering
 
     def _answer(self, ids: Sequence[int], options: dict[str, Any]) -> Pieces:
         answer: list[int] = []
+        failed = False
         try:
             for piece in self._pieces(ids, options):
                 if piece.token is not None:
                     answer.append(piece.token)
                 yield piece
+        except Exception:
+            failed = True
+            raise
         finally:
             self.prefix.add([*ids, *answer])
-            self.messages.append(self._said(answer))
+            if failed and not answer:
+                self.messages = [*self.start, *self._before]
+            else:
+                self.messages.append(self._said(answer))
 
     def _pieces(self, ids: Sequence[int], options: dict[str, Any]) -> Iterator[Piece]:
         model, tags = self.ctx.model, self.tags

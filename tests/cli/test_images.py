@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ggml_py.errors import ContextError
@@ -71,3 +73,15 @@ def test_the_message_after_a_refused_one_has_no_image(
     talk.take("what?", is_typed=False)
     assert talk.images == [] and talk.attached == ["x"]
     assert "no image is attached any more" in caplog.messages[-1]
+
+
+def test_a_full_context_is_told_by_its_cells(tmp_path: Path) -> None:
+    """Where an image takes more cells than positions."""
+    (tmp_path / "a.png").write_bytes(png(image(90, 80)))
+    mmproj, model = tiny.write("qwen2vl_merger", tmp_path), tiny_model(tmp_path, "qwen2vl-dense")
+    said = run(
+        "llama-py-cli", "-m", str(model), "--mmproj", str(mmproj), "--image",
+        str(tmp_path / "a.png"), "-c", "512", "-n", "-1", "--ignore-eos", "--temp", "0",
+        "--no-warmup", "-cnv", "-st", "-p", "what?",
+    )  # fmt: skip
+    assert said.returncode == 0 and "the context is full" in said.stderr, said.stderr

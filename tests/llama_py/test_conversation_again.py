@@ -136,3 +136,32 @@ def test_a_wrong_stop_is_told(model: llama_py.Model) -> None:
 
 def test_the_demo_is_not_changed_but_for_its_template() -> None:
     assert str(llama_py.load(DEMO, "null").tokenizer.chat_template).startswith("{%- for m")
+
+
+def test_a_message_whose_answer_failed_leaves(
+    model: llama_py.Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be said once more. What was answered before an error stays."""
+    ctx = model.context(512)
+    talk = Conversation(ctx, "Be brief.")
+    first = text(talk.ask("Who is there?", max_tokens=4))
+    before, decode = list(talk.messages), ctx.decode
+    n_left = [0]
+
+    def fail(*args: Any, **more: Any) -> Any:
+        n_left[0] -= 1
+        if n_left[0] < 0:
+            raise ContextError("no room")
+        return decode(*args, **more)
+
+    monkeypatch.setattr(ctx, "decode", fail)
+    with pytest.raises(ContextError, match="no room"):
+        text(talk.ask("And why?", max_tokens=4))
+    assert talk.messages == before
+    n_left[0] = 0
+    with pytest.raises(ContextError, match="no room"):
+        text(talk.answer(talk.again("And when?"), max_tokens=4))
+    assert talk.messages == before
+    monkeypatch.undo()
+    answer = text(talk.ask("And why?", max_tokens=4))
+    assert answer == fresh(model, talk.messages[:-1], 4) and first in talk.messages[2]["content"]

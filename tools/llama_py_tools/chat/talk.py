@@ -63,6 +63,7 @@ class Talk:
         self.images: list[str | Path] = list(images)
         self.ended = False
         self.source = Interruptible(Plain(self.more))
+        self._beyond = 0  # cells that images take, more than positions
         self._anew = False  # whether the sampler is to be told of all that was said
 
     def talk(self, first: str | None) -> None:
@@ -147,8 +148,9 @@ class Talk:
         self._show(self.conversation.say(line, self.images))
 
     def _show(self, ids: list[int]) -> None:
-        from llama_py.prompts import n_cells
+        from llama_py.prompts import Mixed, n_cells
 
+        self._beyond = ids.n_beyond if isinstance(ids, Mixed) else 0
         self.run.reused(self.conversation.prefix.told)
         if n := self.conversation.n_left:
             session.tell(dimmed(f"(the context is full: the {n} oldest messages have left it)"))
@@ -182,5 +184,5 @@ class Talk:
     def full(self) -> bool:
         ctx = self.run.ctx
         held = ctx.memory.seq_pos_max(self.conversation.prefix.seq_id) + 1
-        return held >= ctx.cparams.n_ctx_seq
+        return held + self._beyond >= ctx.cparams.n_ctx_seq
 
