@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Hashable, Sequence
+from functools import partial
 from types import FunctionType
 
 from ggml_cpu.kernel import Kernel
@@ -18,7 +19,7 @@ Reached = dict[Hashable, int]  # sizes of functions, by their content
 class Shares:
     """Kernels that wait for workers 0 .. n-1.
 
-    A worker gets the largest kernel of which it has seen at least as much as the others have; the
+    A worker gets the largest kernel, not counting what another worker has seen and it has not: the
     large ones start first, so that none is left for the end.
     """
 
@@ -32,7 +33,7 @@ class Shares:
         with self._lock:
             if not self._waiting:
                 return None
-            chosen = max(self._waiting, key=lambda k: (self._suits(k, worker), self._size(k)))
+            chosen = max(self._waiting, key=partial(self._worth, worker))
             self._seen[worker] |= self._waiting.pop(chosen)
             return chosen
 
@@ -41,13 +42,10 @@ class Shares:
         with self._lock:
             self._waiting.clear()
 
-    def _suits(self, kernel: Kernel, worker: int) -> bool:
+    def _worth(self, worker: int, kernel: Kernel) -> int:
         functions = self._waiting[kernel]
         seen = [sum(n for f, n in functions.items() if f in known) for known in self._seen]
-        return seen[worker] >= max(seen)
-
-    def _size(self, kernel: Kernel) -> int:
-        return sum(self._waiting[kernel].values())
+        return sum(functions.values()) + seen[worker] - max(seen)
 
 
 def reached(kernel: Kernel) -> Reached:

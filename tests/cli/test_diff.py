@@ -122,6 +122,16 @@ def test_a_form_that_is_wrong(
     assert "--form delta_net=fused: every node of the prompt is what ref makes" in report
 
 
+def test_nodes_of_a_file_move_no_cursor(capsys: Out, tmp_path: Path) -> None:
+    """Names in a file are whatever its writer liked."""
+    node = {"dec": 0, "name": "norm-0", "op": "RMS_NORM", "type": "f32", "ne": [4], "src": []}
+    paths = [tmp_path / "ours.jsonl", tmp_path / "theirs.jsonl"]
+    for path, name in zip(paths, ("norm-0", "\x1b[2Jnorm-0"), strict=True):
+        path.write_text(json.dumps(node | {"name": name}) + "\n")
+    code, report = diff(capsys, *map(str, paths))
+    assert code == 1 and "\x1b" not in report and r"\x1b[2Jnorm-0 = RMS_NORM" in report
+
+
 def test_another_graph_ends_it(capsys: Out, tmp_path: Path) -> None:
     """Graphs of devices and files are to be the same: the first difference is told."""
     other = tiny_model(tmp_path, "qwen3-dense")

@@ -1,0 +1,26 @@
+"""Which compiling process gets which kernel."""
+
+from __future__ import annotations
+
+from ggml_cpu.kernel import REGISTRY
+from ggml_cpu.shares import Shares, reached
+from ggml_cpu.table import table
+
+
+def test_each_worker_keeps_to_what_it_has_typed() -> None:
+    """Kernels of two weight types share helpers within a type; the largest come first."""
+    table()
+    ways = ("mul_mat_{}_panels", "mul_mat_{}_panel", "mul_mat_id_{}_panels", "mul_mat_id_{}_panel")
+    types = ("q4_K", "q6_K")
+    kernels = [REGISTRY.kernels[way.format(name)] for name in types for way in ways]
+    shares = Shares(kernels, 2)
+    taken: list[list[str]] = [[], []]
+    sizes: list[int] = []
+    for i in range(len(kernels)):
+        kernel = shares.take(i % 2)
+        assert kernel is not None
+        taken[i % 2].append(kernel.first)
+        sizes.append(sum(reached(kernel).values()))
+    assert shares.take(0) is None
+    assert sorted(map(set, taken), key=min) == [{name} for name in types]
+    assert all(sizes[i] >= sizes[i + 2] for i in range(len(sizes) - 2))
