@@ -5,7 +5,7 @@ All add in the same order, so all have the same sum, to the last bit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -77,6 +77,59 @@ class Exchange:
         world.wait(coming, leaving)
         if self.adding is not None:
             self.adding.run()
+
+
+class Staggered:
+    """An exchange of a part that is made in pieces, each of which leaves while the next is made.
+
+    pieces  a program, and where its bytes end
+    """
+
+    def __init__(self, exchange: Exchange, pieces: Sequence[tuple[Program, int]]) -> None:
+        self.exchange = exchange
+        starts = [0, *(end for _, end in pieces)]
+        self.pieces = [
+            (program, slice(start, end))
+            for start, (program, end) in zip(starts, pieces, strict=False)
+        ]
+
+    def run(self) -> None:
+        """All is sent, whatever fails, as others wait for it; then that is raised."""
+        world = self.exchange.world
+        try:
+            problem = self._exchanged(world)
+        except Exception as e:
+            world.give_up(e)
+        if problem is not None:
+            raise problem
+        if self.exchange.adding is not None:
+            self.exchange.adding.run()
+
+    def _exchanged(self, world: World) -> Exception | None:
+        problem: Exception | None = None
+        coming, leaving = [], []
+        for _, part in self.pieces:
+            for rank, into in self.exchange.coming:
+                coming += world.receiving(rank, into[part])
+        for program, part in self.pieces:
+            found = tried(program.run)
+            if found is not None:
+                problem, world.failed = problem or found, True
+            for to in self.exchange.to:
+                for own in self.exchange.own:
+                    leaving += world.sending(to, own[part])
+            world.go_on(leaving)
+        world.wait(coming, leaving)
+        return problem
+
+
+def tried(step: Callable[[], object]) -> Exception | None:
+    """What went wrong."""
+    try:
+        step()
+    except Exception as e:
+        return e
+    return None
 
 
 def _bytes(t: Tensor | None) -> Bytes:

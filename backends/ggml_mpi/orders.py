@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ggml_mpi.about import about
-from ggml_mpi.exchange import Meetings
+from ggml_mpi.exchange import Exchange, Meetings, Staggered
 from ggml_mpi.files import Files
 from ggml_mpi.order import Order
 from ggml_mpi.wire import Steps, steps_to_run
@@ -294,6 +294,33 @@ class Join(Run):
     """Run what `Meet` has made."""
 
     meets = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stagger(Order):
+    """Run what `Meet` has made, with the product before it, piece by piece: see exchange.Staggered.
+
+    pieces  handles of their programs, and where the bytes of each end
+    """
+
+    handle: int
+    pieces: Sequence[tuple[int, int]]
+
+    def obey(self, here: Here) -> None:
+        pieces = [(here.programs[handle], end) for handle, end in self.pieces]
+        exchange = here.programs[self.handle]
+        assert isinstance(exchange, Exchange)
+        Staggered(exchange, pieces).run()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Blank(Order):
+    """A question for so many bytes, to see how long they take."""
+
+    size: int
+
+    def obey(self, here: Here) -> bytes:
+        return bytes(self.size)
 
 
 @dataclass(frozen=True, kw_only=True)

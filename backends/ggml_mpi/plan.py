@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from ggml_mpi import orders
 from ggml_mpi.all_reduce import Meeting
 from ggml_mpi.device import RankBuffer, RankProgram, handles
+from ggml_mpi.exchange import Exchange, Staggered, tried
 from ggml_mpi.order import Order
-from ggml_mpi.script import Forget, Keep, Play, Put, tried
+from ggml_mpi.pieces import Pieces, in_pieces
+from ggml_mpi.script import Forget, Keep, Play, Put
 from ggml_mpi.world import World
 from ggml_py.assign import is_view
-from ggml_py.backend import Buffer, move, tensor_bytes
+from ggml_py.backend import Buffer, Program, move, tensor_bytes
 from ggml_py.errors import BackendError
 from ggml_py.graph import Graph
 from ggml_py.plan import Plan, Split
@@ -53,6 +55,10 @@ class RankPlan(Plan):
             self.world.settle(self.world.named(problem))
         self.world.check()
 
+    def run_in_parts(self) -> Iterator[None]:
+        self.run()
+        yield
+
     def _together(self) -> Exception | None:
         """What went wrong here where others do not wait for that itself, but for steps after it."""
         problem: Exception | None = None
@@ -72,10 +78,6 @@ class RankPlan(Plan):
 def _given(tensors: Sequence[Tensor]) -> bytes:
     return b"".join(tensor_bytes(t).tobytes() for t in tensors)
 
-    def run_in_parts(self) -> Iterator[None]:
-        self.run()
-        yield
-
 
 class _Parts:
     """What is done where.
@@ -92,17 +94,30 @@ class _Parts:
         self.here: list[tuple[Step, bool]] = []
         nodes = (t for split in splits for t in split.nodes if not is_view(t))
         self._made = {id(t.root) for node in nodes for t in written(node)}
-        for split in splits:
+        self._pieces = in_pieces(world, splits)
+        heads = {
+            i: pieces.head for sums in self._pieces.values() for i, pieces in sums.values()
+        }
+        for i, split in enumerate(splits):
             for source, copy in split.inputs:
                 self._bring(source, copy)
-            self._run(split)
+            if i in self._pieces and isinstance(split.program, Meeting):
+                self._stagger(split.program, {r: p for r, (_, p) in self._pieces[i].items()})
+            else:
+                self._run(heads.get(i, split.program))
 
     def _at(self, rank: int, order: Order) -> None:
         self.orders.setdefault(rank, []).append(order)
         self.given.setdefault(rank, [])
 
-    def _run(self, split: Split) -> None:
-        program = split.program
+    def _stagger(self, meeting: Meeting, pieces: Mapping[int, Pieces]) -> None:
+        for one in meeting.there:
+            order = orders.Stagger(handle=one.handle, pieces=pieces[one.rank].numbers)
+            self._at(one.rank, order)
+        if isinstance(meeting.here, Exchange):  # which sends all, whatever fails
+            self.here.append((Staggered(meeting.here, pieces[0].each).run, False))
+
+    def _run(self, program: Program) -> None:
         if isinstance(program, Meeting):
             for one in program.there:
                 self._at(one.rank, orders.Join(handle=one.handle))

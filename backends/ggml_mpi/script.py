@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ggml_mpi.exchange import tried
 from ggml_mpi.order import Order
 from ggml_py.backend import Buffer
 
@@ -53,15 +54,6 @@ class Play(Order):
             found = tried(partial(order.obey, here))
             if found is not None:
                 here.note(found, order.meets)
-
-
-def tried(step: Callable[[], object]) -> Exception | None:
-    """What went wrong."""
-    try:
-        step()
-    except Exception as e:
-        return e
-    return None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -278,6 +278,11 @@ class World:
 
     wait = _wait
 
+    @_with_others
+    def go_on(self, requests: Sequence[MPI.Request]) -> None:
+        """Let messages go on, which they do while MPI is called."""
+        self._mpi.Request.Testall([*requests])
+
     @contextmanager
     def whole(self) -> Iterator[None]:
         """What must not be left half done: an order without its bytes, one of two that meet."""

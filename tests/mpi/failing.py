@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
-from ggml_mpi import orders, plan, script
+from ggml_mpi import exchange, orders, plan, script
 from ggml_mpi.order import Order
 from ggml_mpi.world import world
 
@@ -80,15 +80,12 @@ def main() -> int:
     return 0
 
 
-def every_run(how: str) -> None:
-    """A model; each rank fails at its first, a middle and its last step of the first, a middle and
-    the last run. Every other run is as without."""
-    import numpy as np
-
+def context(how: str) -> Any:
+    """A tiny model on all ranks."""
     from llama_py.context import Context
     from llama_py.placement import Placement, arranged, devices_in_use
     from tests.live_models import made, model_of
-    from tests.split_models import EXACT, HEADS, IDS
+    from tests.split_models import EXACT, HEADS
 
     n = world().size
     found, order = arranged(
@@ -97,11 +94,21 @@ def every_run(how: str) -> None:
     model = model_of(
         *made("llama-dense", **HEADS), Placement(found, tensor_split=order, split_mode=how)
     )
-    ctx = Context(model, **EXACT)
+    return Context(model, **{**EXACT, "n_ubatch": 256})
+
+
+def every_run(how: str, n_tokens: str = "1") -> None:
+    """A model; each rank fails at its first, a middle and its last step of the first, a middle and
+    the last run. Every other run is as without."""
+    import numpy as np
+
+    from tests.split_models import IDS
+
+    n, ctx = world().size, context(how)
 
     def run(i: int) -> Any:
         ctx.memory.seq_rm(0, i, -1)
-        return np.array(ctx.decode(IDS[i : i + 1]))
+        return np.array(ctx.decode((IDS * 3)[i : i + int(n_tokens)]))
 
     expected = [run(i) for i in range(COUNT)]
     n_steps = steps(lambda: run(COUNT - 1))
@@ -140,17 +147,46 @@ def set_step(rank: int, step: int) -> int:
     return Plant(step=step).obey(None)
 
 
+plainly_tried = exchange.tried
+
+
 def tried(step: Callable[[], object]) -> Exception | None:
-    """As in rank 0's own part of a run."""
+    """As of rank 0's own part of a run, and of pieces."""
 
     def counted() -> None:
         Planted.passed()
         step()
 
-    return script.tried(counted)
+    return plainly_tried(counted)
 
 
-plan.tried = tried
+plan.tried = exchange.tried = tried
+
+
+def in_pieces() -> None:
+    """A prompt whose sums leave in pieces has the logits of one whose do not. Tells how many
+    messages rank 0 has sent for each."""
+    import os
+
+    from ggml_mpi import pieces
+    from tests.split_models import IDS
+
+    found, ids = [], (IDS * 4)[:250]
+    for n in ("1", "2", "8"):
+        os.environ["LLAMA_PY_MPI_PIECES"] = n
+        pieces.most.cache_clear()
+        ctx = context("graph")
+        ctx.decode(ids, logits="all")
+        ctx.clear()
+        before = world().sent.n
+        found.append(ctx.decode(ids, logits="all"))
+        print(n, world().sent.n - before)
+    assert all((one == found[0]).all() for one in found)
+
+
+def ends() -> None:
+    """Nothing goes wrong."""
+    world().tell(1, Plant(step=0))
 
 
 def never_told() -> None:
@@ -224,7 +260,8 @@ def _bytes() -> Any:
 PROGRAMS: dict[str, Callable[..., None]] = {
     f.__name__: f
     for f in (
-        every_run, never_told, waited_for, at_first, does_not_end, left_half_done, unreadable
+        every_run, in_pieces, ends, never_told, waited_for, at_first, does_not_end, left_half_done,
+        unreadable,
     )
 }  # fmt: skip
 

@@ -22,6 +22,19 @@ def test_a_step_that_fails_is_told_by_its_run_and_no_other(n: int, how: str) -> 
             assert f"{how}: rank {rank}, run {run}, step 1 of " in done.stdout, done.stdout
 
 
+def test_a_piece_of_a_product_that_fails_is_told_too() -> None:
+    how = "every_run", "graph", "160"
+    done = on_ranks(2, *PROGRAM, *how, LLAMA_PY_MPI_PIECES="2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rank 0, run 2, step 8 of 15: " in done.stdout, done.stdout  # a piece
+    assert "rank 1, run 2, step 6 of 11: " in done.stdout, done.stdout
+
+
+def test_a_program_without_a_fault_ends() -> None:
+    done = on_ranks(4, *PROGRAM, "ends", LLAMA_PY_MPI_TIMEOUT="20")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 @pytest.mark.parametrize(
     ("what", "rank", "line"),
     [

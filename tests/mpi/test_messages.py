@@ -23,6 +23,14 @@ def test_a_run_is_one_message_and_each_sum_another() -> None:
     assert done.stdout.count("\n") == 2
 
 
+def test_sums_of_a_prompt_leave_in_pieces() -> None:
+    """Of 250 tokens two, or three; the logits are the same to the last bit."""
+    done = on_ranks(2, "-m", "tests.mpi.failing", "in_pieces")
+    assert done.returncode == 0, done.stderr
+    one, two, eight = (int(line.split()[1]) for line in done.stdout.splitlines())
+    assert (two - one, eight - one) == (1 * 4, 2 * 4)  # of four sums
+
+
 def test_ctrl_c_comes_after_what_must_be_whole() -> None:
     """Also where another thread gets the signal."""
     pytest.importorskip("mpi4py")

@@ -1,0 +1,151 @@
+"""Products whose sum over ranks leaves in pieces: of some tokens each, while the next is made.
+
+What a network takes for a prompt's sums is much, and nobody has anything else to do meanwhile. The
+sum itself is the same: what is added is added at once, when all has come.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+from ggml_mpi import orders
+from ggml_mpi.all_reduce import Meeting
+from ggml_mpi.device import RankBuffer, RankProgram
+from ggml_mpi.order import Settle
+from ggml_mpi.world import World
+from ggml_py.backend import CompileOptions, Program
+from ggml_py.plan import Split
+from ggml_py.tensor import Tensor
+
+PIECES = 8  # of a product, at most
+LEAST = 80  # tokens of a piece: few are multiplied otherwise (ggml_cpu), with other last bits
+TILE = 16  # tokens that stay together
+FAST = 2e8  # bytes a second at which pieces cost more than they save
+SAMPLE, TIMES = 2**20, 3  # bytes by which that is told, and how often
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """One rank's part of a sum.
+
+    head    what comes before the product
+    each    of its pieces: a program, and where its bytes end
+    """
+
+    head: Program
+    each: Sequence[tuple[Program, int]]
+
+    @property
+    def numbers(self) -> list[tuple[int, int]]:
+        """The same with the handles by which another rank knows its programs."""
+        return [(p.handle, end) for p, end in self.each if isinstance(p, RankProgram)]
+
+
+@cache
+def most(world: World) -> int:
+    """Pieces of a product: one where links are fast, as within a machine (LLAMA_PY_MPI_PIECES)."""
+    told = os.environ.get("LLAMA_PY_MPI_PIECES", "")
+    if told.isdigit():
+        return int(told)
+    return PIECES if min(_rate(world, rank) for rank in range(1, world.size)) < FAST else 1
+
+
+def _rate(world: World, rank: int) -> float:
+    """Bytes a second from a rank to this one, and what a question takes."""
+    world.ask(rank, Settle())  # once all is done that was told before
+    times = []
+    for _ in range(TIMES):
+        start = time.perf_counter()
+        world.ask(rank, orders.Blank(size=SAMPLE))
+        times.append(time.perf_counter() - start)
+    return SAMPLE / min(times)
+
+
+def in_pieces(world: World, splits: Sequence[Split]) -> dict[int, dict[int, tuple[int, Pieces]]]:
+    """Of splits that are such a sum, by number: by rank, the number of the split with its product,
+    and its pieces."""
+    found = {}
+    for i, split in enumerate(splits):
+        if isinstance(split.program, Meeting):
+            makers = _makers(splits, i)
+            n_tokens = min((t.ne[1] for t in makers.values()), default=0)
+            if n_tokens >= 2 * LEAST and (n := most(world)) > 1:
+                last = {rank: _last(splits, i, rank) for rank in makers}
+                found[i] = {
+                    rank: (last[rank], _pieces(splits[last[rank]], t, n))
+                    for rank, t in makers.items()
+                }
+    return found
+
+
+def _makers(splits: Sequence[Split], i: int) -> dict[int, Tensor]:
+    """By rank, the product that is its part of a sum, where each rank ends with one; else none."""
+    total = next(t for t in splits[i].nodes if t.op == "REDUCE")
+    parts = [t for t in total.src if t is not None]
+    found = {rank_of(t): t for t in parts}
+    if total.param("receivers") or len(found) < len(parts):
+        return {}
+    for rank, t in found.items():
+        last = _last(splits, i, rank)
+        steps: Sequence[Any] = splits[last].steps if last >= 0 else ()
+        if len(steps) < 2 or steps[-1] is not t or not _is_plain(t):
+            return {}
+        since = (source for split in splits[last + 1 : i] for source, _ in split.inputs)
+        if any(source.root is t.root for source in since):  # it is wanted before
+            return {}
+    return found
+
+
+def _last(splits: Sequence[Split], before: int, rank: int) -> int:
+    """The number of the split that a rank runs last before another; -1: there is none."""
+    for i in range(before - 1, -1, -1):
+        program = splits[i].program
+        if isinstance(program, Meeting):
+            return -1
+        if (program.rank if isinstance(program, RankProgram) else 0) == rank:
+            return i
+    return -1
+
+
+def _is_plain(t: Tensor) -> bool:
+    """A product of matrices, with its columns one behind the other."""
+    if t.op != "MUL_MAT" or None in t.src[:2]:
+        return False
+    return all(s is not None and s.ne[2] == s.ne[3] == 1 for s in (t, *t.src[:2])) and (
+        t.nb[1] == t.ne[0] * t.nb[0]
+    )
+
+
+def _pieces(split: Split, t: Tensor, n: int) -> Pieces:
+    options = CompileOptions(many=True)
+    weight, x = t.src[:2]
+    assert x is not None
+    n_tokens = t.ne[1]
+    n = min(n, n_tokens // LEAST)
+    ends = [*(i * n_tokens // n // TILE * TILE for i in range(1, n)), n_tokens]
+    each = []
+    for start, end in pairwise([0, *ends]):
+        node = _columns(t, start, end)
+        node.op, node.src, node.params = t.op, (weight, _columns(x, start, end)), t.params
+        node.flags = t.flags
+        each.append((split.device.compile([node], options), end * t.nb[1]))
+    return Pieces(split.device.compile(split.steps[:-1], options), each)
+
+
+def _columns(t: Tensor, start: int, end: int) -> Tensor:
+    """Some columns of a matrix, in its memory."""
+    nb = t.nb[0], t.nb[1], t.nb[1] * (end - start), t.nb[1] * (end - start)
+    part = Tensor(t.type, (t.ne[0], end - start), name=t.name, nb=nb)
+    part.buffer, part.offset = t.buffer, t.offset + start * t.nb[1]
+    return part
+
+
+def rank_of(t: Tensor) -> int:
+    """Where its memory is."""
+    return t.buffer.rank if isinstance(t.buffer, RankBuffer) else 0
