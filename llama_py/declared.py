@@ -71,7 +71,7 @@ class Declarations:
 
     def place(self, device_of: DeviceOf, readers: Readers, progress: Progress | None) -> None:
         """See Weights.place."""
-        where = self._put_all(device_of, readers)
+        where = self._put_all(device_of, readers, progress)
         tied = {id(copy) for copy, _ in self.tied}
         placed = self.placed
         own = {id(t): t.nbytes for t in placed if id(t) not in tied}
@@ -98,14 +98,25 @@ class Declarations:
         for name, size in buffers.values():
             self.sizes[name] = self.sizes.get(name, 0) + size
 
-    def _put_all(self, device_of: DeviceOf, readers: Readers) -> dict[int, Device]:
-        """The device of each, by id."""
+    def _put_all(
+        self, device_of: DeviceOf, readers: Readers, progress: Progress | None
+    ) -> dict[int, Device]:
+        """The device of each, by id. What may be sent to another process is told as it goes."""
         where: dict[int, Device] = {}
+        total, done = sum(t.nbytes for t in self.placed), 0
+
+        def put(part: Cut) -> None:
+            nonlocal done
+            self._put(part)
+            done += part.tensor.nbytes
+            if progress is not None and isinstance(part.device, ReadsFiles):
+                progress(done, total, f"{part.device.name} {part.tensor.name}")
+
         for t in self.tensors.values():
             if id(t) not in self.replaced:
                 device = where[id(t)] = device_of(t, readers.get(id(t), ()))
                 self.whole[t.name] = Cut(t, device, self.infos[t.name])
-                self._put(self.whole[t.name])
+                put(self.whole[t.name])
         for copy, original in self.tied:
             if id(copy) in self.replaced:
                 continue
@@ -114,10 +125,10 @@ class Declarations:
                 copy.buffer, copy.offset = original.buffer, original.offset
                 copy.flags |= FLAG_WEIGHT
             else:
-                self._put(Cut(copy, device, self.infos[copy.name]))
+                put(Cut(copy, device, self.infos[copy.name]))
         for part in (*self.cut, *self.rows):
             where[id(part.tensor)] = part.device
-            self._put(part)
+            put(part)
         return where
 
     def _put(self, part: Cut) -> None:

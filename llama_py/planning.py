@@ -96,7 +96,8 @@ def gpus(n: int | None = None) -> list[Device]:
     """
     backends = registry.backend_names()
     found = [d for b in backends for d in _devices(b) if d.kind == "gpu"]
-    able = next((b for b in backends if registry.absent(b) is not None), None)
+    stands = ((b, registry.absent(b)) for b in backends)
+    able = next((b for b, d in stands if d is not None and d.kind == "gpu"), None)
     while n is not None and len(found) < n:
         another = registry.absent(f"{able}{len(found)}")
         if another is None:

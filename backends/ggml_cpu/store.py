@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import struct
 from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 
-import platformdirs
-
 from ggml_cpu import target
 from ggml_cpu.fingerprints import description, environment, file_name, fingerprint
-from ggml_cpu.folder import Folder
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.symbols import symbol_of
+from ggml_py.folder import Folder, cache_root
 
 log = logging.getLogger("llama_py")
 
@@ -35,9 +32,8 @@ _ELF_HEADER = struct.Struct("<18xH20xQ10xHH2x")  # e_machine, e_shoff, e_shentsi
 
 def cache_path() -> Path | None:
     """The directory with a directory for each environment; None where there is no home."""
-    chosen = os.environ.get("LLAMA_PY_CACHE") or platformdirs.user_cache_dir("llama-py")
-    expanded = os.path.expanduser(chosen)  # noqa: PTH111  that of Path raises without a home
-    return None if expanded.startswith("~") else Path(expanded) / "cpu"
+    root = cache_root()
+    return None if root is None else root / "cpu"
 
 
 def path() -> Path | None:

@@ -12,6 +12,7 @@ memory waits for what was ordered before. Bytes go straight from rank to rank.
     device.py    a device of another rank, as rank 0 sees it
     exchange.py  the sum of what several ranks have
     pieces.py    such sums of a prompt, which leave while they are made
+    files.py     model files that a rank reads itself; kept.py: parts that it was sent
     worker.py    what the other ranks run
     watch.py     whether all are alive, by the connections of lines.py
     keeper.py    a process around each rank, which tells how it ended

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from ggml_mpi.about import About, about
+from ggml_mpi.absent import absent as absent
 from ggml_mpi.all_reduce import AcrossRanks
 from ggml_mpi.device import RankDevice
 from ggml_mpi.plan import RankPlan

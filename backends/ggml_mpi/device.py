@@ -11,6 +11,8 @@ import numpy as np
 
 from ggml_mpi import orders
 from ggml_mpi.files import digest_of
+from ggml_mpi.kept import LEAST
+from ggml_mpi.kept import digest_of as digest_of_all
 from ggml_mpi.wire import RankMemory, leaf_to_send, steps_to_send
 from ggml_mpi.world import World
 from ggml_py.backend import (
@@ -134,8 +136,19 @@ class RankDevice:
         handle = next(handles)
         size, digest = part.path.stat().st_size, digest_of(part)
         order = orders.Map(handle=handle, part=part, size=size, digest=digest)
-        size = self.world.ask(self.rank, order)
+        size = self.world.ask(self.rank, order) or self._sent(handle, part)
         return RankBuffer(self.world, self.rank, size, handle) if size else None
+
+    def _sent(self, handle: int, part: FilePart) -> int:
+        """Bytes of a file that the rank has not, unless they are few; it keeps them for another
+        time. Their number."""
+        data = part.of(np.memmap(part.path, np.uint8, "r"))
+        if data.size < LEAST:
+            return 0
+        what: dict[str, Any] = {"handle": handle, "size": data.size, "digest": digest_of_all(data)}
+        if not self.world.ask(self.rank, orders.Find(**what)):
+            self.world.tell(self.rank, orders.Store(**what), data)
+        return data.size
 
     def why_not(self, node: Tensor) -> str:
         return self.like.why_not(node)

@@ -11,11 +11,13 @@ import numpy as np
 from ggml_mpi.about import about
 from ggml_mpi.exchange import Exchange, Meetings, Staggered
 from ggml_mpi.files import Files
+from ggml_mpi.kept import Kept
 from ggml_mpi.order import Order
 from ggml_mpi.wire import Steps, steps_to_run
 from ggml_mpi.world import World
 from ggml_py.backend import (
     Buffer,
+    Bytes,
     CompileOptions,
     FilePart,
     HostBuffer,
@@ -36,6 +38,7 @@ class Here(Protocol):
     scripts: dict[int, Sequence[Order]]
     meetings: Meetings
     files: Files
+    kept: Kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +78,14 @@ class Alloc(Order):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Held(Order):
+    """Bytes of all buffers that rank 0 knows."""
+
+    def obey(self, here: Here) -> int:
+        return sum(buffer.size for buffer in here.buffers.values())
+
+
+@dataclass(frozen=True, kw_only=True)
 class Free(Order):
     handle: int
 
@@ -98,12 +109,48 @@ class Map(Order):
         data = here.files.read(self.part, self.size, self.digest)
         if data is None:
             return 0
-        buffer = here.device.wrap(data)
-        if buffer is None:
-            buffer = here.device.alloc(data.size)
-            buffer.write(0, data)
-        here.buffers[self.handle] = buffer
+        here.buffers[self.handle] = held(here, data)
         return data.size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Find(Order):
+    """Take bytes that were sent here before for a buffer, whose number is the handle. The answer is
+    whether they are there."""
+
+    handle: int
+    size: int
+    digest: str
+
+    def obey(self, here: Here) -> bool:
+        data = here.kept.find(self.digest, self.size)
+        if data is None:
+            return False
+        here.buffers[self.handle] = held(here, data)
+        return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Store(Order):
+    """Take the bytes that follow for a buffer, and keep them for `Find`."""
+
+    handle: int
+    size: int
+    digest: str
+
+    def obey(self, here: Here) -> None:
+        data = np.empty(self.size, np.uint8)
+        here.world.receive(0, data)
+        here.buffers[self.handle] = held(here, here.kept.keep(self.digest, data))
+
+
+def held(here: Here, data: Bytes) -> Buffer:
+    """A buffer of bytes that do not change."""
+    buffer: Buffer | None = here.device.wrap(data)
+    if buffer is None:
+        buffer = here.device.alloc(data.size)
+        buffer.write(0, data)
+    return buffer
 
 
 @dataclass(frozen=True, kw_only=True)

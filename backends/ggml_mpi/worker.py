@@ -11,6 +11,7 @@ import numpy as np
 from ggml_mpi import wire
 from ggml_mpi.exchange import Meetings
 from ggml_mpi.files import Files
+from ggml_mpi.kept import Kept
 from ggml_mpi.order import End, Order
 from ggml_mpi.world import World, world
 from ggml_py import host
@@ -31,6 +32,7 @@ class Worker:
         self.given: Bytes = np.zeros(0, np.uint8)
         self.meetings = Meetings(at, self.device)
         self.files = Files()
+        self.kept = Kept()
         self._error: Exception | None = None
 
     def serve(self) -> None:

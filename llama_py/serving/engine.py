@@ -55,6 +55,7 @@ class Engine(Closing):
     model    whose answers these are
     n_ctx    tokens that one sequence has room for
     n_slots  sequences, `n_seq_max` of the params
+    memory   bytes by device and use, as Context.memory_breakdown
     size     bytes of the model, the memory and what computing takes; kept states are none of them
     error    what ended it, if that was not `close`: it is closed then
     """
@@ -90,7 +91,8 @@ class Engine(Closing):
         except BaseException:
             ctx.close()
             raise
-        used = ctx.memory_breakdown().values()
+        self.memory = ctx.memory_breakdown()
+        used = self.memory.values()
         self.size = sum(n for by in used for what, n in by.items() if what != "reuse")
         self._scheduler = Scheduler(ctx, self._speculator, n_piece)
         self._reading = Reading(model, p, self._scheduler.metrics)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ggml_cpu import store
-from ggml_cpu.folder import Folder
 from ggml_cpu.lock import Turn
+from ggml_py.folder import Folder
 from llama_py_tools import cli
 
 OBJECT = bytes(3 << 19)  # 1.5 MiB

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ggml_cpu import compile, folder, store
+from ggml_cpu import compile, store
 from ggml_cpu.fingerprints import file_name
 from ggml_cpu.symbols import symbol_of
+from ggml_py import folder
 from tests.ggml_cpu.fake_kernels import compiled_with_llvm, fake, new_process, run, stores
 
 A, B = fake("kernel_a", 5), fake("kernel_b", 7)
@@ -237,7 +238,7 @@ def test_no_home(
     monkeypatch.delenv("LLAMA_PY_CACHE")
     monkeypatch.chdir(tmp_path)
     unknown = "~nobody-of-this-name/.cache"
-    monkeypatch.setattr(store.platformdirs, "user_cache_dir", lambda name: unknown)
+    monkeypatch.setattr(folder.platformdirs, "user_cache_dir", lambda name: unknown)
     assert run(A, B) == run(A, B) == [5, 7]
     assert done == ["kernel_a", "kernel_b"]
     (line,) = warnings(caplog)

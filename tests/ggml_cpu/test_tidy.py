@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ggml_cpu import store, tidy
-from ggml_cpu.folder import PARTIAL, Folder
 from ggml_cpu.lock import Turn
+from ggml_py.folder import PARTIAL, Folder
 
 DAY = 86400
 

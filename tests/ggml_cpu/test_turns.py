@@ -13,16 +13,16 @@ import pytest
 
 from ggml_cpu import compile, lock, store
 from ggml_cpu.children import Children
-from ggml_cpu.folder import Folder
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.lock import Turn
 from ggml_cpu.symbols import symbol_of
+from ggml_py.folder import Folder
 from tests.ggml_cpu.fake_kernels import fake, new_process, stores, value_of
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from ggml_cpu.folder import Folder
+from ggml_py.folder import Folder
 from ggml_cpu.lock import Turn
 
 with Folder(Path(sys.argv[1])) as folder, Turn(folder) as turn:

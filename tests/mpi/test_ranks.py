@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.commands import SCRIPTS, clean_environment, run
+from tests.commands import ROOT, SCRIPTS, clean_environment, run
 from tests.mpi.launching import TIMEOUT, launcher, on_ranks, started
 
 CLI = str(SCRIPTS / "llama-py-cli")
@@ -49,6 +50,26 @@ def test_hosts_start_a_launcher() -> None:
     assert (done.returncode, done.stderr) == (
         1, "error: --hosts localhost:x: expected HOST[:N],...\n"
     )  # fmt: skip
+
+
+def test_a_benchmark_is_of_all_ranks_with_the_threads_that_each_has() -> None:
+    launcher()
+    short = ("-p", "8", "-n", "0", "-r", "1", "-o", "jsonl")
+    alone = json.loads(run("llama-py-bench", *short).stdout)
+    done = run("llama-py-bench", "--hosts", "localhost:2", *short, "-sm", "layer,graph")
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [test["split_mode"] for test in found] == ["layer", "graph"], done.stderr
+    for test in found:
+        assert test["devices"] == "mpi0/mpi1/cpu"
+        assert test["n_threads"] == max(1, alone["n_threads"] // 2)
+
+
+def test_perplexity_is_told_once() -> None:
+    launcher()
+    flags = ("-f", str(ROOT / "README.md"), "-c", "64", "--chunks", "2")
+    alone = run("llama-py-perplexity", *flags)
+    done = run("llama-py-perplexity", "--hosts", "localhost:2", *flags)
+    assert (done.returncode, done.stdout) == (0, alone.stdout), done.stderr
 
 
 def test_drafts_are_taken_back_and_states_kept_over_ranks(tmp_path: Path) -> None:

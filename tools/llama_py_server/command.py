@@ -263,6 +263,7 @@ def _engine(
     how = {**vars(params), "speculative": speculative, "max_queue": o.max_queue, "warmup": o.warmup}
     engine = Engine(model, **how)
     undo.callback(engine.close)
+    session.tell_memory(engine.memory)
     steering = read(args, SteeringParams)
     loras = [(model.load_adapter(f), scale) for f, scale in session.adapter_files(steering)]
     if not steering.lora_init_without_apply:

@@ -188,5 +188,6 @@ def combinations(o: BenchParams) -> list[Test]:
 
 def _cores() -> int:
     from ggml_py.host import default_threads
+    from llama_py_tools.ranks import n_here
 
-    return default_threads()
+    return max(1, default_threads() // n_here())

@@ -1,4 +1,4 @@
-"""llama-py-cli cache: the compiled kernels that are kept."""
+"""llama-py-cli cache: what is kept: compiled kernels, and weights that another machine has sent."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ class CacheParams(Params):
         " present one; clear: remove the present one's kernels", choices=ACTIONS, nargs="?",
     )  # fmt: skip
     unused: bool = option(False, "--unused", "clear all others instead", env="")
+    weights: bool = option(
+        False, "--weights", "clear what rank 0 has sent to this machine instead", env=""
+    )
     all: bool = option(False, "--all", "clear all", env="")
 
 
 def parser() -> Parser:
     p = Parser(
-        "llama-py-cli cache", usage="%(prog)s [list|path|clear [--unused|--all]]",
-        description="Compiled kernels: list, find or remove them.",
+        "llama-py-cli cache", usage="%(prog)s [list|path|clear [--unused|--weights|--all]]",
+        description="Compiled kernels, and weights that were sent here: list or remove them.",
     )  # fmt: skip
     p.add(CacheParams, CommonParams)
     return p
@@ -42,8 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     p = parser()
     args = p.parse_args(argv)
     o = read(args, CacheParams)
-    if (o.unused or o.all) and o.action != "clear":
-        p.error("--unused and --all are for clear")
+    if (o.unused or o.weights or o.all) and o.action != "clear":
+        p.error("--unused, --weights and --all are for clear")
     return session.run(_command, args)
 
 
@@ -71,17 +74,33 @@ def _present() -> Path:
 
 def _list(at: Path) -> None:
     from ggml_cpu.tidy import environments
+    from ggml_mpi import kept
 
     found = environments()
     print(f"{at.parent}: {_size(sum(e.size for e in found))} in {len(found)} environments")
     for e in found:
-        used = datetime.fromtimestamp(e.used).strftime("%Y-%m-%d %H:%M")
+        used = _date(e.used)
         what = f"{e.n_kernels:5} kernels {_size(e.size):>10}   used {used}   {e.made_for}"
         print(f"{'*' if e.present else ' '} {e.path.name} {what}")
 
 
+    if (sent := kept.about()) is not None:
+        print(
+            f"{sent.path}: {_size(sent.size)} in {sent.n} parts of models that rank 0 has sent"
+            f"   used {_date(sent.used)}"
+        )
+
+
 def _clear(o: CacheParams) -> None:
     from ggml_cpu.tidy import environments, remove
+    from ggml_mpi import kept
+
+    if o.weights or o.all:
+        n_parts, n_bytes = kept.clear()
+        if o.weights or n_parts:
+            print(f"removed {n_parts} parts of models, {_size(n_bytes)}")
+    if o.weights and not (o.unused or o.all):
+        return
 
     wanted = [e for e in environments() if o.all or e.present != o.unused]
     removed = remove(wanted)
@@ -90,6 +109,10 @@ def _clear(o: CacheParams) -> None:
     for e in wanted:
         if e not in removed:
             session.log.warning("%s is in use, or has files of others; it stays", e.path)
+
+
+def _date(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")
 
 
 def _size(n: int) -> str:

@@ -14,7 +14,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,13 +39,14 @@ class HostsParams(Params):
     )  # fmt: skip
 
 
-def joined(serves: bool = False) -> int | None:
+def joined(serves: bool = False, plans: bool = False) -> int | None:
     """Take part in what a launcher started. -> the exit code of a rank that was not the first, once
     that has ended; None for the first, or where nothing was launched.
 
     Starts the launcher, in the place of this process, where --hosts says so.
 
     serves  a server, which is started again with --hosts when a rank was lost: see `supervisor`
+    plans   nothing is computed, so nothing is started: ranks are stood for
     """
     n = _started()
     if n == 1:
@@ -53,6 +54,9 @@ def joined(serves: bool = False) -> int | None:
     if n == 0:
         hosts = _hosts(sys.argv[1:])
         if not hosts:
+            return None
+        if plans:
+            _name_devices(sum(n for _, n in parsed(hosts)))
             return None
         if serves:
             from llama_py_tools.supervisor import supervised
@@ -85,12 +89,17 @@ def _in_rank(n: int, rank: int) -> int | None:
             time.sleep(1)  # until rank 0 has said it
         os._exit(1)
     if rank == 0:
-        os.environ.setdefault("LLAMA_ARG_DEVICE", ",".join(f"mpi{i}" for i in range(n)))
+        _name_devices(n)
         return None
     from ggml_mpi.worker import serve
 
     serve()
     return 0
+
+
+def _name_devices(n: int) -> None:
+    """Where none are named. The commas of llama-py-bench stand between runs."""
+    os.environ.setdefault("LLAMA_ARG_DEVICE", "/".join(f"mpi{i}" for i in range(n)))
 
 
 def _started() -> int:
@@ -100,6 +109,34 @@ def _started() -> int:
     from ggml_mpi.keeper import SIZES, n_started
 
     return n_started() if any(name in os.environ for name in SIZES) else 0
+
+
+def memory_of(breakdown: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """What each rank has of a context's memory, a line each; none where there are no others."""
+    if _started() < 2:
+        return []
+    from ggml_mpi.world import world
+    from llama_py.fit.ranks import by_rank
+
+    use = by_rank(breakdown)
+    return [
+        f"rank {rank} on {world().hosts[rank]}: weights {_mib(of, 'model')}, context"
+        f" {_mib(of, 'context')}, compute {_mib(of, 'compute')}"
+        for rank, of in enumerate(use)
+    ]
+
+
+def _mib(use: Mapping[str, int], what: str) -> str:
+    return f"{use.get(what, 0) / 2**20:.2f} MiB"
+
+
+def n_here() -> int:
+    """Ranks on this machine, which share its threads."""
+    if _started() < 2:
+        return 1
+    from ggml_mpi.world import world
+
+    return world().n_local
 
 
 def _hosts(words: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ import gc
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -247,6 +247,7 @@ def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context
         ctx = _steered(model.context(**vars(how)), read(args, SteeringParams))
         gc.freeze()  # what is here now stays to the end
         gc.enable()
+        tell_memory(ctx.memory_breakdown())
         return ctx
     except (AllocError, BackendError) as e:
         if not _may_do_without(read(args, ModelParams), model.devices):
@@ -254,6 +255,14 @@ def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context
         log.warning("%s; running on the CPU instead", e)
         on_cpu = load(read(args, FileParams), ModelParams(), params.n_threads)
         return open_context(args, on_cpu, **more)
+
+
+def tell_memory(breakdown: Mapping[str, Mapping[str, int]]) -> None:
+    """Of each rank, if there are several."""
+    from llama_py_tools.ranks import memory_of
+
+    for line in memory_of(breakdown):
+        tell(line)
 
 
 def _steered(ctx: Context, params: SteeringParams) -> Context:

@@ -13,7 +13,10 @@ def _run(command: str) -> int:
 
         from llama_py_tools.ranks import joined
 
-        if (code := joined(command == "main" and sys.argv[1:2] == ["serve"])) is not None:
+        words = ["graph", *sys.argv[1:]] if command == "graph" else sys.argv[1:]
+        serves = command == "main" and words[:1] == ["serve"]
+        plans = words[:1] == ["graph"] and words[1:2] != ["profile"] and "--profile" not in words
+        if (code := joined(serves, plans)) is not None:
             return code
         return int(import_module(f"llama_py_tools.{command}").main() or 0)
     except KeyboardInterrupt:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
+from ggml_py.errors import ModelError
 from llama_py.params import ContextParams, ModelParams
 from llama_py.params.option import Params, options_of
 from llama_py_tools import session
@@ -34,9 +35,12 @@ def run(args: argparse.Namespace, o: FitParams) -> int:
     from llama_py.fit import fit
     from llama_py.planning import header_of
 
+    named = [name for name in plan.OF_RANKS if getattr(args, name) is not None]
+    if named:
+        raise ModelError(f"fit seeks {', '.join(named)}, except over ranks (--hosts)")
     devices = plan.devices_of(args, gpus=True)
     file = header_of(session.model_path(read(args, FileParams)))
-    model, context = _given(read(args, ModelParams), _LEFT_OUT), plan.context_options(args)
+    model, context = given(read(args, ModelParams), _LEFT_OUT), plan.context_options(args)
     found = fit(
         file, devices, n_ctx=context.pop("n_ctx"), n_ctx_min=o.n_ctx_min,
         margins=[o.target] * len(devices), model=model, context=context,
@@ -53,7 +57,7 @@ def run(args: argparse.Namespace, o: FitParams) -> int:
     return session.EXIT_OK if found.fits else session.EXIT_FAILURE
 
 
-def _given(params: Params, left_out: Sequence[str] = ()) -> Options:
+def given(params: Params, left_out: Sequence[str] = ()) -> Options:
     """The fields that are not as by default."""
     plain = type(params)()
     return {
@@ -79,8 +83,8 @@ class _Chosen:
         self.args, self.devices, self.found, self.target = args, devices, found, target
         self.ctx, self.answer = found.ctx, found.answer
         self.n_seqs = read(args, PlanParams).n_seqs
-        context = {**_given(read(args, ContextParams), _LEFT_OUT), "n_ctx": found.answer.n_ctx}
-        own = _given(read(args, ModelParams), _LEFT_OUT)
+        context = {**given(read(args, ContextParams), _LEFT_OUT), "n_ctx": found.answer.n_ctx}
+        own = given(read(args, ModelParams), _LEFT_OUT)
         self.model: Options = {"device": tuple(_named(devices, args)), **own, **found.options}
         host = self.ctx.devices[-1]
         self.host_left = found.left[host.name] - target
@@ -92,12 +96,12 @@ class _Chosen:
         """The options of a command."""
         file = read(self.args, FileParams)
         repack = [] if file.repack else ["-nr"]
-        return [*_flags(ModelParams, self.model), *_flags(ContextParams, self.context), *repack]
+        return [*flags(ModelParams, self.model), *flags(ContextParams, self.context), *repack]
 
     def python(self) -> str:
         seqs = {"n_seq_max": self.n_seqs} if self.n_seqs > 1 else {}
         path = str(self.ctx.model.file.path)
-        model, context = _keywords(self.model), _keywords({**self.context, **seqs})
+        model, context = keywords(self.model), keywords({**self.context, **seqs})
         return f"llama_py.load({path!r}, {model}).context({context})"
 
     def text(self) -> Iterator[str]:
@@ -166,7 +170,7 @@ class _Chosen:
             for d in self.devices if d.largest is not None and d.asked > d.largest
         ]  # fmt: skip
         why = "; ".join(filter(None, [lacking and f"{lacking} are missing", *small]))
-        words = shlex.join(_flags(ModelParams, {**self.found.options, "n_ctx": None}))
+        words = shlex.join(flags(ModelParams, {**self.found.options, "n_ctx": None}))
         return (
             f"nothing fits; nearest is {words or 'all on the host'} -c {self.answer.n_ctx}: {why}."
             " Give a smaller -c, -ub or -fitt, or -ctk q8_0 -ctv q8_0, or a file of a smaller type"
@@ -187,7 +191,7 @@ class _Chosen:
         }  # fmt: skip
 
 
-def _flags(kind: type[Params], values: Mapping[str, Any]) -> list[str]:
+def flags(kind: type[Params], values: Mapping[str, Any]) -> list[str]:
     """Options as words; the shortest flag of each."""
     words: list[str] = []
     for f, o in options_of(kind):
@@ -209,5 +213,5 @@ def _number(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _keywords(values: Mapping[str, Any]) -> str:
+def keywords(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{k}={v!r}" for k, v in values.items())

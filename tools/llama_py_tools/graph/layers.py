@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import groupby
 
 from ggml_py.dump import layer_of
 from ggml_py.graph import Graph
 from ggml_py.tensor import Tensor
 
+PART = 1000  # of a layer that devices share: 1000 times its number, and that of the part
+
 Group = tuple[str, list[tuple[int, Tensor]]]  # title, nodes with their index
 
 
 def groups(graph: Graph) -> list[Group]:
     """Runs of nodes of one layer. A node whose name tells none belongs to the one it stands in."""
-    layers = [layer_of(Tensor(name=t.name)) for t in graph.nodes]  # sources may be of another layer
+    layers = layers_of(Tensor(name=t.name) for t in graph.nodes)  # sources may be of another layer
     before = _carried(layers)
     after = _carried(layers[::-1])[::-1]
     found = [a if a == b else None for a, b in zip(before, after, strict=True)]
@@ -22,6 +25,20 @@ def groups(graph: Graph) -> list[Group]:
         ("outside of layers" if layer is None else f"layer {layer}", [node for _, node in run])
         for layer, run in groupby(items, key=lambda item: item[0])
     ]
+
+
+def layers_of(nodes: Iterable[Tensor]) -> list[int | None]:
+    """The layer that names tell of each node, in order. Those of parts of the first layer look like
+    layers: it comes before the parts of others."""
+    found = [layer_of(t) for t in nodes]
+    if max((n for n in found if n is not None), default=0) < PART:
+        return found
+    told: list[int | None] = []
+    is_first = True
+    for n in found:
+        is_first = is_first and (n or 0) < PART
+        told.append(None if n is None else n // PART if n >= PART else 0 if is_first else n)
+    return told
 
 
 def _carried(layers: list[int | None]) -> list[int | None]:

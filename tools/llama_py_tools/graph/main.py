@@ -22,6 +22,7 @@ from llama_py_tools.graph.view.command import pages, view
 from llama_py_tools.graph.view.params import ViewParams
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, FormParams, InputParams, SteeringParams
+from llama_py_tools.ranks import HostsParams
 
 if TYPE_CHECKING:
     from ggml_py.graph import Graph
@@ -91,6 +92,7 @@ def parser() -> Parser:
     )  # fmt: skip
     view.add(CommonParams, FileParams, InputParams, ViewParams)
     view.add(ContextParams, FormParams, SteeringParams, ModelParams, without=("check",))
+    view.add(HostsParams)
     diff = commands.add_parser(
         "diff", help="two graphs and their values: where they part, and which node made it; exit 0"
         " equal, 1 different",
@@ -104,6 +106,7 @@ def parser() -> Parser:
     )  # fmt: skip
     profile.add(CommonParams, FileParams, InputParams, ProfileParams)
     profile.add(ContextParams, FormParams, SteeringParams, ModelParams, without=("check",))
+    profile.add(HostsParams)
     placement = commands.add_parser(
         "placement", help="which device has which tensor and runs which node, and why",
         usage="%(prog)s -m FILE [-dev NAME,...] [--memory SIZE,...] [-ngl N] [-ot ...] [options]",
@@ -111,7 +114,7 @@ def parser() -> Parser:
     plan.add(placement, plan.PlacementParams)
     fitting = commands.add_parser(
         "fit", help="the options with which a model fits into the memory that there is",
-        usage="%(prog)s -m FILE --memory SIZE,... [--host-memory SIZE] [-c N] [-np N] [options]",
+        usage="%(prog)s -m FILE (--memory SIZE,... | --hosts HOST:N,...) [-c N] [-np N] [options]",
     )  # fmt: skip
     plan.add(fitting, plan.FitParams, without=plan.SOUGHT)
     return p
@@ -119,7 +122,7 @@ def parser() -> Parser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """0 done or equal, 1 different or error, 2 wrong usage, 130 interrupted."""
-    p, given = parser(), list(sys.argv[1:] if argv is None else argv)
+    p, given = parser(), plan.divided(sys.argv[1:] if argv is None else argv)
     args = p.parse_args(given)
     if args.command == "diff":
         check_usage(args, lambda more: p.parse_args([*given, *more]), p.error)
@@ -192,6 +195,7 @@ def _placement(args: argparse.Namespace) -> None:
 
 
 def _fit(args: argparse.Namespace) -> int:
-    from llama_py_tools.graph.fit import run
+    from llama_py_tools.graph import fit, fit_ranks
 
+    run = fit_ranks.run if args.hosts else fit.run
     return run(args, read(args, plan.FitParams))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ggml_py import assign
 from ggml_py.dump import layer_of
-from llama_py_tools.graph.layers import shape
+from llama_py_tools.graph.layers import layers_of, shape
 from llama_py_tools.graph.plan import columns, mib, ranges
 
 if TYPE_CHECKING:
@@ -132,8 +132,8 @@ def _nodes(g: GraphAt, of_layer: Sequence[str]) -> Iterator[str]:
     """Of each kind of layer. of_layer: its own device"""
     kinds: dict[tuple[str, ...], list[int]] = {}
     by_layer: dict[int, list[NodeAt]] = {}
-    for n in g.nodes:
-        if (il := layer_of(n.node)) is not None:
+    for n, il in zip(g.nodes, layers_of(n.node for n in g.nodes), strict=True):
+        if il is not None:
             by_layer.setdefault(il, []).append(n)
     for il, nodes in by_layer.items():
         kinds.setdefault(tuple(_runs(nodes, of_layer[il])), []).append(il)

@@ -15,6 +15,7 @@ from llama_py.params.texts import parsed, words
 from llama_py_tools import session
 from llama_py_tools.options import Parser, read
 from llama_py_tools.params import CommonParams, FileParams, FormParams
+from llama_py_tools.ranks import HostsParams
 
 if TYPE_CHECKING:
     from ggml_py.planned import Planned
@@ -23,10 +24,8 @@ if TYPE_CHECKING:
 UNITS = {"": 20, "K": 10, "M": 20, "G": 30, "T": 40}
 UNREAD = ("load_mode", "check_tensors", "use_mmap", "use_mlock")  # nothing is loaded
 NOT_RUN = ("check", "n_threads", "n_threads_batch")
-SOUGHT = (  # by `fit`
-    "n_gpu_layers", "n_cpu_moe", "cpu_moe", "n_cpu_ffn", "split_mode", "parallel", "main_gpu",
-    "tensor_split",
-)  # fmt: skip
+SOUGHT = ("n_gpu_layers", "n_cpu_moe", "cpu_moe", "n_cpu_ffn", "main_gpu")  # by `fit`
+OF_RANKS = ("split_mode", "parallel", "tensor_split")  # sought, too, but given for ranks
 
 
 def size(text: str) -> int:
@@ -50,8 +49,8 @@ class PlanParams(Params):
     """The machine that is planned for."""
 
     memory: tuple[int, ...] = option(
-        (), "--memory", "memory of each GPU, such as 24G,24G (units of 1024; default: what those of"
-        " this machine have free)", parse=sizes, metavar="SIZE,...", env="",
+        (), "--memory", "memory of each GPU, or rank, such as 24G,24G (units of 1024; default: what"
+        " those of this machine have free)", parse=sizes, metavar="SIZE,...", env="",
     )  # fmt: skip
     host_memory: int = option(
         0, "--host-memory", "memory of the host, such as 64G (default: what is available here)",
@@ -93,6 +92,17 @@ def add(p: Parser, own: type[Params], without: Iterable[str] = ()) -> None:
     left_out = (*without, *UNREAD, *NOT_RUN)
     for kind in (CommonParams, FileParams, PlanParams, own, ModelParams, ContextParams, FormParams):
         p.add(kind, without=left_out)
+    p.add(HostsParams)
+
+
+def divided(words: Iterable[str]) -> list[str]:
+    """A command line where `--parallel` may also say how a model is divided."""
+    found = list(words)
+    for i, (word, more) in enumerate(zip(found, [*found[1:], ""], strict=True)):
+        flag, _, value = word.partition("=")
+        if flag == "--parallel" and "=" in (value or more):
+            found[i] = word.replace(flag, "--model-parallel", 1)
+    return found
 
 
 def devices_of(args: argparse.Namespace, gpus: bool = False) -> list[Planned]:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from ggml_py.dump import layer_of
 from ggml_py.graph import Graph
 from ggml_py.opspec import OPS
 from ggml_py.tensor import FLAG_COMPUTE, Tensor
@@ -63,7 +62,7 @@ def tree(graph: Graph) -> list[Item]:
     in_layers = [i for i, (title, _) in enumerate(found) if title.startswith("layer")]
     for i, (title, nodes) in enumerate(found):
         inside = i in in_layers
-        number = layer_number(nodes) if inside else None
+        number = int(title.split()[-1]) if inside else None
         if not inside and in_layers:
             outside = {True: "input", False: "between layers"}[i < in_layers[0]]
             title = "output" if i > in_layers[-1] else outside
@@ -72,11 +71,6 @@ def tree(graph: Graph) -> list[Item]:
             blocks[0].title = title
         layers.append(Layer(title, number, blocks))
     return folded(layers)
-
-
-def layer_number(nodes: Sequence[tuple[int, Tensor]]) -> int | None:
-    numbers = (layer_of(Tensor(name=t.name)) for _, t in nodes)
-    return next((n for n in numbers if n is not None), None)
 
 
 class Structure:

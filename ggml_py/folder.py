@@ -13,10 +13,20 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import platformdirs
+
 ROOT = 0
 PARTIAL = ".part"  # ends the name of a file that is being written
 _GUARDS = ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOINHERIT")
 _FLAGS = sum(getattr(os, name, 0) for name in _GUARDS)
+
+
+def cache_root() -> Path | None:
+    """The directory of what can be made or fetched again (LLAMA_PY_CACHE); None where there is no
+    home."""
+    chosen = os.environ.get("LLAMA_PY_CACHE") or platformdirs.user_cache_dir("llama-py")
+    expanded = os.path.expanduser(chosen)  # noqa: PTH111  that of Path raises without a home
+    return None if expanded.startswith("~") else Path(expanded)
 
 
 class Folder:
@@ -101,7 +111,7 @@ class Folder:
         finally:
             os.close(fd)
 
-    def write(self, name: str, content: bytes) -> None:
+    def write(self, name: str, content: bytes | memoryview) -> None:
         """Store a file so that who reads it sees all of it, what was there before, or nothing."""
         partial = f"{name}.{os.urandom(6).hex()}{PARTIAL}"
         fd = self.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
@@ -157,7 +167,7 @@ def _read(fd: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _write(fd: int, content: bytes) -> None:
+def _write(fd: int, content: bytes | memoryview) -> None:
     rest = memoryview(content)
     while rest:
         rest = rest[os.write(fd, rest) :]

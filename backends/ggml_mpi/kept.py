@@ -1,0 +1,185 @@
+"""Parts of model files that rank 0 has sent to this machine: `<cache>/weights/<SHA-256>`.
+
+A file is known by what is in it, so one that was cut off, or changed, is none; it is looked through
+before it is used. What cannot be kept stays in memory, and is sent again at the next start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import mmap
+import os
+import re
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ggml_py.backend import Bytes
+from ggml_py.folder import PARTIAL, Folder, cache_root
+
+log = logging.getLogger("llama_py")
+
+LEAST = 2**16  # bytes that are worth a file
+SIZE = 65536  # MiB, where LLAMA_PY_WEIGHTS_SIZE does not say it
+MARKER = "CACHEDIR.TAG"  # of a directory that is ours; backups leave such directories out
+MARK = "Signature: 8a477f597d28d172789f06886806bc55\n# llama-py weights\n"
+_STRAY = 3600.0  # seconds after which a file that was not finished never will be
+_OURS = re.compile(rf"[0-9a-f]{{64}}(\.[0-9a-f]{{12}}{re.escape(PARTIAL)})?")
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """Of the directory: how many parts, their bytes, and when one was used last."""
+
+    path: Path
+    n: int
+    size: int
+    used: float
+
+
+class Kept:
+    """What one rank finds and keeps there. What it uses itself stays, whatever the limit is."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+        self._told = False
+
+    def find(self, digest: str, size: int) -> Bytes | None:
+        """The bytes, mapped; None if they are not there."""
+        try:
+            with _folder() as folder:
+                found = _mapped(folder, digest, size)
+        except (OSError, ValueError):
+            return None
+        if found is not None:
+            self._used.add(digest)
+        return found
+
+    def keep(self, digest: str, data: Bytes) -> Bytes:
+        """The same bytes, mapped if they could be kept. The one that was used least lately goes
+        where there is no room."""
+        try:
+            with _made() as folder:
+                if not self._make_room(folder, data.size):
+                    return data
+                self._used.add(digest)
+                folder.write(digest, data.data)
+                found = _mapped(folder, digest, data.size, check=False)
+        except OSError as error:
+            self._tell(error)
+            return data
+        return data if found is None else found
+
+    def _make_room(self, folder: Folder, size: int) -> bool:
+        limit, files = _limit(), {n: s for n, s in folder.files() if _OURS.fullmatch(n)}
+        total = sum(s.st_size for s in files.values()) + size
+        newest = max((s.st_mtime for s in files.values()), default=0.0)
+        for name, about in sorted(files.items(), key=lambda item: item[1].st_mtime):
+            stray = name.endswith(PARTIAL) and newest - about.st_mtime > _STRAY
+            mine = name in self._used or name.endswith(PARTIAL)
+            if stray or (total > limit and not mine):
+                with suppress(OSError):  # another rank may do the same
+                    folder.remove(name)
+                    total -= about.st_size
+        return total <= limit
+
+    def _tell(self, error: OSError) -> None:
+        if not self._told:
+            self._told = True
+            log.warning(
+                "weights that rank 0 sends cannot be kept%s: %s; they are sent at every start",
+                f" in {path()}" if path() else "", error.strerror or error,
+            )  # fmt: skip
+
+
+def path() -> Path | None:
+    """The directory, which need not exist; None where there is no home."""
+    root = cache_root()
+    return None if root is None else root / "weights"
+
+
+def about() -> About | None:
+    """What is kept here; None if nothing ever was."""
+    try:
+        with _folder() as folder:
+            found = [s for name, s in folder.files() if _OURS.fullmatch(name)]
+            used = max((s.st_mtime for s in found), default=folder.touched)
+    except OSError:
+        return None
+    at = path()
+    assert at is not None
+    return About(at, len(found), sum(s.st_size for s in found), used)
+
+
+def clear() -> tuple[int, int]:
+    """Remove all of it, but for files that are not ours: their number, and bytes. Who uses some of
+    it at this moment goes on."""
+    n = size = 0
+    with suppress(OSError), _folder() as folder:
+        for name, about in list(folder.files()):
+            if _OURS.fullmatch(name):
+                with suppress(OSError):  # Windows: somebody uses it
+                    folder.remove(name)
+                    n, size = n + 1, size + about.st_size
+    return n, size
+
+
+def _folder() -> Folder:
+    """Raises OSError where there is none that can be trusted, or that is marked as ours."""
+    at = path()
+    if at is None:
+        raise OSError(0, "there is no home directory")
+    folder = Folder(at)
+    if (folder.read(MARKER) or b"") != MARK.encode():
+        folder.close()
+        raise OSError(0, f"it has no file {MARKER} of ours")
+    return folder
+
+
+def _made() -> Folder:
+    """The directory, made if need be."""
+    at = path()
+    if at is not None:
+        at.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            at.mkdir(mode=0o700)
+        with Folder(at) as folder:
+            if all(name.startswith(MARKER) for name, _ in folder.files()):
+                folder.write(MARKER, MARK.encode())
+    return _folder()
+
+
+def _mapped(folder: Folder, digest: str, size: int, check: bool = True) -> Bytes | None:
+    """A file's bytes, if they are those; removed where they are others."""
+    fd = folder.open(digest, os.O_RDONLY)
+    try:
+        if os.fstat(fd).st_size == size:
+            data = np.frombuffer(mmap.mmap(fd, size, access=mmap.ACCESS_READ), np.uint8)
+            if not check or digest_of(data) == digest:
+                if os.utime in os.supports_fd:
+                    os.utime(fd)
+                return data
+    finally:
+        os.close(fd)
+    with suppress(OSError):
+        folder.remove(digest)
+    return None
+
+
+def digest_of(data: Bytes) -> str:
+    """The SHA-256 that bytes are known by."""
+    return hashlib.sha256(data.data).hexdigest()
+
+
+def _limit() -> float:
+    """Bytes that the directory may have."""
+    given = os.environ.get("LLAMA_PY_WEIGHTS_SIZE", "").strip()
+    try:
+        mib = int(given or SIZE)
+    except ValueError:
+        log.warning("LLAMA_PY_WEIGHTS_SIZE is %r; it must be a number of MiB", given)
+        mib = SIZE
+    return mib * 2.0**20 if mib >= 0 else float("inf")

@@ -1,0 +1,164 @@
+"""How a model is divided among the processes of several machines, so that each has room.
+
+    found = fit_ranks(header_of("model.gguf"), [64 << 30, 64 << 30], n_ctx=8192)
+    found.use[1]          # bytes of rank 1: {"model": ..., "context": ..., "compute": ...}
+
+How it is divided is given: whole layers, shared ones, or stages (`split_mode`, `parallel`). Shares
+follow the memory that each has; where a rank has too little nevertheless, and others have room, it
+gets less. All is planned as it will be (`llama_py.planning`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llama_py.cparams import N_CTX_STEP
+from llama_py.fit import MARGIN, N_CTX_MIN
+from llama_py.gguf_file import GGUFFile
+from llama_py.placement import coarse
+from llama_py.planning import PlannedContext, PlannedModel, stand_ins
+
+PREFIX = "mpi"  # of the names of ranks' devices
+MOST_PLANS = 8  # with other shares
+
+Use = dict[str, int]
+
+
+def rank_of(device: str) -> int:
+    """The rank that has a device; the host's memory, and that of others here, is the first's."""
+    number = device.removeprefix(PREFIX)
+    return int(number) if number != device and number.isdigit() else 0
+
+
+def by_rank(breakdown: Mapping[str, Mapping[str, int]]) -> list[Use]:
+    """Bytes by rank and use, of a context's bytes by device and use."""
+    found: list[Use] = [{} for _ in range(1 + max(map(rank_of, breakdown)))]
+    for device, uses in breakdown.items():
+        use = found[rank_of(device)]
+        for what, size in uses.items():
+            use[what] = use.get(what, 0) + size
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class RanksFit:
+    """options  of ModelParams, besides the devices, that give it
+    ctx      the context as it would be
+    use      bytes by rank and use
+    left     bytes that are left of each rank's memory; some are below 0 if nothing fits
+    fits     whether every margin is kept
+    """
+
+    options: dict[str, Any]
+    ctx: PlannedContext
+    use: list[Use]
+    left: list[int]
+    fits: bool
+
+
+def fit_ranks(
+    file: GGUFFile, memory: Sequence[int], *, n_ctx: int | None = None,
+    n_ctx_min: int = N_CTX_MIN, margin: int = MARGIN, model: Mapping[str, Any] | None = None,
+    context: Mapping[str, Any] | None = None, repack: bool = True,
+) -> RanksFit:  # fmt: skip
+    """What each rank takes of a file, of which only the metadata is read.
+
+    memory     bytes that each rank may have
+    n_ctx      cells of the context; None: as many as fit, at least n_ctx_min for each sequence
+    margin     bytes of them to leave free
+    model, context   options of ModelParams and ContextParams; without `tensor_split` that is sought
+    repack     whether weights are laid out anew
+
+    Raises BackendError for a division that is not of so many. Where nothing fits, what misses
+    least, with `fits` False.
+    """
+    plan = _Plans(file, memory, margin, dict(model or {}), dict(context or {}), repack)
+    if n_ctx is not None:
+        return plan.best(n_ctx)
+    n_seqs = plan.context.get("n_seq_max", 1)
+    most = plan.n_ctx_train * n_seqs
+    smallest = plan.best(min(n_ctx_min * n_seqs, most))
+    return plan.largest(smallest, most, N_CTX_STEP * n_seqs) if smallest.fits else smallest
+
+
+class _Plans:
+    def __init__(
+        self, file: GGUFFile, memory: Sequence[int], margin: int, model: dict[str, Any],
+        context: dict[str, Any], repack: bool,
+    ) -> None:  # fmt: skip
+        self.file, self.memory, self.margin = file, memory, margin
+        self.model, self.context, self.repack = model, context, repack
+        first = self._model()
+        self.n_ctx_train = int(first.hparams.n_ctx_train)
+        self.shares_layers = first.placement.shares_layers
+
+    def _model(self, **more: Any) -> PlannedModel:
+        names = [*(f"{PREFIX}{i}" for i in range(len(self.memory))), "cpu"]
+        devices = stand_ins(names, [*self.memory, self.memory[0]])
+        for device in devices:
+            device.repack = self.repack
+        return PlannedModel(self.file, devices, **{**self.model, **more})
+
+    def of(self, n_ctx: int, shares: Sequence[float]) -> RanksFit:
+        model = self._model(tensor_split=shares)
+        ctx = PlannedContext(model, **{**self.context, "n_ctx": n_ctx})
+        use = by_rank(ctx.memory_breakdown())
+        left = [n - sum(u.values()) for n, u in zip(self.memory, use, strict=True)]
+        fits = all(n >= self.margin for n in left)
+        return RanksFit({"tensor_split": tuple(shares)}, ctx, use, left, fits)
+
+    def best(self, n_ctx: int) -> RanksFit:
+        """The shares of the least want."""
+        given = self.model.get("tensor_split")
+        if given:
+            return self.of(n_ctx, given)
+        room = [max(n - self.margin, 1) for n in self.memory]
+        shares: Sequence[float] = coarse(room) if self.shares_layers else _rounded(room)
+        best = self.of(n_ctx, shares)
+        for _ in range(MOST_PLANS):
+            if best.fits:
+                break
+            # what a rank has in any case is not in its share
+            used = [max(sum(u.values()), 1) for u in best.use]
+            moved = [s * r / u for s, r, u in zip(shares, room, used, strict=True)]
+            shares = _rounded(moved)
+            found = self.of(n_ctx, shares)
+            if min(found.left) <= min(best.left):
+                break
+            best = found
+        return self._counted(best, n_ctx)
+
+    def largest(self, fits: RanksFit, most: int, step: int) -> RanksFit:
+        """With the context as large as can be, nearly, at the shares of what fits."""
+        shares = fits.options["tensor_split"]
+        if (best := self.of(most, shares)).fits:
+            return best
+        over, best = best, fits
+        for _ in range(MOST_PLANS):
+            low, high = best.ctx.n_ctx, over.ctx.n_ctx
+            if high - low <= step:
+                break
+            slopes = [(a - b) / (high - low) for a, b in zip(best.left, over.left, strict=True)]
+            rooms = zip(best.left, slopes, strict=True)
+            n = low + min((int((a - self.margin) / k) for a, k in rooms if k > 0), default=0)
+            n = min(max(n // step * step, low + step), high - 1)
+            found = self.of(n, shares)
+            best, over = (found, over) if found.fits else (best, found)
+            if found.fits and n == high - 1:
+                break
+        return best
+
+    def _counted(self, found: RanksFit, n_ctx: int) -> RanksFit:
+        """Whole layers as their number, the output being one."""
+        names = [d.name for d in found.ctx.model.layer_devices]
+        counts = [names.count(f"{PREFIX}{i}") for i in range(len(self.memory))]
+        if self.shares_layers or sum(counts) < len(names):
+            return found
+        return self.of(n_ctx, counts)
+
+
+def _rounded(shares: Sequence[float]) -> list[float]:
+    """Numbers that can be told, the largest 100."""
+    return [max(round(100 * s / max(shares)), 1) for s in shares]
