@@ -8,6 +8,7 @@ memory waits for what was ordered before. Bytes go straight from rank to rank.
     orders.py    what a rank can be told to do
     script.py    what it does in a run of a graph, kept there
     plan.py      such runs, as rank 0 starts them
+    times.py     how long that takes, where somebody wants to know
     wire.py      tensors and steps as bytes
     device.py    a device of another rank, as rank 0 sees it
     exchange.py  the sum of what several ranks have

@@ -26,6 +26,7 @@ def devices() -> list[Device]:
     cpu: Any = local_device(at)
     here = cpu.again("mpi0")
     here.kind = RankDevice.kind
+    here.set_threads(cpu.n_threads)
     all_reduce = AcrossRanks(at, here)
     plan = partial(RankPlan, at)
     others = [RankDevice(at, rank, cpu, all_reduce, plan) for rank in range(1, at.size)]

@@ -158,7 +158,7 @@ class _Parts:
                 orders.Send(buffer=_buffer(source), offset=source.offset, size=size, to=to),
             )
         else:
-            self.here.append((lambda: world.send(to, tensor_bytes(source)), True))
+            self.here.append((partial(give, world, to, source), True))
         if to:
             self._at(
                 to,
@@ -169,6 +169,11 @@ class _Parts:
         else:
             into = _buffer(copy), copy.offset, size
             self.here.append((partial(orders.take, world, from_, *into), True))
+
+
+def give(world: World, to: int, source: Tensor) -> None:
+    """Send a tensor of this rank."""
+    world.send(to, tensor_bytes(source))
 
 
 def _rank(buffer: Buffer) -> int:

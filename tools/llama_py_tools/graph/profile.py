@@ -18,12 +18,20 @@ from ggml_py.backend import KernelTime, Profiles
 from ggml_py.errors import BackendError
 from ggml_py.traffic import flops, moved
 from llama_py_tools.graph.layers import groups, shape
+from llama_py_tools.graph.ranks import (
+    is_over_ranks,
+    kernels_and_messages,
+    messages_text,
+    ranks_as_data,
+    timed,
+)
 
 if TYPE_CHECKING:
-    from ggml_py.plan import SplitTime
+    from ggml_py.plan import Plan, SplitTime
     from ggml_py.tensor import Tensor
     from llama_py import Context, Model
     from llama_py.graph.result import GraphResult
+    from llama_py_tools.graph.ranks import OfRank
     from llama_py_tools.roofline import Limits
 
 WARM_TOKENS = 36  # then programs have been laid out for many runs (ggml_cpu/program.py:OFTEN)
@@ -57,6 +65,7 @@ class Run:
     wall   seconds of the whole call
     steps  in the order in which they began
     splits  parts of graphs on one device each, with what was copied there before
+    ranks  what passed between ranks, if there are several
     """
 
     what: str
@@ -64,6 +73,7 @@ class Run:
     wall: float
     steps: list[Step]
     splits: list[SplitTime]
+    ranks: Sequence[OfRank] = ()
 
     @property
     def seconds(self) -> float:
@@ -124,6 +134,8 @@ class _Timer:
         self.results.clear()
         splits: list[SplitTime] = []
         plans = [plan for _, plan in self.ctx.runner.graphs]
+        if is_over_ranks(plans):
+            return self._over_ranks(what, ids, plans)
         devices = [d for d in self.ctx.devices if isinstance(d, Profiles)]
         with ExitStack() as stack:
             found = {d.name: stack.enter_context(d.profiling()) for d in devices}
@@ -134,17 +146,39 @@ class _Timer:
             end = perf_counter_ns()
             for plan in plans:
                 plan.times = None
-        layers = {
-            id(t): title
-            for res in self.results for title, nodes in groups(res.graph) for _, t in nodes
-        }  # fmt: skip
+        layers = self._layers()
         parts = (_steps(name, times, layers, splits) for name, times in found.items())
         steps = sorted(chain.from_iterable(parts), key=lambda s: s.start)
         return Run(what, start, (end - start) / 1e9, steps, splits)
 
+    def _layers(self) -> dict[int, str]:
+        """By id of a node."""
+        return {
+            id(t): title
+            for res in self.results for title, nodes in groups(res.graph) for _, t in nodes
+        }  # fmt: skip
+
+    def _over_ranks(self, what: str, ids: Sequence[int], plans: Sequence[Plan]) -> Run:
+        """All at work at once, as ever; times are by rank 0's clock."""
+        devices = [d for d in self.ctx.devices if isinstance(d, Profiles)]
+        with ExitStack() as stack:
+            theirs = stack.enter_context(timed(plans))
+            own = {d.name: stack.enter_context(d.profiling()) for d in devices}
+            start = perf_counter_ns()
+            self.ctx.decode(ids)
+            end = perf_counter_ns()
+        times, ranks = kernels_and_messages(theirs, plans)
+        layers = self._layers()
+        # what adds the parts of a sum counts as passing, and its node is not the graph's
+        mine = {name: [t for t in of if id(t.node) in layers] for name, of in own.items()}
+        parts = (_steps(name, of, layers, ()) for name, of in {**mine, **times}.items())
+        steps = sorted(chain.from_iterable(parts), key=lambda s: s.start)
+        return Run(what, start, (end - start) / 1e9, steps, [], ranks)
+
 
 def _steps(
-    device: str, times: Sequence[KernelTime], layers: dict[int, str], splits: Sequence[SplitTime]
+    device: str, times: Sequence[KernelTime], layers: Mapping[int, str],
+    splits: Sequence[SplitTime],
 ) -> Iterator[Step]:
     """A device with another clock ended each of its splits when the host saw that."""
     number = {id(t): i for i, s in enumerate(splits) for t in s.split.nodes}
@@ -203,16 +237,20 @@ def tables(
 ) -> Iterator[str]:
     """As text: a line on the whole, then a table for each kind. limits: what devices can do, by
     name; then there is a column that tells how much of that was reached."""
-    share = run.seconds / run.wall if run.wall else 0.0
+    n_ranks = max(len(run.ranks), 1)
+    share = run.seconds / n_ranks / run.wall if run.wall else 0.0
+    of_each = f" of {n_ranks} ranks" if run.ranks else ""
     yield (
-        f"{run.what}: {run.wall * 1e3:.3f} ms, of these {run.seconds * 1e3:.3f} ms ({share:.1%}) in"
-        f" {len(run.steps)} steps"
+        f"{run.what}: {run.wall * 1e3:.3f} ms{of_each}, of these {run.seconds * 1e3:.3f} ms"
+        f" ({share:.1%}) in {len(run.steps)} steps"
     )
     if len(run.splits) > 1:
         yield (
             f"  {len(run.splits)} splits; {run.copied / 2**20:.2f} MiB copied between devices in"
             f" {run.copying * 1e3:.3f} ms"
         )
+    if run.ranks:
+        yield from messages_text(run.ranks)
     for name, most in (limits or {}).items():
         yield f"  {name} can do {most.bandwidth / 1e9:.1f} GB/s, {most.flops / 1e9:.0f} GFLOP/s"
     for by in kinds:
@@ -270,7 +308,7 @@ def as_data(runs: Sequence[Run]) -> list[dict[str, Any]]:
         {
             "run": run.what, "wall_ms": run.wall * 1e3, "steps_ms": run.seconds * 1e3,
             "n_splits": len(run.splits), "copied_bytes": run.copied,
-            "copying_ms": run.copying * 1e3,
+            "copying_ms": run.copying * 1e3, "ranks": ranks_as_data(run.ranks, run.start),
             "steps": [
                 {
                     "node": s.time.node.name, "op": s.time.node.op, "kernel": s.time.kernel,

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from llama_py.fit.ranks import rank_of
 from llama_py_tools.graph.layers import shape
 from llama_py_tools.graph.profile import Run, Step
 
 if TYPE_CHECKING:
     from ggml_py.plan import SplitTime
 
-PROCESS = 1
-CALLS = 0  # the track of decodes; then those of each device
+PROCESS = 1  # that of rank 0; others have the numbers after it
 
 Event = dict[str, Any]
 
@@ -33,48 +33,70 @@ def trace(runs: Sequence[Run], title: str) -> Event:
     }
 
 
-class _Tracks(dict[str, int]):
-    """Their numbers by name, in the order in which they are wanted."""
+Track = tuple[int, int]  # process and number
 
-    def __missing__(self, name: str) -> int:
-        self[name] = len(self)
-        return self[name]
+
+class _Tracks(dict[tuple[int, str], Track]):
+    """Their numbers by rank and name, in the order in which they are wanted."""
+
+    def __missing__(self, key: tuple[int, str]) -> Track:
+        self[key] = PROCESS + key[0], sum(rank == key[0] for rank, _ in self)
+        return self[key]
+
+    def of(self, device: str, what: str) -> Track:
+        return self[rank_of(device), f"{device}: {what}"]
 
     def events(self, title: str) -> Iterator[Event]:
-        yield _meta("process_name", 0, {"name": f"llama-py {title}"})
-        for name, number in self.items():
-            yield _meta("thread_name", number, {"name": name})
-            yield _meta("thread_sort_index", number, {"sort_index": number})
+        ranks = sorted({rank for rank, _ in self})
+        for rank in ranks:
+            of_rank = f", rank {rank}" if len(ranks) > 1 else ""
+            process = PROCESS + rank, 0
+            yield _meta("process_name", process, {"name": f"llama-py {title}{of_rank}"})
+            if of_rank:
+                yield _meta("process_sort_index", process, {"sort_index": rank})
+        for (_, name), track in self.items():
+            yield _meta("thread_name", track, {"name": name})
+            yield _meta("thread_sort_index", track, {"sort_index": track[1]})
 
 
-def _meta(name: str, track: int, args: Event) -> Event:
-    return {"name": name, "ph": "M", "pid": PROCESS, "tid": track, "args": args}
+def _meta(name: str, track: Track, args: Event) -> Event:
+    return {"name": name, "ph": "M", "pid": track[0], "tid": track[1], "args": args}
 
 
 def _events(run: Run, tracks: _Tracks, first: int) -> Iterator[Event]:
     """Of a device there are splits, with what is copied there before each, layers, steps, and what
     each of its threads does; where those are busy with nothing, they wait for others."""
     end = run.start + round(run.wall * 1e9)
-    yield _span(run.what, "decode", tracks["decode"], run.start - first, end - first, {})
-    for device in dict.fromkeys(s.split.device.name for s in run.splits):
+    yield _span(run.what, "decode", tracks[0, "decode"], run.start - first, end - first, {})
+    for device in dict.fromkeys(
+        [*(s.split.device.name for s in run.splits), *(s.device for s in run.steps)]
+    ):
         own = [s for s in run.splits if s.split.device.name == device]
-        yield from _splits(own, tracks[f"{device}: splits"], first)
+        if own:
+            yield from _splits(own, tracks.of(device, "splits"), first)
         steps = [s for s in run.steps if s.device == device]
-        track = tracks[f"{device}: layers"]
+        track = tracks.of(device, "layers")
         for layer, of_layer in groupby(steps, key=lambda s: s.layer):
             inside = list(of_layer)
             yield _span(layer, "layer", track, inside[0].start - first, inside[-1].end - first, {})
-        track = tracks[f"{device}: steps"]
+        track = tracks.of(device, "steps")
         for s in steps:
             node = s.time.node
             yield _span(node.name, node.op, track, s.start - first, s.end - first, _about(s))
         for s in steps:
             for number, (start, end) in enumerate(s.time.threads):
-                track = tracks[f"{device}: thread {number}"]
+                track = tracks.of(device, f"thread {number}")
                 yield _span(s.time.node.name, s.time.node.op, track, start - first, end - first, {})
+    for one in run.ranks:
+        for p in one.passed:
+            about: Event = {"messages": p.n, "bytes": p.n_bytes, "waited_us": p.waited / 1e3}
+            track, start = tracks[one.rank, "messages"], p.start - first
+            yield _span(p.what, "message", track, start, p.end - first, about)
+            if p.waited:
+                yield _span("wait", "wait", track, start, start + p.waited, {})
 
 
-def _splits(splits: Sequence[SplitTime], track: int, first: int) -> Iterator[Event]:
+def _splits(splits: Sequence[SplitTime], track: Track, first: int) -> Iterator[Event]:
     for s in splits:
         nodes = s.split.nodes
         about = {"nodes": len(nodes), "from": nodes[0].name, "to": nodes[-1].name}
@@ -93,10 +115,10 @@ def _about(s: Step) -> Event:
     }  # fmt: skip
 
 
-def _span(name: str, kind: str, track: int, start: int, end: int, args: Event) -> Event:
+def _span(name: str, kind: str, track: Track, start: int, end: int, args: Event) -> Event:
     """An event. It ends a nanosecond early: readers add ts and dur as floats, and what ended behind
     the start of the next would seem to overlap it."""
     return {
-        "name": name, "cat": kind, "ph": "X", "pid": PROCESS, "tid": track, "ts": start / 1e3,
+        "name": name, "cat": kind, "ph": "X", "pid": track[0], "tid": track[1], "ts": start / 1e3,
         "dur": max(end - start - 1, 0) / 1e3, "args": args,
     }  # fmt: skip

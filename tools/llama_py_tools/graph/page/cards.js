@@ -22,6 +22,7 @@ export function nodeCard(app, i, box) {
   }
   const within = node.step !== undefined && node.step !== i;
   const value = (app.colouring.numeric ? app.colouring.note([i]) : graph.data.timed && node.us ? time(node.us) : "")
+    || (node.between ? h("small", { title: `from ${node.between.join(", ")}` }, `⇐ ${node.between.join(", ")}`) : "")
     || (within ? h("small", { title: `computed in one step with ${graph.nodes[node.step].name}` }, "in a step ↓") : "");
   const classes = `card node${node.idle ? " idle" : ""}${node.output ? " output" : ""}`;
   return h("div", { class: classes, style, "data-node": i },

@@ -33,7 +33,7 @@ export class Details {
       h("p", { class: "meaning" }, ops[node.op].meaning),
       table([
         ["node", count(i)], ...tensorRows(node), ...Object.entries(node.params).map(([k, v]) => [k, String(v)]),
-        ["device", node.device], ...this._memory(i), ...this._time(i), ...overlayRows(node),
+        ["device", node.device], ["comes from", node.between ? node.between.join(", ") : null], ...this._memory(i), ...this._time(i), ...overlayRows(node),
         ["", node.idle ? "not computed in this run" : null], ["", node.output ? "an output: kept to the end" : null],
       ]),
       ...this._list("Reads", node.src.map((s, k) => [s, (node.copied || []).includes(k) ? "copied to this device" : ""]).filter(([s]) => s !== null)),

@@ -58,6 +58,11 @@ def _run(ctx: Context, graphs: Sequence[Seen]) -> Iterator[Fact]:
     yield "compute buffer", " + ".join(shown(n) for n in sizes if n) or "0 B"
     if any(seen.plan is not None and len(seen.plan.splits) > 1 for seen in graphs):
         yield "splits", ", ".join(str(len(s.plan.splits)) for s in graphs if s.plan is not None)
+        copied = [
+            [t.nbytes for split in s.plan.splits for t, _ in split.inputs]
+            for s in graphs if s.plan is not None
+        ]  # fmt: skip
+        yield "copied", "; ".join(f"{len(of)} values, {shown(sum(of))}" for of in copied)
 
 
 def _span(values: Sequence[int]) -> str:

@@ -85,11 +85,21 @@ class _Records:
             "us": round(self.seen.seconds[id(t)] * 1e6, 3) if id(t) in self.seen.seconds else None,
             "kernels": sorted(set(self.seen.kernels.get(id(t), ()))),
             "copied": [k for k, s in enumerate(t.src) if s is not None and original(s) is not s],
+            "between": self._between(t),
             "overlay": {
                 printable(k): number(v) for k, v in self.seen.overlays.get(i, {}).items()
             },
         }
         return record | {key: value for key, value in more.items() if value not in (None, [], {})}
+
+    def _between(self, t: Tensor) -> list[str]:
+        """Other devices that something comes from: a copy, or a part of a sum."""
+        own, is_sum = self.devices.get(id(t)), "receivers" in OPS[t.op].fields
+        found = {
+            self.devices.get(id(original(s)))
+            for s in t.src if s is not None and (is_sum or original(s) is not s)
+        }  # fmt: skip
+        return sorted(name for name in found if name is not None and name != own)
 
     def leaf(self, t: Tensor) -> Data:
         return self._tensor(t) | {"kind": kind_of(t)}

@@ -1,0 +1,259 @@
+"""How long ranks take in runs that are kept there (`script.py`), each by its own clock.
+
+While somebody wants that, the orders of each rank are replaced by some that note when they begin
+and end; else nothing is asked of the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from time import perf_counter_ns
+from typing import Any
+
+from ggml_mpi import orders
+from ggml_mpi.exchange import Exchange
+from ggml_mpi.order import Order
+from ggml_mpi.plan import RankPlan, give
+from ggml_mpi.world import World
+from ggml_py.backend import KernelTime, Profiles
+from ggml_py.tensor import Shape
+
+ROUNDS = 20  # of questions for a clock, of which the fastest counts
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Bytes that passed between ranks, in nanoseconds of the one that tells it.
+
+    kind    "send", "receive" or "sum"
+    others  ranks that it was with
+    n       messages that this rank sent for it, of n_bytes in all
+    """
+
+    kind: str
+    others: tuple[int, ...]
+    n: int
+    n_bytes: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A kernel of a node, by what rank 0 knows that node by."""
+
+    name: str
+    op: str
+    ne: Shape
+    kernel: str
+    start: int
+    end: int
+    threads: tuple[tuple[int, int], ...]
+
+
+@dataclass(slots=True)
+class Times:
+    """Of one rank. n, n_bytes: messages that it has sent.
+
+    ahead  nanoseconds that its clock is ahead of rank 0's
+    """
+
+    messages: list[Message] = field(default_factory=list)
+    kernels: list[Ran] = field(default_factory=list)
+    n: int = 0
+    n_bytes: int = 0
+    ahead: int = 0
+
+
+class _Recorder:
+    """Of the rank that it is in."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.times, self.stack = world, Times(), ExitStack()
+        self.kernels: list[KernelTime] = []
+        self.mark()
+
+    def mark(self) -> None:
+        """Messages count from here."""
+        self.before = self.world.sent.n, self.world.sent.n_bytes
+
+    def counted(self) -> Times:
+        self.times.n = self.world.sent.n - self.before[0]
+        self.times.n_bytes = self.world.sent.n_bytes - self.before[1]
+        return self.times
+
+    def passed(
+        self, step: Callable[[], object], kind: str, others: Sequence[int], n: int, n_bytes: int
+    ) -> None:
+        start = perf_counter_ns()
+        step()
+        found = Message(kind, tuple(others), n, n_bytes, start, perf_counter_ns())
+        self.times.messages.append(found)
+
+    def met(self, exchange: Exchange) -> None:
+        others = sorted({*exchange.to, *(rank for rank, _ in exchange.coming)})
+        n = len(exchange.to) * len(exchange.own)
+        size = len(exchange.to) * sum(own.size for own in exchange.own)
+        self.passed(exchange.run, "sum", others, n, size)
+
+
+_RECORDERS: list[_Recorder] = []  # one, while times are wanted in this rank
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed(Order):
+    """An order that is kept, and noted when it is obeyed."""
+
+    order: Order
+
+    @property
+    def meets(self) -> bool:  # type: ignore[override]
+        return self.order.meets
+
+    def obey(self, here: Any) -> None:
+        own, order = _RECORDERS[-1], self.order
+        step = partial(order.obey, here)
+        if isinstance(order, orders.Send):
+            own.passed(step, "send", [order.to], 1, order.size)
+        elif isinstance(order, orders.Receive):
+            own.passed(step, "receive", [order.source], 0, 0)
+        elif isinstance(order, orders.Join):
+            program = here.programs[order.handle]
+            own.met(program) if isinstance(program, Exchange) else step()
+        else:
+            step()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clock(Order):
+    def obey(self, here: Any) -> int:
+        return perf_counter_ns()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start(Order):
+    """Note times from now on."""
+
+    def obey(self, here: Any) -> None:
+        own = _Recorder(here.world)
+        _RECORDERS.append(own)
+        if isinstance(here.device, Profiles):
+            own.kernels = own.stack.enter_context(here.device.profiling())
+        for handle, kept in here.scripts.items():
+            here.scripts[handle] = [Timed(order=order) for order in kept]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark(Order):
+    """Count messages from now on: the answers before are none of a run."""
+
+    def obey(self, here: Any) -> None:
+        _RECORDERS[-1].mark()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stop(Order):
+    """The answer is what was noted."""
+
+    def obey(self, here: Any) -> Times:
+        own = _RECORDERS.pop()
+        own.stack.close()
+        for handle, kept in here.scripts.items():
+            here.scripts[handle] = [o.order if isinstance(o, Timed) else o for o in kept]
+        times = own.counted()
+        times.kernels = [_ran(t) for t in own.kernels]
+        return times
+
+
+def _ran(t: KernelTime) -> Ran:
+    node = t.node
+    return Ran(node.name, node.op, node.ne, t.kernel, t.start, t.end, t.threads)
+
+
+@contextmanager
+def timed(world: World, plans: Sequence[RankPlan]) -> Iterator[list[Times]]:
+    """What these plans do meanwhile, by rank, once it is over. Kernels of rank 0 are not in it."""
+    found: list[Times] = []
+    own = _Recorder(world)
+    before = [plan.parts.here for plan in plans]
+    others = range(1, world.size)
+    ahead = [0, *(_ahead(world, rank) for rank in others)]
+    for rank in others:
+        world.ask(rank, Start())
+        world.tell(rank, Mark())
+    for plan in plans:
+        plan.parts.here = [(_noted(own, step), meets) for step, meets in plan.parts.here]
+    own.mark()
+    try:
+        yield found
+    finally:
+        own.counted()
+        for plan, here in zip(plans, before, strict=True):
+            plan.parts.here = here
+        found += [own.times, *(world.ask(rank, Stop()) for rank in others)]
+        for times, n in zip(found, ahead, strict=True):
+            times.ahead = n
+
+
+def _noted(own: _Recorder, step: Callable[[], None]) -> Callable[[], None]:
+    """A step of rank 0 that is noted, if it is about messages."""
+    exchange = getattr(step, "__self__", None)
+    if isinstance(exchange, Exchange):
+        return partial(own.met, exchange)
+    if isinstance(step, partial) and step.func is give:
+        _, to, source = step.args
+        return partial(own.passed, step, "send", [to], 1, source.nbytes)
+    if isinstance(step, partial) and step.func is orders.take:
+        return partial(own.passed, step, "receive", [step.args[1]], 0, 0)
+    return step
+
+
+def _ahead(world: World, rank: int) -> int:
+    """By how much another clock is ahead, as far as the fastest answer tells."""
+    best, found = -1, 0
+    for _ in range(ROUNDS):
+        start = perf_counter_ns()
+        there: int = world.ask(rank, Clock())
+        end = perf_counter_ns()
+        if best < 0 or end - start < best:
+            best, found = end - start, there - (start + end) // 2
+    return found
+
+
+def waits(times: Sequence[Times]) -> list[list[int]]:
+    """Of each rank's messages, for how long it only waited for the others to begin theirs, in
+    nanoseconds: what is received was sent as the one of the same number, and so with sums."""
+    begun: dict[tuple[Any, ...], list[int]] = {}
+    for rank, own in enumerate(times):
+        for m in own.messages:
+            if m.kind != "receive":
+                begun.setdefault(_key(rank, m), []).append(m.start - own.ahead)
+    return [_waits_of(rank, own, begun) for rank, own in enumerate(times)]
+
+
+def _waits_of(rank: int, own: Times, begun: dict[tuple[Any, ...], list[int]]) -> list[int]:
+    seen: dict[tuple[Any, ...], int] = {}
+    found = []
+    for m in own.messages:
+        number = seen[_key(rank, m)] = seen.get(_key(rank, m), -1) + 1
+        theirs = [begun.get(key, ()) for key in _keys_of_others(rank, m)]
+        starts = [of[number] + own.ahead for of in theirs if number < len(of)]
+        found.append(min(max(0, max(starts, default=m.start) - m.start), m.end - m.start))
+    return found
+
+
+def _key(rank: int, m: Message) -> tuple[Any, ...]:
+    return rank, m.kind, m.others
+
+
+def _keys_of_others(rank: int, m: Message) -> list[tuple[Any, ...]]:
+    """Of the same message where it came from; what is sent waits for nobody."""
+    if m.kind == "receive":
+        return [(m.others[0], "send", (rank,))]
+    if m.kind == "sum":
+        all_ranks = {rank, *m.others}
+        return [(other, "sum", tuple(sorted(all_ranks - {other}))) for other in m.others]
+    return []

@@ -1,0 +1,154 @@
+"""What the ranks of a model over MPI do in a run: kernels, messages, and what they wait for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ggml_py.backend import KernelTime
+from llama_py_tools.graph.plan import columns
+
+if TYPE_CHECKING:
+    from ggml_mpi.times import Times
+    from ggml_py.plan import Plan
+    from ggml_py.tensor import Tensor
+
+PLANS = "ggml_mpi.plan"  # is imported where there are ranks
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """Bytes that passed between a rank and others: first it waits for them to begin, then they come
+    and go, and what came is added. start, end in nanoseconds of rank 0's clock.
+
+    what  "send to 1", "receive from 0", "sum with 1,2"
+    n     messages that this rank sent for it, of n_bytes in all
+    """
+
+    what: str
+    n: int
+    n_bytes: int
+    start: int
+    waited: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class OfRank:
+    """n, n_bytes: all messages that it has sent; those that start others are among them."""
+
+    rank: int
+    n: int
+    n_bytes: int
+    passed: Sequence[Passed]
+
+
+def is_over_ranks(plans: Sequence[Plan]) -> bool:
+    """Whether some of these are run by several."""
+    module = sys.modules.get(PLANS)
+    return module is not None and any(isinstance(plan, module.RankPlan) for plan in plans)
+
+
+def timed(plans: Sequence[Plan]) -> AbstractContextManager[list[Times]]:
+    """See ggml_mpi.times.timed."""
+    from ggml_mpi import times
+    from ggml_mpi.plan import RankPlan
+    from ggml_mpi.world import world
+
+    return times.timed(world(), [plan for plan in plans if isinstance(plan, RankPlan)])
+
+
+def kernels_and_messages(
+    times: Sequence[Times], plans: Sequence[Plan]
+) -> tuple[dict[str, list[KernelTime]], list[OfRank]]:
+    """Kernels of other ranks by device, with the nodes of these plans, and what passed between all;
+    by rank 0's clock."""
+    from ggml_mpi.times import waits
+
+    kernels = {
+        f"mpi{rank}": list(_kernels(own, _nodes(plans, f"mpi{rank}")))
+        for rank, own in enumerate(times) if rank
+    }  # fmt: skip
+    ranks = [
+        OfRank(rank, own.n, own.n_bytes, _passed(own, waited))
+        for rank, (own, waited) in enumerate(zip(times, waits(times), strict=True))
+    ]
+    return kernels, ranks
+
+
+Key = tuple[str, str, tuple[int, ...]]
+
+
+def _nodes(plans: Sequence[Plan], device: str) -> dict[Key, list[Tensor]]:
+    """Of a device, by what it knows them by."""
+    found: dict[Key, list[Tensor]] = {}
+    for plan in plans:
+        for split in plan.splits:
+            for t in split.nodes if split.device.name == device else ():
+                found.setdefault((t.name, t.op, tuple(t.ne)), []).append(t)
+    return found
+
+
+def _kernels(own: Times, nodes: dict[Key, list[Tensor]]) -> Iterator[KernelTime]:
+    """Not those that add what came: these are a part of the sum."""
+    turn: dict[Key, int] = {}
+    last = None
+    for ran in own.kernels:
+        key = ran.name, ran.op, tuple(ran.ne)
+        of = nodes.get(key)
+        if not of:
+            continue
+        if key != last:  # several kernels of a node follow each other
+            turn[key] = turn.get(key, -1) + 1
+        last = key
+        threads = tuple((a - own.ahead, b - own.ahead) for a, b in ran.threads)
+        yield KernelTime(
+            of[turn[key] % len(of)], ran.kernel, ran.start - own.ahead, ran.end - own.ahead, threads
+        )
+
+
+def _passed(own: Times, waits: Sequence[int]) -> list[Passed]:
+    words = {"send": "send to", "receive": "receive from", "sum": "sum with"}
+    return [
+        Passed(
+            f"{words[m.kind]} {','.join(map(str, m.others))}", m.n, m.n_bytes,
+            m.start - own.ahead, waited, m.end - own.ahead,
+        )
+        for m, waited in zip(own.messages, waits, strict=True)
+    ]  # fmt: skip
+
+
+def messages_text(ranks: Sequence[OfRank]) -> Iterator[str]:
+    """A line for each rank, and for each kind of message of it."""
+    rows = [["  messages", "times", "sent", "bytes", "waiting ms", "passing ms"]]
+    for one in ranks:
+        rows.append([f"  rank {one.rank}", "", str(one.n), str(one.n_bytes), "", ""])
+        for what in dict.fromkeys(p.what for p in one.passed):
+            some = [p for p in one.passed if p.what == what]
+            waited = sum(p.waited for p in some)
+            whole = sum(p.end - p.start for p in some)
+            numbers = len(some), sum(p.n for p in some), sum(p.n_bytes for p in some)
+            ms = [f"{n / 1e6:.3f}" for n in (waited, whole - waited)]
+            rows.append([f"    {what}", *map(str, numbers), *ms])
+    yield from columns(rows)
+
+
+def ranks_as_data(ranks: Sequence[OfRank], start: int) -> list[dict[str, Any]]:
+    """For JSON. start: of the run"""
+    return [
+        {
+            "rank": one.rank, "messages": one.n, "bytes": one.n_bytes,
+            "passed": [
+                {
+                    "what": p.what, "messages": p.n, "bytes": p.n_bytes,
+                    "start_us": (p.start - start) / 1e3, "waited_us": p.waited / 1e3,
+                    "us": (p.end - p.start) / 1e3,
+                }
+                for p in one.passed
+            ],
+        }
+        for one in ranks
+    ]  # fmt: skip
