@@ -14,8 +14,9 @@ from ggml_cpu.blocks import walk
 from ggml_cpu.blocks.activations import SCALE_256, SUMS16_256, Activations
 from ggml_cpu.blocks.dots import dots_of
 from ggml_cpu.blocks.format import Weight
-from ggml_cpu.blocks.walk import adder
+from ggml_cpu.blocks.walk import adder, fetcher
 from ggml_cpu.kernel import Function, fn
+from ggml_cpu.target import LANES
 from ggml_py.types import BY_NAME
 
 
@@ -49,11 +50,12 @@ def group_sums(width: int) -> Function:
 
 
 def _add_block(
-    largest: int, word_of: Function, scale_words: Function, factors: Function
+    largest: int, word_of: Function, scale_words: Function, factors: Function, panel_bytes: int
 ) -> Callable[[int], Function]:
     def add_block(width: int) -> Function:
         subtract, add_scaled = group_sums(width), adder(width)
         size, _, _, one, _, _, scaled = dots_of(width, 4, largest)
+        fetch = fetcher(panel_bytes, 4)
 
         @fn
         def add_16(w, a, half, j, s, scale, sums):
@@ -69,6 +71,7 @@ def _add_block(
             first, first_minima = scale_words(w, 2 * half)
             second, second_minima = scale_words(w, 2 * half + 1)
             for s in range(2):
+                fetch(w, 2 * half + s)
                 add_16(w, a, half, 0, s, scale_byte(first, s), sums)
                 add_16(w, a, half, 1, s, scale_byte(first, s + 2), sums)
                 add_16(w, a, half, 2, s, scale_byte(second, s), sums)
@@ -152,6 +155,8 @@ def weight(
     factors_of(block): d and dmin.
     """
     kind, in_place = BY_NAME[name], (values_of, scales_of, factors_of)
-    tile = walk.tile(kind, activations, _add_block(largest, word_of, scale_words, factors))
+    panel_bytes = kind.type_size * LANES
+    add_block = _add_block(largest, word_of, scale_words, factors, panel_bytes)
+    tile = walk.tile(kind, activations, add_block)
     dot = walk.dot(kind, activations, _add_in_place(*in_place), 8, -1.0)
     return walk.weight(kind, activations, panel, tile, dot, _decode(*in_place), encode)

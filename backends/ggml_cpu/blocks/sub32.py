@@ -17,8 +17,9 @@ from ggml_cpu.blocks.activations import SCALE_256, SUMS32_256, Activations
 from ggml_cpu.blocks.dots import dots_of
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.interleave import word_by_word
-from ggml_cpu.blocks.walk import WORD, adder
+from ggml_cpu.blocks.walk import WORD, adder, fetcher
 from ggml_cpu.kernel import Function, fn
+from ggml_cpu.target import LANES
 from ggml_py.types import BY_NAME
 
 SIX_BITS, FOUR_BITS, TWO_BITS = 0x3F3F3F3F, 0x0F0F0F0F, 0x30303030
@@ -55,9 +56,11 @@ def even_bytes(words):
     return v.as_i16(words & 0x00FF00FF)
 
 
-def _add_block(value_of: Function, largest: int) -> Callable[[int], Function]:
+def _add_block(
+    value_of: Function, largest: int, panel_bytes: int
+) -> Callable[[int], Function]:
     def add_block(width: int) -> Function:
-        add_scaled = adder(width)
+        add_scaled, fetch = adder(width), fetcher(panel_bytes, 4)
         size, run, _, one, _, _, scaled = dots_of(width, 8, largest)
 
         @fn
@@ -93,6 +96,7 @@ def _add_block(value_of: Function, largest: int) -> Callable[[int], Function]:
             s1, s2 = v.i32_load(w + 2 * WORD), v.i32_load(w + 3 * WORD)
             scales = s0 & SIX_BITS
             for j in range(4):
+                fetch(w, j)
                 if j == 2:
                     scales = later(s0, s2)
                 add_32(w, a, j, 0, scales & 255, sums)
@@ -212,7 +216,8 @@ def weight(
     encode(x, block): see walk.py.
     """
     kind = BY_NAME[name]
-    tile = walk.tile(kind, activations, _add_block(value_of, largest))
+    add_block = _add_block(value_of, largest, kind.type_size * LANES)
+    tile = walk.tile(kind, activations, add_block)
     dot = walk.dot(kind, activations, _add_in_place(quads_of), 4, -1.0)
     return walk.weight(
         kind, activations, word_by_word(kind.type_size), tile, dot, _decode(quads_of), encode

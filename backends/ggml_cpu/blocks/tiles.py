@@ -12,7 +12,8 @@ from collections.abc import Callable
 from ggml_cpu.kernel import Helper, fn, routine
 from ggml_cpu.target import AMX, TILE
 
-WIDTHS = (TILE, 4, 2, 1)
+EIGHT = TILE == 12 and not AMX  # whether there are tiles of eight columns besides full ones
+WIDTHS = (TILE, 8, 4, 2, 1) if EIGHT else (TILE, 4, 2, 1)
 FULL: int = {12: 10, 8: 7}.get(TILE, TILE)  # columns from which a full tile is the cheapest
 GRAIN = 4  # the widths of n columns never add up to more than n rounded up to this
 
@@ -22,6 +23,8 @@ def tile_width(n):
     """Width of the tile to take when n columns are left."""
     if n >= FULL:
         return TILE
+    if EIGHT and n >= 6:
+        return 8
     if n >= 3:
         return 4
     return n

@@ -17,7 +17,7 @@ from ggml_cpu.target import LANES
 from ggml_py.types import GGMLType
 
 WORD = 4 * LANES
-AHEAD = 4096  # bytes to prefetch ahead, in place
+AHEAD = 4096  # bytes to prefetch ahead
 
 
 def dequantize(kind: GGMLType, decode: Function) -> Function:
@@ -74,6 +74,22 @@ def row(kind: GGMLType, panel_bytes: int, gather: Function) -> Function:
             dst += size
 
     return from_panel
+
+
+def fetcher(panel_bytes: int, parts: int) -> Function:
+    """fetch(w, i): part i of those of the block of a panel that is read AHEAD bytes later.
+
+    What a core that multiplies asks for by itself does not keep memory busy. Parts, because of a
+    whole block it drops most: it has only so many lines under way.
+    """
+    size = -(-panel_bytes // parts)
+
+    @fn
+    def fetch(w, i):
+        for line in range(0, size, 64):
+            v.prefetch(w + AHEAD + size * i + line)
+
+    return fetch
 
 
 def tile(

@@ -41,11 +41,14 @@ def any_width(tile: Callable[[int], Function]) -> Function:
     """multiply(width, panel, columns, steps, out) for tiles of every width."""
     tiles = {width: tile(width) for width in WIDTHS}
     full, four, two, one = tiles[TILE], tiles[4], tiles[2], tiles[1]
+    eight = tiles.get(8, four)
 
     @fn
     def multiply(width, panel, columns, steps, out):
         if width == TILE:
             full(panel, columns, steps, out)
+        elif width == 8:
+            eight(panel, columns, steps, out)
         elif width == 4:
             four(panel, columns, steps, out)
         elif width == 2:

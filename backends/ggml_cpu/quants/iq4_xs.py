@@ -20,10 +20,10 @@ from ggml_cpu.blocks.interleave import word_by_word
 from ggml_cpu.blocks.levels import UNEVEN_TABLE, both_levels, nearest_uneven, store_levels
 from ggml_cpu.blocks.rounding import inverse, store_nibbles
 from ggml_cpu.blocks.search import largest_scale, uneven
-from ggml_cpu.blocks.walk import WORD
+from ggml_cpu.blocks.walk import WORD, fetcher
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.quants.q8_K import ACTIVATIONS
-from ggml_cpu.target import I8_BIAS
+from ggml_cpu.target import I8_BIAS, LANES
 from ggml_py.types import BY_NAME
 
 VALUES = 8  # in place
@@ -39,8 +39,12 @@ def scale_pairs(lower, upper, g):
     return v.as_i16(pairs) - 32
 
 
+IQ4_XS = BY_NAME["iq4_xs"]
+
+
 def add_block(width: int) -> Function:
     size, _, _, _, two, _, scaled = dots_of(width, 8, ANY, biased_dot)
+    fetch = fetcher(IQ4_XS.type_size * LANES, 2)
 
     @fn
     def add_32(levels, w, a, n, scale, sums):
@@ -70,6 +74,7 @@ def add_block(width: int) -> Function:
         sums = v.i32_regs(width)
         both, lower = v.i32_load(w), v.i32_load(w + WORD)
         for half in range(2):
+            fetch(w, half)
             pairs = scale_pairs(lower, both >> 16, 4 * half)
             others = scale_pairs(lower, both >> 16, 4 * half + 1)
             values, totals = w + WORD * (2 + 16 * half), a + (SUMS32_256 + 8 * half) * width
@@ -147,7 +152,6 @@ def encode(x, block):
     v.st_i32(block + 4, lower)
 
 
-IQ4_XS = BY_NAME["iq4_xs"]
 tile = walk.tile(IQ4_XS, ACTIVATIONS, add_block)
 dot = walk.dot(IQ4_XS, ACTIVATIONS, add_in_place, 2, 0.0)
 register(walk.weight(IQ4_XS, ACTIVATIONS, word_by_word(136), tile, dot, decode, encode))

@@ -18,7 +18,7 @@ from ggml_cpu.blocks.interleave import interleave_halves, interleave_words
 from ggml_cpu.blocks.rounding import TINY
 from ggml_cpu.blocks.search import largest_scale, levels_around, symmetric
 from ggml_cpu.blocks.sub16 import group_sums, in_order, scale_byte
-from ggml_cpu.blocks.walk import WORD, adder
+from ggml_cpu.blocks.walk import WORD, adder, fetcher
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.quants.q8_K import ACTIVATIONS
 from ggml_cpu.target import LANES
@@ -55,9 +55,13 @@ def gather(panel, r, dst):
         v.st_i32(low + 32, v.ld_i32(part + SECOND + WORD * (i % 4)))
 
 
+Q6_K = BY_NAME["q6_K"]
+
+
 def add_block(width: int) -> Function:
     subtract, add_scaled = group_sums(width), adder(width)
     size, run, _, one, _, _, scaled = dots_of(width, 4, 63)
+    fetch = fetcher(Q6_K.type_size * LANES, 4)
 
     @fn
     def add_run(w, a, n, which, first, scale, sums):
@@ -99,6 +103,7 @@ def add_block(width: int) -> Function:
             first, second = v.i32_load(scales), v.i32_load(scales + WORD)
             values = w + VALUES + PART * i
             n = 32 * half + 4 * s
+            fetch(w, i)
             add_16(values, a, n, 0, scale_byte(first, s), sums)
             add_16(values, a, n + 8, 1, scale_byte(first, s + 2), sums)
             add_16(values, a, n + 16, 2, scale_byte(second, s), sums)
@@ -197,7 +202,6 @@ def encode(x, block):
             v.store(block + TOP + 32 * half + 16 * part, v.to_i8(upper))
 
 
-Q6_K = BY_NAME["q6_K"]
 tile = walk.tile(Q6_K, ACTIVATIONS, add_block)
 dot = walk.dot(Q6_K, ACTIVATIONS, add_in_place, 8, -32.0)
 register(walk.weight(Q6_K, ACTIVATIONS, (pack, gather), tile, dot, decode, encode))

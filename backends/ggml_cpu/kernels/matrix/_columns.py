@@ -56,13 +56,11 @@ def source(p, i1, i2, i3, start, n, buffer):
 
 
 @fn
-def unit(p, u, buffer):
-    """Unit u of all: (row, which one of the row, its number of elements, these as f32)."""
-    n, n2, units = v.ne(p, 2, 1), v.ne(p, 2, 2), units_of(v.ne(p, 2, 0))
-    row, i = u // units, u % units
+def unit(p, row, i, buffer):
+    """Unit i of a row of all: (its number of elements, these as f32)."""
+    n, n2 = v.ne(p, 2, 1), v.ne(p, 2, 2)
     count = min(UNIT, v.ne(p, 2, 0) - UNIT * i)
-    x = source(p, row % n, row // n % n2, row // n // n2, UNIT * i, count, buffer)
-    return row, i, count, x
+    return count, source(p, row % n, row // n % n2, row // n // n2, UNIT * i, count, buffer)
 
 
 def _rows(activations: Activations) -> Kernel:
@@ -74,8 +72,10 @@ def _rows(activations: Activations) -> Kernel:
     def rows(p, ith, nth):
         bytes, buffer = column_bytes(v.ne(p, 2, 0)), v.local(p, ith)
         start, stop = v.split(units_of_rows(p), ith, nth)
+        units = units_of(v.ne(p, 2, 0))
         for u in range(start, stop):
-            c, i, count, x = unit(p, u, buffer)
+            c, i = u // units, u % units
+            count, x = unit(p, c, i, buffer)
             pack(x, count, v.shared(p) + c * bytes + i * unit_bytes)
 
     return rows
@@ -96,7 +96,9 @@ def putter(activations: Activations) -> Function:
 
 
 def _tiles(activations: Activations) -> Kernel:
-    """The rows of src1 as columns in tiles, COLUMNS of each product; `padded` are reserved."""
+    """The rows of src1 as columns in tiles, COLUMNS of each product; `padded` are reserved. Threads
+    take units of all rows, since the columns of a tile are in the same cache lines.
+    """
     pack, put, column_bytes = activations.pack, putter(activations), activations.column_bytes
     unit_bytes = column_bytes(UNIT)
 
@@ -106,9 +108,11 @@ def _tiles(activations: Activations) -> Kernel:
         buffer = v.local(p, ith)
         packed = packed_at(buffer)
         start, stop = v.split(units_of_rows(p), ith, nth)
+        rows = v.ne(p, 2, 1) * v.ne(p, 2, 2) * v.ne(p, 2, 3)
         for u in range(start, stop):
-            row, i, count, x = unit(p, u, buffer)
+            i, row = u // rows, u % rows
             c = row % n
+            count, x = unit(p, row, i, buffer)
             pack(x, count, packed)
             first, width = tile_of(c, n)
             to = v.shared(p) + (columns_before(row // n, n) + first) * bytes
