@@ -12,6 +12,7 @@ answered: grammar or not, triggers, stops, preserved tokens. To tests/data/chat/
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import lzma
 import subprocess
@@ -194,8 +195,8 @@ def main() -> None:
             f"models/templates/{p.name}" for p in (sources / "models/templates").glob("*.jinja")
         })  # fmt: skip
         found = _lines(program, sources, "ANALYSIS ", "--analyse", *templates)
-    OUT.write_bytes(lzma.compress(json.dumps(
-        {"cases": cases, "analysis": found}, ensure_ascii=False).encode(), preset=9))  # fmt: skip
+    recorded = {"day": datetime.date.today().isoformat(), "cases": cases, "analysis": found}
+    OUT.write_bytes(lzma.compress(json.dumps(recorded, ensure_ascii=False).encode(), preset=9))
     print(f"{OUT}: {len(cases)} cases, {len(found)} templates")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import lzma
 import random
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from ggml_py.errors import ModelError
-from llama_py.chat import ChatTemplate
+from llama_py.chat import ChatTemplate, sandbox
 from llama_py.chat.answer import as_json
 from llama_py.chat.peg.found import Result, Text
 from llama_py.chat.peg.values import NUMBER
@@ -42,6 +43,13 @@ def of(name: str) -> list[tuple[int, dict[str, Any]]]:
 
 
 NAMES = sorted({name_of(case) for case in CASES})
+
+
+@pytest.fixture(autouse=True)
+def day(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the record, which some prompts have."""
+    recorded = datetime.datetime.fromisoformat(RECORDED["day"])
+    monkeypatch.setattr(sandbox, "now", lambda: recorded)
 
 
 @cache
