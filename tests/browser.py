@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,16 @@ FLAGS = (
     "--disable-dev-shm-usage", "--window-size=1280,900",
 )  # fmt: skip
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+def begun(start: Callable[[], Any]) -> Any:
+    """A busy machine may not have it ready in the minute that the driver gives it."""
+    from selenium.common import WebDriverException
+
+    for _ in range(2):
+        with suppress(WebDriverException):
+            return start()
+    return start()
 
 
 @contextmanager
@@ -36,7 +46,7 @@ def chromium(profile: Path) -> Iterator[Any]:
     for flag in (*FLAGS, f"--user-data-dir={profile}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    found = webdriver.Chrome(options=options, service=Service(driver))
+    found = begun(lambda: webdriver.Chrome(options=options, service=Service(driver)))
     try:
         yield found
     finally:

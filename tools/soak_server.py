@@ -39,12 +39,13 @@ def main() -> int:
     parser.add_argument("--good", type=int, default=2, help="good clients")
     parser.add_argument("--rude", type=int, default=6, help="rude ones")
     parser.add_argument("--parallel", type=int, default=4, help="slots")
+    parser.add_argument("--cache-ram", type=int, default=256, help="MiB; memory grows up to it")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         command = [*ours(args.model, 512 * args.parallel, args.parallel, 2), "--slots"]
-        command += ["--slot-save-path", folder]
+        command += ["--slot-save-path", folder, "--cache-ram", str(args.cache_ram)]
         with running(command, log) as url:
             faults = asyncio.run(Soak(url, args).run())
         if faults:

@@ -18,6 +18,7 @@ from llama_py.lora import Adapter
 from llama_py.prompts import TooLong
 from llama_py.reuse.tree import common
 from llama_py.sampler.constraint import Ended
+from llama_py.serving.answer import Answer
 from llama_py.serving.cells import make_cells, put_idle_away
 from llama_py.serving.job import Job
 from llama_py.serving.metrics import Metrics
@@ -297,16 +298,20 @@ class Scheduler:
             while slot.job is job and not job.cancelled and speculator.has_rows(slot.id):
                 id, row = speculator.take(slot.id, answer.choose)
                 answer.count("n_accepted", int(n > 0))
-                self._go_on(slot, job, answer.token(id, row))
+                event = answer.token(id, row)
+                self._count(answer, n > 0)
+                self._go_on(slot, job, event)
                 n += 1
         except Ended as e:
             self._go_on(slot, job, answer.end_of(e))
         except Exception as e:
             self._end(slot, "error", e, spoiled=True)
-        self.metrics.n_gen += n
-        self.metrics.n_accepted += max(n - 1, 0)
-        held = answer.timings.n_prompt + answer.timings.n_gen
-        self.metrics.n_longest = max(self.metrics.n_longest, held)
+
+    def _count(self, answer: Answer, was_drafted: bool) -> None:
+        """A token more. Who is told of it may look at the metrics at once."""
+        m, t = self.metrics, answer.timings
+        m.n_gen, m.n_accepted = m.n_gen + 1, m.n_accepted + was_drafted
+        m.n_longest = max(m.n_longest, t.n_prompt + t.n_gen)
 
     def _go_on(self, slot: Slot, job: Job, event: Event) -> None:
         """Tell an event; with the last one the slot is free."""

@@ -12,6 +12,8 @@ import pytest
 from tests.commands import DEMO, SCRIPTS, clean_environment, refused, run, start
 from tests.gguf_writer import gguf, kv, write
 
+# It must not be done before the test has read what it waits for.
+ENDLESS = ("-n", "1000000", "--context-shift", "--ignore-eos", "-no-cnv")
 QUICK = ("-dev", "ref", "-c", "256", "--temp", "0")
 LONG = "Now is the winter of our discontent. " * 60
 
@@ -62,7 +64,7 @@ def test_no_stdin_and_no_stdout() -> None:
 
 
 def test_a_reader_that_leaves_is_no_error() -> None:
-    process = start("llama-py-cli", *QUICK, "-n", "200")
+    process = start("llama-py-cli", *QUICK, *ENDLESS)
     assert process.stdout is not None
     assert process.stdout.read(8) == "ROMEO: I"
     process.stdout.close()
@@ -99,14 +101,14 @@ def interrupt(process: subprocess.Popen[str], shown: str) -> str:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
 def test_ctrl_c_while_generating() -> None:
-    last = interrupt(start("llama-py-cli", "--temp", "0"), "ROMEO: I")  # on the default device
+    last = interrupt(start("llama-py-cli", "--temp", "0", *ENDLESS), "ROMEO: I")
     assert "generated " in last
     assert last.endswith("stop: interrupted")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
 def test_ctrl_c_in_the_prompt() -> None:
-    process = start("llama-py-cli", "-dev", "ref", "-p", LONG)
+    process = start("llama-py-cli", "-dev", "ref", "-c", "8192", "-p", LONG * 8)
     last = interrupt(process, LONG)
     assert "tokens given up after" in last
     assert last.endswith("stop: interrupted")

@@ -92,14 +92,19 @@ def wait(browser: Any, script: str, *args: Any) -> Any:
     return WebDriverWait(browser, 60, 0.02).until(lambda b: run(b, script, *args))
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """What keys lead to is there soon, but not at once."""
-    for _ in range(300):
+def until(holds: Callable[[], Any]) -> None:
+    """What clicks and keys lead to is there soon, but not at once."""
+    for _ in range(600):
         with suppress(Exception):  # an element is drawn anew, or not there yet
             if holds():
                 return
         time.sleep(0.1)
     assert holds()
+
+
+def click(browser: Any, selector: str) -> None:
+    """What the click before has made may be on its way."""
+    until(lambda: find(browser, selector).click() is None)
 
 
 def press(browser: Any, *keys: str) -> None:
@@ -117,7 +122,7 @@ def name_of(key: str) -> str:
 
 def test_at_first_it_is_a_short_column(open_page: Open, demo: Path) -> None:
     b = open_page(demo)
-    assert titles(b) == ["input", "layer 0", "layer 3", "output"]
+    until(lambda: titles(b) == ["input", "layer 0", "layer 3", "output"])
     assert texts(b, ".box.repeat > .head .title") == ["3 ×"]
     assert texts(b, ".card.layer .words") == ["delta net → experts", "attention → experts"]
     assert count(b, "[data-node]") == 0
@@ -128,26 +133,26 @@ def test_at_first_it_is_a_short_column(open_page: Open, demo: Path) -> None:
 
 def test_unfold_and_fold(open_page: Open, demo: Path) -> None:
     b = open_page(demo)
-    find(b, ".card.layer .face").click()
-    assert titles(b) == ["input", "delta net", "experts", "layer 3", "output"]
-    find(b, ".box.layer .card.block .face").click()
+    click(b, ".card.layer .face")
+    until(lambda: titles(b) == ["input", "delta net", "experts", "layer 3", "output"])
+    click(b, ".box.layer .card.block .face")
     wait(b, "return document.querySelectorAll('[data-node]').length > 20")
-    names = texts(b, ".card.node .face .name")
-    assert "attn_norm-0" in names and "conv_output_silu-0" in names
-    assert not any("(reshaped)" in name for name in texts(b, ".card.node .op"))
-    assert count(b, ".box.block path.line") > 20
-    find(b, ".box.layer > .head > .fold").click()
-    assert titles(b) == ["input", "layer 0", "layer 3", "output"]
+    names = {"attn_norm-0", "conv_output_silu-0"}
+    until(lambda: names <= {*texts(b, ".card.node .face .name")})
+    until(lambda: not any("(reshaped)" in name for name in texts(b, ".card.node .op")))
+    until(lambda: count(b, ".box.block path.line") > 20)
+    click(b, ".box.layer > .head > .fold")
+    until(lambda: titles(b) == ["input", "layer 0", "layer 3", "output"])
 
 
 @pytest.mark.parametrize("views", [False, True])
 def test_boxes_do_not_overlap(open_page: Open, demo: Path, views: bool) -> None:
     b = open_page(demo)
-    find(b, "#unfold-all").click()
+    click(b, "#unfold-all")
     if views:
-        find(b, "#views").click()
+        click(b, "#views")
     wait(b, "return document.querySelectorAll('[data-node]').length > 10")
-    overlapping = run(b, """
+    until(lambda: run(b, """
         const found = [];
         for (const body of document.querySelectorAll(".body, #canvas")) {
           const boxes = [...body.children].filter((e) => e.matches(".card, .box, .port"))
@@ -156,33 +161,32 @@ def test_boxes_do_not_overlap(open_page: Open, demo: Path, views: bool) -> None:
             if (x < x2 + w2 - 1 && x2 < x + w - 1 && y < y2 + h2 - 1 && y2 < y + h - 1) found.push([x, y, x2, y2]);
           }));
         }
-        return found;""")  # noqa: E501
-    assert overlapping == []
+        return found;""") == [])  # noqa: E501
 
 
 def test_turns_of_a_repetition(open_page: Open, demo: Path) -> None:
     b = open_page(demo)
-    find(b, ".turner .next").click()
-    assert titles(b) == ["input", "layer 1", "layer 3", "output"]
-    assert find(b, ".turner output").text == "layer 1"
-    assert run(b, "return document.activeElement.className") == "next"
-    find(b, ".turner .back").click()
-    find(b, ".turner .back").click()
-    assert titles(b)[1] == "layer 2"
-    find(b, ".turner .all").click()
-    assert titles(b) == ["input", "layer 0", "layer 1", "layer 2", "layer 3", "output"]
+    click(b, ".turner .next")
+    until(lambda: titles(b) == ["input", "layer 1", "layer 3", "output"])
+    until(lambda: find(b, ".turner output").text == "layer 1")
+    until(lambda: run(b, "return document.activeElement.className") == "next")
+    click(b, ".turner .back")
+    click(b, ".turner .back")
+    until(lambda: titles(b)[1] == "layer 2")
+    click(b, ".turner .all")
+    until(lambda: titles(b) == ["input", "layer 0", "layer 1", "layer 2", "layer 3", "output"])
 
 
 def test_search(open_page: Open, demo: Path) -> None:
     b = open_page(demo)
     press(b, "/", *"attn_norm-2")
     until(lambda: "attn_norm-2" in texts(b, "#found [role=option]")[0])
-    assert "layer 2 › delta net" in texts(b, "#found [role=option]")[0]
+    until(lambda: "layer 2 › delta net" in texts(b, "#found [role=option]")[0])
     press(b, name_of("ENTER"))
     until(lambda: find(b, "#details h2").text == "attn_norm-2")
     until(lambda: "attn_norm-2" in find(b, ".card.selected").text)
-    assert find(b, ".card.selected").is_displayed()
-    assert texts(b, ".turner output") == ["layer 2"]
+    until(lambda: find(b, ".card.selected").is_displayed())
+    until(lambda: texts(b, ".turner output") == ["layer 2"])
     press(b, "/", *"nothing like it")
     until(lambda: find(b, "#found").text == "nothing has such a name")
     press(b, name_of("ESCAPE"))
@@ -192,26 +196,25 @@ def test_search(open_page: Open, demo: Path) -> None:
 def test_click_and_links(open_page: Open, demo: Path) -> None:
     """What is told of a node; its sources and users are links, weights are shown too."""
     b = open_page(demo)
-    find(b, ".card.layer .face").click()
-    find(b, ".box.layer .card.block .face").click()
+    click(b, ".card.layer .face")
+    click(b, ".box.layer .card.block .face")
     wait(b, "return document.querySelector('[data-node=\"2\"]')")
-    find(b, '[data-node="2"] .face').click()
-    details = find(b, "#details").text
-    for text in (
+    click(b, '[data-node="2"] .face')
+    told = (
         "layer 0 › delta net", "attn_norm-0", "MUL", "[256, 2]", "f32", "2,048 bytes",
         "[4, 1,024, 2,048, 2,048] bytes", "buffer offset", "in memory", "error",
-    ):  # fmt: skip
-        assert text in details
-    assert texts(b, "#details .links a")[:2] == ["norm-0", "blk.0.attn_norm.weight"]
-    assert len(texts(b, "#details .links a")) == 6
-    assert count(b, "path.hot") == 5
-    find(b, "#details .links a").click()
+    )  # fmt: skip
+    until(lambda: all(text in find(b, "#details").text for text in told))
+    until(lambda: texts(b, "#details .links a")[:2] == ["norm-0", "blk.0.attn_norm.weight"])
+    until(lambda: len(texts(b, "#details .links a")) == 6)
+    until(lambda: count(b, "path.hot") == 5)
+    click(b, "#details .links a")
     wait(b, "return document.querySelector('#details h2').textContent === 'norm-0'")
-    assert run(b, "return location.hash") == "#g0n1"
-    find(b, '[data-node="2"] .chip').click()
-    assert find(b, "#details h2").text == "blk.0.attn_norm.weight"
-    assert "weight of the model" in find(b, "#details").text
-    find(b, "#details .links a").click()
+    until(lambda: run(b, "return location.hash") == "#g0n1")
+    click(b, '[data-node="2"] .chip')
+    until(lambda: find(b, "#details h2").text == "blk.0.attn_norm.weight")
+    until(lambda: "weight of the model" in find(b, "#details").text)
+    click(b, "#details .links a")
     wait(b, "return document.querySelector('#details h2').textContent === 'attn_norm-0'")
 
 
@@ -219,8 +222,8 @@ def test_a_link_to_a_node(open_page: Open, demo: Path) -> None:
     b = open_page(demo)
     b.get(demo.as_uri() + "#g1n40")
     wait(b, "return document.querySelector('.card.selected')")
-    assert find(b, "#graph").get_attribute("value") == "1"
-    assert find(b, "#details h2").text == "gate-0"
+    until(lambda: find(b, "#graph").get_attribute("value") == "1")
+    until(lambda: find(b, "#details h2").text == "gate-0")
 
 
 def colours(b: Any) -> list[str]:
@@ -237,26 +240,24 @@ def test_colours(open_page: Open, demo: Path) -> None:
     assert [o.text for o in choice.options] == [
         "Kind of op", "Device", "Type of weights", "Bytes of results", "error"
     ]  # fmt: skip
-    assert find(b, "#legend .ticks").text.split()[0] == "1.00e-9"
+    until(lambda: find(b, "#legend .ticks").text.split()[0] == "1.00e-9")
     run(b, "location.hash = '#g0n2'")
     wait(b, "return document.querySelectorAll('.card.node').length > 20")
-    by_error = colours(b)
-    assert len(set(by_error)) > 15
+    until(lambda: len(set(colours(b))) > 15)
     choice.select_by_value("op")
     wait(b, "return document.querySelectorAll('.card.node').length > 20")
-    by_op = colours(b)
-    assert 5 < len(set(by_op)) < 12 and by_op != by_error
-    assert {"matrix", "norm", "delta net"} <= set(texts(b, "#legend li span"))
+    until(lambda: 5 < len(set(colours(b))) < 12)
+    until(lambda: {"matrix", "norm", "delta net"} <= set(texts(b, "#legend li span")))
     choice.select_by_value("device")
-    assert len(texts(b, "#legend li")) == 1
+    until(lambda: len(texts(b, "#legend li")) == 1)
 
 
 def test_light_and_dark(open_page: Open, demo: Path) -> None:
     b = open_page(demo)
     ground = "return getComputedStyle(document.body).backgroundColor"
     before = run(b, ground)
-    find(b, "#theme").click()
-    assert run(b, ground) != before
+    click(b, "#theme")
+    until(lambda: run(b, ground) != before)
 
 
 def test_keyboard(open_page: Open, demo: Path) -> None:
@@ -264,25 +265,25 @@ def test_keyboard(open_page: Open, demo: Path) -> None:
     b = open_page(demo)
     here = "return document.activeElement.getAttribute('aria-label')"
     press(b, name_of("ARROW_DOWN"))
-    assert run(b, here).startswith("input")
+    until(lambda: run(b, here).startswith("input"))
     press(b, name_of("ARROW_DOWN"), name_of("ARROW_DOWN"))
-    assert run(b, here).startswith("layer 0")
+    until(lambda: run(b, here).startswith("layer 0"))
     press(b, name_of("ARROW_RIGHT"))
-    assert run(b, here) == "layer 0, unfolded"
+    until(lambda: run(b, here) == "layer 0, unfolded")
     press(b, name_of("ARROW_DOWN"), name_of("ARROW_RIGHT"))
-    assert run(b, here) == "delta net, unfolded"
+    until(lambda: run(b, here) == "delta net, unfolded")
     wait(b, "return document.querySelectorAll('[data-node]').length > 20")
     press(b, name_of("ARROW_DOWN"), name_of("ENTER"))
-    assert find(b, "#details .tag").text in ("SCALE", "RMS_NORM")
+    until(lambda: find(b, "#details .tag").text in ("SCALE", "RMS_NORM"))
     press(b, name_of("ARROW_LEFT"))
-    assert run(b, here) == "delta net, unfolded"
+    until(lambda: run(b, here) == "delta net, unfolded")
     press(b, name_of("ARROW_LEFT"))
-    assert run(b, here).startswith("delta net") and run(b, here).endswith("folded")
+    until(lambda: run(b, here).startswith("delta net") and run(b, here).endswith("folded"))
     press(b, name_of("ESCAPE"))
-    assert "How to read this" in find(b, "#details").text
+    until(lambda: "How to read this" in find(b, "#details").text)
     before = find(b, "#fit").text
     press(b, "+")
-    assert find(b, "#fit").text != before
+    until(lambda: find(b, "#fit").text != before)
 
 
 def test_memory_chart(open_page: Open, demo: Path) -> None:
@@ -291,11 +292,10 @@ def test_memory_chart(open_page: Open, demo: Path) -> None:
         const c = document.querySelector("#memory canvas");
         const data = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
         return new Set(new Uint32Array(data.buffer)).size;"""
-    assert run(b, painted) > 10
-    find(b, "#memory .peak").click()
-    node = run(b, "return location.hash")
-    assert node.startswith("#g0n")
-    assert find(b, ".card.selected").is_displayed()
+    until(lambda: run(b, painted) > 10)
+    click(b, "#memory .peak")
+    until(lambda: run(b, "return location.hash").startswith("#g0n"))
+    until(lambda: find(b, ".card.selected").is_displayed())
 
 
 def test_hostile_names(open_page: Open, tmp_path: Path) -> None:
@@ -306,8 +306,10 @@ def test_hostile_names(open_page: Open, tmp_path: Path) -> None:
     path.write_text("".join(page(page_data([Seen(HOSTILE, graph)], HOSTILE, [("name", HOSTILE)]))))
     b = open_page(path)
     assert b.title.startswith("</script><img") and "taken" not in b.title[:8]
-    press(b, "/", *"script", name_of("ENTER"))
-    assert find(b, "#details h2").text.startswith("</script><img src=x")
+    press(b, "/", *"script")
+    until(lambda: texts(b, "#found [role=option]"))
+    press(b, name_of("ENTER"))
+    until(lambda: find(b, "#details h2").text.startswith("</script><img src=x"))
     assert count(b, "img") == 0
     assert "\x1b" not in find(b, "body").text
     assert run(b, "return document.title") != "taken"
@@ -329,11 +331,11 @@ def test_five_thousand_nodes(open_page: Open, tmp_path: Path) -> None:
     path = tmp_path / "page.html"
     path.write_text("".join(page(page_data([Seen("all", graph)], "large"))))
     b = open_page(path)
-    assert texts(b, ".box.repeat > .head .title") == ["60 ×"]
-    find(b, "#unfold-all").click()
-    assert count(b, ".box.layer") == 60
+    until(lambda: texts(b, ".box.repeat > .head .title") == ["60 ×"])
+    click(b, "#unfold-all")
+    until(lambda: count(b, ".box.layer") == 60)
     wait(b, "return document.querySelectorAll('[data-node]').length > 20")
     assert count(b, "[data-node]") < 1500
     run(b, "document.getElementById('pane').scrollTop = 1e9")
     wait(b, "return document.querySelector('[data-node=\"4900\"]')")
-    assert count(b, '[data-node="5"]') == 0
+    until(lambda: count(b, '[data-node="5"]') == 0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from llama_py_server.params import ListenParams
 from llama_py_server.state import State
 from llama_py_tools.options import read
 
+WAIT = 120  # seconds after which a test has failed
 TEMPLATES = Path(__file__).parents[1] / "data" / "chat" / "templates.json.xz"
 SMALL = ("-c", "2048", "-np", "2", "--temp", "0", "-n", "12", "--no-warmup")
 TOOL = {
@@ -58,6 +60,16 @@ def served(*flags: str) -> Iterator[tuple[TestClient, State]]:
         yield TestClient(made, raise_server_exceptions=False), state
     finally:
         shelf.close()
+
+
+def until(holds: Callable[[], Any]) -> Any:
+    """What is true in the end."""
+    end = time.monotonic() + WAIT
+    while time.monotonic() < end:
+        if found := holds():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it did not happen")
 
 
 def events(text: str) -> list[tuple[str, Any]]:

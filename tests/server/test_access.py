@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -14,6 +13,8 @@ from llama_py_server.app import app
 from llama_py_server.params import ListenParams
 from llama_py_server.shelf import Shelf, holding
 from llama_py_server.state import State
+from tests.server.served import WAIT, until
+from tests.serving.engines import held
 
 KEY = "a-secret"
 
@@ -82,14 +83,14 @@ def test_slow_requests(state: State) -> None:
     sent: list[Any] = []
 
     async def never() -> Any:
-        await asyncio.sleep(60)
+        await asyncio.sleep(2 * WAIT)
 
     async def send(message: Any) -> None:
         sent.append(message)
 
     scope = {"type": "http", "method": "POST", "path": "/tokenize", "headers": [],
              "query_string": b"", "root_path": ""}  # fmt: skip
-    asyncio.run(asyncio.wait_for(made(scope, never, send), 30))
+    asyncio.run(asyncio.wait_for(made(scope, never, send), WAIT))
     assert sent[0]["status"] == 413
 
 
@@ -106,18 +107,9 @@ def test_a_full_queue(state: State, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_who_hangs_up_is_not_answered(
-    state: State, monkeypatch: pytest.MonkeyPatch, stream: bool
-) -> None:
+def test_who_hangs_up_is_not_answered(state: State, stream: bool) -> None:
     """The client leaves after its request, or after the first event."""
-    made, ctx = client_of(state).app, state.engine._ctx
-    decode = ctx.decode
-
-    def slowly(*args: Any, **how: Any) -> Any:
-        time.sleep(0.02)  # it is not to be done before the client has left
-        return decode(*args, **how)
-
-    monkeypatch.setattr(ctx, "decode", slowly)
+    made = client_of(state).app
     body = b'{"prompt": "a", "n_predict": 400, "ignore_eos": true, "stream": %s}' % (
         b"true" if stream else b"false"
     )
@@ -138,13 +130,11 @@ def test_who_hangs_up_is_not_answered(
 
         scope = {"type": "http", "method": "POST", "path": "/completion", "headers": [],
                  "query_string": b"", "root_path": ""}  # fmt: skip
-        await asyncio.wait_for(made(scope, receive, send), 120)
+        await asyncio.wait_for(made(scope, receive, send), WAIT)
 
     before = state.engine.metrics().total.ended["cancelled"]
-    asyncio.run(hangs_up())
-    for _ in range(600):
-        if state.engine.metrics().total.ended["cancelled"] > before:
-            break
-        asyncio.run(asyncio.sleep(0.1))
+    with held(state.engine, 9):  # it is not done before the client has left
+        asyncio.run(hangs_up())
+    until(lambda: state.engine.metrics().total.ended["cancelled"] > before)
     assert state.engine.metrics().total.ended["cancelled"] == before + 1
     assert not state.work and all(s.state == "idle" for s in state.engine.slots())

@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import threading
-import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +17,11 @@ from starlette.testclient import TestClient
 from tests.browser import chromium
 from tests.commands import ROOT
 from tests.eyes import files_of
-from tests.server.served import served
+from tests.server.served import served, until
 from tests.server.test_images import png
 
 SOURCES = ROOT / "tools" / "chat_page"
 BUILT = ROOT / "tools" / "llama_py_server" / "page"
-SECONDS = 60
 
 
 def test_the_page_is_built_of_its_sources() -> None:
@@ -88,16 +86,14 @@ def seeing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield found
 
 
-def until(holds: Callable[[], Any]) -> Any:
-    for _ in range(20 * SECONDS):
-        if found := holds():
-            return found
-        time.sleep(0.05)
-    raise AssertionError("it did not happen")
+TEXTS = """return [...document.querySelectorAll(arguments[0])].map((e) => e.innerText.trim())"""
+ENDED = """return !document.querySelector('[aria-busy=true]')
+    && document.querySelector(".composer [aria-label=Send]") !== null"""
 
 
 class Page:
-    """What a user does with it."""
+    """What a user does with it. The page is drawn when it is ready: what an action leads to is
+    waited for, and what is looked at together is looked at in one script."""
 
     def __init__(self, driver: Any, address: str) -> None:
         self.driver = driver
@@ -112,51 +108,70 @@ class Page:
 
     def until(self, holds: Callable[[], Any]) -> Any:
         """As `until`; if it does not happen, the error has what is seen instead."""
+        from selenium.common import StaleElementReferenceException
+
+        def drawn() -> Any:
+            with suppress(StaleElementReferenceException):  # it is drawn anew
+                return holds()
+
         try:
-            return until(holds)
+            return until(drawn)
         except AssertionError:
-            shown, log = self.all("body")[0].text, self.driver.get_log("browser")
+            shown, log = self.seen("body")[0], self.driver.get_log("browser")
             busy = len(self.all("[aria-busy=true]"))
             raise AssertionError(
                 f"it did not happen; {busy} answers are coming, and the page shows:\n{shown}\n{log}"
             ) from None
 
     def press(self, label: str, of: str = "") -> None:
-        self.one(f"{of} [aria-label='{label}']").click()
+        self.click(f"{of} [aria-label='{label}']")
+
+    def click(self, selector: str) -> None:
+        """The last one of these, once it can be clicked."""
+        from selenium.common import ElementNotInteractableException, StaleElementReferenceException
+
+        def clicked() -> bool:
+            if not (found := self.all(selector)) or not found[-1].is_enabled():
+                return False
+            with suppress(ElementNotInteractableException, StaleElementReferenceException):
+                found[-1].click()
+                return True
+            return False
+
+        self.until(clicked)
 
     def say(self, text: str) -> None:
         self.one("textarea[name=message]").send_keys(text + "\n")
 
+    def seen(self, selector: str) -> list[str]:
+        """The texts of all of these."""
+        return list(self.driver.execute_script(TEXTS, selector))
+
     def texts(self) -> list[str]:
-        """Of all messages, once none is coming."""
-        self.until(
-            lambda: not self.all("[aria-busy=true]") and self.all(".composer [aria-label=Send]")
-        )
-        return [one.text for one in self.all(".message .text")]
+        """Of all messages; none while one is coming."""
+        return self.seen(".message .text") if self.driver.execute_script(ENDED) else []
 
 
 def test_a_talk_with_branches(browser: Any, address: str) -> None:
     page = Page(browser, address)
     page.say("Who are you?")
-    page.until(lambda: page.all(".message.assistant .rate"))
-    first = page.texts()
+    page.until(lambda: page.seen(".message.assistant .rate"))
+    first = page.until(page.texts)
     assert first[0] == "Who are you?" and first[1]
-    assert page.one(".message.assistant .rate").text.partition(" ")[2].startswith("tokens, ")
+    assert page.seen(".message.assistant .rate")[0].partition(" ")[2].startswith("tokens, ")
 
     page.press("Answer again", ".message.assistant")
-    page.until(lambda: page.all(".branches"))
-    page.texts()
-    assert page.one(".branches").text.strip() == "2 / 2"
+    page.until(lambda: page.seen(".branches") == ["2 / 2"] and page.texts())
     page.press("The branch before", ".branches")
-    assert page.texts() == first
+    page.until(lambda: page.seen(".branches") == ["1 / 2"] and page.texts() == first)
 
     page.press("Edit", ".message.user")
     field = page.one(".edit textarea")
     field.clear()
     field.send_keys("Where is the king?")
-    page.one(".edit button[type=submit]").click()
-    page.until(lambda: page.texts()[:1] == ["Where is the king?"] and len(page.texts()) == 2)
-    assert page.one(".message.user .branches").text.strip() == "2 / 2"
+    page.click(".edit button[type=submit]")
+    page.until(lambda: page.texts()[:1] == ["Where is the king?"] and page.texts()[1:])
+    assert page.seen(".message.user .branches") == ["2 / 2"]
 
     page.driver.refresh()  # kept by the browser
     page.until(lambda: page.texts()[:1] == ["Where is the king?"])
@@ -165,23 +180,23 @@ def test_a_talk_with_branches(browser: Any, address: str) -> None:
 
 def test_an_answer_is_stopped_and_settings_are_sent(browser: Any, address: str) -> None:
     page = Page(browser, address)
-    page.one(".new").click()
+    page.click(".new")
+    page.until(lambda: not page.all(".message"))
     page.press("Settings")
     page.one("textarea[name=system]").send_keys("You are a king.")
     length = page.one("input[name=max_tokens]")
     length.send_keys("3")
     page.one("input[name=temperature]").send_keys("0\t")
     page.say("Speak")
-    page.until(lambda: page.all(".message.assistant .rate"))
-    page.texts()  # it has ended
-    said = page.one(".rate").text
+    page.until(page.texts)  # it has ended
+    (said,) = page.seen(".rate")
     assert said.startswith("3 tokens, ") and "no more room" in said
     length.clear()
     length.send_keys("100000\t")
     page.say("And on")
     page.until(lambda: page.all("[aria-busy=true]"))
     page.press("Stop")
-    page.until(lambda: "stopped" in page.one(".message:last-child .rate").text)
+    page.until(lambda: "stopped" in "".join(page.seen(".message:last-child .rate")))
 
 
 def test_what_a_model_says_is_no_markup(browser: Any, address: str) -> None:
@@ -200,7 +215,7 @@ def test_what_a_model_says_is_no_markup(browser: Any, address: str) -> None:
         };"""
     page.driver.execute_async_script(script, hostile)
     page.driver.refresh()
-    page.until(lambda: "onerror" in page.texts()[-1])
+    page.until(lambda: "onerror" in "".join(page.texts()))
     assert not page.all(".message img") and page.driver.title == "llama-py"
     links = [one.get_attribute("href") for one in page.all(".message a")]
     assert all(link is None or not link.startswith("javascript") for link in links)
@@ -215,7 +230,7 @@ def test_a_key_is_asked_for(browser: Any) -> None:
         until(lambda: server.started)
         page = Page(browser, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/")
         page.one("input[name=key]").send_keys("secret\n")
-        page.until(lambda: not page.all("input[name=key]") and page.one("h1").text != "llama-py")
+        page.until(lambda: not page.all("input[name=key]") and page.seen("h1") != ["llama-py"])
         server.should_exit = True
         thread.join()
 
@@ -224,9 +239,11 @@ def test_it_fits_a_small_window(browser: Any, address: str) -> None:
     browser.set_window_size(420, 800)
     try:
         page = Page(browser, address)
-        assert page.driver.execute_script("return document.documentElement.scrollWidth") <= 420
+        width = "return document.documentElement.scrollWidth"
+        page.until(lambda: browser.execute_script(width) <= 420)
         page.press("Conversations")
-        page.until(lambda: page.one(".sidebar").location["x"] == 0)
+        left = "return document.querySelector('.sidebar').getBoundingClientRect().left"
+        page.until(lambda: browser.execute_script(left) == 0)
     finally:
         browser.set_window_size(1280, 900)
 
@@ -264,7 +281,7 @@ def test_images_are_attached_shown_and_sent(
     page.until(lambda: len(page.all(".composer img")) == 3)
     page.say("What is this?")
     page.until(lambda: page.all(".message.assistant .rate"))
-    assert page.texts()[0] == "What is this?" and not page.all(".error")
+    assert page.until(page.texts)[0] == "What is this?" and not page.all(".error")
     shown = [img.get_attribute("src") for img in page.all(".message.user img")]
     head = "data:image/png;base64,"
     assert shown == [f"{head}{base64.b64encode(png(i)).decode()}" for i in (1, 2, 2)]

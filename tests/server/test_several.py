@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,8 @@ from llama_py_server.params import ListenParams
 from llama_py_server.shelf import Shelf
 from llama_py_server.state import Record, State
 from tests.commands import DEMO
-from tests.server.served import SMALL, events
-
-WAIT = 60
+from tests.server.served import SMALL, WAIT, events, until
+from tests.serving.engines import held
 
 
 def made(*flags: str) -> Shelf:
@@ -59,29 +58,25 @@ def states(client: TestClient) -> dict[str, str]:
     return {m["id"]: m["status"]["value"] for m in client.get("/v1/models").json()["data"]}
 
 
-def until(holds: Callable[[], Any]) -> None:
-    waiting = threading.Event()
-    for _ in range(20 * WAIT):
-        if holds():
-            return
-        waiting.wait(0.05)
-    raise AssertionError("it did not happen")
-
-
 def ask(client: TestClient, model: str, **more: Any) -> Any:
     body = {"model": model, "prompt": "To be", "max_tokens": 2, **more}
     return client.post("/v1/completions", json=body)
 
 
-def test_the_named_one_answers_and_the_one_not_used_for_longest_leaves(client: TestClient) -> None:
-    assert states(client) == dict.fromkeys("abc", "unloaded")
-    for name in "abac":
-        found = ask(client, name)
-        assert found.status_code == 200 and found.json()["model"] == name
-    until(lambda: states(client) == {"a": "loaded", "b": "unloaded", "c": "loaded"})
-    one = client.get("/v1/models/a").json()
-    assert one["meta"]["n_vocab"] > 0 and one["path"].endswith("a.gguf")
-    assert client.get("/v1/models/d").status_code == 404
+def test_the_named_one_answers_and_the_one_not_used_for_longest_leaves(folder: Path) -> None:
+    shelf = made("--models-dir", str(folder), "--models-max", "2")
+    client = client_of(shelf)
+    try:
+        assert states(client) == dict.fromkeys("abc", "unloaded")
+        for name in "abac":
+            found = ask(client, name)
+            assert found.status_code == 200 and found.json()["model"] == name
+        until(lambda: states(client) == {"a": "loaded", "b": "unloaded", "c": "loaded"})
+        one = client.get("/v1/models/a").json()
+        assert one["meta"]["n_vocab"] > 0 and one["path"].endswith("a.gguf")
+        assert client.get("/v1/models/d").status_code == 404
+    finally:
+        shelf.close()
 
 
 def test_each_has_its_own_metrics_slots_and_settings(client: TestClient) -> None:
@@ -263,9 +258,18 @@ def test_one_that_nobody_uses_sleeps_until_it_is_asked() -> None:
 
 def test_a_stream_keeps_its_model(client: TestClient, shelf: Shelf) -> None:
     ask(client, "b")
-    body = {"model": "b", "prompt": "To be", "max_tokens": 200, "ignore_eos": True, "stream": True}
-    with client.stream("POST", "/v1/completions", json=body) as response:
+    texts: list[str] = []
+    more = {"max_tokens": 200, "ignore_eos": True, "stream": True}
+    thread = threading.Thread(target=lambda: texts.append(ask(client, "b", **more).text))
+    lease = shelf.models.peek("b")
+    assert lease is not None
+    state = lease.served.state
+    lease.end()
+    with held(state.engine, 9) as go_on:
+        thread.start()
+        until(lambda: any(answer.tokens for answer in state.work.values()))
         assert shelf.models.leave("b")
-        text = "".join(response.iter_text())
-    assert events(text)[-1][1] == "[DONE]" and len(events(text)) > 100
+        go_on.set()
+    thread.join(WAIT)
+    assert events(texts[0])[-1][1] == "[DONE]" and len(events(texts[0])) > 100
     until(lambda: states(client)["b"] == "unloaded")

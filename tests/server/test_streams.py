@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +16,8 @@ from llama_py_server.app import app
 from llama_py_server.params import ListenParams
 from llama_py_server.shelf import Shelf, holding
 from llama_py_server.state import State
-from tests.server.served import ASK, events
+from tests.server.served import ASK, WAIT, events, until
+from tests.serving.engines import held
 
 BODY = {"prompt": "To be", "n_predict": 30, "ignore_eos": True, "stream": True}
 ID = "conversation/1::model"
@@ -41,10 +44,14 @@ def kept_whole(client: TestClient, id: str = ID) -> Any:
     """What is known of an answer when it has ended: a slow reader of little that is kept ends
     before it."""
     ask(client, id)
-    while True:
-        [one] = client.post("/v1/streams/lookup", json={"conversation_ids": [id]}).json()
-        if one["is_done"]:
-            return one
+    until(lambda: known(client, id)["is_done"])
+    return known(client, id)
+
+
+def known(client: TestClient, id: str = ID) -> Any:
+    """What is told of a stream; of one that is not there, that it has nothing."""
+    found = client.post("/v1/streams/lookup", json={"conversation_ids": [id]}).json()
+    return found[0] if found else {"total_bytes": 0, "is_done": False}
 
 
 def resumed(client: TestClient, at: int = 0, id: str = ID) -> Any:
@@ -65,26 +72,47 @@ def test_what_was_sent_can_be_had_again(client: TestClient) -> None:
     assert resumed(client).status_code == 404
 
 
-def test_whoever_comes_later_reads_on_while_it_is_answered(client: TestClient) -> None:
-    texts: list[bytes] = []
-    thread = threading.Thread(target=lambda: texts.append(ask(client, n_predict=300).content))
+def kept_by(shelf: Shelf) -> kept.Kept:
+    found = shelf.streams.get(ID)
+    assert found is not None
+    return found
+
+
+def begun(do: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
+    """In a thread of its own, and the list that what comes of it is put into."""
+    found: list[Any] = []
+    thread = threading.Thread(target=lambda: found.append(do()))
     thread.start()
-    while resumed(client).status_code != 200:
-        pass
-    later = resumed(client, 50).content
-    thread.join()
-    assert later == texts[0][50:] and len(events(texts[0].decode())) == 301
+    return thread, found
+
+
+def test_whoever_comes_later_reads_on_while_it_is_answered(
+    client: TestClient, shelf: Shelf, state: State
+) -> None:
+    client.delete("/v1/stream", params={"conv_id": ID})
+    with held(state.engine, 9) as go_on:
+        first, all_of_it = begun(lambda: ask(client, n_predict=300).content)
+        until(lambda: known(client)["total_bytes"] > 50)
+        later = [begun(lambda at=at: resumed(client, at).content) for at in (0, 50, 10**9)]
+        until(lambda: kept_by(shelf).n_readers == 4)
+        assert not any(found for _, found in later) and not known(client)["is_done"]
+        go_on.set()
+        for thread, _ in [(first, all_of_it), *later]:
+            thread.join(WAIT)
+    assert len(events(all_of_it[0].decode())) == 301
+    assert [found[0] for _, found in later] == [all_of_it[0], all_of_it[0][50:], b""]
 
 
 def test_a_stop_ends_it(client: TestClient, shelf: Shelf, state: State) -> None:
-    codes: list[Any] = []
-    thread = threading.Thread(target=lambda: codes.append(ask(client, n_predict=900)))
-    thread.start()
-    while resumed(client, 10**9).status_code == 404:  # it waits there until the end
-        pass
     client.delete("/v1/stream", params={"conv_id": ID})
-    thread.join()
-    assert not state.work and shelf.models.info()[0].n_uses == 0
+    with held(state.engine, 9) as go_on:
+        thread, said = begun(lambda: ask(client, n_predict=900))
+        until(lambda: known(client)["total_bytes"] > 50)
+        client.delete("/v1/stream", params={"conv_id": ID})
+        thread.join(WAIT)
+        assert 0 < len(events(said[0].text)) < 20
+        until(lambda: not state.work and shelf.models.info()[0].n_uses == 0)
+        go_on.set()
 
 
 def test_a_request_that_fails_leaves_nothing(client: TestClient, shelf: Shelf) -> None:
@@ -107,6 +135,8 @@ def test_what_is_kept_is_bounded(client: TestClient, monkeypatch: pytest.MonkeyP
     one = kept_whole(client)
     assert resumed(client).status_code == 400
     assert len(resumed(client, one["total_bytes"] - 900).content) == 900
+    set_back = SimpleNamespace(time=iter(range(10**9, 0, -99)).__next__, monotonic=time.monotonic)
+    monkeypatch.setattr(kept, "time", set_back)  # whose clock tells no order
     monkeypatch.setattr(kept, "TOGETHER", 1500)
     kept_whole(client, "another")
     kept_whole(client, "a third one")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,6 +74,17 @@ def as_given(ids: Sequence[int]) -> Sequence[int]:
     return ids if isinstance(ids, Mixed) else list(ids)
 
 
+@contextmanager
+def held(made: Engine, n: int) -> Iterator[threading.Event]:
+    """As `stall`, up to the end of the block at most."""
+    go_on = stall(made, n)
+    try:
+        yield go_on
+    finally:
+        go_on.set()
+        del made._ctx.decode  # what is stalled hides the class's own
+
+
 def stall(made: Engine, n: int = 0) -> threading.Event:
     """From now on the engine takes n more steps and then none until this is set: on a busy machine
     it would be done before the test has said what it wants."""
@@ -95,8 +107,10 @@ def ask(made: Engine, one: Request) -> Asked:
 
 
 def ask_all(made: Engine, requests: Sequence[Request]) -> list[Asked]:
-    """Of all at once, when all have ended."""
-    asked = [ask(made, one) for one in requests]
+    """Of all at once, when all have ended. The engine sees all or none of them: it must not have
+    begun, or even ended, with the first before the last is there."""
+    with made._changed:
+        asked = [ask(made, one) for one in requests]
     for one in asked:
         one.end()
     return asked

@@ -72,3 +72,10 @@ def test_the_queue_has_an_end() -> None:
             ask(made, request([1], n=1))
         go_on.set()
         assert [one.end().finish_reason for one in [running, *waiting]] == ["length"] * 3
+
+
+def test_whoever_is_told_finds_it_counted() -> None:
+    with engine("llama-dense") as made:
+        counted, total = list[int](), made._scheduler.metrics
+        handle = made.submit(request([1], 9), lambda event: counted.append(total.n_gen))
+        assert handle.wait(WAIT) and counted[-9:] == [*range(1, 10)]

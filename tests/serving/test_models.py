@@ -190,8 +190,7 @@ def test_first_come_first_served() -> None:
             futures[-1].add_done_callback(lambda f, name=name: (order.append(name), made.forget(f)))
         assert not order
         lease.end()
-        for future in futures:
-            future.result(WAIT)
+        wait_for(lambda: len(order) == 3)  # who waits for a future may go on before its callbacks
         assert order == ["b", "b", "c"]  # who wants the same does not wait for another turn
 
 
@@ -219,6 +218,7 @@ def test_nobody_waits_for_ever() -> None:
         waiting.result(WAIT).end()
         later.result(WAIT).end()
     with models(4, a=4, b=4) as made:  # patience has not ended
+        made.patience = 1e9
         lease = made.ask("a").result(WAIT)
         waiting = made.ask("b")
         made.ask("a").result(WAIT).end()
@@ -248,18 +248,22 @@ def test_idle_ones_sleep() -> None:
         made.tick(1000.0)
         assert loaded(made) == {"a", "b"}
         with made.use("b"):
-            made.tick(1e-9)
-            wait_for(lambda: loaded(made) == {"b"})
+            wait_for(lambda: after_tick(made, a="unloaded", b="loaded"))
         assert [one.asleep for one in made.info()] == [True, False]
         look = made.peek("b")
         assert look is not None and made.peek("a") is None
         look.end()
         with made.use("a"):
             assert not made.info()[0].asleep
-        made.tick(1e-9)
-        wait_for(lambda: all(one.state == "unloaded" for one in made.info()))
+        wait_for(lambda: after_tick(made, a="unloaded", b="unloaded"))
         assert made.leave("a") and not made.leave("a")  # it is unloaded, and no more than that
         assert [one.asleep for one in made.info()] == [False, True]
+
+
+def after_tick(made: Models[Served], **states: str) -> bool:
+    """How models are; what is idle for a moment may be so only at the clock's next step."""
+    made.tick(1e-9)
+    return {one.name: one.state for one in made.info()} == states
 
 
 def wait_for(holds: Callable[[], bool]) -> None:

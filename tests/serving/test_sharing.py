@@ -65,8 +65,7 @@ def test_more_conversations_than_slots(name: str) -> None:
     texts = [[*PREFIX, *tokens(9, 20 + i)] for i in range(6)]
     with engine(name) as made:
         for turn in range(4):
-            asked = [ask(made, request(ids, 5)) for ids in texts]
-            for i, one in enumerate(asked):
+            for i, one in enumerate(ask_all(made, [request(ids, 5) for ids in texts])):
                 n_computed = one.end().timings.n_computed
                 assert n_computed == (4 if turn else 9 if i else 79)
                 if turn == 3:

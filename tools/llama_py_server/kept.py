@@ -25,14 +25,19 @@ LONGEST = 1024  # characters of a conversation's name
 
 
 class Kept:
-    """The bytes of one answer. holder: of which key it is"""
+    """The bytes of one answer.
+
+    holder          of which key it is
+    started, ended  as they are told: by the clock on the wall, which may be set anew
+    read, over      when somebody read it last, and when it was over: by one that only goes on
+    """
 
     def __init__(self, id: str, holder: int = 0) -> None:
         self.id, self.holder = id, holder
         self.started, self.ended = time.time(), 0.0
         self.data, self.dropped = bytearray(), 0
         self.runs = self.done = self.cancelled = False
-        self.n_readers, self.read = 0, time.monotonic()  # when somebody read it last
+        self.n_readers, self.read, self.over = 0, time.monotonic(), 0.0
         self._task: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
 
@@ -72,7 +77,7 @@ class Kept:
 
     def finish(self) -> None:
         if not self.done:
-            self.done, self.ended = True, time.time()
+            self.done, self.ended, self.over = True, time.time(), time.monotonic()
             self._tell()
 
     def stop(self) -> None:
@@ -117,7 +122,7 @@ class Kept:
     def is_over(self) -> bool:
         """Whether it need not be kept: it has ended long ago, or nobody has read it for long."""
         if self.done:
-            return time.time() - self.ended > SECONDS
+            return time.monotonic() - self.over > SECONDS
         return self.runs and not self.n_readers and time.monotonic() - self.read > SECONDS
 
 
@@ -190,7 +195,7 @@ class Streams:
         excess = sum(len(k.data) for k in self._kept.values()) - TOGETHER
         if excess <= 0:
             return
-        for kept in sorted((k for k in self._kept.values() if k.done), key=lambda k: k.ended):
+        for kept in sorted((k for k in self._kept.values() if k.done), key=lambda k: k.over):
             if excess <= 0:
                 return
             excess -= len(kept.data)
