@@ -10,7 +10,8 @@ export class Search {
     input.addEventListener("input", () => this._look());
     input.addEventListener("keydown", (e) => this._key(e));
     input.addEventListener("focus", () => { if (input.value) this._look(); });
-    input.addEventListener("blur", () => setTimeout(() => this._close(), 150));
+    // a click on the list comes first; whoever is back in the box by then goes on searching
+    input.addEventListener("blur", () => setTimeout(() => document.activeElement !== input && this._close(), 150));
   }
 
   _look() {
