@@ -98,7 +98,7 @@ def add(p: Parser, own: type[Params], without: Iterable[str] = ()) -> None:
 def divided(words: Iterable[str]) -> list[str]:
     """A command line where `--parallel` may also say how a model is divided."""
     found = list(words)
-    for i, (word, more) in enumerate(zip(found, [*found[1:], ""], strict=True)):
+    for i, (word, more) in enumerate(zip(found, [*found, ""][1:], strict=True)):
         flag, _, value = word.partition("=")
         if flag == "--parallel" and "=" in (value or more):
             found[i] = word.replace(flag, "--model-parallel", 1)
