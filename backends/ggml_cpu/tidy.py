@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -13,7 +12,7 @@ from pathlib import Path
 from ggml_cpu.fingerprints import environment
 from ggml_cpu.lock import LOCK, Turn
 from ggml_cpu.store import MARK, MARKER, OBJECT, cache_path, is_marked, mark, path
-from ggml_py.folder import PARTIAL, Folder
+from ggml_py.folder import PARTIAL, Folder, size_limit
 
 log = logging.getLogger("llama_py")
 
@@ -106,20 +105,9 @@ def tidy(folder: Folder, made: bool) -> None:
         if name.endswith(PARTIAL) and now - about.st_mtime > _STRAY:
             with suppress(OSError):
                 folder.remove(name)
-    known, limit = environments(), _limit()
+    known, limit = environments(), size_limit("LLAMA_PY_CACHE_SIZE", SIZE)
     total = sum(e.size for e in known)
     for e in reversed(known):
         old = now - e.used > UNUSED_DAYS * _DAY
         if e.path.name != environment() and (old or total > limit) and _remove(e.path):
             total -= e.size
-
-
-def _limit() -> float:
-    """Bytes that the cache may have."""
-    given = os.environ.get("LLAMA_PY_CACHE_SIZE", "").strip()
-    try:
-        mib = int(given or SIZE)
-    except ValueError:
-        log.warning("LLAMA_PY_CACHE_SIZE is %r; it must be a number of MiB", given)
-        mib = SIZE
-    return mib * 2.0**20 if mib >= 0 else float("inf")

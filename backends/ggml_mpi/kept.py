@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from ggml_py.backend import Bytes
-from ggml_py.folder import PARTIAL, Folder, cache_root
+from ggml_py.folder import PARTIAL, Folder, cache_root, size_limit
 
 log = logging.getLogger("llama_py")
 
@@ -74,7 +74,8 @@ class Kept:
         return data if found is None else found
 
     def _make_room(self, folder: Folder, size: int) -> bool:
-        limit, files = _limit(), {n: s for n, s in folder.files() if _OURS.fullmatch(n)}
+        limit = size_limit("LLAMA_PY_WEIGHTS_SIZE", SIZE)
+        files = {n: s for n, s in folder.files() if _OURS.fullmatch(n)}
         total = sum(s.st_size for s in files.values()) + size
         newest = max((s.st_mtime for s in files.values()), default=0.0)
         for name, about in sorted(files.items(), key=lambda item: item[1].st_mtime):
@@ -172,14 +173,3 @@ def _mapped(folder: Folder, digest: str, size: int, check: bool = True) -> Bytes
 def digest_of(data: Bytes) -> str:
     """The SHA-256 that bytes are known by."""
     return hashlib.sha256(data.data).hexdigest()
-
-
-def _limit() -> float:
-    """Bytes that the directory may have."""
-    given = os.environ.get("LLAMA_PY_WEIGHTS_SIZE", "").strip()
-    try:
-        mib = int(given or SIZE)
-    except ValueError:
-        log.warning("LLAMA_PY_WEIGHTS_SIZE is %r; it must be a number of MiB", given)
-        mib = SIZE
-    return mib * 2.0**20 if mib >= 0 else float("inf")
