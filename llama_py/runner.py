@@ -10,6 +10,7 @@ from time import perf_counter
 from ggml_py.assign import Causes
 from ggml_py.backend import CompileOptions, Device, KeepsKernels, TellsBatches, Work
 from ggml_py.check import Checker
+from ggml_py.garbage import collected_later
 from ggml_py.plan import Plan
 from ggml_py.registry import device as find_device
 from ggml_py.sched import Layout, Scheduler
@@ -102,6 +103,7 @@ class Runner:
                 return built
         return None
 
+    @collected_later()
     def _build(self, params: GraphParams) -> tuple[GraphResult, Plan]:
         res = self.model.architecture.graph(params)
         log.debug("graph of %d tokens: %d nodes", params.ubatch.n_tokens, len(res.graph.nodes))
@@ -130,6 +132,7 @@ class Runner:
         self.sched.reserve(res.graph, self._pins(res), self._in_parts(res))
         return [step for _, steps in self.sched.work for step in steps]
 
+    @collected_later()
     def prepare(self, params: Iterable[GraphParams]) -> None:
         """Have the kernels of graphs ready, all at once; the graphs are not kept."""
         built = map(self.model.architecture.graph, params)
@@ -175,6 +178,7 @@ class Runner:
         shared = place.group if place.shares_layers else ()
         return [*self.model.layer_devices[:-1], *shared]
 
+    @collected_later()
     def reserve(self, full: list[GraphParams]) -> None:
         """Compute buffers for the largest graphs, so that decode allocates nothing."""
         start = perf_counter()
