@@ -7,13 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ggml_cpu.blocks.integers16 import BLOCK, COLUMN_TOP, INTEGERS, WEIGHT_TOP
+from ggml_cpu.blocks import amx_floats, integers16
+from ggml_cpu.blocks.integers16 import BLOCK, INTEGERS, NORM
 from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import View, block_address, new_blocks, pack, set_scratch
 from ggml_cpu.quants import weights
 from ggml_cpu.repack import repack
 from ggml_cpu.table import table
+from ggml_cpu.target import AMX, LANES
 from ggml_py.backend import HostBuffer, aligned_bytes
 from ggml_py.tensor import Tensor, strided
 from ggml_py.types import BY_NAME
@@ -139,20 +141,31 @@ def multiplied(a: Tensor, b: Tensor, few: bool) -> tuple[NDArray[np.float64], ND
     weight = weights()[a.type.name]
     taken = weight.dot_activations if few and not a.layout else weight.activations
     if taken.name.startswith(INTEGERS.name):
-        return in_integers(values(a), WEIGHT_TOP), in_integers(values(b), COLUMN_TOP)
+        return in_integers(values(a)), in_integers(values(b))
     return values(a).astype(np.float64), rounded(taken.name, values(b))
 
 
-def in_integers(x: Floats, top: float) -> NDArray[np.float64]:
-    """Blocks of 64 as integers up to `top` with one scale (blocks/integers16.py)."""
-    n = x.shape[-1]
+def in_integers(x: Floats) -> NDArray[np.float64]:
+    """Blocks of 64 as integers with one scale (blocks/integers16.py)."""
+    n, top = x.shape[-1], amx_floats.TOP if AMX else integers16.TOP
     whole = np.pad(x, [*[(0, 0)] * (x.ndim - 1), (0, -n % BLOCK)])
     blocks = whole.reshape(*x.shape[:-1], -1, BLOCK)
-    scale = np.abs(blocks).max(-1, keepdims=True) / np.float32(top)
+    largest = np.abs(blocks).max(-1, keepdims=True)
+    scale = np.maximum(largest / np.float32(top), norms(blocks) / np.float32(NORM))
     with np.errstate(divide="ignore"):
         factor = np.where(scale > 0, np.float32(1) / scale, np.float32(0))
     exact = np.rint(blocks * factor).astype(np.float64) * scale
     return exact.reshape(whole.shape)[..., :n]
+
+
+def norms(blocks: Floats) -> Floats:
+    """Roots of sums of squares, added lane by lane in f32 as the kernel does. [..., 1]"""
+    squares = blocks.astype(np.float64).reshape(*blocks.shape[:-1], -1, LANES) ** 2
+    sums = np.zeros_like(squares[..., 0, :], np.float32)
+    for i in range(squares.shape[-2]):
+        sums = (squares[..., i, :] + sums).astype(np.float32)
+    root: Floats = np.sqrt(sums.sum(-1, dtype=np.float64, keepdims=True).astype(np.float32))
+    return root
 
 
 def error(got: Floats, expected: NDArray[np.floating]) -> float:

@@ -208,14 +208,38 @@ def test_tiles_cover_every_column_once() -> None:
         assert n <= places <= padded(n) < n + GRAIN
 
 
-def test_integers_are_as_good_as_halves() -> None:
-    """Many columns times f16 weights: no further from the products than llama.cpp's rounding."""
-    a, b = leaf("f16", random(64, 1024)), leaf("f32", random(80, 1024))
+def some(kind: str, *shape: int) -> np.ndarray:
+    """Normal values; "one": one of each row is 1000 times as large; "tails": many are larger."""
+    rng = np.random.default_rng([len(kind), *shape])
+    x = rng.standard_normal(shape, np.float32)
+    if kind == "one":
+        x[np.arange(shape[0]), rng.integers(0, shape[1], shape[0])] *= 1000
+    return rng.standard_t(3, shape).astype(np.float32) if kind == "tails" else x
+
+
+@pytest.mark.parametrize(
+    "kinds", [("normal", "normal"), ("one", "normal"), ("normal", "one"), ("tails", "tails")]
+)
+def test_integers_are_better_than_halves(kinds: tuple[str, str]) -> None:
+    """Many columns times f16 weights: nearer to the products than with llama.cpp's rounding."""
+    a, b = leaf("f16", some(kinds[0], 64, 1024)), leaf("f32", some(kinds[1], 80, 1024))
     exact = values(b).astype(np.float64) @ values(a).astype(np.float64).swapaxes(2, 3)
     halves = rounded("f16", values(b)) @ values(a).astype(np.float64).swapaxes(2, 3)
     run = Run(ops.mul_mat(a, b))
     assert run.kernel.name == "mul_mat_f16_tiles"
-    assert error(run(), exact) < 4 * error(halves.astype(np.float32), exact)
+    assert error(run(), exact) < error(halves.astype(np.float32), exact)
+
+
+@pytest.mark.parametrize("size", [1e-17, 1.0, 1e17])
+def test_no_sum_of_integers_overflows(size: float) -> None:
+    """The largest there are: n equal values of a block, times the same; squares may be no f32."""
+    w = np.zeros((64, 128), np.float32)
+    for n in range(64):
+        w[n, 64 : 64 + n + 1] = 3.0
+    b = leaf("f32", np.concatenate([w, -w]) * np.float32(size))
+    run = Run(ops.mul_mat(leaf("f16", w), b))
+    exact = values(b).astype(np.float64) @ w.T.astype(np.float64)
+    assert np.abs(run() - exact).max() < np.abs(exact).max() / 4000
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

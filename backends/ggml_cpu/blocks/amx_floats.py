@@ -1,7 +1,7 @@
 """AMX: bf16 and f16 weights times many columns.
 
 bf16: pairs are multiplied as they are; a step has 32 values, 16 pairs.
-f16: integers as in integers16.py, x = 128 * high + low, of which both are bytes; the sum is exact,
+f16: integers as in integers16.py, up to TOP; x = 128 * high + low, both bytes; the sum is exact,
 128 * 128 * (high high) + 128 * (high low + low high) + (low low). A step has 64 values: their high
 bytes, 16 words, as many words of low ones, and a scale.
 """
@@ -16,8 +16,6 @@ from ggml_cpu.blocks.amx import NARROW, configuration, rows_of
 from ggml_cpu.blocks.floats import ROW, WORD
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.integers16 import (
-    COLUMN_TOP,
-    WEIGHT_TOP,
     add_scaled,
     inverse,
     load_f32_n,
@@ -96,6 +94,7 @@ def pairs_weight(pairs: Weight) -> Weight:
 # ---- f16
 
 BLOCK = 64
+TOP = 16383.0  # its high byte is 127
 HALVES_K_BLOCK = 16  # steps of a panel at a time: 66 KiB
 SCALES = 2 * REGISTER  # in a panel
 HALVES_BYTES = SCALES + ROW
@@ -129,7 +128,7 @@ def _bytes(load_n: Function, size: int) -> Function:
     return both
 
 
-_column_scale, _column_bytes = scale_of(load_f32_n, 4, COLUMN_TOP), _bytes(load_f32_n, 4)
+_column_scale, _column_bytes = scale_of(load_f32_n, 4, TOP), _bytes(load_f32_n, 4)
 
 
 @fn
@@ -144,7 +143,7 @@ def pack_halves(x, n, to):
 
 
 def _unpack_halves(load_n: Function, size: int) -> Function:
-    scale, both = scale_of(load_n, size, WEIGHT_TOP), _bytes(load_n, size)
+    scale, both = scale_of(load_n, size, TOP), _bytes(load_n, size)
 
     @fn
     def some_rows(src, stride, rows, n, dst):
