@@ -33,8 +33,8 @@ class Part:
 
     @property
     def is_reduce(self) -> bool:
-        """Whether all it does is to add what several devices have."""
-        return any(t.op == "REDUCE" for t in self.nodes)
+        """Whether all it does is to add what several devices have; views may follow."""
+        return bool(self.nodes) and self.nodes[0].op == "REDUCE"
 
 
 class Splitter:

@@ -70,6 +70,20 @@ class LoadOptions(TypedDict, total=False):
     progress: Progress | bool | None
 
 
+def placement_of(device: str | Device | Sequence[str | Device], p: ModelParams) -> Placement:
+    """These devices, used as the options say."""
+    mode = SAME_MODE.get(p.split_mode, p.split_mode)
+    parallel = Parallel.of(p.parallel) if p.parallel else None
+    if parallel is not None:
+        mode = "graph" if parallel.size > 1 else "layer"
+    devices, shares = arranged(devices_in_use(device), mode, p.main_gpu, p.tensor_split)
+    rules = (
+        *overrides(p.tensor_overrides, p.n_cpu_moe, devices),
+        *kept_on(devices[-1], p.cpu_moe, p.n_cpu_ffn),
+    )
+    return Placement(devices, p.n_gpu_layers, rules, shares, mode, parallel)
+
+
 class Loaded(Closing):
     """A model's weights on their devices, its blocks and its tokenizer.
 
@@ -103,16 +117,7 @@ class Loaded(Closing):
         if p.kv_overrides:
             self.file.override(p.kv_overrides)
         if not isinstance(device, Placement):
-            mode = SAME_MODE.get(p.split_mode, p.split_mode)
-            parallel = Parallel.of(p.parallel) if p.parallel else None
-            if parallel is not None:
-                mode = "graph" if parallel.size > 1 else "layer"
-            devices, shares = arranged(devices_in_use(device), mode, p.main_gpu, p.tensor_split)
-            rules = (
-                *overrides(p.tensor_overrides, p.n_cpu_moe, devices),
-                *kept_on(devices[-1], p.cpu_moe, p.n_cpu_ffn),
-            )
-            device = Placement(devices, p.n_gpu_layers, rules, shares, mode, parallel)
+            device = placement_of(device, p)
         self.placement = device
         self._begin()
         self._load(p)

@@ -11,13 +11,16 @@ gets less. All is planned as it will be (`llama_py.planning`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llama_py.cparams import N_CTX_STEP
 from llama_py.fit import MARGIN, N_CTX_MIN
 from llama_py.gguf_file import GGUFFile
-from llama_py.placement import coarse
+from llama_py.loaded import placement_of
+from llama_py.models import architecture
+from llama_py.params import ModelParams
+from llama_py.placement import Placement, coarse
 from llama_py.planning import PlannedContext, PlannedModel, stand_ins
 
 PREFIX = "mpi"  # of the names of ranks' devices
@@ -90,20 +93,32 @@ class _Plans:
     ) -> None:  # fmt: skip
         self.file, self.memory, self.margin = file, memory, margin
         self.model, self.context, self.repack = model, context, repack
-        first = self._model()
-        self.n_ctx_train = int(first.hparams.n_ctx_train)
-        self.shares_layers = first.placement.shares_layers
+        self._models: dict[tuple[float, ...], PlannedModel] = {}
+        p = ModelParams(**self.model)
+        if p.kv_overrides:
+            file.override(p.kv_overrides)
+        kind = architecture(file.architecture)
+        self.hparams = kind.HParams(file.metadata, kind.arch)
+        self.n_ctx_train = int(self.hparams.n_ctx_train)
+        self.shares_layers = self._placement(()).shares_layers
 
-    def _model(self, **more: Any) -> PlannedModel:
+    def _placement(self, shares: Sequence[float]) -> Placement:
         names = [*(f"{PREFIX}{i}" for i in range(len(self.memory))), "cpu"]
         devices = stand_ins(names, [*self.memory, self.memory[0]])
         for device in devices:
             device.repack = self.repack
-        return PlannedModel(self.file, devices, **{**self.model, **more})
+        return placement_of(devices, ModelParams(**{**self.model, "tensor_split": shares}))
+
+    def _model(self, shares: Sequence[float]) -> PlannedModel:
+        """With these shares: the one that there is, or a new one. Its contexts are another thing.
+        """
+        key = tuple(shares)
+        if key not in self._models:
+            self._models = {key: PlannedModel(self.file, self._placement(shares), **self.model)}
+        return self._models[key]
 
     def of(self, n_ctx: int, shares: Sequence[float]) -> RanksFit:
-        model = self._model(tensor_split=shares)
-        ctx = PlannedContext(model, **{**self.context, "n_ctx": n_ctx})
+        ctx = PlannedContext(self._model(shares), **{**self.context, "n_ctx": n_ctx})
         use = by_rank(ctx.memory_breakdown())
         left = [n - sum(u.values()) for n, u in zip(self.memory, use, strict=True)]
         fits = all(n >= self.margin for n in left)
@@ -151,12 +166,15 @@ class _Plans:
         return best
 
     def _counted(self, found: RanksFit, n_ctx: int) -> RanksFit:
-        """Whole layers as their number, the output being one."""
+        """Whole layers as their number, the output being one: other shares for the same layers."""
         names = [d.name for d in found.ctx.model.layer_devices]
         counts = [names.count(f"{PREFIX}{i}") for i in range(len(self.memory))]
         if self.shares_layers or sum(counts) < len(names):
             return found
-        return self.of(n_ctx, counts)
+        layers = self._placement(counts).layers(self.hparams.n_layer_all)
+        if [d.name for d in layers] != names:
+            return self.of(n_ctx, counts)
+        return replace(found, options={"tensor_split": tuple(counts)})
 
 
 def _rounded(shares: Sequence[float]) -> list[float]:

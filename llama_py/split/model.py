@@ -313,6 +313,10 @@ class _Graph(_Splitter):
 
     def _replicate(self, left: Sequence[Tensor]) -> None:
         """Norms between blocks: every device has its own."""
+        cut = [
+            {id(p) for used in self.used if used[i] for p in self._pieces(i, used[i])}
+            for i in range(len(self.devices))
+        ]
         for t in left:
             if t.n_rows > 1 or self.device_of(t, [mul(Tensor(ne=t.ne), t)]) is not self.devices[0]:
                 continue
@@ -321,7 +325,7 @@ class _Graph(_Splitter):
                 p = own.by_name(t.name)
                 if p is None or p.dim is not None or p.problem:
                     continue
-                if not any(p in self._pieces(number, u[number]) for u in self.used if u[number]):
+                if id(p) not in cut[number]:
                     self.w.place_parts(self.cut([(number, p)]), ())
                 self.group.replicas[number][t.name] = p.tensor
 

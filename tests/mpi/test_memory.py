@@ -94,6 +94,8 @@ def test_shares_follow_the_memory(dense: Path) -> None:
     assert even.options == {"tensor_split": (6, 5)}
     a, b = uneven.options["tensor_split"]
     assert a + b == 11 and b > 2 * a
+    as_told = found(dense, 200, 600, tensor_split=uneven.options["tensor_split"])
+    assert as_told.use == uneven.use
     shared = found(dense, 200, 600, split_mode="graph")
     assert shared.use[1]["model"] > 1.5 * shared.use[0]["model"]
 
