@@ -12,7 +12,6 @@ from llama_py.chat import ChatTemplate
 from llama_py.chat.budget import Budget
 from llama_py.chat.ends import turn_end
 from llama_py.chat.messages import IMAGE, has_images, parts_of
-from llama_py.chat.stream import Parser
 from llama_py.chat.thinking import (
     Tags,
     Thoughts,
@@ -30,6 +29,7 @@ from llama_py.reuse.tree import common
 from llama_py.text_stream import TextStream
 
 if TYPE_CHECKING:
+    from llama_py.chat.stream import Parser
     from llama_py.vision.messages import Given
 
 Message = Mapping[str, Any]  # {"role": "user", "content": "..."}

@@ -7,14 +7,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from ggml_py.building import clock
 from ggml_py.errors import ContextError, ModelError
 from llama_py.batch import F32, Batch
-from llama_py.chat.stream import Delta
 from llama_py.context import Context
 from llama_py.context_shift import can_shift, shift
 from llama_py.params import GenerateParams
@@ -23,8 +22,10 @@ from llama_py.prompts import Mixed, Prompt, ids_of, is_mixed, n_cells
 from llama_py.ready import make_ready
 from llama_py.sampler.constraint import Ended
 from llama_py.signature import takes
-from llama_py.speculative.speculator import speculator_of
 from llama_py.text_stream import TextStream
+
+if TYPE_CHECKING:
+    from llama_py.chat.stream import Delta
 
 log = logging.getLogger("llama_py")
 
@@ -114,10 +115,9 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Iterator[Piece]:
     text = TextStream(tokenizer, p.stop, p.special, p.preserved_tokens)
     ids = _prompt_ids(ctx, prompt, p.seq_id)
     choose = Choice(p, [*p.before, *ids])
-    drafts = p.drafters or p.model_draft is not None
-    if drafts and is_mixed(p.before, ids):
+    if p.drafts and is_mixed(p.before, ids):
         raise ContextError("tokens cannot be drafted behind images; answer without drafters")
-    walk = (_Drafted if drafts else _OneByOne)(ctx, p, n_kept(ctx, p, ids))
+    walk = (_Drafted if p.drafts else _OneByOne)(ctx, p, n_kept(ctx, p, ids))
     try:
         for one in walk.contexts:
             make_ready(one, len(ids), walk.n_more)
@@ -195,6 +195,8 @@ class _Drafted:
 
     def __init__(self, ctx: Context, p: GenerateParams, n_keep: int | None) -> None:
         """n_keep: as of `_OneByOne`."""
+        from llama_py.speculative.speculator import speculator_of
+
         self.speculator, self.seq_id = speculator_of(ctx, p), p.seq_id
         self.speculator.keeps_rows = bool(p.logits_processors)
         self.before = p.before

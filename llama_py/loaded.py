@@ -36,7 +36,6 @@ from llama_py.placement import (
 from llama_py.progress import shown, told
 from llama_py.prompts import text_of
 from llama_py.readers import readers_of
-from llama_py.split import split
 from llama_py.tokenizer import Tokenizer
 from llama_py.weights import Weights
 
@@ -139,6 +138,8 @@ class Loaded(Closing):
         weights.finish()
         device_of = self.placement.device_of(self.layer_devices)
         if self.placement.shares_layers:
+            from llama_py.split import split
+
             split(self.architecture, weights, self.placement, device_of)
         readers = readers_of(self.architecture, weights.all)
         self._weights = weights

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ggml_py.errors import GrammarError, ModelError
 from llama_py.batch import F32
-from llama_py.chat.answer import Answer
 from llama_py.chat.ends import turn_end
-from llama_py.chat.stream import Parser
 from llama_py.chat.thinking import control_tokens, thinking_of
 from llama_py.context import Context
 from llama_py.conversation import (
@@ -42,9 +40,10 @@ from llama_py.prompts import Prompt, ids_of, n_cells, n_whole, text_of
 from llama_py.rerank import rerank
 from llama_py.sampler import Constraint, Sampler
 from llama_py.signature import describe, described, takes
-from llama_py.speculative.needs import n_planes
 
 if TYPE_CHECKING:
+    from llama_py.chat.answer import Answer
+    from llama_py.chat.stream import Parser
     from llama_py.vision.messages import Given
     from llama_py.vision.prompt import ImagePrompt
 
@@ -119,7 +118,12 @@ class Model(Loaded):
         self, ids: list[int], p: AnswerParams, messages: Sequence[Message],
         constraint: Constraint | None,
     ) -> Pieces:  # fmt: skip
-        prefix = self._prefix(n_cells(ids) + max(p.max_tokens, 0), n_planes(p), n_whole(ids))
+        n_back = 0
+        if p.drafts:
+            from llama_py.speculative.needs import n_planes
+
+            n_back = n_planes(p)
+        prefix = self._prefix(n_cells(ids) + max(p.max_tokens, 0), n_back, n_whole(ids))
         rest = prefix.start(ids, marks(prefix.ctx, messages, ids) if messages else None)
         done: list[int] = []
         sampler = p.sampler or Sampler(

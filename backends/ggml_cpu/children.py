@@ -8,7 +8,6 @@ from __future__ import annotations
 import binascii
 import json
 import queue
-import subprocess
 import sys
 import tempfile
 import threading
@@ -47,6 +46,8 @@ class _Child:
         self._start()
 
     def _start(self) -> None:
+        import subprocess
+
         self._fresh = True
         self._messages = _messages()
         self._process = subprocess.Popen(

@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 
@@ -51,7 +50,7 @@ def environment() -> str:
         FORMAT,
         numba_version(),
         llvmlite.__version__,
-        version("numpy"),
+        np.__version__,
         sys.version,
         target.TRIPLE,
         target.CPU_NAME,
@@ -148,7 +147,7 @@ def description() -> str:
     python = ".".join(map(str, sys.version_info[:3]))
     return (
         f"{target.CPU_NAME}, numba {numba_version()}, llvmlite {llvmlite.__version__}, "
-        f"numpy {version('numpy')}, Python {python}"
+        f"numpy {np.__version__}, Python {python}"
     )
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ggml_py.backend import Device
 from ggml_py.errors import ContextError
 from ggml_py.types import GGMLType
 from llama_py.cparams import N_CTX_STEP, CParams
 from llama_py.geometry import Window
-from llama_py.memory.compressed import CompressedMemory
-from llama_py.memory.compressed_tensors import CompressedTensors
 from llama_py.memory.group import MemoryGroup, States
 from llama_py.memory.kept import (
     BASE,
@@ -25,11 +24,13 @@ from llama_py.memory.kept import (
     State,
     Tokens,
 )
-from llama_py.memory.kpool import KPoolCache
 from llama_py.memory.kv import KVCache
 from llama_py.memory.kv_tensors import KVLayer
 from llama_py.memory.recurrent import RecurrentMemory, StateLayer
 from llama_py.memory.slots import SlotMemory
+
+if TYPE_CHECKING:
+    from llama_py.memory.compressed import CompressedMemory
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +125,22 @@ def _cache(
             f"type_k = {how.type_k} and type_v = {how.type_v} must be the same: this model's"
             " values are part of its keys"
         )
-    kind = partial(KPoolCache, kpool) if scored and kpool else KVCache
-    return kind(
+    return _kind(scored and kpool)(
         layers, kv_size=_cells(window, cp), n_seq_max=cp.n_seq_max, unified=cp.kv_unified,
         type_k=how.type_k, type_v=how.type_v, v_trans=not cp.flash_attn, n_pos=how.n_pos,
         window=window, same_as={il: other for il, other in same_as.items() if other in own},
         scored=scored, rotated=rotated, n_embd_v_max=0 if scored else n_embd_v_max,
         with_ids=with_ids, tag=tag,
     )  # fmt: skip
+
+
+def _kind(kpool: int) -> Callable[..., KVCache]:
+    """kpool: keys that are pooled to one; 0 for none."""
+    if not kpool:
+        return KVCache
+    from llama_py.memory.kpool import KPoolCache
+
+    return partial(KPoolCache, kpool)
 
 
 def _cells(window: Window | None, cp: CParams) -> int:
@@ -154,6 +163,9 @@ def _states(states: Sequence[tuple[int, State]], how: Placing) -> States | None:
 
 def _compressed(found: Sequence[tuple[int, Compressed]], how: Placing) -> CompressedMemory:
     """By kind, in the order that they come in."""
+    from llama_py.memory.compressed import CompressedMemory
+    from llama_py.memory.compressed_tensors import CompressedTensors
+
     cp, by_kind = how.cparams, dict[Compressed, list[int]]()
     for il, one in found:
         by_kind.setdefault(one, []).append(il)

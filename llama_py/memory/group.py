@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeAlias
 
 from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
 from llama_py.batch import SeqIds, UBatch
 from llama_py.memory.cells import END
-from llama_py.memory.compressed import CompressedMemory
 from llama_py.memory.group_context import GroupContext
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv import KVCache
@@ -24,7 +24,10 @@ from llama_py.memory.slots import SlotMemory
 from llama_py.memory.whole import Back, entirely, whole
 from llama_py.splitter import BatchSplitter
 
-States = RecurrentMemory | SlotMemory | CompressedMemory
+if TYPE_CHECKING:
+    from llama_py.memory.compressed import CompressedMemory
+
+States: TypeAlias = "RecurrentMemory | SlotMemory | CompressedMemory"
 
 
 class MemoryGroup:
@@ -81,7 +84,13 @@ class MemoryGroup:
     def by_token(self) -> list[KVCache | CompressedMemory]:
         """What keeps something of every token that a `partial` state is without."""
         caches = [kv for kv in self.caches.values() if kv.window is None]
-        return [*caches, *([self.recr] if isinstance(self.recr, CompressedMemory) else [])]
+        return [*caches, *([] if self._compressed is None else [self._compressed])]
+
+    @property
+    def _compressed(self) -> CompressedMemory | None:
+        """The states, if they are keys of several tokens each."""
+        recr = self.recr
+        return None if recr is None or isinstance(recr, RecurrentMemory | SlotMemory) else recr
 
     def _changed(self, seq_id: int, p0: int = 0) -> None:
         """Positions from p0 on are not what they were; seq_id -1: of all sequences."""
@@ -120,7 +129,7 @@ class MemoryGroup:
         empty, or were the last to be copied so: the batch is decoded for the first of them, and
         the others are copies of that."""
         ids = splitter.seq_id[0]
-        apart = splitter.has_cpl and isinstance(self.recr, CompressedMemory)
+        apart = splitter.has_cpl and self._compressed is not None
         same = apart and all(other == ids for other in splitter.seq_id)
         equal = self._copied == (ids, self.changes)
         copies = same and (equal or all(self.seq_pos_max(s) < 0 for s in ids))

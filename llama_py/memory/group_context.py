@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
 
 from ggml_py.errors import ContextError
 from llama_py.batch import UBatch
-from llama_py.memory.compressed import CompressedContext
 from llama_py.memory.kv import KVCacheContext
 from llama_py.memory.recurrent import RecurrentContext
 from llama_py.memory.slots import SlotContext
 
-StatesContext = RecurrentContext | SlotContext | CompressedContext
+if TYPE_CHECKING:
+    from llama_py.memory.compressed import CompressedContext
+
+StatesContext: TypeAlias = "RecurrentContext | SlotContext | CompressedContext"
 
 
 class GroupContext:
@@ -75,7 +78,7 @@ class GroupContext:
 
     def compressed(self) -> CompressedContext:
         """Keys of several tokens each, where there are some."""
-        if not isinstance(self._recr, CompressedContext):
+        if self._recr is None or isinstance(self._recr, RecurrentContext | SlotContext):
             raise ContextError("this memory keeps no compressed keys")
         return self._recr
 

@@ -13,12 +13,14 @@ import pkgutil
 import re
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ggml_py.errors import UnknownArchitecture
 from llama_py.models._architecture import Architecture
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "llama_py.models"
 
@@ -58,6 +60,8 @@ def spelled(module: str) -> str:
 
 @cache
 def _others() -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points  # not light
+
     return {point.name: point for point in entry_points(group=GROUP)}
 
 

@@ -112,6 +112,11 @@ class SpeculativeParams(Params):
     )
 
     @property
+    def drafts(self) -> bool:
+        """Whether tokens are drafted, in a way that is named or that of `model_draft`."""
+        return bool(self.drafters) or self.model_draft is not None
+
+    @property
     def drafters(self) -> tuple[str, ...]:
         """The names of `spec_type`, each once."""
         names = texts.words(self.spec_type) if isinstance(self.spec_type, str) else self.spec_type

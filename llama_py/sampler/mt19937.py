@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import numpy as np
 
 _ONE = 2.0**32
+_SIZE = 624  # words of a state
+_VERSION = 3  # of what Random.setstate takes
 
 
 class Mt19937:
@@ -16,14 +20,14 @@ class Mt19937:
 
     def reset(self) -> None:
         """Back to the first number."""
-        self._bits = np.random.MT19937(0)
-        # NumPy's new way to seed spreads the seed otherwise than C++ does, its old one does not
-        np.random.RandomState(self._bits).seed(self.seed)
+        self._bits = Random()
+        # Python spreads a seed otherwise than C++ does
+        self._bits.setstate((_VERSION, (*_spread(self.seed), _SIZE), None))
 
     def copy(self) -> Mt19937:
         """One that goes on with the same numbers."""
         other = Mt19937(self.seed)
-        other._bits.state = self._bits.state
+        other._bits.setstate(self._bits.getstate())
         return other
 
     def double(self) -> float:
@@ -36,4 +40,13 @@ class Mt19937:
         return min(float(np.float32(self._next())) / _ONE, 1 - 2.0**-24)
 
     def _next(self) -> int:
-        return int(self._bits.random_raw())
+        return self._bits.getrandbits(32)
+
+
+def _spread(seed: int) -> list[int]:
+    """The state of a generator before its first number (std::mersenne_twister_engine::seed)."""
+    words = [seed]
+    for i in range(1, _SIZE):
+        last = words[-1]
+        words.append((1812433253 * (last ^ last >> 30) + i) & 0xFFFFFFFF)
+    return words

@@ -36,8 +36,12 @@ CLASSES = {
 }
 
 _SPACES = re.compile("[^\\S\x1c-\x1f]")  # Python takes four control characters for spaces
-_SPACE_AS_ASCII = {ord(c): "\v" for c in map(chr, range(0x80, 0x3001)) if _SPACES.match(c)}
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@cache
+def _space_as_ascii() -> dict[int, str]:
+    return {ord(c): "\v" for c in map(chr, range(0x80, 0x3001)) if _SPACES.match(c)}
 
 
 @cache
@@ -63,7 +67,7 @@ def _kinds() -> NDArray[np.uint8]:
         han = slice(ord(part[0]), ord(part[1]) + 1)
         letters = table[han] == _KIND_OF["L"]
         table[han] = np.where(letters, _HAN_LETTER, _HAN_OTHER)
-    table[list(_SPACE_AS_ASCII)] = _SPACE
+    table[list(_space_as_ascii())] = _SPACE
     table[:0x80] = np.arange(0x80)
     return table
 
@@ -92,7 +96,7 @@ def lower(character: str) -> str:
 
 def ascii_spaces(text: str) -> str:
     """With a vertical tab for all white space that is not ASCII."""
-    return text if text.isascii() else text.translate(_SPACE_AS_ASCII)
+    return text if text.isascii() else text.translate(_space_as_ascii())
 
 
 def decoded(text: str) -> str:

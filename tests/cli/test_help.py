@@ -43,6 +43,9 @@ def test_a_run_imports_no_compiler_templates_or_bars() -> None:
     assert "ggml_cpu" in imported
     assert not {"numba", "jinja2", "tqdm", "ggml_ref"} & imported
     assert not {"llama_py.grammar", "llama_py.hooks", "llguidance"} & imported
+    assert not {"email", "socket", "numpy.random"} & imported  # of importlib.metadata and others
+    assert not {"llama_py.speculative", "llama_py.split", "llama_py.chat.stream"} & imported
+    assert not {"llama_py.memory.compressed", "llama_py.memory.kpool"} & imported
 
 
 def test_a_chat_imports_its_prompt_on_a_terminal_only() -> None:

@@ -104,11 +104,13 @@ class ChatParams(Params):
 
     def template(self) -> str | None:
         """What is to be used instead of the model's template. ModelError for an unknown name."""
-        from llama_py.chat.named import source_of
-
         if self.chat_template_file:
             return Path(self.chat_template_file).read_bytes().decode(*ENCODING)
-        return source_of(self.chat_template) if self.chat_template else None
+        if not self.chat_template:
+            return None
+        from llama_py.chat.named import source_of
+
+        return source_of(self.chat_template)
 
     def variables(self) -> dict[str, Any]:
         """What the template is told."""

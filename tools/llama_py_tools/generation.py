@@ -143,6 +143,30 @@ def _rate(n: int, seconds: float) -> str:
     return f"{n / seconds if seconds else 0.0:.2f} t/s"
 
 
+def _needs_nextn(p: GenerateParams) -> bool:
+    if not p.drafts:  # as most often: nothing of this is imported
+        return False
+    from llama_py.speculative.needs import needs_nextn
+
+    return needs_nextn(p)
+
+
+def _n_planes(p: GenerateParams) -> int:
+    if not p.drafts:
+        return 0
+    from llama_py.speculative.needs import n_planes
+
+    return n_planes(p)
+
+
+def _drafting(ctx: Context, p: GenerateParams) -> Speculator | None:
+    if not p.drafts:
+        return None
+    from llama_py.speculative.speculator import speculator_of
+
+    return speculator_of(ctx, p)
+
+
 class Run:
     """A loaded model, its context and sampler, and where its text goes.
 
@@ -151,22 +175,19 @@ class Run:
 
     def __init__(self, args: argparse.Namespace, text: CompletionParams) -> None:
         session.loading()
-        from llama_py.speculative.needs import n_planes, needs_nextn
-        from llama_py.speculative.speculator import speculator_of
-
         start = clock()
         self.text = text
         self._line_open = False
         self._held = 0  # tokens of the context that were told of last
         p, sampling = read(args, GenerateParams), read(args, SamplingParams)
-        self.model: Model = session.open_model(args, load_mtp=needs_nextn(p))
-        self.ctx: Context = session.open_context(args, self.model, n_rs_seq=n_planes(p))
+        self.model: Model = session.open_model(args, load_mtp=_needs_nextn(p))
+        self.ctx: Context = session.open_context(args, self.model, n_rs_seq=_n_planes(p))
         self.warmup = text.warmup
         self.sampler = self._make_sampler(sampling, text.escape)
         self.params = replace(p, sampler=self.sampler)
         if text.escape:
             self.params = replace(self.params, stop=tuple(s for s in map(unescape, p.stop) if s))
-        drafting = speculator_of(self.ctx, p) if p.drafters or p.model_draft else None
+        drafting = _drafting(self.ctx, p)
         about = describe(self.model, self.ctx)
         if self.sampler.is_random:
             about += f" | seed {self.sampler.seed}"

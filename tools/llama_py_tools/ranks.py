@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -163,6 +161,8 @@ def parsed(hosts: str) -> Hosts:
 def _named(address: str) -> str:
     """A name of an IPv6 address: launchers take a colon for the end of a name, and speak to each
     other by IPv4. Ends with an error where there is none."""
+    import socket
+
     try:
         name = socket.gethostbyaddr(address)[0]
         socket.getaddrinfo(name, None, socket.AF_INET)
@@ -176,6 +176,8 @@ def _named(address: str) -> str:
 
 def launch(hosts: Hosts) -> list[str]:
     """The command that starts this one there. Ends with an error where there is no launcher."""
+    import shutil
+
     beside = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
     program = beside or shutil.which("mpiexec")
     if program is None:
