@@ -11,7 +11,7 @@ import queue
 import sys
 import tempfile
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from typing import IO
 
@@ -27,7 +27,8 @@ _CHILD = (
 )
 _CHANGED = "start again"  # ends what a child says of a module that is not as it knows it
 
-Results = queue.SimpleQueue[tuple[Kernel, str, bytes]]
+Result = tuple[Kernel, str, bytes]  # why there is no code, or the code
+Results = queue.SimpleQueue[Result]
 
 
 def source(module: str) -> str:
@@ -122,40 +123,60 @@ def _messages() -> IO[str] | None:
 
 
 class Children:
-    """The child processes, for one caller at a time; a thread of ours looks after each."""
+    """The child processes, for one caller at a time; a thread of ours looks after each that works.
+    """
 
     def __init__(self) -> None:
         self._children: list[_Child] = []
+        self._begin()
 
-    def compile(self, kernels: Sequence[Kernel]) -> Generator[tuple[Kernel, bytes]]:
+    def _begin(self) -> None:
+        self._shares = Shares()
+        self._results: Results = queue.SimpleQueue()
+        self._feeders: list[threading.Thread] = []
+
+    def compile(
+        self, kernels: Sequence[Kernel], following: Callable[[], Iterable[Kernel]] = tuple
+    ) -> Generator[tuple[Kernel, bytes]]:
         """Kernels as they get done, kept for the next time. Raises BackendError for one that did
-        not."""
-        children = self._children[: len(kernels)]
-        results: Results = queue.SimpleQueue()
-        shares = Shares(kernels, len(children))
-        feeders = [
-            threading.Thread(target=_feed, args=(child, i, shares, results), daemon=True)
-            for i, child in enumerate(children)
-        ]
-        for thread in feeders:
-            thread.start()
-        done = False
+        not.
+
+        following  what children compile that have no other work; they go on with it when all these
+            are done, until others are asked for, of which it may have been one
+        """
+        missing, finished = set(kernels), list[Result]()
+        running = self._shares.clear()  # each will have its result; of others done it is there
+        while not self._results.empty():
+            finished.append(self._results.get())
+        known = running | {kernel for kernel, _, _ in finished}
+        self._shares.ask(kernel for kernel in kernels if kernel not in known)
+        self._feed()
         try:
-            for _ in kernels:
-                kernel, failure, code = results.get()
+            self._shares.follow(following())
+            self._feed()
+            while missing:
+                kernel, failure, code = finished.pop() if finished else self._results.get()
+                if kernel not in missing:
+                    continue
                 if failure:
                     raise BackendError(failure)
+                missing.discard(kernel)
                 yield kernel, code
-            done = True
         finally:
-            if not done:
-                shares.clear()
-                for child in self._children:
-                    child.interrupt()
-            for thread in feeders:
-                thread.join()
-            if not done:
+            if missing:
                 self.end()
+
+    def _feed(self) -> None:
+        """Have children work that do not."""
+        self._feeders = [thread for thread in self._feeders if thread.is_alive()]
+        for i, child in enumerate(self._children):
+            if self._shares.begin(i):
+                of = child, i, self._shares, self._results
+                self._feeders.append(threading.Thread(target=_feed, args=of, daemon=True))
+                self._feeders[-1].start()
+
+    def at_work(self) -> bool:
+        return self._shares.at_work()
 
     def provide(self, count: int) -> None:
         """At least `count` children that run and import from where we do."""
@@ -165,9 +186,16 @@ class Children:
             self._children.append(_Child())
 
     def end(self) -> None:
+        """Whatever they do."""
+        self._shares.clear()
         children, self._children = self._children, []
         for child in children:
+            child.interrupt()
+        for thread in self._feeders:
+            thread.join()
+        for child in children:
             child.end()
+        self._begin()
 
 
 def _feed(child: _Child, number: int, shares: Shares, results: Results) -> None:

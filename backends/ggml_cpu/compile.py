@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, nullcontext, suppress
+from functools import partial
 
 from ggml_cpu.children import Children, source
 from ggml_cpu.codegen import object_code
@@ -23,6 +24,7 @@ from ggml_py import building, host
 from ggml_py.building import Stage
 
 Progress = Callable[[int, int, str], None]
+Following = Callable[[], Sequence[Kernel]]
 
 IDLE_SECONDS = 10  # for this long, children wait for more kernels
 CHILD_MEMORY = 512 << 20  # bytes for each: 270 MiB after 20 kernels, 460 after 80 (Linux)
@@ -31,13 +33,16 @@ _LOOK = 0.1  # seconds between two looks at what another process has compiled
 
 
 def compile_kernels(
-    kernels: Sequence[Kernel], progress: Progress | None = None, whole: bool = True
+    kernels: Sequence[Kernel], progress: Progress | None = None, whole: bool = True,
+    following: Following = tuple,
 ) -> dict[Kernel, bytes]:
     """The object code of kernels, which are compiled and kept for the next time.
 
     `progress(done, total, name)` is called after each one. Not `whole`: more will follow, which is
-    not known yet. Raises BackendError for the first that fails; those finished before are kept.
-    """
+    not known yet. `following()`: what is likely to be asked for next, which is begun where there is
+    nothing else to do. Raises BackendError for the first that fails; those finished before are
+    kept.
+    """  # fmt: skip
     codes: dict[Kernel, bytes] = {}
     if not kernels:
         return codes
@@ -46,7 +51,9 @@ def compile_kernels(
     building.tell(Stage(0, total, left=estimate.left))
     here = [k for k in kernels if not source(k.module)]
     there = [k for k in kernels if k not in here]
-    with closing(_compile_here(here)) as some, closing(_COMPILERS.compile(there)) as others:
+    with closing(_compile_here(here)) as some, closing(
+        _COMPILERS.compile(there, following)
+    ) as others:
         for finished in (some, others):
             for kernel, code in finished:
                 codes[kernel] = code
@@ -73,18 +80,22 @@ class _Compilers:
         self._busy = threading.Lock()
         self._idle: threading.Timer | None = None
 
-    def compile(self, kernels: Sequence[Kernel]) -> Generator[tuple[Kernel, bytes]]:
+    def compile(
+        self, kernels: Sequence[Kernel], following: Following = tuple
+    ) -> Generator[tuple[Kernel, bytes]]:
         """Kernels as they get done, with their code. Raises BackendError for one that did not."""
         if not kernels:
             return
         with self._busy:
             self._stop_waiting()
             try:
-                yield from self._in_turn(kernels)
+                yield from self._in_turn(kernels, following)
             finally:
                 self._wait()
 
-    def _in_turn(self, kernels: Sequence[Kernel]) -> Generator[tuple[Kernel, bytes]]:
+    def _in_turn(
+        self, kernels: Sequence[Kernel], following: Following
+    ) -> Generator[tuple[Kernel, bytes]]:
         """What another thread or process has compiled meanwhile, and the rest when it is done."""
         from ggml_cpu.lock import Turn
         from ggml_cpu.tidy import tidy
@@ -104,7 +115,7 @@ class _Compilers:
             if not kernels:
                 return
             self._children.provide(n_children(len(kernels)))
-            yield from self._children.compile(kernels)
+            yield from self._children.compile(kernels, partial(_lacking, following))
             if folder is not None:
                 with suppress(OSError):  # the disk is full, say
                     tidy(folder, made)
@@ -121,12 +132,18 @@ class _Compilers:
             self._idle.cancel()
 
     def _wait(self) -> None:
-        self._idle = threading.Timer(IDLE_SECONDS, self.end)
+        self._idle = threading.Timer(IDLE_SECONDS, self._rest)
         self._idle.daemon = True
         self._idle.start()
 
+    def _rest(self) -> None:
+        if self._children.at_work():
+            self._wait()
+        else:
+            self.end()
+
     def end(self) -> None:
-        """End them unless they are at work."""
+        """End them unless somebody waits for them."""
         if self._busy.acquire(blocking=False):
             self._children.end()
             self._busy.release()
@@ -141,6 +158,13 @@ _COMPILERS = _Compilers()
 atexit.register(_COMPILERS.end)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_COMPILERS.after_fork)
+
+
+def _lacking(following: Following) -> list[Kernel]:
+    """Those of them that can be compiled elsewhere and have not been."""
+    kernels = [kernel for kernel in following() if source(kernel.module)]
+    found = STORE.read(kernels)
+    return [kernel for kernel in kernels if kernel not in found]
 
 
 def start_compilers(first: Callable[[], Sequence[Kernel]]) -> None:

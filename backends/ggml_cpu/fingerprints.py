@@ -25,8 +25,8 @@ from ggml_cpu.numba_version import numba_version
 
 FORMAT = "2"  # of the files in a cache
 _CORE = (
-    "target.py", "params.py", "symbols.py", "frontend.py", "helpers.py", "passes.py", "codegen.py",
-    "vocabulary/*.py",
+    "target.py", "params.py", "symbols.py", "frontend.py", "helpers.py", "extremes.py", "passes.py",
+    "codegen.py", "vocabulary/*.py",
 )  # fmt: skip
 _CHECKS = ("faults.py", "bounds/check.py", "bounds/instrument.py")
 _FIXED = ("ggml_cpu.vocabulary", "numpy", "math")  # part of the environment

@@ -30,9 +30,10 @@ from numba.core.typing.templates import Signature, builtin_registry
 from numba.cpython import mathimpl
 
 import ggml_cpu.vocabulary.vec  # noqa: F401  (wakes the lazy package)
+from ggml_cpu import extremes
 from ggml_cpu.bounds import CHECKED
 from ggml_cpu.bounds.instrument import instrument
-from ggml_cpu.helpers import no_entry, register_helpers
+from ggml_cpu.helpers import helper_type, no_entry
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.passes import Pipeline, flags
 from ggml_cpu.symbols import symbol_of
@@ -111,6 +112,15 @@ def _remembering(resolve: Resolve) -> Resolve:
 _SIGNATURES: dict[tuple[types.Type, tuple[types.Type, ...]], Signature] = {}
 
 
+def _helpers_first(resolve: Callable[[object], types.Type]) -> Callable[[object], types.Type]:
+    """The type of a global value; of helpers Numba would ask all it knows of types first."""
+
+    def resolved(value: object) -> types.Type:
+        return helper_type(value) or resolve(value)
+
+    return resolved
+
+
 def _no_warnings(*_: object, **where: object) -> AbstractContextManager[None]:
     """Numba collects them around every step of its type inference."""
     return nullcontext()
@@ -187,11 +197,11 @@ def _front_end(library: type[Library]) -> Iterator[None]:
     typing, lowering = cpu_target.typing_context, cpu_target.target_context
 
     def install() -> None:
-        for registry in (mathimpl.registry, _TABLES, *lowering._registries):
+        for registry in (mathimpl.registry, _TABLES, extremes.LOWERING, *lowering._registries):
             lowering.install_registry(registry)
 
     def declare() -> None:
-        for registry in (mathdecl.registry, builtin_registry):
+        for registry in (extremes.TYPING, mathdecl.registry, builtin_registry):
             typing.install_registry(registry)
 
     changes = (
@@ -201,6 +211,7 @@ def _front_end(library: type[Library]) -> Iterator[None]:
         (lowering, "load_additional_registries", install),
         (typing, "load_additional_registries", declare),
         (typing, "_load_builtins", lambda: None),
+        (typing, "resolve_value_type", _helpers_first(typing.resolve_value_type)),
         (typing, "resolve_function_type", _remembering(typing.resolve_function_type)),
         (PostProcessor, "run", _without_lifetimes),
         (NumpyRulesArrayOperator, "generic", _no_arrays),
@@ -222,7 +233,6 @@ def lower(kernel: Kernel) -> llvm.ModuleRef:
     Raises numba.core.errors.NumbaError for Python that Numba does not know.
     """
     library = CheckedLibrary if CHECKED else Library
-    register_helpers()
     signature = types.void(*[types.int64] * 3)
     return lower_function(symbol_of(kernel.name), kernel.function, signature, library)
 

@@ -6,6 +6,7 @@ Kernels that this process compiles later share it, and so do helpers of the same
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from types import FunctionType
 from typing import Any, ClassVar
 
 from numba.core import compiler, types
@@ -20,6 +21,8 @@ from ggml_cpu.shares import content
 Compiled = dict[tuple[types.Type, ...], tuple[Signature, Callable[..., None]] | None]
 
 _KNOWN: dict[Hashable, Compiled] = {}  # by the content of helpers
+_DECLARED: set[Function] = set()
+_TYPES: dict[Function, types.Function] = {}
 
 
 class _Helper(AbstractTemplate):
@@ -79,10 +82,17 @@ def no_entry(*compiled: object) -> Callable[..., None]:
     return [].append
 
 
-def register_helpers() -> None:
-    """Tell Numba of the helpers declared since the last kernel."""
-    for function in REGISTRY.new_helpers():
-        known = _KNOWN.setdefault(content(function), {})
-        members = {"key": staticmethod(function), "known": known}
-        template = type(f"Helper_{function.__name__}", (_Helper,), members)
-        cpu_target.typing_context.insert_global(function, types.Function(template))
+def helper_type(value: object) -> types.Function | None:
+    """What Numba types calls of a helper by; None for what is no helper.
+
+    Made when it is first asked for: of the thousands that are declared, a kernel calls dozens.
+    """
+    if type(value) is not FunctionType:
+        return None
+    if REGISTRY.helpers:
+        _DECLARED.update(REGISTRY.new_helpers())
+    if value in _DECLARED and value not in _TYPES:
+        known = _KNOWN.setdefault(content(value), {})
+        members = {"key": staticmethod(value), "known": known}
+        _TYPES[value] = types.Function(type(f"Helper_{value.__name__}", (_Helper,), members))
+    return _TYPES.get(value)

@@ -11,7 +11,7 @@ from contextlib import suppress
 import llvmlite.binding as llvm
 
 from ggml_cpu.codegen import machine
-from ggml_cpu.compile import Progress, compile_kernels
+from ggml_cpu.compile import Following, Progress, compile_kernels
 from ggml_cpu.fingerprints import file_name
 from ggml_cpu.kernel import REGISTRY, Kernel
 from ggml_cpu.store import STORE
@@ -30,14 +30,15 @@ class Library:
         self._engines: list[llvm.ExecutionEngine] = []
 
     def load(
-        self, kernels: Sequence[Kernel], progress: Progress | None, whole: bool = True
-    ) -> dict[str, int]:
+        self, kernels: Sequence[Kernel], progress: Progress | None, whole: bool = True,
+        following: Following = tuple,
+    ) -> dict[str, int]:  # fmt: skip
         """Address of every kernel by its name, loading and compiling what is missing."""
         wanted = {file_name(k): k for k in kernels}
         new = [k for f, k in wanted.items() if f not in self._addresses]
         if new:
             with building():
-                self._load(new, progress, whole)
+                self._load(new, progress, whole, following)
         return {k.name: self._addresses[f] for f, k in wanted.items()}
 
     def lacks(self, kernels: Iterable[Kernel]) -> bool:
@@ -45,8 +46,10 @@ class Library:
         new = [k for k in kernels if file_name(k) not in self._addresses]
         return len(STORE.read(new)) < len(new)
 
-    def _load(self, new: list[Kernel], progress: Progress | None, whole: bool) -> None:
-        wrong = self._add(_objects(new, progress, whole))
+    def _load(
+        self, new: list[Kernel], progress: Progress | None, whole: bool, following: Following
+    ) -> None:
+        wrong = self._add(_objects(new, progress, whole, following))
         for kernel in wrong:
             STORE.forget(kernel)
         wrong = self._add(compile_kernels(wrong, progress)) if wrong else []
@@ -75,13 +78,13 @@ class Library:
 
 
 def _objects(
-    kernels: Sequence[Kernel], progress: Progress | None, whole: bool
+    kernels: Sequence[Kernel], progress: Progress | None, whole: bool, following: Following
 ) -> dict[Kernel, bytes]:
     """Object code; what the cache lacks, or has damaged, is compiled."""
     found = STORE.read(kernels)
     missing = [k for k in kernels if k not in found]
     if missing:
-        compiled = compile_kernels(missing + _soon(kernels), progress, whole)
+        compiled = compile_kernels(missing + _soon(kernels), progress, whole, following)
         found |= {k: compiled[k] for k in missing}
     return found
 
@@ -97,15 +100,16 @@ _LIBRARY = Library()
 
 
 def load_kernels(
-    kernels: Sequence[Kernel | str], progress: Progress | None = None, whole: bool = True
+    kernels: Sequence[Kernel | str], progress: Progress | None = None, whole: bool = True,
+    following: Following = tuple,
 ) -> dict[str, int]:
     """Native addresses by kernel name; kernels are given as such or by their names.
 
-    `progress(done, total, name)` reports compilation; not `whole`: others will follow soon. Raises
-    BackendError where one fails.
-    """
+    `progress(done, total, name)` reports compilation; not `whole`: others will follow soon, and
+    `following()` are some of them. Raises BackendError where one fails.
+    """  # fmt: skip
     declared = [k if isinstance(k, Kernel) else REGISTRY.kernels[k] for k in kernels]
-    return _LIBRARY.load(declared, progress, whole)
+    return _LIBRARY.load(declared, progress, whole, following)
 
 
 def lacks(kernels: Iterable[Kernel]) -> bool:

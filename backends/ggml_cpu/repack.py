@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from ggml_cpu.blocks.format import LAYOUT
 from ggml_cpu.bounds import CHECKED
@@ -10,7 +11,7 @@ from ggml_cpu.bounds.extents import Bounds, Extent
 from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.faults import new_record
 from ggml_cpu.kernel import Kernel
-from ggml_cpu.kernels._products import Shape
+from ggml_cpu.kernels._products import PANELS, Shape
 from ggml_cpu.kernels._repack import REPACK
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import (
@@ -59,11 +60,20 @@ def layout_of(weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
     return (LAYOUT, repacked_size(weight)) if can_repack(weight, uses) else None
 
 
-def load_for(weights: Iterable[tuple[Tensor, Sequence[str]]]) -> None:
-    """Load the kernels that these will be repacked with."""
-    kernels = kernels_for(w.type.name for w, uses in weights if can_repack(w, uses))
+def load_for(weights: Sequence[tuple[Tensor, Sequence[str]]]) -> None:
+    """Load the kernels that these will be repacked with; what multiplies them then comes next."""
+    repacked = [(w.type.name, uses) for w, uses in weights if can_repack(w, uses)]
+    kernels = kernels_for(name for name, _ in repacked)
     if kernels:
-        load_kernels(kernels, None, False)
+        load_kernels(kernels, None, False, partial(_products_of, repacked))
+
+
+def _products_of(repacked: Iterable[tuple[str, Sequence[str]]]) -> list[Kernel]:
+    """Of types of weights, by the ops that read them; those that take longest to compile."""
+    from ggml_cpu.kernels.matrix import mul_mat, mul_mat_id  # noqa: F401  (fill PANELS)
+
+    found = (PANELS.get((op, name)) for name, uses in repacked for op in uses)
+    return list(dict.fromkeys(kernel for kernel in found if kernel is not None))
 
 
 def repack(weight: Tensor, uses: Sequence[str], executor: Executor) -> None:

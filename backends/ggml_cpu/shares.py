@@ -7,8 +7,7 @@ the second.
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Sequence
-from functools import partial
+from collections.abc import Hashable, Iterable
 from types import FunctionType
 
 from ggml_cpu.kernel import Kernel
@@ -17,35 +16,70 @@ Reached = dict[Hashable, int]  # sizes of functions, by their content
 
 
 class Shares:
-    """Kernels that wait for workers 0 .. n-1.
+    """Kernels that wait for workers, which are numbers.
 
     A worker gets the largest kernel, not counting what another worker has seen and it has not: the
-    large ones start first, so that none is left for the end.
+    large ones start first, so that none is left for the end. What nobody asked for yet comes last.
     """
 
-    def __init__(self, kernels: Sequence[Kernel], n: int) -> None:
-        self._waiting = {kernel: reached(kernel) for kernel in kernels}
-        self._seen: list[Reached] = [{} for _ in range(n)]
+    def __init__(self) -> None:
+        self._asked: dict[Kernel, Reached] = {}
+        self._next: dict[Kernel, Reached] = {}
+        self._seen: dict[int, Reached] = {}
+        self._working: dict[int, Kernel | None] = {}
         self._lock = threading.Lock()
 
-    def take(self, worker: int) -> Kernel | None:
-        """The next kernel for a worker; None where there are no more."""
+    def ask(self, kernels: Iterable[Kernel]) -> None:
+        """These are waited for."""
         with self._lock:
-            if not self._waiting:
+            self._asked |= {kernel: reached(kernel) for kernel in kernels}
+
+    def follow(self, kernels: Iterable[Kernel]) -> None:
+        """These are likely to be asked for next."""
+        with self._lock:
+            running = self._working.values()
+            new = (k for k in kernels if k not in self._asked and k not in running)
+            self._next |= {kernel: reached(kernel) for kernel in new}
+
+    def begin(self, worker: int) -> bool:
+        """Whether this worker is to start: there is work, and it does none."""
+        with self._lock:
+            idle = worker not in self._working
+            if idle and len(self._asked) + len(self._next) > self._starting():
+                self._working[worker] = None
+                return True
+            return False
+
+    def _starting(self) -> int:
+        return sum(kernel is None for kernel in self._working.values())
+
+    def take(self, worker: int) -> Kernel | None:
+        """The next kernel for a worker, which is done with the one before; None: it ends."""
+        with self._lock:
+            waiting = self._asked or self._next
+            if not waiting:
+                self._working.pop(worker, None)
                 return None
-            chosen = max(self._waiting, key=partial(self._worth, worker))
-            self._seen[worker] |= self._waiting.pop(chosen)
+            chosen = max(waiting, key=lambda kernel: self._worth(worker, waiting[kernel]))
+            self._seen[worker] = self._seen.get(worker, {}) | waiting.pop(chosen)
+            self._working[worker] = chosen
             return chosen
 
-    def clear(self) -> None:
-        """Nobody gets one any more."""
+    def clear(self) -> set[Kernel]:
+        """Nobody gets one any more that waited until now; those that are being compiled."""
         with self._lock:
-            self._waiting.clear()
+            self._asked.clear()
+            self._next.clear()
+            return {kernel for kernel in self._working.values() if kernel is not None}
 
-    def _worth(self, worker: int, kernel: Kernel) -> int:
-        functions = self._waiting[kernel]
-        seen = [sum(n for f, n in functions.items() if f in known) for known in self._seen]
-        return sum(functions.values()) + seen[worker] - max(seen)
+    def at_work(self) -> bool:
+        """Whether a worker has not ended."""
+        with self._lock:
+            return bool(self._working)
+
+    def _worth(self, worker: int, functions: Reached) -> int:
+        seen = {w: sum(n for f, n in functions.items() if f in s) for w, s in self._seen.items()}
+        return sum(functions.values()) + seen.get(worker, 0) - max(seen.values(), default=0)
 
 
 def reached(kernel: Kernel) -> Reached:

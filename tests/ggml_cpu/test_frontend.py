@@ -51,6 +51,41 @@ def test_a_routine_computes_what_a_helper_does() -> None:
     assert found.tolist() == [12.0, -7.0]
 
 
+@kernel()
+def least_and_largest(p, ith, nth):
+    for i in range(v.ne(p, 0, 1)):
+        a, b = v.ld_i64(v.data(p, 1) + 16 * i), v.ld_i64(v.data(p, 1) + 16 * i + 8)
+        v.st_i64(v.data(p, 0) + 24 * i, min(a, b))
+        v.st_i64(v.data(p, 0) + 24 * i + 8, max(a, b))
+        v.st_i64(v.data(p, 0) + 24 * i + 16, max(min(a, 3), -1))
+
+
+def test_the_least_and_the_largest_of_whole_numbers() -> None:
+    pairs = [(1, 2), (2, 1), (-5, 3), (7, 7), (2**62, -(2**62)), (-1, 0)]
+    found = np.zeros((len(pairs), 3), np.int64)
+    call(least_and_largest, found, np.array(pairs, np.int64))
+    assert found.tolist() == [[min(p), max(p), max(min(p[0], 3), -1)] for p in pairs]
+
+
+FEW = """
+import sys
+from ggml_cpu import helpers
+from ggml_cpu.codegen import object_code
+from ggml_cpu.kernel import REGISTRY
+import ggml_cpu.kernels._repack
+
+declared = len(REGISTRY.helpers)
+object_code(REGISTRY.kernels["repack_q4_K"])
+assert len(helpers._TYPES) < declared / 10, (len(helpers._TYPES), declared)
+assert "numba.core.inline_closurecall" not in sys.modules
+"""
+
+
+def test_little_is_made_for_the_first_kernel() -> None:
+    """Of thousands of helpers those that it calls, and nothing of Numba's own way to compile."""
+    subprocess.run([sys.executable, "-c", FEW], check=True)
+
+
 def test_to_be_a_routine_is_part_of_the_content() -> None:
     def declared(as_what):
         @as_what

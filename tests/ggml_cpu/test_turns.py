@@ -95,7 +95,9 @@ def test_kernels_of_another_process_are_waited_for(
     a, b, c = (fake(name, value) for name, value in (("a", 1), ("b", 2), ("c", 3)))
     asked: list[str] = []
 
-    def children_compile(_: Children, kernels: Sequence[Kernel]) -> Generator[object]:
+    def children_compile(
+        _: Children, kernels: Sequence[Kernel], following: object
+    ) -> Generator[object]:
         asked.extend(kernel.name for kernel in kernels)
         yield from ((kernel, b"code") for kernel in kernels)
 

@@ -13,7 +13,7 @@ import pytest
 
 import llama_py
 from ggml_cpu import objcache
-from ggml_cpu.compile import Progress
+from ggml_cpu.compile import Following, Progress
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.objcache import Library
 from ggml_cpu.store import STORE
@@ -35,18 +35,22 @@ class Cold:
     """As if nothing had been compiled before this.
 
     batches   names of the kernels that were compiled, of those compiled together
+    following  of those that were said to come next
     """
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []
+        self.following: list[str] = []
         self.kept: set[str] = set()
 
     def read(self, kernels: Iterable[Kernel]) -> dict[Kernel, bytes]:
         return real_read([k for k in kernels if k.name in self.kept])
 
     def compile(
-        self, kernels: Sequence[Kernel], progress: Progress | None = None, whole: bool = True
-    ) -> dict[Kernel, bytes]:
+        self, kernels: Sequence[Kernel], progress: Progress | None = None, whole: bool = True,
+        following: Following = tuple,
+    ) -> dict[Kernel, bytes]:  # fmt: skip
+        self.following += [k.name for k in following()]
         self.batches.append([k.name for k in kernels])
         self.kept.update(self.batches[-1])
         found = real_read(kernels)
@@ -96,6 +100,13 @@ def test_all_are_compiled_together(cold: Cold, ctx: Context) -> None:
     for _ in llama_py.stream(ctx, [5] * 35, max_tokens=3):
         pass
     assert [len(batch) > 20 for batch in cold.batches] == [True]
+
+
+def test_products_are_begun_while_weights_are_laid_out(cold: Cold, ctx: Context) -> None:
+    assert sorted(cold.following) == ["mul_mat_id_q8_0_panels", "mul_mat_q8_0_panels"]
+    before = len(cold.batches)
+    make_ready(ctx, 35)
+    assert set(cold.following) <= set(cold.batches[before])
 
 
 def test_drafts(cold: Cold, ctx: Context) -> None:

@@ -16,8 +16,15 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import F32
 from ggml_cpu.blocks.format import LAYOUT, Weight
 from ggml_cpu.blocks.tiles import columns_before
-from ggml_cpu.kernel import Function, fn, kernel
-from ggml_cpu.kernels._products import SUM_BYTES, Shape, matrix_at, store_rows, tiles_product
+from ggml_cpu.kernel import Function, Kernel, fn, kernel
+from ggml_cpu.kernels._products import (
+    PANELS,
+    SUM_BYTES,
+    Shape,
+    matrix_at,
+    store_rows,
+    tiles_product,
+)
 from ggml_cpu.kernels.matrix._columns import COLUMNS, KINDS, LOCAL, ROWS, TILES
 from ggml_cpu.quants import weights
 from ggml_cpu.target import TILE
@@ -177,7 +184,7 @@ def _panel(weight: Weight) -> None:
                     store_rows(sums, min(rows, m - j * rows), out + c * step + 4 * j * rows)
 
 
-def _tiles(weight: Weight, in_place: bool) -> None:
+def _tiles(weight: Weight, in_place: bool) -> Kernel:
     """Weights in either layout times columns in tiles."""
     layout, name = ("", "tiles") if in_place else (LAYOUT, "panels")
     prepared = TILES[weight.activations]
@@ -220,6 +227,8 @@ def _tiles(weight: Weight, in_place: bool) -> None:
             )  # fmt: skip
             start += last - first
 
+    return mul_mat_tiles
+
 
 for _weight in weights().values():
     if _weight.dot_activations is F32:
@@ -228,4 +237,4 @@ for _weight in weights().values():
     _tiles(_weight, in_place=True)
     if _weight.repacked:
         _panel(_weight)
-        _tiles(_weight, in_place=False)
+        PANELS["MUL_MAT", _weight.type.name] = _tiles(_weight, in_place=False)

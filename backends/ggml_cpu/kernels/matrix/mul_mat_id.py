@@ -12,8 +12,15 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import FEW, LAYOUT, Weight
 from ggml_cpu.blocks.tiles import padded
 from ggml_cpu.faults import index_or_0
-from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._products import SUM_BYTES, Shape, matrix_at, store_rows, tiles_product
+from ggml_cpu.kernel import Kernel, fn, kernel
+from ggml_cpu.kernels._products import (
+    PANELS,
+    SUM_BYTES,
+    Shape,
+    matrix_at,
+    store_rows,
+    tiles_product,
+)
 from ggml_cpu.kernels.matrix._columns import LOCAL, ROWS
 from ggml_cpu.kernels.matrix._experts import (
     COLUMN,
@@ -106,7 +113,7 @@ def first_panel(unit, start, width, panels):
     return min(panels, (max(0, unit - start) + width - 1) // width)
 
 
-def _grouped(weight: Weight, in_place: bool) -> None:
+def _grouped(weight: Weight, in_place: bool) -> Kernel:
     """Experts times the columns of the tokens that chose them."""
     layout, suffix = ("", "tiles") if in_place else (LAYOUT, "panels")
     product, matrix = tiles_product(weight, in_place), matrix_at(weight, in_place)
@@ -150,10 +157,12 @@ def _grouped(weight: Weight, in_place: bool) -> None:
                 if not is_here(p, expert_of(p, i)):
                     zero_rows(v.data(p, 0) + i * v.nb(p, 0, 1), m)
 
+    return mul_mat_id_grouped
+
 
 for _weight in weights().values():
     _few_tokens(_weight, in_place=True)
     _grouped(_weight, in_place=True)
     if _weight.repacked:
         _few_tokens(_weight, in_place=False)
-        _grouped(_weight, in_place=False)
+        PANELS["MUL_MAT_ID", _weight.type.name] = _grouped(_weight, in_place=False)

@@ -1,0 +1,40 @@
+"""`min` and `max` of two whole numbers, as Numba types and lowers them in kernels.
+
+Numba's own go through a tuple and two closures, whose pipeline takes longer to import than the
+first kernel to type. What they do with other numbers stays theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from llvmlite import ir
+from numba.core import base, imputils, types
+from numba.core.typing.templates import AbstractTemplate, Registry, Signature, signature
+
+TYPING, LOWERING = Registry(), imputils.Registry("extremes")
+_TWO = (types.int64, types.int64)
+
+
+class _OfTwo(AbstractTemplate):
+    def generic(
+        self, args: tuple[types.Type, ...], kws: dict[str, types.Type]
+    ) -> Signature | None:
+        return signature(types.int64, *_TWO) if args == _TWO and not kws else None
+
+
+def _chosen(by: str) -> Callable[..., ir.Value]:
+    """The second where it compares so with the first, else the first: as Python."""
+
+    def lowered(
+        context: base.BaseContext, builder: ir.IRBuilder, sig: Signature, args: list[ir.Value]
+    ) -> ir.Value:
+        first, second = args
+        return builder.select(builder.icmp_signed(by, second, first), second, first)
+
+    return lowered
+
+
+for _function, _by in ((min, "<"), (max, ">")):
+    TYPING.register_global(_function)(_OfTwo)
+    LOWERING.lower(_function, *_TWO)(_chosen(_by))
