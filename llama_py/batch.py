@@ -69,6 +69,11 @@ class UBatch:
         return len(self.seq_id_unq)
 
     @property
+    def n_each(self) -> int:
+        """Tokens of each sequence, where all have as many."""
+        return self.n_tokens // len(self.seq_id_unq)
+
+    @property
     def n_seq_id(self) -> list[int]:
         return [len(s) for s in self.seq_id]
 

@@ -1,6 +1,7 @@
-"""One token after one token of the same sequences, which is what most decodes are.
+"""One token after one token of the same sequences, which is what most decodes are; or after a few
+tokens of one sequence as many more, as checking drafts that were right does.
 
-The graph is the same, and of the memory and of the inputs only what grows by a token is changed:
+The graph is the same, and of the memory and of the inputs only what grows by these is changed:
 nothing is checked, split, placed or looked for again. Whatever is not so simple is decoded as any
 batch is.
 """
@@ -21,7 +22,7 @@ from llama_py.splitter import BatchSplitter
 
 @dataclass(slots=True)
 class Following:
-    """Tokens that were decoded together, one of each sequence, all with logits.
+    """Tokens that were decoded together, one of each sequence or some of one, all with logits.
 
     settings  what the graph was made for, compared by identity
     changes   those of the memory until then
@@ -48,7 +49,7 @@ class Following:
             if not self._is_alike(batch, logits):
                 return None
             tokens = () if batch.tokens is None else batch.tokens
-        elif last.n_tokens > 1 or seq_id != last.seq_id_unq[0]:
+        elif last.n_seqs_unq > 1 or seq_id != last.seq_id_unq[0] or not self._are_all(logits):
             return None
         if logits == "none" or not self._fits(tokens, embd):
             return None
@@ -58,10 +59,13 @@ class Following:
         # another one each time: what was interrupted is known by its ubatch
         ubatch = UBatch(
             last.equal_seqs, last.n_tokens, last.n_seq_tokens, last.n_seqs, last.n_pos,
-            np.array(tokens, np.int32), rows, last.pos + 1, last.seq_id, last.seq_id_unq,
+            np.array(tokens, np.int32), rows, last.pos + last.n_each, last.seq_id, last.seq_id_unq,
             last.output, last.batch_idxs, last.kind,
         )  # fmt: skip
         return ubatch if self.mctx.has_room(ubatch) else None
+
+    def _are_all(self, logits: Wanted) -> bool:
+        return logits == "all" or self.ubatch.n_tokens == 1
 
     def _is_alike(self, batch: Batch, logits: Wanted) -> bool:
         """Whether a batch has the same sequences in the same order, at their next positions, with
@@ -71,7 +75,7 @@ class Following:
         given = [(0,)] if ids is None else [tuple(one) for one in ids]
         if given != last.seq_id:
             return False
-        if pos is not None and [*pos] != (last.pos[:n] + 1).tolist():
+        if pos is not None and [*pos] != (last.pos[:n] + last.n_each).tolist():
             return False
         return _is_all(outputs, n, logits)
 
@@ -102,11 +106,14 @@ def following(
     memory: MemoryGroup, n_vocab: int,
 ) -> Following | None:  # fmt: skip
     """For the tokens after a batch that was decoded; None if that was not one token each of
-    sequences, computed together."""
+    sequences, or several of one without a gap, computed together."""
     ubatch = mctx.ubatches[0]
     n = ubatch.n_tokens
-    alone = n == splitter.n_tokens == splitter.n_outputs == ubatch.n_seqs_unq
-    if not alone or ubatch.token is None or ubatch.seq_id != splitter.seq_id:
+    alone = n == splitter.n_tokens == splitter.n_outputs
+    in_a_row = ubatch.n_seqs_unq == 1 and ubatch.pos[n - 1] - ubatch.pos[0] == n - 1
+    if not alone or not (n == ubatch.n_seqs_unq or in_a_row):
+        return None
+    if ubatch.token is None or ubatch.seq_id != splitter.seq_id:
         return None
     if any(len(ids) > 1 for ids in ubatch.seq_id) or not mctx.is_settled:
         return None

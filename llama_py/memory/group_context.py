@@ -44,7 +44,7 @@ class GroupContext:
 
     @property
     def is_settled(self) -> bool:
-        """Whether tokens after those of this batch, one each of the same sequences, may `follow`.
+        """Whether as many tokens after those of this batch, of the same sequences, may `follow`.
         None comes after them where nothing is kept: each batch is a text of its own."""
         return bool(self._parts) and all(part.is_settled for part in self._parts)
 

@@ -184,7 +184,7 @@ class KVSlots:
             self.heads[stream] = int(idx[-1]) + 1
 
     def follow(self, ubatch: UBatch, place: SlotInfo, forgotten: Forgotten) -> None:
-        """`apply_ubatch` of one token each of sequences, the next of each.
+        """`apply_ubatch` of tokens that come next in their sequences.
 
         forgotten  `overwritten` of the place
         """

@@ -214,20 +214,21 @@ class RecurrentSlots(ABC):
         self.torn = set()
 
     def is_settled(self, ubatch: UBatch) -> bool:
-        """Whether the current ubatch, of one token each of sequences, has all their states where
-        they stay, and moves no others."""
+        """Whether the current ubatch, of as many tokens of each sequence, has all their states
+        where they stay, and moves no others."""
         here = range(self.head, self.head + self.n)
-        if self.rows != [*here] or self.rs_z >= 0 or self.moves or self.n != ubatch.n_tokens:
+        if self.rows != [*here] or self.rs_z >= 0 or self.moves or self.n != ubatch.n_seqs:
             return False
-        own = zip(here, ubatch.seq_id, strict=True)
+        own = zip(here, ubatch.seq_id[:: ubatch.n_seq_tokens], strict=True)
         return all(self.cells[i].seq_id == set(ids) and len(ids) == 1 for i, ids in own)
 
     def follow(self, ubatch: UBatch) -> None:
-        """`apply_ubatch` for one more token of each of these sequences."""
-        self.applied = ubatch
-        for i in range(ubatch.n_tokens):
+        """`apply_ubatch` for as many more tokens of each of these sequences, without a gap."""
+        self.applied, n = ubatch, ubatch.n_seq_tokens
+        n_back = min(n - 1, self.n_rs_seq) if self.can_go_back else 0
+        for i in range(ubatch.n_seqs):
             cell = self.cells[self.head + i]
-            cell.pos, cell.n_back = int(ubatch.pos[i]), 0
+            cell.pos, cell.n_back = int(ubatch.pos[n * i + n - 1]), n_back
 
     def discard(self, ubatch: UBatch) -> list[int]:
         """The states that the graph was writing or moving are gone: their sequences are removed."""

@@ -40,8 +40,9 @@ class Walk:
 
     @property
     def is_settled(self) -> bool:
-        """Of a batch of one token each of sequences: whether those after them need nothing but
-        `follow`, as long as there is room and nothing else is done to the memory."""
+        """Of a batch of one token each of sequences, or several of one: whether those after them
+        need nothing but `follow`, as long as there is room and nothing else is done to the memory.
+        """
         return False
 
     def has_room(self, ubatch: UBatch) -> bool:

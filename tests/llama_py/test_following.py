@@ -77,6 +77,51 @@ def test_several_sequences_go_on_together(name: str, unified: bool) -> None:
     pair.same_state()
 
 
+@pytest.mark.parametrize("n", [2, 5])
+@pytest.mark.parametrize("name", CONTINUING)
+def test_several_tokens_of_a_sequence_go_on_together(name: str, n: int) -> None:
+    """Past the end of windows too; then one token, and several again."""
+    pair = Pair(name)
+    pair.decode(tokens(3))
+    for step in range(8):
+        pair.decode(tokens(n, step), "all")
+    if name in ("llama-dense", "qwen35-dense"):
+        assert pair.followed >= 6
+    pair.decode([7])
+    for step in range(3):
+        pair.decode(tokens(n, step), "all")
+    pair.same_state()
+
+
+@pytest.mark.parametrize("name", ["llama-dense", "qwen35-dense"])
+@pytest.mark.parametrize("unified", [False, True])
+def test_several_tokens_of_one_sequence_beside_others(name: str, unified: bool) -> None:
+    pair = Pair(name, kv_unified=unified, n_ctx=3 * N_CTX)
+    for seq_id in (0, 2, 1):
+        pair.decode(Batch(tokens(3, seq_id), seq_ids=[(seq_id,)] * 3))
+    for step in range(5):
+        pair.decode(tokens(4, step), "all", 1)
+    assert pair.followed >= 3
+    before = pair.followed
+    pair.decode(tokens(4), "all", 2)  # another one
+    pair.decode(tokens(4), "last", 2)  # not all are wanted
+    pair.decode(tokens(3), "all", 2)  # fewer
+    assert pair.followed == before
+    pair.same_state()
+
+
+def test_several_tokens_and_back() -> None:
+    """As drafts do that are refused in part."""
+    pair = Pair("qwen35-dense", n_rs_seq=3)
+    for step in range(4):
+        pair.decode(tokens(4, step), "all")
+        pair.decode(tokens(4, step + 1), "all")
+        if step % 2:
+            pair.each(lambda ctx: ctx.memory.seq_rm(0, ctx.memory.seq_pos_max(0) - 1))
+    assert pair.followed >= 4
+    pair.same_state()
+
+
 @pytest.fixture
 def pair() -> Pair:
     pair = Pair("qwen35-dense", kv_unified=True)

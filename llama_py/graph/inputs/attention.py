@@ -64,15 +64,20 @@ class InputAttnKV:
 
     def follow(self, ubatch: UBatch) -> None:
         """Each token sees its own cell besides those that the one before it saw."""
-        values = self._values
-        if values is None:
+        values, several = self._values, ubatch.n_each > 1
+        if values is None or (several and not self.causal):
             self.set_input(ubatch)
             return
         idxs, mask, each = values
-        rows = self.mctx.rows()
+        rows, size = self.mctx.rows(), self.mctx.kv.kv_size
+        if several:
+            mask[:, idxs[0] % size] = 0
+            tokens, seen = self._seen
+            mask[tokens, rows[seen] % size] = 0
+        else:
+            mask[each, rows % size] = 0
         for t in idxs:
             t[:] = rows
-        mask[each, rows % self.mctx.kv.kv_size] = 0
 
     @cached_property
     def _values(self) -> tuple[list[I64], npt.NDArray[Any], npt.NDArray[np.intp]] | None:
@@ -82,10 +87,15 @@ class InputAttnKV:
         if mask is None or kv.window is not None or self.alibi or kv.tensors.v_trans:
             return None
         idxs = [host_array(t) for t in (self.k_idxs, self.v_idxs) if t is not None and t.buffer]
-        if any(t is None for t in idxs):
+        if not idxs or any(t is None for t in idxs):
             return None
         rows = mask.reshape(-1, mask.shape[-1])
         return [t.reshape(-1) for t in idxs if t is not None], rows, np.arange(len(rows))
+
+    @cached_property
+    def _seen(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        """Pairs of tokens of a sequence: the second is the first, or before it."""
+        return np.tril_indices(self.k_idxs.ne[0])
 
     def can_reuse(self, params: GraphParams) -> bool:
         self.mctx = params.mctx.kv(self.part)

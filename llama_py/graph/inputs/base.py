@@ -28,7 +28,8 @@ class Follows(Protocol):
     """An input that has less to do where token follows token."""
 
     def follow(self, ubatch: UBatch) -> None:
-        """`set_input` for one more token of each sequence: what was set last is still there."""
+        """`set_input` for one more token of each sequence, or as many more of one as there were:
+        what was set last is still there."""
 
 
 def new_input(name: str, type: GGMLType, *ne: int) -> Tensor:

@@ -66,7 +66,7 @@ class InputPos:
         if self._values is None:
             self.set_input(ubatch)
         else:  # the fourth axis stays where it is
-            self._values[: 3 if self.n_pos == 4 else None] += 1
+            self._values[: 3 if self.n_pos == 4 else None] += ubatch.n_each
 
     @cached_property
     def _values(self) -> npt.NDArray[np.int32] | None:
