@@ -26,7 +26,7 @@ from speed import peer, plot, results, table, worker
 from speed.compare import Comparison
 from speed.process import WorkerError
 from speed.results import Record
-from speed.test import Test, chosen, matrix, with_types
+from speed.test import Test, chosen, matrix, with_neighbours, with_types
 
 
 def numbers(text: str) -> list[int]:
@@ -55,6 +55,8 @@ def parser() -> argparse.ArgumentParser:
                    help="tokens in one decode, as a draft is checked; 1 to compare")  # fmt: skip
     p.add_argument("-ctk", "--cache-type-k", type=words, default=["f16"], metavar="TYPE,...")
     p.add_argument("-ctv", "--cache-type-v", type=words, default=["f16"], metavar="TYPE,...")
+    p.add_argument("--busy", type=numbers, default=[0], metavar="N,...",
+                   help="beside so many processes that compute all the time")  # fmt: skip
     p.add_argument("--first", type=int, default=0, metavar="N",
                    help="also the time to the first token after N, cold and warm")  # fmt: skip
     p.add_argument("--not-compiled", action="store_true",
@@ -103,7 +105,8 @@ def tests(args: argparse.Namespace) -> list[Test]:
         found += [Test("warm", args.first), Test("first", args.first)]
     if args.memory:
         found.append(Test("memory", args.memory))
-    return with_types(found, args.cache_type_k, args.cache_type_v)
+    typed = with_types(found, args.cache_type_k, args.cache_type_v)
+    return with_neighbours(typed, args.busy)
 
 
 def measure(args: argparse.Namespace, failed: list[Path]) -> Iterator[Record]:

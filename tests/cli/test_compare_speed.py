@@ -6,10 +6,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 import compare_speed
@@ -17,6 +20,7 @@ from speed import peer, plot, results, table
 from speed import test as plan
 from speed.compare import Comparison
 from speed.engine import random_tokens
+from speed.neighbours import neighbours
 from speed.peer import Peer
 from speed.peers import ours
 from speed.process import SCRIPT, Worker, WorkerDied, WorkerError
@@ -69,6 +73,32 @@ def test_tests_of_a_kind_share_a_context(python: Path) -> None:
     assert [(c["depth"], c["n_ctx"], c["n_seqs"]) for c in contexts] == [
         (0, 512, 1), (500, 512, 1), (0, 256, 5)
     ]  # fmt: skip
+
+
+def test_busy_processes_are_there_for_their_test_only(
+    python: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive: list[int] = []
+
+    @contextmanager
+    def counted(n: int) -> Iterator[None]:
+        before = set(children())
+        with neighbours(n):
+            alive.append(len(set(children()) - before))
+            yield
+        assert not set(children()) - before
+
+    monkeypatch.setattr("speed.compare.neighbours", counted)
+    tests = plan.with_neighbours([Test("pp", 8), Test("first", 8)], [0, 2])
+    assert [t.busy for t in tests] == [0, 2, 0]
+    records = list(compared(python, "fast").run(tests[:2]))
+    assert alive == [0, 2]
+    assert [r.test.label for r in records] == ["pp8", "pp8, 2 busy"]
+    assert table.notes(records)[-1] == "pp8, 2 busy against none (-t 1): ours 1.00, fast 1.00"
+
+
+def children() -> list[int]:
+    return [child.pid for child in psutil.Process().children()]
 
 
 def test_tests_of_one_depth_are_finished(python: Path) -> None:

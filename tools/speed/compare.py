@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from speed.neighbours import neighbours
 from speed.peer import OURS, Peer
 from speed.process import Worker, WorkerDied, WorkerError
 from speed.results import Record
@@ -99,7 +100,10 @@ class Comparison:
         for test in group:
             if self.over() and not first.depth:  # a depth is not read twice
                 return
-            yield self.measured(test, [w for w in workers if w.name not in out], out)
+            able = [w for w in workers if w.name not in out]
+            with neighbours(test.busy):
+                record = self.measured(test, able, out)
+            yield record
 
     def sizes(self, test: Test) -> dict[str, Any]:
         return {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from speed.peer import OURS
 from speed.results import Record, mean_ratio
@@ -49,6 +50,7 @@ def notes(records: Sequence[Record]) -> list[str]:
     found = [] if mean is None else [f"geometric mean of ours / best: {mean:.3f}"]
     found += [line for threads in sorted({r.threads for r in records})
               for line in batch_costs([r for r in records if r.threads == threads])]  # fmt: skip
+    found += kept_beside(records)
     for r in records:
         if r.test.kind == "memory" and r.floor:
             values = {name: r.value(name) for name in r.runs}
@@ -79,6 +81,18 @@ def batch_costs(records: Sequence[Record]) -> list[str]:
                 costs.append(f"{name} {test.n * single / many:.2f}")
         lines.append(f"{test.label} against 1 (-t {r.threads}): {', '.join(costs)}")
     return lines
+
+
+def kept_beside(records: Sequence[Record]) -> Iterator[str]:
+    """How much of its speed each keeps beside busy processes."""
+    alone = {(r.threads, r.test): r for r in records if not r.test.busy}
+    for r in records:
+        quiet = alone.get((r.threads, replace(r.test, busy=0)))
+        if not r.test.busy or quiet is None:
+            continue
+        pairs = {name: (r.value(name), quiet.value(name)) for name in r.runs}
+        kept = ", ".join(f"{name} {a / b:.2f}" for name, (a, b) in pairs.items() if a and b)
+        yield f"{r.test.label} against none (-t {r.threads}): {kept}"
 
 
 def page(records: Sequence[Record], plot: str = "") -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 REPEATED = 8  # decodes of a small batch in one run, which would be short otherwise
@@ -20,6 +20,7 @@ class Test:
             first: the same from the start of a process; memory: the most that was resident while a
             process read a prompt of n tokens and went on a little
     depth   tokens that each sequence has before
+    busy    other processes that compute all the time meanwhile
     """
 
     __test__ = False  # to pytest
@@ -30,6 +31,7 @@ class Test:
     n_seqs: int = 1
     type_k: str = "f16"
     type_v: str = "f16"
+    busy: int = 0
 
     @property
     def label(self) -> str:
@@ -43,6 +45,8 @@ class Test:
             text += f" @ d{self.depth}"
         if (self.type_k, self.type_v) != ("f16", "f16"):
             text += f", {self.type_k}/{self.type_v}"
+        if self.busy:
+            text += f", {self.busy} busy"
         return text
 
     @property
@@ -93,7 +97,13 @@ def chosen(
 def with_types(tests: Iterable[Test], types_k: Iterable[str], types_v: Iterable[str]) -> list[Test]:
     """Each test with every combination of cache types."""
     pairs = list(product(types_k, types_v))
-    return [Test(t.kind, t.n, t.depth, t.n_seqs, *pair) for t in tests for pair in pairs]
+    return [replace(t, type_k=k, type_v=v) for t in tests for k, v in pairs]
+
+
+def with_neighbours(tests: Iterable[Test], numbers: Iterable[int]) -> list[Test]:
+    """Each test beside so many busy processes; those of new processes only alone."""
+    every = list(numbers)
+    return [replace(t, busy=n) for t in tests for n in (every if t.kind not in COLD else [0])]
 
 
 def groups(tests: Iterable[Test]) -> list[list[Test]]:

@@ -1,0 +1,23 @@
+"""Processes that compute all the time: what a machine's other users do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+BUSY = "while True: pass"
+
+
+@contextmanager
+def neighbours(n: int) -> Iterator[None]:
+    """So many of them, each with a thread of the usual priority, until the end."""
+    running = [subprocess.Popen([sys.executable, "-S", "-c", BUSY]) for _ in range(n)]
+    try:
+        yield
+    finally:
+        for process in running:
+            process.kill()
+        for process in running:
+            process.wait()
