@@ -17,7 +17,7 @@ from ggml_cpu.target import LANES
 from ggml_py.types import GGMLType
 
 WORD = 4 * LANES
-AHEAD = 4096  # bytes to prefetch ahead
+AHEAD = 8192  # bytes to prefetch ahead: what memory delivers while it answers, twice
 
 
 def dequantize(kind: GGMLType, decode: Function) -> Function:
