@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from ggml_py.errors import ModelError
+from llama_py.params.near import did_you_mean
 
 DEFAULT = "chatml"  # of models that have none
 FILE = Path(__file__).parents[1] / "data" / "templates.txt"
@@ -31,5 +32,6 @@ def source_of(text: str) -> str:
     if "{" in text or len(text.split()) > 1:
         return text
     if text not in named():
-        raise ModelError(f"there is no chat template {text!r}; known are {', '.join(named())}")
+        meant = did_you_mean(text, named()) or f"known are {', '.join(named())}"
+        raise ModelError(f"there is no chat template {text!r}; {meant}")
     return named()[text]

@@ -12,6 +12,7 @@ from ggml_py.errors import ContextError
 from ggml_py.types import GGMLType
 from llama_py.cparams import N_CTX_STEP, CParams
 from llama_py.geometry import Window
+from llama_py.memory.cache_types import check_types
 from llama_py.memory.group import MemoryGroup, States
 from llama_py.memory.kept import (
     BASE,
@@ -125,6 +126,7 @@ def _cache(
             f"type_k = {how.type_k} and type_v = {how.type_v} must be the same: this model's"
             " values are part of its keys"
         )
+    check_types(layers, how.type_k, how.type_v)
     return _kind(scored and kpool)(
         layers, kv_size=_cells(window, cp), n_seq_max=cp.n_seq_max, unified=cp.kv_unified,
         type_k=how.type_k, type_v=how.type_v, v_trans=not cp.flash_attn, n_pos=how.n_pos,

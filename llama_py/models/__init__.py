@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ggml_py.errors import UnknownArchitecture
 from llama_py.models._architecture import Architecture
+from llama_py.params.near import nearest
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -74,13 +75,11 @@ def architecture(arch: str) -> type[Architecture]:
         return _defined(import_module(f"{__name__}.{module}"), arch)
     if arch in _others():
         return _defined(_others()[arch].load(), arch)
-    import difflib
-
     known = known_architectures()
-    nearest = difflib.get_close_matches(arch, known, n=1)
-    hint = f" (nearest: {nearest[0]})" if nearest else ""
+    found = nearest(arch, known)
+    hint = f", nearest: {', '.join(found)}" if found else ""
     raise UnknownArchitecture(
-        f"architecture {arch!r} is not supported; known are {', '.join(known)}{hint}; "
+        f"architecture {arch!r} is not supported ({len(known)} are{hint}); "
         f"update llama-py, or see the guide 'Add an architecture' in its documentation"
     )
 

@@ -126,11 +126,13 @@ class ContextParams(Params):
         choices=("auto", "on", "off", True, False), metavar="on|off|auto", parse=texts.on_off_auto,
     )  # fmt: skip
     type_k: str = option(
-        "f16", "-ctk --cache-type-k", "type of the K cache", choices=CACHE_TYPES, metavar="TYPE"
-    )
+        "f16", "-ctk --cache-type-k", f"type of the K cache: {', '.join(CACHE_TYPES)}",
+        choices=CACHE_TYPES, metavar="TYPE",
+    )  # fmt: skip
     type_v: str = option(
-        "f16", "-ctv --cache-type-v", "type of the V cache", choices=CACHE_TYPES, metavar="TYPE"
-    )
+        "f16", "-ctv --cache-type-v", "type of the V cache, one of the same", choices=CACHE_TYPES,
+        metavar="TYPE",
+    )  # fmt: skip
     offload_kqv: bool = option(
         True, "-kvo --kv-offload", "keep the memory of a layer on its device; off: on the host"
         " (split mode graph: keys and values only)",

@@ -107,4 +107,4 @@ class Params:
             value = getattr(self, f.name)
             if o.check is not None and value is not f.default and not o.check.holds(value):
                 rule = f"{o.check.text}{' or None' if f.default is None else ''}"
-                raise self.error(f"{f.name} is {value!r}; it must be {rule}")
+                raise self.error(f"{f.name} is {value!r}; it must be {rule}{o.check.hint(value)}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
+from llama_py.params.near import did_you_mean, some_of
 from llama_py.params.texts import integer, number
 
 _MAX_F32 = 3.4028234e38
@@ -15,11 +16,24 @@ _MAX_F32 = 3.4028234e38
 
 @dataclass(frozen=True)
 class Rule:
-    """Whether a value is right; `text` reads well behind "must be". `parse` makes one of text."""
+    """Whether a value is right; `text` reads well behind "must be". `parse` makes one of text.
+
+    words  of which the value is one, or several
+    """
 
     text: str
     holds: Callable[[Any], bool]
     parse: Callable[[str], Any] = str
+    words: tuple[str, ...] = ()
+
+    def hint(self, value: Any) -> str:
+        """`; did you mean q8_0?`; empty where nothing is like it."""
+        given = (value,) if isinstance(value, str) else value
+        if not self.words or not isinstance(given, (tuple, list)):
+            return ""
+        wrong = next((one for one in given if one not in self.words), None)
+        meant = did_you_mean(wrong, self.words, best=0.3) if isinstance(wrong, str) else ""
+        return f"; {meant}" if meant else ""
 
 
 def numbers(
@@ -58,7 +72,8 @@ def integers(low: float = -math.inf, high: float = math.inf) -> Rule:
 
 def one_of(values: Collection[Any]) -> Rule:
     known = tuple(values)  # a value that cannot be hashed is none of them
-    return Rule(f"one of {', '.join(map(str, known))}", lambda value: value in known)
+    words = tuple(map(str, known))
+    return Rule(f"one of {some_of(words)}", lambda value: value in known, words=words)
 
 
 def each(rule: Rule) -> Rule:

@@ -53,7 +53,7 @@ def _are_texts(value: Any) -> bool:
 
 
 _SEQUENCE = "".join(SAMPLERS.values())
-_NAMED = Rule(f"of {', '.join(SAMPLERS)}", _are_samplers)
+_NAMED = Rule(f"of {', '.join(SAMPLERS)}", _are_samplers, words=tuple(SAMPLERS))
 _CHARACTERS = Rule(f"of the characters {_SEQUENCE}", _are_characters)
 _TEXTS = Rule("a sequence of texts", _are_texts)
 

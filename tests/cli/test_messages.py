@@ -30,8 +30,31 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
 def test_numbers_without_sense(capsys: pytest.CaptureFixture[str]) -> None:
     assert "-t/--threads: must be an integer in [1, 512], got 1000" in refused(capsys, "-t", "1000")
     assert "must be an integer of at least -2, got -7" in refused(capsys, "-n", "-7")
-    says = refused(capsys, "-ctk", "i8")
-    assert "must be one of f32, f16, " in says and "i16" not in says
+
+
+def test_words_that_there_are_not(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of many those that are meant, and where the others are."""
+    says = refused(capsys, "-ctk", "i8").splitlines()[-1]
+    assert says.endswith("and 27 others, got i8; did you mean q8_0? --help lists all")
+    assert len(says) < 150
+    assert "got zzz; --help lists all" in refused(capsys, "-ctv", "zzz")
+    assert "did you mean draft-mtp or" in refused(capsys, "--spec-type", "draft_mtp")
+    assert "did you mean top_k or" in refused(capsys, "--samplers", "top_kk;dry")
+    assert "got dist; did you mean distribute?" in refused(capsys, "--numa", "dist")
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    assert "iq4_nl" in capsys.readouterr().out
+
+
+def test_caches_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
+    how = ["-dev", "cpu", "-p", "A", "-n", "1"]
+    assert cli.main([*how, "-ctk", "q4_K"]) == 1
+    says = capsys.readouterr().err
+    assert "error: -ctk q4_K: heads of 64 are no whole blocks of 256; it can be f32, f16, " in says
+    assert cli.main([*how, "-ctv", "q8_1"]) == 1
+    says = capsys.readouterr().err
+    assert "error: -ctv q8_1: cpu cannot write it; it can be f32, f16, q4_0, " in says
+    assert "q8_1" not in says.partition("it can be")[2]
 
 
 def test_more_threads_than_cpus(

@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 
+from llama_py.params.near import nearest
+
 END = "--"  # what follows are words, not flags
 
 
@@ -65,10 +67,8 @@ def _is_number(word: str) -> bool:
 
 
 def _unknown(flags: Mapping[str, argparse.Action], word: str) -> str:
-    from difflib import get_close_matches
-
     name = word.partition("=")[0].replace("_", "-")
     bare = {flag.lstrip("-"): flag for flag in flags}
-    near = [bare[match] for match in get_close_matches(name.lstrip("-"), bare, n=3, cutoff=0.7)]
+    near = [bare[word] for word in nearest(name.lstrip("-"), bare, 0.7)]
     hint = f"did you mean {' or '.join(near)}?" if near else "--help lists all"
     return f"unknown option {name}; {hint}"

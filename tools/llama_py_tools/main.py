@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from typing import NamedTuple
 
+from llama_py.params.near import did_you_mean
 from llama_py_tools import options
 from llama_py_tools.options import Parser
 
@@ -69,9 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         p.print_help()
         return 0
     if words[0] not in WORDS:
-        near = get_close_matches(words[0], WORDS, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        parser().error(f"there is no command {words[0]!r}{hint}")
+        hint = did_you_mean(words[0], WORDS) or "--help lists all"
+        parser().error(f"there is no command {words[0]!r}; {hint}")
     command = WORDS[words[0]]
     options.called_as = f"llama-py {words[0]}"
     return int(import_module(command.module).main(arguments(words[0], words[1:])) or 0)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Container, Sequence
 from dataclasses import MISSING, Field, replace
 from typing import Any, TypeVar
 
+from llama_py.params.near import FEW
 from llama_py.params.option import PREFIX, Option, Params, options_of
 from llama_py.params.texts import truth
 from llama_py_tools.flags import exact_flags
@@ -143,7 +144,9 @@ def converter(o: Option) -> Callable[[str], Any]:
         except ValueError as e:
             raise argparse.ArgumentTypeError(str(e)) from None
         if o.check is not None and value is not None and not o.check.holds(value):
-            raise argparse.ArgumentTypeError(f"must be {o.check.text}, got {text}")
+            hint = o.check.hint(value)
+            where = f"{'' if hint else ';'} --help lists all" if len(o.check.words) > FEW else ""
+            raise argparse.ArgumentTypeError(f"must be {o.check.text}, got {text}{hint}{where}")
         return value
 
     return convert

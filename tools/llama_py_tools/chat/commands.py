@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ggml_py.errors import ModelError
+from llama_py.params.near import did_you_mean
 from llama_py_tools import session
 from llama_py_tools.chat import saved, settings
 from llama_py_tools.chat.lines import Interruptible
@@ -170,8 +170,7 @@ def split(line: str) -> tuple[str, str] | None:
 def obey(talk: Talk, name: str, rest: str) -> None:
     """Do what a command says. ModelError for one that there is not."""
     if name not in COMMANDS:
-        near = get_close_matches(name, COMMANDS, n=2, cutoff=0.6)
-        hint = f"did you mean {' or '.join(near)}?" if near else "/help lists all"
+        hint = did_you_mean(name, COMMANDS) or "/help lists all"
         raise ModelError(f"there is no command {name}; {hint}")
     COMMANDS[name](talk, rest)
 

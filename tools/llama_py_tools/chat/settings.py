@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import Field, fields, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from ggml_py.errors import ModelError
 from llama_py.params import GenerateParams, SamplingParams
+from llama_py.params.near import did_you_mean
 from llama_py.params.option import Option, options_of
 from llama_py.params.speculative import SpeculativeParams
 from llama_py.params.texts import truth
@@ -42,8 +42,7 @@ def found(name: str) -> Setting:
         flags = {flag.lstrip("-") for flag in o.flags}
         if wanted in flags | {field.name.replace("_", "-")}:
             return field, o
-    near = get_close_matches(wanted, names(), n=3, cutoff=0.6)
-    hint = f"did you mean {' or '.join(near)}?" if near else "/set lists all"
+    hint = did_you_mean(wanted, names()) or "/set lists all"
     raise ModelError(f"there is no setting {name!r}; {hint}")
 
 

@@ -1,0 +1,46 @@
+"""Types that keys and values can be kept in: heads are whole blocks, and a CPU can write them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ggml_py.backend import Device
+from ggml_py.errors import ContextError
+from ggml_py.ops.rows import set_rows
+from ggml_py.tensor import Tensor
+from ggml_py.types import BY_NAME, F32, I64, GGMLType
+from llama_py.memory.kv_tensors import KVLayer
+from llama_py.params.caches import CACHE_TYPES
+from llama_py.params.near import some_of
+
+
+def check_types(layers: Sequence[KVLayer], type_k: GGMLType, type_v: GGMLType) -> None:
+    """ContextError, with what can be taken instead."""
+    for layer in layers:
+        _check("type_k", type_k, layer.n_embd_head_k, layer.device)
+        if layer.n_embd_head_v:
+            _check("type_v", type_v, layer.n_embd_head_v, layer.device)
+
+
+def _check(option: str, chosen: GGMLType, n_embd_head: int, device: Device) -> None:
+    if chosen.block_size == 1 or ((fits := _fits(chosen, n_embd_head)) and _writes(device, chosen)):
+        return
+    types = (BY_NAME[name] for name in CACHE_TYPES)
+    able = [t.name for t in types if _fits(t, n_embd_head) and _writes(device, t)]
+    why = f"{device.name} cannot write it"
+    if not fits:
+        why = f"heads of {n_embd_head} are no whole blocks of {chosen.block_size}"
+    raise ContextError(f"{option} = {chosen}: {why}; it can be {some_of(able)}")
+
+
+def _fits(chosen: GGMLType, n_embd_head: int) -> bool:
+    return n_embd_head % chosen.block_size == 0
+
+
+def _writes(device: Device, chosen: GGMLType) -> bool:
+    """Of others than CPUs it shows when nodes get their devices."""
+    if device.kind != "cpu":
+        return True
+    n = chosen.block_size
+    node = set_rows(Tensor(chosen, (n, 1)), Tensor(F32, (n, 1)), Tensor(I64, (1,)))
+    return not device.why_not(node)

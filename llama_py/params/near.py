@@ -1,0 +1,34 @@
+"""Words that were perhaps meant, of those that there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+FEW = 12  # words that are all told
+ALIKE = 0.6  # the part of two words that is the same
+MOST = 3
+
+
+def nearest(given: str, known: Iterable[str], alike: float = ALIKE, best: float = 1) -> list[str]:
+    """Those that are alike, the likest first; where none is, the likest, if as much as `best`."""
+    from difflib import SequenceMatcher  # not light
+
+    def likeness(word: str) -> float:
+        return SequenceMatcher(None, given.lower(), word.lower()).ratio()
+
+    found = sorted(((likeness(word), word) for word in known), key=lambda pair: -pair[0])
+    words = [word for much, word in found if much >= alike][:MOST]
+    return words or [word for much, word in found[:1] if much >= best]
+
+
+def did_you_mean(given: str, known: Iterable[str], alike: float = ALIKE, best: float = 1) -> str:
+    """`did you mean q8_0 or q5_0?`; empty where nothing is like it."""
+    words = nearest(given, known, alike, best)
+    return f"did you mean {' or '.join(words)}?" if words else ""
+
+
+def some_of(known: Sequence[str]) -> str:
+    """`f32, f16, q4_0 and 23 others`; all of them where they are few."""
+    if len(known) <= FEW:
+        return ", ".join(known)
+    return f"{', '.join(known[:MOST])} and {len(known) - MOST} others"
