@@ -32,7 +32,7 @@ REASONS = {
     " repacked",
     "--defrag-thold": "deprecated: llama.cpp reads it and does nothing",
     "--parallel": "one text is completed; several sequences at once are for Python (`n_seq_max=`)",
-    "--rpc": "there is no backend for devices of other machines",
+    "--rpc": "devices of other machines are ranks of MPI: `--hosts` ([how](ranks.md))",
     "--lazy-mode": "a table of which single rows are read always stays in the mapped file",
     "--fit": "nothing is made smaller unasked: what does not fit is an error that says what does;"
     " `-dev auto` then uses the CPU alone",
