@@ -42,7 +42,8 @@ def set_threads(devices: Sequence[Device], p: ContextParams) -> None:
 class Runner:
     """The scheduler of a context, and the graphs that it has planned.
 
-    graphs    those that may be used again, the latest first; n_graphs  at most so many
+    graphs    those that may be used again, the latest first; n_graphs  at most so many with a token
+              of each sequence, and as many others: new prompts do not push those of answers out
     n_reused  how often one was used again
     checker   counts the nodes that `check` compared
     ubatch    that which is computed
@@ -110,7 +111,11 @@ class Runner:
         with shown(self.progress):
             plan = self._planned(res, self._taps(res) if self._taps else None)
         built = res, plan
-        self.graphs = [built, *self.graphs[: self.n_graphs - 1]]
+        single = _is_single(res)
+        alike = [one for one in self.graphs if _is_single(one[0]) == single]
+        for old in alike[self.n_graphs - 1 :]:
+            self.graphs.remove(old)
+        self.graphs.insert(0, built)
         return built
 
     def set_taps(self, taps: WantedOf | None) -> None:
@@ -211,6 +216,11 @@ class Runner:
     def compute_sizes(self) -> list[int]:
         """Bytes of the compute buffer of each device."""
         return self.sched.compute_sizes()
+
+
+def _is_single(res: GraphResult) -> bool:
+    """Whether a graph is of one token of each sequence."""
+    return res.params.ubatch.n_tokens == res.params.ubatch.n_seqs_unq
 
 
 def _several_in_flight(model: Loaded, p: ContextParams) -> bool:

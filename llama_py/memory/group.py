@@ -104,6 +104,11 @@ class MemoryGroup:
         """Parts of the caches: one, or one for each sequence."""
         return max((kv.n_stream for kv in self.caches.values()), default=1)
 
+    @property
+    def mixes(self) -> bool:
+        """Whether a ubatch may have more tokens of one sequence than of another."""
+        return self.recr is None and self.n_stream == 1
+
     def init_batch(
         self, splitter: BatchSplitter, n_ubatch: int, whole_seqs: bool = False
     ) -> GroupContext:

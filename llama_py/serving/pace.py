@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-SECONDS = 0.1  # that such a step may take,
-TIMES = 4.0  # or as much longer than a step of answers only: prompts of large models need it
+SECONDS = 1.0  # that answers may wait for prompts in a step,
+TIMES = 4.0  # or as much longer than they take themselves: prompts of large models need it
 FIRST = 64  # tokens, before anything is known
 LEAST = 16
 WEIGHT = 0.2  # in a mean, of a step that took longer; one that took less counts whole
@@ -14,38 +14,38 @@ WEIGHT = 0.2  # in a mean, of a step that took longer; one that took less counts
 class Pace:
     """Learns from steps how long a token takes.
 
-    Pieces are powers of two: each other number of tokens is another graph, which takes as long to
-    build as some tens of tokens to compute. That is also why a step that took long says little.
+    However prompts are cut, answers wait for all of them. In large pieces they are read sooner,
+    fewer tokens of answers come late, and fewer graphs are built: each other number of tokens is
+    another one, and takes as long to build as some tens of tokens to compute. So a prompt is read
+    at once, but where that would take too long. Where one is cut, its pieces are whole ubatches,
+    or powers of two.
     """
 
-    def __init__(self, n_max: int, fixed: int | None = None) -> None:
-        """n_max: tokens that a step has room for; fixed: tokens of a piece, whatever they take."""
-        self.n_max, self.fixed = n_max, fixed
+    def __init__(self, n_batch: int, n_ubatch: int, fixed: int | None = None) -> None:
+        """n_batch: tokens of a step, at most; n_ubatch: those that are computed at once;
+        fixed: tokens of prompts in a step, whatever they take."""
+        self.n_batch, self.n_ubatch, self.fixed = n_batch, n_ubatch, fixed
         self._answers = 0.0  # seconds of a step without prompts
-        self._token = 0.0  # seconds of a token, in steps with prompts and answers
+        self._token = 0.0  # seconds of a token of prompts
 
     def piece(self, n_answers: int) -> int:
-        """Tokens of prompts of the next step; all there is room for, if there are no answers."""
-        if not n_answers:
-            return self.n_max
-        room = max(self.n_max - n_answers, 1)
+        """Tokens of prompts of the next step; an ubatch at least, if there are no answers."""
+        least = LEAST if n_answers else self.n_ubatch
         if self.fixed is not None:
-            return min(self.fixed, room)
+            return self.fixed if n_answers else least
         if not self._token:
-            return min(FIRST, room)
-        n = max(SECONDS, TIMES * self._answers) / self._token - n_answers
-        piece = LEAST
-        while piece * 2 <= min(n * 1.25, room):
-            piece *= 2
-        return min(piece, room)
+            return max(FIRST, least)
+        n = min(int(1.25 * max(SECONDS, TIMES * self._answers) / self._token), self.n_batch)
+        if n >= self.n_ubatch:
+            return n - n % self.n_ubatch
+        return max(2 ** (n.bit_length() - 1) if n else 0, least)
 
     def saw(self, n_prompt: int, n_answers: int, seconds: float) -> None:
-        """What a step took. Prompts alone say nothing: of many tokens each takes less."""
-        if not n_answers:
-            return
-        if n_prompt:
+        """What was computed together, and what it took. Few tokens of prompts say nothing: of more
+        each takes less."""
+        if n_prompt >= LEAST:
             self._token = _least(self._token, seconds / (n_prompt + n_answers))
-        else:
+        elif not n_prompt:
             self._answers = _least(self._answers, seconds)
 
 

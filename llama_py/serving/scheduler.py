@@ -1,7 +1,7 @@
 """Several requests in one batch, step by step (llama-server's update_slots).
 
-A step computes a token, or a draft, of each answer, and a piece of each prompt, all in one decode.
-So answers go on while prompts are read. Everything here belongs to one thread.
+A step reads prompts, as many as take about a second, and computes a token, or a draft, of each
+answer. So answers go on while prompts are read. Everything here belongs to one thread.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from llama_py.serving.answer import Answer
 from llama_py.serving.cells import make_cells, put_idle_away
 from llama_py.serving.job import Job
 from llama_py.serving.metrics import Metrics
-from llama_py.serving.pace import Pace, shares
+from llama_py.serving.pace import Pace
 from llama_py.serving.request import Event, Reason
 from llama_py.serving.sight import Sight
 from llama_py.serving.slots import Slot, SlotInfo, State, chosen
+from llama_py.serving.turns import Busy, Turns
 from llama_py.speculative.speculator import Speculator
 
 log = logging.getLogger("llama_py")
@@ -49,7 +50,8 @@ class Scheduler:
         """n_piece: tokens of prompts in a step that has tokens of answers too; None: see `Pace`."""
         self.ctx, self.speculator = ctx, speculator
         ctx.runner.n_graphs = max(ctx.runner.n_graphs, N_GRAPHS)
-        self._pace = Pace(ctx.cparams.n_ubatch, n_piece)
+        self._pace = Pace(ctx.cparams.n_batch, ctx.cparams.n_ubatch, n_piece)
+        self._turns = Turns(self._pace, ctx.memory.mixes)
         ctx.reuse.worth = WORTH
         self.slots = [Slot(i) for i in range(ctx.cparams.n_seq_max)]
         self.waiting: list[Job] = []
@@ -59,7 +61,7 @@ class Scheduler:
         self._is_tight = False  # someone had to give way: nobody begins before someone ends
 
     @property
-    def busy(self) -> list[tuple[Slot, Job]]:
+    def busy(self) -> list[Busy]:
         """Slots at work, in order, with their jobs."""
         return [(slot, slot.job) for slot in self.slots if slot.job is not None]
 
@@ -76,11 +78,13 @@ class Scheduler:
             return
         self.metrics.n_steps += 1
         self.metrics.n_busy += len(busy)
+        start = clock()
         self._see()
-        together = [slot for slot, job in busy if not job.alone]
-        groups = [together] if together else []
-        for group in [*groups, *([slot] for slot, job in busy if job.alone)]:
-            self._compute([(slot, slot.job) for slot in group if slot.job is not None])
+        shortest = self.metrics.n_steps % SHORTEST == 0
+        together = [one for one in busy if not one[1].alone]
+        for jobs in [*([together] if together else []), *([one] for one in busy if one[1].alone)]:
+            for group, pieces in self._turns.groups(jobs, shortest):
+                self._compute(group, pieces, start)
         self._sweep()
 
     def info(self) -> tuple[SlotInfo, ...]:
@@ -232,15 +236,13 @@ class Scheduler:
         else:
             self._end(slot, "error", e, spoiled=True)
 
-    def _compute(self, busy: list[tuple[Slot, Job]]) -> None:
-        for slot, job in busy:
-            self._make_room(slot, job)
-        busy = [(slot, job) for slot, job in busy if slot.job is job]
+    def _compute(self, group: list[Busy], pieces: dict[int, int], since: float) -> None:
+        """One batch; answers have waited for it since then."""
+        for slot, job in group:
+            if slot.job is job:
+                self._make_room(slot, job)
+        busy = [(slot, job) for slot, job in group if slot.job is job and not job.cancelled]
         if not busy:
-            return
-        pieces = self._pieces(busy)
-        busy = [(slot, job) for slot, job in busy if not job.reads or pieces.get(slot.id)]
-        if not busy:  # all stand at images
             return
         start = clock()
         try:
@@ -250,12 +252,12 @@ class Scheduler:
         except Exception as e:
             self._failed(busy, e)
         else:
-            seconds = clock() - start
-            self._pace.saw(sum(pieces.values()), len(busy) - len(pieces), seconds)
+            end = clock()
+            self._pace.saw(sum(pieces.values()), len(busy) - len(pieces), end - start)
             for slot, job in busy:
                 job.alone = False
                 self.look(slot)
-                self._take(slot, job, seconds)
+                self._take(slot, job, end - (start if job.reads else since))
 
     def _make_room(self, slot: Slot, job: Job) -> None:
         """Before an answer goes on: what leaves a full context, how far it is drafted."""
@@ -272,15 +274,6 @@ class Scheduler:
         self.speculator.limit(
             slot.id, left if most is None else min(left, most + 1), answer.allowed
         )
-
-    def _pieces(self, busy: list[tuple[Slot, Job]]) -> dict[int, int]:
-        """How much of prompts is computed now, of those whose turn it is."""
-        prompts = sorted((job.id, slot.id, job.n_ahead) for slot, job in busy if job.reads)
-        n_answers = len(busy) - len(prompts)
-        shortest = self.metrics.n_steps % SHORTEST == 0
-        wanted = [n for _, _, n in prompts]
-        found = shares(self._pace.piece(n_answers), wanted, shortest, whole=n_answers > 0)
-        return {id: n for (_, id, _), n in zip(prompts, found, strict=True) if n}
 
     def _take(self, slot: Slot, job: Job, seconds: float) -> None:
         """The tokens that a step has made certain."""
@@ -353,7 +346,7 @@ class Scheduler:
         else:
             self._end(slot, "length")
 
-    def _failed(self, busy: list[tuple[Slot, Job]], e: Exception) -> None:
+    def _failed(self, busy: list[Busy], e: Exception) -> None:
         """A step failed: whose fault it was is seen when each goes on alone."""
         if len(busy) == 1:
             self._end(busy[0][0], "error", e, spoiled=True)
