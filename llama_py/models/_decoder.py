@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from ggml_py.ops import add, scale, tanh
 from ggml_py.tensor import Tensor
@@ -22,6 +22,13 @@ class Block(Protocol):
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """[n_embd, n] -> the same"""
+
+
+class Blocks(Protocol):
+    """Several blocks whose results are added."""
+
+    def __call__(self, g: GraphBuilder, *inputs_il: Any) -> Tensor:
+        """An input of each [n_embd, n], the layer -> [n_embd, n]"""
 
 
 class AnyLayer(Protocol):
@@ -102,7 +109,10 @@ class ParallelLayer:
     attn_norm_2, ffn_norm   what attention, or the feed-forward, gets instead, of x
     order      what is added to what: x, attention's and feed-forward's results
     sum_name   what the first sum is called
+    both       attention and feed-forward at once, where devices share both: their sum is one
     """
+
+    side_by_side: ClassVar = ("attention", "feed_forward")
 
     norm: Norm
     attention: Block
@@ -111,12 +121,17 @@ class ParallelLayer:
     ffn_norm: Norm | None = None
     order: Literal["f(ax)", "(af)x", "(fa)x", "(fx)a"] = "(fx)a"
     sum_name: str = ""
+    both: Blocks | None = None
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
         x, attended = cur, self.norm(g, cur, "attn_norm", il)
         normed = attended
         if self.attn_norm_2 is not None:
             attended = self.attn_norm_2(g, x, "attn_norm_2", il)
+        if self.both is not None and not last:  # where rows are selected between the two
+            if self.ffn_norm is not None:
+                normed = self.ffn_norm(g, x, "ffn_norm", il)
+            return add(self.both(g, attended, normed, il), x)
         attended = self.attention(g, attended, il)
         if last and self.ffn_norm is None:  # only outputs go on
             attended, x, normed = g.outputs(attended, x, normed)

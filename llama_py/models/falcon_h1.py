@@ -7,6 +7,7 @@ convolution, it is as the weights say.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ggml_py.ops import add
 from ggml_py.tensor import Tensor
@@ -20,7 +21,7 @@ from llama_py.hparams import RMS_EPS
 from llama_py.keys import Keys, number
 from llama_py.linear import Norm
 from llama_py.memory.kept import Kept, KeysValues, State
-from llama_py.models._decoder import Block, Decoder
+from llama_py.models._decoder import Block, Blocks, Decoder
 from llama_py.weights import Weights
 
 NAMES = {"mamba_out": "ssm_out"}
@@ -47,24 +48,36 @@ class FalconH1Attention(Attention):
 
 @dataclass(slots=True)
 class FalconH1Layer:
-    """x + attention(norm(x)) + ssm(norm(x)), then x + feed_forward(norm(x))"""
+    """x + attention(norm(x)) + ssm(norm(x)), then x + feed_forward(norm(x))
+
+    both  attention and ssm at once, where devices share both: their sum is one
+    """
+
+    side_by_side: ClassVar = ("attention", "ssm")
 
     norm: Norm
     attention: Block
     ssm: Block
     ffn_norm: Norm
     feed_forward: Block
+    both: Blocks | None = None
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
-        seen = self.attention(g, self.norm(g, cur, "attn_norm", il), il)
-        carried = self.ssm(g, self.norm(g, cur, "ssm_in", il), il)
-        both = g.cb(add(seen, carried), "layer_out", il)
+        both = g.cb(self._both(g, cur, il), "layer_out", il)
         ffn_inp = add(both, cur)
         if last:  # only outputs go on
             ffn_inp = g.outputs(ffn_inp)[0]
         g.cb(ffn_inp, "ffn_inp", il)
         cur = self.feed_forward(g, self.ffn_norm(g, ffn_inp, "ffn_norm", il), il)
         return add(cur, ffn_inp)
+
+    def _both(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        if self.both is not None:
+            normed = self.norm(g, cur, "attn_norm", il)
+            return self.both(g, normed, self.norm(g, cur, "ssm_in", il), il)
+        seen = self.attention(g, self.norm(g, cur, "attn_norm", il), il)
+        carried = self.ssm(g, self.norm(g, cur, "ssm_in", il), il)
+        return add(seen, carried)
 
 
 class FalconH1(Decoder):

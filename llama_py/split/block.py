@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ggml_py.ops import mul_mat
+from ggml_py.ops import add, mul_mat
 from ggml_py.tensor import Tensor
 from llama_py.graph.builder import GraphBuilder
 from llama_py.linear import Linear
@@ -42,6 +42,42 @@ class SplitBlock:
                 return given
 
 
+class Beside:
+    """Parts that one device has of blocks side by side, as one: their results are added there, so
+    that the sum over devices is of all.
+
+    parts  in the order of their inputs
+    """
+
+    def __init__(self, parts: Sequence[Any]) -> None:
+        self.parts = parts
+
+    def steps(self, g: GraphBuilder, *inputs_il: Any) -> Steps:
+        """An input of each part [n_embd, n], the layer. Returns [n_embd, n]."""
+        *inputs, il = inputs_il
+        total: Tensor | None = None
+        for part, x in zip(self.parts, inputs, strict=True):
+            result = yield from _steps_of(part, g, [x], il)
+            total = result if total is None else add(total, result)
+        assert total is not None
+        return total
+
+
+def beside(blocks: Sequence[Any]) -> SplitBlock | None:
+    """Blocks whose results are added, with one sum for all; None where some are not shared, or by
+    other devices."""
+    if not all(isinstance(block, SplitBlock) for block in blocks):
+        return None
+    with_part = {tuple(part is not None for part in block.parts) for block in blocks}
+    if len(with_part) > 1:
+        return None
+    each = [
+        None if parts[0] is None else Beside(parts)
+        for parts in zip(*(block.parts for block in blocks), strict=True)
+    ]
+    return SplitBlock(each, blocks[0].group)
+
+
 class _Turn:
     """A part's way to its next partial sum: one that all devices need before they go on, or the
     result.
@@ -66,11 +102,15 @@ class _Turn:
 
 def _steps(part: Any, spread: Spread, number: int, inputs: Sequence[Tensor], il: int) -> Steps:
     """A part's partial sums, the last of them its result."""
-    g, here = spread.parts[number], [spread.at(t, number) for t in inputs]
+    here = [spread.at(t, number) for t in inputs]
+    return (yield from _steps_of(part, spread.parts[number], here, il))
+
+
+def _steps_of(part: Any, g: GraphBuilder, inputs: Sequence[Tensor], il: int) -> Steps:
     if hasattr(part, "steps"):
-        result: Tensor = yield from part.steps(g, *here, il)
+        result: Tensor = yield from part.steps(g, *inputs, il)
     else:
-        result = part(g, *here, il)
+        result = part(g, *inputs, il)
     return result
 
 

@@ -18,7 +18,7 @@ from llama_py.models._architecture import Architecture
 from llama_py.parallel import Parallel
 from llama_py.placement import Placement
 from llama_py.share import Share, apportion
-from llama_py.split.block import SplitBlock, SplitLinear
+from llama_py.split.block import SplitBlock, SplitLinear, beside
 from llama_py.split.pieces import Piece, ranges_of, why_not
 from llama_py.split.spread import Group
 from llama_py.split.walk import attributes, every, is_block, is_made_of, tensors_of
@@ -212,6 +212,8 @@ class _Graph(_Splitter):
                 new = self._replacement(value, others)
                 if new is not value:
                     setattr(whole, name, new)
+        if names := getattr(whole, "side_by_side", ()):
+            whole.both = beside([getattr(whole, name) for name in names])
 
     def _replacement(self, value: Any, parts: Sequence[Any]) -> Any:
         if not is_made_of(value) or isinstance(value, Tensor | Linear | SplitBlock):

@@ -62,6 +62,24 @@ def test_inputs_of_the_token_before_stay_together() -> None:
     assert found == [(1, 128, 0), ((1, 0), 0, 512), ((1, 1), 0, 256), ((1, 2), 0, 256)]
 
 
+@pytest.mark.parametrize(
+    ("name", "of_layers"),
+    [
+        ("stablelm-parallel", (1, 2)), ("gptneox-parallel", (1, 2)), ("stablelm-serial", (2, 2)),
+        ("falcon-h1-dense", (2, 2)),
+    ],
+)  # fmt: skip
+def test_blocks_side_by_side_have_one_sum(name: str, of_layers: tuple[int, ...]) -> None:
+    """But in the last layer, where rows are selected between them."""
+    arrays = made(name)
+    three = model_of(*arrays, placed((1, 1)))
+    ctx = Context(three, **EXACT)
+    ctx.decode(IDS[:8])
+    nodes = ctx.runner.graphs[0][0].graph.nodes
+    assert sum(t.op == "REDUCE" for t in nodes) == sum(of_layers)
+    assert nmse(run(model_of(*arrays, "cpu")), run(three)) <= CLOSE
+
+
 @pytest.mark.parametrize("name", ["kimi-linear-moe", "lfm2-dense", "rwkv6-fused"])
 def test_drafts_are_taken_back(name: str) -> None:
     """A few tokens are computed, all but the first of them rejected, and others come."""
