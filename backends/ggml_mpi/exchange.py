@@ -93,11 +93,14 @@ class Staggered:
             for start, (program, end) in zip(starts, pieces, strict=False)
         ]
 
-    def run(self) -> None:
-        """All is sent, whatever fails, as others wait for it; then that is raised."""
+    def run(self, made: Callable[[], object] | None = None) -> None:
+        """All is sent, whatever fails, as others wait for it; then that is raised.
+
+        made  is called once all pieces are there
+        """
         world = self.exchange.world
         try:
-            problem = self._exchanged(world)
+            problem = self._exchanged(world, made)
         except Exception as e:
             world.give_up(e)
         if problem is not None:
@@ -105,7 +108,7 @@ class Staggered:
         if self.exchange.adding is not None:
             self.exchange.adding.run()
 
-    def _exchanged(self, world: World) -> Exception | None:
+    def _exchanged(self, world: World, made: Callable[[], object] | None) -> Exception | None:
         problem: Exception | None = None
         coming, leaving = [], []
         for _, part in self.pieces:
@@ -119,6 +122,8 @@ class Staggered:
                 for own in self.exchange.own:
                     leaving += world.sending(to, own[part])
             world.go_on(leaving)
+        if made is not None:
+            made()
         world.wait(coming, leaving)
         return problem
 

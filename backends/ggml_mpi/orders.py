@@ -354,10 +354,13 @@ class Stagger(Order):
     pieces: Sequence[tuple[int, int]]
 
     def obey(self, here: Here) -> None:
+        self.of(here).run()
+
+    def of(self, here: Here) -> Staggered:
         pieces = [(here.programs[handle], end) for handle, end in self.pieces]
         exchange = here.programs[self.handle]
         assert isinstance(exchange, Exchange)
-        Staggered(exchange, pieces).run()
+        return Staggered(exchange, pieces)
 
 
 @dataclass(frozen=True, kw_only=True)

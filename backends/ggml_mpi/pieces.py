@@ -19,6 +19,7 @@ from ggml_mpi.all_reduce import Meeting
 from ggml_mpi.device import RankBuffer, RankProgram
 from ggml_mpi.order import Settle
 from ggml_mpi.world import World
+from ggml_py.assign import is_view
 from ggml_py.backend import CompileOptions, Program
 from ggml_py.plan import Split
 from ggml_py.tensor import Tensor
@@ -87,7 +88,7 @@ def in_pieces(world: World, splits: Sequence[Split]) -> dict[int, dict[int, tupl
 def _makers(splits: Sequence[Split], i: int) -> dict[int, Tensor]:
     """By rank, the product that is its part of a sum, where each rank ends with one; else none."""
     total = next(t for t in splits[i].nodes if t.op == "REDUCE")
-    parts = [t for t in total.src if t is not None]
+    parts = [_product(t) for t in total.src if t is not None]
     found = {rank_of(t): t for t in parts}
     if total.param("receivers") or len(found) < len(parts):
         return {}
@@ -100,6 +101,14 @@ def _makers(splits: Sequence[Split], i: int) -> dict[int, Tensor]:
         if any(source.root is t.root for source in since):  # it is wanted before
             return {}
     return found
+
+
+def _product(t: Tensor) -> Tensor:
+    """What a part of a sum is, in another shape perhaps."""
+    source = t.src[0]
+    while is_view(t) and source is not None and t.nbytes == source.nbytes:
+        t, source = source, source.src[0]
+    return t
 
 
 def _last(splits: Sequence[Split], before: int, rank: int) -> int:

@@ -14,7 +14,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from ggml_mpi import orders
-from ggml_mpi.exchange import Exchange
+from ggml_mpi.exchange import Exchange, Staggered
 from ggml_mpi.order import Order
 from ggml_mpi.plan import RankPlan, give
 from ggml_mpi.world import World
@@ -28,9 +28,10 @@ ROUNDS = 20  # of questions for a clock, of which the fastest counts
 class Message:
     """Bytes that passed between ranks, in nanoseconds of the one that tells it.
 
-    kind    "send", "receive" or "sum"
+    kind    "send", "receive", "sum", or "pieces": a sum that leaves while its parts are made
     others  ranks that it was with
     n       messages that this rank sent for it, of n_bytes in all
+    start   of a sum in pieces, when the last of them was made: what follows is not hidden
     """
 
     kind: str
@@ -94,10 +95,22 @@ class _Recorder:
         self.times.messages.append(found)
 
     def met(self, exchange: Exchange) -> None:
-        others = sorted({*exchange.to, *(rank for rank, _ in exchange.coming)})
-        n = len(exchange.to) * len(exchange.own)
-        size = len(exchange.to) * sum(own.size for own in exchange.own)
-        self.passed(exchange.run, "sum", others, n, size)
+        self.passed(exchange.run, "sum", *_size(exchange))
+
+    def met_in_pieces(self, staggered: Staggered) -> None:
+        starts: list[int] = []
+        staggered.run(lambda: starts.append(perf_counter_ns()))
+        others, n, n_bytes = _size(staggered.exchange)
+        n *= len(staggered.pieces)
+        found = Message("pieces", tuple(others), n, n_bytes, *starts, perf_counter_ns())
+        self.times.messages.append(found)
+
+
+def _size(exchange: Exchange) -> tuple[list[int], int, int]:
+    """With which ranks it is, messages that are sent, if it is whole, and bytes."""
+    others = sorted({*exchange.to, *(rank for rank, _ in exchange.coming)})
+    n_bytes = len(exchange.to) * sum(own.size for own in exchange.own)
+    return others, len(exchange.to) * len(exchange.own), n_bytes
 
 
 _RECORDERS: list[_Recorder] = []  # one, while times are wanted in this rank
@@ -123,6 +136,8 @@ class Timed(Order):
         elif isinstance(order, orders.Join):
             program = here.programs[order.handle]
             own.met(program) if isinstance(program, Exchange) else step()
+        elif isinstance(order, orders.Stagger):
+            own.met_in_pieces(order.of(here))
         else:
             step()
 
@@ -203,6 +218,8 @@ def _noted(own: _Recorder, step: Callable[[], None]) -> Callable[[], None]:
     exchange = getattr(step, "__self__", None)
     if isinstance(exchange, Exchange):
         return partial(own.met, exchange)
+    if isinstance(exchange, Staggered):
+        return partial(own.met_in_pieces, exchange)
     if isinstance(step, partial) and step.func is give:
         _, to, source = step.args
         return partial(own.passed, step, "send", [to], 1, source.nbytes)
@@ -253,7 +270,7 @@ def _keys_of_others(rank: int, m: Message) -> list[tuple[Any, ...]]:
     """Of the same message where it came from; what is sent waits for nobody."""
     if m.kind == "receive":
         return [(m.others[0], "send", (rank,))]
-    if m.kind == "sum":
+    if m.kind in ("sum", "pieces"):
         all_ranks = {rank, *m.others}
-        return [(other, "sum", tuple(sorted(all_ranks - {other}))) for other in m.others]
+        return [(other, m.kind, tuple(sorted(all_ranks - {other}))) for other in m.others]
     return []

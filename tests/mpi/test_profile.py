@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,25 @@ def test_messages_and_kernels_of_all_ranks(mode: str) -> None:
         assert len(sent) == len(got)
         assert all(0 <= p["waited_us"] <= p["us"] for p in one["passed"])
     assert (mode == "graph") == any(p["what"] == "sum with 1" for p in here["passed"])
+
+
+def test_sums_in_pieces_and_the_products_that_are_made_meanwhile() -> None:
+    """Two pieces of each: both kernels are of one node, which moves its bytes once."""
+    tokens = ",".join(["1", "2", "3"] * 60)
+    flags = ("profile", "--tokens", tokens, "--decode", "0", "-r", "1", "-sm", "graph", "--json")
+    done = on_ranks(2, GRAPH, *flags, LLAMA_PY_MPI_PIECES="2")
+    assert done.returncode == 0, done.stderr
+    (prompt,) = json.loads(done.stdout)
+    here, there = prompt["ranks"]
+    assert there["messages"] == sum(p["messages"] for p in there["passed"])
+    for rank, one in enumerate((here, there)):
+        sums = [p for p in one["passed"] if p["what"] == f"sum in pieces with {1 - rank}"]
+        assert sums and all(p["messages"] == 2 and 0 <= p["waited_us"] <= p["us"] for p in sums)
+        steps = [s for s in prompt["steps"] if s["device"] == f"mpi{rank}" if s["op"] == "MUL_MAT"]
+        kernels = Counter((s["node"], s["kernel"]) for s in steps)
+        twice = {node for (node, _), n in kernels.items() if n == 2}
+        assert len(twice) == len(sums) == 4
+        assert all(sum(s["bytes"] > 0 for s in steps if s["node"] == node) == 1 for node in twice)
 
 
 def test_a_process_of_the_trace_for_each_rank(tmp_path: Path) -> None:

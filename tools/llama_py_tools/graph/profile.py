@@ -22,6 +22,7 @@ from llama_py_tools.graph.ranks import (
     is_over_ranks,
     kernels_and_messages,
     messages_text,
+    own_kernels,
     ranks_as_data,
     timed,
 )
@@ -169,8 +170,7 @@ class _Timer:
             end = perf_counter_ns()
         times, ranks = kernels_and_messages(theirs, plans)
         layers = self._layers()
-        # what adds the parts of a sum counts as passing, and its node is not the graph's
-        mine = {name: [t for t in of if id(t.node) in layers] for name, of in own.items()}
+        mine = {name: own_kernels(of, plans, name) for name, of in own.items()}
         parts = (_steps(name, of, layers, ()) for name, of in {**mine, **times}.items())
         steps = sorted(chain.from_iterable(parts), key=lambda s: s.start)
         return Run(what, start, (end - start) / 1e9, steps, [], ranks)

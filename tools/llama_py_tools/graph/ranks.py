@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ggml_py.backend import KernelTime
 from llama_py_tools.graph.plan import columns
 
 if TYPE_CHECKING:
-    from ggml_mpi.times import Times
+    from ggml_mpi.times import Ran, Times
     from ggml_py.plan import Plan
     from ggml_py.tensor import Tensor
 
@@ -24,7 +24,8 @@ class Passed:
     """Bytes that passed between a rank and others: first it waits for them to begin, then they come
     and go, and what came is added. start, end in nanoseconds of rank 0's clock.
 
-    what  "send to 1", "receive from 0", "sum with 1,2"
+    what  "send to 1", "receive from 0", "sum with 1,2"; "sum in pieces with 1" begins when the last
+          piece is made
     n     messages that this rank sent for it, of n_bytes in all
     """
 
@@ -79,7 +80,12 @@ def kernels_and_messages(
     return kernels, ranks
 
 
-Key = tuple[str, str, tuple[int, ...]]
+Key = tuple[str, str]
+
+
+def _key(t: Tensor | Ran) -> Key:
+    """Without the size: of a product in pieces each has some columns."""
+    return t.name, t.op
 
 
 def _nodes(plans: Sequence[Plan], device: str) -> dict[Key, list[Tensor]]:
@@ -88,30 +94,48 @@ def _nodes(plans: Sequence[Plan], device: str) -> dict[Key, list[Tensor]]:
     for plan in plans:
         for split in plan.splits:
             for t in split.nodes if split.device.name == device else ():
-                found.setdefault((t.name, t.op, tuple(t.ne)), []).append(t)
+                found.setdefault(_key(t), []).append(t)
     return found
 
 
+def own_kernels(
+    times: Sequence[KernelTime], plans: Sequence[Plan], device: str
+) -> list[KernelTime]:
+    """This rank's kernels, with the nodes of these plans."""
+    found = _found([t.node for t in times], _nodes(plans, device))
+    return [replace(times[i], node=node) for i, node in found]
+
+
 def _kernels(own: Times, nodes: dict[Key, list[Tensor]]) -> Iterator[KernelTime]:
-    """Not those that add what came: these are a part of the sum."""
+    for i, node in _found(own.kernels, nodes):
+        ran = own.kernels[i]
+        threads = tuple((a - own.ahead, b - own.ahead) for a, b in ran.threads)
+        yield KernelTime(node, ran.kernel, ran.start - own.ahead, ran.end - own.ahead, threads)
+
+
+def _found(
+    ran: Sequence[Tensor | Ran], nodes: dict[Key, list[Tensor]]
+) -> Iterator[tuple[int, Tensor]]:
+    """The number of a kernel, and its node. Not those that add what came: these are a part of the
+    sum."""
     turn: dict[Key, int] = {}
     last = None
-    for ran in own.kernels:
-        key = ran.name, ran.op, tuple(ran.ne)
+    for i, one in enumerate(ran):
+        key = _key(one)
         of = nodes.get(key)
         if not of:
             continue
-        if key != last:  # several kernels of a node follow each other
+        if key != last:  # several kernels, or pieces, of a node follow each other
             turn[key] = turn.get(key, -1) + 1
         last = key
-        threads = tuple((a - own.ahead, b - own.ahead) for a, b in ran.threads)
-        yield KernelTime(
-            of[turn[key] % len(of)], ran.kernel, ran.start - own.ahead, ran.end - own.ahead, threads
-        )
+        yield i, of[turn[key] % len(of)]
 
 
 def _passed(own: Times, waits: Sequence[int]) -> list[Passed]:
-    words = {"send": "send to", "receive": "receive from", "sum": "sum with"}
+    words = {
+        "send": "send to", "receive": "receive from", "sum": "sum with",
+        "pieces": "sum in pieces with",
+    }  # fmt: skip
     return [
         Passed(
             f"{words[m.kind]} {','.join(map(str, m.others))}", m.n, m.n_bytes,
