@@ -94,6 +94,26 @@ def test_a_server_goes_on_without_a_rank_that_was_killed(tmp_path: Path) -> None
         assert process.wait(TIMEOUT) == 0
 
 
+@pytest.mark.parametrize("moment", ["its ranks are there", "it listens"])
+def test_a_stop_while_it_starts_is_one_line_and_one_code(moment: str) -> None:
+    """However each of its processes ends; unless it was ready before the signal came."""
+    with serving("--hosts", "localhost:2") as (process, _):
+        if moment == "it listens":
+            until(process, "listening on")
+        else:
+            rank_of(process, 1)
+        process.send_signal(signal.SIGTERM)
+        _, told = process.communicate(timeout=TIMEOUT)
+    lines = [line for line in told.splitlines() if not line.startswith("listening on")]
+    if any(line.startswith("ready: ") for line in lines):
+        assert process.returncode == 0 and "error" not in told
+    else:
+        assert (process.returncode, lines[-1:]) == (
+            128 + signal.SIGTERM, ["SIGTERM while it was being started; all ranks ended"]
+        )  # fmt: skip
+        assert all(line.startswith("rank ") and "weights" in line for line in lines[:-1]), told
+
+
 def test_who_is_left() -> None:
     hosts = [("a", 2), ("b", 1), ("c", 2)]
     assert left(hosts, 0, False) == left(hosts, 0, True) == hosts

@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from types import FrameType
+from typing import IO, TextIO
 
 from ggml_mpi.keeper import end_with_parent
 
@@ -24,6 +25,7 @@ AGAIN = "LLAMA_PY_STARTED_AGAIN"  # how often a server over ranks was, of its pr
 MOST = 3  # starts after a loss, within
 WITHIN = 3600.0  # seconds
 LOSS = re.compile(rb"^(?:error: )?rank (\d+) on (\S+) (was killed|has )")
+READY = b"ready: "  # how the line begins that a server says then
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -40,6 +42,9 @@ def supervised(hosts: Hosts, launch: Callable[[Hosts], list[str]]) -> int:
         run = _Run(launch(hosts), n, signals)
         code = run.wait()
         signals.of(None)
+        if signals.has_come and code and not run.is_ready:
+            _say(f"{signal.Signals(signals.last).name} while it was being started; all ranks ended")
+            return 128 + signals.last
         if signals.has_come or code == 0 or run.lost is None:
             return code
         if len(starts) > MOST and starts[-1] - starts[0] < WITHIN:
@@ -70,17 +75,20 @@ def left(hosts: Hosts, rank: int, silent: bool) -> Hosts:
 class _Signals:
     """Signals are passed on to the launcher, each once, since it has a session of its own. One that
     comes while it is being started waits until it is there; one that comes between two of them is
-    the end."""
+    the end.
+
+    last  the number of the one that has come
+    """
 
     def __init__(self) -> None:
-        self.has_come = False
+        self.has_come, self.last = False, 0
         self._process: subprocess.Popen[bytes] | None = None
         self._early: deque[int] = deque()
         for sig in SIGNALS:
             signal.signal(sig, self._come)
 
     def _come(self, number: int, frame: FrameType | None) -> None:
-        self.has_come = True
+        self.has_come, self.last = True, number
         self._early.append(number)
         self._pass_on()
 
@@ -97,34 +105,43 @@ class _Signals:
 class _Run:
     """One life of the server.
 
-    lost  the rank that ended it, and whether it was silent
+    lost      the rank that ended it, and whether it was silent
+    is_ready  it has said so; if it is ended before, launcher and ranks say each how they were
+              killed, which is not told
     """
 
     def __init__(self, command: list[str], n: int, signals: _Signals) -> None:
         self.lost: tuple[int, bool] | None = None
+        self.is_ready, self._signals = False, signals
         signals.of(None)
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             env={**os.environ, AGAIN: str(n)}, start_new_session=True,
             preexec_fn=end_with_parent,
         )  # fmt: skip
         signals.of(self._process)
-        self._reading = threading.Thread(target=self._read, daemon=True)
-        self._reading.start()
+        streams = (self._process.stdout, sys.stdout), (self._process.stderr, sys.stderr)
+        self._reading = [
+            threading.Thread(target=self._read, args=pair, daemon=True) for pair in streams
+        ]
+        for thread in self._reading:
+            thread.start()
 
     def wait(self) -> int:
         code = self._process.wait()
-        self._reading.join(5)
+        for thread in self._reading:
+            thread.join(5)
         return code if code >= 0 else 128 - code
 
-    def _read(self) -> None:
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
+    def _read(self, source: IO[bytes], target: TextIO) -> None:
+        for line in source:
             found = LOSS.match(line)
             if found and self.lost is None:
                 self.lost = int(found[1]), b"has not answered" in line
-            sys.stderr.buffer.write(line)
-            sys.stderr.flush()
+            self.is_ready = self.is_ready or line.startswith(READY)
+            if self.is_ready or not self._signals.has_come:
+                target.buffer.write(line)
+                target.flush()
 
 
 def _say(text: str) -> None:
