@@ -25,14 +25,19 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from statistics import median
+from statistics import quantiles
+from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tools")]
 
 from links.delayed import DEVICE  # noqa: E402
 from links.spaces import ADDRESSES, Spaces, Speed, linked  # noqa: E402
+
+if TYPE_CHECKING:
+    from llama_py_tools.predict.cost import Link
 
 PROGRAM = "import sys; from llama_py_tools.start import {0}; sys.exit({0}())"
 RPC_PORT = 50052
@@ -67,8 +72,8 @@ def mpiexec() -> str:
     return str(beside) if beside.exists() else shutil.which("mpiexec") or "mpiexec"
 
 
-def on_ranks(spaces: Spaces, folder: Path, command: str, *words: str) -> str:
-    """A command of ours with a rank in each namespace, over nothing but the link."""
+def on_ranks(spaces: Spaces, folder: Path, *program: str) -> str:
+    """A program of Python with a rank in each namespace, over nothing but the link."""
     shell = folder / "shell"
     first, second = spaces.names
     shell.write_text(REMOTE_SHELL.format(address=ADDRESSES[0], first=first, second=second))
@@ -77,10 +82,10 @@ def on_ranks(spaces: Spaces, folder: Path, command: str, *words: str) -> str:
         mpiexec(), "-launcher", "ssh", "-launcher-exec", str(shell), "-localhost", ADDRESSES[0],
         "-hosts", ",".join(ADDRESSES), "-n", "2",
     ]  # fmt: skip
-    program = [sys.executable, "-c", PROGRAM.format(command), *words]
     return output(
-        spaces.command(0, *launcher, *program), UCX_TLS="tcp,self", UCX_NET_DEVICES=DEVICE
-    )
+        spaces.command(0, *launcher, sys.executable, *program), UCX_TLS="tcp,self",
+        UCX_NET_DEVICES=DEVICE,
+    )  # fmt: skip
 
 
 def rates(text: str) -> dict[str, float]:
@@ -103,7 +108,8 @@ def bench_words(args: argparse.Namespace) -> list[str]:
 
 def ours(spaces: Spaces, folder: Path, args: argparse.Namespace) -> dict[str, float]:
     how = ["-sm", "layer,graph", "-dev", "mpi0/mpi1"]
-    return rates(on_ranks(spaces, folder, "bench", *bench_words(args), *how))
+    program = PROGRAM.format("bench")
+    return rates(on_ranks(spaces, folder, "-c", program, *bench_words(args), *how))
 
 
 def theirs(spaces: Spaces, folder: Path, args: argparse.Namespace) -> dict[str, float]:
@@ -153,6 +159,18 @@ def probed(spaces: Spaces) -> tuple[float, float]:
     return there_and_back, rate
 
 
+def measured(spaces: Spaces, folder: Path, few: int, many: int) -> Link:
+    """A link as ranks find it, by messages of so many bytes."""
+    from llama_py_tools.predict.cost import Link
+
+    told = on_ranks(spaces, folder, "-m", "links.exchange", "1", str(few), str(many))
+    (empty, _), (_, meeting), (one_way, both) = (
+        map(float, line.split()) for line in told.splitlines()
+    )
+    rate, ends = many / (one_way - empty), (many - few) / (both - meeting)
+    return Link(empty, rate, message=0.0, ends=ends, meeting=meeting - empty)
+
+
 class Predicted:
     """What the cost model says, from runs of the model in one process."""
 
@@ -172,12 +190,31 @@ class Predicted:
         self.n_prompt, self.n_batches = args.n_prompt, -(-args.n_prompt // n)
         self.many = command.shape_of(model, limits, n, n_ctx)
         self.one = command.shape_of(model, limits, 1, n_ctx)
+        self._measure_sums(args)
 
-    def of(self, there_and_back: float, rate: float) -> dict[str, float]:
-        """By a link as it was measured, which has the two processes' share in it already."""
+    def _measure_sums(self, args: argparse.Namespace) -> None:
+        """What a sum takes beside a link: by two ranks without one, which share this machine as
+        those with one do."""
         from llama_py_tools.predict.cost import Link, prompt, token
 
-        link = Link(there_and_back / 2, rate / 8)
+        bench = [sys.executable, "-c", PROGRAM.format("bench"), *bench_words(args)]
+        ranks = [mpiexec(), "-n", "2", *bench, "-sm", "graph", "-dev", "mpi0/mpi1"]
+        best = {test: max(samples) for test, samples in every_rate(output(ranks)).items()}
+        none = Link(0.0, 1e15, 0.0, 1e15)
+        many = args.n_prompt / best["pp"] - prompt(self.many, none, 2, 1, self.n_batches)
+        one = 1 / best["tg"] - token(self.one, none, 2, 1)
+        n = sum(self.many.n_sums)
+        self.many = replace(self.many, summing=max(many / n / self.n_batches, 0.0))
+        self.one = replace(self.one, summing=max(one / n, 0.0))
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Bytes of a part of a sum: of a token, and of a prompt."""
+        return self.one.row_bytes, self.many.row_bytes
+
+    def of(self, link: Link) -> dict[str, float]:
+        from llama_py_tools.predict.cost import prompt, token
+
         found = {}
         for name, t, p in (("layer", 1, 2), ("graph", 2, 1)):
             seconds = prompt(self.many, link, t, p, self.n_batches)
@@ -198,6 +235,8 @@ def compare(args: argparse.Namespace, folder: Path) -> Iterator[str]:
     predicted = Predicted(args)
     one = predicted.alone
     yield f"one process: pp {one['pp']:.1f} t/s, tg {one['tg']:.2f} t/s"
+    many, few = predicted.many.summing * 1e6, predicted.one.summing * 1e6
+    yield f"a sum of two ranks without a link: {many:.0f} us of a prompt, {few:.0f} us of a token"
     columns = ["layer pp", "layer tg", "graph pp", "graph tg"]
     peer = ["rpc pp", "rpc tg"] if args.peer_bench else []
     yield f"| link | as measured | {' | '.join(columns + peer)} |"
@@ -205,15 +244,21 @@ def compare(args: argparse.Namespace, folder: Path) -> Iterator[str]:
     with warmed(args, folder):
         for speed in speeds(args):
             with linked(speed) as spaces:
-                measured = probed(spaces)
-                found, guess = ours(spaces, folder, args), predicted.of(*measured)
+                link = measured(spaces, folder, *predicted.sizes)
+                found, guess = ours(spaces, folder, args), predicted.of(link)
                 if peer:
                     found |= theirs(spaces, folder, args)
                 shown = [f"{found[c]:.2f} ({guess[c]:.2f})" for c in columns]
                 shown += [f"{found[c]:.2f}" for c in peer]
-                real = f"{measured[0] * 1e3:.2f} ms, {measured[1] / 1e9:.2f} Gbit/s"
+                real = (
+                    f"{link.latency * 1e3:.2f} ms, {link.rate / 1.25e8:.2f} Gbit/s; each way"
+                    f" {(link.latency + link.meeting) * 1e3:.2f} ms, {link.ends / 1.25e8:.2f}"
+                )
                 yield f"| {speed.name} | {real} | {' | '.join(shown)} |"
-    yield f"in brackets: predicted. Links by {spaces.how}."
+    yield (
+        "in brackets: predicted, by messages between two ranks as measured, one way and each way at"
+        f" once, of {predicted.many.row_bytes >> 10} KiB. Links by {spaces.how}."
+    )
 
 
 @contextmanager
@@ -239,7 +284,7 @@ def check(args: argparse.Namespace, folder: Path) -> int:
         there_and_back, rate = probed(spaces)
         print(f"{there_and_back * 1e3:.2f} ms there and back, {rate / 1e9:.3f} Gbit/s")
         for mode in ("layer", "graph"):
-            text = on_ranks(spaces, folder, "cli", *words, "-sm", mode)
+            text = on_ranks(spaces, folder, "-c", PROGRAM.format("cli"), *words, "-sm", mode)
             print(f"{mode}: {'the same text' if text == alone else f'{text!r}, not {alone!r}'}")
             if text != alone:
                 return 1
@@ -248,26 +293,36 @@ def check(args: argparse.Namespace, folder: Path) -> int:
 
 
 def overhead(args: argparse.Namespace) -> Iterator[str]:
-    """By turns: no launcher, one rank, and two, of which the second has all layers."""
+    """By turns, each of which begins with another: no launcher, one rank, and two, of which the
+    second has all layers. Medians of all repetitions; a machine that is warm or has slept is not
+    always the same one's."""
     bench = [sys.executable, "-c", PROGRAM.format("bench"), *bench_words(args)]
     ways: Mapping[str, list[str]] = {
         "no MPI": bench,
         "1 rank": [mpiexec(), "-n", "1", *bench],
         "all on the other of 2": [mpiexec(), "-n", "2", *bench, "-dev", "mpi1"],
     }
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
-    for _ in range(args.turns):
-        for name, command in ways.items():
-            found[name].append(rates(output(command)))
+    found: dict[str, dict[str, list[float]]] = {name: {"pp": [], "tg": []} for name in ways}
+    for turn in range(args.turns):
+        for i in range(len(ways)):
+            name = [*ways][(turn + i) % len(ways)]
+            for test, samples in every_rate(output(ways[name])).items():
+                found[name][test] += samples
     for test in ("pp", "tg"):
-        of = {
-            name: median(next(v for k, v in one.items() if k.endswith(test)) for one in ones)
-            for name, ones in found.items()
-        }
-        base = of["no MPI"]
+        of = {name: quantiles(tests[test], n=4) for name, tests in found.items()}
+        base = of["no MPI"][1]
         yield f"{test}: " + ", ".join(
-            f"{name} {value:.2f} t/s ({value / base:.1%})" for name, value in of.items()
+            f"{name} {middle:.2f} t/s ({middle / base:.1%}; {low:.2f} to {high:.2f})"
+            for name, (low, middle, high) in of.items()
         )
+    n = len(found["no MPI"]["pp"])
+    yield f"medians of {n} runs each, and quartiles"
+
+
+def every_rate(text: str) -> dict[str, list[float]]:
+    """Tokens a second of each repetition by `pp` and `tg`, of lines of JSON."""
+    lines = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+    return {"pp" if one["n_prompt"] else "tg": one["samples_ts"] for one in lines}
 
 
 def _arguments() -> argparse.Namespace:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ggml_py.assign import is_view
@@ -9,8 +11,9 @@ from ggml_py.traffic import moved
 from llama_py.planning import PlannedContext, PlannedModel, header_of, stand_ins
 from llama_py_tools.predict.command import counts, link, speed
 from llama_py_tools.predict.cost import Link, Shape, best, prompt, stages, token
-from llama_py_tools.predict.work import Limits, sorted_out
+from llama_py_tools.predict.work import Limits, n_sums, sorted_out
 from tests.commands import DEMO, refused, run
+from tests.live_models import live
 
 LINK = Link(latency=1e-3, rate=1e6, message=0.0)
 ONE = Shape(n_tokens=1, layers=[0.01] * 4, head=0.02, n_embd=250, n_vocab=1000)
@@ -24,6 +27,10 @@ def test_a_token_by_hand() -> None:
     assert token(ONE, LINK, 2, 1) == pytest.approx(shared)
     both = TOLD + 0.03 + 4 * 2 * HAND + HAND + LOGITS
     assert token(ONE, LINK, 2, 2) == pytest.approx(both)
+    slow = replace(LINK, ends=5e5)  # what two processes pass each way, at most
+    assert token(ONE, slow, 2, 1) == pytest.approx(shared + 4 * 2 * 1e-3)
+    other, both = replace(ONE, n_sums=[1, 2, 1, 0], summing=1e-3), replace(LINK, meeting=1e-3)
+    assert token(other, both, 2, 1) == pytest.approx(shared - 4 * HAND + 4 * 2e-3)
     assert best(ONE, LINK, 4) == min([(1, 4), (2, 2), (4, 1)], key=lambda m: token(ONE, LINK, *m))
 
 
@@ -47,8 +54,16 @@ def test_all_that_a_graph_moves_is_of_a_layer_or_of_the_head() -> None:
     ctx.close()
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"), [("stablelm-parallel", [1, 1]), ("stablelm-serial", [2, 2])]
+)
+def test_sums_of_layers(name: str, expected: list[int]) -> None:
+    assert n_sums(live(name)) == expected
+
+
 def test_options() -> None:
     assert counts("hosts=a:2,b") == (3,) and counts("8,32") == (8, 32)
+    assert link("1ms,1Gbit,1ms,4Gbit") == Link(1e-3, 1.25e8, 1e-3, 5e8)
     assert link("1ms,1Gbit") == Link(1e-3, 1.25e8) and link("0.1ms,10Gbit,5ms").message == 5e-3
     assert speed("40GB,0.5TFLOP") == (40e9, 5e11)
     done = run("llama-py-bench", "--predict", "hosts=1,2", "--speed", "1GB,1GFLOP", "-p", "32")

@@ -121,8 +121,9 @@ class BenchParams(Params):
         metavar="hosts=a:2,b|hosts=N,...", env="",
     )  # fmt: skip
     link: str = option(
-        "0.1ms,10Gbit", "--link", "for --predict: latency and rate between two machines, and what a"
-        " message takes besides", metavar="LATENCY,RATE[,MESSAGE]", env="",
+        "0.1ms,10Gbit", "--link", "for --predict: latency and rate between two machines, what a"
+        " message takes besides, and at what rate the two processes exchange bytes",
+        metavar="LATENCY,RATE[,MESSAGE[,ENDS]]", env="",
     )  # fmt: skip
     speed: str = option(
         "", "--speed", "for --predict: bytes and flops a second of a machine (default: this one's,"

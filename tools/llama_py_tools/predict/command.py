@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ggml_py.tensor import MAX_SRC
 from llama_py_tools.predict.cost import Link, Shape, best, prompt, token
-from llama_py_tools.predict.work import Limits, work_of
+from llama_py_tools.predict.work import Limits, n_sums, work_of
 
 if TYPE_CHECKING:
     from llama_py.planning import PlannedModel
@@ -38,12 +39,15 @@ def counts(text: str) -> tuple[int, ...]:
 
 
 def link(text: str) -> Link:
-    """`1ms,1Gbit`, and perhaps what a message takes besides: `1ms,1Gbit,60us`."""
+    """`1ms,1Gbit`, and perhaps what a message takes besides, and what processes take of it:
+    `1ms,1Gbit,60us,12Gbit`."""
     words = text.split(",")
-    if len(words) not in (2, 3):
-        raise ValueError("expected LATENCY,RATE[,MESSAGE], such as 1ms,1Gbit")
+    if not 2 <= len(words) <= 4:
+        raise ValueError("expected LATENCY,RATE[,MESSAGE[,ENDS]], such as 1ms,1Gbit")
     found = Link(_seconds(words[0]), _number(words[1], "bit") / 8)
-    return replace(found, message=_seconds(words[2])) if len(words) == 3 else found
+    if len(words) > 2:
+        found = replace(found, message=_seconds(words[2]))
+    return replace(found, ends=_number(words[3], "bit") / 8) if len(words) > 3 else found
 
 
 def speed(text: str) -> tuple[float, float]:
@@ -96,7 +100,7 @@ def rows(o: BenchParams, path: str, measure: Measure) -> Iterator[Row]:
     n_batches = math.ceil(n_prompt / n_ubatch)
     for n in counts(o.predict):
         for t, p in dict.fromkeys([(1, n), (n, 1), best(one, how, n)]):
-            if p <= len(one.layers):
+            if p <= len(one.layers) and t <= MAX_SRC:
                 yield Row(
                     n, t, p, n_prompt / prompt(many, how, t, p, n_batches),
                     1 / token(one, how, t, p), model.n_bytes / n / 2**30,
@@ -106,7 +110,10 @@ def rows(o: BenchParams, path: str, measure: Measure) -> Iterator[Row]:
 def shape_of(model: PlannedModel, limits: Limits, n_tokens: int, n_ctx: int) -> Shape:
     layers, head = work_of(model, n_tokens, max(n_ctx, n_tokens)).seconds(limits)
     h = model.hparams
-    return Shape(n_tokens, layers, head, h.n_embd, h.n_vocab)
+    counts = n_sums(model)
+    return Shape(
+        n_tokens, layers, head, h.n_embd, h.n_vocab, counts if len(counts) == len(layers) else ()
+    )
 
 
 def limits_of(o: BenchParams, path: str, model: PlannedModel, measure: Measure) -> Limits:

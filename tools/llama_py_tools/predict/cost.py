@@ -9,33 +9,50 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from ggml_py.tensor import MAX_SRC
+
 F32 = 4  # bytes; what passes between ranks is of this type
-N_SUMS = 2  # of a shared layer: behind attention, or what is in its place, and the ffn
+N_SUMS = 2  # of most layers: behind attention, or what is in its place, and the feed-forward
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
     """latency  seconds from one machine to another;  rate  bytes a second, each way
-    message   seconds that the two processes take for a message, beside the link"""
+    message   seconds that the two processes take for a message, beside the link
+    ends      bytes a second that processes can pass, each way at once, however fast the link is
+    meeting   seconds that two messages, one each way, take longer than one"""
 
     latency: float
     rate: float
     message: float = 60e-6
+    ends: float = 8e8
+    meeting: float = 0.0
 
     def seconds(self, nbytes: float) -> float:
-        return self.latency + self.message + nbytes / self.rate
+        """Of a message to one machine: bytes are copied while others are under way, so what is
+        slower sets the pace."""
+        return self.latency + self.message + nbytes / min(self.rate, 2 * self.ends)
+
+    def exchange(self, nbytes: float) -> float:
+        """Of so many bytes from each, to others."""
+        seconds = nbytes / min(self.rate, self.ends)
+        return self.latency + self.message + self.meeting + seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """layers, head  seconds on one machine, of one batch of n_tokens
-    n_embd, n_vocab  numbers that pass after a layer, and at the end"""
+    n_embd, n_vocab  numbers that pass after a layer, and at the end
+    n_sums  of each layer, if machines share it
+    summing  seconds that a sum takes where it takes no link: adding, and beginning anew"""
 
     n_tokens: int
     layers: Sequence[float]
     head: float
     n_embd: int
     n_vocab: int
+    n_sums: Sequence[int] = ()
+    summing: float = 0.0
 
     @property
     def row_bytes(self) -> int:
@@ -50,17 +67,16 @@ def stages(layers: Sequence[float], p: int) -> list[float]:
     return [sum(layers[a:b]) for a, b in pairwise(cuts)]
 
 
-def sums(shape: Shape, link: Link, t: int) -> float:
-    """Seconds of a layer's sums over t machines: each sends its part to all others at once."""
-    return N_SUMS * link.seconds((t - 1) * shape.row_bytes) if t > 1 else 0.0
+def one_sum(shape: Shape, link: Link, t: int) -> float:
+    """Seconds of a sum over t machines: each sends its part to all others at once."""
+    return link.exchange((t - 1) * shape.row_bytes) + shape.summing if t > 1 else 0.0
 
 
 def batch(shape: Shape, link: Link, t: int, p: int) -> list[float]:
     """Seconds of each stage of one batch, with what it hands on; the last has the head, and hands
     logits of one token to the first rank."""
-    shared = sums(shape, link, t)
-    n = len(shape.layers)
-    counts = [(i + 1) * n // p - i * n // p for i in range(p)]
+    shared = one_sum(shape, link, t)
+    counts = stages(shape.n_sums or [N_SUMS] * len(shape.layers), p)
     found = [
         c / t + k * shared for c, k in zip(stages(shape.layers, p), counts, strict=True)
     ]
@@ -88,6 +104,8 @@ def prompt(shape: Shape, link: Link, t: int, p: int, n_batches: int) -> float:
 
 
 def best(shape: Shape, link: Link, n: int) -> tuple[int, int]:
-    """The t and p of n machines with the fastest token."""
-    pairs = [(t, n // t) for t in range(1, n + 1) if n % t == 0 and n // t <= len(shape.layers)]
+    """The t and p of n machines with the fastest token, t being what a sum can be of."""
+    most = min(n, MAX_SRC)
+    pairs = [(t, n // t) for t in range(1, most + 1) if n % t == 0 and n // t <= len(shape.layers)]
+    pairs = pairs or [(most, n // most)]
     return min(pairs, key=lambda pair: token(shape, link, *pair))

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from ggml_py.assign import is_view
 from ggml_py.traffic import flops, moved
+from llama_py.split.walk import attributes, is_block
 
 if TYPE_CHECKING:
     from ggml_py.tensor import Tensor
+    from llama_py.loaded import Loaded
     from llama_py.planning import PlannedModel
 
 _LAYER = re.compile(r"-(\d+)(?: |$)")
@@ -62,6 +64,16 @@ def work_of(model: PlannedModel, n_tokens: int, n_ctx: int) -> Work:
     work = sorted_out(found.graph.compute_nodes(), n_tokens, model.hparams.n_layer)
     ctx.close()
     return work
+
+
+def n_sums(model: Loaded) -> list[int]:
+    """Of each layer, if devices share it: one for each block, and one for two that are side by
+    side. Empty where layers are not kept in a list."""
+    layers = getattr(model.architecture, "layers", [])
+    return [
+        max(sum(map(is_block, attributes(layer).values())) - hasattr(layer, "side_by_side"), 1)
+        for layer in layers
+    ]
 
 
 def sorted_out(nodes: Iterable[Tensor], n_tokens: int, n_layer: int) -> Work:
