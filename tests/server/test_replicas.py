@@ -19,7 +19,7 @@ import pytest
 
 from tests.commands import ROOT
 
-TIMEOUT = 20
+TIMEOUT = 120
 
 
 class Replica(ThreadingHTTPServer):
@@ -74,12 +74,13 @@ def balanced(folder: Path) -> Iterator[tuple[httpx.Client, list[Replica]]]:
         stack.callback(process.wait, TIMEOUT)
         stack.callback(process.kill)
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=TIMEOUT) as client:
-            until_there(client)
+            until_there(client, process)
             yield client, replicas
 
 
-def until_there(client: httpx.Client) -> None:
-    for _ in range(100):
+def until_there(client: httpx.Client, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + TIMEOUT
+    while time.monotonic() < until and process.poll() is None:
         with suppress(httpx.TransportError):
             client.get("/health")
             return
