@@ -102,7 +102,7 @@ class _Recorder:
         staggered.run(lambda: starts.append(perf_counter_ns()))
         others, n, n_bytes = _size(staggered.exchange)
         n *= len(staggered.pieces)
-        found = Message("pieces", tuple(others), n, n_bytes, *starts, perf_counter_ns())
+        found = Message("pieces", tuple(others), n, n_bytes, starts[0], perf_counter_ns())
         self.times.messages.append(found)
 
 
