@@ -25,7 +25,7 @@ from llama_py.params import AnswerParams
 from llama_py.serving import Engine, Request
 
 N_PROMPT, N_WARM = 16, 40  # tokens; of an answer, those that are not counted
-SWEPT = 24 << 20  # bytes
+SWEPT = 256 << 20  # bytes: a processor may have kept of less what it had before
 
 
 class Outside:

@@ -219,6 +219,9 @@ class KVCacheContext(Walk):
             return False
         forgotten = self.kv.overwritten(place)
         self._found = place, forgotten
+        if ubatch.n_tokens == 1 and not forgotten[0]:
+            end = max(self.kv.cells[place.strm[0]].used_max_p1(), int(place.idxs[0][0]) + 1)
+            return self.kv.padded(end) == self._n_kv
         used = (
             self.kv.cells[stream].used_after(idx, gone)
             for stream, idx, gone in zip(place.strm, place.idxs, forgotten, strict=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,8 +57,7 @@ class SlotInfo:
 Forgotten = list[list[tuple[int, int]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Applied:
+class Applied(NamedTuple):
     """What `discard` needs to know of the ubatch that was applied last: where it went, the heads
     before, and by stream which sequences lose all positions below which."""
 
@@ -136,6 +136,10 @@ class KVSlots:
         there are too few."""
         parts = len(ubatch.seq_id_unq) if self.n_stream > 1 else 1
         n_tokens = ubatch.n_tokens // parts
+        if parts == 1:
+            stream = self.stream_of(ubatch.seq_id_unq[0])
+            found = self.find_cells(stream, n_tokens)
+            return None if found is None else SlotInfo([stream], [found])
         place = SlotInfo()
         for s in range(parts):
             stream = self.stream_of(ubatch.seq_id_unq[s])

@@ -74,6 +74,8 @@ class InputAttnKV:
             mask[:, idxs[0] % size] = 0
             tokens, seen = self._seen
             mask[tokens, rows[seen] % size] = 0
+        elif len(rows) == 1:  # an index that is no array takes less
+            mask[0, int(rows[0]) % size] = 0
         else:
             mask[each, rows % size] = 0
         for t in idxs:

@@ -28,6 +28,17 @@ class InputEmbd:
         if ubatch.embd is not None:
             write(self.embd, ubatch.embd)
 
+    def follow(self, ubatch: UBatch) -> None:
+        if self._ids is None or ubatch.token is None or ubatch.embd is not None:
+            self.set_input(ubatch)
+        else:
+            self._ids[:] = ubatch.token
+
+    @cached_property
+    def _ids(self) -> npt.NDArray[np.int32] | None:
+        values = None if self.tokens.buffer is None else host_array(self.tokens)
+        return None if values is None else values.reshape(-1)
+
     def can_reuse(self, params: GraphParams) -> bool:
         return self.tokens.ne[0] == params.ubatch.n_tokens
 
