@@ -74,7 +74,7 @@ REFUSED = [
     ("/xyzzy", "there is no command /xyzzy; /help lists all"),
     ("/image cat.png", "the model has no eyes: qwen35moe was started without --mmproj FILE"),
     ("/read", "a file is wanted: /read FILE"),
-    ("/read no such file", "no such file: No such file or directory"),
+    ("/read no such file", "no such file: No such file or directory; check the path"),
     ("/regen", "nothing was said yet that could be answered again"),
     ("/edit x", "nothing was said yet that could be edited"),
     ("/set tmep 1", "there is no setting 'tmep'; did you mean temp"),
@@ -91,6 +91,13 @@ def test_what_cannot_be_done_is_one_line(chat: Any) -> None:
     for one, (_, error) in zip(told, REFUSED, strict=True):
         assert one.removeprefix("error: ").startswith(error)
     assert shown.out.strip()
+
+
+def test_what_is_told_is_not_put_into_flags(chat: Any) -> None:
+    """Names of samplers, and what a user wrote, are no names of options."""
+    told = chat("/set", "/system Say top_k and n_ctx = 5.", "/system").err
+    assert "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature" in told
+    assert "Say top_k and n_ctx = 5." in told
 
 
 def test_a_message_may_begin_with_a_slash(chat: Any, tmp_path: Path) -> None:

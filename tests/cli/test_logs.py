@@ -44,7 +44,8 @@ def test_a_file_has_what_is_told(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert told(capsys, *WARNED, "--log-file", str(file), "--log-disable") == ""
     assert file.read_text().count("warning: -c") == 2
     assert cli.main([*QUICK, "--log-file", str(tmp_path)]) == 1
-    assert capsys.readouterr().err == f"error: {tmp_path}: Is a directory\n"
+    says = f"error: {tmp_path}: Is a directory; give the path of a file\n"
+    assert capsys.readouterr().err == says
 
 
 def test_marks(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

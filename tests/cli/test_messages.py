@@ -98,7 +98,19 @@ def test_a_filter_is_anchored_as_the_references_is(capsys: pytest.CaptureFixture
 def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     args = ["-dev", "ref", "-f", str(tmp_path / "no.txt")]
     assert cli.main(args) == 1
-    assert capsys.readouterr().err == f"error: {tmp_path / 'no.txt'}: No such file or directory\n"
+    says = f"{tmp_path / 'no.txt'}: No such file or directory; check the path\n"
+    assert capsys.readouterr().err == f"error: -f {says}"
+    assert cli.main(["-dev", "ref", "-sysf", str(tmp_path / "no.txt")]) == 1
+    assert capsys.readouterr().err == f"error: -sysf {says}"
+    assert cli.main(["-dev", "ref", "-f", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.endswith(": Is a directory; give the path of a file\n")
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"), [("-n1", "-n 1"), ("-c128", "-c 128"), ("-ngl99", "-ngl 99")]
+)
+def test_glued_values(capsys: pytest.CaptureFixture[str], word: str, meant: str) -> None:
+    assert f"unknown option {word}; did you mean {meant}?" in refused(capsys, word)
 
 
 def test_a_cache_that_cannot_be_written(

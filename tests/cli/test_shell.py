@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,3 +77,19 @@ def test_fish() -> None:
     values = "-x -a 'layer row graph tensor none' -d "
     assert any(f"{where} -o sm {values}" in line for line in lines)
     assert any("-n '__fish_seen_subcommand_from cache' -l unused -d " in line for line in lines)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="other errors of pipes")
+@pytest.mark.parametrize("words", [("--completion", "bash"), ("--help",)])
+def test_nobody_reads_it(words: tuple[str, ...]) -> None:
+    """As behind `| head -1`: nothing is told."""
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        ended = subprocess.run(
+            [sys.executable, "-c", "from llama_py_tools.start import cli; cli()", *words],
+            stdout=write, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    finally:
+        os.close(write)
+    assert ended.stderr == ""

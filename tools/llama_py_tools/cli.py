@@ -197,14 +197,17 @@ def with_system(chat: ChatParams) -> ChatParams:
         chat = replace(chat, reasoning_format="none")
     if not chat.system_prompt_file:
         return chat
-    text = read_text(chat.system_prompt_file).removesuffix("\n")
+    text = read_text(chat.system_prompt_file, "-sysf").removesuffix("\n")
     return replace(chat, system_prompt=text)
 
 
-def read_text(file: str) -> str:
-    """Of a file, or of stdin (-)."""
+def read_text(file: str, flag: str = "-f") -> str:
+    """Of a file, or of stdin (-). OSError, with the flag that named it."""
     if file != "-":
-        return Path(file).read_bytes().decode(*ENCODING)
+        try:
+            return Path(file).read_bytes().decode(*ENCODING)
+        except OSError as e:
+            raise OSError(e.errno, e.strerror, f"{flag} {file}") from None
     return "" if sys.stdin is None else sys.stdin.buffer.read().decode(*ENCODING)
 
 
@@ -216,7 +219,7 @@ def escaped(prompt: str, text: CompletionParams) -> str:
 def read_prompt(text: CompletionParams) -> str | None:
     """The prompt of -p, -f or -bf with its escapes processed; None if there is none of them."""
     if text.binary_file:
-        return escaped(read_text(text.binary_file), text)
+        return escaped(read_text(text.binary_file, "-bf"), text)
     if text.file:
         return escaped(read_text(text.file).removesuffix("\n"), text)
     return None if text.prompt is None else escaped(text.prompt, text)

@@ -120,7 +120,8 @@ class _Flagged(logging.Formatter):
 
     def text(self, record: logging.LogRecord) -> str:
         text = super().format(record)
-        wanted = record.levelno >= logging.WARNING and getattr(record, "in_flags", True)
+        problem = logging.WARNING <= record.levelno < TOLD  # what is told may be the user's text
+        wanted = problem and getattr(record, "in_flags", True)
         return in_flags(text, self.flags) if wanted else text
 
 

@@ -103,8 +103,17 @@ def complain(e: Exception, in_flags: bool = True) -> None:
 
 
 def _of_system(e: OSError) -> str:
-    """`FILE: No such file or directory`"""
-    return f"{e.filename}: {e.strerror}" if e.filename and e.strerror else str(e)
+    """`FILE: No such file or directory; check the path`"""
+    if not (e.filename and e.strerror):
+        return str(e)
+    kinds = (hint for kind, hint in _TO_DO.items() if isinstance(e, kind))
+    return f"{e.filename}: {e.strerror}{next(kinds, '')}"
+
+
+_TO_DO = {
+    FileNotFoundError: "; check the path", PermissionError: "; check its permissions",
+    IsADirectoryError: "; give the path of a file",
+}  # fmt: skip
 
 
 def _harmless(text: str) -> str:

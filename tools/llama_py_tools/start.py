@@ -3,24 +3,48 @@ its first moment on, while its modules are being loaded too."""
 
 from __future__ import annotations
 
-INTERRUPTED = 130
+FAILED, INTERRUPTED = 1, 130
 
 
 def _run(command: str) -> int:
     try:
-        import sys
-        from importlib import import_module
-
-        from llama_py_tools.ranks import joined
-
-        words = ["graph", *sys.argv[1:]] if command == "graph" else sys.argv[1:]
-        serves = command == "main" and words[:1] == ["serve"]
-        plans = words[:1] == ["graph"] and words[1:2] != ["profile"] and "--profile" not in words
-        if (code := joined(serves, plans)) is not None:
-            return code
-        return int(import_module(f"llama_py_tools.{command}").main() or 0)
+        return _written(command)
     except KeyboardInterrupt:
         return INTERRUPTED
+    except OSError as e:  # of what is printed before a command begins: help, completion
+        from llama_py_tools.streams import drop_stdout, reader_left
+
+        drop_stdout()
+        if not reader_left(e):
+            import sys
+
+            print(f"error: {e.strerror or e}", file=sys.stderr)
+        return FAILED
+
+
+def _written(command: str) -> int:
+    """What the command gives, when all that it printed is written."""
+    import sys
+
+    try:
+        return _joined(command)
+    finally:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+
+
+def _joined(command: str) -> int:
+    import sys
+    from importlib import import_module
+
+    from llama_py_tools.ranks import joined
+
+    words = ["graph", *sys.argv[1:]] if command == "graph" else sys.argv[1:]
+    serves = command == "main" and words[:1] == ["serve"]
+    plans = words[:1] == ["graph"] and words[1:2] != ["profile"] and "--profile" not in words
+    if (code := joined(serves, plans)) is not None:
+        return code
+    return int(import_module(f"llama_py_tools.{command}").main() or 0)
 
 
 def main() -> int:
