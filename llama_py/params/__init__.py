@@ -185,9 +185,11 @@ class ContextParams(Params):
         -1.0, "--yarn-beta-fast", "YaRN: turns that are many, which stay (-1: the model's, mostly"
         " 32)",
     )  # fmt: skip
-    cache_ram: int = option(
-        8192, "-cram --cache-ram", "MiB of host memory for snapshots, and for the states of"
-        " sequences that are not in use (-1: no limit, 0: none is kept)", check=integers(-1),
+    cache_ram: int | None = option(
+        None, "-cram --cache-ram", "MiB of host memory for snapshots, and for the states of"
+        " sequences that are not in use (-1: no limit, 0: none is kept; default: 8192, but no more"
+        " than a quarter of the memory that is free when the context is made)", parse=int,
+        check=integers(-1),
     )  # fmt: skip
     ctx_checkpoints: int = option(
         32, "-ctxcp --ctx-checkpoints --swa-checkpoints", "snapshots of a sequence, of states and"

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ggml_py.host import memory
+
+MIB = 2**20
+CACHE_RAM = 8192  # MiB, where nothing is said
+PART = 4  # and no more than this part of the memory that is free
+
 
 class Kept:
     """A state that was saved: of what cannot be taken back token by token, or of everything.
@@ -62,3 +68,10 @@ class Budget:
         if one in self._kept:
             del self._kept[one]
             self.size -= len(one.data)
+
+
+def limit_of(cache_ram: int | None) -> int | None:
+    """Bytes that `ContextParams.cache_ram` allows here and now; None for any number."""
+    if cache_ram is None:
+        return min(CACHE_RAM * MIB, memory()[0] // PART)
+    return None if cache_ram < 0 else cache_ram * MIB

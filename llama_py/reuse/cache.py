@@ -17,9 +17,9 @@ from llama_py.cparams import CParams
 from llama_py.memory.cells import END
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.params import ContextParams
-from llama_py.reuse.budget import Budget, Kept
+from llama_py.reuse.budget import MIB, Budget, Kept, limit_of
 from llama_py.reuse.report import Reused
-from llama_py.reuse.snapshots import MIB, At, Holder, Plan, Snapshots
+from llama_py.reuse.snapshots import At, Holder, Plan, Snapshots
 from llama_py.reuse.tree import Tree, common
 from llama_py.state import Remembering
 
@@ -81,7 +81,7 @@ class Reuse:
     def __init__(self, ctx: Decoding) -> None:
         self.ctx = ctx
         p, memory = ctx.params, ctx.memory
-        self.budget = Budget(None if p.cache_ram < 0 else p.cache_ram * MIB)
+        self.budget = Budget(limit_of(p.cache_ram))
         self.tree: Tree[Holder, Kept] = Tree(not memory.by_token, self.budget.drop)
         self.snapshots = Snapshots(memory, p, self.budget, self.tree)
         self._plans: dict[int, Plan] = {}

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field
 from llama_py.memory import MemoryGroup
 from llama_py.memory.io import StateWriter
 from llama_py.params import ContextParams
-from llama_py.reuse.budget import Budget, Kept
+from llama_py.reuse.budget import MIB, Budget, Kept
 from llama_py.reuse.tree import Node, Tree
 
 log = logging.getLogger("llama_py")
 
 Holder = int | Kept  # a sequence, or the whole state of one in host memory
 At = Node[Holder, Kept]
-MIB = 2**20
 
 
 @dataclass(slots=True)

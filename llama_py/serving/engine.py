@@ -57,6 +57,7 @@ class Engine(Closing):
     n_slots  sequences, `n_seq_max` of the params
     memory   bytes by device and use, as Context.memory_breakdown
     size     bytes of the model, the memory and what computing takes; kept states are none of them
+    n_kept   bytes of states that are kept in host memory at most; None for any number
     error    what ended it, if that was not `close`: it is closed then
     """
 
@@ -91,7 +92,7 @@ class Engine(Closing):
         except BaseException:
             ctx.close()
             raise
-        self.memory = ctx.memory_breakdown()
+        self.memory, self.n_kept = ctx.memory_breakdown(), ctx.reuse.budget.limit
         used = self.memory.values()
         self.size = sum(n for by in used for what, n in by.items() if what != "reuse")
         self._scheduler = Scheduler(ctx, self._speculator, n_piece)

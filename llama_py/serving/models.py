@@ -32,6 +32,7 @@ from llama_py.serving.source import Entry, Lease, ModelInfo, Source, T
 log = logging.getLogger("llama_py")
 
 PATIENCE = 10.0
+LOST = 60.0  # seconds after which a lease does not come back
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +186,9 @@ class Models(Closing, Generic[T]):
                     e.leaving = e.asleep = True
             self._settle()
 
-    def close(self) -> None:
-        """Unload all, once nobody uses them any more; who still waits for one gets Closed."""
+    def close(self, timeout: float = LOST) -> None:
+        """Unload all, once nobody uses them any more; who still waits for one gets Closed. What is
+        in use after `timeout` seconds leaves all the same: its lease was lost."""
         with self._locked():
             self._closed = True
             for one in self._asked[:]:
@@ -195,7 +197,15 @@ class Models(Closing, Generic[T]):
                 entry.leaving = True
             self._settle()
         with self._changed:
-            while self._there():
+            self._changed.wait_for(lambda: not self._there(), timeout)
+            lost = [e for e in self._there() if e.state == "loaded"]
+            for entry in lost:
+                entry.state = "unloading"
+        for entry in lost:
+            log.warning("model %s: in use after %g s, it leaves all the same", entry.name, timeout)
+            self._unload(entry)
+        with self._changed:
+            while self._there():  # a model that is being loaded
                 self._changed.wait()
 
     @contextmanager

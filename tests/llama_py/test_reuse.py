@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from llama_py.reuse import Reused
+from llama_py.reuse import Reused, budget
 from llama_py.reuse.tree import Tree, common
 from tests.toy_memory import KINDS, N_VOCAB, Toy, expected
 
@@ -309,3 +309,14 @@ def test_who_follows_another_leaves_no_runs_of_one_token() -> None:
     assert tree.match(range(60)) == ([*reversed([*tree.ends["a"].path()])], 50)
     tree.release("b")
     assert tree.tokens(tree.ends["a"]) == [*range(50)] and tree.match([0, 99])[1] == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "free", "limit"),
+    [(None, 64 << 30, 8 << 30), (None, 4 << 30, 1 << 30), (8192, 1 << 30, 8 << 30), (-1, 1, None)],
+)
+def test_kept_states_leave_memory_to_others_unless_it_is_said(
+    monkeypatch: pytest.MonkeyPatch, given: int | None, free: int, limit: int | None
+) -> None:
+    monkeypatch.setattr(budget, "memory", lambda: (free, free))
+    assert budget.limit_of(given) == limit

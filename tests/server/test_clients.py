@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -22,18 +23,22 @@ WAIT = 120  # seconds after which a test has failed
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """That of a server on a port of its own, and on a unix socket."""
-    unix = tmp_path_factory.mktemp("s") / "a.sock"
+    """That of a server on a port of its own, and on a unix socket. What it tells goes to a file: a
+    pipe that nobody reads would be full one day."""
+    folder = tmp_path_factory.mktemp("s")
+    unix, told = folder / "a.sock", folder / "told"
     code = "import sys; from llama_py_server.command import main; sys.exit(main())"
     flags = (*SMALL, *talking(), "--embeddings", "--api-key", KEY, "--port", "0")
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *flags, "--host", f"127.0.0.1,{unix}"],
-        stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    assert process.stderr is not None
+    with told.open("w") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, *flags, "--host", f"127.0.0.1,{unix}"], stderr=out
+        )
     try:
-        found = next(line.split()[-1] for line in process.stderr if "http://" in line)
         until = time.monotonic() + WAIT
+        while not (at := re.search(r"http://\S+(?=\n)", told.read_text())):
+            assert time.monotonic() < until and process.poll() is None, told.read_text()
+            time.sleep(0.1)
+        found = at[0]
         while httpx.get(f"{found}/health", timeout=WAIT).status_code != 200:
             assert time.monotonic() < until and process.poll() is None
             time.sleep(0.1)

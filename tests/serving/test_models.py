@@ -39,6 +39,16 @@ def loaded(made: Models[Served]) -> set[str]:
     return {one.name for one in made.info() if one.state == "loaded"}
 
 
+def test_a_lease_that_was_lost_does_not_keep_the_end_waiting() -> None:
+    made = models(None, a=4, b=4)
+    lost, back = made.ask("a").result(WAIT), made.ask("b").result(WAIT)
+    back.end()
+    made.close(timeout=0.01)
+    assert Served.n_open == 0 and loaded(made) == set()
+    lost.end()
+    made.close()
+
+
 def test_what_was_not_used_for_longest_leaves() -> None:
     with models(10, a=4, b=4, c=4, d=8) as made:
         for name in "abac":

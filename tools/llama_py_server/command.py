@@ -207,7 +207,13 @@ class Loader:
         gc.freeze()  # what is here now stays to the end
         gc.enable()
         self.shelf.ready = True
-        session.tell(f"ready: {future.result().served.state.name}")
+        state = future.result().served.state
+        session.tell(f"states of conversations: {_size(state.engine.n_kept)} (--cache-ram)")
+        session.tell(f"ready: {state.name}")
+
+
+def _size(n: int | None) -> str:
+    return "as much host memory as they take" if n is None else f"{n >> 20} MiB of host memory"
 
 
 def opened(args: argparse.Namespace, record: Record, loss: Loss | None = None) -> State:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ggml_py.errors import ModelError
 from llama_py.params import ContextParams, ModelParams
 from llama_py.params.option import Params, options_of
+from llama_py.reuse.budget import CACHE_RAM
 from llama_py_tools import session
 from llama_py_tools.graph import plan
 from llama_py_tools.graph.plan import PlanParams, columns, mib, ranges
@@ -88,7 +89,7 @@ class _Chosen:
         self.model: Options = {"device": tuple(_named(devices, args)), **own, **found.options}
         host = self.ctx.devices[-1]
         self.host_left = found.left[host.name] - target
-        if found.fits and self.host_left >> 20 < ContextParams().cache_ram:
+        if found.fits and self.host_left >> 20 < CACHE_RAM:
             context.setdefault("cache_ram", max(0, self.host_left >> 20))
         self.context: Options = context
 
