@@ -5,6 +5,7 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, routine
 from ggml_cpu.kernels._sums import lane_sums
+from ggml_cpu.kernels.delta_net._both import APART, SIZE, step_both
 from ggml_cpu.kernels.delta_net._gated import (
     B,
     K,
@@ -27,19 +28,28 @@ GROUP = 8  # tokens that these rows pass in a row
 
 
 @fn
+def table_bytes(size: int) -> int:
+    """Of a token: decayed keys, decayed queries, decays and keys."""
+    return 4 * vector_bytes(size)
+
+
+@fn
 def rows_at(local: int, size: int) -> int:
-    """Local scratch: the vectors of GROUP tokens, <k, q> of each; here, HALF rows of the state."""
-    return local + GROUP * 3 * vector_bytes(size) + (4 * GROUP + 63) // 64 * 64
+    """Local scratch: the tables of GROUP tokens, <k, q> of each; here, LANES rows of the state, in
+    halves a little apart."""
+    return local + GROUP * table_bytes(size) + (4 * GROUP + 63) // 64 * 64
 
 
 def local_bytes(size: int) -> int:
-    return rows_at(0, size) + HALF * vector_bytes(size)
+    return rows_at(0, size) + max(APART, HALF * vector_bytes(size)) + HALF * vector_bytes(size)
 
 
 @routine
-def load_token(p, head, seq, t, keys, queries, decays):
-    """Decayed keys, decayed and scaled queries, decays; returns <k, q>, scaled."""
+def load_token(p, head, seq, t, table):
+    """A token's table, of scaled queries; returns <k, q>, scaled."""
     size = v.ne(p, V, 0)
+    keys, queries = table, table + vector_bytes(size)
+    decays, plain = queries + vector_bytes(size), queries + 2 * vector_bytes(size)
     scale = 1.0 / v.sqrtf(v.float32(size))
     k, q = key_at(p, K, head, seq, t), key_at(p, Q, head, seq, t)
     total = v.f32(0.0)
@@ -51,6 +61,7 @@ def load_token(p, head, seq, t, keys, queries, decays):
         v.store(keys + 4 * i, x * c)
         v.store(queries + 4 * i, y * c)
         v.store(decays + 4 * i, c)
+        v.store(plain + 4 * i, x)
         total = v.fma(x, y, total)
     return v.vsum(total)
 
@@ -104,7 +115,7 @@ def pass_group(p, head, seq, first, rows, t, count, old, local):
     """
     size, n_tokens, n_slots = v.ne(p, V, 0), v.ne(p, V, 2), v.op_i32(p, 0)
     ahead = old + 4 * size * HALF  # rows may begin a page, where the processor does not look ahead
-    step, row = 3 * vector_bytes(size), 4 * size * first
+    step, row = table_bytes(size), 4 * size * first
     totals, between = local + GROUP * step, rows_at(local, size)
     for i in range(count):
         slot, kept, new = n_tokens - 1 - t - i, 0, between
@@ -118,18 +129,55 @@ def pass_group(p, head, seq, first, rows, t, count, old, local):
 
 
 @fn
+def keeps_whole_lines(p, head, seq):
+    """Whether earlier states, if any are kept, go to whole lines of memory."""
+    for slot in range(1, min(v.op_i32(p, 0), v.ne(p, V, 2))):
+        if snapshot_at(p, slot, head, seq) % WORD != 0:
+            return False
+    return True
+
+
+@fn
+def pass_both(p, head, seq, first, t, count, old, local):
+    """LANES rows of SIZE likewise."""
+    n_tokens, n_slots = v.ne(p, V, 2), v.op_i32(p, 0)
+    step, row, between = table_bytes(SIZE), 4 * SIZE * first, rows_at(local, SIZE)
+    second, half = old + 4 * SIZE * HALF, 4 * SIZE * HALF
+    for i in range(count):
+        slot, also, new, other, later = n_tokens - 1 - t - i, 0, between, between + APART, 0
+        if slot > 0 and slot < n_slots:
+            also = snapshot_at(p, slot, head, seq) + row
+        if i == 0:
+            later = old + 4 * SIZE * LANES
+        if i == count - 1:
+            new = snapshot_at(p, 0, head, seq) + row
+            other = new + half
+        kq = v.ld_f32(local + GROUP * step + 4 * i)
+        beta = v.ld_f32(value_at(p, B, head, seq, t + i))
+        values = value_at(p, V, head, seq, t + i) + 4 * first
+        out = output_at(p, head, seq, t + i) + 4 * first
+        table = local + i * step
+        step_both(old, second, later, new, other, also, table, values, beta, kq, out)
+        old, second = new, other
+
+
+@fn
 def run_tokens(p, head, seq, first, stop, start, local):
     """Rows first..stop of a head over the tokens from `start` on."""
     size, n_tokens = v.ne(p, V, 0), v.ne(p, V, 2)
-    step = 3 * vector_bytes(size)
+    step = table_bytes(size)
     for t in range(start, n_tokens, GROUP):
         count = min(GROUP, n_tokens - t)
         for i in range(count):
-            at = local + i * step
-            queries = at + vector_bytes(size)
-            kq = load_token(p, head, seq, t + i, at, queries, queries + vector_bytes(size))
+            kq = load_token(p, head, seq, t + i, local + i * step)
             v.st_f32(local + GROUP * step + 4 * i, kq)
         old = source_at(p, head, seq) if t == 0 else snapshot_at(p, 0, head, seq)
-        for r in range(first, stop, HALF):
-            rows = min(HALF, stop - r)
-            pass_group(p, head, seq, r, rows, t, count, old + 4 * size * r, local)
+        r, both = first, count > 1 and size == SIZE and keeps_whole_lines(p, head, seq)
+        while r < stop:
+            at = old + 4 * size * r
+            if both and stop - r >= LANES:
+                pass_both(p, head, seq, r, t, count, at, local)
+                r += LANES
+            else:
+                pass_group(p, head, seq, r, min(HALF, stop - r), t, count, at, local)
+                r += HALF

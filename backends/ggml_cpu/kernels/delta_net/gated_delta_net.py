@@ -1,7 +1,7 @@
 """GATED_DELTA_NET: rows of the state are independent, so threads take heads or parts of their rows.
 
 Many tokens are run in chunks (_chunks.py); those that remain, and those whose states are wanted as
-snapshots, one by one (_tokens.py).
+snapshots, one by one (_tokens.py; several of them, rows of the usual size in halves: _both.py).
 """
 
 from __future__ import annotations

@@ -31,7 +31,9 @@ GATE, VALUES = uniform(-20, -1e-4), uniform(-0.3, 5)
       n_seqs=[1, 2], v_repeat=[1], kda=[False, True])  # fmt: skip
 @case("GATED_DELTA_NET", head_count=[2], head_size=[16, 128], n_seq_tokens=[4, 8, 16],
       n_seqs=[1, 2], v_repeat=[1], K=[3, 4], kda=[False, True])  # fmt: skip
-@case("GATED_DELTA_NET", perf=True, head_count=[16], head_size=[128], n_seq_tokens=[1, 512],
+@case("GATED_DELTA_NET", head_count=[3], head_size=[128], n_seq_tokens=[2, 3, 9, 11], n_seqs=[1, 2],
+      v_repeat=[1], K=[1, 2, 9], kda=[False, True])  # fmt: skip
+@case("GATED_DELTA_NET", perf=True, head_count=[16], head_size=[128], n_seq_tokens=[1, 8, 512],
       n_seqs=[1], v_repeat=[2])  # fmt: skip
 def gated_delta_net(
     new: Leaves, head_count: int, head_size: int, n_seq_tokens: int, n_seqs: int, v_repeat: int,
