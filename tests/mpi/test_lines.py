@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import threading
 from collections.abc import Iterator
@@ -105,6 +106,25 @@ def test_an_address_without_a_name_is_refused(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(socket, "gethostbyaddr", unknown)
     with pytest.raises(SystemExit, match="needs a name, or an IPv4 address"):
         ranks.parsed("[fd00::7]:2")
+
+
+def test_a_machine_with_ipv6_only_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the launcher, with many words; a name that only ssh knows is not looked at."""
+    known = {"six": socket.AF_INET6, "four": socket.AF_INET}
+
+    def look_up(name: str, port: None, family: int) -> list[Any]:
+        if known.get(name) != family:
+            raise OSError
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(shutil, "which", lambda *args, **more: "mpiexec")
+    with pytest.raises(SystemExit, match="--hosts me@six: it has an IPv6 address only"):
+        ranks.launch([("four", 1), ("me@six", 2)])
+    assert ranks.launch([("four", 1), ("alias", 2)])[:5] == [
+        "mpiexec", "-hosts", "four:1,alias:2", "-n", "3"
+    ]  # fmt: skip
+    assert ranks.launch([("six", 2)])  # this machine
 
 
 def test_a_farewell_may_come_while_this_one_says_its_own() -> None:

@@ -13,6 +13,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -174,6 +175,17 @@ def _named(address: str) -> str:
     return name
 
 
+def _may_have_ipv4(name: str) -> bool:
+    """False for a name with other addresses only; one that is known to ssh alone is its affair."""
+    import socket
+
+    for family in (socket.AF_INET, socket.AF_INET6):
+        with suppress(OSError):
+            socket.getaddrinfo(name.rpartition("@")[2], None, family)
+            return family == socket.AF_INET
+    return True
+
+
 def launch(hosts: Hosts) -> list[str]:
     """The command that starts this one there. Ends with an error where there is no launcher."""
     import shutil
@@ -182,6 +194,12 @@ def launch(hosts: Hosts) -> list[str]:
     program = beside or shutil.which("mpiexec")
     if program is None:
         sys.exit(f"error: {FLAG} needs MPI: pip install 'llama-py[mpi]'")
+    for name, _ in hosts if len(hosts) > 1 else ():
+        if not _may_have_ipv4(name):
+            sys.exit(
+                f"error: {FLAG} {name}: it has an IPv6 address only, and MPICH's launcher speaks"
+                " IPv4; give the machines IPv4 addresses too, private ones or of a tunnel"
+            )
     total = sum(n for _, n in hosts)
     where = ",".join(f"{name}:{n}" for name, n in hosts)
     return [program, "-hosts", where, "-n", str(total), sys.executable, *sys.argv]
