@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ggml_py.errors import ContextError, ModelError
-from llama_py.chat import ChatTemplate
+from ggml_py.errors import ContextError
+from llama_py.calling import Tool, Tools, calls_of
 from llama_py.chat.budget import Budget
 from llama_py.chat.ends import turn_end
 from llama_py.chat.messages import IMAGE, has_images, parts_of
@@ -25,15 +24,17 @@ from llama_py.generate import Piece, stream
 from llama_py.loaded import Loaded
 from llama_py.prefix import Prefix
 from llama_py.prompts import n_cells
+from llama_py.rendered import Message, marks, stops_of, template_of, tokens_of, without_images
 from llama_py.reuse.tree import common
 from llama_py.text_stream import TextStream
 
 if TYPE_CHECKING:
-    from llama_py.chat.stream import Parser
+    from llama_py.chat.answer import ToolCall
+    from llama_py.chat.tools import ChatFormat
     from llama_py.vision.messages import Given
 
-Message = Mapping[str, Any]  # {"role": "user", "content": "..."}
 Pieces = Generator[Piece, None, None]
+ROUNDS = 8  # answers with calls of functions, at most, before `run` ends
 ROOM = 4  # this part of a context is left for an answer, if older turns can leave for it
 
 
@@ -49,6 +50,7 @@ class Conversation:
     def __init__(
         self, ctx: Context, system: str = "", seq_id: int = 0, *, thoughts: bool = True,
         budget: int = -1, budget_message: str = "", variables: Mapping[str, Any] | None = None,
+        tools: Sequence[Tool] = (), parallel_tool_calls: bool | None = None,
     ) -> None:  # fmt: skip
         """system: what the model is to be.
 
@@ -56,6 +58,8 @@ class Conversation:
         budget     how many tokens they may have (-1: any number); before the tag that then ends
                    them comes budget_message
         variables  for the template, such as {"enable_thinking": False}
+        tools      functions, or descriptions in the form of the OpenAI API, that answers may call;
+                   parallel_tool_calls: several in an answer (None: if the template does)
         """
         self.ctx = ctx
         self.messages: list[Message] = []
@@ -63,6 +67,7 @@ class Conversation:
         self.system = system
         self.prefix = Prefix(ctx, seq_id)
         self.variables = dict(variables or {})
+        self.tools = Tools(tools, parallel_tool_calls) if tools else None
         self.budget, self.budget_message = budget, budget_message
         self.tags = template_of(ctx.model).thinking
         self._end = turn_end(template_of(ctx.model), ctx.model.tokenizer)
@@ -105,12 +110,42 @@ class Conversation:
         return self._say(with_images(text, images))
 
     def _say(self, content: Any) -> list[int]:
+        return self._added([{"role": "user", "content": content}])
+
+    def _added(self, more: Sequence[Message]) -> list[int]:
         self._stop()
-        messages: list[Message] = [*self.messages, {"role": "user", "content": content}]
+        messages: list[Message] = [*self.messages, *more]
         n_all, (messages, prompt, ids) = len(messages), self._fitted(messages)
         self._before = self.messages[len(self.start) :]
         self.n_left, self.messages, self._prompt = n_all - len(messages), messages, prompt
-        return self.prefix.start(ids, marks(self.ctx, messages, ids, self.variables))
+        with_tools = {"tools": self.tools.given} if self.tools else {}
+        return self.prefix.start(ids, marks(self.ctx, messages, ids, self.variables | with_tools))
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """What the last answer calls; `tell` its results."""
+        return calls_of(self.messages[-1]) if self.tools and self.messages else []
+
+    def tell(self, results: Sequence[Message]) -> list[int]:
+        """Add results of calls, messages of the role "tool" (`result_of` makes them), as `say` adds
+        what the user says."""
+        return self._added(results)
+
+    def run(self, text: str, images: Sequence[Given] = (), **options: Any) -> Pieces:
+        """`ask`; and as long as an answer calls functions that are tools here, up to ROUNDS times,
+        these are called, and the next answer knows what they gave. A tool_choice among the options
+        is for the first answer. Raises also what `result_of` does."""
+        from llama_py.chat.functions import result_of
+
+        yield from self.ask(text, images, **options)
+        options.pop("tool_choice", None)
+        for _ in range(ROUNDS):
+            functions = self.tools.functions if self.tools else []
+            known = {function.__name__ for function in functions}
+            if not self.calls or not all(call.name in known for call in self.calls):
+                return
+            ids = self.tell([result_of(call, functions) for call in self.calls])
+            yield from self.answer(ids, **options)
 
     def again(self, text: str | None = None) -> list[int]:
         """`say` what was said last once more, or `text` instead of it: the answer to it leaves the
@@ -144,7 +179,7 @@ class Conversation:
         """As much of the end of a conversation as leaves room for an answer, and its prompt."""
         n_ctx = self.ctx.cparams.n_ctx_seq
         while True:
-            prompt = self.text(self.ctx.model, messages, **self.variables)
+            prompt = self._text(messages)
             ids = tokens_of(self.ctx.model, prompt, messages)
             fewer = _without_oldest(messages)
             if fewer is None or n_cells(ids) <= n_ctx - n_ctx // ROOM:
@@ -152,8 +187,22 @@ class Conversation:
                 return messages, prompt, ids
             messages = fewer
 
+    def _text(self, messages: Sequence[Message]) -> str:
+        """The prompt of the conversation with these messages."""
+        if self.tools is None:
+            return self.text(self.ctx.model, messages, **self.variables)
+        return self._form(messages).prompt
+
+    def _form(self, messages: Sequence[Message], choice: Any = "auto") -> ChatFormat:
+        assert self.tools is not None
+        how = self.variables | {"reasoning_format": "auto" if self.thoughts else "none"}
+        template = template_of(self.ctx.model)
+        return self.tools.form(template, without_images(messages), choice, **how)
+
     def answer(self, ids: Sequence[int], **options: Any) -> Pieces:
-        """What follows the tokens of `say`, piece by piece; options are those of GenerateParams.
+        """What follows the tokens of `say`, piece by piece; options are those of GenerateParams,
+        with tools of AnswerParams, and tool_choice (auto, none, required, or a function's name as
+        the OpenAI API has it); `Piece.calls` are what comes of calls.
 
         What was answered when the caller stops, or an error comes, is kept as the answer; where an
         error comes before any, the message leaves the conversation.
@@ -181,10 +230,15 @@ class Conversation:
 
     def _pieces(self, ids: Sequence[int], options: dict[str, Any]) -> Iterator[Piece]:
         model, tags = self.ctx.model, self.tags
-        self._stops = stops_of(self._end, options.get("stop", ()))
+        given_stops = options.get("stop", ())
+        self._stops = stops_of(self._end, given_stops)
         options |= {"seq_id": self.prefix.seq_id, "stop": self._stops}
         if options.get("context_shift"):
             options["n_keep"] = self._n_keep(options.get("n_keep", 0))
+        if self.tools is not None:
+            form = self._form(self.messages, options.pop("tool_choice", "auto"))
+            options["stop"] = given_stops
+            return self.tools.pieces(self.ctx, ids, form, options, self._end)
         if tags is None:
             return stream(self.ctx, ids, **options)
         options["preserved_tokens"] = control_tokens(tags, model.tokenizer)
@@ -202,12 +256,14 @@ class Conversation:
         if n_keep < 0 or not self.start:
             return n_keep
         other = [*self.start, {"role": "user", "content": "x"}]
-        texts = [self.text(self.ctx.model, m, **self.variables) for m in (self.messages, other)]
+        texts = [self._text(m) for m in (self.messages, other)]
         start = texts[0][: common(*texts)]
         return max(n_keep, len(tokens_of(self.ctx.model, start)))
 
     def _said(self, answer: Sequence[int]) -> Message:
         """The message that an answer is: its text up to where it was stopped."""
+        if self.tools is not None and self.tools.parser is not None:
+            return self.tools.parser.answer.message()
         tokenizer, tags = self.ctx.model.tokenizer, self.tags
         shown = () if tags is None else control_tokens(tags, tokenizer)
         stream = TextStream(tokenizer, self._stops, preserved=shown)
@@ -253,68 +309,12 @@ class Conversation:
             )
 
 
-def without_images(messages: Sequence[Message]) -> Sequence[Message]:
-    """Messages with marks where images are, for a template."""
-    if not has_images(messages):
-        return messages
-    from llama_py.vision.messages import marked
-
-    return marked(messages)
-
-
-def template_of(model: Loaded) -> ChatTemplate:
-    """The model's chat template; a plain one, with a warning, if it has none."""
-    return model.chat_template or model.default_template
-
-
-def stops_of(end: str, stop: Sequence[str]) -> Sequence[str]:
-    """What ends an answer besides the model's own tokens: `stop`, and where the template goes on.
-    """
-    return stop if not end or isinstance(stop, str) else (*stop, end)
-
-
-def tokens_of(
-    model: Loaded, prompt: str, messages: Sequence[Message] = (),
-    media_path: str | Path | None = None, n_most: int | None = None,
-) -> list[int]:  # fmt: skip
-    """The tokens of a prompt that a template made: BOS is there once. Where the messages that it
-    was made of have images, it is a `llama_py.vision.prompt.ImagePrompt`.
-
-    media_path  a folder of whose files the messages may name images (file:NAME)
-    n_most      cells that images may take; None: any number
-    """
-    bos = template_of(model).bos
-    has_bos = bool(bos) and prompt.startswith(bos)
-    if has_images(messages):
-        from llama_py.vision.messages import PLACE, images_of
-        from llama_py.vision.prompt import image_prompt
-
-        return image_prompt(
-            model.tokenizer, model.hparams, model.eyes, prompt, images_of(messages, media_path),
-            marker=PLACE, add_special=not has_bos, n_most=n_most,
-        )  # fmt: skip
-    return model.tokenizer.tokenize(prompt, add_special=not has_bos)
-
-
 def parted_pieces(pieces: Iterator[Piece], tags: Tags, prompt: str) -> Iterator[Piece]:
     """The pieces of an answer to a prompt, with thoughts in their `thought`."""
     parts = Thoughts(tags, prompt)
     for piece in pieces:
         thought, said = parts.push(piece.text, final=piece.finish_reason is not None)
         yield replace(piece, text=said, thought=thought)
-
-
-def read_pieces(pieces: Iterator[Piece], parser: Parser) -> Iterator[Piece]:
-    """The pieces of an answer that may call tools: what is said, thoughts, and calls."""
-    for piece in pieces:
-        deltas = parser.feed(piece.text)
-        if piece.finish_reason is not None:
-            deltas += parser.rest()
-        yield replace(
-            piece, text="".join(delta.content for delta in deltas),
-            thought="".join(delta.reasoning for delta in deltas),
-            calls=tuple(delta for delta in deltas if delta.index is not None),
-        )  # fmt: skip
 
 
 def opened(pieces: Iterator[Piece], start: str) -> Iterator[Piece]:
@@ -338,51 +338,3 @@ def _without_oldest(messages: list[Message]) -> list[Message] | None:
     first = 1 if roles[0] == "system" else 0
     later = [i for i in range(first + 1, len(roles)) if roles[i] == "user"]
     return [*messages[:first], *messages[later[0] :]] if later else None
-
-
-def marks(
-    ctx: Context, messages: Sequence[Message], ids: Sequence[int],
-    variables: Mapping[str, Any] | None = None,
-) -> list[int]:  # fmt: skip
-    """Where other prompts may go on from the tokens of a conversation: before the text of its last
-    message (behind its images), which may be another, and where the answer will be written
-    differently once it is an earlier message (thinking is left out), or before the last token."""
-    if ctx.memory.goes_back or not messages:
-        return []
-    seen, messages = has_images(messages[-1:]), without_images(messages)
-    template, (*before, last) = template_of(ctx.model), messages
-    said = str(last.get("content", ""))
-    images, said = _behind_images(said) if seen else ("", said)
-    other = {**last, "content": f"{images}{'>' if said.startswith('<') else '<'}{said}"}
-    answered = [*messages, {"role": "assistant", "content": "x"}, last]
-    more = variables or {}
-    try:
-        text = template.render(messages, **more)
-        later = (
-            template.render([*before, other], **more),
-            template.render(answered, add_generation_prompt=False, **more),
-        )
-    except ModelError:  # it takes no such messages
-        return []
-    return [_token_at(ctx.model, ids, text[common(text, t) :]) for t in later]
-
-
-def _behind_images(text: str) -> tuple[str, str]:
-    """A text up to the end of its last image, and the rest."""
-    from llama_py.vision.messages import PLACE
-
-    head, place, rest = text.rpartition(PLACE)
-    return head + place, rest
-
-
-def _token_at(model: Loaded, ids: Sequence[int], rest: str) -> int:
-    """The token in which the rest of a text begins; the last one, if there is no rest. Of what has
-    images only what is behind the last is looked at."""
-    left = len(rest.encode("utf-8", "surrogatepass"))
-    for i in reversed(range(len(ids))):
-        if ids[i] < 0:
-            return i + 1
-        left -= len(model.tokenizer.token_to_piece(ids[i], special=True))
-        if left <= 0:
-            return i
-    return 0

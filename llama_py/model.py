@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from ggml_py.errors import GrammarError, ModelError
+from ggml_py.errors import ModelError
 from llama_py.batch import F32
+from llama_py.calling import Tool, asked_with, read_pieces
 from llama_py.chat.ends import turn_end
 from llama_py.chat.thinking import control_tokens, thinking_of
 from llama_py.context import Context
-from llama_py.conversation import (
-    Conversation,
-    Message,
-    Pieces,
-    marks,
-    parted_pieces,
-    read_pieces,
-    stops_of,
-    template_of,
-    tokens_of,
-    without_images,
-)
+from llama_py.conversation import Conversation, Pieces, parted_pieces
 from llama_py.embed import embed
 from llama_py.generate import Piece, stream
 from llama_py.infill import infill_ids
@@ -37,6 +27,7 @@ from llama_py.params import (
 )
 from llama_py.prefix import Prefix
 from llama_py.prompts import Prompt, ids_of, n_cells, n_whole, text_of
+from llama_py.rendered import Message, marks, stops_of, template_of, tokens_of, without_images
 from llama_py.rerank import rerank
 from llama_py.sampler import Constraint, Sampler
 from llama_py.signature import describe, described, takes
@@ -47,7 +38,6 @@ if TYPE_CHECKING:
     from llama_py.vision.messages import Given
     from llama_py.vision.prompt import ImagePrompt
 
-Tool = Message | Callable[..., Any]
 N_CTX_LEAST = 2048  # cells of the context that a model makes for itself
 
 
@@ -242,14 +232,8 @@ class Model(Loaded):
             template, without_images(messages), tools=tools_of(tools), tool_choice=choice,
             parallel_tool_calls=parallel,
         )
-        constraint = form.constraint(self.tokenizer)
-        if constraint is not None and p.constraints:
-            given = " and ".join(p.constraints)
-            raise GrammarError(f"tools and {given} are given; an answer can meet only one of them")
-        given_stops = [p.stop] if isinstance(p.stop, str) else [*p.stop]
-        end = "" if form.ends_itself else turn_end(template, self.tokenizer)
-        stops = stops_of(end, [*given_stops, *form.stops])
-        p = replace(p, stop=stops, preserved_tokens=form.shown(self.tokenizer))
+        end = turn_end(template, self.tokenizer)
+        p, constraint = asked_with(form, p, end, self.tokenizer)
         ids, parser = tokens_of(self, form.prompt, messages, media_path), form.parser()
         return read_pieces(self._started(ids, p, messages, constraint), parser), parser
 

@@ -23,13 +23,13 @@ from ggml_py.errors import ContextError
 from llama_py.batch import F32
 from llama_py.closing import Closing
 from llama_py.context import Context
-from llama_py.conversation import Message, marks
 from llama_py.lora import Adapter
 from llama_py.model import Model
 from llama_py.params import ContextParams
 from llama_py.params.speculative import SpeculativeParams
 from llama_py.prompts import Mixed, TooLong, check_whole, is_mixed, n_cells, n_whole
 from llama_py.ready import make_ready
+from llama_py.rendered import Message, marks
 from llama_py.rerank import check_reranks, pair
 from llama_py.reuse import load_slot, save_slot
 from llama_py.serving.answer import Answer

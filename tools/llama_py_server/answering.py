@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from llama_py.chat.budget import Budget
 from llama_py.chat.thinking import control_tokens, thinking_of
 from llama_py.chat.tools import Delta, format_of
-from llama_py.conversation import without_images
+from llama_py.rendered import without_images
 
 if TYPE_CHECKING:
     from llama_py.chat import ChatTemplate

@@ -11,8 +11,8 @@ from threading import BoundedSemaphore
 from typing import TYPE_CHECKING
 
 from llama_py.chat.ends import turn_end
-from llama_py.conversation import template_of
 from llama_py.params import AnswerParams, SamplingParams
+from llama_py.rendered import template_of
 from llama_py.serving.metrics import Metrics, Now
 from llama_py_server.errors import invalid
 from llama_py_server.window import Window

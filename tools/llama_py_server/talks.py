@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from llama_py.chat.messages import has_images
-from llama_py.conversation import tokens_of
 from llama_py.prompts import MARKER, n_cells
+from llama_py.rendered import tokens_of
 from llama_py_server import from_anthropic, from_responses
 from llama_py_server.answers import answered, as_json
 from llama_py_server.body import Body, object_of
