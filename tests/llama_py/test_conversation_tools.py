@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import lzma
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Literal
 
 import pytest
@@ -12,8 +15,8 @@ from ggml_py.errors import GrammarError, ModelError
 from llama_py import Conversation
 from llama_py.sampler.draw import Greedy
 from tests.commands import DEMO, demo_with_template
-from tests.server.served import template
 
+TEMPLATES = Path(__file__).parents[1] / "data" / "chat" / "templates.json.xz"
 City = Literal["Bern", "Oslo"]
 
 
@@ -41,7 +44,9 @@ def model(
     """With a template that knows no tools, and one that does."""
     path = DEMO
     if request.param:
-        path = demo_with_template(tmp_path_factory.mktemp("tools"), template(request.param))
+        known = json.loads(lzma.decompress(TEMPLATES.read_bytes()))["templates"]
+        template = str(known[request.param]["source"])
+        path = demo_with_template(tmp_path_factory.mktemp("tools"), template)
     with llama_py.Model(path, "cpu") as model:
         yield model
 
