@@ -19,6 +19,10 @@ U8 = npt.NDArray[np.uint8]
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 MAX_PIXELS = 2**26  # of an image that is decoded
 MAX_BYTES = 2**28  # of its file
+MAX_SIDE = 65536  # pixels; more of one row take long to bring to size
+MAX_SCANS = 500  # passes over all of a JPEG, each of which may be a few bytes; usual are up to 10
+SCAN = b"\xff\xda"  # a marker, which within a pass nothing else looks like
+TILE = 322, 323  # tags of TIFF: the width and height of what it is decoded by
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,8 +41,9 @@ class Image:
                 f"an image is u8 [height, width, 3], got {found.dtype} {list(found.shape)}"
             )
         found = np.ascontiguousarray(found)
-        digest = hashlib.sha256(repr(found.shape).encode() + found.tobytes()).digest()
-        return cls(found, digest)
+        digest = hashlib.sha256(repr(found.shape).encode())
+        digest.update(found.data)
+        return cls(found, digest.digest())
 
     @classmethod
     def open(cls, path: str | Path) -> Image:
@@ -91,19 +96,19 @@ def bytes_of(url: str) -> bytes:
 def _decoded(data: bytes, what: str) -> U8:
     try:
         from PIL import Image as Pillow
+        from PIL import UnidentifiedImageError
     except ImportError:
         raise ModelError(
             "reading images needs Pillow, which is not installed; pip install 'llama-py[vision]'"
         ) from None
     try:
         with Pillow.open(io.BytesIO(data), formats=FORMATS) as found:
-            width, height = found.size
-            if width * height > MAX_PIXELS:
-                raise ModelError(
-                    f"{what}: has {width} x {height} pixels, more than {MAX_PIXELS}; give a"
-                    " smaller image"
-                )
+            _check(found, data, what)
             return _rgb(found)
+    except UnidentifiedImageError:
+        raise ModelError(
+            f"{what}: cannot be read as an image; known are {', '.join(FORMATS)}"
+        ) from None
     except ModelError:
         raise
     except Pillow.DecompressionBombError as e:
@@ -114,6 +119,31 @@ def _decoded(data: bytes, what: str) -> U8:
         ) from None
 
 
+def _check(found: Any, data: bytes, what: str) -> None:
+    """ModelError for what would take much memory or time to decode, by what it says to be."""
+    width, height = found.size
+    if width * height > MAX_PIXELS:
+        raise ModelError(
+            f"{what}: has {width} x {height} pixels, more than {MAX_PIXELS}; give a smaller image"
+        )
+    if max(width, height) > MAX_SIDE:
+        raise ModelError(
+            f"{what}: has {width} x {height} pixels, of which no side may have more than"
+            f" {MAX_SIDE}; give a part of it"
+        )
+    if found.format in ("JPEG", "MPO") and data.count(SCAN) > MAX_SCANS:
+        raise ModelError(
+            f"{what}: is decoded in more than {MAX_SCANS} passes; save it as a JPEG that is not"
+            " progressive"
+        )
+    tile = [int(found.tag_v2.get(tag, 1)) for tag in TILE if found.format == "TIFF"]
+    if tile and tile[0] * tile[1] > MAX_PIXELS:
+        raise ModelError(
+            f"{what}: has tiles of {tile[0]} x {tile[1]} pixels, more than {MAX_PIXELS}; save it"
+            " as another format"
+        )
+
+
 def _rgb(found: Any) -> U8:
     """Pixels without transparency; of more than 8 bits, the highest."""
     # Pillow has the 16 bits of a PPM, and in some versions those of a PNG, in 32.
@@ -122,4 +152,4 @@ def _rgb(found: Any) -> U8:
         return np.repeat(grey[:, :, None], 3, 2)
     if found.mode in ("I", "F"):
         raise ValueError("its pixels have 32 bits, and nothing says which number is white")
-    return np.array(found.convert("RGB"), np.uint8)
+    return np.asarray(found if found.mode == "RGB" else found.convert("RGB"), np.uint8)

@@ -14,7 +14,7 @@ import pytest
 
 from ggml_py.errors import ModelError
 from golden.vision import image
-from llama_py.vision.image import MAX_PIXELS, Image
+from llama_py.vision.image import MAX_PIXELS, MAX_SCANS, MAX_SIDE, SCAN, Image
 from llama_py.vision.resize import LARGEST, aligned, fit, resize
 from llama_py.vision.tiles import best_size, tiles
 
@@ -27,10 +27,10 @@ def png(pixels: np.ndarray, kind: str = "PNG") -> bytes:
     return out.getvalue()
 
 
-def header(width: int, height: int) -> bytes:
-    """A PNG that says to be large and has next to nothing."""
-    ihdr = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    parts = ((b"IHDR", ihdr), (b"IDAT", zlib.compress(bytes(100))), (b"IEND", b""))
+def header(width: int, height: int, bits: int = 8, raw: bytes = bytes(100)) -> bytes:
+    """A PNG of that size in RGB; mostly it has not enough pixels."""
+    ihdr = struct.pack(">IIBBBBB", width, height, bits, 2, 0, 0, 0)
+    parts = ((b"IHDR", ihdr), (b"IDAT", zlib.compress(raw)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
         for name, data in parts
@@ -71,18 +71,102 @@ def test_urls() -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "cannot be read"),
-        (b"no image at all", "cannot be read"),
+        (b"", "as an image; known are"),
+        (b"no image at all", "as an image; known are"),
         (png(image(40, 30))[:600], "cannot be read"),
-        (b"GIF89a" + bytes(20), "cannot be read"),
+        (png(image(40, 30), "JPEG")[:600], "cannot be read"),
+        (b"GIF89a" + bytes(20), "as an image; known are"),
         (header(8000, 9000), f"more than {MAX_PIXELS}"),
         (header(60000, 60000), "too large"),
+        (header(MAX_SIDE + 1, 1), f"no side may have more than {MAX_SIDE}"),
+        (header(0, 5), "as an image; known are"),
+        (header(5, 0), "as an image; known are"),
+        (b"P6 99999999999 9 255 ", "cannot be read"),
         (header(16, 16), "cannot be read"),
     ],
 )
 def test_what_is_none_is_one_error(data: bytes, why: str) -> None:
     with pytest.raises(ModelError, match=why):
         Image.read(data)
+
+
+def passes(n: int) -> bytes:
+    """A progressive JPEG whose last pass is there n times more."""
+    out = io.BytesIO()
+    PIL.fromarray(image(64, 48)).save(out, "JPEG", progressive=True)
+    data = out.getvalue()
+    last, end = data.rfind(SCAN), data.rfind(b"\xff\xd9")
+    return data[:end] + n * data[last:end] + data[end:]
+
+
+def test_passes_of_a_jpeg_are_bounded() -> None:
+    assert Image.read(passes(2)).size == Image.read(passes(MAX_SCANS // 2)).size == (64, 48)
+    with pytest.raises(ModelError, match=f"more than {MAX_SCANS} passes"):
+        Image.read(passes(MAX_SCANS))
+
+
+def tiled(side: int) -> bytes:
+    """A TIFF of 64 x 64 in one tile, which may be larger."""
+    pixels = zlib.compress(bytes(3 * 64 * 64))
+    at = 8 + len(pixels)
+    tags = (
+        (256, 64), (257, 64), (258, at), (259, 8), (262, 2), (277, 3), (284, 1), (322, side),
+        (323, side), (324, 8), (325, len(pixels)),
+    )  # fmt: skip
+    entries = b"".join(
+        struct.pack("<HHII", tag, 3, 3, x) if tag == 258 else struct.pack("<HHII", tag, 4, 1, x)
+        for tag, x in tags
+    )
+    start = b"II*\0" + struct.pack("<I", at + 6) + pixels + struct.pack("<HHH", 8, 8, 8)
+    return start + struct.pack("<H", len(tags)) + entries + bytes(4)
+
+
+def test_tiles_of_a_tiff_are_bounded() -> None:
+    assert Image.read(tiled(64)).size == (64, 64)
+    with pytest.raises(ModelError, match="tiles of 16000 x 16000 pixels"):
+        Image.read(tiled(16000))
+
+
+def other(mode: str, kind: str, **options: Any) -> bytes:
+    """A picture in another mode, in blocks, so that a JPEG changes it little."""
+    out = io.BytesIO()
+    PIL.fromarray(image(4, 3)).resize((64, 48), 0).convert(mode).save(out, kind, **options)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "near"),
+    [("CMYK", "JPEG", 12), ("CMYK", "TIFF", 0), ("RGB", "WEBP", 60), ("RGB", "MPO", 60),
+     ("RGBA", "TIFF", 0), ("P", "PNG", 51), ("P", "GIF", 51)],
+)  # fmt: skip
+def test_colours_of_other_files(mode: str, kind: str, near: int) -> None:
+    options = {"quality": 95} if kind in ("JPEG", "WEBP", "MPO") else {}
+    found = Image.read(other(mode, kind, **options)).pixels.astype(int)
+    wanted = np.asarray(PIL.fromarray(image(4, 3)).resize((64, 48), 0)).astype(int)
+    assert found.shape == wanted.shape and np.abs(found - wanted).max() <= near
+
+
+@pytest.mark.parametrize("kind", ["GIF", "PNG", "TIFF", "WEBP"])
+def test_of_several_pictures_the_first(kind: str) -> None:
+    out = io.BytesIO()
+    first, *more = (PIL.fromarray(np.full((5, 7, 3), n, np.uint8)) for n in (50, 100, 200))
+    options = {"lossless": True} if kind == "WEBP" else {}
+    first.save(out, kind, save_all=True, append_images=more, **options)
+    assert (Image.read(out.getvalue()).pixels == 50).all()
+
+
+def test_what_a_camera_has_noted_turns_nothing() -> None:
+    out, noted = io.BytesIO(), PIL.Exif()
+    noted[0x112] = 6  # to be turned by a quarter
+    PIL.fromarray(image(7, 5)).save(out, "PNG", exif=noted)
+    assert (Image.read(out.getvalue()).pixels == image(7, 5)).all()
+
+
+def test_of_16_bits_the_highest_8() -> None:
+    deep = (256 * image(7, 5).astype(np.uint16) + 200).astype(">u2")
+    raw = b"".join(b"\0" + row.tobytes() for row in deep)
+    data = header(7, 5, 16, raw)
+    assert (Image.read(data).pixels == image(7, 5)).all()
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
