@@ -21,7 +21,7 @@ def test_graphs_of_answers_are_the_same_while_others_read(unified: bool) -> None
         seqs = tuple(s for (s,) in ubatch.seq_id[:: ubatch.n_seq_tokens])
         seen.append((seqs, ubatch.n_seq_tokens, sum(ubatch.output)))
 
-    with engine(NAME, kv_unified=unified, checkpoint_min_step=0, n_piece=None) as made:
+    with engine(NAME, kv_unified=unified, checkpoint_min_step=0, n_piece=256) as made:
         go_on = stall(made)
         made._ctx.on_graph = see
         lengths = [5, 60, 9, 30]
@@ -50,10 +50,8 @@ def test_where_a_graph_may_have_any_of_both_all_are_one_batch() -> None:
         assert any(sorted(map(seqs.count, {*seqs})) == [1, 8] for seqs in seen)
 
 
-def test_a_prompt_is_read_at_once_beside_answers_if_that_takes_no_second() -> None:
-    with engine(NAME, checkpoint_min_step=0, n_piece=None) as made:
-        pace = made._scheduler._pace
-        pace._token = 1e-4
+def test_a_prompt_is_read_at_once_beside_answers() -> None:
+    with engine(NAME, checkpoint_min_step=0, n_piece=256) as made:
         first, went_on = Asked(), list[int]()
         go_on = stall(made, 3)
         first.handle = made.submit(request(tokens(5), 60), first)
