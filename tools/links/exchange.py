@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from statistics import median
 
 import numpy as np
@@ -15,27 +16,37 @@ import numpy as np
 from ggml_mpi.worker import serve
 from ggml_mpi.world import World, world
 
-TIMES = 30
+TIMES, ROUNDS = 20, 5
 
 
 def passed(here: World, size: int) -> tuple[float, float]:
-    """Seconds, medians, of so many bytes to the other rank, and of as many each way."""
+    """Seconds of so many bytes to the other rank, and of as many each way. Of many in a row: where
+    one begins late the other waits, and the next time the first does."""
     own, into = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
-    other, one_way, both = 1 - here.rank, [], []
-    for _ in range(TIMES):
-        start = time.perf_counter()
+    other = 1 - here.rank
+
+    def there_and_back() -> None:
         if here.rank:
             here.receive(other, into)
             here.send(other, own)
         else:
             here.send(other, own)
             here.receive(other, into)
-        one_way.append((time.perf_counter() - start) / 2)
-        here.wait(here.receiving(other, into), here.sending(other, own))  # so both begin at once
-        start = time.perf_counter()
+
+    def both() -> None:
         here.wait(here.receiving(other, into), here.sending(other, own))
-        both.append(time.perf_counter() - start)
-    return median(one_way), median(both)
+
+    return _seconds(there_and_back) / 2, _seconds(both)
+
+
+def _seconds(step: Callable[[], None]) -> float:
+    found = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        for _ in range(TIMES):
+            step()
+        found.append((time.perf_counter() - start) / TIMES)
+    return median(found)
 
 
 def main() -> int:
