@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ggml_py.errors import ContextError, HParamsError, WeightsError
+from ggml_py.errors import ContextError, HParamsError, OutOfRange, WeightsError
 from ggml_py.types import F32
 from llama_py.batch import Batch, UBatch, ubatch_reserve
 from llama_py.context import Context
@@ -202,6 +202,16 @@ def test_a_table_of_experts_must_have_whole_numbers() -> None:
     arrays[name] = arrays[name].astype(np.float32)
     with pytest.raises(WeightsError, match="is of type f32, not i32"):
         Context(model_of(metadata, arrays, "cpu", {name: F32}), **EXACT)
+
+
+@pytest.mark.parametrize("expert", [-1, 6, 2**31 - 1])
+@pytest.mark.parametrize("device", ["cpu", "ref"])
+def test_a_table_names_experts_that_there_are(device: str, expert: int) -> None:
+    metadata, arrays = made(NAME)
+    arrays["blk.0.ffn_gate_tid2eid.weight"][:] = expert
+    ctx = Context(model_of(metadata, arrays, device), **EXACT)
+    with pytest.raises(OutOfRange, match=f"the index {expert} is out of range, 0 to 5 are allowed"):
+        ctx.decode(OTHER)
 
 
 @pytest.mark.parametrize(
