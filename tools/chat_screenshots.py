@@ -3,7 +3,8 @@
 
     python tools/chat_screenshots.py        # into docs/server/
 
-Needs a checkout, `llama-py[server]`, selenium, chromium and chromedriver.
+Needs a checkout, `llama-py[server,vision]`, selenium, chromium and chromedriver. What is said about
+an image comes of a tiny model with random weights: the demo model does not see.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ sys.path[:0] = [str(ROOT)]
 
 from load.servers import ours, running  # noqa: E402
 from tests.browser import chromium  # noqa: E402
+from tests.eyes import files_of  # noqa: E402
 
 OUT = ROOT / "docs" / "server"
 DEMO = ROOT / "llama_py" / "data" / "demo.gguf"
@@ -34,6 +36,36 @@ def main() -> None:
             _picture(driver, "chat-light.png", "light")
             driver.find_element("css selector", "header [aria-label=Settings]").click()
             _picture(driver, "chat-dark.png", "dark")
+        _with_image(Path(folder))
+
+
+def _with_image(folder: Path) -> None:
+    model, eyes = files_of("pixtral", folder)
+    command = [*ours(str(model), 4096, 1, 2), "--mmproj", str(eyes), "-n", "24", "--temp", "0"]
+    with running(command, folder / "log") as url, chromium(folder) as driver:
+        driver.get(url)
+        time.sleep(1)
+        driver.find_element("name", "images").send_keys(str(_drawn(folder / "sea.png")))
+        time.sleep(1)
+        driver.find_element("name", "message").send_keys("What is in this picture?\n")
+        time.sleep(5)
+        driver.find_element("name", "images").send_keys(str(folder / "sea.png"))
+        time.sleep(1)
+        _picture(driver, "chat-image.png", "light")
+
+
+def _drawn(path: Path) -> Path:
+    """A sun above the sea."""
+    from PIL import Image, ImageDraw
+
+    image = Image.new("RGB", (320, 200), "#9fd3ee")
+    draw = ImageDraw.Draw(image)
+    draw.ellipse((210, 25, 270, 85), fill="#ffd34d")
+    draw.rectangle((0, 130, 320, 200), fill="#2f6f9f")
+    draw.polygon([(70, 130), (150, 130), (135, 150), (85, 150)], fill="#7a4a2a")
+    draw.polygon([(108, 125), (108, 60), (150, 120)], fill="#ffffff")
+    image.save(path)
+    return path
 
 
 def _talk(driver: Any) -> None:
