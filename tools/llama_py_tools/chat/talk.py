@@ -179,7 +179,12 @@ class Talk:
                 session.tell(dimmed(f"(the context is full: {n} tokens have left it)"))
             elif piece.finish_reason == "length" and self.full():
                 self.run.end_line()
-                session.tell(dimmed("(the context is full: --context-shift would go on)"))
+                session.tell(dimmed(f"(the context is full: {self._what_to_do()})"))
+
+    def _what_to_do(self) -> str:
+        from llama_py.context_shift import can_shift
+
+        return f"{'--context-shift' if can_shift(self.run.ctx) else 'a larger -c N'} would go on"
 
     def full(self) -> bool:
         ctx = self.run.ctx
