@@ -107,7 +107,7 @@ class Loaded(Closing):
         Raises GGUFError, UnknownArchitecture, HParamsError, WeightsError, or BackendError; the
         first four before anything is allocated.
         """
-        p = ModelParams(**options)
+        p = ModelParams.of(**options)
         path = DEMO if path is None else path
         self.vision: Encoder | None = None
         self.file = (

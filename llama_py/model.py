@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -70,7 +70,7 @@ class Model(Loaded):
     @takes(AnswerParams)
     def stream(self, prompt: Prompt, **options: Any) -> Pieces:
         """`generate`, piece by piece. It ends the answer before."""
-        return self._started(ids_of(self.tokenizer, prompt), AnswerParams(**options))
+        return self._started(ids_of(self.tokenizer, prompt), AnswerParams.of(**options))
 
     @takes(AnswerParams)
     def infill(
@@ -78,7 +78,7 @@ class Model(Loaded):
     ) -> str:
         """The text between two texts, of a model that was trained for it; `extra` has others, as
         `llama_py.infill.infill_ids` takes them. TokenizerError for another model."""
-        p = AnswerParams(**options)
+        p = AnswerParams.of(**options)
         ids = infill_ids(
             self.tokenizer, prefix, suffix, extra=extra, n_ctx=self.hparams.n_ctx_train,
             n_predict=max(p.max_tokens, 0),
@@ -206,7 +206,7 @@ class Model(Loaded):
         if tools is not None:
             called = messages, tools, tool_choice, parallel_tool_calls, media_path, options
             return self._called(*called)[0]
-        prompt, p = Conversation.text(self, messages), AnswerParams(**options)
+        prompt, p = Conversation.text(self, messages), AnswerParams.of(**options)
         template = template_of(self)
         p = replace(p, stop=stops_of(turn_end(template, self.tokenizer), p.stop))
         ids = tokens_of(self, prompt, messages, media_path)
@@ -227,7 +227,7 @@ class Model(Loaded):
         from llama_py.chat.functions import tools_of
         from llama_py.chat.tools import format_of  # it is not light
 
-        p, template = AnswerParams(**options), template_of(self)
+        p, template = AnswerParams.of(**options), template_of(self)
         form = format_of(
             template, without_images(messages), tools=tools_of(tools), tool_choice=choice,
             parallel_tool_calls=parallel,
@@ -250,6 +250,8 @@ class Model(Loaded):
         normalize: bool | int = True, attention: str = "auto",
     ) -> F32:  # fmt: skip
         """F32 [n] of a text, or [n_texts, n] of several; see llama_py.embed.embed."""
+        if not isinstance(texts, Iterable):
+            raise ModelError(f"embed takes a text or a list of texts, not {type(texts).__name__}")
         if isinstance(texts, (str, bytes, bytearray)):
             row: F32 = embed(self, [texts], pooling, normalize, attention)[0]
             return row
@@ -277,6 +279,8 @@ def _messages(given: str | Sequence[Message]) -> Sequence[Message]:
     """A conversation; of one question, if that is given."""
     if isinstance(given, (str, bytes, bytearray)):
         return [{"role": "user", "content": text_of(given)}]
+    if not isinstance(given, Iterable):
+        raise ModelError(f"chat takes a text or a list of messages, not {type(given).__name__}")
     return given
 
 

@@ -13,10 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import Field, dataclass, field, fields
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ggml_py.errors import GGMLError, ModelError
+from llama_py.params.near import did_you_mean
 from llama_py.params.rules import Rule, integers, numbers, one_of
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 PREFIX = "LLAMA_ARG_"  # of variables
 _CHECK: dict[type, Rule] = {int: integers(), float: numbers(), bool: one_of((True, False))}
@@ -101,6 +105,16 @@ class Params:
             if isinstance(value, Field)
         ]
         cls.__doc__ = "\n".join([f"{cls.__doc__ or cls.__name__}\n", *lines])
+
+    @classmethod
+    def of(cls, **given: Any) -> Self:
+        """As the class. TypeError for a name that there is not, with what was perhaps meant."""
+        known = [f.name for f in fields(cls)]
+        for name in given:
+            if name not in known:
+                hint = did_you_mean(name, known)
+                raise TypeError(f"there is no option {name!r}{'; ' if hint else ''}{hint}")
+        return cls(**given)
 
     def __post_init__(self) -> None:
         for f, o in options_of(type(self)):

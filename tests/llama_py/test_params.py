@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import llama_py
 from ggml_py.errors import ContextError, ModelError
 from llama_py.params import ContextParams, GenerateParams, ModelParams, SamplingParams
 from llama_py.params.option import Params, option, options_of
@@ -127,3 +128,21 @@ def test_texts() -> None:
     for text in ("", "7", "7=1", "7+x", "-7+1", "7+-1e"):
         with pytest.raises(ValueError, match="15043"):
             logit_bias(text)
+
+
+def test_names_that_there_are_not() -> None:
+    with llama_py.load(device="null") as model:
+        with pytest.raises(TypeError, match="no option 'tmp'; did you mean temp"):
+            model.generate("A", tmp=1)
+        with pytest.raises(TypeError, match="no option 'n_ctxx'; did you mean n_ctx"):
+            model.context(n_ctxx=1)
+    with pytest.raises(TypeError, match=r"no option 'zzzz'$"):
+        llama_py.load(zzzz=1)  # type: ignore[call-arg]
+
+
+def test_what_is_no_text() -> None:
+    with llama_py.load(device="null") as model:
+        with pytest.raises(ModelError, match="chat takes a text or a list of messages, not int"):
+            model.chat(5)  # type: ignore[call-overload]
+        with pytest.raises(ModelError, match="embed takes a text or a list of texts, not int"):
+            model.embed(5)  # type: ignore[arg-type]
