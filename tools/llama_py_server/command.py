@@ -208,8 +208,8 @@ class Loader:
         gc.enable()
         self.shelf.ready = True
         state = future.result().served.state
-        session.tell(f"states of conversations: {_size(state.engine.n_kept)} (--cache-ram)")
         session.tell(f"ready: {state.name}")
+        session.tell(f"states of conversations: {_size(state.engine.n_kept)} (--cache-ram)")
 
 
 def _size(n: int | None) -> str:

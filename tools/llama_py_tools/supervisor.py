@@ -42,7 +42,7 @@ def supervised(hosts: Hosts, launch: Callable[[Hosts], list[str]]) -> int:
         run = _Run(launch(hosts), n, signals)
         code = run.wait()
         signals.of(None)
-        if signals.has_come and code and not run.is_ready:
+        if signals.has_come and not run.is_ready:  # whether it could end in order or not
             _say(f"{signal.Signals(signals.last).name} while it was being started; all ranks ended")
             return 128 + signals.last
         if signals.has_come or code == 0 or run.lost is None:
