@@ -169,9 +169,7 @@ def code_of(name: str) -> bytes:
     from numba.core import types
 
     from ggml_cpu.frontend import Library, lower_function
-    from ggml_cpu.helpers import register_helpers
 
-    register_helpers()
     function, count = INSTRUCTIONS[name]
     signature = types.void(*[types.int64] * (1 + count))
     module = _optimize(lower_function(f"amx.{name}", function, signature, Library), f"amx.{name}")

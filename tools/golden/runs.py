@@ -148,7 +148,7 @@ RUNS: dict[str, Callable[[Case], Result]] = {
     "nodes-snapshots": snapshots,
     "nodes-draft": lambda case: draft(case, nodes=True),
     "logits": logits,
-    "indexer": lambda case: logits(case, unfused="lightning_indexer"),
+    "indexer": lambda case, **how: logits(case, unfused="lightning_indexer", **how),
     "streams": lambda case: logits(case, unfused="hyper_connections"),
     "exact": exact,
     "sequences": sequences,
@@ -179,7 +179,7 @@ for _kind in POOLING:
 
 
 # Where the choice of an expert, or of a token, would be another after a little rounding.
-DECIDING = ("logits", "sequences", "draft", "states", "states-sequences", "blocks")
+DECIDING = ("logits", "indexer", "sequences", "draft", "states", "states-sequences", "blocks")
 ROUNDINGS: list[dict[str, Any]] = [{"flash": False}, {"flash": False, "cache": "f32"}]
 
 
