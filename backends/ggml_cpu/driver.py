@@ -10,11 +10,18 @@ GENERATION = 0  # runs started so far
 PROGRAM, STEPS, TIMES, QUIT = 16, 17, 18, 19
 ARRIVED = 32  # threads at the barrier
 PASSED = 48  # barriers passed so far
+ASLEEP = 56  # threads that sleep, at a barrier or for the next run
+TIMEOUT = 20  # seconds, ns: of a sleep
+CROWDED = 22  # whether there are more threads than cores: they pass them on to each other
 SEEN = 64  # + 16 * ith: the generation thread ith ran last
+PAUSES = 1  # words after that one: how long it spins at a barrier
 WORDS_PER_THREAD = 16
 
-PAUSES = 200  # spins before the core is offered to others; more cost much when cores are shared
-IDLE_NS = 20_000_000  # without work for this long, a worker goes to sleep
+# A thread that waits spins, which is quickest where the others have cores of their own. Where that
+# was in vain, a core is shared: it spins less the next time, and sleeps. Who slept goes on when the
+# others have come; who yields, when a neighbour's turn has ended.
+MOST_PAUSES, LEAST_PAUSES = 2000, 50
+IDLE_NS = 20_000_000  # without work for this long, a worker goes to sleep in Python
 
 # An entry of a program, int64 words. Thread ith gets the block at BLOCK + ith * STRIDE.
 KERNEL, BLOCK, STRIDE, HOW, ENTRY_WORDS = 0, 1, 2, 3, 4
@@ -22,20 +29,44 @@ MEET, OWN = 1, 2  # HOW: a barrier follows; every thread runs all of it, for its
 
 
 @fn
-def barrier(control, nth):
+def sleep_while(control, word, value):
+    """Give the core away while the word of the control block has this value; or less long."""
+    v.atomic_add(control + 8 * ASLEEP, 1)
+    v.sleep_while(control + 8 * word, value, control + 8 * TIMEOUT)
+    v.atomic_add(control + 8 * ASLEEP, -1)
+
+
+@fn
+def go_on(control, word):
+    """Change the word, so that whoever waits for that goes on."""
+    v.atomic_add(control + 8 * word, 1)
+    if v.atomic_load(control + 8 * ASLEEP) != 0:
+        v.wake(control + 8 * word)
+
+
+@fn
+def barrier(control, ith, nth):
     """Wait until all threads are here."""
     passed = v.atomic_load(control + 8 * PASSED)
     if v.atomic_add(control + 8 * ARRIVED, 1) == nth - 1:
         v.atomic_store(control + 8 * ARRIVED, 0)
-        v.atomic_store(control + 8 * PASSED, passed + 1)
-    else:
-        spins = 0
-        while v.atomic_load(control + 8 * PASSED) == passed:
-            v.pause()
-            spins += 1
-            if spins >= PAUSES:  # a thread we wait for may need this core
-                v.sched_yield()
-                spins = 0
+        go_on(control, PASSED)
+        return
+    at = control + 8 * (SEEN + WORDS_PER_THREAD * ith + PAUSES)
+    most = v.ld_i64(at)
+    spins = 0
+    while spins < most and v.atomic_load(control + 8 * PASSED) == passed:
+        v.pause()
+        spins += 1
+    if spins < most:
+        v.st_i64(at, min(most + most // 8, MOST_PAUSES))
+        return
+    v.st_i64(at, max(most // 2, LEAST_PAUSES))
+    while v.atomic_load(control + 8 * PASSED) == passed:
+        if v.ld_i64(control + 8 * CROWDED) != 0:
+            v.sched_yield()
+        else:
+            sleep_while(control, PASSED, passed)
 
 
 @fn
@@ -57,7 +88,7 @@ def run_steps(control, ith, nth):
         if times != 0:
             v.st_i64(mine + 16 * i + 8, v.nanoseconds())
         if nth > 1 and how & MEET:
-            barrier(control, nth)
+            barrier(control, ith, nth)
         step += 8 * ENTRY_WORDS
     if times != 0 and ith == 0:  # of other threads it might be too late
         v.st_i64(mine + 16 * n, v.nanoseconds())
@@ -71,7 +102,7 @@ def nothing(p, ith, nth):
 @kernel(name="executor_launch")
 def launch(control, ith, nth):
     """Thread 0: start a run and take part in it; returns when every step is done."""
-    v.atomic_add(control + 8 * GENERATION, 1)
+    go_on(control, GENERATION)
     run_steps(control, 0, nth)
 
 
@@ -90,11 +121,11 @@ def work(control, ith, nth):
             run_steps(control, ith, nth)
             spins = 0
             idle_since = 0
-        elif spins < PAUSES:
+        elif spins < MOST_PAUSES:
             v.pause()
             spins += 1
         else:
-            v.sched_yield()
+            sleep_while(control, GENERATION, generation)
             now = v.nanoseconds()
             if idle_since == 0:
                 idle_since = now

@@ -1,7 +1,8 @@
 """Run programs natively on a pool of threads: no Python between one step and the next.
 
 A program is int64 [n, ENTRY_WORDS], see driver.py. All threads run every step, and meet at a
-barrier where it says so (barriers.py). Waiting threads spin, then yield, then sleep in Python.
+barrier where it says so (barriers.py). Waiting threads spin, then sleep; workers that have nothing
+to do for long sleep in Python.
 """
 
 from __future__ import annotations
@@ -17,12 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggml_cpu.driver import (
+    CROWDED,
     GENERATION,
     MEET,
+    MOST_PAUSES,
+    PAUSES,
     PROGRAM,
     QUIT,
     SEEN,
     STEPS,
+    TIMEOUT,
     TIMES,
     WORDS_PER_THREAD,
     launch,
@@ -33,6 +38,8 @@ from ggml_cpu.objcache import load_kernels
 from ggml_cpu.recorded import Recorded
 from ggml_py import host
 from ggml_py.backend import CPUs
+
+SLEEP_NS = 1_000_000  # that a thread sleeps natively before it looks again by itself
 
 
 def in_turn(steps: Iterable[tuple[int, int]]) -> NDArray[np.int64]:
@@ -56,6 +63,10 @@ class _Pool:
     def __init__(self, n_threads: int, cpus: CPUs = ()) -> None:
         self.cpus = cpus
         self.control = (ctypes.c_int64 * (SEEN + WORDS_PER_THREAD * n_threads))()
+        self.control[TIMEOUT + 1] = SLEEP_NS
+        self.control[CROWDED] = n_threads > len(set().union(*cpus) or host.usable_cpus())
+        for i in range(n_threads):
+            self.control[SEEN + WORDS_PER_THREAD * i + PAUSES] = MOST_PAUSES
         self.address = ctypes.addressof(self.control)
         self.n_threads = n_threads
         self.natives = _Natives()

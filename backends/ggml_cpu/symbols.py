@@ -25,7 +25,7 @@ _IMPLIED_SOMEWHERE = (
     "memset_pattern16", "bzero", "__bzero", "__sincosf_stret", "__sincos_stret", "__exp10f",
     "__exp10", "__chkstk",
 )  # fmt: skip
-_OTHER = ("sched_yield", "timespec_get", "abort")
+_OTHER = ("sched_yield", "syscall", "timespec_get", "abort")
 
 EXTERNALS = frozenset((*LIBM_UNARY, *LIBM_BINARY, *_IMPLIED, *_IMPLIED_SOMEWHERE, *_OTHER))
 

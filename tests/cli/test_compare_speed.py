@@ -94,7 +94,9 @@ def test_busy_processes_are_there_for_their_test_only(
     records = list(compared(python, "fast").run(tests[:2]))
     assert alive == [0, 2]
     assert [r.test.label for r in records] == ["pp8", "pp8, 2 busy"]
-    assert table.notes(records)[-1] == "pp8, 2 busy against none (-t 1): ours 1.00, fast 1.00"
+    assert table.notes(records)[-1] == (
+        "model.gguf, pp8, 2 busy against none (-t 1): ours 1.00, fast 1.00"
+    )
 
 
 def children() -> list[int]:

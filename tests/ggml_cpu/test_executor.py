@@ -13,7 +13,19 @@ import numpy as np
 import pytest
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.driver import ENTRY_WORDS, HOW, IDLE_NS, MEET, OWN, STRIDE
+from ggml_cpu.driver import (
+    CROWDED,
+    ENTRY_WORDS,
+    HOW,
+    IDLE_NS,
+    MEET,
+    OWN,
+    PAUSES,
+    SEEN,
+    STRIDE,
+    TIMEOUT,
+    WORDS_PER_THREAD,
+)
 from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.kernel import kernel
 from ggml_cpu.objcache import load_kernels
@@ -205,6 +217,23 @@ def test_change_of_threads():
             executor.n_threads = wrong
     with pytest.raises(ValueError, match="at least 1"):
         Executor(0)
+
+
+@pytest.mark.parametrize("crowded", [0, 1])
+def test_nobody_misses_that_the_others_have_come(executor, crowded):
+    """Threads that do not spin, and sleep for a minute where nobody wakes them."""
+    run_counts(executor, 1)
+    control = executor._pool.control
+    control[CROWDED], control[TIMEOUT] = crowded, 60
+    try:
+        for _ in range(20):
+            for i in range(executor.n_threads):
+                control[SEEN + WORDS_PER_THREAD * i + PAUSES] = 0
+            assert run_counts(executor, 200) == 200 * executor.n_threads
+            time.sleep(0.002)  # workers fall asleep between runs, too
+    finally:
+        control[TIMEOUT] = 0
+        run_counts(executor, 1)  # who is asleep for long looks again
 
 
 def test_two_executors():

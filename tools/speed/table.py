@@ -85,14 +85,14 @@ def batch_costs(records: Sequence[Record]) -> list[str]:
 
 def kept_beside(records: Sequence[Record]) -> Iterator[str]:
     """How much of its speed each keeps beside busy processes."""
-    alone = {(r.threads, r.test): r for r in records if not r.test.busy}
+    alone = {r.key: r for r in records if not r.test.busy}
     for r in records:
-        quiet = alone.get((r.threads, replace(r.test, busy=0)))
+        quiet = alone.get((r.model, r.threads, replace(r.test, busy=0)))
         if not r.test.busy or quiet is None:
             continue
         pairs = {name: (r.value(name), quiet.value(name)) for name in r.runs}
         kept = ", ".join(f"{name} {a / b:.2f}" for name, (a, b) in pairs.items() if a and b)
-        yield f"{r.test.label} against none (-t {r.threads}): {kept}"
+        yield f"{r.model}, {r.test.label} against none (-t {r.threads}): {kept}"
 
 
 def page(records: Sequence[Record], plot: str = "") -> str:

@@ -39,6 +39,8 @@ from .atomic import (
     nanoseconds,
     pause,
     sched_yield,
+    sleep_while,
+    wake,
 )
 from .block import data, extra, local, nb, ne, op_f32, op_i32, shared, split, split_by
 from .dot import (

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import platform
+import sys
+
 from llvmlite import ir
 from numba.core import cgutils, types
 
@@ -15,7 +18,7 @@ def atomic_add(typing, addr, x):
     """Add to the int64 at `addr`; returns what was there before."""
 
     def emit(context, builder, sig, args):
-        return builder.atomic_rmw("add", pointer(builder, args[0], I64), args[1], "acq_rel")
+        return builder.atomic_rmw("add", pointer(builder, args[0], I64), args[1], "seq_cst")
 
     return types.int64(types.int64, types.int64), emit
 
@@ -64,6 +67,42 @@ def sched_yield(typing):
         return context.get_dummy_value()
 
     return types.void(), emit
+
+
+FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine()) if sys.platform == "linux" else None
+WAIT, WAKE = 128, 129  # FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE
+
+
+def _futex(builder, *args):
+    call(builder, "syscall", I64, [I64(FUTEX), *args, *[I64(0)] * (6 - len(args))])
+
+
+@intrinsic
+def sleep_while(typing, addr, value, timeout):
+    """Let another thread have the core, until `wake` is called for this address, unless the word is
+    another already; at most for the two words (seconds, ns) at timeout. Returns at once sometimes.
+    """
+
+    def emit(context, builder, sig, args):
+        if FUTEX is None:
+            call(builder, "sched_yield", I32, [])
+        else:
+            _futex(builder, args[0], I64(WAIT), args[1], args[2])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), emit
+
+
+@intrinsic
+def wake(typing, addr):
+    """Whoever sleeps for this address goes on."""
+
+    def emit(context, builder, sig, args):
+        if FUTEX is not None:
+            _futex(builder, args[0], I64(WAKE), I64(2**31 - 1))
+        return context.get_dummy_value()
+
+    return types.void(types.int64), emit
 
 
 @intrinsic
