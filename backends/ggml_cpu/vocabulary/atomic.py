@@ -73,7 +73,8 @@ FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine()) if sys.platform =
 WAIT, WAKE = 128, 129  # FUTEX_WAIT_PRIVATE, FUTEX_WAKE_PRIVATE
 
 
-def _futex(builder, *args):
+def _futex(builder: ir.IRBuilder, *args: ir.Value) -> None:
+    assert FUTEX is not None
     call(builder, "syscall", I64, [I64(FUTEX), *args, *[I64(0)] * (6 - len(args))])
 
 
