@@ -24,10 +24,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from statistics import quantiles
+from statistics import median
 from typing import TYPE_CHECKING
 
 ROOT = Path(__file__).parents[1]
@@ -35,6 +35,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "backends"), str(ROOT / "tools")]
 
 from links.delayed import DEVICE  # noqa: E402
 from links.spaces import ADDRESSES, Spaces, Speed, linked  # noqa: E402
+from links.turns import TESTS, Player, rate_kept, taken  # noqa: E402
 
 if TYPE_CHECKING:
     from llama_py_tools.predict.cost import Link
@@ -294,30 +295,33 @@ def check(args: argparse.Namespace, folder: Path) -> int:
 
 
 def overhead(args: argparse.Namespace) -> Iterator[str]:
-    """By turns, each of which begins with another: no launcher, one rank, and two, of which the
-    second has all layers. Medians of all repetitions; a machine that is warm or has slept is not
-    always the same one's."""
-    bench = [sys.executable, "-c", PROGRAM.format("bench"), *bench_words(args)]
+    """No launcher, one rank, and two, of which the second has all layers: three processes that
+    compute by turns. In each turn all are started anew, as where memory lies differs by itself."""
+    words = [args.model, *map(str, (args.n_prompt, args.n_gen, args.threads))]
+    player = [sys.executable, "-m", "links.turns", *words]
     ways: Mapping[str, list[str]] = {
-        "no MPI": bench,
-        "1 rank": [mpiexec(), "-n", "1", *bench],
-        "all on the other of 2": [mpiexec(), "-n", "2", *bench, "-dev", "mpi1"],
+        "no MPI": [*player, "cpu"],
+        "1 rank": [mpiexec(), "-n", "1", *player],
+        "all on the other of 2": [mpiexec(), "-n", "2", *player, "mpi1"],
     }
-    found: dict[str, dict[str, list[float]]] = {name: {"pp": [], "tg": []} for name in ways}
+    found = {test: {name: list[float]() for name in ways} for test in TESTS}
     for turn in range(args.turns):
-        for i in range(len(ways)):
-            name = [*ways][(turn + i) % len(ways)]
-            for test, samples in every_rate(output(ways[name])).items():
-                found[name][test] += samples
-    for test in ("pp", "tg"):
-        of = {name: quantiles(tests[test], n=4) for name, tests in found.items()}
-        base = of["no MPI"][1]
-        yield f"{test}: " + ", ".join(
-            f"{name} {middle:.2f} t/s ({middle / base:.1%}; {low:.2f} to {high:.2f})"
-            for name, (low, middle, high) in of.items()
-        )
-    n = len(found["no MPI"]["pp"])
-    yield f"medians of {n} runs each, and quartiles"
+        first = turn % len(ways)
+        order = [*ways][first:] + [*ways][:first]
+        with ExitStack() as stack:
+            players = {
+                name: stack.enter_context(Player(ways[name], environment())) for name in order
+            }
+            for test, of in taken(players, args.repetitions).items():
+                for name, seconds in of.items():
+                    found[test][name] += seconds
+    for test, n in zip(TESTS, (args.n_prompt, args.n_gen), strict=True):
+        base = found[test]["no MPI"]
+        yield f"{test}: no MPI {n / median(base):.2f} t/s, " + ", ".join(
+            "{} {:.1%} ({:.1%} to {:.1%})".format(name, *rate_kept(base, seconds))
+            for name, seconds in found[test].items() if name != "no MPI"
+        )  # fmt: skip
+    yield f"medians of {len(base)} rounds, and quartiles"
 
 
 def every_rate(text: str) -> dict[str, list[float]]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import compare_links
-from links import delayed
+from links import delayed, turns
 from links.spaces import Speed
 
 
@@ -51,3 +53,34 @@ not JSON
 """
     assert compare_links.rates(text) == {"layer pp": 5.5, "graph tg": 2.0}
     assert Speed(1e-4, 1e8).name == "0.1 ms, 100 Mbit/s"
+
+
+class Scripted:
+    """A player that takes what it is told to."""
+
+    def __init__(self, name: str, took: dict[str, float], log: list[str]) -> None:
+        self.name, self.took, self.log = name, took, log
+
+    def seconds(self, test: str) -> float:
+        self.log.append(self.name)
+        return self.took[test]
+
+
+def test_players_compute_by_turns_and_each_is_first_at_times() -> None:
+    log: list[str] = []
+    names = {"a": {"pp": 1.0, "tg": 4.0}, "b": {"pp": 2.0, "tg": 5.0}}
+    players: dict[str, Any] = {name: Scripted(name, took, log) for name, took in names.items()}
+    found = turns.taken(players, 2)
+    assert found == {"pp": {"a": [1, 1], "b": [2, 2]}, "tg": {"a": [4, 4], "b": [5, 5]}}
+    assert "".join(log) == "abba" * 2
+
+
+def test_ratios_are_of_one_round_each() -> None:
+    """Both became slower together: that says nothing about either."""
+    own, other = [1.0, 2.0, 4.0], [1.25, 2.5, 5.0]
+    assert turns.rate_kept(own, other) == pytest.approx((0.8, 0.8, 0.8))
+
+
+def test_a_player_that_ends_is_an_error() -> None:
+    with pytest.raises(OSError, match="ended with 3"):
+        turns.Player([sys.executable, "-c", "raise SystemExit(3)"], os.environ)
