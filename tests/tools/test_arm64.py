@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import binascii
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -9,6 +11,10 @@ from pathlib import Path
 import pytest
 
 import arm64
+from ggml_cpu.children import _CHILD
+from ggml_cpu.driver import nothing
+from ggml_cpu.fingerprints import file_name
+from ggml_cpu.kernel import REGISTRY
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell script")
@@ -44,3 +50,26 @@ def test_what_is_missing_is_named(
     with pytest.raises(SystemExit):
         arm64.main([str(tmp_path / "x"), "--", "llama-py-cli"])
     assert "debootstrap, dpkg: not found; apt-get install" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell script")
+def test_kernels_may_be_compiled_outside_of_the_emulator(tmp_path: Path) -> None:
+    """By this Python, as that CPU: what it answers is code for ARM."""
+    there = tmp_path / "root"
+    for name in ("proc/x", "usr/bin/python3"):
+        (there / name).parent.mkdir(parents=True)
+    (tmp_path / "env/lib/python3.11/site-packages/pip").mkdir(parents=True)
+    python = arm64.environment(tmp_path, there, "cortex-a76", "neon-dotprod")
+    kernel = REGISTRY.kernels[nothing.name]
+    job = {
+        "module": kernel.module, "source": "", "kernel": kernel.name, "file": file_name(kernel)
+    }  # fmt: skip
+    with subprocess.Popen(
+        [str(python), "-c", _CHILD, "[]"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(f"{json.dumps(job)}\n")
+        process.stdin.flush()  # and left open: the process ends with it
+        failure, code = json.loads(process.stdout.readline())
+    assert failure == ""
+    assert int.from_bytes(binascii.a2b_base64(code)[18:20], "little") == 183  # e_machine: AArch64
