@@ -4,11 +4,10 @@
     python tools/server_suite.py LLAMA.CPP [-n 2] [pytest's arguments ...]
 
 LLAMA.CPP is its source tree, of the version of the tests. Models have random weights and the
-vocabularies of that tree, in a hub's cache of a temporary folder, so that -hf finds them without a
-network, and images are made up, on this machine's own address; a program of that folder starts the
-server as the tests start llama-server. Needs pytest, Pillow and what
-tools/server/tests/requirements.txt of that tree names. Prints a line for each file: passed, failed,
-skipped; then why each failed, in one line.
+vocabularies of that tree, in a hub's cache of a temporary folder, and in a hub on this machine's
+own address; images are made up. A program of that folder starts the server as the tests start
+llama-server. Needs pytest, Pillow and what tools/server/tests/requirements.txt of that tree names.
+Prints a line for each file: passed, failed, skipped; then why each failed, in one line.
 """
 
 from __future__ import annotations
@@ -29,19 +28,31 @@ import tempfile
 import threading
 import xml.etree.ElementTree as ET
 from collections import Counter, defaultdict
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from llama_py.gguf_file import GGUFFile
-from llama_py.models import tiny
-from llama_py.vision import tiny as eyes
+sys.path[:0] = [str(Path(__file__).parents[1])]
+
+from llama_py.gguf_file import GGUFFile  # noqa: E402
+from llama_py.models import tiny  # noqa: E402
+from llama_py.vision import tiny as eyes  # noqa: E402
+from tests.cli.hub_server import hub  # noqa: E402
 
 # By repository and file that a test asks for: a tiny model, its vocabulary, more metadata.
 MODELS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_suffix(".json").read_text())
 IMAGES = "https://huggingface.co/ggml-org/tinygemma3-GGUF/resolve/main/test"
+FETCHED = "ggml-org/test-model-router-download"
+PRESETS = "ggml-org/test-preset-ci"
+PRESET = b"""
+[tinygemma3-preset]
+hf = ggml-org/tinygemma3-GGUF
+[stories260K-test]
+hf = ggml-org/test-model-stories260K
+"""
 LENGTH = 2048  # of contexts that they were trained with
 COMMIT = "0" * 40
 
@@ -127,19 +138,21 @@ def main() -> int:
     )
     parser.add_argument("tree", type=Path, help="llama.cpp's source")
     args, more = parser.parse_known_args()
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
+    with ExitStack() as stack:
+        root = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         make_cache(args.tree, root / "hub")
         tests = copied(args.tree, root)
+        asked = stack.enter_context(hub(served(root / "hub"), commit=COMMIT))
         program = root / "llama-server"
         address = str(root / "door")
         program.write_text(PROGRAM.format(python=sys.executable, address=address))
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         environment = {
             **os.environ, "LLAMA_SERVER_BIN_PATH": str(program), "HF_HUB_CACHE": str(root / "hub"),
-            "HF_HUB_OFFLINE": "1", "LLAMA_CACHE": str(root / "none"),
+            "HF_ENDPOINT": asked[0], "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "127.0.0.1",
+            "LLAMA_CACHE": str(root / "none"),
         }  # fmt: skip
-        os.environ |= {name: environment[name] for name in ("HF_HUB_CACHE", "HF_HUB_OFFLINE")}
+        os.environ |= {n: v for n, v in environment.items() if n.startswith("HF_")}
         maker = os.fork()
         if maker == 0:
             make_servers(address)
@@ -166,6 +179,19 @@ def make_cache(tree: Path, hub: Path) -> None:
         write(path, arch, variant, tree / "models" / model["vocabulary"], model.get("more", {}))
         if "eyes" in model:
             eyes.write(model["eyes"], path.parent)
+
+
+def served(cache: Path) -> dict[str, dict[str, bytes]]:
+    """What the hub has: these models, one that is in no cache, and presets."""
+    found = {}
+    for asked in MODELS:
+        repo = asked.partition(":")[0]
+        top = cache / f"models--{repo.replace('/', '--')}" / "snapshots" / COMMIT
+        files = (path for path in top.rglob("*") if path.is_file())
+        found[repo] = {path.relative_to(top).as_posix(): path.read_bytes() for path in files}
+    small = found["ggml-org/test-model-stories260K"]["stories260K-F32.gguf"]
+    more = {FETCHED: {"router-download-F16.gguf": small}, PRESETS: {"preset.ini": PRESET}}
+    return found | more
 
 
 def write(path: Path, arch: str, variant: str, vocabulary: Path, more: dict[str, Any]) -> None:

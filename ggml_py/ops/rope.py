@@ -43,6 +43,11 @@ def rope_ext(
         pairs = n_dims if mode == VISION else n_dims // 2
         fits = freq_factors.type is F32 and freq_factors.ne[0] >= pairs
         require(fits, f"rope: freq_factors must be f32 with {pairs} elements", freq_factors)
+    require(
+        ext_factor == 0 or (beta_fast >= 0 and beta_slow >= 0),
+        f"rope: beta_fast = {beta_fast} and beta_slow = {beta_slow} are numbers of rotations, 0 or"
+        " more", a,
+    )  # fmt: skip
     turns = tuple(sections)[:4] if mode & MROPE else (0, 0, 0, 0)
     yarn = (ext_factor, attn_factor, beta_fast, beta_slow)
     params = (n_dims, mode, n_ctx_orig, freq_base, freq_scale, *yarn, *turns, n_offs)

@@ -44,8 +44,8 @@ class GrokHParams(RoutedHParams):
     final_logit_softcap: float = divisor("final_logit_softcapping", 0.0)
     yarn_ext_factor: float = number("rope.scaling.yarn_ext_factor", -1.0, most=HIGHEST_BASE)
     yarn_attn_factor: float = number("rope.scaling.yarn_attn_factor", 1.0, most=HIGHEST_BASE)
-    yarn_beta_fast: float = number("rope.scaling.yarn_beta_fast", 8.0)
-    yarn_beta_slow: float = number("rope.scaling.yarn_beta_slow", 1.0)
+    yarn_beta_fast: float = number("rope.scaling.yarn_beta_fast", 8.0, least=0)
+    yarn_beta_slow: float = number("rope.scaling.yarn_beta_slow", 1.0, least=0)
 
     def load(self, keys: Keys) -> None:
         super().load(keys)

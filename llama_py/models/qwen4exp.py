@@ -32,6 +32,7 @@ from llama_py.models._qwen_hybrid_moe import HybridMoeHParams
 from llama_py.weights import Weights
 
 MAX_NGRAM, MAX_HEADS = 8, 64  # llama-hparams.h
+MAX_BLOCK = 1024  # positions: each is a node of the graph
 END_OF_ROWS = 2**31 - 1
 
 
@@ -58,6 +59,8 @@ class Qwen4ExpHParams(HybridMoeHParams):
                 "attention.indexer.key_length",
                 f"it must not be below rope.dimension_count = {self.n_rot}",
             )
+        if max(self.compress_ratios) > MAX_BLOCK:
+            raise keys.error("attention.compress_ratios", f"each must be at most {MAX_BLOCK}")
         self.ngram_layer = -1
         if keys.count("ple.layers"):
             self._load_ngrams(keys)

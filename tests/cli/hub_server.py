@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Event, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,9 +19,13 @@ Repos = Mapping[str, Mapping[str, bytes]]
 
 
 @contextmanager
-def hub(repos: Repos, private: str = "") -> Iterator[tuple[str, list[str]]]:
-    """Its address, and the list of what it is asked; `private` is a repository for TOKEN only."""
+def hub(
+    repos: Repos, private: str = "", slow: str = "", commit: str = COMMIT
+) -> Iterator[tuple[str, list[str]]]:
+    """Its address, and the list of what it is asked; `private` is a repository for TOKEN only. Of
+    the files of `slow` the first half comes, and the rest at the end."""
     asked: list[str] = []
+    ended = Event()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -29,7 +33,7 @@ def hub(repos: Repos, private: str = "") -> Iterator[tuple[str, list[str]]]:
         def do_GET(self) -> None:
             asked.append(f"{self.command} {urlsplit(self.path).path}")
             words = urlsplit(self.path).path.strip("/").split("/")
-            if words[:2] == ["api", "models"] and words[4:] in (["tree", "main"], ["tree", COMMIT]):
+            if words[:2] == ["api", "models"] and words[4:] in (["tree", "main"], ["tree", commit]):
                 self._tree("/".join(words[2:4]))
             elif words[:2] == ["api", "models"]:
                 self._info("/".join(words[2:4]))
@@ -55,7 +59,7 @@ def hub(repos: Repos, private: str = "") -> Iterator[tuple[str, list[str]]]:
         def _info(self, repo: str) -> None:
             if (files := self._files(repo)) is not None:
                 names = [{"rfilename": name} for name in files]
-                self._json({"id": repo, "sha": COMMIT, "siblings": names})
+                self._json({"id": repo, "sha": commit, "siblings": names})
 
         def _file(self, repo: str, name: str) -> None:
             files = self._files(repo)
@@ -65,7 +69,7 @@ def hub(repos: Repos, private: str = "") -> Iterator[tuple[str, list[str]]]:
                 self._send(404, b"{}", {"X-Error-Code": "EntryNotFound"})
                 return
             tag = f'"{_etag(files[name])}"'
-            self._send(200, files[name], {"ETag": tag, "X-Repo-Commit": COMMIT})
+            self._send(200, files[name], {"ETag": tag, "X-Repo-Commit": commit})
 
         def _json(self, value: Any) -> None:
             self._send(200, json.dumps(value).encode(), {"Content-Type": "application/json"})
@@ -76,7 +80,13 @@ def hub(repos: Repos, private: str = "") -> Iterator[tuple[str, list[str]]]:
                 self.send_header(name, value)
             self.end_headers()
             if self.command != "HEAD":
-                self.wfile.write(body)
+                half = len(body) // 2 if slow and self.path.startswith(f"/{slow}/") else len(body)
+                self.wfile.write(body[:half])
+                if half < len(body):
+                    self.wfile.flush()
+                    ended.wait()
+                    with suppress(OSError):  # nobody waits any more
+                        self.wfile.write(body[half:])
 
         def log_message(self, format: str, *args: Any) -> None:
             """Nothing: the test's output is its own."""
@@ -86,6 +96,7 @@ def hub(repos: Repos, private: str = "") -> Iterator[tuple[str, list[str]]]:
     try:
         yield f"http://127.0.0.1:{server.server_port}", asked
     finally:
+        ended.set()
         server.shutdown()
         server.server_close()
 

@@ -105,6 +105,23 @@ def test_an_encoder_that_is_not_known_is_not_used(
     assert vision.usable(str(path)) == str(path)
 
 
+def test_a_model_that_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = made(monkeypatch).asked
+    args = cli.parser().parse_args(["-hfd", "u/m:Q8_0", "-hf", "a/b", "-hff", "x", "-hft", "t"])
+    session.fetch_draft(args)
+    assert args.model_draft == "/m-Q8_0.gguf" and asked[0] == ("list", "u/m", "t")
+    with pytest.raises(ModelError, match="either -hfd or -md"):
+        session.fetch_draft(cli.parser().parse_args(["-hfd", "u/m", "-md", "a.gguf"]))
+
+
+def test_a_repository_of_presets(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = made(monkeypatch, names=("preset.ini", "README.md"))
+    assert hub.fetched_preset(FileParams(hf_repo="u/m")) == "/preset.ini"
+    assert hub.fetched_preset(FileParams(hf_repo="u/m:Q8_0")) == ""  # a model is asked for
+    found.names = ("a/preset.ini", "m-Q8_0.gguf")
+    assert hub.fetched_preset(FileParams(hf_repo="u/m")) == ""
+
+
 def test_without_a_usual_type_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     made(monkeypatch, names=("b.gguf", "a.gguf"))
     assert hub.fetched(FileParams(hf_repo="u/m")) == "/a.gguf"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import llama_py
-from ggml_py.errors import ContextError
+from ggml_py.errors import ContextError, HParamsError
 from llama_py.batch import Batch
 from llama_py.graph.inputs.ngrams import MISSING, Hashes
 from llama_py.graph.inputs.pooled_blocks import Line, blocks_of
@@ -48,6 +48,15 @@ def test_fewer_blocks_than_there_are_count(model: Any, expected: Any, tmp_path: 
     all_seen = llama_py.load(str(path)).context(**EXACT).decode(tokens(N), logits="all")
     assert nmse(all_seen[:11], expected[:11]) <= 1e-12  # 8 cells, and 3 after the last block
     assert nmse(all_seen[12:], expected[12:]) > 1e-4
+
+
+def test_blocks_are_no_larger_than_a_graph_can_be(tmp_path: Path) -> None:
+    """It has a node for each position of a block."""
+    found = tiny.find(ARCH, "ngrams")
+    keys = {**found.keys, "attention.compress_ratios": [0, 2**32 - 2]}
+    path = tiny.write_file(tmp_path / "m.gguf", ARCH, replace(found, keys=keys))
+    with pytest.raises(HParamsError, match=r"compress_ratios is .*; each must be at most 1024"):
+        llama_py.load(str(path))
 
 
 @pytest.mark.parametrize("n_ubatch", [1, 3, 7])

@@ -16,6 +16,7 @@ from starlette.routing import Route
 from llama_py_server import (
     about,
     completions,
+    managing,
     metrics,
     several,
     slots,
@@ -51,6 +52,8 @@ ALWAYS: dict[tuple[str, str], OfAll] = {  # whatever is in memory
     ("GET", "/models"): several.models, ("GET", "/v1/models"): several.models,
     ("GET", "/v1/models/{name:path}"): several.model,
     ("POST", "/models/load"): several.load, ("POST", "/models/unload"): several.unload,
+    ("POST", "/models"): managing.fetch, ("DELETE", "/models"): managing.remove,
+    ("GET", "/models/sse"): managing.events,
     ("GET", "/props"): several.props, ("GET", "/metrics"): metrics.get,
     ("GET", "/v1/stream"): streams.get, ("DELETE", "/v1/stream"): streams.delete,
     ("POST", "/v1/streams/lookup"): streams.lookup,

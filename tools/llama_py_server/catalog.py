@@ -21,7 +21,7 @@ from llama_py_tools.vision import VisionParams
 
 Open = Callable[[argparse.Namespace, Record], "State"]
 # Of the server's line: they are of one.
-NOT_ITS_OWN = ("alias", "model_url", "hf_repo", "hf_file", "mmproj")
+NOT_ITS_OWN = ("alias", "model_url", "hf_repo", "hf_file", "hf_repo_draft", "mmproj")
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,9 @@ def places(
         one, its = found.get(name), presets.get(name, for_all)
         own = parser.parse_args([*its.flags, *given])
         _settle(own, one, its, parser, name)
-        if its.dedup and own.hf_repo:
-            hidden.add(own.hf_repo.partition(":")[0])
+        if its.dedup:
+            of = {own.hf_repo, own.hf_repo_draft} - {"", None}
+            hidden |= {repo.partition(":")[0] for repo in of}
         path = one.path if one else own.model or ""
         made.append(Place(
             name, lambda record, own=own: opened(own, record),  # type: ignore[misc]

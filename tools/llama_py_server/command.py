@@ -34,7 +34,13 @@ from llama_py_server.params import (
 from llama_py_tools import session, vision
 from llama_py_tools.cpus import CpuParams
 from llama_py_tools.options import Parser, read
-from llama_py_tools.params import CommonParams, FileParams, FormParams, SteeringParams
+from llama_py_tools.params import (
+    CommonParams,
+    DraftFileParams,
+    FileParams,
+    FormParams,
+    SteeringParams,
+)
 from llama_py_tools.ranks import HostsParams
 from llama_py_tools.supervisor import AGAIN
 from llama_py_tools.vision import VisionParams
@@ -63,7 +69,7 @@ def parser() -> Parser:
     p.add(TalkParams, without=TYPED)
     p.add(VisionParams, without=("image",))
     p.add(ServedParams, without=("check",))
-    p.add(GenerateParams, SamplingParams)
+    p.add(GenerateParams, SamplingParams, DraftFileParams)
     p.add(CpuParams, FormParams, ModelParams)
     p.add(SteeringParams, without=_CONTROL)
     p.add(HostsParams)
@@ -103,17 +109,30 @@ def _command(args: argparse.Namespace) -> int:
         raise ModelError(
             f"the server needs {e.name}: pip install 'llama-py[server]'"
         ) from None
+    _fetch_preset(args)
     listen = read(args, ListenParams)
     shelf = shelf_of(args, _loss() if n_started() > 1 else None)
     loader = Loader(shelf)
     made = app(shelf, listen, loader.lifespan)
     listen = replace(listen, port=vertex.port(listen.port))
-    stopped = serve(made, listen, loader.failed, loader.hurry)
+    stopped = serve(made, listen, loader.failed, loader.hurry, shelf.feed.close)
     if loader.error is not None:
         raise loader.error
     if loader.is_busy:
         session.leave(stopped)
     return stopped
+
+
+def _fetch_preset(args: argparse.Namespace) -> None:
+    """From now on a repository of presets that -hf names is --models-preset."""
+    found = read(args, FileParams)
+    if not found.hf_repo or read(args, ModelsParams).is_several:
+        return
+    from llama_py_tools.hub import fetched_preset
+
+    preset = fetched_preset(found)
+    if preset:
+        args.models_preset, args.hf_repo = preset, ""
 
 
 def _loss() -> Loss:
@@ -130,7 +149,7 @@ def shelf_of(args: argparse.Namespace, loss: Loss | None = None) -> Shelf:
     """The models that options name; none is loaded yet. loss: see Shelf"""
     from ggml_py.host import memory
     from llama_py_server.catalog import places, single
-    from llama_py_server.shelf import Shelf
+    from llama_py_server.shelf import Manages, Shelf
 
     o = read(args, ModelsParams)
 
@@ -144,9 +163,12 @@ def shelf_of(args: argparse.Namespace, loss: Loss | None = None) -> Shelf:
         return places(args, getattr(args, "given", ()), parser(), opened_here)
 
     budget = o.models_memory << 20 or memory()[0]
+    why = "models are neither fetched nor removed here (--models-manage)"
+    manages = Manages(o.models_manage, why, read(args, FileParams).hf_token)
     return Shelf(
         found(), several=True, budget=budget, most=o.models_max, autoload=o.models_autoload,
         idle=o.sleep_idle_seconds, again=found, loss=loss,
+        manages=manages if o.models_cached else None,
     )  # fmt: skip
 
 
@@ -225,6 +247,7 @@ def opened(args: argparse.Namespace, record: Record, loss: Loss | None = None) -
 
     o, talk, file = read(args, ServerParams), read(args, TalkParams), read(args, FileParams)
     generate = read(args, GenerateParams)
+    session.fetch_draft(args)
     speculative = read(args, SpeculativeParams)
     needs_nextn = _needs_nextn(speculative)
     if int(os.environ.get(AGAIN, "0")):

@@ -8,7 +8,7 @@ import logging
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -27,10 +27,13 @@ INTERRUPTED = 130
 
 
 def serve(
-    app: Starlette, listen: ListenParams, failed: threading.Event, hurry: threading.Event
-) -> int:
+    app: Starlette, listen: ListenParams, failed: threading.Event, hurry: threading.Event,
+    ending: Callable[[], None],
+) -> int:  # fmt: skip
     """Until a signal comes, or `failed` is set. `hurry` is set by a second Ctrl-C. -> 0, after
     Ctrl-C 130
+
+    ending  is called when that begins: streams that have no end of their own are to end
 
     Raises OSError for an address that cannot be had, ModelError for a bad key or certificate.
     """
@@ -48,7 +51,7 @@ def serve(
         sockets = [stack.enter_context(_bound(host, listen)) for host in listen.host]
         for host, one in zip(listen.host, sockets, strict=True):
             tell(f"listening on {_shown(host, one, listen)}")
-        server = Server(config, hurry)
+        server = Server(config, hurry, ending)
         with _signals(server):
             asyncio.run(_serve(server, sockets, failed))
     return INTERRUPTED if server.interrupted else 0
@@ -59,9 +62,11 @@ class Server(uvicorn.Server):
 
     interrupted = False
 
-    def __init__(self, config: uvicorn.Config, hurry: threading.Event) -> None:
+    def __init__(
+        self, config: uvicorn.Config, hurry: threading.Event, ending: Callable[[], None]
+    ) -> None:
         super().__init__(config)
-        self.hurry = hurry
+        self.hurry, self.ending = hurry, ending
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.interrupted |= sig == signal.SIGINT
@@ -70,6 +75,7 @@ class Server(uvicorn.Server):
             self.hurry.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.ending()
         await super().shutdown(sockets)
         if self.force_exit:  # which leaves it out
             await self.lifespan.shutdown()

@@ -181,6 +181,11 @@ class ModelsParams(Params):
         True, "--models-autoload", "a request loads the model that it names; off: /models/load"
         " does", off="--no-models-autoload",
     )  # fmt: skip
+    models_manage: str = option(
+        "here", "--models-manage", "who may have models of the hub fetched to its cache and removed"
+        " from it, with --models-cached: clients of this machine and those with a key (here),"
+        " everybody, nobody", choices=("here", "all", "none"),
+    )  # fmt: skip
     sleep_idle_seconds: int = option(
         -1, "--sleep-idle-seconds", "a model that nobody used for so long leaves the memory, until"
         " a request comes (-1: it stays)", check=integers(-1),

@@ -12,10 +12,12 @@ from llama_py_server.about import one_model
 from llama_py_server.answers import GONE, as_json
 from llama_py_server.body import object_of, text
 from llama_py_server.errors import HTTPError, invalid
+from llama_py_server.shelf import status_of
 from llama_py_server.state import build
 
 if TYPE_CHECKING:
     from llama_py.serving import ModelInfo
+    from llama_py_server.fetches import Fetch
     from llama_py_server.shelf import Place, Shelf
 
 
@@ -33,7 +35,18 @@ async def models(request: Request, shelf: Shelf) -> Response:
         shelf.reload()
     infos = {info.name: info for info in shelf.models.info()}
     shown = [p for p in shelf.places.values() if not p.hidden and p.name in infos]
-    return as_json({"object": "list", "data": [_shown(shelf, p, infos[p.name]) for p in shown]})
+    coming = [_coming(fetch) for fetch in shelf.fetches.running.values()]
+    return as_json({
+        "object": "list", "data": [*(_shown(shelf, p, infos[p.name]) for p in shown), *coming],
+    })  # fmt: skip
+
+
+def _coming(fetch: Fetch) -> dict[str, Any]:
+    """A model that is being fetched."""
+    return {
+        "id": fetch.name, "object": "model", "owned_by": "llama-py", "created": int(time.time()),
+        "status": {"value": "downloading", "progress": fetch.progress}, "source": "cache",
+    }  # fmt: skip
 
 
 async def model(request: Request, shelf: Shelf) -> Response:
@@ -59,20 +72,13 @@ def _shown(shelf: Shelf, place: Place, info: ModelInfo) -> dict[str, Any]:
     found = {
         "id": place.name, "aliases": sorted(place.others), "tags": [], "object": "model",
         "owned_by": "llama-py", "created": int(time.time()), "status": status,
-        "path": place.path, "source": place.kind, "can_remove": False,
+        "path": place.path, "source": place.kind, "can_remove": place.kind == "cache",
         "architecture": {
             "input_modalities": ["text", "image"] if sees else ["text"],
             "output_modalities": ["text"],
         },
     }  # fmt: skip
     return found if told is None else {**told.model, **found, "tags": told.model["tags"]}
-
-
-def status_of(info: ModelInfo) -> str:
-    """In llama-server's words."""
-    if info.state == "unloading":
-        return "unloaded"
-    return "sleeping" if info.asleep else info.state
 
 
 async def load(request: Request, shelf: Shelf) -> Response:
@@ -88,7 +94,11 @@ async def load(request: Request, shelf: Shelf) -> Response:
 
 
 async def unload(request: Request, shelf: Shelf) -> Response:
-    """Let a model leave, once what it answers has ended."""
+    """Let a model leave, once what it answers has ended; or one that is being fetched not come."""
+    name = text(await object_of(request), "model")
+    if name in shelf.fetches.running:
+        await shelf.fetches.cancel(name)
+        return as_json({"success": True})
     try:
         place = await _named(request, shelf)
     except HTTPError:

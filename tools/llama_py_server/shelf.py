@@ -18,6 +18,8 @@ from llama_py_server.about import Told, told_of
 from llama_py_server.body import json_of, text
 from llama_py_server.clients import unless_gone
 from llama_py_server.errors import HTTPError, invalid
+from llama_py_server.feed import Feed
+from llama_py_server.fetches import Fetches
 from llama_py_server.kept import Streams, kept_of
 from llama_py_server.state import Record
 
@@ -55,6 +57,16 @@ class Place:
 
     def source(self) -> Source[Loaded]:
         return Source(lambda: Loaded(self.load(self.record), self), self.size)
+
+
+@dataclass(frozen=True)
+class Manages:
+    """who  may have models fetched from the hub and removed: here, all, none;  why  none
+    token   of the hub"""
+
+    who: str = "none"
+    why: str = "this server has no models of the hub (--models-cached)"
+    token: str = ""
 
 
 class Loaded:
@@ -99,12 +111,15 @@ class Shelf:
     ready    whether requests are answered;  streams  those that may be resumed
     again    makes the places anew, where they may have changed
     loss     of ranks that compute; None without any that could be lost
+    manages  who may change which models there are;  fetches  those that come
+    feed     tells who listens
     """
 
     def __init__(
         self, places: Sequence[Place], *, several: bool = False, budget: int | None = None,
         most: int = 0, autoload: bool = True, idle: float = -1.0,
         again: Callable[[], Sequence[Place]] | None = None, loss: Loss | None = None,
+        manages: Manages | None = None,
     ) -> None:  # fmt: skip
         self.places = {place.name: place for place in places}
         self.several, self.autoload, self.idle, self.again = several, autoload, idle, again
@@ -112,6 +127,8 @@ class Shelf:
             {place.name: place.source() for place in places}, budget, most
         )
         self.streams, self.loss = Streams(), loss
+        self.manages, self.feed = manages or Manages(), Feed(self.statuses)
+        self.fetches = Fetches(self.feed, self.reload)
         self.ready = several
 
     @property
@@ -126,6 +143,10 @@ class Shelf:
 
     def info(self, place: Place) -> ModelInfo:
         return next(one for one in self.models.info() if one.name == place.name)
+
+    def statuses(self) -> dict[str, str]:
+        """Of all models, in llama-server's words (server-models.h:server_model_status)."""
+        return {info.name: status_of(info) for info in self.models.info()}
 
     @property
     def only_loads(self) -> bool:
@@ -228,16 +249,24 @@ class Shelf:
             if name not in self.places:
                 self.places[name] = place
                 self.models.add(name, place.source())
+        self.feed.send("models_reload", "*")
 
     def close(self) -> None:
         """End what is being answered, and give all memory back."""
         self.ready = False
+        self.fetches.close()
         for place in self.places.values():
             lease = self.models.peek(place.name)
             if lease is not None:
                 lease.served.state.engine.close()
                 lease.end()
         self.models.close()
+
+
+def status_of(info: ModelInfo) -> str:
+    if info.state == "unloading":
+        return "unloaded"
+    return "sleeping" if info.asleep else info.state
 
 
 def holding(state: State) -> Shelf:

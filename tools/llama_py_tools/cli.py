@@ -26,7 +26,13 @@ from llama_py_tools.escapes import ENCODING, unescape
 from llama_py_tools.generation import CompletionParams, Run
 from llama_py_tools.interactive import InteractiveParams, Turns
 from llama_py_tools.options import Parser, read
-from llama_py_tools.params import CommonParams, FileParams, FormParams, SteeringParams
+from llama_py_tools.params import (
+    CommonParams,
+    DraftFileParams,
+    FileParams,
+    FormParams,
+    SteeringParams,
+)
 from llama_py_tools.prompt_cache import CachedPrompt, PromptCacheParams
 from llama_py_tools.ranks import HostsParams
 from llama_py_tools.vision import VisionParams
@@ -75,7 +81,7 @@ def parser() -> Parser:
     p.add(ListParams, CommonParams, FileParams, CompletionParams)
     p.add(GenerateParams, without={f.name for f, _ in options_of(SpeculativeParams)})
     p.add(ChatParams, VisionParams, InteractiveParams, PromptCacheParams, SamplingParams)
-    p.add(SpeculativeParams)
+    p.add(SpeculativeParams, DraftFileParams)
     p.add(DiffusionParams)
     p.add(ContextParams, CpuParams, FormParams, SteeringParams, ModelParams, HostsParams)
     return p
@@ -140,6 +146,7 @@ def _generate(args: argparse.Namespace) -> None:
     cache, template = read(args, PromptCacheParams), chat.template()
     prompt, seen = read_prompt(text), read(args, VisionParams)
     seen.check()
+    session.fetch_draft(args)
     run = Run(args, text)
     vision.load(args, run.model)
     if template is not None:

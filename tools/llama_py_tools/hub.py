@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+PRESET = "preset.ini"  # at the top of a repository
 USUAL = ("Q4_K_M", "Q8_0")  # llama.cpp's choice where no type is asked for
 _OTHERS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")  # in names of no models
 _UNREACHABLE = {"ConnectionError", "Timeout", "TransportError"}  # of requests and httpx
@@ -28,14 +29,23 @@ def fetched(file: FileParams) -> str:
     """The path of the model that -hf names, which is downloaded if it is not there; of a model in
     several files, of the first. ModelError says in one line why there is none."""
     name, names = _wanted(file)
-    first, *_ = [_downloaded(file, part) for part in parts_of(name, names)]
+    first, *_ = [downloaded(file, part) for part in parts_of(name, names)]
     return first
 
 
 def fetched_eyes(file: FileParams) -> str:
     """Likewise of the encoder of images that is beside it; empty, if there is none."""
     found = eyes_of(*_wanted(file))
-    return _downloaded(file, found) if found else ""
+    return downloaded(file, found) if found else ""
+
+
+def fetched_preset(file: FileParams) -> str:
+    """The path of a file for --models-preset, where -hf names a repository that has one; else
+    empty (common_download: get_hf_plan)."""
+    if not file.hf_repo or ":" in file.hf_repo or file.hf_file:
+        return ""
+    names = _names(_library(), file.hf_repo, file.offline, file.hf_token or None)
+    return downloaded(file, PRESET) if PRESET in names else ""
 
 
 def eyes_of(name: str, names: Sequence[str]) -> str:
@@ -66,11 +76,61 @@ def _wanted(file: FileParams) -> tuple[str, Sequence[str]]:
     return name, names
 
 
-def _downloaded(file: FileParams, name: str) -> str:
+def downloaded(file: FileParams, name: str) -> str:
+    """The path of one file of a repository; ModelError where it cannot be had."""
     hub, repo = _library(), file.hf_repo.partition(":")[0]
     token = file.hf_token or None
     return str(_asked(repo, lambda: hub.hf_hub_download(
         repo, name, token=token, local_files_only=file.offline)))  # fmt: skip
+
+
+def to_fetch(file: FileParams) -> tuple[str, dict[str, int]]:
+    """What -hf names by repository and type, as `cached_names` has it, and bytes of the files that
+    come with it: of a model in several files all, and the encoder of images. ModelError"""
+    name, names = _wanted(file)
+    repo, eyes = file.hf_repo.partition(":")[0], eyes_of(name, names)
+    tree = _asked(repo, lambda: _library().HfApi().list_repo_tree(
+        repo, recursive=True, token=file.hf_token or None))  # fmt: skip
+    sizes = {entry.path: entry.size for entry in tree if hasattr(entry, "size")}
+    wanted = [*parts_of(name, names), *([eyes] if eyes else [])]
+    return _full_name(repo, name), {path: sizes.get(path, 0) for path in wanted}
+
+
+def bytes_there(repo: str) -> int:
+    """Of a repository's files in the cache, with those that are still being fetched."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    blobs = Path(HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}" / "blobs"
+    try:
+        return sum(path.stat().st_size for path in blobs.iterdir())
+    except OSError:  # nothing yet, or a file was renamed meanwhile
+        return 0
+
+
+def removed(name: str) -> bool:
+    """Take a model of `cached_names` from the cache; whether it was there. What its repository has
+    of other models stays; with the last of them goes all of it. OSError"""
+    hub = _library()
+    for repo in _repos(hub):
+        files = [
+            (file, _full_name(repo.repo_id, path))
+            for revision in repo.revisions
+            for file in revision.files
+            if _is_part(path := file.file_path.relative_to(revision.snapshot_path).as_posix())
+        ]
+        gone = [file for file, full in files if full == name]
+        if gone and len(gone) == len(files):
+            revisions = [revision.commit_hash for revision in repo.revisions]
+            hub.scan_cache_dir().delete_revisions(*revisions).execute()
+        else:
+            kept = {file.blob_path for file, full in files if full != name}
+            for file in gone:
+                file.file_path.unlink(missing_ok=True)
+                if file.blob_path not in kept:
+                    file.blob_path.unlink(missing_ok=True)
+        if gone:
+            return True
+    return False
 
 
 def cached() -> str:
@@ -110,19 +170,26 @@ def cached_names() -> dict[str, Path]:
             for file in sorted(revision.files, key=lambda file: str(file.file_path)):
                 name = file.file_path.relative_to(revision.snapshot_path).as_posix()
                 if is_model(name):
-                    kind = _TYPE.search(_PART.sub(".gguf", name))
-                    full = f"{repo.repo_id}:{kind[1].upper()}" if kind else str(repo.repo_id)
-                    found.setdefault(full, Path(file.file_path))
+                    found.setdefault(_full_name(repo.repo_id, name), Path(file.file_path))
     return found
+
+
+def _full_name(repo: str, name: str) -> str:
+    """Of a model, any part of it."""
+    kind = _TYPE.search(_PART.sub(".gguf", name))
+    return f"{repo}:{kind[1].upper()}" if kind else repo
 
 
 def is_model(name: str) -> bool:
     """Whether a file is a model, of several parts the first (common_download: find_best_model)."""
-    base = name.rpartition("/")[2]
     part = _PART.search(name)
-    if not name.endswith(".gguf") or any(other in base for other in _OTHERS):
-        return False
-    return part is None or int(part[1]) == 1
+    return _is_part(name) and (part is None or int(part[1]) == 1)
+
+
+def _is_part(name: str) -> bool:
+    """Whether a file is a model, or a part of one."""
+    base = name.rpartition("/")[2]
+    return name.endswith(".gguf") and not any(other in base for other in _OTHERS)
 
 
 def chosen(repo: str, names: Sequence[str], quant: str) -> str:

@@ -82,6 +82,16 @@ class FileParams(Params):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DraftFileParams(Params):
+    """A model that drafts, of the hub."""
+
+    hf_repo_draft: str = option(
+        "", "-hfd -hfrd --hf-repo-draft --spec-draft-hf", "instead of -md: a model of the hub, as"
+        " -hf has them", env="SPEC_DRAFT_HF_REPO", metavar="USER/MODEL[:TYPE]",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
 class FormParams(Params):
     """Short for --form."""
 

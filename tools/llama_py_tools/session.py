@@ -23,6 +23,7 @@ from llama_py_tools.options import read
 from llama_py_tools.params import (
     LOAD_MODES,
     CommonParams,
+    DraftFileParams,
     FileParams,
     FormParams,
     InputParams,
@@ -157,6 +158,20 @@ def model_path(file: FileParams) -> str:
 
         return downloaded(file.model_url, file.model, file.offline)
     return _named_file(file.model) if file.model else demo_model()
+
+
+def fetch_draft(args: argparse.Namespace) -> None:
+    """From now on -md is what -hfd names, which is downloaded if it must be."""
+    repo = read(args, DraftFileParams).hf_repo_draft
+    if not repo:
+        return
+    if args.model_draft:
+        from ggml_py.errors import ModelError
+
+        raise ModelError("give either -hfd or -md")
+    from llama_py_tools.hub import fetched
+
+    args.model_draft = fetched(replace(read(args, FileParams), hf_repo=repo, hf_file=""))
 
 
 def _named_file(name: str) -> str:

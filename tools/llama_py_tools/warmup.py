@@ -15,7 +15,13 @@ from llama_py.params.rules import integers
 from llama_py.params.speculative import SpeculativeParams
 from llama_py_tools import session
 from llama_py_tools.options import Parser, read
-from llama_py_tools.params import CommonParams, FileParams, FormParams, SteeringParams
+from llama_py_tools.params import (
+    CommonParams,
+    DraftFileParams,
+    FileParams,
+    FormParams,
+    SteeringParams,
+)
 
 if TYPE_CHECKING:
     from llama_py import Context, Model
@@ -39,7 +45,7 @@ def parser() -> Parser:
         description="Compile all kernels that a model needs with these options, if they are not"
         " kept already: for prompts of any length, for single tokens, for several sequences.",
     )  # fmt: skip
-    p.add(WarmupParams, CommonParams, FileParams, SpeculativeParams)
+    p.add(WarmupParams, CommonParams, FileParams, SpeculativeParams, DraftFileParams)
     p.add(ContextParams, FormParams, SteeringParams, ModelParams)
     return p
 
@@ -53,6 +59,7 @@ def _command(args: argparse.Namespace) -> None:
     from ggml_cpu import store
 
     session.loading()
+    session.fetch_draft(args)
     start = perf_counter()
     for n_seqs in dict.fromkeys((1, read(args, WarmupParams).n_parallel)):
         _warm(args, n_seqs)

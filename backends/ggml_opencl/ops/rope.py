@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from ggml_opencl.conditions import FLOATS, all_typed
 from ggml_opencl.table import Launch, defines, items, table
 from ggml_py.ops.rope import NORMAL, VISION
@@ -17,13 +19,14 @@ def yarn(node: Tensor) -> tuple[float, float, float]:
     n_dims, base = node.param("n_dims"), node.param("freq_base")
 
     def dim(n_rotations: float) -> float:
-        turns = node.param("n_ctx_orig") / (n_rotations * 2 * math.pi)
-        return float(n_dims * math.log(turns) / (2 * math.log(base)))
+        with np.errstate(divide="ignore", invalid="ignore"):  # no rotations at all, or none but 1
+            turns = node.param("n_ctx_orig") / (np.float64(n_rotations) * 2 * math.pi)
+            return float(n_dims * np.log(turns) / np.float64(2 * math.log(base)))
 
     low, high = 0.0, -math.inf  # with no original context no pair is beyond it
     if node.param("n_ctx_orig") > 0:
-        low = max(0, math.floor(dim(node.param("beta_fast"))))
-        high = min(n_dims - 1, math.ceil(dim(node.param("beta_slow"))))
+        low = max(0, np.floor(dim(node.param("beta_fast"))))
+        high = min(n_dims - 1, np.ceil(dim(node.param("beta_slow"))))
     magnitude = node.param("attn_factor") * (1 - 0.1 * math.log(node.param("freq_scale")))
     return magnitude, float(low), float(high)
 

@@ -37,10 +37,10 @@ def yarn(node: Tensor, angle: Values) -> tuple[Values, float]:
     n_dims = node.param("n_dims")
 
     def dim(n_rotations: float) -> float:
-        turns = node.param("n_ctx_orig") / (n_rotations * 2 * math.pi)
         halves = np.float64(2 * math.log(node.param("freq_base")))
         with np.errstate(divide="ignore", invalid="ignore"):  # no power of 1 is another number
-            return float(n_dims * math.log(turns) / halves)
+            turns = node.param("n_ctx_orig") / (np.float64(n_rotations) * 2 * math.pi)
+            return float(n_dims * np.log(turns) / halves)
 
     low, high = 0.0, -math.inf  # with no original context no pair is beyond it
     if node.param("n_ctx_orig") > 0:

@@ -55,18 +55,20 @@ def _pairs(mode: int, n_dims: int) -> int:
 @case("ROPE", type=[F32], ne_a=[(256, 8, 65, 1)], n_dims=[64, 256], mode=[NEOX, IMROPE])
 @case("ROPE", type=[F32], ne_a=[(512, 8, 17, 1), (8192, 2, 2, 1)], n_dims=[128], mode=[NEOX],
       ff=[False, True])  # fmt: skip
+@case("ROPE", type=[F32], ne_a=[(128, 3, 5, 1)], n_dims=[128], mode=[NEOX], fs=[0.25],
+      ef=[0.7465], betas=[(0.0, 0.0), (32.0, 0.0), (0.0, 1.0)])  # fmt: skip
 @case("ROPE", perf=True, type=[F32], ne_a=[(128, 32, 1, 1), (128, 32, 512, 1)], n_dims=[128],
       mode=[NORMAL, NEOX])  # fmt: skip
 def rope(
     new: Leaves, type: GGMLType, ne_a: Shape, n_dims: int, mode: int, fs: float = 1.0,
     ef: float = 0.0, af: float = 1.0, ff: bool = False, v: bool = False, half: int | None = None,
-    inplace: bool = False,
+    inplace: bool = False, betas: tuple[float, float] = (32.0, 1.0),
 ) -> Tensor:  # fmt: skip
-    """v: a window of a larger tensor; half: half of one twice as large."""
+    """v: a window of a larger tensor; half: half of one twice as large; betas: of YaRN."""
     a = new.half(ne_a, half, type) if half is not None else (new.part if v else new)(ne_a, type)
     pos = new((ne_a[2] * (4 if mode & MROPE else 1),), I32, integers(0, N_CTX))
     factors = new((_pairs(mode, n_dims),), F32, uniform(0.9, 1.1)) if ff else None
-    common = (mode, N_CTX, 10000.0, fs, ef, af, 32.0, 1.0)
+    common = (mode, N_CTX, 10000.0, fs, ef, af, *betas)
     if mode & MROPE and not inplace:
         return ops.rope_multi(a, pos, factors, n_dims, _sections(mode, n_dims), *common)
     return ops.rope_ext(a, pos, factors, n_dims, *common, _sections(mode, n_dims), inplace=inplace)
