@@ -54,9 +54,8 @@ def test_blocks_are_no_larger_than_a_graph_can_be(tmp_path: Path) -> None:
     """It has a node for each position of a block."""
     found = tiny.find(ARCH, "ngrams")
     keys = {**found.keys, "attention.compress_ratios": [0, 2**32 - 2]}
-    path = tiny.write_file(tmp_path / "m.gguf", ARCH, replace(found, keys=keys))
     with pytest.raises(HParamsError, match=r"compress_ratios is .*; each must be at most 1024"):
-        llama_py.load(str(path))
+        tiny.write_file(tmp_path / "m.gguf", ARCH, replace(found, keys=keys))
 
 
 @pytest.mark.parametrize("n_ubatch", [1, 3, 7])
