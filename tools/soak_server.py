@@ -28,6 +28,7 @@ from load.rude import Rude
 from load.servers import ours, running
 
 MAY = {"500", "silence"}  # what no client may see
+LONGEST = "30"  # seconds of an answer: a client may ask for 500 prompts, or for no end
 
 
 def main() -> int:
@@ -46,6 +47,7 @@ def main() -> int:
         log = Path(folder) / "log"
         command = [*ours(args.model, 512 * args.parallel, args.parallel, 2), "--slots"]
         command += ["--slot-save-path", folder, "--cache-ram", str(args.cache_ram)]
+        command += ["--timeout", LONGEST]  # so that a minute's silence is a fault
         with running(command, log) as url:
             faults = asyncio.run(Soak(url, args).run())
         if faults:
@@ -99,7 +101,7 @@ class Soak:
                 saw = type(e).__name__
             self.seen[saw] += 1
             if saw in MAY:
-                self.faults.append(f"{call.__name__}: {saw}")
+                self.faults.append(f"{call.__name__}: {saw}; the last request: {rude.asked}")
 
     async def _tell(self, client: httpx.AsyncClient) -> None:
         start = time.monotonic()

@@ -30,10 +30,14 @@ KEYS = (
 
 
 class Rude:
-    """Calls of one kind each, on connections of their own. They return what they saw, in a word."""
+    """Calls of one kind each, on connections of their own. They return what they saw, in a word.
+
+    asked  the beginning of the last request
+    """
 
     def __init__(self, host: str, port: int, seed: int) -> None:
         self.host, self.port, self.draw = host, port, random.Random(seed)
+        self.asked = ""
 
     def any(self) -> Callable[[], Awaitable[str]]:
         return self.draw.choice([
@@ -111,6 +115,7 @@ class Rude:
     async def _post(
         self, route: str, body: bytes
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        self.asked = f"{route} {body[:1000]!r}"
         reader, writer = await asyncio.open_connection(self.host, self.port)
         writer.write(self._head(route, len(body)) + body)
         await writer.drain()
