@@ -115,11 +115,19 @@ class CheckedBatch:
         if batch.seq_ids is None:
             self.seq_id: list[SeqIds] = [(0,)] * self.n_tokens
         else:
-            self._check_length("seq_ids", len(batch.seq_ids))
-            self.seq_id = [tuple(sorted(set(ids))) for ids in batch.seq_ids]
+            try:
+                self.seq_id = [tuple(sorted(set(ids))) for ids in batch.seq_ids]
+            except TypeError:
+                raise ContextError(
+                    "seq_ids must have the sequences of each token, such as [(0,), (0, 1)]; got"
+                    f" {str(batch.seq_ids)[:60]}"
+                ) from None
+            self._check_length("seq_ids", len(self.seq_id))
         for ids in set(self.seq_id):
             if not ids:
                 raise ContextError(f"seq_ids[{self.seq_id.index(ids)}] is empty")
+            if not all(isinstance(s, int | np.integer) for s in ids):
+                raise ContextError(f"seq_ids[{self.seq_id.index(ids)}] must be integers; got {ids}")
             if ids[0] < 0 or ids[-1] >= n_seq_max:
                 bad = ids[0] if ids[0] < 0 else ids[-1]
                 raise ContextError(
@@ -204,11 +212,14 @@ class CheckedBatch:
 
     def _read_outputs(self, batch: Batch, outputs: Wanted, output_all: bool) -> None:
         if batch.outputs is not None and not output_all:
-            self._check_length("outputs", len(batch.outputs))
-            self.output = np.asarray(batch.outputs, np.bool_)
+            try:
+                self.output = np.asarray(batch.outputs, np.bool_)
+            except ValueError:  # rows of several lengths
+                raise ContextError(f"outputs must be [{self.n_tokens}] of bool") from None
             if self.output.ndim != 1:
                 shape = list(self.output.shape)
                 raise ContextError(f"outputs must be [{self.n_tokens}]; got {shape}")
+            self._check_length("outputs", len(self.output))
         else:
             self.output = np.full(self.n_tokens, outputs == "all")
             self.output[-1] = outputs != "none"

@@ -70,6 +70,12 @@ class Following:
     def _is_alike(self, batch: Batch, logits: Wanted) -> bool:
         """Whether a batch has the same sequences in the same order, at their next positions, with
         all logits."""
+        try:
+            return self._has_next(batch, logits)
+        except TypeError:  # it is no such batch at all, which is told elsewhere
+            return False
+
+    def _has_next(self, batch: Batch, logits: Wanted) -> bool:
         last, n = self.ubatch, self.ubatch.n_tokens
         ids, pos, outputs = batch.seq_ids, batch.pos, batch.outputs
         given = [(0,)] if ids is None else [tuple(one) for one in ids]

@@ -41,7 +41,8 @@ def load(t: Tensor, where: Rows = ...) -> Array:
     dequantize = dequantizer(t.type)
     assert dequantize is not None, t.type.name
     values = dequantize(found.reshape(-1, t.type.type_size))
-    return values.astype(np.float64).reshape(*found.shape[:-2], t.ne[0])
+    with np.errstate(invalid="ignore"):  # of any bytes there may be signalling NaNs
+        return values.astype(np.float64).reshape(*found.shape[:-2], t.ne[0])
 
 
 def store(t: Tensor, values: Array, where: Rows = ...) -> None:

@@ -79,16 +79,17 @@ class Meeting:
     n_steps: int = 0
 
 
-def meeting(a: Automaton, b: Automaton) -> Meeting:
+def meeting(a: Automaton, b: Automaton, most: int) -> Meeting:
+    """most: steps, after which not all is known"""
     left = [(p, q) for p in a.first for q in b.first if meet(a.ranges[p], b.ranges[q])]
     seen, found, beyond = {*left}, Meeting(), set[int]()
-    while left:
+    while left and found.n_steps < most:
         p, q = left.pop()
         if p in a.last:
             found.same |= q in b.last
             beyond |= b.next[q]
+        found.n_steps += len(a.next[p]) * len(b.next[q])
         for pair in ((x, y) for x in a.next[p] for y in b.next[q]):
-            found.n_steps += 1
             if pair not in seen and meet(a.ranges[pair[0]], b.ranges[pair[1]]):
                 seen.add(pair)
                 left.append(pair)

@@ -67,7 +67,7 @@ class _Look:
                 continue
             same = False
             for a, b in {(i, j), (j, i)}:
-                met = meeting(self.automata[a], self.automata[b])
+                met = meeting(self.automata[a], self.automata[b], self.max_steps - self.steps)
                 self.steps += met.n_steps
                 same |= met.same
                 if meet(met.beyond, follows[a]):

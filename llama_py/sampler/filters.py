@@ -45,6 +45,8 @@ def min_p(p: float, min_keep: int = 0) -> Filter | None:
     """Those at least p times as likely as the most likely."""
     if p <= 0:
         return None
+    if np.float32(p) == 0:  # no 32-bit number is so small: all are
+        return None
     distance = np.log(np.float32(p))
 
     def keep(c: Candidates) -> Candidates:
@@ -125,7 +127,7 @@ def xtc(p: float, threshold: float, min_keep: int, random: Mt19937) -> Xtc | Non
     return Xtc(p, threshold, min_keep, random)
 
 
-_MOST = 1e38  # a logit that is still a 32-bit number
+_LEAST, _MOST = 1e-37, 1e38  # a temperature, and a logit, that are still 32-bit numbers
 
 
 def temperature(t: float, spread: float = 0.0, exponent: float = 1.0) -> Filter | None:
@@ -159,7 +161,7 @@ def _divided(c: Candidates, t: float) -> Candidates:
         logits[likeliest] = c.logits[likeliest]
         return c._replace(logits=logits)
     with np.errstate(over="ignore"):
-        if abs(float(c.max())) < _MOST * t:
+        if _LEAST <= t and abs(float(c.max())) < _MOST * t:
             return c._replace(logits=c.logits / f32(t))
         distances = (c.logits.astype(np.float64) - c.max()) / t  # these may become infinite
         return c._replace(logits=distances.astype(np.float32))

@@ -203,6 +203,18 @@ def test_batches(pair: Pair, what: str) -> None:
     pair.same_state()
 
 
+@pytest.mark.parametrize("how", [
+    {"pos": 6}, {"outputs": True}, {"outputs": [[True], [False, True]]}, {"seq_ids": [0]},
+    {"seq_ids": 0}, {"seq_ids": ["a"]},
+])  # fmt: skip
+def test_a_batch_that_is_none_is_refused_as_ever(pair: Pair, how: dict[str, Any]) -> None:
+    for ctx in (pair.quick, pair.plain):
+        with pytest.raises(ContextError):
+            ctx.decode(Batch([5], **how))
+    pair.decode([1])
+    pair.same_state()
+
+
 @pytest.mark.parametrize("token", [-1, 1 << 20, 1.5, True])
 def test_a_token_that_is_none_is_refused_as_ever(pair: Pair, token: Any) -> None:
     for ctx in (pair.quick, pair.plain):

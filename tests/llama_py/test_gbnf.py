@@ -11,6 +11,7 @@ import pytest
 
 from ggml_py.errors import GrammarError
 from llama_py.grammar import compiled
+from llama_py.grammar.automata import automaton, meeting
 from llama_py.grammar.gbnf import parse
 from llama_py.grammar.lark import lark_of
 from llama_py.grammar.lexemes import cut
@@ -85,6 +86,15 @@ def test_the_longest_match_alone_would_be_wrong() -> None:
     assert "ab" in Shape(Regular(rules), ()).texts and "ab" not in cut(rules).texts
     judge = takes("grammar", text)
     assert judge("ab") and judge("aab") and judge("ababc") and not judge("abc")
+
+
+def test_looking_where_lexemes_meet_has_an_end() -> None:
+    """Of 270 parts in a row that may be empty each may be followed by all behind it."""
+    rules = parse(f"root ::= {'ws ' * 270}\nws ::= [ \\t]*")
+    row = automaton(rules["root"], rules)
+    assert 1000 <= meeting(row, row, 1000).n_steps <= 1000 + 270**2
+    word = automaton(parse("root ::= [a-z]+")["root"], {})
+    assert meeting(word, word, 1000).n_steps == 1
 
 
 def test_what_is_too_large_for_a_lexeme_is_cut_to_characters() -> None:

@@ -142,6 +142,12 @@ def test_the_lowest_temperatures_take_the_best(temp: float) -> None:
     assert {sampler.sample(values) for _ in range(20)} == {1}
 
 
+def test_the_lowest_temperature_of_what_is_not_divided() -> None:
+    """The best of these is 0, and no 32-bit number is the temperature."""
+    sampler = chain_of(2, temp=1e-300, top_k=0, top_p=1.0, min_p=1e-300)
+    assert {sampler.sample(np.array([-1.0, 0.0], np.float32)) for _ in range(20)} == {1}
+
+
 def test_temperature() -> None:
     keep = temperature(0.5)
     assert keep is not None

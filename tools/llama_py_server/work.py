@@ -168,4 +168,5 @@ def request_of(state: State, answer: Answer) -> Request:
         n_discard=task.n_discard,
         t_max_predict=max(task.t_max_predict_ms, 0) / 1000,
         t_max=state.t_max,
+        nth=answer.index,
     )

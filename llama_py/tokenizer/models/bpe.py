@@ -64,9 +64,11 @@ class BytePairs(TextModel):
 
     def _pre_tokenizer(self, meta: Mapping[str, Any]) -> PreTokenizer:
         name = meta.get(PREFIX + "pre", "")
+        if not isinstance(name, str):
+            raise TokenizerError(f"{PREFIX}pre is {type(name).__name__}; it must be a text")
         if not name:
             log.warning("%spre is missing: texts are cut as by 'default'", PREFIX)
-        return pre_tokenizer(str(name or "default"))
+        return pre_tokenizer(name or "default")
 
     def _default_ids(self) -> dict[str, int]:
         return self._pre.default_ids

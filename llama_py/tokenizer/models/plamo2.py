@@ -89,7 +89,9 @@ class Suffixes(TextModel):
 
     @cached_property
     def _scores(self) -> list[int]:
-        return [_rounded(float(np.float32(score)) * 1e4) for score in self.vocab.scores]
+        with np.errstate(over="ignore"):  # what is no f32 is infinite
+            scores = np.array(self.vocab.scores, np.float64).astype(np.float32)
+        return [_rounded(score * 1e4) for score in scores.tolist()]
 
 
 def _rounded(value: float) -> int:
