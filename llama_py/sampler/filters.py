@@ -161,7 +161,7 @@ def _divided(c: Candidates, t: float) -> Candidates:
         logits[likeliest] = c.logits[likeliest]
         return c._replace(logits=logits)
     with np.errstate(over="ignore"):
-        if _LEAST <= t and abs(float(c.max())) < _MOST * t:
+        if t >= _LEAST and abs(float(c.max())) < _MOST * t:
             return c._replace(logits=c.logits / f32(t))
         distances = (c.logits.astype(np.float64) - c.max()) / t  # these may become infinite
         return c._replace(logits=distances.astype(np.float32))
