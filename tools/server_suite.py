@@ -40,12 +40,14 @@ sys.path[:0] = [str(Path(__file__).parents[1])]
 from llama_py.gguf_file import GGUFFile  # noqa: E402
 from llama_py.models import tiny  # noqa: E402
 from llama_py.vision import tiny as eyes  # noqa: E402
+from llama_py_tools.gguf.parts import split  # noqa: E402
 from tests.cli.hub_server import hub  # noqa: E402
 
 # By repository and file that a test asks for: a tiny model, its vocabulary, more metadata.
 MODELS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_suffix(".json").read_text())
 IMAGES = "https://huggingface.co/ggml-org/tinygemma3-GGUF/resolve/main/test"
 FETCHED = "ggml-org/test-model-router-download"
+PARTS = "tinyllamas/split/stories15M-q8_0"
 PRESETS = "ggml-org/test-preset-ci"
 PRESET = b"""
 [tinygemma3-preset]
@@ -190,8 +192,20 @@ def served(cache: Path) -> dict[str, dict[str, bytes]]:
         files = (path for path in top.rglob("*") if path.is_file())
         found[repo] = {path.relative_to(top).as_posix(): path.read_bytes() for path in files}
     small = found["ggml-org/test-model-stories260K"]["stories260K-F32.gguf"]
+    found["ggml-org/models"] |= in_parts(small, cache.parent)
     more = {FETCHED: {"router-download-F16.gguf": small}, PRESETS: {"preset.ini": PRESET}}
     return found | more
+
+
+def in_parts(model: bytes, folder: Path) -> dict[str, bytes]:
+    """In three files."""
+    whole = folder / "whole.gguf"
+    whole.write_bytes(model)
+    with GGUFFile.open(whole) as file:
+        most = -(-len(file.tensors) // 3)
+    split(str(whole), str(folder / "part"), most, 0, False, False, False)
+    parts = sorted(folder.glob("part-*.gguf"))
+    return {f"{PARTS}{path.name[4:]}": path.read_bytes() for path in parts}
 
 
 def write(path: Path, arch: str, variant: str, vocabulary: Path, more: dict[str, Any]) -> None:

@@ -98,7 +98,7 @@ def _listed(value: Any) -> Any:
 
 
 def refuse(message: str) -> NoReturn:
-    raise TemplateError(message)
+    raise TemplateError(str(message))  # now: of a loop that may run the template's own code
 
 
 @contextmanager
