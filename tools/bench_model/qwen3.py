@@ -50,5 +50,6 @@ class Qwen3(Architecture):
 
 SIZES = {
     "0.6b": Qwen3(n_layer=28, n_embd=1024, n_ff=3072, n_head=16, n_head_kv=8),
+    "4b": Qwen3(n_layer=36, n_embd=2560, n_ff=9728, n_head=32, n_head_kv=8),
     "20m": Qwen3(n_layer=6, n_embd=512, n_ff=1536, n_head=8, n_head_kv=4),
 }
