@@ -29,7 +29,7 @@ REPOS = {
     "alice/Small-GGUF": {
         "Small-Q8_0.gguf": MODEL, "Small-Q4_K_M.gguf": MODEL + b"\0", "README.md": b"small",
     },
-    "alice/Slow": {"Slow-F16.gguf": MODEL},
+    "alice/Slow": {"Slow-F16.gguf": MODEL}, "alice/Plain": {"plain.gguf": MODEL},
 }  # fmt: skip
 
 
@@ -111,6 +111,14 @@ def test_a_model_is_fetched_answers_and_is_removed(router: Router) -> None:
     assert router.client.post("/v1/completions", json=body).status_code == 200
     assert router.delete(SMALL_Q4).status_code == 200
     assert not [p for p in router.cache.rglob("*") if p.is_file() and p.stat().st_size > 2**20]
+
+
+def test_a_model_whose_file_tells_no_type(router: Router) -> None:
+    assert router.post("/models", "alice/Plain").status_code == 200
+    until(lambda: router.saw("download_finished", "alice/Plain"))
+    assert router.statuses() == {"alice/Plain": "unloaded"}
+    assert router.delete("alice/Plain").status_code == 200
+    assert router.statuses() == {}
 
 
 def test_one_that_is_not_wanted_any_more_does_not_come(router: Router) -> None:

@@ -54,7 +54,7 @@ async def remove(request: Request, shelf: Shelf) -> Response:
         await shelf.fetches.cancel(name)
         return _gone(shelf, name)
     place = shelf.named(name)
-    if place.kind != "cache" or ":" not in place.name:
+    if not place.is_of_hub:
         raise invalid(f"model '{place.name}' is not removable (not from the hub's cache)")
     if shelf.is_there(place):
         shelf.models.leave(place.name)

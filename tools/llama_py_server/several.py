@@ -72,7 +72,7 @@ def _shown(shelf: Shelf, place: Place, info: ModelInfo) -> dict[str, Any]:
     found = {
         "id": place.name, "aliases": sorted(place.others), "tags": [], "object": "model",
         "owned_by": "llama-py", "created": int(time.time()), "status": status,
-        "path": place.path, "source": place.kind, "can_remove": place.kind == "cache",
+        "path": place.path, "source": place.kind, "can_remove": place.is_of_hub,
         "architecture": {
             "input_modalities": ["text", "image"] if sees else ["text"],
             "output_modalities": ["text"],

@@ -55,6 +55,11 @@ class Place:
     record: Record = field(default_factory=Record)
     told: Told | None = None
 
+    @property
+    def is_of_hub(self) -> bool:
+        """Whether it is in the hub's cache, by its repository."""
+        return self.kind == "cache" and "/" in self.name
+
     def source(self) -> Source[Loaded]:
         return Source(lambda: Loaded(self.load(self.record), self), self.size)
 
