@@ -40,7 +40,7 @@ class BytePairs(TextModel):
 
     def __init__(self, meta: Mapping[str, Any]) -> None:
         self._pre = self._pre_tokenizer(meta)
-        without = meta.get(PREFIX + "pre") == "kimi-k2" and PREFIX + "merges" not in meta
+        without = str(meta.get(PREFIX + "pre")) == "kimi-k2" and PREFIX + "merges" not in meta
         self._merges = [] if without else strings(meta, "merges")
         defaults = Defaults(
             add_bos=self._pre.add_bos,
