@@ -37,12 +37,16 @@ def load(t: Tensor, where: Rows = ...) -> Array:
     """Values as float64, or int64 of an integer type; `where` selects rows: (i3, i2, i1)."""
     found: Array = elements(t)[where]
     if t.type.name in _PLAIN:
-        return found.astype(np.int64 if found.dtype.kind == "i" else np.float64)
+        return _wide(found)
     dequantize = dequantizer(t.type)
     assert dequantize is not None, t.type.name
     values = dequantize(found.reshape(-1, t.type.type_size))
+    return _wide(values).reshape(*found.shape[:-2], t.ne[0])
+
+
+def _wide(values: Array) -> Array:
     with np.errstate(invalid="ignore"):  # of any bytes there may be signalling NaNs
-        return values.astype(np.float64).reshape(*found.shape[:-2], t.ne[0])
+        return values.astype(np.int64 if values.dtype.kind == "i" else np.float64)
 
 
 def store(t: Tensor, values: Array, where: Rows = ...) -> None:
