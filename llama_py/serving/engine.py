@@ -315,7 +315,7 @@ class Engine(Closing):
         try:
             while self._goes_on():
                 while self._came:
-                    scheduler.add(self._came.popleft())
+                    scheduler.waiting.append(self._came.popleft())
                 scheduler.step()
                 self._do_task()
         except BaseException as e:

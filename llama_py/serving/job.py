@@ -14,7 +14,6 @@ from llama_py.serving.request import Event, Request
 log = logging.getLogger("llama_py")
 
 Told = Callable[[Event], None]
-TURN = 2.0  # seconds: who comes so much later goes before the next of a client's many requests
 
 
 class Job:
@@ -26,7 +25,7 @@ class Job:
     n_held  ids that the memory had when it began
     n_kept  tokens that stay in a full context; None: the answer ends when it is full
     alone   its next step is not to be one with others: the last failed
-    since   when it came;  due  who waits with a smaller one begins before it
+    since   when it came
     """
 
     def __init__(self, id: int, answer: Answer, told: Told) -> None:
@@ -39,7 +38,6 @@ class Job:
         self.n_kept: int | None = None
         self.alone = False
         self.since = monotonic()
-        self.due = self.since + TURN * answer.request.nth
         self.cancelled = False
         self.done = threading.Event()
 

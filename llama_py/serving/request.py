@@ -43,8 +43,6 @@ class Request:
     n_indent      the answer ends before a line that is indented by fewer spaces and tabs (0: off)
     t_max_predict seconds after which the answer ends with its line (0: no limit)
     t_max         seconds after which it ends in any case, those in the queue included (0: no limit)
-    nth           how many the same client has before it: in a queue what others ask for comes
-                  first, so that who has many does not keep all waiting
     """
 
     prompt: Sequence[int]
@@ -60,7 +58,6 @@ class Request:
     n_indent: int = 0
     t_max_predict: float = 0.0
     t_max: float = 0.0
-    nth: int = 0
 
 
 @dataclass(frozen=True, slots=True)

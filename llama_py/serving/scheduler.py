@@ -7,7 +7,6 @@ answer. So answers go on while prompts are read. Everything here belongs to one 
 from __future__ import annotations
 
 import logging
-from bisect import insort
 from collections.abc import Sequence
 
 from ggml_py.building import clock
@@ -65,10 +64,6 @@ class Scheduler:
     def busy(self) -> list[Busy]:
         """Slots at work, in order, with their jobs."""
         return [(slot, slot.job) for slot in self.slots if slot.job is not None]
-
-    def add(self, job: Job) -> None:
-        """Wait for a slot."""
-        insort(self.waiting, job, key=lambda one: one.due)
 
     @property
     def is_idle(self) -> bool:
@@ -344,7 +339,6 @@ class Scheduler:
             job.ids = self.speculator.tokens(slot.id)
             self._release(slot, job)
             self.ctx.reuse.put_away(slot.id)
-            job.due = min([job.due, *(one.due for one in self.waiting[:1])])
             self.waiting.insert(0, job)
             self._is_tight = True
         elif job.reads and not job.answer.n_gen:

@@ -9,7 +9,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from llama_py_server.state import State
-from tests.server.served import events
+from llama_py_server.work import EACH_SLOT
+from tests.server.served import events, served
 
 PROMPT = "ROMEO:"
 
@@ -165,3 +166,28 @@ def test_no_json(client: TestClient) -> None:
     for body in (b"", b"{", b"[1]", b'{"a":' * 5000, b"\xff"):
         response = client.post("/v1/completions", content=body)
         assert response.status_code == 400 and "JSON" in response.json()["error"]["message"]
+
+
+def test_many_prompts_neither_fill_the_queue_nor_are_refused() -> None:
+    """More than may wait are asked for little by little, in the order of the request."""
+    with served("--max-queue", "4") as (client, state):
+        submit, most = state.engine.submit, list[int]()
+
+        def counted(*args: Any) -> Any:
+            now = state.engine.metrics()
+            most.append(now.n_busy + now.n_waiting)
+            return submit(*args)
+
+        state.engine.submit = counted  # type: ignore[method-assign]
+        body = {"prompt": [f"{i} of the" for i in range(40)], "n_predict": 2}
+        found = client.post("/completion", json=body).json()
+        assert [one["index"] for one in found] == [*range(40)]
+        assert {one["tokens_predicted"] for one in found} == {2}
+        assert len(most) == 40 and max(most) < EACH_SLOT * state.engine.n_slots
+
+        body["prompt"] = [*body["prompt"], "a " * 2000]
+        answer = client.post("/completion", json=body)
+        assert answer.json()["error"]["type"] == "exceed_context_size_error"
+        text = client.post("/completion", json={**body, "stream": True}).text
+        assert events(text)[-1][1]["error"]["code"] == 400
+        assert not state.work  # all that was asked for is over

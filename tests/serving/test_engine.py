@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ggml_py.errors import ContextError, ModelError
-from llama_py.serving import Busy, Closed, Event, Handle, TooLong
+from llama_py.serving import Busy, Closed, TooLong
 from tests.live_models import tokens
 from tests.serving.engines import WAIT, alone, ask, ask_all, engine, request, stall
 
@@ -72,27 +72,6 @@ def test_the_queue_has_an_end() -> None:
             ask(made, request([1], n=1))
         go_on.set()
         assert [one.end().finish_reason for one in [running, *waiting]] == ["length"] * 3
-
-
-def test_who_has_many_does_not_keep_others_waiting() -> None:
-    """After the first of them comes who came after all."""
-    with engine("llama-dense", n_seq_max=1, n_ctx=256) as made:
-        go_on, ended = stall(made, 4), list[str]()
-        running = ask(made, request([1], n=9))
-        running.until(0)
-
-        def submit(name: str, nth: int) -> Handle:
-            def told(event: Event) -> None:
-                if event.finish_reason is not None:
-                    ended.append(name)
-
-            return made.submit(request([1], n=1, nth=nth), told)
-
-        handles = [submit(f"many {i}", i) for i in range(4)]
-        handles += [submit("other", 0), submit("another", 0)]
-        go_on.set()
-        assert all(handle.wait(WAIT) for handle in handles)
-        assert ended == ["many 0", "other", "another", "many 1", "many 2", "many 3"]
 
 
 def test_whoever_is_told_finds_it_counted() -> None:

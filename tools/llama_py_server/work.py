@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,13 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 
-from llama_py.serving import Event, Handle, Request, Timings
+from llama_py.serving import Busy, Event, Handle, Request, Timings
 from llama_py_server.answer import Answer, Change
 from llama_py_server.errors import HTTPError, invalid, told
 
 if TYPE_CHECKING:
     from llama_py_server.state import State
     from llama_py_server.task import Task
+
+
+EACH_SLOT = 2  # answers of one request that are asked for at a time
 
 
 class News(NamedTuple):
@@ -30,7 +34,8 @@ class News(NamedTuple):
 class Work:
     """All answers of a request; leaving `async with` cancels those that have not ended.
 
-    Each is told of in the order in which it happens; HTTPError where one has failed.
+    Each is told of in the order in which it happens; HTTPError where one has failed. Of many some
+    are asked for at a time, so that they neither fill the queue nor keep others waiting.
     """
 
     def __init__(self, state: State, prompts: Sequence[Sequence[int]], task: Task) -> None:
@@ -40,7 +45,8 @@ class Work:
             for i, prompt in enumerate(prompts)
             for j in range(task.n_cmpl)
         ]
-        self._left = len(self.answers)
+        self._todo, self._left = deque(self.answers), len(self.answers)
+        self._asking: asyncio.Future[None] | None = None
         self._handles: list[Handle] = []
         self._is_cancelled = False
         self._loop = asyncio.get_running_loop()
@@ -64,17 +70,46 @@ class Work:
     def _submit(self) -> None:
         """Preparing a request may take long (a grammar), so this is done in a thread."""
         try:
-            for answer in self.answers:
-                if self._is_cancelled:
+            while self._todo and not self._is_cancelled:
+                if self._n_running >= EACH_SLOT * self.state.engine.n_slots:
                     return
+                answer = self._todo[0]
                 request = request_of(self.state, answer)
-                handle = self.state.engine.submit(request, partial(self._tell, answer))
+                try:
+                    handle = self.state.engine.submit(request, partial(self._tell, answer))
+                except Busy:
+                    if self._n_running:
+                        return  # once one of these has ended
+                    raise
+                self._todo.popleft()
                 self._handles.append(handle)
                 self.state.work[handle.id] = answer
                 if self._is_cancelled:  # meanwhile: nobody else cancels this one
                     self.cancel()
         except Exception as e:
             raise told(e) from e
+
+    @property
+    def _n_running(self) -> int:
+        return self._left - len(self._todo)
+
+    def _ask_more(self) -> None:
+        """For the next, now that one has ended."""
+        if self._todo and (self._asking is None or self._asking.done()):
+            self._asking = asyncio.ensure_future(self._asked())
+
+    async def _asked(self) -> None:
+        """An error is heard of as one of an answer would be."""
+        try:
+            n = -1
+            while self._todo and not self._is_cancelled and (
+                len(self._todo) != n or not self._n_running  # whose end would ask again
+            ):
+                n = len(self._todo)
+                await run_in_threadpool(self._submit)
+        except HTTPError as e:
+            event = Event(Timings(), finish_reason="error", error=e)
+            self._events.put_nowait((self._todo[0], event))
 
     def _tell(self, answer: Answer, event: Event) -> None:
         """Called from the engine's thread. It raises where the loop is closed: nobody listens."""
@@ -129,6 +164,7 @@ class Work:
         about_prompt = event.token is None and event.finish_reason is None
         if event.finish_reason is not None:
             self._left -= 1
+            self._ask_more()
         change = answer.take(event)
         return News(answer, None if about_prompt else change)
 
@@ -168,5 +204,4 @@ def request_of(state: State, answer: Answer) -> Request:
         n_discard=task.n_discard,
         t_max_predict=max(task.t_max_predict_ms, 0) / 1000,
         t_max=state.t_max,
-        nth=answer.index,
     )
