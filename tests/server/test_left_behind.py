@@ -73,7 +73,8 @@ def test_who_leaves_while_answers_are_prepared_cancels_all(
         assert go.wait(WAIT)
         return SimpleNamespace(id=7, cancel=lambda: cancelled.append(7))
 
-    state = SimpleNamespace(engine=SimpleNamespace(submit=submit), work={}, loss=None)
+    engine = SimpleNamespace(submit=submit, n_slots=1)
+    state = SimpleNamespace(engine=engine, work={}, loss=None)
     monkeypatch.setattr(work, "request_of", lambda *_: None)
     made = work.Work._submit
     monkeypatch.setattr(work.Work, "_submit", lambda self: (made(self), done.set()))
