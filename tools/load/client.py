@@ -37,12 +37,15 @@ class Answer:
         return [b - a for a, b in zip(self.came, self.came[1:], strict=False)]
 
 
-async def ask(client: httpx.AsyncClient, prompt: Sequence[int], n: int) -> Answer:
+async def ask(
+    client: httpx.AsyncClient, prompt: Sequence[int], n: int, id_slot: int = -1
+) -> Answer:
     """n tokens after a prompt of ids, by llama-server's own /completion. RuntimeError for a
     refusal, or an answer of another length."""
     body = {
         "prompt": list(prompt), "n_predict": n, "stream": True, "cache_prompt": True,
         "temperature": 0, "ignore_eos": True, "return_tokens": True, "return_progress": False,
+        "id_slot": id_slot,
     }  # fmt: skip
     answer = Answer(time.perf_counter())
     async with client.stream("POST", "/completion", json=body, timeout=LIMIT) as response:
