@@ -53,7 +53,8 @@ class Following:
             return None
         if logits == "none" or not self._fits(tokens, embd):
             return None
-        rows = None if embd is None else np.ascontiguousarray(embd, np.float32)
+        with np.errstate(over="ignore"):  # what is no 32-bit number is refused
+            rows = None if embd is None else np.ascontiguousarray(embd, np.float32)
         if rows is not None and not np.isfinite(rows).all():
             return None  # it is refused
         # another one each time: what was interrupted is known by its ubatch
