@@ -43,9 +43,7 @@ def top_p(p: float, min_keep: int = 0) -> Filter | None:
 
 def min_p(p: float, min_keep: int = 0) -> Filter | None:
     """Those at least p times as likely as the most likely."""
-    if p <= 0:
-        return None
-    if np.float32(p) == 0:  # no 32-bit number is so small: all are
+    if np.float32(p) <= 0:  # or less than any 32-bit number is
         return None
     distance = np.log(np.float32(p))
 

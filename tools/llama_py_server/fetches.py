@@ -122,7 +122,8 @@ class Fetches:
             await fetch.watching
 
     def close(self) -> None:
-        for fetch in self.running.values():
+        """From any thread."""
+        for fetch in [*self.running.values()]:
             fetch.cancel()
 
 

@@ -150,7 +150,7 @@ class Shelf:
         return next(one for one in self.models.info() if one.name == place.name)
 
     def statuses(self) -> dict[str, str]:
-        """Of all models, in llama-server's words (server-models.h:server_model_status)."""
+        """Of all models by name."""
         return {info.name: status_of(info) for info in self.models.info()}
 
     @property
@@ -269,6 +269,7 @@ class Shelf:
 
 
 def status_of(info: ModelInfo) -> str:
+    """In llama-server's words (server-models.h:server_model_status)."""
     if info.state == "unloading":
         return "unloaded"
     return "sleeping" if info.asleep else info.state
