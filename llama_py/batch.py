@@ -15,6 +15,8 @@ Index = slice | npt.NDArray[np.intp]
 SeqIds = tuple[int, ...]
 Wanted = Literal["last", "all", "none"]
 
+END = 2**31 - 1  # one past any position
+
 
 @dataclass(slots=True)
 class Batch:

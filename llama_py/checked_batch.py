@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_py.errors import ContextError
-from llama_py.batch import F32, I32, Batch, Index, SeqIds, Wanted, positions_of
+from llama_py.batch import END, F32, I32, Batch, Index, SeqIds, Wanted, positions_of
 
 
 class Positions(Protocol):
@@ -159,11 +159,16 @@ class CheckedBatch:
                 n = sum(1 for _ in run)
                 s = ids[0]
                 first = following.get(s, 0 if memory is None else memory.seq_pos_max(s) + 1)
+                if first + n > END:
+                    raise ContextError(
+                        f"sequence {s} is at position {first}: {n} more do not fit below {END};"
+                        " remove positions with seq_rm"
+                    )
                 pos[i : i + n] = np.arange(first, first + n)
                 following[s] = first + n
                 i += n
         else:
-            pos = _ints("pos", batch.pos, 0, 2**31 - 1)
+            pos = _ints("pos", batch.pos, 0, END)
             self._check_length("pos", pos.shape[-1] if pos.ndim else 0)
         rows = pos.reshape(-1, self.n_tokens)
         if len(rows) not in (1, self.n_pos) or (len(rows) > 1 and self.token is not None):

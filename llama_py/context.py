@@ -233,7 +233,10 @@ class Context(Closing, Watched):
             res = self.runner.again(ubatch, self.on_graph)
         before.ubatch, self.following = ubatch, before
         if res.t_logits is not None and not self.cparams.gives_more:
-            return read_rows(res.t_logits, ubatch.n_tokens, copy)
+            here = res.logits_here
+            if here is None:
+                return read_rows(res.t_logits, ubatch.n_tokens)
+            return here.copy() if copy else here[:]
         outputs = Outputs(before.splitter, self.cparams, copy)
         outputs.add(res, ubatch)
         return self._result(outputs)

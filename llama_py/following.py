@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from llama_py.batch import I32, Batch, UBatch, Wanted
+from llama_py.batch import END, F32, I32, Batch, UBatch, Wanted
 from llama_py.memory import GroupContext, MemoryGroup
 from llama_py.splitter import BatchSplitter
 
@@ -53,17 +53,24 @@ class Following:
             return None
         if logits == "none" or not self._fits(tokens, embd):
             return None
-        with np.errstate(over="ignore"):  # what is no 32-bit number is refused
-            rows = None if embd is None else np.ascontiguousarray(embd, np.float32)
+        rows = None if embd is None else _rows(embd)
         if rows is not None and not np.isfinite(rows).all():
             return None  # it is refused
-        # another one each time: what was interrupted is known by its ubatch
-        ubatch = UBatch(
-            last.equal_seqs, last.n_tokens, last.n_seq_tokens, last.n_seqs, last.n_pos,
-            np.array(tokens, np.int32), rows, last.pos + last.n_each, last.seq_id, last.seq_id_unq,
-            last.output, last.batch_idxs, last.kind,
-        )  # fmt: skip
+        pos = [p + last.n_each for p in last.pos.tolist()]
+        if max(pos) >= END:
+            return None
+        ubatch = self._made(tokens, rows, pos)
         return ubatch if self.mctx.has_room(ubatch) else None
+
+    def _made(self, tokens: Sequence[int] | I32, rows: F32 | None, pos: list[int]) -> UBatch:
+        """Another one each time: what was interrupted is known by its ubatch. After kernels each
+        kind of NumPy call has to be fetched from memory, 5 to 10 us, so this takes but one."""
+        last, n = self.ubatch, self.ubatch.n_tokens
+        both = np.array([*tokens, *pos], np.int32)
+        return UBatch(
+            last.equal_seqs, n, last.n_seq_tokens, last.n_seqs, last.n_pos, both[:n], rows,
+            both[n:], last.seq_id, last.seq_id_unq, last.output, last.batch_idxs, last.kind,
+        )  # fmt: skip
 
     def _are_all(self, logits: Wanted) -> bool:
         return logits == "all" or self.ubatch.n_tokens == 1
@@ -100,6 +107,11 @@ class Following:
             if not (is_id and 0 <= id < self.n_vocab):
                 return False
         return True
+
+
+def _rows(embd: Any) -> F32:
+    with np.errstate(over="ignore"):  # what is no 32-bit number is refused
+        return np.ascontiguousarray(embd, np.float32)
 
 
 def _is_all(outputs: Any, n: int, logits: Wanted) -> bool:

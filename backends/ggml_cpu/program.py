@@ -23,7 +23,9 @@ from ggml_cpu.recorded import Recorded
 from ggml_cpu.step import Step
 from ggml_py.backend import CompileOptions
 from ggml_py.indices import out_of_range
+from ggml_py.opspec import OPS
 from ggml_py.tensor import Tensor
+from ggml_py.traffic import flops, moved
 
 SLICE_SECONDS = 0.05  # Python gets control (Ctrl-C) about this often, and has to find its caches
 OFTEN = 32  # runs after which there will be many more
@@ -170,12 +172,12 @@ def _bounds(layout: Layout, faults: npt.NDArray[np.int64]) -> Bounds:
 def estimate(node: Tensor) -> float:
     """A guess of a node's seconds; only used to cut slices.
 
-    What is written into memory of another tensor counts as its first source: of a cache, SET_ROWS
-    changes as much as it is given.
+    Where an op does not say what it computes, each element takes a row of the first source, unless
+    it only moves rows; what is written into memory of another tensor counts as that source.
     """
-    sources = [s for s in node.src if s is not None]
-    n, inner = node.n_elements, sources[0].ne[0] if sources else 1
-    moved = node.nbytes + sum(s.nbytes for s in sources)
-    if node.view_src is not None and sources and sources[0].n_elements < n:
-        n, moved = sources[0].n_elements, 2 * sources[0].nbytes
-    return moved / 3e10 + 2.0 * n * inner / 1e11
+    seconds, computed = moved(node) / 3e10, flops(node)
+    if computed or OPS[node.op].reads or not node.src:
+        return seconds + computed / 1e11
+    source = node.source(0)
+    n = node.n_elements if node.view_src is None else min(node.n_elements, source.n_elements)
+    return seconds + 2.0 * n * source.ne[0] / 1e11

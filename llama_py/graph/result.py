@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TypeVar
 
+from ggml_py.backend import host_array
 from ggml_py.graph import Graph
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
-from llama_py.batch import UBatch
+from llama_py.batch import F32, UBatch
 from llama_py.graph.inputs.base import Follows, GraphInput
 from llama_py.graph.params import GraphParams
 
@@ -73,6 +75,12 @@ class GraphResult:
             self._follow = [_follow(inp) for inp in self.inputs]
         for follow in self._follow:
             follow(ubatch)
+
+    @cached_property
+    def logits_here(self) -> F32 | None:
+        """[n_outputs, n_vocab] what the graph writes into, where the host has that."""
+        values = None if self.t_logits is None else host_array(self.t_logits)
+        return None if values is None else values.reshape(-1, values.shape[-1])
 
     def can_reuse(self, params: GraphParams) -> bool:
         """Whether this graph serves for params too; if so its inputs are bound to their memory."""

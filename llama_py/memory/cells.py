@@ -15,8 +15,6 @@ from llama_py.memory.whole import Back
 Indices = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-END = 2**31 - 1  # one past any position
-
 
 class KVCells:
     """Cells of one stream, as arrays over the cells.
@@ -131,7 +129,7 @@ class KVCells:
         if self._max_p1 is not None and self._max_p1 <= cell:
             self._max_p1 = cell + 1
         self.seq[seq_id, cell] = True
-        self.n_seq[cell] += 1
+        self.n_seq[cell] = self.n_seq.item(cell) + 1
         known = self._range.get(seq_id)
         if known is not None:
             self._range[seq_id] = (known[0] if known[0] >= 0 else pos, pos)

@@ -9,9 +9,8 @@ from typing import ClassVar
 
 from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
-from llama_py.batch import UBatch
+from llama_py.batch import END, UBatch
 from llama_py.memory.base import log, mib, sizes_by_device
-from llama_py.memory.cells import END
 from llama_py.memory.compressed_plan import Plan, largest_plan, plan_of
 from llama_py.memory.compressed_tensors import CompressedTensors
 from llama_py.memory.io import StateReader, StateWriter

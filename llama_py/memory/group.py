@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
-from llama_py.batch import SeqIds, UBatch
-from llama_py.memory.cells import END
+from llama_py.batch import END, SeqIds, UBatch
 from llama_py.memory.group_context import GroupContext
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv import KVCache

@@ -212,7 +212,7 @@ class KVCacheContext(Walk):
         return True
 
     def has_room(self, ubatch: UBatch) -> bool:
-        if self._n_pos is not None and int(ubatch.pos.max()) >= self._n_pos:
+        if self._n_pos is not None and max(ubatch.pos.tolist()) >= self._n_pos:
             return False
         place = self.kv.find_slot(ubatch)
         if place is None:

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ggml_py.errors import ContextError
-from llama_py.batch import UBatch
+from llama_py.batch import END, UBatch
 from llama_py.geometry import Window
-from llama_py.memory.cells import END, Indices, KVCells
+from llama_py.memory.cells import Indices, KVCells
 from llama_py.memory.whole import Back
 
 
@@ -156,7 +156,7 @@ class KVSlots:
         if head > cells.used + 2 * n:  # many free cells before the head: fill them first
             head = 0
         end = head + n
-        if n == 1 and head < cells.size and cells.pos[head] < 0:
+        if n == 1 and head < cells.size and cells.pos.item(head) < 0:
             return np.array((head,))
         if end <= cells.size and not (cells.pos[head:end] >= 0).any():
             return np.arange(head, end)

@@ -8,8 +8,7 @@ from copy import copy
 from typing import ClassVar
 
 from ggml_py.errors import ContextError
-from llama_py.batch import UBatch
-from llama_py.memory.cells import END
+from llama_py.batch import END, UBatch
 from llama_py.memory.kv_slots import all_or_none, span
 from llama_py.memory.recurrent_cells import Cell, steps_of_one
 from llama_py.memory.whole import Back

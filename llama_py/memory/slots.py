@@ -15,7 +15,7 @@ from ggml_py.backend import Device
 from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
-from llama_py.batch import UBatch
+from llama_py.batch import END, UBatch
 from llama_py.memory.base import (
     LayerKey,
     allocate,
@@ -26,7 +26,6 @@ from llama_py.memory.base import (
     sizes_by_device,
     write_part,
 )
-from llama_py.memory.cells import END
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.joined import cut, join
 from llama_py.memory.kv_slots import all_or_none, check_seqs, span

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ggml_py.errors import ContextError
-from llama_py.batch import F32, Batch, Wanted
+from llama_py.batch import END, F32, Batch, Wanted
 from llama_py.cparams import CParams
-from llama_py.memory.cells import END
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.params import ContextParams
 from llama_py.reuse.budget import MIB, Budget, Kept, limit_of

@@ -23,6 +23,15 @@ def test_a_row_written_into_a_cache_counts_as_a_row() -> None:
     assert seconds[0] == seconds[1] < SLICE_SECONDS / 100
 
 
+def test_only_the_rows_and_matrices_that_are_chosen_count() -> None:
+    few, wide = Tensor(BY_NAME["i32"], (2,)), Tensor(BY_NAME["i32"], (2, 1))
+    rows = [estimate(ops.get_rows(Tensor(ne=(1 << 19, n)), few)) for n in (2, 64)]
+    x = Tensor(ne=(1024, 1))
+    experts = [estimate(ops.mul_mat_id(Tensor(ne=(1024, 512, n)), x, wide)) for n in (2, 64)]
+    assert rows[0] == rows[1] < SLICE_SECONDS / 100
+    assert experts[0] == experts[1] < SLICE_SECONDS / 100
+
+
 def test_columns_prepared_for_another_cut_of_them_are_prepared_again() -> None:
     """Two products of one source: its matrices are columns of one product, or of two."""
     x, one, two = Tensor(ne=(64, 66, 2)), Tensor(ne=(64, 20)), Tensor(ne=(64, 20, 2))

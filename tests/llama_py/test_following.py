@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ggml_py.errors import ContextError
-from llama_py.batch import Batch
+from llama_py.batch import END, Batch
 from llama_py.context import Context
 from llama_py.generate import stream
 from tests.graph_models import CONTINUING
@@ -303,3 +303,14 @@ def test_hidden_states_that_are_not_finite_are_refused() -> None:
         ctx.decode(Batch([1], h))
     with pytest.raises(ContextError, match="finite"):
         ctx.decode(Batch([1], h * np.nan))
+
+
+@pytest.mark.parametrize("name", ["llama-dense", "mamba-dense"])
+def test_there_is_no_position_after_the_last(name: str) -> None:
+    pair = Pair(name)
+    pair.decode(Batch([1], pos=[END - 2]))
+    pair.decode([2])
+    for ctx in (pair.quick, pair.plain):
+        with pytest.raises(ContextError, match=f"at position {END}: 1 more do not fit"):
+            ctx.decode([3])
+    pair.same_state()

@@ -13,12 +13,10 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32
 from llama_py.batch import UBatch
 from llama_py.geometry import Window
-from llama_py.graph.inputs.base import new_input, write
+from llama_py.graph.inputs.base import new_input, numbers_of, put, write
 from llama_py.graph.params import GraphParams
 from llama_py.memory.kv import KVCacheContext
 from llama_py.memory.mask import MaskRule, ubatch_mask
-
-I64 = npt.NDArray[np.int64]
 
 
 class InputAttnKV:
@@ -71,28 +69,28 @@ class InputAttnKV:
         idxs, mask, each = values
         rows, size = self.mctx.rows(), self.mctx.kv.kv_size
         if several:
-            mask[:, idxs[0] % size] = 0
+            mask[:, np.asarray(idxs[0]) % size] = 0
             tokens, seen = self._seen
             mask[tokens, rows[seen] % size] = 0
-        elif len(rows) == 1:  # an index that is no array takes less
-            mask[0, int(rows[0]) % size] = 0
-        else:
+        elif len(rows) > 1:
             mask[each, rows % size] = 0
+        else:  # an index that is no array takes less
+            mask[0, rows.item() % size] = 0
         for t in idxs:
-            t[:] = rows
+            put(t, rows.tolist())
 
     @cached_property
-    def _values(self) -> tuple[list[I64], npt.NDArray[Any], npt.NDArray[np.intp]] | None:
+    def _values(self) -> tuple[list[memoryview], npt.NDArray[Any], npt.NDArray[np.intp]] | None:
         """Rows to write to, the mask [n_tokens, n_kv], and the numbers of its rows; None where a
         token sees not just one cell more."""
         kv, mask = self.mctx.kv, host_array(self.kq_mask)
         if mask is None or kv.window is not None or self.alibi or kv.tensors.v_trans:
             return None
-        idxs = [host_array(t) for t in (self.k_idxs, self.v_idxs) if t is not None and t.buffer]
+        idxs = [numbers_of(t) for t in (self.k_idxs, self.v_idxs) if t is not None and t.buffer]
         if not idxs or any(t is None for t in idxs):
             return None
         rows = mask.reshape(-1, mask.shape[-1])
-        return [t.reshape(-1) for t in idxs if t is not None], rows, np.arange(len(rows))
+        return [t for t in idxs if t is not None], rows, np.arange(len(rows))
 
     @cached_property
     def _seen(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
-from ggml_py.backend import set_tensor
+from ggml_py.backend import host_array, set_tensor
 from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import GGMLType
 from llama_py.batch import UBatch
@@ -43,3 +44,16 @@ def write(t: Tensor, values: npt.NDArray[Any]) -> None:
     """Set an input; one that no node reads has no memory, so there is nothing to set."""
     if t.buffer is not None:
         set_tensor(t, values)
+
+
+def numbers_of(t: Tensor) -> memoryview | None:
+    """Integers of an input, to be changed one by one, where the host has them."""
+    values = host_array(t)
+    return None if values is None else values.reshape(-1).data
+
+
+def put(numbers: memoryview, values: Iterable[int]) -> None:
+    """The first of them from now on. A call of NumPy, which is to be fetched from memory between
+    two tokens, takes longer than a few of these."""
+    for i, value in enumerate(values):
+        numbers[i] = value

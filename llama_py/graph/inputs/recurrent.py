@@ -58,6 +58,9 @@ class InputSlots:
     def set_input(self, ubatch: UBatch) -> None:
         write(self.seq, np.zeros(ubatch.n_tokens, np.int32))
 
+    def follow(self, ubatch: UBatch) -> None:
+        """They are zeros as before."""
+
     def can_reuse(self, params: GraphParams) -> bool:
         self.mctx = params.mctx.slots()
         same_size = self.seq.ne[1] == params.ubatch.n_tokens

@@ -5,13 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-from ggml_py.backend import host_array
 from ggml_py.errors import ContextError
 from ggml_py.types import F32, I32
 from llama_py.batch import UBatch
-from llama_py.graph.inputs.base import new_input, write
+from llama_py.graph.inputs.base import new_input, numbers_of, put, write
 from llama_py.graph.params import GraphParams
 
 
@@ -32,12 +30,11 @@ class InputEmbd:
         if self._ids is None or ubatch.token is None or ubatch.embd is not None:
             self.set_input(ubatch)
         else:
-            self._ids[:] = ubatch.token
+            put(self._ids, ubatch.token.tolist())
 
     @cached_property
-    def _ids(self) -> npt.NDArray[np.int32] | None:
-        values = None if self.tokens.buffer is None else host_array(self.tokens)
-        return None if values is None else values.reshape(-1)
+    def _ids(self) -> memoryview | None:
+        return None if self.tokens.buffer is None else numbers_of(self.tokens)
 
     def can_reuse(self, params: GraphParams) -> bool:
         return self.tokens.ne[0] == params.ubatch.n_tokens
@@ -74,16 +71,17 @@ class InputPos:
         write(self.pos, pos)
 
     def follow(self, ubatch: UBatch) -> None:
+        pos = ubatch.pos.tolist()
         if self._values is None:
             self.set_input(ubatch)
-        else:  # the fourth axis stays where it is
-            self._values[: 3 if self.n_pos == 4 else None] += ubatch.n_each
+        elif self.n_pos == 4:  # the fourth axis stays where it is
+            put(self._values, 3 * pos[: ubatch.n_tokens])
+        else:
+            put(self._values, pos)
 
     @cached_property
-    def _values(self) -> npt.NDArray[np.int32] | None:
-        """[n_pos, n_tokens]"""
-        values = host_array(self.pos)
-        return None if values is None else values.reshape(self.n_pos, -1)
+    def _values(self) -> memoryview | None:
+        return numbers_of(self.pos)
 
     def can_reuse(self, params: GraphParams) -> bool:
         return self.pos.ne[0] == params.ubatch.n_tokens * self.n_pos
