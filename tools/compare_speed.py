@@ -73,6 +73,9 @@ def parser() -> argparse.ArgumentParser:
     peer.add_options(p)
     p.add_argument("--peers", type=words, metavar="NAME,...", help="only these")
     p.add_argument("--json", type=Path, metavar="FILE", help="append what is measured")
+    p.add_argument("--states", type=Path, metavar="DIR",
+                   help="keep what is read before a depth: it is not read once more for other"
+                   " threads, larger depths and later runs")  # fmt: skip
     p.add_argument("--budget", type=float, metavar="MINUTES",
                    help="begin no test after that; what --json has already is not run")  # fmt: skip
     p.add_argument("--table", nargs="+", type=Path, metavar="FILE",
@@ -88,6 +91,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     args = p.parse_args(arguments)
     if not (args.worker or args.model or args.table):
         p.error("-m is needed")
+    if args.states and not (args.states.is_dir() or not args.states.exists()):
+        p.error(f"--states {args.states} is no folder")
     if args.budget is not None and not args.json:
         p.error("--budget needs --json, which says what has been measured")
     if args.threads is None:
@@ -140,7 +145,7 @@ def measure_one(
             todo = [t for t in tests(args) if (model.name, threads, t) not in done]
             compared = Comparison(
                 model.resolve(), threads, peers, args.batch, args.ubatch, args.repetitions,
-                environment, over, cpu_name(),
+                environment, over, cpu_name(), args.states,
             )  # fmt: skip
             if todo and not over():
                 yield from compared.run(todo)

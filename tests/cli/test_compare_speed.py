@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -213,6 +213,39 @@ def test_ours_goes_back_to_the_depth(tmp_path: Path, name: str) -> None:
     assert np.array_equal(found[0], found[1])
     engine.context(0, n_ctx=64)
     assert not np.array_equal(engine.decode([5]), found[0][0])
+
+
+@pytest.mark.parametrize("name", ["llama-dense", "qwen35moe-moe"])
+def test_what_was_read_before_a_depth_is_kept(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, how = str(tiny_model(tmp_path, name)), {"n_ctx": 64, "n_batch": 16, "n_ubatch": 16}
+    read: list[int] = []
+    fill = ours.Loaded.fill
+
+    def counted(self: ours.Loaded, tokens: Sequence[int]) -> None:
+        read.append(len(tokens))
+        fill(self, tokens)
+
+    monkeypatch.setattr(ours.Loaded, "fill", counted)
+    engine = ours.Loaded(model, 1)
+    engine.context(30, **how)
+    expected = engine.decode([5]).copy()
+    for threads in (2, 1):
+        again = ours.Loaded(model, threads)
+        for depth in (20, 30):
+            again.context(depth, states=str(tmp_path / "states"), **how)
+        np.testing.assert_allclose(again.decode([5]), expected, atol=1e-4)
+        again.back()
+        np.testing.assert_allclose(again.decode([5]), expected, atol=1e-4)
+    assert read == [30, 20, 10]
+
+
+def test_a_depth_has_a_folder_for_each_model(python: Path) -> None:
+    compare = compared(python, "fast", states=python.parent / "kept")
+    list(compare.run([Test("pp", 8), Test("pp", 8, depth=3)]))
+    contexts = [r for name, r in log(python) if r["do"] == "context" and name == "fast"]
+    assert [c.get("states") for c in contexts] == [None, str(python.parent / "kept/model.gguf")]
 
 
 def test_options_and_tests() -> None:

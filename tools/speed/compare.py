@@ -25,6 +25,7 @@ class Comparison:
 
     environment  of our processes that are started for one run only
     over         says when no test may begin any more; those of one depth are run together
+    states       a folder for what was read before a depth
     """
 
     model: Path
@@ -36,6 +37,7 @@ class Comparison:
     environment: Mapping[str, str] = field(default_factory=dict)
     over: Callable[[], bool] = lambda: False
     cpu: str = ""
+    states: Path | None = None
     said: set[str] = field(default_factory=set)  # reasons are told once
 
     def run(self, tests: Sequence[Test]) -> Iterator[Record]:
@@ -94,6 +96,8 @@ class Comparison:
         """Tests that share a context."""
         first = group[0]
         sizes = {**self.sizes(first), "n_ctx": padded(max(test.cells for test in group))}
+        if self.states is not None and first.depth:  # each model has a folder there
+            sizes["states"] = str(self.states.resolve() / self.model.name)
         out: dict[str, str] = {}
         for worker in workers:
             self.told(worker, out, lambda w: w.ask("context", depth=first.depth, **sizes))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from speed.test import REPEATED
@@ -73,14 +75,45 @@ class Engine(ABC):
         """What the context keeps of its tokens."""
         raise ValueError(f"{self.name} does not tell the size of its caches")
 
-    def context(self, depth: int, **sizes: Any) -> None:
-        """A new context, with `depth` tokens in each sequence."""
+    def save(self, seq: int) -> Any:
+        """What a sequence holds, as bytes."""
+        raise ValueError(f"{self.name} does not give away what a sequence holds")
+
+    def restore(self, seq: int, state: Any, n: int) -> None:
+        """A sequence holds that again, n tokens."""
+        raise ValueError(f"{self.name} does not give away what a sequence holds")
+
+    def context(self, depth: int, states: str | None = None, **sizes: Any) -> None:
+        """A new context, with `depth` tokens in each sequence.
+
+        states  a folder: what an engine has read once is not read again, with other threads or
+                weights in another order, or on the way to a larger depth
+        """
         self.depth, self.sizes = depth, Sizes(**sizes)
         self.open(self.sizes)
         self.clear()
         if depth:
-            self.fill(random_tokens(depth, self.n_vocab))
+            self._read_to(depth, None if states is None else Path(states))
         self.keep()
+
+    def _read_to(self, depth: int, folder: Path | None) -> None:
+        tokens, begin = random_tokens(depth, self.n_vocab), 0
+        kinds = f"{self.sizes.type_k}-{self.sizes.type_v}"
+        if folder is not None:
+            stored = {int(p.name): p for p in folder.glob(f"{self.name}/{kinds}/*")}
+            begin = max((n for n in stored if n <= depth), default=0)
+        if begin:
+            state = stored[begin].read_bytes()
+            for seq in range(self.sizes.n_seqs):
+                self.restore(seq, state, begin)
+        if begin < depth:
+            self.fill(tokens[begin:])
+        if folder is not None and begin < depth:
+            with suppress(ValueError):  # it has none to give
+                state = bytes(self.save(0))
+                path = folder / self.name / kinds / str(depth)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(state)
 
     def fill(self, tokens: Sequence[int]) -> None:
         """Every sequence gets the same tokens."""

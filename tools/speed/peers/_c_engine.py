@@ -53,12 +53,14 @@ class CEngine(Engine):
         """Whether that can be done."""
 
     @abstractmethod
-    def save(self, seq: int) -> Any:
-        """Its state."""
+    def set_state(self, seq: int, state: Any) -> None:
+        """A sequence gets what `save` gave, an array of bytes."""
 
-    @abstractmethod
-    def restore(self, seq: int, state: Any) -> None:
-        """The state it had."""
+    def restore(self, seq: int, state: Any, n: int) -> None:
+        if isinstance(state, bytes):
+            state = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        self.set_state(seq, state)
+        self.at[seq] = n
 
     def clear(self) -> None:
         self.forget()
@@ -109,6 +111,6 @@ class CEngine(Engine):
         for seq, state in self.kept:
             if state is None:
                 self.remove(seq, self.depth)
+                self.at[seq] = self.depth
             else:
-                self.restore(seq, state)
-            self.at[seq] = self.depth
+                self.restore(seq, state, self.depth)

@@ -75,6 +75,6 @@ class Loaded(CEngine):
         self.lib.llama_state_seq_get_data(self.ctx, state, size, seq)
         return state
 
-    def restore(self, seq: int, state: Any) -> None:
+    def set_state(self, seq: int, state: Any) -> None:
         if not self.lib.llama_state_seq_set_data(self.ctx, state, len(state), seq):
             raise RuntimeError("llama.cpp does not take its state back")

@@ -53,6 +53,12 @@ class Loaded(Engine):
     def decode_all(self, tokens: Sequence[int]) -> None:
         self.ctx.decode(tokens, "all")
 
+    def save(self, seq: int) -> bytes:
+        return bytes(self.ctx.save_state(seq))
+
+    def restore(self, seq: int, state: bytes, n: int) -> None:
+        self.ctx.load_state(state, seq)
+
     def keep(self) -> None:
         """Only what the memory cannot take back is copied."""
         copied = self.depth > 0 and not self.ctx.memory.goes_back
