@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -77,19 +77,32 @@ class Declarations:
         own = {id(t): t.nbytes for t in placed if id(t) not in tied}
         total, done = sum(own.values()), 0
         ops = {id(t): tuple(dict.fromkeys(n.op for n in readers.get(id(t), ()))) for t in placed}
+        pairs = [pair for pair in self.tied if pair[0].buffer is pair[1].buffer]
         for device in dict.fromkeys(where.values()):
             if isinstance(device, KeepsKernels):
                 mine = [t for t in placed if where[id(t)] is device]
                 device.prepare_weights([(t, ops[id(t)]) for t in mine])
+        for copy, original in pairs:
+            self._prepare(where[id(copy)], copy, [*ops[id(copy)], *ops[id(original)]], original)
         for t in placed:
-            before = t.buffer
-            where[id(t)].prepare_weight(t, ops[id(t)])
-            if t.buffer is not before and t.name in self.infos:
-                self.infos[t.name].let_go()
+            self._prepare(where[id(t)], t, ops[id(t)])
             if progress is not None and id(t) in own:
                 done += own[id(t)]
                 progress(done, total, t.name)
         self._count(placed, where)
+
+    def _prepare(
+        self, device: Device, t: Tensor, ops: Iterable[str], original: Tensor | None = None
+    ) -> None:
+        """original: what t is tied to. A layout that serves the readers of both is there once."""
+        before = t.buffer
+        device.prepare_weight(t, tuple(dict.fromkeys(ops)))
+        if t.buffer is before:
+            return
+        if original is not None:
+            original.buffer, original.offset, original.layout = t.buffer, t.offset, t.layout
+        if t.name in self.infos:
+            self.infos[t.name].let_go()
 
     def _count(self, placed: Sequence[Tensor], where: Mapping[int, Device]) -> None:
         """Set the sizes: what devices have made of weights may take more than the file's bytes."""

@@ -62,6 +62,8 @@ def answered(rng: Random, tokenizer: Any, **params: Any) -> str:
     """Some tokens that a constraint lets through."""
     seed = rng.randrange(1 << 30)
     sampler = Sampler(SamplingParams(seed=seed, **params), tokenizer.n_vocab, tokenizer)
+    if not any(params.values()):
+        return "no text, no constraint"
     assert sampler.constraint is not None
     logits = np.random.default_rng(seed).normal(0, 3, tokenizer.n_vocab).astype(np.float32)
     for n in range(TOKENS):
