@@ -19,8 +19,9 @@ def all_sources(t: Tensor) -> int:
 def moved(t: Tensor) -> int:
     """Bytes that a node reads and writes, at most."""
     made = dense_bytes(t)
-    if t.view_src is not None and t.src:  # of what is written into, no more than comes in
-        made = min(made, dense_bytes(t.source(0)))
+    comes = t.src[0] if t.src else None
+    if t.view_src is not None and comes is not None:  # of what is written into, no more than that
+        made = min(made, dense_bytes(comes))
     return made + (OPS[t.op].reads or all_sources)(t)
 
 

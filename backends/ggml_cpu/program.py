@@ -176,8 +176,8 @@ def estimate(node: Tensor) -> float:
     it only moves rows; what is written into memory of another tensor counts as that source.
     """
     seconds, computed = moved(node) / 3e10, flops(node)
-    if computed or OPS[node.op].reads or not node.src:
+    source = node.src[0] if node.src else None
+    if computed or OPS[node.op].reads or source is None:
         return seconds + computed / 1e11
-    source = node.source(0)
     n = node.n_elements if node.view_src is None else min(node.n_elements, source.n_elements)
     return seconds + 2.0 * n * source.ne[0] / 1e11

@@ -46,3 +46,8 @@ def test_attention_reads_keys_and_values_once() -> None:
     y = ops.flash_attn_ext(q, k, v, Tensor(F16, (100, 2)), 1.0, 0.0, 0.0)
     assert flops(y) == 2 * 2 * 4 * 100 * (32 + 32)
     assert moved(y) == 4 * 256 + 2 * (3200 + 3200) + 2 * 200 + 4 * 256
+
+
+def test_a_sum_without_its_first_part() -> None:
+    parts = [Tensor(F32, (10, 3)) for _ in range(2)]
+    assert moved(ops.all_reduce([None, *parts])) == 4 * (30 + 30 + 30)
