@@ -162,15 +162,21 @@ def probed(spaces: Spaces) -> tuple[float, float]:
 
 def measured(spaces: Spaces, folder: Path, few: int, many: int) -> Link:
     """A link as ranks find it, by messages of so many bytes."""
+    told = on_ranks(spaces, folder, "-m", "links.exchange", "1", str(few), str(many))
+    return link_of(told, few, many)
+
+
+def link_of(told: str, few: int, many: int) -> Link:
+    """Of seconds one way, and each way at once: of 1 byte, of few, of many."""
     from llama_py_tools.predict.cost import Link
 
-    told = on_ranks(spaces, folder, "-m", "links.exchange", "1", str(few), str(many))
-    (empty, _), (_, meeting), (one_way, both) = (
+    (empty, _), (_, short), (one_way, both) = (
         map(float, line.split()) for line in told.splitlines()
     )
-    rate, ends = many / (one_way - empty), (many - few) / (both - meeting)
+    rate, ends = many / (one_way - empty), (many - few) / (both - short)
     # what passes each way at once can pass one way, whatever TCP makes of a message after a pause
-    return Link(empty, max(rate, ends), message=0.0, ends=ends, meeting=meeting - empty)
+    meeting = short - empty - few / ends
+    return Link(empty, max(rate, ends), message=0.0, ends=ends, meeting=meeting)
 
 
 class Predicted:
@@ -195,17 +201,17 @@ class Predicted:
         self._measure_sums(args)
 
     def _measure_sums(self, args: argparse.Namespace) -> None:
-        """What a sum takes beside a link: by two ranks without one, which share this machine as
-        those with one do."""
-        from llama_py_tools.predict.cost import Link, prompt, token
-
+        """What a sum takes beside a link: by two ranks without one, less what each would compute
+        where another process computes beside it, as memory may be too slow for both."""
         bench = [sys.executable, "-c", PROGRAM.format("bench"), *bench_words(args)]
         ranks = [mpiexec(), "-n", "2", *bench, "-sm", "graph", "-dev", "mpi0/mpi1"]
-        best = {test: max(samples) for test, samples in every_rate(output(ranks)).items()}
-        none = Link(0.0, 1e15, 0.0, 1e15)
-        many = args.n_prompt / best["pp"] - prompt(self.many, none, 2, 1, self.n_batches)
-        one = 1 / best["tg"] - token(self.one, none, 2, 1)
+        self.together = {"pp": 0.0, "tg": 0.0}  # seconds of two ranks without a link
+        for test, samples in every_rate(output(ranks)).items():
+            self.together[test] = (args.n_prompt if test == "pp" else 1) / median(samples)
+        beside = rates_beside(bench)
         n = sum(self.many.n_sums)
+        many = self.together["pp"] - args.n_prompt / beside["pp"] / 2
+        one = self.together["tg"] - 1 / beside["tg"] / 2
         self.many = replace(self.many, summing=max(many / n / self.n_batches, 0.0))
         self.one = replace(self.one, summing=max(one / n, 0.0))
 
@@ -215,13 +221,17 @@ class Predicted:
         return self.one.row_bytes, self.many.row_bytes
 
     def of(self, link: Link) -> dict[str, float]:
+        """While one waits for the link the other has memory for itself: they get out of step until
+        that is so. No link makes them faster than none."""
         from llama_py_tools.predict.cost import prompt, token
 
         found = {}
         for name, t, p in (("layer", 1, 2), ("graph", 2, 1)):
-            seconds = prompt(self.many, link, t, p, self.n_batches)
-            found[f"{name} pp"] = self.n_prompt / seconds
-            found[f"{name} tg"] = 1 / token(self.one, link, t, p)
+            many = prompt(self.many, link, t, p, self.n_batches)
+            one = token(self.one, link, t, p)
+            if t > 1:
+                many, one = max(many, self.together["pp"]), max(one, self.together["tg"])
+            found[f"{name} pp"], found[f"{name} tg"] = self.n_prompt / many, 1 / one
         return found
 
     @property
@@ -322,6 +332,22 @@ def overhead(args: argparse.Namespace) -> Iterator[str]:
             for name, seconds in found[test].items() if name != "no MPI"
         )  # fmt: skip
     yield f"medians of {len(base)} rounds, and quartiles"
+
+
+def rates_beside(bench: Sequence[str]) -> dict[str, float]:
+    """Tokens a second of each of two processes that compute at the same time."""
+    running = [
+        subprocess.Popen(bench, stdout=subprocess.PIPE, text=True, env=environment())
+        for _ in range(2)
+    ]
+    found: dict[str, list[float]] = {}
+    for process in running:
+        text, _ = process.communicate(timeout=TIMEOUT)
+        if process.returncode:
+            raise OSError(f"{' '.join(bench)} ended with {process.returncode}")
+        for test, samples in every_rate(text).items():
+            found.setdefault(test, []).extend(samples)
+    return {test: median(samples) for test, samples in found.items()}
 
 
 def every_rate(text: str) -> dict[str, list[float]]:

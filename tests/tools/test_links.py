@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -53,6 +54,27 @@ not JSON
 """
     assert compare_links.rates(text) == {"layer pp": 5.5, "graph tg": 2.0}
     assert Speed(1e-4, 1e8).name == "0.1 ms, 100 Mbit/s"
+
+
+def test_a_link_is_found_from_messages_of_three_sizes() -> None:
+    latency, meeting, rate, ends, few, many = 1e-3, 2e-4, 2e8, 1e8, 4096, 262144
+    each = [(latency + n / rate, latency + meeting + n / ends) for n in (0, few, many)]
+    link = compare_links.link_of("\n".join(f"{a} {b}" for a, b in each), few, many)
+    assert (link.latency, link.message) == (pytest.approx(latency), 0.0)
+    assert link.meeting == pytest.approx(meeting)
+    for n in (few, many):
+        assert link.exchange(n) == pytest.approx(latency + meeting + n / ends)
+    assert link.seconds(many) == pytest.approx(latency + many / rate)
+
+
+def test_processes_beside_each_other_share_the_median(tmp_path: Path) -> None:
+    script = tmp_path / "bench.py"
+    lines = '{"n_prompt": 4, "samples_ts": [1, 2]}', '{"n_prompt": 0, "samples_ts": [5, 9, 7]}'
+    script.write_text(f"print(*{lines!r}, sep=chr(10))")
+    assert compare_links.rates_beside([sys.executable, str(script)]) == {"pp": 1.5, "tg": 7}
+    script.write_text("raise SystemExit(3)")
+    with pytest.raises(OSError, match="ended with 3"):
+        compare_links.rates_beside([sys.executable, str(script)])
 
 
 class Scripted:
