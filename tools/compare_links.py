@@ -96,7 +96,7 @@ def rates(text: str) -> dict[str, float]:
         if line.startswith("{"):
             one = json.loads(line)
             test = "pp" if one["n_prompt"] else "tg"
-            found[f"{one.get('split_mode', '')} {test}"] = float(one["avg_ts"])
+            found[f"{one.get('split_mode', '')} {test}"] = float(median(one["samples_ts"]))
     return found
 
 
@@ -198,20 +198,25 @@ class Predicted:
         self.n_prompt, self.n_batches = args.n_prompt, -(-args.n_prompt // n)
         self.many = command.shape_of(model, limits, n, n_ctx)
         self.one = command.shape_of(model, limits, 1, n_ctx)
-        self._measure_sums(args)
+        self._measure_beside(args)
 
-    def _measure_sums(self, args: argparse.Namespace) -> None:
+    def _measure_beside(self, args: argparse.Namespace) -> None:
         """What a sum takes beside a link: by two ranks without one, less what each would compute
         where another process computes beside it, as memory may be too slow for both."""
         bench = [sys.executable, "-c", PROGRAM.format("bench"), *bench_words(args)]
-        ranks = [mpiexec(), "-n", "2", *bench, "-sm", "graph", "-dev", "mpi0/mpi1"]
-        self.together = {"pp": 0.0, "tg": 0.0}  # seconds of two ranks without a link
-        for test, samples in every_rate(output(ranks)).items():
-            self.together[test] = (args.n_prompt if test == "pp" else 1) / median(samples)
-        beside = rates_beside(bench)
-        n = sum(self.many.n_sums)
-        many = self.together["pp"] - args.n_prompt / beside["pp"] / 2
-        one = self.together["tg"] - 1 / beside["tg"] / 2
+        ranks = [mpiexec(), "-n", "2", *bench, "-sm", "layer,graph", "-dev", "mpi0/mpi1"]
+        tokens = {"pp": args.n_prompt, "tg": 1}
+        self.together = {  # seconds of two ranks without a link
+            name: tokens[name.split()[1]] / rate for name, rate in rates(output(ranks)).items()
+        }
+        alone = self.alone
+        self.handing = {  # what orders, and being woken, add to what the layers take
+            test: max(self.together[f"layer {test}"] - n / alone[test], 0.0)
+            for test, n in tokens.items()
+        }
+        beside, n = rates_beside(bench), sum(self.many.n_sums)
+        many = self.together["graph pp"] - args.n_prompt / beside["pp"] / 2
+        one = self.together["graph tg"] - 1 / beside["tg"] / 2
         self.many = replace(self.many, summing=max(many / n / self.n_batches, 0.0))
         self.one = replace(self.one, summing=max(one / n, 0.0))
 
@@ -229,8 +234,10 @@ class Predicted:
         for name, t, p in (("layer", 1, 2), ("graph", 2, 1)):
             many = prompt(self.many, link, t, p, self.n_batches)
             one = token(self.one, link, t, p)
-            if t > 1:
-                many, one = max(many, self.together["pp"]), max(one, self.together["tg"])
+            if p > 1:
+                many, one = many + self.handing["pp"], one + self.handing["tg"]
+            many = max(many, self.together[f"{name} pp"])
+            one = max(one, self.together[f"{name} tg"])
             found[f"{name} pp"], found[f"{name} tg"] = self.n_prompt / many, 1 / one
         return found
 
@@ -244,17 +251,17 @@ class Predicted:
 
 
 def compare(args: argparse.Namespace, folder: Path) -> Iterator[str]:
-    predicted = Predicted(args)
-    one = predicted.alone
-    yield f"one process: pp {one['pp']:.1f} t/s, tg {one['tg']:.2f} t/s"
-    many, few = predicted.many.summing * 1e6, predicted.one.summing * 1e6
-    yield f"a sum of two ranks without a link: {many:.0f} us of a prompt, {few:.0f} us of a token"
     columns = ["layer pp", "layer tg", "graph pp", "graph tg"]
     peer = ["rpc pp", "rpc tg"] if args.peer_bench else []
-    yield f"| link | as measured | {' | '.join(columns + peer)} |"
-    yield "|---|---|" + "---:|" * len(columns + peer)
+    yield f"| link | as measured | one process | {' | '.join(columns + peer)} |"
+    yield "|---|---|---|" + "---:|" * len(columns + peer)
     with warmed(args, folder):
         for speed in speeds(args):
+            predicted = Predicted(args)  # of now: a shared machine is not always as fast
+            one = predicted.alone
+            sums = predicted.many.summing * 1e6, predicted.one.summing * 1e6
+            alone = f"{one['pp']:.1f}, {one['tg']:.2f}; sums {sums[0]:.0f}, {sums[1]:.0f} us"
+            alone += ", handing {pp:.4f}, {tg:.4f} s".format(**predicted.handing)
             with linked(speed) as spaces:
                 link = measured(spaces, folder, *predicted.sizes)
                 found, guess = ours(spaces, folder, args), predicted.of(link)
@@ -266,10 +273,11 @@ def compare(args: argparse.Namespace, folder: Path) -> Iterator[str]:
                     f"{link.latency * 1e3:.2f} ms, {link.rate / 1.25e8:.2f} Gbit/s; each way"
                     f" {(link.latency + link.meeting) * 1e3:.2f} ms, {link.ends / 1.25e8:.2f}"
                 )
-                yield f"| {speed.name} | {real} | {' | '.join(shown)} |"
+                yield f"| {speed.name} | {real} | {alone} | {' | '.join(shown)} |"
     yield (
-        "in brackets: predicted, by messages between two ranks as measured, one way and each way at"
-        f" once, of {predicted.many.row_bytes >> 10} KiB. Links by {spaces.how}."
+        "pp and tg in tokens a second; sums as they take two ranks without a link. In brackets:"
+        " predicted, by messages between two ranks as measured, one way and each way at once, of"
+        f" {predicted.many.row_bytes >> 10} KiB. Links by {spaces.how}."
     )
 
 

@@ -48,9 +48,9 @@ def test_packets_come_in_turn_and_late(
 
 def test_rates_by_test_and_split_mode() -> None:
     text = """
-{"n_prompt": 64, "n_gen": 0, "split_mode": "layer", "avg_ts": 5.5}
+{"n_prompt": 64, "n_gen": 0, "split_mode": "layer", "samples_ts": [5.5]}
 not JSON
-{"n_prompt": 0, "n_gen": 16, "split_mode": "graph", "avg_ts": 2}
+{"n_prompt": 0, "n_gen": 16, "split_mode": "graph", "samples_ts": [2, 1, 9]}
 """
     assert compare_links.rates(text) == {"layer pp": 5.5, "graph tg": 2.0}
     assert Speed(1e-4, 1e8).name == "0.1 ms, 100 Mbit/s"
