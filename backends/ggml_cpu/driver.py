@@ -12,20 +12,38 @@ ARRIVED = 32  # threads at the barrier
 PASSED = 48  # barriers passed so far
 ASLEEP = 56  # threads that sleep, at a barrier or for the next run
 TIMEOUT = 20  # seconds, ns: of a sleep
+SPIN = 23  # ns that a thread spins before it sleeps
 CROWDED = 22  # whether there are more threads than cores: they pass them on to each other
 SEEN = 64  # + 16 * ith: the generation thread ith ran last
-PAUSES = 1  # words after that one: how long it spins at a barrier
 WORDS_PER_THREAD = 16
 
-# A thread that waits spins, which is quickest where the others have cores of their own. Where that
-# was in vain, a core is shared: it spins less the next time, and sleeps. Who slept goes on when the
-# others have come; who yields, when a neighbour's turn has ended.
-MOST_PAUSES, LEAST_PAUSES = 2000, 50
+# A thread that waits spins, which is quickest where the others have cores of their own; for longer
+# than they may differ over a large product. After that a core is shared, and it sleeps. Who slept
+# goes on when the others have come; who yields, when a neighbour's turn has ended. It does not spin
+# less the next time: who sleeps comes late, and the others would sleep at the next barrier for it.
+SPIN_NS = 100_000  # of threads with cores of their own
+PAUSES = 64  # between two looks at the clock
 IDLE_NS = 20_000_000  # without work for this long, a worker goes to sleep in Python
 
 # An entry of a program, int64 words. Thread ith gets the block at BLOCK + ith * STRIDE.
 KERNEL, BLOCK, STRIDE, HOW, ENTRY_WORDS = 0, 1, 2, 3, 4
 MEET, OWN = 1, 2  # HOW: a barrier follows; every thread runs all of it, for itself
+
+
+@fn
+def spin_while(control, word, value):
+    """Wait until the word of the control block has another value, but not for long."""
+    until = 0
+    spins = 0
+    while v.atomic_load(control + 8 * word) == value:
+        v.pause()
+        spins += 1
+        if spins % PAUSES == 0:
+            now = v.nanoseconds()
+            if until == 0:
+                until = now + v.ld_i64(control + 8 * SPIN)
+            if now >= until:
+                return
 
 
 @fn
@@ -45,23 +63,14 @@ def go_on(control, word):
 
 
 @fn
-def barrier(control, ith, nth):
+def barrier(control, nth):
     """Wait until all threads are here."""
     passed = v.atomic_load(control + 8 * PASSED)
     if v.atomic_add(control + 8 * ARRIVED, 1) == nth - 1:
         v.atomic_store(control + 8 * ARRIVED, 0)
         go_on(control, PASSED)
         return
-    at = control + 8 * (SEEN + WORDS_PER_THREAD * ith + PAUSES)
-    most = v.ld_i64(at)
-    spins = 0
-    while spins < most and v.atomic_load(control + 8 * PASSED) == passed:
-        v.pause()
-        spins += 1
-    if spins < most:
-        v.st_i64(at, min(most + most // 8, MOST_PAUSES))
-        return
-    v.st_i64(at, max(most // 2, LEAST_PAUSES))
+    spin_while(control, PASSED, passed)
     while v.atomic_load(control + 8 * PASSED) == passed:
         if v.ld_i64(control + 8 * CROWDED) != 0:
             v.sched_yield()
@@ -88,7 +97,7 @@ def run_steps(control, ith, nth):
         if times != 0:
             v.st_i64(mine + 16 * i + 8, v.nanoseconds())
         if nth > 1 and how & MEET:
-            barrier(control, ith, nth)
+            barrier(control, nth)
         step += 8 * ENTRY_WORDS
     if times != 0 and ith == 0:  # of other threads it might be too late
         v.st_i64(mine + 16 * n, v.nanoseconds())
@@ -110,20 +119,18 @@ def launch(control, ith, nth):
 def work(control, ith, nth):
     """Other threads: take part in runs until told to quit, or idle for IDLE_NS."""
     seen = control + 8 * (SEEN + WORDS_PER_THREAD * ith)
-    spins = 0
     idle_since = 0
     while True:
         generation = v.atomic_load(control + 8 * GENERATION)
+        if generation == v.ld_i64(seen) and idle_since == 0:
+            spin_while(control, GENERATION, generation)
+            generation = v.atomic_load(control + 8 * GENERATION)
         if generation != v.ld_i64(seen):
             v.st_i64(seen, generation)
             if v.ld_i64(control + 8 * QUIT) != 0:
                 return
             run_steps(control, ith, nth)
-            spins = 0
             idle_since = 0
-        elif spins < MOST_PAUSES:
-            v.pause()
-            spins += 1
         else:
             sleep_while(control, GENERATION, generation)
             now = v.nanoseconds()

@@ -21,11 +21,11 @@ from ggml_cpu.driver import (
     CROWDED,
     GENERATION,
     MEET,
-    MOST_PAUSES,
-    PAUSES,
     PROGRAM,
     QUIT,
     SEEN,
+    SPIN,
+    SPIN_NS,
     STEPS,
     TIMEOUT,
     TIMES,
@@ -64,9 +64,8 @@ class _Pool:
         self.cpus = cpus
         self.control = (ctypes.c_int64 * (SEEN + WORDS_PER_THREAD * n_threads))()
         self.control[TIMEOUT + 1] = SLEEP_NS
-        self.control[CROWDED] = n_threads > len(set().union(*cpus) or host.usable_cpus())
-        for i in range(n_threads):
-            self.control[SEEN + WORDS_PER_THREAD * i + PAUSES] = MOST_PAUSES
+        crowded = n_threads > len(set().union(*cpus) or host.usable_cpus())
+        self.control[CROWDED], self.control[SPIN] = crowded, 0 if crowded else SPIN_NS
         self.address = ctypes.addressof(self.control)
         self.n_threads = n_threads
         self.natives = _Natives()
