@@ -85,7 +85,8 @@ class Declarations:
         for copy, original in pairs:
             self._prepare(where[id(copy)], copy, [*ops[id(copy)], *ops[id(original)]], original)
         for t in placed:
-            self._prepare(where[id(t)], t, ops[id(t)])
+            if not t.layout:
+                self._prepare(where[id(t)], t, ops[id(t)])
             if progress is not None and id(t) in own:
                 done += own[id(t)]
                 progress(done, total, t.name)

@@ -113,7 +113,9 @@ class Engine(ABC):
                 state = bytes(self.save(0))
                 path = folder / self.name / kinds / str(depth)
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(state)
+                part = folder / "part"  # of a run that is ended here nothing is found later
+                part.write_bytes(state)
+                part.replace(path)
 
     def fill(self, tokens: Sequence[int]) -> None:
         """Every sequence gets the same tokens."""
