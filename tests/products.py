@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggml_cpu.blocks import amx_floats, integers16
-from ggml_cpu.blocks.integers16 import BLOCK, INTEGERS, NORM
+from ggml_cpu.blocks.integers16 import INTEGERS, NORM
 from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import View, block_address, new_blocks, pack, set_scratch
@@ -146,10 +146,12 @@ def multiplied(a: Tensor, b: Tensor, few: bool) -> tuple[NDArray[np.float64], ND
 
 
 def in_integers(x: Floats) -> NDArray[np.float64]:
-    """Blocks of 64 as integers with one scale (blocks/integers16.py)."""
-    n, top = x.shape[-1], amx_floats.TOP if AMX else integers16.TOP
-    whole = np.pad(x, [*[(0, 0)] * (x.ndim - 1), (0, -n % BLOCK)])
-    blocks = whole.reshape(*x.shape[:-1], -1, BLOCK)
+    """Values that share a scale as integers (blocks/integers16.py)."""
+    n, top, length = x.shape[-1], integers16.TOP, integers16.SHARED
+    if AMX:
+        top, length = amx_floats.TOP, amx_floats.BLOCK
+    whole = np.pad(x, [*[(0, 0)] * (x.ndim - 1), (0, -n % length)])
+    blocks = whole.reshape(*x.shape[:-1], -1, length)
     largest = np.abs(blocks).max(-1, keepdims=True)
     scale = np.maximum(largest / np.float32(top), norms(blocks) / np.float32(NORM))
     with np.errstate(divide="ignore"):

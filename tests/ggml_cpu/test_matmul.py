@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from ggml_cpu.blocks.format import LAYOUT
+from ggml_cpu.blocks.integers16 import SHARED
 from ggml_cpu.blocks.tiles import GRAIN, WIDTHS, padded, tile_of, tile_width
 from ggml_cpu.quants import weights
 from ggml_py import ops
@@ -142,6 +143,8 @@ def test_few_rows_many_columns(kind: str) -> None:
 def test_more_panels_than_a_group_and_more_steps_than_a_block() -> None:
     check(leaf("f32", random(700, 1100)), leaf("f32", random(MANY, 1100)), 2)
     check(leaf("q8_0", random(300, 4096)), leaf("f32", random(13, 4096)), 2)
+    for k in (1600, 1601, 3300):
+        check(leaf("f16", random(100, k)), leaf("f32", random(MANY, k)), 2)
 
 
 @pytest.mark.parametrize("kind", ("q8_0", "q2_K", "q3_K", "q6_K"))
@@ -233,9 +236,9 @@ def test_integers_are_better_than_halves(kinds: tuple[str, str]) -> None:
 @pytest.mark.parametrize("size", [1e-17, 1.0, 1e17])
 def test_no_sum_of_integers_overflows(size: float) -> None:
     """The largest there are: n equal values of a block, times the same; squares may be no f32."""
-    w = np.zeros((64, 128), np.float32)
-    for n in range(64):
-        w[n, 64 : 64 + n + 1] = 3.0
+    w = np.zeros((SHARED, 2 * SHARED), np.float32)
+    for n in range(SHARED):
+        w[n, SHARED : SHARED + n + 1] = 3.0
     b = leaf("f32", np.concatenate([w, -w]) * np.float32(size))
     run = Run(ops.mul_mat(leaf("f16", w), b))
     exact = values(b).astype(np.float64) @ w.T.astype(np.float64)

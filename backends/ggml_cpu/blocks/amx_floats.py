@@ -128,7 +128,7 @@ def _bytes(load_n: Function, size: int) -> Function:
     return both
 
 
-_column_scale, _column_bytes = scale_of(load_f32_n, 4, TOP), _bytes(load_f32_n, 4)
+_column_scale, _column_bytes = scale_of(load_f32_n, 4, TOP, BLOCK), _bytes(load_f32_n, 4)
 
 
 @fn
@@ -143,7 +143,7 @@ def pack_halves(x, n, to):
 
 
 def _unpack_halves(load_n: Function, size: int) -> Function:
-    scale, both = scale_of(load_n, size, TOP), _bytes(load_n, size)
+    scale, both = scale_of(load_n, size, TOP, BLOCK), _bytes(load_n, size)
 
     @fn
     def some_rows(src, stride, rows, n, dst):

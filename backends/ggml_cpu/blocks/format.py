@@ -47,7 +47,8 @@ class Weight(Format):
                   [dot_columns][dot_rows]; None where `dot` is as good
     row           row(panel, r, n, dst): row r of a panel back in place; None for weights that are
                   not worth repacking at load, since their panels are larger than rows
-    k_block       steps of a panel to unpack and multiply at a time, in whole blocks
+    together      steps that are unpacked together, besides those of a block of weights
+    k_block       steps of a panel to unpack and multiply at a time at most, in whole blocks
     of_dots       what `dot` and `dots` take, where that is not `activations`
     few           columns up to which `dots` costs less than turning rows into panels
     registers     what the CPU's matrix registers are configured to while tiles are multiplied, see
@@ -64,6 +65,7 @@ class Weight(Format):
     dots: Function | None = None
     dot_columns: int = 1
     row: Function | None = None
+    together: int = 1
     k_block: int = BLOCKS
     of_dots: Activations | None = None
     few: int = FEW

@@ -15,7 +15,8 @@ from ggml_cpu.blocks.tiles import WIDTHS, tile_width
 from ggml_cpu.kernel import Function, Kernel, fn
 from ggml_cpu.target import LANES, TILE
 
-GROUP_BYTES = 192 << 10  # panels that stay in the L2 cache while all columns pass by
+WORD = 4 * LANES
+GROUP_BYTES = 320 << 10  # panels that stay in the L2 cache while all columns pass by
 PANELS: dict[tuple[str, str], Kernel] = {}  # of repacked weights, by op and type of weight
 SUM_BYTES = 4 * TILE * 2 * LANES  # the sums of one tile and one panel
 
@@ -126,19 +127,36 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
     step, block_bytes = weight.step, weight.activations.block_bytes
     block_size, type_size = weight.type.block_size, weight.type.type_size
     steps_of, column_bytes = Shape(weight).steps_of, weight.activations.column_bytes
+    grain = max(weight.together, block_size // step)
     begin, end = around(weight.registers)
+
+    @fn
+    def steps_at_once(steps):
+        """As many as all passes but the last have, about the same for each."""
+        passes = max(1, (steps + k_block - 1) // k_block)
+        most = (steps + passes - 1) // passes
+        return max(grain, (most + grain - 1) // grain * grain)
 
     @fn
     def put(sums, m, n, row, c, more, out, stride, order):
         """Sums of a panel and n columns, from column c on, to where those columns go."""
+        left = m - row
         for t in range(n):
             column = c + t
             if order != 0:
                 column = v.ld_i32(order + 4 * column)
-            if more:
-                add_rows(sums + 4 * rows * t, min(rows, m - row), out + column * stride + 4 * row)
+            x, to = sums + 4 * rows * t, out + column * stride + 4 * row
+            if left >= rows:
+                if more:
+                    for i in range(0, 4 * rows, WORD):
+                        v.store(to + i, v.f32_load(x + i) + v.f32_load(to + i))
+                else:
+                    for i in range(0, 4 * rows, WORD):
+                        v.store(to + i, v.f32_load(x + i))
+            elif more:
+                add_rows(x, left, to)
             else:
-                store_rows(sums + 4 * rows * t, min(rows, m - row), out + column * stride + 4 * row)
+                store_rows(x, left, to)
 
     @fn
     def product(w, w_stride, k, m, first, last, a, n, out, stride, order, local):
@@ -146,8 +164,9 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
         steps = steps_of(k)
         panels = panels_at(local)
         begin()
-        for s in range(0, steps, k_block):
-            count = min(steps - s, k_block)
+        most = steps_at_once(steps)
+        for s in range(0, steps, most):
+            count = min(steps - s, most)
             if in_place:
                 length = min(k - s * step, count * step)
                 for i in range(first, last):

@@ -40,6 +40,7 @@ elif target.VNNI:
             _in_f32, activations=integers16.INTEGERS, of_dots=F16, few=FEW,
             panel_bytes=integers16.PANEL_BYTES, k_block=integers16.K_BLOCK,
             unpack=integers16.unpacker(load_n, 2), tile=integers16.tile,
+            together=integers16.TOGETHER,
         )
     )  # fmt: skip
 else:
