@@ -96,10 +96,11 @@ def test_prompts(n_tokens, n_threads):
 def test_parts_of_the_keys_are_merged(group, n_threads):
     """One key head for several threads; the first cells are hidden, so some parts are empty."""
     q, k, v = inputs(64, 64, group, 1, 1, 1000)
+    kind = "f16" if group <= FEW else "f32"
     mask = np.zeros((1, 1000), f16)
     mask[:, :600] = -np.inf
     for sinks in (None, normal(group)):
-        node = attention(q, k, v, mask, sinks=sinks)
+        node = attention(q, k, v, mask, kind=kind, sinks=sinks)
         assert nmse(run(node, n_threads), meaning(node)) < EXACT
 
 

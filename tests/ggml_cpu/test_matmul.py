@@ -13,6 +13,7 @@ from ggml_cpu.blocks.format import LAYOUT
 from ggml_cpu.blocks.integers16 import SHARED
 from ggml_cpu.blocks.tiles import GRAIN, WIDTHS, padded, tile_of, tile_width
 from ggml_cpu.quants import weights
+from ggml_cpu.target import VNNI
 from ggml_py import ops
 from ggml_py.errors import UnsupportedOp
 from tests.products import TABLE, Run, error, leaf, multiplied, repacked, rounded, values
@@ -22,6 +23,7 @@ QUANTIZED = TYPES[3:]
 FLOATS = TYPES[:3]
 MANY = 67  # columns for which rows of floats, too, become panels
 EXACT = 1e-11
+in_integers = pytest.mark.skipif(not VNNI, reason="this CPU multiplies f16 in f32")
 
 
 def random(*shape: int) -> np.ndarray:
@@ -220,6 +222,7 @@ def some(kind: str, *shape: int) -> np.ndarray:
     return rng.standard_t(3, shape).astype(np.float32) if kind == "tails" else x
 
 
+@in_integers
 @pytest.mark.parametrize(
     "kinds", [("normal", "normal"), ("one", "normal"), ("normal", "one"), ("tails", "tails")]
 )
@@ -233,6 +236,7 @@ def test_integers_are_better_than_halves(kinds: tuple[str, str]) -> None:
     assert error(run(), exact) < error(halves.astype(np.float32), exact)
 
 
+@in_integers
 @pytest.mark.parametrize("size", [1e-17, 1.0, 1e17])
 def test_no_sum_of_integers_overflows(size: float) -> None:
     """The largest there are: n equal values of a block, times the same; squares may be no f32."""

@@ -137,14 +137,14 @@ def unpacker(load_n: Function, size: int) -> Function:
     return unpack
 
 
-def tile(width: int) -> Function:
-    """`Weight.tile`."""
+def tile(width: int, apart: int = ROW) -> Function:
+    """`Weight.tile`; apart: bytes from the sums of a column to those of the next."""
 
     @several(width)
     def multiply(w, a, steps, out):
         for t in range(width):
-            v.store(out + ROW * t, v.f32(0.0))
-            v.store(out + ROW * t + WORD, v.f32(0.0))
+            v.store(out + apart * t, v.f32(0.0))
+            v.store(out + apart * t + WORD, v.f32(0.0))
         for s in range(0, steps, TOGETHER):
             x_scale, y_scale, scales = v.f32_load(w), v.f32_load(w + WORD), a
             first = v.i32_regs(width)
@@ -161,8 +161,8 @@ def tile(width: int) -> Function:
                     w += ROW
                     a += 4 * width
             for t in range(width):
-                add_scaled(out + ROW * t, first[t], x_scale, scales + 4 * t)
-                add_scaled(out + ROW * t + WORD, second[t], y_scale, scales + 4 * t)
+                add_scaled(out + apart * t, first[t], x_scale, scales + 4 * t)
+                add_scaled(out + apart * t + WORD, second[t], y_scale, scales + 4 * t)
 
     return multiply
 

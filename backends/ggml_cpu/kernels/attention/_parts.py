@@ -113,7 +113,8 @@ def keys_at(p, k, pair, key):
 
 @fn
 def add_bias(x, n, mask, slope, cap):
-    """Cap n scores x, add slope * mask; those past the last become -inf. Returns their maximum."""
+    """Cap n scores x, add slope * mask; those past the last become -inf. Returns their maxima, a
+    vector."""
     top = v.f32(MINUS_INFINITY)
     for i in range(0, n, LANES):
         s = v.f32_load(x + 4 * i)
@@ -125,7 +126,7 @@ def add_bias(x, n, mask, slope, cap):
         s = v.select(v.iota() < n - i, s, MINUS_INFINITY)
         v.store(x + 4 * i, s)
         top = v.vmax(s, top)
-    return v.vmaxval(top)
+    return top
 
 
 @fn
@@ -136,7 +137,7 @@ def weigh(x, n, mask, cap, state):
     so far must be multiplied by to fit the new maximum.
     """
     before = v.ld_f32(state + TOP)
-    top = max(before, add_bias(x, n, mask, v.ld_f32(state + SLOPE), cap))
+    top = max(before, v.vmaxval(add_bias(x, n, mask, v.ld_f32(state + SLOPE), cap)))
     base = top if top > MINUS_INFINITY else v.float32(0.0)
     total = v.f32(0.0)
     for i in range(0, n, LANES):

@@ -49,10 +49,15 @@ SUMS = TILE * WORD  # bytes of LANES columns of a tile's sums
 
 
 @fn
-def tiles_per_unit(rows: int, pairs: int, d: int, dv: int, nth: int) -> int:
-    """Tiles of a unit: few enough for the cache and for all threads to have work."""
+def most_tiles(d: int, dv: int) -> int:
+    """Tiles of a unit that the cache holds."""
+    return max(MIN_TILES, min(MAX_TILES, UNIT_BYTES // (COLUMN * (d + dv))))
+
+
+@fn
+def tiles_per_unit(rows: int, pairs: int, most: int, nth: int) -> int:
+    """Tiles of a unit: few enough for all threads to have work."""
     tiles = (rows + TILE - 1) // TILE
-    most = max(MIN_TILES, min(MAX_TILES, UNIT_BYTES // (COLUMN * (d + dv))))
     wanted = (pairs * tiles + PER_THREAD * nth - 1) // (PER_THREAD * nth)
     return min(tiles, most, max(MIN_TILES, wanted))
 
@@ -66,10 +71,10 @@ def parts_of(units: int, n_kv: int, nth: int) -> int:
 
 
 @fn
-def shape_of(p, nth):
+def shape_of(p, most, nth):
     """(tiles per unit, blocks of rows, parts of the keys)."""
     rows, pairs = v.ne(p, Q, 1) * group_size(p), v.ne(p, K, 2) * v.ne(p, K, 3)
-    tiles = tiles_per_unit(rows, pairs, v.ne(p, Q, 0), padded(v.ne(p, V, 0)), nth)
+    tiles = tiles_per_unit(rows, pairs, most, nth)
     blocks = (rows + tiles * TILE - 1) // (tiles * TILE)
     return tiles, blocks, parts_of(pairs * blocks, v.ne(p, K, 1), nth)
 
@@ -102,14 +107,19 @@ def tile_bytes(d: int, dv: int) -> int:
     return TILE * STATE + COLUMN * (dv + d)
 
 
-def scratch(node: Tensor, nth: int) -> tuple[int, int]:
+def scratch_for(node: Tensor, most: int, nth: int) -> tuple[int, int]:
+    """Scratch where a unit has up to `most` tiles."""
     q, k, values = node.sources(3)
     d, dv = q.ne[0], padded(values.ne[0])
     rows, pairs = q.ne[1] * (q.ne[2] // k.ne[2]), k.ne[2] * k.ne[3]
-    tiles = tiles_per_unit(rows, pairs, d, dv, nth)
+    tiles = tiles_per_unit(rows, pairs, most, nth)
     parts = parts_of(pairs * -(-rows // (tiles * TILE)), k.ne[1], nth)
     local = local_offsets(d, dv)[3] + tiles * tile_bytes(d, dv) + WORD
     return shared_bytes(node, most_blocks(node), parts), local
+
+
+def scratch(node: Tensor, nth: int) -> tuple[int, int]:
+    return scratch_for(node, most_tiles(node.source(0).ne[0], padded(node.source(2).ne[0])), nth)
 
 
 @fn
@@ -223,8 +233,42 @@ def sums_at(p, local, r):
     return states_at(p, local, r) + TILE * STATE + r % TILE * WORD
 
 
-def _unit(source: Source) -> Function:
-    load_keys = _load_keys(source)
+def spoilt_among(sums_at: Function) -> Function:
+    """any_spoilt(p, local, n_rows): whether a row of a unit is; sums_at(p, local, r)."""
+
+    @fn
+    def any_spoilt(p, local, n_rows):
+        r = 0
+        while r < n_rows and not is_spoilt(p, sums_at(p, local, r), SUMS):
+            r += 1
+        return r < n_rows
+
+    return any_spoilt
+
+
+def taking_units(unit: Function) -> Function:
+    """take_units(p, ith, nth, most): what a thread does, with units of up to `most` tiles."""
+
+    @fn
+    def take_units(p, ith, nth, most):
+        tiles, blocks, parts = shape_of(p, most, nth)
+        rows, pairs = v.ne(p, Q, 1) * group_size(p), v.ne(p, K, 2) * v.ne(p, K, 3)
+        u = next_unit(p)
+        while u < pairs * parts * blocks:
+            block = blocks - 1 - u // (pairs * parts)  # the last rows see most of the keys
+            pair, part = u // parts % pairs, u % parts
+            first = block * tiles * TILE
+            n_rows = min(tiles * TILE, rows - first)
+            begin, end = v.split_by(v.ne(p, K, 1), KEYS, part, parts)
+            unit(p, v.local(p, ith), pair, first, n_rows, begin, end, part, parts)
+            merge_parts(p, pair, first, n_rows, pair * blocks + block, parts)
+            u = next_unit(p)
+
+    return take_units
+
+
+def unit_of(source: Source) -> Function:
+    load_keys, any_spoilt = _load_keys(source), spoilt_among(sums_at)
 
     @fn
     def run_keys(p, local, pair, first, n_rows, begin, end, careful):
@@ -255,13 +299,6 @@ def _unit(source: Source) -> Function:
                     )
 
     @fn
-    def any_spoilt(p, local, n_rows):
-        r = 0
-        while r < n_rows and not is_spoilt(p, sums_at(p, local, r), SUMS):
-            r += 1
-        return r < n_rows
-
-    @fn
     def unit(p, local, pair, first, n_rows, begin, end, part, parts):
         """The rows' results, or their share of them if the keys are in several parts."""
         careful, again = False, True
@@ -277,7 +314,7 @@ def _unit(source: Source) -> Function:
 
 
 def _flash(source: Source) -> None:
-    unit = _unit(source)
+    take_units = taking_units(unit_of(source))
 
     def when(node: Tensor) -> str:
         return refusal(node, source)
@@ -287,18 +324,7 @@ def _flash(source: Source) -> None:
         name=f"flash_attn_tiles_{source.name}",
     )  # fmt: skip
     def flash_attn_tiles(p, ith, nth):
-        tiles, blocks, parts = shape_of(p, nth)
-        rows, pairs = v.ne(p, Q, 1) * group_size(p), v.ne(p, K, 2) * v.ne(p, K, 3)
-        u = next_unit(p)
-        while u < pairs * parts * blocks:
-            block = blocks - 1 - u // (pairs * parts)  # the last rows see most of the keys
-            pair, part = u // parts % pairs, u % parts
-            first = block * tiles * TILE
-            n_rows = min(tiles * TILE, rows - first)
-            begin, end = v.split_by(v.ne(p, K, 1), KEYS, part, parts)
-            unit(p, v.local(p, ith), pair, first, n_rows, begin, end, part, parts)
-            merge_parts(p, pair, first, n_rows, pair * blocks + block, parts)
-            u = next_unit(p)
+        take_units(p, ith, nth, most_tiles(v.ne(p, Q, 0), padded(v.ne(p, V, 0))))
 
 
 for _source in SOURCES:

@@ -1,0 +1,138 @@
+"""Online softmax of a tile's rows side by side, whose weights become 16-bit integers.
+
+What is one number for each row is a vector of them, so that rows do not wait one after the other
+for sums and maxima across a vector. Of a tile there are the vectors below, and masks: the address
+of each row's.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.integers16 import TINY, TOP
+from ggml_cpu.kernel import fn
+from ggml_cpu.kernels.attention._parts import (
+    KEYS,
+    Q,
+    add_bias,
+    head_of,
+    last_visible,
+    mask_at,
+)
+from ggml_cpu.kernels.attention._sources import WORD
+from ggml_cpu.kernels.attention.soft_max import MINUS_INFINITY, slope_of
+from ggml_cpu.target import LANES, TILE
+
+TOPS, TOTALS, FACTORS, SLOPES, SCALES, MASKS = (i * WORD for i in range(6))
+STATES = MASKS + 2 * WORD  # bytes
+assert TILE <= LANES
+SPARE = 3 * TILE * WORD  # bytes that `weigh_tile` needs
+MOST_SUM = 262000.0  # of a row's integers, less what rounding adds
+
+
+@fn
+def start_tile(p, pair, first, count, states):
+    """Nothing is seen yet; the last row fills the places of those that are missing."""
+    v.store(states + TOPS, v.f32(MINUS_INFINITY))
+    v.store(states + TOTALS, v.f32(0.0))
+    v.store(states + FACTORS, v.f32(0.0))
+    for t in range(TILE):
+        row = first + min(t, count - 1)
+        slope = slope_of(head_of(p, pair, row), v.ne(p, Q, 2), v.op_f32(p, 1))
+        v.st_f32(states + SLOPES + 4 * t, slope)
+        v.st_i64(states + MASKS + 8 * t, mask_at(p, pair, row))
+
+
+@fn
+def keys_seen(states, key, n):
+    """How many of n keys the rows have to look at: all that follow are hidden from all of them."""
+    seen, before = 0, -1
+    for t in range(TILE):
+        mask = v.ld_i64(states + MASKS + 8 * t)
+        if mask == 0:
+            return n
+        if mask != before and seen < n:
+            seen = max(seen, last_visible(mask + 2 * key, n))
+            v.prefetch(mask + 2 * (key + KEYS))
+            v.prefetch(mask + 2 * (key + KEYS) + 64)
+            before = mask
+    return seen
+
+
+@fn
+def maxima(at):
+    """A number for each vector: its largest."""
+    tile = v.i32_regs(LANES)
+    for t in range(LANES):
+        tile[t] = v.as_i32(v.f32_load(at + WORD * min(t, TILE - 1)))
+    v.transpose(tile)
+    top = v.as_f32(tile[0])
+    for i in range(1, LANES):
+        top = v.vmax(v.as_f32(tile[i]), top)
+    return top
+
+
+@fn
+def sums(at):
+    """A number for each vector: its sum."""
+    tile = v.i32_regs(LANES)
+    for t in range(LANES):
+        tile[t] = v.as_i32(v.f32_load(at + WORD * min(t, TILE - 1)))
+    v.transpose(tile)
+    total = v.as_f32(tile[0])
+    for i in range(1, LANES):
+        total = total + v.as_f32(tile[i])
+    return total
+
+
+@fn
+def weigh_tile(p, key, n, x, value_scales, states, integers, spare):
+    """n scores of each row at x, KEYS apart, to weights exp(score - maximum) times the scales of
+    the values, and these to integers; zeros fill up the last vector.
+
+    The states' maxima and sums of weights are brought up to date; the factors are what sums of
+    values weighted so far must be multiplied by, the scales what one of the integers stands for.
+    """
+    cap = v.op_f32(p, 2)
+    for t in range(TILE):
+        mask = v.ld_i64(states + MASKS + 8 * t)
+        mask = mask + 2 * key if mask != 0 else 0
+        top = add_bias(x + 4 * KEYS * t, n, mask, v.ld_f32(states + SLOPES + 4 * t), cap)
+        v.store(spare + WORD * t, top)
+    before = v.f32_load(states + TOPS)
+    top = v.vmax(maxima(spare), before)
+    base = v.select(top > MINUS_INFINITY, top, 0.0)
+    factors = v.select(top > before, v.vexp(before - base), 1.0)
+    v.store(states + TOPS, top)
+    v.store(states + FACTORS, factors)
+    v.store(states + SCALES, base)
+    add_weights(n, x, value_scales, states + SCALES, spare)
+    v.store(states + TOTALS, v.f32_load(states + TOTALS) * factors + sums(spare))
+    scaled = sums(spare + TILE * WORD)
+    scale = v.vmax(maxima(spare + 2 * TILE * WORD) * (1 / TOP), scaled * (1 / MOST_SUM))
+    scale = v.select(scaled < TINY, 0.0, scale)
+    inverses = v.select(scale > 0.0, 1.0 / scale, 0.0)
+    v.store(spare, inverses)
+    v.store(states + SCALES, v.select(scaled == scaled, scale, scaled))
+    for t in range(TILE):
+        factor = v.f32_bcast(spare + 4 * t)
+        for i in range(0, n, LANES):
+            w = v.f32_load(x + 4 * (KEYS * t + i)) * factor
+            v.store(integers + 2 * (KEYS * t + i), v.to_i16(v.to_i32(v.vround(w))))
+
+
+@fn
+def add_weights(n, x, value_scales, bases, spare):
+    """Of each row: the weights times the scales at x; vectors of sums of weights, of these, and
+    of the largest of these in spare."""
+    for t in range(TILE):
+        base = v.f32_bcast(bases + 4 * t)
+        total, scaled, top = v.f32(0.0), v.f32(0.0), v.f32(0.0)
+        for i in range(0, n, LANES):
+            at = x + 4 * (KEYS * t + i)
+            e = v.vexp(v.f32_load(at) - base)
+            w = e * v.f32_load(value_scales + 4 * i)
+            total, scaled, top = total + e, scaled + w, v.vmax(w, top)
+            v.store(at, w)
+        v.store(spare + WORD * t, total)
+        v.store(spare + WORD * (TILE + t), scaled)
+        v.store(spare + WORD * (2 * TILE + t), top)

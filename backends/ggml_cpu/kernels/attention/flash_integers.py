@@ -1,0 +1,307 @@
+"""FLASH_ATTN_EXT for many tokens and keys: tiles as in flash_tiles.py, in 16-bit integers: twice
+the products of f32 in an instruction.
+
+Keys times queries is the product of integers16.py. Each row of values is integers up to MOST_VALUE
+with a scale of its own. What they are multiplied by is their weight times that scale, as integers
+with a scale for each query row: a hidden value, whose weight is 0, has no part in anything. No sum
+overflows, since a row's weights add up to at most MOST_SUM. What is not finite makes its sums NaN,
+and these rows are computed again in f32.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks import integers16
+from ggml_cpu.blocks.integers16 import (
+    BLOCK,
+    INTEGERS,
+    PANEL_BYTES,
+    ROW,
+    TINY,
+    inverse,
+    unpacker,
+)
+from ggml_cpu.kernel import Function, fn, kernel
+from ggml_cpu.kernels._common import padded
+from ggml_cpu.kernels.attention._parts import (
+    K_BYTES,
+    K_KIND,
+    KEYS,
+    TOP,
+    TOTAL,
+    V_BYTES,
+    V_KIND,
+    K,
+    Q,
+    V,
+    finish_row,
+    flash_start,
+    keys_at,
+    query_at,
+    refusal,
+    scores_scale,
+)
+from ggml_cpu.kernels.attention._sources import SOURCES, WORD, Source
+from ggml_cpu.kernels.attention._tile_weights import (
+    FACTORS,
+    MOST_SUM,
+    SCALES,
+    SPARE,
+    STATES,
+    TOPS,
+    TOTALS,
+    keys_seen,
+    start_tile,
+    weigh_tile,
+)
+from ggml_cpu.kernels.attention.flash_tiles import (
+    COLUMN,
+    MIN_TILES,
+    SUMS,
+    extra,
+    prefetch_rows,
+    scratch_for,
+    spoilt_among,
+    taking_units,
+    tiles_per_unit,
+    unit_of,
+)
+from ggml_cpu.target import LANES, TILE, VNNI
+from ggml_py.tensor import Tensor
+
+MIN_KEYS, MIN_ROWS = 512, 64  # from which on it pays to make integers of keys and values
+MAX_TILES = 32  # tiles of a unit, for which these are made once
+UNIT_BYTES = 5 << 17  # for a unit's queries and sums: they stay in the L2 cache
+ROWS = 2 * LANES  # keys of a panel, columns of values
+MOST_VALUE = 8191.0
+assert (MOST_SUM + 0.5 * KEYS) * MOST_VALUE < 2**31  # rounding adds up to half of one to each
+VALUES = KEYS // 2 * ROW  # bytes of ROWS columns of values: pairs of keys
+
+multiply_keys = integers16.tile(TILE, 4 * KEYS)
+spread, pack, column_bytes = INTEGERS.spread, INTEGERS.pack, INTEGERS.column_bytes
+
+
+@fn
+def steps_of(d: int) -> int:
+    return (d + BLOCK - 1) // BLOCK
+
+
+@fn
+def local_offsets(d: int, dv: int) -> tuple[int, int, int, int, int, int]:
+    """Where the thread-local scratch has values, their scales, weights, these as integers, spare
+    rows, and the tiles of a unit; keys come first.
+    """
+    values = KEYS // ROWS * steps_of(d) * PANEL_BYTES
+    scales = values + 2 * KEYS * dv
+    weights = scales + 4 * KEYS
+    integers = weights + 4 * KEYS * TILE
+    spare = integers + 2 * KEYS * TILE
+    spare_bytes = max(SPARE, 4 * ROWS * padded(max(d, dv)))
+    return values, scales, weights, integers, spare, spare + spare_bytes
+
+
+@fn
+def tile_bytes(d: int, dv: int) -> int:
+    """States, sums and queries of a tile."""
+    return STATES + COLUMN * dv + TILE * column_bytes(d)
+
+
+@fn
+def states_at(p, local, r):
+    """Where the tile of row r of a unit has its states; then come its sums and its queries."""
+    d, dv = v.ne(p, Q, 0), v.ne(p, V, 0)
+    return local + local_offsets(d, dv)[5] + r // TILE * tile_bytes(d, dv)
+
+
+@fn
+def sums_at(p, local, r):
+    """The sums of row r of a unit: vectors SUMS bytes apart."""
+    return states_at(p, local, r) + STATES + r % TILE * WORD
+
+
+@fn
+def most_tiles(d: int, dv: int) -> int:
+    """Tiles of a unit that the cache holds."""
+    return max(MIN_TILES, min(MAX_TILES, UNIT_BYTES // tile_bytes(d, dv)))
+
+
+def scratch(node: Tensor, nth: int) -> tuple[int, int]:
+    q, k, values = node.sources(3)
+    d, dv, rows = q.ne[0], values.ne[0], q.ne[1] * (q.ne[2] // k.ne[2])
+    most = most_tiles(d, dv)
+    shared, in_f32 = scratch_for(node, most, nth)
+    tiles = tiles_per_unit(rows, k.ne[2] * k.ne[3], most, nth)
+    return shared, max(in_f32, local_offsets(d, dv)[5] + tiles * tile_bytes(d, dv))
+
+
+@fn
+def load_tile(p, pair, first, count, to, spare):
+    """Queries of a tile times the scale, as columns; the last one fills empty places."""
+    d, scale = v.ne(p, Q, 0), scores_scale(p)
+    packed = spare + 4 * padded(d)
+    for t in range(TILE):
+        if t < count:
+            at = query_at(p, pair, first + t)
+            for i in range(0, d, LANES):
+                v.store(spare + 4 * i, v.f32_load_n(at + 4 * i, d - i) * scale)
+            pack(spare, d, packed)
+        spread(packed, column_bytes(d), to, TILE, t)
+
+
+@fn
+def add_values(values, weights, n, states, out):
+    """out[t] = out[t] * factor[t] + sum of weights[t][key] * values[key], for ROWS columns."""
+    first = v.i32_regs(TILE)
+    second = v.i32_regs(TILE)
+    for _ in range((n + 1) // 2):
+        x, y = v.i16_load(values), v.i16_load(values + WORD)
+        for t in range(TILE):
+            w = v.as_i16(v.i32_bcast(weights + 2 * KEYS * t))
+            first[t] = v.dot2(first[t], x, w)
+            second[t] = v.dot2(second[t], y, w)
+        values += ROW
+        weights += 4
+    for t in range(TILE):
+        before, scale = v.f32_bcast(states + FACTORS + 4 * t), v.f32_bcast(states + SCALES + 4 * t)
+        at = out + WORD * t
+        v.store(at, v.fma(v.to_f32(first[t]), scale, v.f32_load(at) * before))
+        at += SUMS
+        v.store(at, v.fma(v.to_f32(second[t]), scale, v.f32_load(at) * before))
+
+
+def _load_keys(source: Source) -> Function:
+    place, step = source.place, source.step
+    load, size = source.element.load, source.element.size
+    unpack = unpacker(source.element.load_n, size)
+
+    @fn
+    def scale_of(x, n):
+        """What one stands for in a row of n values; NaN where one of them is not finite."""
+        top, bad = v.f32(0.0), v.f32(0.0)
+        for i in range(0, n, LANES):
+            value = load(x + size * i)
+            top = v.vmax(v.vabs(value), top)
+            bad = v.fma(value, 0.0, bad)
+        largest, nothing = v.vmaxval(top), v.float32(v.vsum(bad))
+        if largest < TINY:
+            largest = v.float32(0)
+        return v.float32(largest / v.float32(MOST_VALUE) + nothing)
+
+    @fn
+    def integers(x, factor):
+        return v.to_i32(v.vround(load(x) * factor))
+
+    @fn
+    def load_values(p, src, stride, n, values, scales):
+        """Two rows of values, or one, side by side; the scale of one that is missing is 0."""
+        dv, second = v.ne(p, V, 0), src + (n - 1) * stride
+        one, other = scale_of(src, dv), scale_of(second, dv)
+        v.st_f32(scales, one)
+        v.st_f32(scales + 4, other if n > 1 else v.float32(0))
+        for c in range(0, dv, LANES):
+            x = integers(src + size * c, inverse(one))
+            y = integers(second + size * c, inverse(other))
+            v.store(values + c // ROWS * VALUES + c % ROWS * 4, (x & 0xFFFF) | (y << 16))
+
+    @fn
+    def load_keys(p, pair, key, n, keys, values, scales, spare):
+        """n keys as panels, and as many values."""
+        d, dv = v.ne(p, K, 0), v.ne(p, V, 0)
+        for j in range(0, n, ROWS):
+            rows, stride = min(ROWS, n - j), v.nb(p, K, 1)
+            src = place(v.extra(p, K_KIND), keys_at(p, K, pair, key + j), stride, rows, d, spare)
+            unpack(src, step(stride, d), rows, d, keys + j // ROWS * steps_of(d) * PANEL_BYTES)
+        for j in range(0, n, LANES):
+            v.store(scales + 4 * j, v.f32(0.0))
+        for j in range(0, n, 2):
+            rows, stride = min(2, n - j), v.nb(p, V, 1)
+            src = place(v.extra(p, V_KIND), keys_at(p, V, pair, key + j), stride, rows, dv, spare)
+            load_values(p, src, step(stride, dv), rows, values + j // 2 * ROW, scales + 4 * j)
+        prefetch_rows(keys_at(p, K, pair, key + KEYS), v.nb(p, K, 1), v.extra(p, K_BYTES))
+        prefetch_rows(keys_at(p, V, pair, key + KEYS), v.nb(p, V, 1), v.extra(p, V_BYTES))
+
+    return load_keys
+
+
+@fn
+def run_tile(p, local, key, n, states):
+    """A tile's rows times n keys and values."""
+    d, dv = v.ne(p, K, 0), v.ne(p, V, 0)
+    values, scales, weights, integers, spare, _ = local_offsets(d, dv)
+    values, weights, integers = local + values, local + weights, local + integers
+    totals = states + STATES
+    for j in range(0, n, ROWS):
+        panel = local + j // ROWS * steps_of(d) * PANEL_BYTES
+        multiply_keys(panel, totals + COLUMN * dv, steps_of(d), weights + 4 * j)
+    weigh_tile(p, key, n, weights, local + scales, states, integers, local + spare)
+    for c in range(0, dv, ROWS):
+        add_values(values + c // ROWS * VALUES, integers, n, states, totals + c * COLUMN)
+
+
+def _unit(source: Source) -> Function:
+    load_keys, in_f32, any_spoilt = _load_keys(source), unit_of(source), spoilt_among(sums_at)
+
+    @fn
+    def run_keys(p, local, pair, first, n_rows, begin, end):
+        """The rows first .. first + n_rows times the keys begin .. end."""
+        dv = v.ne(p, V, 0)
+        values, scales, _, _, spare, _ = local_offsets(v.ne(p, Q, 0), dv)
+        values, scales, spare = local + values, local + scales, local + spare
+        for r in range(0, n_rows, TILE):
+            states, count = states_at(p, local, r), min(TILE, n_rows - r)
+            start_tile(p, pair, first + r, count, states)
+            for at in range(states + STATES, states + STATES + COLUMN * dv, WORD):
+                v.store(at, v.f32(0.0))
+            load_tile(p, pair, first + r, count, states + STATES + COLUMN * dv, spare)
+        for key in range(begin, end, KEYS):
+            loaded, most = False, min(KEYS, end - key)
+            for r in range(0, n_rows, TILE):
+                states = states_at(p, local, r)
+                n = keys_seen(states, key, most)
+                if n > 0:
+                    if not loaded:
+                        load_keys(p, pair, key, most, local, values, scales, spare)
+                        loaded = True
+                    run_tile(p, local, key, n, states)
+
+    @fn
+    def unit(p, local, pair, first, n_rows, begin, end, part, parts):
+        """The rows' results, or their share of them if the keys are in several parts."""
+        run_keys(p, local, pair, first, n_rows, begin, end)
+        if any_spoilt(p, local, n_rows):
+            in_f32(p, local, pair, first, n_rows, begin, end, part, parts)
+        else:
+            state = local  # the keys are not needed any more
+            for r in range(n_rows):
+                states, t = states_at(p, local, r), r % TILE
+                v.st_f32(state + TOP, v.ld_f32(states + TOPS + 4 * t))
+                v.st_f32(state + TOTAL, v.ld_f32(states + TOTALS + 4 * t))
+                finish_row(p, pair, first + r, part, parts, state, sums_at(p, local, r), SUMS)
+
+    return unit
+
+
+def _flash(source: Source) -> None:
+    take_units = taking_units(_unit(source))
+
+    def when(node: Tensor) -> str:
+        q, k, values = node.sources(3)
+        rows, dv = q.ne[1] * q.ne[2] // k.ne[2], values.ne[0]
+        if rows < MIN_ROWS or k.ne[1] < MIN_KEYS:
+            return f"needs {MIN_ROWS} query rows a key head, {MIN_KEYS} keys; got {rows}, {k.ne[1]}"
+        if dv % ROWS:
+            return f"needs rows of {ROWS} values or a multiple; got {dv}"
+        return refusal(node, source)
+
+    @kernel(
+        "FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_start,),
+        extra=extra, rank=2, name=f"flash_attn_integers_{source.name}",
+    )  # fmt: skip
+    def flash_attn_integers(p, ith, nth):
+        take_units(p, ith, nth, most_tiles(v.ne(p, Q, 0), v.ne(p, V, 0)))
+
+
+if VNNI:
+    for _source in SOURCES:
+        if _source.name != "f32":
+            _flash(_source)
