@@ -20,11 +20,11 @@ from ggml_cpu.kernels.attention._parts import (
 )
 from ggml_cpu.kernels.attention._sources import WORD
 from ggml_cpu.kernels.attention.soft_max import MINUS_INFINITY, slope_of
-from ggml_cpu.target import LANES, TILE
+from ggml_cpu.target import LANES, TILE, VNNI
 
 TOPS, TOTALS, FACTORS, SLOPES, SCALES, MASKS = (i * WORD for i in range(6))
 STATES = MASKS + 2 * WORD  # bytes
-assert TILE <= LANES
+assert TILE <= LANES or not VNNI  # where this is used
 SPARE = 3 * TILE * WORD  # bytes that `weigh_tile` needs
 MOST_SUM = 262000.0  # of a row's integers, less what rounding adds
 

@@ -7,9 +7,11 @@ from ggml_cpu.blocks.activations import UNIT, UNIT_BYTES, Activations
 from ggml_cpu.blocks.tiles import columns_before, tile_of
 from ggml_cpu.kernel import Function, Kernel, fn, kernel
 from ggml_cpu.quants import activations
+from ggml_cpu.target import LANES, TILE
 
 KINDS = ("f32", "f16", "bf16")  # of src1, by the number passed to the kernels as extra 0
 COLUMNS = 1  # extra: of each product in tiles
+PARTS = 4  # full tiles a thread should find
 
 
 @fn
@@ -19,6 +21,7 @@ def packed_at(local: int) -> int:
 
 
 LOCAL = packed_at(0) + UNIT_BYTES
+LOCAL_OF_TILES = packed_at(0) + TILE * UNIT_BYTES + 4 * LANES
 
 
 @fn
@@ -95,29 +98,69 @@ def putter(activations: Activations) -> Function:
     return put
 
 
+@fn
+def side_by_side(packed, n_words, tile):
+    """TILE columns, UNIT_BYTES apart, word by word; some bytes past the last one are read."""
+    for first in range(0, n_words, LANES):
+        for c in range(0, TILE, LANES):
+            words = v.i32_regs(LANES)
+            for t in range(LANES):
+                words[t] = v.i32_load(packed + UNIT_BYTES * min(c + t, TILE - 1) + 4 * first)
+            v.transpose(words)
+            for i in range(LANES):
+                if first + i < n_words:
+                    v.store_n(tile + 4 * (TILE * (first + i) + c), words[i], TILE - c)
+
+
 def _tiles(activations: Activations) -> Kernel:
     """The rows of src1 as columns in tiles, COLUMNS of each product; `padded` are reserved. Threads
-    take units of all rows, since the columns of a tile are in the same cache lines.
+    take units of full tiles and of all other rows, since the columns of a tile are in the same
+    cache lines.
     """
     pack, put, column_bytes = activations.pack, putter(activations), activations.column_bytes
-    unit_bytes = column_bytes(UNIT)
+    unit_bytes, in_words = column_bytes(UNIT), activations.together == 1
+
+    @fn
+    def in_full_tiles(p, n, nth):
+        """How many columns of each product: none where that is too little work for all threads."""
+        full, rows = n // TILE * TILE, v.ne(p, 2, 1) * v.ne(p, 2, 2) * v.ne(p, 2, 3)
+        return full if in_words and units_of_rows(p) >= PARTS * TILE * nth and rows > 0 else 0
+
+    @fn
+    def full_tile(p, product, first, i, buffer):
+        """Unit i of TILE columns."""
+        n, packed, size = v.extra(p, COLUMNS), packed_at(buffer), 0
+        for t in range(TILE):
+            count, x = unit(p, product * n + first + t, i, buffer)
+            pack(x, count, packed + UNIT_BYTES * t)
+            size = column_bytes(count)
+        to = (columns_before(product, n) + first) * column_bytes(v.ne(p, 2, 0))
+        side_by_side(packed, size // 4, v.shared(p) + to + i * unit_bytes * TILE)
+
+    @fn
+    def column(p, product, c, i, buffer):
+        """Unit i of a column."""
+        n, packed = v.extra(p, COLUMNS), packed_at(buffer)
+        count, x = unit(p, product * n + c, i, buffer)
+        pack(x, count, packed)
+        first, width = tile_of(c, n)
+        to = (columns_before(product, n) + first) * column_bytes(v.ne(p, 2, 0))
+        to += i * unit_bytes * width
+        put(packed, column_bytes(count), v.shared(p) + to, width, c - first, c == n - 1)
 
     @kernel(name=f"tiles_{activations.name}", reads=(2,))
     def tiles(p, ith, nth):
-        n, bytes = v.extra(p, COLUMNS), column_bytes(v.ne(p, 2, 0))
-        buffer = v.local(p, ith)
-        packed = packed_at(buffer)
-        start, stop = v.split(units_of_rows(p), ith, nth)
-        rows = v.ne(p, 2, 1) * v.ne(p, 2, 2) * v.ne(p, 2, 3)
+        n, rows = max(1, v.extra(p, COLUMNS)), v.ne(p, 2, 1) * v.ne(p, 2, 2) * v.ne(p, 2, 3)
+        units, products, buffer = units_of(v.ne(p, 2, 0)), rows // n, v.local(p, ith)
+        full = in_full_tiles(p, n, nth)
+        start, stop = v.split(units * products * (full // TILE), ith, nth)
         for u in range(start, stop):
-            i, row = u // rows, u % rows
-            c = row % n
-            count, x = unit(p, row, i, buffer)
-            pack(x, count, packed)
-            first, width = tile_of(c, n)
-            to = v.shared(p) + (columns_before(row // n, n) + first) * bytes
-            to += i * unit_bytes * width
-            put(packed, column_bytes(count), to, width, c - first, c == n - 1)
+            t = u // units
+            full_tile(p, t // (full // TILE), t % (full // TILE) * TILE, u % units, buffer)
+        start, stop = v.split(units * products * (n - full), ith, nth)
+        for u in range(start, stop):
+            i, c = u // (products * (n - full)), u % (products * (n - full))
+            column(p, c // (n - full), full + c % (n - full), i, buffer)
 
     return tiles
 

@@ -25,7 +25,14 @@ from ggml_cpu.kernels._products import (
     store_rows,
     tiles_product,
 )
-from ggml_cpu.kernels.matrix._columns import COLUMNS, KINDS, LOCAL, ROWS, TILES
+from ggml_cpu.kernels.matrix._columns import (
+    COLUMNS,
+    KINDS,
+    LOCAL,
+    LOCAL_OF_TILES,
+    ROWS,
+    TILES,
+)
 from ggml_cpu.quants import weights
 from ggml_cpu.target import TILE
 from ggml_py.tensor import Tensor
@@ -199,7 +206,8 @@ def _tiles(weight: Weight, in_place: bool) -> Kernel:
         b, n = node.source(1), columns_each(node)
         k = b.ne[0]
         local = shape.local_bytes(k) if in_place else SUM_BYTES
-        return columns_before(b.n_rows // max(1, n), n) * column_bytes(k), max(LOCAL, local)
+        shared = columns_before(b.n_rows // max(1, n), n) * column_bytes(k)
+        return shared, max(LOCAL_OF_TILES, local)
 
     @kernel(
         "MUL_MAT", when=when, scratch=scratch, prepare=(prepared,), extra=source_kind,
