@@ -71,7 +71,7 @@ def _add_block(
             first, first_minima = scale_words(w, 2 * half)
             second, second_minima = scale_words(w, 2 * half + 1)
             for s in range(2):
-                fetch(w, 2 * half + s)
+                fetch(w, 2 * half + s, 0)
                 add_16(w, a, half, 0, s, scale_byte(first, s), sums)
                 add_16(w, a, half, 1, s, scale_byte(first, s + 2), sums)
                 add_16(w, a, half, 2, s, scale_byte(second, s), sums)

@@ -60,7 +60,7 @@ def _add_block(
     value_of: Function, largest: int, panel_bytes: int
 ) -> Callable[[int], Function]:
     def add_block(width: int) -> Function:
-        add_scaled, fetch = adder(width), fetcher(panel_bytes, 4)
+        add_scaled, fetch = adder(width), fetcher(panel_bytes, 4, 2)
         size, run, _, one, _, _, scaled = dots_of(width, 8, largest)
 
         @fn
@@ -96,10 +96,11 @@ def _add_block(
             s1, s2 = v.i32_load(w + 2 * WORD), v.i32_load(w + 3 * WORD)
             scales = s0 & SIX_BITS
             for j in range(4):
-                fetch(w, j)
+                fetch(w, j, 0)
                 if j == 2:
                     scales = later(s0, s2)
                 add_32(w, a, j, 0, scales & 255, sums)
+                fetch(w, j, 1)
                 add_32(w, a, j, 1, (scales >> 8) & 255, sums)
                 scales = scales >> 16
             add_minima(s1, s2, a, less)

@@ -76,18 +76,22 @@ def row(kind: GGMLType, panel_bytes: int, gather: Function) -> Function:
     return from_panel
 
 
-def fetcher(panel_bytes: int, parts: int) -> Function:
-    """fetch(w, i): part i of those of the block of a panel that is read AHEAD bytes later.
+def fetcher(panel_bytes: int, parts: int, pieces: int = 1) -> Function:
+    """fetch(w, i, piece): a piece of part i of those of the block of a panel that is read AHEAD
+    bytes later.
 
-    What a core that multiplies asks for by itself does not keep memory busy. Parts, because of a
-    whole block it drops most: it has only so many lines under way.
+    What a core that multiplies asks for by itself does not keep memory busy. Pieces, because it has
+    only so many lines under way, and drops most of those that are asked for at once.
     """
-    size = -(-panel_bytes // parts)
+    lines = -(-panel_bytes // 64)
+    equal = 0 if lines % parts else lines // parts
 
     @fn
-    def fetch(w, i):
-        for line in range(0, size, 64):
-            v.prefetch(w + AHEAD + size * i + line)
+    def fetch(w, i, piece):
+        first = lines * i // parts
+        n = equal if equal else lines * (i + 1) // parts - first  # a constant, or none
+        for line in range(first + n * piece // pieces, first + n * (piece + 1) // pieces):
+            v.prefetch(w + AHEAD + 64 * line)
 
     return fetch
 

@@ -44,7 +44,7 @@ IQ4_XS = BY_NAME["iq4_xs"]
 
 def add_block(width: int) -> Function:
     size, _, _, _, two, _, scaled = dots_of(width, 8, ANY, biased_dot)
-    fetch = fetcher(IQ4_XS.type_size * LANES, 2)
+    fetch = fetcher(IQ4_XS.type_size * LANES, 8)
 
     @fn
     def add_32(levels, w, a, n, scale, sums):
@@ -56,12 +56,16 @@ def add_block(width: int) -> Function:
         scaled(sums, dots, scale)
 
     @fn
-    def add_128(levels, w, a, n, totals, pairs, others, sums):
+    def add_128(levels, block, part, w, a, n, totals, pairs, others, sums):
         """The same over four groups, their scales in two vectors; the bias is taken off."""
         first, second = v.as_i32(pairs), v.as_i32(others)
+        fetch(block, part, 0)
         add_32(levels, w, a, n, v.asr(first << 16, 16), sums)
+        fetch(block, part + 1, 0)
         add_32(levels, w + 4 * WORD, a, n + 8, v.asr(second << 16, 16), sums)
+        fetch(block, part + 2, 0)
         add_32(levels, w + 8 * WORD, a, n + 16, v.asr(first, 16), sums)
+        fetch(block, part + 3, 0)
         add_32(levels, w + 12 * WORD, a, n + 24, v.asr(second, 16), sums)
         for t in range(width):
             x = v.as_i16(v.i32_bcast(totals + 4 * t))
@@ -74,11 +78,10 @@ def add_block(width: int) -> Function:
         sums = v.i32_regs(width)
         both, lower = v.i32_load(w), v.i32_load(w + WORD)
         for half in range(2):
-            fetch(w, half)
             pairs = scale_pairs(lower, both >> 16, 4 * half)
             others = scale_pairs(lower, both >> 16, 4 * half + 1)
             values, totals = w + WORD * (2 + 16 * half), a + (SUMS32_256 + 8 * half) * width
-            add_128(levels, values, a, 32 * half, totals, pairs, others, sums)
+            add_128(levels, w, 4 * half, values, a, 32 * half, totals, pairs, others, sums)
         d = v.f16_to_f32(v.to_i16(both))
         for t in range(width):
             scale = d * v.f32_bcast(a + SCALE_256 * width + 4 * t)

@@ -61,7 +61,7 @@ Q6_K = BY_NAME["q6_K"]
 def add_block(width: int) -> Function:
     subtract, add_scaled = group_sums(width), adder(width)
     size, run, _, one, _, _, scaled = dots_of(width, 4, 63)
-    fetch = fetcher(Q6_K.type_size * LANES, 4)
+    fetch = fetcher(Q6_K.type_size * LANES, 4, 4)
 
     @fn
     def add_run(w, a, n, which, first, scale, sums):
@@ -103,10 +103,13 @@ def add_block(width: int) -> Function:
             first, second = v.i32_load(scales), v.i32_load(scales + WORD)
             values = w + VALUES + PART * i
             n = 32 * half + 4 * s
-            fetch(w, i)
+            fetch(w, i, 0)
             add_16(values, a, n, 0, scale_byte(first, s), sums)
+            fetch(w, i, 1)
             add_16(values, a, n + 8, 1, scale_byte(first, s + 2), sums)
+            fetch(w, i, 2)
             add_16(values, a, n + 16, 2, scale_byte(second, s), sums)
+            fetch(w, i, 3)
             add_16(values, a, n + 24, 3, scale_byte(second, s + 2), sums)
         offsets(w, a, sums)
         d = v.f16_load(w)
