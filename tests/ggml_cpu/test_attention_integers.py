@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ggml_cpu.kernels.attention.flash_integers import MIN_KEYS, MIN_ROWS, ROWS
+from ggml_cpu.kernels.attention.flash_integers import MIN_KEYS, ROWS
+from ggml_cpu.kernels.attention.flash_rows import FEW
 from ggml_cpu.target import VNNI
 from ggml_py import ops
 from ggml_py.tensor import Tensor
@@ -23,7 +24,7 @@ from tests.one_node import Floats, meaning, nmse, run
 
 pytestmark = pytest.mark.skipif(not VNNI, reason="this CPU has no products of 16-bit integers")
 
-NEAR = 1e-7  # a quarter of what rounding queries and weights to f16 would give
+NEAR = 4e-8  # half of what queries and weights rounded to f16 give
 f16, f32 = np.float16, np.float32
 
 
@@ -176,15 +177,15 @@ def test_queries_that_are_no_numbers_give_none() -> None:
 
 
 @pytest.mark.parametrize(
-    "d, n_tokens, n_kv, kind",
+    "d, n_tokens, n_kv, kind, kernel",
     [
-        (64, MIN_ROWS - 1, MIN_KEYS, "f16"),
-        (64, MIN_ROWS, MIN_KEYS - 1, "f16"),
-        (ROWS + ROWS // 2, MIN_ROWS, MIN_KEYS, "f16"),
-        (64, MIN_ROWS, MIN_KEYS, "f32"),
+        (64, FEW, MIN_KEYS, "f16", "flash_attn_rows_f16"),
+        (64, FEW + 1, MIN_KEYS - 1, "f16", "flash_attn_integers_f16"),
+        (ROWS + ROWS // 2, FEW + 1, MIN_KEYS, "f16", "flash_attn_tiles_f16"),
+        (64, FEW + 1, MIN_KEYS, "f32", "flash_attn_tiles_f32"),
     ],
 )
-def test_the_rest_is_in_f32(d: int, n_tokens: int, n_kv: int, kind: str) -> None:
+def test_the_rest_is_in_f32(d: int, n_tokens: int, n_kv: int, kind: str, kernel: str) -> None:
     node = attention(*inputs(d, d, 1, 1, n_tokens, n_kv), kind=kind)
-    assert "integers" not in kernel_of(node)
+    assert kernel_of(node) == kernel
     assert nmse(run(node), meaning(node)) < 1e-11

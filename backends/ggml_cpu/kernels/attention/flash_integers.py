@@ -5,7 +5,8 @@ Keys times queries is the product of integers16.py. Each row of values is intege
 with a scale of its own. What they are multiplied by is their weight times that scale, as integers
 with a scale for each query row: a hidden value, whose weight is 0, has no part in anything. No sum
 overflows, since a row's weights add up to at most MOST_SUM. What is not finite makes its sums NaN,
-and these rows are computed again in f32.
+and these rows are computed again in f32. So are all where there are few keys: which kernels a model
+needs does not depend on how much it has read.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ from ggml_cpu.kernels.attention.flash_tiles import (
 from ggml_cpu.target import LANES, TILE, VNNI
 from ggml_py.tensor import Tensor
 
-MIN_KEYS, MIN_ROWS = 512, 64  # from which on it pays to make integers of keys and values
+MIN_KEYS = 512  # from which on integers are used
 MAX_TILES = 32  # tiles of a unit, for which these are made once
 UNIT_BYTES = 5 << 17  # for a unit's queries and sums: they stay in the L2 cache
 ROWS = 2 * LANES  # keys of a panel, columns of values
@@ -267,8 +268,10 @@ def _unit(source: Source) -> Function:
     @fn
     def unit(p, local, pair, first, n_rows, begin, end, part, parts):
         """The rows' results, or their share of them if the keys are in several parts."""
-        run_keys(p, local, pair, first, n_rows, begin, end)
-        if any_spoilt(p, local, n_rows):
+        integers = v.ne(p, K, 1) >= MIN_KEYS
+        if integers:
+            run_keys(p, local, pair, first, n_rows, begin, end)
+        if not integers or any_spoilt(p, local, n_rows):
             in_f32(p, local, pair, first, n_rows, begin, end, part, parts)
         else:
             state = local  # the keys are not needed any more
@@ -285,17 +288,14 @@ def _flash(source: Source) -> None:
     take_units = taking_units(_unit(source))
 
     def when(node: Tensor) -> str:
-        q, k, values = node.sources(3)
-        rows, dv = q.ne[1] * q.ne[2] // k.ne[2], values.ne[0]
-        if rows < MIN_ROWS or k.ne[1] < MIN_KEYS:
-            return f"needs {MIN_ROWS} query rows a key head, {MIN_KEYS} keys; got {rows}, {k.ne[1]}"
+        dv = node.source(2).ne[0]
         if dv % ROWS:
             return f"needs rows of {ROWS} values or a multiple; got {dv}"
         return refusal(node, source)
 
     @kernel(
         "FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_start,),
-        extra=extra, rank=2, name=f"flash_attn_integers_{source.name}",
+        extra=extra, rank=1, name=f"flash_attn_integers_{source.name}",
     )  # fmt: skip
     def flash_attn_integers(p, ith, nth):
         take_units(p, ith, nth, most_tiles(v.ne(p, Q, 0), v.ne(p, V, 0)))

@@ -315,7 +315,7 @@ def _flash(source: Source) -> None:
 
     @kernel(
         "FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_start,), extra=extra,
-        rank=1, name=f"flash_attn_rows_{source.name}",
+        rank=2, name=f"flash_attn_rows_{source.name}",
     )  # fmt: skip
     def flash_attn_rows(p, ith, nth):
         pairs, rows = v.ne(p, K, 2) * v.ne(p, K, 3), v.ne(p, Q, 1) * group_size(p)
