@@ -84,13 +84,24 @@ def fetcher(panel_bytes: int, parts: int, pieces: int = 1) -> Function:
     only so many lines under way, and drops most of those that are asked for at once.
     """
     lines = -(-panel_bytes // 64)
-    equal = 0 if lines % parts else lines // parts
+    most = -(-lines // parts)
 
     @fn
     def fetch(w, i, piece):
-        first = lines * i // parts
-        n = equal if equal else lines * (i + 1) // parts - first  # a constant, or none
-        for line in range(first + n * piece // pieces, first + n * (piece + 1) // pieces):
+        first = w + AHEAD + 64 * (lines * i // parts)
+        for line in range(most * piece // pieces, most * (piece + 1) // pieces):
+            v.prefetch(first + 64 * line)
+
+    return fetch
+
+
+def slow_fetcher(panel_bytes: int, parts: int) -> Function:
+    """fetch(w, i): the same in a loop that LLVM keeps, so that lines are asked for more slowly."""
+    lines = -(-panel_bytes // 64)
+
+    @fn
+    def fetch(w, i):
+        for line in range(lines * i // parts, lines * (i + 1) // parts):
             v.prefetch(w + AHEAD + 64 * line)
 
     return fetch

@@ -20,7 +20,7 @@ from ggml_cpu.blocks.interleave import word_by_word
 from ggml_cpu.blocks.levels import UNEVEN_TABLE, both_levels, nearest_uneven, store_levels
 from ggml_cpu.blocks.rounding import inverse, store_nibbles
 from ggml_cpu.blocks.search import largest_scale, uneven
-from ggml_cpu.blocks.walk import WORD, fetcher
+from ggml_cpu.blocks.walk import WORD, fetcher, slow_fetcher
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.quants.q8_K import ACTIVATIONS
 from ggml_cpu.target import I8_BIAS, LANES
@@ -44,7 +44,9 @@ IQ4_XS = BY_NAME["iq4_xs"]
 
 def add_block(width: int) -> Function:
     size, _, _, _, two, _, scaled = dots_of(width, 8, ANY, biased_dot)
-    fetch = fetcher(IQ4_XS.type_size * LANES, 8)
+    fetch = fetcher(IQ4_XS.type_size * LANES, 2)
+    fetch_slowly = slow_fetcher(IQ4_XS.type_size * LANES, 8)
+    alone = width == 1
 
     @fn
     def add_32(levels, w, a, n, scale, sums):
@@ -59,13 +61,17 @@ def add_block(width: int) -> Function:
     def add_128(levels, block, part, w, a, n, totals, pairs, others, sums):
         """The same over four groups, their scales in two vectors; the bias is taken off."""
         first, second = v.as_i32(pairs), v.as_i32(others)
-        fetch(block, part, 0)
+        if alone:
+            fetch_slowly(block, part)
         add_32(levels, w, a, n, v.asr(first << 16, 16), sums)
-        fetch(block, part + 1, 0)
+        if alone:
+            fetch_slowly(block, part + 1)
         add_32(levels, w + 4 * WORD, a, n + 8, v.asr(second << 16, 16), sums)
-        fetch(block, part + 2, 0)
+        if alone:
+            fetch_slowly(block, part + 2)
         add_32(levels, w + 8 * WORD, a, n + 16, v.asr(first, 16), sums)
-        fetch(block, part + 3, 0)
+        if alone:
+            fetch_slowly(block, part + 3)
         add_32(levels, w + 12 * WORD, a, n + 24, v.asr(second, 16), sums)
         for t in range(width):
             x = v.as_i16(v.i32_bcast(totals + 4 * t))
@@ -78,6 +84,8 @@ def add_block(width: int) -> Function:
         sums = v.i32_regs(width)
         both, lower = v.i32_load(w), v.i32_load(w + WORD)
         for half in range(2):
+            if not alone:
+                fetch(w, half, 0)
             pairs = scale_pairs(lower, both >> 16, 4 * half)
             others = scale_pairs(lower, both >> 16, 4 * half + 1)
             values, totals = w + WORD * (2 + 16 * half), a + (SUMS32_256 + 8 * half) * width

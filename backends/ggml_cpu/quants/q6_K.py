@@ -21,7 +21,7 @@ from ggml_cpu.blocks.sub16 import group_sums, in_order, scale_byte
 from ggml_cpu.blocks.walk import WORD, adder, fetcher
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.quants.q8_K import ACTIVATIONS
-from ggml_cpu.target import LANES
+from ggml_cpu.target import LANES, TILE
 from ggml_py.types import BY_NAME
 
 TOP, SCALES, D = 128, 192, 208  # in place
@@ -61,7 +61,8 @@ Q6_K = BY_NAME["q6_K"]
 def add_block(width: int) -> Function:
     subtract, add_scaled = group_sums(width), adder(width)
     size, run, _, one, _, _, scaled = dots_of(width, 4, 63)
-    fetch = fetcher(Q6_K.type_size * LANES, 4, 4)
+    parts = 1 if width == TILE else 4  # of each quarter: a tile as wide computes longer
+    fetch = fetcher(Q6_K.type_size * LANES, 4 * parts)
 
     @fn
     def add_run(w, a, n, which, first, scale, sums):
@@ -103,13 +104,16 @@ def add_block(width: int) -> Function:
             first, second = v.i32_load(scales), v.i32_load(scales + WORD)
             values = w + VALUES + PART * i
             n = 32 * half + 4 * s
-            fetch(w, i, 0)
+            fetch(w, parts * i, 0)
             add_16(values, a, n, 0, scale_byte(first, s), sums)
-            fetch(w, i, 1)
+            if parts > 1:
+                fetch(w, parts * i + 1, 0)
             add_16(values, a, n + 8, 1, scale_byte(first, s + 2), sums)
-            fetch(w, i, 2)
+            if parts > 1:
+                fetch(w, parts * i + 2, 0)
             add_16(values, a, n + 16, 2, scale_byte(second, s), sums)
-            fetch(w, i, 3)
+            if parts > 1:
+                fetch(w, parts * i + 3, 0)
             add_16(values, a, n + 24, 3, scale_byte(second, s + 2), sums)
         offsets(w, a, sums)
         d = v.f16_load(w)
