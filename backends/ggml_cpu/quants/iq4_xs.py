@@ -45,8 +45,13 @@ IQ4_XS = BY_NAME["iq4_xs"]
 def add_block(width: int) -> Function:
     size, _, _, _, two, _, scaled = dots_of(width, 8, ANY, biased_dot)
     fetch = fetcher(IQ4_XS.type_size * LANES, 2)
-    fetch_slowly = slow_fetcher(IQ4_XS.type_size * LANES, 8)
+    slowly = slow_fetcher(IQ4_XS.type_size * LANES, 8)
     alone = width == 1
+
+    @fn
+    def fetch_slowly(w, part):
+        if alone:
+            slowly(w, part)
 
     @fn
     def add_32(levels, w, a, n, scale, sums):
@@ -61,17 +66,13 @@ def add_block(width: int) -> Function:
     def add_128(levels, block, part, w, a, n, totals, pairs, others, sums):
         """The same over four groups, their scales in two vectors; the bias is taken off."""
         first, second = v.as_i32(pairs), v.as_i32(others)
-        if alone:
-            fetch_slowly(block, part)
+        fetch_slowly(block, part)
         add_32(levels, w, a, n, v.asr(first << 16, 16), sums)
-        if alone:
-            fetch_slowly(block, part + 1)
+        fetch_slowly(block, part + 1)
         add_32(levels, w + 4 * WORD, a, n + 8, v.asr(second << 16, 16), sums)
-        if alone:
-            fetch_slowly(block, part + 2)
+        fetch_slowly(block, part + 2)
         add_32(levels, w + 8 * WORD, a, n + 16, v.asr(first, 16), sums)
-        if alone:
-            fetch_slowly(block, part + 3)
+        fetch_slowly(block, part + 3)
         add_32(levels, w + 12 * WORD, a, n + 24, v.asr(second, 16), sums)
         for t in range(width):
             x = v.as_i16(v.i32_bcast(totals + 4 * t))

@@ -65,6 +65,11 @@ def add_block(width: int) -> Function:
     fetch = fetcher(Q6_K.type_size * LANES, 4 * parts)
 
     @fn
+    def fetch_more(w, i, j):
+        if parts > 1:
+            fetch(w, parts * i + j, 0)
+
+    @fn
     def add_run(w, a, n, which, first, scale, sums):
         """sums[t] += scale * dot over `run` words, from `first` on, of those of add_16."""
         dots = v.i32_regs(size)
@@ -106,14 +111,11 @@ def add_block(width: int) -> Function:
             n = 32 * half + 4 * s
             fetch(w, parts * i, 0)
             add_16(values, a, n, 0, scale_byte(first, s), sums)
-            if parts > 1:
-                fetch(w, parts * i + 1, 0)
+            fetch_more(w, i, 1)
             add_16(values, a, n + 8, 1, scale_byte(first, s + 2), sums)
-            if parts > 1:
-                fetch(w, parts * i + 2, 0)
+            fetch_more(w, i, 2)
             add_16(values, a, n + 16, 2, scale_byte(second, s), sums)
-            if parts > 1:
-                fetch(w, parts * i + 3, 0)
+            fetch_more(w, i, 3)
             add_16(values, a, n + 24, 3, scale_byte(second, s + 2), sums)
         offsets(w, a, sums)
         d = v.f16_load(w)

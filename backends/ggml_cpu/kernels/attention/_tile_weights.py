@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.integers16 import TINY, TOP
-from ggml_cpu.kernel import fn
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.kernels.attention._parts import (
     KEYS,
     Q,
@@ -58,30 +58,34 @@ def keys_seen(states, key, n):
     return seen
 
 
-@fn
-def maxima(at):
-    """A number for each vector: its largest."""
-    tile = v.i32_regs(LANES)
-    for t in range(LANES):
-        tile[t] = v.as_i32(v.f32_load(at + WORD * min(t, TILE - 1)))
-    v.transpose(tile)
-    top = v.as_f32(tile[0])
-    for i in range(1, LANES):
-        top = v.vmax(v.as_f32(tile[i]), top)
-    return top
+def _across(join: Function) -> Function:
+    """across(at): a number for each vector there, all its values joined."""
+
+    @fn
+    def across(at):
+        tile = v.i32_regs(LANES)
+        for t in range(LANES):
+            tile[t] = v.as_i32(v.f32_load(at + WORD * min(t, TILE - 1)))
+        v.transpose(tile)
+        joined = v.as_f32(tile[0])
+        for i in range(1, LANES):
+            joined = join(v.as_f32(tile[i]), joined)
+        return joined
+
+    return across
 
 
 @fn
-def sums(at):
-    """A number for each vector: its sum."""
-    tile = v.i32_regs(LANES)
-    for t in range(LANES):
-        tile[t] = v.as_i32(v.f32_load(at + WORD * min(t, TILE - 1)))
-    v.transpose(tile)
-    total = v.as_f32(tile[0])
-    for i in range(1, LANES):
-        total = total + v.as_f32(tile[i])
-    return total
+def larger(x, y):
+    return v.vmax(x, y)
+
+
+@fn
+def plus(x, y):
+    return y + x
+
+
+maxima, sums = _across(larger), _across(plus)
 
 
 @fn

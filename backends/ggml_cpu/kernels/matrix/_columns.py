@@ -6,12 +6,12 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import UNIT, UNIT_BYTES, Activations
 from ggml_cpu.blocks.tiles import columns_before, tile_of
 from ggml_cpu.kernel import Function, Kernel, fn, kernel
+from ggml_cpu.kernels._units import PER_THREAD
 from ggml_cpu.quants import activations
 from ggml_cpu.target import LANES, TILE
 
 KINDS = ("f32", "f16", "bf16")  # of src1, by the number passed to the kernels as extra 0
 COLUMNS = 1  # extra: of each product in tiles
-PARTS = 4  # full tiles a thread should find
 
 
 @fn
@@ -124,7 +124,7 @@ def _tiles(activations: Activations) -> Kernel:
     def in_full_tiles(p, n, nth):
         """How many columns of each product: none where that is too little work for all threads."""
         full, rows = n // TILE * TILE, v.ne(p, 2, 1) * v.ne(p, 2, 2) * v.ne(p, 2, 3)
-        return full if in_words and units_of_rows(p) >= PARTS * TILE * nth and rows > 0 else 0
+        return full if in_words and units_of_rows(p) >= PER_THREAD * TILE * nth and rows > 0 else 0
 
     @fn
     def full_tile(p, product, first, i, buffer):
