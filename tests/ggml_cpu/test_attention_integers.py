@@ -156,6 +156,20 @@ def test_hidden_cells_may_hold_anything(n_threads: int, kind: str, odd: float) -
     assert not np.isfinite(got[:, 2]).all()
 
 
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+def test_values_that_are_no_numbers_are_seen(odd: float) -> None:
+    """By the tokens that see their cell, in their column alone."""
+    q, k, v = inputs(64, 64, 2, 2, 70, 600)
+    v[0, 560, 1, 5] = odd
+    node = attention(q, k, v, causal(70, 600))
+    with np.errstate(invalid="ignore"):
+        got, wanted = run(node), meaning(node)
+    odd_ones = ~np.isfinite(wanted)
+    assert odd_ones[0, 30:, 1, 5].all() and odd_ones.sum() == 40
+    np.testing.assert_array_equal(~np.isfinite(got), odd_ones)
+    assert nmse(got[~odd_ones], wanted[~odd_ones]) < NEAR
+
+
 @pytest.mark.parametrize("sunk", [False, True])
 def test_a_token_that_sees_nothing_gets_zeros(sunk: bool) -> None:
     q, k, v = inputs(32, 32, 4, 1, 30, 530)
