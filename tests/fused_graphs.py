@@ -25,7 +25,7 @@ def compute(
 ) -> tuple[NDArray[Any], list[str]]:
     """The result, and what was run: ops, or several of them as one step."""
     rng = np.random.default_rng(1)
-    leafs = {name: given(*ne, name=name) for name, ne in shapes.items()}
+    leafs = {leaf: given(*ne, name=leaf) for leaf, ne in shapes.items()}
     y = build(**leafs)
     y.flags |= FLAG_OUTPUT
     graph = Graph()

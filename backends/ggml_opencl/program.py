@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -71,6 +71,7 @@ class Builder:
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self.queue = queue
+        self.options = [*OPTIONS, *options_of(queue.device)]
         self.faults = Faults(queue)
         self.profiler = Profiler(queue)
         self._programs: dict[ProgramKey, cl.Program] = {}
@@ -100,7 +101,7 @@ class Builder:
 
         family, types, macros = k
         named = [f"-DT{i}={name}" for i, name in enumerate(types)]
-        flags = [*OPTIONS, *named, *(f"-D{name}={value}" for name, value in macros)]
+        flags = [*self.options, *named, *(f"-D{name}={value}" for name, value in macros)]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", cl.CompilerWarning)
@@ -134,6 +135,18 @@ class Builder:
         if record:
             self.faults.remember(int(record[1]), bound)
         return bound
+
+
+def options_of(device: cl.Device) -> Iterator[str]:
+    """What a device is told: that it is a GPU, and to round quotients and roots correctly if it
+    can: quantized blocks are then those that a CPU makes.
+    """
+    import pyopencl as cl
+
+    if device.type & cl.device_type.GPU:
+        yield "-DGPU"
+    if device.single_fp_config & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT:
+        yield "-cl-fp32-correctly-rounded-divide-sqrt"
 
 
 def launches(nodes: Sequence[Work]) -> list[Launch]:

@@ -99,6 +99,18 @@ def test_split_with_the_cpu(name: str, place: str, device: Any) -> None:
     assert check(name, ctx, n_steps=2) == [n + more * MOE_LAYERS[name]]
 
 
+@pytest.mark.parametrize("name", [name for name, n in MOE_LAYERS.items() if n])
+def test_a_gpu_has_weights_copied_for_large_batches(name: str, device: Any) -> None:
+    gpu = device.again("opencl0.2")
+    gpu.kind = "gpu"
+    ids, expected = prompt_of(name)
+    for how, _, _ in PLACES.values():
+        ctx = context(name, [gpu, "cpu"], how)
+        assert nmse(expected, ctx.decode(ids, logits="all")) <= BOUND
+        row = gold(name, "logits")["steps"][0].astype(np.float64)
+        assert nmse(row, ctx.decode([int(gold(name, "logits")["tokens"][0])])[0]) <= BOUND
+
+
 # Of qwen35moe-mtp, one device would have only the layer that drafts.
 @pytest.mark.parametrize("name", [name for name in MOE_LAYERS if name != "qwen35moe-mtp"])
 def test_two_devices(name: str, two: tuple[Any, Any]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.resources import files
 
 import pytest
 
@@ -141,6 +142,16 @@ def test_tensors_are_passed_as_the_kernels_declare_them() -> None:
     t.offset = 64
     assert TENSOR.unpack(shape_bytes(t)) == (3, 4, 5, 6, 4, 12, 48, 240, 64)
     assert Launch("copy", "cpy", (t,), (0, 1, 1)).is_empty()
+
+
+def test_macros_have_their_number_of_arguments() -> None:
+    """As in C90: NVIDIA's compiler takes the standard at its word."""
+    here = files("ggml_opencl.kernels")
+    texts = [f.read_text("utf-8") for part in (here, here / "fused", here / "quants")
+             for f in part.iterdir() if f.name.endswith(".cl")]  # fmt: skip
+    assert len(texts) > 40
+    assert not [line for text in texts for line in text.splitlines()
+                if line.startswith("#define") and "..." in line]  # fmt: skip
 
 
 def test_first_error() -> None:

@@ -74,8 +74,7 @@ def run_rooflines(options: BenchParams) -> Iterator[str]:
 
     for test, model, measure in prepared(options):
         measure.samples(1, options.warmup)  # kernels are compiled, and memory is touched
-        measure.go_to_depth()
-        table = roofline.measure(model, measure.run)
+        table = roofline.measure(model, measure.go_to_depth, measure.run)
         yield "\n\n".join(s for s in (test.name, roofline.waits(measure.ctx), table) if s)
 
 

@@ -122,10 +122,11 @@ def waits(ctx: Context) -> str:
     return "\n".join(lines)
 
 
-def measure(model: Model, run: Callable[[], None]) -> str:
-    """The table of one run, on each of a model's devices that does something."""
+def measure(model: Model, begin: Callable[[], None], run: Callable[[], None]) -> str:
+    """The table of a run for each of a model's devices that does something; each is begun anew."""
     tables = []
     for device in model.devices:
+        begin()
         found = rows(_recorded(device, run))
         if found:
             tables.append(table(device.name, found, limits(device, common_type(model))))

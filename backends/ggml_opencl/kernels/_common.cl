@@ -44,27 +44,65 @@ PLAIN(i16, short)
 PLAIN(i32, int)
 PLAIN(i64, long)
 
-static inline float half_of(uint h) { // from its bits
+#if defined(GPU)
+static inline float f16_of(uint h) { // from its bits
+    const ushort bits = h;
+    return vload_half(0, (const half *)&bits);
+}
+#else
+static inline float f16_of(uint h) { // from its bits
     const uint size = h & 0x7fff;
     const uint power = size < 0x7c00 ? 112 : 224; // to be added to the exponent; infinity and NaN
     const float normal = as_float((size << 13) + (power << 23));
     const float tiny = as_float(size | 0x3f000000) - 0.5f; // 0.5 + size / 2^24, less 0.5
     return as_float(as_uint(size < 0x400 ? tiny : normal) | (h & 0x8000) << 16);
 }
-#if defined(cl_khr_fp16)
+#endif
+#if defined(cl_khr_fp16) || defined(GPU)
 static inline float load_f16(const global uchar *p) { return vload_half(0, (const global half *)p); }
 #else // There vload_half is slow.
-static inline float load_f16(const global uchar *p) { return half_of(*(const global ushort *)p); }
+static inline float load_f16(const global uchar *p) { return f16_of(*(const global ushort *)p); }
 #endif
 static inline void store_f16(global uchar *p, float v) { vstore_half_rte(v, 0, (global half *)p); }
+static inline float bf16_of(uint bits) { return as_float(bits << 16); }
 static inline float load_bf16(const global uchar *p) {
-    return as_float((uint)(*(const global ushort *)p) << 16);
+    return bf16_of(*(const global ushort *)p);
 }
 static inline void store_bf16(global uchar *p, float v) {
     const uint bits = as_uint(v);
     const uint up = isnan(v) ? bits | (64u << 16) : bits + 0x7fff + ((bits >> 16) & 1);
     *(global ushort *)p = (ushort)(up >> 16);
 }
+
+// 16 bytes from an address that 16 divides, and from an even one. A GPU takes as long for one byte
+// as for all of them; a CPU's compiler makes vectors of many items' single bytes.
+#if defined(GPU)
+static inline bool in_words(const global uchar *p) { return ((size_t)p & 15) == 0; }
+static inline void bytes16(const global uchar *p, uchar *q) {
+    vstore16(as_uchar16(*(const global uint4 *)p), 0, q);
+}
+static inline void even16(const global uchar *p, uchar *q) {
+    vstore16(as_uchar16(vload8(0, (const global ushort *)p)), 0, q);
+}
+#else
+static inline bool in_words(const global uchar *p) { return false; }
+static inline void bytes16(const global uchar *p, uchar *q) {
+    for (uint j = 0; j < 16; j++) q[j] = p[j];
+}
+#define even16 bytes16
+#endif
+
+// The values in 16 bytes.
+static inline void four_words_f32(uint4 w, float *x) { vstore4(as_float4(w), 0, x); }
+#define TWO_A_WORD(T) \
+    static inline void four_words_##T(uint4 w, float *x) { \
+        x[0] = T##_of(w.x & 0xffff), x[1] = T##_of(w.x >> 16); \
+        x[2] = T##_of(w.y & 0xffff), x[3] = T##_of(w.y >> 16); \
+        x[4] = T##_of(w.z & 0xffff), x[5] = T##_of(w.z >> 16); \
+        x[6] = T##_of(w.w & 0xffff), x[7] = T##_of(w.w >> 16); \
+    }
+TWO_A_WORD(f16)
+TWO_A_WORD(bf16)
 
 // Groups of 32 values of a dense row of n: what products and rows of quantized types are made of.
 #define SIZE(T) CAT(size_, T)
@@ -75,6 +113,12 @@ static inline void store_bf16(global uchar *p, float v) {
     } \
     static inline void group_##T(const global uchar *row, uint g, uint n, float *x) { \
         row += (size) * 32 * g; \
+        if (32 * g + 32 <= n && in_words(row)) { \
+            for (uint j = 0; j < 2 * (size); j++) { \
+                four_words_##T(((const global uint4 *)row)[j], x + 16 / (size) * j); \
+            } \
+            return; \
+        } \
         if (32 * g + 32 <= n) { \
             for (uint j = 0; j < 32; j++) x[j] = load_##T(row + (size) * j); \
             return; \
@@ -114,6 +158,7 @@ constant char fp4_levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, 
 
 // The index of the level that times d is next to x; the first one when two are equally far.
 static inline uchar fp4_nearest(float x, float d) {
+    #pragma OPENCL FP_CONTRACT OFF
     uchar best = 0;
     for (uchar i = 1; i < 16; i++) {
         if (fabs(fp4_levels[i] * d - x) < fabs(fp4_levels[best] * d - x)) best = i;

@@ -9,8 +9,9 @@ static inline float norm_of(const global uchar *x, uint n, float eps, local floa
     return 1.0f / sqrt(group_sum(sum, shared) / n + eps);
 }
 
-#define ROWS(name, expression, ...) \
-    KERNEL name(TENSOR(a), __VA_ARGS__) { \
+// OpenCL C 1.2 has no macros of any number of arguments: parameters come in parentheses.
+#define ROWS(name, expression, parameters) \
+    KERNEL name parameters { \
         local float shared[WG]; \
         const uint4 row = row_of(&a_, get_group_id(0)); \
         const global uchar *x = AT(a, row); \
@@ -25,7 +26,7 @@ static inline float norm_of(const global uchar *x, uint n, float eps, local floa
 
 #define REPEATED(x) load_f32(AT(x, repeated(&x##_, i)))
 
-ROWS(rms_norm_mul, v * REPEATED(w), TENSOR(w), TENSOR(dst), const float eps)
-ROWS(rms_norm_mul_add, v * REPEATED(w) + REPEATED(b), TENSOR(w), TENSOR(b), TENSOR(dst),
-     const float eps)
-ROWS(rms_norm_scale, v * factor, TENSOR(dst), const float eps, const float factor)
+ROWS(rms_norm_mul, v * REPEATED(w), (TENSOR(a), TENSOR(w), TENSOR(dst), const float eps))
+ROWS(rms_norm_mul_add, v * REPEATED(w) + REPEATED(b),
+     (TENSOR(a), TENSOR(w), TENSOR(b), TENSOR(dst), const float eps))
+ROWS(rms_norm_scale, v * factor, (TENSOR(a), TENSOR(dst), const float eps, const float factor))

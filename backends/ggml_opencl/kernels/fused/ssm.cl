@@ -1,7 +1,7 @@
 // SSM_CONV and what follows: sx [d_conv - 1 + T, C, B], c [d_conv, C], bias [C] -> [C, T, B].
 
-#define CONVOLVED(name, bias_of_i, ...) \
-    KERNEL name(TENSOR(sx), TENSOR(c), __VA_ARGS__) { \
+#define CONVOLVED(name, bias_of_i, parameters) \
+    KERNEL name parameters { \
         if (get_global_id(0) >= count(&dst_)) return; \
         const uint4 i = unflatten(&dst_, get_global_id(0)); \
         float sum = 0; \
@@ -13,5 +13,6 @@
         store_f32(AT(dst, i), sum * (1.0f / (1.0f + exp(-sum)))); \
     }
 
-CONVOLVED(ssm_conv_silu, 0.0f, TENSOR(dst))
-CONVOLVED(ssm_conv_bias_silu, load_f32(AT(bias, ((uint4)(i.x, 0, 0, 0)))), TENSOR(bias), TENSOR(dst))
+CONVOLVED(ssm_conv_silu, 0.0f, (TENSOR(sx), TENSOR(c), TENSOR(dst)))
+CONVOLVED(ssm_conv_bias_silu, load_f32(AT(bias, ((uint4)(i.x, 0, 0, 0)))),
+          (TENSOR(sx), TENSOR(c), TENSOR(bias), TENSOR(dst)))

@@ -10,7 +10,7 @@ static inline void group_iq1_m(const global uchar *row, uint g, uint n, float *x
     for (uint i = 0; i < 4; i++) bits |= b[49 + 2 * i] >> 4 << (4 * i);
     const uint scales = bits16(b + 48 + k / 2 * 2) >> (k % 2 * 6);
     for (uint l = 0; l < 4; l++) {
-        const float d = half_of(bits) * (2 * (scales >> (l / 2 * 3) & 7) + 1);
+        const float d = f16_of(bits) * (2 * (scales >> (l / 2 * 3) & 7) + 1);
         const uint upper = high[l / 2] >> (l % 2 * 4);
         const float delta = upper & 8 ? -0.125f : 0.125f;
         const uint index = low[l] | (upper & 7) << 8;

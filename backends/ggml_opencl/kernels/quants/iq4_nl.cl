@@ -5,9 +5,11 @@ constant char iq4_nl_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
 static inline void group_iq4_nl(const global uchar *row, uint g, uint n, float *x) {
     const global uchar *b = row + 18 * g;
     const float d = load_f16(b);
+    uchar q[16];
+    even16(b + 2, q);
     for (uint j = 0; j < 16; j++) {
-        x[j] = d * iq4_nl_levels[b[2 + j] & 15];
-        x[j + 16] = d * iq4_nl_levels[b[2 + j] >> 4];
+        x[j] = d * iq4_nl_levels[q[j] & 15];
+        x[j + 16] = d * iq4_nl_levels[q[j] >> 4];
     }
 }
 
@@ -26,6 +28,7 @@ static inline uint iq4_nl_nearest(float x) {
 
 // The scale is fitted to the indices that a first one gives: least squares with weights x^2.
 static inline void quantize_iq4_nl(const float *x, global uchar *b) {
+    #pragma OPENCL FP_CONTRACT OFF
     const float top = extreme(x), first = iq4_nl_levels[0] / top;
     const bool zero = fabs(top) < 1e-15f;
     float xq = 0, qq = 0;

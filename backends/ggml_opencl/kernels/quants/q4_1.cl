@@ -2,9 +2,11 @@
 static inline void group_q4_1(const global uchar *row, uint g, uint n, float *x) {
     const global uchar *b = row + 20 * g;
     const float d = load_f16(b), m = load_f16(b + 2);
+    uchar q[16];
+    even16(b + 4, q);
     for (uint j = 0; j < 16; j++) {
-        x[j] = d * (b[4 + j] & 15) + m;
-        x[j + 16] = d * (b[4 + j] >> 4) + m;
+        x[j] = d * (q[j] & 15) + m;
+        x[j + 16] = d * (q[j] >> 4) + m;
     }
 }
 
@@ -15,6 +17,7 @@ static inline float element_q4_1(const global uchar *row, uint i) {
 }
 
 static inline void quantize_q4_1(const float *x, global uchar *b) {
+    #pragma OPENCL FP_CONTRACT OFF
     float m, d = range(x, &m) / 15;
     const float id = d == 0 ? 0 : 1 / d;
     store_f16(b, d);

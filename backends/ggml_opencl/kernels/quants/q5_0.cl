@@ -2,9 +2,12 @@
 static inline void group_q5_0(const global uchar *row, uint g, uint n, float *x) {
     const global uchar *b = row + 22 * g;
     const float d = load_f16(b);
+    const uint fifth = bits32(b + 2);
+    uchar q[16];
+    even16(b + 6, q);
     for (uint j = 0; j < 32; j++) {
-        const int high = b[2 + j / 8] >> (j % 8) & 1;
-        x[j] = d * ((b[6 + j % 16] >> (j / 16 * 4) & 15 | high << 4) - 16);
+        const int high = fifth >> j & 1;
+        x[j] = d * ((q[j % 16] >> (j / 16 * 4) & 15 | high << 4) - 16);
     }
 }
 
@@ -16,6 +19,7 @@ static inline float element_q5_0(const global uchar *row, uint i) {
 }
 
 static inline void quantize_q5_0(const float *x, global uchar *b) {
+    #pragma OPENCL FP_CONTRACT OFF
     const float d = extreme(x) / -16, id = d == 0 ? 0 : 1 / d;
     uint fifth = 0;
     store_f16(b, d);

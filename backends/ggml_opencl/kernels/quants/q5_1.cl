@@ -2,9 +2,12 @@
 static inline void group_q5_1(const global uchar *row, uint g, uint n, float *x) {
     const global uchar *b = row + 24 * g;
     const float d = load_f16(b), m = load_f16(b + 2);
+    const uint fifth = bits32(b + 4);
+    uchar q[16];
+    even16(b + 8, q);
     for (uint j = 0; j < 32; j++) {
-        const int high = b[4 + j / 8] >> (j % 8) & 1;
-        x[j] = d * (b[8 + j % 16] >> (j / 16 * 4) & 15 | high << 4) + m;
+        const int high = fifth >> j & 1;
+        x[j] = d * (q[j % 16] >> (j / 16 * 4) & 15 | high << 4) + m;
     }
 }
 
@@ -16,6 +19,7 @@ static inline float element_q5_1(const global uchar *row, uint i) {
 }
 
 static inline void quantize_q5_1(const float *x, global uchar *b) {
+    #pragma OPENCL FP_CONTRACT OFF
     float m, d = range(x, &m) / 31;
     const float id = d == 0 ? 0 : 1 / d;
     uint fifth = 0;

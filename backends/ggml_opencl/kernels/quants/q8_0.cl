@@ -7,7 +7,9 @@ static inline float element_q8_0(const global uchar *row, uint i) {
 static inline void group_q8_0(const global uchar *row, uint g, uint n, float *x) {
     const global uchar *b = row + 34 * g;
     const float d = load_f16(b);
-    for (uint j = 0; j < 32; j++) x[j] = d * ((const global char *)b)[2 + j];
+    uchar q[32];
+    even16(b + 2, q), even16(b + 18, q + 16);
+    for (uint j = 0; j < 32; j++) x[j] = d * (char)q[j];
 }
 
 static inline void quantize_q8_0(const float *x, global uchar *b) {
