@@ -17,10 +17,11 @@ from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.tiles import several
 from ggml_cpu.blocks.walk import AHEAD, WORD
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.target import LANES
+from ggml_cpu.target import LANES, TILE
 from ggml_py.types import BY_NAME
 
 Panel = tuple[Function, Function]
+BYTES = 8 * WORD  # of a panel of 32 whole bytes, at least
 
 
 class Products(NamedTuple):
@@ -47,9 +48,12 @@ class Products(NamedTuple):
 def _tile(products: Products, panel_bytes: int, column_bytes: int) -> Callable[[int], Function]:
     add_words, (start, times), scales_of = products[:3]
     minima_of = products.minima_of
+    fetch = walk.fetcher(panel_bytes, 1)
 
     def tile(width: int) -> Function:
         add = add_words(width)
+        # A full tile computes longer than memory takes; of bytes, one column asks for them in time.
+        fetches = width < TILE and (width > 1 or panel_bytes < BYTES)
 
         @fn
         def scaled(w, a, dots, sums):
@@ -72,6 +76,8 @@ def _tile(products: Products, panel_bytes: int, column_bytes: int) -> Callable[[
         def multiply(w, a, steps, out):
             sums = v.f32_regs(width)
             for _ in range(steps):
+                if fetches:
+                    fetch(w, 0, 0)
                 dots = v.i32_regs(width)
                 if times:
                     for t in range(width):
