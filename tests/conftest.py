@@ -44,3 +44,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("not run")
     for reason, n in reasons.most_common():
         terminalreporter.write_line(f"{n:6} {reason}")
+
+
+@pytest.fixture
+def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a device reads and computes is measured with little, which takes no time."""
+    from llama_py_tools import roofline
+
+    monkeypatch.setattr(roofline, "STREAM", (256, 64))
+    monkeypatch.setattr(roofline, "ARITHMETIC", (256, 64, 16))

@@ -58,7 +58,9 @@ class OpenCLDevice:
 
     def again(self, name: str, number: int = 0, n: int = 1) -> OpenCLDevice:
         """The same device opened once more, with memory of its own."""
-        return OpenCLDevice(name, self.queue.device)
+        other = OpenCLDevice(name, self.queue.device)
+        other.kind = self.kind
+        return other
 
     def memory(self) -> tuple[int, int]:
         """OpenCL tells only the total; one that shares the host's memory has what is available."""

@@ -10,7 +10,6 @@ from typing import Any
 import jsonschema
 import pytest
 
-from llama_py_tools import roofline
 from llama_py_tools.graph import main
 from tests.commands import tiny_model
 
@@ -143,12 +142,9 @@ def test_splits_and_copies_are_in_the_trace(
         assert re.match(r"  \d+ splits; 0\.\d+ MiB copied between devices in [\d.]+ ms$", head)
 
 
-def test_rates_and_limits(
-    model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("small_limits")
+def test_rates_and_limits(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A product's flops and bytes, once for each node; what a device can do is measured."""
-    monkeypatch.setattr(roofline, "STREAM", (256, 64))
-    monkeypatch.setattr(roofline, "ARITHMETIC", (256, 64, 16))
     assert profile(model, "--by", "op", "--limits") == 0
     out = capsys.readouterr().out
     assert re.search(r"^  cpu can do [\d.]+ GB/s, \d+ GFLOP/s$", out, re.M)

@@ -31,11 +31,8 @@ def test_kernels_of_a_node_count_together() -> None:
     assert most.seconds(second) == pytest.approx(60e-9)
 
 
-def test_a_table_for_each_test(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(roofline, "STREAM", (256, 64))
-    monkeypatch.setattr(roofline, "ARITHMETIC", (256, 64, 16))
+@pytest.mark.usefixtures("small_limits")
+def test_a_table_for_each_test(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench.main(["--roofline", "-p", "20", "-n", "3", "-t", "2"]) == 0
     prompt, answer = capsys.readouterr().out.split("tg3\n")
     assert prompt.startswith("pp20\n")

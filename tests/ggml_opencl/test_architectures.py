@@ -44,9 +44,7 @@ def test_logits(name: str, device: Any) -> None:
     cpu = find_device("cpu")
     pair: tuple[Device, ...] = (device, cpu)
     experts = overrides({"exps": "cpu"}, 0, pair)
-    second = device.again("opencl0.2")
-    second.kind = device.kind
-    twice = (device, second, cpu)
+    twice = (device, device.again("opencl0.2"), cpu)
     expected, weights = run(Context(live(name), **SIZES)).astype(np.float64), made(name)
     for where in (
         Placement((device,)), Placement(pair), Placement(pair, 1), Placement(pair, -1, experts),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llama_py_tools import bench, cli, roofline
+from llama_py_tools import bench, cli
 
 # As long as there is no tie: the CPU rounds activations to 8 bits, OpenCL does not.
 GENERATE = ["-p", "ROMEO:", "-n", "3", "--temp", "0", "-c", "256"]
@@ -32,13 +32,9 @@ def test_devices_are_listed(device: Any, capsys: pytest.CaptureFixture[str]) -> 
     assert f"opencl0: {device.description} (" in capsys.readouterr().out
 
 
-@pytest.mark.usefixtures("device")
-def test_a_roofline_of_each_device(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("device", "small_limits")
+def test_a_roofline_of_each_device(capsys: pytest.CaptureFixture[str]) -> None:
     """Of a prompt that fills the memory: it is read anew for each."""
-    monkeypatch.setattr(roofline, "STREAM", (256, 64))
-    monkeypatch.setattr(roofline, "ARITHMETIC", (256, 64, 16))
     assert bench.main(["--roofline", "-dev", "opencl0", "-p", "256", "-n", "0"]) == 0
     out = capsys.readouterr().out
     assert re.findall(r"^(\w+): [\d.]+ ms in kernels", out, re.M) == ["opencl0", "cpu"]

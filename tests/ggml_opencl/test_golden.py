@@ -11,6 +11,7 @@ import pytest
 
 import llama_py
 from ggml_py.registry import device as find_device
+from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from llama_py.context import Context
 from llama_py.models import tiny
 from llama_py.placement import Placement
@@ -104,9 +105,17 @@ def test_a_gpu_has_weights_copied_for_large_batches(name: str, device: Any) -> N
     gpu = device.again("opencl0.2")
     gpu.kind = "gpu"
     ids, expected = prompt_of(name)
-    for how, _, _ in PLACES.values():
+    for place, (how, _, _) in PLACES.items():
         ctx = context(name, [gpu, "cpu"], how)
+        copied: list[Tensor] = []
+
+        def look(_: Any, __: Any, ctx: Context = ctx, copied: list[Tensor] = copied) -> None:
+            inputs = (t for split in ctx.runner.graphs[0][1].splits for t, _ in split.inputs)
+            copied += (t for t in inputs if t.flags & FLAG_WEIGHT)
+
+        ctx.on_graph = look
         assert nmse(expected, ctx.decode(ids, logits="all")) <= BOUND
+        assert bool(copied) == (place != "all")
         row = gold(name, "logits")["steps"][0].astype(np.float64)
         assert nmse(row, ctx.decode([int(gold(name, "logits")["tokens"][0])])[0]) <= BOUND
 
