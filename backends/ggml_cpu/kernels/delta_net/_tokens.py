@@ -162,12 +162,22 @@ def pass_both(p, head, seq, first, t, count, old, local):
 
 
 @fn
+def fetch_outputs(p, head, seq, first, stop, t, count):
+    """Lines that another core may have written last: all stores wait for one to such a line."""
+    for i in range(t, t + count):
+        out = output_at(p, head, seq, i)
+        for j in range(4 * first, 4 * stop, 64):
+            v.prefetch_write(out + j)
+
+
+@fn
 def run_tokens(p, head, seq, first, stop, start, local):
     """Rows first..stop of a head over the tokens from `start` on."""
     size, n_tokens = v.ne(p, V, 0), v.ne(p, V, 2)
     step = table_bytes(size)
     for t in range(start, n_tokens, GROUP):
         count = min(GROUP, n_tokens - t)
+        fetch_outputs(p, head, seq, first, stop, t, count)
         for i in range(count):
             kq = load_token(p, head, seq, t + i, local + i * step)
             v.st_f32(local + GROUP * step + 4 * i, kq)

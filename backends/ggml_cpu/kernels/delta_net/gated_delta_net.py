@@ -9,7 +9,7 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._moves import copy_bytes
-from ggml_cpu.kernels._units import PER_THREAD, UNITS_BYTES, next_unit, start_units
+from ggml_cpu.kernels._units import COUNTER, PER_THREAD, own_unit, start_units
 from ggml_cpu.kernels.delta_net import _chunks, _tokens
 from ggml_cpu.kernels.delta_net._chunks import CHUNK, MAX_SIZE, MIN_CHUNKS, run_chunks
 from ggml_cpu.kernels.delta_net._gated import V, snapshot_at, source_at
@@ -31,7 +31,7 @@ def scratch(node: Tensor, nth: int) -> tuple[int, int]:
     """Per thread: what chunks need, or tokens one by one."""
     size = node.source(2).ne[0]
     chunked = _chunks.local_bytes(size) if size <= MAX_SIZE else 0
-    return UNITS_BYTES, max(chunked, _tokens.local_bytes(size))
+    return COUNTER * nth, max(chunked, _tokens.local_bytes(size))
 
 
 @fn
@@ -51,7 +51,7 @@ def gated_delta_net_f32(p, ith, nth):
     n_chunks = max(0, n_tokens - n_slots if n_slots > 1 else n_tokens) // CHUNK
     if size > MAX_SIZE or n_chunks < MIN_CHUNKS:
         n_chunks = 0
-    u = next_unit(p)
+    u = own_unit(p, ith, nth, heads * parts)
     while u < heads * parts:
         head, seq = u // parts % n_head, u // (parts * n_head)
         first, stop = v.split_by(size, LANES, u % parts, parts)
@@ -60,4 +60,4 @@ def gated_delta_net_f32(p, ith, nth):
         if n_chunks > 0:
             run_chunks(p, head, seq, first, stop, n_chunks, v.local(p, ith))
         run_tokens(p, head, seq, first, stop, n_chunks * CHUNK, v.local(p, ith))
-        u = next_unit(p)
+        u = own_unit(p, ith, nth, heads * parts)
