@@ -138,14 +138,26 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
         return max(grain, (most + grain - 1) // grain * grain)
 
     @fn
+    def place_of(row, column, out, stride, order):
+        """Where the results of the rows from `row` on go."""
+        if order != 0:
+            column = v.ld_i32(order + 4 * column)
+        return out + column * stride + 4 * row
+
+    @fn
+    def fetch_places(n, row, c, out, stride, order):
+        """Those of `put`: lines that another core wrote last come while the products are made."""
+        for t in range(n):
+            to = place_of(row, c + t, out, stride, order)
+            for i in range(0, 4 * rows, 64):
+                v.prefetch_write(to + i)
+
+    @fn
     def put(sums, m, n, row, c, more, out, stride, order):
         """Sums of a panel and n columns, from column c on, to where those columns go."""
         left = m - row
         for t in range(n):
-            column = c + t
-            if order != 0:
-                column = v.ld_i32(order + 4 * column)
-            x, to = sums + 4 * rows * t, out + column * stride + 4 * row
+            x, to = sums + 4 * rows * t, place_of(row, c + t, out, stride, order)
             if left >= rows:
                 if more:
                     for i in range(0, 4 * rows, WORD):
@@ -182,6 +194,7 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
                         panel = panels + (i - first) * count * panel_bytes
                     else:
                         panel = w + i * steps * panel_bytes
+                    fetch_places(min(width, n - c), i * rows, c, out, stride, order)
                     multiply(width, panel, tile, count, local)
                     put(local, m, min(width, n - c), i * rows, c, s > 0, out, stride, order)
                 c += width
