@@ -204,7 +204,8 @@ def tell(records: Sequence[Record], args: argparse.Namespace) -> None:
         print("no picture: matplotlib is not installed (pip install '.[plot]')", file=sys.stderr)
         picture = None
     if args.write:
-        args.write.write_text(table.page(records, picture.name if picture else ""), "utf-8")
+        old = args.write.read_text("utf-8") if args.write.exists() else ""
+        args.write.write_text(table.renewed(old, records, picture.name if picture else ""), "utf-8")
 
 
 def plot_beside(page: Path) -> Path:

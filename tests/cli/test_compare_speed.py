@@ -315,6 +315,32 @@ def test_page_has_a_table_for_each_model() -> None:
     assert "* left out of tg8: a: no\n" in page
 
 
+def rates(model: str, ours: float, a: float, threads: int = 1, **test: Any) -> Record:
+    planned = Test("pp", 8, **test)
+    return Record(model, "cpu", threads, planned, {"ours": [ours], "a": [a]})
+
+
+def test_overview_has_a_line_for_each_model() -> None:
+    rows = [rates("m", 1, 2), rates("m", 1, 3, threads=2), rates("n", 2, 1)]
+    rows += [rates("n", 1, 4, depth=9), rates("o", 1, 2)]
+    lines = table.overview(rows)
+    assert lines[0].endswith("with 2, 1 threads. 5 tests: the least 0.500, geometric mean 1.89.")
+    assert lines[2:] == [
+        "| model | pp8 |", "|---|---:|", "| m | 3.00, 2.00 |", "| n | -, 0.50 |", "| o | -, 2.00 |",
+    ]  # fmt: skip
+
+
+def test_text_around_the_tables_of_a_page_stays() -> None:
+    first, later = [rates("m", 1, 2)], [rates("m", 1, 2), rates("n", 1, 5)]
+    page = table.renewed("", first)
+    assert page == table.page(first) and "Overview" not in page
+    page = table.renewed("# Mine\n\n" + page + "\nThe end.\n", later)
+    assert page.startswith("# Mine\n\n# Measured") and page.endswith("\n\nThe end.\n")
+    assert "## Overview" in page and "## n\n" in page
+    assert page == table.renewed(page, later)
+
+
+
 def test_a_budget_is_kept_and_the_rest_is_run_later(
     python: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -368,7 +394,8 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
 
 def test_picture_has_the_ratios(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [record(Test("tg", 8), 1.0, 2.0), record(Test("pp", 8), 1.0, 0.5, model="n")]
-    assert plot.bars(rows) == {"m": [("tg8, 1 thread", 2.0)], "n": [("pp8, 1 thread", 0.5)]}
+    rows += [rates("m", 1, 3, threads=2), record(Test("tg", 9), 1.0, left_out={"a": "a: no"})]
+    assert plot.points(rows) == {"tg8": [(1, 2.0)], "pp8": [(1, 0.5), (2, 3.0)]}
     with pytest.raises(ValueError, match="nothing to draw"):
         plot.draw([], tmp_path / "x.svg")
     with monkeypatch.context() as m:

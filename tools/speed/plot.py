@@ -15,36 +15,41 @@ def available() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def bars(records: Sequence[Record]) -> dict[str, list[tuple[str, float]]]:
-    """By model: each test that has a ratio, and the ratio."""
-    found: dict[str, list[tuple[str, float]]] = {}
+def points(records: Sequence[Record]) -> dict[str, list[tuple[int, float]]]:
+    """By test: threads and ratio of each model that has one."""
+    found: dict[str, list[tuple[int, float]]] = {}
     for r in records:
         if r.ratio is not None:
-            name = f"{r.test.label}, {r.threads} thread{'s' * (r.threads != 1)}"
-            found.setdefault(r.model, []).append((name, r.ratio))
+            found.setdefault(r.test.label, []).append((r.threads, r.ratio))
     return found
 
 
 def draw(records: Sequence[Record], path: Path) -> None:
-    """Write the picture, a panel a model; ValueError without matplotlib or anything to draw."""
-    models = bars(records)
-    if not models:
+    """Write the picture, a line a test and in it a point a model; ValueError without matplotlib or
+    anything to draw."""
+    tests = points(records)
+    if not tests:
         raise ValueError("nothing to draw: no test has a ratio")
     if not available():
         raise ValueError("a plot needs matplotlib: pip install '.[plot]'")
-    new_figure = import_module("matplotlib.figure").Figure
-    heights = [len(rows) for rows in models.values()]
-    figure = new_figure(figsize=(8, 1 + sum(h + 2 for h in heights) * 0.25), layout="constrained")
-    panels = figure.subplots(len(models), squeeze=False, height_ratios=[h + 2 for h in heights])
-    for axes, (model, rows) in zip(panels[:, 0], models.items(), strict=True):
-        names, ratios = zip(*rows, strict=True)
-        colors = ["tab:green" if ratio >= 1 else "tab:red" for ratio in ratios]
-        axes.barh(range(len(rows)), [ratio - 1 for ratio in ratios], left=1, color=colors)
-        axes.set_yticks(range(len(rows)), names, fontsize="small")
-        axes.set_xscale("log", base=2)
-        axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-        axes.axvline(1, color="black", linewidth=0.8)
-        axes.invert_yaxis()
-        axes.set_title(model, fontsize="medium")
-        axes.set_xlabel("ours / best peer")
+    figure = import_module("matplotlib.figure").Figure(
+        figsize=(8, 1.2 + 0.35 * len(tests)), layout="constrained"
+    )
+    axes = figure.subplots()
+    counts = sorted({n for found in tests.values() for n, _ in found}, reverse=True)
+    for i, count in enumerate(counts):
+        at = [(ratio, y) for y, found in enumerate(tests.values())
+              for n, ratio in found if n == count]  # fmt: skip
+        ratios, lines = zip(*at, strict=True)
+        shift = (i - (len(counts) - 1) / 2) * 0.25
+        label = f"{count} thread{'s' * (count != 1)}"
+        axes.scatter(ratios, [y + shift for y in lines], s=18, alpha=0.7, label=label)
+    axes.set_yticks(range(len(tests)), tests, fontsize="small")
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.grid(axis="y", linewidth=0.3)
+    axes.invert_yaxis()
+    axes.set_xlabel("ours / best of the others, a point a model")
+    axes.legend(fontsize="small")
     figure.savefig(path)

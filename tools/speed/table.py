@@ -95,20 +95,63 @@ def kept_beside(records: Sequence[Record]) -> Iterator[str]:
         yield f"{r.model}, {r.test.label} against none (-t {r.threads}): {kept}"
 
 
+BEGIN, END = "<!-- made by compare_speed.py -->", "<!-- end -->"
+
+
 def page(records: Sequence[Record], plot: str = "") -> str:
-    """A whole page, one table a model; `plot` is the name of its picture."""
+    """A whole page: an overview, and one table a model; `plot` is the name of its picture."""
     lines = [
         "# Measured speed", "",
         "Made by `tools/compare_speed.py`: tokens per second, medians of runs that alternate within"
         " each test. A ratio above 1: ours is faster, or needs less.",
+        "", BEGIN, *section(records, plot), "", END,
     ]  # fmt: skip
-    if plot:
-        lines += ["", f"![ours / best, by test]({plot})"]
-    for model in dict.fromkeys(r.model for r in records):
+    return "\n".join(lines) + "\n"
+
+
+def renewed(text: str, records: Sequence[Record], plot: str = "") -> str:
+    """A page whose section is made of these records; the text around it stays."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        return page(records, plot)
+    return "\n".join([before + begin, *section(records, plot), "", end + after])
+
+
+def section(records: Sequence[Record], plot: str) -> list[str]:
+    lines = ["", f"![ours / best, by test]({plot})"] if plot else []
+    models = list(dict.fromkeys(r.model for r in records))
+    if len(models) > 1 and mean_ratio(records) is not None:
+        lines += ["", "## Overview", "", *overview(records)]
+    for model in models:
         own = [r for r in records if r.model == model]
         table = Table(columns(own))
         processors = ", ".join(dict.fromkeys(r.cpu for r in own))
         lines += ["", f"## {model}", "", f"On {processors}.", "", *table.head]
         lines += map(table.row, own)
         lines += ["", *(f"* {note}" for note in notes(own))]
-    return "\n".join(lines) + "\n"
+    return lines
+
+
+def overview(records: Sequence[Record]) -> list[str]:
+    """Ours to the best peer, a line a model; tests that only a few models have are left out."""
+    found = {(r.model, r.test, r.threads): r.ratio for r in records if r.test.is_rate and r.ratio}
+    models = list(dict.fromkeys(model for model, _, _ in found))
+    threads = sorted({n for _, _, n in found}, reverse=True)
+    having = {t: {model for model, test, _ in found if test == t} for _, t, _ in found}
+    tests = [test for test, those in having.items() if 2 * len(those) > len(models)]
+    of = ", ".join(map(str, threads))
+    ratios = list(found.values())
+    lines = [
+        f"Ours to the best of the others, with {of} threads. {len(ratios)} tests: the least"
+        f" {min(ratios):.3f}, geometric mean {mean_ratio(records):.2f}.", "",
+        f"| model | {' | '.join(test.label for test in tests)} |", f"|---|{'---:|' * len(tests)}",
+    ]  # fmt: skip
+    for model in models:
+        cells = (", ".join(_ratio(found.get((model, test, n))) for n in threads) for test in tests)
+        lines.append(f"| {model} | {' | '.join(cells)} |")
+    return lines
+
+
+def _ratio(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.2f}"
