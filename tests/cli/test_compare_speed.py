@@ -340,7 +340,6 @@ def test_text_around_the_tables_of_a_page_stays() -> None:
     assert page == table.renewed(page, later)
 
 
-
 def test_a_budget_is_kept_and_the_rest_is_run_later(
     python: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -96,24 +96,26 @@ def kept_beside(records: Sequence[Record]) -> Iterator[str]:
 
 
 BEGIN, END = "<!-- made by compare_speed.py -->", "<!-- end -->"
+NEW = f"""# Measured speed
+
+Made by `tools/compare_speed.py`: tokens per second, medians of runs that alternate within each \
+test. A ratio above 1: ours is faster, or needs less.
+
+{BEGIN}
+{END}
+"""
 
 
 def page(records: Sequence[Record], plot: str = "") -> str:
     """A whole page: an overview, and one table a model; `plot` is the name of its picture."""
-    lines = [
-        "# Measured speed", "",
-        "Made by `tools/compare_speed.py`: tokens per second, medians of runs that alternate within"
-        " each test. A ratio above 1: ours is faster, or needs less.",
-        "", BEGIN, *section(records, plot), "", END,
-    ]  # fmt: skip
-    return "\n".join(lines) + "\n"
+    return renewed(NEW, records, plot)
 
 
 def renewed(text: str, records: Sequence[Record], plot: str = "") -> str:
     """A page whose section is made of these records; the text around it stays."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
-    if not begin or not end:
+    if not end:
         return page(records, plot)
     return "\n".join([before + begin, *section(records, plot), "", end + after])
 

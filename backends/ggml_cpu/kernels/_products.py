@@ -188,15 +188,16 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
             c = 0
             while c < n:
                 width = tile_width(n - c)
+                used = min(width, n - c)
                 tile = a + c * column_bytes(k) + s * block_bytes * width
                 for i in range(first, last):
                     if in_place:
                         panel = panels + (i - first) * count * panel_bytes
                     else:
                         panel = w + i * steps * panel_bytes
-                    fetch_places(min(width, n - c), i * rows, c, out, stride, order)
+                    fetch_places(used, i * rows, c, out, stride, order)
                     multiply(width, panel, tile, count, local)
-                    put(local, m, min(width, n - c), i * rows, c, s > 0, out, stride, order)
+                    put(local, m, used, i * rows, c, s > 0, out, stride, order)
                 c += width
         end()
 
