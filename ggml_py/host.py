@@ -26,6 +26,8 @@ CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")
 MEMINFO = Path("/proc/meminfo")
 
+IDENTITY = ("vendor_id", "cpu family", "model", "stepping", "flags")  # of /proc/cpuinfo on x86-64
+
 AT_HWCAP, AT_HWCAP2 = 16, 26
 SYS_ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILEDATA = 158, 0x1023, 18
 
@@ -218,6 +220,23 @@ def cpu_name() -> str:
             return line.partition(":")[2].strip()
     name = _sysctl("machdep.cpu.brand_string") if SYSTEM == "darwin" else b""
     return name.rstrip(b"\0").decode(errors="replace") or platform.processor() or platform.machine()
+
+
+def cpu_identity() -> str:
+    """What tells CPUs apart that have different instructions; "" where that is not told. The first
+    one's, as far as this begins the file: of all of many, the file takes 10 ms to read."""
+    try:
+        with CPUINFO.open(encoding="utf-8") as file:
+            first = file.read(8192).partition("\n\n")[0]
+    except (OSError, UnicodeDecodeError):
+        return ""
+    fields = dict(line.split("\t", 1) for line in first.splitlines() if "\t" in line)
+    return "\n".join(fields[name] for name in IDENTITY) if fields.keys() >= {*IDENTITY} else ""
+
+
+def machine() -> str:
+    """The kind of processor: `x86_64`, `arm64`."""
+    return platform.machine()
 
 
 def summary() -> str:

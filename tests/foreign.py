@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import llvmlite.binding as llvm
 
+from ggml_cpu import host_cpu
 from ggml_cpu.targets import NAMED
 from ggml_py import host
 
@@ -20,9 +21,9 @@ def become(name: str) -> None:
     named = NAMED[name]
     triple = "x86_64-unknown-linux-gnu" if named.x86 else "aarch64-unknown-linux-gnu"
     os.environ["LLAMA_PY_CPU"] = name
+    told = host_cpu.HostCPU(triple, named.cpu, dict.fromkeys(named.features, True))
     with (
-        patch.object(llvm, "get_process_triple", lambda: triple),
-        patch.object(llvm, "get_host_cpu_features", lambda: dict.fromkeys(named.features, True)),
+        patch.object(host_cpu, "host_cpu", lambda: told),
         patch.object(host, "arm_features", lambda: set(named.features)),
         patch.object(host, "allows_amx", lambda: True),
     ):

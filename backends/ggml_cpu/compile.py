@@ -16,7 +16,6 @@ from contextlib import closing, nullcontext, suppress
 from functools import partial
 
 from ggml_cpu.children import Children, source
-from ggml_cpu.codegen import object_code
 from ggml_cpu.estimate import Estimate
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.store import STORE
@@ -66,8 +65,10 @@ def compile_kernels(
 
 def _compile_here(kernels: Sequence[Kernel]) -> Generator[tuple[Kernel, bytes]]:
     """In this process: no other can import their module."""
+    from ggml_cpu import codegen
+
     for kernel in kernels:
-        code = object_code(kernel)
+        code = codegen.object_code(kernel)
         STORE.write(kernel, code)
         yield kernel, code
 

@@ -1,21 +1,19 @@
 """Kernels as native functions: from the object cache, or compiled first where they are missing.
 
-Loading needs llvmlite only; Numba is imported by the processes that compile, if any.
+Numba is imported by the processes that compile, if any, and LLVM where something cannot be loaded
+without it (elf.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 
-import llvmlite.binding as llvm
-
-from ggml_cpu.codegen import machine
+from ggml_cpu import elf
 from ggml_cpu.compile import Following, Progress, compile_kernels
 from ggml_cpu.fingerprints import file_name
 from ggml_cpu.kernel import REGISTRY, Kernel
 from ggml_cpu.store import STORE
-from ggml_cpu.symbols import bind_externals, symbol_of
+from ggml_cpu.symbols import externals, symbol_of
 from ggml_py.building import building
 from ggml_py.errors import BackendError
 
@@ -27,7 +25,7 @@ class Library:
 
     def __init__(self) -> None:
         self._addresses: dict[str, int] = {}
-        self._engines: list[llvm.ExecutionEngine] = []
+        self._images: list[object] = []  # while they are kept, so is their code
 
     def load(
         self, kernels: Sequence[Kernel], progress: Progress | None, whole: bool = True,
@@ -59,22 +57,29 @@ class Library:
 
     def _add(self, objects: dict[Kernel, bytes]) -> list[Kernel]:
         """Load object code; the kernels that are not in theirs."""
-        if not self._engines:
-            bind_externals()
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine())
-        for code in objects.values():
-            with suppress(RuntimeError):  # no object file
-                engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        engine.finalize_object()
-        self._engines.append(engine)
+        addresses = self._placed({symbol_of(k.name): code for k, code in objects.items()})
         wrong = []
         for kernel in objects:
-            address = engine.get_function_address(symbol_of(kernel.name))
+            address = addresses.get(symbol_of(kernel.name))
             if address:
                 self._addresses[file_name(kernel)] = address
             else:
                 wrong.append(kernel)
         return wrong
+
+    def _placed(self, codes: dict[str, bytes]) -> dict[str, int]:
+        """Addresses of symbols, with LLVM for what cannot do without it."""
+        addresses: dict[str, int] = {}
+        if elf.is_possible() and (placed := elf.place(codes, externals())):
+            self._images.append(placed)
+            addresses |= placed.addresses
+        if rest := {symbol: code for symbol, code in codes.items() if symbol not in addresses}:
+            from ggml_cpu import mcjit
+
+            image = mcjit.place(rest)
+            self._images.append(image)
+            addresses |= image.addresses
+        return addresses
 
 
 def _objects(

@@ -1,11 +1,10 @@
-"""C functions that compiled kernels may call; the loader binds their names before it loads code."""
+"""C functions that compiled kernels may call; the loaders (elf.py, mcjit.py) bind their names."""
 
 from __future__ import annotations
 
 import ctypes
 import sys
-
-import llvmlite.binding as llvm
+from functools import cache
 
 # Scalar functions of the vocabulary: `v.expf(x)`, `v.powf(x, y)`.
 LIBM_UNARY = (
@@ -52,12 +51,15 @@ def _library(name: str | None) -> ctypes.CDLL | None:
         return None
 
 
-def bind_externals() -> None:
-    """Tell LLVM's linker where the EXTERNALS are; those this platform lacks stay unbound."""
+@cache
+def externals() -> dict[str, int]:
+    """The addresses of the EXTERNALS; those this platform lacks are not there."""
     libraries = [_library(name) for name in _LIBRARIES.get(SYSTEM, (None,))]
-    for name in EXTERNALS:
+    addresses = {}
+    for name in sorted(EXTERNALS):
         found = _WINDOWS_NAMES.get(name, name) if SYSTEM == "win32" else name
         library = next((lib for lib in libraries if hasattr(lib, found)), None)
         if library is not None:
             function = ctypes.cast(getattr(library, found), ctypes.c_void_p)
-            llvm.add_symbol(name, function.value)
+            addresses[name] = function.value or 0
+    return addresses

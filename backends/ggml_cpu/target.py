@@ -1,6 +1,6 @@
 """The CPU that kernels are compiled for: name, features, and the widths that follow from them.
 
-Needs llvmlite only, so that planning (scratch sizes, panel layouts) never imports Numba.
+Planning (scratch sizes, panel layouts) needs it, so it imports neither Numba nor LLVM.
 `LLAMA_PY_CPU` chooses one of `targets.py` that this machine can also be. `NUMBA_CPU_NAME` and
 `NUMBA_CPU_FEATURES` (set both) choose any other, as they do for Numba.
 """
@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import os
 
-import llvmlite.binding as llvm
-
+from ggml_cpu.host_cpu import host_cpu
 from ggml_cpu.targets import AMX_FEATURES, NAMED, TELLING
 from ggml_py import host
 from ggml_py.errors import BackendError
 
-TRIPLE: str = llvm.get_process_triple()
+TRIPLE: str = host_cpu().triple
 X86: bool = TRIPLE.startswith(("x86", "i686"))
 ARM64: bool = TRIPLE.startswith(("aarch64", "arm64"))
 
 
 def host_features() -> dict[str, bool]:
     """This machine's: LLVM's names, True for those that code may use."""
-    found = dict(llvm.get_host_cpu_features())
+    found = dict(host_cpu().features)
     if ARM64:
         found |= dict.fromkeys(("neon", *host.arm_features()), True)
     if any(found.get(name, False) for name in AMX_FEATURES) and not host.allows_amx():
@@ -40,7 +39,7 @@ def _chosen() -> tuple[str, dict[str, bool]]:
         features = {word[1:]: word[0] == "+" for word in text.split(",") if word}
     else:
         features = host_features() if cpu == "host" else {}
-    return llvm.get_host_cpu_name() if cpu == "host" else cpu, features
+    return host_cpu().name if cpu == "host" else cpu, features
 
 
 def _named(name: str) -> tuple[str, dict[str, bool]]:
@@ -52,7 +51,7 @@ def _named(name: str) -> tuple[str, dict[str, bool]]:
     why = "is no CPU that this machine can be"
     if name in NAMED and NAMED[name].x86 == X86:
         lacking = ", ".join(sorted(f for f in NAMED[name].features if not found.get(f, False)))
-        why = f"needs {lacking}, which this machine ({llvm.get_host_cpu_name()}) lacks"
+        why = f"needs {lacking}, which this machine ({host_cpu().name}) lacks"
     raise BackendError(f"LLAMA_PY_CPU={name} {why}; choose one of {', '.join(possible) or 'none'}")
 
 
@@ -110,6 +109,6 @@ def description() -> str:
     matter, and which CPU of `targets.py` it is used as."""
     found = host_features()
     telling = ", ".join(name for name in TELLING if found.get(name, False))
-    own = f"{llvm.get_host_cpu_name()}{f' ({telling})' if telling else ''}"
+    own = f"{host_cpu().name}{f' ({telling})' if telling else ''}"
     name = (usable(FEATURES) or [CPU_NAME])[-1]
     return f"{own} as {name}, {32 * LANES}-bit vectors"

@@ -9,7 +9,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from ggml_cpu import compile, objcache, store
+from ggml_cpu import codegen, compile, objcache, store
 from ggml_cpu.codegen import machine
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.symbols import symbol_of
@@ -51,7 +51,7 @@ def compiled_with_llvm(patch: pytest.MonkeyPatch) -> list[str]:
         done.append(kernel.name)
         return stores(symbol_of(kernel.name), value_of(kernel))
 
-    patch.setattr(compile, "object_code", object_code)
+    patch.setattr(codegen, "object_code", object_code)
     patch.setattr(objcache, "DRIVER", "nothing.else")
     return done
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ggml_cpu import target
+from ggml_cpu.host_cpu import HostCPU
 from ggml_cpu.targets import AMX_FEATURES
 from ggml_py import host
 
@@ -31,7 +32,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
 def with_amx(monkeypatch: pytest.MonkeyPatch, has: bool = True) -> dict[str, bool]:
     """The features of a machine that has it, as far as they may be used."""
     told = dict.fromkeys(AMX_FEATURES, has) | {"avx2": True}
-    monkeypatch.setattr(target.llvm, "get_host_cpu_features", lambda: told)
+    monkeypatch.setattr(target, "host_cpu", lambda: HostCPU("x86_64", "some", told))
     return target.host_features()
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ggml_cpu import compile, store
+from ggml_cpu import codegen, store
 from ggml_cpu.fingerprints import file_name
 from ggml_cpu.symbols import symbol_of
 from ggml_py import folder
@@ -102,7 +102,7 @@ def test_what_llvm_can_never_load_is_an_error(
     from ggml_py.errors import BackendError
 
     compiled_with_llvm(monkeypatch)
-    monkeypatch.setattr(compile, "object_code", lambda kernel: stores("another", 1))
+    monkeypatch.setattr(codegen, "object_code", lambda kernel: stores("another", 1))
     (at / file_name(A)).unlink()
     with pytest.raises(BackendError, match=r"cannot load .* kernel_a"):
         run(A)
@@ -154,7 +154,7 @@ def test_a_file_in_use_on_windows(
         path.write_bytes(damaged)
         return stores(symbol_of("kernel_a"), 5)
 
-    monkeypatch.setattr(compile, "object_code", compiling)
+    monkeypatch.setattr(codegen, "object_code", compiling)
     monkeypatch.setattr(os, "replace", refuse)
     assert run(A) == run(A) == [5]
     assert path.read_bytes() == damaged and not list(at.glob("*.part"))

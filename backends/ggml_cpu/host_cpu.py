@@ -1,0 +1,94 @@
+"""What LLVM calls this machine and its CPU. It is kept with the kernels where those are loaded
+without LLVM (elf.py), by what the system says of the CPU, so that a start need not load it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import llvmlite
+
+from ggml_cpu import elf
+from ggml_py import host
+from ggml_py.folder import Folder, cache_root
+
+PREFIX = "host-"  # begins the names of the files
+
+
+class HostCPU(NamedTuple):
+    """LLVM's words.
+
+    features   True for those that there are
+    """
+
+    triple: str
+    name: str
+    features: dict[str, bool]
+
+
+def cache_path() -> Path | None:
+    """The directory with a directory for each environment; None where there is no home."""
+    root = cache_root()
+    return None if root is None else root / "cpu"
+
+
+@cache
+def host_cpu() -> HostCPU:
+    """As it was kept, or as LLVM says it."""
+    return _kept() or _asked()
+
+
+def _asked() -> HostCPU:
+    import llvmlite.binding as llvm
+
+    features = dict(llvm.get_host_cpu_features())
+    return HostCPU(llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
+
+
+def _kept() -> HostCPU | None:
+    name, root = _file_name(), cache_path()
+    if not name or root is None:
+        return None
+    try:
+        with Folder(root) as folder:
+            content = folder.read(name) or b""
+    except OSError:
+        return None
+    return _parsed(content)
+
+
+def keep() -> None:
+    """For the next start. The directory is there; OSError where it cannot be written to."""
+    name, root = _file_name(), cache_path()
+    if not name or root is None:
+        return
+    with Folder(root) as folder:
+        content = _text(host_cpu())
+        if folder.read(name) != content:
+            folder.write(name, content)
+
+
+def _file_name() -> str:
+    """By the CPU and LLVM's version; "" where nothing is kept."""
+    about = host.cpu_identity() if elf.is_possible() else ""
+    digest = hashlib.sha256(f"{llvmlite.__version__}\n{about}".encode()).hexdigest()
+    return f"{PREFIX}{digest[:16]}" if about else ""
+
+
+def _text(cpu: HostCPU) -> bytes:
+    features = ",".join(f"{'+' if on else '-'}{name}" for name, on in cpu.features.items())
+    content = f"{cpu.triple}\n{cpu.name}\n{features}\n".encode()
+    return content + hashlib.sha256(content).hexdigest().encode()
+
+
+def _parsed(content: bytes) -> HostCPU | None:
+    """None for what `_text` has not made so."""
+    lines = content.decode("ascii", "replace").split("\n")
+    if len(lines) != 4:
+        return None
+    features = {word[1:]: word[0] == "+" for word in lines[2].split(",") if word}
+    found = HostCPU(lines[0], lines[1], features)
+    return found if _text(found) == content else None

@@ -1,0 +1,43 @@
+"""Object code put into memory by LLVM (MCJIT): of all systems and CPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+
+import llvmlite.binding as llvm
+
+from ggml_cpu.codegen import machine
+from ggml_cpu.symbols import externals
+
+
+@dataclass(frozen=True)
+class Image:
+    """Code in memory, which stays as long as this does.
+
+    addresses   of symbols
+    """
+
+    addresses: Mapping[str, int]
+    _engine: llvm.ExecutionEngine
+
+
+@cache
+def _bind_externals() -> None:
+    for name, address in externals().items():
+        llvm.add_symbol(name, address)
+
+
+def place(codes: Mapping[str, bytes]) -> Image:
+    """Object files, each by a symbol that it has, in memory to be run; those that are none, or lack
+    theirs, are not among its addresses."""
+    _bind_externals()
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine())
+    for code in codes.values():
+        with suppress(RuntimeError):  # no object file
+            engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    addresses = {symbol: engine.get_function_address(symbol) for symbol in codes}
+    return Image({symbol: at for symbol, at in addresses.items() if at}, engine)

@@ -1,0 +1,90 @@
+"""What LLVM says of the CPU is asked once, and kept with the kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ggml_cpu import elf, host_cpu
+from ggml_py import host
+
+SOME = host_cpu.HostCPU("x86_64-unknown-linux-gnu", "zen", {"avx": True, "avx2": False})
+CPU = """processor\t: {}
+vendor_id\t: Some
+cpu family\t: 26
+model\t\t: {}
+stepping\t: 1
+cpu MHz\t\t: {}.1
+flags\t\t: fpu {}
+
+processor\t: 1
+"""
+
+
+@pytest.fixture(autouse=True)
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LLAMA_PY_CACHE", str(tmp_path))
+    monkeypatch.setattr(host, "CPUINFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(elf, "is_possible", lambda: True)
+    monkeypatch.setattr(host_cpu, "_asked", lambda: SOME)
+    monkeypatch.setattr(host_cpu, "host_cpu", host_cpu.host_cpu.__wrapped__)
+    (tmp_path / "cpu").mkdir(mode=0o700)
+    (tmp_path / "cpuinfo").write_text(CPU.format(0, 2, 4000, "avx"))
+    return tmp_path / "cpu"
+
+
+def test_kept(root: Path) -> None:
+    assert host_cpu._kept() is None
+    host_cpu.keep()
+    (file,) = root.iterdir()
+    assert host_cpu._kept() == SOME
+    before = file.stat().st_mtime_ns
+    host_cpu.keep()
+    assert file.stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("other", [(0, 3, 4000, "avx"), (0, 2, 4000, "avx avx2")])
+def test_another_cpu_has_its_own(root: Path, other: tuple[object, ...]) -> None:
+    host_cpu.keep()
+    (root.parent / "cpuinfo").write_text(CPU.format(*other))
+    assert host_cpu._kept() is None
+    host_cpu.keep()
+    assert len([*root.iterdir()]) == 2
+
+
+def test_the_same_cpu_at_another_speed(root: Path) -> None:
+    host_cpu.keep()
+    (root.parent / "cpuinfo").write_text(CPU.format(1, 2, 1000, "avx"))
+    assert host_cpu._kept() == SOME
+
+
+def test_another_version_of_llvm(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    host_cpu.keep()
+    monkeypatch.setattr(host_cpu.llvmlite, "__version__", "0.1")
+    assert host_cpu._kept() is None
+
+
+@pytest.mark.parametrize("at", [0, 30, -70, -1])
+def test_damaged(root: Path, at: int) -> None:
+    host_cpu.keep()
+    (file,) = root.iterdir()
+    content = bytearray(file.read_bytes())
+    content[at] ^= 1
+    file.write_bytes(content)
+    assert host_cpu._kept() is None and host_cpu.host_cpu() == SOME
+    host_cpu.keep()
+    assert host_cpu._kept() == SOME
+
+
+@pytest.mark.parametrize("text", ["", "no such lines", "flags\t\t: fpu\n"])
+def test_where_the_cpu_is_not_told(root: Path, text: str) -> None:
+    (root.parent / "cpuinfo").write_text(text)
+    host_cpu.keep()
+    assert [*root.iterdir()] == [] and host_cpu._kept() is None
+
+
+def test_a_directory_that_others_can_write_to(root: Path) -> None:
+    host_cpu.keep()
+    root.chmod(0o777)
+    assert host_cpu._kept() is None
