@@ -40,6 +40,7 @@ from llama_py.gguf_metadata import (
     read_metadata,
 )
 from llama_py.gguf_split import check_part, part_paths, read_split
+from llama_py.mapped import let_go
 
 log = logging.getLogger("llama_py")
 
@@ -89,15 +90,9 @@ class TensorInfo:
     path: Path | None = field(default=None, repr=False, compare=False)
 
     def let_go(self) -> None:
-        """Of the memory that the mapped bytes take in this process: a device has made its own of
-        them. They are there still, and come back from the file when they are read.
-        """
-        if self.mapped is None or not hasattr(mmap, "MADV_DONTNEED"):
-            return
-        first = -(-self.offset // mmap.PAGESIZE) * mmap.PAGESIZE
-        size = (self.offset + self.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE - first
-        if size > 0:
-            self.mapped.madvise(mmap.MADV_DONTNEED, first, size)
+        """Of the memory that the mapped bytes take: a device has made its own of them."""
+        if self.mapped is not None:
+            let_go(self.mapped, self.offset, self.offset + self.nbytes)
 
 
 class GGUFFile:
@@ -211,7 +206,9 @@ def _read_part(path: Path, use_mmap: bool) -> _Part:
     n_tensors = cursor.count("tensors", _MIN_TENSOR_INFO)
     n_kv = cursor.count("key-values", _MIN_KEY_VALUE)
     metadata = read_metadata(cursor, n_kv)
-    return _Part(path, version, metadata, _read_tensors(cursor, n_tensors, metadata))
+    tensors = _read_tensors(cursor, n_tensors, metadata)
+    let_go(cursor.data, 0, cursor.pos)  # a vocabulary takes some MiB
+    return _Part(path, version, metadata, tensors)
 
 
 def _map(path: Path, use_mmap: bool) -> mmap.mmap:

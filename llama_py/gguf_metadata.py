@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggml_py.errors import GGUFError
+from llama_py.mapped import let_go
 
 # The scalar types by their id in the file; the codes mean the same to struct and to NumPy.
 _CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -83,6 +84,13 @@ class Metadata(Mapping[str, MetaValue]):
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 
+    def count(self, key: str) -> int:
+        """Items of an array, which is not decoded for it; 0 for what is none, or is not there."""
+        value = self._values.get(key)
+        if isinstance(value, StoredArray):
+            return value.count()
+        return len(value) if isinstance(value, list | np.ndarray) else 0
+
     def replaced(self, values: Mapping[str, MetaValue]) -> Metadata:
         """These with other values of some keys; `stored` and `kind` stay those of the file."""
         return Metadata({**self._values, **values}, self._places, self._data)
@@ -99,8 +107,13 @@ class StoredArray:
     start: int
     end: int
 
+    def count(self) -> int:
+        return int(_U32_U64.unpack_from(self.data, self.start)[1])
+
     def decode(self) -> list[Any] | NDArray[Any]:
-        return _decode_array(self.data[self.start : self.end], 0)[0]
+        decoded = _decode_array(self.data[self.start : self.end], 0)[0]
+        let_go(self.data, self.start, self.end)
+        return decoded
 
 
 class Cursor:

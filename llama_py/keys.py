@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ggml_py.errors import HParamsError
+from llama_py.gguf_metadata import Metadata
 
 _MAX_UINT = 2**32 - 1
 _MAX_FLOAT = 3.4028234e38  # an f32, as which ops take it
@@ -72,6 +73,8 @@ class Keys:
 
     def count(self, key: str) -> int:
         """Items of an array; 0 where there is none."""
+        if isinstance(self.metadata, Metadata):
+            return self.metadata.count(self.full(key))
         value = self.metadata.get(self.full(key))
         return len(value) if isinstance(value, list | np.ndarray) else 0
 

@@ -212,6 +212,25 @@ def test_memory_of_a_tensor_that_was_let_go(tmp_path: Path) -> None:
     assert a.data.tobytes() == b.data.tobytes() == pages
 
 
+def test_a_vocabulary_is_counted_and_takes_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is decoded when it is asked for, and then its bytes in the file are let go of, too."""
+    texts = [f"{i:0100}" for i in range(40_000)]
+    kvs = [ARCH, kv("n", "u32", 1), kv("texts", "arr", array("str", texts))]
+    path = write(tmp_path, gguf(kvs))
+    with GGUFFile.open(path) as file:
+        with monkeypatch.context() as patch:
+            patch.setattr(gguf_metadata, "_decode_array", None)
+            assert file.metadata.count("texts") == len(texts)
+            assert file.metadata.count("n") == file.metadata.count("no such key") == 0
+        if sys.platform == "linux":
+            assert resident(path) < 1000
+        assert file.metadata["texts"] == texts and file.metadata.count("texts") == len(texts)
+        if sys.platform == "linux":
+            assert resident(path) < 1000
+
+
 def test_architecture(tmp_path: Path) -> None:
     with GGUFFile.open(write(tmp_path, gguf([ARCH]))) as file:
         assert file.architecture == "llama"
