@@ -216,7 +216,7 @@ def test_a_vocabulary_is_counted_and_takes_no_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is decoded when it is asked for, and then its bytes in the file are let go of, too."""
-    texts = [f"{i:0100}" for i in range(40_000)]
+    texts = [f"{i:0200}" for i in range(60_000)]  # 12 MiB; a look may bring 2 MiB
     kvs = [ARCH, kv("n", "u32", 1), kv("texts", "arr", array("str", texts))]
     path = write(tmp_path, gguf(kvs))
     with GGUFFile.open(path) as file:
@@ -225,10 +225,10 @@ def test_a_vocabulary_is_counted_and_takes_no_memory(
             assert file.metadata.count("texts") == len(texts)
             assert file.metadata.count("n") == file.metadata.count("no such key") == 0
         if sys.platform == "linux":
-            assert resident(path) < 1000
+            assert resident(path) < 5000
         assert file.metadata["texts"] == texts and file.metadata.count("texts") == len(texts)
         if sys.platform == "linux":
-            assert resident(path) < 1000
+            assert resident(path) < 5000
 
 
 def test_architecture(tmp_path: Path) -> None:
