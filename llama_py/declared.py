@@ -15,6 +15,8 @@ Progress = Callable[[int, int, str], None]
 Readers = Mapping[int, Sequence[Tensor]]  # by id of a weight: nodes that read it
 DeviceOf = Callable[[Tensor, Sequence[Tensor]], Device]
 
+SMALL = 64 << 10  # bytes: up to here a device has its own, since a page of the file may take 2 MiB
+
 
 @runtime_checkable
 class Inventing(Protocol):
@@ -157,7 +159,7 @@ class Declarations:
             if found is not None:
                 return found
         data = part.data()
-        found = device.wrap(data)
+        found = device.wrap(data) if data.size > SMALL else None
         if found is None:
             found = device.alloc(data.size)
             found.write(0, data)

@@ -6,9 +6,8 @@ import mmap
 
 
 def let_go(mapped: mmap.mmap, start: int, end: int) -> None:
-    """Of the memory that these bytes take in this process, but for what else is in their pages.
-    They are there still, and come back from the file when they are read."""
-    first = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
-    size = end // mmap.PAGESIZE * mmap.PAGESIZE - first
-    if size > 0 and hasattr(mmap, "MADV_DONTNEED"):
-        mapped.madvise(mmap.MADV_DONTNEED, first, size)
+    """Of the memory that these bytes take in this process, with what else is in their pages. They
+    are there still, and come back from the file when they are read."""
+    first = start // mmap.PAGESIZE * mmap.PAGESIZE
+    if end > start and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED, first, end - first)

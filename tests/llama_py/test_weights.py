@@ -14,6 +14,7 @@ from ggml_py.ops import add, mul, mul_mat_id, repeat
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I32
 from llama_py.blocks.attention import Projections
+from llama_py.declared import SMALL
 from llama_py.geometry import LayerShape
 from llama_py.gguf_file import TensorInfo
 from llama_py.model import Model
@@ -215,19 +216,21 @@ def test_query_key_value_missing() -> None:
     assert "3 missing: blk.0.attn_q.weight, blk.0.attn_k.weight" in refusal(w)
 
 
-def test_bytes_are_the_files_own_where_the_device_can_read_them() -> None:
-    data = np.arange(16, dtype=np.float32).view(np.uint8)
-    infos = {"a": TensorInfo("a", info("a", (16,)).type, (16, 1, 1, 1), 0, 64, data)}
+@pytest.mark.parametrize("n", [SMALL // 4, SMALL // 4 + 1])
+def test_bytes_are_the_files_own_where_the_device_can_read_them(n: int) -> None:
+    """Of small tensors it has its own."""
+    data = np.arange(n, dtype=np.float32).view(np.uint8)
+    infos = {"a": TensorInfo("a", info("a", (n,)).type, (n, 1, 1, 1), 0, 4 * n, data)}
     for can_wrap in (True, False):
         w = Weights(infos, "m.gguf")
-        t = w.tensor("a", 16)
+        t = w.tensor("a", n)
         w.finish()
         device = RecordingDevice(can_wrap)
         w.place(lambda *_, device=device: device, {})
         assert isinstance(t.buffer, HostBuffer)
-        assert np.shares_memory(t.buffer.data, data) == can_wrap
-        assert bytes(t.buffer.read(t.offset, 64)) == data.tobytes()
-        assert w.sizes == {device.name: 64}
+        assert np.shares_memory(t.buffer.data, data) == (can_wrap and data.size > SMALL)
+        assert bytes(t.buffer.read(t.offset, 4 * n)) == data.tobytes()
+        assert w.sizes == {device.name: 4 * n}
         w.release()
         assert t.buffer is None
 
@@ -244,8 +247,8 @@ def test_the_file_is_let_go_of_what_a_device_has_copied(
         monkeypatch.setattr(RecordingDevice, "prepare_weight", repack)
     monkeypatch.setattr(TensorInfo, "let_go", lambda self: gone.append(self.name))
     for can_wrap in (True, False):
-        w = loader({"a": (16,)})
-        w.tensor("a", 16)
+        w = loader({"a": (SMALL,)})
+        w.tensor("a", SMALL)
         w.finish()
         device = RecordingDevice(can_wrap)
         gone.clear()
