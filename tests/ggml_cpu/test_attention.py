@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ggml_cpu.kernels.attention.flash_rows import FEW
+from ggml_cpu.kernels.attention.flash_rows import DIRECT, FEW
 from ggml_cpu.table import table
 from ggml_py import ops
 from ggml_py.tensor import Tensor
@@ -106,12 +106,29 @@ def test_parts_of_the_keys_are_merged(group, n_threads):
 
 @pytest.mark.parametrize("n_tokens", [1, 40])
 @pytest.mark.parametrize(
-    "kind, values", [("f32", "f32"), ("bf16", "bf16"), ("q8_0", "q8_0"), ("q4_0", "f16")]
+    "kind, values",
+    [("f32", "f32"), ("bf16", "bf16"), ("q8_0", "q8_0"), ("q4_0", "f16"), ("q5_1", "iq4_nl")],
 )
 def test_types(kind, values, n_tokens):
     q, k, v = inputs(64, 64, 4, 2, n_tokens, 100)
     node = attention(q, k, v, causal(n_tokens, 100), kind=kind, values=values)
     assert nmse(run(node), meaning(node)) < EXACT
+
+
+CACHES = ("f16", "q8_0", "q4_0")
+
+
+@pytest.mark.parametrize("group", [1, 2, 3, 5, DIRECT, DIRECT + 1])
+@pytest.mark.parametrize("kind", CACHES)
+@pytest.mark.parametrize("values", CACHES)
+def test_blocks_are_read_where_they_are(kind, values, group):
+    """For few rows; for more they are made f32 first."""
+    for d, n_kv, n_threads in ((32, 7, 1), (64, 15, 2), (96, 65, 1), (128, 150, 2)):
+        q, k, v = inputs(d, d + 32, 2 * group, 2, 1, n_kv)
+        node = attention(q, k, v, kind=kind, values=values)
+        if kind != values or kind != "f16":
+            assert kernel_of(node).endswith("mixed") == (group > DIRECT)
+        assert nmse(run(node, n_threads), meaning(node)) < EXACT
 
 
 @pytest.mark.parametrize("n_tokens", [1, 63, 64])

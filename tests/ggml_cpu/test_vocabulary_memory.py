@@ -127,6 +127,19 @@ def test_gathers():
     same(out[2 * LANES :].view(np.int64), table.view(np.int64)[index])
 
 
+@kernel()
+def one_half_everywhere(p, ith, nth):
+    v.store(v.data(p, 0), v.f16_bcast(v.data(p, 1) + 2))
+    v.store(v.data(p, 0) + 4 * v.LANES, v.bf16_bcast(v.data(p, 1) + 4))
+
+
+def test_a_half_in_all_lanes():
+    source = np.array([7, f16(-1.25).view(np.uint16), f32(3.5).view(np.uint32) >> 16], np.uint16)
+    out = np.zeros(2 * LANES, f32)
+    call(one_half_everywhere, out, source)
+    same(out, np.repeat(np.array([-1.25, 3.5], f32), LANES))
+
+
 SQUARES = (np.arange(300) ** 2).astype(i32).tobytes()
 
 

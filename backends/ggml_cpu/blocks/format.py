@@ -22,11 +22,14 @@ class Format:
     dequantize   dequantize(src, n, dst): n elements to f32; None for the float types
     quantize     quantize(src, n, dst): f32 to blocks, as ggml-quants.c:quantize_row_*_ref rounds;
                  None where no op makes blocks of the type
+    vector       vector(block, i): LANES values from value i of a block on, f32; None where it is as
+                 good to dequantize rows
     """
 
     type: GGMLType
     dequantize: Function | None = None
     quantize: Function | None = None
+    vector: Function | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

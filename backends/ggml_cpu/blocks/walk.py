@@ -20,6 +20,9 @@ WORD = 4 * LANES
 AHEAD = 8192  # bytes to prefetch ahead: what memory delivers while it answers, twice
 
 
+load_bytes = {16: v.i8x16_load, 8: v.i8x8_load, 4: v.i8x4_load}[LANES]  # LANES signed bytes
+
+
 def dequantize(kind: GGMLType, decode: Function) -> Function:
     """decode(block, x): a block to f32."""
     elements, size = kind.block_size, kind.type_size

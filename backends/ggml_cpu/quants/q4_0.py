@@ -6,11 +6,14 @@ Panel block: scale f16 [LANES] | words [4][LANES]
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.block32 import four_bits, with_offset
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import scale_first
 from ggml_cpu.blocks.rounding import offset_levels, store_nibbles
+from ggml_cpu.blocks.walk import load_bytes
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_0 import ACTIVATIONS
 from ggml_cpu.target import LANES
@@ -32,5 +35,12 @@ def encode(x, block):
     store_nibbles(block + 2, q, r)
 
 
+@fn
+def vector(block, i):
+    packed = load_bytes(block + 2 + i % 16) >> (i // 16 * 4)
+    return v.to_f32(v.to_i32((packed & 15) - 8)) * v.f16_bcast(block)
+
+
 panel = scale_first(18, 2)
-register(with_offset("q4_0", 8, ACTIVATIONS, panel, pairs_of, values_of, decode, encode))
+weight = with_offset("q4_0", 8, ACTIVATIONS, panel, pairs_of, values_of, decode, encode)
+register(replace(weight, vector=vector))

@@ -6,6 +6,8 @@ Panel block: scale f16 [LANES] | words [8][LANES], bytes XOR I8_BIAS
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import (
     BIAS_32,
@@ -28,7 +30,7 @@ from ggml_cpu.blocks.dots import ANY, biased_dot, dots_of
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import scale_first
 from ggml_cpu.blocks.rounding import away, inverse, largest_of, store_scaled
-from ggml_cpu.blocks.walk import WORD
+from ggml_cpu.blocks.walk import WORD, load_bytes
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import I8_BIAS, LANES
 
@@ -102,6 +104,11 @@ def encode(src, block):
     v.store(block + 18, away(y * factor))
 
 
+@fn
+def vector(block, i):
+    return v.to_f32(v.to_i32(load_bytes(block + 2 + i))) * v.f16_bcast(block)
+
+
 panel = scale_first(34, 2, flip=I8_BIAS * 0x01010101)
 products = Products(add_words, (BIAS_32, 1), first_f16s, in_place, first_f16)
-register(weight("q8_0", ACTIVATIONS, panel, products, decode, encode))
+register(replace(weight("q8_0", ACTIVATIONS, panel, products, decode, encode), vector=vector))

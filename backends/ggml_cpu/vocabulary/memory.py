@@ -151,6 +151,7 @@ def _half(name: str, widen: Function, narrow: Function) -> None:
     for count, vec in [("", native), *((f"x{n}", Vec("i16", n)) for n in COUNTS)]:
         WORDS[f"{name}{count}_load"] = _widened(_load(vec), widen)
         WORDS[f"{name}{count}_load_n"] = _widened_n(_load_n(vec), widen)
+        WORDS[f"{name}{count}_bcast"] = _widened(_bcast(vec), widen)
 
     @inlined
     def half_store(addr, x):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel, routine
 from ggml_cpu.kernels._common import padded
-from ggml_cpu.kernels.attention._sources import WORD, Source
+from ggml_cpu.kernels.attention._sources import WORD, Accepts
 from ggml_cpu.kernels.attention.soft_max import MINUS_INFINITY, slope_of
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
@@ -24,11 +24,11 @@ MIN_KEYS = 256  # fewest keys worth a part of their own
 Q, K, V, MASK, SINKS = 1, 2, 3, 4, 5
 
 
-def refusal(node: Tensor, source: Source) -> str:
+def refusal(node: Tensor, name: str, accepts: Accepts) -> str:
     """Why a kernel for these types of keys and values cannot run the node; "" if it can."""
     q, k, values = node.sources(3)
-    if q.type.name != "f32" or not source.accepts(k.type.name, values.type.name):
-        return f"needs f32 queries, {source.name} keys and values; got {q}, {k}, {values}"
+    if q.type.name != "f32" or not accepts(k.type.name, values.type.name):
+        return f"needs f32 queries, {name} keys and values; got {q}, {k}, {values}"
     for t in (q, k, values):
         if not t.has_contiguous_rows():
             return f"needs dense rows; {t} has elements {t.nb[0]} bytes apart"

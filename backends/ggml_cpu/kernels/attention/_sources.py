@@ -10,16 +10,76 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import Format
 from ggml_cpu.blocks.interleave import interleave_words, interleaver
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.kernels._common import F32, FLOATS, Element
+from ggml_cpu.kernels._common import F16, F32, FLOATS, Element
 from ggml_cpu.kernels._map import to_f32
 from ggml_cpu.quants import types
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
+Accepts = Callable[[str, str], bool]
+
 WORD = 4 * LANES  # bytes of a vector
 MOST = 64  # longest block of a type that makes sense for a cache
+
+
+class Rows(NamedTuple):
+    """Rows of keys, or of values, that are read where they are.
+
+    step    elements of a block; of floats those of 64 bytes, or a vector
+    bytes   bytes(n): of n elements, whole blocks
+    load    load(at, i): vector of LANES elements from element i on of what begins at `at`, a block
+    load_n  load_n(at, i, n): only the first n; the others are 0
+    """
+
+    step: int
+    bytes: Function
+    load: Function
+    load_n: Function
+
+
+def rows_of(element: Element) -> Rows:
+    """Those of a float type."""
+    ld, ld_n, size = element.load, element.load_n, element.size
+
+    @fn
+    def bytes_of(n):
+        return n * size
+
+    @fn
+    def load(at, i):
+        return ld(at + size * i)
+
+    @fn
+    def load_n(at, i, n):
+        return ld_n(at + size * i, n)
+
+    return Rows(max(LANES, 64 // size), bytes_of, load, load_n)
+
+
+def _blocks(format: Format) -> Rows:
+    vector, size, elements = format.vector, format.type.type_size, format.type.block_size
+
+    @fn
+    def bytes_of(n):
+        return n // elements * size
+
+    @fn
+    def load(at, i):
+        return vector(at + i // elements * size, i % elements)
+
+    @fn
+    def load_n(at, i, n):
+        return load(at, i)
+
+    return Rows(elements, bytes_of, load, load_n)
+
+
+# Types that can be read where they are: in blocks, and those beside which these may be.
+BLOCKS: dict[str, Rows] = {n: _blocks(f) for n, f in types().items() if f.vector is not None}
+IN_PLACE: dict[str, Rows] = {F16.name: rows_of(F16)} | BLOCKS
 
 
 class Source(NamedTuple):
@@ -36,7 +96,7 @@ class Source(NamedTuple):
     """
 
     name: str
-    accepts: Callable[[str, str], bool]
+    accepts: Accepts
     element: Element
     place: Function
     step: Function

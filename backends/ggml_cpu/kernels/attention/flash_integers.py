@@ -291,7 +291,7 @@ def _flash(source: Source) -> None:
         dv = node.source(2).ne[0]
         if dv % ROWS:
             return f"needs rows of {ROWS} values or a multiple; got {dv}"
-        return refusal(node, source)
+        return refusal(node, source.name, source.accepts)
 
     @kernel(
         "FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_start,),

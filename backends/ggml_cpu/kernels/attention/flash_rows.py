@@ -6,16 +6,20 @@ cache in order although the heads of a cell lie side by side.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, fn, kernel, routine
-from ggml_cpu.kernels._common import Element, padded
+from ggml_cpu.kernels._common import F32, padded
 from ggml_cpu.kernels._sums import lane_sums
 from ggml_cpu.kernels.attention._parts import (
     FACTOR,
+    K_BYTES,
     K_KIND,
     KEYS,
     MIN_KEYS,
     STATE,
+    V_BYTES,
     V_KIND,
     K,
     Q,
@@ -34,11 +38,22 @@ from ggml_cpu.kernels.attention._parts import (
     start_row,
     weigh_row,
 )
-from ggml_cpu.kernels.attention._sources import SOURCES, WORD, Source, kinds_of
+from ggml_cpu.kernels.attention._sources import (
+    BLOCKS,
+    IN_PLACE,
+    SOURCES,
+    WORD,
+    Accepts,
+    Rows,
+    Source,
+    kinds_of,
+    rows_of,
+)
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
 FEW = 64  # rows up to which it pays not to convert keys and values first
+DIRECT = 8  # and not to convert blocks: they are once for every four rows
 SCORES = FEW * 4 * KEYS  # bytes of the scores
 
 
@@ -92,53 +107,67 @@ def extra(node: Tensor) -> tuple[int, ...]:
     return (k.ne[2] * k.ne[3], *kinds_of(node))
 
 
-def _dots(element: Element, rows: int) -> Function:
+def _dots(source: Rows, rows: int) -> Function:
     """Products of `rows` queries with LANES // rows keys at a time."""
-    load, load_n, size = element.load, element.load_n, element.size
+    block, bytes_of, load, load_n = source
     at_once = LANES // rows
 
     @fn
-    def prefetch_keys(at, stride, d):
-        for j in range(at_once):
-            for i in range(0, d * size, 64):
-                v.prefetch(at + j * stride + i)
+    def store_parts(found, out):
+        """The lanes of each row."""
+        if rows == 2:
+            v.store(out, v.low(found))
+            v.store(out + 4 * KEYS, v.high(found))
+        else:
+            for r in range(rows):
+                for j in range(at_once):
+                    v.st_f32(out + 4 * (r * KEYS + j), v.lane(found, r * at_once + j))
+
+    @fn
+    def some(q, src, ahead, stride, d, out):
+        """Scores of as many keys as are taken at once."""
+        step, whole = 4 * padded(d), d // block * block
+        sums = v.f32_regs(LANES)
+        for i in range(0, whole, block):
+            for j in range(at_once):
+                at = j * stride + bytes_of(i)
+                v.prefetch(ahead + at)
+                for h in range(0, block, LANES):
+                    x = load(src + at, h)
+                    for r in range(rows):
+                        t = r * at_once + j
+                        sums[t] = v.fma(x, v.f32_load(q + r * step + 4 * (i + h)), sums[t])
+        for i in range(whole, d, LANES):
+            for j in range(at_once):
+                x = load_n(src + j * stride + bytes_of(i), 0, d - i)
+                for r in range(rows):
+                    t = r * at_once + j
+                    sums[t] = v.fma(x, v.f32_load(q + r * step + 4 * i), sums[t])
+        store_parts(lane_sums(sums), out)
 
     @routine
     def dots(q, src, ahead, stride, n, d, out):
-        """Scores of n keys; the keys at `ahead` are fetched meanwhile."""
-        step, whole = 4 * padded(d), d // LANES * LANES
-        for first in range(0, n, at_once):
-            prefetch_keys(ahead + first * stride, stride, d)
-            sums = v.f32_regs(LANES)
-            for i in range(0, whole, LANES):
-                for j in range(at_once):
-                    x = load(src + min(first + j, n - 1) * stride + i * size)
-                    for r in range(rows):
-                        t = r * at_once + j
-                        sums[t] = v.fma(x, v.f32_load(q + r * step + 4 * i), sums[t])
-            if whole < d:
-                for j in range(at_once):
-                    x = load_n(src + min(first + j, n - 1) * stride + whole * size, d - whole)
-                    for r in range(rows):
-                        t = r * at_once + j
-                        sums[t] = v.fma(x, v.f32_load(q + r * step + 4 * whole), sums[t])
-            found = lane_sums(sums)
-            for r in range(rows):
-                for j in range(at_once):
-                    v.st_f32(out + 4 * (r * KEYS + first + j), v.lane(found, r * at_once + j))
+        """Scores of n keys, and of what follows some that are not asked for; the keys at `ahead`
+        are fetched meanwhile. The last keys are taken twice, one by one where there are few."""
+        count, apart = (at_once, stride) if n >= at_once else (1, 0)
+        for key in range(0, n, count):
+            first = min(key, n - count)
+            at = first * stride
+            some(q, src + at, ahead + at, apart, d, out + 4 * first)
 
     return dots
 
 
-def _values(element: Element, rows: int) -> Function:
+def _values(source: Rows, rows: int) -> Function:
     """Weighted sums of values for `rows` rows, a few vectors at a time."""
-    load, load_n, size = element.load, element.load_n, element.size
+    block, bytes_of, load, load_n = source
     columns = min(4, LANES // rows)
     span, count = columns * LANES, rows * columns
 
     @fn
-    def add_columns(weights, state, src, ahead, stride, n, out, step):
-        """out[r] = out[r] * factor[r] + sum of weights[r][key] * src[key], for `span` columns."""
+    def add_columns(weights, state, src, i, ahead, stride, n, out, step):
+        """out[r] = out[r] * factor[r] + sum of weights[r][key] * src[key], for `span` columns from
+        element i of a block on."""
         sums = v.f32_regs(count)
         for r in range(rows):
             factor = v.f32_bcast(state + STATE * r + FACTOR)
@@ -146,10 +175,10 @@ def _values(element: Element, rows: int) -> Function:
                 sums[r * columns + j] = v.f32_load(out + r * step + j * WORD) * factor
         for key in range(n):
             at = src + key * stride
-            for j in range(0, span * size, 64):
+            for j in range(0, bytes_of(max(span, block)), 64):
                 v.prefetch(ahead + key * stride + j)
             for j in range(columns):
-                x = load(at + j * LANES * size)
+                x = load(at, i + j * LANES)
                 for r in range(rows):
                     t = r * columns + j
                     sums[t] = v.fma(x, v.f32_bcast(weights + 4 * (r * KEYS + key)), sums[t])
@@ -158,11 +187,11 @@ def _values(element: Element, rows: int) -> Function:
                 v.store(out + r * step + j * WORD, sums[r * columns + j])
 
     @fn
-    def add_rest(weights, state, src, stride, n, out, left):
+    def add_rest(weights, state, src, i, stride, n, out, left):
         """As add_columns for one row and one vector, `left` columns of which exist."""
         s = v.f32_load(out) * v.f32_bcast(state + FACTOR)
         for key in range(n):
-            s = v.fma(load_n(src + key * stride, left), v.f32_bcast(weights + 4 * key), s)
+            s = v.fma(load_n(src + key * stride, i, left), v.f32_bcast(weights + 4 * key), s)
         v.store(out, s)
 
     @routine
@@ -170,20 +199,21 @@ def _values(element: Element, rows: int) -> Function:
         """Add n weighted values to the sums; the values at `ahead` are fetched meanwhile."""
         step, i = 4 * padded(dv), 0
         while i + span <= dv:
-            to, shift = out + 4 * i, i * size
-            add_columns(weights, state, src + shift, ahead + shift, stride, n, to, step)
+            to, h = out + 4 * i, 0 if span % block == 0 else i % block
+            shift = bytes_of(i - h)
+            add_columns(weights, state, src + shift, h, ahead + shift, stride, n, to, step)
             i += span
         while i < dv:
             for r in range(rows):
                 w, s, o = weights + r * 4 * KEYS, state + r * STATE, out + r * step + 4 * i
-                add_rest(w, s, src + i * size, stride, n, o, dv - i)
+                add_rest(w, s, src + bytes_of(i - i % block), i % block, stride, n, o, dv - i)
             i += LANES
 
     return add_values
 
 
-def _seen_values(element: Element) -> Function:
-    load_n, size = element.load_n, element.size
+def _seen_values(source: Rows) -> Function:
+    block, bytes_of, _, load_n = source
 
     @routine
     def seen_values(rows, weights, state, src, stride, n, dv, out):
@@ -195,14 +225,15 @@ def _seen_values(element: Element) -> Function:
                 for key in range(n):
                     weight = v.ld_f32(weights + 4 * (r * KEYS + key))
                     if weight != 0.0:
-                        s = v.fma(load_n(src + key * stride + i * size, dv - i), weight, s)
+                        at = src + key * stride + bytes_of(i - i % block)
+                        s = v.fma(load_n(at, i % block, dv - i), weight, s)
                 v.store(to, s)
 
     return seen_values
 
 
-def _all_dots(element: Element) -> Function:
-    dots_2, dots_4 = _dots(element, 2), _dots(element, 4)
+def _all_dots(source: Rows) -> Function:
+    dots_2, dots_4 = _dots(source, 2), _dots(source, 4)
 
     @fn
     def all_dots(rows, q, src, ahead, stride, n, d, out):
@@ -217,8 +248,8 @@ def _all_dots(element: Element) -> Function:
     return all_dots
 
 
-def _all_values(element: Element) -> Function:
-    add_2, add_4 = _values(element, 2), _values(element, 4)
+def _all_values(source: Rows) -> Function:
+    add_2, add_4 = _values(source, 2), _values(source, 4)
 
     @fn
     def all_values(rows, weights, state, src, ahead, stride, n, dv, out):
@@ -251,25 +282,61 @@ def start_pair(p, pair, rows, at):
             v.store(to + 4 * i, v.f32_load_n(q + 4 * i, d - i) * scale)
 
 
-def _run_tile(source: Source) -> Function:
-    all_dots, all_values = _all_dots(source.element), _all_values(source.element)
-    seen_values = _seen_values(source.element)
-    place, step_of = source.place, source.step
+class _Reader(NamedTuple):
+    """How keys, or values, are read.
+
+    rows      as these
+    place     place(p, k, src, ahead, n, d, spare): address and stride of n rows of d elements; they
+              may have been moved to spare, while those at `ahead` are fetched
+    """
+
+    rows: Rows
+    place: Function
+
+
+def _in_place(rows: Rows) -> _Reader:
+    @fn
+    def place(p, k, src, ahead, n, d, spare):
+        return src, v.nb(p, k, 1)
+
+    return _Reader(rows, place)
+
+
+def _moved(source: Source) -> _Reader:
+    move = source.place
+
+    @fn
+    def place(p, k, src, ahead, n, d, spare):
+        kind, size = v.extra(p, K_KIND), v.extra(p, K_BYTES)
+        if k == V:
+            kind, size = v.extra(p, V_KIND), v.extra(p, V_BYTES)
+        stride = v.nb(p, k, 1)
+        for r in range(n):
+            for i in range(0, size, 64):
+                v.prefetch(ahead + r * stride + i)
+            move(kind, src + r * stride, stride, 1, d, spare + 4 * d * r)
+        return spare, 4 * d
+
+    return _Reader(rows_of(F32), place)
+
+
+def _run_tile(keys: _Reader, values: _Reader) -> Function:
+    all_dots, all_values = _all_dots(keys.rows), _all_values(values.rows)
+    seen_values = _seen_values(values.rows)
+    place_keys, place_values = keys.place, values.place
 
     @fn
     def run_tile(p, pair, key, n, next_pair, next_key, rows, at, scores, spare, careful):
         """A pair's rows times n keys and values; the next ones are fetched meanwhile."""
         d, dv = v.ne(p, Q, 0), v.ne(p, V, 0)
-        src, stride = keys_at(p, K, pair, key), v.nb(p, K, 1)
         ahead = keys_at(p, K, next_pair, next_key)
-        src = place(v.extra(p, K_KIND), src, stride, n, d, spare)
-        all_dots(rows, query_row(at, rows, 0, d), src, ahead, step_of(stride, d), n, d, scores)
+        src, step = place_keys(p, K, keys_at(p, K, pair, key), ahead, n, d, spare)
+        all_dots(rows, query_row(at, rows, 0, d), src, ahead, step, n, d, scores)
         for r in range(rows):
             weigh_row(p, pair, r, key, n, scores + r * 4 * KEYS, at + r * STATE)
-        src, stride = keys_at(p, V, pair, key), v.nb(p, V, 1)
         ahead = keys_at(p, V, next_pair, next_key)
-        src = place(v.extra(p, V_KIND), src, stride, n, dv, spare)
-        to, step = sum_row(at, rows, 0, d, dv), step_of(stride, dv)
+        src, step = place_values(p, V, keys_at(p, V, pair, key), ahead, n, dv, spare)
+        to = sum_row(at, rows, 0, d, dv)
         if careful:
             seen_values(rows, scores, at, src, step, n, dv, to)
         else:
@@ -278,8 +345,11 @@ def _run_tile(source: Source) -> Function:
     return run_tile
 
 
-def _flash(source: Source) -> None:
-    run_tile = _run_tile(source)
+def _flash(
+    name: str, accepts: Accepts, keys: _Reader, values: _Reader, most: int, rank: int
+) -> None:
+    """A kernel for keys and values of types that it accepts, and at most so many rows."""
+    run_tile = _run_tile(keys, values)
 
     @fn
     def run_pairs(p, first, count, begin, end, rows, local, careful):
@@ -309,13 +379,13 @@ def _flash(source: Source) -> None:
     def when(node: Tensor) -> str:
         q, k = node.sources(2)
         rows = q.ne[1] * q.ne[2] // k.ne[2]
-        if rows > FEW:
-            return f"needs at most {FEW} query rows a key head; got {rows}"
-        return refusal(node, source)
+        if rows > most:
+            return f"needs at most {most} query rows a key head; got {rows}"
+        return refusal(node, name, accepts)
 
     @kernel(
         "FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_start,), extra=extra,
-        rank=2, name=f"flash_attn_rows_{source.name}",
+        rank=rank, name=f"flash_attn_rows_{name}",
     )  # fmt: skip
     def flash_attn_rows(p, ith, nth):
         pairs, rows = v.ne(p, K, 2) * v.ne(p, K, 3), v.ne(p, Q, 1) * group_size(p)
@@ -339,5 +409,17 @@ def _flash(source: Source) -> None:
             u += count
 
 
+def _is(keys: str, values: str) -> Accepts:
+    return lambda k, values_type: (k, values_type) == (keys, values)
+
+
 for _source in SOURCES:
-    _flash(_source)
+    _element = _source.element
+    _reader = _in_place(rows_of(_element)) if _source.name == _element.name else _moved(_source)
+    _flash(_source.name, _source.accepts, _reader, _reader, FEW, 2)
+
+for _k, _keys in IN_PLACE.items():
+    for _v, _values_of in IN_PLACE.items():
+        if {_k, _v} & BLOCKS.keys():
+            _name = _k if _k == _v else f"{_k}_{_v}"
+            _flash(_name, _is(_k, _v), _in_place(_keys), _in_place(_values_of), DIRECT, 3)

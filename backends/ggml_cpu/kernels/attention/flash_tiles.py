@@ -317,7 +317,7 @@ def _flash(source: Source) -> None:
     take_units = taking_units(unit_of(source))
 
     def when(node: Tensor) -> str:
-        return refusal(node, source)
+        return refusal(node, source.name, source.accepts)
 
     @kernel(
         "FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_start,), extra=extra,
