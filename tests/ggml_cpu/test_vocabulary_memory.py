@@ -134,7 +134,8 @@ def one_half_everywhere(p, ith, nth):
 
 
 def test_a_half_in_all_lanes():
-    source = np.array([7, f16(-1.25).view(np.uint16), f32(3.5).view(np.uint32) >> 16], np.uint16)
+    minus = np.float16(-1.25).view(np.uint16)
+    source = np.array([7, minus, f32(3.5).view(np.uint32) >> 16], np.uint16)
     out = np.zeros(2 * LANES, f32)
     call(one_half_everywhere, out, source)
     same(out, np.repeat(np.array([-1.25, 3.5], f32), LANES))
