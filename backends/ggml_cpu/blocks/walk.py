@@ -20,7 +20,22 @@ WORD = 4 * LANES
 AHEAD = 8192  # bytes to prefetch ahead: what memory delivers while it answers, twice
 
 
-load_bytes = {16: v.i8x16_load, 8: v.i8x8_load, 4: v.i8x4_load}[LANES]  # LANES signed bytes
+@fn
+def _load_4(address):
+    return v.i8x4_load(address)
+
+
+@fn
+def _load_8(address):
+    return v.i8x8_load(address)
+
+
+@fn
+def _load_16(address):
+    return v.i8x16_load(address)
+
+
+load_bytes = {16: _load_16, 8: _load_8, 4: _load_4}[LANES]  # LANES signed bytes
 
 
 def dequantize(kind: GGMLType, decode: Function) -> Function:
