@@ -11,9 +11,8 @@ from typing import NamedTuple
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, fn, kernel, routine
 from ggml_cpu.kernels._common import F32, padded
-from ggml_cpu.kernels._sums import lane_sums
+from ggml_cpu.kernels.attention._few_rows import all_dots_of, all_values_of, seen_values_of
 from ggml_cpu.kernels.attention._parts import (
-    FACTOR,
     K_BYTES,
     K_KIND,
     KEYS,
@@ -53,7 +52,7 @@ from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
 FEW = 64  # rows up to which it pays not to convert keys and values first
-DIRECT = 8  # and not to convert blocks: they are once for every four rows
+DIRECT = 2  # and up to which not to convert blocks, which costs more than to read f32
 SCORES = FEW * 4 * KEYS  # bytes of the scores
 
 
@@ -107,165 +106,6 @@ def extra(node: Tensor) -> tuple[int, ...]:
     return (k.ne[2] * k.ne[3], *kinds_of(node))
 
 
-def _dots(source: Rows, rows: int) -> Function:
-    """Products of `rows` queries with LANES // rows keys at a time."""
-    block, bytes_of, load, load_n = source
-    at_once = LANES // rows
-
-    @fn
-    def store_parts(found, out):
-        """The lanes of each row."""
-        if rows == 2:
-            v.store(out, v.low(found))
-            v.store(out + 4 * KEYS, v.high(found))
-        else:
-            for r in range(rows):
-                for j in range(at_once):
-                    v.st_f32(out + 4 * (r * KEYS + j), v.lane(found, r * at_once + j))
-
-    @fn
-    def some(q, src, ahead, stride, d, out):
-        """Scores of as many keys as are taken at once."""
-        step, whole = 4 * padded(d), d // block * block
-        sums = v.f32_regs(LANES)
-        for i in range(0, whole, block):
-            for j in range(at_once):
-                at = j * stride + bytes_of(i)
-                v.prefetch(ahead + at)
-                for h in range(0, block, LANES):
-                    x = load(src + at, h)
-                    for r in range(rows):
-                        t = r * at_once + j
-                        sums[t] = v.fma(x, v.f32_load(q + r * step + 4 * (i + h)), sums[t])
-        for i in range(whole, d, LANES):
-            for j in range(at_once):
-                x = load_n(src + j * stride + bytes_of(i), 0, d - i)
-                for r in range(rows):
-                    t = r * at_once + j
-                    sums[t] = v.fma(x, v.f32_load(q + r * step + 4 * i), sums[t])
-        store_parts(lane_sums(sums), out)
-
-    @routine
-    def dots(q, src, ahead, stride, n, d, out):
-        """Scores of n keys, and of what follows some that are not asked for; the keys at `ahead`
-        are fetched meanwhile. The last keys are taken twice, one by one where there are few."""
-        count, apart = (at_once, stride) if n >= at_once else (1, 0)
-        for key in range(0, n, count):
-            first = min(key, n - count)
-            at = first * stride
-            some(q, src + at, ahead + at, apart, d, out + 4 * first)
-
-    return dots
-
-
-def _values(source: Rows, rows: int) -> Function:
-    """Weighted sums of values for `rows` rows, a few vectors at a time."""
-    block, bytes_of, load, load_n = source
-    columns = min(4, LANES // rows)
-    span, count = columns * LANES, rows * columns
-
-    @fn
-    def add_columns(weights, state, src, i, ahead, stride, n, out, step):
-        """out[r] = out[r] * factor[r] + sum of weights[r][key] * src[key], for `span` columns from
-        element i of a block on."""
-        sums = v.f32_regs(count)
-        for r in range(rows):
-            factor = v.f32_bcast(state + STATE * r + FACTOR)
-            for j in range(columns):
-                sums[r * columns + j] = v.f32_load(out + r * step + j * WORD) * factor
-        for key in range(n):
-            at = src + key * stride
-            for j in range(0, bytes_of(max(span, block)), 64):
-                v.prefetch(ahead + key * stride + j)
-            for j in range(columns):
-                x = load(at, i + j * LANES)
-                for r in range(rows):
-                    t = r * columns + j
-                    sums[t] = v.fma(x, v.f32_bcast(weights + 4 * (r * KEYS + key)), sums[t])
-        for r in range(rows):
-            for j in range(columns):
-                v.store(out + r * step + j * WORD, sums[r * columns + j])
-
-    @fn
-    def add_rest(weights, state, src, i, stride, n, out, left):
-        """As add_columns for one row and one vector, `left` columns of which exist."""
-        s = v.f32_load(out) * v.f32_bcast(state + FACTOR)
-        for key in range(n):
-            s = v.fma(load_n(src + key * stride, i, left), v.f32_bcast(weights + 4 * key), s)
-        v.store(out, s)
-
-    @routine
-    def add_values(weights, state, src, ahead, stride, n, dv, out):
-        """Add n weighted values to the sums; the values at `ahead` are fetched meanwhile."""
-        step, i = 4 * padded(dv), 0
-        while i + span <= dv:
-            to, h = out + 4 * i, 0 if span % block == 0 else i % block
-            shift = bytes_of(i - h)
-            add_columns(weights, state, src + shift, h, ahead + shift, stride, n, to, step)
-            i += span
-        while i < dv:
-            for r in range(rows):
-                w, s, o = weights + r * 4 * KEYS, state + r * STATE, out + r * step + 4 * i
-                add_rest(w, s, src + bytes_of(i - i % block), i % block, stride, n, o, dv - i)
-            i += LANES
-
-    return add_values
-
-
-def _seen_values(source: Rows) -> Function:
-    block, bytes_of, _, load_n = source
-
-    @routine
-    def seen_values(rows, weights, state, src, stride, n, dv, out):
-        """As all_values, but what has no weight is left out: it may be NaN."""
-        for r in range(rows):
-            for i in range(0, dv, LANES):
-                to = out + 4 * (r * padded(dv) + i)
-                s = v.f32_load(to) * v.f32_bcast(state + STATE * r + FACTOR)
-                for key in range(n):
-                    weight = v.ld_f32(weights + 4 * (r * KEYS + key))
-                    if weight != 0.0:
-                        at = src + key * stride + bytes_of(i - i % block)
-                        s = v.fma(load_n(at, i % block, dv - i), weight, s)
-                v.store(to, s)
-
-    return seen_values
-
-
-def _all_dots(source: Rows) -> Function:
-    dots_2, dots_4 = _dots(source, 2), _dots(source, 4)
-
-    @fn
-    def all_dots(rows, q, src, ahead, stride, n, d, out):
-        """Rows in fours, then two; the last may be one too many."""
-        r = 0
-        while rows - r > 2:
-            dots_4(q + r * 4 * padded(d), src, ahead, stride, n, d, out + r * 4 * KEYS)
-            r += 4
-        if r < rows:
-            dots_2(q + r * 4 * padded(d), src, ahead, stride, n, d, out + r * 4 * KEYS)
-
-    return all_dots
-
-
-def _all_values(source: Rows) -> Function:
-    add_2, add_4 = _values(source, 2), _values(source, 4)
-
-    @fn
-    def all_values(rows, weights, state, src, ahead, stride, n, dv, out):
-        """Rows in fours, then two; the last may be one too many."""
-        r = 0
-        while rows - r > 2:
-            w, s, o = weights + r * 4 * KEYS, state + r * STATE, out + r * 4 * padded(dv)
-            add_4(w, s, src, ahead, stride, n, dv, o)
-            r += 4
-        if r < rows:
-            w, s, o = weights + r * 4 * KEYS, state + r * STATE, out + r * 4 * padded(dv)
-            add_2(w, s, src, ahead, stride, n, dv, o)
-
-    return all_values
-
-
 @routine
 def start_pair(p, pair, rows, at):
     """Nothing seen; queries times the scale. The last row fills an empty place.
@@ -286,8 +126,8 @@ class _Reader(NamedTuple):
     """How keys, or values, are read.
 
     rows      as these
-    place     place(p, k, src, ahead, n, d, spare): address and stride of n rows of d elements; they
-              may have been moved to spare, while those at `ahead` are fetched
+    place     place(p, k, src, ahead, n, d, spare): address and stride of n rows of d elements, and
+              what to fetch while they are read; or they were moved to spare, and `ahead` fetched
     """
 
     rows: Rows
@@ -297,7 +137,7 @@ class _Reader(NamedTuple):
 def _in_place(rows: Rows) -> _Reader:
     @fn
     def place(p, k, src, ahead, n, d, spare):
-        return src, v.nb(p, k, 1)
+        return src, v.nb(p, k, 1), ahead
 
     return _Reader(rows, place)
 
@@ -315,14 +155,14 @@ def _moved(source: Source) -> _Reader:
             for i in range(0, size, 64):
                 v.prefetch(ahead + r * stride + i)
             move(kind, src + r * stride, stride, 1, d, spare + 4 * d * r)
-        return spare, 4 * d
+        return spare, 4 * d, spare
 
     return _Reader(rows_of(F32), place)
 
 
 def _run_tile(keys: _Reader, values: _Reader) -> Function:
-    all_dots, all_values = _all_dots(keys.rows), _all_values(values.rows)
-    seen_values = _seen_values(values.rows)
+    all_dots, all_values = all_dots_of(keys.rows), all_values_of(values.rows)
+    seen_values = seen_values_of(values.rows)
     place_keys, place_values = keys.place, values.place
 
     @fn
@@ -330,12 +170,12 @@ def _run_tile(keys: _Reader, values: _Reader) -> Function:
         """A pair's rows times n keys and values; the next ones are fetched meanwhile."""
         d, dv = v.ne(p, Q, 0), v.ne(p, V, 0)
         ahead = keys_at(p, K, next_pair, next_key)
-        src, step = place_keys(p, K, keys_at(p, K, pair, key), ahead, n, d, spare)
+        src, step, ahead = place_keys(p, K, keys_at(p, K, pair, key), ahead, n, d, spare)
         all_dots(rows, query_row(at, rows, 0, d), src, ahead, step, n, d, scores)
         for r in range(rows):
             weigh_row(p, pair, r, key, n, scores + r * 4 * KEYS, at + r * STATE)
         ahead = keys_at(p, V, next_pair, next_key)
-        src, step = place_values(p, V, keys_at(p, V, pair, key), ahead, n, dv, spare)
+        src, step, ahead = place_values(p, V, keys_at(p, V, pair, key), ahead, n, dv, spare)
         to = sum_row(at, rows, 0, d, dv)
         if careful:
             seen_values(rows, scores, at, src, step, n, dv, to)
