@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from ggml_py.backend import Buffer, Bytes, Device, KeepsKernels, ReadsFiles
+from ggml_py.backend import Buffer, Bytes, Device, HostBuffer, KeepsKernels, ReadsFiles
 from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from llama_py.cut import Cut
 from llama_py.gguf_file import TensorInfo
@@ -15,7 +15,7 @@ Progress = Callable[[int, int, str], None]
 Readers = Mapping[int, Sequence[Tensor]]  # by id of a weight: nodes that read it
 DeviceOf = Callable[[Tensor, Sequence[Tensor]], Device]
 
-SMALL = 64 << 10  # bytes: up to here a device has its own, since a page of the file may take 2 MiB
+SMALL = 64 << 10  # bytes up to which the host has its own: a page of the file may take 2 MiB
 
 
 @runtime_checkable
@@ -159,8 +159,8 @@ class Declarations:
             if found is not None:
                 return found
         data = part.data()
-        found = device.wrap(data) if data.size > SMALL else None
-        if found is None:
+        found = device.wrap(data)
+        if found is None or (isinstance(found, HostBuffer) and data.size <= SMALL):
             found = device.alloc(data.size)
             found.write(0, data)
             if part.tensor.name in self.infos:

@@ -1,5 +1,6 @@
-"""What LLVM calls this machine and its CPU. It is kept with the kernels where those are loaded
-without LLVM (elf.py), by what the system says of the CPU, so that a start need not load it.
+"""What LLVM calls this machine and its CPU. It is kept where kernels are loaded without LLVM
+(elf.py), by what the system says of the CPU, so that a start need not load it: `<cache>/host/<hash
+of that and of LLVM's version>`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ from ggml_cpu import elf
 from ggml_py import host
 from ggml_py.folder import Folder, cache_root
 
-PREFIX = "host-"  # begins the names of the files
-
 
 class HostCPU(NamedTuple):
     """LLVM's words.
@@ -29,10 +28,10 @@ class HostCPU(NamedTuple):
     features: dict[str, bool]
 
 
-def cache_path() -> Path | None:
-    """The directory with a directory for each environment; None where there is no home."""
+def _path() -> Path | None:
+    """The directory; None where there is no home."""
     root = cache_root()
-    return None if root is None else root / "cpu"
+    return None if root is None else root / "host"
 
 
 @cache
@@ -48,12 +47,13 @@ def _asked() -> HostCPU:
     return HostCPU(llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
 
 
+@cache
 def _kept() -> HostCPU | None:
-    name, root = _file_name(), cache_path()
-    if not name or root is None:
+    name, path = _file_name(), _path()
+    if not name or path is None:
         return None
     try:
-        with Folder(root) as folder:
+        with Folder(path) as folder:
             content = folder.read(name) or b""
     except OSError:
         return None
@@ -61,21 +61,21 @@ def _kept() -> HostCPU | None:
 
 
 def keep() -> None:
-    """For the next start. The directory is there; OSError where it cannot be written to."""
-    name, root = _file_name(), cache_path()
-    if not name or root is None:
+    """For the next start, if it is not kept yet. OSError where that cannot be."""
+    name, path = _file_name(), _path()
+    if not name or path is None or _kept() is not None:
         return
-    with Folder(root) as folder:
-        content = _text(host_cpu())
-        if folder.read(name) != content:
-            folder.write(name, content)
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with Folder(path) as folder:
+        folder.write(name, _text(host_cpu()))
+    _kept.cache_clear()
 
 
 def _file_name() -> str:
     """By the CPU and LLVM's version; "" where nothing is kept."""
     about = host.cpu_identity() if elf.is_possible() else ""
     digest = hashlib.sha256(f"{llvmlite.__version__}\n{about}".encode()).hexdigest()
-    return f"{PREFIX}{digest[:16]}" if about else ""
+    return digest[:16] if about else ""
 
 
 def _text(cpu: HostCPU) -> bytes:

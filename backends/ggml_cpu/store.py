@@ -15,10 +15,9 @@ from pathlib import Path
 
 from ggml_cpu import host_cpu, target
 from ggml_cpu.fingerprints import description, environment, file_name, fingerprint
-from ggml_cpu.host_cpu import cache_path
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.symbols import symbol_of
-from ggml_py.folder import Folder
+from ggml_py.folder import Folder, cache_root
 
 log = logging.getLogger("llama_py")
 
@@ -29,6 +28,12 @@ _TITLE = "llama-py object"
 _ELF = b"\x7fELF\x02\x01"  # of 64 bits, the lowest byte first
 _ELF_MACHINES = {"x86_64": 62, "aarch64": 183, "powerpc64le": 21, "riscv64": 243}
 _ELF_HEADER = struct.Struct("<18xH20xQ10xHH2x")  # e_machine, e_shoff, e_shentsize, e_shnum
+
+
+def cache_path() -> Path | None:
+    """The directory with a directory for each environment; None where there is no home."""
+    root = cache_root()
+    return None if root is None else root / "cpu"
 
 
 def path() -> Path | None:
@@ -83,6 +88,8 @@ class Store:
         if at not in self._used:
             self._used.add(at)
             folder.touch()
+            with suppress(OSError):  # the next start asks LLVM, then
+                host_cpu.keep()
         return folder
 
     def make(self) -> tuple[Folder | None, bool]:
@@ -96,8 +103,6 @@ class Store:
         try:
             at.parent.mkdir(parents=True, exist_ok=True)
             made = _mkdir(at)
-            with suppress(OSError):  # the next start asks LLVM, then
-                host_cpu.keep()
             folder = Folder(at)
             try:
                 if not is_marked(folder):

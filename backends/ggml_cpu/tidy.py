@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ggml_cpu.fingerprints import environment
-from ggml_cpu.host_cpu import cache_path
 from ggml_cpu.lock import LOCK, Turn
-from ggml_cpu.store import MARK, MARKER, OBJECT, is_marked, mark, path
+from ggml_cpu.store import MARK, MARKER, OBJECT, cache_path, is_marked, mark, path
 from ggml_py.folder import PARTIAL, Folder, size_limit
 
 log = logging.getLogger("llama_py")

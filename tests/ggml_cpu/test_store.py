@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ggml_cpu import codegen, store
+from ggml_cpu import codegen, host_cpu, store
 from ggml_cpu.fingerprints import file_name
 from ggml_cpu.symbols import symbol_of
 from ggml_py import folder
@@ -140,6 +140,8 @@ def test_a_file_in_use_on_windows(
 ) -> None:  # fmt: skip
     """It cannot be replaced. Another process may have written just that meanwhile; what is of
     another content stays, and the kernel is in memory."""
+
+    monkeypatch.setattr(host_cpu, "keep", lambda: None)
 
     def refuse(source: str, target: str, **_: object) -> None:
         assert (at / target).exists()
