@@ -57,7 +57,7 @@ class Image:
     """
 
     addresses: Mapping[str, int]
-    _memory: mmap.mmap
+    _memory: object
 
 
 class _Object:

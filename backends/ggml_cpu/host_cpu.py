@@ -62,8 +62,10 @@ def _kept() -> HostCPU | None:
 
 def keep() -> None:
     """For the next start, if it is not kept yet. OSError where that cannot be."""
+    if _kept() is not None:
+        return
     name, path = _file_name(), _path()
-    if not name or path is None or _kept() is not None:
+    if not name or path is None:
         return
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with Folder(path) as folder:

@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 
 import llvmlite.binding as llvm
 
 from ggml_cpu.codegen import machine
+from ggml_cpu.elf import Image
 from ggml_cpu.symbols import externals
-
-
-@dataclass(frozen=True)
-class Image:
-    """Code in memory, which stays as long as this does.
-
-    addresses   of symbols
-    """
-
-    addresses: Mapping[str, int]
-    _engine: llvm.ExecutionEngine
 
 
 @cache

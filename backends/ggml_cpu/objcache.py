@@ -25,7 +25,7 @@ class Library:
 
     def __init__(self) -> None:
         self._addresses: dict[str, int] = {}
-        self._images: list[object] = []  # while they are kept, so is their code
+        self._images: list[elf.Image] = []  # while they are kept, so is their code
 
     def load(
         self, kernels: Sequence[Kernel], progress: Progress | None, whole: bool = True,

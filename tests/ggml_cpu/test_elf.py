@@ -48,7 +48,7 @@ def compiled(text: str) -> bytes:
     return bytes(machine().emit_object(module))
 
 
-def result(image: elf.Image | mcjit.Image, i: int) -> float:
+def result(image: elf.Image, i: int) -> float:
     word = np.full(1, np.nan)
     kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)
     kind(image.addresses["a.kernel"])(word.ctypes.data, i, 4)
