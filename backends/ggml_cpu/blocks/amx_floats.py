@@ -21,6 +21,7 @@ from ggml_cpu.blocks.integers16 import (
     load_f32_n,
     scale_of,
 )
+from ggml_cpu.blocks.panels import Blocks, length
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES, TILE
 
@@ -85,7 +86,7 @@ def pairs_weight(pairs: Weight) -> Weight:
     """bf16; `pairs` has what few columns are multiplied with, and panels of pairs."""
     columns = Activations("bf16_steps", PAIRS, LINE, pack_pairs, WORDS, WORDS)
     return replace(
-        pairs, activations=columns, of_dots=pairs.activations, panel_bytes=REGISTER,
+        pairs, activations=columns, of_dots=pairs.activations, panel=length(Blocks(REGISTER)),
         unpack=_unpack_pairs(pairs.unpack), tile=_pairs_tile, k_block=PAIRS_K_BLOCK,
         registers=PAIR_REGISTERS,
     )  # fmt: skip
@@ -220,7 +221,7 @@ def halves_weight(in_f32: Weight, load_n: Function, few: int) -> Weight:
     columns = Activations("i16_bytes", BLOCK, COLUMN_BYTES, pack_halves, words, WORDS)
     return replace(
         in_f32, activations=columns, of_dots=in_f32.activations, few=few,
-        panel_bytes=HALVES_BYTES, k_block=HALVES_K_BLOCK,
+        panel=length(Blocks(HALVES_BYTES)), k_block=HALVES_K_BLOCK,
         unpack=_unpack_halves(load_n, in_f32.type.type_size), tile=_halves_tile,
         registers=HALF_REGISTERS,
     )  # fmt: skip

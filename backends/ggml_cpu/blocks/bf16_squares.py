@@ -12,6 +12,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import Activations
 from ggml_cpu.blocks.floats import ROW, SPAN, WORD, add_to
 from ggml_cpu.blocks.format import Weight
+from ggml_cpu.blocks.panels import Blocks, length
 from ggml_cpu.kernel import Function, fn
 
 STEP, STEP_BYTES = 4, 8
@@ -92,6 +93,6 @@ def squares_weight(pairs: Weight) -> Weight:
     columns = Activations("bf16_fours", STEP, STEP_BYTES, pack, 2, 2)
     assert pairs.rows == ROWS
     return replace(
-        pairs, activations=columns, of_dots=pairs.activations, panel_bytes=PANEL, unpack=unpack,
-        tile=tile,
+        pairs, activations=columns, of_dots=pairs.activations, panel=length(Blocks(PANEL)),
+        unpack=unpack, tile=tile,
     )  # fmt: skip

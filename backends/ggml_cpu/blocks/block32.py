@@ -14,11 +14,12 @@ from ggml_cpu.blocks import walk
 from ggml_cpu.blocks.activations import SCALE_32, SUM8_32, SUM_32, Activations
 from ggml_cpu.blocks.dots import dots_of, unsigned_dot
 from ggml_cpu.blocks.format import Weight
+from ggml_cpu.blocks.panels import WORD, blocks_of, places
 from ggml_cpu.blocks.tiles import several
-from ggml_cpu.blocks.walk import AHEAD, WORD
+from ggml_cpu.blocks.walk import AHEAD
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES, TILE
-from ggml_py.types import BY_NAME
+from ggml_py.types import BY_NAME, GGMLType
 
 Panel = tuple[Function, Function]
 BYTES = 8 * WORD  # of a panel of 32 whole bytes, at least
@@ -27,10 +28,10 @@ BYTES = 8 * WORD  # of a panel of 32 whole bytes, at least
 class Products(NamedTuple):
     """How blocks of a type are multiplied. All functions are `@fn`.
 
-    add_words   add_words(width) -> add(panel, columns, dots): the products of words, added to dots
+    add_words   add_words(width) -> add(words, columns, dots): the products of words, added to dots
     start       (at, times): the dots of a panel start at `times` the number at `at` in a column
-    scales_of   scales_of(panel): f32
-    minima_of   minima_of(panel), or None
+    scales_of   scales_of(scales): f32; where scales and words are: see panels.py
+    minima_of   minima_of(scales), or None
     dots_of     dots_of(block, column): i32x8, in place
     scale_of    scale_of(block)
     minimum_of  minimum_of(block), or None
@@ -45,10 +46,10 @@ class Products(NamedTuple):
     minimum_of: Function | None = None
 
 
-def _tile(products: Products, panel_bytes: int, column_bytes: int) -> Callable[[int], Function]:
+def _tile(products: Products, kind: GGMLType, column_bytes: int) -> Callable[[int], Function]:
     add_words, (start, times), scales_of = products[:3]
-    minima_of = products.minima_of
-    fetch = walk.fetcher(panel_bytes, 1)
+    minima_of, panel_bytes = products.minima_of, kind.type_size * LANES
+    fetch, (at, after) = walk.fetcher(panel_bytes, 1), places(blocks_of(kind))
 
     def tile(width: int) -> Function:
         add = add_words(width)
@@ -56,15 +57,15 @@ def _tile(products: Products, panel_bytes: int, column_bytes: int) -> Callable[[
         fetches = width < TILE and (width > 1 or panel_bytes < BYTES)
 
         @fn
-        def scaled(w, a, dots, sums):
-            scale = scales_of(w)
+        def scaled(scales, a, dots, sums):
+            scale = scales_of(scales)
             for t in range(width):
                 both = scale * v.f32_bcast(a + SCALE_32 * width + 4 * t)
                 sums[t] = v.fma(v.to_f32(dots[t]), both, sums[t])
 
         @fn
-        def scaled_with_minima(w, a, dots, sums):
-            scale, minimum = scales_of(w), minima_of(w)
+        def scaled_with_minima(scales, a, dots, sums):
+            scale, minimum = scales_of(scales), minima_of(scales)
             for t in range(width):
                 total = v.f32_bcast(a + SUM_32 * width + 4 * t)
                 both = scale * v.f32_bcast(a + SCALE_32 * width + 4 * t)
@@ -75,16 +76,17 @@ def _tile(products: Products, panel_bytes: int, column_bytes: int) -> Callable[[
         @several(width)
         def multiply(w, a, steps, out):
             sums = v.f32_regs(width)
-            for _ in range(steps):
+            for i in range(steps):
+                scales, words = at(w, i)
                 if fetches:
-                    fetch(w, 0, 0)
+                    fetch(words, 0, 0)
                 dots = v.i32_regs(width)
                 if times:
                     for t in range(width):
                         dots[t] = v.i32_bcast(a + start * width + 4 * t) * times
-                add(w, a, dots)
-                finish(w, a, dots, sums)
-                w += panel_bytes
+                add(words, a, dots)
+                finish(scales, a, dots, sums)
+                w = after(w, i)
                 a += column_bytes * width
             for t in range(width):
                 v.store(out + WORD * t, sums[t])
@@ -145,7 +147,7 @@ def weight(
 ) -> Weight:  # fmt: skip
     """A weight type of this family. panel, decode, encode: see walk.py."""
     kind = BY_NAME[name]
-    tile = _tile(products, kind.type_size * LANES, activations.block_bytes)
+    tile = _tile(products, kind, activations.block_bytes)
     dot = _dot(products, kind.type_size, activations.block_bytes)
     return walk.weight(kind, activations, panel, tile, dot, decode, encode)
 

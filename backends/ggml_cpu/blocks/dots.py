@@ -17,10 +17,11 @@ from typing import NamedTuple
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.amx import in_registers
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.target import AMX, NEON_DOT, NEON_MATRIX, PAIRS, X86
+from ggml_cpu.target import AMX, AVX512, NEON_DOT, NEON_MATRIX, PAIRS, VNNI, X86
 
 ANY = 128  # a magnitude of signed bytes; of unsigned ones at most 127
 I16 = 32767
+REGISTERS = 32 if AVX512 else 16  # of x86
 HALF = 4  # words from those of low nibbles to those of high ones
 
 
@@ -54,6 +55,14 @@ def unsigned_dot(total, x, y):
 @fn
 def biased_dot(total, x, y):
     return v.dot4_biased(total, x, y)
+
+
+def both_fit(width: int) -> bool:
+    """Whether words that have values of two groups are best read once, since it is loads that take
+    longest: where the sums of both fit the registers besides those of all. One column waits for
+    memory, of which lines are best asked for in small steps.
+    """
+    return VNNI and not AMX and width > 1 and 3 * width + 8 <= REGISTERS
 
 
 def dots_of(width: int, words: int, largest: int, dot4: Function = unsigned_dot) -> Dots:

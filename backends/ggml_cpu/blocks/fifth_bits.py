@@ -7,8 +7,8 @@ nibbles and 4..7 the high ones; one shift brings a word's four bits above their 
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.panels import WORD
 from ggml_cpu.blocks.rounding import BITS, store_nibbles
-from ggml_cpu.blocks.walk import WORD
 from ggml_cpu.kernel import Function, fn
 
 LOW_BITS = 0x01010101
@@ -42,13 +42,13 @@ def in_panels(
     pack, gather = panel
 
     @fn
-    def pack_bits(src, stride, rows, dst):
-        pack(src, stride, rows, dst)
+    def pack_bits(src, stride, rows, scales, dst):
+        pack(src, stride, rows, scales, dst)
         v.store(dst + panel_at, bits_by_word(v.i32_load(dst + panel_at)))
 
     @fn
-    def gather_bits(panel, r, dst):
-        gather(panel, r, dst)
+    def gather_bits(scales, panel, r, dst):
+        gather(scales, panel, r, dst)
         v.st_i32(dst + block_at, bits_by_value(v.ld_u32(dst + block_at)))
 
     return pack_bits, gather_bits

@@ -9,6 +9,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import Activations
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.interleave import interleaver
+from ggml_cpu.blocks.panels import Blocks, length
 from ggml_cpu.blocks.tiles import several
 from ggml_cpu.kernel import Function, fn, routine
 from ggml_cpu.target import LANES, TILE
@@ -203,7 +204,7 @@ def f32_weight(
         return v.as_i32(load_n(address, n))
 
     return Weight(
-        type=kind, activations=activations, rows=2 * LANES, panel_bytes=ROW,
+        type=kind, activations=activations, rows=2 * LANES, panel=length(Blocks(ROW)),
         unpack=_unpack(interleaver(words, words_n, size)),
         tile=_tile(load_f32, spread_f32, fma_f32),
         dot=_dot(operands),
@@ -248,7 +249,7 @@ def bf16_pairs_weight(name: str, activations: Activations) -> Weight:
         load_pairs, load_pairs_n, 2, load_pairs, load_pairs_n, 2, dot_pairs, 2 * LANES
     )
     return Weight(
-        type=BY_NAME[name], activations=activations, rows=2 * LANES, panel_bytes=ROW,
+        type=BY_NAME[name], activations=activations, rows=2 * LANES, panel=length(Blocks(ROW)),
         unpack=_unpack(interleaver(pair_words, pair_words_n, 2, 2)),
         tile=_tile(load_pairs, spread_pairs, dot_pairs),
         dot=_dot(operands),

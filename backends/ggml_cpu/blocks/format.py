@@ -36,11 +36,12 @@ class Format:
 class Weight(Format):
     """A type of weights. Rows lie in ggml's own blocks ("in place") or in panels.
 
-    A panel is `rows` rows, cut along k into steps of `step` elements, `panel_bytes` each, in the
-    order in which `tile` reads them.
+    A panel is `rows` rows, cut along k into steps of `step` elements, in the order in which `tile`
+    reads them.
 
     activations   what the other operand is rounded to, and how it is packed; its block is a step,
                   which may be a part of a block of weights
+    panel         panel(steps): bytes of a panel of so many steps
     unpack        unpack(src, stride, rows, n, dst): panel of up to `rows` rows of n elements
     tile          tile(width) -> multiply(panel, columns, steps, out): `out` f32 [width][rows]
     dot           dot(src, stride, rows, column, n, out): up to `dot_rows` rows in place times one
@@ -60,7 +61,7 @@ class Weight(Format):
 
     activations: Activations
     rows: int
-    panel_bytes: int
+    panel: Callable[[int], int]
     unpack: Function
     tile: Callable[[int], Function]
     dot: Function

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.panels import WORD
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
-
-WORD = 4 * LANES
 
 
 def interleaver(load: Function, load_n: Function, size: int, per_word: int = 1) -> Function:
@@ -68,11 +67,11 @@ def word_by_word(block_bytes: int) -> tuple[Function, Function]:
     words = block_bytes // 4
 
     @fn
-    def pack(src, stride, rows, dst):
+    def pack(src, stride, rows, scales, dst):
         interleave_words(src, stride, rows, words, dst, WORD)
 
     @fn
-    def gather(panel, r, dst):
+    def gather(scales, panel, r, dst):
         for i in range(words):
             v.st_i32(dst + 4 * i, v.ld_i32(panel + i * WORD + 4 * r))
 
@@ -80,11 +79,11 @@ def word_by_word(block_bytes: int) -> tuple[Function, Function]:
 
 
 def scale_first(block_bytes: int, size: int, flip: int = 0) -> tuple[Function, Function]:
-    """The same for blocks of a scale of 1 or 2 bytes and words: scales [LANES] | words [..][LANES].
+    """The same for blocks of a scale of 1 or 2 bytes and words: scales [LANES], words [..][LANES].
 
     flip: is XORed into the words of panels.
     """
-    words, scales, interleave = (block_bytes - size) // 4, size * LANES, word_interleaver(flip)
+    words, interleave = (block_bytes - size) // 4, word_interleaver(flip)
 
     @fn
     def copy_scale(src, dst):
@@ -94,15 +93,15 @@ def scale_first(block_bytes: int, size: int, flip: int = 0) -> tuple[Function, F
             v.st_u16(dst, v.ld_u16(src))
 
     @fn
-    def pack(src, stride, rows, dst):
+    def pack(src, stride, rows, scales, dst):
         for r in range(LANES):
-            copy_scale(src + min(r, rows - 1) * stride, dst + size * r)
-        interleave(src + size, stride, rows, words, dst + scales, WORD)
+            copy_scale(src + min(r, rows - 1) * stride, scales + size * r)
+        interleave(src + size, stride, rows, words, dst, WORD)
 
     @fn
-    def gather(panel, r, dst):
-        copy_scale(panel + size * r, dst)
+    def gather(scales, panel, r, dst):
+        copy_scale(scales + size * r, dst)
         for i in range(words):
-            v.st_i32(dst + size + 4 * i, v.ld_i32(panel + scales + i * WORD + 4 * r) ^ flip)
+            v.st_i32(dst + size + 4 * i, v.ld_i32(panel + i * WORD + 4 * r) ^ flip)
 
     return pack, gather

@@ -14,9 +14,9 @@ from ggml_cpu.blocks.dots import ANY, biased_dot, unsigned_dot
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.interleave import scale_first
 from ggml_cpu.blocks.levels import both_levels, store_levels, table_of
-from ggml_cpu.blocks.walk import WORD
+from ggml_cpu.blocks.panels import WORD
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.target import I8_BIAS, LANES
+from ggml_cpu.target import I8_BIAS
 from ggml_py.types import BY_NAME
 
 
@@ -28,14 +28,14 @@ def weight(
 
     offset             I8_BIAS, or what leaves the levels in 0..127
     scale_of(block)    the scale of a block in place
-    scales_of(panel)   those of a block of a panel
+    scales_of(scales)  those of a block of a panel
     """
     scale_size, table = BY_NAME[name].type_size - 16, table_of(levels)
 
     @fn
     def pairs_of(w, i):
         shifted = v.i8x16_load(v.table(table)) + offset
-        return both_levels(shifted, v.i8_load(w + scale_size * LANES + i * WORD))
+        return both_levels(shifted, v.i8_load(w + i * WORD))
 
     @fn
     def in_place(w, a):

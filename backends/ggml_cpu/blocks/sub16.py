@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import walk
 from ggml_cpu.blocks.activations import SCALE_256, SUMS16_256, Activations
-from ggml_cpu.blocks.dots import dots_of
+from ggml_cpu.blocks.dots import both_fit, dots_of
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.walk import adder, fetcher
 from ggml_cpu.kernel import Function, fn
@@ -55,7 +55,7 @@ def _add_block(
     def add_block(width: int) -> Function:
         subtract, add_scaled = group_sums(width), adder(width)
         size, _, _, one, _, _, scaled = dots_of(width, 4, largest)
-        fetch = fetcher(panel_bytes, 4)
+        fetch, at_once = fetcher(panel_bytes, 4), both_fit(width)
 
         @fn
         def add_16(w, a, half, j, s, scale, sums):
@@ -67,26 +67,43 @@ def _add_block(
             scaled(sums, dots, scale)
 
         @fn
+        def add_both(w, a, half, j, s, scales, sums):
+            """The same over groups at shifts j and j + 1, whose scales are bytes s and s + 2."""
+            one_of, other = v.i32_regs(size), v.i32_regs(size)
+            for i in range(4 * s, 4 * s + 4):
+                n = 32 * half + 8 * j + i
+                one(one_of, i - 4 * s, v.as_i8(word_of(w, half, j, i)), a, n)
+                one(other, i - 4 * s, v.as_i8(word_of(w, half, j + 1, i)), a, n + 8)
+            scaled(sums, one_of, scale_byte(scales, s))
+            scaled(sums, other, scale_byte(scales, s + 2))
+
+        @fn
+        def add_32(w, a, half, j, s, scales, sums):
+            if at_once:
+                add_both(w, a, half, j, s, scales, sums)
+            else:
+                add_16(w, a, half, j, s, scale_byte(scales, s), sums)
+                add_16(w, a, half, j + 1, s, scale_byte(scales, s + 2), sums)
+
+        @fn
         def add_half(w, a, half, sums, less):
             first, first_minima = scale_words(w, 2 * half)
             second, second_minima = scale_words(w, 2 * half + 1)
             for s in range(2):
                 fetch(w, 2 * half + s, 0)
-                add_16(w, a, half, 0, s, scale_byte(first, s), sums)
-                add_16(w, a, half, 1, s, scale_byte(first, s + 2), sums)
-                add_16(w, a, half, 2, s, scale_byte(second, s), sums)
-                add_16(w, a, half, 3, s, scale_byte(second, s + 2), sums)
+                add_32(w, a, half, 0, s, first, sums)
+                add_32(w, a, half, 2, s, second, sums)
             subtract(first_minima, a, 2 * half, less)
             subtract(second_minima, a, 2 * half + 1, less)
 
         @fn
-        def add(w, a, out):
+        def add(d, w, a, out):
             sums, less = v.i32_regs(width), v.i32_regs(width)
             add_half(w, a, 0, sums, less)
             add_half(w, a, 1, sums, less)
-            d, dmin = factors(w)
+            scale, minimum = factors(d, w)
             for t in range(width):
-                add_scaled(out, a, t, v.to_f32(sums[t]) * d - v.to_f32(less[t]) * dmin)
+                add_scaled(out, a, t, v.to_f32(sums[t]) * scale - v.to_f32(less[t]) * minimum)
 
         return add
 
@@ -148,7 +165,7 @@ def weight(
     Of a panel (panel itself, and encode: see walk.py):
     word_of(w, half, j, i): the values in word i of a half at shift j, one a byte.
     scale_words(w, i): scales and minima of groups 4 * i to 4 * i + 3.
-    factors(w): d and dmin.
+    factors(d, w): d and dmin, of which d may be where panels.py has scales.
     Of a block in place:
     values_of(block, j): the values at shift j, 32 of each half.
     scales_of(block): all scales and minima, i8x16.

@@ -14,10 +14,11 @@ from collections.abc import Callable
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import search, walk
 from ggml_cpu.blocks.activations import SCALE_256, SUMS32_256, Activations
-from ggml_cpu.blocks.dots import dots_of
+from ggml_cpu.blocks.dots import both_fit, dots_of
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.interleave import word_by_word
-from ggml_cpu.blocks.walk import WORD, adder, fetcher
+from ggml_cpu.blocks.panels import WORD
+from ggml_cpu.blocks.walk import adder, fetcher
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
 from ggml_py.types import BY_NAME
@@ -62,6 +63,7 @@ def _add_block(
     def add_block(width: int) -> Function:
         add_scaled, fetch = adder(width), fetcher(panel_bytes, 4, 2)
         size, run, _, one, _, _, scaled = dots_of(width, 8, largest)
+        at_once = both_fit(width)
 
         @fn
         def add_run(w, a, j, high, first, scale, sums):
@@ -80,6 +82,16 @@ def _add_block(
                 add_run(w, a, j, high, run, scale, sums)
 
         @fn
+        def add_64(w, a, j, scales, sums):
+            """The same over all values of chunk j, of which these are the lowest two scales."""
+            low, high = v.i32_regs(size), v.i32_regs(size)
+            for i in range(8):
+                one(low, i, value_of(w, j, 0, i), a, 16 * j + i)
+                one(high, i, value_of(w, j, 1, i), a, 16 * j + 8 + i)
+            scaled(sums, low, scales & 255)
+            scaled(sums, high, (scales >> 8) & 255)
+
+        @fn
         def add_minima(s1, s2, a, less):
             """less[t] += minima * sums of column t."""
             first, second = s1 & SIX_BITS, later(s1, s2 >> 4)
@@ -90,7 +102,7 @@ def _add_block(
                     less[t] = v.dot2(less[t], pair, v.as_i16(v.i32_bcast(at + 4 * t)))
 
         @fn
-        def add(w, a, out):
+        def add(_, w, a, out):
             sums, less = v.i32_regs(width), v.i32_regs(width)
             both, s0 = v.i32_load(w), v.i32_load(w + WORD)
             s1, s2 = v.i32_load(w + 2 * WORD), v.i32_load(w + 3 * WORD)
@@ -99,15 +111,19 @@ def _add_block(
                 fetch(w, j, 0)
                 if j == 2:
                     scales = later(s0, s2)
-                add_32(w, a, j, 0, scales & 255, sums)
-                fetch(w, j, 1)
-                add_32(w, a, j, 1, (scales >> 8) & 255, sums)
+                if at_once:
+                    fetch(w, j, 1)
+                    add_64(w, a, j, scales, sums)
+                else:
+                    add_32(w, a, j, 0, scales & 255, sums)
+                    fetch(w, j, 1)
+                    add_32(w, a, j, 1, (scales >> 8) & 255, sums)
                 scales = scales >> 16
             add_minima(s1, s2, a, less)
-            d = v.f16_to_f32(v.to_i16(both))
-            dmin = v.f16_to_f32(v.to_i16(both >> 16))
+            scale = v.f16_to_f32(v.to_i16(both))
+            minimum = v.f16_to_f32(v.to_i16(both >> 16))
             for t in range(width):
-                add_scaled(out, a, t, v.to_f32(sums[t]) * d - v.to_f32(less[t]) * dmin)
+                add_scaled(out, a, t, v.to_f32(sums[t]) * scale - v.to_f32(less[t]) * minimum)
 
         return add
 

@@ -25,8 +25,8 @@ from ggml_cpu.blocks.activations import (
 from ggml_cpu.blocks.amx import BYTES
 from ggml_cpu.blocks.dots import ANY, dots_of
 from ggml_cpu.blocks.format import Weight
+from ggml_cpu.blocks.panels import WORD, Blocks, length
 from ggml_cpu.blocks.tiles import several
-from ggml_cpu.blocks.walk import WORD
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
 from ggml_py.types import BY_NAME, GGMLType
@@ -118,7 +118,7 @@ def _pack(decoder: Decoder) -> Function:
     values_of, scales_of = _values(decoder), decoder.scales_of
 
     @fn
-    def pack(src, stride, rows, dst):
+    def pack(src, stride, rows, scales, dst):
         for j in range(chunks):
             for r in range(LANES):
                 block = src + min(r, rows - 1) * stride
@@ -277,7 +277,7 @@ def weight(
     return Weight(
         type=kind, dequantize=walk.dequantize(kind, _decode(decoder)),
         quantize=None if encode is None else walk.quantize(kind, encode),
-        activations=activations, rows=LANES, panel_bytes=decoder.panel_bytes,
-        unpack=walk.unpack(kind, decoder.chunks * decoder.panel_bytes, _pack(decoder)),
+        activations=activations, rows=LANES, panel=length(Blocks(decoder.panel_bytes)),
+        unpack=walk.unpack(kind, Blocks(decoder.chunks * decoder.panel_bytes), _pack(decoder)),
         tile=_tile(decoder), dot=dot, k_block=K_BLOCK, registers=BYTES,
     )  # fmt: skip

@@ -11,12 +11,12 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import SCALE_256, Activations
 from ggml_cpu.blocks.amx import BYTES
 from ggml_cpu.blocks.format import Weight
+from ggml_cpu.blocks.panels import WORD, Blocks, blocks_of, length, places
 from ggml_cpu.blocks.tiles import several
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
 from ggml_py.types import GGMLType
 
-WORD = 4 * LANES
 AHEAD = 8192  # bytes to prefetch ahead: what memory delivers while it answers, twice
 
 
@@ -66,29 +66,31 @@ def quantize(kind: GGMLType, encode: Function) -> Function:
     return to_blocks
 
 
-def unpack(kind: GGMLType, panel_bytes: int, pack: Function) -> Function:
-    """pack(src, stride, rows, panel): a block of some rows, `panel_bytes` of a panel."""
-    elements, size = kind.block_size, kind.type_size
+def unpack(kind: GGMLType, blocks: Blocks, pack: Function) -> Function:
+    """pack(src, stride, rows, scales, words): a block of some rows, to where panels.py has it."""
+    elements, size, (at, after) = kind.block_size, kind.type_size, places(blocks)
 
     @fn
     def to_panel(src, stride, rows, n, dst):
-        for _ in range(n // elements):
-            pack(src, stride, rows, dst)
+        for i in range(n // elements):
+            scales, words = at(dst, i)
+            pack(src, stride, rows, scales, words)
             src += size
-            dst += panel_bytes
+            dst = after(dst, i)
 
     return to_panel
 
 
-def row(kind: GGMLType, panel_bytes: int, gather: Function) -> Function:
-    """gather(panel, r, block): the way back for row r."""
-    elements, size = kind.block_size, kind.type_size
+def row(kind: GGMLType, blocks: Blocks, gather: Function) -> Function:
+    """gather(scales, words, r, block): the way back for row r."""
+    elements, size, (at, after) = kind.block_size, kind.type_size, places(blocks)
 
     @fn
     def from_panel(panel, r, n, dst):
-        for _ in range(n // elements):
-            gather(panel, r, dst)
-            panel += panel_bytes
+        for i in range(n // elements):
+            scales, words = at(panel, i)
+            gather(scales, words, r, dst)
+            panel = after(panel, i)
             dst += size
 
     return from_panel
@@ -128,8 +130,10 @@ def slow_fetcher(panel_bytes: int, parts: int) -> Function:
 def tile(
     kind: GGMLType, activations: Activations, add_block: Callable[[int], Function]
 ) -> Callable[[int], Function]:
-    """add_block(width) -> add(panel, columns, out): the products of one step, added to `out`."""
-    panel_bytes, column_bytes = kind.type_size * LANES, activations.block_bytes
+    """add_block(width) -> add(scales, words, columns, out): the products of one step, added to
+    `out`.
+    """
+    (at, after), column_bytes = places(blocks_of(kind)), activations.block_bytes
 
     def tile_of(width: int) -> Function:
         add = add_block(width)
@@ -138,9 +142,10 @@ def tile(
         def multiply(w, a, steps, out):
             for t in range(width):
                 v.store(out + WORD * t, v.f32(0.0))
-            for _ in range(steps):
-                add(w, a, out)
-                w += panel_bytes
+            for i in range(steps):
+                scales, words = at(w, i)
+                add(scales, words, a, out)
+                w = after(w, i)
                 a += column_bytes * width
 
         return multiply
@@ -204,14 +209,13 @@ def weight(
     kind: GGMLType, activations: Activations, panel: tuple[Function, Function],
     tile: Callable[[int], Function], dot: Function, decode: Function, encode: Function,
 ) -> Weight:  # fmt: skip
-    """A type of weights whose panels, as large as the rows, keep block behind block.
+    """A type of weights whose panels, as large as the rows, are those of panels.py.
 
     panel: `pack` and `gather`, see unpack and row.
     """
-    panel_bytes = kind.type_size * LANES
+    blocks = blocks_of(kind)
     return Weight(
         type=kind, dequantize=dequantize(kind, decode), quantize=quantize(kind, encode),
-        activations=activations, rows=LANES, panel_bytes=panel_bytes, tile=tile, dot=dot,
-        unpack=unpack(kind, panel_bytes, panel[0]), row=row(kind, panel_bytes, panel[1]),
-        registers=BYTES,
+        activations=activations, rows=LANES, panel=length(blocks), tile=tile, dot=dot,
+        unpack=unpack(kind, blocks, panel[0]), row=row(kind, blocks, panel[1]), registers=BYTES,
     )  # fmt: skip

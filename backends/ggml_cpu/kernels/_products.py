@@ -71,8 +71,7 @@ class Shape:
     """Sizes of a weight type's panels, as functions usable in and out of kernels."""
 
     def __init__(self, weight: Weight) -> None:
-        rows, step, panel_bytes = weight.rows, weight.step, weight.panel_bytes
-        k_block = weight.k_block
+        rows, step, panel, k_block = weight.rows, weight.step, weight.panel, weight.k_block
 
         @fn
         def steps_of(k: int) -> int:
@@ -84,12 +83,12 @@ class Shape:
 
         @fn
         def matrix_bytes(k: int, m: int) -> int:
-            return steps_of(k) * panels_of(m) * panel_bytes
+            return panel(steps_of(k)) * panels_of(m)
 
         @fn
         def block_of(k: int) -> int:
             """Bytes of a panel that are unpacked at a time."""
-            return min(steps_of(k), k_block) * panel_bytes
+            return panel(min(steps_of(k), k_block))
 
         @fn
         def group_of(k: int) -> int:
@@ -123,7 +122,7 @@ def matrix_at(weight: Weight, in_place: bool) -> Function:
 def tiles_product(weight: Weight, in_place: bool) -> Function:
     """Panels first..last of a matrix times n columns packed in tiles; see the inner docstring."""
     multiply, unpack, rows = any_width(weight.tile), weight.unpack, weight.rows
-    panel_bytes, k_block = weight.panel_bytes, weight.k_block
+    panel_of, k_block = weight.panel, weight.k_block
     step, block_bytes = weight.step, weight.activations.block_bytes
     block_size, type_size = weight.type.block_size, weight.type.type_size
     steps_of, column_bytes = Shape(weight).steps_of, weight.activations.column_bytes
@@ -179,11 +178,12 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
         most = steps_at_once(steps)
         for s in range(0, steps, most):
             count = min(steps - s, most)
+            panel_bytes = panel_of(count)
             if in_place:
                 length = min(k - s * step, count * step)
                 for i in range(first, last):
                     src = w + i * rows * w_stride + s * step // block_size * type_size
-                    to = panels + (i - first) * count * panel_bytes
+                    to = panels + (i - first) * panel_bytes
                     unpack(src, w_stride, min(rows, m - i * rows), length, to)
             c = 0
             while c < n:
@@ -191,10 +191,7 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
                 used = min(width, n - c)
                 tile = a + c * column_bytes(k) + s * block_bytes * width
                 for i in range(first, last):
-                    if in_place:
-                        panel = panels + (i - first) * count * panel_bytes
-                    else:
-                        panel = w + i * steps * panel_bytes
+                    panel = panels + (i - first) * panel_bytes if in_place else w + i * panel_bytes
                     fetch_places(used, i * rows, c, out, stride, order)
                     multiply(width, panel, tile, count, local)
                     put(local, m, used, i * rows, c, s > 0, out, stride, order)

@@ -10,7 +10,7 @@ from ggml_cpu.quants import weights
 
 
 def _to_panels(weight: Weight) -> Kernel:
-    unpack, rows, panel_bytes = weight.unpack, weight.rows, weight.panel_bytes
+    unpack, rows, panel = weight.unpack, weight.rows, weight.panel
     shape = Shape(weight)
     steps_of, panels_of = shape.steps_of, shape.panels_of
 
@@ -23,7 +23,7 @@ def _to_panels(weight: Weight) -> Kernel:
         for u in range(start, stop):
             i, row = u // panels, u % panels * rows
             src = v.data(p, 1) + i % n2 * v.nb(p, 1, 2) + i // n2 * v.nb(p, 1, 3) + row * stride
-            to = v.data(p, 0) + u * steps_of(k) * panel_bytes
+            to = v.data(p, 0) + u * panel(steps_of(k))
             unpack(src, stride, min(rows, m - row), k, to)
 
     return repack_panels

@@ -18,9 +18,10 @@ from ggml_cpu.blocks.dots import ANY, biased_dot, dots_of
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import word_by_word
 from ggml_cpu.blocks.levels import UNEVEN_TABLE, both_levels, nearest_uneven, store_levels
+from ggml_cpu.blocks.panels import WORD
 from ggml_cpu.blocks.rounding import inverse, store_nibbles
 from ggml_cpu.blocks.search import largest_scale, uneven
-from ggml_cpu.blocks.walk import WORD, fetcher, slow_fetcher
+from ggml_cpu.blocks.walk import fetcher, slow_fetcher
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.quants.q8_K import ACTIVATIONS
 from ggml_cpu.target import I8_BIAS, LANES
@@ -80,7 +81,7 @@ def add_block(width: int) -> Function:
             sums[t] = sums[t] - v.dot2(v.dot2(v.i32(0), pairs, x), others, y) * I8_BIAS
 
     @fn
-    def add(w, a, out):
+    def add(_, w, a, out):
         levels = v.i8x16_load(v.table(UNEVEN_TABLE)) ^ I8_BIAS
         sums = v.i32_regs(width)
         both, lower = v.i32_load(w), v.i32_load(w + WORD)

@@ -29,8 +29,8 @@ def scale_of(block):
 
 
 @fn
-def scales_of(panel):
-    return half_power(v.zext_i32(v.quarter(v.i8_load(panel), 0)))
+def scales_of(scales):
+    return half_power(v.zext_i32(v.quarter(v.i8_load(scales), 0)))
 
 
 @fn

@@ -9,9 +9,9 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import word_by_word
+from ggml_cpu.blocks.panels import WORD
 from ggml_cpu.blocks.search import levels_above, scales_and_minima, with_minimum
 from ggml_cpu.blocks.sub16 import weight
-from ggml_cpu.blocks.walk import WORD
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_K import ACTIVATIONS
 
@@ -31,7 +31,7 @@ def scale_words(w, i):
 
 
 @fn
-def factors(w):
+def factors(d, w):
     both = v.i32_load(w + WORD * 20)
     return v.f16_to_f32(v.to_i16(both)), v.f16_to_f32(v.to_i16(both >> 16))
 

@@ -8,8 +8,8 @@ The 12 bytes are three words s0 s1 s2 of four bytes: s0 and s1 have the low four
 0..3 and 4..7, above them those of 8..11 and 12..15; s2 the top two bits of scale 4 * i + c in byte
 c at 2 * i. Scales are offset by 32.
 
-Panel block: words s0 s1 s2 [3][LANES] | third bits and the low bits of the first half by turns
-[8][2][LANES] | those of the second half [8][LANES] | d f16 [LANES]
+Of a panel: d f16 [LANES], words s0 s1 s2 [3][LANES] | third bits and the low bits of the first half
+by turns [8][2][LANES] | those of the second half [8][LANES]
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import interleave_halves, interleave_words
+from ggml_cpu.blocks.panels import WORD
 from ggml_cpu.blocks.rounding import inverse
 from ggml_cpu.blocks.search import largest_scale, levels_around, refined
 from ggml_cpu.blocks.sub16 import weight
-from ggml_cpu.blocks.walk import WORD
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_K import ACTIVATIONS
 
 LOW, SCALES, D = 32, 96, 108  # in place
-FIRST, SECOND, PANEL_D = 3 * WORD, 19 * WORD, 27 * WORD
+FIRST, SECOND = 3 * WORD, 19 * WORD
 FOUR_BITS, TWO_BITS, THIRD_BIT = 0x0F0F0F0F, 0x03030303, 0x04040404
 
 
 @fn
-def pack(src, stride, rows, dst):
+def pack(src, stride, rows, d, dst):
     interleave_words(src + SCALES, stride, rows, 3, dst, WORD)
     interleave_words(src, stride, rows, 8, dst + FIRST, 2 * WORD)
     interleave_words(src + LOW, stride, rows, 8, dst + FIRST + WORD, 2 * WORD)
     interleave_words(src + LOW + 32, stride, rows, 8, dst + SECOND, WORD)
-    interleave_halves(src + D, stride, rows, dst + PANEL_D)
+    interleave_halves(src + D, stride, rows, d)
 
 
 @fn
-def gather(panel, r, dst):
+def gather(d, panel, r, dst):
     w = panel + 4 * r
     for i in range(8):
         v.st_i32(dst + 4 * i, v.ld_i32(w + FIRST + 2 * WORD * i))
@@ -47,7 +47,7 @@ def gather(panel, r, dst):
         v.st_i32(dst + LOW + 32 + 4 * i, v.ld_i32(w + SECOND + WORD * i))
     for i in range(3):
         v.st_i32(dst + SCALES + 4 * i, v.ld_i32(w + WORD * i))
-    v.st_u16(dst + D, v.ld_u16(panel + PANEL_D + 2 * r))
+    v.st_u16(dst + D, v.ld_u16(d + 2 * r))
 
 
 @fn
@@ -79,9 +79,9 @@ def scale_words(w, i):
 
 
 @fn
-def factors(w):
-    d = v.f16_load(w + PANEL_D)
-    return d, d
+def factors(d, w):
+    factor = v.f16_load(d)
+    return factor, factor
 
 
 @fn

@@ -1,7 +1,7 @@
 """q4_0: 32 values of 4 bits, offset by 8, with one scale, 18 bytes (ggml-common.h:block_q4_0).
 
 In place: scale f16 | u8 [16], low nibbles are values 0..15, high ones 16..31
-Panel block: scale f16 [LANES] | words [4][LANES]
+Of a panel: scales f16 [LANES], words [4][LANES]
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from ggml_cpu.blocks.rounding import offset_levels, store_nibbles
 from ggml_cpu.blocks.walk import load_bytes
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_0 import ACTIVATIONS
-from ggml_cpu.target import LANES
 
-pairs_of, values_of = four_bits(2 * LANES, 2)
+pairs_of, values_of = four_bits(0, 2)
 
 
 @fn

@@ -11,8 +11,8 @@ from ggml_cpu.blocks.block32 import with_minimum
 from ggml_cpu.blocks.fifth_bits import five_bits, in_panels, store_five_bits
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import word_by_word
+from ggml_cpu.blocks.panels import WORD
 from ggml_cpu.blocks.rounding import levels_from_lowest
-from ggml_cpu.blocks.walk import WORD
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_0 import ACTIVATIONS
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import register
+from ggml_cpu.blocks.panels import WORD
 from ggml_cpu.blocks.sub32 import encoder, weight
-from ggml_cpu.blocks.walk import WORD
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_K import ACTIVATIONS
 

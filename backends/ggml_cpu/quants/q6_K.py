@@ -3,7 +3,7 @@
 In place, 210 bytes: low four bits u8 [128] | top two bits u8 [64] | scales i8 [16] | d f16
 Each half of 128 has 64 bytes of low bits (A, then B, of 32 bytes) and 32 of top bits (H); byte i
 of A and B holds values i and i + 64, i + 32 and i + 96; H has two bits for each of the four.
-Panel block: d f16 [LANES] | scales words [4][LANES] | four parts of 16 bytes of A, B and H, two for
+Of a panel: d f16 [LANES], scales words [4][LANES] | four parts of 16 bytes of A, B and H, two for
 each half: words A H A H A H A H B B B B [LANES]. So each line is first read after the one before.
 """
 
@@ -12,29 +12,29 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import walk
 from ggml_cpu.blocks.activations import SCALE_256, SUMS16_256
-from ggml_cpu.blocks.dots import dots_of
+from ggml_cpu.blocks.dots import both_fit, dots_of
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import interleave_halves, interleave_words
+from ggml_cpu.blocks.panels import WORD
 from ggml_cpu.blocks.rounding import TINY
 from ggml_cpu.blocks.search import largest_scale, levels_around, symmetric
 from ggml_cpu.blocks.sub16 import group_sums, in_order, scale_byte
-from ggml_cpu.blocks.walk import WORD, adder, fetcher
+from ggml_cpu.blocks.walk import adder, fetcher
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.quants.q8_K import ACTIVATIONS
 from ggml_cpu.target import LANES, TILE
 from ggml_py.types import BY_NAME
 
 TOP, SCALES, D = 128, 192, 208  # in place
-PANEL_SCALES = 2 * LANES
-VALUES = PANEL_SCALES + 4 * WORD
+VALUES = 4 * WORD
 PART = 12 * WORD
 SECOND = 8 * WORD  # where B starts in a part
 
 
 @fn
-def pack(src, stride, rows, dst):
-    interleave_halves(src + D, stride, rows, dst)
-    interleave_words(src + SCALES, stride, rows, 4, dst + PANEL_SCALES, WORD)
+def pack(src, stride, rows, d, dst):
+    interleave_halves(src + D, stride, rows, d)
+    interleave_words(src + SCALES, stride, rows, 4, dst, WORD)
     for i in range(4):
         low, to = src + 64 * (i >> 1) + 16 * (i & 1), dst + VALUES + PART * i
         interleave_words(low, stride, rows, 4, to, 2 * WORD)
@@ -43,10 +43,10 @@ def pack(src, stride, rows, dst):
 
 
 @fn
-def gather(panel, r, dst):
-    v.st_u16(dst + D, v.ld_u16(panel + 2 * r))
+def gather(d, panel, r, dst):
+    v.st_u16(dst + D, v.ld_u16(d + 2 * r))
     for i in range(4):
-        v.st_i32(dst + SCALES + 4 * i, v.ld_i32(panel + PANEL_SCALES + WORD * i + 4 * r))
+        v.st_i32(dst + SCALES + 4 * i, v.ld_i32(panel + WORD * i + 4 * r))
     for i in range(16):
         part = panel + VALUES + PART * (i // 4) + 4 * r
         at, low = part + 2 * WORD * (i % 4), dst + 64 * (i // 8) + 4 * (i % 8)
@@ -58,9 +58,21 @@ def gather(panel, r, dst):
 Q6_K = BY_NAME["q6_K"]
 
 
+@fn
+def word_of(w, which, i):
+    """Word i of 16 values of a part: those of A, B, A, B with top bits 2 * which."""
+    at = w + 2 * WORD * i
+    if which & 1:
+        at = w + SECOND + WORD * i
+    low = v.i32_load(at) >> ((which & 2) << 1)
+    top = (v.i32_load(w + 2 * WORD * i + WORD) >> (2 * which)) << 4
+    return v.as_i8((low & 0x0F0F0F0F) | (top & 0x30303030))
+
+
 def add_block(width: int) -> Function:
     subtract, add_scaled = group_sums(width), adder(width)
     size, run, _, one, _, _, scaled = dots_of(width, 4, 63)
+    at_once = both_fit(width)
     parts = 1 if width == TILE else 4  # of each quarter: a tile as wide computes longer
     fetch = fetcher(Q6_K.type_size * LANES, 4 * parts)
 
@@ -74,53 +86,62 @@ def add_block(width: int) -> Function:
         """sums[t] += scale * dot over `run` words, from `first` on, of those of add_16."""
         dots = v.i32_regs(size)
         for i in range(first, first + run):
-            at = w + 2 * WORD * i
-            if which & 1:
-                at = w + SECOND + WORD * i
-            low = v.i32_load(at) >> ((which & 2) << 1)
-            top = (v.i32_load(w + 2 * WORD * i + WORD) >> (2 * which)) << 4
-            values = v.as_i8((low & 0x0F0F0F0F) | (top & 0x30303030))
-            one(dots, i, values, a, n + i)
+            one(dots, i, word_of(w, which, i), a, n + i)
         scaled(sums, dots, scale)
 
     @fn
     def add_16(w, a, n, which, scale, sums):
-        """sums[t] += scale * dot over 16 values: those of A, B, A, B with top bits 2 * which; n is
-        their first word in a column."""
+        """sums[t] += scale * dot over 16 values, see word_of; n is their first word in a column."""
         add_run(w, a, n, which, 0, scale, sums)
         if run < 4:
             add_run(w, a, n, which, run, scale, sums)
+
+    @fn
+    def add_both(w, a, n, which, low_scale, high_scale, sums):
+        """The same over `which` and `which + 2`, the low and the high bits of A or B."""
+        low, high = v.i32_regs(size), v.i32_regs(size)
+        for i in range(4):
+            one(low, i, word_of(w, which, i), a, n + i)
+            one(high, i, word_of(w, which + 2, i), a, n + 16 + i)
+        scaled(sums, low, low_scale)
+        scaled(sums, high, high_scale)
 
     @fn
     def offsets(w, a, sums):
         """sums[t] -= 32 * scales * sums of column t."""
         minus = v.i32_regs(width)
         for i in range(4):
-            subtract(v.i32_load(w + PANEL_SCALES + WORD * i), a, i, minus)
+            subtract(v.i32_load(w + WORD * i), a, i, minus)
         for t in range(width):
             sums[t] = sums[t] - (minus[t] << 5)
 
     @fn
-    def add(w, a, out):
+    def add(d, w, a, out):
         sums = v.i32_regs(width)
         for i in range(4):
             half, s = i >> 1, i & 1
-            scales = w + PANEL_SCALES + 2 * WORD * half
-            first, second = v.i32_load(scales), v.i32_load(scales + WORD)
-            values = w + VALUES + PART * i
-            n = 32 * half + 4 * s
+            first, second = v.i32_load(w + 2 * WORD * half), v.i32_load(w + 2 * WORD * half + WORD)
+            values, n = w + VALUES + PART * i, 32 * half + 4 * s
             fetch(w, parts * i, 0)
-            add_16(values, a, n, 0, scale_byte(first, s), sums)
-            fetch_more(w, i, 1)
-            add_16(values, a, n + 8, 1, scale_byte(first, s + 2), sums)
-            fetch_more(w, i, 2)
-            add_16(values, a, n + 16, 2, scale_byte(second, s), sums)
-            fetch_more(w, i, 3)
-            add_16(values, a, n + 24, 3, scale_byte(second, s + 2), sums)
+            if at_once:
+                fetch_more(w, i, 1)
+                add_both(values, a, n, 0, scale_byte(first, s), scale_byte(second, s), sums)
+                fetch_more(w, i, 2)
+                fetch_more(w, i, 3)
+                low, high = scale_byte(first, s + 2), scale_byte(second, s + 2)
+                add_both(values, a, n + 8, 1, low, high, sums)
+            else:
+                add_16(values, a, n, 0, scale_byte(first, s), sums)
+                fetch_more(w, i, 1)
+                add_16(values, a, n + 8, 1, scale_byte(first, s + 2), sums)
+                fetch_more(w, i, 2)
+                add_16(values, a, n + 16, 2, scale_byte(second, s), sums)
+                fetch_more(w, i, 3)
+                add_16(values, a, n + 24, 3, scale_byte(second, s + 2), sums)
         offsets(w, a, sums)
-        d = v.f16_load(w)
+        factor = v.f16_load(d)
         for t in range(width):
-            add_scaled(out, a, t, v.to_f32(sums[t]) * d)
+            add_scaled(out, a, t, v.to_f32(sums[t]) * factor)
 
     return add
 

@@ -1,7 +1,7 @@
 """q8_0: 32 int8 with one scale, 34 bytes (ggml-common.h:block_q8_0); and activations like that.
 
 In place: scale f16 | i8 [32]
-Panel block: scale f16 [LANES] | words [8][LANES], bytes XOR I8_BIAS
+Of a panel: scales f16 [LANES], words [8][LANES], bytes XOR I8_BIAS
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ from ggml_cpu.blocks.block32 import Products, first_f16, first_f16s, weight
 from ggml_cpu.blocks.dots import ANY, biased_dot, dots_of
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import scale_first
+from ggml_cpu.blocks.panels import WORD
 from ggml_cpu.blocks.rounding import away, inverse, largest_of, store_scaled
-from ggml_cpu.blocks.walk import WORD, load_bytes
+from ggml_cpu.blocks.walk import load_bytes
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.target import I8_BIAS, LANES
-
-VALUES = 2 * LANES
+from ggml_cpu.target import I8_BIAS
 
 
 @fn
@@ -76,7 +75,7 @@ def add_words(width: int) -> Function:
         dots = v.i32_regs(size)
         begin(dots, sums)
         for i in range(8):
-            values = v.i8_load(w + VALUES + i * WORD)
+            values = v.i8_load(w + i * WORD)
             one(dots, i, values, a, i)
         into(sums, dots)
 

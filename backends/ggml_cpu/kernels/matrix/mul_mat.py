@@ -155,7 +155,7 @@ def _rows(weight: Weight, dense: bool = False) -> None:
 def _panel(weight: Weight) -> None:
     """Repacked weights times one column, or one of each of several matrices."""
     prepared = ROWS[weight.activations]
-    rows, panel_bytes, multiply = weight.rows, weight.panel_bytes, weight.tile(1)
+    rows, panel, multiply = weight.rows, weight.panel, weight.tile(1)
     shape, matrix = Shape(weight), matrix_at(weight, in_place=False)
     steps_of, panels_of = shape.steps_of, shape.panels_of
     column_bytes = weight.activations.column_bytes
@@ -177,7 +177,7 @@ def _panel(weight: Weight) -> None:
         a2, n = v.ne(p, 1, 2), v.ne(p, 2, 2) // v.ne(p, 1, 2)
         repeat3 = v.ne(p, 2, 3) // v.ne(p, 1, 3)
         steps, panels, sums = steps_of(k), panels_of(m), v.local(p, ith)
-        apart, step = column_bytes(k), v.nb(p, 0, 1)
+        apart, step, panel_bytes = column_bytes(k), v.nb(p, 0, 1), panel(steps)
         start, stop = v.split(panels * a2 * v.ne(p, 2, 3), ith, nth)
         while start < stop:
             i, first = start // panels, start % panels
@@ -187,7 +187,7 @@ def _panel(weight: Weight) -> None:
             a, out = v.shared(p) + n * i * apart, v.data(p, 0) + n * i * step
             for j in range(first, last):
                 for c in range(n):
-                    multiply(w + j * steps * panel_bytes, a + c * apart, steps, sums)
+                    multiply(w + j * panel_bytes, a + c * apart, steps, sums)
                     store_rows(sums, min(rows, m - j * rows), out + c * step + 4 * j * rows)
 
 

@@ -46,7 +46,7 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
     """Rows of the chosen experts times one column each."""
     layout, suffix, limit = ("", "rows", FEW) if in_place else (LAYOUT, "panel", 1)
     at_once = weight.dot_rows if in_place else weight.rows
-    dot, multiply, panel_bytes = weight.dot, weight.tile(1), weight.panel_bytes
+    dot, multiply, panel = weight.dot, weight.tile(1), weight.panel
     shape, matrix = Shape(weight), matrix_at(weight, in_place)
     activations = weight.dot_activations if in_place else weight.activations
     steps_of, column_bytes = shape.steps_of, activations.column_bytes
@@ -85,7 +85,7 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
                 if in_place:
                     dot(w + i * at_once * stride, stride, rows, column, k, sums)
                 else:
-                    multiply(w + i * steps_of(k) * panel_bytes, column, steps_of(k), sums)
+                    multiply(w + i * panel(steps_of(k)), column, steps_of(k), sums)
                 store_rows(sums, rows, out + 4 * i * at_once)
 
 

@@ -99,7 +99,7 @@ def _in_place(weight: Format) -> None:
 def _repacked(weight: Weight) -> None:
     """A row is gathered from its panel first."""
     dequantize, gather, rows = weight.dequantize, weight.row, weight.rows
-    panel_bytes, steps_of = weight.panel_bytes, Shape(weight).steps_of
+    panel_of, steps_of = weight.panel, Shape(weight).steps_of
     matrix = matrix_at(weight, in_place=False)
 
     def when(node: Tensor) -> str:
@@ -120,7 +120,7 @@ def _repacked(weight: Weight) -> None:
             ids = v.data(p, 2) + i1 * v.nb(p, 2, 0) + i2 * v.nb(p, 2, 1) + i3 * v.nb(p, 2, 2)
             row = v.ld_i32(ids)
             if in_range(p, row, v.ne(p, 1, 1)):
-                panel = matrix(p, i2, i3) + row // rows * steps_of(n) * panel_bytes
+                panel = matrix(p, i2, i3) + row // rows * panel_of(steps_of(n))
                 gather(panel, row % rows, n, buffer)
                 dequantize(buffer, n, row_at(p, 0, r))
 
