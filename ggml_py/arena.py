@@ -12,8 +12,8 @@ FOREVER = 1 << 62
 
 @dataclass(slots=True)
 class Arena:
-    """One growing block of bytes: best fit over the free ranges, which are merged when they
-    touch.
+    """One growing block of bytes: best fit over the free ranges, which are merged when they touch.
+    The one at the end is taken last, for it can grow (ggml-alloc.c:ggml_dyn_tallocr_alloc).
     """
 
     alignment: int = 64
@@ -22,8 +22,9 @@ class Arena:
 
     def take(self, nbytes: int) -> int:
         need = -(-max(nbytes, 1) // self.alignment) * self.alignment
+        top = bool(self.free) and sum(self.free[-1]) == self.size
         best = min(
-            (i for i, f in enumerate(self.free) if f[1] >= need),
+            (i for i, f in enumerate(self.free[: len(self.free) - top]) if f[1] >= need),
             key=lambda i: self.free[i][1],
             default=-1,
         )
@@ -32,11 +33,13 @@ class Arena:
             if size > need:
                 insort(self.free, (offset + need, size - need))
             return offset
-        if self.free and sum(self.free[-1]) == self.size:  # the last range touches the end: grow it
-            offset, _ = self.free.pop()
-        else:
-            offset = self.size
-        self.size = offset + need
+        if not top:
+            self.size += need
+            return self.size - need
+        offset, size = self.free.pop()
+        if size > need:
+            self.free.append((offset + need, size - need))
+        self.size = max(self.size, offset + need)
         return offset
 
     def give(self, offset: int, nbytes: int) -> None:

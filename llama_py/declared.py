@@ -37,6 +37,7 @@ class Declarations:
     replaced  ids of tensors that have no place, since they are shared
     sizes     bytes of weights by the name of the device they were placed on
     whole     by name, tensors that are whole
+    copied    those of which devices have bytes of their own
     """
 
     infos: Mapping[str, TensorInfo]
@@ -53,6 +54,7 @@ class Declarations:
     replaced: set[int] = field(default_factory=set)
     sizes: dict[str, int] = field(default_factory=dict)
     whole: dict[str, Cut] = field(default_factory=dict)
+    copied: list[TensorInfo] = field(default_factory=list)
 
     @property
     def placed(self) -> list[Tensor]:
@@ -92,6 +94,8 @@ class Declarations:
             if progress is not None and id(t) in own:
                 done += own[id(t)]
                 progress(done, total, t.name)
+        for info in self.copied:
+            info.let_go()  # again: bytes beside them have been read since, and some came along
         self._count(placed, where)
 
     def _prepare(
@@ -104,8 +108,13 @@ class Declarations:
             return
         if original is not None:
             original.buffer, original.offset, original.layout = t.buffer, t.offset, t.layout
-        if t.name in self.infos:
-            self.infos[t.name].let_go()
+        self._let_go(t.name)
+
+    def _let_go(self, name: str) -> None:
+        """Of a tensor's bytes in the file, of which a device has its own."""
+        if name in self.infos:
+            self.infos[name].let_go()
+            self.copied.append(self.infos[name])
 
     def _count(self, placed: Sequence[Tensor], where: Mapping[int, Device]) -> None:
         """Set the sizes: what devices have made of weights may take more than the file's bytes."""
@@ -163,8 +172,7 @@ class Declarations:
         if found is None or (isinstance(found, HostBuffer) and data.size <= SMALL):
             found = device.alloc(data.size)
             found.write(0, data)
-            if part.tensor.name in self.infos:
-                self.infos[part.tensor.name].let_go()
+            self._let_go(part.tensor.name)
         return found
 
     def plain_bytes(self, name: str) -> Bytes | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import mmap
 
+AROUND = 64 << 10  # bytes that come along with a page that is read (Linux: fault_around_bytes)
+
 
 def let_go(mapped: mmap.mmap, start: int, end: int) -> None:
-    """Of the memory that these bytes take in this process, with what else is in their pages. They
-    are there still, and come back from the file when they are read."""
-    first = start // mmap.PAGESIZE * mmap.PAGESIZE
+    """Of the memory that these bytes take in this process, with what came along. They are there
+    still, and come back from the file when they are read."""
+    first = max(0, start - AROUND) // mmap.PAGESIZE * mmap.PAGESIZE
     if end > start and hasattr(mmap, "MADV_DONTNEED"):
-        mapped.madvise(mmap.MADV_DONTNEED, first, end - first)
+        mapped.madvise(mmap.MADV_DONTNEED, first, min(end + AROUND, len(mapped)) - first)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -22,7 +21,7 @@ def replace_file(path: str | Path, parts: Iterable[bytes | memoryview]) -> int:
     """
     path = Path(path).resolve()  # of a link, what it stands for
     _sweep(path)
-    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}{PART}")
+    part = path.with_name(f"{path.name}.{os.urandom(8).hex()}{PART}")
     try:
         with part.open("xb") as file:
             file.writelines(parts)

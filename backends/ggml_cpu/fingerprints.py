@@ -7,7 +7,6 @@ recompiles exactly the kernels it changes.
 
 from __future__ import annotations
 
-import hashlib
 import sys
 import threading
 from collections.abc import Iterator
@@ -22,6 +21,7 @@ from ggml_cpu import target
 from ggml_cpu.bounds import CHECKED
 from ggml_cpu.kernel import ROUTINE, Kernel, is_routine
 from ggml_cpu.numba_version import numba_version
+from ggml_py.digest import hex_digest
 
 FORMAT = "2"  # of the files in a cache
 _CORE = (
@@ -34,7 +34,7 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 
 def _digest(*parts: str) -> str:
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return hex_digest("\0".join(parts).encode())
 
 
 @cache

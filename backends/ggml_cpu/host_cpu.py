@@ -5,7 +5,6 @@ of that and of LLVM's version>`.
 
 from __future__ import annotations
 
-import hashlib
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +13,7 @@ import llvmlite
 
 from ggml_cpu import elf
 from ggml_py import host
+from ggml_py.digest import hex_digest
 from ggml_py.folder import Folder, cache_root
 
 
@@ -76,14 +76,14 @@ def keep() -> None:
 def _file_name() -> str:
     """By the CPU and LLVM's version; "" where nothing is kept."""
     about = host.cpu_identity() if elf.is_possible() else ""
-    digest = hashlib.sha256(f"{llvmlite.__version__}\n{about}".encode()).hexdigest()
+    digest = hex_digest(f"{llvmlite.__version__}\n{about}".encode())
     return digest[:16] if about else ""
 
 
 def _text(cpu: HostCPU) -> bytes:
     features = ",".join(f"{'+' if on else '-'}{name}" for name, on in cpu.features.items())
     content = f"{cpu.triple}\n{cpu.name}\n{features}\n".encode()
-    return content + hashlib.sha256(content).hexdigest().encode()
+    return content + hex_digest(content).encode()
 
 
 def _parsed(content: bytes) -> HostCPU | None:

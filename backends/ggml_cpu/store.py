@@ -6,7 +6,6 @@ process. A start that finds all kernels reads their files, and nothing else of t
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import struct
 from collections.abc import Iterable
@@ -17,6 +16,7 @@ from ggml_cpu import host_cpu, target
 from ggml_cpu.fingerprints import description, environment, file_name, fingerprint
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.symbols import symbol_of
+from ggml_py.digest import hex_digest
 from ggml_py.folder import Folder, cache_root
 
 log = logging.getLogger("llama_py")
@@ -172,7 +172,7 @@ def _header(kernel: Kernel, code: bytes) -> bytes:
     """What the file has before the code: all that says which code it is."""
     lines = (
         _TITLE, kernel.name, fingerprint(kernel), environment(), symbol_of(kernel.name),
-        f"{target.TRIPLE} {target.CPU_NAME}", hashlib.sha256(code).hexdigest(), "", "",
+        f"{target.TRIPLE} {target.CPU_NAME}", hex_digest(code), "", "",
     )  # fmt: skip
     return "\n".join(lines).encode()
 

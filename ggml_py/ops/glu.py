@@ -40,7 +40,7 @@ def _gated(
 
     halves.__name__, halves.__doc__ = name.lower(), f"{doc} [2n, ...] -> [n, ...]"
     split.__name__, split.__doc__ = f"{name.lower()}_split", f"{doc} a gate, b value, both [n, ...]"
-    return op(name, "kind:i swapped:i")(halves), split
+    return op(name, "kind:i swapped:i", inplace=True)(halves), split
 
 
 reglu, reglu_split = _gated("REGLU", 0, "relu(gate) * value.")
@@ -50,7 +50,7 @@ geglu_erf, geglu_erf_split = _gated("GEGLU_ERF", 4, "gelu_erf(gate) * value.")
 geglu_quick, geglu_quick_split = _gated("GEGLU_QUICK", 5, "gelu_quick(gate) * value.")
 
 
-@op("SWIGLU_OAI", "kind:i swapped:i alpha:f limit:f")
+@op("SWIGLU_OAI", "kind:i swapped:i alpha:f limit:f", inplace=True)
 def swiglu_oai(a: Tensor, b: Tensor, alpha: float, limit: float) -> Tensor:
     """g * sigmoid(alpha g) * (u + 1) with g = min(a, limit), u = clamp(b, -limit, limit)
     (ggml.c:ggml_swiglu_oai).
@@ -58,7 +58,7 @@ def swiglu_oai(a: Tensor, b: Tensor, alpha: float, limit: float) -> Tensor:
     return glu("SWIGLU_OAI", 3, a, b, False, alpha, limit)
 
 
-@op("SWIGLU_CLAMP", "kind:i swapped:i 4x limit:f")
+@op("SWIGLU_CLAMP", "kind:i swapped:i 4x limit:f", inplace=True)
 def swiglu_clamp(a: Tensor, b: Tensor, limit: float) -> Tensor:
     """silu(min(a, limit)) * clamp(b, -limit, limit) (ggml.c:ggml_swiglu_clamp)."""
     return glu("SWIGLU_CLAMP", 6, a, b, False, limit)

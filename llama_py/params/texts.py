@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 from collections.abc import Callable
 from typing import TypeVar
@@ -86,6 +85,8 @@ def forms(text: str) -> dict[str, str]:
 
 def kv_overrides(text: str) -> dict[str, bool | int | float | str]:
     """`general.name=str:a,x.count=int:3` as values by key; one with commas stands in quotes."""
+    import csv  # few need it, and all would wait for it
+
     found: dict[str, bool | int | float | str] = {}
     for item in next(csv.reader([text]), []):
         key, _, value = item.partition("=")

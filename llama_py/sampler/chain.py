@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-import secrets
+import os
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -49,7 +49,7 @@ class Sampler:
         names a token outside the vocabulary; GrammarError where no answer can meet a grammar.
         """
         self.params, self.n_vocab = params, n_vocab
-        self.seed = params.seed if params.has_seed else secrets.randbits(32)
+        self.seed = params.seed if params.has_seed else int.from_bytes(os.urandom(4), "little")
         setup = Setup(params, n_vocab, self.seed, tokenizer)
         self.constraint = constraint or _constraint(setup)
         self._tokenizer = tokenizer
