@@ -7,7 +7,10 @@ the page tables, and the prefetchers of most CPUs stop at its end.
 from __future__ import annotations
 
 import mmap
+from collections.abc import Iterable
 from contextlib import suppress
+from threading import Lock
+from weakref import ref
 
 import numpy as np
 
@@ -16,9 +19,12 @@ from ggml_py.buffer import Bytes
 from ggml_py.errors import AllocError
 
 LARGE = 2 << 20  # bytes of a large page, on most machines
+ALIGNMENT = 64
+AREA = 32 << 20  # bytes of large pages that several tensors share
+SHORT = AREA // 4  # bytes of what shares them at most
 
 
-def aligned_bytes(size: int, alignment: int = 64) -> Bytes:
+def aligned_bytes(size: int, alignment: int = ALIGNMENT) -> Bytes:
     """Memory whose first byte is aligned; pages come from the OS on first touch.
 
     Raises AllocError if there is none.
@@ -35,6 +41,48 @@ def aligned_bytes(size: int, alignment: int = 64) -> Bytes:
         ) from e
     start = -_address(raw) % alignment
     return raw[start : start + size]
+
+
+class SharedPages:
+    """Memory for many tensors side by side, so that large pages hold those, too, that are smaller
+    than one. An area of them is there until all that is in it is gone.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._owner: ref[Bytes] | None = None  # of the area that has room
+        self._next = self._end = 0  # bytes of it
+        self._expected = 0
+
+    def expect(self, sizes: Iterable[int]) -> None:
+        """What will be taken: the next area is as large as that."""
+        with self._lock:
+            self._expected = sum(need for size in sizes if (need := _aligned(size)) <= SHORT)
+
+    def take(self, size: int) -> Bytes:
+        """As `aligned_bytes`; what is not short has memory of its own."""
+        need = _aligned(size)
+        if need > SHORT:
+            return aligned_bytes(size)
+        with self._lock:
+            owner = self._owner() if self._owner is not None else None
+            if owner is None or self._next + need > self._end:
+                owner = self._new_area(self._expected if self._expected >= need else AREA)
+                self._expected = 0
+            at = self._next
+            self._next += need
+            return owner[at : at + size]
+
+    def _new_area(self, size: int) -> Bytes:
+        area = aligned_bytes(size)
+        owner = area.base if isinstance(area.base, np.ndarray) else area
+        self._owner, self._next = ref(owner), _address(area) - _address(owner)
+        self._end = self._next + size
+        return owner
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 def _large_pages(size: int, alignment: int) -> Bytes:

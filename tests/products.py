@@ -17,6 +17,7 @@ from ggml_cpu.repack import repack
 from ggml_cpu.table import table
 from ggml_cpu.target import AMX, LANES
 from ggml_py.backend import HostBuffer, aligned_bytes
+from ggml_py.host_memory import SharedPages
 from ggml_py.tensor import Tensor, strided
 from ggml_py.types import BY_NAME
 from ggml_ref.quants import dequantizer, quantizer
@@ -70,7 +71,7 @@ def repacked(t: Tensor, *uses: str) -> Tensor:
     """A copy of a leaf in panels, if it has a type that is repacked."""
     copy = Tensor(t.type, t.ne, name=t.name)
     copy.buffer, copy.offset = t.buffer, t.offset
-    repack(copy, uses or ("MUL_MAT", "MUL_MAT_ID", "GET_ROWS"), EXECUTORS[2])
+    repack(copy, uses or ("MUL_MAT", "MUL_MAT_ID", "GET_ROWS"), EXECUTORS[2], SharedPages())
     return copy
 
 

@@ -27,6 +27,7 @@ from ggml_py.backend import (
     aligned_bytes,
 )
 from ggml_py.fusion import Fused, Fusions
+from ggml_py.host_memory import SharedPages
 from ggml_py.tensor import Tensor
 
 
@@ -45,6 +46,7 @@ class CPUDevice:
         self.n_threads_batch: int | None = None
         self.set_threads(host.default_threads())
         self.repack = True
+        self._panels = SharedPages()
 
     def again(self, name: str, number: int = 0, n: int = 1) -> CPUDevice:
         """A device on the same memory, with its share of the threads: they run at the same time."""
@@ -98,7 +100,7 @@ class CPUDevice:
         from ggml_cpu.repack import repack
 
         if self.repack:
-            repack(weight, uses, self.executor)
+            repack(weight, uses, self.executor, self._panels)
 
     def layout_of(self, weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
         from ggml_cpu.repack import layout_of
@@ -106,9 +108,10 @@ class CPUDevice:
         return layout_of(weight, uses) if self.repack else None
 
     def prepare_weights(self, weights: Sequence[tuple[Tensor, Sequence[str]]]) -> None:
-        from ggml_cpu.repack import load_for
+        from ggml_cpu.repack import load_for, repacked_sizes
 
         if self.repack:
+            self._panels.expect(repacked_sizes(weights))
             load_for(weights)
 
     def logits_mask(self) -> MaskLogits:

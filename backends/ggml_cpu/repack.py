@@ -25,7 +25,8 @@ from ggml_cpu.params import (
     set_scratch,
 )
 from ggml_cpu.quants import weights
-from ggml_py.backend import HostBuffer, aligned_bytes
+from ggml_py.backend import HostBuffer
+from ggml_py.host_memory import SharedPages
 from ggml_py.tensor import Tensor
 
 READERS = {"MUL_MAT", "MUL_MAT_ID", "GET_ROWS"}  # ops with kernels for repacked weights
@@ -60,6 +61,11 @@ def layout_of(weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
     return (LAYOUT, repacked_size(weight)) if can_repack(weight, uses) else None
 
 
+def repacked_sizes(weights: Sequence[tuple[Tensor, Sequence[str]]]) -> list[int]:
+    """Bytes that `repack` will take, in turn."""
+    return [repacked_size(w) for w, uses in weights if can_repack(w, uses)]
+
+
 def load_for(weights: Sequence[tuple[Tensor, Sequence[str]]]) -> None:
     """Load the kernels that these will be repacked with; what multiplies them then comes next."""
     repacked = [(w.type.name, uses) for w, uses in weights if can_repack(w, uses)]
@@ -76,12 +82,12 @@ def _products_of(repacked: Iterable[tuple[str, Sequence[str]]]) -> list[Kernel]:
     return list(dict.fromkeys(kernel for kernel in found if kernel is not None))
 
 
-def repack(weight: Tensor, uses: Sequence[str], executor: Executor) -> None:
+def repack(weight: Tensor, uses: Sequence[str], executor: Executor, memory: SharedPages) -> None:
     """Give the weight a buffer of its own in panels, if that pays and its readers allow it."""
     if not can_repack(weight, uses):
         return
     assert isinstance(weight.buffer, HostBuffer)
-    panels = HostBuffer(aligned_bytes(repacked_size(weight)))
+    panels = HostBuffer(memory.take(repacked_size(weight)))
     step = REPACK[weight.type.name]
     source = View(weight.buffer.base + weight.offset, weight.ne, weight.nb)
     blocks = new_blocks(1)

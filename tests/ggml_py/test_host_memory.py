@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import psutil
 import pytest
 
 from ggml_py import host, host_memory
-from ggml_py.backend import HostBuffer, aligned_bytes
-from ggml_py.host_memory import LARGE, zero
+from ggml_py.backend import Bytes, HostBuffer, aligned_bytes
+from ggml_py.host_memory import AREA, LARGE, SHORT, SharedPages, zero
 
 
 @pytest.mark.parametrize("size", [0, 1, 4095, LARGE - 1, LARGE, LARGE + 4097, 3 * LARGE + 1])
@@ -52,3 +54,57 @@ def test_a_cleared_buffer_takes_no_memory() -> None:
     assert touched - process.memory_info().rss > 0.9 * size
     buffer.clear(3)
     assert (buffer.data == 3).all()
+
+
+def address(raw: Bytes) -> int:
+    return int(raw.__array_interface__["data"][0])
+
+
+def test_tensors_share_pages() -> None:
+    """They lie side by side, each from an aligned byte on, and begin as zeros."""
+    memory = SharedPages()
+    sizes = [1, 64, 100, 3 << 20, 4096, 7 << 20]
+    found = [memory.take(size) for size in sizes]
+    places = [address(each) for each in found]
+    assert [each.size for each in found] == sizes
+    assert all(place % 64 == 0 for place in places)
+    ends = [place + size for place, size in zip(places, sizes, strict=True)]
+    assert all(0 <= after - end < 64 for end, after in zip(ends, places[1:], strict=False))
+    assert not any(each.any() for each in found)
+
+
+def test_what_is_long_has_memory_of_its_own() -> None:
+    memory = SharedPages()
+    first, long, second = memory.take(64), memory.take(AREA), memory.take(64)
+    assert address(second) == address(first) + 64
+    assert long.size == AREA
+
+
+def test_a_full_area_is_followed_by_another() -> None:
+    memory = SharedPages()
+    found = [memory.take(AREA // 4) for _ in range(6)]
+    for i, each in enumerate(found):
+        each[:] = i + 1
+    assert all((each == i + 1).all() for i, each in enumerate(found))
+
+
+def test_an_area_is_as_large_as_expected() -> None:
+    memory, sizes = SharedPages(), [100, 3 << 20, 5 << 20, SHORT] * 3
+    memory.expect([*sizes, SHORT + 1])
+    found = [memory.take(size) for size in sizes]
+    assert len({id(each.base) for each in found}) == 1
+    assert address(found[-1]) - address(found[0]) == 3 * (128 + (8 << 20) + SHORT) - SHORT
+    assert memory.take(64).base is not found[0].base
+
+
+def test_an_area_goes_with_the_last_that_is_in_it() -> None:
+    memory = SharedPages()
+    first = memory.take(64)
+    second = memory.take(64)
+    gone = ref(first.base)
+    del first
+    assert gone() is not None
+    del second
+    gc.collect()
+    assert gone() is None
+    assert not memory.take(64).any()
