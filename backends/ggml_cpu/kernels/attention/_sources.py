@@ -82,6 +82,11 @@ BLOCKS: dict[str, Rows] = {n: _blocks(f) for n, f in types().items() if f.vector
 IN_PLACE: dict[str, Rows] = {F16.name: rows_of(F16)} | BLOCKS
 
 
+def only(keys: str, values: str) -> Accepts:
+    """Keys and values of these types, and no others."""
+    return lambda k, values_type: (k, values_type) == (keys, values)
+
+
 class Source(NamedTuple):
     """How keys and values of some types are read; `kind` says which, where there are several.
 

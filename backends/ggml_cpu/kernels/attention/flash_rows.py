@@ -46,6 +46,7 @@ from ggml_cpu.kernels.attention._sources import (
     Rows,
     Source,
     kinds_of,
+    only,
     rows_of,
 )
 from ggml_cpu.target import LANES
@@ -74,7 +75,7 @@ def even(rows: int) -> int:
 @fn
 def query_row(at: int, rows: int, r: int, d: int) -> int:
     """A pair's scratch has the states of its rows, then queries, then sums of values."""
-    return at + even(rows) * STATE + r * 4 * padded(d)
+    return at + (even(rows) * STATE + WORD - 1) // WORD * WORD + r * 4 * padded(d)
 
 
 @fn
@@ -249,10 +250,6 @@ def _flash(
             u += count
 
 
-def _is(keys: str, values: str) -> Accepts:
-    return lambda k, values_type: (k, values_type) == (keys, values)
-
-
 for _source in SOURCES:
     _element = _source.element
     _reader = _in_place(rows_of(_element)) if _source.name == _element.name else _moved(_source)
@@ -262,4 +259,4 @@ for _k, _keys in IN_PLACE.items():
     for _v, _values_of in IN_PLACE.items():
         if {_k, _v} & BLOCKS.keys():
             _name = _k if _k == _v else f"{_k}_{_v}"
-            _flash(_name, _is(_k, _v), _in_place(_keys), _in_place(_values_of), DIRECT, 3)
+            _flash(_name, only(_k, _v), _in_place(_keys), _in_place(_values_of), DIRECT, 3)

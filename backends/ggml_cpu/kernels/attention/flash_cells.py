@@ -1,0 +1,252 @@
+"""FLASH_ATTN_EXT of one or two query rows a head over a long cache: cells as they lie in memory.
+
+In a cell the heads lie side by side, so the rows of one head are short runs, far apart: nobody but
+the core itself knows what will be read next, and it can ask for no more than a few lines. Here a
+thread reads whole cells, or the same heads of each, and the CPU's prefetchers follow it.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import Function, fn, kernel, routine
+from ggml_cpu.kernels._common import FLOATS, padded
+from ggml_cpu.kernels.attention._few_rows import seen_values_of
+from ggml_cpu.kernels.attention._parts import (
+    FACTOR,
+    KEYS,
+    STATE,
+    K,
+    Q,
+    V,
+    finish_row,
+    flash_start,
+    group_size,
+    is_spoilt,
+    keys_at,
+    keys_seen,
+    merge_parts,
+    refusal,
+    shared_bytes,
+    weigh_row,
+)
+from ggml_cpu.kernels.attention._sources import (
+    BLOCKS,
+    IN_PLACE,
+    WORD,
+    Accepts,
+    Rows,
+    only,
+    rows_of,
+)
+from ggml_cpu.kernels.attention.flash_rows import (
+    extra,
+    parts_of,
+    query_row,
+    start_pair,
+    sum_row,
+)
+from ggml_cpu.target import LANES
+from ggml_py.tensor import Tensor
+
+ROWS = 2  # query rows a key head, at most: with more, sums take as long as memory
+LONG = 1024  # keys from which the order counts
+AHEAD = 8192  # bytes
+
+
+@fn
+def groups_of(heads: int, shares: int, nth: int) -> int:
+    """Groups of heads, so that there is work for all threads if the keys cannot be cut into more
+    shares."""
+    groups = 1
+    while groups * shares < nth and heads % (2 * groups) == 0:
+        groups *= 2
+    return groups
+
+
+@fn
+def ahead_of(stride):
+    """Bytes to the cell that is asked for meanwhile."""
+    return max(1, AHEAD // stride) * stride
+
+
+def _dots(source: Rows) -> Function:
+    block, bytes_of, load, _ = source
+
+    @routine
+    def dots(q, q_apart, src, stride, apart, heads, n, d, out):
+        """Scores of n cells: f32 [heads][ROWS][KEYS]. Heads of a cell are `apart`, those of the
+        queries q_apart from each other."""
+        step, ahead = 4 * padded(d), ahead_of(stride)
+        for cell in range(n):
+            for head in range(heads):
+                at, queries = src + cell * stride + head * apart, q + head * q_apart
+                sums = v.f32_regs(ROWS)
+                for i in range(0, d, block):
+                    v.prefetch(at + ahead + bytes_of(i))
+                    for h in range(0, block, LANES):
+                        x = load(at + bytes_of(i), h)
+                        for r in range(ROWS):
+                            y = v.f32_load(queries + r * step + 4 * (i + h))
+                            sums[r] = v.fma(x, y, sums[r])
+                for r in range(ROWS):
+                    v.st_f32(out + 4 * ((head * ROWS + r) * KEYS + cell), v.vsum(sums[r]))
+
+    return dots
+
+
+def _values(source: Rows) -> Function:
+    block, bytes_of, load, _ = source
+
+    @routine
+    def add_values(weights, src, stride, apart, heads, n, dv, out, out_apart):
+        """Add n cells of weighted values to the sums of the heads' rows."""
+        step, ahead = 4 * padded(dv), ahead_of(stride)
+        for cell in range(n):
+            for head in range(heads):
+                at, to = src + cell * stride + head * apart, out + head * out_apart
+                factors = v.f32_regs(ROWS)
+                for r in range(ROWS):
+                    factors[r] = v.f32_bcast(weights + 4 * ((head * ROWS + r) * KEYS + cell))
+                for i in range(0, dv, block):
+                    v.prefetch(at + ahead + bytes_of(i))
+                    for h in range(0, block, LANES):
+                        x = load(at + bytes_of(i), h)
+                        for r in range(ROWS):
+                            y = to + r * step + 4 * (i + h)
+                            v.store(y, v.fma(x, factors[r], v.f32_load(y)))
+
+    return add_values
+
+
+@fn
+def fit_sums(state, rows, sums, dv):
+    """Sums so far, times what makes them fit the new maxima."""
+    for r in range(rows):
+        factor = v.ld_f32(state + STATE * r + FACTOR)
+        if factor != 1.0:
+            for i in range(0, dv, LANES):
+                at = sums + 4 * (r * padded(dv) + i)
+                v.store(at, v.f32_load(at) * factor)
+
+
+@fn
+def local_head(heads: int, rows: int, i: int, d: int, dv: int) -> int:
+    """Where the thread-local scratch has head i: after the scores."""
+    return 4 * KEYS * heads * ROWS + i * sum_row(0, rows, ROWS, d, dv)
+
+
+@fn
+def head_at(p, local, heads, rows, i):
+    return local + local_head(heads, rows, i, v.ne(p, Q, 0), v.ne(p, V, 0))
+
+
+def scratch(node: Tensor, nth: int) -> tuple[int, int]:
+    q, k, values = node.sources(3)
+    heads, batches, rows = k.ne[2], k.ne[3], q.ne[1] * q.ne[2] // k.ne[2]
+    shared = shared_bytes(node, heads * batches, parts_of(batches, k.ne[1], nth))
+    return shared, local_head(heads, rows, heads, q.ne[0], values.ne[0])
+
+
+def _run_tile(keys: Rows, values: Rows) -> Function:
+    dots, add_values, seen_values = _dots(keys), _values(values), seen_values_of(values)
+
+    @fn
+    def run_tile(p, pair, heads, key, n, rows, local, careful):
+        """The rows of these heads times n cells."""
+        d, dv, at = v.ne(p, Q, 0), v.ne(p, V, 0), head_at(p, local, heads, rows, 0)
+        size = head_at(p, local, heads, rows, 1) - at
+        q, sums = query_row(at, rows, 0, d), sum_row(at, rows, 0, d, dv)
+        src = keys_at(p, K, pair, key)
+        dots(q, size, src, v.nb(p, K, 1), v.nb(p, K, 2), heads, n, d, local)
+        for i in range(heads):
+            for r in range(rows):
+                scores = local + 4 * KEYS * (i * ROWS + r)
+                weigh_row(p, pair + i, r, key, n, scores, at + i * size + r * STATE)
+        src, apart, stride = keys_at(p, V, pair, key), v.nb(p, V, 2), v.nb(p, V, 1)
+        if careful:
+            for i in range(heads):
+                w, s, state = local + 4 * KEYS * ROWS * i, src + i * apart, at + i * size
+                seen_values(rows, w, state, s, stride, n, dv, sums + i * size)
+        else:
+            for i in range(heads):
+                fit_sums(at + i * size, rows, sums + i * size, dv)
+            add_values(local, src, stride, apart, heads, n, dv, sums, size)
+
+    return run_tile
+
+
+def _flash(name: str, accepts: Accepts, keys: Rows, values: Rows) -> None:
+    """A kernel for keys and values of types that it accepts."""
+    run_tile = _run_tile(keys, values)
+
+    @fn
+    def run_cells(p, pair, heads, begin, end, rows, local, careful):
+        """Heads from `pair` on times the keys begin .. end."""
+        for i in range(heads):
+            start_pair(p, pair + i, rows, head_at(p, local, heads, rows, i))
+        for key in range(begin, end, KEYS):
+            n = keys_seen(p, pair, 0, rows, key, min(KEYS, end - key))
+            if n > 0:
+                run_tile(p, pair, heads, key, n, rows, local, careful)
+
+    @fn
+    def any_spoilt(p, heads, rows, local):
+        for i in range(heads):
+            at = head_at(p, local, heads, rows, i)
+            for r in range(rows):
+                if is_spoilt(p, sum_row(at, rows, r, v.ne(p, Q, 0), v.ne(p, V, 0)), WORD):
+                    return True
+        return False
+
+    def when(node: Tensor) -> str:
+        return refusal(node, name, accepts) or _why_not(node, keys, values)
+
+    @kernel(
+        "FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_start,), extra=extra,
+        rank=4, name=f"flash_attn_cells_{name}",
+    )  # fmt: skip
+    def flash_attn_cells(p, ith, nth):
+        n_kv, rows, local = v.ne(p, K, 1), v.ne(p, Q, 1) * group_size(p), v.local(p, ith)
+        parts = parts_of(v.ne(p, K, 3), n_kv, nth)
+        groups = groups_of(v.ne(p, K, 2), v.ne(p, K, 3) * parts, nth)
+        heads = v.ne(p, K, 2) // groups
+        start, stop = v.split(v.ne(p, K, 3) * groups * parts, ith, nth)
+        for u in range(start, stop):
+            pair, part = u // parts * heads, u % parts
+            begin, end = v.split_by(n_kv, KEYS, part, parts)
+            careful, again = False, True
+            while again:  # one call, whose code is there once
+                run_cells(p, pair, heads, begin, end, rows, local, careful)
+                again = not careful and any_spoilt(p, heads, rows, local)
+                careful = again
+            for i in range(heads):
+                at = head_at(p, local, heads, rows, i)
+                for r in range(rows):
+                    sums = sum_row(at, rows, r, v.ne(p, Q, 0), v.ne(p, V, 0))
+                    finish_row(p, pair + i, r, part, parts, at + r * STATE, sums, WORD)
+                merge_parts(p, pair + i, 0, rows, pair + i, parts)
+
+
+def _why_not(node: Tensor, keys: Rows, values: Rows) -> str:
+    (q, k, v_), mask = node.sources(3), node.optional(3)
+    rows, heads = q.ne[1] * q.ne[2] // k.ne[2], k.ne[2]
+    if rows > ROWS:
+        return f"needs at most {ROWS} query rows a key head; got {rows}"
+    if k.ne[1] < LONG:
+        return f"needs at least {LONG} keys; got {k.ne[1]}"
+    if heads < 2:
+        return f"needs several key heads; got {heads}"
+    if any(t.nb[2] > t.nb[1] for t in (k, v_)):
+        return f"needs the heads of a cell side by side; got {k} and {v_}"
+    if k.ne[0] % keys.step or v_.ne[0] % values.step:
+        return f"needs heads of whole blocks of {keys.step} and {values.step}; got {k} and {v_}"
+    return "" if mask is None or mask.ne[2] == 1 else f"needs one mask for all heads; got {mask}"
+
+
+for _element in FLOATS:
+    _rows = rows_of(_element)
+    _flash(_element.name, only(_element.name, _element.name), _rows, _rows)
+for _k, _keys in IN_PLACE.items():
+    for _v, _values_of in IN_PLACE.items():
+        if {_k, _v} & BLOCKS.keys():
+            _flash(_k if _k == _v else f"{_k}_{_v}", only(_k, _v), _keys, _values_of)
