@@ -68,10 +68,11 @@ def test_its_op_passes_and_the_others_are_refused_with_a_reason(site: Path) -> N
 
 
 def subtract(site: Path) -> None:
-    """Make its one op wrong."""
+    """Make its one op wrong, in a file of another size: compiled modules know their source by that
+    and by the second in which it was written."""
     module = site / "ggml_toy" / "__init__.py"
     right = module.read_text()
-    wrong = right.replace("a + np.tile(b, times)", "a - np.tile(b, times)")
+    wrong = right.replace("a + np.tile(b, times)", "a - 2 * np.tile(b, times)")
     assert wrong != right
     module.write_text(wrong)
 
