@@ -44,6 +44,31 @@ def test_the_last_free_range_grows() -> None:
     assert arena.size == 256
 
 
+def test_the_last_free_range_is_taken_last() -> None:
+    """Though it fits better; what is left of it stays there."""
+    arena = Arena()
+    first, _, last = arena.take(256), arena.take(64), arena.take(128)
+    arena.give(first, 256)
+    arena.give(last, 128)
+    assert arena.take(256) == first
+    assert [arena.take(64), arena.take(64)] == [last, last + 64]
+    arena.give(first, 256)
+    arena.give(last, 128)
+    assert arena.take(64) == first
+    assert arena.size == 448
+
+
+def test_gated_units_take_over_their_gate() -> None:
+    gate, up = ops.scale(leaf(64), 2.0), ops.scale(leaf(64), 3.0)
+    y = ops.swiglu_split(gate, up)
+    where = place(y)
+    assert where[id(y)] == where[id(gate)] != where[id(up)]
+    both = ops.scale(leaf(128), 2.0)
+    y = ops.swiglu(both)  # half as long
+    where = place(y)
+    assert where[id(y)] != where[id(both)]
+
+
 def test_elementwise_runs_in_place() -> None:
     x = ops.mul_mat(leaf(8, 8), leaf(8, 8))
     y = ops.silu(x)

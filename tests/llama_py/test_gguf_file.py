@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import mmap
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from ggml_py.errors import GGUFError
 from ggml_py.types import TYPES
 from llama_py import gguf_metadata
 from llama_py.gguf_file import GGUFFile
+from llama_py.mapped import AROUND, let_go
 from tests import vocab_data
 from tests.commands import DEMO, tiny_model
 from tests.gguf_writer import KINDS, SCALARS, Tensor, array, gguf, kv, string, u32, u64, write
@@ -213,6 +215,30 @@ def test_memory_of_a_tensor_that_was_let_go(tmp_path: Path) -> None:
     if sys.platform == "linux":
         assert resident(path) == 0  # with the rest of the pages at its ends
     assert a.data.tobytes() == b.data.tobytes() == pages
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_DONTNEED"), reason="pages stay here")
+def test_what_came_along_with_a_tensor_is_let_go_of() -> None:
+    """What the system reads around it, as far as there is a file."""
+
+    class Mapped:
+        asked: tuple[int, int, int] = (0, 0, 0)
+
+        def __len__(self) -> int:
+            return 1 << 20
+
+        def madvise(self, *what: int) -> None:
+            self.asked = what[0], what[1], what[2]
+
+    page = mmap.PAGESIZE
+    for start, end, first, last in (
+        (0, 1, 0, 1 + AROUND),
+        (300_000, 300_004, (300_000 - AROUND) // page * page, 300_004 + AROUND),
+        ((1 << 20) - 8, 1 << 20, ((1 << 20) - 8 - AROUND) // page * page, 1 << 20),
+    ):
+        mapped: Any = Mapped()
+        let_go(mapped, start, end)
+        assert mapped.asked == (mmap.MADV_DONTNEED, first, last - first)
 
 
 def test_a_vocabulary_is_counted_and_takes_no_memory(

@@ -256,6 +256,19 @@ def test_the_file_is_let_go_of_what_a_device_has_copied(
         assert set(gone) == (set() if can_wrap and keeps else {"a"})
 
 
+def test_what_came_along_is_let_go_of_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading one tensor brings back pages of those beside it, which were let go of before."""
+    gone: list[str] = []
+    monkeypatch.setattr(TensorInfo, "let_go", lambda self: gone.append(self.name))
+    w = loader({"a": (SMALL,), "b": (SMALL,)})
+    for name in ("a", "b"):
+        w.tensor(name, SMALL)
+    w.finish()
+    device = RecordingDevice(can_wrap=False)
+    w.place(lambda *_: device, {})
+    assert gone == ["a", "b", "a", "b"]
+
+
 def test_device_is_told_how_weights_are_used_and_progress_is_made() -> None:
     w = loader({"a.weight": (4, 3, 2), "a.scale": (2,), "b": (5,)})
     a, b = w.experts("a", 4, 3, 2), w.tensor("b", 5)

@@ -87,6 +87,16 @@ def only(keys: str, values: str) -> Accepts:
     return lambda k, values_type: (k, values_type) == (keys, values)
 
 
+# Of keys and values that are read where they are, those with blocks among them: the kernel's name,
+# what it accepts, how keys and values are read.
+IN_BLOCKS: list[tuple[str, Accepts, Rows, Rows]] = [
+    (k if k == values else f"{k}_{values}", only(k, values), IN_PLACE[k], IN_PLACE[values])
+    for k in IN_PLACE
+    for values in IN_PLACE
+    if {k, values} & BLOCKS.keys()
+]
+
+
 class Source(NamedTuple):
     """How keys and values of some types are read; `kind` says which, where there are several.
 

@@ -18,28 +18,21 @@ from ggml_cpu.kernels.attention._parts import (
     K,
     Q,
     V,
-    finish_row,
     flash_start,
     group_size,
-    is_spoilt,
     keys_at,
     keys_seen,
-    merge_parts,
     refusal,
     shared_bytes,
     weigh_row,
 )
-from ggml_cpu.kernels.attention._sources import (
-    BLOCKS,
-    IN_PLACE,
-    WORD,
-    Accepts,
-    Rows,
-    only,
-    rows_of,
-)
+from ggml_cpu.kernels.attention._sources import IN_BLOCKS, Accepts, Rows, only, rows_of
 from ggml_cpu.kernels.attention.flash_rows import (
+    any_spoilt,
+    even,
     extra,
+    finish_pairs,
+    pair_size,
     parts_of,
     query_row,
     start_pair,
@@ -130,21 +123,17 @@ def fit_sums(state, rows, sums, dv):
 
 
 @fn
-def local_head(heads: int, rows: int, i: int, d: int, dv: int) -> int:
-    """Where the thread-local scratch has head i: after the scores."""
-    return 4 * KEYS * heads * ROWS + i * sum_row(0, rows, ROWS, d, dv)
-
-
-@fn
-def head_at(p, local, heads, rows, i):
-    return local + local_head(heads, rows, i, v.ne(p, Q, 0), v.ne(p, V, 0))
+def pairs_at(local: int, heads: int) -> int:
+    """The thread-local scratch has scores, and here, one after the other, the heads."""
+    return local + 4 * KEYS * heads * ROWS
 
 
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
     q, k, values = node.sources(3)
     heads, batches, rows = k.ne[2], k.ne[3], q.ne[1] * q.ne[2] // k.ne[2]
     shared = shared_bytes(node, heads * batches, parts_of(batches, k.ne[1], nth))
-    return shared, local_head(heads, rows, heads, q.ne[0], values.ne[0])
+    head = sum_row(0, rows, even(rows), q.ne[0], values.ne[0])
+    return shared, pairs_at(0, heads) + heads * head
 
 
 def _run_tile(keys: Rows, values: Rows) -> Function:
@@ -153,8 +142,8 @@ def _run_tile(keys: Rows, values: Rows) -> Function:
     @fn
     def run_tile(p, pair, heads, key, n, rows, local, careful):
         """The rows of these heads times n cells."""
-        d, dv, at = v.ne(p, Q, 0), v.ne(p, V, 0), head_at(p, local, heads, rows, 0)
-        size = head_at(p, local, heads, rows, 1) - at
+        d, dv = v.ne(p, Q, 0), v.ne(p, V, 0)
+        at, size = pairs_at(local, heads), pair_size(p, rows)
         q, sums = query_row(at, rows, 0, d), sum_row(at, rows, 0, d, dv)
         src = keys_at(p, K, pair, key)
         dots(q, size, src, v.nb(p, K, 1), v.nb(p, K, 2), heads, n, d, local)
@@ -183,20 +172,11 @@ def _flash(name: str, accepts: Accepts, keys: Rows, values: Rows) -> None:
     def run_cells(p, pair, heads, begin, end, rows, local, careful):
         """Heads from `pair` on times the keys begin .. end."""
         for i in range(heads):
-            start_pair(p, pair + i, rows, head_at(p, local, heads, rows, i))
+            start_pair(p, pair + i, rows, pairs_at(local, heads) + i * pair_size(p, rows))
         for key in range(begin, end, KEYS):
             n = keys_seen(p, pair, 0, rows, key, min(KEYS, end - key))
             if n > 0:
                 run_tile(p, pair, heads, key, n, rows, local, careful)
-
-    @fn
-    def any_spoilt(p, heads, rows, local):
-        for i in range(heads):
-            at = head_at(p, local, heads, rows, i)
-            for r in range(rows):
-                if is_spoilt(p, sum_row(at, rows, r, v.ne(p, Q, 0), v.ne(p, V, 0)), WORD):
-                    return True
-        return False
 
     def when(node: Tensor) -> str:
         return refusal(node, name, accepts) or _why_not(node, keys, values)
@@ -210,6 +190,7 @@ def _flash(name: str, accepts: Accepts, keys: Rows, values: Rows) -> None:
         parts = parts_of(v.ne(p, K, 3), n_kv, nth)
         groups = groups_of(v.ne(p, K, 2), v.ne(p, K, 3) * parts, nth)
         heads = v.ne(p, K, 2) // groups
+        at = pairs_at(local, heads)
         start, stop = v.split(v.ne(p, K, 3) * groups * parts, ith, nth)
         for u in range(start, stop):
             pair, part = u // parts * heads, u % parts
@@ -217,14 +198,9 @@ def _flash(name: str, accepts: Accepts, keys: Rows, values: Rows) -> None:
             careful, again = False, True
             while again:  # one call, whose code is there once
                 run_cells(p, pair, heads, begin, end, rows, local, careful)
-                again = not careful and any_spoilt(p, heads, rows, local)
+                again = not careful and any_spoilt(p, heads, rows, at)
                 careful = again
-            for i in range(heads):
-                at = head_at(p, local, heads, rows, i)
-                for r in range(rows):
-                    sums = sum_row(at, rows, r, v.ne(p, Q, 0), v.ne(p, V, 0))
-                    finish_row(p, pair + i, r, part, parts, at + r * STATE, sums, WORD)
-                merge_parts(p, pair + i, 0, rows, pair + i, parts)
+            finish_pairs(p, pair, heads, rows, part, parts, at)
 
 
 def _why_not(node: Tensor, keys: Rows, values: Rows) -> str:
@@ -246,7 +222,5 @@ def _why_not(node: Tensor, keys: Rows, values: Rows) -> str:
 for _element in FLOATS:
     _rows = rows_of(_element)
     _flash(_element.name, only(_element.name, _element.name), _rows, _rows)
-for _k, _keys in IN_PLACE.items():
-    for _v, _values_of in IN_PLACE.items():
-        if {_k, _v} & BLOCKS.keys():
-            _flash(_k if _k == _v else f"{_k}_{_v}", only(_k, _v), _keys, _values_of)
+for _name, _accepts, _keys, _values_of in IN_BLOCKS:
+    _flash(_name, _accepts, _keys, _values_of)

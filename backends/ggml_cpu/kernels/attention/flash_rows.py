@@ -38,15 +38,13 @@ from ggml_cpu.kernels.attention._parts import (
     weigh_row,
 )
 from ggml_cpu.kernels.attention._sources import (
-    BLOCKS,
-    IN_PLACE,
+    IN_BLOCKS,
     SOURCES,
     WORD,
     Accepts,
     Rows,
     Source,
     kinds_of,
-    only,
     rows_of,
 )
 from ggml_cpu.target import LANES
@@ -121,6 +119,34 @@ def start_pair(p, pair, rows, at):
         q, to = query_at(p, pair, row), query_row(at, rows, r, d)
         for i in range(0, d, LANES):
             v.store(to + 4 * i, v.f32_load_n(q + 4 * i, d - i) * scale)
+
+
+@fn
+def pair_size(p, rows):
+    """Bytes of a pair's scratch."""
+    return sum_row(0, rows, even(rows), v.ne(p, Q, 0), v.ne(p, V, 0))
+
+
+@fn
+def any_spoilt(p, count, rows, at):
+    """Whether one of so many pairs, whose scratch begins there, has to be computed again."""
+    for i in range(count):
+        for r in range(rows):
+            pair = at + i * pair_size(p, rows)
+            if is_spoilt(p, sum_row(pair, rows, r, v.ne(p, Q, 0), v.ne(p, V, 0)), WORD):
+                return True
+    return False
+
+
+@fn
+def finish_pairs(p, first, count, rows, part, parts, at):
+    """Store what a part of the keys gives for pairs first .. first + count."""
+    for i in range(count):
+        pair = at + i * pair_size(p, rows)
+        for r in range(rows):
+            sums = sum_row(pair, rows, r, v.ne(p, Q, 0), v.ne(p, V, 0))
+            finish_row(p, first + i, r, part, parts, pair + r * STATE, sums, WORD)
+        merge_parts(p, first + i, 0, rows, first + i, parts)
 
 
 class _Reader(NamedTuple):
@@ -208,15 +234,6 @@ def _flash(
                     at, pair = pairs + i * size, first + i
                     run_tile(p, pair, key, n, after, next_key, rows, at, scores, spare, careful)
 
-    @fn
-    def any_spoilt(p, count, rows, local):
-        for i in range(count):
-            for r in range(rows):
-                at = pair_at(p, local, rows, i)
-                if is_spoilt(p, sum_row(at, rows, r, v.ne(p, Q, 0), v.ne(p, V, 0)), WORD):
-                    return True
-        return False
-
     def when(node: Tensor) -> str:
         q, k = node.sources(2)
         rows = q.ne[1] * q.ne[2] // k.ne[2]
@@ -239,14 +256,9 @@ def _flash(
             careful, again = False, True
             while again:  # one call, whose code is there once
                 run_pairs(p, first, count, begin, end, rows, local, careful)
-                again = not careful and any_spoilt(p, count, rows, local)
+                again = not careful and any_spoilt(p, count, rows, pair_at(p, local, rows, 0))
                 careful = again
-            for i in range(count):
-                for r in range(rows):
-                    at = pair_at(p, local, rows, i)
-                    sums = sum_row(at, rows, r, v.ne(p, Q, 0), v.ne(p, V, 0))
-                    finish_row(p, first + i, r, part, parts, at + r * STATE, sums, WORD)
-                merge_parts(p, first + i, 0, rows, first + i, parts)
+            finish_pairs(p, first, count, rows, part, parts, pair_at(p, local, rows, 0))
             u += count
 
 
@@ -255,8 +267,5 @@ for _source in SOURCES:
     _reader = _in_place(rows_of(_element)) if _source.name == _element.name else _moved(_source)
     _flash(_source.name, _source.accepts, _reader, _reader, FEW, 2)
 
-for _k, _keys in IN_PLACE.items():
-    for _v, _values_of in IN_PLACE.items():
-        if {_k, _v} & BLOCKS.keys():
-            _name = _k if _k == _v else f"{_k}_{_v}"
-            _flash(_name, only(_k, _v), _in_place(_keys), _in_place(_values_of), DIRECT, 3)
+for _name, _accepts, _keys, _values_of in IN_BLOCKS:
+    _flash(_name, _accepts, _in_place(_keys), _in_place(_values_of), DIRECT, 3)
