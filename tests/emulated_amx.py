@@ -102,34 +102,6 @@ def spoil(state, register):
         v.st_i32(row_of(state, register, 0) + 4 * i, WRONG)
 
 
-def _bytes(load: Function) -> Function:
-    def product(state, c, a, b):
-        if not fit(state, c, a, b):
-            spoil(state, c)
-            return
-        for m in range(rows_of(state, c)):
-            for n in range(bytes_of(state, c) // 4):
-                at = row_of(state, c, m) + 4 * n
-                total = v.ld_i32(at)
-                for k in range(rows_of(state, b)):
-                    for j in range(4):
-                        x = v.ld_i8(row_of(state, a, m) + 4 * k + j)
-                        total += x * load(row_of(state, b, k) + 4 * n + j)
-                v.st_i32(at, total)
-
-    return product
-
-
-@fn
-def signed(address):
-    return v.ld_i8(address)
-
-
-@fn
-def unsigned(address):
-    return v.ld_u8(address)
-
-
 @fn
 def bf16(address):
     """v.ld_bf16, which is compiled with checks of bounds where kernels are."""
@@ -156,7 +128,7 @@ def tdpbf16ps(state, c, a, b):
 INSTRUCTIONS: dict[str, tuple[Function, int]] = {
     "ldtilecfg": (ldtilecfg, 1), "tilerelease": (tilerelease, 0), "tilezero": (tilezero, 1),
     "tileloadd64": (tileloadd64, 3), "tilestored64": (tilestored64, 3),
-    "tdpbssd": (_bytes(signed), 3), "tdpbsud": (_bytes(unsigned), 3), "tdpbf16ps": (tdpbf16ps, 3),
+    "tdpbf16ps": (tdpbf16ps, 3),
 }  # fmt: skip
 CALL = re.compile(r"^ *(?:tail )?call void @llvm\.x86\.(\w+)\((.*)\).*$", re.MULTILINE)
 ATTRIBUTE = re.compile(r"\b(nonnull|noundef|align \d+|captures\(\w+\)|dereferenceable\(\d+\)) ")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ggml_cpu.blocks import amx_floats, integers16
+from ggml_cpu.blocks import amx_pairs, integers16
 from ggml_cpu.blocks.integers16 import INTEGERS, NORM
 from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.objcache import load_kernels
@@ -137,10 +137,19 @@ def rounded(kind: str, x: Floats) -> NDArray[np.float64]:
     return (np.rint(blocks * scale).astype(np.float64) * step).reshape(x.shape)
 
 
-def multiplied(a: Tensor, b: Tensor, few: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The weights and the activations that are multiplied; `few` columns: by `dot` and `dots`."""
+def multiplied(
+    a: Tensor, b: Tensor, few: bool, columns: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The weights and the activations that are multiplied; `few` columns: by `dot` and `dots`.
+    Elements may come twice, where a product is the sum of two."""
     weight = weights()[a.type.name]
     taken = weight.dot_activations if few and not a.layout else weight.activations
+    if AMX and weight.dequantize is not None and columns >= amx_pairs.MANY:
+        return rounded("bf16", values(a)), rounded("bf16", values(b))
+    if taken is amx_pairs.BOTH:
+        w, x = values(a), rounded("bf16", values(b))
+        rest = rounded("bf16", (values(b) - x).astype(np.float32))
+        return np.concatenate([w, rounded("bf16", w)], -1), np.concatenate([x, rest], -1)
     if taken.name.startswith(INTEGERS.name):
         return in_integers(values(a)), in_integers(values(b))
     return values(a).astype(np.float64), rounded(taken.name, values(b))
@@ -149,8 +158,6 @@ def multiplied(a: Tensor, b: Tensor, few: bool) -> tuple[NDArray[np.float64], ND
 def in_integers(x: Floats) -> NDArray[np.float64]:
     """Values that share a scale as integers (blocks/integers16.py)."""
     n, top, length = x.shape[-1], integers16.TOP, integers16.SHARED
-    if AMX:
-        top, length = amx_floats.TOP, amx_floats.BLOCK
     whole = np.pad(x, [*[(0, 0)] * (x.ndim - 1), (0, -n % length)])
     blocks = whole.reshape(*x.shape[:-1], -1, length)
     largest = np.abs(blocks).max(-1, keepdims=True)

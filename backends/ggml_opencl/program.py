@@ -36,10 +36,17 @@ ProgramKey = tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]]
 
 
 class OpenCLProgram:
-    """Kernel runs in order, on one in-order queue."""
+    """Kernel runs in order, on one in-order queue.
 
-    def __init__(self, profiler: Profiler, runs: list[Bound], checking: Faults | None) -> None:
+    scratch: what they hand on; arguments of kernels keep nothing alive.
+    """
+
+    def __init__(
+        self, profiler: Profiler, runs: list[Bound], checking: Faults | None,
+        scratch: OpenCLBuffer | None,
+    ) -> None:  # fmt: skip
         self.profiler = profiler
+        self.scratch = scratch
         self.checking = checking
         self.queue = profiler.queue
         self.runs = runs
@@ -80,9 +87,19 @@ class Builder:
         """Ready to run; all tensors have memory."""
         runs = [(result_of(work), run) for work in nodes for run in launches([work])]
         self.build([run for _, run in runs], options)
+        scratch = self._scratch([t for _, run in runs for t in run.scratch])
         bound = [self._bind(node, run) for node, run in runs]
         checking = self.faults if any(run.checked for _, run in runs) else None
-        return OpenCLProgram(self.profiler, bound, checking)
+        return OpenCLProgram(self.profiler, bound, checking, scratch)
+
+    def _scratch(self, tensors: list[Tensor]) -> OpenCLBuffer | None:
+        """The memory of all of them, one after the other."""
+        if not tensors:
+            return None
+        memory = OpenCLBuffer(self.queue, max(t.nbytes for t in tensors), self.faults)
+        for t in tensors:
+            t.buffer = memory
+        return memory
 
     def build(self, runs: list[Launch], options: CompileOptions) -> None:
         """What is not there yet. BackendError for what does not compile."""

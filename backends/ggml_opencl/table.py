@@ -25,6 +25,7 @@ class Launch:
     defines          macros of the program, besides T0, T1, ..: the types of the tensors
     types            their names, where they are to be read as something else
     checked          the kernel indexes with data: its last arguments are CHECKED
+    scratch          those of its tensors that belong to no node: what the runs of one node hand on
     """
 
     family: str
@@ -35,6 +36,7 @@ class Launch:
     defines: tuple[tuple[str, int], ...] = ()
     types: tuple[str, ...] = ()
     checked: bool = False
+    scratch: tuple[Tensor, ...] = ()
 
     def type_names(self) -> tuple[str, ...]:
         return self.types or tuple(t.type.name for t in self.tensors)

@@ -74,7 +74,7 @@ def emulated(*command: str) -> str:
 
 @can_emulate
 def test_some_products() -> None:
-    """Of runs of eight words and of four; wide tiles and narrow ones; odd numbers of elements."""
+    """In place and in panels; wide tiles and narrow ones; odd numbers of elements."""
     chosen = "test_sizes and 17 and (q8_0 or q6_K) or test_any_k and (bf16 or f16)"
     chosen = f"({chosen}) and not f32"
     plugin = ("-p", "tests.emulated_amx", "-p", "no:cacheprovider", "tests/ggml_cpu/test_matmul.py")

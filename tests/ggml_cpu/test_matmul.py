@@ -13,7 +13,7 @@ from ggml_cpu.blocks.format import LAYOUT
 from ggml_cpu.blocks.integers16 import SHARED
 from ggml_cpu.blocks.tiles import GRAIN, WIDTHS, padded, tile_of, tile_width
 from ggml_cpu.quants import weights
-from ggml_cpu.target import VNNI
+from ggml_cpu.target import AMX, VNNI
 from ggml_py import ops
 from ggml_py.errors import UnsupportedOp
 from tests.products import TABLE, Run, error, leaf, multiplied, repacked, rounded, values
@@ -23,7 +23,7 @@ QUANTIZED = TYPES[3:]
 FLOATS = TYPES[:3]
 MANY = 67  # columns for which rows of floats, too, become panels
 EXACT = 1e-11
-in_integers = pytest.mark.skipif(not VNNI, reason="this CPU multiplies f16 in f32")
+finely = pytest.mark.skipif(not VNNI, reason="this CPU multiplies f16 in f32")
 
 
 def random(*shape: int) -> np.ndarray:
@@ -34,7 +34,7 @@ def random(*shape: int) -> np.ndarray:
 def product(a, b) -> np.ndarray:
     """What MUL_MAT(a, b) should give, [ne3, ne2, n, m]."""
     n = b.ne[1] * b.ne[2] if a.ne[2] == 1 else b.ne[1]
-    w, x = multiplied(a, b, few=n <= weights()[a.type.name].few)
+    w, x = multiplied(a, b, n <= weights()[a.type.name].few, n)
     repeats = [x.shape[0] // w.shape[0], x.shape[1] // w.shape[1]]
     return x @ w.repeat(repeats[0], 0).repeat(repeats[1], 1).swapaxes(2, 3)
 
@@ -52,7 +52,7 @@ def check(a, b, n_threads: int = 2, layout: str = "") -> None:
 def test_sizes(kind: str, m: int) -> None:
     k = {1: 256, 3: 512, 16: 768, 17: 1280, 100: 256}[m]
     a = leaf(kind, random(m, k))
-    for n in (1, 2, 3, 8, 9, 13, 25, *((MANY,) if kind in FLOATS else ())):
+    for n in (1, 2, 3, 8, 9, 13, 25, *((MANY,) if kind in FLOATS or AMX else ())):
         for layout in ("", LAYOUT) if kind in QUANTIZED else ("",):
             check(a, leaf("f32", random(n, k)), 1 + n % 3, layout)
 
@@ -80,7 +80,7 @@ def test_any_k(kind: str, k: int) -> None:
 def test_broadcast_of_matrices(kind: str) -> None:
     for layout in ("", LAYOUT) if kind in QUANTIZED else ("",):
         a = leaf(kind, random(2, 3, 37, 256))
-        for n in (1, 6, *((MANY,) if kind in FLOATS else ())):
+        for n in (1, 6, *((MANY,) if kind in FLOATS or AMX else ())):
             check(a, leaf("f32", random(4, 6, n, 256)), 2, layout)
 
 
@@ -222,11 +222,11 @@ def some(kind: str, *shape: int) -> np.ndarray:
     return rng.standard_t(3, shape).astype(np.float32) if kind == "tails" else x
 
 
-@in_integers
+@finely
 @pytest.mark.parametrize(
     "kinds", [("normal", "normal"), ("one", "normal"), ("normal", "one"), ("tails", "tails")]
 )
-def test_integers_are_better_than_halves(kinds: tuple[str, str]) -> None:
+def test_many_columns_are_better_than_halves(kinds: tuple[str, str]) -> None:
     """Many columns times f16 weights: nearer to the products than with llama.cpp's rounding."""
     a, b = leaf("f16", some(kinds[0], 64, 1024)), leaf("f32", some(kinds[1], 80, 1024))
     exact = values(b).astype(np.float64) @ values(a).astype(np.float64).swapaxes(2, 3)
@@ -236,7 +236,7 @@ def test_integers_are_better_than_halves(kinds: tuple[str, str]) -> None:
     assert error(run(), exact) < error(halves.astype(np.float32), exact)
 
 
-@in_integers
+@finely
 @pytest.mark.parametrize("size", [1e-17, 1.0, 1e17])
 def test_no_sum_of_integers_overflows(size: float) -> None:
     """The largest there are: n equal values of a block, times the same; squares may be no f32."""

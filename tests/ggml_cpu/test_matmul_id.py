@@ -32,7 +32,7 @@ def check(a, b, all_ids: np.ndarray, used: int, n_threads: int = 2) -> None:
     tokens, slots = all_ids.shape[0], b.ne[1]
     ids = all_ids[:, 1 : 1 + used]
     view = ops.view(leaf("i32", all_ids), (used, tokens), (used + SPARE,), 1)
-    w, x = (operand[0] for operand in multiplied(a, b, few=tokens <= FEW))
+    w, x = (operand[0] for operand in multiplied(a, b, tokens <= FEW, tokens * used // a.ne[2]))
     expected = np.stack(
         [[w[ids[t, s]] @ x[t, s % slots] for s in range(used)] for t in range(tokens)]
     )[None]

@@ -3,8 +3,8 @@
 A column is a row of src1. It is a sequence of blocks, a block a sequence of 32-bit words: first the
 values, four (or two, or one) along k in a word, then the block's other fields. In a tile of T
 columns, word i of column t lies at 4 * (i * T + t); a tile of width 1 is simply a column. Where the
-CPU multiplies whole tiles (amx.py), G words of values of a column lie side by side: word i of those
-of a block at 4 * (i // G * G * T + G * t + i % G).
+CPU multiplies more than a word at a time (amx.py, bf16_squares.py), G words of a column lie side by
+side: word i of a block at 4 * (i // G * G * T + G * t + i % G).
 The formats of blocks are those of the types they are rounded to, in `quants/<type>.py`; here is
 where their fields lie, for the types that are multiplied with them.
 """
@@ -17,9 +17,8 @@ from functools import cached_property
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.target import AMX
+from ggml_cpu.target import LANES
 
-TOGETHER = 8 if AMX else 1  # words of bytes, the G of above
 UNIT = 256  # elements of a column that are packed at a time
 UNIT_BYTES = 1024  # of the widest format
 
@@ -29,14 +28,13 @@ class Activations:
     """A format: `block_bytes` per `elements` of a column.
 
     pack(x, n, to): n <= UNIT f32 values at x, as the blocks of a column at `to`.
-    values, together: in a tile, `together` of the first `values` words of a block lie side by side.
+    together: words of a block that lie side by side in a tile.
     """
 
     name: str
     elements: int
     block_bytes: int
     pack: Function
-    values: int = 0
     together: int = 1
 
     @cached_property
@@ -54,7 +52,7 @@ class Activations:
     def spread(self) -> Function:
         """spread(column, n_bytes, tile, width, t): copy blocks of a column to the places of column
         t of a tile."""
-        words, values, together = self.block_bytes // 4, self.values, self.together
+        together, line = self.together, 4 * self.together
 
         @fn
         def word_by_word(column, n_bytes, tile, width, t):
@@ -63,15 +61,17 @@ class Activations:
 
         @fn
         def side_by_side(column, n_bytes, tile, width, t):
-            for block in range(column, column + n_bytes, 4 * words):
-                for i in range(0, values, together):
-                    for j in range(together):
-                        value = v.ld_i32(block + 4 * (i + j))
-                        v.st_i32(tile + 4 * (i * width + t * together + j), value)
-                for i in range(values, words):
-                    v.st_i32(tile + 4 * (i * width + t), v.ld_i32(block + 4 * i))
-                tile += 4 * words * width
+            for i in range(n_bytes // line):
+                for j in range(0, line, 4):
+                    v.st_i32(tile + line * (i * width + t) + j, v.ld_i32(column + line * i + j))
 
+        @fn
+        def by_vectors(column, n_bytes, tile, width, t):
+            for i in range(n_bytes // line):
+                v.store(tile + line * (i * width + t), v.i32_load(column + line * i))
+
+        if together == LANES:
+            return by_vectors
         return side_by_side if together > 1 else word_by_word
 
 

@@ -1,22 +1,21 @@
-"""AMX: which register of the CPU has which part of a product, and bytes of weights in them.
+"""AMX: which register of the CPU has which part of a product of bf16.
 
-A register C of products has a column of the other operand in each row, and in its words the rows of
-a panel; A has the words of these columns, B those of the panel. Columns come in tiles of TILE or,
-the narrower ones, of NARROW: what a narrower one has not is read from what is reserved behind it
-(tiles.py:padded), and what comes of it nobody reads.
+A register C of sums has a column of the other operand in each row, and in its words the rows of a
+panel; A has pairs of values of these columns, B those of the panel. Columns come in tiles of TILE
+or, the narrower ones, of NARROW at a time: what a tile has not is read from what is reserved behind
+it (tiles.py:padded), and what comes of it nobody reads.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.activations import TOGETHER
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import AMX, LANES, TILE
 
 NARROW = 4
+WORDS = 16  # of a row of a register
 Shape = tuple[int, int]  # rows, words
 
 
@@ -26,6 +25,16 @@ def configuration(*shapes: Shape) -> bytes:
     spare = [0] * (16 - len(shapes))
     n_bytes = [4 * n for n in words]
     return struct.pack("<BB14x16H16B", 1, 0, *n_bytes, *spare, *rows, *spare)
+
+
+# For tiles of TILE columns the sums of 32 rows, and two registers of columns; for narrower ones the
+# sums of 16 rows, and one of columns; and two of rows.
+C, C_NEXT, A, A_NEXT, C_NARROW, A_NARROW, B, B_NEXT = range(8)
+_SHAPES = (
+    (TILE, LANES), (TILE, LANES), (TILE, WORDS), (TILE, WORDS),
+    (NARROW, LANES), (NARROW, WORDS), (WORDS, LANES), (WORDS, LANES),
+)  # fmt: skip
+REGISTERS = configuration(*_SHAPES) if AMX else b""
 
 
 @fn
@@ -47,59 +56,3 @@ def around(registers: bytes) -> tuple[Function, Function]:
         v.amx_release()
 
     return begin, end
-
-
-def rows_of(width: int) -> int:
-    """Of the registers of a tile of columns."""
-    return TILE if width == TILE else NARROW
-
-
-# The registers of products of bytes, by rows of C, rows and words of A, rows of B: a run has eight
-# words or four.
-C = {TILE: 0, NARROW: 1}
-A = {(TILE, 8): 2, (TILE, 4): 3, (NARROW, 8): 4, (NARROW, 4): 5}
-B = {8: 6, 4: 7}
-_SHAPES = [*((rows, LANES) for rows in C), *A, *((rows, LANES) for rows in B)]
-BYTES = configuration(*_SHAPES) if AMX else b""
-
-
-def in_registers(width: int, words: int) -> dict[str, Any]:
-    """What makes of words, a form of dots.py, one that makes the products of a run at once: its
-    weights wait in `dots`, and the products are put over them."""
-    rows = rows_of(width)
-    a, b, c = A[rows, words], B[words], C[rows]
-    stride, last = 4 * TOGETHER, words - 1
-    half = words // 2
-
-    @fn
-    def begin(dots, sums):
-        pass
-
-    @fn
-    def multiply(dots, columns, n):
-        first = n // TOGETHER * TOGETHER * width + n % TOGETHER
-        v.amx_load_words(b, dots)
-        v.amx_load(a, columns + 4 * first, stride, rows, words)
-        v.amx_zero(c)
-        v.amx_dot_unsigned(c, a, b)
-        v.amx_store_words(c, dots)
-
-    @fn
-    def one(dots, i, values, columns, n):
-        dots[i] = v.as_i32(values)
-        if i == last:
-            multiply(dots, columns, n - last)
-
-    @fn
-    def two(dots, i, low, high, columns, n):
-        dots[i] = v.as_i32(low)
-        dots[i + half] = v.as_i32(high)
-        if i == half - 1:
-            multiply(dots, columns, n - i)
-
-    @fn
-    def into(sums, dots):
-        for t in range(width):
-            sums[t] = sums[t] + dots[t]
-
-    return {"size": max(words, rows), "begin": begin, "one": one, "two": two, "into": into}

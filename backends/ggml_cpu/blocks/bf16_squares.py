@@ -90,7 +90,7 @@ def tile(width: int) -> Function:
 
 def squares_weight(pairs: Weight) -> Weight:
     """`pairs` has what few columns are multiplied with."""
-    columns = Activations("bf16_fours", STEP, STEP_BYTES, pack, 2, 2)
+    columns = Activations("bf16_fours", STEP, STEP_BYTES, pack, 2)
     assert pairs.rows == ROWS
     return replace(
         pairs, activations=columns, of_dots=pairs.activations, panel=length(Blocks(PANEL)),

@@ -7,7 +7,6 @@ words    (most) the i32 sums of column t are vector t
 pairs    (x86 without byte products that end in 32 bits) where so many products cannot overflow,
          vector t has i16 sums
 matrix   (ARM with i8mm) two words at a time: two columns and two rows a vector
-amx      (amx.py) as words, once all of the run are there
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.amx import in_registers
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.target import AMX, AVX512, NEON_DOT, NEON_MATRIX, PAIRS, VNNI, X86
+from ggml_cpu.target import AVX512, NEON_DOT, NEON_MATRIX, PAIRS, VNNI, X86
 
 ANY = 128  # a magnitude of signed bytes; of unsigned ones at most 127
 I16 = 32767
@@ -62,7 +60,7 @@ def both_fit(width: int) -> bool:
     longest: where the sums of both fit the registers besides those of all. One column waits for
     memory, of which lines are best asked for in small steps.
     """
-    return VNNI and not AMX and width > 1 and 3 * width + 8 <= REGISTERS
+    return VNNI and width > 1 and 3 * width + 8 <= REGISTERS
 
 
 def dots_of(width: int, words: int, largest: int, dot4: Function = unsigned_dot) -> Dots:
@@ -75,8 +73,7 @@ def dots_of(width: int, words: int, largest: int, dot4: Function = unsigned_dot)
     if NEON_MATRIX and width > 1:
         return _matrix(width, words)
     small = X86 and 4 * words * 127 * largest <= I16
-    plain = _words(width, words, dot4, small)
-    return plain._replace(**in_registers(width, words)) if AMX and width > 1 else plain
+    return _words(width, words, dot4, small)
 
 
 def _words(width: int, words: int, dot4: Function, small: bool) -> Dots:

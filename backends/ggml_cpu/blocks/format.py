@@ -56,7 +56,9 @@ class Weight(Format):
     of_dots       what `dot` and `dots` take, where that is not `activations`
     few           columns up to which `dots` costs less than turning rows into panels
     registers     what the CPU's matrix registers are configured to while tiles are multiplied, see
-                  amx.py
+                  amx.py: then multiply(panel, columns, steps, out, more) adds to `out` with `more`
+    of_panels     a repacked weight whose panels `unpack` takes, `stride` bytes apart; None: rows in
+                  place
     """
 
     activations: Activations
@@ -74,6 +76,7 @@ class Weight(Format):
     of_dots: Activations | None = None
     few: int = FEW
     registers: bytes = b""
+    of_panels: Weight | None = None
 
     @property
     def dot_activations(self) -> Activations:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ggml_cpu.kernel import Helper, fn, routine
-from ggml_cpu.target import AMX, TILE
+from ggml_cpu.target import TILE
 
-EIGHT = TILE == 12 and not AMX  # whether there are tiles of eight columns besides full ones
+EIGHT = TILE == 12  # whether there are tiles of eight columns besides full ones
 WIDTHS = (TILE, 8, 4, 2, 1) if EIGHT else (TILE, 4, 2, 1)
 FULL: int = {12: 10, 8: 7}.get(TILE, TILE)  # columns from which a full tile is the cheapest
 GRAIN = 4  # the widths of n columns never add up to more than n rounded up to this
@@ -55,5 +55,5 @@ def columns_before(i: int, n: int) -> int:
 
 def several(columns: int) -> Callable[[Helper], Helper]:
     """How products of a panel with so many columns are declared: apart, but for one column, which
-    decoding waits for; and where tiles have registers, which stay within a function."""
-    return fn if columns == 1 or AMX else routine
+    decoding waits for."""
+    return fn if columns == 1 else routine

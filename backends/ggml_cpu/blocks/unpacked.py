@@ -22,7 +22,6 @@ from ggml_cpu.blocks.activations import (
     OFFSET,
     Activations,
 )
-from ggml_cpu.blocks.amx import BYTES
 from ggml_cpu.blocks.dots import ANY, dots_of
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.panels import WORD, Blocks, length
@@ -279,5 +278,5 @@ def weight(
         quantize=None if encode is None else walk.quantize(kind, encode),
         activations=activations, rows=LANES, panel=length(Blocks(decoder.panel_bytes)),
         unpack=walk.unpack(kind, Blocks(decoder.chunks * decoder.panel_bytes), _pack(decoder)),
-        tile=_tile(decoder), dot=dot, k_block=K_BLOCK, registers=BYTES,
+        tile=_tile(decoder), dot=dot, k_block=K_BLOCK,
     )  # fmt: skip

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import SCALE_256, Activations
-from ggml_cpu.blocks.amx import BYTES
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.panels import WORD, Blocks, blocks_of, length, places
 from ggml_cpu.blocks.tiles import several
@@ -217,5 +216,5 @@ def weight(
     return Weight(
         type=kind, dequantize=dequantize(kind, decode), quantize=quantize(kind, encode),
         activations=activations, rows=LANES, panel=length(blocks), tile=tile, dot=dot,
-        unpack=unpack(kind, blocks, panel[0]), row=row(kind, blocks, panel[1]), registers=BYTES,
+        unpack=unpack(kind, blocks, panel[0]), row=row(kind, blocks, panel[1]),
     )  # fmt: skip

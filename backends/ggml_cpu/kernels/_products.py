@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.amx import around
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.tiles import WIDTHS, tile_width
 from ggml_cpu.kernel import Function, Kernel, fn
@@ -105,7 +104,7 @@ class Shape:
 
 def matrix_at(weight: Weight, in_place: bool) -> Function:
     """matrix(p, i2, i3): address of a matrix of src0."""
-    matrix_bytes = Shape(weight).matrix_bytes
+    matrix_bytes = Shape(weight.of_panels or weight).matrix_bytes
 
     @fn
     def in_rows(p, i2, i3):
@@ -127,7 +126,6 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
     block_size, type_size = weight.type.block_size, weight.type.type_size
     steps_of, column_bytes = Shape(weight).steps_of, weight.activations.column_bytes
     grain = max(weight.together, block_size // step)
-    begin, end = around(weight.registers)
 
     @fn
     def steps_at_once(steps):
@@ -174,7 +172,6 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
         """Column c is stored at out + c * stride, or order[c] * stride where `order` is not 0."""
         steps = steps_of(k)
         panels = panels_at(local)
-        begin()
         most = steps_at_once(steps)
         for s in range(0, steps, most):
             count = min(steps - s, most)
@@ -196,6 +193,5 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
                     multiply(width, panel, tile, count, local)
                     put(local, m, used, i * rows, c, s > 0, out, stride, order)
                 c += width
-        end()
 
     return product

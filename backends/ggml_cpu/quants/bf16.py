@@ -5,7 +5,7 @@ from __future__ import annotations
 from ggml_cpu import target
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import BF16, BF16_PAIRS
-from ggml_cpu.blocks.amx_floats import pairs_weight
+from ggml_cpu.blocks.amx_pairs import bf16_weight
 from ggml_cpu.blocks.bf16_squares import squares_weight
 from ggml_cpu.blocks.floats import bf16_pairs_weight, f32_weight
 from ggml_cpu.blocks.format import register
@@ -25,7 +25,7 @@ def load_n(address, n):
 if target.BF16:
     _pairs = bf16_pairs_weight("bf16", BF16_PAIRS)
     if target.AMX:
-        _pairs = pairs_weight(_pairs)
+        _pairs = bf16_weight(_pairs)
     elif target.NEON_BF16:
         _pairs = squares_weight(_pairs)
     register(_pairs)

@@ -1,5 +1,5 @@
-"""f16 weights: a few columns, rounded to f16, are multiplied in f32; many as 16-bit integers, whole
-or, by AMX, a byte at a time.
+"""f16 weights: a few columns, rounded to f16, are multiplied in f32; many as 16-bit integers or, by
+AMX, as sums of two bf16.
 
 Where the CPU has no instruction for those, all are multiplied in f32.
 """
@@ -12,7 +12,7 @@ from ggml_cpu import target
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import integers16
 from ggml_cpu.blocks.activations import F16
-from ggml_cpu.blocks.amx_floats import halves_weight
+from ggml_cpu.blocks.amx_pairs import f16_weight
 from ggml_cpu.blocks.floats import f32_weight
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.panels import Blocks, length
@@ -34,7 +34,7 @@ def load_n(address, n):
 _in_f32 = f32_weight("f16", F16, load, load_n)
 
 if target.AMX:
-    register(halves_weight(_in_f32, load_n, FEW))
+    register(f16_weight(_in_f32, load_n, FEW))
 elif target.VNNI:
     register(
         replace(

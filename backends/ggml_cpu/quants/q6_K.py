@@ -176,21 +176,14 @@ def add_in_place(block, a, total, less):
 
 
 @fn
-def put_value(x, q, block, scale):
-    v.st_f32(x, v.ld_f16(block + D) * v.float32(v.ld_i8(scale)) * v.float32(q - 32))
-
-
-@fn
 def decode(block, x):
+    scales = v.to_f32(v.to_i32(v.i8x16_load(block + SCALES))) * v.ld_f16(block + D)
     for half in range(2):
-        for i in range(32):
-            low, lower = v.ld_u8(block + 64 * half + i), v.ld_u8(block + 64 * half + 32 + i)
-            top = v.ld_u8(block + TOP + 32 * half + i)
-            to, s = x + 512 * half + 4 * i, block + SCALES + 8 * half + i // 16
-            put_value(to, (low & 15) | (top & 3) << 4, block, s)
-            put_value(to + 128, (lower & 15) | (top >> 2 & 3) << 4, block, s + 2)
-            put_value(to + 256, low >> 4 | (top >> 4 & 3) << 4, block, s + 4)
-            put_value(to + 384, lower >> 4 | top >> 6 << 4, block, s + 6)
+        first, last = values_of(block, half)
+        eight = v.high(scales) if half else v.low(scales)
+        to = x + 512 * half
+        v.store(to, v.to_f32(v.to_i32(first - 32)) * v.repeat_each(v.low(eight), 16))
+        v.store(to + 256, v.to_f32(v.to_i32(last - 32)) * v.repeat_each(v.high(eight), 16))
 
 
 @fn

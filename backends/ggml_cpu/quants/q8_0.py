@@ -17,7 +17,6 @@ from ggml_cpu.blocks.activations import (
     SCALE_32,
     SUM8_32,
     SUM_32,
-    TOGETHER,
     Activations,
     as_f16,
     half_chunk,
@@ -63,8 +62,8 @@ def pack_chunks(x, n, to):
         half_chunk(x + 128 * i, over_127(amax), step, to + i // 2 * CHUNK_BYTES, i % 2)
 
 
-ACTIVATIONS = Activations("q8_0", 32, BYTES_32, pack, 8, TOGETHER)
-CHUNKS = Activations("q8_0_chunks", CHUNK, CHUNK_BYTES, pack_chunks, 16, TOGETHER)
+ACTIVATIONS = Activations("q8_0", 32, BYTES_32, pack)
+CHUNKS = Activations("q8_0_chunks", CHUNK, CHUNK_BYTES, pack_chunks)
 
 
 def add_words(width: int) -> Function:

@@ -13,7 +13,6 @@ from ggml_cpu.blocks.activations import (
     SCALE_256,
     SUMS16_256,
     SUMS32_256,
-    TOGETHER,
     Activations,
     half_chunk,
     largest,
@@ -55,8 +54,8 @@ def pack_chunks(x, n, to):
         half_chunk(x + 128 * i, scale, step, to + i // 2 * CHUNK_BYTES, i % 2)
 
 
-ACTIVATIONS = Activations("q8_K", 256, BYTES_256, pack, 64, TOGETHER)
-CHUNKS = Activations("q8_K_chunks", CHUNK, CHUNK_BYTES, pack_chunks, 16, TOGETHER)
+ACTIVATIONS = Activations("q8_K", 256, BYTES_256, pack)
+CHUNKS = Activations("q8_K_chunks", CHUNK, CHUNK_BYTES, pack_chunks)
 
 
 @fn

@@ -21,14 +21,10 @@ from . import scalar as _scalar
 from . import tiles as _tiles
 from .amx import (
     amx_configure,
-    amx_dot,
     amx_dot_bf16,
-    amx_dot_unsigned,
     amx_load,
-    amx_load_words,
     amx_release,
     amx_store,
-    amx_store_words,
     amx_zero,
 )
 from .atomic import (

@@ -12,7 +12,6 @@ from numba.core import cgutils, types
 from ggml_cpu.kernel import Function
 from ggml_cpu.target import CHECKED
 
-from .tiles import ALIGN, Tile
 from .vec import I32, I64, call, intrinsic, pointer
 
 I8, VOID = ir.IntType(8), ir.VoidType()
@@ -82,9 +81,6 @@ def _product(name: str) -> Function:
     return product
 
 
-# c[m][n] += sum over k and j < 4 of a[m][4k + j] * b[k][4n + j], bytes into i32; a is signed.
-amx_dot, amx_dot_unsigned = _product("tdpbssd"), _product("tdpbsud")  # and so is b; b is not
-
 # c[m][n] += sum over k and j < 2 of a[m][2k + j] * b[k][2n + j], bf16 into f32. Subnormals are 0.
 amx_dot_bf16 = _product("tdpbf16ps")
 
@@ -131,24 +127,3 @@ def _move(name: str) -> Function:
 
 # amx_load(register, address, stride, rows, words): rows lie `stride` bytes apart.
 amx_load, amx_store = _move("tileloadd64"), _move("tilestored64")
-
-
-def _move_words(name: str) -> Function:
-    @intrinsic(prefer_literal=True)
-    def move(typing, register, tile):
-        numbers = _numbers(register)
-        if numbers is None or not isinstance(tile, Tile):
-            return None
-
-        def emit(context, builder, sig, args):
-            where = builder.bitcast(args[1], I8.as_pointer())
-            _instruction(builder, name, numbers, where, I64(ALIGN))
-            return context.get_dummy_value()
-
-        return types.void(register, tile), emit
-
-    return move
-
-
-# amx_load_words(register, words): its rows are the first vectors of a tile of `i32_regs`.
-amx_load_words, amx_store_words = _move_words("tileloadd64"), _move_words("tilestored64")

@@ -243,6 +243,13 @@ static inline float group_max(float v, local float *shared) {
         STORE(T1, AT(dst, i), expression); \
     }
 
+// The ALiBi slope of a head (arXiv 2108.12409); `power` is the largest power of two among the numbers of heads.
+static inline float slope_of(uint head, float max_bias, int power) {
+    if (max_bias <= 0) return 1.0f;
+    const uint halves = head < power ? 2 * (head + 1) : 2 * (head - power) + 1;
+    return exp2(-max_bias / 2 / power * halves);
+}
+
 static inline float sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
 static inline float gelu_(float x) {
     return 0.5f * x * (1.0f + tanh(0.79788456080286535588f * x * (1.0f + 0.044715f * x * x)));

@@ -1,11 +1,4 @@
-// Softmax of scores, attention without a score matrix, scores of keys. ALiBi slopes as in arXiv 2108.12409.
-
-// The slope of a head; `power` is the largest power of two among the numbers of heads.
-static inline float slope_of(uint head, float max_bias, int power) {
-    if (max_bias <= 0) return 1.0f;
-    const uint halves = head < power ? 2 * (head + 1) : 2 * (head - power) + 1;
-    return exp2(-max_bias / 2 / power * halves);
-}
+// Softmax of scores, scores of keys.
 
 #if defined(SOFT_MAX)
 // One group a row; a may be dst.
@@ -42,64 +35,6 @@ KERNEL soft_max(TENSOR(a), TENSOR(mask), TENSOR(sinks), TENSOR(dst), const float
     sum += exp(sink - top);
 #endif
     EACH(j, a_.ne[0]) store_f32(y + 4 * j, load_f32(y + 4 * j) / sum);
-}
-#endif
-
-#if defined(FLASH)
-#define OWN ((DV + WG - 1) / WG) // values of the result that one item makes
-
-// Group (token, head, sequence). WG cells at a time: each item scores one, then all add them up.
-KERNEL flash_attn_ext(TENSOR(q), TENSOR(k), TENSOR(v), TENSOR(mask), TENSOR(sinks), TENSOR(dst),
-                      const float scale, const float max_bias, const float softcap,
-                      const int power) {
-    local float shared[WG], p[WG], query[DK];
-    const uint item = get_local_id(0), token = get_group_id(0), head = get_group_id(1);
-    const uint seq = get_group_id(2), kv_head = head / (q_.ne[2] / k_.ne[2]);
-    const float slope = slope_of(head, max_bias, power);
-    float own[OWN], top = -INFINITY, sum = 0;
-    for (uint i = 0; i < OWN; i++) own[i] = 0;
-    EACH(d, DK) query[d] = scale * LOAD(T0, AT(q, ((uint4)(d, token, head, seq))));
-    barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint start = 0; start < k_.ne[1]; start += WG) {
-        const uint j = start + item, n = min((uint)WG, k_.ne[1] - start);
-        float score = -INFINITY, bias = 0;
-#if MASK
-        const uint4 m = (uint4)(j, token, head % mask_.ne[2], seq % mask_.ne[3]);
-        if (item < n) bias = slope * load_f16(AT(mask, m));
-#endif
-        if (item < n && bias > -INFINITY) {
-            const global uchar *key = AT(k, ((uint4)(0, j, kv_head, seq)));
-            score = 0;
-            for (uint d = 0; d < DK; d++) score += query[d] * ELEMENT(T1, key, d);
-            if (softcap > 0) score = softcap * tanh(score / softcap);
-            score += bias;
-        }
-        const float higher = fmax(top, group_max(score, shared));
-        const float base = higher == -INFINITY ? 0.0f : higher; // nothing seen so far: all is zero
-        p[item] = exp(score - base);
-        const float shrink = exp(top - base);
-        sum = sum * shrink + group_sum(p[item], shared);
-        top = higher;
-        for (uint i = 0, d = item; d < DV; i++, d += WG) {
-            float x = own[i] * shrink;
-            for (uint c = 0; c < n; c++) {
-                if (p[c] == 0) continue;
-                x += p[c] * ELEMENT(T2, AT(v, ((uint4)(0, start + c, kv_head, seq))), d);
-            }
-            own[i] = x;
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-    }
-    float shrink = 1;
-#if SINKS
-    const float sink = load_f32(AT(sinks, ((uint4)(head, 0, 0, 0))));
-    const float higher = fmax(top, sink);
-    shrink = exp(top - higher);
-    sum = sum * shrink + exp(sink - higher);
-#endif
-    for (uint i = 0, d = item; d < DV; i++, d += WG) {
-        store_f32(AT(dst, ((uint4)(d, head, token, seq))), sum == 0 ? 0.0f : own[i] * shrink / sum);
-    }
 }
 #endif
 

@@ -1,9 +1,10 @@
-"""MUL_MAT: for each weight type, four ways to multiply.
+"""MUL_MAT: for each weight type, up to six ways to multiply.
 
 rows     in place, few columns: every row times every column
 tiles    in place, many columns: rows become panels first, then as below
 panel    repacked, one column
 panels   repacked, several columns, in tiles
+pairs    in place or repacked, many columns: rows become panels of bf16 (amx_pairs.py)
 
 Let src0 be [k, m, A2, A3] and src1 [k, n, B2, B3]. A matrix of src0 serves B2 / A2 matrices of src1
 next to each other. Where A2 is 1 they count as one of n * B2 columns, and so they do in rows, and
@@ -23,7 +24,6 @@ from ggml_cpu.kernels._products import (
     Shape,
     matrix_at,
     store_rows,
-    tiles_product,
 )
 from ggml_cpu.kernels.matrix._columns import (
     COLUMNS,
@@ -33,6 +33,7 @@ from ggml_cpu.kernels.matrix._columns import (
     ROWS,
     TILES,
 )
+from ggml_cpu.kernels.matrix._ways import Way, ways
 from ggml_cpu.quants import weights
 from ggml_cpu.target import TILE
 from ggml_py.tensor import Tensor
@@ -191,27 +192,25 @@ def _panel(weight: Weight) -> None:
                     store_rows(sums, min(rows, m - j * rows), out + c * step + 4 * j * rows)
 
 
-def _tiles(weight: Weight, in_place: bool) -> Kernel:
+def _tiles(way: Way) -> Kernel:
     """Weights in either layout times columns in tiles."""
-    layout, name = ("", "tiles") if in_place else (LAYOUT, "panels")
-    prepared = TILES[weight.activations]
-    product, matrix = tiles_product(weight, in_place), matrix_at(weight, in_place)
-    shape, column_bytes = Shape(weight), weight.activations.column_bytes
-    panels_of, group_of = shape.panels_of, shape.group_of
+    weight, product, group_of = way.weight, way.product, way.group_of
+    matrix, column_bytes = matrix_at(weight, way.in_place), weight.activations.column_bytes
+    panels_of = Shape(weight).panels_of
 
     def when(node: Tensor) -> str:
-        return refusal(weight, layout, node)
+        return refusal(weight, way.layout, node) or way.why_not(columns_each(node))
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
         b, n = node.source(1), columns_each(node)
         k = b.ne[0]
-        local = shape.local_bytes(k) if in_place else SUM_BYTES
         shared = columns_before(b.n_rows // max(1, n), n) * column_bytes(k)
-        return shared, max(LOCAL_OF_TILES, local)
+        return shared, max(LOCAL_OF_TILES, way.local_bytes(k))
 
     @kernel(
-        "MUL_MAT", when=when, scratch=scratch, prepare=(prepared,), extra=source_kind,
-        first=weight.type.name, name=f"mul_mat_{weight.type.name}_{name}",
+        "MUL_MAT", when=when, scratch=scratch, prepare=(TILES[weight.activations],),
+        extra=source_kind, rank=1 if way.least else 0, first=weight.type.name,
+        name=f"mul_mat_{weight.type.name}_{way.suffix}",
     )  # fmt: skip
     def mul_mat_tiles(p, ith, nth):
         k, m, n = v.ne(p, 1, 0), v.ne(p, 1, 1), v.extra(p, COLUMNS)
@@ -242,7 +241,9 @@ for _weight in weights().values():
     if _weight.dot_activations is F32:
         _rows(_weight, dense=True)
     _rows(_weight)
-    _tiles(_weight, in_place=True)
     if _weight.repacked:
         _panel(_weight)
-        PANELS["MUL_MAT", _weight.type.name] = _tiles(_weight, in_place=False)
+    for _way in ways(_weight):
+        _kernel = _tiles(_way)
+        if _way.layout:
+            PANELS.setdefault(("MUL_MAT", _weight.type.name), _kernel)

@@ -19,7 +19,6 @@ from ggml_cpu.kernels._products import (
     Shape,
     matrix_at,
     store_rows,
-    tiles_product,
 )
 from ggml_cpu.kernels.matrix._columns import LOCAL, ROWS
 from ggml_cpu.kernels.matrix._experts import (
@@ -37,6 +36,7 @@ from ggml_cpu.kernels.matrix._experts import (
     order_at,
     shared_bytes,
 )
+from ggml_cpu.kernels.matrix._ways import Way, ways
 from ggml_cpu.kernels.matrix.mul_mat import refusal, source_kind
 from ggml_cpu.quants import weights
 from ggml_py.tensor import Tensor
@@ -113,24 +113,29 @@ def first_panel(unit, start, width, panels):
     return min(panels, (max(0, unit - start) + width - 1) // width)
 
 
-def _grouped(weight: Weight, in_place: bool) -> Kernel:
+def columns_each(node: Tensor) -> int:
+    """Of an expert, were each chosen as often."""
+    ids = node.source(2)
+    return ids.ne[0] * ids.ne[1] // max(1, node.source(0).ne[2])
+
+
+def _grouped(way: Way) -> Kernel:
     """Experts times the columns of the tokens that chose them."""
-    layout, suffix = ("", "tiles") if in_place else (LAYOUT, "panels")
-    product, matrix = tiles_product(weight, in_place), matrix_at(weight, in_place)
-    shape, column_bytes = Shape(weight), weight.activations.column_bytes
-    panels_of, group_of = shape.panels_of, shape.group_of
+    weight, product, group_of = way.weight, way.product, way.group_of
+    matrix, column_bytes = matrix_at(weight, way.in_place), weight.activations.column_bytes
+    panels_of = Shape(weight).panels_of
 
     def when(node: Tensor) -> str:
-        return refusal(weight, layout, node)
+        return refusal(weight, way.layout, node) or way.why_not(columns_each(node))
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-        local = shape.local_bytes(node.source(0).ne[0]) if in_place else SUM_BYTES
-        return shared_bytes(node, weight.activations), max(local_bytes(node), local)
+        local = max(local_bytes(node), way.local_bytes(node.source(0).ne[0]))
+        return shared_bytes(node, weight.activations), local
 
     @kernel(
         "MUL_MAT_ID", when=when, scratch=scratch, prepare=(EXPERTS[weight.activations],),
-        extra=source_kind, first=weight.type.name,
-        name=f"mul_mat_id_{weight.type.name}_{suffix}",
+        extra=source_kind, rank=1 if way.least else 0, first=weight.type.name,
+        name=f"mul_mat_id_{weight.type.name}_{way.suffix}",
     )  # fmt: skip
     def mul_mat_id_grouped(p, ith, nth):
         k, m, entries = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 3, 0) * v.ne(p, 3, 1)
@@ -162,7 +167,9 @@ def _grouped(weight: Weight, in_place: bool) -> Kernel:
 
 for _weight in weights().values():
     _few_tokens(_weight, in_place=True)
-    _grouped(_weight, in_place=True)
     if _weight.repacked:
         _few_tokens(_weight, in_place=False)
-        PANELS["MUL_MAT_ID", _weight.type.name] = _grouped(_weight, in_place=False)
+    for _way in ways(_weight):
+        _kernel = _grouped(_way)
+        if _way.layout:
+            PANELS.setdefault(("MUL_MAT_ID", _weight.type.name), _kernel)

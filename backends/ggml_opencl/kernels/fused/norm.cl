@@ -18,13 +18,13 @@ static inline float norm_of(const global uchar *x, uint n, float eps, local floa
         global uchar *y = AT(dst, row); \
         const float scale = norm_of(x, a_.ne[0], eps, shared); \
         EACH(j, a_.ne[0]) { \
-            const uint4 i = row + (uint4)(j, 0, 0, 0); \
             const float v = scale * load_f32(x + 4 * j); \
             store_f32(y + 4 * j, expression); \
         } \
     }
 
-#define REPEATED(x) load_f32(AT(x, repeated(&x##_, i)))
+// A row's first value is found once for all: `row` does not change.
+#define REPEATED(x) load_f32(AT(x, repeated(&x##_, row)) + x##_.nb[0] * (j % x##_.ne[0]))
 
 ROWS(rms_norm_mul, v * REPEATED(w), (TENSOR(a), TENSOR(w), TENSOR(dst), const float eps))
 ROWS(rms_norm_mul_add, v * REPEATED(w) + REPEATED(b),

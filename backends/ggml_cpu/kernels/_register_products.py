@@ -1,0 +1,110 @@
+"""A matrix times many packed columns by registers of the CPU: as tiles_product, in another order.
+
+A panel of a block of steps is unpacked, and stays in the L1 cache while all columns pass by. Their
+sums lie side by side until the last step: results lie so far apart that caches have no place for
+those of all columns.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.amx import around
+from ggml_cpu.blocks.format import Weight
+from ggml_cpu.blocks.tiles import GRAIN, tile_width
+from ggml_cpu.kernel import Function, fn
+from ggml_cpu.kernels._products import Shape, store_rows
+from ggml_cpu.target import LANES, TILE
+
+COLUMNS = 43 * TILE  # at a time at most: those of 512 tokens
+PANELS = 8  # whose sums are kept
+ROW = 8 * LANES  # bytes of a column's sums of a panel
+SUM_BYTES = PANELS * (COLUMNS + GRAIN) * ROW
+
+
+def local_bytes(weight: Weight) -> int:
+    """Local scratch: sums, and a panel."""
+    return SUM_BYTES + weight.panel(weight.k_block)
+
+
+def source_of(weight: Weight) -> Function:
+    """source(w, stride, k, i, element): what `unpack` takes for panel i of a matrix at w, from an
+    element on: (address, stride)."""
+    rows, block_size, type_size = weight.rows, weight.type.block_size, weight.type.type_size
+
+    @fn
+    def in_rows(w, stride, k, i, element):
+        return w + i * rows * stride + element // block_size * type_size, stride
+
+    if weight.of_panels is None:
+        return in_rows
+    panel, step, each = weight.of_panels.panel, weight.of_panels.step, rows // weight.of_panels.rows
+
+    @fn
+    def in_panels(w, stride, k, i, element):
+        size = panel((k + step - 1) // step)
+        return w + i * each * size + panel(element // step), size
+
+    return in_panels
+
+
+def register_product(weight: Weight) -> Function:
+    """product, as _products.py:tiles_product makes it, of at most PANELS panels."""
+    full, eight, four = weight.tile(TILE), weight.tile(8), weight.tile(4)
+    two, one = weight.tile(2), weight.tile(1)
+    unpack, rows, step, k_block = weight.unpack, weight.rows, weight.step, weight.k_block
+    source, block_bytes = source_of(weight), weight.activations.block_bytes
+    steps_of, column_bytes = Shape(weight).steps_of, weight.activations.column_bytes
+    configure, release = around(weight.registers)
+    assert 4 * rows == ROW
+
+    @fn
+    def multiply(width, panel, columns, steps, sums, more):
+        if width == TILE:
+            full(panel, columns, steps, sums, more)
+        elif width == 8:
+            eight(panel, columns, steps, sums, more)
+        elif width == 4:
+            four(panel, columns, steps, sums, more)
+        elif width == 2:
+            two(panel, columns, steps, sums, more)
+        else:
+            one(panel, columns, steps, sums, more)
+
+    @fn
+    def add(panel, steps, k, s, a, c, end, n, sums):
+        """Products of `steps` steps, from s on, with columns c..end of n, to their sums."""
+        while c < end:
+            width = tile_width(n - c)
+            tile = a + c * column_bytes(k) + s * block_bytes * width
+            multiply(width, panel, tile, steps, sums, s > 0)
+            sums += ROW * width
+            c += width
+
+    @fn
+    def put(sums, m, first, last, c, end, out, stride, order):
+        for column in range(c, end):
+            place = v.ld_i32(order + 4 * column) if order != 0 else column
+            to = out + place * stride
+            for i in range(first, last):
+                x = sums + ((i - first) * (COLUMNS + GRAIN) + column - c) * ROW
+                store_rows(x, min(rows, m - i * rows), to + 4 * rows * i)
+
+    @fn
+    def product(w, w_stride, k, m, first, last, a, n, out, stride, order, sums):
+        """Column c is stored at out + c * stride, or order[c] * stride where `order` is not 0."""
+        steps, panel = steps_of(k), sums + SUM_BYTES
+        configure()
+        for c in range(0, n, COLUMNS):
+            end = min(n, c + COLUMNS)
+            for s in range(0, steps, k_block):
+                count = min(steps - s, k_block)
+                for i in range(first, last):
+                    src, apart = source(w, w_stride, k, i, s * step)
+                    length = min(k - s * step, count * step)
+                    unpack(src, apart, min(rows, m - i * rows), length, panel)
+                    to = sums + (i - first) * (COLUMNS + GRAIN) * ROW
+                    add(panel, count, k, s, a, c, end, n, to)
+            put(sums, m, first, last, c, end, out, stride, order)
+        release()
+
+    return product

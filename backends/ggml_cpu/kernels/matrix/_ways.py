@@ -1,0 +1,72 @@
+"""The ways to multiply weights of a type with many columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ggml_cpu.blocks.amx_pairs import MANY, in_pairs
+from ggml_cpu.blocks.format import LAYOUT, Weight
+from ggml_cpu.kernel import Function, fn
+from ggml_cpu.kernels import _register_products
+from ggml_cpu.kernels._products import SUM_BYTES, Shape, tiles_product
+from ggml_cpu.kernels._register_products import PANELS, register_product
+from ggml_cpu.target import AMX
+
+
+@dataclass(frozen=True)
+class Way:
+    """weight   as it is multiplied so
+    in_place  whether it lies in rows, or in panels
+    suffix    of the name of its kernels
+    least     columns from which it is best
+    """
+
+    weight: Weight
+    in_place: bool
+    suffix: str
+    least: int = 0
+
+    @property
+    def layout(self) -> str:
+        return "" if self.in_place else LAYOUT
+
+    @property
+    def product(self) -> Function:
+        """See _products.py:tiles_product."""
+        if self.weight.registers:
+            return register_product(self.weight)
+        return tiles_product(self.weight, self.in_place)
+
+    @property
+    def group_of(self) -> Function:
+        """group_of(k): panels of a product at most."""
+        if not self.weight.registers:
+            return Shape(self.weight).group_of
+
+        @fn
+        def group_of(k):
+            return PANELS
+
+        return group_of
+
+    def local_bytes(self, k: int) -> int:
+        """Local scratch of a product."""
+        if self.weight.registers:
+            return _register_products.local_bytes(self.weight)
+        return Shape(self.weight).local_bytes(k) if self.in_place else SUM_BYTES
+
+    def why_not(self, n: int) -> str:
+        """Why not n columns; "" if it may be."""
+        return "" if n >= self.least else f"needs {self.least} columns or more; got {n}"
+
+
+def ways(weight: Weight) -> Iterator[Way]:
+    """Of several that take a node, the last is best. That of few columns in panels comes first."""
+    if weight.repacked:
+        yield Way(weight, False, "panels")
+    yield Way(weight, True, "tiles")
+    if AMX and weight.dequantize is not None:
+        yield Way(in_pairs(weight), True, "pairs", MANY)
+        if weight.repacked:
+            yield Way(in_pairs(weight, panels=True), False, "panel_pairs", MANY)

@@ -1,0 +1,68 @@
+"""Launchers of FLASH_ATTN_EXT: blocks of query rows, and long caches in parts that are merged."""
+
+from __future__ import annotations
+
+from ggml_opencl.conditions import FLOATS, READABLE, all_typed, dense_rows, every, typed
+from ggml_opencl.kernels import types_with
+from ggml_opencl.ops._heads import power_of_two
+from ggml_opencl.table import WG, Launch, defines, table
+from ggml_py.tensor import Tensor
+from ggml_py.types import F32
+
+MOST_ROWS = 16  # of a block
+ROW_VALUES = 4096  # of a block's queries, in local memory, and of its results, in registers
+ENOUGH = 256  # groups, from which keys need no parts
+WANTED = 1024  # groups, if they do
+MOST_PARTS = 64
+
+
+def cached(node: Tensor) -> str:
+    return all_typed((1, 2), *READABLE, *types_with("element"))(node)
+
+
+def rows_of(q: Tensor, k: Tensor, v: Tensor) -> int:
+    """Query rows of a block, a power of two."""
+    most = min(MOST_ROWS, ROW_VALUES // max(k.ne[0], v.ne[0]))
+    rows = q.ne[1] * q.ne[2] // k.ne[2]
+    return power_of_two(max(1, min(most, 2 * rows - 1)))
+
+
+def parts_of(groups: int, n_kv: int) -> tuple[int, int]:
+    """How many parts the keys are cut into for so many groups, and the keys of each."""
+    chunks = max(1, -(-n_kv // WG))
+    wanted = 1 if groups >= ENOUGH else min(chunks, -(-WANTED // groups), MOST_PARTS)
+    length = -(-chunks // wanted)
+    return -(-chunks // length), length * WG
+
+
+@table.op("FLASH_ATTN_EXT", every(typed(0, *FLOATS), cached, dense_rows(1, 2)))
+def flash_attn_ext(node: Tensor) -> list[Launch]:
+    q, k, v = node.sources(3)
+    mask, sinks = node.optional(3), node.optional(4)
+    rows = rows_of(q, k, v)
+    blocks = -(-q.ne[1] * q.ne[2] // k.ne[2] // rows)
+    n_part, length = parts_of(max(1, blocks * k.ne[2] * q.ne[3]), k.ne[1])
+    given = defines(
+        ROWS=rows, DK=k.ne[0], DV=v.ne[0], MASK=int(mask is not None),
+        SINKS=int(sinks is not None), PARTS=int(n_part > 1),
+    )  # fmt: skip
+    parts = Tensor(F32, (v.ne[0] + 2, n_part, q.ne[1] * q.ne[2] * q.ne[3]))
+    own = parts if n_part > 1 else node
+    sink = q if sinks is None else sinks
+    tensors = (q, k, v, q if mask is None else mask, sink, node, own)
+    scale, bias, cap = (float(node.param(p)) for p in ("scale", "max_bias", "softcap"))
+    scalars = (scale, bias, cap, power_of_two(q.ne[2]), n_part, length)
+    groups = (blocks * n_part, k.ne[2], q.ne[3])
+    family, scratch = "flash_attention", (parts,) if n_part > 1 else ()
+    main = Launch(
+        family, "flash_attn_ext", tensors, groups, scalars, given, scratch=scratch
+    )
+    if n_part == 1:
+        return [main]
+    # of the same program, whose other tensors' types the merging kernel does not read
+    types = main.type_names()
+    each = (q.ne[1], q.ne[2], q.ne[3])
+    merge = Launch(
+        family, "flash_merge", (parts, sink, node), each, (), given, types, scratch=scratch
+    )
+    return [main, merge]
