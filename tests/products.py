@@ -140,16 +140,11 @@ def rounded(kind: str, x: Floats) -> NDArray[np.float64]:
 def multiplied(
     a: Tensor, b: Tensor, few: bool, columns: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The weights and the activations that are multiplied; `few` columns: by `dot` and `dots`.
-    Elements may come twice, where a product is the sum of two."""
+    """The weights and the activations that are multiplied; `few` columns: by `dot` and `dots`."""
     weight = weights()[a.type.name]
     taken = weight.dot_activations if few and not a.layout else weight.activations
     if AMX and weight.dequantize is not None and columns >= amx_pairs.MANY:
         return rounded("bf16", values(a)), rounded("bf16", values(b))
-    if taken is amx_pairs.BOTH:
-        w, x = values(a), rounded("bf16", values(b))
-        rest = rounded("bf16", (values(b) - x).astype(np.float32))
-        return np.concatenate([w, rounded("bf16", w)], -1), np.concatenate([x, rest], -1)
     if taken.name.startswith(INTEGERS.name):
         return in_integers(values(a)), in_integers(values(b))
     return values(a).astype(np.float64), rounded(taken.name, values(b))

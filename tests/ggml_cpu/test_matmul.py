@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from ggml_cpu.blocks import amx_pairs
 from ggml_cpu.blocks.format import LAYOUT
 from ggml_cpu.blocks.integers16 import SHARED
 from ggml_cpu.blocks.tiles import GRAIN, WIDTHS, padded, tile_of, tile_width
@@ -29,6 +30,11 @@ finely = pytest.mark.skipif(not VNNI, reason="this CPU multiplies f16 in f32")
 def random(*shape: int) -> np.ndarray:
     seed = np.random.SeedSequence(shape)
     return np.random.default_rng(seed).standard_normal(shape, np.float32)
+
+
+def many(kind: str) -> list[int]:
+    """Numbers of columns for which the rows of a type become other panels, if there are any."""
+    return [MANY] if kind in FLOATS else [amx_pairs.MANY + 3] if AMX else []
 
 
 def product(a, b) -> np.ndarray:
@@ -52,7 +58,7 @@ def check(a, b, n_threads: int = 2, layout: str = "") -> None:
 def test_sizes(kind: str, m: int) -> None:
     k = {1: 256, 3: 512, 16: 768, 17: 1280, 100: 256}[m]
     a = leaf(kind, random(m, k))
-    for n in (1, 2, 3, 8, 9, 13, 25, *((MANY,) if kind in FLOATS or AMX else ())):
+    for n in (1, 2, 3, 8, 9, 13, 25, *many(kind)):
         for layout in ("", LAYOUT) if kind in QUANTIZED else ("",):
             check(a, leaf("f32", random(n, k)), 1 + n % 3, layout)
 
@@ -80,7 +86,7 @@ def test_any_k(kind: str, k: int) -> None:
 def test_broadcast_of_matrices(kind: str) -> None:
     for layout in ("", LAYOUT) if kind in QUANTIZED else ("",):
         a = leaf(kind, random(2, 3, 37, 256))
-        for n in (1, 6, *((MANY,) if kind in FLOATS or AMX else ())):
+        for n in (1, 6, *many(kind)):
             check(a, leaf("f32", random(4, 6, n, 256)), 2, layout)
 
 

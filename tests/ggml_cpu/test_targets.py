@@ -80,8 +80,7 @@ def test_the_cpu_in_use_is_told() -> None:
 
 
 GEMV, GEMM, HALVES = "mul_mat_q4_K_panel", "mul_mat_q8_0_panels", "mul_mat_bf16_rows"
-MANY_HALVES, MANY_F16 = "mul_mat_bf16_tiles", "mul_mat_f16_tiles"
-MANY_BLOCKS = "mul_mat_q8_0_panel_pairs"
+MANY_HALVES, MANY_BLOCKS = "mul_mat_bf16_tiles", "mul_mat_q8_0_panel_pairs"
 AMX = r"(?s)^(?=.*\tldtilecfg\t)(?=.*\ttilerelease\n).*\t{}\t"
 CALL = r"\tbl\t(?!_ZN8ggml_cpu)"  # of what is no routine of the kernel
 # Kernels by CPU, each with what must be in its code, and what must not.
@@ -107,7 +106,6 @@ CODE: dict[str, dict[str, tuple[str, str]]] = {
         GEMM: (r"\tvpdpbusd\t.*%zmm", r"tdp"),
         MANY_BLOCKS: (AMX.format("tdpbf16ps"), r"vpdpbusd"),
         MANY_HALVES: (AMX.format("tdpbf16ps"), r"dpbf16ps\t.*%zmm"),
-        MANY_F16: (AMX.format("tdpbf16ps"), r"vpdpwssd"),
     },
     "neon-dotprod": {
         GEMV: (r"\tsdot\tv", f"smmla|{CALL}"),

@@ -27,12 +27,11 @@ def configuration(*shapes: Shape) -> bytes:
     return struct.pack("<BB14x16H16B", 1, 0, *n_bytes, *spare, *rows, *spare)
 
 
-# For tiles of TILE columns the sums of 32 rows, and two registers of columns; for narrower ones the
-# sums of 16 rows, and one of columns; and two of rows.
-C, C_NEXT, A, A_NEXT, C_NARROW, A_NARROW, B, B_NEXT = range(8)
+# For tiles of TILE columns the sums of 32 rows, for narrower ones of 16; and 32 rows of a panel.
+C, C_NEXT, A, C_NARROW, A_NARROW, B, B_NEXT = range(7)
 _SHAPES = (
-    (TILE, LANES), (TILE, LANES), (TILE, WORDS), (TILE, WORDS),
-    (NARROW, LANES), (NARROW, WORDS), (WORDS, LANES), (WORDS, LANES),
+    (TILE, LANES), (TILE, LANES), (TILE, WORDS), (NARROW, LANES), (NARROW, WORDS),
+    (WORDS, LANES), (WORDS, LANES),
 )  # fmt: skip
 REGISTERS = configuration(*_SHAPES) if AMX else b""
 

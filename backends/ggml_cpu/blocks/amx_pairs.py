@@ -1,9 +1,7 @@
-"""AMX: weights of any type times many columns, in pairs of bf16.
+"""AMX: weights of bf16, and quantized ones, times many columns in pairs of bf16.
 
 A step has 32 values, 16 pairs. Quantized weights become bf16, a panel of 32 rows at a time, and so
 do columns: eight bits of each value, where blocks of q8_0 have the same steps for all of their 32.
-f16 weights are the sum of two bf16, high + low, and f32 columns nearly so; of the products all
-count but low * low, which is 2^-18 of the whole or less.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import Activations
 from ggml_cpu.blocks.amx import (
     A_NARROW,
-    A_NEXT,
     B_NEXT,
     C_NARROW,
     C_NEXT,
@@ -36,7 +33,7 @@ PAIRS = 2 * WORDS  # values of a step
 REGISTER = WORDS * ROW  # bytes of a step of a panel: two registers of rows, side by side
 AT_ONCE = 512  # values of a row that become bf16 at a time: 32 KiB of a panel
 SPARE = 8 << 10  # bytes behind a panel, of a row that is on its way
-MANY = 64  # columns from which quantized weights are best multiplied in bf16
+MANY = 192  # columns from which that costs less than the products of bytes
 
 
 @fn
@@ -54,27 +51,6 @@ def pack_pairs(x, n, to):
 
 STEPS = Activations("bf16_steps", PAIRS, LINE, pack_pairs, WORDS)
 
-
-@fn
-def rest(x, rounded):
-    """What f32 values have besides their bf16."""
-    return v.f32_to_bf16(x - v.bf16_to_f32(rounded))
-
-
-@fn
-def pack_both(x, n, to):
-    """A step is 16 pairs of high parts, then as many of low ones."""
-    for i in range(0, n, PAIRS):
-        for j in range(0, PAIRS, LANES):
-            values = v.f32_load_n(x + 4 * (i + j), n - i - j)
-            high = v.f32_to_bf16(values)
-            v.store(to + 2 * j, high)
-            v.store(to + LINE + 2 * j, rest(values, high))
-        to += 2 * LINE
-
-
-BOTH = Activations("bf16_both", PAIRS, 2 * LINE, pack_both, WORDS)
-
 # ---- panels
 
 
@@ -90,19 +66,19 @@ def transpose_step(at):
 
 
 @fn
-def put_steps(x, n, r, dst, bytes_of_step):
-    """n f32 values as row r of steps that are still to be transposed."""
-    for i in range(0, n, PAIRS):
-        to = dst + i // PAIRS * bytes_of_step + ROW * r
-        pack_pairs(x + 4 * i, min(PAIRS, n - i), to)
+def put_steps(x, n, r, dst):
+    """n f32 values, whole steps, as row r of steps that are still to be transposed."""
+    to = dst + ROW * r
+    for _ in range(n // PAIRS):
+        low, high = v.f32_load(x), v.f32_load(x + 4 * LANES)
+        v.store(to, v.concat(v.f32_to_bf16(low), v.f32_to_bf16(high)))
+        x += 4 * PAIRS
+        to += REGISTER
 
 
-def panel_of(bytes_of_step: int) -> Function:
-    @fn
-    def bytes_of(steps: int) -> int:
-        return steps * bytes_of_step + SPARE
-
-    return bytes_of
+@fn
+def panel_bytes(steps: int) -> int:
+    return steps * REGISTER + SPARE
 
 
 def _unpack(row_of: Function) -> Function:
@@ -116,7 +92,7 @@ def _unpack(row_of: Function) -> Function:
             to = dst + first // LANES * WORD
             for r in range(LANES):
                 row_of(src, stride, min(first + r, rows - 1), n, spare)
-                put_steps(spare, n, r, to, REGISTER)
+                put_steps(spare, n, r, to)
             for i in range(steps):
                 transpose_step(to + i * REGISTER)
 
@@ -213,44 +189,6 @@ def tile(width: int) -> Function:
     return multiply if width == TILE else _in_narrow_parts(width, add)
 
 
-def tile_of_both(width: int) -> Function:
-    """The same of high and low parts, which lie one behind the other."""
-    low = LINE * width
-
-    @fn
-    def add(w, columns, i):
-        a, b = columns + 2 * i * low, w + 2 * i * REGISTER
-        v.amx_load(A_NARROW, a, LINE, NARROW, WORDS)
-        v.amx_load(B, b, ROW, WORDS, LANES)
-        v.amx_dot_bf16(C_NARROW, A_NARROW, B)
-        v.amx_load(B_NEXT, b + REGISTER, ROW, WORDS, LANES)
-        v.amx_dot_bf16(C_NARROW, A_NARROW, B_NEXT)
-        v.amx_load(A_NARROW, a + low, LINE, NARROW, WORDS)
-        v.amx_dot_bf16(C_NARROW, A_NARROW, B)
-
-    @fn
-    def multiply(w, columns, steps, out, more):
-        begin(out, more)
-        for _ in range(steps):
-            v.amx_load(A, columns, LINE, TILE, WORDS)
-            v.amx_load(B, w, ROW, WORDS, LANES)
-            v.amx_load(B_NEXT, w + WORD, ROW, WORDS, LANES)
-            v.amx_load(A_NEXT, columns + low, LINE, TILE, WORDS)
-            v.amx_dot_bf16(C, A, B)
-            v.amx_dot_bf16(C_NEXT, A, B_NEXT)
-            v.amx_dot_bf16(C, A_NEXT, B)
-            v.amx_dot_bf16(C_NEXT, A_NEXT, B_NEXT)
-            v.amx_load(B, w + REGISTER, ROW, WORDS, LANES)
-            v.amx_load(B_NEXT, w + REGISTER + WORD, ROW, WORDS, LANES)
-            v.amx_dot_bf16(C, A, B)
-            v.amx_dot_bf16(C_NEXT, A, B_NEXT)
-            w += 2 * REGISTER
-            columns += 2 * low
-        finish(out)
-
-    return multiply if width == TILE else _in_narrow_parts(width, add)
-
-
 # ---- weights
 
 
@@ -258,11 +196,11 @@ def in_pairs(weight: Weight, panels: bool = False) -> Weight:
     """A quantized type, in place or in panels, as it is multiplied with MANY columns."""
     row_of = _in_panels(weight) if panels else _in_rows(weight)
     kind = weight.type
-    together = blocks_of(kind).together * kind.block_size // PAIRS if panels else 1
+    assert AT_ONCE % (blocks_of(kind).together * kind.block_size) == 0
     return replace(
-        weight, activations=STEPS, of_dots=None, rows=2 * LANES, panel=panel_of(REGISTER),
+        weight, activations=STEPS, of_dots=None, rows=2 * LANES, panel=panel_bytes,
         unpack=_unpack(row_of), tile=tile, k_block=AT_ONCE // PAIRS, registers=REGISTERS,
-        together=together, of_panels=weight if panels else None,
+        of_panels=weight if panels else None,
     )  # fmt: skip
 
 
@@ -277,37 +215,6 @@ def bf16_weight(pairs: Weight) -> Weight:
             v.store(at, v.i32(0))
 
     return replace(
-        pairs, activations=STEPS, of_dots=pairs.activations, panel=panel_of(REGISTER),
+        pairs, activations=STEPS, of_dots=pairs.activations, panel=panel_bytes,
         unpack=unpack, tile=tile, k_block=AT_ONCE // PAIRS, registers=REGISTERS,
-    )  # fmt: skip
-
-
-def f16_weight(in_f32: Weight, load_n: Function, few: int) -> Weight:
-    """`in_f32` has what up to `few` columns are multiplied with."""
-
-    @fn
-    def put_both(row, n, to):
-        """A step of a row: its high parts, and a register further on the low ones."""
-        for j in range(0, PAIRS, LANES):
-            values = load_n(row + 2 * j, n - j)
-            high = v.f32_to_bf16(values)
-            v.store(to + 2 * j, high)
-            v.store(to + REGISTER + 2 * j, rest(values, high))
-
-    @fn
-    def unpack(src, stride, rows, n, dst):
-        for first in range(0, rows, LANES):
-            to = dst + first // LANES * WORD
-            for i in range(0, n, PAIRS):
-                for r in range(LANES):
-                    row = src + min(first + r, rows - 1) * stride + 2 * i
-                    put_both(row, n - i, to + ROW * r)
-                transpose_step(to)
-                transpose_step(to + REGISTER)
-                to += 2 * REGISTER
-
-    return replace(
-        in_f32, activations=BOTH, of_dots=in_f32.activations, few=few,
-        panel=panel_of(2 * REGISTER), k_block=AT_ONCE // PAIRS // 2, unpack=unpack,
-        tile=tile_of_both, registers=REGISTERS,
     )  # fmt: skip

@@ -1,5 +1,4 @@
-"""f16 weights: a few columns, rounded to f16, are multiplied in f32; many as 16-bit integers or, by
-AMX, as sums of two bf16.
+"""f16 weights: a few columns, rounded to f16, are multiplied in f32; many as 16-bit integers.
 
 Where the CPU has no instruction for those, all are multiplied in f32.
 """
@@ -12,7 +11,6 @@ from ggml_cpu import target
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import integers16
 from ggml_cpu.blocks.activations import F16
-from ggml_cpu.blocks.amx_pairs import f16_weight
 from ggml_cpu.blocks.floats import f32_weight
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.panels import Blocks, length
@@ -33,9 +31,7 @@ def load_n(address, n):
 
 _in_f32 = f32_weight("f16", F16, load, load_n)
 
-if target.AMX:
-    register(f16_weight(_in_f32, load_n, FEW))
-elif target.VNNI:
+if target.VNNI:
     register(
         replace(
             _in_f32, activations=integers16.INTEGERS, of_dots=F16, few=FEW,

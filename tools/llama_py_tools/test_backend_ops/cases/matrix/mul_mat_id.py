@@ -43,7 +43,7 @@ def expert_ids(n_mats: int) -> Init:
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=SMALL, n_mats=[4], n_used=[2], b=[False], m=[33],
       n=[1, 9, 33], k=[96], prepared=[False, True])  # fmt: skip
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=TYPES + OTHERS, n_mats=[2], n_used=[1], b=[False],
-      m=[49], n=[150], k=[768], prepared=[False, True])  # fmt: skip
+      m=[49], n=[400], k=[768], prepared=[False, True])  # fmt: skip
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=[F32], n_mats=[4], n_used=[2], b=[False], m=[17],
       n=[0, 5], k=[65], prepared=[False])  # fmt: skip
 @case("MUL_MAT_ID", max_nmse=BOUND, type_a=[BLOCKS[2], F16], n_mats=[4], n_used=[4], b=[False],
