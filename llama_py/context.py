@@ -249,9 +249,14 @@ class Context(Closing, Watched):
 
     def prepare(self, n_tokens: int | Iterable[int], n_seqs: int = 1) -> None:
         """Have all kernels ready that batches of so many tokens need, of n_seqs sequences together:
-        with all logits, and with those of the last tokens. Nothing is computed."""
+        with all logits, and with those of the last tokens, in a memory that is full, and in one
+        that has nothing else. Nothing is computed."""
         each, params = [n_tokens] if isinstance(n_tokens, int) else n_tokens, self._graph_params
-        full = (full_params(self.model, params, self.memory, n, n_seqs) for n in each)
+        full = (
+            full_params(self.model, params, self.memory, n, n_seqs, n_used)
+            for n in each
+            for n_used in (None, n)
+        )
         self.runner.prepare(replace(f, n_outputs=n) for f in full for n in {f.n_outputs, n_seqs})
 
     def clear(self) -> None:

@@ -20,12 +20,17 @@ ParamsOf = Callable[[UBatch, GroupContext, int], GraphParams]  # the last: how m
 
 
 def full_params(
-    model: Loaded, params_of: ParamsOf, memory: MemoryGroup, n_tokens: int, n_seqs: int
-) -> GraphParams:
-    """Of the largest graph for so many tokens, all of them outputs: as if the memory were full."""
+    model: Loaded, params_of: ParamsOf, memory: MemoryGroup, n_tokens: int, n_seqs: int,
+    n_used: int | None = None,
+) -> GraphParams:  # fmt: skip
+    """Of the largest graph for so many tokens, all of them outputs: as if the memory were full, or
+    n_used cells of it."""
     hp = model.hparams
     ubatch = ubatch_reserve(-(-n_tokens // n_seqs), n_seqs, hp.n_pos_per_embd)
-    params = params_of(ubatch, memory.init_full(n_seqs), ubatch.n_tokens)
+    mctx = memory.init_full(n_seqs)
+    if n_used is not None:
+        mctx.as_if(n_used)
+    params = params_of(ubatch, mctx, ubatch.n_tokens)
     if not model.has_encoder:
         return params
     return replace(params, encoded=_longest_text(hp, params.cparams))

@@ -29,6 +29,11 @@ class GroupContext:
         self._parts = [*caches.values(), *([] if recr is None else [recr])]
         self._i = 0
 
+    def as_if(self, n_used: int) -> None:
+        """As if so many cells of each cache were in use, in a context that init_full made."""
+        for cache in self._caches.values():
+            cache.as_if(n_used)
+
     def next(self) -> bool:
         """Go to the next ubatch; False, and no move, at the last."""
         for part in self._parts:

@@ -202,6 +202,11 @@ class KVCacheContext(Walk):
         self._n_pos: int | None = kv.kv_size  # None: not asked for since the last ubatch
         self._found: tuple[SlotInfo, Forgotten] | None = None  # of what follows
 
+    def as_if(self, n_used: int) -> None:
+        """For a graph that is only measured: as if so many cells and positions were in use."""
+        self._n_kv = self.kv.padded(n_used)
+        self._n_pos = max(N_KV_STEP, -(-n_used // N_KV_STEP) * N_KV_STEP)
+
     def apply(self) -> None:
         self.kv.apply_ubatch(self.place, self.get_ubatch())
         self._n_kv = self.kv.get_n_kv(self.place)

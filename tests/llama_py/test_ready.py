@@ -92,6 +92,17 @@ def test_nothing_is_compiled_after_the_first_token(cold: Cold, ctx: Context, n_p
     assert cold.batches[before:] == []
 
 
+@pytest.mark.parametrize("n_prompt", [3, 200, 1030])
+def test_nor_in_a_long_context(cold: Cold, n_prompt: int) -> None:
+    """Attention over few cells and over many has kernels of its own."""
+    with llama_py.load() as model, model.context(2048) as ctx:
+        make_ready(ctx, n_prompt)
+        before = len(cold.batches)
+        for _ in llama_py.stream(ctx, [5] * n_prompt, max_tokens=3):
+            pass
+        assert before and cold.batches[before:] == []
+
+
 def test_all_are_compiled_together(cold: Cold, ctx: Context) -> None:
     """But for what weights are laid out with, and what runs that, which come before."""
     before = set().union(*cold.batches)

@@ -1,7 +1,7 @@
 """AMX: weights of bf16, and quantized ones, times many columns in pairs of bf16.
 
 A step has 32 values, 16 pairs. Quantized weights become bf16, a panel of 32 rows at a time, and so
-do columns: eight bits of each value, where blocks of q8_0 have the same steps for all of their 32.
+do columns: eight bits of each value, whereas rounding to bytes has the same steps for all 32.
 """
 
 from __future__ import annotations

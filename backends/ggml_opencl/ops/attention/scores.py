@@ -1,10 +1,10 @@
-"""Launchers of ggml_py/ops/attention.py, but for flash_attention.py."""
+"""Launchers of scores: their softmax, and those of keys alone."""
 
 from __future__ import annotations
 
 from ggml_opencl.conditions import FLOATS, READABLE, all_typed, dense_rows, every, typed
 from ggml_opencl.kernels import quantized_types
-from ggml_opencl.ops._heads import power_of_two
+from ggml_opencl.ops.attention._heads import power_of_two
 from ggml_opencl.table import Launch, defines, items, table
 from ggml_py.tensor import Tensor
 

@@ -1,10 +1,10 @@
-"""Launchers of FLASH_ATTN_EXT: blocks of query rows, and long caches in parts that are merged."""
+"""Attention without a score matrix: blocks of query rows, and long caches in parts that are merged."""
 
 from __future__ import annotations
 
 from ggml_opencl.conditions import FLOATS, READABLE, all_typed, dense_rows, every, typed
 from ggml_opencl.kernels import types_with
-from ggml_opencl.ops._heads import power_of_two
+from ggml_opencl.ops.attention._heads import power_of_two
 from ggml_opencl.table import WG, Launch, defines, table
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
@@ -53,7 +53,7 @@ def flash_attn_ext(node: Tensor) -> list[Launch]:
     scale, bias, cap = (float(node.param(p)) for p in ("scale", "max_bias", "softcap"))
     scalars = (scale, bias, cap, power_of_two(q.ne[2]), n_part, length)
     groups = (blocks * n_part, k.ne[2], q.ne[3])
-    family, scratch = "flash_attention", (parts,) if n_part > 1 else ()
+    family, scratch = "attention/flash", (parts,) if n_part > 1 else ()
     main = Launch(
         family, "flash_attn_ext", tensors, groups, scalars, given, scratch=scratch
     )

@@ -1,0 +1,1 @@
+"""Launchers of ggml_py/ops/attention.py."""
