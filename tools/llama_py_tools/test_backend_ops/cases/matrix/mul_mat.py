@@ -50,8 +50,8 @@ def flops(m: int, n: int, k: int, n_used: int = 1, **_: object) -> float:
 @case("MUL_MAT", max_nmse=BOUND, type_a=TYPES + OTHERS, m=[1], n=[64], k=[256], prepared=[False])
 @case("MUL_MAT", max_nmse=BOUND, type_a=TYPES + OTHERS, m=[16], n=[4, 6, 7, 10, 127], k=[256],
       prepared=[False])  # fmt: skip
-@case("MUL_MAT", max_nmse=BOUND, type_a=QUANTIZED, m=[49], n=[200], k=[1280],
-      prepared=[False, True])  # fmt: skip
+@case("MUL_MAT", max_nmse=BOUND, type_a=TYPES + OTHERS + REST, m=[49], n=[200],
+      k=[1280], prepared=[False, True])  # fmt: skip
 @case("MUL_MAT", max_nmse=BOUND, type_a=HALF_BLOCKS + SMALL, m=[16], n=[1], k=[32],
       prepared=[False])  # fmt: skip
 @case("MUL_MAT", max_nmse=BOUND, type_a=PLAIN, m=[1], n=[7, 127, 512], k=[2048, 2051],
