@@ -20,7 +20,6 @@ from ggml_cpu.kernels._common import (
     runs_of,
 )
 
-
 FEW_ROWS = 16
 
 

@@ -1,4 +1,4 @@
-"""Attention without a score matrix: blocks of query rows, and long caches in parts that are merged."""
+"""Attention without a score matrix: blocks of query rows; long caches in parts, to be merged."""
 
 from __future__ import annotations
 
