@@ -20,8 +20,6 @@ from ggml_cpu.kernels._common import (
     runs_of,
 )
 
-FEW_ROWS = 16
-
 
 @fn
 def no_params(p):
@@ -122,13 +120,11 @@ def map_pairs(
     rows_of: Function = two_sources,
     repeated: int = 2,
     over: int = 0,
-    upright: bool = False,
 ) -> Function:
     """dst = apply(x, y), dst and x of type a, y of type b, for the rows of tensor `over`.
 
     rows_of(p, r, size) is where dst, x and y of row r begin. y has as many elements as tensor
-    `repeated` in a row, which are repeated along that of `over`. `upright`: of FEW_ROWS or less a
-    thread takes a part of each, as it does of products: what it reads then lies near its core.
+    `repeated` in a row, which are repeated along that of `over`.
     """
     run, run_with_one = run_of_two(apply, a, b), run_of_one(apply, a, a)
     load_n, size, y_size = b.load_n, a.size, b.size
@@ -139,13 +135,6 @@ def map_pairs(
         n, m = v.ne(p, over, 0), v.ne(p, repeated, 0)
         step = m if 1 < m < n else CHUNK
         pieces = (n + step - 1) // step
-        if upright and m == n and n_rows(p, over) <= FEW_ROWS:
-            first, last = v.split_by(n, v.LANES, ith, nth)
-            for r in range(n_rows(p, over)):
-                d, x, y = rows_of(p, r, size)
-                d, x, y = d + first * size, x + first * size, y + first * y_size
-                run(d, x, y, last - first, given)
-            return
         start, stop = v.split(n_rows(p, over) * pieces, ith, nth)
         for u in range(start, stop):
             r, c = (u // pieces, u % pieces * step) if pieces > 1 else (u, 0)

@@ -35,7 +35,7 @@ def gate_and_value(p, r, size):
 
 def _glu(op: str, apply: Function, element: Element, params: Function = no_params) -> None:
     """dst = apply(gate, value)."""
-    pairs = map_pairs(apply, element, element, params, gate_and_value, repeated=0, upright=True)
+    pairs = map_pairs(apply, element, element, params, gate_and_value, repeated=0)
     name = f"{op.lower()}_{element.name}"
 
     @kernel(op, when=both(types_are(element.name, element.name), dense_rows), name=name)
