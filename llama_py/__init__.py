@@ -72,9 +72,12 @@ def load(
 
     Raises GGUFError, UnknownArchitecture, HParamsError, WeightsError, or BackendError.
     """
-    from llama_py.model import Model
+    from ggml_py.garbage import collected_later
 
-    return Model(path, device, **options)
+    with collected_later():
+        from llama_py.model import Model
+
+        return Model(path, device, **options)
 
 
 def __getattr__(name: str) -> Any:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from ggml_py.backend import Device
 from ggml_py.errors import ContextError
+from ggml_py.garbage import collected_later
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
 from llama_py import state
@@ -62,6 +63,7 @@ class Context(Closing, Watched):
     """
 
     @takes(ContextParams)
+    @collected_later()
     def __init__(self, model: Loaded, **options: Any) -> None:
         """options are the fields of ContextParams.
 
