@@ -14,7 +14,8 @@ from ggml_py import ops, registry
 from ggml_py.backend import CompileOptions, get_tensor, set_tensor
 from ggml_py.graph import Graph
 from ggml_py.sched import Scheduler
-from ggml_py.tensor import Tensor
+from ggml_py.tensor import FLAG_WEIGHT, Tensor
+from ggml_py.types import BY_NAME
 from llama_py.batch import Batch
 from llama_py.context import Context
 from tests import fused_graphs as graphs
@@ -61,6 +62,37 @@ def test_who_watches_sees_every_node() -> None:
     assert list(seen) == [t.op for t in graph.nodes] == ["RMS_NORM", "SCALE"]
     assert np.allclose(seen["RMS_NORM"], 1, atol=1e-4)
     assert np.allclose(seen["SCALE"], 0.25, atol=1e-4)
+
+
+def gated(n: int, kind: str = "q8_0", again: bool = False) -> tuple[list[str], int]:
+    """The steps of a gated unit of n columns, and bytes of the compute buffer."""
+    device = registry.device("cpu")
+    weights = [Tensor(BY_NAME[kind], (256, 1024), name=f"w{i}") for i in range(2)]
+    for w in weights:
+        w.flags |= FLAG_WEIGHT
+        w.buffer = device.alloc(w.nbytes)
+        device.prepare_weight(w, ["MUL_MAT"])
+    x = ops.neg(given(256, n))
+    up, gate = (ops.mul_mat(w, x) for w in weights)
+    y = ops.swiglu_split(gate, up)
+    graph = Graph()
+    graph.build_forward_expand(ops.add(y, gate) if again else ops.neg(y))
+    scheduler = Scheduler([device], CompileOptions(fuse=True))
+    plan = scheduler.plan(graph)
+    found = [getattr(s, "match", s) for s in plan.splits[0].steps]
+    return [str(getattr(s, "op", "step")) for s in found], scheduler.compute_sizes()[0]
+
+
+def test_a_gate_of_many_columns_is_never_in_memory() -> None:
+    steps, size = gated(64)
+    assert steps == ["NEG", "MUL_MAT", "step", "NEG"]
+    apart, larger = gated(64, "f16")
+    assert "SWIGLU" in apart and larger >= size + 64 * 4096
+
+
+@pytest.mark.parametrize("how", [{"n": 1}, {"n": 9, "again": True}, {"n": 9, "kind": "f16"}])
+def test_a_gate_that_is_wanted_or_made_otherwise_stays(how: dict[str, Any]) -> None:
+    assert "SWIGLU" in gated(**how)[0]
 
 
 def short_conv(

@@ -13,6 +13,8 @@ from ggml_cpu.kernels._products import SUM_BYTES, Shape, tiles_product
 from ggml_cpu.kernels._register_products import PANELS, register_product
 from ggml_cpu.target import AMX
 
+_PRODUCTS: dict[tuple[str, str], Function] = {}
+
 
 @dataclass(frozen=True)
 class Way:
@@ -33,10 +35,15 @@ class Way:
 
     @property
     def product(self) -> Function:
-        """See _products.py:tiles_product."""
-        if self.weight.registers:
-            return register_product(self.weight)
-        return tiles_product(self.weight, self.in_place)
+        """See _products.py:tiles_product; the same for all that ask."""
+        key = self.weight.type.name, self.suffix
+        if key not in _PRODUCTS:
+            make = register_product if self.weight.registers else self._in_tiles
+            _PRODUCTS[key] = make(self.weight)
+        return _PRODUCTS[key]
+
+    def _in_tiles(self, weight: Weight) -> Function:
+        return tiles_product(weight, self.in_place)
 
     @property
     def group_of(self) -> Function:

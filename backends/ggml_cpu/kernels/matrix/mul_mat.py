@@ -192,27 +192,15 @@ def _panel(weight: Weight) -> None:
                     store_rows(sums, min(rows, m - j * rows), out + c * step + 4 * j * rows)
 
 
-def _tiles(way: Way) -> Kernel:
-    """Weights in either layout times columns in tiles."""
-    weight, product, group_of = way.weight, way.product, way.group_of
+def tiles_loop(way: Way, product: Function) -> Function:
+    """loop(p, ith, nth, given): a thread's part of all products; `given` are further arguments of
+    `product`."""
+    weight, group_of = way.weight, way.group_of
     matrix, column_bytes = matrix_at(weight, way.in_place), weight.activations.column_bytes
     panels_of = Shape(weight).panels_of
 
-    def when(node: Tensor) -> str:
-        return refusal(weight, way.layout, node) or way.why_not(columns_each(node))
-
-    def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-        b, n = node.source(1), columns_each(node)
-        k = b.ne[0]
-        shared = columns_before(b.n_rows // max(1, n), n) * column_bytes(k)
-        return shared, max(LOCAL_OF_TILES, way.local_bytes(k))
-
-    @kernel(
-        "MUL_MAT", when=when, scratch=scratch, prepare=(TILES[weight.activations],),
-        extra=source_kind, rank=1 if way.least else 0, first=weight.type.name,
-        name=f"mul_mat_{weight.type.name}_{way.suffix}",
-    )  # fmt: skip
-    def mul_mat_tiles(p, ith, nth):
+    @fn
+    def loop(p, ith, nth, given):
         k, m, n = v.ne(p, 1, 0), v.ne(p, 1, 1), v.extra(p, COLUMNS)
         b2, stride = v.ne(p, 2, 1) * v.ne(p, 2, 2) // max(1, n), v.nb(p, 0, 1)
         repeat2, repeat3 = b2 // v.ne(p, 1, 2), v.ne(p, 2, 3) // v.ne(p, 1, 3)
@@ -230,9 +218,34 @@ def _tiles(way: Way) -> Kernel:
             out = v.data(p, 0) + (i * n + c) * stride
             local = v.local(p, ith)
             product(
-                w, v.nb(p, 1, 1), k, m, first, last, columns, count, out, stride, 0, local
-            )  # fmt: skip
+                w, v.nb(p, 1, 1), k, m, first, last, columns, count, out, stride, 0, local, *given
+            )
             start += last - first
+
+    return loop
+
+
+def _tiles(way: Way) -> Kernel:
+    """Weights in either layout times columns in tiles."""
+    weight, loop = way.weight, tiles_loop(way, way.product)
+    column_bytes = weight.activations.column_bytes
+
+    def when(node: Tensor) -> str:
+        return refusal(weight, way.layout, node) or way.why_not(columns_each(node))
+
+    def scratch(node: Tensor, nth: int) -> tuple[int, int]:
+        b, n = node.source(1), columns_each(node)
+        k = b.ne[0]
+        shared = columns_before(b.n_rows // max(1, n), n) * column_bytes(k)
+        return shared, max(LOCAL_OF_TILES, way.local_bytes(k))
+
+    @kernel(
+        "MUL_MAT", when=when, scratch=scratch, prepare=(TILES[weight.activations],),
+        extra=source_kind, rank=1 if way.least else 0, first=weight.type.name,
+        name=f"mul_mat_{weight.type.name}_{way.suffix}",
+    )  # fmt: skip
+    def mul_mat_tiles(p, ith, nth):
+        loop(p, ith, nth, ())
 
     return mul_mat_tiles
 

@@ -12,7 +12,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import FEW, LAYOUT, Weight
 from ggml_cpu.blocks.tiles import padded
 from ggml_cpu.faults import index_or_0
-from ggml_cpu.kernel import Kernel, fn, kernel
+from ggml_cpu.kernel import Function, Kernel, fn, kernel
 from ggml_cpu.kernels._products import (
     PANELS,
     SUM_BYTES,
@@ -119,25 +119,15 @@ def columns_each(node: Tensor) -> int:
     return ids.ne[0] * ids.ne[1] // max(1, node.source(0).ne[2])
 
 
-def _grouped(way: Way) -> Kernel:
-    """Experts times the columns of the tokens that chose them."""
-    weight, product, group_of = way.weight, way.product, way.group_of
+def grouped_loop(way: Way, product: Function) -> Function:
+    """loop(p, ith, nth, given): a thread's part of all products; `given` are further arguments of
+    `product`."""
+    weight, group_of = way.weight, way.group_of
     matrix, column_bytes = matrix_at(weight, way.in_place), weight.activations.column_bytes
     panels_of = Shape(weight).panels_of
 
-    def when(node: Tensor) -> str:
-        return refusal(weight, way.layout, node) or way.why_not(columns_each(node))
-
-    def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-        local = max(local_bytes(node), way.local_bytes(node.source(0).ne[0]))
-        return shared_bytes(node, weight.activations), local
-
-    @kernel(
-        "MUL_MAT_ID", when=when, scratch=scratch, prepare=(EXPERTS[weight.activations],),
-        extra=source_kind, rank=1 if way.least else 0, first=weight.type.name,
-        name=f"mul_mat_id_{weight.type.name}_{way.suffix}",
-    )  # fmt: skip
-    def mul_mat_id_grouped(p, ith, nth):
+    @fn
+    def loop(p, ith, nth, given):
         k, m, entries = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 3, 0) * v.ne(p, 3, 1)
         group, panels, local = v.shared(p), panels_of(m), v.local(p, ith)
         order, columns = order_at(group, entries), end_of_lists(group, entries)
@@ -152,7 +142,7 @@ def _grouped(way: Way) -> Kernel:
                 last = min(end, first + group_of(k))
                 product(
                     w, v.nb(p, 1, 1), k, m, first, last, a, n,
-                    v.data(p, 0), v.nb(p, 0, 1), names, local,
+                    v.data(p, 0), v.nb(p, 0, 1), names, local, *given,
                 )  # fmt: skip
                 first = last
             group += GROUP_BYTES
@@ -161,6 +151,28 @@ def _grouped(way: Way) -> Kernel:
             for i in range(start, stop):
                 if not is_here(p, expert_of(p, i)):
                     zero_rows(v.data(p, 0) + i * v.nb(p, 0, 1), m)
+
+    return loop
+
+
+def _grouped(way: Way) -> Kernel:
+    """Experts times the columns of the tokens that chose them."""
+    weight, loop = way.weight, grouped_loop(way, way.product)
+
+    def when(node: Tensor) -> str:
+        return refusal(weight, way.layout, node) or way.why_not(columns_each(node))
+
+    def scratch(node: Tensor, nth: int) -> tuple[int, int]:
+        local = max(local_bytes(node), way.local_bytes(node.source(0).ne[0]))
+        return shared_bytes(node, weight.activations), local
+
+    @kernel(
+        "MUL_MAT_ID", when=when, scratch=scratch, prepare=(EXPERTS[weight.activations],),
+        extra=source_kind, rank=1 if way.least else 0, first=weight.type.name,
+        name=f"mul_mat_id_{weight.type.name}_{way.suffix}",
+    )  # fmt: skip
+    def mul_mat_id_grouped(p, ith, nth):
+        loop(p, ith, nth, ())
 
     return mul_mat_id_grouped
 

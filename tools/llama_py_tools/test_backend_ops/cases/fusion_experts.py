@@ -26,6 +26,42 @@ def ffn_swiglu(new: Leaves, type_a: GGMLType, m: int, n: int, k: int) -> Tensor:
 GLU = {"swiglu": ops.swiglu_split, "geglu": ops.geglu_split}
 
 
+REPACKED = [BY_NAME[n] for n in ("q8_0", "q4_0", "q5_1", "q4_K", "q6_K", "iq4_xs")]
+
+
+@case("FFN_GLU", fused=True, max_nmse=5e-4, type_a=REPACKED, glu=[*GLU], m=[16, 100],
+      n=[2, 9, 33, 70], k=[256, 1024], again=[False])  # fmt: skip
+@case("FFN_GLU", fused=True, max_nmse=5e-4, type_a=REPACKED[:2], glu=[*GLU], m=[700], n=[3, 130],
+      k=[2048], again=[False, True])  # fmt: skip
+def ffn_glu(
+    new: Leaves, type_a: GGMLType, glu: str, m: int, n: int, k: int, again: bool
+) -> Tensor:
+    """again: what was gated is wanted once more."""
+    x = new((k, n))
+    up, gate = (ops.mul_mat(new.weight((k, m), type_a), x) for _ in range(2))
+    y = GLU[glu](gate, up)
+    return ops.add(y, up) if again else y
+
+
+@case("FFN_GLU", fused=True, max_nmse=5e-4, type_a=REPACKED, n_mats=[5], n_used=[2], glu=[*GLU],
+      m=[16, 100], n=[2, 9, 40], k=[256], some=[False])  # fmt: skip
+@case("FFN_GLU", fused=True, max_nmse=5e-4, type_a=REPACKED[:4:3], n_mats=[3], n_used=[4],
+      glu=["swiglu"], m=[33], n=[5, 40], k=[512], some=[True])  # fmt: skip
+def experts_glu(
+    new: Leaves, type_a: GGMLType, n_mats: int, n_used: int, glu: str, m: int, n: int, k: int,
+    some: bool,
+) -> Tensor:  # fmt: skip
+    """some: of eight matrices that are chosen from, those from the third on are here."""
+    of, first = (8, 2) if some else (0, 0)
+    ids = new((of or n_mats, n), I32, expert_ids(of or n_mats))
+    ids, x = ops.view_2d(ids, n_used, n, ids.nb[1], 0), new((k, 1, n))
+    up, gate = (
+        ops.mul_mat_id(new.weight((k, m, n_mats), type_a), x, ids, first=first, of=of)
+        for _ in range(2)
+    )
+    return GLU[glu](gate, up)
+
+
 def _glu(name: str, gate: Tensor, up: Tensor) -> Tensor:
     return ops.swiglu_clamp(gate, up, 10.0) if name == "clamp" else GLU[name](gate, up)
 

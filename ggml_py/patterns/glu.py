@@ -1,0 +1,15 @@
+"""A gated unit whose gate is a product that nobody else reads."""
+
+from __future__ import annotations
+
+from ggml_py.pattern import Pattern
+
+PRODUCTS = {"MUL_MAT": "weight, x", "MUL_MAT_ID": "weight, x, ids"}
+
+
+def gated_by(product: str, op: str) -> Pattern:
+    """Of one of PRODUCTS, whose result gates `value` in an op of two tensors."""
+    return Pattern(f"""
+        gate = {product}({PRODUCTS[product]})
+        y = {op}(gate, value)
+    """)
