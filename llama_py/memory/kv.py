@@ -25,6 +25,11 @@ from llama_py.memory.walk import Walk
 N_KV_STEP = 256  # n_kv grows in steps, so that graphs can be reused
 
 
+def in_steps(n: int) -> int:
+    """n rounded up to whole steps, at least one."""
+    return max(N_KV_STEP, -(-n // N_KV_STEP) * N_KV_STEP)
+
+
 class KVCache(KVSlots):
     """Keys and values of all tokens of all sequences (llama_kv_cache).
 
@@ -73,7 +78,7 @@ class KVCache(KVSlots):
         return self.padded(max(self.cells[stream].used_max_p1() for stream in place.strm))
 
     def padded(self, n_used: int) -> int:
-        return min(self.kv_size, max(N_KV_STEP, -(-n_used // N_KV_STEP) * N_KV_STEP))
+        return min(self.kv_size, in_steps(n_used))
 
     def copy_stream(self, src: int, dst: int) -> None:
         self.tensors.copy_stream(src, dst)
@@ -205,7 +210,7 @@ class KVCacheContext(Walk):
     def as_if(self, n_used: int) -> None:
         """For a graph that is only measured: as if so many cells and positions were in use."""
         self._n_kv = self.kv.padded(n_used)
-        self._n_pos = max(N_KV_STEP, -(-n_used // N_KV_STEP) * N_KV_STEP)
+        self._n_pos = in_steps(n_used)
 
     def apply(self) -> None:
         self.kv.apply_ubatch(self.place, self.get_ubatch())
@@ -254,7 +259,7 @@ class KVCacheContext(Walk):
         """Positions that attention has to look at: up to the last of all sequences, in steps."""
         if self._n_pos is None:
             last = max(self.kv.seq_pos_max(s) for s in range(self.kv.n_seq_max))
-            self._n_pos = max(N_KV_STEP, -(-(last + 1) // N_KV_STEP) * N_KV_STEP)
+            self._n_pos = in_steps(last + 1)
         return self._n_pos
 
     def cells_of(self, ubatch: UBatch) -> list[tuple[int, KVCells]]:

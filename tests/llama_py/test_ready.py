@@ -6,6 +6,7 @@ takes what is asked for from the real one.
 
 from __future__ import annotations
 
+import gc
 import io
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -180,3 +181,23 @@ def test_python_counts_all_on_a_terminal(cold: Cold, monkeypatch: pytest.MonkeyP
             pass
     assert f" of {sum(map(len, cold.batches))} |" in terminal.getvalue()
     assert terminal.getvalue().endswith("\r")
+
+
+def test_a_start_looks_for_garbage_when_it_is_over() -> None:
+    """Not among the thousands of objects that it makes, which all stay."""
+    looks: list[str] = []
+
+    def look(phase: str, _: dict[str, int]) -> None:
+        looks.append(phase)
+
+    before = gc.get_threshold()
+    gc.callbacks.append(look)
+    try:
+        gc.set_threshold(50)
+        looks.clear()
+        with llama_py.load() as model, model.context(256):
+            gc.set_threshold(*before)
+    finally:
+        gc.callbacks.remove(look)
+        gc.set_threshold(*before)
+    assert looks.count("start") < 10, looks.count("start")

@@ -12,7 +12,7 @@ import struct
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.target import AMX, LANES, TILE
+from ggml_cpu.target import LANES, TILE
 
 NARROW = 4
 WORDS = 16  # of a row of a register
@@ -33,19 +33,11 @@ _SHAPES = (
     (TILE, LANES), (TILE, LANES), (TILE, WORDS), (NARROW, LANES), (NARROW, WORDS),
     (WORDS, LANES), (WORDS, LANES),
 )  # fmt: skip
-REGISTERS = configuration(*_SHAPES) if AMX else b""
-
-
-@fn
-def nothing():
-    pass
+REGISTERS = configuration(*_SHAPES)
 
 
 def around(registers: bytes) -> tuple[Function, Function]:
     """What a kernel calls before and after it multiplies with registers of this configuration."""
-    if not registers:
-        return nothing, nothing
-
     @fn
     def begin():
         v.amx_configure(v.table(registers))

@@ -24,6 +24,7 @@ from ggml_cpu.blocks.amx import (
 )
 from ggml_cpu.blocks.floats import ROW, WORD
 from ggml_cpu.blocks.format import Weight
+from ggml_cpu.blocks.interleave import transpose_rows
 from ggml_cpu.blocks.panels import blocks_of
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES, TILE
@@ -55,17 +56,6 @@ STEPS = Activations("bf16_steps", PAIRS, LINE, pack_pairs, WORDS)
 
 
 @fn
-def transpose_step(at):
-    """LANES rows of a step, each a line, in place: then each line has a word of every row."""
-    words = v.i32_regs(LANES)
-    for r in range(LANES):
-        words[r] = v.i32_load(at + ROW * r)
-    v.transpose(words)
-    for i in range(WORDS):
-        v.store(at + ROW * i, words[i])
-
-
-@fn
 def put_steps(x, n, r, dst):
     """n f32 values, whole steps, as row r of steps that are still to be transposed."""
     to = dst + ROW * r
@@ -94,7 +84,7 @@ def _unpack(row_of: Function) -> Function:
                 row_of(src, stride, min(first + r, rows - 1), n, spare)
                 put_steps(spare, n, r, to)
             for i in range(steps):
-                transpose_step(to + i * REGISTER)
+                transpose_rows(to + i * REGISTER, ROW)
 
     return unpack
 

@@ -38,6 +38,17 @@ def interleaver(load: Function, load_n: Function, size: int, per_word: int = 1) 
     return interleave
 
 
+@fn
+def transpose_rows(at, apart):
+    """LANES rows of as many words, `apart` bytes from one to the next, in place."""
+    words = v.i32_regs(LANES)
+    for i in range(LANES):
+        words[i] = v.i32_load(at + apart * i)
+    v.transpose(words)
+    for i in range(LANES):
+        v.store(at + apart * i, words[i])
+
+
 def word_interleaver(flip: int) -> Function:
     """An interleaver of words, into which `flip` is XORed."""
 

@@ -24,6 +24,7 @@ from ggml_cpu.blocks.activations import (
 )
 from ggml_cpu.blocks.dots import ANY, dots_of
 from ggml_cpu.blocks.format import Weight
+from ggml_cpu.blocks.interleave import transpose_rows
 from ggml_cpu.blocks.panels import WORD, Blocks, length
 from ggml_cpu.blocks.tiles import several
 from ggml_cpu.kernel import Function, fn
@@ -104,12 +105,7 @@ def put_row(values, to):
 @fn
 def transpose_squares(panel):
     for square in range(panel, panel + SCALES, SQUARE):
-        words = v.i32_regs(LANES)
-        for i in range(LANES):
-            words[i] = v.i32_load(square + WORD * i)
-        v.transpose(words)
-        for i in range(LANES):
-            v.store(square + WORD * i, words[i])
+        transpose_rows(square, WORD)
 
 
 def _pack(decoder: Decoder) -> Function:

@@ -39,23 +39,24 @@ def add_rows(sums, rows, out):
 
 
 def any_width(tile: Callable[[int], Function]) -> Function:
-    """multiply(width, panel, columns, steps, out) for tiles of every width."""
+    """multiply(width, panel, columns, steps, out, given) for tiles of every width; `given` are
+    further arguments of theirs."""
     tiles = {width: tile(width) for width in WIDTHS}
     full, four, two, one = tiles[TILE], tiles[4], tiles[2], tiles[1]
     eight = tiles.get(8, four)
 
     @fn
-    def multiply(width, panel, columns, steps, out):
+    def multiply(width, panel, columns, steps, out, given):
         if width == TILE:
-            full(panel, columns, steps, out)
+            full(panel, columns, steps, out, *given)
         elif width == 8:
-            eight(panel, columns, steps, out)
+            eight(panel, columns, steps, out, *given)
         elif width == 4:
-            four(panel, columns, steps, out)
+            four(panel, columns, steps, out, *given)
         elif width == 2:
-            two(panel, columns, steps, out)
+            two(panel, columns, steps, out, *given)
         else:
-            one(panel, columns, steps, out)
+            one(panel, columns, steps, out, *given)
 
     return multiply
 
@@ -190,7 +191,7 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
                 for i in range(first, last):
                     panel = panels + (i - first) * panel_bytes if in_place else w + i * panel_bytes
                     fetch_places(used, i * rows, c, out, stride, order)
-                    multiply(width, panel, tile, count, local)
+                    multiply(width, panel, tile, count, local, ())
                     put(local, m, used, i * rows, c, s > 0, out, stride, order)
                 c += width
 

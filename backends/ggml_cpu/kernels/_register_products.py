@@ -12,13 +12,13 @@ from ggml_cpu.blocks.amx import around
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.tiles import GRAIN, tile_width
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.kernels._products import Shape, store_rows
+from ggml_cpu.kernels._products import Shape, any_width, store_rows
 from ggml_cpu.target import LANES, TILE
 
 COLUMNS = 43 * TILE  # at a time at most: those of 512 tokens
-PANELS = 8  # whose sums are kept
+KEPT = 8  # panels, of whose sums there is room
 ROW = 8 * LANES  # bytes of a column's sums of a panel
-SUM_BYTES = PANELS * (COLUMNS + GRAIN) * ROW
+SUM_BYTES = KEPT * (COLUMNS + GRAIN) * ROW
 
 
 def local_bytes(weight: Weight) -> int:
@@ -48,9 +48,8 @@ def source_of(weight: Weight) -> Function:
 
 
 def register_product(weight: Weight) -> Function:
-    """product, as _products.py:tiles_product makes it, of at most PANELS panels."""
-    full, eight, four = weight.tile(TILE), weight.tile(8), weight.tile(4)
-    two, one = weight.tile(2), weight.tile(1)
+    """product, as _products.py:tiles_product makes it, of at most KEPT panels."""
+    multiply = any_width(weight.tile)
     unpack, rows, step, k_block = weight.unpack, weight.rows, weight.step, weight.k_block
     source, block_bytes = source_of(weight), weight.activations.block_bytes
     steps_of, column_bytes = Shape(weight).steps_of, weight.activations.column_bytes
@@ -58,25 +57,12 @@ def register_product(weight: Weight) -> Function:
     assert 4 * rows == ROW
 
     @fn
-    def multiply(width, panel, columns, steps, sums, more):
-        if width == TILE:
-            full(panel, columns, steps, sums, more)
-        elif width == 8:
-            eight(panel, columns, steps, sums, more)
-        elif width == 4:
-            four(panel, columns, steps, sums, more)
-        elif width == 2:
-            two(panel, columns, steps, sums, more)
-        else:
-            one(panel, columns, steps, sums, more)
-
-    @fn
     def add(panel, steps, k, s, a, c, end, n, sums):
         """Products of `steps` steps, from s on, with columns c..end of n, to their sums."""
         while c < end:
             width = tile_width(n - c)
             tile = a + c * column_bytes(k) + s * block_bytes * width
-            multiply(width, panel, tile, steps, sums, s > 0)
+            multiply(width, panel, tile, steps, sums, (s > 0,))
             sums += ROW * width
             c += width
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from ggml_cpu.blocks.amx_pairs import MANY, in_pairs
 from ggml_cpu.blocks.format import LAYOUT, Weight
-from ggml_cpu.kernel import Function, fn
+from ggml_cpu.kernel import Function, Kernel, fn
 from ggml_cpu.kernels import _register_products
-from ggml_cpu.kernels._products import SUM_BYTES, Shape, tiles_product
-from ggml_cpu.kernels._register_products import PANELS, register_product
+from ggml_cpu.kernels._products import PANELS, SUM_BYTES, Shape, matrix_at, tiles_product
+from ggml_cpu.kernels._register_products import KEPT, register_product
 from ggml_cpu.target import AMX
 
 _PRODUCTS: dict[tuple[str, str], Function] = {}
@@ -46,6 +46,16 @@ class Way:
         return tiles_product(weight, self.in_place)
 
     @property
+    def matrix(self) -> Function:
+        """See _products.py:matrix_at."""
+        return matrix_at(self.weight, self.in_place)
+
+    @property
+    def panels_of(self) -> Function:
+        """panels_of(m): of a matrix of m rows."""
+        return Shape(self.weight).panels_of
+
+    @property
     def group_of(self) -> Function:
         """group_of(k): panels of a product at most."""
         if not self.weight.registers:
@@ -53,7 +63,7 @@ class Way:
 
         @fn
         def group_of(k):
-            return PANELS
+            return KEPT
 
         return group_of
 
@@ -77,3 +87,11 @@ def ways(weight: Weight) -> Iterator[Way]:
         yield Way(in_pairs(weight), True, "pairs", MANY)
         if weight.repacked:
             yield Way(in_pairs(weight, panels=True), False, "panel_pairs", MANY)
+
+
+def declare(op: str, weight: Weight, make: Callable[[Way], Kernel]) -> None:
+    """Make the kernels of all ways; that of panels as they are becomes one of PANELS."""
+    for way in ways(weight):
+        kernel = make(way)
+        if way.layout:
+            PANELS.setdefault((op, weight.type.name), kernel)

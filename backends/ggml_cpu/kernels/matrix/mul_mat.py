@@ -19,7 +19,6 @@ from ggml_cpu.blocks.format import LAYOUT, Weight
 from ggml_cpu.blocks.tiles import columns_before
 from ggml_cpu.kernel import Function, Kernel, fn, kernel
 from ggml_cpu.kernels._products import (
-    PANELS,
     SUM_BYTES,
     Shape,
     matrix_at,
@@ -33,7 +32,7 @@ from ggml_cpu.kernels.matrix._columns import (
     ROWS,
     TILES,
 )
-from ggml_cpu.kernels.matrix._ways import Way, ways
+from ggml_cpu.kernels.matrix._ways import Way, declare
 from ggml_cpu.quants import weights
 from ggml_cpu.target import TILE
 from ggml_py.tensor import Tensor
@@ -195,9 +194,8 @@ def _panel(weight: Weight) -> None:
 def tiles_loop(way: Way, product: Function) -> Function:
     """loop(p, ith, nth, given): a thread's part of all products; `given` are further arguments of
     `product`."""
-    weight, group_of = way.weight, way.group_of
-    matrix, column_bytes = matrix_at(weight, way.in_place), weight.activations.column_bytes
-    panels_of = Shape(weight).panels_of
+    matrix, panels_of, group_of = way.matrix, way.panels_of, way.group_of
+    column_bytes = way.weight.activations.column_bytes
 
     @fn
     def loop(p, ith, nth, given):
@@ -256,7 +254,4 @@ for _weight in weights().values():
     _rows(_weight)
     if _weight.repacked:
         _panel(_weight)
-    for _way in ways(_weight):
-        _kernel = _tiles(_way)
-        if _way.layout:
-            PANELS.setdefault(("MUL_MAT", _weight.type.name), _kernel)
+    declare("MUL_MAT", _weight, _tiles)

@@ -14,7 +14,6 @@ from ggml_cpu.blocks.tiles import padded
 from ggml_cpu.faults import index_or_0
 from ggml_cpu.kernel import Function, Kernel, fn, kernel
 from ggml_cpu.kernels._products import (
-    PANELS,
     SUM_BYTES,
     Shape,
     matrix_at,
@@ -36,7 +35,7 @@ from ggml_cpu.kernels.matrix._experts import (
     order_at,
     shared_bytes,
 )
-from ggml_cpu.kernels.matrix._ways import Way, ways
+from ggml_cpu.kernels.matrix._ways import Way, declare
 from ggml_cpu.kernels.matrix.mul_mat import refusal, source_kind
 from ggml_cpu.quants import weights
 from ggml_py.tensor import Tensor
@@ -122,9 +121,8 @@ def columns_each(node: Tensor) -> int:
 def grouped_loop(way: Way, product: Function) -> Function:
     """loop(p, ith, nth, given): a thread's part of all products; `given` are further arguments of
     `product`."""
-    weight, group_of = way.weight, way.group_of
-    matrix, column_bytes = matrix_at(weight, way.in_place), weight.activations.column_bytes
-    panels_of = Shape(weight).panels_of
+    matrix, panels_of, group_of = way.matrix, way.panels_of, way.group_of
+    column_bytes = way.weight.activations.column_bytes
 
     @fn
     def loop(p, ith, nth, given):
@@ -181,7 +179,4 @@ for _weight in weights().values():
     _few_tokens(_weight, in_place=True)
     if _weight.repacked:
         _few_tokens(_weight, in_place=False)
-    for _way in ways(_weight):
-        _kernel = _grouped(_way)
-        if _way.layout:
-            PANELS.setdefault(("MUL_MAT_ID", _weight.type.name), _kernel)
+    declare("MUL_MAT_ID", _weight, _grouped)
