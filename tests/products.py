@@ -143,7 +143,7 @@ def multiplied(
     """The weights and the activations that are multiplied; `few` columns: by `dot` and `dots`."""
     weight = weights()[a.type.name]
     taken = weight.dot_activations if few and not a.layout else weight.activations
-    if AMX and weight.dequantize is not None and columns >= amx_pairs.MANY:
+    if AMX and weight.values is not None and columns >= amx_pairs.MANY:
         return rounded("bf16", values(a)), rounded("bf16", values(b))
     if taken.name.startswith(INTEGERS.name):
         return in_integers(values(a)), in_integers(values(b))

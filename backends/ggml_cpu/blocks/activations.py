@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.tiles import tile_of
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.target import LANES
+from ggml_cpu.target import LANES, TILE
 
 UNIT = 256  # elements of a column that are packed at a time
 UNIT_BYTES = 1024  # of the widest format
@@ -29,6 +30,7 @@ class Activations:
 
     pack(x, n, to): n <= UNIT f32 values at x, as the blocks of a column at `to`.
     together: words of a block that lie side by side in a tile.
+    tile: columns of a full tile; tile_of: see tiles.py.
     """
 
     name: str
@@ -36,6 +38,8 @@ class Activations:
     block_bytes: int
     pack: Function
     together: int = 1
+    tile: int = TILE
+    tile_of: Function = tile_of
 
     @cached_property
     def column_bytes(self) -> Callable[[int], int]:

@@ -29,6 +29,8 @@ class Products(NamedTuple):
     """How blocks of a type are multiplied. All functions are `@fn`.
 
     add_words   add_words(width) -> add(words, columns, dots): the products of words, added to dots
+    pairs_of    pairs_of(words, i): bytes, those of values 4 * i .. and of values 16 + 4 * i ..
+    less        what these bytes are larger than the values
     start       (at, times): the dots of a panel start at `times` the number at `at` in a column
     scales_of   scales_of(scales): f32; where scales and words are: see panels.py
     minima_of   minima_of(scales), or None
@@ -38,6 +40,8 @@ class Products(NamedTuple):
     """
 
     add_words: Callable[[int], Function]
+    pairs_of: Function
+    less: int
     start: tuple[int, int]
     scales_of: Function
     dots_of: Function
@@ -47,7 +51,7 @@ class Products(NamedTuple):
 
 
 def _tile(products: Products, kind: GGMLType, column_bytes: int) -> Callable[[int], Function]:
-    add_words, (start, times), scales_of = products[:3]
+    add_words, (start, times), scales_of = products.add_words, products.start, products.scales_of
     minima_of, panel_bytes = products.minima_of, kind.type_size * LANES
     fetch, (at, after) = walk.fetcher(panel_bytes, 1), places(blocks_of(kind))
 
@@ -96,6 +100,35 @@ def _tile(products: Products, kind: GGMLType, column_bytes: int) -> Callable[[in
     return tile
 
 
+def _words_of(products: Products) -> Callable[[Function, int], Function]:
+    pairs_of, less = products.pairs_of, float(-products.less)
+    scales_of, minima_of = products.scales_of, products.minima_of
+
+    @fn
+    def from_less(scales, scale):
+        return scale * less
+
+    @fn
+    def from_minima(scales, scale):
+        return minima_of(scales)
+
+    offset_of = from_less if minima_of is None else from_minima
+
+    def words_of(put: Function, size: int) -> Function:
+        @fn
+        def put_block(scales, words, to):
+            scale = scales_of(scales)
+            offset = offset_of(scales, scale)
+            for i in range(4):
+                low, high = pairs_of(words, i)
+                put(low, scale, offset, to + size * i)
+                put(high, scale, offset, to + size * (i + 4))
+
+        return put_block
+
+    return words_of
+
+
 def _dot(products: Products, size: int, column_bytes: int) -> Function:
     """Two blocks at a time, into sums of their own."""
     dots_of, scale_of, minimum_of = products.dots_of, products.scale_of, products.minimum_of
@@ -122,7 +155,7 @@ def _dot(products: Products, size: int, column_bytes: int) -> Function:
         more = v.float32(0)
         for _ in range(n // 64):
             for i in range(0, 2 * size, 64):
-                v.prefetch_nta(src + AHEAD + i)
+                v.prefetch(src + AHEAD + i)
             even = add(src, a, even)
             odd = add(src + size, a + column_bytes, odd)
             if has_minimum:
@@ -149,7 +182,8 @@ def weight(
     kind = BY_NAME[name]
     tile = _tile(products, kind, activations.block_bytes)
     dot = _dot(products, kind.type_size, activations.block_bytes)
-    return walk.weight(kind, activations, panel, tile, dot, decode, encode)
+    words_of = _words_of(products)
+    return walk.weight(kind, activations, panel, tile, dot, decode, encode, words_of)
 
 
 def nibbles(
@@ -224,8 +258,8 @@ def with_offset(
         start = v.set_lane(v.i32x8(0), 0, v.ld_i32(a + SUM8_32) * times)
         return v.dot4(start, values_of(w), v.i8x32_load(a))
 
-    words = nibbles(pairs_of, 2 * offset - 1)
-    products = Products(words, (SUM8_32, times), first_f16s, in_place, first_f16)
+    words, start = nibbles(pairs_of, 2 * offset - 1), (SUM8_32, times)
+    products = Products(words, pairs_of, offset, start, first_f16s, in_place, first_f16)
     return weight(name, activations, panel, products, decode, encode)
 
 
@@ -261,6 +295,6 @@ def with_minimum(
 
     words = nibbles(pairs_of, largest)
     products = Products(
-        words, (0, 0), scales_of, in_place, first_f16, minima_of, minimum_of
-    )  # fmt: skip
+        words, pairs_of, 0, (0, 0), scales_of, in_place, first_f16, minima_of, minimum_of
+    )
     return weight(name, activations, panel, products, decode, encode)

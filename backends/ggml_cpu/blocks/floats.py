@@ -11,6 +11,7 @@ from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.interleave import interleaver
 from ggml_cpu.blocks.panels import Blocks, length
 from ggml_cpu.blocks.tiles import several
+from ggml_cpu.blocks.walk import AHEAD
 from ggml_cpu.kernel import Function, fn, routine
 from ggml_cpu.target import LANES, TILE
 from ggml_py.types import BY_NAME
@@ -146,6 +147,8 @@ def _dot(operands: Operands) -> Function:
         sums = v.f32_regs(CHAINS)
         whole = n // stretch * stretch
         for i in range(0, whole, stretch):
+            for line in range(0, stretch * size, 64):
+                v.prefetch(src + AHEAD + i * size + line)
             for c in range(CHAINS):
                 j = i + c * span
                 x = column_load(a + j * column_size)

@@ -51,12 +51,15 @@ class Weight(Format):
                   [dot_columns][dot_rows]; None where `dot` is as good
     row           row(panel, r, n, dst): row r of a panel back in place; None for weights that are
                   not worth repacking at load, since their panels are larger than rows
+    values        values(put, size) -> walk(panel, n, to): what a panel of n elements has, to
+                  put(bytes, scale, offset, to), four of each row at a time and `size` bytes after
+                  the four before; values are bytes, as this CPU multiplies them with signed ones,
+                  times scale + offset, f32 [LANES]. None for floats
     together      steps that are unpacked together, besides those of a block of weights
     k_block       steps of a panel to unpack and multiply at a time at most, in whole blocks
     of_dots       what `dot` and `dots` take, where that is not `activations`
     few           columns up to which `dots` costs less than turning rows into panels
-    registers     what the CPU's matrix registers are configured to while tiles are multiplied, see
-                  amx.py: then multiply(panel, columns, steps, out, more) adds to `out` with `more`
+    registers     whether panels are multiplied by registers of the CPU (amx.py), not by `tile`
     of_panels     a repacked weight whose panels `unpack` takes, `stride` bytes apart; None: rows in
                   place
     """
@@ -71,11 +74,12 @@ class Weight(Format):
     dots: Function | None = None
     dot_columns: int = 1
     row: Function | None = None
+    values: Callable[[Function, int], Function] | None = None
     together: int = 1
     k_block: int = BLOCKS
     of_dots: Activations | None = None
     few: int = FEW
-    registers: bytes = b""
+    registers: bool = False
     of_panels: Weight | None = None
 
     @property

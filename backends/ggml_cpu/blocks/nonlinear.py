@@ -47,6 +47,7 @@ def weight(
         store_levels(block + scale_size, v.table(table), scale_of(block), x)
 
     words = nibbles(pairs_of, ANY, biased_dot if offset == I8_BIAS else unsigned_dot)
-    products = Products(words, (SUM8_32, offset // 8), scales_of, in_place, scale_of)
+    start = SUM8_32, offset // 8
+    products = Products(words, pairs_of, offset, start, scales_of, in_place, scale_of)
     panel = scale_first(16 + scale_size, scale_size)
     return block32.weight(name, activations, panel, products, decode, encode)

@@ -110,6 +110,33 @@ def _add_block(
     return add_block
 
 
+def _words_of(
+    word_of: Function, scale_words: Function, factors: Function
+) -> Callable[[Function, int], Function]:
+    def words_of(put: Function, size: int) -> Function:
+        @fn
+        def put_16(w, half, j, s, scale, offset, to):
+            for i in range(4 * s, 4 * s + 4):
+                values = v.as_i8(word_of(w, half, j, i))
+                put(values, scale, offset, to + size * (32 * half + 8 * j + i))
+
+        @fn
+        def put_block(d, w, to):
+            scale, minimum = factors(d, w)
+            for half in range(2):
+                for j in range(4):
+                    scales, minima = scale_words(w, 2 * half + j // 2)
+                    for s in range(2):
+                        byte = s + 2 * (j % 2)
+                        q, less = scale_byte(scales, byte), scale_byte(minima, byte)
+                        less_by = -minimum * v.to_f32(less)
+                        put_16(w, half, j, s, scale * v.to_f32(q), less_by, to)
+
+        return put_block
+
+    return words_of
+
+
 def _add_in_place(values_of: Function, scales_of: Function, factors_of: Function) -> Function:
     @fn
     def add_64(block, a, j, scales, sums):
@@ -176,4 +203,5 @@ def weight(
     add_block = _add_block(largest, word_of, scale_words, factors, panel_bytes)
     tile = walk.tile(kind, activations, add_block)
     dot = walk.dot(kind, activations, _add_in_place(*in_place), 8, -1.0)
-    return walk.weight(kind, activations, panel, tile, dot, _decode(*in_place), encode)
+    words_of = _words_of(word_of, scale_words, factors)
+    return walk.weight(kind, activations, panel, tile, dot, _decode(*in_place), encode, words_of)

@@ -130,6 +130,34 @@ def _add_block(
     return add_block
 
 
+def _words_of(value_of: Function) -> Callable[[Function, int], Function]:
+    def words_of(put: Function, size: int) -> Function:
+        @fn
+        def put_32(w, j, high, scale, offset, to):
+            """The low or the high values of chunk j."""
+            for i in range(8):
+                put(value_of(w, j, high, i), scale, offset, to + size * (16 * j + 8 * high + i))
+
+        @fn
+        def put_block(_, w, to):
+            both, s0 = v.i32_load(w), v.i32_load(w + WORD)
+            s1, s2 = v.i32_load(w + 2 * WORD), v.i32_load(w + 3 * WORD)
+            d, d_min = v.f16_to_f32(v.to_i16(both)), v.f16_to_f32(v.to_i16(both >> 16))
+            scales, minima = s0 & SIX_BITS, s1 & SIX_BITS
+            for j in range(4):
+                if j == 2:
+                    scales, minima = later(s0, s2), later(s1, s2 >> 4)
+                low, less = v.to_f32(scales & 255), v.to_f32(minima & 255)
+                put_32(w, j, 0, d * low, -d_min * less, to)
+                high, less = v.to_f32((scales >> 8) & 255), v.to_f32((minima >> 8) & 255)
+                put_32(w, j, 1, d * high, -d_min * less, to)
+                scales, minima = scales >> 16, minima >> 16
+
+        return put_block
+
+    return words_of
+
+
 def _add_in_place(quads_of: Function) -> Function:
     @fn
     def add_half(block, a, half, scales, sums):
@@ -236,6 +264,5 @@ def weight(
     add_block = _add_block(value_of, largest, kind.type_size * LANES)
     tile = walk.tile(kind, activations, add_block)
     dot = walk.dot(kind, activations, _add_in_place(quads_of), 4, -1.0)
-    return walk.weight(
-        kind, activations, word_by_word(kind.type_size), tile, dot, _decode(quads_of), encode
-    )
+    panel, decode, words_of = word_by_word(kind.type_size), _decode(quads_of), _words_of(value_of)
+    return walk.weight(kind, activations, panel, tile, dot, decode, encode, words_of)

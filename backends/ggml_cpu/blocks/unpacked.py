@@ -127,6 +127,27 @@ def _pack(decoder: Decoder) -> Function:
     return pack
 
 
+def _words_of(decoder: Decoder) -> Callable[[Function, int], Function]:
+    words, groups, panel_bytes = decoder.per // 4, decoder.groups, decoder.panel_bytes
+    chunks, less = decoder.chunks, float(-OFFSET)
+
+    def words_of(put: Function, size: int) -> Function:
+        @fn
+        def put_block(_, w, to):
+            for _ in range(chunks):
+                for g in range(groups):
+                    scale = v.f32_load(w + SCALES + WORD * g)
+                    offset = scale * less
+                    for i in range(words * g, words * g + words):
+                        put(v.i8_load(w + WORD * i), scale, offset, to + size * i)
+                w += panel_bytes
+                to += CHUNK // 4 * size
+
+        return put_block
+
+    return words_of
+
+
 def _tile(decoder: Decoder) -> Callable[[int], Function]:
     words, groups, panel_bytes = decoder.per // 4, decoder.groups, decoder.panel_bytes
     sums_at = CHUNK_SUM16 if decoder.per == 16 else CHUNK_SUM32
@@ -269,10 +290,12 @@ def weight(
     kind = BY_NAME[name]
     decoder = Decoder(kind, per, bytes_of, scales_of, signs_of, offset, cheap)
     dot = walk.dot(kind, activations, _block(decoder), decoder.groups, offset / OFFSET)
+    blocks = Blocks(decoder.chunks * decoder.panel_bytes)
     return Weight(
         type=kind, dequantize=walk.dequantize(kind, _decode(decoder)),
         quantize=None if encode is None else walk.quantize(kind, encode),
         activations=activations, rows=LANES, panel=length(Blocks(decoder.panel_bytes)),
-        unpack=walk.unpack(kind, Blocks(decoder.chunks * decoder.panel_bytes), _pack(decoder)),
+        unpack=walk.unpack(kind, blocks, _pack(decoder)),
+        values=walk.values(kind, blocks, _words_of(decoder)),
         tile=_tile(decoder), dot=dot, k_block=K_BLOCK,
     )  # fmt: skip

@@ -95,6 +95,28 @@ def row(kind: GGMLType, blocks: Blocks, gather: Function) -> Function:
     return from_panel
 
 
+def values(
+    kind: GGMLType, blocks: Blocks, words_of: Callable[[Function, int], Function]
+) -> Callable[[Function, int], Function]:
+    """words_of(put, size) -> put_block(scales, words, to): those of a block of a panel."""
+    elements, (at, after) = kind.block_size, places(blocks)
+
+    def values_of(put: Function, size: int) -> Function:
+        put_block = words_of(put, size)
+
+        @fn
+        def walk(panel, n, to):
+            for i in range(n // elements):
+                scales, words = at(panel, i)
+                put_block(scales, words, to)
+                panel = after(panel, i)
+                to += elements // 4 * size
+
+        return walk
+
+    return values_of
+
+
 def fetcher(panel_bytes: int, parts: int, pieces: int = 1) -> Function:
     """fetch(w, i, piece): a piece of part i of those of the block of a panel that is read AHEAD
     bytes later.
@@ -195,7 +217,7 @@ def dot(
         total, less = v.f32x16(0.0), zeros()
         for _ in range(n // elements):
             for i in range(0, size, 64):
-                v.prefetch_nta(src + AHEAD + i)
+                v.prefetch(src + AHEAD + i)
             total, less = add_block(src, a, total, less)
             src += size
             a += column_bytes
@@ -207,14 +229,16 @@ def dot(
 def weight(
     kind: GGMLType, activations: Activations, panel: tuple[Function, Function],
     tile: Callable[[int], Function], dot: Function, decode: Function, encode: Function,
+    words_of: Callable[[Function, int], Function],
 ) -> Weight:  # fmt: skip
     """A type of weights whose panels, as large as the rows, are those of panels.py.
 
-    panel: `pack` and `gather`, see unpack and row.
+    panel: `pack` and `gather`, see unpack and row; words_of: see values.
     """
     blocks = blocks_of(kind)
     return Weight(
         type=kind, dequantize=dequantize(kind, decode), quantize=quantize(kind, encode),
         activations=activations, rows=LANES, panel=length(blocks), tile=tile, dot=dot,
         unpack=unpack(kind, blocks, panel[0]), row=row(kind, blocks, panel[1]),
+        values=values(kind, blocks, words_of),
     )  # fmt: skip

@@ -8,17 +8,16 @@ those of all columns.
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.amx import around
+from ggml_cpu.blocks import amx
+from ggml_cpu.blocks.amx import ROW, ROWS
 from ggml_cpu.blocks.format import Weight
-from ggml_cpu.blocks.tiles import GRAIN, tile_width
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.kernels._products import Shape, any_width, store_rows
-from ggml_cpu.target import LANES, TILE
+from ggml_cpu.kernels._products import Shape, store_rows
 
-COLUMNS = 43 * TILE  # at a time at most: those of 512 tokens
+COLUMNS = 512  # at a time at most
 KEPT = 8  # panels, of whose sums there is room
-ROW = 8 * LANES  # bytes of a column's sums of a panel
-SUM_BYTES = KEPT * (COLUMNS + GRAIN) * ROW
+SUMS = (COLUMNS + ROWS) * ROW  # bytes of those of a panel, and of what a narrow tile adds
+SUM_BYTES = KEPT * SUMS
 
 
 def local_bytes(weight: Weight) -> int:
@@ -49,20 +48,24 @@ def source_of(weight: Weight) -> Function:
 
 def register_product(weight: Weight) -> Function:
     """product, as _products.py:tiles_product makes it, of at most KEPT panels."""
-    multiply = any_width(weight.tile)
     unpack, rows, step, k_block = weight.unpack, weight.rows, weight.step, weight.k_block
     source, block_bytes = source_of(weight), weight.activations.block_bytes
     steps_of, column_bytes = Shape(weight).steps_of, weight.activations.column_bytes
-    configure, release = around(weight.registers)
     assert 4 * rows == ROW
 
     @fn
     def add(panel, steps, k, s, a, c, end, n, sums):
         """Products of `steps` steps, from s on, with columns c..end of n, to their sums."""
+        while end - c >= 2 * ROWS:
+            tile = a + c * column_bytes(k) + s * block_bytes * ROWS
+            others = tile + ROWS * column_bytes(k)
+            amx.multiply_two(panel, tile, others, steps, sums, s > 0)
+            sums += 2 * ROW * ROWS
+            c += 2 * ROWS
         while c < end:
-            width = tile_width(n - c)
+            width = amx.tile_of(c, n)[1]
             tile = a + c * column_bytes(k) + s * block_bytes * width
-            multiply(width, panel, tile, steps, sums, (s > 0,))
+            amx.multiply(panel, tile, width, steps, sums, s > 0)
             sums += ROW * width
             c += width
 
@@ -72,14 +75,14 @@ def register_product(weight: Weight) -> Function:
             place = v.ld_i32(order + 4 * column) if order != 0 else column
             to = out + place * stride
             for i in range(first, last):
-                x = sums + ((i - first) * (COLUMNS + GRAIN) + column - c) * ROW
+                x = sums + (i - first) * SUMS + (column - c) * ROW
                 store_rows(x, min(rows, m - i * rows), to + 4 * rows * i)
 
     @fn
     def product(w, w_stride, k, m, first, last, a, n, out, stride, order, sums):
         """Column c is stored at out + c * stride, or order[c] * stride where `order` is not 0."""
         steps, panel = steps_of(k), sums + SUM_BYTES
-        configure()
+        amx.begin()
         for c in range(0, n, COLUMNS):
             end = min(n, c + COLUMNS)
             for s in range(0, steps, k_block):
@@ -88,9 +91,9 @@ def register_product(weight: Weight) -> Function:
                     src, apart = source(w, w_stride, k, i, s * step)
                     length = min(k - s * step, count * step)
                     unpack(src, apart, min(rows, m - i * rows), length, panel)
-                    to = sums + (i - first) * (COLUMNS + GRAIN) * ROW
+                    to = sums + (i - first) * SUMS
                     add(panel, count, k, s, a, c, end, n, to)
             put(sums, m, first, last, c, end, out, stride, order)
-        release()
+        amx.end()
 
     return product

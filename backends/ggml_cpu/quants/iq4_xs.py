@@ -101,6 +101,29 @@ def add_block(width: int) -> Function:
     return add
 
 
+def words_of(put: Function, size: int) -> Function:
+    @fn
+    def put_32(levels, w, scale, to):
+        """A group."""
+        offset = scale * float(-I8_BIAS)
+        for i in range(4):
+            low, high = both_levels(levels, v.i8_load(w + WORD * i))
+            put(low, scale, offset, to + size * i)
+            put(high, scale, offset, to + size * (i + 4))
+
+    @fn
+    def put_block(_, w, to):
+        levels = v.i8x16_load(v.table(UNEVEN_TABLE)) ^ I8_BIAS
+        both, lower = v.i32_load(w), v.i32_load(w + WORD)
+        d = v.f16_to_f32(v.to_i16(both))
+        for g in range(8):
+            pairs = v.as_i32(scale_pairs(lower, both >> 16, g // 4 * 4 + g % 2))
+            scale = d * v.to_f32(v.asr(pairs << (16 - 8 * (g & 2)), 16))
+            put_32(levels, w + WORD * (2 + 4 * g), scale, to + 8 * size * g)
+
+    return put_block
+
+
 @fn
 def scales_of(block):
     """The eight scales of a block in place, less 32, as i32x8."""
@@ -167,4 +190,5 @@ def encode(x, block):
 
 tile = walk.tile(IQ4_XS, ACTIVATIONS, add_block)
 dot = walk.dot(IQ4_XS, ACTIVATIONS, add_in_place, 2, 0.0)
-register(walk.weight(IQ4_XS, ACTIVATIONS, word_by_word(136), tile, dot, decode, encode))
+panel = word_by_word(136)
+register(walk.weight(IQ4_XS, ACTIVATIONS, panel, tile, dot, decode, encode, words_of))

@@ -146,6 +146,28 @@ def add_block(width: int) -> Function:
     return add
 
 
+def words_of(put: Function, size: int) -> Function:
+    @fn
+    def put_16(w, which, scale, to):
+        offset = scale * -32.0
+        for i in range(4):
+            put(word_of(w, which, i), scale, offset, to + size * i)
+
+    @fn
+    def put_block(d, w, to):
+        factor = v.f16_load(d)
+        for i in range(4):
+            half, s = i >> 1, i & 1
+            first, second = v.i32_load(w + 2 * WORD * half), v.i32_load(w + 2 * WORD * half + WORD)
+            values, at = w + VALUES + PART * i, to + size * (32 * half + 4 * s)
+            put_16(values, 0, factor * v.to_f32(scale_byte(first, s)), at)
+            put_16(values, 1, factor * v.to_f32(scale_byte(first, s + 2)), at + 8 * size)
+            put_16(values, 2, factor * v.to_f32(scale_byte(second, s)), at + 16 * size)
+            put_16(values, 3, factor * v.to_f32(scale_byte(second, s + 2)), at + 24 * size)
+
+    return put_block
+
+
 @fn
 def values_of(block, half):
     """The first and the last 64 values of a half in place, 0..63."""
@@ -227,4 +249,5 @@ def encode(x, block):
 
 tile = walk.tile(Q6_K, ACTIVATIONS, add_block)
 dot = walk.dot(Q6_K, ACTIVATIONS, add_in_place, 8, -32.0)
-register(walk.weight(Q6_K, ACTIVATIONS, (pack, gather), tile, dot, decode, encode))
+panel = pack, gather
+register(walk.weight(Q6_K, ACTIVATIONS, panel, tile, dot, decode, encode, words_of))

@@ -82,6 +82,11 @@ def add_words(width: int) -> Function:
 
 
 @fn
+def pairs_of(w, i):
+    return v.i8_load(w + i * WORD), v.i8_load(w + (i + 4) * WORD)
+
+
+@fn
 def in_place(w, a):
     start = v.set_lane(v.i32x8(0), 0, v.ld_i32(a + BIAS_32))
     return v.dot4_biased(start, v.i8x32_load(w + 2) ^ I8_BIAS, v.i8x32_load(a))
@@ -108,5 +113,6 @@ def vector(block, i):
 
 
 panel = scale_first(34, 2, flip=I8_BIAS * 0x01010101)
-products = Products(add_words, (BIAS_32, 1), first_f16s, in_place, first_f16)
+start = BIAS_32, 1
+products = Products(add_words, pairs_of, I8_BIAS, start, first_f16s, in_place, first_f16)
 register(replace(weight("q8_0", ACTIVATIONS, panel, products, decode, encode), vector=vector))

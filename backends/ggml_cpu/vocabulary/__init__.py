@@ -47,7 +47,7 @@ from .dot import (
     dot_pairs,
     matrix_dot,
 )
-from .dot_bf16 import dotbf16, matrix_dotbf16
+from .dot_bf16 import bf16_of, dotbf16, matrix_dotbf16
 from .functions import (
     verf,
     vexp,
@@ -91,11 +91,12 @@ from .lanes import (
     swap_pairs,
     vall,
     vany,
+    zip_halves,
     zip_high,
     zip_low,
 )
 from .math import copysign, fma, vabs, vceil, vfloor, vmax, vmin, vround, vsqrt, vtrunc
-from .memory import prefetch, prefetch_nta, prefetch_write, store, store_n, store_nt, table
+from .memory import prefetch, prefetch_write, store, store_n, store_nt, table
 from .reduce import lowest_bit, vbits, vmaxval, vminval, vsum, vsum64
 from .special import lookup16, scale_by_power_of_two
 from .transpose import transpose

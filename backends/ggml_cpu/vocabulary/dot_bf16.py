@@ -6,9 +6,11 @@ from llvmlite import ir
 
 from ggml_cpu.target import BF16, LANES, NEON_BF16, X86
 
-from .lanes import WORDS, even, odd, shuffle
+from .half import f32_to_bf16
+from .lanes import WORDS, concat, even, odd, shuffle
 from .vec import I32, Vec, call, chunked, constant, inlined, intrinsic, suffix
 
+I16 = ir.IntType(16)
 as_i16, as_i32, f32x8 = WORDS["as_i16"], WORDS["as_i32"], WORDS["f32x8"]
 
 
@@ -51,6 +53,34 @@ def _hardware_dotbf16(builder: ir.IRBuilder, acc: ir.Value, x: ir.Value, y: ir.V
     operands = [acc, builder.bitcast(x, pairs), builder.bitcast(y, pairs)]
     name = f"x86.avx512bf16.dpbf16ps.{n * 32}" if X86 else "aarch64.neon.bfdot.v4f32.v8bf16"
     return call(builder, f"llvm.{name}", acc.type, operands)
+
+
+def _hardware_bf16_of(builder: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+    n = 2 * x.type.count
+    name = f"llvm.x86.avx512bf16.cvtne2ps2bf16.{n * 16}"
+    halves = call(builder, name, ir.VectorType(_BFloat(), n), [y, x])
+    return builder.bitcast(halves, ir.VectorType(I16, n))
+
+
+@intrinsic
+def _cvtne2ps2bf16(typing, x, y):
+    if x != y or x != Vec("f32", LANES):
+        return None
+
+    def emit(context, builder, sig, args):
+        return _hardware_bf16_of(builder, *args)
+
+    return Vec("i16", 2 * LANES)(x, y), emit
+
+
+@inlined
+def _plain_bf16_of(x, y):
+    return concat(f32_to_bf16(x), f32_to_bf16(y))
+
+
+# bf16_of(x, y): x and after it y, f32 vectors, as raw bf16 (i16) for dotbf16 or registers; what is
+# subnormal may become 0.
+bf16_of = _cvtne2ps2bf16 if BF16 and X86 else _plain_bf16_of
 
 
 @intrinsic

@@ -253,12 +253,12 @@ def table(typing, data):
     return types.int64(data), emit
 
 
-def _prefetch(locality: int, write: int) -> Function:
+def _prefetch(write: int) -> Function:
     @intrinsic
     def fetch(typing, addr):
         def emit(context, builder, sig, args):
             where = pointer(builder, args[0], ir.IntType(8))
-            hints = [I32(write), I32(locality), I32(1)]
+            hints = [I32(write), I32(3), I32(1)]
             call(builder, "llvm.prefetch.p0", ir.VoidType(), [where, *hints])
             return context.get_dummy_value()
 
@@ -283,7 +283,6 @@ _half("bf16", bf16_to_f32, f32_to_bf16)
 _scalar("i64", types.int64, I64, "")
 _scalar("f32", types.float32, ir.FloatType(), "")
 _scalar("f64", types.float64, ir.DoubleType(), "")
-prefetch = _prefetch(3, 0)
-prefetch_nta = _prefetch(0, 0)
-prefetch_write = _prefetch(3, 1)
+prefetch = _prefetch(0)
+prefetch_write = _prefetch(1)
 

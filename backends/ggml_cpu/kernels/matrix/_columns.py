@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import UNIT, UNIT_BYTES, Activations
-from ggml_cpu.blocks.tiles import columns_before, tile_of
+from ggml_cpu.blocks.tiles import columns_before
 from ggml_cpu.kernel import Function, Kernel, fn, kernel
 from ggml_cpu.kernels._units import PER_THREAD
 from ggml_cpu.quants import activations
@@ -119,6 +119,7 @@ def _tiles(activations: Activations) -> Kernel:
     """
     pack, put, column_bytes = activations.pack, putter(activations), activations.column_bytes
     unit_bytes, in_words = column_bytes(UNIT), activations.together == 1
+    tile_of = activations.tile_of
 
     @fn
     def in_full_tiles(p, n, nth):

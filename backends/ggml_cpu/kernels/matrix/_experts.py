@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import UNIT, Activations
-from ggml_cpu.blocks.tiles import GRAIN, padded, tile_of
+from ggml_cpu.blocks.tiles import GRAIN, padded
 from ggml_cpu.faults import index_or_0
 from ggml_cpu.kernel import Kernel, fn, kernel
 from ggml_cpu.kernels.matrix._columns import LOCAL as UNIT_LOCAL
@@ -117,7 +117,7 @@ def copy_words(src, dst, n):
 
 def _grouped(activations: Activations) -> Kernel:
     pack, put, column_bytes = activations.pack, putter(activations), activations.column_bytes
-    unit_bytes = column_bytes(UNIT)
+    unit_bytes, tile_of = column_bytes(UNIT), activations.tile_of
 
     @fn
     def send(p, groups, group_of, place_of, entry, columns, i, packed, size):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ggml_cpu.blocks import amx
 from ggml_cpu.blocks.amx_pairs import MANY, in_pairs
 from ggml_cpu.blocks.format import LAYOUT, Weight
 from ggml_cpu.kernel import Function, Kernel, fn
@@ -73,6 +74,11 @@ class Way:
             return _register_products.local_bytes(self.weight)
         return Shape(self.weight).local_bytes(k) if self.in_place else SUM_BYTES
 
+    @property
+    def behind(self) -> int:
+        """Bytes of shared scratch behind the columns."""
+        return amx.BEHIND if self.weight.registers else 0
+
     def why_not(self, n: int) -> str:
         """Why not n columns; "" if it may be."""
         return "" if n >= self.least else f"needs {self.least} columns or more; got {n}"
@@ -83,7 +89,7 @@ def ways(weight: Weight) -> Iterator[Way]:
     if weight.repacked:
         yield Way(weight, False, "panels")
     yield Way(weight, True, "tiles")
-    if AMX and weight.dequantize is not None:
+    if AMX and weight.values is not None:
         yield Way(in_pairs(weight), True, "pairs", MANY)
         if weight.repacked:
             yield Way(in_pairs(weight, panels=True), False, "panel_pairs", MANY)

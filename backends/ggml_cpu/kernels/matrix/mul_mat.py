@@ -34,7 +34,6 @@ from ggml_cpu.kernels.matrix._columns import (
 )
 from ggml_cpu.kernels.matrix._ways import Way, declare
 from ggml_cpu.quants import weights
-from ggml_cpu.target import TILE
 from ggml_py.tensor import Tensor
 
 PARTS = 4  # pieces of work per thread below which columns are divided as well
@@ -88,17 +87,17 @@ def source_kind(node: Tensor) -> tuple[int, int]:
 
 
 @fn
-def column_parts(n, units, nth):
+def column_parts(n, units, nth, tile):
     """Into how many parts to divide n columns, when `units` are all the rows there are."""
     if nth == 1 or units >= PARTS * nth:
         return 1
-    return min((n + TILE - 1) // TILE, (PARTS * nth + units - 1) // units)
+    return min((n + tile - 1) // tile, (PARTS * nth + units - 1) // units)
 
 
 @fn
-def columns_of(part, parts, n):
+def columns_of(part, parts, n, tile):
     """(first column, number) of a part; parts start at full tiles."""
-    size = ((n + TILE - 1) // TILE + parts - 1) // parts * TILE
+    size = ((n + tile - 1) // tile + parts - 1) // parts * tile
     first = min(n, part * size)
     return first, min(size, n - first)
 
@@ -195,7 +194,7 @@ def tiles_loop(way: Way, product: Function) -> Function:
     """loop(p, ith, nth, given): a thread's part of all products; `given` are further arguments of
     `product`."""
     matrix, panels_of, group_of = way.matrix, way.panels_of, way.group_of
-    column_bytes = way.weight.activations.column_bytes
+    column_bytes, tile = way.weight.activations.column_bytes, way.weight.activations.tile
 
     @fn
     def loop(p, ith, nth, given):
@@ -204,12 +203,12 @@ def tiles_loop(way: Way, product: Function) -> Function:
         repeat2, repeat3 = b2 // v.ne(p, 1, 2), v.ne(p, 2, 3) // v.ne(p, 1, 3)
         panels = panels_of(m)
         matrices = b2 * v.ne(p, 2, 3)
-        parts = column_parts(n, panels * matrices, nth)
+        parts = column_parts(n, panels * matrices, nth, tile)
         start, stop = v.split(panels * matrices * parts, ith, nth)
         while start < stop:
             first, i = start % panels, start // panels
             last = min(panels, first + min(stop - start, group_of(k)))
-            c, count = columns_of(i % parts, parts, n)
+            c, count = columns_of(i % parts, parts, n, tile)
             i //= parts
             w = matrix(p, i % b2 // repeat2, i // b2 // repeat3)
             columns = v.shared(p) + (columns_before(i, n) + c) * column_bytes(k)
@@ -235,7 +234,7 @@ def _tiles(way: Way) -> Kernel:
         b, n = node.source(1), columns_each(node)
         k = b.ne[0]
         shared = columns_before(b.n_rows // max(1, n), n) * column_bytes(k)
-        return shared, max(LOCAL_OF_TILES, way.local_bytes(k))
+        return shared + way.behind, max(LOCAL_OF_TILES, way.local_bytes(k))
 
     @kernel(
         "MUL_MAT", when=when, scratch=scratch, prepare=(TILES[weight.activations],),

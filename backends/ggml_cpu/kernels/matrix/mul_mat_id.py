@@ -162,7 +162,7 @@ def _grouped(way: Way) -> Kernel:
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
         local = max(local_bytes(node), way.local_bytes(node.source(0).ne[0]))
-        return shared_bytes(node, weight.activations), local
+        return shared_bytes(node, weight.activations) + way.behind, local
 
     @kernel(
         "MUL_MAT_ID", when=when, scratch=scratch, prepare=(EXPERTS[weight.activations],),
