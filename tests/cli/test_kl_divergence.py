@@ -99,7 +99,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     folder = tmp_path_factory.mktemp("kl")
     text = folder / "text.txt"
     text.write_text(TEXT)
-    args = ["-f", str(text), "-c", str(N_CTX), "--chunks", "8", "-b", "64"]
+    args = ["-f", str(text), "-c", str(N_CTX), "--chunks", "8", "-b", "128"]
     assert main([*args, "--kl-divergence-base", str(folder / "base")]) == 0
     return str(text), str(folder / "base")
 
@@ -107,7 +107,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 def test_a_model_beside_itself(
     base: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["--kl-divergence", "--kl-divergence-base", base[1], "-b", "128"]) == 0
+    assert main(["--kl-divergence", "--kl-divergence-base", base[1], "-b", "256"]) == 0
     out = capsys.readouterr().out
     assert out.splitlines()[0] == kl.TITLE
     assert [int(line[:4]) for line in out.splitlines()[1:9]] == list(range(1, 9))

@@ -53,6 +53,8 @@ for module, names in {functions!r}.items():
 import ggml_py.host, pathlib
 for name in ("CPUS", "CGROUPS", "OWN_CGROUP", "MEMINFO", "CPUINFO"):
     setattr(ggml_py.host, name, pathlib.Path("nowhere"))
+amx = ggml_py.host.allows_amx()  # or all kernels would be compiled, for a lesser CPU
+ggml_py.host.allows_amx = lambda: amx
 ggml_py.host.SYSTEM = {system!r}
 from llama_py_tools import streams
 streams.SYSTEM = {system!r}
