@@ -39,24 +39,23 @@ def add_rows(sums, rows, out):
 
 
 def any_width(tile: Callable[[int], Function]) -> Function:
-    """multiply(width, panel, columns, steps, out, given) for tiles of every width; `given` are
-    further arguments of theirs."""
+    """multiply(width, panel, columns, steps, out) for tiles of every width."""
     tiles = {width: tile(width) for width in WIDTHS}
     full, four, two, one = tiles[TILE], tiles[4], tiles[2], tiles[1]
     eight = tiles.get(8, four)
 
     @fn
-    def multiply(width, panel, columns, steps, out, given):
+    def multiply(width, panel, columns, steps, out):
         if width == TILE:
-            full(panel, columns, steps, out, *given)
+            full(panel, columns, steps, out)
         elif width == 8:
-            eight(panel, columns, steps, out, *given)
+            eight(panel, columns, steps, out)
         elif width == 4:
-            four(panel, columns, steps, out, *given)
+            four(panel, columns, steps, out)
         elif width == 2:
-            two(panel, columns, steps, out, *given)
+            two(panel, columns, steps, out)
         else:
-            one(panel, columns, steps, out, *given)
+            one(panel, columns, steps, out)
 
     return multiply
 
@@ -191,7 +190,7 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
                 for i in range(first, last):
                     panel = panels + (i - first) * panel_bytes if in_place else w + i * panel_bytes
                     fetch_places(used, i * rows, c, out, stride, order)
-                    multiply(width, panel, tile, count, local, ())
+                    multiply(width, panel, tile, count, local)
                     put(local, m, used, i * rows, c, s > 0, out, stride, order)
                 c += width
 
