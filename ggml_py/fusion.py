@@ -6,10 +6,11 @@ sources; only values that nobody outside the step wants are never in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from ggml_py.chain import Chain
 from ggml_py.match import Row
 from ggml_py.pattern import Match, Pattern
 from ggml_py.tensor import Tensor
@@ -54,13 +55,27 @@ def in_place(name: str) -> Over:
 
 @dataclass(frozen=True)
 class Rule(Generic[K]):
-    """How a backend runs what fits a pattern; see `Fusions.fuse`."""
+    """How a backend runs what fits a pattern, or chains; see `Fusions.fuse`."""
 
-    pattern: Pattern
+    pattern: Pattern | Chain
     launcher: Launcher[K]
     when: Condition
     over: Over
     scratch: Size
+
+    @property
+    def n_lines(self) -> int:
+        return len(self.pattern.lines) if isinstance(self.pattern, Pattern) else 0
+
+    def matches(self, row: Row) -> Iterator[Match]:
+        """What fits in a row of nodes, some of which may be taken meanwhile."""
+        if isinstance(self.pattern, Chain):
+            yield from self.pattern.matches(row)
+            return
+        for first in row.of_op(self.pattern.lines[0].op):
+            match, _ = row.find(self.pattern, self.when, first)
+            if match is not None:
+                yield match
 
 
 @dataclass(frozen=True)
@@ -82,8 +97,8 @@ class Fused(Generic[K]):
 class Fusions(Generic[K]):
     """A backend's patterns with their launchers.
 
-    They are tried in the order in which they were declared, each on all nodes that one device runs
-    in a row; a node belongs to one step.
+    Those of more nodes are tried first, then those declared first, and chains last, each on all
+    nodes that one device runs in a row; a node belongs to one step.
     """
 
     def __init__(self) -> None:
@@ -91,7 +106,7 @@ class Fusions(Generic[K]):
 
     def fuse(
         self,
-        pattern: Pattern,
+        pattern: Pattern | Chain,
         *,
         when: Condition = fits,
         over: Over = apart,
@@ -107,6 +122,7 @@ class Fusions(Generic[K]):
 
         def register(launcher: Launcher[K]) -> Launcher[K]:
             self.rules.append(Rule(pattern, launcher, when, over, scratch))
+            self.rules.sort(key=lambda rule: -rule.n_lines)
             return launcher
 
         return register
@@ -116,10 +132,7 @@ class Fusions(Generic[K]):
         row = Row(nodes, uses)
         steps: list[Tensor | Fused[K] | None] = list(nodes)
         for rule in self.rules:
-            for first in row.of_op(rule.pattern.lines[0].op):
-                match, _ = row.find(rule.pattern, rule.when, first)
-                if match is None:
-                    continue
+            for match in rule.matches(row):
                 row.take(match)
                 if size := rule.scratch(match):
                     match.scratch = Tensor(I8, (size,), name=f"{match.result.name} (scratch)")
@@ -134,7 +147,7 @@ class Fusions(Generic[K]):
         else the reasons.
         """
         row = Row(nodes, uses)
-        found = [row.find(r.pattern, r.when, first) for r in self.rules if r.pattern is pattern]
+        found = [row.find(pattern, r.when, first) for r in self.rules if r.pattern is pattern]
         if any(match is not None for match, _ in found):
             return ""
         return "; ".join(reason for _, reason in found) or f"there is no step for {pattern}"

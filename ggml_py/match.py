@@ -37,22 +37,26 @@ class Row:
     ) -> tuple[Match | None, str]:
         """What fits the pattern and the condition and begins with that node; or None, and why."""
         reasons = []
-        if self._is_free(first):
+        if self.is_free(first):
             for found in pattern.find(first, self._free_readers):
-                match = Match(pattern, found, self.place, self.uses)
-                reason = self._why_not(match, (*pattern.when, when))
+                match = Match.of(pattern, found, self.place, self.uses)
+                reason = self.why_not(match, (*pattern.when, when))
                 if not reason:
                     return match, ""
                 reasons.append(reason)
         return None, reasons[0] if reasons else f"{first} does not begin {pattern}"
 
-    def _is_free(self, t: Tensor) -> bool:
+    def is_free(self, t: Tensor) -> bool:
+        """Whether it is a node of these, and no step has it."""
         return id(t) in self._place and id(t) not in self._taken and not t.is_empty()
 
     def _free_readers(self, t: Tensor) -> list[Tensor]:
-        return [r for r in self.uses.readers(t) if self._is_free(r)]
+        return [r for r in self.uses.readers(t) if self.is_free(r)]
 
-    def _why_not(self, match: Match, conditions: Iterable[Callable[[Match], str]]) -> str:
+    def why_not(
+        self, match: Match, conditions: Iterable[Callable[[Match], str]] = ()
+    ) -> str:
+        """ "" if its nodes can run as one step and these conditions hold, else the reason."""
         if reason := self._escapes(match):
             return reason
         refused = next((reason for when in conditions if (reason := when(match))), "")

@@ -13,7 +13,7 @@
 | `sum* = ADD(sum, x)`   | any number of such nodes, each reads the `sum` before it        |
 | `kept+ = CPY(~x, _)`   | all such nodes, one or more, whose values are wanted outside    |
 
-Every line but the first reads a value of an earlier one.
+Every line but the first reads a value of an earlier one, or an operand of one.
 """
 
 from __future__ import annotations
@@ -71,10 +71,12 @@ class Pattern:
     def __init__(self, text: str, *when: Callable[[Match], str]) -> None:
         self.lines = tuple(Line.parse(line) for line in text.strip().splitlines())
         self.when = when
-        self.anchors: list[str] = []  # for each line, an earlier one that it reads
+        self.anchors: list[str] = []  # for each line, what it reads of earlier ones
         for i, line in enumerate(self.lines):
             earlier = [earlier.name for earlier in self.lines[:i]]
-            known = [s.lstrip("~") for s in line.sources if s.lstrip("~") in earlier]
+            operands = [s for line in self.lines[:i] for s in line.sources if s != "_"]
+            read = [s.lstrip("~") for s in line.sources]
+            known = [s for s in read if s in earlier] or [s for s in read if s in operands]
             views = [s for s in line.sources if s[0] == "~" and s[1:] not in earlier]
             if views or (i and not known):
                 what = views[0] if views else line.name
@@ -123,20 +125,31 @@ class Match:
     """
 
     def __init__(
-        self, pattern: Pattern, found: Found, place: Callable[[Tensor], int], uses: Uses
-    ) -> None:
-        lines = pattern.lines
-        names = dict.fromkeys(line.name for line in lines)
+        self, found: Found, nodes: list[Tensor], kept: list[Tensor], operands: list[Tensor],
+        uses: Uses,
+    ) -> None:  # fmt: skip
         self.found = found
-        self.result = found[lines[-1].name][-1]
-        self.nodes = sorted((t for name in names for t in found[name]), key=place)
-        wanted = {"!": slice(-1, None), "+": slice(None)}
-        outside = (found[line.name][wanted[line.mark]] for line in lines if line.mark in wanted)
-        self.kept = [*(t for some in outside for t in some), self.result]
-        self.inside = [t for t in self.nodes if t not in self.kept]
-        self.operands = [found[name][-1] for name in found if name not in names]
+        self.nodes = nodes
+        self.kept = kept
+        self.result = kept[-1]
+        self.inside = [t for t in nodes if t not in kept]
+        self.operands = operands
         self.uses = uses
         self.scratch: Tensor | None = None
+
+    @classmethod
+    def of(
+        cls, pattern: Pattern, found: Found, place: Callable[[Tensor], int], uses: Uses
+    ) -> Match:
+        """Of what fits the lines."""
+        lines = pattern.lines
+        names = dict.fromkeys(line.name for line in lines)
+        nodes = sorted((t for name in names for t in found[name]), key=place)
+        wanted = {"!": slice(-1, None), "+": slice(None)}
+        outside = (found[line.name][wanted[line.mark]] for line in lines if line.mark in wanted)
+        kept = [*(t for some in outside for t in some), found[lines[-1].name][-1]]
+        operands = [found[name][-1] for name in found if name not in names]
+        return cls(found, nodes, kept, operands, uses)
 
     def __getitem__(self, name: str) -> Tensor:
         """The tensor of that name; of several, the last."""

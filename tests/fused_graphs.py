@@ -14,6 +14,7 @@ from ggml_py.fusion import Fused
 from ggml_py.graph import Graph
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
+from ggml_py.types import F16, GGMLType
 from tests.devices import given
 
 Build = Callable[..., Tensor]
@@ -92,3 +93,69 @@ def conv_reshaped_and_silu(x: Tensor, c: Tensor) -> Tensor:
 
 def conv_bias_and_silu(x: Tensor, c: Tensor, b: Tensor) -> Tensor:
     return ops.silu(ops.add(ops.ssm_conv(x, c), b))
+
+
+def product_and_sum(w: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    return ops.add(ops.mul_mat(w, x), y)
+
+
+def sum_and_product(w: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    return ops.add(y, ops.mul_mat(w, x))
+
+
+def product_and_its_columns(w: Tensor, x: Tensor) -> Tensor:
+    """Of a square matrix: the sum must not be written over the columns."""
+    x = ops.neg(x)
+    return ops.add(ops.mul_mat(w, x), x)
+
+
+def product_to_rows(w: Tensor, x: Tensor, ids: Tensor, cache: Tensor, type: GGMLType) -> Tensor:
+    """By way of heads of four; the rows of `ids` sorted say which."""
+    product = ops.mul_mat(w, x)
+    n, m, _, _ = product.ne
+    heads = ops.reshape(product, 4, n // 4, m)
+    rows = ops.view(heads, (n, m), (heads.nb[2] // 4,), 0)
+    return ops.set_rows(ops.cast(cache, type), rows, ops.argsort(ids, "asc"))
+
+
+def gated_unit(unit: str, w: Tensor, v: Tensor, x: Tensor) -> Tensor:
+    gated: Callable[[Tensor, Tensor], Tensor] = getattr(ops, f"{unit}_split")
+    value = ops.mul_mat(v, x)
+    return gated(ops.mul_mat(w, x), value)
+
+
+def gated_experts(w: Tensor, v: Tensor, x: Tensor, scores: Tensor, n_used: int) -> Tensor:
+    ids = ops.argsort_top_k(scores, n_used)
+    return ops.swiglu_split(ops.mul_mat_id(w, x, ids), ops.mul_mat_id(v, x, ids))
+
+
+def turned(x: Tensor, tokens: Tensor, factors: Tensor | None = None, **more: Any) -> Tensor:
+    """ROPE of 32 channels, at positions in the order of `tokens`."""
+    yarn = {"ext_factor": 0.5, "attn_factor": 1.1, "beta_fast": 32.0, "beta_slow": 1.0}
+    how = {"n_dims": 32, "mode": 2, "n_ctx_orig": 64, "freq_base": 1e4, "freq_scale": 0.5, **yarn}
+    return ops.rope_ext(x, ops.argsort(tokens, "asc"), factors, **{**how, **more})
+
+
+def heads_to_rows(y: Tensor, tokens: Tensor, cache: Tensor, type: GGMLType = F16) -> Tensor:
+    n, n_head, n_tokens, _ = y.ne
+    rows = ops.view(y, (n * n_head, n_tokens), (n * n_head,), 0)
+    return ops.set_rows(ops.cast(cache, type), rows, ops.argsort(tokens, "desc"))
+
+
+def normed_and_turned(x: Tensor, w: Tensor, tokens: Tensor, **more: Any) -> Tensor:
+    return turned(norm_and_weight(x, w), tokens, **more)
+
+
+def mean_weight_and_bias(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
+    return ops.add(ops.mul(ops.norm(x, 1e-5), w), b)
+
+
+def l2_norm_and_gate(x: Tensor, z: Tensor) -> Tensor:
+    return ops.mul(ops.l2_norm(x, 1e-5), ops.silu(z))
+
+
+def product_in_heads(w: Tensor, x: Tensor, b: Tensor) -> Tensor:
+    """What follows has another shape than the product."""
+    product = ops.mul_mat(w, x)
+    heads = ops.reshape(product, 4, product.ne[0] // 4, product.ne[1])
+    return ops.mul(ops.softplus(ops.add(heads, b)), b)

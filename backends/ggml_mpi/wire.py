@@ -17,6 +17,7 @@ from ggml_py.fusion import Fused, Fusions
 from ggml_py.pattern import Match
 from ggml_py.tensor import Shape, Tensor
 from ggml_py.types import TYPES, GGMLType
+from ggml_py.uses import Uses
 
 Number = int  # of a tensor among those that are sent
 ITSELF = -1  # as its own source: what a cast writes into
@@ -155,12 +156,9 @@ def _match(step: FusedStep, tensors: Sequence[Tensor], rules: Sequence[Any]) -> 
     def some(numbers: Sequence[Number]) -> list[Tensor]:
         return [tensors[i] for i in numbers]
 
-    m = Match.__new__(Match)
-    m.found = {name: tuple(some(numbers)) for name, numbers in step.found.items()}
-    m.nodes, m.kept, m.operands = some(step.nodes), some(step.kept), some(step.operands)
-    m.inside = [t for t in m.nodes if t not in m.kept]
+    found = {name: tuple(some(numbers)) for name, numbers in step.found.items()}
+    m = Match(found, some(step.nodes), some(step.kept), some(step.operands), Uses(()))
     m.scratch = None if step.scratch is None else tensors[step.scratch]
-    m.result = m.kept[-1]
     over = None if step.over is None else tensors[step.over]
     return Fused(m, over, rules[step.rule].launcher)
 

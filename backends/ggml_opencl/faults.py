@@ -58,4 +58,4 @@ class Faults:
             step, index = self._steps.get(number), high << 32 | low & 0xFFFFFFFF
             if step is None:
                 raise OutOfRange(f"a step that is gone was given the index {index} of {n} rows")
-            raise out_of_range(step.node, index, n)
+            raise out_of_range(step.node, index, n, step.operands)

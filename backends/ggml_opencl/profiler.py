@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bound:
-    """A kernel with its arguments, and the node that it computes, perhaps with others."""
+    """A kernel with its arguments, and the node that it computes, perhaps with others.
+
+    operands  its tensors, if it indexes with data
+    """
 
     kernel: cl.Kernel
     global_size: tuple[int, ...]
     node: Tensor
+    operands: tuple[Tensor, ...] = ()
 
     def enqueue(self, queue: cl.CommandQueue) -> cl.Event:
         import pyopencl as cl

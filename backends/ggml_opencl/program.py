@@ -32,7 +32,7 @@ OLD_POCL = (
     " OCL_ICD_VENDORS chooses"
 )
 
-ProgramKey = tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]]
+ProgramKey = tuple[str, tuple[str, ...], tuple[tuple[str, int], ...], str]
 
 
 class OpenCLProgram:
@@ -116,13 +116,13 @@ class Builder:
     def _build(self, k: ProgramKey) -> cl.Program:
         import pyopencl as cl
 
-        family, types, macros = k
+        family, types, defines, macros = k
         named = [f"-DT{i}={name}" for i, name in enumerate(types)]
-        flags = [*self.options, *named, *(f"-D{name}={value}" for name, value in macros)]
+        flags = [*self.options, *named, *(f"-D{name}={value}" for name, value in defines)]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", cl.CompilerWarning)
-                program = cl.Program(self.queue.context, source(family, types))
+                program = cl.Program(self.queue.context, source(family, types, macros))
                 program.build(flags)
                 return program
         except cl.Error as e:
@@ -148,7 +148,7 @@ class Builder:
             where = f"{run.kernel} of {run.family}.cl"
             raise BackendError(f"{self.queue.device.name} cannot set up {where}: {e}") from e
         x, y, z = run.groups
-        bound = Bound(kernel, (x * WG, y, z), node)
+        bound = Bound(kernel, (x * WG, y, z), node, run.tensors if run.checked else ())
         if record:
             self.faults.remember(int(record[1]), bound)
         return bound
@@ -182,7 +182,7 @@ def result_of(work: Work) -> Tensor:
 
 
 def key(run: Launch) -> ProgramKey:
-    return run.family, run.type_names(), run.defines
+    return run.family, run.type_names(), run.defines, run.macros
 
 
 def shape_bytes(t: Tensor) -> bytes:

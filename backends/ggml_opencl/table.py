@@ -25,6 +25,7 @@ class Launch:
     defines          macros of the program, besides T0, T1, ..: the types of the tensors
     types            their names, where they are to be read as something else
     checked          the kernel indexes with data: its last arguments are CHECKED
+    macros           lines of further macros, which are not numbers
     scratch          those of its tensors that belong to no node: what the runs of one node hand on
     """
 
@@ -37,6 +38,7 @@ class Launch:
     types: tuple[str, ...] = ()
     checked: bool = False
     scratch: tuple[Tensor, ...] = ()
+    macros: str = ""
 
     def type_names(self) -> tuple[str, ...]:
         return self.types or tuple(t.type.name for t in self.tensors)

@@ -1,9 +1,12 @@
-"""The weighted sum of a token's experts: MUL by the weights, then one ADD an expert."""
+"""The router's choice of a token's experts; their weighted sum: MUL by the weights, then one ADD an
+expert."""
 
 from __future__ import annotations
 
 from ggml_py.pattern import Match, Pattern
 from ggml_py.tensor import Tensor
+
+DESCENDING = 1  # ggml.h:GGML_SORT_ORDER_DESC
 
 
 def one_add_an_expert(m: Match) -> str:
@@ -41,3 +44,34 @@ EXPERT_SUM = Pattern(
     """,
     one_add_an_expert,
 )
+
+
+def best_are_chosen(m: Match) -> str:
+    """The first of the experts in descending order, and the weights of just these."""
+    probs, order, weights = m["probs"], m["sorted"], m["weights"]
+    n_expert, n_tokens, *batches = order.ne
+    _, n_used, *_ = weights.ne
+    looked, ids = weights.source(0), weights.source(1)
+    if order.param("order") != DESCENDING or batches != [1, 1]:
+        return f"needs the largest first; got {order}"
+    if looked.ne != (1, n_expert, n_tokens, 1) or not looked.is_contiguous():
+        return f"needs all probabilities; got {looked}"
+    first = (ids.ne, ids.nb[:2], ids.view_offs) == ((n_used, n_tokens, 1, 1), order.nb[:2], 0)
+    if not first or probs.ne != order.ne:
+        return f"needs the first of those sorted; got {ids}"
+    columns = [s for name in ("sum", "y") if name in m.found for s in m[name].src[:1]]
+    other = [s for s in columns if s is None or s.ne != ids.ne or not s.is_contiguous()]
+    return f"needs weights in columns; got {other[0]}" if other else ""
+
+
+def router(gating: str, biased: bool, normed: bool) -> Pattern:
+    """Probabilities by an op of the logits, the choice after a bias is added, the weights of those
+    chosen, divided by their sum."""
+    sources = "logits, _" if gating == "SOFT_MAX" else "logits"
+    bias = "by = ADD(probs, bias)" if biased else ""
+    norm = "sum = SUM_ROWS(~weights)\nclamped = CLAMP(sum)\ny = DIV(~weights, clamped)"
+    lines = (
+        f"probs = {gating}({sources})", bias, f"sorted! = ARGSORT({'by' if biased else 'probs'})",
+        "weights = GET_ROWS(~probs, ~sorted)", norm if normed else "",
+    )  # fmt: skip
+    return Pattern("\n".join(line for line in lines if line), best_are_chosen)

@@ -1,4 +1,4 @@
-"""A gated unit whose gate is a product that nobody else reads."""
+"""A gated unit whose gate, or both of whose tensors, are products that nobody else reads."""
 
 from __future__ import annotations
 
@@ -11,5 +11,15 @@ def gated_by(product: str, op: str) -> Pattern:
     """Of one of PRODUCTS, whose result gates `value` in an op of two tensors."""
     return Pattern(f"""
         gate = {product}({PRODUCTS[product]})
+        y = {op}(gate, value)
+    """)
+
+
+def of_products(product: str, op: str) -> Pattern:
+    """Both are such products, of the same columns."""
+    sources = PRODUCTS[product]
+    return Pattern(f"""
+        gate = {product}({sources})
+        value = {product}({sources.replace("weight", "other")})
         y = {op}(gate, value)
     """)

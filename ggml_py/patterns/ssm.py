@@ -48,7 +48,8 @@ CONV_BIAS_SILU = Pattern(
 def keeps_the_last_inputs(m: Match) -> str:
     """The values before the new ones, and the inputs up to some times kept, in a row for each
     sequence."""
-    joined, state = m["joined"], m["state"]
+    joined = m["joined"]
+    state = joined.source(0)
     if joined.param("dim") != 0 or joined.ne[3] != 1:
         return f"needs inputs joined in time; got {joined}"
     row = (state.ne[0] * state.ne[1], state.ne[2], 1, 1)
@@ -67,6 +68,18 @@ CONCAT_CONV_SILU = Pattern(
     """
     joined = CONCAT(state, x)
     kept+ = CPY(~joined, _)
+    conv = SSM_CONV(joined, weight)
+    y = SILU(~conv)
+    """,
+    keeps_the_last_inputs,
+)
+
+
+CONV_IN_CACHE = Pattern(
+    """
+    state = GET_ROWS(_, ids)
+    joined = CONCAT(~state, x)
+    kept! = CPY(~joined, _)
     conv = SSM_CONV(joined, weight)
     y = SILU(~conv)
     """,

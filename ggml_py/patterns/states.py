@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ggml_py.pattern import Match
 from ggml_py.tensor import shape4
+from ggml_py.types import F32, I32
 
 
 class States(NamedTuple):
@@ -36,6 +37,20 @@ def go_to_cache(states_of: Callable[[Match], States]) -> Callable[[Match], str]:
         return _others_read_outputs(m, outputs)
 
     return when
+
+
+def rows_of_cache(m: Match, n_seqs: int) -> str:
+    """Of a pattern whose `state` is GET_ROWS of rows `ids` of a cache: needs one dense row of f32
+    for each sequence, and that what `kept` writes to the same memory are rows of the cache."""
+    cache, ids, kept = m["state"].source(0), m["ids"], m["kept"]
+    if cache.type is not F32 or not cache.is_contiguous() or cache.ne[2] * cache.ne[3] > 1:
+        return f"needs dense rows of f32; got {cache}"
+    if ids.type is not I32 or not ids.is_contiguous() or ids.n_elements != n_seqs:
+        return f"needs {n_seqs} i32 indices; got {ids}"
+    steps = (kept.view_offs - cache.view_offs, *kept.nb[1:])
+    if kept.root is cache.root and any(n % cache.nb[1] for n in steps):
+        return f"needs states that go to rows of the cache; got {kept}"
+    return ""
 
 
 def _others_read_outputs(m: Match, outputs: int) -> str:

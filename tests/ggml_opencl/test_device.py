@@ -113,7 +113,7 @@ def test_profiling(device: Any) -> None:
     x.flags |= FLAG_INPUT
     graph = Graph()
     y = graph.build_forward_expand(ops.add(ops.scale(x, 2.0), x))
-    plan = Scheduler([device]).plan(graph)
+    plan = Scheduler([device], CompileOptions(fuse=False)).plan(graph)
     set_tensor(x, np.ones(5000, np.float32))
     with device.profiling() as times:
         plan.run()

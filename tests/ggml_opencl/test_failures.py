@@ -47,11 +47,12 @@ def no_platform(monkeypatch: pytest.MonkeyPatch) -> str:
 def broken_kernel(monkeypatch: pytest.MonkeyPatch) -> str:
     sources = ggml_opencl.program.source
 
-    def source(family: str, types: tuple[str, ...]) -> str:
-        return sources(family, types) + ("no such thing;" if family == "matrix" else "")
+    def source(family: str, types: tuple[str, ...], macros: str) -> str:
+        wrong = "no such thing;" if family == "matrix/columns" else ""
+        return sources(family, types, macros) + wrong
 
     monkeypatch.setattr(ggml_opencl.program, "source", source)
-    return "cannot build matrix.cl"
+    return "cannot build matrix/columns.cl"
 
 
 def full_while_uploading(monkeypatch: pytest.MonkeyPatch) -> str:
@@ -194,4 +195,4 @@ def test_a_compiler_that_does_not_know_the_cpu(
 
     monkeypatch.setattr(cl.Program, "build", fail)
     with pytest.raises(BackendError, match=r"unknown target CPU 'generic'.*; .*intel-opencl"):
-        device.builder._build(("copy", ("f32", "f32"), ()))
+        device.builder._build(("copy", ("f32", "f32"), (), ""))

@@ -27,17 +27,29 @@ def test_import_is_light() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("name", ["WG", "LANES", "TILE", "HIGH"])
+@pytest.mark.parametrize("name", ["WG", "TILE", "HIGH"])
 def test_sizes_agree_with_the_kernels(name: str) -> None:
-    text = source("matrix", ("f32",))
+    text = source("matrix/tiles", ("f32",))
     (value,) = re.findall(rf"^#define {name} (\d+)", text, re.M)
-    lanes = WG // matrix.ROWS
-    expected = {"WG": WG, "LANES": lanes, "TILE": matrix.TILE, "HIGH": matrix.HIGH}
-    assert int(value) == expected[name]
+    assert int(value) == {"WG": WG, "TILE": matrix.TILE, "HIGH": matrix.HIGH}[name]
+
+
+def test_rows_of_a_group_agree_with_the_kernels() -> None:
+    text = source("matrix/columns", ("f32",))
+    (lanes,), (beside,) = (
+        re.findall(rf"^#define {name} (\d+)", text, re.M) for name in ("LANES", "BESIDE")
+    )
+    assert WG // int(lanes) * int(beside) == matrix.ROWS
+
+
+def test_a_part_that_several_name_is_there_once() -> None:
+    text = source("fused/rope", ("f32",))
+    assert text.count("float2 of_rms_norm(") == text.count("float2 turn_of(") == 1
+    assert "PART(" not in text
 
 
 def test_source_has_only_the_types_in_use() -> None:
-    text = source("matrix", ("q4_K", "f32"))
+    text = source("matrix/columns", ("q4_K", "f32"))
     assert "group_q4_K(" in text
     assert "group_q6_K(" not in text
     assert {"q8_0", "q4_0", "q4_K", "q5_K", "q6_K", "mxfp4", "iq4_xs"} <= quantized_types()
@@ -47,7 +59,7 @@ def test_one_column_and_many() -> None:
     a = Tensor(Q4_K, (256, 33))
     (one,) = table.launches(ops.mul_mat(a, Tensor(F32, (256, 1))))
     (many,) = table.launches(ops.mul_mat(a, Tensor(F32, (256, 40))))
-    assert (one.kernel, one.groups) == ("mul_mat_columns", (9, 1, 1))
+    assert (one.kernel, one.groups) == ("mul_mat_columns", (5, 1, 1))
     assert (many.kernel, many.groups) == ("mul_mat_tile", (1, 2, 1))
     assert many.type_names() == ("q4_K", "f32", "f32")
 
@@ -60,7 +72,7 @@ def test_few_tokens_and_many_for_experts() -> None:
         (run,) = table.launches(ops.mul_mat_id(experts, b, ids))
         return run
 
-    assert (launch(16).kernel, launch(16).groups) == ("mul_mat_id", (17, 2, 16))
+    assert (launch(16).kernel, launch(16).groups) == ("mul_mat_id", (9, 2, 16))
     assert (launch(17).kernel, launch(17).groups) == ("mul_mat_id_tile", (2, 8, 1))
 
 

@@ -128,11 +128,21 @@ def test_a_condition_is_asked_and_its_reason_told() -> None:
     assert why_not(graph_of(ops.sqr(a)), pattern, a) == "needs fewer than 8; got 9"
 
 
-def test_patterns_are_tried_in_the_order_of_their_declaration() -> None:
+def test_longer_patterns_are_tried_first_then_those_declared_first() -> None:
     longer = Pattern("a = NEG(x)\nb = SQR(a)\nc = SCALE(b)")
+    other = Pattern("b = SQR(x)\nc = SCALE(b)")
     graph = graph_of(ops.scale(ops.sqr(ops.neg(given(4))), 2.0))
-    assert steps(graph, fusions(longer, NEG_SQR)) == ["NEG+SQR+SCALE"]
-    assert steps(graph, fusions(NEG_SQR, longer)) == ["NEG+SQR", "SCALE"]
+    assert steps(graph, fusions(NEG_SQR, longer)) == ["NEG+SQR+SCALE"]
+    assert steps(graph, fusions(NEG_SQR, other)) == ["NEG+SQR", "SCALE"]
+    assert steps(graph, fusions(other, NEG_SQR)) == ["NEG", "SQR+SCALE"]
+
+
+def test_siblings_read_one_operand() -> None:
+    pattern = Pattern("a = NEG(x)\nb = SQR(x)\nc = ADD(a, b)")
+    x, y = given(4), given(4)
+    assert steps(graph_of(ops.add(ops.neg(x), ops.sqr(x))), fusions(pattern)) == ["NEG+SQR+ADD"]
+    apart = graph_of(ops.add(ops.neg(x), ops.sqr(y)))
+    assert steps(apart, fusions(pattern)) == ["NEG", "SQR", "ADD"]
 
 
 def test_an_operand_that_is_overwritten_before_the_step_runs() -> None:

@@ -86,4 +86,4 @@ def test_the_guide_names_files_that_are_there() -> None:
     named = re.findall(r"`([\w/]+/[\w/.]+\.(?:py|cl))`", section)
     assert len(named) >= 6
     for path in named:
-        assert (ROOT / re.sub(r"\bF\.", "norm.", path)).exists(), path
+        assert (ROOT / re.sub(r"\bF\.", "experts.", path)).exists(), path

@@ -11,7 +11,7 @@ from ggml_cpu.table import table
 from ggml_py.fusion import f32_rows
 from ggml_py.pattern import Match
 from ggml_py.patterns import delta_net, linear_attention, ssm
-from ggml_py.types import F32, I32
+from ggml_py.patterns.states import rows_of_cache
 
 
 def as_it_is(m: Match) -> str:
@@ -21,18 +21,10 @@ def as_it_is(m: Match) -> str:
 
 def rows_as_they_are(m: Match) -> str:
     """The rows of the cache are dense f32, each the states of a sequence."""
-    cache, state, kept = m["state"].source(0), m["net"].source(5), m["kept"]
-    if cache.type is not F32 or not cache.is_contiguous() or cache.ne[2] * cache.ne[3] > 1:
-        return f"needs dense rows of f32; got {cache}"
-    ids, n_seqs = m["ids"], m["v"].ne[3]
-    if ids.type is not I32 or not ids.is_contiguous() or ids.n_elements != n_seqs:
-        return f"needs {n_seqs} i32 indices; got {ids}"
+    cache, state, n_seqs = m["state"].source(0), m["net"].source(5), m["v"].ne[3]
     if state.n_elements != n_seqs * cache.ne[0]:
         return f"needs rows of {state.n_elements // n_seqs} elements; got {cache}"
-    steps = (kept.view_offs - cache.view_offs, *kept.nb[1:])
-    if kept.root is cache.root and any(n % cache.nb[1] for n in steps):
-        return f"needs states that go to rows of the cache; got {kept}"
-    return as_it_is(m)
+    return rows_of_cache(m, n_seqs) or as_it_is(m)
 
 
 @fuse(delta_net.STATE_IN_CACHE, when=rows_as_they_are)

@@ -1,27 +1,61 @@
-"""SSM_CONV with SILU, and with a bias before that."""
+"""The delta net's short convolution: CONCAT, SSM_CONV and SILU without the joined inputs."""
 
 from __future__ import annotations
 
-from ggml_opencl.table import Launch, fuse, items
+from ggml_opencl.ops._states import states_of
+from ggml_opencl.table import Launch, defines, fuse, items
 from ggml_py.fusion import f32_rows
 from ggml_py.pattern import Match
-from ggml_py.patterns.ssm import CONV_BIAS_SILU, CONV_SILU
+from ggml_py.patterns.ssm import CONCAT_CONV_SILU, CONV_IN_CACHE
+from ggml_py.patterns.states import rows_of_cache
 from ggml_py.tensor import Tensor
 
 
-def _conv(kernel: str, m: Match, *more: Tensor) -> list[Launch]:
+def plain(m: Match) -> str:
+    other = [t for t in (m["x"], *m.all("kept")) if t.type.name != "f32"]
+    return f"needs f32; got {other[0]}" if other else f32_rows("state", "weight")(m)
+
+
+def of_one_token(m: Match) -> str:
+    """The kernel reads the cache itself: of one token and sequence an item writes what it alone
+    reads."""
+    state, cache = m["joined"].source(0), m["state"].source(0)
+    if m["conv"].ne[1:3] != (1, 1) or state.n_elements != cache.ne[0] or not state.is_contiguous():
+        return f"needs one token, and its row of inputs; got {m['conv']} and {cache}"
+    return plain(m) or rows_of_cache(m, 1)
+
+
+def inputs(kept: Tensor, like: Tensor) -> tuple[Tensor, int]:
+    """What is kept as [D - 1, C, B], and its first time."""
+    looked = kept.source(0)
+    width, n_channels, n_seqs, _ = like.ne
+    step, apart = kept.nb[0], kept.nb[1 if kept.ne[:2] == (width * n_channels, n_seqs) else 2]
+    nb = (step, step * width, apart, apart * n_seqs)
+    t = Tensor(kept.type, (width, n_channels, n_seqs), nb=nb)
+    t.buffer, t.offset = kept.buffer, kept.offset
+    return t, looked.view_offs // looked.nb[0]
+
+
+def convolution(m: Match, source: Tensor, *ids: Tensor) -> list[Launch]:
     """The result may have another shape than the convolution, but its values in their order."""
-    dst = Tensor(m["y"].type, m["conv"].ne)
+    like, dst = m["joined"].source(0), Tensor(m["y"].type, m["conv"].ne)
     dst.buffer, dst.offset = m["y"].buffer, m["y"].offset
-    tensors = (m["x"], m["weight"], *more, dst)
-    return [Launch("fused/ssm", kernel, tensors, items(dst.n_elements))]
+    (kept, first), *others = [inputs(t, like) for t in m.all("kept")]
+    tensors, given = (source, m["x"], m["weight"], dst, kept, *ids), defines(IN_ROWS=len(ids))
+
+    def run(kernel: str, tensors: tuple[Tensor, ...], n: int, first: int, checked: bool) -> Launch:
+        return Launch("fused/ssm", kernel, tensors, items(n), (first,), given, checked=checked)
+
+    keep = [run("keep_inputs", (source, m["x"], t), t.n_elements, j, False) for t, j in others]
+    return [run("conv_silu", tensors, dst.n_elements, first, bool(ids)), *keep]
 
 
-@fuse(CONV_BIAS_SILU, when=f32_rows("x", "weight", "bias"))
-def ssm_conv_bias_silu(m: Match) -> list[Launch]:
-    return _conv("ssm_conv_bias_silu", m, m["bias"])
+@fuse(CONV_IN_CACHE, when=of_one_token)
+def conv_in_the_cache(m: Match) -> list[Launch]:
+    width, n_channels, *_ = m["joined"].source(0).ne
+    return convolution(m, states_of(m["state"].source(0), width, n_channels), m["ids"])
 
 
-@fuse(CONV_SILU, when=f32_rows("x", "weight"))
-def ssm_conv_silu(m: Match) -> list[Launch]:
-    return _conv("ssm_conv_silu", m)
+@fuse(CONCAT_CONV_SILU, when=plain)
+def short_convolution(m: Match) -> list[Launch]:
+    return convolution(m, m["state"])

@@ -13,7 +13,7 @@ from ggml_opencl.table import Launch, fuse, table
 from ggml_py.fusion import f32_rows
 from ggml_py.pattern import Match
 from ggml_py.patterns import delta_net, linear_attention, ssm
-from ggml_py.patterns.states import States
+from ggml_py.patterns.states import States, rows_of_cache
 from ggml_py.tensor import Tensor
 
 
@@ -25,6 +25,20 @@ def of_one_sequence(m: Match) -> str:
     """The scan reads the cache itself: sequences would overwrite what others start from."""
     n_seqs = m["x"].ne[3]
     return as_it_is(m) if n_seqs == 1 else f"needs one sequence; got {n_seqs}"
+
+
+def of_one_row(m: Match) -> str:
+    """The kernel reads the cache itself: of one sequence an item writes what it alone reads."""
+    n_seqs, cache = m["v"].ne[3], m["state"].source(0)
+    if n_seqs != 1 or m["net"].source(5).n_elements != cache.ne[0]:
+        return f"needs one sequence and its row; got {n_seqs} of {cache}"
+    return rows_of_cache(m, n_seqs) or as_it_is(m)
+
+
+@fuse(delta_net.STATE_IN_CACHE, when=of_one_row)
+def delta_net_in_the_cache(m: Match) -> list[Launch]:
+    kept = in_rows(m["kept"], *delta_net.states(m)[1:])
+    return gated_delta_net_to(m["net"], kept, m["state"].source(0), m["ids"])
 
 
 def _to(

@@ -1,6 +1,7 @@
 """The kernels' source: one .cl file a family, one a quantization type; all use _common.cl.
 
-A line GRID(name) stands for a codebook of `ggml_py.grids`.
+A line GRID(name) stands for a codebook of `ggml_py.grids`, a line PART(name) for what several
+families share: the file of that name, once.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from ggml_py.grids import grid
 
 _HERE: Traversable = files(__name__)
 _GRID = re.compile(r"^GRID\((\w+)\)$", re.M)
+_PART = re.compile(r"^PART\(([\w/]+)\)$", re.M)
 _INTEGERS = {4: "uint", 8: "ulong"}
 
 
@@ -37,12 +39,24 @@ def types_with(function: str) -> tuple[str, ...]:
 
 
 @cache
-def source(family: str, types: tuple[str, ...]) -> str:
-    """A family's program text, with the quantized types among `types`."""
+def source(family: str, types: tuple[str, ...], macros: str = "") -> str:
+    """A family's program text, with the quantized types among `types`, and with lines of macros."""
     quants = sorted(quantized_types() & set(types))
     parts = ["_common.cl", *(f"quants/{name}.cl" for name in quants), f"{family}.cl"]
-    text = "\n".join((_HERE / part).read_text("utf-8") for part in parts)
-    return _GRID.sub(lambda line: constants(line[1]), text)
+    text = macros + "\n".join((_HERE / part).read_text("utf-8") for part in parts)
+    return _GRID.sub(lambda line: constants(line[1]), with_parts(text, set()))
+
+
+def with_parts(text: str, known: set[str]) -> str:
+    """A text with the parts that it names, and those that they name; `known` are there already."""
+
+    def part(line: re.Match[str]) -> str:
+        if line[1] in known:
+            return ""
+        known.add(line[1])
+        return with_parts((_HERE / f"{line[1]}.cl").read_text("utf-8"), known)
+
+    return _PART.sub(part, text)
 
 
 def constants(name: str) -> str:

@@ -81,14 +81,20 @@ static inline bool in_words(const global uchar *p) { return ((size_t)p & 15) == 
 static inline void bytes16(const global uchar *p, uchar *q) {
     vstore16(as_uchar16(*(const global uint4 *)p), 0, q);
 }
-static inline void even16(const global uchar *p, uchar *q) {
-    vstore16(as_uchar16(vload8(0, (const global ushort *)p)), 0, q);
+static inline uint4 words16(const global uchar *p) { return *(const global uint4 *)p; }
+static inline void even16(const global uchar *p, uchar *q) { // in words of four bytes
+    const uint odd = (uint)(size_t)p & 2;
+    const global uint *w = (const global uint *)(p - odd);
+    uint4 x = (uint4)(w[0], w[1], w[2], w[3]);
+    if (odd) x = x >> 16 | (uint4)(x.y, x.z, x.w, w[4]) << 16;
+    vstore16(as_uchar16(x), 0, q);
 }
 #else
 static inline bool in_words(const global uchar *p) { return false; }
 static inline void bytes16(const global uchar *p, uchar *q) {
     for (uint j = 0; j < 16; j++) q[j] = p[j];
 }
+static inline uint4 words16(const global uchar *p) { return as_uint4(vload16(0, p)); }
 #define even16 bytes16
 #endif
 
@@ -234,15 +240,6 @@ static inline float group_max(float v, local float *shared) {
 // Elements j of n that an item of a group takes.
 #define EACH(j, n) for (uint j = get_local_id(0); j < (n); j += WG)
 
-// dst: an expression of x, an element of a, and two numbers.
-#define UNARY(name, expression) \
-    KERNEL name(TENSOR(a), TENSOR(dst), const float p, const float q) { \
-        if (get_global_id(0) >= count(&dst_)) return; \
-        const uint4 i = unflatten(&dst_, get_global_id(0)); \
-        const float x = LOAD(T0, AT(a, i)); \
-        STORE(T1, AT(dst, i), expression); \
-    }
-
 // The ALiBi slope of a head (arXiv 2108.12409); `power` is the largest power of two among the numbers of heads.
 static inline float slope_of(uint head, float max_bias, int power) {
     if (max_bias <= 0) return 1.0f;
@@ -255,3 +252,13 @@ static inline float gelu_(float x) {
     return 0.5f * x * (1.0f + tanh(0.79788456080286535588f * x * (1.0f + 0.044715f * x * x)));
 }
 static inline float gelu_erf_(float x) { return 0.5f * x * (1.0f + erf(0.70710678118654752440f * x)); }
+
+#define RELU 6
+#define SIGMOID 7
+#define GELU 8 // others are SILU
+
+static inline float gate(float x, int kind) {
+    if (kind == RELU) return fmax(x, 0.0f);
+    if (kind == GELU) return gelu_(x);
+    return (kind == SIGMOID ? 1.0f : x) * sigmoid(x);
+}

@@ -1,6 +1,5 @@
-// Arithmetic: two tensors with broadcast, a tensor and numbers.
+// Arithmetic of two tensors with broadcast.
 
-#if defined(BINARIES)
 #define BINARY(name, expression) \
     KERNEL name(TENSOR(a), TENSOR(b), TENSOR(dst)) { \
         if (get_global_id(0) >= count(&dst_)) return; \
@@ -23,9 +22,3 @@ KERNEL add_id(TENSOR(a), TENSOR(b), TENSOR(dst), TENSOR(ids), CHECKED) {
     const float bias = LOAD(T1, AT(b, ((uint4)(i.x, row, 0, 0))));
     STORE(T2, AT(dst, i), LOAD(T0, AT(a, i)) + bias);
 }
-#endif
-
-#if defined(NUMBERS)
-UNARY(op_scale, x * p + q)
-UNARY(op_clamp, fmin(fmax(x, p), q))
-#endif

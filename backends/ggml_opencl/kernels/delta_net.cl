@@ -3,15 +3,26 @@
 #if defined(GATED)
 // Group (value channels, head, sequence); an item keeps one row [S] of the state. GATES is 1 or S.
 KERNEL gated_delta_net(TENSOR(q), TENSOR(k), TENSOR(v), TENSOR(g), TENSOR(beta), TENSOR(state),
-                       TENSOR(dst), TENSOR(kept), const int n_snapshots) {
+                       TENSOR(dst), TENSOR(kept),
+#if IN_ROWS
+                       TENSOR(ids), const int n_snapshots, CHECKED
+#else
+                       const int n_snapshots
+#endif
+) {
     local float query[S], key[S], decay[S];
     const uint j = get_global_id(0), head = get_group_id(1), seq = get_group_id(2);
     const uint n_head = v_.ne[1], n_tokens = v_.ne[2], n_seqs = v_.ne[3];
     const uint key_head = head % q_.ne[1], key_seq = seq / (n_seqs / q_.ne[3]);
     const bool inside = j < S;
+    uint start = seq; // where the states come from
+#if IN_ROWS
+    start = load_i32(AT(ids, ((uint4)(seq, 0, 0, 0))));
+    if (!IN_RANGE((int)start, state_.ne[3])) return;
+#endif
     float row[S];
     for (uint i = 0; i < S; i++) {
-        row[i] = inside ? load_f32(AT(state, ((uint4)(i, j, head, seq)))) : 0.0f;
+        row[i] = inside ? load_f32(AT(state, ((uint4)(i, j, head, start)))) : 0.0f;
     }
     global float *out = (global float *)(dst + dst_.offset);
     const uint first = S * (j + S * head);

@@ -30,17 +30,6 @@ GATED(swiglu_oai, swiglu_oai_(g, v, alpha, limit))
 GATED(swiglu_clamp, swiglu_clamp_(g, v, limit))
 
 // The gate is a tensor, or one value a row.
-
-#define RELU 6
-#define SIGMOID 7
-#define GELU 8
-
-static inline float gate(float x, int kind) {
-    if (kind == RELU) return fmax(x, 0.0f);
-    if (kind == GELU) return gelu_(x);
-    return (kind == SIGMOID ? 1.0f : x) * sigmoid(x);
-}
-
 KERNEL fused_mul_unary(TENSOR(a), TENSOR(b), TENSOR(dst), const int kind, const float limit) {
     if (get_global_id(0) >= count(&dst_)) return;
     const uint4 i = unflatten(&dst_, get_global_id(0));

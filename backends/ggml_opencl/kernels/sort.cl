@@ -1,10 +1,8 @@
 // Ordering the elements of rows.
 
-// Integers in the order of floats: total, also with NaN.
-static inline int key(const global uchar *p) {
-    const int bits = load_i32(p);
-    return bits < 0 ? bits ^ 0x7fffffff : bits;
-}
+PART(sort/_key)
+
+static inline int key(const global uchar *p) { return key_of(load_i32(p)); }
 
 // The rank of an element is the number of those before it; equal ones keep their order. Ranks
 // from dst's length on are dropped: TOP_K.

@@ -1,16 +1,12 @@
 // State-space models.
 
 #if defined(CONVOLUTION)
-// sx [d_conv - 1 + T, C, B], c [d_conv, C] -> [C, T, B]
+PART(ssm/_conv)
+
 KERNEL ssm_conv(TENSOR(sx), TENSOR(c), TENSOR(dst)) {
     if (get_global_id(0) >= count(&dst_)) return;
     const uint4 i = unflatten(&dst_, get_global_id(0));
-    float sum = 0;
-    for (uint j = 0; j < c_.ne[0]; j++) {
-        const float w = load_f32(AT(c, ((uint4)(j, i.x, 0, 0))));
-        sum += w * load_f32(AT(sx, ((uint4)(i.y + j, i.x, i.z, 0))));
-    }
-    store_f32(AT(dst, i), sum);
+    store_f32(AT(dst, i), convolved(sx, sx_, c, c_, i));
 }
 #endif
 

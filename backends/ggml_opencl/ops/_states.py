@@ -26,3 +26,10 @@ def in_rows(kept: Tensor, size: int, n_seqs: int, n_states: int) -> Tensor:
     t = Tensor(kept.type, shape)
     t.buffer, t.offset = kept.buffer, kept.offset
     return t
+
+
+def states_of(cache: Tensor, *ne: int) -> Tensor:
+    """The rows of a cache as states of this shape. [*ne, n_rows]"""
+    t = Tensor(cache.type, (*ne, cache.ne[1]))
+    t.buffer, t.offset = cache.buffer, cache.offset
+    return t

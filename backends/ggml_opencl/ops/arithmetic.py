@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from ggml_opencl.conditions import FLOATS, READABLE, all_typed, every, typed
-from ggml_opencl.table import Launch, defines, items, table
+from ggml_opencl.ops._elements import function
+from ggml_opencl.table import Launch, items, table
 from ggml_py.tensor import Tensor
 
-BINARIES = defines(BINARIES=1)
+BINARIES = {"ADD": "add", "ADD1": "add", "SUB": "sub", "MUL": "mul", "DIV": "div"}
 
 
 def binary(kernel: str, a: Tensor, b: Tensor, dst: Tensor) -> Launch:
-    return Launch("arithmetic", kernel, (a, b, dst), items(dst.n_elements), (), BINARIES)
+    return Launch("arithmetic", kernel, (a, b, dst), items(dst.n_elements))
 
 
 def _binary(op: str, kernel: str) -> None:
@@ -19,9 +20,8 @@ def _binary(op: str, kernel: str) -> None:
         return [binary(kernel, node.source(0), node.source(1), node)]
 
 
-for _op in ("ADD", "SUB", "MUL", "DIV"):
-    _binary(_op, _op.lower())
-_binary("ADD1", "add")
+for _op, _kernel in BINARIES.items():
+    _binary(_op, _kernel)
 
 
 @table.op("ADD_ID", every(all_typed((0, 1, -1), *FLOATS), typed(2, "i32")))
@@ -29,20 +29,8 @@ def add_id(node: Tensor) -> list[Launch]:
     a, b, ids = node.sources()
     tensors = (a, b, node, ids)
     n = items(node.n_elements)
-    return [Launch("arithmetic", "add_id", tensors, n, (), BINARIES, checked=True)]
+    return [Launch("arithmetic", "add_id", tensors, n, checked=True)]
 
 
-def _numbers(kernel: str, node: Tensor, *names: str) -> list[Launch]:
-    scalars = tuple(float(node.param(name)) for name in names)
-    n, given = items(node.n_elements), defines(NUMBERS=1)
-    return [Launch("arithmetic", kernel, (node.source(0), node), n, scalars, given)]
-
-
-@table.op("SCALE", all_typed((0, -1), *READABLE))
-def scale(node: Tensor) -> list[Launch]:
-    return _numbers("op_scale", node, "scale", "bias")
-
-
-@table.op("CLAMP", all_typed((0, -1), *READABLE))
-def clamp(node: Tensor) -> list[Launch]:
-    return _numbers("op_clamp", node, "min", "max")
+function("SCALE", "scale", "bias")
+function("CLAMP", "min", "max")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggml_opencl.conditions import all_typed, every
-from ggml_opencl.ops._states import LARGEST_STATE, behind_outputs, small_state
+from ggml_opencl.ops._states import LARGEST_STATE, behind_outputs, small_state, states_of
 from ggml_opencl.table import WG, Launch, defines, table
 from ggml_py.ops.delta_net import REPEAT
 from ggml_py.tensor import Tensor
@@ -22,15 +22,23 @@ def gated_delta_net(node: Tensor) -> list[Launch]:
     return gated_delta_net_to(node, kept)
 
 
-def gated_delta_net_to(node: Tensor, kept: Tensor) -> list[Launch]:
-    """The states go to `kept` [S * S * H, B, n_snapshots or fewer]."""
-    v, g = node.source(2), node.source(3)
+def gated_delta_net_to(
+    node: Tensor, kept: Tensor, cache: Tensor | None = None, ids: Tensor | None = None
+) -> list[Launch]:
+    """The states go to `kept` [S * S * H, B, n_snapshots or fewer], and come from rows `ids` of a
+    cache, if there is one.
+    """
+    *sources, state = node.sources()
+    v, g = sources[2:4]
     size, n_head, _, n_seqs = v.ne
     groups = (-(-size // WG), n_head, n_seqs)
     scalars = (node.param("n_snapshots"),)
-    given = defines(GATED=1, S=size, GATES=g.ne[0])
-    tensors = (*node.sources(), node, kept)
-    return [Launch("delta_net", "gated_delta_net", tensors, groups, scalars, given)]
+    given = defines(GATED=1, S=size, GATES=g.ne[0], IN_ROWS=int(ids is not None))
+    tensors = (*sources, state, node, kept)
+    if cache is None or ids is None:
+        return [Launch("delta_net", "gated_delta_net", tensors, groups, scalars, given)]
+    tensors = (*sources, states_of(cache, size, size, n_head), node, kept, ids)
+    return [Launch("delta_net", "gated_delta_net", tensors, groups, scalars, given, checked=True)]
 
 
 @table.op("DELTA_NET", every(all_typed((*range(7), -1), "f32"), small_heads))

@@ -7,7 +7,7 @@ from ggml_opencl.kernels import quantized_types
 from ggml_opencl.table import Launch, defines, items, table
 from ggml_py.tensor import Tensor
 
-ROWS = 4  # of a group in mul_mat_columns and mul_mat_id
+ROWS = 8  # of a group in kernels/matrix/columns.cl
 HIGH, TILE = 64, 32  # rows and columns of a group in mul_mat_tile and mul_mat_id_tile
 FEW = 4  # columns, up to which each is a product of its own
 TRIANGULAR = defines(TRIANGULAR=1)
@@ -23,12 +23,24 @@ PRODUCT = every(weights, typed(1, *READABLE), dense_rows(0))
 @table.op("MUL_MAT", PRODUCT)
 def mul_mat(node: Tensor) -> list[Launch]:
     a, b = node.sources()
+    if is_of_columns(node):
+        return [Launch("matrix/columns", "mul_mat_columns", (a, b, node), of_columns(node))]
     n, m, batch = node.ne[0], node.ne[1], node.ne[2] * node.ne[3]
-    if m <= FEW:
-        groups = (-(-n // ROWS), m, batch)
-        return [Launch("matrix", "mul_mat_columns", (a, b, node), groups)]
     groups = (-(-n // HIGH), -(-m // TILE), batch)
-    return [Launch("matrix", "mul_mat_tile", (a, b, node), groups)]
+    return [Launch("matrix/tiles", "mul_mat_tile", (a, b, node), groups)]
+
+
+def is_of_columns(node: Tensor) -> bool:
+    """Whether each column is a product of its own: of one that each expert has, and of few."""
+    if node.op == "MUL_MAT_ID":
+        return node.ne[1] * node.ne[2] <= FEW * node.source(0).ne[2]
+    return node.ne[1] <= FEW
+
+
+def of_columns(node: Tensor, rows: int = ROWS) -> tuple[int, int, int]:
+    """The groups then, of so many rows each."""
+    n, m, batch, others = node.ne
+    return (-(-n // rows), m, batch * others)
 
 
 def all_there(node: Tensor) -> str:
@@ -40,11 +52,12 @@ def all_there(node: Tensor) -> str:
 def mul_mat_id(node: Tensor) -> list[Launch]:
     a, b, ids = node.sources()
     tensors, types = (a, b, node, ids), (a.type.name, b.type.name, "f32")
-    if node.ne[1] * node.ne[2] > FEW * a.ne[2]:
+    if is_of_columns(node):
+        family, kernel, groups = "matrix/columns", "mul_mat_id", of_columns(node)
+    else:
         groups = (-(-node.ne[0] // HIGH), a.ne[2], 1)
-        return [Launch("matrix", "mul_mat_id_tile", tensors, groups, types=types, checked=True)]
-    groups = (-(-node.ne[0] // ROWS), node.ne[1], node.ne[2])
-    return [Launch("matrix", "mul_mat_id", tensors, groups, types=types, checked=True)]
+        family, kernel = "matrix/tiles", "mul_mat_id_tile"
+    return [Launch(family, kernel, tensors, groups, types=types, checked=True)]
 
 
 @table.op("OUT_PROD", every(weights, all_typed((1, -1), "f32"), dense_rows(0)))

@@ -31,20 +31,33 @@ def yarn(node: Tensor) -> tuple[float, float, float]:
     return magnitude, float(low), float(high)
 
 
-def rotation(node: Tensor, direction: int) -> list[Launch]:
-    a, pos = node.sources(2)
-    factors = node.optional(2)
-    n_dims, mode = node.param("n_dims"), node.param("mode")
-    n_pairs = n_dims if mode == VISION else n_dims // 2
+def pairs(node: Tensor) -> int:
+    """Of channels that are turned."""
+    n_dims: int = node.param("n_dims")
+    return n_dims if node.param("mode") == VISION else n_dims // 2
+
+
+def arguments(node: Tensor) -> tuple[tuple[Tensor, ...], tuple[int | float, ...]]:
+    """Positions and factors of frequencies, and the scalars of kernels/rope/_turn.cl."""
+    pos, factors = node.source(1), node.optional(2)
+    n_dims, mode, n_pairs = node.param("n_dims"), node.param("mode"), pairs(node)
     apart, step = (1, 2) if mode == NORMAL else (n_pairs, 1)
     scalars: list[int | float] = [n_dims, mode, n_pairs, node.param("n_offs"), apart, step]
     scalars.append(math.log(node.param("freq_base")))
     scalars += [float(node.param("freq_scale")), float(node.param("ext_factor")), *yarn(node)]
     scalars += [node.param(f"section_{c}") for c in "thwe"]
-    given = defines(FACTORS=int(factors is not None), DIRECTION=direction)
-    tensors = (a, pos, pos if factors is None else factors, node)
-    n = items((a.ne[0] - n_pairs) * a.n_rows)
-    return [Launch("rope", "rope", tensors, n, tuple(scalars), given)]
+    return (pos, pos if factors is None else factors), tuple(scalars)
+
+
+def given(node: Tensor, direction: int, **more: int) -> tuple[tuple[str, int], ...]:
+    """The macros of that file."""
+    return defines(FACTORS=int(node.optional(2) is not None), DIRECTION=direction, **more)
+
+
+def rotation(node: Tensor, direction: int) -> list[Launch]:
+    a, (turns, scalars) = node.source(0), arguments(node)
+    n = items((a.ne[0] - pairs(node)) * a.n_rows)
+    return [Launch("rope", "rope", (a, *turns, node), n, scalars, given(node, direction))]
 
 
 @table.op("ROPE", all_typed((0, -1), *FLOATS))

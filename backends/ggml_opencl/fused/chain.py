@@ -1,0 +1,121 @@
+"""Chains of nodes that compute element by element, behind products of few columns, norms and
+convolutions: the host writes what happens to an element, `kernels/chain/` has the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ggml_opencl.conditions import READABLE
+from ggml_opencl.ops._elements import NUMBERS, numbers
+from ggml_opencl.ops.arithmetic import BINARIES
+from ggml_opencl.ops.matrix import is_of_columns, of_columns
+from ggml_opencl.table import Launch, defines, fuse, items, table
+from ggml_py.chain import Chain
+from ggml_py.pattern import Match
+from ggml_py.tensor import Tensor
+
+SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+HEADS = {"MUL_MAT": "matrix", "RMS_NORM": "norm", "L2_NORM": "norm", "NORM": "norm"}
+HEADS["SSM_CONV"] = "ssm"
+
+
+def is_by_element(t: Tensor) -> bool:
+    of_floats = all(s is not None and s.type.name in READABLE for s in (t, *t.src))
+    return of_floats and (t.op in BINARIES or t.op in NUMBERS)
+
+
+def can_begin(t: Tensor) -> bool:
+    if t.op == "MUL_MAT" and not is_of_columns(t):
+        return False
+    return t.op in HEADS and not table.why_not(t)
+
+
+CHAINS = Chain(is_by_element, can_begin)
+
+
+class Writer:
+    """What happens to an element, as statements; the leaves and numbers that they name."""
+
+    def __init__(self, m: Match) -> None:
+        self.match = m
+        self.members = {id(t) for t in m.nodes} - {id(t) for t in m.found["head"]}
+        self.leaves: dict[int, tuple[str, Tensor]] = {}
+        self.numbers: list[float] = []
+        self.statements: list[str] = []
+        self.made: dict[int, str] = {}
+
+    def value(self, t: Tensor) -> str:
+        """The name of a value."""
+        if id(t) not in self.made:
+            made = self._member(t) if id(t) in self.members else self._read(t)
+            self.made[id(t)] = name = f"y{len(self.statements)}"
+            self.statements.append(f"const float {name} = {made};")
+        return self.made[id(t)]
+
+    def _member(self, t: Tensor) -> str:
+        values = [self.value(s) for s in t.sources()]
+        if t.op in BINARIES:
+            return f" {SIGNS[BINARIES[t.op]]} ".join(values)
+        more = "0, 0"
+        if NUMBERS[t.op]:
+            more = f"p{len(self.numbers)}, p{len(self.numbers) + 1}"
+            self.numbers += numbers(t)
+        return f"f_{t.op.lower()}({values[0]}, {more})"
+
+    def _read(self, t: Tensor) -> str:
+        """The head's value, or an element of a leaf, which is repeated to the result's shape."""
+        if t.root in self.match.found["head"]:
+            return "v"
+        name = self.leaves[id(t)] = (f"x{len(self.leaves)}", t)
+        where = "SAME" if t.ne == self.match.result.ne else "REPEATED"
+        return f"load_{t.type.name}({where}({name[0]}))"
+
+    def macros(self) -> str:
+        """Those that kernels/chain/_common.cl asks for."""
+        y, result = self.value(self.match.result), self.match.result
+        statements = [*self.statements, f"const float y = {y}"]
+        given = {
+            "LEAVES": "".join(f", TENSOR({name})" for name, _ in self.leaves.values()),
+            "NUMBERS": "".join(f", const float p{i}" for i in range(len(self.numbers))),
+            "CHAIN": " ".join(statements),
+            "STORE_Y": f"store_{result.type.name}",
+        }
+        return "".join(f"#define {name} {text}\n" for name, text in given.items())
+
+
+def taken_over(m: Match) -> Tensor | None:
+    """An operand whose bytes the result may have: one whose elements are read where they are
+    written, not a product's columns, nor what is convolved."""
+    head, y = m.found["head"], m.result
+    behind = [s.root for h in head for s in h.src if s is not None and HEADS[h.op] != "norm"]
+    found = (s for s in m.operands if s.same_layout(y) and s.root not in behind)
+    return next(found, None)
+
+
+def launch(m: Match, family: str, kernel: str, groups: tuple[int, int, int]) -> Launch:
+    """A kernel of the head's sources and of the chain."""
+    writer = Writer(m)
+    macros, heads, y = writer.macros(), m.found["head"], m.result
+    sources = [s for h in heads for s in h.sources()]
+    leaves = [t for _, t in writer.leaves.values()]
+    first = [float(h.param("eps")) for h in heads if HEADS[h.op] == "norm"]
+    given = defines(RESHAPED=int(any(h.ne != y.ne for h in heads)))
+    tensors, scalars = (*sources, y, *leaves), (*first, *writer.numbers)
+    return Launch(f"chain/{family}", kernel, tensors, groups, scalars, given, macros=macros)
+
+
+GROUPS: dict[str, Callable[[Tensor], tuple[int, int, int]]] = {
+    "matrix": of_columns,
+    "norm": lambda head: (head.n_rows, 1, 1),
+    "ssm": lambda head: items(head.n_elements),
+}
+
+
+@fuse(CHAINS, over=taken_over)
+def chain(m: Match) -> list[Launch]:
+    if not m.found["head"]:
+        return [launch(m, "elements", "chain", items(m.result.n_elements))]
+    (head,) = m.found["head"]
+    family = HEADS[head.op]
+    return [launch(m, family, f"{head.op.lower()}_chain", GROUPS[family](head))]

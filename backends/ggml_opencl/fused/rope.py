@@ -1,0 +1,40 @@
+"""Heads on their way to attention: RMS_NORM and MUL, ROPE and SET_ROWS as one kernel."""
+
+from __future__ import annotations
+
+from ggml_opencl.conditions import READABLE
+from ggml_opencl.ops.rope import arguments, given
+from ggml_opencl.table import Launch, fuse
+from ggml_py.fusion import apart, f32_rows, in_place
+from ggml_py.pattern import Match
+from ggml_py.patterns.rope import turned
+from ggml_py.tensor import Tensor
+
+
+def plain(m: Match) -> str:
+    """f32, and rows of floats."""
+    result = m.result
+    if result.type.name not in READABLE or not result.has_contiguous_rows():
+        return f"needs rows of {READABLE}; got {result}"
+    return f32_rows("x", *(name for name in ("weight",) if name in m.found))(m)
+
+
+def _heads(normed: bool, to_rows: bool, factors: bool) -> None:
+    over = apart if to_rows else in_place("x")
+
+    @fuse(turned(normed, to_rows, factors), when=plain, over=over)
+    def heads(m: Match) -> list[Launch]:
+        x, (turns, scalars) = m["x"], arguments(m["y"])
+        tensors: tuple[Tensor, ...] = (x, *turns, m.result)
+        if to_rows:
+            tensors += (m["ids"],)
+        if normed:
+            tensors, scalars = (*tensors, m["weight"]), (*scalars, float(m["norm"].param("eps")))
+        macros = given(m["y"], 1, NORMED=int(normed), TO_ROWS=int(to_rows))
+        groups = (x.n_rows, 1, 1)
+        return [Launch("fused/rope", "head", tensors, groups, scalars, macros, checked=to_rows)]
+
+
+for _factors in (False, True):
+    for _normed, _to_rows in ((True, True), (True, False), (False, True)):
+        _heads(_normed, _to_rows, _factors)

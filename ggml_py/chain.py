@@ -1,0 +1,84 @@
+"""Chains: nodes that compute element by element, each of whose values only the next one reads, and
+the node that they begin with, if a backend can run it with them: its head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ggml_py.match import Row
+from ggml_py.pattern import Match
+from ggml_py.tensor import Tensor
+from ggml_py.types import F32
+
+Kind = Callable[[Tensor], bool]
+MOST = 8  # tensors that a chain reads besides those of its head: kernels take only so many
+
+
+@dataclass(frozen=True)
+class Chain:
+    """What a backend can run so.
+
+    member  whether a node is of such an op: its sources are repeated to its own shape
+    head    whether a chain can begin with a node: with its elements, in their order
+
+    In a match `head` names the head, if there is one; its elements are those of the result, though
+    their shape may be another.
+    """
+
+    member: Kind
+    head: Kind
+
+    def __str__(self) -> str:
+        return "a chain"
+
+    def matches(self, row: Row) -> Iterator[Match]:
+        """Every longest chain, as long as none takes nodes of another."""
+        for last in reversed(row.nodes):
+            if row.is_free(last) and self.member(last):
+                found = (m for m in self._from(row, last) if not row.why_not(m))
+                if (match := next(found, None)) is not None:
+                    yield match
+
+    def _from(self, row: Row, last: Tensor) -> Iterator[Match]:
+        """With the head that comes last in the graph, then with those before it, then without."""
+        members = self._members(row, last)
+        heads = [h for t in members for s in t.sources() if (h := self._head(row, s, t, last))]
+        heads.sort(key=row.place, reverse=True)
+        for head in heads:
+            yield _match(row, members, last, head)
+        if len(members) > 1:
+            yield _match(row, members, last)
+
+    def _members(self, row: Row, last: Tensor) -> list[Tensor]:
+        members, n_read = [last], len(last.sources())
+        for t in members:
+            for s in dict.fromkeys(t.sources()):
+                n = n_read + len(s.src) - 1
+                joins = s.type is F32 and s.view_src is None and self.member(s)
+                if joins and n <= MOST and _is_read_by(row, s, t):
+                    members.append(s)
+                    n_read = n
+        return members
+
+    def _head(self, row: Row, s: Tensor, reader: Tensor, last: Tensor) -> Tensor | None:
+        """The node that makes a source, if it can begin the chain."""
+        made, whole = s.root, s.ne == last.ne and s.is_contiguous()
+        if not (whole and made.n_elements == s.n_elements and made.is_contiguous()):
+            return None
+        return made if _is_read_by(row, made, reader) and self.head(made) else None
+
+
+def _is_read_by(row: Row, t: Tensor, reader: Tensor) -> bool:
+    """Whether a free node's value is wanted by nobody else."""
+    alone = row.is_free(t) and row.uses.readers(t) == [reader]
+    return alone and not row.uses.is_output(t)
+
+
+def _match(row: Row, members: list[Tensor], last: Tensor, head: Tensor | None = None) -> Match:
+    heads = () if head is None else (head,)
+    nodes = sorted((*members, *heads), key=row.place)
+    read = dict.fromkeys(s for t in nodes for s in t.src if s is not None)
+    operands = [s for s in read if s.root not in nodes]
+    return Match({"head": heads}, nodes, [last], operands, row.uses)

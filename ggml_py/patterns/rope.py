@@ -1,0 +1,24 @@
+"""Heads on their way to attention: RMS_NORM with a weight before ROPE, SET_ROWS after it."""
+
+from __future__ import annotations
+
+from ggml_py.pattern import Match, Pattern
+
+
+def all_heads_a_row(m: Match) -> str:
+    """The heads of a token, as they lie, become one row."""
+    y, ids, looked = m["y"], m["ids"], m["kept"].src[0]
+    n, n_head, n_tokens, n_batches = y.ne
+    row = (n * n_head, n_tokens, 1, 1)
+    if looked is None or looked.ne != row or not looked.is_contiguous() or n_batches != 1:
+        return f"needs rows of all heads; got {looked}"
+    return "" if ids.ne == (n_tokens, 1, 1, 1) else f"needs one row for each token; got {ids}"
+
+
+def turned(normed: bool, to_rows: bool, factors: bool) -> Pattern:
+    """ROPE with or without factors of its frequencies, and what there is around it."""
+    norm = "norm = RMS_NORM(x)\nproduct = MUL(norm, weight)\n" if normed else ""
+    source, more = "product" if normed else "x", ", factors" if factors else ""
+    rows = "\nkept = SET_ROWS(~y, ids, _)" if to_rows else ""
+    when = (all_heads_a_row,) if to_rows else ()
+    return Pattern(f"{norm}y = ROPE({source}, pos{more}){rows}", *when)
