@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggml_opencl.conditions import FLOATS, READABLE, all_typed, every, typed
-from ggml_opencl.ops._elements import function
+from ggml_opencl.ops._elements import NUMBERS, PLAIN, by_element
 from ggml_opencl.table import Launch, items, table
 from ggml_py.tensor import Tensor
 
@@ -32,5 +32,13 @@ def add_id(node: Tensor) -> list[Launch]:
     return [Launch("arithmetic", "add_id", tensors, n, checked=True)]
 
 
-function("SCALE", "scale", "bias")
-function("CLAMP", "min", "max")
+def _numbers(op: str, *names: str) -> None:
+    NUMBERS[op] = names
+
+    @table.op(op, PLAIN)
+    def launch(node: Tensor) -> list[Launch]:
+        return by_element(node)
+
+
+_numbers("SCALE", "scale", "bias")
+_numbers("CLAMP", "min", "max")
