@@ -159,3 +159,18 @@ def product_in_heads(w: Tensor, x: Tensor, b: Tensor) -> Tensor:
     product = ops.mul_mat(w, x)
     heads = ops.reshape(product, 4, product.ne[0] // 4, product.ne[1])
     return ops.mul(ops.softplus(ops.add(heads, b)), b)
+
+
+def router(logits: Tensor, table: Tensor, n_used: int, bias: Tensor | None = None) -> Tensor:
+    """Weights of the best experts times what a table has for these."""
+    n_expert, n_tokens, *_ = logits.ne
+    probs = ops.soft_max(logits) if bias is None else ops.sigmoid(logits)
+    chosen = ops.argsort_top_k(probs if bias is None else ops.add(probs, bias), n_used)
+
+    def of_chosen(values: Tensor) -> Tensor:
+        rows = ops.get_rows(ops.reshape(values, 1, n_expert, n_tokens), chosen)
+        return ops.reshape(rows, n_used, n_tokens)
+
+    weights = of_chosen(probs)
+    weights = ops.div(weights, ops.clamp(ops.sum_rows(weights), 1e-4, float("inf")))
+    return ops.mul(weights, of_chosen(table))

@@ -54,6 +54,12 @@ def dense_rows(*indices: int) -> When:
     return check
 
 
+def float_rows(t: Tensor) -> str:
+    """Dense rows of floats, of a result that others than its launcher know."""
+    plain = t.type.name in READABLE and t.has_contiguous_rows()
+    return "" if plain else f"needs dense rows of {', '.join(READABLE)}; got {t}"
+
+
 def quantizable(node: Tensor) -> str:
     """The result is of a quantized type that kernels can make."""
     return typed(-1, *types_with("quantize"))(node)

@@ -25,8 +25,8 @@ class Launch:
     defines          macros of the program, besides T0, T1, ..: the types of the tensors
     types            their names, where they are to be read as something else
     checked          the kernel indexes with data: its last arguments are CHECKED
-    macros           lines of further macros, which are not numbers
     scratch          those of its tensors that belong to no node: what the runs of one node hand on
+    macros           lines of further macros, which are not numbers
     """
 
     family: str

@@ -9,12 +9,6 @@ RMS_NORM_MUL = Pattern("""
     product = MUL(norm, weight)
 """)
 
-RMS_NORM_MUL_ADD = Pattern("""
-    norm = RMS_NORM(x)
-    product = MUL(norm, weight)
-    sum = ADD(product, y)
-""")
-
 
 def no_bias(m: Match) -> str:
     bias = m["product"].param("bias")

@@ -15,36 +15,6 @@ def whole(t: Tensor | None) -> str:
     return f"needs all values in their order; got {t}"
 
 
-def silu_of_all(m: Match) -> str:
-    return whole(m["y"].src[0])
-
-
-def bias_of_channels(m: Match) -> str:
-    """One value a channel, added to all of the convolution as it lies."""
-    bias, channels = m["bias"], m["conv"].ne[0]
-    if bias.ne != (channels, 1, 1, 1):
-        return f"needs a bias of {channels} channels; got {bias}"
-    return whole(m["biased"].src[0]) or silu_of_all(m)
-
-
-CONV_SILU = Pattern(
-    """
-    conv = SSM_CONV(x, weight)
-    y = SILU(~conv)
-    """,
-    silu_of_all,
-)
-
-CONV_BIAS_SILU = Pattern(
-    """
-    conv = SSM_CONV(x, weight)
-    biased = ADD(~conv, bias)
-    y = SILU(~biased)
-    """,
-    bias_of_channels,
-)
-
-
 def keeps_the_last_inputs(m: Match) -> str:
     """The values before the new ones, and the inputs up to some times kept, in a row for each
     sequence."""
@@ -61,7 +31,7 @@ def keeps_the_last_inputs(m: Match) -> str:
         rows = kept.ne == row or (kept.ne == state.ne and kept.nb[:2] == dense)
         if window.view_offs >= joined.nb[1] or not rows:
             return f"needs the inputs of a time kept in rows of {row[0]}; got {kept}"
-    return silu_of_all(m)
+    return whole(m["y"].src[0])
 
 
 CONCAT_CONV_SILU = Pattern(
@@ -73,7 +43,6 @@ CONCAT_CONV_SILU = Pattern(
     """,
     keeps_the_last_inputs,
 )
-
 
 CONV_IN_CACHE = Pattern(
     """

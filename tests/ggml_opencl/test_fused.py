@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ggml_py import ops
-from ggml_py.backend import CompileOptions
+from ggml_py.backend import CompileOptions, get_tensor, set_tensor
 from ggml_py.graph import Graph
 from ggml_py.sched import Scheduler
-from ggml_py.tensor import Tensor
+from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from ggml_py.types import BY_NAME, F16
 from tests import fused_graphs as graphs
 from tests.devices import given
 from tests.fused_graphs import Build, Shapes, error
+from tests.states_to_cache import Made
 
 
 def to_rows(**more: Tensor) -> Tensor:
@@ -39,6 +41,10 @@ def swiglu(**more: Tensor) -> Tensor:
 
 def experts(**more: Tensor) -> Tensor:
     return graphs.gated_experts(**more, n_used=2)
+
+
+def router(**more: Tensor) -> Tensor:
+    return graphs.router(**more, n_used=5)
 
 
 def turned_rows(x: Tensor, tokens: Tensor, cache: Tensor) -> Tensor:
@@ -116,6 +122,14 @@ CASES: dict[str, tuple[Build, Shapes, list[str]]] = {
         swiglu, {**UNIT, "x": (70, 5)}, ["MUL_MAT", "MUL_MAT", "SWIGLU"]
     ),
     "experts' units": (experts, EXPERTS, ["ARGSORT", "MUL_MAT_ID+SWIGLU"]),
+    "router": (
+        router, {"logits": (70, 3), "table": (70, 3)},
+        ["SOFT_MAX+ARGSORT+GET_ROWS+SUM_ROWS+CLAMP+DIV", "GET_ROWS", "MUL"],
+    ),
+    "router with a bias": (
+        router, {"logits": (70, 3), "table": (70, 3), "bias": (70,)},
+        ["SIGMOID+ADD+ARGSORT+GET_ROWS+SUM_ROWS+CLAMP+DIV", "GET_ROWS", "MUL"],
+    ),
     "turned to rows": (
         turned_rows, HEADS, ["NEG", "ARGSORT", "ARGSORT", "CPY", "ROPE+SET_ROWS"]
     ),
@@ -197,3 +211,36 @@ def test_a_step_is_one_kernel_and_is_built_when_memory_is_reserved(device: Any) 
         plan.run()
     assert [t.kernel for t in times] == ["rms_norm_chain"]
     assert built == []
+
+
+def short_convolution(device: Any, n_tokens: int, fuse: bool) -> tuple[list[Any], list[str]]:
+    """The result and the cache that inputs come from and go to; what was run."""
+    new, channels, size = Made(n_tokens, 1, [3]), 33, 99
+    cache, given = new.cache(size), new(channels, n_tokens, 1)
+    before = ops.reshape(new.started(cache), 3, channels, 1)
+    joined = ops.concat(before, ops.transpose(given), 0)
+    window = ops.view(joined, (3, channels, 1), offset=n_tokens)
+    kept = ops.cpy(window, ops.view(cache, (size, 1), (size,), 3 * size))
+    y = ops.silu(ops.ssm_conv(joined, new(4, channels)))
+    y.flags |= FLAG_OUTPUT
+    graph = Graph()
+    for t in (kept, y):
+        graph.build_forward_expand(t)
+    plan = Scheduler([device], CompileOptions(fuse=fuse)).plan(graph)
+    for t, values in new.values.values():
+        set_tensor(t, values)
+    plan.run()
+    (split,) = plan.splits
+    return [get_tensor(y), get_tensor(cache)], [graphs.name(s) for s in split.steps]
+
+
+@pytest.mark.parametrize("n_tokens", [1, 2, 5])
+def test_a_short_convolution_keeps_its_inputs(n_tokens: int, device: Any) -> None:
+    """Of one token it reads the row of the cache that it writes."""
+    steps = ["CONCAT+CPY+SSM_CONV+SILU"]
+    steps = ["GET_ROWS+" + steps[0]] if n_tokens == 1 else ["GET_ROWS", *steps]
+    expected, _ = short_convolution(device, n_tokens, fuse=False)
+    found, run = short_convolution(device, n_tokens, fuse=True)
+    assert run == steps
+    for a, b in zip(expected, found, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-6)

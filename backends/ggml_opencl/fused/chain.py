@@ -16,13 +16,15 @@ from ggml_py.pattern import Match
 from ggml_py.tensor import Tensor
 
 SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-HEADS = {"MUL_MAT": "matrix", "RMS_NORM": "norm", "L2_NORM": "norm", "NORM": "norm"}
-HEADS["SSM_CONV"] = "ssm"
+HEADS = {
+    "MUL_MAT": "matrix", "RMS_NORM": "norm", "L2_NORM": "norm", "NORM": "norm", "SSM_CONV": "ssm",
+}  # fmt: skip
 
 
 def is_by_element(t: Tensor) -> bool:
-    of_floats = all(s is not None and s.type.name in READABLE for s in (t, *t.src))
-    return of_floats and (t.op in BINARIES or t.op in NUMBERS)
+    if t.op not in BINARIES and t.op not in NUMBERS:
+        return False
+    return all(s is not None and s.type.name in READABLE for s in (t, *t.src))
 
 
 def can_begin(t: Tensor) -> bool:
@@ -40,7 +42,7 @@ class Writer:
     def __init__(self, m: Match) -> None:
         self.match = m
         self.members = {id(t) for t in m.nodes} - {id(t) for t in m.found["head"]}
-        self.leaves: dict[int, tuple[str, Tensor]] = {}
+        self.leaves: dict[str, Tensor] = {}
         self.numbers: list[float] = []
         self.statements: list[str] = []
         self.made: dict[int, str] = {}
@@ -67,16 +69,17 @@ class Writer:
         """The head's value, or an element of a leaf, which is repeated to the result's shape."""
         if t.root in self.match.found["head"]:
             return "v"
-        name = self.leaves[id(t)] = (f"x{len(self.leaves)}", t)
+        name = f"x{len(self.leaves)}"
+        self.leaves[name] = t
         where = "SAME" if t.ne == self.match.result.ne else "REPEATED"
-        return f"load_{t.type.name}({where}({name[0]}))"
+        return f"load_{t.type.name}({where}({name}))"
 
     def macros(self) -> str:
         """Those that kernels/chain/_common.cl asks for."""
         y, result = self.value(self.match.result), self.match.result
         statements = [*self.statements, f"const float y = {y}"]
         given = {
-            "LEAVES": "".join(f", TENSOR({name})" for name, _ in self.leaves.values()),
+            "LEAVES": "".join(f", TENSOR({name})" for name in self.leaves),
             "NUMBERS": "".join(f", const float p{i}" for i in range(len(self.numbers))),
             "CHAIN": " ".join(statements),
             "STORE_Y": f"store_{result.type.name}",
@@ -98,10 +101,9 @@ def launch(m: Match, family: str, kernel: str, groups: tuple[int, int, int]) -> 
     writer = Writer(m)
     macros, heads, y = writer.macros(), m.found["head"], m.result
     sources = [s for h in heads for s in h.sources()]
-    leaves = [t for _, t in writer.leaves.values()]
     first = [float(h.param("eps")) for h in heads if HEADS[h.op] == "norm"]
     given = defines(RESHAPED=int(any(h.ne != y.ne for h in heads)))
-    tensors, scalars = (*sources, y, *leaves), (*first, *writer.numbers)
+    tensors, scalars = (*sources, y, *writer.leaves.values()), (*first, *writer.numbers)
     return Launch(f"chain/{family}", kernel, tensors, groups, scalars, given, macros=macros)
 
 

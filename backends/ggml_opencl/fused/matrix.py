@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import READABLE
+from ggml_opencl.conditions import float_rows
 from ggml_opencl.ops.matrix import ROWS, is_of_columns, of_columns
 from ggml_opencl.table import Launch, defines, fuse
+from ggml_py.fusion import f32_rows
 from ggml_py.ops.glu import KINDS
 from ggml_py.pattern import Match
 from ggml_py.patterns.glu import PRODUCTS, of_products
@@ -18,24 +19,15 @@ def few_columns(product: Tensor) -> str:
     return "" if is_of_columns(product) else f"needs few columns; got {product}"
 
 
-def dense_f32(*tensors: Tensor) -> str:
-    other = [t for t in tensors if t.type.name != "f32" or not t.has_contiguous_rows()]
-    return f"needs dense rows of f32; got {other[0]}" if other else ""
-
-
 def plain_rows(m: Match) -> str:
-    kept = m["kept"]
-    dense = kept.type.name in READABLE and kept.has_contiguous_rows()
-    return few_columns(m["product"]) if dense else f"needs rows of {READABLE}; got {kept}"
+    return float_rows(m["kept"]) or few_columns(m["product"])
 
 
 @fuse(MUL_MAT_TO_ROWS, when=plain_rows)
 def mul_mat_to_rows(m: Match) -> list[Launch]:
     tensors, given = (m["weight"], m["x"], m["kept"], m["ids"]), defines(TO_ROWS=1)
-    groups = of_columns(m["product"])
-    return [
-        Launch("fused/matrix", "mul_mat_to_rows", tensors, groups, (), given, checked=True)
-    ]
+    n, kernel = of_columns(m["product"]), "mul_mat_to_rows"
+    return [Launch("fused/matrix", kernel, tensors, n, (), given, checked=True)]
 
 
 def alike(m: Match) -> str:
@@ -45,7 +37,7 @@ def alike(m: Match) -> str:
         return f"needs weights of one type and shape; got {m['other']}"
     if not (gate.same_layout(y) and value.same_layout(y)):
         return f"needs values as the gate lies; got {value}"
-    return few_columns(gate) or dense_f32(y)
+    return few_columns(gate) or f32_rows("y")(m)
 
 
 def _gated_unit(op: str, unit: str, kind: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import READABLE
+from ggml_opencl.conditions import float_rows
 from ggml_opencl.ops.rope import arguments, given
 from ggml_opencl.table import Launch, fuse
 from ggml_py.fusion import apart, f32_rows, in_place
@@ -13,10 +13,8 @@ from ggml_py.tensor import Tensor
 
 def plain(m: Match) -> str:
     """f32, and rows of floats."""
-    result = m.result
-    if result.type.name not in READABLE or not result.has_contiguous_rows():
-        return f"needs rows of {READABLE}; got {result}"
-    return f32_rows("x", *(name for name in ("weight",) if name in m.found))(m)
+    weight = ("weight",) if "weight" in m.found else ()
+    return float_rows(m.result) or f32_rows("x", *weight)(m)
 
 
 def _heads(normed: bool, to_rows: bool, factors: bool) -> None:
