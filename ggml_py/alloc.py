@@ -55,14 +55,14 @@ class _Planner:
         return u
 
     def run(self) -> MemoryPlan:
-        for leaf in self.graph.leafs:
-            self.place(leaf, owned=False)  # keep their bytes: a reused graph sets them again
         for node in self.graph.nodes:
             if node.view_src is not None:
                 self.use(node.view_src).views += 1
             for s in node.src:
                 if s is not None:
                     self.use(s).children += 1
+        for leaf in filter(self.is_read, self.graph.leafs):
+            self.place(leaf, owned=False)  # keep their bytes: a reused graph sets them again
         for node in self.graph.nodes:
             step = self.steps.get(id(node))
             if step is not None:
@@ -71,6 +71,11 @@ class _Planner:
             self.place(node, True, dying(node))
             self.release_all(node.src)
         return MemoryPlan(self.placed, [a.size for a in self.arenas])
+
+    def is_read(self, leaf: Tensor) -> bool:
+        """Not, say, an input for embeddings where there are tokens."""
+        u = self.use(leaf)
+        return bool(u.children or u.views or leaf.flags & FLAG_OUTPUT)
 
     def run_step(self, step: Fused[Any], node: Tensor) -> None:
         """Place a node of a step, unless its value is inside only; with the last one the step runs,

@@ -33,6 +33,7 @@ from ggml_py.errors import UnsupportedOp
 from ggml_py.fusion import Fused
 from ggml_py.graph import Graph
 from ggml_py.kernels import describe
+from ggml_py.order import stored_early
 from ggml_py.pipeline import MAX_COPIES, Pipeline, PipelinedPlan
 from ggml_py.plan import Plan, PlanInWaves, Plans, Split
 from ggml_py.split import Part, Splitter
@@ -223,12 +224,14 @@ class Scheduler:
         if len(self.devices) == 1:
             _refuse((t, self.why_not(t)) for t in graph.compute_nodes())
             self.n_splits = 1
-            parts = cut([Part(0, graph.nodes)], stops) if stops else [Part(0, graph.nodes)]
-            fused = self._fuse(parts, graph)
-            memory = plan_memory(graph, None, alignments, fused, self._room(1))
+            ordered = self._ordered(graph, lambda _: 0)
+            parts = cut([Part(0, ordered.nodes)], stops) if stops else [Part(0, ordered.nodes)]
+            fused = self._fuse(parts, ordered)
+            memory = plan_memory(ordered, None, alignments, fused, self._room(1))
             return Layout(parts, [parts], memory, lambda: None)
         assignment = self._assign(graph, pins, fixed, causes)
-        splitter = Splitter(graph, assignment, number if self._pipeline else None, self._anyhow)
+        ordered, copy = self._ordered(graph, assignment.of), number if self._pipeline else None
+        splitter = Splitter(ordered, assignment, copy, self._anyhow)
         self.n_splits = len(splitter.parts)
         parts = cut(splitter.parts, stops) if stops else splitter.parts
         together = self.together and not stops
@@ -238,6 +241,10 @@ class Scheduler:
         fused, room = self._fuse(parts, whole), self._room(len(arenas))
         memory = plan_memory(whole, splitter.arena_of, arenas, fused, room)
         return Layout(parts, waves, memory, splitter.undo, assignment)
+
+    def _ordered(self, graph: Graph, device_of: Callable[[Tensor], int]) -> Graph:
+        """The graph as its nodes run; as they are written where each is told of."""
+        return graph if self._one_by_one else stored_early(graph, device_of)
 
     def _fuse(self, parts: list[Part], whole: Graph) -> list[Fused[Any]]:
         """Set what each part runs; returns its steps of several nodes."""

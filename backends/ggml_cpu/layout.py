@@ -80,6 +80,11 @@ class Held:
             self.arena.give(oldest.offset, oldest.nbytes)
         return place, found is place
 
+    def end(self, key: object) -> None:
+        """The next may have that place."""
+        place = self.places.pop(key)
+        self.arena.give(place.offset, place.nbytes)
+
 
 @dataclass(slots=True)
 class Placed:
@@ -211,7 +216,10 @@ class Layout:
 def _places(
     steps: Sequence[Step], values: Values, n_threads: int, common: Arena, own: Arena, often: bool
 ) -> list[Placed]:
-    """Scratch and private values of all steps, as offsets."""
+    """Scratch and private values of all steps, as offsets. Of what does not run often all threads
+    wait after each kernel, so scratch is free as soon as nobody reads it any more."""
+    keys = [prepared_by(step, values.makers[i]) or i for i, step in enumerate(steps)]
+    last_user = {key: i for i, key in enumerate(keys)}
     prepared = {False: Held(common, False, PREPARED), True: Held(own, True, OWN_PREPARED)}
     others = {p: Held(own if p else common, p, TAKEN) for p in (False, True)}
     last = {by: i for i, makers in enumerate(values.makers) for by in makers}
@@ -226,10 +234,11 @@ def _places(
         if step.scratch is not None:
             nbytes = step.scratch.nbytes if placed.own else 0
         if nbytes:
-            wanted = prepared_by(step, values.makers[i])
-            held = prepared if wanted else others
-            placed.scratch, there = held[alone].find(wanted or i, nbytes)
+            held = (others if keys[i] == i else prepared)[alone]
+            placed.scratch, there = held.find(keys[i], nbytes)
             placed.prepare = not there
+            if not often and last_user[keys[i]] == i:
+                held.end(keys[i])
         made = step.operands[0]
         if made is not None and (placed.own or (values.inner[i] and made.nbytes <= INNER)):
             arena = own if placed.own else common

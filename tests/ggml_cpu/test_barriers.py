@@ -259,6 +259,26 @@ def test_products_of_the_same_columns_share_their_preparation() -> None:
     assert program.n_barriers == 4  # columns, products, two sums
 
 
+def test_scratch_of_few_runs_is_used_again_at_once() -> None:
+    """All threads wait after each kernel then; columns stay until their last product."""
+
+    def build(x: Tensor) -> Tensor:
+        w = [weights(96, 96) for _ in range(6)]
+        for t in w[1:]:
+            x = ops.mul_mat(t, x)
+        return ops.add(ops.mul_mat(w[0], x), ops.mul_mat(w[1], x))
+
+    _, program, run = planned(build, 2, (96, 70))
+    few, often = (Layout(program.steps, 2, how) for how in (False, True))
+    sizes = [p.scratch.nbytes for p in few.placed if p.scratch is not None]
+    assert len(sizes) == 7
+    assert few.local - few.common < 2 * min(sizes) <= 2 * max(sizes) <= often.local - often.common
+    assert [p.prepare for p in few.placed if p.scratch is not None] == [True] * 6 + [False]
+    first = run()
+    program._lay_out(False)
+    np.testing.assert_array_equal(run(), first)
+
+
 def test_a_step_of_every_thread_has_the_scratch_of_one_that_runs_alone() -> None:
     """Attention of two key heads: one thread has both at a time, of two each has one."""
 

@@ -14,8 +14,8 @@ from ggml_py import ops, registry
 from ggml_py.backend import CompileOptions, get_tensor, set_tensor
 from ggml_py.graph import Graph
 from ggml_py.sched import Scheduler
-from ggml_py.tensor import FLAG_WEIGHT, Tensor
-from ggml_py.types import BY_NAME
+from ggml_py.tensor import FLAG_OUTPUT, FLAG_WEIGHT, Tensor
+from ggml_py.types import BY_NAME, F16
 from llama_py.batch import Batch
 from llama_py.context import Context
 from tests import fused_graphs as graphs
@@ -93,6 +93,54 @@ def test_a_gate_of_many_columns_is_never_in_memory() -> None:
 @pytest.mark.parametrize("how", [{"n": 1}, {"n": 9, "again": True}, {"n": 9, "kind": "f16"}])
 def test_a_gate_that_is_wanted_or_made_otherwise_stays(how: dict[str, Any]) -> None:
     assert "SWIGLU" in gated(**how)[0]
+
+
+HEADS, WIDTH, CELLS = 4, 32, 600
+
+
+def attention(fuse: bool, n_tokens: int, sinks: bool, again: bool) -> tuple[NDArray[Any], int, str]:
+    """The result, bytes of the compute buffer, and what the step is.
+
+    again   somebody else wants the queries
+    """
+    q, k, v = given(WIDTH * HEADS, n_tokens), given(WIDTH, CELLS, 2), given(WIDTH, CELLS, 2)
+    mask, sink = given(CELLS, n_tokens), given(HEADS)
+    made = ops.sqr(q)
+    queries = ops.permute(ops.reshape(made, WIDTH, HEADS, n_tokens), 0, 2, 1, 3)
+    y = ops.flash_attn_ext(
+        queries, *(ops.cast(t, F16) for t in (k, v, mask)), 0.1, sinks=sink if sinks else None
+    )
+    graph = Graph()
+    graph.build_forward_expand(ops.neg(y))
+    result = graph.nodes[-1]
+    if again:
+        graph.build_forward_expand(ops.neg(made))
+        graph.nodes[-1].flags |= FLAG_OUTPUT
+    result.flags |= FLAG_OUTPUT
+    scheduler = Scheduler([registry.device("cpu")], CompileOptions(fuse=fuse))
+    plan = scheduler.plan(graph)
+    rng = np.random.default_rng(1)
+    for t in (q, k, v, mask, sink)[: 5 if sinks else 4]:
+        set_tensor(t, rng.standard_normal(t.ne[::-1]).astype(np.float32))
+    plan.run()
+    (step,) = [s for s in plan.splits[0].steps if graphs.name(s) == "FLASH_ATTN_EXT"]
+    return get_tensor(result).copy(), scheduler.compute_sizes()[0], type(step).__name__
+
+
+@pytest.mark.parametrize("sinks", [False, True])
+@pytest.mark.parametrize("n_tokens", [64, 131])
+def test_attention_of_many_tokens_lies_over_its_queries(n_tokens: int, sinks: bool) -> None:
+    over, size, step = attention(True, n_tokens, sinks, False)
+    plain, larger, node = attention(False, n_tokens, sinks, False)
+    assert (step, node) == ("Fused", "Tensor")
+    assert larger - size >= 4 * WIDTH * HEADS * n_tokens
+    np.testing.assert_array_equal(over, plain)
+    both, _, _ = attention(True, n_tokens, sinks, True)
+    np.testing.assert_array_equal(both, plain)
+
+
+def test_attention_of_a_token_stays_beside_its_queries() -> None:
+    assert attention(True, 1, False, False)[2] == "Tensor"
 
 
 def short_conv(

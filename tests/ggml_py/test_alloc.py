@@ -177,3 +177,17 @@ def test_what_does_not_fit_the_room_there_is_gets_packed() -> None:
     assert (loose.sizes, tight.sizes) == ([320], [256])
     assert plan_memory(graph, room=loose.sizes).placed == loose.placed
     check_liveness(graph, {id(t): offset for t, _, offset in tight.placed})
+
+
+def test_an_input_that_nobody_reads_gets_no_memory() -> None:
+    """Tokens or embeddings: a graph has both, and computes one of them."""
+    tokens, embeddings = leaf(64), leaf(4096)
+    graph = Graph()
+    graph.select([ops.neg(tokens), embeddings], 0)
+    plan = plan_memory(graph)
+    assert id(embeddings) not in {id(t) for t, _, _ in plan.placed}
+    assert plan.sizes[0] < embeddings.nbytes
+    wanted = leaf(4096)
+    wanted.flags |= FLAG_OUTPUT
+    graph.select([wanted], 0)
+    assert id(wanted) in {id(t) for t, _, _ in plan_memory(graph).placed}

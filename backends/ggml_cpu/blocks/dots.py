@@ -11,6 +11,7 @@ matrix   (ARM with i8mm) two words at a time: two columns and two rows a vector
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 from ggml_cpu import vocabulary as v
@@ -63,6 +64,7 @@ def both_fit(width: int) -> bool:
     return VNNI and width > 1 and 3 * width + 8 <= REGISTERS
 
 
+@cache
 def dots_of(width: int, words: int, largest: int, dot4: Function = unsigned_dot) -> Dots:
     """For tiles of so many columns and `words` words of bytes, unsigned ones of at most `largest`
     or, with `biased_dot`, ANY.

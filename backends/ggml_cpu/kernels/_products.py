@@ -7,6 +7,7 @@ which rows are multiplied, and by which thread, is decided in matrix/mul_mat.py 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import Weight
@@ -102,9 +103,16 @@ class Shape:
         self.group_of, self.local_bytes = group_of, local_bytes
 
 
+@cache
+def shape_of(weight: Weight) -> Shape:
+    """Made once: each way of each op asks for it."""
+    return Shape(weight)
+
+
+@cache
 def matrix_at(weight: Weight, in_place: bool) -> Function:
     """matrix(p, i2, i3): address of a matrix of src0."""
-    matrix_bytes = Shape(weight.of_panels or weight).matrix_bytes
+    matrix_bytes = shape_of(weight.of_panels or weight).matrix_bytes
 
     @fn
     def in_rows(p, i2, i3):
@@ -124,7 +132,7 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
     panel_of, k_block = weight.panel, weight.k_block
     step, block_bytes = weight.step, weight.activations.block_bytes
     block_size, type_size = weight.type.block_size, weight.type.type_size
-    steps_of, column_bytes = Shape(weight).steps_of, weight.activations.column_bytes
+    steps_of, column_bytes = shape_of(weight).steps_of, weight.activations.column_bytes
     grain = max(weight.together, block_size // step)
 
     @fn

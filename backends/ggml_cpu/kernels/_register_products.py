@@ -12,7 +12,7 @@ from ggml_cpu.blocks import amx
 from ggml_cpu.blocks.amx import ROW, ROWS
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.kernels._products import Shape, store_rows
+from ggml_cpu.kernels._products import shape_of, store_rows
 
 COLUMNS = 512  # at a time at most
 KEPT = 8  # panels, of whose sums there is room
@@ -50,7 +50,7 @@ def register_product(weight: Weight) -> Function:
     """product, as _products.py:tiles_product makes it, of at most KEPT panels."""
     unpack, rows, step, k_block = weight.unpack, weight.rows, weight.step, weight.k_block
     source, block_bytes = source_of(weight), weight.activations.block_bytes
-    steps_of, column_bytes = Shape(weight).steps_of, weight.activations.column_bytes
+    steps_of, column_bytes = shape_of(weight).steps_of, weight.activations.column_bytes
     assert 4 * rows == ROW
 
     @fn

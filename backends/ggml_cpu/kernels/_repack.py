@@ -5,13 +5,13 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.kernel import Kernel, kernel
-from ggml_cpu.kernels._products import Shape
+from ggml_cpu.kernels._products import shape_of
 from ggml_cpu.quants import weights
 
 
 def _to_panels(weight: Weight) -> Kernel:
     unpack, rows, panel = weight.unpack, weight.rows, weight.panel
-    shape = Shape(weight)
+    shape = shape_of(weight)
     steps_of, panels_of = shape.steps_of, shape.panels_of
 
     @kernel(name=f"repack_{weight.type.name}")

@@ -10,7 +10,7 @@ from ggml_cpu.blocks.amx_pairs import MANY, in_pairs
 from ggml_cpu.blocks.format import LAYOUT, Weight
 from ggml_cpu.kernel import Function, Kernel, fn
 from ggml_cpu.kernels import _register_products
-from ggml_cpu.kernels._products import PANELS, SUM_BYTES, Shape, matrix_at, tiles_product
+from ggml_cpu.kernels._products import PANELS, SUM_BYTES, matrix_at, shape_of, tiles_product
 from ggml_cpu.kernels._register_products import KEPT, register_product
 from ggml_cpu.target import AMX
 
@@ -54,13 +54,13 @@ class Way:
     @property
     def panels_of(self) -> Function:
         """panels_of(m): of a matrix of m rows."""
-        return Shape(self.weight).panels_of
+        return shape_of(self.weight).panels_of
 
     @property
     def group_of(self) -> Function:
         """group_of(k): panels of a product at most."""
         if not self.weight.registers:
-            return Shape(self.weight).group_of
+            return shape_of(self.weight).group_of
 
         @fn
         def group_of(k):
@@ -72,7 +72,7 @@ class Way:
         """Local scratch of a product."""
         if self.weight.registers:
             return _register_products.local_bytes(self.weight)
-        return Shape(self.weight).local_bytes(k) if self.in_place else SUM_BYTES
+        return shape_of(self.weight).local_bytes(k) if self.in_place else SUM_BYTES
 
     @property
     def behind(self) -> int:

@@ -20,8 +20,8 @@ from ggml_cpu.blocks.tiles import columns_before
 from ggml_cpu.kernel import Function, Kernel, fn, kernel
 from ggml_cpu.kernels._products import (
     SUM_BYTES,
-    Shape,
     matrix_at,
+    shape_of,
     store_rows,
 )
 from ggml_cpu.kernels.matrix._columns import (
@@ -155,7 +155,7 @@ def _panel(weight: Weight) -> None:
     """Repacked weights times one column, or one of each of several matrices."""
     prepared = ROWS[weight.activations]
     rows, panel, multiply = weight.rows, weight.panel, weight.tile(1)
-    shape, matrix = Shape(weight), matrix_at(weight, in_place=False)
+    shape, matrix = shape_of(weight), matrix_at(weight, in_place=False)
     steps_of, panels_of = shape.steps_of, shape.panels_of
     column_bytes = weight.activations.column_bytes
 

@@ -15,8 +15,8 @@ from ggml_cpu.faults import index_or_0
 from ggml_cpu.kernel import Function, Kernel, fn, kernel
 from ggml_cpu.kernels._products import (
     SUM_BYTES,
-    Shape,
     matrix_at,
+    shape_of,
     store_rows,
 )
 from ggml_cpu.kernels.matrix._columns import LOCAL, ROWS
@@ -46,7 +46,7 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
     layout, suffix, limit = ("", "rows", FEW) if in_place else (LAYOUT, "panel", 1)
     at_once = weight.dot_rows if in_place else weight.rows
     dot, multiply, panel = weight.dot, weight.tile(1), weight.panel
-    shape, matrix = Shape(weight), matrix_at(weight, in_place)
+    shape, matrix = shape_of(weight), matrix_at(weight, in_place)
     activations = weight.dot_activations if in_place else weight.activations
     steps_of, column_bytes = shape.steps_of, activations.column_bytes
 

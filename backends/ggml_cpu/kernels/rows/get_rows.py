@@ -19,7 +19,7 @@ from ggml_cpu.kernels._common import (
 )
 from ggml_cpu.kernels._map import conversion
 from ggml_cpu.kernels._moves import copy_bytes
-from ggml_cpu.kernels._products import Shape, matrix_at
+from ggml_cpu.kernels._products import matrix_at, shape_of
 from ggml_cpu.kernels.rows._dense import rows_dense
 from ggml_cpu.quants import formats, weights
 from ggml_py.tensor import Tensor
@@ -99,7 +99,7 @@ def _in_place(weight: Format) -> None:
 def _repacked(weight: Weight) -> None:
     """A row is gathered from its panel first."""
     dequantize, gather, rows = weight.dequantize, weight.row, weight.rows
-    panel_of, steps_of = weight.panel, Shape(weight).steps_of
+    panel_of, steps_of = weight.panel, shape_of(weight).steps_of
     matrix = matrix_at(weight, in_place=False)
 
     def when(node: Tensor) -> str:

@@ -1,0 +1,30 @@
+"""Attention of many tokens writes its result over the queries: a unit's are all read before the
+first of its rows is written, and no other unit reads them (flash_tiles.py, flash_integers.py).
+"""
+
+from __future__ import annotations
+
+from ggml_cpu.fusion import fuse
+from ggml_cpu.kernels.attention import flash_integers, flash_tiles
+from ggml_cpu.step import Step
+from ggml_cpu.table import table
+from ggml_py.fusion import Launcher
+from ggml_py.pattern import Match
+from ggml_py.patterns.attention import ATTENTION, over_queries
+
+IN_UNITS = {flash_tiles.__name__, flash_integers.__name__}
+
+
+def in_units(m: Match) -> str:
+    kernel = table().find(m["y"])
+    many = kernel is not None and kernel.module in IN_UNITS
+    return "" if many else f"needs many tokens; got {m['q']}"
+
+
+def attention(m: Match) -> list[Step]:
+    y = m["y"]
+    return [Step(table().get(y), y, (y, *y.src))]
+
+
+for _pattern in ATTENTION:
+    _declared: Launcher[Step] = fuse(_pattern, when=in_units, over=over_queries)(attention)
