@@ -151,6 +151,10 @@ class Match:
         operands = [found[name][-1] for name in found if name not in names]
         return cls(found, nodes, kept, operands, uses)
 
+    def settle(self) -> None:
+        """The step is there: who reads what is not asked any more, and is much to keep."""
+        self.uses = Uses(())
+
     def __getitem__(self, name: str) -> Tensor:
         """The tensor of that name; of several, the last."""
         return self.found[name][-1]

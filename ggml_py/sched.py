@@ -178,6 +178,9 @@ class Scheduler:
             if t.view_src is not None:
                 t.buffer, t.offset = t.view_src.buffer, t.view_src.offset + t.view_offs
         splits = [split for part in layout.parts for split in self._splits(part)]
+        for step in (step for part in layout.parts for step in part.steps):
+            if isinstance(step, Fused):
+                step.match.settle()
         if taps is not None:
             splits[-1] = replace(splits[-1], told=(*splits[-1].told, *taps.read))
             return Plan(graph, splits, self._tell_both(taps))
@@ -227,7 +230,8 @@ class Scheduler:
             ordered = self._ordered(graph, lambda _: 0)
             parts = cut([Part(0, ordered.nodes)], stops) if stops else [Part(0, ordered.nodes)]
             fused = self._fuse(parts, ordered)
-            memory = plan_memory(ordered, None, alignments, fused, self._room(1))
+            inputs = {id(t): 1 for t in graph.leafs}  # apart: what is computed fills whole pages
+            memory = plan_memory(ordered, inputs, alignments * 2, fused, self._room(2))
             return Layout(parts, [parts], memory, lambda: None)
         assignment = self._assign(graph, pins, fixed, causes)
         ordered, copy = self._ordered(graph, assignment.of), number if self._pipeline else None

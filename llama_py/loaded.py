@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ggml_py.backend import KeepsKernels
 from ggml_py.errors import ModelError
-from llama_py.chat import ChatTemplate
-from llama_py.chat.named import DEFAULT, source_of
 from llama_py.closing import Closing
 from llama_py.declared import DeviceOf, Readers
 from llama_py.declared import Progress as ReadProgress
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ggml_py.backend import Bytes, Device
+    from llama_py.chat import ChatTemplate
     from llama_py.vision.encoder import Encoder
 
 log = logging.getLogger("llama_py")
@@ -216,6 +215,8 @@ class Loaded(Closing):
     @cached_property
     def default_template(self) -> ChatTemplate:
         """What a model without a template chats through."""
+        from llama_py.chat.named import DEFAULT, source_of
+
         log.warning("the model has no chat template; %s is used", DEFAULT)
         return self._template(source_of(DEFAULT))
 
@@ -224,6 +225,8 @@ class Loaded(Closing):
 
         Raises ModelError for a name that is not known, and for a text that is no template.
         """
+        from llama_py.chat.named import source_of
+
         made = self._template(source_of(template))
         made.check()
         self.chat_template = made
@@ -234,6 +237,8 @@ class Loaded(Closing):
             self.chat_template.check()
 
     def _template(self, source: str, tool_use: str | None = None) -> ChatTemplate:
+        from llama_py.chat import ChatTemplate
+
         t = self.tokenizer
         bos, eos = ("" if id is None else _text(t, id) for id in (t.bos, t.eos))
         return ChatTemplate(source, bos, eos, tool_use)
@@ -243,6 +248,8 @@ class Loaded(Closing):
         source = self.file.metadata.get("tokenizer.chat_template")
         if not isinstance(source, str) or self.file.path == DEMO:  # ours needs no look, which
             return  # takes a tenth of a start
+        from llama_py.chat import ChatTemplate
+
         try:
             ChatTemplate(source).check()
         except ModelError as e:

@@ -9,14 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from ggml_py.errors import ModelError
 from llama_py.batch import F32
-from llama_py.calling import Tool, asked_with, read_pieces
-from llama_py.chat.ends import turn_end
-from llama_py.chat.thinking import control_tokens, thinking_of
 from llama_py.context import Context
-from llama_py.conversation import Conversation, Pieces, parted_pieces
-from llama_py.embed import embed
-from llama_py.generate import Piece, stream
-from llama_py.infill import infill_ids
 from llama_py.loaded import Loaded
 from llama_py.params import (
     AnswerParams,
@@ -27,14 +20,17 @@ from llama_py.params import (
 )
 from llama_py.prefix import Prefix
 from llama_py.prompts import Prompt, ids_of, n_cells, n_whole, text_of
-from llama_py.rendered import Message, marks, stops_of, template_of, tokens_of, without_images
-from llama_py.rerank import rerank
-from llama_py.sampler import Constraint, Sampler
 from llama_py.signature import describe, described, takes
 
+# What makes text of logits is imported by the methods: who computes only needs none of it.
 if TYPE_CHECKING:
+    from llama_py.calling import Tool
     from llama_py.chat.answer import Answer
     from llama_py.chat.stream import Parser
+    from llama_py.conversation import Pieces
+    from llama_py.generate import Piece
+    from llama_py.rendered import Message
+    from llama_py.sampler import Constraint
     from llama_py.vision.messages import Given
     from llama_py.vision.prompt import ImagePrompt
 
@@ -78,6 +74,8 @@ class Model(Loaded):
     ) -> str:
         """The text between two texts, of a model that was trained for it; `extra` has others, as
         `llama_py.infill.infill_ids` takes them. TokenizerError for another model."""
+        from llama_py.infill import infill_ids
+
         p = AnswerParams.of(**options)
         ids = infill_ids(
             self.tokenizer, prefix, suffix, extra=extra, n_ctx=self.hparams.n_ctx_train,
@@ -108,6 +106,10 @@ class Model(Loaded):
         self, ids: list[int], p: AnswerParams, messages: Sequence[Message],
         constraint: Constraint | None,
     ) -> Pieces:  # fmt: skip
+        from llama_py.generate import stream
+        from llama_py.rendered import marks
+        from llama_py.sampler import Sampler
+
         n_back = 0
         if p.drafts:
             from llama_py.speculative.needs import n_planes
@@ -202,6 +204,11 @@ class Model(Loaded):
     ) -> Iterator[Piece]:  # fmt: skip
         """`chat`, piece by piece; thoughts are in `Piece.thought`, calls of tools in `Piece.calls`.
         It ends the answer before."""
+        from llama_py.chat.ends import turn_end
+        from llama_py.chat.thinking import control_tokens, thinking_of
+        from llama_py.conversation import Conversation, parted_pieces
+        from llama_py.rendered import stops_of, template_of, tokens_of
+
         messages = _with_images(_messages(messages), images)
         if tools is not None:
             called = messages, tools, tool_choice, parallel_tool_calls, media_path, options
@@ -224,8 +231,11 @@ class Model(Loaded):
         parallel: bool | None, media_path: str | Path | None, options: Mapping[str, Any],
     ) -> tuple[Iterator[Piece], Parser]:  # fmt: skip
         """An answer that may call tools, and what reads it."""
+        from llama_py.calling import asked_with, read_pieces
+        from llama_py.chat.ends import turn_end
         from llama_py.chat.functions import tools_of
-        from llama_py.chat.tools import format_of  # it is not light
+        from llama_py.chat.tools import format_of
+        from llama_py.rendered import template_of, tokens_of, without_images
 
         p, template = AnswerParams.of(**options), template_of(self)
         form = format_of(
@@ -242,6 +252,8 @@ class Model(Loaded):
         add_generation_prompt: bool = True, **variables: Any,
     ) -> str:  # fmt: skip
         """The prompt that the model's chat template makes; `ChatTemplate.render` says of what."""
+        from llama_py.conversation import Conversation
+
         variables |= {"tools": tools, "add_generation_prompt": add_generation_prompt}
         return Conversation.text(self, messages, **variables)
 
@@ -250,6 +262,8 @@ class Model(Loaded):
         normalize: bool | int = True, attention: str = "auto",
     ) -> F32:  # fmt: skip
         """F32 [n] of a text, or [n_texts, n] of several; see llama_py.embed.embed."""
+        from llama_py.embed import embed
+
         if not isinstance(texts, Iterable):
             raise ModelError(f"embed takes a text or a list of texts, not {type(texts).__name__}")
         if isinstance(texts, (str, bytes, bytearray)):
@@ -260,6 +274,8 @@ class Model(Loaded):
     def rerank(self, query: str, texts: Sequence[str]) -> F32:
         """How well texts answer a query, by a reranker: F32 [n_texts], or [n_texts, n_cls_out]; see
         llama_py.rerank.rerank."""
+        from llama_py.rerank import rerank
+
         return rerank(self, query, texts)
 
     def close(self) -> None:

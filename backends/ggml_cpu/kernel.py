@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import Any, TypeVar, cast
 
 from ggml_py.tensor import Tensor
 
@@ -38,6 +39,8 @@ def no_extra(node: Tensor) -> tuple[int, ...]:
 class Kernel:
     """One native function `(p, ith, nth)`: block address, thread index, number of threads.
 
+    source: the function; `made`: what makes it, from helpers that dozens of types have of their
+        own and that nobody needs before it is compiled or looked for.
     op: name of the ggml op it computes, or "" for a step that other kernels `prepare` with.
     when: "" for a node it takes, else the reason why not ("needs f32 rows").
     rank: of several kernels that take a node, the one of highest rank runs.
@@ -55,7 +58,7 @@ class Kernel:
 
     name: str
     op: str
-    function: KernelFunction
+    source: Callable[..., Any]
     when: Callable[[Tensor], str] = accept
     scratch: Callable[[Tensor, int], tuple[int, int]] = no_scratch
     prepare: tuple[Kernel, ...] = ()
@@ -63,11 +66,16 @@ class Kernel:
     reads: tuple[int, ...] | None = None
     rank: int = 0
     first: str = ""
+    made: bool = False
+
+    @cached_property
+    def function(self) -> KernelFunction:
+        return cast("KernelFunction", self.source() if self.made else self.source)
 
     @property
     def module(self) -> str:
         """The module that declares it; importing that is all a compiling process needs."""
-        return self.function.__module__
+        return self.source.__module__
 
 
 @dataclass
@@ -125,17 +133,18 @@ def kernel(
     rank: int = 0,
     first: str = "",
     name: str = "",
-) -> Callable[[KernelFunction], Kernel]:
+    made: bool = False,
+) -> Callable[[Callable[..., Any]], Kernel]:
     """Declare a kernel for `op` (see `Kernel`). The name defaults to the function's.
 
     Raises ValueError where another module has already taken the name.
     """
 
-    def declare(function: KernelFunction) -> Kernel:
-        chosen = name or function.__name__
+    def declare(source: Callable[..., Any]) -> Kernel:
+        chosen = name or source.__name__
         steps, read = tuple(prepare), None if reads is None else tuple(reads)
         return REGISTRY.add(
-            Kernel(chosen, op, function, when, scratch, steps, extra, read, rank, first)
+            Kernel(chosen, op, source, when, scratch, steps, extra, read, rank, first, made)
         )
 
     return declare

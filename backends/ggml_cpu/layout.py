@@ -27,7 +27,7 @@ from ggml_cpu.params import (
 from ggml_cpu.private import ELEMENTS, Values, trace, untraced
 from ggml_cpu.ranges import Range, range_of
 from ggml_cpu.step import Step
-from ggml_py.arena import Arena
+from ggml_py.arena import Arena, PackedArena
 from ggml_py.backend import aligned_bytes
 
 ALIGN = 512  # of places: coarse, so that new ones often have the edges of earlier ones
@@ -44,8 +44,8 @@ class Entry:
     kernel: Kernel
     step: int
     own: bool
-    reads: list[Range] = field(default_factory=list)
-    writes: list[Range] = field(default_factory=list)
+    reads: Sequence[Range] = ()
+    writes: Sequence[Range] = ()
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Place:
 class Held:
     """Places in one arena, given back when `n` newer ones were taken."""
 
-    arena: Arena
+    arena: Arena | PackedArena
     private: bool
     n: int
     places: dict[object, Place] = field(default_factory=dict)
@@ -109,7 +109,7 @@ class Layout:
     def __init__(self, steps: Sequence[Step], n_threads: int, often: bool = True) -> None:
         self.steps, self.n_threads, self.often = steps, n_threads, often
         values = trace(steps, n_threads) if often else untraced(steps)
-        common, own = Arena(ALIGN), Arena(ALIGN)
+        common, own = Arena(ALIGN) if often else PackedArena(ALIGN), Arena(ALIGN)
         self.placed = _places(steps, values, n_threads, common, own, often)
         most = max(map(self._local, range(len(steps))), default=0)
         self.local_bytes = local = -(-most // ALIGN) * ALIGN
@@ -133,6 +133,10 @@ class Layout:
         self.blocks = new_blocks(n)
         for i in range(len(steps)):
             self._fill(i)
+
+    def settle(self) -> None:
+        """Drop what is not asked for once entries and blocks are there."""
+        self.ranges, self.scratch = [], []
 
     def _local(self, i: int) -> int:
         """Bytes of thread-local scratch for a step. One that each thread runs by itself may need
@@ -214,8 +218,9 @@ class Layout:
 
 
 def _places(
-    steps: Sequence[Step], values: Values, n_threads: int, common: Arena, own: Arena, often: bool
-) -> list[Placed]:
+    steps: Sequence[Step], values: Values, n_threads: int, common: Arena | PackedArena, own: Arena,
+    often: bool,
+) -> list[Placed]:  # fmt: skip
     """Scratch and private values of all steps, as offsets. Of what does not run often all threads
     wait after each kernel, so scratch is free as soon as nobody reads it any more."""
     keys = [prepared_by(step, values.makers[i]) or i for i, step in enumerate(steps)]
@@ -249,6 +254,11 @@ def _places(
             if len(past[place.private]) > KEPT:
                 over = past[place.private].pop(0)
                 (own if over.private else common).give(over.offset, over.nbytes)
+    if isinstance(common, PackedArena):
+        offsets = common.pack()
+        places = {id(p.scratch): p.scratch for p in found if p.scratch is not None}
+        for place in places.values():
+            place.offset = offsets[place.offset]
     return found
 
 

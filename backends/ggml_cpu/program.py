@@ -58,6 +58,7 @@ class Program:
         self._layout = layout = Layout(self.steps, self.executor.n_threads, often)
         layout.blocks[:, FAULT] = self._faults.ctypes.data
         self._bounds = _bounds(layout, self._faults) if CHECKED else None
+        layout.settle()
         n = len(layout.entries)
         phase = phases(layout.entries, layout.private) if often else list(range(n))
         order = sorted(range(n), key=phase.__getitem__)

@@ -59,7 +59,6 @@ def _declare(op: str, unit: str, way: Way) -> Kernel:
     values."""
     plain, rows, group_of = PANELS[op, way.weight.type.name], way.weight.rows, way.group_of
     value = 1 + SOURCES[op].index("value")
-    loop = LOOPS[op](way, gated_product(way, UNITS[unit]))
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
         shared, local = plain.scratch(node, nth)
@@ -67,9 +66,14 @@ def _declare(op: str, unit: str, way: Way) -> Kernel:
 
     name = f"{plain.name}_{unit.lower()}"
 
-    @kernel(scratch=scratch, prepare=plain.prepare, extra=plain.extra, name=name)
-    def gated_panels(p, ith, nth):
-        loop(p, ith, nth, (v.data(p, value) - v.data(p, 0),))
+    @kernel(scratch=scratch, prepare=plain.prepare, extra=plain.extra, name=name, made=True)
+    def gated_panels():
+        loop = LOOPS[op](way, gated_product(way, UNITS[unit]))
+
+        def multiply(p, ith, nth):
+            loop(p, ith, nth, (v.data(p, value) - v.data(p, 0),))
+
+        return multiply
 
     return gated_panels
 

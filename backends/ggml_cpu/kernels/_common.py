@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 from ggml_cpu import vocabulary as v
@@ -190,6 +191,7 @@ def chunks_of(n):
     return (n + CHUNK - 1) // CHUNK
 
 
+@cache
 def types_are(*names: str, sources: int = 1) -> Callable[[Tensor], str]:
     """Accept nodes whose result and first sources have these types: (dst, src0, src1, ...)."""
 
@@ -210,6 +212,7 @@ def dense_rows(node: Tensor) -> str:
     return ""
 
 
+@cache
 def both(*conditions: Callable[[Tensor], str]) -> Callable[[Tensor], str]:
     """Accept what every condition accepts; else the first reason."""
 

@@ -31,11 +31,16 @@ def div(x, y):
 
 def _binary(op: str, apply: Function, a: Element, b: Element) -> None:
     """dst = apply(src0, src1), src1 repeated to dst's shape in every dimension."""
-    pairs, name = map_pairs(apply, a, b), f"{op.lower()}_{a.name}_{b.name}"
+    name, types = f"{op.lower()}_{a.name}_{b.name}", types_are(a.name, a.name, b.name)
 
-    @kernel(op, when=both(types_are(a.name, a.name, b.name), dense_rows), name=name)
-    def binary(p, ith, nth):
-        pairs(p, ith, nth)
+    @kernel(op, when=both(types, dense_rows), name=name, made=True)
+    def binary():
+        pairs = map_pairs(apply, a, b)
+
+        def run(p, ith, nth):
+            pairs(p, ith, nth)
+
+        return run
 
 
 for _a in FLOATS:

@@ -173,11 +173,16 @@ def xielu_params(p):
 
 def _unary(op: str, apply: Function, element: Element, params: Function = no_params) -> None:
     """dst = apply(src0) for one float type."""
-    rows, name = map_rows(apply, element, params), f"{op.lower()}_{element.name}"
+    name, types = f"{op.lower()}_{element.name}", types_are(element.name, element.name)
 
-    @kernel(op, when=both(types_are(element.name, element.name), dense_rows), name=name)
-    def unary(p, ith, nth):
-        rows(p, ith, nth)
+    @kernel(op, when=both(types, dense_rows), name=name, made=True)
+    def unary():
+        rows = map_rows(apply, element, params)
+
+        def run(p, ith, nth):
+            rows(p, ith, nth)
+
+        return run
 
 
 for _e in FLOATS:

@@ -154,8 +154,7 @@ def _rows(weight: Weight, dense: bool = False) -> None:
 def _panel(weight: Weight) -> None:
     """Repacked weights times one column, or one of each of several matrices."""
     prepared = ROWS[weight.activations]
-    rows, panel, multiply = weight.rows, weight.panel, weight.tile(1)
-    shape, matrix = shape_of(weight), matrix_at(weight, in_place=False)
+    rows, panel, shape = weight.rows, weight.panel, shape_of(weight)
     steps_of, panels_of = shape.steps_of, shape.panels_of
     column_bytes = weight.activations.column_bytes
 
@@ -169,25 +168,30 @@ def _panel(weight: Weight) -> None:
 
     @kernel(
         "MUL_MAT", when=when, scratch=scratch, prepare=(prepared,), extra=source_kind,
-        rank=1, first=weight.type.name, name=f"mul_mat_{weight.type.name}_panel",
+        rank=1, first=weight.type.name, name=f"mul_mat_{weight.type.name}_panel", made=True,
     )  # fmt: skip
-    def mul_mat_panel(p, ith, nth):
-        k, m = v.ne(p, 1, 0), v.ne(p, 1, 1)
-        a2, n = v.ne(p, 1, 2), v.ne(p, 2, 2) // v.ne(p, 1, 2)
-        repeat3 = v.ne(p, 2, 3) // v.ne(p, 1, 3)
-        steps, panels, sums = steps_of(k), panels_of(m), v.local(p, ith)
-        apart, step, panel_bytes = column_bytes(k), v.nb(p, 0, 1), panel(steps)
-        start, stop = v.split(panels * a2 * v.ne(p, 2, 3), ith, nth)
-        while start < stop:
-            i, first = start // panels, start % panels
-            last = min(panels, first + stop - start)
-            start += last - first
-            w = matrix(p, i % a2, i // a2 // repeat3)
-            a, out = v.shared(p) + n * i * apart, v.data(p, 0) + n * i * step
-            for j in range(first, last):
-                for c in range(n):
-                    multiply(w + j * panel_bytes, a + c * apart, steps, sums)
-                    store_rows(sums, min(rows, m - j * rows), out + c * step + 4 * j * rows)
+    def mul_mat_panel():
+        multiply, matrix = weight.tile(1), matrix_at(weight, in_place=False)
+
+        def multiply_panel(p, ith, nth):
+            k, m = v.ne(p, 1, 0), v.ne(p, 1, 1)
+            a2, n = v.ne(p, 1, 2), v.ne(p, 2, 2) // v.ne(p, 1, 2)
+            repeat3 = v.ne(p, 2, 3) // v.ne(p, 1, 3)
+            steps, panels, sums = steps_of(k), panels_of(m), v.local(p, ith)
+            apart, step, panel_bytes = column_bytes(k), v.nb(p, 0, 1), panel(steps)
+            start, stop = v.split(panels * a2 * v.ne(p, 2, 3), ith, nth)
+            while start < stop:
+                i, first = start // panels, start % panels
+                last = min(panels, first + stop - start)
+                start += last - first
+                w = matrix(p, i % a2, i // a2 // repeat3)
+                a, out = v.shared(p) + n * i * apart, v.data(p, 0) + n * i * step
+                for j in range(first, last):
+                    for c in range(n):
+                        multiply(w + j * panel_bytes, a + c * apart, steps, sums)
+                        store_rows(sums, min(rows, m - j * rows), out + c * step + 4 * j * rows)
+
+        return multiply_panel
 
 
 def tiles_loop(way: Way, product: Function) -> Function:
@@ -224,7 +228,7 @@ def tiles_loop(way: Way, product: Function) -> Function:
 
 def _tiles(way: Way) -> Kernel:
     """Weights in either layout times columns in tiles."""
-    weight, loop = way.weight, tiles_loop(way, way.product)
+    weight = way.weight
     column_bytes = weight.activations.column_bytes
 
     def when(node: Tensor) -> str:
@@ -239,10 +243,15 @@ def _tiles(way: Way) -> Kernel:
     @kernel(
         "MUL_MAT", when=when, scratch=scratch, prepare=(TILES[weight.activations],),
         extra=source_kind, rank=1 if way.least else 0, first=weight.type.name,
-        name=f"mul_mat_{weight.type.name}_{way.suffix}",
+        name=f"mul_mat_{weight.type.name}_{way.suffix}", made=True,
     )  # fmt: skip
-    def mul_mat_tiles(p, ith, nth):
-        loop(p, ith, nth, ())
+    def mul_mat_tiles():
+        loop = tiles_loop(way, way.product)
+
+        def multiply(p, ith, nth):
+            loop(p, ith, nth, ())
+
+        return multiply
 
     return mul_mat_tiles
 

@@ -45,8 +45,7 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
     """Rows of the chosen experts times one column each."""
     layout, suffix, limit = ("", "rows", FEW) if in_place else (LAYOUT, "panel", 1)
     at_once = weight.dot_rows if in_place else weight.rows
-    dot, multiply, panel = weight.dot, weight.tile(1), weight.panel
-    shape, matrix = shape_of(weight), matrix_at(weight, in_place)
+    panel, shape = weight.panel, shape_of(weight)
     activations = weight.dot_activations if in_place else weight.activations
     steps_of, column_bytes = shape.steps_of, activations.column_bytes
 
@@ -63,29 +62,34 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
     @kernel(
         "MUL_MAT_ID", when=when, scratch=scratch, prepare=(ROWS[activations],),
         extra=source_kind, rank=1, first=weight.type.name,
-        name=f"mul_mat_id_{weight.type.name}_{suffix}",
+        name=f"mul_mat_id_{weight.type.name}_{suffix}", made=True,
     )  # fmt: skip
-    def mul_mat_id_few(p, ith, nth):
-        k, m, stride, sums = v.ne(p, 1, 0), v.ne(p, 1, 1), v.nb(p, 1, 1), v.local(p, ith)
-        pieces, slots, used = (m + at_once - 1) // at_once, v.ne(p, 2, 1), v.ne(p, 3, 0)
-        start, stop = v.split(pieces * used * v.ne(p, 3, 1), ith, nth)
-        while start < stop:
-            entry, first = start // pieces, start % pieces
-            last = min(pieces, first + stop - start)
-            start += last - first
-            expert, out = expert_of(p, entry), v.data(p, 0) + entry * v.nb(p, 0, 1)
-            if not is_here(p, expert):
-                zero_rows(out + 4 * first * at_once, min(m, last * at_once) - first * at_once)
-                continue
-            w = matrix(p, expert, 0)
-            column = v.shared(p) + (entry // used * slots + entry % slots) * column_bytes(k)
-            for i in range(first, last):
-                rows = min(at_once, m - i * at_once)
-                if in_place:
-                    dot(w + i * at_once * stride, stride, rows, column, k, sums)
-                else:
-                    multiply(w + i * panel(steps_of(k)), column, steps_of(k), sums)
-                store_rows(sums, rows, out + 4 * i * at_once)
+    def mul_mat_id_few():
+        dot, multiply, matrix = weight.dot, weight.tile(1), matrix_at(weight, in_place)
+
+        def multiply_few(p, ith, nth):
+            k, m, stride, sums = v.ne(p, 1, 0), v.ne(p, 1, 1), v.nb(p, 1, 1), v.local(p, ith)
+            pieces, slots, used = (m + at_once - 1) // at_once, v.ne(p, 2, 1), v.ne(p, 3, 0)
+            start, stop = v.split(pieces * used * v.ne(p, 3, 1), ith, nth)
+            while start < stop:
+                entry, first = start // pieces, start % pieces
+                last = min(pieces, first + stop - start)
+                start += last - first
+                expert, out = expert_of(p, entry), v.data(p, 0) + entry * v.nb(p, 0, 1)
+                if not is_here(p, expert):
+                    zero_rows(out + 4 * first * at_once, min(m, last * at_once) - first * at_once)
+                    continue
+                w = matrix(p, expert, 0)
+                column = v.shared(p) + (entry // used * slots + entry % slots) * column_bytes(k)
+                for i in range(first, last):
+                    rows = min(at_once, m - i * at_once)
+                    if in_place:
+                        dot(w + i * at_once * stride, stride, rows, column, k, sums)
+                    else:
+                        multiply(w + i * panel(steps_of(k)), column, steps_of(k), sums)
+                    store_rows(sums, rows, out + 4 * i * at_once)
+
+        return multiply_few
 
 
 @fn
@@ -155,7 +159,7 @@ def grouped_loop(way: Way, product: Function) -> Function:
 
 def _grouped(way: Way) -> Kernel:
     """Experts times the columns of the tokens that chose them."""
-    weight, loop = way.weight, grouped_loop(way, way.product)
+    weight = way.weight
 
     def when(node: Tensor) -> str:
         return refusal(weight, way.layout, node) or way.why_not(columns_each(node))
@@ -167,10 +171,15 @@ def _grouped(way: Way) -> Kernel:
     @kernel(
         "MUL_MAT_ID", when=when, scratch=scratch, prepare=(EXPERTS[weight.activations],),
         extra=source_kind, rank=1 if way.least else 0, first=weight.type.name,
-        name=f"mul_mat_id_{weight.type.name}_{way.suffix}",
+        name=f"mul_mat_id_{weight.type.name}_{way.suffix}", made=True,
     )  # fmt: skip
-    def mul_mat_id_grouped(p, ith, nth):
-        loop(p, ith, nth, ())
+    def mul_mat_id_grouped():
+        loop = grouped_loop(way, way.product)
+
+        def multiply_groups(p, ith, nth):
+            loop(p, ith, nth, ())
+
+        return multiply_groups
 
     return mul_mat_id_grouped
 
