@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any
 
+import gguf
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -83,11 +84,54 @@ def gated(n: int, kind: str = "q8_0", again: bool = False) -> tuple[list[str], i
     return [str(getattr(s, "op", "step")) for s in found], scheduler.compute_sizes()[0]
 
 
-def test_a_gate_of_many_columns_is_never_in_memory() -> None:
-    steps, size = gated(40)
+@pytest.mark.parametrize("n", [40, 700])  # some CPUs multiply many otherwise
+def test_a_gate_of_many_columns_is_never_in_memory(n: int) -> None:
+    steps, size = gated(n)
     assert steps == ["NEG", "MUL_MAT", "step", "NEG"]
-    apart, larger = gated(40, "f16")
-    assert "SWIGLU" in apart and larger >= size + 40 * 4096
+    apart, larger = gated(n, "f16")
+    assert "SWIGLU" in apart and larger >= size + n * 4096
+
+
+def gated_values(fuse: bool, n: int, kind: str, more: bool, experts: bool) -> NDArray[Any]:
+    """A gated unit; `more`: the values are wanted as well, so that it cannot lie over them."""
+    device, rng = registry.device("cpu"), np.random.default_rng(1)
+    op = "MUL_MAT_ID" if experts else "MUL_MAT"
+    weights = [Tensor(BY_NAME[kind], (256, 100, 3) if experts else (256, 100)) for _ in range(2)]
+    for w in weights:
+        w.flags |= FLAG_WEIGHT
+        w.buffer = device.alloc(w.nbytes)
+        rows = rng.standard_normal((w.n_rows, 256)).astype(np.float32)
+        blocks = gguf.quants.quantize(rows, gguf.GGMLQuantizationType[kind.upper()])
+        set_tensor(w, blocks.reshape(*w.ne[3:0:-1], -1))
+        device.prepare_weight(w, [op])
+    x, scores = given(256, 1, n) if experts else given(256, n), given(3, n)
+    y = ops.neg(x)
+    if experts:
+        ids = ops.argsort_top_k(scores, 2)
+        up, gate = (ops.mul_mat_id(w, y, ids) for w in weights)
+    else:
+        up, gate = (ops.mul_mat(w, y) for w in weights)
+    result = ops.swiglu_split(gate, up)
+    result = ops.add(result, up) if more else ops.neg(result)
+    result.flags |= FLAG_OUTPUT
+    graph = Graph()
+    graph.build_forward_expand(result)
+    plan = Scheduler([device], CompileOptions(fuse=fuse)).plan(graph)
+    for t in (x, scores) if experts else (x,):
+        set_tensor(t, rng.standard_normal(t.ne[::-1]).astype(np.float32))
+    plan.run()
+    steps = [graphs.name(s) for s in plan.splits[0].steps]
+    assert (f"{op}+SWIGLU" in steps) == fuse
+    return get_tensor(result).copy()
+
+
+@pytest.mark.parametrize("experts", [False, True])
+@pytest.mark.parametrize("more", [False, True])
+@pytest.mark.parametrize("kind", ["q8_0", "q4_0"])
+@pytest.mark.parametrize("n", [40, 130])
+def test_gated_units_have_the_same_values(n: int, kind: str, more: bool, experts: bool) -> None:
+    merged, plain = (gated_values(fuse, n, kind, more, experts) for fuse in (True, False))
+    np.testing.assert_array_equal(merged, plain)
 
 
 @pytest.mark.parametrize("how", [{"n": 1}, {"n": 9, "again": True}, {"n": 9, "kind": "f16"}])

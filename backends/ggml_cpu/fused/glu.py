@@ -10,9 +10,9 @@ from ggml_cpu.fusion import fuse
 from ggml_cpu.kernel import Function, Kernel, fn, kernel
 from ggml_cpu.kernels._common import F32
 from ggml_cpu.kernels._map import run_of_two
-from ggml_cpu.kernels._products import PANELS
+from ggml_cpu.kernels._register_products import register_product
 from ggml_cpu.kernels.glu import geglu, swiglu
-from ggml_cpu.kernels.matrix._ways import Way, ways
+from ggml_cpu.kernels.matrix._ways import Way, plain_kernel, ways
 from ggml_cpu.kernels.matrix.mul_mat import tiles_loop
 from ggml_cpu.kernels.matrix.mul_mat_id import grouped_loop
 from ggml_cpu.quants import weights
@@ -33,8 +33,10 @@ SOURCES = {"MUL_MAT": ("weight", "x", "value"), "MUL_MAT_ID": ("weight", "x", "i
 def gated_product(way: Way, apply: Function) -> Function:
     """product, as _products.py:tiles_product makes it, of a gate, which takes one more argument:
     how many bytes behind the result the value lies."""
-    product, rows = way.product, way.weight.rows
-    column_bytes, run = way.weight.activations.column_bytes, run_of_two(apply, F32, F32)
+    run = run_of_two(apply, F32, F32)
+    if way.weight.registers:
+        return register_product(way.weight, run)
+    product, rows, column_bytes = way.product, way.weight.rows, way.weight.activations.column_bytes
     gates_at = way.local_bytes(0)
 
     @fn
@@ -57,12 +59,13 @@ def gated_product(way: Way, apply: Function) -> Function:
 def _declare(op: str, unit: str, way: Way) -> Kernel:
     """The kernel of an op in a kind of unit: dst, weights, columns, ids if there are any, and
     values."""
-    plain, rows, group_of = PANELS[op, way.weight.type.name], way.weight.rows, way.group_of
+    plain, rows, group_of = plain_kernel(op, way), way.weight.rows, way.group_of
     value = 1 + SOURCES[op].index("value")
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
         shared, local = plain.scratch(node, nth)
-        return shared, local + 4 * rows * TILE * group_of(node.source(0).ne[0])
+        gates = 0 if way.weight.registers else 4 * rows * TILE * group_of(node.source(0).ne[0])
+        return shared, local + gates
 
     name = f"{plain.name}_{unit.lower()}"
 
@@ -80,15 +83,15 @@ def _declare(op: str, unit: str, way: Way) -> Kernel:
 
 def _fuse(op: str, unit: str) -> None:
     kernels = {
-        weight.type.name: _declare(op, unit, next(ways(weight)))
+        plain_kernel(op, way): _declare(op, unit, way)
         for weight in weights().values()
-        if weight.repacked
+        for way in ways(weight)
+        if way.layout
     }
 
     def in_panels(m: Match) -> str:
         gate, value, y = m["gate"], m["value"], m["y"]
-        kind = m["weight"].type.name
-        if kind not in kernels or table().get(gate) is not PANELS[op, kind]:
+        if table().find(gate) not in kernels:
             return f"needs repacked weights and several columns; got {gate}"
         alike = gate.same_layout(y) and value.same_layout(y) and y.is_contiguous()
         dense = alike and y.type is F32_TYPE is value.type
@@ -97,7 +100,7 @@ def _fuse(op: str, unit: str) -> None:
     @fuse(gated_by(op, unit), when=in_panels, over=in_place("value"))
     def gated_unit(m: Match) -> list[Step]:
         operands = (m["y"], *(m[name] for name in SOURCES[op]))
-        return [Step(kernels[m["weight"].type.name], m["gate"], operands)]
+        return [Step(kernels[table().get(m["gate"])], m["gate"], operands)]
 
 
 for _op in PRODUCTS:

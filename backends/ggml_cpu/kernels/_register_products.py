@@ -46,8 +46,12 @@ def source_of(weight: Weight) -> Function:
     return in_panels
 
 
-def register_product(weight: Weight) -> Function:
-    """product, as _products.py:tiles_product makes it, of at most KEPT panels."""
+def register_product(weight: Weight, apply: Function | None = None) -> Function:
+    """product, as _products.py:tiles_product makes it, of at most KEPT panels.
+
+    apply   apply(d, x, y, n, ()): what becomes of n results x and the values y that lie `beside`
+            bytes, one more argument, behind where they go
+    """
     unpack, rows, step, k_block = weight.unpack, weight.rows, weight.step, weight.k_block
     source, block_bytes = source_of(weight), weight.activations.block_bytes
     steps_of, column_bytes = shape_of(weight).steps_of, weight.activations.column_bytes
@@ -70,16 +74,23 @@ def register_product(weight: Weight) -> Function:
             c += width
 
     @fn
-    def put(sums, m, first, last, c, end, out, stride, order):
+    def store(x, n, to, beside):
+        if apply is None:
+            store_rows(x, n, to)
+        else:
+            apply(to, x, to + beside, n, ())
+
+    @fn
+    def put(sums, m, first, last, c, end, out, stride, order, beside):
         for column in range(c, end):
             place = v.ld_i32(order + 4 * column) if order != 0 else column
             to = out + place * stride
             for i in range(first, last):
                 x = sums + (i - first) * SUMS + (column - c) * ROW
-                store_rows(x, min(rows, m - i * rows), to + 4 * rows * i)
+                store(x, min(rows, m - i * rows), to + 4 * rows * i, beside)
 
     @fn
-    def product(w, w_stride, k, m, first, last, a, n, out, stride, order, sums):
+    def applied(w, w_stride, k, m, first, last, a, n, out, stride, order, sums, beside):
         """Column c is stored at out + c * stride, or order[c] * stride where `order` is not 0."""
         steps, panel = steps_of(k), sums + SUM_BYTES
         amx.begin()
@@ -93,7 +104,11 @@ def register_product(weight: Weight) -> Function:
                     unpack(src, apart, min(rows, m - i * rows), length, panel)
                     to = sums + (i - first) * SUMS
                     add(panel, count, k, s, a, c, end, n, to)
-            put(sums, m, first, last, c, end, out, stride, order)
+            put(sums, m, first, last, c, end, out, stride, order, beside)
         amx.end()
 
-    return product
+    @fn
+    def product(w, w_stride, k, m, first, last, a, n, out, stride, order, sums):
+        applied(w, w_stride, k, m, first, last, a, n, out, stride, order, sums, 0)
+
+    return product if apply is None else applied

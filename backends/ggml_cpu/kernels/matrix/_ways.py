@@ -15,6 +15,7 @@ from ggml_cpu.kernels._register_products import KEPT, register_product
 from ggml_cpu.target import AMX
 
 _PRODUCTS: dict[tuple[str, str], Function] = {}
+_KERNELS: dict[tuple[str, str, str], Kernel] = {}
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,11 @@ def ways(weight: Weight) -> Iterator[Way]:
 def declare(op: str, weight: Weight, make: Callable[[Way], Kernel]) -> None:
     """Make the kernels of all ways; that of panels as they are becomes one of PANELS."""
     for way in ways(weight):
-        kernel = make(way)
+        kernel = _KERNELS[op, weight.type.name, way.suffix] = make(way)
         if way.layout:
             PANELS.setdefault((op, weight.type.name), kernel)
+
+
+def plain_kernel(op: str, way: Way) -> Kernel:
+    """The kernel of an op that multiplies so, and does nothing else."""
+    return _KERNELS[op, way.weight.type.name, way.suffix]

@@ -44,7 +44,7 @@ def ffn_glu(
 
 
 @case("FFN_GLU", fused=True, max_nmse=5e-4, type_a=REPACKED, n_mats=[5], n_used=[2], glu=[*GLU],
-      m=[16, 100], n=[2, 9, 40], k=[256], some=[False])  # fmt: skip
+      m=[16, 100], n=[2, 9, 40, 130], k=[256], some=[False])  # fmt: skip
 @case("FFN_GLU", fused=True, max_nmse=5e-4, type_a=REPACKED[:4:3], n_mats=[3], n_used=[4],
       glu=["swiglu"], m=[33], n=[5, 40], k=[512], some=[True])  # fmt: skip
 def experts_glu(
