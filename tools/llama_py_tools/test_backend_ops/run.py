@@ -96,10 +96,17 @@ class Bench:
         self.prepare()
 
     def prepare(self) -> None:
-        """Let the device give weights a layout of its own: that decides which kernels run."""
+        """Let the device give weights a layout of its own: that decides which kernels run, and
+        which nodes run as one step."""
         for weight in self.leaves.weights:
             uses = [t.op for t in self.graph.nodes if any(s is weight for s in t.src)]
             self.device.prepare_weight(weight, uses)
+        if not self.leaves.weights:
+            return
+        self.steps = self._steps()
+        for step in self.steps:
+            if isinstance(step, Fused) and (scratch := step.match.scratch) is not None:
+                scratch.buffer, scratch.offset = self.device.alloc(scratch.nbytes), 0
 
     def run(self) -> None:
         self.device.compile(self.steps, CompileOptions(fuse=self.case.fused)).run()
