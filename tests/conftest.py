@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from collections import Counter
+from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
@@ -19,6 +22,25 @@ MANY = 1000  # tests; a few of them need a few kernels only
 
 def pytest_report_header() -> list[str]:
     return [f"not collected: {path}, pip install -e '.[train]'" for path in collect_ignore]
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests stay to the end: the garbage collector need not look through them."""
+    gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_cores() -> Iterator[None]:
+    """Beside other workers threads sleep at a barrier instead of spinning first: whom they wait
+    for may need their core, and a token of a tiny model took ten times as long."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        yield
+        return
+    from ggml_cpu import executor
+
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(executor, "SPIN_NS", 0)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,6 +13,7 @@ from ggml_opencl.buffers import OpenCLBuffer, failing
 from ggml_opencl.faults import Faults
 from ggml_opencl.kernels import source
 from ggml_opencl.profiler import Bound, Profiler
+from ggml_opencl.signatures import remember, set_arguments
 from ggml_opencl.table import WG, Launch, table
 from ggml_py import building
 from ggml_py.backend import CompileOptions, Work
@@ -82,6 +83,7 @@ class Builder:
         self.faults = Faults(queue)
         self.profiler = Profiler(queue)
         self._programs: dict[ProgramKey, cl.Program] = {}
+        remember()
 
     def program(self, nodes: Sequence[Work], options: CompileOptions) -> OpenCLProgram:
         """Ready to run; all tensors have memory."""
@@ -143,7 +145,7 @@ class Builder:
         arguments += record
         try:
             kernel = cl.Kernel(self._programs[key(run)], run.kernel)
-            kernel.set_args(*arguments)
+            set_arguments(kernel, arguments)
         except cl.Error as e:
             where = f"{run.kernel} of {run.family}.cl"
             raise BackendError(f"{self.queue.device.name} cannot set up {where}: {e}") from e

@@ -12,6 +12,7 @@ import time
 import numpy as np
 import pytest
 
+from ggml_cpu import executor as executors
 from ggml_cpu import vocabulary as v
 from ggml_cpu.driver import (
     CROWDED,
@@ -21,6 +22,7 @@ from ggml_cpu.driver import (
     MEET,
     OWN,
     SPIN,
+    SPIN_NS,
     STRIDE,
     TIMEOUT,
 )
@@ -30,6 +32,12 @@ from ggml_cpu.objcache import load_kernels
 from ggml_py import host
 
 THREADS = (1, 2, 3, 5)
+
+
+@pytest.fixture(autouse=True)
+def spinning(monkeypatch):
+    """As for users, beside other tests too (tests/conftest.py)."""
+    monkeypatch.setattr(executors, "SPIN_NS", SPIN_NS)
 
 
 @kernel()

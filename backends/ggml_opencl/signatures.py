@@ -1,0 +1,54 @@
+"""Kernel objects and their arguments, without what pyopencl does for each of them anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyopencl as cl
+
+MAKER = "generate_enqueue_and_set_args"
+
+
+def remember() -> None:
+    """Let pyopencl make the functions of a kernel's object once a signature: it reads them out of
+    a data base and compiles them for every object, which takes ten times as long as all the rest.
+    """
+    from pyopencl import invoker
+
+    make = getattr(invoker, MAKER, None)
+    if make is not None and not hasattr(make, "__wrapped__"):
+        setattr(invoker, MAKER, remembering(make))
+
+
+def remembering(make: Callable[..., Any]) -> Callable[..., Any]:
+    """The maker, which keeps what it made for arguments without types. The devices, its last
+    argument, are only looked at for warnings.
+    """
+    made: dict[tuple[Any, ...], Any] = {}
+
+    @wraps(make)
+    def find(name: str, n_passed: int, n: int, types: Any, *others: Any, **named: Any) -> Any:
+        if types is not None:
+            return make(name, n_passed, n, types, *others, **named)
+        if (key := (name, n_passed, n)) not in made:
+            made[key] = make(name, n_passed, n, types, *others, **named)
+        return made[key]
+
+    return find
+
+
+def set_arguments(kernel: cl.Kernel, arguments: Sequence[Any]) -> None:
+    """Memory as memory; of bytes and numbers `Kernel.set_arg` would first try whether they are
+    one of four other things, by exceptions.
+    """
+    import pyopencl as cl
+
+    set_bytes = getattr(kernel, "_set_arg_buf", kernel.set_arg)
+    for i, argument in enumerate(arguments):
+        if isinstance(argument, cl.Buffer):
+            kernel.set_arg(i, argument)
+        else:
+            set_bytes(i, argument)
