@@ -194,9 +194,12 @@ def check_memory(memory: dict[str, Any], n_nodes: int) -> None:
 def test_memory_is_the_plans(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert view(model) == 0
     graph = data_of(capsys.readouterr().out)["graphs"][0]
-    (memory,) = graph["memory"]
+    memory, inputs = graph["memory"]
     assert memory["device"] == "cpu" and len(memory["places"]) > 40
-    check_memory(memory, len(graph["nodes"]))
+    for one in (memory, inputs):
+        check_memory(one, len(graph["nodes"]))
+    names = {graph["leafs"][-1 - place[0]]["name"] for place in inputs["places"]}
+    assert {"inp_tokens", "inp_pos"} <= names and "inp_embd" not in names
     until = {place[0]: place[2] for place in memory["places"]}
     in_steps = [(s, n["step"]) for n in graph["nodes"] if "step" in n for s in n["src"]]
     outside = [(s, step) for s, step in in_steps if s in until]

