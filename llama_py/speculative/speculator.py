@@ -47,7 +47,8 @@ class Speculator(Closing):
 
     statistics   by the name of the way to draft
     rollback     counts checkpoints
-    keeps_rows   what `take` gives stays as it is when the context computes something else
+    keeps_rows   what `take` gives stays as it is when the context computes something else, before
+                 it is taken or after; if not, a single row lies where the graph wrote it
     """
 
     @takes(SpeculativeParams)

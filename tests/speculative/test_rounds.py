@@ -89,6 +89,7 @@ def test_another_decode_in_the_middle_of_a_draft(name: str) -> None:
     found: list[int] = []
     others = Batch([5, 6], seq_ids=[(0,), (2,)])
     with scripted(ctx, wrong_at({1: [*prompt, *expected]}, 3)) as made:
+        made.keeps_rows = True
         ctx.decode(Batch([5], seq_ids=[(0,)]))
         made.start(1, prompt)
         made.advance()

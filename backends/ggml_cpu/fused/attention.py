@@ -8,7 +8,6 @@ from ggml_cpu.fusion import fuse
 from ggml_cpu.kernels.attention import flash_integers, flash_tiles
 from ggml_cpu.step import Step
 from ggml_cpu.table import table
-from ggml_py.fusion import Launcher
 from ggml_py.pattern import Match
 from ggml_py.patterns.attention import ATTENTION, over_queries
 
@@ -27,4 +26,4 @@ def attention(m: Match) -> list[Step]:
 
 
 for _pattern in ATTENTION:
-    _declared: Launcher[Step] = fuse(_pattern, when=in_units, over=over_queries)(attention)
+    fuse(_pattern, when=in_units, over=over_queries)(attention)
