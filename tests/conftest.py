@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 from collections import Counter
-from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
@@ -14,6 +13,11 @@ from hypothesis import HealthCheck, settings
 # How long an example takes says nothing on a busy machine.
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("here")
+
+# Beside other workers threads sleep at a barrier instead of spinning first: whom they wait for may
+# need their core, and a token of a tiny model took ten times as long.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("LLAMA_PY_SPIN", "0")
 
 # Training has an extra of its own: without it, what it tests is not there.
 collect_ignore = [] if find_spec("torch") else ["tools/test_demo_model.py"]
@@ -27,20 +31,6 @@ def pytest_report_header() -> list[str]:
 def pytest_collection_finish() -> None:
     """Thousands of tests stay to the end: the garbage collector need not look through them."""
     gc.freeze()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def shared_cores() -> Iterator[None]:
-    """Beside other workers threads sleep at a barrier instead of spinning first: whom they wait
-    for may need their core, and a token of a tiny model took ten times as long."""
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        yield
-        return
-    from ggml_cpu import executor
-
-    with pytest.MonkeyPatch.context() as changed:
-        changed.setattr(executor, "SPIN_NS", 0)
-        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -8,6 +8,7 @@ to do for long sleep in Python.
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import threading
 import weakref
@@ -39,7 +40,21 @@ from ggml_cpu.recorded import Recorded
 from ggml_py import host
 from ggml_py.backend import CPUs
 
+log = logging.getLogger("llama_py")
+
+LONGEST = 10**9  # ns of spinning
 SLEEP_NS = 1_000_000  # that a thread sleeps natively before it looks again by itself
+
+
+def spin_ns() -> int:
+    """How long a thread that waits for others spins before it sleeps: LLAMA_PY_SPIN, microseconds.
+    Whoever has the cores not for himself alone may be better off with 0."""
+    given = os.environ.get("LLAMA_PY_SPIN", "").strip()
+    try:
+        return min(max(0, round(1000 * float(given))), LONGEST) if given else SPIN_NS
+    except (ValueError, OverflowError):
+        log.warning("LLAMA_PY_SPIN is %r; it must be a number of microseconds", given)
+        return SPIN_NS
 
 
 def in_turn(steps: Iterable[tuple[int, int]]) -> NDArray[np.int64]:
@@ -65,7 +80,7 @@ class _Pool:
         self.control = (ctypes.c_int64 * (SEEN + WORDS_PER_THREAD * n_threads))()
         self.control[TIMEOUT + 1] = SLEEP_NS
         crowded = n_threads > len(set().union(*cpus) or host.usable_cpus())
-        self.control[CROWDED], self.control[SPIN] = crowded, 0 if crowded else SPIN_NS
+        self.control[CROWDED], self.control[SPIN] = crowded, 0 if crowded else spin_ns()
         self.address = ctypes.addressof(self.control)
         self.n_threads = n_threads
         self.natives = _Natives()

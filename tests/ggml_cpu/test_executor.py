@@ -37,7 +37,17 @@ THREADS = (1, 2, 3, 5)
 @pytest.fixture(autouse=True)
 def spinning(monkeypatch):
     """As for users, beside other tests too (tests/conftest.py)."""
-    monkeypatch.setattr(executors, "SPIN_NS", SPIN_NS)
+    monkeypatch.delenv("LLAMA_PY_SPIN", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "ns"),
+    [("", SPIN_NS), ("0", 0), (" 2.5 ", 2500), ("-1", 0), ("much", SPIN_NS), ("inf", SPIN_NS)],
+)
+def test_how_long_threads_spin(monkeypatch, caplog, given, ns):
+    monkeypatch.setenv("LLAMA_PY_SPIN", given)
+    assert executors.spin_ns() == ns
+    assert ("number of microseconds" in caplog.text) == (given in ("much", "inf"))
 
 
 @kernel()
