@@ -7,7 +7,6 @@ put in its place meanwhile. Links, pipes and devices are not followed, read or w
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import stat
 from collections.abc import Iterator
@@ -16,22 +15,17 @@ from pathlib import Path
 
 import platformdirs
 
+from ggml_py.environment import number
+
 ROOT = 0
 PARTIAL = ".part"  # ends the name of a file that is being written
 _GUARDS = ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY", "O_NOINHERIT")
 _FLAGS = sum(getattr(os, name, 0) for name in _GUARDS)
 
-log = logging.getLogger("llama_py")
-
 
 def size_limit(variable: str, default: int) -> float:
     """Bytes that a directory may have: an environment variable in MiB, none below 0."""
-    given = os.environ.get(variable, "").strip()
-    try:
-        mib = int(given or default)
-    except ValueError:
-        log.warning("%s is %r; it must be a number of MiB", variable, given)
-        mib = default
+    mib = number(variable, default, "MiB")
     return mib * 2.0**20 if mib >= 0 else float("inf")
 
 

@@ -8,7 +8,6 @@ to do for long sleep in Python.
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
 import threading
 import weakref
@@ -39,8 +38,7 @@ from ggml_cpu.objcache import load_kernels
 from ggml_cpu.recorded import Recorded
 from ggml_py import host
 from ggml_py.backend import CPUs
-
-log = logging.getLogger("llama_py")
+from ggml_py.environment import number
 
 LONGEST = 10**9  # ns of spinning
 SLEEP_NS = 1_000_000  # that a thread sleeps natively before it looks again by itself
@@ -49,12 +47,8 @@ SLEEP_NS = 1_000_000  # that a thread sleeps natively before it looks again by i
 def spin_ns() -> int:
     """How long a thread that waits for others spins before it sleeps: LLAMA_PY_SPIN, microseconds.
     Whoever has the cores not for himself alone may be better off with 0."""
-    given = os.environ.get("LLAMA_PY_SPIN", "").strip()
-    try:
-        return min(max(0, round(1000 * float(given))), LONGEST) if given else SPIN_NS
-    except (ValueError, OverflowError):
-        log.warning("LLAMA_PY_SPIN is %r; it must be a number of microseconds", given)
-        return SPIN_NS
+    given = number("LLAMA_PY_SPIN", SPIN_NS, "microseconds", lambda us: round(1000 * float(us)))
+    return min(max(0, given), LONGEST)
 
 
 def in_turn(steps: Iterable[tuple[int, int]]) -> NDArray[np.int64]:

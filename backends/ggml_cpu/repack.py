@@ -11,7 +11,7 @@ from ggml_cpu.bounds.extents import Bounds, Extent
 from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.faults import new_record
 from ggml_cpu.kernel import Kernel
-from ggml_cpu.kernels._products import PANELS, shape_of
+from ggml_cpu.kernels._products import shape_of
 from ggml_cpu.kernels._repack import REPACK
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import (
@@ -76,9 +76,10 @@ def load_for(weights: Sequence[tuple[Tensor, Sequence[str]]]) -> None:
 
 def _products_of(repacked: Iterable[tuple[str, Sequence[str]]]) -> list[Kernel]:
     """Of types of weights, by the ops that read them; those that take longest to compile."""
-    from ggml_cpu.kernels.matrix import mul_mat, mul_mat_id  # noqa: F401  (fill PANELS)
+    from ggml_cpu.kernels.matrix import mul_mat, mul_mat_id  # noqa: F401  (fill KERNELS)
+    from ggml_cpu.kernels.matrix._ways import KERNELS, PANELS
 
-    found = (PANELS.get((op, name)) for name, uses in repacked for op in uses)
+    found = (KERNELS.get((op, name, PANELS)) for name, uses in repacked for op in uses)
     return list(dict.fromkeys(kernel for kernel in found if kernel is not None))
 
 

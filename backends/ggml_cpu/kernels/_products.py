@@ -12,12 +12,11 @@ from functools import cache
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.tiles import WIDTHS, tile_width
-from ggml_cpu.kernel import Function, Kernel, fn
+from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES, TILE
 
 WORD = 4 * LANES
 GROUP_BYTES = 320 << 10  # panels that stay in the L2 cache while all columns pass by
-PANELS: dict[tuple[str, str], Kernel] = {}  # of repacked weights, by op and type of weight
 SUM_BYTES = 4 * TILE * 2 * LANES  # the sums of one tile and one panel
 
 

@@ -33,14 +33,8 @@ def _binary(op: str, apply: Function, a: Element, b: Element) -> None:
     """dst = apply(src0, src1), src1 repeated to dst's shape in every dimension."""
     name, types = f"{op.lower()}_{a.name}_{b.name}", types_are(a.name, a.name, b.name)
 
-    @kernel(op, when=both(types, dense_rows), name=name, made=True)
-    def binary():
-        pairs = map_pairs(apply, a, b)
-
-        def run(p, ith, nth):
-            pairs(p, ith, nth)
-
-        return run
+    declare = kernel(op, when=both(types, dense_rows), name=name, made=True)
+    declare(lambda: map_pairs(apply, a, b))
 
 
 for _a in FLOATS:

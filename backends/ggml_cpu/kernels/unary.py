@@ -175,14 +175,8 @@ def _unary(op: str, apply: Function, element: Element, params: Function = no_par
     """dst = apply(src0) for one float type."""
     name, types = f"{op.lower()}_{element.name}", types_are(element.name, element.name)
 
-    @kernel(op, when=both(types, dense_rows), name=name, made=True)
-    def unary():
-        rows = map_rows(apply, element, params)
-
-        def run(p, ith, nth):
-            rows(p, ith, nth)
-
-        return run
+    declare = kernel(op, when=both(types, dense_rows), name=name, made=True)
+    declare(lambda: map_rows(apply, element, params))
 
 
 for _e in FLOATS:

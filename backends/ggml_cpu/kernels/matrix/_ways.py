@@ -10,12 +10,13 @@ from ggml_cpu.blocks.amx_pairs import MANY, in_pairs
 from ggml_cpu.blocks.format import LAYOUT, Weight
 from ggml_cpu.kernel import Function, Kernel, fn
 from ggml_cpu.kernels import _register_products
-from ggml_cpu.kernels._products import PANELS, SUM_BYTES, matrix_at, shape_of, tiles_product
+from ggml_cpu.kernels._products import SUM_BYTES, matrix_at, shape_of, tiles_product
 from ggml_cpu.kernels._register_products import KEPT, register_product
 from ggml_cpu.target import AMX
 
 _PRODUCTS: dict[tuple[str, str], Function] = {}
-_KERNELS: dict[tuple[str, str, str], Kernel] = {}
+PANELS = "panels"  # the suffix of few columns
+KERNELS: dict[tuple[str, str, str], Kernel] = {}  # by op, type of weight and suffix of the way
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class Way:
 def ways(weight: Weight) -> Iterator[Way]:
     """Of several that take a node, the last is best. That of few columns in panels comes first."""
     if weight.repacked:
-        yield Way(weight, False, "panels")
+        yield Way(weight, False, PANELS)
     yield Way(weight, True, "tiles")
     if AMX and weight.values is not None:
         yield Way(in_pairs(weight), True, "pairs", MANY)
@@ -97,13 +98,11 @@ def ways(weight: Weight) -> Iterator[Way]:
 
 
 def declare(op: str, weight: Weight, make: Callable[[Way], Kernel]) -> None:
-    """Make the kernels of all ways; that of panels as they are becomes one of PANELS."""
+    """Make the kernels of all ways."""
     for way in ways(weight):
-        kernel = _KERNELS[op, weight.type.name, way.suffix] = make(way)
-        if way.layout:
-            PANELS.setdefault((op, weight.type.name), kernel)
+        KERNELS[op, weight.type.name, way.suffix] = make(way)
 
 
 def plain_kernel(op: str, way: Way) -> Kernel:
     """The kernel of an op that multiplies so, and does nothing else."""
-    return _KERNELS[op, way.weight.type.name, way.suffix]
+    return KERNELS[op, way.weight.type.name, way.suffix]
