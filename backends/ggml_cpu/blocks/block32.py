@@ -12,11 +12,11 @@ from typing import NamedTuple
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import walk
 from ggml_cpu.blocks.activations import SCALE_32, SUM8_32, SUM_32, Activations
+from ggml_cpu.blocks.ahead import SIDE_BY_SIDE, fetch_ahead, fetcher
 from ggml_cpu.blocks.dots import dots_of, unsigned_dot
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.panels import WORD, blocks_of, places
 from ggml_cpu.blocks.tiles import several
-from ggml_cpu.blocks.walk import AHEAD
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES, TILE
 from ggml_py.types import BY_NAME, GGMLType
@@ -53,12 +53,12 @@ class Products(NamedTuple):
 def _tile(products: Products, kind: GGMLType, column_bytes: int) -> Callable[[int], Function]:
     add_words, (start, times), scales_of = products.add_words, products.start, products.scales_of
     minima_of, panel_bytes = products.minima_of, kind.type_size * LANES
-    fetch, (at, after) = walk.fetcher(panel_bytes, 1), places(blocks_of(kind))
+    fetch, (at, after) = fetcher(panel_bytes, 1), places(blocks_of(kind))
 
     def tile(width: int) -> Function:
         add = add_words(width)
         # A full tile computes longer than memory takes; of bytes, one column asks for them in time.
-        fetches = width < TILE and (width > 1 or panel_bytes < BYTES)
+        fetches = width < TILE and (width > 1 or panel_bytes < BYTES or SIDE_BY_SIDE)
 
         @fn
         def scaled(scales, a, dots, sums):
@@ -154,8 +154,7 @@ def _dot(products: Products, size: int, column_bytes: int) -> Function:
         odd = v.f32x8(0.0)
         more = v.float32(0)
         for _ in range(n // 64):
-            for i in range(0, 2 * size, 64):
-                v.prefetch(src + AHEAD + i)
+            fetch_ahead(src, 2 * size)
             even = add(src, a, even)
             odd = add(src + size, a + column_bytes, odd)
             if has_minimum:

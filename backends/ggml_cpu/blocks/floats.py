@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import Activations
+from ggml_cpu.blocks.ahead import fetch_ahead
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.interleave import interleaver
 from ggml_cpu.blocks.panels import Blocks, length
 from ggml_cpu.blocks.tiles import several
-from ggml_cpu.blocks.walk import AHEAD
 from ggml_cpu.kernel import Function, fn, routine
 from ggml_cpu.target import LANES, TILE
 from ggml_py.types import BY_NAME
@@ -147,8 +147,7 @@ def _dot(operands: Operands) -> Function:
         sums = v.f32_regs(CHAINS)
         whole = n // stretch * stretch
         for i in range(0, whole, stretch):
-            for line in range(0, stretch * size, 64):
-                v.prefetch(src + AHEAD + i * size + line)
+            fetch_ahead(src + i * size, stretch * size)
             for c in range(CHAINS):
                 j = i + c * span
                 x = column_load(a + j * column_size)

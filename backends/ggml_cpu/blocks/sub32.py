@@ -14,11 +14,12 @@ from collections.abc import Callable
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import search, walk
 from ggml_cpu.blocks.activations import SCALE_256, SUMS32_256, Activations
+from ggml_cpu.blocks.ahead import fetcher
 from ggml_cpu.blocks.dots import both_fit, dots_of
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.interleave import word_by_word
 from ggml_cpu.blocks.panels import WORD
-from ggml_cpu.blocks.walk import adder, fetcher
+from ggml_cpu.blocks.walk import adder
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
 from ggml_py.types import BY_NAME

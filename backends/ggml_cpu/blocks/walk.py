@@ -9,14 +9,13 @@ from collections.abc import Callable
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import SCALE_256, Activations
+from ggml_cpu.blocks.ahead import fetch_ahead
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.panels import WORD, Blocks, blocks_of, length, places
 from ggml_cpu.blocks.tiles import several
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
 from ggml_py.types import GGMLType
-
-AHEAD = 8192  # bytes to prefetch ahead: what memory delivers while it answers, twice
 
 
 @fn
@@ -117,37 +116,6 @@ def values(
     return values_of
 
 
-def fetcher(panel_bytes: int, parts: int, pieces: int = 1) -> Function:
-    """fetch(w, i, piece): a piece of part i of those of the block of a panel that is read AHEAD
-    bytes later.
-
-    What a core that multiplies asks for by itself does not keep memory busy. Pieces, because it has
-    only so many lines under way, and drops most of those that are asked for at once.
-    """
-    lines = -(-panel_bytes // 64)
-    most = -(-lines // parts)
-
-    @fn
-    def fetch(w, i, piece):
-        first = w + AHEAD + 64 * (lines * i // parts)
-        for line in range(most * piece // pieces, most * (piece + 1) // pieces):
-            v.prefetch(first + 64 * line)
-
-    return fetch
-
-
-def slow_fetcher(panel_bytes: int, parts: int) -> Function:
-    """fetch(w, i): the same in a loop that LLVM keeps, so that lines are asked for more slowly."""
-    lines = -(-panel_bytes // 64)
-
-    @fn
-    def fetch(w, i):
-        for line in range(lines * i // parts, lines * (i + 1) // parts):
-            v.prefetch(w + AHEAD + 64 * line)
-
-    return fetch
-
-
 def tile(
     kind: GGMLType, activations: Activations, add_block: Callable[[int], Function]
 ) -> Callable[[int], Function]:
@@ -216,8 +184,7 @@ def dot(
     def multiply(src, stride, rows, a, n, out):
         total, less = v.f32x16(0.0), zeros()
         for _ in range(n // elements):
-            for i in range(0, size, 64):
-                v.prefetch(src + AHEAD + i)
+            fetch_ahead(src, size)
             total, less = add_block(src, a, total, less)
             src += size
             a += column_bytes

@@ -14,6 +14,7 @@ import numpy as np
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import walk
 from ggml_cpu.blocks.activations import SCALE_256, SUMS32_256
+from ggml_cpu.blocks.ahead import fetcher, slow_fetcher
 from ggml_cpu.blocks.dots import ANY, biased_dot, dots_of
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import word_by_word
@@ -21,7 +22,6 @@ from ggml_cpu.blocks.levels import UNEVEN_TABLE, both_levels, nearest_uneven, st
 from ggml_cpu.blocks.panels import WORD
 from ggml_cpu.blocks.rounding import inverse, store_nibbles
 from ggml_cpu.blocks.search import largest_scale, uneven
-from ggml_cpu.blocks.walk import fetcher, slow_fetcher
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.quants.q8_K import ACTIVATIONS
 from ggml_cpu.target import I8_BIAS, LANES

@@ -12,6 +12,7 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import walk
 from ggml_cpu.blocks.activations import SCALE_256, SUMS16_256
+from ggml_cpu.blocks.ahead import fetcher
 from ggml_cpu.blocks.dots import both_fit, dots_of
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import interleave_halves, interleave_words
@@ -19,7 +20,7 @@ from ggml_cpu.blocks.panels import WORD
 from ggml_cpu.blocks.rounding import TINY
 from ggml_cpu.blocks.search import largest_scale, levels_around, symmetric
 from ggml_cpu.blocks.sub16 import group_sums, in_order, scale_byte
-from ggml_cpu.blocks.walk import adder, fetcher
+from ggml_cpu.blocks.walk import adder
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.quants.q8_K import ACTIVATIONS
 from ggml_cpu.target import LANES, TILE

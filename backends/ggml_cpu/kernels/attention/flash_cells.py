@@ -8,6 +8,7 @@ thread reads whole cells, or the same heads of each, and the CPU's prefetchers f
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.ahead import AHEAD, SIDE_BY_SIDE, ahead
 from ggml_cpu.kernel import Function, fn, kernel, routine
 from ggml_cpu.kernels._common import FLOATS, padded
 from ggml_cpu.kernels.attention._few_rows import seen_values_of
@@ -43,7 +44,6 @@ from ggml_py.tensor import Tensor
 
 ROWS = 2  # query rows a key head, at most: with more, sums take as long as memory
 LONG = 1024  # keys from which the order counts
-AHEAD = 8192  # bytes
 
 
 @fn
@@ -57,9 +57,23 @@ def groups_of(heads: int, shares: int, nth: int) -> int:
 
 
 @fn
-def ahead_of(stride):
+def distance(stride):
     """Bytes to the cell that is asked for meanwhile."""
     return max(1, AHEAD // stride) * stride
+
+
+@fn
+def _same_head(at, distance):
+    v.prefetch(at + distance)
+
+
+@fn
+def _whole_cells(at, distance):
+    v.prefetch(ahead(at))
+
+
+# Where there are more threads than parts of the keys, some of the second is for other threads.
+fetch: Function = _whole_cells if SIDE_BY_SIDE else _same_head
 
 
 def _dots(source: Rows) -> Function:
@@ -69,13 +83,13 @@ def _dots(source: Rows) -> Function:
     def dots(q, q_apart, src, stride, apart, heads, n, d, out):
         """Scores of n cells: f32 [heads][ROWS][KEYS]. Heads of a cell are `apart`, those of the
         queries q_apart from each other."""
-        step, ahead = 4 * padded(d), ahead_of(stride)
+        step, later = 4 * padded(d), distance(stride)
         for cell in range(n):
             for head in range(heads):
                 at, queries = src + cell * stride + head * apart, q + head * q_apart
                 sums = v.f32_regs(ROWS)
                 for i in range(0, d, block):
-                    v.prefetch(at + ahead + bytes_of(i))
+                    fetch(at + bytes_of(i), later)
                     for h in range(0, block, LANES):
                         x = load(at + bytes_of(i), h)
                         for r in range(ROWS):
@@ -93,7 +107,7 @@ def _values(source: Rows) -> Function:
     @routine
     def add_values(weights, src, stride, apart, heads, n, dv, out, out_apart):
         """Add n cells of weighted values to the sums of the heads' rows."""
-        step, ahead = 4 * padded(dv), ahead_of(stride)
+        step, later = 4 * padded(dv), distance(stride)
         for cell in range(n):
             for head in range(heads):
                 at, to = src + cell * stride + head * apart, out + head * out_apart
@@ -101,7 +115,7 @@ def _values(source: Rows) -> Function:
                 for r in range(ROWS):
                     factors[r] = v.f32_bcast(weights + 4 * ((head * ROWS + r) * KEYS + cell))
                 for i in range(0, dv, block):
-                    v.prefetch(at + ahead + bytes_of(i))
+                    fetch(at + bytes_of(i), later)
                     for h in range(0, block, LANES):
                         x = load(at + bytes_of(i), h)
                         for r in range(ROWS):

@@ -1,0 +1,72 @@
+"""Which weights to fetch while others are multiplied.
+
+What a core that multiplies asks for by itself does not keep memory busy: its prefetchers follow a
+stream of reads, but each anew on every page, and the first lines of a page come late. So lines far
+ahead are asked for: AHEAD bytes later, or, on CPUs where that is faster, those of PAGES pages at a
+time, which the prefetchers then follow side by side.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.kernel import Function, fn
+from ggml_cpu.target import AMX
+
+AHEAD = 8192  # bytes: what memory delivers while it answers, twice
+LINE = 64
+PAGES, LINES = 4, 64  # to fetch side by side, and of a page; powers of two
+GROUP = 14  # bits of the bytes of these pages
+# Xeons with AMX: a column of q8_0 1.5 times as fast as without, with AHEAD 1.2 times.
+SIDE_BY_SIDE: bool = AMX
+
+
+@fn
+def later(at):
+    return at + AHEAD
+
+
+@fn
+def in_turn(at):
+    """From a line of some pages, in order, to one of the pages after them, of each in turn."""
+    page, line = (at >> 6) & (PAGES - 1), (at >> 8) & (LINES - 1)
+    return ((at >> GROUP) + 1 << GROUP) | (page << 12) | (line << 6)
+
+
+ahead: Function = in_turn if SIDE_BY_SIDE else later
+
+
+@fn
+def fetch_ahead(at, size):
+    """What is ahead of these bytes."""
+    for i in range(0, size, LINE):
+        v.prefetch(ahead(at + i))
+
+
+def fetcher(panel_bytes: int, parts: int, pieces: int = 1) -> Function:
+    """fetch(w, i, piece): a piece of part i of those of what is ahead of a block of a panel.
+
+    Pieces, because a core has only so many lines under way, and drops most of those that are asked
+    for at once.
+    """
+    lines = -(-panel_bytes // LINE)
+    most = -(-lines // parts)
+
+    @fn
+    def fetch(w, i, piece):
+        first = w + LINE * (lines * i // parts)
+        for line in range(most * piece // pieces, most * (piece + 1) // pieces):
+            v.prefetch(ahead(first + LINE * line))
+
+    return fetch
+
+
+def slow_fetcher(panel_bytes: int, parts: int) -> Function:
+    """fetch(w, i): the same in a loop that LLVM keeps, so that lines are asked for more slowly."""
+    lines = -(-panel_bytes // LINE)
+
+    @fn
+    def fetch(w, i):
+        for line in range(lines * i // parts, lines * (i + 1) // parts):
+            v.prefetch(ahead(w + LINE * line))
+
+    return fetch
