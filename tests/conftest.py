@@ -10,8 +10,6 @@ from importlib.util import find_spec
 import pytest
 from hypothesis import HealthCheck, settings
 
-from ggml_py import host
-
 # How long an example takes says nothing on a busy machine.
 settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("here")
@@ -24,14 +22,6 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # Training has an extra of its own: without it, what it tests is not there.
 collect_ignore = [] if find_spec("torch") else ["tools/test_demo_model.py"]
 MANY = 1000  # tests; a few of them need a few kernels only
-WORKER_MEMORY = 5 << 30  # bytes that a worker has at the end of the whole suite
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are CPUs where memory is enough: many tests wait for processes."""
-    cpus, (available, _) = len(host.logical_cpus()), host.memory()
-    return max(cpus, min(cpus + 1, available // WORKER_MEMORY))
 
 
 def pytest_report_header() -> list[str]:
