@@ -17,6 +17,7 @@ LINE_BITS, PAGE_BITS = 6, 12  # of the bytes of a line and of a page
 LINE, LINES = 1 << LINE_BITS, 1 << PAGE_BITS - LINE_BITS  # the latter of a page
 PAGES_BITS = 2
 PAGES = 1 << PAGES_BITS  # to fetch side by side
+GROUP_BITS = PAGES_BITS + PAGE_BITS
 # On Xeons with AMX one column of bytes is 1.5 times as fast so, 1.2 times with AHEAD.
 SIDE_BY_SIDE: bool = AMX
 
@@ -29,9 +30,8 @@ def later(at):
 @fn
 def in_turn(at):
     """From a line of some pages, in order, to one of the pages after them, of each in turn."""
-    group, n = at >> PAGES_BITS + PAGE_BITS, at >> LINE_BITS
-    page, line = n & (PAGES - 1), (n >> PAGES_BITS) & (LINES - 1)
-    return (((group + 1 << PAGES_BITS) | page) << PAGE_BITS) | (line << LINE_BITS)
+    page, line = (at >> LINE_BITS) & (PAGES - 1), (at >> LINE_BITS + PAGES_BITS) & (LINES - 1)
+    return ((at >> GROUP_BITS) + 1 << GROUP_BITS) | (page << PAGE_BITS) | (line << LINE_BITS)
 
 
 ahead: Function = in_turn if SIDE_BY_SIDE else later
