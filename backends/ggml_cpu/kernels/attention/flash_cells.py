@@ -63,16 +63,16 @@ def distance(stride):
 
 
 @fn
-def _same_head(at, distance):
-    v.prefetch(at + distance)
+def _same_head(at, later):
+    v.prefetch(at + later)
 
 
 @fn
-def _whole_cells(at, distance):
+def _whole_cells(at, later):
     v.prefetch(ahead(at))
 
 
-# Where there are more threads than parts of the keys, some of the second is for other threads.
+# Of whole cells some is for other threads where there are more of them than parts of the keys.
 fetch: Function = _whole_cells if SIDE_BY_SIDE else _same_head
 
 
