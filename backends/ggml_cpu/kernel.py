@@ -41,7 +41,7 @@ class Kernel:
 
     source: the function; `made`: what makes it, from helpers that dozens of types have of their
         own and that nobody needs before it is compiled or looked for.
-    op: name of the ggml op it computes, or "" for a step that other kernels `prepare` with.
+    ops: names of the ggml ops it computes; none for a step that other kernels `prepare` with.
     when: "" for a node it takes, else the reason why not ("needs f32 rows").
     rank: of several kernels that take a node, the one of highest rank runs.
     first: the only type whose first source it takes, "" for any.
@@ -57,7 +57,7 @@ class Kernel:
     """
 
     name: str
-    op: str
+    ops: tuple[str, ...]
     source: Callable[..., Any]
     when: Callable[[Tensor], str] = accept
     scratch: Callable[[Tensor, int], tuple[int, int]] = no_scratch
@@ -123,8 +123,7 @@ def is_routine(function: object) -> bool:
 
 
 def kernel(
-    op: str = "",
-    *,
+    *ops: str,
     when: Callable[[Tensor], str] = accept,
     scratch: Callable[[Tensor, int], tuple[int, int]] = no_scratch,
     prepare: Sequence[Kernel] = (),
@@ -135,7 +134,7 @@ def kernel(
     name: str = "",
     made: bool = False,
 ) -> Callable[[Callable[..., Any]], Kernel]:
-    """Declare a kernel for `op` (see `Kernel`). The name defaults to the function's.
+    """Declare a kernel for `ops` (see `Kernel`). The name defaults to the function's.
 
     Raises ValueError where another module has already taken the name.
     """
@@ -144,7 +143,7 @@ def kernel(
         chosen = name or source.__name__
         steps, read = tuple(prepare), None if reads is None else tuple(reads)
         return REGISTRY.add(
-            Kernel(chosen, op, source, when, scratch, steps, extra, read, rank, first, made)
+            Kernel(chosen, ops, source, when, scratch, steps, extra, read, rank, first, made)
         )
 
     return declare

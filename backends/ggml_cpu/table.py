@@ -15,6 +15,6 @@ def table() -> KernelTable[Kernel]:
     import_families(ggml_cpu.kernels)
     found: KernelTable[Kernel] = KernelTable("cpu")
     for kernel in REGISTRY.kernels.values():
-        if kernel.op:
-            found.add(kernel.op, kernel, kernel.when, kernel.rank, kernel.first)
+        for op in kernel.ops:
+            found.add(op, kernel, kernel.when, kernel.rank, kernel.first)
     return found

@@ -28,7 +28,7 @@ def test_dense_sources_cost_no_copy() -> None:
 
 def test_only_sources_with_gaps_are_copied() -> None:
     node = ops.add(Tensor(ne=(8, 4)), ops.transpose(Tensor(ne=(4, 8))))
-    assert kernels_of(node) == ["cont_f32_f32", "add_f32_f32"]
+    assert kernels_of(node) == ["copy_f32_f32", "add_f32_f32"]
 
 
 def test_a_kernel_that_takes_gaps_gets_them() -> None:

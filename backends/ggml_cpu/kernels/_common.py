@@ -123,6 +123,17 @@ BF16 = Element(
     "bf16", 2, load_bf16, load_n_bf16, store_bf16, store_n_bf16, ld_bf16, st_bf16
 )  # fmt: skip
 FLOATS = (F32, F16, BF16)
+FLOAT_NAMES = tuple(e.name for e in FLOATS)
+
+
+@fn
+def ld_float(a, kind):
+    """One element of FLOATS[kind] as f32."""
+    if kind == 0:
+        return v.ld_f32(a)
+    if kind == 1:
+        return v.ld_f16(a)
+    return v.ld_bf16(a)
 
 
 @fn
@@ -192,13 +203,17 @@ def chunks_of(n):
 
 
 @cache
-def types_are(*names: str, sources: int = 1) -> Callable[[Tensor], str]:
-    """Accept nodes whose result and first sources have these types: (dst, src0, src1, ...)."""
+def types_are(*names: str | tuple[str, ...]) -> Callable[[Tensor], str]:
+    """Accept nodes whose result and first sources have these types, or one of these: (dst, src0,
+    src1, ...)."""
+    allowed = [(name,) if isinstance(name, str) else name for name in names]
 
     def when(node: Tensor) -> str:
         found = [node.type.name, *(s.type.name for s in node.src if s is not None)]
-        if tuple(found[: len(names)]) != names:
-            return f"needs types {', '.join(names)}; got {', '.join(found)}"
+        pairs = zip(found, allowed, strict=False)
+        if len(found) < len(allowed) or any(name not in some for name, some in pairs):
+            wanted = ", ".join(map(" or ".join, allowed))
+            return f"needs types {wanted}; got {', '.join(found)}"
         return ""
 
     return when

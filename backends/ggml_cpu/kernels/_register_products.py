@@ -11,7 +11,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import amx
 from ggml_cpu.blocks.amx import ROW, ROWS
 from ggml_cpu.blocks.format import Weight
-from ggml_cpu.kernel import Function, fn
+from ggml_cpu.kernel import Function, fn, routine
 from ggml_cpu.kernels._products import shape_of, store_rows
 
 COLUMNS = 512  # at a time at most
@@ -46,11 +46,11 @@ def source_of(weight: Weight) -> Function:
     return in_panels
 
 
-def register_product(weight: Weight, apply: Function | None = None) -> Function:
+def register_product(weight: Weight, gate: Function | None = None) -> Function:
     """product, as _products.py:tiles_product makes it, of at most KEPT panels.
 
-    apply   apply(d, x, y, n, ()): what becomes of n results x and the values y that lie `beside`
-            bytes, one more argument, behind where they go
+    gate    gate(unit, d, x, y, n): what becomes of n results x and the values y that lie `beside`
+            bytes behind where they go, where `unit` is not 0: these are two more arguments
     """
     unpack, rows, step, k_block = weight.unpack, weight.rows, weight.step, weight.k_block
     source, block_bytes = source_of(weight), weight.activations.block_bytes
@@ -74,23 +74,25 @@ def register_product(weight: Weight, apply: Function | None = None) -> Function:
             c += width
 
     @fn
-    def store(x, n, to, beside):
-        if apply is None:
-            store_rows(x, n, to)
-        else:
-            apply(to, x, to + beside, n, ())
-
-    @fn
-    def put(sums, m, first, last, c, end, out, stride, order, beside):
+    def put(sums, m, first, last, c, end, out, stride, order):
         for column in range(c, end):
             place = v.ld_i32(order + 4 * column) if order != 0 else column
             to = out + place * stride
             for i in range(first, last):
                 x = sums + (i - first) * SUMS + (column - c) * ROW
-                store(x, min(rows, m - i * rows), to + 4 * rows * i, beside)
+                store_rows(x, min(rows, m - i * rows), to + 4 * rows * i)
+
+    @routine
+    def apply(sums, m, first, last, c, end, out, stride, order, unit, beside):
+        for column in range(c, end):
+            place = v.ld_i32(order + 4 * column) if order != 0 else column
+            to = out + place * stride
+            for i in range(first, last):
+                x, y = sums + (i - first) * SUMS + (column - c) * ROW, to + 4 * rows * i
+                gate(unit, y, x, y + beside, min(rows, m - i * rows))
 
     @fn
-    def applied(w, w_stride, k, m, first, last, a, n, out, stride, order, sums, beside):
+    def gated(w, w_stride, k, m, first, last, a, n, out, stride, order, sums, unit, beside):
         """Column c is stored at out + c * stride, or order[c] * stride where `order` is not 0."""
         steps, panel = steps_of(k), sums + SUM_BYTES
         amx.begin()
@@ -104,11 +106,14 @@ def register_product(weight: Weight, apply: Function | None = None) -> Function:
                     unpack(src, apart, min(rows, m - i * rows), length, panel)
                     to = sums + (i - first) * SUMS
                     add(panel, count, k, s, a, c, end, n, to)
-            put(sums, m, first, last, c, end, out, stride, order, beside)
+            if gate is None or unit == 0:
+                put(sums, m, first, last, c, end, out, stride, order)
+            else:
+                apply(sums, m, first, last, c, end, out, stride, order, unit, beside)
         amx.end()
 
     @fn
     def product(w, w_stride, k, m, first, last, a, n, out, stride, order, sums):
-        applied(w, w_stride, k, m, first, last, a, n, out, stride, order, sums, 0)
+        gated(w, w_stride, k, m, first, last, a, n, out, stride, order, sums, 0, 0)
 
-    return product if apply is None else applied
+    return product if gate is None else gated

@@ -14,7 +14,7 @@ from ggml_cpu.kernels._common import (
     row_repeated,
     types_are,
 )
-from ggml_cpu.kernels._map import map_pairs, no_params
+from ggml_cpu.kernels._map import map_pairs, no_params, run_of_two
 from ggml_cpu.kernels.unary import gelu, gelu_erf, gelu_quick, relu, sigmoid, silu
 from ggml_py.ops.glu import KINDS
 from ggml_py.tensor import Tensor
@@ -97,6 +97,19 @@ for _e in FLOATS:
         _glu(_op, _apply, _e)
     _glu("SWIGLU_OAI", swiglu_oai, _e, alpha_and_limit)
     _glu("SWIGLU_CLAMP", swiglu_clamp, _e, limit_alone)
+
+
+OF_PRODUCTS = ("SWIGLU", "GEGLU")  # units that products apply themselves, numbered from 1
+_swiglu_rows, _geglu_rows = run_of_two(swiglu, F32, F32), run_of_two(geglu, F32, F32)
+
+
+@fn
+def gate_rows(unit, d, gate, value, n):
+    """d = what the unit of that number makes of n gates and values, f32."""
+    if unit == 1:
+        _swiglu_rows(d, gate, value, n, ())
+    else:
+        _geglu_rows(d, gate, value, n, ())
 
 
 @fn

@@ -8,10 +8,9 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import Format
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import (
-    F32,
-    FLOATS,
-    Element,
+    FLOAT_NAMES,
     both,
+    ld_float,
     n_rows,
     row_at,
     types_are,
@@ -53,25 +52,30 @@ def blocks_follow(node: Tensor) -> str:
     return ""
 
 
-def _to_blocks(format: Format, source: Element) -> None:
+def source_kind(node: Tensor) -> tuple[int, ...]:
+    return (FLOAT_NAMES.index(node.source(0).type.name),)
+
+
+def _to_blocks(format: Format) -> None:
     quantize, size, name = format.quantize, format.type.block_size, format.type.name
-    ld, whole = source.ld, source is F32
 
     @kernel(
         "CPY",
-        when=both(types_are(name, source.name), blocks_follow),
+        when=both(types_are(name, FLOAT_NAMES), blocks_follow),
         scratch=_block_scratch(size),
-        name=f"cpy_{source.name}_{name}",
+        extra=source_kind,
+        name=f"cpy_floats_{name}",
     )
     def cpy(p, ith, nth):
-        dense = whole and v.nb(p, 1, 0) == 4
+        kind = v.extra(p, 0)
+        dense = kind == 0 and v.nb(p, 1, 0) == 4
         run, spare = run_of(p, dense, size), v.local(p, ith)
         start, stop = v.split(v.ne(p, 0, 0) * n_rows(p, 0) // run, ith, nth)
         for u in range(start, stop):
             x = element_at(p, 1, u * run)
             if not (dense and v.ne(p, 1, 0) % run == 0):
                 for i in range(run):
-                    v.st_f32(spare + 4 * i, ld(element_at(p, 1, u * run + i)))
+                    v.st_f32(spare + 4 * i, ld_float(element_at(p, 1, u * run + i), kind))
                 x = spare
             quantize(x, run, block_at(p, 0, u * run, size))
 
@@ -112,18 +116,15 @@ def row_bytes(node: Tensor) -> tuple[int, ...]:
     return (node.type.row_size(node.ne[0]),)
 
 
-def cpy_blocks(p, ith, nth):
+@kernel("CPY", "CONT", "DUP", when=same_blocks, extra=row_bytes)
+def copy_blocks(p, ith, nth):
     """Rows of blocks as they are."""
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
         copy_bytes(row_at(p, 0, r), row_at(p, 1, r), v.extra(p, 0))
 
 
-for _op in ("CPY", "CONT", "DUP"):
-    kernel(_op, when=same_blocks, extra=row_bytes, name=f"{_op.lower()}_blocks")(cpy_blocks)
-
 for _format in formats().values():
     _from_blocks(_format)
     if _format.quantize is not None:
-        for _source in FLOATS:
-            _to_blocks(_format, _source)
+        _to_blocks(_format)

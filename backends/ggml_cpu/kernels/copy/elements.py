@@ -79,6 +79,10 @@ def _copy(source: Element, target: Element) -> None:
                     for j in range(rows):
                         st(d + j * d1 + i * to_size, ld(s + i * b0 + j * from_size))
 
+    @kernel(
+        "CPY", "CONT", "DUP",
+        when=types_are(target.name, source.name), name=f"copy_{source.name}_{target.name}",
+    )  # fmt: skip
     def copy(p, ith, nth):
         n = v.ne(p, 0, 0) * n_rows(p, 0)
         d0, s0 = v.ne(p, 0, 0), v.ne(p, 1, 0)
@@ -96,10 +100,6 @@ def _copy(source: Element, target: Element) -> None:
             for i in range(start, stop):
                 st(element_at(p, 0, i), ld(element_at(p, 1, i)))
 
-    for op in ("CPY", "CONT", "DUP"):
-        name = f"{op.lower()}_{source.name}_{target.name}"
-        kernel(op, when=types_are(target.name, source.name), name=name)(copy)
-
 
 for _source in FLOATS:
     for _target in FLOATS:
@@ -109,13 +109,11 @@ for _source in FLOATS:
 def _copy_words(name: str, size: int) -> None:
     """Integer types of 1, 2, 4 or 8 bytes, copied bit by bit."""
 
+    @kernel("CPY", "CONT", "DUP", when=types_are(name, name), name=f"copy_{name}")
     def copy(p, ith, nth):
         start, stop = v.split(v.ne(p, 0, 0) * n_rows(p, 0), ith, nth)
         for i in range(start, stop):
             copy_bytes(element_at(p, 0, i), element_at(p, 1, i), size)
-
-    for op in ("CPY", "CONT", "DUP"):
-        kernel(op, when=types_are(name, name), name=f"{op.lower()}_{name}")(copy)
 
 
 for _name, _size in (("i8", 1), ("i16", 2), ("i32", 4), ("i64", 8)):

@@ -6,11 +6,12 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import UNIT, UNIT_BYTES, Activations
 from ggml_cpu.blocks.tiles import columns_before
 from ggml_cpu.kernel import Function, Kernel, fn, kernel
+from ggml_cpu.kernels._common import FLOAT_NAMES, ld_float
 from ggml_cpu.kernels._units import PER_THREAD
 from ggml_cpu.quants import activations
 from ggml_cpu.target import LANES, TILE
 
-KINDS = ("f32", "f16", "bf16")  # of src1, by the number passed to the kernels as extra 0
+KINDS = FLOAT_NAMES  # of src1, by the number passed to the kernels as extra 0
 COLUMNS = 1  # extra: of each product in tiles
 
 
@@ -41,13 +42,7 @@ def as_f32(x, stride, kind, n, buffer):
     if kind == 0 and stride == 4:
         return x
     for i in range(n):
-        if kind == 0:
-            value = v.ld_f32(x + i * stride)
-        elif kind == 1:
-            value = v.ld_f16(x + i * stride)
-        else:
-            value = v.ld_bf16(x + i * stride)
-        v.st_f32(buffer + 4 * i, value)
+        v.st_f32(buffer + 4 * i, ld_float(x + i * stride, kind))
     return buffer
 
 

@@ -10,13 +10,17 @@ from ggml_cpu.blocks.amx_pairs import MANY, in_pairs
 from ggml_cpu.blocks.format import LAYOUT, Weight
 from ggml_cpu.kernel import Function, Kernel, fn
 from ggml_cpu.kernels import _register_products
-from ggml_cpu.kernels._products import SUM_BYTES, matrix_at, shape_of, tiles_product
+from ggml_cpu.kernels._map import no_params
+from ggml_cpu.kernels._products import matrix_at, shape_of, tiles_product
 from ggml_cpu.kernels._register_products import KEPT, register_product
+from ggml_cpu.kernels.glu import gate_rows
+from ggml_cpu.kernels.matrix import _gates
 from ggml_cpu.target import AMX
 
 _PRODUCTS: dict[tuple[str, str], Function] = {}
 PANELS = "panels"  # the suffix of few columns
 KERNELS: dict[tuple[str, str, str], Kernel] = {}  # by op, type of weight and suffix of the way
+GATING: set[Kernel] = set()  # those of them whose product may be a gate
 
 
 @dataclass(frozen=True)
@@ -38,15 +42,22 @@ class Way:
 
     @property
     def product(self) -> Function:
-        """See _products.py:tiles_product; the same for all that ask."""
+        """See _products.py:tiles_product; of panels, with a gate. The same for all that ask."""
         key = self.weight.type.name, self.suffix
         if key not in _PRODUCTS:
-            make = register_product if self.weight.registers else self._in_tiles
-            _PRODUCTS[key] = make(self.weight)
+            _PRODUCTS[key] = self._product()
         return _PRODUCTS[key]
 
-    def _in_tiles(self, weight: Weight) -> Function:
-        return tiles_product(weight, self.in_place)
+    def _product(self) -> Function:
+        if self.weight.registers:
+            return register_product(self.weight, None if self.in_place else gate_rows)
+        product = tiles_product(self.weight, self.in_place)
+        return product if self.in_place else _gates.gated_product(self.weight, product)
+
+    def given(self, value: int) -> Function:
+        """given(p): the further arguments of `product`; tensor `value` is what a gate is applied
+        to."""
+        return no_params if self.in_place else _gates.gate_of(value)
 
     @property
     def matrix(self) -> Function:
@@ -74,7 +85,9 @@ class Way:
         """Local scratch of a product."""
         if self.weight.registers:
             return _register_products.local_bytes(self.weight)
-        return shape_of(self.weight).local_bytes(k) if self.in_place else SUM_BYTES
+        if self.in_place:
+            return shape_of(self.weight).local_bytes(k)
+        return _gates.local_bytes(self.weight, k)
 
     @property
     def behind(self) -> int:
@@ -100,9 +113,6 @@ def ways(weight: Weight) -> Iterator[Way]:
 def declare(op: str, weight: Weight, make: Callable[[Way], Kernel]) -> None:
     """Make the kernels of all ways."""
     for way in ways(weight):
-        KERNELS[op, weight.type.name, way.suffix] = make(way)
-
-
-def plain_kernel(op: str, way: Way) -> Kernel:
-    """The kernel of an op that multiplies so, and does nothing else."""
-    return KERNELS[op, way.weight.type.name, way.suffix]
+        KERNELS[op, weight.type.name, way.suffix] = kernel = make(way)
+        if not way.in_place:
+            GATING.add(kernel)

@@ -13,6 +13,8 @@ with one column each. Threads take contiguous parts of all rows of all matrices.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import F32
 from ggml_cpu.blocks.format import LAYOUT, Weight
@@ -36,6 +38,7 @@ from ggml_cpu.kernels.matrix._ways import Way, declare
 from ggml_cpu.quants import weights
 from ggml_py.tensor import Tensor
 
+VALUE = 3  # tensor: what a gate is applied to
 PARTS = 4  # pieces of work per thread below which columns are divided as well
 
 
@@ -194,14 +197,13 @@ def _panel(weight: Weight) -> None:
         return multiply_panel
 
 
-def tiles_loop(way: Way, product: Function) -> Function:
-    """loop(p, ith, nth, given): a thread's part of all products; `given` are further arguments of
-    `product`."""
+def _multiply_tiles(way: Way) -> Callable[..., None]:
+    """A thread's part of all products."""
+    product, given = way.product, way.given(VALUE)
     matrix, panels_of, group_of = way.matrix, way.panels_of, way.group_of
     column_bytes, tile = way.weight.activations.column_bytes, way.weight.activations.tile
 
-    @fn
-    def loop(p, ith, nth, given):
+    def multiply_tiles(p, ith, nth):
         k, m, n = v.ne(p, 1, 0), v.ne(p, 1, 1), v.extra(p, COLUMNS)
         b2, stride = v.ne(p, 2, 1) * v.ne(p, 2, 2) // max(1, n), v.nb(p, 0, 1)
         repeat2, repeat3 = b2 // v.ne(p, 1, 2), v.ne(p, 2, 3) // v.ne(p, 1, 3)
@@ -219,11 +221,12 @@ def tiles_loop(way: Way, product: Function) -> Function:
             out = v.data(p, 0) + (i * n + c) * stride
             local = v.local(p, ith)
             product(
-                w, v.nb(p, 1, 1), k, m, first, last, columns, count, out, stride, 0, local, *given
-            )
+                w, v.nb(p, 1, 1), k, m, first, last, columns, count, out, stride, 0, local,
+                *given(p),
+            )  # fmt: skip
             start += last - first
 
-    return loop
+    return multiply_tiles
 
 
 def _tiles(way: Way) -> Kernel:
@@ -246,12 +249,7 @@ def _tiles(way: Way) -> Kernel:
         name=f"mul_mat_{weight.type.name}_{way.suffix}", made=True,
     )  # fmt: skip
     def mul_mat_tiles():
-        loop = tiles_loop(way, way.product)
-
-        def multiply(p, ith, nth):
-            loop(p, ith, nth, ())
-
-        return multiply
+        return _multiply_tiles(way)
 
     return mul_mat_tiles
 

@@ -8,11 +8,13 @@ contiguous parts of equal work.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import FEW, LAYOUT, Weight
 from ggml_cpu.blocks.tiles import padded
 from ggml_cpu.faults import index_or_0
-from ggml_cpu.kernel import Function, Kernel, fn, kernel
+from ggml_cpu.kernel import Kernel, fn, kernel
 from ggml_cpu.kernels._products import (
     SUM_BYTES,
     matrix_at,
@@ -39,6 +41,8 @@ from ggml_cpu.kernels.matrix._ways import Way, declare
 from ggml_cpu.kernels.matrix.mul_mat import refusal, source_kind
 from ggml_cpu.quants import weights
 from ggml_py.tensor import Tensor
+
+VALUE = 4  # tensor: what a gate is applied to
 
 
 def _few_tokens(weight: Weight, in_place: bool) -> None:
@@ -122,14 +126,13 @@ def columns_each(node: Tensor) -> int:
     return ids.ne[0] * ids.ne[1] // max(1, node.source(0).ne[2])
 
 
-def grouped_loop(way: Way, product: Function) -> Function:
-    """loop(p, ith, nth, given): a thread's part of all products; `given` are further arguments of
-    `product`."""
+def _multiply_groups(way: Way) -> Callable[..., None]:
+    """A thread's part of all products."""
+    product, given = way.product, way.given(VALUE)
     matrix, panels_of, group_of = way.matrix, way.panels_of, way.group_of
     column_bytes = way.weight.activations.column_bytes
 
-    @fn
-    def loop(p, ith, nth, given):
+    def multiply_groups(p, ith, nth):
         k, m, entries = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 3, 0) * v.ne(p, 3, 1)
         group, panels, local = v.shared(p), panels_of(m), v.local(p, ith)
         order, columns = order_at(group, entries), end_of_lists(group, entries)
@@ -144,7 +147,7 @@ def grouped_loop(way: Way, product: Function) -> Function:
                 last = min(end, first + group_of(k))
                 product(
                     w, v.nb(p, 1, 1), k, m, first, last, a, n,
-                    v.data(p, 0), v.nb(p, 0, 1), names, local, *given,
+                    v.data(p, 0), v.nb(p, 0, 1), names, local, *given(p),
                 )  # fmt: skip
                 first = last
             group += GROUP_BYTES
@@ -154,7 +157,7 @@ def grouped_loop(way: Way, product: Function) -> Function:
                 if not is_here(p, expert_of(p, i)):
                     zero_rows(v.data(p, 0) + i * v.nb(p, 0, 1), m)
 
-    return loop
+    return multiply_groups
 
 
 def _grouped(way: Way) -> Kernel:
@@ -174,12 +177,7 @@ def _grouped(way: Way) -> Kernel:
         name=f"mul_mat_id_{weight.type.name}_{way.suffix}", made=True,
     )  # fmt: skip
     def mul_mat_id_grouped():
-        loop = grouped_loop(way, way.product)
-
-        def multiply_groups(p, ith, nth):
-            loop(p, ith, nth, ())
-
-        return multiply_groups
+        return _multiply_groups(way)
 
     return mul_mat_id_grouped
 

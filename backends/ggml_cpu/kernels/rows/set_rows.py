@@ -6,10 +6,33 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import Format
 from ggml_cpu.faults import in_range
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import F16, F32, FLOATS, Element, both, n_rows, row_at, types_are
+from ggml_cpu.kernels._common import (
+    F16,
+    F32,
+    FLOAT_NAMES,
+    FLOATS,
+    Element,
+    both,
+    ld_float,
+    n_rows,
+    row_at,
+    types_are,
+)
 from ggml_cpu.kernels._map import conversion
 from ggml_cpu.kernels.rows._dense import rows_dense
 from ggml_cpu.quants import formats
+from ggml_py.tensor import Tensor
+
+INDICES = ("i64", "i32")
+
+
+def index_size(node: Tensor) -> tuple[int, ...]:
+    return (node.source(1).type.type_size,)
+
+
+def kind_and_size(node: Tensor) -> tuple[int, ...]:
+    """Of the source, and of an index."""
+    return FLOAT_NAMES.index(node.source(0).type.name), *index_size(node)
 
 
 @fn
@@ -27,68 +50,55 @@ def target_row(p, r, size_of_index):
     return v.data(p, 0) + row * v.nb(p, 0, 1) + i2 * v.nb(p, 0, 2) + i3 * v.nb(p, 0, 3)
 
 
-def _set_rows(source: Element, target: Element, index: str, index_size: int) -> None:
+def _set_rows(source: Element, target: Element) -> None:
     convert = conversion(source, target)
 
     @kernel(
         "SET_ROWS",
-        when=both(types_are(target.name, source.name, index), rows_dense),
-        name=f"set_rows_{source.name}_{target.name}_{index}",
+        when=both(types_are(target.name, source.name, INDICES), rows_dense),
+        extra=index_size,
+        name=f"set_rows_{source.name}_{target.name}",
     )
     def set_rows(p, ith, nth):
         start, stop = v.split(n_rows(p, 1), ith, nth)
         for r in range(start, stop):
-            d = target_row(p, r, index_size)
+            d = target_row(p, r, v.extra(p, 0))
             if d != 0:
                 convert(d, row_at(p, 1, r), v.ne(p, 1, 0))
 
 
 for _source in (F32, F16):
     for _target in FLOATS:
-        for _index, _size in (("i64", 8), ("i32", 4)):
-            _set_rows(_source, _target, _index, _size)
+        _set_rows(_source, _target)
 
 
-def _set_rows_f32(format: Format, index: str, index_size: int) -> None:
-    quantize, name = format.quantize, format.type.name
-
-    @kernel(
-        "SET_ROWS",
-        when=both(types_are(name, "f32", index), rows_dense),
-        name=f"set_rows_f32_{name}_{index}",
-    )
-    def set_rows(p, ith, nth):
-        start, stop = v.split(n_rows(p, 1), ith, nth)
-        for r in range(start, stop):
-            d = target_row(p, r, index_size)
-            if d != 0:
-                quantize(row_at(p, 1, r), v.ne(p, 1, 0), d)
-
-
-def _set_rows_f16(format: Format, index: str, index_size: int) -> None:
-    """Rows become f32 block by block first."""
+def _set_rows_of_blocks(format: Format) -> None:
+    """Rows of f16 become f32 block by block first."""
     quantize, size, name = format.quantize, format.type.block_size, format.type.name
-    ld, nbytes = F16.ld, format.type.type_size
+    nbytes = format.type.type_size
 
     @kernel(
         "SET_ROWS",
-        when=both(types_are(name, "f16", index), rows_dense),
+        when=both(types_are(name, ("f32", "f16"), INDICES), rows_dense),
         scratch=lambda node, nth: (0, 4 * size),
-        name=f"set_rows_f16_{name}_{index}",
+        extra=kind_and_size,
+        name=f"set_rows_{name}",
     )
     def set_rows(p, ith, nth):
-        spare = v.local(p, ith)
+        kind, spare, n = v.extra(p, 0), v.local(p, ith), v.ne(p, 1, 0)
+        run = n if kind == 0 else size
         start, stop = v.split(n_rows(p, 1), ith, nth)
         for r in range(start, stop):
-            x, d = row_at(p, 1, r), target_row(p, r, index_size)
-            for b in range(v.ne(p, 1, 0) // size if d != 0 else 0):
-                for i in range(size):
-                    v.st_f32(spare + 4 * i, ld(x + 2 * (b * size + i)))
-                quantize(spare, size, d + b * nbytes)
+            row, d = row_at(p, 1, r), target_row(p, r, v.extra(p, 1))
+            for c in range(0, n if d != 0 else 0, run):
+                x = row
+                if kind != 0:
+                    x = spare
+                    for i in range(size):
+                        v.st_f32(spare + 4 * i, ld_float(row + 2 * (c + i), kind))
+                quantize(x, run, d + c // size * nbytes)
 
 
 for _format in formats().values():
     if _format.quantize is not None:
-        for _index, _size in (("i64", 8), ("i32", 4)):
-            _set_rows_f32(_format, _index, _size)
-            _set_rows_f16(_format, _index, _size)
+        _set_rows_of_blocks(_format)

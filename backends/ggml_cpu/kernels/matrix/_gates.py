@@ -1,0 +1,57 @@
+"""A product that is the gate of a unit, which is applied to a tile's results at once: the gates are
+in memory of a thread alone, and never in that of the result. That is one tensor less of the largest
+there are.
+
+Which unit it is stands in word UNIT of the op params, by its number in kernels/glu.py; 0: the
+product is the result.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.format import Weight
+from ggml_cpu.kernel import Function, fn
+from ggml_cpu.kernels._products import SUM_BYTES, shape_of
+from ggml_cpu.kernels.glu import gate_rows
+from ggml_cpu.target import TILE
+
+UNIT = 15  # of the op params, 32 bits each; products themselves use the first ones
+
+
+def gate_of(value: int) -> Function:
+    """given(p): (unit, bytes from results to the values beside them), which are tensor `value`."""
+
+    @fn
+    def given(p):
+        return v.op_i32(p, UNIT), v.data(p, value) - v.data(p, 0)
+
+    return given
+
+
+def local_bytes(weight: Weight, k: int) -> int:
+    """Local scratch of a gated product: sums, and the gates of a tile."""
+    return SUM_BYTES + 4 * weight.rows * TILE * shape_of(weight).group_of(k)
+
+
+def gated_product(weight: Weight, product: Function) -> Function:
+    """`product` of panels, as _products.py:tiles_product makes it, with what `gate_of` gives."""
+    rows, column_bytes = weight.rows, weight.activations.column_bytes
+
+    @fn
+    def gated(w, w_stride, k, m, first, last, a, n, out, stride, order, local, unit, beside):
+        gates, apart, n_rows = local + SUM_BYTES, 4 * rows * (last - first), min(m, last * rows)
+        at_once, to, step, names = n, out, stride, order
+        if unit != 0:
+            at_once, to, step, names = TILE, gates - 4 * rows * first, apart, 0
+        c = 0
+        while c < n:
+            x, count = a + c * column_bytes(k), min(at_once, n - c)
+            product(w, w_stride, k, m, first, last, x, count, to, step, names, local)
+            if unit != 0:
+                for t in range(count):
+                    column = v.ld_i32(order + 4 * (c + t)) if order != 0 else c + t
+                    y = out + column * stride + 4 * rows * first
+                    gate_rows(unit, y, gates + t * apart, y + beside, n_rows - rows * first)
+            c += count
+
+    return gated
