@@ -128,6 +128,7 @@ def tdpbf16ps(state, c, a, b):
 INSTRUCTIONS: dict[str, tuple[Function, int]] = {
     "ldtilecfg": (ldtilecfg, 1), "tilerelease": (tilerelease, 0), "tilezero": (tilezero, 1),
     "tileloadd64": (tileloadd64, 3), "tilestored64": (tilestored64, 3),
+    "tileloaddt164": (tileloadd64, 3),
     "tdpbf16ps": (tdpbf16ps, 3),
 }  # fmt: skip
 CALL = re.compile(r"^ *(?:tail )?call void @llvm\.x86\.(\w+)\((.*)\).*$", re.MULTILINE)

@@ -2,7 +2,8 @@
 
 A register C of sums has a column of the other operand in each row, and in its words the rows of a
 panel; A has pairs of values of these columns, B those of the panel. Two tiles of columns are
-multiplied at a time, where there are two, so that each register that is loaded is used twice. All
+multiplied at a time, where there are two, so that each register that is loaded is used twice.
+Columns pass by a panel, which stays in the L1 cache. All
 tiles are read as full ones: what a narrower one has not is what lies behind it, and what comes of
 that nobody reads.
 """
@@ -68,7 +69,7 @@ def multiply(w, columns, width, steps, out, more):
         v.amx_zero(C)
         v.amx_zero(C_NEXT)
     for _ in range(steps):
-        v.amx_load(A, columns, LINE, ROWS, WORDS)
+        v.amx_stream(A, columns, LINE, ROWS, WORDS)
         v.amx_load(B, w, ROW, WORDS, LANES)
         v.amx_load(B_NEXT, w + HALF, ROW, WORDS, LANES)
         v.amx_dot_bf16(C, A, B)
@@ -94,10 +95,10 @@ def multiply_two(w, columns, others, steps, out, more):
         v.amx_zero(D)
         v.amx_zero(D_NEXT)
     for _ in range(steps):
-        v.amx_load(A, columns, LINE, ROWS, WORDS)
+        v.amx_stream(A, columns, LINE, ROWS, WORDS)
         v.amx_load(B, w, ROW, WORDS, LANES)
         v.amx_dot_bf16(C, A, B)
-        v.amx_load(A_NEXT, others, LINE, ROWS, WORDS)
+        v.amx_stream(A_NEXT, others, LINE, ROWS, WORDS)
         v.amx_dot_bf16(D, A_NEXT, B)
         v.amx_load(B_NEXT, w + HALF, ROW, WORDS, LANES)
         v.amx_dot_bf16(C_NEXT, A, B_NEXT)

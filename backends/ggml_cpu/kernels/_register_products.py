@@ -12,7 +12,7 @@ from ggml_cpu.blocks import amx
 from ggml_cpu.blocks.amx import ROW, ROWS
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.kernel import Function, fn, routine
-from ggml_cpu.kernels._products import shape_of, store_rows
+from ggml_cpu.kernels._products import WORD, shape_of, store_rows
 
 COLUMNS = 512  # at a time at most
 KEPT = 8  # panels, of whose sums there is room
@@ -77,10 +77,15 @@ def register_product(weight: Weight, gate: Function | None = None) -> Function:
     def put(sums, m, first, last, c, end, out, stride, order):
         for column in range(c, end):
             place = v.ld_i32(order + 4 * column) if order != 0 else column
-            to = out + place * stride
+            to, x = out + place * stride + ROW * first, sums + (column - c) * ROW
             for i in range(first, last):
-                x = sums + (i - first) * SUMS + (column - c) * ROW
-                store_rows(x, min(rows, m - i * rows), to + 4 * rows * i)
+                if m - i * rows >= rows:
+                    for j in range(0, ROW, WORD):
+                        v.store(to + j, v.f32_load(x + j))
+                else:
+                    store_rows(x, m - i * rows, to)
+                to += ROW
+                x += SUMS
 
     @routine
     def apply(sums, m, first, last, c, end, out, stride, order, unit, beside):

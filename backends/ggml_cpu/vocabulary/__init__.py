@@ -25,6 +25,7 @@ from .amx import (
     amx_load,
     amx_release,
     amx_store,
+    amx_stream,
     amx_zero,
 )
 from .atomic import (

@@ -88,7 +88,7 @@ amx_dot_bf16 = _product("tdpbf16ps")
 def _move(name: str) -> Function:
     """Between a register and memory. Where bounds are checked, by way of a variable: each row is
     touched as vectors touch memory."""
-    loads = name == "tileloadd64"
+    loads = name != "tilestored64"
 
     @intrinsic(prefer_literal=True)
     def move(typing, register, address, stride, rows, words):
@@ -127,3 +127,4 @@ def _move(name: str) -> Function:
 
 # amx_load(register, address, stride, rows, words): rows lie `stride` bytes apart.
 amx_load, amx_store = _move("tileloadd64"), _move("tilestored64")
+amx_stream = _move("tileloaddt164")  # a load that leaves in the L1 cache what is there
