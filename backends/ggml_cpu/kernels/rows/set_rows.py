@@ -86,7 +86,7 @@ def _set_rows_of_blocks(format: Format) -> None:
     )
     def set_rows(p, ith, nth):
         kind, spare, n = v.extra(p, 0), v.local(p, ith), v.ne(p, 1, 0)
-        run = n if kind == 0 else size
+        run = max(n, size) if kind == 0 else size
         start, stop = v.split(n_rows(p, 1), ith, nth)
         for r in range(start, stop):
             row, d = row_at(p, 1, r), target_row(p, r, v.extra(p, 1))
