@@ -3,9 +3,8 @@
 A register C of sums has a column of the other operand in each row, and in its words the rows of a
 panel; A has pairs of values of these columns, B those of the panel. Two tiles of columns are
 multiplied at a time, where there are two, so that each register that is loaded is used twice.
-Columns pass by a panel, which stays in the L1 cache. All
-tiles are read as full ones: what a narrower one has not is what lies behind it, and what comes of
-that nobody reads.
+Columns stream past a panel, which stays in the L1 cache. All tiles are read as full ones: what a
+narrower one has not is what lies behind it, and what comes of that nobody reads.
 """
 
 from __future__ import annotations

@@ -126,6 +126,11 @@ FLOATS = (F32, F16, BF16)
 FLOAT_NAMES = tuple(e.name for e in FLOATS)
 
 
+def float_kind(t: Tensor) -> int:
+    """The number of its type among FLOATS."""
+    return FLOAT_NAMES.index(t.type.name)
+
+
 @fn
 def ld_float(a, kind):
     """One element of FLOATS[kind] as f32."""

@@ -38,6 +38,15 @@ def add_rows(sums, rows, out):
         v.store_n(out + 4 * i, v.f32_load(sums + 4 * i) + v.f32_load_n(out + 4 * i, left), left)
 
 
+@fn
+def column_at(out, column, stride, order):
+    """Where the results of a column go: the place of that number, or order[column] where `order` is
+    not 0."""
+    if order != 0:
+        column = v.ld_i32(order + 4 * column)
+    return out + column * stride
+
+
 def any_width(tile: Callable[[int], Function]) -> Function:
     """multiply(width, panel, columns, steps, out) for tiles of every width."""
     tiles = {width: tile(width) for width in WIDTHS}
@@ -144,9 +153,7 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
     @fn
     def place_of(row, column, out, stride, order):
         """Where the results of the rows from `row` on go."""
-        if order != 0:
-            column = v.ld_i32(order + 4 * column)
-        return out + column * stride + 4 * row
+        return column_at(out, column, stride, order) + 4 * row
 
     @fn
     def fetch_places(n, row, c, out, stride, order):

@@ -12,7 +12,7 @@ from ggml_cpu.blocks import amx
 from ggml_cpu.blocks.amx import ROW, ROWS
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.kernel import Function, fn, routine
-from ggml_cpu.kernels._products import WORD, shape_of, store_rows
+from ggml_cpu.kernels._products import WORD, column_at, shape_of, store_rows
 
 COLUMNS = 512  # at a time at most
 KEPT = 8  # panels, of whose sums there is room
@@ -76,8 +76,8 @@ def register_product(weight: Weight, gate: Function | None = None) -> Function:
     @fn
     def put(sums, m, first, last, c, end, out, stride, order):
         for column in range(c, end):
-            place = v.ld_i32(order + 4 * column) if order != 0 else column
-            to, x = out + place * stride + ROW * first, sums + (column - c) * ROW
+            to = column_at(out, column, stride, order) + ROW * first
+            x = sums + (column - c) * ROW
             for i in range(first, last):
                 if m - i * rows >= rows:
                     for j in range(0, ROW, WORD):
@@ -90,8 +90,7 @@ def register_product(weight: Weight, gate: Function | None = None) -> Function:
     @routine
     def apply(sums, m, first, last, c, end, out, stride, order, unit, beside):
         for column in range(c, end):
-            place = v.ld_i32(order + 4 * column) if order != 0 else column
-            to = out + place * stride
+            to = column_at(out, column, stride, order)
             for i in range(first, last):
                 x, y = sums + (i - first) * SUMS + (column - c) * ROW, to + 4 * rows * i
                 gate(unit, y, x, y + beside, min(rows, m - i * rows))

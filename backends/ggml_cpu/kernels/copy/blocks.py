@@ -10,6 +10,7 @@ from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import (
     FLOAT_NAMES,
     both,
+    float_kind,
     ld_float,
     n_rows,
     row_at,
@@ -53,7 +54,7 @@ def blocks_follow(node: Tensor) -> str:
 
 
 def source_kind(node: Tensor) -> tuple[int, ...]:
-    return (FLOAT_NAMES.index(node.source(0).type.name),)
+    return (float_kind(node.source(0)),)
 
 
 def _to_blocks(format: Format) -> None:

@@ -6,13 +6,12 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import UNIT, UNIT_BYTES, Activations
 from ggml_cpu.blocks.tiles import columns_before
 from ggml_cpu.kernel import Function, Kernel, fn, kernel
-from ggml_cpu.kernels._common import FLOAT_NAMES, ld_float
+from ggml_cpu.kernels._common import ld_float
 from ggml_cpu.kernels._units import PER_THREAD
 from ggml_cpu.quants import activations
 from ggml_cpu.target import LANES, TILE
 
-KINDS = FLOAT_NAMES  # of src1, by the number passed to the kernels as extra 0
-COLUMNS = 1  # extra: of each product in tiles
+KIND, COLUMNS = 0, 1  # extra: the type of src1, see `float_kind`; columns of each product in tiles
 
 
 @fn
@@ -50,7 +49,7 @@ def as_f32(x, stride, kind, n, buffer):
 def source(p, i1, i2, i3, start, n, buffer):
     """Elements start.. of a row of src1, as f32."""
     x = v.data(p, 2) + i1 * v.nb(p, 2, 1) + i2 * v.nb(p, 2, 2) + i3 * v.nb(p, 2, 3)
-    return as_f32(x + start * v.nb(p, 2, 0), v.nb(p, 2, 0), v.extra(p, 0), n, buffer)
+    return as_f32(x + start * v.nb(p, 2, 0), v.nb(p, 2, 0), v.extra(p, KIND), n, buffer)
 
 
 @fn

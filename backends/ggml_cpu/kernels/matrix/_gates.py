@@ -11,7 +11,7 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.kernels._products import SUM_BYTES, shape_of
+from ggml_cpu.kernels._products import SUM_BYTES, column_at, shape_of
 from ggml_cpu.kernels.glu import gate_rows
 from ggml_cpu.target import TILE
 
@@ -49,8 +49,7 @@ def gated_product(weight: Weight, product: Function) -> Function:
             product(w, w_stride, k, m, first, last, x, count, to, step, names, local)
             if unit != 0:
                 for t in range(count):
-                    column = v.ld_i32(order + 4 * (c + t)) if order != 0 else c + t
-                    y = out + column * stride + 4 * rows * first
+                    y = column_at(out, c + t, stride, order) + 4 * rows * first
                     gate_rows(unit, y, gates + t * apart, y + beside, n_rows - rows * first)
             c += count
 

@@ -20,6 +20,7 @@ from ggml_cpu.blocks.activations import F32
 from ggml_cpu.blocks.format import LAYOUT, Weight
 from ggml_cpu.blocks.tiles import columns_before
 from ggml_cpu.kernel import Function, Kernel, fn, kernel
+from ggml_cpu.kernels._common import FLOAT_NAMES, float_kind
 from ggml_cpu.kernels._products import (
     SUM_BYTES,
     matrix_at,
@@ -28,7 +29,6 @@ from ggml_cpu.kernels._products import (
 )
 from ggml_cpu.kernels.matrix._columns import (
     COLUMNS,
-    KINDS,
     LOCAL,
     LOCAL_OF_TILES,
     ROWS,
@@ -48,7 +48,7 @@ def refusal(weight: Weight, layout: str, node: Tensor) -> str:
     if a.type is not weight.type or a.layout != layout:
         where = f" in layout {layout}" if layout else ""
         return f"needs {weight.type} weights{where}; got {a.type} in {a.layout or 'rows'}"
-    if b.type.name not in KINDS:
+    if b.type.name not in FLOAT_NAMES:
         return f"needs f32, f16 or bf16 activations; got {b}"
     if not a.has_contiguous_rows():
         return f"needs rows of adjacent elements; {a} has strides {a.nb}"
@@ -86,7 +86,7 @@ def columns_each(node: Tensor) -> int:
 
 
 def source_kind(node: Tensor) -> tuple[int, int]:
-    return KINDS.index(node.source(1).type.name), columns_each(node)
+    return float_kind(node.source(1)), columns_each(node)
 
 
 @fn

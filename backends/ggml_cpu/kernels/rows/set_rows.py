@@ -9,10 +9,10 @@ from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import (
     F16,
     F32,
-    FLOAT_NAMES,
     FLOATS,
     Element,
     both,
+    float_kind,
     ld_float,
     n_rows,
     row_at,
@@ -32,7 +32,7 @@ def index_size(node: Tensor) -> tuple[int, ...]:
 
 def kind_and_size(node: Tensor) -> tuple[int, ...]:
     """Of the source, and of an index."""
-    return FLOAT_NAMES.index(node.source(0).type.name), *index_size(node)
+    return float_kind(node.source(0)), *index_size(node)
 
 
 @fn
