@@ -197,8 +197,9 @@ class KeepsKernels(Protocol):
         """A model with weights of these types is about to be loaded: start what compiles, if it is
         likely to be needed."""
 
-    def lacks(self, nodes: Sequence[Work]) -> bool:
-        """Whether kernels for these, which need not have memory, are still to be compiled."""
+    def lacks(self, nodes: Sequence[Work]) -> Callable[[], bool]:
+        """What tells, whenever it is asked, whether kernels for these, which need not have memory,
+        are still to be compiled. It does not keep the nodes."""
 
     def provide(self, nodes: Sequence[Work], options: CompileOptions) -> None:
         """Have all kernels for these; BackendError for what does not compile."""

@@ -74,7 +74,6 @@ class Scheduler:
     together  devices run at the same time where nothing that one reads is made by another
     all_reduce  how parts of a REDUCE that are in several memories reach each other
     n_splits  of the graph that was planned or reserved last
-    work      what each device runs of it
     """
 
     def __init__(
@@ -92,7 +91,6 @@ class Scheduler:
         self.watch = watch
         self.check = check
         self.n_splits = 0
-        self.work: list[tuple[Device, list[Work]]] = []
         able = all(isinstance(d, AsyncDevice) for d in devices[:-1])
         self._one_by_one = watch is not None or check is not None
         alone = len(devices) == 1 or self._one_by_one
@@ -112,6 +110,15 @@ class Scheduler:
         """
         self._reserved(graph, pins, fixed)
         return self.compute_sizes()
+
+    def work(
+        self, graph: Graph, pins: Pins = (), fixed: Pins = ()
+    ) -> list[tuple[Device, list[Work]]]:
+        """`reserve`, and what each device would run."""
+        return self._work(self._reserved(graph, pins, fixed))
+
+    def _work(self, layout: Layout) -> list[tuple[Device, list[Work]]]:
+        return [(self.devices[part.device], part.steps) for part in layout.parts]
 
     def _reserved(
         self, graph: Graph, pins: Pins, fixed: Pins, causes: Causes | None = None
@@ -140,8 +147,9 @@ class Scheduler:
         BackendError for what does not compile."""
         work: dict[str, tuple[Device, list[Work]]] = {}
         for graph, pins, fixed in graphs:
-            self._lay_out(graph, pins, fixed, 0).undo()
-            for device, steps in self.work:
+            layout = self._lay_out(graph, pins, fixed, 0)
+            layout.undo()
+            for device, steps in self._work(layout):
                 work.setdefault(device.name, (device, []))[1].extend(steps)
         for device, steps in work.values():
             if isinstance(device, BuildsAhead):
@@ -256,7 +264,6 @@ class Scheduler:
         for part in parts:
             nodes, device = _computed(part.nodes), self.devices[part.device]
             part.steps = [*nodes] if uses is None else steps_of(device, nodes, uses)
-        self.work = [(self.devices[part.device], part.steps) for part in parts]
         return [step for part in parts for step in part.steps if isinstance(step, Fused)]
 
     def _assign(

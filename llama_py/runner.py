@@ -59,7 +59,7 @@ class Runner:
         self.n_reused = 0
         self.checker = _checker(model, p.check) if p.check else None
         self.progress, self._several = p.progress, p.n_seq_max > 1
-        self._next: list[tuple[Device, list[Work]]] | None = None  # what the next token takes
+        self._lacks_next: list[Callable[[], bool]] | None = None  # of devices, for the next token
         how = CompileOptions(told(p.progress), p.fuse and p.watch is None and not p.check)
         devices = list(model.placement.devices)
         self.sched = Scheduler(
@@ -134,8 +134,8 @@ class Runner:
     def steps(self, res: GraphResult) -> list[Work]:
         """What would be run of a graph, in order: nodes, or several of them as one. It stays as it
         is."""
-        self.sched.reserve(res.graph, self._pins(res), self._in_parts(res))
-        return [step for _, steps in self.sched.work for step in steps]
+        work = self.sched.work(res.graph, self._pins(res), self._in_parts(res))
+        return [step for _, steps in work for step in steps]
 
     @collected_later()
     def prepare(self, params: Iterable[GraphParams]) -> None:
@@ -147,11 +147,8 @@ class Runner:
     def lacks_next(self) -> bool:
         """Whether kernels for the next token may have to be compiled. It is asked once; of several
         sequences, it is not known for one alone."""
-        work, self._next = self._next, None
-        return work is not None and (
-            self._several
-            or any(isinstance(d, KeepsKernels) and d.lacks(steps) for d, steps in work)
-        )
+        asked, self._lacks_next = self._lacks_next, None
+        return asked is not None and (self._several or any(lacks() for lacks in asked))
 
     def _pins(self, res: GraphResult) -> list[tuple[Tensor, Device]]:
         """Nodes whose device is not left to the scheduler (llama_context::graph_get_cb)."""
@@ -188,12 +185,14 @@ class Runner:
         """Compute buffers for the largest graphs, so that decode allocates nothing."""
         start = perf_counter()
         graphs: dict[int, tuple[int, int]] = {}  # (nodes, splits) by tokens
+        work: list[tuple[Device, list[Work]]] = []
         for params in full:
             res = self.model.architecture.graph(params)
-            self.sched.reserve(res.graph, self._pins(res), self._in_parts(res))
+            work = self.sched.work(res.graph, self._pins(res), self._in_parts(res))
             if params.gtype != "encoder":
                 graphs[params.ubatch.n_tokens] = len(res.graph.nodes), self.sched.n_splits
-        self._next = self.sched.work  # of single tokens, which come last
+        single = ((d, steps) for d, steps in work if isinstance(d, KeepsKernels))  # the last ones
+        self._lacks_next = [d.lacks(steps) for d, steps in single]
         for device, size in zip(self.model.placement.devices, self.compute_sizes(), strict=True):
             log.info(
                 "sched_reserve: %10s compute buffer size = %8.2f MiB", device.name, size / 2**20

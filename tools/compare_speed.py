@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from speed import peer, plot, results, table, worker
+from speed import peer, plot, results, table
 from speed.compare import Comparison
 from speed.process import WorkerError
 from speed.results import Record
@@ -82,14 +82,13 @@ def parser() -> argparse.ArgumentParser:
                    help="measure nothing: tables of --json files")  # fmt: skip
     p.add_argument("--write", type=Path, metavar="FILE.md", help="the tables as a page")
     p.add_argument("--plot", type=Path, metavar="FILE.svg", help="the ratios; needs matplotlib")
-    p.add_argument("--worker", help=argparse.SUPPRESS)
     return p
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     p = parser()
     args = p.parse_args(arguments)
-    if not (args.worker or args.model or args.table):
+    if not (args.model or args.table):
         p.error("-m is needed")
     if args.states and not (args.states.is_dir() or not args.states.exists()):
         p.error(f"--states {args.states} is no folder")
@@ -214,9 +213,6 @@ def plot_beside(page: Path) -> Path:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     args = parse(arguments)
-    if args.worker:
-        worker.serve(args.worker)
-        return
     failed: list[Path] = []
     try:
         if args.table:

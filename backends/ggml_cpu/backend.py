@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from ggml_cpu.compile import start_compilers
 from ggml_cpu.dense import steps_for, why_not
@@ -134,8 +135,8 @@ class CPUDevice:
 
         start_compilers(repacking)
 
-    def lacks(self, nodes: Sequence[Work]) -> bool:
-        return lacks(kernels_of(_all_steps(nodes)))
+    def lacks(self, nodes: Sequence[Work]) -> Callable[[], bool]:
+        return partial(lacks, frozenset(kernels_of(_all_steps(nodes))))
 
     def provide(self, nodes: Sequence[Work], options: CompileOptions) -> None:
         load(_all_steps(nodes), options)

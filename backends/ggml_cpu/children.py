@@ -9,7 +9,6 @@ import binascii
 import json
 import queue
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import nullcontext, suppress
@@ -116,6 +115,8 @@ class _Child:
 
 def _messages() -> IO[str] | None:
     """A file for what a child says on stderr; None where no disk has room."""
+    import tempfile
+
     try:
         return tempfile.TemporaryFile("w+", errors="replace")
     except OSError:

@@ -163,8 +163,8 @@ class RankDevice:
     def begin(self, types: Iterable[str]) -> None:
         self.world.tell(self.rank, orders.Begin(types=sorted(types)))
 
-    def lacks(self, nodes: Sequence[Work]) -> bool:
-        return isinstance(self.like, KeepsKernels) and self.like.lacks(nodes)
+    def lacks(self, nodes: Sequence[Work]) -> Callable[[], bool]:
+        return self.like.lacks(nodes) if isinstance(self.like, KeepsKernels) else lambda: False
 
     def provide(self, nodes: Sequence[Work], options: CompileOptions) -> None:
         steps = steps_to_send(nodes, self.fusions)

@@ -1,4 +1,4 @@
-"""An engine that does what its name says: `compare_speed.py --worker NAME` without an engine.
+"""An engine that does what its name says: a worker of compare_speed.py without an engine.
 
 The name has words: fast or slow; "no KIND" refuses it, "dies KIND" ends the process at it.
 """

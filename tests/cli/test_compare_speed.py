@@ -23,7 +23,7 @@ from speed.engine import random_tokens
 from speed.neighbours import neighbours
 from speed.peer import Peer
 from speed.peers import ours
-from speed.process import SCRIPT, Worker, WorkerDied, WorkerError
+from speed.process import Worker, WorkerDied, WorkerError, worker_command
 from speed.results import Record
 from speed.test import Test
 from tests.commands import clean_environment, tiny_model
@@ -188,7 +188,7 @@ def test_ours_answers_line_by_line(tmp_path: Path) -> None:
         {"do": "peak"}, {"do": "pp", "n": 1000},
     ]  # fmt: skip
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), "--worker", "ours"],
+        worker_command(sys.executable, "ours"),
         input="\n".join(map(json.dumps, requests)), capture_output=True, text=True,
         timeout=600, env=clean_environment(),
     )  # fmt: skip

@@ -13,7 +13,12 @@ from typing import IO, Any
 
 from speed.peer import Peer
 
-SCRIPT = Path(__file__).parents[1] / "compare_speed.py"
+TOOLS = Path(__file__).parents[1]
+# Nothing that compares or draws is imported there: its memory is not the engine's.
+START = (
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from speed.worker import serve; serve(sys.argv[2])"
+)
 
 
 class WorkerError(Exception):
@@ -38,7 +43,7 @@ class Worker:
 
     def __enter__(self) -> Worker:
         self.process = subprocess.Popen(
-            [self.peer.python, str(SCRIPT), "--worker", self.peer.file], stdin=subprocess.PIPE,
+            worker_command(self.peer.python, self.peer.file), stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True, env={**os.environ, **self.environment},
         )  # fmt: skip
         return self
@@ -66,6 +71,11 @@ class Worker:
 
     def load(self, model: str, threads: int) -> None:
         self.ask("load", model=model, threads=threads, **self.peer.how)
+
+
+def worker_command(python: str, file: str) -> list[str]:
+    """What starts one; `file` is the name of a module in `peers`."""
+    return [python, "-c", START, str(TOOLS), file]
 
 
 def pipe(stream: IO[str] | None) -> IO[str]:
