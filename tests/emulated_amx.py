@@ -124,12 +124,26 @@ def tdpbf16ps(state, c, a, b):
             v.st_f32(at, v.ld_f32(at) + (even + odd))
 
 
+def tdpbssd(state, c, a, b):
+    if not fit(state, c, a, b):
+        spoil(state, c)
+        return
+    for m in range(rows_of(state, c)):
+        for n in range(bytes_of(state, c) // 4):
+            at = row_of(state, c, m) + 4 * n
+            total = v.ld_i32(at)
+            for k in range(4 * rows_of(state, b)):
+                x = v.ld_i8(row_of(state, a, m) + k)
+                total += x * v.ld_i8(row_of(state, b, k // 4) + 4 * n + k % 4)
+            v.st_i32(at, total)
+
+
 # By the name of the instruction, and the number of its operands.
 INSTRUCTIONS: dict[str, tuple[Function, int]] = {
     "ldtilecfg": (ldtilecfg, 1), "tilerelease": (tilerelease, 0), "tilezero": (tilezero, 1),
     "tileloadd64": (tileloadd64, 3), "tilestored64": (tilestored64, 3),
     "tileloaddt164": (tileloadd64, 3),
-    "tdpbf16ps": (tdpbf16ps, 3),
+    "tdpbf16ps": (tdpbf16ps, 3), "tdpbssd": (tdpbssd, 3),
 }  # fmt: skip
 CALL = re.compile(r"^ *(?:tail )?call void @llvm\.x86\.(\w+)\((.*)\).*$", re.MULTILINE)
 ATTRIBUTE = re.compile(r"\b(nonnull|noundef|align \d+|captures\(\w+\)|dereferenceable\(\d+\)) ")

@@ -1,4 +1,4 @@
-"""AMX: who may use it, and its products, on a CPU that has AVX512 with bf16 (emulated_amx.py)."""
+"""AMX: who may use it, its products and attention, also on CPUs that have AVX512 with bf16."""
 
 from __future__ import annotations
 
@@ -82,8 +82,15 @@ def test_some_products() -> None:
 
 
 @can_emulate
+def test_some_attention() -> None:
+    plugin = ("-p", "tests.emulated_amx", "-p", "no:cacheprovider")
+    tests = "tests/ggml_cpu/test_attention_integers.py"
+    assert "6 passed" in emulated("pytest", "-q", *plugin, tests, "-k", "test_head_sizes and 577")
+
+
+@can_emulate
 @pytest.mark.slow
-@pytest.mark.parametrize("op", ["MUL_MAT", "MUL_MAT_ID"])
+@pytest.mark.parametrize("op", ["MUL_MAT", "MUL_MAT_ID", "FLASH_ATTN_EXT"])
 def test_all_products(op: str) -> None:
     found = emulated("tests.emulated_amx", "-b", "cpu", "-o", op)
     assert " as avx512-amx, " in found and "tests passed" in found

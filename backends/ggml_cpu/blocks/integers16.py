@@ -62,6 +62,24 @@ def scale_of(load_n: Function, size: int, most: float, length: int) -> Function:
     return scale
 
 
+def row_scale(load_n: Function, size: int, most: float) -> Function:
+    @fn
+    def scale(x, n):
+        """What one stands for in a row of n values, none of which is above most; NaN where one of
+        them is not finite."""
+        top, bad = v.f32(0.0), v.f32(0.0)
+        for i in range(0, n, LANES):
+            value = load_n(x + size * i, n - i)
+            top = v.vmax(v.vabs(value), top)
+            bad = v.fma(value, 0.0, bad)
+        largest, nothing = v.vmaxval(top), v.float32(v.vsum(bad))
+        if largest < TINY:
+            largest = v.float32(0)
+        return v.float32(largest / v.float32(most) + nothing)
+
+    return scale
+
+
 @fn
 def inverse(scale):
     if scale > 0:

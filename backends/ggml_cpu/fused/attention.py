@@ -1,17 +1,18 @@
 """Attention of many tokens writes its result over the queries: a unit's are all read before the
-first of its rows is written, and no other unit reads them (flash_tiles.py, flash_integers.py).
+first of its rows is written, and no other unit reads them (flash_tiles.py, and what
+takes units as that does).
 """
 
 from __future__ import annotations
 
 from ggml_cpu.fusion import fuse
-from ggml_cpu.kernels.attention import flash_integers, flash_tiles
+from ggml_cpu.kernels.attention import flash_integers, flash_registers, flash_tiles
 from ggml_cpu.step import Step
 from ggml_cpu.table import table
 from ggml_py.pattern import Match
 from ggml_py.patterns.attention import ATTENTION, over_queries
 
-IN_UNITS = {flash_tiles.__name__, flash_integers.__name__}
+IN_UNITS = {flash_tiles.__name__, flash_integers.__name__, flash_registers.__name__}
 
 
 def in_units(m: Match) -> str:

@@ -22,6 +22,7 @@ from . import tiles as _tiles
 from .amx import (
     amx_configure,
     amx_dot_bf16,
+    amx_dot_bytes,
     amx_load,
     amx_release,
     amx_store,

@@ -83,6 +83,8 @@ def _product(name: str) -> Function:
 
 # c[m][n] += sum over k and j < 2 of a[m][2k + j] * b[k][2n + j], bf16 into f32. Subnormals are 0.
 amx_dot_bf16 = _product("tdpbf16ps")
+# The same with four products, of signed bytes into i32.
+amx_dot_bytes = _product("tdpbssd")
 
 
 def _move(name: str) -> Function:

@@ -112,18 +112,23 @@ def keys_at(p, k, pair, key):
 
 
 @fn
+def biased(s, i, n, mask, slope, cap):
+    """Scores from key i of n on: capped, with slope * mask; those past the last are -inf."""
+    if cap != 0.0:
+        s = v.vtanh(s) * cap
+    if mask != 0:
+        bias = v.f16_load_n(mask + 2 * i, n - i) * slope
+        s = v.select(bias == MINUS_INFINITY, MINUS_INFINITY, s + bias)  # whatever the key holds
+    return v.select(v.iota() < n - i, s, MINUS_INFINITY)
+
+
+@fn
 def add_bias(x, n, mask, slope, cap):
     """Cap n scores x, add slope * mask; those past the last become -inf. Returns their maxima, a
     vector."""
     top = v.f32(MINUS_INFINITY)
     for i in range(0, n, LANES):
-        s = v.f32_load(x + 4 * i)
-        if cap != 0.0:
-            s = v.vtanh(s) * cap
-        if mask != 0:
-            bias = v.f16_load_n(mask + 2 * i, n - i) * slope
-            s = v.select(bias == MINUS_INFINITY, MINUS_INFINITY, s + bias)  # whatever the key holds
-        s = v.select(v.iota() < n - i, s, MINUS_INFINITY)
+        s = biased(v.f32_load(x + 4 * i), i, n, mask, slope, cap)
         v.store(x + 4 * i, s)
         top = v.vmax(s, top)
     return top

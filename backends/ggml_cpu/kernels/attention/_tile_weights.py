@@ -29,48 +29,74 @@ SPARE = 3 * TILE * WORD  # bytes that `weigh_tile` needs
 MOST_SUM = 262000.0  # of a row's integers, less what rounding adds
 
 
-@fn
-def start_tile(p, pair, first, count, states):
-    """Nothing is seen yet; the last row fills the places of those that are missing."""
-    v.store(states + TOPS, v.f32(MINUS_INFINITY))
-    v.store(states + TOTALS, v.f32(0.0))
-    v.store(states + FACTORS, v.f32(0.0))
-    for t in range(TILE):
-        row = first + min(t, count - 1)
-        slope = slope_of(head_of(p, pair, row), v.ne(p, Q, 2), v.op_f32(p, 1))
-        v.st_f32(states + SLOPES + 4 * t, slope)
-        v.st_i64(states + MASKS + 8 * t, mask_at(p, pair, row))
+def starting(rows: int) -> Function:
+    """start_tile(p, pair, first, count, states) for tiles of so many rows."""
+
+    @fn
+    def start_tile(p, pair, first, count, states):
+        """Nothing is seen yet; the last row fills the places of those that are missing."""
+        v.store(states + TOPS, v.f32(MINUS_INFINITY))
+        v.store(states + TOTALS, v.f32(0.0))
+        v.store(states + FACTORS, v.f32(0.0))
+        for t in range(rows):
+            row = first + min(t, count - 1)
+            slope = slope_of(head_of(p, pair, row), v.ne(p, Q, 2), v.op_f32(p, 1))
+            v.st_f32(states + SLOPES + 4 * t, slope)
+            v.st_i64(states + MASKS + 8 * t, mask_at(p, pair, row))
+
+    return start_tile
 
 
-@fn
-def keys_seen(states, key, n):
-    """How many of n keys the rows have to look at: all that follow are hidden from all of them."""
-    seen, before = 0, -1
-    for t in range(TILE):
-        mask = v.ld_i64(states + MASKS + 8 * t)
-        if mask == 0:
-            return n
-        if mask != before and seen < n:
-            seen = max(seen, last_visible(mask + 2 * key, n))
-            v.prefetch(mask + 2 * (key + KEYS))
-            v.prefetch(mask + 2 * (key + KEYS) + 64)
-            before = mask
-    return seen
+def seeing(rows: int) -> Function:
+    """keys_seen(states, key, n) of tiles of so many rows."""
+
+    @fn
+    def keys_seen(states, key, n):
+        """How many of n keys they have to look at: all that follow are hidden from all of them."""
+        seen, before = 0, -1
+        for t in range(rows):
+            mask = v.ld_i64(states + MASKS + 8 * t)
+            if mask == 0:
+                return n
+            if mask != before and seen < n:
+                seen = max(seen, last_visible(mask + 2 * key, n))
+                v.prefetch(mask + 2 * (key + KEYS))
+                v.prefetch(mask + 2 * (key + KEYS) + 64)
+                before = mask
+        return seen
+
+    return keys_seen
 
 
-def _across(join: Function) -> Function:
-    """across(at): a number for each vector there, all its values joined."""
+start_tile, keys_seen = starting(TILE), seeing(TILE)
+
+
+def joining(join: Function, rows: int) -> Function:
+    """across(at): a number for each of so many vectors there, all its values joined."""
+
+    def level(width: int) -> Function:
+        """Of `width` vectors from number t on, LANES / width numbers each."""
+        if width == 1:
+
+            @fn
+            def one(at, t):
+                return v.f32_load(at + WORD * min(t, rows - 1))
+
+            return one
+        half, count = level(width // 2), width // 2
+
+        @fn
+        def both(at, t):
+            x, y = half(at, t), half(at, t + count)
+            return join(v.evens(x, y), v.odds(x, y))
+
+        return both
+
+    all_of = level(LANES)
 
     @fn
     def across(at):
-        tile = v.i32_regs(LANES)
-        for t in range(LANES):
-            tile[t] = v.as_i32(v.f32_load(at + WORD * min(t, TILE - 1)))
-        v.transpose(tile)
-        joined = v.as_f32(tile[0])
-        for i in range(1, LANES):
-            joined = join(v.as_f32(tile[i]), joined)
-        return joined
+        return all_of(at, 0)
 
     return across
 
@@ -85,7 +111,7 @@ def plus(x, y):
     return y + x
 
 
-maxima, sums = _across(larger), _across(plus)
+maxima, sums = joining(larger, TILE), joining(plus, TILE)
 
 
 @fn

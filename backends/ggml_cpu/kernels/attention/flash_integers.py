@@ -18,8 +18,8 @@ from ggml_cpu.blocks.integers16 import (
     INTEGERS,
     PANEL_BYTES,
     ROW,
-    TINY,
     inverse,
+    row_scale,
     unpacker,
 )
 from ggml_cpu.kernel import Function, fn, kernel
@@ -64,10 +64,10 @@ from ggml_cpu.kernels.attention.flash_tiles import (
     scratch_for,
     spoilt_among,
     taking_units,
-    tiles_per_unit,
     unit_of,
+    unit_shape,
 )
-from ggml_cpu.target import LANES, TILE, VNNI
+from ggml_cpu.target import AMX, LANES, TILE, VNNI
 from ggml_py.tensor import Tensor
 
 MIN_KEYS = 512  # from which on integers are used
@@ -127,11 +127,10 @@ def most_tiles(d: int, dv: int) -> int:
 
 
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-    q, k, values = node.sources(3)
-    d, dv, rows = q.ne[0], values.ne[0], q.ne[1] * (q.ne[2] // k.ne[2])
+    d, dv = node.source(0).ne[0], node.source(2).ne[0]
     most = most_tiles(d, dv)
     shared, in_f32 = scratch_for(node, most, nth)
-    tiles = tiles_per_unit(rows, k.ne[2] * k.ne[3], most, nth)
+    tiles, _ = unit_shape(node, most, nth)
     return shared, max(in_f32, local_offsets(d, dv)[5] + tiles * tile_bytes(d, dv))
 
 
@@ -176,17 +175,10 @@ def _load_keys(source: Source) -> Function:
     unpack = unpacker(source.element.load_n, size)
 
     @fn
-    def scale_of(x, n):
-        """What one stands for in a row of n values; NaN where one of them is not finite."""
-        top, bad = v.f32(0.0), v.f32(0.0)
-        for i in range(0, n, LANES):
-            value = load(x + size * i)
-            top = v.vmax(v.vabs(value), top)
-            bad = v.fma(value, 0.0, bad)
-        largest, nothing = v.vmaxval(top), v.float32(v.vsum(bad))
-        if largest < TINY:
-            largest = v.float32(0)
-        return v.float32(largest / v.float32(MOST_VALUE) + nothing)
+    def load_whole(address, n):
+        return load(address)
+
+    scale_of = row_scale(load_whole, size, MOST_VALUE)
 
     @fn
     def integers(x, factor):
@@ -301,7 +293,7 @@ def _flash(source: Source) -> None:
         take_units(p, ith, nth, most_tiles(v.ne(p, Q, 0), v.ne(p, V, 0)))
 
 
-if VNNI:
+if VNNI and not AMX:
     for _source in SOURCES:
         if _source.name != "f32":
             _flash(_source)

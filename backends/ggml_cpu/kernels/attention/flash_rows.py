@@ -47,10 +47,10 @@ from ggml_cpu.kernels.attention._sources import (
     kinds_of,
     rows_of,
 )
-from ggml_cpu.target import LANES
+from ggml_cpu.target import AMX, LANES
 from ggml_py.tensor import Tensor
 
-FEW = 64  # rows up to which it pays not to convert keys and values first
+FEW = 32 if AMX else 64  # rows up to which it pays not to convert keys and values first
 DIRECT = 2  # and up to which not to convert blocks, which costs more than to read f32
 SCORES = FEW * 4 * KEYS  # bytes of the scores
 

@@ -55,9 +55,9 @@ def most_tiles(d: int, dv: int) -> int:
 
 
 @fn
-def tiles_per_unit(rows: int, pairs: int, most: int, nth: int) -> int:
-    """Tiles of a unit: few enough for all threads to have work."""
-    tiles = (rows + TILE - 1) // TILE
+def tiles_per_unit(rows: int, pairs: int, most: int, nth: int, tile: int) -> int:
+    """Tiles of a unit: few enough for all threads to have work; of `tile` rows each."""
+    tiles = (rows + tile - 1) // tile
     wanted = (pairs * tiles + PER_THREAD * nth - 1) // (PER_THREAD * nth)
     return min(tiles, most, max(MIN_TILES, wanted))
 
@@ -71,11 +71,11 @@ def parts_of(units: int, n_kv: int, nth: int) -> int:
 
 
 @fn
-def shape_of(p, most, nth):
+def shape_of(p, most, nth, tile):
     """(tiles per unit, blocks of rows, parts of the keys)."""
     rows, pairs = v.ne(p, Q, 1) * group_size(p), v.ne(p, K, 2) * v.ne(p, K, 3)
-    tiles = tiles_per_unit(rows, pairs, most, nth)
-    blocks = (rows + tiles * TILE - 1) // (tiles * TILE)
+    tiles = tiles_per_unit(rows, pairs, most, nth, tile)
+    blocks = (rows + tiles * tile - 1) // (tiles * tile)
     return tiles, blocks, parts_of(pairs * blocks, v.ne(p, K, 1), nth)
 
 
@@ -107,14 +107,20 @@ def tile_bytes(d: int, dv: int) -> int:
     return TILE * STATE + COLUMN * (dv + d)
 
 
-def scratch_for(node: Tensor, most: int, nth: int) -> tuple[int, int]:
-    """Scratch where a unit has up to `most` tiles."""
-    q, k, values = node.sources(3)
-    d, dv = q.ne[0], padded(values.ne[0])
+def unit_shape(node: Tensor, most: int, nth: int, tile: int = TILE) -> tuple[int, int]:
+    """(tiles per unit, parts of the keys) where a unit has up to `most` tiles of `tile` rows."""
+    q, k = node.sources(2)
     rows, pairs = q.ne[1] * (q.ne[2] // k.ne[2]), k.ne[2] * k.ne[3]
-    tiles = tiles_per_unit(rows, pairs, most, nth)
-    parts = parts_of(pairs * -(-rows // (tiles * TILE)), k.ne[1], nth)
-    local = local_offsets(d, dv)[3] + tiles * tile_bytes(d, dv) + WORD
+    tiles = tiles_per_unit(rows, pairs, most, nth, tile)
+    return tiles, parts_of(pairs * -(-rows // (tiles * tile)), k.ne[1], nth)
+
+
+def scratch_for(node: Tensor, most: int, nth: int, tile: int = TILE) -> tuple[int, int]:
+    """Scratch in f32, where a unit has up to `most` tiles of `tile` rows."""
+    d, dv = node.source(0).ne[0], padded(node.source(2).ne[0])
+    tiles, parts = unit_shape(node, most, nth, tile)
+    in_f32 = -(-tiles * tile // TILE)
+    local = local_offsets(d, dv)[3] + in_f32 * tile_bytes(d, dv) + WORD
     return shared_bytes(node, most_blocks(node), parts), local
 
 
@@ -233,32 +239,33 @@ def sums_at(p, local, r):
     return states_at(p, local, r) + TILE * STATE + r % TILE * WORD
 
 
-def spoilt_among(sums_at: Function) -> Function:
-    """any_spoilt(p, local, n_rows): whether a row of a unit is; sums_at(p, local, r)."""
+def spoilt_among(sums_at: Function, step: int = SUMS) -> Function:
+    """any_spoilt(p, local, n_rows): whether a row of a unit is; sums_at(p, local, r), whose vectors
+    are `step` bytes apart."""
 
     @fn
     def any_spoilt(p, local, n_rows):
         r = 0
-        while r < n_rows and not is_spoilt(p, sums_at(p, local, r), SUMS):
+        while r < n_rows and not is_spoilt(p, sums_at(p, local, r), step):
             r += 1
         return r < n_rows
 
     return any_spoilt
 
 
-def taking_units(unit: Function) -> Function:
+def taking_units(unit: Function, tile: int = TILE) -> Function:
     """take_units(p, ith, nth, most): what a thread does, with units of up to `most` tiles."""
 
     @fn
     def take_units(p, ith, nth, most):
-        tiles, blocks, parts = shape_of(p, most, nth)
+        tiles, blocks, parts = shape_of(p, most, nth, tile)
         rows, pairs = v.ne(p, Q, 1) * group_size(p), v.ne(p, K, 2) * v.ne(p, K, 3)
         u = next_unit(p)
         while u < pairs * parts * blocks:
             block = blocks - 1 - u // (pairs * parts)  # the last rows see most of the keys
             pair, part = u // parts % pairs, u % parts
-            first = block * tiles * TILE
-            n_rows = min(tiles * TILE, rows - first)
+            first = block * tiles * tile
+            n_rows = min(tiles * tile, rows - first)
             begin, end = v.split_by(v.ne(p, K, 1), KEYS, part, parts)
             unit(p, v.local(p, ith), pair, first, n_rows, begin, end, part, parts)
             merge_parts(p, pair, first, n_rows, pair * blocks + block, parts)

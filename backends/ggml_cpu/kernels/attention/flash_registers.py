@@ -1,0 +1,543 @@
+"""FLASH_ATTN_EXT for many tokens and keys where registers of the CPU multiply bytes (AMX): tiles of
+2 * ROWS query rows times KEYS keys.
+
+Each row of queries, of keys and of values, and the weights of a row for KEYS keys, are integers
+of 16 bits with a scale of their own, and each of these is two bytes, a high and a low one, both
+signed. Of their four products that of both low bytes is left out: it is 2^-16 of the whole. What
+values are multiplied by is their weight times their scale, so that a hidden value has no part in
+anything. What is not finite makes its sums NaN, and these rows are computed again in f32, as are
+all where there are few keys (see flash_integers.py, whose place this takes).
+
+A register has 16 rows of 64 bytes: 64 values of each of 16 rows of one operand, or four values of
+each of 16 rows of the other in each of its own. Which four, `two_bytes` decides for both alike.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks import amx
+from ggml_cpu.blocks.amx import A_NEXT, B_NEXT, C_NEXT, D_NEXT, LINE, ROWS, WORDS, A, B, C, D
+from ggml_cpu.blocks.integers16 import TINY, inverse, load_f32_n, row_scale
+from ggml_cpu.kernel import Function, fn, kernel
+from ggml_cpu.kernels._common import padded
+from ggml_cpu.kernels.attention._parts import (
+    K_BYTES,
+    K_KIND,
+    KEYS,
+    TOP,
+    TOTAL,
+    V_BYTES,
+    V_KIND,
+    K,
+    Q,
+    V,
+    biased,
+    finish_row,
+    flash_start,
+    keys_at,
+    query_at,
+    refusal,
+    scores_scale,
+)
+from ggml_cpu.kernels.attention._sources import SOURCES, WORD, Source
+from ggml_cpu.kernels.attention._tile_weights import (
+    FACTORS,
+    MASKS,
+    SCALES,
+    SLOPES,
+    STATES,
+    TOPS,
+    TOTALS,
+    joining,
+    larger,
+    plus,
+    seeing,
+    starting,
+)
+from ggml_cpu.kernels.attention.flash_integers import MIN_KEYS
+from ggml_cpu.kernels.attention.flash_tiles import (
+    extra,
+    prefetch_rows,
+    scratch_for,
+    spoilt_among,
+    taking_units,
+    unit_of,
+    unit_shape,
+)
+from ggml_cpu.kernels.attention.soft_max import MINUS_INFINITY
+from ggml_cpu.target import AMX, LANES
+from ggml_py.tensor import Tensor
+
+TILE = 2 * ROWS
+MIN_TILES, MAX_TILES = 2, 32  # tiles of a unit
+UNIT_BYTES = 1 << 20  # for a unit's queries and sums: they stay in the L2 cache
+STEP = LINE  # values of a row in a register
+PART = ROWS * LINE  # bytes of a register
+BOTH = 2 * PART  # of one with high bytes, and one with low ones
+MOST = 32639.0  # 127 * 256 + 127
+HIGH = 256.0  # what a high byte stands for
+COLUMNS = 2 * LANES  # of values that are multiplied at a time
+TOPS_BYTES = LANES * WORD + 4 * KEYS  # for largest values of rows, and inverses of scales
+SCORES = 4 * KEYS  # bytes of a row of them
+CROSS = TILE * SCORES  # bytes from products of high bytes to those of a high and a low one
+assert KEYS == STEP == 4 * LANES or not AMX
+
+start_rows, keys_seen = starting(ROWS), seeing(ROWS)
+maxima, totals = joining(larger, ROWS), joining(plus, ROWS)
+
+
+@fn
+def steps_of(d: int) -> int:
+    return (d + STEP - 1) // STEP
+
+
+@fn
+def local_offsets(d: int, dv: int) -> tuple[int, int, int, int, int, int]:
+    """Where the thread-local scratch has values, scales (of keys, then of values), scores, weights,
+    spare rows, and the tiles of a unit; keys come first.
+    """
+    values = KEYS // LANES * steps_of(d) * BOTH
+    scales = values + dv // LANES * BOTH
+    scores = scales + 8 * KEYS + LINE
+    weights = scores + 2 * CROSS
+    spare = weights + 2 * BOTH
+    spare_bytes = max(2 * BOTH, TOPS_BYTES + 4 * KEYS * padded(max(d, dv)))
+    return values, scales, scores, weights, spare, spare + spare_bytes
+
+
+@fn
+def queries_at(dv: int) -> int:
+    """Of a tile: its states, of ROWS rows each, its sums, and here, its queries."""
+    return 2 * STATES + TILE * 4 * dv
+
+
+@fn
+def scales_at(d: int, dv: int) -> int:
+    """Of a tile: the scales of its queries."""
+    return queries_at(dv) + 2 * steps_of(d) * BOTH
+
+
+@fn
+def tile_bytes(d: int, dv: int) -> int:
+    return scales_at(d, dv) + 4 * TILE
+
+
+@fn
+def most_tiles(d: int, dv: int) -> int:
+    """Tiles of a unit that the cache holds."""
+    return max(MIN_TILES, min(MAX_TILES, UNIT_BYTES // tile_bytes(d, dv)))
+
+
+def scratch(node: Tensor, nth: int) -> tuple[int, int]:
+    d, dv = node.source(0).ne[0], node.source(2).ne[0]
+    most = most_tiles(d, dv)
+    shared, in_f32 = scratch_for(node, most, nth, TILE)
+    tiles, _ = unit_shape(node, most, nth, TILE)
+    return shared, max(in_f32, local_offsets(d, dv)[5] + tiles * tile_bytes(d, dv))
+
+
+@fn
+def states_at(p, local, r):
+    """Where the tile of row r of a unit is."""
+    d, dv = v.ne(p, Q, 0), v.ne(p, V, 0)
+    return local + local_offsets(d, dv)[5] + r // TILE * tile_bytes(d, dv)
+
+
+@fn
+def sums_at(p, local, r):
+    """The sums of row r of a unit."""
+    return states_at(p, local, r) + 2 * STATES + r % TILE * 4 * v.ne(p, V, 0)
+
+
+@fn
+def two_bytes(w, x, y, z):
+    """Integers of 16 bits to their high bytes, rounded, and what these leave: four in a word."""
+    first, second = (w & 0xFFFF) | (x << 16), (y & 0xFFFF) | (z << 16)
+    up, above = v.as_i32(v.as_i16(first) + 128), v.as_i32(v.as_i16(second) + 128)
+    high = ((up >> 8) & 0x00FF00FF) | (above & -0x00FF0100)
+    return high, (first & 0x00FF00FF) | ((second << 8) & -0x00FF0100)
+
+
+@fn
+def integers(x, factor):
+    return v.to_i32(v.vround(x * factor))
+
+
+def splitting(load_n: Function, size: int) -> Function:
+    """step_of(x, n, factor): a step of a row, two_bytes of its quarters."""
+
+    @fn
+    def step_of(x, n, factor):
+        quarter = size * LANES
+        return two_bytes(
+            integers(load_n(x, n), factor),
+            integers(load_n(x + quarter, n - LANES), factor),
+            integers(load_n(x + 2 * quarter, n - 2 * LANES), factor),
+            integers(load_n(x + 3 * quarter, n - 3 * LANES), factor),
+        )
+
+    return step_of
+
+
+query_scale, query_step = row_scale(load_f32_n, 4, MOST), splitting(load_f32_n, 4)
+
+
+@fn
+def load_tile(p, pair, first, count, to, scales, spare):
+    """Queries of a tile times the scale; the last one fills empty places."""
+    d, scale = v.ne(p, Q, 0), scores_scale(p)
+    for t in range(TILE):
+        at = query_at(p, pair, first + min(t, count - 1))
+        for i in range(0, d, LANES):
+            v.store(spare + 4 * i, v.f32_load_n(at + 4 * i, d - i) * scale)
+        one = query_scale(spare, d)
+        v.st_f32(scales + 4 * t, one)
+        row = to + t // ROWS * steps_of(d) * BOTH + t % ROWS * LINE
+        for s in range(steps_of(d)):
+            high, low = query_step(spare + 4 * STEP * s, d - STEP * s, inverse(one))
+            v.store(row + s * BOTH, high)
+            v.store(row + s * BOTH + PART, low)
+
+
+@fn
+def load(register, at):
+    v.amx_load(register, at, LINE, ROWS, WORDS)
+
+
+@fn
+def multiply_keys(keys, q, steps, n, products):
+    """Of all rows and n keys [TILE][KEYS]: products of high bytes, and CROSS further those of a
+    high and a low one. Loads and products take turns, as only then they go on at the same time."""
+    second = q + steps * BOTH
+    for key in range(0, n, LANES):
+        v.amx_zero(C)
+        v.amx_zero(C_NEXT)
+        v.amx_zero(D)
+        v.amx_zero(D_NEXT)
+        at = 0
+        for _ in range(steps):
+            load(B, keys)
+            load(A, q + at)
+            v.amx_dot_bytes(C, A, B)
+            load(A_NEXT, second + at)
+            v.amx_dot_bytes(D, A_NEXT, B)
+            load(B_NEXT, q + at + PART)
+            v.amx_dot_bytes(C_NEXT, B_NEXT, B)
+            load(B_NEXT, second + at + PART)
+            v.amx_dot_bytes(D_NEXT, B_NEXT, B)
+            load(B, keys + PART)
+            v.amx_dot_bytes(C_NEXT, A, B)
+            v.amx_dot_bytes(D_NEXT, A_NEXT, B)
+            at += BOTH
+            keys += BOTH
+        to = products + 4 * key
+        v.amx_store(C, to, SCORES, ROWS, WORDS)
+        v.amx_store(C_NEXT, to + CROSS, SCORES, ROWS, WORDS)
+        v.amx_store(D, to + ROWS * SCORES, SCORES, ROWS, WORDS)
+        v.amx_store(D_NEXT, to + ROWS * SCORES + CROSS, SCORES, ROWS, WORDS)
+
+
+@fn
+def both_of(at, apart):
+    """Products of high bytes, and `apart` further of a high and a low one, as HIGH times a sum."""
+    return v.fma(v.to_f32(v.i32_load(at)), HIGH, v.to_f32(v.i32_load(at + apart)))
+
+
+@fn
+def hides_nothing(mask):
+    """Whether the masks of KEYS keys are zeros."""
+    return mask == 0 or not v.vany((v.i32_load(mask) | v.i32_load(mask + WORD)) != 0)
+
+
+@fn
+def score_rows(p, key, n, x, scales, query_scales, states, spare):
+    """Products of ROWS rows and n keys to scores, with their bias; the largest ones to spare."""
+    cap = v.op_f32(p, 2)
+    for t in range(ROWS):
+        mask = v.ld_i64(states + MASKS + 8 * t)
+        mask = mask + 2 * key if mask != 0 else 0
+        slope, one = v.ld_f32(states + SLOPES + 4 * t), v.f32_bcast(query_scales + 4 * t) * HIGH
+        top = v.f32(MINUS_INFINITY)
+        if n == KEYS and cap == 0.0 and hides_nothing(mask):
+            for i in range(0, KEYS, LANES):
+                at = x + SCORES * t + 4 * i
+                s = both_of(at, CROSS) * (v.f32_load(scales + 4 * i) * one)
+                v.store(at, s)
+                top = v.vmax(s, top)
+        else:
+            for i in range(0, n, LANES):
+                at = x + SCORES * t + 4 * i
+                s = both_of(at, CROSS) * (v.f32_load(scales + 4 * i) * one)
+                s = biased(s, i, n, mask, slope, cap)
+                v.store(at, s)
+                top = v.vmax(s, top)
+        v.store(spare + WORD * t, top)
+
+
+@fn
+def weight(x, i, n, factor):
+    """Some weights from i on of n as integers, 0 for those after them."""
+    if i < n:
+        return integers(v.f32_load(x + 4 * i), factor)
+    return v.i32(0)
+
+
+@fn
+def weigh_rows(n, x, value_scales, states, weights, spare):
+    """n scores of each of ROWS rows at x, whose largest are in spare, to weights exp(score -
+    maximum) times the scales of the values, and these to bytes.
+
+    The states' maxima and sums of weights are brought up to date; the factors are what sums of
+    values weighted so far must be multiplied by, the scales what one of the integers stands for.
+    """
+    before = v.f32_load(states + TOPS)
+    top = v.vmax(maxima(spare), before)
+    base = v.select(top > MINUS_INFINITY, top, 0.0)
+    factors = v.select(top > before, v.vexp(before - base), 1.0)
+    v.store(states + TOPS, top)
+    v.store(states + FACTORS, factors)
+    v.store(states + SCALES, base)
+    for t in range(ROWS):
+        of_row = v.f32_bcast(states + SCALES + 4 * t)
+        total, top = v.f32(0.0), v.f32(0.0)
+        for i in range(0, n, LANES):
+            at = x + SCORES * t + 4 * i
+            e = v.vexp(v.f32_load(at) - of_row)
+            w = e * v.f32_load(value_scales + 4 * i)
+            total, top = total + e, v.vmax(w, top)
+            v.store(at, w)
+        v.store(spare + WORD * t, total)
+        v.store(spare + WORD * (ROWS + t), top)
+    v.store(states + TOTALS, v.f32_load(states + TOTALS) * factors + totals(spare))
+    top, bad = maxima(spare + ROWS * WORD), v.f32_bcast(value_scales + 4 * KEYS)
+    scale = v.select(top < TINY, 0.0, top * (1 / MOST))
+    v.store(spare, v.select(scale > 0.0, 1.0 / scale, 0.0))
+    v.store(states + SCALES, scale * HIGH + bad)
+    for t in range(ROWS):
+        row, factor = x + SCORES * t, v.f32_bcast(spare + 4 * t)
+        high, low = two_bytes(
+            weight(row, 0, n, factor), weight(row, LANES, n, factor),
+            weight(row, 2 * LANES, n, factor), weight(row, 3 * LANES, n, factor),
+        )  # fmt: skip
+        v.store(weights + LINE * t, high)
+        v.store(weights + LINE * t + PART, low)
+
+
+@fn
+def multiply_values(values, to):
+    """Weights, in A and A_NEXT, times COLUMNS columns: for each LANES of them products of high
+    bytes [ROWS][LANES], and as many of a high and a low one."""
+    v.amx_zero(C)
+    v.amx_zero(C_NEXT)
+    v.amx_zero(D)
+    v.amx_zero(D_NEXT)
+    load(B, values)
+    v.amx_dot_bytes(C, A, B)
+    v.amx_dot_bytes(C_NEXT, A_NEXT, B)
+    load(B_NEXT, values + BOTH)
+    v.amx_dot_bytes(D, A, B_NEXT)
+    v.amx_dot_bytes(D_NEXT, A_NEXT, B_NEXT)
+    load(B, values + PART)
+    v.amx_dot_bytes(C_NEXT, A, B)
+    load(B_NEXT, values + BOTH + PART)
+    v.amx_dot_bytes(D_NEXT, A, B_NEXT)
+    v.amx_store(C, to, LINE, ROWS, WORDS)
+    v.amx_store(C_NEXT, to + PART, LINE, ROWS, WORDS)
+    v.amx_store(D, to + BOTH, LINE, ROWS, WORDS)
+    v.amx_store(D_NEXT, to + BOTH + PART, LINE, ROWS, WORDS)
+
+
+@fn
+def add_values(values, weights, dv, states, sums, products):
+    """sums[t] = sums[t] * factor[t] + sum of weights[t][key] * values[key], of ROWS rows."""
+    load(A, weights)
+    load(A_NEXT, weights + PART)
+    for c in range(0, dv, COLUMNS):
+        multiply_values(values + c // LANES * BOTH, products)
+        for t in range(ROWS):
+            factor = v.f32_bcast(states + FACTORS + 4 * t)
+            scale = v.f32_bcast(states + SCALES + 4 * t)
+            at, x = sums + 4 * (dv * t + c), products + LINE * t
+            v.store(at, v.fma(both_of(x, PART), scale, v.f32_load(at) * factor))
+            at, x = at + WORD, x + BOTH
+            v.store(at, v.fma(both_of(x, PART), scale, v.f32_load(at) * factor))
+
+
+@fn
+def farther(x, y):
+    """Of numbers that are not negative the larger ones; what is no number is larger than all."""
+    return v.as_f32(v.vmax(v.as_i32(x), v.as_i32(y)))
+
+
+largest = joining(farther, LANES)
+
+
+def _load_keys(source: Source) -> Function:
+    place, step = source.place, source.step
+    load, load_n, size = source.element.load, source.element.load_n, source.element.size
+    step_of = splitting(load_n, size)
+
+    @fn
+    def scale_rows(src, stride, rows, n, scales, inverses, tops):
+        """What one stands for in each of up to LANES rows, and its inverse; NaN where a value is
+        not finite, 0 for rows that are missing."""
+        for r in range(LANES):
+            at, top = src + max(0, min(r, rows - 1)) * stride, v.f32(0.0)
+            for i in range(0, n, LANES):
+                top = farther(v.vabs(load_n(at + size * i, n - i)), top)
+            v.store(tops + WORD * r, top)
+        top = largest(tops)
+        scale = v.select(top < TINY, 0.0, v.fma(top, 1 / MOST, top * 0.0))
+        scale = v.select(v.iota() < rows, scale, 0.0)
+        v.store(scales, scale)
+        v.store(inverses, v.select(scale > 0.0, 1.0 / scale, 0.0))
+
+    @fn
+    def put_keys(src, stride, rows, d, to, inverses):
+        """Up to LANES keys, the last of them repeated, side by side."""
+        for s in range(steps_of(d)):
+            high, low = v.i32_regs(LANES), v.i32_regs(LANES)
+            for r in range(LANES):
+                at = src + min(r, rows - 1) * stride + size * STEP * s
+                high[r], low[r] = step_of(at, d - STEP * s, v.f32_bcast(inverses + 4 * r))
+            v.transpose(high)
+            v.transpose(low)
+            for r in range(LANES):
+                v.store(to + s * BOTH + LINE * r, high[r])
+                v.store(to + s * BOTH + LINE * r + PART, low[r])
+
+    @fn
+    def put_values(src, stride, rows, dv, to, inverses):
+        """Up to KEYS values, each beside those LANES, 2 * LANES and 3 * LANES after it."""
+        for r in range(LANES):
+            first, second = src + min(r, rows - 1) * stride, src + min(r + LANES, rows - 1) * stride
+            third = src + min(r + 2 * LANES, rows - 1) * stride
+            fourth = src + min(r + 3 * LANES, rows - 1) * stride
+            at = inverses + 4 * r
+            a, b = v.f32_bcast(at), v.f32_bcast(at + WORD)
+            c, d = v.f32_bcast(at + 2 * WORD), v.f32_bcast(at + 3 * WORD)
+            for i in range(0, dv, LANES):
+                high, low = two_bytes(
+                    integers(load(first + size * i), a), integers(load(second + size * i), b),
+                    integers(load(third + size * i), c), integers(load(fourth + size * i), d),
+                )  # fmt: skip
+                v.store(to + i // LANES * BOTH + LINE * r, high)
+                v.store(to + i // LANES * BOTH + LINE * r + PART, low)
+
+    @fn
+    def load_keys(p, pair, key, n, keys, values, scales, spare):
+        """n keys and values. Behind the scales is 0, or NaN if one of the values is not finite."""
+        d, dv, inverses = v.ne(p, K, 0), v.ne(p, V, 0), spare + LANES * WORD
+        moved, stride = spare + TOPS_BYTES, v.nb(p, K, 1)
+        src = place(v.extra(p, K_KIND), keys_at(p, K, pair, key), stride, n, d, moved)
+        stride = step(stride, d)
+        for j in range(0, n, LANES):
+            rows, to = min(LANES, n - j), keys + j // LANES * steps_of(d) * BOTH
+            scale_rows(src, stride, rows, d, scales + 4 * j, inverses, spare)
+            put_keys(src, stride, rows, d, to, inverses)
+            src += LANES * stride
+        of_values, bad, stride = scales + 4 * KEYS, v.f32(0.0), v.nb(p, V, 1)
+        src = place(v.extra(p, V_KIND), keys_at(p, V, pair, key), stride, n, dv, moved)
+        stride = step(stride, dv)
+        for j in range(0, KEYS, LANES):
+            rows, first = n - j, src + min(j, n - 1) * stride
+            scale_rows(first, stride, rows, dv, of_values + 4 * j, inverses + 4 * j, spare)
+            bad = v.fma(v.f32_load(of_values + 4 * j), 0.0, bad)
+        v.st_f32(of_values + 4 * KEYS, v.float32(v.vsum(bad)))
+        put_values(src, stride, n, dv, values, inverses)
+        prefetch_rows(keys_at(p, K, pair, key + KEYS), v.nb(p, K, 1), v.extra(p, K_BYTES))
+        prefetch_rows(keys_at(p, V, pair, key + KEYS), v.nb(p, V, 1), v.extra(p, V_BYTES))
+
+    return load_keys
+
+
+@fn
+def run_tile(p, local, key, n, states):
+    """A tile's rows times n keys and values."""
+    d, dv = v.ne(p, K, 0), v.ne(p, V, 0)
+    values, scales, scores, weights, spare, _ = local_offsets(d, dv)
+    values, scales, scores = local + values, local + scales, local + scores
+    weights, spare = local + weights, local + spare
+    multiply_keys(local, states + queries_at(dv), steps_of(d), n, scores)
+    for i in range(2):
+        own, x = states + STATES * i, scores + ROWS * SCORES * i
+        of_queries = states + scales_at(d, dv) + 4 * ROWS * i
+        score_rows(p, key, n, x, scales, of_queries, own, spare)
+        weigh_rows(n, x, scales + 4 * KEYS, own, weights + BOTH * i, spare)
+    for i in range(2):
+        sums = states + 2 * STATES + ROWS * 4 * dv * i
+        add_values(values, weights + BOTH * i, dv, states + STATES * i, sums, spare)
+
+
+def _unit(source: Source) -> Function:
+    load_keys, in_f32 = _load_keys(source), unit_of(source)
+    any_spoilt = spoilt_among(sums_at, WORD)
+
+    @fn
+    def run_keys(p, local, pair, first, n_rows, begin, end):
+        """The rows first .. first + n_rows times the keys begin .. end."""
+        d, dv = v.ne(p, Q, 0), v.ne(p, V, 0)
+        values, scales, _, _, spare, _ = local_offsets(d, dv)
+        values, scales, spare = local + values, local + scales, local + spare
+        for r in range(0, n_rows, TILE):
+            states, count = states_at(p, local, r), min(TILE, n_rows - r)
+            start_rows(p, pair, first + r, count, states)
+            second = min(ROWS, count - 1)  # one that is there, where the others are missing
+            start_rows(p, pair, first + r + second, count - second, states + STATES)
+            for at in range(states + 2 * STATES, states + queries_at(dv), WORD):
+                v.store(at, v.f32(0.0))
+            to, of_queries = states + queries_at(dv), states + scales_at(d, dv)
+            load_tile(p, pair, first + r, count, to, of_queries, spare)
+        for key in range(begin, end, KEYS):
+            loaded, most = False, min(KEYS, end - key)
+            for r in range(0, n_rows, TILE):
+                states = states_at(p, local, r)
+                n = max(keys_seen(states, key, most), keys_seen(states + STATES, key, most))
+                if n > 0:
+                    if not loaded:
+                        load_keys(p, pair, key, most, local, values, scales, spare)
+                        loaded = True
+                    run_tile(p, local, key, n, states)
+
+    @fn
+    def unit(p, local, pair, first, n_rows, begin, end, part, parts):
+        """The rows' results, or their share of them if the keys are in several parts."""
+        in_registers = v.ne(p, K, 1) >= MIN_KEYS
+        if in_registers:
+            amx.begin()
+            run_keys(p, local, pair, first, n_rows, begin, end)
+            amx.end()
+        if not in_registers or any_spoilt(p, local, n_rows):
+            in_f32(p, local, pair, first, n_rows, begin, end, part, parts)
+        else:
+            state = local  # the keys are not needed any more
+            for r in range(n_rows):
+                states, t = states_at(p, local, r) + r % TILE // ROWS * STATES, r % ROWS
+                v.st_f32(state + TOP, v.ld_f32(states + TOPS + 4 * t))
+                v.st_f32(state + TOTAL, v.ld_f32(states + TOTALS + 4 * t))
+                finish_row(p, pair, first + r, part, parts, state, sums_at(p, local, r), WORD)
+
+    return unit
+
+
+def _flash(source: Source) -> None:
+    take_units = taking_units(_unit(source), TILE)
+
+    def when(node: Tensor) -> str:
+        dv = node.source(2).ne[0]
+        if dv % COLUMNS:
+            return f"needs rows of {COLUMNS} values or a multiple; got {dv}"
+        return refusal(node, source.name, source.accepts)
+
+    @kernel(
+        "FLASH_ATTN_EXT", when=when, scratch=scratch, prepare=(flash_start,),
+        extra=extra, rank=1, name=f"flash_attn_registers_{source.name}",
+    )  # fmt: skip
+    def flash_attn_registers(p, ith, nth):
+        take_units(p, ith, nth, most_tiles(v.ne(p, Q, 0), v.ne(p, V, 0)))
+
+
+if AMX:
+    for _source in SOURCES:
+        if _source.name != "f32":
+            _flash(_source)
