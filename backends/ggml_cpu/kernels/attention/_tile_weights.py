@@ -8,12 +8,16 @@ of each row's.
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.integers16 import TINY, TOP
+from ggml_cpu.blocks import integers16
+from ggml_cpu.blocks.integers16 import TINY
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.kernels.attention._parts import (
     KEYS,
+    TOP,
+    TOTAL,
     Q,
     add_bias,
+    finish_row,
     head_of,
     last_visible,
     mask_at,
@@ -69,6 +73,25 @@ def seeing(rows: int) -> Function:
 
 
 start_tile, keys_seen = starting(TILE), seeing(TILE)
+
+
+def finishing(place_of: Function, sums_at: Function, step: int) -> Function:
+    """finish(p, local, pair, first, n_rows, part, parts): store the rows of a unit.
+
+    place_of  place_of(p, local, r): where row r has its number among the states
+    sums_at   sums_at(p, local, r): its sums, vectors `step` bytes apart
+    """
+
+    @fn
+    def finish(p, local, pair, first, n_rows, part, parts):
+        state = local  # the keys are not needed any more
+        for r in range(n_rows):
+            at = place_of(p, local, r)
+            v.st_f32(state + TOP, v.ld_f32(at + TOPS))
+            v.st_f32(state + TOTAL, v.ld_f32(at + TOTALS))
+            finish_row(p, pair, first + r, part, parts, state, sums_at(p, local, r), step)
+
+    return finish
 
 
 def joining(join: Function, rows: int) -> Function:
@@ -138,7 +161,7 @@ def weigh_tile(p, key, n, x, value_scales, states, integers, spare):
     add_weights(n, x, value_scales, states + SCALES, spare)
     v.store(states + TOTALS, v.f32_load(states + TOTALS) * factors + sums(spare))
     scaled = sums(spare + TILE * WORD)
-    scale = v.vmax(maxima(spare + 2 * TILE * WORD) * (1 / TOP), scaled * (1 / MOST_SUM))
+    scale = v.vmax(maxima(spare + 2 * TILE * WORD) * (1 / integers16.TOP), scaled * (1 / MOST_SUM))
     scale = v.select(scaled < TINY, 0.0, scale)
     inverses = v.select(scale > 0.0, 1.0 / scale, 0.0)
     v.store(spare, inverses)

@@ -28,14 +28,11 @@ from ggml_cpu.kernels.attention._parts import (
     K_BYTES,
     K_KIND,
     KEYS,
-    TOP,
-    TOTAL,
     V_BYTES,
     V_KIND,
     K,
     Q,
     V,
-    finish_row,
     flash_start,
     keys_at,
     query_at,
@@ -49,8 +46,7 @@ from ggml_cpu.kernels.attention._tile_weights import (
     SCALES,
     SPARE,
     STATES,
-    TOPS,
-    TOTALS,
+    finishing,
     keys_seen,
     start_tile,
     weigh_tile,
@@ -118,6 +114,12 @@ def states_at(p, local, r):
 def sums_at(p, local, r):
     """The sums of row r of a unit: vectors SUMS bytes apart."""
     return states_at(p, local, r) + STATES + r % TILE * WORD
+
+
+@fn
+def place_of(p, local, r):
+    """Where row r of a unit has its number among the states."""
+    return states_at(p, local, r) + 4 * (r % TILE)
 
 
 @fn
@@ -233,6 +235,7 @@ def run_tile(p, local, key, n, states):
 
 def _unit(source: Source) -> Function:
     load_keys, in_f32, any_spoilt = _load_keys(source), unit_of(source), spoilt_among(sums_at)
+    finish = finishing(place_of, sums_at, SUMS)
 
     @fn
     def run_keys(p, local, pair, first, n_rows, begin, end):
@@ -266,12 +269,7 @@ def _unit(source: Source) -> Function:
         if not integers or any_spoilt(p, local, n_rows):
             in_f32(p, local, pair, first, n_rows, begin, end, part, parts)
         else:
-            state = local  # the keys are not needed any more
-            for r in range(n_rows):
-                states, t = states_at(p, local, r), r % TILE
-                v.st_f32(state + TOP, v.ld_f32(states + TOPS + 4 * t))
-                v.st_f32(state + TOTAL, v.ld_f32(states + TOTALS + 4 * t))
-                finish_row(p, pair, first + r, part, parts, state, sums_at(p, local, r), SUMS)
+            finish(p, local, pair, first, n_rows, part, parts)
 
     return unit
 

@@ -5,8 +5,8 @@ Each row of queries, of keys and of values, and the weights of a row for KEYS ke
 of 16 bits with a scale of their own, and each of these is two bytes, a high and a low one, both
 signed. Of their four products that of both low bytes is left out: it is 2^-16 of the whole. What
 values are multiplied by is their weight times their scale, so that a hidden value has no part in
-anything. What is not finite makes its sums NaN, and these rows are computed again in f32, as are
-all where there are few keys (see flash_integers.py, whose place this takes).
+anything. A value that is not finite makes sums NaN where it is seen, and these rows are computed
+again in f32, as are all where there are few keys (see flash_integers.py, whose place this takes).
 
 A register has 16 rows of 64 bytes: 64 values of each of 16 rows of one operand, or four values of
 each of 16 rows of the other in each of its own. Which four, `two_bytes` decides for both alike.
@@ -24,15 +24,12 @@ from ggml_cpu.kernels.attention._parts import (
     K_BYTES,
     K_KIND,
     KEYS,
-    TOP,
-    TOTAL,
     V_BYTES,
     V_KIND,
     K,
     Q,
     V,
     biased,
-    finish_row,
     flash_start,
     keys_at,
     query_at,
@@ -48,6 +45,7 @@ from ggml_cpu.kernels.attention._tile_weights import (
     STATES,
     TOPS,
     TOTALS,
+    finishing,
     joining,
     larger,
     plus,
@@ -78,6 +76,7 @@ MOST = 32639.0  # 127 * 256 + 127
 HIGH = 256.0  # what a high byte stands for
 COLUMNS = 2 * LANES  # of values that are multiplied at a time
 TOPS_BYTES = LANES * WORD + 4 * KEYS  # for largest values of rows, and inverses of scales
+OF_VALUES, BROKEN, ANY_BROKEN = 4 * KEYS, 8 * KEYS, 12 * KEYS  # among the scales
 SCORES = 4 * KEYS  # bytes of a row of them
 CROSS = TILE * SCORES  # bytes from products of high bytes to those of a high and a low one
 assert KEYS == STEP == 4 * LANES or not AMX
@@ -93,12 +92,13 @@ def steps_of(d: int) -> int:
 
 @fn
 def local_offsets(d: int, dv: int) -> tuple[int, int, int, int, int, int]:
-    """Where the thread-local scratch has values, scales (of keys, then of values), scores, weights,
-    spare rows, and the tiles of a unit; keys come first.
+    """Where the thread-local scratch has values, scales, scores, weights, spare rows, and the tiles
+    of a unit; keys come first. The scales are those of keys and of values, then 0 for each value,
+    or NaN if it is not finite, and their sum.
     """
     values = KEYS // LANES * steps_of(d) * BOTH
     scales = values + dv // LANES * BOTH
-    scores = scales + 8 * KEYS + LINE
+    scores = scales + ANY_BROKEN + LINE
     weights = scores + 2 * CROSS
     spare = weights + 2 * BOTH
     spare_bytes = max(2 * BOTH, TOPS_BYTES + 4 * KEYS * padded(max(d, dv)))
@@ -147,6 +147,12 @@ def states_at(p, local, r):
 def sums_at(p, local, r):
     """The sums of row r of a unit."""
     return states_at(p, local, r) + 2 * STATES + r % TILE * 4 * v.ne(p, V, 0)
+
+
+@fn
+def place_of(p, local, r):
+    """Where row r of a unit has its number among the states."""
+    return states_at(p, local, r) + r % TILE // ROWS * STATES + 4 * (r % ROWS)
 
 
 @fn
@@ -283,13 +289,28 @@ def weight(x, i, n, factor):
 
 
 @fn
-def weigh_rows(n, x, value_scales, states, weights, spare):
+def see_broken(n, x, scales, to):
+    """Of each of ROWS rows with n scores at x: NaN if it sees a value that is not finite, or 0."""
+    for t in range(ROWS):
+        found = v.f32(0.0)
+        for i in range(0, n, LANES):
+            hidden = v.f32_load(x + SCORES * t + 4 * i) == MINUS_INFINITY
+            found = found + v.select(hidden, 0.0, v.f32_load(scales + BROKEN + 4 * i))
+        v.st_f32(to + 4 * t, v.float32(v.vsum(found)))
+
+
+@fn
+def weigh_rows(n, x, scales, states, weights, spare):
     """n scores of each of ROWS rows at x, whose largest are in spare, to weights exp(score -
     maximum) times the scales of the values, and these to bytes.
 
     The states' maxima and sums of weights are brought up to date; the factors are what sums of
     values weighted so far must be multiplied by, the scales what one of the integers stands for.
     """
+    broken = v.f32(0.0)
+    if v.ld_f32(scales + ANY_BROKEN) != 0:
+        see_broken(n, x, scales, states + SCALES)
+        broken = v.f32_load(states + SCALES)
     before = v.f32_load(states + TOPS)
     top = v.vmax(maxima(spare), before)
     base = v.select(top > MINUS_INFINITY, top, 0.0)
@@ -303,16 +324,16 @@ def weigh_rows(n, x, value_scales, states, weights, spare):
         for i in range(0, n, LANES):
             at = x + SCORES * t + 4 * i
             e = v.vexp(v.f32_load(at) - of_row)
-            w = e * v.f32_load(value_scales + 4 * i)
+            w = e * v.f32_load(scales + OF_VALUES + 4 * i)
             total, top = total + e, v.vmax(w, top)
             v.store(at, w)
         v.store(spare + WORD * t, total)
         v.store(spare + WORD * (ROWS + t), top)
     v.store(states + TOTALS, v.f32_load(states + TOTALS) * factors + totals(spare))
-    top, bad = maxima(spare + ROWS * WORD), v.f32_bcast(value_scales + 4 * KEYS)
+    top = maxima(spare + ROWS * WORD)
     scale = v.select(top < TINY, 0.0, top * (1 / MOST))
     v.store(spare, v.select(scale > 0.0, 1.0 / scale, 0.0))
-    v.store(states + SCALES, scale * HIGH + bad)
+    v.store(states + SCALES, scale * HIGH + broken)
     for t in range(ROWS):
         row, factor = x + SCORES * t, v.f32_bcast(spare + 4 * t)
         high, low = two_bytes(
@@ -426,7 +447,7 @@ def _load_keys(source: Source) -> Function:
 
     @fn
     def load_keys(p, pair, key, n, keys, values, scales, spare):
-        """n keys and values. Behind the scales is 0, or NaN if one of the values is not finite."""
+        """n keys and values."""
         d, dv, inverses = v.ne(p, K, 0), v.ne(p, V, 0), spare + LANES * WORD
         moved, stride = spare + TOPS_BYTES, v.nb(p, K, 1)
         src = place(v.extra(p, K_KIND), keys_at(p, K, pair, key), stride, n, d, moved)
@@ -436,14 +457,17 @@ def _load_keys(source: Source) -> Function:
             scale_rows(src, stride, rows, d, scales + 4 * j, inverses, spare)
             put_keys(src, stride, rows, d, to, inverses)
             src += LANES * stride
-        of_values, bad, stride = scales + 4 * KEYS, v.f32(0.0), v.nb(p, V, 1)
+        of_values, bad, stride = scales + OF_VALUES, v.f32(0.0), v.nb(p, V, 1)
         src = place(v.extra(p, V_KIND), keys_at(p, V, pair, key), stride, n, dv, moved)
         stride = step(stride, dv)
         for j in range(0, KEYS, LANES):
             rows, first = n - j, src + min(j, n - 1) * stride
             scale_rows(first, stride, rows, dv, of_values + 4 * j, inverses + 4 * j, spare)
-            bad = v.fma(v.f32_load(of_values + 4 * j), 0.0, bad)
-        v.st_f32(of_values + 4 * KEYS, v.float32(v.vsum(bad)))
+            scale = v.f32_load(of_values + 4 * j)
+            v.store(scales + BROKEN + 4 * j, scale * 0.0)
+            v.store(of_values + 4 * j, v.select(scale == scale, scale, 0.0))
+            bad = v.fma(scale, 0.0, bad)
+        v.st_f32(scales + ANY_BROKEN, v.float32(v.vsum(bad)))
         put_values(src, stride, n, dv, values, inverses)
         prefetch_rows(keys_at(p, K, pair, key + KEYS), v.nb(p, K, 1), v.extra(p, K_BYTES))
         prefetch_rows(keys_at(p, V, pair, key + KEYS), v.nb(p, V, 1), v.extra(p, V_BYTES))
@@ -463,7 +487,7 @@ def run_tile(p, local, key, n, states):
         own, x = states + STATES * i, scores + ROWS * SCORES * i
         of_queries = states + scales_at(d, dv) + 4 * ROWS * i
         score_rows(p, key, n, x, scales, of_queries, own, spare)
-        weigh_rows(n, x, scales + 4 * KEYS, own, weights + BOTH * i, spare)
+        weigh_rows(n, x, scales, own, weights + BOTH * i, spare)
     for i in range(2):
         sums = states + 2 * STATES + ROWS * 4 * dv * i
         add_values(values, weights + BOTH * i, dv, states + STATES * i, sums, spare)
@@ -471,7 +495,7 @@ def run_tile(p, local, key, n, states):
 
 def _unit(source: Source) -> Function:
     load_keys, in_f32 = _load_keys(source), unit_of(source)
-    any_spoilt = spoilt_among(sums_at, WORD)
+    any_spoilt, finish = spoilt_among(sums_at, WORD), finishing(place_of, sums_at, WORD)
 
     @fn
     def run_keys(p, local, pair, first, n_rows, begin, end):
@@ -510,12 +534,7 @@ def _unit(source: Source) -> Function:
         if not in_registers or any_spoilt(p, local, n_rows):
             in_f32(p, local, pair, first, n_rows, begin, end, part, parts)
         else:
-            state = local  # the keys are not needed any more
-            for r in range(n_rows):
-                states, t = states_at(p, local, r) + r % TILE // ROWS * STATES, r % ROWS
-                v.st_f32(state + TOP, v.ld_f32(states + TOPS + 4 * t))
-                v.st_f32(state + TOTAL, v.ld_f32(states + TOTALS + 4 * t))
-                finish_row(p, pair, first + r, part, parts, state, sums_at(p, local, r), WORD)
+            finish(p, local, pair, first, n_rows, part, parts)
 
     return unit
 
