@@ -157,6 +157,13 @@ def test_hidden_cells_may_hold_anything(n_threads: int, kind: str, odd: float) -
     assert not np.isfinite(got[:, 2]).all()
 
 
+def test_keys_that_are_infinite_are_seen() -> None:
+    """By queries whose products with them are -inf: they have no weight, and all others have."""
+    q, k, v = inputs(64, 64, 2, 2, 70, 600)
+    q[...], k[0, 100, 1, ::7] = np.abs(q), -np.inf
+    near(attention(q, k, v, causal(70, 600)))
+
+
 @pytest.mark.parametrize("odd", [np.nan, np.inf])
 def test_values_that_are_no_numbers_are_seen(odd: float) -> None:
     """By the tokens that see their cell, in their column alone."""

@@ -5,8 +5,8 @@ Each row of queries, of keys and of values, and the weights of a row for KEYS ke
 of 16 bits with a scale of their own, and each of these is two bytes, a high and a low one, both
 signed. Of their four products that of both low bytes is left out: it is 2^-16 of the whole. What
 values are multiplied by is their weight times their scale, so that a hidden value has no part in
-anything. A value that is not finite makes sums NaN where it is seen, and these rows are computed
-again in f32, as are all where there are few keys (see flash_integers.py, whose place this takes).
+anything. What is not finite makes sums NaN where it is seen, and these rows are computed again in
+f32, as are all where there are few keys (see flash_integers.py, whose place this takes).
 
 A register has 16 rows of 64 bytes: 64 values of each of 16 rows of one operand, or four values of
 each of 16 rows of the other in each of its own. Which four, `two_bytes` decides for both alike.
@@ -329,11 +329,12 @@ def weigh_rows(n, x, scales, states, weights, spare):
             v.store(at, w)
         v.store(spare + WORD * t, total)
         v.store(spare + WORD * (ROWS + t), top)
-    v.store(states + TOTALS, v.f32_load(states + TOTALS) * factors + totals(spare))
+    total = totals(spare)
+    v.store(states + TOTALS, v.f32_load(states + TOTALS) * factors + total)
     top = maxima(spare + ROWS * WORD)
     scale = v.select(top < TINY, 0.0, top * (1 / MOST))
     v.store(spare, v.select(scale > 0.0, 1.0 / scale, 0.0))
-    v.store(states + SCALES, scale * HIGH + broken)
+    v.store(states + SCALES, v.fma(total, 0.0, scale * HIGH + broken))
     for t in range(ROWS):
         row, factor = x + SCORES * t, v.f32_bcast(spare + 4 * t)
         high, low = two_bytes(
