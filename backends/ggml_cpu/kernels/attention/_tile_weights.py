@@ -138,6 +138,21 @@ maxima, sums = joining(larger, TILE), joining(plus, TILE)
 
 
 @fn
+def raise_tops(states, tops):
+    """Maxima with those of more scores. What scores are weighed against goes where scales will be;
+    what sums of values weighted so far must be multiplied by to the factors, which are returned.
+    """
+    before = v.f32_load(states + TOPS)
+    top = v.vmax(tops, before)
+    base = v.select(top > MINUS_INFINITY, top, 0.0)
+    factors = v.select(top > before, v.vexp(before - base), 1.0)
+    v.store(states + TOPS, top)
+    v.store(states + FACTORS, factors)
+    v.store(states + SCALES, base)
+    return factors
+
+
+@fn
 def weigh_tile(p, key, n, x, value_scales, states, integers, spare):
     """n scores of each row at x, KEYS apart, to weights exp(score - maximum) times the scales of
     the values, and these to integers; zeros fill up the last vector.
@@ -151,13 +166,7 @@ def weigh_tile(p, key, n, x, value_scales, states, integers, spare):
         mask = mask + 2 * key if mask != 0 else 0
         top = add_bias(x + 4 * KEYS * t, n, mask, v.ld_f32(states + SLOPES + 4 * t), cap)
         v.store(spare + WORD * t, top)
-    before = v.f32_load(states + TOPS)
-    top = v.vmax(maxima(spare), before)
-    base = v.select(top > MINUS_INFINITY, top, 0.0)
-    factors = v.select(top > before, v.vexp(before - base), 1.0)
-    v.store(states + TOPS, top)
-    v.store(states + FACTORS, factors)
-    v.store(states + SCALES, base)
+    factors = raise_tops(states, maxima(spare))
     add_weights(n, x, value_scales, states + SCALES, spare)
     v.store(states + TOTALS, v.f32_load(states + TOTALS) * factors + sums(spare))
     scaled = sums(spare + TILE * WORD)

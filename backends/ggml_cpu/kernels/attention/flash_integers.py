@@ -25,10 +25,8 @@ from ggml_cpu.blocks.integers16 import (
 from ggml_cpu.kernel import Function, fn, kernel
 from ggml_cpu.kernels._common import padded
 from ggml_cpu.kernels.attention._parts import (
-    K_BYTES,
     K_KIND,
     KEYS,
-    V_BYTES,
     V_KIND,
     K,
     Q,
@@ -56,7 +54,7 @@ from ggml_cpu.kernels.attention.flash_tiles import (
     MIN_TILES,
     SUMS,
     extra,
-    prefetch_rows,
+    prefetch_keys,
     scratch_for,
     spoilt_among,
     taking_units,
@@ -212,8 +210,7 @@ def _load_keys(source: Source) -> Function:
             rows, stride = min(2, n - j), v.nb(p, V, 1)
             src = place(v.extra(p, V_KIND), keys_at(p, V, pair, key + j), stride, rows, dv, spare)
             load_values(p, src, step(stride, dv), rows, values + j // 2 * ROW, scales + 4 * j)
-        prefetch_rows(keys_at(p, K, pair, key + KEYS), v.nb(p, K, 1), v.extra(p, K_BYTES))
-        prefetch_rows(keys_at(p, V, pair, key + KEYS), v.nb(p, V, 1), v.extra(p, V_BYTES))
+        prefetch_keys(p, pair, key + KEYS)
 
     return load_keys
 

@@ -7,9 +7,6 @@ signed. Of their four products that of both low bytes is left out: it is 2^-16 o
 values are multiplied by is their weight times their scale, so that a hidden value has no part in
 anything. What is not finite makes sums NaN where it is seen, and these rows are computed again in
 f32, as are all where there are few keys (see flash_integers.py, whose place this takes).
-
-A register has 16 rows of 64 bytes: 64 values of each of 16 rows of one operand, or four values of
-each of 16 rows of the other in each of its own. Which four, `two_bytes` decides for both alike.
 """
 
 from __future__ import annotations
@@ -20,18 +17,28 @@ from ggml_cpu.blocks.amx import A_NEXT, B_NEXT, C_NEXT, D_NEXT, LINE, ROWS, WORD
 from ggml_cpu.blocks.integers16 import TINY, inverse, load_f32_n, row_scale
 from ggml_cpu.kernel import Function, fn, kernel
 from ggml_cpu.kernels._common import padded
+from ggml_cpu.kernels.attention._byte_rows import (
+    ANY_BROKEN,
+    BOTH,
+    BROKEN,
+    MOST,
+    OF_VALUES,
+    PART,
+    STEP,
+    TOPS_BYTES,
+    integers,
+    loading,
+    splitting,
+    steps_of,
+    two_bytes,
+)
 from ggml_cpu.kernels.attention._parts import (
-    K_BYTES,
-    K_KIND,
     KEYS,
-    V_BYTES,
-    V_KIND,
     K,
     Q,
     V,
     biased,
     flash_start,
-    keys_at,
     query_at,
     refusal,
     scores_scale,
@@ -43,19 +50,18 @@ from ggml_cpu.kernels.attention._tile_weights import (
     SCALES,
     SLOPES,
     STATES,
-    TOPS,
     TOTALS,
     finishing,
     joining,
     larger,
     plus,
+    raise_tops,
     seeing,
     starting,
 )
 from ggml_cpu.kernels.attention.flash_integers import MIN_KEYS
 from ggml_cpu.kernels.attention.flash_tiles import (
     extra,
-    prefetch_rows,
     scratch_for,
     spoilt_among,
     taking_units,
@@ -69,25 +75,13 @@ from ggml_py.tensor import Tensor
 TILE = 2 * ROWS
 MIN_TILES, MAX_TILES = 2, 32  # tiles of a unit
 UNIT_BYTES = 1 << 20  # for a unit's queries and sums: they stay in the L2 cache
-STEP = LINE  # values of a row in a register
-PART = ROWS * LINE  # bytes of a register
-BOTH = 2 * PART  # of one with high bytes, and one with low ones
-MOST = 32639.0  # 127 * 256 + 127
 HIGH = 256.0  # what a high byte stands for
 COLUMNS = 2 * LANES  # of values that are multiplied at a time
-TOPS_BYTES = LANES * WORD + 4 * KEYS  # for largest values of rows, and inverses of scales
-OF_VALUES, BROKEN, ANY_BROKEN = 4 * KEYS, 8 * KEYS, 12 * KEYS  # among the scales
 SCORES = 4 * KEYS  # bytes of a row of them
 CROSS = TILE * SCORES  # bytes from products of high bytes to those of a high and a low one
-assert KEYS == STEP == 4 * LANES or not AMX
 
 start_rows, keys_seen = starting(ROWS), seeing(ROWS)
 maxima, totals = joining(larger, ROWS), joining(plus, ROWS)
-
-
-@fn
-def steps_of(d: int) -> int:
-    return (d + STEP - 1) // STEP
 
 
 @fn
@@ -153,36 +147,6 @@ def sums_at(p, local, r):
 def place_of(p, local, r):
     """Where row r of a unit has its number among the states."""
     return states_at(p, local, r) + r % TILE // ROWS * STATES + 4 * (r % ROWS)
-
-
-@fn
-def two_bytes(w, x, y, z):
-    """Integers of 16 bits to their high bytes, rounded, and what these leave: four in a word."""
-    first, second = (w & 0xFFFF) | (x << 16), (y & 0xFFFF) | (z << 16)
-    up, above = v.as_i32(v.as_i16(first) + 128), v.as_i32(v.as_i16(second) + 128)
-    high = ((up >> 8) & 0x00FF00FF) | (above & -0x00FF0100)
-    return high, (first & 0x00FF00FF) | ((second << 8) & -0x00FF0100)
-
-
-@fn
-def integers(x, factor):
-    return v.to_i32(v.vround(x * factor))
-
-
-def splitting(load_n: Function, size: int) -> Function:
-    """step_of(x, n, factor): a step of a row, two_bytes of its quarters."""
-
-    @fn
-    def step_of(x, n, factor):
-        quarter = size * LANES
-        return two_bytes(
-            integers(load_n(x, n), factor),
-            integers(load_n(x + quarter, n - LANES), factor),
-            integers(load_n(x + 2 * quarter, n - 2 * LANES), factor),
-            integers(load_n(x + 3 * quarter, n - 3 * LANES), factor),
-        )
-
-    return step_of
 
 
 query_scale, query_step = row_scale(load_f32_n, 4, MOST), splitting(load_f32_n, 4)
@@ -311,13 +275,7 @@ def weigh_rows(n, x, scales, states, weights, spare):
     if v.ld_f32(scales + ANY_BROKEN) != 0:
         see_broken(n, x, scales, states + SCALES)
         broken = v.f32_load(states + SCALES)
-    before = v.f32_load(states + TOPS)
-    top = v.vmax(maxima(spare), before)
-    base = v.select(top > MINUS_INFINITY, top, 0.0)
-    factors = v.select(top > before, v.vexp(before - base), 1.0)
-    v.store(states + TOPS, top)
-    v.store(states + FACTORS, factors)
-    v.store(states + SCALES, base)
+    factors = raise_tops(states, maxima(spare))
     for t in range(ROWS):
         of_row = v.f32_bcast(states + SCALES + 4 * t)
         total, top = v.f32(0.0), v.f32(0.0)
@@ -386,97 +344,6 @@ def add_values(values, weights, dv, states, sums, products):
 
 
 @fn
-def farther(x, y):
-    """Of numbers that are not negative the larger ones; what is no number is larger than all."""
-    return v.as_f32(v.vmax(v.as_i32(x), v.as_i32(y)))
-
-
-largest = joining(farther, LANES)
-
-
-def _load_keys(source: Source) -> Function:
-    place, step = source.place, source.step
-    load, load_n, size = source.element.load, source.element.load_n, source.element.size
-    step_of = splitting(load_n, size)
-
-    @fn
-    def scale_rows(src, stride, rows, n, scales, inverses, tops):
-        """What one stands for in each of up to LANES rows, and its inverse; NaN where a value is
-        not finite, 0 for rows that are missing."""
-        for r in range(LANES):
-            at, top = src + max(0, min(r, rows - 1)) * stride, v.f32(0.0)
-            for i in range(0, n, LANES):
-                top = farther(v.vabs(load_n(at + size * i, n - i)), top)
-            v.store(tops + WORD * r, top)
-        top = largest(tops)
-        scale = v.select(top < TINY, 0.0, v.fma(top, 1 / MOST, top * 0.0))
-        scale = v.select(v.iota() < rows, scale, 0.0)
-        v.store(scales, scale)
-        v.store(inverses, v.select(scale > 0.0, 1.0 / scale, 0.0))
-
-    @fn
-    def put_keys(src, stride, rows, d, to, inverses):
-        """Up to LANES keys, the last of them repeated, side by side."""
-        for s in range(steps_of(d)):
-            high, low = v.i32_regs(LANES), v.i32_regs(LANES)
-            for r in range(LANES):
-                at = src + min(r, rows - 1) * stride + size * STEP * s
-                high[r], low[r] = step_of(at, d - STEP * s, v.f32_bcast(inverses + 4 * r))
-            v.transpose(high)
-            v.transpose(low)
-            for r in range(LANES):
-                v.store(to + s * BOTH + LINE * r, high[r])
-                v.store(to + s * BOTH + LINE * r + PART, low[r])
-
-    @fn
-    def put_values(src, stride, rows, dv, to, inverses):
-        """Up to KEYS values, each beside those LANES, 2 * LANES and 3 * LANES after it."""
-        for r in range(LANES):
-            first, second = src + min(r, rows - 1) * stride, src + min(r + LANES, rows - 1) * stride
-            third = src + min(r + 2 * LANES, rows - 1) * stride
-            fourth = src + min(r + 3 * LANES, rows - 1) * stride
-            at = inverses + 4 * r
-            a, b = v.f32_bcast(at), v.f32_bcast(at + WORD)
-            c, d = v.f32_bcast(at + 2 * WORD), v.f32_bcast(at + 3 * WORD)
-            for i in range(0, dv, LANES):
-                high, low = two_bytes(
-                    integers(load(first + size * i), a), integers(load(second + size * i), b),
-                    integers(load(third + size * i), c), integers(load(fourth + size * i), d),
-                )  # fmt: skip
-                v.store(to + i // LANES * BOTH + LINE * r, high)
-                v.store(to + i // LANES * BOTH + LINE * r + PART, low)
-
-    @fn
-    def load_keys(p, pair, key, n, keys, values, scales, spare):
-        """n keys and values."""
-        d, dv, inverses = v.ne(p, K, 0), v.ne(p, V, 0), spare + LANES * WORD
-        moved, stride = spare + TOPS_BYTES, v.nb(p, K, 1)
-        src = place(v.extra(p, K_KIND), keys_at(p, K, pair, key), stride, n, d, moved)
-        stride = step(stride, d)
-        for j in range(0, n, LANES):
-            rows, to = min(LANES, n - j), keys + j // LANES * steps_of(d) * BOTH
-            scale_rows(src, stride, rows, d, scales + 4 * j, inverses, spare)
-            put_keys(src, stride, rows, d, to, inverses)
-            src += LANES * stride
-        of_values, bad, stride = scales + OF_VALUES, v.f32(0.0), v.nb(p, V, 1)
-        src = place(v.extra(p, V_KIND), keys_at(p, V, pair, key), stride, n, dv, moved)
-        stride = step(stride, dv)
-        for j in range(0, KEYS, LANES):
-            rows, first = n - j, src + min(j, n - 1) * stride
-            scale_rows(first, stride, rows, dv, of_values + 4 * j, inverses + 4 * j, spare)
-            scale = v.f32_load(of_values + 4 * j)
-            v.store(scales + BROKEN + 4 * j, scale * 0.0)
-            v.store(of_values + 4 * j, v.select(scale == scale, scale, 0.0))
-            bad = v.fma(scale, 0.0, bad)
-        v.st_f32(scales + ANY_BROKEN, v.float32(v.vsum(bad)))
-        put_values(src, stride, n, dv, values, inverses)
-        prefetch_rows(keys_at(p, K, pair, key + KEYS), v.nb(p, K, 1), v.extra(p, K_BYTES))
-        prefetch_rows(keys_at(p, V, pair, key + KEYS), v.nb(p, V, 1), v.extra(p, V_BYTES))
-
-    return load_keys
-
-
-@fn
 def run_tile(p, local, key, n, states):
     """A tile's rows times n keys and values."""
     d, dv = v.ne(p, K, 0), v.ne(p, V, 0)
@@ -495,7 +362,7 @@ def run_tile(p, local, key, n, states):
 
 
 def _unit(source: Source) -> Function:
-    load_keys, in_f32 = _load_keys(source), unit_of(source)
+    load_keys, in_f32 = loading(source), unit_of(source)
     any_spoilt, finish = spoilt_among(sums_at, WORD), finishing(place_of, sums_at, WORD)
 
     @fn

@@ -179,6 +179,13 @@ def prefetch_rows(at, stride, size):
 
 
 @fn
+def prefetch_keys(p, pair, key):
+    """Fetch KEYS keys and values from `key` on."""
+    prefetch_rows(keys_at(p, K, pair, key), v.nb(p, K, 1), v.extra(p, K_BYTES))
+    prefetch_rows(keys_at(p, V, pair, key), v.nb(p, V, 1), v.extra(p, V_BYTES))
+
+
+@fn
 def load_tile(p, pair, first, count, q, spare):
     """Queries of a tile, [d][TILE], times the scale; the last one fills empty places."""
     d, scale = v.ne(p, Q, 0), scores_scale(p)
@@ -205,8 +212,7 @@ def _load_keys(source: Source) -> Function:
         for j in range(n):
             src, to = keys_at(p, V, pair, key + j), values + j * WORD
             row(v.extra(p, V_KIND), src, dv, to, PANEL, spare)
-        prefetch_rows(keys_at(p, K, pair, key + KEYS), v.nb(p, K, 1), v.extra(p, K_BYTES))
-        prefetch_rows(keys_at(p, V, pair, key + KEYS), v.nb(p, V, 1), v.extra(p, V_BYTES))
+        prefetch_keys(p, pair, key + KEYS)
 
     return load_keys
 

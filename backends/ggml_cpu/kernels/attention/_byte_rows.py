@@ -1,0 +1,151 @@
+"""Rows as integers of 16 bits, in two signed bytes each, in the order of AMX registers.
+
+A register has 16 rows of 64 bytes: 64 values of each of 16 rows of one operand, or four values of
+each of 16 rows of the other in each of its own. Which four, `two_bytes` decides for both alike.
+"""
+
+from __future__ import annotations
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.amx import LINE, ROWS
+from ggml_cpu.blocks.integers16 import TINY
+from ggml_cpu.kernel import Function, fn
+from ggml_cpu.kernels.attention._parts import K_KIND, KEYS, V_KIND, K, V, keys_at
+from ggml_cpu.kernels.attention._sources import WORD, Source
+from ggml_cpu.kernels.attention._tile_weights import joining
+from ggml_cpu.kernels.attention.flash_tiles import prefetch_keys
+from ggml_cpu.target import AMX, LANES
+
+STEP = LINE  # values of a row in a register
+PART = ROWS * LINE  # bytes of a register
+BOTH = 2 * PART  # of one with high bytes, and one with low ones
+MOST = 32639.0  # 127 * 256 + 127
+TOPS_BYTES = LANES * WORD + 4 * KEYS  # for largest values of rows, and inverses of scales
+OF_VALUES, BROKEN, ANY_BROKEN = 4 * KEYS, 8 * KEYS, 12 * KEYS  # among the scales
+assert KEYS == STEP == 4 * LANES or not AMX
+
+
+@fn
+def steps_of(d: int) -> int:
+    return (d + STEP - 1) // STEP
+
+
+@fn
+def two_bytes(w, x, y, z):
+    """Integers of 16 bits to their high bytes, rounded, and what these leave: four in a word."""
+    first, second = (w & 0xFFFF) | (x << 16), (y & 0xFFFF) | (z << 16)
+    up, above = v.as_i32(v.as_i16(first) + 128), v.as_i32(v.as_i16(second) + 128)
+    high = ((up >> 8) & 0x00FF00FF) | (above & -0x00FF0100)
+    return high, (first & 0x00FF00FF) | ((second << 8) & -0x00FF0100)
+
+
+@fn
+def integers(x, factor):
+    return v.to_i32(v.vround(x * factor))
+
+
+def splitting(load_n: Function, size: int) -> Function:
+    """step_of(x, n, factor): a step of a row, two_bytes of its quarters."""
+
+    @fn
+    def step_of(x, n, factor):
+        quarter = size * LANES
+        return two_bytes(
+            integers(load_n(x, n), factor),
+            integers(load_n(x + quarter, n - LANES), factor),
+            integers(load_n(x + 2 * quarter, n - 2 * LANES), factor),
+            integers(load_n(x + 3 * quarter, n - 3 * LANES), factor),
+        )
+
+    return step_of
+
+
+@fn
+def farther(x, y):
+    """Of numbers that are not negative the larger ones; what is no number is larger than all."""
+    return v.as_f32(v.vmax(v.as_i32(x), v.as_i32(y)))
+
+
+largest = joining(farther, LANES)
+
+
+def loading(source: Source) -> Function:
+    """load_keys(p, pair, key, n, keys, values, scales, spare)."""
+    place, step = source.place, source.step
+    load, load_n, size = source.element.load, source.element.load_n, source.element.size
+    step_of = splitting(load_n, size)
+
+    @fn
+    def scale_rows(src, stride, rows, n, scales, inverses, tops):
+        """What one stands for in each of up to LANES rows, and its inverse; NaN where a value is
+        not finite, 0 for rows that are missing."""
+        for r in range(LANES):
+            at, top = src + max(0, min(r, rows - 1)) * stride, v.f32(0.0)
+            for i in range(0, n, LANES):
+                top = farther(v.vabs(load_n(at + size * i, n - i)), top)
+            v.store(tops + WORD * r, top)
+        top = largest(tops)
+        scale = v.select(top < TINY, 0.0, v.fma(top, 1 / MOST, top * 0.0))
+        scale = v.select(v.iota() < rows, scale, 0.0)
+        v.store(scales, scale)
+        v.store(inverses, v.select(scale > 0.0, 1.0 / scale, 0.0))
+
+    @fn
+    def put_keys(src, stride, rows, d, to, inverses):
+        """Up to LANES keys, the last of them repeated, side by side."""
+        for s in range(steps_of(d)):
+            high, low = v.i32_regs(LANES), v.i32_regs(LANES)
+            for r in range(LANES):
+                at = src + min(r, rows - 1) * stride + size * STEP * s
+                high[r], low[r] = step_of(at, d - STEP * s, v.f32_bcast(inverses + 4 * r))
+            v.transpose(high)
+            v.transpose(low)
+            for r in range(LANES):
+                v.store(to + s * BOTH + LINE * r, high[r])
+                v.store(to + s * BOTH + LINE * r + PART, low[r])
+
+    @fn
+    def put_values(src, stride, rows, dv, to, inverses):
+        """Up to KEYS values, each beside those LANES, 2 * LANES and 3 * LANES after it."""
+        for r in range(LANES):
+            first, second = src + min(r, rows - 1) * stride, src + min(r + LANES, rows - 1) * stride
+            third = src + min(r + 2 * LANES, rows - 1) * stride
+            fourth = src + min(r + 3 * LANES, rows - 1) * stride
+            at = inverses + 4 * r
+            a, b = v.f32_bcast(at), v.f32_bcast(at + WORD)
+            c, d = v.f32_bcast(at + 2 * WORD), v.f32_bcast(at + 3 * WORD)
+            for i in range(0, dv, LANES):
+                high, low = two_bytes(
+                    integers(load(first + size * i), a), integers(load(second + size * i), b),
+                    integers(load(third + size * i), c), integers(load(fourth + size * i), d),
+                )  # fmt: skip
+                v.store(to + i // LANES * BOTH + LINE * r, high)
+                v.store(to + i // LANES * BOTH + LINE * r + PART, low)
+
+    @fn
+    def load_keys(p, pair, key, n, keys, values, scales, spare):
+        """n keys and values."""
+        d, dv, inverses = v.ne(p, K, 0), v.ne(p, V, 0), spare + LANES * WORD
+        moved, stride = spare + TOPS_BYTES, v.nb(p, K, 1)
+        src = place(v.extra(p, K_KIND), keys_at(p, K, pair, key), stride, n, d, moved)
+        stride = step(stride, d)
+        for j in range(0, n, LANES):
+            rows, to = min(LANES, n - j), keys + j // LANES * steps_of(d) * BOTH
+            scale_rows(src, stride, rows, d, scales + 4 * j, inverses, spare)
+            put_keys(src, stride, rows, d, to, inverses)
+            src += LANES * stride
+        of_values, bad, stride = scales + OF_VALUES, v.f32(0.0), v.nb(p, V, 1)
+        src = place(v.extra(p, V_KIND), keys_at(p, V, pair, key), stride, n, dv, moved)
+        stride = step(stride, dv)
+        for j in range(0, KEYS, LANES):
+            rows, first = n - j, src + min(j, n - 1) * stride
+            scale_rows(first, stride, rows, dv, of_values + 4 * j, inverses + 4 * j, spare)
+            scale = v.f32_load(of_values + 4 * j)
+            v.store(scales + BROKEN + 4 * j, scale * 0.0)
+            v.store(of_values + 4 * j, v.select(scale == scale, scale, 0.0))
+            bad = v.fma(scale, 0.0, bad)
+        v.st_f32(scales + ANY_BROKEN, v.float32(v.vsum(bad)))
+        put_values(src, stride, n, dv, values, inverses)
+        prefetch_keys(p, pair, key + KEYS)
+
+    return load_keys
