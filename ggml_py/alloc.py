@@ -81,16 +81,21 @@ class _Planner:
         """Place a node of a step, unless its value is inside only; with the last one the step runs,
         and until then it needs all that its nodes read.
         """
-        match, last = step.match, step.match.nodes[-1]
+        match = step.match
+        if node is not match.nodes[-1]:
+            if node in match.kept:
+                self.place(node, True)
+            return
+        sources = [s for n in match.nodes for s in n.src if s is not None]
+        spent, over = (step.spent, step.over) if node is match.result else ((), None)
+        early = [s for s in sources if any(s is t for t in spent)]
+        self.release_all(early)
         if node in match.kept:
-            over = step.over if node is last is match.result else None
-            n_uses = sum(s is over for n in match.nodes for s in n.src)
+            n_uses = sum(s is over for s in sources)
             self.place(node, True, [] if over is None else [(over, n_uses)])
-        if node is last:
-            if match.scratch is not None:
-                self.place_for_now(match.scratch, self.arena_of.get(id(node), 0))
-            for n in match.nodes:
-                self.release_all(n.src)
+        if match.scratch is not None:
+            self.place_for_now(match.scratch, self.arena_of.get(id(node), 0))
+        self.release_all(s for s in sources if not any(s is t for t in early))
 
     def place_for_now(self, scratch: Tensor, index: int) -> None:
         arena = self.arenas[index]
@@ -109,25 +114,25 @@ class _Planner:
             return
         index = self.arena_of.get(id(t), 0)
         u.owned = owned
-        u.offset = next((at for s, n in dying if (at := self.inherit(t, s, n, index)) >= 0), -1)
-        if u.offset < 0:
+        able = [self.use(s.root) for s, n in dying if self.can_inherit(t, s, n, index)]
+        if able:
+            heir = min(able, key=lambda r: r.offset)  # so that what is free above is in one piece
+            u.offset, heir.owned = heir.offset, False
+        else:
             u.offset = self.arenas[index].take(t.nbytes)
         self.placed.append((t, index, u.offset))
 
-    def inherit(self, t: Tensor, s: Tensor, n_uses: int, index: int) -> int:
-        """The offset of s, if nothing but these uses needs it and t fills its bytes; or -1."""
+    def can_inherit(self, t: Tensor, s: Tensor, n_uses: int, index: int) -> bool:
+        """Whether nothing but these uses needs s, and t fills its bytes."""
         root = s.root
         u, r = self.use(s), self.use(root)
         if s is not root and (r.views != 1 or r.children or s.view_offs):
-            return -1
-        if (
-            not r.owned or u.children != n_uses or u.views or root.nbytes != t.nbytes
-            or root.flags & FLAG_OUTPUT or s.flags & FLAG_OUTPUT
-            or self.arena_of.get(id(root), 0) != index
-        ):  # fmt: skip
-            return -1
-        r.owned = False
-        return r.offset
+            return False
+        return (
+            r.owned and u.children == n_uses and not u.views and root.nbytes == t.nbytes
+            and not root.flags & FLAG_OUTPUT and not s.flags & FLAG_OUTPUT
+            and self.arena_of.get(id(root), 0) == index
+        )  # fmt: skip
 
     def release_all(self, sources: Iterable[Tensor | None]) -> None:
         for s in sources:

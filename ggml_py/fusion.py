@@ -21,6 +21,7 @@ K = TypeVar("K")
 Launcher = Callable[[Match], list[K]]
 Condition = Callable[[Match], str]
 Over = Callable[[Match], Tensor | None]
+Spent = Callable[[Match], Sequence[Tensor]]
 Size = Callable[[Match], int]
 
 
@@ -44,6 +45,11 @@ def apart(_: Match) -> Tensor | None:
     return None
 
 
+def none_spent(_: Match) -> Sequence[Tensor]:
+    """A `spent`: operands may be read until the step ends."""
+    return ()
+
+
 def no_scratch(_: Match) -> int:
     return 0
 
@@ -61,7 +67,14 @@ class Rule(Generic[K]):
     launcher: Launcher[K]
     when: Condition
     over: Over
+    spent: Spent
     scratch: Size
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Ops that there are in whatever it matches."""
+        lines = self.pattern.lines if isinstance(self.pattern, Pattern) else ()
+        return frozenset(line.op for line in lines if line.mark != "*")
 
     @property
     def n_lines(self) -> int:
@@ -82,12 +95,14 @@ class Rule(Generic[K]):
 class Fused(Generic[K]):
     """Nodes that run as one step, in the place of the last of them.
 
-    over  an operand whose bytes the result may take over
+    over   an operand whose bytes the result may take over
+    spent  operands that are read before any of the result is written
     """
 
     match: Match
     over: Tensor | None
     launcher: Launcher[K]
+    spent: Sequence[Tensor] = ()
 
     def launch(self) -> list[K]:
         """What the backend runs."""
@@ -110,6 +125,7 @@ class Fusions(Generic[K]):
         *,
         when: Condition = fits,
         over: Over = apart,
+        spent: Spent = none_spent,
         scratch: Size = no_scratch,
     ) -> Callable[[Launcher[K]], Launcher[K]]:
         """Declare a launcher: it gets a match, and returns what the backend's launchers of single
@@ -117,11 +133,13 @@ class Fusions(Generic[K]):
 
         when     "" for a match that it takes, else the reason why not
         over     an operand whose bytes the result may overwrite where nobody needs them later
+        spent    operands that are read before any of the result is written: where nobody needs them
+                 later, it may lie over any part of them
         scratch  bytes that it needs while it runs, then `Match.scratch`
         """
 
         def register(launcher: Launcher[K]) -> Launcher[K]:
-            self.rules.append(Rule(pattern, launcher, when, over, scratch))
+            self.rules.append(Rule(pattern, launcher, when, over, spent, scratch))
             self.rules.sort(key=lambda rule: -rule.n_lines)
             return launcher
 
@@ -132,6 +150,8 @@ class Fusions(Generic[K]):
         row = Row(nodes, uses)
         steps: list[Tensor | Fused[K] | None] = list(nodes)
         for rule in self.rules:
+            if not rule.needs <= row.ops:
+                continue
             for match in rule.matches(row):
                 row.take(match)
                 if size := rule.scratch(match):
@@ -139,7 +159,7 @@ class Fusions(Generic[K]):
                 for t in match.nodes:
                     steps[row.place(t)] = None
                 last = row.place(match.nodes[-1])
-                steps[last] = Fused(match, rule.over(match), rule.launcher)
+                steps[last] = Fused(match, rule.over(match), rule.launcher, rule.spent(match))
         return [s for s in steps if s is not None]
 
     def why_not(self, pattern: Pattern, first: Tensor, nodes: Sequence[Tensor], uses: Uses) -> str:

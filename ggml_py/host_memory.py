@@ -101,19 +101,25 @@ def zero(data: Bytes) -> None:
     """Let all bytes be 0. Of what `aligned_bytes` made, Linux takes the pages back, and gives zeros
     on the next touch: a cache of gigabytes that nothing was written to stays untouched.
     """
+    given = give_back(data)
+    data[: given.start] = 0
+    data[given.stop :] = 0
+
+
+def give_back(data: Bytes) -> slice:
+    """Nobody needs these bytes any more: Linux takes their pages back, and gives zeros on the next
+    touch. Returns the part of them that is on such pages; others stay as they are.
+    """
     area = _area(data)
     if area is None or host.SYSTEM != "linux":
-        data[:] = 0
-        return
+        return slice(0, 0)
     before = _address(data) - _address(np.frombuffer(area, np.uint8))
     first = -(-before // mmap.PAGESIZE) * mmap.PAGESIZE
     end = (before + data.size) // mmap.PAGESIZE * mmap.PAGESIZE
     if end <= first:
-        data[:] = 0
-        return
-    data[: first - before] = 0
-    data[end - before :] = 0
+        return slice(0, 0)
     area.madvise(mmap.MADV_DONTNEED, first, end - first)
+    return slice(first - before, end - before)
 
 
 def _area(data: Bytes) -> mmap.mmap | None:

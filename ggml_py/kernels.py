@@ -14,6 +14,8 @@ from ggml_py.errors import UnsupportedOp
 from ggml_py.tensor import Tensor
 
 When = Callable[[Tensor], str]
+Form = tuple[object, ...]
+FORMS = 4096  # whose kernels are remembered
 K = TypeVar("K")
 
 
@@ -21,9 +23,15 @@ def always(_: Tensor) -> str:
     return ""
 
 
+def form_of(node: Tensor) -> Form:
+    """What a kernel may know of a node when it decides whether it takes it."""
+    sources = [None if s is None else (s.type.name, s.ne, s.nb, s.layout) for s in node.src]
+    return node.op, node.params, node.type.name, node.ne, node.nb, *sources
+
+
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[K]):
-    """when     returns "" for a node that the kernel takes, else the reason why not
+    """when     returns "" for a node that the kernel takes, by its form, else the reason why not
     rank     of several kernels that take a node, the one of highest rank runs
     first    the only type that it takes the first source of; "": any
     """
@@ -35,12 +43,15 @@ class Entry(Generic[K]):
 
 
 class KernelTable(Generic[K]):
-    """Kernels by op, highest rank first. No two of one rank may take the same node."""
+    """Kernels by op, highest rank first. No two of one rank may take the same node. Which one takes
+    it follows from its form, and layers have nodes of the same forms.
+    """
 
     def __init__(self, backend: str) -> None:
         self.backend = backend
         self._table: dict[str, list[Entry[K]]] = {}
         self._by_first: dict[tuple[str, str], list[Entry[K]]] = {}
+        self._found: dict[Form, K | None] = {}
 
     def add(
         self, op: str, kernel: K, when: When = always, rank: int = 0, first: str = ""
@@ -48,6 +59,7 @@ class KernelTable(Generic[K]):
         entries = self._table.setdefault(op, [])
         bisect.insort(entries, Entry(kernel, when, rank, first), key=lambda entry: -entry.rank)
         self._by_first.clear()
+        self._found.clear()
 
     def takers(self, node: Tensor) -> list[Entry[K]]:
         """The kernels that take a node, highest rank first."""
@@ -64,10 +76,13 @@ class KernelTable(Generic[K]):
         return found
 
     def find(self, node: Tensor) -> K | None:
-        for entry in self._candidates(node):
-            if not entry.when(node):
-                return entry.kernel
-        return None
+        form = form_of(node)
+        if form not in self._found:
+            if len(self._found) >= FORMS:
+                self._found.clear()
+            taking = (entry.kernel for entry in self._candidates(node) if not entry.when(node))
+            self._found[form] = next(taking, None)
+        return self._found[form]
 
     def get(self, node: Tensor) -> K:
         """The kernel for a node; UnsupportedOp with every reason if there is none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 
 from ggml_py.opspec import OPS
 from ggml_py.pattern import Match, Pattern
@@ -21,6 +21,10 @@ class Row:
         self._by_op: dict[str, list[Tensor]] = {}
         for t in nodes:
             self._by_op.setdefault(t.op, []).append(t)
+
+    @property
+    def ops(self) -> Set[str]:
+        return self._by_op.keys()
 
     def place(self, t: Tensor) -> int:
         return self._place[id(t)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from ggml_py.graph import Graph
+from ggml_py.match import written
 from ggml_py.opspec import OPS
 from ggml_py.tensor import Tensor
 
@@ -12,37 +14,68 @@ INTO_OTHERS = ("CPY", "SET_ROWS")
 
 
 def stored_early(graph: Graph, device_of: Callable[[Tensor], int]) -> Graph:
-    """The graph with what it stores in a cache stored as soon as it is there: its memory is free
-    for what is computed next (the keys, while the values wait). Nothing moves past a node of
-    another device, or one that reads or writes what is stored or where.
+    """The graph with what it stores in a cache stored as early as it can be, and what only that
+    needs computed then: its memory is free for what comes next (keys and values, before the
+    queries). Nothing moves past a node of another device, or one that reads or writes what is
+    stored or where.
     """
     ordered = Graph()
     ordered.leafs = graph.leafs
     nodes = ordered.nodes
+    readers = Counter(i for node in graph.nodes for i in _sources(node))
     for node in graph.nodes:
-        if not _is_store(node):
-            nodes.append(node)
-            continue
-        looks = {i for s in node.src if s is not None for i in _looks(s)}
-        touched = {id(t.root) for t in (node, *node.src) if t is not None}
-        at = len(nodes)
-        while at and (
-            id(nodes[at - 1]) in looks or not _holds(nodes[at - 1], touched, node, device_of)
-        ):
-            at -= 1
-        passed = nodes[at:]
-        along = [t for t in passed if id(t) in looks]
-        nodes[at:] = [*along, node, *(t for t in passed if id(t) not in looks)]
+        nodes.append(node)
+        if _is_store(node):
+            _move_up(nodes, readers, device_of)
     return ordered
 
 
-def _looks(t: Tensor) -> set[int]:
-    """The views through which a tensor is a look at another: they move with who reads it."""
-    found = set()
-    while t.op != "NONE" and OPS[t.op].view:
-        found.add(id(t))
-        t = t.source(0)
-    return found
+def _move_up(
+    nodes: list[Tensor], readers: Counter[int], device_of: Callable[[Tensor], int]
+) -> None:
+    """The last of the nodes, with those that nobody else needs.
+
+    readers  of each node, how many
+    """
+    node, moving, passed = nodes.pop(), list[Tensor](), list[Tensor]()
+    device, needs = device_of(node), Counter[int]()
+    reads, writes = set[int](), set[int]()
+
+    def move(t: Tensor) -> None:
+        moving.append(t)
+        needs.update(_sources(t))
+        reads.update(id(s.root) for s in t.src if s is not None)
+        writes.update(id(w.root) for w in written(t))
+
+    def holds(before: Tensor) -> bool:
+        """Whether what moves has to stay behind that one, which it does not read."""
+        if OPS[before.op].view:
+            return id(before.root) in writes
+        if device_of(before) != device:
+            return True
+        there = {id(w.root) for w in written(before)}
+        read = {id(s.root) for s in before.src if s is not None}
+        return bool(there & (reads | writes) or read & writes)
+
+    move(node)
+    while nodes:
+        before = nodes[-1]
+        view = OPS[before.op].view
+        if needs[id(before)]:
+            alone = needs[id(before)] == readers[id(before)] and device_of(before) == device
+            if not view and not alone:
+                break
+            move(before)
+        elif holds(before):
+            break
+        else:
+            passed.append(before)
+        nodes.pop()
+    nodes += [*reversed(moving), *reversed(passed)]
+
+
+def _sources(node: Tensor) -> set[int]:
+    return {id(s) for s in (*node.src, node.view_src) if s is not None}
 
 
 def _is_store(node: Tensor) -> bool:
@@ -50,14 +83,3 @@ def _is_store(node: Tensor) -> bool:
     root = node.root
     return node.op in INTO_OTHERS and root is not node and root.op == "NONE"
 
-
-def _holds(
-    before: Tensor, touched: set[int], node: Tensor, device_of: Callable[[Tensor], int]
-) -> bool:
-    """Whether the node has to stay behind that one."""
-    if OPS[before.op].view:
-        return id(before.root) in touched
-    if device_of(before) != device_of(node):
-        return True
-    written, read = id(before.root), {id(s.root) for s in before.src if s is not None}
-    return written in touched or id(node.root) in read

@@ -9,24 +9,21 @@ from typing import Any
 import pytest
 
 from ggml_cpu.fused import fusions
-from ggml_cpu.kernel import REGISTRY
+from ggml_cpu.kernel import REGISTRY, Kernel
 from ggml_cpu.table import table
 from ggml_py import registry
-from ggml_py.kernels import Entry
 from ggml_py.pattern import Pattern
 from ggml_py.tensor import Tensor
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, op: str, kernel: str, node: str) -> None:
     """From now on the CPU computes a node by another op's kernel."""
-    entries = table()._table
+    find, wrong = table().find, REGISTRY.kernels[kernel]
 
-    def when(t: Tensor) -> str:
-        return "" if t.name == node else "is another node"
+    def found(t: Tensor) -> Kernel | None:
+        return wrong if (t.op, t.name) == (op, node) else find(t)
 
-    wrong = Entry(REGISTRY.kernels[kernel], when, rank=99)
-    monkeypatch.setitem(entries, op, [wrong, *entries[op]])
-    monkeypatch.setattr(table(), "_by_first", {})
+    monkeypatch.setattr(table(), "find", found)
 
 
 def plant_in_step(monkeypatch: pytest.MonkeyPatch, pattern: Pattern, node: str) -> None:

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from ggml_cpu.compile import start_compilers
 from ggml_cpu.dense import steps_for, why_not
 from ggml_cpu.executor import Executor
 from ggml_cpu.fused import fusions
 from ggml_cpu.kernel import Kernel
-from ggml_cpu.objcache import lacks
+from ggml_cpu.objcache import lacks, start_compilers
 from ggml_cpu.program import Program, kernels_of, load
 from ggml_cpu.recorded import Recorded
 from ggml_cpu.step import Step

@@ -168,12 +168,9 @@ def _lacking(following: Following) -> list[Kernel]:
     return [kernel for kernel in kernels if kernel not in found]
 
 
-def start_compilers(first: Callable[[], Sequence[Kernel]]) -> None:
-    """Where nothing was compiled before, or not what is needed `first`, start what will: it imports
-    Numba in the meantime."""
-    if not sys.executable:
-        return
-    if STORE.is_cold() or len(STORE.read(kernels := first())) < len(kernels):
+def start() -> None:
+    """The processes that compile import Numba in the meantime."""
+    if sys.executable:
         _COMPILERS.start()
 
 

@@ -28,7 +28,7 @@ from ggml_cpu.private import ELEMENTS, Values, trace, untraced
 from ggml_cpu.ranges import Range, range_of
 from ggml_cpu.step import Step
 from ggml_py.arena import Arena, PackedArena
-from ggml_py.backend import aligned_bytes
+from ggml_py.host_memory import aligned_bytes, give_back
 
 ALIGN = 512  # of places: coarse, so that new ones often have the edges of earlier ones
 PREPARED, OWN_PREPARED = 2, 6  # operands that stay prepared at a time: for all threads, for each
@@ -88,12 +88,16 @@ class Held:
 
 @dataclass(slots=True)
 class Placed:
-    """What is decided of a step: the place of its value, if that is an inner one, and of its shared
-    scratch; whether that has to be prepared."""
+    """What is decided of a step: the place of its value, if that is an inner one, of its shared
+    scratch, and of the threads' own where that is apart; bytes of this for each; whether what is
+    shared has to be prepared.
+    """
 
     own: bool
+    local_bytes: int
     value: Place | None = None
     scratch: Place | None = None
+    local: Place | None = None
     prepare: bool = True
 
 
@@ -111,10 +115,9 @@ class Layout:
         values = trace(steps, n_threads) if often else untraced(steps)
         common, own = Arena(ALIGN) if often else PackedArena(ALIGN), Arena(ALIGN)
         self.placed = _places(steps, values, n_threads, common, own, often)
-        most = max(map(self._local, range(len(steps))), default=0)
-        self.local_bytes = local = -(-most // ALIGN) * ALIGN
+        self.local_bytes = local = max((p.local_bytes for p in self.placed), default=0)
         self.stride = own.size
-        sizes = common.size, self.local_bytes * n_threads, own.size * n_threads
+        sizes = common.size, local * n_threads if often else 0, own.size * n_threads
         self.memory = aligned_bytes(sum(sizes))
         self.common = int(self.memory.ctypes.data)
         self.local = self.common + sizes[0]
@@ -138,11 +141,10 @@ class Layout:
         """Drop what is not asked for once entries and blocks are there."""
         self.ranges, self.scratch = [], []
 
-    def _local(self, i: int) -> int:
-        """Bytes of thread-local scratch for a step. One that each thread runs by itself may need
-        more than one that they share."""
-        step = self.steps[i]
-        return step.kernel.scratch(step.node, 1 if self.placed[i].own else self.n_threads)[1]
+    def rest(self) -> None:
+        """Between two runs nothing has to stay in scratch: much of it is the OS's again."""
+        if not self.often:
+            give_back(self.memory)
 
     def _operands(self, i: int, values: Values) -> list[Range | None]:
         """Where the operands of a step are; an inner value's range stands for parts of it, too."""
@@ -188,7 +190,7 @@ class Layout:
             reads = self._some(i, range(1, len(step.operands)) if k.reads is None else k.reads)
             writes = self._some(i, (0,)) if anything else []
             entries.append(Entry(k, i, alone, reads, [*writes, *scratch]))
-        reads = self._some(i, range(1, len(step.operands)))
+        reads = self._some(i, (k for k in range(1, len(step.operands)) if k not in step.ready))
         writes = self._some(i, (0, *step.writes))
         (reads if is_shared(step) else writes).extend(scratch)
         return [*entries, Entry(step.kernel, i, placed.own, reads, writes)]
@@ -203,7 +205,11 @@ class Layout:
         views = [View(r[0], t.ne, t.nb) if t is not None and r else None for t, r in both]
         first, start = self.blocks[rows[0]], scratch[0] if scratch is not None else 0
         pack(first, views, step.params(), step.kernel.extra(step.node))
-        set_scratch(first, start, self.local, self.local_bytes)
+        place = self.placed[i].local
+        if place is None:
+            set_scratch(first, start, self.local, self.local_bytes)
+        else:
+            set_scratch(first, start, self._start(place), self.placed[i].local_bytes)
         if not self._is_private(i):
             return
         found = enumerate(ranges)
@@ -222,7 +228,8 @@ def _places(
     often: bool,
 ) -> list[Placed]:  # fmt: skip
     """Scratch and private values of all steps, as offsets. Of what does not run often all threads
-    wait after each kernel, so scratch is free as soon as nobody reads it any more."""
+    wait after each kernel, so scratch is free as soon as nobody reads it any more, and that of the
+    threads may be anywhere. A step that each thread runs by itself may need more of that."""
     keys = [prepared_by(step, values.makers[i]) or i for i, step in enumerate(steps)]
     last_user = {key: i for i, key in enumerate(keys)}
     prepared = {False: Held(common, False, PREPARED), True: Held(own, True, OWN_PREPARED)}
@@ -232,18 +239,23 @@ def _places(
     past: dict[bool, list[Place]] = {False: [], True: []}
     found = []
     for i, step in enumerate(steps):
-        placed = Placed(values.own[i])
+        nbytes, local = step.kernel.scratch(step.node, 1 if values.own[i] else n_threads)
+        placed = Placed(values.own[i], -(-local // ALIGN) * ALIGN)
         found.append(placed)
         alone = placed.own or (often and n_threads > 1 and prepares_little(step))
-        nbytes = step.kernel.scratch(step.node, 1 if placed.own else n_threads)[0]
         if step.scratch is not None:
             nbytes = step.scratch.nbytes if placed.own else 0
         if nbytes:
             held = (others if keys[i] == i else prepared)[alone]
             placed.scratch, there = held.find(keys[i], nbytes)
             placed.prepare = not there
-            if not often and last_user[keys[i]] == i:
-                held.end(keys[i])
+            assert there or not step.ready, f"nobody has prepared operands {step.ready} of {step}"
+        if local and not often:
+            place = placed.local = Place(0, n_threads * placed.local_bytes, False)
+            place.offset = common.take(place.nbytes)
+            common.give(place.offset, place.nbytes)
+        if nbytes and not often and last_user[keys[i]] == i:
+            held.end(keys[i])
         made = step.operands[0]
         if made is not None and (placed.own or (values.inner[i] and made.nbytes <= INNER)):
             arena = own if placed.own else common
@@ -256,7 +268,7 @@ def _places(
                 (own if over.private else common).give(over.offset, over.nbytes)
     if isinstance(common, PackedArena):
         offsets = common.pack()
-        places = {id(p.scratch): p.scratch for p in found if p.scratch is not None}
+        places = {id(p): p for step in found for p in (step.scratch, step.local) if p is not None}
         for place in places.values():
             place.offset = offsets[place.offset]
     return found
@@ -291,4 +303,4 @@ def prepared_by(step: Step, makers: Sequence[int]) -> tuple[object, ...]:
     read = [i for k in kernels for i in k.reads or () if i < len(step.operands)]
     operands = [(id(step.operands[i]), makers[i]) for i in read]
     extra = tuple(step.kernel.extra(step.node))
-    return (*(k.name for k in kernels), step.params(), extra, *operands)
+    return (*(k.name for k in kernels), step.params_to_prepare(), extra, *operands)

@@ -1,21 +1,24 @@
 """Kernels as native functions: from the object cache, or compiled first where they are missing.
 
 Numba is imported by the processes that compile, if any, and LLVM where something cannot be loaded
-without it (elf.py).
+without it (elf.py); so is what starts such processes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from ggml_cpu import elf
-from ggml_cpu.compile import Following, Progress, compile_kernels
 from ggml_cpu.fingerprints import file_name
 from ggml_cpu.kernel import REGISTRY, Kernel
 from ggml_cpu.store import STORE
 from ggml_cpu.symbols import externals, symbol_of
 from ggml_py.building import building
 from ggml_py.errors import BackendError
+
+if TYPE_CHECKING:
+    from ggml_cpu.compile import Following, Progress
 
 DRIVER = "ggml_cpu.driver"
 
@@ -82,6 +85,16 @@ class Library:
         return addresses
 
 
+def compile_kernels(
+    kernels: Sequence[Kernel], progress: Progress | None = None, whole: bool = True,
+    following: Following = tuple,
+) -> dict[Kernel, bytes]:  # fmt: skip
+    """See compile.py."""
+    from ggml_cpu import compile
+
+    return compile.compile_kernels(kernels, progress, whole, following)
+
+
 def _objects(
     kernels: Sequence[Kernel], progress: Progress | None, whole: bool, following: Following
 ) -> dict[Kernel, bytes]:
@@ -115,6 +128,14 @@ def load_kernels(
     """  # fmt: skip
     declared = [k if isinstance(k, Kernel) else REGISTRY.kernels[k] for k in kernels]
     return _LIBRARY.load(declared, progress, whole, following)
+
+
+def start_compilers(first: Callable[[], Sequence[Kernel]]) -> None:
+    """Where nothing was compiled before, or not what is needed `first`, start what will."""
+    if STORE.is_cold() or len(STORE.read(kernels := first())) < len(kernels):
+        from ggml_cpu import compile
+
+        compile.start()
 
 
 def lacks(kernels: Iterable[Kernel]) -> bool:

@@ -68,7 +68,7 @@ def trace(steps: Sequence[Step], n_threads: int) -> Values:
     written = [[r[i] for i in (0, *s.writes)] for s, r in zip(steps, ranges, strict=True)]
     pieces = Pieces([r for some in written for r in some if r is not None])
     maker = [-1] * len(pieces)
-    makers = []
+    makers = list[list[int]]()
 
     def stays(before: set[int]) -> None:
         """These values have to be where their tensors are."""
@@ -78,7 +78,10 @@ def trace(steps: Sequence[Step], n_threads: int) -> Values:
 
     for i, step in enumerate(steps):
         found = [-1]
-        for r in ranges[i][1:]:
+        for k, r in enumerate(ranges[i][1:], 1):
+            if k in step.ready:
+                found.append(makers[i - 1][k])
+                continue
             by = set() if r is None else set(maker[pieces.of(r)])
             if len(by) > 1:
                 stays(by)

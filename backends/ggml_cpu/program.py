@@ -133,6 +133,7 @@ class Program:
             self._raise_fault()
         if self._bounds is not None and (row := self._bounds.row()) is not None:
             raise self._bounds.error(self._step_of(row).node, self._addresses)
+        self._layout.rest()
 
     def _raise_fault(self) -> None:
         block, index, n = (int(self._faults[i]) for i in (BLOCK, INDEX, LIMIT))

@@ -16,6 +16,9 @@ class Step:
     by all threads where they are not the node's own (a step that runs several nodes).
 
     writes  numbers of the operands that it changes besides dst
+    unit    the last op params, which only the kernel itself reads, not those that prepare for it
+    ready   numbers of the operands that the step before has prepared for this one as well, as its
+            operands of the same numbers: their bytes may be another's by then
     """
 
     kernel: Kernel
@@ -24,8 +27,14 @@ class Step:
     op_params: bytes = b""
     scratch: Tensor | None = None
     writes: tuple[int, ...] = ()
+    unit: bytes = b""
+    ready: tuple[int, ...] = ()
 
     def params(self) -> bytes:
+        params = self.params_to_prepare()
+        return params[: len(params) - len(self.unit)] + self.unit
+
+    def params_to_prepare(self) -> bytes:
         return self.op_params or self.node.op_params()
 
 

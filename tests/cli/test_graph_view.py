@@ -201,7 +201,8 @@ def test_memory_is_the_plans(model: str, capsys: pytest.CaptureFixture[str]) -> 
     names = {graph["leafs"][-1 - place[0]]["name"] for place in inputs["places"]}
     assert {"inp_tokens", "inp_pos"} <= names and "inp_embd" not in names
     until = {place[0]: place[2] for place in memory["places"]}
-    in_steps = [(s, n["step"]) for n in graph["nodes"] if "step" in n for s in n["src"]]
+    time = {node: now for now, node in enumerate(memory["order"])}
+    in_steps = [(s, time[n["step"]]) for n in graph["nodes"] if "step" in n for s in n["src"]]
     outside = [(s, step) for s, step in in_steps if s in until]
     assert len(outside) > 5 and all(until[s] >= step for s, step in outside)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -18,12 +19,12 @@ from ggml_cpu.program import OFTEN, Program
 from ggml_cpu.ranges import Pieces, Range
 from ggml_cpu.step import Step
 from ggml_cpu.table import table
-from ggml_py import ops
+from ggml_py import host, host_memory, ops
 from ggml_py.backend import CompileOptions, HostBuffer, aligned_bytes, get_tensor, set_tensor
 from ggml_py.graph import Graph
 from ggml_py.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
-from ggml_py.types import F16, F32
+from ggml_py.types import F16, F32, I32
 from tests.devices import given
 
 A, B, C, D = ((i, i + 64) for i in range(1000, 1256, 64))
@@ -272,10 +273,42 @@ def test_scratch_of_few_runs_is_used_again_at_once() -> None:
     few, often = (Layout(program.steps, 2, how) for how in (False, True))
     sizes = [p.scratch.nbytes for p in few.placed if p.scratch is not None]
     assert len(sizes) == 7
-    assert few.local - few.common < 2 * min(sizes) <= 2 * max(sizes) <= often.local - often.common
+    own = max((p.local.nbytes for p in few.placed if p.local is not None), default=0)
+    assert few.memory.nbytes - own < 2 * min(sizes) <= 2 * max(sizes) <= often.local - often.common
     assert [p.prepare for p in few.placed if p.scratch is not None] == [True] * 6 + [False]
     first = run()
     program._lay_out(False)
+    np.testing.assert_array_equal(run(), first)
+
+
+def test_scratch_of_threads_is_where_that_of_others_was() -> None:
+    """Rotations need much for all threads together, a product much for each."""
+
+    def build(x: Tensor, y: Tensor) -> Tensor:
+        at = Tensor(I32, (4000,))
+        at.buffer = HostBuffer(aligned_bytes(at.nbytes))
+        rotated = ops.rope_ext(x, at, None, 64, 0, 4096, 1e4, 1.0, 0.0, 1.0, 32.0, 1.0)
+        return ops.add(ops.view(rotated, (64, 96), (256,), 0), ops.mul_mat(weights(128, 64), y))
+
+    _, program, run = planned(build, 2, (64, 1, 4000), (128, 96))
+    layout = Layout(program.steps, 2, often=False)
+    needs = [s.kernel.scratch(s.node, 2) for s in program.steps]
+    shared, own = (max(n) for n in zip(*needs, strict=True))
+    assert max(a + 2 * b for a, b in needs) <= layout.memory.nbytes < shared + 2 * own
+    first = run()
+    program._lay_out(False)
+    np.testing.assert_array_equal(run(), first)
+
+
+@pytest.mark.skipif(host.SYSTEM != "linux", reason="needs Linux, where pages can be given back")
+def test_scratch_of_many_tokens_is_given_back() -> None:
+    def build(x: Tensor) -> Tensor:
+        return ops.mul_mat(weights(1024, 32), x)
+
+    _, program, run = planned(build, 2, (1024, 1500), settle=False)
+    first, memory = run(), program._layout.memory
+    assert memory.nbytes > host_memory.LARGE
+    assert not memory[: memory.nbytes // mmap.PAGESIZE * mmap.PAGESIZE].any()
     np.testing.assert_array_equal(run(), first)
 
 

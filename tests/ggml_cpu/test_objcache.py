@@ -402,14 +402,14 @@ def test_children_serve_several_times(demo):
 EARLY = """
 import json
 import demo_family
-from ggml_cpu import children, compile
+from ggml_cpu import children
 from ggml_cpu.kernel import REGISTRY
-from ggml_cpu.objcache import load_kernels
+from ggml_cpu.objcache import load_kernels, start_compilers
 
 started = []
 start = children._Child._start
 children._Child._start = lambda child: (started.append(1), start(child))
-compile.start_compilers(lambda: [REGISTRY.kernels["made_5"]])
+start_compilers(lambda: [REGISTRY.kernels["made_5"]])
 early = len(started)
 load_kernels(["made_5"])
 print(json.dumps([early, len(started)]))

@@ -83,6 +83,17 @@ def test_a_source_needed_later_is_kept() -> None:
     assert where[id(x)] != where[id(y)]
 
 
+def test_of_two_sources_the_lower_one_is_taken_over() -> None:
+    low, high = ops.mul_mat(leaf(8, 8), leaf(8, 8)), ops.mul_mat(leaf(8, 8), leaf(8, 8))
+    graph = Graph()
+    for t in (low, high):
+        graph.build_forward_expand(t)
+    y = ops.add(high, low)
+    graph.build_forward_expand(y)
+    where = {id(t): offset for t, _, offset in plan_memory(graph).placed}
+    assert where[id(y)] == where[id(low)] < where[id(high)]
+
+
 def test_outputs_are_never_taken_over() -> None:
     x = ops.mul_mat(leaf(8, 8), leaf(8, 8))
     x.flags |= FLAG_OUTPUT

@@ -67,6 +67,37 @@ def test_values_are_stored_before_keys_are_computed() -> None:
     assert plan_memory(ordered).sizes[0] < plan_memory(graph).sizes[0]
 
 
+def with_queries(shared: bool = False) -> Graph:
+    """Queries, then keys, are computed; then keys are stored.
+
+    shared  somebody else reads the keys as well
+    """
+    x = ops.neg(given(N, TOKENS))
+    queries = ops.sqr(ops.scale(x, 2.0))
+    keys = ops.sigmoid(ops.scale(x, 3.0))
+    stored = ops.set_rows(given(N, CELLS), ops.reshape(keys, N, TOKENS), Tensor(I64, (TOKENS,)))
+    graph = Graph()
+    for t in (queries, keys, stored, *([ops.add(keys, queries)] if shared else [])):
+        graph.build_forward_expand(t)
+    return graph
+
+
+def test_what_only_a_cache_needs_is_computed_first() -> None:
+    graph = with_queries()
+    assert computed(graph) == ["NEG", "SCALE", "SQR", "SCALE", "SIGMOID", "SET_ROWS"]
+    ordered = stored_early(graph, lambda _: 0)
+    assert computed(ordered) == ["NEG", "SCALE", "SIGMOID", "SET_ROWS", "SCALE", "SQR"]
+    order = [t for t in ordered.nodes if t.op == "SCALE"]
+    assert [t.params[0] for t in order] == [3.0, 2.0]
+    elsewhere = stored_early(graph, lambda t: int(t.op == "SIGMOID"))
+    assert computed(elsewhere) == computed(graph)
+
+
+def test_what_others_need_as_well_stays_in_its_place() -> None:
+    graph = with_queries(shared=True)
+    assert computed(stored_early(graph, lambda _: 0)) == computed(graph)
+
+
 def test_nothing_is_stored_before_what_was_there_is_read() -> None:
     graph, _, _ = two_caches(old=True)
     ops_of = computed(stored_early(graph, lambda _: 0))

@@ -1,20 +1,25 @@
 """A gated unit whose gate is a product of repacked weights and several columns: the product applies
-it itself (kernels/matrix/_gates.py)."""
+it itself (kernels/matrix/_gates.py).
+
+Where what it is applied to is such a product of the same columns, too, the columns are prepared
+once for both, before either writes, so that the result may lie over them.
+"""
 
 from __future__ import annotations
 
 import struct
 
+from ggml_cpu.fused.product import OPERAND, why_not_prepared
 from ggml_cpu.fusion import fuse
 from ggml_cpu.kernels.glu import OF_PRODUCTS
 from ggml_cpu.kernels.matrix import mul_mat, mul_mat_id
-from ggml_cpu.kernels.matrix._gates import UNIT
 from ggml_cpu.kernels.matrix._ways import GATING
 from ggml_cpu.step import Step
 from ggml_cpu.table import table
 from ggml_py.fusion import in_place
 from ggml_py.pattern import Match
-from ggml_py.patterns.glu import PRODUCTS, gated_by
+from ggml_py.patterns.glu import PRODUCTS, gated_by, of_products
+from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 
 VALUES = {"MUL_MAT": mul_mat.VALUE, "MUL_MAT_ID": mul_mat_id.VALUE}  # where the kernels expect them
@@ -29,16 +34,41 @@ def in_panels(m: Match) -> str:
     return "" if dense else f"needs dense values of f32; got {value}"
 
 
+def prepared_alike(m: Match) -> str:
+    """The same scratch serves both products."""
+    gate, value = m["gate"], m["value"]
+    if reason := in_panels(m) or why_not_prepared(gate):
+        return reason
+    one, other = table().get(gate), table().find(value)
+    if other not in GATING:
+        return f"needs repacked weights and several columns; got {value}"
+    alike = one.prepare == other.prepare and one.scratch(gate, 1)[0] == other.scratch(value, 1)[0]
+    return "" if alike else f"needs columns prepared alike; got {gate} and {value}"
+
+
+def gated(m: Match, op: str, value: Tensor, number: int, ready: tuple[int, ...] = ()) -> Step:
+    """The product that applies unit `number` itself."""
+    gate = m["gate"]
+    operands = (m["y"], *gate.sources(VALUES[op] - 1), value)
+    return Step(table().get(gate), gate, operands, unit=struct.pack("=i", number), ready=ready)
+
+
 def _fuse(op: str, number: int, unit: str) -> None:
     @fuse(gated_by(op, unit), when=in_panels, over=in_place("value"))
     def gated_unit(m: Match) -> list[Step]:
-        gate = m["gate"]
-        operands = (m["y"], *gate.sources(VALUES[op] - 1), m["value"])
-        params = bytearray(gate.op_params())
-        struct.pack_into("=i", params, 4 * UNIT, number)
-        return [Step(table().get(gate), gate, operands, bytes(params))]
+        return [gated(m, op, m["value"], number)]
 
 
-for _op in PRODUCTS:
-    for _number, _unit in enumerate(OF_PRODUCTS, 1):
+def _fuse_both(number: int, unit: str) -> None:
+    @fuse(of_products("MUL_MAT", unit), when=prepared_alike, spent=lambda m: (m["x"],))
+    def gated_product(m: Match) -> list[Step]:
+        value, y = m["value"], m["y"]
+        operands = (y, *value.sources(VALUES["MUL_MAT"] - 1))
+        product = Step(table().get(value), value, operands)
+        return [product, gated(m, "MUL_MAT", y, number, (OPERAND,))]
+
+
+for _number, _unit in enumerate(OF_PRODUCTS, 1):
+    _fuse_both(_number, _unit)
+    for _op in PRODUCTS:
         _fuse(_op, _number, _unit)

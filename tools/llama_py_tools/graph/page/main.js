@@ -119,11 +119,13 @@ class App {
 
   hash(ref) { return `#g${this.graph.number}${ref >= 0 ? `n${ref}` : `l${-1 - ref}`}`; }
 
-  /** [ref, first, last, offset, size] of a node's place in a compute buffer. */
+  /** [ref, first, last, offset, size] of a node's place in a compute buffer, first and last node. */
   placeOf(i) {
     for (const m of this.graph.data.memory) {
       const place = m.places.find(([ref]) => ref === i);
-      if (place) return place;
+      if (!place) continue;
+      const [ref, first, last, ...where] = place, node = (time) => m.order?.[time] ?? time;
+      return [ref, node(first), node(last), ...where];
     }
     return null;
   }

@@ -15,6 +15,12 @@ export class MemoryChart {
 
   get memory() { return this.app.graph.data.memory[this.number]; }
 
+  /** The number of the node that runs at a time; nodes may run in another order than their own. */
+  _node(time) { return this.memory.order?.[time] ?? time; }
+
+  /** When a node runs. */
+  _time(node) { return this.memory.order?.indexOf(node) ?? node; }
+
   draw() {
     const all = this.app.graph.data.memory;
     this.element.hidden = !all.length;
@@ -24,12 +30,12 @@ export class MemoryChart {
     m.top = Math.max(m.peak, ...m.places.map(([, , , offset, size]) => offset + size));
     const choose = all.length < 2 ? null : h("select", { "aria-label": "Which buffer", change: (e) => { this.number = Number(e.target.value); this.draw(); } },
       all.map((each, i) => h("option", { value: i, selected: i === this.number }, each.device || `buffer ${i}`)));
-    const peak = h("button", { class: "peak", click: () => this.app.reveal(m.peak_at) }, `peak ${bytes(m.peak)} at node ${count(m.peak_at)}`);
+    const peak = h("button", { class: "peak", click: () => this.app.reveal(this._node(m.peak_at)) }, `peak ${bytes(m.peak)} at node ${count(this._node(m.peak_at))}`);
     const near = h("button", { class: "near", "aria-pressed": String(this.near), click: () => { this.near = !this.near; this.draw(); } },
       this.near ? "whole graph" : "only the layer");
     near.hidden = !this.near && !this._layer();
     this.button = near;
-    this.canvas.setAttribute("aria-label", `${bytes(m.size)} of buffer; at most ${bytes(m.peak)} at once, at node ${m.peak_at}`);
+    this.canvas.setAttribute("aria-label", `${bytes(m.size)} of buffer; at most ${bytes(m.peak)} at once, at node ${this._node(m.peak_at)}`);
     this.element.replaceChildren(
       h("header", {}, h("h2", {}, "Compute buffer"), choose, h("span", {}, `${bytes(m.top)} used${m.size > m.top ? ` of ${bytes(m.size)}` : ""}`), peak, near, this.note), this.canvas);
     this._tell(null);
@@ -105,7 +111,8 @@ export class MemoryChart {
     const { selected } = this.app;
     if (selected !== null && selected >= 0) {
       c.fillStyle = styleOf("--accent");
-      c.fillRect(x(selected), EDGE.top, Math.max(1.5, x(selected + 1) - x(selected)), y(0) - EDGE.top);
+      const at = this._time(selected);
+      c.fillRect(x(at), EDGE.top, Math.max(1.5, x(at + 1) - x(at)), y(0) - EDGE.top);
     }
     if (!shown(m.peak_at)) return;
     c.fillStyle = styleOf("--hot");
@@ -129,15 +136,15 @@ export class MemoryChart {
       this.note.textContent = "each bar: a result, from the node that makes it to the last that reads it; the line: bytes in use";
       return;
     }
-    const { i, place } = found, { graph } = this.app;
-    const here = `node ${count(i)} ${graph.nodes[i].name}: ${bytes(this.memory.alive[i])} in use`;
+    const { i, place } = found, { graph } = this.app, node = this._node(i);
+    const here = `node ${count(node)} ${graph.nodes[node].name}: ${bytes(this.memory.alive[i])} in use`;
     if (!place) this.note.textContent = here;
-    else this.note.textContent = `${here} · ${graph.at(place[0])?.name ?? "scratch"}: ${bytes(place[4])} at ${hex(place[3])}, nodes ${count(place[1])} to ${count(place[2])}`;
+    else this.note.textContent = `${here} · ${graph.at(place[0])?.name ?? "scratch"}: ${bytes(place[4])} at ${hex(place[3])}, nodes ${count(this._node(place[1]))} to ${count(this._node(place[2]))}`;
   }
 
   _click(event) {
     const found = this._at(event);
-    if (found) this.app.reveal(found.place && found.place[0] >= 0 ? found.place[0] : found.i);
+    if (found) this.app.reveal(found.place && found.place[0] >= 0 ? found.place[0] : this._node(found.i));
   }
 }
 

@@ -119,8 +119,10 @@ class _Records:
 
     def memory(self, m: Memory) -> Data:
         peak, at = m.peak
+        order = {} if m.order == sorted(m.order) else {"order": m.order}
         return {
             "device": m.device, "size": m.size, "peak": peak, "peak_at": at, "alive": m.alive,
+            **order,
             "places": [
                 [self.of.get(id(original(p.tensor))), p.first, p.last, p.offset, p.size]
                 for p in m.places

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
 from ggml_py.buffer import Buffer
 from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, Tensor
@@ -14,7 +13,7 @@ from llama_py_tools.graph.view.tree import is_computed
 
 @dataclass(slots=True)
 class Place:
-    """Bytes of a tensor in a compute buffer, while node `first` to node `last` run."""
+    """Bytes of a tensor in a compute buffer, while the `first` to the `last` node run."""
 
     tensor: Tensor
     first: int
@@ -34,47 +33,50 @@ class Memory:
     """One compute buffer.
 
     alive  bytes in use while each node runs
+    order  the numbers of the nodes, as they run; see ggml_py/order.py
     """
 
     device: str
     size: int
     places: list[Place]
     alive: list[int]
+    order: Sequence[int]
 
     @property
     def peak(self) -> tuple[int, int]:
-        """(bytes, node): the most, and where first."""
+        """The most bytes, and while the how manieth node runs first."""
         most = max(self.alive, default=0)
         return most, self.alive.index(most) if self.alive else 0
 
 
 def memories(seen: Seen) -> list[Memory]:
     """The compute buffers of a graph, as far as it was planned."""
-    n, devices = len(seen.graph.nodes), seen.devices()
+    n, devices, order = len(seen.graph.nodes), seen.devices(), _order(seen)
     buffers: dict[int, tuple[Buffer, str, list[Place]]] = {}
-    for place in _places(seen):
+    for place in _places(seen, order):
         buffer = place.tensor.buffer
         assert buffer is not None
-        name = devices.get(id(seen.graph.nodes[place.first]), "")
+        name = devices.get(id(seen.graph.nodes[order[place.first]]), "")
         buffers.setdefault(id(buffer), (buffer, name, []))[2].append(place)
     return [
-        Memory(name, buffer.size, places, alive(places, n))
+        Memory(name, buffer.size, places, alive(places, n), order)
         for buffer, name, places in buffers.values()
     ]
 
 
-def _places(seen: Seen) -> Iterator[Place]:
+def _places(seen: Seen, order: Sequence[int]) -> Iterator[Place]:
     """All tensors that have bytes in a compute buffer: results, inputs, copies to other devices.
-    Inputs and outputs keep theirs; what a step of several nodes reads is there until its last."""
-    nodes, steps = seen.graph.nodes, seen.last_of_step()
-    index = {id(t): i for i, t in enumerate(nodes)}
-    times = _times(seen, index)
-    runs_at = {id(t): times.get(id(steps.get(id(t), t)), times[id(t)]) for t in nodes}
+    Inputs and outputs keep theirs; what a step of several nodes reads is there until its last, or
+    until just before it, where the result may lie over it."""
+    nodes, steps, spent = seen.graph.nodes, seen.last_of_step(), seen.spent()
+    index = {id(nodes[i]): now for now, i in enumerate(order)}
     last: dict[int, int] = {}
     for t in nodes:
+        runs = index[id(steps.get(id(t), t))]
         for s in t.src:
             if s is not None and is_computed(t):
-                last[id(s.root)] = max(last.get(id(s.root), 0), runs_at[id(t)])
+                until = runs - ((id(t), id(s)) in spent)
+                last[id(s.root)] = max(last.get(id(s.root), 0), until)
     splits = [s for s in (seen.plan.splits if seen.plan else []) if s.nodes]
     for split in splits:
         for source, _ in split.inputs:
@@ -97,17 +99,12 @@ def _places(seen: Seen) -> Iterator[Place]:
             yield Place(t, 0, len(nodes) - 1)
 
 
-def _times(seen: Seen, index: dict[int, int]) -> dict[int, int]:
-    """When nodes run, by id, as numbers of nodes: what runs before nodes that are written before it
-    (order.py) does so with the last node before those."""
+def _order(seen: Seen) -> list[int]:
+    """The numbers of the nodes, as they run: those of a plan may do so in another order."""
+    number = {id(t): i for i, t in enumerate(seen.graph.nodes)}
     splits = seen.plan.splits if seen.plan else []
-    order = [t for split in splits for t in split.nodes if id(t) in index] or seen.graph.nodes
-    least = list(accumulate((index[id(t)] for t in reversed(order)), min))[::-1]
-    times, now = dict(index), 0
-    for t, i in zip(order, least, strict=True):
-        now = index[id(t)] if index[id(t)] == i else now
-        times[id(t)] = now
-    return times
+    order = [number[id(t)] for split in splits for t in split.nodes if id(t) in number]
+    return order if len(order) == len(number) else [*range(len(number))]
 
 
 def alive(places: list[Place], n_nodes: int) -> list[int]:

@@ -49,6 +49,12 @@ class Seen:
         steps = [s.match.nodes for p in splits for s in p.steps if isinstance(s, Fused)]
         return {id(t): nodes[-1] for nodes in steps for t in nodes}
 
+    def spent(self) -> set[tuple[int, int]]:
+        """Nodes of such steps and their sources over which the result may lie, by ids."""
+        splits = self.plan.splits if self.plan else []
+        steps = [s for p in splits for s in p.steps if isinstance(s, Fused)]
+        return {(id(t), id(s)) for step in steps for t in step.match.nodes for s in step.spent}
+
     def overlay_names(self) -> list[str]:
         return list(dict.fromkeys(name for o in self.overlays.values() for name in o))
 

@@ -1,0 +1,35 @@
+"""A product of many columns, which are all prepared in scratch before the first of its results is
+written: it may lie over them where nobody needs them later."""
+
+from __future__ import annotations
+
+from ggml_cpu.fusion import fuse
+from ggml_cpu.step import Step
+from ggml_cpu.table import table
+from ggml_py.pattern import Match, Pattern
+from ggml_py.patterns.glu import PRODUCTS
+from ggml_py.tensor import Tensor
+
+OPERAND = 2  # of a product's kernel: its columns
+MANY = 1 << 16  # elements: not each thread prepares them for itself, if that is run often
+
+
+def why_not_prepared(product: Tensor) -> str:
+    """ "" if it has many columns that are prepared."""
+    kernel, x = table().find(product), product.source(1)
+    first = kernel.prepare if kernel is not None else ()
+    if not first or any(OPERAND not in (k.reads or ()) for k in first):
+        return f"needs columns that are prepared; got {x}"
+    return "" if x.n_elements >= MANY else f"needs many columns; got {x}"
+
+
+for _op, _sources in PRODUCTS.items():
+
+    @fuse(
+        Pattern(f"y = {_op}({_sources})"),
+        when=lambda m: why_not_prepared(m["y"]),
+        spent=lambda m: (m["x"],),
+    )
+    def product(m: Match) -> list[Step]:
+        y = m["y"]
+        return [Step(table().get(y), y, (y, *y.src))]
