@@ -7,10 +7,12 @@ import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Generic, TypeVar
 
 from ggml_py.errors import UnsupportedOp
+from ggml_py.opspec import OPS
 from ggml_py.tensor import Tensor
 
 When = Callable[[Tensor], str]
@@ -45,10 +47,14 @@ class Entry(Generic[K]):
 class KernelTable(Generic[K]):
     """Kernels by op, highest rank first. No two of one rank may take the same node. Which one takes
     it follows from its form, and layers have nodes of the same forms.
+
+    declare  called with an op before its kernels are looked at first: adds those not there yet
     """
 
-    def __init__(self, backend: str) -> None:
+    def __init__(self, backend: str, declare: Callable[[str], None] | None = None) -> None:
         self.backend = backend
+        self._declare = declare
+        self._declared: set[str] = set()
         self._table: dict[str, list[Entry[K]]] = {}
         self._by_first: dict[tuple[str, str], list[Entry[K]]] = {}
         self._found: dict[Form, K | None] = {}
@@ -61,6 +67,13 @@ class KernelTable(Generic[K]):
         self._by_first.clear()
         self._found.clear()
 
+    def _of(self, op: str) -> list[Entry[K]]:
+        """All of an op."""
+        if self._declare is not None and op not in self._declared:
+            self._declared.add(op)
+            self._declare(op)
+        return self._table.get(op, [])
+
     def takers(self, node: Tensor) -> list[Entry[K]]:
         """The kernels that take a node, highest rank first."""
         return [entry for entry in self._candidates(node) if not entry.when(node)]
@@ -71,7 +84,7 @@ class KernelTable(Generic[K]):
         key = node.op, source.type.name if source is not None else ""
         found = self._by_first.get(key)
         if found is None:
-            found = [e for e in self._table.get(node.op, ()) if e.first in ("", key[1])]
+            found = [e for e in self._of(node.op) if e.first in ("", key[1])]
             self._by_first[key] = found
         return found
 
@@ -93,7 +106,7 @@ class KernelTable(Generic[K]):
 
     def why_not(self, node: Tensor) -> str:
         """ "" if some kernel accepts the node, else the reasons."""
-        entries = self._table.get(node.op)
+        entries = self._of(node.op)
         if not entries:
             return f"no kernel for {node.op}"
         if self.find(node) is not None:
@@ -101,17 +114,29 @@ class KernelTable(Generic[K]):
         return one_sentence([entry.when(node) for entry in entries])
 
     def ops(self) -> list[str]:
-        return sorted(self._table)
+        return sorted(op for op in {*self._table, *OPS} if self._of(op))
 
     def kernels(self, op: str) -> list[K]:
         """All of an op, highest rank first."""
-        return [entry.kernel for entry in self._table.get(op, ())]
+        return [entry.kernel for entry in self._of(op)]
 
 
 def import_families(package: ModuleType) -> None:
     """Import every file of a package and of the folders in it: what they declare is then known."""
     for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         import_module(module.name)
+
+
+def import_family(package: ModuleType, op: str) -> None:
+    """Import the file of a package that has the name of the one with the op's builder, or all files
+    of the folder of that name; there may be none."""
+    if op not in OPS:
+        return
+    family = OPS[op].builder.__module__.removeprefix("ggml_py.ops.").split(".")[0]
+    if find_spec(name := f"{package.__name__}.{family}") is not None:
+        found = import_module(name)
+        if hasattr(found, "__path__"):
+            import_families(found)
 
 
 def one_sentence(reasons: list[str], most: int = 4) -> str:

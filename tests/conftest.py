@@ -39,12 +39,11 @@ def kernels(request: pytest.FixtureRequest) -> None:
         return
     import ggml_cpu.repack  # noqa: F401  (declares kernels)
     from ggml_cpu.fused import fusions
-    from ggml_cpu.kernel import REGISTRY
     from ggml_cpu.objcache import load_kernels
-    from ggml_cpu.table import table
+    from ggml_cpu.table import every_kernel
 
-    table(), fusions()
-    ours = [k for k in REGISTRY.kernels.values() if k.module.startswith("ggml_cpu.")]
+    fusions()
+    ours = [k for k in every_kernel() if k.module.startswith("ggml_cpu.")]
     load_kernels(ours)
 
 

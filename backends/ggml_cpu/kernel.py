@@ -80,9 +80,11 @@ class Kernel:
 
 @dataclass
 class Registry:
-    """What has been declared so far: kernels by name, helpers that Numba does not know yet."""
+    """What has been declared so far: kernels by name, and by op; helpers that Numba does not know
+    yet."""
 
     kernels: dict[str, Kernel] = field(default_factory=dict)
+    by_op: dict[str, dict[str, Kernel]] = field(default_factory=dict)
     helpers: list[Function] = field(default_factory=list)
 
     def add(self, kernel: Kernel) -> Kernel:
@@ -93,6 +95,8 @@ class Registry:
                 f"{kernel.module}; give one of them another name="
             )
         self.kernels[kernel.name] = kernel
+        for op in kernel.ops:
+            self.by_op.setdefault(op, {})[kernel.name] = kernel
         return kernel
 
     def new_helpers(self) -> list[Function]:

@@ -6,15 +6,23 @@ from functools import cache
 
 import ggml_cpu.kernels
 from ggml_cpu.kernel import REGISTRY, Kernel
-from ggml_py.kernels import KernelTable, import_families
+from ggml_py.kernels import KernelTable, import_family
 
 
 @cache
 def table() -> KernelTable[Kernel]:
-    """Every declared kernel; imports all kernel families on first use (no Numba, see kernel.py)."""
-    import_families(ggml_cpu.kernels)
-    found: KernelTable[Kernel] = KernelTable("cpu")
-    for kernel in REGISTRY.kernels.values():
-        for op in kernel.ops:
-            found.add(op, kernel, kernel.when, kernel.rank, kernel.first)
-    return found
+    """Every kernel. The families of the ops that are asked for are imported then, no others (no
+    Numba, see kernel.py)."""
+    return KernelTable("cpu", _declare)
+
+
+def _declare(op: str) -> None:
+    import_family(ggml_cpu.kernels, op)
+    for kernel in REGISTRY.by_op.get(op, {}).values():
+        table().add(op, kernel, kernel.when, kernel.rank, kernel.first)
+
+
+def every_kernel() -> list[Kernel]:
+    """Of all ops, and those that prepare for them."""
+    table().ops()
+    return list(REGISTRY.kernels.values())

@@ -9,7 +9,7 @@ from ggml_cpu.estimate import PER_BYTE, START, Estimate
 from ggml_cpu.fused import fusions
 from ggml_cpu.kernel import REGISTRY
 from ggml_cpu.shares import content
-from ggml_cpu.table import table
+from ggml_cpu.table import every_kernel
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_it_follows_what_was_seen(now: list[float]) -> None:
-    table(), fusions()
+    every_kernel(), fusions()
     kernels = [REGISTRY.kernels[n] for n in ("flash_attn_rows_f16", "add_f32_f32", "mul_f32_f32")]
     left = Estimate(kernels, 2)
     first = left.left
@@ -34,7 +34,7 @@ def test_it_follows_what_was_seen(now: list[float]) -> None:
 
 
 def test_two_processes_take_half_as_long(now: list[float]) -> None:
-    table()
+    every_kernel()
     kernels = [REGISTRY.kernels["add_f32_f32"]]
     one, two = (Estimate(kernels, n).left - START for n in (1, 2))
     assert one == pytest.approx(2 * two) and one > 1000 * PER_BYTE

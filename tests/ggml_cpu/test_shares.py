@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from ggml_cpu.kernel import REGISTRY
 from ggml_cpu.shares import Shares, reached
-from ggml_cpu.table import table
+from ggml_cpu.table import every_kernel
 from tests.ggml_cpu.fake_kernels import fake
 
 
 def test_each_worker_keeps_to_what_it_has_typed() -> None:
     """Kernels of two weight types share helpers within a type; the largest come first."""
-    table()
+    every_kernel()
     ways = ("mul_mat_{}_panels", "mul_mat_{}_panel", "mul_mat_id_{}_panels", "mul_mat_id_{}_panel")
     types = ("q4_K", "q6_K")
     kernels = [REGISTRY.kernels[way.format(name)] for name in types for way in ways]

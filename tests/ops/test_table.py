@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from ast import literal_eval
+
 import pytest
 
 from ggml_cpu.table import table as cpu_table
@@ -52,3 +56,20 @@ def test_few_forms_are_kept() -> None:
     for n in range(1, FORMS + 10):
         assert table.find(ops.neg(Tensor(ne=(n,)))) == "all"
     assert len(table._found) <= FORMS
+
+
+LAZY = """
+import sys
+from ggml_cpu.table import table
+from ggml_py import ops
+from ggml_py.tensor import Tensor
+from ggml_py.types import F32
+
+table().find(ops.neg(Tensor(F32, (8,))))
+print(sorted(m.split(".")[2] for m in sys.modules if m.startswith("ggml_cpu.kernels.")))
+"""
+
+
+def test_only_families_that_are_asked_for_are_imported() -> None:
+    found = literal_eval(subprocess.check_output([sys.executable, "-c", LAZY], text=True))
+    assert "unary" in found and not {"attention", "conv", "matrix", "ssm"} & set(found)
