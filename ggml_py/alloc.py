@@ -6,6 +6,7 @@ laptop. Of nodes that run as one step it places what is wanted outside, and the 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -45,22 +46,17 @@ class _Planner:
         self.arena_of = arena_of
         self.arenas = arenas
         self.steps = {id(t): step for step in fused for t in step.match.nodes}
-        self.uses: dict[int, _Use] = {}
+        self.uses: defaultdict[int, _Use] = defaultdict(_Use)  # by id
         self.placed: list[tuple[Tensor, int, int]] = []
 
-    def use(self, t: Tensor) -> _Use:
-        u = self.uses.get(id(t))
-        if u is None:
-            u = self.uses[id(t)] = _Use()
-        return u
-
     def run(self) -> MemoryPlan:
+        uses = self.uses
         for node in self.graph.nodes:
             if node.view_src is not None:
-                self.use(node.view_src).views += 1
+                uses[id(node.view_src)].views += 1
             for s in node.src:
                 if s is not None:
-                    self.use(s).children += 1
+                    uses[id(s)].children += 1
         for leaf in filter(self.is_read, self.graph.leafs):
             self.place(leaf, owned=False)  # keep their bytes: a reused graph sets them again
         for node in self.graph.nodes:
@@ -74,7 +70,7 @@ class _Planner:
 
     def is_read(self, leaf: Tensor) -> bool:
         """Not, say, an input for embeddings where there are tokens."""
-        u = self.use(leaf)
+        u = self.uses[id(leaf)]
         return bool(u.children or u.views or leaf.flags & FLAG_OUTPUT)
 
     def run_step(self, step: Fused[Any], node: Tensor) -> None:
@@ -88,14 +84,16 @@ class _Planner:
             return
         sources = [s for n in match.nodes for s in n.src if s is not None]
         spent, over = (step.spent, step.over) if node is match.result else ((), None)
-        early = [s for s in sources if any(s is t for t in spent)]
-        self.release_all(early)
+        if spent:
+            early = {id(s) for s in spent}
+            self.release_all(s for s in sources if id(s) in early)
+            sources = [s for s in sources if id(s) not in early]
         if node in match.kept:
             n_uses = sum(s is over for s in sources)
             self.place(node, True, [] if over is None else [(over, n_uses)])
         if match.scratch is not None:
             self.place_for_now(match.scratch, self.arena_of.get(id(node), 0))
-        self.release_all(s for s in sources if not any(s is t for t in early))
+        self.release_all(sources)
 
     def place_for_now(self, scratch: Tensor, index: int) -> None:
         arena = self.arenas[index]
@@ -109,12 +107,14 @@ class _Planner:
         owned   its bytes are free after the last use
         dying   sources, and how often what runs now reads each
         """
-        u = self.use(t)
-        if t.buffer is not None or t.view_src is not None or u.offset >= 0:
+        if t.buffer is not None or t.view_src is not None:
+            return
+        u = self.uses[id(t)]
+        if u.offset >= 0:
             return
         index = self.arena_of.get(id(t), 0)
         u.owned = owned
-        able = [self.use(s.root) for s, n in dying if self.can_inherit(t, s, n, index)]
+        able = [self.uses[id(s.root)] for s, n in dying if self.can_inherit(t, s, n, index)]
         if able:
             heir = min(able, key=lambda r: r.offset)  # so that what is free above is in one piece
             u.offset, heir.owned = heir.offset, False
@@ -125,7 +125,7 @@ class _Planner:
     def can_inherit(self, t: Tensor, s: Tensor, n_uses: int, index: int) -> bool:
         """Whether nothing but these uses needs s, and t fills its bytes."""
         root = s.root
-        u, r = self.use(s), self.use(root)
+        u, r = self.uses[id(s)], self.uses[id(root)]
         if s is not root and (r.views != 1 or r.children or s.view_offs):
             return False
         return (
@@ -135,22 +135,20 @@ class _Planner:
         )  # fmt: skip
 
     def release_all(self, sources: Iterable[Tensor | None]) -> None:
+        uses = self.uses
         for s in sources:
-            if s is not None:
-                self.release(s)
-
-    def release(self, s: Tensor) -> None:
-        u = self.use(s)
-        u.children -= 1
-        if u.children or u.views:
-            return
-        if s.view_src is None:
-            self.free(s, u)
-            return
-        root = self.use(s.view_src)
-        root.views -= 1
-        if not root.views and not root.children:
-            self.free(s.view_src, root)
+            if s is None:
+                continue
+            u, root = uses[id(s)], s.view_src
+            u.children -= 1
+            if u.children or u.views:
+                continue
+            if root is not None:
+                u = uses[id(root)]
+                u.views -= 1
+                if u.views or u.children:
+                    continue
+            self.free(root or s, u)
 
     def free(self, t: Tensor, u: _Use) -> None:
         if u.owned and not t.flags & FLAG_OUTPUT:

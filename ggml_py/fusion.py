@@ -21,6 +21,7 @@ K = TypeVar("K")
 Launcher = Callable[[Match], list[K]]
 Condition = Callable[[Match], str]
 Over = Callable[[Match], Tensor | None]
+First = Callable[[Tensor], bool]
 Spent = Callable[[Match], Sequence[Tensor]]
 Size = Callable[[Match], int]
 
@@ -45,6 +46,11 @@ def apart(_: Match) -> Tensor | None:
     return None
 
 
+def any_node(_: Tensor) -> bool:
+    """A `first` that takes every node."""
+    return True
+
+
 def none_spent(_: Match) -> Sequence[Tensor]:
     """A `spent`: operands may be read until the step ends."""
     return ()
@@ -65,6 +71,7 @@ class Rule(Generic[K]):
 
     pattern: Pattern | Chain
     launcher: Launcher[K]
+    first: First
     when: Condition
     over: Over
     spent: Spent
@@ -85,7 +92,7 @@ class Rule(Generic[K]):
         if isinstance(self.pattern, Chain):
             yield from self.pattern.matches(row)
             return
-        for first in row.of_op(self.pattern.lines[0].op):
+        for first in filter(self.first, row.of_op(self.pattern.lines[0].op)):
             match, _ = row.find(self.pattern, self.when, first)
             if match is not None:
                 yield match
@@ -123,6 +130,7 @@ class Fusions(Generic[K]):
         self,
         pattern: Pattern | Chain,
         *,
+        first: First = any_node,
         when: Condition = fits,
         over: Over = apart,
         spent: Spent = none_spent,
@@ -131,6 +139,7 @@ class Fusions(Generic[K]):
         """Declare a launcher: it gets a match, and returns what the backend's launchers of single
         nodes return.
 
+        first    whether what fits may begin with a node: is asked before anything else
         when     "" for a match that it takes, else the reason why not
         over     an operand whose bytes the result may overwrite where nobody needs them later
         spent    operands that are read before any of the result is written: where nobody needs them
@@ -139,7 +148,7 @@ class Fusions(Generic[K]):
         """
 
         def register(launcher: Launcher[K]) -> Launcher[K]:
-            self.rules.append(Rule(pattern, launcher, when, over, spent, scratch))
+            self.rules.append(Rule(pattern, launcher, first, when, over, spent, scratch))
             self.rules.sort(key=lambda rule: -rule.n_lines)
             return launcher
 
@@ -167,7 +176,11 @@ class Fusions(Generic[K]):
         else the reasons.
         """
         row = Row(nodes, uses)
-        found = [row.find(pattern, r.when, first) for r in self.rules if r.pattern is pattern]
+        rules = [r for r in self.rules if r.pattern is pattern]
+        able = [r for r in rules if r.first(first)]
+        if rules and not able:
+            return f"{first} does not begin {pattern}"
+        found = [row.find(pattern, r.when, first) for r in able]
         if any(match is not None for match, _ in found):
             return ""
         return "; ".join(reason for _, reason in found) or f"there is no step for {pattern}"

@@ -46,7 +46,7 @@ class Graph:
             t = stack.pop()
             if t.op != "NONE" and not t.flags & FLAG_COMPUTE:
                 t.flags |= FLAG_COMPUTE
-                stack.extend(s for s in t.src if s is not None)
+                stack += [s for s in t.src if s is not None and s.op != "NONE"]
 
     def _visit(self, root: Tensor) -> None:
         seen = self._seen

@@ -54,8 +54,8 @@ class Row:
         """Whether it is a node of these, and no step has it."""
         return id(t) in self._place and id(t) not in self._taken and not t.is_empty()
 
-    def _free_readers(self, t: Tensor) -> list[Tensor]:
-        return [r for r in self.uses.readers(t) if self.is_free(r)]
+    def _free_readers(self, t: Tensor, op: str) -> list[Tensor]:
+        return [r for r in self.uses.readers(t) if r.op == op and self.is_free(r)]
 
     def why_not(
         self, match: Match, conditions: Iterable[Callable[[Match], str]] = ()

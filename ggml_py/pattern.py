@@ -26,37 +26,47 @@ from ggml_py.tensor import Tensor
 from ggml_py.uses import Uses
 
 Found = dict[str, tuple[Tensor, ...]]
-Readers = Callable[[Tensor], list[Tensor]]
+Readers = Callable[[Tensor, str], list[Tensor]]
 
 _LINE = re.compile(r"(\w+)([!*+]?) = (\w+)\((~?\w+(?:, ~?\w+)*)\)")
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One node of a pattern: its name, op and sources; `mark` is "!", "*", "+" or nothing."""
+    """One node of a pattern: its name, op and sources; `mark` is "!", "*", "+" or nothing.
+
+    reads  of each source that counts: its number, name, and whether it may be looked at by a view
+    """
 
     name: str
     mark: str
     op: str
     sources: tuple[str, ...]
+    reads: tuple[tuple[int, str, bool], ...]
 
     @classmethod
     def parse(cls, text: str) -> Line:
         parts = _LINE.fullmatch(text.strip())
         if parts is None:
             raise ValueError(f"a line of a pattern is `name = OP(source, ...)`, not {text!r}")
-        return cls(parts[1], parts[2], parts[3], tuple(parts[4].split(", ")))
+        sources = tuple(parts[4].split(", "))
+        named = enumerate(sources)
+        reads = tuple((i, s.lstrip("~"), s[0] == "~") for i, s in named if s != "_")
+        return cls(parts[1], parts[2], parts[3], sources, reads)
 
     def bind(self, node: Tensor, found: Found) -> Found | None:
         """`found` with what this line names, if the node is one of it; else None."""
         if node.op != self.op or len(node.src) != len(self.sources):
             return None
         bound = dict(found)
-        for name, s in zip(self.sources, node.src, strict=True):
-            if name == "_":
-                continue
-            known = bound.setdefault(name.lstrip("~"), (s,) if s is not None else ())
-            if s is None or not known or known[-1] is not (s.root if name[0] == "~" else s):
+        for i, name, through_view in self.reads:
+            s = node.src[i]
+            if s is None:
+                return None
+            known = bound.get(name)
+            if known is None:
+                known = bound[name] = (s,)
+            if known[-1] is not (s.root if through_view else s):
                 return None
         bound[self.name] = (*found.get(self.name, ()), node)
         return bound
@@ -97,8 +107,10 @@ class Pattern:
             yield found
             return
         line = self.lines[i]
-        taken = {id(t) for named in found.values() for t in named}
-        nodes = [n for n in readers(found[self.anchors[i]][-1]) if id(n) not in taken]
+        nodes = readers(found[self.anchors[i]][-1], line.op)
+        if nodes:
+            taken = {id(t) for named in found.values() for t in named}
+            nodes = [n for n in nodes if id(n) not in taken]
         if line.mark == "+":
             every = found
             for node in nodes:

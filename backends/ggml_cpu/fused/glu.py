@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 
-from ggml_cpu.fused.product import OPERAND, why_not_prepared
+from ggml_cpu.fused.product import OPERAND, is_prepared
 from ggml_cpu.fusion import fuse
 from ggml_cpu.kernels.glu import OF_PRODUCTS
 from ggml_cpu.kernels.matrix import mul_mat, mul_mat_id
@@ -25,10 +25,17 @@ from ggml_py.types import F32
 VALUES = {"MUL_MAT": mul_mat.VALUE, "MUL_MAT_ID": mul_mat_id.VALUE}  # where the kernels expect them
 
 
+def is_gating(gate: Tensor) -> bool:
+    """Whether it is of repacked weights and several columns."""
+    return table().find(gate) in GATING
+
+
+def is_gating_and_prepared(gate: Tensor) -> bool:
+    return is_prepared(gate) and is_gating(gate)
+
+
 def in_panels(m: Match) -> str:
     gate, value, y = m["gate"], m["value"], m["y"]
-    if table().find(gate) not in GATING:
-        return f"needs repacked weights and several columns; got {gate}"
     alike = gate.same_layout(y) and value.same_layout(y) and y.is_contiguous()
     dense = alike and y.type is F32 is value.type
     return "" if dense else f"needs dense values of f32; got {value}"
@@ -37,7 +44,7 @@ def in_panels(m: Match) -> str:
 def prepared_alike(m: Match) -> str:
     """The same scratch serves both products."""
     gate, value = m["gate"], m["value"]
-    if reason := in_panels(m) or why_not_prepared(gate):
+    if reason := in_panels(m):
         return reason
     one, other = table().get(gate), table().find(value)
     if other not in GATING:
@@ -54,13 +61,18 @@ def gated(m: Match, op: str, value: Tensor, number: int, ready: tuple[int, ...] 
 
 
 def _fuse(op: str, number: int, unit: str) -> None:
-    @fuse(gated_by(op, unit), when=in_panels, over=in_place("value"))
+    @fuse(gated_by(op, unit), first=is_gating, when=in_panels, over=in_place("value"))
     def gated_unit(m: Match) -> list[Step]:
         return [gated(m, op, m["value"], number)]
 
 
 def _fuse_both(number: int, unit: str) -> None:
-    @fuse(of_products("MUL_MAT", unit), when=prepared_alike, spent=lambda m: (m["x"],))
+    @fuse(
+        of_products("MUL_MAT", unit),
+        first=is_gating_and_prepared,
+        when=prepared_alike,
+        spent=lambda m: (m["x"],),
+    )
     def gated_product(m: Match) -> list[Step]:
         value, y = m["value"], m["y"]
         operands = (y, *value.sources(VALUES["MUL_MAT"] - 1))

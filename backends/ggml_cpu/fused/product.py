@@ -14,22 +14,18 @@ OPERAND = 2  # of a product's kernel: its columns
 MANY = 1 << 16  # elements: not each thread prepares them for itself, if that is run often
 
 
-def why_not_prepared(product: Tensor) -> str:
-    """ "" if it has many columns that are prepared."""
-    kernel, x = table().find(product), product.source(1)
+def is_prepared(product: Tensor) -> bool:
+    """Whether it has many columns, which are prepared."""
+    if product.source(1).n_elements < MANY:
+        return False
+    kernel = table().find(product)
     first = kernel.prepare if kernel is not None else ()
-    if not first or any(OPERAND not in (k.reads or ()) for k in first):
-        return f"needs columns that are prepared; got {x}"
-    return "" if x.n_elements >= MANY else f"needs many columns; got {x}"
+    return bool(first) and all(OPERAND in (k.reads or ()) for k in first)
 
 
 for _op, _sources in PRODUCTS.items():
 
-    @fuse(
-        Pattern(f"y = {_op}({_sources})"),
-        when=lambda m: why_not_prepared(m["y"]),
-        spent=lambda m: (m["x"],),
-    )
+    @fuse(Pattern(f"y = {_op}({_sources})"), first=is_prepared, spent=lambda m: (m["x"],))
     def product(m: Match) -> list[Step]:
         y = m["y"]
         return [Step(table().get(y), y, (y, *y.src))]
