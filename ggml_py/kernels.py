@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from threading import RLock
 from types import ModuleType
 from typing import Generic, TypeVar
 
@@ -55,9 +56,10 @@ class KernelTable(Generic[K]):
         self.backend = backend
         self._declare = declare
         self._declared: set[str] = set()
+        self._declaring = RLock()  # graphs may be planned by several threads
         self._table: dict[str, list[Entry[K]]] = {}
         self._by_first: dict[tuple[str, str], list[Entry[K]]] = {}
-        self._found: dict[Form, K | None] = {}
+        self._found: dict[Form, tuple[K | None]] = {}
 
     def add(
         self, op: str, kernel: K, when: When = always, rank: int = 0, first: str = ""
@@ -70,8 +72,10 @@ class KernelTable(Generic[K]):
     def _of(self, op: str) -> list[Entry[K]]:
         """All of an op."""
         if self._declare is not None and op not in self._declared:
-            self._declared.add(op)
-            self._declare(op)
+            with self._declaring:
+                if op not in self._declared:
+                    self._declare(op)
+                    self._declared.add(op)
         return self._table.get(op, [])
 
     def takers(self, node: Tensor) -> list[Entry[K]]:
@@ -90,12 +94,15 @@ class KernelTable(Generic[K]):
 
     def find(self, node: Tensor) -> K | None:
         form = form_of(node)
-        if form not in self._found:
-            if len(self._found) >= FORMS:
-                self._found.clear()
-            taking = (entry.kernel for entry in self._candidates(node) if not entry.when(node))
-            self._found[form] = next(taking, None)
-        return self._found[form]
+        known = self._found.get(form)
+        if known is not None:
+            return known[0]
+        taking = (entry.kernel for entry in self._candidates(node) if not entry.when(node))
+        found = next(taking, None)
+        if len(self._found) >= FORMS:
+            self._found.clear()
+        self._found[form] = (found,)
+        return found
 
     def get(self, node: Tensor) -> K:
         """The kernel for a node; UnsupportedOp with every reason if there is none."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from ast import literal_eval
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 
@@ -73,3 +76,20 @@ print(sorted(m.split(".")[2] for m in sys.modules if m.startswith("ggml_cpu.kern
 def test_only_families_that_are_asked_for_are_imported() -> None:
     found = literal_eval(subprocess.check_output([sys.executable, "-c", LAZY], text=True))
     assert "unary" in found and not {"attention", "conv", "matrix", "ssm"} & set(found)
+
+
+def test_threads_that_plan_at_the_same_time_find_the_same() -> None:
+    """The first one imports the family, which takes its time; the others wait for it."""
+    started = Barrier(4)
+
+    def declare(op: str) -> None:
+        time.sleep(0.05)
+        table.add(op, "kernel")
+
+    def find(n: int) -> str | None:
+        started.wait()
+        return table.find(ops.neg(Tensor(ne=(n,))))
+
+    table = KernelTable[str]("some", declare)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(find, range(1, 5))) == ["kernel"] * 4
