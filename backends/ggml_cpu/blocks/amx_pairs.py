@@ -18,7 +18,7 @@ from ggml_cpu.target import LANES
 
 PAIRS = 2 * WORDS  # values of a step
 AT_ONCE = 512  # values of a row that become bf16 at a time: 32 KiB of a panel
-MANY = 32  # columns from which that costs less than the products of bytes
+MANY = 48  # columns from which that costs less than the products of bytes
 
 
 @fn
