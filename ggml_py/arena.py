@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect, insort
-from collections.abc import Iterable
 from dataclasses import dataclass, field
+
+import numpy as np
 
 FOREVER = 1 << 62
 
@@ -80,22 +81,16 @@ class PackedArena:
     def pack(self) -> list[int]:
         """The smallest gap, or else the place on top, among those that are there at its time."""
         offsets = [0] * len(self.blocks)
-        there: list[list[tuple[int, int]]] = [[] for _ in range(self._now)]  # by time: from, to
-        for i in sorted(range(len(self.blocks)), key=lambda i: -self.blocks[i][0]):
-            size, since, until = self.blocks[i]
-            times = range(since - 1, min(until, self._now + 1) - 1)
-            offsets[i] = _place(size, sorted({place for t in times for place in there[t]}))
-            for t in times:
-                there[t].append((offsets[i], offsets[i] + size))
-            self.size = max(self.size, offsets[i] + size)
+        lows, highs, since, until = np.zeros((4, len(self.blocks)), np.int64)
+        order = sorted(range(len(self.blocks)), key=lambda i: -self.blocks[i][0])
+        for n, i in enumerate(order):
+            size, first, last = self.blocks[i]
+            beside = np.flatnonzero((since[:n] < last) & (until[:n] > first))
+            beside = beside[np.argsort(lows[beside], kind="stable")]
+            starts = np.append(0, np.maximum.accumulate(highs[beside]))
+            gaps = np.append(lows[beside], FOREVER) - starts
+            fitting = np.where(gaps >= size, gaps, FOREVER + 1)
+            offsets[i] = int(starts[fitting.argmin()])
+            lows[n], highs[n], since[n], until[n] = offsets[i], offsets[i] + size, first, last
+        self.size = int(highs.max(initial=0))
         return offsets
-
-
-def _place(size: int, taken: Iterable[tuple[int, int]]) -> int:
-    """Where so many bytes fit best beside what is taken, lowest first."""
-    top, best, gap = 0, 0, FOREVER
-    for start, end in taken:
-        if size <= start - top < gap:
-            best, gap = top, start - top
-        top = max(top, end)
-    return best if gap < FOREVER else top
