@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ggml_py.match import Row
 from ggml_py.pattern import Match
@@ -29,6 +30,7 @@ class Chain:
 
     member: Kind
     head: Kind
+    needs: ClassVar[frozenset[str]] = frozenset()  # of ops
 
     def __str__(self) -> str:
         return "a chain"

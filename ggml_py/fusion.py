@@ -78,12 +78,6 @@ class Rule(Generic[K]):
     scratch: Size
 
     @property
-    def needs(self) -> frozenset[str]:
-        """Ops that there are in whatever it matches."""
-        lines = self.pattern.lines if isinstance(self.pattern, Pattern) else ()
-        return frozenset(line.op for line in lines if line.mark != "*")
-
-    @property
     def n_lines(self) -> int:
         return len(self.pattern.lines) if isinstance(self.pattern, Pattern) else 0
 
@@ -159,7 +153,7 @@ class Fusions(Generic[K]):
         row = Row(nodes, uses)
         steps: list[Tensor | Fused[K] | None] = list(nodes)
         for rule in self.rules:
-            if not rule.needs <= row.ops:
+            if not rule.pattern.needs <= row.ops:
                 continue
             for match in rule.matches(row):
                 row.take(match)

@@ -33,7 +33,7 @@ def stored_early(graph: Graph, device_of: Callable[[Tensor], int]) -> Graph:
 def _move_up(
     nodes: list[Tensor], readers: Counter[int], device_of: Callable[[Tensor], int]
 ) -> None:
-    """The last of the nodes, with those that nobody else needs.
+    """Let the last of the nodes run as early as it can, with those that nobody else needs.
 
     readers  of each node, how many
     """
@@ -60,10 +60,9 @@ def _move_up(
     move(node)
     while nodes:
         before = nodes[-1]
-        view = OPS[before.op].view
         if needs[id(before)]:
             alone = needs[id(before)] == readers[id(before)] and device_of(before) == device
-            if not view and not alone:
+            if not alone and not OPS[before.op].view:
                 break
             move(before)
         elif holds(before):

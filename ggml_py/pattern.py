@@ -81,6 +81,7 @@ class Pattern:
     def __init__(self, text: str, *when: Callable[[Match], str]) -> None:
         self.lines = tuple(Line.parse(line) for line in text.strip().splitlines())
         self.when = when
+        self.needs = frozenset(line.op for line in self.lines if line.mark != "*")  # ops
         self.anchors: list[str] = []  # for each line, what it reads of earlier ones
         for i, line in enumerate(self.lines):
             earlier = [earlier.name for earlier in self.lines[:i]]

@@ -5,6 +5,7 @@ takes units as that does).
 
 from __future__ import annotations
 
+from ggml_cpu.dense import steps_for
 from ggml_cpu.fusion import fuse
 from ggml_cpu.kernels.attention import flash_integers, flash_registers, flash_tiles
 from ggml_cpu.step import Step
@@ -22,8 +23,7 @@ def in_units(m: Match) -> str:
 
 
 def attention(m: Match) -> list[Step]:
-    y = m["y"]
-    return [Step(table().get(y), y, (y, *y.src))]
+    return steps_for(m["y"])
 
 
 for _pattern in ATTENTION:

@@ -6,7 +6,7 @@ import { Layout } from "./layout.js";
 import { Boxes } from "./boxes.js";
 import { Details } from "./details.js";
 import { Overview } from "./overview.js";
-import { MemoryChart } from "./memory.js";
+import { MemoryChart, nodeAt } from "./memory.js";
 import { Search } from "./search.js";
 import { listen } from "./keys.js";
 
@@ -124,8 +124,8 @@ class App {
     for (const m of this.graph.data.memory) {
       const place = m.places.find(([ref]) => ref === i);
       if (!place) continue;
-      const [ref, first, last, ...where] = place, node = (time) => m.order?.[time] ?? time;
-      return [ref, node(first), node(last), ...where];
+      const [ref, first, last, ...where] = place;
+      return [ref, nodeAt(m, first), nodeAt(m, last), ...where];
     }
     return null;
   }

@@ -1,8 +1,11 @@
-// The compute buffer over time: across, the nodes in their order; upwards, bytes of the buffer.
+// The compute buffer over time: across, the nodes as they run; upwards, bytes of the buffer.
 import { h, styleOf } from "./dom.js";
 import { bytes, count, hex } from "./format.js";
 
 const EDGE = { left: 70, right: 14, top: 8, bottom: 20 };
+
+/** The number of the node that runs at a time; nodes may run in another order than their own. */
+export const nodeAt = (memory, time) => memory.order?.[time] ?? time;
 
 export class MemoryChart {
   constructor(app, element) {
@@ -15,8 +18,7 @@ export class MemoryChart {
 
   get memory() { return this.app.graph.data.memory[this.number]; }
 
-  /** The number of the node that runs at a time; nodes may run in another order than their own. */
-  _node(time) { return this.memory.order?.[time] ?? time; }
+  _node(time) { return nodeAt(this.memory, time); }
 
   /** When a node runs. */
   _time(node) { return this.memory.order?.indexOf(node) ?? node; }
