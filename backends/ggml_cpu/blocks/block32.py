@@ -53,10 +53,10 @@ class Products(NamedTuple):
 def _tile(products: Products, kind: GGMLType, column_bytes: int) -> Callable[[int], Function]:
     add_words, (start, times), scales_of = products.add_words, products.start, products.scales_of
     minima_of, panel_bytes = products.minima_of, kind.type_size * LANES
-    fetch, (at, after) = fetcher(panel_bytes, 1), places(blocks_of(kind))
+    at, after = places(blocks_of(kind))
 
     def tile(width: int) -> Function:
-        add = add_words(width)
+        add, fetch = add_words(width), fetcher(width, panel_bytes, 1)
         # A full tile computes longer than memory takes; of bytes, one column asks for them in time.
         fetches = width < TILE and (width > 1 or panel_bytes < BYTES or SIDE_BY_SIDE)
 

@@ -56,7 +56,7 @@ def _add_block(
     def add_block(width: int) -> Function:
         subtract, add_scaled = group_sums(width), adder(width)
         size, _, _, one, _, _, scaled = dots_of(width, 4, largest)
-        fetch, at_once = fetcher(panel_bytes, 4), both_fit(width)
+        fetch, at_once = fetcher(width, panel_bytes, 4), both_fit(width)
 
         @fn
         def add_16(w, a, half, j, s, scale, sums):

@@ -62,7 +62,7 @@ def _add_block(
     value_of: Function, largest: int, panel_bytes: int
 ) -> Callable[[int], Function]:
     def add_block(width: int) -> Function:
-        add_scaled, fetch = adder(width), fetcher(panel_bytes, 4, 2)
+        add_scaled, fetch = adder(width), fetcher(width, panel_bytes, 4, 2)
         size, run, _, one, _, _, scaled = dots_of(width, 8, largest)
         at_once = both_fit(width)
 

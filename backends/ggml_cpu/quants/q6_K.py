@@ -75,7 +75,7 @@ def add_block(width: int) -> Function:
     size, run, _, one, _, _, scaled = dots_of(width, 4, 63)
     at_once = both_fit(width)
     parts = 1 if width == TILE else 4  # of each quarter: a tile as wide computes longer
-    fetch = fetcher(Q6_K.type_size * LANES, 4 * parts)
+    fetch = fetcher(width, Q6_K.type_size * LANES, 4 * parts)
 
     @fn
     def fetch_more(w, i, j):

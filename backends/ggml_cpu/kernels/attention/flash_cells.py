@@ -8,7 +8,7 @@ thread reads whole cells, or the same heads of each, and the CPU's prefetchers f
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.ahead import AHEAD, SIDE_BY_SIDE, ahead
+from ggml_cpu.blocks.ahead import AHEAD, ALONE, SIDE_BY_SIDE, ahead
 from ggml_cpu.kernel import Function, fn, kernel, routine
 from ggml_cpu.kernels._common import FLOATS, padded
 from ggml_cpu.kernels.attention._few_rows import seen_values_of
@@ -63,17 +63,12 @@ def distance(stride):
 
 
 @fn
-def _same_head(at, later):
-    v.prefetch(at + later)
-
-
-@fn
-def _whole_cells(at, later):
-    v.prefetch(ahead(at))
-
-
-# Of whole cells some is for other threads where there are more of them than parts of the keys.
-fetch: Function = _whole_cells if SIDE_BY_SIDE else _same_head
+def fetch(at, later):
+    """Some of whole cells is for other threads, where those are more than the parts of the keys."""
+    if SIDE_BY_SIDE:
+        v.prefetch(ahead(at))
+    elif ALONE == 0:
+        v.prefetch(at + later)
 
 
 def _dots(source: Rows) -> Function:

@@ -23,7 +23,7 @@ QUERIES, DECAYS, KEYS = VECTOR, 2 * VECTOR, 3 * VECTOR  # in a token's table, be
 
 
 def _products(ahead: bool) -> Function:
-    """ahead: of HALF rows that come later the same is fetched."""
+    """ahead: HALF rows that come later are fetched, in the order of their addresses."""
 
     @fn
     def products(rows, table, later):
@@ -33,7 +33,7 @@ def _products(ahead: bool) -> Function:
             x, y = v.f32_load(table + i), v.f32_load(table + QUERIES + i)
             for r in range(HALF):
                 if ahead:
-                    v.prefetch(later + ROW * r + i)
+                    v.prefetch(later + HALF * i + WORD * r)
                 m = v.f32_load(rows + ROW * r + i)
                 sums[r] = v.fma(m, x, sums[r])
                 sums[HALF + r] = v.fma(m, y, sums[HALF + r])
