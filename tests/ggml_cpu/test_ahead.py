@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ggml_cpu.blocks.ahead import LINE, LINES, PAGES, in_turn
+from ggml_cpu.blocks import ahead
+from ggml_cpu.blocks.ahead import LINE, LINES, PAGES, fetcher, in_turn
 
 SIZE = LINE * LINES * PAGES
 
@@ -17,3 +18,11 @@ def test_some_pages_become_the_next_ones_line_for_line():
 
 def test_what_lies_between_lines_counts_as_the_line():
     assert in_turn(7 * SIZE + 3 * LINE + 5) == in_turn(7 * SIZE + 3 * LINE)
+
+
+def test_few_columns_are_left_to_prefetchers_that_do_well(monkeypatch):
+    monkeypatch.setattr(ahead, "ALONE", 2)
+    assert fetcher(2, 4096, 4) is ahead._nothing
+    assert fetcher(4, 4096, 4) is not ahead._nothing
+    monkeypatch.setattr(ahead, "ALONE", 0)
+    assert fetcher(1, 4096, 4) is not ahead._nothing
