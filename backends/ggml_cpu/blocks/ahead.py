@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.target import AMX, CPU_NAME
+from ggml_cpu.target import AMX, ZEN4
 
 AHEAD = 8192  # bytes: what memory delivers while it answers, twice
 LINE_BITS, PAGE_BITS = 6, 12  # of the bytes of a line and of a page
@@ -22,7 +22,7 @@ GROUP_BITS = PAGES_BITS + PAGE_BITS
 SIDE_BY_SIDE: bool = AMX
 # Columns that a CPU multiplies as fast as its own prefetchers bring weights: a token that asks for
 # lines besides takes 1.05 to 1.15 times as long on Zen 4, with f16 weights 1.4 times.
-ALONE: int = 2 if CPU_NAME == "znver4" else 0
+ALONE: int = 2 if ZEN4 else 0
 
 
 @fn

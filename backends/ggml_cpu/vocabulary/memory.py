@@ -11,6 +11,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 
 from ggml_cpu.kernel import Function
+from ggml_cpu.target import ZEN4
 
 from .half import bf16_to_f32, f16_to_f32, f32_to_bf16, f32_to_f16
 from .lanes import WORDS as LANES
@@ -253,12 +254,17 @@ def table(typing, data):
     return types.int64(data), emit
 
 
+# How near prefetch brings a line: 3 is the L1 cache, 2 the L2 cache. In Zen 4's L1 cache of 32 KiB
+# lines for later crowd out columns: by way of L2 f16 rows times 4 columns take 0.7 of the time.
+NEAR = 2 if ZEN4 else 3
+
+
 def _prefetch(write: int) -> Function:
     @intrinsic
     def fetch(typing, addr):
         def emit(context, builder, sig, args):
             where = pointer(builder, args[0], ir.IntType(8))
-            hints = [I32(write), I32(3), I32(1)]
+            hints = [I32(write), I32(NEAR), I32(1)]
             call(builder, "llvm.prefetch.p0", ir.VoidType(), [where, *hints])
             return context.get_dummy_value()
 
