@@ -12,13 +12,13 @@ from typing import NamedTuple
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import walk
 from ggml_cpu.blocks.activations import SCALE_32, SUM8_32, SUM_32, Activations
-from ggml_cpu.blocks.ahead import SIDE_BY_SIDE, fetch_ahead, fetcher
+from ggml_cpu.blocks.ahead import SIDE_BY_SIDE, computes_longer, fetch_ahead, fetcher
 from ggml_cpu.blocks.dots import dots_of, unsigned_dot
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.panels import WORD, blocks_of, places
 from ggml_cpu.blocks.tiles import several
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.target import LANES, TILE
+from ggml_cpu.target import LANES
 from ggml_py.types import BY_NAME, GGMLType
 
 Panel = tuple[Function, Function]
@@ -57,8 +57,9 @@ def _tile(products: Products, kind: GGMLType, column_bytes: int) -> Callable[[in
 
     def tile(width: int) -> Function:
         add, fetch = add_words(width), fetcher(width, panel_bytes, 1)
-        # A full tile computes longer than memory takes; of bytes, one column asks for them in time.
-        fetches = width < TILE and (width > 1 or panel_bytes < BYTES or SIDE_BY_SIDE)
+        # One column of bytes asks for them in time.
+        in_time = width == 1 and panel_bytes >= BYTES and not SIDE_BY_SIDE
+        fetches = not in_time and not computes_longer(width)
 
         @fn
         def scaled(scales, a, dots, sums):
