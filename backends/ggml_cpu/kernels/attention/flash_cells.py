@@ -64,7 +64,8 @@ def distance(stride):
 
 @fn
 def fetch(at, later):
-    """Some of whole cells is for other threads, where those are more than the parts of the keys."""
+    """What is ahead, unless the CPU's prefetchers are left alone. Some of whole cells is for other
+    threads, where those are more than the parts of the keys."""
     if SIDE_BY_SIDE:
         v.prefetch(ahead(at))
     elif ALONE == 0:
