@@ -82,6 +82,7 @@ class Declarations:
         total, done = sum(own.values()), 0
         ops = {id(t): tuple(dict.fromkeys(n.op for n in readers.get(id(t), ()))) for t in placed}
         pairs = [pair for pair in self.tied if pair[0].buffer is pair[1].buffer]
+        once = {id(t) for pair in pairs for t in pair}
         for device in dict.fromkeys(where.values()):
             if isinstance(device, KeepsKernels):
                 mine = [t for t in placed if where[id(t)] is device]
@@ -89,7 +90,7 @@ class Declarations:
         for copy, original in pairs:
             self._prepare(where[id(copy)], copy, [*ops[id(copy)], *ops[id(original)]], original)
         for t in placed:
-            if not t.layout:
+            if id(t) not in once:
                 self._prepare(where[id(t)], t, ops[id(t)])
             if progress is not None and id(t) in own:
                 done += own[id(t)]
@@ -101,7 +102,8 @@ class Declarations:
     def _prepare(
         self, device: Device, t: Tensor, ops: Iterable[str], original: Tensor | None = None
     ) -> None:
-        """original: what t is tied to. A layout that serves the readers of both is there once."""
+        """original: what t is tied to. Their bytes are there once, in a layout that serves the
+        readers of both, or as they are."""
         before = t.buffer
         device.prepare_weight(t, tuple(dict.fromkeys(ops)))
         if t.buffer is before:

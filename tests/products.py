@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggml_cpu.blocks import amx_pairs, integers16
+from ggml_cpu.blocks.format import LAYOUT
 from ggml_cpu.blocks.integers16 import INTEGERS, NORM
 from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.objcache import load_kernels
@@ -68,11 +69,19 @@ def leaf(kind: str, x: Floats, name: str = "x") -> Tensor:
 
 
 def repacked(t: Tensor, *uses: str) -> Tensor:
-    """A copy of a leaf in panels, if it has a type that is repacked."""
+    """A copy of a leaf in panels, if it has a type that is repacked; for all uses that allow it."""
     copy = Tensor(t.type, t.ne, name=t.name)
     copy.buffer, copy.offset = t.buffer, t.offset
-    repack(copy, uses or ("MUL_MAT", "MUL_MAT_ID", "GET_ROWS"), EXECUTORS[2], SharedPages())
+    if not uses:
+        rows = weights()[t.type.name].row is not None
+        uses = ("MUL_MAT", "MUL_MAT_ID", *(["GET_ROWS"] if rows else []))
+    repack(copy, uses, EXECUTORS[2], SharedPages())
     return copy
+
+
+def layouts(kind: str) -> tuple[str, ...]:
+    """Those that weights of a type can have."""
+    return ("", LAYOUT) if weights()[kind].repacked else ("",)
 
 
 def view_of(t: Tensor) -> View:

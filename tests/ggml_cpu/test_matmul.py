@@ -17,10 +17,19 @@ from ggml_cpu.quants import weights
 from ggml_cpu.target import AMX, VNNI
 from ggml_py import ops
 from ggml_py.errors import UnsupportedOp
-from tests.products import TABLE, Run, error, leaf, multiplied, repacked, rounded, values
+from tests.products import (
+    TABLE,
+    Run,
+    error,
+    layouts,
+    leaf,
+    multiplied,
+    repacked,
+    rounded,
+    values,
+)
 
 TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K")
-QUANTIZED = TYPES[3:]
 FLOATS = TYPES[:3]
 MANY = 67  # columns for which rows of floats, too, become panels
 EXACT = 1e-11
@@ -37,16 +46,16 @@ def many(kind: str) -> list[int]:
     return [MANY] if kind in FLOATS else [amx_pairs.MANY + 3] if AMX else []
 
 
-def product(a, b) -> np.ndarray:
+def product(a, b, layout: str = "") -> np.ndarray:
     """What MUL_MAT(a, b) should give, [ne3, ne2, n, m]."""
     n = b.ne[1] * b.ne[2] if a.ne[2] == 1 else b.ne[1]
-    w, x = multiplied(a, b, n <= weights()[a.type.name].few, n)
+    w, x = multiplied(a, b, not layout and n <= weights()[a.type.name].few, n)
     repeats = [x.shape[0] // w.shape[0], x.shape[1] // w.shape[1]]
     return x @ w.repeat(repeats[0], 0).repeat(repeats[1], 1).swapaxes(2, 3)
 
 
 def check(a, b, n_threads: int = 2, layout: str = "") -> None:
-    expected = product(a, b)
+    expected = product(a, b, layout)
     weight = repacked(a) if layout else a
     assert weight.layout == layout
     run = Run(ops.mul_mat(weight, b), n_threads)
@@ -59,7 +68,7 @@ def test_sizes(kind: str, m: int) -> None:
     k = {1: 256, 3: 512, 16: 768, 17: 1280, 100: 256}[m]
     a = leaf(kind, random(m, k))
     for n in (1, 2, 3, 8, 9, 13, 25, *many(kind)):
-        for layout in ("", LAYOUT) if kind in QUANTIZED else ("",):
+        for layout in layouts(kind):
             check(a, leaf("f32", random(n, k)), 1 + n % 3, layout)
 
 
@@ -74,17 +83,18 @@ def test_odd_number_of_blocks(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", FLOATS)
-@pytest.mark.parametrize("k", [1, 2, 5, 15, 33, 127, 1027])
+@pytest.mark.parametrize("k", [1, 2, 5, 15, 33, 127, 1027, 1700])
 def test_any_k(kind: str, k: int) -> None:
     """The end of the last row is the end of the memory: nothing past it may count."""
     a = leaf(kind, random(19, k))
     for n in (1, 4, 5, MANY):
-        check(a, leaf("f32", random(n, k)))
+        for layout in layouts(kind):
+            check(a, leaf("f32", random(n, k)), layout=layout)
 
 
 @pytest.mark.parametrize("kind", TYPES)
 def test_broadcast_of_matrices(kind: str) -> None:
-    for layout in ("", LAYOUT) if kind in QUANTIZED else ("",):
+    for layout in layouts(kind):
         a = leaf(kind, random(2, 3, 37, 256))
         for n in (1, 6, *many(kind)):
             check(a, leaf("f32", random(4, 6, n, 256)), 2, layout)
@@ -94,7 +104,7 @@ def test_broadcast_of_matrices(kind: str) -> None:
 def test_matrices_of_one_weight_are_columns_of_one_product(kind: str) -> None:
     """One token of each of 13 sequences costs what 13 tokens of one do, and gives the same."""
     a = leaf(kind, random(37, 256))
-    for layout in ("", LAYOUT) if kind in QUANTIZED else ("",):
+    for layout in layouts(kind):
         weight = repacked(a) if layout else a
         for n, b2 in ((1, 13), (3, 5), (1, MANY), (2, 40)):
             x = random(n * b2, 256)
@@ -240,6 +250,7 @@ def test_many_columns_are_better_than_halves(kinds: tuple[str, str]) -> None:
     run = Run(ops.mul_mat(a, b))
     assert run.kernel.name == "mul_mat_f16_tiles"
     assert error(run(), exact) < error(halves.astype(np.float32), exact)
+    assert (Run(ops.mul_mat(repacked(a), b))() == run()).all()
 
 
 @finely
@@ -250,19 +261,26 @@ def test_no_sum_of_integers_overflows(size: float) -> None:
     for n in range(SHARED):
         w[n, SHARED : SHARED + n + 1] = 3.0
     b = leaf("f32", np.concatenate([w, -w]) * np.float32(size))
-    run = Run(ops.mul_mat(leaf("f16", w), b))
     exact = values(b).astype(np.float64) @ w.T.astype(np.float64)
-    assert np.abs(run() - exact).max() < np.abs(exact).max() / 4000
+    for weight in (leaf("f16", w), repacked(leaf("f16", w))):
+        got = Run(ops.mul_mat(weight, b))()
+        assert np.abs(got - exact).max() < np.abs(exact).max() / 4000
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 @pytest.mark.parametrize("n", [3, 80])
-def test_what_is_no_number_stays_none(bad: float, n: int) -> None:
+@pytest.mark.parametrize("layout", layouts("f16"))
+def test_what_is_no_number_stays_none(bad: float, n: int, layout: str) -> None:
     """Of weights and of activations; sums that it is no part of are as without it."""
     w, x = random(40, 130), random(n, 130)
-    clean = Run(ops.mul_mat(leaf("f16", w), leaf("f32", x)))()[0, 0]
+
+    def run() -> np.ndarray:
+        weight = repacked(leaf("f16", w)) if layout else leaf("f16", w)
+        return Run(ops.mul_mat(weight, leaf("f32", x)))()[0, 0]
+
+    clean = run()
     w[7, 3] = x[2, 129] = bad
-    got = Run(ops.mul_mat(leaf("f16", w), leaf("f32", x)))()[0, 0]
+    got = run()
     touched = np.zeros(got.shape, bool)
     touched[2], touched[:, 7] = True, True
     assert not np.isfinite(got[touched]).any()
@@ -272,5 +290,6 @@ def test_what_is_no_number_stays_none(bad: float, n: int) -> None:
 def test_tiny_and_zero_blocks() -> None:
     w, x = random(40, 192), random(80, 192)
     w[:, 64:128], x[:40, 128:], x[40:, 128:] = 0, 0, 1e-38
-    run = Run(ops.mul_mat(leaf("f16", w), leaf("f32", x)))
-    assert error(run(), (x[:, :64] @ w[:, :64].T)[None, None]) < 1e-6
+    for weight in (leaf("f16", w), repacked(leaf("f16", w))):
+        run = Run(ops.mul_mat(weight, leaf("f32", x)))
+        assert error(run(), (x[:, :64] @ w[:, :64].T)[None, None]) < 1e-6

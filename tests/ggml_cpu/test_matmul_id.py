@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from ggml_cpu.blocks.format import FEW, LAYOUT
+from ggml_cpu.target import ZEN4
 from ggml_py import ops
 from ggml_py.types import BY_NAME
-from tests.products import Run, error, leaf, multiplied, repacked, values
+from tests.products import Run, error, layouts, leaf, multiplied, repacked, values
 
 TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K")
 QUANTIZED = TYPES[3:]
@@ -32,11 +33,13 @@ def check(a, b, all_ids: np.ndarray, used: int, n_threads: int = 2) -> None:
     tokens, slots = all_ids.shape[0], b.ne[1]
     ids = all_ids[:, 1 : 1 + used]
     view = ops.view(leaf("i32", all_ids), (used, tokens), (used + SPARE,), 1)
-    w, x = (operand[0] for operand in multiplied(a, b, tokens <= FEW, tokens * used // a.ne[2]))
-    expected = np.stack(
-        [[w[ids[t, s]] @ x[t, s % slots] for s in range(used)] for t in range(tokens)]
-    )[None]
-    for weight in (a, repacked(a)) if a.type.is_quantized else (a,):
+    for layout in layouts(a.type.name):
+        weight = repacked(a) if layout else a
+        few, columns = not layout and tokens <= FEW, tokens * used // a.ne[2]
+        w, x = (operand[0] for operand in multiplied(a, b, few, columns))
+        expected = np.stack(
+            [[w[ids[t, s]] @ x[t, s % slots] for s in range(used)] for t in range(tokens)]
+        )[None]
         run = Run(ops.mul_mat_id(weight, b, view), n_threads)
         assert error(run(), expected) < EXACT, f"{run.kernel.name} on {n_threads} threads"
 
@@ -104,5 +107,7 @@ def test_what_is_repacked() -> None:
     assert repacked(a, "MUL_MAT", "GET_ROWS").layout == LAYOUT
     assert repacked(a, "GET_ROWS").layout == ""
     assert repacked(a, "MUL_MAT", "CPY").layout == ""
-    assert repacked(leaf("f16", random(20, 256)), "MUL_MAT").layout == ""
+    half = leaf("f16", random(20, 256))
+    assert repacked(half, "MUL_MAT").layout == (LAYOUT if ZEN4 else "")
+    assert repacked(half, "MUL_MAT", "GET_ROWS").layout == ""  # panels have them rounded
     assert repacked(leaf("iq2_xs", random(20, 256)), "MUL_MAT").layout == ""

@@ -49,8 +49,9 @@ class Weight(Format):
     dots          dots(src, stride, rows, column, apart, columns, n, out): the same with up to
                   `dot_columns` columns, `apart` bytes from one to the next, into `out` f32
                   [dot_columns][dot_rows]; None where `dot` is as good
-    row           row(panel, r, n, dst): row r of a panel back in place; None for weights that are
-                  not worth repacking at load, since their panels are larger than rows
+    row           row(panel, r, n, dst): row r of a panel back in place; None where it is not there
+                  as it was, or weights are not worth repacking at load
+    rounded       whether they are, though panels do not have rows as they were
     values        values(put, size) -> walk(panel, n, to): what a panel of n elements has, to
                   put(bytes, scale, offset, to), four of each row at a time and `size` bytes after
                   the four before; values are bytes, as this CPU multiplies them with signed ones,
@@ -74,6 +75,7 @@ class Weight(Format):
     dots: Function | None = None
     dot_columns: int = 1
     row: Function | None = None
+    rounded: bool = False
     values: Callable[[Function, int], Function] | None = None
     together: int = 1
     k_block: int = BLOCKS
@@ -92,7 +94,7 @@ class Weight(Format):
 
     @property
     def repacked(self) -> bool:
-        return self.row is not None
+        return self.row is not None or self.rounded
 
 
 REGISTERED: dict[str, Format] = {}

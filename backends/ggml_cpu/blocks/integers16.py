@@ -7,9 +7,9 @@ are 4092 steps on average, so the error is half of that of activations rounded t
 llama.cpp does; those beside a value 1000 times as large are 22, and that one is off by less than
 in f16. An infinity or a NaN anywhere makes the sums of its row or column NaN.
 
-A step has BLOCK of them, and a word values i and i + LANES of 2 * LANES. A panel's step: scales
-[2 * LANES rows] | words [BLOCK / 2][2 * LANES rows]; a column's: scale | words [BLOCK / 2]. Scales
-are those of this step and the next; the next one's are not used.
+A step has BLOCK of them, and a word values i and i + LANES of 2 * LANES. Two steps of a panel:
+scales [2 * LANES rows] | words [BLOCK][2 * LANES rows]; a step of a column: scale | words
+[BLOCK / 2], where the scale is that of this step and the next; the next one's is not used.
 """
 
 from __future__ import annotations
@@ -32,9 +32,13 @@ SQUARES = 1e-30, 1e30  # sums of squares that are right in f32; for others the l
 WORDS = BLOCK // 2
 WORD = 4 * LANES
 ROW = 2 * WORD
-PANEL_BYTES = (WORDS + 1) * ROW
-K_BLOCK = 24  # steps of a panel at a time: 99 KiB where a vector has 16 lanes
+K_BLOCK = 24  # steps of a panel at a time: 98 KiB where a vector has 16 lanes
 SPAN = 2 * LANES
+
+
+@fn
+def panel_bytes(steps: int) -> int:
+    return ((steps + TOGETHER - 1) // TOGETHER + WORDS * steps) * ROW
 
 
 def scale_of(load_n: Function, size: int, most: float, length: int) -> Function:
@@ -139,7 +143,7 @@ def unpacker(load_n: Function, size: int) -> Function:
                 row = src + min(r, rows - 1) * stride + first * size
                 tile[r] = words(row, n - first, inverse(v.ld_f32(dst + 4 * r)))
             v.transpose(tile)
-            to = dst + first // BLOCK * PANEL_BYTES + (first % BLOCK // 2 + 1) * ROW
+            to = dst + (first // 2 + 1) * ROW
             for i in range(LANES):
                 v.store(to + i * ROW, tile[i])
 
@@ -150,7 +154,7 @@ def unpacker(load_n: Function, size: int) -> Function:
             if rows > LANES:
                 second = src + LANES * stride + i * size
                 some_rows(second, stride, rows - LANES, n - i, dst + WORD)
-            dst += TOGETHER * PANEL_BYTES
+            dst += panel_bytes(TOGETHER)
 
     return unpack
 
@@ -165,10 +169,10 @@ def tile(width: int, apart: int = ROW) -> Function:
             v.store(out + apart * t + WORD, v.f32(0.0))
         for s in range(0, steps, TOGETHER):
             x_scale, y_scale, scales = v.f32_load(w), v.f32_load(w + WORD), a
+            w += ROW
             first = v.i32_regs(width)
             second = v.i32_regs(width)
             for _ in range(min(TOGETHER, steps - s)):
-                w += ROW
                 a += 4 * width
                 for _ in range(WORDS):
                     x, y = v.i16_load(w), v.i16_load(w + WORD)

@@ -13,7 +13,6 @@ from ggml_cpu.blocks import integers16
 from ggml_cpu.blocks.activations import F16
 from ggml_cpu.blocks.floats import f32_weight
 from ggml_cpu.blocks.format import register
-from ggml_cpu.blocks.panels import Blocks, length
 from ggml_cpu.kernel import fn
 
 FEW = 16  # columns whose products in f32 cost less than turning the weights into integers
@@ -35,9 +34,9 @@ if target.VNNI:
     register(
         replace(
             _in_f32, activations=integers16.INTEGERS, of_dots=F16, few=FEW,
-            panel=length(Blocks(integers16.PANEL_BYTES)), k_block=integers16.K_BLOCK,
+            panel=integers16.panel_bytes, k_block=integers16.K_BLOCK,
             unpack=integers16.unpacker(load_n, 2), tile=integers16.tile,
-            together=integers16.TOGETHER,
+            together=integers16.TOGETHER, rounded=target.ZEN4,
         )
     )  # fmt: skip
 else:

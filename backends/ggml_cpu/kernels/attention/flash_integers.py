@@ -16,9 +16,9 @@ from ggml_cpu.blocks import integers16
 from ggml_cpu.blocks.integers16 import (
     BLOCK,
     INTEGERS,
-    PANEL_BYTES,
     ROW,
     inverse,
+    panel_bytes,
     row_scale,
     unpacker,
 )
@@ -86,7 +86,7 @@ def local_offsets(d: int, dv: int) -> tuple[int, int, int, int, int, int]:
     """Where the thread-local scratch has values, their scales, weights, these as integers, spare
     rows, and the tiles of a unit; keys come first.
     """
-    values = KEYS // ROWS * steps_of(d) * PANEL_BYTES
+    values = KEYS // ROWS * panel_bytes(steps_of(d))
     scales = values + 2 * KEYS * dv
     weights = scales + 4 * KEYS
     integers = weights + 4 * KEYS * TILE
@@ -203,7 +203,7 @@ def _load_keys(source: Source) -> Function:
         for j in range(0, n, ROWS):
             rows, stride = min(ROWS, n - j), v.nb(p, K, 1)
             src = place(v.extra(p, K_KIND), keys_at(p, K, pair, key + j), stride, rows, d, spare)
-            unpack(src, step(stride, d), rows, d, keys + j // ROWS * steps_of(d) * PANEL_BYTES)
+            unpack(src, step(stride, d), rows, d, keys + j // ROWS * panel_bytes(steps_of(d)))
         for j in range(0, n, LANES):
             v.store(scales + 4 * j, v.f32(0.0))
         for j in range(0, n, 2):
@@ -223,7 +223,7 @@ def run_tile(p, local, key, n, states):
     values, weights, integers = local + values, local + weights, local + integers
     totals = states + STATES
     for j in range(0, n, ROWS):
-        panel = local + j // ROWS * steps_of(d) * PANEL_BYTES
+        panel = local + j // ROWS * panel_bytes(steps_of(d))
         multiply_keys(panel, totals + COLUMN * dv, steps_of(d), weights + 4 * j)
     weigh_tile(p, key, n, weights, local + scales, states, integers, local + spare)
     for c in range(0, dv, ROWS):

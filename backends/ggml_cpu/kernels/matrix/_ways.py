@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ggml_cpu.blocks import amx
 from ggml_cpu.blocks.amx_pairs import MANY, in_pairs
-from ggml_cpu.blocks.format import LAYOUT, Weight
+from ggml_cpu.blocks.format import BLOCKS, LAYOUT, Weight
 from ggml_cpu.kernel import Function, Kernel, fn
 from ggml_cpu.kernels import _register_products
 from ggml_cpu.kernels._map import no_params
@@ -102,7 +102,7 @@ class Way:
 def ways(weight: Weight) -> Iterator[Way]:
     """Of several that take a node, the last is best. That of few columns in panels comes first."""
     if weight.repacked:
-        yield Way(weight, False, PANELS)
+        yield Way(replace(weight, k_block=BLOCKS), False, PANELS)
     yield Way(weight, True, "tiles")
     if AMX and weight.values is not None:
         yield Way(in_pairs(weight), True, "pairs", MANY)

@@ -128,5 +128,5 @@ def _repacked(weight: Weight) -> None:
 for _format in formats().values():
     _in_place(_format)
 for _weight in weights().values():
-    if _weight.repacked:
+    if _weight.row is not None:
         _repacked(_weight)
