@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -82,35 +82,31 @@ class Declarations:
         total, done = sum(own.values()), 0
         ops = {id(t): tuple(dict.fromkeys(n.op for n in readers.get(id(t), ()))) for t in placed}
         pairs = [pair for pair in self.tied if pair[0].buffer is pair[1].buffer]
-        once = {id(t) for pair in pairs for t in pair}
+        copies = {id(copy) for copy, _ in pairs}
+        for copy, original in pairs:  # their bytes are there once, in a layout that serves all
+            ops[id(original)] = tuple(dict.fromkeys([*ops[id(copy)], *ops[id(original)]]))
         for device in dict.fromkeys(where.values()):
             if isinstance(device, KeepsKernels):
-                mine = [t for t in placed if where[id(t)] is device]
+                mine = [t for t in placed if where[id(t)] is device and id(t) not in copies]
                 device.prepare_weights([(t, ops[id(t)]) for t in mine])
-        for copy, original in pairs:
-            self._prepare(where[id(copy)], copy, [*ops[id(copy)], *ops[id(original)]], original)
         for t in placed:
-            if id(t) not in once:
+            if id(t) not in copies:
                 self._prepare(where[id(t)], t, ops[id(t)])
             if progress is not None and id(t) in own:
                 done += own[id(t)]
                 progress(done, total, t.name)
+        for copy, original in pairs:
+            copy.buffer, copy.offset = original.buffer, original.offset
+            copy.layout = original.layout
         for info in self.copied:
             info.let_go()  # again: bytes beside them have been read since, and some came along
         self._count(placed, where)
 
-    def _prepare(
-        self, device: Device, t: Tensor, ops: Iterable[str], original: Tensor | None = None
-    ) -> None:
-        """original: what t is tied to. Their bytes are there once, in a layout that serves the
-        readers of both, or as they are."""
+    def _prepare(self, device: Device, t: Tensor, ops: tuple[str, ...]) -> None:
         before = t.buffer
-        device.prepare_weight(t, tuple(dict.fromkeys(ops)))
-        if t.buffer is before:
-            return
-        if original is not None:
-            original.buffer, original.offset, original.layout = t.buffer, t.offset, t.layout
-        self._let_go(t.name)
+        device.prepare_weight(t, ops)
+        if t.buffer is not before:
+            self._let_go(t.name)
 
     def _let_go(self, name: str) -> None:
         """Of a tensor's bytes in the file, of which a device has its own."""

@@ -324,6 +324,23 @@ def test_a_tied_head_is_there_once_in_a_layout_that_serves_all_or_as_it_is(
     assert head.layout == embd.layout == ("panels" if for_both else "")
 
 
+def test_all_that_are_tied_have_one_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+
+    def lay_out(self: RecordingDevice, weight: Tensor, uses: Any) -> None:
+        weight.buffer, weight.layout = HostBuffer(aligned_bytes(weight.nbytes)), "panels"
+        made.append(weight.name)
+
+    monkeypatch.setattr(RecordingDevice, "prepare_weight", lay_out)
+    w = loader({"a": (64, 512)})
+    first, *others = w.tensor("a", 64, 512), w.tied("a"), w.tied("a")
+    w.finish()
+    device = RecordingDevice()
+    w.place(lambda *_: device, {})
+    assert made == ["a"]
+    assert all(t.buffer is first.buffer and t.layout == "panels" for t in others)
+
+
 def test_head_has_a_scale_in_one_type_only() -> None:
     shapes = {"output.weight": (64, 8), "output.scale": (1,)}
     for kind, scaled in (("nvfp4", True), ("f32", False)):
