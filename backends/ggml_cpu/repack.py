@@ -47,7 +47,7 @@ def can_repack(weight: Tensor, uses: Sequence[str]) -> bool:
         and weight.is_contiguous()
         and set(uses) <= READERS
         and set(uses) != {"GET_ROWS"}
-        and not ("GET_ROWS" in uses and weights()[weight.type.name].row is None)
+        and ("GET_ROWS" not in uses or weights()[weight.type.name].row is not None)
         and bool(uses)
     )
 

@@ -86,7 +86,7 @@ NEON_MATRIX: bool = NEON_DOT and has("i8mm")
 NEON_BF16: bool = ARM64 and BF16
 FMA: bool = ARM64 or has("fma")
 HALF: bool = ARM64 or has("f16c") or AVX512
-ZEN4: bool = CPU_NAME == "znver4"  # for how memory is asked; LLVM before 16 does not tell it
+ZEN4: bool = CPU_NAME == "znver4"  # for what was measured there; LLVM before 16 does not tell it
 
 # f32 lanes of a native vector, and the tokens of a matrix-multiplication tile (accumulators that
 # fit the register file next to the operands: 32 zmm, 16 ymm, 32 NEON registers).

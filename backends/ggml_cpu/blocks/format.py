@@ -51,7 +51,7 @@ class Weight(Format):
                   [dot_columns][dot_rows]; None where `dot` is as good
     row           row(panel, r, n, dst): row r of a panel back in place; None where it is not there
                   as it was, or weights are not worth repacking at load
-    rounded       whether they are, though panels do not have rows as they were
+    rounded       whether they are worth it, though panels have their values rounded, not `row`
     values        values(put, size) -> walk(panel, n, to): what a panel of n elements has, to
                   put(bytes, scale, offset, to), four of each row at a time and `size` bytes after
                   the four before; values are bytes, as this CPU multiplies them with signed ones,
