@@ -112,9 +112,10 @@ def as_f16(x):
 # Blocks of 32: i8 [32] | f32 scale | i32 -8 * sum | i32 -I8_BIAS * sum | f32 scale * sum
 SCALE_32, SUM8_32, BIAS_32, SUM_32, BYTES_32 = 32, 36, 40, 44, 48
 
-# Blocks of 256: i8 [256] | f32 scale | i16 sums of 32 [8] | i16 sums of 16 [16] | unused 12
-# The sums are in the order 0 2 1 3, 4 6 5 7, ...: so come the scales out of a word of four bytes.
-SCALE_256, SUMS32_256, SUMS16_256, BYTES_256 = 256, 260, 276, 320
+# Blocks of 256: i8 [256] | f32 scale | i16 sums of 32 [8] | i16 sums of 16 [16] | i32 -32 * sums of
+# 16 [16] | unused 12
+# The i16 sums are in the order 0 2 1 3, 4 6 5 7, ...: so come scales out of a word of four bytes.
+SCALE_256, SUMS32_256, SUMS16_256, OFFSETS_256, BYTES_256 = 256, 260, 276, 308, 384
 
 # Chunks of 64: i8 [64] | f32 scales of 32 [2] | i32 -OFFSET * sums of 32 [2] | the same of 16 [4].
 # They are for weights that are multiplied as bytes with OFFSET added.

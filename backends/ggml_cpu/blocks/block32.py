@@ -192,7 +192,7 @@ def nibbles(
     """`add_words` for words of nibbles; pairs_of(panel, i): low and high values of word i."""
 
     def add_words(width: int) -> Function:
-        size, run, begin, _, two, into, _ = dots_of(width, 8, largest, dot4)
+        size, run, begin, _, two, into, *_ = dots_of(width, 8, largest, dot4)
         at_once = run // 2
 
         @fn

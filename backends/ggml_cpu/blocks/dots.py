@@ -35,6 +35,7 @@ class Dots(NamedTuple):
     two      two(dots, i, low, high, a, n): words n and n + HALF at once
     into     into(sums, dots): the sums become those of `dots`, with what they began with
     scaled   scaled(sums, dots, scale): sums[t] += scale * dots, of scales that fit i16
+    words    whether vector t of `dots` is the sums of column t, which may then begin as others
     """
 
     size: int
@@ -44,6 +45,7 @@ class Dots(NamedTuple):
     two: Function
     into: Function
     scaled: Function
+    words: bool = False
 
 
 @fn
@@ -132,7 +134,7 @@ def _words(width: int, words: int, dot4: Function, small: bool) -> Dots:
             for t in range(width):
                 sums[t] = sums[t] + dots[t] * scale
 
-    return Dots(width, words, begin, one_by_fours if by_fours else one, two, into, scaled)
+    return Dots(width, words, begin, one_by_fours if by_fours else one, two, into, scaled, True)
 
 
 def _pairs(width: int, run: int) -> Dots:

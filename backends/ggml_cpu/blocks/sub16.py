@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import walk
-from ggml_cpu.blocks.activations import SCALE_256, SUMS16_256, Activations
+from ggml_cpu.blocks.activations import OFFSETS_256, SCALE_256, SUMS16_256, Activations
 from ggml_cpu.blocks.ahead import fetcher
 from ggml_cpu.blocks.dots import both_fit, dots_of
 from ggml_cpu.blocks.format import Weight
@@ -50,18 +50,36 @@ def group_sums(width: int) -> Function:
     return add
 
 
+def from_offset(width: int, offset: int) -> Function:
+    """begin(dots, a, n): the sums of columns, times -offset, over the group whose first word in a
+    column is n. offset: a power of two up to 32, or 0."""
+    bits = 6 - offset.bit_length()
+
+    @fn
+    def begin(dots, a, n):
+        if offset:
+            for t in range(width):
+                dots[t] = v.asr(v.i32_bcast(a + (OFFSETS_256 + n) * width + 4 * t), bits)
+
+    return begin
+
+
 def _add_block(
-    largest: int, word_of: Function, scale_words: Function, factors: Function, panel_bytes: int
-) -> Callable[[int], Function]:
+    largest: int, word_of: Function, scale_words: Function, factors: Function, panel_bytes: int,
+    offset: int,
+) -> Callable[[int], Function]:  # fmt: skip
     def add_block(width: int) -> Function:
         subtract, add_scaled = group_sums(width), adder(width)
-        size, _, _, one, _, _, scaled = dots_of(width, 4, largest)
+        size, _, _, one, _, _, scaled, words = dots_of(width, 4, largest)
         fetch, at_once = fetcher(width, panel_bytes, 4), both_fit(width)
+        minima = not (words and offset)
+        begin = from_offset(width, 0 if minima else offset)
 
         @fn
         def add_16(w, a, half, j, s, scale, sums):
             """sums[t] += scale * dot over a group."""
             dots = v.i32_regs(size)
+            begin(dots, a, 32 * half + 8 * j + 4 * s)
             for i in range(4):
                 values = v.as_i8(word_of(w, half, j, 4 * s + i))
                 one(dots, i, values, a, 32 * half + 8 * j + 4 * s + i)
@@ -71,6 +89,8 @@ def _add_block(
         def add_both(w, a, half, j, s, scales, sums):
             """The same over groups at shifts j and j + 1, whose scales are bytes s and s + 2."""
             one_of, other = v.i32_regs(size), v.i32_regs(size)
+            begin(one_of, a, 32 * half + 8 * j + 4 * s)
+            begin(other, a, 32 * half + 8 * j + 4 * s + 8)
             for i in range(4 * s, 4 * s + 4):
                 n = 32 * half + 8 * j + i
                 one(one_of, i - 4 * s, v.as_i8(word_of(w, half, j, i)), a, n)
@@ -94,8 +114,9 @@ def _add_block(
                 fetch(w, 2 * half + s, 0)
                 add_32(w, a, half, 0, s, first, sums)
                 add_32(w, a, half, 2, s, second, sums)
-            subtract(first_minima, a, 2 * half, less)
-            subtract(second_minima, a, 2 * half + 1, less)
+            if minima:
+                subtract(first_minima, a, 2 * half, less)
+                subtract(second_minima, a, 2 * half + 1, less)
 
         @fn
         def add(d, w, a, out):
@@ -104,7 +125,10 @@ def _add_block(
             add_half(w, a, 1, sums, less)
             scale, minimum = factors(d, w)
             for t in range(width):
-                add_scaled(out, a, t, v.to_f32(sums[t]) * scale - v.to_f32(less[t]) * minimum)
+                total = v.to_f32(sums[t]) * scale
+                if minima:
+                    total = total - v.to_f32(less[t]) * minimum
+                add_scaled(out, a, t, total)
 
         return add
 
@@ -186,7 +210,7 @@ def _decode(values_of: Function, scales_of: Function, factors_of: Function) -> F
 def weight(
     name: str, largest: int, activations: Activations, panel: tuple[Function, Function],
     word_of: Function, scale_words: Function, factors: Function, values_of: Function,
-    scales_of: Function, factors_of: Function, encode: Function,
+    scales_of: Function, factors_of: Function, encode: Function, offset: int = 0,
 ) -> Weight:  # fmt: skip
     """A weight type of this family, of values up to `largest`. Minima and scales are signed bytes.
 
@@ -198,10 +222,11 @@ def weight(
     values_of(block, j): the values at shift j, 32 of each half.
     scales_of(block): all scales and minima, i8x16.
     factors_of(block): d and dmin.
+    offset: a power of two, where minima are this times the scales and dmin is d.
     """
     kind, in_place = BY_NAME[name], (values_of, scales_of, factors_of)
     panel_bytes = kind.type_size * LANES
-    add_block = _add_block(largest, word_of, scale_words, factors, panel_bytes)
+    add_block = _add_block(largest, word_of, scale_words, factors, panel_bytes, offset)
     tile = walk.tile(kind, activations, add_block)
     dot = walk.dot(kind, activations, _add_in_place(*in_place), 8, -1.0)
     words_of = _words_of(word_of, scale_words, factors)

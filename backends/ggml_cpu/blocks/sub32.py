@@ -63,7 +63,7 @@ def _add_block(
 ) -> Callable[[int], Function]:
     def add_block(width: int) -> Function:
         add_scaled, fetch = adder(width), fetcher(width, panel_bytes, 4, 2)
-        size, run, _, one, _, _, scaled = dots_of(width, 8, largest)
+        size, run, _, one, _, _, scaled, _ = dots_of(width, 8, largest)
         at_once = both_fit(width)
 
         @fn

@@ -153,7 +153,7 @@ def _tile(decoder: Decoder) -> Callable[[int], Function]:
     sums_at = CHUNK_SUM16 if decoder.per == 16 else CHUNK_SUM32
 
     def tile(width: int) -> Function:
-        size, _, begin, one, _, into, _ = dots_of(width, words, ANY)
+        size, _, begin, one, _, into, *_ = dots_of(width, words, ANY)
 
         @several(width)
         def multiply(w, a, steps, out):

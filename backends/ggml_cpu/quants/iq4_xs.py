@@ -44,7 +44,7 @@ IQ4_XS = BY_NAME["iq4_xs"]
 
 
 def add_block(width: int) -> Function:
-    size, _, _, _, two, _, scaled = dots_of(width, 8, ANY, biased_dot)
+    size, _, _, _, two, _, scaled, _ = dots_of(width, 8, ANY, biased_dot)
     fetch = fetcher(width, IQ4_XS.type_size * LANES, 2)
     slowly = slow_fetcher(IQ4_XS.type_size * LANES, 8)
     alone = width == 1

@@ -165,6 +165,6 @@ def encode(x, block):
 register(
     weight(
         "q3_K", 7, ACTIVATIONS, (pack, gather), word_of, scale_words, factors, values_of, scales_of,
-        factors_of, encode,
+        factors_of, encode, offset=4,
     )
 )  # fmt: skip

@@ -19,7 +19,7 @@ from ggml_cpu.blocks.interleave import interleave_halves, interleave_words
 from ggml_cpu.blocks.panels import WORD
 from ggml_cpu.blocks.rounding import TINY
 from ggml_cpu.blocks.search import largest_scale, levels_around, symmetric
-from ggml_cpu.blocks.sub16 import group_sums, in_order, scale_byte
+from ggml_cpu.blocks.sub16 import from_offset, group_sums, in_order, scale_byte
 from ggml_cpu.blocks.walk import adder
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.quants.q8_K import ACTIVATIONS
@@ -72,8 +72,8 @@ def word_of(w, which, i):
 
 def add_block(width: int) -> Function:
     subtract, add_scaled = group_sums(width), adder(width)
-    size, run, _, one, _, _, scaled = dots_of(width, 4, 63)
-    at_once = both_fit(width)
+    size, run, _, one, _, _, scaled, words = dots_of(width, 4, 63)
+    at_once, begin = both_fit(width), from_offset(width, 32 if words else 0)
     parts = 1 if width == TILE else 4  # of each quarter: a tile as wide computes longer
     fetch = fetcher(width, Q6_K.type_size * LANES, 4 * parts)
 
@@ -86,6 +86,7 @@ def add_block(width: int) -> Function:
     def add_run(w, a, n, which, first, scale, sums):
         """sums[t] += scale * dot over `run` words, from `first` on, of those of add_16."""
         dots = v.i32_regs(size)
+        begin(dots, a, n)
         for i in range(first, first + run):
             one(dots, i, word_of(w, which, i), a, n + i)
         scaled(sums, dots, scale)
@@ -101,6 +102,8 @@ def add_block(width: int) -> Function:
     def add_both(w, a, n, which, low_scale, high_scale, sums):
         """The same over `which` and `which + 2`, the low and the high bits of A or B."""
         low, high = v.i32_regs(size), v.i32_regs(size)
+        begin(low, a, n)
+        begin(high, a, n + 16)
         for i in range(4):
             one(low, i, word_of(w, which, i), a, n + i)
             one(high, i, word_of(w, which + 2, i), a, n + 16 + i)
@@ -139,7 +142,8 @@ def add_block(width: int) -> Function:
                 add_16(values, a, n + 16, 2, scale_byte(second, s), sums)
                 fetch_more(w, i, 3)
                 add_16(values, a, n + 24, 3, scale_byte(second, s + 2), sums)
-        offsets(w, a, sums)
+        if not words:
+            offsets(w, a, sums)
         factor = v.f16_load(d)
         for t in range(width):
             add_scaled(out, a, t, v.to_f32(sums[t]) * factor)

@@ -67,7 +67,7 @@ CHUNKS = Activations("q8_0_chunks", CHUNK, CHUNK_BYTES, pack_chunks)
 
 
 def add_words(width: int) -> Function:
-    size, _, begin, one, _, into, _ = dots_of(width, 8, ANY, biased_dot)
+    size, _, begin, one, _, into, *_ = dots_of(width, 8, ANY, biased_dot)
 
     @fn
     def add(w, a, sums):

@@ -10,6 +10,7 @@ from ggml_cpu.blocks.activations import (
     BYTES_256,
     CHUNK,
     CHUNK_BYTES,
+    OFFSETS_256,
     SCALE_256,
     SUMS16_256,
     SUMS32_256,
@@ -42,6 +43,8 @@ def pack(x, n, to):
         put_sum(to + SUMS16_256, 2 * i, first)
         put_sum(to + SUMS16_256, 2 * i + 1, second)
         put_sum(to + SUMS32_256, i, first + second)
+        v.st_i32(to + OFFSETS_256 + 8 * i, -32 * first)
+        v.st_i32(to + OFFSETS_256 + 8 * i + 4, -32 * second)
     v.st_f32(to + SCALE_256, inverse(scale))
 
 
