@@ -47,6 +47,7 @@ class Decoder:
     scales_of   scales_of(block, j): f32x4 or f32x2
     signs_of    signs_of(block, j): an int64 with a bit for each negative value; None: no signs
     cheap       whether decoding takes so few registers that chunks are best done side by side
+    whole       whether a block, of 256, has one scale and no signs, and columns one for each 256
     """
 
     type: GGMLType
@@ -56,6 +57,7 @@ class Decoder:
     signs_of: Function | None = None
     offset: int = 0
     cheap: bool = False
+    whole: bool = False
 
     @property
     def chunks(self) -> int:
@@ -235,8 +237,33 @@ def _chunk(decoder: Decoder) -> Function:
     return add
 
 
+def _whole(decoder: Decoder) -> Function:
+    """add(block, a, total, less) where all four chunks have one scale: sums stay integers."""
+    bytes_of, scales_of, size = decoder.bytes_of, decoder.scales_of, CHUNK_BYTES
+
+    @fn
+    def dots_of(block, j, a, dots):
+        return v.dot4(dots, bytes_of(block, j), v.i8x64_load(a + size * j))
+
+    @fn
+    def sums_of(a):
+        return v.i32x2_load(a + CHUNK_SUM32)
+
+    @fn
+    def add(block, a, total, less):
+        even = dots_of(block, 2, a, dots_of(block, 0, a, v.i32x16(0)))
+        odd = dots_of(block, 3, a, dots_of(block, 1, a, v.i32x16(0)))
+        sums = sums_of(a) + sums_of(a + size) + sums_of(a + 2 * size) + sums_of(a + 3 * size)
+        scale = v.ld_f32(a + CHUNK_SCALE) * v.lane(scales_of(block, 0), 0)
+        return v.fma(scale, v.to_f32(even + odd), total), v.fma(scale, v.to_f32(sums), less)
+
+    return add
+
+
 def _block(decoder: Decoder) -> Function:
     """add(block, a, total, less): the same for a whole block."""
+    if decoder.whole:
+        return _whole(decoder)
     chunks, add_chunk = decoder.chunks, _chunk(decoder)
 
     @fn
@@ -283,12 +310,12 @@ def one_scale(at: int) -> Function:
 
 def weight(
     name: str, activations: Activations, per: int, bytes_of: Function, scales_of: Function,
-    signs_of: Function | None = None, *, offset: int = 0, cheap: bool = False,
+    signs_of: Function | None = None, *, offset: int = 0, cheap: bool = False, whole: bool = False,
     encode: Function | None = None,
 ) -> Weight:  # fmt: skip
     """A weight type of this family, see Decoder; activations in chunks, encode: see walk.py."""
     kind = BY_NAME[name]
-    decoder = Decoder(kind, per, bytes_of, scales_of, signs_of, offset, cheap)
+    decoder = Decoder(kind, per, bytes_of, scales_of, signs_of, offset, cheap, whole)
     dot = walk.dot(kind, activations, _block(decoder), decoder.groups, offset / OFFSET)
     blocks = Blocks(decoder.chunks * decoder.panel_bytes)
     return Weight(

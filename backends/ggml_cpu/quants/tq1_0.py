@@ -79,4 +79,4 @@ def encode(x, block):
     v.store(block + THIRD, fraction(v.low(pairs) + v.high(pairs)))
 
 
-register(weight("tq1_0", CHUNKS, 32, bytes_of, one_scale(D), offset=1, cheap=True, encode=encode))
+register(weight("tq1_0", CHUNKS, 32, bytes_of, one_scale(D), offset=1, whole=True, encode=encode))

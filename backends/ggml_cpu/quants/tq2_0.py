@@ -32,4 +32,4 @@ def encode(x, block):
         v.store(block + 16 * u, v.to_i8(packed))
 
 
-register(weight("tq2_0", CHUNKS, 32, bytes_of, one_scale(D), offset=1, cheap=True, encode=encode))
+register(weight("tq2_0", CHUNKS, 32, bytes_of, one_scale(D), offset=1, whole=True, encode=encode))
