@@ -3,8 +3,8 @@
 
     python tools/chat_screenshots.py        # into docs/server/
 
-Needs a checkout, `llama-py[server,vision]`, selenium, chromium and chromedriver. What is said about
-an image comes of a tiny model with random weights: the demo model does not see.
+Needs a checkout, `pip install '.[server,vision]'`, selenium, chromium and chromedriver. What is
+said about an image comes of a tiny model with random weights: the demo model does not see.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ The machines are network namespaces of this one, with a link of netem, or of a p
 kernel has none (links/delayed.py); latency is one way, in ms, the rate in Gbit/s. Each has -t
 threads, so this machine needs twice as many cores, and one more for a link that is a program.
 `check`: the text over the slowest link is that of one process. Needs root, iproute2,
-`llama-py[mpi]`.
+`pip install '.[mpi]'`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
     mpiexec -n 2 python tools/compare_ranks.py host NAME ...   # with rank 0's host as one more
 
 Prompts of two ubatches, then token by token; F32 weights and caches. Ends with 1 if one is beyond
-1e-10, or if the most likely tokens are others. Needs a checkout, and `llama-py[mpi]`.
+1e-10, or if the most likely tokens are others. Needs a checkout, and `pip install '.[mpi]'`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
     python tools/compare_server.py -m MODEL.gguf --peer LLAMA-SERVER -t 2 --agents 2
 
 Each round asks both servers for the same (prompts differ from round to round, or all of them would
-be cached). A cell is the median of the rounds. Needs an idle machine and `llama-py[server]`, httpx.
+be cached). A cell is the median of the rounds. Needs an idle machine, httpx and
+`pip install '.[server]'`.
 """
 
 from __future__ import annotations

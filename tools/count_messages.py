@@ -5,7 +5,7 @@
     mpiexec -n 4 python tools/count_messages.py --orders tp=2,pp=2 llama-dense
 
 --orders: one order for each thing to be done, as it was before a run was one message. Needs a
-checkout, and `llama-py[mpi]`.
+checkout, and `pip install '.[mpi]'`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ the time-out, with one line that names the rank, and leave no process and no sha
 
 Of 2 to 4 ranks of the demo model on this machine, with whole or shared layers, a random one (rank 0
 too) is hit while they start, load, read a prompt, generate, or end. Ends with 1 if any run was
-otherwise. Needs Linux, `llama-py[mpi]`, psutil.
+otherwise. Needs Linux, `pip install '.[mpi]'`, psutil.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ from ggml_mpi.order import End, Settle, Word
 from ggml_mpi.watch import Watch
 from ggml_py.backend import Bytes
 from ggml_py.errors import BackendError
+from ggml_py.extras import install_hint
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -109,7 +110,7 @@ class World:
             from mpi4py import MPI
         except (ImportError, RuntimeError) as e:
             raise BackendError(
-                f"devices of other ranks need MPI: pip install 'llama-py[mpi]' ({e})"
+                f"devices of other ranks need MPI: {install_hint('mpi')} ({e})"
             ) from None
         self._mpi = MPI
         self.comm = MPI.COMM_WORLD

@@ -16,6 +16,7 @@ from ggml_opencl.table import Launch, table
 from ggml_py import host
 from ggml_py.backend import Buffer, Bytes, CompileOptions, KernelTime, Work
 from ggml_py.errors import BackendError
+from ggml_py.extras import install_hint
 from ggml_py.fusion import Fusions
 from ggml_py.kernels import import_families
 from ggml_py.tensor import Tensor
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
 import_families(ggml_opencl.ops)
 
 NO_DEVICE = (
-    "there is no OpenCL device: install the driver of your GPU, or one that runs on the CPU:"
-    " pip install 'llama-py[pocl]'"
+    "there is no OpenCL device: install the driver of your GPU, or one that runs on the CPU: "
 )
 
 
@@ -152,13 +152,13 @@ def devices() -> list[OpenCLDevice]:
         import pyopencl as cl
     except ImportError as e:
         raise BackendError(
-            f"the OpenCL backend needs pyopencl: pip install 'llama-py[opencl]' ({e})"
+            f"the OpenCL backend needs pyopencl: {install_hint('opencl')} ({e})"
         ) from e
     use_installed()
     try:
         found = [device for platform in cl.get_platforms() for device in platform.get_devices()]
     except cl.Error as e:
-        raise BackendError(f"{NO_DEVICE} ({e})") from e
+        raise BackendError(f"{NO_DEVICE}{install_hint('pocl')} ({e})") from e
     if not found:
-        raise BackendError(NO_DEVICE)
+        raise BackendError(NO_DEVICE + install_hint("pocl"))
     return [OpenCLDevice(f"opencl{i}", device) for i, device in enumerate(found)]

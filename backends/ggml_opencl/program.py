@@ -19,6 +19,7 @@ from ggml_py import building
 from ggml_py.backend import CompileOptions, Work
 from ggml_py.building import Stage
 from ggml_py.errors import BackendError
+from ggml_py.extras import install_hint
 from ggml_py.fusion import Fused
 from ggml_py.tensor import Tensor
 
@@ -29,8 +30,7 @@ TENSOR = struct.Struct("<4i4qq")  # tensor_t of _common.cl: ne, nb, offset
 OPTIONS = ("-cl-std=CL1.2",)
 OLD_POCL = (
     "; this PoCL is older than the CPU, which nothing changes: use one of your system"
-    " (apt-get install pocl-opencl-icd) or Intel's (pip install 'llama-py[intel-opencl]'), which"
-    " OCL_ICD_VENDORS chooses"
+    " (apt-get install pocl-opencl-icd) or Intel's ({}), which OCL_ICD_VENDORS chooses"
 )
 
 ProgramKey = tuple[str, tuple[str, ...], tuple[tuple[str, int], ...], str]
@@ -129,7 +129,9 @@ class Builder:
                 return program
         except cl.Error as e:
             what = f"{family}.cl ({' '.join(flags)})"
-            why = f"{first_error(str(e))}{OLD_POCL if 'unknown target CPU' in str(e) else ''}"
+            is_old = "unknown target CPU" in str(e)
+            remedy = OLD_POCL.format(install_hint("intel-opencl")) if is_old else ""
+            why = f"{first_error(str(e))}{remedy}"
             raise BackendError(f"{self.queue.device.name} cannot build {what}: {why}") from e
 
     def _bind(self, node: Tensor, run: Launch) -> Bound:

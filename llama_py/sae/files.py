@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_py.errors import ModelError
+from ggml_py.extras import install_hint
 
 Arrays = dict[str, npt.NDArray[np.float32]]
 CONFIG, WEIGHTS = "cfg.json", "sae_weights.safetensors"
@@ -104,4 +105,4 @@ def _safetensors(part: str = "") -> Any:
     try:
         return import_module(f"safetensors.{part}" if part else "safetensors")
     except ImportError:
-        raise ModelError("SAEs need safetensors: pip install 'llama-py[research]'") from None
+        raise ModelError(f"SAEs need safetensors: {install_hint('research')}") from None

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_py.errors import ModelError
+from ggml_py.extras import install_hint
 
 U8 = npt.NDArray[np.uint8]
 
@@ -99,7 +100,7 @@ def _decoded(data: bytes, what: str) -> U8:
         from PIL import UnidentifiedImageError
     except ImportError:
         raise ModelError(
-            "reading images needs Pillow, which is not installed; pip install 'llama-py[vision]'"
+            f"reading images needs Pillow, which is not installed; {install_hint('vision')}"
         ) from None
     try:
         with Pillow.open(io.BytesIO(data), formats=FORMATS) as found:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ggml_py.errors import ModelError
+from ggml_py.extras import install_hint
 from llama_py.vision import tiny
 from llama_py_tools import cli, hub, session, vision
 from llama_py_tools.params import FileParams
@@ -166,7 +167,7 @@ def test_without_the_library(
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert cli.main(["-hf", "u/m"]) == 1
     assert capsys.readouterr().err == (
-        "error: -hf needs huggingface_hub: pip install 'llama-py[hub]'\n"
+        f"error: -hf needs huggingface_hub: {install_hint('hub')}\n"
     )
 
 

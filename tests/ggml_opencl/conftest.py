@@ -1,4 +1,4 @@
-"""Tests of the OpenCL backend run where there is a device: `pip install 'llama-py[pocl]'`."""
+"""Tests of the OpenCL backend run where there is a device: `pip install '.[pocl]'`."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def launcher() -> str:
     pytest.importorskip("mpi4py", reason="needs mpi4py")
     found = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
     if found is None:
-        pytest.skip("needs mpiexec: pip install 'llama-py[mpi]'")
+        pytest.skip("needs mpiexec: pip install '.[mpi]'")
     return found
 
 

@@ -11,6 +11,7 @@ import pytest
 from ggml_py import registry
 from ggml_py.backend import CompileOptions
 from ggml_py.errors import BackendError
+from ggml_py.extras import install_hint
 from ggml_py.types import BY_NAME, F32
 from ggml_ref.backend import RefDevice
 from llama_py_tools.test_backend_ops import main, timing
@@ -62,7 +63,7 @@ def test_without_llama_cpp_it_is_said_in_a_line(
     assert main(["-b", "ref", "--against", "ggml", "-o", "NEG"]) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == "error: --against ggml needs llama-cpp-python: pip install 'llama-py[parity]'\n"
+    assert err == f"error: --against ggml needs llama-cpp-python: {install_hint('parity')}\n"
 
 
 def test_a_library_of_another_make_is_refused(

@@ -105,10 +105,9 @@ def _command(args: argparse.Namespace) -> int:
         if e.name not in ("starlette", "uvicorn"):
             raise
         from ggml_py.errors import ModelError
+        from ggml_py.extras import install_hint
 
-        raise ModelError(
-            f"the server needs {e.name}: pip install 'llama-py[server]'"
-        ) from None
+        raise ModelError(f"the server needs {e.name}: {install_hint('server')}") from None
     _fetch_preset(args)
     listen = read(args, ListenParams)
     shelf = shelf_of(args, _loss() if n_started() > 1 else None)

@@ -275,7 +275,9 @@ def _library() -> Any:
     try:
         import huggingface_hub
     except ImportError:
-        raise _error("-hf needs huggingface_hub: pip install 'llama-py[hub]'") from None
+        from ggml_py.extras import install_hint
+
+        raise _error(f"-hf needs huggingface_hub: {install_hint('hub')}") from None
     return huggingface_hub
 
 

@@ -193,7 +193,9 @@ def launch(hosts: Hosts) -> list[str]:
     beside = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
     program = beside or shutil.which("mpiexec")
     if program is None:
-        sys.exit(f"error: {FLAG} needs MPI: pip install 'llama-py[mpi]'")
+        from ggml_py.extras import install_hint
+
+        sys.exit(f"error: {FLAG} needs MPI: {install_hint('mpi')}")
     for name, _ in hosts if len(hosts) > 1 else ():
         if not _may_have_ipv4(name):
             sys.exit(

@@ -42,6 +42,6 @@ class DiffParams(Params):
         metavar="FILE", env="",
     )  # fmt: skip
     plot: str = option(
-        "", "--plot", "draw the errors of all nodes (needs matplotlib: pip install"
-        " 'llama-py[plot]')", metavar="FILE.svg|png", env="",
+        "", "--plot", "draw the errors of all nodes (needs matplotlib, from the extra `plot`)",
+        metavar="FILE.svg|png", env="",
     )  # fmt: skip

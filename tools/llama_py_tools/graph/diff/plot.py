@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ggml_py.errors import GGMLError
+from ggml_py.extras import install_hint
 from llama_py_tools.graph.diff.found import Found
 from llama_py_tools.graph.diff.numbers import Error
 
@@ -23,7 +24,7 @@ def plot(found: Found, path: str) -> None:
         mpl.use("Agg")
         import matplotlib.pyplot as plt
     except ImportError as e:
-        raise GGMLError(f"--plot needs matplotlib (pip install 'llama-py[plot]'): {e}") from e
+        raise GGMLError(f"--plot needs matplotlib ({install_hint('plot')}): {e}") from e
     figure, axes = plt.subplots(figsize=(12, 4.5), layout="constrained")
     try:
         _draw(axes, found)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ggml_py.errors import BackendError, UnsupportedOp
+from ggml_py.extras import install_hint
 from ggml_py.opspec import OP_PARAMS_SIZE
 
 GRAPH_SIZE = 32  # nodes and leaves
@@ -98,7 +99,7 @@ class Ggml:
         spec = find_spec("llama_cpp")
         if spec is None or spec.origin is None:
             raise BackendError(
-                "--against ggml needs llama-cpp-python: pip install 'llama-py[parity]'"
+                f"--against ggml needs llama-cpp-python: {install_hint('parity')}"
             )
         try:
             return Ggml(Path(spec.origin).parent / "lib")
@@ -183,7 +184,7 @@ class Ggml:
         if not as_expected:
             raise BackendError(
                 f"{_installed()} lays out struct ggml_tensor in a way unknown here; "
-                "pip install 'llama-py[parity]' brings a version that is known"
+                f"{install_hint('parity')} brings a version that is known"
             )
 
 
