@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from typing import Any
 from llama_py.params import texts
 from llama_py.params.option import Params, option
 from llama_py.params.rules import BIASES, Rule, integers, numbers
+
+log = logging.getLogger("llama_py")
 
 # The character of each sampler in --sampler-seq, in the order of the default chain; then others.
 _DEFAULT = {
@@ -34,6 +37,21 @@ _UNIT = numbers(0, 1)
 def _words(value: str | Sequence[str]) -> list[str]:
     given = value.split(";") if isinstance(value, str) else value
     return [word.lower() for word in given if word]
+
+
+def known_samplers(given: str | Sequence[str]) -> str | tuple[str, ...]:
+    """Return the known characters of a string, or the known names of a sequence.
+
+    Others are skipped with a warning (sampling.cpp:common_sampler_types_from_names).
+    """
+    known: str | tuple[str, ...]
+    if isinstance(given, str):
+        known, every = "".join(c for c in given if c in _NAMES), ", ".join(_NAMES)
+    else:
+        known, every = tuple(n for n in given if n.lower() in _ALIASES), ", ".join(SAMPLERS)
+    if len(known) < len(given):
+        log.warning("samplers %r: unknown ones are skipped; known: %s", given, every)
+    return known
 
 
 def _are_samplers(value: Any) -> bool:

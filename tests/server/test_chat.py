@@ -64,6 +64,18 @@ def test_streams_say_the_same(client: TestClient) -> None:
     assert found[-1][0] == "response.completed"
 
 
+@pytest.mark.parametrize("grammar", ["", 'root ::= ""'])
+def test_a_stream_without_text_begins_as_any(client: TestClient, grammar: str) -> None:
+    body: dict[str, Any] = {"messages": ASK, "max_tokens": 0, "grammar": grammar}
+    first, *_, last, done = streamed(client, CHAT, **body)
+    assert first[1]["choices"][0]["delta"] == {"role": "assistant", "content": None}
+    assert last[1]["choices"][0]["finish_reason"] and done[1] == "[DONE]"
+    names = [name for name, _ in streamed(client, MESSAGES, **body)]
+    assert names[0] == "message_start" and names[-2:] == ["message_delta", "message_stop"]
+    body["input"] = body.pop("messages")
+    assert streamed(client, RESPONSES, **body)[0][0] == "response.created"
+
+
 def test_tools_are_called(calling: TestClient) -> None:
     client, body = calling, {"messages": ASK, "max_tokens": 100}
     chat = post(client, CHAT, **body, tools=[TOOL], tool_choice="required")

@@ -86,6 +86,27 @@ def test_stop(client: TestClient) -> None:
     assert (found["stop_type"], found["stopping_word"]) == ("word", word)
 
 
+def test_an_empty_prompt_has_an_empty_answer(client: TestClient) -> None:
+    for path in ("/completion", "/v1/completions"):
+        assert post(client, path, prompt="")
+    found = client.post("/completion", json={"prompt": ["", PROMPT], "n_predict": 3}).json()
+    assert [one["tokens_predicted"] for one in found] == [0, 3] and not found[0]["content"]
+    *parts, last = events(client.post("/completion", json={"prompt": "", "stream": True}).text)
+    assert not parts and last[1]["stop"] and last[1]["tokens_evaluated"] == 0
+
+
+@pytest.mark.parametrize(
+    "given, used",
+    [
+        (["top_k", "wonder", "Top-P"], ["top_k", "top_p"]), (["wonder"], []),
+        ("k?p", ["top_k", "top_p"]), ("?", []),
+    ],
+)  # fmt: skip
+def test_unknown_samplers_are_skipped(client: TestClient, given: Any, used: list[str]) -> None:
+    found = post(client, "/completion", n_predict=2, samplers=given)
+    assert found["generation_settings"]["samplers"] == used
+
+
 def test_seeds(client: TestClient) -> None:
     one, same, other = (
         post(client, "/completion", temperature=2.0, seed=seed)["content"] for seed in (1, 1, 2)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from llama_py.embed import normalized
 from llama_py_server.slots import is_file_name
 from llama_py_server.state import State
 from tests.server.served import served
@@ -36,6 +37,7 @@ def test_what_is_served(client: TestClient, state: State) -> None:
     props = client.get("/props").json()
     assert props["total_slots"] == 2 and props["default_generation_settings"]["n_ctx"] == 1024
     assert props["default_generation_settings"]["params"]["temperature"] == 0.0
+    assert props["ui"] is True
     assert client.post("/props", json={}).status_code == 501
     assert client.get("/nothing").json()["error"]["type"] == "not_found_error"
     assert client.get("/completion").status_code == 404
@@ -107,6 +109,7 @@ def test_nothing_of_this_without_options() -> None:
     with served("--no-slots", "--no-ui", "--api-prefix", "/ai") as (client, _):
         assert client.get("/ai/").status_code == client.get("/ai/page.js").status_code == 404
         assert client.get("/health").status_code == 404
+        assert client.get("/ai/props").json()["ui"] is False
         assert client.get("/ai/health").status_code == 200
         for path in ("/slots", "/metrics"):
             assert client.get(f"/ai{path}").status_code == 501
@@ -144,3 +147,18 @@ def test_embeddings() -> None:
         assert native[0]["embedding"][0] == pytest.approx(rows[1], abs=1e-5)
         for wrong in ({}, {"input": []}, {"input": ""}, {"input": "a", "encoding_format": "x"}):
             assert client.post("/v1/embeddings", json=wrong).status_code == 400
+
+
+@pytest.mark.parametrize("norm", [2, 1, -1])
+def test_embeddings_of_a_wanted_length(norm: int) -> None:
+    with served("--embeddings", "--embd-normalize", str(norm)) as (client, state):
+        n = state.model.hparams.n_embd
+        for size in (1, 16, n):
+            body = {"input": ["one text", "another"], "dimensions": size}
+            found = client.post("/v1/embeddings", json=body).json()["data"]
+            wanted = normalized(state.model.embed(body["input"], normalize=-1)[:, :size], norm)
+            for row, want in zip(found, wanted, strict=True):
+                assert row["embedding"] == pytest.approx(want.tolist(), abs=1e-5)
+        for wrong in (0, -1, n + 1, 1.5, "16", True):
+            response = client.post("/v1/embeddings", json={"input": "a", "dimensions": wrong})
+            assert response.status_code == 400 and "dimensions" in response.text

@@ -91,7 +91,7 @@ def _props(state: State) -> dict[str, Any]:
         "modalities": {"vision": state.sees, "video": False, "audio": False},
         "media_marker": MARKER,
         "endpoint_slots": state.params.slots, "endpoint_props": state.params.props,
-        "endpoint_metrics": state.params.metrics, "ui": False, "ui_settings": {},
+        "endpoint_metrics": state.params.metrics, "ui_settings": {},
         "chat_template": state.template.source, "chat_template_caps": _caps(state),
         "bos_token": shown["bos"], "eos_token": shown["eos"], "build_info": state.build,
         "is_sleeping": False, "cors_proxy_enabled": False,

@@ -115,9 +115,11 @@ def app(
         Middleware(Limited, most=listen.max_body << 20, seconds=listen.timeout_read),
     ]
     failed = {HTTPException: _refused, Exception: _failed}
-    return Starlette(
+    made = Starlette(
         routes=routes, middleware=middleware, exception_handlers=failed, lifespan=lifespan
     )
+    made.state.ui = listen.ui
+    return made
 
 
 def _of_all(handler: OfAll, shelf: Shelf) -> Handle:

@@ -49,6 +49,8 @@ def conversation(state: State, body: Body) -> Conversation:
     if schema is not None:  # the format of the answer has it
         body = {key: v for key, v in body.items() if key not in ("json_schema", "grammar")}
     task = tasks.read(body, state.defaults, state.tokenizer, state.engine.n_slots)
+    if task.n_predict == 0:
+        task = replace(task, n_predict=1)  # llama-server checks the limit after a token
     return Conversation(answering.prompt, replace(task, answering=answering), messages)
 
 

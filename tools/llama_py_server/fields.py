@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from llama_py.params.sampling import known_samplers
+
 if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
 
@@ -91,6 +93,15 @@ def stops() -> Field:
     def read(value: Any) -> tuple[str, ...]:
         texts = strings().read([value] if isinstance(value, str) else value)
         return tuple(text for text in texts if text)
+
+    return Field(read)
+
+
+def samplers() -> Field:
+    """Sampler names, or a string of their characters; unknown ones are skipped."""
+
+    def read(value: Any) -> str | tuple[str, ...]:
+        return known_samplers(value if isinstance(value, str) else strings().read(value))
 
     return Field(read)
 

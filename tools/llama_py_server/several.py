@@ -117,9 +117,10 @@ async def _named(request: Request, shelf: Shelf) -> Place:
 
 async def props(request: Request, shelf: Shelf) -> Response:
     """Of a model; where there are several and none is named, of the server."""
+    ui: bool = request.app.state.ui
     if shelf.several and not request.query_params.get("model"):
         return as_json({
-            "role": "router", "max_instances": shelf.models.most,
+            "role": "router", "ui": ui, "max_instances": shelf.models.most,
             "models_autoload": shelf.autoload, "model_alias": "llama-py", "model_path": "none",
             "default_generation_settings": {"params": None, "n_ctx": 0}, "ui_settings": {},
             "build_info": build(), "cors_proxy_enabled": False,
@@ -128,4 +129,4 @@ async def props(request: Request, shelf: Shelf) -> Response:
     if found is None:
         return GONE
     place, told = found
-    return as_json({**told.props, "is_sleeping": shelf.info(place).asleep})
+    return as_json({**told.props, "ui": ui, "is_sleeping": shelf.info(place).asleep})

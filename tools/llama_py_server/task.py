@@ -11,7 +11,7 @@ from ggml_py.errors import ModelError
 from llama_py.params import SamplingParams
 from llama_py.params.sampling import CONSTRAINTS
 from llama_py_server.errors import HTTPError, invalid
-from llama_py_server.fields import Field, biases, flag, integer, number, stops, strings
+from llama_py_server.fields import Field, biases, flag, integer, number, samplers, stops, strings
 
 if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
@@ -82,7 +82,7 @@ _SAMPLING: dict[str, Field] = {
     "mirostat_eta": number(0, 1e6, into="mirostat_lr"),
     "adaptive_target": number(high=1), "adaptive_decay": number(0, 0.99, clamped=False),
     "min_keep": integer(0, INT32), "ignore_eos": flag(),
-    "seed": integer(-1, 2**32 - 1), "samplers": Field(lambda value: value),
+    "seed": integer(-1, 2**32 - 1), "samplers": samplers(),
 }  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def read(
     found = _taken(body, _TASK, defaults)
     sampling = _taken(body, _SAMPLING, defaults.sampling)
     if isinstance(sampling.get("samplers"), str):  # characters
-        sampling["sampler_seq"], sampling["samplers"] = sampling["samplers"], "temperature"
+        sampling["sampler_seq"], sampling["samplers"] = sampling["samplers"], ()
     else:
         sampling |= {"sampler_seq": ""} if "samplers" in sampling else {}
     options = body.get("stream_options")

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
+from llama_py.embed import normalized
 from llama_py.rerank import pair
 from llama_py.serving import TooLong
 from llama_py_server.answers import as_json
@@ -48,9 +49,13 @@ async def _embedded(request: Request, state: State, openai: bool) -> Response:
     form = body.get("encoding_format", "float")
     if form not in ("float", "base64"):
         raise invalid(_FORMAT)
+    size = _dimensions(state, body)
     prompts = await run_in_threadpool(_prompts, state, body)
     norm = value(body, "embd_normalize", state.params.normalize)
-    found = await _rows(state, prompts, norm)
+    found = await _rows(state, prompts, norm if size is None else -1)
+    if size is not None:
+        norm = -1 if state.pooling == "none" else norm
+        found = [normalized(rows[:, :size], norm) for rows in found]
     if not openai:
         return as_json([{"index": i, "embedding": rows.tolist()} for i, rows in enumerate(found)])
     data = [_item(i, rows[0], form) for i, rows in enumerate(found)]
@@ -59,6 +64,14 @@ async def _embedded(request: Request, state: State, openai: bool) -> Response:
         "model": text(body, "model", state.name), "object": "list",
         "usage": {"prompt_tokens": n, "total_tokens": n}, "data": data,
     })  # fmt: skip
+
+
+def _dimensions(state: State, body: Body) -> int | None:
+    """Return the requested length of the embeddings, or None for whole embeddings."""
+    size, most = body.get("dimensions"), state.model.hparams.n_embd_out
+    if size is not None and not (type(size) is int and 1 <= size <= most):
+        raise invalid(f"'dimensions' must be an integer from 1 to {most}, got {size!r}")
+    return size
 
 
 def _item(index: int, row: F32, form: str) -> dict[str, Any]:

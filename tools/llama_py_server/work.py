@@ -74,6 +74,10 @@ class Work:
                 if self._n_running >= EACH_SLOT * self.state.engine.n_slots:
                     return
                 answer = self._todo[0]
+                if not len(answer.prompt):
+                    self._todo.popleft()
+                    self._tell(answer, Event(answer.timings, finish_reason="length"))
+                    continue
                 request = request_of(self.state, answer)
                 try:
                     handle = self.state.engine.submit(request, partial(self._tell, answer))

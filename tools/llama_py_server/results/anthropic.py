@@ -24,6 +24,7 @@ class Anthropic:
 
     def __init__(self, state: State) -> None:
         self.state, self.id = state, new_id("msg_")
+        self._begun = False
         self._n = -1  # the number of the block that is open, or was last
         self._open = ""  # what kind of block that is: "thinking", "text" or a call's number
 
@@ -55,12 +56,16 @@ class Anthropic:
         return [_event("ping")]
 
     def partial(self, answer: Answer, change: Change) -> list[Event]:
-        found = []
-        if change.first:
-            found.append(_event("message_start", message=self._message([], answer, start=True)))
+        found = self._start(answer)
         for delta in change.deltas:
             found += self._added(delta)
         return found
+
+    def _start(self, answer: Answer) -> list[Event]:
+        if self._begun:
+            return []
+        self._begun = True
+        return [_event("message_start", message=self._message([], answer, start=True))]
 
     def _added(self, delta: Delta) -> list[Event]:
         found = []
@@ -102,7 +107,7 @@ class Anthropic:
         }  # fmt: skip
         usage = {"output_tokens": answer.n_generated}
         end = _event("message_delta", delta=delta, usage=usage)
-        return [*self._closed(), end, _event("message_stop")]
+        return [*self._start(answer), *self._closed(), end, _event("message_stop")]
 
     def error(self, error: HTTPError) -> Event:
         return Event({"type": "error", "error": error.body}, "error")

@@ -23,6 +23,7 @@ class Chat(OpenAI):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._ended: list[Answer] = []
+        self._begun: set[int] = set()  # answers whose role was sent
 
     def choice(self, answer: Answer) -> dict[str, Any]:
         choice: dict[str, Any] = {
@@ -44,24 +45,29 @@ class Chat(OpenAI):
 
     def partial(self, answer: Answer, change: Change) -> list[Event]:
         self.note(answer)
-        said: list[dict[str, Any]] = []
-        if change.first:
-            said.append({"role": "assistant", "content": None})
-        said += map(delta_of, change.deltas)
-        if change.chosen and len(said) == int(change.first):
+        start = self._start(answer)
+        said = [*map(delta_of, change.deltas)]
+        if change.chosen and not said:
             said.append({"content": ""})  # what bears their probabilities
         chunks = [self._chunk(answer, one) for one in said]
         if chunks and change.chosen:
             chunks[-1]["choices"][0]["logprobs"] = self.logprobs(answer, change.chosen)
-        if len(chunks) > int(change.first) and answer.task.timings_per_token:
+        if chunks and answer.task.timings_per_token:
             chunks[-1]["timings"] = timings(answer)
-        return [Event(chunk) for chunk in chunks]
+        return [Event(chunk) for chunk in (*start, *chunks)]
+
+    def _start(self, answer: Answer) -> list[dict[str, Any]]:
+        """Return the chunk with the role, once per answer."""
+        if answer.index in self._begun:
+            return []
+        self._begun.add(answer.index)
+        return [self._chunk(answer, {"role": "assistant", "content": None})]
 
     def final(self, answer: Answer) -> list[Event]:
         self._ended.append(answer)
-        chunks = [self._chunk(answer, {}, finish_reason(answer))]
+        chunks = [*self._start(answer), self._chunk(answer, {}, finish_reason(answer))]
         if answer.task.verbose:
-            chunks[0]["__verbose"] = whole(self.state, answer)
+            chunks[-1]["__verbose"] = whole(self.state, answer)
         if self.is_last(answer) and answer.task.include_usage:
             chunks.append({**self.body([], True), "usage": usage(self._ended)})
         chunks[-1]["timings"] = timings(answer)
