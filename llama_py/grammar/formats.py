@@ -1,8 +1,12 @@
-"""Dates and times that there are: llguidance's `format` takes the 30th of no February, but the 29th
-of each, the year 0, and a 61st second of any minute."""
+"""Formats and patterns that llguidance reads in another way than a JSON schema means them.
+
+Its `format` takes February 29 of every year, the year 0, and second 61 of any minute. Its `pattern`
+is a Rust regular expression, but a schema's is one of ECMA-262.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from llama_py.grammar.closed import schemas
@@ -15,12 +19,35 @@ _DATE = (
 )
 _TIME = "[0-9]{2}:[0-9]{2}:[0-5]"
 _PATTERNS = {"date": f"^{_DATE}$", "time": f"^{_TIME}", "date-time": f"^{_DATE}.{_TIME}"}
+# Escapes that Rust shares, and the parts whose meaning differs: `.` counts outside a class only.
+_PIECE = re.compile(r"\\(?P<escape>.)|(?P<open>\[)|(?P<close>\])|(?P<any>\.)", re.S)
+_SPACE = r"[\s--\x85]\x{FEFF}"  # ECMA-262: WhiteSpace and LineTerminator
+_RUST = {r"\s": f"[{_SPACE}]", r"\S": f"[^{_SPACE}]", ".": r"[^\n\r\x{2028}\x{2029}]"}
+
+
+def in_rust(pattern: str) -> str:
+    """Return a pattern of ECMA-262 as a Rust regular expression that takes the same strings."""
+    in_class = False
+
+    def put(match: re.Match[str]) -> str:
+        nonlocal in_class
+        if in_class and match[0] in (".", "["):  # they stand for themselves
+            return "\\" + match[0]
+        in_class = bool(match["open"]) or (in_class and not match["close"])
+        return _RUST.get(match[0], match[0])
+
+    return _PIECE.sub(put, pattern)
 
 
 def exact(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema with a `pattern` beside each format of a date or time."""
+    """Return the schema with patterns in Rust's syntax, and one for each date or time format."""
     for part in list(schemas(schema)):
         pattern = _PATTERNS.get(str(part.get("format")))
-        if pattern and "pattern" not in part:
+        if isinstance(part.get("pattern"), str):
+            part["pattern"] = in_rust(part["pattern"])
+        elif pattern and "pattern" not in part:
             part["pattern"] = pattern
+        known = part.get("patternProperties")
+        if isinstance(known, dict):
+            part["patternProperties"] = {in_rust(name): one for name, one in known.items()}
     return schema

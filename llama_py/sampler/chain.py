@@ -71,10 +71,17 @@ class Sampler:
         self._drawn = id
         return id
 
-    def candidates(self, logits: F32) -> Candidates:
-        """What the chain leaves of `logits` [n_vocab]: the tokens that `sample` draws from, were
-        there no constraint."""
-        return self._left(self._start(logits))
+    def candidates(self, logits: F32, constrained: bool = False) -> Candidates:
+        """Return the candidates that the chain leaves of `logits` [n_vocab].
+
+        Args:
+            logits: Logits of the next token, by token id.
+            constrained: If True, remove the tokens that the constraint forbids before the chain.
+        """
+        c = self._start(logits)
+        if constrained and self.constraint is not None:
+            c = _some(self.constraint.apply(c), self.constraint)
+        return self._left(c)
 
     def accept(self, id: int) -> None:
         """Remember a token of the prompt or of the answer."""

@@ -138,7 +138,7 @@ class Answer:
     def _probabilities(self, logits: F32, id: int) -> tuple[float | None, Top]:
         if self._before is None:
             return logprobs_of(logits, id, self.params.logprobs)
-        left = self._before.candidates(logits)
+        left = self._before.candidates(logits, constrained=True)
         order = np.argsort(-left.logits, kind="stable")
         with np.errstate(divide="ignore"):
             logs = np.log(left.probabilities().astype(np.float64))

@@ -21,7 +21,7 @@ from llama_py.sampler import Sampler
 from llama_py.sampler.constraint import Ended
 from llama_py.tokenizer import Tokenizer, TokenType, load_tokenizer
 from tests.commands import DEMO
-from tests.grammars import characters
+from tests.grammars import characters, takes
 from tests.speculative.scripted import context, greedy, plain, scripted
 from tests.text_vocab import bpe_meta, spm
 
@@ -333,6 +333,21 @@ def test_what_is_wrong_is_told_at_once(params: dict[str, Any], said: str) -> Non
     with pytest.raises(GrammarError, match=said) as caught:
         SamplingParams(**params)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(("pattern", "text", "good"), [
+    (r"^\s$", "\u00a0", True), (r"^\s$", "\ufeff", True), (r"^\s$", "\u0085", False),
+    (r"^\S$", "\u0085", True), (r"^\S$", "\ufeff", False), (r"^[^\s]$", "\u0085", True),
+    (r"^[\S]$", "\u0085", True), (r"^[\d\s]+$", "1\ufeff", True), (r"^\\s$", "\\s", True),
+    (r"^.$", "\u0085", True), (r"^.$", "\u2028", False), (r"^[.]$", "x", False),
+    (r"^[[.]$", "[", True), (r"^[\].]$", "]", True),
+])  # fmt: skip
+def test_patterns_are_those_of_ecma_262(pattern: str, text: str, good: bool) -> None:
+    said = json.dumps(text, ensure_ascii=False)
+    judge = takes("json_schema", json.dumps({"type": "string", "pattern": pattern}))
+    assert judge(said) == good
+    keys = {"type": "object", "patternProperties": {pattern: True}, "additionalProperties": False}
+    assert takes("json_schema", json.dumps(keys))(f'{{{said}: 1}}') == good
 
 
 def test_files(tmp_path: Path) -> None:

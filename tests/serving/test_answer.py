@@ -132,6 +132,17 @@ def test_probabilities_after_sampling(model: llama_py.Model) -> None:
         assert dict(event.top) == pytest.approx({i: right[i] for i in best[:2].tolist()}, abs=1e-5)
 
 
+def test_probabilities_of_a_grammar(model: llama_py.Model) -> None:
+    row = np.zeros(model.hparams.n_vocab, np.float32)
+    p = AnswerParams(logprobs=3, temp=1.0, regex="7|8")
+    answer = Answer(Request(prompt=[5], params=p, post_sampling_probs=True), model)
+    answer.limit(99)
+    event = answer.token(answer.choose(row), row)
+    likely = {model.tokenizer.detokenize([id]): log for id, log in event.top if log > -np.inf}
+    assert likely == pytest.approx({"7": np.log(0.5), "8": np.log(0.5)})
+    assert event.logprob == pytest.approx(np.log(0.5))
+
+
 def test_what_a_request_may_not_say(model: llama_py.Model) -> None:
     for bad in ({"spec_type": "draft-mtp"}, {"seq_id": 1}, {"before": [1]}):
         with pytest.raises(ContextError):
