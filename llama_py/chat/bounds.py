@@ -194,7 +194,7 @@ class BoundedSandbox(SandboxedEnvironment):
         return "".join(map(self.text_of, parts))
 
     def text_of(self, value: Any) -> str:
-        """What an operand of `~` adds to a text."""
+        """Return what an operand of `~` or a printed value adds to a text."""
         return str(value)
 
     def _made(self, value: Any) -> Any:
@@ -206,7 +206,7 @@ class BoundedSandbox(SandboxedEnvironment):
     @pass_context
     def _written(self, context: Any, value: Any) -> Any:
         self.bounds.step()
-        text = str(value)
+        text = self.text_of(value)
         self.bounds.make(len(text))
         return text
 

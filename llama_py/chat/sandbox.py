@@ -1,9 +1,20 @@
 """Jinja's sandbox for templates out of files that nobody has read.
 
-Names, filters and meanings are those of llama.cpp's engine (common/jinja/runtime.cpp, value.cpp)
-where they differ from Jinja's: what is undefined has undefined attributes, and nothing or undefined
-adds nothing to a text. A template may change lists and dictionaries: it is given copies. What it
-may do is bounded (bounds.py), so that one without end is an error.
+The meanings are those of llama.cpp's engine (common/jinja of llama-cpp-python 0.3.36) where they
+differ from Jinja's:
+
+* An undefined value has undefined attributes. Its methods and filters return an empty value
+  (EMPTY), those of none an empty list.
+* `none` and undefined values print nothing and add nothing to a text; `none|default('x')` is x.
+* A whole float is `2` by `tojson`, `string` and `safe`, `2.0` where it is printed.
+* `split()` splits at each space and keeps empty pieces; `%` has the sign of the dividend.
+
+These stay Jinja's, because model authors test with Jinja: a printed list or dictionary is Python's
+literal (llama.cpp joins a list's items and prints no dictionary), floats keep all digits (llama.cpp
+cuts to six), `tojson(sort_keys=true)` works.
+
+A template may change lists and dictionaries: it is given copies. What it may do is bounded
+(bounds.py), so that one without end is an error.
 """
 
 from __future__ import annotations
@@ -12,8 +23,9 @@ import datetime
 import json
 import random
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any, NoReturn
 
 from jinja2 import ChainableUndefined, TemplateError, Undefined, nodes
@@ -26,14 +38,58 @@ from llama_py.chat.bounds import BoundedSandbox
 
 MOMENT = datetime.datetime(2026, 1, 1)  # at which time stands still
 
+class Missing(ChainableUndefined):
+    """An undefined value, or one of its attributes."""
+
+    __slots__ = ("_attribute",)
+
+    def __init__(self, *args: Any, attribute: str = "", **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._attribute = attribute
+
+    def __getattr__(self, name: str) -> Missing:
+        super().__getattr__(name)  # raises for names of Python's own protocols
+        return Missing(
+            self._undefined_hint, self._undefined_obj, self._undefined_name, attribute=name
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._attribute in EMPTY:
+            return EMPTY[self._attribute]()
+        if self._attribute == "default" and args:
+            return args[0]
+        if self._undefined_obj is None and self._undefined_name in OF_NONE:
+            return []
+        return self._fail_with_undefined_error()
+
+
+# Types of the results of an undefined value's methods (value.cpp:value_undefined_t::get_builtins).
+EMPTY: dict[str, type] = {
+    **dict.fromkeys(
+        ("capitalize", "join", "lower", "replace", "safe", "string", "strip", "title", "truncate",
+         "upper"), str),
+    **dict.fromkeys(
+        ("items", "list", "map", "reject", "rejectattr", "reverse", "select", "selectattr", "sort",
+         "unique"), list),
+    **dict.fromkeys(("length", "sum", "wordcount"), int),
+    **dict.fromkeys(("first", "last", "max", "min"), Missing),
+}  # fmt: skip
+# Methods of none that return an empty list (value.cpp:value_none_t::get_builtins).
+OF_NONE = frozenset(("items", "map", "reject", "rejectattr", "select", "selectattr", "unique"))
+
+
 class Sandbox(BoundedSandbox):
     """What templates are compiled in and run by."""
 
     def __init__(self) -> None:
         super().__init__(
-            trim_blocks=True, lstrip_blocks=True, undefined=ChainableUndefined,
+            trim_blocks=True, lstrip_blocks=True, undefined=Missing,
             extensions=["jinja2.ext.loopcontrols", Generation],
         )  # fmt: skip
+        for name in ("default", "d"):
+            self.add_filter(name, with_default)
+        for name in ("string", "safe"):
+            self.add_filter(name, as_text)
         self.add_filter("tojson", to_json)
         self.add_filter("random", chosen)
         self.globals |= {"raise_exception": refuse, "strftime_now": strftime_now}
@@ -54,7 +110,29 @@ class Sandbox(BoundedSandbox):
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         if operator == "+" and (isinstance(left, str) or isinstance(right, str)):
             left, right = self.text_of(left), self.text_of(right)
+        if operator == "%" and isinstance(left, int | float) and isinstance(right, int | float):
+            found = super().call_binop(context, operator, abs(left), abs(right))
+            return -found if left < 0 else found
         return super().call_binop(context, operator, left, right)
+
+    def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:
+        owner, name = (getattr(__obj, key, None) for key in ("__self__", "__name__"))
+        if isinstance(owner, str) and name in ("split", "rsplit") and not args:
+            args = () if "sep" in kwargs else (" ",)
+        return super().call(__context, __obj, *args, **kwargs)
+
+    def _bounded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Let a filter return an empty value for an undefined one, if llama.cpp's does."""
+        skipped = int(hasattr(function, "jinja_pass_arg"))
+
+        @wraps(function)
+        def emptied(*args: Any, **kwargs: Any) -> Any:
+            value = args[skipped]
+            if isinstance(value, Undefined) and name in EMPTY:
+                return EMPTY[name]()
+            return [] if value is None and name in OF_NONE else function(*args, **kwargs)
+
+        return super()._bounded(name, emptied)
 
 
 class Generation(Extension):
@@ -65,6 +143,17 @@ class Generation(Extension):
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def with_default(value: Any, default: Any = "", boolean: bool = False) -> Any:
+    missing = not value if boolean else value is None or isinstance(value, Undefined)
+    return default if missing else value
+
+
+def as_text(value: Any) -> str:
+    """Return a value as text; `safe` too, as nothing is escaped."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return to_json(value) if number else str(value)
 
 
 def to_json(
@@ -131,5 +220,5 @@ def chosen(items: Any) -> Any:
     """One at random; of nothing, undefined."""
     found = [*items]
     if not found:
-        return ChainableUndefined("there is nothing to choose from")
+        return Missing("there is nothing to choose from")
     return found[0] if _STILL.is_so else random.choice(found)

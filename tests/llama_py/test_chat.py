@@ -81,6 +81,35 @@ def test_nothing_adds_nothing() -> None:
     assert render("{{ 'a' + none + nobody }}{{ 'b' ~ none ~ 1 }}{{ 'c' + 2 }}") == "ab1c2"
     assert render("{{ nobody.home.now }}{% for x in nobody.home %}x{% endfor %}.") == "."
     assert render("{{ 1 ~ 2 }} {{ 1 + 2 }} {{ [1] + [2] }}") == "12 3 [1, 2]"
+    assert render("[{{ none }}{{ x.y }}]{{ none|default('d') }}", x={"y": None}) == "[]d"
+
+
+EMPTY = {
+    '""': "capitalize() join(',') lower() replace('a','b') string() strip() title() upper()",
+    "[]": "items() list() map(attribute='a') reverse() select('odd') selectattr('a') sort()",
+    "0": "length() sum() wordcount()", '"d"': "default('d')", "null": "first() last()",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("value", EMPTY)
+def test_methods_of_undefined_values_are_empty(value: str) -> None:
+    """value.cpp:value_undefined_t::get_builtins; its other methods are errors."""
+    for method in EMPTY[value].split():
+        for source in ("nobody", "messages[0].nothing", "nobody.home"):
+            assert render(f"{{{{ {source}.{method}|tojson }}}}") == value, method
+    assert render("{% for k, v in none.items() %}{{ k }}{% endfor %}.") == "."
+    for method in ("split()", "keys()", "get('a')", "startswith('a')"):
+        with pytest.raises(ModelError, match="undefined"):
+            render(f"{{{{ nobody.{method} }}}}")
+
+
+def test_numbers_and_pieces_are_those_of_llama_cpp() -> None:
+    source = "{{ x|tojson }} {{ x|string }} {{ x|safe }} {{ x }} {{ 0.5|string }} {{ 1e6|string }}"
+    assert render(source, x=-2.0) == "-2 -2 -2 -2.0 0.5 1000000.0"
+    assert render("{{ -7 % 3 }} {{ 7 % -3 }} {{ -7.5 % 2 }} {{ true|string }}") == "-1 1 -1.5 True"
+    assert render("{{ ' a  b'.split()|tojson }}{{ 'a  b'.rsplit(' ', 1)|tojson }}") == (
+        '["", "a", "", "b"]["a ", "b"]'
+    )
 
 
 def test_generation_blocks_are_as_if_they_were_not_there() -> None:
