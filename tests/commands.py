@@ -28,8 +28,8 @@ def clean_environment() -> dict[str, str]:
 def run(name: str, *args: str, **more: Any) -> subprocess.CompletedProcess[str]:
     """A console script, run to its end."""
     return subprocess.run(
-        [str(SCRIPTS / name), *args], capture_output=True, text=True, timeout=120,
-        **{"stdin": subprocess.DEVNULL, "env": clean_environment(), **more},
+        [str(SCRIPTS / name), *args], text=True, timeout=120,
+        **{"capture_output": True, "stdin": subprocess.DEVNULL, "env": clean_environment(), **more},
     )  # fmt: skip
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
+from llama_py_tools import main
 from tests.commands import DEMO, SCRIPTS, clean_environment, refused, run, start
 from tests.gguf_writer import gguf, kv, write
 
@@ -85,6 +87,23 @@ def test_a_full_disk_is_told() -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("error: ")
     assert len(done.stderr.splitlines()) == 1
+
+
+PRINTED = [
+    *((script.name, "--help") for script in entry_points(group="console_scripts")
+      if script.value.startswith("llama_py")),
+    *(("llama-py", word, "--help") for word in main.WORDS),
+    ("llama-py-gguf", "show", "--help"), ("llama-py-graph", "dump", "--help"),
+    ("llama-py-server", "--version"), ("llama-py-cli", "--completion", "zsh"),
+]  # fmt: skip
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("words", PRINTED, ids=" ".join)
+def test_a_full_disk_fails_help(words: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = run(*words, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (1, "error: No space left on device\n")
 
 
 def interrupt(process: subprocess.Popen[str], shown: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,11 +41,11 @@ class Hub:
     def HfApi(self) -> Hub:
         return self
 
-    def list_repo_files(self, repo: str, token: str | None = None) -> list[str]:
+    def model_info(self, repo: str, token: str | None = None, timeout: float = 0) -> Any:
         self.asked.append(("list", repo, token))
         if self.error:
             raise self.error
-        return list(self.names)
+        return SimpleNamespace(siblings=[SimpleNamespace(rfilename=name) for name in self.names])
 
     def hf_hub_download(
         self, repo: str, name: str, token: str | None = None, local_files_only: bool = False
@@ -139,15 +140,38 @@ def test_a_network_that_is_down(
 ) -> None:
     found = made(monkeypatch, cached=["m-Q8_0.gguf"])
     found.error = ConnectionError("no route")
+    unreachable = "the Hugging Face Hub cannot be reached (no route)"
     assert hub.fetched(FileParams(hf_repo="u/m")) == "/m-Q8_0.gguf"
-    assert caplog.messages == ["-hf u/m: no route; what is in the cache is used"]
+    assert caplog.messages == [f"-hf u/m: {unreachable}; using the files in the cache"]
+    assert found.asked[1:] == [("u/m", "m-Q8_0.gguf", True)]  # not from the network again
+    found.cached = ()
+    with pytest.raises(ModelError) as refused:
+        hub.fetched(FileParams(hf_repo="u/m"))
+    assert str(refused.value) == (
+        f"-hf u/m: {unreachable}, and it is not in the cache; check the network"
+    )
+
+
+@pytest.mark.parametrize("fetch", [hub.fetched, hub.fetched_eyes, hub.fetched_preset, hub.to_fetch])
+def test_an_unreachable_hub_is_asked_once(fetch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = pytest.importorskip("huggingface_hub")
+    slept: list[float] = []
+    with socket.socket() as bound:  # a port without a listener
+        bound.bind(("127.0.0.1", 0))
+        endpoint = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        monkeypatch.setattr(real, "HfApi", lambda make=real.HfApi: make(endpoint=endpoint))
+        monkeypatch.setattr(real, "scan_cache_dir", lambda: SimpleNamespace(repos=[]))
+        monkeypatch.setattr("time.sleep", slept.append)
+        with pytest.raises(ModelError, match=r"cannot be reached \(.*refused.*check the network$"):
+            fetch(FileParams(hf_repo="u/m"))
+    assert slept == []  # between retries
 
 
 @pytest.mark.parametrize(
     ("how", "says"),
     [({"hf_repo": "m"}, "expected USER/MODEL"), ({"hf_repo": "u/m:Q2_K"}, "of type Q2_K; it has m"),
      ({"hf_repo": "u/m", "hf_file": "no"}, "-hff no: u/m has no such file; it has"),
-     ({"hf_repo": "u/m", "offline": True}, "nothing of it is in the cache; it is fetched without")],
+     ({"hf_repo": "u/m", "offline": True}, "it is not in the cache; run without --offline")],
 )  # fmt: skip
 def test_refusals(how: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made(monkeypatch)
@@ -192,7 +216,7 @@ def test_the_real_library_takes_these_arguments() -> None:
     import inspect
 
     real = pytest.importorskip("huggingface_hub")
-    for name, function in (("HfApi().list_repo_files", real.HfApi().list_repo_files),
+    for name, function in (("HfApi().model_info", real.HfApi().model_info),
                            ("hf_hub_download", real.hf_hub_download)):  # fmt: skip
         ours = inspect.signature(getattr(Hub(), name.rpartition(".")[2]))
         assert {*ours.parameters} - {"repo", "name"} <= {*inspect.signature(function).parameters}

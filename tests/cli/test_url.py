@@ -64,7 +64,7 @@ def test_refusals(server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
         (f"{server}/a.gguf", True, "is not there; it is fetched without --offline"),
         ("file:///etc/passwd", False, "expected http"),
         (f"{server}/", False, "expected http"),
-        ("http://127.0.0.1:1/a.gguf", False, "refused"),
+        ("http://127.0.0.1:1/a.gguf", False, r"cannot be reached \(.*refused\); check the network"),
     ):
         with pytest.raises(ModelError, match=says):
             downloaded(url, "", offline)

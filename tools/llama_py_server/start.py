@@ -8,12 +8,7 @@ INTERRUPTED = 130
 
 def server() -> int:
     try:
-        from llama_py_tools.ranks import joined
-
-        if (code := joined(serves=True)) is not None:
-            return code
-        from llama_py_server.command import main
-
-        return main()
+        from llama_py_tools.start import run_module
     except KeyboardInterrupt:
         return INTERRUPTED
+    return run_module("llama_py_server.command", serves=True)

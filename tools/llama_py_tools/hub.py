@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PRESET = "preset.ini"  # at the top of a repository
+REACH_S = 10  # until a hub that does not respond counts as unreachable
 USUAL = ("Q4_K_M", "Q8_0")  # llama.cpp's choice where no type is asked for
 _OTHERS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")  # in names of no models
 _UNREACHABLE = {"ConnectionError", "Timeout", "TransportError"}  # of requests and httpx
@@ -28,14 +30,15 @@ _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 def fetched(file: FileParams) -> str:
     """The path of the model that -hf names, which is downloaded if it is not there; of a model in
     several files, of the first. ModelError says in one line why there is none."""
-    name, names = _wanted(file)
+    file, name, names = _wanted(file)
     first, *_ = [downloaded(file, part) for part in parts_of(name, names)]
     return first
 
 
 def fetched_eyes(file: FileParams) -> str:
     """Likewise of the encoder of images that is beside it; empty, if there is none."""
-    found = eyes_of(*_wanted(file))
+    file, name, names = _wanted(file)
+    found = eyes_of(name, names)
     return downloaded(file, found) if found else ""
 
 
@@ -44,7 +47,7 @@ def fetched_preset(file: FileParams) -> str:
     empty (common_download: get_hf_plan)."""
     if not file.hf_repo or ":" in file.hf_repo or file.hf_file:
         return ""
-    names = _names(_library(), file.hf_repo, file.offline, file.hf_token or None)
+    file, names = _names(file)
     return downloaded(file, PRESET) if PRESET in names else ""
 
 
@@ -65,15 +68,14 @@ def eyes_of(name: str, names: Sequence[str]) -> str:
     return min(found, key=lambda n: (-n.count("/"), abs(bits(n) - bits(name))), default="")
 
 
-def _wanted(file: FileParams) -> tuple[str, Sequence[str]]:
-    """The model's file, and all of its repository."""
-    hub = _library()
+def _wanted(file: FileParams) -> tuple[FileParams, str, Sequence[str]]:
+    """Return the options for `downloaded`, the model's file, and all files of its repository."""
     repo, _, quant = file.hf_repo.partition(":")
     if repo.count("/") != 1:
         raise _error(f"-hf {file.hf_repo}: expected USER/MODEL or USER/MODEL:QUANT")
-    names = _names(hub, repo, file.offline, file.hf_token or None)
+    file, names = _names(file)
     name = _named(repo, names, file.hf_file) if file.hf_file else chosen(repo, names, quant)
-    return name, names
+    return file, name, names
 
 
 def downloaded(file: FileParams, name: str) -> str:
@@ -87,7 +89,7 @@ def downloaded(file: FileParams, name: str) -> str:
 def to_fetch(file: FileParams) -> tuple[str, dict[str, int]]:
     """What -hf names by repository and type, as `cached_names` has it, and bytes of the files that
     come with it: of a model in several files all, and the encoder of images. ModelError"""
-    name, names = _wanted(file)
+    file, name, names = _wanted(file)
     repo, eyes = file.hf_repo.partition(":")[0], eyes_of(name, names)
     tree = _asked(repo, lambda: _library().HfApi().list_repo_tree(
         repo, recursive=True, token=file.hf_token or None))  # fmt: skip
@@ -228,20 +230,29 @@ def _list(names: Sequence[str]) -> str:
     return f"; it has {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}"
 
 
-def _names(hub: Any, repo: str, offline: bool, token: str | None) -> list[str]:
-    """Of a repository's files; of those in the cache, where the hub is not to be asked or cannot
-    be."""
-    if not offline:
+def _names(file: FileParams) -> tuple[FileParams, list[str]]:
+    """List a repository's files; those in the cache if offline, or if the hub is unreachable.
+
+    The options returned are offline if the list is that of the cache: later requests would only
+    repeat the failure, which the library retries for 20 seconds each.
+    """
+    hub, repo, why = _library(), file.hf_repo.partition(":")[0], ""
+    if not file.offline:
         try:
-            return sorted(hub.HfApi().list_repo_files(repo, token=token))
+            # This request, unlike those that list a tree, is not retried.
+            found = hub.HfApi().model_info(repo, token=file.hf_token or None, timeout=REACH_S)
+            return file, sorted(one.rfilename for one in found.siblings or ())
         except Exception as e:  # of many classes without a common base
             if not _UNREACHABLE & {kind.__name__ for kind in type(e).__mro__}:
                 raise _error(f"-hf {repo}: {_line(e)}") from None
-            log.warning("-hf %s: %s; what is in the cache is used", repo, _line(e))
-    files = [name for found in _repos(hub) if found.repo_id == repo for name in _files(found)]
-    if not files:
-        raise _error(f"-hf {repo}: nothing of it is in the cache; it is fetched without --offline")
-    return sorted(files)
+            why = f"the Hugging Face Hub cannot be reached ({_line(e)})"
+    cached = [name for found in _repos(hub) if found.repo_id == repo for name in _files(found)]
+    if not cached:
+        remedy = "check the network" if why else "run without --offline to download it"
+        raise _error(f"-hf {repo}: {f'{why}, and ' if why else ''}it is not in the cache; {remedy}")
+    if why:
+        log.warning("-hf %s: %s; using the files in the cache", repo, why)
+    return replace(file, offline=True), sorted(cached)
 
 
 def _repos(hub: Any) -> list[Any]:

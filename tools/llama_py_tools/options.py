@@ -78,6 +78,13 @@ class Parser(argparse.ArgumentParser):
                 else:
                     _add_value(group, f, o)
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Write help, and raise OSError if stdout is full or closed; argparse ignores that."""
+        if file is None or file is not sys.stdout:
+            super()._print_message(message, file)
+        else:
+            file.write(message)
+
     @property
     def flags(self) -> Container[str]:
         """All that there are so far."""

@@ -6,9 +6,16 @@ from __future__ import annotations
 FAILED, INTERRUPTED = 1, 130
 
 
-def _run(command: str) -> int:
+def run_module(module: str, serves: bool = False, plans: bool = False) -> int:
+    """Run the `main` of a command's module as a process: the exit code.
+
+    Args:
+        module: Where `main` is; it is imported here.
+        serves: The command is a server (see `llama_py_tools.ranks.joined`).
+        plans: The command computes nothing.
+    """
     try:
-        return _written(command)
+        return _written(module, serves, plans)
     except KeyboardInterrupt:
         return INTERRUPTED
     except OSError as e:  # of what is printed before a command begins: help, completion
@@ -22,29 +29,29 @@ def _run(command: str) -> int:
         return FAILED
 
 
-def _written(command: str) -> int:
-    """What the command gives, when all that it printed is written."""
-    import sys
-
-    try:
-        return _joined(command)
-    finally:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-
-
-def _joined(command: str) -> int:
+def _written(module: str, serves: bool, plans: bool) -> int:
+    """Return the command's exit code when all that it printed is written."""
     import sys
     from importlib import import_module
 
     from llama_py_tools.ranks import joined
 
+    try:
+        if (code := joined(serves, plans)) is not None:
+            return code
+        return int(import_module(module).main() or 0)
+    finally:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+
+
+def _run(command: str) -> int:
+    import sys
+
     words = ["graph", *sys.argv[1:]] if command == "graph" else sys.argv[1:]
     serves = command == "main" and words[:1] == ["serve"]
     plans = words[:1] == ["graph"] and words[1:2] != ["profile"] and "--profile" not in words
-    if (code := joined(serves, plans)) is not None:
-        return code
-    return int(import_module(f"llama_py_tools.{command}").main() or 0)
+    return run_module(f"llama_py_tools.{command}", serves, plans)
 
 
 def main() -> int:

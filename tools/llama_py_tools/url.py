@@ -60,7 +60,11 @@ def _fetch(url: str, at: Path, offline: bool) -> None:
         if done < total:
             raise ModelError(f"-mu {url}: {done} of {total} bytes came; start again")
         shutil.move(part, at)
-    except (urllib.error.URLError, http.client.HTTPException, ValueError) as e:
+    except urllib.error.HTTPError as e:
+        raise ModelError(f"-mu {url}: {e}") from None
+    except urllib.error.URLError as e:
+        raise ModelError(f"-mu {url}: cannot be reached ({e.reason}); check the network") from None
+    except (http.client.HTTPException, ValueError) as e:
         raise ModelError(f"-mu {url}: {e}") from None
     finally:
         progress.close()
