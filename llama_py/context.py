@@ -70,7 +70,7 @@ class Context(Closing, Watched):
         Raises ContextError for values that make no sense, AllocError for too large sizes.
         """
         self.model = model
-        self.params = p = ContextParams.of(**options)
+        self.params = p = ContextParams(**options)
         self.cparams = settled(model, p)
         self._lent = None if p.target is None else p.target.model.architecture.lends()
         self.gtype: GraphType = "decoder_mtp" if p.mtp else "decoder"

@@ -106,7 +106,7 @@ class Loaded(Closing):
         Raises GGUFError, UnknownArchitecture, HParamsError, WeightsError, or BackendError; the
         first four before anything is allocated.
         """
-        p = ModelParams.of(**options)
+        p = ModelParams(**options)
         path = DEMO if path is None else path
         self.vision: Encoder | None = None
         self.file = (

@@ -66,7 +66,7 @@ class Model(Loaded):
     @takes(AnswerParams)
     def stream(self, prompt: Prompt, **options: Any) -> Pieces:
         """`generate`, piece by piece. It ends the answer before."""
-        return self._started(ids_of(self.tokenizer, prompt), AnswerParams.of(**options))
+        return self._started(ids_of(self.tokenizer, prompt), AnswerParams(**options))
 
     @takes(AnswerParams)
     def infill(
@@ -76,7 +76,7 @@ class Model(Loaded):
         `llama_py.infill.infill_ids` takes them. TokenizerError for another model."""
         from llama_py.infill import infill_ids
 
-        p = AnswerParams.of(**options)
+        p = AnswerParams(**options)
         ids = infill_ids(
             self.tokenizer, prefix, suffix, extra=extra, n_ctx=self.hparams.n_ctx_train,
             n_predict=max(p.max_tokens, 0),
@@ -213,7 +213,7 @@ class Model(Loaded):
         if tools is not None:
             called = messages, tools, tool_choice, parallel_tool_calls, media_path, options
             return self._called(*called)[0]
-        prompt, p = Conversation.text(self, messages), AnswerParams.of(**options)
+        prompt, p = Conversation.text(self, messages), AnswerParams(**options)
         template = template_of(self)
         p = replace(p, stop=stops_of(turn_end(template, self.tokenizer), p.stop))
         ids = tokens_of(self, prompt, messages, media_path)
@@ -237,7 +237,7 @@ class Model(Loaded):
         from llama_py.chat.tools import format_of
         from llama_py.rendered import template_of, tokens_of, without_images
 
-        p, template = AnswerParams.of(**options), template_of(self)
+        p, template = AnswerParams(**options), template_of(self)
         form = format_of(
             template, without_images(messages), tools=tools_of(tools), tool_choice=choice,
             parallel_tool_calls=parallel,

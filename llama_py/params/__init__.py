@@ -37,6 +37,8 @@ BASE = zero_or(1e-30, 1e30)  # of RoPE: it and its inverse are f32 without loss
 class ModelParams(Params):
     """How a model is loaded: the arguments of `llama_py.load`."""
 
+    call = "llama_py.load(path, {})"
+
     device: str | Device | Sequence[str | Device] = option(
         "cpu", "-dev --device", "devices to run on, the last of several being the host; auto:"
         " every GPU (see --list-devices)", parse=texts.device_names, metavar="NAME,...",
@@ -102,6 +104,7 @@ class ContextParams(Params):
     """How a context runs its model: the arguments of `Context`."""
 
     error = ContextError
+    call = "model.context({})"
 
     n_ctx: int | None = option(
         None, "-c --ctx-size", "context size in tokens, of all sequences together (default, or"
@@ -288,6 +291,8 @@ class GenerateParams(SpeculativeParams):
 @dataclass(frozen=True, kw_only=True)
 class AnswerParams(GenerateParams, SamplingParams):
     """How a model answers: the arguments of `Model.generate`, `stream` and `chat`."""
+
+    call = "model.generate(prompt, {})"
 
     def part(self, kind: type[P]) -> P:
         """The fields of one of its bases."""

@@ -16,13 +16,13 @@ from dataclasses import Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ggml_py.errors import GGMLError, ModelError
-from llama_py.params.near import did_you_mean
 from llama_py.params.rules import Rule, integers, numbers, one_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 PREFIX = "LLAMA_ARG_"  # of variables
+_CALLED: dict[str, type[Params]] = {}
 _CHECK: dict[type, Rule] = {int: integers(), float: numbers(), bool: one_of((True, False))}
 
 
@@ -91,14 +91,24 @@ def options_of(kind: type[Params]) -> list[tuple[Field[Any], Option]]:
     return [(f, f.metadata["option"]) for f in fields(kind)]
 
 
+def _flags(kind: type[Params]) -> dict[str, tuple[str, ...]]:
+    return {f.name: o.flags for f, o in options_of(kind)}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Params:
-    """Base of what is made of options: values are checked as declared, with errors of a class."""
+    """Base of what is made of options: values are checked as declared, with errors of a class.
+
+    call   the function that takes these options, for errors about options of other functions
+    """
 
     error: ClassVar[type[GGMLError]] = ModelError
+    call: ClassVar[str] = ""
 
     def __init_subclass__(cls) -> None:
         """The help lines are also the documentation of the fields."""
+        if "call" in vars(cls):
+            _CALLED[cls.call] = cls
         lines = [
             f"{name:<16} {value.metadata['option'].help}"
             for name, value in vars(cls).items()
@@ -106,15 +116,16 @@ class Params:
         ]
         cls.__doc__ = "\n".join([f"{cls.__doc__ or cls.__name__}\n", *lines])
 
-    @classmethod
-    def of(cls, **given: Any) -> Self:
-        """As the class. TypeError for a name that there is not, with what was perhaps meant."""
-        known = [f.name for f in fields(cls)]
+    def __new__(cls, **given: Any) -> Self:
+        """Raise TypeError for an unknown name, with the name that was perhaps meant."""
         for name in given:
-            if name not in known:
-                hint = did_you_mean(name, known)
+            if name not in cls.__dataclass_fields__:
+                from llama_py.params.other_names import hint_of
+
+                names = {call: _flags(kind) for call, kind in _CALLED.items()}
+                hint = hint_of(name, _flags(cls), names)
                 raise TypeError(f"there is no option {name!r}{'; ' if hint else ''}{hint}")
-        return cls(**given)
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
         for f, o in options_of(type(self)):

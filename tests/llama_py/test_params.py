@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import FrozenInstanceError, dataclass, replace
+from dataclasses import FrozenInstanceError, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,14 @@ import pytest
 
 import llama_py
 from ggml_py.errors import ContextError, ModelError
-from llama_py.params import ContextParams, GenerateParams, ModelParams, SamplingParams
+from llama_py.params import (
+    AnswerParams,
+    ContextParams,
+    GenerateParams,
+    ModelParams,
+    SamplingParams,
+    other_names,
+)
 from llama_py.params.option import Params, option, options_of
 from llama_py.params.rules import BIASES, each, integers, numbers, one_of
 from llama_py.params.texts import device_names, logit_bias, tensor_rules
@@ -138,6 +145,35 @@ def test_names_that_there_are_not() -> None:
             model.context(n_ctxx=1)
     with pytest.raises(TypeError, match=r"no option 'zzzz'$"):
         llama_py.load(zzzz=1)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "hint"),
+    [
+        (AnswerParams, "temperature", "did you mean temp?"),
+        (AnswerParams, "n_predict", "did you mean max_tokens?"),
+        (AnswerParams, "max_new_tokens", "did you mean max_tokens?"),
+        (SamplingParams, "repetition_penalty", "did you mean repeat_penalty?"),
+        (GenerateParams, "top_k", "use model.generate(prompt, top_k=...)"),
+        (GenerateParams, "temperature", "use model.generate(prompt, temp=...)"),
+        (AnswerParams, "ctx_size", "use model.context(n_ctx=...)"),
+        (ModelParams, "n_ctx", "use model.context(n_ctx=...)"),
+        (ModelParams, "num_ctx", "use model.context(n_ctx=...)"),
+        (ModelParams, "ngl", "did you mean n_gpu_layers?"),
+        (ModelParams, "model_path", "did you mean path?"),
+        (ContextParams, "n_gpu_layers", "use llama_py.load(path, n_gpu_layers=...)"),
+    ],
+)
+def test_other_names_of_options(kind: type[Params], name: str, hint: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        kind(**{name: 1})
+    assert str(refused.value) == f"there is no option {name!r}; {hint}"
+
+
+def test_other_names_are_names_of_options() -> None:
+    known = {f.name for kind in (*KINDS, AnswerParams) for f in fields(kind)}
+    assert {*other_names._OTHERS} - known == {"path"}
+    assert not {*other_names._NAME_OF} & known
 
 
 def test_what_is_no_text() -> None:

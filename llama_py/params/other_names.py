@@ -1,0 +1,58 @@
+"""Names that options have in flags and in other libraries, for errors about unknown options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from llama_py.params.near import did_you_mean
+
+# Those of OpenAI's API, transformers, vLLM, ollama and llama-cpp-python.
+_OTHERS = {
+    "max_tokens": "max_new_tokens max_completion_tokens max_output_tokens num_predict max_length",
+    "temp": "do_sample",
+    "stop": "stop_sequences stop_strings stop_words",
+    "repeat_penalty": "repetition_penalty penalty_repeat",
+    "seed": "random_seed random_state",
+    "logprobs": "top_logprobs",
+    "json_schema": "response_format guided_json format",
+    "regex": "guided_regex",
+    "grammar": "guided_grammar ebnf",
+    "n_ctx": "num_ctx context_length context_size max_model_len max_seq_len",
+    "n_batch": "num_batch",
+    "n_threads": "num_thread num_threads",
+    "n_gpu_layers": "num_gpu n_gpu_layer gpu_layers",
+    "device": "device_map devices",
+    "path": "model_path model filename",
+}
+_NAME_OF = {other: name for name, others in _OTHERS.items() for other in others.split()}
+
+
+Names = Mapping[str, Sequence[str]]  # flags by option
+
+
+def hint_of(name: str, own: Names, others: Mapping[str, Names]) -> str:
+    """Return the option that an unknown name means, or the call that takes it; empty if unknown.
+
+    Args:
+        name: Unknown name.
+        own: Options of the call.
+        others: Options of other calls, by the call with `{}` for the option.
+    """
+    meant = _meant(name, [own, *others.values()])
+    if meant not in own:
+        for call, names in others.items():
+            if meant in names:
+                return f"use {call.format(f'{meant}=...')}"
+    return f"did you mean {meant}?" if meant != name else did_you_mean(name, own)
+
+
+def _meant(name: str, options: Iterable[Names]) -> str:
+    """Return the option with this name, flag (`--n-predict`) or name elsewhere, else the name."""
+    flag = name.replace("_", "-")
+    for names in options:
+        if name in names:
+            return name
+        for known, flags in names.items():
+            if {f"-{flag}", f"--{flag}"} & {*flags}:
+                return known
+    return _NAME_OF.get(name, name)
