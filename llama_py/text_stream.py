@@ -41,8 +41,12 @@ class TextStream:
 
     def push(self, id: int) -> str:
         """The text that is certain with this token; bytes that are not UTF-8 are U+FFFD."""
+        return self._add(self.piece(id), final=False)
+
+    def piece(self, id: int) -> bytes:
+        """Return the bytes of a token in the text; none for a hidden control token."""
         special = self._special or id in self._preserved
-        return self._add(self._tokenizer.token_to_piece(id, special), final=False)
+        return self._tokenizer.token_to_piece(id, special)
 
     def flush(self) -> str:
         """The rest: call it once, after the last token."""

@@ -105,7 +105,8 @@ class Answer:
     def token(self, id: int, logits: F32) -> Event:
         """What a token that was chosen from these logits [n_vocab] makes of the text."""
         n = self._n["n_gen"] = self.n_gen + 1
-        text, reason = said(self._text, id, self._tokenizer.is_eog(id), n >= self._n_max)
+        ends = self._tokenizer.is_eog(id)
+        text, reason = said(self._text, id, ends, n >= self._n_max)
         text, cut = self._lines.push(text)
         if cut:
             reason = "length"
@@ -114,7 +115,7 @@ class Answer:
         if late and not reason:
             text += self._text.flush()
         logprob, top = self._probabilities(logits, id)
-        return self._event(text, id, logprob, top)
+        return self._event(text, id, logprob, top, b"" if ends else self._text.piece(id))
 
     def end(self, reason: Reason, error: Exception | None = None) -> Event:
         """There is no other token. The text that was held back comes now."""
@@ -126,13 +127,14 @@ class Answer:
         return self.end("stop" if e.complete else "grammar")
 
     def _event(
-        self, text: str = "", token: int | None = None, logprob: float | None = None, top: Top = ()
-    ) -> Event:
+        self, text: str = "", token: int | None = None, logprob: float | None = None, top: Top = (),
+        data: bytes = b"",
+    ) -> Event:  # fmt: skip
         t = self.timings
         full = self.ended == "length" and t.n_gen >= self._room
         return Event(
             t, self.slot, text, token, logprob, top, self.ended, self._text.stopped or "",
-            full or t.n_discarded > 0,
+            full or t.n_discarded > 0, data=data,
         )  # fmt: skip
 
     def _probabilities(self, logits: F32, id: int) -> tuple[float | None, Top]:

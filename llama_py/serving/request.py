@@ -112,6 +112,7 @@ class Event:
     stopped_by     the stop string that was found
     truncated      the context is full, or tokens of it left
     error     why there is no answer, with the reason "error"
+    data      bytes of the token in the text
     """
 
     timings: Timings
@@ -124,3 +125,4 @@ class Event:
     stopped_by: str = ""
     truncated: bool = False
     error: Exception | None = None
+    data: bytes = b""

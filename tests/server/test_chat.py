@@ -61,7 +61,7 @@ def test_streams_say_the_same(client: TestClient) -> None:
     assert [data["sequence_number"] for _, data in found] == [*range(len(found))]
     parts = [data["delta"] for name, data in found if name == "response.output_text.delta"]
     assert "".join(parts) == text
-    assert found[-1][0] == "response.completed"
+    assert found[-1][0] == "response.incomplete"
 
 
 @pytest.mark.parametrize("grammar", ["", 'root ::= ""'])
@@ -160,6 +160,54 @@ def test_logprobs_and_choices(client: TestClient) -> None:
     said = "".join(one["token"] for one in content)
     assert said.strip() == found["choices"][0]["message"]["content"].strip()
     assert all(len(one["top_logprobs"]) == 2 for one in content)
+
+
+TWO = "\U0001f600é"  # of several tokens each
+
+
+def pieces(content: list[Any]) -> bytes:
+    assert all(one["bytes"] and one["logprob"] <= 0 for one in content)
+    return b"".join(bytes(one["bytes"]) for one in content)
+
+
+def test_each_token_has_its_own_bytes(client: TestClient) -> None:
+    body = {"messages": ASK, "max_tokens": 12, "grammar": f'root ::= "{TWO}"', "logprobs": True}
+    content = post(client, CHAT, **body)["choices"][0]["logprobs"]["content"]
+    assert len(content) > len(TWO) and pieces(content) == TWO.encode()
+    assert any("\\x" in one["token"] for one in content)
+    chunks = [data["choices"][0] for _, data in streamed(client, CHAT, **body)[:-1]]
+    told = [one for c in chunks if c.get("logprobs") for one in c["logprobs"]["content"]]
+    assert told == content
+    stopped = post(client, CHAT, **body, stop=[TWO[1]])["choices"][0]
+    assert stopped["message"]["content"] == TWO[0]
+    assert pieces(stopped["logprobs"]["content"]) == TWO[0].encode()
+
+
+@pytest.mark.parametrize(
+    "asked, n",
+    [
+        ({"logprobs": True, "top_logprobs": 0}, 0), ({"logprobs": True, "top_logprobs": 2}, 2),
+        ({"logprobs": True}, 20), ({"logprobs": 1}, 1), ({"logprobs": 1, "top_logprobs": 0}, 0),
+        ({"n_probs": 3}, 3),
+    ],
+)  # fmt: skip
+def test_how_many_logprobs(client: TestClient, asked: dict[str, Any], n: int) -> None:
+    body = {"messages": ASK, "max_tokens": 2, **asked}
+    content = post(client, CHAT, **body)["choices"][0]["logprobs"]["content"]
+    assert [len(one["top_logprobs"]) for one in content] == [n, n] and pieces(content)
+
+
+def test_logprobs_of_calls_and_of_responses(client: TestClient, calling: TestClient) -> None:
+    body: dict[str, Any] = {"messages": ASK, "max_tokens": 9, "logprobs": True, "top_logprobs": 2}
+    chunks = streamed(calling, CHAT, **body, tools=[TOOL])
+    told = [c["choices"][0]["logprobs"] for _, c in chunks[:-1] if "logprobs" in c["choices"][0]]
+    assert sum(len(one["content"]) for one in told) == 9
+    asked: Any = {"input": "Who?", "top_logprobs": 1, "include": ["message.output_text.logprobs"]}
+    part = post(client, RESPONSES, **asked)["output"][0]["content"][0]
+    assert pieces(part["logprobs"]).decode().strip() == part["text"].strip()
+    deltas = [d["logprobs"] for name, d in streamed(client, RESPONSES, **asked)
+              if name == "response.output_text.delta"]  # fmt: skip
+    assert [one for some in deltas for one in some] == part["logprobs"]
 
 
 def test_an_answer_that_was_begun(client: TestClient) -> None:

@@ -74,7 +74,9 @@ def test_openai(url: str) -> None:
         respond: Any = client.responses
         whole = respond.create(model="demo", input="Who are you?")
         with respond.stream(model="demo", input="Who are you?") as events:
-            kinds = [item.type for item in events.get_final_response().output]
+            last = [*events][-1]
+        assert last.type == f"response.{whole.status}"
+        kinds = [item.type for item in last.response.output]
         assert kinds == [item.type for item in whole.output] != []
     with pytest.raises(openai.AuthenticationError):
         openai.OpenAI(api_key="x", base_url=f"{url}/v1", max_retries=0).models.list()

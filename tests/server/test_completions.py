@@ -128,6 +128,27 @@ def test_probabilities(client: TestClient) -> None:
         assert math.isclose(sum(top["prob"] for top in one["top_probs"]), 1.0, abs_tol=1e-5)
 
 
+def test_logprobs_as_openai_has_them(client: TestClient) -> None:
+    body = {"max_tokens": 4, "logprobs": 2}
+    choice = post(client, "/v1/completions", **body)["choices"][0]
+    found, n = choice["logprobs"], len(PROMPT)
+    assert "".join(found["tokens"]) == choice["text"] and found["text_offset"][0] == n
+    for token, log, top, at, one in zip(
+        *(found[k] for k in ("tokens", "token_logprobs", "top_logprobs", "text_offset", "content")),
+        strict=True,
+    ):
+        assert choice["text"][at - n :].startswith(token)
+        assert log == one["logprob"] == max(top.values()) and len(top) == 2
+    chunks = events(client.post("/v1/completions", json={
+        "prompt": PROMPT, **body, "stream": True
+    }).text)[:-1]  # fmt: skip
+    parts = [c["choices"][0]["logprobs"] for _, c in chunks if c["choices"][0]["logprobs"]]
+    for name in found:
+        assert [one for part in parts for one in part[name]] == found[name]
+    none = post(client, "/v1/completions", max_tokens=2, logprobs=0)["choices"][0]["logprobs"]
+    assert none["top_logprobs"] == [{}, {}] and all(v < 0 for v in none["token_logprobs"])
+
+
 @pytest.mark.parametrize(
     "body, wanted",
     [

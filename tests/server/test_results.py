@@ -26,15 +26,16 @@ TEXT = (
 CALL = {"place": "here"}
 
 
-def answered(writer: Any, size: int) -> tuple[Answer, list[Any]]:
-    """The text in pieces of so many characters: the answer, and the events of a stream."""
+def answered(writer: Any, size: int, text: str = TEXT) -> tuple[Answer, list[Any]]:
+    """The text in pieces of so many characters: the answer, and the events of a stream. A text
+    that is not whole is one that was cut."""
     form = format_of(ChatTemplate(template("Qwen-Qwen3-0.6B")), ASK, tools=[TOOL])
     answering: Any = SimpleNamespace(reader=lambda: form.parser(lambda: "id"))
     task = Task(sampling=SamplingParams(), stream=True, answering=answering)
     answer, found = Answer(0, [1, 2, 3], task), []
-    pieces = [TEXT[i : i + size] for i in range(0, len(TEXT), size)]
+    pieces = [text[i : i + size] for i in range(0, len(text), size)]
     for n, piece in enumerate(pieces, 1):
-        reason = "eos" if n == len(pieces) else None
+        reason: Any = ("eos" if text == TEXT else "length") if n == len(pieces) else None
         event = Event(Timings(n_prompt=3, n_gen=n), 0, piece, n, finish_reason=reason)
         found += writer.partial(answer, answer.take(event))
     return answer, [*found, *writer.final(answer)]
@@ -42,7 +43,10 @@ def answered(writer: Any, size: int) -> tuple[Answer, list[Any]]:
 
 @pytest.fixture
 def state() -> Any:
-    return SimpleNamespace(name="m", build="b1", tokenizer=None)
+    template = SimpleNamespace(caps=SimpleNamespace(parallel_tool_calls=False))
+    return SimpleNamespace(
+        name="m", build="b1", tokenizer=None, template=template, context_shift=False
+    )
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
@@ -79,11 +83,55 @@ def test_anthropic(state: Any, size: int) -> None:
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_responses(state: Any, size: int) -> None:
-    answer, found = answered(Responses(state), size)
+    answer, found = answered(Responses(state, {}), size)
     added = [e.data["item"]["type"] for e in found if e.name == "response.output_item.added"]
     done = [e.data["item"] for e in found if e.name == "response.output_item.done"]
     assert added == [item["type"] for item in done] == ["reasoning", "message", "function_call"]
     assert json.loads(done[2]["arguments"]) == CALL
     assert found[-1].data["response"]["output"] == done
-    whole = Responses(state).whole([answer])["output"]
+    assert {item["status"] for item in done} == {"completed"}
+    assert found[-1].name == "response.completed"
+    whole = Responses(state, {}).whole([answer])["output"]
     assert [item["type"] for item in whole] == added
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize("n", [20, 50, len(TEXT) - 20])
+def test_responses_that_were_cut(state: Any, n: int, size: int) -> None:
+    answer, found = answered(Responses(state, {}), size, TEXT[:n])
+    response, whole = found[-1].data["response"], Responses(state, {}).whole([answer])
+    assert found[-1].name == "response.incomplete" and whole["status"] == "incomplete"
+    done = [e.data["item"] for e in found if e.name == "response.output_item.done"]
+    assert response["output"] == done and len(done) == {20: 1, 50: 2}.get(n, 3)
+    for items in (done, whole["output"]):
+        assert [i["status"] for i in items] == [*["completed"] * (len(items) - 1), "incomplete"]
+    assert response["completed_at"] is None
+
+
+def test_tokens_of_reasoning_are_counted(state: Any) -> None:
+    answer, _ = answered(Responses(state, {}), 1)
+    end = TEXT.index("</think>")
+    assert len("It may rain.") <= answer.n_reasoning <= end
+    details = Chat(state).whole([answer])["usage"]["completion_tokens_details"]
+    assert details == {"reasoning_tokens": answer.n_reasoning}
+    usage = Responses(state, {}).whole([answer])["usage"]["output_tokens_details"]
+    assert usage == {"reasoning_tokens": answer.n_reasoning}
+
+
+def test_responses_repeat_the_request(state: Any) -> None:
+    asked = {
+        "tools": [{"type": "function", "name": "f"}], "tool_choice": "none", "top_logprobs": 2,
+        "instructions": "Be brief.", "metadata": {"a": "b"}, "max_output_tokens": 9, "user": "u",
+        "reasoning": {"effort": "low"}, "text": {"format": {"type": "text"}},
+        "parallel_tool_calls": True, "prompt_cache_key": "k", "safety_identifier": "s",
+    }  # fmt: skip
+    _, found = answered(Responses(state, {**asked, "store": True}), 1000)
+    heads = [e.data["response"] for e in found if "response" in e.data]
+    assert len(heads) == 3
+    for head in heads:
+        assert head | asked == head and head["store"] is False
+        assert (head["temperature"], head["top_p"]) == (0.8, 0.95)
+    _, found = answered(Responses(state, {}), 1000)
+    head = found[0].data["response"]
+    assert (head["tools"], head["tool_choice"], head["metadata"]) == ([], "auto", {})
+    assert head["parallel_tool_calls"] is False

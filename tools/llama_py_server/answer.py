@@ -22,23 +22,27 @@ Top = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A token that was chosen, and how likely it and the most likely ones were: logarithms, or
-    probabilities after sampling."""
+    """A chosen token, its bytes in the text, and how likely it and the most likely tokens were:
+    logarithms, or probabilities after sampling."""
 
     token: int
-    text: str
+    data: bytes
     value: float
     top: Top
 
 
 @dataclass(slots=True)
 class Change:
-    """What one token brought: text, the tokens since the last text, parts of the message."""
+    """What one token brought: text, the tokens since the last text, parts of the message.
+
+    of_content  the chosen tokens since the last part, if this part is content
+    """
 
     text: str = ""
     tokens: list[int] = field(default_factory=list)
     deltas: list[Delta] = field(default_factory=list)
     chosen: list[Chosen] = field(default_factory=list)
+    of_content: list[Chosen] = field(default_factory=list)
     first: bool = False
 
 
@@ -48,6 +52,7 @@ class Answer:
     index     its place among those of the request
     timings   how far it has come;  slot  the sequence that answers, -1 before
     said      the message so far, where the task says that the answer is one
+    n_reasoning  tokens of its reasoning;  of_content  the chosen tokens of its content
     stop_type "none" before the end; then "eos", "word" (`stopping_word`) or "limit"
     """
 
@@ -61,10 +66,18 @@ class Answer:
         self.said = Said()
         self._reader = None if task.answering is None else task.answering.reader()
         self._waiting: list[int] = []
+        self.n_reasoning = self._n_read = 0
+        self.of_content: list[Chosen] = []
+        self._unread: list[Chosen] = []
 
     @property
     def ended(self) -> bool:
         return self.stop_type != "none"
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it ended at a limit."""
+        return self.stop_type == "limit"
 
     @property
     def has_new_line(self) -> bool:
@@ -97,24 +110,48 @@ class Answer:
         if event.finish_reason is not None:
             self._end(event)
             change.deltas += self._reader.rest() if self._reader is not None else []
+        if change.deltas:
+            self._attribute(change)
+        return change
+
+    def _attribute(self, change: Change) -> None:
+        """Assign the tokens since the last part of the message to the parts of this change."""
         for delta in change.deltas:
             self.said.add(delta)
-        return change
+        if any(delta.content for delta in change.deltas):
+            change.of_content = self._unread
+            self.of_content += self._unread
+        if any(delta.reasoning for delta in change.deltas):
+            self.n_reasoning += self.n_generated - self._n_read
+        self._n_read, self._unread = self.n_generated, []
 
     def _take_token(self, id: int, event: Event, change: Change) -> None:
         self.tokens.append(id)
         self._waiting.append(id)
-        if not self.task.n_probs or event.logprob is None:
+        if event.logprob is None:
             return
         value, top = event.logprob, event.top
         if self.task.post_sampling_probs:
             value = math.exp(value)
             top = tuple((id, math.exp(log)) for id, log in top if log > -math.inf)
-        change.chosen = [Chosen(id, event.text, value, top)]
+        change.chosen = [Chosen(id, event.data, value, top)]
         self.chosen += change.chosen
+        self._unread += change.chosen
 
     def _end(self, event: Event) -> None:
         self.stop_type = _STOP_TYPES.get(str(event.finish_reason), "limit")
         self.stopping_word, self.truncated = event.stopped_by, event.truncated
         if self.stop_type == "word" and not event.stopped_by:
             self.stop_type = "eos"  # the end of a grammar, where the model has no end token
+        if event.stopped_by:
+            self._drop_stop()
+
+    def _drop_stop(self) -> None:
+        """Drop the tokens of the stop string, which are not in the text."""
+        left = len(self.text.encode())
+        for i, one in enumerate(self.chosen):
+            if left <= 0:
+                n = len(self.chosen) - i
+                del self.chosen[i:], self._unread[max(len(self._unread) - n, 0) :]
+                return
+            left -= len(one.data)

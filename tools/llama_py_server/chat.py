@@ -45,13 +45,16 @@ def conversation(state: State, body: Body) -> Conversation:
         messages[-1] = {**messages[-1], "content": "\n\n".join(texts)}  # as llama-server joins it
     asked = Asked(messages, tools, choice, schema, options, state.talk.skip_chat_parsing)
     answering = Answering(state.engine, state.template, asked)
-    body = {**body, **_probabilities(body, bool(tools))}
+    n_probs = _n_probs(body)
+    body = {**body, "n_probs": n_probs, "logprobs": None}
     if schema is not None:  # the format of the answer has it
         body = {key: v for key, v in body.items() if key not in ("json_schema", "grammar")}
     task = tasks.read(body, state.defaults, state.tokenizer, state.engine.n_slots)
-    if task.n_predict == 0:
-        task = replace(task, n_predict=1)  # llama-server checks the limit after a token
-    return Conversation(answering.prompt, replace(task, answering=answering), messages)
+    task = replace(
+        task, answering=answering, has_logprobs=n_probs is not None,
+        n_predict=task.n_predict or 1,  # llama-server checks the limit after a token
+    )  # fmt: skip
+    return Conversation(answering.prompt, task, messages)
 
 
 def _tool_choice(body: Body) -> Any:
@@ -179,13 +182,16 @@ def _variables(state: State, body: Body) -> dict[str, Any]:
     return found
 
 
-def _probabilities(body: Body, has_tools: bool) -> Body:
-    """`logprobs` and `top_logprobs` as n_probs."""
-    if value(body, "logprobs", False):
-        if has_tools and value(body, "stream", False):
-            raise invalid("logprobs is not supported with tools + stream")
-        top = body.get("top_logprobs")
-        return {"n_probs": N_PROBS if top is None else top, "logprobs": None}
-    if body.get("top_logprobs") is not None:
+def _n_probs(body: Body) -> int | None:
+    """Return how many of the most likely tokens are wanted, or None for no log probabilities.
+
+    A number in `logprobs` is the form of /v1/completions.
+    """
+    given, top = body.get("logprobs"), body.get("top_logprobs")
+    if not isinstance(given, bool | int | None):
+        raise invalid(f"'logprobs' must be true or false, got {given!r}")
+    if given:
+        return top if top is not None else N_PROBS if given is True else given
+    if top is not None:
         raise invalid("top_logprobs requires logprobs to be set to true")
-    return {"logprobs": None}
+    return body.get("n_probs") or None

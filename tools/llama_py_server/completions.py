@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from starlette.concurrency import run_in_threadpool
@@ -33,6 +34,8 @@ async def openai(request: Request, state: State) -> Response:
     if body.get("echo"):
         raise invalid("Only no echo is supported")
     prompts, task = await run_in_threadpool(_read, state, body)
+    wanted = body.get("logprobs") is not None and body["logprobs"] is not False  # 0 is
+    task = replace(task, has_logprobs=wanted)
     return await answered(request, state, prompts, task, Completion(state))
 
 

@@ -7,11 +7,12 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from llama_py_server.body import Body, inner, objects, text
+from llama_py_server.body import Body, inner, objects, text, value
 from llama_py_server.errors import invalid
 
 log = logging.getLogger("llama_py")
 
+_LOGPROBS = "message.output_text.logprobs"  # of `include`
 _GONE = ("input", "instructions", "tools", "max_output_tokens", "reasoning", "text")
 
 
@@ -46,7 +47,14 @@ def chat_body(body: Body) -> Body:
     effort = inner(body, "reasoning").get("effort")
     if effort is not None:
         found["reasoning_effort"] = effort
+    if found.get("top_logprobs") is not None or _LOGPROBS in _included(body):
+        found["logprobs"] = True
     return found | _format(inner(body, "text"))
+
+
+def _included(body: Body) -> list[Any]:
+    none: list[Any] = []
+    return value(body, "include", none)
 
 
 def _format(given: Body) -> Body:
@@ -54,7 +62,7 @@ def _format(given: Body) -> Body:
     form = inner(given, "format")
     if form.get("type") == "json_schema":
         return {"response_format": {"type": "json_schema", "json_schema": form}}
-    return {"response_format": form} if form.get("type") == "json_object" else {}
+    return {"response_format": form} if form else {}
 
 
 def _tools(given: list[Body]) -> Body:

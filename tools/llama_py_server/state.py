@@ -149,7 +149,7 @@ class State:
             preserved_tokens=preserved,
             context_shift=self.context_shift,
             n_keep=task.n_keep,
-            logprobs=task.n_probs if task.n_probs > 0 else None,
+            logprobs=task.logprobs,
             thinking=thinking,
             logits_processors=() if task.answering is None else task.answering.processors(),
         )

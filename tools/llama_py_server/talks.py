@@ -58,7 +58,8 @@ async def chat(request: Request, state: State) -> Response:
 
 
 async def responses(request: Request, state: State) -> Response:
-    return await _answered(request, state, from_responses.chat_body, Responses(state))
+    writer = Responses(state, await object_of(request))
+    return await _answered(request, state, from_responses.chat_body, writer)
 
 
 async def messages(request: Request, state: State) -> Response:

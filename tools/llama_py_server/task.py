@@ -28,6 +28,7 @@ class Task:
     sampling      how tokens are chosen
     answering     how what is written becomes a message; None: it is plain text
     lora          scales of adapters by number; None: as the server has them
+    has_logprobs  the response has log probabilities, even if n_probs is 0
     """
 
     sampling: SamplingParams
@@ -37,6 +38,7 @@ class Task:
     n_indent: int = 0
     n_cmpl: int = 1
     n_probs: int = 0
+    has_logprobs: bool = False
     t_max_predict_ms: int = -1
     post_sampling_probs: bool = False
     stream: bool = False
@@ -53,6 +55,12 @@ class Task:
     response_fields: tuple[str, ...] = ()
     lora: Mapping[int, float] | None = None
     answering: Answering | None = field(default=None, repr=False)
+
+
+    @property
+    def logprobs(self) -> int | None:
+        """How many of the most likely tokens each token has; None for no log probabilities."""
+        return self.n_probs if self.n_probs or self.has_logprobs else None
 
 
 # Fields of Task by their names in a request; those behind the first are other names.

@@ -114,7 +114,7 @@ class Anthropic:
 
 
 def stop_reason(answer: Answer) -> str:
-    if answer.stop_type not in ("word", "eos"):
+    if answer.is_cut:
         return "max_tokens"
     if answer.said.calls:
         return "tool_use"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_py_server.ids import new_id
 from llama_py_server.results.native import whole
-from llama_py_server.results.probabilities import probabilities
+from llama_py_server.results.probabilities import Completed, probabilities, without_end
 from llama_py_server.results.progress import timings, with_progress
 from llama_py_server.sse import DONE, Event
 
@@ -27,6 +27,7 @@ def usage(answers: Sequence[Answer]) -> dict[str, Any]:
     return {
         "completion_tokens": n, "prompt_tokens": n_prompt, "total_tokens": n + n_prompt,
         "prompt_tokens_details": {"cached_tokens": n_cached},
+        "completion_tokens_details": {"reasoning_tokens": sum(a.n_reasoning for a in answers)},
     }  # fmt: skip
 
 
@@ -47,11 +48,12 @@ class OpenAI(ABC):
         }  # fmt: skip
 
     def logprobs(self, answer: Answer, chosen: Sequence[Chosen]) -> Any:
-        """Null without any, as OpenAI has it."""
-        if not chosen:
+        """Return the tokens of the text without the end token; null for none, as at OpenAI."""
+        shown = without_end(self.state.tokenizer, chosen)
+        if not shown:
             return None
         after = answer.task.post_sampling_probs
-        return {"content": probabilities(self.state.tokenizer, chosen, after)}
+        return {"content": probabilities(self.state.tokenizer, shown, after)}
 
     @abstractmethod
     def choice(self, answer: Answer) -> dict[str, Any]:
@@ -82,6 +84,20 @@ class Completion(OpenAI):
     """Of /v1/completions."""
 
     kind = ("text_completion", "text_completion")
+
+    def __init__(self, state: State) -> None:
+        super().__init__(state)
+        self._completed: dict[int, Completed] = {}  # by the number of the answer
+
+    def logprobs(self, answer: Answer, chosen: Sequence[Chosen]) -> Any:
+        found = super().logprobs(answer, chosen)
+        if found is None:
+            return None
+        if answer.index not in self._completed:
+            offset = len(prompt_text(self.state, answer.prompt))
+            self._completed[answer.index] = Completed(self.state.tokenizer, offset)
+        shown = without_end(self.state.tokenizer, chosen)
+        return found | self._completed[answer.index].lists(shown)
 
     def choice(self, answer: Answer) -> dict[str, Any]:
         return {
@@ -121,8 +137,14 @@ class Completion(OpenAI):
         return [Event(chunk)]
 
 
+def prompt_text(state: State, ids: Sequence[int]) -> str:
+    """Return the text of a prompt without the BOS token; images are left out."""
+    tokens = (id for id in ids if id >= 0)
+    return state.tokenizer.detokenize(tokens, special=True, remove_special=True)
+
+
 def finish_reason(answer: Answer) -> str:
     """`tool_calls` where there are some; `length` where the answer was cut."""
-    if answer.stop_type not in ("word", "eos"):
+    if answer.is_cut:
         return "length"
     return "tool_calls" if answer.said.calls else "stop"

@@ -30,8 +30,8 @@ class Chat(OpenAI):
             "finish_reason": finish_reason(answer), "index": answer.index,
             "message": message(answer),
         }  # fmt: skip
-        if answer.chosen:
-            choice["logprobs"] = self.logprobs(answer, answer.chosen)
+        if (logprobs := self.logprobs(answer, answer.chosen)) is not None:
+            choice["logprobs"] = logprobs
         return choice
 
     def _chunk(self, answer: Answer, delta: Any, reason: str | None = None) -> dict[str, Any]:
@@ -46,12 +46,12 @@ class Chat(OpenAI):
     def partial(self, answer: Answer, change: Change) -> list[Event]:
         self.note(answer)
         start = self._start(answer)
-        said = [*map(delta_of, change.deltas)]
-        if change.chosen and not said:
+        said, logprobs = [*map(delta_of, change.deltas)], self.logprobs(answer, change.chosen)
+        if logprobs is not None and not said:
             said.append({"content": ""})  # what bears their probabilities
         chunks = [self._chunk(answer, one) for one in said]
-        if chunks and change.chosen:
-            chunks[-1]["choices"][0]["logprobs"] = self.logprobs(answer, change.chosen)
+        if logprobs is not None:
+            chunks[-1]["choices"][0]["logprobs"] = logprobs
         if chunks and answer.task.timings_per_token:
             chunks[-1]["timings"] = timings(answer)
         return [Event(chunk) for chunk in (*start, *chunks)]
