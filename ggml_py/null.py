@@ -4,7 +4,7 @@ tests.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -28,6 +28,13 @@ class NullBuffer:
 
     def clear(self, value: int = 0) -> None:
         """There is nothing to fill."""
+
+
+def reader_of(tensors: Iterable[Tensor], name: str) -> Tensor:
+    """Make a node that computes nothing and reads tensors: until then they stay as they are."""
+    node = Tensor(src=tuple(tensors), name=name)
+    node.buffer = NullBuffer(0)
+    return node
 
 
 class NullProgram:

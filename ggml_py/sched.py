@@ -8,7 +8,7 @@ the host, which has the inputs and runs what the others refuse.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -37,7 +37,7 @@ from ggml_py.order import stored_early
 from ggml_py.pipeline import MAX_COPIES, Pipeline, PipelinedPlan
 from ggml_py.plan import Plan, PlanInWaves, Plans, Split
 from ggml_py.split import Part, Splitter
-from ggml_py.taps import Taps, cut, settled
+from ggml_py.taps import Taps, cut, hold_sources, keeps_sources, settled
 from ggml_py.tensor import FLAG_COMPUTE, Tensor
 from ggml_py.uses import Uses
 from ggml_py.waves import in_waves
@@ -67,7 +67,7 @@ class Scheduler:
     """Places graphs on devices and owns their compute buffers, which grow to the largest graph.
 
     watch     called with each node's tensor once its value is there, views included; nodes then run
-              one by one
+              one by one, and sources still have the values that the node read
     check     compares each node with another device's result; nodes then run one by one
     parallel  let several graphs be in flight, where all devices but the host can work by themselves
     n_copies  of what a graph is given and of what passes between devices: one without `parallel`
@@ -178,7 +178,7 @@ class Scheduler:
         number = self._pipeline.next_copy() if self._pipeline else 0
         if taps is not None:
             taps = settled(taps, graph)
-        layout = self._lay_out(graph, pins, fixed, number, taps.stops if taps else ())
+        layout = self._lay_out(graph, pins, fixed, number, taps)
         memory = layout.memory
         for tensor, arena, offset in memory.placed:
             tensor.buffer, tensor.offset = self._buffer(arena, memory.sizes[arena]), offset
@@ -225,18 +225,22 @@ class Scheduler:
         return "; ".join(reasons)
 
     def _lay_out(
-        self, graph: Graph, pins: Pins, fixed: Pins, number: int, stops: Sequence[Tensor] = (),
+        self, graph: Graph, pins: Pins, fixed: Pins, number: int, taps: Taps | None = None,
         causes: Causes | None = None,
     ) -> Layout:  # fmt: skip
         """number   of the copies in a pipeline
-        stops    nodes after which the graph is cut; its parts then run one after the other
+        taps     settled: the graph is cut after each stop; its parts run one after the other
         causes   see Assignment"""
         alignments = tuple(d.alignment for d in self.devices)
+        stops, held = (taps.stops, [*taps.sources]) if taps is not None else ((), [])
+        if self.watch is not None:
+            held += filter(keeps_sources, graph.compute_nodes())
         if len(self.devices) == 1:
             _refuse((t, self.why_not(t)) for t in graph.compute_nodes())
             self.n_splits = 1
             ordered = self._ordered(graph, lambda _: 0)
             parts = cut([Part(0, ordered.nodes)], stops) if stops else [Part(0, ordered.nodes)]
+            ordered = hold_sources(ordered, held) if held else ordered
             fused = self._fuse(parts, ordered)
             inputs = {id(t): 1 for t in graph.leafs}  # apart: what is computed fills whole pages
             memory = plan_memory(ordered, inputs, alignments * 2, fused, self._room(2))
@@ -249,6 +253,7 @@ class Scheduler:
         together = self.together and not stops
         waves = in_waves(parts) if together else [[part] for part in parts]
         whole = splitter.with_copies(waves)
+        whole = hold_sources(whole, held) if held else whole
         arenas = alignments * (1 + self.n_copies)
         fused, room = self._fuse(parts, whole), self._room(len(arenas))
         memory = plan_memory(whole, splitter.arena_of, arenas, fused, room)

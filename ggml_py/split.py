@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ggml_py.assign import Assignment, is_view, sources
 from ggml_py.backend import Work
 from ggml_py.graph import Graph
-from ggml_py.null import NullBuffer
+from ggml_py.null import reader_of
 from ggml_py.opspec import OPS
 from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, FLAG_WEIGHT, Tensor
 
@@ -90,9 +90,7 @@ class Splitter:
             for t in found:
                 if self._of(t.root) != part.device:
                     read[id(t.root)] = t.root
-        end = Tensor(src=tuple(read.values()), name="end of a wave")
-        end.buffer = NullBuffer(0)
-        return end
+        return reader_of(read.values(), "end of a wave")
 
     def undo(self) -> None:
         """Let the nodes read their own sources again."""

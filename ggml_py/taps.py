@@ -2,14 +2,19 @@
 
 A value that nothing overwrites is an output, and read after the run. Where something does, and for
 values that may be changed, the graph is cut behind the node.
+
+The result of a node may lie over its sources, and a fused step may leave them out. `Taps.sources`
+declares the nodes whose sources are read too; then neither happens to those (`hold_sources`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ggml_py.graph import Graph
+from ggml_py.match import written
+from ggml_py.null import reader_of
 from ggml_py.opspec import OPS
 from ggml_py.split import Part
 from ggml_py.tensor import FLAG_COMPUTE, FLAG_OUTPUT, Tensor
@@ -23,27 +28,34 @@ class Taps:
            scheduler watches all nodes, with all of them)
     read   nodes that it only reads
     stops  nodes that it may write to: what comes after reads what it left
+    sources  nodes whose sources it reads besides them: these have the values that the node read
     """
 
     tell: Callable[[Tensor], None]
     read: Sequence[Tensor] = ()
     stops: Sequence[Tensor] = ()
+    sources: Sequence[Tensor] = ()
 
 
 def settled(taps: Taps, graph: Graph) -> Taps:
-    """Nodes to read that are changed later become stops; the others are kept to the end.
+    """Nodes to read that are changed later, or whose sources are read, become stops; the others are
+    kept to the end.
 
-    Raises ValueError for a node that is not computed in this graph.
+    Raises ValueError for a node that is not computed in this graph, and for one whose sources are
+    to be read although the op itself changes them.
     """
     place = {id(t): i for i, t in enumerate(graph.nodes) if t.flags & FLAG_COMPUTE}
-    for t in (*taps.read, *taps.stops):
+    for t in (*taps.read, *taps.stops, *taps.sources):
         if id(t) not in place:
             raise ValueError(f"{t} is not computed in this graph")
+    for t in taps.sources:
+        if not keeps_sources(t):
+            raise ValueError(f"{t.op} {t} changes its own source; read that before this node runs")
     last_write: dict[int, int] = {}
     for t in graph.nodes:
         if id(t) in place and not OPS[t.op].view:
-            last_write[id(t.root)] = place[id(t)]
-    stopped = {id(t) for t in taps.stops}
+            last_write.update((id(w.root), place[id(t)]) for w in written(t))
+    stopped = {id(t): t for t in (*taps.stops, *taps.sources)}
     read = [t for t in taps.read if id(t) not in stopped]
     # a cache, which outlives the graph, or an input
     foreign = {id(t) for t in graph.leafs} | {id(t.root) for t in read if t.root.buffer is not None}
@@ -55,8 +67,31 @@ def settled(taps: Taps, graph: Graph) -> Taps:
         t.flags |= FLAG_OUTPUT
         t.root.flags |= FLAG_OUTPUT
     known = {id(t) for t in kept}
-    stops = [*taps.stops, *(t for t in read if id(t) not in known)]
-    return Taps(taps.tell, kept, sorted(stops, key=lambda t: place[id(t)]))
+    stops = [*stopped.values(), *(t for t in read if id(t) not in known)]
+    return Taps(taps.tell, kept, sorted(stops, key=lambda t: place[id(t)]), taps.sources)
+
+
+def keeps_sources(node: Tensor) -> bool:
+    """Return True if the op changes none of its sources."""
+    if OPS[node.op].view:
+        return True
+    changed = {id(w.root) for w in written(node)}
+    return all(s is None or id(s.root) not in changed for s in node.src)
+
+
+def hold_sources(graph: Graph, nodes: Iterable[Tensor]) -> Graph:
+    """Return the graph with a reader of the same sources after each of these nodes.
+
+    Memory planning and fused steps see a later use of these values: they are in memory once the
+    node has run, and nothing has overwritten them.
+    """
+    held, found = {id(t) for t in nodes}, Graph()
+    found.leafs = graph.leafs
+    for t in graph.nodes:
+        found.nodes.append(t)
+        if id(t) in held:
+            found.nodes.append(reader_of((s for s in t.src if s is not None), f"sources of {t}"))
+    return found
 
 
 def cut(parts: Sequence[Part], stops: Sequence[Tensor]) -> list[Part]:

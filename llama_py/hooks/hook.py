@@ -21,7 +21,8 @@ class At:
     """Where and when a value is.
 
     name    by which it was asked for
-    node    the tensor: its op, type, shape and sources
+    node    the tensor: its op, type, shape and sources. A patch may read the sources' values,
+            except those that the op itself changes
     ubatch  the tokens, positions and sequences that are being computed
     """
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from ggml_py.errors import ContextError
-from ggml_py.taps import Taps
-from ggml_py.tensor import FLAG_OUTPUT, Tensor
+from ggml_py.taps import Taps, keeps_sources
+from ggml_py.tensor import Tensor
 from llama_py.batch import UBatch
 from llama_py.graph.result import GraphResult
 from llama_py.hooks.capture import Capture
@@ -70,9 +70,7 @@ class Hooks:
         names = Names(res)
         wanted = [(f, h) for h in self._all for p in h.patterns for f in names.find(p)]
         stops = [f.node for f, h in wanted if h.changes or f.weights]
-        for found, _ in wanted:
-            if found.weights:
-                _keep(found.node)
+        sources = [t for t in stops if keeps_sources(t)]  # a change may read them (At.node)
         by_node: dict[int, list[tuple[Found, Hook]]] = {}
         for found, hook in wanted:
             by_node.setdefault(id(found.node), []).append((found, hook))
@@ -81,7 +79,7 @@ class Hooks:
             for found, hook in by_node.get(id(node), ()):
                 hook.see(found, self._ubatch)
 
-        return Taps(tell, [f.node for f, _ in wanted], stops) if wanted else None
+        return Taps(tell, [f.node for f, _ in wanted], stops, sources) if wanted else None
 
     @property
     def _ubatch(self) -> UBatch:
@@ -109,10 +107,3 @@ class Hooks:
                     f"{pattern!r} cannot be changed: flash attention has no such value in memory;"
                     " make the context with flash_attn=False"
                 )
-
-
-def _keep(node: Tensor) -> None:
-    """What a node reads is not to be left out by a fused step."""
-    for s in node.src:
-        if s is not None and s.root.op != "NONE":
-            s.root.flags |= FLAG_OUTPUT

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -48,21 +49,23 @@ class Collector:
         self.datasets: list[str] = []
 
     def taps(self, res: GraphResult) -> Taps | None:
-        """Cuts behind every product, whose inputs are still there, and behind what makes these, so
-        that no fused step leaves them out."""
-        computed = [t for t in res.graph.nodes if t.flags & FLAG_COMPUTE]
+        """Return taps that read the inputs of every product."""
+        computed = (t for t in res.graph.nodes if t.flags & FLAG_COMPUTE)
         products = [t for t in computed if self._is_wanted(t)]
-        inputs = {id(s.root) for t in products for s in t.src[1:] if s is not None}
-        wanted = {id(t) for t in products}
-        stops = [t for t in computed if id(t) in inputs or id(t) in wanted]
-        known: dict[int, Sums] = {}  # sums of squares of inputs as they are now
+        inputs = {id(t): id(t.src[1]) for t in products}  # as built: several devices read copies
+        readers = Counter(inputs.values())
+        left = readers.copy()  # products that this run has yet to compute, in any order
+        known: dict[int, Sums] = {}  # sums of squares by input
 
         def tell(t: Tensor) -> None:
-            known.pop(id(t), None)  # it has a new value
-            if id(t) in wanted:
-                self.see(t, known)
+            x = inputs[id(t)]
+            sums = self.see(t, known.pop(x, None))
+            left[x] -= 1
+            if sums is not None and left[x]:
+                known[x] = sums
+            left[x] = left[x] or readers[x]
 
-        return Taps(tell, (), stops) if stops else None
+        return Taps(tell, sources=products) if products else None
 
     def _is_wanted(self, t: Tensor) -> bool:
         if t.op == "MUL_MAT_ID":
@@ -74,8 +77,11 @@ class Collector:
         name = t.src[0].name
         return name.startswith("blk.") or (self.process_output and name == OUTPUT)
 
-    def see(self, t: Tensor, known: dict[int, Sums]) -> None:
-        """Add the inputs of a product that was just computed; known: sums of squares by input.
+    def see(self, t: Tensor, known: Sums | None) -> Sums | None:
+        """Add the inputs of a product that was just computed, and return their sums of squares.
+
+        known  these sums, if another product of the same inputs was seen before
+        Experts have none, since each gets other tokens.
 
         Raises ContextError for values that are not finite, or of another size than before.
         """
@@ -85,8 +91,12 @@ class Collector:
             ids = t.src[2]
             assert ids is not None
             self._see_experts(weight, read(x, self.devices), read(ids, self.devices))
-        else:
-            self._see_dense(weight, x, known)
+            return None
+        if known is None:
+            values: Values = read(x, self.devices).reshape(-1, x.ne[1], x.ne[0])
+            known = np.einsum("brn,brn->bn", values, values, dtype=np.float64)
+        self._see_dense(weight, x, known)
+        return known
 
     def _entry(self, weight: Tensor, n: int, n_matrices: int, n_counts: int) -> _Sums:
         name = weight.name
@@ -103,16 +113,13 @@ class Collector:
             entry.counts = np.repeat(entry.counts, n_counts)
         return entry
 
-    def _see_dense(self, weight: Tensor, x: Tensor, known: dict[int, Sums]) -> None:
+    def _see_dense(self, weight: Tensor, x: Tensor, sums: Sums) -> None:
         n, (_, _, ne2, ne3) = x.ne[0], weight.ne
         entry = self._entry(weight, n, ne2 * ne3, 1)
         if len(entry.counts) > 1 and (entry.counts == entry.counts[0]).all():
             entry.counts = entry.counts[:1].copy()
         by_matrix = entry.sums.reshape(ne2 * ne3, n)
-        if id(x) not in known:
-            values: Values = read(x, self.devices).reshape(-1, x.ne[1], x.ne[0])
-            known[id(x)] = np.einsum("brn,brn->bn", values, values, dtype=np.float64)
-        for i, squares in enumerate(known[id(x)] if x.root is x else known.pop(id(x))):
+        for i, squares in enumerate(sums):
             i2, i3 = i % x.ne[2], i // x.ne[2]
             by_matrix[i3 % ne3 * ne2 + i2 % ne2] += squares
         entry.counts += x.ne[1] * x.ne[2] * x.ne[3] // (ne2 * ne3)
