@@ -64,7 +64,8 @@ def _entry(backend: str) -> tuple[str, Load]:
     ep = _entry_points().get(backend)
     if ep is None:
         raise BackendError(
-            f"no backend named {backend!r}; installed: {', '.join(backend_names()) or 'none'}"
+            f"no backend named {backend!r}; installed: {', '.join(backend_names()) or 'none'};"
+            f" {gpu_hint()}"
         )
     return ep.value, ep.load
 
@@ -88,12 +89,20 @@ def device(name: str) -> Device:
     """A device by its name (`cpu`, `ref`, `opencl0`, ...): its backend is the name without trailing
     digits.
     """
-    for d in devices(_backend_of(name)):
+    found = devices(_backend_of(name))
+    for d in found:
         if name in (d.name, d.name.rstrip("0123456789")):
             return d
     raise BackendError(
-        f"no device named {name!r}; installed backends: {', '.join(backend_names())}"
+        f"no device named {name!r}; its backend has {', '.join(d.name for d in found) or 'none'}"
     )
+
+
+def gpu_hint() -> str:
+    """Return how to make GPUs usable, for errors about devices that no backend has."""
+    from ggml_py.extras import install_hint
+
+    return f"GPUs are opencl0, ...: {install_hint('opencl')}, with the GPU's OpenCL driver"
 
 
 def absent(name: str) -> Device | None:

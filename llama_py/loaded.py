@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from ggml_py.backend import KeepsKernels
 from ggml_py.errors import ModelError
+from ggml_py.registry import gpu_hint
 from llama_py.closing import Closing
 from llama_py.declared import DeviceOf, Readers
 from llama_py.declared import Progress as ReadProgress
@@ -74,7 +75,13 @@ def placement_of(device: str | Device | Sequence[str | Device], p: ModelParams) 
     parallel = Parallel.of(p.parallel) if p.parallel else None
     if parallel is not None:
         mode = "graph" if parallel.size > 1 else "layer"
-    devices, shares = arranged(devices_in_use(device), mode, p.main_gpu, p.tensor_split)
+    found = devices_in_use(device)
+    if len(found) == 1 and p.n_gpu_layers not in (-1, 0):
+        log.warning(
+            "n_gpu_layers = %s has no effect: the only device is %s; %s",
+            "all" if p.n_gpu_layers < 0 else p.n_gpu_layers, found[0].name, gpu_hint(),
+        )  # fmt: skip
+    devices, shares = arranged(found, mode, p.main_gpu, p.tensor_split)
     rules = (
         *overrides(p.tensor_overrides, p.n_cpu_moe, devices),
         *kept_on(devices[-1], p.cpu_moe, p.n_cpu_ffn),

@@ -16,7 +16,7 @@ from typing import Protocol, runtime_checkable
 
 from ggml_py.backend import Device
 from ggml_py.errors import BackendError
-from ggml_py.registry import backend_names
+from ggml_py.registry import backend_names, gpu_hint
 from ggml_py.registry import device as find_device
 from ggml_py.registry import devices as find_devices
 from ggml_py.tensor import Tensor
@@ -297,7 +297,7 @@ def overrides(
         if device is None:
             raise BackendError(
                 f"-ot {text}={name}: expected REGEX=DEVICE with a device in use:"
-                f" {', '.join(by_name)}"
+                f" {', '.join(by_name)}; {gpu_hint()}"
             )
         try:
             found.append((re.compile(text), device))

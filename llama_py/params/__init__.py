@@ -45,7 +45,7 @@ class ModelParams(Params):
     )  # fmt: skip
     n_gpu_layers: int = option(
         -1, "-ngl --gpu-layers --n-gpu-layers", "layers to keep on other devices than the host,"
-        " from the output on (-1 or all: all)", parse=texts.layer_count, metavar="N|all",
+        " from the output on (negative or all: all)", parse=texts.layer_count, metavar="N|all",
     )  # fmt: skip
     tensor_overrides: Mapping[str, str] = option(
         dict, "-ot --override-tensor", "weights whose name matches go there", many=True,

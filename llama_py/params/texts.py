@@ -48,8 +48,8 @@ def above_zero(text: str) -> int | None:
 
 
 def layer_count(text: str) -> int:
-    """A number, or as llama.cpp `auto` and `all`, which are -1."""
-    return -1 if text in ("auto", "all") else integer(text)
+    """Parse a number, `auto` (-1) or `all` (-2), like llama.cpp."""
+    return {"auto": -1, "all": -2}.get(text) or integer(text)
 
 
 def once(text: str) -> tuple[str, ...]:

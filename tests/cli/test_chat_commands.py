@@ -69,6 +69,24 @@ def test_every_command_has_a_line_of_help(chat: Any) -> None:
     assert all(f.__doc__ and "\n" not in f.__doc__ for f in commands.COMMANDS.values())
 
 
+@pytest.mark.parametrize("name", commands.ALIASES)
+def test_names_in_other_chat_programs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[Any] = []
+    monkeypatch.setitem(commands.COMMANDS, commands.ALIASES[name], lambda *what: done.append(what))
+    talk: Any = object()
+    split = commands.split(f"{name} text")
+    assert split is not None
+    commands.obey(talk, *split)
+    assert done == [(talk, "text")]
+    assert commands.split(f"{name}/bin") is None
+
+
+@pytest.mark.parametrize("word", ["/exit", "/bye", "/quit"])
+def test_words_that_end_a_chat(chat: Any, word: str) -> None:
+    shown = chat(word, "Speak!")
+    assert shown.out == "" and shown.err.endswith("stop: end of input\n")
+
+
 REFUSED = [
     ("/hlep", "there is no command /hlep; did you mean /help?"),
     ("/xyzzy", "there is no command /xyzzy; /help lists all"),

@@ -151,7 +151,7 @@ def test_device_options() -> None:
         ModelParams, "-dev", "Ref,cpu", "-ngl", "all", "-ot", "exps=cpu,attn_q=ref", "-ot",
         "a=b=cpu", "-ncmoe", "3", "-ts", "3,1",
     )  # fmt: skip
-    assert (found.device, found.n_gpu_layers) == (("ref", "cpu"), -1)
+    assert (found.device, found.n_gpu_layers) == (("ref", "cpu"), -2)
     assert found.tensor_overrides == {"exps": "cpu", "attn_q": "ref", "a=b": "cpu"}
     assert (found.n_cpu_moe, found.tensor_split) == (3, (3.0, 1.0))
 

@@ -8,6 +8,7 @@ import pytest
 
 from ggml_py import registry
 from ggml_py.errors import BackendError
+from ggml_py.extras import install_hint
 
 
 def _nothing_is_looked_through() -> dict[str, EntryPoint]:
@@ -33,3 +34,17 @@ def test_a_device_is_had_without_looking_through_all_packages(
 def test_an_unknown_one_is_told_with_those_that_there_are() -> None:
     with pytest.raises(BackendError, match=r"no backend named 'nothing'; installed: cpu, .*ref"):
         registry.device("nothing7")
+
+
+@pytest.mark.parametrize("name", ["cuda", "CUDA0", "vulkan1", "Metal", "gpu"])
+def test_unknown_devices_name_the_extra_for_gpus(name: str) -> None:
+    with pytest.raises(BackendError) as refused:
+        registry.device(name)
+    assert str(refused.value).endswith(
+        f"; GPUs are opencl0, ...: {install_hint('opencl')}, with the GPU's OpenCL driver"
+    )
+
+
+def test_an_unknown_number_of_a_device_is_told_with_the_others() -> None:
+    with pytest.raises(BackendError, match=r"no device named 'ref7'; its backend has ref$"):
+        registry.device("ref7")

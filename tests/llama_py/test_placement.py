@@ -13,6 +13,8 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I32
 from llama_py import placement
 from llama_py.context import Context
+from llama_py.loaded import placement_of
+from llama_py.params import ModelParams
 from llama_py.placement import Placement, devices_in_use, kept_on, overrides
 from tests.devices import TestDevice
 from tests.live_models import made, model_of
@@ -55,6 +57,19 @@ def test_shares_that_make_no_sense(split: tuple[float, ...]) -> None:
 
 def test_one_device_has_everything() -> None:
     assert names(Placement((HOST,))) == "host host host host host"
+
+
+@pytest.mark.parametrize(
+    ("device", "n", "warned"),
+    [("null", 99, "99"), ("null", -2, "all"), ("null", -1, ""), ("null", 0, ""),
+     (["null", "ref"], 99, "")],
+)  # fmt: skip
+def test_layers_without_a_device_to_offload_to(
+    device: str, n: int, warned: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    placement_of(device, ModelParams(n_gpu_layers=n))
+    start = f"n_gpu_layers = {warned} has no effect: the only device is null; GPUs are opencl0"
+    assert [m.startswith(start) for m in caplog.messages] == ([True] if warned else [])
 
 
 def reader(op: str, t: Tensor) -> Tensor:

@@ -218,8 +218,6 @@ def load(file: FileParams, params: ModelParams, n_threads: int | None = None) ->
         if n_threads is not None:
             d.set_threads(n_threads)
     _warn_of_threads("-t", n_threads)
-    if len(devices) == 1 and params.n_gpu_layers > 0:
-        log.warning("-ngl has no effect on device %s", devices[0].name)
     how = replace(params, device=devices, progress=Progress("loading"))
     path = model_path(file)
     if file.check_tensors:

@@ -41,11 +41,11 @@ class Talk(Protocol):
 
 Command = Callable[[Talk, str], None]
 
-LOOKS_LIKE = re.compile(r"/[A-Za-z]+(?=\s|$)")
+LOOKS_LIKE = re.compile(r"/(?:[A-Za-z]+|\?)(?=\s|$)")
 
 
 def help(talk: Talk, rest: str) -> None:
-    """what can be typed"""
+    """what can be typed (also /?)"""
     for name, command in COMMANDS.items():
         session.tell(f"{USAGE.get(name, name):18} {command.__doc__}")
     session.tell(
@@ -143,7 +143,7 @@ def set(talk: Talk, rest: str) -> None:
 
 
 def exit(talk: Talk, rest: str) -> None:
-    """end the conversation (Ctrl-D too)"""
+    """end the conversation (also /bye, /quit, Ctrl-D)"""
     talk.ended = True
 
 
@@ -158,13 +158,19 @@ USAGE = {
         "load": "FILE", "set": "[NAME [VALUE]]",
     }.items()
 }  # fmt: skip
+ALIASES = {  # names in other chat programs
+    "/?": "/help", "/bye": "/exit", "/quit": "/exit", "/new": "/clear", "/reset": "/clear",
+    "/retry": "/regen",
+}  # fmt: skip
 FILES_OF = dict.fromkeys(("/read", "/image", "/save", "/load"), "files")  # see terminal.FILES
 
 
 def split(line: str) -> tuple[str, str] | None:
-    """A command and what follows it; None for a message, such as `/usr/bin is what?`."""
+    """Return a command and its argument; None for a message, such as `/usr/bin is what?`."""
     found = LOOKS_LIKE.match(line)
-    return None if found is None else (found[0], line[found.end() :].strip())
+    if found is None:
+        return None
+    return ALIASES.get(found[0], found[0]), line[found.end() :].strip()
 
 
 def obey(talk: Talk, name: str, rest: str) -> None:
