@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,6 +10,7 @@ from llama_py_server import task as tasks
 from llama_py_server.answering import Answering
 from llama_py_server.asked import Asked, Options
 from llama_py_server.body import Body, inner, objects, text, value
+from llama_py_server.constraints import constraint_of, unconstrained
 from llama_py_server.errors import invalid
 from llama_py_server.media import KINDS, Media
 
@@ -35,10 +35,11 @@ def conversation(state: State, body: Body) -> Conversation:
     choice = _tool_choice(body)
     if not state.talk.jinja and (tools or choice != "auto"):
         raise invalid("tools param requires --jinja flag")
-    schema, grammar = _constraints(body)
+    limit = constraint_of(body)
+    schema = limit.value if limit is not None and limit.kind == "json_schema" else None
     messages = _messages(body, Media(state))
     options = _options(state, body, messages)
-    if tools and choice != "none" and grammar:
+    if tools and choice != "none" and limit is not None and schema is None:
         raise invalid("Cannot use custom grammar constraints with tools.")
     if options.continued and isinstance(messages[-1].get("content"), list):
         texts = (part["text"] for part in messages[-1]["content"] if "text" in part)
@@ -48,7 +49,7 @@ def conversation(state: State, body: Body) -> Conversation:
     n_probs = _n_probs(body)
     body = {**body, "n_probs": n_probs, "logprobs": None}
     if schema is not None:  # the format of the answer has it
-        body = {key: v for key, v in body.items() if key not in ("json_schema", "grammar")}
+        body = unconstrained(body)
     task = tasks.read(body, state.defaults, state.tokenizer, state.engine.n_slots)
     task = replace(
         task, answering=answering, has_logprobs=n_probs is not None,
@@ -71,32 +72,6 @@ def _tool_choice(body: Body) -> Any:
     if choice not in ("auto", "none", "required"):
         raise invalid(f"Invalid tool_choice: {choice}")
     return choice
-
-
-def _constraints(body: Body) -> tuple[Any, str]:
-    """The schema and the grammar that a request asks for, at most one of them."""
-    schema, grammar = body.get("json_schema"), text(body, "grammar")
-    if schema is not None and grammar:
-        raise invalid("Cannot use both json_schema and grammar")
-    form = body.get("response_format")
-    if form is not None:
-        if not isinstance(form, dict):
-            raise invalid("'response_format' must be an object")
-        kind = text(form, "type")
-        if kind == "json_object":
-            if "schema" in form or schema is None:
-                schema = form.get("schema", {})
-        elif kind == "json_schema":
-            schema = inner(form, "json_schema").get("schema", {})
-        elif kind not in ("", "text"):
-            raise invalid(
-                'response_format type must be one of "text" or "json_object", but got: ' + kind
-            )
-    if schema == {}:
-        schema = {"type": "object"}
-    if schema is not None and not isinstance(schema, dict | bool):
-        raise invalid(f"a JSON schema is an object, not {json.dumps(schema)}")
-    return schema, grammar
 
 
 def _messages(body: Body, media: Media) -> list[Body]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ggml_py.errors import ModelError
 from llama_py.params import SamplingParams
 from llama_py.params.sampling import CONSTRAINTS
+from llama_py_server.constraints import constraint_of
 from llama_py_server.errors import HTTPError, invalid
 from llama_py_server.fields import Field, biases, flag, integer, number, samplers, stops, strings
 
@@ -122,7 +123,8 @@ def read(
     cmpl = next((n for n in ("n_cmpl", "n") if body.get(n) is not None), None)
     if cmpl is not None:
         found["n_cmpl"] = _of(cmpl, integer(1, n_parallel), body[cmpl])
-    sampling |= _constraint(body)
+    if (limit := constraint_of(body)) is not None:
+        sampling |= dict.fromkeys(CONSTRAINTS, "") | {limit.kind: limit.value}
     if not found.get("stop"):
         found.pop("stop", None)
     try:
@@ -171,21 +173,3 @@ def _preserved(value: Any, tokenizer: Tokenizer) -> tuple[int, ...]:
 _MORE: dict[str, Callable[..., Any]] = {
     "logit_bias": biases, "lora": _lora, "preserved_tokens": _preserved,
 }  # fmt: skip
-
-
-def _constraint(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What an answer must be: one field of SamplingParams, the others empty."""
-    none: dict[str, Any] = dict.fromkeys(CONSTRAINTS, "")
-    names = ("grammar", "json_schema", "regex", "lark")
-    given = [name for name in names if body.get(name) not in (None, "")]
-    if not given:
-        return {}
-    name = given[0]  # a grammar comes before a schema
-    value = body[name]
-    if name == "json_schema":
-        if not isinstance(value, Mapping | bool):
-            raise invalid("Field 'json_schema': it must be a JSON schema, an object")
-        value = value if value != {} else {"type": "object"}
-    elif not isinstance(value, str):
-        raise invalid(f"Field '{name}': it must be a text")
-    return {**none, name: value}
