@@ -46,10 +46,28 @@ def test_help_names_every_command_and_each_has_its_own() -> None:
     assert run("llama-py").stdout == shown
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [(["m.gguf"], "-m m.gguf"), (["a/b"], "-hf a/b"), (["./file", "-n", "3"], "-m ./file -n 3"),
+     (["land", "What?"], "-m land -st -p What?")],
+)  # fmt: skip
+def test_a_model_alone_is_run(
+    shelf: Path, words: list[str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (shelf / "file").touch()
+    monkeypatch.chdir(shelf)
+    monkeypatch.setattr("llama_py_tools.cli.main", lambda argv: given.extend(argv))
+    given: list[str] = []
+    assert main.main(words) == 0
+    assert given == expected.split()
+
+
 def test_an_unknown_command_is_wrong_usage() -> None:
     done = run("llama-py", "benhc")
     assert (done.returncode, done.stdout) == (2, "")
     assert "there is no command 'benhc'; did you mean bench?" in done.stderr
+    done = run("llama-py", "xyzzy")
+    assert done.returncode == 2 and "'xyzzy'; --help lists all" in done.stderr
 
 
 @pytest.fixture

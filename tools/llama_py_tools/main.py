@@ -2,6 +2,7 @@
 
     llama-py run sea-0.6b "Why is the sky blue?"
     llama-py chat user/model-GGUF:Q4_K_M
+    llama-py model.gguf                         # the same as llama-py run model.gguf
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ WORDS = {
 }  # fmt: skip
 
 EPILOG = """a MODEL is a file, a short name of one (llama-py list), or USER/MODEL[:TYPE] of the hub;
-without one it is the bundled demo model. Each command has its own --help.
+without one it is the bundled demo model. A MODEL without a COMMAND is run. Each
+command has its own --help.
 
 examples:
   llama-py chat                                    a conversation with the demo model
@@ -55,7 +57,7 @@ examples:
 def parser() -> Parser:
     lines = [f"  {word:18} {one.about}" for word, one in WORDS.items()]
     return Parser(
-        "llama-py", usage="%(prog)s COMMAND [MODEL] [options]",
+        "llama-py", usage="%(prog)s [COMMAND] [MODEL] [options]",
         description="Run GGUF models.\n\ncommands:\n" + "\n".join(lines), epilog=EPILOG,
     )  # fmt: skip
 
@@ -69,11 +71,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         p.print_help()
         return 0
     if words[0] not in WORDS:
-        hint = did_you_mean(words[0], WORDS) or "--help lists all"
-        parser().error(f"there is no command {words[0]!r}; {hint}")
+        hint = did_you_mean(words[0], WORDS)
+        if not _is_model(words[0], "" if hint else words[0]):
+            parser().error(f"there is no command {words[0]!r}; {hint or '--help lists all'}")
+        words.insert(0, "run")
     command = WORDS[words[0]]
     options.called_as = f"llama-py {words[0]}"
     return int(import_module(command.module).main(arguments(words[0], words[1:])) or 0)
+
+
+def _is_model(name: str, short_name: str) -> bool:
+    """Return whether a word is a file, USER/MODEL of the hub, or a model's whole short name."""
+    from pathlib import Path
+
+    if name.endswith(".gguf") or _model(name)[0] == "-hf" or Path(name).is_file():
+        return True
+    from llama_py_tools.local_models import known
+
+    return bool(short_name) and short_name in known()
 
 
 def arguments(word: str, rest: Sequence[str]) -> list[str]:
