@@ -60,10 +60,13 @@ def numbers(
 
 def zero_or(low: float, high: float) -> Rule:
     """0, which stands for something else, or a number from low to high."""
-    inside = numbers(low, high)
-    return Rule(
-        f"0, or {inside.text}", lambda v: inside.holds(v) or (numbers(0, 0).holds(v)), number
-    )
+    return either(0, numbers(low, high))
+
+
+def either(value: int, rule: Rule) -> Rule:
+    """Return the rule of a value that `rule` allows, or of this special value."""
+    alone = numbers(value, value)
+    return Rule(f"{value}, or {rule.text}", lambda v: rule.holds(v) or alone.holds(v), rule.parse)
 
 
 def integers(low: float = -math.inf, high: float = math.inf) -> Rule:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from llama_py.embed import normalized
+from llama_py_server.command import parser
+from llama_py_server.params import ServedParams
 from llama_py_server.slots import is_file_name
 from llama_py_server.state import State
+from llama_py_tools.options import read
 from tests.server.served import served
 
 PROMPT = "ROMEO: what is it that you say of the night"
@@ -162,3 +166,38 @@ def test_embeddings_of_a_wanted_length(norm: int) -> None:
         for wrong in (0, -1, n + 1, 1.5, "16", True):
             response = client.post("/v1/embeddings", json={"input": "a", "dimensions": wrong})
             assert response.status_code == 400 and "dimensions" in response.text
+
+
+@pytest.mark.parametrize(
+    "flags, expected",
+    [((), (4, True)), (("-np", "-1", "-kvu"), (4, True)), (("-no-kvu",), (4, False)),
+     (("-np", "2"), (2, False)), (("-np", "2", "-kvu"), (2, True)), (("-np", "1"), (1, False))],
+)  # fmt: skip
+def test_slots_share_the_context_unless_their_number_is_given(
+    flags: tuple[str, ...], expected: tuple[int, bool]
+) -> None:
+    args = parser().parse_args(list(flags))
+    params = read(args, ServedParams).with_slots(args.kv_unified)
+    assert (params.n_seq_max, params.kv_unified) == expected
+
+
+def test_one_request_may_use_all_of_the_context_without_np() -> None:
+    """Two requests that do not fit together are answered one after the other, states included."""
+    with served("-np", "-1", "-c", "1024") as (client, state):
+        assert not state.engine._ctx.memory.mixes  # a hybrid model
+        props = client.get("/props").json()
+        assert props["total_slots"] == 4 and props["default_generation_settings"]["n_ctx"] == 1024
+        assert [s["n_ctx"] for s in client.get("/slots").json()] == [1024] * 4
+        bodies = [{"prompt": f"{who} " * 600, "n_predict": 8} for who in ("king", "queen")]
+
+        def ask(body: dict[str, Any]) -> Any:
+            return client.post("/completion", json=body).json()
+
+        with ThreadPoolExecutor(2) as pool:
+            together = list(pool.map(ask, bodies))
+        for body, found in zip(bodies, together, strict=True):
+            assert found["tokens_evaluated"] > 512 and found["tokens_predicted"] == 8
+            assert ask({**body, "cache_prompt": False})["content"] == found["content"]
+        too_long = client.post("/completion", json={"prompt": "king " * 2000})
+        assert too_long.status_code == 400 and too_long.json()["error"]["n_ctx"] == 1024
+        assert ask({"prompt": "king " * 600, "n_predict": -1})["stop_type"] == "limit"

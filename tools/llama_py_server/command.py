@@ -285,7 +285,7 @@ def _engine(
     template = talk.template()
     if template is not None:
         model.set_chat_template(template)
-    params = read(args, ServedParams)
+    params = read(args, ServedParams).with_slots(args.kv_unified)
     forms = {**params.forms, **read(args, FormParams).forms}
     params = replace(params, forms=forms)
     how = {**vars(params), "speculative": speculative, "max_queue": o.max_queue, "warmup": o.warmup}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llama_py.params import ATTENTION, MAX_SEQ, POOLING, ContextParams
 from llama_py.params.option import Params, option
-from llama_py.params.rules import Rule, integers
+from llama_py.params.rules import Rule, either, integers
 from llama_py.params.texts import words
 from llama_py_tools.chat_params import ChatParams
 
@@ -219,8 +219,7 @@ TYPED = (
 )  # fmt: skip
 
 
-def _parallel(text: str) -> int:
-    return 4 if text == "-1" else int(text)
+N_SLOTS = 4  # of a server whose -np is left open (llama-server)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,12 +227,13 @@ class ServedParams(ContextParams):
     """ContextParams, of several sequences."""
 
     n_seq_max: int = option(
-        4, "-np --parallel", "sequences, which answer at the same time", env="N_PARALLEL",
-        parse=_parallel, check=integers(1, MAX_SEQ),
+        -1, "-np --parallel", f"number of slots: requests that generate at the same time (-1:"
+        f" {N_SLOTS}, and each may use all of -c)", env="N_PARALLEL",
+        check=either(-1, integers(1, MAX_SEQ)),
     )  # fmt: skip
     kv_unified: bool = option(
-        False, "-kvu --kv-unified", "sequences share all cells; off: each has its own part",
-        off="-no-kvu --no-kv-unified",
+        False, "-kvu --kv-unified", "all slots share one KV cache of -c tokens; off: each slot has"
+        " -c divided by -np (default: on without -np)", off="-no-kvu --no-kv-unified",
     )  # fmt: skip
     pooling: str = option(
         "auto", "--pooling", "how the rows of a text become one embedding (default: the model's)",
@@ -243,3 +243,13 @@ class ServedParams(ContextParams):
         "auto", "--attention", "whether tokens see those after them (default: the model's)",
         choices=("auto", *ATTENTION), env="",
     )  # fmt: skip
+
+    def with_slots(self, is_unified: bool | None) -> ServedParams:
+        """Return these parameters with the number of slots settled (llama_server).
+
+        Args:
+            is_unified: Value of --kv-unified, None if neither it nor its opposite was given.
+        """
+        if self.n_seq_max > 0:
+            return self
+        return replace(self, n_seq_max=N_SLOTS, kv_unified=is_unified is not False)
