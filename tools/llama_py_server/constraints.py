@@ -50,7 +50,7 @@ def unconstrained(body: Body) -> Body:
 
 def _given(body: Mapping[str, Any], prefix: str = "") -> Iterator[Constraint]:
     for name, value in body.items():
-        absent = value in (None, "") or (not value and name not in _ANY)
+        absent = value in (None, "") or (value in (False, []) and name not in _ANY)
         if absent or not (prefix or name in _INNER or _LIKE.search(name)):
             continue
         if name in _INNER:
