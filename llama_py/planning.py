@@ -40,8 +40,8 @@ class PlannedModel(Loaded):
 
     @property
     def weights(self) -> list[Tensor]:
-        """All that have a place."""
-        return self._weights.all
+        """All that have a place; of tensors on the same bytes of a device, the first declared."""
+        return [*{id(t.buffer): t for t in self._weights.all}.values()]
 
     def _check_template(self) -> None:
         """Nobody talks to it."""

@@ -95,7 +95,7 @@ def sizes_of(model: PlannedModel, context: Mapping[str, Any]) -> Sizes:
     always = [0] * len(place.devices)
     number = {id(d): i for i, d in enumerate(place.devices)}
     host = place.host
-    for t in _once(model.weights):
+    for t in model.weights:
         readers = model.readers.get(id(t), ())
         device, cause = place.choice(t, readers, layers)
         uses = tuple(dict.fromkeys(n.op for n in readers))
@@ -112,11 +112,6 @@ def sizes_of(model: PlannedModel, context: Mapping[str, Any]) -> Sizes:
         found, always, cache(lambda n_ctx: _caches(model, replace(p, n_ctx=n_ctx))),
         not p.offload_kqv, model.hparams.n_ctx_train, len(place.devices) == 1,
     )  # fmt: skip
-
-
-def _once(weights: Sequence[Tensor]) -> list[Tensor]:
-    """Each, but of those on the same bytes of one device the first."""
-    return [*{id(t.buffer): t for t in weights}.values()]
 
 
 def _host_size(t: Tensor, uses: Sequence[str], host: Any) -> int:

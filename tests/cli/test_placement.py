@@ -22,6 +22,19 @@ SMALL = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("split", [[], ["--memory", "1G", "-ngl", "99"], ["-dev", "cpu,cpu"]])
+def test_a_tied_weight_is_listed_where_it_has_memory(
+    split: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One memory for table and output on one device, one each on two."""
+    found = data(capsys, "placement", "-m", str(DEMO), *split, "-c", "64")
+    places = [w["device"] for w in found["weights"] if w["name"] == "token_embd.weight"]
+    assert len(places) == len(set(places)) == (2 if split else 1)
+    for d in found["devices"]:
+        weights = sum(w["bytes"] for w in found["weights"] if w["device"] == d["name"])
+        assert weights == d["model"]
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("placement") / "moe.gguf"

@@ -161,7 +161,7 @@ class _Why:
     ) -> None:  # fmt: skip
         self.ctx, self.res, self.causes, self.assignment = ctx, res, causes, assignment
         self.names = [d.name for d in ctx.devices]
-        self.weights = {id(kept.tensor): kept for kept in weights}
+        self.weights = {id(kept.tensor.buffer): kept for kept in weights}
         self.on_host = {id(t) for t in res.on_host}
 
     def graph(self, layout: Layout) -> GraphAt:
@@ -223,7 +223,8 @@ class _Why:
     def _weight(self, t: Tensor) -> Kept:
         return next(
             kept for s in t.src
-            if s is not None and s.flags & FLAG_WEIGHT and (kept := self.weights.get(id(s)))
+            if s is not None and s.flags & FLAG_WEIGHT
+            and (kept := self.weights.get(id(s.buffer)))
         )  # fmt: skip
 
 
