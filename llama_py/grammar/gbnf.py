@@ -21,7 +21,7 @@ from llama_py.grammar.nodes import (
 )
 from llama_py.grammar.place import error_at
 
-MAX_TIMES = 2000  # MAX_REPETITION_THRESHOLD; more times at most are any number of times
+MAX_TIMES = 2000  # of a lower bound: MAX_REPETITION_THRESHOLD
 MAX_DEPTH = 100  # parentheses in parentheses
 MAX_CHARACTERS = 1 << 20
 
@@ -188,7 +188,7 @@ class _Parser:
             raise error_at(self.text, start, f"at least {low} times; {MAX_TIMES} is the most")
         if high is not None and high < low:
             raise error_at(self.text, start, f"from {low} to {high} times: turn them")
-        return low, high if high is None or high <= MAX_TIMES else None
+        return low, high
 
     def number(self, nested: bool) -> int:
         self.skip(_LINES if nested else _SPACE)

@@ -123,6 +123,13 @@ def test_tokens_are_named_by_text_or_number() -> None:
         matcher(compiled("grammar", "root ::= <a>"), tokenizer)
 
 
+@pytest.mark.parametrize("item", ['"a"', "[a-c]", "x"])
+def test_a_large_upper_bound_is_kept(item: str) -> None:
+    """llama.cpp repeats without an end where more than 2000 times are allowed."""
+    judge = takes("grammar", f'root ::= {item}{{1,2003}}\nx ::= "(" x ")" | "a"')
+    assert judge("a" * 2003) and not judge("a" * 2004) and not judge("")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
