@@ -1,53 +1,102 @@
-"""Objects without properties that nobody described, as in llama.cpp: a model would make them up."""
+"""Objects closed to undescribed properties, as in llama.cpp: a model would invent some."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-_MAPS = ("properties", "patternProperties", "$defs", "definitions")
-_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
-_ONE = ("items", "additionalProperties", "additionalItems")
-# Where several schemas hold for one object, none may refuse what another describes.
-_TOGETHER = {
-    "allOf", "if", "dependentSchemas", "dependencies", "unevaluatedProperties", "propertyNames",
+from llama_py.grammar.places import Part, beside
+
+# Keywords with which an object's author describes properties without naming them.
+_OPEN = {"additionalProperties", "patternProperties", "minProperties", "propertyNames"}
+_OBJECT = {*_OPEN, "properties", "required", "maxProperties", "unevaluatedProperties"}
+_BESIDE = {
+    "anyOf", "oneOf", "allOf", "$ref", "if", "then", "else", "dependentSchemas", "dependencies",
+    "$dynamicRef", "$recursiveRef",
 }  # fmt: skip
-_OPEN = {
-    "additionalProperties", "patternProperties", "anyOf", "oneOf", "$ref", "minProperties",
-}  # fmt: skip
 
 
-def closed(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema with `"additionalProperties": false` in each object that has `properties` and does
-    not say whether there may be others. Answers that meet it meet the schema.
+def closed(schema: Part) -> Part:
+    """Add `"additionalProperties": false` to each object whose properties are all named.
 
-    It is left as it is where objects are described by several schemas together.
+    Several schemas may describe one object: `properties` beside `anyOf`, `oneOf`, `allOf` or
+    `$ref`, branches in branches. The outermost of them is closed, and takes the properties that
+    any of them names. Values that meet the result meet the schema.
     """
-    parts = list(schemas(schema))
-    if any(_TOGETHER & part.keys() or ("$ref" in part and "properties" in part) for part in parts):
-        return schema
-    for part in parts:
-        known = part.get("properties")
-        required = part.get("required", [])
-        if isinstance(known, dict) and known and isinstance(required, list):
-            names = {name for name in required if isinstance(name, str)}
-            if not _OPEN & part.keys() and names <= known.keys():
-                part["additionalProperties"] = False
+    for part in _alone(schema):
+        names = _named(part, schema)
+        if names:
+            known = part.get("properties", {})
+            part["properties"] = known | {name: True for name in names if name not in known}
+            part["additionalProperties"] = False
     return schema
 
 
-def schemas(schema: Any) -> Iterator[dict[str, Any]]:
-    """The schema and those within."""
-    left = [schema]
+def _alone(schema: Part) -> list[Part]:
+    """Return the schemas that describe an object, and that no other schema stands beside."""
+    seen: dict[tuple[int, bool], Part] = {}
+    left: list[tuple[Any, bool]] = [(schema, True)]
     while left:
-        part = left.pop()
-        if not isinstance(part, dict):
+        part, alone = left.pop()
+        if not isinstance(part, dict) or (id(part), alone) in seen:
             continue
-        yield part
-        for key in _MAPS:
-            inner = part.get(key)
-            left += inner.values() if isinstance(inner, dict) else ()
-        for key in _LISTS:
-            inner = part.get(key)
-            left += inner if isinstance(inner, list) else ()
-        left += [part[key] for key in _ONE if key in part]
+        seen[id(part), alone] = part
+        left += [(one, alone and _only_refers(part)) for one in beside(part, schema)]
+        left += [(one, True) for one in _within(part)]
+    return [
+        part for (_, alone), part in seen.items()
+        if alone and not _only_refers(part) and (id(part), False) not in seen
+    ]  # fmt: skip
+
+
+def _only_refers(part: Part) -> bool:
+    """Return True if another schema alone describes the object: a branch, or a target."""
+    keys = _BESIDE & part.keys()
+    if _OBJECT & part.keys() or len(keys) != 1:
+        return False
+    return not keys.isdisjoint(("anyOf", "oneOf", "$ref")) or (
+        isinstance(part.get("allOf"), list) and len(part["allOf"]) == 1
+    )
+
+
+def _within(part: Part) -> list[Any]:
+    """Return the schemas of the values within an object or array."""
+    found = []
+    for key in ("properties", "patternProperties"):
+        found += [*part[key].values()] if isinstance(part.get(key), dict) else []
+    for key in ("items", "prefixItems", "additionalProperties", "additionalItems"):
+        given = part.get(key, [])
+        found += given if isinstance(given, list) else [given]
+    return found
+
+
+def _named(part: Part, root: Part) -> list[str]:
+    """Return the names of an object's properties; [] if other names may be valid."""
+    names: dict[str, None] = {}
+    needed: set[Any] = set()
+    left: list[Any] = [part]
+    seen: set[int] = set()
+    while left:
+        one = left.pop(0)
+        if isinstance(one, bool) or id(one) in seen:
+            continue
+        if not isinstance(one, dict) or _is_open(one):
+            return []
+        seen.add(id(one))
+        names |= dict.fromkeys(one.get("properties", {}))
+        needed |= {name for name in one.get("required", []) if isinstance(name, str)}
+        for more in one.get("dependentRequired", {}).values():
+            needed |= {name for name in more if isinstance(name, str)}
+        left += beside(one, root)
+    return [*names] if needed <= names.keys() else []
+
+
+def _is_open(part: Part) -> bool:
+    """Return True if a schema takes properties that it does not name, or is malformed."""
+    if _OPEN & part.keys() or {"$dynamicRef", "$recursiveRef"} & part.keys():
+        return True
+    if part.get("unevaluatedProperties", False) is not False:
+        return True
+    forms = (("properties", dict), ("required", list), ("dependentRequired", dict))
+    if not all(isinstance(part.get(key, kind()), kind) for key, kind in forms):
+        return True
+    return not all(isinstance(one, list) for one in part.get("dependentRequired", {}).values())

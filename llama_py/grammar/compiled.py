@@ -12,7 +12,7 @@ from llama_py.grammar.lark import lark_of
 from llama_py.grammar.messages import TITLES, one_line
 from llama_py.grammar.nodes import TokenOf
 from llama_py.grammar.place import error_at
-from llama_py.grammar.schema import schema_text
+from llama_py.grammar.schema import kept
 from llama_py.grammar.trial import trial
 
 MAX_CHARACTERS = 256 << 10  # so that what nests, nests in the stack that there is
@@ -25,13 +25,13 @@ class Grammar:
 
     form    llguidance's
     tokens  in it, `<[@0]>`, `<[@1]>`, ... stand for these
-    warnings  where it takes more than it should
+    left_out  JSON pointers of a schema's assertions that it does not enforce
     """
 
     kind: str
     form: str
     tokens: tuple[TokenOf, ...] = ()
-    warnings: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 @lru_cache(64)
@@ -71,8 +71,8 @@ def _regex(text: str) -> Grammar:
 
 
 def _json_schema(text: str) -> Grammar:
-    schema, warnings = schema_text(text)
-    return Grammar("json_schema", _checked("json_schema", schema, text), (), warnings)
+    found = kept(text)
+    return Grammar("json_schema", found.form, left_out=found.left_out)
 
 
 _KINDS: dict[str, Callable[[str], Grammar]] = {

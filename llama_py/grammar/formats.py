@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from llama_py.grammar.closed import schemas
+from llama_py.grammar.places import schemas
 
 _YEAR = r"([0-9]{3}[1-9]|[0-9]{2}[1-9][0-9]|[0-9][1-9][0-9]{2}|[1-9][0-9]{3})"
 _FOURTH = "(0[48]|[2468][048]|[13579][26])"

@@ -8,7 +8,6 @@ from llama_py.grammar.place import found
 
 _PLACE = re.compile(r"(?:at )?(\d+)\((\d+)\): (.*)", re.DOTALL)
 _REGEX = re.compile(r"regex parse error:\n(.*)\n( *)\^+.*?\nerror: ([^\n]*)", re.DOTALL)
-_NOT_KEPT = "Unimplemented keys:"
 _MOST = 300  # characters
 _INDENT = 4  # of what is shown of an expression
 
@@ -27,7 +26,5 @@ def one_line(kind: str, error: str, text: str = "") -> str:
         return f"{title}, column {column}: {inner[3]}, {found(text[column - 1 :][:20])}"
     said = f"{inner[3]} in {inner[1].strip()}" if inner else place[3] if place else error
     said = " ".join(re.split(r"\n +\d+ \| |\n?<state>|\n?<non-verbose", said)[0].split())
-    if said.startswith(_NOT_KEPT):
-        said = f"cannot be kept to:{said.removeprefix(_NOT_KEPT)}; leave them out"
     said = "".join(c if c.isprintable() else repr(c)[1:-1] for c in said[:_MOST])
     return f"{title}: {said}"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ggml_py.errors import GrammarError
@@ -11,38 +14,99 @@ from llama_py.grammar.closed import closed
 from llama_py.grammar.formats import exact
 from llama_py.grammar.messages import one_line
 from llama_py.grammar.place import error_at
+from llama_py.grammar.places import Part, located
 from llama_py.grammar.trial import trial
+from llama_py.grammar.widen import UNSATISFIABLE, widened, without_values
 
 MAX_DEPTH = 100
 MAX_ALONE = 2000  # characters
+MAX_SHOWN = 8  # pointers in a message
 MAX_PARTS = 200  # that are tried to find the wrong one
 # Between parts of the answer: nothing, a space, or a new line and what indents it.
 SPACE = r"| |\n[ \t]{0,20}"
 ONE_OF = "oneOf constraints are not supported"
+SLOW = "make it simpler"  # ends the errors of schemas that take too long or too much
 
 Path = tuple[str | int, ...]
+log = logging.getLogger("llama_py")
 
 
-def schema_text(text: str) -> tuple[str, tuple[str, ...]]:
-    """llguidance's form, and what to warn of. Raises GrammarError for what is no JSON, or no
-    schema that can be kept."""
-    schema = _read(text)
-    warnings: tuple[str, ...] = ()
-    form, error = _tried(schema, whitespace_pattern=SPACE)
-    if ONE_OF in error:
-        form, error = _tried(schema, whitespace_pattern=SPACE, coerce_one_of=True)
-        warnings = ("oneOf is kept as anyOf: an answer may be what more than one of them takes",)
+@dataclass(frozen=True)
+class Kept:
+    """A schema as far as a grammar can enforce it.
+
+    Attributes:
+        form: llguidance's form.
+        schema: The enforced schema, as JSON.
+        options: llguidance's options for it.
+        left_out: JSON pointers of the assertions that the grammar does not enforce.
+    """
+
+    form: str
+    schema: str
+    options: Mapping[str, Any]
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def in_lark(self) -> str:
+        """The schema for `%json` in a Lark grammar."""
+        guided = {**_exact(self.schema), "x-guidance": dict(self.options)}
+        return json.dumps(guided, ensure_ascii=False)
+
+
+@lru_cache(256)
+def kept(text: str, lenient: bool = False) -> Kept:
+    """Return a schema as far as a grammar can enforce it; log a warning if that is not all of it.
+
+    Args:
+        text: The schema as JSON.
+        lenient: Whether malformed schemas are replaced by a wider one as well.
+
+    Raises:
+        GrammarError: The text is not JSON, the schema is malformed, or no value meets it.
+    """
+    schema = closed(_read(text))
+    left_out = widened(schema, lenient)
+    found, error = _compiled(schema, left_out)
+    if error and not error.endswith(SLOW) and UNSATISFIABLE not in error:
+        copy = json.loads(json.dumps(schema))
+        more = [*left_out, *without_values(copy)]
+        simpler, other = _compiled(copy, more)
+        found, error = (simpler, "") if not other and len(more) > len(left_out) else (found, error)
+    if error and lenient:
+        found, error = _compiled({"type": "object"} if _is_object(schema) else {}, [""])
     if error:
-        raise GrammarError(f"{one_line('json_schema', error)}{_where(schema, error)}")
-    return form, warnings
+        raise GrammarError(f"{one_line('json_schema', error)}{_where(json.dumps(schema), error)}")
+    if found.left_out:
+        log.warning("JSON schema: a grammar cannot enforce %s", listed(found.left_out))
+    return found
 
 
-def schema_in_lark(text: str) -> str:
-    """A schema for `%json` in a Lark grammar. Raises GrammarError, as `schema_text`."""
-    _, warnings = schema_text(text)
-    guided = json.loads(_read(text))
-    guided["x-guidance"] = {"whitespace_pattern": SPACE, "coerce_one_of": bool(warnings)}
-    return json.dumps(guided, ensure_ascii=False)
+def listed(pointers: Sequence[str]) -> str:
+    """Return JSON pointers as a text; the whole schema is `/`."""
+    shown = [pointer or "/" for pointer in pointers[:MAX_SHOWN]]
+    more = f" and {len(pointers) - MAX_SHOWN} more" if len(pointers) > MAX_SHOWN else ""
+    return json.dumps(", ".join(shown))[1:-1] + more
+
+
+def _compiled(schema: Part, left_out: Sequence[str]) -> tuple[Kept, str]:
+    """Compile a schema; return llguidance's error, "" if it takes the schema."""
+    text = json.dumps(schema, ensure_ascii=False)
+    options: dict[str, Any] = {"whitespace_pattern": SPACE}
+    form, error = _tried(json.dumps(_exact(text), ensure_ascii=False), **options)
+    if ONE_OF in error:
+        options |= {"coerce_one_of": True}
+        form, error = _tried(json.dumps(_exact(text), ensure_ascii=False), **options)
+        left_out = [*left_out, *(f"{at}/oneOf" for at, one in located(schema) if "oneOf" in one)]
+    return Kept(form, text, options, tuple(left_out)), error
+
+
+def _exact(text: str) -> Part:
+    return exact(json.loads(text))
+
+
+def _is_object(schema: Part) -> bool:
+    return bool(schema.get("type", "object") == "object")
 
 
 def _tried(schema: str, **how: Any) -> tuple[str, str]:
@@ -61,7 +125,7 @@ def _no_number(name: str) -> Any:
     raise GrammarError(f"JSON schema: {name} is no number of JSON")
 
 
-def _read(text: str) -> str:
+def _read(text: str) -> Part:
     try:
         schema = json.loads(text, parse_constant=_no_number)
     except json.JSONDecodeError as e:
@@ -73,7 +137,7 @@ def _read(text: str) -> str:
     except ValueError:
         raise GrammarError("JSON schema: a number has thousands of digits") from None
     if schema is True:
-        return "{}"
+        return {}
     if not isinstance(schema, dict):
         raise GrammarError(
             f"JSON schema: it must be an object, as {{\"type\": \"string\"}}, it is {text[:20]!r}"
@@ -81,12 +145,11 @@ def _read(text: str) -> str:
     for path, _ in _parts(schema):
         if len(path) > MAX_DEPTH:
             raise GrammarError(f"JSON schema: more than {MAX_DEPTH} brackets in one another")
-    found = json.dumps(exact(closed(schema)), ensure_ascii=False)
     try:
-        found.encode()
+        json.dumps(schema, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise GrammarError("JSON schema: half a character, \\ud800 to \\udfff") from None
-    return found
+    return dict(schema)
 
 
 def _parts(schema: Any) -> Iterator[tuple[Path, Any]]:

@@ -12,7 +12,7 @@ from llama_py.chat.peg.leaves import Matched, Quoted, Until
 from llama_py.chat.peg.named import Rule
 from llama_py.chat.peg.nodes import Choice, Literal, Node, Repeat, Schema, Space
 from llama_py.chat.peg.values import JSON, NUMBER
-from llama_py.grammar.schema import schema_in_lark
+from llama_py.grammar.schema import kept
 
 SPACES = r"/ |\n{1,2}[ \t]{0,20}/"
 ANY = "(?s:.*)"
@@ -158,7 +158,7 @@ class _Writer:
         return self._names[key]
 
     def _json(self, schema: object) -> str:
-        text = schema_in_lark(json.dumps(schema))
+        text = kept(json.dumps(schema)).in_lark
         key = ("json", text)
         if key not in self._names:
             self._names[key] = f"j{len(self._names)}"
