@@ -285,7 +285,9 @@ def logprobs_of(
     x = logits.astype(np.float64)
     x -= x.max()
     x -= np.log(np.exp(x).sum())
-    best = np.argsort(-x, kind="stable")[:n]
+    least = np.partition(x, -n)[-n] if 0 < n < x.size else -np.inf
+    likely = np.flatnonzero(x >= least) if n else np.empty(0, np.int64)
+    best = likely[np.argsort(-x[likely], kind="stable")[:n]]
     return float(x[id]), tuple((int(i), float(x[i])) for i in best)
 
 

@@ -7,11 +7,11 @@ from llama_py.serving.engine import Engine
 from llama_py.serving.job import Handle
 from llama_py.serving.metrics import Metrics, Now
 from llama_py.serving.models import Models
-from llama_py.serving.request import Busy, Closed, Event, Reason, Request, Timings
+from llama_py.serving.request import Busy, Closed, Event, Reason, Request, Score, Timings
 from llama_py.serving.slots import SlotInfo
 from llama_py.serving.source import Lease, ModelInfo, Source, size_of
 
 __all__ = [
     "Busy", "Closed", "Engine", "Event", "Handle", "Lease", "Metrics", "ModelInfo", "Models", "Now",
-    "Reason", "Request", "SlotInfo", "Source", "Timings", "TooLong", "size_of",
+    "Reason", "Request", "Score", "SlotInfo", "Source", "Timings", "TooLong", "size_of",
 ]  # fmt: skip

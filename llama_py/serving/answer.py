@@ -13,10 +13,10 @@ from llama_py.batch import F32
 from llama_py.generate import Choice, logprobs_of, said
 from llama_py.loaded import Loaded
 from llama_py.params import GenerateParams, SamplingParams
-from llama_py.prompts import n_cells
+from llama_py.prompts import Mixed, n_cells
 from llama_py.sampler import Sampler
 from llama_py.sampler.constraint import Ended
-from llama_py.serving.request import Event, Reason, Request, Timings
+from llama_py.serving.request import Event, Reason, Request, Score, Timings
 from llama_py.text_stream import TextStream
 
 Top = tuple[tuple[int, float], ...]
@@ -71,6 +71,13 @@ class Answer:
         self._n["n_done"] = n_done
         self._prompt_seconds += seconds
         return self._event()
+
+    def score(self, first: int, rows: F32) -> tuple[Score, ...]:
+        """Return the log probabilities of the prompt's tokens after position `first`, by the logits
+        [n_vocab, n] from there on."""
+        n, ids = self.request.prompt_logprobs, self.request.prompt[first + 1 :]
+        pairs = zip(ids, rows, strict=False)
+        return tuple(Score(id, *logprobs_of(row, id, n)) for id, row in pairs)
 
     def spend(self, seconds: float) -> None:
         """A step for tokens of the answer took so long."""
@@ -180,5 +187,7 @@ def _check(request: Request) -> None:
         )
     if p.seq_id or len(p.before):
         raise ContextError("a request has no seq_id and no `before`; id_slot chooses a sequence")
+    if request.prompt_logprobs is not None and isinstance(request.prompt, Mixed):
+        raise ContextError("a prompt with images has no prompt_logprobs; leave them out")
     if p.sampler is not None and request.constraint is not None:
         raise ContextError("give a sampler that has the constraint, or a constraint without one")

@@ -23,6 +23,7 @@ class Job:
     reads   tokens of them that are still to be computed
     media   what else than tokens there is in them, by its position
     n_held  ids that the memory had when it began
+    n_scored  tokens of the prompt that were read with their logits
     n_kept  tokens that stay in a full context; None: the answer ends when it is full
     alone   its next step is not to be one with others: the last failed
     since   when it came
@@ -34,7 +35,7 @@ class Job:
         self.reads = len(answer.ids)
         prompt = answer.request.prompt
         self.media = dict(prompt.media) if isinstance(prompt, Mixed) else {}
-        self.n_held = 0
+        self.n_held = self.n_scored = 0
         self.n_kept: int | None = None
         self.alone = False
         self.since = monotonic()
@@ -58,7 +59,15 @@ class Job:
     @property
     def n_ahead(self) -> int:
         """Tokens that it is to read before something else comes."""
+        if self.has_unscored:
+            return self.n_scored - self.pos
         return min((at - self.pos for at in self.media if at >= self.pos), default=self.reads)
+
+    @property
+    def has_unscored(self) -> bool:
+        """Whether tokens of the prompt are still to be read with their logits: all but the last."""
+        request = self.request
+        return request.prompt_logprobs is not None and self.n_scored < len(request.prompt) - 1
 
     def cells(self, n: int) -> int:
         """How many the first n ids take."""

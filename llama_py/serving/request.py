@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ggml_py.errors import GGMLError
 from llama_py.lora import Adapter
@@ -38,6 +38,8 @@ class Request:
     cache_prompt  whether what is held of the prompt is not computed again
     marks         where other prompts may go on, see `Reuse.start` and `Engine.marks`
     n_drafts      tokens that are drafted at most; 0: none, None: as many as the engine may
+    prompt_logprobs  the prompt's tokens have log probabilities, and as many of the most likely
+                     tokens; the whole prompt is computed. None: they have none
     post_sampling_probs  probabilities are those that the sampler drew from
     n_discard     tokens that leave with a context shift (0: half of those that are not kept)
     n_indent      the answer ends before a line that is indented by fewer spaces and tabs (0: off)
@@ -53,6 +55,7 @@ class Request:
     cache_prompt: bool = True
     marks: Sequence[int] | None = None
     n_drafts: int | None = None
+    prompt_logprobs: int | None = None
     post_sampling_probs: bool = False
     n_discard: int = 0
     n_indent: int = 0
@@ -99,6 +102,14 @@ class Timings:
         return max(self.n_gen - 1, 0) / self.gen_seconds if self.gen_seconds else 0.0
 
 
+class Score(NamedTuple):
+    """A token of the prompt, its log probability, and the most likely tokens with theirs."""
+
+    token: int
+    logprob: float | None
+    top: tuple[tuple[int, float], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something happened to a request: a part of its prompt was read, or it has another token.
@@ -113,6 +124,7 @@ class Event:
     truncated      the context is full, or tokens of it left
     error     why there is no answer, with the reason "error"
     data      bytes of the token in the text
+    scores    tokens of the prompt that were read, with `Request.prompt_logprobs`; none of the first
     """
 
     timings: Timings
@@ -126,3 +138,4 @@ class Event:
     truncated: bool = False
     error: Exception | None = None
     data: bytes = b""
+    scores: tuple[Score, ...] = ()

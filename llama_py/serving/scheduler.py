@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ggml_py.building import clock
 from ggml_py.errors import ContextError
@@ -36,6 +37,7 @@ WORTH = 64  # of a conversation in host memory: a copy takes a hundredth of comp
 N_LOOKED_AT = 8  # jobs for each slot that may overtake those that wait for something
 N_GRAPHS = 12  # that are kept: steps differ in how many answers there are, and pieces of prompts
 SHORTEST = 4  # in every so many steps the shortest prompt is read, in the others the first
+N_LOGITS = 1 << 24  # of a piece of a prompt that is read with all of them: 64 MiB
 N_SPARE = 4  # tokens of a full context that a context shift never keeps (llama-server)
 
 
@@ -80,6 +82,7 @@ class Scheduler:
         self.metrics.n_busy += len(busy)
         start = clock()
         self._see()
+        self._score()
         shortest = self.metrics.n_steps % SHORTEST == 0
         together = [one for one in busy if not one[1].alone]
         for jobs in [*([together] if together else []), *([one] for one in busy if one[1].alone)]:
@@ -142,7 +145,7 @@ class Scheduler:
         return chosen(free, [self.ctx.reuse.tokens(slot.id) for slot in free], job.ids)
 
     def _is_coming(self, job: Job) -> bool:
-        if not job.request.cache_prompt:
+        if not job.request.cache_prompt or job.has_unscored:
             return False
         for slot, other in self.busy:
             if not other.reads or other.request.loras != job.request.loras:
@@ -177,7 +180,8 @@ class Scheduler:
     ) -> int:
         """Let the slot have as much of a job's ids as is held. -> how many"""
         marks, reuse = job.request.marks if marked else None, self.ctx.reuse
-        n = reuse.start(job.ids, slot.id, marks, afresh).n_reused
+        most = job.n_scored if job.has_unscored else None
+        n = reuse.start(job.ids, slot.id, marks, afresh, most).n_reused
         if (whole := job.whole(n)) < n:  # it would begin within an image
             n = reuse.start(job.ids, slot.id, marks, at_most=whole).n_reused
         self.speculator.start(slot.id, job.ids[n:], job.ids[:n])
@@ -208,7 +212,7 @@ class Scheduler:
         try:
             done = sight.step()
         except Exception as e:
-            self._unseen(slot, job, e)
+            self._unread(slot, job, e)
             return
         seconds = clock() - start
         self.metrics.prompt_seconds += seconds
@@ -226,9 +230,33 @@ class Scheduler:
         n_answers = sum(not job.reads for _, job in self.busy)
         return self._pace.piece(n_answers) if n_answers else self.ctx.cparams.n_batch
 
-    def _unseen(self, slot: Slot, job: Job, e: Exception) -> None:
-        """An image could not be read: the job ends, but where others may give it room."""
-        self._sight = None
+    def _score(self) -> None:
+        """Read a piece of a prompt with its logits: of the first job that wants them."""
+        jobs = [(slot, job) for slot, job in self.busy if job.has_unscored and not job.n_ahead]
+        if not jobs:
+            return
+        slot, job = min(jobs, key=lambda one: one[1].id)
+        start, first = clock(), job.pos
+        most = N_LOGITS // self.ctx.model.hparams.n_vocab + 1
+        n = min(len(job.request.prompt) - 1 - first, self._rows(), most)
+        try:
+            rows = self.speculator.read(slot.id, n)
+            scores = job.answer.score(first, rows)
+        except Exception as e:
+            self._unread(slot, job, e)
+            return
+        seconds = clock() - start
+        self.metrics.prompt_seconds += seconds
+        self.metrics.n_prompt += len(rows)
+        self.look(slot)
+        job.reads -= len(rows)
+        job.n_scored = job.pos
+        self._tell(job, replace(job.answer.read(job.pos, seconds), scores=scores))
+
+    def _unread(self, slot: Slot, job: Job, e: Exception) -> None:
+        """A part of a prompt was not read: the job ends, unless others may give it room."""
+        if self._sight is not None and self._sight.job is job:
+            self._sight = None
         if isinstance(e, ContextError):
             self._has_no_room(e)
             if slot.job is job:

@@ -21,7 +21,7 @@ from time import perf_counter
 from typing import Any
 
 from ggml_py.errors import ContextError
-from llama_py.batch import F32, Batch
+from llama_py.batch import F32, Batch, Wanted
 from llama_py.closing import Closing
 from llama_py.context import Context
 from llama_py.context_shift import shift
@@ -150,6 +150,12 @@ class Speculator(Closing):
         track = self._tracks[seq_id]
         track.pending = track.pending[n:]
         self._tell(track, track.pos)
+
+    def read(self, seq_id: int, n: int) -> F32:
+        """Compute the first pending tokens of a sequence, at most n; -> their logits
+        [n_vocab, n], valid until the context computes again."""
+        track = self._tracks[seq_id]
+        return self._read(track, min(n, self._most(track)), "all")
 
     def n_pending(self, seq_id: int) -> int:
         """Tokens of a sequence that are still to be computed, but for those of a draft."""
@@ -338,13 +344,15 @@ class Speculator(Closing):
             if track.draft:
                 self.rollback.back_to(track.seq_id, track.text.end)
 
-    def _read(self, track: Track, n: int) -> None:
+    def _read(self, track: Track, n: int, logits: Wanted = "none") -> F32:
         """Compute the first n pending tokens."""
         ids, pos = track.pending[:n], track.pos
-        self.ctx.decode(Batch(ids, None, range(pos, pos + n), [(track.seq_id,)] * n), "none")
+        batch = Batch(ids, None, range(pos, pos + n), [(track.seq_id,)] * n)
+        rows = self.ctx.decode(batch, logits, copy=False)
         track.pending = track.pending[n:]
         self._tell(track, pos + n)
         self._show([(track, pos, ids)])
+        return rows
 
     def _most(self, track: Track) -> int:
         """Tokens that may be computed at once: a snapshot may be due after them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
@@ -147,6 +148,39 @@ def test_logprobs_as_openai_has_them(client: TestClient) -> None:
         assert [one for part in parts for one in part[name]] == found[name]
     none = post(client, "/v1/completions", max_tokens=2, logprobs=0)["choices"][0]["logprobs"]
     assert none["top_logprobs"] == [{}, {}] and all(v < 0 for v in none["token_logprobs"])
+
+
+def test_prompts_are_echoed_with_their_logprobs(client: TestClient, state: State) -> None:
+    text = "ROMEO: é what light"
+    ids = client.post("/tokenize", json={"content": text}).json()["tokens"]
+    rows = state.model.context(n_ctx=64).decode(ids, logits="all").astype(float)
+    rows -= np.log(np.exp(rows).sum(-1, keepdims=True))
+    wanted = [rows[i, id] for i, id in enumerate(ids[1:])]
+    body = {"echo": True, "logprobs": 1, "max_tokens": 2}
+    for prompt in (text, ids, [ids, ids], [text]):
+        for choice in post(client, "/v1/completions", **{**body, "prompt": prompt})["choices"]:
+            found, n = choice["logprobs"], len(ids)
+            assert choice["text"].startswith(text) and len(found["tokens"]) == n + 2
+            assert found["token_logprobs"][0] is None is found["top_logprobs"][0]
+            assert found["token_logprobs"][1:n] == pytest.approx(wanted, abs=1e-4)
+            assert [max(top.values()) for top in found["top_logprobs"][1:n]] == pytest.approx(
+                rows[:-1].max(-1), abs=1e-4
+            )
+            assert found["text_offset"][0] == 0 and found["text_offset"][n] == len(text)
+            assert len(found["content"]) == 2
+    chunks = events(client.post("/v1/completions", json={
+        **body, "prompt": text, "stream": True, "return_progress": True
+    }).text)[:-1]  # fmt: skip
+    parts = [c["choices"][0] for _, c in chunks]
+    assert "".join(part["text"] for part in parts) == choice["text"]
+    for name, values in found.items():
+        assert [v for p in parts if p["logprobs"] for v in p["logprobs"][name]] == values
+    only = post(client, "/v1/completions", echo=True, max_tokens=0)["choices"][0]
+    assert only["text"] == PROMPT and only["logprobs"] is None
+    refused = {"best_of": 3}, {"suffix": "x"}, {"suffix": "x", "echo": True}
+    for wrong in refused:
+        response = client.post("/v1/completions", json={"prompt": PROMPT, **wrong})
+        assert response.status_code == 400 and next(iter(wrong)) in response.text
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,13 @@ def test_gaps_are_filled() -> None:
         assert found.json()["content"]
         for wrong in ({"input_prefix": "a"}, {**body, "input_extra": [{}]}, {**body, "prompt": 1}):
             assert client.post("/infill", json=wrong).status_code == 400
+        wanted = client.post("/infill", json={**body, "prompt": ""}).json()
+        asked = {"prompt": ["To be"], "suffix": "question", "verbose": True}
+        suffixed = client.post("/v1/completions", json=asked).json()
+        assert suffixed["choices"][0]["text"] == wanted["content"]
+        assert suffixed["__verbose"]["prompt"] == wanted["prompt"]
+        wrong = {"prompt": [1, 2], "suffix": "question"}
+        assert client.post("/v1/completions", json=wrong).status_code == 400
 
 
 def test_embeddings() -> None:

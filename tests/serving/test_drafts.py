@@ -56,6 +56,8 @@ def test_answers_with_drafts_are_those_without(
         assert sum(t.n_accepted for t in ends) == total.n_accepted
         assert sum(t.n_drafted for t in ends) == total.n_drafted
         assert total.n_steps < 2 * N or "mtp" not in kind
+        again = ask_all(made, asked(model, prompt_logprobs=0))
+        assert [one.tokens for one in again] == expected
         again = ask_all(made, asked(model))  # from states that drafts have gone over
         assert [one.tokens for one in again] == expected
         none = ask_all(made, asked(model, n_drafts=0))

@@ -33,7 +33,10 @@ def check(name: str, rng: Random, made: Engine, folder: Path, n_turns: int) -> N
             ids, answer = expected(name, *how)
             n = rng.choice([1, 3, N])
             slot = rng.choice([-1, -1, -1, rng.randrange(made.n_slots)])
-            one = request(ids, n, id_slot=slot, cache_prompt=rng.random() < 0.9)
+            how_scored = rng.choice([None, None, 0])
+            one = request(
+                ids, n, id_slot=slot, cache_prompt=rng.random() < 0.9, prompt_logprobs=how_scored
+            )
             asked.append((ask(made, one), answer, n))
         elif act < 0.75 and asked:
             handle = rng.choice(asked)[0].handle

@@ -13,7 +13,7 @@ from llama_py_server.messages import Said
 
 if TYPE_CHECKING:
     from llama_py.chat.stream import Delta
-    from llama_py.serving import Event
+    from llama_py.serving import Event, Score
     from llama_py_server.task import Task
 
 _STOP_TYPES = {"eos": "eos", "stop": "word"}  # all else is a limit
@@ -27,7 +27,7 @@ class Chosen:
 
     token: int
     data: bytes
-    value: float
+    value: float | None
     top: Top
 
 
@@ -52,6 +52,7 @@ class Answer:
     index     its place among those of the request
     timings   how far it has come;  slot  the sequence that answers, -1 before
     said      the message so far, where the task says that the answer is one
+    scores    of the prompt's tokens but the first, where the task wants them
     n_reasoning  tokens of its reasoning;  of_content  the chosen tokens of its content
     stop_type "none" before the end; then "eos", "word" (`stopping_word`) or "limit"
     """
@@ -66,6 +67,7 @@ class Answer:
         self.said = Said()
         self._reader = None if task.answering is None else task.answering.reader()
         self._waiting: list[int] = []
+        self.scores: list[Score] = []
         self.n_reasoning = self._n_read = 0
         self.of_content: list[Chosen] = []
         self._unread: list[Chosen] = []
@@ -100,6 +102,7 @@ class Answer:
         change = Change(event.text, first=not self.tokens and event.token is not None)
         self.timings, self.slot = event.timings, event.slot
         self.text += event.text
+        self.scores += event.scores
         if event.token is not None:
             self._take_token(event.token, event, change)
         at_once = self.task.return_tokens  # though the text of some is empty, or held back

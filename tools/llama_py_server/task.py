@@ -29,6 +29,7 @@ class Task:
     sampling      how tokens are chosen
     answering     how what is written becomes a message; None: it is plain text
     lora          scales of adapters by number; None: as the server has them
+    echo          the response begins with the prompt
     has_logprobs  the response has log probabilities, even if n_probs is 0
     """
 
@@ -39,6 +40,7 @@ class Task:
     n_indent: int = 0
     n_cmpl: int = 1
     n_probs: int = 0
+    echo: bool = False
     has_logprobs: bool = False
     t_max_predict_ms: int = -1
     post_sampling_probs: bool = False

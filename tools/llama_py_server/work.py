@@ -203,6 +203,7 @@ def request_of(state: State, answer: Answer) -> Request:
         id_slot=task.id_slot,
         cache_prompt=task.cache_prompt,
         marks=None if answering is None else answering.marks,
+        prompt_logprobs=task.logprobs if task.echo else None,
         post_sampling_probs=task.post_sampling_probs,
         n_indent=task.n_indent,
         n_discard=task.n_discard,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_py_server.ids import new_id
 from llama_py_server.results.native import whole
-from llama_py_server.results.probabilities import Completed, probabilities, without_end
+from llama_py_server.results.probabilities import Completed, probabilities, scored, without_end
 from llama_py_server.results.progress import timings, with_progress
 from llama_py_server.sse import DONE, Event
 
@@ -88,27 +88,45 @@ class Completion(OpenAI):
     def __init__(self, state: State) -> None:
         super().__init__(state)
         self._completed: dict[int, Completed] = {}  # by the number of the answer
+        self._echoing: set[int] = set()  # answers whose prompt was sent
 
-    def logprobs(self, answer: Answer, chosen: Sequence[Chosen]) -> Any:
-        found = super().logprobs(answer, chosen)
-        if found is None:
+    def logprobs(
+        self, answer: Answer, chosen: Sequence[Chosen], before: Sequence[Chosen] = ()
+    ) -> Any:
+        """Return llama-server's list of the chosen tokens and OpenAI's lists of all tokens."""
+        shown = without_end(self.state.tokenizer, chosen)
+        if not shown and not before:
             return None
         if answer.index not in self._completed:
-            offset = len(prompt_text(self.state, answer.prompt))
-            self._completed[answer.index] = Completed(self.state.tokenizer, offset)
-        shown = without_end(self.state.tokenizer, chosen)
-        return found | self._completed[answer.index].lists(shown)
+            text = prompt_text(self.state, answer.prompt)
+            self._completed[answer.index] = Completed(self.state.tokenizer, len(text))
+        content = super().logprobs(answer, chosen) or {"content": []}
+        return content | self._completed[answer.index].lists([*before, *shown])
+
+    def _echoed(self, answer: Answer) -> tuple[str, list[Chosen]]:
+        """Return the prompt and the probabilities of its tokens, once per answer."""
+        if not answer.task.echo or answer.index in self._echoing:
+            return "", []
+        self._echoing.add(answer.index)
+        text, t = prompt_text(self.state, answer.prompt), self.state.tokenizer
+        if answer.task.logprobs is None:
+            return text, []
+        found = scored(t, answer)
+        self._completed[answer.index] = Completed.of_prompt(t, text, found)
+        return text, found
 
     def choice(self, answer: Answer) -> dict[str, Any]:
+        text, before = self._echoed(answer)
         return {
-            "text": answer.text, "index": answer.index,
-            "logprobs": self.logprobs(answer, answer.chosen),
+            "text": text + answer.text, "index": answer.index,
+            "logprobs": self.logprobs(answer, answer.chosen, before),
             "finish_reason": finish_reason(answer),
         }  # fmt: skip
 
     def progress(self, answer: Answer) -> list[Event]:
         self.note(answer)
-        return [Event(with_progress(answer, self._chunk(answer, "")))]
+        choice = {"text": "", "index": answer.index, "logprobs": None, "finish_reason": None}
+        return [Event(with_progress(answer, self.body([choice], True)))]
 
     def partial(self, answer: Answer, change: Change) -> list[Event]:
         self.note(answer)
@@ -122,9 +140,10 @@ class Completion(OpenAI):
     def _chunk(
         self, answer: Answer, text: str, chosen: Sequence[Chosen] = (), reason: str | None = None
     ) -> dict[str, Any]:
+        prompt, before = self._echoed(answer)
         choice = {
-            "text": text, "index": answer.index, "logprobs": self.logprobs(answer, chosen),
-            "finish_reason": reason,
+            "text": prompt + text, "index": answer.index,
+            "logprobs": self.logprobs(answer, chosen, before), "finish_reason": reason,
         }  # fmt: skip
         return self.body([choice], True)
 

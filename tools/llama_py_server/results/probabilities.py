@@ -7,9 +7,12 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from llama_py.serving import Score
+from llama_py_server.answer import Chosen
+
 if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
-    from llama_py_server.answer import Chosen
+    from llama_py_server.answer import Answer
 
 LOWEST = -3.4028234663852886e38  # JSON has no -inf
 
@@ -28,7 +31,7 @@ def probabilities(
     ]
 
 
-def _likely(tokenizer: Tokenizer, id: int, value: float, name: str) -> dict[str, Any]:
+def _likely(tokenizer: Tokenizer, id: int, value: float | None, name: str) -> dict[str, Any]:
     piece = tokenizer.token_bytes(id)
     return {"id": id, "token": _escaped(piece), "bytes": list(piece), name: _finite(value)}
 
@@ -36,6 +39,15 @@ def _likely(tokenizer: Tokenizer, id: int, value: float, name: str) -> dict[str,
 def without_end(tokenizer: Tokenizer, chosen: Sequence[Chosen]) -> list[Chosen]:
     """Drop the end token, which is not part of the text."""
     return [one for one in chosen if not tokenizer.is_eog(one.token)]
+
+
+def scored(tokenizer: Tokenizer, answer: Answer) -> list[Chosen]:
+    """Return the tokens of a prompt as if they had been chosen. The first has no probability."""
+    first = [Score(id, None, ()) for id in answer.prompt[:1]]
+    return [
+        Chosen(one.token, tokenizer.token_bytes(one.token), one.logprob, one.top)
+        for one in (*first, *answer.scores)
+    ]
 
 
 class Completed:
@@ -48,10 +60,16 @@ class Completed:
         self.tokenizer, self.offset = tokenizer, offset
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
+    @classmethod
+    def of_prompt(cls, tokenizer: Tokenizer, text: str, tokens: Sequence[Chosen]) -> Completed:
+        """Begin with the tokens of a prompt; those before its text (BOS) are at 0."""
+        data = b"".join(one.data for one in tokens)
+        return cls(tokenizer, len(text) - len(data.decode("utf-8", "replace")))
+
     def lists(self, chosen: Sequence[Chosen]) -> dict[str, list[Any]]:
         offsets = []
         for one in chosen:
-            offsets.append(self.offset)
+            offsets.append(max(self.offset, 0))
             self.offset += len(self._decoder.decode(one.data))
         return {
             "tokens": [self._text(one.token) for one in chosen],
@@ -60,8 +78,10 @@ class Completed:
             "text_offset": offsets,
         }
 
-    def _top(self, one: Chosen) -> dict[str, float]:
+    def _top(self, one: Chosen) -> dict[str, float | None] | None:
         """Of tokens with the same text the most likely counts."""
+        if one.value is None:
+            return None
         return {self._text(id): _finite(value) for id, value in reversed(one.top)}
 
     def _text(self, id: int) -> str:
@@ -75,5 +95,5 @@ def _escaped(piece: bytes) -> str:
     return piece.decode("utf-8", "backslashreplace")
 
 
-def _finite(value: float) -> float:
-    return value if math.isfinite(value) else LOWEST
+def _finite(value: float | None) -> float | None:
+    return value if value is None or math.isfinite(value) else LOWEST
