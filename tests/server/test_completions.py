@@ -175,6 +175,11 @@ def test_prompts_are_echoed_with_their_logprobs(client: TestClient, state: State
     assert "".join(part["text"] for part in parts) == choice["text"]
     for name, values in found.items():
         assert [v for p in parts if p["logprobs"] for v in p["logprobs"][name]] == values
+    end = {str(state.tokenizer.eos): 100}
+    ended = post(client, "/v1/completions", **{**body, "prompt": ids, "logit_bias": end})
+    lists = ended["choices"][0]["logprobs"]  # clients count on a token more than the prompt has
+    assert ended["choices"][0]["text"] == text and len(lists["token_logprobs"]) == len(ids) + 1
+    assert lists["text_offset"][-1] == len(text) and lists["content"] == []
     only = post(client, "/v1/completions", echo=True, max_tokens=0)["choices"][0]
     assert only["text"] == PROMPT and only["logprobs"] is None
     refused = {"best_of": 3}, {"suffix": "x"}, {"suffix": "x", "echo": True}

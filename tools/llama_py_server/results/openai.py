@@ -94,14 +94,13 @@ class Completion(OpenAI):
         self, answer: Answer, chosen: Sequence[Chosen], before: Sequence[Chosen] = ()
     ) -> Any:
         """Return llama-server's list of the chosen tokens and OpenAI's lists of all tokens."""
-        shown = without_end(self.state.tokenizer, chosen)
-        if not shown and not before:
+        if not chosen and not before:
             return None
         if answer.index not in self._completed:
             text = prompt_text(self.state, answer.prompt)
             self._completed[answer.index] = Completed(self.state.tokenizer, len(text))
         content = super().logprobs(answer, chosen) or {"content": []}
-        return content | self._completed[answer.index].lists([*before, *shown])
+        return content | self._completed[answer.index].lists([*before, *chosen])
 
     def _echoed(self, answer: Answer) -> tuple[str, list[Chosen]]:
         """Return the prompt and the probabilities of its tokens, once per answer."""
