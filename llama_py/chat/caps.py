@@ -5,7 +5,7 @@ common/jinja/caps.cpp:caps_get. The values that a template is given note how the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,7 @@ class Caps:
     tool_calls         calls of tools, in any way
     object_arguments   arguments of calls that are dictionaries, and not JSON texts
     parallel_tool_calls  several calls in a message
+    as_text            roles (or "calls") whose contents must be texts, though others are parts
     """
 
     string_content: bool = True
@@ -31,6 +32,12 @@ class Caps:
     tool_calls: bool = True
     object_arguments: bool = False
     parallel_tool_calls: bool = True
+    as_text: frozenset[str] = frozenset()
+
+
+def form_of(message: Mapping[str, Any]) -> str:
+    """Return what a template may render in its own way: a role, or an answer with calls."""
+    return "calls" if message.get("tool_calls") else str(message["role"])
 
 
 class _Seen:
@@ -187,7 +194,24 @@ def caps_of(watching: Callable[..., str]) -> Caps:
     system = at(Trial(watching, [SYSTEM, USER]).messages, 0, "content")
     calls, objects = _calls(watching)
     parallel = _parallel_calls(watching, objects)
-    return Caps(string, typed, system.has("used"), calls, objects, parallel)
+    as_text = _text_forms(watching, objects) if typed else frozenset()
+    return Caps(string, typed, system.has("used"), calls, objects, parallel, as_text)
+
+
+def _text_forms(watching: Callable[..., str], objects: bool) -> frozenset[str]:
+    """Return the forms of messages whose text parts are not rendered like the text itself."""
+    call = CALLED[1] if objects else {**CALLED[1], "tool_calls": [_as_text()]}
+    called = [CALLED[0], call, *CALLED[2:]]
+    found = set()
+    for messages, i in (([SYSTEM, USER], 0), (called[:2], 1), (called[:3], 2), (called[:4], 3)):
+        before, after = messages[:i], messages[i + 1 :]
+        text, parts = (
+            Trial(watching, [*before, {**messages[i], "content": content}, *after], [TOOL]).text
+            for content in (MARK, [{"type": "text", "text": MARK}])
+        )
+        if text is not None and MARK in text and text != parts:
+            found.add(form_of(messages[i]))
+    return frozenset(found)
 
 
 def _parallel_calls(watching: Callable[..., str], objects: bool) -> bool:

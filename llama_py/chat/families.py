@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from llama_py.chat.messages import Message
+from llama_py.chat.messages import Message, text_of
 
 Adjust = Callable[[list[Message]], list[Message]]
 
@@ -133,10 +133,9 @@ def responses_with_calls(messages: list[Message]) -> list[Message]:
 def _response(message: Message, calls: list[Any], i: int) -> Message:
     """A tool's result, as what it is if it is JSON, with the name of its call."""
     name = calls[i]["function"]["name"] if i < len(calls) else ""
-    response = message.get("content")
-    if isinstance(response, str):
-        with suppress(json.JSONDecodeError):
-            response = json.loads(response)
+    response: Any = text_of(message)
+    with suppress(ValueError, RecursionError):
+        response = json.loads(response)
     return {"name": name or message.get("tool_call_id", ""), "response": response}
 
 

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ggml_py.errors import ModelError
-
-if TYPE_CHECKING:
-    from llama_py.chat.caps import Caps
+from llama_py.chat.caps import Caps, form_of
 
 Message = dict[str, Any]
 
 IMAGE = "image_url"  # the type of a part of a content that is an image
+RAW = "raw"  # the member for arguments of a call that are no JSON object
 
 
 def parts_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -63,6 +62,8 @@ def _call(call: Mapping[str, Any]) -> Message:
     arguments = function.get("arguments", {})
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
+    if arguments.strip() in ("", "null"):
+        arguments = "{}"
     found = {"type": "function", "function": {"name": function["name"], "arguments": arguments}}
     return found | ({"id": call["id"]} if call.get("id") else {})
 
@@ -84,38 +85,48 @@ def whole_tool(tool: Mapping[str, Any]) -> Message:
 
 def fitted(messages: Sequence[Message], caps: Caps, developer: bool) -> list[Message]:
     """The messages as the template can take them; `developer`: whether it knows that role."""
-    found = [with_content(message, caps) for message in messages]
+    found = [*messages]
     if not developer:
-        for message in found:
-            if message["role"] == "developer":
-                message["role"] = "system"
+        found = [{**m, "role": "system"} if m["role"] == "developer" else m for m in found]
     if not caps.system_role and found and found[0]["role"] == "system":
         found = _merged(found)
+    found = [with_content(message, caps) for message in found]
     if caps.object_arguments:
         for message in found:
             for call in message.get("tool_calls", ()):
-                call["function"]["arguments"] = _parsed(call["function"]["arguments"])
+                call["function"]["arguments"] = arguments_of(call["function"]["arguments"])
     return found
 
 
 def with_content(message: Message, caps: Caps) -> Message:
-    """Its content as a text or as a list of parts, where the template takes but one of them."""
+    """Return a message whose content is a text or a list of parts, as the template takes it."""
     content = message.get("content")
-    if isinstance(content, str) and caps.typed_content and not caps.string_content:
+    texts_only = caps.string_content and not caps.typed_content
+    has_text = texts_only or form_of(message) in caps.as_text
+    if isinstance(content, str) and caps.typed_content and not (caps.string_content or has_text):
         return {**message, "content": [{"type": "text", "text": content}]}
-    if isinstance(content, list) and caps.string_content and not caps.typed_content:
-        texts = (part.get("text", "") for part in content if part.get("type") == "text")
-        return {**message, "content": "\n".join(texts)}
+    if isinstance(content, list) and has_text:
+        others = [part.get("type") for part in content if not isinstance(part.get("text"), str)]
+        if others:
+            raise ModelError(
+                f"message part {others[0]!r}: the chat template takes text only; send type 'text'"
+            )
+        return {**message, "content": text_of(message)}
     return message
 
 
+def is_of_calls(message: Mapping[str, Any]) -> bool:
+    """Return True if a message has calls of tools or the result of one."""
+    return form_of(message) in ("calls", "tool")
+
+
 def _merged(messages: list[Message]) -> list[Message]:
-    """What the system says at the head of the message after it."""
+    """Put the system message at the head of the user's message after it."""
     system, *rest = messages
-    if rest:
-        said = f"{text_of(system)}\n{text_of(rest[0])}"
-        rest[0] = {**rest[0], "content": said}
-    return rest
+    if not rest or rest[0]["role"] != "user":
+        return [{**system, "role": "user"}, *rest]
+    said = f"{text_of(system)}\n{text_of(rest[0])}"
+    return [{**rest[0], "content": said}, *rest[1:]]
 
 
 def text_of(message: Message) -> str:
@@ -126,10 +137,19 @@ def text_of(message: Message) -> str:
     return "\n".join(part.get("text", "") for part in content)
 
 
-def _parsed(arguments: Any) -> Any:
-    if not isinstance(arguments, str):
-        return arguments
+def object_of(arguments: str) -> dict[str, Any] | None:
+    """Return the object of a JSON text; None if it is anything else."""
     try:
-        return json.loads(arguments)
-    except json.JSONDecodeError as e:
-        raise ModelError(f"the arguments of a tool call are no JSON ({e}): {arguments}") from None
+        found = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def arguments_of(arguments: str) -> dict[str, Any]:
+    """Return the arguments of an earlier call as an object.
+
+    A model that was cut, or made a mistake, has written something else; it becomes the member RAW.
+    """
+    found = object_of(arguments)
+    return {RAW: arguments} if found is None else found

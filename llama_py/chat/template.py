@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ggml_py.errors import ModelError
 from llama_py.chat import families
 from llama_py.chat.caps import Caps, caps_of, watch
+from llama_py.chat.history import render_history
 from llama_py.chat.messages import (
     Message,
     copied,
@@ -60,12 +61,15 @@ class ChatTemplate:
             return self.tool_use.render(messages, add_generation_prompt, tools, **extra)
         template = self._template
         variables = self._names(extra)
-        variables["messages"] = self._messages(messages)
         if tools:
             variables["tools"] = [whole_tool(tool) for tool in tools]
         if add_generation_prompt:
             variables["add_generation_prompt"] = True
-        return self._made(template, **variables)
+
+        def rendered(messages: list[Message]) -> str:
+            return self._made(template, messages=self._fitted(messages), **copied(variables))
+
+        return render_history([whole(message) for message in messages], rendered)
 
     def plain(self, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str:
         """The text for messages as they are, but for texts that are to be lists of parts or the
@@ -109,8 +113,8 @@ class ChatTemplate:
             "datetime": day.strftime("%b %d %Y"), "date_string": day.strftime("%d %b %Y"), **found,
         }  # fmt: skip
 
-    def _messages(self, messages: Sequence[Mapping[str, Any]]) -> list[Message]:
-        found = [whole(message) for message in messages]
+    def _fitted(self, messages: list[Message]) -> list[Message]:
+        found: list[Message] = copied(messages)
         if families.trimmed(self.source):
             found = [_trimmed(message) for message in found]
         found = fitted(found, self.caps, developer=families.has_channels(self.source))

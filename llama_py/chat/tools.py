@@ -27,7 +27,7 @@ from llama_py.chat.formats.generic import MARKS as GENERIC
 from llama_py.chat.formats.generic import told
 from llama_py.chat.formats.known import made_for
 from llama_py.chat.formats.marks import Marks, marked
-from llama_py.chat.messages import text_of, whole, whole_tool
+from llama_py.chat.messages import is_of_calls, text_of, whole, whole_tool
 from llama_py.chat.peg.lark import lark_of
 from llama_py.chat.reasoning_formats import REASONING_FORMATS
 from llama_py.chat.stream import Delta, Parser, new_id
@@ -175,7 +175,7 @@ def format_of(
         *messages, last = messages
         said = _said(whole(last), continue_final_message)
         add_generation_prompt = False
-    if given and not takes_calls(template):
+    if (given or any(map(is_of_calls, messages))) and not takes_calls(template):
         messages, given = told(messages, given), []
     render = _Render(template, messages, given, variables)
     asked = Asked(

@@ -68,10 +68,10 @@ def test_texts_are_those_of_the_server(name: str) -> None:
         if isinstance(expected, str):
             theirs, ours = OURS.get((name, what), ("", ""))
             assert render(name, conversation) == expected.replace(theirs, ours), what
-        else:
-            reason = expected["error"].rpartition("Exception: ")[2]
-            with pytest.raises(ModelError, match=reason[:20]):
-                render(name, conversation)
+        else:  # refused there; repaired here
+            said = [(m["content"] or "").strip() for m in conversation["messages"]]
+            text = render(name, conversation)
+            assert [one for one in said if one not in text] == []
         assert json.dumps(conversation) == before, f"{what}: the caller's messages were changed"
 
 
@@ -89,9 +89,14 @@ def test_names_are_those_of_llama_cpp() -> None:
 
 @pytest.mark.parametrize("name", NAMES["prompts"])
 def test_texts_by_name_are_those_of_llama_cpp(name: str) -> None:
+    """But for system messages amid a conversation, which some drop there."""
     by_name = ChatTemplate(source_of(name))
-    texts = [by_name.render(c, add) for c in NAMES["conversations"] for add in (True, False)]
-    assert texts == NAMES["prompts"][name]
+    expected = iter(NAMES["prompts"][name])
+    for conversation in NAMES["conversations"]:
+        amid = [m["content"].strip() for m in conversation[1:] if m["role"] == "system"]
+        for add in (True, False):
+            theirs, ours = next(expected), by_name.render(conversation, add)
+            assert ours == theirs or any(ours.count(t) > theirs.count(t) for t in amid)
 
 
 def test_a_name_that_is_none() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from llama_py.chat.formats.marks import Marks
+from llama_py.chat.history import as_text
 from llama_py.chat.messages import Message, text_of, whole
 
 MARKS = Marks(calls="json", each_call=("<tool_call>\n", "</tool_call>"))
@@ -24,30 +25,15 @@ def told(
     messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]]
 ) -> list[Message]:
     """The messages, the first of which tells of the tools; calls and results are texts."""
-    found = [_plain(whole(message)) for message in messages]
+    found = [as_text(whole(message)) for message in messages]
+    if not tools:
+        return found
     text = INTRODUCTION.format(tools="\n".join(map(_dumped, tools)))
     if found and found[0]["role"] in ("system", "developer"):
         before = text_of(found[0])
         found[0] = {**found[0], "content": f"{before}\n\n{text}" if before else text}
         return found
     return [{"role": "system", "content": text}, *found]
-
-
-def _plain(message: Message) -> Message:
-    if message["role"] == "tool":
-        text = f"<tool_response>\n{text_of(message)}\n</tool_response>"
-        return {"role": "user", "content": text}
-    calls = message.get("tool_calls")
-    if not calls:
-        return message
-    texts = [text for text in (text_of(message),) if text]
-    for call in calls:
-        function = call["function"]
-        name = json.dumps(function["name"], ensure_ascii=False)
-        body = f'{{"name": {name}, "arguments": {function["arguments"]}}}'
-        texts.append(f"<tool_call>\n{body}\n</tool_call>")
-    rest = {key: value for key, value in message.items() if key != "tool_calls"}
-    return {**rest, "content": "\n".join(texts)}
 
 
 def _dumped(tool: Mapping[str, Any]) -> str:
