@@ -99,8 +99,8 @@ class HParams(Declared):
     n_ctx_train: int = uint("context_length", least=1, most=END_OF_POSITIONS)
     n_embd: int = uint("embedding_length", least=1)
     n_embd_out: int = uint("embedding_length_out", lambda hp: hp.n_embd, least=1)
-    n_layer_all: int = uint("block_count", least=1, most=MAX_LAYERS)
-    n_layer_nextn: int = uint("nextn_predict_layers", 0)
+    n_layer_all: int = uint("block_count", least=1, most=MAX_LAYERS, counts="all")
+    n_layer_nextn: int = uint("nextn_predict_layers", 0, counts="last")
     causal_attn: bool = flag("attention.causal", True)
     pooling_type: int = uint("pooling_type", 0)
     pooling_type_cls: int = uint("classifier.pooling_type", 0)
@@ -146,6 +146,7 @@ class HParams(Declared):
         self._check_heads(keys)
         self._check_rope(keys)
         self.load(keys)
+        self.per_layer_keys = frozenset(keys.per_layer)
         self.layers = tuple(self.layer(il) for il in range(self.n_layer_all))
 
     def load(self, keys: Keys) -> None:
@@ -208,6 +209,15 @@ class HParams(Declared):
     @property
     def state_sections(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return (), ()
+
+    def kv_of(self, il: int) -> int:
+        """The layer whose keys and values layer il attends to."""
+        return il
+
+    def layer_lists(self) -> dict[str, tuple[bool, ...] | int]:
+        """Return the keys that list layer by layer what an interval says, and the number that
+        takes the interval out of use."""
+        return {}
 
     @property
     def n_layer(self) -> int:
@@ -369,6 +379,9 @@ class WindowedHParams(HParams):
         dense = 0 if self.dense_first else every - 1
         trunk = tuple(every == 0 or il % every != dense for il in range(n))
         return trunk + (False,) * self.n_layer_nextn
+
+    def layer_lists(self) -> dict[str, tuple[bool, ...] | int]:
+        return super().layer_lists() | {"attention.sliding_window_pattern": self.swa_layers}
 
     def layer(self, il: int) -> LayerShape:
         shape = super().layer(il)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,7 @@ LOWEST_BASE, HIGHEST_BASE = 1e-30, 1e30  # of RoPE's frequencies, and of their s
 END_OF_POSITIONS = 2**31 - 1  # positions are of 32 bits
 
 T = TypeVar("T")
+Counts = Literal["", "all", "first", "last"]
 
 
 class Keys:
@@ -39,6 +40,7 @@ class Keys:
     def __init__(self, metadata: Mapping[str, Any], arch: str) -> None:
         self.metadata = metadata
         self.arch = arch
+        self.per_layer: set[str] = set()  # full keys that were read with one value per layer
 
     def full(self, key: str) -> str:
         """As it stands in the file."""
@@ -67,9 +69,15 @@ class Keys:
         """n values: an array of n, or one number for all of them."""
         return self.values(key, n, default, as_uint)
 
-    def flags(self, key: str, n: int, default: bool | None = None) -> tuple[bool, ...]:
-        """n flags: an array of n or more, or one for all of them."""
-        return self.values(key, n, default, as_bool, longer=True)
+    def flags(
+        self, key: str, n: int, default: bool | None = None, longer: bool = True
+    ) -> tuple[bool, ...]:
+        """Return one flag per layer, n of them, from an array or from one flag for all.
+
+        longer: Accept arrays of more than n flags, like llama.cpp's `get_arr`.
+        """
+        self.per_layer.add(self.full(key))
+        return self.values(key, n, default, as_bool, longer)
 
     def count(self, key: str) -> int:
         """Items of an array; 0 where there is none."""
@@ -177,6 +185,7 @@ class Field:
     default  None: the file must have the key; a function takes what was read before it
     count    how many values, from what was read before; None for a single one
     longer   whether there may be more of them
+    counts   which layers the number counts: "all", the "first" or the "last"; "" for other numbers
     """
 
     key: str
@@ -187,6 +196,7 @@ class Field:
     choices: Sequence[str] = ()
     count: Callable[[Any], int] | None = None
     longer: bool = False
+    counts: Counts = ""
 
     def read(self, keys: Keys, owner: Any) -> Any:
         default = self.default(owner) if callable(self.default) else self.default
@@ -195,6 +205,8 @@ class Field:
             self._check(keys, (value,))
             return value
         n = self.count(owner)
+        if self.count in (_n_layer_all, trunk_layers):
+            keys.per_layer.add(keys.full(self.key))
         values = keys.values(self.key, n, default, self.convert, self.longer)
         self._check(keys, values)
         return values
@@ -216,8 +228,11 @@ class Field:
 Default = Any  # a value of the field's type, or a function of what was read before
 
 
-def uint(key: str, default: Default = None, *, least: int = 0, most: int | None = None) -> Any:
-    return Field(key, as_uint, default, least, most)
+def uint(
+    key: str, default: Default = None, *, least: int = 0, most: int | None = None,
+    counts: Counts = "",
+) -> Any:  # fmt: skip
+    return Field(key, as_uint, default, least, most, counts=counts)
 
 
 def number(
@@ -246,6 +261,12 @@ def text(key: str, default: Default = None, *, choices: Sequence[str] = ()) -> A
 
 def _n_layer_all(owner: Any) -> int:
     n: int = owner.n_layer_all
+    return n
+
+
+def trunk_layers(owner: Any) -> int:
+    """Return the number of layers without NextN layers, the `count` of keys of the trunk."""
+    n: int = owner.n_layer
     return n
 
 

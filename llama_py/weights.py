@@ -187,6 +187,24 @@ class Weights:
         names = (name for name in self._all.infos if name.startswith(prefixes))
         self._all.skipped.update(names)
 
+    def skip_nextn(self, layers: Iterable[int]) -> None:
+        """Skip NextN layers, which a file may count and not have.
+
+        Raises:
+            WeightsError: A layer has tensors, but none of a NextN layer.
+        """
+        layers = list(layers)
+        for il in layers:
+            stem = f"blk.{il}."
+            names = [name for name in self._all.infos if name.startswith(stem)]
+            if names and not any(name.startswith(f"{stem}nextn.") for name in names):
+                raise WeightsError(
+                    f"{self._all.where}: nextn_predict_layers counts {len(layers)} layers, but"
+                    f" layer {il} has no tensor {stem}nextn.*; if it is a layer of the trunk, set"
+                    " nextn_predict_layers to the number of NextN layers"
+                )
+        self.skip_layers(layers)
+
     def _wanted(self, stem: str, ne: tuple[int, ...]) -> bool:
         return self._find(f"{stem}.weight", ne, tuple(ne), False) is not None
 

@@ -186,7 +186,7 @@ class Decoder(Architecture):
 
     def declare_nextn(self, w: Weights) -> None:
         """The layers after the trunk, which draft; here they are left alone."""
-        w.skip_layers(range(self.hp.n_layer, self.hp.n_layer_all))
+        w.skip_nextn(range(self.hp.n_layer, self.hp.n_layer_all))
 
     def embed(self, g: GraphBuilder) -> Tensor:
         """What the first layer gets. [n_embd, n_tokens]"""

@@ -46,7 +46,7 @@ class LeadingDenseHParams(HParams):
     """
 
     usual_gating: ClassVar[str] = ""
-    n_layer_dense_lead: int = uint("leading_dense_block_count", 0)
+    n_layer_dense_lead: int = uint("leading_dense_block_count", 0, counts="first")
     expert_weights_scale: float = number("expert_weights_scale", 0.0)
     expert_weights_norm: bool = flag("expert_weights_norm", False)
     expert_gating_func: int = uint("expert_gating_func", 0, most=len(GATING_FUNCS))

@@ -34,11 +34,15 @@ class IntervalHParams(HParams):
 
     def _load_recurrent_layers(self, keys: Keys) -> tuple[bool, ...]:
         if keys.has("attention.recurrent_layers"):
-            return keys.flags("attention.recurrent_layers", self.n_layer_all)
+            return keys.flags("attention.recurrent_layers", self.n_layer_all, longer=False)
         every = keys.uint("full_attention_interval", self.usual_interval)
         if every == 0:
             raise keys.error("full_attention_interval", "it must be at least 1")
         return tuple((il + 1) % every != 0 for il in range(self.n_layer_all))
+
+    def layer_lists(self) -> dict[str, tuple[bool, ...] | int]:
+        listed = {"attention.recurrent_layers": self.recurrent_layers}
+        return super().layer_lists() | listed | {"full_attention_interval": 0}
 
     def is_recr(self, il: int) -> bool:
         return il < self.n_layer and self.recurrent_layers[il]

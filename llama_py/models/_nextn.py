@@ -167,7 +167,7 @@ class DraftingDecoder(Decoder):
     def declare_nextn(self, w: Weights) -> None:
         nextn = range(self.hp.n_layer, self.hp.n_layer_all)
         if not self.load_mtp:
-            w.skip_layers(nextn)
+            w.skip_nextn(nextn)
             return
         made = ((w.layer(il), self.nextn_layer(w.layer(il), il)) for il in nextn)
         self.drafts = [

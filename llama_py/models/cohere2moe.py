@@ -24,7 +24,7 @@ class Cohere2MoeHParams(Cohere2HParams, LeadingDenseHParams):
     usual_gating = "sigmoid"
     f_norm_eps: float = number(EPS, 0.0, least=0)
     f_norm_rms_eps: float = number(RMS_EPS, 0.0, least=0)
-    n_layer_dense_lead: int = uint("leading_dense_block_count")
+    n_layer_dense_lead: int = uint("leading_dense_block_count", counts="first")
     n_expert_shared: int = uint("expert_shared_count", 0)
 
     def load(self, keys: Keys) -> None:

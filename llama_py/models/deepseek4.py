@@ -79,7 +79,7 @@ class Deepseek4HParams(RoutedHParams):
     n_stream: int = uint("hyper_connection.count", least=STREAMS, most=STREAMS)
     n_iter: int = uint("hyper_connection.sinkhorn_iterations", least=1, most=1000)
     stream_eps: float = number("hyper_connection.epsilon", least=0)
-    n_layer_hash: int = uint("hash_layer_count")
+    n_layer_hash: int = uint("hash_layer_count", counts="first")
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
@@ -238,7 +238,7 @@ class Deepseek4(DraftingDecoder):
     def declare_nextn(self, w: Weights) -> None:
         nextn = range(self.hp.n_layer, self.hp.n_layer_all)
         if not self.load_mtp:
-            w.skip_layers(nextn)
+            w.skip_nextn(nextn)
             return
         made = ((w.layer(il), self.layer(w.layer(il), il)) for il in nextn)
         self.drafting = [StreamNextN(own, self.hp, layer) for own, layer in made]

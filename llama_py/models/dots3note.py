@@ -21,7 +21,7 @@ class Dots3NoteHParams(ChoosingHParams, WindowedHParams):
     """..._swa   sizes of layers with a window"""
 
     n_pattern = 0  # files have a flag of each layer
-    n_layer_dense_lead: int = uint("leading_dense_block_count")
+    n_layer_dense_lead: int = uint("leading_dense_block_count", counts="first")
     n_swa: int = uint("attention.sliding_window", least=1)
     rope_freq_base_swa: float = base("rope.freq_base_swa")
     n_lora_kv_swa: int = uint("attention.kv_lora_rank_swa", least=1)

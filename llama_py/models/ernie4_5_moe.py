@@ -22,7 +22,7 @@ class Ernie45MoeHParams(HParams):
     n_ff_exp: tuple[int, ...] = uints("expert_feed_forward_length")
     n_ff_shexp: int = uint("expert_shared_feed_forward_length", 0)
     n_moe_layer_step: int = uint("interleave_moe_layer_step", least=1)
-    n_layer_dense_lead: int = uint("leading_dense_block_count", 0)
+    n_layer_dense_lead: int = uint("leading_dense_block_count", 0, counts="first")
 
     def load(self, keys: Keys) -> None:
         super().load(keys)

@@ -30,7 +30,7 @@ class Gemma4HParams(SharedKVHParams):
     """n_embd_per_layer  channels of each layer's own input; 0: there is none"""
 
     non_causal_type = "swa_only"
-    n_layer_kv_shared: int = uint("attention.shared_kv_layers", 0)
+    n_layer_kv_shared: int = uint("attention.shared_kv_layers", 0, counts="last")
     n_embd_head_k_swa: int = uint("attention.key_length_swa", least=1)
     n_embd_head_v_swa: int = uint("attention.value_length_swa", least=1)
     n_embd_per_layer: int = uint("embedding_length_per_layer_input")

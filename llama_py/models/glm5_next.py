@@ -33,7 +33,7 @@ from llama_py.blocks.softmax import Scores, mha
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.kpool import InputKPool
 from llama_py.hparams import EPS
-from llama_py.keys import Keys, flag, number, numbers, uint, uints
+from llama_py.keys import Keys, flag, number, numbers, trunk_layers, uint, uints
 from llama_py.linear import Linear
 from llama_py.memory.kept import Index, Kept, State
 from llama_py.models._decoder import Block
@@ -77,7 +77,7 @@ class Glm5NextHParams(BoundedKimiHParams):
     indexer_kpool: int = uint("attention.indexer.kpool", least=2)
     indexer_kpool_select_tail: bool = flag("attention.indexer.kpool_select_tail", True)
     indexer_types: tuple[int, ...] = uints(
-        "attention.indexer.types", 1, count=lambda hp: hp.n_layer
+        "attention.indexer.types", 1, count=trunk_layers
     )
     n_stream: int = uint("hyper_connection.count", least=STREAMS, most=STREAMS)
     hc_n_iter: int = uint("hyper_connection.sinkhorn_iterations", least=1, most=MOST_STEPS)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from ggml_py.tensor import Tensor
 from llama_py.geometry import ROPE_NORMAL
 from llama_py.graph.builder import GraphBuilder
-from llama_py.keys import Keys, uints
+from llama_py.keys import Keys, trunk_layers, uints
 from llama_py.models._decoder import Layer
 from llama_py.models._dsa import (
     ChoosingAttention,
@@ -35,7 +35,7 @@ class GlmDsaHParams(ChoosingHParams):
     indexer_rope = ROPE_NORMAL
     f_norm_eps = 0.0  # llama.cpp has none here
     indexer_types: tuple[int, ...] = uints(
-        "attention.indexer.types", _indexer_types, count=lambda hp: hp.n_layer
+        "attention.indexer.types", _indexer_types, count=trunk_layers
     )
 
     def load(self, keys: Keys) -> None:

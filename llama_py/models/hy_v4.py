@@ -24,7 +24,7 @@ from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.streams import mixes, row, stream, weighted
 from llama_py.geometry import ROPE_NORMAL
 from llama_py.graph.builder import GraphBuilder
-from llama_py.keys import Keys, number, numbers, uint, uints
+from llama_py.keys import Keys, number, numbers, trunk_layers, uint, uints
 from llama_py.linear import Norm
 from llama_py.models._decoder import Block
 from llama_py.models._dsa import Choosing, ChoosingHParams, SharingAttention
@@ -50,7 +50,7 @@ class HyV4HParams(ChoosingHParams):
     indexer_head_size: int = uint("attention.indexer.key_length", 0)
     indexer_top_k: int = uint("attention.indexer.top_k", 0)
     indexer_types: tuple[int, ...] = uints(
-        "attention.indexer.types", 0, count=lambda hp: hp.n_layer
+        "attention.indexer.types", 0, count=trunk_layers
     )
 
     def load(self, keys: Keys) -> None:

@@ -21,7 +21,7 @@ class Qwen3VLHParams(Qwen3HParams):
     rope_type = ROPE_IMROPE
     whole_rope = True
     rope_sections: tuple[int, ...] = uints("rope.dimension_sections", count=lambda _: 4)
-    n_deepstack_layers: int = uint("n_deepstack_layers", 0)
+    n_deepstack_layers: int = uint("n_deepstack_layers", 0, counts="first")
 
     def load(self, keys: Keys) -> None:
         super().load(keys)

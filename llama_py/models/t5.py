@@ -21,7 +21,9 @@ from llama_py.weights import Weights
 
 class T5HParams(BucketHParams):
     dec_start_token_id: int = uint("decoder_start_token_id", 0)
-    dec_n_layer: int = uint("decoder_block_count", lambda hp: hp.n_layer, least=1)
+    dec_n_layer: int = uint(
+        "decoder_block_count", lambda hp: hp.n_layer, least=1, counts="all"
+    )
 
     def load(self, keys: Keys) -> None:
         if self.dec_n_layer > self.n_layer:

@@ -16,7 +16,7 @@ from llama_py.imatrix.file import Imatrix
 from llama_py.quantize.allowed import fitting, is_allowed, wants_imatrix
 from llama_py.quantize.mix import EMBEDDINGS, OUTPUT, Mix, kind_of
 from llama_py.quantize.model import Model
-from llama_py.quantize.prune import n_layers, order, renamed
+from llama_py.quantize.prune import order, pruned_metadata, renamed
 
 QUANTIZATION_VERSION = 2  # GGML_QNT_VERSION
 SPLIT = ("split.no", "split.count", "split.tensors.count")
@@ -158,9 +158,9 @@ def metadata(
         new.pop(key, None)
         new[key] = _encoded(value)
     if wishes.prune:
-        key = f"{file.architecture}.block_count"
-        new.pop(key, None)
-        new[key] = encode("u32", n_layers(job.name for job in work))
+        for key, raw in pruned_metadata(file, wishes.prune).items():
+            new.pop(key, None)
+            new[key] = raw
     kept_keys = {k: raw for k, raw in stored.items() if k not in new and k not in SPLIT}
     return kept_keys | new
 

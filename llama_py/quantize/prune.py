@@ -1,11 +1,25 @@
-"""Leaving layers out, and numbering the others anew (llama-quant.cpp:remap_layer)."""
+"""Removal of layers: new numbers for the others (llama-quant.cpp:remap_layer), and metadata that
+describe them. llama-quantize changes `block_count` only, so most of its pruned files cannot be
+loaded.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
 
-from ggml_py.errors import GGUFError
+import numpy as np
+
+from ggml_py.errors import GGUFError, HParamsError, WeightsError
+from llama_py.gguf_file import GGUFFile
+from llama_py.gguf_metadata import MetaValue
+from llama_py.gguf_write import encode
+from llama_py.hparams import HParams
+from llama_py.keys import Field, fields
+from llama_py.models import architecture
+from llama_py.weights import Weights
 
 _LAYER = re.compile(r"blk\.(\d+)\.")
 
@@ -43,3 +57,130 @@ def order(name: str) -> tuple[int, str]:
     """By layer, what is of none first (llama-model-loader.h:weight_name_comparer)."""
     found = re.match(r"blk\.(\d+)\.", name)
     return int(found[1]) if found else -1, name
+
+
+def pruned_metadata(file: GGUFFile, pruned: Collection[int]) -> dict[str, bytes]:
+    """Return the stored values of the keys that must change so that they describe the other layers.
+
+    Counts of layers become smaller and lists lose the values of the pruned layers. A list replaces
+    an interval that is true no more.
+
+    Raises:
+        GGUFError: No values describe the remaining layers as they are now.
+    """
+    kind = architecture(file.architecture)
+    old = kind.HParams(file.metadata, kind.arch)
+    kept = [il for il in range(old.n_layer_all) if il not in pruned]
+    values = _counts(kind.HParams, file.metadata, old, kept) | _lists(file.metadata, old, kept)
+    problems = []
+    for candidate in (values, values | _listed(file.metadata, old, kept)):
+        problem = _problem(file, candidate, old, kept)
+        if not problem:
+            return {key: encode(_kind(file, key, v), v) for key, v in candidate.items()}
+        problems.append(problem)
+    raise GGUFError(
+        f"{file.path}: layers {sorted(pruned)} cannot be pruned: {problems[-1]}; prune others"
+    )
+
+
+def _kind(file: GGUFFile, key: str, value: MetaValue) -> str:
+    if key in file.metadata:
+        return file.metadata.kind(key)
+    return "arr[bool]" if isinstance(value, list) else "u32"
+
+
+def _counts(
+    cls: type, metadata: Mapping[str, Any], old: HParams, kept: Sequence[int]
+) -> dict[str, MetaValue]:
+    """Return new values of the declared keys that count layers."""
+    found: dict[str, MetaValue] = {}
+    for field in declared_counts(cls):
+        key = f"{old.arch}.{field.key}"
+        if key in metadata:
+            n = int(metadata[key])
+            start = old.n_layer_all - n if field.counts == "last" else 0
+            found[key] = sum(start <= il < start + n for il in kept)
+    return found
+
+
+def declared_counts(cls: type) -> list[Field]:
+    """Return the fields of a class that count layers, overridden ones too."""
+    everywhere = {f.key: f for base in cls.__mro__ for _, f in fields(base) if f.counts}
+    return list(everywhere.values())
+
+
+def _lists(
+    metadata: Mapping[str, Any], old: HParams, kept: Sequence[int]
+) -> dict[str, MetaValue]:
+    """Return new values of the keys that were read with one value per layer."""
+    found: dict[str, MetaValue] = {}
+    for key in sorted(old.per_layer_keys & set(metadata)):
+        value = metadata[key]
+        if isinstance(value, list | np.ndarray):
+            items = np.asarray(value).tolist()
+            found[key] = [items[il] for il in kept if il < len(items)]
+    return found
+
+
+def _listed(
+    metadata: Mapping[str, Any], old: HParams, kept: Sequence[int]
+) -> dict[str, MetaValue]:
+    """Return lists in place of the intervals that the file states or that are the default."""
+    found: dict[str, MetaValue] = {}
+    for name, value in old.layer_lists().items():
+        key = f"{old.arch}.{name}"
+        if isinstance(value, tuple) and key not in metadata:
+            found[key] = [value[il] for il in kept]
+        elif not isinstance(value, tuple) and key in metadata:
+            found[key] = value
+    return found
+
+
+def _problem(
+    file: GGUFFile, values: Mapping[str, MetaValue], old: HParams, kept: Sequence[int]
+) -> str:
+    """Return why these values do not describe the layers that are kept, "" if they do."""
+    kind = architecture(file.architecture)
+    gone = set(range(old.n_layer_all)) - set(kept)
+    names = renamed(file.tensors, gone & set(range(n_layers(file.tensors))))
+    infos = {new: replace(file.tensors[n], name=new) for n, new in names.items()}
+    weights = Weights(infos, str(file.path))
+    try:
+        new = kind.HParams(file.metadata.replaced(values), kind.arch)
+        kind(new, weights, True)
+        weights.finish()
+    except (HParamsError, WeightsError) as error:
+        return str(error).removeprefix(f"{file.path}: ")
+    return _changed(old, new, kept)
+
+
+def _changed(old: HParams, new: HParams, kept: Sequence[int]) -> str:
+    """Return what would change in a layer that is kept, "" if nothing does."""
+    number = {il: i for i, il in enumerate(kept)}
+    for i, il in enumerate(kept):
+        before, after = (asdict(hp.layers[at]) for hp, at in ((old, il), (new, i)))
+        for name in before:
+            if before[name] != after[name]:
+                return f"{name} of layer {il} would change"
+        if number.get(old.kv_of(il)) != new.kv_of(i):
+            return f"layer {il} attends to keys and values of layer {old.kv_of(il)}"
+    if new.n_layer != sum(il < old.n_layer for il in kept):
+        return f"{new.n_layer} layers would not draft"
+    if new.n_embd_inp != old.n_embd_inp:
+        return f"image embeddings must have {old.n_embd_inp} values, for the first layers"
+    for name, value in vars(old).items():
+        other = vars(new).get(name)
+        if name != "layers" and not _alike(value, other, number):
+            return f"{name} would change"
+    return ""
+
+
+def _alike(value: Any, other: Any, number: Mapping[int, int]) -> bool:
+    """Return True if a hyperparameter is the same, or has the values of the layers kept.
+
+    Values may be numbers of layers, such as the indexer that each layer uses.
+    """
+    if isinstance(value, tuple | list):
+        fewer = [value[il] for il in number if il < len(value)]
+        return list(other) in (list(value), fewer, [number.get(v, v) for v in fewer])
+    return not isinstance(value, bool | float | str) or value == other
