@@ -76,7 +76,8 @@ def asked_with(
     form: ChatFormat, p: AnswerParams, end: str, tokenizer: Tokenizer
 ) -> tuple[AnswerParams, Constraint | None]:
     """Options of an answer with what its format adds to them, and what it must be."""
-    constraint = form.constraint(tokenizer)
+    most = None if p.max_tokens < 0 else p.max_tokens
+    constraint = form.constraint(tokenizer, most)
     if constraint is not None and p.constraints:
         given = " and ".join(p.constraints)
         raise GrammarError(f"tools and {given} are given; an answer can meet only one of them")

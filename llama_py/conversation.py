@@ -242,7 +242,8 @@ class Conversation:
         if tags is None:
             return stream(self.ctx, ids, **options)
         options["preserved_tokens"] = control_tokens(tags, model.tokenizer)
-        options["thinking"] = thinking_of(tags, self._prompt)
+        thinks = bool(self.variables.get("enable_thinking", True))
+        options["thinking"] = thinking_of(tags, self._prompt, thinks)
         if self.budget >= 0:
             end = Budget(model.tokenizer, tags, self.budget, self._prompt, self.budget_message)
             options["logits_processors"] = [*options.get("logits_processors", ()), end]

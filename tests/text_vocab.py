@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from llama_py.gguf_file import GGUFFile
 from llama_py.tokenizer import Tokenizer, TokenType
 from tests.gguf_writer import array, gguf, kv
 
 Types = dict[str, TokenType]
+KEYS = "tokenizer.ggml."
 
 
 def characters() -> list[str]:
@@ -50,6 +53,19 @@ def spm(scored: dict[str, float], special: Types | None = None, **keys: Any) -> 
         **keys,
     }
     return Tokenizer.from_metadata({f"tokenizer.ggml.{k}": v for k, v in meta.items()})
+
+
+@cache
+def demo_with(*marks: str) -> Tokenizer:
+    """The demo model's vocabulary, with control tokens for marks behind it."""
+    from tests.commands import DEMO
+
+    with GGUFFile.open(DEMO) as file:
+        meta = dict(file.metadata)
+    marks = tuple(dict.fromkeys(mark for mark in marks if mark not in meta[f"{KEYS}tokens"]))
+    meta[f"{KEYS}tokens"] = [*meta[f"{KEYS}tokens"], *marks]
+    meta[f"{KEYS}token_type"] = [*meta[f"{KEYS}token_type"], *[TokenType.CONTROL] * len(marks)]
+    return Tokenizer.from_metadata(meta)
 
 
 def vocab_gguf(meta: dict[str, Any]) -> bytes:

@@ -22,12 +22,14 @@ class Tags:
     """start, ends   before and after thoughts; the first end is the usual one
     answer           where an answer begins after them, if that is marked too
     spaces           whether spaces between thoughts and answer belong to the tags
+    turn             the header of a message, which precedes `answer` after thoughts
     """
 
     start: str
     ends: tuple[str, ...]
     answer: str = ""
     spaces: bool = True
+    turn: str = ""
 
 
 USER = {"role": "user", "content": "U_USER_MSG Hello END_U"}
@@ -42,7 +44,8 @@ WRAPPED = re.compile(rf"({MARKER})\s*{THOUGHT}\s*({MARKER})(\s*)")
 THINK = Tags("<think>", ("</think>",))
 KNOWN = (
     (("<|channel|>analysis", "<|message|>"),
-     Tags("<|channel|>analysis<|message|>", ("<|end|>",), "<|channel|>final<|message|>")),
+     Tags("<|channel|>analysis<|message|>", ("<|end|>",), "<|channel|>final<|message|>",
+          turn="<|start|>assistant")),
     (("<|channel>thought",), Tags("<|channel>thought", ("<channel|>",))),
     (("<|open|>", "<|close|>", "<|end_of_msg|>"),
      Tags("<|open|>think<|sep|>", ("<|close|>think<|sep|>",), "<|open|>response<|sep|>")),
@@ -58,9 +61,10 @@ KNOWN = (
     (("<|tool_calls_section_begin|>", "<|tool_call_begin|>"), THINK),
     (("<|tool_list_start|>", "<|tool_list_end|>"), THINK),
     (("List of tools: [",), THINK),
-    (("<|begin|>assistant", "<|think|>"), Tags("<|think|>", ("<|end|>",), "<|content|>")),
+    (("<|begin|>assistant", "<|think|>"),
+     Tags("<|think|>", ("<|end|>",), "<|content|>", turn="<|begin|>assistant")),
     (("<atem:function_calls>", "<|eom|>"),
-     Tags("to=self<|message|>", ("<|eom|>",), "to=user<|message|>")),
+     Tags("to=self<|message|>", ("<|eom|>",), "to=user<|message|>", turn="<|start|>assistant ")),
 )  # fmt: skip
 
 
@@ -177,9 +181,13 @@ def begins_inside(tags: Tags, prompt: str) -> bool:
     return prompt.rstrip().endswith(tags.start.strip())
 
 
-def thinking_of(tags: Tags, prompt: str) -> Thinking:
-    """How an answer to a prompt begins."""
-    return Thinking(tags.start, tags.ends, tags.answer, tags.spaces, begins_inside(tags, prompt))
+def thinking_of(tags: Tags, prompt: str, may_begin: bool = True) -> Thinking:
+    """Return how an answer to a prompt begins; may_begin: the model may open thoughts itself."""
+    is_marked = prompt.rstrip().endswith(tags.answer.strip())
+    return Thinking(
+        tags.start, tags.ends, "" if is_marked else tags.answer, tags.spaces,
+        begins_inside(tags, prompt), tags.turn + tags.answer, may_begin,
+    )  # fmt: skip
 
 
 def begun(text: str, tags: tuple[str, ...]) -> int:

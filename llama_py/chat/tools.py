@@ -14,9 +14,11 @@ means. chat.cpp:common_chat_templates_apply_jinja.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ggml_py.errors import ModelError
@@ -31,8 +33,11 @@ from llama_py.chat.messages import is_of_calls, text_of, whole, whole_tool
 from llama_py.chat.peg.lark import lark_of
 from llama_py.chat.reasoning_formats import REASONING_FORMATS
 from llama_py.chat.stream import Delta, Parser, new_id
+from llama_py.chat.thinking import Tags, thinking_of
 from llama_py.grammar import Grammar, compiled
 from llama_py.grammar.vocabulary import vocabulary
+from llama_py.params.choosers import Thinking
+from llama_py.sampler.after_thoughts import AfterThoughts
 from llama_py.sampler.constraint import Constraint
 from llama_py.sampler.grammar import ByGrammar
 from llama_py.sampler.lazily import Lazily, Triggers
@@ -42,6 +47,7 @@ if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
 
 CHOICES = ("auto", "none", "required")
+MOST_THOUGHTS = 8192  # tokens of reasoning before a required call, if the answer has no limit
 
 
 @dataclass(frozen=True)
@@ -50,13 +56,14 @@ class ChatFormat:
 
     prompt      the text of the whole prompt
     form        what the answer may be
-    continued   the prompt has the beginning of the answer
+    asked       what is asked of it
+    tags        the template's tags around reasoning; None: it has none
     """
 
     prompt: str
     form: Form
-    reasoning_format: str = "auto"
-    continued: bool = False
+    asked: Asked
+    tags: Tags | None = None
 
     @property
     def generation_prompt(self) -> str:
@@ -71,7 +78,12 @@ class ChatFormat:
     @property
     def ends_itself(self) -> bool:
         """Whether a grammar says where the whole answer ends: then nothing else should."""
-        return self.form.grammar and not self.form.lazy
+        return self._is_json or (self.form.grammar and not self.form.lazy)
+
+    @property
+    def _is_json(self) -> bool:
+        """Return True if the answer is JSON and no call."""
+        return self.asked.is_json and not self.asked.tools
 
     @property
     def preserved_tokens(self) -> tuple[str, ...]:
@@ -83,45 +95,104 @@ class ChatFormat:
         """Texts that end the answer, besides the model's own tokens."""
         return self.form.stops
 
-    @property
-    def thinking(self) -> tuple[str, tuple[str, ...]]:
-        """The tag before thoughts and those after them; ("", ()) if there are none."""
-        return self.form.thinking
-
     def shown(self, tokenizer: Tokenizer) -> tuple[int, ...]:
         """The control tokens among `preserved_tokens`, and those that texts of them are made of."""
         ids = {id for text in self.form.preserved for id in tokenizer.tokenize(text, False)}
         return tuple(id for id in sorted(ids) if tokenizer.is_control(id))
 
     @cached_property
+    def thinking(self) -> Thinking | None:
+        """How the reasoning of an answer begins and ends, as `parse` reads it; None: it has none.
+
+        Texts that end it for `parse`, such as the beginning of a call, are among its ends.
+        """
+        tags, asked = self.tags, self.asked
+        if tags is None:
+            if not self.form.thinking[1]:
+                return None
+            tags = Tags(*self.form.thinking)
+        found = thinking_of(tags, self.prompt, asked.thinking and asked.said is None)
+        ends = dict.fromkeys((*tags.ends, *map(str.strip, self.form.thinking[1]), *self.form.words))
+        found = found._replace(ends=tuple(ends))
+        if asked.said is not None:
+            thinks = asked.said[1] is None
+            return found._replace(inside=thinks, answer=tags.answer if thinks else "")
+        if asked.tools:
+            found = found._replace(answer="", after=tags.turn)
+        return self._read_thinking(found) if asked.reasoning else found
+
+    def _read_thinking(self, found: Thinking) -> Thinking:
+        """What `parse` takes for reasoning, and for content after it."""
+        said = "" if self.asked.tools else "7"  # any content, JSON too
+
+        def fits(text: str, thought: str) -> bool:
+            answer = self.parse(text + said)
+            content = answer.content if said else answer.content.strip()
+            return content == said and answer.reasoning.strip().endswith(thought)
+
+        marks = (found.answer, f" {found.answer}", "")
+        marked = next((mark for mark in marks if fits(mark, "")), "")
+        starts = ("", found.start, f" {found.start}")
+        for start in starts if found.may_begin else starts[:1]:
+            for gap, after in product(("\n\n", "\n", ""), dict.fromkeys((found.after, ""))):
+                if fits(f"{start}x{found.ends[0]}{gap}{after}", "x"):
+                    return found._replace(
+                        start=start or found.start, inside=not start, answer=marked, spaces=gap,
+                        after=after,
+                    )  # fmt: skip
+        return found._replace(may_begin=False, inside=False, answer=marked)
+
+    @cached_property
     def grammar(self) -> Grammar | None:
-        """What the answer, or what of it follows a trigger, must be; None: it may be anything.
+        """Return the grammar of the content, or of what follows a trigger; None: any text.
 
         Raises GrammarError for a schema that cannot be kept.
         """
+        if self._is_json:
+            return compiled("json_schema", json.dumps(self.asked.schema))
         if not self.form.grammar:
             return None
-        text = lark_of(self.form.root, self.form.prompt, self.form.lazy)
-        return compiled("lark", text)
+        return compiled("lark", lark_of(self.form.root, self._head, self.form.lazy))
 
-    def constraint(self, tokenizer: Tokenizer) -> Constraint | None:
-        """What a Sampler is given for the answer: it holds from its first token on, so that
-        there is nothing to tell of thoughts. Raises GrammarError, as `grammar`."""
+    @property
+    def _head(self) -> str:
+        """The end of the prompt without reasoning and content."""
+        said = self.asked.said
+        head = self.form.prompt.removesuffix((said and said[1]) or "")
+        start = self.form.thinking[0]
+        return head.partition(start)[0] if start else head
+
+    def constraint(self, tokenizer: Tokenizer, most: int | None = None) -> Constraint | None:
+        """Return the constraint of an answer, which holds from its first token on.
+
+        Args:
+            tokenizer: The model's tokenizer.
+            most: Most tokens of the answer; reasoning before a required call takes at most half.
+
+        Raises:
+            GrammarError: The schema cannot be kept.
+        """
         if self.grammar is None:
             return None
-        shown = frozenset(self.shown(tokenizer))
+        shown = frozenset() if self._is_json else frozenset(self.shown(tokenizer))
         inner = ByGrammar(self.grammar, tokenizer, shown)
-        if not self.form.lazy:
+        if self._is_json and self.asked.said is not None:
+            inner.start_with(tokenizer.tokenize(self.asked.said[1] or "", False, False))
+        if self.form.lazy and not self._is_json:
+            form, (start, ends) = self.form, self.form.thinking
+            triggers = Triggers(form.words, form.patterns, start, ends, form.prompt)
+            return Lazily(inner, tokenizer, triggers, vocabulary(tokenizer, shown).tokenize_bytes)
+        if self.thinking is None:
             return inner
-        start, ends = self.form.thinking
-        form = self.form
-        triggers = Triggers(form.words, form.patterns, start, ends, form.prompt)
-        return Lazily(inner, tokenizer, triggers, vocabulary(tokenizer, shown).tokenize_bytes)
+        how = self.thinking
+        if self.asked.required:
+            how = how._replace(most=MOST_THOUGHTS if most is None else max(most // 2, 0))
+        return AfterThoughts(inner, tokenizer, how)
 
     def parser(self, ids: Callable[[], str] = new_id, echo: bool = False) -> Parser:
         """Reads the answer. ids: makes the ids of calls that have none. echo: the deltas of an
         answer that was continued begin with its beginning, too, which `answer` has anyway."""
-        form, silent = self.form, self.continued and not echo
+        form, silent = self.form, self.asked.said is not None and not echo
         drops = form.words if form.drops else ()
         return Parser(form.root, form.read, form.prompt, ids, form.late_ids, silent, drops)
 
@@ -147,7 +218,8 @@ def format_of(
 ) -> ChatFormat:
     """How an answer to messages is asked for and read.
 
-    tool_choice   auto, none, required, or {"type": "function", "function": {"name": ...}}
+    tool_choice   auto, none, required, or {"type": "function", "function": {"name": ...}}, which
+                  is one call
     parallel_tool_calls  None: if the template takes several calls in a message
     json_schema   the answer is JSON of this schema; True and {}: any object
     reasoning_format  none: thoughts stay in what is said; else they are told from it
@@ -170,6 +242,7 @@ def format_of(
     thinking = variables.get("enable_thinking", True)
     if parallel_tool_calls is None:
         parallel_tool_calls = template.caps.parallel_tool_calls
+    parallel_tool_calls = parallel_tool_calls and not isinstance(tool_choice, Mapping)
     said = None
     if continue_final_message and messages:
         *messages, last = messages
@@ -183,7 +256,7 @@ def format_of(
         json_schema if isinstance(json_schema, Mapping) else None, reasoning_format != "none",
         bool(thinking), render.generation, template.source, said,
     )  # fmt: skip
-    return _format(template, render, asked, add_generation_prompt, reasoning_format)
+    return _format(template, render, asked, add_generation_prompt)
 
 
 def schema_of(response_format: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -203,9 +276,7 @@ def schema_of(response_format: Mapping[str, Any] | None) -> Mapping[str, Any] | 
     return within.get("schema") or {"type": "object"}
 
 
-def _format(
-    template: ChatTemplate, render: _Render, asked: Asked, ask: bool, reasoning_format: str
-) -> ChatFormat:
+def _format(template: ChatTemplate, render: _Render, asked: Asked, ask: bool) -> ChatFormat:
     prompt = render.asked if ask else render.before
     if ask and prompt.endswith("<turn|>\n") and "<|turn>model" in template.source:
         # The template begins no turn after calls, but the model needs one.
@@ -213,10 +284,11 @@ def _format(
         prompt += asked.prompt
     elif asked.said is not None and "<|turn>model" in template.source:
         asked = replace(asked, prompt="<|turn>model\n" if prompt.endswith("<turn|>\n") else "")
-    made = form_of(template, asked)
+    is_begun = asked.said is not None and asked.said[1] is not None
+    made = form_of(template, replace(asked, schema=None) if is_begun else asked)
     if asked.said is not None:
         prompt += made.prompt
-    return ChatFormat(prompt, made, reasoning_format, asked.said is not None)
+    return ChatFormat(prompt, made, asked, template.thinking)
 
 
 def form_of(template: ChatTemplate, asked: Asked) -> Form:
@@ -232,7 +304,7 @@ def marks_of(template: ChatTemplate, tools: bool = False) -> Marks:
     template that takes none."""
     found = marks_in(template.source)
     tags = template.thinking
-    if not found.thinks and tags is not None:
+    if tags is not None and not found.think:
         found = replace(found, think=tags.start, thought=tags.ends[0])
     if tools and found.calls == "none":
         return replace(GENERIC, think=found.think, thought=found.thought)

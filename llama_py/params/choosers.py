@@ -17,16 +17,22 @@ class Thinking(NamedTuple):
     """The thoughts that an answer begins with, or may begin with.
 
     start, ends  the tags around them
-    answer       where an answer begins after them, if that is marked too
-    spaces       whether spaces after them belong to the tags
+    answer       what marks the content of an answer without them
+    after        what marks it after them
+    spaces       white space that may follow them: this, or True: any
     inside       the answer begins in them: the prompt has the tag
+    may_begin    whether the model may open them itself
+    most         most tokens of them; None: no limit
     """
 
     start: str
     ends: tuple[str, ...]
     answer: str = ""
-    spaces: bool = True
+    spaces: str | bool = True
     inside: bool = False
+    after: str = ""
+    may_begin: bool = True
+    most: int | None = None
 
 
 class Chooser(Protocol):

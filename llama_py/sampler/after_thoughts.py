@@ -1,4 +1,4 @@
-"""A constraint that holds for what is said, not for the thoughts before."""
+"""A constraint that holds for the content of an answer, not for the reasoning before it."""
 
 from __future__ import annotations
 
@@ -12,32 +12,38 @@ from llama_py.sampler.candidates import Candidates
 from llama_py.sampler.constraint import Constraint
 from llama_py.tokenizer import Tokenizer
 
-SPACES = 8  # bytes of them between thoughts and answer, at most
+SPACES = 8  # most bytes of white space between reasoning and content
+
+Headers = tuple[tuple[tuple[int, ...], bool], ...]  # tokens; whether reasoning follows them
 
 
 class AfterThoughts:
-    """`inner` from where the thoughts end. Thoughts may be anything, but do not end the answer; a
-    token that has text behind their end is not allowed.
+    """Apply `inner` from the first token of the content.
 
-    An answer that does not begin inside thoughts has them if it begins with their tag.
+    Reasoning begins where the prompt opens it, or with its marker if the vocabulary has special
+    tokens for that; letters that spell a marker are content. Reasoning may be any text, but does
+    not end the answer. A token with text beyond the end of the reasoning is refused. If the format
+    marks the content, and the vocabulary has the mark, the content follows it.
     """
 
     def __init__(self, inner: Constraint, tokenizer: Tokenizer, thinking: Thinking) -> None:
         self.inner, self.pieces, self.eog = inner, tokenizer.pieces, tokenizer.eog
-        self.start = thinking.start.strip().encode()
-        self.ends = tuple(end.strip().encode() for end in thinking.ends)
-        self.mark = thinking.answer.encode()
-        if self.mark:  # thoughts and what is between them and the answer end with it
-            self.ends = (self.mark,)
-        self.begins_inside = thinking.inside or bool(self.mark)
-        self.spaces = thinking.spaces
+        end, *others = (end.strip() for end in thinking.ends)
+        self.end, self.others = end.encode(), tuple(other.encode() for other in others)
+        self.closing = tokenizer.tokenize(end, False)
+        self.inside, self.spaces, self.most = thinking.inside, thinking.spaces, thinking.most
+        start = _headers(tokenizer, thinking.start, True) if thinking.may_begin else ()
+        self.first = start + _headers(tokenizer, thinking.answer, False)
+        self.after = _headers(tokenizer, thinking.after, False)
         self.reset()
 
     def reset(self) -> None:
         self.inner.reset()
-        self.thinking, self.may_think = self.begins_inside, True
-        self.text = b""  # so far, of thoughts or of the tag before them
-        self.gap = 0  # bytes of spaces that may follow
+        self.thinking, self.left = self.inside, self.most
+        self.headers, self.at = (() if self.inside else self.first), 0
+        self.text = b""  # the end of the reasoning so far
+        self.gap = b""  # white space since the reasoning
+        self.may_gap = False
         self.said = False  # whether `inner` has begun
 
     def copy(self) -> AfterThoughts:
@@ -46,8 +52,13 @@ class AfterThoughts:
         return other
 
     @property
+    def _may_answer(self) -> bool:
+        """Whether the content may begin here."""
+        return not self.thinking and not self.at and all(thinks for _, thinks in self.headers)
+
+    @property
     def complete(self) -> bool:
-        return not self.text and not self.thinking and self.inner.complete
+        return (self.said or self._may_answer) and self.inner.complete
 
     def allows(self, id: int) -> bool:
         if self.said:
@@ -55,8 +66,8 @@ class AfterThoughts:
         if not 0 <= id < len(self.pieces):
             return False
         if self.thinking:
-            return id not in self.eog and not self._overshoots(id)
-        return self._comes_before(id) or (not self.text and self.inner.allows(id))
+            return self._continues(id)
+        return self._comes_before(id) or (self._may_answer and self.inner.allows(id))
 
     def n_allowed(self, ids: Sequence[int]) -> int:
         if self.said:
@@ -71,15 +82,13 @@ class AfterThoughts:
     def apply(self, c: Candidates) -> Candidates:
         if self.said:
             return self.inner.apply(c)
-        if self.thinking:
-            ids = [id for id in range(len(self.pieces)) if not self.allows(id)]
-            left = c.logits.copy()
-            left[ids] = -np.inf
-            left[len(self.pieces) :] = -np.inf
-            return Candidates(c.ids, left)
-        more = [id for id in range(len(self.pieces)) if self._comes_before(id)]
-        left = np.full_like(c.logits, -np.inf) if self.text else self.inner.apply(c).logits
-        left[more] = c.logits[more]
+        if self.thinking or not self._may_answer:
+            left = np.full_like(c.logits, -np.inf)
+        else:
+            left = self.inner.apply(c).logits.copy()
+        more = self._continues if self.thinking else self._comes_before
+        ids = [id for id in range(len(self.pieces)) if more(id)]
+        left[ids] = c.logits[ids]
         return Candidates(c.ids, left)
 
     def accept(self, id: int) -> None:
@@ -87,43 +96,52 @@ class AfterThoughts:
             self.inner.accept(id)
         elif self.thinking:
             self._think(self.pieces[id])
-        elif not self.text and self.inner.allows(id):
+        elif self._may_answer and self.inner.allows(id):
             self.said = True
             self.inner.accept(id)
         elif self._is_gap(id):
-            self.gap -= len(self.pieces[id])
+            self.gap += self.pieces[id]
         else:
-            self.text = (self.text + self.pieces[id]).lstrip()
-            if self.text.startswith(self.start):
-                self.thinking, self.text = True, b""
+            self._open(id)
+
+    def _open(self, id: int) -> None:
+        """Take a token of a header."""
+        self.headers = tuple(h for h in self.headers if h[0][self.at] == id)
+        self.at += 1
+        for ids, thinks in self.headers:
+            if len(ids) == self.at:
+                self.thinking, self.headers, self.at, self.may_gap = thinks, (), 0, False
 
     def _think(self, piece: bytes) -> None:
-        self.text = (self.text + piece)[-4 * max(map(len, (*self.ends, piece))) :]
-        if any(end in self.text for end in self.ends):
-            self.thinking, self.may_think, self.text = False, False, b""
-            self.gap = SPACES if self.spaces else 0
+        self.text = (self.text + piece)[-4 * max(len(self.end), len(piece)) :]
+        self.left = None if self.left is None else self.left - 1
+        if self.end in self.text:
+            self.thinking, self.text, self.headers = False, b"", self.after
+            self.gap, self.may_gap = b"", True
 
-    def _overshoots(self, id: int) -> bool:
+    def _continues(self, id: int) -> bool:
+        """Return True if a token may follow within the reasoning."""
+        if self.left is not None and self.left <= 0:  # it is too long: close it
+            return id == self.closing[min(-self.left, len(self.closing) - 1)]
         text = self.text + self.pieces[id]
-        for end in self.ends:
-            at = text.find(end)
-            if at >= 0:
-                return bool(text[at + len(end) :].strip())
-        return False
+        _, ended, beyond = text.partition(self.end)
+        is_other = any(other in text for other in self.others)
+        return id not in self.eog and not is_other and not (ended and beyond.strip())
 
     def _comes_before(self, id: int) -> bool:
-        """Whether a token is of the tag before thoughts, or of the spaces after them."""
-        piece = self.pieces[id]
-        if not piece or id in self.eog:
-            return False
-        if self._is_gap(id):
-            return True
-        text = (self.text + piece).lstrip()
-        if not self.may_think or not text:
-            return False
-        whole = text.startswith(self.start) and not text[len(self.start) :].strip()
-        return whole or self.start.startswith(text)
+        """Return True if a token belongs to a header, or to the white space after reasoning."""
+        return any(ids[self.at] == id for ids, _ in self.headers) or self._is_gap(id)
 
     def _is_gap(self, id: int) -> bool:
-        piece = self.pieces[id]
-        return 0 < len(piece) <= self.gap and not piece.strip()
+        if self.at or not self.may_gap or not self.pieces[id]:
+            return False
+        gap = self.gap + self.pieces[id]
+        if isinstance(self.spaces, str):
+            return self.spaces.encode().startswith(gap)
+        return self.spaces and len(gap) <= SPACES and not gap.strip()
+
+
+def _headers(tokenizer: Tokenizer, text: str, thinks: bool) -> Headers:
+    """Return the tokens of a marker, if any of them is a special token."""
+    ids = tuple(tokenizer.tokenize(text.rstrip(), False))
+    return ((ids, thinks),) if any(map(tokenizer.is_special, ids)) else ()

@@ -52,6 +52,7 @@ class Sampler:
         self.seed = params.seed if params.has_seed else int.from_bytes(os.urandom(4), "little")
         setup = Setup(params, n_vocab, self.seed, tokenizer)
         self.constraint = constraint or _constraint(setup)
+        self._waits = False  # whether `begin` has put the constraint behind reasoning
         self._tokenizer = tokenizer
         self._ids = np.arange(n_vocab)
         self._bias = logit_bias(_biases(setup))
@@ -97,9 +98,10 @@ class Sampler:
         """Another answer begins: the constraint starts anew, behind thoughts if there are any."""
         if self.constraint is None:
             return
-        if isinstance(self.constraint, AfterThoughts):
+        if self._waits and isinstance(self.constraint, AfterThoughts):
             self.constraint = self.constraint.inner
         self.constraint.reset()
+        self._waits = thinking is not None and self._tokenizer is not None
         if thinking is not None and self._tokenizer is not None:
             self.constraint = AfterThoughts(self.constraint, self._tokenizer, thinking)
 

@@ -47,6 +47,12 @@ class ByGrammar:
     def accept(self, id: int) -> None:
         self._now.consume_token(id)
 
+    def start_with(self, ids: Sequence[int]) -> None:
+        """Let answers continue these tokens, if they can begin one."""
+        if self.n_allowed(ids) == len(ids):
+            self._first.consume_tokens(list(ids))
+            self.reset()
+
     @property
     def complete(self) -> bool:
         return bool(self._now.is_accepting())

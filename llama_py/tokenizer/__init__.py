@@ -112,6 +112,10 @@ class Tokenizer:
         """Whether the token is a marker, and no part of the text."""
         return self._type(id) in (TokenType.CONTROL, TokenType.UNKNOWN)
 
+    def is_special(self, id: int) -> bool:
+        """Return True for control and user-defined tokens, which stand for no ordinary text."""
+        return self._type(id) in (TokenType.CONTROL, TokenType.USER_DEFINED)
+
     def tokenize(
         self, text: str, add_special: bool = True, parse_special: bool = True
     ) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import lzma
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from llama_py.params import SamplingParams
 from llama_py.sampler import Constraint, Sampler
 from llama_py.sampler.constraint import Ended
 from llama_py.sampler.lazily import Lazily, Scan, Triggers
+from llama_py.tokenizer import Tokenizer
+from tests.text_vocab import demo_with
 
 FOLDER = Path(__file__).parents[1] / "data" / "chat"
 RECORDED, TEMPLATES = (
@@ -58,25 +61,34 @@ def format_for(case: dict[str, Any]) -> ChatFormat:
     )  # fmt: skip
 
 
-def constraint_of(form: ChatFormat) -> Constraint:
-    found = form.constraint(TOKENIZER)
+def constraint_of(form: ChatFormat, tokenizer: Tokenizer = TOKENIZER) -> Constraint:
+    found = form.constraint(tokenizer)
     assert found is not None
     return found
 
 
-def taken(constraint: Constraint, text: str) -> str:
+def taken(constraint: Constraint, text: str, tokenizer: Tokenizer = TOKENIZER) -> str:
     """As much of a text as a constraint lets a model write."""
-    ids = TOKENIZER.tokenize(text, False, False)
+    ids = tokenizer.tokenize(text, False, tokenizer is not TOKENIZER)
     n = constraint.n_allowed(ids)
     for id in ids[:n]:
         constraint.accept(id)
-    return b"".join(TOKENIZER.pieces[id] for id in ids[:n]).decode(errors="replace")
+    return b"".join(tokenizer.pieces[id] for id in ids[:n]).decode(errors="replace")
+
+
+# Of llama.cpp's answers: prose before a required call, and what surrounds JSON, are not written.
+UNWRITTEN = re.compile(
+    r"Let me inspect the current directory\.\n|```json\n(?=[{\"])|\n```$| <\|constrain\|>json"
+)
 
 
 @pytest.mark.parametrize("case", with_grammar())
 def test_answers_are_allowed(case: dict[str, Any]) -> None:
-    constraint = constraint_of(format_for(case))
-    assert taken(constraint, case["input"]) == case["input"]
+    form = format_for(case)
+    tokenizer = demo_with(*form.preserved_tokens, "<|return|>", "<|call|>")
+    constraint = constraint_of(form, tokenizer)
+    text = case["input"] if form.lazy else UNWRITTEN.sub("", case["input"])
+    assert taken(constraint, text, tokenizer) == text
     if isinstance(constraint, Lazily):
         assert constraint.holds == bool(case["parsed"]["tool_calls"])
     assert constraint.complete
@@ -107,14 +119,15 @@ def call(name: str, arguments: str) -> str:
 
 
 @pytest.mark.parametrize(("text", "good"), [
-    ("3", True), ("```json\n3\n```", True), ("<think>\nSo.\n</think>\n\n3", True), ("\n\n3", False),
-    (" 3", False), ("3\n", False), ("```json\n\n3\n```", False),
+    ("3", True), ("<think>\nSo.\n</think>\n\n3", True), ("\n\n3", False), (" 3", False),
+    ("3\n", False), ("```json\n3\n```", False), ("```json\n\n3\n```", False),
 ])  # fmt: skip
-def test_no_spaces_are_written_around_json(text: str, good: bool) -> None:
-    """They may end a turn; and a model could go on with them. They are read."""
+def test_only_json_is_written(text: str, good: bool) -> None:
+    """Spaces may end a turn, or go on for ever. They and a fence are read all the same."""
     form = asked(HERMES, tools=None, json_schema={"type": "integer"})
-    constraint = constraint_of(form)
-    assert (taken(constraint, text) == text and constraint.complete) == good
+    tokenizer = demo_with("<think>", "</think>")
+    constraint = constraint_of(form, tokenizer)
+    assert (taken(constraint, text, tokenizer) == text and constraint.complete) == good
     assert form.parse(text).content == "3"
 
 
@@ -190,6 +203,21 @@ def test_json_may_be_asked_for() -> None:
         assert taken(constraint, wrong) != wrong
     with pytest.raises(GrammarError):
         asked(HERMES, tools=None, json_schema={"type": "wrong"}).constraint(TOKENIZER)
+
+
+@pytest.mark.parametrize(("begun", "rest", "good"), [
+    ('{"n": ', "3}", True), ('{"n": ', '{"n": 3}', False), ("So: ", '{"n": 3}', True),
+    ("So: ", "3}", False),
+])  # fmt: skip
+def test_json_may_have_begun(begun: str, rest: str, good: bool) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    template = ChatTemplate(TEMPLATES["templates"][HERMES]["source"])
+    messages = [*ASKED, {"role": "assistant", "content": begun}]
+    form = format_of(template, messages, json_schema=schema, continue_final_message=True)
+    constraint = constraint_of(form)
+    constraint.reset()
+    assert (taken(constraint, rest) == rest and constraint.complete) == good
+    assert not good or form.parse(rest).content == begun + rest
 
 
 def test_a_state_can_be_copied() -> None:

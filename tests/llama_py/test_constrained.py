@@ -14,16 +14,19 @@ import pytest
 
 import llama_py
 from ggml_py.errors import GrammarError
+from llama_py.grammar import compiled
 from llama_py.grammar.vocabulary import vocabulary
 from llama_py.params import SamplingParams
 from llama_py.params.choosers import Thinking
 from llama_py.sampler import Sampler
+from llama_py.sampler.after_thoughts import AfterThoughts
 from llama_py.sampler.constraint import Ended
+from llama_py.sampler.grammar import ByGrammar
 from llama_py.tokenizer import Tokenizer, TokenType, load_tokenizer
 from tests.commands import DEMO
 from tests.grammars import characters, takes
 from tests.speculative.scripted import context, greedy, plain, scripted
-from tests.text_vocab import bpe_meta, spm
+from tests.text_vocab import bpe_meta, demo_with, spm
 
 PERSON = {
     "type": "object",
@@ -275,11 +278,43 @@ def test_drafts_with_thoughts_are_followed() -> None:
     assert constraint.thinking  # nothing has happened
 
 
+def test_markers_that_letters_spell_are_no_markers() -> None:
+    marked = Thinking("<A>", ("</A>",), "<say>", spaces=False)
+    for inside, thoughts in ((False, ""), (True, "Hm</A>")):
+        sampler, _ = thinker(inside, marked)
+        told(sampler, thoughts)
+        assert sorted(may(sampler)) == sorted("0123456789<")
+    sampler, _ = thinker(False, THINKING._replace(may_begin=False))
+    assert sorted(may(sampler)) == sorted("0123456789<")  # not <think>, though it is a token
+
+
 def test_an_answer_that_is_marked_begins_with_its_mark() -> None:
-    channels = Thinking("<A>", ("</A>",), "<say>", spaces=False)
-    sampler, _ = thinker(False, channels)
-    told(sampler, "<A>Hm</A> ... <say>")
-    assert sorted(may(sampler)) == sorted("0123456789<")
+    tokenizer = demo_with("<A>", "</A>", "<B>", "<say>")
+    marked = Thinking("<A>", ("</A>",), "<say>", after="<B><say>")
+    for text, good in (
+        ("<say>7", True), ("<A>So.</A><B><say>7", True), ("7", False), ("<A>So.</A>7", False),
+        ("<A>So.</A><say>7", False), ("<A>So.</A><B>7", False), ("<say><A>", False),
+    ):  # fmt: skip
+        constraint = AfterThoughts(ByGrammar(compiled("regex", "7"), tokenizer), tokenizer, marked)
+        ids = tokenizer.tokenize(text, False)
+        assert (constraint.n_allowed(ids) == len(ids)) == good, text
+
+
+def test_thoughts_have_a_bound() -> None:
+    sampler, constraint = thinker(True, THINKING._replace(most=3))
+    told(sampler, "Hm ")
+    for c in "</think>":
+        assert may(sampler) == c
+        told(sampler, c)
+    told(sampler, "42")
+    assert constraint.complete
+
+
+def test_another_end_of_thoughts_is_no_part_of_them() -> None:
+    sampler, _ = thinker(True, THINKING._replace(ends=("</think>", "<call>")))
+    told(sampler, "Hm <cal")
+    told(sampler, "l")
+    assert ">" not in may(sampler)
 
 
 def test_chat_with_thoughts(tmp_path: Path) -> None:

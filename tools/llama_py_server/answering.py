@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from llama_py.chat.budget import Budget
-from llama_py.chat.thinking import control_tokens, thinking_of
+from llama_py.chat.thinking import control_tokens
 from llama_py.chat.tools import Delta, format_of
 from llama_py.rendered import without_images
 
 if TYPE_CHECKING:
     from llama_py.chat import ChatTemplate
-    from llama_py.params.choosers import LogitsProcessor, Thinking
+    from llama_py.params.choosers import LogitsProcessor
     from llama_py.sampler.constraint import Constraint
     from llama_py.serving import Engine
     from llama_py_server.asked import Asked
@@ -40,7 +40,7 @@ class Answering:
     """Of the answers to one conversation.
 
     prompt   the whole prompt;  stops  what ends an answer besides the model's own tokens
-    schema   what the answer must be, as JSON; None: anything
+    thinking  the reasoning before the content, where a client's grammar begins
     marks    where other prompts may go on, once `mark` has been called
     """
 
@@ -56,7 +56,7 @@ class Answering:
             **o.variables,
         )  # fmt: skip
         self.prompt, self.stops = self.format.prompt, self.format.stops
-        self.reasoning_format, self.schema = o.reasoning_format, asked.schema
+        self.reasoning_format, self.thinking = o.reasoning_format, self.format.thinking
         self._tags = template.thinking
         self.marks: list[int] | None = None
 
@@ -75,11 +75,6 @@ class Answering:
             found += control_tokens(self._tags, tokenizer)
         return tuple(dict.fromkeys(found))
 
-    @property
-    def thinking(self) -> Thinking | None:
-        """The tags that a client's grammar holds behind."""
-        return None if self._tags is None else thinking_of(self._tags, self.prompt)
-
     def processors(self) -> tuple[LogitsProcessor, ...]:
         """What ends thoughts that are too long. One answer uses it."""
         o = self._asked.options
@@ -88,9 +83,10 @@ class Answering:
         tokenizer = self._tokenizer
         return (Budget(tokenizer, self._tags, o.budget, self.prompt, o.budget_message),)
 
-    def constraint(self) -> Constraint | None:
-        """What one answer may be: its calls, or JSON. GrammarError where that cannot be."""
-        return self.format.constraint(self._tokenizer)
+    def constraint(self, most: int) -> Constraint | None:
+        """What one answer of `most` tokens may be: its calls, or JSON. GrammarError where that
+        cannot be."""
+        return self.format.constraint(self._tokenizer, most)
 
     def reader(self) -> Reads:
         return Plain() if self._asked.plain else self.format.parser()

@@ -14,11 +14,12 @@ class Options:
     """What a request says of how its prompt is made.
 
     continued  whether the last message goes on: True, or which part of it does
+    parallel_tool_calls  None: if the template takes several calls in a message
     """
 
     add_generation_prompt: bool = True
     continued: bool | str = False
-    parallel_tool_calls: bool = True
+    parallel_tool_calls: bool | None = None
     reasoning_format: str = "auto"
     budget: int = -1
     budget_message: str = ""

@@ -113,10 +113,11 @@ def _options(state: State, body: Body, messages: list[Body]) -> Options:
     talk = state.talk
     budget = value(body, "reasoning_budget_tokens", value(body, "thinking_budget_tokens", -1))
     continued, prompted = _continued(state, body, messages)
+    parallel = body.get("parallel_tool_calls")
     return Options(
         add_generation_prompt=prompted,
         continued=continued,
-        parallel_tool_calls=value(body, "parallel_tool_calls", True),
+        parallel_tool_calls=parallel if isinstance(parallel, bool) else None,
         reasoning_format=text(body, "reasoning_format", talk.reasoning_format),
         budget=talk.reasoning_budget if budget < 0 else budget,
         budget_message=text(body, "reasoning_budget_message", talk.reasoning_budget_message),

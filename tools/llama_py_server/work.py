@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
 
+from llama_py.prompts import n_cells
 from llama_py.serving import Busy, Event, Handle, Request, Timings
 from llama_py_server.answer import Answer, Change
 from llama_py_server.errors import HTTPError, invalid, told
@@ -192,9 +193,8 @@ def request_of(state: State, answer: Answer) -> Request:
         raise invalid(f"id_slot = {task.id_slot}: there are slots 0 to {state.engine.n_slots - 1}")
     params, constraint = state.params_of(task), None
     if answering is not None and not task.sampling.constraints:
-        constraint = answering.constraint()
-        if constraint is None and answering.schema is not None:  # of a format without one
-            params = replace(params, json_schema=answering.schema, thinking=answering.thinking)
+        room = state.engine.n_ctx - n_cells(answer.prompt)
+        constraint = answering.constraint(room if task.n_predict < 0 else task.n_predict)
     return Request(
         prompt=answer.prompt,
         params=params,

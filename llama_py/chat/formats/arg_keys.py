@@ -8,7 +8,18 @@ from llama_py.chat.formats.form import Asked, Form, each
 from llama_py.chat.formats.schema import parameters
 from llama_py.chat.peg.leaves import END, until
 from llama_py.chat.peg.named import permuted, rule, trigger
-from llama_py.chat.peg.nodes import SPACE, As, Node, atomic, choice, many, never, optional, seq
+from llama_py.chat.peg.nodes import (
+    NOTHING,
+    SPACE,
+    As,
+    Node,
+    atomic,
+    choice,
+    many,
+    never,
+    optional,
+    seq,
+)
 from llama_py.chat.peg.values import of_schema
 
 ROLE, END_ROLE = "<role>ASSISTANT</role>", "<|role_end|>"
@@ -24,7 +35,7 @@ def made(asked: Asked) -> Form:
     else:  # the prompt may begin thoughts, or end them
         is_open = prompt.rfind(THINK) > prompt.rfind(THOUGHT)
     return Form(
-        _root(asked, is_open), prompt, bool(asked.tools), asked.auto, (CALL,),
+        _root(asked, is_open), prompt, bool(asked.tools), asked.lazy, (CALL,),
         preserved=(THINK, THOUGHT, CALL, CALLED, KEY, END_KEY, VALUE, END_VALUE, END_ROLE),
         stops=(END_ROLE,), thinking=(THINK, (THOUGHT, CALL)),
     )  # fmt: skip
@@ -33,18 +44,18 @@ def made(asked: Asked) -> Form:
 def _root(asked: Asked, is_open: bool) -> Node:
     inner = until(THOUGHT, CALL) if is_open else until(THOUGHT)
     thought = form.reasoning(inner) if asked.reasoning else form.content(inner)
-    start = seq(
-        optional(ROLE + SPACE), optional(seq(optional(THINK), thought, optional(THOUGHT)))
-    )
+    thoughts = form.thoughts(optional(seq(optional(THINK), thought, optional(THOUGHT))))
+    start = optional(ROLE + SPACE) + thoughts
     tail = seq(optional(form.content(until(END_ROLE))), optional(END_ROLE))
     if not asked.tools:
         return seq(start, tail, END)
     tail = never(CALL) + tail  # a broken call is none of it
     one = choice(*(rule(f"tool {name}", _call(name, tool)) for name, tool in each(asked)))
     several = one + many(SPACE + one) if asked.parallel else one
-    calls = trigger("tool call", seq(several, SPACE, tail))
+    behind = tail if asked.lazy else As(tail, NOTHING)
+    calls = trigger("tool call", seq(several, SPACE, behind))
     said = optional(form.content(until(CALL)))
-    return seq(start, said, calls if asked.required else optional(calls), tail, END)
+    return seq(start, form.calls_after(asked, said, calls), behind, END)
 
 
 def _call(name: str, tool: form.Tool) -> Node:

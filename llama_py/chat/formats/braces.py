@@ -110,9 +110,9 @@ def _value(schema: Schema, depth: int) -> Node:
 def made(asked: Asked) -> Form:
     start = TURN if asked.prompt == TURN else ""
     holds = asked.is_json or bool(asked.tools)
+    prompt = form.continued(asked, f"{start}{THOUGHT}\n", LEFT)
     return Form(
-        _root(asked), form.continued(asked, f"{start}{THOUGHT}\n", LEFT), holds,
-        asked.auto and not asked.is_json, (CALL,),
+        _root(asked), prompt, holds, asked.lazy, (CALL,),
         preserved=(CHANNEL, LEFT, CALL, CALLED, "<|turn>"), thinking=(THOUGHT, (LEFT,)), drops=True,
         read=read,
     )  # fmt: skip
@@ -127,10 +127,9 @@ def _root(asked: Asked) -> Node:
     # Channels may be begun again and again before one is used.
     empty = As(many(lit(CHANNEL) + never("thought")), NOTHING)
     thought = choice(seq(peek(CHANNEL), empty, rule("thought", block)), never(CHANNEL))
-    start = optional(TURN)
-    if asked.schema is not None:
-        fenced = lit("```json") << form.answer_of(asked.schema) << "```"
-        return seq(start, optional(thought), fenced)
+    start, before = optional(TURN), form.thoughts(thought)
+    if asked.schema is not None and not asked.tools:
+        return seq(start, before, form.json_of(asked.schema))
     if not asked.tools:
         return seq(start, many(rule("message", thought + form.content(until(CHANNEL, LEFT))), 1))
     one = choice(*(
@@ -139,14 +138,12 @@ def _root(asked: Asked) -> Node:
             form.arguments(As(DICT, _object(parameters_of(tool), MAX_DEPTH))),
         ))) for name, tool in each(asked)
     ))  # fmt: skip
-    several = many(
-        seq(f"{CALL}call:", one, CALLED), int(asked.required), -1 if asked.parallel else 1
-    )
+    several = many(seq(f"{CALL}call:", one, CALLED), 1, -1 if asked.parallel else 1)
     calls = trigger("tool call", several)
-    if asked.required:
-        return seq(start, thought, calls)
+    if not asked.lazy:
+        return seq(start, before, form.calls_after(asked, NOTHING, calls))
     said = form.content(until(CHANNEL, LEFT, CALL))
-    return seq(start, many(rule("message", thought + said)), until(CALL), calls)
+    return seq(start, many(rule("message", thought + said)), until(CALL), optional(calls))
 
 
 def read(found: tuple[Found, ...]) -> Answer:

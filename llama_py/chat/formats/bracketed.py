@@ -6,7 +6,7 @@ from llama_py.chat.formats import form
 from llama_py.chat.formats.form import Asked, Form, each, tool_rule
 from llama_py.chat.peg.leaves import rest, until
 from llama_py.chat.peg.named import trigger
-from llama_py.chat.peg.nodes import NOTHING, Node, choice, many, optional, seq
+from llama_py.chat.peg.nodes import NOTHING, SPACE, Node, choice, many, optional, seq
 
 THINK, THOUGHT, CALL, ARGUMENTS = "[THINK]", "[/THINK]", "[TOOL_CALLS]", "[ARGS]"
 
@@ -15,20 +15,22 @@ def made(asked: Asked) -> Form:
     thoughts: Node = NOTHING
     if asked.reasoning:
         thoughts = optional(seq(THINK, form.reasoning(until(THOUGHT)), THOUGHT))
-    if asked.schema is not None:
-        root = thoughts << "```json" << form.answer_of(asked.schema) << "```"
-    elif asked.tools:
+    thoughts = form.thoughts(thoughts)
+    if asked.tools:
         one = choice(*(
             tool_rule(name, form.call(
                 form.opened(form.named(name) + ARGUMENTS) + form.arguments_of(tool)
             ))
             for name, tool in each(asked)
         ))  # fmt: skip
-        several = many(CALL + one, int(asked.required), -1 if asked.parallel else 1)
-        root = thoughts << form.content(until(CALL)) << trigger("tool call", several)
+        several = many(CALL + one, 1, -1 if asked.parallel else 1)
+        said = form.content(until(CALL)) + SPACE
+        root = thoughts << form.calls_after(asked, said, trigger("tool call", several))
+    elif asked.schema is not None:
+        root = thoughts << form.json_of(asked.schema)
     else:
         root = thoughts << form.content(rest())
     return Form(
-        root, form.continued(asked, THINK, THOUGHT), asked.is_json or bool(asked.tools), asked.auto,
+        root, form.continued(asked, THINK, THOUGHT), asked.is_json or bool(asked.tools), asked.lazy,
         (CALL,), preserved=(THINK, THOUGHT, CALL, ARGUMENTS), thinking=(THINK, (THOUGHT,)),
     )  # fmt: skip

@@ -33,7 +33,7 @@ def made(asked: Asked) -> Form:
     return Form(
         _root(asked),
         form.continued(asked, START + ANALYSIS, f"{END}{START}{FINAL}{MESSAGE}"),
-        holds, not asked.is_json and asked.auto, (), TRIGGERS,
+        holds, asked.lazy, (), TRIGGERS,
         preserved=(CHANNEL, "<|constrain|>", MESSAGE, "<|start|>", END),
         thinking=(ANALYSIS, (END,)),
     )  # fmt: skip
@@ -51,17 +51,16 @@ def _root(asked: Asked) -> Node:
     kind = seq(SPACE, optional("<|constrain|>"), characters("[A-Za-z0-9_-]"))
     json = choice(" json", " <|constrain|>json", "<|constrain|>json")
     constrained = As(optional(kind), optional(json))
-    if asked.schema is not None:
-        answer = form.answer_of(asked.schema)
-        return seq(many(START + analysis), START, FINAL, constrained, MESSAGE, answer)
     preamble = rule("preamble", seq(COMMENTARY + MESSAGE, form.content(inner), END))
-    final = rule("final", seq(stray, FINAL + MESSAGE, form.content(inner)))
+    said = form.content(inner) if asked.schema is None else form.json_of(asked.schema)
+    header = MESSAGE if asked.schema is None else constrained + MESSAGE
+    final = rule("final", seq(stray, FINAL, header, said))
     channel = choice(COMMENTARY, f"{CHANNEL}analysis")
-    before = many(START + rule("any", choice(preamble, analysis)))
+    before = form.thoughts(many(START + rule("any", choice(preamble, analysis))))
     if not asked.tools:
         # Calls of tools that nobody offered.
         other = rule("other", atomic(seq(optional(channel), " to=", inner, END)))
-        return seq(before, START, choice(final, other))
+        return seq(before, START, choice(final, other) if asked.schema is None else final)
     tools = []
     for name, tool in each(asked):
         to = seq(" to=functions.", form.named(name))

@@ -36,7 +36,7 @@ MAX_DEPTH = 8  # of elements in elements; deeper ones are JSON
 def made(asked: Asked) -> Form:
     return Form(
         _root(asked), form.continued(asked, asked.prompt + THINK, THOUGHT),
-        asked.is_json or bool(asked.tools), not asked.is_json and asked.auto, (CALL,),
+        asked.is_json or bool(asked.tools), asked.lazy, (CALL,),
         preserved=(NS, "<tool_call>", "</tool_call>", THINK, THOUGHT), thinking=(THINK, (THOUGHT,)),
         read=read,
     )  # fmt: skip
@@ -49,19 +49,15 @@ def _root(asked: Asked) -> Node:
         block = seq(THINK, inner, THOUGHT)
         if asked.thinking:
             block = seq(THINK, SPACE, form.reasoning(inner), THOUGHT)
-        thoughts = optional(choice(block, THOUGHT))
+        thoughts = form.thoughts(optional(choice(block, THOUGHT)))
     start = lit(asked.prompt.partition(THINK)[0]) + thoughts
-    if asked.schema is not None:
-        inner = form.answer_of(asked.schema)
-        return seq(start, rule("response format", seq("```json", SPACE, inner, SPACE, "```")), END)
     if not asked.tools:
-        return seq(start, form.content(rest()), END)
+        said = form.content(rest()) if asked.schema is None else form.json_of(asked.schema)
+        return seq(start, said, END)
     one = choice(*(tool_rule(name, _call(name, tool)) for name, tool in each(asked)))
     several = one + many(SPACE + one) if asked.parallel else one
     calls = trigger("tool call", seq(CALL, SPACE, several, SPACE, CALLED))
-    return seq(
-        start, form.content(until(CALL)), calls if asked.required else optional(calls), END
-    )
+    return seq(start, form.calls_after(asked, form.content(until(CALL)), calls), END)
 
 
 def _call(name: str, tool: form.Tool) -> Node:

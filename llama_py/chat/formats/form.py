@@ -11,7 +11,7 @@ from llama_py.chat.answer import Answer, Reader
 from llama_py.chat.formats.schema import parameters_of
 from llama_py.chat.peg.found import Found
 from llama_py.chat.peg.named import rule, tag
-from llama_py.chat.peg.nodes import Node, atomic
+from llama_py.chat.peg.nodes import NOTHING, SPACE, As, Node, atomic, choice, optional, seq
 from llama_py.chat.peg.values import of_schema
 
 Tool = Mapping[str, Any]
@@ -47,6 +47,11 @@ class Asked:
     def auto(self) -> bool:
         """Whether it may call a tool, but need not."""
         return bool(self.tools) and not self.required
+
+    @property
+    def lazy(self) -> bool:
+        """Return True if any text may precede calls, and be the whole answer."""
+        return self.auto and not self.is_json
 
     @property
     def is_json(self) -> bool:
@@ -108,9 +113,26 @@ argument_named = _whole(tags.ARG_NAME)
 value, string = map(_tagged, (tags.ARG_VALUE, tags.ARG_STRING))
 
 
-def answer_of(schema: Mapping[str, Any]) -> Node:
-    """What is said, as JSON of a schema."""
-    return content(of_schema(schema))
+def thoughts(item: Node) -> Node:
+    """Reasoning, which the grammar of an answer leaves out: it is a constraint of its own."""
+    return As(item, NOTHING)
+
+
+def json_of(schema: Mapping[str, Any]) -> Node:
+    """Content as JSON of a schema; it is also read within a fence, with any space around."""
+    value = content(of_schema(schema))
+    fenced = seq("```json", SPACE, value, SPACE, "```")
+    return rule("response format", As(seq(SPACE, choice(fenced, value), SPACE), value))
+
+
+def calls_after(asked: Asked, said: Node, calls: Node) -> Node:
+    """Calls after content. No content is written before a call that must be there; if a schema is
+    given, the answer is calls or JSON."""
+    if asked.required:
+        return As(said, NOTHING) + calls
+    if asked.schema is not None:
+        return choice(calls, json_of(asked.schema))
+    return said + optional(calls)
 
 
 def each(asked: Asked) -> Iterator[tuple[str, Tool]]:

@@ -45,7 +45,7 @@ def by_lines(asked: Asked) -> Form:
         if thinks:
             prompt = form.continued(asked, f"{TURN}{THINK}\n", f"\n{THOUGHT}\n\n")
     return Form(
-        _root(asked, thinks, starts), prompt, asked.is_json or bool(asked.tools), asked.auto,
+        _root(asked, thinks, starts), prompt, asked.is_json or bool(asked.tools), asked.lazy,
         starts, preserved=(CALL, CALLED, *((THINK, THOUGHT) if thinks else ())),
         thinking=(THINK, (f"\n{THOUGHT}", THOUGHT, CALL)) if thinks else ("", ()),
     )  # fmt: skip
@@ -56,17 +56,17 @@ def _root(asked: Asked, thinks: bool, starts: tuple[str, ...]) -> Node:
     if thinks and asked.reasoning:
         inner = form.reasoning(until(THOUGHT, CALL))
         thoughts = optional(seq(THINK, SPACE, inner, choice(THOUGHT, peek(CALL))))
-    if asked.schema is not None:
-        return TURN + (thoughts << form.answer_of(asked.schema))
+    start = TURN + form.thoughts(thoughts)
     if not asked.tools:
-        return TURN + (thoughts << form.content(rest()))
+        said = form.content(rest()) if asked.schema is None else form.json_of(asked.schema)
+        return start << said
     one = choice(*(tool_rule(name, _call(name, tool)) for name, tool in each(asked)))
     body = seq(one, CALLED, SPACE)
     call = rule("tool call", CALL + "\n" + body)
     first = call if thinks else rule("first call", seq(optional(CALL + "\n"), body))
     calls = first + many(call) if asked.parallel else first
-    several = trigger("tool calls", many(calls, int(asked.required), 1))
-    return TURN + (thoughts << form.content(until(*starts)) << several)
+    said = form.content(until(*starts)) + SPACE
+    return start << form.calls_after(asked, said, trigger("tool calls", calls))
 
 
 def _call(name: str, tool: form.Tool) -> Node:
@@ -101,19 +101,20 @@ def in_attributes(asked: Asked) -> Form:
     thoughts: Node = NOTHING
     if asked.reasoning:
         thoughts = (THINK << form.reasoning(until(THOUGHT)) << THOUGHT) + SPACE
-    start = lit(TURN) + thoughts
-    if asked.schema is not None:
-        root = start + form.answer_of(asked.schema)
-    elif asked.tools:
+    start = lit(TURN) + form.thoughts(thoughts)
+    if asked.tools:
         one = choice(*(tool_rule(name, _with_names(name, tool)) for name, tool in each(asked)))
         several = many(one + SPACE, 1, -1 if asked.parallel else 1)
         calls = trigger("tool call", several)
-        root = seq(start, form.content(until("<function")), calls, END)
+        said = form.content(until("<function"))
+        root = seq(start, form.calls_after(asked, said, calls), END)
+    elif asked.schema is not None:
+        root = start + form.json_of(asked.schema)
     else:
         root = seq(start, form.content(rest()), END)
     return Form(
         root, form.continued(asked, f"{TURN}{THINK}\n", f"\n{THOUGHT}\n\n"),
-        asked.is_json or bool(asked.tools), not asked.is_json and asked.auto, ("<function",),
+        asked.is_json or bool(asked.tools), asked.lazy, ("<function",),
         preserved=("<function", "<param", "</function>", PARAMETER, THINK, THOUGHT),
         thinking=(THINK, (THOUGHT,)),
     )  # fmt: skip

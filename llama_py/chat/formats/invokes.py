@@ -13,6 +13,7 @@ from llama_py.chat.peg.named import rule, trigger
 from llama_py.chat.peg.nodes import (
     NOTHING,
     SPACE,
+    As,
     Node,
     choice,
     joined,
@@ -38,7 +39,7 @@ def made(asked: Asked) -> Form:
     begin, end = f"<{DSML}{block}>", f"</{DSML}{block}>"
     return Form(
         _root(asked, later, begin, end), _continued(asked, later), bool(asked.tools)
-        or asked.is_json, asked.auto, (begin,), preserved=(DSML, THINK, THOUGHT),
+        or asked.is_json, asked.lazy, (begin,), preserved=(DSML, THINK, THOUGHT),
         thinking=(THINK, (THOUGHT, begin)),
     )  # fmt: skip
 
@@ -56,22 +57,20 @@ def _root(asked: Asked, later: bool, begin: str, end: str) -> Node:
     elif asked.reasoning:
         empty = lit(THOUGHT) if later else seq(THINK, until(THOUGHT), THOUGHT)
         thoughts = optional(empty)
-    if asked.schema is not None:
-        inner = form.answer_of(asked.schema)
-        fenced = rule("response format", seq("```json", SPACE, inner, SPACE, "```"))
-        return seq(TURN, thoughts, fenced, END)
+    thoughts = form.thoughts(thoughts)
     if not asked.tools:
-        return seq(TURN, thoughts, form.content(rest()), END)
+        said = form.content(rest()) if asked.schema is None else form.json_of(asked.schema)
+        return seq(TURN, thoughts, said, END)
     one = choice(*(tool_rule(name, _call(name, tool)) for name, tool in each(asked)))
     several = one + many(SPACE + one) if asked.parallel else one
     calls = trigger("tool call", seq(begin, SPACE, several, SPACE, end))
     ends = ("\n\n" + begin, begin)
     said = seq(never(THINK), form.content(until(*ends)), SPACE)
-    usual = seq(thoughts, said, calls if asked.required else optional(calls))
+    usual = thoughts + form.calls_after(asked, said, calls)
     if not (asked.reasoning and asked.thinking):
         return seq(TURN, usual, END)
     within = seq(THINK, form.reasoning(until(*ends, THOUGHT)), SPACE, calls)
-    return seq(TURN, choice(within, usual), END)
+    return seq(TURN, As(choice(within, usual), usual), END)
 
 
 def _call(name: str, tool: form.Tool) -> Node:

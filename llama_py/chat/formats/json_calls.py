@@ -64,8 +64,7 @@ def json_calls(marks: tuple[str, str], keys: Keys, asked: Asked, wrapper: bool =
     calls = one + many(COMMA + one) if asked.parallel else one
     if keys.array:
         calls = seq("[", SPACE, calls, SPACE, "]")
-    found = trigger("tool call", seq(marks[0], SPACE, calls, SPACE, marks[1]))
-    return found if asked.required else optional(found)
+    return trigger("tool call", seq(marks[0], SPACE, calls, SPACE, marks[1]))
 
 
 def _name(name: str) -> Node:

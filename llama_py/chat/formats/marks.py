@@ -32,8 +32,6 @@ from llama_py.chat.peg.nodes import (
 from llama_py.chat.peg.values import of_schema
 
 KEYS = Keys()
-# Spaces are read, but not written: a model that may goes on with them, or ends its turn by them.
-UNWRITTEN, LINE = As(SPACE, NOTHING), As(SPACE, optional("\n"))
 
 
 @dataclass(frozen=True)
@@ -116,23 +114,26 @@ def _continued(marks: Marks, asked: Asked) -> str:
 def _root(marks: Marks, asked: Asked) -> Node:
     think = marks.think.strip()
     before = lit(asked.prompt.partition(think)[0] if think else asked.prompt)
-    if asked.schema is not None:
-        value = rule("response format", form.answer_of(asked.schema))
-        fenced = seq("```json", LINE, value, LINE, "```")
-        thoughts = _thoughts(marks, asked, SPACE)
-        return seq(before, UNWRITTEN, thoughts, choice(fenced, value), UNWRITTEN, END)
     thoughts = _thoughts(marks, asked)
     if asked.tools:
         return before << _MADE[marks.calls](marks, asked, thoughts)
+    if asked.schema is not None:
+        answer = seq(optional(marks.say), form.json_of(asked.schema), optional(marks.said))
+        return seq(before, SPACE, thoughts, answer, END)
     said = _said(marks, asked, thoughts)
     return before << said if marks.thinks else before + said
 
 
-def _thoughts(marks: Marks, asked: Asked, behind: Node = NOTHING) -> Node:
+def _thoughts(marks: Marks, asked: Asked) -> Node:
     if not asked.reasoning or not marks.thinks:
         return NOTHING
-    inner = form.reasoning(until(marks.thought.strip()))
-    return optional(seq(spaced(marks.think), inner, spaced(marks.thought), behind))
+    end = marks.thought.strip()
+    inner = form.reasoning(until(end))
+    block = optional(seq(spaced(marks.think), inner, spaced(marks.thought)))
+    # White space of a prompt that closes its reasoning is no content.
+    _, closed, behind = asked.prompt.rpartition(end)
+    behind = behind.removeprefix(marks.thought.partition(end)[2])
+    return form.thoughts(block + optional(behind) if closed and behind.isspace() else block)
 
 
 def _said(marks: Marks, asked: Asked, thoughts: Node) -> Node:
@@ -156,7 +157,7 @@ def _json(marks: Marks, asked: Asked, thoughts: Node) -> Node:
         said = optional(seq(marks.say, form.content(until(marks.said)), marks.said))
     else:
         said = optional(form.content(until(marks.section[0] or marks.each_call[0] or "{")))
-    return seq(thoughts, As(said, NOTHING) if asked.required else said, calls, END)
+    return _behind(asked, thoughts, said, calls)
 
 
 def _named(marks: Marks, asked: Asked, thoughts: Node) -> Node:
@@ -174,7 +175,7 @@ def _named(marks: Marks, asked: Asked, thoughts: Node) -> Node:
     else:
         inner = _several(one, asked, lit(", "))
         calls = trigger("tool call", seq(marks.section[0], inner, marks.section[1]))
-    return _behind(marks, asked, thoughts, calls)
+    return _behind(asked, thoughts, _said_before(marks), calls)
 
 
 def _tagged(marks: Marks, asked: Asked, thoughts: Node) -> Node:
@@ -194,19 +195,20 @@ def _tagged(marks: Marks, asked: Asked, thoughts: Node) -> Node:
     else:
         inner = _several(one, asked, lit(", "))
         calls = trigger("tool call", seq(first, SPACE, inner, SPACE, last))
-    return _behind(marks, asked, thoughts, calls)
+    return _behind(asked, thoughts, _said_before(marks), calls)
 
 
 _MADE = {"json": _json, "name": _named, "tags": _tagged}
 
 
-def _behind(marks: Marks, asked: Asked, thoughts: Node, calls: Node) -> Node:
-    """Calls behind thoughts and what is said."""
+def _said_before(marks: Marks) -> Node:
     start = marks.section[0] or marks.each_call[0]
-    said = optional(form.content(until(start) if start else NOTHING))
-    if asked.required:  # what is said before is read, but not written: it may be without end
-        return seq(thoughts, As(said, NOTHING), calls, END)
-    return seq(thoughts, said, optional(calls), END)
+    return optional(form.content(until(start) if start else NOTHING))
+
+
+def _behind(asked: Asked, thoughts: Node, said: Node, calls: Node) -> Node:
+    """Calls after reasoning and content."""
+    return seq(thoughts, form.calls_after(asked, said, calls), END)
 
 
 def _several(one: Node, asked: Asked, between: Node) -> Node:

@@ -20,21 +20,21 @@ def made(asked: Asked) -> Form:
     thoughts: Node = NOTHING
     if asked.reasoning and THINK in asked.source:
         thoughts = optional(seq(THINK, form.reasoning(until(THOUGHT)), THOUGHT))
-    start = lit(TURN) + thoughts
+    start = lit(TURN) + form.thoughts(thoughts)
     holds = asked.is_json or bool(asked.tools)
     if asked.tools:
         one = choice(*(tool_rule(name, _call(tool, name)) for name, tool in each(asked)))
         several = one + many(seq(",", SPACE, one)) if asked.parallel else one
         calls = trigger("tool call", seq(CALL + "[", SPACE, several, SPACE, "]" + CALLED))
-        root = seq(start, form.content(until(CALL)), calls, END)
+        root = seq(start, form.calls_after(asked, form.content(until(CALL)), calls), END)
     elif asked.schema is not None:
-        root = seq(start, form.answer_of(asked.schema), END)
+        root = seq(start, form.json_of(asked.schema), END)
     else:
         root = seq(start, form.content(rest()), END)
     lists = LIST if LIST[0] in asked.source else ()
     return Form(
         root, form.continued(asked, TURN + THINK, THOUGHT), holds,
-        not asked.is_json and asked.auto, (CALL,), preserved=(CALL, CALLED, THINK, THOUGHT, *lists),
+        asked.lazy, (CALL,), preserved=(CALL, CALLED, THINK, THOUGHT, *lists),
         thinking=(THINK, (THOUGHT,)),
     )  # fmt: skip
 

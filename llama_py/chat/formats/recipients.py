@@ -32,10 +32,13 @@ def arrows(asked: Asked) -> Form:
         first = one + many(seq(optional(">>>"), one)) if asked.parallel else one
         calls = trigger("tools", seq(optional(">>>"), first))
         both = seq("all\n", form.content(until(">>>")), calls)
-        said = choice(both, calls) if asked.required else choice(both, said, calls)
+        if asked.schema is not None:
+            said = "all\n" + form.json_of(asked.schema)
+        said = choice(calls, said) if asked.is_json else choice(both, said, calls)
+        said = As(choice(both, calls), calls) if asked.required else said
     holds = bool(asked.tools)
     return Form(
-        seq(HEAD, said, END), prompt, holds, asked.auto, (), (TO_ONE,), preserved=(">>>all",)
+        seq(HEAD, said, END), prompt, holds, asked.lazy, (), (TO_ONE,), preserved=(">>>all",)
     )
 
 
@@ -56,7 +59,7 @@ def addressed(asked: Asked) -> Form:
     holds = asked.is_json or bool(asked.tools)
     return Form(
         _addressed(asked, holds) + As(ENDS, NOTHING), prompt, holds,
-        not asked.is_json and asked.auto, (), (TO_TOOL,),
+        asked.lazy, (), (TO_TOOL,),
         preserved=("<|start|>", MESSAGE, EOM, "<|eot|>", "<atem:function_calls>", "<atem:invoke",
                    "<atem:parameter", FENCE, "</atem:invoke>", "</atem:function_calls>"),
     )  # fmt: skip
@@ -67,12 +70,11 @@ def _addressed(asked: Asked, holds: bool) -> Node:
         return START + form.content(rest())
     made = form.reasoning if asked.reasoning else form.content
     before = many(seq(START, rule("analysis", seq(f" to=self{MESSAGE}", made(until(EOM)), EOM))))
-    to_user = optional(" to=user")
+    before = form.thoughts(before)
+    said = form.content(until("<|eot|>", EOM))
     if asked.schema is not None:
-        inner = form.answer_of(asked.schema)
-        fenced = seq("```json", SPACE, inner, SPACE, "```")
-        return seq(before, START, to_user, MESSAGE, choice(fenced, inner))
-    final = rule("final", seq(to_user, MESSAGE, form.content(until("<|eot|>", EOM))))
+        said = form.json_of(asked.schema)
+    final = rule("final", seq(optional(" to=user"), MESSAGE, said))
     if not asked.tools:
         return seq(before, START, final)
     one = choice(*(tool_rule(name, _addressed_call(name, tool)) for name, tool in each(asked)))
@@ -80,6 +82,8 @@ def _addressed(asked: Asked, holds: bool) -> Node:
     calls = trigger("tool call", several)
     if asked.required:
         return seq(before, START, calls)
+    if asked.schema is not None:
+        return seq(before, START, choice(calls, final))
     return seq(before, START, choice(calls, seq(final, optional(seq(EOM + START, calls)))))
 
 
@@ -115,9 +119,10 @@ def roles(asked: Asked) -> Form:
             inner = member("arguments", form.arguments_of(tool))
             body = form.opened("{" << key) << "," << inner << "}"
             tools.append(tool_rule(name, form.call(body)))
-        several = many(CALL + choice(*tools), int(asked.required), 1)
-        said = form.content(until("<|message_sep|>\n\n")) << trigger("tool call", several)
+        calls = trigger("tool call", CALL + choice(*tools))
+        before = form.content(until("<|message_sep|>\n\n")) + SPACE
+        said = form.calls_after(asked, before, calls)
     return Form(
-        lit(ROLE) + said, prompt, bool(asked.tools), asked.auto, (CALL,),
+        lit(ROLE) + said, prompt, bool(asked.tools), asked.lazy, (CALL,),
         preserved=("<|message_sep|>\n\n", "<|role_sep|>\n"),
     )  # fmt: skip

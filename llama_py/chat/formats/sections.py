@@ -24,7 +24,7 @@ def by_id(asked: Asked) -> Form:
     if asked.reasoning:
         inner = form.reasoning(until(THOUGHT, BEGIN, CALL))
         thoughts = optional(seq(THINK, inner, optional(THOUGHT)))
-    start = lit(TURN) + thoughts
+    start = lit(TURN) + form.thoughts(thoughts)
     root = seq(start, form.content(rest()), END)
     if asked.tools:
         tools = []
@@ -33,13 +33,14 @@ def by_id(asked: Asked) -> Form:
             tools.append(tool_rule(name, form.call(seq(
                 form.opened(id + ARGUMENTS), form.arguments_of(tool), form.closed(optional(CALLED))
             ))))  # fmt: skip
-        several = many(seq(CALL, choice(*tools)), int(asked.required), -1 if asked.parallel else 1)
+        several = many(seq(CALL, choice(*tools)), 1, -1 if asked.parallel else 1)
         calls = seq(optional(BEGIN), trigger("tool call", several + optional(STOP)))
-        root = seq(start, form.content(until(BEGIN, CALL)), calls, END)
+        said = form.content(until(BEGIN, CALL))
+        root = seq(start, form.calls_after(asked, said, calls), END)
     return Form(
-        root, form.continued(asked, TURN + THINK, THOUGHT), bool(asked.tools), asked.auto, (CALL,),
+        root, form.continued(asked, TURN + THINK, THOUGHT), bool(asked.tools), asked.lazy, (CALL,),
         preserved=(BEGIN, STOP, CALL, ARGUMENTS, CALLED, THINK, THOUGHT),
-        thinking=(THINK, (THOUGHT,)),
+        thinking=(THINK, (THOUGHT, BEGIN, CALL)),
     )  # fmt: skip
 
 
@@ -63,20 +64,22 @@ def nested(asked: Asked) -> Form:
     tools_begin, tools_end, end = _begun("tools"), _ended("tools"), _ended("message")
     inner = until(thought, response)
     said = form.reasoning(inner) if asked.reasoning else form.content(inner)
-    start = seq(
-        optional(MESSAGE), optional(seq(optional(think), said, optional(thought))),
+    thoughts = form.thoughts(optional(seq(optional(think), said, optional(thought))))
+    start = optional(MESSAGE) + thoughts
+    content = seq(
         optional(response), form.content(until(_ended("response"), tools_begin, end)),
         optional(_ended("response")),
     )  # fmt: skip
     trailer = seq(optional(end), optional(EOM))
-    root = seq(start, trailer, END)
+    root = seq(start, content, trailer, END)
     if asked.tools:
         one = choice(*(tool_rule(name, _nested_call(name, tool)) for name, tool in each(asked)))
-        calls = trigger("tool call", seq(tools_begin, many(one, 1), tools_end, trailer))
-        root = seq(start, calls if asked.required else optional(calls), trailer, END)
+        several = many(one, 1, -1 if asked.parallel else 1)
+        calls = trigger("tool call", seq(tools_begin, several, tools_end, trailer))
+        root = seq(start, form.calls_after(asked, content, calls), trailer, END)
     return Form(
         root, form.continued(asked, MESSAGE + think, thought + response), bool(asked.tools),
-        asked.auto, (tools_begin,), preserved=("<|open|>", "<|close|>", SEP, EOM),
+        asked.lazy, (tools_begin,), preserved=("<|open|>", "<|close|>", SEP, EOM),
         thinking=(think, (thought, response)),
     )  # fmt: skip
 

@@ -29,13 +29,12 @@ def made(asked: Asked) -> Form:
         thoughts = optional(seq(THINK, form.reasoning(inner), optional(THOUGHT)))
     else:
         thoughts = optional(form.content(seq(THINK, inner, optional(THOUGHT))))
-    said = form.content(until(SAID)) if asked.schema is None else form.answer_of(asked.schema)
+    said = form.content(until(SAID)) if asked.schema is None else form.json_of(asked.schema)
     text = seq(TEXT, said, optional(SAID))
     if asked.tools:
-        one = Asked(tools=asked.tools, required=True, parallel=asked.parallel)
-        calls = json_calls((ACTION, DONE), KEYS, one)
+        calls = json_calls((ACTION, DONE), KEYS, asked)
         text = calls if asked.required else choice(calls, text)
-    root = seq(TURN + ROLE, thoughts, text, optional(END_TURN), END)
+    root = seq(TURN + ROLE, form.thoughts(thoughts), text, optional(END_TURN), END)
     return Form(
         root, form.continued(asked, TURN + ROLE + THINK, THOUGHT + TEXT),
         bool(asked.tools) or asked.is_json, asked.auto and not asked.is_json, (ACTION,),
